@@ -1,6 +1,6 @@
 """Time to the same validation loss for several settings of one model on one data set.
 
-Each contender is a name and the settings by which it differs, such as `dense: training.mode=dense training.run_length=512`. All
+Each contender is a name and the settings by which it differs, such as `dense: training.loss_on=every_step training.run_length=512`. All
 validate every few steps. The time is that of the optimizer steps alone, waiting for data included and validations left out.
 Contenders take turns within a seed, so that a machine that slows down slows them all.
 

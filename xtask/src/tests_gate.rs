@@ -34,24 +34,18 @@ pub(crate) fn run(session: &Session) -> Result<()> {
     documentation_tests(session)
 }
 
-/// Documentation tests of the libraries that have changed since theirs passed.
+/// Documentation tests, unless no library has changed since they passed.
 fn documentation_tests(session: &Session) -> Result<()> {
-    let workspace = &session.workspace;
-    let is_chosen = |name: &String| session.packages.is_empty() || session.packages.contains(name);
-    let libraries = workspace.packages.iter().filter(|package| package.is_library && is_chosen(&package.name));
-    let keyed = libraries.map(|package| {
-        let key = hash_of(&(session.sources.of_package(workspace, package), session.depth == Depth::Thorough));
-        (format!("documentation tests of {}", package.name), key, &package.name)
-    });
-    let changed: Vec<_> = keyed.filter(|(name, key, _)| session.passed.lines(name, *key).is_none()).collect();
-    if changed.is_empty() {
-        return Ok(());
-    }
-    let mut test = session.cargo(&["test", "--locked", "--doc"])?;
-    test.args(changed.iter().flat_map(|(_, _, package)| ["--package", package.as_str()]));
-    prepare(session, &mut test)?;
-    succeed(&mut test)?;
-    changed.iter().try_for_each(|(name, key, _)| session.passed.record(name, *key, &[]))
+    let mut key = vec![session.sources.of_crates(), u64::from(session.depth == Depth::Thorough)];
+    key.extend(session.packages.iter().map(hash_of));
+    session.passed.unless_unchanged("documentation tests", hash_of(&key), || {
+        // The packages that the other tests are built for: a smaller choice would unify other
+        // features, and compile most crates again.
+        let mut test = session.cargo(&["test", "--locked", "--doc"])?;
+        test.args(session.package_arguments());
+        prepare(session, &mut test)?;
+        succeed(&mut test)
+    })
 }
 
 /// Sets the number of cases of every property test, and the events of the simulated pool.

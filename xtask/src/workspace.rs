@@ -20,7 +20,6 @@ pub(crate) struct Package {
     pub(crate) folder: PathBuf,
     /// Members that it depends on in its normal and build dependencies; a test may reach further.
     pub(crate) depends_on: Vec<String>,
-    pub(crate) is_library: bool,
     pub(crate) is_published_library: bool,
     /// Names of its integration tests.
     pub(crate) tests: Vec<String>,
@@ -79,7 +78,6 @@ impl Package {
                 .filter(|name| members.contains(name))
                 .map(str::to_owned)
                 .collect(),
-            is_library,
             is_published_library: is_library && package["publish"].is_null(),
             tests: of_kind("test").filter_map(|target| target["name"].as_str()).map(str::to_owned).collect(),
         }

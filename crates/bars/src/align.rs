@@ -1,22 +1,22 @@
 use std::ops::Range;
 
-use crate::draft::{Draft, Fitted};
-use crate::error::{LeftOut, Result};
+use crate::error::{Excluded, Result};
 use crate::instrument::Instrument;
-use crate::placing::Placed;
+use crate::sampling::SampleLayout;
 use crate::scalers::{Scalers, TimeframeScaler};
 use crate::series::{AlignedSeries, Segment, TimeframeSeries};
 use crate::spec::SeriesSpec;
 use crate::target::Horizon;
 use crate::track::Track;
 use crate::universe::refused;
+use crate::unscaled_series::{Fitted, UnscaledSeries};
 
 /// Makes aligned series of several timeframes from the bars of one, for one instrument or several.
 ///
 /// A sample stands at the close of a base bar that has a full window in every timeframe and a full
 /// horizon; with a stride, at every so-manieth of a segment, or, of several instruments, at the
 /// bars of every so-manieth instant at which one of them has a bar. Windows and horizons are
-/// counted in bars that exist, across holes that the spec's [`HoleRule`](crate::HoleRule) allows;
+/// counted in bars that exist, across holes that the spec's [`GapPolicy`](crate::GapPolicy) allows;
 /// no sample reaches out of its segment. The bars of each timeframe before the longest warm-up of
 /// its features are left out, and so are segments without a sample.
 ///
@@ -54,7 +54,7 @@ pub fn align(instruments: &[Instrument<'_>], spec: &SeriesSpec) -> Result<Aligne
 ///
 /// # Errors
 /// As [`align`], where not one instrument is left.
-pub fn align_usable(instruments: &[Instrument<'_>], spec: &SeriesSpec) -> Result<(AlignedSeries, Vec<LeftOut>)> {
+pub fn align_usable(instruments: &[Instrument<'_>], spec: &SeriesSpec) -> Result<(AlignedSeries, Vec<Excluded>)> {
     let mut usable = instruments.to_vec();
     let mut left_out = Vec::new();
     loop {
@@ -71,8 +71,8 @@ pub fn align_usable(instruments: &[Instrument<'_>], spec: &SeriesSpec) -> Result
 }
 
 /// The series of all the instruments, or those that cannot be in it.
-fn attempt(instruments: &[Instrument<'_>], spec: &SeriesSpec) -> Result<Result<AlignedSeries, Vec<LeftOut>>> {
-    let draft = Draft::of(instruments, spec)?;
+fn attempt(instruments: &[Instrument<'_>], spec: &SeriesSpec) -> Result<Result<AlignedSeries, Vec<Excluded>>> {
+    let draft = UnscaledSeries::of(instruments, spec)?;
     let placed = draft.place();
     let lacking = draft.without_samples(&placed);
     if !lacking.is_empty() {
@@ -99,7 +99,7 @@ fn attempt(instruments: &[Instrument<'_>], spec: &SeriesSpec) -> Result<Result<A
 /// other features, or hold a number that cannot scale.
 pub fn align_with(instruments: &[Instrument<'_>], spec: &SeriesSpec, scalers: &Scalers) -> Result<AlignedSeries> {
     let scalers = scalers.chosen(instruments, spec)?;
-    let draft = Draft::of(instruments, spec)?;
+    let draft = UnscaledSeries::of(instruments, spec)?;
     let placed = draft.place();
     let lacking = draft.without_samples(&placed);
     if lacking.is_empty() {
@@ -129,7 +129,7 @@ fn end_of_training(sorted: &[i64], train_fraction: f64) -> i64 {
 }
 
 /// Scales the draft, leaves out the segments without samples, and looks the windows up.
-fn finish(draft: Draft<'_>, mut placed: Placed, scalers: Scalers) -> AlignedSeries {
+fn finish(draft: UnscaledSeries<'_>, mut placed: SampleLayout, scalers: Scalers) -> AlignedSeries {
     let targets = targets(&draft, &placed);
     let label_end_time = label_end_time(&draft, &placed);
     let segments_of: Vec<Range<usize>> = (0..draft.instruments.len()).map(|place| draft.segments_of(place)).collect();
@@ -163,7 +163,7 @@ fn finish(draft: Draft<'_>, mut placed: Placed, scalers: Scalers) -> AlignedSeri
     }
 }
 
-fn targets(draft: &Draft<'_>, placed: &Placed) -> Vec<f32> {
+fn targets(draft: &UnscaledSeries<'_>, placed: &SampleLayout) -> Vec<f32> {
     let &SeriesSpec { horizon: len, target_kind: kind, .. } = draft.spec;
     let mut targets = Vec::with_capacity(placed.time.len() * len);
     for (piece, bars) in draft.pieces.iter().zip(&placed.bars) {
@@ -177,7 +177,7 @@ fn targets(draft: &Draft<'_>, placed: &Placed) -> Vec<f32> {
 }
 
 /// When the last base bar closes that each sample's targets read: the horizon's last.
-fn label_end_time(draft: &Draft<'_>, placed: &Placed) -> Vec<i64> {
+fn label_end_time(draft: &UnscaledSeries<'_>, placed: &SampleLayout) -> Vec<i64> {
     let horizon = draft.spec.horizon;
     let of_pieces = draft.pieces.iter().zip(&placed.bars).flat_map(|(piece, bars)| {
         let all = draft.instruments[piece.instrument].bars;
@@ -187,7 +187,12 @@ fn label_end_time(draft: &Draft<'_>, placed: &Placed) -> Vec<i64> {
 }
 
 /// The series of a track that holds the segments with samples only.
-fn timeframe_series(track: Track, scaler: TimeframeScaler, spec: &SeriesSpec, placed: &Placed) -> TimeframeSeries {
+fn timeframe_series(
+    track: Track,
+    scaler: TimeframeScaler,
+    spec: &SeriesSpec,
+    placed: &SampleLayout,
+) -> TimeframeSeries {
     let segments = &placed.segments;
     let mut end = Vec::with_capacity(placed.time.len());
     for (place, segment) in segments.iter().enumerate() {

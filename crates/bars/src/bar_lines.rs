@@ -10,10 +10,10 @@ use crate::ledger::Ledger;
 use crate::options::{ReadOptions, Repeats, StampedAt};
 use crate::order::no_such_time;
 use crate::row::{Fault, Row};
+use crate::row_error::{OnError, RowError, RowFix};
 use crate::source::choose_prices;
 use crate::timeframe::Timeframe;
 use crate::timestamp::{DateStyle, Stamp, display_utc};
-use crate::trouble::{Mend, OnError, Trouble};
 use crate::zone::{Occurrence, Zone};
 
 /// Lines after which a format that is not recognised is not waited for any longer.
@@ -158,7 +158,7 @@ impl BarLines {
             column.check(&self.name, format)?;
         }
         let row = Row::parse(&fields, format, line);
-        let is_unreadable = row.as_ref().is_err_and(|fault| fault.trouble == Trouble::Unreadable);
+        let is_unreadable = row.as_ref().is_err_and(|fault| fault.trouble == RowError::Unreadable);
         if is_unreadable && format.check_later_line(&self.name, line, text)? == LaterLine::Header {
             return Ok(None);
         }
@@ -175,7 +175,7 @@ impl BarLines {
 
     fn checked(&mut self, row: Row) -> Result<Row, Fault> {
         let Err(fault) = row.check() else { return Ok(row) };
-        let (row, mend): (Row, Mend) = row.mended().filter(|_| self.ledger.repairs()).ok_or(fault)?;
+        let (row, mend): (Row, RowFix) = row.mended().filter(|_| self.ledger.repairs()).ok_or(fault)?;
         self.ledger.mend(row.line, mend);
         Ok(row)
     }
@@ -235,18 +235,18 @@ impl BarLines {
         match self.last {
             Some((last, earlier)) if last == open_time && earlier.is_copy_of(&row) => {
                 let expected = format!("a row of its own (line {} says the same)", earlier.line);
-                return Err(Fault { trouble: Trouble::Copy, expected });
+                return Err(Fault { trouble: RowError::Copy, expected });
             }
             Some((last, earlier)) if last == open_time => {
                 let time = display_utc(open_time);
                 let line = earlier.line;
                 let expected = format!("one row for the bar that opens at {time}, and line {line} is another");
-                return Err(Fault { trouble: Trouble::Duplicate, expected });
+                return Err(Fault { trouble: RowError::Duplicate, expected });
             }
             Some((last, _)) if open_time < last => {
                 let (found, last) = (display_utc(open_time), display_utc(last));
                 let expected = format!("a bar that opens after {last} (this one would open at {found})");
-                return Err(Fault { trouble: Trouble::Backward, expected });
+                return Err(Fault { trouble: RowError::Backward, expected });
             }
             _ => {}
         }
@@ -256,8 +256,8 @@ impl BarLines {
 
     fn refuse(&mut self, line: u64, fault: Fault, text: &[u8]) -> Result<()> {
         let Fault { trouble, expected } = &fault;
-        let is_chosen_between = *trouble == Trouble::Duplicate && self.options.repeats != Repeats::Refuse;
-        if is_chosen_between || *trouble == Trouble::Copy {
+        let is_chosen_between = *trouble == RowError::Duplicate && self.options.repeats != Repeats::Refuse;
+        if is_chosen_between || *trouble == RowError::Copy {
             self.ledger.drop_row(line, *trouble);
             return Ok(());
         }

@@ -3,10 +3,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::leak::Leak;
+use crate::row_error::RowError;
 use crate::shortage::{LongestOf, Shortage, Shortages};
 use crate::timeframe::Timeframe;
 use crate::timestamp::listed;
-use crate::trouble::Trouble;
 
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -69,7 +69,7 @@ pub enum Error {
         /// Line number from 1.
         line: u64,
         /// Kind of trouble.
-        trouble: Trouble,
+        trouble: RowError,
         /// What a good row would have had.
         expected: String,
         /// The line, shortened.
@@ -253,7 +253,7 @@ pub enum Error {
         /// Number of all instruments.
         instruments: usize,
         /// Those that cannot be used, and why.
-        failed: Vec<LeftOut>,
+        failed: Vec<Excluded>,
     },
 
     /// The size of a pip is not known for the symbol.
@@ -396,16 +396,16 @@ pub enum Error {
 
 /// An instrument that cannot be used, and why.
 #[derive(Debug)]
-pub struct LeftOut {
+pub struct Excluded {
     /// Its symbol.
     pub symbol: String,
     /// What is wrong with it.
     pub reason: Error,
 }
 
-impl fmt::Display for LeftOut {
+impl fmt::Display for Excluded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LeftOut { symbol, reason } = self;
+        let Excluded { symbol, reason } = self;
         let text = reason.to_string();
         // Some reasons begin with the symbol themselves.
         match text.starts_with(&format!("{symbol}:")) {
@@ -417,12 +417,12 @@ impl fmt::Display for LeftOut {
 
 /// Instruments that cannot be used, a line each; those with the same fault in one line, and no more
 /// than ten lines.
-pub(crate) struct Lines<'a>(pub(crate) &'a [LeftOut]);
+pub(crate) struct Lines<'a>(pub(crate) &'a [Excluded]);
 
 /// Instruments with one fault.
 struct OneFault<'a> {
     reason: String,
-    left_out: Vec<&'a LeftOut>,
+    left_out: Vec<&'a Excluded>,
 }
 
 /// Lines of one message.
@@ -521,14 +521,14 @@ mod tests {
     /// lines of one fault.
     #[test]
     fn the_same_fault_of_many_files_is_told_once() {
-        let left_out = |count: usize, reason: &dyn Fn(usize) -> String| -> Vec<LeftOut> {
+        let left_out = |count: usize, reason: &dyn Fn(usize) -> String| -> Vec<Excluded> {
             let of = |k: usize| Error::UnknownFormat {
                 path: PathBuf::from(format!("shares/S{k}.csv")),
                 reason: reason(k),
                 tried: "formats",
                 first_line: "Date,Price".to_owned(),
             };
-            (0..count).map(|k| LeftOut { symbol: format!("S{k}"), reason: of(k) }).collect()
+            (0..count).map(|k| Excluded { symbol: format!("S{k}"), reason: of(k) }).collect()
         };
         let text = Lines(&left_out(88, &|_| "no `close`".to_owned())).to_string();
         assert_eq!(

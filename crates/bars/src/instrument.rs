@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use crate::bars::Bars;
 use crate::error::Result;
-use crate::hole::HoleRule;
+use crate::gap::GapPolicy;
 use crate::spec::in_range;
 use crate::timeframe::Timeframe;
 
@@ -28,7 +28,7 @@ pub(crate) struct Piece {
 }
 
 /// The pieces of all instruments, instrument by instrument and in order of time within each.
-pub(crate) fn pieces(instruments: &[Instrument<'_>], holes: HoleRule) -> Vec<Piece> {
+pub(crate) fn pieces(instruments: &[Instrument<'_>], holes: GapPolicy) -> Vec<Piece> {
     let of = |(instrument, given): (usize, &Instrument<'_>)| {
         holes.segments(given.bars).into_iter().map(move |bars| Piece { instrument, bars })
     };

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use crate::error::{Error, Result, shortened};
 use crate::row::Fault;
-use crate::trouble::{Mend, OnError, Trouble};
+use crate::row_error::{OnError, RowError, RowFix};
 
 /// Rows of one file that have one thing in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tally<K> {
+pub struct RowCount<K> {
     /// What they have in common.
     pub kind: K,
     /// How many they are.
@@ -22,8 +22,8 @@ pub struct Tally<K> {
 pub(crate) struct Ledger {
     path: PathBuf,
     on_error: OnError,
-    dropped: Vec<Tally<Trouble>>,
-    mended: Vec<Tally<Mend>>,
+    dropped: Vec<RowCount<RowError>>,
+    mended: Vec<RowCount<RowFix>>,
     /// The first row that was dropped, and why.
     first_fault: Option<String>,
 }
@@ -51,12 +51,12 @@ impl Ledger {
     }
 
     /// Counts a row that is dropped whatever is to be done with errors.
-    pub(crate) fn drop_row(&mut self, line: u64, trouble: Trouble) {
+    pub(crate) fn drop_row(&mut self, line: u64, trouble: RowError) {
         count(&mut self.dropped, trouble, line);
     }
 
     /// Counts a row that was put right.
-    pub(crate) fn mend(&mut self, line: u64, mend: Mend) {
+    pub(crate) fn mend(&mut self, line: u64, mend: RowFix) {
         count(&mut self.mended, mend, line);
     }
 
@@ -66,7 +66,7 @@ impl Ledger {
 
     /// What was dropped and what was put right, one entry a kind that occurred, in the order of the
     /// kinds.
-    pub(crate) fn close(self) -> (Vec<Tally<Trouble>>, Vec<Tally<Mend>>) {
+    pub(crate) fn close(self) -> (Vec<RowCount<RowError>>, Vec<RowCount<RowFix>>) {
         let Ledger { mut dropped, mut mended, .. } = self;
         dropped.sort_by_key(|tally| tally.kind);
         mended.sort_by_key(|tally| tally.kind);
@@ -74,13 +74,13 @@ impl Ledger {
     }
 }
 
-fn count<K: PartialEq>(tallies: &mut Vec<Tally<K>>, kind: K, line: u64) {
+fn count<K: PartialEq>(tallies: &mut Vec<RowCount<K>>, kind: K, line: u64) {
     match tallies.iter_mut().find(|tally| tally.kind == kind) {
         Some(tally) => {
             tally.rows += 1;
             tally.first_line = tally.first_line.min(line);
         }
-        None => tallies.push(Tally { kind, rows: 1, first_line: line }),
+        None => tallies.push(RowCount { kind, rows: 1, first_line: line }),
     }
 }
 
@@ -91,27 +91,27 @@ mod tests {
     #[test]
     fn counts_by_kind_with_the_first_line() {
         let mut ledger = Ledger::new(PathBuf::new(), OnError::Skip);
-        for (line, trouble) in [(9, Trouble::Backward), (5, Trouble::Unreadable), (3, Trouble::Unreadable)] {
+        for (line, trouble) in [(9, RowError::Backward), (5, RowError::Unreadable), (3, RowError::Unreadable)] {
             ledger.refuse(line, Fault { trouble, expected: "x".to_owned() }, |_| Vec::new()).unwrap();
         }
-        ledger.mend(4, Mend::Sorted);
-        ledger.mend(2, Mend::Exchanged);
+        ledger.mend(4, RowFix::Sorted);
+        ledger.mend(2, RowFix::Exchanged);
         assert_eq!(ledger.first_fault(), Some("line 9, backward timestamp, expected x"));
         let (dropped, mended) = ledger.close();
         assert_eq!(
             dropped,
             [
-                Tally { kind: Trouble::Unreadable, rows: 2, first_line: 3 },
-                Tally { kind: Trouble::Backward, rows: 1, first_line: 9 },
+                RowCount { kind: RowError::Unreadable, rows: 2, first_line: 3 },
+                RowCount { kind: RowError::Backward, rows: 1, first_line: 9 },
             ]
         );
-        assert_eq!(mended.iter().map(|tally| tally.kind).collect::<Vec<_>>(), [Mend::Exchanged, Mend::Sorted]);
+        assert_eq!(mended.iter().map(|tally| tally.kind).collect::<Vec<_>>(), [RowFix::Exchanged, RowFix::Sorted]);
     }
 
     #[test]
     fn the_first_fault_stops_where_errors_do() {
         let mut ledger = Ledger::new(PathBuf::from("bars.csv"), OnError::Fail);
-        let fault = Fault { trouble: Trouble::Copy, expected: "a row of its own".to_owned() };
+        let fault = Fault { trouble: RowError::Copy, expected: "a row of its own".to_owned() };
         let error = ledger.refuse(7, fault, |_| b"text".to_vec()).unwrap_err().to_string();
         assert!(error.starts_with("bars.csv: line 7: copy of an earlier row: expected a row of its own, found `text`"));
     }

@@ -3,10 +3,10 @@ use std::path::Path;
 use crate::date_order::DateOrder;
 use crate::error::{Error, Result};
 use crate::format_name::FormatName;
+use crate::row_error::OnError;
 use crate::symbol::symbol_of;
 use crate::symbol_pattern::SymbolPattern;
 use crate::timeframe::Timeframe;
-use crate::trouble::OnError;
 use crate::zone::Zone;
 
 /// How files are read. By default everything is told from their content.

@@ -19,9 +19,9 @@ use crate::ledger::Ledger;
 use crate::lines::text_of_line;
 use crate::options::Repeats;
 use crate::row::{Fault, Row};
+use crate::row_error::{RowError, RowFix};
 use crate::timeframe::Timeframe;
 use crate::timestamp::{Stamp, display_utc};
-use crate::trouble::{Mend, Trouble};
 use crate::zone::{Occurrence, Zone};
 
 /// How rows become bars.
@@ -91,7 +91,7 @@ impl Order<'_> {
         }
         self.placed.push((opens.time, index));
         if opens.in_second_pass {
-            self.ledger.mend(self.rows[index].line, Mend::SecondPass);
+            self.ledger.mend(self.rows[index].line, RowFix::SecondPass);
         }
         Ok(())
     }
@@ -172,24 +172,24 @@ impl Order<'_> {
         let (open_time, earlier) = self.placed[bar];
         if self.is_copy(bar, index) {
             // It says nothing new, so that nothing is lost without it.
-            self.ledger.drop_row(self.rows[index].line, Trouble::Copy);
+            self.ledger.drop_row(self.rows[index].line, RowError::Copy);
             return Ok(());
         }
         let (line, earlier_line) = (self.rows[index].line, self.rows[earlier].line);
         match self.clock.repeats {
             Repeats::Last if index > earlier => {
-                self.ledger.drop_row(earlier_line, Trouble::Duplicate);
+                self.ledger.drop_row(earlier_line, RowError::Duplicate);
                 self.placed[bar].1 = index;
             }
             // A row that strayed ahead of a bar in its place is not the last one said of it.
-            Repeats::First | Repeats::Last => self.ledger.drop_row(line, Trouble::Duplicate),
+            Repeats::First | Repeats::Last => self.ledger.drop_row(line, RowError::Duplicate),
             Repeats::Refuse => {
                 let time = display_utc(open_time);
                 let expected = format!(
                     "one row for the bar that opens at {time}, and line {earlier_line} is another; if a clock went back \
                      there, name its zone, or say which row counts with `--repeats first` or `last`"
                 );
-                return self.refuse(index, Fault { trouble: Trouble::Duplicate, expected });
+                return self.refuse(index, Fault { trouble: RowError::Duplicate, expected });
             }
         }
         Ok(())
@@ -229,7 +229,7 @@ impl Order<'_> {
             _ => {}
         }
         self.placed.push((open_time, index));
-        self.ledger.mend(self.rows[index].line, Mend::Sorted);
+        self.ledger.mend(self.rows[index].line, RowFix::Sorted);
         Ok(())
     }
 
@@ -246,7 +246,7 @@ impl Order<'_> {
         let last = self.placed.last().map_or(open_time, |&(opens, _)| opens);
         let (found, last) = (display_utc(open_time), display_utc(last));
         let expected = format!("a bar that opens after {last} (this one would open at {found})");
-        Fault { trouble: Trouble::Backward, expected }
+        Fault { trouble: RowError::Backward, expected }
     }
 
     fn refuse(&mut self, index: usize, fault: Fault) -> Result<()> {
@@ -270,9 +270,9 @@ impl Row {
 
 pub(crate) fn no_such_time(zone: &Zone) -> Fault {
     let expected = format!("a time that the clock of {zone} shows; it is moved over this one: is the zone right?");
-    Fault { trouble: Trouble::NoSuchTime, expected }
+    Fault { trouble: RowError::NoSuchTime, expected }
 }
 
-mod stray;
+mod outlier;
 #[cfg(test)]
 mod tests;

@@ -7,9 +7,9 @@ use crate::bars::{Bar, Bars};
 use crate::error::{Error, Result};
 use crate::options::ReadOptions;
 use crate::read::{Recording, read};
+use crate::row_error::OnError;
 use crate::summary::ReadSummary;
 use crate::timestamp::{counted, display_utc};
-use crate::trouble::OnError;
 
 /// How bid and ask were joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

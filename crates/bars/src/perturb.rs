@@ -1,6 +1,6 @@
 use crate::bars::{Bar, Bars};
+use crate::gap::GapPolicy;
 use crate::gaps::Gap;
-use crate::hole::HoleRule;
 
 /// What a proof changes about the bars that had not closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(crate) struct OtherFuture {
     /// This many bars follow at least, without a forbidden hole among or before them, so that a
     /// horizon stays full.
     pub(crate) bars_min: usize,
-    pub(crate) holes: HoleRule,
+    pub(crate) holes: GapPolicy,
 }
 
 impl OtherFuture {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     fn other(bars: &Bars, perturbation: Perturbation, seed: u64) -> Bars {
-        let holes = HoleRule { longest_ns: 2 * MINUTE_NS, ..HoleRule::default() };
+        let holes = GapPolicy { longest_ns: 2 * MINUTE_NS, ..GapPolicy::default() };
         OtherFuture { random: Random(seed), perturbation, time: 10 * MINUTE_NS, bars_min: 6, holes }.of(bars)
     }
 

@@ -4,7 +4,7 @@ use crate::align::align_with;
 use crate::bars::Bars;
 use crate::error::{Error, Result};
 use crate::feature::Feature;
-use crate::hole::HoleRule;
+use crate::gap::GapPolicy;
 use crate::instrument::Instrument;
 use crate::leak::{Difference, Leak};
 use crate::perturb::{OtherFuture, Perturbation, Random};
@@ -56,7 +56,7 @@ pub fn prove_no_look_ahead(
     // not.
     let spec = &SeriesSpec { stride: 1, ..spec.clone() };
     let align = |bars: &Bars| align_with(&[Instrument { bars, ..instrument }], spec, scalers);
-    Question { instrument, spec, moment }.prove(&align)
+    ProofQuery { instrument, spec, moment }.prove(&align)
 }
 
 /// Proves that scalers do not depend on any bar that had not closed at a time at which they were
@@ -84,13 +84,13 @@ type Align<'a> = dyn Fn(&Bars) -> Result<AlignedSeries> + 'a;
 type Fit<'a> = dyn Fn(&[Instrument<'_>]) -> Result<Scalers> + 'a;
 
 /// The sample that a proof is about.
-struct Question<'a> {
+struct ProofQuery<'a> {
     instrument: Instrument<'a>,
     spec: &'a SeriesSpec,
     moment: Moment,
 }
 
-impl Question<'_> {
+impl ProofQuery<'_> {
     fn prove(&self, align: &Align<'_>) -> Result<Proof> {
         let bars = self.bars().ok_or_else(|| self.no_sample())?;
         let before = self.sight(align(&bars))?.ok_or_else(|| self.no_sample())?;
@@ -141,7 +141,7 @@ impl Question<'_> {
 #[derive(Clone, Copy)]
 struct Future {
     moment: Moment,
-    holes: HoleRule,
+    holes: GapPolicy,
     /// Number of bars that must follow without a forbidden hole: the horizon, where a sample shall
     /// remain.
     bars_min: usize,

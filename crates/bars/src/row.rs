@@ -2,8 +2,8 @@ use crate::adjustment::Event;
 use crate::digits::NOISE_MAX;
 use crate::fields::Fields;
 use crate::format::Format;
+use crate::row_error::{RowError, RowFix};
 use crate::timestamp::Stamp;
-use crate::trouble::{Mend, Trouble};
 
 /// One row of a file, not yet checked against its neighbours.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,7 +25,7 @@ pub(crate) struct Row {
 /// Why a row was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    pub(crate) trouble: Trouble,
+    pub(crate) trouble: RowError,
     /// What a good row would have had.
     pub(crate) expected: String,
 }
@@ -82,18 +82,18 @@ impl Row {
         ];
         match checks.into_iter().find(|(holds, _)| !holds) {
             None => Ok(()),
-            Some((_, expected)) => Err(Fault { trouble: Trouble::Inconsistent, expected: expected.to_owned() }),
+            Some((_, expected)) => Err(Fault { trouble: RowError::Inconsistent, expected: expected.to_owned() }),
         }
     }
 
     /// The row with high and low put right, where they stand in each other's place or miss open or
     /// close by noise.
-    pub(crate) fn mended(&self) -> Option<(Row, Mend)> {
+    pub(crate) fn mended(&self) -> Option<(Row, RowFix)> {
         let (top, bottom) = (self.open.max(self.close), self.open.min(self.close));
         let mended = if self.is_in_range_but_for_noise() {
-            (Row { high: self.high.max(top), low: self.low.min(bottom), ..*self }, Mend::Widened)
+            (Row { high: self.high.max(top), low: self.low.min(bottom), ..*self }, RowFix::Widened)
         } else if self.high < self.low {
-            (Row { high: self.low, low: self.high, ..*self }, Mend::Exchanged)
+            (Row { high: self.low, low: self.high, ..*self }, RowFix::Exchanged)
         } else {
             return None;
         };
@@ -124,7 +124,7 @@ impl Row {
 
 impl Fault {
     fn unreadable(expected: String) -> Self {
-        Fault { trouble: Trouble::Unreadable, expected }
+        Fault { trouble: RowError::Unreadable, expected }
     }
 }
 
@@ -155,22 +155,22 @@ mod tests {
         assert!(parse("\"2018-01-01 00:00\", 1.0,1.0,1.0,1.0,0").is_ok());
         assert_eq!(parse("2018-01-01 00:00,1,1,1,1,\"1,234\"").unwrap().volume, 1234.0);
         let comma = parse("2018-01-01 00:00,\"1,1789\",1,1,1,1").unwrap_err();
-        assert!(comma.trouble == Trouble::Unreadable && comma.expected.contains("decimal commas"), "{comma:?}");
+        assert!(comma.trouble == RowError::Unreadable && comma.expected.contains("decimal commas"), "{comma:?}");
     }
 
     #[test]
     fn bad_rows_say_what_was_expected() {
         let cases = [
-            ("2018-01-01 00:00,null,null,null,null,null", Trouble::Unreadable, "a number for open in field 2"),
-            ("2018-01-01 00:00,1,1,1,1", Trouble::Unreadable, "a number for volume in field 6"),
-            ("-(2018-01-01 00:00,1,1,1,1,1", Trouble::Unreadable, "a timestamp of format iso in field 1"),
-            ("2018-01-01 00:00,1,NaN,1,1,1", Trouble::Inconsistent, "prices that are finite and above zero"),
-            ("2018-01-01 00:00,1,inf,1,1,1", Trouble::Inconsistent, "prices that are finite and above zero"),
-            ("2018-01-01 00:00,1,1,0,1,1", Trouble::Inconsistent, "prices that are finite and above zero"),
-            ("2018-01-01 00:00,-1,1,-1,1,1", Trouble::Inconsistent, "prices that are finite and above zero"),
-            ("2018-01-01 00:00,2,3,2.5,3,1", Trouble::Inconsistent, "a low at or below open and close"),
-            ("2018-01-01 00:00,2,2.5,2,3,1", Trouble::Inconsistent, "a high at or above open and close"),
-            ("2018-01-01 00:00,1,1,1,1,-1", Trouble::Inconsistent, "a volume that is finite and not negative"),
+            ("2018-01-01 00:00,null,null,null,null,null", RowError::Unreadable, "a number for open in field 2"),
+            ("2018-01-01 00:00,1,1,1,1", RowError::Unreadable, "a number for volume in field 6"),
+            ("-(2018-01-01 00:00,1,1,1,1,1", RowError::Unreadable, "a timestamp of format iso in field 1"),
+            ("2018-01-01 00:00,1,NaN,1,1,1", RowError::Inconsistent, "prices that are finite and above zero"),
+            ("2018-01-01 00:00,1,inf,1,1,1", RowError::Inconsistent, "prices that are finite and above zero"),
+            ("2018-01-01 00:00,1,1,0,1,1", RowError::Inconsistent, "prices that are finite and above zero"),
+            ("2018-01-01 00:00,-1,1,-1,1,1", RowError::Inconsistent, "prices that are finite and above zero"),
+            ("2018-01-01 00:00,2,3,2.5,3,1", RowError::Inconsistent, "a low at or below open and close"),
+            ("2018-01-01 00:00,2,2.5,2,3,1", RowError::Inconsistent, "a high at or above open and close"),
+            ("2018-01-01 00:00,1,1,1,1,-1", RowError::Inconsistent, "a volume that is finite and not negative"),
         ];
         for (text, trouble, expected) in cases {
             assert_eq!(parse(text), Err(Fault { trouble, expected: expected.to_owned() }), "{text}");
@@ -180,10 +180,10 @@ mod tests {
     #[test]
     fn only_what_is_plain_is_mended() {
         let cases = [
-            ([1.0, 0.5, 2.0, 1.5], Some(([2.0, 0.5], Mend::Exchanged))),
+            ([1.0, 0.5, 2.0, 1.5], Some(([2.0, 0.5], RowFix::Exchanged))),
             ([1.0, 0.5, 2.0, 3.0], None),
-            ([1.0, 0.999_999_999, 0.5, 1.0], Some(([1.0, 0.5], Mend::Widened))),
-            ([1.0, 2.0, 1.000_000_01, 1.5], Some(([2.0, 1.0], Mend::Widened))),
+            ([1.0, 0.999_999_999, 0.5, 1.0], Some(([1.0, 0.5], RowFix::Widened))),
+            ([1.0, 2.0, 1.000_000_01, 1.5], Some(([2.0, 1.0], RowFix::Widened))),
             ([1.00001, 1.0, 0.5, 1.0], None),
             ([1.0, 2.0, -1.0, 1.0], None),
             ([f64::NAN, 2.0, 1.0, 1.0], None),

@@ -1,4 +1,3 @@
-use crate::draft::Draft;
 use crate::error::{Error, Result};
 use crate::feature::Feature;
 use crate::instrument::Instrument;
@@ -6,6 +5,7 @@ use crate::scale::Scaling;
 use crate::spec::SeriesSpec;
 use crate::timeframe::Timeframe;
 use crate::universe::refused;
+use crate::unscaled_series::UnscaledSeries;
 
 /// How the features of several instruments and timeframes are scaled: fitted, or given as a file
 /// holds them.
@@ -49,7 +49,7 @@ impl Scalers {
     /// [`Error::Invalid`], [`Error::NotAMultiple`] and [`Error::Straddles`] as for `align`;
     /// [`Error::TooFewToFit`] where an instrument has less than a window of bars to fit on.
     pub fn fit(instruments: &[Instrument<'_>], spec: &SeriesSpec, fit_end_time: i64) -> Result<Self> {
-        let fitted = Draft::of(instruments, spec)?.fit(fit_end_time);
+        let fitted = UnscaledSeries::of(instruments, spec)?.fit(fit_end_time);
         let fitted = fitted.map_err(|lacking| refused(instruments.len() - lacking.len(), lacking))?;
         Ok(fitted.scalers)
     }

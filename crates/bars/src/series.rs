@@ -86,7 +86,7 @@ pub struct TimeframeSeries {
 }
 
 /// A longest stretch of one instrument's bars without a hole that ends it, as
-/// [`HoleRule`](crate::HoleRule) says.
+/// [`GapPolicy`](crate::GapPolicy) says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// The instrument, from 0.

@@ -2,8 +2,8 @@ use crate::bars::Bar;
 use crate::binning::Binning;
 use crate::error::Result;
 use crate::feature_stream::FeatureStream;
+use crate::gap::GapPolicy;
 use crate::gaps::Gap;
-use crate::hole::HoleRule;
 use crate::instrument::{Instrument, checked_base};
 use crate::scale::scale_rows;
 use crate::scalers::{Scalers, TimeframeScaler};
@@ -21,7 +21,7 @@ use crate::timeframe::Timeframe;
 #[derive(Clone, Debug)]
 pub struct SeriesStream {
     base: Timeframe,
-    holes: HoleRule,
+    holes: GapPolicy,
     /// When the last bar closed.
     last_close_time: Option<i64>,
     timeframes: Vec<TimeframeStream>,
@@ -162,7 +162,7 @@ mod tests {
     use crate::bars::Bars;
     use crate::error::Error;
     use crate::feature::Feature;
-    use crate::hole::Weekends;
+    use crate::gap::Weekends;
     use crate::series::AlignedSeries;
     use crate::target::TargetKind;
     use crate::timestamp::{DAY_NS, HOUR_NS, MINUTE_NS};
@@ -174,7 +174,7 @@ mod tests {
             features,
             horizon: 2,
             target_kind: TargetKind::LogReturn,
-            holes: HoleRule { longest_ns: 2 * HOUR_NS, weekends: Weekends::NotSpanned },
+            holes: GapPolicy { longest_ns: 2 * HOUR_NS, weekends: Weekends::NotSpanned },
             ..SeriesSpec::default()
         }
     }

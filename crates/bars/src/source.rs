@@ -14,8 +14,8 @@ use crate::ledger::Ledger;
 use crate::lines::Lines;
 use crate::options::{Prices, ReadOptions};
 use crate::row::{Fault, Row};
+use crate::row_error::{RowError, RowFix};
 use crate::timestamp::DateStyle;
-use crate::trouble::{Mend, Trouble};
 
 /// Lines from which the format is recognised.
 const HEAD_LINES: usize = 64;
@@ -101,7 +101,7 @@ impl Source {
         }
         let fields = Fields::split(text, self.format.delimiter);
         let row = Row::parse(&fields, &self.format, line);
-        let is_unreadable = row.as_ref().is_err_and(|fault| fault.trouble == Trouble::Unreadable);
+        let is_unreadable = row.as_ref().is_err_and(|fault| fault.trouble == RowError::Unreadable);
         if is_unreadable && self.format.check_later_line(&self.path, line, text)? == LaterLine::Header {
             return Ok(());
         }
@@ -143,7 +143,7 @@ impl Source {
         if self.ledger.repairs() && self.digits.are_noisy() && self.format.columns.adjusted.is_none() {
             for row in &mut self.rows {
                 if self.digits.denoise(row) {
-                    self.ledger.mend(row.line, Mend::Rounded);
+                    self.ledger.mend(row.line, RowFix::Rounded);
                 }
             }
         }

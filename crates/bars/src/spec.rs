@@ -2,7 +2,7 @@ use std::fmt::Display;
 
 use crate::error::{Error, Result};
 use crate::feature::Feature;
-use crate::hole::HoleRule;
+use crate::gap::GapPolicy;
 use crate::scale::Scaling;
 use crate::target::TargetKind;
 use crate::timeframe::Timeframe;
@@ -37,7 +37,7 @@ pub struct SeriesSpec {
     /// scalers are fitted: above 0 and at most 1.
     pub train_fraction: f64,
     /// Which holes windows and horizons may reach across.
-    pub holes: HoleRule,
+    pub holes: GapPolicy,
 }
 
 impl Default for SeriesSpec {
@@ -55,7 +55,7 @@ impl Default for SeriesSpec {
             stride: 1,
             scaling: Scaling::default(),
             train_fraction: 0.7,
-            holes: HoleRule::default(),
+            holes: GapPolicy::default(),
         }
     }
 }

@@ -7,11 +7,11 @@ use crate::compared::ComparedFiles;
 use crate::format_name::FormatName;
 use crate::gaps::Gaps;
 use crate::jumps::Jump;
-use crate::ledger::Tally;
+use crate::ledger::RowCount;
 use crate::pair::PairSummary;
+use crate::row_error::{RowError, RowFix};
 use crate::timeframe::Timeframe;
 use crate::timestamp::{counted, display_utc};
-use crate::trouble::{Mend, Trouble};
 use crate::zone::Zone;
 
 /// What was read, what was dropped or put right, and what was assumed. `Display` gives it as lines
@@ -78,10 +78,10 @@ pub struct FileSummary {
     /// Rows that became bars.
     pub kept: u64,
     /// Rows that did not, by kind, in the order of the kinds.
-    pub dropped: Vec<Tally<Trouble>>,
+    pub dropped: Vec<RowCount<RowError>>,
     /// Rows that were put right, by kind, in the order of the kinds. One row can be there under two
     /// kinds.
-    pub mended: Vec<Tally<Mend>>,
+    pub mended: Vec<RowCount<RowFix>>,
     /// What its prices were adjusted for; `None` where they are read as quoted.
     pub adjusted: Option<Adjustments>,
 }
@@ -98,17 +98,17 @@ impl ReadSummary {
     }
 
     /// Rows of all files that were dropped as being of one kind.
-    pub fn dropped(&self, kind: Trouble) -> u64 {
+    pub fn dropped(&self, kind: RowError) -> u64 {
         self.files.iter().map(|file| rows_of(&file.dropped, kind)).sum()
     }
 
     /// Rows of all files that were put right in one way.
-    pub fn mended(&self, kind: Mend) -> u64 {
+    pub fn mended(&self, kind: RowFix) -> u64 {
         self.files.iter().map(|file| rows_of(&file.mended, kind)).sum()
     }
 }
 
-fn rows_of<K: PartialEq + Copy>(tallies: &[Tally<K>], kind: K) -> u64 {
+fn rows_of<K: PartialEq + Copy>(tallies: &[RowCount<K>], kind: K) -> u64 {
     tallies.iter().find(|tally| tally.kind == kind).map_or(0, |tally| tally.rows)
 }
 
@@ -147,10 +147,10 @@ impl fmt::Display for FileSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows = counted(self.rows, "row", "rows");
         write!(f, "{}: {}, {rows}, {} kept", self.path.display(), self.format, self.kept)?;
-        for Tally { kind, rows, first_line } in &self.dropped {
+        for RowCount { kind, rows, first_line } in &self.dropped {
             write!(f, ", {rows} dropped as {kind} (first in line {first_line})")?;
         }
-        for Tally { kind, rows, first_line } in &self.mended {
+        for RowCount { kind, rows, first_line } in &self.mended {
             write!(f, ", {rows} {kind} (first in line {first_line})")?;
         }
         if self.preamble > 0 {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, LeftOut, Lines, Result};
+use crate::error::{Error, Excluded, Lines, Result};
 use crate::options::ReadOptions;
 use crate::read::{Recording, read};
-use crate::trouble::OnError;
+use crate::row_error::OnError;
 
 /// The endings of files of bars, each perhaps with `.gz` behind it.
 const ENDINGS: [&str; 3] = ["csv", "tsv", "txt"];
@@ -19,7 +19,7 @@ pub struct Universe {
     pub recordings: Vec<Recording>,
     /// The symbols that could not be read, in their order: none where errors are not to be passed
     /// over.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<Excluded>,
 }
 
 impl Universe {
@@ -64,7 +64,7 @@ pub fn read_all<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Un
         match read(&paths, options) {
             Ok(recording) => universe.recordings.push(recording),
             Err(slip @ Error::Open { .. }) => return Err(slip),
-            Err(reason) => universe.left_out.push(LeftOut { symbol, reason }),
+            Err(reason) => universe.left_out.push(Excluded { symbol, reason }),
         }
     }
     let Universe { recordings, left_out } = &universe;
@@ -78,7 +78,7 @@ pub fn read_all<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Un
 
 /// Names all instruments that cannot be used, which is at least one, beside the number of those
 /// that can.
-pub(crate) fn refused(usable: usize, mut failed: Vec<LeftOut>) -> Error {
+pub(crate) fn refused(usable: usize, mut failed: Vec<Excluded>) -> Error {
     match failed.len() {
         1 => failed.swap_remove(0).reason,
         count => Error::Several { instruments: usable + count, failed },

@@ -2,7 +2,7 @@
 
 mod written;
 
-use megabatch_bars::{Error, Mend, OnError, Prices, ReadOptions, Repeats, Timeframe, Trouble, read, read_pair};
+use megabatch_bars::{Error, OnError, Prices, ReadOptions, Repeats, RowError, RowFix, Timeframe, read, read_pair};
 use proptest::prelude::*;
 use written::{minutes, read_texts, repair, with_files};
 
@@ -11,54 +11,59 @@ use written::{minutes, read_texts, repair, with_files};
 /// repairing.
 struct Case {
     rows: &'static str,
-    fails: Trouble,
+    fails: RowError,
     skipped: u64,
-    repaired: (u64, Result<Mend, Trouble>),
+    repaired: (u64, Result<RowFix, RowError>),
 }
 
 const CASES: [Case; 8] = [
     Case {
         rows: "null,null,null,null,null,null",
-        fails: Trouble::Unreadable,
+        fails: RowError::Unreadable,
         skipped: 6,
-        repaired: (6, Err(Trouble::Unreadable)),
+        repaired: (6, Err(RowError::Unreadable)),
     },
     Case {
         rows: "2018-07-02 00:03,1,1,1,1,-2",
-        fails: Trouble::Inconsistent,
+        fails: RowError::Inconsistent,
         skipped: 6,
-        repaired: (6, Err(Trouble::Inconsistent)),
+        repaired: (6, Err(RowError::Inconsistent)),
     },
     Case {
         rows: "2018-07-02 00:03,1,2,1.5,2,2",
-        fails: Trouble::Inconsistent,
+        fails: RowError::Inconsistent,
         skipped: 6,
-        repaired: (6, Err(Trouble::Inconsistent)),
+        repaired: (6, Err(RowError::Inconsistent)),
     },
     Case {
         rows: "2018-07-02 00:03,1,0.5,2,1,2",
-        fails: Trouble::Inconsistent,
+        fails: RowError::Inconsistent,
         skipped: 6,
-        repaired: (7, Ok(Mend::Exchanged)),
+        repaired: (7, Ok(RowFix::Exchanged)),
     },
     Case {
         rows: "2018-07-02 00:03,1,0.99999999,1,1,2",
-        fails: Trouble::Inconsistent,
+        fails: RowError::Inconsistent,
         skipped: 6,
-        repaired: (7, Ok(Mend::Widened)),
+        repaired: (7, Ok(RowFix::Widened)),
     },
     Case {
         rows: "2018-07-02 00:01,1,2,1,1,2",
-        fails: Trouble::Duplicate,
+        fails: RowError::Duplicate,
         skipped: 6,
-        repaired: (6, Err(Trouble::Duplicate)),
+        repaired: (6, Err(RowError::Duplicate)),
     },
-    Case { rows: "2018-07-01 23:59,1,1,1,1,2", fails: Trouble::Backward, skipped: 6, repaired: (7, Ok(Mend::Sorted)) },
+    Case {
+        rows: "2018-07-01 23:59,1,1,1,1,2",
+        fails: RowError::Backward,
+        skipped: 6,
+        repaired: (7, Ok(RowFix::Sorted)),
+    },
     Case {
         rows: "2018-07-02 00:01:30,1,1,1,1,2",
-        fails: Trouble::Backward,
+        fails: RowError::Backward,
         skipped: 6,
-        repaired: (6, Err(Trouble::Backward)),
+        repaired: (6, Err(RowError::Backward)),
     },
 ];
 
@@ -90,7 +95,7 @@ fn exact_copies_are_dropped_and_counted_in_every_mode() {
     for on_error in OnError::ALL {
         let summary = read_texts(&[("EURUSD.csv", &text)], &ReadOptions { on_error, ..ReadOptions::default() });
         let summary = summary.unwrap().summary;
-        assert_eq!((summary.rows(), summary.bars.all, summary.dropped(Trouble::Copy)), (9, 6, 3), "{on_error}");
+        assert_eq!((summary.rows(), summary.bars.all, summary.dropped(RowError::Copy)), (9, 6, 3), "{on_error}");
         assert!(summary.to_string().contains("3 dropped as copy of an earlier row (first in line 4)"));
     }
 }
@@ -101,7 +106,7 @@ fn noise_is_rounded_off_only_when_repairing() {
     for (on_error, high, mended) in [(OnError::Fail, 1.168_790_000_000_000_2, 0), (OnError::Repair, 1.168_79, 1)] {
         let options = ReadOptions { on_error, ..ReadOptions::default() };
         let recording = read_texts(&[("EURUSD.csv", text)], &options).unwrap();
-        assert_eq!((recording.bars.high[0], recording.summary.mended(Mend::Rounded)), (high, mended));
+        assert_eq!((recording.bars.high[0], recording.summary.mended(RowFix::Rounded)), (high, mended));
     }
 }
 
@@ -111,7 +116,7 @@ fn corrected_rows_at_the_end_of_a_file_count_where_that_is_said() {
     for (repeats, close) in [(Repeats::First, 1.0), (Repeats::Last, 7.0)] {
         let options = ReadOptions { repeats, ..ReadOptions::default() };
         let recording = read_texts(&[("EURUSD.csv", &text)], &options).unwrap();
-        assert_eq!((recording.bars.close[1], recording.summary.dropped(Trouble::Duplicate)), (close, 1));
+        assert_eq!((recording.bars.close[1], recording.summary.dropped(RowError::Duplicate)), (close, 1));
     }
     let error = read_texts(&[("EURUSD.csv", &text)], &ReadOptions::default()).unwrap_err().to_string();
     assert!(error.contains("line 2 is another") && error.contains("--repeats first"), "{error}");
@@ -123,7 +128,7 @@ fn a_row_out_of_place_does_not_hide_that_the_newest_comes_first() {
     rows.swap(3, 4);
     let summary = read_texts(&[("EURUSD.csv", &rows.concat())], &repair()).unwrap().summary;
     assert!(summary.files[0].newest_first);
-    assert_eq!((summary.bars.all, summary.mended(Mend::Sorted)), (9, 1));
+    assert_eq!((summary.bars.all, summary.mended(RowFix::Sorted)), (9, 1));
 }
 
 #[test]
@@ -267,7 +272,7 @@ fn one_stray_time_costs_one_row() {
         for on_error in [OnError::Skip, OnError::Repair] {
             let options = ReadOptions { on_error, ..ReadOptions::default() };
             let summary = read_texts(&[("EURUSD.csv", &text)], &options).unwrap().summary;
-            assert_eq!((summary.bars.all, summary.gaps.count(), summary.mended(Mend::Sorted)), (50, 0, 0), "{stray}");
+            assert_eq!((summary.bars.all, summary.gaps.count(), summary.mended(RowFix::Sorted)), (50, 0, 0), "{stray}");
         }
         let error = read_texts(&[("EURUSD.csv", &text)], &ReadOptions::default()).unwrap_err().to_string();
         assert!(error.contains("line 21: ") && error.contains(stray), "{error}");

@@ -4,19 +4,19 @@ mod bulk;
 mod calendar;
 mod chains;
 mod copying;
-mod feed;
-mod given;
+mod journal;
 mod ledger;
 mod overlap;
 mod packing;
 mod part;
 mod raw;
 mod rewrite;
+mod row_source;
 mod scan;
 mod series_index;
-mod spool;
 mod to_series;
 mod windows_file;
+mod windows_input;
 mod work;
 
 use std::fs;
@@ -178,14 +178,14 @@ fn convert_to<'a>(
     let to = options.to.unwrap_or(from);
     let mut work = Work::new(out, options, scope, observe)?;
     let identity = identity(input, to, options)?;
-    let (spool, found) = spool::Spool::open(beside(out, "convert"), &identity)?;
+    let (spool, found) = journal::Journal::open(beside(out, "convert"), &identity)?;
     // A killed run may have left a file as large as the output; there is room for it now rather
     // than when the new one is written.
     remove_stale(out);
     if found.discarded {
         work.notes.push("what another conversion into this file had done so far was discarded".to_owned());
     }
-    let job = Job { input, out, scope, options, records: found.records };
+    let job = ConversionJob { input, out, scope, options, records: found.records };
     let bytes_before = length(&input.path)?;
     let continued = !job.records.is_empty();
     let done = match (from, to) {
@@ -225,13 +225,13 @@ pub fn layout_of(path: impl AsRef<Path>) -> Result<Layout> {
 }
 
 /// What every kind of conversion begins with.
-struct Job<'a> {
+struct ConversionJob<'a> {
     input: &'a InputFile,
     out: &'a Path,
     scope: &'a Scope,
     options: &'a ConvertOptions,
     /// What an earlier run did already.
-    records: Vec<spool::Record>,
+    records: Vec<journal::Record>,
 }
 
 /// What every kind of conversion ends with.

@@ -36,7 +36,7 @@ pub use inspect::{
     ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Occurrences, Problem, Severity, TimeSpan,
     TimeframeInspection, inspect,
 };
-pub use loader::{LoadedBatch, Loader, LoaderOptions, Rows, SeriesWindows, Stalls};
+pub use loader::{LoadedBatch, Loader, LoaderOptions, LoaderStats, Rows, SeriesWindows};
 pub use plan::{
     CHUNK_SHARE, ChunkPlan, Filling, PlanRequest, ReadAmplification, Recommendation, Remedy, Residence, Shortage,
     read_amplification, recommend, remedy,

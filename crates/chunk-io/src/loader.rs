@@ -2,13 +2,13 @@
 
 //! Batches of a source, made ready while those before them are being consumed.
 
-mod ahead;
 mod batch;
 mod chunk;
+mod prefetching;
 mod reader;
 mod resident;
 mod rows;
-mod stalls;
+mod stats;
 #[cfg(test)]
 mod tests;
 
@@ -18,12 +18,12 @@ use megabatch_gpu_core::Scope;
 
 use crate::error::Result;
 use crate::source::Source;
-use ahead::Ahead;
 pub use batch::LoadedBatch;
 use chunk::Lists;
+use prefetching::Ahead;
 use resident::Resident;
 pub use rows::{Rows, SeriesWindows};
-pub use stalls::Stalls;
+pub use stats::LoaderStats;
 
 /// How a [`Loader`] uses memory.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +92,7 @@ impl<I: Iterator<Item = Vec<usize>>> Loader<I> {
     }
 
     /// What was delivered so far, and what it took.
-    pub fn stalls(&self) -> Stalls {
+    pub fn stalls(&self) -> LoaderStats {
         match &self.supply {
             Supply::Resident(resident) => resident.stalls(),
             Supply::Ahead(ahead) => ahead.stalls(),

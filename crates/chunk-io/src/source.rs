@@ -347,7 +347,7 @@ impl Source {
     pub(crate) fn held_table(&self, i: usize) -> Option<&[f32]> {
         match &self.data {
             Data::Series(_) => None,
-            Data::Windows(windows) => windows.held_rows(i),
+            Data::Windows(windows) => windows.resident_rows(i),
         }
     }
 

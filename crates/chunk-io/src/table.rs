@@ -12,7 +12,8 @@ use crate::cost::ReadCost;
 use crate::error::{Error, Fault, Result, innermost};
 use crate::file::InputFile;
 use crate::read::{
-    Failure, Identity, LibraryRows, NonFinite, NonFiniteFound, Question, Reading, Rows, Tally, ToF32, Way, way,
+    DatasetQuery, Failure, Identity, LibraryRows, NonFinite, NonFiniteCount, NonFiniteFound, ReadPath, Reading, Rows,
+    ToF32, way,
 };
 use crate::slab::{Element, read_rows};
 use crate::stored::{StoredFilter, filters};
@@ -45,7 +46,7 @@ pub(crate) struct Table {
     opened: Identity,
     reading: Arc<Reading>,
     /// Found out when values are first read.
-    way: Arc<OnceLock<Way>>,
+    way: Arc<OnceLock<ReadPath>>,
 }
 
 impl Table {
@@ -121,8 +122,8 @@ impl Table {
     /// is booked on `scope`.
     pub(crate) fn read_f32(&self, rows: &Rows<'_>, out: &mut [f32], scope: &Scope) -> Result<ReadCost> {
         let done = match self.way()? {
-            Way::Own(stored) => stored.read(rows, out, &self.reading)?,
-            Way::Library(_) => self.by_library().read(rows, out, scope).map_err(|failure| match failure {
+            ReadPath::Own(stored) => stored.read(rows, out, &self.reading)?,
+            ReadPath::Library(_) => self.by_library().read(rows, out, scope).map_err(|failure| match failure {
                 Failure::Hdf5(error) => self.unreadable(&error),
                 Failure::Memory(error) => Error::memory(&self.path)(error),
             })?,
@@ -142,17 +143,17 @@ impl Table {
     }
 
     /// Who reads the values.
-    pub(crate) fn way(&self) -> Result<&Way> {
+    pub(crate) fn way(&self) -> Result<&ReadPath> {
         if let Some(way) = self.way.get() {
             return Ok(way);
         }
         let Table { dataset, object, shape, path, opened, .. } = self;
-        let found = way(&Question { dataset, object, shape, path, opened }, &self.reading)?;
+        let found = way(&DatasetQuery { dataset, object, shape, path, opened }, &self.reading)?;
         Ok(self.way.get_or_init(|| found))
     }
 
     /// Notes values that were not finite, and refuses them if they are to be refused.
-    fn report(&self, found: Tally) -> Result<()> {
+    fn report(&self, found: NonFiniteCount) -> Result<()> {
         let Some(first) = found.first else { return Ok(()) };
         let index = index_of(first, &self.shape);
         if self.reading.options.non_finite == NonFinite::Fail {

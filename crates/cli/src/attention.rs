@@ -8,7 +8,7 @@ use megabatch_trainer::{Error, Fusion, Pooling, Predictor, Samples as _, Selecti
 
 use crate::adapt::samples::SourceSamples;
 use crate::evaluation::Part;
-use crate::job::Job;
+use crate::training_setup::TrainingSetup;
 
 /// Mean weights of attention over some samples.
 pub(crate) struct Attention {
@@ -42,7 +42,11 @@ const SAMPLES_MAX: usize = 1_000;
 impl Attention {
     /// Where the model with `weights` looks in `part` of `job`'s data, which are `samples`; `None`
     /// for a model without attention.
-    pub(crate) fn of(job: &Job, samples: &SourceSamples, (part, weights): (Part, &Path)) -> Result<Option<Self>> {
+    pub(crate) fn of(
+        job: &TrainingSetup,
+        samples: &SourceSamples,
+        (part, weights): (Part, &Path),
+    ) -> Result<Option<Self>> {
         let model = job.training.model;
         if model.pooling == Pooling::Last && model.fusion == Fusion::Concat {
             return Ok(None);

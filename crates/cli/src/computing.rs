@@ -4,13 +4,13 @@ use megabatch_gpu_core::{Device, Error};
 use megabatch_trainer as trainer;
 
 /// The device that the command line names.
-pub(crate) struct Named<'a> {
+pub(crate) struct DeviceRequest<'a> {
     name: &'a str,
     gpu: Option<Device>,
 }
 
 /// A GPU that was named.
-pub(crate) struct Asked {
+pub(crate) struct RequestedGpu {
     pub(crate) name: String,
     /// What it could hand out now; not known of one that is elsewhere.
     pub(crate) free_bytes: Option<usize>,
@@ -22,10 +22,10 @@ pub(crate) struct Computing {
     /// A GPU in the place of the processor.
     pub(crate) gpu: Option<Device>,
     /// Why a GPU that is there is not used, where the choice was left open.
-    pub(crate) passed_over: Option<String>,
+    pub(crate) skip_reason: Option<String>,
 }
 
-impl<'a> Named<'a> {
+impl<'a> DeviceRequest<'a> {
     /// The device called `name`; `cuda` is the first GPU, as in PyTorch.
     ///
     /// # Errors
@@ -33,7 +33,7 @@ impl<'a> Named<'a> {
     pub(crate) fn select(name: &'a str) -> megabatch_gpu_core::Result<Self> {
         let name = full_name(name);
         let device = Device::select(name)?;
-        Ok(Named { name, gpu: matches!(device, Device::Cuda(_)).then_some(device) })
+        Ok(DeviceRequest { name, gpu: matches!(device, Device::Cuda(_)).then_some(device) })
     }
 
     /// The same for a plan, which needs no GPU: of one that is not here the name alone is known.
@@ -41,18 +41,18 @@ impl<'a> Named<'a> {
     /// # Errors
     /// As [`Device::select`], but where a GPU or its driver is not here.
     pub(crate) fn select_for_plan(name: &'a str) -> megabatch_gpu_core::Result<Self> {
-        match Named::select(name) {
+        match DeviceRequest::select(name) {
             Err(Error::DriverAbsent { .. } | Error::NoSuchDevice { .. } | Error::CudaNotBuilt { .. }) => {
-                Ok(Named { name: full_name(name), gpu: None })
+                Ok(DeviceRequest { name: full_name(name), gpu: None })
             }
             named => named,
         }
     }
 
     /// The GPU that was named as such, here or elsewhere.
-    pub(crate) fn asked(&self) -> Option<Asked> {
+    pub(crate) fn asked(&self) -> Option<RequestedGpu> {
         let free_bytes = self.gpu.as_ref().and_then(Device::free_bytes);
-        self.names_gpu().then(|| Asked { name: self.name.to_owned(), free_bytes })
+        self.names_gpu().then(|| RequestedGpu { name: self.name.to_owned(), free_bytes })
     }
 
     fn names_gpu(&self) -> bool {
@@ -70,9 +70,9 @@ impl<'a> Named<'a> {
     /// That of `coverage`, where a GPU was named.
     pub(crate) fn computing(self, coverage: trainer::Result<()>) -> trainer::Result<Computing> {
         if self.names_gpu() {
-            return coverage.map(|()| Computing { gpu: self.gpu, passed_over: None });
+            return coverage.map(|()| Computing { gpu: self.gpu, skip_reason: None });
         }
-        Ok(Computing { gpu: None, passed_over: self.gpu.map(|gpu| passed_over(&gpu, coverage.err())) })
+        Ok(Computing { gpu: None, skip_reason: self.gpu.map(|gpu| skip_reason(&gpu, coverage.err())) })
     }
 }
 
@@ -82,7 +82,7 @@ fn full_name(name: &str) -> &str {
 
 /// Why `auto` leaves a GPU aside: it does not compute what is asked for, or nothing but that its
 /// kernels have never run on one.
-fn passed_over(gpu: &Device, not_covered: Option<trainer::Error>) -> String {
+fn skip_reason(gpu: &Device, not_covered: Option<trainer::Error>) -> String {
     let reason = not_covered.map_or_else(
         || format!("its kernels have run on a fake driver only so far; --device {gpu} computes on it"),
         |reason| reason.to_string(),

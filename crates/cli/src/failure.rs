@@ -129,7 +129,7 @@ fn of_training(error: &megabatch_trainer::Error) -> Option<Kind> {
         | Error::NothingLeft { .. }
         | Error::OtherRun { .. } => Some(Kind::Usage),
         Error::Memory(error) => of_device(error),
-        Error::Threads { .. } | Error::NothingToCut { .. } => Some(Kind::Capacity),
+        Error::Threads { .. } | Error::CannotReduceFurther { .. } => Some(Kind::Capacity),
         Error::SamplesShape { .. }
         | Error::Targets { .. }
         | Error::Weights { .. }
@@ -137,8 +137,8 @@ fn of_training(error: &megabatch_trainer::Error) -> Option<Kind> {
         | Error::Checkpoint { .. } => Some(Kind::Data),
         Error::NotFinite { .. }
         | Error::Scale(_)
-        | Error::Exploded { .. }
-        | Error::GaveUp { .. }
+        | Error::LossSpike { .. }
+        | Error::Diverged { .. }
         | Error::Quantize { .. } => Some(Kind::Numeric),
         _ => None,
     }

@@ -9,7 +9,7 @@ use megabatch_trainer::{Group, Loss, Samples as _, Selection};
 
 use crate::adapt::samples::SourceSamples;
 use crate::evaluation::Part;
-use crate::job::Job;
+use crate::training_setup::TrainingSetup;
 
 /// Predictions and outcomes of every sample of a part of the data.
 pub(crate) struct Forecasts {
@@ -41,8 +41,8 @@ const BLOCK: usize = 16;
 impl Forecasts {
     /// Predicts `part` of `job`'s data, which are `samples`, with `weights`. It takes no more
     /// memory than training did, once the trainer is gone.
-    pub(crate) fn of(job: &Job, samples: &SourceSamples, (part, weights): (Part, &Path)) -> Result<Self> {
-        let Job { split, training, .. } = job;
+    pub(crate) fn of(job: &TrainingSetup, samples: &SourceSamples, (part, weights): (Part, &Path)) -> Result<Self> {
+        let TrainingSetup { split, training, .. } = job;
         let indices = part.indices(split, samples.len()).into_owned();
         let outputs = samples.shape().outputs;
         let points = points(training.loss, outputs);

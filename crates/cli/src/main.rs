@@ -1,7 +1,6 @@
 //! The `megabatch` program: composes the libraries into commands. See `megabatch --help`.
 #![forbid(unsafe_code)]
 
-mod account;
 mod adapt;
 mod answer;
 mod attention;
@@ -17,20 +16,21 @@ mod forecasts;
 mod gpu;
 mod int8;
 mod interruption;
-mod job;
-mod live;
 mod notes;
 mod nouns;
 mod onnx;
 mod output;
 mod plan;
 mod progress;
+mod provenance;
 mod recipe;
 mod report;
 mod run;
 mod settings;
+mod streaming;
 mod synth;
 mod trained;
+mod training_setup;
 mod universe;
 mod usage;
 

@@ -9,11 +9,11 @@ use megabatch_trainer::{self as trainer, Loss, LrSchedule};
 use crate::adapt::data::Data;
 use crate::adapt::spans::SampleSpans;
 use crate::adapt::split::notes_on_purge;
-use crate::job::Job;
 use crate::settings::{precision, streams, walk_forward};
+use crate::training_setup::TrainingSetup;
 
 /// One sentence a finding, without its stop, on a job of `steps` optimizer steps.
-pub(crate) fn notes(job: &Job, steps: u64) -> Result<Vec<String>> {
+pub(crate) fn notes(job: &TrainingSetup, steps: u64) -> Result<Vec<String>> {
     let idle = job.config.idle(&job.traits());
     let mut notes: Vec<String> =
         idle.iter().map(|setting| format!("{} does nothing{}", setting.path, setting.unmet.reason())).collect();
@@ -57,7 +57,7 @@ pub(crate) fn notes(job: &Job, steps: u64) -> Result<Vec<String>> {
 
 /// Which exports and which streaming the job's model allows, a line each. Both follow from the
 /// settings that it is trained with.
-pub(crate) fn uses(job: &Job) -> Vec<String> {
+pub(crate) fn uses(job: &TrainingSetup) -> Vec<String> {
     if job.training.model.is_over_graphs() {
         return vec![
             "graphs: neither `predict --follow` nor `export --format onnx`, whose samples stand alone".to_owned(),
@@ -83,7 +83,7 @@ pub(crate) fn uses(job: &Job) -> Vec<String> {
 }
 
 /// Settings that do other than they seem to beside the others.
-fn odd_settings(job: &Job, steps: u64) -> Vec<String> {
+fn odd_settings(job: &TrainingSetup, steps: u64) -> Vec<String> {
     let trainer::Config { model, dropout, loss, .. } = &job.training;
     let walks = walk_forward(&job.config).is_some() && job.config.walk_forward_fold().is_none();
     let findings = [

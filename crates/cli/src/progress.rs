@@ -56,7 +56,7 @@ impl Progress {
             }
             Display::Lines { last } if last.elapsed() >= LINE_INTERVAL => {
                 *last = Instant::now();
-                let pace = Pace { first: self.first, done, total: self.total, elapsed: self.start.elapsed() };
+                let pace = Throughput { first: self.first, done, total: self.total, elapsed: self.start.elapsed() };
                 eprintln!("{}", pace.line(self.label, message));
             }
             Display::Lines { .. } => {}
@@ -81,16 +81,16 @@ impl Drop for Progress {
 }
 
 /// How far work is, and how fast.
-struct Pace {
+struct Throughput {
     first: u64,
     done: u64,
     total: u64,
     elapsed: Duration,
 }
 
-impl Pace {
+impl Throughput {
     fn line(&self, label: &str, message: &str) -> String {
-        let Pace { first, done, total, elapsed } = *self;
+        let Throughput { first, done, total, elapsed } = *self;
         let rate = done.saturating_sub(first) as f64 / elapsed.as_secs_f64().max(1e-9);
         let left_s = total.saturating_sub(done) as f64 / rate;
         let left = if rate > 0.0 { format!("{left_s:.0} s left") } else { "time left unknown".to_owned() };
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_line_tells_rate_and_time_left() {
         let line = |first, done, seconds, message: &str| {
-            Pace { first, done, total: 200, elapsed: Duration::from_secs(seconds) }.line("train", message)
+            Throughput { first, done, total: 200, elapsed: Duration::from_secs(seconds) }.line("train", message)
         };
         assert_eq!(line(0, 50, 10, "loss 1"), "train 50/200  5.0/s  30 s left  loss 1");
         assert_eq!(line(100, 150, 10, ""), "train 150/200  5.0/s  10 s left");

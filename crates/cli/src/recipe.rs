@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
 use megabatch_bars::{
-    DateOrder, FormatName, HoleRule, OnError, ReadOptions, Scaling, SeriesSpec, SymbolPattern, TargetKind, Timeframe,
+    DateOrder, FormatName, GapPolicy, OnError, ReadOptions, Scaling, SeriesSpec, SymbolPattern, TargetKind, Timeframe,
     Window, Zone, bar_files,
 };
 use megabatch_chunk_io::AttributeValue;
@@ -154,7 +154,7 @@ impl Recipe {
             stride: self.stride,
             scaling: self.scaling,
             train_fraction: self.train_fraction,
-            holes: HoleRule { longest_ns: self.longest_hole.ns, weekends: self.weekends.into() },
+            holes: GapPolicy { longest_ns: self.longest_hole.ns, weekends: self.weekends.into() },
         }
     }
 

@@ -16,8 +16,8 @@ use serde_json::Value;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::plan::Plan;
-pub(crate) use follow::{LogFollower, News};
-pub(crate) use log::{MetricsLog, Standing};
+pub(crate) use follow::{LogFollower, LogUpdate};
+pub(crate) use log::{MetricsLog, ResumePoint};
 
 /// Names of files that earlier versions were writing begin so.
 const UNFINISHED: &str = ".tmp";
@@ -65,18 +65,18 @@ impl RunFolder {
     ///
     /// # Errors
     /// A usage failure where another process trains in it.
-    pub(crate) fn take(&self) -> Result<Taken> {
+    pub(crate) fn take(&self) -> Result<RunLock> {
         let root = self.root.display();
         fs::create_dir_all(&self.root)
             .map_err(|error| Failure::usage(format!("{root}: cannot be written to: {error}")))?;
         // The folder itself is locked, so that nothing has to be written for it. Where the system
         // cannot, nothing is.
-        let Ok(folder) = File::open(&self.root) else { return Ok(Taken { _folder: None }) };
+        let Ok(folder) = File::open(&self.root) else { return Ok(RunLock { _folder: None }) };
         match folder.try_lock() {
             Err(TryLockError::WouldBlock) => Err(Failure::usage(format!(
                 "{root}: another process trains in this folder; wait for it, or name another folder"
             ))),
-            _ => Ok(Taken { _folder: Some(folder) }),
+            _ => Ok(RunLock { _folder: Some(folder) }),
         }
     }
 
@@ -269,7 +269,7 @@ impl RunFolder {
 
 /// A folder that this process alone trains in; dropping it, or the end of the process, however it
 /// comes, lets others in.
-pub(crate) struct Taken {
+pub(crate) struct RunLock {
     _folder: Option<File>,
 }
 

@@ -2,7 +2,7 @@
 
 use megabatch_trainer::{
     self as trainer, Ascending, AttentionKind, Classes, Divergence, EarlyStopping, Encoder, Form, Fusion,
-    GraphActivation, GraphConfig, GraphOutput, LastBatch, Loss, LrSchedule, LrScheduleKind, Mode, ModelConfig,
+    GraphActivation, GraphConfig, GraphOutput, LastBatch, Loss, LossOn, LrSchedule, LrScheduleKind, ModelConfig,
     OneCycle, OptimizerConfig, OptimizerKind, Pooling, Readout, TrainingWindow, Tuning, WalkForward,
 };
 
@@ -32,7 +32,7 @@ pub(crate) fn training_config(
         model: model_config(config, data).for_loss(loss),
         dropout: config.number("model.dropout") as f32,
         carry_state: config.flag("training.carry_state"),
-        mode: mode(config),
+        loss_on: loss_on(config),
         gradient_checkpointing: config.flag("training.gradient_checkpointing"),
         precision: precision(config),
         tf32: config.flag("training.tf32"),
@@ -61,7 +61,7 @@ pub(crate) fn training_config(
                 Some("stop") => 0,
                 _ => config.count("training.max_rollbacks") as u32,
             },
-            explosion_factor: config.optional_number("training.explosion_factor"),
+            loss_spike_factor: config.optional_number("training.loss_spike_factor"),
         },
         optimizer: OptimizerConfig {
             kind,
@@ -91,7 +91,7 @@ pub(crate) fn training_config(
 
 /// True if the data choose the order: never in dense training, whose runs are what it computes.
 pub(crate) fn data_choose_order(config: &Config) -> bool {
-    config.text("training.run_length") == Some("auto") && mode(config) == Mode::Windows
+    config.text("training.run_length") == Some("auto") && loss_on(config) == LossOn::LastStep
 }
 
 /// True if the spread of targets decides the temperature of ranks.
@@ -121,7 +121,7 @@ pub(crate) fn precision(config: &Config) -> Precision {
 }
 
 fn tuning(config: &Config) -> Tuning {
-    match config.text("training.tuning") {
+    match config.text("training.autotune") {
         Some("off") => Tuning::Off,
         Some("fast") => Tuning::Fast,
         _ => Tuning::Deterministic,
@@ -141,16 +141,16 @@ fn loss_scale(config: &Config) -> ScalerConfig {
     }
 }
 
-fn mode(config: &Config) -> Mode {
-    match config.text("training.mode") {
-        Some("dense") => Mode::Dense,
-        _ => Mode::Windows,
+fn loss_on(config: &Config) -> LossOn {
+    match config.text("training.loss_on") {
+        Some("every_step") => LossOn::EveryStep,
+        _ => LossOn::LastStep,
     }
 }
 
 /// Whether predictions are those of one pass over each segment.
 pub(crate) fn streams(config: &Config) -> bool {
-    config.flag("training.carry_state") || mode(config) == Mode::Dense
+    config.flag("training.carry_state") || loss_on(config) == LossOn::EveryStep
 }
 
 /// The folds that training walks forward through, if it does.
@@ -179,7 +179,7 @@ pub(crate) fn loss(config: &Config, targets: usize) -> anyhow::Result<Loss> {
         Some("cross_entropy") => classes(config).map_or(Loss::CrossEntropy, Loss::Classes),
         Some("rank_pairwise") => Loss::RankPairwise,
         Some("rank_listwise") => {
-            // What `auto` stands for is settled when a run begins, see `Job::open`.
+            // What `auto` stands for is settled when a run begins, see `TrainingSetup::open`.
             let temperature = config.optional_number("training.rank_temperature").unwrap_or(1.0);
             Loss::RankListwise { temperature }
         }

@@ -10,13 +10,13 @@ use megabatch_trainer::{self as trainer, Checkpoints, Compute, Model, ModelConfi
 use serde::Serialize;
 
 use crate::adapt::data::{Data, DataFile};
-use crate::adapt::meaning::Meaning;
-use crate::computing::{Computing, Named};
+use crate::adapt::data_schema::DataSchema;
+use crate::computing::{Computing, DeviceRequest};
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::job::{data_path, free_memory_bytes};
 use crate::run::RunFolder;
 use crate::settings::{form, loss, lstm_config, precision, streams, threads};
+use crate::training_setup::{data_path, free_memory_bytes};
 
 /// Which checkpoint of a run is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -118,7 +118,7 @@ impl Trained {
     pub(crate) fn open(
         Opening { run, data, checkpoint, weights, device: name, instruments, changed }: Opening<'_>,
     ) -> Result<Self> {
-        let named = Named::select(name)?;
+        let named = DeviceRequest::select(name)?;
         let folder = RunFolder::open(run)?;
         let config = folder.config(&[])?;
         let (step, file) = weights_file(&folder, checkpoint)?;
@@ -146,9 +146,9 @@ impl Trained {
             return Err(trainer::Error::SamplesShape { model, samples }.into());
         }
         let predictor = open_predictor(&device, model, &file, &config, weights)?;
-        let Computing { gpu, passed_over } = named.computing(predictor.check_on_gpu())?;
+        let Computing { gpu, skip_reason } = named.computing(predictor.check_on_gpu())?;
         let predictor = on(gpu.as_ref(), predictor)?;
-        let mut notes: Vec<String> = passed_over.into_iter().collect();
+        let mut notes: Vec<String> = skip_reason.into_iter().collect();
         if instruments == Instruments::Doubted {
             notes.extend(doubt_instruments(&meaning_in_training(&folder), &data.meaning()?));
         }
@@ -232,7 +232,7 @@ pub(crate) fn change(folder: &RunFolder, data: &Data) -> Result<Option<String>> 
 }
 
 /// A note on instruments that the model has not been trained on: their prices move otherwise.
-pub(crate) fn doubt_instruments(trained: &Meaning, found: &Meaning) -> Option<String> {
+pub(crate) fn doubt_instruments(trained: &DataSchema, found: &DataSchema) -> Option<String> {
     const NAMED_MAX: usize = 10;
     let others = trained.other_instruments(found);
     let rest = others.len().saturating_sub(NAMED_MAX);
@@ -250,7 +250,7 @@ pub(crate) fn doubt_instruments(trained: &Meaning, found: &Meaning) -> Option<St
 }
 
 /// What the numbers stood for that a run was trained on.
-pub(crate) fn meaning_in_training(folder: &RunFolder) -> Meaning {
+pub(crate) fn meaning_in_training(folder: &RunFolder) -> DataSchema {
     serde_json::from_value(folder.saved_plan()["data"]["meaning"].clone()).unwrap_or_default()
 }
 
@@ -261,7 +261,7 @@ pub(crate) fn require_same_meaning(folder: &RunFolder, data: &Data) -> Result<()
 
 /// Refuses the file at `path`, whose numbers mean `found`, where they stand for something else than
 /// in training.
-pub(crate) fn require_meaning(folder: &RunFolder, path: &Path, found: &Meaning) -> Result<()> {
+pub(crate) fn require_meaning(folder: &RunFolder, path: &Path, found: &DataSchema) -> Result<()> {
     match meaning_in_training(folder).difference(found) {
         None => Ok(()),
         Some(difference) => Err(Failure::data(format!(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use megabatch_bars::{Adjustments, Recording, Split, Tally, Trouble, Universe};
+use megabatch_bars::{Adjustments, Recording, RowCount, RowError, Split, Universe};
 use serde_json::{Value, json};
 
 use crate::adapt::split::utc;
@@ -82,11 +82,11 @@ fn adjusted(recordings: &[Recording]) -> Vec<String> {
 }
 
 fn dropped(recordings: &[Recording]) -> Vec<String> {
-    let mut rows: BTreeMap<Trouble, u64> = BTreeMap::new();
+    let mut rows: BTreeMap<RowError, u64> = BTreeMap::new();
     let files = recordings.iter().flat_map(|recording| &recording.summary.files);
     files
         .flat_map(|file| &file.dropped)
-        .for_each(|tally: &Tally<Trouble>| *rows.entry(tally.kind).or_default() += tally.rows);
+        .for_each(|tally: &RowCount<RowError>| *rows.entry(tally.kind).or_default() += tally.rows);
     rows.iter().map(|(kind, rows)| format!("  rows dropped as {kind}: {rows}")).collect()
 }
 

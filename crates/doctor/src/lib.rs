@@ -23,7 +23,7 @@ pub use explain::Topic;
 pub use finding::{Finding, Severity};
 pub use management::{Gpu, Holder, Management, Trial};
 pub use probe::{Container, DriverModule, Libraries, Library, Machine, Node, PciGpu};
-pub use python::{Distribution, Installed, Python, Requirement, Run, Seen, Torch};
+pub use python::{Distribution, Installed, Python, Requirement, Run, Torch, TorchGpu};
 pub use quote::quote;
 pub use repair::Repair;
 pub use system::{Access, System};

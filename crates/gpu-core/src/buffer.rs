@@ -3,10 +3,10 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 
-use crate::cuda::{Coming, Gpu, UnderWay};
+use crate::async_download::AsyncDownload;
+use crate::cuda::{Gpu, PendingDownload, PendingUploads};
 use crate::device::{Cuda, Device};
 use crate::error::Result;
-use crate::fetch::Fetch;
 use crate::host::{ALIGN_BYTES, HostBlock};
 use crate::pool::{BlockId, Mobility, Request, Shortage};
 use crate::scope::Scope;
@@ -136,7 +136,7 @@ impl<T: Pod> Buffer<T> {
     }
 
     /// Copies `values` to the first elements, without waiting.
-    pub(crate) fn receive(&mut self, values: &[T], under_way: &mut UnderWay) -> Result<()> {
+    pub(crate) fn receive(&mut self, values: &[T], under_way: &mut PendingUploads) -> Result<()> {
         let range = self.range(0, values.len());
         match &self.memory {
             Memory::Device(block) if !values.is_empty() => {
@@ -181,10 +181,12 @@ impl<T: Pod> Buffer<T> {
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver) for a buffer on a GPU that fails, or that could lock
     /// no more pages.
-    pub fn fetch(&self) -> Result<Fetch<T>> {
+    pub fn fetch(&self) -> Result<AsyncDownload<T>> {
         match &self.memory {
-            Memory::Host(_) => Ok(Fetch::here(self.as_slice().to_vec())),
-            Memory::Device(block) => Ok(Fetch::coming(Coming::new(&block.gpu, block.address, self.bytes())?, self.len)),
+            Memory::Host(_) => Ok(AsyncDownload::here(self.as_slice().to_vec())),
+            Memory::Device(block) => {
+                Ok(AsyncDownload::coming(PendingDownload::new(&block.gpu, block.address, self.bytes())?, self.len))
+            }
         }
     }
 

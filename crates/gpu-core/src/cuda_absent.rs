@@ -100,9 +100,9 @@ impl CublasLt {
 
 /// Copies to a GPU, of which there are none.
 #[derive(Debug, Default)]
-pub(crate) struct UnderWay;
+pub(crate) struct PendingUploads;
 
-impl UnderWay {
+impl PendingUploads {
     pub(crate) fn send(&mut self, gpu: &Gpu, _from: &[u8], _to: u64) -> Result<()> {
         gpu.never()
     }
@@ -110,11 +110,11 @@ impl UnderWay {
 
 /// Copies beside a GPU's work, of which there is none.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct CopyStream {
     never: Infallible,
 }
 
-impl Lane {
+impl CopyStream {
     pub(crate) fn new(gpu: &Gpu) -> Result<Self> {
         gpu.never()
     }
@@ -130,11 +130,11 @@ impl Lane {
 
 /// A copy from a GPU, of which there are none.
 #[derive(Debug)]
-pub(crate) struct Coming {
+pub(crate) struct PendingDownload {
     never: Infallible,
 }
 
-impl Coming {
+impl PendingDownload {
     pub(crate) fn new(gpu: &Gpu, _from: u64, _bytes: usize) -> Result<Self> {
         gpu.never()
     }

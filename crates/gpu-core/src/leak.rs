@@ -60,10 +60,10 @@ impl Growth {
 pub struct LeakDetector {
     rule: LeakRule,
     epochs: usize,
-    owners: BTreeMap<String, Stretch>,
+    owners: BTreeMap<String, RisingEpochs>,
     /// All owners together: it grows where none of them does by itself, as with a label that is new
     /// in every epoch.
-    total: Stretch,
+    total: RisingEpochs,
     /// Bytes of each owner at the first epoch of the stretch of `total`.
     base: BTreeMap<String, usize>,
     /// Growth of the last warning; the next one is given at twice as much.
@@ -77,7 +77,7 @@ impl LeakDetector {
             rule,
             epochs: 0,
             owners: BTreeMap::new(),
-            total: Stretch::default(),
+            total: RisingEpochs::default(),
             base: BTreeMap::new(),
             warned_bytes: 0,
         }
@@ -107,8 +107,8 @@ impl LeakDetector {
     }
 
     fn begin(&mut self, live: BTreeMap<String, usize>) {
-        self.total = Stretch::at(live.values().sum());
-        self.owners = live.iter().map(|(owner, &bytes)| (owner.clone(), Stretch::at(bytes))).collect();
+        self.total = RisingEpochs::at(live.values().sum());
+        self.owners = live.iter().map(|(owner, &bytes)| (owner.clone(), RisingEpochs::at(bytes))).collect();
         self.base = live;
     }
 
@@ -152,21 +152,21 @@ impl LeakDetector {
 
 /// The latest epochs in which bytes never fell, from the first rise on.
 #[derive(Clone, Copy, Debug, Default)]
-struct Stretch {
+struct RisingEpochs {
     first_bytes: usize,
     last_bytes: usize,
     epochs: usize,
     rises: usize,
 }
 
-impl Stretch {
+impl RisingEpochs {
     fn at(bytes: usize) -> Self {
-        Stretch { first_bytes: bytes, last_bytes: bytes, ..Stretch::default() }
+        RisingEpochs { first_bytes: bytes, last_bytes: bytes, ..RisingEpochs::default() }
     }
 
     fn go_on(&mut self, bytes: usize) {
         if bytes < self.last_bytes {
-            *self = Stretch::at(bytes);
+            *self = RisingEpochs::at(bytes);
             return;
         }
         let has_risen = bytes > self.last_bytes;

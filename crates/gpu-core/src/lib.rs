@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod arena;
+mod async_download;
 mod buffer;
 mod captures;
 pub mod convert;
@@ -11,11 +12,10 @@ pub mod cuda;
 #[path = "cuda_absent.rs"]
 mod cuda;
 mod device;
+mod double_buffered_upload;
 mod error;
-mod fetch;
 mod free_memory;
 mod host;
-mod intake;
 pub mod isa;
 pub mod kernel;
 pub mod leak;
@@ -32,13 +32,13 @@ mod timing;
 mod usage;
 
 pub use arena::{Arena, Handle};
+pub use async_download::AsyncDownload;
 pub use buffer::Buffer;
 pub use captures::Captures;
 pub use cublaslt::{CublasLt, Factors, MatrixAddresses, MatrixProduct};
 pub use device::{Cpu, Cuda, Device};
+pub use double_buffered_upload::DoubleBufferedUpload;
 pub use error::{Error, Result};
-pub use fetch::Fetch;
-pub use intake::Intake;
 pub use scope::Scope;
 pub use staging::Staging;
 pub use usage::Usage;

@@ -3,7 +3,7 @@
 use bytemuck::Pod;
 
 use crate::buffer::Buffer;
-use crate::cuda::UnderWay;
+use crate::cuda::PendingUploads;
 use crate::error::Result;
 
 /// The way of values to a device that nobody waits for: through page-locked memory, of which there
@@ -20,7 +20,7 @@ use crate::error::Result;
 /// ```
 #[derive(Debug, Default)]
 pub struct Staging {
-    under_way: UnderWay,
+    under_way: PendingUploads,
 }
 
 impl Staging {

@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Config, Event, Follower, Form, Model, ModelConfig, Result, Run, SampleShape, SeriesInMemory, StepEvent, Timeframe,
-    Trainer, save_weights,
+    Config, Event, Form, Model, ModelConfig, Result, Run, SampleShape, SeriesInMemory, StepEvent, StreamingPredictor,
+    Timeframe, Trainer, save_weights,
 };
 
 const STEPS: u64 = 13;
@@ -67,7 +67,7 @@ fn measure_streaming() -> Result<()> {
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let path = folder.path().join("weights.safetensors");
     save_weights(&path, &model.initial_parameters::<f32>(&device.scope("parameters"), 1)?)?;
-    let mut follower = Follower::open(&device, model, &path, Form::Fast)?;
+    let mut follower = StreamingPredictor::open(&device, model, &path, Form::Fast)?;
     let bars: Vec<f32> = (0..BARS * FEATURES).map(|i| (i as f32 * 0.7).sin()).collect();
     let start = Instant::now();
     follower.push(0, &bars);

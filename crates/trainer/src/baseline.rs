@@ -12,7 +12,7 @@ use crate::level::Level;
 use crate::loss::{Group, Loss, is_labelled};
 use crate::matmul::{Matrix, Output, multiply};
 use crate::predict::Selection;
-use crate::prefetch::{OfSeries, Source, with_batches};
+use crate::prefetch::{GatherMode, Source, with_batches};
 use crate::view::BatchView;
 use most_frequent::{ClassCounts, ProbabilitySums};
 
@@ -215,7 +215,7 @@ fn for_each_batch(
         scope: &scope,
         batch_size,
         chunk_percent: 100,
-        of_series: OfSeries::Bars,
+        of_series: GatherMode::Bars,
     };
     with_batches(source, indices.chunks(batch_size).map(<[usize]>::to_vec), |feed| {
         while let Some(batch) = feed.next()? {

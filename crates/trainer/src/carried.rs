@@ -17,7 +17,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::form::Memory;
+use crate::form::ShardWorkspace;
 use crate::model::{Model, ModelConfig, Timeframe};
 use crate::samples::Samples;
 use crate::series::SeriesView;
@@ -172,7 +172,7 @@ impl Carried {
     }
 
     /// Notes what the shards of `batch` have computed, in the order of its samples.
-    pub(crate) fn note(&mut self, batch: &BatchView<'_>, computed: &[(&Memory, Range<usize>)]) {
+    pub(crate) fn note(&mut self, batch: &BatchView<'_>, computed: &[(&ShardWorkspace, Range<usize>)]) {
         self.timeframes.par_iter_mut().enumerate().for_each(|(k, timeframe)| {
             for (memory, samples) in computed {
                 timeframe.note(&batch.ends(k)[samples.clone()], memory, k);
@@ -204,15 +204,15 @@ impl CarriedTimeframe {
     /// Notes the states of a shard whose windows end at `ends`. The plain form's are noted window
     /// by window, later ones over earlier ones; the fast form's from the last window on, each bar's
     /// once.
-    fn note(&mut self, ends: &[usize], memory: &Memory, k: usize) {
+    fn note(&mut self, ends: &[usize], memory: &ShardWorkspace, k: usize) {
         self.shards += 1;
         match memory {
-            Memory::Plain(_) => {
+            ShardWorkspace::Plain(_) => {
                 for (sample, &end) in ends.iter().enumerate() {
                     self.slots_of(end).for_each(|slot| self.put(slot, sample, end, memory, k));
                 }
             }
-            Memory::Fast(_) => {
+            ShardWorkspace::Fast(_) => {
                 for (sample, &end) in ends.iter().enumerate().rev() {
                     for slot in self.slots_of(end) {
                         if self.slots[slot].shard != self.shards {
@@ -231,7 +231,7 @@ impl CarriedTimeframe {
     }
 
     /// Takes the state at a slot's bar from the window of `sample`, which ends at row `end`.
-    fn put(&mut self, slot: usize, sample: usize, end: usize, memory: &Memory, k: usize) {
+    fn put(&mut self, slot: usize, sample: usize, end: usize, memory: &ShardWorkspace, k: usize) {
         let Slot { row, pending, shard } = &mut self.slots[slot];
         *shard = self.shards;
         let place = *pending.get_or_insert_with(|| {

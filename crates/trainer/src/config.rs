@@ -4,17 +4,17 @@ use megabatch_amp::{self as amp, Precision, ScalerConfig};
 use megabatch_order::LastBatch;
 use serde::{Deserialize, Serialize};
 
-use crate::dense::{Mode, Runs};
+use crate::dense::{LossOn, Runs};
 use crate::device;
 use crate::divergence::Divergence;
 use crate::dropout::{Dropout, check_rate};
 use crate::early_stopping::EarlyStopping;
 use crate::error::{Error, Result};
 use crate::form::Form;
-use crate::ladder::Ration;
 use crate::learning_rate::LrSchedule;
 use crate::loss::Loss;
 use crate::model::{Encoder, ModelConfig};
+use crate::oom_fallback::MemoryLimits;
 use crate::ops::Arithmetic;
 use crate::optimizer::OptimizerConfig;
 use crate::step::{Compute, Kept, Purpose};
@@ -67,7 +67,7 @@ pub struct Config {
     pub carry_state: bool,
     /// What a step computes of samples that follow one another.
     #[serde(default)]
-    pub mode: Mode,
+    pub loss_on: LossOn,
     /// Whether the backward pass computes half of the LSTMs' gates again, in place of keeping those
     /// of all steps from the forward pass: about half the memory of activations for somewhat more
     /// time. Gradients are the same to the bit.
@@ -129,7 +129,7 @@ impl Default for Config {
             run_length: None,
             last_batch: LastBatch::Keep,
             carry_state: false,
-            mode: Mode::Windows,
+            loss_on: LossOn::LastStep,
             gradient_checkpointing: false,
             seed: 0,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
@@ -223,15 +223,15 @@ impl Config {
     }
 
     /// What the engine of a training run is for that takes no more than `ration`.
-    pub(crate) fn purpose_with(&self, ration: Ration) -> Purpose {
+    pub(crate) fn purpose_with(&self, ration: MemoryLimits) -> Purpose {
         Config { gradient_checkpointing: ration.gradient_checkpointing, ..self.clone() }.purpose()
     }
 
     /// What the engine of a training run is for.
     pub(crate) fn purpose(&self) -> Purpose {
-        let runs = match self.mode {
-            Mode::Windows => None,
-            Mode::Dense => Some(Runs::of_steps(self.step_samples(), self.batch_size, self.run_samples())),
+        let runs = match self.loss_on {
+            LossOn::LastStep => None,
+            LossOn::EveryStep => Some(Runs::of_steps(self.step_samples(), self.batch_size, self.run_samples())),
         };
         let kept = match (self.gradient_checkpointing, self.carry_state) {
             (false, _) => Kept::Everything,
@@ -249,7 +249,7 @@ impl Config {
     /// Whether the model is evaluated in one pass over each segment, whatever windows are asked
     /// for.
     pub fn streams(&self) -> bool {
-        self.carry_state || self.mode == Mode::Dense
+        self.carry_state || self.loss_on == LossOn::EveryStep
     }
 
     /// What is dropped in optimizer step `step`, counted from 0.
@@ -277,11 +277,11 @@ impl Config {
         if self.streams() {
             self.model.check_carried_state()?;
         }
-        if self.mode == Mode::Dense && self.form == Form::Plain {
+        if self.loss_on == LossOn::EveryStep && self.form == Form::Plain {
             return Err(Error::setting(
-                "training.mode",
-                &"dense",
-                "windows for the plain form, which takes every window whole",
+                "training.loss_on",
+                &"every_step",
+                "last_step for the plain form, which takes every window whole",
             ));
         }
         if self.profile && self.form == Form::Plain {

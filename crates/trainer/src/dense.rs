@@ -26,17 +26,29 @@ use serde::{Deserialize, Serialize};
 use crate::model::SampleShape;
 use crate::view::BatchView;
 
-/// What a training step computes of samples that follow one another.
+/// Steps of the sequence that have a loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// Each sample's window by itself, from its first bar to its last.
+#[serde(rename_all = "snake_case")]
+pub enum LossOn {
+    /// The last of each window: every window is computed by itself, from its first bar to its last.
     #[default]
-    Windows,
+    #[serde(alias = "windows")]
+    LastStep,
     /// All samples of a run ([`Config::run_length`](crate::Config::run_length)) in one pass over
     /// their bars, from the first bar of the first window on. The samples must be slices of series.
     /// Such models are evaluated as those with carried state: in one pass over each segment.
-    Dense,
+    #[serde(alias = "dense")]
+    EveryStep,
+}
+
+impl LossOn {
+    /// The value of the setting `training.loss_on`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            LossOn::LastStep => "last_step",
+            LossOn::EveryStep => "every_step",
+        }
+    }
 }
 
 /// The runs of optimizer steps: which samples make one, and how they are grouped into shards.

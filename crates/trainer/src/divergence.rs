@@ -26,13 +26,13 @@ pub struct Divergence {
     pub rollbacks_max: u32,
     /// A loss above this many times the median of those of the last 32 steps is an explosion, > 1;
     /// there is none before 8 steps. `None` lets losses be as large as they like.
-    pub explosion_factor: Option<f64>,
+    pub loss_spike_factor: Option<f64>,
 }
 
 /// How a run has gone so far, as far as divergence is concerned. A part of a checkpoint's state, so
 /// that a resumed run judges and goes on alike.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Course {
+pub struct DivergenceState {
     /// How often the run has gone back.
     pub rollbacks: u32,
     /// The steps done at the checkpoint that it last went back to.
@@ -43,36 +43,36 @@ pub struct Course {
 
 impl Divergence {
     pub(crate) fn check(&self) -> Result<()> {
-        match self.explosion_factor {
+        match self.loss_spike_factor {
             Some(factor) if !(factor > 1.0 && factor.is_finite()) => {
-                Err(Error::setting("training.explosion_factor", &factor, "a number above 1, or none"))
+                Err(Error::setting("training.loss_spike_factor", &factor, "a number above 1, or none"))
             }
             _ => Ok(()),
         }
     }
 
     /// The largest loss that does not explode.
-    pub(crate) fn loss_max(&self, course: &Course) -> f64 {
+    pub(crate) fn loss_max(&self, course: &DivergenceState) -> f64 {
         self.factor_and_median(course).map_or(f64::INFINITY, |[factor, median]| factor * median)
     }
 
     /// Refuses the `loss` of step `step`, counted from 1, where it explodes.
-    pub(crate) fn check_loss(&self, course: &Course, step: u64, loss: f64) -> Result<()> {
+    pub(crate) fn check_loss(&self, course: &DivergenceState, step: u64, loss: f64) -> Result<()> {
         match self.factor_and_median(course) {
-            Some([factor, median]) if loss > factor * median => Err(Error::Exploded { step, loss, median, factor }),
+            Some([factor, median]) if loss > factor * median => Err(Error::LossSpike { step, loss, median, factor }),
             _ => Ok(()),
         }
     }
 
     /// What makes the largest loss, where there is one.
-    fn factor_and_median(&self, course: &Course) -> Option<[f64; 2]> {
-        let factor = self.explosion_factor?;
+    fn factor_and_median(&self, course: &DivergenceState) -> Option<[f64; 2]> {
+        let factor = self.loss_spike_factor?;
         // Of nothing but zeros, every loss would be too many times the median.
         course.median().filter(|&median| median > 0.0).map(|median| [factor, median])
     }
 }
 
-impl Course {
+impl DivergenceState {
     /// What the schedule's learning rate is multiplied by: 2⁻ⁿ after n rollbacks, which is exact.
     pub fn rate_factor(&self) -> f64 {
         0.5f64.powi(self.rollbacks.try_into().unwrap_or(i32::MAX))
@@ -101,7 +101,7 @@ mod tests {
     /// The first of `losses` that is refused, counted from 1, by a factor of 10.
     fn refused(losses: &[f64]) -> Option<usize> {
         let (rule, mut course) =
-            (Divergence { explosion_factor: Some(10.0), ..Divergence::default() }, Course::default());
+            (Divergence { loss_spike_factor: Some(10.0), ..Divergence::default() }, DivergenceState::default());
         let at = losses.iter().zip(1..).position(|(&loss, step)| {
             let refused = rule.check_loss(&course, step, loss).is_err();
             course.note(loss);
@@ -133,18 +133,18 @@ mod tests {
 
     #[test]
     fn without_a_factor_nothing_explodes() {
-        let course = Course { losses: vec![1.0; 32], ..Course::default() };
+        let course = DivergenceState { losses: vec![1.0; 32], ..DivergenceState::default() };
         Divergence::default().check_loss(&course, 33, f64::MAX).unwrap();
         for factor in [1.0, 0.0, f64::NAN, f64::INFINITY] {
-            let rule = Divergence { explosion_factor: Some(factor), ..Divergence::default() };
+            let rule = Divergence { loss_spike_factor: Some(factor), ..Divergence::default() };
             let message = rule.check().unwrap_err().to_string();
-            assert!(message.starts_with("training.explosion_factor is "), "{message}");
+            assert!(message.starts_with("training.loss_spike_factor is "), "{message}");
         }
     }
 
     #[test]
     fn each_rollback_halves_the_rate() {
-        let factor = |rollbacks| Course { rollbacks, ..Course::default() }.rate_factor();
+        let factor = |rollbacks| DivergenceState { rollbacks, ..DivergenceState::default() }.rate_factor();
         assert_eq!([0, 1, 3].map(factor), [1.0, 0.5, 0.125]);
         assert_eq!(factor(u32::MAX), 0.0);
     }

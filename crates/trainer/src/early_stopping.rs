@@ -17,7 +17,7 @@ pub struct EarlyStopping {
 /// For how long the validation loss has not improved. A part of a checkpoint's state, so that a
 /// resumed run ends at the same step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Plateau {
+pub struct EarlyStoppingState {
     /// The loss of the last improvement; none before the first validation.
     pub loss: Option<f64>,
     /// Validations since then.
@@ -36,16 +36,16 @@ impl EarlyStopping {
     }
 
     /// Takes account of one more validation. A loss that is not finite is no improvement.
-    pub(crate) fn count(&self, plateau: &mut Plateau, loss: f64) {
+    pub(crate) fn count(&self, plateau: &mut EarlyStoppingState, loss: f64) {
         let improved = loss.is_finite() && plateau.loss.is_none_or(|last| last - loss > self.min_delta);
         *plateau = if improved {
-            Plateau { loss: Some(loss), validations: 0 }
+            EarlyStoppingState { loss: Some(loss), validations: 0 }
         } else {
-            Plateau { validations: plateau.validations.saturating_add(1), ..*plateau }
+            EarlyStoppingState { validations: plateau.validations.saturating_add(1), ..*plateau }
         };
     }
 
-    pub(crate) fn is_over(&self, plateau: Plateau) -> bool {
+    pub(crate) fn is_over(&self, plateau: EarlyStoppingState) -> bool {
         plateau.validations >= self.patience
     }
 }
@@ -57,7 +57,7 @@ mod tests {
     /// The validation at which training ends, counted from 1.
     fn end(patience: u32, min_delta: f64, losses: &[f64]) -> Option<usize> {
         let rule = EarlyStopping { patience, min_delta };
-        let mut plateau = Plateau::default();
+        let mut plateau = EarlyStoppingState::default();
         let over = losses.iter().position(|&loss| {
             rule.count(&mut plateau, loss);
             rule.is_over(plateau)

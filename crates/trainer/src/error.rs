@@ -88,7 +88,7 @@ pub enum Error {
 
     /// The source of samples failed to load what is ahead.
     #[error("loading samples ahead failed: {source}")]
-    LoadAhead {
+    PrefetchingSource {
         /// What the source said.
         source: Box<dyn StdError + Send + Sync>,
     },
@@ -237,20 +237,20 @@ pub enum Error {
         "step {step}: the loss is {loss:.4e}, more than {factor} times the median of the last steps, {median:.4e}; check the data, lower the \
          learning rate or set a clip norm"
     )]
-    Exploded {
+    LossSpike {
         /// The step, counted from 1, that was not completed.
         step: u64,
         /// Its loss.
         loss: f64,
         /// The median of the losses before it.
         median: f64,
-        /// [`Divergence::explosion_factor`](crate::Divergence::explosion_factor).
+        /// [`Divergence::loss_spike_factor`](crate::Divergence::loss_spike_factor).
         factor: f64,
     },
 
     /// A run diverged once more after it had gone back as often as it may.
     #[error("diverged again after rollback {rollbacks}, the last one allowed (training.max_rollbacks): {source}")]
-    GaveUp {
+    Diverged {
         /// How often it had gone back.
         rollbacks: u32,
         /// The last divergence.
@@ -262,7 +262,7 @@ pub enum Error {
         "step {step}: the device has less memory than planned, and there is nothing left to cut in batches of {batch_size}: {source}; what was \
          done is saved where the run keeps checkpoints"
     )]
-    NothingToCut {
+    CannotReduceFurther {
         /// The step, counted from 1, that was not completed.
         step: u64,
         /// Samples, or graphs, that were computed at once at last.
@@ -332,8 +332,10 @@ impl Error {
     pub fn is_shortage(&self) -> bool {
         let mut cause: Option<&(dyn StdError + 'static)> = match self {
             Error::Memory(error) => Some(error),
-            Error::NothingToCut { .. } => return true,
-            Error::Gather { source, .. } | Error::LoadAhead { source } | Error::Graph { source, .. } => Some(&**source),
+            Error::CannotReduceFurther { .. } => return true,
+            Error::Gather { source, .. } | Error::PrefetchingSource { source } | Error::Graph { source, .. } => {
+                Some(&**source)
+            }
             _ => None,
         };
         while let Some(error) = cause {

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::ahead::Waits;
 use crate::error::Error;
-use crate::ladder::Ration;
 use crate::metrics::Metrics;
+use crate::oom_fallback::MemoryLimits;
+use crate::prefetching::Waits;
 use crate::profile::Profile;
 
 /// What training tells its observer, who may end it by answering `ControlFlow::Break`; a checkpoint
@@ -79,7 +79,7 @@ pub struct StepEvent {
     /// Time in which the computation waited for data.
     pub data_wait_s: f64,
     /// The same by cause, where the samples load themselves ahead
-    /// ([`LoadAhead`](crate::LoadAhead)).
+    /// ([`PrefetchingSource`](crate::PrefetchingSource)).
     #[serde(flatten)]
     pub data_waits: Option<Waits>,
     /// Time of the forward pass.
@@ -170,8 +170,8 @@ pub struct ShortageEvent {
 }
 
 impl ShortageEvent {
-    pub(crate) fn new(step: u64, cause: &Error, ration: Ration, planned_batch_size: usize) -> Self {
-        let Ration { chunk_percent, batch_size, gradient_checkpointing } = ration;
+    pub(crate) fn new(step: u64, cause: &Error, ration: MemoryLimits, planned_batch_size: usize) -> Self {
+        let MemoryLimits { chunk_percent, batch_size, gradient_checkpointing } = ration;
         let cause = cause.to_string();
         ShortageEvent { step, cause, batch_size, planned_batch_size, gradient_checkpointing, chunk_percent }
     }

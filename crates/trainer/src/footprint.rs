@@ -28,8 +28,8 @@ use crate::lstm::Read;
 use crate::model::{Encoder, Model, ModelConfig, SampleShape};
 use crate::pooling::{PlainPooling, Pooling};
 use crate::samples::Samples;
-use crate::step::{Purpose, Room};
-use crate::stream::{distinct_ends, read_rows, streamed_len};
+use crate::stateful_inference::{distinct_ends, read_rows, streamed_len};
+use crate::step::{Capacity, Purpose};
 
 /// Bytes that a run takes from its device, by what they are for. Together they are the peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -45,7 +45,7 @@ pub struct Footprint {
     pub activations_bytes: usize,
     /// Batches: the one in work and the one being read, twice while a validation interrupts
     /// training. None are taken for samples that load themselves ahead
-    /// ([`LoadAhead`](crate::LoadAhead)), whose memory is the source's.
+    /// ([`PrefetchingSource`](crate::PrefetchingSource)), whose memory is the source's.
     pub batches_bytes: usize,
     /// Carried states, for a run that carries them: see [`Footprint::with_carried_states`].
     pub carried_bytes: usize,
@@ -106,11 +106,17 @@ impl Footprint {
         (nodes, edges): (usize, usize),
         validation_graphs: usize,
     ) -> Result<Self> {
-        Footprint::with_room(config, shape, Room { samples: nodes, edges, run: 1 }, nodes, validation_graphs > 0)
+        Footprint::with_room(config, shape, Capacity { samples: nodes, edges, run: 1 }, nodes, validation_graphs > 0)
     }
 
     /// The footprint with shards of `room`, in batches of so many samples times the batch size.
-    fn with_room(config: &Config, shape: &SampleShape, room: Room, samples: usize, validates: bool) -> Result<Self> {
+    fn with_room(
+        config: &Config,
+        shape: &SampleShape,
+        room: Capacity,
+        samples: usize,
+        validates: bool,
+    ) -> Result<Self> {
         config.loss.check_groups(shape.outputs)?;
         check_countable(config, shape, samples)?;
         let model = Model::new(shape.clone(), config.model.for_loss(config.loss))?;
@@ -217,7 +223,7 @@ pub(crate) fn check_countable(config: &Config, shape: &SampleShape, nodes: usize
 
 /// Numbers in the memory of one pass of the plain form over a shard; see `Pass` and `Activations`
 /// for what each part is.
-fn pass_len(config: &Config, shape: &SampleShape, model: &Model, room: Room) -> usize {
+fn pass_len(config: &Config, shape: &SampleShape, model: &Model, room: Capacity) -> usize {
     let capacity = room.samples;
     let ModelConfig { hidden, layers, .. } = config.model;
     let state = capacity * hidden;

@@ -16,7 +16,7 @@ use crate::fast::{self, PackedWeights};
 use crate::lstm::InputGradients;
 use crate::model::Model;
 use crate::pass::Pass;
-use crate::step::{Purpose, Room};
+use crate::step::{Capacity, Purpose};
 use crate::tensor::TensorSet;
 use crate::view::BatchView;
 
@@ -58,7 +58,7 @@ pub(crate) struct Shard<'a> {
 /// What a form computes with.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "there is one a thread, and all are of one form")]
-pub(crate) enum Memory {
+pub(crate) enum ShardWorkspace {
     Plain(Pass<f32>),
     Fast(fast::Pass),
 }
@@ -108,16 +108,16 @@ impl<'a> Shard<'a> {
     }
 }
 
-impl Memory {
+impl ShardWorkspace {
     /// Memory for shards of up to `room`, booked on `scope`.
-    pub(crate) fn new(scope: &Scope, model: &Model, (form, room): (Form, Room), purpose: Purpose) -> Result<Self> {
+    pub(crate) fn new(scope: &Scope, model: &Model, (form, room): (Form, Capacity), purpose: Purpose) -> Result<Self> {
         Ok(match (form, purpose) {
-            (Form::Fast, _) => Memory::Fast(fast::Pass::new(scope, model, room, purpose)?),
+            (Form::Fast, _) => ShardWorkspace::Fast(fast::Pass::new(scope, model, room, purpose)?),
             (Form::Plain, Purpose::Training { dropout: true, .. }) => {
                 let pass = Pass::with_room(scope, model, room, InputGradients::Skip)?;
-                Memory::Plain(pass.with_room_for_dropout(scope)?)
+                ShardWorkspace::Plain(pass.with_room_for_dropout(scope)?)
             }
-            (Form::Plain, _) => Memory::Plain(Pass::with_room(scope, model, room, InputGradients::Skip)?),
+            (Form::Plain, _) => ShardWorkspace::Plain(Pass::with_room(scope, model, room, InputGradients::Skip)?),
         })
     }
 
@@ -127,8 +127,8 @@ impl Memory {
     /// For the plain form.
     pub(crate) fn make_room_for_bytes(&mut self, scope: &Scope) -> Result<()> {
         match self {
-            Memory::Plain(_) => panic!("the plain form computes in single precision"),
-            Memory::Fast(pass) => pass.make_room_for_bytes(scope),
+            ShardWorkspace::Plain(_) => panic!("the plain form computes in single precision"),
+            ShardWorkspace::Fast(pass) => pass.make_room_for_bytes(scope),
         }
     }
 
@@ -136,12 +136,12 @@ impl Memory {
     pub(crate) fn forward(&mut self, weights: Weights<'_>, shard: &Shard<'_>) -> (&[f32], &mut [f32]) {
         let Weights { model, parameters, .. } = weights;
         match self {
-            Memory::Plain(pass) => {
+            ShardWorkspace::Plain(pass) => {
                 load(pass, model, shard);
                 pass.forward((model, parameters), shard.graph);
                 pass.outputs_and_gradient_mut()
             }
-            Memory::Fast(pass) => {
+            ShardWorkspace::Fast(pass) => {
                 pass.forward((model, parameters), weights.packed(), shard);
                 pass.outputs_and_gradient_mut()
             }
@@ -152,8 +152,8 @@ impl Memory {
     pub(crate) fn backward(&mut self, weights: Weights<'_>, shard: &Shard<'_>, gradients: &mut TensorSet<f32>) {
         let Weights { model, parameters, .. } = weights;
         match self {
-            Memory::Plain(pass) => pass.backward((model, parameters), shard.graph, gradients),
-            Memory::Fast(pass) => pass.backward((model, parameters), weights.packed(), shard, gradients),
+            ShardWorkspace::Plain(pass) => pass.backward((model, parameters), shard.graph, gradients),
+            ShardWorkspace::Fast(pass) => pass.backward((model, parameters), weights.packed(), shard, gradients),
         }
     }
 
@@ -161,8 +161,8 @@ impl Memory {
     /// `state` is then that after them.
     pub(crate) fn advance(&mut self, weights: Weights<'_>, (k, bars): (usize, &[f32]), state: &mut [f32]) {
         match self {
-            Memory::Plain(pass) => pass.advance(weights.model, weights.parameters, (k, bars), state),
-            Memory::Fast(pass) => pass.advance(weights.packed(), (k, bars), state),
+            ShardWorkspace::Plain(pass) => pass.advance(weights.model, weights.parameters, (k, bars), state),
+            ShardWorkspace::Fast(pass) => pass.advance(weights.packed(), (k, bars), state),
         }
     }
 
@@ -170,8 +170,8 @@ impl Memory {
     /// step `t`.
     pub(crate) fn read_state(&self, k: usize, (sample, t): (usize, usize), to: &mut [f32]) {
         match self {
-            Memory::Plain(pass) => pass.read_state(k, (sample, t), to),
-            Memory::Fast(pass) => pass.read_state(k, (sample, t), to),
+            ShardWorkspace::Plain(pass) => pass.read_state(k, (sample, t), to),
+            ShardWorkspace::Fast(pass) => pass.read_state(k, (sample, t), to),
         }
     }
 
@@ -179,8 +179,8 @@ impl Memory {
     /// after step `t`.
     pub(crate) fn read_top(&self, k: usize, (sample, t): (usize, usize), to: &mut [f32]) {
         match self {
-            Memory::Plain(pass) => pass.read_top(k, (sample, t), to),
-            Memory::Fast(pass) => pass.read_top(k, (sample, t), to),
+            ShardWorkspace::Plain(pass) => pass.read_top(k, (sample, t), to),
+            ShardWorkspace::Fast(pass) => pass.read_top(k, (sample, t), to),
         }
     }
 
@@ -188,8 +188,8 @@ impl Memory {
     /// timeframe `k`.
     pub(crate) fn read_pooling(&self, model: &Model, k: usize, sample: usize, to: &mut [f32]) {
         match self {
-            Memory::Plain(pass) => to.copy_from_slice(pass.pooling_weights(model, (k, sample))),
-            Memory::Fast(pass) => pass.read_pooling(k, sample, to),
+            ShardWorkspace::Plain(pass) => to.copy_from_slice(pass.pooling_weights(model, (k, sample))),
+            ShardWorkspace::Fast(pass) => pass.read_pooling(k, sample, to),
         }
     }
 
@@ -197,8 +197,8 @@ impl Memory {
     /// fused.
     pub(crate) fn fusion_weights(&self, model: &Model, sample: usize) -> &[f32] {
         match self {
-            Memory::Plain(pass) => pass.fusion_weights(model, sample),
-            Memory::Fast(pass) => pass.fusion_weights(model, sample),
+            ShardWorkspace::Plain(pass) => pass.fusion_weights(model, sample),
+            ShardWorkspace::Fast(pass) => pass.fusion_weights(model, sample),
         }
     }
 }

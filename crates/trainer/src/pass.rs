@@ -12,7 +12,7 @@ use crate::lstm::{self, Activations, InputGradients, Lstm, Sizes};
 use crate::model::{Encoder, Model};
 use crate::pooling::PlainPooling;
 use crate::scalar::Scalar;
-use crate::step::{Kept, Purpose, Room};
+use crate::step::{Capacity, Kept, Purpose};
 use crate::tensor::TensorSet;
 
 /// The memory of one forward and backward pass, for up to a fixed number of samples.
@@ -40,13 +40,13 @@ impl<S: Scalar> Pass<S> {
     /// Memory for up to `capacity` samples, booked on `scope`.
     ///
     /// # Errors
-    /// [`Error::Memory`](crate::Error::Memory) when the device has no room.
+    /// [`Error::ShardWorkspace`](crate::Error::ShardWorkspace) when the device has no room.
     pub fn new(scope: &Scope, model: &Model, capacity: usize, inputs: InputGradients) -> Result<Self> {
-        Self::with_room(scope, model, Room { samples: capacity, edges: 0, run: 1 }, inputs)
+        Self::with_room(scope, model, Capacity { samples: capacity, edges: 0, run: 1 }, inputs)
     }
 
     /// The same for a model over graphs: memory for a graph of up to `room`.
-    pub(crate) fn with_room(scope: &Scope, model: &Model, room: Room, inputs: InputGradients) -> Result<Self> {
+    pub(crate) fn with_room(scope: &Scope, model: &Model, room: Capacity, inputs: InputGradients) -> Result<Self> {
         let capacity = room.samples;
         let activations = |lstm: &Lstm| Activations::new(scope, lstm.sizes, capacity, inputs);
         let last_bars = match model.config().encoder {
@@ -68,7 +68,7 @@ impl<S: Scalar> Pass<S> {
     /// The pass with the memory for [`Pass::set_dropout`], booked on `scope`.
     ///
     /// # Errors
-    /// [`Error::Memory`](crate::Error::Memory) when the device has no room.
+    /// [`Error::ShardWorkspace`](crate::Error::ShardWorkspace) when the device has no room.
     pub fn with_room_for_dropout(mut self, scope: &Scope) -> Result<Self> {
         for (activations, &sizes) in self.lstms.iter_mut().zip(&self.sizes) {
             activations.make_room_for_dropout(scope, sizes, self.capacity)?;

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use megabatch_gpu_core::Scope;
 
-use crate::ahead::{Chunking, LentBatch, LoadedBatches, Waits};
 use crate::error::{Error, Result};
 use crate::form::Form;
 use crate::graph::{GraphBatch, Graphs, SeenEdges, samples_of};
 use crate::model::SampleShape;
+use crate::prefetching::{BorrowedBatch, Chunking, LoadedBatches, Waits};
 use crate::samples::{Batch, Samples};
-use crate::view::{BatchView, Laid, Places};
+use crate::view::{BatchStorage, BatchView, WindowOffsets};
 
 /// Where batches come from and the memory that they take.
 #[derive(Clone, Copy)]
@@ -31,26 +31,26 @@ pub(crate) struct Source<'a> {
     pub(crate) batch_size: usize,
     /// Size of the chunks that samples load ahead, of what was planned.
     pub(crate) chunk_percent: u32,
-    pub(crate) of_series: OfSeries,
+    pub(crate) of_series: GatherMode,
 }
 
 /// What is gathered of samples that are slices of series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OfSeries {
+pub(crate) enum GatherMode {
     /// Their windows, each whole.
     Windows,
     /// The bars that their windows cover, each once.
     Bars,
     /// Where their windows are, for a device that has the series.
-    Places,
+    WindowOffsets,
 }
 
-impl From<Form> for OfSeries {
+impl From<Form> for GatherMode {
     /// The plain form takes windows, the fast one bars.
     fn from(form: Form) -> Self {
         match form {
-            Form::Plain => OfSeries::Windows,
-            Form::Fast => OfSeries::Bars,
+            Form::Plain => GatherMode::Windows,
+            Form::Fast => GatherMode::Bars,
         }
     }
 }
@@ -65,7 +65,7 @@ impl Source<'_> {
     fn batch(&self) -> Result<Batch> {
         let (shape, capacity) = (self.samples.shape(), self.capacity());
         match (self.of_series, self.samples.series()) {
-            (OfSeries::Places, Some(_)) => Batch::of_places(self.scope, shape, capacity),
+            (GatherMode::WindowOffsets, Some(_)) => Batch::of_places(self.scope, shape, capacity),
             _ => Batch::new(self.scope, shape, capacity),
         }
     }
@@ -78,14 +78,14 @@ impl Source<'_> {
 pub(crate) fn with_batches<'a, T>(
     source: Source<'a>,
     schedule: impl Iterator<Item = Vec<usize>> + Send + 'a,
-    consume: impl FnOnce(&mut Feed<'_>) -> Result<T>,
+    consume: impl FnOnce(&mut BatchFeed<'_>) -> Result<T>,
 ) -> Result<T> {
     if let Some(samples) = source.samples.load_ahead() {
-        let asked = Asked::default();
+        let asked = RequestedGraphs::default();
         let lists = asked.clone().note(schedule, source.graphs);
         let chunking = Chunking { percent: source.chunk_percent, batch_samples: source.capacity() };
-        let batches = samples.load(Box::new(lists), chunking).map_err(|source| Error::LoadAhead { source })?;
-        return consume(&mut Feed::Loaded(Loaded::new(batches, source, asked)));
+        let batches = samples.load(Box::new(lists), chunking).map_err(|source| Error::PrefetchingSource { source })?;
+        return consume(&mut BatchFeed::Loaded(Loaded::new(batches, source, asked)));
     }
     let (give_back, empty) = sync_channel(2);
     for _ in 0..2 {
@@ -102,7 +102,7 @@ pub(crate) fn with_batches<'a, T>(
         });
         // Owned by this closure, so that it is gone, and the reader told to end, before the scope
         // waits for the reader.
-        let mut feed = Feed::Gathered(Gathered { gathered, give_back, current: None, waited: Duration::ZERO });
+        let mut feed = BatchFeed::Gathered(Gathered { gathered, give_back, current: None, waited: Duration::ZERO });
         consume(&mut feed)
     })
 }
@@ -149,8 +149,8 @@ fn gather(Source { samples, of_series, .. }: Source<'_>, indices: &[usize], batc
         series.check(samples.shape())?;
     }
     match (of_series, &series) {
-        (OfSeries::Bars, Some(series)) => batch.take_series(series, indices)?,
-        (OfSeries::Places, Some(series)) => batch.take_places(series, indices)?,
+        (GatherMode::Bars, Some(series)) => batch.take_series(series, indices)?,
+        (GatherMode::WindowOffsets, Some(series)) => batch.take_places(series, indices)?,
         _ => {
             batch.resize(indices.len());
             let gathered = samples.gather(indices, batch);
@@ -161,28 +161,28 @@ fn gather(Source { samples, of_series, .. }: Source<'_>, indices: &[usize], batc
 }
 
 /// The batches, in the order of the schedule.
-pub(crate) enum Feed<'a> {
+pub(crate) enum BatchFeed<'a> {
     /// Read batch by batch by a thread of [`with_batches`].
     Gathered(Gathered<'a>),
     /// Loaded ahead by the samples themselves.
     Loaded(Loaded<'a>),
 }
 
-impl Feed<'_> {
+impl BatchFeed<'_> {
     /// The next batch, or `None` after the last one. The batch before it is given back to its
     /// reader.
     pub(crate) fn next(&mut self) -> Result<Option<BatchView<'_>>> {
         match self {
-            Feed::Gathered(gathered) => gathered.next(),
-            Feed::Loaded(loaded) => loaded.next(),
+            BatchFeed::Gathered(gathered) => gathered.next(),
+            BatchFeed::Loaded(loaded) => loaded.next(),
         }
     }
 
     /// Time spent waiting for data since the last call, by cause where the cause is known.
     pub(crate) fn take_waited(&mut self) -> (Duration, Option<Waits>) {
         match self {
-            Feed::Gathered(gathered) => (std::mem::take(&mut gathered.waited), None),
-            Feed::Loaded(loaded) => {
+            BatchFeed::Gathered(gathered) => (std::mem::take(&mut gathered.waited), None),
+            BatchFeed::Loaded(loaded) => {
                 let waits = loaded.take_waits();
                 (waits.total(), Some(waits))
             }
@@ -229,24 +229,35 @@ pub(crate) struct Loaded<'a> {
     graphs: Option<&'a dyn Graphs>,
     seen: Option<SeenEdges>,
     /// What was asked for and is yet to come.
-    asked: Asked,
+    asked: RequestedGraphs,
     /// The graphs of the batch that is lent.
     current: Option<GraphBatch<'a>>,
-    places: Places,
+    places: WindowOffsets,
     /// Waiting that was told already.
     told: Waits,
 }
 
 impl<'a> Loaded<'a> {
-    fn new(batches: Box<dyn LoadedBatches + 'a>, source: Source<'a>, asked: Asked) -> Self {
+    fn new(batches: Box<dyn LoadedBatches + 'a>, source: Source<'a>, asked: RequestedGraphs) -> Self {
         let Source { samples, graphs, seen, .. } = source;
         let (shape, told) = (samples.shape(), Waits::default());
-        Loaded { batches, shape, graphs, seen, asked, current: None, places: Places::with_capacity(shape, 0), told }
+        Loaded {
+            batches,
+            shape,
+            graphs,
+            seen,
+            asked,
+            current: None,
+            places: WindowOffsets::with_capacity(shape, 0),
+            told,
+        }
     }
 
     fn next(&mut self) -> Result<Option<BatchView<'_>>> {
-        let Some(batch) = self.batches.next().map_err(|source| Error::LoadAhead { source })? else { return Ok(None) };
-        let LentBatch { samples, features, targets } = batch;
+        let Some(batch) = self.batches.next().map_err(|source| Error::PrefetchingSource { source })? else {
+            return Ok(None);
+        };
+        let BorrowedBatch { samples, features, targets } = batch;
         let lent: Vec<usize> = features.iter().map(|windows| windows.len()).collect();
         let windows = (0..self.shape.timeframes.len()).map(|k| samples.len() * self.shape.window_len(k));
         assert_eq!(lent, windows.collect::<Vec<_>>(), "a source lends the windows of the samples in its own shape");
@@ -256,7 +267,7 @@ impl<'a> Loaded<'a> {
         let read = |graphs| GraphBatch::read(graphs, &self.asked.next(), self.seen);
         self.current = self.graphs.map(read).transpose()?;
         let (places, graphs) = (&self.places, self.current.as_ref());
-        Ok(Some(BatchView { shape: self.shape, features, places, laid: Laid::Windows, targets, graphs }))
+        Ok(Some(BatchView { shape: self.shape, features, places, laid: BatchStorage::Windows, targets, graphs }))
     }
 
     fn take_waits(&mut self) -> Waits {
@@ -269,9 +280,9 @@ impl<'a> Loaded<'a> {
 
 /// The graphs of the batches that samples were asked to load, while those are not there yet.
 #[derive(Clone, Debug, Default)]
-struct Asked(Arc<Mutex<VecDeque<Vec<usize>>>>);
+struct RequestedGraphs(Arc<Mutex<VecDeque<Vec<usize>>>>);
 
-impl Asked {
+impl RequestedGraphs {
     /// The samples of each batch of `schedule`, whose graphs are noted as they are asked for.
     fn note<'a>(
         self,
@@ -319,7 +330,7 @@ mod tests {
             scope: &scope,
             batch_size: 3,
             chunk_percent: 100,
-            of_series: OfSeries::Bars,
+            of_series: GatherMode::Bars,
         };
         let schedule = [vec![4, 5, 6], vec![9], vec![], vec![0, 0]];
         let mut seen = Vec::new();
@@ -347,7 +358,7 @@ mod tests {
             scope: &scope,
             batch_size: 1,
             chunk_percent: 100,
-            of_series: OfSeries::Windows,
+            of_series: GatherMode::Windows,
         };
         let first = with_batches(source, std::iter::repeat(vec![7]), |feed| Ok(feed.next()?.map(|batch| batch.len())));
         assert_eq!(first.unwrap(), Some(1));

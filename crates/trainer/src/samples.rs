@@ -6,12 +6,12 @@ use std::error::Error as StdError;
 
 use megabatch_gpu_core::{Buffer, Scope};
 
-use crate::ahead::LoadAhead;
 use crate::error::{Error, Result};
 use crate::graph::Graphs;
 use crate::model::SampleShape;
+use crate::prefetching::PrefetchingSource;
 use crate::series::SeriesView;
-use crate::view::{BatchView, Laid, Places};
+use crate::view::{BatchStorage, BatchView, WindowOffsets};
 
 /// A source of samples, addressed by index. Reading happens on another thread than training, hence
 /// `Sync`.
@@ -49,7 +49,7 @@ pub trait Samples: Sync {
 
     /// A loader of the source's own, for one that is not in memory. Training then takes its batches
     /// from there, in place of calling [`gather`](Samples::gather).
-    fn load_ahead(&self) -> Option<&dyn LoadAhead> {
+    fn load_ahead(&self) -> Option<&dyn PrefetchingSource> {
         None
     }
 
@@ -75,8 +75,8 @@ pub struct Batch {
     /// The windows one after another, [B, T, F] each; or, taken from series, the bars that they
     /// cover.
     features: Vec<Buffer<f32>>,
-    places: Places,
-    laid: Laid,
+    places: WindowOffsets,
+    laid: BatchStorage,
     targets: Buffer<f32>, // [B, K]
 }
 
@@ -99,8 +99,8 @@ impl Batch {
         Ok(Batch {
             samples: 0,
             features: (0..shape.timeframes.len()).map(windows_of).collect::<Result<_>>()?,
-            places: Places::with_capacity(shape, capacity),
-            laid: Laid::Windows,
+            places: WindowOffsets::with_capacity(shape, capacity),
+            laid: BatchStorage::Windows,
             targets: Buffer::zeros(scope, capacity * shape.outputs)?,
             shape: shape.clone(),
         })
@@ -114,7 +114,7 @@ impl Batch {
         let capacity = self.targets.len() / self.shape.outputs;
         assert!(samples <= capacity, "{samples} samples in a batch for {capacity}");
         self.samples = samples;
-        self.laid = Laid::Windows;
+        self.laid = BatchStorage::Windows;
         self.places.lay_windows(&self.shape, samples);
     }
 
@@ -188,7 +188,7 @@ impl Batch {
     /// [`SeriesView::window_start`].
     pub(crate) fn take_series(&mut self, series: &SeriesView<'_>, samples: &[usize]) -> Result<()> {
         self.resize(samples.len());
-        self.laid = Laid::Series;
+        self.laid = BatchStorage::Series;
         for k in 0..self.shape.timeframes.len() {
             let starts = samples.iter().map(|&sample| series.window_start(&self.shape, k, sample));
             let starts = starts.collect::<Result<Vec<_>>>()?;
@@ -204,7 +204,7 @@ impl Batch {
     /// As [`Batch::take_series`].
     pub(crate) fn take_places(&mut self, series: &SeriesView<'_>, samples: &[usize]) -> Result<()> {
         self.resize(samples.len());
-        self.laid = Laid::Series;
+        self.laid = BatchStorage::Series;
         for (k, starts) in self.places.starts.iter_mut().enumerate() {
             for (start, &sample) in starts.iter_mut().zip(samples) {
                 *start = series.window_start(&self.shape, k, sample)?;
@@ -246,7 +246,7 @@ impl Batch {
 /// their windows, which costs a read of those.
 pub(crate) enum Targets<'a> {
     /// K beside them.
-    OfSeries(SeriesView<'a>, usize),
+    GatherMode(SeriesView<'a>, usize),
     Gathered(&'a dyn Samples, Batch),
 }
 
@@ -254,7 +254,7 @@ impl<'a> Targets<'a> {
     /// Those of `samples`; a sample at a time is booked on `scope` where they have to be gathered.
     pub(crate) fn of(samples: &'a dyn Samples, scope: &Scope) -> Result<Self> {
         match samples.series() {
-            Some(series) => Ok(Targets::OfSeries(series, samples.shape().outputs)),
+            Some(series) => Ok(Targets::GatherMode(series, samples.shape().outputs)),
             None => Ok(Targets::Gathered(samples, Batch::new(scope, samples.shape(), 1)?)),
         }
     }
@@ -262,7 +262,7 @@ impl<'a> Targets<'a> {
     /// The targets [K] of one sample.
     pub(crate) fn of_sample(&mut self, sample: usize) -> Result<&[f32]> {
         match self {
-            Targets::OfSeries(series, width) => {
+            Targets::GatherMode(series, width) => {
                 let len = series.targets.len() / *width;
                 series.targets.chunks_exact(*width).nth(sample).ok_or(Error::SampleOutOfRange { sample, len })
             }

@@ -17,26 +17,26 @@ use crate::baseline::Baselines;
 use crate::carried::Carried;
 use crate::checkpoint::{Best, Checkpoints};
 use crate::config::Config;
-use crate::dense::{Grain, Mode};
+use crate::dense::{Grain, LossOn};
 use crate::device::{Accelerator, Host};
-use crate::divergence::Course;
-use crate::early_stopping::Plateau;
+use crate::divergence::DivergenceState;
+use crate::early_stopping::EarlyStoppingState;
 use crate::error::{Error, Result};
 use crate::evaluate::{Evaluation, evaluate};
 use crate::events::{Event, Observer, ShortageEvent};
 use crate::footprint::check_countable;
 use crate::graph::Graphs;
-use crate::ladder::{Ladder, Ration};
 use crate::model::{Model, SampleShape};
+use crate::oom_fallback::{MemoryLimits, OomFallback};
 use crate::optimizer::Optimizer;
 use crate::predict::{Predictions, Selection, check_shape, graphs_of};
-use crate::prefetch::{OfSeries, Source, with_batches};
+use crate::prefetch::{GatherMode, Source, with_batches};
 use crate::samples::Samples;
 use crate::schedule::Schedule;
 use crate::step::{Compute, Engine, Purpose};
 use crate::tensor::TensorSet;
 use crate::weights::{load_weights, save_weights};
-use step::Supply;
+use step::BatchPipeline;
 
 /// A model in training on one device.
 #[derive(Debug)]
@@ -56,14 +56,14 @@ pub struct Trainer {
     /// Optimizer steps done.
     step: u64,
     best: Option<Best>,
-    plateau: Plateau,
-    course: Course,
+    plateau: EarlyStoppingState,
+    course: DivergenceState,
     /// The states that windows start from, once a run is known.
     carried: Option<Carried>,
     /// For gradients in fp16.
     scaler: Option<LossScaler>,
     /// What the run takes of its device.
-    ladder: Ladder,
+    ladder: OomFallback,
     /// What was cut before the run began.
     cut_before: Vec<ShortageEvent>,
     /// What the observer answered to the last step, while the validation and the checkpoint that
@@ -119,7 +119,7 @@ fn scaler(config: &Config) -> Option<LossScaler> {
 }
 
 /// What the engine of the processor is for.
-fn purpose(config: &Config, ration: Ration, is_on_gpu: bool) -> Purpose {
+fn purpose(config: &Config, ration: MemoryLimits, is_on_gpu: bool) -> Purpose {
     if is_on_gpu { Purpose::Prediction } else { config.purpose_with(ration) }
 }
 
@@ -129,7 +129,7 @@ fn first_engine(
     model: &Model,
     config: &Config,
     is_on_gpu: bool,
-    ladder: &mut Ladder,
+    ladder: &mut OomFallback,
 ) -> Result<(Engine, Vec<ShortageEvent>)> {
     let mut cuts = Vec::new();
     loop {
@@ -143,7 +143,7 @@ fn first_engine(
             Ok(engine) => return Ok((engine, cuts)),
             Err(error) if error.is_shortage() => {
                 // No chunks are taken yet, and cutting those to come would leave no more.
-                let Some(ration) = ladder.descend(false) else { return Err(error) };
+                let Some(ration) = ladder.next_level(false) else { return Err(error) };
                 cuts.push(ShortageEvent::new(0, &error, ration, config.batch_size));
             }
             Err(error) => return Err(error),
@@ -189,7 +189,7 @@ impl Trainer {
         let gradients = || TensorSet::zeros(&device.scope("model/gradients"), model.layout());
         let gradients = gpu.is_none().then(gradients).transpose()?;
         let optimizer = Optimizer::new(&device.scope("optimizer"), config.optimizer, &parameters)?;
-        let mut ladder = if gpu.is_some() { Ladder::of_gpu(&config) } else { Ladder::new(&config) };
+        let mut ladder = if gpu.is_some() { OomFallback::of_gpu(&config) } else { OomFallback::new(&config) };
         let (engine, cut_before) = first_engine(device, &model, &config, gpu.is_some(), &mut ladder)?;
         let accelerator = gpu.map(|gpu| Accelerator::new(gpu, &model, &config)).transpose()?;
         Ok(Trainer {
@@ -205,8 +205,8 @@ impl Trainer {
             device: device.clone(),
             step: 0,
             best: None,
-            plateau: Plateau::default(),
-            course: Course::default(),
+            plateau: EarlyStoppingState::default(),
+            course: DivergenceState::default(),
             carried: None,
             config,
             model,
@@ -248,14 +248,14 @@ impl Trainer {
     pub fn load_weights(&mut self, path: &Path) -> Result<()> {
         load_weights(path, &mut self.parameters)?;
         self.optimizer.restart();
-        self.accelerator.iter_mut().for_each(Accelerator::host_has_changed);
+        self.accelerator.iter_mut().for_each(Accelerator::mark_host_dirty);
         Ok(())
     }
 
     /// Brings weights and optimizer up to date, where they are changed on a GPU.
-    fn settle(&mut self) -> Result<()> {
+    fn sync_to_host(&mut self) -> Result<()> {
         let host = &mut Host { parameters: &mut self.parameters, optimizer: &mut self.optimizer };
-        self.accelerator.as_mut().map_or(Ok(()), |accelerator| accelerator.settle(host))
+        self.accelerator.as_mut().map_or(Ok(()), |accelerator| accelerator.sync_to_host(host))
     }
 
     /// Writes the weights to a safetensors file, atomically.
@@ -275,18 +275,18 @@ impl Trainer {
     /// [`Error::NothingLeft`] and [`Error::SampleOutOfRange`] for samples that cannot be trained
     /// on; [`Error::Gather`] when they cannot be read; for a model over graphs [`Error::Setting`]
     /// where the samples are not nodes of graphs, [`Error::GraphOutOfRange`], [`Error::Graph`] and
-    /// [`Error::GraphShape`]; [`Error::NothingToCut`] where the device has too little memory
+    /// [`Error::GraphShape`]; [`Error::CannotReduceFurther`] where the device has too little memory
     /// whatever is cut; [`Error::Targets`] for targets that the loss has no meaning for,
-    /// [`Error::NotFinite`] when numbers overflow, [`Error::Exploded`] when the loss does, and
-    /// [`Error::GaveUp`] when they still do after all rollbacks (see
+    /// [`Error::NotFinite`] when numbers overflow, [`Error::LossSpike`] when the loss does, and
+    /// [`Error::Diverged`] when they still do after all rollbacks (see
     /// [`Divergence`](crate::Divergence)); [`Error::File`] when a checkpoint cannot be saved. The
     /// trainer then stands after the last step that was completed, unless its GPU gave no weights
     /// back: what goes on then is a new trainer, from a checkpoint.
     pub fn train(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<Outcome> {
         let outcome = self.train_to_the_end(run, observer);
         // Where a GPU fails, its first error says more than that its weights cannot be had.
-        let settled = self.settle();
-        outcome.and_then(|outcome| settled.map(|()| outcome))
+        let synced = self.sync_to_host();
+        outcome.and_then(|outcome| synced.map(|()| outcome))
     }
 
     fn train_to_the_end(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<Outcome> {
@@ -326,7 +326,7 @@ impl Trainer {
         let scope = self.device.scope("batches");
         let order = schedule.batches(self.step..schedule.steps, run.train);
         with_batches(self.source(run, graphs, &scope, schedule.capacity()), order, |feed| {
-            let mut supply = Supply { feed, ahead: None };
+            let mut supply = BatchPipeline { feed, ahead: None };
             loop {
                 if let Some(end) = self.finish_step(run, schedule, observer)? {
                     return Ok(self.outcome(end));
@@ -352,10 +352,10 @@ impl Trainer {
         scope: &'a Scope,
         batch_size: usize,
     ) -> Source<'a> {
-        let Ration { chunk_percent, .. } = self.ladder.ration();
+        let MemoryLimits { chunk_percent, .. } = self.ladder.ration();
         let seen = self.accelerator.as_ref().map(|_| self.model.seen_edges());
         let keeps = self.accelerator.as_ref().is_some_and(Accelerator::keeps_series);
-        let of_series = if keeps { OfSeries::Places } else { self.config.form.into() };
+        let of_series = if keeps { GatherMode::WindowOffsets } else { self.config.form.into() };
         Source { samples: run.samples, graphs, seen, scope, batch_size, chunk_percent, of_series }
     }
 
@@ -370,7 +370,7 @@ impl Trainer {
     /// # Errors
     /// As [`Predictor::evaluate`](crate::Predictor::evaluate).
     pub fn evaluate(&mut self, selection: Selection<'_>, baselines: Option<&Baselines>) -> Result<Evaluation> {
-        self.settle()?;
+        self.sync_to_host()?;
         let loss = self.config.loss;
         let predictions = Predictions { gpu: None, ..self.predictions() };
         evaluate(predictions, selection, (loss, baselines))
@@ -403,10 +403,10 @@ impl Trainer {
     }
 
     fn check_mode(&self, run: &Run<'_>) -> Result<()> {
-        if self.config.mode == Mode::Dense && run.samples.series().is_none() {
-            let expected = "windows for samples that are stored as windows, which have no bars in common; megabatch convert turns \
+        if self.config.loss_on == LossOn::EveryStep && run.samples.series().is_none() {
+            let expected = "last_step for samples that are stored as windows, which have no bars in common; megabatch convert turns \
                             them into series";
-            return Err(Error::setting("training.mode", &"dense", expected));
+            return Err(Error::setting("training.loss_on", &"every_step", expected));
         }
         Ok(())
     }

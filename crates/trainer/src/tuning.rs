@@ -2,7 +2,7 @@
 
 //! Which of several kernels is the fastest for a shape: measured once a GPU, and kept on disk.
 //!
-//! An operation asks a [`Tuner`] a [`Question`] with the candidates that answer it, the one that a
+//! An operation asks a [`Tuner`] a [`TuningQuery`] with the candidates that answer it, the one that a
 //! rule would take first. What is known is remembered; else the folder is looked into, and then
 //! each candidate is measured on the arrays at hand: once to be warm, then five times, of which the
 //! median counts. What is asked at every step is kept in [`Choices`], which ask once.
@@ -45,7 +45,7 @@ pub enum Tuning {
 
 /// What is to be chosen, in words.
 #[derive(Clone, Debug)]
-pub(crate) struct Question<C> {
+pub(crate) struct TuningQuery<C> {
     /// The operation, and all of its kind that matters.
     pub(crate) what: String,
     /// Of its shape, each of a [`bucket`]: what is measured holds for all of it.
@@ -56,7 +56,7 @@ pub(crate) struct Question<C> {
     pub(crate) ptx: &'static [&'static str],
 }
 
-impl<C: Copy> Question<C> {
+impl<C: Copy> TuningQuery<C> {
     /// Between other candidates is another question.
     fn text(&self) -> String {
         let names: Vec<&str> = self.candidates.iter().map(|(name, _)| *name).collect();
@@ -116,7 +116,7 @@ impl Tuner {
 
     /// What is chosen already, in this run or on disk; the first candidate where there is no other,
     /// or nothing is measured.
-    pub(crate) fn recall<C: Copy>(&self, cuda: &Cuda, question: &Question<C>) -> Option<C> {
+    pub(crate) fn stored_choice<C: Copy>(&self, cuda: &Cuda, question: &TuningQuery<C>) -> Option<C> {
         if self.tuning == Tuning::Off || question.candidates.len() == 1 {
             return Some(question.candidates[0].1);
         }
@@ -141,10 +141,10 @@ impl Tuner {
     pub(crate) fn choose<C: Copy>(
         &self,
         cuda: &Cuda,
-        question: &Question<C>,
+        question: &TuningQuery<C>,
         mut measure: impl FnMut(C) -> Result<f32>,
     ) -> Result<C> {
-        if let Some(choice) = self.recall(cuda, question) {
+        if let Some(choice) = self.stored_choice(cuda, question) {
             return Ok(choice);
         }
         let candidates = &question.candidates;

@@ -10,8 +10,8 @@ pub struct BatchView<'a> {
     /// The windows one after another, [B, T, F] each; or, taken from series, the bars that they
     /// cover.
     pub(crate) features: Vec<&'a [f32]>,
-    pub(crate) places: &'a Places,
-    pub(crate) laid: Laid,
+    pub(crate) places: &'a WindowOffsets,
+    pub(crate) laid: BatchStorage,
     pub(crate) targets: &'a [f32], // [B, K]
     /// The graphs that the samples are the nodes of, for a model over graphs.
     pub(crate) graphs: Option<&'a GraphBatch<'a>>,
@@ -19,7 +19,7 @@ pub struct BatchView<'a> {
 
 /// How the windows of a batch lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Laid {
+pub(crate) enum BatchStorage {
     /// One after another.
     Windows,
     /// As slices of the bars that they cover.
@@ -28,7 +28,7 @@ pub(crate) enum Laid {
 
 /// Where windows begin and which ones they are, [B] a timeframe.
 #[derive(Clone, Debug)]
-pub(crate) struct Places {
+pub(crate) struct WindowOffsets {
     /// Row of each window's first bar.
     pub(crate) starts: Vec<Vec<usize>>,
     /// Row of each window's last bar in its series; the sample's index where samples are not slices
@@ -36,11 +36,11 @@ pub(crate) struct Places {
     pub(crate) ends: Vec<Vec<usize>>,
 }
 
-impl Places {
+impl WindowOffsets {
     /// Room for those of `capacity` samples.
     pub(crate) fn with_capacity(shape: &SampleShape, capacity: usize) -> Self {
         let lists = || vec![Vec::with_capacity(capacity); shape.timeframes.len()];
-        Places { starts: lists(), ends: lists() }
+        WindowOffsets { starts: lists(), ends: lists() }
     }
 
     /// The starts of `samples` windows that lie one after another.
@@ -81,7 +81,7 @@ impl<'a> BatchView<'a> {
     /// # Panics
     /// If the batch was taken from series, which happens inside this crate only.
     pub fn features(&self, k: usize) -> &'a [f32] {
-        assert_eq!(self.laid, Laid::Windows, "windows of a batch that holds series");
+        assert_eq!(self.laid, BatchStorage::Windows, "windows of a batch that holds series");
         &self.features[k][..self.len() * self.shape.window_len(k)]
     }
 

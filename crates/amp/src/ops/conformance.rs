@@ -7,7 +7,8 @@ use half::bf16;
 use megabatch_gpu_core::{Buffer, Device, Result};
 
 use super::{
-    Control, Examinee, Moments, Report, StepSettings, Tensors, Weights, WorkingCopy, examine, round_stochastic, update,
+    DeviceScaler, Examinee, Moments, Report, StepSettings, Tensors, Weights, WorkingCopy, examine, round_stochastic,
+    update,
 };
 use crate::optimizer::{OptimizerSettings, Rule};
 use crate::scaler::{LossScaler, ScalerConfig};
@@ -61,7 +62,7 @@ fn run(device: &Device, rule: Rule) -> Result<Outcome> {
     let scope = device.scope("amp");
     let config = ScalerConfig { initial_scale: 8.0, growth_interval: 2, ..ScalerConfig::default() };
     let scaler = LossScaler::new(config).expect("settings in range");
-    let mut control = Control::new(&scope, Some(&scaler), 0)?;
+    let mut control = DeviceScaler::new(&scope, Some(&scaler), 0)?;
     let mut tensors = Tensors::new(&scope, &[0..300, 301..LEN])?;
     let optimizer = OptimizerSettings { rule, lr: 0.01, weight_decay: 0.1, ..OptimizerSettings::default() };
     let mut values = Buffer::from_slice(&scope, &noise(1, 1.0))?;

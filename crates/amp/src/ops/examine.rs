@@ -3,7 +3,7 @@
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Result, arguments};
 
-use super::control::{BACKOFF, COLLAPSE, Control, GROWTH, NO_CHANGE, StepSettings};
+use super::device_scaler::{BACKOFF, COLLAPSE, DeviceScaler, GROWTH, NO_CHANGE, StepSettings};
 use super::tensors::{NONE, Tensors};
 use crate::gradients::Factors;
 use crate::scaler::{Overflow, ScaleChange};
@@ -36,7 +36,7 @@ pub struct Examinee<'a> {
 /// # Panics
 /// If no step was begun, if the tensors end after the gradients, if the losses are not two numbers,
 /// and if arrays are on several devices.
-pub fn examine(tensors: &mut Tensors, examinee: Examinee<'_>, control: &mut Control) -> Result<()> {
+pub fn examine(tensors: &mut Tensors, examinee: Examinee<'_>, control: &mut DeviceScaler) -> Result<()> {
     let Examinee { gradients, losses } = examinee;
     tensors.assert_within(gradients.len());
     assert_eq!(losses.len(), 2, "a sum and a number of terms");
@@ -54,7 +54,7 @@ pub fn examine(tensors: &mut Tensors, examinee: Examinee<'_>, control: &mut Cont
     }
 }
 
-fn cuda(device: &Cuda, tensors: &mut Tensors, of: Examinee<'_>, control: &mut Control) -> Result<()> {
+fn cuda(device: &Cuda, tensors: &mut Tensors, of: Examinee<'_>, control: &mut DeviceScaler) -> Result<()> {
     let (count, on_device) = (tensors.chunks(), &tensors.on_device);
     let (chunks, sums, firsts) = (on_device.chunks.address(), on_device.sums.address(), on_device.firsts.address());
     let (scale, state) = (control.scale.address(), control.state.address());
@@ -76,7 +76,7 @@ fn launch_of_squares(chunks: usize) -> Option<Launch> {
     Launch::of_blocks(chunks).map(|launch| launch.with_threads(LANES))
 }
 
-fn cpu(tensors: &Tensors, examinee: Examinee<'_>, of: StepSettings, control: &mut Control) {
+fn cpu(tensors: &Tensors, examinee: Examinee<'_>, of: StepSettings, control: &mut DeviceScaler) {
     let (losses, scale) = (examinee.losses.as_slice(), control.scale.as_slice()[0]);
     // In a step without any known target there is no term to divide by.
     let terms = losses[1].max(1.0);
@@ -114,14 +114,14 @@ fn cpu(tensors: &Tensors, examinee: Examinee<'_>, of: StepSettings, control: &mu
 mod tests {
     use megabatch_simt::Arg;
 
-    use super::super::control::State;
+    use super::super::device_scaler::State;
     use super::super::harness::{HARNESS, noise};
     use super::*;
     use crate::scaler::{LossScaler, ScalerConfig};
     use crate::threads::BLOCK;
 
     /// As `cuda` does it.
-    fn run(tensors: &Tensors, of: Examinee<'_>, control: &mut Control) {
+    fn run(tensors: &Tensors, of: Examinee<'_>, control: &mut DeviceScaler) {
         let chunks = tensors.on_device.chunks.as_slice();
         let (mut sums, mut firsts) = (vec![f64::NAN; chunks.len()], vec![7u32; chunks.len()]);
         let rules = control.rules();
@@ -148,7 +148,7 @@ mod tests {
         HARNESS.run("judge", Launch::of_blocks(1), &mut arguments);
     }
 
-    fn bits(control: &Control) -> (Vec<u8>, u32) {
+    fn bits(control: &DeviceScaler) -> (Vec<u8>, u32) {
         // A NaN has other bits on other devices.
         let mut state: State = control.state.as_slice()[0];
         state.norm = if state.norm.is_nan() { f64::NAN } else { state.norm };
@@ -178,8 +178,8 @@ mod tests {
         let gradients = &Buffer::from_slice(&scope, gradients).unwrap();
         let losses = &Buffer::from_slice(&scope, &losses).unwrap();
         for scaler in [None, Some(&scaler())] {
-            let mut expected = Control::new(&scope, scaler, 5).unwrap();
-            let mut found = Control::new(&scope, scaler, 5).unwrap();
+            let mut expected = DeviceScaler::new(&scope, scaler, 5).unwrap();
+            let mut found = DeviceScaler::new(&scope, scaler, 5).unwrap();
             for step in 0..3 {
                 [&mut expected, &mut found].into_iter().for_each(|control| control.begin(&of).unwrap());
                 examine(&mut tensors, Examinee { gradients, losses }, &mut expected).unwrap();
@@ -244,7 +244,7 @@ mod tests {
             check(&[40, 50], &noise(95, 3.0), losses, of(loss_max));
             let scope = Device::cpu().scope("test");
             let mut tensors = Tensors::new(&scope, std::slice::from_ref(&(0..2))).unwrap();
-            let mut control = Control::new(&scope, Some(&scaler()), 0).unwrap();
+            let mut control = DeviceScaler::new(&scope, Some(&scaler()), 0).unwrap();
             let gradients = &Buffer::from_slice(&scope, &[1.0, 2.0]).unwrap();
             let losses = &Buffer::from_slice(&scope, &losses).unwrap();
             control.begin(&of(loss_max)).unwrap();
@@ -264,8 +264,8 @@ mod tests {
             ScalerConfig { initial_scale: 4.0, growth_interval: 2, growth_factor: 1.7, ..ScalerConfig::default() };
         for hysteresis in [1, 2] {
             let scaler = LossScaler::new(ScalerConfig { hysteresis, max_scale: 9.0, ..config }).unwrap();
-            let mut found = Control::new(&scope, Some(&scaler), 0).unwrap();
-            let mut expected = Control::new(&scope, Some(&scaler), 0).unwrap();
+            let mut found = DeviceScaler::new(&scope, Some(&scaler), 0).unwrap();
+            let mut expected = DeviceScaler::new(&scope, Some(&scaler), 0).unwrap();
             for step in "..x.xx.....xxxxxxxx.......".chars() {
                 let gradient = if step == 'x' { f32::NAN } else { 1.0 };
                 let gradients = &Buffer::from_slice(&scope, &[0.5, gradient]).unwrap();

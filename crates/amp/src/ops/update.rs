@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Result, arguments};
 
-use super::control::Control;
+use super::device_scaler::DeviceScaler;
 use super::tensors::Tensors;
 use crate::gradients::Factors;
 use crate::optimizer::{OptimizerSettings, Rates, Rule};
@@ -60,7 +60,7 @@ pub enum WorkingCopy<'a> {
 /// # Panics
 /// If no step was begun, if buffers have different lengths or end before the tensors, if the rule
 /// keeps moments and there are none, and if arrays are on several devices.
-pub fn update(tensors: &Tensors, weights: &mut Weights<'_>, control: &mut Control) -> Result<()> {
+pub fn update(tensors: &Tensors, weights: &mut Weights<'_>, control: &mut DeviceScaler) -> Result<()> {
     let settings = control.step().optimizer;
     let device = control.state.scope().device().clone();
     weights.check(tensors, &device);
@@ -104,7 +104,13 @@ impl Weights<'_> {
     }
 }
 
-fn cuda(device: &Cuda, tensors: &Tensors, weights: &mut Weights<'_>, rule: Rule, control: &mut Control) -> Result<()> {
+fn cuda(
+    device: &Cuda,
+    tensors: &Tensors,
+    weights: &mut Weights<'_>,
+    rule: Rule,
+    control: &mut DeviceScaler,
+) -> Result<()> {
     let (chunks, state, step) =
         (tensors.on_device.chunks.address(), control.state.address(), control.step_on_device.address());
     let advance = Kernel { module: "amp/update", ptx: PTX, name: "advance" };
@@ -132,7 +138,7 @@ fn one_thread() -> Option<Launch> {
     Launch::of_blocks(1).map(|launch| launch.with_threads(1))
 }
 
-fn cpu(tensors: &Tensors, weights: &mut Weights<'_>, settings: &OptimizerSettings, control: &mut Control) {
+fn cpu(tensors: &Tensors, weights: &mut Weights<'_>, settings: &OptimizerSettings, control: &mut DeviceScaler) {
     let state = &mut control.state.as_mut_slice()[0];
     if state.follows == 0 {
         return;
@@ -165,7 +171,7 @@ fn cpu(tensors: &Tensors, weights: &mut Weights<'_>, settings: &OptimizerSetting
 mod tests {
     use megabatch_simt::Arg;
 
-    use super::super::control::StepSettings;
+    use super::super::device_scaler::StepSettings;
     use super::super::examine::{Examinee, examine};
     use super::super::harness::{HARNESS, noise};
     use super::*;
@@ -176,7 +182,7 @@ mod tests {
         tensors: Tensors,
         buffers: [Buffer<f32>; 4],
         copy: Buffer<bf16>,
-        control: Control,
+        control: DeviceScaler,
     }
 
     impl Owned {
@@ -192,7 +198,7 @@ mod tests {
                 tensors: Tensors::new(&scope, &[3..40, 41..len - 2]).unwrap(),
                 buffers: [buffer(0, 1.0), gradients, buffer(30, 0.1), squares],
                 copy: Buffer::zeros(&scope, len).unwrap(),
-                control: Control::new(&scope, None, 2).unwrap(),
+                control: DeviceScaler::new(&scope, None, 2).unwrap(),
             }
         }
 

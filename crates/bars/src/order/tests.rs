@@ -3,8 +3,8 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 
 use super::*;
+use crate::row_error::OnError;
 use crate::timestamp::{DAY_NS, DateStyle, HOUR_NS, MINUTE_NS, parse_stamp};
-use crate::trouble::OnError;
 
 fn clock(zone: &Zone) -> Clock<'_> {
     Clock { zone, base: Timeframe::M1, stamp_delay_ns: 0, repeats: Repeats::Refuse }
@@ -21,7 +21,7 @@ fn rows(minutes: &[(i64, f64)]) -> Vec<Row> {
 }
 
 /// Kind, rows and first line of what was dropped and mended.
-type Account = (Vec<(Trouble, u64, u64)>, Vec<(Mend, u64, u64)>);
+type Account = (Vec<(RowError, u64, u64)>, Vec<(RowFix, u64, u64)>);
 
 fn account(ledger: Ledger) -> Account {
     let (dropped, mended) = ledger.close();
@@ -42,24 +42,24 @@ fn copies_duplicates_and_rows_out_of_order() {
     let given = [(0, 1.0), (2, 1.0), (4, 1.0), (2, 1.0), (2, 7.0), (1, 8.0), (1, 8.0), (1, 9.0), (5, 1.0)];
     let (bars, (dropped, mended)) = ordered(&given, OnError::Skip, Repeats::Refuse);
     assert_eq!(bars, [(0, 1.0), (2, 1.0), (4, 1.0), (5, 1.0)]);
-    assert_eq!(dropped, [(Trouble::Copy, 1, 4), (Trouble::Duplicate, 1, 5), (Trouble::Backward, 3, 6)]);
+    assert_eq!(dropped, [(RowError::Copy, 1, 4), (RowError::Duplicate, 1, 5), (RowError::Backward, 3, 6)]);
     assert_eq!(mended, []);
 
     let (bars, (dropped, mended)) = ordered(&given, OnError::Repair, Repeats::Refuse);
     assert_eq!(bars, [(0, 1.0), (1, 8.0), (2, 1.0), (4, 1.0), (5, 1.0)]);
-    assert_eq!(dropped, [(Trouble::Copy, 2, 4), (Trouble::Duplicate, 2, 5)]);
-    assert_eq!(mended, [(Mend::Sorted, 1, 6)]);
+    assert_eq!(dropped, [(RowError::Copy, 2, 4), (RowError::Duplicate, 2, 5)]);
+    assert_eq!(mended, [(RowFix::Sorted, 1, 6)]);
 
     let (bars, (dropped, _)) = ordered(&given, OnError::Repair, Repeats::Last);
     assert_eq!(bars, [(0, 1.0), (1, 9.0), (2, 7.0), (4, 1.0), (5, 1.0)]);
-    assert_eq!(dropped, [(Trouble::Copy, 2, 4), (Trouble::Duplicate, 2, 2)]);
+    assert_eq!(dropped, [(RowError::Copy, 2, 4), (RowError::Duplicate, 2, 2)]);
 }
 
 #[test]
 fn a_stated_choice_among_repeats_is_no_error() {
     for (repeats, close) in [(Repeats::First, 1.0), (Repeats::Last, 7.0)] {
         let (bars, (dropped, _)) = ordered(&[(0, 1.0), (0, 7.0), (1, 1.0)], OnError::Fail, repeats);
-        assert_eq!((bars[0].1, dropped[0].0, dropped[0].1), (close, Trouble::Duplicate, 1));
+        assert_eq!((bars[0].1, dropped[0].0, dropped[0].1), (close, RowError::Duplicate, 1));
     }
 }
 
@@ -71,7 +71,7 @@ fn a_row_is_sorted_in_only_where_it_has_room() {
     rows[3].stamp = Stamp::Utc(5 * MINUTE_NS / 2);
     rows[4].stamp = Stamp::Utc(7 * MINUTE_NS / 2);
     let bars = in_order(&rows, clock(&zone), &mut ledger).unwrap();
-    assert_eq!((bars.len(), account(ledger)), (3, (vec![(Trouble::Backward, 2, 4)], vec![])));
+    assert_eq!((bars.len(), account(ledger)), (3, (vec![(RowError::Backward, 2, 4)], vec![])));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_row_that_leaves_the_order_is_the_culprit() {
     let error = in_order(&rows(&given), clock(&zone), &mut failing).unwrap_err().to_string();
     assert!(error.contains("line 3: stray timestamp") && error.contains("before 1970-01-01T00:02:00Z"), "{error}");
     let (_, (dropped, mended)) = ordered(&given, OnError::Repair, Repeats::Refuse);
-    assert_eq!((dropped, mended), (vec![(Trouble::Stray, 1, 3)], vec![]));
+    assert_eq!((dropped, mended), (vec![(RowError::Stray, 1, 3)], vec![]));
 }
 
 /// Rows on the wall clock of New York, each with a price.
@@ -130,7 +130,7 @@ fn an_hour_that_passes_twice_is_told_apart_whatever_is_wanted() {
     for on_error in OnError::ALL {
         let (bars, account) = on_the_wall(&times, on_error).unwrap();
         assert_eq!(bars, [-1, 0, 1, 2, 3, 4]);
-        assert_eq!(account, (vec![], vec![(Mend::SecondPass, 2, 4)]));
+        assert_eq!(account, (vec![], vec![(RowFix::SecondPass, 2, 4)]));
     }
     // A first pass with a hole, and one that is all there is.
     let holed = [("2018-11-04 01:00", 1.0), ("2018-11-04 01:00", 2.0), ("2018-11-04 01:30", 1.0)];
@@ -149,7 +149,7 @@ fn an_hour_written_twice_did_not_pass_twice() {
     ];
     for on_error in OnError::ALL {
         let (bars, account) = on_the_wall(&times, on_error).unwrap();
-        assert_eq!((bars, account), (vec![0, 1, 4], (vec![(Trouble::Copy, 2, 3)], vec![])));
+        assert_eq!((bars, account), (vec![0, 1, 4], (vec![(RowError::Copy, 2, 3)], vec![])));
     }
 }
 
@@ -163,14 +163,14 @@ fn a_row_out_of_order_in_that_hour_is_no_second_pass() {
     let bars = in_order(&rows, clock(&zone), &mut ledger).unwrap();
     let opens: Vec<i64> = bars.open_time.iter().map(|ns| (ns - bars.open_time[0]) / MINUTE_NS).collect();
     assert_eq!(opens, [0, 1, 2, 3, 4, 59, 60, 61]);
-    assert_eq!(account(ledger), (vec![], vec![(Mend::SecondPass, 2, 7), (Mend::Sorted, 1, 4)]));
+    assert_eq!(account(ledger), (vec![], vec![(RowFix::SecondPass, 2, 7), (RowFix::Sorted, 1, 4)]));
 }
 
 #[test]
 fn an_hour_thrice_is_once_too_often() {
     let times = [1.0, 2.0, 3.0].map(|price| ("2018-11-04 01:00", price));
     let (bars, account) = on_the_wall(&times, OnError::Skip).unwrap();
-    assert_eq!((bars, account.0), (vec![0, 2], vec![(Trouble::Duplicate, 1, 3)]));
+    assert_eq!((bars, account.0), (vec![0, 2], vec![(RowError::Duplicate, 1, 3)]));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_time_that_is_skipped_is_told() {
     assert!(error.contains("line 2: time that does not exist") && error.contains("America/New_York"), "{error}");
     for on_error in [OnError::Skip, OnError::Repair] {
         let (bars, account) = on_the_wall(&times, on_error).unwrap();
-        assert_eq!((bars.len(), account), (2, (vec![(Trouble::NoSuchTime, 1, 2)], vec![])));
+        assert_eq!((bars.len(), account), (2, (vec![(RowError::NoSuchTime, 1, 2)], vec![])));
     }
 }
 

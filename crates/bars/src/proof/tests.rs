@@ -47,7 +47,7 @@ fn spec() -> SeriesSpec {
 fn outcome(align: &Align<'_>) -> Result<Proof> {
     let (bars, spec) = (bars(), spec());
     let moment = Moment { time: 36 * HOUR_NS + 30 * MINUTE_NS, seed: 7 };
-    Question { instrument: instrument(&bars), spec: &spec, moment }.prove(align)
+    ProofQuery { instrument: instrument(&bars), spec: &spec, moment }.prove(align)
 }
 
 fn leak(align: &Align<'_>) -> Leak {

@@ -1,7 +1,7 @@
 //! Bars drawn at random, and what the tests compare.
 
 use megabatch_bars::{
-    AlignedSeries, Bar, Bars, Feature, HoleRule, Instrument, Scaling, SeriesSpec, Timeframe, Weekends, Window,
+    AlignedSeries, Bar, Bars, Feature, GapPolicy, Instrument, Scaling, SeriesSpec, Timeframe, Weekends, Window,
 };
 use proptest::prelude::*;
 
@@ -64,7 +64,7 @@ pub(crate) fn spec(scaling: Scaling) -> SeriesSpec {
 /// The same with features that are soon warm, and segments that end at a hole of more than four
 /// minutes.
 pub(crate) fn torn_spec(scaling: Scaling) -> SeriesSpec {
-    let holes = HoleRule { longest_ns: 4 * MINUTE_NS, weekends: Weekends::Spanned };
+    let holes = GapPolicy { longest_ns: 4 * MINUTE_NS, weekends: Weekends::Spanned };
     SeriesSpec { features: Feature::ALL.into_iter().filter(|f| f.warm_up() <= 14).collect(), holes, ..spec(scaling) }
 }
 

@@ -1,5 +1,5 @@
 use megabatch_bars::{
-    AlignedSeries, Bar, Bars, Feature, HoleRule, Instrument, Scaling, SeriesSpec, Timeframe, Weekends, Window, align,
+    AlignedSeries, Bar, Bars, Feature, GapPolicy, Instrument, Scaling, SeriesSpec, Timeframe, Weekends, Window, align,
 };
 
 const HOUR_NS: i64 = 3_600_000_000_000;
@@ -32,7 +32,7 @@ fn aligned(bars: &Bars, weekends: Weekends) -> AlignedSeries {
         features: vec![Feature::LogReturn, Feature::Body],
         horizon: 3,
         scaling: Scaling::None,
-        holes: HoleRule { weekends, ..HoleRule::default() },
+        holes: GapPolicy { weekends, ..GapPolicy::default() },
         ..SeriesSpec::default()
     };
     align(&[Instrument { name: "EURUSD", bars, pip_size: 1e-4 }], &spec).unwrap()

@@ -1,6 +1,6 @@
 //! Every extract with a real defect, under the three treatments of errors.
 
-use megabatch_bars::{GapKind, Mend, OnError, ReadOptions, ReadSummary, Recording, Timeframe, Trouble, read};
+use megabatch_bars::{GapKind, OnError, ReadOptions, ReadSummary, Recording, RowError, RowFix, Timeframe, read};
 
 use crate::published;
 
@@ -73,7 +73,7 @@ fn an_hour_that_was_written_twice_is_read_once() {
         let Recording { bars, summary, .. } = recording.unwrap();
         let dropped = &summary.files[0].dropped;
         assert_eq!((summary.rows(), bars.len(), summary.gaps.count(), dropped.len()), (141, 81, 0, 1));
-        assert_eq!((dropped[0].kind, dropped[0].rows, dropped[0].first_line), (Trouble::Copy, 60, 70));
+        assert_eq!((dropped[0].kind, dropped[0].rows, dropped[0].first_line), (RowError::Copy, 60, 70));
         assert!(bars.open_time.windows(2).all(|pair| pair[1] - pair[0] == 60_000_000_000));
     }
 }
@@ -98,7 +98,7 @@ fn copies_are_no_second_hour_on_any_clock() {
         let zone = Some("America/New_York".parse().unwrap());
         let options = ReadOptions { zone, on_error: OnError::Skip, ..ReadOptions::default() };
         let summary = read(&[path], &options).unwrap().summary;
-        let found = (summary.bars.all, summary.dropped(Trouble::Copy), summary.mended(Mend::SecondPass));
+        let found = (summary.bars.all, summary.dropped(RowError::Copy), summary.mended(RowFix::SecondPass));
         assert_eq!(found, (bars, copies, second_pass));
     }
 }
@@ -114,7 +114,7 @@ fn null_fields_are_an_unreadable_row() {
     }
     for on_error in [OnError::Skip, OnError::Repair] {
         let Recording { bars, summary, .. } = read_dirty(name, on_error).unwrap().unwrap();
-        assert_eq!((summary.base, bars.len(), summary.dropped(Trouble::Unreadable)), (Timeframe::D1, 4, 1));
+        assert_eq!((summary.base, bars.len(), summary.dropped(RowError::Unreadable)), (Timeframe::D1, 4, 1));
         assert_eq!(bars.volume[0], 180_700.0, "the volume is the last column, after the adjusted close");
     }
 }
@@ -143,7 +143,7 @@ fn one_garbage_line_at_the_top_is_an_unreadable_row() {
         let dropped = file.dropped[0];
         assert_eq!(
             (file.rows, file.kept, dropped.kind, dropped.rows, dropped.first_line),
-            (50_000, 49_999, Trouble::Unreadable, 1, 1)
+            (50_000, 49_999, RowError::Unreadable, 1, 1)
         );
     }
 }

@@ -13,8 +13,8 @@ use hdf5::{Dataset, Dataspace, File};
 use megabatch_gpu_core::Buffer;
 use rayon::prelude::*;
 
-use super::feed::Feed;
 use super::packing::{Packed, Packing};
+use super::row_source::RowSource;
 use super::work::Work;
 use super::{StorageChoice, StorageForm, raw};
 use crate::error::{Error, Fault, Result};
@@ -139,7 +139,7 @@ impl Bulk {
     /// work.
     pub(super) fn pack(
         &self,
-        feed: &mut dyn Feed,
+        feed: &mut dyn RowSource,
         first: usize,
         work: &mut Work<'_>,
         sink: &mut dyn FnMut(usize, &Packed, &mut Work<'_>) -> Result<()>,
@@ -214,8 +214,8 @@ pub(super) fn compare(
     object: &str,
     rows: usize,
     row_bytes: usize,
-    old: &mut dyn Feed,
-    new: &mut dyn Feed,
+    old: &mut dyn RowSource,
+    new: &mut dyn RowSource,
     work: &mut Work<'_>,
 ) -> Result<()> {
     let batch_rows = (work.batch_bytes() / 2 / row_bytes.max(1)).max(1).min(rows);

@@ -7,12 +7,12 @@ use hdf5::File;
 
 use super::bulk::{Bulk, LeftOpen, compare};
 use super::copying::{Copier, plain_datasets};
-use super::feed::{Feed, TableFeed};
+use super::journal::{Journal, Record};
 use super::packing::Packed;
 use super::part::Part;
-use super::spool::{Record, Spool};
+use super::row_source::{RowSource, TableFeed};
 use super::work::Work;
-use super::{ConversionStage, Done, Job, windows_file};
+use super::{ConversionJob, ConversionStage, Done, windows_file};
 use crate::error::Result;
 use crate::file::InputFile;
 use crate::series::SeriesFile;
@@ -25,11 +25,11 @@ const CHUNK: u32 = 1;
 /// A table with where its rows come from.
 pub(super) struct Task<'a> {
     pub(super) bulk: Bulk,
-    pub(super) feed: Box<dyn Feed + 'a>,
+    pub(super) feed: Box<dyn RowSource + 'a>,
 }
 
 /// A file of any layout, its tables stored as the options say.
-pub(super) fn same_layout(job: &Job<'_>, spool: Spool, work: &mut Work<'_>) -> Result<Done> {
+pub(super) fn same_layout(job: &ConversionJob<'_>, spool: Journal, work: &mut Work<'_>) -> Result<Done> {
     let input = job.input;
     let mut tasks = Vec::new();
     for (object, dataset) in plain_datasets(input)? {
@@ -52,7 +52,7 @@ pub(super) fn same_layout(job: &Job<'_>, spool: Spool, work: &mut Work<'_>) -> R
 }
 
 /// The windows of a series, each whole.
-pub(super) fn to_windows(job: &Job<'_>, spool: Spool, work: &mut Work<'_>) -> Result<Done> {
+pub(super) fn to_windows(job: &ConversionJob<'_>, spool: Journal, work: &mut Work<'_>) -> Result<Done> {
     let series = SeriesFile::from_file(job.input.clone(), job.scope)?;
     let mut tasks = windows_file::tasks(job, &series, work)?;
     let mut notes = Vec::new();
@@ -64,7 +64,7 @@ pub(super) fn to_windows(job: &Job<'_>, spool: Spool, work: &mut Work<'_>) -> Re
     Ok(done(job))
 }
 
-fn done(job: &Job<'_>) -> Done {
+fn done(job: &ConversionJob<'_>) -> Done {
     let layout = Layout::recognise(job.input).unwrap_or(Layout::Windows);
     // A file that is neither can be stored anew as well.
     match layout {
@@ -86,8 +86,8 @@ fn done(job: &Job<'_>) -> Done {
 }
 
 fn run(
-    job: &Job<'_>,
-    mut spool: Spool,
+    job: &ConversionJob<'_>,
+    mut spool: Journal,
     tasks: &mut [Task<'_>],
     work: &mut Work<'_>,
     others: &mut dyn FnMut(&File) -> Result<()>,
@@ -119,7 +119,7 @@ fn index(task: usize, unit: usize) -> u64 {
 
 /// Packs every chunk that the spool does not hold yet; the records of all, in the order of the
 /// tables and their chunks.
-fn pack(spool: &mut Spool, tasks: &mut [Task<'_>], found: &[Record], work: &mut Work<'_>) -> Result<Vec<Record>> {
+fn pack(spool: &mut Journal, tasks: &mut [Task<'_>], found: &[Record], work: &mut Work<'_>) -> Result<Vec<Record>> {
     let mut records = found.to_vec();
     let mut before = 0;
     for (number, Task { bulk, feed }) in tasks.iter_mut().enumerate() {
@@ -138,7 +138,7 @@ fn pack(spool: &mut Spool, tasks: &mut [Task<'_>], found: &[Record], work: &mut 
     Ok(records)
 }
 
-fn write(file: &File, spool: &mut Spool, records: &[Record], tasks: &[Task<'_>], work: &mut Work<'_>) -> Result<()> {
+fn write(file: &File, spool: &mut Journal, records: &[Record], tasks: &[Task<'_>], work: &mut Work<'_>) -> Result<()> {
     let mut records = records.iter();
     for Task { bulk, .. } in tasks {
         let dataset = bulk.create(file, work.out)?;

@@ -6,10 +6,10 @@
 use megabatch_gpu_core::Buffer;
 
 use super::chains::{Mismatch, Placement, Sample, Tracker};
-use super::feed::Feed;
-use super::given::Given;
+use super::journal::{Journal, Record};
 use super::ledger::Ledger;
-use super::spool::{Record, Spool};
+use super::row_source::RowSource;
+use super::windows_input::WindowsInput;
 use super::work::Work;
 use crate::error::{Error, Fault, Result};
 
@@ -28,7 +28,12 @@ const PROBE_SAMPLES: usize = 65;
 /// # Errors
 /// [`Error::Invalid`] where a window contradicts its overlap with another; [`Error::NothingSaved`]
 /// as soon as the bars take as much as the windows.
-pub(super) fn scan(given: &Given, spool: &mut Spool, records: &[Record], work: &mut Work<'_>) -> Result<Ledger> {
+pub(super) fn scan(
+    given: &WindowsInput,
+    spool: &mut Journal,
+    records: &[Record],
+    work: &mut Work<'_>,
+) -> Result<Ledger> {
     let mut ledger = Ledger::new(given.forms.clone(), given.samples());
     for record in records {
         replay(&mut ledger, given, spool, record)?;
@@ -55,7 +60,7 @@ pub(super) fn scan(given: &Given, spool: &mut Spool, records: &[Record], work: &
 }
 
 /// Bytes of a bar with its close time, and of an index: what a series takes for the windows.
-pub(super) fn require_saving(ledger: &Ledger, given: &Given) -> Result<()> {
+pub(super) fn require_saving(ledger: &Ledger, given: &WindowsInput) -> Result<()> {
     let bars = |k: usize| ledger.bars(k) as u64 * (given.forms[k].row_bytes as u64 + 8);
     let bars_bytes: u64 = (0..given.forms.len()).map(bars).sum();
     let series_bytes = bars_bytes + 8 * given.forms.len() as u64 * given.samples() as u64;
@@ -71,11 +76,11 @@ pub(super) fn require_saving(ledger: &Ledger, given: &Given) -> Result<()> {
     Err(Error::NothingSaved { path: given.file.path().to_owned(), windows_bytes, series_bytes, detail })
 }
 
-fn sample_bytes(given: &Given) -> u64 {
+fn sample_bytes(given: &WindowsInput) -> u64 {
     given.forms.iter().map(|form| form.bytes() as u64).sum()
 }
 
-fn open_max(given: &Given, work: &Work<'_>) -> usize {
+fn open_max(given: &WindowsInput, work: &Work<'_>) -> usize {
     (work.batch_bytes() as u64 / sample_bytes(given).max(1)).clamp(1, OPEN_CHAINS_MAX as u64) as usize
 }
 
@@ -89,13 +94,13 @@ struct Windows {
 }
 
 impl Windows {
-    fn new(given: &Given, samples_max: usize, work: &Work<'_>) -> Result<Self> {
+    fn new(given: &WindowsInput, samples_max: usize, work: &Work<'_>) -> Result<Self> {
         let samples_max = samples_max.min(given.samples());
         let buffers = given.forms.iter().map(|form| work.buffer(form.bytes() * samples_max)).collect::<Result<_>>()?;
         Ok(Windows { first: 0, samples: 0, samples_max, buffers })
     }
 
-    fn read(&mut self, given: &Given, first: usize) -> Result<()> {
+    fn read(&mut self, given: &WindowsInput, first: usize) -> Result<()> {
         let positions = first..(first + self.samples_max).min(given.samples());
         (self.first, self.samples) = (first, positions.len());
         for (k, buffer) in self.buffers.iter_mut().enumerate() {
@@ -105,7 +110,7 @@ impl Windows {
         Ok(())
     }
 
-    fn sample(&self, given: &Given, n: usize) -> Sample<'_> {
+    fn sample(&self, given: &WindowsInput, n: usize) -> Sample<'_> {
         let windows = given.forms.iter().zip(&self.buffers);
         let windows = windows.map(|(form, buffer)| &buffer.as_slice()[n * form.bytes()..(n + 1) * form.bytes()]);
         let position = self.first + n;
@@ -117,7 +122,7 @@ impl Windows {
         }
     }
 
-    fn place(&self, given: &Given, tracker: &mut Tracker) -> Result<Vec<Placement>> {
+    fn place(&self, given: &WindowsInput, tracker: &mut Tracker) -> Result<Vec<Placement>> {
         let place = |n| {
             let sample = self.sample(given, n);
             tracker.place(&sample).map_err(|mismatch| contradicting(given, sample.row, &mismatch))
@@ -127,7 +132,7 @@ impl Windows {
 
     /// The payload of the record: its form is that of `decode`, and the new bars of each timeframe
     /// follow.
-    fn parts(&self, given: &Given, placements: &[Placement]) -> Vec<Vec<u8>> {
+    fn parts(&self, given: &WindowsInput, placements: &[Placement]) -> Vec<Vec<u8>> {
         let mut parts = vec![encode(placements)];
         for (k, (form, buffer)) in given.forms.iter().zip(&self.buffers).enumerate() {
             let mut bars = Vec::new();
@@ -151,8 +156,8 @@ fn encode(placements: &[Placement]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-fn replay(ledger: &mut Ledger, given: &Given, spool: &mut Spool, record: &Record) -> Result<()> {
-    let words = |spool: &mut Spool, offset: u64, count: usize| -> Result<Vec<u32>> {
+fn replay(ledger: &mut Ledger, given: &WindowsInput, spool: &mut Journal, record: &Record) -> Result<()> {
+    let words = |spool: &mut Journal, offset: u64, count: usize| -> Result<Vec<u32>> {
         let mut bytes = vec![0; count * 4];
         spool.read(offset, &mut bytes)?;
         Ok(bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect())
@@ -173,7 +178,7 @@ fn replay(ledger: &mut Ledger, given: &Given, spool: &mut Spool, record: &Record
 }
 
 /// Enters placements whose record has its payload at `payload`.
-fn enter(ledger: &mut Ledger, given: &Given, placements: &[Placement], payload: u64) {
+fn enter(ledger: &mut Ledger, given: &WindowsInput, placements: &[Placement], payload: u64) {
     let mut next = payload + encode(placements).len() as u64;
     let mut offsets = Vec::new();
     for (k, form) in given.forms.iter().enumerate() {
@@ -191,7 +196,7 @@ fn enter(ledger: &mut Ledger, given: &Given, placements: &[Placement], payload: 
 
 /// Shows the tracker the last sample of each chain that it would remember, had it placed them all
 /// itself.
-fn resume(tracker: &mut Tracker, ledger: &Ledger, given: &Given) -> Result<()> {
+fn resume(tracker: &mut Tracker, ledger: &Ledger, given: &WindowsInput) -> Result<()> {
     let mut recent: Vec<usize> = (0..ledger.chains.len()).collect();
     recent.sort_by_key(|&chain| ledger.chains[chain].positions.end);
     let forgotten = recent.len().saturating_sub(tracker.open_max());
@@ -216,7 +221,7 @@ fn resume(tracker: &mut Tracker, ledger: &Ledger, given: &Given) -> Result<()> {
 
 /// Looks at some places of the file, so that one without any overlap is refused before it is read
 /// whole.
-fn probe(given: &Given, work: &Work<'_>) -> Result<()> {
+fn probe(given: &WindowsInput, work: &Work<'_>) -> Result<()> {
     let samples = given.samples();
     let fitting = (work.batch_bytes() as u64 / sample_bytes(given).max(1)) as usize;
     let mut windows = Windows::new(given, PROBE_SAMPLES.min(fitting.max(2)), work)?;
@@ -248,7 +253,7 @@ fn probe(given: &Given, work: &Work<'_>) -> Result<()> {
     })
 }
 
-fn contradicting(given: &Given, row: usize, mismatch: &Mismatch) -> Error {
+fn contradicting(given: &WindowsInput, row: usize, mismatch: &Mismatch) -> Error {
     let Mismatch { timeframe, step, earlier_row, earlier_step } = *mismatch;
     let fault = Fault {
         object: given.object(timeframe).to_owned(),

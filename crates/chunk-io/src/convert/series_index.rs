@@ -3,8 +3,8 @@
 //! The index arrays of a series, made of the placements of all samples.
 
 use super::calendar::{Clock, Contradiction, close_times};
-use super::given::Given;
 use super::ledger::{Extent, Ledger};
+use super::windows_input::WindowsInput;
 use crate::error::{Error, Fault, Result};
 use crate::series::Instruments;
 
@@ -48,7 +48,7 @@ pub(super) struct TimeframeIndex {
 ///
 /// # Errors
 /// [`Error::Invalid`] if samples of one named instrument cannot be those of one.
-pub(super) fn index(ledger: &Ledger, given: &Given) -> Result<SeriesIndex> {
+pub(super) fn index(ledger: &Ledger, given: &WindowsInput) -> Result<SeriesIndex> {
     let groups = groups(ledger, given);
     let offsets: Vec<Vec<usize>> = (0..given.forms.len()).map(|k| offsets(ledger, &groups, k)).collect();
     let mut after = vec![None; ledger.chains.len()];
@@ -85,7 +85,7 @@ pub(super) fn index(ledger: &Ledger, given: &Given) -> Result<SeriesIndex> {
 }
 
 /// The chains of each instrument, in the order of their times.
-fn groups(ledger: &Ledger, given: &Given) -> Vec<Vec<usize>> {
+fn groups(ledger: &Ledger, given: &WindowsInput) -> Vec<Vec<usize>> {
     let Some(instruments) = &given.instruments else { return ledger.instruments() };
     let mut groups = vec![Vec::new(); instruments.names.len()];
     for (c, chain) in ledger.chains.iter().enumerate() {
@@ -108,7 +108,7 @@ fn offsets(ledger: &Ledger, groups: &[Vec<usize>], timeframe: usize) -> Vec<usiz
 
 /// Times that tell nothing but the order of the samples, so far apart that the bars of a window fit
 /// between two.
-fn ordinals(samples: usize, given: &Given) -> Vec<i64> {
+fn ordinals(samples: usize, given: &WindowsInput) -> Vec<i64> {
     let apart = given.forms.iter().map(|form| form.steps as i64).max().unwrap_or(0) + 1;
     (1..=samples as i64).map(|position| position * apart).collect()
 }
@@ -116,7 +116,7 @@ fn ordinals(samples: usize, given: &Given) -> Vec<i64> {
 fn timeframe_index(
     k: usize,
     (ledger, groups, offsets): (&Ledger, &[Vec<usize>], &[usize]),
-    given: &Given,
+    given: &WindowsInput,
     close_time: Vec<i64>,
 ) -> TimeframeIndex {
     let (mut segment_start, mut instrument_start, mut extents) = (Vec::new(), vec![0], Vec::new());
@@ -148,7 +148,7 @@ fn timeframe_index(
     }
 }
 
-fn instruments(ledger: &Ledger, given: &Given, groups: &[Vec<usize>]) -> Option<Instruments> {
+fn instruments(ledger: &Ledger, given: &WindowsInput, groups: &[Vec<usize>]) -> Option<Instruments> {
     if let Some(given) = &given.instruments {
         return Some(Instruments { names: given.names.clone(), sample_instrument: given.of_sample.clone() });
     }
@@ -165,18 +165,18 @@ fn instruments(ledger: &Ledger, given: &Given, groups: &[Vec<usize>]) -> Option<
 }
 
 /// What is given by position, by row of the file.
-fn by_row<T: Copy + Default>(given: &Given, by_position: &[T]) -> Vec<T> {
+fn by_row<T: Copy + Default>(given: &WindowsInput, by_position: &[T]) -> Vec<T> {
     let mut rows = vec![T::default(); by_position.len()];
     by_position.iter().enumerate().for_each(|(position, &value)| rows[given.row(position)] = value);
     rows
 }
 
-fn describe(given: &Given, contradiction: &Contradiction) -> String {
+fn describe(given: &WindowsInput, contradiction: &Contradiction) -> String {
     let Contradiction { timeframe, position, reason } = contradiction;
     format!("{} at sample {}: {reason}", given.names[*timeframe], given.row(*position))
 }
 
-fn impossible(given: &Given, contradiction: &Contradiction) -> Error {
+fn impossible(given: &WindowsInput, contradiction: &Contradiction) -> Error {
     let fault = Fault {
         object: given.object(contradiction.timeframe).to_owned(),
         index: Some(given.row(contradiction.position)),

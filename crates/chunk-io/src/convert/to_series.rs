@@ -9,14 +9,14 @@ use hdf5::File;
 
 use super::bulk::{Bulk, LeftOpen, compare};
 use super::copying::Copier;
-use super::feed::{Feed, SpoolFeed, TableFeed, WindowFeed};
-use super::given::Given;
+use super::journal::Journal;
 use super::part::Part;
+use super::row_source::{RowSource, SpoolFeed, TableFeed, WindowFeed};
 use super::scan::{require_saving, scan};
 use super::series_index::{SeriesIndex, TimeKind, index};
-use super::spool::Spool;
+use super::windows_input::WindowsInput;
 use super::work::Work;
-use super::{ConversionStage, Done, Job};
+use super::{ConversionJob, ConversionStage, Done};
 use crate::error::{Error, Result};
 use crate::file::InputFile;
 use crate::series::{FORMAT_VERSION, SeriesFile};
@@ -24,8 +24,8 @@ use crate::spans::{LABEL_END, REACH};
 use crate::storage::OutputFile;
 use crate::text::AttributeValue;
 
-pub(super) fn run(job: &Job<'_>, mut spool: Spool, work: &mut Work<'_>) -> Result<Done> {
-    let given = Given::open(job)?;
+pub(super) fn run(job: &ConversionJob<'_>, mut spool: Journal, work: &mut Work<'_>) -> Result<Done> {
+    let given = WindowsInput::open(job)?;
     if given.order.is_some() {
         work.notes.push(
             "the samples are not in the order of their times; they were gone through in it, and keep their places"
@@ -66,7 +66,7 @@ pub(super) fn run(job: &Job<'_>, mut spool: Spool, work: &mut Work<'_>) -> Resul
 }
 
 /// The values of a timeframe of so many bars.
-fn values(job: &Job<'_>, given: &Given, k: usize, bars: usize) -> Result<Bulk> {
+fn values(job: &ConversionJob<'_>, given: &WindowsInput, k: usize, bars: usize) -> Result<Bulk> {
     let like = given.dataset(k).clone();
     let shape = vec![bars, given.file.shape().timeframes[k].features];
     let choice = (&job.options.storage, LeftOpen::Default);
@@ -74,14 +74,14 @@ fn values(job: &Job<'_>, given: &Given, k: usize, bars: usize) -> Result<Bulk> {
         .map_err(job.input.failed(given.object(k), "look at the dataset"))
 }
 
-fn targets(job: &Job<'_>, given: &Given) -> Result<Bulk> {
+fn targets(job: &ConversionJob<'_>, given: &WindowsInput) -> Result<Bulk> {
     let failed = || job.input.failed("/targets", "open the dataset");
     let like = job.input.root.dataset("/targets").map_err(failed())?;
     let shape = vec![given.samples(), given.file.shape().horizons];
     Bulk::new("/targets", shape, like, (&job.options.storage, LeftOpen::Default)).map_err(failed())
 }
 
-fn note(series: &SeriesIndex, given: &Given, work: &mut Work<'_>) {
+fn note(series: &SeriesIndex, given: &WindowsInput, work: &mut Work<'_>) {
     if series.time_kind == TimeKind::Ordinal {
         let why = match &series.contradiction {
             Some(contradiction) => {
@@ -102,12 +102,12 @@ fn note(series: &SeriesIndex, given: &Given, work: &mut Work<'_>) {
     }
 }
 
-fn write_bulk(file: &File, bulk: &Bulk, mut feed: impl Feed, work: &mut Work<'_>) -> Result<()> {
+fn write_bulk(file: &File, bulk: &Bulk, mut feed: impl RowSource, work: &mut Work<'_>) -> Result<()> {
     let dataset = bulk.create(file, work.out)?;
     bulk.pack(&mut feed, 0, work, &mut |unit, packed, work| bulk.write(&dataset, work.out, unit, packed))
 }
 
-fn write_index(output: &OutputFile<'_>, series: &SeriesIndex, given: &Given) -> Result<()> {
+fn write_index(output: &OutputFile<'_>, series: &SeriesIndex, given: &WindowsInput) -> Result<()> {
     let root = |name: &str, value: AttributeValue| output.write_attribute(output.file, name, &value);
     root("layout", "series".into())?;
     root("format_version", FORMAT_VERSION.into())?;
@@ -140,7 +140,13 @@ fn write_index(output: &OutputFile<'_>, series: &SeriesIndex, given: &Given) -> 
 }
 
 /// What the windows file has besides windows, and what of it a series demands.
-fn copy_others(job: &Job<'_>, file: &File, series: &SeriesIndex, given: &Given, work: &mut Work<'_>) -> Result<()> {
+fn copy_others(
+    job: &ConversionJob<'_>,
+    file: &File,
+    series: &SeriesIndex,
+    given: &WindowsInput,
+    work: &mut Work<'_>,
+) -> Result<()> {
     let output = OutputFile { path: work.out, file, storage: job.options.storage.of_lists() };
     let input = job.input;
     let mut copier = Copier::default();
@@ -179,7 +185,13 @@ fn copy_others(job: &Job<'_>, file: &File, series: &SeriesIndex, given: &Given, 
     Ok(())
 }
 
-fn write_feature_names(output: &OutputFile<'_>, k: usize, name: &str, given: &Given, input: &InputFile) -> Result<()> {
+fn write_feature_names(
+    output: &OutputFile<'_>,
+    k: usize,
+    name: &str,
+    given: &WindowsInput,
+    input: &InputFile,
+) -> Result<()> {
     let features = given.file.shape().timeframes[k].features;
     let object = format!("/feature_names/{name}");
     let candidates = [object.clone(), "/feature_names".to_owned()];
@@ -194,7 +206,13 @@ fn write_feature_names(output: &OutputFile<'_>, k: usize, name: &str, given: &Gi
 }
 
 /// Opens the new file as any reader would, and compares all windows and targets.
-fn verify(job: &Job<'_>, path: &Path, series: &SeriesIndex, given: &Given, work: &mut Work<'_>) -> Result<()> {
+fn verify(
+    job: &ConversionJob<'_>,
+    path: &Path,
+    series: &SeriesIndex,
+    given: &WindowsInput,
+    work: &mut Work<'_>,
+) -> Result<()> {
     let file = InputFile::open(path)?;
     let checked = SeriesFile::from_file(file.clone(), job.scope)?;
     if checked.sample_times() != series.sample_time {

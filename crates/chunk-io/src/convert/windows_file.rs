@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 
 use hdf5::File;
 
-use super::Job;
+use super::ConversionJob;
 use super::bulk::{Bulk, LeftOpen};
 use super::copying::Copier;
-use super::feed::{TableFeed, WindowFeed};
 use super::rewrite::Task;
+use super::row_source::{TableFeed, WindowFeed};
 use super::work::Work;
 use crate::error::{Error, Result};
 use crate::series::SeriesFile;
@@ -18,7 +18,7 @@ use crate::storage::OutputFile;
 use crate::text::AttributeValue;
 
 /// The windows of each timeframe, the targets, and the times where they are times.
-pub(super) fn tasks<'a>(job: &Job<'_>, series: &'a SeriesFile, work: &Work<'_>) -> Result<Vec<Task<'a>>> {
+pub(super) fn tasks<'a>(job: &ConversionJob<'_>, series: &'a SeriesFile, work: &Work<'_>) -> Result<Vec<Task<'a>>> {
     let (input, samples) = (job.input, series.shape().samples);
     let choice = (&job.options.storage, LeftOpen::Default);
     let mut tasks = Vec::new();
@@ -48,18 +48,18 @@ pub(super) fn tasks<'a>(job: &Job<'_>, series: &'a SeriesFile, work: &Work<'_>) 
 
 /// Whether the times of the series tell the order only; times that the samples had before are kept
 /// beside them.
-fn is_ordinal(job: &Job<'_>) -> Result<bool> {
+fn is_ordinal(job: &ConversionJob<'_>) -> Result<bool> {
     Ok(job.input.attribute("/", "time_kind")? == Some(AttributeValue::from("ordinal")))
 }
 
 /// Where a timeframe's windows lie: below `/features`, or that itself for one that had no name.
-fn object(job: &Job<'_>, series: &SeriesFile, name: &str) -> Result<String> {
+fn object(job: &ConversionJob<'_>, series: &SeriesFile, name: &str) -> Result<String> {
     let unnamed = job.input.attribute("/", "unnamed_timeframe")? == Some(AttributeValue::from(name));
     Ok(if unnamed && series.timeframes().len() == 1 { "/features".to_owned() } else { format!("/features/{name}") })
 }
 
 /// All but the windows; what a reader of the windows should know.
-pub(super) fn write_others(job: &Job<'_>, file: &File, series: &SeriesFile) -> Result<Vec<String>> {
+pub(super) fn write_others(job: &ConversionJob<'_>, file: &File, series: &SeriesFile) -> Result<Vec<String>> {
     let input = job.input;
     let output = OutputFile { path: job.out, file, storage: job.options.storage.of_lists() };
     output.write_attribute(file, "layout", &"windows".into())?;

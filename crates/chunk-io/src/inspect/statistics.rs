@@ -69,17 +69,17 @@ struct Column {
     sum_of_squares: f64,
     min: f64,
     max: f64,
-    nan: Tally,
-    infinite: Tally,
+    nan: LineCount,
+    infinite: LineCount,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Tally {
+struct LineCount {
     count: u64,
     first_line: Option<usize>,
 }
 
-impl Tally {
+impl LineCount {
     fn add(&mut self, line: usize) {
         self.count += 1;
         self.first_line.get_or_insert(line);

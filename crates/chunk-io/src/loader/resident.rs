@@ -1,5 +1,5 @@
 use super::batch::LoadedBatch;
-use super::stalls::Stalls;
+use super::stats::LoaderStats;
 use crate::error::Result;
 use crate::source::Source;
 
@@ -9,12 +9,12 @@ pub(super) struct Resident<I> {
     batches: Option<I>,
     /// The list of the batch that is lent.
     samples: Vec<usize>,
-    stalls: Stalls,
+    stalls: LoaderStats,
 }
 
 impl<I: Iterator<Item = Vec<usize>>> Resident<I> {
     pub(super) fn new(batches: I) -> Self {
-        Resident { batches: Some(batches), samples: Vec::new(), stalls: Stalls::default() }
+        Resident { batches: Some(batches), samples: Vec::new(), stalls: LoaderStats::default() }
     }
 
     pub(super) fn next_batch<'a>(&'a mut self, source: &'a Source) -> Result<Option<LoadedBatch<'a>>> {
@@ -25,7 +25,7 @@ impl<I: Iterator<Item = Vec<usize>>> Resident<I> {
         Ok(Some(LoadedBatch::of_source(source, &self.samples)))
     }
 
-    pub(super) fn stalls(&self) -> Stalls {
+    pub(super) fn stalls(&self) -> LoaderStats {
         self.stalls
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use megabatch_gpu_core::Device;
 
-use super::ahead::Ahead;
 use super::chunk::Lists;
+use super::prefetching::Ahead;
 use super::reader::Reader;
 use crate::cost::ReadCost;
 use crate::error::{Error, Result};

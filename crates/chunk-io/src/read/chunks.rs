@@ -10,7 +10,7 @@ use super::access::Access;
 use super::file::Extent;
 use super::index::{ChunkIndex, Entry};
 use super::parallel::{Done, in_parallel};
-use super::placement::Stored;
+use super::read_path::Stored;
 use super::rows::{Rows, cut, take};
 use super::scratch::{Aligned, Scratch};
 use super::span::{BLOCK_BYTES, Extended, Span, spans};

@@ -20,8 +20,8 @@ mod index;
 mod library;
 mod non_finite;
 mod parallel;
-mod placement;
 mod positional;
+mod read_path;
 mod rows;
 mod scratch;
 mod span;
@@ -33,10 +33,10 @@ use serde::Serialize;
 
 pub(crate) use file::Identity;
 pub(crate) use library::{Failure, LibraryRows, ToF32};
-pub(crate) use non_finite::Tally;
+pub(crate) use non_finite::NonFiniteCount;
 use non_finite::check;
 pub use non_finite::{NonFinite, NonFiniteFound};
-pub(crate) use placement::{Question, Way, way};
+pub(crate) use read_path::{DatasetQuery, ReadPath, way};
 pub(crate) use rows::Rows;
 use scratch::Scratch;
 

@@ -41,13 +41,13 @@ impl NonFiniteFound {
 
 /// Count and least flat index of values that are not finite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct NonFiniteCount {
     pub(crate) count: u64,
     pub(crate) first: Option<usize>,
 }
 
-impl Tally {
-    pub(crate) fn merge(&mut self, other: Tally) {
+impl NonFiniteCount {
+    pub(crate) fn merge(&mut self, other: NonFiniteCount) {
         self.count += other.count;
         self.first = match (self.first, other.first) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -64,8 +64,8 @@ const STRIDE: usize = 512;
 
 /// Looks at `values`, the first of which has the flat index `first` in its dataset, and does to
 /// them what `rule` says.
-pub(crate) fn check(rule: NonFinite, first: usize, values: &mut [f32]) -> Tally {
-    let mut tally = Tally::default();
+pub(crate) fn check(rule: NonFinite, first: usize, values: &mut [f32]) -> NonFiniteCount {
+    let mut tally = NonFiniteCount::default();
     if rule == NonFinite::Pass {
         return tally;
     }
@@ -78,10 +78,10 @@ pub(crate) fn check(rule: NonFinite, first: usize, values: &mut [f32]) -> Tally 
     tally
 }
 
-fn look_closely(rule: NonFinite, first: usize, values: &mut [f32]) -> Tally {
-    let mut tally = Tally::default();
+fn look_closely(rule: NonFinite, first: usize, values: &mut [f32]) -> NonFiniteCount {
+    let mut tally = NonFiniteCount::default();
     for (i, value) in values.iter_mut().enumerate().filter(|(_, value)| !value.is_finite()) {
-        tally.merge(Tally { count: 1, first: Some(first + i) });
+        tally.merge(NonFiniteCount { count: 1, first: Some(first + i) });
         if rule == NonFinite::Zero {
             *value = 0.0;
         }
@@ -98,9 +98,9 @@ mod tests {
     #[test]
     fn each_rule_does_what_it_says() {
         let dirty = [1.0, f32::NAN, f32::MAX, f32::NEG_INFINITY];
-        let found = Tally { count: 2, first: Some(11) };
+        let found = NonFiniteCount { count: 2, first: Some(11) };
         for (rule, tally, second) in [
-            (NonFinite::Pass, Tally::default(), f32::NAN),
+            (NonFinite::Pass, NonFiniteCount::default(), f32::NAN),
             (NonFinite::Count, found, f32::NAN),
             (NonFinite::Fail, found, f32::NAN),
             (NonFinite::Zero, found, 0.0),
@@ -110,7 +110,7 @@ mod tests {
             assert_eq!(values[1].to_bits(), second.to_bits(), "{rule:?}");
             assert_eq!(values[2], f32::MAX);
         }
-        assert_eq!(check(NonFinite::Count, 0, &mut []), Tally::default());
+        assert_eq!(check(NonFinite::Count, 0, &mut []), NonFiniteCount::default());
     }
 
     proptest! {
@@ -120,7 +120,7 @@ mod tests {
         ) {
             let mut values = vec![0.5_f32; len];
             places.iter().filter(|&&place| place < len).for_each(|&place| values[place] = f32::INFINITY);
-            let expected = Tally {
+            let expected = NonFiniteCount {
                 count: values.iter().filter(|value| !value.is_finite()).count() as u64,
                 first: values.iter().position(|value| !value.is_finite()).map(|place| first + place),
             };

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::scratch::Scratch;
-use super::{Reading, Tally};
+use super::{NonFiniteCount, Reading};
 use crate::cost::ReadCost;
 use crate::error::{Error, Result};
 
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
     pub(crate) cost: ReadCost,
-    pub(crate) found: Tally,
+    pub(crate) found: NonFiniteCount,
 }
 
 impl Done {
@@ -94,9 +94,9 @@ mod tests {
         for workers in [1, 3, 100] {
             let done = in_parallel(&reading, workers, (0..50_u64).collect(), |_, k, task| {
                 assert_eq!(k as u64, task);
-                Ok(Done { found: Tally { count: task, first: Some(k) }, ..Done::default() })
+                Ok(Done { found: NonFiniteCount { count: task, first: Some(k) }, ..Done::default() })
             });
-            assert_eq!(done.unwrap().found, Tally { count: 49 * 50 / 2, first: Some(0) });
+            assert_eq!(done.unwrap().found, NonFiniteCount { count: 49 * 50 / 2, first: Some(0) });
 
             let failed = in_parallel(&reading, workers, (0..50).collect(), |_, _, task: usize| match task {
                 20.. => Err(Error::NotFound { path: task.to_string().into() }),
@@ -106,7 +106,7 @@ mod tests {
         }
         assert_eq!(
             in_parallel(&reading, 4, Vec::<()>::new(), |_, _, ()| unreachable!()).unwrap().found,
-            Tally::default()
+            NonFiniteCount::default()
         );
     }
 }

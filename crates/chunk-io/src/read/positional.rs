@@ -9,7 +9,7 @@ use super::access::Access;
 use super::file::Extent;
 use super::index::ChunkIndex;
 use super::parallel::{Done, in_parallel};
-use super::placement::{Place, Stored};
+use super::read_path::{Place, Stored};
 use super::rows::{Rows, cut, take};
 use super::scratch::Scratch;
 use super::span::{BLOCK_BYTES, Extended, Span, spans};

@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
 use super::parallel::Done;
-use super::placement::{Place, Stored};
+use super::read_path::{Place, Stored};
 use super::rows::Rows;
 use super::{Reading, check};
 use crate::error::Result;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::read::Way;
+use crate::read::ReadPath;
 use crate::stored::filters;
 use crate::table::Table;
 
@@ -52,15 +52,15 @@ impl StoredDataset {
             shape: table.shape.clone(),
             element_bytes: table.dataset.dtype().map_or(0, |dtype| dtype.size()),
             stored_bytes: match way {
-                Way::Own(stored) => stored.stored_bytes(),
-                Way::Library(_) => table.dataset.storage_size(),
+                ReadPath::Own(stored) => stored.stored_bytes(),
+                ReadPath::Library(_) => table.dataset.storage_size(),
             },
             chunk: table.chunk().map(<[usize]>::to_vec),
             filters: filters.into_iter().map(|filter| filter.name).collect(),
             read_by: match way {
-                Way::Own(stored) if stored.is_decoded() => ReadBy::Chunk,
-                Way::Own(_) => ReadBy::Position,
-                Way::Library(reason) => ReadBy::Library { reason: reason.clone() },
+                ReadPath::Own(stored) if stored.is_decoded() => ReadBy::Chunk,
+                ReadPath::Own(_) => ReadBy::Position,
+                ReadPath::Library(reason) => ReadBy::Library { reason: reason.clone() },
             },
         })
     }

@@ -56,7 +56,7 @@ impl WindowsSource {
     pub(super) fn read(&self, samples: Range<usize>, out: SampleSlices<'_>) -> Result<ReadCost> {
         let mut cost = ReadCost::default();
         for (i, (table, out)) in self.tables().zip(slices(out)).enumerate() {
-            cost += match self.held_rows(i) {
+            cost += match self.resident_rows(i) {
                 Some(rows) => copied(|| {
                     let row_len = table.row_len();
                     out.copy_from_slice(&rows[samples.start * row_len..samples.end * row_len]);
@@ -70,7 +70,7 @@ impl WindowsSource {
     pub(super) fn gather(&self, samples: &[usize], out: SampleSlices<'_>) -> Result<ReadCost> {
         let mut cost = ReadCost::default();
         for (i, (table, out)) in self.tables().zip(slices(out)).enumerate() {
-            cost += match self.held_rows(i) {
+            cost += match self.resident_rows(i) {
                 Some(rows) => copied(|| gather_held(rows, samples, out)),
                 None => table.read_f32(&Rows::List(samples), out, &self.staging)?,
             };
@@ -92,7 +92,7 @@ impl WindowsSource {
         self.file.features().iter().chain([self.file.targets()])
     }
 
-    pub(super) fn held_rows(&self, i: usize) -> Option<&[f32]> {
+    pub(super) fn resident_rows(&self, i: usize) -> Option<&[f32]> {
         let held = self.held.as_ref()?;
         Some(held.features.get(i).unwrap_or(&held.targets).as_slice())
     }

@@ -15,7 +15,7 @@ use super::data::DataFile;
 use super::edges::Edges;
 use super::label_spans::LabelSpans;
 use super::samples::SourceSamples;
-use super::stored::Seen;
+use super::stored::EdgeFeatureSelection;
 use crate::config::Config;
 use crate::failure::Failure;
 
@@ -39,7 +39,7 @@ pub(crate) struct CrossSections {
     /// Samples of times at which no graph was known yet.
     left_out: usize,
     /// Samples whose instrument is not in the graph of their time.
-    strangers: usize,
+    unmatched: usize,
 }
 
 impl CrossSections {
@@ -49,7 +49,7 @@ impl CrossSections {
     /// What is wrong with the graphs; a usage failure where they do not belong to the data.
     pub(crate) fn join(source: SourceSamples, graph: &Path, config: &Config) -> Result<Self> {
         let file = GraphFile::open(graph)?;
-        let seen = Seen::of(config);
+        let seen = EdgeFeatureSelection::of(config);
         let known = KnownGraphs::of(&file, graph)?;
         let names = &file.schema().names;
         let (times, samples, offsets) = by_time(&source)?;
@@ -82,7 +82,7 @@ impl CrossSections {
                 restrict(&stored, &attributes, &rows.collect::<Vec<_>>()).with_context(|| graph.display().to_string())
             })
             .collect();
-        let (edges, strangers): (Vec<Edges>, Vec<usize>) = joined?.into_iter().unzip();
+        let (edges, unmatched): (Vec<Edges>, Vec<usize>) = joined?.into_iter().unzip();
         Ok(CrossSections {
             graph: graph.to_owned(),
             graphs_fingerprint: file.fingerprint(),
@@ -93,7 +93,7 @@ impl CrossSections {
             edge_attributes: seen.width(file.schema()),
             labels: LabelSpans::of(source.source().series().expect("cross-sections are of a series"))?,
             left_out,
-            strangers: strangers.iter().sum(),
+            unmatched: unmatched.iter().sum(),
             source,
         })
     }
@@ -134,10 +134,10 @@ impl CrossSections {
         if self.left_out > 0 {
             notes.push(format!("{} samples are older than the first graph of {graph} and are left out", self.left_out));
         }
-        if self.strangers > 0 {
+        if self.unmatched > 0 {
             notes.push(format!(
                 "{} of {} samples are of instruments that {graph} does not have at their time: they have no neighbours",
-                self.strangers,
+                self.unmatched,
                 self.samples.len()
             ));
         }
@@ -291,7 +291,7 @@ fn restrict(graph: &StoredGraph<'_>, attributes: &[f32], rows: &[Option<u32>]) -
     let node_of: HashMap<u32, usize> = graph.nodes().iter().zip(0..).map(|(&name, node)| (name, node)).collect();
     // The row of each node of the graph, where it has one.
     let kept: Vec<Option<u32>> = graph.nodes().iter().map(|name| row_of.get(name).copied()).collect();
-    let (csr, mut lists, mut strangers) = (graph.csr(), Vec::with_capacity(rows.len()), 0);
+    let (csr, mut lists, mut unmatched) = (graph.csr(), Vec::with_capacity(rows.len()), 0);
     let width = attributes.len().checked_div(csr.edges()).unwrap_or(0);
     for name in rows {
         let (mut columns, mut of_columns) = (Vec::new(), Vec::new());
@@ -304,12 +304,12 @@ fn restrict(graph: &StoredGraph<'_>, attributes: &[f32], rows: &[Option<u32>]) -
                     }
                 }
             }
-            None => strangers += 1,
+            None => unmatched += 1,
         }
         lists.push((columns, of_columns));
     }
     let edges = Edges::of_rows(rows.len(), lists.iter().map(|(columns, attributes)| (&columns[..], &attributes[..])))?;
-    Ok((edges, strangers))
+    Ok((edges, unmatched))
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use megabatch_trainer::{Encoder, Graphs, Readout, Samples, Split};
 use serde::Serialize;
 
 use super::cross_section::CrossSections;
+use super::data_schema::DataSchema;
 use super::graphs::GraphSamples;
-use super::meaning::Meaning;
 use super::samples::SourceSamples;
 use super::split::{split_cross_sections, split_source};
 use crate::config::Config;
@@ -197,10 +197,10 @@ impl Data {
     }
 
     /// What the numbers stand for.
-    pub(crate) fn meaning(&self) -> Result<Meaning> {
+    pub(crate) fn meaning(&self) -> Result<DataSchema> {
         match self {
             Data::Graphs(graphs) => Ok(graphs.meaning()),
-            _ => Meaning::of(self.source().expect("what is not a file of graphs has a source")),
+            _ => DataSchema::of(self.source().expect("what is not a file of graphs has a source")),
         }
     }
 

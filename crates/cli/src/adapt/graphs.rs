@@ -9,10 +9,10 @@ use megabatch_gpu_core::{Buffer, Device};
 use megabatch_graph_cache::{GraphFile, Schema, StoredGraph, TargetLevel};
 use megabatch_trainer::{Batch, GraphTargets, GraphView, Graphs, SampleShape, Samples, Split};
 
+use super::data_schema::DataSchema;
 use super::fold::{Folds, split_by_chance};
-use super::meaning::Meaning;
 use super::samples::trainer_shape;
-use super::stored::{Seen, StoredEdges};
+use super::stored::{EdgeFeatureSelection, StoredEdges};
 use crate::config::Config;
 use crate::failure::Failure;
 
@@ -54,7 +54,7 @@ impl GraphSamples {
                 path.display()
             )));
         }
-        let seen = Seen::of(config);
+        let seen = EdgeFeatureSelection::of(config);
         let (edges, edge_attributes) = (StoredEdges::of(&file, seen)?, seen.width(schema));
         let mut rows = Rows { offsets: vec![0], ..Rows::default() };
         for graph in 0..file.len() {
@@ -120,8 +120,8 @@ impl GraphSamples {
     }
 
     /// The names of the features.
-    pub(crate) fn meaning(&self) -> Meaning {
-        Meaning::of_nodes(&self.file.schema().node_features)
+    pub(crate) fn meaning(&self) -> DataSchema {
+        DataSchema::of_nodes(&self.file.schema().node_features)
     }
 
     /// Splits the graphs: by their keys, where these are `train`, `validation` and `test`; or else

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use megabatch_chunk_io::{Loader, LoaderOptions, Rows, Shape};
 use megabatch_gpu_core::Scope;
-use megabatch_trainer::{BatchLists, Chunking, LentBatch, LoadAhead, LoadedBatches, Waits};
+use megabatch_trainer::{BatchLists, BorrowedBatch, Chunking, LoadedBatches, PrefetchingSource, Waits};
 
 use super::samples::SourceSamples;
 
@@ -36,7 +36,7 @@ impl Chunks {
     }
 }
 
-impl LoadAhead for SourceSamples {
+impl PrefetchingSource for SourceSamples {
     fn load<'a>(
         &'a self,
         lists: BatchLists<'a>,
@@ -76,9 +76,9 @@ struct Loaded<'a> {
 }
 
 impl LoadedBatches for Loaded<'_> {
-    fn next(&mut self) -> Result<Option<LentBatch<'_>>, Box<dyn Error + Send + Sync>> {
+    fn next(&mut self) -> Result<Option<BorrowedBatch<'_>>, Box<dyn Error + Send + Sync>> {
         let Some(batch) = self.loader.next_batch()? else { return Ok(None) };
-        Ok(Some(LentBatch {
+        Ok(Some(BorrowedBatch {
             samples: batch.samples(),
             features: (0..batch.shape().timeframes.len()).map(|k| slice(batch.features(k))).collect(),
             targets: slice(batch.targets()),

@@ -3,13 +3,13 @@
 
 pub(crate) mod cross_section;
 pub(crate) mod data;
+pub(crate) mod data_schema;
 pub(crate) mod edges;
 mod fold;
 pub(crate) mod graphs;
 mod label_spans;
 mod loading;
 pub(crate) mod management;
-pub(crate) mod meaning;
 pub(crate) mod neighbours;
 pub(crate) mod processor;
 mod purge_by_bars;

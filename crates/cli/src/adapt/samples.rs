@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use megabatch_chunk_io::{SampleBlock, SampleSlices, SeriesTimeframeFile, Shape, Source, SourceOptions};
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{Batch, LoadAhead, SampleShape, Samples, Series, SeriesView, Timeframe};
+use megabatch_trainer::{Batch, PrefetchingSource, SampleShape, Samples, Series, SeriesView, Timeframe};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::loading::Chunks;
@@ -138,7 +138,7 @@ impl Samples for SourceSamples {
         Some(SeriesView { timeframes: series.collect(), targets: resident.targets() })
     }
 
-    fn load_ahead(&self) -> Option<&dyn LoadAhead> {
+    fn load_ahead(&self) -> Option<&dyn PrefetchingSource> {
         (!self.source.is_resident()).then_some(self)
     }
 

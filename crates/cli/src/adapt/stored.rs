@@ -9,22 +9,26 @@ use crate::config::Config;
 
 /// What attention sees of an edge: its weight, then its attributes, as far as edges have any.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Seen {
+pub(super) enum EdgeFeatureSelection {
     Nothing,
     Everything,
 }
 
-impl Seen {
+impl EdgeFeatureSelection {
     /// As `config` says.
     pub(super) fn of(config: &Config) -> Self {
-        if config.flag("model.graph_edge_attributes") { Seen::Everything } else { Seen::Nothing }
+        if config.flag("model.graph_edge_attributes") {
+            EdgeFeatureSelection::Everything
+        } else {
+            EdgeFeatureSelection::Nothing
+        }
     }
 
     /// A: how many numbers that is.
     pub(super) fn width(self, schema: &Schema) -> usize {
         match self {
-            Seen::Nothing => 0,
-            Seen::Everything => usize::from(schema.weighted) + schema.edge_attributes.len(),
+            EdgeFeatureSelection::Nothing => 0,
+            EdgeFeatureSelection::Everything => usize::from(schema.weighted) + schema.edge_attributes.len(),
         }
     }
 
@@ -46,14 +50,14 @@ impl Seen {
 
 /// The graphs of a file, read where they lie.
 pub(super) struct StoredEdges {
-    seen: Seen,
+    seen: EdgeFeatureSelection,
     /// What could not be used where it lies, by graph.
     copied: Vec<Option<Vec<f32>>>,
 }
 
 impl StoredEdges {
     /// Looks through all graphs of `file`.
-    pub(super) fn of(file: &GraphFile, seen: Seen) -> Result<Self> {
+    pub(super) fn of(file: &GraphFile, seen: EdgeFeatureSelection) -> Result<Self> {
         let copied = (0..file.len()).map(|graph| match seen.attributes(file.schema(), &file.graph(graph)?) {
             Cow::Borrowed(_) => Ok(None),
             Cow::Owned(attributes) => Ok(Some(attributes)),

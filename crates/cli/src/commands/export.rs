@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     match format {
         Format::Safetensors => save_weights(&args.out, &parameters)?,
         Format::Onnx => {
-            let subject = onnx::Subject { folder: &folder, model: &model, parameters: &parameters, step };
+            let subject = onnx::OnnxInput { folder: &folder, model: &model, parameters: &parameters, step };
             return onnx::write(&args.out, &subject, &args.onnx);
         }
     }

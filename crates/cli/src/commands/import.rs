@@ -9,9 +9,9 @@ use serde_json::json;
 
 use crate::answer::{Answer, shown};
 use crate::config::Config;
-use crate::job::{Intent, Job, Request, data_path};
 use crate::plan::Plan;
 use crate::run::RunFolder;
+use crate::training_setup::{Intent, Request, TrainingSetup, data_path};
 
 /// Make a run of weights from elsewhere: PyTorch's names, shapes and gate order
 #[derive(clap::Args)]
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     config.set_path("data.path", &std::path::absolute(data)?)?;
     config.set_path("output.dir", &args.out)?;
     let folder = RunFolder::new(&args.out)?;
-    let job = Job::open(Request {
+    let job = TrainingSetup::open(Request {
         config,
         data: None,
         device: "cpu",

@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Result;
-use megabatch_bars::{AlignedSeries, Trouble, listed};
+use megabatch_bars::{AlignedSeries, RowError, listed};
 use megabatch_chunk_io::{Storage, WriteOptions, write_series};
 use serde_json::{Value, json};
 
-use crate::account::account;
 use crate::adapt::series::{Origin, series_file};
 use crate::adapt::split::utc;
 use crate::answer::{Answer, require_text, shown};
 use crate::output;
 use crate::plan::bytes;
+use crate::provenance::account;
 use crate::recipe::{Recipe, Recordings};
 use crate::universe;
 
@@ -125,7 +125,7 @@ fn counted(count: usize, what: &str) -> String {
 fn few_kept(recordings: &Recordings) -> Vec<String> {
     let few = recordings.universe.recordings.iter().filter_map(|recording| {
         let summary = &recording.summary;
-        let (rows, kept) = (summary.rows() - summary.dropped(Trouble::Copy), summary.kept());
+        let (rows, kept) = (summary.rows() - summary.dropped(RowError::Copy), summary.kept());
         (kept < rows - rows / 20).then(|| {
             format!(
                 "{}: only {kept} of {rows} rows were kept; are these files of bars of one symbol?",

@@ -16,13 +16,13 @@ use safetensors::tensor::{Dtype, TensorView, serialize};
 use serde_json::{Value, json};
 
 use super::windows::SampleRange;
-use crate::account::of_bars;
 use crate::adapt::data::refuse_graphs;
 use crate::adapt::split::utc;
 use crate::answer::{Answer, shown};
 use crate::failure::{Failure, Kind};
 use crate::output;
 use crate::plan::bytes;
+use crate::provenance::of_bars;
 
 /// Show what is in a data file, what is wrong with it, and what the model will see
 #[derive(clap::Args)]

@@ -17,16 +17,16 @@ use megabatch_chunk_io::{Series, SeriesFile};
 use megabatch_gpu_core::Device;
 use serde_json::{Value, json};
 
-use crate::account::{account, fingerprint};
 use crate::adapt::series::{Origin, series_file};
 use crate::adapt::split::utc;
 use crate::answer::{Answer, shown};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::progress::Progress;
+use crate::provenance::{account, fingerprint};
 use crate::recipe::Recipe;
 use crate::synth::random::Random;
-use split_proof::{Asked, ExactSpans, SplitProof, prove_splits};
+use split_proof::{ExactSpans, SplitProof, SplitSource, prove_splits};
 
 /// Clocks whose changes are looked at besides those of the files: the ones that markets keep.
 const CLOCKS: [&str; 2] = ["America/New_York", "Europe/London"];
@@ -104,10 +104,11 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
 
 /// The configuration whose split is proven. Unless the user gives one, training ends where the
 /// scalers were fitted up to.
-fn split_config(args: &Args, train_fraction: f64) -> Result<(Config, Asked)> {
-    let asked = if args.config.is_some() || !args.set.is_empty() { Asked::ByTheUser } else { Asked::ByDefault };
+fn split_config(args: &Args, train_fraction: f64) -> Result<(Config, SplitSource)> {
+    let asked =
+        if args.config.is_some() || !args.set.is_empty() { SplitSource::ByTheUser } else { SplitSource::ByDefault };
     let mut set = args.set.clone();
-    if asked == Asked::ByDefault {
+    if asked == SplitSource::ByDefault {
         let rest = (1.0 - train_fraction) / 2.0;
         set.push(format!("data.split=[{train_fraction}, {rest}, {rest}]"));
     }

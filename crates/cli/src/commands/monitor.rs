@@ -1,11 +1,11 @@
 //! `megabatch monitor`: how a run does, while it trains and afterwards.
 
-mod followed;
 #[cfg(test)]
 mod made_up;
+mod monitored_run;
 mod prometheus;
+mod run_status;
 mod screen;
-mod vitals;
 mod warning;
 
 use std::io::IsTerminal as _;
@@ -20,7 +20,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use ratatui::layout::Rect;
 
 use crate::answer::{Answer, Form};
-use followed::Followed;
+use monitored_run::MonitoredRun;
 
 /// How often the log is looked at.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -53,7 +53,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, form: Form) -> Result<Answer> {
-    let mut followed = Followed::open(&args.run)?;
+    let mut followed = MonitoredRun::open(&args.run)?;
     let listener = args.prometheus.as_deref().map(prometheus::listen).transpose()?;
     let has_screen = std::io::stdout().is_terminal() && !args.once && form == Form::Text;
     match (listener, has_screen) {
@@ -75,14 +75,14 @@ pub(crate) fn run(args: &Args, form: Form) -> Result<Answer> {
 /// Answers on a thread of its own, which reads the log for itself and ends with the program.
 fn serve_beside(listener: Option<TcpListener>, run: &Path) -> Result<()> {
     let Some(listener) = listener else { return Ok(()) };
-    let followed = Followed::open(run)?;
+    let followed = MonitoredRun::open(run)?;
     let serve = move || prometheus::serve(&listener, followed);
     std::thread::Builder::new().name("prometheus".to_owned()).spawn(serve)?;
     Ok(())
 }
 
 /// The screen until the user has had enough of it.
-fn show(terminal: &mut DefaultTerminal, followed: &mut Followed) -> Result<()> {
+fn show(terminal: &mut DefaultTerminal, followed: &mut MonitoredRun) -> Result<()> {
     loop {
         followed.refresh()?;
         terminal.draw(|frame| screen::draw(followed.name(), &followed.vitals, (frame.area(), frame.buffer_mut())))?;
@@ -103,7 +103,7 @@ fn ends(event: &Event) -> bool {
 }
 
 /// The screen as plain text.
-fn printed(followed: &Followed) -> String {
+fn printed(followed: &MonitoredRun) -> String {
     let area = Rect::new(0, 0, PRINTED.0, PRINTED.1);
     let mut buffer = Buffer::empty(area);
     screen::draw(followed.name(), &followed.vitals, (area, &mut buffer));

@@ -7,8 +7,8 @@ use anyhow::Result;
 use crate::answer::Answer;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::job::{Intent, Job, Request, require_known_targets};
 use crate::plan::Plan;
+use crate::training_setup::{Intent, Request, TrainingSetup, require_known_targets};
 
 /// Compute what a run will take; refuse what would not fit and say what would
 #[derive(clap::Args)]
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         Some(gigabytes) => return Err(Failure::usage(format!("--memory-gb {gigabytes}: expected a number above 0"))),
         None => None,
     };
-    let job = Job::open(Request {
+    let job = TrainingSetup::open(Request {
         config: Config::load(args.config.as_deref(), &args.set)?,
         data: args.data.as_deref(),
         device: &args.device,

@@ -1,9 +1,9 @@
 //! `megabatch predict`: a model's outputs for some samples, or for bars as they come.
 
-mod course;
 mod follow;
 mod forecast_lines;
-mod subject;
+mod stream_progress;
+mod streaming_model;
 mod tail;
 
 use std::borrow::Cow;

@@ -13,10 +13,10 @@ use serde_json::json;
 use super::windows::Windows;
 use crate::answer::{Answer, shown};
 use crate::failure::Failure;
-use crate::job::free_memory_bytes;
 use crate::output;
 use crate::plan::bytes;
 use crate::synth::{bars, samples, shares};
+use crate::training_setup::free_memory_bytes;
 
 /// Make up bars (.csv) or samples (.h5) of any shape; the same seed gives the same file
 #[derive(clap::Args)]

@@ -1,15 +1,15 @@
 //! `megabatch train`: from a series to checkpoints, metrics and a report.
 
+mod data_stalls;
 mod gpu;
-mod lost;
 #[cfg(test)]
 mod made_up;
 mod memory;
 mod recordings;
 mod scaling;
 mod tensorboard;
+mod time_breakdown;
 mod timeline;
-mod waiting;
 mod walk_forward;
 mod watch;
 
@@ -31,11 +31,11 @@ use crate::evaluation::{Evaluation, Part};
 use crate::failure::{Failure, interrupted};
 use crate::folds::FoldPlan;
 use crate::forecasts::Forecasts;
-use crate::job::{Intent, Job, Request, data_path, require_known_targets};
 use crate::plan::{Plan, SplitPlan, advise_smaller_model, bytes};
 use crate::report::{DataFacts, DayGraph, Machine, MemoryFacts, Peaks, Report, SplitFacts};
-use crate::run::{RunFolder, Standing};
+use crate::run::{ResumePoint, RunFolder};
 use crate::trained::{Which, changed_files, named, weights_file};
+use crate::training_setup::{Intent, Request, TrainingSetup, data_path, require_known_targets};
 use crate::usage::peak_rss_bytes;
 use memory::{explain_shortage, record_trace};
 use watch::{Waited, Watched};
@@ -98,7 +98,7 @@ struct Trained {
 
 /// Trains one model.
 fn train(args: &Args, folder: RunFolder, config: Config, begin: Begin) -> Result<Trained> {
-    let mut job = Job::open(Request {
+    let mut job = TrainingSetup::open(Request {
         config,
         data: args.data.as_deref(),
         device: &args.device,
@@ -212,7 +212,7 @@ impl Times {
 
 /// A run under way.
 struct Session {
-    job: Job,
+    job: TrainingSetup,
     plan: Plan,
     folder: RunFolder,
 }
@@ -226,7 +226,7 @@ impl Session {
             Begin::Anew => None,
             Begin::AtTheLastCheckpoint => trainer.resume(&run)?,
         };
-        let standing = resumed.as_ref().map_or(Standing::default(), |Resumed { state, .. }| Standing {
+        let standing = resumed.as_ref().map_or(ResumePoint::default(), |Resumed { state, .. }| ResumePoint {
             step: state.step,
             rollbacks: state.course.rollbacks,
         });
@@ -277,7 +277,7 @@ impl Session {
     /// Adds where to look to an error whose cause lies in the data.
     fn locate(&self, error: trainer::Error) -> anyhow::Error {
         let first = match &error {
-            trainer::Error::GaveUp { source, .. } => source,
+            trainer::Error::Diverged { source, .. } => source,
             other => other,
         };
         let in_data = matches!(first, trainer::Error::NotFinite { tensor, .. } if is_of_data(tensor));
@@ -298,7 +298,7 @@ impl Session {
         }
         let (step, weights) = weights_file(&self.folder, Which::Best)?;
         trainer.load_weights(&weights)?;
-        let Job { device, data, split, training, .. } = &self.job;
+        let TrainingSetup { device, data, split, training, .. } = &self.job;
         let (samples, part) = (data.samples(), Part::unseen(split));
         let beside = (trainer.model().config().readout, training.loss);
         let baselines = Baselines::fit_for(device, Selection { samples, indices: &split.train }, beside)?;
@@ -312,7 +312,7 @@ impl Session {
     /// A warning where the best validation of a loss of ranks is no better than that of a model
     /// which tells nothing apart.
     fn uninformed(&self, outcome: Outcome) -> Result<Option<String>> {
-        let Job { device, data, split, training, .. } = &self.job;
+        let TrainingSetup { device, data, split, training, .. } = &self.job;
         let Some(best) = outcome.best.filter(|_| training.loss.ranks()) else { return Ok(None) };
         let validated = Selection { samples: data.samples(), indices: &split.validation };
         let none = uninformed_loss(device, validated, training.loss)?;
@@ -332,7 +332,7 @@ impl Session {
     }
 
     fn write_report(&self, evaluation: Option<&Evaluation>, memory: &MemoryFacts) -> Result<()> {
-        let Job { data, split, config, training, .. } = &self.job;
+        let TrainingSetup { data, split, config, training, .. } = &self.job;
         let (mut forecasts, mut attention, mut day) = (None, None, None);
         if let (Some(evaluation), Data::Samples(samples)) = (evaluation, data) {
             let (_, weights) = weights_file(&self.folder, Which::Best)?;

@@ -27,20 +27,20 @@ pub(crate) enum When {
 pub(crate) struct Recorder {
     ask: Sender<()>,
     step: Arc<AtomicU64>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<Utilisation>>,
     thread: JoinHandle<Result<()>>,
 }
 
 /// Looks since somebody last asked for them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct Utilisation {
     looks: u32,
     busy_percent_sum: f64,
     /// Why there will be no more.
     pub(crate) fault: Option<String>,
 }
 
-impl Seen {
+impl Utilisation {
     /// Mean share of time in which the GPU was busy; none where it was not looked at, or does not
     /// tell.
     pub(crate) fn busy_share(&self) -> Option<f64> {
@@ -60,7 +60,7 @@ impl Recorder {
             writeln!(file, "{HEADER}").with_context(fault)?;
         }
         let (ask, asked) = channel();
-        let (step, seen) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Seen::default())));
+        let (step, seen) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Utilisation::default())));
         let work = Work { path: path.to_owned(), file, sampler, step: Arc::clone(&step), seen: Arc::clone(&seen) };
         let thread = std::thread::Builder::new().name("gpu statistics".to_owned());
         let thread = thread.spawn(move || work.go(&asked, when))?;
@@ -78,7 +78,7 @@ impl Recorder {
     }
 
     /// What was seen since this was last called.
-    pub(crate) fn take(&self) -> Seen {
+    pub(crate) fn take(&self) -> Utilisation {
         std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -101,7 +101,7 @@ struct Work {
     file: File,
     sampler: Box<dyn Sampler>,
     step: Arc<AtomicU64>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<Utilisation>>,
 }
 
 impl Work {

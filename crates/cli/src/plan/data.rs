@@ -9,10 +9,10 @@ use serde::Serialize;
 use super::bytes;
 use super::reads::{DatasetReads, epoch_reads};
 use crate::adapt::data::DataFile;
-use crate::adapt::meaning::Meaning;
+use crate::adapt::data_schema::DataSchema;
 use crate::answer::serialize_shown;
-use crate::job::Job;
 use crate::nouns::{Nouns, plural};
+use crate::training_setup::TrainingSetup;
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct DataPlan {
@@ -24,7 +24,7 @@ pub(crate) struct DataPlan {
     pub(crate) files: Vec<DataFile>,
     /// What the model sees and predicts, where the file tells: a model is used on data of the same
     /// meaning only.
-    pub(crate) meaning: Meaning,
+    pub(crate) meaning: DataSchema,
     /// `series`, `windows` or `graphs`.
     pub(crate) layout: String,
     pub(crate) samples: usize,
@@ -46,7 +46,7 @@ pub(crate) struct DataPlan {
 }
 
 impl DataPlan {
-    pub(super) fn of(job: &Job, chunks: ChunkPlan) -> Result<Self> {
+    pub(super) fn of(job: &TrainingSetup, chunks: ChunkPlan) -> Result<Self> {
         let (data, shape) = (&job.data, job.data.shape());
         let files = data.files()?;
         Ok(DataPlan {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::bytes;
 use super::memory::{Phase, line, smaller_batch, step_phases};
 use crate::failure::Failure;
-use crate::job::Job;
+use crate::training_setup::TrainingSetup;
 
 /// Peak bytes of a run on a GPU. Beside it the run keeps in host memory what is planned there.
 #[derive(Clone, Debug, Serialize)]
@@ -27,7 +27,7 @@ pub(crate) struct GpuPlan {
 
 impl GpuPlan {
     /// That of `job`, where it computes on a GPU.
-    pub(super) fn of(job: &Job) -> Result<Option<Self>> {
+    pub(super) fn of(job: &TrainingSetup) -> Result<Option<Self>> {
         let Some(gpu) = &job.gpu_asked else { return Ok(None) };
         let footprint = job.gpu_footprint(&job.training)?;
         let part = |name| Phase { name, bytes: footprint.part_bytes(name) };
@@ -43,7 +43,7 @@ impl GpuPlan {
 
     /// # Errors
     /// A capacity failure that names the largest batch that would fit.
-    pub(super) fn require_fit(&self, job: &Job) -> Result<()> {
+    pub(super) fn require_fit(&self, job: &TrainingSetup) -> Result<()> {
         let Some(available) = self.available_bytes.filter(|&available| available < self.total_bytes) else {
             return Ok(());
         };
@@ -73,7 +73,7 @@ impl GpuPlan {
 
 /// The largest batch that takes no more than `available` bytes and divides the samples of an
 /// optimizer step, so that accumulation makes up for it.
-fn largest_batch(job: &Job, available: usize) -> Result<Option<usize>> {
+fn largest_batch(job: &TrainingSetup, available: usize) -> Result<Option<usize>> {
     let step_samples = job.training.step_samples();
     for batch_size in (1..job.training.batch_size).rev().filter(|size| step_samples.is_multiple_of(*size)) {
         let accumulation_steps = step_samples / batch_size;

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::bytes;
 use crate::failure::{Failure, message};
-use crate::job::{Job, free_memory_bytes};
+use crate::training_setup::{TrainingSetup, free_memory_bytes};
 
 /// Peak bytes of a run, by what they are for.
 #[derive(Clone, Debug, Serialize)]
@@ -34,7 +34,7 @@ pub(crate) struct Phase {
 }
 
 impl MemoryPlan {
-    pub(super) fn of(job: &Job, data_bytes: usize, training: Footprint) -> Result<Self> {
+    pub(super) fn of(job: &TrainingSetup, data_bytes: usize, training: Footprint) -> Result<Self> {
         let total_bytes = data_bytes + training.total_bytes();
         // A validation comes on top of training, with batches of its own.
         let validates = !job.split.validation.is_empty();
@@ -103,7 +103,7 @@ pub(super) fn line(name: &str, size: usize) -> String {
 }
 
 /// The failure of a job that needs more than there is, with the nearest setting that would do.
-pub(super) fn would_not_fit(job: &Job, needed: usize) -> Result<anyhow::Error> {
+pub(super) fn would_not_fit(job: &TrainingSetup, needed: usize) -> Result<anyhow::Error> {
     let advice = match largest_batch(job)? {
         None if job.held_bytes() >= job.memory_bytes => {
             "the data alone would not; give more memory or less data".to_owned()
@@ -117,7 +117,7 @@ pub(super) fn would_not_fit(job: &Job, needed: usize) -> Result<anyhow::Error> {
 }
 
 /// That batches of `batch` samples would fit, and how steps stay as they are.
-pub(super) fn smaller_batch(job: &Job, batch: usize) -> String {
+pub(super) fn smaller_batch(job: &TrainingSetup, batch: usize) -> String {
     let step_samples = job.training.step_samples();
     format!(
         "gpu_optimization.batch_size={batch} would, with gpu_optimization.gradient_accumulation_steps={} for the same \
@@ -128,7 +128,7 @@ pub(super) fn smaller_batch(job: &Job, batch: usize) -> String {
 
 /// The failure of a job whose data cannot pass through memory, with the nearest setting that would
 /// do.
-pub(super) fn no_way_through(job: &Job, shortage: &Shortage) -> Result<anyhow::Error> {
+pub(super) fn no_way_through(job: &TrainingSetup, shortage: &Shortage) -> Result<anyhow::Error> {
     match *shortage {
         Shortage::Chunk { chunk_bytes, fitting_bytes } => Ok(Failure::capacity(format!(
             "gpu_optimization.chunk_size_gb={}: two such chunks beside the model would not fit into {}; \
@@ -159,8 +159,9 @@ pub(super) fn no_way_through(job: &Job, shortage: &Shortage) -> Result<anyhow::E
 
 /// `error`, if it says that a run came to the end of what could be cut, with a model that would fit
 /// into what is free now.
-pub(crate) fn advise_smaller_model(job: &Job, error: anyhow::Error) -> anyhow::Error {
-    let at_end = error.chain().any(|cause| matches!(cause.downcast_ref(), Some(trainer::Error::NothingToCut { .. })));
+pub(crate) fn advise_smaller_model(job: &TrainingSetup, error: anyhow::Error) -> anyhow::Error {
+    let at_end =
+        error.chain().any(|cause| matches!(cause.downcast_ref(), Some(trainer::Error::CannotReduceFurther { .. })));
     if !at_end {
         return error;
     }
@@ -175,7 +176,7 @@ pub(crate) fn advise_smaller_model(job: &Job, error: anyhow::Error) -> anyhow::E
 
 /// The largest halving of the model's width with which a run on these data, one sample at a time,
 /// takes no more than `free` bytes beside them.
-fn smaller_model(job: &Job, free: usize) -> Option<usize> {
+fn smaller_model(job: &TrainingSetup, free: usize) -> Option<usize> {
     let halved = std::iter::successors(Some(job.training.model.hidden / 2), |hidden| Some(hidden / 2));
     halved.take_while(|&hidden| hidden > 0).find(|&hidden| {
         let model = trainer::ModelConfig { hidden, ..job.training.model };
@@ -185,7 +186,7 @@ fn smaller_model(job: &Job, free: usize) -> Option<usize> {
 }
 
 /// What data take at least: two chunks of a batch.
-fn least_data_bytes(job: &Job) -> u64 {
+fn least_data_bytes(job: &TrainingSetup) -> u64 {
     2 * job.training.batch_size as u64 * job.data.shape().sample_bytes()
 }
 
@@ -196,7 +197,7 @@ fn gigabytes(bytes: u64) -> f64 {
 
 /// The largest batch that fits and divides the samples of an optimizer step, so that accumulation
 /// makes up for it.
-fn largest_batch(job: &Job) -> Result<Option<usize>> {
+fn largest_batch(job: &TrainingSetup) -> Result<Option<usize>> {
     let step_samples = job.training.step_samples();
     let fits = |batch_size: usize| -> Result<bool> {
         let training = trainer::Config { batch_size, ..job.training.clone() };

@@ -17,9 +17,9 @@ pub(crate) use reads::decoded_rows;
 use crate::adapt::data::Data;
 use crate::adapt::neighbours::Neighbours;
 use crate::adapt::split::utc;
-use crate::job::Job;
 use crate::notes::{notes, uses};
 use crate::nouns::plural;
+use crate::training_setup::TrainingSetup;
 use memory::{no_way_through, tensors_text, would_not_fit};
 
 /// The plan of a run: `plan.json`.
@@ -86,7 +86,7 @@ impl Plan {
     /// # Errors
     /// A capacity failure where the data cannot pass through memory, which names the nearest
     /// setting with which they could.
-    pub(crate) fn of(job: &Job) -> Result<Self> {
+    pub(crate) fn of(job: &TrainingSetup) -> Result<Self> {
         let chunks = match &job.chunks {
             Ok(chunks) => *chunks,
             Err(shortage) => return Err(no_way_through(job, shortage)?),
@@ -123,7 +123,7 @@ impl Plan {
 
     /// # Errors
     /// A capacity failure that names the largest batch that would fit.
-    pub(crate) fn require_fit(&self, job: &Job) -> Result<()> {
+    pub(crate) fn require_fit(&self, job: &TrainingSetup) -> Result<()> {
         let MemoryPlan { total_bytes, available_bytes, .. } = self.memory;
         if total_bytes > available_bytes {
             return Err(would_not_fit(job, total_bytes)?);

@@ -7,7 +7,7 @@ use megabatch_order::Order;
 use serde::Serialize;
 
 use super::bytes;
-use crate::job::Job;
+use crate::training_setup::TrainingSetup;
 
 /// What an epoch of training reads of a dataset.
 #[derive(Clone, Debug, Serialize)]
@@ -25,7 +25,7 @@ pub(crate) struct DatasetReads {
 }
 
 /// What the first epoch of `job` reads, by dataset, with `samples_per_chunk` read at once.
-pub(super) fn epoch_reads(job: &Job, samples_per_chunk: usize) -> Result<Vec<DatasetReads>> {
+pub(super) fn epoch_reads(job: &TrainingSetup, samples_per_chunk: usize) -> Result<Vec<DatasetReads>> {
     let (train, training) = (&job.split.train, &job.training);
     let epoch = Order::new(train.len(), training.run_samples(), training.seed)?.epoch(0);
     let order = (0..train.len()).map(|position| train[epoch.sample(position)]);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use megabatch_bars::{
-    AlignedSeries, Bars, CommonTimes, Instrument, LeftOut, OnError, ReadOptions, Recording, Universe, align,
+    AlignedSeries, Bars, CommonTimes, Excluded, Instrument, OnError, ReadOptions, Recording, Universe, align,
     align_usable, on_common_times, pip_size_of, read_all, read_pair,
 };
 
@@ -38,7 +38,7 @@ impl Recordings {
             return Ok(align(&self.instruments(), &spec)?);
         }
         let (series, left_out) = align_usable(&self.instruments(), &spec)?;
-        let is_kept = |symbol: &String| left_out.iter().all(|LeftOut { symbol: lacking, .. }| lacking != symbol);
+        let is_kept = |symbol: &String| left_out.iter().all(|Excluded { symbol: lacking, .. }| lacking != symbol);
         let kept: Vec<bool> = self.universe.recordings.iter().map(|recording| is_kept(&recording.symbol)).collect();
         let (mut of_recordings, mut of_sizes) = (kept.iter(), kept.iter());
         self.universe.recordings.retain(|_| of_recordings.next() == Some(&true));

@@ -22,7 +22,7 @@ pub(crate) struct LogFollower {
 
 /// What has come since the log was last looked at.
 #[derive(Debug, PartialEq)]
-pub(crate) enum News {
+pub(crate) enum LogUpdate {
     /// These lines.
     More(Vec<Value>),
     /// Another log in place of the one that was read: these are its lines.
@@ -40,7 +40,7 @@ impl LogFollower {
     ///
     /// # Errors
     /// A log that is there and cannot be read.
-    pub(crate) fn look(&mut self) -> io::Result<News> {
+    pub(crate) fn look(&mut self) -> io::Result<LogUpdate> {
         let mut file = match File::open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(self.begin_anew()),
@@ -49,15 +49,15 @@ impl LogFollower {
         self.written = file.metadata()?.modified().ok();
         if self.read_bytes > 0 && !self.stands(&mut file)? {
             self.begin_anew();
-            return Ok(News::Anew(self.read_on(&mut file)?));
+            return Ok(LogUpdate::Anew(self.read_on(&mut file)?));
         }
-        Ok(News::More(self.read_on(&mut file)?))
+        Ok(LogUpdate::More(self.read_on(&mut file)?))
     }
 
-    fn begin_anew(&mut self) -> News {
+    fn begin_anew(&mut self) -> LogUpdate {
         let had_any = std::mem::take(&mut self.read_bytes) > 0;
         self.last.clear();
-        if had_any { News::Anew(Vec::new()) } else { News::More(Vec::new()) }
+        if had_any { LogUpdate::Anew(Vec::new()) } else { LogUpdate::More(Vec::new()) }
     }
 
     /// Whether the last line that was read is where it was.
@@ -93,7 +93,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::run::{MetricsLog, RunFolder, Standing};
+    use crate::run::{MetricsLog, ResumePoint, RunFolder};
 
     fn line(step: u64) -> Value {
         json!({ "event": "step", "step": step })
@@ -104,20 +104,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
         let mut follower = LogFollower::new(path.clone());
-        assert_eq!(follower.look().unwrap(), News::More(vec![]), "there is none yet");
+        assert_eq!(follower.look().unwrap(), LogUpdate::More(vec![]), "there is none yet");
         let mut file = fs::OpenOptions::new().append(true).create(true).open(&path).unwrap();
         let text = format!("{}\n{}\n", line(1), line(2));
         // Whatever is written at once, each line is told once, and when it is whole.
         let mut told = Vec::new();
         for byte in text.bytes() {
             file.write_all(&[byte]).unwrap();
-            let News::More(lines) = follower.look().unwrap() else { panic!("the log only grew") };
+            let LogUpdate::More(lines) = follower.look().unwrap() else { panic!("the log only grew") };
             assert!(lines.is_empty() || byte == b'\n');
             told.extend(lines);
         }
         assert_eq!(told, [line(1), line(2)]);
         file.write_all(b"no JSON\n").unwrap();
-        assert_eq!(follower.look().unwrap(), News::More(vec![]));
+        assert_eq!(follower.look().unwrap(), LogUpdate::More(vec![]));
         assert!(follower.written.is_some());
     }
 
@@ -126,22 +126,22 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let run = RunFolder::new(folder.path()).unwrap();
         let mut follower = LogFollower::new(run.metrics_file());
-        let mut log = MetricsLog::open_at(&run, Standing::default()).unwrap();
+        let mut log = MetricsLog::open_at(&run, ResumePoint::default()).unwrap();
         (1..=3).for_each(|step| log.push(&line(step)).unwrap());
-        assert_eq!(follower.look().unwrap(), News::More(vec![line(1), line(2), line(3)]));
-        let mut log = MetricsLog::open_at(&run, Standing { step: 1, rollbacks: 0 }).unwrap();
-        assert_eq!(follower.look().unwrap(), News::Anew(vec![line(1)]));
+        assert_eq!(follower.look().unwrap(), LogUpdate::More(vec![line(1), line(2), line(3)]));
+        let mut log = MetricsLog::open_at(&run, ResumePoint { step: 1, rollbacks: 0 }).unwrap();
+        assert_eq!(follower.look().unwrap(), LogUpdate::Anew(vec![line(1)]));
         log.push(&line(2)).unwrap();
-        assert_eq!(follower.look().unwrap(), News::More(vec![line(2)]));
+        assert_eq!(follower.look().unwrap(), LogUpdate::More(vec![line(2)]));
         // It went back, and has become longer than it was, between two looks.
-        let mut log = MetricsLog::open_at(&run, Standing { step: 1, rollbacks: 0 }).unwrap();
+        let mut log = MetricsLog::open_at(&run, ResumePoint { step: 1, rollbacks: 0 }).unwrap();
         let rollback = json!({ "event": "rollback", "step": 1, "rollbacks": 1 });
         log.push(&rollback).unwrap();
         log.push(&line(2)).unwrap();
-        assert_eq!(follower.look().unwrap(), News::Anew(vec![line(1), rollback, line(2)]));
+        assert_eq!(follower.look().unwrap(), LogUpdate::Anew(vec![line(1), rollback, line(2)]));
         fs::remove_file(run.metrics_file()).unwrap();
-        assert_eq!(follower.look().unwrap(), News::Anew(vec![]));
-        assert_eq!(follower.look().unwrap(), News::More(vec![]));
+        assert_eq!(follower.look().unwrap(), LogUpdate::Anew(vec![]));
+        assert_eq!(follower.look().unwrap(), LogUpdate::More(vec![]));
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
             follower.look().unwrap();
             fs::write(&path, &text[..length]).unwrap();
             let whole: Vec<Value> = (1..=text[..length].matches('\n').count() as u64).map(line).collect();
-            let expected = if length == text.len() { News::More(vec![]) } else { News::Anew(whole) };
+            let expected = if length == text.len() { LogUpdate::More(vec![]) } else { LogUpdate::Anew(whole) };
             assert_eq!(follower.look().unwrap(), expected, "cut after {length} bytes");
         }
     }

@@ -32,14 +32,14 @@ struct StepLine<'a> {
 
 /// How far a run is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct ResumePoint {
     /// Optimizer steps done.
     pub(crate) step: u64,
     /// How often it went back because it diverged.
     pub(crate) rollbacks: u32,
 }
 
-impl Standing {
+impl ResumePoint {
     /// Whether a line tells of what a run that stands here has behind it.
     fn has(self, metric: &Value) -> bool {
         let number = |key: &str| metric[key].as_u64();
@@ -56,7 +56,7 @@ const TIMED_EVENTS: [(&str, &str); 2] = [("validation", "validation_s"), ("check
 impl MetricsLog {
     /// Opens the log of `run` where it stands: what lies beyond, which a resumed run will write
     /// again, is dropped.
-    pub(crate) fn open_at(run: &RunFolder, standing: Standing) -> Result<Self> {
+    pub(crate) fn open_at(run: &RunFolder, standing: ResumePoint) -> Result<Self> {
         let kept: String =
             run.metrics()?.iter().filter(|metric| standing.has(metric)).map(|metric| format!("{metric}\n")).collect();
         write_atomically(&run.metrics_file(), kept.as_bytes())?;
@@ -102,10 +102,10 @@ mod tests {
     fn a_resumed_log_has_each_step_once() {
         let folder = tempfile::tempdir().unwrap();
         let run = RunFolder::new(folder.path()).unwrap();
-        let mut log = MetricsLog::open_at(&run, Standing::default()).unwrap();
+        let mut log = MetricsLog::open_at(&run, ResumePoint::default()).unwrap();
         (1..=4).for_each(|step| log.push(&json!({ "step": step })).unwrap());
         write!(log.file, "{{\"step\": 5, \"lo").unwrap();
-        let mut log = MetricsLog::open_at(&run, Standing { step: 2, rollbacks: 0 }).unwrap();
+        let mut log = MetricsLog::open_at(&run, ResumePoint { step: 2, rollbacks: 0 }).unwrap();
         log.push(&json!({ "step": 3 })).unwrap();
         let steps: Vec<u64> = run.metrics().unwrap().iter().map(|metric| metric["step"].as_u64().unwrap()).collect();
         assert_eq!(steps, [1, 2, 3]);
@@ -115,7 +115,7 @@ mod tests {
     fn validations_and_checkpoints_tell_how_long_they_took() {
         let folder = tempfile::tempdir().unwrap();
         let run = RunFolder::new(folder.path()).unwrap();
-        let mut log = MetricsLog::open_at(&run, Standing::default()).unwrap();
+        let mut log = MetricsLog::open_at(&run, ResumePoint::default()).unwrap();
         for event in ["step", "validation", "checkpoint"] {
             log.since -= std::time::Duration::from_secs(3);
             log.push(&json!({ "event": event, "step": 1 })).unwrap();
@@ -133,9 +133,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let run = RunFolder::new(folder.path()).unwrap();
         let rollback = |rollbacks: u32| json!({ "event": "rollback", "step": 2, "rollbacks": rollbacks });
-        let mut log = MetricsLog::open_at(&run, Standing::default()).unwrap();
+        let mut log = MetricsLog::open_at(&run, ResumePoint::default()).unwrap();
         (1..=3).for_each(|step| log.push(&json!({ "step": step })).unwrap());
-        let at = |rollbacks| Standing { step: 2, rollbacks };
+        let at = |rollbacks| ResumePoint { step: 2, rollbacks };
         for rollbacks in [1, 2] {
             log = MetricsLog::open_at(&run, at(rollbacks)).unwrap();
             log.push(&rollback(rollbacks)).unwrap();
@@ -145,7 +145,7 @@ mod tests {
             MetricsLog::open_at(&run, standing).unwrap();
             run.metrics().unwrap()[2..].to_vec()
         };
-        assert_eq!(kept(Standing { step: 3, rollbacks: 2 }), [rollback(1), rollback(2), json!({ "step": 3 })]);
+        assert_eq!(kept(ResumePoint { step: 3, rollbacks: 2 }), [rollback(1), rollback(2), json!({ "step": 3 })]);
         // Killed before the second was saved: it is done, and told, again.
         assert_eq!(kept(at(1)), [rollback(1)]);
         assert_eq!(kept(at(0)), [] as [Value; 0]);

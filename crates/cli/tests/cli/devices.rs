@@ -110,7 +110,7 @@ fn a_gpu_trains_the_whole_model() {
 fn a_gpu_trains_densely_and_the_processor_predicts_with_what_it_learnt() {
     let stage = Stage::new();
     stage.succeeds(SERIES);
-    check_losses(&stage, "--set model.layers=2 --set training.mode=dense --set training.run_length=6");
+    check_losses(&stage, "--set model.layers=2 --set training.loss_on=every_step --set training.run_length=6");
     let [expected, found] = ["processor", "gpu"].map(|run| answer_with_driver(&stage, &format!("eval --run {run}")));
     for (found, expected) in numbers(&found["rmse"]).into_iter().zip(numbers(&expected["rmse"])) {
         assert!((found - expected).abs() < 1e-4 * expected, "{found} where {expected} is right");
@@ -191,7 +191,7 @@ fn what_a_gpu_does_not_predict_is_named() {
     for (line, expected_code, says) in [
         ("predict --run run --out p.csv --device cuda:1", 6, "the driver lists 1 devices"),
         ("predict --run run --out p.csv --device gpu", 2, "`gpu`"),
-        ("eval --run carried --device cuda:0", 2, "training.carry_state: true, or training.mode is dense"),
+        ("eval --run carried --device cuda:0", 2, "training.carry_state: true, or training.loss_on is every_step"),
         (
             "predict --run carried --follow bars.csv --device cuda:0",
             2,
@@ -227,9 +227,9 @@ fn what_a_gpu_does_not_do_is_named() {
         ("train --device cuda:1", 6, "the driver lists 1 devices"),
         ("train --device cuda:0 --set training.carry_state=true", 2, "training.carry_state is true: expected false"),
         (
-            "train --device cuda:0 --set training.mode=dense --set model.pooling=attention",
+            "train --device cuda:0 --set training.loss_on=every_step --set model.pooling=attention",
             2,
-            "training.mode is dense: expected windows, for attention pooling on a GPU so far",
+            "training.loss_on is every_step: expected last_step, for attention pooling on a GPU so far",
         ),
         ("plan --device cuda:0 --set training.carry_state=true", 2, "training.carry_state is true: expected false"),
         ("train --device cuda:0 --set model.hidden=1024 --set model.layers=2", 4, "of the memory of cuda:0, and"),

@@ -6,7 +6,7 @@ use crate::stage::Stage;
 
 /// Such a rate that the loss explodes within a few steps, and a checkpoint every nine of them.
 const RECKLESS: &str = "--set training.optimizer=sgd --set training.lr=1000 --set training.clip_norm=none --set model.hidden=4 \
-                        --set gpu_optimization.batch_size=16 --set training.epochs=3 --set training.explosion_factor=100";
+                        --set gpu_optimization.batch_size=16 --set training.epochs=3 --set training.loss_spike_factor=100";
 const NUMERIC: i32 = 5;
 
 #[test]

@@ -85,7 +85,7 @@ fn the_scaler_of_the_data_is_folded_in() {
 #[test]
 fn models_that_go_on_from_bar_to_bar_are_written_on_request() {
     let stage = Stage::with_series();
-    let settings = "--set training.mode=dense --set gpu_optimization.batch_size=16 --set model.hidden=4";
+    let settings = "--set training.loss_on=every_step --set gpu_optimization.batch_size=16 --set model.hidden=4";
     stage.succeeds(&format!("train --data series.h5 --out run --max-steps 1 {settings}"));
     let [message, _] = stage.fails("export --run run --out model.onnx", 2);
     assert!(message.contains("in ONNX each window starts with zeros"), "{message}");

@@ -329,7 +329,7 @@ fn settings_that_do_nothing_are_told() {
         ("training.huber_delta=2", "training.huber_delta does nothing without training.loss huber"),
         ("training.beta1=0.8 --set training.optimizer=sgd", "training.beta1 does nothing with training.optimizer sgd"),
         ("training.loss_scale_initial=8", "training.loss_scale_initial does nothing without training.precision fp16"),
-        ("training.tuning=fast", "training.tuning does nothing on the CPU"),
+        ("training.autotune=fast", "training.autotune does nothing on the CPU"),
         (
             "training.early_stopping=3 --set data.split=[0.8,0,0.2]",
             "training.early_stopping does nothing without samples",

@@ -28,7 +28,7 @@ pub struct Libraries {
     pub runtimes: Vec<Library>,
     /// cuDNNs.
     pub cudnn: Vec<Library>,
-    /// cuBLASLts, which megabatch measures beside its own products with `training.tuning: fast`.
+    /// cuBLASLts, which megabatch measures beside its own products with `training.autotune: fast`.
     pub cublaslt: Vec<Library>,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Installed, Run, Seen, Torch};
+use super::{Installed, Run, Torch, TorchGpu};
 use crate::knowledge::EXTENSIONS;
 use crate::system::System;
 use crate::version::{Capability, CompiledFor, CudaVersion, Version};
@@ -104,7 +104,7 @@ impl Answer {
 
     pub(super) fn torch(&self) -> Option<Torch> {
         let torch = self.torch.as_ref()?;
-        let seen = |gpu: &SeenAnswer| Seen {
+        let seen = |gpu: &SeenAnswer| TorchGpu {
             name: gpu.name.clone(),
             capability: Capability::new(gpu.capability.0, gpu.capability.1),
         };

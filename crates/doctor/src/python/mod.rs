@@ -56,7 +56,7 @@ pub struct Torch {
     /// Whether it sees a GPU that it can use; `None` where only files were read.
     pub is_available: Option<bool>,
     /// The GPUs that it sees.
-    pub gpus: Vec<Seen>,
+    pub gpus: Vec<TorchGpu>,
     /// The cuDNN that it loaded.
     pub cudnn: Option<Version>,
     /// Why it cannot be imported.
@@ -65,7 +65,7 @@ pub struct Torch {
 
 /// A GPU as PyTorch sees it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Seen {
+pub struct TorchGpu {
     /// Its name.
     pub name: String,
     /// The version of its instruction set.

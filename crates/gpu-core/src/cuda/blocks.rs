@@ -6,7 +6,7 @@ use std::fmt;
 use bytemuck::Pod;
 
 use super::Gpu;
-use super::copy::{On, Stretch};
+use super::copy::{MemoryRegion, On};
 use super::fault::Fault;
 use super::pinned::Pinned;
 use super::stream::Stream;
@@ -28,20 +28,22 @@ impl Gpu {
     pub(crate) fn zero_block(&self, address: u64, bytes: usize) -> Result<()> {
         // SAFETY: the block is live. It stays mapped until the work is done, also if it is freed
         // before: unmapping waits.
-        self.on_default(|on| unsafe { on.fill(Stretch { address, bytes }, 0) })
+        self.on_default(|on| unsafe { on.fill(MemoryRegion { address, bytes }, 0) })
     }
 
     /// Writes to a live block, and waits until it is done.
     pub(crate) fn write_block(&self, address: u64, from: &[u8]) -> Result<()> {
         // SAFETY: the block is live, and `from` lives until the stream has been waited for.
-        self.on_default(|on| unsafe { on.upload(from.as_ptr().cast(), Stretch { address, bytes: from.len() }) })?;
+        self.on_default(|on| unsafe { on.upload(from.as_ptr().cast(), MemoryRegion { address, bytes: from.len() }) })?;
         self.default_stream().synchronize()
     }
 
     /// Reads a live block, after all that was submitted to any stream.
     pub(crate) fn read_block(&self, address: u64, to: &mut [u8]) -> Result<()> {
         // SAFETY: the block is live, and `to` is borrowed until the stream has been waited for.
-        self.on_default(|on| unsafe { on.download(Stretch { address, bytes: to.len() }, to.as_mut_ptr().cast()) })?;
+        self.on_default(|on| unsafe {
+            on.download(MemoryRegion { address, bytes: to.len() }, to.as_mut_ptr().cast())
+        })?;
         self.default_stream().synchronize()
     }
 
@@ -49,7 +51,7 @@ impl Gpu {
     pub(crate) fn copy_block(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
         // SAFETY: both blocks are live and not the same. They stay mapped until the work is done,
         // also if they are freed before.
-        self.on_default(|on| unsafe { on.copy(from, Stretch { address: to, bytes }) })
+        self.on_default(|on| unsafe { on.copy(from, MemoryRegion { address: to, bytes }) })
     }
 
     fn on_default(&self, submit: impl FnOnce(On<'_>) -> Result<(), Fault>) -> Result<()> {

@@ -7,34 +7,35 @@ use std::sync::Arc;
 
 use cust::sys::{self, CUgraph, CUgraphExec, CUstream, CUstreamCaptureMode};
 
-use super::apart::Apart;
 use super::context::Context;
 use super::fault::{Fault, checked};
-use super::work::Work;
+use super::gpu_command::GpuCommand;
+use super::non_blocking_stream::NonBlockingStream;
 
 /// A stream that runs nothing: work is captured on it. Other threads may use the default stream
 /// meanwhile.
 #[derive(Debug)]
 pub(super) struct Recorder {
-    stream: Apart,
+    stream: NonBlockingStream,
 }
 
 impl Recorder {
     /// The context is current, here and in all that follows.
     pub(super) fn new(context: &Arc<Context>) -> Result<Self, Fault> {
-        Ok(Recorder { stream: Apart::in_current(context)? })
+        Ok(Recorder { stream: NonBlockingStream::in_current(context)? })
     }
 
     /// # Safety
-    /// As [`Work::submit`], whenever the graph is launched.
-    unsafe fn record(&self, work: &[Work]) -> Result<Graph, Fault> {
+    /// As [`GpuCommand::submit`], whenever the graph is launched.
+    unsafe fn record(&self, work: &[GpuCommand]) -> Result<Graph, Fault> {
         // Nothing but `work` is asked of the driver meanwhile. Other threads are not concerned.
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream lives as long as `self`.
         let code = unsafe { sys::cuStreamBeginCapture_v2(self.stream.raw(), mode) };
         checked("cuStreamBeginCapture", format_args!("thread-local"), code)?;
         // SAFETY: as the caller promised.
-        let captured = work.iter().try_for_each(|work| unsafe { work.submit((Apart::ID, self.stream.raw())) });
+        let captured =
+            work.iter().try_for_each(|work| unsafe { work.submit((NonBlockingStream::ID, self.stream.raw())) });
         // Also after a failure, without which the stream would go on capturing.
         let graph = end(self.stream.raw(), work.len());
         captured.and(graph)
@@ -76,8 +77,8 @@ impl Capture {
     /// Captures `work`, which is not done yet.
     ///
     /// # Safety
-    /// As [`Work::submit`], whenever the capture is launched.
-    pub(super) unsafe fn new(recorder: &Recorder, work: &[Work]) -> Result<Self, Fault> {
+    /// As [`GpuCommand::submit`], whenever the capture is launched.
+    pub(super) unsafe fn new(recorder: &Recorder, work: &[GpuCommand]) -> Result<Self, Fault> {
         // SAFETY: as the caller promised.
         let graph = unsafe { recorder.record(work) }?;
         let mut executable = ptr::null_mut();
@@ -87,12 +88,12 @@ impl Capture {
         Ok(Capture { executable, context: Arc::clone(recorder.stream.context()) })
     }
 
-    /// Has the capture do `work` from now on, which is [like](Work::is_like) what it did; where it
+    /// Has the capture do `work` from now on, which is [like](GpuCommand::is_like) what it did; where it
     /// fails, it does what it did.
     ///
     /// # Safety
     /// As [`Capture::new`].
-    pub(super) unsafe fn update(&mut self, recorder: &Recorder, work: &[Work]) -> Result<(), Fault> {
+    pub(super) unsafe fn update(&mut self, recorder: &Recorder, work: &[GpuCommand]) -> Result<(), Fault> {
         // SAFETY: as the caller promised.
         let graph = unsafe { recorder.record(work) }?;
         // A number: drivers have reasons that the bindings' enum does not list.
@@ -106,7 +107,7 @@ impl Capture {
     /// Submits all of it to the default stream.
     ///
     /// # Safety
-    /// As [`Work::submit`] of what was captured.
+    /// As [`GpuCommand::submit`] of what was captured.
     pub(super) unsafe fn launch(&mut self) -> Result<(), Fault> {
         // SAFETY: the executable is live; for the rest the caller answers.
         let code = unsafe { sys::cuGraphLaunch(self.executable, ptr::null_mut()) };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::capture::{Capture, Recorder};
 use super::context::Context;
 use super::fault::Fault;
-use super::work::Work;
+use super::gpu_command::GpuCommand;
 use crate::source::StreamId;
 
 /// Captures at most, each of which takes some memory of the GPU for the driver's own use.
@@ -39,7 +39,7 @@ pub(crate) struct Captures {
 #[derive(Debug)]
 struct Kept {
     digest: u64,
-    work: Vec<Work>,
+    work: Vec<GpuCommand>,
     capture: Capture,
 }
 
@@ -61,8 +61,8 @@ impl Captures {
     /// came before, and thing by thing where it did not, or where the driver does not capture it.
     ///
     /// # Safety
-    /// As [`Work::submit`].
-    pub(super) unsafe fn submit(&mut self, work: Vec<Work>) -> Result<(), Fault> {
+    /// As [`GpuCommand::submit`].
+    pub(super) unsafe fn submit(&mut self, work: Vec<GpuCommand>) -> Result<(), Fault> {
         let digest = digest(&work);
         // SAFETY: of all that follow, as the caller promised.
         unsafe {
@@ -111,7 +111,7 @@ impl Captures {
     ///
     /// # Safety
     /// As [`Capture::new`].
-    unsafe fn capture(&mut self, work: &[Work]) -> Result<Capture, Fault> {
+    unsafe fn capture(&mut self, work: &[GpuCommand]) -> Result<Capture, Fault> {
         let recorder = match &mut self.recorder {
             Some(recorder) => recorder,
             none => none.insert(Recorder::new(self.of.as_ref().expect("work is of a GPU"))?),
@@ -128,11 +128,11 @@ impl Captures {
     }
 }
 
-fn are_alike(one: &[Work], other: &[Work]) -> bool {
+fn are_alike(one: &[GpuCommand], other: &[GpuCommand]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one.is_like(other))
 }
 
-fn digest(work: &[Work]) -> u64 {
+fn digest(work: &[GpuCommand]) -> u64 {
     let mut hasher = DefaultHasher::new();
     work.hash(&mut hasher);
     hasher.finish()

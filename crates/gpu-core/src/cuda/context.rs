@@ -7,10 +7,10 @@ use cust::context::{Context as Primary, CurrentContext};
 use cust::device::Device;
 use cust::sys::CUresult;
 
-use super::deferred::Deferred;
+use super::command_recorder::CommandRecorder;
 use super::fault::{Checked as _, Fault};
+use super::gpu_command::GpuCommand;
 use super::properties::{self, MemoryInfo, Properties};
-use super::work::Work;
 use crate::error::{Error, Result};
 
 /// CUDA 11.0, whose drivers take our PTX (version 7.0 of the language) and manage virtual memory.
@@ -26,7 +26,7 @@ pub(crate) struct Context {
     name: String,
     ordinal: u32,
     properties: Properties,
-    deferred: Mutex<Deferred>,
+    deferred: Mutex<CommandRecorder>,
 }
 
 impl Context {
@@ -44,11 +44,11 @@ impl Context {
     }
 
     /// Takes work for the default stream, where it is deferred now, and else gives it back.
-    pub(super) fn defer(&self, work: Work) -> Option<Work> {
+    pub(super) fn defer(&self, work: GpuCommand) -> Option<GpuCommand> {
         self.deferred().take(work)
     }
 
-    pub(super) fn deferred(&self) -> MutexGuard<'_, Deferred> {
+    pub(super) fn deferred(&self) -> MutexGuard<'_, CommandRecorder> {
         self.deferred.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

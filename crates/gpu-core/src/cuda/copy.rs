@@ -5,13 +5,13 @@ use std::ffi::c_void;
 use cust::sys;
 
 use super::fault::{Fault, checked};
+use super::gpu_command::GpuCommand;
 use super::stream::Streams;
-use super::work::Work;
 use crate::source::StreamId;
 
 /// A stretch of a GPU's memory that a copy or a fill works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Stretch {
+pub(crate) struct MemoryRegion {
     pub(crate) address: u64,
     pub(crate) bytes: usize,
 }
@@ -30,7 +30,7 @@ impl On<'_> {
     /// Both stretches are allocated for as long as it takes. Where the host memory is page-locked,
     /// nobody writes it until the copy is done; other host memory has been read when the call
     /// returns.
-    pub(crate) unsafe fn upload(self, from: *const c_void, to: Stretch) -> Result<(), Fault> {
+    pub(crate) unsafe fn upload(self, from: *const c_void, to: MemoryRegion) -> Result<(), Fault> {
         self.transfer("cuMemcpyHtoDAsync", to, format_args!("from host {from:?}"), |stream| {
             // SAFETY: as the caller promised.
             unsafe { sys::cuMemcpyHtoDAsync_v2(to.address, from, to.bytes, stream) }
@@ -43,7 +43,7 @@ impl On<'_> {
     /// Both stretches are allocated for as long as it takes. Where the host memory is page-locked,
     /// nobody touches it until the copy is done; other host memory has been written when the stream
     /// is next synchronised.
-    pub(crate) unsafe fn download(self, from: Stretch, to: *mut c_void) -> Result<(), Fault> {
+    pub(crate) unsafe fn download(self, from: MemoryRegion, to: *mut c_void) -> Result<(), Fault> {
         self.transfer("cuMemcpyDtoHAsync", from, format_args!("to host {to:?}"), |stream| {
             // SAFETY: as the caller promised.
             unsafe { sys::cuMemcpyDtoHAsync_v2(to, from.address, from.bytes, stream) }
@@ -54,23 +54,23 @@ impl On<'_> {
     ///
     /// # Safety
     /// Both stretches are allocated for as long as it takes, and do not overlap.
-    pub(crate) unsafe fn copy(self, from: u64, to: Stretch) -> Result<(), Fault> {
+    pub(crate) unsafe fn copy(self, from: u64, to: MemoryRegion) -> Result<(), Fault> {
         // SAFETY: as the caller promised.
-        unsafe { self.submit_unless_empty(Work::Copy { from, to }, to) }
+        unsafe { self.submit_unless_empty(GpuCommand::Copy { from, to }, to) }
     }
 
     /// Sets every byte to `value`.
     ///
     /// # Safety
     /// The stretch is allocated for as long as it takes.
-    pub(crate) unsafe fn fill(self, to: Stretch, value: u8) -> Result<(), Fault> {
+    pub(crate) unsafe fn fill(self, to: MemoryRegion, value: u8) -> Result<(), Fault> {
         // SAFETY: as the caller promised.
-        unsafe { self.submit_unless_empty(Work::Fill { to, value }, to) }
+        unsafe { self.submit_unless_empty(GpuCommand::Fill { to, value }, to) }
     }
 
     /// # Safety
     /// As [`On::submit`].
-    unsafe fn submit_unless_empty(self, work: Work, of: Stretch) -> Result<(), Fault> {
+    unsafe fn submit_unless_empty(self, work: GpuCommand, of: MemoryRegion) -> Result<(), Fault> {
         // SAFETY: as the caller promised.
         if of.bytes == 0 { Ok(()) } else { unsafe { self.submit(work) } }
     }
@@ -81,7 +81,7 @@ impl On<'_> {
     /// # Safety
     /// What `work` reads and writes is allocated for as long as it takes, and nobody else uses it
     /// meanwhile, unless ordered by the streams.
-    pub(super) unsafe fn submit(self, work: Work) -> Result<(), Fault> {
+    pub(super) unsafe fn submit(self, work: GpuCommand) -> Result<(), Fault> {
         let context = self.streams.context();
         let work = match self.id {
             StreamId(0) => context.defer(work),
@@ -97,11 +97,11 @@ impl On<'_> {
     fn transfer(
         self,
         call: &'static str,
-        stretch: Stretch,
+        stretch: MemoryRegion,
         other: std::fmt::Arguments<'_>,
         submit: impl FnOnce(sys::CUstream) -> sys::CUresult,
     ) -> Result<(), Fault> {
-        let Stretch { address, bytes } = stretch;
+        let MemoryRegion { address, bytes } = stretch;
         if bytes == 0 {
             return Ok(());
         }

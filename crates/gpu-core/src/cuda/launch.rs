@@ -7,10 +7,10 @@ use cust::sys::{self, CUfunction_attribute};
 
 use super::arguments::Arguments;
 use super::fault::{Fault, checked};
+use super::gpu_command::GpuCommand;
 use super::module::Kernel;
 use super::properties::Properties;
 use super::stream::Stream;
-use super::work::Work;
 use crate::error::{Error, Result};
 
 /// How many threads run a kernel, the shared memory of each block, and whether blocks may wait for
@@ -154,7 +154,7 @@ impl Kernel<'_> {
     /// As [`Kernel::launch`], and the arguments are those of the kernel's signature.
     unsafe fn submit(&self, stream: &Stream, grid: &Grid, arguments: &Arguments) -> Result<(), Fault> {
         self.allow_shared_memory(grid)?;
-        let work = Work::Kernel { entry: Arc::clone(&self.entry), grid: *grid, arguments: arguments.clone() };
+        let work = GpuCommand::Kernel { entry: Arc::clone(&self.entry), grid: *grid, arguments: arguments.clone() };
         // SAFETY: as the caller promised; the function is of a module that its GPU keeps loaded.
         unsafe { stream.on().submit(work) }
     }

@@ -29,29 +29,29 @@
 //! # Ok::<(), megabatch_gpu_core::Error>(())
 //! ```
 
-mod apart;
 mod arguments;
 mod blocks;
 mod capture;
 mod captures;
+mod command_recorder;
 mod compiled;
 mod context;
 pub(crate) mod copy;
+mod copy_stream;
 mod cublaslt;
-mod deferred;
 mod event;
 mod fault;
-mod lane;
+mod gpu_command;
 mod launch;
 mod module;
+mod non_blocking_stream;
+mod pending;
 mod pinned;
 mod properties;
 mod signature;
 mod stream;
 mod transfer;
-mod under_way;
 pub(crate) mod virtual_memory;
-mod work;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -68,14 +68,14 @@ pub use transfer::Transfer;
 
 pub(crate) use captures::Captures;
 pub(crate) use context::Context;
+pub(crate) use copy_stream::CopyStream;
 pub(crate) use cublaslt::CublasLt;
 pub(crate) use fault::Fault;
-pub(crate) use lane::Lane;
+pub(crate) use pending::{PendingDownload, PendingUploads};
 pub(crate) use stream::Streams;
-pub(crate) use under_way::{Coming, UnderWay};
 
 use crate::error::Result;
-use deferred::{Deferral, Pause};
+use command_recorder::{Deferral, Pause};
 use pinned::PinnedPool;
 
 /// One GPU. Clones are handles to the same one and share its streams, pinned memory and kernels.

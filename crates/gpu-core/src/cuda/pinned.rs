@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytemuck::Pod;
 use cust::sys;
 
-use super::apart::Apart;
 use super::context::Context;
 use super::event::Event;
 use super::fault::{Fault, checked};
+use super::non_blocking_stream::NonBlockingStream;
 use super::stream::Stream;
 use crate::error::{Error, Result};
 
@@ -215,9 +215,9 @@ impl<T: Pod> Pinned<T> {
 
     /// The same of a stream apart. Where it fails, the copy's end is not known: the caller waits
     /// for the stream.
-    pub(super) fn depart_on(&mut self, stream: &Apart) -> Result<()> {
+    pub(super) fn record_on(&mut self, stream: &NonBlockingStream) -> Result<()> {
         let block = self.block.as_mut().expect("the block is there until it is dropped");
-        let recorded = block.event.record_on(stream.raw(), Apart::ID);
+        let recorded = block.event.record_on(stream.raw(), NonBlockingStream::ID);
         block.in_flight = recorded.is_ok();
         recorded.map_err(|fault| self.pool.context.error(fault))
     }

@@ -2,7 +2,7 @@
 
 use bytemuck::Pod;
 
-use super::copy::{On, Stretch};
+use super::copy::{MemoryRegion, On};
 use super::pinned::Pinned;
 use super::stream::Stream;
 use crate::error::Result;
@@ -46,7 +46,7 @@ impl Stream {
     /// From `to` on, memory of this stream's GPU is allocated for all of `from` until the copy is
     /// done, and nothing uses it meanwhile that the streams do not order.
     pub unsafe fn upload<T: Pod>(&self, from: Pinned<T>, to: u64) -> Result<Transfer<T>> {
-        let to = Stretch { address: to, bytes: size_of_val(from.as_slice()) };
+        let to = MemoryRegion { address: to, bytes: size_of_val(from.as_slice()) };
         self.transfer(from, |on, host| {
             // SAFETY: the GPU's side as the caller promised; the host's belongs to the transfer,
             // which keeps everybody off it.
@@ -63,7 +63,7 @@ impl Stream {
     /// From `from` on, memory of this stream's GPU is allocated for all of `to` until the copy is
     /// done, and nothing writes it meanwhile that the streams do not order.
     pub unsafe fn download<T: Pod>(&self, from: u64, to: Pinned<T>) -> Result<Transfer<T>> {
-        let from = Stretch { address: from, bytes: size_of_val(to.as_slice()) };
+        let from = MemoryRegion { address: from, bytes: size_of_val(to.as_slice()) };
         self.transfer(to, |on, host| {
             // SAFETY: the GPU's side as the caller promised; the host's belongs to the transfer,
             // which keeps everybody off it.
@@ -81,7 +81,8 @@ impl Stream {
     /// overlap, and nothing uses them meanwhile that the streams do not order.
     pub unsafe fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
         // SAFETY: as the caller promised.
-        unsafe { self.on().copy(from, Stretch { address: to, bytes }) }.map_err(|fault| self.context().error(fault))
+        unsafe { self.on().copy(from, MemoryRegion { address: to, bytes }) }
+            .map_err(|fault| self.context().error(fault))
     }
 
     /// Sets `bytes` bytes of the GPU's memory to zero. The caller does not wait.
@@ -94,7 +95,7 @@ impl Stream {
     /// meanwhile that the streams do not order.
     pub unsafe fn zero(&self, address: u64, bytes: usize) -> Result<()> {
         // SAFETY: as the caller promised.
-        unsafe { self.on().fill(Stretch { address, bytes }, 0) }.map_err(|fault| self.context().error(fault))
+        unsafe { self.on().fill(MemoryRegion { address, bytes }, 0) }.map_err(|fault| self.context().error(fault))
     }
 
     /// Submits a copy and records its end. Where it cannot be recorded, the host waits for it, as

@@ -5,35 +5,35 @@
 //! merged, the emptiest into the fullest; blocks are moved, small ones first, into holes where they
 //! free more granules than they touch; all blocks slide towards low addresses. Slabs and blocks in
 //! views stand in the way of the last; if nothing at home is fixed, granules are lined up anew
-//! first (`rehome.rs`), and then the blocks slide until no byte is free between them.
+//! first (`remap.rs`), and then the blocks slide until no byte is free between them.
 
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 
-use super::home::Home;
+use super::main_segment::MainSegment;
 use super::order::Tag;
-use super::place::{Place, Want};
+use super::pending_request::{PendingRequest, Place};
 use super::tiling::{Kind, TileId};
 use super::{Event, Mobility, Pool};
 use crate::source::Refusal;
 
 /// What compaction is for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Goal {
-    want: Want,
+pub(super) struct CompactionGoal {
+    want: PendingRequest,
     /// If live blocks touch no more granules than this, the rest suffices for the block by
     /// stitching; `None` if nothing suffices.
     touched_max: Option<usize>,
 }
 
-type Stage = fn(&mut Pool, &Goal) -> Result<(), Refusal>;
+type Stage = fn(&mut Pool, &CompactionGoal) -> Result<(), Refusal>;
 
 const STAGES: [Stage; 4] = [Pool::merge_slabs, Pool::evacuate, Pool::slide, Pool::line_up];
 
 impl Pool {
     /// The rung. If a copy fails, the blocks that were moved before it are where they are now.
-    pub(super) fn compact(&mut self, want: &Want) -> Result<Option<Place>, Refusal> {
+    pub(super) fn compact(&mut self, want: &PendingRequest) -> Result<Option<Place>, Refusal> {
         if !self.at_boundary {
             return Ok(None);
         }
@@ -55,10 +55,10 @@ impl Pool {
         Ok(place)
     }
 
-    fn goal(&self, want: &Want, attainable: usize) -> Goal {
+    fn goal(&self, want: &PendingRequest, attainable: usize) -> CompactionGoal {
         let stitches = self.source.can_alias() || want.class.is_some();
         let granules = want.bytes.div_ceil(self.home.granule_bytes());
-        Goal { want: *want, touched_max: if stitches { attainable.checked_sub(granules) } else { None } }
+        CompactionGoal { want: *want, touched_max: if stitches { attainable.checked_sub(granules) } else { None } }
     }
 
     /// Granules that the pool holds or could create now.
@@ -68,14 +68,14 @@ impl Pool {
         self.home.held() + creatable.min(self.home.slots() - self.home.held())
     }
 
-    pub(super) fn has_room(&self, goal: &Goal) -> bool {
+    pub(super) fn has_room(&self, goal: &CompactionGoal) -> bool {
         let fits = || goal.want.class.is_none() && self.home.fit(goal.want.bytes, Tag::NOBODY).is_some();
         goal.touched_max.is_some_and(|touched| self.home.touched() <= touched) || fits()
     }
 
     /// The ladder again, as far as it leads without compaction. What it cannot do now is no failure
     /// of the compaction.
-    fn place_in_room(&mut self, want: &Want) -> Option<Place> {
+    fn place_in_room(&mut self, want: &PendingRequest) -> Option<Place> {
         let found = self.fit(want);
         let found = found.or_else(|| self.stitch(want).ok().flatten());
         let found = found.or_else(|| self.grow(want).ok().flatten());
@@ -84,7 +84,7 @@ impl Pool {
 
     /// Moves the blocks of the emptiest slabs of each class into the fullest, so that one slab of a
     /// class and stream at most is not full.
-    fn merge_slabs(&mut self, goal: &Goal) -> Result<(), Refusal> {
+    fn merge_slabs(&mut self, goal: &CompactionGoal) -> Result<(), Refusal> {
         let mut members: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (index, live) in self.blocks.iter() {
             if let Place::Slot { slab, .. } = live.place {
@@ -112,7 +112,7 @@ impl Pool {
         slabs: &[u32],
         movable: usize,
         members: &BTreeMap<u32, Vec<u32>>,
-        goal: &Goal,
+        goal: &CompactionGoal,
     ) -> Result<(), Refusal> {
         let mut fullest = slabs.len();
         for (emptiest, slab) in slabs[..movable].iter().enumerate() {
@@ -136,7 +136,7 @@ impl Pool {
 
     /// Moves blocks into holes where they touch fewer granules more than they leave untouched, the
     /// cheapest to copy first.
-    fn evacuate(&mut self, goal: &Goal) -> Result<(), Refusal> {
+    fn evacuate(&mut self, goal: &CompactionGoal) -> Result<(), Refusal> {
         let movable = self.blocks.iter().filter(|&(index, _)| self.is_movable(index));
         let whole = movable.filter_map(|(index, live)| match live.place {
             Place::Whole(tile) => Some((live.bytes, self.home.get(tile).start, index)),
@@ -165,7 +165,7 @@ impl Pool {
     }
 
     /// Moves each block that may move down over the free tile before it.
-    pub(super) fn slide(&mut self, goal: &Goal) -> Result<(), Refusal> {
+    pub(super) fn slide(&mut self, goal: &CompactionGoal) -> Result<(), Refusal> {
         let mut next = self.home.tiling().first();
         while let Some(tile) = next {
             if self.has_room(goal) {
@@ -204,11 +204,11 @@ impl Pool {
         let bytes = self.blocks.at(index).bytes;
         let (from, address) = (self.blocks.at(index).address, self.address_of(&to));
         if let Err(refusal) = self.source.copy(from, address, bytes) {
-            self.vacate(&to, Tag::NOBODY);
+            self.evict(&to, Tag::NOBODY);
             return Err(refusal);
         }
         let from = std::mem::replace(&mut self.blocks.at_mut(index).place, to);
-        self.vacate(&from, Tag::NOBODY);
+        self.evict(&from, Tag::NOBODY);
         self.moved(index);
         self.stats.copied_bytes_total += bytes as u64;
         Ok(())
@@ -234,7 +234,7 @@ impl Pool {
     }
 }
 
-impl Home {
+impl MainSegment {
     /// Granules that no other live tile touches.
     fn own_granules(&self, tile: TileId) -> usize {
         let slots = self.touching(&(self.get(tile).start..self.get(tile).end()));

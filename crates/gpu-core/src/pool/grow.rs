@@ -6,9 +6,9 @@
 use std::ops::Range;
 
 use super::granule_set::GranuleSet;
-use super::home::Home;
+use super::main_segment::MainSegment;
 use super::order::Tag;
-use super::place::{Place, Want};
+use super::pending_request::{PendingRequest, Place};
 use super::tiling::{Kind, TileId};
 use super::{Bytes, Event, Pool, UNIT_BYTES};
 use crate::source::{Granule, Refusal};
@@ -30,7 +30,7 @@ impl Pool {
     /// The rung: creates the granules that are missing. If filling voids at home takes no more of
     /// them than stitching would, the block gets a place at home; otherwise just what the stitch
     /// lacks is created.
-    pub(super) fn grow(&mut self, want: &Want) -> Result<Option<Place>, Refusal> {
+    pub(super) fn grow(&mut self, want: &PendingRequest) -> Result<Option<Place>, Refusal> {
         if want.class.is_some() {
             return self.grow_by(1, want);
         }
@@ -47,7 +47,7 @@ impl Pool {
         }
     }
 
-    fn grow_by(&mut self, granules: usize, want: &Want) -> Result<Option<Place>, Refusal> {
+    fn grow_by(&mut self, granules: usize, want: &PendingRequest) -> Result<Option<Place>, Refusal> {
         let Some(voids) = self.home.lowest_voids(granules) else { return Ok(None) };
         self.create(&voids, want.tag)?;
         match self.fit(want) {
@@ -58,7 +58,7 @@ impl Pool {
 
     /// The rung for a source that cannot stitch, on a device whose memory others use too: what the
     /// pool caches in one place can only help in another by way of the device.
-    pub(super) fn release_cached(&mut self, want: &Want) -> Result<Option<Place>, Refusal> {
+    pub(super) fn release_cached(&mut self, want: &PendingRequest) -> Result<Option<Place>, Refusal> {
         if self.source.can_alias() || self.empty_cache() == 0 {
             return Ok(None);
         }
@@ -136,7 +136,7 @@ impl Pool {
         self.unmap_from_views(&gone);
         for slots in &runs {
             self.unmap_home(slots);
-            self.home.vacate(slots.clone());
+            self.home.evict(slots.clone());
             slots.clone().for_each(|slot| self.source.destroy(self.home.granule(slot)));
             let range = self.home.range(slots);
             self.watch.tell(|| Event::Released { address: self.home.address(range.start), bytes: range.len() });
@@ -164,7 +164,7 @@ impl Pool {
     }
 }
 
-impl Home {
+impl MainSegment {
     pub(super) fn range(&self, slots: &Range<usize>) -> Bytes {
         slots.start << self.granule_shift()..slots.end << self.granule_shift()
     }

@@ -25,15 +25,15 @@
 mod bins;
 mod compaction;
 mod event;
+mod fallback;
 mod granule_set;
 mod grow;
-mod home;
-mod ladder;
-mod memory_of_steps;
+mod main_segment;
 mod order;
-mod place;
-mod recall;
-mod rehome;
+mod pending_request;
+mod placement_cache;
+mod remap;
+mod reuse;
 mod segments;
 mod slab;
 mod stats;
@@ -52,10 +52,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::source::{Refusal, Source, StreamId};
-use home::Home;
-use memory_of_steps::{Form, Seat, StepMemory};
+use main_segment::MainSegment;
 use order::Streams;
-use place::{Blocks, Live, Place, Want};
+use pending_request::{Blocks, Live, PendingRequest, Place};
+use placement_cache::{BlockPlacement, PlacementKind, StepMemory};
 use slab::Slabs;
 use view::Views;
 
@@ -119,7 +119,7 @@ pub enum Shortage {
 #[derive(Debug)]
 pub struct Pool {
     source: Box<dyn Source>,
-    home: Home,
+    home: MainSegment,
     slabs: Slabs,
     views: Views,
     blocks: Blocks,
@@ -138,7 +138,7 @@ impl Pool {
         let granule_bytes = source.granule_bytes();
         Pool {
             source,
-            home: Home::new(capacity_bytes / granule_bytes, granule_bytes),
+            home: MainSegment::new(capacity_bytes / granule_bytes, granule_bytes),
             slabs: Slabs::default(),
             views: Views::default(),
             blocks: Blocks::default(),
@@ -159,7 +159,7 @@ impl Pool {
             let key = self.memory.key(want.bytes, want.tag.index());
             match self.recall(key, &want).or_else(|| self.fit(&want)) {
                 Some(place) => Ok(self.enter(request, want, key, place)),
-                None => self.climb(&want).map(|place| self.enter(request, want, key, place)),
+                None => self.fallback(&want).map(|place| self.enter(request, want, key, place)),
             }
         });
         found.inspect_err(|_| {
@@ -175,7 +175,7 @@ impl Pool {
     pub fn free(&mut self, block: BlockId) {
         let live = self.blocks.remove(block).expect("a block is freed once");
         let address = live.address;
-        self.vacate(&live.place, live.tag);
+        self.evict(&live.place, live.tag);
         self.memory.gone(address, live.bytes, live.tag.index());
         self.at_boundary = false;
         self.stats.requested_bytes.sub(live.requested_bytes);
@@ -250,7 +250,7 @@ impl Pool {
         &mut *self.source
     }
 
-    fn want(&mut self, request: &Request) -> Result<Want, Shortage> {
+    fn want(&mut self, request: &Request) -> Result<PendingRequest, Shortage> {
         let largest_bytes = self.home.slots() * self.home.granule_bytes();
         if request.bytes > largest_bytes || largest_bytes == 0 {
             return Err(Shortage::NeverFits { largest_bytes });
@@ -259,18 +259,18 @@ impl Pool {
         let bytes = class.map_or_else(|| request.bytes.max(1).next_multiple_of(UNIT_BYTES), slab::class_bytes);
         let tag = self.streams.tag(request.stream);
         self.home.know(tag);
-        Ok(Want { bytes, tag, block: self.blocks.next(), class })
+        Ok(PendingRequest { bytes, tag, block: self.blocks.next(), class })
     }
 
     /// Books a block that has its place.
-    fn enter(&mut self, request: &Request, want: Want, key: u64, place: Place) -> BlockId {
+    fn enter(&mut self, request: &Request, want: PendingRequest, key: u64, place: Place) -> BlockId {
         let address = self.address_of(&place);
         let form = match &place {
-            Place::Whole(_) => Form::Whole,
-            Place::Slot { .. } => Form::Slot,
-            Place::Stitched(stitched) => Form::View(stitched.view),
+            Place::Whole(_) => PlacementKind::Whole,
+            Place::Slot { .. } => PlacementKind::Slot,
+            Place::Stitched(stitched) => PlacementKind::View(stitched.view),
         };
-        self.memory.note(key, Seat { address, form });
+        self.memory.note(key, BlockPlacement { address, form });
         self.memory.born(address, want.bytes, want.tag.index());
         let id = self.blocks.insert(Live {
             place,

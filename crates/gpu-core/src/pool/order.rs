@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::Pool;
-use super::place::{Place, Want};
+use super::pending_request::{PendingRequest, Place};
 use crate::source::{Refusal, StreamId};
 
 /// Whose outstanding work free memory must be ordered after.
@@ -59,7 +59,7 @@ impl Pool {
     /// enough, then of all.
     ///
     /// All of a stream's memory is taken over at once: one order covers it.
-    pub(super) fn share(&mut self, want: &Want) -> Result<Option<Place>, Refusal> {
+    pub(super) fn share(&mut self, want: &PendingRequest) -> Result<Option<Place>, Refusal> {
         let others = |pool: &Pool| -> Vec<Tag> {
             let filled = |tag: &Tag| !pool.home.bins()[tag.index()].is_empty();
             pool.streams.all().filter(|&tag| tag != want.tag).filter(filled).collect()

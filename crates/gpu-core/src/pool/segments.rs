@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::place::Place;
+use super::pending_request::Place;
 use super::slab::class_bytes;
 use super::tiling::Kind;
 use super::view::GONE;

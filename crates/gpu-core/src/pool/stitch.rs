@@ -7,13 +7,13 @@
 //! than one cut from free memory. The piece is either the last of the block (the free part begins
 //! where the granule begins) or the first (it ends where the granule ends), and never both: every
 //! view then begins or ends on a granule's boundary, the granules that blocks continue across form
-//! chains without cycles, and compaction can line them up again (see `rehome`).
+//! chains without cycles, and compaction can line them up again (see `remap`).
 
 #![forbid(unsafe_code)]
 
-use super::home::Home;
+use super::main_segment::MainSegment;
 use super::order::Tag;
-use super::place::{Place, Stitched, Want};
+use super::pending_request::{PendingRequest, Place, Stitched};
 use super::tiling::{Kind, Tile};
 use super::view::{GONE, push_joined};
 use super::{Bytes, Event, Pool, UNIT_BYTES};
@@ -38,7 +38,7 @@ pub(super) struct Plan {
 
 impl Pool {
     /// The rung: a dormant view whose memory is free, or a new one.
-    pub(super) fn stitch(&mut self, want: &Want) -> Result<Option<Place>, Refusal> {
+    pub(super) fn stitch(&mut self, want: &PendingRequest) -> Result<Option<Place>, Refusal> {
         if want.class.is_some() || !self.source.can_alias() {
             return Ok(None);
         }
@@ -53,7 +53,7 @@ impl Pool {
     }
 
     /// A dormant view that is little larger than the block and whose memory is free.
-    fn stitch_again(&mut self, want: &Want) -> Option<Place> {
+    fn stitch_again(&mut self, want: &PendingRequest) -> Option<Place> {
         let granules = want.bytes.div_ceil(self.home.granule_bytes());
         let shift = self.home.granule_shift();
         let candidates = self.views.dormant_from(granules).take(LOOKS);
@@ -66,7 +66,7 @@ impl Pool {
     }
 
     /// What a block at an offset of a view would consist of, if that is free.
-    pub(super) fn free_pieces(&self, (view, offset): (u32, usize), want: &Want) -> Option<Vec<Bytes>> {
+    pub(super) fn free_pieces(&self, (view, offset): (u32, usize), want: &PendingRequest) -> Option<Vec<Bytes>> {
         let (view, shift) = (self.views.try_get(view)?, self.home.granule_shift());
         let is_free = |piece: &Bytes| self.home.free_at(piece, |tag| tag.serves(want.tag)).is_some();
         // One byte of a view that is in use elsewhere is found without a walk over all granules.
@@ -76,7 +76,12 @@ impl Pool {
     }
 
     /// Gives the pieces, which are free, to the block that is wanted.
-    pub(super) fn enter_view(&mut self, want: &Want, (view, offset): (u32, usize), pieces: &[Bytes]) -> Place {
+    pub(super) fn enter_view(
+        &mut self,
+        want: &PendingRequest,
+        (view, offset): (u32, usize),
+        pieces: &[Bytes],
+    ) -> Place {
         let mut take = |piece: &Bytes| {
             let tile = self.home.free_at(piece, |_| true).expect("the pieces are free");
             self.home.take(tile, piece.clone(), Kind::Piece(want.block))
@@ -131,7 +136,7 @@ impl Pool {
     }
 }
 
-impl Home {
+impl MainSegment {
     /// What a block of `bytes` can be stitched from, or how many granules more it would take.
     ///
     /// The smallest runs of free granules are used up first, so that the large ones stay whole.

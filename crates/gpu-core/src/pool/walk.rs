@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::order::Tag;
-use super::place::Place;
+use super::pending_request::Place;
 use super::slab::class_bytes;
 use super::tiling::{Kind, Tile, TileId};
 use super::view::GONE;
@@ -93,7 +93,7 @@ impl Pool {
                 }
             }
             assert_eq!(live.address, self.address_of(&live.place));
-            let digest = super::memory_of_steps::digest(live.address, live.bytes, live.tag.index());
+            let digest = super::placement_cache::digest(live.address, live.bytes, live.tag.index());
             live_digest = live_digest.wrapping_add(digest);
         }
         let in_use = self.tiles().filter(|(_, tile)| matches!(tile.kind, Kind::Live(_) | Kind::Piece(_))).count();

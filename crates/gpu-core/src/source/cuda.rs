@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::address_space::AddressSpace;
 use super::{Granule, Refusal, Source, StreamId};
-use crate::cuda::copy::{On, Stretch};
+use crate::cuda::copy::{MemoryRegion, On};
 use crate::cuda::virtual_memory::{self, VirtualMemory};
 use crate::cuda::{Context, Event, Fault, Gpu, Streams};
 use crate::error::Result;
@@ -136,7 +136,7 @@ impl Cuda {
             let on = On { streams: &source.streams, id: StreamId(0) };
             // SAFETY: both ranges are mapped, as the pool promises, and unmapping waits for the
             // work on them.
-            unsafe { on.copy(from, Stretch { address: to, bytes }) }
+            unsafe { on.copy(from, MemoryRegion { address: to, bytes }) }
         })
     }
 
@@ -171,14 +171,14 @@ impl Cuda {
             let on = On { streams: &source.streams, id: StreamId(0) };
             // SAFETY: the range is mapped, as the pool promises, and `host` is as long and lives
             // until the work is done, below.
-            unsafe { on.download(Stretch { address: from, bytes }, start.cast()) }
+            unsafe { on.download(MemoryRegion { address: from, bytes }, start.cast()) }
         })?;
         self.call(|source| source.context.synchronize())?;
         self.call(|source| {
             let on = On { streams: &source.streams, id: StreamId(0) };
             // SAFETY: the range is mapped, as the pool promises, and `host` lives until the work is
             // done, below.
-            unsafe { on.upload(start.cast(), Stretch { address: to, bytes }) }
+            unsafe { on.upload(start.cast(), MemoryRegion { address: to, bytes }) }
         })?;
         self.call(|source| source.context.synchronize())
     }

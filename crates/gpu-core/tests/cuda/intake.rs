@@ -1,6 +1,6 @@
 //! Values that come beside a GPU's work.
 
-use megabatch_gpu_core::{Buffer, Device, Error, Intake};
+use megabatch_gpu_core::{Buffer, Device, DoubleBufferedUpload, Error};
 use megabatch_simt::driver::Setting;
 
 use super::captures::scale;
@@ -12,7 +12,7 @@ fn values_come_while_the_gpu_works_on_those_before() {
     // Work is done when somebody waits for it, and no more of it than that takes.
     driver.set(Setting::Deferred, 1);
     let scope = device.scope("test");
-    let mut intake = Intake::new(&scope).unwrap();
+    let mut intake = DoubleBufferedUpload::new(&scope).unwrap();
     let mut results: Vec<_> = (0..5).map(|_| Buffer::<f32>::zeros(&scope, 3).unwrap()).collect();
     let before = scope.usage().allocated_bytes;
     let (_, none) = (driver.launches(), driver.launches());
@@ -40,7 +40,7 @@ fn both_buffers_grow_at_once() {
     let (_driver, device) = with_kernels();
     for device in [Device::cpu(), device] {
         let scope = device.scope("test");
-        let mut intake = Intake::new(&scope).unwrap();
+        let mut intake = DoubleBufferedUpload::new(&scope).unwrap();
         for (values, room) in [(&[][..], 0), (&[1u32, 2], 2), (&[3, 4, 5], 3), (&[6], 3), (&[], 3)] {
             intake.take(values).unwrap();
             assert_eq!(intake.values().len(), room);
@@ -54,7 +54,7 @@ fn both_buffers_grow_at_once() {
 fn a_copy_that_fails_is_told_and_leaves_nothing_behind() {
     let (driver, device) = with_kernels();
     for call in ["cuMemcpyHtoDAsync_v2", "cuEventRecord", "cuStreamWaitEvent"] {
-        let mut intake = Intake::new(&device.scope("test")).unwrap();
+        let mut intake = DoubleBufferedUpload::new(&device.scope("test")).unwrap();
         intake.take(&[1.0f32; 3]).unwrap();
         driver.fail(call, 1, 719);
         assert!(matches!(intake.take(&[2.0; 3]).unwrap_err(), Error::Driver { code: 719, .. }), "{call}");

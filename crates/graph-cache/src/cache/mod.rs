@@ -6,7 +6,7 @@
 mod blocks;
 mod directory;
 mod lock;
-mod partial;
+mod unfinished_file;
 mod window;
 
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ use crate::error::{Change, Error, Result};
 use crate::file::{Bytes, Collection, Description, Entry, GraphFile, Widths, is_absent};
 use blocks::Kept;
 use lock::Lock;
-use partial::Partial;
+use unfinished_file::UnfinishedFile;
 
 /// How a file of graphs is built; its bytes depend on `widths` alone.
 #[derive(Clone, Debug, Default)]
@@ -206,9 +206,9 @@ fn write(
     let kept = earlier.filter(|earlier| earlier.len() > 0).map(|_| File::open(path).and_then(Bytes::of)).transpose();
     let kept = Kept { earlier: kept.map_err(failed("open the file"))?, collection };
     let unfinished = beside(path, "partial");
-    let mut partial = Partial::open(&unfinished, path, collection)?;
+    let mut partial = UnfinishedFile::open(&unfinished, path, collection)?;
     let of = collection.keys.len();
-    let written = |partial: &Partial<'_>| Progress::Written { graphs: partial.len(), of, bytes: partial.end() };
+    let written = |partial: &UnfinishedFile<'_>| Progress::Written { graphs: partial.len(), of, bytes: partial.end() };
     progress(Progress::Begun { resumed: partial.len(), intact: kept.intact(partial.len()..of) });
     progress(written(&partial));
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);

@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::description::Description;
 use super::encode::Block;
-use super::entry::{Entry, Seal};
+use super::entry::{Entry, HeaderChecksums};
 use super::header::{Header, Section};
 use super::layout::{PAGE, Shape};
 use super::strings::push_strings;
@@ -22,7 +22,7 @@ pub(crate) struct Collection {
     pub(crate) keys: Vec<String>,
     /// The sections `description` and `keys`.
     pub(crate) said: [Vec<u8>; 2],
-    pub(crate) seal: Seal,
+    pub(crate) seal: HeaderChecksums,
 }
 
 impl Collection {
@@ -30,7 +30,7 @@ impl Collection {
         let said = [description.encode(), encode_keys(keys)?].map(padded);
         let [seal, other] = said.each_ref().map(|section| xxh3_64(section));
         let shape = Shape::new(&description.schema, description.widths);
-        Ok(Collection { description, shape, keys: keys.to_owned(), said, seal: Seal(seal, other) })
+        Ok(Collection { description, shape, keys: keys.to_owned(), said, seal: HeaderChecksums(seal, other) })
     }
 
     /// First byte of the index.
@@ -75,7 +75,7 @@ impl Collection {
     /// The page of a file with the index `entries`.
     pub(crate) fn header(&self, entries: &[Entry]) -> Vec<u8> {
         let index = self.index(entries);
-        let Seal(description, keys) = self.seal;
+        let HeaderChecksums(description, keys) = self.seal;
         let blocks_bytes = entries.iter().map(|entry| entry.bytes).sum();
         let mut start = PAGE as u64;
         let mut section = |bytes, checksum| {

@@ -32,7 +32,7 @@ pub(crate) struct Entry {
 impl Entry {
     /// The checksum that graph `index` has, of the collection with `seal`, if `block` is its block:
     /// XXH3-64 of all that makes the graph what it is.
-    pub(crate) fn checksum_of(&self, seal: Seal, index: usize, block: &[u8]) -> u64 {
+    pub(crate) fn checksum_of(&self, seal: HeaderChecksums, index: usize, block: &[u8]) -> u64 {
         let mut hasher = Xxh3::new();
         let said = [seal.0, seal.1, index as u64, self.nodes, self.edges, self.known_time as u64, self.has_known_time];
         hasher.update(bytemuck::bytes_of(&said));
@@ -86,7 +86,7 @@ impl Entry {
 
 /// The checksums of what a collection is, by which its blocks are told from those of all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seal(pub(crate) u64, pub(crate) u64);
+pub(crate) struct HeaderChecksums(pub(crate) u64, pub(crate) u64);
 
 #[cfg(test)]
 mod tests {
@@ -121,10 +121,10 @@ mod tests {
     fn a_block_is_bound_to_its_place_in_its_collection() {
         let entry = Entry { nodes: 1, ..Entry::default() };
         let checksum = |entry: Entry, seal, index| entry.checksum_of(seal, index, b"block");
-        let right = checksum(entry, Seal(1, 2), 3);
-        assert_ne!(right, checksum(entry, Seal(2, 1), 3));
-        assert_ne!(right, checksum(entry, Seal(1, 2), 4));
-        assert_ne!(right, checksum(Entry { has_known_time: 1, ..entry }, Seal(1, 2), 3));
-        assert_ne!(right, entry.checksum_of(Seal(1, 2), 3, b"blocks"));
+        let right = checksum(entry, HeaderChecksums(1, 2), 3);
+        assert_ne!(right, checksum(entry, HeaderChecksums(2, 1), 3));
+        assert_ne!(right, checksum(entry, HeaderChecksums(1, 2), 4));
+        assert_ne!(right, checksum(Entry { has_known_time: 1, ..entry }, HeaderChecksums(1, 2), 3));
+        assert_ne!(right, entry.checksum_of(HeaderChecksums(1, 2), 3, b"blocks"));
     }
 }

@@ -32,7 +32,7 @@ use xxhash_rust::xxh3::xxh3_128;
 pub(crate) use collection::Collection;
 pub(crate) use description::Description;
 pub(crate) use encode::{Block, encode};
-pub(crate) use entry::{Entry, Seal};
+pub(crate) use entry::{Entry, HeaderChecksums};
 pub(crate) use fault::Fault;
 pub(crate) use layout::{BlockLayout, PAGE};
 pub use layout::{FloatWidth, IndexWidth, Widths};
@@ -63,7 +63,7 @@ struct Inner {
     bytes: Bytes,
     description: Description,
     shape: Shape,
-    seal: Seal,
+    seal: HeaderChecksums,
     keys: StringList,
     /// Places of the keys in the order of their bytes.
     order: Range<usize>,
@@ -334,7 +334,7 @@ impl Inner {
 /// What a file's sections say.
 struct Parts {
     description: Description,
-    seal: Seal,
+    seal: HeaderChecksums,
     graphs: usize,
     keys: StringList,
     order: Range<usize>,
@@ -357,7 +357,7 @@ impl Parts {
         }
         let order = reading.array(header.graphs, size_of::<u64>())?;
         check_order(bytes, &keys, order.clone())?;
-        let seal = Seal(header.sections[0].checksum, header.sections[1].checksum);
+        let seal = HeaderChecksums(header.sections[0].checksum, header.sections[1].checksum);
         Ok(Parts { description, seal, graphs: keys.len(), keys, order, index, blocks })
     }
 

@@ -185,7 +185,7 @@ impl Hostile {
     fn seal(mut self) -> Vec<u8> {
         let [description, keys, index, _] = self.sections.clone();
         let hash = |range: Range<usize>| xxh3_64(&self.bytes[range]);
-        let seal = Seal(hash(description), hash(keys));
+        let seal = HeaderChecksums(hash(description), hash(keys));
         for graph in 0..3 {
             let at = index.start + graph * size_of::<Entry>();
             let entry: Entry = bytemuck::pod_read_unaligned(&self.bytes[at..at + size_of::<Entry>()]);

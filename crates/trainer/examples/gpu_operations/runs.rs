@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Config, Event, Fusion, InMemory, Mode, ModelConfig, Pooling, Run, SampleShape, Samples, SeriesInMemory, Timeframe,
-    Trainer, Tuning,
+    Config, Event, Fusion, InMemory, LossOn, ModelConfig, Pooling, Run, SampleShape, Samples, SeriesInMemory,
+    Timeframe, Trainer, Tuning,
 };
 
 /// A run by what is special of it; it tells how far the device was off.
@@ -28,7 +28,7 @@ pub(crate) const CASES: &[Case] = &[
         same(device, &whole(), &series())
     }),
     ("a dense run is the CPU's", |device| {
-        let config = Config { mode: Mode::Dense, run_length: Some(16), ..of(Precision::Bf16) };
+        let config = Config { loss_on: LossOn::EveryStep, run_length: Some(16), ..of(Precision::Bf16) };
         same(device, &config, &series())
     }),
     ("a run of a layer of 130 units is the CPU's", |device| {

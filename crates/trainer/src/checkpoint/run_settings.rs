@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use megabatch_amp::{Precision, ScalerConfig};
 
-use crate::dense::Mode;
+use crate::dense::LossOn;
 use crate::error::{Error, Result};
 use crate::graph::GraphConfig;
 use crate::learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
@@ -68,7 +68,8 @@ pub struct RunSettings {
     pub carry_state: bool,
     /// What a step computes of samples that follow one another.
     #[serde(default)]
-    pub mode: Mode,
+    #[serde(alias = "mode")]
+    pub loss_on: LossOn,
     /// What products read is rounded to.
     #[serde(default)]
     pub precision: Precision,
@@ -135,7 +136,7 @@ impl RunSettings {
             clip_norm,
             dropout,
             carry_state,
-            mode,
+            loss_on,
             precision,
             tf32,
             tuning,
@@ -168,14 +169,14 @@ impl RunSettings {
             ("training.lr_schedule", lr_schedule.kind.name().to_owned()),
             ("training.warmup_steps", lr_schedule.warmup_steps.to_string()),
             ("training.carry_state", carry_state.to_string()),
-            ("training.mode", lower(mode)),
+            ("training.loss_on", loss_on.name().to_owned()),
         ];
         fixed.extend(loss.setting());
         fixed.extend(curve_settings(lr_schedule, *steps));
         let mut free = vec![
             ("training.precision", precision.to_string()),
             ("training.tf32", tf32.to_string()),
-            ("training.tuning", lower(tuning)),
+            ("training.autotune", lower(tuning)),
             ("training.lr", optimizer.lr.to_string()),
             ("training.weight_decay", optimizer.weight_decay.to_string()),
             ("training.clip_norm", clip_norm.map_or("none".to_owned(), |norm| norm.to_string())),

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::checksums::Checksums;
 use super::{Arithmetic, CARRIED, CONFIG, MODEL, OPTIMIZER, RunSettings, STATE};
-use crate::divergence::Course;
-use crate::early_stopping::Plateau;
+use crate::divergence::DivergenceState;
+use crate::early_stopping::EarlyStoppingState;
 use crate::error::{Error, Result};
 
 /// What a checkpoint remembers beside tensors, as JSON in `state.json`.
@@ -30,11 +30,11 @@ pub struct State {
     /// The best validation so far.
     pub best: Option<Best>,
     /// For how long the validation loss has not improved, where early stopping watches it.
-    pub plateau: Plateau,
+    pub plateau: EarlyStoppingState,
     /// Rollbacks so far, and the losses by which a divergence is told. Nothing, in checkpoints from
     /// before there were any.
     #[serde(default)]
-    pub course: Course,
+    pub course: DivergenceState,
     /// The loss scale, for a run in fp16.
     #[serde(default)]
     pub scaler: Option<ScalerState>,

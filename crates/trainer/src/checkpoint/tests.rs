@@ -9,8 +9,8 @@ use megabatch_gpu_core::Device;
 use megabatch_order::LastBatch;
 
 use super::*;
-use crate::divergence::Course;
-use crate::early_stopping::Plateau;
+use crate::divergence::DivergenceState;
+use crate::early_stopping::EarlyStoppingState;
 use crate::form::Form;
 use crate::learning_rate::LrSchedule;
 use crate::loss::Loss;
@@ -127,7 +127,7 @@ fn state(step: u64) -> State {
             clip_norm: None,
             dropout: 0.0,
             carry_state: false,
-            mode: crate::dense::Mode::Windows,
+            loss_on: crate::dense::LossOn::LastStep,
             precision: megabatch_amp::Precision::Fp32,
             tf32: false,
             tuning: Tuning::Off,
@@ -135,8 +135,8 @@ fn state(step: u64) -> State {
         },
         arithmetic: Arithmetic::here(Form::Fast),
         best: Some(Best { step: 1, loss: 0.5 }),
-        plateau: Plateau::default(),
-        course: Course::default(),
+        plateau: EarlyStoppingState::default(),
+        course: DivergenceState::default(),
     }
 }
 

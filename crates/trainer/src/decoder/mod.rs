@@ -21,7 +21,7 @@ use crate::graph::{
 use crate::head::Head;
 use crate::model::{Encoder, ModelConfig};
 use crate::scalar::Scalar;
-use crate::step::{Purpose, Room};
+use crate::step::{Capacity, Purpose};
 use crate::tensor::{Layout, TensorSet};
 
 /// The parts of a model above its encoder, from D numbers a sample to K outputs.
@@ -126,7 +126,7 @@ impl Decoder {
 
     /// Numbers in the buffers of [`Decoding`], apart from attention's own, in the order of its
     /// fields.
-    fn lens(&self, room: Room) -> [usize; 9] {
+    fn lens(&self, room: Capacity) -> [usize; 9] {
         let Widths { encoding, fused, top, outputs, readout } = self.widths;
         let (encodings, outputs) = (room.samples * encoding, self.rows(room.samples) * outputs);
         let attended = if self.attention.is_some() { room.samples * top } else { 0 };
@@ -137,7 +137,7 @@ impl Decoder {
     }
 
     /// The same with fusion's by what they are; without graph attention's own.
-    pub(crate) fn parts(&self, room: Room, purpose: Purpose) -> Parts {
+    pub(crate) fn parts(&self, room: Capacity, purpose: Purpose) -> Parts {
         const NAMES: [(&str, &[StepPhase]); 9] = [
             ("encodings", BOTH),
             ("outputs", BOTH),
@@ -153,7 +153,7 @@ impl Decoder {
         own.chain([("fusion".to_owned(), self.fusion_len(room, purpose), BOTH)]).collect()
     }
 
-    fn fusion_len(&self, room: Room, purpose: Purpose) -> usize {
+    fn fusion_len(&self, room: Capacity, purpose: Purpose) -> usize {
         self.fusion.map_or(0, |fusion| FusionMemory::<f32>::len(fusion.sizes, room.samples, purpose))
     }
 
@@ -179,14 +179,14 @@ impl Decoder {
     }
 
     /// Numbers in the memory of the plain form for shards of up to `room`.
-    pub(crate) fn plain_len(&self, room: Room, purpose: Purpose) -> usize {
+    pub(crate) fn plain_len(&self, room: Capacity, purpose: Purpose) -> usize {
         let attention = self.attention.as_ref();
         let own = attention.map_or(0, |attention| attention.memory_len((room.samples, room.edges), passes(purpose)));
         self.lens(room).iter().sum::<usize>() + self.fusion_len(room, purpose) + own
     }
 
     /// Numbers in the memory of the fast form for shards of up to `room`.
-    pub(crate) fn fast_len(&self, room: Room, purpose: Purpose) -> usize {
+    pub(crate) fn fast_len(&self, room: Capacity, purpose: Purpose) -> usize {
         let len = |attention| AttentionPass::len(attention, room.samples, room.edges, passes(purpose));
         let own = self.lens(room).iter().sum::<usize>() + self.fusion_len(room, purpose);
         own + self.attention.as_ref().map_or(0, len)
@@ -235,7 +235,7 @@ pub(crate) struct Decoding<S: Scalar, A> {
 
 impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
     /// Memory for shards of up to `room`, booked on `scope`.
-    pub(crate) fn new(scope: &Scope, decoder: &Decoder, room: Room, purpose: Purpose) -> Result<Self> {
+    pub(crate) fn new(scope: &Scope, decoder: &Decoder, room: Capacity, purpose: Purpose) -> Result<Self> {
         let [encodings, outputs, d_outputs, d_encodings, d_fused, attended, d_attended, pooled, d_pooled] =
             decoder.lens(room);
         let fusion = decoder.fusion.map(|of| FusionMemory::new(scope, of.sizes, room.samples, purpose));

@@ -166,7 +166,7 @@ proptest! {
         let shape = SampleShape { timeframes: windows.iter().enumerate().map(timeframe).collect(), outputs };
         let scope = Device::cpu().scope("gradients");
         let mut problem = Problem::new(&scope, Model::new(shape, config).unwrap(), nodes, &edges, loss, drops);
-        let room = Room { samples: nodes, edges: edges.len(), run: 1 };
+        let room = Capacity { samples: nodes, edges: edges.len(), run: 1 };
         let mut pass = Pass::with_room(&scope, &problem.model, room, InputGradients::Skip).unwrap();
         if lstm {
             pass = pass.with_room_for_dropout(&scope).unwrap();

@@ -2,14 +2,14 @@
 
 //! The bars of one timeframe on a device: those that the windows of a batch cover, each once.
 
-use megabatch_gpu_core::{Buffer, Intake, Scope};
+use megabatch_gpu_core::{Buffer, DoubleBufferedUpload, Scope};
 
-use super::tally::Tally;
+use super::memory_estimate::MemoryEstimate;
 use crate::error::{Error, Result};
 use crate::fast::Windows;
 use crate::footprint::{BOTH, FORWARD, StepPhase};
 use crate::lstm::Sizes;
-use crate::ops::{Mail, Operand, Rows, Sequence, make_room, take_rows};
+use crate::ops::{Operand, Rows, Sequence, UploadBatch, ensure_capacity, take_rows};
 use crate::view::BatchView;
 
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Bars {
     /// All bars of the series, [.., F], where they stay on the device.
     series: Option<Buffer<f32>>,
     /// Elsewhere those of the batch, and of the one before it.
-    of_batches: Intake<f32>,
+    of_batches: DoubleBufferedUpload<f32>,
     windows: Windows,
     /// First bars of the windows of all samples.
     starts: Vec<usize>,
@@ -37,7 +37,7 @@ impl Bars {
         Ok(Bars {
             sizes,
             series: None,
-            of_batches: Intake::new(scope)?,
+            of_batches: DoubleBufferedUpload::new(scope)?,
             windows: Windows::default(),
             starts: Vec::new(),
             first: Vec::new(),
@@ -50,23 +50,23 @@ impl Bars {
     }
 
     /// Counts what the bars of timeframe `k` take, of which the model reads such windows.
-    pub(super) fn tally<T: Operand>(tally: &mut Tally<'_>, k: usize, sizes: Sizes) {
-        let (batch, name) = (tally.batch, tally.model.shape().timeframes[k].name.clone());
+    pub(super) fn estimate<T: Operand>(estimate: &mut MemoryEstimate<'_>, k: usize, sizes: Sizes) {
+        let (batch, name) = (estimate.batch, estimate.model.shape().timeframes[k].name.clone());
         let (features, bars) = (sizes.features, batch.bars[k]);
         match &batch.series {
             Some(series) => {
-                tally.put("series", format!("bars of {name}"), series[k] * features * size_of::<f32>(), FORWARD);
+                estimate.put("series", format!("bars of {name}"), series[k] * features * size_of::<f32>(), FORWARD);
             }
             None => {
                 let bytes = 2 * bars * features * size_of::<f32>();
-                tally.put("batches", format!("windows of {name}, of two batches"), bytes, &StepPhase::ALL);
+                estimate.put("batches", format!("windows of {name}, of two batches"), bytes, &StepPhase::ALL);
             }
         }
-        let ends = tally.config.dropout_between_layers().then_some(batch.windows[k] * size_of::<u64>());
+        let ends = estimate.config.dropout_between_layers().then_some(batch.windows[k] * size_of::<u64>());
         let places = ends.into_iter().chain([bars * size_of::<u32>()]);
-        tally.put_mail(&format!("places of the bars of {name}"), places);
+        estimate.put_mail(&format!("places of the bars of {name}"), places);
         let covered = padded(bars * features) * size_of::<T>() + bars * features * size_of::<f32>();
-        tally.put("batches", format!("bars of {name} that a batch covers"), covered, BOTH);
+        estimate.put("batches", format!("bars of {name} that a batch covers"), covered, BOTH);
     }
 
     /// Keeps the series on the device, booked on `scope`; `None` takes bars batch by batch.
@@ -115,16 +115,16 @@ impl Bars {
     pub(super) fn fill_up(&mut self, windows: usize, bars: usize) -> Result<()> {
         self.first.resize(windows, self.first.last().copied().unwrap_or(0));
         self.numbers.resize(bars, self.numbers.last().copied().unwrap_or(0));
-        make_room(&mut self.wide, bars * self.sizes.features)
+        ensure_capacity(&mut self.wide, bars * self.sizes.features)
     }
 
     /// Gives `mail` what the device has to know of them. The bars themselves, where it does not
     /// keep the series, go there beside the work of the batch before.
-    pub(super) fn post<'a>(
+    pub(super) fn enqueue<'a>(
         &'a mut self,
         (batch, k): (&BatchView<'_>, usize),
         has_dropout: bool,
-        mail: &mut Mail<'a>,
+        mail: &mut UploadBatch<'a>,
     ) -> Result<()> {
         if self.series.is_none() {
             self.of_batches.take(&batch.bars(k)[..self.bars_read() * self.sizes.features])?;

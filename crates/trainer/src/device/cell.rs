@@ -5,14 +5,14 @@
 
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::tally::Tally;
+use super::memory_estimate::MemoryEstimate;
 use crate::error::Result;
 use crate::footprint::{BACKWARD, BOTH};
 use crate::lstm::Lstm;
 use crate::model::Model;
 use crate::ops::{
     Arithmetic, ByteMatrix, ByteRows, GateRows, GateTensor, InputWeights, Layout, Operand, Output, Part, Product,
-    Scratch, add_column_sums, add_separated, column_sum_parts, interleave, make_room, multiply, multiply_bytes,
+    Scratch, add_column_sums, add_separated, column_sum_parts, ensure_capacity, interleave, multiply, multiply_bytes,
     parts_of_rows, parts_of_sum,
 };
 use crate::tuning::Tuner;
@@ -64,10 +64,10 @@ pub(super) struct Shared {
 
 impl Shared {
     /// Counts what all cells share, for sums of so many parts and bars.
-    pub(super) fn tally(tally: &mut Tally<'_>, parts: usize, bars: usize) {
-        let gates = 4 * tally.model.config().hidden;
-        tally.put("activations", "gradients of gates by bar", bars * gates * size_of::<f32>(), BACKWARD);
-        tally.put("activations", "parts of sums", Scratch::bytes::<f32>(parts), BOTH);
+    pub(super) fn estimate(estimate: &mut MemoryEstimate<'_>, parts: usize, bars: usize) {
+        let gates = 4 * estimate.model.config().hidden;
+        estimate.put("activations", "gradients of gates by bar", bars * gates * size_of::<f32>(), BACKWARD);
+        estimate.put("activations", "parts of sums", Scratch::bytes::<f32>(parts), BOTH);
     }
 
     pub(super) fn new(scope: &Scope, tuner: &Tuner) -> Result<Self> {
@@ -164,7 +164,7 @@ impl<T: Operand> Cells<T> {
     /// Takes memory for the gradients, where it is not there already.
     pub(super) fn make_room_for_gradients(&mut self) -> Result<()> {
         let [_, _, biases] = self.timeframes.last().map_or([0; 3], |of| of.gradients);
-        make_room(&mut self.gradients, biases + 4 * self.hidden)
+        ensure_capacity(&mut self.gradients, biases + 4 * self.hidden)
     }
 
     /// Projects by these matrices from now on, one a timeframe.
@@ -225,7 +225,7 @@ impl<T: Operand> Cells<T> {
         shared: &mut Shared,
     ) -> Result<()> {
         let shape = [steps.rows, self.timeframes[k].input, 4 * self.hidden];
-        let of = self.product([steps.d_gates, self.weight(k)], shape, Layout::SecondTurned);
+        let of = self.product([steps.d_gates, self.weight(k)], shape, Layout::SecondTransposed);
         multiply(&of, Output::Overwrite, to, &mut shared.scratch)
     }
 
@@ -242,7 +242,7 @@ impl<T: Operand> Cells<T> {
 
     /// Finds the gradients of W_hh of timeframe `k`, and those of W_ih and the biases from rows
     /// that the cell read step by step, `[rows, input]`.
-    pub(super) fn learn_by_step(
+    pub(super) fn weight_grads_by_step(
         &mut self,
         k: usize,
         steps: &Steps<'_, T>,
@@ -254,7 +254,7 @@ impl<T: Operand> Cells<T> {
     }
 
     /// The same where the cell read bars, `[bars, input]`, whose d_gates were summed by bar.
-    pub(super) fn learn_by_bar(
+    pub(super) fn weight_grads_by_bar(
         &mut self,
         k: usize,
         steps: &Steps<'_, T>,
@@ -268,7 +268,7 @@ impl<T: Operand> Cells<T> {
 
     fn learn_recurrent(&mut self, k: usize, steps: &Steps<'_, T>, scratch: &mut Scratch) -> Result<()> {
         let (shape, [_, hh, _]) = ([4 * self.hidden, self.hidden, steps.rows], self.timeframes[k].gradients);
-        let of = self.product([steps.d_gates, steps.hidden_before], shape, Layout::BothTurned);
+        let of = self.product([steps.d_gates, steps.hidden_before], shape, Layout::BothTransposed);
         multiply(&of, Output::Overwrite, (&mut self.gradients, hh), scratch)
     }
 
@@ -281,7 +281,7 @@ impl<T: Operand> Cells<T> {
         scratch: &mut Scratch,
     ) -> Result<()> {
         let (gates, OfTimeframe { input, gradients: [ih, _, biases], .. }) = (4 * self.hidden, self.timeframes[k]);
-        let of = self.product([d_gates, x], [gates, input, rows], Layout::BothTurned);
+        let of = self.product([d_gates, x], [gates, input, rows], Layout::BothTransposed);
         multiply(&of, Output::Overwrite, (&mut self.gradients, ih), scratch)?;
         if self.bias.is_none() {
             return Ok(());

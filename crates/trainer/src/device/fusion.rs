@@ -4,12 +4,14 @@
 
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::tally::Tally;
+use super::memory_estimate::MemoryEstimate;
 use crate::error::Result;
 use crate::footprint::BOTH;
 use crate::fusion::Sizes;
 use crate::model::Model;
-use crate::ops::{Arithmetic, FuseMemory, FuseSizes, FuseWeights, Operand, fuse, fuse_backward, make_room, round_to};
+use crate::ops::{
+    Arithmetic, FuseMemory, FuseSizes, FuseWeights, Operand, ensure_capacity, fuse, fuse_backward, round_to,
+};
 
 #[derive(Debug)]
 pub(super) struct Fusion {
@@ -37,13 +39,13 @@ impl Fusion {
     }
 
     /// Counts what batches take of the fusion of a model that has one.
-    pub(super) fn tally(tally: &mut Tally<'_>) {
-        let Some(of) = tally.model.decoder().fusion() else { return };
+    pub(super) fn estimate(estimate: &mut MemoryEstimate<'_>) {
+        let Some(of) = estimate.model.decoder().fusion() else { return };
         let most = |sizes: &[usize]| sizes_of(sizes.iter().copied().max().unwrap_or(0), of.sizes);
-        let (sizes, learnt) = (most(&tally.batch.sizes), most(&tally.batch.sizes_learnt));
+        let (sizes, learnt) = (most(&estimate.batch.sizes), most(&estimate.batch.sizes_learnt));
         let tokens = sizes.samples * of.sizes.tokens * of.sizes.hidden * size_of::<f32>();
         let bytes = tokens + FuseMemory::bytes(sizes) + FuseMemory::scratch_bytes_on_gpu(learnt);
-        tally.put("batches", "fusion", bytes, BOTH);
+        estimate.put("batches", "fusion", bytes, BOTH);
     }
 
     fn weights<'a>(&self, parameters: &'a Buffer<f32>) -> FuseWeights<'a> {
@@ -52,8 +54,8 @@ impl Fusion {
 
     /// Makes ready for a batch of so many samples.
     pub(super) fn begin(&mut self, samples: usize) -> Result<()> {
-        make_room(&mut self.tokens, samples * self.sizes.tokens * self.sizes.hidden)?;
-        self.memory.make_room(samples)
+        ensure_capacity(&mut self.tokens, samples * self.sizes.tokens * self.sizes.hidden)?;
+        self.memory.ensure_capacity(samples)
     }
 
     /// The tokens of the batch, for writing.

@@ -4,15 +4,15 @@
 
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::rooms::Rooms;
-use super::tally::Tally;
+use super::memory_estimate::MemoryEstimate;
+use super::workspace_cache::WorkspaceCache;
 use crate::error::Result;
 use crate::footprint::BOTH;
 use crate::loss::Loss;
 use crate::model::Model;
 use crate::ops::{
-    Arithmetic, Layout, LossTable, Mail, Objective, Operand, Output, Part, Predictions, Product, Rows, Scratch, Terms,
-    add_column_sums, column_sum_parts, loss, loss_parts, multiply, parts_of_rows, parts_of_sum, take_rows,
+    Arithmetic, Layout, LossTable, Objective, Operand, Output, Part, Predictions, Product, Rows, Scratch, Terms,
+    UploadBatch, add_column_sums, column_sum_parts, loss, loss_parts, multiply, parts_of_rows, parts_of_sum, take_rows,
 };
 
 #[derive(Debug)]
@@ -35,12 +35,12 @@ pub(super) struct Head<T: Operand> {
     /// The sum of the losses since a step began, and the number of its terms.
     totals: Buffer<f64>,
     scratch: Scratch,
-    rooms: Rooms<Room<T>>,
+    rooms: WorkspaceCache<Capacity<T>>,
 }
 
 /// What a batch takes.
 #[derive(Debug)]
-struct Room<T: Operand> {
+struct Capacity<T: Operand> {
     samples: usize,
     read: Buffer<T>,      // [B, W]
     d_read: Buffer<f32>,  // [B, W]
@@ -51,7 +51,7 @@ struct Room<T: Operand> {
 
 /// What the loss of a batch is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Goal<'a> {
+pub(super) struct LossInput<'a> {
     pub(super) targets: &'a [f32],
     pub(super) loss: Loss,
     pub(super) count: usize,
@@ -84,31 +84,31 @@ impl<T: Operand> Head<T> {
             terms: Buffer::zeros(&batches, 1)?,
             totals: Buffer::zeros(&batches, 2)?,
             scratch: Scratch::empty(&batches)?,
-            rooms: Rooms::default(),
+            rooms: WorkspaceCache::default(),
             batches,
         })
     }
 
     /// Counts what [`Head::new`] takes, and [`Head::begin`] for batches.
-    pub(super) fn tally(tally: &mut Tally<'_>) {
-        let (model, batch) = (tally.model, tally.batch);
+    pub(super) fn estimate(estimate: &mut MemoryEstimate<'_>) {
+        let (model, batch) = (estimate.model, estimate.batch);
         let (width, outputs, targets) = (model.decoder().top(), model.outputs(), model.shape().outputs);
         let weight = outputs * width * (2 * size_of::<f32>() + size_of::<T>());
-        tally.put("parameters", "head in the order of operations", weight + LossTable::bytes(targets), BOTH);
+        estimate.put("parameters", "head in the order of operations", weight + LossTable::bytes(targets), BOTH);
         let room = |samples: usize| {
             samples * ((width + outputs) * (size_of::<T>() + size_of::<f32>()) + targets * size_of::<f32>())
         };
         for &samples in &batch.sizes {
-            tally.put("batches", format!("head of {samples} samples"), room(samples), BOTH);
+            estimate.put("batches", format!("head of {samples} samples"), room(samples), BOTH);
         }
         let samples = batch.sizes.iter().copied().max().unwrap_or(0);
         let sums = [[outputs, width, samples], [samples, width, outputs]];
         let parts = parts_of_sum(sums[0]).max(parts_of_rows(sums[1])).max(column_sum_parts(samples, outputs));
         let parts = Scratch::bytes::<f32>(parts).max(Scratch::bytes::<f64>(loss_parts(samples * targets)));
         let terms = size_of::<Terms>();
-        tally.put("batches", "loss and parts of sums", parts + terms + 2 * size_of::<f64>(), BOTH);
-        tally.post(terms);
-        tally.post(samples * targets * size_of::<f32>());
+        estimate.put("batches", "loss and parts of sums", parts + terms + 2 * size_of::<f64>(), BOTH);
+        estimate.enqueue(terms);
+        estimate.enqueue(samples * targets * size_of::<f32>());
     }
 
     /// Makes ready for `parameters`, and for the losses of a step.
@@ -122,7 +122,7 @@ impl<T: Operand> Head<T> {
     pub(super) fn begin(&mut self, samples: usize) -> Result<()> {
         let &mut Head { ref batches, width, outputs, targets, ref mut rooms, .. } = self;
         rooms.enter(samples, || {
-            Ok(Room {
+            Ok(Capacity {
                 samples,
                 read: Buffer::zeros(batches, samples * width)?,
                 d_read: Buffer::zeros(batches, samples * width)?,
@@ -135,7 +135,7 @@ impl<T: Operand> Head<T> {
 
     /// Gives `mail` the targets of the batch, and what the terms of their losses are divided by,
     /// after [`Head::begin`].
-    pub(super) fn post<'a>(&'a mut self, goal: Goal<'_>, mail: &mut Mail<'a>) -> Result<()> {
+    pub(super) fn enqueue<'a>(&'a mut self, goal: LossInput<'_>, mail: &mut UploadBatch<'a>) -> Result<()> {
         let room = self.rooms.now_mut();
         assert_eq!(goal.targets.len(), room.targets.len(), "targets of the batch's samples");
         mail.put(&mut self.terms, &[Terms::of(goal.loss, goal.count, goal.targets)])?;
@@ -147,7 +147,7 @@ impl<T: Operand> Head<T> {
         &mut self.rooms.now_mut().read
     }
 
-    /// The gradient of what was read, `[B, W]`, after [`Head::learn`].
+    /// The gradient of what was read, `[B, W]`, after [`Head::accumulate_gradients`].
     pub(super) fn d_read(&self) -> &Buffer<f32> {
         &self.rooms.now().d_read
     }
@@ -173,7 +173,7 @@ impl<T: Operand> Head<T> {
 
     /// From what was read to the loss, which is multiplied by `scale` `[1]`, and back: adds the
     /// head's gradients, and leaves those of what was read.
-    pub(super) fn learn(
+    pub(super) fn accumulate_gradients(
         &mut self,
         scale: &Buffer<f32>,
         parameters: &Buffer<f32>,
@@ -189,10 +189,10 @@ impl<T: Operand> Head<T> {
         let product = |a, b, shape, layout| Product { a, b, start: None, shape, layout, arithmetic };
         let weight = Part::from(&self.weight);
         let d_outputs = Part::from(&room.d_outputs);
-        let of_weight = product(d_outputs, (&room.read).into(), [outputs, width, room.samples], Layout::BothTurned);
+        let of_weight = product(d_outputs, (&room.read).into(), [outputs, width, room.samples], Layout::BothTransposed);
         multiply(&of_weight, Output::Add, (gradients, self.weight_start), scratch)?;
         add_column_sums(d_outputs, [room.samples, outputs], gradients, self.bias_start, scratch)?;
-        let of_read = product(d_outputs, weight, [room.samples, width, outputs], Layout::SecondTurned);
+        let of_read = product(d_outputs, weight, [room.samples, width, outputs], Layout::SecondTransposed);
         multiply(&of_read, Output::Overwrite, (&mut room.d_read, 0), scratch)
     }
 

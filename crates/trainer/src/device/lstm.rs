@@ -6,17 +6,17 @@
 //! follow one another in the order of the model's timeframes: B distinct windows of T steps each,
 //! or in dense training of as many as the longest run of samples has.
 
+mod batch_layout;
 mod counting;
-mod laying;
 mod reading;
 mod tuning;
 
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::bars::Bars;
-use super::between::Between;
 use super::cell::{Cells, Shared, Steps};
-use super::learner::Drawn;
+use super::inter_layer::InterLayer;
+use super::lstm_model::DropoutSeed;
 use super::outputs::{Outputs, Rows};
 use super::top::Top;
 use crate::config::Config;
@@ -25,8 +25,8 @@ use crate::dropout::Dropout;
 use crate::error::Result;
 use crate::model::Model;
 use crate::ops::{
-    ByteMatrix, Dropped, Gradients, InputWeights, Mail, MaskNumbers, Operand, Pace, Part, Reads, RecurrentBytes,
-    RecurrentWeights, States, Vectors, WorkList, recurrence_backward, sum_by_bar,
+    ByteMatrix, Dropped, GatherIndex, Gradients, InputWeights, MaskNumbers, Operand, Part, RecurrenceSchedule,
+    RecurrentBytes, RecurrentWeights, RowGranularity, States, UploadBatch, WorkList, recurrence_backward, sum_by_bar,
 };
 use crate::pooling::Pooling;
 use crate::samples::Samples;
@@ -60,16 +60,16 @@ pub(super) struct Lstms<T: Operand> {
     d_outputs: Option<Buffer<f32>>,
     shared: Shared,
     top: Top,
-    reads: Reads,
+    reads: GatherIndex,
     /// Of the batch.
-    vectors: Vectors,
+    vectors: RowGranularity,
     /// For dense training: how samples that follow one another become one window.
     runs: Option<Runs>,
     /// Of the batch: whether it has dropout, and then the masks of what layers give to those above,
     /// [layers - 1, timeframes].
     dropout: Option<Dropout>,
     masks: Buffer<MaskNumbers>,
-    paces: Choices<Windows, Pace>,
+    paces: Choices<Windows, RecurrenceSchedule>,
     /// How to take windows as those of the batch, where nobody has measured it.
     unmeasured: Option<Windows>,
 }
@@ -83,7 +83,7 @@ struct Layer<T: Operand> {
     in_bytes: Option<RecurrentBytes>,
     states: States<T>,
     /// What lies between it and the layer above; none for the top one.
-    between: Option<Between<T>>,
+    between: Option<InterLayer<T>>,
 }
 
 impl<T: Operand> Lstms<T> {
@@ -103,7 +103,9 @@ impl<T: Operand> Lstms<T> {
                 recurrent: RecurrentWeights::zeros(&weights, hidden, &starts.collect::<Vec<_>>())?,
                 in_bytes: None,
                 states: States::zeros(&activations, &over_bars)?,
-                between: (l + 1 < model.config().layers).then(|| Between::new(&activations, model, l)).transpose()?,
+                between: (l + 1 < model.config().layers)
+                    .then(|| InterLayer::new(&activations, model, l))
+                    .transpose()?,
             })
         };
         let top = Top::new(&activations, model, arithmetic)?;
@@ -126,8 +128,8 @@ impl<T: Operand> Lstms<T> {
             paces: Choices::new(tuner),
             unmeasured: None,
             top,
-            reads: Reads::empty(&batches)?,
-            vectors: Vectors::OfWindows,
+            reads: GatherIndex::empty(&batches)?,
+            vectors: RowGranularity::OfWindows,
             runs,
             dropout: None,
             masks: Buffer::zeros(&batches, 0)?,
@@ -177,30 +179,30 @@ impl<T: Operand> Lstms<T> {
 
     /// Finds the windows of a batch, and gives `mail` what the device has to know of them. Takes
     /// memory for gradients where the batch `learns`.
-    pub(super) fn post<'a>(
+    pub(super) fn enqueue<'a>(
         &'a mut self,
-        (batch, Drawn { between_layers: dropout, position, .. }): (&BatchView<'_>, Drawn),
+        (batch, DropoutSeed { between_layers: dropout, position, .. }): (&BatchView<'_>, DropoutSeed),
         learns: bool,
-        mail: &mut Mail<'a>,
+        mail: &mut UploadBatch<'a>,
     ) -> Result<()> {
         self.dropout = dropout;
         self.find(batch, position, learns)?;
         self.fill_up()?;
-        self.lay_out(learns)?;
+        self.build_layout(learns)?;
         if learns {
             self.make_room_for_gradients()?;
         }
         let Lstms { names, layers, bars, over_bars, over_states, reads, masks, .. } = self;
         for (k, bars) in bars.iter_mut().enumerate() {
-            bars.post((batch, k), dropout.is_some(), mail)?;
+            bars.enqueue((batch, k), dropout.is_some(), mail)?;
         }
         if let Some(dropout) = dropout {
             let of_layer = |l| names.iter().map(move |name| dropout.mask(name, l).into());
             mail.put(masks, &(0..layers.len() - 1).flat_map(of_layer).collect::<Vec<_>>())?;
         }
-        over_bars.post(mail)?;
-        over_states.post(mail)?;
-        reads.post(mail)
+        over_bars.enqueue(mail)?;
+        over_states.enqueue(mail)?;
+        reads.enqueue(mail)
     }
 
     /// Takes the windows that were found from their first bar to their last, and makes a vector of
@@ -214,17 +216,17 @@ impl<T: Operand> Lstms<T> {
             }
             let list = if l == 0 { &self.over_bars } else { &self.over_states };
             let Layer { states, .. } = &mut self.layers[l];
-            states.make_room(list)?;
+            states.ensure_capacity(list)?;
             states.start_from_zero(list)?;
             self.recur(l)?;
-            self.pass_up(l, weights)?;
+            self.layer_forward(l, weights)?;
         }
         Ok(())
     }
 
     /// Has the outputs of layer `l` become what is read of them: by the layer above, or of the top
     /// one.
-    fn pass_up(&mut self, l: usize, weights: &Buffer<f32>) -> Result<()> {
+    fn layer_forward(&mut self, l: usize, weights: &Buffer<f32>) -> Result<()> {
         let Lstms { over_bars: list, layers, top, reads, bars, masks, dropout, .. } = self;
         let Layer { states, between, .. } = &mut layers[l];
         let outputs = Outputs { list, hidden: &states.hidden };
@@ -236,7 +238,7 @@ impl<T: Operand> Lstms<T> {
     }
 
     /// From the gradients of what the layer above layer `l` read to those of its outputs.
-    fn pass_down(&mut self, l: usize, weights: &Buffer<f32>, gradients: &mut Buffer<f32>) -> Result<()> {
+    fn layer_backward(&mut self, l: usize, weights: &Buffer<f32>, gradients: &mut Buffer<f32>) -> Result<()> {
         let Lstms { over_bars: list, layers, bars, masks, dropout, d_outputs, .. } = self;
         let Layer { states, between, .. } = &mut layers[l];
         let outputs = Outputs { list, hidden: &states.hidden };
@@ -270,7 +272,7 @@ impl<T: Operand> Lstms<T> {
             self.unwind(l)?;
             self.add_gradients(l, gradients)?;
             if l > 0 {
-                self.pass_down(l - 1, weights, gradients)?;
+                self.layer_backward(l - 1, weights, gradients)?;
             }
         }
         Ok(())
@@ -278,7 +280,7 @@ impl<T: Operand> Lstms<T> {
 
     /// Goes back through the recurrence of layer `l`.
     fn unwind(&mut self, l: usize) -> Result<()> {
-        let of_steps = self.vectors == Vectors::OfSteps || self.top.reads_every_step();
+        let of_steps = self.vectors == RowGranularity::OfSteps || self.top.reads_every_step();
         let every_step = l + 1 < self.layers.len() || of_steps;
         let list = if l == 0 { &self.over_bars } else { &self.over_states };
         let Layer { recurrent, states, .. } = &self.layers[l];
@@ -305,11 +307,11 @@ impl<T: Operand> Lstms<T> {
             match below.last() {
                 None => {
                     sum_by_bar(&self.over_bars, k, &self.back.gates, &mut self.shared.by_bar)?;
-                    cells.learn_by_bar(k, &steps, &bars.wide, bars.count(), &mut self.shared)?;
+                    cells.weight_grads_by_bar(k, &steps, &bars.wide, bars.count(), &mut self.shared)?;
                 }
                 Some(below) => {
                     let read = below.read(k, &self.over_bars).part;
-                    cells.learn_by_step(k, &steps, read, &mut self.shared)?;
+                    cells.weight_grads_by_step(k, &steps, read, &mut self.shared)?;
                     let d_outputs = self.d_outputs.as_mut().expect("there are several layers");
                     cells.d_input(k, &steps, (d_outputs, gates_row * hidden), &mut self.shared)?;
                 }

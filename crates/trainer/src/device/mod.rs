@@ -15,24 +15,24 @@
 //! ```
 
 mod bars;
-mod between;
 mod cell;
 mod fusion;
 mod graphs;
 mod head;
-mod learner;
+mod inter_layer;
 mod lstm;
+mod lstm_model;
+mod memory_estimate;
 mod norm;
 mod outputs;
 mod pooling;
 mod predictor;
-mod rooms;
 mod rounded;
 mod support;
-mod tally;
 mod top;
 mod weights;
-mod working;
+mod workspace;
+mod workspace_cache;
 
 use megabatch_amp::LossScaler;
 use megabatch_amp::ops::{PendingReport, Report, StepSettings};
@@ -47,31 +47,31 @@ use crate::step::Objective;
 use crate::tensor::TensorSet;
 use crate::tuning::Tuner;
 use crate::view::BatchView;
-use head::Goal;
-use learner::{Drawn, Learn, learner};
-pub(crate) use predictor::{InUse, Trained};
+use head::LossInput;
+use lstm_model::{DeviceModel, DropoutSeed, learner};
+pub(crate) use memory_estimate::tensors;
+pub(crate) use predictor::{InferenceHandle, Trained};
 pub(crate) use support::{check, check_model};
-pub(crate) use tally::tensors;
 use weights::Resident;
 
 /// What computes the steps of a run on a GPU.
 #[derive(Debug)]
 pub(crate) struct Accelerator {
     device: Device,
-    learner: Box<dyn Learn>,
+    learner: Box<dyn DeviceModel>,
     resident: Resident,
     /// Of what steps and validations submit, each part of which comes again with the next batch of
     /// the same shape.
     captures: Captures,
     tuner: Tuner,
-    newest: Newest,
+    newest: WeightsLocation,
     /// Of the step whose end was submitted last.
     report: Option<PendingReport>,
 }
 
 /// Where weights and the optimizer's state are as they are now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Newest {
+enum WeightsLocation {
     Host,
     Device,
     Both,
@@ -100,7 +100,7 @@ impl Accelerator {
             device: device.clone(),
             learner,
             captures: Captures::default(),
-            newest: Newest::Host,
+            newest: WeightsLocation::Host,
             report: None,
         })
     }
@@ -126,8 +126,8 @@ impl Accelerator {
     }
 
     /// Takes weights and the optimizer's state from the host when the next step begins.
-    pub(crate) fn host_has_changed(&mut self) {
-        self.newest = Newest::Host;
+    pub(crate) fn mark_host_dirty(&mut self) {
+        self.newest = WeightsLocation::Host;
     }
 
     /// Begins a step, with gradients and losses of zero.
@@ -149,16 +149,16 @@ impl Accelerator {
 
     /// Takes weights and the optimizer's state from the host where they are newer.
     fn fetch(&mut self, host: &mut Host<'_>, scaler: Option<&LossScaler>) -> Result<()> {
-        if self.newest == Newest::Host {
+        if self.newest == WeightsLocation::Host {
             self.resident.load(host.parameters, host.optimizer, scaler)?;
-            self.newest = Newest::Both;
+            self.newest = WeightsLocation::Both;
         }
         Ok(())
     }
 
     /// The model in use, by the weights that [`Accelerator::load`] found.
-    pub(crate) fn in_use(&mut self) -> InUse<'_> {
-        InUse { learner: &mut *self.learner, weights: &self.resident.values, captures: &mut self.captures }
+    pub(crate) fn in_use(&mut self) -> InferenceHandle<'_> {
+        InferenceHandle { learner: &mut *self.learner, weights: &self.resident.values, captures: &mut self.captures }
     }
 
     /// Adds the gradients of `objective` over `batch`.
@@ -166,15 +166,15 @@ impl Accelerator {
         let Accelerator { device, learner, resident, captures, .. } = self;
         let Resident { values, gradients, control, .. } = resident;
         let Objective { loss, count, dropout, seed_and_step, position, .. } = objective;
-        let drawn = Drawn { between_layers: dropout, in_graphs: Some(seed_and_step), position };
-        let goal = Goal { targets: batch.targets(), loss, count, scale: control.scale() };
-        captures.run(device, || learner.learn((batch, drawn), goal, (values, gradients)))
+        let drawn = DropoutSeed { between_layers: dropout, in_graphs: Some(seed_and_step), position };
+        let goal = LossInput { targets: batch.targets(), loss, count, scale: control.scale() };
+        captures.run(device, || learner.accumulate_gradients((batch, drawn), goal, (values, gradients)))
     }
 
     /// Ends a step: has the device judge losses and gradients as `of` says, and follow these where
     /// nothing speaks against it. Does not wait.
     pub(crate) fn finish(&mut self, of: &StepSettings) -> Result<()> {
-        self.newest = Newest::Device;
+        self.newest = WeightsLocation::Device;
         let Accelerator { device, learner, resident, captures, .. } = self;
         resident.control.begin(of)?;
         captures.run(device, || resident.follow(learner.totals()))?;
@@ -192,10 +192,10 @@ impl Accelerator {
     }
 
     /// Brings weights and the optimizer's state on the host up to date. Waits for the device.
-    pub(crate) fn settle(&mut self, host: &mut Host<'_>) -> Result<()> {
-        if self.newest == Newest::Device {
+    pub(crate) fn sync_to_host(&mut self, host: &mut Host<'_>) -> Result<()> {
+        if self.newest == WeightsLocation::Device {
             self.resident.store(host.parameters, host.optimizer)?;
-            self.newest = Newest::Both;
+            self.newest = WeightsLocation::Both;
         }
         Ok(())
     }

@@ -7,7 +7,9 @@ use megabatch_gpu_core::{Buffer, Scope};
 use super::outputs::Rows;
 use crate::error::Result;
 use crate::model::Model;
-use crate::ops::{NormWeights, Normed, Operand, Part, Scratch, layer_norm, layer_norm_backward, make_room, norm_parts};
+use crate::ops::{
+    NormWeights, Normed, Operand, Part, Scratch, ensure_capacity, layer_norm, layer_norm_backward, norm_parts,
+};
 
 /// The norms of one layer, one a timeframe.
 #[derive(Debug)]
@@ -60,7 +62,7 @@ impl Norms {
         to: (&mut Buffer<To>, usize),
     ) -> Result<()> {
         let Norm { starts, moments } = &mut self.timeframes[k];
-        make_room(moments, 2 * of.rows)?;
+        ensure_capacity(moments, 2 * of.rows)?;
         let [weight, bias] = starts.map(|start| Part { buffer: weights, start });
         layer_norm(of.part, NormWeights { weight, bias }, [of.rows, self.hidden], to, moments)
     }

@@ -4,7 +4,7 @@
 
 use megabatch_gpu_core::Buffer;
 
-use crate::ops::{Operand, Part, Vectors, WorkList};
+use crate::ops::{Operand, Part, RowGranularity, WorkList};
 
 /// The hidden states of a layer, `[Σ (T + 1)·B, H]` of the list.
 #[derive(Clone, Copy, Debug)]
@@ -50,10 +50,10 @@ impl<'a, T: Operand> Outputs<'a, T> {
     }
 
     /// What vectors of timeframe `k` are made of, and where these begin among all.
-    pub(super) fn of_vectors(self, k: usize, vectors: Vectors) -> (Rows<'a, T>, usize) {
+    pub(super) fn of_vectors(self, k: usize, vectors: RowGranularity) -> (Rows<'a, T>, usize) {
         match vectors {
-            Vectors::OfWindows => (self.last(k), self.start_of_last(k)),
-            Vectors::OfSteps => (self.all(k), self.start_of_all(k)),
+            RowGranularity::OfWindows => (self.last(k), self.start_of_last(k)),
+            RowGranularity::OfSteps => (self.all(k), self.start_of_all(k)),
         }
     }
 

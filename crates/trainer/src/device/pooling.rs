@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::lstm::Lstm;
 use crate::model::Model;
 use crate::ops::{
-    Arithmetic, Operand, Part, PoolMemory, PoolSizes, PoolSlots, PoolWeights, make_room, pool, pool_backward,
+    Arithmetic, Operand, Part, PoolMemory, PoolSizes, PoolSlots, PoolWeights, ensure_capacity, pool, pool_backward,
 };
 use crate::pooling::AttentionPooling;
 
@@ -75,13 +75,13 @@ impl Pooled {
     /// Pools `outputs` to [`Pooled::vectors`].
     pub(super) fn forward<T: Operand>(&mut self, outputs: Outputs<'_, T>, weights: &Buffer<f32>) -> Result<()> {
         let (list, hidden) = (outputs.list, outputs.list.hidden());
-        make_room(&mut self.vectors, list.windows() * hidden)?;
-        make_room(&mut self.d_vectors, list.windows() * hidden)?;
+        ensure_capacity(&mut self.vectors, list.windows() * hidden)?;
+        ensure_capacity(&mut self.d_vectors, list.windows() * hidden)?;
         if self.norms.is_some() {
-            make_room(&mut self.normed, list.rows() * hidden)?;
+            ensure_capacity(&mut self.normed, list.rows() * hidden)?;
         }
         for (k, of) in self.timeframes.iter_mut().enumerate() {
-            of.memory.make_room(list.steps_and_windows(k)[1])?;
+            of.memory.ensure_capacity(list.steps_and_windows(k)[1])?;
             let to = (&mut self.vectors, outputs.start_of_last(k));
             match &mut self.norms {
                 None => pool(of.weights(weights), outputs.all(k).part, &mut of.memory, to)?,

@@ -3,9 +3,9 @@
 //! A model in use on a device: outputs, and nothing to learn.
 
 use megabatch_amp::Precision;
-use megabatch_gpu_core::{Buffer, Captures, Device, Fetch};
+use megabatch_gpu_core::{AsyncDownload, Buffer, Captures, Device};
 
-use super::learner::{Learn, learner};
+use super::lstm_model::{DeviceModel, learner};
 use crate::config::Config;
 use crate::error::Result;
 use crate::model::Model;
@@ -15,22 +15,22 @@ use crate::tuning::Tuner;
 use crate::view::BatchView;
 
 /// A model on a device, made ready for the weights beside it; nothing is dropped.
-pub(crate) struct InUse<'a> {
-    pub(super) learner: &'a mut dyn Learn,
+pub(crate) struct InferenceHandle<'a> {
+    pub(super) learner: &'a mut dyn DeviceModel,
     pub(super) weights: &'a Buffer<f32>,
     /// Of what batches submit.
     pub(super) captures: &'a mut Captures,
 }
 
-impl InUse<'_> {
+impl InferenceHandle<'_> {
     /// Whether the series of the samples are there, so that a batch need not bring bars.
     pub(crate) fn keeps_series(&self) -> bool {
         self.learner.keeps_series()
     }
 
     /// The outputs of `batch`, `[B, K]`, and whatever lies behind them.
-    pub(crate) fn predict(&mut self, batch: &BatchView<'_>) -> Result<Fetch<f32>> {
-        let InUse { learner, weights, captures } = self;
+    pub(crate) fn predict(&mut self, batch: &BatchView<'_>) -> Result<AsyncDownload<f32>> {
+        let InferenceHandle { learner, weights, captures } = self;
         captures.run(weights.scope().device(), || learner.predict(batch, weights))?;
         Ok(learner.outputs().fetch()?)
     }
@@ -40,7 +40,7 @@ impl InUse<'_> {
 #[derive(Debug)]
 pub(crate) struct Trained {
     device: Device,
-    learner: Box<dyn Learn>,
+    learner: Box<dyn DeviceModel>,
     weights: Buffer<f32>,
     captures: Captures,
 }
@@ -80,7 +80,7 @@ impl Trained {
     }
 
     /// What predicts.
-    pub(crate) fn in_use(&mut self) -> InUse<'_> {
-        InUse { learner: &mut *self.learner, weights: &self.weights, captures: &mut self.captures }
+    pub(crate) fn in_use(&mut self) -> InferenceHandle<'_> {
+        InferenceHandle { learner: &mut *self.learner, weights: &self.weights, captures: &mut self.captures }
     }
 }

@@ -5,7 +5,7 @@
 use std::fmt::Display;
 
 use crate::config::Config;
-use crate::dense::Mode;
+use crate::dense::LossOn;
 use crate::error::{Error, Result};
 use crate::form::Form;
 use crate::model::{Encoder, ModelConfig};
@@ -17,9 +17,9 @@ use crate::pooling::Pooling;
 /// [`Error::Setting`] for the first of them.
 pub(crate) fn check(config: &Config) -> Result<()> {
     check_model(&config.model, config.form)?;
-    if config.mode == Mode::Dense && config.model.pooling != Pooling::Last {
-        let expected = "windows, for attention pooling on a GPU so far; or compute on the CPU, with --device cpu";
-        return refuse("training.mode", &"dense", expected);
+    if config.loss_on == LossOn::EveryStep && config.model.pooling != Pooling::Last {
+        let expected = "last_step, for attention pooling on a GPU so far; or compute on the CPU, with --device cpu";
+        return refuse("training.loss_on", &"every_step", expected);
     }
     if config.carry_state {
         return refuse(

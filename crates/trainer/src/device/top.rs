@@ -10,7 +10,9 @@ use super::outputs::Outputs;
 use super::pooling::Pooled;
 use crate::error::Result;
 use crate::model::Model;
-use crate::ops::{Arithmetic, Gradients, Operand, ReadFrom, Reads, Vectors, join, make_room, separate};
+use crate::ops::{
+    Arithmetic, GatherIndex, Gradients, Operand, ReadFrom, RowGranularity, ensure_capacity, join, scatter_add,
+};
 use crate::pooling::Pooling;
 
 #[derive(Debug)]
@@ -53,20 +55,20 @@ impl Top {
 
     /// What samples read.
     pub(super) fn read_from(&self) -> ReadFrom {
-        if matches!(self, Top::Last) { ReadFrom::States } else { ReadFrom::Vectors }
+        if matches!(self, Top::Last) { ReadFrom::States } else { ReadFrom::RowGranularity }
     }
 
     /// Makes the vectors that samples read from the top layer's outputs.
     pub(super) fn forward<T: Operand>(
         &mut self,
         outputs: Outputs<'_, T>,
-        reads: &Reads,
+        reads: &GatherIndex,
         weights: &Buffer<f32>,
     ) -> Result<()> {
         match self {
             Top::Last => Ok(()),
             Top::Normed { norms, vectors } => {
-                make_room(vectors, reads.vectors_len() * outputs.list.hidden())?;
+                ensure_capacity(vectors, reads.vectors_len() * outputs.list.hidden())?;
                 outputs.timeframes().try_for_each(|k| {
                     let (of, start) = outputs.of_vectors(k, reads.vectors());
                     norms.forward((k, weights), of, (&mut *vectors, start))
@@ -80,7 +82,7 @@ impl Top {
     pub(super) fn join<T: Operand, To: Operand>(
         &self,
         outputs: Outputs<'_, T>,
-        reads: &Reads,
+        reads: &GatherIndex,
         joined: &mut Buffer<To>,
     ) -> Result<()> {
         match self {
@@ -96,23 +98,23 @@ impl Top {
     pub(super) fn backward<T: Operand>(
         &mut self,
         outputs: Outputs<'_, T>,
-        (reads, d_joined): (&Reads, &Buffer<f32>),
+        (reads, d_joined): (&GatherIndex, &Buffer<f32>),
         (back, d_outputs): (&mut Gradients<T>, Option<&mut Buffer<f32>>),
         (weights, gradients): (&Buffer<f32>, &mut Buffer<f32>),
     ) -> Result<()> {
         if let Top::Pooled(pooled) = self {
             back.hidden.set_zero()?;
-            separate::<T>(reads, d_joined, &mut pooled.d_vectors)?;
+            scatter_add::<T>(reads, d_joined, &mut pooled.d_vectors)?;
             return pooled.backward(outputs, d_outputs.expect(EVERY_OUTPUT), (weights, gradients));
         }
         let d = match reads.vectors() {
-            Vectors::OfWindows => &mut back.hidden,
-            Vectors::OfSteps => {
+            RowGranularity::OfWindows => &mut back.hidden,
+            RowGranularity::OfSteps => {
                 back.hidden.set_zero()?;
                 d_outputs.expect(EVERY_OUTPUT)
             }
         };
-        separate::<T>(reads, d_joined, d)?;
+        scatter_add::<T>(reads, d_joined, d)?;
         let Top::Normed { norms, .. } = self else { return Ok(()) };
         outputs.timeframes().try_for_each(|k| {
             let (of, start) = outputs.of_vectors(k, reads.vectors());

@@ -3,10 +3,10 @@
 //! Weights, gradients and the optimizer's state on a device.
 
 use megabatch_amp::LossScaler;
-use megabatch_amp::ops::{Control, Examinee, Moments, PendingReport, Report, Tensors, Weights, examine, update};
+use megabatch_amp::ops::{DeviceScaler, Examinee, Moments, PendingReport, Report, Tensors, Weights, examine, update};
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::tally::Tally;
+use super::memory_estimate::MemoryEstimate;
 use crate::error::Result;
 use crate::footprint::StepPhase;
 use crate::optimizer::{Optimizer, OptimizerKind};
@@ -20,7 +20,7 @@ pub(super) struct Resident {
     /// Means of the gradients and of their squares, for a rule that keeps them.
     moments: Option<[Buffer<f32>; 2]>,
     tensors: Tensors,
-    pub(super) control: Control,
+    pub(super) control: DeviceScaler,
 }
 
 impl Resident {
@@ -35,21 +35,21 @@ impl Resident {
             moments: kind.has_moments().then(moments).transpose()?,
             // All in one, as the processor takes them: its sums have the same bits.
             tensors: Tensors::new(&of_optimizer, std::slice::from_ref(&(0..layout.len())))?,
-            control: Control::new(&of_optimizer, None, 0)?,
+            control: DeviceScaler::new(&of_optimizer, None, 0)?,
             scope: of_optimizer,
         })
     }
 
     /// Counts what [`Resident::new`] takes.
-    pub(super) fn tally(tally: &mut Tally<'_>) {
-        let len = tally.model.layout().len();
+    pub(super) fn estimate(estimate: &mut MemoryEstimate<'_>) {
+        let len = estimate.model.layout().len();
         let bytes = len * size_of::<f32>();
-        tally.put("parameters", "weights", bytes, &StepPhase::ALL);
-        tally.put("gradients", "gradients", bytes, &[StepPhase::Backward, StepPhase::Optimizer]);
-        let moments = if tally.config.optimizer.kind.has_moments() { 2 * bytes } else { 0 };
-        tally.put("optimizer", "moments", moments, &[StepPhase::Optimizer]);
-        let steering = Tensors::bytes(std::slice::from_ref(&(0..len))) + Control::BYTES;
-        tally.put("optimizer", "what steers steps", steering, &[StepPhase::Backward, StepPhase::Optimizer]);
+        estimate.put("parameters", "weights", bytes, &StepPhase::ALL);
+        estimate.put("gradients", "gradients", bytes, &[StepPhase::Backward, StepPhase::Optimizer]);
+        let moments = if estimate.config.optimizer.kind.has_moments() { 2 * bytes } else { 0 };
+        estimate.put("optimizer", "moments", moments, &[StepPhase::Optimizer]);
+        let steering = Tensors::bytes(std::slice::from_ref(&(0..len))) + DeviceScaler::BYTES;
+        estimate.put("optimizer", "what steers steps", steering, &[StepPhase::Backward, StepPhase::Optimizer]);
     }
 
     /// Takes weights, moments, the number of updates and the loss scale as they are on the host.
@@ -64,7 +64,7 @@ impl Resident {
             mean.copy_from(from.exp_avg.values())?;
             square.copy_from(from.exp_avg_sq.values())?;
         }
-        self.control = Control::new(&self.scope, scaler, optimizer.steps())?;
+        self.control = DeviceScaler::new(&self.scope, scaler, optimizer.steps())?;
         Ok(())
     }
 

@@ -45,7 +45,7 @@ use crate::kernel::{Isa, PANEL};
 use crate::lstm::{Read, Sizes};
 use crate::model::{Model, prefixed};
 use crate::profile::{Clock, Profile};
-use crate::step::{Purpose, Room};
+use crate::step::{Capacity, Purpose};
 use crate::tensor::TensorSet;
 use memory::Scratch;
 use pooling::{PackedKeys, Pooled, PoolingScratch};
@@ -93,7 +93,7 @@ impl Dimensions {
     }
 }
 
-fn dimensions(model: &Model, room: Room) -> Vec<Dimensions> {
+fn dimensions(model: &Model, room: Capacity) -> Vec<Dimensions> {
     let heads = model.config().pooling.heads();
     let of = |sizes: Sizes| {
         // The samples of a run read the states after many steps of one sequence.
@@ -125,11 +125,11 @@ impl PackedWeights {
             (0..of.sizes.layers).map(layer).collect::<Result<Vec<_>>>()
         };
         let attention = model.decoder().attention();
-        let keys = model.poolings().iter().zip(dimensions(model, Room::default()));
+        let keys = model.poolings().iter().zip(dimensions(model, Capacity::default()));
         Ok(PackedWeights {
             precision: Precision::Fp32,
             profiles: false,
-            timeframes: dimensions(model, Room::default()).into_iter().map(layers).collect::<Result<_>>()?,
+            timeframes: dimensions(model, Capacity::default()).into_iter().map(layers).collect::<Result<_>>()?,
             keys: keys.map(|(_, of)| PackedKeys::new(scope, of, purpose)).collect::<Result<_>>()?,
             attention: attention.map(|of| PackedAttention::new(scope, of, passes(purpose))).transpose()?,
         })
@@ -182,7 +182,7 @@ impl PackedWeights {
             ("norm", BOTH),
         ];
         let mut parts = Parts::new();
-        for (timeframe, of) in model.shape().timeframes.iter().zip(dimensions(model, Room::default())) {
+        for (timeframe, of) in model.shape().timeframes.iter().zip(dimensions(model, Capacity::default())) {
             for l in 0..of.sizes.layers {
                 let lens = weights::weights_len(of, l, purpose).into_iter().zip(NAMES);
                 let name = |what: &str| format!("packed: {} layer {l}: {what}", prefixed("lstm", &timeframe.name));
@@ -199,9 +199,9 @@ impl PackedWeights {
     pub(crate) fn len(model: &Model, purpose: Purpose) -> usize {
         let layers = |of: Dimensions| (0..of.sizes.layers).flat_map(move |l| weights::weights_len(of, l, purpose));
         let attention = model.decoder().attention().map_or(0, |of| PackedAttention::len(of, passes(purpose)));
-        let keys = model.poolings().iter().zip(dimensions(model, Room::default()));
+        let keys = model.poolings().iter().zip(dimensions(model, Capacity::default()));
         let keys: usize = keys.flat_map(|(_, of)| pooling::keys_len(of, purpose)).sum();
-        dimensions(model, Room::default()).into_iter().flat_map(layers).sum::<usize>() + keys + attention
+        dimensions(model, Capacity::default()).into_iter().flat_map(layers).sum::<usize>() + keys + attention
     }
 }
 
@@ -222,7 +222,7 @@ pub(crate) struct Pass {
 
 impl Pass {
     /// Memory for up to `room`, booked on `scope`.
-    pub(crate) fn new(scope: &Scope, model: &Model, room: Room, purpose: Purpose) -> Result<Self> {
+    pub(crate) fn new(scope: &Scope, model: &Model, room: Capacity, purpose: Purpose) -> Result<Self> {
         let all = dimensions(model, room);
         Ok(Pass {
             isa: Isa::best(),
@@ -243,7 +243,7 @@ impl Pass {
     }
 
     /// Numbers in the memory for `room`.
-    pub(crate) fn len(model: &Model, room: Room, purpose: Purpose) -> usize {
+    pub(crate) fn len(model: &Model, room: Capacity, purpose: Purpose) -> usize {
         let all = dimensions(model, room);
         let layers = |of: &Dimensions| of.sizes.layers * memory::layer_len(*of, purpose).iter().sum::<usize>();
         let decoding = model.decoder().fast_len(room, purpose);
@@ -252,7 +252,7 @@ impl Pass {
     }
 
     /// The same by what they are.
-    pub(crate) fn parts(model: &Model, room: Room, purpose: Purpose) -> Parts {
+    pub(crate) fn parts(model: &Model, room: Capacity, purpose: Purpose) -> Parts {
         let all = dimensions(model, room);
         let mut parts = Parts::new();
         for (timeframe, &of) in model.shape().timeframes.iter().zip(&all) {

@@ -12,7 +12,7 @@ use crate::fast::{self, PackedWeights};
 use crate::form::Form;
 use crate::loss::Loss;
 use crate::model::{Model, SampleShape};
-use crate::step::Room;
+use crate::step::Capacity;
 
 /// A phase of an optimizer step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -72,7 +72,7 @@ impl Footprint {
         let model = Model::new(shape.clone(), config.model.for_loss(config.loss))?;
         let purpose = config.purpose();
         let (room, samples) = match graphs {
-            Some((nodes, edges)) => (Room { samples: nodes, edges, run: 1 }, nodes),
+            Some((nodes, edges)) => (Capacity { samples: nodes, edges, run: 1 }, nodes),
             None => (config.compute().room(purpose), 1),
         };
         let shards = config.compute().shards_at_once(&model, purpose);

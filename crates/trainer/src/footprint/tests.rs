@@ -8,7 +8,7 @@ use megabatch_segment::{Compressed, Csc};
 use proptest::prelude::*;
 
 use super::*;
-use crate::dense::Mode;
+use crate::dense::LossOn;
 use crate::fusion::Fusion;
 use crate::graph::{AttentionKind, GraphConfig, GraphOutput, GraphView, Graphs, Readout};
 use crate::loss::Loss;
@@ -233,7 +233,7 @@ proptest! {
             accumulation_steps,
             dropout: if drops { 0.5 } else { 0.0 },
             carry_state: carries,
-            mode: if dense { Mode::Dense } else { Mode::Windows },
+            loss_on: if dense { LossOn::EveryStep } else { LossOn::LastStep },
             precision: if bf16 && (dense || !plain) { Precision::Bf16 } else { Precision::Fp32 },
             run_length,
             form: if plain && !dense { Form::Plain } else { Form::Fast },
@@ -284,7 +284,7 @@ fn settings_that_multiply_to_more_than_can_be_counted_are_refused() {
         config(usize::MAX, usize::MAX),
         Config { model: wide, ..config(1_000_000_000, 1_000_000_000) },
         Config { model: over_graphs, carry_state: false, ..config(1, 1) },
-        Config { mode: Mode::Dense, run_length: Some(usize::MAX), ..config(usize::MAX, 1) },
+        Config { loss_on: LossOn::EveryStep, run_length: Some(usize::MAX), ..config(usize::MAX, 1) },
     ] {
         let error = match config.model.is_over_graphs() {
             true => Footprint::of_graphs(&config, &shape, (30, 90), 3).unwrap_err(),

@@ -15,7 +15,6 @@
     reason = "SIMD kernels take raw pointers; the safe functions in front of them check the bounds first"
 )]
 
-mod ahead;
 pub(crate) mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -27,12 +26,13 @@ mod lanes;
 mod portable;
 mod product;
 pub(crate) mod quantized;
+mod read_ahead;
 
 use std::ops::Range;
 
-pub(crate) use ahead::Ahead;
 pub(crate) use cell::{Step, Unwound, activate, cells, forward, forward_units, unwind};
 pub(crate) use megabatch_gpu_core::isa::Isa;
+pub(crate) use read_ahead::Ahead;
 
 use megabatch_gpu_core::isa::InstructionSet;
 

@@ -21,8 +21,8 @@
 
 #![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
 
-use super::ahead::Turns;
 use super::lanes::Lanes;
+use super::read_ahead::Turns;
 use super::{Outer, PANEL, Product, Sweep};
 
 /// Largest depth of a block: (32 rows + 16 columns) · 168 · 4 bytes are 31.5 KiB.

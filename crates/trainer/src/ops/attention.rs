@@ -17,7 +17,7 @@
 //!            d_scores [P, H]                score_gradients
 //!            d_receiving, sums by node      receiver_gradients
 //!            d_values [N, H · C]            value_gradients
-//!            d_giving [N, H · U]            giver_gradients, and of GAT node_dot_gradients
+//!            d_giving [N, H · U]            src_gradients, and of GAT node_dot_gradients
 //! ```
 
 mod backward;
@@ -28,8 +28,8 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, arguments};
 
 pub(crate) use backward::{
-    NodeDots, ReceiverRows, activation_gradients, giver_gradients, node_dot_gradients, receiver_gradients,
-    score_gradients, value_gradients,
+    NodeDots, ReceiverRows, activation_gradients, node_dot_gradients, receiver_gradients, score_gradients,
+    src_gradients, value_gradients,
 };
 
 use super::dropout::{MaskNumbers, mask_address};

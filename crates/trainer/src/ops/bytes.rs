@@ -14,8 +14,8 @@ use megabatch_amp::QuantizedMatrix;
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
 
+use super::capacity::ensure_capacity;
 use super::operand::{Operand, Part};
-use super::room::make_room;
 use crate::error::Result;
 
 /// Inner indices of a tile of the product: that of bytes.cu.
@@ -108,7 +108,7 @@ impl ByteRows {
     pub fn quantize<T: Operand>(&mut self, x: Part<'_, T>, shape: [usize; 2]) -> Result<()> {
         let device = self.bytes.scope().device().clone();
         x.assert_has(shape[0] * shape[1], &device);
-        self.make_room(shape)?;
+        self.ensure_capacity(shape)?;
         match &device {
             Device::Cuda(device) => {
                 assert!(!T::IS_NARROW, "rows in {}", T::SUFFIX);
@@ -133,16 +133,16 @@ impl ByteRows {
     }
 
     /// Sees to it that there is room for rows `[M, K]`, which are to be quantised next.
-    pub(super) fn make_room(&mut self, [rows, depth]: [usize; 2]) -> Result<()> {
+    pub(super) fn ensure_capacity(&mut self, [rows, depth]: [usize; 2]) -> Result<()> {
         (self.rows, self.depth) = (rows, depth);
-        make_room(&mut self.bytes, rows * 2 * padded(depth))?;
-        make_room(&mut self.scales, rows)
+        ensure_capacity(&mut self.bytes, rows * 2 * padded(depth))?;
+        ensure_capacity(&mut self.scales, rows)
     }
 
     /// Takes the rows at an address, in single precision.
     ///
     /// # Safety
-    /// There are as many as [`ByteRows::make_room`] was asked for.
+    /// There are as many as [`ByteRows::ensure_capacity`] was asked for.
     pub(super) unsafe fn quantize_at(&mut self, device: &Cuda, x: u64) -> Result<()> {
         let kernel = Kernel { module: "trainer/bytes", ptx: PTX, name: "quantize" };
         let (rows, depth, padded) = (self.rows as u64, self.depth as u32, padded(self.depth) as u32);

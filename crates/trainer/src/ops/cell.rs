@@ -86,7 +86,7 @@ pub(super) fn backward<T: Operand>(
     let kernel = Kernel { module: "trainer/cell", ptx: PTX, name: &name };
     for of in list.places() {
         let (windows, weight) = (of.windows as usize, weights.of(of.weight));
-        let call = Call::whole::<T>([windows, hidden, 4 * hidden], Layout::SecondTurned, Output::Overwrite);
+        let call = Call::whole::<T>([windows, hidden, 4 * hidden], Layout::SecondTransposed, Output::Overwrite);
         let edge = of.window as usize * hidden;
         let (d_hidden, d_cell) = (element(&gradients.hidden, edge), element(&gradients.cell, edge));
         for t in (0..of.steps as usize).rev() {

@@ -3,9 +3,9 @@
 
 #![forbid(unsafe_code)]
 
-mod between;
 mod bytes;
 mod graphs;
+mod inter_layer;
 mod products;
 mod replay;
 mod rows;
@@ -89,12 +89,12 @@ pub const CASES: &[Case] = &[
     ("products in TF32 by cuBLASLt, if it is here, are the CPU's to 11 bits", |device| {
         products::of::<f32>(device, (Arithmetic::Tf32, 6e-3))
     }),
-    ("what a batch brings reaches its arrays", between::mail),
-    ("losses and their gradients are the CPU's", between::losses),
-    ("sums of columns, norms and dropout have the CPU's bits", between::rows),
-    ("vectors are joined for samples and taken apart with the CPU's bits", between::joins),
-    ("attention pooling is the CPU's", between::pooling),
-    ("fusion by attention is the CPU's", between::fusion),
+    ("what a batch brings reaches its arrays", inter_layer::mail),
+    ("losses and their gradients are the CPU's", inter_layer::losses),
+    ("sums of columns, norms and dropout have the CPU's bits", inter_layer::rows),
+    ("vectors are joined for samples and taken apart with the CPU's bits", inter_layer::joins),
+    ("attention pooling is the CPU's", inter_layer::pooling),
+    ("fusion by attention is the CPU's", inter_layer::fusion),
     ("attention over graphs is the CPU's", graphs::attention),
     ("dropout in graphs and readouts have the CPU's bits", graphs::readouts),
     ("losses of graphs are the CPU's", graphs::losses),
@@ -266,7 +266,7 @@ impl Example {
             b,
             start: None,
             shape: [gates, width, bars(s)],
-            layout: Layout::BothTurned,
+            layout: Layout::BothTransposed,
             arithmetic: Arithmetic::Exact,
         };
         let of_states = Product {
@@ -274,7 +274,7 @@ impl Example {
             b: Part { buffer: &states.hidden, start: list.states_row(s) * self.hidden },
             start: None,
             shape: [gates, self.hidden, rows],
-            layout: Layout::BothTurned,
+            layout: Layout::BothTransposed,
             arithmetic: Arithmetic::Exact,
         };
         Ok([

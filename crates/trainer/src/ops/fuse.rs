@@ -8,11 +8,11 @@ use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::kernel::{Arguments, Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Scope};
 
+use super::capacity::ensure_capacity;
 use super::column_sums::{add_column_sums, column_sum_parts};
 use super::matmul::{Arithmetic, Layout, Output, Product, multiply, parts_of_rows, parts_of_sum};
 use super::norm::{NormWeights, Normed, layer_norm, layer_norm_backward, norm_parts};
 use super::operand::{Operand, Part};
-use super::room::make_room;
 use super::round::round_to;
 use super::scratch::Scratch;
 use crate::error::Result;
@@ -210,7 +210,7 @@ impl<'a> FuseWeights<'a> {
             b: x.into(),
             start: None,
             shape: [of.outputs, of.inputs, rows],
-            layout: Layout::BothTurned,
+            layout: Layout::BothTransposed,
             arithmetic: self.arithmetic,
         };
         multiply(&product, Output::Add, (gradients, of.weight), scratch)?;
@@ -230,7 +230,7 @@ impl<'a> FuseWeights<'a> {
             b: self.part(of.weight),
             start: None,
             shape: [rows, of.inputs, of.outputs],
-            layout: Layout::SecondTurned,
+            layout: Layout::SecondTransposed,
             arithmetic: self.arithmetic,
         };
         multiply(&product, output, (d_x, 0), scratch)
@@ -290,20 +290,20 @@ impl FuseMemory {
             d_tokens: none()?,
             scratch: Scratch::empty(scope)?,
         };
-        memory.make_room(samples)?;
+        memory.ensure_capacity(samples)?;
         Ok(memory)
     }
 
     /// Makes ready for so many samples. Memory is taken only where there is less than they need.
-    pub(crate) fn make_room(&mut self, samples: usize) -> Result<()> {
+    pub(crate) fn ensure_capacity(&mut self, samples: usize) -> Result<()> {
         self.sizes.samples = samples;
         let lens = FuseMemory::lens(self.sizes);
         let FuseMemory { qkv, weights, seen, sum1, first, moments1, inner, sum2, second, moments2, .. } = self;
         let forward = [qkv, weights, seen, sum1, first, moments1, inner, sum2, second, moments2];
-        forward.into_iter().zip(lens).try_for_each(|(buffer, len)| make_room(buffer, len))?;
+        forward.into_iter().zip(lens).try_for_each(|(buffer, len)| ensure_capacity(buffer, len))?;
         let FuseMemory { d_qkv, d_scores, d_inner, d_seen, d_tokens, .. } = self;
         let backward = [d_qkv, d_scores, d_inner, d_seen, d_tokens];
-        backward.into_iter().zip(&lens[10..]).try_for_each(|(buffer, &len)| make_room(buffer, len))
+        backward.into_iter().zip(&lens[10..]).try_for_each(|(buffer, &len)| ensure_capacity(buffer, len))
     }
 }
 

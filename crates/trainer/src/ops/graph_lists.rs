@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use megabatch_gpu_core::{Buffer, Device, Scope};
 
-use super::deliver::{Delivery, Mail};
+use super::batch_upload::{BatchUploader, UploadBatch};
 use crate::error::Result;
 use crate::graph::{BatchEdges, GraphPlace};
 
@@ -50,21 +50,21 @@ impl GraphLists {
 
     /// Lists of these edges, which the device has.
     pub(crate) fn new(scope: &Scope, edges: BatchEdges) -> Result<Self> {
-        let (mut lists, mut delivery) = (GraphLists::empty(scope)?, Delivery::new(scope)?);
+        let (mut lists, mut delivery) = (GraphLists::empty(scope)?, BatchUploader::new(scope)?);
         lists.set(Arc::new(edges));
         let mut mail = delivery.mail();
-        lists.post(&mut mail)?;
+        lists.enqueue(&mut mail)?;
         mail.send()?;
         Ok(lists)
     }
 
-    /// Takes the edges of other graphs, of which the device learns by [`GraphLists::post`].
+    /// Takes the edges of other graphs, of which the device learns by [`GraphLists::enqueue`].
     pub(crate) fn set(&mut self, edges: Arc<BatchEdges>) {
         self.edges = edges;
     }
 
     /// Gives `mail` what the device has to know of the graphs.
-    pub(crate) fn post<'a>(&'a mut self, mail: &mut Mail<'a>) -> Result<()> {
+    pub(crate) fn enqueue<'a>(&'a mut self, mail: &mut UploadBatch<'a>) -> Result<()> {
         let (BatchEdges { starts, from, starts_of_givers, places, to, attributes, graph_of, graphs }, on_device) =
             (&*self.edges, &mut self.on_device);
         mail.put(&mut on_device.starts, starts)?;

@@ -1,10 +1,10 @@
 //! Matrix products with sums in f32.
 
 mod call;
+mod gemm_plan;
 mod library;
 #[cfg(test)]
 mod tests;
-mod way;
 
 use megabatch_gpu_core::{Buffer, Cuda, Device};
 
@@ -12,10 +12,10 @@ use super::operand::{Operand, Part};
 use super::scratch::Scratch;
 use crate::error::Result;
 pub(super) use call::{Call, Operands, PTX, add_parts};
+use gemm_plan::{GemmPlan, TileConfig};
+pub(super) use gemm_plan::{Kind, Method};
+pub(crate) use gemm_plan::{parts_of_rows, parts_of_sum};
 pub(super) use library::alone as by_library;
-use way::{Cut, Way};
-pub(super) use way::{Kind, Method};
-pub(crate) use way::{parts_of_rows, parts_of_sum};
 
 /// How the operands of a product lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,11 +23,11 @@ pub enum Layout {
     /// a `[M, K]`, b `[N, K]`: rows by weights that have a row for each output.
     Straight,
     /// a `[M, K]`, b `[K, N]`: gradients by the same weights.
-    SecondTurned,
+    SecondTransposed,
     /// a `[K, M]`, b `[N, K]`: columns by weights that have a row for each output.
     FirstTurned,
     /// a `[K, M]`, b `[K, N]`: gradients by what was multiplied, summed over rows.
-    BothTurned,
+    BothTransposed,
 }
 
 impl Layout {
@@ -35,9 +35,9 @@ impl Layout {
     fn turned(self) -> [bool; 2] {
         match self {
             Layout::Straight => [false, false],
-            Layout::SecondTurned => [false, true],
+            Layout::SecondTransposed => [false, true],
             Layout::FirstTurned => [true, false],
-            Layout::BothTurned => [true, true],
+            Layout::BothTransposed => [true, true],
         }
     }
 }
@@ -125,8 +125,8 @@ fn cuda<T: Operand>(device: &Cuda, of: &Product<'_, T>, output: Output, to: u64,
     let len = of.shape[0] * of.shape[1];
     let operands = Operands::of(of, to);
     let parts = if of.start.is_some() { 0 } else { scratch.address_of::<f32>(parts_of_sum(of.shape))? };
-    let run = |cut: Cut| {
-        let way = Way::of(cut, of.shape, of.start.is_some());
+    let run = |cut: TileConfig| {
+        let way = GemmPlan::of(cut, of.shape, of.start.is_some());
         let call = Call::new::<T>(of.shape, of.layout, of.arithmetic, way, output);
         if way.splits == 1 {
             // SAFETY: `multiply` has seen that the buffers have the lengths of the shape.
@@ -158,7 +158,7 @@ fn cuda<T: Operand>(device: &Cuda, of: &Product<'_, T>, output: Output, to: u64,
     match scratch.products_mut().choose(device, kind, question, measured)? {
         Method::Kernel(cut) => run(cut),
         Method::Library if by_library() => Ok(()),
-        Method::Library => run(Cut::BY_RULE),
+        Method::Library => run(TileConfig::BY_RULE),
     }
 }
 

@@ -15,7 +15,7 @@
 //!            of all timeframes, one for each sample           join, then fuse or as they are joined
 //!            over graphs: layers of attention, a readout      drop_nodes, coefficients, gather_heads, read_graphs
 //!            outputs, losses and their gradients              multiply, loss, graph_loss
-//! backward   the same in reverse                              multiply, add_column_sums, fuse_backward, separate, pool_backward
+//! backward   the same in reverse                              multiply, add_column_sums, fuse_backward, scatter_add, pool_backward
 //!            between layers                                   multiply, round_to, drop_gradients, layer_norm_backward
 //!            d_gates of all steps and timeframes              recurrence_backward
 //!            d_gates summed by bar                            sum_by_bar
@@ -25,15 +25,17 @@
 //! The optimizer's two passes are those of [`megabatch_amp::ops`].
 
 mod attention;
+mod batch_upload;
 mod by_bar;
 mod bytes;
+mod capacity;
 mod cell;
 mod column_sums;
 pub mod conformance;
-mod deliver;
 mod dropout;
 mod fuse;
 mod gate_rows;
+mod gather;
 mod graph_dropout;
 mod graph_lists;
 mod graph_loss;
@@ -41,21 +43,19 @@ mod group;
 #[cfg(test)]
 mod harness;
 mod input_weights;
-mod join;
 mod lanes;
 mod loss;
 mod matmul;
 mod norm;
 mod operand;
-mod pace;
 mod pool;
 mod readout;
 mod recurrence;
 mod recurrence_backward;
 mod recurrence_bytes;
 mod recurrence_of_rows;
+mod recurrence_schedule;
 mod recurrent_weights;
-mod room;
 mod round;
 mod scratch;
 mod take_rows;
@@ -63,21 +63,22 @@ mod work_list;
 
 pub(crate) use attention::{
     Attended, AttentionSizes, NodeDots, ReceiverRows, Scored, Start, activation_gradients, coefficients, gather_heads,
-    giver_gradients, node_dot_gradients, node_dots, receiver_gradients, score_gradients, value_gradients,
+    node_dot_gradients, node_dots, receiver_gradients, score_gradients, src_gradients, value_gradients,
 };
+pub use batch_upload::{BatchUploader, UploadBatch};
 pub use by_bar::sum_by_bar;
 pub use bytes::{ByteMatrix, ByteRows, multiply_bytes};
+pub(crate) use capacity::ensure_capacity;
 pub use column_sums::add_column_sums;
 pub(crate) use column_sums::column_sum_parts;
-pub use deliver::{Delivery, Mail};
 pub use dropout::{Dropped, MaskNumbers, drop_gradients, drop_outputs};
 pub use fuse::{FuseMemory, FuseSizes, FuseWeights, fuse, fuse_backward};
 pub use gate_rows::{GateRows, GateTensor, add_separated, interleave};
+pub use gather::{GatherIndex, ReadFrom, RowGranularity, join, scatter_add};
 pub(crate) use graph_dropout::{DroppedNodes, drop_node_gradients, drop_nodes};
 pub(crate) use graph_lists::GraphLists;
 pub(crate) use graph_loss::{GraphRows, graph_loss, graph_loss_parts};
 pub use input_weights::InputWeights;
-pub use join::{ReadFrom, Reads, Vectors, join, separate};
 pub(crate) use loss::loss_parts;
 pub use loss::{LossTable, Objective, Predictions, Terms, loss};
 pub use matmul::{Arithmetic, Layout, Output, Product, multiply};
@@ -85,15 +86,14 @@ pub(crate) use matmul::{parts_of_rows, parts_of_sum};
 pub(crate) use norm::norm_parts;
 pub use norm::{NormWeights, Normed, layer_norm, layer_norm_backward};
 pub use operand::{Operand, Part};
-pub use pace::Pace;
 pub use pool::{PoolMemory, PoolSizes, PoolSlots, PoolWeights, pool, pool_backward};
 pub(crate) use readout::{ReadGraphs, read_graphs, read_graphs_backward};
 pub use recurrence::{Inputs, States, recurrence};
 pub use recurrence_backward::{Gradients, recurrence_backward};
 pub use recurrence_bytes::{RecurrentBytes, recurrence_in_bytes};
 pub use recurrence_of_rows::{RowInputs, recurrence_of_rows};
+pub use recurrence_schedule::RecurrenceSchedule;
 pub use recurrent_weights::RecurrentWeights;
-pub(crate) use room::make_room;
 pub use round::{round_part, round_to};
 pub use scratch::Scratch;
 pub use take_rows::{Rows, take_rows};

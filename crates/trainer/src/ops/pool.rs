@@ -8,10 +8,10 @@ use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::kernel::Launch;
 use megabatch_gpu_core::{Buffer, Scope};
 
+use super::capacity::ensure_capacity;
 use super::column_sums::{add_column_sums, column_sum_parts};
 use super::matmul::{Arithmetic, Layout, Output, Product, multiply, parts_of_rows, parts_of_sum};
 use super::operand::{Operand, Part};
-use super::room::make_room;
 use super::scratch::Scratch;
 use crate::error::Result;
 use keys::{Affine, affine_backward, find_keys, keys_backward};
@@ -170,7 +170,7 @@ impl PoolMemory {
             d_keys_of: zeros(0)?,
             scratch: Scratch::empty(scope)?,
         };
-        memory.make_room(sizes.windows as usize)?;
+        memory.ensure_capacity(sizes.windows as usize)?;
         Ok(memory)
     }
 
@@ -190,16 +190,16 @@ impl PoolMemory {
     ///
     /// # Panics
     /// As [`PoolMemory::zeros`].
-    pub fn make_room(&mut self, windows: usize) -> Result<()> {
+    pub fn ensure_capacity(&mut self, windows: usize) -> Result<()> {
         let [steps, _, heads, hidden] = self.sizes.wide();
         assert!(heads > 0 && hidden.is_multiple_of(heads), "{heads} heads of {hidden} units");
         assert!(steps > 0 && u32::try_from(steps * windows * hidden.max(heads)).is_ok(), "numbers of 32 bits");
         self.sizes.windows = windows as u32;
         let (weights, vectors) = (windows * heads * steps, windows * hidden);
-        [&mut self.weights, &mut self.d_scores].into_iter().try_for_each(|buffer| make_room(buffer, weights))?;
-        [&mut self.values, &mut self.d_values].into_iter().try_for_each(|buffer| make_room(buffer, vectors))?;
+        [&mut self.weights, &mut self.d_scores].into_iter().try_for_each(|buffer| ensure_capacity(buffer, weights))?;
+        [&mut self.values, &mut self.d_values].into_iter().try_for_each(|buffer| ensure_capacity(buffer, vectors))?;
         let by_head = [&mut self.sums, &mut self.d_sums, &mut self.d_keys_of];
-        by_head.into_iter().try_for_each(|buffer| make_room(buffer, heads * vectors))
+        by_head.into_iter().try_for_each(|buffer| ensure_capacity(buffer, heads * vectors))
     }
 }
 
@@ -288,9 +288,9 @@ fn project_backward(
         let weight_v = in_weight + (2 * hidden + head * width) * hidden;
         let d_values = Part { buffer: &memory.d_values, start: head * width * windows };
         let sums = Part { buffer: &memory.sums, start: head * windows * hidden };
-        let d_weight_v = of.product([d_values, sums], [width, hidden, windows], Layout::SecondTurned);
+        let d_weight_v = of.product([d_values, sums], [width, hidden, windows], Layout::SecondTransposed);
         multiply(&d_weight_v, Output::Add, (gradients, weight_v), &mut memory.scratch)?;
-        let d_sums = of.product([d_values, of.parameter(weight_v)], [windows, hidden, width], Layout::BothTurned);
+        let d_sums = of.product([d_values, of.parameter(weight_v)], [windows, hidden, width], Layout::BothTransposed);
         multiply(&d_sums, Output::Overwrite, (&mut memory.d_sums, head * windows * hidden), &mut memory.scratch)?;
     }
     Ok(())

@@ -3,11 +3,11 @@
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
 
+use super::capacity::ensure_capacity;
 use super::cell;
 use super::group::{self, Groups};
 use super::operand::Operand;
 use super::recurrent_weights::{Fragments, RecurrentWeights, is_of_a_block, persistent_units};
-use super::room::make_room;
 use super::scratch::Scratch;
 use super::work_list::{Place, WorkList};
 use crate::error::Result;
@@ -54,11 +54,11 @@ impl<T: Operand> States<T> {
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
-    pub fn make_room(&mut self, list: &WorkList) -> Result<()> {
+    pub fn ensure_capacity(&mut self, list: &WorkList) -> Result<()> {
         let [states, gates] = lens([list.rows(), list.windows()], list.hidden());
-        make_room(&mut self.hidden, states)?;
-        make_room(&mut self.cell, states)?;
-        make_room(&mut self.gates, gates)
+        ensure_capacity(&mut self.hidden, states)?;
+        ensure_capacity(&mut self.cell, states)?;
+        ensure_capacity(&mut self.gates, gates)
     }
 
     /// Bytes with room for so many rows and windows.

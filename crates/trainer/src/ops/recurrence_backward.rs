@@ -3,12 +3,12 @@
 use megabatch_gpu_core::kernel::Kernel;
 use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
 
+use super::capacity::ensure_capacity;
 use super::cell;
 use super::group::{self, Groups};
 use super::operand::Operand;
 use super::recurrence::{States, kernel};
 use super::recurrent_weights::{Fragments, RecurrentWeights, persistent_units};
-use super::room::make_room;
 use super::scratch::Scratch;
 use super::work_list::{Place, WorkList};
 use crate::error::Result;
@@ -51,10 +51,10 @@ impl<T: Operand> Gradients<T> {
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
-    pub fn make_room(&mut self, list: &WorkList) -> Result<()> {
-        make_room(&mut self.hidden, list.windows() * list.hidden())?;
-        make_room(&mut self.cell, list.windows() * list.hidden())?;
-        make_room(&mut self.gates, list.rows() * 4 * list.hidden())
+    pub fn ensure_capacity(&mut self, list: &WorkList) -> Result<()> {
+        ensure_capacity(&mut self.hidden, list.windows() * list.hidden())?;
+        ensure_capacity(&mut self.cell, list.windows() * list.hidden())?;
+        ensure_capacity(&mut self.gates, list.rows() * 4 * list.hidden())
     }
 
     /// Bytes with room for so many rows and windows, those of every output apart.

@@ -17,12 +17,12 @@ use crate::error::Result;
 pub struct RecurrentBytes {
     hidden: usize,
     sequences: usize,
-    form: Form,
+    form: WeightsForm,
 }
 
 /// The form in which they are read.
 #[derive(Debug)]
-enum Form {
+enum WeightsForm {
     Persistent(Fragments),
     /// Each matrix by itself, and the states of a step of one sequence.
     StepByStep(Vec<ByteMatrix>, ByteRows),
@@ -51,18 +51,18 @@ impl RecurrentBytes {
         let [gates, hidden] = matrices[0].shape();
         assert!(matrices.iter().all(|of| of.shape() == [gates, hidden]) && gates == 4 * hidden, "[4H, H] each");
         let form = if matches!(scope.device(), Device::Cuda(_)) && is_of_a_block(hidden) {
-            Form::Persistent(Fragments::new(scope, matrices)?)
+            WeightsForm::Persistent(Fragments::new(scope, matrices)?)
         } else {
             let each = matrices.iter().map(|of| ByteMatrix::new(scope, of)).collect::<Result<_>>()?;
-            Form::StepByStep(each, ByteRows::empty(scope)?)
+            WeightsForm::StepByStep(each, ByteRows::empty(scope)?)
         };
         Ok(RecurrentBytes { hidden, sequences: matrices.len(), form })
     }
 
     fn scope(&self) -> &Scope {
         match &self.form {
-            Form::Persistent(fragments) => fragments.bytes.scope(),
-            Form::StepByStep(_, rows) => rows.scope(),
+            WeightsForm::Persistent(fragments) => fragments.bytes.scope(),
+            WeightsForm::StepByStep(_, rows) => rows.scope(),
         }
     }
 }
@@ -118,12 +118,14 @@ pub fn recurrence_in_bytes<T: Operand>(
     assert_eq!((weights.hidden, weights.sequences), (list.hidden(), list.places().len()), "weights of the list");
     [projected.scope(), weights.scope()].iter().for_each(|scope| list.device().assert_beside(scope.device()));
     match (list.device(), &mut weights.form) {
-        (Device::Cuda(device), Form::Persistent(fragments)) => persistent(device, list, fragments, projected, states),
-        (Device::Cuda(device), Form::StepByStep(matrices, rows)) => {
+        (Device::Cuda(device), WeightsForm::Persistent(fragments)) => {
+            persistent(device, list, fragments, projected, states)
+        }
+        (Device::Cuda(device), WeightsForm::StepByStep(matrices, rows)) => {
             step_by_step(device, list, matrices, rows, projected, states)
         }
-        (_, Form::Persistent(_)) => unreachable!("persistent kernels are a GPU's"),
-        (_, Form::StepByStep(matrices, _)) => {
+        (_, WeightsForm::Persistent(_)) => unreachable!("persistent kernels are a GPU's"),
+        (_, WeightsForm::StepByStep(matrices, _)) => {
             cpu(list, projected, states, |of, h, sums| {
                 let mut bytes = vec![0; 2 * padded(h.len())];
                 let scale = quantize_row(h, &mut bytes);
@@ -171,7 +173,7 @@ fn step_by_step<T: Operand>(
     states: &mut States<T>,
 ) -> Result<()> {
     cell::forward_by(device, list, projected, states, |of, h, out| {
-        rows.make_room([of.windows as usize, list.hidden()])?;
+        rows.ensure_capacity([of.windows as usize, list.hidden()])?;
         // SAFETY: there are the states of the sequence's windows at `h`, and room for their product
         // at `out`.
         unsafe {

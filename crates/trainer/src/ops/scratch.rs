@@ -5,8 +5,8 @@
 use bytemuck::Pod;
 use megabatch_gpu_core::{Buffer, Device, Scope};
 
+use super::capacity::ensure_capacity;
 use super::matmul::{Kind, Method};
-use super::room::make_room;
 use crate::error::Result;
 use crate::tuning::{Choices, Tuner};
 
@@ -55,7 +55,7 @@ impl Scratch {
     /// caller's for the launches that it submits before anybody asks again: the memory's next use
     /// comes later on the default stream.
     pub(super) fn address_of<T: Pod>(&mut self, len: usize) -> Result<u64> {
-        make_room(&mut self.words, words::<T>(len))?;
+        ensure_capacity(&mut self.words, words::<T>(len))?;
         Ok(self.words.address())
     }
 

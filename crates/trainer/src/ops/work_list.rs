@@ -3,9 +3,9 @@
 use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::{Buffer, Device, Scope};
 
-use super::deliver::{Delivery, Mail};
-use super::pace::Pace;
-use super::room::make_room;
+use super::batch_upload::{BatchUploader, UploadBatch};
+use super::capacity::ensure_capacity;
+use super::recurrence_schedule::RecurrenceSchedule;
 use crate::error::Result;
 
 /// One layer of one timeframe's LSTM over the distinct windows of a batch.
@@ -43,7 +43,7 @@ const WINDOWS_BY_EIGHTS: usize = 1024;
 #[derive(Debug)]
 pub struct WorkList {
     hidden: usize,
-    pace: Pace,
+    pace: RecurrenceSchedule,
     places: Vec<Place>,
     firsts: Vec<u32>,
     /// Rows of projected inputs of each sequence.
@@ -103,10 +103,10 @@ impl WorkList {
     /// all projected rows.
     pub fn new(scope: &Scope, hidden: usize, tile: TileWindows, sequences: &[Sequence<'_>]) -> Result<Self> {
         let mut list = WorkList::empty(scope, hidden)?;
-        list.set(Pace { tile, ..Pace::default() }, sequences);
-        let mut delivery = Delivery::new(scope)?;
+        list.set(RecurrenceSchedule { tile, ..RecurrenceSchedule::default() }, sequences);
+        let mut delivery = BatchUploader::new(scope)?;
         let mut mail = delivery.mail();
-        list.post(&mut mail)?;
+        list.enqueue(&mut mail)?;
         mail.send()?;
         Ok(list)
     }
@@ -123,7 +123,7 @@ impl WorkList {
         };
         Ok(WorkList {
             hidden,
-            pace: Pace::default(),
+            pace: RecurrenceSchedule::default(),
             places: Vec::new(),
             firsts: Vec::new(),
             projected_rows: Vec::new(),
@@ -132,11 +132,11 @@ impl WorkList {
         })
     }
 
-    /// Takes other sequences, of which the device learns by [`WorkList::post`].
+    /// Takes other sequences, of which the device learns by [`WorkList::enqueue`].
     ///
     /// # Panics
     /// As [`WorkList::new`].
-    pub fn set(&mut self, pace: Pace, sequences: &[Sequence<'_>]) {
+    pub fn set(&mut self, pace: RecurrenceSchedule, sequences: &[Sequence<'_>]) {
         let hidden = self.hidden;
         let (places, firsts) = (&mut self.places, &mut self.firsts);
         places.clear();
@@ -174,9 +174,9 @@ impl WorkList {
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
-    pub fn change_pace(&mut self, pace: Pace) -> Result<()> {
+    pub fn change_pace(&mut self, pace: RecurrenceSchedule) -> Result<()> {
         (self.pace, self.tiles) = (pace, tiles(&self.places, pace.tile.windows()));
-        make_room(&mut self.on_device.tiles, self.tiles.len())?;
+        ensure_capacity(&mut self.on_device.tiles, self.tiles.len())?;
         Ok(self.on_device.tiles.copy_from_at(0, &self.tiles)?)
     }
 
@@ -197,7 +197,7 @@ impl WorkList {
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
-    pub fn post<'a>(&'a mut self, mail: &mut Mail<'a>) -> Result<()> {
+    pub fn enqueue<'a>(&'a mut self, mail: &mut UploadBatch<'a>) -> Result<()> {
         let OnDevice { places, tiles, first } = &mut self.on_device;
         mail.put(places, &self.places)?;
         mail.put(tiles, &self.tiles)?;
@@ -379,10 +379,10 @@ mod tests {
         let of = |steps: usize, first| Sequence { steps, first, row_step: 1, projected_rows: steps + 2 };
         let mut list = WorkList::new(&scope, 4, TileWindows::Eight, &[of(9, &[0; 17]), of(3, &[0; 9])]).unwrap();
         let before = device.usage().allocated_bytes;
-        list.set(Pace { tile: TileWindows::Sixteen, step_by_step: false }, &[of(2, &[0, 1, 2])]);
-        let mut delivery = Delivery::new(&scope).unwrap();
+        list.set(RecurrenceSchedule { tile: TileWindows::Sixteen, step_by_step: false }, &[of(2, &[0, 1, 2])]);
+        let mut delivery = BatchUploader::new(&scope).unwrap();
         let mut mail = delivery.mail();
-        list.post(&mut mail).unwrap();
+        list.enqueue(&mut mail).unwrap();
         mail.send().unwrap();
         assert_eq!(device.usage().allocated_bytes, before);
         assert_eq!((list.windows(), list.rows(), list.projected_rows(), list.tiles()), (3, 6, 4, 1));

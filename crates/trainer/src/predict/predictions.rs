@@ -2,16 +2,16 @@
 
 //! Batch after batch through a model in use.
 
-use megabatch_gpu_core::{Device, Fetch};
+use megabatch_gpu_core::{AsyncDownload, Device};
 
 use super::{Selection, check_shape, graphs_of};
 use crate::carried::series_of;
-use crate::device::InUse;
+use crate::device::InferenceHandle;
 use crate::error::Result;
 use crate::model::Model;
-use crate::prefetch::{Feed, OfSeries, Source, with_batches};
+use crate::prefetch::{BatchFeed, GatherMode, Source, with_batches};
+use crate::stateful_inference::{StatefulInference, distinct_ends};
 use crate::step::{Compute, Engine};
-use crate::stream::{Streamed, distinct_ends};
 use crate::tensor::TensorSet;
 use crate::view::BatchView;
 
@@ -23,7 +23,7 @@ pub(crate) struct Predictions<'a> {
     pub(crate) engine: Option<&'a mut Engine>,
     /// What computes outputs in the place of the engine: a GPU that has loaded the weights and,
     /// where they stay there, the series of the samples.
-    pub(crate) gpu: Option<InUse<'a>>,
+    pub(crate) gpu: Option<InferenceHandle<'a>>,
     pub(crate) device: &'a Device,
     pub(crate) compute: Compute,
     /// Size of the chunks that samples load ahead, of what was planned.
@@ -77,8 +77,8 @@ impl Predictions<'_> {
         let batches = self.device.scope("batches");
         let chunk_percent = self.chunk_percent;
         let (samples, seen) = (selection.samples, self.gpu.as_ref().map(|_| self.model.seen_edges()));
-        let stay = !self.reads_bars && self.gpu.as_ref().is_some_and(InUse::keeps_series);
-        let of_series = if stay { OfSeries::Places } else { form.into() };
+        let stay = !self.reads_bars && self.gpu.as_ref().is_some_and(InferenceHandle::keeps_series);
+        let of_series = if stay { GatherMode::WindowOffsets } else { form.into() };
         let source = Source { samples, graphs, seen, scope: &batches, batch_size, chunk_percent, of_series };
         let schedule = selection.indices.chunks(batch_size).map(<[usize]>::to_vec);
         match &mut self.gpu {
@@ -95,8 +95,8 @@ impl Predictions<'_> {
     fn on_processor<S>(
         &mut self,
         computed: Computed,
-        mut streamed: Option<Streamed>,
-        feed: &mut Feed<'_>,
+        mut streamed: Option<StatefulInference>,
+        feed: &mut BatchFeed<'_>,
         mut see: impl FnMut(&BatchView<'_>) -> Result<S>,
         mut each: impl FnMut(S, &[f32]) -> Result<Next>,
     ) -> Result<()> {
@@ -129,11 +129,12 @@ impl Predictions<'_> {
     }
 
     /// The states at the last bars of the selection's windows.
-    fn stream(&mut self, selection: Selection<'_>) -> Result<Streamed> {
+    fn stream(&mut self, selection: Selection<'_>) -> Result<StatefulInference> {
         self.model.config().check_carried_state()?;
         let series = series_of(selection.samples)?;
         let ends = distinct_ends(selection.samples, selection.indices)?;
-        let mut streamed = Streamed::new(&self.device.scope("carried/streamed"), self.model, self.compute, ends)?;
+        let mut streamed =
+            StatefulInference::new(&self.device.scope("carried/streamed"), self.model, self.compute, ends)?;
         let weights = (self.model, self.parameters);
         self.engine().stream(weights, &series.timeframes, &mut streamed);
         Ok(streamed)
@@ -155,12 +156,12 @@ impl Computed {
 /// reads them and sees to the batch after that.
 fn on_gpu<S>(
     model: &Model,
-    gpu: &mut InUse<'_>,
-    feed: &mut Feed<'_>,
+    gpu: &mut InferenceHandle<'_>,
+    feed: &mut BatchFeed<'_>,
     mut see: impl FnMut(&BatchView<'_>) -> Result<S>,
     mut each: impl FnMut(S, &[f32]) -> Result<Next>,
 ) -> Result<()> {
-    let mut finish = |submitted: Option<(S, usize, Fetch<f32>)>| match submitted {
+    let mut finish = |submitted: Option<(S, usize, AsyncDownload<f32>)>| match submitted {
         Some((seen, len, outputs)) => each(seen, &outputs.wait()?[..len]),
         None => Ok(Next::Continue),
     };

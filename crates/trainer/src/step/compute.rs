@@ -43,7 +43,7 @@ pub struct Compute {
 
 /// What a shard can be at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Room {
+pub(crate) struct Capacity {
     pub(crate) samples: usize,
     /// Edges between them.
     pub(crate) edges: usize,
@@ -51,7 +51,7 @@ pub(crate) struct Room {
     pub(crate) run: usize,
 }
 
-impl Room {
+impl Capacity {
     /// Sequences that are computed side by side.
     pub(crate) fn sequences(self) -> usize {
         self.samples.div_ceil(self.run.max(1))
@@ -65,10 +65,10 @@ impl Room {
 
 impl Compute {
     /// The largest shard, where it is not a graph.
-    pub(crate) fn room(self, purpose: Purpose) -> Room {
+    pub(crate) fn room(self, purpose: Purpose) -> Capacity {
         match purpose.runs() {
-            Some(runs) => Room { samples: runs.samples(), edges: 0, run: runs.longest },
-            None => Room { samples: self.batch_size.min(SHARD_SAMPLES), edges: 0, run: 1 },
+            Some(runs) => Capacity { samples: runs.samples(), edges: 0, run: runs.longest },
+            None => Capacity { samples: self.batch_size.min(SHARD_SAMPLES), edges: 0, run: 1 },
         }
     }
 

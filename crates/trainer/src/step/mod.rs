@@ -11,7 +11,7 @@ mod compute;
 mod parts;
 mod trace;
 mod worker;
-mod working;
+mod workspace;
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -21,22 +21,22 @@ use megabatch_gpu_core::{Device, Scope};
 use rayon::prelude::*;
 
 pub use compute::Compute;
-pub(crate) use compute::{Kept, Purpose, Room};
+pub(crate) use compute::{Capacity, Kept, Purpose};
 use parts::{Part, parts_of};
 use worker::Worker;
-use working::{WorkingCopy, weights};
+use workspace::{WorkingCopy, weights};
 
 use crate::carried::Carried;
 use crate::dropout::Dropout;
 use crate::error::{Error, Result};
 use crate::fast::PackedWeights;
-use crate::form::{Form, Memory, Shard, Weights};
+use crate::form::{Form, Shard, ShardWorkspace, Weights};
 use crate::graph::Graphs;
 use crate::loss::Loss;
 use crate::model::Model;
 use crate::profile::Profile;
 use crate::series::Series;
-use crate::stream::{Streamed, work_off};
+use crate::stateful_inference::{StatefulInference, work_off};
 use crate::tensor::TensorSet;
 use crate::view::BatchView;
 
@@ -52,7 +52,7 @@ pub(crate) struct Engine {
     purpose: Purpose,
     pool: rayon::ThreadPool,
     /// What each of the workers has memory for.
-    room: Room,
+    room: Capacity,
     workers: Vec<Worker>,
     /// For the fast form.
     weights: Option<PackedWeights>,
@@ -100,7 +100,7 @@ pub(crate) struct Totals {
 
 impl Engine {
     /// Starts the threads and takes the memory for batches of any size, a shard a thread. For
-    /// graphs, whose size is not known here, that is left to [`Engine::make_room`].
+    /// graphs, whose size is not known here, that is left to [`Engine::ensure_capacity`].
     pub(crate) fn new(device: &Device, model: &Model, compute: Compute, purpose: Purpose) -> Result<Self> {
         let Compute { threads, batch_size, form } = compute;
         for (setting, value) in [("the number of threads", threads), ("training.batch_size", batch_size)] {
@@ -117,11 +117,11 @@ impl Engine {
             Form::Plain => None,
             Form::Fast => Some(PackedWeights::new(&device.scope("model/parameters/packed"), model, purpose)?),
         };
-        let (room, workers) = (Room::default(), Vec::new());
+        let (room, workers) = (Capacity::default(), Vec::new());
         let (device, working, int8) = (device.clone(), None, false);
         let mut engine = Engine { device, compute, purpose, pool, room, workers, weights, working, int8 };
         if !model.config().is_over_graphs() {
-            engine.make_room(model, compute.room(purpose))?;
+            engine.ensure_capacity(model, compute.room(purpose))?;
         }
         Ok(engine)
     }
@@ -166,7 +166,7 @@ impl Engine {
     pub(crate) fn take_profile(&mut self, model: &Model) -> Profile {
         let mut profile = Profile::of(model);
         for worker in &mut self.workers {
-            if let Memory::Fast(pass) = &mut worker.memory {
+            if let ShardWorkspace::Fast(pass) = &mut worker.memory {
                 pass.give_times(&mut profile);
             }
         }
@@ -178,13 +178,14 @@ impl Engine {
     pub(crate) fn cut_to(&mut self, batch_size: usize, purpose: Purpose) {
         (self.compute.batch_size, self.purpose) = (batch_size, purpose);
         self.workers.clear();
-        self.room = Room::default();
+        self.room = Capacity::default();
     }
 
     /// Takes the memory for shards of up to `room`, where there is not as much already.
-    pub(crate) fn make_room(&mut self, model: &Model, room: Room) -> Result<()> {
-        let Room { samples, edges, run } = self.room;
-        let room = Room { samples: samples.max(room.samples), edges: edges.max(room.edges), run: run.max(room.run) };
+    pub(crate) fn ensure_capacity(&mut self, model: &Model, room: Capacity) -> Result<()> {
+        let Capacity { samples, edges, run } = self.room;
+        let room =
+            Capacity { samples: samples.max(room.samples), edges: edges.max(room.edges), run: run.max(room.run) };
         if room != self.room || self.workers.is_empty() {
             // Given back before the new memory is taken.
             self.workers.clear();
@@ -204,10 +205,10 @@ impl Engine {
     pub(crate) fn make_room_for(&mut self, model: &Model, graphs: Option<&dyn Graphs>) -> Result<()> {
         let of_graphs = |graphs: &dyn Graphs| {
             let (samples, edges) = graphs.largest();
-            Room { samples, edges, run: 1 }
+            Capacity { samples, edges, run: 1 }
         };
         let room = graphs.map_or_else(|| self.compute.room(self.purpose), of_graphs);
-        self.make_room(model, room)
+        self.ensure_capacity(model, room)
     }
 
     /// Makes ready for `parameters`; to be called whenever they have changed, before they are
@@ -333,7 +334,7 @@ impl Engine {
         batch: &BatchView<'_>,
         to: &mut [f32],
         len: impl Fn(usize) -> usize,
-        each: impl Fn(&mut Memory, Weights<'_>, (&Shard<'_>, &mut [f32])) + Sync,
+        each: impl Fn(&mut ShardWorkspace, Weights<'_>, (&Shard<'_>, &mut [f32])) + Sync,
     ) {
         let weights = weights(model, parameters, &self.weights, &self.working);
         let mut rest = to;
@@ -361,7 +362,7 @@ impl Engine {
         &mut self,
         (model, parameters): (&Model, &TensorSet<f32>),
         series: &[Series<'_>],
-        streamed: &mut Streamed,
+        streamed: &mut StatefulInference,
     ) {
         let weights = weights(model, parameters, &self.weights, &self.working);
         let passages = Mutex::new(streamed.passages(model, series).into_iter());

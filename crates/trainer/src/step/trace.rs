@@ -5,10 +5,10 @@
 
 use megabatch_amp::Trace;
 
-use super::working::weights;
+use super::workspace::weights;
 use super::{Engine, Objective, parts_of};
 use crate::carried::Carried;
-use crate::form::Memory;
+use crate::form::ShardWorkspace;
 use crate::model::{Model, prefixed};
 use crate::tensor::TensorSet;
 use crate::view::BatchView;
@@ -40,7 +40,7 @@ impl Engine {
     }
 }
 
-impl Memory {
+impl ShardWorkspace {
     /// Looks at what the forward pass of a shard of so many samples computed, in its order.
     fn trace(&self, model: &Model, samples: usize, trace: &mut Trace) {
         for (k, timeframe) in model.shape().timeframes.iter().enumerate() {
@@ -56,8 +56,8 @@ impl Memory {
             }
         }
         match self {
-            Memory::Plain(pass) => pass.decoding().trace(model.decoder(), trace),
-            Memory::Fast(pass) => pass.decoding().trace(model.decoder(), trace),
+            ShardWorkspace::Plain(pass) => pass.decoding().trace(model.decoder(), trace),
+            ShardWorkspace::Fast(pass) => pass.decoding().trace(model.decoder(), trace),
         }
     }
 
@@ -87,10 +87,10 @@ impl Memory {
         let rows = cells.chunks_exact_mut(width).zip(hidden.chunks_exact_mut(width));
         for (sample, (cell, hidden)) in rows.enumerate() {
             match self {
-                Memory::Plain(pass) => pass.read_layer(of, (sample, t), cell, hidden),
+                ShardWorkspace::Plain(pass) => pass.read_layer(of, (sample, t), cell, hidden),
                 // Cell states that are not kept stay zeros: what is wrong with them shows in the
                 // hidden states.
-                Memory::Fast(pass) => pass.read_layer(of, (sample, t), cell, hidden),
+                ShardWorkspace::Fast(pass) => pass.read_layer(of, (sample, t), cell, hidden),
             }
         }
         [cells, hidden]

@@ -7,9 +7,9 @@ use std::time::Instant;
 use megabatch_amp::{Operation, round_to};
 use megabatch_gpu_core::Device;
 
-use super::{Objective, Purpose, Room, Totals};
+use super::{Capacity, Objective, Purpose, Totals};
 use crate::error::Result;
-use crate::form::{Form, Memory, Shard, Weights};
+use crate::form::{Form, Shard, ShardWorkspace, Weights};
 use crate::loss::labelled_rows;
 use crate::model::Model;
 use crate::tensor::TensorSet;
@@ -17,16 +17,16 @@ use crate::tensor::TensorSet;
 /// What one thread computes a shard with.
 #[derive(Debug)]
 pub(super) struct Worker {
-    pub(super) memory: Memory,
+    pub(super) memory: ShardWorkspace,
     pub(super) gradients: Option<TensorSet<f32>>,
     pub(super) totals: Totals,
 }
 
 impl Worker {
-    pub(super) fn new(device: &Device, model: &Model, form: Form, room: Room, purpose: Purpose) -> Result<Self> {
+    pub(super) fn new(device: &Device, model: &Model, form: Form, room: Capacity, purpose: Purpose) -> Result<Self> {
         let (activations, gradients) = (device.scope("activations"), device.scope("model/gradients/shards"));
         Ok(Worker {
-            memory: Memory::new(&activations, model, (form, room), purpose)?,
+            memory: ShardWorkspace::new(&activations, model, (form, room), purpose)?,
             gradients: match purpose {
                 Purpose::Training { .. } => Some(TensorSet::zeros(&gradients, model.layout())?),
                 Purpose::Prediction => None,

@@ -64,7 +64,7 @@ impl Trainer {
         if let Some(checkpoints) = run.checkpoints
             && (due.checkpoint || improved || flow.is_break() || self.end(schedule).is_some())
         {
-            self.settle()?;
+            self.sync_to_host()?;
             self.check_weights()?;
             let state = State { unfinished: false, ..self.state(schedule, run) };
             let path = checkpoints.save(
@@ -113,7 +113,7 @@ impl Trainer {
     fn validate(&mut self, run: &Run<'_>, schedule: &Schedule) -> Result<ValidationEvent> {
         if self.config.streams() {
             // One pass over each segment is the processor's.
-            self.settle()?;
+            self.sync_to_host()?;
         } else if let Some(accelerator) = &mut self.accelerator {
             let host = &mut Host { parameters: &mut self.parameters, optimizer: &mut self.optimizer };
             accelerator.load(host, self.scaler.as_ref())?;

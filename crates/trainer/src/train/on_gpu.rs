@@ -16,14 +16,14 @@ use std::time::Instant;
 use megabatch_amp::ops::{Report, StepSettings};
 use megabatch_amp::{LossScaler, Overflow};
 
-use super::step::{Followed, Supply, Work};
+use super::step::{BatchPipeline, StepPlan, UpdateOutcome};
 use super::{Run, Trainer};
 use crate::config::Config;
 use crate::device::{Accelerator, Host};
-use crate::divergence::Course;
+use crate::divergence::DivergenceState;
 use crate::error::{Error, Result};
 use crate::optimizer::OptimizerConfig;
-use crate::prefetch::{Feed, OfSeries, Source, with_batches};
+use crate::prefetch::{BatchFeed, GatherMode, Source, with_batches};
 use crate::schedule::Schedule;
 use crate::step::Totals;
 
@@ -33,10 +33,10 @@ impl Trainer {
     /// submitted by then.
     pub(super) fn step_on_gpu(
         &mut self,
-        supply: &mut Supply<'_, '_>,
+        supply: &mut BatchPipeline<'_, '_>,
         lr: f64,
         of: (&Schedule, &Run<'_>),
-    ) -> Result<(Work, Totals, Report)> {
+    ) -> Result<(StepPlan, Totals, Report)> {
         let start = Instant::now();
         let mut work = match supply.ahead.take() {
             Some(submitted) => submitted?,
@@ -60,7 +60,7 @@ impl Trainer {
     }
 
     /// Gives the device the batches of step `step`, counted from 0.
-    fn submit(&mut self, step: u64, feed: &mut Feed<'_>, of: (&Schedule, &Run<'_>)) -> Result<Work> {
+    fn submit(&mut self, step: u64, feed: &mut BatchFeed<'_>, of: (&Schedule, &Run<'_>)) -> Result<StepPlan> {
         let work = self.work_of(step, of)?;
         let Trainer { accelerator, parameters, optimizer, scaler, .. } = self;
         let accelerator = accelerator.as_mut().expect(ON_GPU);
@@ -80,7 +80,7 @@ impl Trainer {
     }
 
     /// What became of the gradients of a step with this `loss`.
-    pub(super) fn note_report(&mut self, report: &Report, loss: f64) -> Result<Followed> {
+    pub(super) fn note_report(&mut self, report: &Report, loss: f64) -> Result<UpdateOutcome> {
         let place = report.non_finite.map(|place| self.model.layout().element(place.index));
         report.scale_change(place.map(|(tensor, index)| Overflow { tensor, index })).map_err(Error::Scale)?;
         if let (Some(scaler), Some(state)) = (&mut self.scaler, report.scaler) {
@@ -90,19 +90,19 @@ impl Trainer {
             let tensor = format!("the gradient of {tensor}");
             return Err(Error::NotFinite { step: self.step + 1, loss, tensor, index });
         }
-        Ok(Followed { norm: report.norm, overflow: place.map(|(tensor, index)| format!("{tensor}[{index}]")) })
+        Ok(UpdateOutcome { norm: report.norm, overflow: place.map(|(tensor, index)| format!("{tensor}[{index}]")) })
     }
 
     /// Finds what made the loss of a step infinite or NaN. Its batches are read once more, as the
     /// next ones have come since.
-    fn blame_step(&mut self, work: &Work, totals: Totals, (schedule, run): (&Schedule, &Run<'_>)) -> Error {
+    fn blame_step(&mut self, work: &StepPlan, totals: Totals, (schedule, run): (&Schedule, &Run<'_>)) -> Error {
         let (step, loss) = (self.step + 1, totals.loss_sum / work.objective.count as f64);
         let not_finite = |tensor, index| Error::NotFinite { step, loss, tensor, index };
         let batches = schedule.batches(self.step..step, run.train);
         let scope = self.device.scope("batches");
-        let source = Source { of_series: OfSeries::Bars, ..self.source(run, None, &scope, schedule.capacity()) };
+        let source = Source { of_series: GatherMode::Bars, ..self.source(run, None, &scope, schedule.capacity()) };
         let found = with_batches(source, batches, |feed| {
-            self.settle()?;
+            self.sync_to_host()?;
             self.engine.load(&self.model, &self.parameters);
             for positions in &work.batches {
                 let batch = feed.next()?.expect("the feed has the batches of the step");
@@ -110,7 +110,7 @@ impl Trainer {
                 if let Err(error) = objective.loss.check_rows(batch.targets(), self.model.shape().outputs) {
                     return Ok(Some(error));
                 }
-                if let Some((tensor, index)) = self.blame(&batch, objective) {
+                if let Some((tensor, index)) = self.locate_non_finite(&batch, objective) {
                     return Ok(Some(not_finite(tensor, index)));
                 }
             }
@@ -129,7 +129,7 @@ impl Trainer {
 const ON_GPU: &str = "the run is on a GPU";
 
 /// What a GPU is told of the end of a step whose losses are divided by `count`.
-fn step_settings(config: &Config, course: &Course, count: usize, lr: f64) -> StepSettings {
+fn step_settings(config: &Config, course: &DivergenceState, count: usize, lr: f64) -> StepSettings {
     let optimizer = OptimizerConfig { lr, ..config.optimizer }.settings();
     let loss_max = config.divergence.loss_max(course);
     StepSettings { count: count as f64, loss_max, clip_norm: config.clip_norm, optimizer }

@@ -40,7 +40,7 @@ impl Trainer {
         let resumed = checkpoints.load_latest(before, here, &mut self.parameters, &mut self.optimizer, carried)?;
         if let Some(Resumed { state, skipped_paths, .. }) = &resumed {
             self.unreadable.extend(skipped_paths.iter().cloned());
-            self.accelerator.iter_mut().for_each(Accelerator::host_has_changed);
+            self.accelerator.iter_mut().for_each(Accelerator::mark_host_dirty);
             (self.step, self.best, self.plateau) = (state.step, state.best, state.plateau);
             self.course = state.course.clone();
             self.unfinished = state.unfinished.then_some(ControlFlow::Continue(()));
@@ -128,7 +128,7 @@ impl Trainer {
             clip_norm: self.config.clip_norm,
             dropout: self.config.dropout,
             carry_state: self.config.carry_state,
-            mode: self.config.mode,
+            loss_on: self.config.loss_on,
             precision: self.config.precision,
             tf32: self.config.tf32,
             tuning: self.config.tuning,

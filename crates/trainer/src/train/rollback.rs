@@ -36,7 +36,7 @@ impl Trainer {
     ) -> Result<ControlFlow<()>> {
         let Divergence { rollbacks_max, .. } = self.config.divergence;
         let (failed_step, loss) = match &error {
-            Error::NotFinite { step, loss, .. } | Error::Exploded { step, loss, .. } => (*step, *loss),
+            Error::NotFinite { step, loss, .. } | Error::LossSpike { step, loss, .. } => (*step, *loss),
             // The loss was finite, and is not at hand any more.
             Error::Scale(_) => (self.step + 1, f64::NAN),
             _ => return Err(error),
@@ -46,7 +46,7 @@ impl Trainer {
             return Err(error);
         }
         if rollbacks >= rollbacks_max {
-            return Err(Error::GaveUp { rollbacks, source: Box::new(error) });
+            return Err(Error::Diverged { rollbacks, source: Box::new(error) });
         }
         let Some(checkpoints) = run.checkpoints else { return Err(error) };
         let last = self.course.back_to;

@@ -13,12 +13,12 @@ impl Trainer {
     /// Cuts what the run takes of its device because of `error`, and says so.
     ///
     /// # Errors
-    /// [`Error::NothingToCut`] at the end of the ladder. What is done of the run is saved then.
+    /// [`Error::CannotReduceFurther`] at the end of the ladder. What is done of the run is saved then.
     pub(super) fn cut(&mut self, error: Error, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<ControlFlow<()>> {
         // What is done of the run is on the host then, for the steps with less and for a
         // checkpoint.
-        self.settle()?;
-        let Some(ration) = self.ladder.descend(run.samples.load_ahead().is_some()) else {
+        self.sync_to_host()?;
+        let Some(ration) = self.ladder.next_level(run.samples.load_ahead().is_some()) else {
             return Err(self.give_up(error, run, observer));
         };
         self.engine.cut_to(ration.batch_size, purpose(&self.config, ration, self.accelerator.is_some()));
@@ -56,7 +56,7 @@ impl Trainer {
             // The run ends whatever is answered.
             let _ends = observer(Event::Checkpoint { step: self.step, path: &path });
         }
-        Error::NothingToCut {
+        Error::CannotReduceFurther {
             step: self.step + 1,
             batch_size: self.ladder.ration().batch_size,
             source: Box::new(error),

@@ -13,7 +13,7 @@ use crate::carried::Carried;
 use crate::error::{Error, Result};
 use crate::events::StepEvent;
 use crate::loss::{Loss, Tasks};
-use crate::prefetch::Feed;
+use crate::prefetch::BatchFeed;
 use crate::samples::Targets;
 use crate::schedule::Schedule;
 use crate::step::{Changes, Objective, Totals};
@@ -26,15 +26,15 @@ type TaskCounts = [usize; Tasks::MAX];
 const ON_PROCESSOR: &str = "the run is on the processor";
 
 /// The batches of a run.
-pub(super) struct Supply<'f, 'a> {
-    pub(super) feed: &'f mut Feed<'a>,
+pub(super) struct BatchPipeline<'f, 'a> {
+    pub(super) feed: &'f mut BatchFeed<'a>,
     /// The next step, where a GPU was given its batches already; or what kept it from that, which
     /// is that step's error.
-    pub(super) ahead: Option<Result<Work>>,
+    pub(super) ahead: Option<Result<StepPlan>>,
 }
 
 /// What a step computes.
-pub(super) struct Work {
+pub(super) struct StepPlan {
     samples: StepSamples,
     /// The batches that it is computed in: positions in the order of its epoch.
     pub(super) batches: Vec<Range<usize>>,
@@ -45,7 +45,7 @@ pub(super) struct Work {
     terms_max: usize,
 }
 
-impl Work {
+impl StepPlan {
     /// The objective over `batch`, whose samples have these positions.
     pub(super) fn over(&self, batch: &BatchView<'_>, positions: &Range<usize>) -> Objective {
         let objective = Objective { position: positions.start, ..self.objective };
@@ -56,7 +56,7 @@ impl Work {
 }
 
 /// What became of the gradients of a step.
-pub(super) struct Followed {
+pub(super) struct UpdateOutcome {
     pub(super) norm: f64,
     /// The first that overflowed.
     pub(super) overflow: Option<String>,
@@ -66,11 +66,11 @@ impl Trainer {
     /// Gradients of the step's batches, norm, clip, update.
     ///
     /// # Errors
-    /// [`Error::NotFinite`], [`Error::Targets`], [`Error::Scale`] and [`Error::Exploded`] before
+    /// [`Error::NotFinite`], [`Error::Targets`], [`Error::Scale`] and [`Error::LossSpike`] before
     /// anything is updated.
     pub(super) fn training_step(
         &mut self,
-        supply: &mut Supply<'_, '_>,
+        supply: &mut BatchPipeline<'_, '_>,
         schedule: &Schedule,
         run: &Run<'_>,
     ) -> Result<StepEvent> {
@@ -84,7 +84,7 @@ impl Trainer {
             let totals = self.accumulate(supply.feed, &work)?;
             (work, totals, None)
         };
-        let Work { samples, objective, terms_max, .. } = work;
+        let StepPlan { samples, objective, terms_max, .. } = work;
         assert!(
             totals.terms <= terms_max && (run.samples.graphs().is_none() || totals.terms == terms_max),
             "{} terms of the loss in step {}, and {terms_max} as `Graphs::labelled` has it",
@@ -99,7 +99,7 @@ impl Trainer {
         // Which targets are known shows as batches are computed: gradients are those of the sum
         // over `count` until here.
         let share = objective.count as f64 / terms as f64;
-        let Followed { norm, overflow } = match report {
+        let UpdateOutcome { norm, overflow } = match report {
             None => self.follow(share, objective.scale, lr, learns)?,
             Some(report) => self.note_report(&report, loss)?,
         };
@@ -145,7 +145,7 @@ impl Trainer {
     }
 
     /// What is computed in step `step`, counted from 0.
-    pub(super) fn work_of(&self, step: u64, (schedule, run): (&Schedule, &Run<'_>)) -> Result<Work> {
+    pub(super) fn work_of(&self, step: u64, (schedule, run): (&Schedule, &Run<'_>)) -> Result<StepPlan> {
         let samples = schedule.step(step);
         let terms_max = self.terms_max(step, &samples, schedule, run);
         let objective = Objective {
@@ -158,12 +158,12 @@ impl Trainer {
         };
         let batches = schedule.batches_of(&samples);
         let counts = if batches.len() == 1 { None } else { self.counts_ahead(step, schedule, run)? };
-        Ok(Work { samples, batches, objective, counts, terms_max })
+        Ok(StepPlan { samples, batches, objective, counts, terms_max })
     }
 
     /// Norm, clip, update along the gradients times `share` over the loss scale. Nothing is updated
     /// where they overflowed.
-    fn follow(&mut self, share: f64, scale: f32, lr: f64, learns: bool) -> Result<Followed> {
+    fn follow(&mut self, share: f64, scale: f32, lr: f64, learns: bool) -> Result<UpdateOutcome> {
         let inverse = (share / f64::from(scale)) as f32;
         let gradients = self.gradients.as_ref().expect(ON_PROCESSOR);
         let examined = examine(&[gradients.values()], inverse, Threads::Caller);
@@ -178,11 +178,11 @@ impl Trainer {
             }
             self.carried.iter_mut().for_each(Carried::commit);
         }
-        Ok(Followed { norm: examined.norm, overflow })
+        Ok(UpdateOutcome { norm: examined.norm, overflow })
     }
 
     /// The sums over the batches of a step, whose gradients are then in place.
-    fn accumulate(&mut self, feed: &mut Feed<'_>, work: &Work) -> Result<Totals> {
+    fn accumulate(&mut self, feed: &mut BatchFeed<'_>, work: &StepPlan) -> Result<Totals> {
         let mut totals = Totals::default();
         self.gradients.as_mut().expect(ON_PROCESSOR).clear();
         // What a step noted that failed halfway.
@@ -199,7 +199,7 @@ impl Trainer {
             if !finite {
                 objective.loss.check_rows(batch.targets(), self.model.shape().outputs)?;
                 let loss = (totals.loss_sum - before) / objective.count as f64;
-                let first = self.blame(&batch, objective);
+                let first = self.locate_non_finite(&batch, objective);
                 let (tensor, index) = first.expect("a loss or a gradient that is not finite comes from one of these");
                 return Err(Error::NotFinite { step: self.step + 1, loss, tensor, index });
             }
@@ -238,7 +238,7 @@ impl Trainer {
     /// The first number that is not finite, in the order of computation: the batch, the weights,
     /// what each layer gives of the batch, the gradients. The name of its tensor, and its index
     /// there.
-    pub(super) fn blame(&mut self, batch: &BatchView<'_>, objective: Objective) -> Option<(String, usize)> {
+    pub(super) fn locate_non_finite(&mut self, batch: &BatchView<'_>, objective: Objective) -> Option<(String, usize)> {
         if let Some(first) = batch.first_non_finite() {
             return Some(first);
         }

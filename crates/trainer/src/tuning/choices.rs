@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use megabatch_gpu_core::Cuda;
 
-use super::{Question, Tuner};
+use super::{Tuner, TuningQuery};
 use crate::error::Result;
 
 /// Choices of one kind, each by all that decides it. A question is put into words only where
@@ -26,12 +26,12 @@ impl<K: Copy + Eq + Hash, C: Copy> Choices<K, C> {
         &self.tuner
     }
 
-    /// What is chosen already, as [`Tuner::recall`] says.
-    pub(crate) fn recall(&mut self, cuda: &Cuda, of: K, question: impl FnOnce() -> Question<C>) -> Option<C> {
+    /// What is chosen already, as [`Tuner::stored_choice`] says.
+    pub(crate) fn stored_choice(&mut self, cuda: &Cuda, of: K, question: impl FnOnce() -> TuningQuery<C>) -> Option<C> {
         if let Some(&choice) = self.known.get(&of) {
             return Some(choice);
         }
-        let choice = self.tuner.recall(cuda, &question())?;
+        let choice = self.tuner.stored_choice(cuda, &question())?;
         self.known.insert(of, choice);
         Some(choice)
     }
@@ -44,7 +44,7 @@ impl<K: Copy + Eq + Hash, C: Copy> Choices<K, C> {
         &mut self,
         cuda: &Cuda,
         of: K,
-        question: impl FnOnce() -> Question<C>,
+        question: impl FnOnce() -> TuningQuery<C>,
         measure: impl FnMut(C) -> Result<f32>,
     ) -> Result<C> {
         if let Some(&choice) = self.known.get(&of) {

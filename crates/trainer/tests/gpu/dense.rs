@@ -3,13 +3,13 @@
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{Config, Error, Mode, ModelConfig, Pooling, SeriesInMemory, Timeframe, Trainer};
+use megabatch_trainer::{Config, Error, LossOn, ModelConfig, Pooling, SeriesInMemory, Timeframe, Trainer};
 
 use crate::{PRECISIONS, check, config, goes_on, losses, series, shape, wave, whole, with_kernels};
 
 /// Runs of up to `run_length` samples.
 pub(crate) fn in_runs(config: &Config, run_length: usize) -> Config {
-    Config { mode: Mode::Dense, run_length: Some(run_length), ..config.clone() }
+    Config { loss_on: LossOn::EveryStep, run_length: Some(run_length), ..config.clone() }
 }
 
 /// With norms and fusion, and without pooling.
@@ -80,6 +80,6 @@ fn each_goes_on_where_the_other_stopped() {
 fn attention_pooling_is_refused_by_name() {
     let config = in_runs(&whole(Precision::Fp32, 1), 5);
     let error = Trainer::on_gpu(&Device::cpu(), &Device::cpu(), config, shape()).unwrap_err();
-    assert!(matches!(error, Error::Setting { setting: "training.mode", .. }), "{error:?}");
-    assert!(error.to_string().contains("windows, for attention pooling on a GPU so far"), "{error}");
+    assert!(matches!(error, Error::Setting { setting: "training.loss_on", .. }), "{error:?}");
+    assert!(error.to_string().contains("last_step, for attention pooling on a GPU so far"), "{error}");
 }

@@ -10,8 +10,8 @@ use megabatch_trainer::{Checkpoints, Config, Divergence, End, Error, Event, Opti
 use crate::{config, on_gpu, on_processor, series, with_kernels};
 
 /// Such a rate that the weights overflow within a few steps.
-fn reckless(rollbacks_max: u32, explosion_factor: Option<f64>) -> Config {
-    let divergence = Divergence { rollbacks_max, explosion_factor };
+fn reckless(rollbacks_max: u32, loss_spike_factor: Option<f64>) -> Config {
+    let divergence = Divergence { rollbacks_max, loss_spike_factor };
     let mut config = Config { clip_norm: None, divergence, dropout: 0.0, ..config(Precision::Fp32, 1) };
     (config.optimizer.kind, config.optimizer.lr) = (OptimizerKind::Sgd, 1e4);
     config
@@ -19,14 +19,14 @@ fn reckless(rollbacks_max: u32, explosion_factor: Option<f64>) -> Config {
 
 /// How a run went.
 #[derive(Debug, PartialEq)]
-struct Course {
+struct DivergenceState {
     /// The step that failed before each, and the words of its cause.
     rollbacks: Vec<(u64, String)>,
     /// After so many steps, or that it gave up.
     end: Result<(u64, End), String>,
 }
 
-fn course(mut trainer: Trainer) -> Course {
+fn course(mut trainer: Trainer) -> DivergenceState {
     let (samples, folder, train) = (series(), tempfile::tempdir().unwrap(), (0..49).collect::<Vec<usize>>());
     let checkpoints = Checkpoints { every_steps: Some(2), ..Checkpoints::new(folder.path()) };
     let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: Some(&checkpoints) };
@@ -40,10 +40,10 @@ fn course(mut trainer: Trainer) -> Course {
         ControlFlow::Continue(())
     });
     let gave_up = |error: Error| match error {
-        Error::GaveUp { rollbacks, .. } => format!("gave up after {rollbacks}"),
+        Error::Diverged { rollbacks, .. } => format!("gave up after {rollbacks}"),
         other => panic!("{other}"),
     };
-    Course { rollbacks, end: ended.map(|outcome| (outcome.steps, outcome.end)).map_err(gave_up) }
+    DivergenceState { rollbacks, end: ended.map(|outcome| (outcome.steps, outcome.end)).map_err(gave_up) }
 }
 
 #[test]

@@ -393,7 +393,7 @@ fn a_gpu_that_is_too_small_takes_smaller_batches_or_says_so() {
     let mut trainer = on_gpu(&gpu, &config);
     gpu.set_budget_bytes(Some(gpu.usage().allocated_bytes + 100));
     let error = trainer.train(&run, &mut |_| ControlFlow::Continue(())).unwrap_err();
-    assert!(matches!(error, Error::NothingToCut { step: 1, batch_size: 1, .. }), "{error}");
+    assert!(matches!(error, Error::CannotReduceFurther { step: 1, batch_size: 1, .. }), "{error}");
     gpu.set_budget_bytes(Some(1000));
     let error = Trainer::on_gpu(&gpu, &Device::cpu(), config, shape()).unwrap_err();
     assert!(matches!(error, Error::Memory(_)), "{error}");

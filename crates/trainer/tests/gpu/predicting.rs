@@ -168,7 +168,7 @@ fn what_a_gpu_does_not_predict_is_refused_by_name() {
     for (error, says) in [
         (on_gpu(predictor(&Config { form: Form::Plain, ..of.clone() })), "training.form is plain"),
         (on_gpu(predictor(&Config { model: last_bar, ..of.clone() })), "model.encoder is none"),
-        (on_gpu(predictor(&of).with_carried_state()), "training.carry_state: true, or training.mode is dense"),
+        (on_gpu(predictor(&of).with_carried_state()), "training.carry_state: true, or training.loss_on is every_step"),
     ] {
         assert!(error.starts_with(says) && error.contains("on a GPU") && error.contains("--device cpu"), "{error}");
     }

@@ -5,8 +5,8 @@ use std::error::Error as StdError;
 use crate::made_up::{GraphSamples, bits, market, trained};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Batch, BatchLists, Chunking, Config, GraphConfig, Graphs, LentBatch, LoadAhead, LoadedBatches, ModelConfig,
-    Readout, SampleShape, Samples, Selection, Waits,
+    Batch, BatchLists, BorrowedBatch, Chunking, Config, GraphConfig, Graphs, LoadedBatches, ModelConfig,
+    PrefetchingSource, Readout, SampleShape, Samples, Selection, Waits,
 };
 
 /// Samples that read lists ahead and lend one batch at a time.
@@ -32,7 +32,7 @@ impl Samples for Lending {
         panic!("what loads itself ahead is not gathered");
     }
 
-    fn load_ahead(&self) -> Option<&dyn LoadAhead> {
+    fn load_ahead(&self) -> Option<&dyn PrefetchingSource> {
         Some(self)
     }
 
@@ -41,7 +41,7 @@ impl Samples for Lending {
     }
 }
 
-impl LoadAhead for Lending {
+impl PrefetchingSource for Lending {
     fn load<'a>(
         &'a self,
         lists: BatchLists<'a>,
@@ -53,14 +53,14 @@ impl LoadAhead for Lending {
 }
 
 impl LoadedBatches for Lent<'_> {
-    fn next(&mut self) -> Result<Option<LentBatch<'_>>, Box<dyn StdError + Send + Sync>> {
+    fn next(&mut self) -> Result<Option<BorrowedBatch<'_>>, Box<dyn StdError + Send + Sync>> {
         let Some(samples) = self.lists.get(self.next) else { return Ok(None) };
         self.next += 1;
         self.batch.resize(samples.len());
         self.samples.gather(samples, &mut self.batch)?;
         let view = self.batch.view();
         let features = (0..view.shape().timeframes.len()).map(|k| view.features(k)).collect();
-        Ok(Some(LentBatch { samples, features, targets: view.targets() }))
+        Ok(Some(BorrowedBatch { samples, features, targets: view.targets() }))
     }
 
     fn waits(&self) -> Waits {

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use crate::made_up::{GraphSamples, market};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Batch, Config, Encoder, Follower, Form, GraphConfig, GraphView, Graphs, Loss, Model, ModelConfig, Readout, Run,
-    SampleShape, Samples, Trainer,
+    Batch, Config, Encoder, Form, GraphConfig, GraphView, Graphs, Loss, Model, ModelConfig, Readout, Run, SampleShape,
+    Samples, StreamingPredictor, Trainer,
 };
 
 fn config() -> Config {
@@ -64,7 +64,8 @@ fn settings_that_do_not_go_together_are_named() {
     for model in [config().model, last_bar] {
         let model = Model::new(samples.shape().clone(), model).unwrap();
         let weights = tempfile::NamedTempFile::new().unwrap();
-        let error = Follower::open(&Device::cpu(), model, weights.path(), Form::Fast).unwrap_err().to_string();
+        let error =
+            StreamingPredictor::open(&Device::cpu(), model, weights.path(), Form::Fast).unwrap_err().to_string();
         assert!(error.starts_with("training.carry_state is true: expected false"), "{error}");
     }
 }

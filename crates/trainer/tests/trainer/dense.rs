@@ -6,7 +6,7 @@ use std::ops::{ControlFlow, Range};
 use megabatch_gpu_core::Device;
 use megabatch_order::Order;
 use megabatch_trainer::{
-    Checkpoints, Compute, Config, Dropout, Event, Form, InputGradients, Loss, Mode, Model, ModelConfig,
+    Checkpoints, Compute, Config, Dropout, Event, Form, InputGradients, Loss, LossOn, Model, ModelConfig,
     OptimizerConfig, OptimizerKind, Pass, Pooling, Predictor, Run, SampleShape, Samples, Selection, Series,
     SeriesInMemory, TensorSet, Timeframe, Trainer, save_weights,
 };
@@ -142,7 +142,7 @@ proptest! {
         let config = Config {
             model: ModelConfig { hidden, layers, ..ModelConfig::default() },
             optimizer: OptimizerConfig { kind: OptimizerKind::Sgd, lr: 1.0, weight_decay: 0.0, ..OptimizerConfig::default() },
-            mode: Mode::Dense,
+            loss_on: LossOn::EveryStep,
             dropout: rate,
             clip_norm: None,
             accumulation_steps: count.div_ceil(batch_size),
@@ -198,7 +198,7 @@ fn attention_pools_the_window_of_each_sample() {
                 weight_decay: 0.0,
                 ..OptimizerConfig::default()
             },
-            mode: Mode::Dense,
+            loss_on: LossOn::EveryStep,
             clip_norm: None,
             max_steps: Some(1),
             batch_size: count,
@@ -253,7 +253,7 @@ fn bits_on(device: &Device, samples: &SeriesInMemory, config: &Config) -> Option
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A memory shortage in `--set training.mode=dense --set training.run_length=24 --set
+    /// A memory shortage in `--set training.loss_on=every_step --set training.run_length=24 --set
     /// gpu_optimization.batch_size=128` cut batches to 72 samples, and losses differed by 7e-3;
     /// accumulation cut them in the same way.
     #[test]
@@ -265,7 +265,7 @@ proptest! {
         let samples = instruments(&lens);
         let batch_size = run_length * at_once + at_once / 2;
         let whole = Config {
-            mode: Mode::Dense,
+            loss_on: LossOn::EveryStep,
             run_length: Some(run_length),
             batch_size: batch_size * accumulated,
             dropout: 0.25,
@@ -290,7 +290,7 @@ proptest! {
 }
 
 fn dense() -> Config {
-    Config { mode: Mode::Dense, run_length: Some(12), batch_size: 48, dropout: 0.25, epochs: 3, ..config() }
+    Config { loss_on: LossOn::EveryStep, run_length: Some(12), batch_size: 48, dropout: 0.25, epochs: 3, ..config() }
 }
 
 #[test]
@@ -318,10 +318,10 @@ fn threads_change_no_bit_and_a_killed_run_goes_on_to_the_same() {
         resumed.train(&run, &mut listen).unwrap();
         assert!(resumed.parameters().values() == expected, "carry_state {carry_state}");
 
-        let windows = Config { mode: Mode::Windows, ..config.clone() };
+        let windows = Config { loss_on: LossOn::LastStep, ..config.clone() };
         let mut other = Trainer::new(&Device::cpu(), windows, samples.shape().clone()).unwrap();
         let error = other.resume(&run).unwrap_err().to_string();
-        assert!(error.contains("training.mode dense, but this run has windows"), "{error}");
+        assert!(error.contains("training.loss_on every_step, but this run has last_step"), "{error}");
         fs::remove_dir_all(folder.path()).unwrap();
     }
 }
@@ -336,9 +336,9 @@ fn what_has_no_bars_to_go_on_over_is_refused() {
     };
     let error = refused(dense(), &samples(20));
     assert!(
-        error.starts_with("training.mode is dense: expected windows for samples that are stored as windows"),
+        error.starts_with("training.loss_on is every_step: expected last_step for samples that are stored as windows"),
         "{error}"
     );
     let error = refused(Config { form: Form::Plain, ..dense() }, &series());
-    assert!(error.starts_with("training.mode is dense: expected windows for the plain form"), "{error}");
+    assert!(error.starts_with("training.loss_on is every_step: expected last_step for the plain form"), "{error}");
 }

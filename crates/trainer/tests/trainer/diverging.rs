@@ -19,8 +19,8 @@ fn checkpoints(folder: &Path) -> Checkpoints {
     Checkpoints { every_steps: Some(4), ..Checkpoints::new(folder) }
 }
 
-fn rolling_back(rollbacks_max: u32, explosion_factor: Option<f64>) -> Config {
-    let divergence = Divergence { rollbacks_max, explosion_factor };
+fn rolling_back(rollbacks_max: u32, loss_spike_factor: Option<f64>) -> Config {
+    let divergence = Divergence { rollbacks_max, loss_spike_factor };
     Config { max_steps: Some(20), divergence, ..config() }
 }
 
@@ -42,9 +42,9 @@ fn a_run_goes_back_to_its_last_checkpoint_and_on_at_half_the_rate() {
     expected.resume(&run(&samples, &at_half)).unwrap().unwrap();
     expected.train(&run(&samples, &at_half), &mut listen).unwrap();
 
-    for (value, explosion_factor) in [(f32::NEG_INFINITY, None), (f32::INFINITY, Some(9.0)), (1e6, Some(50.0))] {
+    for (value, loss_spike_factor) in [(f32::NEG_INFINITY, None), (f32::INFINITY, Some(9.0)), (1e6, Some(50.0))] {
         let (samples, checkpoints) = (disturbed(value), checkpoints(&folder.path().join(value.to_string())));
-        let mut trainer = trainer(&rolling_back(3, explosion_factor));
+        let mut trainer = trainer(&rolling_back(3, loss_spike_factor));
         let (mut rollbacks, mut rates) = (Vec::new(), Vec::new());
         let outcome = trainer.train(&run(&samples, &checkpoints), &mut |event| {
             match event {
@@ -125,7 +125,7 @@ fn after_so_many_rollbacks_a_run_gives_up() {
     let (samples, folder) = (samples(90), tempfile::tempdir().unwrap());
     let checkpoints = checkpoints(folder.path());
     let error = trainer(&reckless(2)).train(&run(&samples, &checkpoints), &mut listen).unwrap_err();
-    assert!(matches!(error, Error::GaveUp { rollbacks: 2, .. }), "{error}");
+    assert!(matches!(error, Error::Diverged { rollbacks: 2, .. }), "{error}");
     assert!(error.to_string().starts_with("diverged again after rollback 2, the last one allowed"), "{error}");
     // What was saved is good: with more patience the run goes on from there.
     let mut patient = trainer(&reckless(40));
@@ -140,7 +140,7 @@ fn without_rollbacks_a_divergence_ends_the_run() {
         let (samples, checkpoints) = (disturbed(value), checkpoints(&folder.path().join(value.to_string())));
         let mut trainer = trainer(&rolling_back(0, factor));
         let error = trainer.train(&run(&samples, &checkpoints), &mut listen).unwrap_err();
-        assert_eq!(matches!(error, Error::Exploded { step: 10, factor: 50.0, .. }), exploded, "{error}");
+        assert_eq!(matches!(error, Error::LossSpike { step: 10, factor: 50.0, .. }), exploded, "{error}");
         assert_eq!(trainer.optimizer().steps(), 9, "nothing was updated");
         assert_eq!(checkpoints.list().unwrap().last().unwrap().0, 8);
     }

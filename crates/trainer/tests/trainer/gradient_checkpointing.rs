@@ -4,7 +4,7 @@ use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_order::random::{Stream, uniform};
 use megabatch_trainer::{
-    Checkpoints, Config, Encoder, Footprint, Form, Mode, ModelConfig, Run, SampleShape, Samples, SeriesInMemory,
+    Checkpoints, Config, Encoder, Footprint, Form, LossOn, ModelConfig, Run, SampleShape, Samples, SeriesInMemory,
     Timeframe, Trainer,
 };
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ proptest! {
             model: ModelConfig { hidden, layers, layer_norm, pooling: pooling_of(pooling, hidden), ..ModelConfig::default() },
             dropout: if drops { 0.3 } else { 0.0 },
             carry_state,
-            mode: if dense { Mode::Dense } else { Mode::Windows },
+            loss_on: if dense { LossOn::EveryStep } else { LossOn::LastStep },
             precision: if bf16 { Precision::Bf16 } else { Precision::Fp32 },
             batch_size,
             run_length,

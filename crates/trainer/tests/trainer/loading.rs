@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::made_up::{config, listen, samples, steps_of};
 use megabatch_gpu_core::{Device, Scope};
 use megabatch_trainer::{
-    Baselines, Batch, BatchLists, Chunking, Config, Error, Evaluation, Event, Footprint, Form, InMemory, LentBatch,
-    LoadAhead, LoadedBatches, Run, SampleShape, Samples, Selection, StepEvent, Trainer, Waits,
+    Baselines, Batch, BatchLists, BorrowedBatch, Chunking, Config, Error, Evaluation, Event, Footprint, Form, InMemory,
+    LoadedBatches, PrefetchingSource, Run, SampleShape, Samples, Selection, StepEvent, Trainer, Waits,
 };
 
 /// Samples that lend batches out of two pieces of memory in turn.
@@ -43,12 +43,12 @@ impl Samples for Lending {
         panic!("what loads itself ahead is not gathered");
     }
 
-    fn load_ahead(&self) -> Option<&dyn LoadAhead> {
+    fn load_ahead(&self) -> Option<&dyn PrefetchingSource> {
         Some(self)
     }
 }
 
-impl LoadAhead for Lending {
+impl PrefetchingSource for Lending {
     fn load<'a>(
         &'a self,
         lists: BatchLists<'a>,
@@ -60,7 +60,7 @@ impl LoadAhead for Lending {
 }
 
 impl LoadedBatches for Lent<'_> {
-    fn next(&mut self) -> Result<Option<LentBatch<'_>>, Box<dyn StdError + Send + Sync>> {
+    fn next(&mut self) -> Result<Option<BorrowedBatch<'_>>, Box<dyn StdError + Send + Sync>> {
         let Some(list) = self.lists.next() else { return Ok(None) };
         if self.samples.fails_at == Some(self.batches) {
             return Err("the disk is on fire".into());
@@ -71,7 +71,7 @@ impl LoadedBatches for Lent<'_> {
         (self.list, self.batches) = (list, self.batches + 1);
         let view = chunk.view();
         let features = (0..view.shape().timeframes.len()).map(|k| view.features(k)).collect();
-        Ok(Some(LentBatch { samples: &self.list, features, targets: view.targets() }))
+        Ok(Some(BorrowedBatch { samples: &self.list, features, targets: view.targets() }))
     }
 
     fn waits(&self) -> Waits {
@@ -159,7 +159,7 @@ fn a_failure_to_load_ends_the_run_after_the_step_before_it() {
             ControlFlow::Continue(())
         })
         .unwrap_err();
-    assert!(matches!(error, Error::LoadAhead { .. }));
+    assert!(matches!(error, Error::PrefetchingSource { .. }));
     assert_eq!(error.to_string(), "loading samples ahead failed: the disk is on fire");
     assert_eq!(steps, 2);
 }

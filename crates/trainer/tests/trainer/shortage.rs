@@ -9,7 +9,7 @@ use crate::made_up::{config, samples, series};
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Best, Checkpoints, Config, Error, Event, Footprint, Mode, ModelConfig, Pooling, Run, Samples, ShortageEvent,
+    Best, Checkpoints, Config, Error, Event, Footprint, LossOn, ModelConfig, Pooling, Run, Samples, ShortageEvent,
     Trainer,
 };
 
@@ -23,10 +23,10 @@ fn cases() -> Vec<Case> {
     let config = Config { batch_size: 80, epochs: 3, validate_every_steps: Some(2), ..config() };
     let carrying = Config { carry_state: true, accumulation_steps: 2, batch_size: 64, ..config.clone() };
     let model = ModelConfig { pooling: Pooling::attention(config.model.hidden), ..config.model };
-    let dense = Config { model, mode: Mode::Dense, run_length: Some(8), batch_size: 64, ..config.clone() };
+    let dense = Config { model, loss_on: LossOn::EveryStep, run_length: Some(8), batch_size: 64, ..config.clone() };
     // Runs that break at instruments, and steps that begin within them.
     let of_instruments: fn(&Device) -> Box<dyn Samples> = |_| Box::new(instruments(&[33, 7, 50, 21, 64, 25]));
-    let broken = Config { mode: Mode::Dense, run_length: Some(10), batch_size: 96, ..config.clone() };
+    let broken = Config { loss_on: LossOn::EveryStep, run_length: Some(10), batch_size: 96, ..config.clone() };
     let rounded = Config { precision: Precision::Fp16, dropout: 0.25, ..config.clone() };
     vec![
         (of_windows, config.clone()),
@@ -139,7 +139,7 @@ fn a_run_that_gets_nothing_more_stops_and_can_be_resumed() {
                 break;
             };
             // Carried states are there before the first step, or not at all.
-            let has_begun = matches!(&error, Error::NothingToCut { .. });
+            let has_begun = matches!(&error, Error::CannotReduceFurther { .. });
             assert!(has_begun || told.steps.is_empty() && error.is_shortage(), "{what}: {error}");
             let (resumed, outcome) = Told::of(&Device::cpu(), case, Some(&checkpoints));
             outcome.unwrap();

@@ -6,8 +6,8 @@ use crate::made_up::{config, fusion_of, listen, pooling_of, samples, series, ste
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Compute, Config, Error, Follower, Form, InputGradients, Loss, Mode, Model, ModelConfig, Pass, Predictor, Run,
-    Samples, Selection, SeriesInMemory, Trainer,
+    Compute, Config, Error, Form, InputGradients, Loss, LossOn, Model, ModelConfig, Pass, Predictor, Run, Samples,
+    Selection, SeriesInMemory, StreamingPredictor, Trainer,
 };
 use proptest::prelude::*;
 
@@ -102,8 +102,8 @@ fn a_follower_predicts_as_the_evaluation_does() {
         let mut predictor = predictor(&path, config, Compute { threads: 2, batch_size: 8, form: Form::Fast });
         let expected = predictions(&mut predictor, &samples, &chosen).unwrap();
         let model = || Model::new(samples.shape().clone(), config).unwrap();
-        let mut follower = Follower::open(&Device::cpu(), model(), &path, Form::Fast).unwrap();
-        let mut successor = Follower::open(&Device::cpu(), model(), &path, Form::Fast).unwrap();
+        let mut follower = StreamingPredictor::open(&Device::cpu(), model(), &path, Form::Fast).unwrap();
+        let mut successor = StreamingPredictor::open(&Device::cpu(), model(), &path, Form::Fast).unwrap();
         for (sample, expected) in chosen.into_iter().zip(expected.chunks_exact(2)) {
             follower.restart();
             for (k, timeframe) in samples.shape().timeframes.iter().enumerate() {
@@ -140,7 +140,7 @@ proptest! {
         let parameters = model.initial_parameters::<f32>(&scope, seed).unwrap();
         megabatch_trainer::save_weights(&path, &parameters).unwrap();
 
-        let mut follower = Follower::open(
+        let mut follower = StreamingPredictor::open(
             &Device::cpu(), Model::new(samples.shape().clone(), config).unwrap(), &path, Form::Fast,
         ).unwrap();
         let mut pass = Pass::new(&scope, &model, 1, InputGradients::Skip).unwrap();
@@ -206,8 +206,8 @@ fn evaluation_has_the_arithmetic_of_training() {
                 fusion: fusion_of(fuses, 18),
                 ..ModelConfig::default()
             };
-            let mode = Mode::Dense;
-            let config = Config { model, precision, mode, batch_size: 60, max_steps: Some(1), ..config() };
+            let loss_on = LossOn::EveryStep;
+            let config = Config { model, precision, loss_on, batch_size: 60, max_steps: Some(1), ..config() };
             let loss_of = |precision| {
                 let config = Config { precision, ..config.clone() };
                 let mut trainer = Trainer::new(&Device::cpu(), config, samples.shape().clone()).unwrap();

@@ -10,12 +10,12 @@ use megabatch_bars::{
     Timeframe, TimeframeScaler, Window, Zone,
 };
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{self as trainer, Follower, Form, Model, ModelConfig, SampleShape, save_weights};
+use megabatch_trainer::{self as trainer, Form, Model, ModelConfig, SampleShape, StreamingPredictor, save_weights};
 use serde_json::{Value, json};
 
 use super::series::ModelKind;
 use crate::answer::Answer;
-use crate::live::{Live, Streaming};
+use crate::streaming::{BarStream, Streaming};
 use crate::synth::bars::write_csv;
 
 /// Days of made-up minutes before those that are timed: the features and the window of 48 bars of
@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
 
 /// The microseconds that a line takes, by part, and whether there is a prediction for it; `None`
 /// for a line without a bar.
-fn timed(live: &mut Live, lines: &mut BarLines, line: &[u8]) -> Result<Option<([f64; PARTS.len()], bool)>> {
+fn timed(live: &mut BarStream, lines: &mut BarLines, line: &[u8]) -> Result<Option<([f64; PARTS.len()], bool)>> {
     let start = Instant::now();
     let bars: Vec<Bar> = lines.push(line)?;
     let read = Instant::now();
@@ -88,7 +88,7 @@ fn timed(live: &mut Live, lines: &mut BarLines, line: &[u8]) -> Result<Option<([
 }
 
 /// A model with the weights that training begins with, and made-up scalers, before the first bar.
-fn live(args: &Args) -> Result<Live> {
+fn live(args: &Args) -> Result<BarStream> {
     let device = Device::cpu();
     let windows = match args.model {
         ModelKind::Multi => SeriesSpec::default().windows,
@@ -121,7 +121,7 @@ fn live(args: &Args) -> Result<Live> {
     let folder = tempfile::tempdir().context("a folder for the weights")?;
     let weights = folder.path().join("weights.safetensors");
     save_weights(&weights, &model.initial_parameters::<f32>(&device.scope("initial"), 0)?)?;
-    Ok(Live::new(series, Follower::open(&device, model, &weights, Form::Fast)?, Streaming::Carried))
+    Ok(BarStream::new(series, StreamingPredictor::open(&device, model, &weights, Form::Fast)?, Streaming::Carried))
 }
 
 /// Of sorted times.

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use megabatch_chunk_io::{Direct, LoadedBatch, Loader, LoaderOptions, Source, SourceOptions, Stalls};
+use megabatch_chunk_io::{Direct, LoadedBatch, Loader, LoaderOptions, LoaderStats, Source, SourceOptions};
 use megabatch_gpu_core::Device;
 use megabatch_order::{Batches, Batching, Order};
 use serde::Serialize;
@@ -129,7 +129,7 @@ fn deliver(args: &Args, epoch: u64) -> Result<Epoch> {
         first_batch_s.get_or_insert_with(|| start.elapsed().as_secs_f64());
         sum += look_at(&batch, shape.timeframes.len());
     }
-    let Stalls { waited, disk, decode, copy, read, samples, .. } = loader.stalls();
+    let LoaderStats { waited, disk, decode, copy, read, samples, .. } = loader.stalls();
     let seconds = start.elapsed().as_secs_f64();
     Ok(Epoch {
         samples,

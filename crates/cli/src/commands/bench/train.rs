@@ -15,7 +15,7 @@ use serde_json::json;
 use super::series::{SHUFFLED_SAMPLES, Work};
 use crate::adapt::management::GpuProbe;
 use crate::answer::Answer;
-use crate::computing::Named;
+use crate::computing::DeviceRequest;
 use crate::gpu::{Recorder, When};
 use crate::plan::bytes;
 use crate::usage::peak_rss_bytes;
@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
     let work = &args.work;
     let samples = work.samples(if args.shuffled { SHUFFLED_SAMPLES } else { 4 * work.batch() })?;
     let (host, config, shape) = (Device::cpu(), config(args), samples.shape().clone());
-    let gpu = Named::select(&args.device)?.computing(config.check_on_gpu())?.gpu;
+    let gpu = DeviceRequest::select(&args.device)?.computing(config.check_on_gpu())?.gpu;
     let mut trainer = match &gpu {
         Some(gpu) => Trainer::on_gpu(gpu, &host, config, shape)?,
         None => Trainer::new(&host, config, shape)?,

@@ -12,10 +12,10 @@ use crate::answer::{Answer, Form};
 use crate::commands::Cli;
 use crate::commands::train::{Watch, record};
 use crate::config::Config;
-use crate::job::{Intent, Job, Request};
 use crate::plan::Plan;
 use crate::report::number::{percent, seconds};
-use crate::run::{RunFolder, Standing};
+use crate::run::{ResumePoint, RunFolder};
+use crate::training_setup::{Intent, Request, TrainingSetup};
 
 /// Training steps with and without everything that is written and judged while a run trains
 ///
@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
         // No checkpoint is kept that a run could go back to.
         "training.on_nan=stop".to_owned(),
     ];
-    let job = Job::open(Request {
+    let job = TrainingSetup::open(Request {
         config: Config::load(None, &settings)?,
         data: None,
         device: "cpu",
@@ -86,13 +86,13 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
     Ok(answer(&times))
 }
 
-fn times(job: &Job, folder: &RunFolder) -> Result<Times> {
+fn times(job: &TrainingSetup, folder: &RunFolder) -> Result<Times> {
     let _taken = folder.take()?;
     let plan = Plan::of(job)?;
     folder.begin(&job.config, &plan)?;
     record(job);
     let mut trainer = Trainer::new(&job.device, job.training.clone(), plan.shape.clone())?;
-    let mut watch = Watch::new(folder, job, Standing::default(), plan.steps)?;
+    let mut watch = Watch::new(folder, job, ResumePoint::default(), plan.steps)?;
     let (mut times, mut since) = (Times::default(), Instant::now());
     // Without validation: a step is a step.
     let run = Run { samples: job.data.samples(), train: &job.split.train, validation: &[], checkpoints: None };

@@ -9,7 +9,7 @@ use megabatch_trainer::{Group, Loss, Model, TensorSet, Timeframe, write_atomical
 use serde_json::json;
 
 use super::scaler::{Origin, scalers};
-use crate::adapt::meaning::Meaning;
+use crate::adapt::data_schema::DataSchema;
 use crate::answer::{Answer, shown};
 use crate::failure::Failure;
 use crate::onnx::{Export, input_name};
@@ -42,7 +42,7 @@ pub(super) struct Options {
 }
 
 /// What is written.
-pub(super) struct Subject<'a> {
+pub(super) struct OnnxInput<'a> {
     pub(super) folder: &'a RunFolder,
     pub(super) model: &'a Model,
     pub(super) parameters: &'a TensorSet<f32>,
@@ -51,8 +51,8 @@ pub(super) struct Subject<'a> {
 }
 
 /// Writes the model to `out`.
-pub(super) fn write(out: &Path, subject: &Subject<'_>, options: &Options) -> Result<Answer> {
-    let Subject { folder, model, parameters, step } = *subject;
+pub(super) fn write(out: &Path, subject: &OnnxInput<'_>, options: &Options) -> Result<Answer> {
+    let OnnxInput { folder, model, parameters, step } = *subject;
     check(folder, model, options)?;
     let origin = Origin { data: options.data.as_deref(), instrument: options.instrument.as_deref() };
     let scaling = options.fold_scaler.then(|| scalers(folder, model, origin)).transpose()?;
@@ -80,7 +80,7 @@ pub(super) fn write(out: &Path, subject: &Subject<'_>, options: &Options) -> Res
     Ok(answer(out, subject, options))
 }
 
-fn answer(out: &Path, Subject { model, step, .. }: &Subject<'_>, options: &Options) -> Answer {
+fn answer(out: &Path, OnnxInput { model, step, .. }: &OnnxInput<'_>, options: &Options) -> Answer {
     let inputs: Vec<String> = model.shape().timeframes.iter().map(input_name).collect();
     let text = format!(
         "{}: {} -> predictions [{}], weights of step {step}{}",
@@ -120,7 +120,7 @@ fn check(folder: &RunFolder, model: &Model, options: &Options) -> Result<()> {
     }
     if streams(&folder.config(&[])?) && !options.stateless {
         return Err(Failure::usage(format!(
-            "{run}: trained to go on from bar to bar (training.carry_state or training.mode), as `megabatch predict` does; in ONNX each window starts \
+            "{run}: trained to go on from bar to bar (training.carry_state or training.loss_on), as `megabatch predict` does; in ONNX each window starts \
              with zeros, so that predictions differ. --stateless writes it so"
         )));
     }
@@ -129,7 +129,7 @@ fn check(folder: &RunFolder, model: &Model, options: &Options) -> Result<()> {
 
 /// What the inputs are made of.
 struct About {
-    meaning: Meaning,
+    meaning: DataSchema,
     takes_raw: bool,
 }
 

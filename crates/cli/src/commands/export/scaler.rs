@@ -9,10 +9,10 @@ use megabatch_trainer::{Model, Timeframe};
 
 use crate::adapt::data::Data;
 use crate::failure::Failure;
-use crate::job::data_path;
 use crate::onnx::Scaling;
 use crate::run::RunFolder;
 use crate::trained::{change, require_same_meaning};
+use crate::training_setup::data_path;
 
 /// Where scalers are taken from.
 #[derive(Clone, Copy)]

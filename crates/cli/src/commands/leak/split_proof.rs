@@ -88,7 +88,7 @@ pub(super) struct SplitProof {
 ///
 /// # Errors
 /// What is wrong with the split, or the samples of a later part that see labels of an earlier one.
-pub(super) fn prove_splits(path: &Path, config: &Config, exact: &ExactSpans, asked: Asked) -> Result<SplitProof> {
+pub(super) fn prove_splits(path: &Path, config: &Config, exact: &ExactSpans, asked: SplitSource) -> Result<SplitProof> {
     let source = Source::open(path, &Device::cpu().scope("leak"))?;
     let folds = match walk_forward(config) {
         Some(walk) if config.walk_forward_fold().is_none() => (0..walk.folds).map(Some).collect(),
@@ -102,7 +102,7 @@ pub(super) fn prove_splits(path: &Path, config: &Config, exact: &ExactSpans, ask
         }
         let split = match split_source(&source, &config) {
             Ok(split) => split,
-            Err(error) if asked == Asked::ByDefault && is_too_short(&error) => {
+            Err(error) if asked == SplitSource::ByDefault && is_too_short(&error) => {
                 proof.none_because = Some(crate::failure::message(&error));
                 return Ok(proof);
             }
@@ -121,7 +121,7 @@ pub(super) fn prove_splits(path: &Path, config: &Config, exact: &ExactSpans, ask
 
 /// Where the split comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum SplitSource {
     /// From `--config` or `--set`.
     ByTheUser,
     /// From the defaults.

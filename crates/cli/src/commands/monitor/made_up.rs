@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::vitals::Vitals;
+use super::run_status::RunStatus;
 
 /// Ten samples in half a second: a quarter of it waiting, half of it computing.
 pub(super) fn step(step: u64, loss: f64) -> Value {
@@ -26,8 +26,8 @@ pub(super) fn epoch(step: u64) -> Value {
 }
 
 /// What is known after `lines`.
-pub(super) fn seen(lines: &[Value]) -> Vitals {
-    let mut vitals = Vitals::default();
+pub(super) fn seen(lines: &[Value]) -> RunStatus {
+    let mut vitals = RunStatus::default();
     lines.iter().for_each(|line| vitals.see(line));
     vitals
 }

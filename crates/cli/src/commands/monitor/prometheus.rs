@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::followed::Followed;
-use super::vitals::READINGS;
+use super::monitored_run::MonitoredRun;
+use super::run_status::READINGS;
 use crate::failure::Failure;
 
 /// How long a client may take to ask and to listen, and how much it may say: clients are answered
@@ -31,7 +31,7 @@ pub(super) fn listen(address: &str) -> Result<TcpListener> {
 
 /// Answers until no client can be accepted any more, and says why. A client that goes away or talks
 /// nonsense is no reason.
-pub(super) fn serve(listener: &TcpListener, mut followed: Followed) -> anyhow::Error {
+pub(super) fn serve(listener: &TcpListener, mut followed: MonitoredRun) -> anyhow::Error {
     loop {
         match listener.accept() {
             Ok((stream, _)) => answer(&stream, &mut followed).unwrap_or_default(),
@@ -41,7 +41,7 @@ pub(super) fn serve(listener: &TcpListener, mut followed: Followed) -> anyhow::E
     }
 }
 
-fn answer(mut stream: &TcpStream, followed: &mut Followed) -> io::Result<()> {
+fn answer(mut stream: &TcpStream, followed: &mut MonitoredRun) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let request = request_line(stream)?;
@@ -89,10 +89,10 @@ fn route(request: &str) -> Route {
 }
 
 /// A gauge a reading that is known, labelled with the run's folder.
-fn exposition(followed: &Followed) -> String {
+fn exposition(followed: &MonitoredRun) -> String {
     let run = escape(followed.name());
     let known = READINGS.iter().filter_map(|reading| Some((reading, followed.vitals.get(reading.key)?)));
-    let gauge = |(reading, value): (&super::vitals::Reading, f64)| {
+    let gauge = |(reading, value): (&super::run_status::Reading, f64)| {
         let (name, about) = (format!("megabatch_{}", reading.key), reading.about);
         let kind = if reading.key.ends_with("_total") { "counter" } else { "gauge" };
         format!("# HELP {name} {about}\n# TYPE {name} {kind}\n{name}{{run=\"{run}\"}} {value}\n")
@@ -129,7 +129,7 @@ mod tests {
     }
 
     /// Asks the way a scraper does; the whole answer.
-    fn ask(followed: &mut Followed, request: &str) -> String {
+    fn ask(followed: &mut MonitoredRun, request: &str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         client.write_all(request.as_bytes()).unwrap();
@@ -143,7 +143,7 @@ mod tests {
     fn a_scraper_gets_what_the_log_says_when_it_asks() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("config.yaml"), "").unwrap();
-        let mut followed = Followed::open(folder.path()).unwrap();
+        let mut followed = MonitoredRun::open(folder.path()).unwrap();
         let request = "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: */*\r\n\r\n";
         assert!(!ask(&mut followed, request).contains("megabatch_loss"));
         fs::write(folder.path().join("metrics.jsonl"), format!("{}\n", step(3, 0.25))).unwrap();

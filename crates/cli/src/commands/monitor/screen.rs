@@ -9,7 +9,7 @@ use ratatui::widgets::{
     Axis, Block, Chart, Dataset, GraphType, LegendPosition, LineGauge, Paragraph, Widget as _, Wrap,
 };
 
-use super::vitals::Vitals;
+use super::run_status::RunStatus;
 use crate::plan::bytes;
 use crate::report::number::{fixed, grouped, percent, seconds, significant};
 
@@ -26,7 +26,7 @@ const MEANS: usize = 200;
 const LOSS_MAX: f64 = 1e100;
 
 /// Draws the run called `name` into an area.
-pub(super) fn draw(name: &str, vitals: &Vitals, (area, buffer): (Rect, &mut Buffer)) {
+pub(super) fn draw(name: &str, vitals: &RunStatus, (area, buffer): (Rect, &mut Buffer)) {
     let rows = [Constraint::Length(2), Constraint::Min(8), Constraint::Length(WARNINGS_HEIGHT)];
     let [head, middle, foot] = Layout::vertical(rows).areas(area);
     draw_head(name, vitals, head, &mut *buffer);
@@ -47,7 +47,7 @@ pub(super) fn to_text(buffer: &Buffer) -> String {
     (0..height).map(row).collect()
 }
 
-fn draw_head(name: &str, vitals: &Vitals, area: Rect, buffer: &mut Buffer) {
+fn draw_head(name: &str, vitals: &RunStatus, area: Rect, buffer: &mut Buffer) {
     let [title, gauge] = Layout::vertical([Constraint::Length(1), Constraint::Length(1)]).areas(area);
     let bold = Style::new().add_modifier(Modifier::BOLD);
     Line::styled(format!("{name}: {}", standing(vitals)), bold).render(title, buffer);
@@ -56,7 +56,7 @@ fn draw_head(name: &str, vitals: &Vitals, area: Rect, buffer: &mut Buffer) {
 }
 
 /// How far the run is, in words.
-fn standing(vitals: &Vitals) -> String {
+fn standing(vitals: &RunStatus) -> String {
     let Some(step) = vitals.get("step") else { return "no step yet; q ends".to_owned() };
     let steps = vitals.get("steps").map_or_else(String::new, |steps| format!(" of {}", grouped(steps as u64)));
     let epoch = vitals.get("epoch").unwrap_or(0.0) as u64 + 1;
@@ -71,7 +71,7 @@ fn standing(vitals: &Vitals) -> String {
     format!("step {}{steps}, epoch {epoch}; {left}{silence}; q ends", grouped(step as u64))
 }
 
-fn draw_losses(vitals: &Vitals, area: Rect, buffer: &mut Buffer) {
+fn draw_losses(vitals: &RunStatus, area: Rect, buffer: &mut Buffer) {
     let (training, validations) = (drawable(&vitals.losses), drawable(&vitals.validations));
     let block = Block::bordered().title(" loss by step ");
     let all = || training.iter().chain(&validations).copied();
@@ -100,7 +100,7 @@ fn draw_losses(vitals: &Vitals, area: Rect, buffer: &mut Buffer) {
 }
 
 /// Names and values of the numbers beside the loss.
-fn numbers(vitals: &Vitals) -> Vec<(&'static str, String)> {
+fn numbers(vitals: &RunStatus) -> Vec<(&'static str, String)> {
     let number = |key: &str, text: fn(f64) -> String| vitals.get(key).map_or("-".to_owned(), text);
     let size = |key: &str| number(key, |size| bytes(size as usize));
     let share = |key: &str| vitals.percent_of(key).unwrap_or_else(|| "-".to_owned());
@@ -140,7 +140,7 @@ fn numbers(vitals: &Vitals) -> Vec<(&'static str, String)> {
     numbers
 }
 
-fn draw_warnings(vitals: &Vitals, area: Rect, buffer: &mut Buffer) {
+fn draw_warnings(vitals: &RunStatus, area: Rect, buffer: &mut Buffer) {
     let title = format!(" warnings: {} ", vitals.warnings_total);
     let lines = vitals.warnings.iter().rev().map(|(step, text)| Line::raw(format!("step {}: {text}", grouped(*step))));
     let style = if vitals.warnings.is_empty() { Style::new() } else { Style::new().fg(Color::Yellow) };
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     /// What a terminal of this size shows.
-    fn shown(vitals: &Vitals, (width, height): (u16, u16)) -> String {
+    fn shown(vitals: &RunStatus, (width, height): (u16, u16)) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| draw("runs/first", vitals, (frame.area(), frame.buffer_mut()))).unwrap();
         to_text(terminal.backend().buffer())
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn runs_that_have_not_begun_and_that_have_ended_are_shown() {
-        let text = shown(&Vitals::default(), (80, 24));
+        let text = shown(&RunStatus::default(), (80, 24));
         assert!(text.contains("runs/first: no step yet") && text.contains("nothing to show yet"), "{text}");
         let mut vitals = seen(&[step(10, 1.0)]);
         (vitals.has_ended, vitals.silence) = (true, Some(Duration::from_secs(9)));
@@ -242,7 +242,7 @@ mod tests {
         let vitals = seen(&[step(1, f64::MAX), step(2, -1.0), validation(2, 0.0), epoch(2)]);
         for size in [(1, 1), (3, 40), (200, 2), (39, 9), (250, 80)] {
             shown(&vitals, size);
-            shown(&Vitals::default(), size);
+            shown(&RunStatus::default(), size);
         }
     }
 

@@ -9,21 +9,21 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use megabatch_bars::{BarLines, DateOrder, FormatName, OnError, SeriesStream, Zone};
 use megabatch_gpu_core::Device;
-use megabatch_trainer::Follower;
+use megabatch_trainer::StreamingPredictor;
 use serde_json::json;
 
 use super::Args;
-use super::course::{Course, needed_text};
 use super::forecast_lines::{ForecastLines, LineForm};
-use super::subject::Subject;
+use super::stream_progress::{StreamProgress, needed_text};
+use super::streaming_model::StreamingModel;
 use super::tail::{AtEnd, Tail};
 use crate::adapt::split::utc;
 use crate::answer::{Answer, Form};
-use crate::computing::Named;
+use crate::computing::DeviceRequest;
 use crate::failure::Failure;
-use crate::live::{Live, Streaming};
 use crate::output;
 use crate::settings::{form as model_form, loss};
+use crate::streaming::{BarStream, Streaming};
 
 /// What is followed, from where on, and how its lines are read.
 #[derive(clap::Args)]
@@ -32,7 +32,7 @@ pub(super) struct Options {
     /// Predict for each bar as it comes: a file that grows, or standard input (-), with a line for
     /// each bar that has closed. Predictions are lines of CSV, or of JSON with --json or --out
     /// FILE.jsonl, and go to standard output if --out names no file. A model with
-    /// training.carry_state or training.mode: dense takes a step a bar; any other computes its
+    /// training.carry_state or training.loss_on: every_step takes a step a bar; any other computes its
     /// windows anew at each
     #[arg(long, value_name = "BARS", conflicts_with = "samples")]
     follow: Option<PathBuf>,
@@ -72,7 +72,7 @@ impl Options {
 
 /// What was done.
 #[derive(Default)]
-pub(super) struct Tally {
+pub(super) struct StreamTotals {
     pub(super) bars: u64,
     pub(super) predictions: u64,
     /// Lines that were dropped.
@@ -112,12 +112,12 @@ pub(super) fn run(args: &Args, form: Form) -> Result<Answer> {
     let options = &args.following;
     let follow = options.follow.as_deref().expect("--out or --follow is required");
     let line_form = LineForm::of(args.out.as_deref(), form)?;
-    if let Some(gpu) = Named::select(&args.device)?.gpu() {
+    if let Some(gpu) = DeviceRequest::select(&args.device)?.gpu() {
         return Err(refuse(&format!(
             "--device {gpu}: states go on by one step a bar, which the CPU takes; leave --device out, or give cpu"
         )));
     }
-    let subject = Subject::open(args)?;
+    let subject = StreamingModel::open(args)?;
     let (mut live, history) = begin(&subject, options)?;
     let mut tail = Tail::open(follow, if options.stop_at_end { AtEnd::Stop } else { AtEnd::Wait })?;
     let mut lines = BarLines::new(tail.name(), &subject.line_options(options), subject.base, history.until);
@@ -129,7 +129,7 @@ pub(super) fn run(args: &Args, form: Form) -> Result<Answer> {
         None => Box::new(io::stdout().lock()),
     };
     eprintln!("{}", greeting(&subject, &history, tail.name()));
-    let mut course = Course::new(&subject.symbol);
+    let mut course = StreamProgress::new(&subject.symbol);
     course.begin(&live);
     let mut forecasts = ForecastLines::new(
         to,
@@ -138,7 +138,7 @@ pub(super) fn run(args: &Args, form: Form) -> Result<Answer> {
         subject.outputs(),
         subject.name_told(),
     );
-    let mut tally = Tally::default();
+    let mut tally = StreamTotals::default();
     match go(&mut live, &mut tail, &mut lines, &mut forecasts, &mut course, &mut tally) {
         // A reader that went away, as `head` does, is no error.
         Err(error) if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) => {}
@@ -157,18 +157,19 @@ struct History {
 }
 
 /// The model with the states after its history.
-fn begin(subject: &Subject, options: &Options) -> Result<(Live, History)> {
+fn begin(subject: &StreamingModel, options: &Options) -> Result<(BarStream, History)> {
     let bars = subject.history(options)?;
     let series = SeriesStream::new(subject.instrument(&bars), &subject.spec, &subject.scalers)?;
     subject.require_same_windows(&series)?;
-    let follower = Follower::open(&Device::cpu(), subject.model()?, &subject.weights, model_form(&subject.config))?;
-    let mut live = Live::new(series, follower, subject.streaming());
+    let follower =
+        StreamingPredictor::open(&Device::cpu(), subject.model()?, &subject.weights, model_form(&subject.config))?;
+    let mut live = BarStream::new(series, follower, subject.streaming());
     live.replay(&bars, subject.spec.holes)?;
     let closes = bars.len().checked_sub(1).map(|last| bars.close_time(last));
     Ok((live, History { bars: bars.len(), until: bars.open_time.last().copied(), closes }))
 }
 
-fn greeting(subject: &Subject, history: &History, name: &Path) -> String {
+fn greeting(subject: &StreamingModel, history: &History, name: &Path) -> String {
     let (symbol, base, name) = (&subject.symbol, subject.base, name.display());
     let way = match subject.streaming() {
         Streaming::Carried => "",
@@ -188,12 +189,12 @@ fn greeting(subject: &Subject, history: &History, name: &Path) -> String {
 
 /// Reads, predicts and writes, until there are no more lines.
 fn go(
-    live: &mut Live,
+    live: &mut BarStream,
     tail: &mut Tail,
     lines: &mut BarLines,
     forecasts: &mut ForecastLines,
-    course: &mut Course<'_>,
-    tally: &mut Tally,
+    course: &mut StreamProgress<'_>,
+    tally: &mut StreamTotals,
 ) -> Result<()> {
     let mut text = Vec::new();
     while tail.next_into(&mut text)? {
@@ -217,14 +218,14 @@ fn go(
 }
 
 fn answer(
-    subject: &Subject,
+    subject: &StreamingModel,
     history: &History,
     name: &Path,
-    tally: &Tally,
+    tally: &StreamTotals,
     passed_over: u64,
     needed: &[(String, usize)],
 ) -> Answer {
-    let Tally { bars, predictions, dropped, holes } = *tally;
+    let StreamTotals { bars, predictions, dropped, holes } = *tally;
     let mut text = format!("{}: {predictions} predictions for {bars} bars of {}", name.display(), subject.symbol);
     if passed_over > 0 {
         text.push_str(&format!("; {passed_over} rows of bars that the states had seen were passed over"));

@@ -6,12 +6,12 @@ use anyhow::Result;
 use megabatch_trainer::Event;
 use serde_json::{Value, json};
 
-use super::lost::{Cause, Tallies, percent, reason};
+use super::time_breakdown::{Cause, Tallies, percent, reason};
 use crate::adapt::management::GpuProbe;
 use crate::gpu::{Recorder, Sampler, When};
-use crate::job::Job;
 use crate::progress::Progress;
 use crate::run::RunFolder;
+use crate::training_setup::TrainingSetup;
 
 /// A GPU that is less busy than this waits for something.
 const BUSY_MIN: f64 = 0.7;
@@ -44,7 +44,7 @@ pub(super) struct Idle {
 
 /// What is to be told.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum News {
+pub(super) enum GpuNotice {
     Idle(Idle),
     /// The GPU does not answer any more.
     Gone(String),
@@ -53,7 +53,7 @@ pub(super) enum News {
 impl GpuWatch {
     /// Watches the GPU of `job`; none on a device that is none, or where NVIDIA's management
     /// library does not answer, which is told.
-    pub(super) fn begin(folder: &RunFolder, job: &Job, progress: &Progress) -> Result<Option<Self>> {
+    pub(super) fn begin(folder: &RunFolder, job: &TrainingSetup, progress: &Progress) -> Result<Option<Self>> {
         let Some(gpu) = job.computes_on().gpu() else { return Ok(None) };
         match GpuProbe::open(&gpu.properties().pci_bus_id) {
             Ok(probe) => GpuWatch::of(folder, Box::new(probe), batches(job)).map(Some),
@@ -80,7 +80,7 @@ impl GpuWatch {
 
     /// Takes account of `event`, which came `now` after the session began; what is to be told after
     /// it.
-    pub(super) fn see(&mut self, event: &Event<'_>, now: Duration) -> Option<News> {
+    pub(super) fn see(&mut self, event: &Event<'_>, now: Duration) -> Option<GpuNotice> {
         if let Event::Step(step) = event {
             self.recorder.at(step.step);
             let looks = |step: u64| (step * self.accumulation).checked_div(self.every_batches);
@@ -91,7 +91,7 @@ impl GpuWatch {
         let (step, tally) = self.tallies.see(event, now)?;
         let seen = self.recorder.take();
         if let Some(fault) = seen.fault.as_ref().filter(|_| !std::mem::replace(&mut self.has_gone, true)) {
-            return Some(News::Gone(fault.clone()));
+            return Some(GpuNotice::Gone(fault.clone()));
         }
         let busy_share = seen.busy_share().filter(|&share| share < BUSY_MIN)?;
         let (cause, cause_s) = tally.main_cause();
@@ -99,7 +99,7 @@ impl GpuWatch {
             return None;
         }
         self.told.push(cause);
-        Some(News::Idle(Idle { step, busy_share, cause, cause_share: cause_s / tally.total_s() }))
+        Some(GpuNotice::Idle(Idle { step, busy_share, cause, cause_share: cause_s / tally.total_s() }))
     }
 
     /// Waits for the last look.
@@ -109,15 +109,15 @@ impl GpuWatch {
 }
 
 /// Batches between two looks, and those of a step.
-fn batches(job: &Job) -> (u64, u64) {
+fn batches(job: &TrainingSetup) -> (u64, u64) {
     let every = job.config.count("gpu_optimization.log_gpu_stats_every_n_batches");
     (every as u64, job.training.accumulation_steps as u64)
 }
 
-impl News {
+impl GpuNotice {
     /// Its line in metrics.jsonl, where it has one.
     pub(super) fn metric(&self) -> Option<Value> {
-        let News::Idle(Idle { step, busy_share, cause, cause_share }) = self else { return None };
+        let GpuNotice::Idle(Idle { step, busy_share, cause, cause_share }) = self else { return None };
         let cause = cause.name();
         Some(
             json!({ "event": "gpu_idle", "step": step, "busy": busy_share, "cause": cause, "cause_share": cause_share }),
@@ -127,8 +127,8 @@ impl News {
     /// What a user is told of it.
     pub(super) fn sentence(&self) -> String {
         match self {
-            News::Gone(fault) => format!("the GPU is no longer watched: {fault}"),
-            News::Idle(Idle { busy_share, cause, cause_share, .. }) => format!(
+            GpuNotice::Gone(fault) => format!("the GPU is no longer watched: {fault}"),
+            GpuNotice::Idle(Idle { busy_share, cause, cause_share, .. }) => format!(
                 "gpu: busy for {} of the time, and {} are to be had; {} of the time is {}",
                 percent(*busy_share),
                 percent(BUSY_MIN),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     /// What is told after 20 steps during which the GPU was as busy as this.
-    fn told(percents: &[f64]) -> Vec<News> {
+    fn told(percents: &[f64]) -> Vec<GpuNotice> {
         let (_folder, run) = folder();
         let mut watch = GpuWatch::of(&run, MadeUp::busy(percents), (1, 1)).unwrap();
         let mut news = Vec::new();
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_gpu_that_has_too_little_to_do_is_told_once_with_the_cause() {
         let news = told(&[40.0; 40]);
-        let [News::Idle(idle)] = &news[..] else { panic!("{news:?}") };
+        let [GpuNotice::Idle(idle)] = &news[..] else { panic!("{news:?}") };
         assert_eq!((idle.step, idle.busy_share, idle.cause), (20, 0.4, Cause::Data));
         assert!((idle.cause_share - 0.6).abs() < 1e-9, "{idle:?}");
         let sentence = news[0].sentence();
@@ -212,6 +212,6 @@ mod tests {
 
     #[test]
     fn a_gpu_that_goes_is_told_once() {
-        assert_eq!(told(&[90.0; 30]), [News::Gone("GPU is lost".to_owned())]);
+        assert_eq!(told(&[90.0; 30]), [GpuNotice::Gone("GPU is lost".to_owned())]);
     }
 }

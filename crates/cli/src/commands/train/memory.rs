@@ -14,16 +14,16 @@ use megabatch_trainer::{Event, ShortageEvent};
 use serde_json::{Value, json};
 
 use crate::failure::{self, Kind};
-use crate::job::Job;
 use crate::plan::bytes;
 use crate::report::Peaks;
 use crate::run::RunFolder;
+use crate::training_setup::TrainingSetup;
 
 /// Allocations and frees that a recording keeps.
 const EVENTS_MAX: usize = 10_000;
 
 /// Begins the recording that the configuration asks for.
-pub(crate) fn record(job: &Job) {
+pub(crate) fn record(job: &TrainingSetup) {
     if job.config.text("gpu_optimization.record_memory") != Some("off") {
         let since_1970 = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let clock = Arc::new(move || since_1970().as_micros() as u64);
@@ -32,7 +32,7 @@ pub(crate) fn record(job: &Job) {
 }
 
 /// Begins the trace, where the configuration asks for one.
-pub(super) fn record_trace(job: &Job, folder: &RunFolder) -> Result<()> {
+pub(super) fn record_trace(job: &TrainingSetup, folder: &RunFolder) -> Result<()> {
     if job.config.text("gpu_optimization.record_memory") == Some("trace") {
         let path = folder.trace_file();
         let file = File::create(&path).with_context(|| format!("{}: cannot be written", path.display()))?;
@@ -72,7 +72,7 @@ pub(super) struct MemoryWatch<'a> {
 
 impl<'a> MemoryWatch<'a> {
     /// Watches `job` after `first_step`.
-    pub(super) fn new(job: &'a Job, first_step: u64) -> Self {
+    pub(super) fn new(job: &'a TrainingSetup, first_step: u64) -> Self {
         let count = |name: &str| job.config.count(&format!("gpu_optimization.{name}")) as u64;
         let rule = |megabytes: f64| LeakRule { threshold_bytes: (megabytes * 1e6) as usize, ..LeakRule::default() };
         MemoryWatch {

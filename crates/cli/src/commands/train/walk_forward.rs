@@ -8,10 +8,10 @@ use crate::answer::Answer;
 use crate::config::Config;
 use crate::failure::{Failure, interrupted};
 use crate::folds::{Fold, FoldKind, FoldPlan, Folds, Progress};
-use crate::job::{Intent, Job, Request, require_known_targets};
 use crate::plan::Plan;
 use crate::report::folds_page;
 use crate::run::RunFolder;
+use crate::training_setup::{Intent, Request, TrainingSetup, require_known_targets};
 
 /// What must not change between the folds of a run.
 const SETTINGS: [&str; 5] =
@@ -85,7 +85,7 @@ fn look_ahead(args: &Args, config: &Config, folds: FoldPlan) -> Result<Plan> {
         memory_bytes: None,
         intent: Intent::Plan,
     };
-    let job = Job::open(request).with_context(|| format!("fold {}", folds.folds))?;
+    let job = TrainingSetup::open(request).with_context(|| format!("fold {}", folds.folds))?;
     for fold in 0..folds.folds {
         let split = job.data.split(&of_fold(fold));
         split

@@ -8,18 +8,18 @@ use anyhow::Result;
 use megabatch_trainer::{Event, RollbackEvent, Waits};
 use serde_json::Value;
 
+use super::data_stalls::{Kept, WaitWatch};
 use super::gpu::GpuWatch;
-use super::lost::LossWatch;
 use super::memory::MemoryWatch;
 use super::recordings::Recordings;
 use super::scaling::ScaleWatch;
-use super::waiting::{Kept, WaitWatch};
+use super::time_breakdown::LossWatch;
 use crate::adapt::processor;
 use crate::interruption::Interruption;
-use crate::job::Job;
 use crate::progress::Progress;
 use crate::report::Peaks;
-use crate::run::{MetricsLog, RunFolder, Standing};
+use crate::run::{MetricsLog, ResumePoint, RunFolder};
+use crate::training_setup::TrainingSetup;
 
 /// How long a step or a validation may take after a signal, before the process ends without a
 /// checkpoint.
@@ -68,7 +68,12 @@ pub(crate) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     /// Goes on with the run in `folder`, which stands there and has so many `steps`.
-    pub(crate) fn new(folder: &'a RunFolder, job: &'a Job, standing: Standing, steps: u64) -> Result<Self> {
+    pub(crate) fn new(
+        folder: &'a RunFolder,
+        job: &'a TrainingSetup,
+        standing: ResumePoint,
+        steps: u64,
+    ) -> Result<Self> {
         let interrupted = Interruption::watch(STEP_PATIENCE)?;
         let log = MetricsLog::open_at(folder, standing)?;
         let mut progress = Progress::start("train", steps, "steps");
@@ -96,7 +101,7 @@ impl<'a> Watch<'a> {
 
     pub(crate) fn see(&mut self, event: &Event<'_>) -> ControlFlow<()> {
         if let Event::Rollback(RollbackEvent { step, rollbacks, .. }) = *event {
-            self.go_back(Standing { step, rollbacks });
+            self.go_back(ResumePoint { step, rollbacks });
         }
         match event {
             Event::Step(step) if self.failure.is_none() => self.failure = self.log.push_step(step).err(),
@@ -137,7 +142,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Drops what the run has gone back behind.
-    fn go_back(&mut self, to: Standing) {
+    fn go_back(&mut self, to: ResumePoint) {
         match MetricsLog::open_at(self.folder, to) {
             Ok(log) => self.log = log,
             Err(error) => self.failure = self.failure.take().or(Some(error)),
@@ -211,7 +216,7 @@ mod tests {
     fn a_step_is_written_as_its_event_is() {
         let folder = tempfile::tempdir().unwrap();
         let run = RunFolder::new(folder.path()).unwrap();
-        let mut log = MetricsLog::open_at(&run, Standing::default()).unwrap();
+        let mut log = MetricsLog::open_at(&run, ResumePoint::default()).unwrap();
         let step = StepEvent { loss: f64::NAN, loss_scale: Some(0.5), ..made_up::step(3) };
         log.push_step(&step).unwrap();
         log.push(&serde_json::to_value(Event::Step(step)).unwrap()).unwrap();

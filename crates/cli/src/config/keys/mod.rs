@@ -30,7 +30,7 @@ impl Key {
     }
 }
 
-/// A name that existing configurations use for a key of ours.
+/// A name for a key of ours that other programs use, or that older configurations have.
 pub(crate) struct Alias {
     pub(crate) path: &'static str,
     pub(crate) means: &'static str,
@@ -99,6 +99,9 @@ pub(crate) const ALIASES: &[Alias] = &[
     Alias { path: "training.quantiles", means: "training.quantile" },
     Alias { path: "training.patience", means: "training.early_stopping" },
     Alias { path: "training.early_stopping_patience", means: "training.early_stopping" },
+    Alias { path: "training.mode", means: "training.loss_on" },
+    Alias { path: "training.explosion_factor", means: "training.loss_spike_factor" },
+    Alias { path: "training.tuning", means: "training.autotune" },
     Alias { path: "data.num_workers", means: "gpu_optimization.num_workers" },
     Alias { path: "data.pin_memory", means: "gpu_optimization.pin_memory" },
     Alias { path: "data.persistent_workers", means: "gpu_optimization.persistent_workers" },
@@ -110,7 +113,7 @@ pub(crate) fn find(path: &str) -> Option<&'static Key> {
     keys().find(|key| key.path == own)
 }
 
-/// A word that other programs use for a value of ours.
+/// A word for a value of ours that other programs use, or that older configurations have.
 pub(crate) struct ValueAlias {
     pub(crate) key: &'static str,
     pub(crate) text: &'static str,
@@ -128,6 +131,8 @@ pub(crate) const VALUE_ALIASES: &[ValueAlias] = &[
     loss("mean_absolute_error", "quantile"),
     loss("mean_squared_error", "mse"),
     loss("l2", "mse"),
+    ValueAlias { key: "training.loss_on", text: "windows", means: "last_step" },
+    ValueAlias { key: "training.loss_on", text: "dense", means: "every_step" },
 ];
 
 /// The value that `text` means to the key `path`.
@@ -199,7 +204,7 @@ mod tests {
             ("lr", "training.lr"),
             ("model.lr", "training.lr"),
             ("training.gradient_clip", "training.gradient_clip_val"),
-            // `training.tuning` was said to be the nearest.
+            // The other settings of the section are nearer in letters.
             ("training.lerning_rate", "training.learning_rate"),
             ("training.batchsize", "training.batch_size"),
         ] {

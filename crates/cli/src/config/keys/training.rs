@@ -119,7 +119,7 @@ pub(super) const KEYS: &[Key] = &[
         "Rollbacks of a run, those before a resume included, after which it ends with exit code 5 nevertheless.",
     ).only(&[Acts::With { key: "training.on_nan", values: &["rollback"] }]),
     key(
-        "training.explosion_factor",
+        "training.loss_spike_factor",
         Kind::OrWord { word: "none", otherwise: &Kind::Number { above: 1.0 } },
         "none",
         "A loss of more than so many times the median of the last 32 steps (8 at least) is taken for a NaN.",
@@ -170,7 +170,7 @@ pub(super) const KEYS: &[Key] = &[
          recurrence, and all else, stays in fp32. A CPU multiplies fp32 as it is, whatever this says, and notes so; with bf16 or fp16 it is an error.",
     ).only(&[Acts::OnGpus]),
     key(
-        "training.tuning",
+        "training.autotune",
         Kind::Choice { now: &["off", "deterministic", "fast"], later: "" },
         "deterministic",
         "Which kernels a GPU takes where there are several. `off`: those that rules name by shapes. `deterministic`: of those that give the same bits as these, the fastest by \
@@ -248,11 +248,11 @@ pub(super) const KEYS: &[Key] = &[
         "Whether a window starts from the state last computed at the bar before it, where there is one, instead of from zeros.",
     ),
     key(
-        "training.mode",
-        Kind::Choice { now: &["windows", "dense"], later: "" },
-        "windows",
-        "`windows` computes each sample's window from its first bar to its last; `dense` all samples of a run (`training.run_length`) in one \
-         pass over their bars, with a prediction and a loss at each, which takes a fraction of the operations. A run spans at most \
+        "training.loss_on",
+        Kind::Choice { now: &["last_step", "every_step"], later: "" },
+        "last_step",
+        "Steps of the sequence that have a loss. `last_step`: the last of each window; every window is computed from its first bar to its last. `every_step`: every bar \
+         of a run (`training.run_length`); all samples of the run are computed in one pass, which takes a fraction of the operations. A run spans at most \
          `training.run_length` bars of each timeframe: give it several windows' length, and batches of many runs.",
     ),
     key(

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Gpu;
+use super::gpu_command::GpuCommand;
 use super::stream::Streams;
-use super::work::Work;
 use crate::cublaslt::{MatrixAddresses, MatrixProduct};
 use crate::error::Result;
 use handle::Handle;
@@ -65,7 +65,7 @@ impl CublasLt {
         let known = self.plans.get(&kind).cloned();
         let is_first = known.is_none();
         let Some(plan) = known.map_or_else(|| self.plan(kind), Ok)? else { return Ok(false) };
-        let (work, stream) = (Work::Product { plan, at: *at }, Streams::default_stream(&self.streams));
+        let (work, stream) = (GpuCommand::Product { plan, at: *at }, Streams::default_stream(&self.streams));
         if is_first {
             // What was held back is submitted first.
             self.handle.context().enter()?;

@@ -127,7 +127,7 @@ impl Plan {
     /// Submits a product; the context is current.
     ///
     /// # Safety
-    /// As [`Work::submit`](super::super::work::Work::submit). The addresses are aligned as those of
+    /// As [`GpuCommand::submit`](super::super::gpu_command::GpuCommand::submit). The addresses are aligned as those of
     /// the kind, and so large is the workspace.
     pub(in super::super) unsafe fn submit(&self, at: &MatrixAddresses, stream: CUstream) -> Result<(), Fault> {
         let (alpha, beta) = (1.0f32, 0.0f32);

@@ -6,9 +6,9 @@ use megabatch_gpu_core::{Buffer, Device, Scope};
 use megabatch_order::random::{Stream, uniform};
 use megabatch_trainer::Result;
 use megabatch_trainer::ops::{
-    Arithmetic, Delivery, Gradients, InputWeights, Inputs, Layout, Operand, Output, Pace, Part, Product,
-    RecurrentWeights, RowInputs, Scratch, Sequence, States, WorkList, add_column_sums, multiply, recurrence,
-    recurrence_backward, recurrence_of_rows,
+    Arithmetic, BatchUploader, Gradients, InputWeights, Inputs, Layout, Operand, Output, Part, Product,
+    RecurrenceSchedule, RecurrentWeights, RowInputs, Scratch, Sequence, States, WorkList, add_column_sums, multiply,
+    recurrence, recurrence_backward, recurrence_of_rows,
 };
 
 use super::Case;
@@ -47,11 +47,11 @@ impl<T: Operand> Stack<T> {
         let (rows, first): (usize, Vec<u32>) = (steps * batch, (0..batch as u32).collect());
         let sequence = Sequence { steps, first: &first, row_step: batch, projected_rows: rows };
         let mut list = WorkList::empty(&scope, hidden)?;
-        list.set(Pace::for_windows(batch), &[sequence]);
+        list.set(RecurrenceSchedule::for_windows(batch), &[sequence]);
         list.read_rows(&[(0, case.features)]);
-        let mut delivery = Delivery::new(&scope)?;
+        let mut delivery = BatchUploader::new(&scope)?;
         let mut mail = delivery.mail();
-        list.post(&mut mail)?;
+        list.enqueue(&mut mail)?;
         mail.send()?;
         let layer = |l| Layer::new(&scope, &list, if l == 0 { case.features } else { hidden });
         let mut own_input = None;
@@ -188,9 +188,9 @@ impl<T: Operand> Layer<T> {
     fn add_up(&mut self, list: &WorkList, d_gates: &Buffer<T>, x: Part<'_, T>, scratch: &mut Scratch) -> Result<()> {
         let (gates, rows) = (4 * list.hidden(), list.rows());
         let before = Part { buffer: &self.states.hidden, start: list.states_row(0) * list.hidden() };
-        let of_states = product([d_gates.into(), before], [gates, list.hidden(), rows], Layout::BothTurned);
+        let of_states = product([d_gates.into(), before], [gates, list.hidden(), rows], Layout::BothTransposed);
         multiply(&of_states, Output::Overwrite, (&mut self.d_weight_hh, 0), scratch)?;
-        let of_inputs = product([d_gates.into(), x], [gates, self.input, rows], Layout::BothTurned);
+        let of_inputs = product([d_gates.into(), x], [gates, self.input, rows], Layout::BothTransposed);
         multiply(&of_inputs, Output::Overwrite, (&mut self.d_weight_ih, 0), scratch)?;
         self.d_bias.set_zero()?;
         add_column_sums(d_gates.into(), [rows, gates], &mut self.d_bias, 0, scratch)
@@ -199,7 +199,7 @@ impl<T: Operand> Layer<T> {
     /// Gradients of what was read.
     fn d_input(&self, list: &WorkList, d_gates: &Buffer<T>, to: &mut Buffer<f32>, scratch: &mut Scratch) -> Result<()> {
         let shape = [list.rows(), self.input, 4 * list.hidden()];
-        let of = product([d_gates.into(), (&self.weight_ih).into()], shape, Layout::SecondTurned);
+        let of = product([d_gates.into(), (&self.weight_ih).into()], shape, Layout::SecondTransposed);
         multiply(&of, Output::Overwrite, (to, 0), scratch)
     }
 }

@@ -25,7 +25,7 @@ fn settings() -> RunSettings {
         clip_norm: Some(1.0),
         dropout: 0.1,
         carry_state: true,
-        mode: Mode::Dense,
+        loss_on: LossOn::EveryStep,
         precision: Precision::Fp32,
         tf32: false,
         tuning: Tuning::Deterministic,
@@ -69,7 +69,7 @@ fn what_gives_a_checkpoint_its_meaning_must_match() {
             "training.epochs or training.max_steps (steps that the learning rate's curve is drawn over) 20, but this run has 30;",
         ),
         (|run| run.carry_state = false, "training.carry_state true, but this run has false;"),
-        (|run| run.mode = Mode::Windows, "training.mode dense, but this run has windows;"),
+        (|run| run.loss_on = LossOn::LastStep, "training.loss_on every_step, but this run has last_step;"),
         // One is enough to refuse, whatever else has changed.
         (|run| (run.seed, run.optimizer.lr) = (0, 0.5), "training.seed 11, but this run has 0;"),
     ];
@@ -128,7 +128,7 @@ fn how_the_next_steps_are_made_may_be_changed_and_is_told() {
     let changes: [Change; 7] = [
         (|run| run.precision = Precision::Bf16, "training.precision is bf16, it was fp32"),
         (|run| run.tf32 = true, "training.tf32 is true, it was false"),
-        (|run| run.tuning = Tuning::Fast, "training.tuning is fast, it was deterministic"),
+        (|run| run.tuning = Tuning::Fast, "training.autotune is fast, it was deterministic"),
         (|run| run.optimizer.lr = 1e-4, "training.lr is 0.0001, it was 0.001"),
         (|run| run.optimizer.weight_decay = 0.0, "training.weight_decay is 0, it was 0.01"),
         (|run| run.clip_norm = None, "training.clip_norm is none, it was 1"),

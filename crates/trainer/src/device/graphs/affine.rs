@@ -67,7 +67,7 @@ impl Affine {
         scratch: &mut Scratch,
     ) -> Result<()> {
         let [outputs, inputs] = self.shape;
-        let product = self.product([d_y.into(), x.into()], [outputs, inputs, rows], Layout::BothTurned);
+        let product = self.product([d_y.into(), x.into()], [outputs, inputs, rows], Layout::BothTransposed);
         multiply(&product, Output::Add, (&mut *gradients, self.weight), scratch)?;
         let Some(bias) = self.bias else { return Ok(()) };
         add_column_sums(d_y.into(), [rows, outputs], gradients, bias, scratch)
@@ -82,7 +82,7 @@ impl Affine {
         scratch: &mut Scratch,
     ) -> Result<()> {
         let ([outputs, inputs], weight) = (self.shape, Part { buffer: parameters, start: self.weight });
-        let product = self.product([d_y.into(), weight], [rows, inputs, outputs], Layout::SecondTurned);
+        let product = self.product([d_y.into(), weight], [rows, inputs, outputs], Layout::SecondTransposed);
         multiply(&product, output, (d_x, 0), scratch)
     }
 }

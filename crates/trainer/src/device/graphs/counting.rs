@@ -4,62 +4,62 @@
 
 use super::affine::Affine;
 use super::encoder::Encodings;
-use super::judge::Judge;
+use super::graph_loss::GraphLoss;
 use super::layer::Shape;
 use super::shared::Shared;
-use crate::device::tally::Tally;
+use crate::device::memory_estimate::MemoryEstimate;
 use crate::footprint::{BACKWARD, BOTH, LargestGraphs, StepPhase};
 use crate::graph::Readout;
 use crate::ops::{GraphLists, MaskNumbers, Scratch};
 
 /// Counts what [`GraphLearner`](super::GraphLearner) takes, and what batches do.
-pub(in crate::device) fn tally(tally: &mut Tally<'_>) {
-    let (model, LargestGraphs { graphs, edges }) = (tally.model, tally.batch.graphs.unwrap_or_default());
-    let (decoder, nodes) = (model.decoder(), tally.batch.sizes.iter().copied().max().unwrap_or(0));
+pub(in crate::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
+    let (model, LargestGraphs { graphs, edges }) = (estimate.model, estimate.batch.graphs.unwrap_or_default());
+    let (decoder, nodes) = (model.decoder(), estimate.batch.sizes.iter().copied().max().unwrap_or(0));
     let attention = decoder.attention();
     let seen = model.seen_edges();
     let places = if seen.self_loops { nodes + edges } else { edges };
-    Encodings::tally(tally, nodes);
-    tally.put_mail("edges of the graphs", GraphLists::mail_bytes(graphs, nodes, places, seen.attributes));
-    let shapes = Shape::all(model, tally.config.products());
+    Encodings::estimate(estimate, nodes);
+    estimate.put_mail("edges of the graphs", GraphLists::mail_bytes(graphs, nodes, places, seen.attributes));
+    let shapes = Shape::all(model, estimate.config.products());
     let drops = attention.is_some_and(|of| of.config().dropout > 0.0 || of.config().attention_dropout > 0.0);
     let masks = if drops { 2 * shapes.len() * size_of::<MaskNumbers>() } else { 0 };
-    tally.put_mail("masks of the layers over graphs", [masks]);
+    estimate.put_mail("masks of the layers over graphs", [masks]);
     for (l, shape) in shapes.iter().enumerate() {
-        tally.put("activations", format!("attention layer {l}"), shape.bytes([nodes, places]), BOTH);
+        estimate.put("activations", format!("attention layer {l}"), shape.bytes([nodes, places]), BOTH);
     }
     let by_node = model.config().readout == Some(Readout::Node);
     let shared = Shared::bytes(shapes.iter(), [nodes, places]);
     let shared = if shapes.is_empty() { nodes * decoder.top() * size_of::<f32>() } else { shared };
-    tally.put("activations", "gradients of attention", shared, BACKWARD);
+    estimate.put("activations", "gradients of attention", shared, BACKWARD);
     let rows = if by_node { nodes } else { graphs };
-    tally_outputs(tally, rows, by_node);
-    tally_loss(tally, &shapes, nodes, graphs, rows);
+    tally_outputs(estimate, rows, by_node);
+    tally_loss(estimate, &shapes, nodes, graphs, rows);
 }
 
 /// Counts what is read of graphs, and what is made of it.
-fn tally_outputs(tally: &mut Tally<'_>, rows: usize, by_node: bool) {
-    let (model, decoder) = (tally.model, tally.model.decoder());
+fn tally_outputs(estimate: &mut MemoryEstimate<'_>, rows: usize, by_node: bool) {
+    let (model, decoder) = (estimate.model, estimate.model.decoder());
     let (outputs, read) = (rows * model.outputs(), if by_node { 0 } else { rows * decoder.top() });
     let of_head = if decoder.head().is_some() { 2 * outputs + read } else { 0 };
     let d_outputs = if decoder.head().is_none() && !by_node { outputs } else { 0 };
     let bytes = (of_head + d_outputs + 2 * read) * size_of::<f32>();
-    tally.put("activations", "what is read of graphs, and outputs", bytes, BOTH);
+    estimate.put("activations", "what is read of graphs, and outputs", bytes, BOTH);
 }
 
 /// Counts the loss of so many graphs and rows, and the parts of all sums.
-fn tally_loss(tally: &mut Tally<'_>, shapes: &[Shape], nodes: usize, graphs: usize, rows: usize) {
-    let (model, config) = (tally.model, tally.config);
+fn tally_loss(estimate: &mut MemoryEstimate<'_>, shapes: &[Shape], nodes: usize, graphs: usize, rows: usize) {
+    let (model, config) = (estimate.model, estimate.config);
     let of_loss = (config.loss, model.shape().outputs);
-    let (table, mail, totals) = Judge::bytes(of_loss, rows);
-    tally.put("parameters", "what the loss holds outputs against", table, BACKWARD);
-    tally.put_mail("targets", mail);
-    tally.put("batches", "sums of losses", totals, &StepPhase::ALL);
+    let (table, mail, totals) = GraphLoss::bytes(of_loss, rows);
+    estimate.put("parameters", "what the loss holds outputs against", table, BACKWARD);
+    estimate.put_mail("targets", mail);
+    estimate.put("batches", "sums of losses", totals, &StepPhase::ALL);
     let of_head = model.decoder().head().map(|head| {
         let [weight, bias] = head.slots();
         Affine::new(model, weight, Some(bias), model.decoder().top(), config.products()).parts(rows)
     });
     let parts = shapes.iter().map(|shape| shape.parts(nodes)).chain(of_head).max().unwrap_or(0);
-    let parts = Scratch::bytes::<f32>(parts).max(Judge::scratch_bytes(of_loss, graphs, rows));
-    tally.put("activations", "parts of sums over graphs", parts, BOTH);
+    let parts = Scratch::bytes::<f32>(parts).max(GraphLoss::scratch_bytes(of_loss, graphs, rows));
+    estimate.put("activations", "parts of sums over graphs", parts, BOTH);
 }

@@ -7,12 +7,12 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use crate::config::Config;
 use crate::device::fusion::Fusion;
-use crate::device::learner::Drawn;
 use crate::device::lstm::Lstms;
-use crate::device::tally::Tally;
+use crate::device::lstm_model::DropoutSeed;
+use crate::device::memory_estimate::MemoryEstimate;
 use crate::error::Result;
 use crate::model::{Encoder, Model};
-use crate::ops::{Mail, make_room};
+use crate::ops::{UploadBatch, ensure_capacity};
 use crate::samples::Samples;
 use crate::tensor::TensorSet;
 use crate::tuning::Tuner;
@@ -45,14 +45,14 @@ impl Encodings {
     }
 
     /// Counts what batches of so many nodes take.
-    pub(super) fn tally(tally: &mut Tally<'_>, nodes: usize) {
-        let bytes = nodes * tally.model.decoder().fused() * size_of::<f32>();
-        if tally.model.config().encoder == Encoder::LastBar {
-            return tally.put_mail("last bars of the nodes", [bytes]);
+    pub(super) fn estimate(estimate: &mut MemoryEstimate<'_>, nodes: usize) {
+        let bytes = nodes * estimate.model.decoder().fused() * size_of::<f32>();
+        if estimate.model.config().encoder == Encoder::LastBar {
+            return estimate.put_mail("last bars of the nodes", [bytes]);
         }
-        Lstms::<f32>::tally(tally);
-        Fusion::tally(tally);
-        tally.put("activations", "encodings of the nodes", bytes, crate::footprint::BOTH);
+        Lstms::<f32>::estimate(estimate);
+        Fusion::estimate(estimate);
+        estimate.put("activations", "encodings of the nodes", bytes, crate::footprint::BOTH);
     }
 
     /// Whether a gradient goes on into it.
@@ -77,17 +77,17 @@ impl Encodings {
     }
 
     /// Gives `mail` what the device has to know of the windows of a batch.
-    pub(super) fn post<'a>(
+    pub(super) fn enqueue<'a>(
         &'a mut self,
-        (batch, drawn): (&BatchView<'_>, Drawn),
+        (batch, drawn): (&BatchView<'_>, DropoutSeed),
         learns: bool,
-        mail: &mut Mail<'a>,
+        mail: &mut UploadBatch<'a>,
     ) -> Result<()> {
         let Encodings { lstms, fusion, width, last, x } = self;
         if let Some(lstms) = lstms {
-            make_room(x, batch.len() * *width)?;
+            ensure_capacity(x, batch.len() * *width)?;
             fusion.iter_mut().try_for_each(|fusion| fusion.begin(batch.len()))?;
-            return lstms.post((batch, drawn), learns, mail);
+            return lstms.enqueue((batch, drawn), learns, mail);
         }
         last.clear();
         for sample in 0..batch.len() {

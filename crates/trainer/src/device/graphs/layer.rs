@@ -12,7 +12,7 @@ use crate::model::Model;
 use crate::ops::{
     Arithmetic, Attended, AttentionSizes, DroppedNodes, GraphLists, MaskNumbers, NodeDots, Output, Part, ReceiverRows,
     Scored, Scratch, Start, activation_gradients, add_column_sums, coefficients, drop_node_gradients, drop_nodes,
-    gather_heads, giver_gradients, make_room, node_dot_gradients, node_dots, receiver_gradients, score_gradients,
+    ensure_capacity, gather_heads, node_dot_gradients, node_dots, receiver_gradients, score_gradients, src_gradients,
     value_gradients,
 };
 
@@ -155,7 +155,7 @@ impl Layer {
         let Layer { dropped, mapped: Mapped { values, giving, receiving, edge_vectors }, coefficients, y, .. } = self;
         let buffers = [dropped, values, giving, receiving, edge_vectors, coefficients, y];
         let skipped = usize::from(!learns);
-        buffers.into_iter().zip(lens).skip(skipped).try_for_each(|(buffer, len)| make_room(buffer, len))
+        buffers.into_iter().zip(lens).skip(skipped).try_for_each(|(buffer, len)| ensure_capacity(buffer, len))
     }
 
     /// From what it reads, `x` `[N, F]`, to y.
@@ -250,13 +250,13 @@ impl Layer {
         receiver_gradients(of, (scored, d_scores), rows)?;
         match &self.shape.slots {
             Slots::GatV2 { attention, common, .. } => {
-                giver_gradients(of, scored, d_scores, Output::Add, d_values)?;
+                src_gradients(of, scored, d_scores, Output::Add, d_values)?;
                 add_column_sums((&*first).into(), [nodes, width], &mut *gradients, *attention, scratch)?;
                 let Some(weight) = common.edge_weight else { return Ok(()) };
                 add_column_sums((&*edge_rows).into(), [nodes, width * attributes], gradients, weight, scratch)
             }
             Slots::Gat { vectors, edge_attention, common, .. } => {
-                giver_gradients(of, scored, d_scores, Output::Overwrite, d_giving)?;
+                src_gradients(of, scored, d_scores, Output::Overwrite, d_giving)?;
                 let parts = vectors.map(|start| Part { buffer: parameters, start });
                 let dots = NodeDots { values: &self.mapped.values, vectors: parts, d: [d_giving, d_receiving] };
                 node_dot_gradients(of, dots, d_values, &mut *first, &mut *second)?;

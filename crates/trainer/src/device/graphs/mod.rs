@@ -6,7 +6,7 @@
 mod affine;
 mod counting;
 mod encoder;
-mod judge;
+mod graph_loss;
 mod layer;
 mod shared;
 mod slots;
@@ -14,23 +14,24 @@ mod slots;
 use bytemuck::Zeroable;
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::head::Goal;
-use super::learner::{Drawn, Learn};
+use super::head::LossInput;
+use super::lstm_model::{DeviceModel, DropoutSeed};
 use crate::config::Config;
 use crate::error::Result;
 use crate::graph::{GraphDropout, GraphMask, Readout};
 use crate::model::Model;
 use crate::ops::{
-    Delivery, GraphLists, MaskNumbers, Output, ReadGraphs, Scratch, make_room, read_graphs, read_graphs_backward,
+    BatchUploader, GraphLists, MaskNumbers, Output, ReadGraphs, Scratch, ensure_capacity, read_graphs,
+    read_graphs_backward,
 };
 use crate::samples::Samples;
 use crate::tensor::TensorSet;
 use crate::tuning::Tuner;
 use crate::view::BatchView;
 use affine::Affine;
-pub(super) use counting::tally;
+pub(super) use counting::estimate;
 use encoder::Encodings;
-use judge::Judge;
+use graph_loss::GraphLoss;
 use layer::{Layer, OfBatch, Shape};
 use shared::Shared;
 
@@ -55,9 +56,9 @@ pub(super) struct GraphLearner {
     d_outputs: Buffer<f32>, // [R, K]
     d_read: Buffer<f32>,    // [G, W]
     shared: Shared,
-    judge: Judge,
+    judge: GraphLoss,
     scratch: Scratch,
-    delivery: Delivery,
+    delivery: BatchUploader,
 }
 
 impl GraphLearner {
@@ -90,9 +91,9 @@ impl GraphLearner {
             d_outputs: none()?,
             d_read: none()?,
             shared: Shared::empty(&activations)?,
-            judge: Judge::new(scope, model, config.loss)?,
+            judge: GraphLoss::new(scope, model, config.loss)?,
             scratch: Scratch::tuned(&activations, tuner)?,
-            delivery: Delivery::new(&batches)?,
+            delivery: BatchUploader::new(&batches)?,
         })
     }
 
@@ -108,16 +109,16 @@ impl GraphLearner {
         let of = [self.lists.nodes(), self.lists.places()];
         let [outputs, d_outputs, read] = self.lens(self.rows());
         self.layers.iter_mut().try_for_each(|layer| layer.begin(&self.lists, learns))?;
-        make_room(&mut self.outputs, outputs)?;
-        make_room(&mut self.read, read)?;
-        make_room(&mut self.arguments, read)?;
+        ensure_capacity(&mut self.outputs, outputs)?;
+        ensure_capacity(&mut self.read, read)?;
+        ensure_capacity(&mut self.arguments, read)?;
         if !learns {
             return Ok(());
         }
-        make_room(&mut self.d_outputs, d_outputs)?;
-        make_room(&mut self.d_read, if self.head.is_some() { read } else { 0 })?;
-        self.shared.make_room(self.layers.iter().map(|layer| &layer.shape), of)?;
-        make_room(&mut self.shared.d_y, of[0] * self.widths[0])
+        ensure_capacity(&mut self.d_outputs, d_outputs)?;
+        ensure_capacity(&mut self.d_read, if self.head.is_some() { read } else { 0 })?;
+        self.shared.ensure_capacity(self.layers.iter().map(|layer| &layer.shape), of)?;
+        ensure_capacity(&mut self.shared.d_y, of[0] * self.widths[0])
     }
 
     /// Numbers in outputs, in their gradient and in what is read, where they are not those of
@@ -132,8 +133,8 @@ impl GraphLearner {
     /// From a batch, with its targets where they are learnt, to the outputs.
     fn forward(
         &mut self,
-        (batch, drawn): (&BatchView<'_>, Drawn),
-        goal: Option<Goal<'_>>,
+        (batch, drawn): (&BatchView<'_>, DropoutSeed),
+        goal: Option<LossInput<'_>>,
         parameters: &Buffer<f32>,
     ) -> Result<()> {
         self.begin(batch, goal.is_some())?;
@@ -141,11 +142,11 @@ impl GraphLearner {
         let masks = self.masks_of(drawn);
         let GraphLearner { encodings, lists, masks: of_layers, judge, delivery, .. } = self;
         let mut mail = delivery.mail();
-        encodings.post((batch, drawn), goal.is_some(), &mut mail)?;
-        lists.post(&mut mail)?;
+        encodings.enqueue((batch, drawn), goal.is_some(), &mut mail)?;
+        lists.enqueue(&mut mail)?;
         mail.put(of_layers, &masks)?;
         if let (Some(goal), Some(graphs)) = (goal, batch.graphs) {
-            judge.post((batch, graphs), goal, &mut mail)?;
+            judge.enqueue((batch, graphs), goal, &mut mail)?;
         }
         mail.send()?;
         self.encodings.forward(parameters)?;
@@ -154,7 +155,7 @@ impl GraphLearner {
     }
 
     /// The masks of all layers, where something is dropped.
-    fn masks_of(&self, drawn: Drawn) -> Vec<MaskNumbers> {
+    fn masks_of(&self, drawn: DropoutSeed) -> Vec<MaskNumbers> {
         let Some(seed_and_step) = drawn.in_graphs.filter(|_| self.drops) else { return Vec::new() };
         // The graph is no part of a mask's key.
         let dropout = GraphDropout::of_step(seed_and_step, 0);
@@ -204,7 +205,7 @@ impl GraphLearner {
             (None, Readout::Node) => (nodes, &mut shared.d_y),
             (None, _) => (&*read, d_outputs),
         };
-        self.judge.learn((lists, outputs), scale, (d_outputs, &mut self.scratch))
+        self.judge.accumulate_gradients((lists, outputs), scale, (d_outputs, &mut self.scratch))
     }
 
     /// Goes back from the outputs' gradient to that of what nodes came to, `shared.d_y`.
@@ -225,7 +226,7 @@ impl GraphLearner {
     }
 }
 
-impl Learn for GraphLearner {
+impl DeviceModel for GraphLearner {
     fn keep_series(&mut self, samples: &dyn Samples) -> Result<()> {
         self.encodings.keep_series(samples)
     }
@@ -243,10 +244,10 @@ impl Learn for GraphLearner {
         self.encodings.quantize(scope, model, parameters)
     }
 
-    fn learn(
+    fn accumulate_gradients(
         &mut self,
-        batch: (&BatchView<'_>, Drawn),
-        goal: Goal<'_>,
+        batch: (&BatchView<'_>, DropoutSeed),
+        goal: LossInput<'_>,
         (parameters, gradients): (&Buffer<f32>, &mut Buffer<f32>),
     ) -> Result<()> {
         let scale = goal.scale;
@@ -269,7 +270,7 @@ impl Learn for GraphLearner {
     }
 
     fn predict(&mut self, batch: &BatchView<'_>, parameters: &Buffer<f32>) -> Result<()> {
-        self.forward((batch, Drawn::default()), None, parameters)
+        self.forward((batch, DropoutSeed::default()), None, parameters)
     }
 
     fn outputs(&self) -> &Buffer<f32> {

@@ -6,7 +6,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::layer::Shape;
 use crate::error::Result;
-use crate::ops::make_room;
+use crate::ops::ensure_capacity;
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -72,12 +72,16 @@ impl Shared {
     }
 
     /// Takes memory for layers over so many nodes and places, where there is not as much.
-    pub(super) fn make_room<'a>(&mut self, layers: impl Iterator<Item = &'a Shape>, of: [usize; 2]) -> Result<()> {
+    pub(super) fn ensure_capacity<'a>(
+        &mut self,
+        layers: impl Iterator<Item = &'a Shape>,
+        of: [usize; 2],
+    ) -> Result<()> {
         let lens = Shared::lens(layers, of);
         let Shared { d_y, d_x, d_values, d_receiving, d_giving, d_scores, rows, edge_rows, d_edge_vectors } = self;
         let [first, second] = rows;
         let buffers = [d_y, d_x, d_values, d_receiving, d_giving, d_scores, first, second, edge_rows, d_edge_vectors];
-        buffers.into_iter().zip(lens).try_for_each(|(buffer, len)| make_room(buffer, len))
+        buffers.into_iter().zip(lens).try_for_each(|(buffer, len)| ensure_capacity(buffer, len))
     }
 
     /// Goes on to the layer below: what was read is what that one gave.

@@ -113,7 +113,7 @@ impl Common {
         let part = |start| Part { buffer: parameters, start };
         for head in 0..sizes.heads as usize {
             let operands = [part(vector + head * units), part(weight + head * units * attributes)];
-            let product = self.product(operands, [1, attributes, units], Layout::SecondTurned);
+            let product = self.product(operands, [1, attributes, units], Layout::SecondTransposed);
             multiply(&product, Output::Overwrite, (&mut *to, head * attributes), scratch)?;
         }
         Ok(())
@@ -136,7 +136,7 @@ impl Common {
             let d = Part { buffer: d, start: head * attributes };
             let of_vector = self.product([d, part(weight)], [1, units, attributes], Layout::Straight);
             multiply(&of_vector, Output::Add, (&mut *gradients, vector), scratch)?;
-            let of_weight = self.product([part(vector), d], [units, attributes, 1], Layout::BothTurned);
+            let of_weight = self.product([part(vector), d], [units, attributes, 1], Layout::BothTransposed);
             multiply(&of_weight, Output::Add, (&mut *gradients, weight), scratch)?;
         }
         Ok(())

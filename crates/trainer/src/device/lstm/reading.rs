@@ -5,7 +5,9 @@
 use super::{Layer, Lstms};
 use crate::device::bars::Bars;
 use crate::error::Result;
-use crate::ops::{Inputs, Operand, Part, RowInputs, make_room, recurrence, recurrence_in_bytes, recurrence_of_rows};
+use crate::ops::{
+    Inputs, Operand, Part, RowInputs, ensure_capacity, recurrence, recurrence_in_bytes, recurrence_of_rows,
+};
 
 impl<T: Operand> Lstms<T> {
     /// Whether the first layer's recurrence projects bars itself: where another window would need
@@ -25,7 +27,7 @@ impl<T: Operand> Lstms<T> {
         }
         let places: Vec<_> = row_starts.iter().zip(&*bars).map(|(&start, bars)| (start, bars.features())).collect();
         over_bars.read_rows(&places);
-        make_room(rows, end)
+        ensure_capacity(rows, end)
     }
 
     /// x · W_ihᵀ + b of layer `l`: of bars, or of the states below after each step.

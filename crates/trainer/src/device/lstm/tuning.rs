@@ -7,8 +7,8 @@ use megabatch_gpu_core::Device;
 use super::{Layer, Lstms};
 use crate::device::bars::Bars;
 use crate::error::Result;
-use crate::ops::{Operand, Pace};
-use crate::tuning::{Question, bucket};
+use crate::ops::{Operand, RecurrenceSchedule};
+use crate::tuning::{TuningQuery, bucket};
 
 /// All of a batch that decides how its windows are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,17 +24,17 @@ pub(super) struct Windows {
 impl<T: Operand> Lstms<T> {
     /// How the windows that were found are taken: as is known to be the fastest or, until
     /// [`Lstms::tune`], by the rule.
-    pub(super) fn pace(&mut self, learns: bool) -> Pace {
+    pub(super) fn pace(&mut self, learns: bool) -> RecurrenceSchedule {
         let windows: usize = self.bars.iter().map(Bars::windows).sum();
-        let Device::Cuda(cuda) = self.series.device() else { return Pace::for_windows(windows) };
+        let Device::Cuda(cuda) = self.series.device() else { return RecurrenceSchedule::for_windows(windows) };
         let rows = self.bars.iter().map(|bars| bars.windows() * bars.steps()).sum();
         let steps = self.bars.iter().map(Bars::steps).max().unwrap_or(0);
         let sizes = [windows, rows, steps, self.bars.len()].map(bucket);
         let of = Windows { learns, is_of_rows: self.projects_itself(), sizes };
         let (hidden, may_differ) = (self.hidden, self.paces.tuner().is_fast());
-        let known = self.paces.recall(cuda, of, || of.question::<T>(hidden, may_differ));
+        let known = self.paces.stored_choice(cuda, of, || of.question::<T>(hidden, may_differ));
         self.unmeasured = if known.is_none() { Some(of) } else { None };
-        known.unwrap_or_else(|| Pace::for_windows(windows))
+        known.unwrap_or_else(|| RecurrenceSchedule::for_windows(windows))
     }
 
     /// Finds out how the windows of the batch are taken fastest, if that is not known: by taking
@@ -45,7 +45,7 @@ impl<T: Operand> Lstms<T> {
             return Ok(());
         };
         let Layer { states, .. } = &mut self.layers[0];
-        states.make_room(&self.over_bars)?;
+        states.ensure_capacity(&self.over_bars)?;
         states.start_from_zero(&self.over_bars)?;
         let tuner = self.paces.tuner().clone();
         let pace = tuner.choose(&cuda, &of.question::<T>(self.hidden, tuner.is_fast()), |pace| {
@@ -63,14 +63,14 @@ impl<T: Operand> Lstms<T> {
 }
 
 impl Windows {
-    fn question<T: Operand>(self, hidden: usize, may_differ: bool) -> Question<Pace> {
+    fn question<T: Operand>(self, hidden: usize, may_differ: bool) -> TuningQuery<RecurrenceSchedule> {
         let back = if self.learns { " and back" } else { "" };
         let of_rows = if self.is_of_rows { " of rows" } else { "" };
-        Question {
+        TuningQuery {
             what: format!("recurrence{of_rows}_{}{back}, {hidden} units", T::SUFFIX),
             sizes: self.sizes.to_vec(),
-            candidates: Pace::candidates::<T>(hidden, self.sizes[0], may_differ),
-            ptx: Pace::PTX,
+            candidates: RecurrenceSchedule::candidates::<T>(hidden, self.sizes[0], may_differ),
+            ptx: RecurrenceSchedule::PTX,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::model::{Model, ModelConfig, SampleShape, Timeframe};
 use crate::pooling::Pooling;
 use crate::samples::{Batch, Samples};
 use crate::series::SeriesInMemory;
-use crate::step::{Kept, Purpose, Room};
+use crate::step::{Capacity, Kept, Purpose};
 use crate::tensor::TensorSet;
 use megabatch_amp::Precision;
 
@@ -58,7 +58,7 @@ impl Case {
         let mut packed = PackedWeights::new(&scope, &self.model, purpose).unwrap();
         packed.set_precision(self.precision);
         packed.pack(&self.model, &parameters);
-        let room = Room { samples: count, edges: 0, run: if self.dense { count } else { 1 } };
+        let room = Capacity { samples: count, edges: 0, run: if self.dense { count } else { 1 } };
         let mut pass = Pass::new(&scope, &self.model, room, purpose).unwrap();
         pass.isa = isa;
         let view = batch.view();

@@ -71,7 +71,7 @@ pub(crate) struct Layer {
     pub(crate) bias: Slot,                // [D]
     pub(crate) residual: Option<Slot>,    // res.weight [D, F]
     pub(crate) edge_weight: Option<Slot>, // lin_edge.weight [H · C, A]
-    drawn: Vec<Drawn>,
+    drawn: Vec<UniformTensor>,
 }
 
 /// The parameters that differ by kind.
@@ -94,7 +94,7 @@ pub(crate) enum Scoring {
 
 /// A tensor that is drawn uniformly in ± `bound`, which may be 0.
 #[derive(Debug)]
-struct Drawn {
+struct UniformTensor {
     name: String,
     bound: f64,
 }
@@ -118,7 +118,7 @@ impl Layer {
         let mut drawn = Vec::new();
         let mut push = |name: &str, shape: &[usize], bound: f64| {
             let name = format!("graph.{l}.{name}");
-            drawn.push(Drawn { name: name.clone(), bound });
+            drawn.push(UniformTensor { name: name.clone(), bound });
             layout.push(name, shape)
         };
         let has_edges = attributes > 0;
@@ -152,7 +152,7 @@ impl Layer {
     /// Draws the parameters as PyTorch Geometric does: element `i` of tensor `name` is a function
     /// of (`seed`, `name`, `i`) alone.
     pub(super) fn initial<S: Scalar>(&self, seed: u64, parameters: &mut TensorSet<S>) {
-        for Drawn { name, bound } in &self.drawn {
+        for UniformTensor { name, bound } in &self.drawn {
             let values = parameters.get_mut(name).expect("the parameters have the layout that the layer is part of");
             for (index, value) in (0..).zip(values) {
                 *value = S::from_f64(bound * (2.0 * uniform(Stream { seed, name }, index) - 1.0));

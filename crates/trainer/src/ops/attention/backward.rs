@@ -172,7 +172,7 @@ pub(crate) fn value_gradients(
 
 /// From the gradients of scores, `d_scores` `[P, H]`, to those of what nodes that give were scored
 /// by, `d_giving` `[N, H · U]`.
-pub(crate) fn giver_gradients(
+pub(crate) fn src_gradients(
     of: Attended<'_>,
     scored: Scored<'_>,
     d_scores: &Buffer<f32>,
@@ -205,7 +205,7 @@ pub(crate) fn giver_gradients(
         }
         _ => {
             let adds = output == Output::Add;
-            plain::giver_gradients(of, scored, d_scores.as_slice(), adds, d_giving.as_mut_slice());
+            plain::src_gradients(of, scored, d_scores.as_slice(), adds, d_giving.as_mut_slice());
             Ok(())
         }
     }

@@ -188,7 +188,7 @@ pub(super) fn value_gradients(of: Attended<'_>, [coefficients, d_y]: [&[f32]; 2]
     }
 }
 
-pub(super) fn giver_gradients(of: Attended<'_>, scored: Scored<'_>, d_scores: &[f32], adds: bool, to: &mut [f32]) {
+pub(super) fn src_gradients(of: Attended<'_>, scored: Scored<'_>, d_scores: &[f32], adds: bool, to: &mut [f32]) {
     let ([heads, _, units], width) = (of.sizes.wide(), of.sizes.scored());
     for (j, k) in of.nodes().flat_map(|j| (0..width).map(move |k| (j, k))) {
         let of_edge = |place: usize, i: usize| d_scores[place * heads + k / units] * scored.slope(of, (i, j, place), k);

@@ -179,7 +179,7 @@ impl Example {
         for output in [Output::Overwrite, Output::Add] {
             let mut d_giving = buffer("before", self.giving.len());
             let mut found = d_giving.as_slice().to_vec();
-            giver_gradients(of, self.scored(), d_scores, output, &mut d_giving).unwrap();
+            src_gradients(of, self.scored(), d_scores, output, &mut d_giving).unwrap();
             let mut arguments = self.givers();
             arguments.extend(self.score_arguments());
             arguments.extend([Arg::from(d_scores.as_slice()), Arg::from(u32::from(output == Output::Add))]);

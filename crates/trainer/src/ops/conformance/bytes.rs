@@ -6,7 +6,7 @@ use megabatch_gpu_core::{Buffer, Device};
 use super::super::{
     ByteMatrix, ByteRows, Part, RecurrentBytes, States, TileWindows, multiply_bytes, recurrence_in_bytes,
 };
-use super::between::same;
+use super::inter_layer::same;
 use super::{Example, TIMEFRAMES, WIDTH, bars};
 use crate::error::Result;
 

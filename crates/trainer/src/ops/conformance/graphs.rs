@@ -7,10 +7,10 @@ use super::super::dropout::MaskNumbers;
 use super::super::{
     Attended, AttentionSizes, DroppedNodes, GraphLists, GraphRows, NodeDots, Objective, Output, Part, ReadGraphs,
     ReceiverRows, Scored, Scratch, Start, Terms, activation_gradients, coefficients, drop_node_gradients, drop_nodes,
-    gather_heads, giver_gradients, graph_loss, node_dot_gradients, node_dots, read_graphs, read_graphs_backward,
-    receiver_gradients, score_gradients, value_gradients,
+    gather_heads, graph_loss, node_dot_gradients, node_dots, read_graphs, read_graphs_backward, receiver_gradients,
+    score_gradients, src_gradients, value_gradients,
 };
-use super::between::{buffer, same};
+use super::inter_layer::{buffer, same};
 use super::noise;
 use crate::error::Result;
 use crate::graph::{BatchEdges, GraphActivation, GraphDropout, GraphView, Readout, SeenEdges};
@@ -98,7 +98,7 @@ fn attend(scope: &Scope, heads: u32, units: u32, score_units: u32) -> Result<Vec
     let (mut d_scores, mut d_values, mut d_giving) = (zeros(edges)?, zeros(values.len())?, zeros(rows)?);
     score_gradients(of, [&weights, &values, &d_y], &mut d_scores)?;
     value_gradients(of, [&weights, &d_y], &mut d_values)?;
-    giver_gradients(of, scored, &d_scores, Output::Overwrite, &mut d_giving)?;
+    src_gradients(of, scored, &d_scores, Output::Overwrite, &mut d_giving)?;
     let [mut d_receiving, mut vector_rows, mut edge_rows] = [zeros(rows)?, zeros(rows)?, zeros(2 * rows)?];
     let to = ReceiverRows { receiving: &mut d_receiving, vector: &mut vector_rows, edges: &mut edge_rows };
     receiver_gradients(of, (scored, &d_scores), to)?;

@@ -6,7 +6,7 @@ use megabatch_gpu_core::{Buffer, Device};
 
 use super::super::matmul::by_library;
 use super::super::{Arithmetic, Layout, Operand, Output, Part, Product, Scratch, multiply};
-use super::between::{buffer, narrow};
+use super::inter_layer::{buffer, narrow};
 use crate::error::Result;
 use crate::tuning::{Tuner, Tuning};
 
@@ -22,7 +22,7 @@ pub(super) fn of<T: Operand>(device: &Device, (arithmetic, tolerance): (Arithmet
     let tuner = Tuner::new(Tuning::Fast);
     let (Device::Cuda(cuda), mut done) = (device, 0) else { return Ok(()) };
     if tuner.library_name(cuda).is_some() {
-        for layout in [Layout::Straight, Layout::SecondTurned, Layout::FirstTurned, Layout::BothTurned] {
+        for layout in [Layout::Straight, Layout::SecondTransposed, Layout::FirstTurned, Layout::BothTransposed] {
             for (shape, starts) in SHAPES.into_iter().flat_map(|shape| [(shape, true), (shape, false)]) {
                 let tolerance = tolerance * (shape[2] as f32 / 64.0).sqrt().max(1.0);
                 let is_done = one::<T>(device, &tuner, shape, layout, arithmetic, starts, tolerance)?;

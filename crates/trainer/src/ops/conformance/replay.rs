@@ -6,7 +6,7 @@ use half::bf16;
 use megabatch_gpu_core::{Buffer, Captures, Device};
 
 use super::super::{Gradients, Inputs, States, TileWindows, recurrence, recurrence_backward};
-use super::between::wide;
+use super::inter_layer::wide;
 use super::{Example, Prepared};
 use crate::error::Result;
 

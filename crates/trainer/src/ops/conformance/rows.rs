@@ -5,10 +5,10 @@
 use megabatch_gpu_core::{Buffer, Device};
 
 use super::super::{
-    Delivery, InputWeights, Operand, RecurrentWeights, RowInputs, Sequence, States, TileWindows, WorkList,
+    BatchUploader, InputWeights, Operand, RecurrentWeights, RowInputs, Sequence, States, TileWindows, WorkList,
     recurrence_of_rows,
 };
-use super::between::{buffer, narrow, same, wide};
+use super::inter_layer::{buffer, narrow, same, wide};
 use super::noise;
 use crate::error::Result;
 
@@ -30,9 +30,9 @@ pub(super) fn projected<T: Operand>(device: &Device, hidden: usize, features: [u
             input.set(k, (&weight).into(), (k == 0).then_some((&bias).into()))?;
         }
         list.read_rows(&[(0, features[0]), (36 * features[0], features[1])]);
-        let mut delivery = Delivery::new(scope)?;
+        let mut delivery = BatchUploader::new(scope)?;
         let mut mail = delivery.mail();
-        list.post(&mut mail)?;
+        list.enqueue(&mut mail)?;
         mail.send()?;
         let rows = narrow::<T>(scope, "rows", 36 * features[0] + 4 * features[1])?;
         let mut states = States::zeros(scope, &list)?;

@@ -4,7 +4,7 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Cuda, arguments};
 
 use super::super::operand::Operand;
-use super::way::{Tile, Way};
+use super::gemm_plan::{GemmPlan, Tile};
 use super::{Arithmetic, Layout, Output, Product};
 use crate::error::Result;
 
@@ -32,14 +32,14 @@ impl Operands {
 pub(in super::super) struct Call {
     pub(super) name: String,
     pub(super) shape: [usize; 3],
-    pub(super) way: Way,
+    pub(super) way: GemmPlan,
     pub(super) output: Output,
 }
 
 impl Call {
     /// A product by the smallest tile that is not split.
     pub(in super::super) fn whole<T: Operand>(shape: [usize; 3], layout: Layout, output: Output) -> Self {
-        Call::new::<T>(shape, layout, Arithmetic::Exact, Way::whole(shape), output)
+        Call::new::<T>(shape, layout, Arithmetic::Exact, GemmPlan::whole(shape), output)
     }
 
     /// A product done in a way of its own.
@@ -47,14 +47,14 @@ impl Call {
         shape: [usize; 3],
         layout: Layout,
         arithmetic: Arithmetic,
-        way: Way,
+        way: GemmPlan,
         output: Output,
     ) -> Self {
         Call { name: name::<T>(layout, arithmetic, way.tile), shape, way, output }
     }
 
     pub(super) fn launch(&self) -> Option<Launch> {
-        let ([rows, columns, _], Way { tile, splits, .. }) = (self.shape, self.way);
+        let ([rows, columns, _], GemmPlan { tile, splits, .. }) = (self.shape, self.way);
         let ([tile_rows, tile_columns], threads) = tile.sizes();
         let blocks = rows.div_ceil(tile_rows) * columns.div_ceil(tile_columns) * splits;
         Launch::of_blocks(blocks).map(|launch| launch.with_threads(threads))
@@ -89,9 +89,9 @@ pub(super) fn name<T: Operand>(layout: Layout, arithmetic: Arithmetic, tile: Til
     };
     let layout = match layout {
         Layout::Straight => "",
-        Layout::SecondTurned => "b_turned_",
+        Layout::SecondTransposed => "b_turned_",
         Layout::FirstTurned => "a_turned_",
-        Layout::BothTurned => "both_turned_",
+        Layout::BothTransposed => "both_turned_",
     };
     let suffix = if arithmetic == Arithmetic::Tf32 && !T::IS_NARROW { "tf32" } else { T::SUFFIX };
     format!("product_{tile}{layout}{suffix}")

@@ -3,7 +3,7 @@ use megabatch_gpu_core::kernel::Launch;
 use megabatch_simt::Arg;
 
 use super::super::harness::{HARNESS, noise};
-use super::way::splits;
+use super::gemm_plan::splits;
 use super::*;
 
 fn check<T: Operand>(shape: [usize; 3], layout: Layout, (arithmetic, tolerance): (Arithmetic, f32)) {
@@ -24,7 +24,7 @@ fn check<T: Operand>(shape: [usize; 3], layout: Layout, (arithmetic, tolerance):
         let mut by_rule = Vec::new();
         for (name, cut) in Kind::of(&product, Output::Overwrite).cuts(true) {
             let mut found = before.clone();
-            let way = Way::of(cut, shape, start.is_some());
+            let way = GemmPlan::of(cut, shape, start.is_some());
             let call = Call::new::<T>(shape, layout, arithmetic, way, output);
             run::<T>(&call, &a, &b, start.as_ref(), &mut found);
             for (found, expected) in found.iter().zip(expected.as_slice()) {
@@ -70,7 +70,7 @@ const TF32: (Arithmetic, f32) = (Arithmetic::Tf32, 6e-3);
 
 #[test]
 fn every_kernel_gives_the_cpus_products() {
-    for layout in [Layout::Straight, Layout::SecondTurned, Layout::FirstTurned, Layout::BothTurned] {
+    for layout in [Layout::Straight, Layout::SecondTransposed, Layout::FirstTurned, Layout::BothTransposed] {
         // Aligned, ragged on every side, a single element, one more than a tile.
         for shape in [[64, 64, 64], [19, 37, 45], [1, 1, 1], [65, 8, 33], [5, 66, 16]] {
             check::<f16>(shape, layout, EXACT);
@@ -91,19 +91,19 @@ fn larger_tiles_are_for_products_that_fill_them() {
         let (a, b) = ((&a).into(), (&b).into());
         let of = Product { a, b, start: None, shape, layout, arithmetic: Arithmetic::Exact };
         let cuts = Kind::of(&of, output).cuts(may_differ);
-        cuts.iter().map(|&(name, cut)| (name, Way::of(cut, shape, false).splits)).collect::<Vec<_>>()
+        cuts.iter().map(|&(name, cut)| (name, GemmPlan::of(cut, shape, false).splits)).collect::<Vec<_>>()
     };
     let (sets, square) = (Output::Overwrite, ("64 x 64", 1));
     let tall = ("128 x 64", 1);
     assert_eq!(names([64, 512, 16], Layout::Straight, (sets, true)), [square]);
     assert_eq!(names([65, 64, 16], Layout::Straight, (sets, true)), [square, tall]);
-    assert_eq!(names([65, 65, 16], Layout::SecondTurned, (sets, true)), [square, tall, ("128 x 128", 1)]);
+    assert_eq!(names([65, 65, 16], Layout::SecondTransposed, (sets, true)), [square, tall, ("128 x 128", 1)]);
     assert_eq!(names([65, 65, 16], Layout::FirstTurned, (sets, true)), [square]);
     assert_eq!(names([65, 65, 16], Layout::Straight, (Output::Add, true)), [square]);
     let of_rule = [("64 x 64", 16), ("128 x 64", 16), ("128 x 128", 16)];
-    assert_eq!(names([512, 128, 61_440], Layout::BothTurned, (sets, false)), of_rule);
+    assert_eq!(names([512, 128, 61_440], Layout::BothTransposed, (sets, false)), of_rule);
     let halves = [("64 x 64 in half the parts", 8), ("128 x 64 in half the parts", 8)];
-    assert_eq!(names([512, 128, 61_440], Layout::BothTurned, (sets, true)), [&of_rule[..], &halves].concat());
+    assert_eq!(names([512, 128, 61_440], Layout::BothTransposed, (sets, true)), [&of_rule[..], &halves].concat());
 }
 
 #[test]
@@ -118,9 +118,9 @@ fn products_over_many_rows_are_split() {
     for rows in 1..=700 {
         assert!(parts_of_sum([rows, 70, 4000]) <= parts_of_rows([700, 70, 4000]), "{rows}");
     }
-    check::<bf16>([4, 3, 1100], Layout::BothTurned, (Arithmetic::Exact, 5e-5));
-    check::<f16>([67, 3, 1100], Layout::BothTurned, (Arithmetic::Exact, 5e-5));
-    check::<f32>([4, 3, 1100], Layout::BothTurned, (Arithmetic::Exact, 5e-5));
+    check::<bf16>([4, 3, 1100], Layout::BothTransposed, (Arithmetic::Exact, 5e-5));
+    check::<f16>([67, 3, 1100], Layout::BothTransposed, (Arithmetic::Exact, 5e-5));
+    check::<f32>([4, 3, 1100], Layout::BothTransposed, (Arithmetic::Exact, 5e-5));
 }
 
 #[test]

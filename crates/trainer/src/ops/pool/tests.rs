@@ -123,7 +123,7 @@ fn room_for_more_windows_changes_no_bit() {
     let scope = Device::cpu().scope("test");
     let mut memory = PoolMemory::zeros(&scope, sizes([5, 7, 2, 6])).unwrap();
     pooled_in(&mut memory);
-    memory.make_room(3).unwrap();
+    memory.ensure_capacity(3).unwrap();
     let mut other = PoolMemory::zeros(&scope, sizes([5, 3, 2, 6])).unwrap();
     assert!(memory.weights.len() > other.weights.len());
     assert_eq!(pooled_in(&mut memory), pooled_in(&mut other));

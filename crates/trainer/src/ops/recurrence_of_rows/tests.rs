@@ -2,7 +2,7 @@ use half::{bf16, f16};
 use megabatch_gpu_core::Scope;
 use megabatch_simt::Arg;
 
-use super::super::deliver::Delivery;
+use super::super::batch_upload::BatchUploader;
 use super::super::harness::{HARNESS, noise};
 use super::super::input_weights::fragments_by_kernel as input_fragments_by_kernel;
 use super::super::recurrence::tests::{Example, assert_close, tolerance};
@@ -37,9 +37,9 @@ impl<T: Operand> OfRows<T> {
             end += of.list.projected_rows_of(k) * features + 3;
         }
         of.list.read_rows(&rows);
-        let mut delivery = Delivery::new(&scope).unwrap();
+        let mut delivery = BatchUploader::new(&scope).unwrap();
         let mut mail = delivery.mail();
-        of.list.post(&mut mail).unwrap();
+        of.list.enqueue(&mut mail).unwrap();
         mail.send().unwrap();
         OfRows { of, input, rows: numbers(&scope, "rows", end, 1.5) }
     }

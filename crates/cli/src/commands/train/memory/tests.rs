@@ -9,11 +9,11 @@ use crate::commands::train::{Begin, Session, made_up};
 use crate::commands::{self, Cli};
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::job::{Intent, Request};
 use crate::plan::{Plan, advise_smaller_model};
+use crate::training_setup::{Intent, Request};
 
 /// A job on made-up data in `folder`, with `settings`.
-fn job(folder: &std::path::Path, settings: &[&str]) -> Job {
+fn job(folder: &std::path::Path, settings: &[&str]) -> TrainingSetup {
     let data = folder.join("series.h5");
     if !data.exists() {
         let line =
@@ -23,7 +23,7 @@ fn job(folder: &std::path::Path, settings: &[&str]) -> Job {
     }
     let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
     let config = Config::load(None, &settings).unwrap();
-    Job::open(Request {
+    TrainingSetup::open(Request {
         config,
         data: Some(&data),
         device: "cpu",

@@ -15,7 +15,7 @@ use crate::kernel::attention::EdgeLists;
 
 /// The memory with which one thread takes one graph after another through the layers.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct AttentionWorkspace {
     pub(super) capacity: (usize, usize),
     pub(super) lists: EdgeLists,
     pub(super) shared: Shared,
@@ -139,7 +139,7 @@ pub(super) fn memory_len(attention: &GraphAttention, capacity: (usize, usize), p
     layers.chain(rest).sum::<usize>() + EdgeLists::len(capacity)
 }
 
-impl Memory {
+impl AttentionWorkspace {
     pub(super) fn new(
         scope: &Scope,
         attention: &GraphAttention,
@@ -158,7 +158,7 @@ impl Memory {
             })
         };
         let [attributes, x, output] = shared_len(attention, capacity);
-        Ok(Memory {
+        Ok(AttentionWorkspace {
             capacity,
             lists: EdgeLists::new(scope, capacity)?,
             shared: Shared { attributes: zeros(attributes)?, x: zeros(x)?, output: zeros(output)? },

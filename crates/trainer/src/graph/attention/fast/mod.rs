@@ -35,7 +35,7 @@ use crate::tensor::TensorSet;
 use backward::{InputGradient, Parameters};
 use columns::{from_panels, into_panels};
 use forward::Context;
-use memory::Memory;
+use memory::AttentionWorkspace;
 use shape::{Shape, shapes};
 
 /// The memory with which one thread takes one graph after another through the layers.
@@ -43,21 +43,21 @@ use shape::{Shape, shapes};
 pub struct AttentionPass {
     isa: Isa,
     shapes: Vec<Shape>,
-    memory: Memory,
+    memory: AttentionWorkspace,
 }
 
 impl AttentionPass {
     /// Memory for graphs of up to `nodes` and `edges`, booked on `scope`.
     ///
     /// # Errors
-    /// [`Error::Memory`](crate::Error::Memory) when the device has no room.
+    /// [`Error::AttentionWorkspace`](crate::Error::AttentionWorkspace) when the device has no room.
     pub fn new(
         scope: &Scope,
         attention: &GraphAttention,
         (nodes, edges): (usize, usize),
         passes: Passes,
     ) -> Result<Self> {
-        let memory = Memory::new(scope, attention, (nodes, edges), passes)?;
+        let memory = AttentionWorkspace::new(scope, attention, (nodes, edges), passes)?;
         Ok(AttentionPass { isa: Isa::best(), shapes: shapes(attention), memory })
     }
 
@@ -77,7 +77,7 @@ impl AttentionPass {
         nodes: Nodes<'_, f32>,
     ) -> &[f32] {
         self.load(attention, &nodes);
-        let Memory { lists, shared, layers, scratch, .. } = &mut self.memory;
+        let AttentionWorkspace { lists, shared, layers, scratch, .. } = &mut self.memory;
         for (l, &shape) in self.shapes.iter().enumerate() {
             let (below, rest) = layers.split_at_mut(l);
             let input = below.last().map_or(shared.x.as_slice(), |below| below.y.as_slice());
@@ -105,7 +105,7 @@ impl AttentionPass {
         gradients: &mut TensorSet<f32>,
     ) {
         let NodeGradients { d_output, d_x } = node_gradients;
-        let Memory { lists, shared, layers, scratch, .. } = &mut self.memory;
+        let AttentionWorkspace { lists, shared, layers, scratch, .. } = &mut self.memory;
         let last = self.shapes[layers.len() - 1];
         assert_eq!(d_output.len(), nodes.graph.nodes() * last.output.width(), "a gradient for each output");
         into_panels(last.output, d_output, scratch.d_y.as_mut_slice());
@@ -126,7 +126,7 @@ impl AttentionPass {
 
     /// Takes a graph and its nodes.
     fn load(&mut self, attention: &GraphAttention, nodes: &Nodes<'_, f32>) {
-        let Memory { capacity, lists, shared, .. } = &mut self.memory;
+        let AttentionWorkspace { capacity, lists, shared, .. } = &mut self.memory;
         let (count, edges, sizes) = (nodes.graph.nodes(), nodes.graph.edges(), attention.layers[0].sizes);
         assert!(count <= capacity.0 && edges <= capacity.1, "memory for {capacity:?} nodes and edges");
         assert_eq!(nodes.x.len(), count * sizes.input, "{count} nodes of {} numbers", sizes.input);

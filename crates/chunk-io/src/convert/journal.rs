@@ -1,0 +1,326 @@
+#![forbid(unsafe_code)]
+
+//! What a conversion has done so far, in a file beside its output: records that are only ever
+//! appended, each with a checksum, so that a run that is killed at any point is continued after the
+//! last whole one.
+//!
+//! Little-endian. The file begins with 16 bytes of magic and version and the XXH3-128 of what makes
+//! a conversion the same one (input, settings). A record is `kind` u32, `mask` u32, `index` u64,
+//! `bytes` u64, the XXH3-64 of these four and of the payload, and the payload.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+
+use megabatch_atomic_file::open_sibling;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+use crate::error::{Error, Result};
+
+const MAGIC: [u8; 16] = *b"megabatch-spool1";
+const HEADER_BYTES: u64 = 32;
+const RECORD_HEADER_BYTES: usize = 32;
+/// Payloads are read in pieces of this size when a spool is looked through.
+const PIECE_BYTES: usize = 1 << 20;
+/// So much is written at most between two moments at which all of it is on disk.
+const SYNC_BYTES: u64 = 256 << 20;
+
+/// Where a spool lies: a file, or what stands in for one in tests.
+pub(super) trait Backing: Read + Write + Seek {
+    fn cut(&mut self, bytes: u64) -> io::Result<()>;
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+impl Backing for File {
+    fn cut(&mut self, bytes: u64) -> io::Result<()> {
+        self.set_len(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
+/// One record, its payload being still in the spool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) kind: u32,
+    pub(super) mask: u32,
+    pub(super) index: u64,
+    /// First byte of the payload in the file.
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+}
+
+/// A spool, open for appending.
+#[derive(Debug)]
+pub(super) struct Journal<M = File> {
+    path: PathBuf,
+    medium: M,
+    end: u64,
+    unsynced: u64,
+}
+
+/// What was in a spool when it was opened.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) records: Vec<Record>,
+    /// Whether there was a spool of another conversion, which is gone now.
+    pub(super) discarded: bool,
+}
+
+impl Journal<File> {
+    /// Opens or creates the spool at `path` for the conversion that `identity` describes.
+    pub(super) fn open(path: PathBuf, identity: &str) -> Result<(Self, Found)> {
+        let file = open_sibling(&path).map_err(|source| Error::NotWritable { path: path.clone(), source })?;
+        if file.try_lock().is_err() {
+            return Err(Error::Locked { path });
+        }
+        Journal::over(file, path, identity)
+    }
+
+    /// Removes the file.
+    pub(super) fn remove(self) -> Result<()> {
+        let io = |source| Error::Io { path: self.path.clone(), action: "remove the file", source };
+        std::fs::remove_file(&self.path).map_err(io)
+    }
+}
+
+impl<M: Backing> Journal<M> {
+    /// Reads what `medium` holds and cuts off what is not whole.
+    fn over(mut medium: M, path: PathBuf, identity: &str) -> Result<(Self, Found)> {
+        let mut found = Found::default();
+        let mut header = MAGIC.to_vec();
+        header.extend(xxh3_128(identity.as_bytes()).to_le_bytes());
+        let mut scan = || -> io::Result<u64> {
+            let length = medium.seek(SeekFrom::End(0))?;
+            medium.rewind()?;
+            let mut begun = Vec::new();
+            (&mut medium).take(HEADER_BYTES).read_to_end(&mut begun)?;
+            if begun != header {
+                found.discarded = length >= HEADER_BYTES;
+                medium.cut(0)?;
+                medium.rewind()?;
+                medium.write_all(&header)?;
+                return Ok(HEADER_BYTES);
+            }
+            let mut end = HEADER_BYTES;
+            while let Some(record) = read_record(&mut medium, end, length)? {
+                end = record.offset + record.bytes;
+                found.records.push(record);
+            }
+            medium.cut(end)?;
+            Ok(end)
+        };
+        let end = scan().map_err(|source| Error::Io { path: path.clone(), action: "read the spool", source })?;
+        Ok((Journal { path, medium, end, unsynced: 0 }, found))
+    }
+
+    /// Appends a record whose payload is `parts`, one after the other.
+    pub(super) fn append(&mut self, kind: u32, mask: u32, index: u64, parts: &[impl AsRef<[u8]>]) -> Result<Record> {
+        let bytes = parts.iter().map(|part| part.as_ref().len() as u64).sum();
+        let record = Record { kind, mask, index, offset: self.end + RECORD_HEADER_BYTES as u64, bytes };
+        let mut header = record.header();
+        let mut hash = Xxh3::new();
+        hash.update(&header);
+        parts.iter().for_each(|part| hash.update(part.as_ref()));
+        header.extend(hash.digest().to_le_bytes());
+        let mut write = || -> io::Result<()> {
+            self.medium.seek(SeekFrom::Start(self.end))?;
+            self.medium.write_all(&header)?;
+            parts.iter().try_for_each(|part| self.medium.write_all(part.as_ref()))
+        };
+        write().map_err(|source| self.failed("write the spool", source))?;
+        self.end = record.offset + bytes;
+        self.unsynced += RECORD_HEADER_BYTES as u64 + bytes;
+        if self.unsynced >= SYNC_BYTES {
+            self.sync()?;
+        }
+        Ok(record)
+    }
+
+    /// Brings all records to disk.
+    pub(super) fn sync(&mut self) -> Result<()> {
+        self.unsynced = 0;
+        self.medium.sync().map_err(|source| self.failed("bring the spool to disk", source))
+    }
+
+    /// Reads bytes of the spool from `offset` on.
+    pub(super) fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<()> {
+        let read = self.medium.seek(SeekFrom::Start(offset)).and_then(|_| self.medium.read_exact(out));
+        read.map_err(|source| self.failed("read the spool", source))
+    }
+
+    fn failed(&self, action: &'static str, source: io::Error) -> Error {
+        Error::Io { path: self.path.clone(), action, source }
+    }
+}
+
+impl Record {
+    /// The record's header without its checksum.
+    fn header(&self) -> Vec<u8> {
+        let Record { kind, mask, index, bytes, .. } = self;
+        [&kind.to_le_bytes()[..], &mask.to_le_bytes(), &index.to_le_bytes(), &bytes.to_le_bytes()].concat()
+    }
+}
+
+/// The record at `at`; `None` where there is no whole one.
+fn read_record(medium: &mut impl Read, at: u64, length: u64) -> io::Result<Option<Record>> {
+    let offset = at + RECORD_HEADER_BYTES as u64;
+    if offset > length {
+        return Ok(None);
+    }
+    let mut header = [0; RECORD_HEADER_BYTES];
+    medium.read_exact(&mut header)?;
+    let (head, checksum) = header.split_at(24);
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |number, &byte| number << 8 | u64::from(byte));
+    let bytes = number(&head[16..]);
+    if bytes > length - offset {
+        return Ok(None);
+    }
+    let mut hash = Xxh3::new();
+    hash.update(head);
+    let mut left = bytes;
+    let mut piece = vec![0; PIECE_BYTES.min(bytes as usize)];
+    while left > 0 {
+        let part = &mut piece[..PIECE_BYTES.min(left as usize)];
+        medium.read_exact(part)?;
+        hash.update(part);
+        left -= part.len() as u64;
+    }
+    let record = Record {
+        kind: number(&head[..4]) as u32,
+        mask: number(&head[4..8]) as u32,
+        index: number(&head[8..16]),
+        offset,
+        bytes,
+    };
+    Ok((hash.digest() == number(checksum)).then_some(record))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    /// Memory that takes so many more bytes and then is full, in the middle of a write if it comes
+    /// to that.
+    #[derive(Debug)]
+    struct Limited {
+        bytes: Cursor<Vec<u8>>,
+        left: usize,
+    }
+
+    impl Limited {
+        fn over(bytes: &[u8], left: usize) -> Self {
+            Limited { bytes: Cursor::new(bytes.to_vec()), left }
+        }
+    }
+
+    impl Read for Limited {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            self.bytes.read(out)
+        }
+    }
+
+    impl Seek for Limited {
+        fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+            self.bytes.seek(to)
+        }
+    }
+
+    impl Write for Limited {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let fitting = bytes.len().min(self.left);
+            if fitting == 0 && !bytes.is_empty() {
+                return Err(io::Error::from(io::ErrorKind::StorageFull));
+            }
+            self.left -= fitting;
+            self.bytes.write(&bytes[..fitting])
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Backing for Limited {
+        fn cut(&mut self, bytes: u64) -> io::Result<()> {
+            self.bytes.get_mut().resize(bytes as usize, 0);
+            Ok(())
+        }
+
+        fn sync(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    const PAYLOADS: [&[&[u8]]; 4] = [&[b"first"], &[], &[b"second ", b"in parts"], &[b"third"]];
+
+    fn open(medium: Limited, identity: &str) -> Result<(Journal<Limited>, Found)> {
+        Journal::over(medium, PathBuf::from("spool"), identity)
+    }
+
+    /// Appends what is missing of the payloads; how many records there were.
+    fn fill(medium: Limited) -> (usize, Result<()>, Vec<u8>) {
+        let (mut spool, found) = match open(medium, "same") {
+            Ok(opened) => opened,
+            Err(error) => return (0, Err(error), Vec::new()),
+        };
+        let there = found.records.len();
+        for (k, record) in found.records.iter().enumerate() {
+            let mut payload = vec![0; record.bytes as usize];
+            spool.read(record.offset, &mut payload).unwrap();
+            assert_eq!((record.kind, record.mask, record.index), (7, 2, k as u64));
+            assert_eq!(payload, PAYLOADS[k].concat());
+        }
+        let mut missing = PAYLOADS.iter().enumerate().skip(there);
+        let result = missing.try_for_each(|(k, parts)| spool.append(7, 2, k as u64, parts).map(drop));
+        (there, result, spool.medium.bytes.into_inner())
+    }
+
+    #[test]
+    fn a_spool_goes_on_after_its_last_whole_record_wherever_it_was_cut() {
+        let (there, result, whole) = fill(Limited::over(&[], usize::MAX));
+        assert_eq!((there, result.is_ok()), (0, true));
+        let mut seen = 0;
+        for length in 0..=whole.len() {
+            let (there, result, again) = fill(Limited::over(&whole[..length], usize::MAX));
+            assert!(result.is_ok() && again == whole, "cut to {length}");
+            assert!(there == seen || there == seen + 1, "{length}: {there} after {seen}");
+            seen = there;
+        }
+        assert_eq!(seen, PAYLOADS.len());
+    }
+
+    #[test]
+    fn a_full_disk_leaves_what_a_later_run_continues() {
+        let (.., whole) = fill(Limited::over(&[], usize::MAX));
+        for room in 0..whole.len() {
+            let (_, result, partial) = fill(Limited::over(&[], room));
+            assert!(matches!(result, Err(Error::Io { .. })), "{room}");
+            assert!(fill(Limited::over(&partial, usize::MAX)).2 == whole, "{room}");
+        }
+    }
+
+    #[test]
+    fn a_record_that_is_damaged_ends_the_spool() {
+        let (.., whole) = fill(Limited::over(&[], usize::MAX));
+        for byte in 32..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[byte] ^= 0x10;
+            let (there, _, again) = fill(Limited::over(&damaged, usize::MAX));
+            assert!(there < PAYLOADS.len() && again == whole, "byte {byte}");
+        }
+    }
+
+    #[test]
+    fn a_spool_of_another_conversion_is_discarded() {
+        let (.., whole) = fill(Limited::over(&[], usize::MAX));
+        let (spool, found) = open(Limited::over(&whole, usize::MAX), "other").unwrap();
+        assert!(found.discarded && found.records.is_empty() && spool.end == HEADER_BYTES);
+        let (_, found) = open(Limited::over(&whole[..9], usize::MAX), "same").unwrap();
+        assert!(!found.discarded && found.records.is_empty());
+    }
+}

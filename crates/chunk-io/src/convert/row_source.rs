@@ -1,0 +1,160 @@
+#![forbid(unsafe_code)]
+
+//! Rows of a table to be written, as bytes, from wherever they are.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use hdf5::Dataset;
+
+use super::journal::Journal;
+use super::ledger::Extent;
+use super::work::Work;
+use crate::error::{Error, Result};
+use crate::slab;
+
+/// A source of whole rows.
+pub(super) trait RowSource {
+    /// Copies `rows` into `out`, which has exactly their size.
+    fn read(&mut self, rows: Range<usize>, out: &mut [u8]) -> Result<()>;
+}
+
+/// Rows of a dataset, in the order of the file or in another.
+#[derive(Debug)]
+pub(super) struct TableFeed<'a> {
+    pub(super) path: PathBuf,
+    pub(super) dataset: Dataset,
+    /// The row of the dataset that each row is; the same one where there is no order.
+    pub(super) order: Option<&'a [usize]>,
+}
+
+impl TableFeed<'_> {
+    /// The rows of `dataset` as they are.
+    pub(super) fn new(path: &Path, dataset: Dataset) -> Self {
+        TableFeed { path: path.to_owned(), dataset, order: None }
+    }
+
+    fn read_run(&self, rows: &Range<usize>, out: &mut [u8]) -> Result<()> {
+        let failed = |error| Error::hdf5(&self.path, &self.dataset.name(), "read the values")(error);
+        slab::read_stored_rows(&self.dataset, rows, out).map_err(failed)
+    }
+}
+
+impl RowSource for TableFeed<'_> {
+    fn read(&mut self, rows: Range<usize>, out: &mut [u8]) -> Result<()> {
+        let Some(order) = self.order else { return self.read_run(&rows, out) };
+        let Some(row_bytes) = out.len().checked_div(rows.len()) else { return Ok(()) };
+        let mut out = out;
+        for run in order[rows].chunk_by(|&a, &b| a + 1 == b) {
+            let (part, rest) = out.split_at_mut(run.len() * row_bytes);
+            self.read_run(&(run[0]..run[0] + run.len()), part)?;
+            out = rest;
+        }
+        Ok(())
+    }
+}
+
+/// Windows cut out of bars: row n is the `steps` bars up to `ends[n]`.
+#[derive(Debug)]
+pub(super) struct WindowFeed<'a> {
+    bars: TableFeed<'a>,
+    steps: usize,
+    row_bytes: usize,
+    ends: &'a [i64],
+    /// Bars that may be held at once, whatever the windows.
+    held_max: usize,
+    /// The bars held, and which they are.
+    held: (Range<usize>, Vec<u8>),
+}
+
+impl<'a> WindowFeed<'a> {
+    /// The windows of `steps` bars of `row_bytes` each.
+    pub(super) fn new(bars: TableFeed<'a>, steps: usize, row_bytes: usize, ends: &'a [i64], work: &Work<'_>) -> Self {
+        let held_max = (work.batch_bytes() / row_bytes.max(1)).max(steps);
+        WindowFeed { bars, steps, row_bytes, ends, held_max, held: (0..0, Vec::new()) }
+    }
+
+    fn bars_of(&self, row: usize) -> Range<usize> {
+        let end = usize::try_from(self.ends[row]).expect("the file's windows were checked") + 1;
+        end - self.steps..end
+    }
+
+    /// Holds the bars of `row` and of as many rows behind it as lie near.
+    fn hold(&mut self, row: usize, rows_end: usize) -> Result<()> {
+        let mut span = self.bars_of(row);
+        for next in row + 1..rows_end {
+            let bars = self.bars_of(next);
+            let wider = span.start.min(bars.start)..span.end.max(bars.end);
+            // Bars that no window shows are read only where they are few.
+            if wider.len() > self.held_max || wider.len() > span.len() + bars.len() {
+                break;
+            }
+            span = wider;
+        }
+        self.held.1.resize(span.len() * self.row_bytes, 0);
+        self.bars.read(span.clone(), &mut self.held.1)?;
+        self.held.0 = span;
+        Ok(())
+    }
+}
+
+impl RowSource for WindowFeed<'_> {
+    fn read(&mut self, rows: Range<usize>, out: &mut [u8]) -> Result<()> {
+        for (row, out) in rows.clone().zip(out.chunks_exact_mut(self.steps * self.row_bytes)) {
+            let bars = self.bars_of(row);
+            if bars.start < self.held.0.start || bars.end > self.held.0.end {
+                self.hold(row, rows.end)?;
+            }
+            let first = (bars.start - self.held.0.start) * self.row_bytes;
+            out.copy_from_slice(&self.held.1[first..first + out.len()]);
+        }
+        Ok(())
+    }
+}
+
+/// Bars that lie in pieces in a spool.
+#[derive(Debug)]
+pub(super) struct SpoolFeed<'a> {
+    pub(super) spool: &'a mut Journal,
+    /// In the order of the bars, each with the number of its first bar.
+    pub(super) extents: Vec<(usize, Extent)>,
+}
+
+impl RowSource for SpoolFeed<'_> {
+    fn read(&mut self, rows: Range<usize>, out: &mut [u8]) -> Result<()> {
+        let Some(row_bytes) = out.len().checked_div(rows.len()) else { return Ok(()) };
+        let (mut row, mut out) = (rows.start, out);
+        let mut place = self.extents.partition_point(|(first, _)| *first <= row);
+        while row < rows.end {
+            let (first, extent) = self.extents[place - 1];
+            let bars = (first + extent.bars).min(rows.end) - row;
+            let (part, rest) = out.split_at_mut(bars * row_bytes);
+            self.spool.read(extent.offset + ((row - first) * row_bytes) as u64, part)?;
+            (row, out, place) = (row + bars, rest, place + 1);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_gathered_from_their_pieces() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut spool, _) = Journal::open(folder.path().join("spool"), "").unwrap();
+        let records: Vec<_> =
+            [&b"aabb"[..], b"cc", b"ddeeff"].map(|bars| spool.append(0, 0, 0, &[bars]).unwrap()).into();
+        let extent = |k: usize| Extent { offset: records[k].offset, bars: records[k].bytes as usize / 2 };
+        let mut feed = SpoolFeed { spool: &mut spool, extents: vec![(0, extent(2)), (3, extent(0)), (5, extent(1))] };
+        let all = b"ddeeffaabbcc";
+        for start in 0..=6 {
+            for end in start..=6 {
+                let mut out = vec![0; (end - start) * 2];
+                feed.read(start..end, &mut out).unwrap();
+                assert_eq!(out, all[start * 2..end * 2], "{start}..{end}");
+            }
+        }
+    }
+}

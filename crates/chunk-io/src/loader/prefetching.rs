@@ -1,0 +1,88 @@
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use megabatch_gpu_core::Scope;
+
+use super::batch::LoadedBatch;
+use super::chunk::{Chunk, Lists};
+use super::reader::{CHUNKS, Reader, ReaderThread};
+use super::stats::LoaderStats;
+use crate::error::{Error, Result};
+
+/// Batches out of chunks that a thread reads ahead.
+///
+/// Which samples are in a chunk is decided here, on the consumer's side: the thread knows lists and
+/// memory only.
+pub(super) struct Ahead<I: Iterator> {
+    reader: Arc<dyn Reader>,
+    lists: Lists<I>,
+    scope: Scope,
+    /// `None` after an error.
+    thread: Option<ReaderThread>,
+    /// Chunks that the thread was given and has not been relieved of.
+    given: usize,
+    /// The chunk in use, and which of its batches is the next.
+    current: Option<Chunk>,
+    next: usize,
+    stalls: LoaderStats,
+}
+
+impl<I: Iterator<Item = Vec<usize>>> Ahead<I> {
+    /// Begins to read.
+    pub(super) fn start(reader: Arc<dyn Reader>, lists: Lists<I>, scope: &Scope) -> Result<Self> {
+        let thread = Some(ReaderThread::start(Arc::clone(&reader))?);
+        let (scope, stalls) = (scope.clone(), LoaderStats::default());
+        let mut ahead = Ahead { reader, lists, scope, thread, given: 0, current: None, next: 0, stalls };
+        for _ in 0..CHUNKS {
+            ahead.give(Chunk::default())?;
+        }
+        Ok(ahead)
+    }
+
+    pub(super) fn next_batch(&mut self) -> Result<Option<LoadedBatch<'_>>> {
+        if self.places().is_none() && !self.turn().inspect_err(|_| self.thread = None)? {
+            return Ok(None);
+        }
+        let places = self.places().expect("a chunk has a batch, and one that is not used up another");
+        self.next += 1;
+        self.stalls.note_batch(places.len());
+        let chunk = self.current.as_ref().expect("it has these places");
+        Ok(Some(LoadedBatch::of_chunk(self.reader.shape(), chunk, places)))
+    }
+
+    /// The places of the next batch in the chunk in use.
+    fn places(&self) -> Option<Range<usize>> {
+        self.current.as_ref()?.batch(self.next)
+    }
+
+    pub(super) fn stalls(&self) -> LoaderStats {
+        self.stalls
+    }
+
+    /// Exchanges the chunk in use for the next one; whether there is one.
+    fn turn(&mut self) -> Result<bool> {
+        let start = Instant::now();
+        if let Some(done) = self.current.take() {
+            self.give(done)?;
+        }
+        let Some(thread) = self.thread.as_mut().filter(|_| self.given > 0) else { return Ok(false) };
+        self.given -= 1;
+        let chunk = thread.take()?;
+        self.stalls.note_wait(start.elapsed(), chunk.cost);
+        (self.current, self.next) = (Some(chunk), 0);
+        Ok(true)
+    }
+
+    /// Has the next batches read into `chunk`, if there are any; its memory is given back if there
+    /// are none.
+    fn give(&mut self, mut chunk: Chunk) -> Result<()> {
+        let Some(thread) = &self.thread else { return Ok(()) };
+        let Some(room) = self.lists.next_into(&mut chunk) else { return Ok(()) };
+        let made = chunk.make_room(&self.scope, self.reader.shape(), room);
+        made.map_err(Error::memory(self.reader.path()))?;
+        thread.give(chunk);
+        self.given += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,106 @@
+//! Work for the default stream that is held back until something else is asked of the GPU, so that
+//! what comes again is captured once and replayed.
+//!
+//! Nobody can tell held-back work from submitted work. [`Context::enter`], without which nothing is
+//! asked of the driver, submits it first, on whichever thread: what looks at the stream or waits
+//! for it, what is submitted to any other stream, what takes mappings away. Memory that was freed
+//! meanwhile is used by its next owner after that, too.
+
+use std::sync::Arc;
+
+use super::captures::Captures;
+use super::context::Context;
+use super::fault::Fault;
+use super::gpu_command::GpuCommand;
+
+/// What is held back of one GPU's default stream, whichever thread it comes from.
+#[derive(Debug, Default)]
+pub(super) struct CommandRecorder {
+    /// There while work is held back.
+    captures: Option<Captures>,
+    /// Whether nothing is held back for the moment.
+    is_paused: bool,
+    waiting: Vec<GpuCommand>,
+    /// The first failure to submit some of it, which not everybody passes on who is told.
+    failed: Option<Fault>,
+}
+
+impl CommandRecorder {
+    pub(super) fn take(&mut self, work: GpuCommand) -> Option<GpuCommand> {
+        if self.captures.is_none() || self.is_paused {
+            return Some(work);
+        }
+        self.waiting.push(work);
+        None
+    }
+
+    /// Submits what waits. The context is current.
+    pub(super) fn submit(&mut self) -> Result<(), Fault> {
+        let Some(captures) = self.captures.as_mut().filter(|_| !self.waiting.is_empty()) else { return Ok(()) };
+        // SAFETY: whoever gave the work promised that it may be submitted, and nothing was asked of
+        // the driver since.
+        let submitted = unsafe { captures.submit(std::mem::take(&mut self.waiting)) };
+        if let Err(fault) = &submitted {
+            self.failed.get_or_insert_with(|| fault.clone());
+        }
+        submitted
+    }
+}
+
+/// While there is one, work for the default stream is held back.
+pub(super) struct Deferral<'a> {
+    context: &'a Arc<Context>,
+    captures: &'a mut Captures,
+}
+
+impl<'a> Deferral<'a> {
+    /// None where somebody holds work back already.
+    ///
+    /// # Panics
+    /// If the captures are another GPU's.
+    pub(super) fn begin(context: &'a Arc<Context>, captures: &'a mut Captures) -> Option<Self> {
+        let mut deferred = context.deferred();
+        if deferred.captures.is_some() {
+            return None;
+        }
+        captures.be_of(context);
+        deferred.captures = Some(std::mem::take(captures));
+        drop(deferred);
+        Some(Deferral { context, captures })
+    }
+
+    /// Submits what still waits; an error where some of the work was not submitted, now or before.
+    pub(super) fn end(self) -> Result<(), Fault> {
+        let last = self.context.enter();
+        self.context.deferred().failed.take().map_or(last, Err)
+    }
+}
+
+impl Drop for Deferral<'_> {
+    /// Work that still waits, as only a panic leaves it, is given up.
+    fn drop(&mut self) {
+        let mut deferred = self.context.deferred();
+        (deferred.waiting, deferred.failed) = (Vec::new(), None);
+        *self.captures = deferred.captures.take().expect("they are there while work is held back");
+    }
+}
+
+/// While there is one, work that comes is not held back: it is to be measured as it is. What waited
+/// before was submitted.
+pub(super) struct Pause<'a> {
+    context: &'a Context,
+}
+
+impl<'a> Pause<'a> {
+    /// After something was asked of the driver, so that nothing waits.
+    pub(super) fn begin(context: &'a Context) -> Self {
+        context.deferred().is_paused = true;
+        Pause { context }
+    }
+}
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        self.context.deferred().is_paused = false;
+    }
+}

@@ -1,0 +1,77 @@
+//! Copies to a GPU beside its work, into two blocks in turn.
+//!
+//! ```text
+//! default stream   … work on block 0 │ release 0 │ wait for copy to 1 │ work on block 1 │ release 1 │ wait for copy to 0 │ work on block 0 …
+//! lane                  copy to 1  ────────────────┘   wait for release 0, copy to 0  ─────────────────┘
+//! ```
+//!
+//! A copy thus runs while the default stream works on the other block.
+
+use std::collections::VecDeque;
+
+use cust::sys;
+
+use super::Gpu;
+use super::event::Event;
+use super::fault::{Fault, checked};
+use super::non_blocking_stream::NonBlockingStream;
+use super::pinned::Pinned;
+use crate::error::Result;
+
+/// A stream for copies, and what orders it with the default stream.
+#[derive(Debug)]
+pub(crate) struct CopyStream {
+    stream: NonBlockingStream,
+    /// When the default stream has done all that was submitted before a block was released.
+    released: [Event; 2],
+    /// What is copied from, the oldest first: two pieces at most.
+    under_way: VecDeque<Pinned<u8>>,
+}
+
+impl CopyStream {
+    pub(crate) fn new(gpu: &Gpu) -> Result<Self> {
+        let stream = NonBlockingStream::new(gpu.context()).map_err(|fault| gpu.context().error(fault))?;
+        Ok(CopyStream { stream, released: [gpu.event()?, gpu.event()?], under_way: VecDeque::new() })
+    }
+
+    /// Lets block number `block` be written once all is done that was submitted to the default
+    /// stream so far.
+    pub(crate) fn release(&self, gpu: &Gpu, block: usize) -> Result<()> {
+        self.released[block].record(&gpu.default_stream())
+    }
+
+    /// Copies `from` to block number `block`, which is live, from `to` on, for what is submitted to
+    /// the default stream from now on. When this returns, `from` has been read.
+    pub(crate) fn send(&mut self, gpu: &Gpu, from: &[u8], (block, to): (usize, u64)) -> Result<()> {
+        // What was waited for goes back, and is handed out again.
+        while self.under_way.len() >= self.released.len() {
+            self.under_way.pop_front().map(|mut oldest| oldest.land()).transpose()?;
+        }
+        let mut pinned = gpu.pinned::<u8>(from.len())?;
+        pinned.as_mut_slice().copy_from_slice(from);
+        let submitted = self.submit((&pinned, to), block).map_err(|fault| gpu.context().error(fault));
+        let ordered = submitted.and_then(|()| {
+            pinned.record_on(&self.stream)?;
+            gpu.default_stream().wait_for(pinned.event())
+        });
+        if ordered.is_err() {
+            // Nobody but this stream knows of the copy, if it was submitted: it must not outlive
+            // its memory on either side.
+            let _ = self.stream.synchronize();
+        }
+        ordered?;
+        self.under_way.push_back(pinned);
+        Ok(())
+    }
+
+    fn submit(&self, (from, to): (&Pinned<u8>, u64), block: usize) -> Result<(), Fault> {
+        self.released[block].order(self.stream.raw(), NonBlockingStream::ID)?;
+        // SAFETY: the block is live, and all that the default stream had to do with its memory was
+        // submitted before it was released. It stays mapped until the copy is done, also if it is
+        // freed before: what takes the memory next begins on the default stream, which waits for
+        // the copy. The pinned memory is kept until then.
+        let code = unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.address(), from.as_slice().len(), self.stream.raw()) };
+        let operands = format_args!("{to:#x}, {} bytes, stream {}", from.as_slice().len(), NonBlockingStream::ID.0);
+        checked("cuMemcpyHtoDAsync", operands, code)
+    }
+}

@@ -1,0 +1,143 @@
+//! What a stream can be given to do that needs nothing of the host.
+
+use std::hash::{Hash, Hasher};
+use std::ptr;
+use std::sync::Arc;
+
+use cust::sys::{self, CUstream};
+
+use super::arguments::Arguments;
+use super::copy::MemoryRegion;
+use super::cublaslt::Plan;
+use super::fault::{Fault, checked};
+use super::launch::Grid;
+use super::module::Entry;
+use crate::cublaslt::MatrixAddresses;
+use crate::source::StreamId;
+
+/// One thing for a GPU to do, with everything that decides what it does.
+#[derive(Clone, Debug)]
+pub(super) enum GpuCommand {
+    Kernel {
+        entry: Arc<Entry>,
+        grid: Grid,
+        arguments: Arguments,
+    },
+    Copy {
+        from: u64,
+        to: MemoryRegion,
+    },
+    Fill {
+        to: MemoryRegion,
+        value: u8,
+    },
+    /// By a library, whose launches nobody here sees: a plan launches the same for the same
+    /// addresses.
+    Product {
+        plan: Arc<Plan>,
+        at: MatrixAddresses,
+    },
+}
+
+impl GpuCommand {
+    /// Hands it to the driver, whose context is current.
+    ///
+    /// # Safety
+    /// What it reads and writes is allocated for as long as it takes, and nobody else uses it
+    /// meanwhile, unless ordered by the streams; arguments are of the kernel's signature, and the
+    /// stream exists.
+    pub(super) unsafe fn submit(&self, (id, stream): (StreamId, CUstream)) -> Result<(), Fault> {
+        match self {
+            GpuCommand::Kernel { entry, grid, arguments } => {
+                // SAFETY: as the caller promised.
+                unsafe { launch(entry, grid, arguments, id, stream) }
+            }
+            GpuCommand::Copy { from, to: MemoryRegion { address, bytes } } => {
+                // SAFETY: as the caller promised.
+                let code = unsafe { sys::cuMemcpyDtoDAsync_v2(*address, *from, *bytes, stream) };
+                let operands = format_args!("{address:#x}, {bytes} bytes, from {from:#x}, stream {}", id.0);
+                checked("cuMemcpyDtoDAsync", operands, code)
+            }
+            GpuCommand::Fill { to: MemoryRegion { address, bytes }, value } => {
+                // SAFETY: as the caller promised.
+                let code = unsafe { sys::cuMemsetD8Async(*address, *value, *bytes, stream) };
+                let operands = format_args!("{address:#x}, {bytes} bytes, value {value}, stream {}", id.0);
+                checked("cuMemsetD8Async", operands, code)
+            }
+            // SAFETY: as the caller promised.
+            GpuCommand::Product { plan, at } => unsafe { plan.submit(at, stream) },
+        }
+    }
+
+    /// Whether a graph's node for the one can be given the numbers of the other.
+    pub(super) fn is_like(&self, other: &GpuCommand) -> bool {
+        match (self, other) {
+            (GpuCommand::Kernel { entry, grid, .. }, GpuCommand::Kernel { entry: other, grid: other_grid, .. }) => {
+                entry.function == other.function && grid.cooperative == other_grid.cooperative
+            }
+            (GpuCommand::Copy { .. }, GpuCommand::Copy { .. }) | (GpuCommand::Fill { .. }, GpuCommand::Fill { .. }) => {
+                true
+            }
+            (GpuCommand::Product { plan, .. }, GpuCommand::Product { plan: other, .. }) => Arc::ptr_eq(plan, other),
+            _ => false,
+        }
+    }
+}
+
+impl PartialEq for GpuCommand {
+    fn eq(&self, other: &GpuCommand) -> bool {
+        match (self, other) {
+            (GpuCommand::Kernel { entry, grid, arguments }, GpuCommand::Kernel { entry: e, grid: g, arguments: a }) => {
+                (entry.function, grid, arguments) == (e.function, g, a)
+            }
+            (GpuCommand::Copy { from, to }, GpuCommand::Copy { from: f, to: t }) => (from, to) == (f, t),
+            (GpuCommand::Fill { to, value }, GpuCommand::Fill { to: t, value: v }) => (to, value) == (t, v),
+            (GpuCommand::Product { plan, at }, GpuCommand::Product { plan: p, at: a }) => {
+                Arc::ptr_eq(plan, p) && at == a
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Eq for GpuCommand {}
+
+impl Hash for GpuCommand {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            GpuCommand::Kernel { entry, grid, arguments } => (entry.function, grid, arguments).hash(state),
+            GpuCommand::Copy { from, to } => (from, to).hash(state),
+            GpuCommand::Fill { to, value } => (to, value).hash(state),
+            GpuCommand::Product { plan, at } => (Arc::as_ptr(plan), at).hash(state),
+        }
+    }
+}
+
+/// # Safety
+/// As [`GpuCommand::submit`].
+unsafe fn launch(
+    entry: &Entry,
+    grid: &Grid,
+    arguments: &Arguments,
+    id: StreamId,
+    stream: CUstream,
+) -> Result<(), Fault> {
+    let (Grid { blocks, threads, shared_bytes, cooperative }, mut addresses) = (*grid, arguments.addresses());
+    let call = if cooperative { "cuLaunchCooperativeKernel" } else { "cuLaunchKernel" };
+    let ([x, y, z], [of_x, of_y, of_z]) = (blocks, threads);
+    let (function, given) = (entry.function, addresses.as_mut_ptr());
+    // SAFETY: as the caller promised; the driver has copied the values behind the addresses when
+    // the call returns.
+    let code = unsafe {
+        if cooperative {
+            sys::cuLaunchCooperativeKernel(function, x, y, z, of_x, of_y, of_z, shared_bytes, stream, given)
+        } else {
+            sys::cuLaunchKernel(function, x, y, z, of_x, of_y, of_z, shared_bytes, stream, given, ptr::null_mut())
+        }
+    };
+    let operands = format_args!(
+        "{}, blocks {blocks:?}, threads {threads:?}, {shared_bytes} bytes shared, stream {}",
+        entry.name, id.0
+    );
+    checked(call, operands, code)
+}

@@ -1,0 +1,327 @@
+//! The home segment: one range of addresses as large as the capacity, at which every granule is
+//! mapped for as long as it exists. Its tiles are the whole truth about who uses which byte; a view
+//! only lets pieces of it be seen side by side.
+
+#![forbid(unsafe_code)]
+
+use super::bins::Bins;
+use super::order::Tag;
+use super::tiling::{Kind, Tile, TileId, Tiling};
+use super::{Bytes, UNIT_BYTES};
+use crate::source::Granule;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct MainSegment {
+    /// First address, once the range is reserved.
+    address: Option<u64>,
+    tiling: Tiling,
+    /// Free tiles by the stream that they must be ordered after.
+    bins: Vec<Bins>,
+    voids: Bins,
+    granule_shift: u32,
+    /// Names of the granules by slot; what stands at the slot of a void means nothing.
+    granules: Vec<u64>,
+    /// Granules that exist.
+    held: usize,
+    /// By slot: live tiles that begin or end in the granule. A tile that covers a granule with room
+    /// on either side is not counted: it has the granule for itself.
+    edges: Vec<u32>,
+    /// Granules with a live byte.
+    touched: usize,
+}
+
+impl MainSegment {
+    pub(super) fn new(slots: usize, granule_bytes: usize) -> Self {
+        assert!(granule_bytes.is_power_of_two() && granule_bytes >= UNIT_BYTES, "a granule is a power of two of units");
+        let granule_shift = granule_bytes.ilog2();
+        let mut home = MainSegment {
+            address: None,
+            tiling: Tiling::new(slots, granule_shift, Kind::Void),
+            bins: vec![Bins::new()],
+            voids: Bins::new(),
+            granule_shift,
+            granules: vec![0; slots],
+            held: 0,
+            edges: vec![0; slots],
+            touched: 0,
+        };
+        if let Some(void) = home.tiling.first() {
+            home.voids.insert(&mut home.tiling, void);
+        }
+        home
+    }
+
+    pub(super) fn set_address(&mut self, address: u64) {
+        self.address = Some(address);
+    }
+
+    pub(super) fn is_reserved(&self) -> bool {
+        self.address.is_some()
+    }
+
+    /// The address of an offset.
+    pub(super) fn address(&self, offset: usize) -> u64 {
+        self.address.expect("the range is reserved before anything is in it") + offset as u64
+    }
+
+    /// The offset of an address, if it is of this segment.
+    pub(super) fn offset(&self, address: u64) -> Option<usize> {
+        let offset = usize::try_from(address.checked_sub(self.address?)?).ok()?;
+        (offset < self.slots() << self.granule_shift).then_some(offset)
+    }
+
+    pub(super) fn tiling(&self) -> &Tiling {
+        &self.tiling
+    }
+
+    pub(super) fn get(&self, tile: TileId) -> &Tile {
+        self.tiling.get(tile)
+    }
+
+    pub(super) fn slots(&self) -> usize {
+        self.granules.len()
+    }
+
+    pub(super) fn granule_bytes(&self) -> usize {
+        1 << self.granule_shift
+    }
+
+    pub(super) fn granule_shift(&self) -> u32 {
+        self.granule_shift
+    }
+
+    pub(super) fn granule(&self, slot: usize) -> Granule {
+        Granule(self.granules[slot])
+    }
+
+    /// Granules that exist.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Granules with a live byte.
+    pub(super) fn touched(&self) -> usize {
+        self.touched
+    }
+
+    /// Live tiles that begin or end in the granule.
+    pub(super) fn edges(&self, slot: usize) -> u32 {
+        self.edges[slot]
+    }
+
+    pub(super) fn bins(&self) -> &[Bins] {
+        &self.bins
+    }
+
+    pub(super) fn voids(&self) -> &Bins {
+        &self.voids
+    }
+
+    /// Bytes of the largest free tile.
+    pub(super) fn largest_free_bytes(&self) -> usize {
+        self.bins.iter().map(|bins| bins.largest_bytes(&self.tiling)).max().unwrap_or(0)
+    }
+
+    /// Makes room for free tiles of `tag`.
+    pub(super) fn know(&mut self, tag: Tag) {
+        while self.bins.len() <= tag.index() {
+            self.bins.push(Bins::new());
+        }
+    }
+
+    /// Slots of the granules that lie wholly in a range.
+    pub(super) fn whole(&self, range: Bytes) -> std::ops::Range<usize> {
+        let first = range.start.next_multiple_of(self.granule_bytes()) >> self.granule_shift;
+        first..(range.end >> self.granule_shift).max(first)
+    }
+
+    /// Slots of the granules that a range has bytes in.
+    pub(super) fn touching(&self, range: &Bytes) -> std::ops::Range<usize> {
+        range.start >> self.granule_shift..((range.end - 1) >> self.granule_shift) + 1
+    }
+
+    /// How many granules without live bytes would have some if a free range were given.
+    pub(super) fn cost(&self, range: &Bytes) -> usize {
+        let slots = self.touching(range);
+        let (first, last) = (slots.start, slots.end - 1);
+        let shared_last = last != first && self.edges[last] > 0;
+        slots.len() - usize::from(self.edges[first] > 0) - usize::from(shared_last)
+    }
+
+    /// The free range that a range lies in, if it does: `None` where a byte is live, void, or of a
+    /// stream that `usable` does not accept.
+    pub(super) fn free_at(&self, range: &Bytes, usable: impl Fn(Tag) -> bool) -> Option<TileId> {
+        let tile = self.tiling.at(range.start);
+        let found = self.get(tile);
+        let free = matches!(found.kind, Kind::Free(tag) if usable(tag));
+        (free && range.end <= found.end()).then_some(tile)
+    }
+
+    /// A free tile of nobody's or of `tag` that `bytes` fit in: nearly the smallest.
+    pub(super) fn fit(&self, bytes: usize, tag: Tag) -> Option<TileId> {
+        let own = self.bins[tag.index()].find(&self.tiling, bytes);
+        let nobodys = &self.bins[Tag::NOBODY.index()];
+        if tag == Tag::NOBODY || nobodys.is_empty() {
+            return own;
+        }
+        let found = own.into_iter().chain(nobodys.find(&self.tiling, bytes));
+        found.min_by_key(|&tile| (self.get(tile).bytes, self.get(tile).start))
+    }
+
+    /// A free tile of nobody's or of `tag` with a whole granule in it, and the slot of that.
+    pub(super) fn fit_granule(&self, tag: Tag) -> Option<(TileId, usize)> {
+        let bins = [tag, Tag::NOBODY].into_iter().map(|tag| &self.bins[tag.index()]);
+        bins.flat_map(|bins| bins.iter_from(&self.tiling, self.granule_bytes())).find_map(|tile| {
+            let found = self.get(tile);
+            let whole = self.whole(found.start..found.end());
+            (!whole.is_empty()).then_some((tile, whole.start))
+        })
+    }
+
+    /// Where in a free tile to put `bytes`: at the end that breaks into fewer whole granules, at
+    /// the lower one if both are as good. What a neighbour has begun to use is so used up before a
+    /// granule is begun that could still go wherever it is needed.
+    pub(super) fn cut(&self, tile: TileId, bytes: usize) -> Bytes {
+        let found = self.get(tile);
+        let low = found.start..found.start + bytes;
+        if found.bytes == bytes {
+            return low;
+        }
+        let high = found.end() - bytes..found.end();
+        if self.cost(&high) < self.cost(&low) { high } else { low }
+    }
+
+    /// Gives a range of a free tile to somebody; the rest of the tile stays free.
+    pub(super) fn take(&mut self, tile: TileId, range: Bytes, kind: Kind) -> TileId {
+        let &Tile { start, kind: Kind::Free(tag), .. } = self.get(tile) else { panic!("only free tiles are given") };
+        let end = self.get(tile).end();
+        debug_assert!(start <= range.start && range.end <= end);
+        self.bins[tag.index()].remove(&mut self.tiling, tile);
+        let mut taken = tile;
+        if start < range.start {
+            taken = self.tiling.split(tile, range.start);
+            self.bins[tag.index()].insert(&mut self.tiling, tile);
+        }
+        if range.end < end {
+            let rest = self.tiling.split(taken, range.end);
+            self.bins[tag.index()].insert(&mut self.tiling, rest);
+        }
+        self.tiling.get_mut(taken).kind = kind;
+        self.touch(&range);
+        taken
+    }
+
+    /// Makes a live tile free, to be ordered after the stream of `tag`.
+    pub(super) fn give_back(&mut self, tile: TileId, tag: Tag) {
+        let found = self.get(tile);
+        let range = found.start..found.end();
+        self.untouch(&range);
+        self.become_free(tile, tag);
+    }
+
+    /// Makes all free tiles of `from` tiles of `to`.
+    pub(super) fn retag(&mut self, from: Tag, to: Tag) {
+        while let Some(tile) = self.bins[from.index()].first() {
+            self.bins[from.index()].remove(&mut self.tiling, tile);
+            self.become_free(tile, to);
+        }
+    }
+
+    /// Puts granules into slots of a void tile.
+    pub(super) fn fill(&mut self, slot: usize, granules: &[Granule], tag: Tag) {
+        let range = slot << self.granule_shift..(slot + granules.len()) << self.granule_shift;
+        let void = self.tiling.at(range.start);
+        debug_assert_eq!(self.get(void).kind, Kind::Void);
+        self.voids.remove(&mut self.tiling, void);
+        let tile = self.isolate(void, &range, |home, void| home.voids.insert(&mut home.tiling, void));
+        for (slot, granule) in (slot..).zip(granules) {
+            self.granules[slot] = granule.0;
+        }
+        self.held += granules.len();
+        self.become_free(tile, tag);
+    }
+
+    /// Takes the granules out of slots that are free; what becomes of them is the caller's.
+    pub(super) fn evict(&mut self, slots: std::ops::Range<usize>) {
+        let range = slots.start << self.granule_shift..slots.end << self.granule_shift;
+        let tile = self.tiling.at(range.start);
+        let Kind::Free(tag) = self.get(tile).kind else { panic!("only free granules are given back") };
+        self.bins[tag.index()].remove(&mut self.tiling, tile);
+        let mut tile = self.isolate(tile, &range, |home, rest| home.bins[tag.index()].insert(&mut home.tiling, rest));
+        self.tiling.get_mut(tile).kind = Kind::Void;
+        self.held -= slots.len();
+        if let Some(after) = self.tiling.after(tile).filter(|&after| self.get(after).kind == Kind::Void) {
+            self.voids.remove(&mut self.tiling, after);
+            self.tiling.join(tile, after);
+        }
+        if let Some(before) = self.tiling.before(tile).filter(|&before| self.get(before).kind == Kind::Void) {
+            self.voids.remove(&mut self.tiling, before);
+            self.tiling.join(before, tile);
+            tile = before;
+        }
+        self.voids.insert(&mut self.tiling, tile);
+    }
+
+    /// Cuts a range out of a tile that is in no bin; `keep` is told of what is left on either side.
+    fn isolate(&mut self, tile: TileId, range: &Bytes, keep: impl Fn(&mut Self, TileId)) -> TileId {
+        let mut cut = tile;
+        if self.get(tile).start < range.start {
+            cut = self.tiling.split(tile, range.start);
+            keep(self, tile);
+        }
+        if range.end < self.get(cut).end() {
+            let rest = self.tiling.split(cut, range.end);
+            keep(self, rest);
+        }
+        cut
+    }
+
+    /// Joins a tile that is in no bin with the free neighbours that it may be joined with, and puts
+    /// the whole in its bin.
+    ///
+    /// Nobody's memory joins that of any stream and is the stream's from then on: to wait for the
+    /// stream without need is safe.
+    fn become_free(&mut self, mut tile: TileId, mut tag: Tag) {
+        if let Some((after, joined)) = self.tiling.after(tile).and_then(|after| self.joinable(after, tag)) {
+            self.tiling.join(tile, after);
+            tag = joined;
+        }
+        if let Some((before, joined)) = self.tiling.before(tile).and_then(|before| self.joinable(before, tag)) {
+            self.tiling.join(before, tile);
+            tile = before;
+            tag = joined;
+        }
+        self.tiling.get_mut(tile).kind = Kind::Free(tag);
+        self.bins[tag.index()].insert(&mut self.tiling, tile);
+    }
+
+    /// If a neighbour is free and may be joined with memory of `tag`: the neighbour, taken out of
+    /// its bin, and the tag of the whole.
+    fn joinable(&mut self, neighbour: TileId, tag: Tag) -> Option<(TileId, Tag)> {
+        let Kind::Free(other) = self.get(neighbour).kind else { return None };
+        let joined = tag.joined(other)?;
+        self.bins[other.index()].remove(&mut self.tiling, neighbour);
+        Some((neighbour, joined))
+    }
+
+    fn touch(&mut self, range: &Bytes) {
+        let (first, last) = (range.start >> self.granule_shift, (range.end - 1) >> self.granule_shift);
+        self.touched += usize::from(self.edges[first] == 0);
+        self.edges[first] += 1;
+        if last != first {
+            self.touched += last - first - 1 + usize::from(self.edges[last] == 0);
+            self.edges[last] += 1;
+        }
+    }
+
+    fn untouch(&mut self, range: &Bytes) {
+        let (first, last) = (range.start >> self.granule_shift, (range.end - 1) >> self.granule_shift);
+        self.edges[first] -= 1;
+        self.touched -= usize::from(self.edges[first] == 0);
+        if last != first {
+            self.edges[last] -= 1;
+            self.touched -= last - first - 1 + usize::from(self.edges[last] == 0);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Live blocks: what is asked for, and where it is.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use super::order::Tag;
+use super::tiling::TileId;
+use super::{BlockId, Mobility};
+
+/// A wish for memory in the terms of the pool.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PendingRequest {
+    /// Bytes of the block: of its size class if it has one.
+    pub(super) bytes: usize,
+    /// The stream that will use it.
+    pub(super) tag: Tag,
+    /// The index that the block will have among the live ones.
+    pub(super) block: u32,
+    /// The size class, for a block that is small enough for a slab.
+    pub(super) class: Option<usize>,
+}
+
+impl PendingRequest {
+    /// Bytes that the home segment must have free side by side: a granule where a slab is to be
+    /// made.
+    pub(super) fn home_bytes(&self, granule_bytes: usize) -> usize {
+        if self.class.is_some() { granule_bytes } else { self.bytes }
+    }
+}
+
+/// Where a live block is.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    /// A tile of the home segment.
+    Whole(TileId),
+    /// A slot of a slab.
+    Slot {
+        /// Index of the slab.
+        slab: u32,
+        /// Which of its blocks.
+        slot: u32,
+    },
+    /// Several pieces of the home segment, used side by side through a view.
+    Stitched(Box<Stitched>),
+}
+
+/// A block that is used through a view.
+#[derive(Clone, Debug)]
+pub(super) struct Stitched {
+    /// Index of the view.
+    pub(super) view: u32,
+    /// Where in the view the block begins, in bytes.
+    pub(super) offset: usize,
+    /// Its tiles of the home segment, in the order of the block.
+    pub(super) pieces: Vec<TileId>,
+}
+
+/// A live block.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) place: Place,
+    /// The first address of its place.
+    pub(super) address: u64,
+    pub(super) bytes: usize,
+    pub(super) requested_bytes: usize,
+    pub(super) tag: Tag,
+    pub(super) mobility: Mobility,
+    pub(super) owner: Arc<str>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// How many blocks had this index before.
+    generation: u32,
+    live: Option<Live>,
+}
+
+/// The live blocks by index. A block's name holds its index and how many had it before, so that no
+/// name is given twice.
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    entries: Vec<Entry>,
+    vacant: Vec<u32>,
+}
+
+impl Blocks {
+    /// The index that the next block will have.
+    pub(super) fn next(&self) -> u32 {
+        self.vacant.last().copied().unwrap_or(self.entries.len() as u32)
+    }
+
+    pub(super) fn insert(&mut self, live: Live) -> BlockId {
+        let index = self.vacant.pop().unwrap_or_else(|| {
+            self.entries.push(Entry { generation: 0, live: None });
+            u32::try_from(self.entries.len() - 1).expect("fewer than four thousand million blocks")
+        });
+        let entry = &mut self.entries[index as usize];
+        entry.live = Some(live);
+        BlockId(u64::from(entry.generation) << 32 | u64::from(index))
+    }
+
+    pub(super) fn remove(&mut self, block: BlockId) -> Option<Live> {
+        let entry = self.entries.get_mut(block.index()).filter(|entry| entry.generation == block.generation())?;
+        let live = entry.live.take()?;
+        // An index whose last name is spent rests for ever.
+        if let Some(generation) = entry.generation.checked_add(1) {
+            entry.generation = generation;
+            self.vacant.push(block.index() as u32);
+        }
+        Some(live)
+    }
+
+    pub(super) fn get(&self, block: BlockId) -> Option<&Live> {
+        let entry = self.entries.get(block.index()).filter(|entry| entry.generation == block.generation())?;
+        entry.live.as_ref()
+    }
+
+    /// The live block of an index.
+    pub(super) fn at(&self, index: u32) -> &Live {
+        self.entries[index as usize].live.as_ref().expect("tiles and slabs name live blocks")
+    }
+
+    pub(super) fn at_mut(&mut self, index: u32) -> &mut Live {
+        self.entries[index as usize].live.as_mut().expect("tiles and slabs name live blocks")
+    }
+
+    /// The name of the live block of an index.
+    pub(super) fn id(&self, index: u32) -> BlockId {
+        BlockId(u64::from(self.entries[index as usize].generation) << 32 | u64::from(index))
+    }
+
+    /// All live blocks by index.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Live)> {
+        (0..).zip(&self.entries).filter_map(|(index, entry)| Some((index, entry.live.as_ref()?)))
+    }
+}
+
+impl BlockId {
+    fn index(self) -> usize {
+        (self.0 & u64::from(u32::MAX)) as usize
+    }
+
+    fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn live() -> Live {
+        Live {
+            place: Place::Slot { slab: 0, slot: 0 },
+            address: 0,
+            bytes: 512,
+            requested_bytes: 1,
+            tag: Tag::NOBODY,
+            mobility: Mobility::Fixed,
+            owner: "test".into(),
+        }
+    }
+
+    #[test]
+    fn a_name_dies_with_its_block() {
+        let mut blocks = Blocks::default();
+        let first = blocks.insert(live());
+        assert_eq!(blocks.next(), 1);
+        assert!(blocks.remove(first).is_some());
+        assert_eq!(blocks.next(), 0);
+        let second = blocks.insert(live());
+        assert_ne!(first, second);
+        assert!(blocks.get(first).is_none() && blocks.remove(first).is_none());
+        assert!(blocks.get(second).is_some());
+        assert_eq!(blocks.id(0), second);
+    }
+
+    #[test]
+    fn an_index_whose_names_are_spent_is_not_used_again() {
+        let mut blocks = Blocks::default();
+        let first = blocks.insert(live());
+        blocks.entries[0].generation = u32::MAX;
+        let last = BlockId(first.0 | u64::from(u32::MAX) << 32);
+        assert!(blocks.remove(last).is_some());
+        assert_eq!(blocks.insert(live()).index(), 1);
+    }
+}

@@ -1,0 +1,156 @@
+//! Memory of steps: why a step that is repeated makes no call to the driver.
+//!
+//! Between two step boundaries the pool notes, of every allocation, a *key* and the *seat* that was
+//! given. The key digests what lives at that moment (address, size and stream of every live block)
+//! and the request. When a later step comes to the same key as a noted one at the same index, and
+//! the seat is free, the block gets that very seat; else it is searched as usual.
+//!
+//! **Claim.** Let a step begin with the same live blocks at the same addresses as an earlier step
+//! among the last few noted, and make the same requests and frees in the same order; and let
+//! nothing have been unmapped since. Then every block gets the address that it had, no granule is
+//! created, and nothing is mapped or unmapped.
+//!
+//! *Proof* by induction over the allocations. Before allocation k both steps have the same live
+//! blocks at the same addresses: at the start by assumption, then because the earlier allocations
+//! got the same seats and the frees are the same. So the key is the same and the note is found. In
+//! the earlier step the seat was free at this point, which means that no live block overlapped it
+//! and its granules existed; the same blocks live now, and granules vanish only when the cache is
+//! emptied. A seat in a view is also still mapped: views are unmapped only when the cache is
+//! emptied, when compaction moves granules, or, least recently used first, when a new one would
+//! pass the limit, and the repeated step makes no new one. So the seat is given, and nothing is
+//! asked of the driver. Afterwards the same blocks live at the same addresses, and the next step
+//! begins as this one did. ∎
+//!
+//! A first step of training makes what stays (the optimizer's state); the second begins with all
+//! that and ends with the same blocks; the third begins as the second did. So from the third
+//! repetition on nothing is called; if memory is so tight that compaction has to move in the second
+//! what the first left, from the fourth on. What is left is an order of streams where one takes
+//! over memory that another used within the step: that is the price of sharing, and it is paid each
+//! time.
+//!
+//! Several steps are kept, so that steps of training and of evaluation may alternate, and blocks
+//! may be kept over a boundary in turns. What is kept is bounded: steps of more than [`NOTES_MAX`]
+//! allocations are searched as usual from there on.
+
+#![forbid(unsafe_code)]
+
+/// Notes of a step at most: 8 MiB.
+pub(super) const NOTES_MAX: usize = 1 << 18;
+/// Steps that are kept.
+const STEPS: usize = 4;
+
+/// Where a block was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BlockPlacement {
+    pub(super) address: u64,
+    pub(super) form: PlacementKind,
+}
+
+/// How a block was placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PlacementKind {
+    Whole,
+    Slot,
+    View(u32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Note {
+    key: u64,
+    seat: BlockPlacement,
+}
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(super) struct StepMemory {
+    /// Digest of what lives now.
+    live: u64,
+    /// The last steps, each with the time of its last use.
+    steps: Vec<(u64, Vec<Note>)>,
+    clock: u64,
+    /// The step whose notes agreed last.
+    following: usize,
+    /// Whether all notes so far agree with those of that step.
+    repeats: bool,
+    now: Vec<Note>,
+}
+
+impl StepMemory {
+    /// The key of a request at this moment.
+    pub(super) fn key(&self, bytes: usize, tag: usize) -> u64 {
+        self.live ^ (bytes as u64).wrapping_mul(ODD) ^ (tag as u64).rotate_left(56)
+    }
+
+    /// Where the block of this key was when a step last came by here.
+    pub(super) fn recall(&mut self, key: u64) -> Option<BlockPlacement> {
+        let index = self.now.len();
+        let noted =
+            |(_, notes): &(u64, Vec<Note>)| notes.get(index).filter(|note| note.key == key).map(|note| note.seat);
+        if let Some(seat) = self.steps.get(self.following).and_then(noted) {
+            return Some(seat);
+        }
+        // Equal keys mean equal blocks so far, so that a step which agrees here may as well be
+        // followed from its beginning.
+        let step = self.steps.iter().position(|step| noted(step).is_some())?;
+        self.following = step;
+        self.repeats = self.steps[step].1[..index] == self.now[..];
+        noted(&self.steps[step])
+    }
+
+    /// Notes what was given.
+    pub(super) fn note(&mut self, key: u64, seat: BlockPlacement) {
+        let index = self.now.len();
+        if index < NOTES_MAX {
+            let note = Note { key, seat };
+            self.repeats &= self.steps.get(self.following).and_then(|(_, notes)| notes.get(index)) == Some(&note);
+            self.now.push(note);
+        }
+    }
+
+    /// A step ends, another begins.
+    pub(super) fn turn(&mut self) {
+        self.clock += 1;
+        let notes = self.steps.get(self.following).map(|(_, notes)| notes.len());
+        if !self.repeats || notes != Some(self.now.len()) {
+            self.following = self.place_for_another();
+            std::mem::swap(&mut self.steps[self.following].1, &mut self.now);
+        }
+        self.steps[self.following].0 = self.clock;
+        self.now.clear();
+        self.repeats = true;
+    }
+
+    fn place_for_another(&mut self) -> usize {
+        if self.steps.len() < STEPS {
+            self.steps.push((0, Vec::new()));
+            return self.steps.len() - 1;
+        }
+        (0..STEPS).min_by_key(|&step| self.steps[step].0).expect("steps are kept")
+    }
+
+    /// A block begins to live at an address.
+    pub(super) fn born(&mut self, address: u64, bytes: usize, tag: usize) {
+        self.live = self.live.wrapping_add(digest(address, bytes, tag));
+    }
+
+    /// A block ceases to live at an address.
+    pub(super) fn gone(&mut self, address: u64, bytes: usize, tag: usize) {
+        self.live = self.live.wrapping_sub(digest(address, bytes, tag));
+    }
+
+    /// The digest of what lives now.
+    pub(super) fn live(&self) -> u64 {
+        self.live
+    }
+}
+
+/// 2^64 divided by the golden ratio: odd, and its bits look random.
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A digest of one block; that of a set of blocks is the sum of theirs. Two multiplications let
+/// every bit of address, size and stream reach every bit of the sum. Should two sets share a digest
+/// all the same, a seat is tried in vain.
+pub(super) fn digest(address: u64, bytes: usize, tag: usize) -> u64 {
+    let x = (address ^ (bytes as u64).rotate_left(24) ^ (tag as u64).rotate_left(56)).wrapping_mul(ODD);
+    (x ^ (x >> 32)).wrapping_mul(ODD)
+}
