@@ -12,7 +12,7 @@ pub type Windows = &'static [(&'static str, usize, usize)];
 const MULTI: Windows = &[("M1", 480, 1), ("M5", 288, 5), ("M15", 192, 15), ("H1", 96, 60), ("H4", 48, 240)];
 const SINGLE: Windows = &[("", 360, 1)];
 
-/// A model of the size that docs/speed.md has, H = 128.
+/// A model of the size that docs/measurements/speed.md has, H = 128.
 #[derive(Clone, Copy, Debug)]
 pub struct FullSize {
     /// What is measured.
@@ -27,7 +27,7 @@ pub struct FullSize {
     pub apart: usize,
 }
 
-/// Those that docs/speed.md has.
+/// Those that docs/measurements/speed.md has.
 pub const FULL_SIZE: &[FullSize] = &[
     FullSize { name: "multi, consecutive", windows: MULTI, features: 128, batch: 64, apart: 1 },
     FullSize { name: "multi, far apart", windows: MULTI, features: 128, batch: 64, apart: 1009 },

@@ -6,7 +6,7 @@ Contenders take turns within a seed, so that a machine that slows down slows the
 
     python benches/time_to_loss.py --megabatch target/release/megabatch --data eurusd15.h5
 
-Needs Python alone. Prints a table for docs/speed.md.
+Needs Python alone. Prints a table for docs/measurements/speed.md.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""megabatch beside PyTorch on one GPU: LSTM layers, and training steps of the model of five timeframes, as tables for docs/gpu-results.md.
+"""megabatch beside PyTorch on one GPU: LSTM layers, and training steps of the model of five timeframes, as tables for docs/measurements/gpu-results.md.
 
 Both sides are asked in turn, round by round, so that both see the same clocks; tables have the medians of the rounds. Where there is no PyTorch
 that can use the GPU, megabatch alone is measured, and the table says so. `scripts/gpu-check` runs this; it needs Python alone.

@@ -1,4 +1,4 @@
-"""Weights as `megabatch export --format safetensors` writes them, in the module of docs/weights.md, beside `megabatch predict`.
+"""Weights as `megabatch export --format safetensors` writes them, in the module of docs/reference/weights.md, beside `megabatch predict`.
 
 Models of every option are trained for a few steps. The module is taken from the page as it stands there; it takes each file with
 `load_state_dict(strict=True)`, and what PyTorch computes of the samples as `megabatch inspect --dump` gives them is what `megabatch predict` says, up to
@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 
 from parity import Stage, difference, require
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/weights.md"
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/reference/weights.md"
 TOLERANCE = 1e-5
 SAMPLES = 90
 # Steps large enough that a few of them leave no tensor near what it began with, and small enough that predictions still differ.
@@ -45,7 +45,7 @@ class WeightsStage(Stage):
 
 
 def module():
-    """The classes of docs/weights.md."""
+    """The classes of docs/reference/weights.md."""
     code = PAGE.read_text().split("```python\n")[1].split("```")[0]
     names = {}
     exec(compile(code, str(PAGE), "exec"), names)

@@ -1,6 +1,6 @@
 //! Files of graphs: whatever they say, reading them ends in graphs whose indices can be followed,
 //! or in an error. Checksums would keep the fuzzer from ever getting beyond them, so all are made
-//! to fit, from what docs/formats.md says of them.
+//! to fit, from what docs/reference/formats.md says of them.
 
 use std::ops::Range;
 use std::sync::LazyLock;

@@ -63,7 +63,7 @@ cargo xtask COMMAND
   peers [training | gpu | loading | segment | graph-build | graph-cache | graph-attention | graph-training | amp] [-- ARGS]
                   megabatch beside PyTorch, PyTorch Geometric or h5py on the same work, in one go (installs PyTorch, 6 GB, under target/)
   peers weights [-- ARGS]
-                  exported weights of every option in the PyTorch module of docs/weights.md: the same predictions (installs PyTorch under target/)
+                  exported weights of every option in the PyTorch module of docs/reference/weights.md: the same predictions (installs PyTorch under target/)
   peers tensorboard
                   what `train` writes for TensorBoard, read by TensorBoard's own reader (installs it under target/)
   peers onnx | onnx-oldest | onnx-speed [-- ARGS]

@@ -151,7 +151,7 @@ impl InputFile {
                 index: None,
                 expected: expected.to_owned(),
                 found: found.to_owned(),
-                fix: "see docs/formats.md for both layouts".to_owned(),
+                fix: "see docs/reference/formats.md for both layouts".to_owned(),
             },
         )
     }

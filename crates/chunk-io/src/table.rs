@@ -203,7 +203,7 @@ impl Table {
                 index,
                 expected: expected.to_owned(),
                 found: found.to_owned(),
-                fix: "write the file again; docs/formats.md has both layouts".to_owned(),
+                fix: "write the file again; docs/reference/formats.md has both layouts".to_owned(),
             },
         )
     }

@@ -123,7 +123,7 @@ fn files_that_break_a_rule() {
                     zeros::<i8>(file, "x", &[4]);
                 });
             },
-            "found no such object; the file contains /a/b [2, 3], /x [4]; see docs/formats.md for both layouts",
+            "found no such object; the file contains /a/b [2, 3], /x [4]; see docs/reference/formats.md for both layouts",
         ),
         (
             "rank",

@@ -234,7 +234,7 @@ impl Model {
     }
 
     /// Names and shapes of the parameters, PyTorch's: `lstm.<TF>.weight_ih_l0` [4H, F], … ,
-    /// `head.weight` [K · M, D], `head.bias`. The file `docs/weights.md` of the repository has the
+    /// `head.weight` [K · M, D], `head.bias`. The file `docs/reference/weights.md` of the repository has the
     /// module in PyTorch.
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout

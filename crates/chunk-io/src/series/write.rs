@@ -11,7 +11,7 @@ use crate::storage::{OutputFile, WriteOptions};
 use crate::text::AttributeValue;
 use crate::timeframe::name_problem;
 
-/// Writes `series` in the series layout (docs/formats.md).
+/// Writes `series` in the series layout (docs/reference/formats.md).
 ///
 /// The file appears whole or not at all: until the last moment it is a temporary file in the same
 /// folder.

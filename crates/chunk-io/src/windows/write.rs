@@ -23,7 +23,7 @@ pub struct WindowsHeader<'a> {
     pub attributes: &'a BTreeMap<String, AttributeValue>,
 }
 
-/// Writes a windows file (docs/formats.md), its samples in batches: `fill` pushes exactly N of
+/// Writes a windows file (docs/reference/formats.md), its samples in batches: `fill` pushes exactly N of
 /// them.
 ///
 /// The file appears whole or not at all, as with [`write_series`](crate::write_series): an error of

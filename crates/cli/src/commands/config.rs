@@ -10,7 +10,7 @@ use crate::config::{reference_page, template};
 /// with
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  megabatch config > docs/configuration.md
+  megabatch config > docs/reference/configuration.md
   megabatch config --yaml > config.yaml")]
 pub(crate) struct Args {
     /// Print a configuration file with every key at its default, to be edited

@@ -300,7 +300,7 @@ fn quoted(text: &str) -> String {
     if is_plain { text.to_owned() } else { format!("'{}'", text.replace('\'', "''")) }
 }
 
-/// The page of all keys: docs/configuration.md.
+/// The page of all keys: docs/reference/configuration.md.
 pub(crate) fn reference_page() -> String {
     let mut page = String::from(
         "# Configuration\n\n\
@@ -462,11 +462,11 @@ mod tests {
 
     #[test]
     fn the_reference_page_is_up_to_date() {
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/configuration.md");
         let written = std::fs::read_to_string(&page).unwrap_or_default();
         assert!(
             written == reference_page(),
-            "docs/configuration.md is old; run: megabatch config > docs/configuration.md"
+            "docs/reference/configuration.md is old; run: megabatch config > docs/reference/configuration.md"
         );
     }
 }

@@ -90,6 +90,6 @@ fn a_wrong_variable_is_named() {
 #[test]
 fn the_page_of_all_keys_is_printed() {
     let page = Stage::new().said("config");
-    let committed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let committed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/configuration.md");
     assert_eq!(page, std::fs::read_to_string(committed).unwrap());
 }

@@ -104,7 +104,7 @@ fn the_commands_of_the_libraries_readmes_run() {
 
 #[test]
 fn the_commands_of_the_pages_about_memory_run() {
-    for page in ["docs/memory.md", "docs/fragmentation.md"] {
+    for page in ["docs/measurements/memory.md", "docs/design/fragmentation.md"] {
         assert!(check_page(&workspace().join(page)) > 0, "{page} shows no command");
     }
 }

@@ -8,7 +8,7 @@ use crate::snapshot::Action;
 const NUMBER_END: u64 = 1 << 53;
 
 impl Snapshot {
-    /// The snapshot as JSON, which docs/formats.md describes.
+    /// The snapshot as JSON, which docs/reference/formats.md describes.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a snapshot has text keys and finite numbers")
     }

@@ -1,5 +1,5 @@
 //! Files of graphs, `.mbg`: written once, mapped into memory, and used where they lie.
-//! docs/formats.md has the layout.
+//! docs/reference/formats.md has the layout.
 
 #[cfg(target_endian = "big")]
 compile_error!("files of graphs are little-endian and used where they lie");

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! Agreement with the module of docs/weights.md: its weights are loaded under their own names, and
+//! Agreement with the module of docs/reference/weights.md: its weights are loaded under their own names, and
 //! outputs, weights of attention, gradients and steps of AdamW are those that PyTorch computed with
 //! it, which `torch_fixture.py` keeps in double and in single precision.
 
@@ -12,13 +12,13 @@ use fixture::{Fixture, Tolerances};
 
 #[test]
 fn the_fixtures_are_made_with_the_module_of_the_page() {
-    let page = include_str!("../../../../docs/weights.md");
+    let page = include_str!("../../../../docs/reference/weights.md");
     let code = page.split_once("```python\n").unwrap().1.split_once("```").unwrap().0;
     for precision in ["float32", "float64"] {
         assert_eq!(
             fixture::read(precision).metadata["module"],
             code,
-            "docs/weights.md has changed: run python crates/trainer/tests/weights/torch_fixture.py"
+            "docs/reference/weights.md has changed: run python crates/trainer/tests/weights/torch_fixture.py"
         );
     }
 }

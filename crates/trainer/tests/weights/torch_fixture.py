@@ -1,4 +1,4 @@
-"""Writes torch_float32.safetensors and torch_float64.safetensors: what the module of docs/weights.md computes, forward and backward.
+"""Writes torch_float32.safetensors and torch_float64.safetensors: what the module of docs/reference/weights.md computes, forward and backward.
 
     python torch_fixture.py [FOLDER]
 
@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 HERE = Path(__file__).parent
-PAGE = HERE.joinpath("../../../../docs/weights.md").resolve()
+PAGE = HERE.joinpath("../../../../docs/reference/weights.md").resolve()
 # With a small ε, AdamW would turn what PyTorch rounds in a gradient of zero into steps.
 STEPS, LEARNING_RATE, WEIGHT_DECAY, EPSILON = 3, 0.01, 0.01, 1e-3
 # Samples, (bars, features) by timeframe, outputs, and the arguments of the module.

@@ -1,4 +1,4 @@
-//! `megabatch memory table`: every policy on every pattern, as docs/memory.md shows it.
+//! `megabatch memory table`: every policy on every pattern, as docs/measurements/memory.md shows it.
 
 use std::convert::Infallible;
 

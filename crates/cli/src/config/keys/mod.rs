@@ -1,4 +1,4 @@
-//! Every configuration key: its values, its default and what it does. `docs/configuration.md` is
+//! Every configuration key: its values, its default and what it does. `docs/reference/configuration.md` is
 //! printed from these tables, one a section.
 
 mod acts;

@@ -59,7 +59,7 @@ const CASES: &[Case] = &[
         given: |stage| make_hdf5(stage, |file| make_zeros(file, "prices/close", &[7])),
         command: "plan --data data.h5",
         exit_code: DATA,
-        says: &["the file contains /prices/close [7]", "docs/formats.md"],
+        says: &["the file contains /prices/close [7]", "docs/reference/formats.md"],
     },
     Case {
         what: "wrong rank",

@@ -3,7 +3,7 @@
 
 use megabatch_gpu_core::cuda::Properties;
 
-/// The head of a section of docs/gpu-results.md.
+/// The head of a section of docs/measurements/gpu-results.md.
 pub(super) fn head(gpu: &Properties, date: &str) -> String {
     let (major, minor) = gpu.compute_capability;
     format!(

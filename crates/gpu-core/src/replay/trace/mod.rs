@@ -1,4 +1,4 @@
-//! The trace format: one JSON object a line. docs/formats.md has it field by field.
+//! The trace format: one JSON object a line. docs/reference/formats.md has it field by field.
 
 mod error;
 mod read;
