@@ -452,6 +452,16 @@ mod tests {
     }
 
     #[test]
+    fn settings_under_their_old_names_are_read() {
+        let old = "training:\n  mode: dense\n  tuning: fast\n  explosion_factor: 9\n";
+        let config = load(old, &[]).unwrap();
+        assert_eq!(config.text("training.loss_on"), Some("every_step"));
+        assert_eq!(config.text("training.autotune"), Some("fast"));
+        assert_eq!(config.optional_number("training.loss_spike_factor"), Some(9.0));
+        assert_eq!(load("", &["training.mode=windows"]).unwrap().text("training.loss_on"), Some("last_step"));
+    }
+
+    #[test]
     fn what_is_saved_reads_back_the_same() {
         let config = load("data:\n  path: 'a b: c''s.h5'\n  split: [0.8, 0.2, 0]\n", &["training.lr=1e-4"]).unwrap();
         let saved = config.to_yaml();
