@@ -79,7 +79,7 @@ fn fuzz(workspace: &Workspace, cargo_fuzz: &Path, target: &str, seconds: u64) ->
     succeed(&mut run)
 }
 
-/// Whether a target, or a folder of its seeds, is of stored chunks or of graphs, and not of bars.
+/// True if a target, or a folder of its seeds, is of stored chunks or of graphs, and not of bars.
 fn is_no_bar_format(name: &str) -> bool {
     name.starts_with("chunk_") || name.starts_with("graph_")
 }

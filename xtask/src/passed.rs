@@ -10,7 +10,7 @@ use crate::workspace::Workspace;
 /// One file a check in `target/passed`: its key on the first line, then the tests that it skipped.
 pub(crate) struct Passed {
     folder: PathBuf,
-    /// Whether what passed before counts; else everything is done again, and recorded.
+    /// True if what passed before counts; else everything is done again, and recorded.
     reuse: bool,
 }
 

@@ -21,7 +21,7 @@ struct Options {
     depth: Depth,
     /// Packages to which the gate `tests` keeps; none for all.
     packages: Vec<String>,
-    /// Whether what passed before and has not changed is left out.
+    /// True if what passed before and has not changed is left out.
     reuse: bool,
 }
 

@@ -149,7 +149,7 @@ impl Layout {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// Whether there is no element.
+    /// True if there is no element.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

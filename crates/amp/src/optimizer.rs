@@ -19,7 +19,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// Whether the rule keeps a mean and a mean square of each gradient.
+    /// True if the rule keeps a mean and a mean square of each gradient.
     pub fn has_moments(self) -> bool {
         matches!(self, Rule::Adam | Rule::AdamW)
     }

@@ -42,7 +42,7 @@ impl Precision {
         }
     }
 
-    /// Whether gradients would vanish without a [`LossScaler`](crate::LossScaler).
+    /// True if gradients would vanish without a [`LossScaler`](crate::LossScaler).
     pub fn needs_loss_scale(self) -> bool {
         self == Precision::Fp16
     }

@@ -51,7 +51,7 @@ fn is_alone(found: &fs::Metadata) -> bool {
     found.is_file()
 }
 
-/// Whether `path` leads to `file` without a link.
+/// True if `path` leads to `file` without a link.
 #[cfg(unix)]
 pub(crate) fn is_at(path: &Path, file: &File) -> bool {
     use std::os::unix::fs::MetadataExt as _;

@@ -27,7 +27,7 @@ pub fn remove_stale_in(folder: &Path) {
     });
 }
 
-/// Whether `ending` is what follows the target's name in a temporary one: `.RANDOM.tmp`.
+/// True if `ending` is what follows the target's name in a temporary one: `.RANDOM.tmp`.
 fn is_random(ending: &[u8]) -> bool {
     let random = ending.strip_prefix(b".").and_then(|rest| rest.strip_suffix(SUFFIX.as_bytes()));
     random.is_some_and(|random| random.len() == RANDOM_LEN && random.iter().all(u8::is_ascii_alphanumeric))

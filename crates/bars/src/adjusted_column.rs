@@ -88,7 +88,7 @@ impl AdjustedColumn {
 mod tests {
     use super::*;
 
-    /// Whether rows of these closes and sixth fields are refused.
+    /// True if rows of these closes and sixth fields are refused.
     fn is_refused(rows: &[(f64, &str)]) -> bool {
         let format = Format::detect(&[(1, b"2018-01-01,1,1,1,1,1,1".to_vec())], None).unwrap();
         let mut column = AdjustedColumn::of(&format).unwrap();

@@ -25,7 +25,7 @@ pub struct Adjustments {
     pub splits: Vec<Split>,
     /// Number of days with a dividend.
     pub dividends: u64,
-    /// Whether the file has columns of splits or dividends. Without them both are unknown, and not
+    /// True if the file has columns of splits or dividends. Without them both are unknown, and not
     /// none.
     pub names_events: bool,
     /// Number of bars whose factor differs from that of the bar before by more than a thousandth:

@@ -96,7 +96,7 @@ impl BarLines {
         }
     }
 
-    /// Whether lines came and none of them showed their format, as an error.
+    /// True if lines came and none of them showed their format, as an error.
     ///
     /// # Errors
     /// [`Error::UnknownFormat`].
@@ -216,7 +216,7 @@ impl BarLines {
         }
     }
 
-    /// Whether a row that is stamped with a time which the clock shows at two instants stands for
+    /// True if a row that is stamped with a time which the clock shows at two instants stands for
     /// the second: the last row, stamped at `last`, was in the second pass already, or this one
     /// goes back from it by as much as a clock that has passed most of the twofold hour.
     fn is_second_pass(&self, zone: &Zone, last: i64, first: i64, second: i64) -> bool {

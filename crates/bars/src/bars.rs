@@ -64,7 +64,7 @@ impl Bars {
         self.open_time.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.open_time.is_empty()
     }

@@ -18,7 +18,7 @@ const INVERTED_SHARE_MAX: f64 = 0.01;
 /// Fewest rows of which more than half show that the columns are in another order.
 const MOST_OF: u64 = 3;
 
-/// Whether the rows of a file look like rows of these columns. Bars of one price fit any order and
+/// True if the rows of a file look like rows of these columns. Bars of one price fit any order and
 /// tell nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ColumnOrder {
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::timestamp::Stamp;
 
-    /// Whether a file is refused that has so many rows of good prices, flat, inverted, and with the
+    /// True if a file is refused that has so many rows of good prices, flat, inverted, and with the
     /// open above the high.
     fn is_refused([good, flat, inverted, outside]: [u64; 4]) -> bool {
         let kinds = [

@@ -98,7 +98,7 @@ pub(crate) fn order_of_dates(path: &Path, format: &Format) -> Result<DateOrder> 
 }
 
 impl Format {
-    /// Whether the order of day and month is still to be found.
+    /// True if the order of day and month is still to be found.
     pub(crate) fn has_year_last(&self) -> bool {
         matches!(self.style, DateStyle::YearLast(_))
     }

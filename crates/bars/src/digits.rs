@@ -22,9 +22,9 @@ const POWERS: [f64; DECIMALS_MAX + 1] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7,
 pub(crate) struct Digits {
     /// Most decimals of a price, noise left aside.
     decimals: usize,
-    /// Whether some price has noise.
+    /// True if some price has noise.
     has_noise: bool,
-    /// Whether some price has more decimals than a quote, and they are no noise.
+    /// True if some price has more decimals than a quote, and they are no noise.
     is_exact: bool,
 }
 
@@ -53,7 +53,7 @@ impl Digits {
         (!self.is_exact).then_some(POWERS[self.decimals])
     }
 
-    /// Whether there is noise that can be rounded off: in a file with exact prices of many digits
+    /// True if there is noise that can be rounded off: in a file with exact prices of many digits
     /// it cannot be told.
     pub(crate) fn are_noisy(&self) -> bool {
         self.has_noise && !self.is_exact

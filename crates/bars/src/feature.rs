@@ -138,7 +138,7 @@ impl Feature {
         self.facts().warm_up
     }
 
-    /// Whether it is a sine or cosine of the time. Those keep their scale: they lie in -1..1, and a
+    /// True if it is a sine or cosine of the time. Those keep their scale: they lie in -1..1, and a
     /// stretched circle would no longer be one.
     pub const fn is_cyclic(self) -> bool {
         matches!(self, Feature::DaySin | Feature::DayCos | Feature::WeekSin | Feature::WeekCos)

@@ -91,7 +91,7 @@ impl<'a> Fields<'a> {
         self.number(column).or_else(|| grouped(self.get(column)?))
     }
 
-    /// Whether a column holds a number with commas, be they decimal commas or between thousands.
+    /// True if a column holds a number with commas, be they decimal commas or between thousands.
     pub(crate) fn has_commas(&self, column: usize) -> bool {
         let is_of_a_number = |byte: &u8| byte.is_ascii_digit() || b"+-.,".contains(byte);
         self.get(column).is_some_and(|field| {
@@ -99,7 +99,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Whether the columns hold a time and four numbers.
+    /// True if the columns hold a time and four numbers.
     pub(crate) fn fit(&self, columns: &Columns, style: DateStyle, commas: Commas) -> bool {
         let is_price =
             |&price: &usize| self.number(price).is_some() || (commas == Commas::PassedOver && self.has_commas(price));

@@ -107,7 +107,7 @@ impl Format {
         Err(Error::AnotherHeader { path: path.to_owned(), line, found, text: shortened(text) })
     }
 
-    /// Whether everything that is read stands in the same columns. A column that is not read may be
+    /// True if everything that is read stands in the same columns. A column that is not read may be
     /// anywhere.
     fn reads(&self, named: &Columns) -> bool {
         let Columns { time, clock, open, high, low, close, adjusted, split, dividend, volume, spread } = self.columns;

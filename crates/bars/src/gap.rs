@@ -18,7 +18,7 @@ use crate::timestamp::DAY_NS;
 pub struct GapPolicy {
     /// A hole longer than this ends a segment, in nanoseconds; 0 or more.
     pub longest_ns: i64,
-    /// Whether a weekend no longer than that is reached across.
+    /// True if a weekend no longer than that is reached across.
     pub weekends: Weekends,
 }
 
@@ -50,12 +50,12 @@ impl GapPolicy {
         starts.iter().zip(ends).map(|(&start, end)| start..end).collect()
     }
 
-    /// Whether what lies before bar `next` ends a segment.
+    /// True if what lies before bar `next` ends a segment.
     fn ends_segment(&self, bars: &Bars, next: usize) -> bool {
         self.forbids(Gap { from: bars.close_time(next - 1), to: bars.open_time[next] })
     }
 
-    /// Whether no segment reaches across that gap.
+    /// True if no segment reaches across that gap.
     pub(crate) fn forbids(&self, gap: Gap) -> bool {
         let is_weekend = || self.weekends == Weekends::NotSpanned && gap.spans_a_saturday_noon();
         gap.duration_ns() > self.longest_ns || (gap.duration_ns() > 0 && is_weekend())

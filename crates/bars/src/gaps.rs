@@ -82,7 +82,7 @@ impl Gap {
         }
     }
 
-    /// Whether a Saturday noon UTC lies in it.
+    /// True if a Saturday noon UTC lies in it.
     pub(crate) fn spans_a_saturday_noon(&self) -> bool {
         let weeks = |ns: i64| (ns - SATURDAY_NOON_NS).div_euclid(7 * DAY_NS);
         weeks(self.from) != weeks(self.to)

@@ -33,7 +33,7 @@ impl Ledger {
         Ledger { path, on_error, dropped: Vec::new(), mended: Vec::new(), first_fault: None }
     }
 
-    /// Whether rows are put right rather than dropped.
+    /// True if rows are put right rather than dropped.
     pub(crate) fn repairs(&self) -> bool {
         self.on_error == OnError::Repair
     }

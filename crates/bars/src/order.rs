@@ -76,7 +76,7 @@ struct Order<'a> {
 struct Pass {
     /// The place of the first row after it.
     end: usize,
-    /// Whether the hour passes a second time there. It does not where the rows are those of the
+    /// True if the hour passes a second time there. It does not where the rows are those of the
     /// first pass over again (then it was written twice), nor where they go back by a few bars
     /// (then rows are out of order).
     is_second: bool,
@@ -113,7 +113,7 @@ impl Order<'_> {
         Some(OpenTime { time: utc_ns - self.clock.stamp_delay_ns, in_second_pass })
     }
 
-    /// Whether a row, whose time is shown `first` and then once more, stands for the second.
+    /// True if a row, whose time is shown `first` and then once more, stands for the second.
     fn is_in_second_pass(&mut self, index: usize, first: i64) -> bool {
         let opens = first - self.clock.stamp_delay_ns;
         if self.placed.last().is_none_or(|&(last, _)| last < opens) {
@@ -138,7 +138,7 @@ impl Order<'_> {
         Pass { end, is_second: !copies && self.goes_back_as_a_clock(start) }
     }
 
-    /// Whether a row goes back from the one before it by as much as a clock that has passed most of
+    /// True if a row goes back from the one before it by as much as a clock that has passed most of
     /// the twofold hour.
     fn goes_back_as_a_clock(&self, index: usize) -> bool {
         let before = index.checked_sub(1).and_then(|before| self.twofold(before));

@@ -70,7 +70,7 @@ impl Row {
         }
     }
 
-    /// Whether the numbers agree with each other.
+    /// True if the numbers agree with each other.
     pub(crate) fn check(&self) -> Result<(), Fault> {
         let prices = [self.open, self.high, self.low, self.close];
         let checks = [
@@ -100,14 +100,14 @@ impl Row {
         mended.0.check().is_ok().then_some(mended)
     }
 
-    /// Whether high and low hold open and close, or miss them by no more than single precision can
+    /// True if high and low hold open and close, or miss them by no more than single precision can
     /// tell.
     pub(crate) fn is_in_range_but_for_noise(&self) -> bool {
         let (top, bottom) = (self.open.max(self.close), self.open.min(self.close));
         self.high >= top * (1.0 - NOISE_MAX) && self.low <= bottom * (1.0 + NOISE_MAX)
     }
 
-    /// Whether both say the same of one bar.
+    /// True if both say the same of one bar.
     pub(crate) fn is_copy_of(&self, other: &Row) -> bool {
         let numbers = |row: &Row| [row.open, row.high, row.low, row.close, row.volume, row.spread];
         numbers(self) == numbers(other)

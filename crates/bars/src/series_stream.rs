@@ -31,14 +31,14 @@ pub struct SeriesStream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Step {
-    /// Whether a segment begins with the bar: nothing goes on from the rows before it.
+    /// True if a segment begins with the bar: nothing goes on from the rows before it.
     pub begins_segment: bool,
     /// The hole before the bar that began the segment; `None` within a segment, and at the first
     /// bar of all.
     pub hole: Option<Gap>,
     /// When the bar closes, in nanoseconds since 1970 UTC: the time of its sample.
     pub close_time: i64,
-    /// Whether the windows of all timeframes are full, so that a sample stands at the bar.
+    /// True if the windows of all timeframes are full, so that a sample stands at the bar.
     pub has_full_windows: bool,
 }
 

@@ -61,7 +61,7 @@ impl Default for SeriesSpec {
 }
 
 impl SeriesSpec {
-    /// Whether the size of a pip has a part in the series: in its targets or in a feature.
+    /// True if the size of a pip has a part in the series: in its targets or in a feature.
     pub fn uses_pips(&self) -> bool {
         let in_pips = [Feature::PipChange, Feature::SpreadPips];
         self.target_kind != TargetKind::LogReturn || self.features.iter().any(|feature| in_pips.contains(feature))

@@ -73,7 +73,7 @@ pub struct FileSummary {
     pub rows: u64,
     /// Lines in front of the header.
     pub preamble: u64,
-    /// Whether its rows are written newest first; they were turned round.
+    /// True if its rows are written newest first; they were turned round.
     pub newest_first: bool,
     /// Rows that became bars.
     pub kept: u64,

@@ -102,7 +102,7 @@ fn is_side(part: &str) -> bool {
     matches!(part, "BID" | "ASK")
 }
 
-/// Whether a part of a name says how long bars are: `M15`, `H4`, `5MIN`, `1H`, `DAILY`.
+/// True if a part of a name says how long bars are: `M15`, `H4`, `5MIN`, `1H`, `DAILY`.
 fn is_length(part: &str) -> bool {
     let is_number = |text: &str| (1..=3).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     let after = |unit: &str| part.strip_prefix(unit).is_some_and(is_number);

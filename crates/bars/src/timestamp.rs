@@ -66,7 +66,7 @@ pub(crate) fn parse_date_and_clock(date: &[u8], clock: &[u8], style: DateStyle) 
     if rest.is_empty() { add_clock(midnight_ns, clock) } else { None }
 }
 
-/// Whether the field is a date alone.
+/// True if the field is a date alone.
 pub(crate) fn is_date(field: &[u8], style: DateStyle) -> bool {
     matches!(split_date(field, style), Some((_, [])))
 }

@@ -106,7 +106,7 @@ pub fn bar_files(path: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Whether a file's name ends in `.csv`, `.tsv` or `.txt`, perhaps with `.gz` behind it. A hidden
+/// True if a file's name ends in `.csv`, `.tsv` or `.txt`, perhaps with `.gz` behind it. A hidden
 /// file or a folder is none.
 pub fn is_bar_file(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();

@@ -91,7 +91,7 @@ impl WeekEnds {
         past_ns(zone, weekend.close_ns, FRIDAY_CLOSE_NS)
     }
 
-    /// Whether a week closes on Friday at 17:00 in New York: within a few minutes, or within the
+    /// True if a week closes on Friday at 17:00 in New York: within a few minutes, or within the
     /// last bar.
     fn closes(&self, zone: &Zone, weekend: &Weekend) -> bool {
         let slack_ns = TOLERANCE_NS.max(self.base.duration_ns() - 1);

@@ -43,7 +43,7 @@ impl Zone {
         }
     }
 
-    /// Whether the zone's clock is moved between two instants.
+    /// True if the zone's clock is moved between two instants.
     pub(crate) fn is_moved_between(&self, from_utc_ns: i64, to_utc_ns: i64) -> bool {
         let ahead = |utc_ns| self.wall_ns(utc_ns) - utc_ns;
         ahead(from_utc_ns) != ahead(to_utc_ns)

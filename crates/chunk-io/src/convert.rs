@@ -128,10 +128,10 @@ pub struct Conversion {
     pub bytes_before: u64,
     /// Length of the new file.
     pub bytes_after: u64,
-    /// Whether every table of the new file was read back and compared with the old one: always, as
+    /// True if every table of the new file was read back and compared with the old one: always, as
     /// nothing else is published.
     pub verified: bool,
-    /// Whether an interrupted conversion was continued.
+    /// True if an interrupted conversion was continued.
     pub continued: bool,
     /// What a reader of the new file should know, a sentence each.
     pub notes: Vec<String>,
@@ -278,7 +278,7 @@ fn identity(input: &InputFile, to: Layout, options: &ConvertOptions) -> Result<S
     Ok(format!("{path:?} {} {} {to} {storage:?} {timeframe:?}", metadata.len(), modified.as_nanos()))
 }
 
-/// Whether what was done so far is of use to the same call later: what was at fault lies outside
+/// True if what was done so far is of use to the same call later: what was at fault lies outside
 /// the input and the options.
 fn is_worth_continuing(error: &Error, out: &Path) -> bool {
     match error {

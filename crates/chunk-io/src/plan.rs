@@ -70,7 +70,7 @@ pub enum Filling {
 /// How the data of a run pass through memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ChunkPlan {
-    /// Whether data stay in memory or pass through it.
+    /// True if data stay in memory or pass through it.
     pub residence: Residence,
     /// Bytes of a sample, see [`Shape::sample_bytes`].
     pub sample_bytes: u64,
@@ -84,7 +84,7 @@ pub struct ChunkPlan {
     pub data_bytes: u64,
 }
 
-/// Whether data stay in memory.
+/// True if data stay in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Residence {

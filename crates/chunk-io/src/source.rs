@@ -75,7 +75,7 @@ pub struct SourceOptions {
     /// Threads that read and decode; 0 for as many as the processor runs at once. What is read does
     /// not depend on it.
     pub threads: usize,
-    /// Whether data pass the page cache by.
+    /// True if data pass the page cache by.
     pub direct: Direct,
     /// What becomes of NaN and infinities.
     pub non_finite: NonFinite,
@@ -221,7 +221,7 @@ impl Source {
         }
     }
 
-    /// Whether all samples are held in memory, so that no request reads the file.
+    /// True if all samples are held in memory, so that no request reads the file.
     pub fn is_resident(&self) -> bool {
         match &self.data {
             Data::Series(_) => true,
@@ -316,7 +316,7 @@ impl Source {
         }
     }
 
-    /// Whether any target of the samples of a list is known, that is, not NaN. Windows are not read
+    /// True if any target of the samples of a list is known, that is, not NaN. Windows are not read
     /// for it.
     ///
     /// # Errors

@@ -32,7 +32,7 @@ pub(crate) struct StoredFilter {
     pub(crate) name: String,
     /// `cd_values` of the file format.
     pub(crate) parameters: Vec<u32>,
-    /// Whether the library can undo it.
+    /// True if the library can undo it.
     pub(crate) available: bool,
 }
 
@@ -95,7 +95,7 @@ fn filter(properties: i64, k: c_uint) -> hdf5::Result<StoredFilter> {
     Ok(StoredFilter { id, name: String::from_utf8_lossy(name).into_owned(), parameters, available })
 }
 
-/// Whether chunks that pass the edge of the dataset are stored without filters though their masks
+/// True if chunks that pass the edge of the dataset are stored without filters though their masks
 /// do not say so.
 pub(crate) fn leaves_edges_unfiltered(dataset: &Dataset) -> hdf5::Result<bool> {
     let properties = dataset.dcpl()?;
@@ -106,7 +106,7 @@ pub(crate) fn leaves_edges_unfiltered(dataset: &Dataset) -> hdf5::Result<bool> {
     Ok(options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS != 0)
 }
 
-/// Whether HDF5 tells the places of chunks wrongly: its iteration over an extensible array, the
+/// True if HDF5 tells the places of chunks wrongly: its iteration over an extensible array, the
 /// index of a dataset that is unlimited along one axis, takes that axis for the first (HDF5 2.2.0,
 /// `H5D__earray_idx_iterate_cb`). Reading through the library is not affected.
 pub(crate) fn misplaces_chunks(dataset: &Dataset) -> hdf5::Result<bool> {

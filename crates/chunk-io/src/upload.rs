@@ -172,7 +172,7 @@ impl<'h> DeviceTable<'h> {
         }
     }
 
-    /// Whether there are no numbers.
+    /// True if there are no numbers.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -15,7 +15,7 @@ pub(crate) struct Answer {
     text: String,
     json: Value,
     verdict: Option<Kind>,
-    /// Whether standard output belongs to something else.
+    /// True if standard output belongs to something else.
     is_aside: bool,
 }
 

@@ -69,7 +69,7 @@ pub(crate) struct Evaluation {
     pub(crate) samples: usize,
     /// The checkpoint's step.
     pub(crate) step: u64,
-    /// Whether the model learnt only to rank, so that its outputs have no unit and their errors say
+    /// True if the model learnt only to rank, so that its outputs have no unit and their errors say
     /// nothing.
     #[serde(skip)]
     pub(crate) ranks: bool,

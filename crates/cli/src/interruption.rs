@@ -56,7 +56,7 @@ impl Interruption {
         }
     }
 
-    /// Whether the command is to stop. Once this was true the command has all the time that it
+    /// True if the command is to stop. Once this was true the command has all the time that it
     /// needs to end in order.
     pub(crate) fn is_asked(&self) -> bool {
         let now_ms = self.start.elapsed().as_millis() as u64;

@@ -127,7 +127,7 @@ impl RunFolder {
         RunFolder { root: self.root.join(format!("fold-{}", fold + first)) }
     }
 
-    /// Whether a run has begun here.
+    /// True if a run has begun here.
     pub(crate) fn has_begun(&self) -> bool {
         self.config_file().is_file()
     }

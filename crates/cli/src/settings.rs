@@ -148,7 +148,7 @@ fn loss_on(config: &Config) -> LossOn {
     }
 }
 
-/// Whether predictions are those of one pass over each segment.
+/// True if predictions are those of one pass over each segment.
 pub(crate) fn streams(config: &Config) -> bool {
     config.flag("training.carry_state") || loss_on(config) == LossOn::EveryStep
 }

@@ -91,7 +91,7 @@ impl ChangedData {
     }
 }
 
-/// Whether `data`, the argument, names the data that the run of `config` was trained on.
+/// True if `data`, the argument, names the data that the run of `config` was trained on.
 fn is_own_data(config: &Config, data: Option<&Path>) -> bool {
     let own = config.path("data.path").and_then(|own| own.canonicalize().ok());
     data.is_none_or(|data| data.canonicalize().ok() == own)

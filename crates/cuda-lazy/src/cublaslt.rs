@@ -63,7 +63,7 @@ pub struct HeuristicResult {
     pub algorithm: Algorithm,
     /// Bytes of workspace that it takes.
     pub workspace_bytes: usize,
-    /// Whether it can be had.
+    /// True if it can be had.
     pub state: Status,
     /// How full the GPU would be.
     pub waves_count: f32,

@@ -18,7 +18,7 @@ pub struct DriverAbsent {
     pub reason: String,
 }
 
-/// Whether a driver's library is here. The first call opens it; its functions are looked up one by
+/// True if a driver's library is here. The first call opens it; its functions are looked up one by
 /// one, when first called.
 ///
 /// That the library is here does not say that a GPU is: ask `cuInit` and `cuDeviceGetCount`.

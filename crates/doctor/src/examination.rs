@@ -33,7 +33,7 @@ pub struct Request<'a> {
 /// What was seen, and what is wrong.
 #[derive(Clone, Debug, Serialize)]
 pub struct Examination {
-    /// Whether nothing keeps a GPU from being used for training: no finding is a problem.
+    /// True if nothing keeps a GPU from being used for training: no finding is a problem.
     pub is_healthy: bool,
     /// What is wrong, the worst first.
     pub findings: Vec<Finding>,

@@ -36,7 +36,7 @@ pub struct Gpu {
     /// Memory errors since the driver was loaded that could not be corrected; `None` where errors
     /// are not counted.
     pub uncorrected_errors: Option<u64>,
-    /// Whether it checks its memory and corrects it (ECC); `None` for a GPU that cannot.
+    /// True if it checks its memory and corrects it (ECC); `None` for a GPU that cannot.
     pub counts_errors: Option<bool>,
     /// Why it runs slower than it could, such as `hardware thermal slowdown`. That it idles is not
     /// among them.

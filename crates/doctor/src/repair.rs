@@ -26,7 +26,7 @@ pub struct Repair {
     pub(crate) companions: Vec<&'static str>,
     /// Extensions to install anew.
     pub(crate) extensions: Vec<&'static Extension>,
-    /// Whether torch_scatter is there in the end.
+    /// True if torch_scatter is there in the end.
     pub(crate) has_scatter: bool,
     /// The processor, of which it depends whether extensions have wheels.
     pub(crate) processor: Processor,
@@ -127,7 +127,7 @@ impl Repair {
         format!("FORCE_CUDA=1 CUDA_HOME={} {list}{}", self.toolkit(), self.installer.pip("install", &arguments))
     }
 
-    /// Whether something is compiled on this machine.
+    /// True if something is compiled on this machine.
     pub(crate) fn builds(&self) -> bool {
         !self.extensions.is_empty() && !has_cuda_wheels(self.processor)
     }

@@ -26,7 +26,7 @@ pub struct System {
     architecture: String,
 }
 
-/// Whether a device node can be used.
+/// True if a device node can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
@@ -113,7 +113,7 @@ impl System {
         Some(Path::new("/").join(resolved.strip_prefix(root).ok()?))
     }
 
-    /// Whether the device node at `path` can be used; `None` where there is none.
+    /// True if the device node at `path` can be used; `None` where there is none.
     pub(crate) fn access(&self, path: &str) -> Option<Access> {
         let place = self.place(Path::new(path));
         place.exists().then(|| match OpenOptions::new().read(true).write(true).open(&place) {

@@ -222,7 +222,7 @@ impl CompiledFor {
         }
     }
 
-    /// Whether nothing is known.
+    /// True if nothing is known.
     pub fn is_empty(&self) -> bool {
         self.binaries.is_empty() && self.exact.is_empty() && self.ptx.is_empty()
     }

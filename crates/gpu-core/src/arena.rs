@@ -63,7 +63,7 @@ impl<T: Pod> Handle<T> {
         self.len
     }
 
-    /// Whether there are no elements.
+    /// True if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

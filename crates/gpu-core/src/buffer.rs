@@ -235,7 +235,7 @@ impl<T: Pod> Buffer<T> {
         self.len
     }
 
-    /// Whether there are no elements.
+    /// True if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -20,7 +20,7 @@ pub enum Factors {
 pub struct MatrixProduct {
     /// M, N and K.
     pub shape: [usize; 3],
-    /// Whether a is `[K, M]` in place of `[M, K]`, and b `[K, N]` in place of `[N, K]`.
+    /// True if a is `[K, M]` in place of `[M, K]`, and b `[K, N]` in place of `[N, K]`.
     pub turned: [bool; 2],
     /// What a and b are of.
     pub factors: Factors,

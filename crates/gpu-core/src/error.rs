@@ -225,7 +225,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the device had too little memory, so that asking for less may help.
+    /// True if the device had too little memory, so that asking for less may help.
     pub fn is_shortage(&self) -> bool {
         matches!(self, Error::NeverFits { .. } | Error::OutOfMemory { .. } | Error::OverBudget { .. })
     }

@@ -26,7 +26,7 @@ struct Faults {
 }
 
 impl Faults {
-    /// Whether the request that comes now is one of them.
+    /// True if the request that comes now is one of them.
     fn hit(&self) -> bool {
         let end = self.end.load(Relaxed);
         end > 0 && (self.first.load(Relaxed)..end).contains(&self.next.fetch_add(1, Relaxed))

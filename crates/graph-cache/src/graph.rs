@@ -47,7 +47,7 @@ impl<I: Index> Graph<I> {
         self.nodes.len()
     }
 
-    /// Whether the graph has no nodes.
+    /// True if the graph has no nodes.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }

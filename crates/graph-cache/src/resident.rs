@@ -71,7 +71,7 @@ impl<I: Index> Resident<I> {
         Ok(Resident { file, memory, places, taken, whole, indices: PhantomData })
     }
 
-    /// Whether all graphs are on the device for good.
+    /// True if all graphs are on the device for good.
     pub fn is_whole(&self) -> bool {
         self.whole
     }

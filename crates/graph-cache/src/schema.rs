@@ -8,7 +8,7 @@ pub struct Schema {
     /// Names that nodes are told apart by, such as symbols; a graph's nodes are places in this
     /// list. Empty where nodes have no identity beyond their graph.
     pub names: Vec<String>,
-    /// Whether edges have weights.
+    /// True if edges have weights.
     pub weighted: bool,
     /// A: names of the attributes of edges, in order.
     pub edge_attributes: Vec<String>,

@@ -41,7 +41,7 @@ impl Order {
         self.samples
     }
 
-    /// Whether there are no samples.
+    /// True if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.samples == 0
     }

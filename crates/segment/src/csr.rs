@@ -160,7 +160,7 @@ impl<'a, I: Index> Csc<'a, I> {
         Csc { offsets, rows, edges }
     }
 
-    /// Whether these are the edges of `csr`, each once, those of a column in the order in which
+    /// True if these are the edges of `csr`, each once, those of a column in the order in which
     /// they are there: what [`Csr::transposed`] gives. The arrays are looked through once.
     pub fn is_of(&self, csr: &Csr<'_, I>) -> bool {
         let position = |index: I| index.position().expect("indices were checked to be below a length");

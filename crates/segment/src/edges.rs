@@ -33,7 +33,7 @@ impl<I: Index> Compressed<I> {
     /// ```
     /// use megabatch_segment::Compressed;
     ///
-    /// let by_row = Compressed::from_edges((&[2u32, 0, 0], &[0, 1, 2]), (3, 3))?;
+    /// let by_row = Compressed::from_edges(&[2u32, 0, 0], &[0, 1, 2], 3, 3)?;
     /// assert_eq!(by_row.offsets, [0, 2, 2, 3]);
     /// assert_eq!(by_row.csr(3)?.columns_of(0), [1, 2]);
     /// assert_eq!(by_row.edges, [1, 2, 0]);

@@ -29,7 +29,7 @@ pub struct Geometry {
     pub block: [u32; 3],
     /// Size of the `extern __shared__` array.
     pub dynamic_shared_bytes: usize,
-    /// Whether blocks may wait for each other.
+    /// True if blocks may wait for each other.
     pub blocks: Blocks,
 }
 

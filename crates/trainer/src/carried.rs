@@ -160,7 +160,7 @@ impl Carried {
         &mut self.states
     }
 
-    /// Whether these are the states of the bars `rows`.
+    /// True if these are the states of the bars `rows`.
     pub(crate) fn is_of(&self, rows: &[Vec<usize>]) -> bool {
         let own = self.timeframes.iter().map(|timeframe| timeframe.slots.iter().map(|slot| slot.row));
         own.len() == rows.len() && own.zip(rows).all(|(own, rows)| own.eq(rows.iter().copied()))

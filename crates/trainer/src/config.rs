@@ -58,7 +58,7 @@ pub struct Config {
     pub run_length: Option<usize>,
     /// What happens to the samples at an epoch's end that do not fill an optimizer step.
     pub last_batch: LastBatch,
-    /// Whether windows start from the states that training last computed at the bar before their
+    /// True if windows start from the states that training last computed at the bar before their
     /// first bar, in place of zero. Gradients do not flow into these states. The samples must be
     /// slices of series, see [`Samples::series`](crate::Samples::series); evaluation then goes
     /// through each segment from zero, one step a bar, see
@@ -68,7 +68,7 @@ pub struct Config {
     /// What a step computes of samples that follow one another.
     #[serde(default)]
     pub loss_on: LossOn,
-    /// Whether the backward pass computes half of the LSTMs' gates again, in place of keeping those
+    /// True if the backward pass computes half of the LSTMs' gates again, in place of keeping those
     /// of all steps from the forward pass: about half the memory of activations for somewhat more
     /// time. Gradients are the same to the bit.
     #[serde(default)]
@@ -89,7 +89,7 @@ pub struct Config {
     /// single precision ([`Precision::arithmetic`]).
     #[serde(default)]
     pub precision: Precision,
-    /// Whether a GPU may round what products of matrices read in fp32 to TF32, 11 significant bits
+    /// True if a GPU may round what products of matrices read in fp32 to TF32, 11 significant bits
     /// with the range of fp32, for its tensor cores. The recurrence stays in fp32. Nothing on the
     /// processor, which multiplies fp32 as it is.
     #[serde(default)]
@@ -100,7 +100,7 @@ pub struct Config {
     /// How the loss scale of fp16 changes; nothing in other precisions, which have none.
     #[serde(default)]
     pub loss_scale: ScalerConfig,
-    /// Whether each step tells where its time went, layer by layer
+    /// True if each step tells where its time went, layer by layer
     /// ([`StepEvent::profile`](crate::StepEvent::profile)); the fast form can.
     #[serde(default)]
     pub profile: bool,
@@ -213,7 +213,7 @@ impl Config {
         Err(Error::setting("training.gradient_checkpointing", &true, expected))
     }
 
-    /// Whether there are activations that can be computed again.
+    /// True if there are activations that can be computed again.
     pub(crate) fn can_checkpoint_gradients(&self) -> bool {
         Config { gradient_checkpointing: true, ..self.clone() }.check_gradient_checkpointing().is_ok()
     }
@@ -241,12 +241,12 @@ impl Config {
         Purpose::Training { dropout: self.dropout_between_layers(), runs, kept }
     }
 
-    /// Whether there is something to be dropped between layers.
+    /// True if there is something to be dropped between layers.
     pub(crate) fn dropout_between_layers(&self) -> bool {
         self.dropout > 0.0 && self.model.encoder == Encoder::Lstm && self.model.layers > 1
     }
 
-    /// Whether the model is evaluated in one pass over each segment, whatever windows are asked
+    /// True if the model is evaluated in one pass over each segment, whatever windows are asked
     /// for.
     pub fn streams(&self) -> bool {
         self.carry_state || self.loss_on == LossOn::EveryStep

@@ -176,7 +176,7 @@ impl Runs {
         shards
     }
 
-    /// Whether a run from sample `first` on that has the one before `sample` may have this one too,
+    /// True if a run from sample `first` on that has the one before `sample` may have this one too,
     /// but for its length. A window of timeframe `k` begins at the bar `start(k, sample)`, or as
     /// far from it as those of all samples do.
     pub(crate) fn goes_on(

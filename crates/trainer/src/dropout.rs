@@ -2,7 +2,7 @@
 
 //! Which outputs of a layer the layer above does not see.
 //!
-//! Whether a number is dropped is a pure function of (seed, step, timeframe, window, layer, t,
+//! True if a number is dropped is a pure function of (seed, step, timeframe, window, layer, t,
 //! unit). Samples that share a window therefore share its mask, however they are spread over
 //! batches, shards and threads, and the backward pass draws the forward pass's mask again in place
 //! of keeping it. The numbers are those of Philox4x32-10, see [`megabatch_order::random`]: (seed,

@@ -328,7 +328,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether a device had too little memory, so that asking for less may help.
+    /// True if a device had too little memory, so that asking for less may help.
     pub fn is_shortage(&self) -> bool {
         let mut cause: Option<&(dyn StdError + 'static)> = match self {
             Error::Memory(error) => Some(error),

@@ -106,7 +106,7 @@ pub struct ValidationEvent {
     pub epoch: u64,
     /// Mean loss.
     pub loss: f64,
-    /// Whether it is the lowest so far.
+    /// True if it is the lowest so far.
     pub best: bool,
     /// Errors by horizon.
     pub metrics: Metrics,
@@ -162,7 +162,7 @@ pub struct ShortageEvent {
     pub batch_size: usize,
     /// Those of a batch.
     pub planned_batch_size: usize,
-    /// Whether half of the activations are computed again in the backward pass from now on.
+    /// True if half of the activations are computed again in the backward pass from now on.
     pub gradient_checkpointing: bool,
     /// Size of the chunks that samples are read ahead in from now on, of what was planned; nothing
     /// for samples that are not.

@@ -87,7 +87,7 @@ impl Loss {
         }
     }
 
-    /// Whether it asks of outputs only how they order the nodes of a graph, so that they have no
+    /// True if it asks of outputs only how they order the nodes of a graph, so that they have no
     /// unit.
     pub fn ranks(self) -> bool {
         matches!(self, Loss::RankPairwise | Loss::RankListwise { .. })
@@ -301,7 +301,7 @@ impl Loss {
     }
 }
 
-/// Whether a target is known: NaN stands for one that is not.
+/// True if a target is known: NaN stands for one that is not.
 pub(crate) fn is_known<R: Scalar>(target: R) -> bool {
     !target.to_f64().is_nan()
 }

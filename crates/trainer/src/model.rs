@@ -68,9 +68,9 @@ pub struct ModelConfig {
     pub hidden: usize,
     /// Layers of every timeframe's LSTM.
     pub layers: usize,
-    /// Whether the LSTM has `bias_ih` and `bias_hh`. The head always has its bias.
+    /// True if the LSTM has `bias_ih` and `bias_hh`. The head always has its bias.
     pub bias: bool,
-    /// Whether the outputs of every LSTM layer go through a norm, torch.nn.LayerNorm(H): after the
+    /// True if the outputs of every LSTM layer go through a norm, torch.nn.LayerNorm(H): after the
     /// recurrence, which goes on from the states before it, and before dropout.
     #[serde(default)]
     pub layer_norm: bool,
@@ -140,7 +140,7 @@ impl ModelConfig {
         self.outputs.unwrap_or(targets * self.outputs_per_target)
     }
 
-    /// Whether the samples are the nodes of graphs, which then take their place in a run.
+    /// True if the samples are the nodes of graphs, which then take their place in a run.
     pub fn is_over_graphs(&self) -> bool {
         self.readout.is_some()
     }

@@ -23,7 +23,7 @@ pub enum OptimizerKind {
 }
 
 impl OptimizerKind {
-    /// Whether the rule keeps a mean and a mean square of each gradient.
+    /// True if the rule keeps a mean and a mean square of each gradient.
     pub fn has_moments(self) -> bool {
         match self {
             OptimizerKind::Sgd => false,

@@ -22,7 +22,7 @@ pub trait Samples: Sync {
     /// Number of samples.
     fn len(&self) -> usize;
 
-    /// Whether there are no samples.
+    /// True if there are no samples.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -123,7 +123,7 @@ impl Batch {
         self.samples
     }
 
-    /// Whether there are no samples.
+    /// True if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.samples == 0
     }

@@ -59,7 +59,7 @@ pub struct SeriesView<'a> {
 }
 
 impl SeriesView<'_> {
-    /// Whether there is a series of each timeframe of `shape`, with segments in order.
+    /// True if there is a series of each timeframe of `shape`, with segments in order.
     ///
     /// # Errors
     /// [`Error::SamplesShape`] and [`Error::SegmentStart`] where there is not.

@@ -47,7 +47,7 @@ impl Layout {
         self.len
     }
 
-    /// Whether there is no element.
+    /// True if there is no element.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -84,7 +84,7 @@ struct Known {
     chosen: BTreeMap<String, String>,
     folder: Option<PathBuf>,
     notes: Vec<String>,
-    /// Whether it was noted that the folder takes nothing.
+    /// True if it was noted that the folder takes nothing.
     is_noted: bool,
 }
 
@@ -109,7 +109,7 @@ impl Tuner {
         std::mem::take(&mut self.known().notes)
     }
 
-    /// Whether candidates may be asked about that have other bits.
+    /// True if candidates may be asked about that have other bits.
     pub(crate) fn is_fast(&self) -> bool {
         self.tuning == Tuning::Fast
     }

@@ -66,7 +66,7 @@ impl<'a> BatchView<'a> {
         self.targets.len() / self.shape.outputs
     }
 
-    /// Whether there are no samples.
+    /// True if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -71,7 +71,7 @@ impl TensorFile {
         }
     }
 
-    /// Whether the file holds exactly the tensors of `sets`, each under its prefix.
+    /// True if the file holds exactly the tensors of `sets`, each under its prefix.
     pub(crate) fn check(&self, sets: &[(&str, &Layout)]) -> Result<()> {
         let file = self.tensors();
         let expected = || {

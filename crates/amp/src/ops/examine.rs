@@ -225,7 +225,7 @@ mod tests {
         check(&lens, &gradients, [0.5, 1.0], StepSettings::default());
     }
 
-    /// Whether weights follow, by losses, terms and the largest mean; where the loss is refused,
+    /// True if weights follow, by losses, terms and the largest mean; where the loss is refused,
     /// the scale does not follow either.
     #[test]
     fn a_loss_that_is_refused_changes_nothing() {

@@ -22,7 +22,7 @@ fn rows_of(series: &TimeframeSeries, instrument: usize) -> Vec<u32> {
     bits(&series.values[start..end])
 }
 
-/// Whether one instrument of a series is what it is when it is aligned alone.
+/// True if one instrument of a series is what it is when it is aligned alone.
 fn assert_same(together: &AlignedSeries, instrument: usize, alone: &AlignedSeries) {
     let samples: Vec<usize> =
         (0..together.len()).filter(|&n| together.sample_instrument[n] as usize == instrument).collect();

@@ -72,7 +72,7 @@ fn a_proof_is_cheap() {
     assert!((240 + 17..=255 + 17).contains(&proof.bars) && proof.replaced == 17, "{} {}", proof.bars, proof.replaced);
 }
 
-/// Whether a bin that closes in a hole is whole depends on when the next bar comes, which scalers
+/// True if a bin that closes in a hole is whole depends on when the next bar comes, which scalers
 /// fitted up to then cannot know.
 #[test]
 fn a_bin_that_closes_in_a_hole_is_not_fitted_on() {

@@ -55,7 +55,7 @@ pub(super) struct Tracker {
     open: Vec<OpenChain>,
     open_max: usize,
     chains: u32,
-    /// Whether the last two samples were of one chain: then samples do not take turns between
+    /// True if the last two samples were of one chain: then samples do not take turns between
     /// instruments.
     steady: bool,
 }
@@ -139,7 +139,7 @@ impl Tracker {
         shared.then_some(new_bars)
     }
 
-    /// Whether so much time has passed that windows of one instrument need not overlap.
+    /// True if so much time has passed that windows of one instrument need not overlap.
     fn may_share_nothing(&self, open: &OpenChain, sample: &Sample<'_>) -> bool {
         let steps = |timeframe: &TrackedTimeframe| timeframe.form.steps;
         let due = |timeframe: &TrackedTimeframe| timeframe.due(open.time, sample.time);

@@ -141,7 +141,7 @@ fn key(info: &LocationInfo) -> Key {
     (info.fileno, format!("{:?}", info.token))
 }
 
-/// Whether a dataset's elements are of one size and hold no pointers, so that its bytes can be
+/// True if a dataset's elements are of one size and hold no pointers, so that its bytes can be
 /// stored anew.
 pub(super) fn is_plain(dataset: &Dataset) -> bool {
     use TypeDescriptor as Type;

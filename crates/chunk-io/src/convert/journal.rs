@@ -65,7 +65,7 @@ pub(super) struct Journal<M = File> {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) records: Vec<Record>,
-    /// Whether there was a spool of another conversion, which is gone now.
+    /// True if there was a spool of another conversion, which is gone now.
     pub(super) discarded: bool,
 }
 

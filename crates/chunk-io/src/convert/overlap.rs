@@ -20,7 +20,7 @@ impl WindowForm {
         &window[step * self.row_bytes..(step + 1) * self.row_bytes]
     }
 
-    /// Whether `later` is `earlier` moved on by `shift` bars: all rows that both should have are
+    /// True if `later` is `earlier` moved on by `shift` bars: all rows that both should have are
     /// equal.
     fn continues(&self, (earlier, later): (&[u8], &[u8]), shift: usize) -> bool {
         let moved = shift * self.row_bytes;

@@ -24,7 +24,7 @@ pub(super) struct SeriesIndex {
     /// By row of the windows file, as all that is about samples.
     pub(super) sample_time: Vec<i64>,
     pub(super) instruments: Option<Instruments>,
-    /// Whether the instruments have their names from here.
+    /// True if the instruments have their names from here.
     pub(super) numbered: bool,
     pub(super) timeframes: Vec<TimeframeIndex>,
     /// Why the times are ordinal, where the file has times.

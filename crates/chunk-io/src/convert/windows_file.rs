@@ -46,7 +46,7 @@ pub(super) fn tasks<'a>(job: &ConversionJob<'_>, series: &'a SeriesFile, work: &
     Ok(tasks)
 }
 
-/// Whether the times of the series tell the order only; times that the samples had before are kept
+/// True if the times of the series tell the order only; times that the samples had before are kept
 /// beside them.
 fn is_ordinal(job: &ConversionJob<'_>) -> Result<bool> {
     Ok(job.input.attribute("/", "time_kind")? == Some(AttributeValue::from("ordinal")))

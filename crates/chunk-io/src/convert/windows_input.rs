@@ -25,7 +25,7 @@ pub(super) struct WindowsInput {
     pub(super) file: WindowsFile,
     /// Name of each timeframe in the series.
     pub(super) names: Vec<String>,
-    /// Whether the one timeframe has no name in the file.
+    /// True if the one timeframe has no name in the file.
     pub(super) unnamed: bool,
     pub(super) forms: Vec<WindowForm>,
     pub(super) instruments: Option<GivenInstruments>,

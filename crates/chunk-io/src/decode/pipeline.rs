@@ -56,7 +56,7 @@ impl Pipeline {
         self.chunk_bytes + CHECKSUM_BYTES * checksums.filter(|(_, filter)| *filter == Filter::Fletcher32).count()
     }
 
-    /// Whether the filter at `place` is a shuffle that can be undone while values are converted:
+    /// True if the filter at `place` is a shuffle that can be undone while values are converted:
     /// the first, of whole elements.
     pub(super) fn is_first_shuffle(&self, place: usize, mask: u32) -> bool {
         let whole = Filter::Shuffle { element_bytes: self.float.bytes() };

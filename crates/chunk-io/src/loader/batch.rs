@@ -35,7 +35,7 @@ impl<'a> LoadedBatch<'a> {
         self.samples.len()
     }
 
-    /// Whether there are no samples.
+    /// True if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty()
     }

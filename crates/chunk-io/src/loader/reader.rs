@@ -40,7 +40,7 @@ impl Reader for Source {
     }
 }
 
-/// Whether the samples are neighbours in ascending order.
+/// True if the samples are neighbours in ascending order.
 pub(super) fn is_consecutive(samples: &[usize]) -> bool {
     samples.windows(2).all(|pair| pair[0].checked_add(1) == Some(pair[1]))
 }

@@ -45,7 +45,7 @@ impl<'a> Rows<'a> {
         self.len
     }
 
-    /// Whether there are no rows.
+    /// True if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -28,7 +28,7 @@ pub(super) struct Access<'a> {
     extents: Vec<(usize, Extent)>,
     /// Extents before this one were fetched ahead.
     fetched: AtomicUsize,
-    /// Whether a task had to wait for the disk.
+    /// True if a task had to wait for the disk.
     cold: AtomicBool,
 }
 

@@ -35,7 +35,7 @@ impl Grid {
         self.chunk.iter().try_fold(1_usize, |product, &axis| product.checked_mul(axis))
     }
 
-    /// Whether a chunk is a number of whole rows of the dataset, as they are in the caller's
+    /// True if a chunk is a number of whole rows of the dataset, as they are in the caller's
     /// memory.
     pub(crate) fn has_whole_rows(&self) -> bool {
         self.chunk[1..] == self.shape[1..]

@@ -40,7 +40,7 @@ pub(crate) use read_path::{DatasetQuery, ReadPath, way};
 pub(crate) use rows::Rows;
 use scratch::Scratch;
 
-/// Whether data pass the page cache by (`O_DIRECT`). Where the file system refuses, they are read
+/// True if data pass the page cache by (`O_DIRECT`). Where the file system refuses, they are read
 /// as if it were `Off`, and [`Source::notes`](crate::Source::notes) says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

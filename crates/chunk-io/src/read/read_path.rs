@@ -141,7 +141,7 @@ impl Stored {
         self.float.bytes()
     }
 
-    /// Whether the file's bytes are those of an f32 in memory.
+    /// True if the file's bytes are those of an f32 in memory.
     pub(super) fn is_native(&self) -> bool {
         let order = if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
         self.float.width == FloatWidth::F32 && self.float.order == order
@@ -160,7 +160,7 @@ impl Stored {
         }
     }
 
-    /// Whether chunks are decoded on the way.
+    /// True if chunks are decoded on the way.
     pub(crate) fn is_decoded(&self) -> bool {
         matches!(self.place, Place::Chunks { .. })
     }

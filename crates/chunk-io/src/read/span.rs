@@ -13,7 +13,7 @@ const HOLE_BYTES_MAX: u64 = 4096;
 pub(super) trait Extended {
     /// Where it lies; `None` for what is not read, or not in one piece, which is left alone.
     fn extent(&self) -> Option<Extent>;
-    /// Whether it is worth a call of its own.
+    /// True if it is worth a call of its own.
     fn is_large(&self) -> bool;
 }
 

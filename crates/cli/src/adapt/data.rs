@@ -98,7 +98,7 @@ impl Data {
         self.source().map_or("graphs".to_owned(), |source| source.layout().to_string())
     }
 
-    /// Whether windows pass through memory, or would if they did not fit.
+    /// True if windows pass through memory, or would if they did not fit.
     pub(crate) fn is_windows(&self) -> bool {
         self.source().is_some_and(|source| source.layout() == Layout::Windows)
     }
@@ -166,7 +166,7 @@ impl Data {
         }
     }
 
-    /// Whether any target of `units` is known, so that they have a loss.
+    /// True if any target of `units` is known, so that they have a loss.
     pub(crate) fn any_target_known(&self, units: &[usize]) -> Result<bool> {
         match self {
             Data::Samples(samples) => Ok(samples.source().any_target_known(units)?),
@@ -244,7 +244,7 @@ pub(crate) fn refuse_graphs(path: &Path) -> Result<()> {
     )))
 }
 
-/// Whether the file is one of graphs, by its ending.
+/// True if the file is one of graphs, by its ending.
 fn is_graphs(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("mbg"))
 }

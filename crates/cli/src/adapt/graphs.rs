@@ -93,7 +93,7 @@ impl GraphSamples {
         &self.file_shape
     }
 
-    /// Whether graphs have targets as wholes.
+    /// True if graphs have targets as wholes.
     pub(crate) fn targets_graphs(&self) -> bool {
         self.file.schema().target_level == TargetLevel::Graph
     }
@@ -104,7 +104,7 @@ impl GraphSamples {
         self.file.bytes() + lists * size_of::<usize>() + self.edges.copied_bytes()
     }
 
-    /// Whether the targets are class labels, one-hot: every row that is known has one 1, in one of
+    /// True if the targets are class labels, one-hot: every row that is known has one 1, in one of
     /// two columns or more.
     pub(crate) fn targets_are_labels(&self) -> bool {
         let is_label =

@@ -34,7 +34,7 @@ impl<'a> SampleSpans<'a> {
         }
     }
 
-    /// Whether the file tells the ends of its labels.
+    /// True if the file tells the ends of its labels.
     pub(crate) fn is_known(source: &Source) -> bool {
         source.sample_label_end_times().is_some() || source.series().is_some()
     }

@@ -364,7 +364,7 @@ struct Proofs<'a> {
 }
 
 impl Proofs<'_> {
-    /// Whether any bar follows the span that the scalers were fitted on; then, that none of them
+    /// True if any bar follows the span that the scalers were fitted on; then, that none of them
     /// has a part in the scalers.
     fn prove_scalers(&self) -> Result<bool> {
         let time = self.scalers.fit_end_time;

@@ -92,7 +92,7 @@ fn show(terminal: &mut DefaultTerminal, followed: &mut MonitoredRun) -> Result<(
     }
 }
 
-/// Whether a key was struck that ends the screen: the terminal hands Ctrl-C over as any other.
+/// True if a key was struck that ends the screen: the terminal hands Ctrl-C over as any other.
 fn ends(event: &Event) -> bool {
     let Event::Key(KeyEvent { code, modifiers, kind: KeyEventKind::Press, .. }) = event else { return false };
     match code {

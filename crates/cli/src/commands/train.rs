@@ -454,7 +454,7 @@ fn warn_of_resumed(resumed: &Resumed) {
     }
 }
 
-/// Whether a tensor is an input of the model, and not computed by it.
+/// True if a tensor is an input of the model, and not computed by it.
 fn is_of_data(tensor: &str) -> bool {
     tensor == "targets" || tensor == "features" || tensor.starts_with("features.")
 }

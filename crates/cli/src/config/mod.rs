@@ -145,7 +145,7 @@ impl Config {
         }
     }
 
-    /// Whether the switch `path` is on.
+    /// True if the switch `path` is on.
     pub(crate) fn flag(&self, path: &str) -> bool {
         matches!(self.value(path), Some(Value::Bool(true)))
     }
@@ -214,7 +214,7 @@ impl Config {
         }
     }
 
-    /// Whether `data.purge: auto` counts bars, as a run of before did.
+    /// True if `data.purge: auto` counts bars, as a run of before did.
     pub(crate) fn purges_by_bars(&self) -> bool {
         self.text(RECKONING) == Some("bars")
     }
@@ -227,7 +227,7 @@ impl Config {
         }
     }
 
-    /// Whether `data.split` leaves samples to validate or to test.
+    /// True if `data.split` leaves samples to validate or to test.
     pub(crate) fn has_unseen(&self) -> bool {
         let [_, validation, test] = self.split();
         validation > 0.0 || test > 0.0

@@ -128,7 +128,7 @@ impl Kind {
     }
 }
 
-/// Whether two words say the same: `0` and `0.0` do.
+/// True if two words say the same: `0` and `0.0` do.
 fn same(word: &str, text: &str) -> bool {
     let number = |text: &str| text.parse::<f64>().ok();
     word == text || number(word).is_some_and(|x| number(text) == Some(x))

@@ -7,7 +7,7 @@ use crate::evaluation::{Evaluation, mean};
 /// A measure of a contender, a number a fold.
 pub(crate) struct FoldColumn {
     pub(crate) name: String,
-    /// Whether the sentence on all folds has it.
+    /// True if the sentence on all folds has it.
     pub(crate) leads: bool,
     /// The baseline that is measured; `None` for the model.
     pub(crate) baseline: Option<&'static str>,
@@ -81,17 +81,17 @@ impl FoldColumn {
         value.map_or("-".to_owned(), shown)
     }
 
-    /// Whether its mean over folds means something; that of t-statistics does not.
+    /// True if its mean over folds means something; that of t-statistics does not.
     pub(crate) fn is_summarised(&self) -> bool {
         !matches!(self.measure, FoldMeasure::IcT | FoldMeasure::RankIcT)
     }
 
-    /// Whether it is a correlation of predictions with what came.
+    /// True if it is a correlation of predictions with what came.
     pub(crate) fn is_correlation(&self) -> bool {
         matches!(self.measure, FoldMeasure::Ic | FoldMeasure::RankIc)
     }
 
-    /// Whether both measure the same of their contenders.
+    /// True if both measure the same of their contenders.
     pub(crate) fn is_of_the_same(&self, other: &FoldColumn) -> bool {
         self.measure == other.measure
     }
@@ -115,12 +115,12 @@ impl FoldMeasure {
         }
     }
 
-    /// Whether the baselines are measured too.
+    /// True if the baselines are measured too.
     fn is_compared(self) -> bool {
         !matches!(self, FoldMeasure::Direction | FoldMeasure::IcT | FoldMeasure::RankIcT)
     }
 
-    /// Whether it tells most about the model of `evaluation`.
+    /// True if it tells most about the model of `evaluation`.
     fn leads(self, evaluation: &Evaluation) -> bool {
         match self {
             FoldMeasure::Rmse => evaluation.model.information.is_none(),

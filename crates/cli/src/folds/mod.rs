@@ -89,7 +89,7 @@ pub(crate) struct Fold {
     pub(crate) evaluation: Evaluation,
 }
 
-/// Whether all folds of a run are done.
+/// True if all folds of a run are done.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
     Finished,

@@ -82,7 +82,7 @@ impl Recorder {
         std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether it goes on.
+    /// True if it goes on.
     #[cfg(test)]
     pub(crate) fn is_looking(&self) -> bool {
         !self.thread.is_finished()

@@ -70,7 +70,7 @@ impl DataPlan {
         })
     }
 
-    /// Whether the data are graphs by themselves, which have neither windows nor times.
+    /// True if the data are graphs by themselves, which have neither windows nor times.
     pub(crate) fn is_of_graphs(&self) -> bool {
         self.layout == "graphs"
     }

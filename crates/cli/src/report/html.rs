@@ -133,7 +133,7 @@ impl Table {
     }
 }
 
-/// Whether a cell holds a number, with its units or without, or stands for none.
+/// True if a cell holds a number, with its units or without, or stands for none.
 fn is_number(cell: &str) -> bool {
     let digits = cell.strip_prefix('-').unwrap_or(cell);
     let is_date = cell.as_bytes().get(4) == Some(&b'-');

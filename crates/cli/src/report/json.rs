@@ -177,7 +177,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Whether an object holds nothing but records by name, such as counts of rows by what was wrong
+/// True if an object holds nothing but records by name, such as counts of rows by what was wrong
 /// with them.
 fn is_tally(value: &Value) -> bool {
     let is_record = |value: &Value| value.as_object().is_some_and(|record| !record.values().any(is_nested));

@@ -60,7 +60,7 @@ impl LogFollower {
         if had_any { LogUpdate::Anew(Vec::new()) } else { LogUpdate::More(Vec::new()) }
     }
 
-    /// Whether the last line that was read is where it was.
+    /// True if the last line that was read is where it was.
     fn stands(&self, file: &mut File) -> io::Result<bool> {
         file.seek(SeekFrom::Start(self.read_bytes - self.last.len() as u64))?;
         let mut found = vec![0; self.last.len()];

@@ -40,7 +40,7 @@ pub(crate) struct ResumePoint {
 }
 
 impl ResumePoint {
-    /// Whether a line tells of what a run that stands here has behind it.
+    /// True if a line tells of what a run that stands here has behind it.
     fn has(self, metric: &Value) -> bool {
         let number = |key: &str| metric[key].as_u64();
         // A rollback has the step that it led to, and is done again with what comes after that.

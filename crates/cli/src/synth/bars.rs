@@ -86,7 +86,7 @@ impl Market {
     }
 }
 
-/// Whether the market trades in the minute that starts at `time_s`.
+/// True if the market trades in the minute that starts at `time_s`.
 fn is_open(time_s: i64) -> bool {
     // Day 0 of the epoch was a Thursday; 0 is Monday here.
     let weekday = (time_s.div_euclid(DAY_S) + 3).rem_euclid(7);

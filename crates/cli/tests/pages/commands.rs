@@ -37,7 +37,7 @@ fn shown(page: &str) -> Vec<Shown> {
     commands
 }
 
-/// Whether `cargo xtask` knows `command`.
+/// True if `cargo xtask` knows `command`.
 fn is_known_to_xtask(command: &str) -> bool {
     let main = fs::read_to_string(workspace().join("xtask/src/main.rs")).unwrap();
     main.contains(&format!("\n        \"{command}\" =>"))

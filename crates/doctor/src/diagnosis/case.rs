@@ -21,19 +21,19 @@ impl<'a> Case<'a> {
         self.python?.torch.as_ref()
     }
 
-    /// Whether there is a GPU, by any sign.
+    /// True if there is a GPU, by any sign.
     pub(crate) fn has_gpu(&self) -> bool {
         self.has_driver() || !self.machine.pci.is_empty()
     }
 
-    /// Whether there is a driver, by any sign.
+    /// True if there is a driver, by any sign.
     pub(crate) fn has_driver(&self) -> bool {
         let machine = self.machine;
         let is_seen = machine.module.is_some() || machine.is_wsl || !machine.nodes.is_empty();
         is_seen || self.is_reached() || !self.management.gpus.is_empty()
     }
 
-    /// Whether a program has reached a GPU: megabatch itself, or PyTorch.
+    /// True if a program has reached a GPU: megabatch itself, or PyTorch.
     pub(crate) fn is_reached(&self) -> bool {
         let by_torch = self.torch().is_some_and(|torch| !torch.gpus.is_empty());
         by_torch || self.trials.iter().any(|trial| trial.fault.is_none())

@@ -46,7 +46,7 @@ pub fn index(torch: &Version, cuda: CudaVersion) -> String {
     format!("https://data.pyg.org/whl/torch-{major}.{minor}.0+{}.html", cuda.tag())
 }
 
-/// Whether the extensions have CUDA wheels for `processor`. Confirmed for aarch64, where there are
+/// True if the extensions have CUDA wheels for `processor`. Confirmed for aarch64, where there are
 /// none: the indexes of 2.8 (CUDA 12.8) and 2.12 (CUDA 13.0) list `linux_x86_64` alone. The index
 /// of 2.12 *without* CUDA has `linux_aarch64` wheels of torch_scatter, which do not use a GPU.
 pub fn has_cuda_wheels(processor: Processor) -> bool {

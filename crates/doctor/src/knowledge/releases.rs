@@ -33,7 +33,7 @@ pub struct Build {
 }
 
 impl Release {
-    /// Whether it has wheels for a Python.
+    /// True if it has wheels for a Python.
     pub fn serves(&self, python: (u32, u32)) -> bool {
         (self.python[0]..=self.python[1]).contains(&python)
     }
@@ -45,7 +45,7 @@ impl Release {
 }
 
 impl Build {
-    /// Whether it is published for `processor`.
+    /// True if it is published for `processor`.
     pub fn is_for(&self, processor: Processor) -> bool {
         processor == Processor::X86 || self.arm.is_some()
     }

@@ -1,4 +1,4 @@
-//! Whether this runs in a container, by the traces that container engines leave.
+//! True if this runs in a container, by the traces that container engines leave.
 
 use serde::Serialize;
 

@@ -10,7 +10,7 @@ use crate::version::Version;
 pub struct DriverModule {
     /// Its version, such as `570.124.06`.
     pub version: Version,
-    /// Whether it is the open one, which GPUs from Blackwell on need.
+    /// True if it is the open one, which GPUs from Blackwell on need.
     pub is_open: bool,
 }
 

@@ -47,7 +47,7 @@ pub struct Machine {
     pub distribution: Option<String>,
     /// The container that this runs in.
     pub container: Option<Container>,
-    /// Whether this is Linux within Windows, where GPUs are not on the PCI bus.
+    /// True if this is Linux within Windows, where GPUs are not on the PCI bus.
     pub is_wsl: bool,
     /// NVIDIA's GPUs on the PCI bus, with a driver or without.
     pub pci: Vec<PciGpu>,

@@ -9,7 +9,7 @@ use crate::system::{Access, System};
 pub struct Node {
     /// Its path, such as `/dev/nvidia0`.
     pub path: String,
-    /// Whether it can be used.
+    /// True if it can be used.
     pub access: Access,
 }
 

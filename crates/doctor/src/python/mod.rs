@@ -49,11 +49,11 @@ pub struct Torch {
     pub version: Version,
     /// The CUDA version that it was built with; `None` for a build without CUDA.
     pub cuda: Option<CudaVersion>,
-    /// Whether it was built for AMD's GPUs.
+    /// True if it was built for AMD's GPUs.
     pub is_rocm: bool,
     /// The GPUs that it was compiled for; empty where only files were read.
     pub compiled_for: CompiledFor,
-    /// Whether it sees a GPU that it can use; `None` where only files were read.
+    /// True if it sees a GPU that it can use; `None` where only files were read.
     pub is_available: Option<bool>,
     /// The GPUs that it sees.
     pub gpus: Vec<TorchGpu>,

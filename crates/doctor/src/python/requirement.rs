@@ -28,7 +28,7 @@ impl Requirement {
         (!name.is_empty()).then(|| Requirement { name: normal(name), versions, marker: marker.trim().to_owned() })
     }
 
-    /// Whether it is asked for on a machine of `architecture`, as far as its marker is understood:
+    /// True if it is asked for on a machine of `architecture`, as far as its marker is understood:
     /// what only an extra asks for is not.
     pub fn applies(&self, architecture: &str) -> bool {
         let marker = self.marker.replace('\'', "\"");
@@ -37,7 +37,7 @@ impl Requirement {
         !marker.contains("extra") && !is_for_others
     }
 
-    /// Whether `version` will do. A condition that is not understood is passed over.
+    /// True if `version` will do. A condition that is not understood is passed over.
     pub fn admits(&self, version: &Version) -> bool {
         self.versions.split(',').all(|condition| admits(condition, version).unwrap_or(true))
     }

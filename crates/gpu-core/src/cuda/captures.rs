@@ -32,7 +32,7 @@ pub(crate) struct Captures {
     kept: Vec<Kept>,
     /// Digests of what was submitted as it is, the oldest first.
     seen: VecDeque<u64>,
-    /// Whether the driver has failed to capture something. It is not asked again.
+    /// True if the driver has failed to capture something. It is not asked again.
     is_given_up: bool,
 }
 
@@ -90,7 +90,7 @@ impl Captures {
         launched
     }
 
-    /// Whether it was seen before; if not, it is now.
+    /// True if it was seen before; if not, it is now.
     fn is_to_be_captured(&mut self, digest: u64, len: usize) -> bool {
         if len < WORK_MIN || self.is_given_up {
             return false;

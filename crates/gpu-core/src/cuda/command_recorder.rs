@@ -18,7 +18,7 @@ use super::gpu_command::GpuCommand;
 pub(super) struct CommandRecorder {
     /// There while work is held back.
     captures: Option<Captures>,
-    /// Whether nothing is held back for the moment.
+    /// True if nothing is held back for the moment.
     is_paused: bool,
     waiting: Vec<GpuCommand>,
     /// The first failure to submit some of it, which not everybody passes on who is told.

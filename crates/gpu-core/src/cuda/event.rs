@@ -44,7 +44,7 @@ impl Event {
         self.record_on(stream.raw(), stream.id()).map_err(|fault| self.context.error(fault))
     }
 
-    /// Whether the recorded moment has passed; true where nothing was recorded. Does not wait.
+    /// True if the recorded moment has passed; true where nothing was recorded. Does not wait.
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver), also for work that was submitted earlier and

@@ -69,7 +69,7 @@ impl GpuCommand {
         }
     }
 
-    /// Whether a graph's node for the one can be given the numbers of the other.
+    /// True if a graph's node for the one can be given the numbers of the other.
     pub(super) fn is_like(&self, other: &GpuCommand) -> bool {
         match (self, other) {
             (GpuCommand::Kernel { entry, grid, .. }, GpuCommand::Kernel { entry: other, grid: other_grid, .. }) => {

@@ -23,7 +23,7 @@ pub struct Grid {
     pub threads: [u32; 3],
     /// Dynamic shared memory of a block in bytes.
     pub shared_bytes: u32,
-    /// Whether all blocks run at once, so that one may wait for another.
+    /// True if all blocks run at once, so that one may wait for another.
     pub cooperative: bool,
 }
 

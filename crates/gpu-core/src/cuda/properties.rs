@@ -37,9 +37,9 @@ pub struct Properties {
     pub shared_bytes_max: u32,
     /// Shared memory of a block in bytes that a kernel may use once it has asked.
     pub shared_bytes_opt_in_max: u32,
-    /// Whether physical memory can be mapped at addresses of our choice.
+    /// True if physical memory can be mapped at addresses of our choice.
     pub has_virtual_memory: bool,
-    /// Whether a launch can ask that all its blocks run at once.
+    /// True if a launch can ask that all its blocks run at once.
     pub has_cooperative_launch: bool,
 }
 

@@ -72,7 +72,7 @@ impl Streams {
         (0..=self.table().created.len() as u32).map(StreamId)
     }
 
-    /// Whether all work submitted to a stream is done. Does not wait.
+    /// True if all work submitted to a stream is done. Does not wait.
     pub(crate) fn is_idle(&self, id: StreamId) -> Result<bool, Fault> {
         self.enter()?;
         // SAFETY: the stream is of this context and lives as long as the table.
@@ -140,7 +140,7 @@ impl Stream {
         wait().map_err(|fault| self.context().error(fault))
     }
 
-    /// Whether all work submitted to the stream is done. Does not wait.
+    /// True if all work submitted to the stream is done. Does not wait.
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver), also for work that was submitted earlier and

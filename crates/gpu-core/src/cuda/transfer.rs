@@ -27,7 +27,7 @@ impl<T: Pod> Transfer<T> {
         Ok(self.pinned)
     }
 
-    /// Whether the copy is done. Does not wait.
+    /// True if the copy is done. Does not wait.
     ///
     /// # Errors
     /// As [`Transfer::wait`].

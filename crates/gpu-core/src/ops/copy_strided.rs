@@ -112,7 +112,7 @@ impl StridedCopy<'_> {
         assert!(self.targets_are_distinct(), "{self:?} writes an element of the target twice");
     }
 
-    /// Whether each stride of the target passes over all that the smaller ones reach: then no two
+    /// True if each stride of the target passes over all that the smaller ones reach: then no two
     /// indices meet.
     fn targets_are_distinct(&self) -> bool {
         let mut by_stride: Vec<&Dimension> = self.dimensions.iter().collect();

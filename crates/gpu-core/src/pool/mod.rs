@@ -83,11 +83,11 @@ pub struct Request {
     pub stream: StreamId,
     /// Whose memory it is: a label of a scope, such as `model/gradients`.
     pub owner: Arc<str>,
-    /// Whether compaction may move it.
+    /// True if compaction may move it.
     pub mobility: Mobility,
 }
 
-/// Whether a block's address may change at a step boundary.
+/// True if a block's address may change at a step boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mobility {
     /// The address stays the same until the block is freed.
@@ -127,7 +127,7 @@ pub struct Pool {
     memory: StepMemory,
     stats: Stats,
     watch: event::Watch,
-    /// Whether nothing was freed since the last step boundary, so that relocatable blocks may move.
+    /// True if nothing was freed since the last step boundary, so that relocatable blocks may move.
     at_boundary: bool,
 }
 

@@ -23,7 +23,7 @@ impl Tag {
         (self == other || self == Tag::NOBODY || other == Tag::NOBODY).then_some(self.max(other))
     }
 
-    /// Whether work of the stream `user` may use memory of this tag as it is.
+    /// True if work of the stream `user` may use memory of this tag as it is.
     pub(super) fn serves(self, user: Tag) -> bool {
         self == user || self == Tag::NOBODY
     }

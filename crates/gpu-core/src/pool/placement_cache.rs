@@ -70,7 +70,7 @@ pub(super) struct StepMemory {
     clock: u64,
     /// The step whose notes agreed last.
     following: usize,
-    /// Whether all notes so far agree with those of that step.
+    /// True if all notes so far agree with those of that step.
     repeats: bool,
     now: Vec<Note>,
 }

@@ -43,7 +43,7 @@ pub struct BlockInfo {
     pub bytes: usize,
     /// What was asked for, in bytes; 0 unless live.
     pub requested_bytes: usize,
-    /// Whether it is in use.
+    /// True if it is in use.
     pub state: BlockState,
     /// The stream that uses it, or used it last; 0 as well when no stream's work is outstanding on
     /// it.
@@ -54,7 +54,7 @@ pub struct BlockInfo {
     pub id: Option<BlockId>,
 }
 
-/// Whether a block is in use.
+/// True if a block is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockState {
     /// Given to somebody.

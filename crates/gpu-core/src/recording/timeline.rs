@@ -84,7 +84,7 @@ impl Timeline {
         self.change(time_us, |now| now.reserved_bytes -= bytes);
     }
 
-    /// Whether every level fits the owners, which holds of what this crate wrote.
+    /// True if every level fits the owners, which holds of what this crate wrote.
     pub(crate) fn check(&self) -> Result<(), String> {
         let levels = self.spans.iter().flat_map(|span| [&span.entry, &span.peak]).chain([&self.now]);
         for level in levels {

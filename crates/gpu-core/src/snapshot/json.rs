@@ -70,7 +70,7 @@ impl Snapshot {
     }
 }
 
-/// Whether the blocks lie one after the other from the beginning of their segment to its end; the
+/// True if the blocks lie one after the other from the beginning of their segment to its end; the
 /// block that does not, and why.
 fn check_blocks(segment: &Segment) -> Result<(), (usize, String)> {
     let mut at = segment.address;

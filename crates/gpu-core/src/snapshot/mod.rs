@@ -135,7 +135,7 @@ pub struct Block {
     pub bytes: usize,
     /// What was asked for, in bytes; 0 unless live.
     pub requested_bytes: usize,
-    /// Whether it is in use.
+    /// True if it is in use.
     pub state: State,
     /// The stream that uses it, or used it last.
     pub stream: u32,
@@ -144,7 +144,7 @@ pub struct Block {
     pub owner: Option<Arc<str>>,
 }
 
-/// Whether a block is in use.
+/// True if a block is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {

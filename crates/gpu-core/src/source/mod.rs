@@ -70,7 +70,7 @@ pub trait Source: Send + std::fmt::Debug {
     /// Physical memory in bytes that the device says is free now, where it can tell.
     fn free_bytes(&mut self) -> Option<usize>;
 
-    /// Whether a granule can be mapped at several addresses at once, which stitching needs.
+    /// True if a granule can be mapped at several addresses at once, which stitching needs.
     fn can_alias(&self) -> bool;
 
     /// Reserves an address range; nothing is mapped in it. Returns its first address.
@@ -106,7 +106,7 @@ pub trait Source: Send + std::fmt::Debug {
     /// stream and before what is submitted later.
     fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Refusal>;
 
-    /// Whether all work submitted to `stream` so far is done, waits for other streams included.
+    /// True if all work submitted to `stream` so far is done, waits for other streams included.
     /// Does not wait.
     fn is_idle(&mut self, stream: StreamId) -> bool;
 

@@ -27,7 +27,7 @@ impl Random {
         (base + self.below(base)).min(high)
     }
 
-    /// Whether something happens that does so once in `n` times.
+    /// True if something happens that does so once in `n` times.
     pub(crate) fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }

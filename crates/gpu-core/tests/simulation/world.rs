@@ -191,7 +191,7 @@ impl World {
         self.device(&Event::Fault { call, refusal });
     }
 
-    /// Whether a call was refused in this event because the simulation wanted it.
+    /// True if a call was refused in this event because the simulation wanted it.
     fn faulted(&self) -> bool {
         self.refusals() > self.refusals_before
     }

@@ -104,7 +104,7 @@ impl<I: Index> BlockDiagonal<I> {
         self.graphs.len()
     }
 
-    /// Whether there are no graphs.
+    /// True if there are no graphs.
     pub fn is_empty(&self) -> bool {
         self.graphs.is_empty()
     }

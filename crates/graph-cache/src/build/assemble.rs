@@ -5,7 +5,7 @@
 use super::nearest::{Neighbour, Neighbours};
 use crate::error::{Error, Result};
 
-/// Whether an edge comes with the one back.
+/// True if an edge comes with the one back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symmetry {
     /// Not by itself: a node hears from its own neighbours, and may be none of theirs.
@@ -27,7 +27,7 @@ impl Symmetry {
     }
 }
 
-/// Whether nodes send to themselves.
+/// True if nodes send to themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SelfLoops {
     /// None does.
@@ -102,7 +102,7 @@ fn as_they_are(neighbours: &Neighbours) -> Result<Edges> {
 struct Met {
     /// How many of the two have the other as a neighbour.
     ways: u32,
-    /// Whether either keeps the other in any case.
+    /// True if either keeps the other in any case.
     kept: bool,
 }
 

@@ -33,7 +33,7 @@ pub enum ChannelValues {
 }
 
 impl Channel {
-    /// Whether there is a value for each node of the panel.
+    /// True if there is a value for each node of the panel.
     pub(crate) fn check(&self, panel: &Panel<'_>) -> Result<()> {
         let (nodes, days) = (panel.names().len(), panel.days());
         let (found, by_days) = match &self.values {

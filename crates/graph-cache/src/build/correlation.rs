@@ -55,19 +55,19 @@ pub struct Correlation {
     pub k: usize,
     /// h, in days; no weights where there is none.
     pub half_life: Option<f64>,
-    /// Whether what all nodes have in common is taken away first.
+    /// True if what all nodes have in common is taken away first.
     pub demeaning: Demeaning,
     /// 40.
     pub min_observations: usize,
     /// 0.
     pub min_degree: usize,
-    /// Whether it is r or |r| that counts.
+    /// True if it is r or |r| that counts.
     pub sign: Sign,
     /// The least r, or |r|, of a neighbour.
     pub threshold: Option<f64>,
-    /// Whether an edge comes with the one back.
+    /// True if an edge comes with the one back.
     pub symmetry: Symmetry,
-    /// Whether nodes send to themselves.
+    /// True if nodes send to themselves.
     pub self_loops: SelfLoops,
     /// Attributes of edges: how alike their ends are in other ways.
     pub channels: Vec<Channel>,

@@ -30,9 +30,9 @@ pub struct Knn {
     pub metric: Metric,
     /// k: 10.
     pub k: usize,
-    /// Whether an edge comes with the one back.
+    /// True if an edge comes with the one back.
     pub symmetry: Symmetry,
-    /// Whether nodes send to themselves.
+    /// True if nodes send to themselves.
     pub self_loops: SelfLoops,
 }
 

@@ -47,7 +47,7 @@ pub(crate) trait Similarity: Sync {
     fn values(&self, row: usize, columns: &[u32], to: &mut [f64]);
 }
 
-/// Whether the sign of a similarity counts.
+/// True if the sign of a similarity counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sign {
     /// The largest are the nearest; those below zero are far.
@@ -81,7 +81,7 @@ pub(crate) struct Choice {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Neighbour {
     pub(crate) column: u32,
-    /// Whether it is one of the [`Choice::kept`] nearest.
+    /// True if it is one of the [`Choice::kept`] nearest.
     pub(crate) kept: bool,
     pub(crate) value: f64,
 }

@@ -105,7 +105,7 @@ impl<'a> Panel<'a> {
     }
 }
 
-/// Whether a value of a panel is an observation.
+/// True if a value of a panel is an observation.
 #[inline(always)]
 pub(crate) fn is_observed(value: f64) -> bool {
     value.abs() <= 1e100

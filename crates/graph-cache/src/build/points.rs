@@ -37,7 +37,7 @@ impl<'a> Points<'a> {
         self.values.len() / self.width
     }
 
-    /// Whether there are no points.
+    /// True if there are no points.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }

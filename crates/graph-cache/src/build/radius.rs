@@ -30,7 +30,7 @@ pub struct Radius {
     pub radius: f64,
     /// What repeats the points in all directions, if anything.
     pub cell: Option<Cell>,
-    /// Whether nodes send to themselves, at distance 0.
+    /// True if nodes send to themselves, at distance 0.
     pub self_loops: SelfLoops,
 }
 

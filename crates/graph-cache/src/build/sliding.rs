@@ -65,7 +65,7 @@ pub(crate) struct Sliding {
 }
 
 impl Sliding {
-    /// Whether sums are less work than products.
+    /// True if sums are less work than products.
     pub(crate) fn pays(window: &Window) -> bool {
         let columns = window.standard.columns();
         window.stride() >= LOOKBACK_MIN && columns.saturating_mul(columns) <= SUMS_MAX

@@ -219,7 +219,7 @@ pub(crate) fn power_of_two(x: f64) -> f64 {
     series * 2f64.powi(whole as i32)
 }
 
-/// Whether numbers whose weighted squared deviations add up to `squares` vary by more than
+/// True if numbers whose weighted squared deviations add up to `squares` vary by more than
 /// rounding.
 #[inline(always)]
 pub(crate) fn varies(squares: f64, weight: f64, values: &[f64]) -> bool {

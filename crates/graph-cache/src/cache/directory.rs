@@ -137,7 +137,7 @@ impl GraphCache {
 /// Hexadecimal digits of the hash that names a file.
 const HASH_DIGITS: usize = 32;
 
-/// Whether a cache gives its files such names: [`GraphCache::path`].
+/// True if a cache gives its files such names: [`GraphCache::path`].
 fn is_cached(name: &str) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     name.strip_suffix(".mbg").is_some_and(|hash| hash.len() == HASH_DIGITS && hash.bytes().all(is_digit))
@@ -156,7 +156,7 @@ struct Cached {
     path: PathBuf,
 }
 
-/// Whether the file was removed, by this process or another.
+/// True if the file was removed, by this process or another.
 fn remove_unless_used(file: &Cached) -> Result<bool> {
     let io = |source| Error::Io { path: file.path.clone(), action: "remove the file", source };
     let name = file.path.file_name().unwrap_or_default().to_string_lossy();

@@ -59,7 +59,7 @@ fn open(path: &Path) -> io::Result<(PathBuf, File)> {
     Ok((lock_path, file))
 }
 
-/// Whether `path` still leads to `file`, and not to one that took its place after it was removed.
+/// True if `path` still leads to `file`, and not to one that took its place after it was removed.
 #[cfg(unix)]
 fn names(path: &Path, file: &File) -> bool {
     use std::os::unix::fs::MetadataExt;

@@ -69,7 +69,7 @@ struct Inner {
     order: Range<usize>,
     index: Range<usize>,
     blocks: Range<usize>,
-    /// Whether a graph's block has been looked through.
+    /// True if a graph's block has been looked through.
     checked: Vec<AtomicBool>,
 }
 
@@ -145,7 +145,7 @@ impl GraphFile {
         self.inner.keys.len()
     }
 
-    /// Whether there are no graphs.
+    /// True if there are no graphs.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -294,7 +294,7 @@ impl GraphFile {
         self.inner.shape
     }
 
-    /// Whether this is a file of the collection, whatever its blocks are.
+    /// True if this is a file of the collection, whatever its blocks are.
     pub(crate) fn is_of(&self, collection: &Collection) -> bool {
         let said = &self.inner.bytes[PAGE..self.inner.index.start];
         said.len() == collection.index_start() - PAGE
@@ -393,7 +393,7 @@ fn check_order(bytes: &[u8], keys: &StringList, order: Range<usize>) -> Result<(
     Ok(())
 }
 
-/// Whether `error` says that there is no file.
+/// True if `error` says that there is no file.
 pub(crate) fn is_absent(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if source.kind() == ErrorKind::NotFound)
 }

@@ -41,7 +41,7 @@ impl<'a, I: Index> StoredGraph<'a, I> {
         self.nodes().len()
     }
 
-    /// Whether the graph has no nodes.
+    /// True if the graph has no nodes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -145,7 +145,7 @@ impl<'a> Floats<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use crate::correlation::options;
 use crate::data::{Data, Random};
 
-/// Whether every graph of a run is, bit for bit, the one that is built alone.
+/// True if every graph of a run is, bit for bit, the one that is built alone.
 fn check(options: &Correlation, panel: &Panel<'_>) {
     let mut day = 0;
     let check = |t, graph| {

@@ -146,7 +146,7 @@ fn cuda(
 
 /// Which of two numbers is kept.
 trait Better {
-    /// Whether `new`, from a later row, takes the place of `old`. A NaN takes that of every number,
+    /// True if `new`, from a later row, takes the place of `old`. A NaN takes that of every number,
     /// and keeps it.
     fn takes(new: f32, old: f32) -> bool;
 }

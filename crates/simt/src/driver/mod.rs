@@ -36,7 +36,7 @@ pub enum Setting {
     TotalBytes,
     /// Compute capability as `10 · major + minor`: 80.
     ComputeCapability,
-    /// Whether the GPU has virtual memory management: 1.
+    /// True if the GPU has virtual memory management: 1.
     VirtualMemory,
     /// Bytes that others hold of the GPU: 0.
     HeldByOthersBytes,

@@ -58,7 +58,7 @@ pub struct Checkpoints {
     pub folder: PathBuf,
     /// How many of the newest are kept, at least one.
     pub keep_last: usize,
-    /// Whether the one with the best validation loss is kept beside them.
+    /// True if the one with the best validation loss is kept beside them.
     pub keep_best: bool,
     /// Optimizer steps between checkpoints, beside those at each epoch's end and at the end of
     /// training.

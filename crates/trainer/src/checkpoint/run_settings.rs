@@ -64,7 +64,7 @@ pub struct RunSettings {
     pub clip_norm: Option<f64>,
     /// Share of a layer's outputs that is dropped.
     pub dropout: f32,
-    /// Whether windows start from carried states.
+    /// True if windows start from carried states.
     pub carry_state: bool,
     /// What a step computes of samples that follow one another.
     #[serde(default)]
@@ -73,7 +73,7 @@ pub struct RunSettings {
     /// What products read is rounded to.
     #[serde(default)]
     pub precision: Precision,
-    /// Whether a GPU rounds what products read in fp32.
+    /// True if a GPU rounds what products read in fp32.
     #[serde(default)]
     pub tf32: bool,
     /// Which kernels a GPU's operations take.

@@ -38,7 +38,7 @@ pub struct State {
     /// The loss scale, for a run in fp16.
     #[serde(default)]
     pub scaler: Option<ScalerState>,
-    /// Whether what follows the last step, such as its validation, is still to be done: memory ran
+    /// True if what follows the last step, such as its validation, is still to be done: memory ran
     /// short for it.
     #[serde(default)]
     pub unfinished: bool,

@@ -32,9 +32,9 @@ pub(crate) struct Decoder {
     attention: Option<GraphAttention>,
     /// None where attention gives the outputs.
     head: Option<Head>,
-    /// Whether attention sees the attributes of edges.
+    /// True if attention sees the attributes of edges.
     sees_attributes: bool,
-    /// Whether the encoder has parameters, so that the gradient goes on below.
+    /// True if the encoder has parameters, so that the gradient goes on below.
     encoder_learns: bool,
 }
 
@@ -157,7 +157,7 @@ impl Decoder {
         self.fusion.map_or(0, |fusion| FusionMemory::<f32>::len(fusion.sizes, room.samples, purpose))
     }
 
-    /// Whether the encodings' gradient is formed: for an encoder that learns, and where it is that
+    /// True if the encodings' gradient is formed: for an encoder that learns, and where it is that
     /// of what the head reads.
     fn has_d_encodings(&self) -> bool {
         self.encoder_learns || self.attention.is_none()

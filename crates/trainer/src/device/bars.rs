@@ -170,7 +170,7 @@ impl Bars {
         self.sizes.features
     }
 
-    /// Whether no bar is read by two windows.
+    /// True if no bar is read by two windows.
     pub(super) fn share_nothing(&self) -> bool {
         self.windows.bars() == self.windows.len() * self.steps()
     }

@@ -147,7 +147,7 @@ impl<T: Operand> Lstms<T> {
         Ok(())
     }
 
-    /// Whether it keeps them.
+    /// True if it keeps them.
     pub(in crate::device) fn keeps_series(&self) -> bool {
         self.bars.iter().all(Bars::keeps_series)
     }
@@ -329,7 +329,7 @@ impl<T: Operand> Layer<T> {
     }
 }
 
-/// Whether outputs after every step get a gradient in some layer, and not the last ones alone.
+/// True if outputs after every step get a gradient in some layer, and not the last ones alone.
 fn all_are_read(model: &Model, runs: Option<Runs>) -> bool {
     model.config().layers > 1 || model.config().pooling != Pooling::Last || runs.is_some()
 }

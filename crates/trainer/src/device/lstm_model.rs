@@ -29,7 +29,7 @@ pub(super) trait DeviceModel: Debug + Send {
     /// Keeps the series of `samples` on the device, if their windows are slices of some.
     fn keep_series(&mut self, samples: &dyn Samples) -> Result<()>;
 
-    /// Whether it keeps series.
+    /// True if it keeps series.
     fn keeps_series(&self) -> bool;
 
     /// Begins a step with `parameters`.

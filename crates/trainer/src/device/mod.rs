@@ -120,7 +120,7 @@ impl Accelerator {
         self.learner.keep_series(samples)
     }
 
-    /// Whether they are there, so that a batch need not bring bars.
+    /// True if they are there, so that a batch need not bring bars.
     pub(crate) fn keeps_series(&self) -> bool {
         self.learner.keeps_series()
     }

@@ -23,7 +23,7 @@ pub(crate) struct InferenceHandle<'a> {
 }
 
 impl InferenceHandle<'_> {
-    /// Whether the series of the samples are there, so that a batch need not bring bars.
+    /// True if the series of the samples are there, so that a batch need not bring bars.
     pub(crate) fn keeps_series(&self) -> bool {
         self.learner.keeps_series()
     }

@@ -48,7 +48,7 @@ impl Top {
         }
     }
 
-    /// Whether the outputs after every step get a gradient, and not the last ones alone.
+    /// True if the outputs after every step get a gradient, and not the last ones alone.
     pub(super) fn reads_every_step(&self) -> bool {
         matches!(self, Top::Pooled(_))
     }

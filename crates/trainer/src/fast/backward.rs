@@ -111,7 +111,7 @@ impl Sequence {
         l == 0 && self.windows.overlap()
     }
 
-    /// Whether the outputs of layer `l` receive gradients after every step, and not after the last
+    /// True if the outputs of layer `l` receive gradients after every step, and not after the last
     /// alone.
     fn receives_at_every_step(&self, l: usize) -> bool {
         l + 1 < self.layers.len() || self.of.sizes.read == Read::EveryStep

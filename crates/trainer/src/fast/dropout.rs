@@ -19,12 +19,12 @@ impl Sequence {
         place(BLOCK_STEPS * windows, windows)
     }
 
-    /// Whether layer `l` reads outputs of which some are dropped.
+    /// True if layer `l` reads outputs of which some are dropped.
     pub(super) fn drops_below(&self, l: usize) -> bool {
         l > 0 && !self.masks.is_empty()
     }
 
-    /// Whether layer `l` reads something else than the states of the layer below.
+    /// True if layer `l` reads something else than the states of the layer below.
     pub(super) fn copies_below(&self, l: usize) -> bool {
         l > 0 && (self.of.sizes.norm || self.drops_below(l))
     }

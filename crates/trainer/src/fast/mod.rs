@@ -87,7 +87,7 @@ impl Dimensions {
         self.sizes.input(l)
     }
 
-    /// Whether windows are runs of dense training, whose samples end at many of their steps.
+    /// True if windows are runs of dense training, whose samples end at many of their steps.
     fn is_dense(self) -> bool {
         self.steps > self.sizes.steps
     }
@@ -109,7 +109,7 @@ fn dimensions(model: &Model, room: Capacity) -> Vec<Dimensions> {
 pub(crate) struct PackedWeights {
     /// What sequences are computed in with them.
     precision: Precision,
-    /// Whether time is measured layer by layer.
+    /// True if time is measured layer by layer.
     profiles: bool,
     timeframes: Vec<Vec<LayerWeights>>,
     /// One a timeframe, for pooling by attention.

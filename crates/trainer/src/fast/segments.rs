@@ -53,7 +53,7 @@ pub(super) enum Cells {
 pub(super) struct Extent {
     /// Steps whose gates are kept: the last ones.
     pub(super) gate_steps: usize,
-    /// Whether there are others.
+    /// True if there are others.
     again: bool,
     pub(super) cells: Cells,
 }

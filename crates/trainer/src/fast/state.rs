@@ -50,7 +50,7 @@ impl Sequence {
         }
     }
 
-    /// Whether there are cell states after every step.
+    /// True if there are cell states after every step.
     pub(super) fn keeps_cells(&self) -> bool {
         self.extent.cells == Cells::EveryStep
     }

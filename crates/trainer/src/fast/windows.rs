@@ -159,7 +159,7 @@ impl Windows {
         })
     }
 
-    /// Whether the windows overlap so much that what is computed bar by bar, once for all windows,
+    /// True if the windows overlap so much that what is computed bar by bar, once for all windows,
     /// is worth its copies.
     pub(super) fn overlap(&self) -> bool {
         2 * self.bars <= self.len() * self.steps

@@ -73,7 +73,7 @@ fn series(shape: &SampleShape) -> SeriesInMemory {
 struct Rings {
     inner: InMemory,
     rings: Vec<(Compressed<u32>, Compressed<u32>)>,
-    /// Whether nodes have targets, or graphs.
+    /// True if nodes have targets, or graphs.
     by_node: bool,
 }
 

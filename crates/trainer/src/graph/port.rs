@@ -30,7 +30,7 @@ pub trait Graphs: Sync {
     /// Number of graphs.
     fn len(&self) -> usize;
 
-    /// Whether there are no graphs.
+    /// True if there are no graphs.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -62,7 +62,7 @@ impl Readout {
     }
 }
 
-/// Whether `value` takes the place of the maximum so far. What is not a number does, and keeps it,
+/// True if `value` takes the place of the maximum so far. What is not a number does, and keeps it,
 /// so that it is passed on.
 fn exceeds<S: Scalar>(value: S, most: S) -> bool {
     value > most || (value.to_f64().is_nan() && !most.to_f64().is_nan())

@@ -53,7 +53,7 @@ impl Loss {
         }
     }
 
-    /// Whether no number is a fault among the targets of a sample.
+    /// True if no number is a fault among the targets of a sample.
     pub(crate) fn takes_any_number(self, targets: usize) -> bool {
         self.needs(targets).iter().all(|&needs| needs == TargetNeeds::Numbers)
     }

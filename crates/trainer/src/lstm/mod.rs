@@ -47,7 +47,7 @@ pub(crate) struct Sizes {
     pub(crate) hidden: usize,
     pub(crate) layers: usize,
     pub(crate) bias: bool,
-    /// Whether each layer's outputs go through a norm.
+    /// True if each layer's outputs go through a norm.
     pub(crate) norm: bool,
     pub(crate) read: Read,
 }
@@ -117,7 +117,7 @@ impl Sizes {
         self.norms() * Normed::<S>::len(self, capacity)
     }
 
-    /// Whether some layer's outputs receive gradients at every step: from the layer above, or for
+    /// True if some layer's outputs receive gradients at every step: from the layer above, or for
     /// the top one from what reads it.
     pub(crate) fn has_d_between(self) -> bool {
         self.layers > 1 || self.read == Read::EveryStep
@@ -136,7 +136,7 @@ pub(crate) struct Activations<S: Scalar> {
     normed: Vec<Normed<S>>,
     /// What the layers above the first one read under dropout; empty without room for it.
     dropped: Vec<Dropped<S>>,
-    /// Whether there is dropout in the windows loaded now.
+    /// True if there is dropout in the windows loaded now.
     drops: bool,
     /// Gradient of the outputs of the layer below the one that the backward pass has done; to begin
     /// with of the top one's, if they are read.
@@ -163,7 +163,7 @@ struct LayerActivations<S: Scalar> {
     weight_hh_turned: Buffer<S>, // [H, 4H]
 }
 
-/// Whether the backward pass goes on to the gradients of the inputs, which training does not need.
+/// True if the backward pass goes on to the gradients of the inputs, which training does not need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputGradients {
     /// They are computed.

@@ -18,7 +18,7 @@ use crate::loss::{Loss, labelled_rows};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GraphRows<'a> {
     pub(crate) lists: &'a GraphLists,
-    /// Whether each node has a row, and not each graph.
+    /// True if each node has a row, and not each graph.
     pub(crate) by_node: bool,
     /// `[R, K]`
     pub(crate) outputs: &'a Buffer<f32>,

@@ -30,7 +30,7 @@ pub struct InputWeights<T: Operand> {
 }
 
 impl<T: Operand> InputWeights<T> {
-    /// Whether the recurrence can project rows of such widths for layers of H hidden units: 16
+    /// True if the recurrence can project rows of such widths for layers of H hidden units: 16
     /// bits, H ≤ 128, F ≤ 64.
     pub fn are_possible(hidden: usize, features: &[usize]) -> bool {
         let is_narrow = |&features: &usize| (1..=WIDEST).contains(&features);

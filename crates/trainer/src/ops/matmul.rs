@@ -31,7 +31,7 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// Whether a lies with its rows contiguous, and b.
+    /// True if a lies with its rows contiguous, and b.
     fn turned(self) -> [bool; 2] {
         match self {
             Layout::Straight => [false, false],

@@ -16,7 +16,7 @@ pub trait Operand: Pod + Debug + Send + Sync + private::Sealed {
     #[doc(hidden)]
     const SUFFIX: &'static str;
 
-    /// Whether tensor cores take it as it is.
+    /// True if tensor cores take it as it is.
     #[doc(hidden)]
     const IS_NARROW: bool;
 

@@ -12,7 +12,7 @@ use super::{cell, recurrence, recurrence_backward, recurrence_of_rows};
 pub struct RecurrenceSchedule {
     /// Windows of a block of threads.
     pub tile: TileWindows,
-    /// Whether every step is a launch of its own, also where a group of blocks could take all of
+    /// True if every step is a launch of its own, also where a group of blocks could take all of
     /// them.
     pub step_by_step: bool,
 }

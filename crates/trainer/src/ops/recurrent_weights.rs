@@ -106,7 +106,7 @@ impl<T: Operand> RecurrentWeights<T> {
 }
 
 impl Fragments {
-    /// Whether one block holds them, not a group.
+    /// True if one block holds them, not a group.
     pub(super) fn are_of_a_block(&self) -> bool {
         is_of_a_block(self.units)
     }
@@ -134,7 +134,7 @@ pub(super) fn block_units(hidden: usize) -> usize {
     hidden.next_power_of_two().max(32)
 }
 
-/// Whether one block of threads holds all of W_hh of so many units, not a group.
+/// True if one block of threads holds all of W_hh of so many units, not a group.
 pub(super) fn is_of_a_block(units: usize) -> bool {
     units <= BLOCK_UNITS
 }

@@ -28,9 +28,9 @@ pub(crate) struct Predictions<'a> {
     pub(crate) compute: Compute,
     /// Size of the chunks that samples load ahead, of what was planned.
     pub(crate) chunk_percent: u32,
-    /// Whether states are those of one pass over each segment.
+    /// True if states are those of one pass over each segment.
     pub(crate) streams: bool,
-    /// Whether batches have the bars of their windows also where a GPU has the series, for others
+    /// True if batches have the bars of their windows also where a GPU has the series, for others
     /// than the model.
     pub(crate) reads_bars: bool,
 }
@@ -43,7 +43,7 @@ pub(super) enum Computed {
     FusionWeights,
 }
 
-/// Whether to go on to the next batch.
+/// True if to go on to the next batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Continue,

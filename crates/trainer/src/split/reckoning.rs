@@ -58,7 +58,7 @@ impl SampleCalendars {
         calendars
     }
 
-    /// Whether samples of one calendar share a time: there may be several instruments that the file
+    /// True if samples of one calendar share a time: there may be several instruments that the file
     /// does not tell apart.
     pub fn repeats_times(&self) -> bool {
         self.times.len() < self.place.len()

@@ -7,7 +7,7 @@ use crate::dense::Runs;
 use crate::form::Form;
 use crate::model::Model;
 
-/// Whether an engine will be asked for gradients.
+/// True if an engine will be asked for gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// With dropout between layers or without; in runs, for dense training.

@@ -58,7 +58,7 @@ pub(crate) struct Engine {
     weights: Option<PackedWeights>,
     /// For products in 16 bits.
     working: Option<WorkingCopy>,
-    /// Whether the LSTMs' matrices are in eight bits.
+    /// True if the LSTMs' matrices are in eight bits.
     int8: bool,
 }
 

@@ -72,7 +72,7 @@ impl Trainer {
         Ok(work)
     }
 
-    /// Whether nothing but the next step comes after so many steps, as far as is known: what else
+    /// True if nothing but the next step comes after so many steps, as far as is known: what else
     /// uses the device would undo what was submitted of that.
     fn goes_on(&self, steps: u64, (schedule, run): (&Schedule, &Run<'_>)) -> bool {
         let due = self.due(steps, schedule, run);

@@ -35,7 +35,7 @@ impl Tuner {
         }
     }
 
-    /// Whether the library did `work`: not where it is not here, or has no way to. After a failure
+    /// True if the library did `work`: not where it is not here, or has no way to. After a failure
     /// it is not asked again.
     pub(crate) fn by_library(
         &self,

@@ -12,7 +12,7 @@ use crate::{bits, config, on_gpu, on_processor, shape, train_until, wave, window
 
 const VALIDATION: [usize; 3] = [50, 55, 59];
 
-/// Whether something was submitted that is not done. Work is done when somebody waits for it, and
+/// True if something was submitted that is not done. Work is done when somebody waits for it, and
 /// no more of it than that takes.
 fn has_work(driver: &FakeDriver, gpu: &Device) -> bool {
     driver.launches();

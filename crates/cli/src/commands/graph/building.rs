@@ -12,7 +12,7 @@ use crate::answer::shown;
 use crate::plan::bytes;
 use crate::progress::Progress;
 
-/// Whether graphs had to be built.
+/// True if graphs had to be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrote {
     /// They were there, or another process built them.

@@ -18,7 +18,7 @@ const WARNINGS_MAX: usize = 20;
 /// What is known of a run by now.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunStatus {
-    /// Whether its errors were told after its last step.
+    /// True if its errors were told after its last step.
     pub(super) has_ended: bool,
     /// Since the last line of its log was written.
     pub(super) silence: Option<Duration>,

@@ -36,7 +36,7 @@ impl LineForm {
 pub(super) struct ForecastLines {
     to: Box<dyn Write>,
     form: LineForm,
-    /// Whether what stands before the lines is written.
+    /// True if what stands before the lines is written.
     has_begun: bool,
     loss: Loss,
     horizons: usize,

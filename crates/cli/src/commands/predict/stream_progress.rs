@@ -15,7 +15,7 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// How far following is.
 pub(super) struct StreamProgress<'s> {
     symbol: &'s str,
-    /// Whether the last bar had a prediction.
+    /// True if the last bar had a prediction.
     predicts: bool,
     last_line: Instant,
     bars_at_last_line: u64,

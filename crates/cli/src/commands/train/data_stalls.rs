@@ -1,4 +1,4 @@
-//! Whether training waits for its data, and what to do about it.
+//! True if training waits for its data, and what to do about it.
 
 use megabatch_trainer::{Event, StepEvent, Waits};
 use serde_json::{Value, json};

@@ -142,7 +142,7 @@ impl<'a> MemoryWatch<'a> {
     }
 }
 
-/// Whether a multiple of `every` lies above the first and not above the second; 0 is never due.
+/// True if a multiple of `every` lies above the first and not above the second; 0 is never due.
 fn is_due([before, now]: [u64; 2], every: u64) -> bool {
     every > 0 && before / every < now / every
 }

@@ -1,4 +1,4 @@
-//! Whether the loss scale of a run in fp16 collapses, and what to do about it.
+//! True if the loss scale of a run in fp16 collapses, and what to do about it.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ const OVERFLOWS_MAX: usize = 25;
 /// Watches the loss scale. What it finds it tells once.
 #[derive(Default)]
 pub(super) struct ScaleWatch {
-    /// Whether each of the last steps overflowed.
+    /// True if each of the last steps overflowed.
     last: VecDeque<bool>,
     has_told: bool,
 }

@@ -59,7 +59,7 @@ pub(crate) struct Watch<'a> {
     validation_s: f64,
     scaling: ScaleWatch,
     waited: Waited,
-    /// Whether the user knows that some step taught nothing.
+    /// True if the user knows that some step taught nothing.
     told_of_unlabelled: bool,
     interrupted: &'static Interruption,
     /// The first failure to write the log or a recording; it ends the run.

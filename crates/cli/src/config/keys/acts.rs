@@ -50,26 +50,26 @@ pub(crate) enum Acts {
 /// What a job is, as far as settings act or do not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JobTraits {
-    /// Whether the data file is one of graphs.
+    /// True if the data file is one of graphs.
     pub(crate) is_graph_file: bool,
-    /// Whether the data file is one of windows.
+    /// True if the data file is one of windows.
     pub(crate) is_windows: bool,
-    /// Whether there are samples to validate.
+    /// True if there are samples to validate.
     pub(crate) validates: bool,
-    /// Whether there are graphs.
+    /// True if there are graphs.
     pub(crate) has_graphs: bool,
-    /// Whether the model has layers of graph attention.
+    /// True if the model has layers of graph attention.
     pub(crate) has_graph_attention: bool,
-    /// Whether the model has LSTMs.
+    /// True if the model has LSTMs.
     pub(crate) has_lstms: bool,
-    /// Whether training is in fp16.
+    /// True if training is in fp16.
     pub(crate) is_fp16: bool,
-    /// Whether training is on a GPU, here or on another machine.
+    /// True if training is on a GPU, here or on another machine.
     pub(crate) is_on_gpu: bool,
 }
 
 impl Acts {
-    /// Whether the condition holds.
+    /// True if the condition holds.
     pub(crate) fn holds(self, job: &JobTraits, config: &Config) -> bool {
         match self {
             Acts::OnSamples => !job.is_graph_file,
@@ -87,7 +87,7 @@ impl Acts {
         }
     }
 
-    /// Whether the condition is about the kind of data, so that a setting that breaks it splits
+    /// True if the condition is about the kind of data, so that a setting that breaks it splits
     /// them otherwise than its user thinks.
     pub(crate) fn is_of_data(self) -> bool {
         matches!(self, Acts::OnSamples | Acts::OnGraphFiles)

@@ -143,7 +143,7 @@ impl<'a> Errors<'a> {
         self.evaluations[0]["baselines"].as_object().into_iter().flat_map(Map::keys).map(String::as_str)
     }
 
-    /// Whether a measure means something for the model's predictions.
+    /// True if a measure means something for the model's predictions.
     fn is_meant(&self, measure: Measure) -> bool {
         let evaluation = &self.evaluations[0];
         let predicts_classes = evaluation["classes"].is_object() || evaluation["accuracy"].is_number();

@@ -52,7 +52,7 @@ fn trimmed(number: &str) -> String {
     number.to_owned()
 }
 
-/// Whether a key names an end of a span of time.
+/// True if a key names an end of a span of time.
 fn is_end(key: &str) -> bool {
     ["from", "to", "start", "end", "first", "last", "at", "since", "until"]
         .iter()

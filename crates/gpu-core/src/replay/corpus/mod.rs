@@ -135,7 +135,7 @@ impl Size {
         size
     }
 
-    /// Whether it is our pool's goal to hold no more than 1.02 times what is live at the peak: more
+    /// True if it is our pool's goal to hold no more than 1.02 times what is live at the peak: more
     /// than 1 GiB in blocks of a granule or more.
     pub fn is_promised(&self) -> bool {
         self.peak_live_bytes > GIB && self.smallest_block_bytes >= GRANULE_BYTES

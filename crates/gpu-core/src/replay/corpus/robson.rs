@@ -59,7 +59,7 @@ fn small_blocks(tape: &mut Tape, _: &mut Random) {
     tape.free_all(live.into_iter().map(|(_, _, block)| block));
 }
 
-/// Whether a block holds the unit at `offset` of a stretch of `size` units.
+/// True if a block holds the unit at `offset` of a stretch of `size` units.
 fn covers(at: usize, units: usize, offset: usize, size: usize) -> bool {
     let first = at + (offset + size - at % size) % size;
     first < at + units

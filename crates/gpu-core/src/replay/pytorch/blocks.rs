@@ -36,7 +36,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Whether it shares its segment with others.
+    /// True if it shares its segment with others.
     pub(super) fn is_split(&self) -> bool {
         self.previous.is_some() || self.next.is_some()
     }

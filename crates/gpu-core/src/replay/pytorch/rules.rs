@@ -57,7 +57,7 @@ impl Wish {
     }
 }
 
-/// Whether what is left of a block beyond `wish` becomes a block of its own.
+/// True if what is left of a block beyond `wish` becomes a block of its own.
 pub(super) fn should_split(wish: &Wish, rest_bytes: usize, settings: &Settings) -> bool {
     match (wish.kind, settings.growth) {
         (Kind::Large, Growth::Segments) => {

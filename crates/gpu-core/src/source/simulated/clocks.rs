@@ -67,7 +67,7 @@ impl Clocks {
         self.streams.get(&stream).is_none_or(|stream| stream.done == stream.submitted)
     }
 
-    /// Whether work submitted now to `next` runs after the piece `ticket` of stream `before`.
+    /// True if work submitted now to `next` runs after the piece `ticket` of stream `before`.
     pub(super) fn runs_after(&self, next: StreamId, (before, ticket): (StreamId, u64)) -> bool {
         let up_to = |known: &BTreeMap<StreamId, u64>| known.get(&before).is_some_and(|&last| ticket <= last);
         let ordered = self.streams.get(&next).is_some_and(|stream| up_to(&stream.after)) || up_to(&self.before_all);

@@ -41,7 +41,7 @@ struct Device {
     calls: u64,
     fault: Option<Fault>,
     refusals_total: u64,
-    /// Whether submitted work is done at once.
+    /// True if submitted work is done at once.
     completion: Completion,
     clocks: Clocks,
     uses: Uses,

@@ -56,7 +56,7 @@ impl<'b> Tensors<'b> {
         names.iter().take(20).map(|name| format!("`{name:.40}`")).collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether the tensor holds integers; `None` where there is no such tensor.
+    /// True if the tensor holds integers; `None` where there is no such tensor.
     pub(super) fn is_of_integers(&self, name: &str) -> Option<bool> {
         let dtype = self.tensors.tensor(name).ok()?.dtype();
         Some(matches!(dtype, Dtype::I64 | Dtype::I32 | Dtype::I16 | Dtype::I8 | Dtype::U8 | Dtype::BOOL))

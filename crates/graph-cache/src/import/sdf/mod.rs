@@ -30,7 +30,7 @@ pub(crate) const POSITION: [&str; 3] = ["x", "y", "z"];
 pub struct SdfOptions {
     /// Which atoms are joined.
     pub edges: MoleculeEdges,
-    /// Whether nodes know where they are.
+    /// True if nodes know where they are.
     pub positions: Positions,
     /// A CSV of targets: a header, and a row a molecule, in their order. Without it targets are
     /// data items of the file. A table with a row for each molecule but those with an atom of
@@ -53,7 +53,7 @@ pub enum MoleculeEdges {
     Radius(f32),
 }
 
-/// Whether nodes have their positions as features.
+/// True if nodes have their positions as features.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Positions {
     /// They have not: a model of what turning the molecule does not change has distances.

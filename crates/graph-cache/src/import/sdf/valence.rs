@@ -1,10 +1,10 @@
-//! Whether the bonds of a molecule are as many as its atoms can have.
+//! True if the bonds of a molecule are as many as its atoms can have.
 
 #![forbid(unsafe_code)]
 
 use super::molecule::Molecule;
 
-/// Whether no atom has a larger valence than RDKit's sanitization takes: that of the neutral
+/// True if no atom has a larger valence than RDKit's sanitization takes: that of the neutral
 /// element with as many electrons. Aromatic bonds count as single ones, so that only what is
 /// impossible in any case is.
 ///

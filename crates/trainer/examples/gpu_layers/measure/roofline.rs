@@ -22,7 +22,7 @@ pub(crate) struct Card {
     bytes_per_s: f64,
     /// Of products in 16 bits with sums in f32.
     operations_per_s: f64,
-    /// Whether its multiprocessors have the rates that the predictions were counted with.
+    /// True if its multiprocessors have the rates that the predictions were counted with.
     is_predicted: bool,
     multiprocessors: u32,
 }

@@ -55,7 +55,7 @@ impl Encodings {
         estimate.put("activations", "encodings of the nodes", bytes, crate::footprint::BOTH);
     }
 
-    /// Whether a gradient goes on into it.
+    /// True if a gradient goes on into it.
     pub(super) fn learns(&self) -> bool {
         self.lstms.is_some()
     }

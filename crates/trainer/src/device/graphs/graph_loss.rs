@@ -32,7 +32,7 @@ pub(super) struct GraphLoss {
     pub(super) totals: Buffer<f64>,
 }
 
-/// Whether a loss compares a row or a graph, and not each output with its own target.
+/// True if a loss compares a row or a graph, and not each output with its own target.
 fn compares(loss: Loss) -> bool {
     loss == Loss::CrossEntropy || loss.ranks()
 }

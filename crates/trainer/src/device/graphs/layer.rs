@@ -35,7 +35,7 @@ pub(super) struct Shape {
     slots: Slots,
     /// Its number among the layers.
     l: usize,
-    /// Whether its input is dropped, and its coefficients.
+    /// True if its input is dropped, and its coefficients.
     drops: [bool; 2],
     /// The function behind it; none behind the last layer.
     activation: Option<GraphActivation>,

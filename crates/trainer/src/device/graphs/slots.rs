@@ -67,7 +67,7 @@ impl Slots {
         }
     }
 
-    /// Whether edges are scored by as many numbers as nodes give: GATv2.
+    /// True if edges are scored by as many numbers as nodes give: GATv2.
     pub(super) fn is_joint(&self) -> bool {
         matches!(self, Slots::GatV2 { .. })
     }

@@ -10,7 +10,7 @@ use crate::ops::{
 };
 
 impl<T: Operand> Lstms<T> {
-    /// Whether the first layer's recurrence projects bars itself: where another window would need
+    /// True if the first layer's recurrence projects bars itself: where another window would need
     /// the same rows, they are projected once a bar.
     pub(super) fn projects_itself(&self) -> bool {
         self.input.is_some() && self.bars.iter().all(Bars::share_nothing)

@@ -14,7 +14,7 @@ use crate::tuning::{TuningQuery, bucket};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Windows {
     learns: bool,
-    /// Whether the recurrence projects what it reads.
+    /// True if the recurrence projects what it reads.
     is_of_rows: bool,
     /// Windows, their steps altogether, the most steps of one, and timeframes, each of a
     /// [`bucket`].

@@ -145,7 +145,7 @@ fn largest(all: &[Dimensions], purpose: Purpose) -> [usize; 6] {
 }
 
 impl Dimensions {
-    /// Whether each window is pooled by itself.
+    /// True if each window is pooled by itself.
     fn pools_windows(self) -> bool {
         self.heads > 0 && !self.is_dense()
     }

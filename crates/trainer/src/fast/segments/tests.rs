@@ -40,7 +40,7 @@ struct Case {
     model: Model,
     precision: Precision,
     dropout: Option<Dropout>,
-    /// Whether all samples are one run of dense training.
+    /// True if all samples are one run of dense training.
     dense: bool,
 }
 

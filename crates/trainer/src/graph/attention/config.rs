@@ -77,7 +77,7 @@ pub struct GraphConfig {
     pub output_heads: usize,
     /// The function between layers.
     pub activation: GraphActivation,
-    /// Whether each layer adds a linear map of its input to its output.
+    /// True if each layer adds a linear map of its input to its output.
     pub residual: bool,
     /// The probability with which a number of a layer's input is dropped.
     pub dropout: f32,
@@ -85,7 +85,7 @@ pub struct GraphConfig {
     pub attention_dropout: f32,
     /// The slope of LeakyReLU for negative numbers.
     pub negative_slope: f64,
-    /// Whether every node attends to itself once: edges from a node to itself are left out, and one
+    /// True if every node attends to itself once: edges from a node to itself are left out, and one
     /// is added to each node, whose attributes are the mean of those of the edges that the node
     /// receives.
     pub self_loops: bool,

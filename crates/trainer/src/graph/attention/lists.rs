@@ -47,7 +47,7 @@ pub(crate) struct GraphPlace {
 /// What of a graph's edges attention sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SeenEdges {
-    /// Whether every node attends to itself, see
+    /// True if every node attends to itself, see
     /// [`GraphConfig::self_loops`](super::GraphConfig::self_loops).
     pub(crate) self_loops: bool,
     /// A: all attributes that edges have, or none.

@@ -31,7 +31,7 @@ pub(super) trait Dots: Copy {
     /// Most rows of a tile of [`Dots::TWO`] panels whose sums fit in the registers beside their
     /// operands.
     const ROWS: usize;
-    /// Whether such a tile is of two panels, else of one.
+    /// True if such a tile is of two panels, else of one.
     const TWO: bool;
 
     /// Sixteen sums to go on from.

@@ -36,7 +36,7 @@ pub(super) fn of<T: Operand>(device: &Device, (arithmetic, tolerance): (Arithmet
     Ok(())
 }
 
-/// Whether the library has a way.
+/// True if the library has a way.
 fn one<T: Operand>(
     device: &Device,
     tuner: &Tuner,

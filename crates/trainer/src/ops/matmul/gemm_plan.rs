@@ -135,7 +135,7 @@ impl Kind {
         TuningQuery { what, sizes: self.sizes.to_vec(), candidates, ptx: &[PTX, PTX_LARGE] }
     }
 
-    /// Whether tensor cores multiply what is there, and it can be measured.
+    /// True if tensor cores multiply what is there, and it can be measured.
     pub(super) fn is_for_library(self) -> bool {
         let is_rounded = self.operands.1 || self.arithmetic == Arithmetic::Tf32;
         is_rounded && self.output == Output::Overwrite && self.sizes.iter().all(|&size| size > 0)

@@ -9,7 +9,7 @@ use super::{Product, parts_of_sum};
 use crate::error::Result;
 use crate::tuning::Tuner;
 
-/// Whether the library multiplied, in place of what the output held: not where a run has none, or
+/// True if the library multiplied, in place of what the output held: not where a run has none, or
 /// it has no way for this product. It has the memory for the parts of a sum that a kernel of ours
 /// would take, and none beside it.
 ///

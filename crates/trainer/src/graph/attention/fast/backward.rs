@@ -12,7 +12,7 @@ use crate::kernel::attention::{self as gathers, JointGiven};
 use crate::kernel::{self, PANEL, Start, View, ViewMut};
 use crate::tensor::{Slot, TensorSet};
 
-/// Whether a layer's input has a gradient.
+/// True if a layer's input has a gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InputGradient {
     Wanted,

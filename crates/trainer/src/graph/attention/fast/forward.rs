@@ -24,7 +24,7 @@ pub(super) struct Context<'a> {
     pub(super) attributes: &'a [f32],
     /// What is dropped of the input and of the coefficients.
     pub(super) masks: (Option<GraphMask>, Option<GraphMask>),
-    /// Whether another layer follows.
+    /// True if another layer follows.
     pub(super) is_inner: bool,
 }
 
