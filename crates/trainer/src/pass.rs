@@ -40,7 +40,7 @@ impl<S: Scalar> Pass<S> {
     /// Memory for up to `capacity` samples, booked on `scope`.
     ///
     /// # Errors
-    /// [`Error::ShardWorkspace`](crate::Error::ShardWorkspace) when the device has no room.
+    /// [`Error::Memory`](crate::Error::Memory) when the device has no room.
     pub fn new(scope: &Scope, model: &Model, capacity: usize, inputs: InputGradients) -> Result<Self> {
         Self::with_room(scope, model, Capacity { samples: capacity, edges: 0, run: 1 }, inputs)
     }
@@ -68,7 +68,7 @@ impl<S: Scalar> Pass<S> {
     /// The pass with the memory for [`Pass::set_dropout`], booked on `scope`.
     ///
     /// # Errors
-    /// [`Error::ShardWorkspace`](crate::Error::ShardWorkspace) when the device has no room.
+    /// [`Error::Memory`](crate::Error::Memory) when the device has no room.
     pub fn with_room_for_dropout(mut self, scope: &Scope) -> Result<Self> {
         for (activations, &sizes) in self.lstms.iter_mut().zip(&self.sizes) {
             activations.make_room_for_dropout(scope, sizes, self.capacity)?;

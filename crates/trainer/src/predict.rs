@@ -54,7 +54,7 @@ impl Predictor {
     /// The model with the weights of a safetensors file.
     ///
     /// # Errors
-    /// As [`load_weights`]; [`Error::ShardWorkspace`], [`Error::Threads`] and [`Error::Setting`] as for
+    /// As [`load_weights`]; [`Error::Memory`], [`Error::Threads`] and [`Error::Setting`] as for
     /// training.
     pub fn open(device: &Device, model: Model, weights: &Path, compute: Compute) -> Result<Self> {
         let mut parameters = TensorSet::zeros(&device.scope("model/parameters"), model.layout())?;
@@ -76,7 +76,7 @@ impl Predictor {
     /// The predictor for a model that was trained in `precision`, which predicts in it too.
     ///
     /// # Errors
-    /// [`Error::ShardWorkspace`] when the device has no room.
+    /// [`Error::Memory`] when the device has no room.
     pub fn with_precision(mut self, precision: Precision) -> Result<Self> {
         let scope = self.device.scope("model/parameters/working");
         let engine = self.take_engine().with_precision(&scope, &self.model, precision)?;
@@ -90,7 +90,7 @@ impl Predictor {
     ///
     /// # Errors
     /// [`Error::Setting`] for the plain form and for a model without an LSTM, [`Error::Quantize`]
-    /// for weights that are not finite, [`Error::ShardWorkspace`] when the device has no room.
+    /// for weights that are not finite, [`Error::Memory`] when the device has no room.
     pub fn with_int8(mut self) -> Result<Self> {
         let scope = self.device.scope("model/parameters/int8");
         let (engine, weight_errors) = self.take_engine().with_int8(&scope, &self.model, &self.parameters)?;
@@ -118,7 +118,7 @@ impl Predictor {
     /// computes with are given back. Outputs are those of the processor in another rounding.
     ///
     /// # Errors
-    /// As [`Predictor::check_on_gpu`]; [`Error::ShardWorkspace`] when the GPU has no room.
+    /// As [`Predictor::check_on_gpu`]; [`Error::Memory`] when the GPU has no room.
     pub fn on_gpu(self, gpu: &Device) -> Result<Self> {
         self.check_on_gpu()?;
         let in_bytes = !self.weight_errors.is_empty();
@@ -163,7 +163,7 @@ impl Predictor {
     /// `selection`, graph after graph; or the graphs, where it is those that are predicted.
     ///
     /// # Errors
-    /// [`Error::SamplesShape`] for samples of another model, [`Error::Gather`], [`Error::ShardWorkspace`],
+    /// [`Error::SamplesShape`] for samples of another model, [`Error::Gather`], [`Error::Memory`],
     /// with carried state [`Error::Setting`] for samples that are stored as windows, for a model
     /// over graphs those of [`Trainer::train`](crate::Trainer::train), and whatever `sink` returns.
     pub fn predict<E: From<Error>>(

@@ -50,7 +50,7 @@ impl AttentionPass {
     /// Memory for graphs of up to `nodes` and `edges`, booked on `scope`.
     ///
     /// # Errors
-    /// [`Error::AttentionWorkspace`](crate::Error::AttentionWorkspace) when the device has no room.
+    /// [`Error::Memory`](crate::Error::Memory) when the device has no room.
     pub fn new(
         scope: &Scope,
         attention: &GraphAttention,

@@ -61,7 +61,7 @@ impl PackedAttention {
     /// Room for the weights of `attention`, booked on `scope`.
     ///
     /// # Errors
-    /// [`Error::AttentionWorkspace`](crate::Error::AttentionWorkspace) when the device has no room.
+    /// [`Error::Memory`](crate::Error::Memory) when the device has no room.
     pub fn new(scope: &Scope, attention: &GraphAttention, passes: Passes) -> Result<Self> {
         let zeros = |len| Buffer::zeros(scope, len);
         let layer = |shape: Shape| {
