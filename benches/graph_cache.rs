@@ -4,9 +4,8 @@
 use std::path::Path;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use megabatch_gpu_core::Device;
 use megabatch_graph_cache::{
-    BlockDiagonal, BuildOptions, Builder, Graph, GraphFile, Identity, Resident, Result, Schema, build_cached,
+    BlockDiagonal, BuildOptions, Builder, Graph, GraphFile, Identity, Result, Schema, build_cached,
 };
 
 const GRAPHS: usize = 128;
@@ -73,10 +72,6 @@ fn graph_cache(criterion: &mut Criterion) {
     group.bench_function("open", |bencher| bencher.iter(|| GraphFile::open(&path).expect("the file is sound")));
     group.throughput(Throughput::Bytes(file.bytes() as u64));
     group.bench_function("verify", |bencher| bencher.iter(|| file.verify().expect("the file is sound")));
-    let scope = Device::cpu().scope("graphs");
-    group.bench_function("resident", |bencher| {
-        bencher.iter(|| Resident::<u32>::new(file.clone(), &scope, usize::MAX).expect("there is room"));
-    });
     group.finish();
 }
 

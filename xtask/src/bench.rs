@@ -5,8 +5,8 @@ use anyhow::Result;
 use crate::tools::{self, Venv};
 use crate::workspace::{Workspace, cargo, succeed};
 
-/// What `benches/peers` imports. PyTorch brings its CUDA libraries along, 6 GB, also on a machine
-/// without a GPU.
+/// Packages that `benches/peers` imports. PyTorch brings its CUDA libraries along, 6 GB, also on a
+/// machine without a GPU.
 const PEER_PACKAGES: &[&str] = &["torch", "setuptools>=77.0.3", "numpy", "h5py", "safetensors", "torch_geometric"];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
@@ -16,7 +16,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     succeed(tools::with_cmake(&mut bench, &workspace)?)
 }
 
-/// What the comparisons with ONNX Runtime import, which need no PyTorch.
+/// Packages of the comparisons with ONNX Runtime, which need no PyTorch.
 const ONNX_PACKAGES: &[&str] = &["onnx", "onnxruntime", "numpy", "h5py", "safetensors"];
 
 /// The same with the oldest ONNX Runtime that PyPI has for Python 3.11: MetaTrader 5 has 1.14.
@@ -41,11 +41,11 @@ struct Comparison {
     program: (&'static str, &'static str),
 }
 
-/// What `cargo build --release` builds.
+/// Targets of `cargo build --release`.
 #[derive(Clone, Copy)]
 enum Built {
     Program,
-    /// Of a package, by its name.
+    /// Example of a package, by its name.
     Example(&'static str, &'static str),
 }
 

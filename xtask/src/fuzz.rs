@@ -13,9 +13,9 @@ use crate::workspace::{Workspace, cargo, succeed};
 
 const SECONDS_DEFAULT: u64 = 60;
 
-/// What a good parser stays below on inputs of at most [`INPUT_BYTES_MAX`]: an input that takes
-/// longer or more is a finding. Leaks are not looked for: that asks for ptrace, which containers
-/// forbid, and safe Rust seldom leaks.
+/// Limits of a good parser on inputs of at most [`INPUT_BYTES_MAX`]: an input that takes longer or
+/// more is a finding. Leaks are not looked for: that asks for ptrace, which containers forbid, and
+/// safe Rust seldom leaks.
 const LIMITS: [&str; 5] =
     ["-timeout=10", "-rss_limit_mb=1024", "-malloc_limit_mb=256", "-print_final_stats=1", "-detect_leaks=0"];
 const INPUT_BYTES_MAX: u64 = 16 << 10;

@@ -2,7 +2,7 @@
 //! valgrind, beside the committed table.
 //!
 //! Counts do not depend on what else a machine does, so that a change of a percent is one of the
-//! code. Valgrind runs programs as if on a processor with AVX2 and FMA at the most: what is counted
+//! code. Valgrind runs programs as if on a CPU with AVX2 and FMA at the most: what is counted
 //! is the AVX2 form. A step's count is half of what three steps take more than one.
 
 use std::collections::BTreeMap;
@@ -17,10 +17,10 @@ use crate::workspace::{Workspace, cargo, succeed};
 /// The committed table, relative to the root.
 const TABLE: &str = "benches/instructions.tsv";
 
-/// How far a count may lie above the table's, in percent. Below, the table is to be written anew.
+/// Tolerance of a count above the table's, in percent. Below, the table is to be written anew.
 const TOLERANCE_PERCENT: u64 = 2;
 
-/// What the example `training_step` is called with.
+/// Arguments of the example `training_step`.
 const CASES: &[(&str, &[&str])] = &[
     ("consecutive", &[]),
     ("nothing in common", &["apart=40"]),
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Counts all cases; none on a processor without AVX2.
+/// Counts all cases; none on a CPU without AVX2.
 fn count(workspace: &Workspace) -> Result<Counts> {
     let mut build =
         cargo(&workspace.root, &["build", "--release", "--package", "megabatch-trainer", "--example", "training_step"]);
@@ -144,7 +144,7 @@ fn parsed(table: &str) -> Result<Counts> {
     rows.map(|line| row(line).with_context(|| format!("{TABLE}: `{line}` is no case, function and count"))).collect()
 }
 
-/// What is counted and not in the table, or the other way round, or too many.
+/// Counts missing from the table, missing from the run, or too large.
 fn complaints(table: &Counts, counted: &Counts) -> Vec<String> {
     let mut found = Vec::new();
     for ((case, function), &count) in counted {

@@ -14,7 +14,7 @@ use crate::workspace::{Workspace, cargo};
 const RUNS_DEFAULT: &str = "100";
 /// Both tests: one in fp32 and one in fp16, where a loss scale goes on too.
 const TESTS: &str = "resume::killed::";
-/// How a test's line on its result begins.
+/// Start of a test's line on its result.
 const RESULT: &str = "killed: ";
 
 /// `kill [RUNS]`.

@@ -59,7 +59,7 @@ cargo xtask COMMAND
   report          makes the reports of a demo, of a run with attention and of one with graphs, and a comparison, and looks at them in headless
                   Chromium: texts, console, the order of the Tab key, width; pictures go to target/report/
   trampolines [--check]
-                  writes crates/cuda-lazy/src/trampolines.rs from the bindings in Cargo.lock, or only compares
+                  writes crates/cuda-lazy/src/forward/functions.rs from the bindings in Cargo.lock, or only compares
   peers [training | gpu | loading | segment | graph-build | graph-cache | graph-attention | graph-training | amp] [-- ARGS]
                   megabatch beside PyTorch, PyTorch Geometric or h5py on the same work, in one go (installs PyTorch, 6 GB, under target/)
   peers weights [-- ARGS]

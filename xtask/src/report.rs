@@ -11,7 +11,7 @@ use crate::workspace::{Workspace, succeed};
 
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
-/// What a reader must find on the demo's report.
+/// Texts that a reader must find on the demo's report.
 const TEXTS: [&str; 20] = [
     "Loss by step",
     "Loss by epoch",
@@ -68,7 +68,7 @@ struct Page {
     name: &'static str,
     /// Below the folder of the runs.
     file: &'static str,
-    /// What a reader must find on it.
+    /// Texts that a reader must find on it.
     texts: &'static [&'static str],
     views: &'static [View],
 }
@@ -95,7 +95,7 @@ const PAGES: &[Page] = &[
     },
 ];
 
-/// What makes the pages beside the demo's, each a command in the folder of the runs.
+/// Commands that make the pages beside the demo's, each in the folder of the runs.
 const COMMANDS: [&str; 7] = [
     "train --data demo/series.h5 --out attention --set training.epochs=2 --set model.hidden=16 --set training.lr=0.003 --set model.pooling=attention \
      --set model.fusion=attention",
@@ -179,7 +179,7 @@ fn require_texts(dom: &str, texts: &[&str]) -> Result<()> {
     }
 }
 
-/// What [`MEASURE`] left in the page.
+/// Value that [`MEASURE`] left in the page.
 fn measured<T: std::str::FromStr>(dom: &str, side: &str) -> Result<T>
 where
     T::Err: std::error::Error + Send + Sync + 'static,

@@ -13,7 +13,7 @@ use crate::sources::Sources;
 use crate::workspace::Workspace;
 use crate::{skipped, tests_gate, timings};
 
-/// What the command line asks for.
+/// Options of the command line.
 struct Options {
     gates: Vec<&'static Gate>,
     /// Inputs for want of which no test may be skipped.

@@ -23,7 +23,7 @@ const SLOW_SECONDS: f64 = 2.0;
 const PAGES: &str = "megabatch::pages";
 
 /// Integration tests that use the fake driver, of which a process has one: without nextest they run
-/// test after test, on one processor.
+/// test after test, on one CPU.
 const ON_FAKE_DRIVER: [&str; 2] = ["cuda", "gpu"];
 
 pub(crate) fn run(session: &Session) -> Result<()> {

@@ -1,4 +1,4 @@
-//! What the build and the tests need besides Rust: cmake for HDF5, numpy and h5py to compare files
+//! Tools of the build and the tests besides Rust: cmake for HDF5, numpy and h5py to compare files
 //! with.
 //!
 //! A tool that the machine has is used; one that it lacks comes from PyPI into a virtual
@@ -16,7 +16,7 @@ use crate::workspace::{Workspace, succeed};
 /// HDF5's own build description asks for this version.
 const CMAKE_MIN: (u32, u32) = (3, 26);
 
-/// What the tests import.
+/// Packages that the tests import.
 const PYTHON_PACKAGES: &[&str] = &["numpy", "h5py"];
 
 /// Puts a good cmake on `command`'s path, fetching one if the machine has none.
@@ -78,7 +78,7 @@ impl Venv {
         self.programs().join(format!("{name}{}", env::consts::EXE_SUFFIX))
     }
 
-    /// Where packages are installed.
+    /// Folder of installed packages.
     pub(crate) fn packages(&self) -> Result<PathBuf> {
         let mut ask = Command::new(self.python());
         let output = ask.args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).output()?;

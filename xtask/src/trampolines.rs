@@ -41,7 +41,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
 }
 
 fn committed(workspace: &Workspace) -> PathBuf {
-    workspace.root.join("crates/cuda-lazy/src/trampolines.rs")
+    workspace.root.join("crates/cuda-lazy/src/forward/functions.rs")
 }
 
 fn generate(workspace: &Workspace) -> Result<String> {
@@ -84,7 +84,7 @@ fn write(source: &str, version: &str) -> Result<String> {
     ))
 }
 
-/// What the bindings' names of types stand for.
+/// Meanings of the bindings' type names.
 struct Types<'a> {
     aliases: HashMap<&'a str, &'a str>,
     enums: BTreeSet<&'a str>,
@@ -116,8 +116,8 @@ impl<'a> Types<'a> {
         Ok(lowered.collect::<Result<Vec<_>>>()?.join(", "))
     }
 
-    /// How a value of type `kind` is passed: a pointer as any pointer, an enum as the integer that
-    /// C makes of it.
+    /// Type by which a value of type `kind` is passed: a pointer as any pointer, an enum as the
+    /// integer that C makes of it.
     fn passed(&self, kind: &str) -> Result<&'static str> {
         if kind.starts_with('*') || kind.contains("option::Option<") {
             return Ok("*mut c_void");

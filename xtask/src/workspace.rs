@@ -1,4 +1,4 @@
-//! What cargo knows about the workspace, and cargo itself as a command.
+//! The workspace by `cargo metadata`, and cargo as a command.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -56,7 +56,7 @@ impl Workspace {
         found
     }
 
-    /// Where `megabatch` stands after a build with the dev profile.
+    /// Path of `megabatch` after a build with the dev profile.
     pub(crate) fn binary(&self) -> PathBuf {
         self.target_dir.join("debug").join(format!("megabatch{}", std::env::consts::EXE_SUFFIX))
     }

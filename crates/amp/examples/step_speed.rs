@@ -3,9 +3,8 @@
 //!
 //! `step_speed PARAMETERS TENSORS THREADS REPEATS`
 //!
-//! What cannot be undercut while all of it lies in memory: the first pass reads 4 bytes a
-//! parameter; the second reads 16 and writes 12. `traffic` is that much traffic with an addition in
-//! place of the work.
+//! Lower bound while all of it lies in memory: the first pass reads 4 bytes a parameter; the second
+//! reads 16 and writes 12. `traffic` is that much traffic with an addition in place of the work.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,13 +1,13 @@
 #![forbid(unsafe_code)]
 
-use thiserror::Error;
+use std::fmt;
 
-use crate::trace::FirstNonFinite;
+use thiserror::Error;
 
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong with mixed precision.
+/// Errors of mixed precision.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -18,7 +18,7 @@ pub enum Error {
         setting: &'static str,
         /// Its value.
         found: String,
-        /// What it may be.
+        /// Allowed values.
         expected: &'static str,
     },
 
@@ -39,7 +39,7 @@ pub enum Error {
     /// A number of a step was infinite or NaN.
     #[error("{first}")]
     NotFinite {
-        /// Where the first one was.
+        /// Place of the first one.
         first: FirstNonFinite,
     },
 
@@ -58,5 +58,27 @@ pub enum Error {
 impl Error {
     pub(crate) fn setting(setting: &'static str, found: &impl ToString, expected: &'static str) -> Self {
         Error::Setting { setting, found: found.to_string(), expected }
+    }
+}
+
+/// The first number of a step that was infinite or NaN.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FirstNonFinite {
+    /// Step, counted as the caller counts.
+    pub step: u64,
+    /// Layer that computed it.
+    pub layer: String,
+    /// Tensor in the layer.
+    pub tensor: String,
+    /// Index of the element in the tensor.
+    pub index: usize,
+    /// The element: an infinity or a NaN.
+    pub value: f64,
+}
+
+impl fmt::Display for FirstNonFinite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FirstNonFinite { step, layer, tensor, index, value } = self;
+        write!(f, "step {step}, layer {layer}: {tensor} is {value} at index {index}")
     }
 }

@@ -32,7 +32,7 @@ pub struct Place {
     pub index: usize,
 }
 
-/// What the first pass found out about gradients.
+/// Results of the first pass over the gradients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Examined<S> {
     /// The root of the sum of the squares of all unscaled gradients. Infinite or NaN where there is
@@ -47,7 +47,7 @@ pub struct Examined<S> {
     inverse_scale: S,
 }
 
-/// What the second pass multiplies each gradient by.
+/// Factors of the gradients in the second pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Factors<S> {
     /// 1 / loss scale.
@@ -64,7 +64,7 @@ impl<S: Number> Factors<S> {
 }
 
 impl<S: Number> Examined<S> {
-    /// What unscales the gradients and clips them to `clip_norm`: min(1, clip_norm / (norm +
+    /// Factor that unscales the gradients and clips them to `clip_norm`: min(1, clip_norm / (norm +
     /// 1e-6)), as in `torch.nn.utils.clip_grad_norm_`. None where a gradient is not finite: such a
     /// step is to be skipped.
     pub fn factors(&self, clip_norm: Option<f64>) -> Option<Factors<S>> {
@@ -127,7 +127,7 @@ impl<S: Number> Loops for SumOfSquares<'_, S> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     names: Vec<String>,
-    /// Where each tensor ends and the next one begins.
+    /// Ends of the tensors.
     ends: Vec<usize>,
 }
 

@@ -6,8 +6,6 @@ use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Sub, SubAssign};
 use half::{bf16, f16};
 use megabatch_gpu_core::convert;
 
-use crate::update::WorkingCopy;
-
 /// The number that weights and gradients are: `f32` in training, `f64` as the reference in tests.
 ///
 /// Sealed: what holds for these two, such as that the square of an f32 is exact in f64, holds for
@@ -43,6 +41,37 @@ pub trait Number:
     /// Rounds `values` to the numbers of a working copy of as many.
     #[doc(hidden)]
     fn round_into(values: &[Self], copy: WorkingCopy<'_>);
+}
+
+/// Weights in 16 bits, each the nearest to its master weight, ties to even.
+#[derive(Debug)]
+pub enum WorkingCopy<'a> {
+    /// For runs in bf16.
+    Bf16(&'a mut [bf16]),
+    /// For runs in fp16. What is too large becomes infinite.
+    Fp16(&'a mut [f16]),
+}
+
+impl WorkingCopy<'_> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            WorkingCopy::Bf16(copy) => copy.len(),
+            WorkingCopy::Fp16(copy) => copy.len(),
+        }
+    }
+
+    pub(crate) fn split_at(self, len: usize) -> (Self, Self) {
+        match self {
+            WorkingCopy::Bf16(copy) => {
+                let (copy, rest) = copy.split_at_mut(len);
+                (WorkingCopy::Bf16(copy), WorkingCopy::Bf16(rest))
+            }
+            WorkingCopy::Fp16(copy) => {
+                let (copy, rest) = copy.split_at_mut(len);
+                (WorkingCopy::Fp16(copy), WorkingCopy::Fp16(rest))
+            }
+        }
+    }
 }
 
 mod private {

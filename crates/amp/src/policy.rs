@@ -1,4 +1,4 @@
-//! What runs in which precision.
+//! Precision of each operation.
 
 #![forbid(unsafe_code)]
 
@@ -30,16 +30,16 @@ pub enum Operation {
 /// The precisions of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arithmetic {
-    /// Of what it reads: weights are working copies of this precision, activations are rounded to
-    /// it.
+    /// Precision of the inputs: weights are working copies of this precision, activations are
+    /// rounded to it.
     pub operands: Precision,
-    /// Of its sums.
+    /// Precision of the sums.
     pub accumulation: Precision,
-    /// Of what it leaves for the next operation.
+    /// Precision of the result for the next operation.
     pub result: Precision,
 }
 
-/// Where an operation may run.
+/// Precisions that an operation may run in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Allowance {
     /// Operands and result in the precision of the run, sums in fp32.
@@ -64,7 +64,7 @@ const POLICY: &[(Operation, Allowance)] = &[
 ];
 
 impl Precision {
-    /// How `operation` runs in a run of this precision.
+    /// Arithmetic of `operation` in a run of this precision.
     ///
     /// | | operands | accumulation | result |
     /// | --- | --- | --- | --- |

@@ -60,7 +60,7 @@ const BLOCK: usize = 1024;
 /// Rounds `values` to the nearest that `precision` has, ties to even, where they lie; fp32 leaves
 /// them as they are. What is too large becomes infinite, a NaN stays one.
 ///
-/// Products of numbers so rounded, added in f32, are what a processor with 16-bit arithmetic and
+/// Products of numbers so rounded, added in f32, are what a CPU with 16-bit arithmetic and
 /// f32 accumulation computes, up to the order of additions.
 pub fn round_to(precision: Precision, values: &mut [f32]) {
     match precision {

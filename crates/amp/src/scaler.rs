@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// How the loss scale changes.
+/// Settings of the loss scale.
 ///
 /// The defaults are those of `torch.amp.GradScaler`, with a floor of 1 and a ceiling of 2²⁴, where
 /// PyTorch has none.
@@ -13,10 +13,9 @@ use crate::error::{Error, Result};
 pub struct ScalerConfig {
     /// The scale of the first step, between the floor and the ceiling.
     pub initial_scale: f32,
-    /// What the scale is multiplied by when it grows, > 1. A power of two keeps scaling exact.
+    /// Growth factor of the scale, > 1. A power of two keeps scaling exact.
     pub growth_factor: f64,
-    /// What the scale is multiplied by after overflows, in (0, 1). A power of two keeps scaling
-    /// exact.
+    /// Backoff factor of the scale after overflows, in (0, 1). A power of two keeps scaling exact.
     pub backoff_factor: f64,
     /// Steps in a row without overflow after which the scale grows, ≥ 1.
     pub growth_interval: u32,
@@ -70,8 +69,8 @@ impl ScalerConfig {
     }
 }
 
-/// What a checkpoint keeps of a [`LossScaler`]. Stored as decimal text it comes back to the bit
-/// from a reader that rounds correctly; serde_json is one with its feature `float_roundtrip`.
+/// State of a [`LossScaler`] in a checkpoint. Stored as decimal text it comes back to the bit from
+/// a reader that rounds correctly; serde_json is one with its feature `float_roundtrip`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScalerState {
@@ -83,7 +82,7 @@ pub struct ScalerState {
     pub overflows: u32,
 }
 
-/// What a step did to the scale.
+/// Change of the scale by a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScaleChange {
     /// Nothing.
@@ -94,7 +93,7 @@ pub enum ScaleChange {
     Backoff,
 }
 
-/// Where a gradient overflowed.
+/// Place of an overflowed gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overflow<'a> {
     /// Name of the first tensor with an element that is infinite or NaN.
@@ -141,12 +140,12 @@ impl LossScaler {
         Ok(LossScaler { config, state })
     }
 
-    /// What the loss is multiplied by.
+    /// Current loss scale.
     pub fn scale(&self) -> f32 {
         self.state.scale
     }
 
-    /// What the gradients are multiplied by: 1 / scale, rounded once.
+    /// Factor of the gradients: 1 / scale, rounded once.
     pub fn inverse(&self) -> f32 {
         (1.0 / f64::from(self.state.scale)) as f32
     }
@@ -156,7 +155,7 @@ impl LossScaler {
         &self.config
     }
 
-    /// What a checkpoint keeps.
+    /// State for a checkpoint.
     pub fn state(&self) -> ScalerState {
         self.state
     }

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-/// Who works.
+/// Threads to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Threads {
     /// The thread that calls.

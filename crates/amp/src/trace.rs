@@ -1,10 +1,8 @@
-//! Where numbers stop being finite.
+//! First non-finite numbers.
 
 #![forbid(unsafe_code)]
 
-use std::fmt;
-
-use crate::error::{Error, Result};
+use crate::error::{Error, FirstNonFinite, Result};
 use crate::number::Number;
 use megabatch_gpu_core::isa::{Isa, Loops};
 
@@ -30,28 +28,6 @@ impl<S: Number> Loops for Scan<'_, S> {
             let index = if all_finite { None } else { block.iter().position(|value| !value.is_finite()) };
             index.map(|index| start + index)
         })
-    }
-}
-
-/// The first number of a step that was infinite or NaN.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FirstNonFinite {
-    /// Step, counted as the caller counts.
-    pub step: u64,
-    /// Layer that computed it.
-    pub layer: String,
-    /// Tensor in the layer.
-    pub tensor: String,
-    /// Index of the element in the tensor.
-    pub index: usize,
-    /// The element: an infinity or a NaN.
-    pub value: f64,
-}
-
-impl fmt::Display for FirstNonFinite {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let FirstNonFinite { step, layer, tensor, index, value } = self;
-        write!(f, "step {step}, layer {layer}: {tensor} is {value} at index {index}")
     }
 }
 
@@ -86,7 +62,7 @@ impl Trace {
         });
     }
 
-    /// What was found.
+    /// First non-finite value found.
     pub fn first(&self) -> Option<&FirstNonFinite> {
         self.first.as_ref()
     }

@@ -8,16 +8,14 @@
 //!               where Adam adds decay · p to g, and AdamW first multiplies p by 1 - lr · decay
 //! ```
 //!
-//! Departures: none. Each operation rounds once, in this order, on every processor; a loss scale
+//! Departures: none. Each operation rounds once, in this order, on every CPU; a loss scale
 //! that is a power of two and a clip coefficient of 1 leave no trace, unless an unscaled gradient
 //! is subnormal. Working copies are rounded block by block, while the weights are in the cache.
 
 #![forbid(unsafe_code)]
 
-use half::{bf16, f16};
-
 use crate::gradients::Factors;
-use crate::number::Number;
+use crate::number::{Number, WorkingCopy};
 use crate::optimizer::{OptimizerSettings, Rates, Rule};
 use crate::threads::{BLOCK, Threads};
 use megabatch_gpu_core::isa::{Isa, Loops};
@@ -30,21 +28,12 @@ pub struct Tensor<'a, S> {
     pub values: &'a mut [S],
     /// The gradient of the scaled loss by the weights.
     pub gradient: &'a [S],
-    /// What Adam and AdamW keep of the gradients; nothing for SGD.
+    /// Moments of Adam and AdamW; `None` for SGD.
     pub moments: Option<Moments<'a, S>>,
-    /// What forward and backward read in place of the weights, where they run in 16 bits. The
-    /// weights are then the master weights, which keep what a 16-bit number cannot tell
-    /// (Micikevicius et al., "Mixed precision training", 2018, section 3.1).
+    /// Copy of the weights that forward and backward read in 16 bits. The weights are then the
+    /// master weights, which keep what a 16-bit number cannot tell (Micikevicius et al., "Mixed
+    /// precision training", 2018, section 3.1).
     pub working_copy: Option<WorkingCopy<'a>>,
-}
-
-/// Weights in 16 bits, each the nearest to its master weight, ties to even.
-#[derive(Debug)]
-pub enum WorkingCopy<'a> {
-    /// For runs in bf16.
-    Bf16(&'a mut [bf16]),
-    /// For runs in fp16. What is too large becomes infinite.
-    Fp16(&'a mut [f16]),
 }
 
 /// Running means of the gradients and of their squares.
@@ -63,7 +52,7 @@ pub struct Step<S> {
     pub settings: OptimizerSettings,
     /// Number of this step, counted from 1. A skipped step does not count.
     pub number: u64,
-    /// What the gradients are multiplied by, from [`Examined::factors`](crate::Examined::factors).
+    /// Factors of the gradients, from [`Examined::factors`](crate::Examined::factors).
     pub factors: Factors<S>,
 }
 
@@ -130,28 +119,6 @@ impl<S> Moments<'_, S> {
         let (exp_avg, exp_avg_rest) = self.exp_avg.split_at_mut(len);
         let (exp_avg_sq, exp_avg_sq_rest) = self.exp_avg_sq.split_at_mut(len);
         (Moments { exp_avg, exp_avg_sq }, Moments { exp_avg: exp_avg_rest, exp_avg_sq: exp_avg_sq_rest })
-    }
-}
-
-impl WorkingCopy<'_> {
-    fn len(&self) -> usize {
-        match self {
-            WorkingCopy::Bf16(copy) => copy.len(),
-            WorkingCopy::Fp16(copy) => copy.len(),
-        }
-    }
-
-    fn split_at(self, len: usize) -> (Self, Self) {
-        match self {
-            WorkingCopy::Bf16(copy) => {
-                let (copy, rest) = copy.split_at_mut(len);
-                (WorkingCopy::Bf16(copy), WorkingCopy::Bf16(rest))
-            }
-            WorkingCopy::Fp16(copy) => {
-                let (copy, rest) = copy.split_at_mut(len);
-                (WorkingCopy::Fp16(copy), WorkingCopy::Fp16(rest))
-            }
-        }
     }
 }
 

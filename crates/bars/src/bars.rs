@@ -1,4 +1,4 @@
-use crate::timeframe::Timeframe;
+use crate::time::timeframe::Timeframe;
 
 /// Bars of one timeframe in order of time, one vector a column; all of one length.
 ///
@@ -6,7 +6,7 @@ use crate::timeframe::Timeframe;
 /// and not before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
-    /// What each bar covers.
+    /// Time that each bar covers.
     pub timeframe: Timeframe,
     /// When each bar opens, in nanoseconds since 1970 UTC.
     pub open_time: Vec<i64>,

@@ -2,17 +2,17 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::leak::Leak;
-use crate::row_error::RowError;
-use crate::shortage::{LongestOf, Shortage, Shortages};
-use crate::timeframe::Timeframe;
-use crate::timestamp::listed;
+use crate::parse::row_error::RowError;
+use crate::proof::leak::Leak;
+use crate::series::shortage::{LongestOf, Shortage, Shortages};
+use crate::time::timeframe::Timeframe;
+use crate::time::timestamp::listed;
 
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong between a CSV file and an aligned series. Each says where, what was expected
-/// and what to do.
+/// Errors between a CSV file and an aligned series. Each says where, what was expected and what to
+/// do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -24,7 +24,7 @@ pub enum Error {
     NotAFile {
         /// The path.
         path: PathBuf,
-        /// What there is.
+        /// Kind of file system object found.
         kind: &'static str,
     },
 
@@ -33,7 +33,7 @@ pub enum Error {
     Open {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 
@@ -44,7 +44,7 @@ pub enum Error {
         path: PathBuf,
         /// Last line that was read.
         line: u64,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 
@@ -53,7 +53,7 @@ pub enum Error {
     UnknownFormat {
         /// The file.
         path: PathBuf,
-        /// What is missing.
+        /// Missing part.
         reason: String,
         /// The layouts that were tried.
         tried: &'static str,
@@ -62,7 +62,7 @@ pub enum Error {
     },
 
     /// A row cannot be used, and the reader was told to stop at such rows.
-    #[error("{}: line {line}: {trouble}: expected {expected}, found `{text}`; `--on-error repair` mends or drops such rows and counts them, `--on-error skip` only drops them", path.display())]
+    #[error("{}: line {line}: {trouble}: expected {expected}, found `{text}`", path.display())]
     BadRow {
         /// The file.
         path: PathBuf,
@@ -70,7 +70,7 @@ pub enum Error {
         line: u64,
         /// Kind of trouble.
         trouble: RowError,
-        /// What a good row would have had.
+        /// Expected form of the row.
         expected: String,
         /// The line, shortened.
         text: String,
@@ -125,7 +125,7 @@ pub enum Error {
         path: PathBuf,
         /// Line number from 1.
         line: u64,
-        /// How it differs.
+        /// Difference.
         found: String,
         /// The line, shortened.
         text: String,
@@ -133,7 +133,7 @@ pub enum Error {
 
     /// The order of day and month cannot be told from the dates.
     #[error(
-        "{}: in dates such as `{example}` either the day or the month comes first, and {found}; say which with `--date-order day-first` or `month-first`",
+        "{}: in dates such as `{example}` either the day or the month comes first, and {found}; state which",
         path.display()
     )]
     UnknownDateOrder {
@@ -141,7 +141,7 @@ pub enum Error {
         path: PathBuf,
         /// One of its dates.
         example: String,
-        /// What the dates show.
+        /// Order of day and month found in the dates.
         found: &'static str,
     },
 
@@ -168,13 +168,13 @@ pub enum Error {
         bid: PathBuf,
         /// The first file of the ask.
         ask: PathBuf,
-        /// How they differ.
+        /// Difference.
         found: String,
     },
 
     /// The ask is below the bid, and the reader was told to stop at such bars.
     #[error(
-        "{} and {}: the bar that opens at {open_time} closes with the ask {ask} below the bid {bid}; `--on-error repair` takes such a spread as 0, `--on-error skip` drops such bars",
+        "{} and {}: the bar that opens at {open_time} closes with the ask {ask} below the bid {bid}",
         bid_path.display(), ask_path.display()
     )]
     Crossed {
@@ -219,7 +219,7 @@ pub enum Error {
     },
 
     /// The files' names stand for different symbols.
-    #[error("{} holds {first_symbol} and {} holds {second_symbol}: a series has one symbol; name it with `--symbol` if they are the same", first.display(), second.display())]
+    #[error("{} holds {first_symbol} and {} holds {second_symbol}: a series has one symbol; name it if they are the same", first.display(), second.display())]
     MixedSymbols {
         /// One file.
         first: PathBuf,
@@ -248,17 +248,17 @@ pub enum Error {
     },
 
     /// Several instruments cannot be used.
-    #[error("{} of {instruments} instruments cannot be used (`--on-error skip` leaves them out, where others are left):\n  {}", failed.len(), Lines(failed))]
+    #[error("{} of {instruments} instruments cannot be used:\n  {}", failed.len(), Lines(failed))]
     Several {
         /// Number of all instruments.
         instruments: usize,
-        /// Those that cannot be used, and why.
+        /// Files that cannot be used, and why.
         failed: Vec<Excluded>,
     },
 
     /// The size of a pip is not known for the symbol.
     #[error(
-        "the pip size of `{symbol}` is not known; take log returns as targets, which need none, with `--target log_return`, or give the size with `--pip-size`, such as 0.0001 for EURUSD or 0.01 for a share"
+        "the pip size of `{symbol}` is not known; take log returns as targets, which need none, or give the size, such as 0.0001 for EURUSD or 0.01 for a share"
     )]
     UnknownPipSize {
         /// The symbol.
@@ -268,7 +268,7 @@ pub enum Error {
     /// A name is not one of the known ones.
     #[error("unknown {what} `{name}`: expected {expected}")]
     UnknownName {
-        /// What is named.
+        /// Kind of the named thing.
         what: &'static str,
         /// The name as given.
         name: String,
@@ -277,18 +277,18 @@ pub enum Error {
     },
 
     /// The duration of the bars cannot be told from their spacing.
-    #[error("the bars' timeframe cannot be inferred: {found}; state it with `--base`, such as M1")]
+    #[error("the bars' timeframe cannot be inferred: {found}; state it, such as M1")]
     UnknownBase {
-        /// What the spacing of the bars looks like.
+        /// Spacing of the bars.
         found: String,
     },
 
     /// The stated base timeframe does not occur in the data.
     #[error(
-        "the bars were stated to be {stated}, but no two of them are {stated} apart (the closest are {closest} apart): each would be taken as closed before it is; state the true timeframe with `--base`"
+        "the bars were stated to be {stated}, but no two of them are {stated} apart (the closest are {closest} apart): each would be taken as closed before it is; state the true timeframe"
     )]
     WrongBase {
-        /// What was stated.
+        /// Stated timeframe.
         stated: Timeframe,
         /// The smallest distance between two bars.
         closest: String,
@@ -325,16 +325,16 @@ pub enum Error {
         key: &'static str,
         /// Its value.
         value: String,
-        /// What it may be.
+        /// Allowed values.
         expected: &'static str,
     },
 
     /// An instrument has not enough bars for one sample.
     #[error(
-        "{instrument}: too few bars for one sample{}: before the last {horizon} base bars, which are its future, {} with the warm-up of the features; give more data, shorter windows or fewer timeframes (`--timeframes`), or features that look back less far (`--features`){}",
+        "{instrument}: too few bars for one sample{}: before the last {horizon} base bars, which are its future, {} with the warm-up of the features; give more data, shorter windows or fewer timeframes, or features that look back less far{}",
         LongestOf { segments: *segments, longest: *longest },
         Shortages(shortages),
-        if *segments > 1 { ", or span longer holes (`--longest-hole`)" } else { "" }
+        if *segments > 1 { ", or span longer holes" } else { "" }
     )]
     TooShort {
         /// The instrument.
@@ -345,13 +345,13 @@ pub enum Error {
         segments: usize,
         /// Number of base bars in the longest of them.
         longest: usize,
-        /// What the longest of them lacks: one entry a timeframe, shortest first.
+        /// Missing bars of the longest recording: one entry a timeframe, shortest first.
         shortages: Vec<Shortage>,
     },
 
     /// An instrument has too few bars before the time up to which scalers are fitted.
     #[error(
-        "{instrument}: it begins too late: only {bars} of its {timeframe} bars, the warm-up of the features aside, close in the training span, which ends at {trained_until}, and its scaling is fitted on at least {needed} there; leave {instrument} out (`--on-error skip` does), give more of its past, end the training span later (`--train-fraction`), or do not scale (`--scaling none`)"
+        "{instrument}: it begins too late: only {bars} of its {timeframe} bars, the warm-up of the features aside, close in the training span, which ends at {trained_until}, and its scaling is fitted on at least {needed} there; leave {instrument} out, give more of its past, end the training span later, or do not scale"
     )]
     TooFewToFit {
         /// The instrument.
@@ -371,9 +371,9 @@ pub enum Error {
         "the scalers given hold {found}, expected {expected}; take those of the data that the model was trained on"
     )]
     Scalers {
-        /// What they hold.
+        /// Content of the file.
         found: String,
-        /// What the series needs.
+        /// Content that the series needs.
         expected: String,
     },
 
@@ -389,7 +389,7 @@ pub enum Error {
     /// A proof failed.
     #[error("{leak}; do not train on this data")]
     LookAhead {
-        /// What depends on what happens later.
+        /// Values that depend on the future.
         leak: Box<Leak>,
     },
 }
@@ -399,7 +399,7 @@ pub enum Error {
 pub struct Excluded {
     /// Its symbol.
     pub symbol: String,
-    /// What is wrong with it.
+    /// Error of the file.
     pub reason: Error,
 }
 

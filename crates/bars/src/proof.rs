@@ -1,18 +1,21 @@
 //! Proof that a sample sees nothing that had not happened.
 
-use crate::align::align_with;
+pub(crate) mod leak;
+pub(crate) mod perturb;
+
 use crate::bars::Bars;
+use crate::clean::gap::GapPolicy;
 use crate::error::{Error, Result};
-use crate::feature::Feature;
-use crate::gap::GapPolicy;
-use crate::instrument::Instrument;
-use crate::leak::{Difference, Leak};
-use crate::perturb::{OtherFuture, Perturbation, Random};
-use crate::scalers::Scalers;
+use crate::proof::leak::{Difference, Leak};
+use crate::proof::perturb::{OtherFuture, Perturbation, Random};
 use crate::series::AlignedSeries;
-use crate::spec::{SeriesSpec, in_range};
-use crate::timeframe::Timeframe;
-use crate::timestamp::display_utc;
+use crate::series::align::align_with;
+use crate::series::feature::Feature;
+use crate::series::instrument::Instrument;
+use crate::series::scalers::Scalers;
+use crate::series::spec::{SeriesSpec, in_range};
+use crate::time::timeframe::Timeframe;
+use crate::time::timestamp::display_utc;
 
 /// When the future begins that a proof replaces, and which one replaces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,20 +23,20 @@ pub struct Moment {
     /// The time of the sample, in nanoseconds since 1970 UTC. A bar that closes later had not
     /// closed.
     pub time: i64,
-    /// What the other futures are drawn from; equal seeds draw equal ones.
+    /// Seed of the replaced futures; equal seeds draw equal ones.
     pub seed: u64,
 }
 
-/// That a sample stays what it is, whatever happens later.
+/// Proof that a sample stays the same, whatever happens later.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Proof {
-    /// What the sample sees in each timeframe, shortest first: `[seq_len, F]` each, to be held
-    /// against a file.
+    /// Windows of the sample, by timeframe, shortest first: `[seq_len, F]` each, to compare with a
+    /// file.
     pub windows: Vec<Vec<f32>>,
     /// Number of base bars that were aligned.
     pub bars: usize,
-    /// How many of them had not closed, and were replaced.
+    /// Bars that had not closed, and were replaced.
     pub replaced: usize,
 }
 
@@ -106,7 +109,7 @@ impl ProofQuery<'_> {
         Ok(Proof { windows: before.windows, bars: bars.len(), replaced })
     }
 
-    /// What the sample in question sees, if there is one.
+    /// Windows of the sample in question, if it exists.
     fn sight(&self, series: Result<AlignedSeries>) -> Result<Option<Sight>> {
         match series {
             Ok(series) => {
@@ -159,7 +162,7 @@ impl Future {
     }
 }
 
-/// What a sample sees, without the series, which is as long as the recording.
+/// Windows of a sample without the series, which is as long as the recording.
 struct Sight {
     timeframes: Vec<Timeframe>,
     features: Vec<Feature>,

@@ -1,24 +1,30 @@
+pub(crate) mod bar_lines;
+pub(crate) mod compared;
+pub(crate) mod pair;
+pub(crate) mod summary;
+pub(crate) mod universe;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::adjustment::Adjustments;
 use crate::bars::Bars;
-use crate::compared::ComparedFiles;
+use crate::clean::far_bars;
+use crate::clean::gaps::Gaps;
+use crate::clean::jumps::Jump;
+use crate::clean::order::{Clock, in_order};
+use crate::clean::spacing::Spacings;
+use crate::clean::spread;
+use crate::clean::weekly_close::{WeekEnds, ZoneChoice};
 use crate::error::{Error, Result};
-use crate::far_bars;
-use crate::format_name::FormatName;
-use crate::gaps::Gaps;
-use crate::jumps::Jump;
-use crate::options::{ReadOptions, StampedAt};
-use crate::order::{Clock, in_order};
-use crate::source::Source;
-use crate::spacing::Spacings;
-use crate::spread;
-use crate::summary::{BarCounts, FileSummary, ReadSummary};
-use crate::timeframe::Timeframe;
-use crate::timestamp::{Stamp, display_utc};
-use crate::weekly_close::{WeekEnds, ZoneChoice};
-use crate::zone::Zone;
+use crate::parse::adjustment::Adjustments;
+use crate::parse::format_name::FormatName;
+use crate::parse::options::{ReadOptions, StampedAt};
+use crate::parse::source::Source;
+use crate::read::compared::ComparedFiles;
+use crate::read::summary::{BarCounts, FileSummary, ReadSummary};
+use crate::time::timeframe::Timeframe;
+use crate::time::timestamp::{Stamp, display_utc};
+use crate::time::zone::Zone;
 
 /// Jumps that are warned of one by one; the others are counted.
 const JUMPS_TOLD: usize = 3;
@@ -30,7 +36,7 @@ pub struct Recording {
     pub symbol: String,
     /// The bars.
     pub bars: Bars,
-    /// How they were read.
+    /// Summary of reading.
     pub summary: ReadSummary,
 }
 
@@ -66,7 +72,7 @@ pub fn read<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Record
 
 /// The sources of one symbol by the timeframe of their bars.
 struct ByTimeframe {
-    /// Those that the series is made of, and those whose timeframe does not show.
+    /// Sources of the series' bars, and those whose timeframe does not show.
     shortest: Vec<Source>,
     longer: BTreeMap<Timeframe, Vec<Source>>,
 }
@@ -118,7 +124,7 @@ fn read_sources(symbol: String, mut sources: Vec<Source>, options: &ReadOptions)
 }
 
 impl ReadSummary {
-    /// What is in the bars, which are at least one.
+    /// Summary of `bars`, of which there is at least one.
     pub(crate) fn of(bars: &Bars, files: Vec<FileSummary>, symbol: String, mut warnings: Vec<String>) -> Self {
         let jumps = Jump::all(bars);
         warnings.extend(jumps.iter().take(JUMPS_TOLD).map(ToString::to_string));

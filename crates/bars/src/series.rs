@@ -1,9 +1,28 @@
+pub(crate) mod align;
+pub(crate) mod binning;
+pub(crate) mod feature;
+pub(crate) mod feature_stream;
+pub(crate) mod feature_table;
+pub(crate) mod instrument;
+pub(crate) mod panel;
+pub(crate) mod resample;
+pub(crate) mod rolling;
+pub(crate) mod sampling;
+pub(crate) mod scale;
+pub(crate) mod scalers;
+pub(crate) mod series_stream;
+pub(crate) mod shortage;
+pub(crate) mod spec;
+pub(crate) mod target;
+pub(crate) mod track;
+pub(crate) mod unscaled_series;
+
 use std::ops::Range;
 
-use crate::feature::Feature;
-use crate::scale::Scaling;
-use crate::scalers::{Scalers, TimeframeScaler};
-use crate::timeframe::Timeframe;
+use crate::series::feature::Feature;
+use crate::series::scale::Scaling;
+use crate::series::scalers::{Scalers, TimeframeScaler};
+use crate::time::timeframe::Timeframe;
 
 /// Aligned series of several timeframes and instruments, and the samples that are windows over
 /// them.
@@ -29,7 +48,7 @@ pub struct AlignedSeries {
     pub label_end_time: Vec<i64>,
     /// Changes of the price in pips over the base bars after each sample: `[N, K]`.
     pub targets: Vec<f32>,
-    /// How the features were scaled.
+    /// Scaling of the features.
     pub scaling: Scaling,
     /// The scalers were fitted on bars that close before this time, the same for all instruments:
     /// one nanosecond after the last sample of the training span.
@@ -39,7 +58,7 @@ pub struct AlignedSeries {
     /// The segments that are too short for one sample. Nothing of them is in the series; scalers
     /// saw their bars.
     pub left_out: Vec<Segment>,
-    /// What a user should know before he trains on this.
+    /// Warnings about the data, for people.
     pub warnings: Vec<String>,
 }
 
@@ -77,9 +96,9 @@ pub struct TimeframeSeries {
     pub look_back: usize,
     /// When each bar of a segment's warm-up opens, which has no row: `[S, look_back]`.
     pub warm_up_open_time: Vec<i64>,
-    /// What was subtracted from each feature: `[I, F]`.
+    /// Centre subtracted from each feature: `[I, F]`.
     pub center: Vec<f64>,
-    /// What each feature was then divided by: `[I, F]`.
+    /// Divisor of each feature: `[I, F]`.
     pub scale: Vec<f64>,
     /// Row of the last bar of each sample's window: `[N]`.
     pub end: Vec<i64>,
@@ -107,7 +126,7 @@ impl AlignedSeries {
         self.sample_time.len()
     }
 
-    /// True if there are no samples; [`align`](crate::align) never gives such a series.
+    /// True if there are no samples; [`align`](crate::series::align) never gives such a series.
     pub fn is_empty(&self) -> bool {
         self.sample_time.is_empty()
     }
@@ -151,7 +170,7 @@ impl TimeframeSeries {
         self.features.iter().map(|feature| feature.name()).collect()
     }
 
-    /// What sample `n` sees: `[seq_len, F]`.
+    /// Window of sample `n`: `[seq_len, F]`.
     ///
     /// # Panics
     /// When there is no such sample.

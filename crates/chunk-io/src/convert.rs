@@ -36,12 +36,12 @@ use crate::source::Layout;
 use crate::storage::{Compression, Storage};
 use work::Work;
 
-/// What [`convert`] is to do.
+/// Options of [`convert`].
 #[derive(Clone, Debug)]
 pub struct ConvertOptions {
     /// Layout of the new file; that of the old one if `None`.
     pub to: Option<Layout>,
-    /// How tables are stored.
+    /// Storage of tables.
     pub storage: StorageChoice,
     /// Name that a timeframe without one gets in a series; `features` if `None`.
     pub timeframe: Option<String>,
@@ -64,8 +64,8 @@ impl Default for ConvertOptions {
     }
 }
 
-/// How the new file's tables are stored. What is left open stays as it was where the layout stays,
-/// and is [`Storage::default`] where it changes.
+/// Storage of the new file's tables. What is left open stays as it was where the layout stays, and
+/// is [`Storage::default`] where it changes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StorageChoice {
     /// Contiguous or chunked.
@@ -86,10 +86,10 @@ pub enum StorageForm {
     Chunked,
 }
 
-/// How far a conversion is.
+/// Progress of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConversionProgress {
-    /// What is being done.
+    /// Current stage.
     pub stage: ConversionStage,
     /// Bytes done, of all stages.
     pub done_bytes: u64,
@@ -112,7 +112,7 @@ pub enum ConversionStage {
 /// Is told how far a conversion is, and may break it off.
 pub type Observer<'a> = dyn FnMut(ConversionProgress) -> ControlFlow<()> + 'a;
 
-/// What a conversion came to.
+/// Result of a conversion.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Conversion {
@@ -133,7 +133,7 @@ pub struct Conversion {
     pub verified: bool,
     /// True if an interrupted conversion was continued.
     pub continued: bool,
-    /// What a reader of the new file should know, a sentence each.
+    /// Notes about the new file, a sentence each.
     pub notes: Vec<String>,
 }
 
@@ -224,17 +224,17 @@ pub fn layout_of(path: impl AsRef<Path>) -> Result<Layout> {
     Layout::recognise(&InputFile::open(path.as_ref())?)
 }
 
-/// What every kind of conversion begins with.
+/// Inputs of every kind of conversion.
 struct ConversionJob<'a> {
     input: &'a InputFile,
     out: &'a Path,
     scope: &'a Scope,
     options: &'a ConvertOptions,
-    /// What an earlier run did already.
+    /// Records of an earlier, interrupted run.
     records: Vec<journal::Record>,
 }
 
-/// What every kind of conversion ends with.
+/// Result of every kind of conversion.
 struct Done {
     samples: usize,
     bars: Vec<(String, usize)>,
@@ -268,7 +268,7 @@ fn refused(out: &Path, asked: &str, fix: &str) -> Error {
     }
 }
 
-/// What must be the same for a conversion to be continued. Memory and threads need not be.
+/// Settings that must be equal to continue a conversion. Memory and threads need not be.
 fn identity(input: &InputFile, to: Layout, options: &ConvertOptions) -> Result<String> {
     let io = |source| Error::Io { path: input.path.clone(), action: "look at the file", source };
     let metadata = fs::metadata(&input.path).map_err(io)?;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// What a request for samples took, by cause. Where several threads work at once their times add
-/// up, so that a sum of causes may exceed the time on the clock.
+/// Cost of a request for samples, by cause. Where several threads work at once their times add up,
+/// so that a sum of causes may exceed the time on the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ReadCost {
     /// Bytes read from the file; 0 where the samples were in memory.

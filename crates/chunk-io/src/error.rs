@@ -8,7 +8,7 @@ use serde::Serialize;
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong when a file is written, opened, read or inspected.
+/// Errors of writing, opening, reading and inspecting files.
 ///
 /// A failed write leaves whatever was at the path as it was, and no temporary file beside it.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +35,7 @@ pub enum Error {
     NotHdf5 {
         /// The file.
         path: PathBuf,
-        /// What the first bytes look like.
+        /// First bytes found.
         found: String,
     },
 
@@ -75,11 +75,11 @@ pub enum Error {
     BadRequest {
         /// The file.
         path: PathBuf,
-        /// What the caller wanted.
+        /// Requested item.
         asked: String,
-        /// What there is.
+        /// Item found.
         found: String,
-        /// What to do.
+        /// Fix.
         fix: String,
     },
 
@@ -97,7 +97,7 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// What was being done.
+        /// Action that failed.
         action: &'static str,
         /// The system's reason.
         source: io::Error,
@@ -110,11 +110,11 @@ pub enum Error {
         path: PathBuf,
         /// The object in it.
         object: String,
-        /// What was being done.
+        /// Action that failed.
         action: &'static str,
         /// HDF5's innermost reason.
         detail: String,
-        /// What to do.
+        /// Fix.
         fix: String,
     },
 
@@ -130,7 +130,7 @@ pub enum Error {
         /// Bytes of the bars, close times and indices, uncompressed; of as many as were looked at
         /// when it became clear.
         series_bytes: u64,
-        /// What is known about why, and what to do.
+        /// Cause as far as known, and fix.
         detail: String,
     },
 
@@ -166,9 +166,9 @@ pub enum Error {
         object: String,
         /// Indices of the first element of the chunk; empty for a dataset that is not in chunks.
         chunk: Vec<usize>,
-        /// Where they begin in the file.
+        /// Offset in the file.
         offset: u64,
-        /// How many there are.
+        /// Number of bytes.
         bytes: u64,
         /// Length of the file.
         file_bytes: u64,
@@ -186,9 +186,9 @@ pub enum Error {
         object: String,
         /// Indices of the chunk's first element.
         chunk: Vec<usize>,
-        /// Where the chunk begins in the file.
+        /// Offset of the chunk in the file.
         offset: u64,
-        /// What is wrong with it.
+        /// Fault.
         detail: String,
     },
 
@@ -199,7 +199,7 @@ pub enum Error {
         path: PathBuf,
         /// The dataset.
         object: String,
-        /// What is wrong with it.
+        /// Fault.
         detail: String,
     },
 
@@ -231,7 +231,7 @@ pub enum Error {
         object: String,
         /// Number under which the filter is registered with The HDF Group.
         id: i32,
-        /// What its writer called it.
+        /// Name by its writer.
         name: String,
     },
 
@@ -246,7 +246,7 @@ pub enum Error {
         object: String,
         /// The first of them, by axis.
         index: Vec<usize>,
-        /// How many there are in what was asked for.
+        /// Number of values in the request.
         count: u64,
     },
 
@@ -292,11 +292,11 @@ pub struct Fault {
     pub object: String,
     /// Row along the object's first axis, where one row is at fault.
     pub index: Option<usize>,
-    /// What the layout asks for.
+    /// Expected by the layout.
     pub expected: String,
-    /// What is there.
+    /// Found in the file.
     pub found: String,
-    /// What to do.
+    /// Fix.
     pub fix: String,
 }
 
@@ -314,8 +314,8 @@ fn at_chunk(chunk: &[usize]) -> String {
     if chunk.is_empty() { String::new() } else { format!(", chunk at {chunk:?}") }
 }
 
-/// What to do about a failure that HDF5 tells in these words: a full disk is no damage (errno(3),
-/// ENOSPC and EDQUOT).
+/// Fix of a failure that HDF5 describes in these words: a full disk is no damage (errno(3), ENOSPC
+/// and EDQUOT).
 fn fix_of(detail: &str) -> String {
     let is_full = ["errno = 28,", "errno = 122,"].iter().any(|errno| detail.contains(errno));
     let fix = if is_full {

@@ -1,5 +1,7 @@
 #![forbid(unsafe_code)]
 
+pub(crate) mod table;
+
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -8,8 +10,8 @@ use std::sync::Arc;
 use hdf5::{Group, LocationType};
 
 use crate::error::{Error, Fault, Result, innermost};
+use crate::file::table::{Expect, Table};
 use crate::read::{Identity, ReadOptions, Reading};
-use crate::table::{Expect, Table};
 use crate::text::{AttributeValue, is_text, read_attribute, read_texts};
 
 /// Groups deeper than this and objects beyond this many are not listed: links in a damaged file may

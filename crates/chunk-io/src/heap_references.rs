@@ -1,4 +1,4 @@
-//! Where values of variable length lie in a file, asked for without following them.
+//! References to values of variable length in a file, read without following them.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_uint, c_void};
@@ -24,7 +24,7 @@ use crate::stored::file_of_hdf5;
 /// More bytes of references are not read at once: a file may say that it has any number.
 const REFERENCE_BYTES_MAX: usize = 1 << 28;
 
-/// How far the values of a dataset or attribute could be checked.
+/// Extent to which the values of a dataset or attribute could be checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeapCheck {
     /// They are in no heap, or in one that the library can read.
@@ -75,7 +75,7 @@ pub(crate) fn check_attributes(location: &Location) -> hdf5::Result<HeapCheck> {
     Ok(HeapCheck::Sound)
 }
 
-/// Where a type has values of variable length.
+/// Places of values of variable length in a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Nowhere,

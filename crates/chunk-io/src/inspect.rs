@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! What is in a file, what is wrong with it, and what to do about it.
+//! Contents of a file, its faults, and their fixes.
 
 mod listing;
 mod problems;
@@ -19,17 +19,17 @@ pub use statistics::{ColumnStatistics, Occurrences};
 
 use crate::error::{Error, Result};
 use crate::file::InputFile;
+use crate::file::table::Table;
 use crate::series::SeriesFile;
 use crate::shape::Shape;
-use crate::source::Layout;
-use crate::table::Table;
+use crate::source::{Layout, previous_of_same_instrument};
 use crate::text::AttributeValue;
 use crate::windows::WindowsFile;
 use listing::{list_attributes, list_datasets};
 use problems::Columns;
 use statistics::scan;
 
-/// What [`inspect`] found.
+/// Result of [`inspect`].
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Inspection {
@@ -54,7 +54,7 @@ pub struct Inspection {
     pub targets: Vec<ColumnStatistics>,
     /// Times of the samples, where the file has them.
     pub time: Option<TimeSpan>,
-    /// What is wrong, the gravest first.
+    /// Problems, the gravest first.
     pub problems: Vec<Problem>,
 }
 
@@ -241,18 +241,6 @@ impl TimeSpan {
         }
         Some(span)
     }
-}
-
-/// Each sample that has a predecessor of its own instrument, with that one's time.
-pub(crate) fn previous_of_same_instrument<'a>(
-    times: &'a [i64],
-    instruments: Option<&'a [i32]>,
-) -> impl Iterator<Item = (usize, i64)> + 'a {
-    let mut last = BTreeMap::new();
-    times.iter().enumerate().filter_map(move |(n, &time)| {
-        let instrument = instruments.map_or(0, |instruments| instruments[n]);
-        last.insert(instrument, time).map(|earlier| (n, earlier))
-    })
 }
 
 #[cfg(test)]

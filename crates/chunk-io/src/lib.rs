@@ -20,10 +20,8 @@ mod source;
 mod spans;
 mod storage;
 mod stored;
-mod table;
 mod text;
 mod timeframe;
-mod upload;
 mod windows;
 
 pub use convert::{
@@ -49,5 +47,4 @@ pub use source::{Layout, ReadBy, ResidentSeries, Source, SourceOptions, StoredDa
 pub use storage::{Compression, Storage, WriteOptions};
 pub use text::AttributeValue;
 pub use timeframe::{longest_bar_ns, timeframe_order};
-pub use upload::{DeviceChunk, DeviceTable, HostChunk, Uploader, gather_windows, swap_bytes};
 pub use windows::{WindowsFile, WindowsHeader, WindowsWriter, write_windows};

@@ -25,14 +25,14 @@ use resident::Resident;
 pub use rows::{Rows, SeriesWindows};
 pub use stats::LoaderStats;
 
-/// How a [`Loader`] uses memory.
+/// Memory use of a [`Loader`].
 #[derive(Clone, Copy, Debug)]
 pub struct LoaderOptions<'a> {
     /// Samples in a chunk: as many consecutive batches as have no more samples together are read at
     /// once. A batch of more makes a chunk of its own. Nothing but speed and memory depends on it.
     pub chunk_samples: usize,
-    /// Where the memory of the two chunks is booked. It is host memory, so that the scope is one of
-    /// the CPU device.
+    /// Scope on which the two chunks are booked. It is host memory, so that the scope is one of the
+    /// CPU device.
     pub scope: &'a Scope,
 }
 
@@ -49,7 +49,7 @@ pub struct Loader<I: Iterator> {
     supply: Supply<I>,
 }
 
-/// Where batches are.
+/// Source of batches.
 enum Supply<I: Iterator> {
     /// In memory, all of them.
     Resident(Resident<I>),
@@ -91,7 +91,7 @@ impl<I: Iterator<Item = Vec<usize>>> Loader<I> {
         }
     }
 
-    /// What was delivered so far, and what it took.
+    /// Statistics of the batches delivered so far.
     pub fn stalls(&self) -> LoaderStats {
         match &self.supply {
             Supply::Resident(resident) => resident.stalls(),

@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! How data pass through memory, decided before any of it is read: arithmetic on shapes, no input
-//! or output.
+//! Plan of the passage of data through memory, made before any of it is read: arithmetic on shapes,
+//! no input or output.
 
 mod amplification;
 mod device;
@@ -34,7 +34,7 @@ impl Shape {
     }
 }
 
-/// What a [`ChunkPlan`] is made from.
+/// Inputs of a [`ChunkPlan`].
 #[derive(Clone, Copy, Debug)]
 pub struct PlanRequest<'a> {
     /// Dimensions of the samples.
@@ -44,9 +44,9 @@ pub struct PlanRequest<'a> {
     pub resident_bytes: u64,
     /// Memory that the device can hand out.
     pub device_bytes: u64,
-    /// What the run takes beside its data: weights, gradients, activations.
+    /// Bytes of the run beside its data: weights, gradients, activations.
     pub model_bytes: u64,
-    /// Where a chunk lies while it is filled.
+    /// Location of a chunk while it is filled.
     pub filling: Filling,
     /// Size of a chunk, where the user says it; or else it follows from the device's memory.
     pub chunk_bytes: Option<u64>,
@@ -57,7 +57,7 @@ pub struct PlanRequest<'a> {
     pub stored_rows: usize,
 }
 
-/// Where a chunk lies while the one before it is trained on.
+/// Location of a chunk while the one before it is trained on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Filling {
@@ -67,7 +67,7 @@ pub enum Filling {
     Host,
 }
 
-/// How the data of a run pass through memory.
+/// Passage of the data of a run through memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ChunkPlan {
     /// True if data stay in memory or pass through it.
@@ -103,7 +103,7 @@ pub enum Shortage {
         "the model takes {model_bytes} of {device_bytes} bytes, and data of at least {least_bytes} bytes must have room beside it"
     )]
     Model {
-        /// What the run takes beside its data.
+        /// Bytes of the run beside its data.
         model_bytes: u64,
         /// Memory that the device can hand out.
         device_bytes: u64,

@@ -6,12 +6,12 @@ use crate::atomic::write_atomically;
 use crate::error::{Error, Result};
 use crate::storage::{OutputFile, Storage};
 
-/// What a model predicts for a run of samples.
+/// Predictions of a model for a run of samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Predictions<'a> {
     /// `[n, K]`, row-major.
     pub values: &'a [f32],
-    /// What else is predicted for each horizon, by name: `[n, K]` each.
+    /// Further predictions for each horizon, by name: `[n, K]` each.
     pub named: &'a [(String, Vec<f32>)],
     /// Number of horizons, K.
     pub horizons: usize,

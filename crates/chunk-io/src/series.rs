@@ -35,7 +35,7 @@ pub struct Series {
     pub sample_label_end_time: Vec<i64>,
     /// `[N, K]`, row-major, K ≥ 1.
     pub targets: Vec<f32>,
-    /// Where the file holds several instruments.
+    /// Instruments of the file.
     pub instruments: Option<Instruments>,
     /// Root attributes besides `layout` and `format_version`.
     pub attributes: BTreeMap<String, AttributeValue>,
@@ -63,12 +63,12 @@ pub struct SeriesTimeframe {
     ///
     /// A segment is a stretch of bars of one instrument without a hole that windows must not cross.
     pub segment_start: Vec<i64>,
-    /// How the values were scaled, if they were.
+    /// Scaler of the values, if they were scaled.
     pub scaler: Option<Scaler>,
 }
 
-/// How values were scaled: `scaled = (raw - center) / scale`. Kept to go back; nothing is rescaled
-/// when a file is read.
+/// Scaler of values: `scaled = (raw - center) / scale`. Kept to go back; nothing is rescaled when a
+/// file is read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scaler {
     /// `robust`, `standard` or `none`.

@@ -98,8 +98,8 @@ impl Slab {
     }
 }
 
-/// What a call answered, or why it failed. Must be called under the lock that the call held: the
-/// error stack is the library's last.
+/// Result of a call, or its error. Must be called under the lock that the call held: the error
+/// stack is the library's last.
 pub(crate) fn checked(status: c_int) -> hdf5::Result<c_int> {
     if status < 0 { Err(hdf5::Error::query()?) } else { Ok(status) }
 }

@@ -6,6 +6,7 @@ mod series;
 pub(crate) mod stored;
 mod windows;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +19,6 @@ pub use series::ResidentSeries;
 use crate::cost::ReadCost;
 use crate::error::{Error, Fault, Result};
 use crate::file::InputFile;
-use crate::inspect::previous_of_same_instrument;
 use crate::read::{Direct, NonFinite, NonFiniteFound, ReadOptions, Reading};
 use crate::series::SeriesFile;
 use crate::shape::{SampleSlices, Shape};
@@ -66,18 +66,18 @@ impl Layout {
     }
 }
 
-/// How a [`Source`] reads, and what it holds in memory.
+/// Options of a [`Source`]: reading and memory.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceOptions {
     /// A windows file whose samples take at most this many bytes as f32 is read once and held; a
     /// larger one is read from disk at each request. A series is always held.
     pub resident_bytes_max: usize,
-    /// Threads that read and decode; 0 for as many as the processor runs at once. What is read does
+    /// Threads that read and decode; 0 for as many as the CPU runs at once. What is read does
     /// not depend on it.
     pub threads: usize,
     /// True if data pass the page cache by.
     pub direct: Direct,
-    /// What becomes of NaN and infinities.
+    /// Treatment of NaN and infinities.
     pub non_finite: NonFinite,
 }
 
@@ -248,12 +248,12 @@ impl Source {
         self.reading.non_finite()
     }
 
-    /// What is worth knowing about how the file is read so far, in sentences.
+    /// Notes on how the file is read so far, in sentences.
     pub fn notes(&self) -> Vec<String> {
         self.reading.direct_refused().map(str::to_owned).into_iter().collect()
     }
 
-    /// How each dataset of features and targets is stored and read: features by timeframe, then the
+    /// Storage and reader of each dataset of features and targets: features by timeframe, then the
     /// targets.
     ///
     /// # Errors
@@ -382,4 +382,16 @@ impl Source {
             fix: "make the memory with SampleBlock::zeros".to_owned(),
         })
     }
+}
+
+/// Each sample that has a predecessor of its own instrument, with that one's time.
+pub(crate) fn previous_of_same_instrument<'a>(
+    times: &'a [i64],
+    instruments: Option<&'a [i32]>,
+) -> impl Iterator<Item = (usize, i64)> + 'a {
+    let mut last = BTreeMap::new();
+    times.iter().enumerate().filter_map(move |(n, &time)| {
+        let instrument = instruments.map_or(0, |instruments| instruments[n]);
+        last.insert(instrument, time).map(|earlier| (n, earlier))
+    })
 }

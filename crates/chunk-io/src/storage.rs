@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::slab::{Element, write_rows};
 use crate::text::{AttributeValue, unicode, write_attribute};
 
-/// How datasets are laid out on disk. The values are the same in every case.
+/// Storage of datasets on disk. The values are the same in every case.
 #[derive(Clone, Debug, Default)]
 pub struct WriteOptions {
     /// Layout of every numeric dataset.

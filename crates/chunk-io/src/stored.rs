@@ -1,4 +1,4 @@
-//! How a dataset is stored, as far as the safe layer over HDF5 does not tell.
+//! Storage of a dataset, as far as the safe layer over HDF5 does not tell.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::fs::File;
@@ -118,7 +118,7 @@ pub(crate) fn misplaces_chunks(dataset: &Dataset) -> hdf5::Result<bool> {
     Ok(kind == H5D_CHUNK_IDX_EARRAY && !first_is_unlimited)
 }
 
-/// What is read where no value was ever written: the bytes of one element in the dataset's own
+/// Fill value of places that were never written: the bytes of one element in the dataset's own
 /// type, `None` for zeros because the dataset declares no fill value or never to use it.
 pub(crate) fn fill_bytes(dataset: &Dataset) -> hdf5::Result<Option<Vec<u8>>> {
     let properties = dataset.dcpl()?;

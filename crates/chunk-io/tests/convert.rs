@@ -261,7 +261,7 @@ fn what_cannot_be_converted_is_refused_and_leaves_nothing() {
         (
             "long strides",
             |windows| *windows = Windows::of(&[recording(20, 11)], ONE),
-            "and continue one another too little; convert with --to windows",
+            "and continue one another too little; convert to windows",
         ),
     ];
     for (name, change, expected) in cases {

@@ -14,7 +14,7 @@ fn reads_in_another_process() {
     serve();
 }
 
-/// What any file may take: processor time, and memory beyond what the process had.
+/// Limits for any file: CPU time, and memory beyond the process's own.
 const CPU_S_MAX: f64 = 1.0;
 const MEMORY_BYTES_MAX: u64 = 256 << 20;
 
@@ -169,7 +169,7 @@ fn a_damaged_heap_does_no_harm() {
 /// A good file's bytes with `change` made to them.
 type Change = fn(&mut Vec<u8>, &Layout);
 
-/// Where things lie in a good file.
+/// Places of objects in a good file.
 struct Layout {
     /// First chunk, or the values of a contiguous dataset.
     first: usize,

@@ -1,4 +1,4 @@
-//! What `inspect` tells about good files and about poor ones.
+//! `inspect` on good and on poor files.
 
 mod made;
 

@@ -14,7 +14,7 @@ use megabatch_gpu_core::{Device, Scope};
 use megabatch_order::{Batches, Batching, LastBatch, Order, Rank};
 use proptest::prelude::*;
 
-/// Where samples are.
+/// Location of samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Place {
     Series,

@@ -17,7 +17,7 @@ fn open(path: &Path, options: SourceOptions) -> Source {
     Source::open_with(path, &Device::cpu().scope("data"), options).unwrap()
 }
 
-/// How a dataset is stored.
+/// Storage of a dataset.
 #[derive(Clone, Debug)]
 struct Form {
     shape: [usize; 3],

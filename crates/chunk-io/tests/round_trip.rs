@@ -1,4 +1,4 @@
-//! What is written is read back, by either interface, bit for bit.
+//! Written data are read back by either interface, bit for bit.
 
 mod made;
 

@@ -1,5 +1,4 @@
-//! What a command has to say: text for people, JSON for programs. Commands return it; only `main`
-//! prints.
+//! Results of commands: text for people, JSON for programs. Commands return it; only `main` prints.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -70,7 +69,7 @@ impl Answer {
         Answer { is_aside: true, ..self }
     }
 
-    /// What the program exits with once the answer is printed.
+    /// Exit code of the program after the answer is printed.
     pub(crate) fn exit_code(&self) -> ExitCode {
         self.verdict.map_or(ExitCode::SUCCESS, |kind| ExitCode::from(kind as u8))
     }

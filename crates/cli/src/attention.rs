@@ -1,5 +1,5 @@
-//! Where a model looks: the weights of attention in its windows and among its timeframes, averaged
-//! over samples, for the report.
+//! Attention of a model: its weights in windows and among timeframes, averaged over samples, for
+//! the report.
 
 use std::path::Path;
 
@@ -15,20 +15,20 @@ pub(crate) struct Attention {
     pub(crate) part: Part,
     /// Samples that the weights are means over.
     pub(crate) samples: usize,
-    /// Those of pooling, one a timeframe; none for a model that pools otherwise.
+    /// Attention of pooling, one a timeframe; none for a model that pools otherwise.
     pub(crate) timeframes: Vec<Attended>,
-    /// Those of fusion; none for a model that fuses otherwise.
+    /// Attention of fusion; none for a model that fuses otherwise.
     pub(crate) fusion: Option<Fused>,
 }
 
-/// Those in the windows of a timeframe.
+/// Attention in the windows of a timeframe.
 pub(crate) struct Attended {
     pub(crate) name: String,
     /// `[heads][T]`, from the first bar of the window to the last; each head's weights sum to one.
     pub(crate) heads: Vec<Vec<f64>>,
 }
 
-/// Those among the timeframes.
+/// Attention among the timeframes.
 pub(crate) struct Fused {
     pub(crate) names: Vec<String>,
     /// [n, n], averaged over heads: how much the timeframe of the row looks at that of the column;
@@ -40,13 +40,9 @@ pub(crate) struct Fused {
 const SAMPLES_MAX: usize = 1_000;
 
 impl Attention {
-    /// Where the model with `weights` looks in `part` of `job`'s data, which are `samples`; `None`
+    /// Attention of the model with `weights` in `part` of `job`'s data, which are `samples`; `None`
     /// for a model without attention.
-    pub(crate) fn of(
-        job: &TrainingSetup,
-        samples: &SourceSamples,
-        (part, weights): (Part, &Path),
-    ) -> Result<Option<Self>> {
+    pub(crate) fn of(job: &TrainingSetup, samples: &SourceSamples, part: Part, weights: &Path) -> Result<Option<Self>> {
         let model = job.training.model;
         if model.pooling == Pooling::Last && model.fusion == Fusion::Concat {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Where what can be found out again is kept from one run to the next.
+//! Folder for results that can be computed again, kept from one run to the next.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -12,14 +12,14 @@ pub(crate) struct DeviceRequest<'a> {
 /// A GPU that was named.
 pub(crate) struct RequestedGpu {
     pub(crate) name: String,
-    /// What it could hand out now; not known of one that is elsewhere.
+    /// Bytes that the GPU could hand out now; unknown for one that is elsewhere.
     pub(crate) free_bytes: Option<usize>,
 }
 
-/// What computes.
+/// The device that computes.
 #[derive(Debug, Default)]
 pub(crate) struct Computing {
-    /// A GPU in the place of the processor.
+    /// A GPU in the place of the CPU.
     pub(crate) gpu: Option<Device>,
     /// Why a GPU that is there is not used, where the choice was left open.
     pub(crate) skip_reason: Option<String>,
@@ -64,7 +64,7 @@ impl<'a> DeviceRequest<'a> {
         self.gpu.as_ref().filter(|_| self.names_gpu())
     }
 
-    /// What computes that of which `coverage` says whether a GPU does.
+    /// The device for a computation; `coverage` tells if a GPU can do it.
     ///
     /// # Errors
     /// That of `coverage`, where a GPU was named.

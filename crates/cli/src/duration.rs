@@ -15,7 +15,7 @@ pub(crate) struct Duration {
 }
 
 impl Duration {
-    /// What a duration looks like, for error messages.
+    /// Example of a duration, for error messages.
     pub(crate) const EXPECTED: &str = "a duration such as 8d, 36h, 90m or 30s";
 }
 

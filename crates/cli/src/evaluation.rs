@@ -19,11 +19,11 @@ use crate::nouns::{Nouns, TargetKind, plural};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Part {
-    /// What the model was trained on.
+    /// Samples that the model was trained on.
     Train,
-    /// What the best checkpoint was chosen by.
+    /// Samples that chose the best checkpoint.
     Validation,
-    /// What nothing was chosen by.
+    /// Samples that nothing was chosen by.
     Test,
     /// Every sample of the file, those lost to the purge included.
     All,
@@ -89,8 +89,8 @@ pub(crate) struct Evaluation {
     /// are those fitted on all.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) instruments: BTreeMap<String, InstrumentEvaluation>,
-    /// How well the nodes of each graph were ranked, graph by graph, for a model over graphs that
-    /// predicts numbers for their nodes.
+    /// Rank correlations of each graph's nodes, for a model over graphs that predicts numbers for
+    /// their nodes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) graphs: Vec<GraphRanking>,
 }
@@ -142,7 +142,7 @@ impl Evaluation {
         contenders(&self.model, &self.baselines)
     }
 
-    /// What tables say of each instrument, by name; empty where the data have but one.
+    /// Rows of tables by instrument; empty for data of one instrument.
     pub(crate) fn by_instrument(&self) -> impl Iterator<Item = (&str, OverHorizons)> {
         self.instruments.iter().map(|(name, errors)| (name.as_str(), OverHorizons::of(errors)))
     }
@@ -208,13 +208,13 @@ impl Evaluation {
     }
 }
 
-/// What a table by instrument has to say of its baselines.
+/// Note on the baselines in a table by instrument.
 pub(crate) const BASELINES_ARE_OF_ALL: &str = "baselines are fitted on all instruments together";
 
 /// Errors on the samples of an instrument, averaged over the horizons.
 pub(crate) struct OverHorizons {
     pub(crate) samples: usize,
-    /// Of each contender, the model first.
+    /// RMSE of each contender, the model first.
     pub(crate) rmse: Vec<f64>,
     /// The model's.
     pub(crate) mae: f64,

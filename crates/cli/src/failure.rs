@@ -1,10 +1,11 @@
-//! What went wrong, as the exit code that other programs read.
+//! Exit codes of failures, which other programs read.
 
 use std::fmt;
 
 use megabatch_gpu_core::replay::TraceError;
 use signal_hook::consts::SIGTERM;
 
+use crate::advice::advice;
 use crate::config::ConfigError;
 use crate::interruption;
 
@@ -17,7 +18,7 @@ pub(crate) enum Kind {
     Usage = 2,
     /// The data are wrong or not readable.
     Data = 3,
-    /// What was asked for does not fit.
+    /// The request does not fit.
     Capacity = 4,
     /// A number became infinite or undefined.
     Numeric = 5,
@@ -58,8 +59,8 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// What `error` says, then what its causes add: a cause that a message quotes already is not said
-/// twice.
+/// Message of `error`, followed by its causes and the options that fix it: a cause that a message
+/// quotes already is not repeated.
 pub(crate) fn message(error: &anyhow::Error) -> String {
     let mut message = String::new();
     for cause in error.chain() {
@@ -70,7 +71,12 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
             message = format!("{message}: {text}");
         }
     }
-    message
+    match error.chain().find_map(advice) {
+        // After a list, a line of its own.
+        Some(advice) if message.contains('\n') => format!("{message}\n{advice}"),
+        Some(advice) => format!("{message}; {advice}"),
+        None => message,
+    }
 }
 
 /// The class of work that a signal ended: its exit code is 128 and the signal's number, as shells
@@ -123,6 +129,7 @@ fn of_training(error: &megabatch_trainer::Error) -> Option<Kind> {
     use megabatch_trainer::Error;
     match error {
         Error::Setting { .. }
+        | Error::NotOnGpu { .. }
         | Error::Task { .. }
         | Error::Scaling { .. }
         | Error::Order(_)
@@ -162,8 +169,6 @@ fn of_graphs(error: &megabatch_graph_cache::Error) -> Option<Kind> {
         Error::Option { .. } | Error::NoKey { .. } | Error::NotExportable { .. } | Error::TooLargeForF16 { .. } => {
             Some(Kind::Usage)
         }
-        Error::BatchTooLarge { .. } => Some(Kind::Capacity),
-        Error::Device(error) => of_device(error),
         Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => Some(Kind::Data),
         Error::Io { .. } | Error::Full { .. } | Error::Stopped => None,
         _ => Some(Kind::Data),

@@ -1,4 +1,4 @@
-//! What a model predicted beside what came, at a few horizons, for the report.
+//! Predictions beside targets at a few horizons, for the report.
 
 use std::ops::Range;
 use std::path::Path;
@@ -41,7 +41,7 @@ const BLOCK: usize = 16;
 impl Forecasts {
     /// Predicts `part` of `job`'s data, which are `samples`, with `weights`. It takes no more
     /// memory than training did, once the trainer is gone.
-    pub(crate) fn of(job: &TrainingSetup, samples: &SourceSamples, (part, weights): (Part, &Path)) -> Result<Self> {
+    pub(crate) fn of(job: &TrainingSetup, samples: &SourceSamples, part: Part, weights: &Path) -> Result<Self> {
         let TrainingSetup { split, training, .. } = job;
         let indices = part.indices(split, samples.len()).into_owned();
         let outputs = samples.shape().outputs;
@@ -101,7 +101,7 @@ impl Forecasts {
 }
 
 impl Pairs {
-    /// Those whose actual value is known.
+    /// Pairs whose actual value is known.
     pub(crate) fn known(&self) -> Pairs {
         let known = self.predicted.iter().zip(&self.actual).filter(|(_, actual)| !actual.is_nan());
         let (predicted, actual) = known.unzip();

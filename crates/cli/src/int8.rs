@@ -1,4 +1,4 @@
-//! What eight bits change: the accuracy report of `eval --int8`.
+//! Change of errors by eight bits: the accuracy report of `eval --int8`.
 
 use anyhow::Result;
 use megabatch_amp::Accuracy;
@@ -13,10 +13,9 @@ use crate::evaluation::mean;
 pub(crate) struct Report {
     /// The errors of the model as it was trained.
     as_trained: Metrics,
-    /// How well the predictions stand for those of the model as it was trained, in the unit of the
-    /// targets.
+    /// Errors of the predictions against those of the model as trained, in the unit of the targets.
     predictions: Errors,
-    /// How well each matrix stands for itself, in the order of the layers.
+    /// Accuracy of each matrix, in the order of the layers.
     weights: Vec<Tensor>,
 }
 
@@ -47,7 +46,7 @@ fn finite_or_null<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S:
 }
 
 impl Report {
-    /// Of `int8` in place of `predictor`, whose errors on the samples of `selection` are
+    /// Accuracy of `int8` against `predictor`, whose errors on the samples of `selection` are
     /// `as_trained`.
     pub(crate) fn of(
         as_trained: Metrics,
@@ -62,7 +61,7 @@ impl Report {
         Ok(Report { as_trained, predictions, weights })
     }
 
-    /// What `eval` prints below the errors in eight bits, whose RMSE by horizon is `rmse`.
+    /// Text that `eval` prints below the errors in eight bits, whose RMSE by horizon is `rmse`.
     pub(crate) fn to_text(&self, rmse: &[f64]) -> String {
         let mut text = format!(
             "\nRMSE in eight bits {:.5}, as trained {:.5}, averaged over the horizons.\n",

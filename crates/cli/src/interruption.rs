@@ -14,7 +14,7 @@ use signal_hook::low_level;
 
 static ONLY: OnceLock<Interruption> = OnceLock::new();
 
-/// What is known of signals: one for the whole process, so that a signal between two runs ends the
+/// Signals received: one state for the whole process, so that a signal between two runs ends the
 /// next.
 pub(crate) struct Interruption {
     start: Instant,
@@ -23,7 +23,7 @@ pub(crate) struct Interruption {
     is_seen: AtomicBool,
     looked_ms: AtomicU64,
     longest_ms: AtomicU64,
-    /// How long the command may go on without looking, at least.
+    /// Least time that the command may go on without looking.
     patience: Duration,
 }
 
@@ -67,7 +67,7 @@ impl Interruption {
         is_asked
     }
 
-    /// How long after a signal the command may look for it.
+    /// Time after a signal within which the command may look for it.
     fn grace(&self) -> Duration {
         self.patience.max(2 * Duration::from_millis(self.longest_ms.load(Relaxed)))
     }

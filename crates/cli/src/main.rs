@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod adapt;
+mod advice;
 mod answer;
 mod attention;
 mod cache;

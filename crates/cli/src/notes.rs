@@ -1,5 +1,4 @@
-//! What a user should know of a job's settings beside each other and beside its data, before it
-//! runs.
+//! Notes on a job's settings and data before it runs.
 
 use anyhow::Result;
 use megabatch_amp::Precision;

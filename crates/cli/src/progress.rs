@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How often a log that is no terminal gets a line.
+/// Interval of lines in a log that is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Work of a known length under way. Everything goes to standard error; standard output is for the
@@ -80,7 +80,7 @@ impl Drop for Progress {
     }
 }
 
-/// How far work is, and how fast.
+/// Progress and rate of work.
 struct Throughput {
     first: u64,
     done: u64,

@@ -1,5 +1,4 @@
-//! What was read and what was made of it, as JSON: in the answer of `ingest`, and in the file's
-//! attribute `source`.
+//! Provenance of a series as JSON: in the answer of `ingest`, and in the file's attribute `source`.
 
 use std::fmt::Display;
 use std::io;

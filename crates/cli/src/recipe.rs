@@ -1,6 +1,6 @@
-//! How a series file is made of bars: which files, how they are read, what is made of them.
-//! `ingest` takes it as arguments and writes it into the file; `leak` reads it there and makes the
-//! series again, `predict --follow` goes on with it.
+//! Recipe of a series file: the files, how they are read, and the series made of them. `ingest`
+//! takes it as arguments and writes it into the file; `leak` reads it there and makes the series
+//! again, `predict --follow` goes on with it.
 
 mod choices;
 mod lists;
@@ -143,7 +143,7 @@ impl Recipe {
         }
     }
 
-    /// What the series is made of.
+    /// Definition of the series.
     pub(crate) fn spec(&self) -> SeriesSpec {
         let window = |&(timeframe, seq_len): &(Timeframe, usize)| Window { timeframe, seq_len };
         SeriesSpec {

@@ -189,22 +189,22 @@ impl RunFolder {
         self.root.join("memory-trace.jsonl")
     }
 
-    /// Where each session leaves its events for TensorBoard.
+    /// Folder of each session's events for TensorBoard.
     pub(crate) fn event_folder(&self) -> PathBuf {
         self.root.join("tb")
     }
 
-    /// Where the time of the session's steps went, for Perfetto.
+    /// Trace of the session's steps, for Perfetto.
     pub(crate) fn timeline_file(&self) -> PathBuf {
         self.root.join("trace.json")
     }
 
-    /// How busy the GPU was, at many moments.
+    /// Utilisation of the GPU at many moments.
     pub(crate) fn gpu_file(&self) -> PathBuf {
         self.root.join("gpu.csv")
     }
 
-    /// Where the `n`-th shortage of memory is told, n from 1.
+    /// Report on the `n`-th shortage of memory, n from 1.
     pub(crate) fn shortage_file(&self, n: usize) -> PathBuf {
         self.root.join(format!("oom-{n}.json"))
     }
@@ -246,7 +246,7 @@ impl RunFolder {
         Ok(config)
     }
 
-    /// What plan.json says; null where the file is absent or no plan.
+    /// Content of plan.json; null where the file is absent or no plan.
     pub(crate) fn saved_plan(&self) -> Value {
         let text = fs::read_to_string(self.plan_file()).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()

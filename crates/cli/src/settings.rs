@@ -109,7 +109,7 @@ pub(crate) fn check_precision(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// That of products: `training.precision`, or fp16 for `gpu_optimization.use_amp`.
+/// Precision of products: `training.precision`, or fp16 for `gpu_optimization.use_amp`.
 pub(crate) fn precision(config: &Config) -> Precision {
     match config.text("training.precision") {
         Some("fp32") => Precision::Fp32,
@@ -290,7 +290,7 @@ fn graph_config(config: &Config) -> GraphConfig {
     }
 }
 
-/// How the model is computed.
+/// Form of the model's computation.
 pub(crate) fn form(config: &Config) -> Form {
     match config.text("training.form") {
         Some("plain") => Form::Plain,

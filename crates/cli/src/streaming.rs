@@ -9,7 +9,7 @@ use megabatch_trainer::StreamingPredictor;
 /// memory to speak of.
 const REPLAYED_LEN_MAX: usize = 1 << 16;
 
-/// How the model's states come about at a bar.
+/// Origin of the model's states at a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Streaming {
     /// They go on from bar to bar: a step a bar, for models that were trained so.

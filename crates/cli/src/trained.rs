@@ -35,11 +35,11 @@ pub(crate) struct Trained {
     pub(crate) predictor: Predictor,
     /// The checkpoint's step.
     pub(crate) step: u64,
-    /// What a user should know of how it computes.
+    /// Notes on the computation, for people.
     pub(crate) notes: Vec<String>,
 }
 
-/// What is opened, and how it computes.
+/// Run to open, and how it computes.
 pub(crate) struct Opening<'a> {
     /// Folder of the run.
     pub(crate) run: &'a Path,
@@ -60,7 +60,7 @@ pub(crate) struct UnitsOfErrors {
     pub(crate) horizons: String,
 }
 
-/// What is done about instruments that the model has not seen in training.
+/// Treatment of instruments that the model has not seen in training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Instruments {
     /// They are named in a note.
@@ -70,7 +70,7 @@ pub(crate) enum Instruments {
 }
 
 impl Instruments {
-    /// What `--allow-other-instruments` asks for.
+    /// Treatment by `--allow-other-instruments`.
     pub(crate) fn of(allowed: bool) -> Self {
         if allowed { Instruments::Allowed } else { Instruments::Doubted }
     }
@@ -97,17 +97,17 @@ fn is_own_data(config: &Config, data: Option<&Path>) -> bool {
     data.is_none_or(|data| data.canonicalize().ok() == own)
 }
 
-/// What the matrices of a model's LSTMs are computed in.
+/// Arithmetic of the matrices of a model's LSTMs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weights {
-    /// What the model was trained in.
+    /// Arithmetic of training.
     AsTrained,
     /// Eight bits.
     Int8,
 }
 
 impl Weights {
-    /// What `--int8` asks for.
+    /// Arithmetic by `--int8`.
     pub(crate) fn of(int8: bool) -> Self {
         if int8 { Weights::Int8 } else { Weights::AsTrained }
     }
@@ -155,7 +155,7 @@ impl Trained {
         Ok(Trained { device, config, data, predictor, step, notes })
     }
 
-    /// What errors by horizon are counted in, where a series file tells.
+    /// Units of errors by horizon, where a series file tells.
     pub(crate) fn units_of_errors(&self) -> Result<Option<UnitsOfErrors>> {
         let Some(series) = self.data.source().and_then(Source::series) else { return Ok(None) };
         let text = |name| match series.file().attribute(name) {
@@ -222,8 +222,7 @@ pub(crate) fn named(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" or ")
 }
 
-/// What has changed of the data that the run in `folder` was trained on, in a sentence without its
-/// stop.
+/// Change of the data since the run in `folder` was trained, in a sentence without its stop.
 pub(crate) fn change(folder: &RunFolder, data: &Data) -> Result<Option<String>> {
     let files = data.files()?;
     let changed = changed_files(folder, &files, &data.fingerprint(&files));
@@ -249,7 +248,7 @@ pub(crate) fn doubt_instruments(trained: &DataSchema, found: &DataSchema) -> Opt
     })
 }
 
-/// What the numbers stood for that a run was trained on.
+/// Meaning of the numbers that a run was trained on.
 pub(crate) fn meaning_in_training(folder: &RunFolder) -> DataSchema {
     serde_json::from_value(folder.saved_plan()["data"]["meaning"].clone()).unwrap_or_default()
 }

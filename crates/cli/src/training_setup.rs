@@ -25,9 +25,9 @@ const MEMORY_BYTES_ASSUMED: usize = 4 << 30;
 
 /// Settings and data that belong together.
 pub(crate) struct TrainingSetup {
-    /// The processor, whose memory data, weights and batches are in.
+    /// The CPU, whose memory data, weights and batches are in.
     pub(crate) device: Device,
-    /// What computes steps in its place.
+    /// GPU that computes steps instead.
     pub(crate) gpu: Option<Device>,
     /// The GPU that the job is to compute on, which is not here where the job is only looked at.
     pub(crate) gpu_asked: Option<RequestedGpu>,
@@ -43,7 +43,7 @@ pub(crate) struct TrainingSetup {
     pub(crate) temperature: Option<f64>,
     /// Relation of neighbours, where it decides the order.
     pub(crate) neighbours: Option<Neighbours>,
-    /// How the data pass through memory.
+    /// Passage of the data through memory.
     pub(crate) chunks: Result<ChunkPlan, Shortage>,
     /// Bytes that were held before any windows were: of a series all, of windows what tells their
     /// times.
@@ -52,7 +52,7 @@ pub(crate) struct TrainingSetup {
     stored_rows: usize,
 }
 
-/// What a job is opened for.
+/// Purpose of opening a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Intent {
     /// To run: data that stay in memory are read.
@@ -61,7 +61,7 @@ pub(crate) enum Intent {
     Plan,
 }
 
-/// What the command line says about a job beside the configuration.
+/// Command-line arguments of a job beside the configuration.
 pub(crate) struct Request<'a> {
     pub(crate) config: Config,
     pub(crate) data: Option<&'a Path>,
@@ -73,7 +73,7 @@ pub(crate) struct Request<'a> {
 }
 
 impl TrainingSetup {
-    /// What computes steps.
+    /// Device that computes steps.
     pub(crate) fn computes_on(&self) -> &Device {
         self.gpu.as_ref().unwrap_or(&self.device)
     }
@@ -107,7 +107,7 @@ impl TrainingSetup {
         Ok(if training.streams() { predictor.with_carried_state() } else { predictor })
     }
 
-    /// What the job is, as far as settings act or do not.
+    /// Traits that decide which settings act.
     pub(crate) fn traits(&self) -> JobTraits {
         let model = &self.training.model;
         JobTraits {
@@ -172,7 +172,7 @@ impl TrainingSetup {
         GpuFootprint::of(training, self.data.samples(), [train, validation])
     }
 
-    /// How the data would pass through memory in batches of `batch_size`, beside a model that takes
+    /// Passage of the data through memory in batches of `batch_size`, beside a model that takes
     /// `model_bytes`.
     pub(crate) fn chunks_beside(&self, model_bytes: usize, batch_size: usize) -> Result<ChunkPlan, Shortage> {
         let TrainingSetup { held_beside_bytes: held_bytes, stored_rows, .. } = *self;
@@ -283,7 +283,7 @@ pub(crate) fn require_known_targets(data: &Data, split: &Split) -> Result<()> {
     Ok(())
 }
 
-/// What data have to leave room for, and what they are taken in.
+/// Memory needed beside the data, and the device of the data.
 struct Beside {
     model_bytes: usize,
     held_bytes: usize,
@@ -300,7 +300,7 @@ fn stored_rows(data: &Data) -> Result<usize> {
     }
 }
 
-/// How `data` pass through memory of `memory_bytes`.
+/// Passage of `data` through memory of `memory_bytes`.
 fn chunks(
     data: &Data,
     config: &Config,
@@ -337,7 +337,10 @@ fn chunk_bytes_set(config: &Config) -> Option<u64> {
 fn footprint(samples: &dyn Samples, split: &Split, training: &trainer::Config) -> Result<Footprint> {
     let shape = samples.shape();
     let footprint = match samples.graphs() {
-        Some(graphs) => Footprint::of_graphs(training, shape, graphs.largest(), split.validation.len())?,
+        Some(graphs) => {
+            let (nodes, edges) = graphs.largest();
+            Footprint::of_graphs(training, shape, nodes, edges, split.validation.len())?
+        }
         None => Footprint::of(training, shape, split.validation.len())?,
     };
     if !training.streams() {

@@ -1,4 +1,4 @@
-//! What was read of many instruments, in a few lines and in numbers.
+//! Summary of reading many instruments, in a few lines and in numbers.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(crate) const ONE_BY_ONE_MAX: usize = 8;
 /// Warnings of many instruments that are told; the answer in JSON has all.
 const WARNINGS_MAX: usize = 12;
 
-/// What was read: every file of a few instruments, and of many the rules that they needed.
+/// Summary of reading: every file of a few instruments, and of many the rules that they needed.
 pub(crate) fn describe(universe: &Universe) -> String {
     let mut lines = match universe.recordings.len() {
         0..=ONE_BY_ONE_MAX => universe.recordings.iter().map(|recording| recording.summary.to_string()).collect(),

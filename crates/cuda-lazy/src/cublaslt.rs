@@ -59,13 +59,13 @@ pub struct Algorithm {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeuristicResult {
-    /// How to multiply.
+    /// Algorithm of the product.
     pub algorithm: Algorithm,
     /// Bytes of workspace that it takes.
     pub workspace_bytes: usize,
     /// True if it can be had.
     pub state: Status,
-    /// How full the GPU would be.
+    /// Occupancy of the GPU, in waves.
     pub waves_count: f32,
     reserved: [c_int; 4],
 }
@@ -92,7 +92,7 @@ macro_rules! table {
         }
 
         impl CublasLt {
-            /// Those of an open library; `None` where it lacks one of them.
+            /// Functions of an open library; `None` where it lacks one of them.
             fn of(library: &Library) -> Option<Self> {
                 Some(CublasLt {
                     // SAFETY: the library's header declares the function of this name with these

@@ -1,4 +1,4 @@
-//! What a code means, in the driver's words or in ours.
+//! Meaning of codes, in the driver's words or in ours.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::transmute;
@@ -7,7 +7,7 @@ use std::ptr;
 use crate::driver::driver;
 use crate::forward::{CUDA_ERROR_NO_DEVICE, CUDA_ERROR_NOT_SUPPORTED, Entry};
 
-/// What a code means.
+/// Meaning of a code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     /// Its name in the driver's header, such as `CUDA_ERROR_OUT_OF_MEMORY`.
@@ -19,7 +19,7 @@ pub struct Description {
 static NAME: Entry = Entry::new(c"cuGetErrorName");
 static TEXT: Entry = Entry::new(c"cuGetErrorString");
 
-/// What `code` means, which may be one that the bindings do not know, such as
+/// Meaning of `code`, which may be one that the bindings do not know, such as
 /// [`last_code`](crate::last_code) tells.
 pub fn describe(code: c_int) -> Description {
     let text = |text: &CStr| text.to_string_lossy().into_owned();
@@ -63,7 +63,7 @@ fn text_of(code: c_int) -> &'static CStr {
     })
 }
 
-/// What the driver's function at `entry` has to say about a code.
+/// Answer of the driver's function at `entry` about a code.
 fn ask(entry: &Entry, code: c_int) -> Option<&'static CStr> {
     let address = entry.address().ok()?;
     // SAFETY: both functions that are asked have this type in the driver's header.

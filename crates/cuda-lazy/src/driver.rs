@@ -14,7 +14,7 @@ const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 #[error("no CUDA driver: {reason}")]
 pub struct DriverAbsent {
-    /// What the dynamic loader said, which names the library and what it missed.
+    /// Message of the dynamic loader, which names the library and the missing symbol.
     pub reason: String,
 }
 
@@ -29,7 +29,7 @@ pub fn driver() -> Result<(), DriverAbsent> {
     library().map(drop).map_err(Clone::clone)
 }
 
-/// Where the driver has its function `name`; `None` where it has none of that name.
+/// Address of the driver's function `name`; `None` where it has none of that name.
 pub(crate) fn function(name: &CStr) -> Result<Option<NonNull<c_void>>, &'static DriverAbsent> {
     // SAFETY: the type is that of an address. What is behind it, its caller says.
     let symbol: Result<Symbol<'_, *mut c_void>, Error> = unsafe { library()?.get(name.to_bytes_with_nul()) };

@@ -1,18 +1,20 @@
 //! From a symbol of this crate to the driver's function of the same name.
 
+mod functions;
+
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_uchar, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::driver;
-use crate::trampolines::is_known;
+use functions::is_known;
 
-/// What every function returns where there is no driver.
+/// Result of every function without a driver.
 pub const CUDA_ERROR_NO_DEVICE: c_int = 100;
-/// What a function returns that the driver at hand does not have.
+/// Result of a function that the driver at hand does not have.
 pub const CUDA_ERROR_NOT_SUPPORTED: c_int = 801;
-/// What a function returns in place of a code that the bindings do not know.
+/// Result in place of a code that the bindings do not know.
 pub const CUDA_ERROR_UNKNOWN: c_int = 999;
 
 /// The handles that the driver passes by value between processes: 64 bytes, in `CUipcEventHandle`
@@ -32,7 +34,7 @@ pub fn last_code() -> c_int {
     LAST.get()
 }
 
-/// Where one of the driver's functions is, once it has been looked up.
+/// Address of one of the driver's functions, once it has been looked up.
 pub(crate) struct Entry {
     name: &'static CStr,
     address: AtomicPtr<c_void>,

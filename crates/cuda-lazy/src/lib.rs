@@ -4,7 +4,6 @@ pub mod cublaslt;
 mod description;
 mod driver;
 mod forward;
-mod trampolines;
 
 pub use description::{Description, describe};
 pub use driver::{DriverAbsent, driver};

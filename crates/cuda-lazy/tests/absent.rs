@@ -1,4 +1,4 @@
-//! What a program sees on a machine without a driver.
+//! Behaviour on a machine without a driver.
 #![cfg(target_os = "linux")]
 
 use std::ffi::{CStr, c_char, c_int, c_uint};

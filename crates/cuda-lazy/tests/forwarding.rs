@@ -1,5 +1,5 @@
-//! What a function is given reaches the driver's function of that name, in every shape that an
-//! argument list has.
+//! Arguments reach the driver's function of the same name, in every shape that an argument list
+//! has.
 #![cfg(target_os = "linux")]
 
 use std::ffi::{c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};

@@ -1,4 +1,4 @@
-//! What keeps the doctor from looking.
+//! Errors that stop an examination.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ pub enum Error {
     NotRun {
         /// The program.
         program: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
 }

@@ -13,7 +13,7 @@ use crate::python::{self, Python};
 use crate::repair::Repair;
 use crate::system::System;
 
-/// What is looked at.
+/// Scope of an examination.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
     /// The machine.
@@ -21,29 +21,28 @@ pub struct Request<'a> {
     /// The interpreter of the environment to look at; without it the active one, or the first on
     /// the path.
     pub python: Option<&'a Path>,
-    /// How long the interpreter may take to answer: importing PyTorch off a slow disk takes a
-    /// minute.
+    /// Time limit for the interpreter's answer: importing PyTorch off a slow disk takes a minute.
     pub limit: Duration,
-    /// What NVIDIA's management library told.
+    /// Answers of NVIDIA's management library.
     pub management: Management,
-    /// What was tried on the GPUs.
+    /// Trials on the GPUs.
     pub trials: Vec<Trial>,
 }
 
-/// What was seen, and what is wrong.
+/// Observations and findings.
 #[derive(Clone, Debug, Serialize)]
 pub struct Examination {
     /// True if nothing keeps a GPU from being used for training: no finding is a problem.
     pub is_healthy: bool,
-    /// What is wrong, the worst first.
+    /// Findings, the worst first.
     pub findings: Vec<Finding>,
     /// The commands that mend the Python environment, where something in it needs mending.
     pub repair: Option<Repair>,
     /// The machine.
     pub machine: Machine,
-    /// What NVIDIA's management library told.
+    /// Answers of NVIDIA's management library.
     pub management: Management,
-    /// What was tried on the GPUs.
+    /// Trials on the GPUs.
     pub trials: Vec<Trial>,
     /// The Python environment.
     pub python: Option<Python>,

@@ -1,10 +1,10 @@
-//! What is wrong, in words for someone who does not know CUDA, and the commands that mend it.
+//! Faults, in words for someone who does not know CUDA, and the commands that fix them.
 
 use serde::Serialize;
 
 use crate::explain::Topic;
 
-/// How much a finding matters.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -21,9 +21,9 @@ pub enum Severity {
 pub struct Finding {
     /// A name that stays, for programs, such as `torch-without-cuda`.
     pub id: &'static str,
-    /// How much it matters.
+    /// Severity.
     pub severity: Severity,
-    /// What was seen, in a sentence.
+    /// Observation, in a sentence.
     pub seen: String,
     /// Why it matters and what the commands do.
     pub why: String,

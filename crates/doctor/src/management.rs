@@ -1,11 +1,11 @@
-//! What NVIDIA's management library tells. Whoever calls the doctor asks it; this crate loads no
+//! Answers of NVIDIA's management library. Whoever calls the doctor asks it; this crate loads no
 //! library.
 
 use serde::Serialize;
 
 use crate::version::{Capability, CudaVersion, Version};
 
-/// What the management library told.
+/// Answers of the management library.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Management {
     /// Why it told nothing, where it did not.
@@ -23,7 +23,7 @@ pub struct Management {
 pub struct Gpu {
     /// The maker's name, such as `NVIDIA GH200 480GB`.
     pub name: String,
-    /// Where it is plugged in.
+    /// PCI address.
     pub address: Option<String>,
     /// The version of its instruction set.
     pub capability: Option<Capability>,
@@ -31,7 +31,7 @@ pub struct Gpu {
     pub total_bytes: u64,
     /// Bytes of it that are held now.
     pub used_bytes: u64,
-    /// Who holds memory, the doctor itself left out.
+    /// Processes that hold memory, without the doctor itself.
     pub holders: Vec<Holder>,
     /// Memory errors since the driver was loaded that could not be corrected; `None` where errors
     /// are not counted.
@@ -61,9 +61,9 @@ pub struct Holder {
 pub struct Trial {
     /// The device, such as `cuda:0`.
     pub device: String,
-    /// What was done, such as `kernel: fill sets every element`.
+    /// Name of the trial, such as `kernel: fill sets every element`.
     pub name: String,
-    /// What was found, such as a rate.
+    /// Result, such as a rate.
     pub result: Option<String>,
     /// Why it failed, where it did.
     pub fault: Option<String>,

@@ -1,4 +1,4 @@
-//! How a Python environment is mended: what goes, and which wheels come.
+//! Repair of a Python environment: packages to remove, and wheels to install.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::version::{Capability, CudaVersion, Version};
 /// Packages that go with PyTorch, release by release, and come from its index.
 const COMPANIONS: &[&str] = &["torchvision", "torchaudio"];
 
-/// What is to be installed, and with what.
+/// Packages to install, and the installer.
 #[derive(Clone, Debug)]
 pub struct Repair {
     pub(crate) installer: Installer,
@@ -132,7 +132,7 @@ impl Repair {
         !self.extensions.is_empty() && !has_cuda_wheels(self.processor)
     }
 
-    /// Where the toolkit that PyTorch was built with usually lies.
+    /// Usual location of the toolkit that PyTorch was built with.
     pub(crate) fn toolkit(&self) -> String {
         format!("/usr/local/cuda-{}", self.cuda)
     }

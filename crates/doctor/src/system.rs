@@ -38,12 +38,12 @@ pub enum Access {
     Dead,
 }
 
-/// What a program printed, and how it ended.
+/// Output of a program, and how it ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Ran {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    /// How it ended where it did not end well, such as `exit status: 1`.
+    /// Exit status where it did not end well, such as `exit status: 1`.
     pub(crate) fault: Option<String>,
 }
 
@@ -68,7 +68,7 @@ impl System {
         self.variables.get(name).map(String::as_str)
     }
 
-    /// Where `path` of this machine lies for the process at hand.
+    /// Path of this machine's `path` for the process at hand.
     pub(crate) fn place(&self, path: &Path) -> PathBuf {
         match path.strip_prefix("/") {
             Ok(below) => self.root.join(below),
@@ -106,7 +106,7 @@ impl System {
         Some(resolved.file_name()?.to_string_lossy().into_owned())
     }
 
-    /// Where a link leads, as this machine would name it.
+    /// Target of a link, as this machine would name it.
     pub(crate) fn resolved(&self, path: &Path) -> Option<PathBuf> {
         let resolved = fs::canonicalize(self.place(path)).ok()?;
         let root = fs::canonicalize(&self.root).ok()?;

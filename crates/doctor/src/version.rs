@@ -34,7 +34,7 @@ impl Version {
         (!numbers.is_empty()).then(|| Version { numbers, text: text.to_owned() })
     }
 
-    /// What follows the `+`.
+    /// Local version, after the `+`.
     pub fn local(&self) -> Option<&str> {
         self.text.split_once('+').map(|(_, local)| local)
     }
@@ -54,7 +54,7 @@ impl Version {
         (self.number(0), self.number(1))
     }
 
-    /// How many numbers were given.
+    /// Count of the version's numbers.
     pub(crate) fn len(&self) -> usize {
         self.numbers.len()
     }
@@ -168,7 +168,7 @@ macro_rules! serialized_as_text {
 
 serialized_as_text!(Version, CudaVersion, Capability, CompiledFor);
 
-/// How a build runs on a GPU.
+/// Compatibility of a build with a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     /// It has machine code for it.
@@ -209,8 +209,8 @@ impl CompiledFor {
         compiled
     }
 
-    /// How the build runs on a GPU of `capability`. Machine code runs on the GPU that it is for and
-    /// on later ones of the same major number; PTX on all later ones.
+    /// Compatibility of the build with a GPU of `capability`. Machine code runs on the GPU that it
+    /// is for and on later ones of the same major number; PTX on all later ones.
     pub fn fit(&self, capability: Capability) -> Fit {
         let runs = |code: &Capability| code.major == capability.major && code.minor <= capability.minor;
         if self.exact.contains(&capability) || self.binaries.iter().any(runs) {

@@ -162,8 +162,8 @@ impl Arena {
         Ok(())
     }
 
-    /// Where the first element is until the next [`Arena::zeros`] or [`Arena::step`], as the device
-    /// sees it: what a kernel takes. 0 for a block of no elements.
+    /// Device address of the first element until the next [`Arena::zeros`] or [`Arena::step`], for
+    /// kernels.
     ///
     /// # Panics
     /// If the handle is another arena's.

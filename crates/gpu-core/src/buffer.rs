@@ -221,8 +221,7 @@ impl<T: Pod> Buffer<T> {
         Ok(())
     }
 
-    /// Where the first element is, as the device sees it: what a kernel takes. 0 for a buffer of no
-    /// elements on a GPU.
+    /// Device address of the first element, for kernels.
     pub fn address(&self) -> u64 {
         match &self.memory {
             Memory::Host(block) => block.start.as_ptr().expose_provenance() as u64,

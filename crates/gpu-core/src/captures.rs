@@ -4,11 +4,11 @@ use crate::cuda;
 use crate::device::Device;
 use crate::error::{Error, Result};
 
-/// What a device is given to do again and again, captured: on a GPU a CUDA graph, which one call
-/// submits in place of one for each kernel.
+/// Captured work, for repetition: on a GPU a CUDA graph, which one call submits in place of one for
+/// each kernel.
 ///
-/// Whatever is submitted to the default stream in [`Captures::run`] (kernels, copies on the device,
-/// zeros) is held back until something else is asked of the GPU: a copy from or to the host,
+/// Commands submitted to the default stream in [`Captures::run`] (kernels, copies on the device,
+/// zeros) are held back until something else is asked of the GPU: a copy from or to the host,
 /// another stream, a wait, memory of the driver, the end. It is then looked for by all that it
 /// does, which kernels, grids, arguments and addresses included. What comes for the second time is
 /// captured, and replayed when it comes again; all else is submitted as it is. So results do not
@@ -35,7 +35,7 @@ pub struct Captures {
 }
 
 impl Captures {
-    /// How many captures there are now: none on the CPU, nor where the driver does not capture.
+    /// Number of captures: none on the CPU, nor where the driver does not capture.
     pub fn kept(&self) -> usize {
         self.of_gpu.kept()
     }

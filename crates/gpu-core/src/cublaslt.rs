@@ -4,7 +4,7 @@ use crate::cuda;
 use crate::device::Cuda;
 use crate::error::Result;
 
-/// What is multiplied; sums are in f32.
+/// Types of the factors; sums are in f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Factors {
     /// Numbers in f16.
@@ -22,11 +22,11 @@ pub struct MatrixProduct {
     pub shape: [usize; 3],
     /// True if a is `[K, M]` in place of `[M, K]`, and b `[K, N]` in place of `[N, K]`.
     pub turned: [bool; 2],
-    /// What a and b are of.
+    /// Types of a and b.
     pub factors: Factors,
 }
 
-/// Where the matrices of a product are.
+/// Addresses of the matrices of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MatrixAddresses {
     /// The first matrix.

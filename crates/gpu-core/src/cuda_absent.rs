@@ -1,4 +1,4 @@
-//! What stands for a GPU in a build without the feature `cuda`: nothing. There is no value of this
+//! Stands in for a GPU in a build without the feature `cuda`: nothing. There is no value of this
 //! type, so that code for it is checked and never runs.
 
 #![forbid(unsafe_code)]
@@ -68,7 +68,7 @@ impl std::fmt::Display for Gpu {
     }
 }
 
-/// What comes again on a GPU, of which there are none.
+/// Captures of a GPU, of which there are none.
 #[derive(Debug, Default)]
 pub(crate) struct Captures;
 
@@ -123,7 +123,7 @@ impl CopyStream {
         match self.never {}
     }
 
-    pub(crate) fn send(&mut self, _gpu: &Gpu, _from: &[u8], _to: (usize, u64)) -> Result<()> {
+    pub(crate) fn send(&mut self, _gpu: &Gpu, _from: &[u8], _block: usize, _to: u64) -> Result<()> {
         match self.never {}
     }
 }

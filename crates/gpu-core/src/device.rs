@@ -16,14 +16,14 @@ use crate::source::Source;
 use crate::usage::Usage;
 use crate::{free_memory, host};
 
-/// Where memory lives and operations run.
+/// Device of memory and operations.
 ///
 /// A handle: clones share one pool of memory and one ledger, and two calls of [`Device::cpu`] make
 /// two of each, so that tests and independent runs in one process count separately.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Device {
-    /// The processor and its memory.
+    /// The CPU and its memory.
     Cpu(Cpu),
     /// An NVIDIA GPU. There are none in a build without the feature `cuda`.
     Cuda(Cuda),

@@ -38,9 +38,9 @@ impl<T: Pod> DoubleBufferedUpload<T> {
     }
 
     /// Takes `values` in place of those before the last. They have been read when this returns, and
-    /// are in [`DoubleBufferedUpload::values`] for all that is submitted to the default stream later; on a GPU
-    /// they come through page-locked memory, while what was submitted since the last call is at
-    /// work. Waits only for the copy before the last one.
+    /// are in [`DoubleBufferedUpload::values`] for all that is submitted to the default stream
+    /// later; on a GPU they come through page-locked memory, while what was submitted since the
+    /// last call is at work. Waits only for the copy before the last one.
     ///
     /// Memory is taken where there is less than the values need, for both buffers at once.
     ///
@@ -56,7 +56,7 @@ impl<T: Pod> DoubleBufferedUpload<T> {
         let to = &mut self.buffers[self.now];
         match (&mut self.lane, to.gpu()) {
             _ if values.is_empty() => Ok(()),
-            (Some(lane), Some(gpu)) => lane.send(gpu, bytemuck::cast_slice(values), (self.now, to.address())),
+            (Some(lane), Some(gpu)) => lane.send(gpu, bytemuck::cast_slice(values), self.now, to.address()),
             _ => to.copy_from_at(0, values),
         }
     }

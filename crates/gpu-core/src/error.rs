@@ -8,7 +8,7 @@ use crate::source::Refusal;
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong when a device is chosen or memory is asked for.
+/// Errors of choosing a device and of allocating memory.
 ///
 /// A failed request leaves the device as it was: nothing is allocated and no counter has moved.
 #[derive(Debug, Error)]
@@ -51,7 +51,7 @@ pub enum Error {
         device: String,
         /// Bytes asked for.
         requested_bytes: usize,
-        /// What the device's pool held when it refused.
+        /// State of the device's pool when it refused.
         counts: Box<Counts>,
     },
 
@@ -64,7 +64,7 @@ pub enum Error {
         device: String,
         /// Bytes asked for.
         requested_bytes: usize,
-        /// What failed.
+        /// Failure.
         source: Refusal,
     },
 
@@ -107,7 +107,7 @@ pub enum Error {
     DriverAbsent {
         /// The device asked for.
         name: String,
-        /// What the dynamic loader said.
+        /// Message of the dynamic loader.
         reason: String,
     },
 
@@ -140,9 +140,9 @@ pub enum Error {
     DeviceUnfit {
         /// The device asked for.
         name: String,
-        /// What the maker calls it.
+        /// Name by the maker.
         gpu: String,
-        /// What it lacks.
+        /// Missing capability.
         lacks: String,
     },
 
@@ -153,11 +153,11 @@ pub enum Error {
         device: Box<str>,
         /// The function of the driver.
         call: &'static str,
-        /// What it was called with.
+        /// Operands of the call.
         operands: Box<str>,
-        /// What it returned.
+        /// Returned code.
         code: i32,
-        /// That code's name.
+        /// Name of the code.
         code_name: Box<str>,
         /// The driver's words for it.
         text: Box<str>,
@@ -205,9 +205,9 @@ pub enum Error {
     LaunchLimit {
         /// The kernel.
         kernel: String,
-        /// What there is too little or too much of.
+        /// Quantity that is too small or too large.
         what: &'static str,
-        /// How much was asked for.
+        /// Requested amount.
         wanted: u64,
         /// Smallest possible.
         least: u64,
@@ -217,9 +217,9 @@ pub enum Error {
     /// A text is no memory snapshot, or its parts contradict each other.
     #[error("not a memory snapshot: {place}: {reason}; expected what `megabatch train` or `megabatch memory` writes")]
     Snapshot {
-        /// Where in the text.
+        /// Place in the text.
         place: String,
-        /// What is wrong there.
+        /// Fault.
         reason: String,
     },
 }

@@ -1,5 +1,4 @@
-//! How much memory the system has and could still hand out, asked of each platform in the file
-//! named for it.
+//! Memory of the system, total and free, asked of each platform in the file named for it.
 
 #[cfg(target_os = "linux")]
 #[path = "free_memory_linux.rs"]

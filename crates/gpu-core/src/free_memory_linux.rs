@@ -3,14 +3,14 @@
 use std::fs::read_to_string;
 use std::path::Path;
 
-/// What the kernel deems available, or what the control groups of the process leave, whichever is
-/// least.
+/// Bytes that the kernel deems available, or that the control groups of the process leave,
+/// whichever is least.
 pub(crate) fn free_bytes() -> Option<usize> {
     let available = bytes_of("MemAvailable:", &read_to_string("/proc/meminfo").ok()?)?;
     Some(limits().into_iter().map(Limit::left).fold(available, usize::min))
 }
 
-/// What the machine has, or the limit of a control group of the process, whichever is least.
+/// Bytes of the machine, or the limit of a control group of the process, whichever is least.
 pub(crate) fn total_bytes() -> Option<usize> {
     let total = bytes_of("MemTotal:", &read_to_string("/proc/meminfo").ok()?)?;
     Some(limits().into_iter().map(|limit| limit.bytes).fold(total, usize::min))
@@ -21,7 +21,8 @@ pub(crate) fn total_bytes() -> Option<usize> {
 struct Limit {
     bytes: usize,
     used: usize,
-    /// Of what is used, the page cache of files, which the kernel takes back when memory is short.
+    /// Page cache of files within the used memory, which the kernel takes back when memory is
+    /// short.
     cached: usize,
 }
 

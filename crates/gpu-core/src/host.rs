@@ -16,7 +16,7 @@ pub(crate) const ALIGN_BYTES: usize = 64;
 const ALIGN: NonZero<usize> = NonZero::new(ALIGN_BYTES).unwrap();
 /// As on CUDA, and as large as a huge page of x86-64 and ARM.
 const GRANULE_BYTES: usize = 2 << 20;
-/// What a pool may hold where the system does not tell how much memory it has.
+/// Capacity of a pool where the system does not tell how much memory it has.
 const CAPACITY_BYTES_UNKNOWN: usize = 16 << 30;
 
 /// The source of a CPU device's memory, for as much as the system has.
@@ -24,7 +24,7 @@ const CAPACITY_BYTES_UNKNOWN: usize = 16 << 30;
 /// On Linux it is a file in memory, so that the CPU stitches as a GPU does. Its pages are small
 /// where the system is set up as usual; anonymous memory could have huge ones
 /// (`madvise(MADV_HUGEPAGE)`), but training does not notice: 12 steps of the five timeframes of the
-/// example `throughput` of megabatch-trainer take the same processor time on either and on memory
+/// example `throughput` of megabatch-trainer take the same CPU time on either and on memory
 /// of the system allocator (medians of five within 4 %, which is less than runs differ by), and
 /// huge pages make a tenth more memory resident.
 pub(crate) fn source() -> Box<dyn Source> {

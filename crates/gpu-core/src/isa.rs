@@ -1,4 +1,4 @@
-//! The processor's instruction sets: proof that it has one, and loops compiled for the width of its
+//! The CPU's instruction sets: proof that it has one, and loops compiled for the width of its
 //! vectors.
 
 #![allow(
@@ -9,18 +9,18 @@
 /// The instruction sets that there are kernels for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstructionSet {
-    /// Whatever the program was compiled for.
+    /// Instructions that the program was compiled for.
     Portable,
     /// AVX2 and FMA.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// AVX-512 F, VL, BW and DQ: all processors that have the first, but for the earliest, have
+    /// AVX-512 F, VL, BW and DQ: all CPUs that have the first, but for the earliest, have
     /// them all.
     #[cfg(target_arch = "x86_64")]
     Avx512,
 }
 
-/// Proof that this processor has an instruction set: only [`Isa::all`] and [`Isa::best`] make one.
+/// Proof that this CPU has an instruction set: only [`Isa::all`] and [`Isa::best`] make one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Isa(InstructionSet);
 
@@ -30,7 +30,7 @@ pub struct Isa(InstructionSet);
 /// They are the same loops: no instruction set changes a result, since none fuses a multiplication
 /// with an addition unless it is told to.
 pub trait Loops {
-    /// What they give.
+    /// Result type.
     type Output;
 
     /// Goes through them.
@@ -38,7 +38,7 @@ pub trait Loops {
 }
 
 impl Isa {
-    /// Those that this processor has, the best first.
+    /// Instruction sets of this CPU, the best first.
     pub fn all() -> Vec<Isa> {
         let mut all = vec![Isa(InstructionSet::Portable)];
         #[cfg(target_arch = "x86_64")]
@@ -85,7 +85,7 @@ impl Isa {
         match self.0 {
             InstructionSet::Portable => loops.run(),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: an `Isa` exists only where the processor has what the function is compiled
+            // SAFETY: an `Isa` exists only where the CPU has what the function is compiled
             // for.
             InstructionSet::Avx2 => unsafe { avx2(loops) },
             #[cfg(target_arch = "x86_64")]

@@ -107,8 +107,8 @@ macro_rules! ptx {
 /// A kernel of an operation: its PTX, compiled into the program, and its name there.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel<'k> {
-    /// What the GPU keeps the compiled PTX under: the operation's file name, with its crate's
-    /// before it outside gpu-core, such as `segment/sum`.
+    /// Name of the compiled PTX on the GPU: the operation's file name, with its crate's before it
+    /// outside gpu-core, such as `segment/sum`.
     pub module: &'static str,
     /// The text of the PTX, as [`ptx!`](crate::ptx) has it.
     pub ptx: &'static str,
@@ -141,9 +141,8 @@ impl Kernel<'_> {
         unsafe { module.kernel(self.name)?.launch(&cuda.gpu().default_stream(), &grid, arguments) }
     }
 
-    /// How many blocks of `threads` threads run at once on a GPU that does nothing else, at most as
-    /// many as a [cooperative](Launch::cooperative) launch can have: 0 where the GPU cannot promise
-    /// that.
+    /// Blocks of `threads` threads that run at once on an idle GPU, at most as many as a
+    /// [cooperative](Launch::cooperative) launch can have: 0 where the GPU cannot promise that.
     ///
     /// # Errors
     /// [`Error::NoSuchKernel`](crate::Error::NoSuchKernel); [`Error::Driver`](crate::Error::Driver)

@@ -31,13 +31,13 @@ impl Default for LeakRule {
 /// Memory that grew from epoch to epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Leak {
-    /// What grew, all owners together, in bytes.
+    /// Growth of all owners together, in bytes.
     pub growth_bytes: usize,
     /// Whose memory grew, the most first.
     pub owners: Vec<Growth>,
 }
 
-/// How the live bytes of one owner grew.
+/// Growth of one owner's live bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Growth {
     /// The label of its scope.
@@ -129,7 +129,7 @@ impl LeakDetector {
         }
     }
 
-    /// What grows, whether it is much or not.
+    /// Growing owners, whether the growth is large or not.
     fn growing(&self) -> Option<Leak> {
         let each: Vec<Growth> =
             self.owners.iter().filter_map(|(owner, stretch)| stretch.growth(owner, self.rule)).collect();

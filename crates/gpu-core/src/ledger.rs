@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::usage::{Counter, Usage};
 
-/// What the users of a device hold, in all and by scope, and how much they may.
+/// Bytes held by the users of a device, in all and by scope, and their limit.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     total: Counter,

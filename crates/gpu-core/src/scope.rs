@@ -78,7 +78,7 @@ impl Scope {
         Request { bytes, stream: StreamId::default(), owner: Arc::clone(&self.label), mobility }
     }
 
-    /// What a request for memory of this scope failed of.
+    /// Error of a request for memory of this scope.
     pub(crate) fn shortage(&self, requested_bytes: usize, shortage: Shortage) -> Error {
         let (scope, device) = (self.label.to_string(), self.device.to_string());
         self.refused(match shortage {

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! How long work takes of a GPU, and which GPU that was.
+//! Times of work on a GPU, and the identity of that GPU.
 
 use std::result::Result;
 
@@ -8,8 +8,8 @@ use crate::device::Cuda;
 use crate::error::Error;
 
 impl Cuda {
-    /// What times measured on this GPU hold for: its name, compute capability, and the CUDA version
-    /// of the driver, such as `NVIDIA H100 80GB HBM3, compute capability 9.0, CUDA 12.4`.
+    /// Identity under which measured times hold: the GPU's name, compute capability, and the CUDA
+    /// version of the driver, such as `NVIDIA H100 80GB HBM3, compute capability 9.0, CUDA 12.4`.
     pub fn identity(&self) -> String {
         self.shared_gpu().identity()
     }

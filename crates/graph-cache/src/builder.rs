@@ -1,4 +1,4 @@
-//! What a collection of graphs is built by, and what tells one collection from another.
+//! Builders of collections of graphs, and the identity of a collection.
 
 #![forbid(unsafe_code)]
 
@@ -10,17 +10,17 @@ use crate::error::Result;
 use crate::graph::Graph;
 use crate::schema::Schema;
 
-/// What makes the graphs of one collection, each from its index. What it makes is a function of its
+/// Builds the graphs of one collection, each from its index. What it makes is a function of its
 /// [`Identity`] alone: the same on every machine, for any number of threads, and however often it
 /// is asked.
 pub trait Builder: Sync {
-    /// What the graphs are made of, by what and how.
+    /// Inputs, builder and parameters of the graphs.
     fn identity(&self) -> Identity;
 
-    /// What the graphs have in common.
+    /// Schema of the graphs.
     fn schema(&self) -> &Schema;
 
-    /// What each graph is asked for by, such as a date; no two are equal.
+    /// Key of each graph, such as a date; no two are equal.
     fn keys(&self) -> &[String];
 
     /// The graph with key `index`.
@@ -50,14 +50,14 @@ pub trait Builder: Sync {
     }
 }
 
-/// What the graphs of a collection are a function of: two collections of one identity are the same.
+/// Identity of a collection: two collections of one identity are the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// XXH3-128 of the data, as [`Identity::hash`] gives it.
     pub data: u128,
     /// The builder's name and the version of its arithmetic, such as `correlation/1`.
     pub builder: String,
-    /// What the builder was told, as JSON in one canonical form.
+    /// Parameters of the builder, as JSON in one canonical form.
     pub parameters: String,
 }
 

@@ -12,7 +12,7 @@ use crate::schema::TargetLevel;
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can be wrong with graphs and with the files that hold them.
+/// Errors of graphs and of the files that hold them.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -32,7 +32,7 @@ pub enum Error {
         option: &'static str,
         /// Its value.
         found: String,
-        /// What it may be.
+        /// Allowed values.
         expected: &'static str,
     },
 
@@ -41,16 +41,16 @@ pub enum Error {
     NotAFile {
         /// The path.
         path: PathBuf,
-        /// What there is.
+        /// Kind of file system object found.
         kind: &'static str,
     },
 
-    /// What a graph is to be built from does not fit together.
+    /// Inputs of a graph do not fit together.
     #[error("{object}: expected {expected}")]
     Data {
-        /// What is wrong, and where it is.
+        /// The faulty object, and where it is.
         object: String,
-        /// What was expected in its place.
+        /// Expected in its place.
         expected: String,
     },
 
@@ -63,7 +63,7 @@ pub enum Error {
         line: u64,
         /// Column from 1: of fields in a delimited text, of characters in one of fixed columns.
         column: usize,
-        /// What a right file has there.
+        /// Expected in a valid file.
         expected: String,
         /// The field, shortened.
         found: String,
@@ -74,9 +74,9 @@ pub enum Error {
     Contradiction {
         /// The file.
         path: PathBuf,
-        /// What is there.
+        /// Found in the file.
         found: String,
-        /// What a right file has, and what to do.
+        /// Expected in a valid file, and fix.
         expected: String,
     },
 
@@ -85,9 +85,9 @@ pub enum Error {
     NotExportable {
         /// The format.
         format: &'static str,
-        /// What the graphs have, or lack.
+        /// Property that the graphs have or lack.
         what: String,
-        /// What to do instead.
+        /// Fix.
         remedy: &'static str,
     },
 
@@ -109,9 +109,9 @@ pub enum Error {
     TargetLevel {
         /// Key of the graph.
         graph: String,
-        /// What has targets in it.
+        /// Owner of the targets in the file.
         found: TargetLevel,
-        /// What has them by the schema.
+        /// Owner of the targets by the schema.
         expected: TargetLevel,
     },
 
@@ -137,7 +137,7 @@ pub enum Error {
         graph: String,
         /// Name of the array.
         array: &'static str,
-        /// Where in the array.
+        /// Position in the array.
         position: usize,
         /// The float there.
         value: f32,
@@ -157,9 +157,9 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// What was to be done.
+        /// Action that failed.
         action: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 
@@ -171,9 +171,9 @@ pub enum Error {
     Full {
         /// The file that was to be written.
         path: PathBuf,
-        /// How much of it had been written.
+        /// Bytes written so far.
         written_bytes: u64,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 
@@ -201,9 +201,9 @@ pub enum Error {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What in it: `header`, `index`, `graph "2021-04-21"`.
+        /// Object in the file: `header`, `index`, `graph "2021-04-21"`.
         object: String,
-        /// What is wrong with it.
+        /// Fault.
         reason: String,
     },
 
@@ -212,7 +212,7 @@ pub enum Error {
     Stale {
         /// The file.
         path: PathBuf,
-        /// What is not the same, at least one.
+        /// Differences, at least one.
         changes: Vec<Change>,
     },
 
@@ -249,24 +249,9 @@ pub enum Error {
         asked: usize,
     },
 
-    /// The graphs of one batch are larger than the memory that streaming may take.
-    #[error(
-        "the graphs of one batch take {needed_bytes} bytes, and {limit_bytes} may be on the device; ask for fewer at a time"
-    )]
-    BatchTooLarge {
-        /// What the batch takes.
-        needed_bytes: usize,
-        /// What there is.
-        limit_bytes: usize,
-    },
-
     /// A graph was not built any more, because another could not be built or written.
     #[error("building was stopped, because another graph failed")]
     Stopped,
-
-    /// What the device said.
-    #[error(transparent)]
-    Device(#[from] megabatch_gpu_core::Error),
 }
 
 /// One thing that a collection of graphs is a function of, in two forms.

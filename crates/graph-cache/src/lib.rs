@@ -9,7 +9,6 @@ pub mod export;
 mod file;
 mod graph;
 pub mod import;
-mod resident;
 mod schema;
 
 pub use batch::BlockDiagonal;
@@ -18,5 +17,4 @@ pub use cache::{BuildOptions, Collected, Fetched, GraphCache, Progress, Stale, b
 pub use error::{Change, Error, Result};
 pub use file::{FloatWidth, Floats, GraphFile, IndexWidth, StoredGraph, Widths};
 pub use graph::{Graph, Targets};
-pub use resident::{Addresses, Resident};
 pub use schema::{Schema, TargetLevel};

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-/// What all graphs of one collection have in common.
+/// Properties that all graphs of one collection share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schema {
     /// Names that nodes are told apart by, such as symbols; a graph's nodes are places in this
@@ -16,11 +16,11 @@ pub struct Schema {
     pub node_features: Vec<String>,
     /// K: names of the targets, in order; for a classification, the classes.
     pub targets: Vec<String>,
-    /// What has the targets.
+    /// Owner of the targets.
     pub target_level: TargetLevel,
 }
 
-/// What has targets in a collection of graphs.
+/// Owner of targets in a collection of graphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TargetLevel {
     /// Nothing: the graphs are joined with targets from elsewhere.
@@ -33,7 +33,7 @@ pub enum TargetLevel {
 }
 
 impl Schema {
-    /// What is not the same in two schemas, in words: what this one has, and what the other has.
+    /// Differences of two schemas, in words: this one's property, and the other's.
     pub(crate) fn apart(&self, other: &Schema) -> (String, String) {
         let edges = |schema: &Schema| format!("edges {} weights", if schema.weighted { "with" } else { "without" });
         let targets = |schema: &Schema| match schema.target_level {

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::order::Order;
 use crate::ranks::Rank;
 
-/// How the samples of an epoch are cut up.
+/// Batching of the samples of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batching {
     /// Samples in a batch, of all ranks together.
@@ -14,7 +14,7 @@ pub struct Batching {
     /// Batches in a step, whose gradients are accumulated. The samples of a step are those of one
     /// batch of so many times the size.
     pub accumulation_steps: usize,
-    /// What happens to the samples at an epoch's end that do not fill a step.
+    /// Treatment of samples at an epoch's end that do not fill a step.
     pub last_batch: LastBatch,
     /// Whose part of each batch it is.
     pub rank: Rank,
@@ -26,7 +26,7 @@ impl Default for Batching {
     }
 }
 
-/// What happens to the samples at an epoch's end that are fewer than a step takes.
+/// Treatment of samples at an epoch's end that are fewer than a step takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LastBatch {

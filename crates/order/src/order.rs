@@ -9,7 +9,7 @@
 use crate::error::{Error, Result};
 use crate::random::{Stream, bits};
 
-/// How many samples there are and how they are shuffled.
+/// Number of samples, and their shuffling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
     /// Number of samples N.

@@ -31,9 +31,9 @@ pub fn bits(stream: Stream<'_>, index: u64) -> u64 {
 
 /// Rounds of Philox4x32-10.
 pub const PHILOX_ROUNDS: usize = 10;
-/// What each round of Philox4x32 multiplies the even words of the counter by.
+/// Multipliers of the even words of the counter in each round of Philox4x32.
 pub const PHILOX_MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-/// What each round of Philox4x32 adds to the words of the key.
+/// Increments of the words of the key in each round of Philox4x32.
 pub const PHILOX_KEY_STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
 /// Ten rounds of Philox4x32: four random words of a key and a counter.

@@ -29,7 +29,7 @@ const OPERATIONS: &[Operation] = &[
     }),
     ("sum", |on| ops::sum(&on.plan, &on.x, &mut on.out)),
     ("mean", |on| ops::mean(&on.plan, &on.x, &mut on.out)),
-    ("max", |on| ops::max(&on.plan, &on.x, (&mut on.out, &mut on.argument))),
+    ("max", |on| ops::max(&on.plan, &on.x, &mut on.out, &mut on.argument)),
     ("gather", |on| ops::gather(&on.plan, &on.out, &mut on.d_x)),
     ("mean_backward", |on| ops::mean_backward(&on.plan, &on.out, &mut on.d_x)),
     ("max_backward", |on| ops::extremum_backward(&on.plan, &on.argument, &on.out, &mut on.d_x)),

@@ -5,8 +5,7 @@ use thiserror::Error;
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can be wrong with the arrays that say which row belongs to which segment, and what a device
-/// can answer.
+/// Errors of segment arrays and of devices.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -59,7 +58,7 @@ pub enum Error {
     IndexOutOfRange {
         /// Name of the array.
         array: &'static str,
-        /// Where in the array.
+        /// Position in the array.
         position: usize,
         /// The index there.
         found: u64,
@@ -85,11 +84,11 @@ pub enum Error {
         segments: usize,
         /// Width of an index.
         index_bits: u32,
-        /// What to do instead.
+        /// Fix.
         remedy: &'static str,
     },
 
-    /// What the device said.
+    /// Error of the device.
     #[error(transparent)]
     Device(#[from] megabatch_gpu_core::Error),
 }

@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 
 mod csr;
-mod edges;
 mod error;
 mod index;
 mod offsets;
@@ -9,8 +8,7 @@ pub mod ops;
 mod plan;
 mod sort;
 
-pub use csr::{Csc, Csr};
-pub use edges::Compressed;
+pub use csr::{Compressed, Csc, Csr};
 pub use error::{Error, Result};
 pub use index::Index;
 pub use plan::SegmentPlan;

@@ -1,4 +1,4 @@
-//! What is true of all offsets and indices once they have been looked through.
+//! Properties of all offsets and indices that were checked.
 
 #![forbid(unsafe_code)]
 
@@ -22,7 +22,7 @@ pub(crate) fn check_offsets<I: Index>(array: &'static str, offsets: &[I]) -> Res
     }
 }
 
-/// That every index is below `count`.
+/// Checks that every index is below `count`.
 pub(crate) fn check_indices<I: Index>(array: &'static str, indices: &[I], count: usize) -> Result<()> {
     // The greatest is found many at a time; which one is too great is only asked for when one is.
     let greatest = indices.iter().copied().max();

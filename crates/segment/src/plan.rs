@@ -26,10 +26,10 @@ pub(crate) const PIECE: u32 = 512;
 pub struct SegmentPlan {
     rows: usize,
     segments: usize,
-    /// Where the rows of each segment begin in the order of segments: `[segments + 1]`.
+    /// Starts of the rows of each segment in the order of segments: `[segments + 1]`.
     offsets: Buffer<u32>,
-    /// Where the segments are too long for one piece each: the pieces' offsets, those of pieces of
-    /// pieces, … and the segments' at last.
+    /// Levels for segments that are too long for one piece each: the pieces' offsets, those of
+    /// pieces of pieces, … and the segments' at last.
     levels: Vec<Buffer<u32>>,
     /// The rows in the order of segments; `None` where they lie so.
     order: Option<Buffer<u32>>,
@@ -46,8 +46,8 @@ pub(crate) struct Level<'p> {
 }
 
 impl SegmentPlan {
-    /// Of rows that are sorted by segment: segment `s` has the rows from `offsets[s]` to before
-    /// `offsets[s + 1]`.
+    /// Plan of rows that are sorted by segment: segment `s` has the rows from `offsets[s]` to
+    /// before `offsets[s + 1]`.
     ///
     /// # Errors
     /// [`Error::NoOffsets`], [`Error::FirstOffset`] or [`Error::DecreasingOffset`] for offsets that
@@ -63,7 +63,7 @@ impl SegmentPlan {
         SegmentPlan::new(scope, rows as usize, segments, &narrow, None, &segment)
     }
 
-    /// Of rows in any order: row `r` belongs to segment `index[r]`, below `segments`. They are
+    /// Plan of rows in any order: row `r` belongs to segment `index[r]`, below `segments`. They are
     /// sorted once, by counting.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl SegmentPlan {
         SegmentPlan::new(scope, index.len(), segments, &offsets, (!is_sorted).then_some(&order), &segment)
     }
 
-    /// Of the edges of a graph, whose segments are its rows.
+    /// Plan of the edges of a graph, whose segments are its rows.
     ///
     /// # Errors
     /// [`Error::TooMany`] and [`Error::Device`] as above.

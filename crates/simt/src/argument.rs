@@ -26,7 +26,7 @@ pub(crate) enum Value<'a> {
     Write(&'a mut [u8]),
 }
 
-/// What a parameter takes or an argument is, as the runtime has it.
+/// Kind of a parameter or argument, as the runtime has it.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "Other comes from the C++ side only")]
@@ -61,7 +61,7 @@ impl Arg<'_> {
         Arg { value: Value::Plain(bytes.to_vec()), kind, bytes: bytes.len() }
     }
 
-    /// What is wrong with passing this to `parameter`.
+    /// Fault of passing this to `parameter`.
     pub(crate) fn mismatch(&self, parameter: Parameter) -> Option<String> {
         let is_null = matches!(self.value, Value::Null);
         let size_fits = parameter.bytes as usize == self.bytes;

@@ -27,23 +27,23 @@ const CXX: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/cxx");
 const FLAGS: &[&str] = &["-std=c++17", "-O2", "-g1", "-fPIC", "-ffp-contract=off", "-fno-strict-aliasing", "-w"];
 const LINK_FLAGS: &[&str] = &["-shared", "-Wl,-Bsymbolic"];
 
-/// What of a kernel is checked while it runs. Barriers, shuffles, deadlocks and the alignment of
-/// accesses always are.
+/// Checks of a kernel while it runs. Barriers, shuffles, deadlocks and the alignment of accesses
+/// always are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checks {
     /// Every load and store: global memory in range, shared memory in range, written before it is
     /// read, free of races.
     #[default]
     Memory,
-    /// Of loads and stores their alignment alone: several times faster, for kernels that get
-    /// addresses other than as slices.
+    /// Alignment of loads and stores alone: several times faster, for kernels that get addresses
+    /// other than as slices.
     Barriers,
 }
 
-/// How kernels are compiled.
+/// Options of compiling kernels.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// What is checked.
+    /// Checks to make.
     pub checks: Checks,
     /// Preprocessor definitions, `NAME` or `NAME=VALUE`. `SIMT_PORTABLE_CONTEXT` takes the portable
     /// fibers.
@@ -147,7 +147,7 @@ impl Compiler {
         Ok(Object { path, source: source.to_owned(), kind })
     }
 
-    /// Compiles the objects that the cache lacks, on all processors.
+    /// Compiles the objects that the cache lacks, on all CPUs.
     fn compile_all(&self, objects: &[Object]) -> Result<()> {
         let next = AtomicUsize::new(0);
         let failure = Mutex::new(None);

@@ -23,7 +23,7 @@ pub enum Error {
     Compile {
         /// The kernel source, or the library that was to be linked.
         source_file: PathBuf,
-        /// What the compiler wrote.
+        /// Output of the compiler.
         messages: String,
     },
 
@@ -34,7 +34,7 @@ pub enum Error {
         file: String,
         /// Line, from 1.
         line: usize,
-        /// What is wrong and what to write instead.
+        /// Fault, and the text to write instead.
         what: String,
     },
 
@@ -43,7 +43,7 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
 
@@ -52,7 +52,7 @@ pub enum Error {
     Load {
         /// The library.
         path: PathBuf,
-        /// What the loader said.
+        /// Error of the loader.
         source: libloading::Error,
     },
 

@@ -29,7 +29,7 @@ pub struct Harness {
 }
 
 impl Harness {
-    /// Of the sources `names`, without their ending `.cu`, in `folder`.
+    /// Harness of the sources `names`, without their ending `.cu`, in `folder`.
     pub const fn new(folder: &'static str, names: &'static [&'static str]) -> Self {
         Harness { folder, names, kernels: OnceLock::new() }
     }

@@ -30,7 +30,7 @@ pub(crate) fn rewrite(preprocessed: &str) -> Result<Rewritten> {
     Ok(Rewritten { text, kernels })
 }
 
-/// What makes a kernel reachable from outside: see `cxx/simt/export.h`.
+/// Prefix that makes a kernel reachable from outside: see `cxx/simt/export.h`.
 const EXPORTS: &str = r#"
 extern "C" uint32_t simt_parameters_NAME(simt::Parameter* parameters, uint32_t capacity) {
   return simt::Kernel<NAME>::describe(parameters, capacity);
@@ -215,7 +215,7 @@ fn kernel_name(after_keyword: &str) -> Option<&str> {
     }
 }
 
-/// Where the parenthesis closes that was open before `text`.
+/// Position of the parenthesis that closes the one open before `text`.
 fn closing_parenthesis(text: &str) -> Option<usize> {
     let mut depth = 1;
     text.find(|c| {

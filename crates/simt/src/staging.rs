@@ -10,7 +10,7 @@ use crate::argument::{Arg, Value};
 
 const ALIGN_BYTES: usize = 256;
 
-/// What the kernel is called with.
+/// Arguments of a kernel call.
 pub(crate) struct Staging {
     /// One value an argument: its bytes, or an address in `copies`. Words, for their alignment, of
     /// which no type asks for more.

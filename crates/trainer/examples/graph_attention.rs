@@ -29,7 +29,7 @@ struct Graph {
     x: Vec<f32>,
 }
 
-/// What one thread computes a graph with.
+/// State of one thread.
 struct Worker {
     pass: AttentionPass,
     gradients: TensorSet<f32>,
@@ -112,10 +112,10 @@ impl Graph {
 
     fn nodes(&self) -> Nodes<'_, f32> {
         let count = self.row_ptr.len() - 1;
-        let turned = (&self.turned.offsets[..], &self.turned.indices[..], &self.turned.edges[..]);
         let graph = GraphView {
             csr: Csr::new(&self.row_ptr, &self.col, count).expect("a graph by its rows"),
-            csc: Csc::new(turned, count).expect("a graph by its columns"),
+            csc: Csc::new(&self.turned.offsets[..], &self.turned.indices[..], &self.turned.edges[..], count)
+                .expect("a graph by its columns"),
             attributes: &[],
         };
         Nodes { graph, x: &self.x, dropout: None }
@@ -138,7 +138,7 @@ impl Step {
         let mut parameters = TensorSet::zeros(scope, &layout)?;
         attention.initial(1, &mut parameters);
         let worker = |_| {
-            let pass = AttentionPass::new(scope, &attention, (nodes, nodes * k), Passes::ForwardAndBackward)?;
+            let pass = AttentionPass::new(scope, &attention, nodes, nodes * k, Passes::ForwardAndBackward)?;
             Ok(Worker { pass, gradients: TensorSet::zeros(scope, &layout)?, d_output: Vec::new() })
         };
         Ok(Step {
@@ -174,7 +174,7 @@ impl Step {
                 d_output.extend(y.iter().map(|y| scale * y));
                 gradients.clear();
                 let node_gradients = NodeGradients { d_output, d_x: None };
-                pass.backward(attention, (parameters, packed), (nodes, node_gradients), gradients);
+                pass.backward(attention, parameters, packed, nodes, node_gradients, gradients);
             });
             // Sums in the order of the graphs, as a trainer forms them.
             for worker in &workers[..graphs.len()] {

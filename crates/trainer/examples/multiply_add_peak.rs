@@ -1,5 +1,5 @@
 //! Multiply-adds a second of single-precision numbers that lie in registers, the most that any
-//! product can reach, for each instruction set of the fast form that this processor has.
+//! product can reach, for each instruction set of the fast form that this CPU has.
 //!
 //! `cargo run --release -p megabatch-trainer --example multiply_add_peak -- [THREADS]`
 
@@ -55,7 +55,7 @@ fn instruction_sets() -> Vec<InstructionSet> {
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            // SAFETY: the processor has the instructions that the function is compiled for.
+            // SAFETY: the CPU has the instructions that the function is compiled for.
             all.push(InstructionSet { name: "avx2", lanes: 8, run: || unsafe { x86::avx2() } });
         }
         if is_x86_feature_detected!("avx512f") {

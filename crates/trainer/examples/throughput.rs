@@ -20,7 +20,7 @@ const STEPS: u64 = 13;
 /// shuffled.
 const APART: usize = 1009;
 
-/// What is measured: name, T and bars of the first timeframe in one of this, F, samples in a batch.
+/// A measured case: name, T and bars of the first timeframe in one of this, F, samples in a batch.
 struct Case {
     name: &'static str,
     timeframes: &'static [(&'static str, usize, usize)],

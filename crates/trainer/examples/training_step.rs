@@ -17,7 +17,7 @@ use megabatch_trainer::{
 const TARGETS: usize = 36;
 const USAGE: &str = "training_step [STEPS] [timeframes|bars|features|hidden|layers|batch|threads|apart=NUMBER…]";
 
-/// What is trained.
+/// Shape of the model.
 #[derive(Clone, Copy)]
 struct Shape {
     /// LSTMs: of windows of all bars, half as many, a third and so on.

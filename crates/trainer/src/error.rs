@@ -10,7 +10,7 @@ use thiserror::Error;
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong in building, training, saving or evaluating a model.
+/// Errors of building, training, saving and evaluating a model.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -21,8 +21,19 @@ pub enum Error {
         setting: &'static str,
         /// Its value.
         value: String,
-        /// What would be accepted.
+        /// Allowed values.
         expected: &'static str,
+    },
+
+    /// A setting that a GPU does not compute yet.
+    #[error("{setting} is {value}, which is not supported on a GPU yet{}", if together_with.is_empty() { String::new() } else { format!(" together with {together_with}") })]
+    NotOnGpu {
+        /// Name of the setting.
+        setting: &'static str,
+        /// Its value.
+        value: String,
+        /// Another property of the run without which it is supported; empty for none.
+        together_with: &'static str,
     },
 
     /// A setting of the loss scale is out of range.
@@ -32,7 +43,7 @@ pub enum Error {
         setting: String,
         /// Its value.
         found: String,
-        /// What would be accepted; the names in it are amp's.
+        /// Allowed values; the names in it are amp's.
         expected: &'static str,
     },
 
@@ -43,7 +54,7 @@ pub enum Error {
         setting: String,
         /// Its value.
         value: String,
-        /// What would be accepted.
+        /// Allowed values.
         expected: String,
     },
 
@@ -69,7 +80,7 @@ pub enum Error {
     Quantize {
         /// Name of the tensor.
         tensor: String,
-        /// What is wrong with it.
+        /// Fault.
         source: megabatch_amp::Error,
     },
 
@@ -82,14 +93,14 @@ pub enum Error {
         last: usize,
         /// Number of samples asked for.
         count: usize,
-        /// What the source said.
+        /// Error of the source.
         source: Box<dyn StdError + Send + Sync>,
     },
 
     /// The source of samples failed to load what is ahead.
     #[error("loading samples ahead failed: {source}")]
     PrefetchingSource {
-        /// What the source said.
+        /// Error of the source.
         source: Box<dyn StdError + Send + Sync>,
     },
 
@@ -125,7 +136,7 @@ pub enum Error {
     Graph {
         /// Index asked for.
         graph: usize,
-        /// What the source said.
+        /// Error of the source.
         source: Box<dyn StdError + Send + Sync>,
     },
 
@@ -134,9 +145,9 @@ pub enum Error {
     GraphShape {
         /// Its index.
         graph: usize,
-        /// What it has.
+        /// Value found.
         found: String,
-        /// What the source says, and what to do.
+        /// Value by the source, and fix.
         expected: String,
     },
 
@@ -183,7 +194,7 @@ pub enum Error {
         timeframe: String,
         /// The segment, counted from 0.
         segment: usize,
-        /// Where it begins.
+        /// Start.
         start: i64,
         /// The rule that it breaks.
         expected: &'static str,
@@ -198,7 +209,7 @@ pub enum Error {
         before: usize,
         /// Samples left after the purge.
         after: usize,
-        /// What to change.
+        /// Advice.
         advice: &'static str,
     },
 
@@ -228,7 +239,7 @@ pub enum Error {
         found: String,
         /// The requirement of the loss ([`TargetNeeds`](crate::TargetNeeds)).
         expected: String,
-        /// What to change.
+        /// Advice.
         advice: &'static str,
     },
 
@@ -251,7 +262,7 @@ pub enum Error {
     /// A run diverged once more after it had gone back as often as it may.
     #[error("diverged again after rollback {rollbacks}, the last one allowed (training.max_rollbacks): {source}")]
     Diverged {
-        /// How often it had gone back.
+        /// Number of rollbacks.
         rollbacks: u32,
         /// The last divergence.
         source: Box<Error>,
@@ -267,7 +278,7 @@ pub enum Error {
         step: u64,
         /// Samples, or graphs, that were computed at once at last.
         batch_size: usize,
-        /// What was asked for at last.
+        /// Error of the last request.
         source: Box<Error>,
     },
 
@@ -286,7 +297,7 @@ pub enum Error {
     Safetensors {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault.
         reason: String,
     },
 
@@ -295,7 +306,7 @@ pub enum Error {
     Checkpoint {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it and what to do.
+        /// Fault, and fix.
         reason: String,
     },
 
@@ -317,7 +328,7 @@ pub enum Error {
     File {
         /// The file or folder.
         path: PathBuf,
-        /// What was being done.
+        /// Action that failed.
         action: &'static str,
         /// The system's answer.
         source: io::Error,

@@ -1,6 +1,10 @@
 #![forbid(unsafe_code)]
 
+pub(crate) mod baseline;
 mod information;
+pub(crate) mod metrics;
+pub(crate) mod predict;
+pub(crate) mod streaming_predictor;
 mod sums;
 
 use std::borrow::Cow;
@@ -9,15 +13,15 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use crate::baseline::Baselines;
+use crate::batch::view::BatchView;
+use crate::data::level::{Level, check_readout_of};
 use crate::error::{Error, Result};
+use crate::evaluate::baseline::Baselines;
+use crate::evaluate::metrics::{GraphCorrelations, Metrics, overlap};
+use crate::evaluate::predict::{Next, Predictions, Selection};
 use crate::graph::LabelSpan;
-use crate::level::{Level, check_readout_of};
 use crate::loss::{Loss, is_labelled, known_targets, labelled_rows};
-use crate::metrics::{GraphCorrelations, Metrics, overlap};
 use crate::model::{Model, ModelConfig};
-use crate::predict::{Next, Predictions, Selection};
-use crate::view::BatchView;
 pub use information::{cross_sectional_deviation, uninformed_loss};
 use sums::{GroupSums, MeanLoss, Rows};
 
@@ -68,7 +72,7 @@ pub struct InstrumentEvaluation {
 pub struct TaskEvaluation {
     /// The first of its targets, and the one after the last.
     pub targets: [usize; 2],
-    /// What was minimised of them.
+    /// Name of the loss.
     pub objective: &'static str,
     /// The task's share in the loss of all.
     pub weight: f64,
@@ -82,13 +86,13 @@ pub struct TaskEvaluation {
     pub baselines: BTreeMap<&'static str, Metrics>,
 }
 
-/// What is known of a batch before its outputs are.
+/// Targets and baselines of a batch, known before its outputs.
 struct Expected<'a> {
-    /// Of the sample, or the graph, of each row.
+    /// Index of the sample, or the graph, of each row.
     indices: Cow<'a, [usize]>,
     /// `[R, K]`.
     targets: Vec<f32>,
-    /// What each predicts, for each group of targets.
+    /// Predictions of each, for each group of targets.
     baselines: Vec<Vec<(&'static str, Vec<f32>)>>,
     /// The rows of each graph; none of samples that stand alone.
     graphs: Vec<Range<usize>>,
@@ -98,7 +102,8 @@ struct Expected<'a> {
 pub(crate) fn evaluate(
     mut predictions: Predictions<'_>,
     selection: Selection<'_>,
-    (loss, baselines): (Loss, Option<&Baselines>),
+    loss: Loss,
+    baselines: Option<&Baselines>,
 ) -> Result<Evaluation> {
     loss.check()?;
     if selection.indices.is_empty() {
@@ -137,7 +142,7 @@ pub(crate) fn evaluate(
             all.add_graph(rows, rows_of_graph.clone());
         }
         if level == Level::Sample {
-            mean.add(&groups, (predictions, targets));
+            mean.add(&groups, predictions, targets);
             all.add(rows, 0..indices.len());
         }
         for (row, &index) in indices.iter().enumerate() {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::graph::Readout;
-use crate::scalar::Scalar;
+use crate::model::scalar::Scalar;
 pub use ascending::Ascending;
 pub use classes::Classes;
 pub use needs::TargetNeeds;
@@ -18,10 +18,10 @@ use of_graph::wide;
 pub(crate) use of_graph::{is_labelled, labelled_rows, softmax};
 pub use tasks::{Group, Task, TaskLoss, Tasks};
 
-/// What training minimises. A target of NaN is not known, and counts nowhere; in graphs, a node
-/// whose targets are not all known does not, see [`Graphs::labelled`](crate::Graphs::labelled). The
-/// losses that compare the outputs of one row, or the rows of one graph, with each other are for
-/// models over graphs.
+/// Losses. A target of NaN is not known, and counts nowhere; in graphs, a node whose targets are
+/// not all known does not, see [`Graphs::labelled`](crate::Graphs::labelled). The losses that
+/// compare the outputs of one row, or the rows of one graph, with each other are for models over
+/// graphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -30,10 +30,12 @@ pub enum Loss {
     /// The mean over known targets of the squared error, as `torch.nn.MSELoss`.
     #[default]
     Mse,
-    /// The mean over known targets of Huber's function of the error e ("Robust Estimation of a Location Parameter",
-    /// 1964), as `torch.nn.HuberLoss`: ½·e² where |e| < `delta`, `delta`·(|e| - ½·`delta`) beyond.
+    /// The mean over known targets of Huber's function of the error e ("Robust Estimation of a
+    /// Location Parameter", 1964), as `torch.nn.HuberLoss`: ½·e² where |e| < `delta`,
+    /// `delta`·(|e| - ½·`delta`) beyond.
     Huber {
-        /// Where the square goes over into a straight line, > 0, in the unit of the targets.
+        /// Error at which the square goes over into a straight line, > 0, in the unit of the
+        /// targets.
         delta: f64,
     },
     /// The mean over known targets of the pinball loss, whose least is at a quantile of the targets
@@ -60,8 +62,9 @@ pub enum Loss {
     /// larger target of ln(1 + e^-d), d being by how much its output is the larger.
     #[serde(rename = "rank_pairwise")]
     RankPairwise,
-    /// ListNet's loss (Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", 2007) by horizon, mean over horizons and
-    /// graphs: the cross entropy between the probabilities of each node to be on top, once by targets and once by outputs.
+    /// ListNet's loss (Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach",
+    /// 2007) by horizon, mean over horizons and graphs: the cross entropy between the probabilities
+    /// of each node to be on top, once by targets and once by outputs.
     #[serde(rename = "rank_listwise")]
     RankListwise {
         /// What targets are divided by, > 0, in their unit: far above their spread, all nodes are
@@ -270,7 +273,7 @@ impl Loss {
             Loss::Huber { delta } => d[0] = over_count(1.0) * limited(error(y[0]), S::from_f64(delta)),
             Loss::Quantile { levels } => {
                 for ((d, &y), level) in d.iter_mut().zip(y).zip(levels.as_slice()) {
-                    *d = pinball_slope(error(y), [-level, 1.0 - level].map(over_count));
+                    *d = pinball_slope(error(y), over_count(-level), over_count(1.0 - level));
                 }
             }
             Loss::Classes(classes) => {
@@ -334,7 +337,7 @@ pub(crate) fn pinball(error: f64, level: f64) -> f64 {
 }
 
 /// The slopes are those below and above an error of 0. NaN for an error that is NaN.
-fn pinball_slope<S: Scalar>(error: S, [below, above]: [S; 2]) -> S {
+fn pinball_slope<S: Scalar>(error: S, below: S, above: S) -> S {
     if error > S::ZERO {
         above
     } else if error < S::ZERO {

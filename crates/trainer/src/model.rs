@@ -1,19 +1,25 @@
 #![forbid(unsafe_code)]
 
+pub(crate) mod dropout;
+pub(crate) mod initial;
+pub(crate) mod scalar;
+pub(crate) mod tensor;
+pub(crate) mod weights;
+
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::decoder::Decoder;
+use crate::batch::view::BatchView;
+use crate::cpu::decoder::Decoder;
+use crate::cpu::fusion::Fusion;
+use crate::cpu::pooling::{AttentionPooling, Pooling, check_heads};
 use crate::error::{Error, Result};
-use crate::fusion::Fusion;
 use crate::graph::{GraphConfig, Readout, SeenEdges};
 use crate::loss::Loss;
-use crate::lstm::{Lstm, Read, Sizes};
-use crate::pooling::{AttentionPooling, Pooling, check_heads};
-use crate::tensor::Layout;
-use crate::view::BatchView;
+use crate::model::tensor::Layout;
+use crate::reference::lstm::{Lstm, Read, Sizes};
 
 /// One timeframe of the samples.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,8 +32,8 @@ pub struct Timeframe {
     pub features: usize,
 }
 
-/// What a sample is made of. The order of the timeframes is that of the head's input; it is the
-/// caller's to fix (shortest duration first, everywhere in megabatch).
+/// Shape of a sample. The order of the timeframes is that of the head's input; it is the caller's
+/// to fix (shortest duration first, everywhere in megabatch).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampleShape {
     /// The windows of a sample.
@@ -46,7 +52,7 @@ impl fmt::Display for SampleShape {
     }
 }
 
-/// What makes the numbers out of a sample's windows that the rest of a model computes with.
+/// Encoder of a sample's windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Encoder {
@@ -60,7 +66,7 @@ pub enum Encoder {
 /// The choices of a model that its samples leave open.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelConfig {
-    /// What reads the windows. The three sizes below are those of its LSTMs, and mean nothing
+    /// Encoder of the windows. The three sizes below are those of its LSTMs, and mean nothing
     /// without them.
     #[serde(default)]
     pub encoder: Encoder,
@@ -74,10 +80,10 @@ pub struct ModelConfig {
     /// recurrence, which goes on from the states before it, and before dropout.
     #[serde(default)]
     pub layer_norm: bool,
-    /// How the hidden states of a window become one vector.
+    /// Pooling of the hidden states of a window into one vector.
     #[serde(default)]
     pub pooling: Pooling,
-    /// How the vectors of the timeframes come together.
+    /// Fusion of the timeframes' vectors.
     #[serde(default)]
     pub fusion: Fusion,
     /// Attention over the graphs that samples are the nodes of, on top of their encodings.
@@ -212,12 +218,12 @@ impl Model {
             Encoder::Lstm => lstms.len() * config.hidden,
             Encoder::LastBar => shape.timeframes.iter().map(|timeframe| timeframe.features).sum(),
         };
-        let sizes = (shape.timeframes.len(), width, config.outputs_of(shape.outputs));
-        let decoder = Decoder::new(config, sizes, &mut layout);
+        let decoder =
+            Decoder::new(config, shape.timeframes.len(), width, config.outputs_of(shape.outputs), &mut layout);
         Ok(Model { shape, config, layout: Arc::new(layout), lstms, poolings, decoder })
     }
 
-    /// What a sample is made of.
+    /// Shape of a sample.
     pub fn shape(&self) -> &SampleShape {
         &self.shape
     }
@@ -234,8 +240,8 @@ impl Model {
     }
 
     /// Names and shapes of the parameters, PyTorch's: `lstm.<TF>.weight_ih_l0` [4H, F], … ,
-    /// `head.weight` [K · M, D], `head.bias`. The file `docs/reference/weights.md` of the repository has the
-    /// module in PyTorch.
+    /// `head.weight` [K · M, D], `head.bias`. The file `docs/reference/weights.md` of the
+    /// repository has the module in PyTorch.
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
@@ -268,7 +274,7 @@ impl Model {
         &self.decoder
     }
 
-    /// What attention over graphs sees of their edges.
+    /// Edge features that attention over graphs sees.
     pub(crate) fn seen_edges(&self) -> SeenEdges {
         let self_loops = self.config.graph.unwrap_or_default().self_loops;
         SeenEdges { self_loops, attributes: self.config.edge_attributes }

@@ -1,7 +1,17 @@
 #![forbid(unsafe_code)]
 
 mod after;
+pub(crate) mod checkpoint;
+pub(crate) mod clip;
+pub(crate) mod config;
+pub(crate) mod divergence;
+pub(crate) mod early_stopping;
+pub(crate) mod events;
+pub(crate) mod file;
+pub(crate) mod learning_rate;
 mod on_gpu;
+pub(crate) mod oom_fallback;
+pub(crate) mod optimizer;
 mod resume;
 mod rollback;
 mod shortage;
@@ -13,29 +23,29 @@ use std::path::{Path, PathBuf};
 use megabatch_amp::LossScaler;
 use megabatch_gpu_core::{Device, Scope};
 
-use crate::baseline::Baselines;
-use crate::carried::Carried;
-use crate::checkpoint::{Best, Checkpoints};
-use crate::config::Config;
-use crate::dense::{Grain, LossOn};
-use crate::device::{Accelerator, Host};
-use crate::divergence::DivergenceState;
-use crate::early_stopping::EarlyStoppingState;
+use crate::batch::dense::{Grain, LossOn};
+use crate::cpu::carried::Carried;
+use crate::cpu::step::{Compute, Engine, Purpose};
+use crate::cuda::device::{Accelerator, Host};
+use crate::data::prefetch::{GatherMode, Source, with_batches};
+use crate::data::samples::Samples;
+use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
+use crate::evaluate::baseline::Baselines;
+use crate::evaluate::predict::{Predictions, Selection, check_shape, graphs_of};
 use crate::evaluate::{Evaluation, evaluate};
-use crate::events::{Event, Observer, ShortageEvent};
-use crate::footprint::check_countable;
 use crate::graph::Graphs;
+use crate::model::tensor::TensorSet;
+use crate::model::weights::{load_weights, save_weights};
 use crate::model::{Model, SampleShape};
-use crate::oom_fallback::{MemoryLimits, OomFallback};
-use crate::optimizer::Optimizer;
-use crate::predict::{Predictions, Selection, check_shape, graphs_of};
-use crate::prefetch::{GatherMode, Source, with_batches};
-use crate::samples::Samples;
-use crate::schedule::Schedule;
-use crate::step::{Compute, Engine, Purpose};
-use crate::tensor::TensorSet;
-use crate::weights::{load_weights, save_weights};
+use crate::plan::footprint::check_countable;
+use crate::train::checkpoint::{Best, Checkpoints};
+use crate::train::config::Config;
+use crate::train::divergence::DivergenceState;
+use crate::train::early_stopping::EarlyStoppingState;
+use crate::train::events::{Event, Observer, ShortageEvent};
+use crate::train::oom_fallback::{MemoryLimits, OomFallback};
+use crate::train::optimizer::Optimizer;
 use step::BatchPipeline;
 
 /// A model in training on one device.
@@ -43,13 +53,12 @@ use step::BatchPipeline;
 pub struct Trainer {
     /// Whose memory weights, optimizer and batches are in.
     device: Device,
-    /// What computes steps and validations, where that is not the processor: `engine` then predicts
-    /// only.
+    /// GPU that computes steps and validations, if any: `engine` then predicts only.
     accelerator: Option<Accelerator>,
     config: Config,
     model: Model,
     parameters: TensorSet<f32>,
-    /// Those of a step that the processor computes.
+    /// CPU gradients; `None` when training on a GPU.
     gradients: Option<TensorSet<f32>>,
     optimizer: Optimizer<f32>,
     engine: Engine,
@@ -62,18 +71,18 @@ pub struct Trainer {
     carried: Option<Carried>,
     /// For gradients in fp16.
     scaler: Option<LossScaler>,
-    /// What the run takes of its device.
+    /// Memory limits of the run.
     ladder: OomFallback,
-    /// What was cut before the run began.
+    /// Reductions before the run began.
     cut_before: Vec<ShortageEvent>,
-    /// What the observer answered to the last step, while the validation and the checkpoint that
-    /// follow it are not done.
+    /// The observer's answer to the last step, while the validation and the checkpoint that follow
+    /// it are not done.
     unfinished: Option<ControlFlow<()>>,
     /// Checkpoints that resuming passed over.
     unreadable: Vec<PathBuf>,
 }
 
-/// What a trainer trains on.
+/// Data of a training run.
 #[derive(Clone, Copy)]
 pub struct Run<'a> {
     /// The source of all samples.
@@ -83,11 +92,11 @@ pub struct Run<'a> {
     pub train: &'a [usize],
     /// Samples to validate on, or graphs, by index; may be empty.
     pub validation: &'a [usize],
-    /// Where checkpoints go, if anywhere.
+    /// Checkpoints, if any.
     pub checkpoints: Option<&'a Checkpoints>,
 }
 
-/// How training ended.
+/// End of training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// Optimizer steps done, those before a resume included.
@@ -96,7 +105,7 @@ pub struct Outcome {
     pub end: End,
     /// The best validation.
     pub best: Option<Best>,
-    /// How often the run went back to a checkpoint because it diverged, before a resume included.
+    /// Number of rollbacks because of divergence, before a resume included.
     pub rollbacks: u32,
 }
 
@@ -118,7 +127,7 @@ fn scaler(config: &Config) -> Option<LossScaler> {
     config.precision.needs_loss_scale().then(new)
 }
 
-/// What the engine of the processor is for.
+/// Purpose of the CPU engine.
 fn purpose(config: &Config, ration: MemoryLimits, is_on_gpu: bool) -> Purpose {
     if is_on_gpu { Purpose::Prediction } else { config.purpose_with(ration) }
 }
@@ -167,7 +176,7 @@ impl Trainer {
 
     /// A trainer whose steps are computed on `gpu`. Weights, optimizer and batches are in the
     /// memory of `host` besides, where [`Trainer::evaluate`] computes and checkpoints are written:
-    /// they are those of a run on the processor, and each goes on from the other's. The weights
+    /// they are those of a run on the CPU, and each goes on from the other's. The weights
     /// that come of it are another rounding of the same run.
     ///
     /// # Errors
@@ -215,7 +224,7 @@ impl Trainer {
     }
 
     /// Looks in `folder` for the kernels that [`Config::tuning`] found to be the fastest, and keeps
-    /// there what is found out. Nothing on the processor.
+    /// there what is found out. Nothing on the CPU.
     pub fn keep_tuning_in(&self, folder: &Path) {
         self.accelerator.iter().for_each(|accelerator| accelerator.tuner().keep_in(folder));
     }
@@ -373,7 +382,7 @@ impl Trainer {
         self.sync_to_host()?;
         let loss = self.config.loss;
         let predictions = Predictions { gpu: None, ..self.predictions() };
-        evaluate(predictions, selection, (loss, baselines))
+        evaluate(predictions, selection, loss, baselines)
     }
 
     /// The model in use, where steps are computed.

@@ -14,7 +14,7 @@ use measure::Case;
 use measure::stack::Stack;
 
 fn with_kernels() -> (FakeDriver, Device) {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/cuda/ops");
     (Harness::new(folder, SOURCES).driver(), Device::select("cuda:0").unwrap())
 }
 

@@ -25,7 +25,7 @@ struct Problem {
     initial: Vec<[Vec<f64>; 2]>,
     targets: Vec<f64>,
     dropout: Option<Dropout>,
-    /// What tells the windows apart: two of them share a mask.
+    /// Identity of the windows: two of them share a mask.
     ends: Vec<usize>,
 }
 
@@ -160,7 +160,7 @@ fn dropout_multiplies_what_the_layer_above_reads_by_its_factors() {
     let (_, sequence) = run(&lower, &below, &problem.windows[0], samples);
     let mask = dropout.mask("M5", 0);
     let place =
-        |b: usize, t: usize, unit: usize| ((t * samples + b) * hidden + unit, mask.factor(problem.ends[b], (t, unit)));
+        |b: usize, t: usize, unit: usize| ((t * samples + b) * hidden + unit, mask.factor(problem.ends[b], t, unit));
     let seen: Vec<(usize, f64)> =
         (0..samples * steps * hidden).map(|i| place(i / (steps * hidden), i / hidden % steps, i % hidden)).collect();
     let windows: Vec<f64> = seen.iter().map(|&(at, factor)| factor * sequence[at]).collect();

@@ -45,7 +45,7 @@ impl Runner {
         self.folder.join(name).display().to_string()
     }
 
-    /// What `megabatch ARGS --json` answers.
+    /// Answer of `megabatch ARGS --json`.
     pub(crate) fn ask(&self, args: &[&str]) -> Result<Value> {
         println!("xtask: megabatch {}", args.join(" "));
         let output = Command::new(&self.program).args(args).arg("--json").stderr(Stdio::inherit()).output()?;

@@ -45,7 +45,7 @@ const MODEL: &[&str] = &[
     "gpu_optimization.batch_size=8",
 ];
 
-/// What stands between the shares: its name, the file of graphs, and how many layers look at it.
+/// Contenders: name, file of graphs, and number of layers that look at it.
 const CONTENDERS: [(&str, &str, usize); 3] = [
     ("no graph", "correlation.mbg", 0),
     ("random graph", "random.mbg", 1),

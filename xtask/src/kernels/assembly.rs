@@ -1,4 +1,5 @@
-//! What a kernel takes of each GPU: registers, spilled bytes, shared memory, as ptxas tells it.
+//! Resources of a kernel on each GPU: registers, spilled bytes, shared memory, as ptxas reports
+//! them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +11,7 @@ use super::compiler::Compiler;
 /// A100, consumer Ampere, Ada, Hopper, data-centre and consumer Blackwell.
 pub(super) const TARGETS: [&str; 6] = ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"];
 
-/// What one kernel takes on one target.
+/// Resources of one kernel on one target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Use {
     registers: u32,

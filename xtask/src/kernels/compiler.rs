@@ -46,7 +46,7 @@ impl Compiler {
         ptx::committed_form(&std::fs::read_to_string(&raw)?, source)
     }
 
-    /// What ptxas tells of each kernel when it assembles `ptx` for `target`.
+    /// Report of ptxas on each kernel when it assembles `ptx` for `target`.
     pub(super) fn assemble(&self, ptx: &str, target: &str) -> Result<String> {
         let file = self.scratch.join("committed.ptx");
         std::fs::write(&file, ptx)?;

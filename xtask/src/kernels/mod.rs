@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use crate::workspace::Workspace;
 use compiler::Compiler;
 
-/// What to do with the PTX that comes out.
+/// Use of the resulting PTX.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Write,
@@ -54,7 +54,7 @@ fn write(root: &Path, source: &Path, ptx: &str) -> Result<()> {
     std::fs::write(&path, ptx).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Where what is committed differs from what was compiled.
+/// Difference between the committed and the compiled PTX.
 fn difference(root: &Path, source: &Path, ptx: &str) -> Option<String> {
     let path = compiled(source);
     let Ok(committed) = std::fs::read_to_string(root.join(&path)) else {
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn ptx_lies_in_one_folder_a_crate() {
-        let source = Path::new("crates/trainer/src/ops/matmul/tiles.cu");
+        let source = Path::new("crates/trainer/src/cuda/ops/matmul/tiles.cu");
         assert_eq!(compiled(source), Path::new("crates/trainer/ptx/tiles.ptx"));
     }
 

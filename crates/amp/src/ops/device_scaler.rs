@@ -9,12 +9,12 @@ use crate::gradients::Place;
 use crate::optimizer::{OptimizerSettings, Rates};
 use crate::scaler::{LossScaler, Overflow, ScaleChange, ScalerConfig, ScalerState};
 
-/// What steers the steps of an optimizer on a device and does not leave it meanwhile: the loss
-/// scale, what was found out about the gradients, the number of updates.
+/// State of an optimizer's steps on a device, which stays there: the loss scale, the findings about
+/// the gradients, the number of updates.
 #[derive(Debug)]
 pub struct DeviceScaler {
     scaler: Option<ScalerConfig>,
-    /// Of the step that was begun last.
+    /// Settings of the last step that was begun.
     step: Option<StepSettings>,
     pub(super) step_on_device: Buffer<Step>,
     staging: Staging,
@@ -22,7 +22,7 @@ pub struct DeviceScaler {
     pub(super) state: Buffer<State>,
 }
 
-/// What the host knows of a step.
+/// Settings of a step that the host knows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepSettings {
     /// Terms of the losses that gradients were divided by, > 0. Where they turned out to be others,
@@ -32,7 +32,7 @@ pub struct StepSettings {
     pub loss_max: f64,
     /// The norm that gradients are clipped to.
     pub clip_norm: Option<f64>,
-    /// How weights follow them.
+    /// Optimizer settings of the step.
     pub optimizer: OptimizerSettings,
 }
 
@@ -113,12 +113,12 @@ pub(super) struct State {
     /// The loss scale that the gradients were examined with.
     pub(super) scale_before: f32,
     pub(super) scale_after: f32,
-    /// Of the first gradient that is not finite; the chunk is [`NONE`] where all are.
+    /// Chunk of the first non-finite gradient; [`NONE`] where all are finite.
     pub(super) bad_chunk: u32,
     pub(super) bad_index: u32,
     pub(super) clean_steps: u32,
     pub(super) overflows: u32,
-    /// Of the loss scale: [`NO_CHANGE`] and those after it.
+    /// Change of the loss scale: [`NO_CHANGE`] and those after it.
     pub(super) change: u32,
     /// 1 where weights follow the gradients.
     pub(super) follows: u32,
@@ -142,7 +142,7 @@ pub(super) struct Rules {
     max_scale: f32,
 }
 
-/// What a device tells of the step that it did last.
+/// A device's report on its last step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Report {
     /// The sum of the losses.
@@ -164,7 +164,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// What the step did to the scale, as [`LossScaler::update`] tells it. `overflow` names the
+    /// Change of the scale by the step, as [`LossScaler::update`] reports it. `overflow` names the
     /// element of [`Report::non_finite`].
     ///
     /// # Errors
@@ -182,7 +182,7 @@ impl Report {
     }
 }
 
-/// How a step went, on its way from the device: what is submitted after it is not waited for.
+/// Report on a step, on its way from the device: what is submitted after it is not waited for.
 #[derive(Debug)]
 #[must_use = "how a step went is known when its report was waited for"]
 pub struct PendingReport {
@@ -265,7 +265,7 @@ impl DeviceScaler {
         Ok(())
     }
 
-    /// What the host knows of the step.
+    /// Settings of the step that the host knows.
     ///
     /// # Panics
     /// If none was begun.
@@ -286,7 +286,7 @@ impl DeviceScaler {
         self.fetch_report()?.wait(tensors)
     }
 
-    /// How the step went that was submitted last. Does not wait.
+    /// Report on the step that was submitted last. Does not wait.
     ///
     /// # Errors
     /// Of [`Buffer::fetch`].
@@ -306,7 +306,7 @@ impl DeviceScaler {
         })
     }
 
-    /// What the plain form knows of the scaler.
+    /// The loss scaler of the plain form.
     pub(super) fn scaler(&self) -> Option<LossScaler> {
         let State { clean_steps, overflows, .. } = self.state.as_slice()[0];
         let state = ScalerState { scale: self.scale.as_slice()[0], clean_steps, overflows };

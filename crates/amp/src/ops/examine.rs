@@ -14,7 +14,7 @@ const PTX: &str = megabatch_gpu_core::ptx!("examine");
 /// Threads of a block of the kernel that goes through gradients: a warp.
 const LANES: u32 = 32;
 
-/// What is examined: the gradients, and the losses that they are of.
+/// Gradients to examine, and the losses that they belong to.
 #[derive(Clone, Copy, Debug)]
 pub struct Examinee<'a> {
     /// The gradients of the scaled loss by the weights.

@@ -3,8 +3,8 @@
 //! crate's own, and the launch of its kernels, whose source lies beside it as `.cu`.
 //!
 //! What one pass leaves for the next stays on the device: the norm, what gradients are multiplied
-//! by, whether one is not finite, the loss scale and the number of updates are in a [`DeviceScaler`]. A
-//! step is
+//! by, whether one is not finite, the loss scale and the number of updates are in a
+//! [`DeviceScaler`]. A step is
 //!
 //! ```text
 //! forward and backward, of the loss times the number in control.scale()
@@ -15,20 +15,18 @@
 //!
 //! and nobody waits for the device in it. What changes from step to step is read on the device, so
 //! that the launches of all steps are the same. [`DeviceScaler::report`] does, for a log or a
-//! checkpoint; [`DeviceScaler::fetch_report`] asks for the same, so that more can be submitted before it
-//! is waited for.
+//! checkpoint; [`DeviceScaler::fetch_report`] asks for the same, so that more can be submitted
+//! before it is waited for.
 
 pub mod conformance;
 mod device_scaler;
 mod examine;
 #[cfg(test)]
 mod harness;
-mod round;
 mod tensors;
 mod update;
 
 pub use device_scaler::{DeviceScaler, PendingReport, Report, StepSettings};
 pub use examine::{Examinee, examine};
-pub use round::round_stochastic;
 pub use tensors::Tensors;
 pub use update::{Moments, Weights, WorkingCopy, update};

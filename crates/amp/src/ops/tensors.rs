@@ -20,13 +20,13 @@ pub struct Tensors {
     pub(super) on_device: OnDevice,
 }
 
-/// What kernels read and write.
+/// Tensors as kernels read and write them.
 #[derive(Debug)]
 pub(super) struct OnDevice {
     pub(super) chunks: Buffer<Chunk>,
-    /// Of a chunk, the sum of its squares.
+    /// Sum of squares of each chunk.
     pub(super) sums: Buffer<f64>,
-    /// Of a chunk, the first element that is not finite.
+    /// First non-finite element of each chunk.
     pub(super) firsts: Buffer<u32>,
 }
 

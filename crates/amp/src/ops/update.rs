@@ -16,16 +16,16 @@ const PTX: &str = megabatch_gpu_core::ptx!("update");
 /// Blocks that share a chunk: that of update.cu.
 const PIECES: usize = 4;
 
-/// What an update changes and what it follows. All buffers have one length.
+/// Tensors that an update reads and writes. All buffers have one length.
 #[derive(Debug)]
 pub struct Weights<'a> {
     /// The weights.
     pub values: &'a mut Buffer<f32>,
     /// The gradients of the scaled loss by the weights.
     pub gradients: &'a Buffer<f32>,
-    /// What Adam and AdamW keep of the gradients; nothing for SGD.
+    /// Moments of Adam and AdamW; `None` for SGD.
     pub moments: Option<Moments<'a>>,
-    /// What forward and backward read in place of the weights.
+    /// Copy of the weights for forward and backward passes.
     pub working_copy: Option<WorkingCopy<'a>>,
 }
 
@@ -94,7 +94,7 @@ impl Weights<'_> {
         }
     }
 
-    /// Where the working copy is, 0 for none, and how the kernels call its type.
+    /// Address of the working copy, 0 for none, and the kernels' name for its type.
     fn copy(&self) -> (u64, &'static str) {
         match &self.working_copy {
             None => (0, "f32"),

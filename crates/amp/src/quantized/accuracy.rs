@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-/// How well numbers stand for others: of a tensor of weights, or of what a model computes with
-/// them.
+/// Accuracy of numbers in place of others: of a tensor of weights, or of a model's results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Accuracy {
     /// The largest error, in the unit of the numbers.
@@ -16,7 +15,7 @@ pub struct Accuracy {
 }
 
 impl Accuracy {
-    /// Of `found` in place of `exact`.
+    /// Accuracy of `found` against `exact`.
     ///
     /// # Panics
     /// If there are not as many.

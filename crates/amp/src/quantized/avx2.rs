@@ -6,7 +6,7 @@ use std::arch::x86_64::*;
 use super::Scaled;
 use super::kernel::{GROUP, PANEL, Packed};
 
-/// Proof that the processor has AVX2.
+/// Proof that the CPU has AVX2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::quantized) struct Avx2(());
 
@@ -19,7 +19,7 @@ impl Avx2 {
     }
 
     pub(super) fn multiply(self, packed: &Packed, activations: &[u8], out: &mut Scaled<'_>) {
-        // SAFETY: the processor has AVX2.
+        // SAFETY: the CPU has AVX2.
         unsafe { multiply(packed, activations, out) }
     }
 }

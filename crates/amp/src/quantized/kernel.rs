@@ -11,7 +11,7 @@ pub(super) const PANEL: usize = 16;
 /// Inputs whose products are added at once.
 pub(super) const GROUP: usize = 4;
 
-/// What is added to quantised activations, so that they are not negative.
+/// Offset of quantised activations, which makes them non-negative.
 pub(super) const BIAS: u8 = 128;
 
 /// Quantised weights as kernels read them: `[panels][groups][16 outputs][4 inputs]`, with zeros
@@ -70,7 +70,7 @@ impl Packed {
     }
 }
 
-/// A form of the kernel, which exists only where the processor has its instructions.
+/// A form of the kernel, which exists only where the CPU has its instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Portable(Isa),
@@ -81,7 +81,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// Those that this processor has, the best last.
+    /// Forms that this CPU supports, the best last.
     pub(super) fn all() -> impl Iterator<Item = Form> {
         let all = [Some(Form::Portable(Isa::best()))];
         #[cfg(target_arch = "x86_64")]

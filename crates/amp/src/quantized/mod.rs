@@ -52,7 +52,7 @@ impl QuantizedMatrix {
     ///
     /// # Panics
     /// If there are not outputs · inputs weights.
-    pub fn quantize(weights: &[f32], [outputs, inputs]: [usize; 2]) -> Result<Self> {
+    pub fn quantize(weights: &[f32], outputs: usize, inputs: usize) -> Result<Self> {
         assert_eq!(weights.len(), outputs * inputs, "weights of [{outputs}, {inputs}]");
         if inputs > INPUTS_MAX {
             return Err(Error::setting("inputs", &inputs, "at most 65536 to a quantised matrix"));
@@ -89,7 +89,7 @@ impl QuantizedMatrix {
         self.packed.at(output, input)
     }
 
-    /// What quantised weights are multiplied by, one an output.
+    /// Scale of the quantised weights, one per output.
     pub fn scales(&self) -> &[f32] {
         &self.scales
     }
@@ -101,7 +101,7 @@ impl QuantizedMatrix {
         (0..outputs).flat_map(|n| (0..inputs).map(move |k| at(n, k))).collect()
     }
 
-    /// How well it stands for `weights`, from which it was made.
+    /// Accuracy against `weights`, from which it was made.
     ///
     /// # Panics
     /// If there are not as many.
@@ -146,9 +146,9 @@ impl QuantizedMatrix {
     }
 }
 
-/// Where the kernel's sums go, and by what they are multiplied there.
+/// Destination of the kernel's sums, and their factors.
 struct Scaled<'a> {
-    /// Of rows, of outputs.
+    /// Scales of rows and of outputs.
     scales: (&'a [f32], &'a [f32]),
     outputs: usize,
     out: &'a mut [f32],

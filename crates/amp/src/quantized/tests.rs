@@ -15,7 +15,7 @@ fn noise(len: usize, salt: u32) -> Vec<f32> {
 }
 
 /// The formulas of the module, a number after another.
-fn plain(x: &[f32], weights: &[f32], [outputs, inputs]: [usize; 2]) -> Vec<f32> {
+fn plain(x: &[f32], weights: &[f32], outputs: usize, inputs: usize) -> Vec<f32> {
     let quantized = |row: &[f32]| -> (Vec<i32>, f32) {
         let greatest = row.iter().fold(0.0f32, |greatest, x| greatest.max(x.abs()));
         let inverse = if greatest == 0.0 { 0.0 } else { 127.0 / greatest };
@@ -33,8 +33,8 @@ fn plain(x: &[f32], weights: &[f32], [outputs, inputs]: [usize; 2]) -> Vec<f32> 
 }
 
 fn check(x: &[f32], weights: &[f32], shape: [usize; 2]) {
-    let matrix = QuantizedMatrix::quantize(weights, shape).unwrap();
-    let expected = plain(x, weights, shape);
+    let matrix = QuantizedMatrix::quantize(weights, shape[0], shape[1]).unwrap();
+    let expected = plain(x, weights, shape[0], shape[1]);
     for form in Form::all() {
         let mut out = vec![f32::NAN; expected.len()];
         matrix.multiply_by(form, x, &mut out);
@@ -56,7 +56,7 @@ fn the_largest_sums_do_not_overflow() {
     for sign in [1.0, -1.0] {
         check(&vec![sign; INPUTS_MAX], &vec![1.0; INPUTS_MAX], [1, INPUTS_MAX]);
     }
-    let error = QuantizedMatrix::quantize(&vec![0.0; INPUTS_MAX + 1], [1, INPUTS_MAX + 1]).unwrap_err();
+    let error = QuantizedMatrix::quantize(&vec![0.0; INPUTS_MAX + 1], 1, INPUTS_MAX + 1).unwrap_err();
     assert!(error.to_string().starts_with("inputs: "), "{error}");
 }
 
@@ -64,7 +64,7 @@ fn the_largest_sums_do_not_overflow() {
 fn a_product_is_as_accurate_as_its_bits() {
     let (outputs, inputs, rows) = (128, 256, 32);
     let (x, weights) = (noise(rows * inputs, 5), noise(outputs * inputs, 9));
-    let matrix = QuantizedMatrix::quantize(&weights, [outputs, inputs]).unwrap();
+    let matrix = QuantizedMatrix::quantize(&weights, outputs, inputs).unwrap();
     let mut found = vec![0.0; rows * outputs];
     matrix.multiply(&x, &mut found);
     let mut exact = Vec::new();
@@ -83,7 +83,7 @@ fn a_product_is_as_accurate_as_its_bits() {
 #[test]
 fn channels_have_scales_of_their_own() {
     let weights = [1e-6f32, -2e-6, 3e6, 1e6, 0.0, 0.0];
-    let matrix = QuantizedMatrix::quantize(&weights, [3, 2]).unwrap();
+    let matrix = QuantizedMatrix::quantize(&weights, 3, 2).unwrap();
     let close = |(found, exact): (&f32, &f32)| (found - exact).abs() <= exact.abs() * 0.01;
     assert!(matrix.dequantized().iter().zip(&weights).all(close), "{:?}", matrix.dequantized());
     assert_eq!((matrix.shape(), matrix.bytes()), ([3, 2], 16 * 4 + 3 * 8));
@@ -94,15 +94,15 @@ fn channels_have_scales_of_their_own() {
 #[test]
 fn what_is_not_finite_is_not_hidden() {
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-        let error = QuantizedMatrix::quantize(&[0.0, 1.0, 2.0, 3.0, bad, 5.0], [2, 3]).unwrap_err();
+        let error = QuantizedMatrix::quantize(&[0.0, 1.0, 2.0, 3.0, bad, 5.0], 2, 3).unwrap_err();
         assert_eq!(error, Error::NotFiniteWeight { output: 1, input: 1 });
-        let matrix = QuantizedMatrix::quantize(&[1.0, 2.0], [1, 2]).unwrap();
+        let matrix = QuantizedMatrix::quantize(&[1.0, 2.0], 1, 2).unwrap();
         let mut out = [0.0; 2];
         matrix.multiply(&[1.0, 1.0, bad, 1.0], &mut out);
         assert!(out[0].is_finite() && out[1].is_nan(), "{out:?}");
     }
     // The largest and the least numbers.
-    let matrix = QuantizedMatrix::quantize(&[1.0, 0.5], [1, 2]).unwrap();
+    let matrix = QuantizedMatrix::quantize(&[1.0, 0.5], 1, 2).unwrap();
     for (x, expected) in [([f32::MAX / 2.0, 0.0], f32::MAX / 2.0), ([f32::from_bits(1), 0.0], 0.0), ([0.0; 2], 0.0)] {
         let mut out = [f32::NAN];
         matrix.multiply(&x, &mut out);
@@ -113,9 +113,9 @@ fn what_is_not_finite_is_not_hidden() {
 #[test]
 fn matrices_without_numbers() {
     let mut out = [1.0; 3];
-    QuantizedMatrix::quantize(&[], [3, 0]).unwrap().multiply(&[], &mut out);
+    QuantizedMatrix::quantize(&[], 3, 0).unwrap().multiply(&[], &mut out);
     assert_eq!(out, [0.0; 3]);
-    QuantizedMatrix::quantize(&[], [0, 3]).unwrap().multiply(&[1.0; 6], &mut []);
+    QuantizedMatrix::quantize(&[], 0, 3).unwrap().multiply(&[1.0; 6], &mut []);
 }
 
 proptest! {

@@ -6,7 +6,7 @@ use std::arch::x86_64::*;
 use super::Scaled;
 use super::kernel::{GROUP, PANEL, Packed};
 
-/// Proof that the processor has AVX-512F and AVX-512 VNNI.
+/// Proof that the CPU has AVX-512F and AVX-512 VNNI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::quantized) struct Vnni(());
 
@@ -16,7 +16,7 @@ impl Vnni {
     }
 
     pub(super) fn multiply(self, packed: &Packed, activations: &[u8], out: &mut Scaled<'_>) {
-        // SAFETY: the processor has what the function is compiled for.
+        // SAFETY: the CPU has what the function is compiled for.
         unsafe { multiply(packed, activations, out) }
     }
 }
@@ -39,8 +39,8 @@ fn multiply(packed: &Packed, activations: &[u8], out: &mut Scaled<'_>) {
         let mut panel = 0;
         while panel < panels {
             panel += match panels - panel {
-                1 => self::tile::<ROWS, 1>(packed, rows, (tile * ROWS, panel), out),
-                _ => self::tile::<ROWS, { SUMS / ROWS }>(packed, rows, (tile * ROWS, panel), out),
+                1 => self::tile::<ROWS, 1>(packed, rows, tile * ROWS, panel, out),
+                _ => self::tile::<ROWS, { SUMS / ROWS }>(packed, rows, tile * ROWS, panel, out),
             };
         }
     }
@@ -49,9 +49,9 @@ fn multiply(packed: &Packed, activations: &[u8], out: &mut Scaled<'_>) {
         while panel < panels {
             let place = (first_rest + row, panel);
             panel += match panels - panel {
-                8.. => tile::<1, 8>(packed, [x], place, out),
-                4.. => tile::<1, 4>(packed, [x], place, out),
-                _ => tile::<1, 1>(packed, [x], place, out),
+                8.. => tile::<1, 8>(packed, [x], place.0, place.1, out),
+                4.. => tile::<1, 4>(packed, [x], place.0, place.1, out),
+                _ => tile::<1, 1>(packed, [x], place.0, place.1, out),
             };
         }
     }
@@ -63,7 +63,8 @@ fn multiply(packed: &Packed, activations: &[u8], out: &mut Scaled<'_>) {
 fn tile<const R: usize, const P: usize>(
     packed: &Packed,
     rows: [&[u8]; R],
-    (row, panel): (usize, usize),
+    row: usize,
+    panel: usize,
     out: &mut Scaled<'_>,
 ) -> usize {
     let rows = rows.map(|row| row.as_chunks::<GROUP>().0);

@@ -1,3 +1,4 @@
+use half::{bf16, f16};
 use proptest::prelude::*;
 
 use super::*;

@@ -1,13 +1,13 @@
 //! Proofs must be able to fail: each of these ways to align, or to fit, looks ahead.
 
 use super::*;
-use crate::align::align;
 use crate::bars::Bar;
-use crate::feature::Feature;
-use crate::scale::Scaling;
-use crate::spec::Window;
-use crate::timeframe::Timeframe;
-use crate::timestamp::{HOUR_NS, MINUTE_NS};
+use crate::series::align::align;
+use crate::series::feature::Feature;
+use crate::series::scale::Scaling;
+use crate::series::spec::Window;
+use crate::time::timeframe::Timeframe;
+use crate::time::timestamp::{HOUR_NS, MINUTE_NS};
 
 /// Two days of minutes of a wave, every seventh of which is missing.
 fn bars() -> Bars {
@@ -43,7 +43,7 @@ fn spec() -> SeriesSpec {
     }
 }
 
-/// What comes of the proof at 1970-01-02 12:30 if bars are aligned as `align` does.
+/// Result of the proof at 1970-01-02 12:30 for bars aligned by `align`.
 fn outcome(align: &Align<'_>) -> Result<Proof> {
     let (bars, spec) = (bars(), spec());
     let moment = Moment { time: 36 * HOUR_NS + 30 * MINUTE_NS, seed: 7 };

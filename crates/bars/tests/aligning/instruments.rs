@@ -105,7 +105,7 @@ fn an_instrument_without_a_past_is_refused_by_name() {
     let message = error.to_string();
     assert!(matches!(error, Error::TooFewToFit { bars: 0, needed: 3, .. }), "{message}");
     assert!(message.starts_with("GBPUSD: it begins too late: only 0 of its M15 bars"), "{message}");
-    assert!(message.contains("leave GBPUSD out (`--on-error skip` does)"), "{message}");
+    assert!(message.contains("leave GBPUSD out, give more of its past"), "{message}");
     // Unscaled it has nothing to be fitted.
     let series = align(&instruments(&bars), &plain_spec(Scaling::None)).unwrap();
     assert_eq!(series.sample_instrument.last(), Some(&1));

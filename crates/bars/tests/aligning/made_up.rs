@@ -76,7 +76,7 @@ pub(crate) fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-/// What sample `n` sees in all timeframes.
+/// Windows of sample `n` in all timeframes.
 pub(crate) fn sight(series: &AlignedSeries, n: usize) -> Vec<Vec<u32>> {
     series.timeframes.iter().map(|timeframe| bits(timeframe.window(n))).collect()
 }

@@ -45,10 +45,10 @@ fn unpacked() -> Option<TempDir> {
     Some(folder)
 }
 
-/// What is read of the files, once for all tests.
+/// Files read once for all tests.
 struct Shares {
     files: usize,
-    /// What reading says that stops at what cannot be read.
+    /// Message of a reading that stops at a defective row.
     failed: String,
     quoted: Universe,
     adjusted: Universe,

@@ -26,14 +26,14 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// HDF5 counts the bytes of a chunk in 32 bits.
 const CHUNK_BYTES_MAX: usize = u32::MAX as usize;
 
-/// How a table is stored.
+/// Storage of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Contiguous,
     Chunked { rows: usize, compression: Compression },
 }
 
-/// What becomes of the storage that the user does not choose.
+/// Storage settings that the user left open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeftOpen {
     /// It stays that of the old dataset.
@@ -60,7 +60,8 @@ impl Bulk {
         object: &str,
         shape: Vec<usize>,
         like: Dataset,
-        (choice, open): (&StorageChoice, LeftOpen),
+        choice: &StorageChoice,
+        open: LeftOpen,
     ) -> hdf5::Result<Self> {
         let element_bytes = like.dtype()?.size();
         let mut bulk = Bulk { object: object.to_owned(), shape, like, form: Form::Contiguous, element_bytes };
@@ -241,7 +242,7 @@ pub(super) fn compare(
     Ok(())
 }
 
-/// How a dataset is stored, as far as it can be kept; 0 rows where its chunks are no whole rows.
+/// Storage of a dataset, as far as it can be kept; 0 rows where its chunks are no whole rows.
 fn original_form(dataset: &Dataset, shape: &[usize]) -> Form {
     let Some(chunk) = dataset.chunk() else { return Form::Contiguous };
     let whole = chunk.len() == shape.len() && chunk[1..] == shape[1..];

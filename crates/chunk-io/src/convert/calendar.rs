@@ -23,12 +23,12 @@ pub(super) struct Clock<'a> {
     pub(super) after: &'a [Option<usize>],
 }
 
-/// Where the samples' times contradict the order in which bars appear.
+/// Contradiction between the samples' times and the order in which bars appear.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Contradiction {
     pub(super) timeframe: usize,
     pub(super) position: usize,
-    /// What there is no room for.
+    /// Reason for lack of room.
     pub(super) reason: String,
 }
 

@@ -28,11 +28,11 @@ pub(super) struct Sample<'a> {
     pub(super) windows: Vec<&'a [u8]>,
 }
 
-/// Where a sample belongs.
+/// Place of a sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Placement {
     pub(super) chain: u32,
-    /// Of a chain that begins here: the one that it may go on after a hole.
+    /// Chain that a chain beginning here may continue after a hole.
     pub(super) follows: Option<u32>,
     /// Bars that the sample adds to its chain in each timeframe, all T where nothing is shared.
     pub(super) new_bars: Vec<u32>,
@@ -77,7 +77,7 @@ impl Tracker {
         Tracker { timeframes, open: Vec::new(), open_max: open_max.max(1), chains: 0, steady: true }
     }
 
-    /// How many chains it remembers at most.
+    /// Most chains that it remembers.
     pub(super) fn open_max(&self) -> usize {
         self.open_max
     }
@@ -153,7 +153,7 @@ impl Tracker {
                 return None;
             }
             let shifts = timeframe.due(open.time, sample.time).into_iter().chain([open.strides[k], 0, 1]);
-            let miss = |shift| Some((shift, timeframe.form.near_miss(windows, shift)?));
+            let miss = |shift| Some((shift, timeframe.form.near_miss(windows.0, windows.1, shift)?));
             let (shift, step) = shifts.into_iter().find_map(miss)?;
             Some(Mismatch { timeframe: k, step, earlier_row: open.row, earlier_step: step + shift })
         })

@@ -18,7 +18,7 @@ const DEPTH_MAX: usize = 128;
 /// Why an object with such values does not come along.
 const WITHIN: &str = "values of variable length within others";
 
-/// What becomes of the objects of a file when it is copied.
+/// Copies the objects of a file.
 #[derive(Debug, Default)]
 pub(super) struct Copier {
     /// Objects that do not come along, each with all below it.
@@ -27,12 +27,12 @@ pub(super) struct Copier {
     pub(super) skipped_attributes: BTreeSet<String>,
     /// Datasets that are in the new file already, values and all; only their attributes are copied.
     pub(super) written: BTreeSet<String>,
-    /// What could not be copied, in words.
+    /// Objects that could not be copied, in words.
     pub(super) left_out: Vec<String>,
     seen: BTreeMap<Key, String>,
 }
 
-/// What tells one object of a file from another.
+/// Identity of an object in a file.
 type Key = (u64, String);
 
 impl Copier {

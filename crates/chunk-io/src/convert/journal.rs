@@ -22,10 +22,10 @@ const HEADER_BYTES: u64 = 32;
 const RECORD_HEADER_BYTES: usize = 32;
 /// Payloads are read in pieces of this size when a spool is looked through.
 const PIECE_BYTES: usize = 1 << 20;
-/// So much is written at most between two moments at which all of it is on disk.
+/// Most bytes written between two syncs.
 const SYNC_BYTES: u64 = 256 << 20;
 
-/// Where a spool lies: a file, or what stands in for one in tests.
+/// Storage of a journal: a file, or a test's stand-in for one.
 pub(super) trait Backing: Read + Write + Seek {
     fn cut(&mut self, bytes: u64) -> io::Result<()>;
     fn sync(&mut self) -> io::Result<()>;
@@ -61,7 +61,7 @@ pub(super) struct Journal<M = File> {
     unsynced: u64,
 }
 
-/// What was in a spool when it was opened.
+/// Content of a journal when it was opened.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) records: Vec<Record>,

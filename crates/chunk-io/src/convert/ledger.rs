@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! What the placements of all samples amount to: the bars of each chain, where they lie in the
-//! spool, and every sample's last bar.
+//! Placements of all samples: the bars of each chain, their places in the journal, and every
+//! sample's last bar.
 
 use std::ops::Range;
 
@@ -80,7 +80,7 @@ impl Ledger {
         entry.new_bars.clone_from(&placement.new_bars);
         entry.positions.end = position + 1;
         for (k, form) in self.forms.iter().enumerate() {
-            entry.timeframes[k].append(placement.new_bars[k] as usize, (form, offsets[k]));
+            entry.timeframes[k].append(placement.new_bars[k] as usize, form, offsets[k]);
             self.ends[k].push(entry.timeframes[k].bars as i64 - 1);
         }
         self.chain_of.push(placement.chain);
@@ -109,7 +109,7 @@ impl Ledger {
 }
 
 impl ChainBars {
-    fn append(&mut self, new_bars: usize, (form, offset): (&WindowForm, u64)) {
+    fn append(&mut self, new_bars: usize, form: &WindowForm, offset: u64) {
         // A window of one bar crosses no hole.
         if self.bars == 0 || (new_bars == form.steps && form.steps > 1) {
             self.segments.push(self.bars);

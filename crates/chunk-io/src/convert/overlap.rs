@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! Where one window continues another: the rows that they share, compared bit for bit.
+//! Overlap of windows: the rows that they share, compared bit for bit.
 
 /// Form of a timeframe's windows in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl WindowForm {
 
     /// True if `later` is `earlier` moved on by `shift` bars: all rows that both should have are
     /// equal.
-    fn continues(&self, (earlier, later): (&[u8], &[u8]), shift: usize) -> bool {
+    fn continues(&self, earlier: &[u8], later: &[u8], shift: usize) -> bool {
         let moved = shift * self.row_bytes;
         earlier[moved..] == later[..later.len() - moved]
     }
@@ -30,13 +30,13 @@ impl WindowForm {
     /// By how many bars, fewer than T, `later` is moved on from `earlier`: the first of `likely`
     /// that holds, or else the least.
     pub(super) fn shift(&self, windows: (&[u8], &[u8]), likely: &[usize]) -> Option<usize> {
-        let holds = |&&shift: &&usize| shift < self.steps && self.continues(windows, shift);
-        likely.iter().find(holds).copied().or_else(|| self.least_shift(windows))
+        let holds = |&&shift: &&usize| shift < self.steps && self.continues(windows.0, windows.1, shift);
+        likely.iter().find(holds).copied().or_else(|| self.least_shift(windows.0, windows.1))
     }
 
     /// T less the longest beginning of `later` that `earlier` ends with, found as by Knuth, Morris
     /// and Pratt (1977) in a time that grows with T, however alike the rows are.
-    fn least_shift(&self, (earlier, later): (&[u8], &[u8])) -> Option<usize> {
+    fn least_shift(&self, earlier: &[u8], later: &[u8]) -> Option<usize> {
         let pattern = |step| self.row(later, step);
         let mut border = vec![0; self.steps];
         let mut length = 0;
@@ -61,7 +61,7 @@ impl WindowForm {
     /// Where `later`, moved on by `shift` bars, should share rows with `earlier` and shares most
     /// but not all: the first step of `later` that differs. Rows that repeat the one before them,
     /// such as padding, say nothing.
-    pub(super) fn near_miss(&self, (earlier, later): (&[u8], &[u8]), shift: usize) -> Option<usize> {
+    pub(super) fn near_miss(&self, earlier: &[u8], later: &[u8], shift: usize) -> Option<usize> {
         let (mut equal, mut told, mut first) = (0, 0, None);
         for step in 0..self.steps.saturating_sub(shift) {
             let same = self.row(later, step) == self.row(earlier, step + shift);
@@ -118,7 +118,7 @@ mod tests {
             (b"abcdef", b"uvwxyz", 9, None),
         ];
         for (earlier, later, shift, expected) in cases {
-            assert_eq!(form.near_miss((earlier, later), shift), expected, "{earlier:?} {later:?}");
+            assert_eq!(form.near_miss(earlier, later, shift), expected, "{earlier:?} {later:?}");
         }
     }
 
@@ -129,7 +129,7 @@ mod tests {
         ) {
             let form = WindowForm { steps, row_bytes };
             let (earlier, later) = (&seed[..form.bytes()], &seed[12..12 + form.bytes()]);
-            let tried = (0..steps).find(|&shift| form.continues((earlier, later), shift));
+            let tried = (0..steps).find(|&shift| form.continues(earlier, later, shift));
             prop_assert_eq!(form.shift((earlier, later), &[]), tried);
         }
     }

@@ -5,7 +5,7 @@ use libdeflater::{CompressionLvl, Compressor};
 
 use crate::storage::Compression;
 
-/// How a raw chunk becomes a stored one.
+/// Compression of a raw chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packing {
     pub(super) element_bytes: usize,

@@ -108,7 +108,7 @@ pub(super) fn copy_link(from: &Group, to: &Group, name: &str) -> hdf5::Result<()
     checked(status).map(drop)
 }
 
-/// What became of an attribute that was to be copied.
+/// Result of copying an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Copied {
     Done,

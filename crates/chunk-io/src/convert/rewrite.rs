@@ -34,9 +34,8 @@ pub(super) fn same_layout(job: &ConversionJob<'_>, spool: Journal, work: &mut Wo
     let mut tasks = Vec::new();
     for (object, dataset) in plain_datasets(input)? {
         let shape = dataset.shape();
-        let choice = (&job.options.storage, LeftOpen::AsItWas);
-        let bulk =
-            Bulk::new(&object, shape, dataset.clone(), choice).map_err(input.failed(&object, "look at the dataset"))?;
+        let bulk = Bulk::new(&object, shape, dataset.clone(), &job.options.storage, LeftOpen::AsItWas)
+            .map_err(input.failed(&object, "look at the dataset"))?;
         tasks.push(Task { bulk, feed: Box::new(TableFeed::new(&input.path, dataset)) });
     }
     let mut copier = Copier::default();
@@ -112,7 +111,7 @@ fn run(
     spool.remove()
 }
 
-/// What tells a chunk from all others.
+/// Index of a chunk among all.
 fn index(task: usize, unit: usize) -> u64 {
     ((task as u64) << 40) | unit as u64
 }

@@ -69,7 +69,7 @@ pub(super) fn require_saving(ledger: &Ledger, given: &WindowsInput) -> Result<()
         return Ok(());
     }
     let detail = format!(
-        "{} of {} samples were looked at and continue one another too little; convert with --to windows to change the storage alone",
+        "{} of {} samples were looked at and continue one another too little; convert to windows to change the storage alone",
         ledger.samples(),
         given.samples()
     );

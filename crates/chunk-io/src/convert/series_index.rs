@@ -8,7 +8,7 @@ use super::windows_input::WindowsInput;
 use crate::error::{Error, Fault, Result};
 use crate::series::Instruments;
 
-/// How the times of a series came about.
+/// Origin of the times of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TimeKind {
     /// From the samples' times and the length of the bars.
@@ -40,7 +40,7 @@ pub(super) struct TimeframeIndex {
     pub(super) instrument_start: Vec<i64>,
     /// Empty where every instrument is one segment.
     pub(super) segment_start: Vec<i64>,
-    /// Where the bars lie in the spool, each piece with its first bar.
+    /// Places of the bars in the journal, each piece with its first bar.
     pub(super) extents: Vec<(usize, Extent)>,
 }
 
@@ -71,8 +71,7 @@ pub(super) fn index(ledger: &Ledger, given: &WindowsInput) -> Result<SeriesIndex
         }
     };
     let timeframe = |(k, close_time): (usize, Vec<i64>)| {
-        let chains = (ledger, &groups[..], &offsets[k][..]);
-        timeframe_index(k, chains, given, close_time)
+        timeframe_index(k, ledger, &groups[..], &offsets[k][..], given, close_time)
     };
     Ok(SeriesIndex {
         time_kind,
@@ -115,7 +114,9 @@ fn ordinals(samples: usize, given: &WindowsInput) -> Vec<i64> {
 
 fn timeframe_index(
     k: usize,
-    (ledger, groups, offsets): (&Ledger, &[Vec<usize>], &[usize]),
+    ledger: &Ledger,
+    groups: &[Vec<usize>],
+    offsets: &[usize],
     given: &WindowsInput,
     close_time: Vec<i64>,
 ) -> TimeframeIndex {
@@ -164,7 +165,7 @@ fn instruments(ledger: &Ledger, given: &WindowsInput, groups: &[Vec<usize>]) -> 
     Some(Instruments { names, sample_instrument: by_row(given, &in_order) })
 }
 
-/// What is given by position, by row of the file.
+/// Values given by position, in the order of the file's rows.
 fn by_row<T: Copy + Default>(given: &WindowsInput, by_position: &[T]) -> Vec<T> {
     let mut rows = vec![T::default(); by_position.len()];
     by_position.iter().enumerate().for_each(|(position, &value)| rows[given.row(position)] = value);

@@ -69,8 +69,7 @@ pub(super) fn run(job: &ConversionJob<'_>, mut spool: Journal, work: &mut Work<'
 fn values(job: &ConversionJob<'_>, given: &WindowsInput, k: usize, bars: usize) -> Result<Bulk> {
     let like = given.dataset(k).clone();
     let shape = vec![bars, given.file.shape().timeframes[k].features];
-    let choice = (&job.options.storage, LeftOpen::Default);
-    Bulk::new(&format!("/series/{}/values", given.names[k]), shape, like, choice)
+    Bulk::new(&format!("/series/{}/values", given.names[k]), shape, like, &job.options.storage, LeftOpen::Default)
         .map_err(job.input.failed(given.object(k), "look at the dataset"))
 }
 
@@ -78,7 +77,7 @@ fn targets(job: &ConversionJob<'_>, given: &WindowsInput) -> Result<Bulk> {
     let failed = || job.input.failed("/targets", "open the dataset");
     let like = job.input.root.dataset("/targets").map_err(failed())?;
     let shape = vec![given.samples(), given.file.shape().horizons];
-    Bulk::new("/targets", shape, like, (&job.options.storage, LeftOpen::Default)).map_err(failed())
+    Bulk::new("/targets", shape, like, &job.options.storage, LeftOpen::Default).map_err(failed())
 }
 
 fn note(series: &SeriesIndex, given: &WindowsInput, work: &mut Work<'_>) {
@@ -139,7 +138,7 @@ fn write_index(output: &OutputFile<'_>, series: &SeriesIndex, given: &WindowsInp
     Ok(())
 }
 
-/// What the windows file has besides windows, and what of it a series demands.
+/// Copies datasets of the windows file other than windows, as far as a series needs them.
 fn copy_others(
     job: &ConversionJob<'_>,
     file: &File,

@@ -27,7 +27,8 @@ pub(super) fn tasks<'a>(job: &ConversionJob<'_>, series: &'a SeriesFile, work: &
         let failed = || input.failed(&values, "open the dataset");
         let like = input.root.dataset(&values).map_err(failed())?;
         let shape = vec![samples, timeframe.steps(), timeframe.feature_names().len()];
-        let bulk = Bulk::new(&object(job, series, timeframe.name())?, shape, like.clone(), choice).map_err(failed())?;
+        let bulk = Bulk::new(&object(job, series, timeframe.name())?, shape, like.clone(), choice.0, choice.1)
+            .map_err(failed())?;
         let row_bytes = bulk.row_bytes() / timeframe.steps();
         let bars = TableFeed::new(&input.path, like);
         let feed = WindowFeed::new(bars, timeframe.steps(), row_bytes, timeframe.sample_ends(), work);
@@ -40,7 +41,7 @@ pub(super) fn tasks<'a>(job: &ConversionJob<'_>, series: &'a SeriesFile, work: &
     for (old, new) in tables {
         let failed = || input.failed(old, "open the dataset");
         let like = input.root.dataset(old).map_err(failed())?;
-        let bulk = Bulk::new(new, like.shape(), like.clone(), choice).map_err(failed())?;
+        let bulk = Bulk::new(new, like.shape(), like.clone(), choice.0, choice.1).map_err(failed())?;
         tasks.push(Task { bulk, feed: Box::new(TableFeed::new(&input.path, like)) });
     }
     Ok(tasks)
@@ -52,7 +53,7 @@ fn is_ordinal(job: &ConversionJob<'_>) -> Result<bool> {
     Ok(job.input.attribute("/", "time_kind")? == Some(AttributeValue::from("ordinal")))
 }
 
-/// Where a timeframe's windows lie: below `/features`, or that itself for one that had no name.
+/// Path of a timeframe's windows: below `/features`, or that itself for one that had no name.
 fn object(job: &ConversionJob<'_>, series: &SeriesFile, name: &str) -> Result<String> {
     let unnamed = job.input.attribute("/", "unnamed_timeframe")? == Some(AttributeValue::from(name));
     Ok(if unnamed && series.timeframes().len() == 1 { "/features".to_owned() } else { format!("/features/{name}") })

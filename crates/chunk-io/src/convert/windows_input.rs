@@ -11,7 +11,7 @@ use super::row_source::TableFeed;
 use super::{ConversionJob, ConvertOptions};
 use crate::error::{Error, Fault, Result};
 use crate::file::InputFile;
-use crate::table::{Expect, Kind};
+use crate::file::table::{Expect, Kind};
 use crate::timeframe::{duration_seconds, name_problem};
 use crate::windows::WindowsFile;
 
@@ -19,7 +19,7 @@ const INSTRUMENTS: Expect = Expect { what: "integers [N]", kinds: &[Kind::Intege
 /// Name of a timeframe that has none.
 const UNNAMED: &str = "features";
 
-/// What the file tells.
+/// Description of the windows file.
 #[derive(Debug)]
 pub(super) struct WindowsInput {
     pub(super) file: WindowsFile,

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! What every step of a conversion has at hand: threads, memory, and someone to tell how far it is.
+//! Shared inputs of every step of a conversion: threads, memory, and the progress observer.
 
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-/// What is wrong with a stored chunk. Each reads as the end of a sentence that begins with the
-/// dataset and the chunk's coordinates.
+/// Fault of a stored chunk. Each reads as the end of a sentence that begins with the dataset and
+/// the chunk's coordinates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Corrupt {
@@ -36,7 +36,7 @@ pub(crate) enum Corrupt {
     Length { expected: usize, found: usize },
 }
 
-/// How much a compressor can make of a byte.
+/// Most bytes that a compressor can make of a byte.
 pub(super) struct Density {
     pub(super) filter: &'static str,
     pub(super) expansion_max: usize,

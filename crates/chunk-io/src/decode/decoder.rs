@@ -75,7 +75,7 @@ impl Decoder {
     }
 }
 
-/// Where the chunk is between two filters.
+/// Location of the chunk between two filters.
 struct Held<'a> {
     stored: &'a [u8],
     len: usize,

@@ -4,7 +4,7 @@
 use half::f16;
 use megabatch_gpu_core::convert;
 
-/// Elements that are put in the processor's byte order before they are converted: few enough to
+/// Elements that are put in the CPU's byte order before they are converted: few enough to
 /// stay in the first-level cache.
 pub(super) const BLOCK: usize = 512;
 

@@ -41,7 +41,7 @@ const VECTOR: usize = LITERALS_MAX;
 /// Bytes that are copied at a time of a reference that is not short.
 const WORD: usize = size_of::<u128>();
 
-/// What a run reads and writes at most, in whole vectors.
+/// Bytes that a run reads and writes at most, in whole vectors.
 const RUN_READ_MAX: usize = 1 + VECTOR;
 const RUN_WRITTEN_MAX: usize = REFERENCE_MAX + VECTOR;
 
@@ -121,7 +121,7 @@ impl Stream<'_> {
     }
 }
 
-/// Where the next run is read from, and where it is written to, both in one slice.
+/// Source and destination of the next run, both in one slice.
 #[derive(Clone, Copy)]
 struct Position {
     read: usize,

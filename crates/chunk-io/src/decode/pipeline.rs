@@ -19,7 +19,7 @@ pub(crate) enum Filter {
     Fletcher32,
 }
 
-/// How the chunks of a dataset are stored.
+/// Storage of a dataset's chunks.
 #[derive(Clone, Debug)]
 pub(crate) struct Pipeline {
     filters: Vec<Filter>,

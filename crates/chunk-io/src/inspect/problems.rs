@@ -6,9 +6,9 @@ use super::listing::DatasetEntry;
 use super::previous_of_same_instrument;
 use super::statistics::{ColumnStatistics, Occurrences};
 use crate::error::Fault;
-use crate::table::Table;
+use crate::file::table::Table;
 
-/// How grave a [`Problem`] is.
+/// Severity of a [`Problem`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -25,15 +25,15 @@ pub enum Severity {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Problem {
-    /// How grave it is.
+    /// Severity.
     pub severity: Severity,
     /// The object in the file.
     pub object: String,
-    /// Where in the object, by axis from the first; empty if it is about the whole.
+    /// Index in the object, by axis from the first; empty if it is about the whole.
     pub index: Vec<usize>,
-    /// What is wrong.
+    /// Description of the problem.
     pub message: String,
-    /// What to do.
+    /// Fix.
     pub fix: String,
 }
 
@@ -60,12 +60,12 @@ impl Problem {
     }
 }
 
-/// What columns hold.
+/// Kind of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Columns {
-    /// What a model sees.
+    /// Features of the model.
     Features,
-    /// What it is to predict: NaN where that is not known.
+    /// Targets: NaN where unknown.
     Targets,
 }
 
@@ -154,7 +154,7 @@ pub(super) fn without_times() -> Problem {
     }
 }
 
-/// What the datasets' storage tells, whatever the layout.
+/// Problems of the datasets' storage, in any layout.
 pub(super) fn in_storage(datasets: &[DatasetEntry]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for dataset in datasets {

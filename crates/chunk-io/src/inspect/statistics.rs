@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::table::Table;
+use crate::file::table::Table;
 
 /// A scan reads pieces of about this size, in whole chunks.
 const PIECE_BYTES: usize = 1 << 20;
@@ -30,10 +30,10 @@ pub struct ColumnStatistics {
     pub infinite: Occurrences,
 }
 
-/// How often something occurs, and where first.
+/// Count of a value, and its first place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Occurrences {
-    /// How often.
+    /// Count.
     pub count: u64,
     /// The first: `[bar]` in a series, `[sample, step]` in windows, `[sample]` in targets.
     pub first: Option<Vec<usize>>,

@@ -17,7 +17,7 @@ pub(super) struct Chunk {
     tables: Vec<Buffer<f32>>,
     /// Samples that the tables have room for.
     room: usize,
-    /// What reading took.
+    /// Cost of reading.
     pub(super) cost: ReadCost,
 }
 

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::shape::{SampleSlices, Shape};
 use crate::source::Source;
 
-/// What fills chunks: a source, or a test's stand-in for one.
+/// Fills chunks: a source, or a test's stand-in for one.
 pub(super) trait Reader: Send + Sync {
     fn path(&self) -> &Path;
 

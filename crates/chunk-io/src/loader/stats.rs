@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::cost::ReadCost;
 
-/// What a loader delivered, how long its consumer waited, and what for.
+/// Delivered samples, waiting time of the consumer, and its causes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LoaderStats {
     /// Time in which the consumer waited for data: `disk`, `decode` and `copy` together.
@@ -16,7 +16,7 @@ pub struct LoaderStats {
     pub decode: Duration,
     /// The part that was due to moving values to their place, and what else there is.
     pub copy: Duration,
-    /// What all chunks took that were delivered, waited for or not.
+    /// Cost of all delivered chunks.
     pub read: ReadCost,
     /// Batches delivered.
     pub batches: u64,
@@ -53,7 +53,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    fn cost([disk, decode, copy]: [u64; 3]) -> ReadCost {
+    fn cost(disk: u64, decode: u64, copy: u64) -> ReadCost {
         ReadCost { bytes_read: 7, disk: ms(disk), decode: ms(decode), copy: ms(copy) }
     }
 
@@ -69,7 +69,7 @@ mod tests {
         ];
         for (waited, work, [disk, decode, copy]) in cases {
             let mut stalls = LoaderStats::default();
-            stalls.note_wait(ms(waited), cost(work));
+            stalls.note_wait(ms(waited), cost(work[0], work[1], work[2]));
             assert_eq!(stalls.waited, ms(waited));
             assert_eq!([stalls.disk, stalls.decode, stalls.copy], [ms(disk), ms(decode), ms(copy)], "{work:?}");
         }
@@ -79,7 +79,7 @@ mod tests {
     fn parts_add_up_to_the_whole_however_they_round() {
         let mut stalls = LoaderStats::default();
         for waited in 1..2_000 {
-            stalls.note_wait(Duration::from_nanos(waited), cost([waited % 7, waited % 5, waited % 3]));
+            stalls.note_wait(Duration::from_nanos(waited), cost(waited % 7, waited % 5, waited % 3));
         }
         assert_eq!(stalls.waited, Duration::from_nanos((1..2_000).sum()));
         assert_eq!(stalls.disk + stalls.decode + stalls.copy, stalls.waited);

@@ -1,5 +1,4 @@
-//! What becomes of faults, of a consumer that leaves early and of time, with a stand-in for the
-//! source.
+//! Faults, consumers that leave early, and time, with a stand-in for the source.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -23,7 +22,7 @@ struct StandIn {
     fault: Fault,
 }
 
-/// What happens at which read, counted from 0.
+/// Fault at a read, counted from 0.
 #[derive(Clone, Copy)]
 enum Fault {
     None,

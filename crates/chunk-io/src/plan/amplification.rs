@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-/// How much more of a chunked dataset is read and decoded than is asked for, because HDF5 stores
-/// whole chunks.
+/// Read amplification of a chunked dataset: HDF5 stores whole chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ReadAmplification {
     /// Rows asked for.
@@ -29,7 +28,8 @@ impl ReadAmplification {
 /// If `stored_rows` or `samples_per_chunk` is 0, or the order names a row that there is not.
 pub fn read_amplification(
     order: impl Iterator<Item = usize>,
-    (rows, stored_rows): (usize, usize),
+    rows: usize,
+    stored_rows: usize,
     samples_per_chunk: usize,
 ) -> ReadAmplification {
     assert!(stored_rows > 0 && samples_per_chunk > 0, "chunks of at least one row");

@@ -17,7 +17,7 @@ pub struct Recommendation {
     pub batch_size: usize,
 }
 
-/// What to begin with on a device of `device_bytes`: chunks of [`CHUNK_SHARE`] of it and eight
+/// Recommended start for a device of `device_bytes`: chunks of [`CHUNK_SHARE`] of it and eight
 /// samples a batch for each GiB. So it was found to work on GPUs of 8, 12, 16 and 24 GB (6, 9, 12
 /// and 18 GB; 64, 96, 128 and 192 samples), and the same line goes through what lies between them
 /// and beyond.

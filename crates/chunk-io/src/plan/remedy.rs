@@ -11,7 +11,7 @@ const GOOD_ENOUGH: f64 = 1.05;
 /// Chunks below this size cost more to find and to start decoding than to decode.
 const CHUNK_BYTES_MIN: u64 = 32 << 10;
 
-/// How a dataset is better stored for the order in which it is read.
+/// Better storage of a dataset for the order in which it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// In chunks of fewer rows.
@@ -38,12 +38,12 @@ impl Remedy {
 /// As [`read_amplification`].
 pub fn remedy(
     order: &(impl Iterator<Item = usize> + Clone),
-    (rows, stored_rows): (usize, usize),
+    rows: usize,
+    stored_rows: usize,
     row_bytes: u64,
     samples_per_chunk: usize,
 ) -> Option<Remedy> {
-    let factor =
-        |stored_rows: usize| read_amplification(order.clone(), (rows, stored_rows), samples_per_chunk).factor();
+    let factor = |stored_rows: usize| read_amplification(order.clone(), rows, stored_rows, samples_per_chunk).factor();
     if factor(stored_rows) < WORTH_IT {
         return None;
     }

@@ -116,8 +116,7 @@ fn shortages_name_what_would_do() {
 
 #[test]
 fn amplification_counts_what_every_chunk_of_the_loader_decodes() {
-    let count =
-        |order: &[usize], rows, stored, loaded| read_amplification(order.iter().copied(), (rows, stored), loaded);
+    let count = |order: &[usize], rows, stored, loaded| read_amplification(order.iter().copied(), rows, stored, loaded);
     let in_order: Vec<usize> = (0..10).collect();
     // Four chunks of the file, the last of one row; the loader's chunks end with them, and then
     // between them.
@@ -130,8 +129,7 @@ fn amplification_counts_what_every_chunk_of_the_loader_decodes() {
 #[test]
 fn a_remedy_is_the_largest_chunk_that_wastes_nothing() {
     let runs = |run: usize| (0..64 / run).rev().flat_map(move |k| k * run..(k + 1) * run);
-    let remedy =
-        |run, row_bytes, loaded| remedy(&runs(run).collect::<Vec<_>>().into_iter(), (64, 32), row_bytes, loaded);
+    let remedy = |run, row_bytes, loaded| remedy(&runs(run).collect::<Vec<_>>().into_iter(), 64, 32, row_bytes, loaded);
     assert_eq!(remedy(32, 1 << 20, 8), Some(Remedy::ChunkRows(8)));
     assert_eq!(remedy(1, 1 << 20, 4), Some(Remedy::ChunkRows(4)));
     assert_eq!(remedy(32, 1 << 20, 32), None);

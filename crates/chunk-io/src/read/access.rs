@@ -72,7 +72,7 @@ impl<'a> Access<'a> {
         self.reading.options.non_finite
     }
 
-    /// What the page cache has of the beginning of `extent`, where it is to be asked.
+    /// Reads the start of `extent` that the page cache holds, where the cache is to be asked.
     fn read_cached(&self, task: usize, extent: Extent, out: &mut [u8]) -> Result<usize> {
         if self.reading.options.direct == Direct::On && self.may_pass_cache() {
             return Ok(0);

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! What Linux tells about its page cache, and does to it.
+//! Linux's page cache: queries and advice.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut};

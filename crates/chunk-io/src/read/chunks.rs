@@ -57,7 +57,7 @@ impl Extended for Band<'_> {
     }
 }
 
-/// What the decoding of one request needs.
+/// Inputs of the decoding of one request.
 struct Request<'a> {
     stored: &'a Stored,
     pipeline: &'a Pipeline,
@@ -168,7 +168,7 @@ fn read_at_once(chunks: &[Option<Entry>]) -> Option<Extent> {
     (alone || (together.bytes <= BLOCK_BYTES && together.bytes <= 2 * own)).then_some(together)
 }
 
-/// What a task reads, in its order.
+/// Extents that a task reads, in its order.
 fn extents<'s>(span: &'s Span<Band<'_>>) -> impl Iterator<Item = Extent> + 's {
     let apart = span.pieces.iter().filter(|_| span.extent.is_none());
     let apart = apart.flat_map(|band| band.chunks.iter().flatten().map(Entry::extent));

@@ -13,7 +13,7 @@ use super::{Direct, Reading};
 use crate::error::{Error, Result};
 use crate::stored::file_of_hdf5;
 
-/// What tells that a file is still the one that was opened.
+/// Identity of an open file, to notice that it was replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,

@@ -99,7 +99,7 @@ pub(crate) struct ChunkIndex {
 #[derive(Debug)]
 pub(crate) enum Unusable {
     Hdf5(hdf5::Error),
-    /// What the index claims that cannot be.
+    /// Impossible claim of the index.
     Lies(String),
 }
 

@@ -19,8 +19,8 @@ use crate::decode::FloatWidth;
 use crate::slab::{Element, read_rows};
 use crate::stored::ieee_float;
 
-/// Who makes f32 of the elements. HDF5's own code for what the processor does in one instruction is
-/// slow, and gives a NaN other bits in one byte order than in the other; so that it only swaps
+/// Converter of the elements to f32. HDF5's own code for what the CPU does in one instruction
+/// is slow, and gives a NaN other bits in one byte order than in the other; so that it only swaps
 /// bytes for the common types.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ToF32 {

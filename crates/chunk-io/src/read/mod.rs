@@ -49,23 +49,22 @@ pub enum Direct {
     /// allows.
     #[default]
     Off,
-    /// What the page cache holds is taken from there, the rest past it: the cache keeps what it
-    /// has.
+    /// Reads cached pages through the page cache and the rest past it.
     WhenCold,
     /// Always past it.
     On,
 }
 
-/// How a file is read; part of [`SourceOptions`](crate::SourceOptions).
+/// Options of reading a file; part of [`SourceOptions`](crate::SourceOptions).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReadOptions {
-    /// 0 for as many as the processor runs at once.
+    /// 0 for as many as the CPU runs at once.
     pub(crate) threads: usize,
     pub(crate) direct: Direct,
     pub(crate) non_finite: NonFinite,
 }
 
-/// What all datasets of one open file share.
+/// State shared by all datasets of one open file.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     pub(crate) options: ReadOptions,

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What becomes of NaN and infinities as samples are read, features and targets alike.
+/// Treatment of NaN and infinities in samples, features and targets alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NonFinite {
@@ -21,7 +21,7 @@ pub enum NonFinite {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct NonFiniteFound {
-    /// How many.
+    /// Count.
     pub count: u64,
     /// The dataset in which they were found first.
     pub dataset: String,

@@ -8,7 +8,7 @@ use super::{NonFiniteCount, Reading};
 use crate::cost::ReadCost;
 use crate::error::{Error, Result};
 
-/// What a piece of work took and found.
+/// Cost and findings of a piece of work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
     pub(crate) cost: ReadCost,

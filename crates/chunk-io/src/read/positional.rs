@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 /// one is worth a call of its own.
 const LARGE_BYTES: usize = 64 << 10;
 /// Reads under way at once past the page cache, whatever the number of threads: they wait for the
-/// disk and take no processor.
+/// disk and take no CPU.
 const IN_FLIGHT: usize = 4;
 /// A thread is not worth starting for less.
 const BYTES_A_THREAD: usize = 512 << 10;
@@ -96,7 +96,7 @@ impl Stored {
         if matches!(self.place, Place::PlainChunks { .. }) { self.grid.chunk[0] } else { usize::MAX }
     }
 
-    /// Where a row begins in the file, `None` if it was never written.
+    /// Offset of a row in the file, `None` if it was never written.
     fn offset_of(&self, row: usize) -> Result<Option<u64>> {
         let row_bytes = (self.row_len() * self.width()) as u64;
         match &self.place {

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! Where a dataset's bytes lie, and whether this crate reads them itself.
+//! Places of a dataset's bytes, and the choice of their reader.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::decode::{ByteOrder, Filter, Float, FloatWidth, Pipeline, to_f32};
 use crate::error::{Error, Result, innermost};
 use crate::stored::{StoredFilter, fill_bytes, filters, ieee_float, leaves_edges_unfiltered, misplaces_chunks};
 
-/// Who reads a dataset.
+/// Reader of a dataset.
 #[derive(Debug)]
 pub(crate) enum ReadPath {
     Own(Box<Stored>),
@@ -29,7 +29,7 @@ pub(crate) struct Stored {
     pub(super) object: String,
     pub(super) grid: Grid,
     pub(super) float: Float,
-    /// What is read where nothing was ever written.
+    /// Fill value of places that were never written.
     pub(super) fill: f32,
     pub(super) place: Place,
 }
@@ -56,7 +56,7 @@ pub(crate) struct DatasetQuery<'a> {
     pub(crate) opened: &'a Identity,
 }
 
-/// How the dataset is read.
+/// Path by which the dataset is read.
 ///
 /// # Errors
 /// If its file is another than the one that was opened, or if what its header or index says cannot

@@ -9,8 +9,8 @@ use crate::decode::Decoder;
 /// for more.
 pub(super) const PAGE_BYTES: usize = 4096;
 
-/// What a thread works with. It grows to what its largest piece needs, a block or a chunk, and is
-/// kept for the next request.
+/// Buffers of a thread. It grows to what its largest piece needs, a block or a chunk, and is kept
+/// for the next request.
 pub(crate) struct Scratch {
     pub(super) staging: Aligned,
     pub(super) decoder: Decoder,

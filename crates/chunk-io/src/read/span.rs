@@ -2,8 +2,8 @@
 
 use super::file::Extent;
 
-/// What one call reads at once: large enough for a disk to run at its rate, small enough to be
-/// still in the processor's cache when what was read is looked at.
+/// Bytes that one call reads at once: large enough for a disk to run at its rate, small enough to
+/// be still in the CPU's cache when what was read is looked at.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
 
 /// Holes up to this size are read along: a page is the least that comes from a disk.
@@ -11,7 +11,7 @@ const HOLE_BYTES_MAX: u64 = 4096;
 
 /// Something to be read in one piece.
 pub(super) trait Extended {
-    /// Where it lies; `None` for what is not read, or not in one piece, which is left alone.
+    /// Extent in the file; `None` for what is not read, or not in one piece, which is left alone.
     fn extent(&self) -> Option<Extent>;
     /// True if it is worth a call of its own.
     fn is_large(&self) -> bool;

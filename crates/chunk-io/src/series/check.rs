@@ -19,7 +19,7 @@ pub(super) struct TimeframeIndex<'a> {
     pub(super) segment_start: &'a [i64],
 }
 
-/// What the samples of all timeframes share.
+/// Sample index that all timeframes share.
 pub(super) struct SampleIndex<'a> {
     pub(super) time: &'a [i64],
     /// Empty where the file has no instruments.

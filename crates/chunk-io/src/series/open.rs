@@ -10,9 +10,9 @@ use super::timeframe::{Counts, SeriesTimeframeFile};
 use super::{Instruments, Series};
 use crate::error::{Error, Result};
 use crate::file::InputFile;
+use crate::file::table::{Expect, Kind, Table};
 use crate::shape::Shape;
 use crate::spans::SampleSpans;
-use crate::table::{Expect, Kind, Table};
 use crate::text::AttributeValue;
 use crate::timeframe::timeframe_order;
 
@@ -24,7 +24,8 @@ pub(super) const TIMES: Expect =
     Expect { what: "integers [bars] or [N], ns since 1970 UTC", kinds: &[Kind::Integer], ranks: 1..=1 };
 pub(super) const INDICES: Expect = Expect { what: "a list of integers", kinds: &[Kind::Integer], ranks: 1..=1 };
 
-/// A series file, open and checked: every index and time in it obeys the rules of docs/reference/formats.md.
+/// A series file, open and checked: every index and time in it obeys the rules of
+/// docs/reference/formats.md.
 ///
 /// Index arrays are in memory, booked on the scope given to [`SeriesFile::open`]; values and
 /// targets are read on demand.

@@ -7,14 +7,14 @@ use super::open::{INDICES, TIMES};
 use super::{Scaler, SeriesTimeframe};
 use crate::error::Result;
 use crate::file::InputFile;
+use crate::file::table::{Expect, Kind, Table};
 use crate::shape::TimeframeShape;
-use crate::table::{Expect, Kind, Table};
 use crate::text::AttributeValue;
 
 const VALUES: Expect = Expect { what: "floats [bars, F]", kinds: &[Kind::Float], ranks: 2..=2 };
 const SCALER: Expect = Expect { what: "floats [F] or [I, F]", kinds: &[Kind::Float], ranks: 1..=2 };
 
-/// What a timeframe must agree with.
+/// Counts that a timeframe must agree with.
 pub(super) struct Counts {
     pub(super) samples: usize,
     /// `None` where the file names no instruments.
@@ -102,7 +102,7 @@ impl SeriesTimeframeFile {
         &self.segment_start
     }
 
-    /// How the values were scaled, if they were.
+    /// Scaler of the values, if they were scaled.
     pub fn scaler(&self) -> Option<&Scaler> {
         self.scaler.as_ref()
     }

@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use crate::error::Result;
+use crate::file::table::Table;
 use crate::read::ReadPath;
 use crate::stored::filters;
-use crate::table::Table;
 
-/// How a dataset of a [`Source`](crate::Source) is stored and read.
+/// Storage and reader of a dataset of a [`Source`](crate::Source).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct StoredDataset {
@@ -23,11 +23,11 @@ pub struct StoredDataset {
     pub chunk: Option<Vec<usize>>,
     /// Names of the filters, in the order in which they are applied when writing.
     pub filters: Vec<String>,
-    /// Who reads it.
+    /// Reader of the values.
     pub read_by: ReadBy,
 }
 
-/// Who reads a dataset's values.
+/// Readers of a dataset's values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -8,9 +8,9 @@ use megabatch_gpu_core::{Buffer, Scope};
 use super::SourceOptions;
 use crate::cost::ReadCost;
 use crate::error::Result;
+use crate::file::table::Table;
 use crate::read::Rows;
 use crate::shape::SampleSlices;
-use crate::table::Table;
 use crate::windows::WindowsFile;
 
 /// A windows file, held in memory if it is small.
@@ -98,7 +98,7 @@ impl WindowsSource {
     }
 }
 
-/// What `copy`, which moves values within memory, took.
+/// Cost of `copy`, which moves values within memory.
 fn copied(copy: impl FnOnce()) -> ReadCost {
     let started = Instant::now();
     copy();

@@ -6,9 +6,9 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use crate::error::Result;
 use crate::file::InputFile;
+use crate::file::table::{Expect, Kind, Table};
 use crate::shape::{Shape, TimeframeShape};
 use crate::spans::SampleSpans;
-use crate::table::{Expect, Kind, Table};
 use crate::text::AttributeValue;
 use crate::timeframe::timeframe_order;
 

@@ -12,7 +12,7 @@ use crate::storage::{OutputFile, WriteOptions};
 use crate::text::AttributeValue;
 use crate::timeframe::name_problem;
 
-/// What is known of a windows file before its first sample is written.
+/// Properties of a windows file known before its first sample is written.
 #[derive(Clone, Debug)]
 pub struct WindowsHeader<'a> {
     /// Dimensions; timeframes in any order, all of them named or one of them unnamed.
@@ -23,8 +23,8 @@ pub struct WindowsHeader<'a> {
     pub attributes: &'a BTreeMap<String, AttributeValue>,
 }
 
-/// Writes a windows file (docs/reference/formats.md), its samples in batches: `fill` pushes exactly N of
-/// them.
+/// Writes a windows file (docs/reference/formats.md), its samples in batches: `fill` pushes exactly
+/// N of them.
 ///
 /// The file appears whole or not at all, as with [`write_series`](crate::write_series): an error of
 /// `fill` leaves what was at the path.

@@ -1,4 +1,4 @@
-//! What the tests beside h5py share: running Python, and reading a file by every way there is.
+//! Shared by the tests beside h5py: running Python, and reading a file by every path.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Values that are read of a file, whatever it says it has.
 const VALUES_MAX: usize = 1 << 22;
 
-/// What became of a file.
+/// Outcome of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Ending {
     /// Read: as the library reads it, or as it was written.
@@ -31,7 +31,7 @@ pub(crate) enum Ending {
     Hung,
 }
 
-/// What it took to get there.
+/// Cost of the outcome.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) ending: Ending,
@@ -144,7 +144,7 @@ fn read(path: &Path) -> (&'static str, String) {
     ("read", String::new())
 }
 
-/// What the good files hold.
+/// Content of the good files.
 pub(crate) fn written(object: &str, place: usize) -> f32 {
     if object == "/features" { (place % 23) as f32 * 0.5 } else { 0.25 }
 }

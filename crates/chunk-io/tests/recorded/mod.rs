@@ -4,7 +4,7 @@ use std::path::Path;
 
 const MINUTE_NS: i64 = 60_000_000_000;
 
-/// What was recorded of one instrument.
+/// Recording of one instrument.
 #[derive(Clone, Debug)]
 pub(crate) struct Recording {
     pub(crate) samples: usize,

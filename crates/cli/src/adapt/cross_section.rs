@@ -25,7 +25,7 @@ use crate::failure::Failure;
 pub(crate) struct CrossSections {
     source: SourceSamples,
     graph: PathBuf,
-    /// Of the file of graphs.
+    /// Fingerprint of the file of graphs.
     graphs_fingerprint: u128,
     /// `[G]` ascending.
     times: Vec<i64>,
@@ -127,7 +127,7 @@ impl CrossSections {
         format!("{:032x}", hash.digest128())
     }
 
-    /// What a user should know of how data and graphs fit together.
+    /// Notes on how data and graphs fit together, for people.
     pub(crate) fn notes(&self) -> Vec<String> {
         let graph = self.graph.display();
         let mut notes = Vec::new();

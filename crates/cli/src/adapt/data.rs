@@ -1,4 +1,4 @@
-//! What a job trains on, whichever file it comes from.
+//! Training data of a job, from any kind of file.
 
 use std::path::{Path, PathBuf};
 
@@ -93,7 +93,7 @@ impl Data {
         }
     }
 
-    /// How the file keeps the samples.
+    /// Layout of the samples in the file.
     pub(crate) fn layout(&self) -> String {
         self.source().map_or("graphs".to_owned(), |source| source.layout().to_string())
     }
@@ -136,8 +136,7 @@ impl Data {
         }
     }
 
-    /// What comes before graph attention and what is predicted, where the user leaves it to the
-    /// data.
+    /// Encoder before graph attention and prediction target where the user leaves them to the data.
     pub(crate) fn model_of_graphs(&self) -> (Encoder, Readout) {
         match self {
             Data::Graphs(graphs) if graphs.targets_graphs() => (Encoder::LastBar, Readout::Mean),
@@ -196,7 +195,7 @@ impl Data {
         }
     }
 
-    /// What the numbers stand for.
+    /// Meaning of the numbers.
     pub(crate) fn meaning(&self) -> Result<DataSchema> {
         match self {
             Data::Graphs(graphs) => Ok(graphs.meaning()),
@@ -220,8 +219,7 @@ impl Data {
         }
     }
 
-    /// What a user should know of how data and graphs fit together, one sentence each, without its
-    /// stop.
+    /// Notes on how data and graphs fit together, one sentence each, without its stop.
     pub(crate) fn notes(&self) -> Vec<String> {
         match self {
             Data::CrossSections(sections) => sections.notes(),

@@ -1,5 +1,4 @@
-//! What the numbers of a data file stand for, so that a model is not asked about numbers of another
-//! kind.
+//! Meaning of the numbers of a data file, so that a model is not used on numbers of another kind.
 
 use std::collections::BTreeMap;
 
@@ -23,12 +22,12 @@ pub(crate) struct DataSchema {
 }
 
 impl DataSchema {
-    /// What the file behind `source` tells.
+    /// Schema of the file behind `source`.
     pub(crate) fn of(source: &Source) -> Result<Self> {
         source.series().map_or(Ok(DataSchema::default()), |series| DataSchema::of_series(series.file()))
     }
 
-    /// What a series file tells.
+    /// Schema of a series file.
     pub(crate) fn of_series(file: &SeriesFile) -> Result<Self> {
         let mut meaning = DataSchema::default();
         for timeframe in file.timeframes() {
@@ -48,7 +47,7 @@ impl DataSchema {
         Ok(meaning)
     }
 
-    /// What nodes with these features tell.
+    /// Schema of nodes with these features.
     pub(crate) fn of_nodes(features: &[String]) -> Self {
         DataSchema { features: [(String::new(), features.to_vec())].into(), ..DataSchema::default() }
     }

@@ -53,7 +53,7 @@ impl Edges {
         let nodes = self.row_ptr.len() - 1;
         Ok(GraphView {
             csr: Csr::new(&self.row_ptr, &self.col, nodes)?,
-            csc: Csc::new((offsets, indices, edges), nodes)?,
+            csc: Csc::new(offsets, indices, edges, nodes)?,
             attributes: &self.attributes,
         })
     }

@@ -114,7 +114,7 @@ impl GraphSamples {
         self.shape.outputs > 1 && known.peek().is_some() && known.all(is_label)
     }
 
-    /// Of all that the file holds.
+    /// Fingerprint of all that the file holds.
     pub(crate) fn fingerprint(&self) -> String {
         format!("{:032x}", self.file.fingerprint())
     }

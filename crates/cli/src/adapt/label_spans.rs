@@ -5,7 +5,7 @@ use megabatch_bars::{TargetKind, Timeframe};
 use megabatch_chunk_io::{AttributeValue, ResidentSeries};
 use megabatch_trainer::LabelSpan;
 
-/// Where the targets of a series' samples begin and end.
+/// Begin and end of the targets of a series' samples.
 pub(super) struct LabelSpans {
     /// Rows of the shortest timeframe from a sample's last row to the end of each target, `[K]`.
     rows: Vec<usize>,

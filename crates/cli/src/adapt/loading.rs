@@ -17,7 +17,7 @@ const CHUNK_BYTES: u64 = 256 << 20;
 pub(super) struct Chunks {
     scope: Scope,
     samples: usize,
-    /// Of a loader that begins while another is at work.
+    /// Samples of a loader that begins while another is at work.
     samples_beside: usize,
     loaders: AtomicUsize,
 }

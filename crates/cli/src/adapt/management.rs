@@ -16,8 +16,7 @@ const LIBRARY: &str = "libnvidia-ml.so.1";
 /// Characters of a process's name that are asked for.
 const NAME_LENGTH: usize = 256;
 
-/// What makes a GPU slower than it could be, in words. That it idles or was told a clock is none of
-/// them.
+/// Reasons for a slow GPU, in words. That it idles or was told a clock is none of them.
 const SLOWDOWNS: &[(ThrottleReasons, &str)] = &[
     (ThrottleReasons::HW_THERMAL_SLOWDOWN, "hardware thermal slowdown"),
     (ThrottleReasons::SW_THERMAL_SLOWDOWN, "software thermal slowdown"),
@@ -99,7 +98,7 @@ fn holders(nvml: &Nvml, device: &Device<'_>) -> Vec<Holder> {
 /// One GPU, to be looked at again and again.
 pub(crate) struct GpuProbe {
     nvml: Nvml,
-    /// Where it is plugged in: CUDA_VISIBLE_DEVICES changes a GPU's number, and not this.
+    /// PCI address: CUDA_VISIBLE_DEVICES changes a GPU's number, and not this.
     address: String,
 }
 

@@ -1,4 +1,4 @@
-//! Where the libraries meet: each file here puts one library's data into the shape that another
+//! Adapters between the libraries: each file puts one library's data into the shape that another
 //! asks for.
 
 pub(crate) mod cross_section;
@@ -11,7 +11,6 @@ mod label_spans;
 mod loading;
 pub(crate) mod management;
 pub(crate) mod neighbours;
-pub(crate) mod processor;
 mod purge_by_bars;
 pub(crate) mod samples;
 pub(crate) mod series;

@@ -18,7 +18,7 @@ pub(super) fn label_end_times(series: &ResidentSeries) -> Result<Vec<i64>> {
     Ok(ahead.map(|(sample, end)| end.unwrap_or_else(|| shortest.close_times()[last_of(sample)])).collect())
 }
 
-/// How many bars of the shortest timeframe ahead the targets look.
+/// Horizon of the targets, in bars of the shortest timeframe.
 fn horizon_bars(series: &ResidentSeries) -> Result<usize> {
     let file = series.file();
     let horizon = match file.attribute("horizon_bars")? {

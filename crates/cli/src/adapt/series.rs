@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use megabatch_bars::{AlignedSeries, Scaling, SeriesSpec, TimeframeSeries};
 use megabatch_chunk_io::{AttributeValue, Instruments, Scaler, Series, SeriesTimeframe};
 
-/// What the file says of itself beside its numbers.
+/// Description of the file beside its numbers.
 pub(crate) struct Origin<'a> {
     pub(crate) spec: &'a SeriesSpec,
     /// One size an instrument.
     pub(crate) pip_sizes: &'a [f64],
-    /// What was read and what was found in it, as JSON.
+    /// Provenance, as JSON.
     pub(crate) source: String,
 }
 

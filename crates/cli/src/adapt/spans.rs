@@ -233,8 +233,8 @@ fn durations(source: &Source) -> Result<Vec<Option<i64>>> {
     }
 }
 
-/// How many bars ahead the farthest target looks: the file's attribute says it, or else there is a
-/// target a bar.
+/// Horizon of the farthest target, in bars: the file's attribute says it, or else there is a target
+/// a bar.
 fn horizon_bars(source: &Source) -> Result<usize> {
     let told = match source.attribute("horizon_bars")? {
         Some(AttributeValue::Int(bars)) => usize::try_from(bars).ok(),

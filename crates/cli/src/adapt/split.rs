@@ -94,7 +94,7 @@ struct Division {
 }
 
 impl Division {
-    /// That of `config`; of all folds together, the last one.
+    /// Split of `config`; of all folds together, the last one.
     fn of(config: &Config) -> Self {
         let [train, validation, test] = config.split();
         let of_walk = |walk: WalkForward| (walk, config.walk_forward_fold().unwrap_or(walk.folds - 1));
@@ -104,7 +104,7 @@ impl Division {
     fn split(&self, times: &[i64], purge: Purge<'_>) -> trainer::Result<Split> {
         match self.fold {
             None => split(times, self.fractions, purge),
-            Some(fold) => trainer::walk_forward(times, self.fractions, fold, purge),
+            Some(fold) => trainer::walk_forward(times, self.fractions, fold.0, fold.1, purge),
         }
     }
 }
@@ -118,8 +118,7 @@ fn times(source: &Source) -> Cow<'_, [i64]> {
     }
 }
 
-/// What a user should know of the purge between the parts of `split`, one sentence each, without
-/// its stop.
+/// Notes on the purge between the parts of `split`, one sentence each, without its stop.
 pub(crate) fn notes_on_purge(source: &Source, config: &Config, split: &Split) -> Result<Vec<String>> {
     if split.validation.is_empty() && split.test.is_empty() {
         return Ok(Vec::new());

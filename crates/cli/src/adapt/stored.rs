@@ -7,7 +7,7 @@ use megabatch_trainer::GraphView;
 
 use crate::config::Config;
 
-/// What attention sees of an edge: its weight, then its attributes, as far as edges have any.
+/// Edge features that attention reads: the weight, then the attributes, as far as edges have any.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum EdgeFeatureSelection {
     Nothing,
@@ -51,7 +51,7 @@ impl EdgeFeatureSelection {
 /// The graphs of a file, read where they lie.
 pub(super) struct StoredEdges {
     seen: EdgeFeatureSelection,
-    /// What could not be used where it lies, by graph.
+    /// Edge features copied because they could not be used in place, by graph.
     copied: Vec<Option<Vec<f32>>>,
 }
 

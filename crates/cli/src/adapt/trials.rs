@@ -1,5 +1,4 @@
-//! What megabatch itself does on every GPU, in small, to see whether it works there: kernels,
-//! copies, its memory pool.
+//! Small trials on every GPU: kernels, copies, the memory pool.
 
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +14,7 @@ const COPY_BYTES_MAX: usize = 64 << 20;
 /// Blocks that the pool is asked for.
 const BLOCKS: usize = 64;
 
-/// What the memory pool has to do, in small: asserted, and failing with the device's error.
+/// Cases of the memory pool, in small: asserted, and failing with the device's error.
 const POOL: &[ops::conformance::Case] = &[
     ("blocks keep their contents", blocks_keep_their_contents),
     ("what was given back is used again", given_back_is_used_again),
@@ -68,15 +67,15 @@ fn tried<E: Display>(device: &Device, name: &str, run: impl FnOnce() -> Result<O
     Trial { device: device.to_string(), name: name.to_owned(), result, fault }
 }
 
-/// What torch_scatter.scatter_max is asked, of our own kernel: rows by an index that is not sorted,
-/// with an empty segment.
+/// The question of torch_scatter.scatter_max put to our own kernel: rows by an unsorted index, with
+/// an empty segment.
 fn scatter_max(device: &Device) -> Trial {
     tried(device, "scatter_max gives the right result", || {
         let scope = device.scope("doctor");
         let plan = SegmentPlan::of_index(&scope, &[3u32, 0, 3, 1, 0], 4)?;
         let x = Buffer::from_slice(&scope, &[1.0f32, -2.0, 5.0, 0.5, -1.0])?;
         let (mut largest, mut rows) = (Buffer::zeros(&scope, 4)?, Buffer::zeros(&scope, 4)?);
-        segments::max(&plan, &x, (&mut largest, &mut rows))?;
+        segments::max(&plan, &x, &mut largest, &mut rows)?;
         let found: Vec<f32> = largest.to_vec()?;
         assert_eq!((found[0], found[1], found[3]), (-1.0, 0.5, 5.0), "the largest of each segment");
         Ok::<_, megabatch_segment::Error>(None)

@@ -14,7 +14,7 @@ use crate::answer::Answer;
 use crate::failure::{Failure, Kind};
 use crate::output;
 
-/// How long a Python may take to answer: importing PyTorch off a slow disk takes a minute.
+/// Time limit for the answer of a Python: importing PyTorch off a slow disk takes a minute.
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// Find what is wrong with a GPU training set-up, and the command that mends it
@@ -94,7 +94,7 @@ fn interpreter(named: &Path) -> Result<PathBuf> {
     )))
 }
 
-/// What was made of `--fix-script`.
+/// Writes the script of `--fix-script`.
 fn write_script(out: &Path, examination: &Examination) -> Result<String> {
     let Some(script) = examination.script() else {
         return Ok("\nNo script was written: nothing is known that would mend the Python environment.\n".to_owned());

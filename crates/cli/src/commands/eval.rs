@@ -99,7 +99,7 @@ fn evaluate_folds(args: &Args, folder: &RunFolder, folds: FoldPlan) -> Result<An
     Ok(Answer::new(text, &json))
 }
 
-/// What the model of a run comes to, and how its data are split.
+/// Evaluation of a run's model, and the split of its data.
 struct OfRun {
     evaluated: Evaluated,
     split: SplitPlan,
@@ -126,8 +126,12 @@ fn evaluate(args: &Args, run: &Path) -> Result<OfRun> {
     let units = trained.units_of_errors()?;
     let Trained { device, data, predictor, step, notes, .. } = &mut trained;
     let samples = data.samples();
-    let beside = (predictor.model().config().readout, loss);
-    let baselines = Baselines::fit_for(device, Selection { samples, indices: &split.train }, beside)?;
+    let baselines = Baselines::fit_for(
+        device,
+        Selection { samples, indices: &split.train },
+        predictor.model().config().readout,
+        loss,
+    )?;
     let selection = Selection { samples, indices: &indices };
     let errors = predictor.evaluate(selection, loss, Some(&baselines))?;
     let (errors, int8) = match int8 {
@@ -149,7 +153,7 @@ fn evaluate(args: &Args, run: &Path) -> Result<OfRun> {
 struct Evaluated {
     #[serde(flatten)]
     evaluation: Evaluation,
-    /// What eight bits change, for errors in eight bits.
+    /// Change of errors by eight bits.
     #[serde(skip_serializing_if = "Option::is_none")]
     int8: Option<Report>,
     #[serde(skip_serializing_if = "Option::is_none")]

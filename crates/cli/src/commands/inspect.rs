@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     }
 }
 
-/// What `ingest` would read of a file of bars; rows that cannot be used are counted.
+/// Summary that `ingest` would give of a file of bars; rows that cannot be used are counted.
 fn of_text(file: &Path) -> Result<Answer> {
     let recording = read(&[file], &ReadOptions { on_error: OnError::Skip, ..ReadOptions::default() })?;
     let path = file.display();
@@ -109,7 +109,7 @@ fn little_endian(values: &[f32]) -> Vec<u8> {
 struct PipSizes(HashMap<String, f64>);
 
 impl PipSizes {
-    /// What `ingest` left in the attribute `source`.
+    /// The attribute `source`, which `ingest` writes.
     fn of(inspection: &Inspection) -> Self {
         let source: Value = match inspection.attributes.get("source") {
             Some(AttributeValue::Text(text)) => serde_json::from_str(text).unwrap_or_default(),

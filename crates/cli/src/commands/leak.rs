@@ -152,11 +152,10 @@ fn split_text(split: &SplitProof) -> String {
     }
 }
 
-/// Where the account of a file has its instruments: those that are in it, and those that could not
-/// be.
+/// Lists of instruments in a file's provenance: those in it, and those that could not be.
 const LISTS: [&str; 2] = ["instruments", "left_out"];
 
-/// What a file says of where it comes from.
+/// Provenance in a file.
 struct Source<'a> {
     path: &'a Path,
     json: Value,
@@ -217,7 +216,7 @@ impl<'a> Source<'a> {
         Ok(recipe)
     }
 
-    /// What the file says of its bars is what they give; where they lay is no part of it.
+    /// Requires that the file's provenance matches the bars found; the bars' places do not count.
     fn require_same_account(&self, mut found: Value) -> Result<()> {
         let mut said = self.json.clone();
         for account in [&mut said, &mut found] {
@@ -354,7 +353,7 @@ fn require_same(path: &Path, file: &Series, rebuilt: &Series) -> Result<()> {
     Ok(())
 }
 
-/// What proofs are made with.
+/// Inputs of proofs.
 struct Proofs<'a> {
     args: &'a Args,
     file: &'a Series,
@@ -376,7 +375,7 @@ impl Proofs<'_> {
         Ok(follows)
     }
 
-    /// Proves every sample, on all processors; how many bars were replaced in all.
+    /// Proves every sample, on all CPUs; how many bars were replaced in all.
     fn prove(&self, moments: &Moments) -> Result<usize> {
         let (next, replaced) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let progress = std::sync::Mutex::new((Progress::start("prove", moments.samples.len() as u64, "samples"), 0));

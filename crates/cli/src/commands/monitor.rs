@@ -22,7 +22,7 @@ use ratatui::layout::Rect;
 use crate::answer::{Answer, Form};
 use monitored_run::MonitoredRun;
 
-/// How often the log is looked at.
+/// Interval of looks at the log.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// Columns and rows of a screen that is printed.
 const PRINTED: (u16, u16) = (100, 30);
@@ -85,7 +85,7 @@ fn serve_beside(listener: Option<TcpListener>, run: &Path) -> Result<()> {
 fn show(terminal: &mut DefaultTerminal, followed: &mut MonitoredRun) -> Result<()> {
     loop {
         followed.refresh()?;
-        terminal.draw(|frame| screen::draw(followed.name(), &followed.vitals, (frame.area(), frame.buffer_mut())))?;
+        terminal.draw(|frame| screen::draw(followed.name(), &followed.vitals, frame.area(), frame.buffer_mut()))?;
         if event::poll(INTERVAL)? && ends(&event::read()?) {
             return Ok(());
         }
@@ -106,7 +106,7 @@ fn ends(event: &Event) -> bool {
 fn printed(followed: &MonitoredRun) -> String {
     let area = Rect::new(0, 0, PRINTED.0, PRINTED.1);
     let mut buffer = Buffer::empty(area);
-    screen::draw(followed.name(), &followed.vitals, (area, &mut buffer));
+    screen::draw(followed.name(), &followed.vitals, area, &mut buffer);
     screen::to_text(&buffer)
 }
 

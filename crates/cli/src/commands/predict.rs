@@ -192,7 +192,7 @@ fn of_group(loss: Loss, outputs: &[f32], targets: usize) -> (Vec<f32>, Vec<(Stri
     (each(loss.point()), named)
 }
 
-/// What is predicted, a row each.
+/// Rows to predict.
 enum Rows<'a> {
     /// Samples that stand alone, or graphs as wholes.
     Units { count: usize, noun: &'static str },

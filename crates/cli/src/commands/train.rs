@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     }
 }
 
-/// What became of a run.
+/// Result of a run.
 struct Trained {
     outcome: Outcome,
     split: SplitPlan,
@@ -175,7 +175,7 @@ fn reopen(args: &Args) -> Result<(RunFolder, Config)> {
     Ok((folder, config))
 }
 
-/// Where a run begins.
+/// Start of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Begin {
     Anew,
@@ -261,7 +261,7 @@ impl Session {
         Ok(Trained { outcome, split: self.plan.split.clone(), evaluation, answer })
     }
 
-    /// What the session's memory came to; kept in the run's folder, where it is recorded.
+    /// Memory of the session, kept in the run's folder where it is recorded.
     fn memory(&self, mut peaks: Peaks) -> Result<MemoryFacts> {
         let device = &self.job.device;
         peaks.raise(&Peaks::of(device));
@@ -300,8 +300,12 @@ impl Session {
         trainer.load_weights(&weights)?;
         let TrainingSetup { device, data, split, training, .. } = &self.job;
         let (samples, part) = (data.samples(), Part::unseen(split));
-        let beside = (trainer.model().config().readout, training.loss);
-        let baselines = Baselines::fit_for(device, Selection { samples, indices: &split.train }, beside)?;
+        let baselines = Baselines::fit_for(
+            device,
+            Selection { samples, indices: &split.train },
+            trainer.model().config().readout,
+            training.loss,
+        )?;
         let indices = part.indices(split, data.units());
         let errors = trainer.evaluate(Selection { samples, indices: &indices }, Some(&baselines))?;
         let evaluation = Evaluation::new(part, step, training.loss, errors, data);
@@ -337,8 +341,9 @@ impl Session {
         if let (Some(evaluation), Data::Samples(samples)) = (evaluation, data) {
             let (_, weights) = weights_file(&self.folder, Which::Best)?;
             let of = (evaluation.split, weights.as_path());
-            forecasts = Some(Forecasts::of(&self.job, samples, of)?).filter(|forecasts| !forecasts.pairs.is_empty());
-            attention = Attention::of(&self.job, samples, of)?;
+            forecasts =
+                Some(Forecasts::of(&self.job, samples, of.0, of.1)?).filter(|forecasts| !forecasts.pairs.is_empty());
+            attention = Attention::of(&self.job, samples, of.0, of.1)?;
         }
         if let (Some(evaluation), Data::CrossSections(sections)) = (evaluation, data) {
             day = evaluation
@@ -437,7 +442,7 @@ impl Session {
     }
 }
 
-/// What a user should know of the checkpoint that a run goes on from.
+/// Warns about the checkpoint that a run resumes from.
 fn warn_of_resumed(resumed: &Resumed) {
     for (skipped, path) in resumed.skipped.iter().zip(&resumed.skipped_paths) {
         let name = path.file_name().unwrap_or_default().display();

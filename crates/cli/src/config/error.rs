@@ -6,7 +6,7 @@ use super::layers::Written;
 
 pub(crate) type Result<T, E = ConfigError> = std::result::Result<T, E>;
 
-/// What can be wrong with a configuration.
+/// Errors of a configuration.
 #[derive(Debug, Error)]
 pub(crate) enum ConfigError {
     #[error("{}: cannot be read: {reason}", file.display())]

@@ -1,5 +1,5 @@
-//! Where settings come from: YAML file < environment < `--set`. Each setting keeps its origin for
-//! error messages.
+//! Sources of settings: YAML file < environment < `--set`. Each setting keeps its origin for error
+//! messages.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -28,7 +28,7 @@ impl fmt::Display for Written {
     }
 }
 
-/// Where a setting was written.
+/// Origin of a setting.
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
     File { file: PathBuf, line: usize },

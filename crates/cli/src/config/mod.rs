@@ -260,7 +260,7 @@ pub(crate) struct IdleSetting {
     pub(crate) path: &'static str,
     /// Its value, as the user wrote it.
     pub(crate) text: String,
-    /// What would have to hold for it to act.
+    /// Unmet condition.
     pub(crate) unmet: Acts,
 }
 
@@ -304,11 +304,12 @@ fn quoted(text: &str) -> String {
 pub(crate) fn reference_page() -> String {
     let mut page = String::from(
         "# Configuration\n\n\
-         A run is configured by a YAML file (`--config`), then by environment variables, then by `--set key=value`; each goes over the one\n\
-         before. In the environment, `MEGABATCH_TRAINING__LR` or `MEGABATCH_TRAINING_LR` is `training.lr`. An unknown key is an error that names the nearest known one.\n\
-         This page is what `megabatch config` prints.\n\n\
-         An empty field under \"acts\" is for a setting that always does. One that is set and does not act is told by `plan` and `train`, and\n\
-         refused where it would split other data than these.\n\n\
+         Settings come from a YAML file (`--config`), environment variables and `--set key=value`; later ones\n\
+         take precedence. In the environment, `training.lr` is `MEGABATCH_TRAINING__LR` or\n\
+         `MEGABATCH_TRAINING_LR`. An unknown key is an error that names the nearest known one.\n\
+         `megabatch config` prints this page.\n\n\
+         The column \"acts\" names the conditions of a setting; an empty field means always. `plan` and\n\
+         `train` name settings without effect, and refuse those that would split other data.\n\n\
          | key | default | value | acts | meaning |\n| --- | --- | --- | --- | --- |\n",
     );
     for key in keys() {
@@ -316,11 +317,11 @@ pub(crate) fn reference_page() -> String {
         let acts = key.acts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         page.push_str(&format!("| `{}` | {default} | {} | {acts} | {} |\n", key.path, key.kind.expected(), key.doc));
     }
-    page.push_str("\nNames that existing configurations use:\n\n| name | means |\n| --- | --- |\n");
+    page.push_str("\nAliases of names:\n\n| name | means |\n| --- | --- |\n");
     for alias in ALIASES {
         page.push_str(&format!("| `{}` | `{}` |\n", alias.path, alias.means));
     }
-    page.push_str("\nWords for values that other programs use:\n\n| key | value | means |\n| --- | --- | --- |\n");
+    page.push_str("\nAliases of values:\n\n| key | value | means |\n| --- | --- | --- |\n");
     for alias in VALUE_ALIASES {
         page.push_str(&format!("| `{}` | `{}` | `{}` |\n", alias.key, alias.text, alias.means));
     }

@@ -7,7 +7,7 @@ use super::keys::nearest_of;
 use super::layers::{parse, scalar};
 use super::value::parse_ascending;
 
-/// What each entry of the list can say.
+/// Keys of each entry of the list.
 const KEYS: [&str; 8] = ["targets", "loss", "weight", "huber_delta", "quantile", "quantiles", "classes", "thresholds"];
 
 /// The tasks as they are written: the last may go on to the last target, and weights may be left
@@ -25,7 +25,7 @@ struct Entry {
 }
 
 impl TaskList {
-    /// What one looks like, for messages and the documentation.
+    /// Example for messages and the documentation.
     pub(super) const EXPECTED: &str = "none, or a list such as [{targets: 0..35, loss: huber, weight: 0.7}, {targets: 35.., loss: cross_entropy, classes: 3, weight: 0.3}]";
 
     /// Reads a list in YAML's flow style; else what was expected, by the name of the key.

@@ -6,7 +6,7 @@ use megabatch_trainer::Ascending;
 use super::tasks::TaskList;
 use crate::duration::Duration;
 
-/// What values a key takes.
+/// Kinds of values.
 pub(crate) enum Kind {
     Bool,
     /// A whole number from `min` to `max`.
@@ -99,7 +99,7 @@ impl Kind {
         }
     }
 
-    /// What a value looks like, for error messages and the documentation.
+    /// Description of allowed values, for error messages and the documentation.
     pub(crate) fn expected(&self) -> String {
         match self {
             Kind::Bool => "true or false".to_owned(),

@@ -1,4 +1,4 @@
-//! How well a model ranks the nodes of each graph, beside its baselines.
+//! Ranking of the nodes of each graph by a model, beside its baselines.
 
 use megabatch_trainer::{InformationCoefficients, Metrics};
 
@@ -115,7 +115,7 @@ impl Evaluation {
         format!("{}: the same for all nodes, so that there is no correlation.\n", names.join(", "))
     }
 
-    /// What a graph is: the day of a cross-section, where the data have times.
+    /// Unit of a graph: the day of a cross-section, where the data have times.
     pub(crate) fn unit(&self) -> &'static str {
         if self.graphs.iter().any(|ranking| ranking.time_ns.is_some()) { "day" } else { "graph" }
     }

@@ -14,7 +14,7 @@ pub(crate) struct FoldColumn {
     measure: FoldMeasure,
 }
 
-/// What is measured of the predictions of a fold's test.
+/// Measure of the predictions of a fold's test.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FoldMeasure {
     /// Averaged over the horizons.

@@ -18,7 +18,7 @@ use crate::run::RunFolder;
 use crate::settings;
 pub(crate) use columns::{FoldColumn, columns};
 
-/// How the folds of a run come to be.
+/// Kinds of folds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FoldKind {

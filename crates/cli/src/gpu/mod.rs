@@ -1,5 +1,4 @@
-//! How busy a GPU is while it trains: what one look at it gives, and gpu.csv, which keeps the
-//! looks.
+//! Utilisation of a GPU while it trains: one look at it, and gpu.csv, which keeps the looks.
 
 mod recorder;
 
@@ -9,7 +8,7 @@ use std::path::Path;
 
 pub(crate) use recorder::{Recorder, When};
 
-/// Where looks come from: NVIDIA's management library, or a test.
+/// Source of looks: NVIDIA's management library, or a test.
 pub(crate) trait Sampler: Send {
     /// One look.
     ///
@@ -18,7 +17,7 @@ pub(crate) trait Sampler: Send {
     fn sample(&mut self) -> Result<GpuSample, String>;
 }
 
-/// What a GPU told of itself at one moment; `None` what it does not tell.
+/// State of a GPU at one moment; `None` for values that it does not report.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct GpuSample {
     /// Share of the last moments, a sixth of a second to a second, in which a kernel ran, in

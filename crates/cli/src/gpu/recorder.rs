@@ -77,7 +77,7 @@ impl Recorder {
         self.ask.send(()).unwrap_or_default();
     }
 
-    /// What was seen since this was last called.
+    /// Utilisation since the last call.
     pub(crate) fn take(&self) -> Utilisation {
         std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -95,7 +95,7 @@ impl Recorder {
     }
 }
 
-/// What the thread works with.
+/// State of the thread.
 struct Work {
     path: PathBuf,
     file: File,

@@ -13,7 +13,7 @@ const OPSET_VERSION: i64 = 17;
 const FLOAT: i64 = 1;
 const INT64: i64 = 7;
 
-/// What a file says beside its graph.
+/// Header of a file.
 #[derive(Debug)]
 pub(super) struct Header<'a> {
     /// The step of the weights.

@@ -1,5 +1,5 @@
-//! How the vectors of the timeframes come together: side by side, or through one layer of a
-//! transformer, torch.nn.TransformerEncoderLayer with its norms last and ReLU, and their mean.
+//! Fusion of the timeframes' vectors: side by side, or through one layer of a transformer,
+//! torch.nn.TransformerEncoderLayer with its norms last and ReLU, and their mean.
 
 use super::Weights;
 use super::graph::{Graph, Node};
@@ -55,8 +55,8 @@ fn self_attention(
     heads: usize,
 ) -> String {
     let hidden = (width * heads) as i64;
-    let input = ("fusion.self_attn.in_proj_weight", "fusion.self_attn.in_proj_bias");
-    let projected = weights.map(graph, tokens, "fusion.qkv", input);
+    let projected =
+        weights.map(graph, tokens, "fusion.qkv", "fusion.self_attn.in_proj_weight", "fusion.self_attn.in_proj_bias");
     let mut split = Node::new("Split", &[&projected], "fusion.q").int("axis", 2);
     split.outputs.extend(["fusion.k", "fusion.v"].map(str::to_owned));
     graph.add(split);
@@ -81,5 +81,5 @@ fn self_attention(
 
 /// torch.nn.Linear `<name>` of the last dimension of [B, n, ..].
 fn linear(graph: &mut Graph, weights: Weights<'_>, x: &str, name: &str) -> String {
-    weights.map(graph, x, &format!("{name}.out"), (&format!("{name}.weight"), &format!("{name}.bias")))
+    weights.map(graph, x, &format!("{name}.out"), &format!("{name}.weight"), &format!("{name}.bias"))
 }

@@ -46,7 +46,7 @@ pub(super) enum Values {
 pub(super) struct Port {
     pub(super) name: String,
     pub(super) shape: Vec<Extent>,
-    /// What is in it, for people.
+    /// Description, for people.
     pub(super) doc: String,
 }
 

@@ -1,4 +1,4 @@
-//! What reads a timeframe's windows: LSTM layers, their norms, and pooling.
+//! Operators that read a timeframe's windows: LSTM layers, their norms, and pooling.
 
 use megabatch_trainer::{ModelConfig, Pooling, Timeframe};
 
@@ -9,7 +9,7 @@ use super::pooling;
 /// The gates' places in PyTorch's order i, f, g, o, in ONNX's order i, o, f, c.
 const GATES: [usize; 4] = [0, 3, 1, 2];
 
-/// What torch.nn.LayerNorm adds to the variance.
+/// Epsilon of torch.nn.LayerNorm.
 const EPSILON: f32 = 1e-5;
 
 /// One timeframe of a model.

@@ -30,17 +30,17 @@ pub(crate) struct Export<'a> {
     pub(crate) step: u64,
     /// Samples that are predicted at once; left to whoever runs the model if `None`.
     pub(crate) batch: Option<usize>,
-    /// How raw features become those that the model was trained on; `None` to take these.
+    /// Scaling of raw features; `None` to take scaled ones.
     pub(crate) scaling: Option<Vec<Scaling>>,
-    /// What is in each input, for people.
+    /// Description of each input, for people.
     pub(crate) input_docs: Vec<String>,
-    /// What is in the output, for people.
+    /// Description of the output, for people.
     pub(crate) output_doc: String,
     /// Keys and values of the file's metadata.
     pub(crate) metadata: Vec<(String, String)>,
 }
 
-/// How the features of a timeframe are scaled: scaled = (raw - centre) / scale.
+/// Scaling of the features of a timeframe: scaled = (raw - centre) / scale.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Scaling {
     /// `[F]`.
@@ -100,7 +100,7 @@ impl Scaling {
     }
 }
 
-/// What a timeframe's windows are called.
+/// Name of a timeframe's windows.
 pub(crate) fn input_name(timeframe: &Timeframe) -> String {
     match timeframe.name.as_str() {
         "" => "features".to_owned(),

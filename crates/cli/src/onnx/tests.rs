@@ -13,7 +13,7 @@ fn model(names: &[&str], config: ModelConfig) -> Model {
     Model::new(SampleShape { timeframes, outputs: 2 }, ModelConfig { hidden: 4, ..config }).unwrap()
 }
 
-/// What `look` sees in the export of a model whose parameters are all different.
+/// Result of `look` on the export of a model whose parameters are all different.
 fn exported<T>(model: &Model, with: impl FnOnce(&mut Export<'_>), look: impl FnOnce(&Export<'_>) -> T) -> T {
     let mut parameters: TensorSet<f32> = TensorSet::zeros(&Device::cpu().scope("test"), model.layout()).unwrap();
     parameters.values_mut().iter_mut().enumerate().for_each(|(k, value)| *value = k as f32 * 0.01);

@@ -32,7 +32,7 @@ impl<'a> Weights<'a> {
 
     /// The same of tensors of more than two dimensions, with parameters of any names: from x [..,
     /// D] to `output` [.., N].
-    pub(super) fn map(self, graph: &mut Graph, x: &str, output: &str, (weight, bias): (&str, &str)) -> String {
+    pub(super) fn map(self, graph: &mut Graph, x: &str, output: &str, weight: &str, bias: &str) -> String {
         let values = self.get(weight);
         let bias = self.vector(graph, bias);
         let rows = self.get(&bias).len();

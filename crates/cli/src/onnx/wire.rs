@@ -10,7 +10,7 @@ pub(super) struct Message {
     bytes: Vec<u8>,
 }
 
-/// How the bytes of a field are to be read.
+/// Wire type of a field.
 #[derive(Clone, Copy)]
 enum WireType {
     Varint = 0,

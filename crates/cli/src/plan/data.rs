@@ -18,17 +18,17 @@ use crate::training_setup::TrainingSetup;
 pub(crate) struct DataPlan {
     #[serde(serialize_with = "serialize_shown")]
     pub(crate) path: PathBuf,
-    /// Of the samples; a run resumes on data of the same fingerprint only.
+    /// Fingerprint of the samples; a run resumes on data of the same fingerprint only.
     pub(crate) fingerprint: String,
     /// The files behind the samples, each with its fingerprint, to name the one that has changed.
     pub(crate) files: Vec<DataFile>,
-    /// What the model sees and predicts, where the file tells: a model is used on data of the same
-    /// meaning only.
+    /// Inputs and targets of the model, as far as the file tells: a model is used on data of the
+    /// same meaning only.
     pub(crate) meaning: DataSchema,
     /// `series`, `windows` or `graphs`.
     pub(crate) layout: String,
     pub(crate) samples: usize,
-    /// What the split, batches and the order count: samples, or graphs whose nodes are samples.
+    /// Unit of split, batches and order: samples, or graphs whose nodes are samples.
     pub(crate) unit: &'static str,
     pub(crate) units: usize,
     /// Bytes of the samples as windows, whichever the layout.
@@ -39,9 +39,9 @@ pub(crate) struct DataPlan {
     pub(crate) chunks: ChunkPlan,
     /// Batches in each chunk but the last.
     pub(crate) batches_per_chunk: usize,
-    /// What to begin with on a device with as much memory.
+    /// Recommended start on a device with as much memory.
     pub(crate) recommended: Recommendation,
-    /// What an epoch of training reads, by dataset; empty where the data stay in memory.
+    /// Reads of an epoch of training, by dataset; empty for data that stay in memory.
     pub(crate) reads: Vec<DatasetReads>,
 }
 

@@ -16,17 +16,17 @@ pub(crate) struct GpuPlan {
     /// As the command line names it.
     pub(crate) device: String,
     pub(crate) total_bytes: usize,
-    /// What the GPU could hand out when the plan was made; not known of one that is elsewhere.
+    /// Bytes that the GPU could hand out when the plan was made; unknown for one that is elsewhere.
     pub(crate) available_bytes: Option<usize>,
     pub(crate) parts: Vec<Phase>,
-    /// What each phase of an optimizer step reads and writes of it. All of it is held from the
+    /// Memory that each phase of an optimizer step reads and writes. All of it is held from the
     /// first batch of full size to the run's end.
     pub(crate) step_phases: Vec<Phase>,
     pub(crate) tensors: Vec<PlannedTensor>,
 }
 
 impl GpuPlan {
-    /// That of `job`, where it computes on a GPU.
+    /// Plan of `job`, where it computes on a GPU.
     pub(super) fn of(job: &TrainingSetup) -> Result<Option<Self>> {
         let Some(gpu) = &job.gpu_asked else { return Ok(None) };
         let footprint = job.gpu_footprint(&job.training)?;

@@ -16,10 +16,10 @@ pub(crate) struct MemoryPlan {
     #[serde(flatten)]
     pub(crate) training: Footprint,
     pub(crate) total_bytes: usize,
-    /// What the device could hand out when the plan was made.
+    /// Bytes that the device could hand out when the plan was made.
     pub(crate) available_bytes: usize,
     pub(crate) phases: Vec<Phase>,
-    /// What each phase of an optimizer step reads and writes of it, without the data. All of it is
+    /// Memory that each phase of an optimizer step reads and writes, without the data. All of it is
     /// held from the first step to the last.
     pub(crate) step_phases: Vec<Phase>,
     /// All but the data, tensor by tensor.
@@ -76,7 +76,7 @@ impl MemoryPlan {
     }
 }
 
-/// What each phase of a step uses of `tensors`.
+/// Part of `tensors` that each phase of a step uses.
 pub(super) fn step_phases(tensors: &[PlannedTensor]) -> Vec<Phase> {
     let used_in = |phase: StepPhase| -> usize {
         tensors.iter().filter(|tensor| tensor.used_in.contains(&phase)).map(|tensor| tensor.bytes).sum()
@@ -116,7 +116,7 @@ pub(super) fn would_not_fit(job: &TrainingSetup, needed: usize) -> Result<anyhow
     Ok(Failure::capacity(format!("a run needs {needed} and {available} are available: it would not fit; {advice}")))
 }
 
-/// That batches of `batch` samples would fit, and how steps stay as they are.
+/// Advice that batches of `batch` samples would fit, and how steps stay as they are.
 pub(super) fn smaller_batch(job: &TrainingSetup, batch: usize) -> String {
     let step_samples = job.training.step_samples();
     format!(
@@ -185,7 +185,7 @@ fn smaller_model(job: &TrainingSetup, free: usize) -> Option<usize> {
     })
 }
 
-/// What data take at least: two chunks of a batch.
+/// Least bytes of data: two chunks of a batch.
 fn least_data_bytes(job: &TrainingSetup) -> u64 {
     2 * job.training.batch_size as u64 * job.data.shape().sample_bytes()
 }

@@ -1,4 +1,4 @@
-//! What a run will take, computed before it starts: samples, steps, memory.
+//! Samples, steps and memory of a run, computed before it starts.
 
 mod data;
 mod gpu;
@@ -32,9 +32,9 @@ pub(crate) struct Plan {
     pub(crate) split_rule: String,
     /// The loss, and its requirement on targets, which they met.
     pub(crate) loss: LossPlan,
-    /// What each sample is made of.
+    /// Shape of a sample.
     pub(crate) shape: SampleShape,
-    /// What the model is, as far as samples leave it open.
+    /// Model settings that samples do not determine.
     pub(crate) model: ModelConfig,
     /// Numbers in the model's weights.
     pub(crate) parameters: usize,
@@ -51,10 +51,10 @@ pub(crate) struct Plan {
     /// Optimizer steps of the whole run.
     pub(crate) steps: u64,
     pub(crate) memory: MemoryPlan,
-    /// Of a run on a GPU.
+    /// Plan of a run on a GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) gpu: Option<GpuPlan>,
-    /// What a user should know of the settings.
+    /// Notes on the settings, for people.
     pub(crate) notes: Vec<String>,
     /// Exports and streaming of the trained model, as far as the settings decide them.
     pub(crate) uses: Vec<String>,
@@ -64,7 +64,7 @@ pub(crate) struct Plan {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct LossPlan {
     pub(crate) name: &'static str,
-    /// What it needs of the targets that are known; of tasks, what each does.
+    /// Requirements on known targets; of tasks, one each.
     pub(crate) needs: Vec<String>,
 }
 
@@ -139,7 +139,7 @@ impl Plan {
         format!("peak memory by tensor\n{}{of_gpu}", tensors_text(&self.memory.tensors))
     }
 
-    /// What a reader of the report wants to know of data and model.
+    /// Description of data and model for the report.
     pub(crate) fn sentences(&self) -> Vec<String> {
         let SplitPlan { train, validation, test, purged, .. } = &self.split;
         // Nothing lies between graphs, which have no times.
@@ -163,7 +163,7 @@ impl Plan {
         self.uses.iter().map(|line| format!("use       {line}\n")).collect()
     }
 
-    /// What the model sees of a sample, in words of its data.
+    /// Inputs of the model by sample, in words of its data.
     pub(crate) fn sample(&self) -> String {
         if !self.data.is_of_graphs() {
             return format!("A sample is {}", self.shape);

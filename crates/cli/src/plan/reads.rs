@@ -1,5 +1,5 @@
-//! What an epoch of training reads of a windows file that passes through memory, and how the file
-//! would be stored better.
+//! Reads of an epoch of training from a windows file that passes through memory, and better storage
+//! for the file.
 
 use anyhow::Result;
 use megabatch_chunk_io::{ReadBy, Source, StoredDataset, read_amplification, remedy};
@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::bytes;
 use crate::training_setup::TrainingSetup;
 
-/// What an epoch of training reads of a dataset.
+/// Reads of an epoch of training from a dataset.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct DatasetReads {
     #[serde(flatten)]
@@ -24,7 +24,7 @@ pub(crate) struct DatasetReads {
     remedy: Option<String>,
 }
 
-/// What the first epoch of `job` reads, by dataset, with `samples_per_chunk` read at once.
+/// Reads of the first epoch of `job`, by dataset, with `samples_per_chunk` read at once.
 pub(super) fn epoch_reads(job: &TrainingSetup, samples_per_chunk: usize) -> Result<Vec<DatasetReads>> {
     let (train, training) = (&job.split.train, &job.training);
     let epoch = Order::new(train.len(), training.run_samples(), training.seed)?.epoch(0);
@@ -46,8 +46,8 @@ impl DatasetReads {
         let (mut read_amplification_factor, mut better) = (1.0, None);
         if let Some(stored_rows) = decoded_rows(&stored) {
             let rows = (rows, stored_rows);
-            read_amplification_factor = read_amplification(order.clone(), rows, samples_per_chunk).factor();
-            better = remedy(order, rows, row_bytes, samples_per_chunk);
+            read_amplification_factor = read_amplification(order.clone(), rows.0, rows.1, samples_per_chunk).factor();
+            better = remedy(order, rows.0, rows.1, row_bytes, samples_per_chunk);
         }
         let asked = stored.stored_bytes as f64 * order.len() as f64 / rows as f64;
         DatasetReads {

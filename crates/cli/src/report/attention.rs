@@ -1,4 +1,4 @@
-//! Where the model looks: in its windows, a chart a timeframe and a line a head, and among its
+//! Attention of the model: in its windows, a chart a timeframe and a line a head, and among its
 //! timeframes.
 
 use super::chart::{Axis, Chart, Mark, Row, Series, Size, Span, Timeline, Words};

@@ -11,7 +11,7 @@ use super::number::{grouped, instant, plural, seconds};
 use crate::adapt::data::Data;
 use crate::nouns::Nouns;
 
-/// What a data file tells about itself.
+/// Facts about a data file.
 #[derive(Debug, Default)]
 pub(crate) struct DataFacts {
     /// JSON that `ingest` wrote; null where the file has none.
@@ -22,9 +22,9 @@ pub(crate) struct DataFacts {
     pub(crate) timeframes: Vec<[String; 4]>,
     /// Each instrument's stretches of bars without a long gap: first and last close, ns.
     pub(crate) stretches: Vec<(String, Vec<(i64, i64)>)>,
-    /// What the targets are counted in.
+    /// Unit of the targets.
     pub(crate) unit: &'static str,
-    /// What horizons are counted in.
+    /// Unit of horizons.
     pub(crate) bar: String,
     /// The noun of a file of windows or of graphs; empty for bars.
     pub(crate) holds: &'static str,

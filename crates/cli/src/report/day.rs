@@ -15,7 +15,7 @@ const EDGES_MAX: usize = 4_000;
 pub(crate) struct DayGraph {
     /// When the samples that are its nodes were taken, ns since 1970 UTC.
     time_ns: i64,
-    /// Of the instruments that have a sample.
+    /// Names of the instruments that have a sample.
     names: Vec<String>,
     /// From, to and weight.
     edges: Vec<(usize, usize, f32)>,

@@ -1,4 +1,4 @@
-//! How busy the GPU was, and what it took: the rows of gpu.csv.
+//! Utilisation and memory of the GPU: the rows of gpu.csv.
 
 use super::chart::{Axis, Chart, Mark, Series, Size, Words};
 use super::html::{Section, Table, paragraph, side_by_side};

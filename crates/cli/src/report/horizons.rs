@@ -77,7 +77,7 @@ fn errors(evaluation: &Evaluation, bar: &str, unit: &str) -> String {
             size: Size::Half,
             x: Axis::number(x_label.clone()),
             y: Axis::number(*y_label),
-            series: lines.map(|(color, contender)| line(contender, color, *metric)).collect(),
+            series: lines.map(|(color, contender)| line(contender.0, contender.1, color, *metric)).collect(),
         }
         .to_html()
     };
@@ -106,7 +106,7 @@ fn errors(evaluation: &Evaluation, bar: &str, unit: &str) -> String {
 
 /// A contender without directions, as `no_change` is, has no line of them: one at zero would only
 /// squeeze the others.
-fn line((name, metrics): (&str, &Metrics), color: usize, metric: Metric) -> Series {
+fn line(name: &str, metrics: &Metrics, color: usize, metric: Metric) -> Series {
     let all = (0..metrics.rmse.len()).map(|k| ((k + 1) as f64, metric(metrics, k)));
     let points: Vec<(f64, f64)> = all.filter(|point| point.1.is_finite()).collect();
     Series { name: name.replace('_', " "), mark: Mark::Dots, color, points }

@@ -1,5 +1,4 @@
-//! How well the nodes of each graph were ranked, graph by graph: information coefficients over
-//! time.
+//! Information coefficients over time: the ranking of the nodes, graph by graph.
 
 use super::chart::{Axis, Chart, Mark, Series, Size, Words};
 use super::html::{Section, Table, paragraph, side_by_side};
@@ -9,8 +8,7 @@ use crate::evaluation::{Evaluation, GraphRanking};
 /// Graphs whose mean is drawn: single ones are mostly noise.
 const TOGETHER: usize = 20;
 
-/// What is correlated: the values of one horizon in one graph, its mean over graphs and its
-/// t-statistic.
+/// A correlation: the values of one horizon in one graph, its mean over graphs and its t-statistic.
 struct Kind {
     name: &'static str,
     of_graph: fn(&GraphRanking) -> &[Option<f64>],

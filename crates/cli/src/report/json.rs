@@ -13,7 +13,7 @@ use cell::{cell, title, words};
 const ROWS_MAX: usize = 400;
 /// Levels of nesting that are followed; deeper ones are written as JSON.
 const DEPTH_MAX: usize = 10;
-/// What a record may call itself by.
+/// Keys that may name a record.
 const NAMES: [&str; 5] = ["symbol", "instrument", "file", "path", "name"];
 
 /// `value`, called `name`, as headings, tables and lists.
@@ -24,11 +24,11 @@ pub(crate) fn to_html(name: &str, value: &Value) -> String {
 /// A value, and whose it is: `EURUSD`, or nothing.
 type Owned<'a> = (String, &'a Value);
 
-/// How a table is headed.
+/// Caption of a table.
 #[derive(Clone, Copy)]
 struct Caption<'a> {
     own: &'a str,
-    /// What the captions of nested tables begin with.
+    /// Prefix of the captions of nested tables.
     nested: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! How training went: loss by step and by epoch, learning rate, norm of the gradients.
+//! Training curves: loss by step and by epoch, learning rate, norm of the gradients.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::number::{plural, significant};
 /// Share of a new loss in the smoothed line.
 const SMOOTHING: f64 = 0.05;
 
-/// What the run's log says about learning; `clip_norm` is the configuration's.
+/// Section on learning, from the run's log; `clip_norm` is the configuration's.
 pub(crate) fn section(metrics: &[Value], clip_norm: Option<f64>) -> Section {
     let mut body = paragraph(&story(metrics));
     let charts = [by_step(metrics), by_epoch(metrics), learning_rate(metrics), gradients(metrics, clip_norm)];

@@ -41,7 +41,7 @@ impl Machine {
     }
 }
 
-/// The processor's name, where the system has a file that tells it.
+/// The CPU's name, where the system has a file that tells it.
 fn processor() -> Option<String> {
     value_of(&std::fs::read_to_string("/proc/cpuinfo").ok()?, "model name")
 }

@@ -38,7 +38,7 @@ pub(crate) use memory::{MemoryFacts, Peaks, map_file};
 use number::{grouped, percent, plural, significant};
 pub(crate) use split::SplitFacts;
 
-/// What the page is made from.
+/// Inputs of the page.
 pub(crate) struct Report<'a> {
     pub(crate) run_name: &'a str,
     pub(crate) plan: &'a Plan,
@@ -85,7 +85,7 @@ impl Report<'_> {
         page(&format!("megabatch: {}", self.run_name), &self.head(), &sections)
     }
 
-    /// What a reader in a hurry takes away.
+    /// Summary for a reader in a hurry.
     fn head(&self) -> String {
         let mut head = format!("<p class=\"over\">Training run</p>\n<h1>{}</h1>\n", escape(self.run_name));
         let verdict = match self.evaluation {

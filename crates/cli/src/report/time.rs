@@ -1,4 +1,4 @@
-//! Where the time went, measured: by phase and by epoch.
+//! Time of a run, measured: by phase and by epoch.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::html::{Section, Table, paragraph};
 use super::number::{fixed, percent, plural, seconds};
 use crate::plan::bytes;
 
-/// What the time of a run is made of.
+/// Phases of a run's time.
 pub(super) const PHASES: [&str; 7] =
     ["forward", "backward", "optimizer", "waiting for data", "rest of the step", "validation", "saving"];
 
@@ -44,7 +44,7 @@ pub(crate) fn section(metrics: &[Value]) -> Section {
     Section { id: "time", title: "Time by phase", body }
 }
 
-/// What the waiting for data was for, where they passed through memory.
+/// Causes of waiting for data that passed through memory.
 fn waiting(metrics: &[Value]) -> String {
     let steps = || metrics.iter().filter(|metric| metric["data_disk_s"].is_number());
     if steps().next().is_none() {
@@ -61,7 +61,7 @@ fn waiting(metrics: &[Value]) -> String {
     ))
 }
 
-/// What layers' times are made of: the name in the log, and for readers.
+/// Parts of the layers' times: the name in the log, and for readers.
 const WORK: [(&str, &str); 4] = [
     ("projection_s", "projection"),
     ("recurrence_s", "recurrence"),

@@ -13,14 +13,14 @@ pub(crate) struct LogFollower {
     path: PathBuf,
     /// Bytes up to the end of the last whole line that was read.
     read_bytes: u64,
-    /// That line, with its end. While it stands where it was read, what lies before it is as it
-    /// was.
+    /// The last line read, with its end. While it stands where it was read, what lies before it is
+    /// as it was.
     last: Vec<u8>,
     /// When the log was last written to.
     pub(crate) written: Option<SystemTime>,
 }
 
-/// What has come since the log was last looked at.
+/// Changes of the log since the last look.
 #[derive(Debug, PartialEq)]
 pub(crate) enum LogUpdate {
     /// These lines.
@@ -35,8 +35,8 @@ impl LogFollower {
         LogFollower { path, read_bytes: 0, last: Vec::new(), written: None }
     }
 
-    /// What has come. A last line without its end is not read until it has one; a line that is no
-    /// JSON is passed over.
+    /// New lines. A last line without its end is not read until it has one; a line that is no JSON
+    /// is passed over.
     ///
     /// # Errors
     /// A log that is there and cannot be read.

@@ -30,12 +30,12 @@ struct StepLine<'a> {
     step: &'a StepEvent,
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ResumePoint {
     /// Optimizer steps done.
     pub(crate) step: u64,
-    /// How often it went back because it diverged.
+    /// Number of rollbacks.
     pub(crate) rollbacks: u32,
 }
 

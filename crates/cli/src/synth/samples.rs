@@ -15,7 +15,7 @@ use megabatch_chunk_io::{
 use super::random::Random;
 use crate::failure::Failure;
 
-/// What to make up.
+/// Samples to generate.
 pub(crate) struct Spec {
     pub(crate) samples: usize,
     pub(crate) windows: SynthWindows,
@@ -156,7 +156,7 @@ fn fill(random: &mut Random, bars: &mut [f32], features: usize) {
     }
 }
 
-/// How targets come from a bar: `target[k] = Σ weight[k, f] · bar[f] + noise`, both parts of
+/// Computation of targets from a bar: `target[k] = Σ weight[k, f] · bar[f] + noise`, both parts of
 /// variance 1.
 struct Mix {
     weights: Vec<f64>,

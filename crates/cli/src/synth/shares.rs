@@ -16,7 +16,7 @@ const START_PRICE: f64 = 50.0;
 const MARKET: f64 = 0.008;
 const SECTOR: f64 = 0.010;
 const OWN: f64 = 0.012;
-/// How much of its sector's return comes to a share a day later.
+/// Share of its sector's return that comes to a share a day later.
 const LATE: f64 = 0.3;
 const SECTORS: usize = 4;
 

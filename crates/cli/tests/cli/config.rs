@@ -1,4 +1,4 @@
-//! Where settings come from, seen in the `config.yaml` that a run keeps.
+//! Sources of settings, seen in the `config.yaml` that a run keeps.
 
 use crate::stage::{SMALL, Stage};
 

@@ -1,4 +1,4 @@
-//! What a machine with an NVIDIA driver changes: a fake one, found by the name that a real one has.
+//! Behaviour on a machine with an NVIDIA driver: a fake one, found by the name that a real one has.
 #![cfg(target_os = "linux")]
 
 use std::process::Output;
@@ -12,12 +12,12 @@ use serde_json::Value;
 use crate::stage::{SERIES, SMALL, Stage, dataset, numbers};
 
 /// The kernels of a training step.
-static TRAINER: Harness = Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../trainer/src/ops"), SOURCES);
+static TRAINER: Harness = Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../trainer/src/cuda/ops"), SOURCES);
 static AMP: Harness = Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../amp/src/ops"), &["examine", "update"]);
 
 const TRAIN: &str = "train --data series.h5 --out run --max-steps 1";
 
-/// What becomes of `megabatch LINE` on a machine with a driver.
+/// Output of `megabatch LINE` on a machine with a driver.
 fn output_with_driver(stage: &Stage, line: &str) -> Output {
     let mut command = stage.command(line);
     let kernels = [&TRAINER, &AMP].map(|harness| harness.object().display().to_string()).join(":");
@@ -84,7 +84,7 @@ fn a_gpu_trains_as_the_processor_does_and_either_goes_on_where_the_other_stopped
     }
 }
 
-/// A run with these settings has the same losses on the processor and on the GPU.
+/// A run with these settings has the same losses on the CPU and on the GPU.
 fn check_losses(stage: &Stage, settings: &str) {
     let train = format!("train --data series.h5 {SMALL} {settings} --set model.dropout=0.1 --max-steps 10");
     for (run, device) in [("processor", "cpu"), ("gpu", "cuda:0")] {
@@ -191,7 +191,11 @@ fn what_a_gpu_does_not_predict_is_named() {
     for (line, expected_code, says) in [
         ("predict --run run --out p.csv --device cuda:1", 6, "the driver lists 1 devices"),
         ("predict --run run --out p.csv --device gpu", 2, "`gpu`"),
-        ("eval --run carried --device cuda:0", 2, "training.carry_state: true, or training.loss_on is every_step"),
+        (
+            "eval --run carried --device cuda:0",
+            2,
+            "training.carry_state (or training.loss_on every_step) is true, which is not supported on a GPU yet; use `--device cpu`",
+        ),
         (
             "predict --run carried --follow bars.csv --device cuda:0",
             2,
@@ -225,13 +229,21 @@ fn what_a_gpu_does_not_do_is_named() {
     stage.succeeds(SERIES);
     for (options, expected_code, says) in [
         ("train --device cuda:1", 6, "the driver lists 1 devices"),
-        ("train --device cuda:0 --set training.carry_state=true", 2, "training.carry_state is true: expected false"),
+        (
+            "train --device cuda:0 --set training.carry_state=true",
+            2,
+            "training.carry_state is true, which is not supported on a GPU yet; use `--device cpu`",
+        ),
         (
             "train --device cuda:0 --set training.loss_on=every_step --set model.pooling=attention",
             2,
-            "training.loss_on is every_step: expected last_step, for attention pooling on a GPU so far",
+            "training.loss_on is every_step, which is not supported on a GPU yet together with attention pooling; use",
         ),
-        ("plan --device cuda:0 --set training.carry_state=true", 2, "training.carry_state is true: expected false"),
+        (
+            "plan --device cuda:0 --set training.carry_state=true",
+            2,
+            "training.carry_state is true, which is not supported on a GPU yet; use `--device cpu`",
+        ),
         ("train --device cuda:0 --set model.hidden=1024 --set model.layers=2", 4, "of the memory of cuda:0, and"),
     ] {
         let (command, rest) = options.split_once(' ').unwrap();

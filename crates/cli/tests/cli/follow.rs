@@ -29,7 +29,7 @@ fn piped(stage: &Stage, line: &str, input: &str) -> String {
     String::from_utf8(assert.get_output().stdout.clone()).unwrap()
 }
 
-/// What CSV says at each time, from the column after `time` on.
+/// Values of CSV at each time, from the column after `time` on.
 fn by_time(csv: &str) -> BTreeMap<String, String> {
     let place = csv.lines().next().unwrap().split(',').position(|name| name == "time").unwrap();
     let row = |line: &str| {

@@ -1,5 +1,5 @@
-//! What every command has in common: help with an example, completions, and JSON that programs rely
-//! on.
+//! Common behaviour of every command: help with an example, completions, and JSON that programs
+//! rely on.
 
 use crate::stage::{Stage, numbers};
 

@@ -17,7 +17,8 @@ fn a_year_of_eurusd_minutes_is_ingested() {
         answer["source"]["instruments"][0]["files"][0]["zone"], "America/New_York",
         "inferred from the weekly closes"
     );
-    // Machines that run tests are busy; the figure of an idle one stands in docs/guide/eurusd-2018.md.
+    // Machines that run tests are busy; the figure of an idle one stands in
+    // docs/guide/eurusd-2018.md.
     assert!(answer["seconds"].as_f64().unwrap() < 20.0, "{answer}");
     assert_eq!(answer["bytes"].as_u64().unwrap(), stage.path("series.h5").metadata().unwrap().len());
 }

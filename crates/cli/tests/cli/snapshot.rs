@@ -1,4 +1,4 @@
-//! What a run tells of its memory, and what `memory snapshot` makes of it.
+//! Memory snapshots of a run, and `memory snapshot`.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

@@ -6,7 +6,7 @@ use crate::probe::Machine;
 use crate::python::{Python, Torch};
 use crate::version::{Capability, CudaVersion, Version};
 
-/// What was seen.
+/// Observations.
 #[derive(Clone, Copy)]
 pub(crate) struct Case<'a> {
     pub(crate) machine: &'a Machine,
@@ -50,7 +50,7 @@ impl<'a> Case<'a> {
         self.management.cuda.or_else(|| cuda_of_driver(self.driver()?))
     }
 
-    /// What the GPUs are, by the management library or by PyTorch.
+    /// Capabilities of the GPUs, by the management library or by PyTorch.
     pub(crate) fn capabilities(&self) -> Vec<Capability> {
         let managed: Vec<Capability> = self.management.gpus.iter().filter_map(|gpu| gpu.capability).collect();
         if !managed.is_empty() {

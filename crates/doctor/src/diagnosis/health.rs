@@ -1,4 +1,4 @@
-//! How the GPUs are: who holds their memory, whether it errs, and whether they are slowed down.
+//! Health of the GPUs: holders of their memory, errors, slowdowns.
 
 use super::Case;
 use crate::explain::Topic;

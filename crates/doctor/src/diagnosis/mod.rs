@@ -16,7 +16,7 @@ use crate::repair::Repair;
 
 pub(crate) use case::Case;
 
-/// What is wrong, the worst first, and what mends the Python environment.
+/// Findings, the worst first, and the repair of the Python environment.
 pub(crate) fn diagnose(case: &Case<'_>) -> (Vec<Finding>, Option<Repair>) {
     let mut findings = device::findings(case);
     findings.extend(variables::findings(case));

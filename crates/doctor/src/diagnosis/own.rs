@@ -1,4 +1,4 @@
-//! What megabatch itself tried on the GPUs.
+//! Findings from megabatch's own trials on the GPUs.
 
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@ use crate::knowledge::{AS_OF, NEWEST, Processor, Wheel, oldest_driver, release};
 use crate::python::Torch;
 use crate::version::{Capability, CompiledFor, CudaVersion, Fit};
 
-/// What is wrong with PyTorch, and the wheel that mends it.
+/// Fault of PyTorch, and the wheel that fixes it.
 pub(super) struct Verdict {
     pub(super) findings: Vec<Finding>,
     pub(super) wheel: Option<Wheel>,
@@ -105,7 +105,7 @@ fn not_compiled_for(case: &Case<'_>, torch: &Torch, cuda: CudaVersion) -> Option
     Some(Finding::problem("gpu-not-compiled-for", seen, why).explained_by(Topic::Architectures))
 }
 
-/// What PyTorch was compiled for, by its own word or by the table.
+/// Target that PyTorch was compiled for, by its own word or by the table.
 fn compiled_for(case: &Case<'_>, torch: &Torch, cuda: CudaVersion) -> Option<CompiledFor> {
     if !torch.compiled_for.is_empty() {
         return Some(torch.compiled_for.clone());

@@ -39,7 +39,7 @@ impl Topic {
         }
     }
 
-    /// What it is about, in a line.
+    /// Subject, in a line.
     pub const fn about(self) -> &'static str {
         match self {
             Topic::Architectures => "which list of GPUs to compile for",

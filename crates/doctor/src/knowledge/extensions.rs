@@ -12,8 +12,7 @@ pub struct Extension {
     pub package: &'static str,
 }
 
-/// Those that are looked at, in the order in which they are installed: torch_sparse uses
-/// torch_scatter.
+/// Extensions examined, in the order in which they are installed: torch_sparse uses torch_scatter.
 ///
 /// Their wheels carry what they were built for in their version: `2.1.2+pt27cu128` is for PyTorch
 /// 2.7 and CUDA 12.8, `2.1.2+pt27cpu` for no GPU. Confirmed:

@@ -1,5 +1,5 @@
-//! What is known of PyTorch's wheels, of the extensions built for it and of NVIDIA's drivers: dated
-//! tables, each row with its source.
+//! Dated tables of PyTorch's wheels, of the extensions built for it and of NVIDIA's drivers, each
+//! row with its source.
 //!
 //! What the tables do not have is unknown, and said to be: nothing is extrapolated from the rows
 //! that are there.
@@ -21,7 +21,7 @@ pub const AS_OF: &str = "2026-11-22";
 /// were compiled for.
 pub const RELEASE_MATRIX: &str = "https://github.com/pytorch/pytorch/blob/main/RELEASE.md";
 
-/// How a fact came into a table.
+/// Origin of a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// It was read at this address.

@@ -12,7 +12,7 @@ pub struct Release {
     pub python: [(u32, u32); 2],
     /// Its wheels that use CUDA.
     pub builds: &'static [Build],
-    /// Where CUDA versions and Pythons were read.
+    /// Source of the CUDA versions and Pythons.
     pub source: Source,
 }
 
@@ -28,7 +28,7 @@ pub struct Build {
     pub x86: &'static str,
     /// GPUs that those for aarch64 are for; `None` where there are no such wheels.
     pub arm: Option<&'static str>,
-    /// Where the GPUs were read.
+    /// Source of the GPUs.
     pub source: Source,
 }
 

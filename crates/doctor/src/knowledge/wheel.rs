@@ -3,7 +3,7 @@
 use super::{Build, Processor, RELEASES, Release, cuda_of_driver, oldest_driver, release};
 use crate::version::{Capability, CudaVersion, Fit, Version};
 
-/// What a wheel has to suit.
+/// Requirements on a wheel.
 #[derive(Clone, Debug)]
 pub struct Need {
     /// The processor.
@@ -12,7 +12,7 @@ pub struct Need {
     pub python: Option<(u32, u32)>,
     /// The driver, where it is known.
     pub driver: Option<Version>,
-    /// What the GPUs are, as far as it is known.
+    /// Capabilities of the GPUs, as far as known.
     pub gpus: Vec<Capability>,
     /// The PyTorch that is there: its release is kept where one of its wheels suits.
     pub torch: Option<Version>,

@@ -11,13 +11,13 @@ use crate::version::Version;
 /// A library that was found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Library {
-    /// Where, links not followed.
+    /// Path, links not followed.
     pub path: PathBuf,
     /// Its version, off the name of the file that the links lead to.
     pub version: Option<Version>,
 }
 
-/// What the loader would find.
+/// Libraries that the loader would find.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Libraries {
     /// The folders in the loader's order.

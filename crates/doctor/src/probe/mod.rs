@@ -1,4 +1,4 @@
-//! What there is to see on the machine, one file a subject. Nothing here judges.
+//! Facts about the machine, one file a subject; no judgement. Nothing here judges.
 
 mod container;
 mod driver;
@@ -79,7 +79,7 @@ impl Machine {
         }
     }
 
-    /// What a variable is set to.
+    /// Value of a variable.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables.iter().find(|(found, _)| *found == name).map(|(_, value)| value.as_str())
     }

@@ -13,7 +13,7 @@ pub struct Node {
     pub access: Access,
 }
 
-/// Those that CUDA opens: `nvidiactl`, `nvidia-uvm` and one for each GPU.
+/// Device nodes that CUDA opens: `nvidiactl`, `nvidia-uvm` and one for each GPU.
 pub(super) fn look(system: &System) -> Vec<Node> {
     let is_gpu = |name: &str| {
         name.strip_prefix("nvidia")

@@ -15,7 +15,7 @@ const DISPLAY: &str = "0x03";
 /// An NVIDIA GPU on the PCI bus.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PciGpu {
-    /// Where it is plugged in, such as `0000:01:00.0`.
+    /// PCI address, such as `0000:01:00.0`.
     pub address: String,
     /// The model's number, such as `0x2342`.
     pub model: String,

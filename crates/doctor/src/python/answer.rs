@@ -1,4 +1,4 @@
-//! What a Python answers to a short program of ours.
+//! Answers of a Python to a short program of ours.
 
 use std::path::Path;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(super) struct Answer {
     pub(super) trouble: Option<String>,
     torch: Option<TorchAnswer>,
     extensions: Vec<ExtensionAnswer>,
-    /// What was being done when the answer broke off.
+    /// Step at which the answer broke off.
     step: Option<String>,
 }
 

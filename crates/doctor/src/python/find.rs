@@ -1,4 +1,4 @@
-//! Where the environment is: the interpreter, and the folders of its packages.
+//! Location of the environment: the interpreter, and the folders of its packages.
 
 use std::path::{Path, PathBuf};
 

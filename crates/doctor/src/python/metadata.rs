@@ -1,4 +1,4 @@
-//! What an environment's files say about its packages: nothing is run.
+//! Packages of an environment by its files: nothing is run.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub struct Distribution {
     pub name: String,
     /// Its version.
     pub version: Version,
-    /// What it asks for of PyTorch and of NVIDIA's libraries.
+    /// Requirements on PyTorch and NVIDIA's libraries.
     pub requires: Vec<Requirement>,
 }
 

@@ -23,7 +23,7 @@ use crate::version::{Capability, CompiledFor, CudaVersion, Version};
 pub struct Python {
     /// The interpreter, as it was named or found.
     pub executable: PathBuf,
-    /// How it was found, such as `VIRTUAL_ENV`.
+    /// Way in which it was found, such as `VIRTUAL_ENV`.
     pub found_by: &'static str,
     /// Its version.
     pub version: Option<Version>,
@@ -79,8 +79,8 @@ pub struct Installed {
     pub module: &'static str,
     /// Its version, with what it was built for, such as `2.1.2+pt27cu128`.
     pub version: Option<Version>,
-    /// What it says itself about the CUDA version it was built with: `Some(None)` for a build
-    /// without CUDA, `None` where it says nothing.
+    /// CUDA version by its own word: `Some(None)` for a build without CUDA, `None` where it says
+    /// nothing.
     pub tells: Option<Option<CudaVersion>>,
     /// Why it cannot be imported.
     pub import_error: Option<String>,
@@ -97,7 +97,7 @@ pub struct Run {
     pub error: Option<String>,
 }
 
-/// What an extension was built for, as far as its version or its own word tells.
+/// Target that an extension was built for, as far as its version or its own word tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BuiltFor {
     /// A GPU, with this CUDA version.

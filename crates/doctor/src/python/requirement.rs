@@ -1,4 +1,4 @@
-//! What a package asks for of another: `torch>=2.0,<2.5; platform_machine == "x86_64"`.
+//! Requirements of a package on another: `torch>=2.0,<2.5; platform_machine == "x86_64"`.
 
 use serde::Serialize;
 

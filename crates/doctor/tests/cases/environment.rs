@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::patient::{CUDA_12_8, PYTHON, Patient, extension, found, ids, run, torch};
 
-/// What the wheels of PyTorch 2.7 for CUDA 12.8 are compiled for.
+/// Architectures of the wheels of PyTorch 2.7 for CUDA 12.8.
 const OF_2_7_CU128: &[&str] = &["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"];
 const OF_CU126: &[&str] = &["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"];
 

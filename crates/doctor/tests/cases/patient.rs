@@ -152,7 +152,7 @@ impl Patient {
     }
 }
 
-/// What a PyTorch tells of itself, and of one GPU that it sees if it was built with CUDA.
+/// A PyTorch's description of itself, and of one GPU if it was built with CUDA.
 pub(crate) fn torch(
     version: &str,
     cuda: Option<&str>,
@@ -176,7 +176,7 @@ pub(crate) fn run(operation: &str, error: Option<&str>) -> (&'static str, Value)
     ("run", json!({ "operation": operation, "device": "cuda:0", "error": error }))
 }
 
-/// Of the finding `id`: what was seen, and the commands.
+/// Observation and commands of the finding `id`.
 pub(crate) fn found(examination: &Examination, id: &str) -> (String, Vec<String>) {
     let finding = examination.findings.iter().find(|finding| finding.id == id);
     let finding = finding.unwrap_or_else(|| panic!("no {id} in\n{}", examination.to_text()));

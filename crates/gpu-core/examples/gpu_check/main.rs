@@ -11,7 +11,7 @@ use megabatch_gpu_core::Error;
 
 const USAGE: &str = "gpu-check [--device N] [--date YYYY-MM-DD] [--quick]";
 
-/// What `megabatch` itself exits with where a device cannot be had.
+/// Exit code of `megabatch` itself where a device cannot be had.
 const NO_DEVICE: u8 = 6;
 
 struct Arguments {

@@ -17,16 +17,16 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How long a check may take, its kernels' compilation included.
+/// Time limit of a check, its kernels' compilation included.
 #[allow(dead_code, reason = "the test of this is not as patient")]
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
-/// What the processes of both kinds exit with.
+/// Exit code of the processes of both kinds.
 pub(crate) const PASSED: u8 = 0;
 pub(crate) const FAILED: u8 = 1;
 const LOST: u8 = 7;
 
-/// What is to be told of a check that passed.
+/// Message of a check that passed.
 pub(crate) type Outcome = Result<String, Box<dyn Error>>;
 
 pub(crate) struct Check<'c> {
@@ -143,7 +143,7 @@ impl Process {
     }
 }
 
-/// What a check gives; where it panics, what it says, which is on the standard error too.
+/// Result of a check; of a panic its message, which is on the standard error too.
 fn caught(run: impl Fn() -> Outcome) -> Result<String, String> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(outcome) => outcome.map_err(|error| with_causes(&*error)),

@@ -18,7 +18,7 @@ const LANES: usize = 8;
 macro_rules! eights {
     ($name:ident($from:ty => $to:ty), $features:literal, $load:expr, $store:expr, $kernel:expr) => {
         /// # Safety
-        /// The processor has the features below. The lengths are equal.
+        /// The CPU has the features below. The lengths are equal.
         #[target_feature(enable = $features)]
         pub(super) unsafe fn $name(from: &[$from], to: &mut [$to]) {
             let (from, from_rest) = from.as_chunks::<LANES>();

@@ -19,7 +19,7 @@ const LANES: usize = 16;
 macro_rules! sixteens {
     ($name:ident($from:ty => $to:ty), $load:expr, $store:expr, $kernel:expr) => {
         /// # Safety
-        /// The processor has AVX-512F. The lengths are equal.
+        /// The CPU has AVX-512F. The lengths are equal.
         #[target_feature(enable = "avx512f")]
         pub(super) unsafe fn $name(from: &[$from], to: &mut [$to]) {
             let (from, from_rest) = from.as_chunks::<LANES>();

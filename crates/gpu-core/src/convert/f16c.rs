@@ -12,7 +12,7 @@ use super::portable;
 const LANES: usize = 8;
 
 /// # Safety
-/// The processor has F16C and AVX. The lengths are equal.
+/// The CPU has F16C and AVX. The lengths are equal.
 #[target_feature(enable = "f16c,avx")]
 pub(super) unsafe fn f32_to_f16(from: &[f32], to: &mut [f16]) {
     let (from, from_rest) = from.as_chunks::<LANES>();
@@ -29,7 +29,7 @@ pub(super) unsafe fn f32_to_f16(from: &[f32], to: &mut [f16]) {
 }
 
 /// # Safety
-/// The processor has F16C and AVX. The lengths are equal.
+/// The CPU has F16C and AVX. The lengths are equal.
 #[target_feature(enable = "f16c,avx")]
 pub(super) unsafe fn f16_to_f32(from: &[f16], to: &mut [f32]) {
     let (from, from_rest) = from.as_chunks::<LANES>();

@@ -34,7 +34,7 @@ macro_rules! conversion {
             #[cfg(target_arch = "x86_64")]
             {
                 $(if $(is_x86_feature_detected!($feature))&&+ {
-                    // SAFETY: the processor has the instructions; the lengths are equal.
+                    // SAFETY: the CPU has the instructions; the lengths are equal.
                     #[allow(unsafe_code, reason = "the vector forms ask for their instructions")]
                     return unsafe { $form::$name(from, to) };
                 })+

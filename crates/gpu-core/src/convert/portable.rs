@@ -1,4 +1,4 @@
-//! The conversions in integer arithmetic: what every other form must equal, on every processor.
+//! The conversions in integer arithmetic: what every other form must equal, on every CPU.
 #![forbid(unsafe_code)]
 
 use half::{bf16, f16};

@@ -136,7 +136,7 @@ mod x86_64 {
     macro_rules! form {
         ($module:ident::$name:ident) => {
             |from: &[_], to: &mut [_]| {
-                // SAFETY: the test has seen that the processor has the instructions, and gives
+                // SAFETY: the test has seen that the CPU has the instructions, and gives
                 // slices of one length.
                 unsafe { $module::$name(from, to) }
             }

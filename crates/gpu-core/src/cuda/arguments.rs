@@ -1,4 +1,4 @@
-//! What a kernel is given.
+//! Arguments of a kernel.
 
 use std::ffi::c_void;
 

@@ -1,5 +1,5 @@
-//! What buffers do with blocks of a GPU's memory: on the default stream, so that it comes after all
-//! that was submitted before on any stream, and before all that is submitted later.
+//! Operations of buffers on blocks of a GPU's memory: on the default stream, so that it comes after
+//! all that was submitted before on any stream, and before all that is submitted later.
 
 use std::fmt;
 

@@ -35,7 +35,7 @@ impl Recorder {
         checked("cuStreamBeginCapture", format_args!("thread-local"), code)?;
         // SAFETY: as the caller promised.
         let captured =
-            work.iter().try_for_each(|work| unsafe { work.submit((NonBlockingStream::ID, self.stream.raw())) });
+            work.iter().try_for_each(|work| unsafe { work.submit(NonBlockingStream::ID, self.stream.raw()) });
         // Also after a failure, without which the stream would go on capturing.
         let graph = end(self.stream.raw(), work.len());
         captured.and(graph)
@@ -88,8 +88,8 @@ impl Capture {
         Ok(Capture { executable, context: Arc::clone(recorder.stream.context()) })
     }
 
-    /// Has the capture do `work` from now on, which is [like](GpuCommand::is_like) what it did; where it
-    /// fails, it does what it did.
+    /// Has the capture do `work` from now on, which is [like](GpuCommand::is_like) what it did;
+    /// where it fails, it does what it did.
     ///
     /// # Safety
     /// As [`Capture::new`].

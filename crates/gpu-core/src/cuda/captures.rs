@@ -14,7 +14,7 @@ use crate::source::StreamId;
 /// Captures at most, each of which takes some memory of the GPU for the driver's own use.
 const CAPTURES_MAX: usize = 16;
 
-/// How long something is remembered that was submitted once.
+/// Number of works remembered that were submitted once.
 const SEEN_MAX: usize = 64;
 
 /// Shorter work is submitted thing by thing: to launch a graph takes the driver as long as a few
@@ -28,7 +28,7 @@ pub(crate) struct Captures {
     /// The GPU, from the first use on.
     of: Option<Arc<Context>>,
     recorder: Option<Recorder>,
-    /// What was used longest ago comes first.
+    /// Captures, least recently used first.
     kept: Vec<Kept>,
     /// Digests of what was submitted as it is, the oldest first.
     seen: VecDeque<u64>,
@@ -77,7 +77,7 @@ impl Captures {
                 },
                 None => {}
             }
-            work.iter().try_for_each(|work| work.submit((StreamId(0), ptr::null_mut())))
+            work.iter().try_for_each(|work| work.submit(StreamId(0), ptr::null_mut()))
         }
     }
 

@@ -13,7 +13,7 @@ use super::context::Context;
 use super::fault::Fault;
 use super::gpu_command::GpuCommand;
 
-/// What is held back of one GPU's default stream, whichever thread it comes from.
+/// Commands held back from one GPU's default stream, whichever thread they come from.
 #[derive(Debug, Default)]
 pub(super) struct CommandRecorder {
     /// There while work is held back.

@@ -70,7 +70,7 @@ impl Drop for Compiled {
     }
 }
 
-/// What a log has before its first zero, on one line.
+/// Text of a log before its first zero, on one line.
 fn said(log: &[u8]) -> String {
     let text = log.split(|&byte| byte == 0).next().unwrap_or_default();
     let words = String::from_utf8_lossy(text).split_whitespace().collect::<Vec<_>>().join(" ");

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 /// CUDA 11.0, whose drivers take our PTX (version 7.0 of the language) and manage virtual memory.
 const DRIVER_VERSION_MIN: i32 = 11_000;
 
-/// What our PTX is compiled for.
+/// Compute capability that our PTX is compiled for.
 const COMPUTE_CAPABILITY_MIN: (u32, u32) = (8, 0);
 
 /// The primary context of one GPU, retained.

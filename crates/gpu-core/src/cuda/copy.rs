@@ -90,7 +90,7 @@ impl On<'_> {
         let Some(work) = work else { return Ok(()) };
         context.enter()?;
         // SAFETY: as the caller promised; the stream lives as long as its table.
-        unsafe { work.submit((self.id, self.streams.raw(self.id))) }
+        unsafe { work.submit(self.id, self.streams.raw(self.id)) }
     }
 
     /// Calls the driver, unless there is nothing to do.

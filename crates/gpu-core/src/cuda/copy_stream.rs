@@ -24,7 +24,7 @@ pub(crate) struct CopyStream {
     stream: NonBlockingStream,
     /// When the default stream has done all that was submitted before a block was released.
     released: [Event; 2],
-    /// What is copied from, the oldest first: two pieces at most.
+    /// Sources of copies, the oldest first: two pieces at most.
     under_way: VecDeque<Pinned<u8>>,
 }
 
@@ -42,14 +42,14 @@ impl CopyStream {
 
     /// Copies `from` to block number `block`, which is live, from `to` on, for what is submitted to
     /// the default stream from now on. When this returns, `from` has been read.
-    pub(crate) fn send(&mut self, gpu: &Gpu, from: &[u8], (block, to): (usize, u64)) -> Result<()> {
+    pub(crate) fn send(&mut self, gpu: &Gpu, from: &[u8], block: usize, to: u64) -> Result<()> {
         // What was waited for goes back, and is handed out again.
         while self.under_way.len() >= self.released.len() {
             self.under_way.pop_front().map(|mut oldest| oldest.land()).transpose()?;
         }
         let mut pinned = gpu.pinned::<u8>(from.len())?;
         pinned.as_mut_slice().copy_from_slice(from);
-        let submitted = self.submit((&pinned, to), block).map_err(|fault| gpu.context().error(fault));
+        let submitted = self.submit(&pinned, to, block).map_err(|fault| gpu.context().error(fault));
         let ordered = submitted.and_then(|()| {
             pinned.record_on(&self.stream)?;
             gpu.default_stream().wait_for(pinned.event())
@@ -64,7 +64,7 @@ impl CopyStream {
         Ok(())
     }
 
-    fn submit(&self, (from, to): (&Pinned<u8>, u64), block: usize) -> Result<(), Fault> {
+    fn submit(&self, from: &Pinned<u8>, to: u64, block: usize) -> Result<(), Fault> {
         self.released[block].order(self.stream.raw(), NonBlockingStream::ID)?;
         // SAFETY: the block is live, and all that the default stream had to do with its memory was
         // submitted before it was released. It stays mapped until the copy is done, also if it is

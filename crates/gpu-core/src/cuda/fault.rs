@@ -15,7 +15,7 @@ pub(crate) struct Fault {
     call: &'static str,
     operands: String,
     code: i32,
-    /// What the code means, where it is not the driver's.
+    /// Meaning of the code, where it is not the driver's.
     of_library: Option<Description>,
 }
 
@@ -71,7 +71,7 @@ impl From<Fault> for Refusal {
     }
 }
 
-/// What a call returned. `operands` are written down only where it failed.
+/// Result of a call. `operands` are written down only where it failed.
 pub(crate) fn checked(call: &'static str, operands: fmt::Arguments<'_>, code: CUresult) -> Result<(), Fault> {
     match code {
         CUresult::CUDA_SUCCESS => Ok(()),

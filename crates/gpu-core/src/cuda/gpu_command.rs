@@ -1,4 +1,4 @@
-//! What a stream can be given to do that needs nothing of the host.
+//! Commands of a stream that need nothing of the host.
 
 use std::hash::{Hash, Hasher};
 use std::ptr;
@@ -46,7 +46,7 @@ impl GpuCommand {
     /// What it reads and writes is allocated for as long as it takes, and nobody else uses it
     /// meanwhile, unless ordered by the streams; arguments are of the kernel's signature, and the
     /// stream exists.
-    pub(super) unsafe fn submit(&self, (id, stream): (StreamId, CUstream)) -> Result<(), Fault> {
+    pub(super) unsafe fn submit(&self, id: StreamId, stream: CUstream) -> Result<(), Fault> {
         match self {
             GpuCommand::Kernel { entry, grid, arguments } => {
                 // SAFETY: as the caller promised.

@@ -13,8 +13,8 @@ use super::properties::Properties;
 use super::stream::Stream;
 use crate::error::{Error, Result};
 
-/// How many threads run a kernel, the shared memory of each block, and whether blocks may wait for
-/// each other.
+/// Threads of a kernel, the shared memory of each block, and whether blocks may wait for each
+/// other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grid {
     /// Blocks in the grid, by dimension (x, y, z).
@@ -108,8 +108,8 @@ impl Kernel<'_> {
         Ok(())
     }
 
-    /// How many blocks with `grid`'s threads and shared memory run at once on a GPU that does
-    /// nothing else: 0 where it cannot promise that.
+    /// Blocks with `grid`'s threads and shared memory that run at once on an idle GPU: 0 where it
+    /// cannot promise that.
     ///
     /// # Errors
     /// [`Error::Driver`].

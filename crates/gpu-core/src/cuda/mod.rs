@@ -121,13 +121,12 @@ impl Gpu {
         })
     }
 
-    /// What the GPU is.
+    /// Properties of the GPU.
     pub fn properties(&self) -> &Properties {
         self.context().properties()
     }
 
-    /// How much memory the GPU has, and how much of it nobody holds now, in this process or
-    /// another.
+    /// Memory of the GPU, and its free part, over all processes.
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver).
@@ -206,8 +205,8 @@ impl Gpu {
         (done, deferral.end().map_err(|fault| self.context().error(fault)))
     }
 
-    /// What `work` gives, and the milliseconds that take what it submits to the default stream,
-    /// where it is not held back meanwhile.
+    /// Result of `work`, and the milliseconds of the commands that it submits to the default
+    /// stream, where it is not held back meanwhile.
     pub(crate) fn elapsed_ms<R>(&self, work: impl FnOnce() -> R) -> Result<(R, f32)> {
         let (stream, start, end) = (self.default_stream(), self.event()?, self.event()?);
         start.record(&stream)?;

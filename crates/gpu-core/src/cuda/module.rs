@@ -18,7 +18,7 @@ pub struct Module {
     /// `None` only while dropping.
     compiled: Option<Compiled>,
     signatures: BTreeMap<String, Signature>,
-    /// Those that were asked for.
+    /// Entries that were requested.
     entries: Mutex<BTreeMap<String, Arc<Entry>>>,
     context: Arc<Context>,
 }
@@ -85,7 +85,7 @@ impl fmt::Debug for Module {
     }
 }
 
-/// What the driver says of a kernel.
+/// Properties of a kernel by the driver.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: String,

@@ -143,7 +143,7 @@ impl Drop for PinnedPool {
     }
 }
 
-/// What a block for `bytes` is large: one of four sizes between a power of two and the next, so
+/// Size class of a block for `bytes`: one of four sizes between a power of two and the next, so
 /// that at most a fifth of it is for nothing.
 fn class_bytes(bytes: usize) -> usize {
     let bytes = bytes.max(BLOCK_BYTES_MIN);

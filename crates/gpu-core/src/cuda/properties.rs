@@ -1,4 +1,4 @@
-//! What a GPU is.
+//! Properties of a GPU.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -9,7 +9,7 @@ use cust::sys::{self, CUdevice_attribute};
 use super::context::version_text;
 use super::fault::{Checked as _, Fault, checked};
 
-/// What a GPU is and can do.
+/// Properties and capabilities of a GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Properties {
@@ -23,7 +23,7 @@ pub struct Properties {
     pub driver_version: String,
     /// The GPU's own number, as `nvidia-smi -L` prints it.
     pub uuid: String,
-    /// Where it is plugged in, such as `0000:01:00.0`.
+    /// PCI address, such as `0000:01:00.0`.
     pub pci_bus_id: String,
     /// Multiprocessors.
     pub multiprocessors: u32,
@@ -43,7 +43,7 @@ pub struct Properties {
     pub has_cooperative_launch: bool,
 }
 
-/// How much memory a GPU has.
+/// Memory of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryInfo {
     /// Bytes that nobody holds, in this process or another.

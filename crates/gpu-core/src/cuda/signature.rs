@@ -1,5 +1,5 @@
-//! What parameters a kernel has, read off its PTX: the driver does not tell, and reads past the end
-//! of what it is given.
+//! Parameters of a kernel, read from its PTX: the driver does not tell, and reads past the end of
+//! its arguments.
 //!
 //! Source: PTX ISA, "Kernel Function Parameters" and ".entry".
 

@@ -1,4 +1,4 @@
-//! What every operation must do on every device: one suite, in which the CPU's plain form is right.
+//! Conformance suite of every operation on every device; the CPU's plain form is right.
 
 #![forbid(unsafe_code)]
 

@@ -23,8 +23,8 @@ pub struct Dimension {
     pub to_stride: usize,
 }
 
-/// What [`copy_strided`] copies: the box's dimensions, outermost first, and where it begins on
-/// either side, in elements.
+/// A strided copy: the box's dimensions, outermost first, and its start on either side, in
+/// elements.
 #[derive(Clone, Copy, Debug)]
 pub struct StridedCopy<'d> {
     /// Index of the first element in the source.
@@ -176,11 +176,11 @@ mod tests {
     use super::super::harness::HARNESS;
     use super::*;
 
-    fn dimension((len, from_stride, to_stride): (usize, usize, usize)) -> Dimension {
+    fn dimension(len: usize, from_stride: usize, to_stride: usize) -> Dimension {
         Dimension { len, from_stride, to_stride }
     }
 
-    /// What the definition says, index by index.
+    /// The definition, index by index.
     fn naive(from: &[u32], to: &mut [u32], copy: &StridedCopy<'_>) {
         let count: usize = copy.dimensions.iter().map(|dimension| dimension.len).product();
         for number in 0..count {
@@ -235,7 +235,7 @@ mod tests {
             &[(2, 1, 32), (2, 2, 16), (2, 4, 8), (2, 8, 4), (2, 16, 2), (2, 32, 1)],
         ];
         for case in cases {
-            let dimensions: Vec<Dimension> = case.iter().copied().map(dimension).collect();
+            let dimensions: Vec<Dimension> = case.iter().map(|&(len, from, to)| dimension(len, from, to)).collect();
             for starts in [(0, 0), (3, 0), (1, 5)] {
                 check(&dimensions, starts);
             }
@@ -246,7 +246,7 @@ mod tests {
     fn elements_of_every_size_have_a_kernel() {
         fn check<T: Pod + PartialEq + std::fmt::Debug>(from: &[T]) {
             let mut to = vec![T::zeroed(); 3];
-            let packed = Box::of(&[dimension((3, 2, 1))]);
+            let packed = Box::of(&[dimension(3, 2, 1)]);
             let kernel = format!("copy_strided_{}", size_of::<T>());
             let mut arguments = [Arg::from(from), Arg::from(&mut to[..]), Arg::of_struct(&packed)];
             HARNESS.run(&kernel, Launch::over(3), &mut arguments);
@@ -269,8 +269,9 @@ mod tests {
             (&[(1, 5, 5)], &[]),
         ];
         for (dimensions, expected) in cases {
-            let dimensions: Vec<Dimension> = dimensions.iter().copied().map(dimension).collect();
-            let expected: Vec<Dimension> = expected.iter().copied().map(dimension).collect();
+            let dimensions: Vec<Dimension> =
+                dimensions.iter().map(|&(len, from, to)| dimension(len, from, to)).collect();
+            let expected: Vec<Dimension> = expected.iter().map(|&(len, from, to)| dimension(len, from, to)).collect();
             assert_eq!(merged(&dimensions), expected);
         }
     }
@@ -281,7 +282,8 @@ mod tests {
             let scope = Device::cpu().scope("test");
             let from = Buffer::<u8>::zeros(&scope, from_len).unwrap();
             let mut to = Buffer::<u8>::zeros(&scope, to_len).unwrap();
-            let dimensions: Vec<Dimension> = dimensions.iter().copied().map(dimension).collect();
+            let dimensions: Vec<Dimension> =
+                dimensions.iter().map(|&(len, from, to)| dimension(len, from, to)).collect();
             let copy = StridedCopy { from_start: 0, to_start: 0, dimensions: &dimensions };
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| copy_strided(&from, &mut to, &copy))).is_err()
         };
@@ -311,7 +313,7 @@ mod tests {
                 stride *= dimensions[k].0.max(1);
             }
             let dimensions: Vec<Dimension> =
-                dimensions.iter().zip(strides).map(|(&(len, from), to)| dimension((len, from, to))).collect();
+                dimensions.iter().zip(strides).map(|(&(len, from), to)| dimension(len, from, to)).collect();
             check(&dimensions, starts);
         }
     }

@@ -20,7 +20,7 @@ use crate::kernel::{Arguments, Kernel, Launch};
 const LANES: usize = 256;
 const CHUNK: usize = 8192;
 
-/// What is made of a row.
+/// Reduction of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
     /// The sum; 0 of an empty row.
@@ -31,7 +31,7 @@ pub enum Reduction {
 
 /// An element type that rows are reduced from: f32, f16, bf16.
 pub trait Reducible: Pod + private::Sealed {
-    /// How the kernels in `reduce.cu` call the type.
+    /// Name of the type in the kernels of `reduce.cu`.
     #[doc(hidden)]
     const SUFFIX: &'static str;
 

@@ -10,8 +10,8 @@ const BINS_PER_OCTAVE: usize = 32;
 /// Enough for 2^46 units: more than any address space.
 const BINS: usize = 44 * BINS_PER_OCTAVE;
 const WORDS: usize = BINS / 64;
-/// How many tiles of a bin are compared for the tightest. All of them would make the search as long
-/// as the bin, and sizes in a bin differ by a 32nd at most.
+/// Tiles of a bin that are compared for the tightest. All of them would make the search as long as
+/// the bin, and sizes in a bin differ by a 32nd at most.
 const LOOKS: usize = 8;
 
 /// Tiles in bins of like size, each bin a list through the tiles.

@@ -18,7 +18,7 @@ use super::tiling::{Kind, TileId};
 use super::{Event, Mobility, Pool};
 use crate::source::Refusal;
 
-/// What compaction is for.
+/// Goal of compaction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CompactionGoal {
     want: PendingRequest,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{BlockId, Counts};
 use crate::source::StreamId;
 
-/// What happened in a pool, told to its observer in the order in which it happened.
+/// Event in a pool, told to its observer in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -18,7 +18,7 @@ pub enum Event {
         address: u64,
         /// Its bytes: what was asked for, rounded up to what a block can be.
         bytes: usize,
-        /// What was asked for, in bytes.
+        /// Requested bytes.
         requested_bytes: usize,
         /// The stream that uses it first.
         stream: StreamId,
@@ -33,7 +33,7 @@ pub enum Event {
         address: u64,
         /// Its bytes.
         bytes: usize,
-        /// What was asked for, in bytes.
+        /// Requested bytes.
         requested_bytes: usize,
         /// The stream that used it last.
         stream: StreamId,
@@ -67,9 +67,9 @@ pub enum Event {
     Moved {
         /// The block.
         id: BlockId,
-        /// Where it began.
+        /// Old start.
         from: u64,
-        /// Where it begins.
+        /// New start.
         to: u64,
         /// Its bytes.
         bytes: usize,
@@ -78,7 +78,7 @@ pub enum Event {
     Step,
     /// A request failed for want of memory.
     Short {
-        /// What was asked for, in bytes.
+        /// Requested bytes.
         bytes: usize,
         /// The stream that would have used it.
         stream: StreamId,

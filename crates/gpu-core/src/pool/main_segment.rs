@@ -141,7 +141,7 @@ impl MainSegment {
         range.start >> self.granule_shift..((range.end - 1) >> self.granule_shift) + 1
     }
 
-    /// How many granules without live bytes would have some if a free range were given.
+    /// Granules without live bytes that would have some if a free range were given.
     pub(super) fn cost(&self, range: &Bytes) -> usize {
         let slots = self.touching(range);
         let (first, last) = (slots.start, slots.end - 1);
@@ -179,8 +179,8 @@ impl MainSegment {
         })
     }
 
-    /// Where in a free tile to put `bytes`: at the end that breaks into fewer whole granules, at
-    /// the lower one if both are as good. What a neighbour has begun to use is so used up before a
+    /// Place for `bytes` in a free tile: at the end that breaks into fewer whole granules, at the
+    /// lower one if both are as good. What a neighbour has begun to use is so used up before a
     /// granule is begun that could still go wherever it is needed.
     pub(super) fn cut(&self, tile: TileId, bytes: usize) -> Bytes {
         let found = self.get(tile);

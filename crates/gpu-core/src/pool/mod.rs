@@ -10,7 +10,7 @@
 //! what is free, and a view is but a translation. What is tried before a request fails, in order,
 //! is the ladder (`ladder.rs`).
 //!
-//! What holds at every moment, and is asserted by [`Pool::check`]:
+//! Invariants, asserted by [`Pool::check`]:
 //!
 //! - A request succeeds whenever its granules and those touched by live blocks together are within
 //!   the capacity, unless the source refuses.
@@ -65,7 +65,7 @@ pub const UNIT_BYTES: usize = 512;
 /// A range of bytes by their offsets in a segment.
 type Bytes = Range<usize>;
 
-/// What a pool may take from its source and keep.
+/// Memory that a pool may take from its source and keep.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Physical memory in bytes that the pool may hold, of which it uses whole granules; `None` for
@@ -240,12 +240,12 @@ impl Pool {
         self.watch.set(observer);
     }
 
-    /// Where the memory comes from.
+    /// Source of the memory.
     pub fn source(&self) -> &dyn Source {
         &*self.source
     }
 
-    /// Where the memory comes from, to submit work or inject faults.
+    /// Source of the memory, to submit work or inject faults.
     pub fn source_mut(&mut self) -> &mut dyn Source {
         &mut *self.source
     }

@@ -29,7 +29,7 @@ impl PendingRequest {
     }
 }
 
-/// Where a live block is.
+/// Place of a live block.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
     /// A tile of the home segment.
@@ -50,7 +50,7 @@ pub(super) enum Place {
 pub(super) struct Stitched {
     /// Index of the view.
     pub(super) view: u32,
-    /// Where in the view the block begins, in bytes.
+    /// Start of the block in the view, in bytes.
     pub(super) offset: usize,
     /// Its tiles of the home segment, in the order of the block.
     pub(super) pieces: Vec<TileId>,
@@ -71,7 +71,7 @@ pub(super) struct Live {
 
 #[derive(Debug)]
 struct Entry {
-    /// How many blocks had this index before.
+    /// Number of blocks that had this index before.
     generation: u32,
     live: Option<Live>,
 }

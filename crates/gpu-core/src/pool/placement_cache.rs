@@ -39,14 +39,14 @@ pub(super) const NOTES_MAX: usize = 1 << 18;
 /// Steps that are kept.
 const STEPS: usize = 4;
 
-/// Where a block was.
+/// Former place of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockPlacement {
     pub(super) address: u64,
     pub(super) form: PlacementKind,
 }
 
-/// How a block was placed.
+/// Kind of a block's placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlacementKind {
     Whole,
@@ -81,7 +81,7 @@ impl StepMemory {
         self.live ^ (bytes as u64).wrapping_mul(ODD) ^ (tag as u64).rotate_left(56)
     }
 
-    /// Where the block of this key was when a step last came by here.
+    /// Place of the block of this key in the last step.
     pub(super) fn recall(&mut self, key: u64) -> Option<BlockPlacement> {
         let index = self.now.len();
         let noted =

@@ -121,8 +121,7 @@ impl Pool {
         self.source.release(old.address(0), old.slots() << old.granule_shift());
     }
 
-    /// What will be where: the tiles cut at the granules' boundaries, in the new order, and joined
-    /// again.
+    /// New layout: the tiles cut at the granules' boundaries, in the new order, and joined again.
     fn layout(&self, order: &[usize]) -> Vec<(Bytes, Kind)> {
         let granule_bytes = self.home.granule_bytes();
         let mut layout: Vec<(Bytes, Kind)> = Vec::new();

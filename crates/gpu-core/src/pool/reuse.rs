@@ -54,8 +54,8 @@ impl Pool {
         for piece in found.pieces(&(offset..offset + want.bytes), self.home.granule_shift())? {
             self.free_at(&piece, want)?;
         }
-        let pieces = self.free_pieces((view, offset), want)?;
-        Some(self.enter_view(want, (view, offset), &pieces))
+        let pieces = self.free_pieces(view, offset, want)?;
+        Some(self.enter_view(want, view, offset, &pieces))
     }
 
     /// The free tile that a range lies in, after taking over from other streams what they freed

@@ -17,17 +17,17 @@ pub struct SegmentInfo {
     pub address: u64,
     /// Bytes.
     pub bytes: usize,
-    /// What the addresses are.
+    /// Kind of the addresses.
     pub kind: SegmentKind,
     /// The blocks in order of address; the sum of their bytes is the segment's.
     pub blocks: Vec<BlockInfo>,
 }
 
-/// What the addresses of a segment are.
+/// Kinds of segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentKind {
-    /// Where granules are mapped for as long as they exist. The bytes of all home segments are the
-    /// reserved bytes.
+    /// Addresses at which granules are mapped for as long as they exist. The bytes of all home
+    /// segments are the reserved bytes.
     Home,
     /// A second address of granules, made by stitching: the bytes of its blocks are lent at home,
     /// and count once.
@@ -41,7 +41,7 @@ pub struct BlockInfo {
     pub address: u64,
     /// Bytes.
     pub bytes: usize,
-    /// What was asked for, in bytes; 0 unless live.
+    /// Requested bytes; 0 unless live.
     pub requested_bytes: usize,
     /// True if it is in use.
     pub state: BlockState,

@@ -59,7 +59,7 @@ pub(super) struct Slab {
 }
 
 impl Slab {
-    fn new(tile: TileId, granule: usize, (class, tag): (usize, Tag), slots: usize) -> Self {
+    fn new(tile: TileId, granule: usize, class: usize, tag: Tag, slots: usize) -> Self {
         let word = |first: usize| if slots - first >= 64 { u64::MAX } else { !(u64::MAX << (slots - first)) };
         let free: Vec<u64> = (0..slots).step_by(64).map(word).collect();
         let summary = u64::MAX >> (64 - free.len());
@@ -155,7 +155,7 @@ impl Slabs {
 
     /// Adds a slab without live blocks. `kind` is its class and its stream.
     pub(super) fn add(&mut self, tile: TileId, granule: usize, kind: (usize, Tag), slots: usize) {
-        let slab = Slab::new(tile, granule, kind, slots);
+        let slab = Slab::new(tile, granule, kind.0, kind.1, slots);
         let index = self.next();
         if self.vacant.pop().is_some() {
             self.slabs[index as usize] = Some(slab);

@@ -5,7 +5,7 @@ use std::fmt;
 /// A number and the largest it has been since the start or the last reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peaked {
-    /// What it is.
+    /// Current value.
     pub now: usize,
     /// The largest it was.
     pub peak: usize,
@@ -70,7 +70,7 @@ impl Stats {
     }
 }
 
-/// What an out-of-memory report says of a pool.
+/// Counters of a pool for out-of-memory reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Physical memory that the pool may hold.

@@ -49,7 +49,7 @@ impl Pool {
         let offset = plan.pieces[0].start % self.home.granule_bytes();
         let view = self.map_view(&plan)?;
         self.stats.stitches_total += 1;
-        Ok(Some(self.enter_view(want, (view, offset), &plan.pieces)))
+        Ok(Some(self.enter_view(want, view, offset, &plan.pieces)))
     }
 
     /// A dormant view that is little larger than the block and whose memory is free.
@@ -61,12 +61,12 @@ impl Pool {
             .map(|view| (view, self.views.get(view).slots.len()))
             .take_while(|&(_, slots)| slots <= granules + granules / 8 + 1)
             .flat_map(|(view, slots)| [(view, 0), (view, (slots << shift) - want.bytes)])
-            .find_map(|seat| Some((seat, self.free_pieces(seat, want)?)));
-        found.map(|(seat, pieces)| self.enter_view(want, seat, &pieces))
+            .find_map(|seat| Some((seat, self.free_pieces(seat.0, seat.1, want)?)));
+        found.map(|(seat, pieces)| self.enter_view(want, seat.0, seat.1, &pieces))
     }
 
-    /// What a block at an offset of a view would consist of, if that is free.
-    pub(super) fn free_pieces(&self, (view, offset): (u32, usize), want: &PendingRequest) -> Option<Vec<Bytes>> {
+    /// Pieces of a block at an offset of a view, if that is free.
+    pub(super) fn free_pieces(&self, view: u32, offset: usize, want: &PendingRequest) -> Option<Vec<Bytes>> {
         let (view, shift) = (self.views.try_get(view)?, self.home.granule_shift());
         let is_free = |piece: &Bytes| self.home.free_at(piece, |tag| tag.serves(want.tag)).is_some();
         // One byte of a view that is in use elsewhere is found without a walk over all granules.
@@ -76,12 +76,7 @@ impl Pool {
     }
 
     /// Gives the pieces, which are free, to the block that is wanted.
-    pub(super) fn enter_view(
-        &mut self,
-        want: &PendingRequest,
-        (view, offset): (u32, usize),
-        pieces: &[Bytes],
-    ) -> Place {
+    pub(super) fn enter_view(&mut self, want: &PendingRequest, view: u32, offset: usize, pieces: &[Bytes]) -> Place {
         let mut take = |piece: &Bytes| {
             let tile = self.home.free_at(piece, |_| true).expect("the pieces are free");
             self.home.take(tile, piece.clone(), Kind::Piece(want.block))
@@ -137,7 +132,7 @@ impl Pool {
 }
 
 impl MainSegment {
-    /// What a block of `bytes` can be stitched from, or how many granules more it would take.
+    /// Pieces that a block of `bytes` can be stitched from, or the number of missing granules.
     ///
     /// The smallest runs of free granules are used up first, so that the large ones stay whole.
     pub(super) fn plan(&self, bytes: usize, tag: Tag) -> Result<Plan, usize> {
@@ -169,7 +164,7 @@ impl MainSegment {
         Ok(Plan { pieces })
     }
 
-    /// Where `bytes`, less than a granule, fit at the beginning or the end of a granule that is in
+    /// Place for `bytes`, less than a granule, at the beginning or the end of a granule that is in
     /// use already; the tightest of the places in the smallest free tiles.
     fn edge(&self, bytes: usize, tag: Tag) -> Option<Bytes> {
         let mask = self.granule_bytes() - 1;

@@ -22,7 +22,7 @@ impl TileId {
     }
 }
 
-/// What a tile is.
+/// Kinds of tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Whole granules that do not exist.

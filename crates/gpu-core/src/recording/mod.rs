@@ -1,5 +1,5 @@
-//! What a pool did: the last events, the course of memory over the whole time, and snapshots at the
-//! moments that matter.
+//! Record of a pool: the last events, the course of memory over the whole time, and snapshots at
+//! the moments that matter.
 
 #![forbid(unsafe_code)]
 
@@ -21,12 +21,12 @@ use crate::snapshot::{Reason, Shortage, Snapshot};
 /// Tells the time, in microseconds since 1970 UTC.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// What a recording keeps.
+/// Extent of a recording.
 #[derive(Clone)]
 pub struct RecordingSettings {
     /// Events that are kept, the last ones; about 100 bytes each.
     pub events_max: usize,
-    /// Where the time comes from.
+    /// Clock of the recording.
     pub clock: Clock,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Debug for Recording {
     }
 }
 
-/// What the pool's observer writes into.
+/// State that the pool's observer writes.
 struct Watched {
     recorder: Recorder,
     trace: Option<TraceWriter<Box<dyn Write + Send>>>,

@@ -7,7 +7,7 @@ use crate::source::{Simulated, StreamId};
 
 const GRANULE: usize = 2 << 20;
 
-/// Where a trace is written to, to be read while the pool holds the writer.
+/// Output of a trace, to be read while the pool holds the writer.
 #[derive(Clone, Default)]
 struct Paper(Arc<Mutex<Vec<u8>>>);
 

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// How much memory was allocated by whom, over time, in bounded room: time is cut into at most
-/// [`Timeline::SPANS_MAX`] spans of equal length, and of each span the highest moment is kept, so
-/// that no peak is lost.
+/// Memory by owner over time, in bounded room: time is cut into at most [`Timeline::SPANS_MAX`]
+/// spans of equal length, and of each span the highest moment is kept, so that no peak is lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
-    /// Who allocated, in the order of their first appearance.
+    /// Owners of allocations, in the order of their first appearance.
     pub owners: Vec<Arc<str>>,
     /// When it begins, in microseconds since 1970 UTC.
     pub start_us: u64,
@@ -17,11 +16,11 @@ pub struct Timeline {
     pub span_us: u64,
     /// Spans in which something happened.
     pub spans: Vec<Span>,
-    /// What is now.
+    /// Current level.
     pub now: Level,
 }
 
-/// What a span of time is remembered by.
+/// Summary of a span of time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Span {
     /// Which it is, counted from 0 at the start.

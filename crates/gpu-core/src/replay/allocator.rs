@@ -1,6 +1,6 @@
 use crate::source::StreamId;
 
-/// What a trace is played on.
+/// Allocator on which a trace is replayed.
 pub(super) trait Allocator {
     /// A live block.
     type Block;
@@ -15,11 +15,11 @@ pub(super) trait Allocator {
     /// A step of the recorded program ends here.
     fn step(&mut self);
 
-    /// What the allocator holds now.
+    /// Current levels of the allocator.
     fn levels(&self) -> Levels;
 }
 
-/// What an allocator holds at a moment, and what it has done so far.
+/// Memory of an allocator at a moment, and its work so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Levels {
     /// Bytes of physical memory taken from the device.

@@ -1,6 +1,6 @@
 use super::allocator::Levels;
 
-/// What a policy made of a trace.
+/// Result of a policy on a trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Outcome {

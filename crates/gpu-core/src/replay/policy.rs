@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// How memory is managed.
+/// Policies of memory management.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Policy {
@@ -45,7 +45,7 @@ impl FromStr for Policy {
     }
 }
 
-/// What a policy has to work with.
+/// Memory available to a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Physical memory of the device in bytes.

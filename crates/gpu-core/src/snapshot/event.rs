@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::pool::Event;
 
-/// What happened in a pool, and when.
+/// Event of a pool, and its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Microseconds since 1970 UTC.
     pub time_us: u64,
-    /// What happened.
+    /// Kind of event.
     #[serde(flatten)]
     pub action: Action,
 }
 
-/// What happened in a pool, as [`pool::Event`](crate::pool::Event) defines it; a file has no use
-/// for the names of blocks.
+/// Event in a pool, as [`pool::Event`](crate::pool::Event) defines it; a file has no use for the
+/// names of blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
 #[non_exhaustive]

@@ -1,5 +1,5 @@
-//! What a pool looks like at one moment: every segment with its blocks, the counters, and what led
-//! there. A plain value that is written as JSON ([`Snapshot::to_json`]) or for PyTorch's memory
+//! State of a pool at one moment: every segment with its blocks, the counters, and the events
+//! before. A plain value that is written as JSON ([`Snapshot::to_json`]) or for PyTorch's memory
 //! viewer ([`Snapshot::to_pickle`]).
 
 #![forbid(unsafe_code)]
@@ -46,8 +46,7 @@ pub struct Snapshot {
     pub shortage: Option<Shortage>,
     /// All mapped memory in order of address. Views without a live block are left out.
     pub segments: Vec<Segment>,
-    /// How memory went from the beginning of the recording to this moment; empty where nothing was
-    /// recorded.
+    /// Memory from the beginning of the recording to this moment; empty where nothing was recorded.
     pub timeline: Timeline,
     /// The last events before this moment, the oldest first.
     pub events: Vec<Entry>,
@@ -70,11 +69,11 @@ pub enum Reason {
 /// A request that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shortage {
-    /// What was asked for, in bytes.
+    /// Requested bytes.
     pub requested_bytes: usize,
     /// Whose it would have been.
     pub owner: Arc<str>,
-    /// What the error said.
+    /// Message of the error.
     pub message: String,
 }
 
@@ -110,17 +109,17 @@ pub struct Segment {
     pub address: u64,
     /// Bytes.
     pub bytes: usize,
-    /// What the addresses are.
+    /// Kind of the addresses.
     pub kind: Kind,
     /// The blocks in order of address; the sum of their bytes is the segment's.
     pub blocks: Vec<Block>,
 }
 
-/// What the addresses of a segment are.
+/// Kinds of segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Where granules are mapped for as long as they exist.
+    /// Addresses at which granules are mapped for as long as they exist.
     Home,
     /// A second address of granules, made by stitching.
     View,
@@ -133,7 +132,7 @@ pub struct Block {
     pub address: u64,
     /// Bytes.
     pub bytes: usize,
-    /// What was asked for, in bytes; 0 unless live.
+    /// Requested bytes; 0 unless live.
     pub requested_bytes: usize,
     /// True if it is in use.
     pub state: State,

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Kind, Snapshot, State, Totals};
 
-/// What a reader wants to know of a snapshot first.
+/// Key figures of a snapshot.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// The counters.
@@ -20,7 +20,7 @@ pub struct Summary {
     pub view_segments: usize,
     /// Bytes at home that are in use through a view.
     pub lent_bytes: usize,
-    /// Who holds live bytes, the most first; of equal ones in the order of their labels.
+    /// Holders of live bytes, the most first; of equal ones in the order of their labels.
     pub owners: Vec<OwnerBytes>,
     /// Sizes of the free blocks, the largest first.
     pub free_blocks_bytes: Vec<usize>,

@@ -1,4 +1,4 @@
-//! What every [`Source`] must do: one suite, run against each of them.
+//! Conformance suite of every [`Source`].
 
 #![forbid(unsafe_code)]
 

@@ -81,7 +81,7 @@ impl Cuda {
         }
     }
 
-    /// What went wrong and was not said yet.
+    /// First error that was not reported yet.
     fn report(&mut self) -> Result<(), Refusal> {
         self.unreported.take().map_or(Ok(()), Err)
     }

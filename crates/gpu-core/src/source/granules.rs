@@ -10,7 +10,7 @@ use super::{Granule, Refusal};
 #[derive(Debug)]
 pub(super) struct Granules {
     capacity: usize,
-    /// What is known of each granule that ever existed.
+    /// State of each granule that ever existed.
     states: Vec<State>,
     destroyed: BTreeSet<u64>,
 }
@@ -65,7 +65,7 @@ impl Granules {
     }
 }
 
-/// What [`Source::unclean`](super::Source::unclean) says of a range that starts at `address` and
+/// Answer of [`Source::unclean`](super::Source::unclean) for a range that starts at `address` and
 /// lies in these pieces of granules.
 pub(super) fn unclean(
     granules: &mut Granules,

@@ -1,5 +1,5 @@
-//! Where a pool's memory comes from: address ranges that are reserved, and physical granules that
-//! are mapped into them.
+//! Sources of a pool's memory: address ranges that are reserved, and physical granules that are
+//! mapped into them.
 
 mod address_space;
 #[doc(hidden)]
@@ -47,7 +47,7 @@ pub enum Refusal {
     Failed {
         /// The call that failed, such as `cuMemMap`.
         call: &'static str,
-        /// What the driver or the system said.
+        /// Message of the driver or the system.
         reason: String,
     },
 }
@@ -58,7 +58,7 @@ pub enum Refusal {
 /// [`Source::granule_bytes`]. What the pool asks for is always within what it reserved; a source
 /// may assert it.
 pub trait Source: Send + std::fmt::Debug {
-    /// What the memory is, for messages: `cuda:0`, `cpu`.
+    /// Name of the memory in messages: `cuda:0`, `cpu`.
     fn name(&self) -> String;
 
     /// Size of a granule in bytes, a power of two.

@@ -26,7 +26,7 @@ pub struct Plain {
     granules: Granules,
     /// The allocation behind each reservation, by the reservation's address.
     allocations: BTreeMap<u64, Allocation>,
-    /// Where each granule lives that was ever mapped.
+    /// Address of each granule that was ever mapped.
     places: BTreeMap<Granule, u64>,
     /// Addresses in reservations at which a granule has lived, whether it still exists or not.
     inhabited: BTreeMap<u64, Granule>,

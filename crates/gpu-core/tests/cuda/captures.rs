@@ -214,11 +214,12 @@ fn one_run_within_another_is_a_part_of_it() {
     }
     assert_eq!(calls(&driver)[1..], [2, 1]);
     assert_eq!(numbers.to_vec().unwrap(), [1.0; 3]);
-    // The processor has nothing to capture.
+    // The CPU has nothing to capture.
     assert_eq!(outer.run(&Device::cpu(), || Ok::<_, Error>(7)).unwrap(), 7);
 }
 
-/// What the driver refuses in a capture, so that the tests above show that none of it is asked for.
+/// Commands that the driver refuses in a capture, so that the tests above show that none of them is
+/// submitted.
 #[test]
 fn the_fake_driver_refuses_what_has_no_place_in_a_capture() {
     let (driver, device) = with_kernels();

@@ -25,7 +25,7 @@ const RUN_EVENTS: u64 = 20_000;
 const EVENTS: u64 = 20_000;
 const SEED: u64 = 1;
 
-/// Where a run's memory comes from and what may happen to it.
+/// Source of a run's memory, and its possible faults.
 #[derive(Clone, Copy, Debug)]
 enum Setting {
     /// A simulated device whose work is done at once.

@@ -6,7 +6,7 @@ const STRIDE: usize = 8 << 10;
 /// Bytes looked at in each place.
 const PLACE: usize = 8;
 
-/// What is behind the addresses of a pool.
+/// Memory behind the addresses of a pool.
 #[derive(Clone, Debug)]
 pub(crate) enum Memory {
     /// A simulated device that keeps bytes.
@@ -17,7 +17,7 @@ pub(crate) enum Memory {
 
 impl Memory {
     /// Writes into a block what only the block of this number holds.
-    pub(crate) fn stamp(&self, (address, bytes): (u64, usize), number: u64) {
+    pub(crate) fn stamp(&self, address: u64, bytes: usize, number: u64) {
         for (offset, len) in places(bytes) {
             let there: [u8; PLACE] = std::array::from_fn(|i| byte(number, offset + i));
             self.write(address + offset as u64, &there[..len]);
@@ -25,7 +25,7 @@ impl Memory {
     }
 
     /// Asserts that a block holds what was written for its number.
-    pub(crate) fn assert_stamped(&self, (address, bytes): (u64, usize), number: u64) {
+    pub(crate) fn assert_stamped(&self, address: u64, bytes: usize, number: u64) {
         for (offset, len) in places(bytes) {
             let mut there = [0; PLACE];
             self.read(address + offset as u64, &mut there[..len]);
@@ -39,7 +39,7 @@ impl Memory {
     }
 
     /// Submits work on a block; the simulated device asserts that the stream may.
-    pub(crate) fn submit(&self, stream: StreamId, (address, bytes): (u64, usize)) {
+    pub(crate) fn submit(&self, stream: StreamId, address: u64, bytes: usize) {
         match self {
             Memory::Simulated(device) => device.submit(stream, address, bytes),
             Memory::Host => (),
@@ -77,7 +77,7 @@ fn places(bytes: usize) -> impl Iterator<Item = (usize, usize)> {
     starts.map(move |offset| (offset, PLACE.min(bytes - offset)))
 }
 
-/// What the block `number` holds at an offset.
+/// Content of block `number` at an offset.
 fn byte(number: u64, offset: usize) -> u8 {
     let mixed =
         (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (offset as u64 + 1).wrapping_mul(0xD6E8_FEB8_6659_FD93);

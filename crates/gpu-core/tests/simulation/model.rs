@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use megabatch_gpu_core::pool::{BlockId, Mobility};
 use megabatch_gpu_core::source::StreamId;
 
-/// What a pool should hold, as naively as it can be said.
+/// Naive model of a pool.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     pub(crate) live: Vec<Live>,
@@ -18,18 +18,12 @@ pub(crate) struct Model {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Live {
     pub(crate) id: BlockId,
-    /// Of the allocations, in the order in which they succeeded.
+    /// Number of the allocation, in the order in which they succeeded.
     pub(crate) number: u64,
     pub(crate) address: u64,
     pub(crate) bytes: usize,
     pub(crate) stream: StreamId,
     pub(crate) mobility: Mobility,
-}
-
-impl Live {
-    pub(crate) fn range(&self) -> (u64, usize) {
-        (self.address, self.bytes)
-    }
 }
 
 impl Model {
@@ -38,7 +32,7 @@ impl Model {
     /// # Panics
     /// If it shares an address with another.
     pub(crate) fn insert(&mut self, live: Live) {
-        self.place(live.range());
+        self.place(live.address, live.bytes);
         self.live.push(live);
         self.requested_bytes += live.bytes;
         self.requested_bytes_peak = self.requested_bytes_peak.max(self.requested_bytes);
@@ -69,12 +63,12 @@ impl Model {
         if moved {
             self.ends.clear();
             for k in 0..self.live.len() {
-                self.place(self.live[k].range());
+                self.place(self.live[k].address, self.live[k].bytes);
             }
         }
     }
 
-    fn place(&mut self, (address, bytes): (u64, usize)) {
+    fn place(&mut self, address: u64, bytes: usize) {
         let end = address + bytes as u64;
         let below = self.ends.range(..end).next_back();
         assert!(below.is_none_or(|(_, &end)| end <= address), "{address:#x} + {bytes} shares bytes with {below:x?}");

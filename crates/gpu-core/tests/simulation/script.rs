@@ -30,7 +30,7 @@ pub(crate) enum Event {
     },
 }
 
-/// What may happen in a run besides allocations, frees, steps and emptied caches.
+/// Events that may happen besides allocations, frees, steps and emptied caches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowed {
     pub(crate) streams: usize,
@@ -75,7 +75,7 @@ enum Sizes {
     Comb,
     /// Up to a quarter of the capacity.
     Large,
-    /// Of all magnitudes.
+    /// Sizes of all magnitudes.
     Any,
 }
 
@@ -93,7 +93,7 @@ impl Script {
         Script { random, allowed, granule_bytes, capacity_bytes, phase, events_left: 0 }
     }
 
-    /// What happens next, where so many bytes are live.
+    /// Next event, with so many bytes live.
     pub(crate) fn next(&mut self, live_bytes: usize) -> Event {
         if self.events_left == 0 {
             self.phase = Phase::draw(&mut self.random);
@@ -132,7 +132,7 @@ impl Script {
         if below_level == random.one_in(4) {
             return Event::Free(random.below(usize::MAX));
         }
-        let bytes = self.phase.sizes.draw(random, (self.capacity_bytes, self.granule_bytes));
+        let bytes = self.phase.sizes.draw(random, self.capacity_bytes, self.granule_bytes);
         let mobility = match self.phase.mobility {
             Habit::AllFixed => Mobility::Fixed,
             Habit::Mixed if random.one_in(2) => Mobility::Fixed,
@@ -156,7 +156,7 @@ impl Phase {
 }
 
 impl Sizes {
-    fn draw(self, random: &mut Random, (capacity_bytes, granule_bytes): (usize, usize)) -> usize {
+    fn draw(self, random: &mut Random, capacity_bytes: usize, granule_bytes: usize) -> usize {
         match self {
             Sizes::Small => random.magnitude(1, granule_bytes / 8),
             Sizes::Granules if random.one_in(2) => granule_bytes * (1 + random.below(4)),

@@ -12,7 +12,7 @@ use crate::script::Event;
 const WALK_EVENTS: u64 = 1000;
 /// Classes of small blocks where a granule is 64 KiB: of one and of two units.
 const SIZE_CLASSES: usize = 2;
-/// What is written over a block before it is given back.
+/// Value written over a block before it is freed.
 const POISON: u64 = u64::MAX / 2;
 
 /// A pool and its model, to which the same things happen.
@@ -59,7 +59,7 @@ impl World {
             Event::Free(index) if !self.model.live.is_empty() => self.free(index % self.model.live.len()),
             Event::Work(index) if !self.model.live.is_empty() => {
                 let live = self.model.live[index % self.model.live.len()];
-                self.memory.submit(live.stream, live.range());
+                self.memory.submit(live.stream, live.address, live.bytes);
             }
             Event::Free(_) | Event::Work(_) => (),
             Event::Step => {
@@ -109,8 +109,8 @@ impl World {
                     mobility,
                 };
                 self.model.insert(live);
-                self.memory.submit(stream, live.range());
-                self.memory.stamp(live.range(), live.number);
+                self.memory.submit(stream, live.address, live.bytes);
+                self.memory.stamp(live.address, live.bytes, live.number);
             }
             Err(shortage) => {
                 self.refresh();
@@ -156,9 +156,9 @@ impl World {
 
     fn free(&mut self, index: usize) {
         let live = self.model.remove(index);
-        self.memory.assert_stamped(live.range(), live.number);
-        self.memory.submit(live.stream, live.range());
-        self.memory.stamp(live.range(), POISON);
+        self.memory.assert_stamped(live.address, live.bytes, live.number);
+        self.memory.submit(live.stream, live.address, live.bytes);
+        self.memory.stamp(live.address, live.bytes, POISON);
         self.pool.free(live.id);
         self.may_move = false;
     }
@@ -175,7 +175,7 @@ impl World {
         );
     }
 
-    /// What happens to the device; nothing, where it is not simulated.
+    /// Event of the device; nothing, where it is not simulated.
     fn device(&mut self, event: &Event) {
         let Memory::Simulated(device) = &self.memory else { return };
         match event {
@@ -261,6 +261,6 @@ impl World {
     }
 
     fn assert_contents(&self) {
-        self.model.live.iter().for_each(|live| self.memory.assert_stamped(live.range(), live.number));
+        self.model.live.iter().for_each(|live| self.memory.assert_stamped(live.address, live.bytes, live.number));
     }
 }

@@ -46,7 +46,7 @@ impl SelfLoops {
     }
 }
 
-/// What becomes of lists of neighbours.
+/// Parts of a graph, from lists of neighbours.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parts {
     pub(crate) symmetry: Symmetry,
@@ -100,7 +100,7 @@ fn as_they_are(neighbours: &Neighbours) -> Result<Edges> {
 /// A pair of nodes as one of them finds it.
 #[derive(Clone, Copy)]
 struct Met {
-    /// How many of the two have the other as a neighbour.
+    /// Number of ends that have the other as a neighbour.
     ways: u32,
     /// True if either keeps the other in any case.
     kept: bool,

@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 
-/// What repeats in space: a parallelepiped, the unit cell of a crystal or the box of a simulation
-/// with periodic boundaries in all three directions.
+/// Unit of repetition in space: a parallelepiped, the unit cell of a crystal or the box of a
+/// simulation with periodic boundaries in all three directions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
     vectors: [[f64; 3]; 3],
@@ -33,7 +33,7 @@ impl Cell {
     ///
     /// # Errors
     /// As [`new`](Self::new), where one is 0.
-    pub fn orthorhombic([x, y, z]: [f64; 3]) -> Result<Self> {
+    pub fn orthorhombic(x: f64, y: f64, z: f64) -> Result<Self> {
         Cell::new([[x, 0.0, 0.0], [0.0, y, 0.0], [0.0, 0.0, z]])
     }
 
@@ -42,7 +42,7 @@ impl Cell {
         self.vectors
     }
 
-    /// How many times each edge a place is.
+    /// Position in units of the edges.
     pub(crate) fn fractions(&self, place: [f64; 3]) -> [f64; 3] {
         self.inverse.map(|row| dot(row, place))
     }
@@ -83,7 +83,7 @@ mod tests {
         for (found, expected) in fractions.into_iter().zip([3.0, -2.0, 5.0]) {
             assert!((found - expected).abs() < 1e-14, "{fractions:?}");
         }
-        assert_eq!(Cell::orthorhombic([1.0, 2.0, 4.0]).unwrap().heights(), [1.0, 2.0, 4.0]);
+        assert_eq!(Cell::orthorhombic(1.0, 2.0, 4.0).unwrap().heights(), [1.0, 2.0, 4.0]);
     }
 
     #[test]
@@ -93,6 +93,6 @@ mod tests {
             let error = Cell::new(vectors).unwrap_err().to_string();
             assert!(error.contains("expected three edges that span space"), "{error}");
         }
-        assert!(Cell::orthorhombic([1.0, 0.0, 1.0]).is_err());
+        assert!(Cell::orthorhombic(1.0, 0.0, 1.0).is_err());
     }
 }

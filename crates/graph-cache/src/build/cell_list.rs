@@ -6,12 +6,12 @@ use super::cell::Cell;
 use super::points::Points;
 use crate::error::{Error, Result};
 
-/// How much larger than the radius bins are at least, so that no rounding of where a point lies
-/// puts one that is near two bins away.
+/// Least excess of bins over the radius, so that no rounding of a point's position puts a near one
+/// two bins away.
 const SLACK: f64 = 1.0 + 1e-6;
 
-/// How many cells away from the first one a point may lie for its place in the cell to be told well
-/// within that.
+/// Largest distance of a point from the first one, in cells, at which its place in the cell is told
+/// well within that.
 const CELLS_AWAY_MAX: f64 = 1e4;
 
 /// Bins for each point there may be, so that memory does not grow with the emptiness of space.
@@ -25,13 +25,13 @@ pub(crate) struct CellList<'p> {
     square: f64,
     /// Bins along each edge.
     bins: [i64; 3],
-    /// How many bins away along each edge something near may be.
+    /// Reach along each edge, in bins.
     reach: [i64; 3],
     /// [bins + 1]
     offsets: Vec<usize>,
     /// Points by their bins, those of one ascending.
     members: Vec<u32>,
-    /// Of each point: its bin along each edge, and the cell that it lies in.
+    /// Place of each point: its bin along each edge, and the cell that it lies in.
     places: Vec<Place>,
 }
 
@@ -54,8 +54,7 @@ impl<'p> CellList<'p> {
             (None, 1) => 0,
             _ => (radius * SLACK * bins[k] as f64 / heights[k]).ceil() as i64,
         });
-        let places =
-            (0..points.len()).map(|point| place(points, point, (origin, &cell), bins)).collect::<Result<_>>()?;
+        let places = (0..points.len()).map(|point| place(points, point, origin, &cell, bins)).collect::<Result<_>>()?;
         let mut list = CellList {
             points: *points,
             periodic: periodic.copied(),
@@ -74,7 +73,8 @@ impl<'p> CellList<'p> {
     fn sort(&mut self) {
         let bins = self.bins.iter().product::<i64>() as usize;
         let mut offsets = vec![0; bins + 1];
-        let of: Vec<usize> = self.places.iter().map(|place| self.number(place.bin)).collect();
+        let of: Vec<usize> =
+            self.places.iter().map(|place| self.number(place.bin[0], place.bin[1], place.bin[2])).collect();
         of.iter().for_each(|&bin| offsets[bin + 1] += 1);
         for bin in 0..bins {
             offsets[bin + 1] += offsets[bin];
@@ -88,7 +88,7 @@ impl<'p> CellList<'p> {
         self.offsets = offsets;
     }
 
-    fn number(&self, [i, j, k]: [i64; 3]) -> usize {
+    fn number(&self, i: i64, j: i64, k: i64) -> usize {
         ((i * self.bins[1] + j) * self.bins[2] + k) as usize
     }
 
@@ -105,7 +105,7 @@ impl<'p> CellList<'p> {
         }
     }
 
-    /// Those in the bin that is so many bins away.
+    /// Points in the bin that is so many bins away.
     fn near_in_bin(&self, point: usize, away: [i64; 3], found: &mut impl FnMut(u32, f64)) {
         let Place { bin, cell } = self.places[point];
         let target: [i64; 3] = std::array::from_fn(|k| bin[k] + away[k]);
@@ -114,7 +114,7 @@ impl<'p> CellList<'p> {
             return;
         }
         let image: [i64; 3] = std::array::from_fn(|k| target[k].div_euclid(self.bins[k]));
-        let number = self.number(wrapped);
+        let number = self.number(wrapped[0], wrapped[1], wrapped[2]);
         for &other in &self.members[self.offsets[number]..self.offsets[number + 1]] {
             // Counted between the points as they were given, wherever these are.
             let times: [i64; 3] = std::array::from_fn(|k| image[k] + cell[k] - self.places[other as usize].cell[k]);
@@ -145,11 +145,11 @@ fn bounding_box(points: &Points<'_>, radius: f64) -> Result<([f64; 3], Cell)> {
     };
     let (low, high) = (corner(f64::INFINITY, f64::min), corner(f64::NEG_INFINITY, f64::max));
     let low = low.map(|x| if x.is_finite() { x } else { 0.0 });
-    let edges = std::array::from_fn(|k| ((high[k] - low[k]) * SLACK).max(radius));
-    Ok((low, Cell::orthorhombic(edges)?))
+    let edge = |k: usize| ((high[k] - low[k]) * SLACK).max(radius);
+    Ok((low, Cell::orthorhombic(edge(0), edge(1), edge(2))?))
 }
 
-fn place(points: &Points<'_>, point: usize, (origin, cell): ([f64; 3], &Cell), bins: [i64; 3]) -> Result<Place> {
+fn place(points: &Points<'_>, point: usize, origin: [f64; 3], cell: &Cell, bins: [i64; 3]) -> Result<Place> {
     let row = points.row(point);
     let fractions = cell.fractions(std::array::from_fn(|k| row[k] - origin[k]));
     if fractions.iter().any(|fraction| fraction.abs() > CELLS_AWAY_MAX) {

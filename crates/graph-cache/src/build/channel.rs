@@ -1,4 +1,4 @@
-//! How alike the ends of an edge are in other ways than what it was made by.
+//! Similarities of an edge's ends other than the one that made it.
 
 #![forbid(unsafe_code)]
 
@@ -10,13 +10,13 @@ use crate::error::{Error, Result};
 /// sector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Channel {
-    /// What the attribute is called.
+    /// Name of the attribute.
     pub name: String,
-    /// What it compares.
+    /// Compared values.
     pub values: ChannelValues,
 }
 
-/// What a [`Channel`] compares.
+/// Values that a [`Channel`] compares.
 ///
 /// Values that a graph sees are those of the day before it, where they come by days. One value for
 /// all days is seen by all graphs: it should be what was known before the first.
@@ -51,7 +51,7 @@ impl Channel {
     }
 
     /// The similarity of two nodes of the panel, `nodes` in all, as the graph of day `t` sees it.
-    fn between(&self, (a, b): (usize, usize), nodes: usize, t: usize) -> f32 {
+    fn between(&self, a: usize, b: usize, nodes: usize, t: usize) -> f32 {
         match &self.values {
             ChannelValues::Sizes(sizes) => {
                 let days = if sizes.len() == nodes { 1 } else { sizes.len() / nodes };
@@ -72,7 +72,7 @@ pub(crate) fn attributes(channels: &[Channel], nodes: &[u32], of_panel: usize, t
     }
     let place = |node: usize| nodes[node] as usize;
     let ends = edges.ends().map(|(row, column)| (place(row), place(column)));
-    ends.flat_map(|ends| channels.iter().map(move |channel| channel.between(ends, of_panel, t))).collect()
+    ends.flat_map(|ends| channels.iter().map(move |channel| channel.between(ends.0, ends.1, of_panel, t))).collect()
 }
 
 #[cfg(test)]
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     fn between(values: ChannelValues, t: usize) -> f32 {
-        Channel { name: "similarity".into(), values }.between((0, 1), 2, t)
+        Channel { name: "similarity".into(), values }.between(0, 1, 2, t)
     }
 
     #[test]

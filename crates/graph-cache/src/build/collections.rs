@@ -89,12 +89,12 @@ pub struct PointGraphs<'a> {
     schema: Schema,
 }
 
-/// What joins points.
+/// Rule that joins points.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PointRule {
     /// Each has some neighbours.
     Neighbours(Knn),
-    /// Those near each other.
+    /// Points near each other.
     Radius(Radius),
 }
 

@@ -39,7 +39,7 @@ use crate::schema::Schema;
 ///   `min_degree` nearest of each node are part in any case.
 /// * *Weights* are r, with its sign, rounded to single precision; that of a self-loop is 1.
 ///
-/// Sums are in double precision, in one order, so that graphs are the same bits on every processor
+/// Sums are in double precision, in one order, so that graphs are the same bits on every CPU
 /// and for any number of threads.
 ///
 /// Sources: Pearson, *Notes on regression and inheritance in the case of two parents* (Proc. R.
@@ -73,7 +73,7 @@ pub struct Correlation {
     pub channels: Vec<Channel>,
 }
 
-/// What is taken from observations before they are compared.
+/// Demeaning of observations before they are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Demeaning {
     /// Nothing.
@@ -103,7 +103,7 @@ impl Default for Correlation {
 }
 
 impl Correlation {
-    /// What the graphs of a panel have in common.
+    /// Schema of the graphs of a panel.
     pub fn schema(&self, panel: &Panel<'_>) -> Schema {
         Schema {
             names: panel.names().to_vec(),

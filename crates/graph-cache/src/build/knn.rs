@@ -18,7 +18,7 @@ use crate::schema::Schema;
 ///
 /// Each node hears from the k others that are most like it, of equal ones those that come first;
 /// edges go neighbour → node, and are then made [symmetric](Symmetry) if asked for. Distances and
-/// cosines are in double precision, so that graphs are the same bits on every processor; edges are
+/// cosines are in double precision, so that graphs are the same bits on every CPU; edges are
 /// those of PyTorch Geometric's `knn_graph`, but for ties.
 ///
 /// Source: Cover & Hart, *Nearest neighbor pattern classification* (IEEE Trans. Inf. Theory 13,
@@ -26,7 +26,7 @@ use crate::schema::Schema;
 /// for the cosine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Knn {
-    /// What nearness is.
+    /// Metric of nearness.
     pub metric: Metric,
     /// k: 10.
     pub k: usize,
@@ -36,7 +36,7 @@ pub struct Knn {
     pub self_loops: SelfLoops,
 }
 
-/// What makes rows of features near.
+/// Metrics between rows of features.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metric {
     /// Σ x·y / (‖x‖·‖y‖), the larger the nearer, which becomes the weight of edges. A row of zeros
@@ -63,7 +63,7 @@ impl Default for Knn {
 }
 
 impl Knn {
-    /// What such graphs have in common.
+    /// Schema of such graphs.
     pub fn schema(&self) -> Schema {
         match self.metric {
             Metric::Cosine => Schema { weighted: true, ..Schema::default() },

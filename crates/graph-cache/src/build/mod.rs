@@ -1,8 +1,7 @@
-//! What graphs are built by: the correlation of observations, the likeness of features, nearness in
-//! space.
+//! Builders of graphs: correlation of observations, similarity of features, nearness in space.
 //!
 //! All of it is arithmetic on slices, without files. What a builder makes is a function of its data
-//! and options alone, bit for bit: not of the processor, of the number of threads, or of whether a
+//! and options alone, bit for bit: not of the CPU, of the number of threads, or of whether a
 //! graph was made from the one before it.
 
 mod assemble;

@@ -24,7 +24,7 @@ use rayon::prelude::*;
 
 use super::kernel::{self, GROUPS_MAX, PANEL};
 
-/// What rows are compared by. Proposals and keys of a pair are the same from either end.
+/// Comparison of rows. Proposals and keys of a pair are the same from either end.
 pub(crate) trait Similarity: Sync {
     /// Number of rows, which are the columns too.
     fn len(&self) -> usize;
@@ -73,7 +73,7 @@ pub(crate) struct Choice {
     pub(crate) sign: Sign,
     /// The least key of a neighbour.
     pub(crate) threshold: Option<f64>,
-    /// How many are neighbours whatever the threshold says; at most k.
+    /// Neighbours whatever the threshold says; at most k.
     pub(crate) kept: usize,
 }
 
@@ -100,7 +100,7 @@ impl Neighbours {
     }
 }
 
-/// Who shares the work on one search.
+/// Threads that share the work on one search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spread {
     /// All threads: each takes some rows.
@@ -131,7 +131,7 @@ pub(crate) fn search(similarity: &impl Similarity, choice: Choice, spread: Sprea
     Neighbours { offsets: offsets(counts.concat()), list: found.concat() }
 }
 
-/// Where the neighbours of each row begin, of how many each has.
+/// Starts of the neighbours of each row, from the counts.
 fn offsets(counts: Vec<usize>) -> Vec<usize> {
     let mut end = 0;
     let ends = counts.into_iter().map(|count| {
@@ -211,7 +211,7 @@ impl<'s, S: Similarity> Seeker<'s, S> {
         self.places.extend(unproposed.filter(|&column| column as usize != row));
     }
 
-    /// What a proposal must be for its column to be a candidate.
+    /// Least proposal that makes its column a candidate.
     fn limit(&mut self, proposals: &[f32]) -> f32 {
         let (k, error) = (self.choice.k, self.similarity.error());
         let by_threshold = match self.choice.threshold {
@@ -284,7 +284,7 @@ impl<'s, S: Similarity> Seeker<'s, S> {
 /// Candidates of which each is held against all at once.
 struct Few {
     keys: [f64; FEW],
-    /// How many keys are as large as each, or larger.
+    /// Number of keys as large as each, or larger.
     as_large: [f64; FEW],
     /// One more than there may be, for what is written before it is looked at.
     nearest: [Neighbour; FEW + 1],

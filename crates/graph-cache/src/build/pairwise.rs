@@ -17,7 +17,7 @@ pub(crate) struct Pearson<'w, P> {
     unproposed: Unproposed,
 }
 
-/// What makes proposals of the correlations of complete nodes.
+/// Proposals for the correlations of complete nodes.
 pub(crate) trait Proposals: Sync {
     /// As [`Similarity::propose`].
     fn propose(&self, window: &Window, panel: usize, to: &mut [f32]);

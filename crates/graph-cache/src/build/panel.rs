@@ -66,7 +66,7 @@ impl<'a> Panel<'a> {
         self.times.len()
     }
 
-    /// What each day is called by, `[D]`.
+    /// Time of each day, `[D]`.
     pub fn times(&self) -> &'a [i64] {
         self.times
     }

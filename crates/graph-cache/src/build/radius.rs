@@ -28,7 +28,7 @@ use crate::schema::Schema;
 pub struct Radius {
     /// In the unit of the coordinates.
     pub radius: f64,
-    /// What repeats the points in all directions, if anything.
+    /// Periodic cell, if any.
     pub cell: Option<Cell>,
     /// True if nodes send to themselves, at distance 0.
     pub self_loops: SelfLoops,
@@ -46,7 +46,7 @@ impl Radius {
         Radius { radius, cell: None, self_loops: SelfLoops::None }
     }
 
-    /// What such graphs have in common.
+    /// Schema of such graphs.
     pub fn schema(&self) -> Schema {
         Schema { edge_attributes: vec!["distance".to_owned()], ..Schema::default() }
     }
@@ -88,7 +88,7 @@ impl Radius {
         Ok(graph)
     }
 
-    /// What is near each of some points: how many, and what.
+    /// Neighbours of some points: counts and indices.
     fn near(&self, list: &CellList<'_>, nodes: &[u32]) -> (Vec<usize>, Found) {
         let (mut counts, mut all, mut found) = (Vec::with_capacity(nodes.len()), Found::new(), Found::new());
         for &node in nodes {

@@ -19,8 +19,8 @@ const CONSTANT: f64 = 1e-12;
 /// Observations of a window that a thread keeps: 8 MB, and as much in standard rows.
 const KEPT_MAX: usize = 1 << 20;
 
-/// What a graph is made of: the observations of its nodes on the days that it looks back on, and on
-/// none other.
+/// Inputs of a graph: the observations of its nodes on the days of its look-back, and on none
+/// other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Window {
     /// Places of the nodes in the panel, ascending.
@@ -31,9 +31,10 @@ pub(crate) struct Window {
     pub(crate) values: Vec<f64>,
     /// [N, stride] 1 where there is an observation and else 0; empty where there are all.
     pub(crate) observed: Vec<f64>,
-    /// What each node is, [N].
+    /// Kind of each node, [N].
     pub(crate) kinds: Vec<Kind>,
-    /// [N, W]: √w · (x − x̄) / √(Σ w (x − x̄)²) of nodes that vary and are complete, else zeros. A product of two rows is their correlation.
+    /// [N, W]: √w · (x − x̄) / √(Σ w (x − x̄)²) of nodes that vary and are complete, else zeros. A
+    /// product of two rows is their correlation.
     pub(crate) standard: Rows,
     /// [N] x̄ of such nodes, else 0.
     pub(crate) means: Vec<f64>,
@@ -43,7 +44,7 @@ pub(crate) struct Window {
     day_means: Vec<f64>,
 }
 
-/// How a node's similarities are formed.
+/// Computation of a node's similarities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Observed on every day, and not always the same: products of standard rows.
@@ -210,7 +211,7 @@ impl Loops for Standardise<'_> {
 }
 
 /// 2ˣ for x ≤ 0, within two units in the last place, and 0 where that is subnormal. Not
-/// `f64::exp2`, which fuses where the processor can, and gives other bits there.
+/// `f64::exp2`, which fuses where the CPU can, and gives other bits there.
 pub(crate) fn power_of_two(x: f64) -> f64 {
     let whole = x.round();
     let exponent = (x - whole) * std::f64::consts::LN_2;

@@ -31,7 +31,7 @@ pub struct GraphCache {
     limit_bytes: u64,
 }
 
-/// What a collection of a cache's garbage came to.
+/// Result of a collection of a cache's garbage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
     /// Files that are gone.
@@ -82,7 +82,7 @@ impl GraphCache {
         Ok(Fetched { file, collected })
     }
 
-    /// Where the file of the graphs of `builder` is, or would be.
+    /// Path of the file of the graphs of `builder`, whether it exists or not.
     ///
     /// # Errors
     /// [`Error::SameKey`].

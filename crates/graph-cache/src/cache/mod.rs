@@ -23,18 +23,18 @@ use blocks::Kept;
 use lock::Lock;
 use unfinished_file::UnfinishedFile;
 
-/// How a file of graphs is built; its bytes depend on `widths` alone.
+/// Options of building a file of graphs; its bytes depend on `widths` alone.
 #[derive(Clone, Debug, Default)]
 pub struct BuildOptions {
-    /// Threads that build graphs; as many as there are processors where none are given.
+    /// Threads that build graphs; as many as there are CPUs where none are given.
     pub threads: Option<NonZero<usize>>,
-    /// What numbers are stored in.
+    /// Widths of the stored numbers.
     pub widths: Widths,
-    /// What becomes of a file that holds other graphs.
+    /// Treatment of a file that holds other graphs.
     pub stale: Stale,
 }
 
-/// What becomes of a file that holds other graphs than those that are asked for.
+/// Treatment of a file that holds other graphs than the requested ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stale {
     /// It stays, and that it does is an error, which says what has changed.
@@ -44,7 +44,7 @@ pub enum Stale {
     Replace,
 }
 
-/// How far the building of a file has come.
+/// Progress of building a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
@@ -164,7 +164,7 @@ fn usable(path: &Path, collection: &Collection, when_stale: Stale) -> Result<Opt
     Ok(file.verify().is_ok().then_some(file))
 }
 
-/// What the collection is that the file is not of.
+/// Error about a file of another collection.
 fn stale(file: &GraphFile, collection: &Collection) -> Error {
     let (old, new) = (file.description(), &collection.description);
     let hash = |data: u128| format!("XXH3-128 {data:032x}");

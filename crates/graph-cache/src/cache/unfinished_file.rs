@@ -16,7 +16,7 @@ use megabatch_atomic_file::open_sibling;
 use crate::error::{Error, Result};
 use crate::file::{Block, Bytes, Collection, Entry, PAGE};
 
-/// Where an unfinished file lies: a file, or what stands in for one in tests.
+/// Storage of an unfinished file: a file, or a test's stand-in for one.
 pub(super) trait Backing {
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     fn set_len(&mut self, bytes: u64) -> io::Result<()>;
@@ -41,7 +41,7 @@ impl Backing for File {
 /// A file that is being written, up to some graph.
 #[derive(Debug)]
 pub(super) struct UnfinishedFile<'c, M = File> {
-    /// Where it will be, for messages.
+    /// Final path, for messages.
     path: PathBuf,
     medium: M,
     collection: &'c Collection,
@@ -49,7 +49,7 @@ pub(super) struct UnfinishedFile<'c, M = File> {
 }
 
 impl<'c> UnfinishedFile<'c> {
-    /// What there is at `unfinished` of the file that will be at `path`.
+    /// Opens what exists at `unfinished` of the file that will be at `path`.
     pub(super) fn open(unfinished: &Path, path: &Path, collection: &'c Collection) -> Result<Self> {
         let failed = |source| Error::Io { path: path.to_owned(), action: "write the new file beside it", source };
         let file = open_sibling(unfinished).map_err(failed)?;
@@ -76,7 +76,7 @@ impl<'c, M: Backing> UnfinishedFile<'c, M> {
         Ok(partial)
     }
 
-    /// How many graphs it has.
+    /// Number of graphs.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }

@@ -80,7 +80,7 @@ fn edges(schema: &Schema, graph: &Graph, names: &[String]) -> Result<Vec<u8>> {
     let width = schema.edge_attributes.len();
     let rows = ends(graph).enumerate().map(|(edge, (from, to))| {
         let weight = schema.weighted.then(|| graph.weights[edge]);
-        let numbers = weight.into_iter().chain(row(&graph.edge_attributes, (edge, width)).iter().copied());
+        let numbers = weight.into_iter().chain(row(&graph.edge_attributes, edge, width).iter().copied());
         [&names[from as usize], &names[to as usize]]
             .into_iter()
             .cloned()
@@ -111,7 +111,7 @@ fn features(schema: &Schema, graph: &Graph, names: &[String]) -> Result<Text> {
     Ok(Text::plain("features.csv", csv(header, rows)?))
 }
 
-/// What is known of the nodes, all of which it names.
+/// Nodes table, which names all nodes.
 fn known(schema: &Schema, graphs: &[Graph], split: Option<&[String]>, names: &[String]) -> Result<Text> {
     let width = schema.targets.len();
     let mut known: Vec<(&str, Option<&[f32]>)> = vec![("none", None); names.len()];

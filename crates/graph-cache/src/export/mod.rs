@@ -61,7 +61,7 @@ fn ends(graph: &Graph) -> impl Iterator<Item = (u32, u32)> {
 }
 
 /// The row of a matrix [rows, width].
-fn row(values: &[f32], (row, width): (usize, usize)) -> &[f32] {
+fn row(values: &[f32], row: usize, width: usize) -> &[f32] {
     &values[row * width..(row + 1) * width]
 }
 

@@ -11,7 +11,7 @@ use crate::import::sdf_names::{EDGE_ATTRIBUTES, POSITION};
 use crate::schema::{Schema, TargetLevel};
 
 const FORMAT: &str = "SDF";
-/// What three columns count.
+/// Largest number that three columns can hold.
 const ATOMS_MAX: usize = 999;
 
 /// The molecules in one SDF file, version V2000, as [`import::sdf`](crate::import::sdf) reads them.
@@ -31,7 +31,7 @@ pub fn sdf(builder: &dyn Builder) -> Result<Text> {
     Ok(Text::plain("molecules.sdf", text.into_bytes()))
 }
 
-/// Where the features and attributes of molecules stand.
+/// Columns of the features and attributes of molecules.
 struct Columns {
     /// Columns of features, with the symbols.
     elements: Vec<(usize, String)>,
@@ -78,7 +78,7 @@ fn molecule(text: &mut String, key: &str, graph: &Graph, schema: &Schema, column
     );
     let mut charges = Vec::new();
     for node in 0..graph.len() {
-        let features = row(&graph.node_features, (node, schema.node_features.len()));
+        let features = row(&graph.node_features, node, schema.node_features.len());
         atom(text, features, columns)?;
         let charge = columns.charge.map_or(0.0, |column| features[column]);
         charges.extend((charge != 0.0).then_some((node + 1, charge)));
@@ -128,7 +128,7 @@ fn position_too_long(coordinate: &str) -> Error {
 /// Pairs of nodes with the order of their bond, each once.
 fn bonds(graph: &Graph, width: usize, orders: &[usize]) -> Vec<(u32, u32, usize)> {
     let order = |edge: usize| {
-        let attributes = row(&graph.edge_attributes, (edge, width));
+        let attributes = row(&graph.edge_attributes, edge, width);
         orders.iter().position(|&column| attributes[column] == 1.0).map(|place| place + 1)
     };
     let forward = ends(graph).enumerate().filter(|(_, (from, to))| from < to);

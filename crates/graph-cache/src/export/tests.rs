@@ -1,4 +1,4 @@
-//! What was imported, exported and imported again is the same.
+//! Import after export after import gives the same graphs.
 
 use std::path::Path;
 

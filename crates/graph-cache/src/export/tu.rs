@@ -63,7 +63,7 @@ fn of_edges(schema: &Schema, graphs: &[Graph]) -> Vec<(&'static str, String)> {
     let weights = of(graphs, |graph| &graph.weights);
     let attributes = of(graphs, |graph| &graph.edge_attributes);
     let both = weights.iter().enumerate();
-    let both = both.flat_map(|(edge, weight)| std::iter::once(weight).chain(row(&attributes, (edge, width)))).copied();
+    let both = both.flat_map(|(edge, weight)| std::iter::once(weight).chain(row(&attributes, edge, width))).copied();
     let names: Vec<String> =
         std::iter::once("weight".to_owned()).chain(schema.edge_attributes.iter().cloned()).collect();
     described("edge", &names, &both.collect::<Vec<_>>())

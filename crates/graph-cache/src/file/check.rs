@@ -1,4 +1,4 @@
-//! What must be true of a block before anyone follows its indices.
+//! Checks of a block before anyone follows its indices.
 
 #![forbid(unsafe_code)]
 
@@ -25,7 +25,7 @@ fn check_topology<I: Index>(layout: &BlockLayout, block: &[u8]) -> Result<(), St
     let nodes = layout.nodes.len() / size_of::<u32>();
     let indices = |range| array::<I>(block, range);
     let csr = Csr::new(indices(&layout.row_ptr), indices(&layout.col), nodes).map_err(|error| error.to_string())?;
-    let by_column = (indices(&layout.csc_offsets), indices(&layout.csc_rows), indices(&layout.csc_edges));
-    let csc = Csc::new(by_column, nodes).map_err(|error| format!("by columns, {error}"))?;
+    let csc = Csc::new(indices(&layout.csc_offsets), indices(&layout.csc_rows), indices(&layout.csc_edges), nodes)
+        .map_err(|error| format!("by columns, {error}"))?;
     if csc.is_of(&csr) { Ok(()) } else { Err("its edges by columns are not those by rows".to_owned()) }
 }

@@ -1,4 +1,4 @@
-//! What is known of a file of graphs before its first graph: all but the index and the blocks.
+//! Description of a file before its first graph: all but the index and the blocks.
 
 #![forbid(unsafe_code)]
 
@@ -43,7 +43,7 @@ impl Collection {
         self.index_start() + (self.keys.len() * size_of::<Entry>()).next_multiple_of(PAGE)
     }
 
-    /// Where the index has its entry of graph `index`.
+    /// Range of the entry of graph `index` in the index.
     pub(crate) fn entry_range(&self, index: usize) -> Range<usize> {
         let start = self.index_start() + index * size_of::<Entry>();
         start..start + size_of::<Entry>()

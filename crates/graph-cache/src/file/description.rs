@@ -1,4 +1,4 @@
-//! What a collection is: its identity, its schema, and what its numbers are stored in.
+//! Description of a collection: its identity, its schema, and the widths of its numbers.
 
 #![forbid(unsafe_code)]
 

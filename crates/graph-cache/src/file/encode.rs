@@ -63,8 +63,8 @@ pub(crate) fn encode(shape: &Shape, key: &str, graph: &Graph) -> Result<Block> {
     Ok(Block { nodes, edges, known_time: graph.known_time, bytes })
 }
 
-/// That a graph's arrays have the lengths that the schema gives them, and that its places in the
-/// list of names are some.
+/// Checks that a graph's arrays have the lengths that the schema gives them, and that its indices
+/// in the list of names exist.
 fn check(shape: &Shape, key: &str, graph: &Graph) -> Result<()> {
     graph.csr().map_err(|error| error.of_graph(key))?;
     let (nodes, edges) = (graph.len(), graph.col.len());

@@ -11,7 +11,7 @@ use super::collection::Collection;
 use super::fault::Fault;
 use super::layout::{BlockLayout, Shape};
 
-/// What the index says of one graph, as it lies in the file.
+/// Index entry of one graph, as stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Entry {
@@ -45,7 +45,8 @@ impl Entry {
     pub(crate) fn place(
         &self,
         shape: &Shape,
-        (start, file_bytes): (u64, u64),
+        start: u64,
+        file_bytes: u64,
     ) -> Result<(Range<usize>, BlockLayout), Fault> {
         let fault = |reason| Err(Fault::new("index", reason));
         let Some(layout) = BlockLayout::of(shape, self.nodes, self.edges) else {
@@ -70,7 +71,7 @@ impl Entry {
     /// are whole.
     pub(crate) fn whole(file: &[u8], collection: &Collection, index: usize) -> Option<Self> {
         let entry: Entry = bytemuck::pod_read_unaligned(file.get(collection.entry_range(index))?);
-        let (range, _) = entry.place(&collection.shape, (entry.offset, file.len() as u64)).ok()?;
+        let (range, _) = entry.place(&collection.shape, entry.offset, file.len() as u64).ok()?;
         (entry.checksum_of(collection.seal, index, &file[range]) == entry.checksum).then_some(entry)
     }
 
@@ -98,9 +99,9 @@ mod tests {
     fn entries_that_do_not_add_up_are_refused() {
         let shape = Shape::new(&Schema::default(), Widths::default());
         let right = Entry { offset: 4096, bytes: 6 * 64, nodes: 2, edges: 3, ..Entry::default() };
-        assert_eq!(right.place(&shape, (4096, 4480)).unwrap().0, 4096..4480);
+        assert_eq!(right.place(&shape, 4096, 4480).unwrap().0, 4096..4480);
         let timed = Entry { has_known_time: 1, known_time: -5, ..right };
-        assert!(timed.place(&shape, (4096, 4480)).is_ok());
+        assert!(timed.place(&shape, 4096, 4480).is_ok());
         assert_eq!((right.known_time(), timed.known_time()), (None, Some(-5)));
         let wrong = [
             (Entry { offset: 4160, ..right }, "384 bytes at 4160, not 384 at 4096"),
@@ -111,10 +112,10 @@ mod tests {
             (Entry { reserved: 1, ..right }, "the time of a block is 0 and 0"),
         ];
         for (entry, reason) in wrong {
-            let fault = entry.place(&shape, (4096, 4480)).unwrap_err();
+            let fault = entry.place(&shape, 4096, 4480).unwrap_err();
             assert!(fault.reason.contains(reason), "{}", fault.reason);
         }
-        assert!(right.place(&shape, (4096, 4479)).unwrap_err().reason.contains("passes the file's end at 4479"));
+        assert!(right.place(&shape, 4096, 4479).unwrap_err().reason.contains("passes the file's end at 4479"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What is wrong with a file's bytes, and numbers taken from them with care.
+//! Faults of a file's bytes, and checked numbers taken from them.
 
 #![forbid(unsafe_code)]
 
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::error::Error;
 
-/// What is wrong with one object of a file.
+/// Fault of one object of a file.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) object: String,
@@ -19,7 +19,7 @@ impl Fault {
         Fault { object: object.into(), reason: reason.into() }
     }
 
-    /// Of bytes that do not have their checksum.
+    /// Fault of bytes that do not have their checksum.
     pub(crate) fn checksum(object: impl Into<String>, found: u64, written: u64) -> Self {
         Fault::new(
             object,

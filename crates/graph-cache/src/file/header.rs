@@ -13,9 +13,9 @@ use super::layout::PAGE;
 
 pub(crate) const MAGIC: [u8; 16] = *b"megabatch-graphs";
 pub(crate) const VERSION: u32 = 1;
-/// Where the checksum of all bytes before it lies.
+/// Offset of the checksum of all bytes before it.
 const CHECKSUM_AT: usize = PAGE - size_of::<u64>();
-/// What the sections are called, in the order in which they lie.
+/// Names of the sections, in file order.
 const SECTIONS: [&str; 4] = ["description", "keys", "index", "blocks"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Header {
         Err(Fault::new("header", "bytes that are 0 in this version are not"))
     }
 
-    /// Where the sections of a file of `file_bytes` lie, once it is clear that they fill it.
+    /// Ranges of the sections of a file of `file_bytes`, once it is clear that they fill it.
     pub(crate) fn ranges(&self, file_bytes: usize) -> Result<[Range<usize>; 4], Fault> {
         let fault = |reason| Fault::new("header", reason);
         if self.file_bytes != file_bytes as u64 {
@@ -92,7 +92,7 @@ impl Header {
         Ok(ranges)
     }
 
-    /// That the sections before the blocks have their checksums.
+    /// Checks the checksums of the sections before the blocks.
     pub(crate) fn check_sections(&self, file: &[u8], ranges: &[Range<usize>; 4]) -> Result<(), Fault> {
         for ((section, name), range) in self.sections.iter().zip(SECTIONS).zip(ranges) {
             let found = if name == "blocks" { 0 } else { xxh3_64(&file[range.clone()]) };

@@ -1,5 +1,5 @@
-//! Where the arrays of a block lie: a function of what the collection's graphs have, and of a
-//! graph's numbers of nodes and edges.
+//! Layout of the arrays of a block: a function of the collection's schema and a graph's numbers of
+//! nodes and edges.
 
 #![forbid(unsafe_code)]
 
@@ -13,8 +13,8 @@ pub(crate) const ALIGN: usize = 64;
 /// Alignment of every section, in bytes.
 pub(crate) const PAGE: usize = 4096;
 
-/// What the numbers of a file are stored in. Targets are always f32, and a graph's places in the
-/// list of names always u32.
+/// Widths of the numbers of a file. Targets are always f32, and a graph's places in the list of
+/// names always u32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Widths {
     /// Offsets and indices.
@@ -25,7 +25,7 @@ pub struct Widths {
     pub features: FloatWidth,
 }
 
-/// What offsets and indices are stored in.
+/// Width of offsets and indices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IndexWidth {
     /// For graphs of less than 2³² nodes and edges, each.
@@ -45,7 +45,7 @@ impl IndexWidth {
     }
 }
 
-/// What floats are stored in.
+/// Width of floats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FloatWidth {
     /// As they are in memory.
@@ -65,7 +65,7 @@ impl FloatWidth {
     }
 }
 
-/// What all blocks of a collection have.
+/// Shape that all blocks of a collection share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) widths: Widths,

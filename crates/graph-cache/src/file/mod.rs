@@ -120,22 +120,22 @@ impl GraphFile {
         Ok(GraphFile { inner: Arc::new(inner) })
     }
 
-    /// Where the file was when it was opened.
+    /// Path of the file when it was opened.
     pub fn path(&self) -> &Path {
         &self.inner.path
     }
 
-    /// What the graphs were made of, by what and how.
+    /// Inputs, builder and parameters of the graphs.
     pub fn identity(&self) -> &Identity {
         &self.inner.description.identity
     }
 
-    /// What the graphs have in common.
+    /// Schema of the graphs.
     pub fn schema(&self) -> &Schema {
         &self.inner.description.schema
     }
 
-    /// What the numbers are stored in.
+    /// Widths of the numbers.
     pub fn widths(&self) -> Widths {
         self.inner.description.widths
     }
@@ -275,25 +275,6 @@ impl GraphFile {
         inner.check(index).map_err(|fault| fault.in_file(&inner.path))
     }
 
-    /// The bytes of all blocks.
-    pub(crate) fn blocks(&self) -> &[u8] {
-        &self.inner.bytes[self.inner.blocks.clone()]
-    }
-
-    /// Where a graph's block begins among all.
-    pub(crate) fn block_start(&self, index: usize) -> usize {
-        self.inner.entries()[index].offset as usize - self.inner.blocks.start
-    }
-
-    /// Size of a graph's block.
-    pub(crate) fn block_bytes(&self, index: usize) -> usize {
-        self.inner.block(index).len()
-    }
-
-    pub(crate) fn shape(&self) -> Shape {
-        self.inner.shape
-    }
-
     /// True if this is a file of the collection, whatever its blocks are.
     pub(crate) fn is_of(&self, collection: &Collection) -> bool {
         let said = &self.inner.bytes[PAGE..self.inner.index.start];
@@ -331,7 +312,7 @@ impl Inner {
     }
 }
 
-/// What a file's sections say.
+/// Parsed sections of a file.
 struct Parts {
     description: Description,
     seal: HeaderChecksums,
@@ -370,7 +351,7 @@ impl Parts {
         let inner = Inner { path, bytes, description, shape, seal, keys, order, index, blocks, checked };
         let mut start = inner.blocks.start;
         for entry in inner.entries() {
-            start = entry.place(&shape, (start as u64, inner.bytes.len() as u64))?.0.end;
+            start = entry.place(&shape, start as u64, inner.bytes.len() as u64)?.0.end;
         }
         if start != inner.bytes.len() {
             return Err(Fault::new("index", format!("the blocks end at {start} of {} bytes", inner.bytes.len())));
@@ -379,7 +360,7 @@ impl Parts {
     }
 }
 
-/// That each key is asked for once, by the order of their bytes.
+/// Checks that each key occurs once, by the order of their bytes.
 fn check_order(bytes: &[u8], keys: &StringList, order: Range<usize>) -> Result<(), Fault> {
     let order: &[u64] = bytemuck::cast_slice(&bytes[order]);
     if let Some(place) = order.iter().position(|&index| index >= keys.len() as u64) {

@@ -137,7 +137,7 @@ impl<'a> Floats<'a> {
         }
     }
 
-    /// How many there are.
+    /// Number of strings.
     pub fn len(&self) -> usize {
         match self {
             Floats::F32(values) => values.len(),

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::fault::{Fault, Reading};
 
-/// Where a list of strings lies in a file; its strings have been looked through.
+/// Place of a list of strings in a file; its strings have been checked.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StringList {
     ends: Range<usize>,
@@ -43,7 +43,7 @@ impl StringList {
         Ok(StringList { ends, bytes })
     }
 
-    /// How many there are.
+    /// Number of strings.
     pub(crate) fn len(&self) -> usize {
         self.ends.len() / size_of::<u64>()
     }

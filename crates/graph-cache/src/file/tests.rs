@@ -280,7 +280,7 @@ fn any_schema() -> impl Strategy<Value = Schema> {
     )
 }
 
-/// That `stored` is `graph`, whose numbers both widths of floats hold.
+/// Asserts that `stored` is `graph`, whose numbers both widths of floats hold.
 fn assert_same<I: Index>(stored: &StoredGraph<'_, I>, graph: &Graph) {
     let same =
         |stored: &[I], indices: &[u32]| stored.iter().map(|i| i.wide()).eq(indices.iter().map(|&i| u64::from(i)));

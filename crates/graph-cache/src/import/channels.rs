@@ -1,4 +1,4 @@
-//! What is known of nodes beside their observations.
+//! Attributes of nodes beside their observations.
 
 #![forbid(unsafe_code)]
 

@@ -151,7 +151,7 @@ impl File<'_> {
         }
     }
 
-    /// Where the nodes of each graph begin, and the end of the last.
+    /// Starts of the nodes of each graph, and the end of the last.
     fn offsets(&self, ends: &[i64]) -> Result<Vec<usize>> {
         let offsets = match (self.tensors.integers("ptr")?, self.tensors.integers("batch")?) {
             (Some(ptr), _) => self.by_ptr(&ptr)?,

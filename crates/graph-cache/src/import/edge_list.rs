@@ -24,14 +24,14 @@ const EDGES: &str = "edges.csv";
 const FEATURES: [&str; 2] = ["features.csv", "features_sparse.csv"];
 const KNOWN: [&str; 2] = ["labels.csv", "targets.csv"];
 
-/// How an edge list is read.
+/// Options of reading an edge list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EdgeListOptions {
-    /// What becomes of the features.
+    /// Treatment of the features.
     pub features: FeatureRows,
 }
 
-/// What becomes of the features of a node.
+/// Treatment of the features of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FeatureRows {
     /// They stay as they are.

@@ -57,7 +57,7 @@ pub struct Imported {
 }
 
 impl Imported {
-    /// What a user should know of the files: a sentence each, without its stop.
+    /// Notes on the files: a sentence each, without its stop.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -97,8 +97,7 @@ fn numbered(graphs: usize) -> Vec<String> {
     (1..=graphs).map(|number| number.to_string()).collect()
 }
 
-/// What tells imported graphs from others: the bytes and names of the files, the importer, and what
-/// it was told.
+/// Identity of imported graphs: the bytes and names of the files, the importer, and its options.
 fn identity(texts: &[&Text], builder: &str, parameters: String) -> Identity {
     let parts = texts.iter().flat_map(|text| [text.name().as_bytes(), text.bytes()]);
     Identity { data: Identity::hash(parts), builder: builder.to_owned(), parameters }

@@ -127,7 +127,7 @@ impl Row<'_> {
         }
     }
 
-    /// That another thing was expected in a column from 0.
+    /// Error: another value was expected in a column from 0.
     pub(super) fn error(&self, column: usize, expected: impl Into<String>) -> Error {
         self.text.field(self.line, column + 1, self.bytes(column), expected)
     }

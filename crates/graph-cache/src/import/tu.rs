@@ -17,7 +17,7 @@ use crate::import::text::Text;
 use crate::import::{Graphs, Imported, identity, numbered};
 use crate::schema::{Schema, TargetLevel};
 
-/// What follows the dataset's name in the names of its files.
+/// Endings of the file names after the dataset's name.
 const ENDINGS: [&str; 8] = [
     "_A.txt",
     "_graph_indicator.txt",

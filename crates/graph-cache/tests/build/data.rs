@@ -15,7 +15,7 @@ impl Random {
     }
 }
 
-/// What a panel is a view of.
+/// Data behind a panel.
 #[derive(Clone)]
 pub(crate) struct Data {
     pub(crate) names: Vec<String>,

@@ -1,4 +1,4 @@
-//! What the builders are held to: the formulas, in loops over everything.
+//! Oracle of the builders: the formulas, in loops over everything.
 
 use megabatch_graph_cache::Graph;
 use megabatch_graph_cache::build::{Correlation, Demeaning, Panel, SelfLoops, Sign, Symmetry};

@@ -1,4 +1,4 @@
-//! What the options promise, on data where it can be seen.
+//! Promises of the options, on data where they can be seen.
 
 use megabatch_graph_cache::Graph;
 use megabatch_graph_cache::build::*;

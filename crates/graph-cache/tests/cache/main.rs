@@ -17,7 +17,7 @@ pub(crate) struct MadeUp {
     schema: Schema,
     keys: Vec<String>,
     run_length: usize,
-    /// How many were built.
+    /// Number of graphs built.
     built: AtomicUsize,
 }
 

@@ -1,4 +1,4 @@
-//! What every operation must do on every device: one suite, in which the CPU's plain form is right.
+//! Conformance suite of every operation on every device; the CPU's plain form is right.
 
 #![forbid(unsafe_code)]
 
@@ -39,7 +39,7 @@ struct Example {
     out: Buffer<f32>,
 }
 
-/// What an operation leaves, as bits, of which a NaN has one form.
+/// Result of an operation, as bits, with one form of NaN.
 type Bits = Vec<u32>;
 
 /// Runs `operate` on `device` and on the CPU, with sorted rows and with unsorted ones, and
@@ -92,7 +92,7 @@ fn extrema(on: &mut Example) -> Result<Bits> {
     let mut bits = Bits::new();
     let mut argument = Buffer::zeros(&on.scope, on.out.len())?;
     for operation in [max, min] {
-        operation(&on.plan, &on.x, (&mut on.out, &mut argument))?;
+        operation(&on.plan, &on.x, &mut on.out, &mut argument)?;
         keep(&mut bits, &on.out)?;
         bits.extend(argument.to_vec()?);
         extremum_backward(&on.plan, &argument, &on.values, &mut on.d_x)?;

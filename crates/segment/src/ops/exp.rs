@@ -1,5 +1,5 @@
 //! The exponential function of numbers that are not positive, from additions and multiplications
-//! alone: the same bits on every device, and as many numbers at a time as the processor takes.
+//! alone: the same bits on every device, and as many numbers at a time as the CPU takes.
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,7 @@ const ROUNDING: f32 = 12_582_912.0;
 /// ln 2 in two parts: products of the first with numbers of 8 bits are exact.
 const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
 
-/// Where the result is 0: less than half the least subnormal number.
+/// Argument below which the result is 0: less than half the least subnormal number.
 const LEAST: f32 = -105.0;
 
 /// eˣ for x ≤ 0, and NaN for NaN; to 2 units in the last place where the result is a normal number.

@@ -44,8 +44,8 @@ impl Extremum {
 ///
 /// # Panics
 /// As [`sum`](super::sum()).
-pub fn max(plan: &SegmentPlan, x: &Buffer<f32>, out: (&mut Buffer<f32>, &mut Buffer<u32>)) -> Result<()> {
-    extremum(Extremum::Max, plan, x, out)
+pub fn max(plan: &SegmentPlan, x: &Buffer<f32>, out: &mut Buffer<f32>, argument: &mut Buffer<u32>) -> Result<()> {
+    extremum(Extremum::Max, plan, x, out, argument)
 }
 
 /// The least of each segment's rows in each column, and which row it is in. As [`max`], with less
@@ -56,8 +56,8 @@ pub fn max(plan: &SegmentPlan, x: &Buffer<f32>, out: (&mut Buffer<f32>, &mut Buf
 ///
 /// # Panics
 /// As [`max`].
-pub fn min(plan: &SegmentPlan, x: &Buffer<f32>, out: (&mut Buffer<f32>, &mut Buffer<u32>)) -> Result<()> {
-    extremum(Extremum::Min, plan, x, out)
+pub fn min(plan: &SegmentPlan, x: &Buffer<f32>, out: &mut Buffer<f32>, argument: &mut Buffer<u32>) -> Result<()> {
+    extremum(Extremum::Min, plan, x, out, argument)
 }
 
 /// Values and the rows they are in, `[rows, columns]`. Without arguments each number's is its own
@@ -76,7 +76,8 @@ fn extremum(
     which: Extremum,
     plan: &SegmentPlan,
     x: &Buffer<f32>,
-    (out, argument): (&mut Buffer<f32>, &mut Buffer<u32>),
+    out: &mut Buffer<f32>,
+    argument: &mut Buffer<u32>,
 ) -> Result<()> {
     let columns = plan.columns(x.len(), out.len());
     assert_eq!(argument.len(), out.len(), "there is an argument for each value");
@@ -211,7 +212,7 @@ impl<B: Better> Outputs<'_, B> {
         let (out, argument) = self.to;
         let to = out.chunks_exact_mut(self.columns).zip(argument.chunks_exact_mut(self.columns));
         for (output, to) in (self.first..).zip(to) {
-            one::<B>(order, self.inputs.of(output), self.from, to);
+            one::<B>(order, self.inputs.of(output), self.from.0, self.from.1, self.from.2, to.0, to.1);
         }
     }
 }
@@ -222,8 +223,11 @@ impl<B: Better> Outputs<'_, B> {
 fn one<B: Better>(
     order: impl Order,
     places: Range<usize>,
-    (x, found, none): (&[f32], Option<&[u32]>, u32),
-    (out, argument): (&mut [f32], &mut [u32]),
+    x: &[f32],
+    found: Option<&[u32]>,
+    none: u32,
+    out: &mut [f32],
+    argument: &mut [u32],
 ) {
     let columns = out.len();
     if places.is_empty() {
@@ -236,10 +240,10 @@ fn one<B: Better>(
         let (from, rows) = ((x, columns, first), (order, places.clone()));
         let to = (&mut out[first..], &mut argument[first..]);
         first += match columns - first {
-            64.. => tile::<B, 64>(rows, from, to),
-            16.. => tile::<B, 16>(rows, from, to),
-            4.. => tile::<B, 4>(rows, from, to),
-            _ => tile::<B, 1>(rows, from, to),
+            64.. => tile::<B, 64>(rows.0, rows.1, from, to.0, to.1),
+            16.. => tile::<B, 16>(rows.0, rows.1, from, to.0, to.1),
+            4.. => tile::<B, 4>(rows.0, rows.1, from, to.0, to.1),
+            _ => tile::<B, 1>(rows.0, rows.1, from, to.0, to.1),
         };
     }
     if let Some(found) = found {
@@ -252,15 +256,17 @@ fn one<B: Better>(
 /// The arguments are rows of `x`.
 #[inline(always)]
 fn tile<B: Better, const WIDTH: usize>(
-    (order, mut places): (impl Order, Range<usize>),
+    order: impl Order,
+    mut places: Range<usize>,
     from: (&[f32], usize, usize),
-    (out, argument): (&mut [f32], &mut [u32]),
+    out: &mut [f32],
+    argument: &mut [u32],
 ) -> usize {
     let start = places.next().expect("the caller has seen one");
     let (mut best, mut arguments) = ([0.0; WIDTH], [order.row(start) as u32; WIDTH]);
-    best.copy_from_slice(tile_of::<WIDTH>(order, start, from));
+    best.copy_from_slice(tile_of::<WIDTH>(order, start, from.0, from.1, from.2));
     for place in places {
-        let (x, row) = (tile_of::<WIDTH>(order, place, from), order.row(place) as u32);
+        let (x, row) = (tile_of::<WIDTH>(order, place, from.0, from.1, from.2), order.row(place) as u32);
         for k in 0..WIDTH {
             let takes = B::takes(x[k], best[k]);
             best[k] = if takes { x[k] } else { best[k] };
@@ -308,7 +314,7 @@ mod tests {
         each_case(|case| {
             for which in [Extremum::Max, Extremum::Min] {
                 let (mut out, mut argument) = (case.per_segment(), case.arguments());
-                extremum(which, &case.plan, &case.x, (&mut out, &mut argument)).unwrap();
+                extremum(which, &case.plan, &case.x, &mut out, &mut argument).unwrap();
                 let (values, arguments) = by_kernel(which, case);
                 check_same(&values, out.as_slice(), &format!("{which:?}, {case}"));
                 assert_eq!(arguments, argument.as_slice(), "{which:?}, {case}");
@@ -326,7 +332,7 @@ mod tests {
         let mut case = Case::new("empty ones first", SegmentPlan::of_offsets(&scope, &offsets).unwrap(), 1);
         case.x.as_mut_slice().iter_mut().zip(0..).for_each(|(x, row)| *x = row as f32);
         let (mut out, mut argument) = (case.per_segment(), case.arguments());
-        max(&case.plan, &case.x, (&mut out, &mut argument)).unwrap();
+        max(&case.plan, &case.x, &mut out, &mut argument).unwrap();
         assert_eq!((out.as_slice()[599], argument.as_slice()[599]), (599.0, 599));
         assert_eq!((out.as_slice()[0], argument.as_slice()[0]), (0.0, 600));
         assert_eq!(by_kernel(Extremum::Max, &case), (out.as_slice().to_vec(), argument.as_slice().to_vec()));

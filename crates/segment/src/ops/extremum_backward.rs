@@ -105,7 +105,7 @@ fn cpu_found(segment: &[u32], argument: &[u32], d_out: &[f32], columns: usize, d
     });
 }
 
-/// What is done to every row.
+/// Operation on every row.
 #[derive(Clone, Copy)]
 enum Step<'a> {
     /// 1 where the row is equal to the extremum of its segment, else 0.
@@ -209,7 +209,7 @@ mod tests {
     fn the_kernel_of_the_backward_pass_has_the_cpus_bits() {
         each_case(|case| {
             let (mut out, mut argument) = (case.per_segment(), case.arguments());
-            super::super::max(&case.plan, &case.x, (&mut out, &mut argument)).unwrap();
+            super::super::max(&case.plan, &case.x, &mut out, &mut argument).unwrap();
             let (mut expected, mut d_x) = (case.per_row(), vec![f32::NAN; case.x.len()]);
             extremum_backward(&case.plan, &argument, &case.values, &mut expected).unwrap();
             let (launch, len) = (Launch::over(d_x.len()), d_x.len() as u64);

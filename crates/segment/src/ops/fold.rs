@@ -12,7 +12,7 @@ use super::parallel::{AsTheyLie, Inputs, Listed, Order, tile_of};
 use crate::error::Result;
 use crate::plan::{Level, SegmentPlan};
 
-/// What is made of the rows of a segment.
+/// Fold of the rows of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fold {
     Sum,
@@ -72,10 +72,10 @@ pub(super) fn fold(fold: Fold, plan: &SegmentPlan, x: &Buffer<f32>, out: &mut Bu
         let input = (partial.as_ref().unwrap_or(x), columns);
         if depth == last {
             let counts = (fold == Fold::Mean).then(|| plan.offsets());
-            return pass(fold, level, input, out, counts);
+            return pass(fold, level, input.0, input.1, out, counts);
         }
         let mut pieces = Buffer::zeros(out.scope(), (level.offsets.len() - 1) * columns)?;
-        pass(fold, level, input, &mut pieces, None)?;
+        pass(fold, level, input.0, input.1, &mut pieces, None)?;
         partial = Some(pieces);
     }
     Ok(())
@@ -86,7 +86,8 @@ pub(super) fn fold(fold: Fold, plan: &SegmentPlan, x: &Buffer<f32>, out: &mut Bu
 fn pass(
     fold: Fold,
     level: Level<'_>,
-    (x, columns): (&Buffer<f32>, usize),
+    x: &Buffer<f32>,
+    columns: usize,
     out: &mut Buffer<f32>,
     counts: Option<&Buffer<u32>>,
 ) -> Result<()> {
@@ -180,7 +181,7 @@ impl<C: Combine> Outputs<'_, C> {
     }
 }
 
-/// How two numbers become one.
+/// Combination of two numbers.
 trait Combine {
     const IDENTITY: f32;
 
@@ -217,23 +218,24 @@ fn one<C: Combine>(order: impl Order, places: Range<usize>, x: &[f32], out: &mut
     while first < columns {
         let (from, rows) = ((x, columns, first), (order, places.clone()));
         first += match columns - first {
-            64.. => tile::<C, 64>(rows, from, &mut out[first..]),
-            16.. => tile::<C, 16>(rows, from, &mut out[first..]),
-            4.. => tile::<C, 4>(rows, from, &mut out[first..]),
-            _ => tile::<C, 1>(rows, from, &mut out[first..]),
+            64.. => tile::<C, 64>(rows.0, rows.1, from, &mut out[first..]),
+            16.. => tile::<C, 16>(rows.0, rows.1, from, &mut out[first..]),
+            4.. => tile::<C, 4>(rows.0, rows.1, from, &mut out[first..]),
+            _ => tile::<C, 1>(rows.0, rows.1, from, &mut out[first..]),
         };
     }
 }
 
 #[inline(always)]
 fn tile<C: Combine, const WIDTH: usize>(
-    (order, places): (impl Order, Range<usize>),
+    order: impl Order,
+    places: Range<usize>,
     from: (&[f32], usize, usize),
     out: &mut [f32],
 ) -> usize {
     let mut results = [C::IDENTITY; WIDTH];
     for place in places {
-        let x = tile_of::<WIDTH>(order, place, from);
+        let x = tile_of::<WIDTH>(order, place, from.0, from.1, from.2);
         results.iter_mut().zip(x).for_each(|(result, &x)| *result = C::combine(*result, x));
     }
     out[..WIDTH].copy_from_slice(&results);

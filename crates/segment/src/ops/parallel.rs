@@ -1,5 +1,5 @@
-//! How the CPU's forms share their work: by outputs, so that no two threads write one number, and
-//! none waits for another.
+//! Parallel CPU forms: split by outputs, so that no two threads write one number, and none waits
+//! for another.
 
 #![forbid(unsafe_code)]
 
@@ -39,7 +39,7 @@ impl Inputs<'_> {
 pub(super) trait Order: Copy {
     fn row(self, place: usize) -> usize;
 
-    /// A row that is taken soon after, where the processor would not foresee it.
+    /// A row that is taken soon after, where the CPU would not foresee it.
     fn later(self, place: usize) -> Option<usize>;
 }
 
@@ -75,8 +75,7 @@ impl Order for Listed<'_> {
     }
 }
 
-/// How many rows ahead memory is asked for one: what it takes to answer, over what a row takes to
-/// come.
+/// Rows of prefetching distance: time of a memory access, over the time of a row.
 const AHEAD: usize = 12;
 
 /// The columns from `first` on of `row`, and a word to memory about those of one that comes later.
@@ -84,7 +83,9 @@ const AHEAD: usize = 12;
 pub(super) fn tile_of<const WIDTH: usize>(
     order: impl Order,
     place: usize,
-    (x, columns, first): (&[f32], usize, usize),
+    x: &[f32],
+    columns: usize,
+    first: usize,
 ) -> &[f32] {
     if let Some(later) = order.later(place) {
         prefetch(&x[later * columns + first..][..WIDTH]);

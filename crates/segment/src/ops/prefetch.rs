@@ -8,7 +8,7 @@ pub(super) fn prefetch<T>(numbers: &[T]) {
     #[cfg(target_arch = "x86_64")]
     for line in numbers.chunks(CACHE_LINE_BYTES / size_of::<T>()) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: every processor has the instruction, which touches no memory that the program
+        // SAFETY: every CPU has the instruction, which touches no memory that the program
         // sees.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
     }

@@ -50,7 +50,7 @@ pub fn softmax_backward(plan: &SegmentPlan, y: &Buffer<f32>, d_y: &Buffer<f32>, 
     rows(plan, Step::Backward { y, d_y, dots: &dots }, columns, d_x)
 }
 
-/// What is done to every row, from rows `[rows, D]` and segments `[segments, D]`.
+/// Operation on every row, from rows `[rows, D]` and segments `[segments, D]`.
 #[derive(Clone, Copy)]
 enum Step<'a> {
     /// exp(x − maximum of the segment).

@@ -68,7 +68,7 @@ fn check_extrema((index, segments, columns, x): &Example) -> Result<(), TestCase
     let (plan, len) = (plan(index, *segments), segments * columns);
     for (sign, operation) in EXTREMA {
         let mut argument = Buffer::<u32>::zeros(&scope(), len).unwrap();
-        let out = filled(len, |out| operation(&plan, &buffer(x), (out, &mut argument)).unwrap());
+        let out = filled(len, |out| operation(&plan, &buffer(x), out, &mut argument).unwrap());
         let expected = rows.extremum(&wide(x), sign);
         check(&out, &expected.iter().map(|best| best.0).collect::<Vec<_>>(), &vec![0.0; len], 0.0)?;
         let arguments: Vec<usize> = argument.to_vec().unwrap().into_iter().map(|row| row as usize).collect();

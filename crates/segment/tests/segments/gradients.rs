@@ -61,7 +61,7 @@ fn of_extrema() {
     let (plan, x_there, d_out_there) = (plan(&INDEX, 6), buffer(&x), buffer(&d_out));
     for (sign, operation) in EXTREMA {
         let (mut out, mut argument) = (buffer(&d_out), Buffer::<u32>::zeros(&scope(), d_out.len()).unwrap());
-        operation(&plan, &x_there, (&mut out, &mut argument)).unwrap();
+        operation(&plan, &x_there, &mut out, &mut argument).unwrap();
         let forward = |x: &[f64]| ROWS.extremum(x, sign).into_iter().map(|(value, _)| value).collect();
         let expected = differences(&x, &d_out, forward);
         let backward = |d_x: &mut Buffer<f32>| ops::extremum_backward(&plan, &argument, &d_out_there, d_x).unwrap();
@@ -85,7 +85,7 @@ fn of_softmax() {
 fn equal_rows_share_and_the_first_takes_all() {
     let (plan, x, d_out) = (plan(&[0, 1, 0, 0], 2), buffer(&[2.0, 5.0, 2.0, 1.0]), buffer(&[6.0, 7.0]));
     let (mut out, mut argument) = (buffer(&[0.0; 2]), Buffer::<u32>::zeros(&scope(), 2).unwrap());
-    ops::max(&plan, &x, (&mut out, &mut argument)).unwrap();
+    ops::max(&plan, &x, &mut out, &mut argument).unwrap();
     let all = filled(4, |d_x| ops::extremum_backward(&plan, &argument, &d_out, d_x).unwrap());
     assert_eq!(all, [6.0, 7.0, 0.0, 0.0]);
     let shared = filled(4, |d_x| ops::extremum_backward_shared(&plan, &x, &out, &d_out, d_x).unwrap());

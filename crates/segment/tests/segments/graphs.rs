@@ -32,7 +32,7 @@ fn what_is_wrong_with_a_graph_is_said() {
 fn a_transposition_is_told_from_all_other_arrays() {
     let csr = Csr::new(&[0u32, 2, 2, 4], &[1, 2, 0, 1], 3).unwrap();
     let is_of = |offsets: &[u32], rows: &[u32], edges: &[u32]| {
-        Csc::new((offsets, rows, edges), 3).is_ok_and(|csc| csc.is_of(&csr))
+        Csc::new(offsets, rows, edges, 3).is_ok_and(|csc| csc.is_of(&csr))
     };
     assert!(is_of(&[0, 1, 3, 4], &[2, 0, 2, 0], &[2, 0, 3, 1]));
     let others: &[(&[u32], &[u32], &[u32])] = &[
@@ -98,6 +98,6 @@ proptest! {
             }
         }
         prop_assert_eq!(csc.edges.len(), ends.len());
-        prop_assert!(Csc::new((&csc.offsets, &csc.indices, &csc.edges), rows).unwrap().is_of(&csr));
+        prop_assert!(Csc::new(&csc.offsets, &csc.indices, &csc.edges, rows).unwrap().is_of(&csr));
     }
 }

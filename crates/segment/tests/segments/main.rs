@@ -11,7 +11,7 @@ mod torch;
 use megabatch_gpu_core::{Buffer, Device, Scope};
 use megabatch_segment::{Result, SegmentPlan, ops};
 
-type Extremum = fn(&SegmentPlan, &Buffer<f32>, (&mut Buffer<f32>, &mut Buffer<u32>)) -> Result<()>;
+type Extremum = fn(&SegmentPlan, &Buffer<f32>, &mut Buffer<f32>, &mut Buffer<u32>) -> Result<()>;
 
 /// Maximum and minimum, each with what makes it a maximum.
 const EXTREMA: [(f64, Extremum); 2] = [(1.0, ops::max), (-1.0, ops::min)];

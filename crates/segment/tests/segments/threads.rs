@@ -21,7 +21,7 @@ fn everything(plan: &SegmentPlan, x: &[f32]) -> Vec<Vec<f32>> {
     let mut argument = Buffer::<u32>::zeros(&scope(), segments).unwrap();
     let sum = filled(segments, |out| ops::sum(plan, &x, out).unwrap());
     let mean = filled(segments, |out| ops::mean(plan, &x, out).unwrap());
-    let max = filled(segments, |out| ops::max(plan, &x, (out, &mut argument)).unwrap());
+    let max = filled(segments, |out| ops::max(plan, &x, out, &mut argument).unwrap());
     let d_x = filled(rows, |d_x| ops::extremum_backward(plan, &argument, &buffer(&sum), d_x).unwrap());
     let gathered = filled(rows, |d_x| ops::mean_backward(plan, &buffer(&sum), d_x).unwrap());
     let y = filled(rows, |y| ops::softmax(plan, &x, y).unwrap());

@@ -77,7 +77,7 @@ fn extrema() {
         let (x, d_out) = (buffer(&floats(&case.x)), buffer(&floats(&case.d_out)));
         for ((_, operation), answer) in EXTREMA.into_iter().zip([&case.amax, &case.amin]) {
             let (mut out, mut argument) = (buffer(&floats(&case.d_out)), Buffer::zeros(&scope(), d_out.len()).unwrap());
-            operation(plan, &x, (&mut out, &mut argument)).unwrap();
+            operation(plan, &x, &mut out, &mut argument).unwrap();
             check(out.as_slice(), &answer.out, 0.0, name);
             let shared = |d_x: &mut Buffer<f32>| ops::extremum_backward_shared(plan, &x, &out, &d_out, d_x).unwrap();
             check(&filled(x.len(), shared), &answer.d_x, 0.0, name);

@@ -25,7 +25,7 @@ use compile::Flavour;
 /// The code of `CUDA_ERROR_OUT_OF_MEMORY`.
 pub const OUT_OF_MEMORY: i32 = 2;
 
-/// What a test may set, each with its value in a fresh driver.
+/// Settings of a test, each with its value in a fresh driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// Number of GPUs: 1.
@@ -79,7 +79,9 @@ pub struct FakeDriver {
 }
 
 impl FakeDriver {
-    /// The variable with which a program is started that finds the driver in [`FakeDriver::folder`]: paths of objects as [`FakeDriver::add_kernels`] takes, separated by colons.
+    /// The variable with which a program is started that finds the driver in
+    /// [`FakeDriver::folder`]: paths of objects as [`FakeDriver::add_kernels`] takes, separated by
+    /// colons.
     pub const KERNELS: &str = "FAKE_CUDA_KERNELS";
 
     /// The whole driver. Waits until the test before has dropped it.
@@ -135,14 +137,14 @@ impl FakeDriver {
         }
     }
 
-    /// How often the driver's function `call` was called.
+    /// Number of calls of the driver's function `call`.
     pub fn calls(&self, call: &str) -> u64 {
         let call = text(call);
         // SAFETY: this is the function's type in context.cpp; the text lives until it returns.
         unsafe { self.function::<unsafe extern "C" fn(*const c_char) -> u64>("fake_calls")(call.as_ptr()) }
     }
 
-    /// How often any of the driver's functions was called.
+    /// Number of calls of all the driver's functions.
     pub fn calls_total(&self) -> u64 {
         // SAFETY: this is the function's type in context.cpp.
         unsafe { self.function::<unsafe extern "C" fn() -> u64>("fake_calls_total")() }
@@ -163,7 +165,7 @@ impl FakeDriver {
         unsafe { self.function::<unsafe extern "C" fn(*const c_char, u64)>("fake_takes")(kernel.as_ptr(), us) }
     }
 
-    /// How often `kernel` ran, in launches of its own or in graphs.
+    /// Number of runs of `kernel`, in launches of its own or in graphs.
     pub fn runs(&self, kernel: &str) -> u64 {
         let kernel = text(kernel);
         // SAFETY: this is the function's type in modules.cpp; the text lives until it returns.

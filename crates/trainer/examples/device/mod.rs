@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use megabatch_gpu_core::Device;
 
-/// What `megabatch` itself exits with where a device cannot be had.
+/// Exit code of `megabatch` itself where a device cannot be had.
 const NO_DEVICE: u8 = 6;
 
 /// The device that the command line `words` of the example `program` names, or what to exit with

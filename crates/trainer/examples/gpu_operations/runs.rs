@@ -1,4 +1,4 @@
-//! Whole runs on a device beside the same on the processor: the losses of every step, and those of
+//! Whole runs on a device beside the same on the CPU: the losses of every step, and those of
 //! validations.
 
 use std::error::Error;
@@ -112,7 +112,7 @@ fn same(device: &Device, config: &Config, samples: &dyn Samples) -> Result<Strin
     Err(format!("{text}, not {:.0e}: {found:?} where {expected:?} is right", tolerance(config)).into())
 }
 
-/// Those of steps and of validations, in their order.
+/// Losses of steps and of validations, in their order.
 fn losses(trainer: &mut Trainer, samples: &dyn Samples) -> Result<Vec<f64>, Box<dyn Error>> {
     let train: Vec<usize> = (0..180).collect();
     let run = Run { samples, train: &train, validation: &[185, 190, 199], checkpoints: None };

@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::{InstrumentEvaluation, TaskEvaluation};
+use crate::evaluate::metrics::{GraphCorrelations, Metrics, MetricsSum};
 use crate::loss::{Group, Loss, known_targets};
-use crate::metrics::{GraphCorrelations, Metrics, MetricsSum};
 
-/// What a model and the baselines predict for the samples of a batch, or its graphs, and what came,
-/// [R, K]. The model's outputs are those of one group of targets after the other, [K, M] each.
+/// Predictions of a model and the baselines for a batch, and its targets, [R, K]. The model's
+/// outputs are those of one group of targets after the other, [K, M] each.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
     pub(super) predictions: &'a [f32],
     pub(super) targets: &'a [f32],
-    /// Those of each group, with the group's targets alone; none without baselines.
+    /// Baselines of each group, with the group's targets alone; none without baselines.
     pub(super) baselines: &'a [Vec<(&'static str, Vec<f32>)>],
 }
 
@@ -32,7 +32,7 @@ impl MeanLoss {
 
     /// Adds a batch's outputs and targets term by term, so that it does not matter where batches
     /// end.
-    pub(super) fn add(&mut self, groups: &[Group], (outputs, targets): (&[f32], &[f32])) {
+    pub(super) fn add(&mut self, groups: &[Group], outputs: &[f32], targets: &[f32]) {
         let last = groups.last().expect("there is a group");
         let (width, outputs_width) = (last.targets.end, last.outputs.end);
         for ((sum, terms, _), Group { targets: own, outputs: places, loss, .. }) in self.groups.iter_mut().zip(groups) {
@@ -190,8 +190,7 @@ struct RowsOfGroup<'a> {
 }
 
 impl<'a> RowsOfGroup<'a> {
-    /// Of a batch whose targets are one group, all; else the k-th group's baselines alone mean
-    /// something.
+    /// Rows of the k-th group; all of a batch whose targets are one group.
     fn of(Rows { predictions, targets, baselines }: Rows<'a>, k: usize) -> Self {
         RowsOfGroup { predictions, targets, baselines: baselines.get(k).map_or(&[], Vec::as_slice) }
     }
@@ -201,9 +200,9 @@ impl<'a> RowsOfGroup<'a> {
 struct Sums {
     /// K.
     outputs: usize,
-    /// What the outputs of the model and of the baselines mean.
+    /// Losses of the model's and the baselines' outputs.
     losses: [Loss; 2],
-    /// Of correlations within graphs.
+    /// Lags of correlations within graphs.
     lags: Vec<usize>,
     model: MetricsSum,
     baselines: BTreeMap<&'static str, MetricsSum>,

@@ -14,7 +14,7 @@ pub(crate) struct GraphBatch<'a> {
     /// Their places in the source.
     indices: Vec<usize>,
     views: Vec<GraphView<'a>>,
-    /// Where the samples of each begin, and the end of the last.
+    /// Starts of each graph's samples, and the end of the last.
     offsets: Vec<usize>,
     /// The edges of all of them, for what computes them together.
     edges: Option<Arc<BatchEdges>>,

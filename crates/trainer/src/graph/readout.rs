@@ -2,10 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::scalar::Scalar;
+use crate::model::scalar::Scalar;
 
-/// What a model over graphs predicts for: each node, or a graph as a whole from what its nodes have
-/// come to.
+/// Level at which a model over graphs predicts: each node, or a graph as a whole from its nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Readout {

@@ -13,7 +13,7 @@ pub struct Ascending {
     numbers: [f64; Ascending::MAX],
 }
 
-/// How they are written: a list, or a single number by itself.
+/// Written form: a list, or a single number by itself.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Form {
@@ -22,7 +22,7 @@ enum Form {
 }
 
 impl Ascending {
-    /// How many there can be.
+    /// Largest count.
     pub const MAX: usize = 16;
 
     /// `numbers`; `None` if there are none or too many, or they do not ascend.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Ascending;
 use crate::error::{Error, Result};
 
-/// How a target names one of C classes.
+/// Naming of one of C classes by a target.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Classes {
@@ -53,7 +53,7 @@ impl Classes {
     }
 }
 
-/// What the classes are, for an error about a target that names none.
+/// The classes, for an error about a target that names none.
 impl fmt::Display for Classes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

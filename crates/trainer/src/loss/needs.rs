@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::{Classes, Loss, is_known, is_labelled};
 use crate::error::{Error, Result};
-use crate::scalar::Scalar;
+use crate::model::scalar::Scalar;
 
 /// Distance from 1 that the sum of a row of probabilities may have: that of a row stored in 16
 /// bits.
@@ -85,7 +85,7 @@ impl TargetNeeds {
         Error::Targets { place, found, expected: self.to_string(), advice }
     }
 
-    /// What is wrong with a row of targets of one group.
+    /// Fault of a row of targets of one group.
     fn fault<R: Scalar>(self, row: &[R]) -> Option<String> {
         let is_fault = |target: f64| match self {
             TargetNeeds::Classes(classes) => classes.of(target).is_none(),

@@ -4,7 +4,7 @@
 //! counts nowhere.
 
 use super::Loss;
-use crate::scalar::Scalar;
+use crate::model::scalar::Scalar;
 
 /// Rows of targets [R, K] without a NaN.
 pub(crate) fn labelled_rows<R: Scalar>(targets: &[R], width: usize) -> usize {
@@ -41,7 +41,7 @@ impl Loss {
             }
             Loss::CrossEntropy => rows().map(|(y, targets)| cross_entropy(y, targets)).sum(),
             Loss::RankPairwise | Loss::RankListwise { .. } => {
-                let of_column = |k| self.rank_loss(&Column::new((outputs, targets), width, k), None);
+                let of_column = |k| self.rank_loss(&Column::new(outputs, targets, width, k), None);
                 (0..width).map(of_column).sum::<f64>() / width as f64
             }
             Loss::Tasks(_) => panic!("tasks are for samples that stand alone"),
@@ -84,7 +84,7 @@ impl Loss {
         count: usize,
         d_outputs: &mut [S],
     ) {
-        let column = Column::new(values, width, k);
+        let column = Column::new(values.0, values.1, width, k);
         let mut slopes = vec![0.0; column.rows.len()];
         self.rank_loss(&column, Some(&mut slopes));
         for (&row, slope) in column.rows.iter().zip(slopes) {
@@ -110,7 +110,7 @@ struct Column {
 }
 
 impl Column {
-    fn new<S: Scalar, R: Scalar>((outputs, targets): (&[S], &[R]), width: usize, k: usize) -> Self {
+    fn new<S: Scalar, R: Scalar>(outputs: &[S], targets: &[R], width: usize, k: usize) -> Self {
         let labelled = targets.chunks_exact(width).enumerate().filter(|(_, row)| is_labelled(row));
         let rows: Vec<usize> = labelled.map(|(row, _)| row).collect();
         Column {

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Ascending, Classes, Loss, known_targets};
 use crate::error::{Error, Result};
-use crate::scalar::Scalar;
+use crate::model::scalar::Scalar;
 
-/// How far the weights' sum may be from one: what is lost by writing thirds in four digits is not
-/// forgiven, what rounding does is.
+/// Largest distance of the weights' sum from one: rounding is forgiven, thirds written in four
+/// digits are not.
 const WEIGHTS_TOLERANCE: f64 = 1e-6;
 
 /// Targets that are learnt with one loss.
@@ -21,7 +21,7 @@ const WEIGHTS_TOLERANCE: f64 = 1e-6;
 pub struct Task {
     /// The first of them, and the one after the last.
     pub targets: [usize; 2],
-    /// What is minimised of them.
+    /// Loss of the group.
     pub loss: TaskLoss,
     /// Its share in the loss of all, > 0.
     pub weight: f64,
@@ -35,7 +35,7 @@ pub enum TaskLoss {
     Mse,
     /// [`Loss::Huber`].
     Huber {
-        /// Where the square goes over into a straight line.
+        /// Error at which the square goes over into a straight line.
         delta: f64,
     },
     /// [`Loss::Quantile`].
@@ -81,14 +81,14 @@ pub struct Group {
     pub targets: Range<usize>,
     /// Among its outputs.
     pub outputs: Range<usize>,
-    /// What is minimised; none that has groups itself.
+    /// Loss; none that has groups itself.
     pub loss: Loss,
     /// Its share in the loss of all.
     pub weight: f64,
 }
 
 impl Tasks {
-    /// How many there can be.
+    /// Largest count.
     pub const MAX: usize = 8;
 
     /// These groups.
@@ -165,8 +165,7 @@ impl Tasks {
         Tasks { counts: Some(counts), ..self }
     }
 
-    /// What each group's terms are multiplied by, so that the mean over the terms of all is Σ wᵢ ·
-    /// Lᵢ.
+    /// Factor of each group's terms, so that the mean over the terms of all is Σ wᵢ · Lᵢ.
     pub(crate) fn factors<R: Scalar>(&self, targets: &[R]) -> Vec<f64> {
         let counts = self.counts.unwrap_or_else(|| self.count(targets));
         let all = counts.iter().sum::<usize>() as f64;

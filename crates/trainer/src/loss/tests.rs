@@ -128,7 +128,7 @@ fn a_level_out_of_range_is_named() {
     Loss::Quantile { levels: Ascending::one(0.01) }.check().unwrap();
 }
 
-/// Those that compare a target with its output.
+/// Losses that compare a target with its output.
 fn any_loss() -> impl Strategy<Value = Loss> {
     prop_oneof![
         Just(Loss::Mse),

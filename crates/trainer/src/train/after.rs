@@ -1,22 +1,22 @@
 #![forbid(unsafe_code)]
 
-//! What follows a step: validations, checkpoints, the end of an epoch and of the run.
+//! Actions after a step: validations, checkpoints, the end of an epoch and of the run.
 
 use std::ops::ControlFlow;
 
 use megabatch_order::StepSamples;
 
 use super::{End, Run, Trainer};
-use crate::carried::Carried;
-use crate::checkpoint::{Best, State};
-use crate::device::Host;
+use crate::cpu::carried::Carried;
+use crate::cuda::device::Host;
+use crate::data::schedule::Schedule;
 use crate::error::Result;
 use crate::evaluate::evaluate;
-use crate::events::{EpochEvent, Event, Observer, ValidationEvent};
-use crate::predict::Selection;
-use crate::schedule::Schedule;
+use crate::evaluate::predict::Selection;
+use crate::train::checkpoint::{Best, State};
+use crate::train::events::{EpochEvent, Event, Observer, ValidationEvent};
 
-/// What follows a step.
+/// Actions after a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due {
     epoch_ends: bool,
@@ -79,7 +79,7 @@ impl Trainer {
         Ok(self.end(schedule).or(flow.is_break().then_some(End::Stopped)))
     }
 
-    /// What is due after so many steps.
+    /// Actions due after so many steps.
     pub(super) fn due(&self, steps: u64, schedule: &Schedule, run: &Run<'_>) -> Due {
         let epoch_ends = steps.is_multiple_of(schedule.steps_per_epoch);
         let due = |every: Option<u64>| every.is_some_and(|every| steps.is_multiple_of(every));
@@ -112,15 +112,15 @@ impl Trainer {
 
     fn validate(&mut self, run: &Run<'_>, schedule: &Schedule) -> Result<ValidationEvent> {
         if self.config.streams() {
-            // One pass over each segment is the processor's.
+            // One pass over each segment is the CPU's.
             self.sync_to_host()?;
         } else if let Some(accelerator) = &mut self.accelerator {
             let host = &mut Host { parameters: &mut self.parameters, optimizer: &mut self.optimizer };
             accelerator.load(host, self.scaler.as_ref())?;
         }
         let selection = Selection { samples: run.samples, indices: run.validation };
-        let compared = (self.config.loss, None);
-        let evaluation = evaluate(self.predictions(), selection, compared)?;
+        let loss = self.config.loss;
+        let evaluation = evaluate(self.predictions(), selection, loss, None)?;
         let loss = evaluation.loss;
         let best = loss.is_finite() && self.best.is_none_or(|best| loss < best.loss);
         if best {

@@ -18,14 +18,14 @@ use megabatch_amp::{LossScaler, Overflow};
 
 use super::step::{BatchPipeline, StepPlan, UpdateOutcome};
 use super::{Run, Trainer};
-use crate::config::Config;
-use crate::device::{Accelerator, Host};
-use crate::divergence::DivergenceState;
+use crate::cpu::step::Totals;
+use crate::cuda::device::{Accelerator, Host};
+use crate::data::prefetch::{BatchFeed, GatherMode, Source, with_batches};
+use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
-use crate::optimizer::OptimizerConfig;
-use crate::prefetch::{BatchFeed, GatherMode, Source, with_batches};
-use crate::schedule::Schedule;
-use crate::step::Totals;
+use crate::train::config::Config;
+use crate::train::divergence::DivergenceState;
+use crate::train::optimizer::OptimizerConfig;
 
 impl Trainer {
     /// What was computed, the sums over its batches, and how the device judged them, with weights
@@ -46,7 +46,7 @@ impl Trainer {
         work.objective.scale = self.scale();
         let settings = step_settings(&self.config, &self.course, work.objective.count, lr);
         self.accelerator_mut().finish(&settings)?;
-        if self.goes_on(self.step + 1, of) {
+        if self.goes_on(self.step + 1, of.0, of.1) {
             supply.ahead = Some(self.submit(self.step + 1, supply.feed, of));
         }
         let report = self.accelerator_mut().report()?;
@@ -54,14 +54,14 @@ impl Trainer {
         let (terms, forward) = (report.terms as usize, start.elapsed());
         let totals = Totals { loss_sum: report.loss_sum, terms, forward, ..Totals::default() };
         if !totals.loss_sum.is_finite() {
-            return Err(self.blame_step(&work, totals, of));
+            return Err(self.blame_step(&work, totals, of.0, of.1));
         }
         Ok((work, totals, report))
     }
 
     /// Gives the device the batches of step `step`, counted from 0.
     fn submit(&mut self, step: u64, feed: &mut BatchFeed<'_>, of: (&Schedule, &Run<'_>)) -> Result<StepPlan> {
-        let work = self.work_of(step, of)?;
+        let work = self.work_of(step, of.0, of.1)?;
         let Trainer { accelerator, parameters, optimizer, scaler, .. } = self;
         let accelerator = accelerator.as_mut().expect(ON_GPU);
         accelerator.begin(&mut Host { parameters, optimizer }, scaler.as_ref())?;
@@ -74,12 +74,12 @@ impl Trainer {
 
     /// True if nothing but the next step comes after so many steps, as far as is known: what else
     /// uses the device would undo what was submitted of that.
-    fn goes_on(&self, steps: u64, (schedule, run): (&Schedule, &Run<'_>)) -> bool {
+    fn goes_on(&self, steps: u64, schedule: &Schedule, run: &Run<'_>) -> bool {
         let due = self.due(steps, schedule, run);
         steps < schedule.steps && !due.validation && !due.checkpoint
     }
 
-    /// What became of the gradients of a step with this `loss`.
+    /// Outcome of the gradients of a step with this `loss`.
     pub(super) fn note_report(&mut self, report: &Report, loss: f64) -> Result<UpdateOutcome> {
         let place = report.non_finite.map(|place| self.model.layout().element(place.index));
         report.scale_change(place.map(|(tensor, index)| Overflow { tensor, index })).map_err(Error::Scale)?;
@@ -95,7 +95,7 @@ impl Trainer {
 
     /// Finds what made the loss of a step infinite or NaN. Its batches are read once more, as the
     /// next ones have come since.
-    fn blame_step(&mut self, work: &StepPlan, totals: Totals, (schedule, run): (&Schedule, &Run<'_>)) -> Error {
+    fn blame_step(&mut self, work: &StepPlan, totals: Totals, schedule: &Schedule, run: &Run<'_>) -> Error {
         let (step, loss) = (self.step + 1, totals.loss_sum / work.objective.count as f64);
         let not_finite = |tensor, index| Error::NotFinite { step, loss, tensor, index };
         let batches = schedule.batches(self.step..step, run.train);
@@ -116,7 +116,7 @@ impl Trainer {
             }
             Ok(None)
         });
-        // The processor may compute otherwise than a GPU does, and a device or a source that fails
+        // The CPU may compute otherwise than a GPU does, and a device or a source that fails
         // now says less than that the loss was not finite.
         found.ok().flatten().unwrap_or_else(|| not_finite("the loss".to_owned(), 0))
     }
@@ -128,7 +128,7 @@ impl Trainer {
 
 const ON_GPU: &str = "the run is on a GPU";
 
-/// What a GPU is told of the end of a step whose losses are divided by `count`.
+/// Settings for a GPU at the end of a step whose losses are divided by `count`.
 fn step_settings(config: &Config, course: &DivergenceState, count: usize, lr: f64) -> StepSettings {
     let optimizer = OptimizerConfig { lr, ..config.optimizer }.settings();
     let loss_max = config.divergence.loss_max(course);

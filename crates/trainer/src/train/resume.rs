@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! What a run leaves in its checkpoints, and how it goes on from there.
+//! Checkpoints of a run, and its resumption.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -9,11 +9,11 @@ use megabatch_amp::LossScaler;
 use megabatch_order::StepSamples;
 
 use super::{Run, Trainer};
-use crate::carried::{Carried, carried_rows};
-use crate::checkpoint::{Arithmetic, Resumed, RunSettings, State};
-use crate::device::Accelerator;
+use crate::cpu::carried::{Carried, carried_rows};
+use crate::cuda::device::Accelerator;
+use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
-use crate::schedule::Schedule;
+use crate::train::checkpoint::{Arithmetic, Resumed, RunSettings, State};
 
 impl Trainer {
     /// Goes back to the latest checkpoint of `run` that can be read, from which [`Trainer::train`]
@@ -37,7 +37,8 @@ impl Trainer {
         let here = (&settings, &Arithmetic::here(self.config.form));
         let before = before.unwrap_or(u64::MAX);
         let carried = self.carried.as_mut().map(Carried::states_mut);
-        let resumed = checkpoints.load_latest(before, here, &mut self.parameters, &mut self.optimizer, carried)?;
+        let resumed =
+            checkpoints.load_latest(before, here.0, here.1, &mut self.parameters, &mut self.optimizer, carried)?;
         if let Some(Resumed { state, skipped_paths, .. }) = &resumed {
             self.unreadable.extend(skipped_paths.iter().cloned());
             self.accelerator.iter_mut().for_each(Accelerator::mark_host_dirty);

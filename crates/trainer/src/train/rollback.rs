@@ -1,13 +1,13 @@
 #![forbid(unsafe_code)]
 
-//! What a run does that diverges, see [`Divergence`].
+//! Rollback of a run that diverges, see [`Divergence`].
 
 use std::ops::ControlFlow;
 
 use super::{Run, Trainer};
-use crate::divergence::Divergence;
 use crate::error::{Error, Result};
-use crate::events::{Event, Observer, RollbackEvent};
+use crate::train::divergence::Divergence;
+use crate::train::events::{Event, Observer, RollbackEvent};
 
 impl Trainer {
     /// Refuses to go back where there would be nothing to go back to, and saves where nothing is

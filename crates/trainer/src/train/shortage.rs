@@ -1,19 +1,21 @@
 #![forbid(unsafe_code)]
 
-//! What a run does that gets less memory than was planned, see [`ladder`](crate::ladder).
+//! Actions of a run that gets less memory than was planned, see
+//! [`oom_fallback`](crate::train::oom_fallback).
 
 use std::ops::ControlFlow;
 
 use super::{Run, Trainer, purpose};
-use crate::device::Accelerator;
+use crate::cuda::device::Accelerator;
 use crate::error::{Error, Result};
-use crate::events::{Event, Observer, ShortageEvent};
+use crate::train::events::{Event, Observer, ShortageEvent};
 
 impl Trainer {
     /// Cuts what the run takes of its device because of `error`, and says so.
     ///
     /// # Errors
-    /// [`Error::CannotReduceFurther`] at the end of the ladder. What is done of the run is saved then.
+    /// [`Error::CannotReduceFurther`] at the end of the ladder. What is done of the run is saved
+    /// then.
     pub(super) fn cut(&mut self, error: Error, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<ControlFlow<()>> {
         // What is done of the run is on the host then, for the steps with less and for a
         // checkpoint.

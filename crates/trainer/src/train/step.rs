@@ -9,16 +9,16 @@ use megabatch_amp::{LossScaler, Overflow, Threads, Trace, examine};
 use megabatch_order::StepSamples;
 
 use super::{Run, Trainer};
-use crate::carried::Carried;
+use crate::batch::view::BatchView;
+use crate::cpu::carried::Carried;
+use crate::cpu::step::{Changes, Objective, Totals};
+use crate::data::prefetch::BatchFeed;
+use crate::data::samples::Targets;
+use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
-use crate::events::StepEvent;
 use crate::loss::{Loss, Tasks};
-use crate::prefetch::BatchFeed;
-use crate::samples::Targets;
-use crate::schedule::Schedule;
-use crate::step::{Changes, Objective, Totals};
-use crate::tensor::TensorSet;
-use crate::view::BatchView;
+use crate::model::tensor::TensorSet;
+use crate::train::events::StepEvent;
 
 /// Terms of each task, [`Tasks::count`].
 type TaskCounts = [usize; Tasks::MAX];
@@ -33,13 +33,13 @@ pub(super) struct BatchPipeline<'f, 'a> {
     pub(super) ahead: Option<Result<StepPlan>>,
 }
 
-/// What a step computes.
+/// Plan of a step.
 pub(super) struct StepPlan {
     samples: StepSamples,
     /// The batches that it is computed in: positions in the order of its epoch.
     pub(super) batches: Vec<Range<usize>>,
     pub(super) objective: Objective,
-    /// Where the first batch has to know of the last.
+    /// Task counts, where the first batch has to know of the last.
     counts: Option<TaskCounts>,
     /// Terms of the loss, if all targets are known.
     terms_max: usize,
@@ -55,7 +55,7 @@ impl StepPlan {
     }
 }
 
-/// What became of the gradients of a step.
+/// Outcome of the gradients of a step.
 pub(super) struct UpdateOutcome {
     pub(super) norm: f64,
     /// The first that overflowed.
@@ -80,7 +80,7 @@ impl Trainer {
             let (work, totals, report) = self.step_on_gpu(supply, lr, (schedule, run))?;
             (work, totals, Some(report))
         } else {
-            let work = self.work_of(self.step, (schedule, run))?;
+            let work = self.work_of(self.step, schedule, run)?;
             let totals = self.accumulate(supply.feed, &work)?;
             (work, totals, None)
         };
@@ -139,13 +139,13 @@ impl Trainer {
         lr * self.course.rate_factor()
     }
 
-    /// What the loss is multiplied by.
+    /// Factor of the loss.
     pub(super) fn scale(&self) -> f32 {
         self.scaler.as_ref().map_or(1.0, LossScaler::scale)
     }
 
-    /// What is computed in step `step`, counted from 0.
-    pub(super) fn work_of(&self, step: u64, (schedule, run): (&Schedule, &Run<'_>)) -> Result<StepPlan> {
+    /// Plan of step `step`, counted from 0.
+    pub(super) fn work_of(&self, step: u64, schedule: &Schedule, run: &Run<'_>) -> Result<StepPlan> {
         let samples = schedule.step(step);
         let terms_max = self.terms_max(step, &samples, schedule, run);
         let objective = Objective {
@@ -245,8 +245,7 @@ impl Trainer {
         let mut trace = Trace::new(self.step + 1);
         self.parameters.tensors().for_each(|(name, _, values)| trace.look("", name, values));
         if trace.first().is_none() {
-            let model = (&self.model, &self.parameters);
-            self.engine.trace(model, batch, self.carried.as_ref(), objective, &mut trace);
+            self.engine.trace(&self.model, &self.parameters, batch, self.carried.as_ref(), objective, &mut trace);
         }
         for (name, _, values) in self.gradients.iter().flat_map(TensorSet::tensors) {
             trace.look("", &format!("the gradient of {name}"), values);

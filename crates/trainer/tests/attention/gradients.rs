@@ -107,26 +107,21 @@ proptest! {
             graph: OwnedGraph::random(seed, nodes, density, attributes),
             x: numbers(seed + 2, nodes * width),
             targets: numbers(seed + 3, nodes * attention.width()),
-            dropout: Some(GraphDropout::of_step((seed, 5), 17)),
+            dropout: Some(GraphDropout::of_step(seed, 5, 17)),
             attention,
             parameters,
         };
         let capacity = (nodes, problem.nodes().graph.edges());
-        let mut memory = problem.attention.memory(&scope, capacity, Passes::ForwardAndBackward).unwrap();
+        let mut memory = problem.attention.memory(&scope, capacity.0, capacity.1, Passes::ForwardAndBackward).unwrap();
         let y = problem.attention.forward(&problem.parameters, problem.nodes(), &mut memory).to_vec();
         let mut d_output = vec![0.0; y.len()];
         Loss::Mse.gradient(&y, &problem.targets, y.len(), &mut d_output);
         let mut d_x = vec![f64::NAN; problem.x.len()];
         let mut gradients = TensorSet::zeros(&scope, problem.parameters.layout()).unwrap();
         let node_gradients = NodeGradients { d_output: &d_output, d_x: Some(&mut d_x) };
-        problem.attention.backward(
-            &problem.parameters,
-            (problem.nodes(), node_gradients),
-            &mut gradients,
-            &mut memory,
-        );
+        problem.attention.backward(&problem.parameters, problem.nodes(), node_gradients, &mut gradients, &mut memory);
 
-        let mut probe = problem.attention.memory(&scope, capacity, Passes::Forward).unwrap();
+        let mut probe = problem.attention.memory(&scope, capacity.0, capacity.1, Passes::Forward).unwrap();
         for (name, _, gradient) in gradients.tensors() {
             problem.check(&mut probe, gradient, |problem| problem.parameters.get_mut(name).unwrap());
         }

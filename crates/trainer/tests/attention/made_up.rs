@@ -34,7 +34,7 @@ impl OwnedGraph {
         let nodes = self.row_ptr.len() - 1;
         GraphView {
             csr: Csr::new(&self.row_ptr, &self.col, nodes).unwrap(),
-            csc: Csc::new((&self.turned.offsets, &self.turned.indices, &self.turned.edges), nodes).unwrap(),
+            csc: Csc::new(&self.turned.offsets, &self.turned.indices, &self.turned.edges, nodes).unwrap(),
             attributes: &self.attributes,
         }
     }

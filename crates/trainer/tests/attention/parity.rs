@@ -108,7 +108,7 @@ impl<S: Scalar> Form<S> for Plain<'_, S> {
         let y = attention.forward(parameters, nodes, memory).to_vec();
         let d_output = gradient(&y);
         let node_gradients = NodeGradients { d_output: &d_output, d_x: Some(d_x) };
-        attention.backward(parameters, (nodes, node_gradients), gradients, memory);
+        attention.backward(parameters, nodes, node_gradients, gradients, memory);
         y
     }
 }
@@ -129,7 +129,7 @@ impl Form<f32> for Fast<'_> {
         let y = pass.forward(attention, (parameters, packed), nodes).to_vec();
         let d_output = gradient(&y);
         let node_gradients = NodeGradients { d_output: &d_output, d_x: Some(d_x) };
-        pass.backward(attention, (parameters, packed), (nodes, node_gradients), gradients);
+        pass.backward(attention, parameters, packed, nodes, node_gradients, gradients);
         y
     }
 }
@@ -194,7 +194,8 @@ fn torch_name(prefix: &str, name: &str) -> String {
 fn check<S: Scalar, F: Form<S>>(
     fixture: &Fixture<'_>,
     case: &Case,
-    (attention, layout): (&GraphAttention, &Arc<Layout>),
+    attention: &GraphAttention,
+    layout: &Arc<Layout>,
     mut form: F,
     tolerances: Tolerances,
     dropout: GraphDropout,
@@ -249,7 +250,7 @@ fn each_case(check: impl Fn(&Fixture<'_>, &Case, (&GraphAttention, &Arc<Layout>)
     let cases: BTreeMap<String, Case> = serde_json::from_str(&metadata["cases"]).unwrap();
     assert_eq!(cases.len(), 30, "the fixture has 15 cases of two kinds");
     let number = |name: &str| metadata[name].parse::<u64>().unwrap();
-    let dropout = GraphDropout::of_step((number("seed"), number("step")), number("graph") as usize);
+    let dropout = GraphDropout::of_step(number("seed"), number("step"), number("graph") as usize);
     for (name, case) in &cases {
         let mut layout = Layout::default();
         let Sizes { features, attributes, outputs, .. } = case.sizes;
@@ -263,10 +264,12 @@ fn the_plain_form_agrees_with_pytorch_geometric() {
     let scope = Device::cpu().scope("parity");
     each_case(|fixture, case, of, dropout| {
         let capacity = (case.sizes.nodes, fixture.u32s("row").len());
-        let double = Plain(of.0, of.0.memory::<f64>(&scope, capacity, Passes::ForwardAndBackward).unwrap());
-        check(fixture, case, of, double, DOUBLE, dropout);
-        let single = Plain(of.0, of.0.memory::<f32>(&scope, capacity, Passes::ForwardAndBackward).unwrap());
-        check(fixture, case, of, single, SINGLE, dropout);
+        let double =
+            Plain(of.0, of.0.memory::<f64>(&scope, capacity.0, capacity.1, Passes::ForwardAndBackward).unwrap());
+        check(fixture, case, of.0, of.1, double, DOUBLE, dropout);
+        let single =
+            Plain(of.0, of.0.memory::<f32>(&scope, capacity.0, capacity.1, Passes::ForwardAndBackward).unwrap());
+        check(fixture, case, of.0, of.1, single, SINGLE, dropout);
     });
 }
 
@@ -274,9 +277,10 @@ fn the_plain_form_agrees_with_pytorch_geometric() {
 fn the_fast_form_agrees_with_pytorch_geometric() {
     let scope = Device::cpu().scope("parity");
     each_case(|fixture, case, of, dropout| {
-        let capacity = (case.sizes.nodes, fixture.u32s("row").len());
         let packed = PackedAttention::new(&scope, of.0, Passes::ForwardAndBackward).unwrap();
-        let pass = AttentionPass::new(&scope, of.0, capacity, Passes::ForwardAndBackward).unwrap();
-        check(fixture, case, of, Fast(of.0, packed, pass), SINGLE, dropout);
+        let pass =
+            AttentionPass::new(&scope, of.0, case.sizes.nodes, fixture.u32s("row").len(), Passes::ForwardAndBackward)
+                .unwrap();
+        check(fixture, case, of.0, of.1, Fast(of.0, packed, pass), SINGLE, dropout);
     });
 }

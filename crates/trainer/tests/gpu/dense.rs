@@ -1,5 +1,5 @@
 //! Dense training: samples that follow one another in one pass, on a GPU beside the same on the
-//! processor.
+//! CPU.
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
@@ -32,7 +32,7 @@ pub(crate) fn with_gaps() -> SeriesInMemory {
     SeriesInMemory::new(shape, series, wave(120, 0.3)).unwrap()
 }
 
-/// What is the same on every device that operations run on.
+/// Training is the same on every device that operations run on.
 fn trains_as_the_processor_does(gpu: &Device) {
     for precision in PRECISIONS {
         for layers in [1, 2] {
@@ -80,6 +80,6 @@ fn each_goes_on_where_the_other_stopped() {
 fn attention_pooling_is_refused_by_name() {
     let config = in_runs(&whole(Precision::Fp32, 1), 5);
     let error = Trainer::on_gpu(&Device::cpu(), &Device::cpu(), config, shape()).unwrap_err();
-    assert!(matches!(error, Error::Setting { setting: "training.loss_on", .. }), "{error:?}");
-    assert!(error.to_string().contains("last_step, for attention pooling on a GPU so far"), "{error}");
+    assert!(matches!(error, Error::NotOnGpu { setting: "training.loss_on", .. }), "{error:?}");
+    assert!(error.to_string().ends_with("not supported on a GPU yet together with attention pooling"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Runs that diverge: the device refuses the losses that the processor refuses, and the run goes
+//! Runs that diverge: the device refuses the losses that the CPU refuses, and the run goes
 //! back as there.
 
 use std::ops::ControlFlow;
@@ -17,7 +17,7 @@ fn reckless(rollbacks_max: u32, loss_spike_factor: Option<f64>) -> Config {
     config
 }
 
-/// How a run went.
+/// Course of a run.
 #[derive(Debug, PartialEq)]
 struct DivergenceState {
     /// The step that failed before each, and the words of its cause.

@@ -1,4 +1,4 @@
-//! Models over graphs on a GPU beside the processor.
+//! Models over graphs on a GPU beside the CPU.
 
 #[path = "../graphs/made_up.rs"]
 #[allow(dead_code, reason = "made for the tests of graphs on the processor, and not all of it is needed here")]
@@ -81,7 +81,7 @@ fn train(
     (steps, losses)
 }
 
-/// The same training on the processor and on `gpu`.
+/// The same training on the CPU and on `gpu`.
 fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
     let (mut of_processor, mut of_gpu) = (trainer(None, config, samples), trainer(Some(gpu), config, samples));
     let (expected, expected_losses) = train(&mut of_processor, samples, None, u64::MAX);
@@ -101,7 +101,7 @@ fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
 
 const KINDS: [AttentionKind; 2] = [AttentionKind::Gat, AttentionKind::GatV2];
 
-/// What is the same on every device that operations run on.
+/// Training is the same on every device that operations run on.
 fn trains_as_the_processor_does(gpu: &Device) {
     let samples = market(21);
     for kind in KINDS {

@@ -29,7 +29,7 @@ fn fast(precision: Precision) -> Config {
     Config { tuning: Tuning::Fast, tf32: precision == Precision::Fp32, ..config(precision, 2) }
 }
 
-/// What a run leaves, bit by bit, and what it notes.
+/// Bits of a run, and its notes.
 fn trained(gpu: &Device, config: &Config, folder: Option<&Path>) -> (Vec<u32>, Vec<String>) {
     let (samples, train, mut notes) = (windows(), (0..49).collect::<Vec<_>>(), Vec::new());
     let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };

@@ -1,4 +1,4 @@
-//! Training and predictions on a GPU beside the same on the processor: by the plain forms of a
+//! Training and predictions on a GPU beside the same on the CPU: by the plain forms of a
 //! GPU's operations, and by its kernels on the fake driver.
 #![cfg(target_os = "linux")]
 
@@ -29,7 +29,7 @@ use megabatch_trainer::{
 };
 
 fn with_kernels() -> (FakeDriver, Device) {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/cuda/ops");
     let driver = Harness::new(folder, SOURCES).driver();
     driver.add_kernels(
         &Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../amp/src/ops"), &["examine", "update"]).object(),
@@ -163,7 +163,7 @@ fn assert_close(what: &str, found: &[f64], expected: &[f64], tolerance: f64) {
     }
 }
 
-/// The same training on the processor and on `gpu`.
+/// The same training on the CPU and on `gpu`.
 fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
     let (mut expected, mut found) = (on_processor(config), on_gpu(gpu, config));
     let (expected_steps, expected_losses) = train(&mut expected, samples, None);
@@ -195,7 +195,7 @@ fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
 
 const PRECISIONS: [Precision; 3] = [Precision::Fp32, Precision::Bf16, Precision::Fp16];
 
-/// What is the same on every device that operations run on.
+/// Training is the same on every device that operations run on.
 fn trains_as_the_processor_does(gpu: &Device) {
     for precision in PRECISIONS {
         for layers in [1, 2] {

@@ -1,4 +1,4 @@
-//! What a run takes of a GPU's memory beside what was planned.
+//! GPU memory of a run beside its plan.
 
 use std::ops::ControlFlow;
 

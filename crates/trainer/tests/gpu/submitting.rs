@@ -1,4 +1,4 @@
-//! What steps ask of a GPU: memory, launches, waits, graphs.
+//! Requests of steps to a GPU: memory, launches, waits, graphs.
 
 use std::ops::ControlFlow;
 
@@ -8,7 +8,7 @@ use megabatch_trainer::{Config, Event, InMemory, ModelConfig, Run, SampleShape, 
 
 use crate::{bits, config, on_gpu, series, train, wave, whole, windows, with_kernels};
 
-/// What the device's pool has given when each step is done.
+/// Allocations of the device's pool after each step.
 fn allocations(gpu: &Device, trainer: &mut Trainer, samples: &dyn Samples) -> Vec<u64> {
     let train_on: Vec<usize> = (0..49).collect();
     let run = Run { samples, train: &train_on, validation: &[], checkpoints: None };

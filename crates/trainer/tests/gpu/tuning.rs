@@ -10,7 +10,7 @@ use megabatch_trainer::{Config, Event, InMemory, ModelConfig, Run, SampleShape, 
 
 use crate::{bits, config, on_gpu, windows, with_kernels};
 
-/// What the forward kernels of a first layer for H ≤ 32 are called.
+/// Name of the forward kernels of a first layer for H ≤ 32.
 const EIGHT: &str = "rows_bf16_32_8";
 const SIXTEEN: &str = "rows_bf16_32_16";
 const TALL: &str = "product_128_64_bf16";

@@ -121,7 +121,7 @@ fn baselines_are_of_labelled_nodes_and_of_graphs() {
         let selection = Selection { samples: &samples, indices: &indices };
         let model = ModelConfig { encoder: Encoder::LastBar, readout: Some(readout), ..ModelConfig::default() };
         let (mut trainer, _) = trained(&Config { model, ..config() }, &samples, &indices);
-        let baselines = Baselines::fit_for(&Device::cpu(), selection, (Some(readout), Loss::Mse)).unwrap();
+        let baselines = Baselines::fit_for(&Device::cpu(), selection, Some(readout), Loss::Mse).unwrap();
         let evaluation = trainer.evaluate(selection, Some(&baselines)).unwrap();
         assert!(evaluation.baselines["linear"].rmse[0] < 1e-5, "{readout:?}: {evaluation:?}");
         assert_eq!(evaluation.samples, 10);

@@ -26,8 +26,8 @@ pub(crate) struct MadeUpGraph {
     labelled: usize,
 }
 
-/// What a graph is made of: nodes, edges (to, from), attributes in the order of rows, and nodes or
-/// graphs with targets.
+/// Parts of a graph: nodes, edges (to, from), attributes in the order of rows, and nodes or graphs
+/// with targets.
 pub(crate) type Parts = (Vec<usize>, Vec<(u32, u32)>, Vec<f32>, usize);
 
 impl GraphSamples {
@@ -124,7 +124,7 @@ impl Graphs for GraphSamples {
 
     fn graph(&self, graph: usize) -> Result<GraphView<'_>, Box<dyn StdError + Send + Sync>> {
         let MadeUpGraph { nodes, by_row, by_column, attributes, .. } = &self.graphs[graph];
-        let csc = Csc::new((&by_column.offsets, &by_column.indices, &by_column.edges), nodes.len())?;
+        let csc = Csc::new(&by_column.offsets, &by_column.indices, &by_column.edges, nodes.len())?;
         Ok(GraphView { csr: by_row.csr(nodes.len())?, csc, attributes })
     }
 

@@ -1,4 +1,4 @@
-//! What cannot be trained is refused with the reason.
+//! Graphs that cannot be trained on are refused with the reason.
 
 use std::error::Error as StdError;
 use std::ops::ControlFlow;
@@ -73,7 +73,7 @@ fn settings_that_do_not_go_together_are_named() {
 /// Graphs that are not what they say they are.
 struct Faulty(GraphSamples, Answer);
 
-/// What a faulty source gives for a graph.
+/// Answer of a faulty source for a graph.
 type Answer = fn(&GraphSamples, usize) -> Result<GraphView<'_>, Box<dyn StdError + Send + Sync>>;
 
 impl Samples for Faulty {

@@ -89,7 +89,7 @@ pub(crate) fn torch_name(name: &str) -> String {
     }
 }
 
-/// What PyTorch computed, and the comparison with it.
+/// PyTorch's results, and the comparison with them.
 pub(crate) struct Fixture {
     file: String,
     tensors: BTreeMap<String, Vec<f64>>,

@@ -1,4 +1,4 @@
-//! How far the numbers may be from PyTorch's, and why.
+//! Tolerances against PyTorch's numbers, and their reasons.
 
 use safetensors::Dtype;
 

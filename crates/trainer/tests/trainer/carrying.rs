@@ -31,7 +31,7 @@ struct ByHand<'a> {
     config: &'a Config,
     samples: &'a SeriesInMemory,
     parameters: TensorSet<f64>,
-    /// What the steps before have computed, by timeframe and bar.
+    /// States of the steps before, by timeframe and bar.
     carried: HashMap<(usize, usize), LayerStates>,
 }
 

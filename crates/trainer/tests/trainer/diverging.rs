@@ -1,5 +1,5 @@
-//! What becomes of a run that diverges: it goes back and on at half the rate, bit for bit as a run
-//! that was told to, or gives up.
+//! Runs that diverge: they go back and on at half the rate, bit for bit as a run with that rate, or
+//! give up.
 
 use std::fs;
 use std::ops::ControlFlow;

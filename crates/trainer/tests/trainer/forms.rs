@@ -26,8 +26,7 @@ fn materialised(series: &SeriesInMemory) -> InMemory {
     InMemory::new(shape, windows, batch.view().targets().to_vec()).unwrap()
 }
 
-/// What one step of gradient descent at rate 1 without clipping changes: the gradients; and its
-/// loss.
+/// Change by one step of gradient descent at rate 1 without clipping: the gradients; and its loss.
 fn step(samples: &dyn Samples, config: &Config) -> (Vec<(String, Vec<f32>)>, f64, f64) {
     let device = Device::cpu();
     let mut trainer = Trainer::new(&device, config.clone(), samples.shape().clone()).unwrap();

@@ -27,7 +27,7 @@ fn trained(config: &Config, samples: &InMemory) -> (Trainer, Vec<f64>) {
 fn evaluated(trainer: &mut Trainer, loss: Loss, samples: &InMemory) -> (Metrics, Vec<(&'static str, Metrics)>) {
     let [train, test] = split();
     let selection = Selection { samples, indices: &train };
-    let baselines = Baselines::fit_for(&Device::cpu(), selection, (None, loss)).unwrap();
+    let baselines = Baselines::fit_for(&Device::cpu(), selection, None, loss).unwrap();
     let evaluation = trainer.evaluate(Selection { samples, indices: &test }, Some(&baselines)).unwrap();
     (evaluation.metrics, evaluation.baselines.into_iter().collect())
 }
@@ -120,7 +120,7 @@ fn a_target_that_names_no_class_is_named() {
     let selection = Selection { samples: &samples, indices: &all };
     let errors = [
         trainer.evaluate(selection, None).unwrap_err(),
-        Baselines::fit_for(&Device::cpu(), selection, (None, loss)).unwrap_err(),
+        Baselines::fit_for(&Device::cpu(), selection, None, loss).unwrap_err(),
         trainer.train(&run, &mut listen).unwrap_err(),
     ];
     for error in errors {

@@ -47,7 +47,7 @@ impl Stage {
         self.model().initial_parameters(&Device::cpu().scope("initial"), 3).unwrap()
     }
 
-    fn predictor(&self, name: &str, (threads, batch_size): (usize, usize)) -> Predictor {
+    fn predictor(&self, name: &str, threads: usize, batch_size: usize) -> Predictor {
         let compute = Compute { threads, batch_size, form: Form::Fast };
         Predictor::open(&Device::cpu(), self.model(), &self.file(name), compute).unwrap()
     }
@@ -66,7 +66,7 @@ impl Stage {
     }
 
     fn int8(&self, compute: (usize, usize)) -> Vec<f32> {
-        self.predictions(self.predictor("exact", compute).with_int8().unwrap())
+        self.predictions(self.predictor("exact", compute.0, compute.1).with_int8().unwrap())
     }
 }
 
@@ -90,19 +90,19 @@ fn the_error_is_that_of_the_weights() {
         let matrices = names.iter().filter(|(name, shape)| name.contains("weight_") && shape.len() == 2);
         for (name, shape) in matrices.clone() {
             let weights = rounded.get_mut(name).unwrap();
-            let matrix = QuantizedMatrix::quantize(weights, [shape[0], shape[1]]).unwrap();
+            let matrix = QuantizedMatrix::quantize(weights, shape[0], shape[1]).unwrap();
             weights.copy_from_slice(&matrix.dequantized());
         }
         save_weights(&stage.file("rounded"), &rounded).unwrap();
 
-        let int8 = stage.predictor("exact", (1, 32)).with_int8().unwrap();
+        let int8 = stage.predictor("exact", 1, 32).with_int8().unwrap();
         let of_weights: Vec<&str> = int8.weight_errors().iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(of_weights, matrices.map(|(name, _)| name.as_str()).collect::<Vec<_>>());
         assert!(int8.weight_errors().iter().all(|(_, errors)| (35.0..55.0).contains(&errors.sqnr_db)));
 
-        let exact = stage.predictions(stage.predictor("exact", (1, 32)));
+        let exact = stage.predictions(stage.predictor("exact", 1, 32));
         let found = stage.predictions(int8);
-        let of_rounded = stage.predictions(stage.predictor("rounded", (1, 32)));
+        let of_rounded = stage.predictions(stage.predictor("rounded", 1, 32));
         let (all, activations) = (Accuracy::of(&exact, &found), Accuracy::of(&of_rounded, &found));
         assert!(all.sqnr_db > 30.0 && all.max_error > 0.0, "{config:?}: {all}");
         assert!(activations.rms_error < 0.1 * all.rms_error, "{config:?}: {activations} of {all}");
@@ -118,11 +118,11 @@ fn threads_change_nothing_and_batches_no_more_than_rounding() {
             assert_eq!(stage.int8((threads, 40)), expected, "{config:?}, {threads} threads");
         }
         // Few windows take another way than many, in eight bits and in single precision.
-        let exact = stage.predictions(stage.predictor("exact", (1, 40)));
+        let exact = stage.predictions(stage.predictor("exact", 1, 40));
         for batch in [1, 3, 7] {
             let alone = Accuracy::of(&expected, &stage.int8((2, batch)));
             assert!(alone.max_error < 1e-6, "{config:?}, batches of {batch}: {alone}");
-            let alone = Accuracy::of(&exact, &stage.predictions(stage.predictor("exact", (2, batch))));
+            let alone = Accuracy::of(&exact, &stage.predictions(stage.predictor("exact", 2, batch)));
             assert!(alone.max_error < 1e-6, "{config:?}, batches of {batch} in single precision: {alone}");
         }
     }
@@ -132,8 +132,8 @@ fn threads_change_nothing_and_batches_no_more_than_rounding() {
 fn carried_state_goes_on_in_eight_bits() {
     let stage = Stage::new(configs()[0]);
     let streamed = |predictor: Predictor| stage.predictions(predictor.with_carried_state());
-    let exact = streamed(stage.predictor("exact", (2, 16)));
-    let found = streamed(stage.predictor("exact", (2, 16)).with_int8().unwrap());
+    let exact = streamed(stage.predictor("exact", 2, 16));
+    let found = streamed(stage.predictor("exact", 2, 16).with_int8().unwrap());
     let accuracy = Accuracy::of(&exact, &found);
     assert!(accuracy.sqnr_db > 30.0 && accuracy.max_error > 0.0, "{accuracy}");
 }

@@ -80,7 +80,7 @@ impl LoadedBatches for Lent<'_> {
     }
 }
 
-/// Of a device of their own.
+/// Lending source on a device of its own.
 fn lending(count: usize, chunk_samples: usize) -> Lending {
     lending_of(&Device::cpu(), count, chunk_samples)
 }

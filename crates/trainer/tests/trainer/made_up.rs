@@ -90,7 +90,7 @@ pub(crate) struct Disturbed {
     disturbance: Disturbance,
 }
 
-/// What happens at which call of `gather`, counted from 0.
+/// Disturbance at a call of `gather`, counted from 0.
 pub(crate) enum Disturbance {
     /// The call fails.
     Fail { at_call: usize },

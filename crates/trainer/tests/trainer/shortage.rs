@@ -38,8 +38,8 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// What a run came to: the bits of its weights, those of each step's loss and norm, validations,
-/// and what was cut.
+/// Result of a run: the bits of its weights, those of each step's loss and norm, validations, and
+/// the reductions.
 #[derive(Debug, Default)]
 struct Told {
     bits: Vec<u32>,

@@ -45,7 +45,7 @@ fn apart(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
 }
 
-/// What each timeframe's bars are up to the window of `sample`, from its segment's start on.
+/// Bars of each timeframe up to the window of `sample`, from its segment's start on.
 fn bars(samples: &SeriesInMemory, k: usize, sample: usize) -> Vec<f32> {
     let (series, features) = (&samples.series().unwrap().timeframes[k], samples.shape().timeframes[k].features);
     let end = series.ends[sample] as usize;

@@ -46,7 +46,7 @@ fn each_task_is_learnt_and_beats_its_baselines() {
     assert_eq!(trainer.parameters().get("head.bias").unwrap().len(), CLASSES + 1);
     let all: Vec<usize> = (0..240).collect();
     let selection = Selection { samples: &samples, indices: &all };
-    let baselines = Baselines::fit_for(&Device::cpu(), selection, (None, config.loss)).unwrap();
+    let baselines = Baselines::fit_for(&Device::cpu(), selection, None, config.loss).unwrap();
     let found = trainer.evaluate(selection, Some(&baselines)).unwrap();
     let [classes, numbers] = &found.tasks[..] else { panic!("{found:?}") };
     assert_eq!((classes.targets, classes.objective, numbers.targets), ([0, 1], "cross_entropy", [1, 2]));

@@ -67,12 +67,12 @@ fn compare_outputs(fixture: &mut Fixture<'_>, model: Model, samples: &InMemory, 
 fn compare_gradients(fixture: &mut Fixture<'_>, problem: (&InMemory, &Path)) {
     let optimizer = OptimizerConfig { beta1: 0.0, ..fixture.config().optimizer };
     let config = Config { optimizer, max_steps: Some(1), ..fixture.config() };
-    let (trainer, _) = trained(&config, problem);
+    let (trainer, _) = trained(&config, problem.0, problem.1);
     fixture.compare_set(Kind::Gradients, "grad", &trainer.optimizer().moments().unwrap().exp_avg);
 }
 
 fn compare_steps(fixture: &mut Fixture<'_>, problem: (&InMemory, &Path)) {
-    let (trainer, losses) = trained(&fixture.config(), problem);
+    let (trainer, losses) = trained(&fixture.config(), problem.0, problem.1);
     for (step, loss) in losses.into_iter().enumerate() {
         fixture.compare(Kind::Outputs, &format!("loss{step}"), &[loss]);
     }
@@ -80,7 +80,7 @@ fn compare_steps(fixture: &mut Fixture<'_>, problem: (&InMemory, &Path)) {
 }
 
 /// A trainer after its steps over one batch, and their losses.
-fn trained(config: &Config, (samples, weights): (&InMemory, &Path)) -> (Trainer, Vec<f64>) {
+fn trained(config: &Config, samples: &InMemory, weights: &Path) -> (Trainer, Vec<f64>) {
     use megabatch_trainer::Samples as _;
 
     let mut trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();

@@ -97,7 +97,7 @@ impl Tolerances {
     pub(crate) const SINGLE: Tolerances = Tolerances([2e-6, 3e-5, 1e-5]);
 }
 
-/// What is compared.
+/// Compared values.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Outputs,

@@ -47,7 +47,7 @@ fn compare_pooling_weights<S: Scalar>(fixture: &mut Fixture<'_>, model: &Model, 
         return;
     }
     for (k, timeframe) in model.shape().timeframes.iter().enumerate() {
-        let of_sample = |sample| pass.pooling_weights(model, (k, sample)).iter().copied();
+        let of_sample = |sample| pass.pooling_weights(model, k, sample).iter().copied();
         let weights: Vec<S> = (0..fixture.samples()).flat_map(of_sample).collect();
         fixture.compare(Kind::Outputs, &format!("weights.{}", timeframe.name), &weights);
     }

@@ -16,14 +16,14 @@ use super::portable;
 const STEP: usize = 32;
 
 /// # Safety
-/// The processor has AVX2.
+/// The CPU has AVX2.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn join_u16(planes: [&[u8]; 2], out: &mut [u16]) {
     portable::join_u16(planes, out);
 }
 
 /// # Safety
-/// The processor has AVX2.
+/// The CPU has AVX2.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn join_u32(planes: [&[u8]; 4], out: &mut [u32]) {
     let whole = out.len() / STEP * STEP;
@@ -57,7 +57,7 @@ pub(super) unsafe fn join_u32(planes: [&[u8]; 4], out: &mut [u32]) {
 }
 
 /// # Safety
-/// The processor has AVX2.
+/// The CPU has AVX2.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn join_u64(planes: [&[u8]; 8], out: &mut [u64]) {
     portable::join_u64(planes, out);

@@ -48,13 +48,13 @@ fn from_doubles(planes: [&[u8]; 8], out: &mut [f32]) {
     }
 }
 
-/// A join in the widest form that the processor has.
+/// A join in the widest form that the CPU has.
 macro_rules! join {
     ($name:ident, $word:ty) => {
         fn $name(planes: [&[u8]; size_of::<$word>()], out: &mut [$word]) {
             #[cfg(target_arch = "x86_64")]
             if is_x86_feature_detected!("avx2") {
-                // SAFETY: the processor has the instructions.
+                // SAFETY: the CPU has the instructions.
                 #[allow(unsafe_code, reason = "the vector forms ask for their instructions")]
                 return unsafe { avx2::$name(planes, out) };
             }

@@ -1,4 +1,4 @@
-//! Joins of byte planes in plain loops: what every other form must equal, on every processor.
+//! Joins of byte planes in plain loops: what every other form must equal, on every CPU.
 #![forbid(unsafe_code)]
 
 macro_rules! join {

@@ -124,7 +124,7 @@ fn live(args: &Args) -> Result<BarStream> {
     Ok(BarStream::new(series, StreamingPredictor::open(&device, model, &weights, Form::Fast)?, Streaming::Carried))
 }
 
-/// Of sorted times.
+/// Answer from sorted times.
 fn answer(times_us: &[Vec<f64>; PARTS.len()]) -> Answer {
     let at = |times: &[f64], share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
     let mut text = format!("{} bars, microseconds a bar\n\n", times_us[0].len());

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::adapt::data::refuse_graphs;
 use crate::answer::Answer;
 use crate::plan::bytes;
-use crate::usage::{peak_rss_bytes, processor_seconds};
+use crate::usage::{cpu_seconds, peak_rss_bytes};
 
 /// Delivery of every sample of a file in batches, the opening of the file included
 #[derive(clap::Args)]
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// Read all windows before the first batch and keep them in memory; a series always is
     #[arg(long)]
     resident: bool,
-    /// Threads that read and decode; 0 for as many as the processor runs at once
+    /// Threads that read and decode; 0 for as many as the CPU runs at once
     #[arg(long, default_value_t = 0)]
     threads: usize,
     /// Whether reading passes the page cache by
@@ -85,7 +85,7 @@ struct Epoch {
     samples: u64,
     seconds: f64,
     samples_per_s: f64,
-    /// Of what was delivered, as f32.
+    /// Rate of the delivered values, as f32.
     gb_per_s: f64,
     first_batch_s: f64,
     /// Time in which the consumer waited for a chunk, and for what.
@@ -93,7 +93,7 @@ struct Epoch {
     waited_for_disk_s: f64,
     waited_for_decoding_s: f64,
     waited_for_copies_s: f64,
-    /// Of the whole process, in this epoch.
+    /// CPU time of the whole process, in this epoch.
     cpu_s: Option<f64>,
     bytes_read: u64,
     chunk_bytes: u64,
@@ -104,7 +104,7 @@ struct Epoch {
 }
 
 fn deliver(args: &Args, epoch: u64) -> Result<Epoch> {
-    let (start, processor) = (Instant::now(), processor_seconds());
+    let (start, processor) = (Instant::now(), cpu_seconds());
     let device = Device::cpu();
     let resident_bytes_max = if args.resident { usize::MAX } else { 0 };
     let direct = match args.direct {
@@ -141,7 +141,7 @@ fn deliver(args: &Args, epoch: u64) -> Result<Epoch> {
         waited_for_disk_s: disk.as_secs_f64(),
         waited_for_decoding_s: decode.as_secs_f64(),
         waited_for_copies_s: copy.as_secs_f64(),
-        cpu_s: processor_seconds().zip(processor).map(|(now, before)| now - before),
+        cpu_s: cpu_seconds().zip(processor).map(|(now, before)| now - before),
         bytes_read: read.bytes_read,
         chunk_bytes: args.chunk_samples.min(shape.samples) as u64 * shape.sample_bytes(),
         pool_peak_bytes: device.usage().allocated_bytes_peak,

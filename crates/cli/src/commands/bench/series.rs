@@ -42,7 +42,7 @@ impl Work {
         ModelConfig { hidden: self.hidden, layers: self.layers, ..ModelConfig::default() }
     }
 
-    /// So many samples of made-up numbers.
+    /// Synthetic samples.
     pub(super) fn samples(&self, count: usize) -> Result<SeriesInMemory> {
         made_up(self.model, self.features, count)
     }

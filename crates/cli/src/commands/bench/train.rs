@@ -20,7 +20,7 @@ use crate::gpu::{Recorder, When};
 use crate::plan::bytes;
 use crate::usage::peak_rss_bytes;
 
-/// How often a GPU is looked at: as often as it tells anything new.
+/// Interval of looks at a GPU: as often as it tells anything new.
 const LOOKS_APART: Duration = Duration::from_millis(200);
 
 /// Training steps on made-up numbers: forward, loss, backward, clipping and Adam
@@ -60,7 +60,7 @@ enum PrecisionName {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum FormName {
-    /// What windows have in common once, on the processor's vectors
+    /// What windows have in common once, on the CPU's vectors
     Fast,
     /// Every window whole, as the reference
     Plain,
@@ -162,7 +162,7 @@ fn train(trainer: &mut Trainer, samples: &SeriesInMemory, watch: Option<&Watch>)
 /// Looks at a GPU while it works.
 struct Watch {
     recorder: Recorder,
-    /// Of the rows, which nobody reads.
+    /// Folder of the rows, which nobody reads.
     _folder: tempfile::TempDir,
 }
 

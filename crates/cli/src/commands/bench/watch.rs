@@ -51,10 +51,10 @@ const SAMPLES: usize = 4000;
 /// Times of steps, in seconds.
 #[derive(Default)]
 struct Times {
-    /// Of whole steps, with what came after them.
+    /// Times of whole steps, including the work after them.
     followed: Vec<f64>,
     alone: Vec<f64>,
-    /// Of what came after them.
+    /// Times of the work after the steps.
     following: Vec<f64>,
 }
 

@@ -20,7 +20,7 @@ use crate::trained::meaning_in_training;
 /// The most bytes that a file of protocol buffers can have.
 const BYTES_MAX: usize = i32::MAX as usize;
 
-/// What can be said of an ONNX file.
+/// Options of an ONNX file.
 #[derive(clap::Args)]
 pub(super) struct Options {
     /// onnx: samples that the model predicts at once; any number of them if not given
@@ -41,7 +41,7 @@ pub(super) struct Options {
     stateless: bool,
 }
 
-/// What is written.
+/// Inputs of an ONNX file.
 pub(super) struct OnnxInput<'a> {
     pub(super) folder: &'a RunFolder,
     pub(super) model: &'a Model,
@@ -127,7 +127,7 @@ fn check(folder: &RunFolder, model: &Model, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What the inputs are made of.
+/// Description of the inputs.
 struct About {
     meaning: DataSchema,
     takes_raw: bool,
@@ -141,7 +141,7 @@ impl About {
         names.into_iter().chain([(format!("{name}.scaling"), self.scaling(timeframe))]).collect()
     }
 
-    /// What an input is, in words.
+    /// Description of an input, in words.
     fn input(&self, timeframe: &Timeframe) -> String {
         let names = self.meaning.features(&timeframe.name).map_or(String::new(), |names| names.join(", "));
         let colon = if names.is_empty() { "" } else { ": " };
@@ -149,7 +149,7 @@ impl About {
         format!("[batch, bars, features], closed bars, the last one last; scaling {scaling}{colon}{names}")
     }
 
-    /// What has to be done to raw features before they go in.
+    /// Scaling of raw features before input, in words.
     fn scaling(&self, timeframe: &Timeframe) -> String {
         match self.meaning.scaling(&timeframe.name) {
             _ if self.takes_raw => "none, the model scales".to_owned(),
@@ -158,7 +158,7 @@ impl About {
     }
 }
 
-/// What the outputs are, in words.
+/// Description of the outputs, in words.
 fn of_outputs(loss: Loss) -> String {
     match loss {
         Loss::Quantile { levels } => format!("the quantiles {levels} of each target, target after target"),

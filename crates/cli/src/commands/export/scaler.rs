@@ -14,7 +14,7 @@ use crate::run::RunFolder;
 use crate::trained::{change, require_same_meaning};
 use crate::training_setup::data_path;
 
-/// Where scalers are taken from.
+/// Source of scalers.
 #[derive(Clone, Copy)]
 pub(super) struct Origin<'a> {
     /// The data that the run was trained on if `None`.
@@ -23,7 +23,7 @@ pub(super) struct Origin<'a> {
     pub(super) instrument: Option<&'a str>,
 }
 
-/// How the features of each timeframe of `model`, that of the run in `folder`, were scaled.
+/// Scalers of the features of each timeframe of `model`, that of the run in `folder`.
 pub(super) fn scalers(folder: &RunFolder, model: &Model, origin: Origin<'_>) -> Result<Vec<Scaling>> {
     let config = folder.config(&[])?;
     let data = Data::open(&data_path(&config, origin.data)?, &config, &Device::cpu())?;

@@ -66,7 +66,7 @@ pub(super) struct Args {
     /// What indices are stored in
     #[arg(long, value_enum, default_value_t = IndexArg::U32)]
     index_width: IndexArg,
-    /// Threads that build [default: as many as there are processors]
+    /// Threads that build [default: as many as there are CPUs]
     #[arg(long)]
     threads: Option<std::num::NonZero<usize>>,
 }
@@ -99,7 +99,7 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
     })
 }
 
-/// Where graphs are kept.
+/// Place of the graphs.
 #[derive(Clone, Copy)]
 enum Place<'a> {
     File(&'a Path),
@@ -148,7 +148,7 @@ fn build_file(args: &Args, out: &Path, source: Source<'_>) -> Result<Answer> {
     Ok(Answer::new(text, &json))
 }
 
-/// What became of the file.
+/// Outcome for the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// It holds the graphs already.
@@ -207,7 +207,7 @@ fn describe(file: &GraphFile, state: State, changes: &[Change], wrote: Wrote, se
     describe_graphs(file, &how)
 }
 
-/// What has changed in words: of parameters, each that has.
+/// Changes in words: of parameters, each that has changed.
 fn said(what: &str, old: &str, new: &str) -> Vec<String> {
     let object = |text: &str| serde_json::from_str(text).ok().filter(Value::is_object);
     let (Some(old_values), Some(new_values)) = (object(old), object(new)) else {

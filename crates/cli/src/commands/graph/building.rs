@@ -31,7 +31,7 @@ pub(super) struct Kept {
 }
 
 impl Wrote {
-    /// How graphs that were built came to be: `built in 1.25 s`.
+    /// Origin of the graphs, in words: `built in 1.25 s`.
     pub(super) fn describe(self, seconds: f64) -> String {
         let kept = match self {
             Wrote::Nothing => Kept::default(),
@@ -49,7 +49,7 @@ impl Wrote {
 /// Builds with options, and says how far it is.
 type Build<'b, T> = dyn FnMut(&BuildOptions, &mut dyn FnMut(Built)) -> Result<T, Error> + 'b;
 
-/// What `build` gives, and whether it wrote; how far it is, it says on the screen.
+/// Result of `build`, and whether it wrote; shows progress on the screen.
 pub(super) fn with_progress<T>(
     args: &Args,
     builder: &dyn Builder,
@@ -89,7 +89,7 @@ pub(super) fn describe_graphs(file: &GraphFile, how: &str) -> String {
     text
 }
 
-/// What gives graphs of shares more edges.
+/// Advice that gives graphs of shares more edges.
 fn way_out(file: &GraphFile) -> String {
     let parameters: Value = serde_json::from_str(&file.identity().parameters).unwrap_or_default();
     match &parameters["min_observations"] {

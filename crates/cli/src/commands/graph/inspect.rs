@@ -47,7 +47,8 @@ fn dump(file: &GraphFile, key: &str, out: &Path) -> Result<Answer> {
     output::check(out, &[file.path()])?;
     let stored = Stored::of(file, &[key])?;
     write_atomically(out, &export::edge_index(&stored, &[0])?)?;
-    Ok(written(out, key, stored.sizes()))
+    let (nodes, edges) = stored.sizes();
+    Ok(written(out, key, nodes, edges))
 }
 
 fn draw(file: &GraphFile, key: &str, out: &Path) -> Result<Answer> {
@@ -65,10 +66,11 @@ fn draw(file: &GraphFile, key: &str, out: &Path) -> Result<Answer> {
         edges: edges.map(|(from, to, edge)| (from, to, weight(edge))).collect(),
     };
     write_atomically(out, network.to_svg().as_bytes())?;
-    Ok(written(out, key, stored.sizes()))
+    let (nodes, edges) = stored.sizes();
+    Ok(written(out, key, nodes, edges))
 }
 
-fn written(out: &Path, key: &str, (nodes, edges): (usize, usize)) -> Answer {
+fn written(out: &Path, key: &str, nodes: usize, edges: usize) -> Answer {
     let text = format!("{}: {key}, {}, {}", out.display(), counted(nodes, "node"), counted(edges, "edge"));
     Answer::new(text, &json!({ "out": shown(out), "key": key, "nodes": nodes, "edges": edges }))
 }

@@ -1,4 +1,4 @@
-//! What decides how graphs are built, and which of it belongs to which kind.
+//! Options of graph construction, and the kinds that they belong to.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use megabatch_graph_cache::build::{Correlation, Demeaning, Knn, Metric, SelfLoop
 
 use crate::failure::Failure;
 
-/// What graphs are built from, and how.
+/// Kinds of graphs, with their inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Kind {
     /// Shares, a file of bars each: a graph a day of the nearest by correlation of log returns

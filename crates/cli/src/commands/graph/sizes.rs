@@ -1,4 +1,4 @@
-//! How large the graphs of a file are.
+//! Sizes of the graphs of a file.
 
 use megabatch_graph_cache::GraphFile;
 use serde_json::{Value, json};

@@ -14,10 +14,10 @@ use super::{counted, points, shares};
 use crate::answer::Answer;
 use crate::failure::Failure;
 
-/// What graphs are built from.
+/// Source of graphs.
 pub(super) struct Source<'a> {
     pub(super) builder: &'a dyn Builder,
-    /// What was found, and what was left out of it, in lines.
+    /// Contents found and excluded, in lines.
     pub(super) found: String,
     /// The same for programs.
     pub(super) facts: Value,

@@ -119,7 +119,7 @@ pub(super) fn prove_splits(path: &Path, config: &Config, exact: &ExactSpans, ask
     Ok(proof)
 }
 
-/// Where the split comes from.
+/// Origin of the split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SplitSource {
     /// From `--config` or `--set`.

@@ -87,7 +87,7 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
 struct Trace {
     name: String,
     path: PathBuf,
-    /// Of standard input, which is read once.
+    /// Text of standard input, which is read once.
     text: Option<Vec<u8>>,
 }
 

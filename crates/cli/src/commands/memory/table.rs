@@ -1,4 +1,5 @@
-//! `megabatch memory table`: every policy on every pattern, as docs/measurements/memory.md shows it.
+//! `megabatch memory table`: every policy on every pattern, as docs/measurements/memory.md shows
+//! it.
 
 use std::convert::Infallible;
 
@@ -62,7 +63,7 @@ impl Row {
         format!("| `{name}` | {} | {} | {cells} | {goal} |\n", gib(peak_live_bytes), gib(smallest_block_bytes))
     }
 
-    /// What it took.
+    /// Cost, in words.
     fn calls(&self) -> String {
         let cells = self.outcomes.each_ref().map(|outcome| outcome.driver_calls.to_string()).join(" | ");
         let Outcome { driver_calls_last_step, stitches, bytes_copied, .. } = &self.outcomes[0];

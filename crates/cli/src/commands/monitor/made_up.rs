@@ -25,7 +25,7 @@ pub(super) fn epoch(step: u64) -> Value {
     })
 }
 
-/// What is known after `lines`.
+/// Status after `lines`.
 pub(super) fn seen(lines: &[Value]) -> RunStatus {
     let mut vitals = RunStatus::default();
     lines.iter().for_each(|line| vitals.see(line));

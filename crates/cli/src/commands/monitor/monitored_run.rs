@@ -76,7 +76,7 @@ impl MonitoredRun {
         self.vitals = RunStatus::default();
     }
 
-    /// What the times of files tell: a run that was evaluated and then resumed has a log younger
+    /// Status by the times of files: a run that was evaluated and then resumed has a log younger
     /// than its evaluation.
     fn see_files(&mut self) {
         let written = self.follower.written;
@@ -85,7 +85,7 @@ impl MonitoredRun {
         self.vitals.silence = written.and_then(|written| SystemTime::now().duration_since(written).ok());
     }
 
-    /// What is left on the terminal when the screen is gone.
+    /// Line left on the terminal after the screen closes.
     pub(super) fn sentence(&self) -> String {
         let Some(step) = self.vitals.get("step") else { return format!("{}: no step yet", self.name) };
         let steps = self.vitals.get("steps").map_or_else(String::new, |steps| format!(" of {}", grouped(steps as u64)));

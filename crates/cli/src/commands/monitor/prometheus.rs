@@ -11,8 +11,7 @@ use super::monitored_run::MonitoredRun;
 use super::run_status::READINGS;
 use crate::failure::Failure;
 
-/// How long a client may take to ask and to listen, and how much it may say: clients are answered
-/// one after the other.
+/// Limits of a client's time and request: clients are answered one after the other.
 const PATIENCE: Duration = Duration::from_secs(5);
 const REQUEST_BYTES_MAX: u64 = 16 << 10;
 

@@ -1,5 +1,5 @@
-//! How a run does, made of the lines of its log: what the screen, the JSON and the metrics of
-//! Prometheus all show.
+//! Status of a run from the lines of its log, for the screen, the JSON and the metrics of
+//! Prometheus.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,14 +15,14 @@ const RECENT_STEPS: usize = 50;
 /// Warnings that are kept.
 const WARNINGS_MAX: usize = 20;
 
-/// What is known of a run by now.
+/// Status of a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunStatus {
     /// True if its errors were told after its last step.
     pub(super) has_ended: bool,
     /// Since the last line of its log was written.
     pub(super) silence: Option<Duration>,
-    /// What the device had for the run, before it began.
+    /// Memory of the device before the run began.
     pub(super) available_bytes: Option<f64>,
     pub(super) steps: Option<f64>,
     /// The last look at the GPU, of a run on one.
@@ -43,7 +43,7 @@ pub(super) struct RunStatus {
     between_steps_s: f64,
 }
 
-/// Where the time of a step went, in seconds.
+/// Time of a step by phase, in seconds.
 #[derive(Clone, Copy, Debug)]
 struct StepTime {
     samples: f64,

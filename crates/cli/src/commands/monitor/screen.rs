@@ -26,7 +26,7 @@ const MEANS: usize = 200;
 const LOSS_MAX: f64 = 1e100;
 
 /// Draws the run called `name` into an area.
-pub(super) fn draw(name: &str, vitals: &RunStatus, (area, buffer): (Rect, &mut Buffer)) {
+pub(super) fn draw(name: &str, vitals: &RunStatus, area: Rect, buffer: &mut Buffer) {
     let rows = [Constraint::Length(2), Constraint::Min(8), Constraint::Length(WARNINGS_HEIGHT)];
     let [head, middle, foot] = Layout::vertical(rows).areas(area);
     draw_head(name, vitals, head, &mut *buffer);
@@ -37,7 +37,7 @@ pub(super) fn draw(name: &str, vitals: &RunStatus, (area, buffer): (Rect, &mut B
     draw_warnings(vitals, foot, buffer);
 }
 
-/// What a terminal would show, as lines without colours.
+/// Screen as lines without colours.
 pub(super) fn to_text(buffer: &Buffer) -> String {
     let Rect { width, height, .. } = buffer.area;
     let row = |y: u16| {
@@ -55,7 +55,7 @@ fn draw_head(name: &str, vitals: &RunStatus, area: Rect, buffer: &mut Buffer) {
     LineGauge::default().ratio(share).label(percent(share)).filled_style(Color::Cyan).render(gauge, buffer);
 }
 
-/// How far the run is, in words.
+/// Progress of the run, in words.
 fn standing(vitals: &RunStatus) -> String {
     let Some(step) = vitals.get("step") else { return "no step yet; q ends".to_owned() };
     let steps = vitals.get("steps").map_or_else(String::new, |steps| format!(" of {}", grouped(steps as u64)));
@@ -148,7 +148,7 @@ fn draw_warnings(vitals: &RunStatus, area: Rect, buffer: &mut Buffer) {
     Paragraph::new(lines.collect::<Vec<_>>()).wrap(Wrap { trim: true }).block(block).render(area, buffer);
 }
 
-/// What of these points a picture has room for.
+/// Points that a picture has room for.
 fn drawable(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let within = points.iter().map(|&(step, loss)| (step, loss.clamp(-LOSS_MAX, LOSS_MAX)));
     means(&within.collect::<Vec<_>>(), MEANS)
@@ -177,10 +177,10 @@ mod tests {
     use super::super::made_up::{epoch, seen, step, validation};
     use super::*;
 
-    /// What a terminal of this size shows.
-    fn shown(vitals: &RunStatus, (width, height): (u16, u16)) -> String {
+    /// Screen of a terminal of this size.
+    fn shown(vitals: &RunStatus, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| draw("runs/first", vitals, (frame.area(), frame.buffer_mut()))).unwrap();
+        terminal.draw(|frame| draw("runs/first", vitals, frame.area(), frame.buffer_mut())).unwrap();
         to_text(terminal.backend().buffer())
     }
 
@@ -190,7 +190,7 @@ mod tests {
         let lines = [step(1, 4.0), step(2, 2.0), validation(2, 3.0), epoch(2), step(3, 1.0), warning];
         let mut vitals = seen(&lines);
         (vitals.available_bytes, vitals.silence) = (Some(1e9), Some(Duration::from_millis(2_400)));
-        let text = shown(&vitals, (100, 30));
+        let text = shown(&vitals, 100, 30);
         for part in [
             "runs/first: step 3 of 10, epoch 1; 5.83 s left; last told of 2.00 s ago; q ends",
             "30.0 %",
@@ -213,7 +213,7 @@ mod tests {
         assert!(!text.contains("loss scale"), "only fp16 has one:\n{text}");
         assert!(!text.contains("gpu busy"), "only a run on one has it:\n{text}");
         vitals.gpu = Some(crate::gpu::made_up::sample(43.0));
-        let text = shown(&vitals, (100, 30));
+        let text = shown(&vitals, 100, 30);
         for part in [
             "gpu busy    43.0 % of the time",
             "  power     351 W, 61 °C",
@@ -224,16 +224,16 @@ mod tests {
         }
         let mut line = step(4, 1.0);
         line["loss_scale"] = 1024.0.into();
-        assert!(shown(&seen(&[line]), (100, 30)).contains("loss scale  1,024"));
+        assert!(shown(&seen(&[line]), 100, 30).contains("loss scale  1,024"));
     }
 
     #[test]
     fn runs_that_have_not_begun_and_that_have_ended_are_shown() {
-        let text = shown(&RunStatus::default(), (80, 24));
+        let text = shown(&RunStatus::default(), 80, 24);
         assert!(text.contains("runs/first: no step yet") && text.contains("nothing to show yet"), "{text}");
         let mut vitals = seen(&[step(10, 1.0)]);
         (vitals.has_ended, vitals.silence) = (true, Some(Duration::from_secs(9)));
-        let text = shown(&vitals, (80, 24));
+        let text = shown(&vitals, 80, 24);
         assert!(text.contains("step 10 of 10, epoch 1; ended; q ends") && text.contains("100.0 %"), "{text}");
     }
 
@@ -241,15 +241,15 @@ mod tests {
     fn a_screen_of_any_size_is_drawn() {
         let vitals = seen(&[step(1, f64::MAX), step(2, -1.0), validation(2, 0.0), epoch(2)]);
         for size in [(1, 1), (3, 40), (200, 2), (39, 9), (250, 80)] {
-            shown(&vitals, size);
-            shown(&RunStatus::default(), size);
+            shown(&vitals, size.0, size.1);
+            shown(&RunStatus::default(), size.0, size.1);
         }
     }
 
     #[test]
     fn the_curve_falls_with_the_loss() {
         let lines: Vec<_> = (1..=400).map(|at| step(at, 400.0 - at as f64)).collect();
-        let text = shown(&seen(&lines), (100, 30));
+        let text = shown(&seen(&lines), 100, 30);
         let rows: Vec<&str> = text.lines().collect();
         let first = |row: &str| row.chars().position(|c| ('\u{2801}'..='\u{28ff}').contains(&c));
         let firsts: Vec<usize> = rows.iter().filter_map(|row| first(row)).collect();

@@ -1,4 +1,4 @@
-//! What lines of the log warn of, in a sentence.
+//! Warnings in lines of the log, in a sentence.
 
 use serde_json::Value;
 
@@ -49,7 +49,7 @@ pub(super) fn sentence(line: &Value) -> Option<String> {
     })
 }
 
-/// What time is lost to, by its name in the log.
+/// Cause of lost time, by its name in the log.
 fn lost_to(cause: &str) -> &str {
     match cause {
         "data" => "waiting for data",

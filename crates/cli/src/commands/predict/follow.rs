@@ -25,15 +25,15 @@ use crate::output;
 use crate::settings::{form as model_form, loss};
 use crate::streaming::{BarStream, Streaming};
 
-/// What is followed, from where on, and how its lines are read.
+/// Options of following: source, start, format.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Following bars")]
 pub(super) struct Options {
     /// Predict for each bar as it comes: a file that grows, or standard input (-), with a line for
     /// each bar that has closed. Predictions are lines of CSV, or of JSON with --json or --out
     /// FILE.jsonl, and go to standard output if --out names no file. A model with
-    /// training.carry_state or training.loss_on: every_step takes a step a bar; any other computes its
-    /// windows anew at each
+    /// training.carry_state or training.loss_on: every_step takes a step a bar; any other computes
+    /// its windows anew at each
     #[arg(long, value_name = "BARS", conflicts_with = "samples")]
     follow: Option<PathBuf>,
     /// Bars before those that come, from whose states it goes on; those that the data file was made
@@ -70,7 +70,7 @@ impl Options {
     }
 }
 
-/// What was done.
+/// Totals of a stream.
 #[derive(Default)]
 pub(super) struct StreamTotals {
     pub(super) bars: u64,
@@ -131,13 +131,9 @@ pub(super) fn run(args: &Args, form: Form) -> Result<Answer> {
     eprintln!("{}", greeting(&subject, &history, tail.name()));
     let mut course = StreamProgress::new(&subject.symbol);
     course.begin(&live);
-    let mut forecasts = ForecastLines::new(
-        to,
-        line_form,
-        loss(&subject.config, subject.outputs().0)?,
-        subject.outputs(),
-        subject.name_told(),
-    );
+    let (horizons, outputs) = subject.outputs();
+    let loss = loss(&subject.config, horizons)?;
+    let mut forecasts = ForecastLines::new(to, line_form, loss, horizons, outputs, subject.name_told());
     let mut tally = StreamTotals::default();
     match go(&mut live, &mut tail, &mut lines, &mut forecasts, &mut course, &mut tally) {
         // A reader that went away, as `head` does, is no error.

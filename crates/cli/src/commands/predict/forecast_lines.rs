@@ -12,7 +12,7 @@ use super::{by_name, csv_field};
 use crate::answer::Form;
 use crate::output;
 
-/// How a line is written.
+/// Format of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineForm {
     Csv,
@@ -20,7 +20,7 @@ pub(super) enum LineForm {
 }
 
 impl LineForm {
-    /// What the file's ending asks for; on standard output, what answers are printed in.
+    /// Format by the file's ending; on standard output, the format of answers.
     pub(super) fn of(out: Option<&Path>, form: Form) -> Result<Self> {
         match (out.map(|out| out.extension().and_then(|ending| ending.to_str())), form) {
             (Some(Some("csv")), _) | (None, Form::Text) => Ok(LineForm::Csv),
@@ -32,7 +32,7 @@ impl LineForm {
     }
 }
 
-/// Where predictions go.
+/// Output of predictions.
 pub(super) struct ForecastLines {
     to: Box<dyn Write>,
     form: LineForm,
@@ -65,7 +65,8 @@ impl ForecastLines {
         to: Box<dyn Write>,
         form: LineForm,
         loss: Loss,
-        (horizons, outputs): (usize, usize),
+        horizons: usize,
+        outputs: usize,
         instrument: Option<String>,
     ) -> Self {
         let (_, named) = by_name(loss, &vec![0.0; outputs], horizons);
@@ -114,7 +115,7 @@ impl ForecastLines {
         self.hand_over(line)
     }
 
-    /// Of bars that had no prediction there is a table without rows.
+    /// Ends the table; without predictions it is a table without rows.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         self.begin()
     }

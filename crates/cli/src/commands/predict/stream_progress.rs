@@ -1,5 +1,4 @@
-//! What is said on standard error while bars are followed: holes, windows that are not full, and
-//! how far it is.
+//! Messages on standard error while bars are followed: holes, windows that are not full, progress.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +8,10 @@ use super::follow::StreamTotals;
 use crate::adapt::split::utc;
 use crate::streaming::BarStream;
 
-/// How often it is said how far it is, at most.
+/// Least interval of progress messages.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// How far following is.
+/// Progress of a stream.
 pub(super) struct StreamProgress<'s> {
     symbol: &'s str,
     /// True if the last bar had a prediction.

@@ -1,5 +1,4 @@
-//! What is followed: a model that was trained to go on from bar to bar, and how the bars of its
-//! data were made into series.
+//! Model for streaming, and the recipe of its data.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -157,7 +156,7 @@ impl StreamingModel {
         Ok(recording.bars)
     }
 
-    /// How the lines that come are read.
+    /// Options of reading the lines that come.
     pub(super) fn line_options(&self, options: &Options) -> ReadOptions {
         let reading = self.reading();
         let zone = match (&options.zone, options.format) {

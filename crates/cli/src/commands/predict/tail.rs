@@ -10,14 +10,14 @@ use megabatch_bars::LINE_BYTES_MAX;
 
 use crate::failure::Failure;
 
-/// How often a file is looked at that has no more lines: far below the time of a bar, and next to
-/// no work.
+/// Interval of looks at a file that has no more lines: far below the time of a bar, and next to no
+/// work.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// What files begin with that gzip has compressed.
+/// First bytes of gzip files.
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 
-/// What happens at the end of a file. Standard input ends where it ends.
+/// Behaviour at the end of a file. Standard input ends where it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AtEnd {
     Wait,
@@ -36,7 +36,7 @@ enum Input {
 }
 
 impl Tail {
-    /// Of the file at `path`, or of standard input for `-`.
+    /// Opens the file at `path`, or standard input for `-`.
     pub(super) fn open(path: &Path, at_end: AtEnd) -> Result<Self> {
         if path == Path::new("-") {
             return Ok(Tail { name: "standard input".into(), input: Input::Stdin(io::stdin().lock()) });
@@ -55,7 +55,7 @@ impl Tail {
         Ok(Tail { name: path.to_owned(), input: Input::File { reader, read_bytes: 0, at_end } })
     }
 
-    /// What messages call it.
+    /// Name in messages.
     pub(super) fn name(&self) -> &Path {
         &self.name
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::time_breakdown::{LOSS_MIN_S, SHARE_MAX, STEPS, STEPS_MIN};
 use crate::plan::bytes;
 
-/// What steps waited for.
+/// Cause of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     Disk,
@@ -16,7 +16,7 @@ enum Cause {
     Gather,
 }
 
-/// How samples are kept, on which the advice depends.
+/// Storage of the samples, on which the advice depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
     Windows,
@@ -37,7 +37,7 @@ pub(super) struct WaitWatch {
 /// Too long a wait, and when it was found.
 pub(super) struct LongWait {
     step: u64,
-    /// Of the time of steps: all of the waiting, and that for the cause.
+    /// Share of the steps' time: all of the waiting, and that for the cause.
     share: f64,
     cause_share: f64,
     cause: Cause,
@@ -87,7 +87,7 @@ impl WaitWatch {
     }
 }
 
-/// What the most was waited for, and how long.
+/// Main cause of waiting, and its time.
 fn main_cause(waits: Option<Waits>, wait_s: f64) -> (Cause, f64) {
     let Some(waits) = waits else { return (Cause::Gather, wait_s) };
     let causes = [(Cause::Disk, waits.disk), (Cause::Decode, waits.decode), (Cause::Copy, waits.copy)];
@@ -113,7 +113,7 @@ impl LongWait {
         json!({ "event": "waiting", "step": step, "share": share, "cause": cause.name(), "cause_share": cause_share })
     }
 
-    /// What a user is told of it.
+    /// Message for the user.
     pub(super) fn sentence(&self) -> String {
         let rate = (self.bytes_read as f64 / self.seconds) as usize;
         let series = match self.kept {
@@ -160,7 +160,7 @@ mod tests {
         made_up::epoch(0, step)
     }
 
-    /// What is told at which step, of `steps` that wait so long.
+    /// Messages by step, of `steps` that wait so long.
     fn told(kept: Kept, steps: u64, wait_s: f64, waits: Option<Waits>) -> Vec<(u64, String)> {
         let mut watch = WaitWatch::new(kept);
         let events = (1..=steps).map(|at| Event::Step(step(at, wait_s, waits))).chain([epoch(steps)]);

@@ -15,7 +15,7 @@ use crate::training_setup::TrainingSetup;
 
 /// A GPU that is less busy than this waits for something.
 const BUSY_MIN: f64 = 0.7;
-/// How often it is looked at where the configuration does not say.
+/// Interval of looks where the configuration does not say.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The statistics of a GPU under way.
@@ -38,11 +38,11 @@ pub(super) struct Idle {
     /// Share of the time in which it was busy.
     busy_share: f64,
     cause: Cause,
-    /// Of the time of steps and of what came between them.
+    /// Share of the time of steps and between them.
     cause_share: f64,
 }
 
-/// What is to be told.
+/// Message about a GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum GpuNotice {
     Idle(Idle),
@@ -56,7 +56,11 @@ impl GpuWatch {
     pub(super) fn begin(folder: &RunFolder, job: &TrainingSetup, progress: &Progress) -> Result<Option<Self>> {
         let Some(gpu) = job.computes_on().gpu() else { return Ok(None) };
         match GpuProbe::open(&gpu.properties().pci_bus_id) {
-            Ok(probe) => GpuWatch::of(folder, Box::new(probe), batches(job)).map(Some),
+            Ok(probe) => {
+                let every_batches = job.config.count("gpu_optimization.log_gpu_stats_every_n_batches");
+                let accumulation = job.training.accumulation_steps;
+                GpuWatch::of(folder, Box::new(probe), every_batches as u64, accumulation as u64).map(Some)
+            }
             Err(fault) => {
                 progress.note(&format!("the GPU is not watched: {fault}"));
                 Ok(None)
@@ -64,9 +68,9 @@ impl GpuWatch {
         }
     }
 
-    /// The same of whatever `sampler` looks at; `batches` are those between two looks, 0 for looks
-    /// by time, and those of a step.
-    fn of(folder: &RunFolder, sampler: Box<dyn Sampler>, (every_batches, accumulation): (u64, u64)) -> Result<Self> {
+    /// The same of whatever `sampler` looks at. `every_batches` is 0 for looks by time;
+    /// `accumulation` is the number of batches of a step.
+    fn of(folder: &RunFolder, sampler: Box<dyn Sampler>, every_batches: u64, accumulation: u64) -> Result<Self> {
         let when = if every_batches == 0 { When::Every(INTERVAL) } else { When::Asked };
         Ok(GpuWatch {
             recorder: Recorder::begin(&folder.gpu_file(), sampler, when)?,
@@ -108,12 +112,6 @@ impl GpuWatch {
     }
 }
 
-/// Batches between two looks, and those of a step.
-fn batches(job: &TrainingSetup) -> (u64, u64) {
-    let every = job.config.count("gpu_optimization.log_gpu_stats_every_n_batches");
-    (every as u64, job.training.accumulation_steps as u64)
-}
-
 impl GpuNotice {
     /// Its line in metrics.jsonl, where it has one.
     pub(super) fn metric(&self) -> Option<Value> {
@@ -124,7 +122,7 @@ impl GpuNotice {
         )
     }
 
-    /// What a user is told of it.
+    /// Message for the user.
     pub(super) fn sentence(&self) -> String {
         match self {
             GpuNotice::Gone(fault) => format!("the GPU is no longer watched: {fault}"),
@@ -162,7 +160,7 @@ mod tests {
     fn the_gpu_is_looked_at_after_as_many_batches_as_the_configuration_says() {
         for (every, accumulation, expected) in [(4, 1, vec![4, 8]), (3, 2, vec![2, 3, 5, 6, 8, 9]), (100, 1, vec![])] {
             let (_folder, run) = folder();
-            let mut watch = GpuWatch::of(&run, MadeUp::busy(&[50.0; 20]), (every, accumulation)).unwrap();
+            let mut watch = GpuWatch::of(&run, MadeUp::busy(&[50.0; 20]), every, accumulation).unwrap();
             for at in 1..=9 {
                 watch.see(&step(at), Duration::from_secs(at));
             }
@@ -171,10 +169,10 @@ mod tests {
         }
     }
 
-    /// What is told after 20 steps during which the GPU was as busy as this.
+    /// Messages after 20 steps at this utilisation.
     fn told(percents: &[f64]) -> Vec<GpuNotice> {
         let (_folder, run) = folder();
-        let mut watch = GpuWatch::of(&run, MadeUp::busy(percents), (1, 1)).unwrap();
+        let mut watch = GpuWatch::of(&run, MadeUp::busy(percents), 1, 1).unwrap();
         let mut news = Vec::new();
         for epoch in 0..2 {
             for at in 1..=20 {

@@ -1,5 +1,4 @@
-//! What a run does about memory: recording it, giving back what is kept without need, finding
-//! leaks, and leaving a map where it ran short.
+//! Memory of a run: recording, giving back, finding leaks, and a map where it ran short.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -58,7 +57,7 @@ pub(super) fn explain_shortage(folder: &RunFolder, device: &Device, error: anyho
     }
 }
 
-/// What a run does about memory while it trains.
+/// Watches memory while a run trains.
 pub(super) struct MemoryWatch<'a> {
     device: &'a Device,
     detector: Option<LeakDetector>,
@@ -91,7 +90,7 @@ impl<'a> MemoryWatch<'a> {
         match event {
             Event::Step(step) => {
                 let batches = [self.step, step.step].map(|steps| steps * self.batches_per_step);
-                if is_due(batches, self.empty_every_batches) {
+                if is_due(batches[0], batches[1], self.empty_every_batches) {
                     self.device.empty_cache();
                 }
                 self.step = step.step;
@@ -99,7 +98,7 @@ impl<'a> MemoryWatch<'a> {
             }
             Event::Epoch(epoch) => {
                 self.peaks.raise(&Peaks::of(self.device));
-                if is_due([epoch.epoch, epoch.epoch + 1], self.empty_every_epochs) {
+                if is_due(epoch.epoch, epoch.epoch + 1, self.empty_every_epochs) {
                     self.device.empty_cache();
                 }
                 // Each epoch has peaks of its own; the largest are those of the run.
@@ -113,8 +112,8 @@ impl<'a> MemoryWatch<'a> {
         }
     }
 
-    /// What a user is told of memory that ran short, when the run goes on with less; leaves a map
-    /// of the memory in `folder`.
+    /// Message about a memory shortage after which the run continues with less; leaves a map of the
+    /// memory in `folder`.
     pub(super) fn went_on(&self, folder: &RunFolder, cut: &ShortageEvent) -> String {
         let ShortageEvent { cause, batch_size, planned_batch_size, gradient_checkpointing, chunk_percent, .. } = cut;
         let kept = self.device.take_failure_snapshot().map(|snapshot| folder.keep_shortage(&snapshot));
@@ -143,7 +142,7 @@ impl<'a> MemoryWatch<'a> {
 }
 
 /// True if a multiple of `every` lies above the first and not above the second; 0 is never due.
-fn is_due([before, now]: [u64; 2], every: u64) -> bool {
+fn is_due(before: u64, now: u64, every: u64) -> bool {
     every > 0 && before / every < now / every
 }
 
@@ -172,7 +171,7 @@ impl FoundLeak {
         })
     }
 
-    /// What a user is told of it.
+    /// Message for the user.
     pub(super) fn sentence(&self) -> String {
         let owner = |grown: &megabatch_gpu_core::leak::Growth| {
             format!("{} by {} in each of {} epochs", grown.owner, bytes(grown.bytes_per_epoch()), grown.epochs)

@@ -1,5 +1,4 @@
-//! What a session writes for other programs to show while it trains: TensorBoard's events and a
-//! trace of its first steps.
+//! Recordings of a session for other programs: TensorBoard's events and a trace of its first steps.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 

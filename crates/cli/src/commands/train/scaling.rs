@@ -25,7 +25,7 @@ pub(super) struct ScaleWatch {
 pub(super) struct Collapse {
     step: u64,
     scale: f32,
-    /// Of so many steps, those that changed nothing.
+    /// Steps that changed nothing.
     overflows: usize,
     steps: usize,
     /// The gradient that was too large.
@@ -61,7 +61,7 @@ impl Collapse {
         })
     }
 
-    /// What a user is told of it.
+    /// Message for the user.
     pub(super) fn sentence(&self) -> String {
         let Collapse { scale, overflows, steps, overflow, .. } = self;
         format!(
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use crate::commands::train::made_up::step;
 
-    /// What is told of steps at these scales, of which every `period`-th overflows.
+    /// Messages of steps at these scales, of which every `period`-th overflows.
     fn told(steps: u64, scale: f32, period: u64) -> Vec<(u64, String)> {
         let mut watch = ScaleWatch::default();
         let event = |at: u64| {

@@ -12,7 +12,7 @@ use megabatch_trainer::{Event, RollbackEvent, StepEvent};
 
 use message::What;
 
-/// How long values may stay in memory before they are written.
+/// Longest time of values in memory before they are written.
 const FLUSH_S: f64 = 2.0;
 
 /// An event file under way.
@@ -70,7 +70,7 @@ impl EventFile {
 
     fn push(&mut self, what: What<'_>, time_s: f64, step: u64) -> Result<()> {
         self.record.clear();
-        record::frame(&message::event(what, (time_s, step)), &mut self.record);
+        record::frame(&message::event(what, time_s, step), &mut self.record);
         let mut written = self.file.write_all(&self.record);
         if time_s - self.flushed_s >= FLUSH_S {
             self.flushed_s = time_s;
@@ -139,7 +139,7 @@ mod tests {
             let records = records(file);
             assert_eq!(records.len(), 2 + steps + 1);
             assert!(has(&records[0], b"brain.Event:2"));
-            assert_eq!(records[1], message::event(What::Start, (1_000.0, first)));
+            assert_eq!(records[1], message::event(What::Start, 1_000.0, first));
             assert!(
                 records[2..2 + steps].iter().all(|record| has(record, b"loss/training") && !has(record, b"loss_scale"))
             );
@@ -165,6 +165,6 @@ mod tests {
         events.finish().unwrap();
         let records = records(&path);
         assert!(has(&records[2], b"loss_scale") && !has(&records[3], b"loss_scale"));
-        assert_eq!(records[4], message::event(What::Start, (1_002.5, 2)));
+        assert_eq!(records[4], message::event(What::Start, 1_002.5, 2));
     }
 }

@@ -1,5 +1,5 @@
-//! Where a device loses time to something else than computing steps: data, validation, saving, the
-//! host, threads without work.
+//! Time that a device loses to other things than steps: data, validation, saving, the host, threads
+//! without work.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ pub(super) const SHARE_MAX: f64 = 0.3;
 /// A loss in all below which nobody minds.
 pub(super) const LOSS_MIN_S: f64 = 1.0;
 
-/// What time goes to.
+/// Cause of lost time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     Data,
     Validation,
     Saving,
-    /// What a step does beside waiting, forward, backward and optimizer.
+    /// Time of a step other than waiting, forward, backward and optimizer.
     Host,
     /// Threads that had nothing to compute.
     Threads,
 }
 
-/// Where the time of some steps, and of what came between them, went.
+/// Time of some steps and between them, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct TimeTally {
     pub(super) steps: u32,
@@ -58,7 +58,7 @@ impl Cause {
         }
     }
 
-    /// What it is, in a sentence.
+    /// Description, in a sentence.
     fn what(self) -> &'static str {
         match self {
             Cause::Data => "waiting for data",
@@ -69,7 +69,7 @@ impl Cause {
         }
     }
 
-    /// What to do about it.
+    /// Advice.
     fn advice(self) -> &'static str {
         match self {
             Cause::Data => {
@@ -131,7 +131,7 @@ impl TimeTally {
         self.step_s - self.data_s + self.validation_s
     }
 
-    /// What takes the most from a GPU, and how long.
+    /// Main cause of a GPU's idle time, and its time.
     pub(super) fn main_cause(&self) -> (Cause, f64) {
         let host_s = (self.step_s - self.data_s - self.computing_s).max(0.0);
         let causes = [
@@ -148,7 +148,7 @@ impl TimeTally {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Loss {
     pub(super) step: u64,
-    /// Of the time of steps and of what came between them; of threads, of their time.
+    /// Share of the time of steps and between them; for threads, of their time.
     pub(super) share: f64,
     pub(super) cause: Cause,
 }
@@ -159,7 +159,7 @@ impl Loss {
         json!({ "event": "lost_time", "step": self.step, "share": self.share, "cause": self.cause.name() })
     }
 
-    /// What a user is told of it.
+    /// Message for the user.
     pub(super) fn sentence(&self) -> String {
         let of = if self.cause == Cause::Threads { "the threads' time" } else { "the time" };
         format!("{}: {} of {of} is {}", self.cause.name(), percent(self.share), reason(self.cause))
@@ -175,7 +175,7 @@ pub(super) fn percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
 }
 
-/// Processor time that this process has taken, in seconds; none where the system does not tell.
+/// CPU time that this process has taken, in seconds; none where the system does not tell.
 pub(super) type ProcessorClock = fn() -> Option<f64>;
 
 /// Watches what time is lost to, waiting for data left out, which has a watch of its own.
@@ -183,7 +183,7 @@ pub(super) struct LossWatch {
     tallies: Tallies,
     threads: usize,
     clock: ProcessorClock,
-    /// Processor time when the sums were last handed out.
+    /// CPU time when the sums were last handed out.
     processor_s: Option<f64>,
     /// A cause is told once.
     told: Vec<Cause>,
@@ -226,8 +226,8 @@ mod tests {
     use super::*;
     use crate::commands::train::made_up;
 
-    /// What is told of `steps` steps of a second, each followed by a validation and a checkpoint
-    /// that take so long.
+    /// Messages of `steps` steps of a second, each followed by a validation and a checkpoint that
+    /// take so long.
     fn told(steps: u64, between_s: [f64; 2], threads: usize, clock: ProcessorClock) -> Vec<Loss> {
         let mut watch = LossWatch::new(threads, clock);
         let (mut now, mut losses) = (0.0, Vec::new());

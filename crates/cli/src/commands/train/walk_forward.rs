@@ -13,7 +13,7 @@ use crate::report::folds_page;
 use crate::run::RunFolder;
 use crate::training_setup::{Intent, Request, TrainingSetup, require_known_targets};
 
-/// What must not change between the folds of a run.
+/// Settings that must not change between the folds of a run.
 const SETTINGS: [&str; 5] =
     ["data.walk_forward", "data.walk_forward_window", "data.walk_forward_overlap", "data.split", "data.folds"];
 

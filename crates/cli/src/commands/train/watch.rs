@@ -14,18 +14,18 @@ use super::memory::MemoryWatch;
 use super::recordings::Recordings;
 use super::scaling::ScaleWatch;
 use super::time_breakdown::LossWatch;
-use crate::adapt::processor;
 use crate::interruption::Interruption;
 use crate::progress::Progress;
 use crate::report::Peaks;
 use crate::run::{MetricsLog, ResumePoint, RunFolder};
 use crate::training_setup::TrainingSetup;
+use crate::usage::cpu_seconds;
 
-/// How long a step or a validation may take after a signal, before the process ends without a
+/// Time limit of a step or a validation after a signal, before the process ends without a
 /// checkpoint.
 const STEP_PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long the steps of a session waited for data.
+/// Waiting of a session's steps for data.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waited {
     pub(crate) seconds: f64,
@@ -86,7 +86,7 @@ impl<'a> Watch<'a> {
             progress,
             memory: MemoryWatch::new(job, standing.step),
             waiting: WaitWatch::new(if job.data.is_windows() { Kept::Windows } else { Kept::Otherwise }),
-            losses: LossWatch::new(job.training.threads, processor::time_s),
+            losses: LossWatch::new(job.training.threads, cpu_seconds),
             gpu,
             start: Instant::now(),
             since: Instant::now(),
@@ -127,7 +127,7 @@ impl<'a> Watch<'a> {
         ControlFlow::Continue(())
     }
 
-    /// What the user is warned of after `event`: sentences, and their lines in the log.
+    /// Warnings after `event`: sentences, and their lines in the log.
     fn warnings(&mut self, event: &Event<'_>) -> Vec<(Option<Value>, String)> {
         let now = self.start.elapsed();
         let warnings = [

@@ -1,5 +1,4 @@
-//! Where a setting acts: on which data, in which models, on which devices and beside which other
-//! settings.
+//! Conditions of settings: data, models, devices and other settings beside which they act.
 
 use std::fmt;
 
@@ -47,7 +46,7 @@ pub(crate) enum Acts {
     },
 }
 
-/// What a job is, as far as settings act or do not.
+/// Traits of a job that decide which settings act.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JobTraits {
     /// True if the data file is one of graphs.
@@ -93,7 +92,7 @@ impl Acts {
         matches!(self, Acts::OnSamples | Acts::OnGraphFiles)
     }
 
-    /// What keeps a setting from acting, to follow "does nothing".
+    /// Reason why a setting does not act, to follow "does nothing".
     pub(crate) fn reason(self) -> String {
         match self {
             Acts::OnSamples => " with a file of graphs".to_owned(),

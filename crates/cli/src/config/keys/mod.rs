@@ -1,5 +1,5 @@
-//! Every configuration key: its values, its default and what it does. `docs/reference/configuration.md` is
-//! printed from these tables, one a section.
+//! Every configuration key: its values, its default and what it does.
+//! `docs/reference/configuration.md` is printed from these tables, one a section.
 
 mod acts;
 mod data;
@@ -50,20 +50,21 @@ const THREADS: Kind = Kind::Count { min: 1, max: 1024 };
 const POSITIVE: Kind = Kind::Number { above: 0.0 };
 const NOT_NEGATIVE: Kind = Kind::Number { above: -f64::MIN_POSITIVE };
 
-/// What a run writes.
+/// Output of a run.
 const OUTPUT: &[Key] = &[
-    key("output.dir", Kind::Text, "", "Folder of the run; `--out` says it too."),
+    key("output.dir", Kind::Text, "", "Folder of the run; the same as `--out`."),
     key(
         "output.tensorboard",
         Kind::Bool,
         "true",
-        "Whether the course of the run is also written to tb/, for `tensorboard --logdir RUN`.",
+        "The course of the run is also written to tb/, for `tensorboard --logdir RUN`.",
     ),
     key(
         "output.trace_steps",
         Kind::OrWord { word: "none", otherwise: &COUNT },
         "1000",
-        "Steps of each session whose phases are written to trace.json, which Perfetto and Chrome's about:tracing show; about 700 bytes a step.",
+        "Steps of each session whose phases are written to trace.json, for Perfetto and Chrome's \
+         about:tracing; about 700 bytes a step.",
     ),
 ];
 

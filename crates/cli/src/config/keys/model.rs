@@ -1,4 +1,4 @@
-//! What is trained.
+//! Model of a run.
 
 use super::{Acts, DEPTH, Key, WIDTH, key};
 use crate::config::value::Kind;
@@ -6,126 +6,132 @@ use crate::config::value::Kind;
 pub(super) const KEYS: &[Key] = &[
     key("model.hidden", WIDTH, "64", "Hidden units H of each LSTM.").only(&[Acts::WithLstms]),
     key("model.layers", DEPTH, "1", "Layers of each LSTM.").only(&[Acts::WithLstms]),
-    key("model.bias", Kind::Bool, "true", "Whether the LSTMs have bias terms.").only(&[Acts::WithLstms]),
+    key("model.bias", Kind::Bool, "true", "The LSTMs have bias terms.").only(&[Acts::WithLstms]),
     key(
         "model.dropout",
         Kind::Probability,
         "0",
-        "Share of the units between two LSTM layers that a training step leaves out; with one layer it does nothing, as in PyTorch.",
-    ).only(&[Acts::WithLstms]),
+        "Dropout rate between LSTM layers; without effect for one layer, as in PyTorch.",
+    )
+    .only(&[Acts::WithLstms]),
     key(
         "model.layer_norm",
         Kind::Bool,
         "false",
-        "Whether the outputs of every LSTM layer go through a layer norm, before dropout. The recurrence goes on from the states before it.",
-    ).only(&[Acts::WithLstms]),
+        "Layer norm on the outputs of every LSTM layer, before dropout. The recurrence uses the \
+         states before the norm.",
+    )
+    .only(&[Acts::WithLstms]),
     key(
         "model.pooling",
         Kind::Choice { now: &["last", "attention"], later: "" },
         "last",
-        "How a sequence becomes one vector: its last hidden state, or attention of a learned query over all of them.",
-    ).only(&[Acts::WithLstms]),
+        "Pooling of a sequence into one vector. `last`: the last hidden state. `attention`: \
+         attention of a learned query over all hidden states.",
+    )
+    .only(&[Acts::WithLstms]),
     key(
         "model.pooling_heads",
         Kind::OrWord { word: "auto", otherwise: &WIDTH },
         "auto",
-        "Heads of attention pooling, of which H is a multiple. `auto` is 4, or the largest number below it that fits.",
-    ).only(&[Acts::WithLstms, Acts::With { key: "model.pooling", values: &["attention"] }]),
+        "Heads of attention pooling; they divide H. `auto` is 4, or the largest number below it \
+         that divides H.",
+    )
+    .only(&[Acts::WithLstms, Acts::With { key: "model.pooling", values: &["attention"] }]),
     key(
         "model.fusion",
         Kind::Choice { now: &["concat", "attention"], later: "" },
         "concat",
-        "How timeframes come together: concatenated, shortest first, or by one layer of a transformer over their vectors, and the mean.",
-    ).only(&[Acts::WithLstms]),
+        "Fusion of the timeframes' vectors. `concat`: concatenated, shortest timeframe first. \
+         `attention`: one transformer encoder layer over the vectors, then the mean.",
+    )
+    .only(&[Acts::WithLstms]),
     key(
         "model.fusion_heads",
         Kind::OrWord { word: "auto", otherwise: &WIDTH },
         "auto",
-        "Heads of fusion by attention, of which H is a multiple. `auto` is 4, or the largest number below it that fits.",
-    ).only(&[Acts::WithLstms, Acts::With { key: "model.fusion", values: &["attention"] }]),
+        "Heads of attention fusion; they divide H. `auto` is 4, or the largest number below it \
+         that divides H.",
+    )
+    .only(&[Acts::WithLstms, Acts::With { key: "model.fusion", values: &["attention"] }]),
     key(
         "model.fusion_feed_forward",
         DEPTH,
         "4",
-        "Width of the feed-forward network in fusion by attention, in multiples of H.",
-    ).only(&[Acts::WithLstms, Acts::With { key: "model.fusion", values: &["attention"] }]),
+        "Width of the feed-forward network of attention fusion, in multiples of H.",
+    )
+    .only(&[Acts::WithLstms, Acts::With { key: "model.fusion", values: &["attention"] }]),
     key(
         "model.encoder",
         Kind::Choice { now: &["auto", "lstm", "none"], later: "" },
         "auto",
-        "What comes before graph attention: an LSTM for each timeframe, or nothing, which takes the last bar as it is. `auto` is `lstm` for bars \
-         and `none` for a file of graphs, whose nodes have no past.",
-    ).only(&[Acts::WithGraphs]),
+        "Encoder before graph attention. `lstm`: an LSTM for each timeframe. `none`: the last bar \
+         as it is. `auto` is `lstm` for bars and `none` for a file of graphs.",
+    )
+    .only(&[Acts::WithGraphs]),
     key(
         "model.graph",
         Kind::OrWord { word: "none", otherwise: &Kind::Text },
         "none",
-        "File of graphs over the instruments, such as `G.mbg` of `megabatch graph build`: a sample then is all instruments at one time, and \
-         each of them attends to its neighbours. A batch is so many times. Where `data.path` is a file of graphs itself, this stays `none`.",
+        "File of graphs over the instruments, such as `G.mbg` from `megabatch graph build`. A \
+         sample is then all instruments at one time, and each attends to its neighbours; a batch \
+         is a number of times. Leave it `none` if `data.path` is a file of graphs.",
     ),
     key(
         "model.graph_attention",
         Kind::Choice { now: &["gat", "gatv2"], later: "" },
         "gat",
-        "How a neighbour's weight is computed: as in \"Graph attention networks\" (2018), or as in \"How attentive are graph attention \
-         networks?\" (2022).",
-    ).only(&[Acts::WithGraphAttention]),
-    key(
-        "model.graph_layers",
-        Kind::Count { min: 0, max: 64 },
-        "2",
-        "Layers of graph attention where there are graphs; 0 leaves every node to itself.",
-    ).only(&[Acts::WithGraphs]),
+        "Scores of neighbours. `gat`: \"Graph attention networks\" (2018). `gatv2`: \"How \
+         attentive are graph attention networks?\" (2022).",
+    )
+    .only(&[Acts::WithGraphAttention]),
+    key("model.graph_layers", Kind::Count { min: 0, max: 64 }, "2", "Layers of graph attention; 0 for none.")
+        .only(&[Acts::WithGraphs]),
     key("model.graph_heads", WIDTH, "4", "Heads of each layer of graph attention.").only(&[Acts::WithGraphAttention]),
     key("model.graph_hidden", WIDTH, "16", "Units of each head.").only(&[Acts::WithGraphAttention]),
     key(
         "model.graph_output",
         Kind::Choice { now: &["linear", "attention"], later: "" },
         "linear",
-        "What gives the predictions: a linear head on the last layer, or the last layer itself, as the mean of its heads.",
-    ).only(&[Acts::WithGraphAttention]),
-    key("model.graph_output_heads", WIDTH, "1", "Heads of a last layer that gives the predictions itself.").only(&[Acts::WithGraphAttention, Acts::With { key: "model.graph_output", values: &["attention"] }]),
+        "Output layer. `linear`: a linear head on the last attention layer. `attention`: the last \
+         attention layer itself, as the mean of its heads.",
+    )
+    .only(&[Acts::WithGraphAttention]),
+    key("model.graph_output_heads", WIDTH, "1", "Heads of the last layer with `model.graph_output: attention`.")
+        .only(&[Acts::WithGraphAttention, Acts::With { key: "model.graph_output", values: &["attention"] }]),
     key(
         "model.graph_activation",
         Kind::Choice { now: &["elu", "relu"], later: "" },
         "elu",
-        "The function between layers of graph attention.",
-    ).only(&[Acts::WithGraphAttention]),
-    key(
-        "model.graph_residual",
-        Kind::Bool,
-        "false",
-        "Whether each layer adds a linear map of its input to its output.",
-    ).only(&[Acts::WithGraphAttention]),
+        "Activation between layers of graph attention.",
+    )
+    .only(&[Acts::WithGraphAttention]),
+    key("model.graph_residual", Kind::Bool, "false", "Each layer adds a linear map of its input to its output.")
+        .only(&[Acts::WithGraphAttention]),
     key(
         "model.graph_self_loops",
         Kind::Bool,
         "true",
-        "Whether each node attends to itself too, once; edges from a node to itself that the graph has are then left out.",
-    ).only(&[Acts::WithGraphAttention]),
+        "Each node attends to itself, once; self-loops of the graph are then ignored.",
+    )
+    .only(&[Acts::WithGraphAttention]),
     key(
         "model.graph_edge_attributes",
         Kind::Bool,
         "true",
-        "Whether attention sees weights and attributes of edges, where they have any.",
-    ).only(&[Acts::WithGraphAttention]),
-    key(
-        "model.graph_dropout",
-        Kind::Probability,
-        "0",
-        "Share of the inputs of each layer of graph attention that a training step leaves out.",
-    ).only(&[Acts::WithGraphAttention]),
-    key(
-        "model.graph_attention_dropout",
-        Kind::Probability,
-        "0",
-        "Share of the attention weights that a training step leaves out.",
-    ).only(&[Acts::WithGraphAttention]),
+        "Attention uses weights and attributes of edges, if they have any.",
+    )
+    .only(&[Acts::WithGraphAttention]),
+    key("model.graph_dropout", Kind::Probability, "0", "Dropout rate of the inputs of each graph attention layer.")
+        .only(&[Acts::WithGraphAttention]),
+    key("model.graph_attention_dropout", Kind::Probability, "0", "Dropout rate of the attention weights.")
+        .only(&[Acts::WithGraphAttention]),
     key(
         "model.readout",
         Kind::Choice { now: &["auto", "node", "mean", "sum", "max"], later: "" },
         "auto",
-        "What predictions are for: each node, or each graph by the mean, the sum or the largest of its nodes. `auto` is `node`, or `mean` where \
-         graphs have targets as wholes.",
-    ).only(&[Acts::WithGraphs]),
+        "Level of the predictions. `node`: each node. `mean`, `sum`, `max`: each graph, pooled \
+         over its nodes. `auto` is `mean` if targets belong to whole graphs, else `node`.",
+    )
+    .only(&[Acts::WithGraphs]),
 ];

@@ -10,7 +10,7 @@ pub(crate) struct Areas {
     pub(crate) words: Words,
     pub(crate) x: Axis,
     pub(crate) y: Axis,
-    /// Where heights change, ascending; the last one is the end.
+    /// Positions at which heights change, ascending; the last one is the end.
     pub(crate) xs: Vec<f64>,
     /// The lowest first.
     pub(crate) areas: Vec<Area>,
@@ -25,7 +25,7 @@ pub(crate) struct Area {
     pub(crate) color: usize,
     /// A height at each x.
     pub(crate) heights: Vec<f64>,
-    /// What it says of itself when it is pointed at.
+    /// Text shown on hover.
     pub(crate) text: String,
 }
 
@@ -38,7 +38,7 @@ impl Areas {
         let total = |k: usize| self.areas.iter().map(|area| area.heights[k]).sum::<f64>();
         let (name, line) = &self.line;
         let highest = (0..self.xs.len()).map(total).chain(line.iter().copied()).fold(1e-12, f64::max);
-        let axes = Axes { x: (&self.x, not_empty((first, last))), y: (&self.y, (0.0, highest * 1.05)) };
+        let axes = Axes { x: (&self.x, not_empty(first, last)), y: (&self.y, (0.0, highest * 1.05)) };
         let mut canvas = Canvas::new(&self.words, Size::Wide, &axes);
         let mut base = vec![0.0; self.xs.len()];
         let mut drawn: String = self.areas.iter().map(|area| self.draw(&canvas, area, &mut base)).collect();

@@ -7,14 +7,14 @@ use crate::report::number::fixed;
 /// One axis of a chart.
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
-    /// What it measures, with the unit.
+    /// Label, with the unit.
     pub(crate) label: String,
     pub(crate) scale: Scale,
     /// A value that lies within the picture even where no point reaches it.
     pub(crate) includes: Option<f64>,
 }
 
-/// What the numbers along an axis are.
+/// Scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scale {
     Number,
@@ -67,7 +67,7 @@ impl Axis {
     }
 
     /// About `count` ticks between `low` and `high`.
-    pub(crate) fn ticks(&self, (low, high): (f64, f64), count: usize) -> Vec<Tick> {
+    pub(crate) fn ticks(&self, low: f64, high: f64, count: usize) -> Vec<Tick> {
         match self.scale {
             Scale::Number => number_ticks(low, high, count),
             Scale::Time => time_ticks(low, high, count),
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     fn texts(axis: &Axis, range: (f64, f64), count: usize) -> Vec<String> {
-        axis.ticks(range, count).into_iter().map(|tick| tick.text).collect()
+        axis.ticks(range.0, range.1, count).into_iter().map(|tick| tick.text).collect()
     }
 
     #[test]
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(texts(&axis, (0.13, 0.29), 4), ["0.15", "0.20", "0.25"]);
         assert_eq!(texts(&axis, (-0.1, 0.1), 2), ["-0.1", "0.0", "0.1"]);
         assert_eq!(texts(&axis, (0.0, 25_000.0), 3), ["0", "10,000", "20,000"]);
-        assert!(axis.ticks((-3.0, 1e6), 8).len() <= 9);
+        assert!(axis.ticks(-3.0, 1e6, 8).len() <= 9);
     }
 
     #[test]

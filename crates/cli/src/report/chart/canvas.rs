@@ -3,7 +3,7 @@
 use super::axis::{Axis, Tick};
 use crate::report::html::escape;
 
-/// How much room a chart takes beside others.
+/// Size of a chart beside others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Size {
     /// Half of the page's width, where the page is wide.
@@ -48,7 +48,7 @@ pub(crate) struct Canvas {
     edges: (f64, f64, f64, f64),
 }
 
-/// What a chart says of itself to those who do not see it.
+/// Text alternative of a chart.
 #[derive(Clone, Debug)]
 pub(crate) struct Words {
     pub(crate) title: String,
@@ -66,10 +66,10 @@ impl Canvas {
     pub(crate) fn new(words: &Words, size: Size, axes: &Axes<'_>) -> Self {
         let (width, height) = size.extent();
         let ((x_axis, x), (y_axis, y)) = (axes.x, axes.y);
-        let y_ticks = y_axis.ticks(y, 5);
+        let y_ticks = y_axis.ticks(y.0, y.1, 5);
         let longest = y_ticks.iter().map(|tick| tick.text.chars().count()).max().unwrap_or(1);
         let left = LEFT + CHARACTER * longest as f64;
-        let x_ticks = x_axis.ticks(x, if size == Size::Wide { 9 } else { 5 });
+        let x_ticks = x_axis.ticks(x.0, x.1, if size == Size::Wide { 9 } else { 5 });
         let mut canvas =
             Canvas { svg: open(words, width, height), x, y, edges: (left, TOP, width - RIGHT, height - BOTTOM) };
         canvas.draw_ticks(&x_ticks, &y_ticks);
@@ -161,13 +161,13 @@ pub(crate) fn bounds(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
 
 /// A range of values with a little room around it; zero stays at the edge where no value is beyond
 /// it.
-pub(crate) fn with_room((low, high): (f64, f64)) -> (f64, f64) {
+pub(crate) fn with_room(low: f64, high: f64) -> (f64, f64) {
     let room = ((high - low) * 0.06).max(low.abs().max(high.abs()).max(1e-12) * 1e-3);
     let bottom = if low >= 0.0 { (low - room).max(0.0) } else { low - room };
     (bottom, high + room)
 }
 
 /// A range that is not empty.
-pub(crate) fn not_empty((low, high): (f64, f64)) -> (f64, f64) {
+pub(crate) fn not_empty(low: f64, high: f64) -> (f64, f64) {
     if low < high { (low, high) } else { (low - 0.5, high + 0.5) }
 }

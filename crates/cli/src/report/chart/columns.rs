@@ -20,7 +20,7 @@ pub(crate) struct Layer {
     pub(crate) name: String,
     /// A height a column.
     pub(crate) heights: Vec<f64>,
-    /// What each part says of itself when it is pointed at.
+    /// Text of each part shown on hover.
     pub(crate) texts: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ impl Columns {
         let mut base = vec![0.0; count];
         let mut drawn = String::new();
         for (color, layer) in self.layers.iter().enumerate() {
-            drawn.push_str(&self.draw(&canvas, (color, layer), &mut base));
+            drawn.push_str(&self.draw(&canvas, color, layer, &mut base));
         }
         canvas.clipped(&drawn);
         let legend: Vec<(String, String)> =
@@ -49,7 +49,7 @@ impl Columns {
     }
 
     /// Draws a layer over what lies below it, and adds its heights to that.
-    fn draw(&self, canvas: &Canvas, (color, layer): (usize, &Layer), base: &mut [f64]) -> String {
+    fn draw(&self, canvas: &Canvas, color: usize, layer: &Layer, base: &mut [f64]) -> String {
         let mut svg = String::new();
         let width = canvas.width() / base.len() as f64 * FILLED;
         for (k, base) in base.iter_mut().enumerate() {

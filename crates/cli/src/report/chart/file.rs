@@ -8,7 +8,7 @@ const CHARACTER: f64 = 6.8;
 const LINE: f64 = 22.0;
 
 /// `svg`, a drawing of the width and height `extent`, below its `legend` of (classes, name).
-pub(crate) fn standalone(svg: &str, (width, height): (f64, f64), legend: &[(String, String)]) -> String {
+pub(crate) fn standalone(svg: &str, width: f64, height: f64, legend: &[(String, String)]) -> String {
     let (mut x, mut y) = (12.0, 18.0);
     let mut entries = String::new();
     for (class, name) in legend {

@@ -1,4 +1,4 @@
-//! Where the nodes of a graph are drawn.
+//! Layout of the nodes of a graph.
 
 /// Places in the square from 0 to 1, so that nodes with an edge between them come near each other
 /// and others keep apart.

@@ -39,7 +39,7 @@ pub(crate) struct Series {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// How points are shown.
+/// Mark of points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     Line,
@@ -64,7 +64,7 @@ impl Chart {
     /// The chart as a figure with its legend, or a sentence where there is nothing to draw.
     pub(crate) fn to_html(&self) -> String {
         match self.frame() {
-            Some(frame) => figure(&self.words.title, self.size, &self.draw(frame), &self.legend()),
+            Some(frame) => figure(&self.words.title, self.size, &self.draw(frame.0, frame.1), &self.legend()),
             None => format!("<p>{}: nothing was recorded.</p>\n", escape(&self.words.title)),
         }
     }
@@ -74,7 +74,7 @@ impl Chart {
         self.series.iter().filter(|series| !series.points.is_empty()).map(entry).collect()
     }
 
-    fn draw(&self, (x, y): ((f64, f64), (f64, f64))) -> String {
+    fn draw(&self, x: (f64, f64), y: (f64, f64)) -> String {
         let mut canvas = Canvas::new(&self.words, self.size, &Axes { x: (&self.x, x), y: (&self.y, y) });
         let drawn: String = self.series.iter().map(|series| series.draw(&canvas)).collect();
         canvas.clipped(&drawn);
@@ -92,7 +92,7 @@ impl Chart {
         };
         let x = bounds(points().map(|point| point.0).chain(self.x.includes))?;
         let y = bounds(points().map(|point| point.1).chain(self.y.includes))?;
-        Some((not_empty(x), with_room(y)))
+        Some((not_empty(x.0, x.1), with_room(y.0, y.1)))
     }
 }
 

@@ -14,7 +14,7 @@ const NAMED_MAX: usize = 60;
 /// A graph to be drawn.
 pub(crate) struct Network {
     pub(crate) title: String,
-    /// Of the nodes, in order.
+    /// Names of the nodes, in order.
     pub(crate) names: Vec<String>,
     /// From, to and weight; an edge of weight below zero is of another colour.
     pub(crate) edges: Vec<(usize, usize, f32)>,
@@ -25,7 +25,7 @@ impl Network {
     pub(crate) fn to_svg(&self) -> String {
         let title = vec![("c0 block".to_owned(), self.title.clone())];
         let legend = if self.has_negative() { [&title[..], &self.legend()[1..]].concat() } else { title };
-        standalone(&self.draw(), EXTENT, &legend)
+        standalone(&self.draw(), EXTENT.0, EXTENT.1, &legend)
     }
 
     /// The picture as a figure with its legend.
@@ -50,7 +50,7 @@ impl Network {
         )
     }
 
-    /// What the colours of edges stand for, where there are two.
+    /// Legend of edge colours, where there are two.
     fn legend(&self) -> Vec<(String, String)> {
         let entry = |class: &str, name: &str| (class.to_owned(), name.to_owned());
         match self.has_negative() {

@@ -8,7 +8,7 @@ use crate::report::html::{escape, figure};
 /// A chart of what lies where on an axis.
 pub(crate) struct Timeline {
     pub(crate) words: Words,
-    /// What the axis measures.
+    /// Horizontal axis.
     pub(crate) x: Axis,
     pub(crate) rows: Vec<Row>,
     /// Classes and name of what the colours stand for; may be empty.
@@ -27,7 +27,7 @@ pub(crate) struct Span {
     pub(crate) to: f64,
     /// Number of the colour.
     pub(crate) color: usize,
-    /// What it says of itself when it is pointed at.
+    /// Text shown on hover.
     pub(crate) text: String,
 }
 
@@ -50,8 +50,7 @@ impl Timeline {
 
     /// The chart as a file of its own, or nothing where it has no spans.
     pub(crate) fn to_file(&self) -> Option<String> {
-        let extent = (WIDTH, ROW * self.rows.len() as f64 + FOOT);
-        Some(standalone(&self.draw()?, extent, &self.legend))
+        Some(standalone(&self.draw()?, WIDTH, ROW * self.rows.len() as f64 + FOOT, &self.legend))
     }
 
     fn draw(&self) -> Option<String> {
@@ -71,7 +70,7 @@ impl Timeline {
             escape(&self.words.description),
             escape(&self.words.title)
         );
-        for Tick { at, text } in self.x.ticks((from, to), 9) {
+        for Tick { at, text } in self.x.ticks(from, to, 9) {
             let x = x_at(at);
             svg.push_str(&format!(
                 "<path class=\"grid\" d=\"M{x:.1} 0V{bottom}\"/><text class=\"tick\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{text}</text>",

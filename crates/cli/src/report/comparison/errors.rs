@@ -8,8 +8,8 @@ use crate::folds::Spread;
 use Predictions::{Classes, Numbers, Ranks};
 use Unit::{Number, Share};
 
-/// What is measured: the name that a reader sees, the key in JSON, and where it stands among the
-/// metrics of a contender.
+/// A measure: its name for a reader, its key in JSON, and its place among the metrics of a
+/// contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Measure {
     pub(super) name: &'static str,
@@ -19,16 +19,16 @@ pub(super) struct Measure {
     of: Predictions,
 }
 
-/// How a measure reads.
+/// Unit of a measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// That of the targets, or none.
+    /// Unit of the targets, or none.
     Number,
-    /// Of 1.
+    /// Share of 1.
     Share,
 }
 
-/// What a model predicts for which a measure means something.
+/// Predictions that a measure applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Predictions {
     /// Numbers in the unit of the targets.
@@ -90,7 +90,7 @@ impl<'a> Errors<'a> {
         self.is_meant(measure).then(|| self.measured(|evaluation| evaluation.pointer(measure.pointer)))?
     }
 
-    /// Those of the baselines, by name.
+    /// Errors of the baselines, by name.
     pub(super) fn baselines(&self, measure: Measure) -> Vec<(&'a str, Measured)> {
         let of_name = |name: &'a str| {
             Some((name, self.measured(|evaluation| evaluation["baselines"][name].pointer(measure.pointer))?))

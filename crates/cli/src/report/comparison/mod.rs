@@ -25,7 +25,7 @@ const PLACES: [&str; 1] = ["output.dir"];
 /// A run as far as it got.
 pub(crate) struct Side {
     folder: PathBuf,
-    /// What tells its folder from those of the others.
+    /// Distinguishing part of the folder's name.
     label: String,
     /// Which samples it trains on and is judged by: runs with the same letter have the same.
     samples: char,
@@ -40,7 +40,7 @@ pub(crate) struct Side {
     folds: Option<FoldsDone>,
 }
 
-/// How far a run of several folds got.
+/// Progress of a run of several folds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FoldsDone {
     folds: usize,
@@ -98,7 +98,7 @@ impl Comparison {
         keys.map(of).filter(|difference| difference.values.iter().any(|value| *value != difference.values[0])).collect()
     }
 
-    /// What holds of the comparison as a whole, in sentences: which runs have the same samples, and
+    /// Conclusions on the whole comparison, in sentences: which runs have the same samples, and
     /// which of those is ahead.
     fn sentences(&self) -> Vec<String> {
         let groups = self.groups();
@@ -110,7 +110,7 @@ impl Comparison {
         sentences
     }
 
-    /// What a terminal shows: the sentences, the settings that differ, and what came of each run.
+    /// Text for a terminal: the sentences, the settings that differ, and the result of each run.
     pub(crate) fn to_text(&self) -> String {
         let sentences = self.sentences().join("\n");
         let tables = [self.settings_table(), self.results_table()];
@@ -118,7 +118,7 @@ impl Comparison {
         format!("{sentences}\n\n{}", tables.collect::<Vec<_>>().join("\n"))
     }
 
-    /// What a program reads.
+    /// JSON for programs.
     pub(crate) fn to_json(&self) -> Value {
         let differences =
             self.differences().into_iter().map(|Difference { key, values }| json!({ "key": key, "values": values }));
@@ -158,8 +158,8 @@ impl Side {
         })
     }
 
-    /// What is equal in runs with the same samples. Plans from before there were fingerprints name
-    /// their file at least.
+    /// Values that are equal in runs with the same samples. Plans from before there were
+    /// fingerprints name their file at least.
     fn identity(&self) -> Value {
         let data = &self.plan["data"];
         let file = if data["fingerprint"].is_string() { &data["fingerprint"] } else { &data["path"] };
@@ -219,7 +219,7 @@ impl Side {
     }
 }
 
-/// What a file of JSON holds; null where it is absent or no JSON.
+/// Content of a JSON file; null if it is absent or no JSON.
 fn read_json(file: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(file).unwrap_or_default()).unwrap_or_default()
 }

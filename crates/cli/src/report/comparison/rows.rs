@@ -9,7 +9,7 @@ use crate::report::html::Table;
 use crate::report::number::{fixed, grouped, percent, seconds, significant};
 use crate::report::time::PHASES;
 
-/// What a cell holds that has nothing to say.
+/// Text of an empty cell.
 const NOTHING: &str = "-";
 
 /// A row of a table: its name, and what it says of a run.
@@ -26,7 +26,7 @@ impl Comparison {
         Table { caption: "Settings that differ".to_owned(), head: self.head("key"), rows }
     }
 
-    /// What came of the runs; rows that say nothing of any are left out.
+    /// Results of the runs; rows without any value are left out.
     pub(super) fn results_table(&self) -> Table {
         let rows = progress().into_iter().chain(self.errors()).chain(speed()).chain(memory());
         let rows = rows.map(|(name, cell)| {

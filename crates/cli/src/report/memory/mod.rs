@@ -16,7 +16,7 @@ use super::learning::points;
 use super::number::percent;
 use crate::plan::{MemoryPlan, bytes};
 
-/// What a session's memory came to.
+/// Memory of a session.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MemoryFacts {
     pub(crate) peaks: Peaks,
@@ -28,7 +28,7 @@ pub(crate) struct MemoryFacts {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peaks {
     scopes: Vec<(String, usize)>,
-    /// Of the whole device, which may be less than the sum.
+    /// Bytes of the whole device, which may be less than the sum.
     total: usize,
 }
 
@@ -53,7 +53,7 @@ impl Peaks {
         }
     }
 
-    /// Of the whole device.
+    /// Bytes of the whole device.
     pub(crate) fn total_bytes(&self) -> usize {
         self.total
     }
@@ -124,7 +124,7 @@ pub(crate) fn map_file(snapshot: &Snapshot) -> Option<String> {
     map::map(snapshot).0.to_file()
 }
 
-/// Where memory went over time, and what it looked like at its peak.
+/// Memory over time, and at its peak.
 fn pictures(snapshot: &Snapshot) -> String {
     let totals = &snapshot.totals;
     let mut html = course::course(snapshot).to_html();

@@ -18,7 +18,7 @@ struct Case {
     given: fn(&Stage),
     command: &'static str,
     exit_code: i32,
-    /// What the message says, in any order.
+    /// Parts of the message, in any order.
     says: &'static [&'static str],
 }
 

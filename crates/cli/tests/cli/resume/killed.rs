@@ -109,14 +109,14 @@ fn kill_and_resume(
             break;
         }
     }
-    let answer = stage.succeeds(&next_command((stage, settings), run));
+    let answer = stage.succeeds(&next_command(stage, settings, run));
     assert_eq!(answer["finished"], true, "{run}: {answer}");
     hit
 }
 
 /// The command of a user whose run was killed: a run that has not begun is begun, one that has goes
 /// on.
-fn next_command((stage, settings): (&Stage, &str), run: &str) -> String {
+fn next_command(stage: &Stage, settings: &str, run: &str) -> String {
     if stage.path(&format!("{run}/config.yaml")).exists() {
         format!("train --out {run} --resume")
     } else {
@@ -126,7 +126,7 @@ fn next_command((stage, settings): (&Stage, &str), run: &str) -> String {
 
 /// Starts or resumes `run` and kills it after `moment`; whether there still was something to kill.
 fn lives_for(of: (&Stage, &str), run: &str, moment: Duration) -> bool {
-    let mut command = of.0.command(&next_command(of, run));
+    let mut command = of.0.command(&next_command(of.0, of.1, run));
     let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut stdout = process.stdout.take().unwrap();
     let (tell, ended) = channel();
@@ -143,7 +143,7 @@ fn lives_for(of: (&Stage, &str), run: &str, moment: Duration) -> bool {
     lives && !status.success()
 }
 
-/// What the folder of a killed run shows of what it was doing.
+/// Activity of a killed run, from its folder.
 fn where_it_was(stage: &Stage, run: &str) -> &'static str {
     let checkpoints = std::fs::read_dir(stage.path(&format!("{run}/checkpoints")));
     let is_unfinished =

@@ -1,4 +1,4 @@
-//! How fast bytes go: over the bus from pageable and pinned memory, within the GPU, and through the
+//! Bandwidths: over the bus from pageable and pinned memory, within the GPU, and through the
 //! kernels.
 
 use std::time::Instant;
@@ -8,7 +8,7 @@ use megabatch_gpu_core::cuda::{Gpu, Pinned};
 use megabatch_gpu_core::ops::{self, Reduction};
 use megabatch_gpu_core::{Buffer, Device, Result};
 
-/// How many bytes a second something moves.
+/// Bytes moved in a second.
 pub(super) struct Rate {
     pub(super) name: &'static str,
     pub(super) gb_per_s: f64,

@@ -12,7 +12,7 @@ use megabatch_gpu_core::{Device, Error, Result, ops};
 
 use crate::watch::{Check, Outcome};
 
-/// How much is done.
+/// Extent of the checks.
 pub(crate) struct Plan {
     /// Allocations and frees of the stress.
     stress_events: usize,
@@ -54,7 +54,7 @@ impl Bench {
         Ok(Bench { plan, gpu: Gpu::open(ordinal)?, ordinal, device: OnceCell::new() })
     }
 
-    /// What stands over the table.
+    /// Heading of the table.
     pub(crate) fn head(&self, date: &str) -> String {
         report::head(self.gpu.properties(), date)
     }

@@ -63,7 +63,7 @@ impl Handle {
         &self.context
     }
 
-    /// What a function returned, in the library's words.
+    /// Result of a function, in the library's words.
     pub(super) fn checked(
         &self,
         call: &'static str,

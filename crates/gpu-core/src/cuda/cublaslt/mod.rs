@@ -33,7 +33,7 @@ pub(crate) struct CublasLt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Kind {
     product: MatrixProduct,
-    /// Of a, b and the output.
+    /// Alignments of a, b and the output.
     alignments_bytes: [u32; 3],
     start: u64,
     workspace_bytes: usize,
@@ -70,7 +70,7 @@ impl CublasLt {
             // What was held back is submitted first.
             self.handle.context().enter()?;
             // SAFETY: as the caller promised, of the default stream.
-            unsafe { work.submit((stream.id(), stream.raw())) }?;
+            unsafe { work.submit(stream.id(), stream.raw()) }?;
         } else {
             // SAFETY: as the caller promised.
             unsafe { stream.on().submit(work) }?;

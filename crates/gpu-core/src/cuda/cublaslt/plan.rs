@@ -1,4 +1,4 @@
-//! How a product is multiplied: the library's descriptors, and the algorithm that it chose.
+//! Plan of a product: the library's descriptors, and the algorithm that it chose.
 //!
 //! The library counts matrices column by column, where ours lie row by row: what is a matrix here
 //! is the transposed one there. So it is asked for the transposed product, outᵀ `[N, M]` = b · aᵀ,
@@ -21,12 +21,12 @@ use super::Kind;
 use super::handle::Handle;
 use crate::cublaslt::{Factors, MatrixAddresses, MatrixProduct};
 
-/// How products of one kind are multiplied.
+/// Plan of the products of one kind.
 #[derive(Debug)]
 pub(in super::super) struct Plan {
     product: MatrixProduct,
     operation: Operation,
-    /// Of b, a and the output.
+    /// Layouts of b, a and the output.
     layouts: [MatrixLayout; 3],
     algorithm: Algorithm,
     handle: Arc<Handle>,
@@ -127,8 +127,8 @@ impl Plan {
     /// Submits a product; the context is current.
     ///
     /// # Safety
-    /// As [`GpuCommand::submit`](super::super::gpu_command::GpuCommand::submit). The addresses are aligned as those of
-    /// the kind, and so large is the workspace.
+    /// As [`GpuCommand::submit`](super::super::gpu_command::GpuCommand::submit). The addresses are
+    /// aligned as those of the kind, and so large is the workspace.
     pub(in super::super) unsafe fn submit(&self, at: &MatrixAddresses, stream: CUstream) -> Result<(), Fault> {
         let (alpha, beta) = (1.0f32, 0.0f32);
         let [alpha, beta] = [&raw const alpha, &raw const beta].map(<*const f32>::cast::<c_void>);
@@ -176,7 +176,7 @@ impl Drop for Plan {
     }
 }
 
-/// What an algorithm must keep to.
+/// Limits of an algorithm.
 struct Wishes {
     preference: Preference,
     handle: Arc<Handle>,

@@ -32,7 +32,7 @@ pub use robson::robson_bound_bytes;
 pub struct Pattern {
     /// By what it is known on the command line.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// Description, in a line.
     pub about: &'static str,
     /// Memory of the device on which it is played.
     pub capacity_bytes: usize,
@@ -95,7 +95,7 @@ impl std::fmt::Debug for Pattern {
     }
 }
 
-/// What can be said of a trace without playing it.
+/// Size of a trace, known without playing it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Size {

@@ -65,7 +65,7 @@ fn covers(at: usize, units: usize, offset: usize, size: usize) -> bool {
     first < at + units
 }
 
-/// Of the offset so far and the one half a stretch on, that with which more stays.
+/// The better of the offset so far and the one half a stretch on: the one with which more stays.
 fn best_offset(live: &[(usize, usize, Block)], offset: usize, size: usize) -> usize {
     let stays = |offset: usize| -> usize {
         let kept = live.iter().filter(|&&(at, units, _)| covers(at, units, offset, size));
@@ -79,8 +79,7 @@ fn best_offset(live: &[(usize, usize, Block)], offset: usize, size: usize) -> us
 struct Holes {
     /// Length by first unit; the last hole has no end.
     holes: BTreeMap<usize, usize>,
-    /// Where the search begins: no hole before is large enough for the size that was asked for
-    /// last.
+    /// Start of the search: no hole before is large enough for the size that was asked for last.
     from: usize,
 }
 

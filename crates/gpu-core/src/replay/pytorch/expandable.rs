@@ -5,8 +5,8 @@ use super::blocks::{Block, Key, State};
 use super::rules::Wish;
 
 impl CachingAllocator {
-    /// Of the free blocks from the best fit on, the first that can grow to less than the one behind
-    /// it in order of size.
+    /// First of the free blocks from the best fit on that can grow to less than the one behind it
+    /// in order of size.
     pub(super) fn best_expandable_fit(&self, best: Key) -> Key {
         let Block { stream, bytes, address, kind, .. } = self.blocks[best];
         let grown_bytes = |key: Key| {

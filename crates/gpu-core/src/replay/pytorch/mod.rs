@@ -42,7 +42,7 @@ use rules::{Kind, Wish};
 use super::allocator::{Allocator, Levels};
 use crate::source::StreamId;
 
-/// How the allocator takes memory from the device.
+/// Growth of the allocator's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Growth {
     /// In segments, each of one call of `cudaMalloc`.
@@ -64,7 +64,7 @@ pub(super) struct CachingAllocator {
     settings: Settings,
     device: Device,
     blocks: Blocks,
-    /// Of the small pool and of the large one.
+    /// Free lists of the small pool and of the large one.
     pools: [FreeLists; 2],
     allocated_bytes: usize,
     /// Free bytes that share their segment or page with live bytes.

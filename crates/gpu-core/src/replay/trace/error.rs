@@ -12,7 +12,7 @@ pub enum TraceError {
     Read {
         /// The line that was being read.
         line: u64,
-        /// What went wrong.
+        /// Error of the system.
         source: io::Error,
     },
 
@@ -32,7 +32,7 @@ pub enum TraceError {
     NotAnObject {
         /// The line.
         line: u64,
-        /// What is wrong with it.
+        /// Fault.
         reason: String,
     },
 
@@ -65,7 +65,7 @@ pub enum TraceError {
         field: &'static str,
         /// Largest number that it may be.
         largest: u64,
-        /// What stands there, as JSON.
+        /// Value found, as JSON.
         found: String,
     },
 
@@ -78,11 +78,11 @@ pub enum TraceError {
         line: u64,
         /// The id.
         id: u64,
-        /// Where the live block was asked for.
+        /// Line of the live block's allocation.
         since_line: u64,
     },
 
-    /// What is freed is not live.
+    /// A freed block is not live.
     #[error("line {line}: block {id} is freed and is not live: it was never allocated, or freed before")]
     NotLive {
         /// The line.

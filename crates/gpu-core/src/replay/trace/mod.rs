@@ -39,7 +39,7 @@ pub enum Event {
 pub struct Line {
     /// Line of the trace, from 1.
     pub number: u64,
-    /// What stands in it.
+    /// The event.
     pub event: Event,
 }
 

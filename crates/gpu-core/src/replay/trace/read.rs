@@ -99,7 +99,7 @@ fn parse(line: u64, text: &[u8]) -> Result<Event, TraceError> {
         return Err(not_an_object(format!("it begins with `{}`", String::from_utf8_lossy(&text[..1]))));
     }
     let fields: Fields = serde_json::from_slice(text).map_err(|error| not_an_object(error.to_string()))?;
-    let number = |field: (&'static str, Option<&Value>), largest| number(line, field, largest);
+    let number = |field: (&'static str, Option<&Value>), largest| number(line, field.0, field.1, largest);
     let required = |op, field: (&'static str, Option<&Value>), largest| {
         number(field, largest)?.ok_or(TraceError::Missing { line, op, field: field.0 })
     };
@@ -119,7 +119,7 @@ fn parse(line: u64, text: &[u8]) -> Result<Event, TraceError> {
 }
 
 /// A whole number from 0 to `largest`; `None` where the field is absent or null.
-fn number(line: u64, (field, value): (&'static str, Option<&Value>), largest: u64) -> Result<Option<u64>, TraceError> {
+fn number(line: u64, field: &'static str, value: Option<&Value>, largest: u64) -> Result<Option<u64>, TraceError> {
     let Some(value) = value else { return Ok(None) };
     match value.as_u64().filter(|&number| number <= largest) {
         Some(number) => Ok(Some(number)),

@@ -1,4 +1,4 @@
-//! What PyTorch's viewer does with a trace (torch/utils/viz/MemoryViz.js, `simulate_memory`), with
+//! Replay of a trace as in PyTorch's viewer (torch/utils/viz/MemoryViz.js, `simulate_memory`), with
 //! a panic where it would fail.
 
 use super::super::history::{Line, shown};

@@ -68,7 +68,7 @@ impl Clocks {
     }
 
     /// True if work submitted now to `next` runs after the piece `ticket` of stream `before`.
-    pub(super) fn runs_after(&self, next: StreamId, (before, ticket): (StreamId, u64)) -> bool {
+    pub(super) fn runs_after(&self, next: StreamId, before: StreamId, ticket: u64) -> bool {
         let up_to = |known: &BTreeMap<StreamId, u64>| known.get(&before).is_some_and(|&last| ticket <= last);
         let ordered = self.streams.get(&next).is_some_and(|stream| up_to(&stream.after)) || up_to(&self.before_all);
         next == before || ordered || ticket <= self.streams[&before].done
@@ -94,11 +94,11 @@ mod tests {
         clocks.order(B, A);
         clocks.order(C, B);
         let second = clocks.submit(A);
-        assert!(clocks.runs_after(B, (A, first)) && clocks.runs_after(C, (A, first)));
-        assert!(!clocks.runs_after(C, (A, second)) && clocks.runs_after(A, (A, second)));
+        assert!(clocks.runs_after(B, A, first) && clocks.runs_after(C, A, first));
+        assert!(!clocks.runs_after(C, A, second) && clocks.runs_after(A, A, second));
         clocks.order_all();
-        assert!(clocks.runs_after(C, (A, second)) && !clocks.is_idle(A));
-        assert!(clocks.runs_after(StreamId(9), (A, second)) && !clocks.runs_after(StreamId(9), (A, second + 1)));
+        assert!(clocks.runs_after(C, A, second) && !clocks.is_idle(A));
+        assert!(clocks.runs_after(StreamId(9), A, second) && !clocks.runs_after(StreamId(9), A, second + 1));
     }
 
     #[test]
@@ -110,8 +110,8 @@ mod tests {
         assert!(!clocks.is_idle(B));
         clocks.complete(B);
         assert!(clocks.is_idle(B) && !clocks.is_idle(A));
-        assert!(clocks.runs_after(C, (A, 1)) && !clocks.runs_after(C, (A, second)));
+        assert!(clocks.runs_after(C, A, 1) && !clocks.runs_after(C, A, second));
         clocks.complete_all();
-        assert!(clocks.is_idle(A) && clocks.runs_after(C, (A, second)));
+        assert!(clocks.is_idle(A) && clocks.runs_after(C, A, second));
     }
 }

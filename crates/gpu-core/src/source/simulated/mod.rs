@@ -14,7 +14,7 @@ use super::address_space::AddressSpace;
 use super::granules::Granules;
 use super::{Granule, Refusal, Source, StreamId};
 
-/// What the bytes of a granule are that nobody has written yet, and of one that was destroyed.
+/// Byte of a granule that nobody has written yet, and of one that was destroyed.
 const POISON: u8 = 0xC5;
 const FIRST_ADDRESS: u64 = 1 << 40;
 
@@ -142,7 +142,7 @@ impl Simulated {
         for (granule, offset, len) in device.space.pieces(address, bytes) {
             let range = offset..offset + len;
             for before in device.uses.of(granule, &range) {
-                let in_order = device.clocks.runs_after(stream, before);
+                let in_order = device.clocks.runs_after(stream, before.0, before.1);
                 assert!(in_order, "{stream:?} uses {granule:?} {range:?}, and is not ordered after {before:?}");
             }
             if device.completion == Completion::Manual {

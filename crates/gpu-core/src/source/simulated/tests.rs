@@ -15,8 +15,7 @@ fn device() -> (Simulated, u64, Vec<Granule>) {
     (device, address, granules)
 }
 
-/// What a misuse does with the device, the address of the reservation and the granules of
-/// [`device`].
+/// Misuse of the device, the address of the reservation and the granules of [`device`].
 type Misuse = fn(&mut Simulated, u64, &[Granule]);
 
 #[test]

@@ -35,7 +35,7 @@ const TOGETHER: usize = 4;
 /// Writes the measure between a row and each of the columns.
 ///
 /// # Safety
-/// The rows hold all that the columns name, see [`Between`]; the processor has the instruction set
+/// The rows hold all that the columns name, see [`Between`]; the CPU has the instruction set
 /// of V.
 #[inline(always)]
 pub(super) unsafe fn between<V: ExactLanes>(b: &mut Between<'_>) {
@@ -68,7 +68,7 @@ unsafe fn measures<V: ExactLanes>(b: &mut Between<'_>, f: impl Fn(V, V) -> V + C
 }
 
 /// # Safety
-/// All pointers reach `stride` numbers, a multiple of eight; the processor has the instruction set
+/// All pointers reach `stride` numbers, a multiple of eight; the CPU has the instruction set
 /// of V.
 #[inline(always)]
 unsafe fn side_by_side<V: ExactLanes, const N: usize>(

@@ -3,7 +3,7 @@
 /// Sixteen single-precision numbers. Each instruction set implements it in the file named for it.
 ///
 /// # Safety
-/// Every function may be called only on a processor with the instruction set of the implementation,
+/// Every function may be called only on a CPU with the instruction set of the implementation,
 /// and is meant to be inlined into a function compiled for it. Loads and stores reach sixteen
 /// numbers from the pointer on, of any alignment.
 pub(super) trait Lanes: Copy {

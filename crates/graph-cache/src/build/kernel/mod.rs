@@ -34,7 +34,7 @@ pub(crate) const LANES: usize = 8;
 /// Groups that single precision counts one by one.
 pub(crate) const GROUPS_MAX: usize = 1 << 24;
 
-/// What is between two rows.
+/// Measure between two rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
     /// Σ x·y
@@ -125,7 +125,7 @@ use entry_points;
 /// Calls a kernel of the instruction set that `$isa` proves.
 macro_rules! dispatch {
     ($isa:expr, $kernel:ident, $arguments:expr) => {
-        // SAFETY: `Isa` proves that the processor has the instruction set; the function around this
+        // SAFETY: `Isa` proves that the CPU has the instruction set; the function around this
         // checked that every pointer reaches what the sizes say, and its borrows are exclusive
         // where the kernel writes.
         unsafe {
@@ -182,7 +182,7 @@ pub(crate) fn kth_group(isa: Isa, row: &[f32], k: usize, largest: &mut [f32]) ->
 }
 
 /// `to`: the measure between row `row` and each of `columns`, of `rows` with `stride` numbers each.
-/// The same bits on every processor.
+/// The same bits on every CPU.
 ///
 /// # Panics
 /// If there is no such row or column, or the stride is no multiple of eight.

@@ -1,4 +1,4 @@
-//! Kernels for any processor: arrays of sixteen, which compilers turn into whatever vectors there
+//! Kernels for any CPU: arrays of sixteen, which compilers turn into whatever vectors there
 //! are.
 
 use super::lanes::{ExactLanes, Lanes};
@@ -31,7 +31,7 @@ impl Lanes for Portable {
 
     #[inline(always)]
     unsafe fn mul_add(self, factor: Self, term: Self) -> Self {
-        // Not `f32::mul_add`, which is a call of a function where the processor cannot fuse.
+        // Not `f32::mul_add`, which is a call of a function where the CPU cannot fuse.
         Portable(std::array::from_fn(|i| self.0[i] * factor.0[i] + term.0[i]))
     }
 

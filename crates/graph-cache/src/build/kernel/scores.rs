@@ -18,7 +18,7 @@ use super::lanes::Lanes;
 use super::{Groups, Largest, PANEL, Scores};
 
 /// # Safety
-/// The pointers of `s` reach all that its sizes say, see [`Scores`]; the processor has the
+/// The pointers of `s` reach all that its sizes say, see [`Scores`]; the CPU has the
 /// instruction set of V.
 #[inline(always)]
 pub(super) unsafe fn scores<V: Lanes>(s: &Scores) {
@@ -79,7 +79,7 @@ unsafe fn tile<V: Lanes, const R: usize, const P: usize>(s: &Scores, row: usize,
 /// at a time: they are too few for a search to pay.
 ///
 /// # Safety
-/// The pointers of `g` reach all that its sizes say, see [`Groups`]; the processor has the
+/// The pointers of `g` reach all that its sizes say, see [`Groups`]; the CPU has the
 /// instruction set of V.
 #[inline(always)]
 pub(super) unsafe fn kth_group<V: Lanes>(g: &Groups) -> f32 {
@@ -102,8 +102,8 @@ pub(super) unsafe fn kth_group<V: Lanes>(g: &Groups) -> f32 {
     }
 }
 
-/// How many of all groups are each of sixteen or more. In two sums, as the additions of one wait
-/// for each other.
+/// Count over all groups of values at least as large as each of sixteen. In two sums, as the
+/// additions of one wait for each other.
 ///
 /// # Safety
 /// As [`kth_group`], whose first loop has run.
@@ -121,10 +121,10 @@ unsafe fn counts_as_large<V: Lanes>(g: &Groups, sixteen: V) -> V {
     }
 }
 
-/// How many places were written.
+/// Number of places written.
 ///
 /// # Safety
-/// The pointers of `l` reach all that its sizes say, see [`Largest`]; the processor has the
+/// The pointers of `l` reach all that its sizes say, see [`Largest`]; the CPU has the
 /// instruction set of V.
 #[inline(always)]
 pub(super) unsafe fn at_least<V: Lanes>(l: &Largest) -> usize {

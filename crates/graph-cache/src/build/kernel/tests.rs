@@ -1,4 +1,4 @@
-//! Every instruction set of this processor against loops of a few lines in double precision.
+//! Every instruction set of this CPU against loops of a few lines in double precision.
 
 use proptest::prelude::*;
 

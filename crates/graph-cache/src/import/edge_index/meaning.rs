@@ -1,4 +1,4 @@
-//! What the graphs of a file are for: targets, times, keys and the parts of a split.
+//! Targets, times, keys and splits of the graphs of a file.
 
 #![forbid(unsafe_code)]
 

@@ -89,7 +89,7 @@ impl<'b> Tensors<'b> {
         Ok(Some(Tensor { shape: view.shape().to_vec(), values }))
     }
 
-    /// What stands in the metadata under a key, as JSON.
+    /// Metadata under a key, as JSON.
     pub(super) fn metadata<T: DeserializeOwned>(&self, key: &str, expected: &str) -> Result<Option<T>> {
         let Some(text) = self.metadata.get(key) else { return Ok(None) };
         let parsed = serde_json::from_str(text);

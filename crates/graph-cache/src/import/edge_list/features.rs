@@ -77,7 +77,7 @@ fn sparse(text: &Text, mut table: Table<'_>, columns: usize, nodes: &Nodes) -> R
 struct Names {
     names: Vec<String>,
     places: HashMap<Vec<u8>, usize>,
-    /// Of the names, as long as all of them are numbers.
+    /// Numbers from the names, as long as all of them are numbers.
     numbers: Vec<u32>,
 }
 

@@ -38,7 +38,7 @@ impl Part {
     }
 }
 
-/// What is known of the nodes, and for what it is to be used.
+/// Known attributes of the nodes, and their use.
 #[derive(Default)]
 pub(super) struct Known {
     /// [nodes, K], NaN where it is not known.
@@ -76,7 +76,7 @@ impl Known {
     }
 }
 
-/// What a row tells of a node.
+/// Entry of a row about a node.
 #[derive(Clone)]
 enum Entry {
     Label(Option<String>),

@@ -58,7 +58,7 @@ impl<'t> Line<'t> {
         str::from_utf8(self.bytes).map_err(|_| self.error(0..self.bytes.len(), "text in UTF-8"))
     }
 
-    /// What stands in columns from 0, without blanks around it; empty behind the end of the line.
+    /// Text in columns from 0, trimmed; empty behind the end of the line.
     pub(super) fn text(&self, columns: Range<usize>) -> Result<&'t str> {
         let text = str::from_utf8(self.within(columns.clone())).map_err(|_| self.error(columns, "text in ASCII"))?;
         Ok(text.trim())
@@ -68,7 +68,7 @@ impl<'t> Line<'t> {
         self.text(columns.clone())?.parse().map_err(|_| self.error(columns, expected))
     }
 
-    /// That another thing was expected in columns from 0.
+    /// Error: another value was expected in columns from 0.
     pub(super) fn error(&self, columns: Range<usize>, expected: impl Into<String>) -> Error {
         self.text.field(self.number, columns.start + 1, self.within(columns), expected)
     }

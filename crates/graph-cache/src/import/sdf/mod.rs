@@ -25,7 +25,7 @@ pub(crate) const EDGE_ATTRIBUTES: [&str; 5] =
 /// Names of the features of a node's position.
 pub(crate) const POSITION: [&str; 3] = ["x", "y", "z"];
 
-/// How molecules become graphs.
+/// Options of turning molecules into graphs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SdfOptions {
     /// Which atoms are joined.
@@ -46,10 +46,10 @@ pub struct SdfOptions {
 /// Which atoms of a molecule are joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum MoleculeEdges {
-    /// Those with a bond, both ways.
+    /// Pairs with a bond, both ways.
     #[default]
     Bonds,
-    /// Those that are at most so far apart, both ways, in the unit of the file, which is ångström.
+    /// Pairs at most so far apart, both ways, in the unit of the file, which is ångström.
     Radius(f32),
 }
 
@@ -67,10 +67,10 @@ pub enum Positions {
 ///
 /// Keys are the numbers of the molecules in the file, from 1. Features of nodes are the elements
 /// that occur in the file, one-hot in the order of
-/// atomic numbers (`element=H`, …), the formal `charge`, from the line of the atom or from `M  CHG`, and the position where it is asked for.
-/// Attributes of edges are the order of the bond, one-hot and all zero where there is none
-/// (`bond=single`, `double`, `triple`, `aromatic`), and the `distance`. Hydrogen is a node as far
-/// as it is in the file. Targets are of graphs.
+/// atomic numbers (`element=H`, …), the formal `charge`, from the line of the atom or from
+/// `M  CHG`, and the position where it is asked for. Attributes of edges are the order of the bond,
+/// one-hot and all zero where there is none (`bond=single`, `double`, `triple`, `aromatic`), and
+/// the `distance`. Hydrogen is a node as far as it is in the file. Targets are of graphs.
 ///
 /// # Errors
 /// [`Error::Field`](crate::Error::Field) for lines that are not of the format, V3000 among them,

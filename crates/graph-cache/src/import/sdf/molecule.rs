@@ -13,7 +13,7 @@ use crate::import::text::Text;
 /// Atoms, bonds and data of one molecule.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Molecule {
-    /// Where it begins in the file.
+    /// First line in the file.
     pub(super) line: u64,
     pub(super) atoms: Vec<Atom>,
     pub(super) bonds: Vec<Bond>,
@@ -39,7 +39,7 @@ pub(super) struct Bond {
     pub(super) order: u8,
 }
 
-/// What the formal charge of an atom is by the code in its own line.
+/// Formal charge of an atom by the code in its own line.
 const CHARGES: [i8; 8] = [0, 3, 2, 1, 0, -1, -2, -3];
 
 /// All molecules of a file.
@@ -116,7 +116,8 @@ fn bond(line: &Line<'_>, atoms: u16) -> Result<Bond> {
     }
 }
 
-/// Lines up to `M  END`, of which `M  CHGnn8 aaa vvv …` gives charges: where there is one, those of the lines of atoms do not count.
+/// Lines up to `M  END`, of which `M  CHGnn8 aaa vvv …` gives charges: where there is one, those of
+/// the lines of atoms do not count.
 fn properties(lines: &mut Lines<'_>, atoms: &mut [Atom]) -> Result<()> {
     let mut charged = false;
     loop {

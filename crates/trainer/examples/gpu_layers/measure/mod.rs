@@ -15,8 +15,7 @@ use serde::{Deserialize, Serialize};
 use roofline::{Card, Times};
 use stack::Stack;
 
-/// What is timed: layers over windows that share nothing, each of its own bars, as nn.LSTM has
-/// them.
+/// Timed layers over windows that share nothing, each of its own bars, as nn.LSTM has them.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Case {
@@ -30,8 +29,7 @@ pub(crate) struct Case {
     pub(crate) budget_s: f64,
 }
 
-/// What was found, or what kept it from being found. Times are of one step of the windows, of all
-/// layers.
+/// Measured times, or the reason for none. Times are of one step of the windows, of all layers.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Answer {
     pub(crate) device: String,

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! What docs/measurements/gpu.md says that a step takes at the least, and what the design predicts.
+//! Lower bound of a step's time by docs/measurements/gpu.md, and the prediction of the design.
 
 use megabatch_gpu_core::cuda::Properties;
 use serde::Serialize;
@@ -20,7 +20,7 @@ pub(crate) struct Card {
     /// Its name has this in it.
     name: &'static str,
     bytes_per_s: f64,
-    /// Of products in 16 bits with sums in f32.
+    /// Peak of products in 16 bits with sums in f32.
     operations_per_s: f64,
     /// True if its multiprocessors have the rates that the predictions were counted with.
     is_predicted: bool,
@@ -40,7 +40,7 @@ const CARDS: [Card; 3] = [
     Card { name: "RTX 4080", bytes_per_s: 717e9, operations_per_s: 97.5e12, is_predicted: false, multiprocessors: 76 },
 ];
 
-/// Of the multiprocessors that the predictions are for.
+/// Clock of the multiprocessors that the predictions are for.
 const CLOCKS_PER_US: f64 = 1755.0;
 
 /// Clocks of a step, forward and backward: those of a tile of 8 windows, and those that a group of
@@ -65,7 +65,7 @@ impl Card {
         Times { forward_us: self.least_us(case, 8.0, 14.0), both_us: self.least_us(case, 24.0, 52.0) }
     }
 
-    /// Of so many H² B operations and H B bytes a layer.
+    /// Least time of so many H² B operations and H B bytes a layer.
     fn least_us(&self, case: &Case, operations: f64, bytes: f64) -> f64 {
         let (hidden, numbers) = (case.hidden as f64, (case.hidden * case.batch) as f64);
         let seconds = (operations * hidden * numbers / self.operations_per_s).max(bytes * numbers / self.bytes_per_s);

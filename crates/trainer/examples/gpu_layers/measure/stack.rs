@@ -19,7 +19,7 @@ pub(crate) struct Stack<T: Operand> {
     list: WorkList,
     input: Buffer<T>, // [T·B, F]
     pub(crate) layers: Vec<Layer<T>>,
-    /// Where the first layer's recurrence projects what it reads.
+    /// Weights of the first layer's input, where the recurrence projects it.
     own_input: Option<InputWeights<T>>,
     projected: Buffer<f32>,         // [T·B, H, 4] of the layer that is computed
     pub(crate) d_last: Buffer<f32>, // [B, H], of the top layer's last hidden states
@@ -81,7 +81,7 @@ impl<T: Operand> Stack<T> {
                 continue;
             }
             let x = below.last().map_or((&*input).into(), |below| below.outputs(list));
-            above[0].project(list, x, (projected, scratch))?;
+            above[0].project(list, x, projected, scratch)?;
             above[0].recur(list, projected)?;
         }
         Ok(())
@@ -158,7 +158,7 @@ impl<T: Operand> Layer<T> {
         })
     }
 
-    /// What the layer above reads: the hidden states after each step.
+    /// Input of the layer above: the hidden states after each step.
     fn outputs(&self, list: &WorkList) -> Part<'_, T> {
         Part { buffer: &self.states.hidden, start: list.states_row_after(0, 0) * list.hidden() }
     }
@@ -167,11 +167,12 @@ impl<T: Operand> Layer<T> {
         &self,
         list: &WorkList,
         x: Part<'_, T>,
-        (projected, scratch): (&mut Buffer<f32>, &mut Scratch),
+        projected: &mut Buffer<f32>,
+        scratch: &mut Scratch,
     ) -> Result<()> {
-        let of = product([x, (&self.weight_ih).into()], [list.rows(), 4 * list.hidden(), self.input], Layout::Straight);
+        let of = product(x, (&self.weight_ih).into(), [list.rows(), 4 * list.hidden(), self.input], Layout::Straight);
         let of = Product { start: Some((&self.bias).into()), ..of };
-        multiply(&of, Output::Overwrite, (projected, 0), scratch)
+        multiply(&of, Output::Overwrite, projected, 0, scratch)
     }
 
     /// All steps over `rows`, which the recurrence projects.
@@ -188,23 +189,23 @@ impl<T: Operand> Layer<T> {
     fn add_up(&mut self, list: &WorkList, d_gates: &Buffer<T>, x: Part<'_, T>, scratch: &mut Scratch) -> Result<()> {
         let (gates, rows) = (4 * list.hidden(), list.rows());
         let before = Part { buffer: &self.states.hidden, start: list.states_row(0) * list.hidden() };
-        let of_states = product([d_gates.into(), before], [gates, list.hidden(), rows], Layout::BothTransposed);
-        multiply(&of_states, Output::Overwrite, (&mut self.d_weight_hh, 0), scratch)?;
-        let of_inputs = product([d_gates.into(), x], [gates, self.input, rows], Layout::BothTransposed);
-        multiply(&of_inputs, Output::Overwrite, (&mut self.d_weight_ih, 0), scratch)?;
+        let of_states = product(d_gates.into(), before, [gates, list.hidden(), rows], Layout::BothTransposed);
+        multiply(&of_states, Output::Overwrite, &mut self.d_weight_hh, 0, scratch)?;
+        let of_inputs = product(d_gates.into(), x, [gates, self.input, rows], Layout::BothTransposed);
+        multiply(&of_inputs, Output::Overwrite, &mut self.d_weight_ih, 0, scratch)?;
         self.d_bias.set_zero()?;
-        add_column_sums(d_gates.into(), [rows, gates], &mut self.d_bias, 0, scratch)
+        add_column_sums(d_gates.into(), rows, gates, &mut self.d_bias, 0, scratch)
     }
 
     /// Gradients of what was read.
     fn d_input(&self, list: &WorkList, d_gates: &Buffer<T>, to: &mut Buffer<f32>, scratch: &mut Scratch) -> Result<()> {
         let shape = [list.rows(), self.input, 4 * list.hidden()];
-        let of = product([d_gates.into(), (&self.weight_ih).into()], shape, Layout::SecondTransposed);
-        multiply(&of, Output::Overwrite, (to, 0), scratch)
+        let of = product(d_gates.into(), (&self.weight_ih).into(), shape, Layout::SecondTransposed);
+        multiply(&of, Output::Overwrite, to, 0, scratch)
     }
 }
 
-fn product<'a, T: Operand>([a, b]: [Part<'a, T>; 2], shape: [usize; 3], layout: Layout) -> Product<'a, T> {
+fn product<'a, T: Operand>(a: Part<'a, T>, b: Part<'a, T>, shape: [usize; 3], layout: Layout) -> Product<'a, T> {
     Product { a, b, start: None, shape, layout, arithmetic: Arithmetic::Exact }
 }
 

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::dropout::check_rate_of;
 use crate::error::{Error, Result};
-use crate::scalar::Scalar;
+use crate::model::dropout::check_rate_of;
+use crate::model::scalar::Scalar;
 
-/// How the score of an edge is computed.
+/// Computation of an edge's score.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AttentionKind {
@@ -18,11 +18,11 @@ pub enum AttentionKind {
     GatV2,
 }
 
-/// What follows the layers that set their heads side by side.
+/// Output after the layers that concatenate their heads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GraphOutput {
-    /// Whatever the model has: its linear head reads the last layer's heads.
+    /// The model's linear head reads the last layer's heads.
     #[default]
     Linear,
     /// The last layer gives the K outputs itself, as the mean of its heads.
@@ -63,7 +63,7 @@ impl GraphActivation {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GraphConfig {
-    /// How edges are scored.
+    /// Computation of edge scores.
     pub kind: AttentionKind,
     /// Layers, an averaging last one included.
     pub layers: usize,
@@ -71,7 +71,7 @@ pub struct GraphConfig {
     pub heads: usize,
     /// Units of each of those heads.
     pub hidden: usize,
-    /// What the last layer is.
+    /// Kind of the last layer.
     pub output: GraphOutput,
     /// Heads of an averaging last layer.
     pub output_heads: usize,

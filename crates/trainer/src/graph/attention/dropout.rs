@@ -2,9 +2,9 @@
 
 use megabatch_order::random::{Stream, bits};
 
-use crate::dropout::Mask;
+use crate::model::dropout::Mask;
 
-/// What is dropped in one graph at one optimizer step; the rates are those of
+/// Dropout in one graph at one optimizer step; the rates are those of
 /// [`GraphConfig`](super::GraphConfig).
 ///
 /// A number of a layer's input is dropped or not as a pure function of (seed, step, graph, layer,
@@ -19,18 +19,16 @@ pub struct GraphDropout {
 impl GraphDropout {
     /// The dropout of the graph `graph` at optimizer step `step`, counted from 0. Any number that
     /// the graph keeps tells it from others.
-    pub fn of_step((seed, step): (u64, u64), graph: usize) -> Self {
+    pub fn of_step(seed: u64, step: u64, graph: usize) -> Self {
         GraphDropout { key: bits(Stream { seed, name: "graph dropout" }, step), graph }
     }
 
-    /// What is dropped of the input of layer `layer`, if anything is: ask it for (node, unit) of
-    /// the graph.
+    /// Dropout of the input of layer `layer`, if any: ask it for (node, unit) of the graph.
     pub(crate) fn input(self, layer: usize, rate: f32) -> Option<GraphMask> {
         self.mask("input", layer, rate)
     }
 
-    /// What is dropped of the coefficients of layer `layer`, if anything is: ask it for (head,
-    /// place) of the graph.
+    /// Dropout of the coefficients of layer `layer`, if any: ask it for (head, place) of the graph.
     pub(crate) fn attention(self, layer: usize, rate: f32) -> Option<GraphMask> {
         self.mask("attention", layer, rate)
     }
@@ -49,8 +47,8 @@ pub(crate) struct GraphMask {
 }
 
 impl GraphMask {
-    /// What the number is multiplied by: 0 or 1 / (1 - rate).
+    /// Factor of the number: 0 or 1 / (1 - rate).
     pub(super) fn factor(self, at: (usize, usize)) -> f64 {
-        self.mask.factor(self.graph, at)
+        self.mask.factor(self.graph, at.0, at.1)
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::graph::GraphView;
 
-/// Where an edge's attributes are found.
+/// Origin of an edge's attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// This row of the graph's.
@@ -17,7 +17,7 @@ pub(super) enum Origin {
 /// An edge to some node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Edge {
-    /// Where what belongs to the edge lies, below [`places`].
+    /// Place of the edge's values, below [`places`].
     pub(super) place: usize,
     /// The node that it comes from.
     pub(super) from: usize,
@@ -26,7 +26,7 @@ pub(super) struct Edge {
 
 /// Places for what belongs to an edge: with self-loops, edge `e` to node `i` has place `e + i`, and
 /// after each node's edges comes its loop.
-pub(super) fn places((nodes, edges): (usize, usize)) -> usize {
+pub(super) fn places(nodes: usize, edges: usize) -> usize {
     nodes + edges
 }
 
@@ -91,7 +91,7 @@ mod tests {
         let (row_ptr, col) = ([0u32, 3, 3, 5], [0u32, 1, 2, 1, 2]);
         let csr = Csr::new(&row_ptr, &col, 3).unwrap();
         let turned = csr.transposed().unwrap();
-        let csc = Csc::new((&turned.offsets, &turned.indices, &turned.edges), 3).unwrap();
+        let csc = Csc::new(&turned.offsets, &turned.indices, &turned.edges, 3).unwrap();
         let graph = GraphView { csr, csc, attributes: &[] };
         let edges = |self_loops: bool, node| -> Vec<_> {
             edges_to(&graph, self_loops, node).map(|Edge { place, from, origin }| (place, from, origin)).collect()
@@ -102,6 +102,6 @@ mod tests {
         assert_eq!(edges(true, 2), [(5, 1, Given(3)), (7, 2, Loop)]);
         assert_eq!(edges(false, 0), [(0, 0, Given(0)), (1, 1, Given(1)), (2, 2, Given(2))]);
         assert_eq!(edges(false, 1), []);
-        assert_eq!(places((3, 5)), 8);
+        assert_eq!(places(3, 5), 8);
     }
 }

@@ -5,10 +5,10 @@
 use megabatch_order::random::{Stream, uniform};
 
 use super::config::{AttentionKind, GraphConfig, GraphOutput};
-use crate::scalar::Scalar;
-use crate::tensor::{Layout, Slot, TensorSet};
+use crate::model::scalar::Scalar;
+use crate::model::tensor::{Layout, Slot, TensorSet};
 
-/// What becomes of the heads of a layer.
+/// Joining of the heads of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Joined {
     /// They stand side by side.
@@ -63,7 +63,7 @@ pub(super) fn layer_sizes(config: &GraphConfig, width_in: usize, attributes: usi
     (0..config.layers).map(layer).collect()
 }
 
-/// Where the parameters of a layer lie, by the names that they have in PyTorch Geometric.
+/// Offsets of a layer's parameters, by the names that they have in PyTorch Geometric.
 #[derive(Debug)]
 pub(crate) struct Layer {
     pub(crate) sizes: LayerSizes,
@@ -84,9 +84,9 @@ pub(crate) enum Scoring {
         edge_attention: Option<Slot>, // att_edge [1, H, C]
     },
     GatV2 {
-        /// Of the nodes that are gathered from: lin_l.weight [H · C, F] and lin_l.bias.
+        /// Map of the nodes that are gathered from: lin_l.weight [H · C, F] and lin_l.bias.
         from: [Slot; 2],
-        /// Of the node that receives: lin_r.weight and lin_r.bias.
+        /// Map of the node that receives: lin_r.weight and lin_r.bias.
         to: [Slot; 2],
         attention: Slot, // att [1, H, C]
     },
@@ -107,12 +107,7 @@ fn glorot(rows: usize, columns: usize) -> f64 {
 
 impl Layer {
     /// Appends the parameters of layer `l` to `layout`, named `graph.<l>.lin.weight` and so on.
-    pub(super) fn new(
-        kind: AttentionKind,
-        (l, sizes): (usize, LayerSizes),
-        residual: bool,
-        layout: &mut Layout,
-    ) -> Self {
+    pub(super) fn new(kind: AttentionKind, l: usize, sizes: LayerSizes, residual: bool, layout: &mut Layout) -> Self {
         let LayerSizes { input, heads, units, attributes, .. } = sizes;
         let (projected, width) = (sizes.projected(), sizes.width());
         let mut drawn = Vec::new();
@@ -133,10 +128,9 @@ impl Layer {
             },
             AttentionKind::GatV2 => {
                 // PyTorch's own bound for the bias of a linear map.
-                let bias = (&[projected][..], 1.0 / (input as f64).sqrt());
                 let mut linear = |name: &str| {
                     let weight = push(&format!("{name}.weight"), weight.0, weight.1);
-                    [weight, push(&format!("{name}.bias"), bias.0, bias.1)]
+                    [weight, push(&format!("{name}.bias"), &[projected][..], 1.0 / (input as f64).sqrt())]
                 };
                 let (from, to) = (linear("lin_l"), linear("lin_r"));
                 Scoring::GatV2 { from, to, attention: push("att", attention.0, attention.1) }

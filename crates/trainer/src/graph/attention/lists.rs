@@ -28,11 +28,11 @@ pub(crate) struct BatchEdges {
     pub(crate) attributes: Vec<f32>,
     /// `[N]`: the graph of each node.
     pub(crate) graph_of: Vec<u32>,
-    /// Where each graph begins, and behind the last one the ends.
+    /// Starts of the graphs, and behind the last one the ends.
     pub(crate) graphs: Vec<GraphPlace>,
 }
 
-/// Where a graph begins in lists: `Graph` of ops/graphs.cuh.
+/// Start of a graph in lists: `Graph` of ops/graphs.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub(crate) struct GraphPlace {
@@ -44,7 +44,7 @@ pub(crate) struct GraphPlace {
     pub(crate) place: u32,
 }
 
-/// What of a graph's edges attention sees.
+/// Edges that attention sees of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SeenEdges {
     /// True if every node attends to itself, see
@@ -125,7 +125,7 @@ mod tests {
         let (row_ptr, col) = ([0u32, 2, 2, 3], [0u32, 1, 1]);
         let csr = Csr::new(&row_ptr, &col, 3).unwrap();
         let turned = csr.transposed().unwrap();
-        let csc = Csc::new((&turned.offsets, &turned.indices, &turned.edges), 3).unwrap();
+        let csc = Csc::new(&turned.offsets, &turned.indices, &turned.edges, 3).unwrap();
         let graph = GraphView { csr, csc, attributes: &[9.0, 1.0, 2.0] };
         for (self_loops, starts, from, givers, places) in [
             (

@@ -35,8 +35,8 @@ pub use plain::AttentionMemory;
 
 use crate::error::Result;
 use crate::graph::GraphView;
-use crate::scalar::Scalar;
-use crate::tensor::{Layout, TensorSet};
+use crate::model::scalar::Scalar;
+use crate::model::tensor::{Layout, TensorSet};
 use layer::layer_sizes;
 
 /// Layers of graph attention, one over another. A description: the numbers live in [`TensorSet`]s
@@ -47,7 +47,7 @@ pub struct GraphAttention {
     layers: Vec<Layer>,
 }
 
-/// What attention reads: a graph, its nodes, and what is dropped on the way.
+/// Input of attention: a graph, its nodes, and dropout.
 #[derive(Clone, Copy, Debug)]
 pub struct Nodes<'a, S> {
     /// The graph.
@@ -67,12 +67,12 @@ pub enum Passes {
     ForwardAndBackward,
 }
 
-/// What a backward pass is given and gives.
+/// Inputs and outputs of a backward pass.
 #[derive(Debug)]
 pub struct NodeGradients<'a, S> {
     /// The gradient of the output, [N, D].
     pub d_output: &'a [S],
-    /// Where that of the input is written, [N, F], if it is asked for.
+    /// Gradient of the input, [N, F], if it is asked for.
     pub d_x: Option<&'a mut [S]>,
 }
 
@@ -81,7 +81,7 @@ impl GraphAttention {
     /// K = `outputs` is the width of an averaging last layer.
     pub fn new(config: GraphConfig, width_in: usize, attributes: usize, outputs: usize, layout: &mut Layout) -> Self {
         let sizes = layer_sizes(&config, width_in, attributes, outputs).into_iter().enumerate();
-        let layers = sizes.map(|layer| Layer::new(config.kind, layer, config.residual, layout)).collect();
+        let layers = sizes.map(|layer| Layer::new(config.kind, layer.0, layer.1, config.residual, layout)).collect();
         GraphAttention { config, layers }
     }
 
@@ -114,14 +114,15 @@ impl GraphAttention {
     pub fn memory<S: Scalar>(
         &self,
         scope: &Scope,
-        (nodes, edges): (usize, usize),
+        nodes: usize,
+        edges: usize,
         passes: Passes,
     ) -> Result<AttentionMemory<S>> {
         AttentionMemory::new(scope, self, (nodes, edges), passes)
     }
 
     /// Numbers in the memory of the plain form.
-    pub fn memory_len(&self, (nodes, edges): (usize, usize), passes: Passes) -> usize {
+    pub fn memory_len(&self, nodes: usize, edges: usize, passes: Passes) -> usize {
         plain::memory_len(self, (nodes, edges), passes)
     }
 
@@ -146,10 +147,11 @@ impl GraphAttention {
     pub fn backward<S: Scalar>(
         &self,
         parameters: &TensorSet<S>,
-        (nodes, node_gradients): (Nodes<'_, S>, NodeGradients<'_, S>),
+        nodes: Nodes<'_, S>,
+        node_gradients: NodeGradients<'_, S>,
         gradients: &mut TensorSet<S>,
         memory: &mut AttentionMemory<S>,
     ) {
-        plain::backward(self, (parameters, nodes), node_gradients, (gradients, memory));
+        plain::backward(self, parameters, nodes, node_gradients, gradients, memory);
     }
 }

@@ -128,7 +128,7 @@ struct Loop {
     /// The part of the time in which the model has no graph.
     waiting_share: f64,
     waiting_us_per_iteration: f64,
-    /// Of what came out of the model, the same in all loops.
+    /// Sum of the model's outputs, the same in all loops.
     sum: f64,
 }
 

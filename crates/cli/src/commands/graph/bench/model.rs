@@ -8,7 +8,7 @@ use megabatch_trainer::{
     AttentionPass, GraphAttention, GraphConfig, GraphView, Layout, Nodes, PackedAttention, Passes, TensorSet,
 };
 
-/// How large the model is.
+/// Size of the model.
 #[derive(Clone, Copy)]
 pub(super) struct Size {
     pub(super) features: usize,
@@ -38,7 +38,7 @@ impl Model {
         attention.initial(0, &mut parameters);
         let mut packed = PackedAttention::new(&scope, &attention, Passes::Forward)?;
         packed.pack(&attention, &parameters);
-        let pass = AttentionPass::new(&scope, &attention, largest, Passes::Forward)?;
+        let pass = AttentionPass::new(&scope, &attention, largest.0, largest.1, Passes::Forward)?;
         Ok(Model { attention, parameters, packed, pass, features: size.features })
     }
 

@@ -32,7 +32,7 @@ pub(super) fn measure(file: &GraphFile, features: &[f32], size: Size, count: usi
     Ok(Times { forward_s, step_s: step.fastest(count, repeats, Step::forward_and_backward)? })
 }
 
-/// What one thread takes a graph through the model with.
+/// Buffers of one thread that takes graphs through the model.
 struct Worker {
     pass: AttentionPass,
     gradients: TensorSet<f32>,
@@ -66,7 +66,7 @@ impl<'f> Step<'f> {
         let sizes = (0..file.len()).map(|graph| file.size(graph));
         let largest = sizes.fold((0, 0), |(nodes, edges), size| (nodes.max(size.0), edges.max(size.1)));
         let worker = |_| -> Result<Worker> {
-            let pass = AttentionPass::new(&scope, &attention, largest, Passes::ForwardAndBackward)?;
+            let pass = AttentionPass::new(&scope, &attention, largest.0, largest.1, Passes::ForwardAndBackward)?;
             Ok(Worker { pass, gradients: TensorSet::zeros(&scope, &layout)?, d_output: Vec::new() })
         };
         Ok(Step {
@@ -136,7 +136,7 @@ impl<'f> Step<'f> {
                 d_output.extend(y.iter().map(|y| scale * y));
                 gradients.clear();
                 let node_gradients = NodeGradients { d_output, d_x: None };
-                pass.backward(attention, (parameters, packed), (nodes, node_gradients), gradients);
+                pass.backward(attention, parameters, packed, nodes, node_gradients, gradients);
             });
             // Sums in the order of the graphs, as a trainer forms them.
             for worker in &workers[..places.len()] {

@@ -1,4 +1,4 @@
-//! Where the edges of a batch come from.
+//! Sources of the edges of a batch.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Command, Stdio};

@@ -89,7 +89,7 @@ fn memory_that_is_kept_is_given_back_when_it_is_due() {
     for (every, due) in
         [(0, vec![]), (1, vec![1, 2, 3, 4, 5, 6]), (4, vec![2, 4, 6]), (3, vec![2, 3, 5, 6]), (100, vec![])]
     {
-        let found: Vec<u64> = (1..=6).filter(|&step| is_due([2 * (step - 1), 2 * step], every)).collect();
+        let found: Vec<u64> = (1..=6).filter(|&step| is_due(2 * (step - 1), 2 * step, every)).collect();
         assert_eq!(found, due, "every {every} batches, two a step");
     }
     let folder = tempfile::tempdir().unwrap();

@@ -2,7 +2,7 @@
 //! (TensorFlow, `core/util/event.proto` and `core/framework/summary.proto`;
 //! <https://protobuf.dev/programming-guides/encoding/>).
 
-/// What an event says.
+/// Content of an event.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What<'a> {
     /// The first of every file.
@@ -14,7 +14,7 @@ pub(super) enum What<'a> {
 }
 
 /// An event of the optimizer step `step` at `wall_time_s`, seconds since 1970 UTC.
-pub(super) fn event(what: What<'_>, (wall_time_s, step): (f64, u64)) -> Vec<u8> {
+pub(super) fn event(what: What<'_>, wall_time_s: f64, step: u64) -> Vec<u8> {
     let mut event = Vec::new();
     key(1, Wire::Fixed64, &mut event);
     event.extend(wall_time_s.to_le_bytes());
@@ -43,7 +43,7 @@ fn summary(values: &[(&'static str, f32)]) -> Vec<u8> {
     summary
 }
 
-/// How the value of a field is laid out.
+/// Wire type of a field.
 #[derive(Clone, Copy)]
 enum Wire {
     Varint = 0,
@@ -95,11 +95,11 @@ mod tests {
         let time = 1.5_f64.to_le_bytes();
         let head = |step: u8| [&[0x09][..], &time, &[0x10, step]].concat();
         let version = [&head(0)[..], &[0x1a, 13], b"brain.Event:2"].concat();
-        assert_eq!(event(What::Version, (1.5, 0)), version);
-        assert_eq!(event(What::Start, (1.5, 9)), [&head(9)[..], &[0x3a, 2, 8, 1]].concat());
+        assert_eq!(event(What::Version, 1.5, 0), version);
+        assert_eq!(event(What::Start, 1.5, 9), [&head(9)[..], &[0x3a, 2, 8, 1]].concat());
         let value = [&[0x0a, 2, b'l', b'r', 0x15][..], &0.5_f32.to_le_bytes()].concat();
         let summary = [&[0x0a, value.len() as u8][..], &value].concat();
         let expected = [&head(3)[..], &[0x2a, summary.len() as u8], &summary].concat();
-        assert_eq!(event(What::Scalars(&[("lr", 0.5)]), (1.5, 3)), expected);
+        assert_eq!(event(What::Scalars(&[("lr", 0.5)]), 1.5, 3), expected);
     }
 }

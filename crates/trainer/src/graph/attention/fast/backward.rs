@@ -6,11 +6,11 @@ use super::columns::{Columns, unpack_row_add};
 use super::forward::{Context, draw, dropped, scale};
 use super::memory::{LayerMemory, Scratch};
 use super::softmax;
+use crate::cpu::kernel::attention::{self as gathers, JointGiven};
+use crate::cpu::kernel::{self, PANEL, Start, View, ViewMut};
 use crate::graph::attention::config::{AttentionKind, GraphActivation};
 use crate::graph::attention::layer::{Layer, Scoring};
-use crate::kernel::attention::{self as gathers, JointGiven};
-use crate::kernel::{self, PANEL, Start, View, ViewMut};
-use crate::tensor::{Slot, TensorSet};
+use crate::model::tensor::{Slot, TensorSet};
 
 /// True if a layer's input has a gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) enum InputGradient {
     Unwanted,
 }
 
-/// What a layer's parameters are and what their gradients are added to.
+/// Parameters of a layer, and their gradients.
 pub(super) struct Parameters<'a> {
     pub(super) layer: &'a Layer,
     pub(super) values: &'a TensorSet<f32>,
@@ -30,8 +30,10 @@ pub(super) struct Parameters<'a> {
 /// `input`, which it read.
 pub(super) fn backward(
     context: &Context<'_>,
-    (input, input_gradient): (&[f32], InputGradient),
-    (memory, scratch): (&LayerMemory, &mut Scratch),
+    input: &[f32],
+    input_gradient: InputGradient,
+    memory: &LayerMemory,
+    scratch: &mut Scratch,
     mut parameters: Parameters<'_>,
 ) {
     let (shape, at) = (context.shape, context.place());
@@ -54,7 +56,7 @@ pub(super) fn backward(
     }
 }
 
-/// What a layer's function made of its slope where it gave `y`.
+/// Derivative of a layer's function where it gave `y`.
 fn multiply_by_slopes(activation: GraphActivation, y: &[f32], d_y: &mut [f32]) {
     let pairs = d_y.iter_mut().zip(y);
     match activation {
@@ -69,10 +71,16 @@ fn score_gradients(context: &Context<'_>, memory: &LayerMemory, scratch: &mut Sc
     let (heads, edges, at) = (shape.heads, context.edges(), context.place());
     let d_scores = scratch.d_scores.as_mut_slice();
     for head in 0..heads.count {
-        let (first, to) = shape.panels_of(head);
-        let views = (View(scratch.d_y.as_slice(), at.panel(to)), View(memory.maps.as_slice(), at.panel(first)));
+        let (first, to_panel) = shape.panels_of(head);
         let to = heads.of_mut(d_scores, edges, head);
-        gathers::dots(isa, lists.rows(), shape.projected.block_panels(), views, to);
+        gathers::dots(
+            isa,
+            lists.rows(),
+            shape.projected.block_panels(),
+            View(scratch.d_y.as_slice(), at.panel(to_panel)),
+            View(memory.maps.as_slice(), at.panel(first)),
+            to,
+        );
     }
     for group in 0..heads.groups() {
         let of_group = group * edges * heads.group..(group + 1) * edges * heads.group;
@@ -103,8 +111,7 @@ fn linear_backward(
         let d = &mut scratch.d_scores.as_mut_slice()[of_edges];
         let linear = context.linear(memory.source.as_slice(), memory.target.as_slice(), group);
         softmax::scores_backward(heads.group, lists.rows(), linear, d, &mut d_target[of_nodes.clone()]);
-        let columns = (lists.columns(), lists.places());
-        softmax::sums_by_column(heads.group, columns, d, &mut d_source[of_nodes]);
+        softmax::sums_by_column(heads.group, lists.columns(), lists.places(), d, &mut d_source[of_nodes]);
         if width > 0 {
             let sums = &mut d_edges[group * width * heads.group..][..width * heads.group];
             softmax::attributes_backward(heads.group, context.attributes, width, d, sums);
@@ -121,8 +128,15 @@ fn linear_backward(
         for (which, d) in [&*d_source, &*d_target].into_iter().enumerate() {
             let of_head = (which * shape.projected.panels() + first) * PANEL;
             let of_head = of_head..of_head + panels * PANEL;
-            let to = (&mut *d_maps, &mut d_vectors[of_head.clone()]);
-            gathers::spread(isa, nodes, heads.of(d, nodes, head), values, &vectors[of_head], to);
+            gathers::spread(
+                isa,
+                nodes,
+                heads.of(d, nodes, head),
+                values,
+                &vectors[of_head.clone()],
+                &mut *d_maps,
+                &mut d_vectors[of_head],
+            );
         }
         if head % heads.group == 0 {
             let of_group = head / heads.group * edges * heads.group;
@@ -180,8 +194,7 @@ fn joint_backward(context: &Context<'_>, memory: &LayerMemory, scratch: &mut Scr
         let d_scores = heads.of(scratch.d_scores.as_slice(), edges, head);
         let d_to = &mut ViewMut(scratch.d_maps.as_mut_slice(), at.panel(panels + first));
         let d_edges = d_edges.get_mut(first * PANEL..).unwrap_or_default();
-        let to = (d_to, &mut d_attention[first * PANEL..], d_edges);
-        gathers::joint_rows(isa, lists.rows(), d_scores, joint, to);
+        gathers::joint_rows(isa, lists.rows(), d_scores, joint, d_to, &mut d_attention[first * PANEL..], d_edges);
         let given = JointGiven {
             walk: lists.columns(),
             places: lists.places(),
@@ -215,7 +228,7 @@ fn weight_gradients(context: &Context<'_>, input: &[f32], scratch: &mut Scratch,
     let mut outer = |d: View<'_>, columns: usize| {
         let sums = &mut d_weight[..shape.input.padded() * columns];
         sums.fill(0.0);
-        kernel::outer(isa, [nodes, columns, shape.input.panels()], d, x, sums);
+        kernel::outer(isa, nodes, columns, shape.input.panels(), d, x, sums);
     };
     let d_row = scratch.d_row.as_mut_slice();
     let (d_y, d_maps) = (View(scratch.d_y.as_slice(), at), View(scratch.d_maps.as_slice(), at));
@@ -227,8 +240,9 @@ fn weight_gradients(context: &Context<'_>, input: &[f32], scratch: &mut Scratch,
         Scoring::GatV2 { from, to, .. } => ([Some(from[0]), Some(to[0])], [Some(from[1]), Some(to[1])]),
     };
     for (map, slot) in maps.into_iter().enumerate() {
-        let part = (map * shape.projected.padded(), columns);
-        slot.into_iter().for_each(|slot| shape.map().unpack_add(d_weight, part, gradients.slot_mut(slot)));
+        slot.into_iter().for_each(|slot| {
+            shape.map().unpack_add(d_weight, map * shape.projected.padded(), columns, gradients.slot_mut(slot));
+        });
     }
     for (map, slot) in biases.into_iter().enumerate() {
         let d_map = View(d_maps.0, at.panel(map * shape.projected.panels()));
@@ -238,8 +252,8 @@ fn weight_gradients(context: &Context<'_>, input: &[f32], scratch: &mut Scratch,
         let columns = shape.output.padded();
         let sums = &mut d_weight[..shape.input.padded() * columns];
         sums.fill(0.0);
-        kernel::outer(isa, [nodes, columns, shape.input.panels()], d_y, x, sums);
-        shape.residual().unpack_add(sums, (0, columns), gradients.slot_mut(slot));
+        kernel::outer(isa, nodes, columns, shape.input.panels(), d_y, x, sums);
+        shape.residual().unpack_add(sums, 0, columns, gradients.slot_mut(slot));
     }
 }
 
@@ -268,7 +282,7 @@ fn go_below(context: &Context<'_>, scratch: &mut Scratch) {
     }
     if let Some(mask) = context.masks.0 {
         let factors = scratch.dropped.as_mut_slice();
-        draw(context, (mask, shape.input), factors);
+        draw(context, mask, shape.input, factors);
         let len = shape.input.panels() * at.stride;
         d_x.0[..len].iter_mut().zip(factors).for_each(|(d, factor)| *d *= *factor);
     }

@@ -2,7 +2,7 @@
 
 //! Columns in panels: where each number of a row-major matrix lies in a panel-major one.
 
-use crate::kernel::{PANEL, Place};
+use crate::cpu::kernel::{PANEL, Place};
 
 /// The columns of a matrix: blocks of `units`, each of which begins with a panel and ends with
 /// zeros up to a whole one. A block is a head, so that a panel's sixteen numbers have one
@@ -91,14 +91,14 @@ impl Map {
 
     /// Weights as the second operand of a product over the rows of this map and of others: [column
     /// panels][`total`][16], of which the rows here are those from `first` on.
-    pub(super) fn turn(self, weight: &[f32], (first, total): (usize, usize), to: &mut [f32]) {
+    pub(super) fn turn(self, weight: &[f32], first: usize, total: usize, to: &mut [f32]) {
         self.each(total, |at, from, len| {
             to[at + first * PANEL..][..len].copy_from_slice(&weight[from..][..len]);
         });
     }
 
     /// Adds gradients that lie as [`Map::turn`] lays weights to `gradient` [rows, columns].
-    pub(super) fn unpack_add(self, sums: &[f32], (first, total): (usize, usize), gradient: &mut [f32]) {
+    pub(super) fn unpack_add(self, sums: &[f32], first: usize, total: usize, gradient: &mut [f32]) {
         self.each(total, |at, to, len| {
             let terms = &sums[at + first * PANEL..][..len];
             gradient[to..][..len].iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
@@ -181,7 +181,7 @@ mod tests {
         let (depth, total) = (columns.depth(), 2 * rows.padded());
         let (mut packed, mut turned) = (vec![0.0; rows.padded() * depth], vec![0.0; columns.padded() * total]);
         map.pack(&weight, &mut packed);
-        map.turn(&weight, (rows.padded(), total), &mut turned);
+        map.turn(&weight, rows.padded(), total, &mut turned);
         for (row, row_at) in [(0, 0), (16, 16), (17, 32), (33, 48)] {
             for (column, column_at) in [(0, 0), (2, 2), (3, 16), (5, 18)] {
                 let expected = weight[row * 6 + column];
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!((kept(&packed), kept(&turned)), (weight.len(), weight.len()));
 
         let mut back = weight.clone();
-        map.unpack_add(&turned, (rows.padded(), total), &mut back);
+        map.unpack_add(&turned, rows.padded(), total, &mut back);
         assert!(back.iter().zip(&weight).all(|(twice, once)| *twice == 2.0 * once));
     }
 

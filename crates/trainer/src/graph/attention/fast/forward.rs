@@ -7,10 +7,10 @@ use super::memory::{LayerMemory, Scratch};
 use super::shape::Shape;
 use super::softmax::{self, Linear};
 use super::weights::LayerWeights;
+use crate::cpu::kernel::attention::{self as gathers, EdgeLists, Joint};
+use crate::cpu::kernel::{self, Isa, PANEL, Place, Start, View, ViewMut};
 use crate::graph::attention::config::{AttentionKind, GraphActivation, GraphConfig};
 use crate::graph::attention::dropout::GraphMask;
-use crate::kernel::attention::{self as gathers, EdgeLists, Joint};
-use crate::kernel::{self, Isa, PANEL, Place, Start, View, ViewMut};
 
 /// A layer, its weights and the graph that it is applied to.
 #[derive(Clone, Copy)]
@@ -22,7 +22,7 @@ pub(super) struct Context<'a> {
     pub(super) lists: &'a EdgeLists,
     /// By place.
     pub(super) attributes: &'a [f32],
-    /// What is dropped of the input and of the coefficients.
+    /// Dropout of the input and of the coefficients.
     pub(super) masks: (Option<GraphMask>, Option<GraphMask>),
     /// True if another layer follows.
     pub(super) is_inner: bool,
@@ -39,7 +39,7 @@ impl<'a> Context<'a> {
         self.lists.rows().edges()
     }
 
-    /// Where every matrix of nodes lies.
+    /// Place of every matrix of nodes.
     pub(super) fn place(&self) -> Place {
         place(self.nodes())
     }
@@ -50,13 +50,12 @@ impl<'a> Context<'a> {
         (len, len.next_multiple_of(PANEL))
     }
 
-    /// What coefficients are multiplied by, if by anything.
+    /// True if coefficients are multiplied by anything.
     pub(super) fn is_scaled(&self) -> bool {
         self.masks.1.is_some() || self.shape.share() < 1.0
     }
 
-    /// What GAT scores edges by in group `group`, from att_src · v and att_dst · v of all nodes and
-    /// heads.
+    /// Scores of GAT in group `group`, from att_src · v and att_dst · v of all nodes and heads.
     pub(super) fn linear<'m>(&self, source: &'m [f32], target: &'m [f32], group: usize) -> Linear<'m>
     where
         'a: 'm,
@@ -74,7 +73,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// What GATv2 scores edges by in head `head`.
+    /// Scores of GATv2 in head `head`.
     pub(super) fn joint<'m>(&self, maps: &'m [f32], head: usize) -> Joint<'m>
     where
         'a: 'm,
@@ -139,21 +138,22 @@ pub(super) fn forward(context: &Context<'_>, input: &[f32], memory: &mut LayerMe
     }
 }
 
-/// What the layer reads: `input`, of which `to` receives what dropout leaves if there is any.
+/// Input of the layer: `input`, of which `to` receives the part that dropout leaves if there is
+/// any.
 pub(super) fn dropped<'m>(context: &Context<'_>, input: &'m [f32], to: &'m mut [f32]) -> &'m [f32] {
     let Some(mask) = context.masks.0 else { return input };
-    draw(context, (mask, context.shape.input), to);
+    draw(context, mask, context.shape.input, to);
     let len = context.shape.input.panels() * context.place().stride;
     to[..len].iter_mut().zip(input).for_each(|(factor, x)| *factor *= x);
     to
 }
 
-/// What a mask multiplies the numbers of all nodes by.
-pub(super) fn draw(context: &Context<'_>, (mask, columns): (GraphMask, Columns), to: &mut [f32]) {
+/// Mask factors of the numbers of all nodes.
+pub(super) fn draw(context: &Context<'_>, mask: GraphMask, columns: Columns, to: &mut [f32]) {
     let ends = [mask.graph];
     for run in columns.runs() {
         let to = &mut ViewMut(to, context.place().panel(run.panel));
-        kernel::draw(context.isa, mask.mask, (run.first, 0..context.nodes(), &ends), to);
+        kernel::draw(context.isa, mask.mask, run.first, 0..context.nodes(), &ends, to);
     }
 }
 
@@ -204,13 +204,13 @@ fn score_nodes(context: &Context<'_>, maps: &[f32], source: &mut [f32], target: 
         let values = View(maps, context.place().panel(first));
         let of_head = first * PANEL..first * PANEL + len;
         let to = shape.heads.of_mut(source, nodes, head);
-        gathers::node_dots(isa, nodes, (values, &to_source[of_head.clone()]), to);
+        gathers::node_dots(isa, nodes, values, &to_source[of_head.clone()], to);
         let to = shape.heads.of_mut(target, nodes, head);
-        gathers::node_dots(isa, nodes, (values, &to_target[of_head]), to);
+        gathers::node_dots(isa, nodes, values, &to_target[of_head], to);
     }
 }
 
-/// What coefficients are multiplied by, and the products, unless they stay as they are.
+/// Factors of the coefficients, and the products, unless they stay as they are.
 pub(super) fn scale(context: &Context<'_>, coefficients: &[f32], factors: &mut [f32], kept: &mut [f32]) {
     if !context.is_scaled() {
         return;
@@ -232,7 +232,7 @@ fn draw_factors(context: &Context<'_>, mask: GraphMask, factors: &mut [f32]) {
             let mut drawn = [0.0; PANEL * PANEL]; // [group][16 edges]
             let heads = of_group * group..(of_group + 1) * group;
             let draw = (block * PANEL, heads, &[mask.graph][..]);
-            kernel::draw(context.isa, mask.mask, draw, &mut ViewMut(&mut drawn, at));
+            kernel::draw(context.isa, mask.mask, draw.0, draw.1, draw.2, &mut ViewMut(&mut drawn, at));
             for (edge, factors) in factors.chunks_exact_mut(group).enumerate() {
                 factors.iter_mut().enumerate().for_each(|(k, factor)| *factor = drawn[k * PANEL + edge] * share);
             }

@@ -6,12 +6,12 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::columns::room;
 use super::shape::{Shape, shapes};
+use crate::cpu::kernel::PANEL;
+use crate::cpu::kernel::attention::EdgeLists;
 use crate::error::Result;
 use crate::graph::attention::config::AttentionKind;
 use crate::graph::attention::edges::places;
 use crate::graph::attention::{GraphAttention, Passes};
-use crate::kernel::PANEL;
-use crate::kernel::attention::EdgeLists;
 
 /// The memory with which one thread takes one graph after another through the layers.
 #[derive(Debug)]
@@ -23,17 +23,17 @@ pub(super) struct AttentionWorkspace {
     pub(super) scratch: Scratch,
 }
 
-/// What belongs to no layer.
+/// Buffers that belong to no layer.
 #[derive(Debug)]
 pub(super) struct Shared {
     /// The attributes of edges and loops by place.
     pub(super) attributes: Buffer<f32>, // [P, A]
-    /// What the first layer reads.
+    /// Input of the first layer.
     pub(super) x: Buffer<f32>, // [input panels][N][16]
     pub(super) output: Buffer<f32>, // [N, D]
 }
 
-/// What one layer keeps of its forward pass.
+/// Saved forward pass of one layer.
 #[derive(Debug)]
 pub(super) struct LayerMemory {
     pub(super) maps: Buffer<f32>, // [map panels][N][16]
@@ -46,12 +46,12 @@ pub(super) struct LayerMemory {
     pub(super) y: Buffer<f32>, // [output panels][N][16]
 }
 
-/// What one layer after another is computed with.
+/// Scratch buffers, used by one layer after another.
 #[derive(Debug)]
 pub(super) struct Scratch {
-    /// What a layer reads, under dropout.
+    /// Input of a layer, under dropout.
     pub(super) dropped: Buffer<f32>, // [input panels][N][16]
-    /// What coefficients are multiplied by under dropout or as a share of a mean, and the products.
+    /// Factors of the coefficients under dropout or as a share of a mean, and the products.
     pub(super) factors: Buffer<f32>, // [groups][P][group]
     pub(super) kept: Buffer<f32>, // [groups][P][group]
     // From here on for the backward pass. The first two change places from layer to layer.
@@ -71,7 +71,7 @@ pub(super) struct Scratch {
 
 /// Numbers of all edges and heads, up to a whole row of a panel.
 fn numbers(shape: Shape, capacity: (usize, usize)) -> usize {
-    (places(capacity) * shape.heads.padded()).next_multiple_of(PANEL)
+    (places(capacity.0, capacity.1) * shape.heads.padded()).next_multiple_of(PANEL)
 }
 
 /// Numbers in each buffer of a layer, in the order of the fields.
@@ -107,7 +107,7 @@ fn scratch_len_of(
             numbers(shape, capacity),
             scalars,
             scalars,
-            places(capacity) * shape.heads.group,
+            places(capacity.0, capacity.1) * shape.heads.group,
             shape.input.padded() * columns,
             2 * shape.projected.padded(),
             edges * shape.sizes.attributes,
@@ -128,7 +128,7 @@ fn scratch_len(attention: &GraphAttention, capacity: (usize, usize), passes: Pas
 fn shared_len(attention: &GraphAttention, capacity: (usize, usize)) -> [usize; 3] {
     let shapes = shapes(attention);
     let (first, last) = (shapes[0], shapes[shapes.len() - 1]);
-    let attributes = places(capacity) * first.sizes.attributes;
+    let attributes = places(capacity.0, capacity.1) * first.sizes.attributes;
     [attributes, room(capacity.0, first.input.panels()), capacity.0 * last.output.width()]
 }
 
@@ -136,7 +136,7 @@ fn shared_len(attention: &GraphAttention, capacity: (usize, usize)) -> [usize; 3
 pub(super) fn memory_len(attention: &GraphAttention, capacity: (usize, usize), passes: Passes) -> usize {
     let layers = shapes(attention).into_iter().flat_map(|shape| layer_len(shape, capacity));
     let rest = scratch_len(attention, capacity, passes).into_iter().chain(shared_len(attention, capacity));
-    layers.chain(rest).sum::<usize>() + EdgeLists::len(capacity)
+    layers.chain(rest).sum::<usize>() + EdgeLists::len(capacity.0, capacity.1)
 }
 
 impl AttentionWorkspace {
@@ -160,7 +160,7 @@ impl AttentionWorkspace {
         let [attributes, x, output] = shared_len(attention, capacity);
         Ok(AttentionWorkspace {
             capacity,
-            lists: EdgeLists::new(scope, capacity)?,
+            lists: EdgeLists::new(scope, capacity.0, capacity.1)?,
             shared: Shared { attributes: zeros(attributes)?, x: zeros(x)?, output: zeros(output)? },
             layers: shapes(attention).into_iter().map(layer).collect::<Result<_>>()?,
             scratch: Scratch::new(scope, scratch_len(attention, capacity, passes))?,

@@ -2,8 +2,9 @@
 
 //! The fast form: the same mathematics as the plain one, in another order.
 //!
-//! 1. Matrices of nodes are panel-major (see [`kernel`](crate::kernel)), a head's columns being
-//!    whole panels. Maps of the nodes are products; the weights are packed once an optimizer step.
+//! 1. Matrices of nodes are panel-major (see [`kernel`](crate::cpu::kernel)), a head's columns
+//!    being whole panels. Maps of the nodes are products; the weights are packed once an optimizer
+//!    step.
 //! 2. GAT's scores are sums of a number of the node that gives, one of the node that receives and
 //!    one of the edge, so that an edge costs a few additions. GATv2's are computed from both nodes'
 //!    rows, forward and twice backward, and nothing of that size is kept.
@@ -29,9 +30,9 @@ pub use weights::PackedAttention;
 
 use super::edges::place_attributes;
 use super::{GraphAttention, NodeGradients, Nodes, Passes};
+use crate::cpu::kernel::Isa;
 use crate::error::Result;
-use crate::kernel::Isa;
-use crate::tensor::TensorSet;
+use crate::model::tensor::TensorSet;
 use backward::{InputGradient, Parameters};
 use columns::{from_panels, into_panels};
 use forward::Context;
@@ -51,12 +52,7 @@ impl AttentionPass {
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory) when the device has no room.
-    pub fn new(
-        scope: &Scope,
-        attention: &GraphAttention,
-        (nodes, edges): (usize, usize),
-        passes: Passes,
-    ) -> Result<Self> {
+    pub fn new(scope: &Scope, attention: &GraphAttention, nodes: usize, edges: usize, passes: Passes) -> Result<Self> {
         let memory = AttentionWorkspace::new(scope, attention, (nodes, edges), passes)?;
         Ok(AttentionPass { isa: Isa::best(), shapes: shapes(attention), memory })
     }
@@ -100,8 +96,10 @@ impl AttentionPass {
     pub fn backward(
         &mut self,
         attention: &GraphAttention,
-        (parameters, packed): (&TensorSet<f32>, &PackedAttention),
-        (nodes, node_gradients): (Nodes<'_, f32>, NodeGradients<'_, f32>),
+        parameters: &TensorSet<f32>,
+        packed: &PackedAttention,
+        nodes: Nodes<'_, f32>,
+        node_gradients: NodeGradients<'_, f32>,
         gradients: &mut TensorSet<f32>,
     ) {
         let NodeGradients { d_output, d_x } = node_gradients;
@@ -116,7 +114,7 @@ impl AttentionPass {
             let context = context(self.isa, l, shape, of, (lists, shared.attributes.as_slice()));
             let wanted = if l > 0 || d_x.is_some() { InputGradient::Wanted } else { InputGradient::Unwanted };
             let of_layer = Parameters { layer: &attention.layers[l], values: parameters, gradients };
-            backward::backward(&context, (input, wanted), (&rest[0], scratch), of_layer);
+            backward::backward(&context, input, wanted, &rest[0], scratch, of_layer);
             std::mem::swap(&mut scratch.d_x, &mut scratch.d_y);
         }
         if let Some(d_x) = d_x {
@@ -140,13 +138,13 @@ impl AttentionPass {
     }
 }
 
-/// What layer `l` is computed with.
+/// Inputs of layer `l`.
 fn context<'a>(
     isa: Isa,
     l: usize,
     shape: Shape,
     (attention, packed, dropout): (&'a GraphAttention, &'a PackedAttention, Option<super::GraphDropout>),
-    (lists, attributes): (&'a crate::kernel::attention::EdgeLists, &'a [f32]),
+    (lists, attributes): (&'a crate::cpu::kernel::attention::EdgeLists, &'a [f32]),
 ) -> Context<'a> {
     let config = &attention.config;
     Context {

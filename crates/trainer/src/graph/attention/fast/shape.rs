@@ -1,10 +1,10 @@
 #![forbid(unsafe_code)]
 
 use super::columns::{Columns, Map};
+use crate::cpu::kernel::attention::{Head, HeadMut};
 use crate::graph::attention::GraphAttention;
 use crate::graph::attention::config::AttentionKind;
 use crate::graph::attention::layer::{Joined, LayerSizes};
-use crate::kernel::attention::{Head, HeadMut};
 
 /// Most heads of a group: as many numbers as are worked on at once.
 const GROUP_MAX: usize = 16;

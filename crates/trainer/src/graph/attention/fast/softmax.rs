@@ -6,8 +6,8 @@
 //! side: [P][G].
 
 use super::shape::Heads;
-use crate::kernel::Isa;
-use crate::kernel::attention::{self as kernel, Walk};
+use crate::cpu::kernel::Isa;
+use crate::cpu::kernel::attention::{self as kernel, Walk};
 
 /// Calls a function of a constant number of heads.
 macro_rules! by_group {
@@ -22,7 +22,7 @@ macro_rules! by_group {
     };
 }
 
-/// What GAT scores edges by, for one group of heads.
+/// Scores of GAT, for one group of heads.
 #[derive(Clone, Copy)]
 pub(super) struct Linear<'a> {
     /// att_src · v and att_dst · v by node, [N, G].
@@ -154,7 +154,7 @@ fn scores_backward_of<const G: usize>(walk: Walk<'_>, linear: Linear<'_>, d: &mu
 
 /// The sums `to` [N, G] of numbers [P, G] by the node that gives; `walk` is by it, and `places` are
 /// its edges'.
-pub(super) fn sums_by_column(group: usize, (walk, places): (Walk<'_>, &[u32]), values: &[f32], to: &mut [f32]) {
+pub(super) fn sums_by_column(group: usize, walk: Walk<'_>, places: &[u32], values: &[f32], to: &mut [f32]) {
     by_group!(group, sums_by_column_of(walk, places, values, to));
 }
 

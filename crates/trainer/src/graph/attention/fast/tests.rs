@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::graph::attention::config::{AttentionKind, GraphActivation, GraphConfig, GraphOutput};
 use crate::graph::{GraphDropout, GraphView};
-use crate::tensor::Layout;
+use crate::model::tensor::Layout;
 
 /// Numbers in (-1, 1).
 fn numbers(seed: u64, name: &str, len: usize) -> Vec<f32> {
@@ -29,7 +29,7 @@ struct OwnedGraph {
 }
 
 impl OwnedGraph {
-    fn new(seed: u64, (nodes, density): (usize, f32), (width, attributes): (usize, usize)) -> Self {
+    fn new(seed: u64, nodes: usize, density: f32, width: usize, attributes: usize) -> Self {
         let chance = numbers(seed, "edges", nodes * nodes);
         let is_edge = |row: usize, column: usize| (chance[row * nodes + column] + 1.0) / 2.0 < density;
         let columns = |row: usize| (0..nodes as u32).filter(move |&column| is_edge(row, column as usize));
@@ -48,7 +48,7 @@ impl OwnedGraph {
         let nodes = self.row_ptr.len() - 1;
         GraphView {
             csr: Csr::new(&self.row_ptr, &self.col, nodes).unwrap(),
-            csc: Csc::new((&self.turned.offsets, &self.turned.indices, &self.turned.edges), nodes).unwrap(),
+            csc: Csc::new(&self.turned.offsets, &self.turned.indices, &self.turned.edges, nodes).unwrap(),
             attributes: &self.attributes,
         }
     }
@@ -81,7 +81,7 @@ impl Problem {
     }
 
     fn graph(&self, seed: u64, nodes: usize, density: f32) -> OwnedGraph {
-        OwnedGraph::new(seed, (nodes, density), self.sizes)
+        OwnedGraph::new(seed, nodes, density, self.sizes.0, self.sizes.1)
     }
 
     fn d_output(&self, graph: &OwnedGraph) -> Vec<f32> {
@@ -98,7 +98,7 @@ impl Problem {
         let mut gradients = TensorSet::zeros(&scope, self.parameters.layout()).unwrap();
         let mut d_x = vec![f32::NAN; graph.x.len()];
         let node_gradients = NodeGradients { d_output: &self.d_output(graph), d_x: Some(&mut d_x) };
-        pass.backward(&self.attention, weights, (nodes, node_gradients), &mut gradients);
+        pass.backward(&self.attention, weights.0, weights.1, nodes, node_gradients, &mut gradients);
         (y, d_x, gradients.values().to_vec())
     }
 
@@ -106,10 +106,10 @@ impl Problem {
         self.plain_of(&wide(&graph.x), graph, dropout)
     }
 
-    /// How far apart the plain form's results lie for inputs that differ by `shift` in twelve
-    /// directions, one way and the other. Elsewhere than at a kink of an activation, that is about
-    /// `shift`; a number that is rounded to the other side of a kink moves the gradients as far as
-    /// that. One direction would not do: it may leave that number where it is.
+    /// Distance of the plain form's results for inputs that differ by `shift` in twelve directions,
+    /// one way and the other. Elsewhere than at a kink of an activation, that is about `shift`; a
+    /// number that is rounded to the other side of a kink moves the gradients as far as that. One
+    /// direction would not do: it may leave that number where it is.
     fn sway(&self, graph: &OwnedGraph, shift: f64, dropout: Option<GraphDropout>) -> [Vec<f64>; 3] {
         let moved = |direction: u64, shift: f64| {
             let noise = numbers(direction, "sway", graph.x.len());
@@ -132,13 +132,15 @@ impl Problem {
         let mut parameters = TensorSet::<f64>::zeros(&scope, self.parameters.layout()).unwrap();
         parameters.values_mut().copy_from_slice(&wide(self.parameters.values()));
         let nodes = Nodes { graph: graph.view(), x, dropout };
-        let capacity = (nodes.graph.nodes(), nodes.graph.edges());
-        let mut memory = self.attention.memory(&scope, capacity, Passes::ForwardAndBackward).unwrap();
+        let mut memory = self
+            .attention
+            .memory(&scope, nodes.graph.nodes(), nodes.graph.edges(), Passes::ForwardAndBackward)
+            .unwrap();
         let y = self.attention.forward(&parameters, nodes, &mut memory).to_vec();
         let mut gradients = TensorSet::zeros(&scope, self.parameters.layout()).unwrap();
         let mut d_x = vec![f64::NAN; x.len()];
         let node_gradients = NodeGradients { d_output: &wide(&self.d_output(graph)), d_x: Some(&mut d_x) };
-        self.attention.backward(&parameters, (nodes, node_gradients), &mut gradients, &mut memory);
+        self.attention.backward(&parameters, nodes, node_gradients, &mut gradients, &mut memory);
         [y, d_x, gradients.values().to_vec()]
     }
 
@@ -146,7 +148,7 @@ impl Problem {
         let scope = Device::cpu().scope("pass");
         AttentionPass {
             isa,
-            ..AttentionPass::new(&scope, &self.attention, capacity, Passes::ForwardAndBackward).unwrap()
+            ..AttentionPass::new(&scope, &self.attention, capacity.0, capacity.1, Passes::ForwardAndBackward).unwrap()
         }
     }
 }
@@ -194,7 +196,7 @@ proptest! {
     ) {
         let problem = Problem::new(config, sizes, seed);
         let graph = problem.graph(seed, nodes, density);
-        let dropout = Some(GraphDropout::of_step((seed, 2), 11));
+        let dropout = Some(GraphDropout::of_step(seed, 2, 11));
         let expected = problem.plain(&graph, dropout);
         // Asked for where it is needed only, for it is two dozen runs of the plain form.
         let sway = OnceCell::new();
@@ -215,11 +217,11 @@ proptest! {
     }
 }
 
-/// What a graph gives is a function of it alone, to the bit: not of the capacity, nor of the graphs
-/// that the memory was used for before.
+/// The output of a graph is a function of it alone, to the bit: not of the capacity, nor of the
+/// graphs that the memory was used for before.
 #[test]
 fn a_graph_leaves_no_trace_in_the_next() {
-    let dropout = Some(GraphDropout::of_step((1, 2), 3));
+    let dropout = Some(GraphDropout::of_step(1, 2, 3));
     for kind in [AttentionKind::Gat, AttentionKind::GatV2] {
         let output = GraphOutput::Attention;
         let rates = (0.3, 0.4);
@@ -253,14 +255,14 @@ fn memory_is_what_is_computed_beforehand() {
             let problem = Problem::new(config, (7, 2), 4);
             let device = Device::cpu();
             let allocated = |scope: &str| device.scope(scope).usage().allocated_bytes;
-            let _pass = AttentionPass::new(&device.scope("pass"), &problem.attention, (20, 90), passes).unwrap();
+            let _pass = AttentionPass::new(&device.scope("pass"), &problem.attention, 20, 90, passes).unwrap();
             assert_eq!(allocated("pass"), 4 * AttentionPass::len(&problem.attention, 20, 90, passes));
             let _packed = PackedAttention::new(&device.scope("packed"), &problem.attention, passes).unwrap();
             assert_eq!(allocated("packed"), 4 * PackedAttention::len(&problem.attention, passes));
             let plain: Result<crate::graph::AttentionMemory<f64>> =
-                problem.attention.memory(&device.scope("plain"), (20, 90), passes);
+                problem.attention.memory(&device.scope("plain"), 20, 90, passes);
             assert!(plain.is_ok());
-            assert_eq!(allocated("plain"), 8 * problem.attention.memory_len((20, 90), passes));
+            assert_eq!(allocated("plain"), 8 * problem.attention.memory_len(20, 90, passes));
         }
     }
 }

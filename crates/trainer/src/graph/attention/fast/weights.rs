@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::graph::attention::config::AttentionKind;
 use crate::graph::attention::layer::{Layer, Scoring};
 use crate::graph::attention::{GraphAttention, Passes};
-use crate::tensor::TensorSet;
+use crate::model::tensor::TensorSet;
 
 /// The weights of an attention as the fast form reads them: packed once an optimizer step, and read
 /// by all threads.
@@ -119,8 +119,7 @@ impl LayerWeights {
             let weight = parameters.slot(slot);
             shape.residual().pack(weight, self.residual.as_mut_slice());
             if !self.residual_turned.is_empty() {
-                let all = (0, shape.output.padded());
-                shape.residual().turn(weight, all, self.residual_turned.as_mut_slice());
+                shape.residual().turn(weight, 0, shape.output.padded(), self.residual_turned.as_mut_slice());
             }
         }
         self.pack_edges(shape, layer, parameters);
@@ -130,8 +129,12 @@ impl LayerWeights {
         let len = shape.projected.padded() * shape.input.depth();
         shape.map().pack(weight, &mut self.maps.as_mut_slice()[map * len..][..len]);
         if !self.maps_turned.is_empty() {
-            let part = (map * shape.projected.padded(), shape.map_columns());
-            shape.map().turn(weight, part, self.maps_turned.as_mut_slice());
+            shape.map().turn(
+                weight,
+                map * shape.projected.padded(),
+                shape.map_columns(),
+                self.maps_turned.as_mut_slice(),
+            );
         }
     }
 
@@ -154,7 +157,7 @@ impl LayerWeights {
                 for (a, to) in to.chunks_exact_mut(shape.projected.padded()).enumerate() {
                     for run in shape.projected.runs() {
                         let from = weight[run.first * width + a..].iter().step_by(width);
-                        let to = &mut to[run.panel * crate::kernel::PANEL..][..run.len];
+                        let to = &mut to[run.panel * crate::cpu::kernel::PANEL..][..run.len];
                         to.iter_mut().zip(from).for_each(|(to, &from)| *to = from);
                     }
                 }

@@ -9,9 +9,9 @@ use crate::graph::attention::Nodes;
 use crate::graph::attention::dropout::GraphMask;
 use crate::graph::attention::edges::edges_to;
 use crate::graph::attention::layer::{Layer, Scoring};
-use crate::matmul::{Matrix, Output, multiply};
-use crate::scalar::Scalar;
-use crate::tensor::{Slot, TensorSet};
+use crate::model::scalar::Scalar;
+use crate::model::tensor::{Slot, TensorSet};
+use crate::reference::matmul::{Matrix, Output, multiply};
 
 /// One layer backwards: `scratch.d_y`, the gradient of what it gave to the next, becomes
 /// `scratch.d_x`, that of what it was given.
@@ -39,7 +39,7 @@ pub(super) fn layer_backward<S: Scalar>(
     d_x.fill(S::ZERO);
     let x = (&memory.x.as_slice()[..count * sizes.input], sizes.input);
     if let Some(slot) = layer.residual {
-        unproject(parameters, slot, x, d_y, d_x, gradients);
+        unproject(parameters, slot, x.0, x.1, d_y, d_x, gradients);
     }
 
     attend_backward(at, parameters, &nodes.graph, masks.1, memory, scratch, gradients);
@@ -51,7 +51,7 @@ pub(super) fn layer_backward<S: Scalar>(
     };
     for &(weight, bias, d) in maps {
         let d = &d[..count * sizes.projected()];
-        unproject(parameters, weight, x, d, d_x, gradients);
+        unproject(parameters, weight, x.0, x.1, d, d_x, gradients);
         let rows = d.chunks_exact(sizes.projected());
         bias.into_iter().for_each(|slot| rows.clone().for_each(|row| add(gradients.slot_mut(slot), row)));
     }
@@ -74,8 +74,8 @@ fn attend_backward<S: Scalar>(
 ) {
     let (layer, config) = (at.layer(), &at.attention.config);
     let sizes = layer.sizes;
-    let of = ((&layer.scoring, layer.edge_weight), (sizes, config.negative_slope));
-    let scores = Scores::new(of.0, of.1, parameters, scored(memory));
+    let inputs = scored(memory);
+    let scores = Scores::new(&layer.scoring, layer.edge_weight, sizes, config.negative_slope, parameters, inputs);
     for sums in [&mut scratch.d_from, &mut scratch.d_to, &mut scratch.d_attention, &mut scratch.d_edge_weight] {
         sums.as_mut_slice().fill(S::ZERO);
     }
@@ -112,7 +112,7 @@ fn attend_backward<S: Scalar>(
                 let d = d_coefficients[edge.place * sizes.heads + head] - dot;
                 scores.project(graph, (i, edge), projected);
                 let d_score = coefficient(edge.place, head) * d;
-                scores.backward((graph, edge), (i, head, projected), d_score, &mut sums);
+                scores.backward(graph, edge, i, head, projected, d_score, &mut sums);
             }
         }
     }
@@ -134,7 +134,8 @@ fn add_scoring<S: Scalar>(layer: &Layer, sums: &ScoreGradients<'_, S>, gradients
 fn unproject<S: Scalar>(
     parameters: &TensorSet<S>,
     slot: Slot,
-    (x, width): (&[S], usize),
+    x: &[S],
+    width: usize,
     d_y: &[S],
     d_x: &mut [S],
     gradients: &mut TensorSet<S>,

@@ -8,9 +8,9 @@ use crate::graph::attention::Nodes;
 use crate::graph::attention::dropout::GraphMask;
 use crate::graph::attention::edges::{Origin, edges_to};
 use crate::graph::attention::layer::Scoring;
-use crate::matmul::{Matrix, Output, multiply};
-use crate::scalar::Scalar;
-use crate::tensor::{Slot, TensorSet};
+use crate::model::scalar::Scalar;
+use crate::model::tensor::{Slot, TensorSet};
+use crate::reference::matmul::{Matrix, Output, multiply};
 
 /// One layer, from `input` [N, F], which may be longer, to `memory.y`.
 pub(super) fn layer_forward<S: Scalar>(
@@ -28,8 +28,9 @@ pub(super) fn layer_forward<S: Scalar>(
     drop_numbers(masks.0, sizes.input, &input[..x.len()], x);
 
     let to_len = if memory.to.is_empty() { 0 } else { count * sizes.projected() };
-    let maps = [&mut memory.from.as_mut_slice()[..count * sizes.projected()], &mut memory.to.as_mut_slice()[..to_len]];
-    project(parameters, &layer.scoring, x, sizes.input, maps);
+    let from = &mut memory.from.as_mut_slice()[..count * sizes.projected()];
+    let to = &mut memory.to.as_mut_slice()[..to_len];
+    project(parameters, &layer.scoring, x, sizes.input, from, to);
     mean_attributes(&graph, config.self_loops, sizes.attributes, memory.loops.as_mut_slice());
     let y = &mut memory.y.as_mut_slice()[..count * sizes.width()];
     y.chunks_exact_mut(sizes.width()).for_each(|row| row.copy_from_slice(parameters.slot(layer.bias)));
@@ -40,8 +41,7 @@ pub(super) fn layer_forward<S: Scalar>(
     }
 
     let inputs = (memory.from.as_slice(), memory.to.as_slice(), memory.loops.as_slice());
-    let of = ((&layer.scoring, layer.edge_weight), (sizes, config.negative_slope));
-    let scores = Scores::new(of.0, of.1, parameters, inputs);
+    let scores = Scores::new(&layer.scoring, layer.edge_weight, sizes, config.negative_slope, parameters, inputs);
     for i in 0..count {
         attend(at, &graph, i, &scores, memory.coefficients.as_mut_slice(), edge);
         for edge in edges_to(&graph, config.self_loops, i) {
@@ -76,7 +76,14 @@ fn drop_numbers<S: Scalar>(mask: Option<GraphMask>, width: usize, from: &[S], to
 }
 
 /// GAT's one map of the nodes, or GATv2's two.
-fn project<S: Scalar>(parameters: &TensorSet<S>, scoring: &Scoring, x: &[S], width: usize, [from, to]: [&mut [S]; 2]) {
+fn project<S: Scalar>(
+    parameters: &TensorSet<S>,
+    scoring: &Scoring,
+    x: &[S],
+    width: usize,
+    from: &mut [S],
+    to: &mut [S],
+) {
     let linear = |weight: Slot, bias: Option<Slot>, y: &mut [S]| {
         let columns = y.len() / (x.len() / width).max(1);
         match bias {

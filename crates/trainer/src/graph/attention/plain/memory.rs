@@ -9,7 +9,7 @@ use crate::graph::attention::config::AttentionKind;
 use crate::graph::attention::edges::places;
 use crate::graph::attention::layer::LayerSizes;
 use crate::graph::attention::{GraphAttention, Passes};
-use crate::scalar::Scalar;
+use crate::model::scalar::Scalar;
 
 /// The memory with which the plain form takes one graph through its layers.
 #[derive(Debug)]
@@ -20,10 +20,10 @@ pub struct AttentionMemory<S: Scalar> {
     pub(super) scratch: Scratch<S>,
 }
 
-/// What one layer keeps of its forward pass. P are places of edges.
+/// Saved forward pass of one layer. P are places of edges.
 #[derive(Debug)]
 pub(super) struct LayerMemory<S: Scalar> {
-    /// What the layer reads, after dropout.
+    /// Input of the layer, after dropout.
     pub(super) x: Buffer<S>, // [N, F]
     /// v: what nodes give.
     pub(super) from: Buffer<S>, // [N, H · C]
@@ -37,7 +37,7 @@ pub(super) struct LayerMemory<S: Scalar> {
     pub(super) y: Buffer<S>, // [N, D]
 }
 
-/// What one layer after another is computed with; all but the first for the backward pass alone.
+/// Scratch buffers, used by one layer after another; all but the first for the backward pass alone.
 #[derive(Debug)]
 pub(super) struct Scratch<S: Scalar> {
     /// W_e a_e of an edge.
@@ -47,7 +47,7 @@ pub(super) struct Scratch<S: Scalar> {
     pub(super) d_from: Buffer<S>,         // [N, H · C]
     pub(super) d_to: Buffer<S>,           // [N, H · C]
     pub(super) d_coefficients: Buffer<S>, // [P, H]
-    /// Of the three attention vectors of GAT, or of GATv2's one.
+    /// Gradients of the three attention vectors of GAT, or of GATv2's one.
     pub(super) d_attention: Buffer<S>, // [3, H · C]
     pub(super) d_edge_weight: Buffer<S>,  // [H · C, A]
 }
@@ -57,7 +57,7 @@ fn layer_len(kind: AttentionKind, sizes: LayerSizes, capacity: (usize, usize)) -
     let nodes = capacity.0;
     let projected = nodes * sizes.projected();
     let to = if kind == AttentionKind::GatV2 { projected } else { 0 };
-    let coefficients = places(capacity) * sizes.heads;
+    let coefficients = places(capacity.0, capacity.1) * sizes.heads;
     [nodes * sizes.input, projected, to, nodes * sizes.attributes, coefficients, nodes * sizes.width()]
 }
 
@@ -74,7 +74,7 @@ fn scratch_len_of(sizes: LayerSizes, capacity: (usize, usize), passes: Passes) -
             between,
             nodes * projected,
             nodes * projected,
-            places(capacity) * sizes.heads,
+            places(capacity.0, capacity.1) * sizes.heads,
             3 * projected,
             projected * sizes.attributes,
         ],

@@ -13,8 +13,8 @@ pub(super) use memory::memory_len;
 
 use super::layer::{Joined, Layer};
 use super::{GraphAttention, NodeGradients, Nodes};
-use crate::scalar::Scalar;
-use crate::tensor::TensorSet;
+use crate::model::scalar::Scalar;
+use crate::model::tensor::TensorSet;
 use backward::layer_backward;
 use forward::layer_forward;
 
@@ -65,9 +65,11 @@ pub(super) fn forward<'m, S: Scalar>(
 /// Goes back from the gradient of the output.
 pub(super) fn backward<S: Scalar>(
     attention: &GraphAttention,
-    (parameters, nodes): (&TensorSet<S>, Nodes<'_, S>),
+    parameters: &TensorSet<S>,
+    nodes: Nodes<'_, S>,
     node_gradients: NodeGradients<'_, S>,
-    (gradients, memory): (&mut TensorSet<S>, &mut AttentionMemory<S>),
+    gradients: &mut TensorSet<S>,
+    memory: &mut AttentionMemory<S>,
 ) {
     check(attention, &nodes, memory);
     let NodeGradients { d_output, d_x } = node_gradients;

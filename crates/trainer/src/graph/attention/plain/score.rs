@@ -8,10 +8,10 @@ use super::memory::LayerMemory;
 use crate::graph::GraphView;
 use crate::graph::attention::edges::{Edge, Origin};
 use crate::graph::attention::layer::{LayerSizes, Scoring};
-use crate::scalar::Scalar;
-use crate::tensor::TensorSet;
+use crate::model::scalar::Scalar;
+use crate::model::tensor::TensorSet;
 
-/// What the scores of a layer are computed from.
+/// Inputs of the scores of a layer.
 #[derive(Clone, Copy)]
 pub(super) struct Scores<'a, S> {
     pub(super) sizes: LayerSizes,
@@ -26,7 +26,7 @@ pub(super) struct Scores<'a, S> {
     pub(super) loops: &'a [S], // [N, A]
 }
 
-/// What the scores' gradients are added to, each shaped as what it is the gradient of.
+/// Gradients of the scores' inputs, each shaped as its input.
 pub(super) struct ScoreGradients<'a, S> {
     pub(super) attention: [&'a mut [S]; 3],
     pub(super) edge_weight: &'a mut [S],
@@ -36,8 +36,10 @@ pub(super) struct ScoreGradients<'a, S> {
 
 impl<'a, S: Scalar> Scores<'a, S> {
     pub(super) fn new(
-        (scoring, edge_weight): (&Scoring, Option<crate::tensor::Slot>),
-        (sizes, slope): (LayerSizes, f64),
+        scoring: &Scoring,
+        edge_weight: Option<crate::model::tensor::Slot>,
+        sizes: LayerSizes,
+        slope: f64,
         parameters: &'a TensorSet<S>,
         memory: (&'a [S], &'a [S], &'a [S]),
     ) -> Self {
@@ -54,7 +56,7 @@ impl<'a, S: Scalar> Scores<'a, S> {
     }
 
     /// The attributes of an edge to `node`.
-    fn attributes(&self, graph: &'a GraphView<'_>, (node, edge): (usize, Edge)) -> impl Iterator<Item = S> {
+    fn attributes(&self, graph: &'a GraphView<'_>, node: usize, edge: Edge) -> impl Iterator<Item = S> {
         let width = self.sizes.attributes;
         let (given, own): (&[f32], &[S]) = match edge.origin {
             Origin::Given(row) => (&graph.attributes[row * width..(row + 1) * width], &[]),
@@ -68,7 +70,7 @@ impl<'a, S: Scalar> Scores<'a, S> {
         let width = self.sizes.attributes;
         for (unit, to) in to.iter_mut().enumerate() {
             let row = self.edge_weight.get(unit * width..(unit + 1) * width).unwrap_or(&[]);
-            *to = row.iter().zip(self.attributes(graph, at)).fold(S::ZERO, |sum, (&w, a)| sum + w * a);
+            *to = row.iter().zip(self.attributes(graph, at.0, at.1)).fold(S::ZERO, |sum, (&w, a)| sum + w * a);
         }
     }
 
@@ -84,7 +86,7 @@ impl<'a, S: Scalar> Scores<'a, S> {
         if x > S::ZERO { S::ONE } else { self.slope }
     }
 
-    /// What GAT's LeakyReLU is applied to.
+    /// Argument of GAT's LeakyReLU.
     fn linear(&self, i: usize, j: usize, projected: &[S], head: usize) -> S {
         let [source, target, edge] = self.attention;
         let row = |node: usize, c: usize| self.from[node * self.sizes.projected() + c];
@@ -94,8 +96,8 @@ impl<'a, S: Scalar> Scores<'a, S> {
         })
     }
 
-    /// What GATv2's LeakyReLU is applied to.
-    fn joined(&self, (i, j): (usize, usize), projected: &[S], c: usize) -> S {
+    /// Argument of GATv2's LeakyReLU.
+    fn joined(&self, i: usize, j: usize, projected: &[S], c: usize) -> S {
         let width = self.sizes.projected();
         self.from[j * width + c] + self.to[i * width + c] + projected[c]
     }
@@ -106,21 +108,24 @@ impl<'a, S: Scalar> Scores<'a, S> {
             return self.leaky(self.linear(i, j, projected, head));
         }
         let weight = self.attention[0];
-        self.columns(head).fold(S::ZERO, |sum, c| sum + weight[c] * self.leaky(self.joined((i, j), projected, c)))
+        self.columns(head).fold(S::ZERO, |sum, c| sum + weight[c] * self.leaky(self.joined(i, j, projected, c)))
     }
 
     /// Adds what the gradient `d_score` of a score gives to everything that it depends on.
     pub(super) fn backward(
         &self,
-        (graph, edge): (&GraphView<'_>, Edge),
-        (i, head, projected): (usize, usize, &[S]),
+        graph: &GraphView<'_>,
+        edge: Edge,
+        i: usize,
+        head: usize,
+        projected: &[S],
         d_score: S,
         to: &mut ScoreGradients<'_, S>,
     ) {
         let (j, width, attributes) = (edge.from, self.sizes.projected(), self.sizes.attributes);
         let mut add_edge = |c: usize, d: S| {
             let row = to.edge_weight[c * attributes..(c + 1) * attributes].iter_mut();
-            row.zip(self.attributes(graph, (i, edge))).for_each(|(sum, a)| *sum += d * a);
+            row.zip(self.attributes(graph, i, edge)).for_each(|(sum, a)| *sum += d * a);
         };
         if self.to.is_empty() {
             let d = d_score * self.leaky_slope(self.linear(i, j, projected, head));
@@ -137,7 +142,7 @@ impl<'a, S: Scalar> Scores<'a, S> {
             return;
         }
         for c in self.columns(head) {
-            let z = self.joined((i, j), projected, c);
+            let z = self.joined(i, j, projected, c);
             let d = d_score * self.attention[0][c] * self.leaky_slope(z);
             to.attention[0][c] += d_score * self.leaky(z);
             to.from[j * width + c] += d;

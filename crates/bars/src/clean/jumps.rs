@@ -1,0 +1,177 @@
+//! Jumps of the price between bars that the bars around them do not explain, above all splits of
+//! shares.
+//!
+//! A jump is told by three things at once. It is ten times the typical range of the bars around it,
+//! so that a wild market explains itself. It is a factor that trading seldom makes: 1.4 at least.
+//! And it is within three percent of the ratio of a split, or else, between a close and the next
+//! open, a factor of 1.5 that no ratio explains. Ratios below 3:2 are left out: shares fall by a
+//! fifth on bad news too often for 5:4 to mean anything.
+
+use std::fmt;
+
+use crate::bars::Bars;
+use crate::time::timestamp::display_utc;
+
+/// Least size of a jump, in typical ranges.
+const RANGES_MIN: f64 = 10.0;
+/// Bars on either side whose median range is the typical one.
+const BARS_AROUND: usize = 20;
+/// The smallest factor that is looked at: 3:2 and its tolerance.
+const FACTOR_MIN: f64 = 1.4;
+/// The smallest factor that is told although it is no ratio.
+const UNNAMED_FACTOR_MIN: f64 = 1.5;
+/// Largest distance from the ratio, relative to it, at which a split share may open.
+const TOLERANCE: f64 = 0.03;
+/// The ratios in which shares are split, or the other way round, joined.
+const RATIOS: [(u32, u32); 18] = [
+    (3, 2),
+    (2, 1),
+    (5, 2),
+    (3, 1),
+    (4, 1),
+    (5, 1),
+    (6, 1),
+    (7, 1),
+    (8, 1),
+    (10, 1),
+    (12, 1),
+    (15, 1),
+    (20, 1),
+    (25, 1),
+    (30, 1),
+    (40, 1),
+    (50, 1),
+    (100, 1),
+];
+
+/// A jump of the price that the bars around it do not explain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Jump {
+    /// Open time of the bar after it, in nanoseconds since 1970 UTC.
+    pub open_time: i64,
+    /// The close before it.
+    pub from: f64,
+    /// The open after it, or the close where the open is still the close before.
+    pub to: f64,
+    /// The ratio that it is near to: `(4, 1)` where one share became four and the price fell to a
+    /// quarter, `(1, 10)` where ten became one.
+    pub split: Option<(u32, u32)>,
+}
+
+impl Jump {
+    /// Every jump of a series, in order of time.
+    pub(crate) fn all(bars: &Bars) -> Vec<Self> {
+        (1..bars.len()).filter_map(|bar| Jump::into(bars, bar)).collect()
+    }
+
+    fn into(bars: &Bars, bar: usize) -> Option<Self> {
+        let before = bars.close[bar - 1];
+        let jump = |to: f64| (factor(before, to) >= FACTOR_MIN).then(|| Jump::between(before, to, bars.open_time[bar]));
+        // Bars that open at the close before them show a split in their close.
+        let opens_as_before = factor(before, bars.open[bar]) <= 1.0 + TOLERANCE;
+        let told = match opens_as_before {
+            true => jump(bars.close[bar]).filter(|jump| jump.split.is_some())?,
+            false => jump(bars.open[bar])
+                .filter(|jump| jump.split.is_some() || factor(before, jump.to) >= UNNAMED_FACTOR_MIN)?,
+        };
+        (factor(told.from, told.to).ln() >= RANGES_MIN * typical_range(bars, bar)).then_some(told)
+    }
+
+    fn between(from: f64, to: f64, open_time: i64) -> Self {
+        Jump { open_time, from, to, split: split_of(from, to) }
+    }
+}
+
+fn factor(from: f64, to: f64) -> f64 {
+    from.max(to) / from.min(to)
+}
+
+/// The ratio that a change of the price is near to.
+fn split_of(from: f64, to: f64) -> Option<(u32, u32)> {
+    let both_ways = RATIOS.iter().flat_map(|&(new, old)| [(new, old), (old, new)]);
+    both_ways.into_iter().find(|&(new, old)| {
+        let expected = f64::from(old) / f64::from(new);
+        (to / from / expected - 1.0).abs() <= TOLERANCE
+    })
+}
+
+/// The median range, relative to the price, of the bars around one, itself left out.
+fn typical_range(bars: &Bars, bar: usize) -> f64 {
+    let around = bar.saturating_sub(BARS_AROUND)..(bar + 1 + BARS_AROUND).min(bars.len());
+    let mut ranges: Vec<f64> =
+        around.filter(|&k| k != bar).map(|k| (bars.high[k] - bars.low[k]) / bars.low[k]).collect();
+    let middle = ranges.len() / 2;
+    *ranges.select_nth_unstable_by(middle, f64::total_cmp).1
+}
+
+impl fmt::Display for Jump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Jump { open_time, from, to, split } = *self;
+        write!(
+            f,
+            "the price goes from {from} to {to} at {}, which no range of the bars around explains",
+            display_utc(open_time)
+        )?;
+        match split {
+            Some((new, old)) => write!(f, ": a split {new}:{old} that prices were not adjusted for?"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bars::Bar;
+    use crate::time::timeframe::Timeframe;
+
+    /// Forty bars of a range of half a percent around `price`, and forty more around `price ×
+    /// factor`.
+    fn bars_with(factor: f64, range: f64) -> Bars {
+        let mut bars = Bars::with_capacity(Timeframe::D1, 0);
+        for k in 0..80i64 {
+            let price = if k < 40 { 500.0 } else { 500.0 * factor };
+            let (high, low) = (price * (1.0 + range / 2.0), price * (1.0 - range / 2.0));
+            bars.push(Bar { open_time: k, open: price, high, low, close: price, ..Bar::default() });
+        }
+        bars
+    }
+
+    #[test]
+    fn splits_are_named_by_their_ratio() {
+        let cases = [
+            (0.2555, Some(Some((4, 1)))),
+            (0.5, Some(Some((2, 1)))),
+            (0.68, Some(Some((3, 2)))),
+            (10.2, Some(Some((1, 10)))),
+            (0.6, Some(None)),
+            (1.7, Some(None)),
+            (0.8, None),
+            (1.0, None),
+        ];
+        for (factor, expected) in cases {
+            let jumps = Jump::all(&bars_with(factor, 0.005));
+            assert_eq!(jumps.first().map(|jump| jump.split), expected, "{factor}");
+            assert!(jumps.len() <= 1);
+        }
+        let text = Jump::all(&bars_with(0.25, 0.005))[0].to_string();
+        assert!(
+            text.contains("from 500 to 125 at 1970-01-01T00:00:00.00000004Z") && text.contains("a split 4:1"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_wild_market_explains_its_jumps() {
+        assert_eq!(Jump::all(&bars_with(0.68, 0.06)).len(), 0);
+        assert_eq!(Jump::all(&bars_with(0.25, 0.06)).len(), 1);
+    }
+
+    #[test]
+    fn a_split_within_a_bar_that_opens_at_the_old_price() {
+        let mut bars = bars_with(0.5, 0.005);
+        (bars.open[40], bars.high[40]) = (500.0, 500.0);
+        let jumps = Jump::all(&bars);
+        assert_eq!((jumps.len(), jumps[0].to, jumps[0].split), (1, 250.0, Some((2, 1))));
+    }
+}

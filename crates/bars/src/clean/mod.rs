@@ -1,0 +1,10 @@
+//! Rows to bars: order, gaps, jumps, spacing and clocks.
+
+pub(crate) mod far_bars;
+pub(crate) mod gap;
+pub(crate) mod gaps;
+pub(crate) mod jumps;
+pub(crate) mod order;
+pub(crate) mod spacing;
+pub(crate) mod spread;
+pub(crate) mod weekly_close;

@@ -1,0 +1,148 @@
+//! The timeframe of a file's bars, told from how far apart they are.
+
+use std::collections::HashMap;
+
+use crate::error::{Error, Result};
+use crate::parse::row::Row;
+use crate::time::timeframe::Timeframe;
+use crate::time::timestamp::display_duration;
+
+/// Another timeframe's spacing between this share of the bars is worth a warning.
+const FOREIGN_SHARE_MIN: f64 = 0.05;
+
+/// Fewest distances in a file that show its timeframe beside files of another.
+const SHOWN_MIN: u64 = 3;
+
+/// Frequency of each distance between neighbouring rows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spacings {
+    counts: HashMap<i64, u64>,
+    total: u64,
+}
+
+impl Spacings {
+    /// Adds the distances within one file between rows that are neighbours in time, whatever their
+    /// order in the file. Duplicates have none.
+    pub(crate) fn add(&mut self, rows: &[Row]) {
+        let mut times: Vec<i64> = rows.iter().map(|row| row.stamp.ns()).collect();
+        times.sort_unstable();
+        for pair in times.windows(2) {
+            let spacing_ns = pair[1].saturating_sub(pair[0]);
+            if spacing_ns > 0 {
+                *self.counts.entry(spacing_ns).or_default() += 1;
+                self.total += 1;
+            }
+        }
+    }
+
+    /// The timeframe of the bars: as stated, if some bars are that far apart, or else the commonest
+    /// spacing.
+    pub(crate) fn base(&self, stated: Option<Timeframe>) -> Result<Timeframe> {
+        match stated {
+            Some(stated) if self.total == 0 || self.counts.contains_key(&stated.duration_ns()) => Ok(stated),
+            Some(stated) => {
+                let closest = self.counts.keys().min().copied().map(display_duration).unwrap_or_default();
+                Err(Error::WrongBase { stated, closest })
+            }
+            None => self.commonest(),
+        }
+    }
+
+    /// The timeframe of a file by itself, where it shows: the commonest distance, where every other
+    /// is a multiple of it. Bars of a shorter timeframe with many holes have others too.
+    pub(crate) fn only(rows: &[Row]) -> Option<Timeframe> {
+        let mut spacings = Spacings::default();
+        spacings.add(rows);
+        let timeframe = spacings.commonest().ok()?;
+        let fits = spacings.counts.keys().all(|spacing_ns| spacing_ns % timeframe.duration_ns() == 0);
+        (fits && spacings.total >= SHOWN_MIN).then_some(timeframe)
+    }
+
+    fn commonest(&self) -> Result<Timeframe> {
+        let commonest = self.counts.iter().max_by_key(|&(&spacing_ns, &count)| (count, -spacing_ns));
+        let Some((&spacing_ns, &count)) = commonest else {
+            return Err(Error::UnknownBase { found: "no two bars have different times".to_owned() });
+        };
+        Timeframe::from_duration_ns(spacing_ns).ok_or_else(|| {
+            let spacing = display_duration(spacing_ns);
+            let total = self.total;
+            let found = format!("the commonest spacing is {spacing}, {count} times of {total}, which is no timeframe");
+            Error::UnknownBase { found }
+        })
+    }
+
+    /// Reasons against a spacing of `base`: such bars would be taken as closed too early or too
+    /// late.
+    pub(crate) fn warnings(&self, base: Timeframe) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for other in Timeframe::ALL.into_iter().filter(|other| *other > base) {
+            let count = self.counts.get(&other.duration_ns()).copied().unwrap_or(0);
+            if count as f64 >= FOREIGN_SHARE_MIN * self.total as f64 && count > 0 {
+                warnings.push(format!(
+                    "{count} of {} neighbouring bars are {other} apart: if those are {other} bars they are wrongly taken as closed after {base}; keep one timeframe a file",
+                    self.total
+                ));
+            }
+        }
+        let overlapping: u64 = self
+            .counts
+            .iter()
+            .filter(|(spacing_ns, _)| **spacing_ns < base.duration_ns())
+            .map(|(_, count)| count)
+            .sum();
+        if overlapping > 0 {
+            let bars = if overlapping == 1 { "bar opens" } else { "bars open" };
+            warnings.push(format!("{overlapping} {bars} before the {base} bar ahead closes"));
+        }
+        warnings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::timestamp::{MINUTE_NS, Stamp};
+
+    fn spacings(minutes: &[i64]) -> Spacings {
+        let row = |&minute: &i64| Row::flat(Stamp::Wall(minute * MINUTE_NS), 1.0, 1);
+        let mut spacings = Spacings::default();
+        spacings.add(&minutes.iter().map(row).collect::<Vec<_>>());
+        spacings
+    }
+
+    #[test]
+    fn the_commonest_spacing_is_the_base() {
+        let cases: [(&[i64], Result<Timeframe, &str>); 7] = [
+            (&[0, 1, 2, 7], Ok(Timeframe::M1)),
+            (&[0, 5, 10, 11], Ok(Timeframe::M5)),
+            (&[10, 5, 0], Ok(Timeframe::M5)),
+            (&[4, 2, 0, 3, 1], Ok(Timeframe::M1)), // neighbours in the file are two minutes apart
+            (&[0, 1, 6], Ok(Timeframe::M1)),       // one of each: the shorter
+            (&[0, 2, 4], Err("the commonest spacing is 2 min, 2 times of 2, which is no timeframe")),
+            (&[3, 3], Err("no two bars have different times")),
+        ];
+        for (minutes, expected) in cases {
+            match (spacings(minutes).base(None), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{minutes:?}"),
+                (Err(error), Err(text)) => assert!(error.to_string().contains(text), "{error}"),
+                (found, _) => panic!("{minutes:?}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_stated_base_must_occur() {
+        assert_eq!(spacings(&[0, 2, 4, 5]).base(Some(Timeframe::M1)).unwrap(), Timeframe::M1);
+        assert_eq!(spacings(&[2, 0, 3, 1]).base(Some(Timeframe::M1)).unwrap(), Timeframe::M1);
+        assert_eq!(spacings(&[0]).base(Some(Timeframe::M1)).unwrap(), Timeframe::M1);
+        let wrong = spacings(&[0, 60, 120]).base(Some(Timeframe::M1)).unwrap_err().to_string();
+        assert!(wrong.contains("no two of them are M1 apart (the closest are 1 h apart)"), "{wrong}");
+    }
+
+    #[test]
+    fn mixed_timeframes_are_warned_of() {
+        assert_eq!(spacings(&[0, 1, 2, 4]).warnings(Timeframe::M1), [] as [String; 0]);
+        assert!(spacings(&[0, 60, 120, 121, 122, 123]).warnings(Timeframe::M1)[0].starts_with("2 of 5"));
+        assert!(spacings(&[0, 5, 10, 11]).warnings(Timeframe::M5)[0].starts_with("1 bar opens before"));
+    }
+}

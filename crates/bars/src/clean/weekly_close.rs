@@ -1,0 +1,422 @@
+//! The clock that a file was written by, told from its weekends.
+//!
+//! Currencies stop trading on Friday at 17:00 in New York, summer and winter, and begin on Sunday
+//! at 17:00. A clock on which the last bars of the weeks close at that moment is the right one,
+//! whatever the vendor's documentation says. Long bars close up to their own length later on
+//! several clocks: of those, the one on which the first bars of the weeks hold the beginning of
+//! trade is taken, and then the one with the most closes at the very moment.
+
+use crate::clean::gaps::{Gap, WEEKEND_NS_MAX};
+use crate::parse::format_name::FormatName;
+use crate::parse::row::Row;
+use crate::time::timeframe::Timeframe;
+use crate::time::timestamp::{DAY_NS, HOUR_NS, MINUTE_NS, Stamp, display_utc, listed};
+use crate::time::zone::Zone;
+
+/// Friday 17:00 counted from the start of 1970, which was a Thursday.
+const FRIDAY_CLOSE_NS: i64 = DAY_NS + 17 * HOUR_NS;
+const SUNDAY_OPEN_NS: i64 = FRIDAY_CLOSE_NS + 2 * DAY_NS;
+const WEEK_NS: i64 = 7 * DAY_NS;
+const TOLERANCE_NS: i64 = 5 * MINUTE_NS;
+/// Fewest weeks of a file that show a clock of its own beside files of another.
+const OWN_WEEKS_MIN: usize = 4;
+
+/// The clock by which a file is read, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ZoneChoice {
+    /// The zone.
+    pub(crate) zone: Zone,
+    /// Why this one, in words.
+    pub(crate) why: String,
+    /// Reason against the clock, in words.
+    pub(crate) warning: Option<String>,
+}
+
+/// The weekends seen in one or more files.
+#[derive(Clone, Debug)]
+pub(crate) struct WeekEnds {
+    weekends: Vec<Weekend>,
+    base: Timeframe,
+}
+
+/// The pause between two weeks, on the clock of the file.
+#[derive(Clone, Copy, Debug)]
+struct Weekend {
+    /// When the last bar before it closes.
+    close_ns: i64,
+    /// When the first bar after it opens.
+    open_ns: i64,
+}
+
+/// Fit of a clock, the weightiest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Fit {
+    /// Weeks that close on Friday at 17:00 in New York, as far as bars of this length show.
+    closes: usize,
+    /// Weeks whose first bar holds Sunday 17:00 in New York.
+    opens: usize,
+    /// Weeks that close at that moment, whatever the bars' length.
+    exact: usize,
+}
+
+impl WeekEnds {
+    pub(crate) fn new(base: Timeframe) -> Self {
+        WeekEnds { weekends: Vec::new(), base }
+    }
+
+    /// Adds the weekends of one file, whose stamps are `close_delay_ns` before the bars' closes.
+    /// Daily bars show no hour.
+    pub(crate) fn add(&mut self, rows: &[Row], close_delay_ns: i64) {
+        if self.base >= Timeframe::D1 {
+            return;
+        }
+        for pair in rows.windows(2) {
+            if let (Stamp::Wall(last_ns), Stamp::Wall(next_ns)) = (pair[0].stamp, pair[1].stamp) {
+                let close_ns = last_ns + close_delay_ns;
+                let open_ns = next_ns + close_delay_ns - self.base.duration_ns();
+                let pause = Gap { from: close_ns, to: open_ns };
+                if (DAY_NS..=WEEKEND_NS_MAX).contains(&pause.duration_ns()) && pause.spans_a_saturday_noon() {
+                    self.weekends.push(Weekend { close_ns, open_ns });
+                }
+            }
+        }
+    }
+
+    pub(crate) fn extend(&mut self, other: &WeekEnds) {
+        self.weekends.extend(&other.weekends);
+    }
+
+    /// Time from Friday 17:00 in New York to the week's close, if the file's clock is `zone`'s.
+    fn past_close_ns(zone: &Zone, weekend: &Weekend) -> i64 {
+        past_ns(zone, weekend.close_ns, FRIDAY_CLOSE_NS)
+    }
+
+    /// True if a week closes on Friday at 17:00 in New York: within a few minutes, or within the
+    /// last bar.
+    fn closes(&self, zone: &Zone, weekend: &Weekend) -> bool {
+        let slack_ns = TOLERANCE_NS.max(self.base.duration_ns() - 1);
+        (-TOLERANCE_NS..=slack_ns).contains(&WeekEnds::past_close_ns(zone, weekend))
+    }
+
+    fn opens(&self, zone: &Zone, weekend: &Weekend) -> bool {
+        let slack_ns = TOLERANCE_NS.max(self.base.duration_ns() - 1);
+        (-slack_ns..=TOLERANCE_NS).contains(&past_ns(zone, weekend.open_ns, SUNDAY_OPEN_NS))
+    }
+
+    fn fit(&self, zone: &Zone) -> Fit {
+        let count = |is: &dyn Fn(&Weekend) -> bool| self.weekends.iter().filter(|weekend| is(weekend)).count();
+        Fit {
+            closes: count(&|weekend| self.closes(zone, weekend)),
+            opens: count(&|weekend| self.opens(zone, weekend)),
+            exact: count(&|weekend| WeekEnds::past_close_ns(zone, weekend).abs() <= TOLERANCE_NS),
+        }
+    }
+
+    /// Weeks that end on Friday at 17:00 in New York, if the file's clock is `zone`'s.
+    fn agreeing(&self, zone: &Zone) -> usize {
+        self.fit(zone).closes
+    }
+
+    /// The clock that fits best; of several that fit the same, the first: the format's own default
+    /// stands in front.
+    fn best<'a>(&self, candidates: &'a [Zone]) -> &'a Zone {
+        candidates.iter().rev().max_by_key(|zone| self.fit(zone)).expect("every format has candidates")
+    }
+
+    /// The clock of one of several files of a format, where every week of the file fits it and
+    /// `common`, the clock of all together, misses some: a vendor that changed its clock did so
+    /// between two files. ISO timestamps keep their default.
+    pub(crate) fn own_choice(&self, format: FormatName, common: &Zone) -> Option<ZoneChoice> {
+        let (candidates, weeks) = (candidates(format), self.weekends.len());
+        let best = self.best(&candidates);
+        let is_own = format != FormatName::Iso
+            && weeks >= OWN_WEEKS_MIN
+            && self.agreeing(best) == weeks
+            && self.agreeing(common) < weeks;
+        is_own.then(|| ZoneChoice { zone: best.clone(), why: self.tally(best, &candidates[0]), warning: None })
+    }
+
+    /// The clock to read files of a format by.
+    pub(crate) fn choose(&self, format: FormatName, stated: Option<&Zone>) -> ZoneChoice {
+        let candidates = candidates(format);
+        let (best, default) = (self.best(&candidates), &candidates[0]);
+        let fits = 2 * self.agreeing(best) > self.weekends.len();
+        match stated {
+            Some(stated) => self.kept(stated, "as stated", fits.then_some(best)),
+            None if format == FormatName::Iso => {
+                self.kept(default, "the default of timestamps without offset", fits.then_some(best))
+            }
+            None if fits => {
+                let warning = self.missed(best).or_else(|| self.too_long_to_tell(best, &candidates));
+                ZoneChoice { zone: best.clone(), why: self.tally(best, default), warning }
+            }
+            None => self.undecided(default, format),
+        }
+    }
+
+    /// A zone that stays whatever the weekends say; `fitting` is the one that they speak for.
+    fn kept(&self, zone: &Zone, why: &str, fitting: Option<&Zone>) -> ZoneChoice {
+        let (found, weeks) = (self.fit(zone), self.weekends.len());
+        let warning = fitting.and_then(|better| {
+            let Fit { closes, opens, .. } = self.fit(better);
+            if closes > found.closes {
+                return Some(format!(
+                    "the bars are read as {zone}, but then only {} of {weeks} weeks close on Friday at 17:00 in New York; as {better} it is {closes}: check the time zone",
+                    found.closes
+                ));
+            }
+            // Long bars close alike on several clocks.
+            (closes == found.closes && 2 * (opens - found.opens.min(opens)) > weeks).then(|| {
+                format!(
+                    "the bars are read as {zone}, but then only {} of {weeks} weeks begin on Sunday at 17:00 in New York; as {better} it is {opens}: check the time zone",
+                    found.opens
+                )
+            })
+        });
+        ZoneChoice { zone: zone.clone(), why: why.to_owned(), warning }
+    }
+
+    fn tally(&self, chosen: &Zone, default: &Zone) -> String {
+        let weeks = self.weekends.len();
+        let (found, of_default) = (self.fit(chosen), self.fit(default));
+        let told = format!("{} of {weeks} weeks close on Friday at 17:00 in New York", found.closes);
+        if chosen == default {
+            return format!("the format's default, and {told}");
+        }
+        if of_default.closes == found.closes {
+            return format!(
+                "{told} and {} begin there on Sunday at 17:00; as {default}, the format's default, {} would begin",
+                found.opens, of_default.opens
+            );
+        }
+        format!("{told}; as {default}, the format's default, {} would", of_default.closes)
+    }
+
+    /// A warning that names the weeks which close at another time.
+    fn missed(&self, zone: &Zone) -> Option<String> {
+        let missed: Vec<String> = self
+            .weekends
+            .iter()
+            .filter(|weekend| !self.closes(zone, weekend))
+            .map(|weekend| {
+                let shown = display_utc(new_york().wall_ns(zone.utc_ns(weekend.close_ns)));
+                format!("{} at {}", &shown[..10], &shown[11..16])
+            })
+            .collect();
+        (!missed.is_empty()).then(|| {
+            format!(
+                "{} of {} weeks do not close on Friday at 17:00 in New York with the times read as {zone}, the clock that fits best: {}; if they are no holidays, the file's clock is another: state its zone",
+                missed.len(),
+                self.weekends.len(),
+                listed(&missed)
+            )
+        })
+    }
+
+    /// A warning where another clock fits as well and reads other times.
+    fn too_long_to_tell(&self, best: &Zone, candidates: &[Zone]) -> Option<String> {
+        let reads_otherwise = |other: &Zone| {
+            self.weekends.iter().any(|weekend| best.utc_ns(weekend.close_ns) != other.utc_ns(weekend.close_ns))
+        };
+        let rival = candidates.iter().find(|other| self.fit(other) == self.fit(best) && reads_otherwise(other))?;
+        let base = self.base;
+        Some(format!(
+            "{base} bars are too long to tell {best} from {rival} by the ends of the weeks: {best} is assumed; state the zone"
+        ))
+    }
+
+    fn undecided(&self, default: &Zone, format: FormatName) -> ZoneChoice {
+        let (zone, weeks) = (default.clone(), self.weekends.len());
+        if self.base >= Timeframe::D1 {
+            let why = format!("the format's default: {} bars are told by their dates", self.base);
+            return ZoneChoice { zone, why, warning: None };
+        }
+        if weeks == 0 {
+            let why = "the format's default: there is no end of a week to tell it from".to_owned();
+            return ZoneChoice { zone, why, warning: None };
+        }
+        let why = format!("the format's default: no known clock fits the ends of the {weeks} weeks");
+        let warning = format!("the clock of this {format} file is uncertain: {zone} is assumed; state its zone");
+        ZoneChoice { zone, why, warning: Some(warning) }
+    }
+}
+
+/// Time from a moment of the week, counted from the start of 1970 in New York, until the clock of
+/// `zone` shows `wall_ns`.
+fn past_ns(zone: &Zone, wall_ns: i64, moment_ns: i64) -> i64 {
+    let past_ns = new_york().wall_ns(zone.utc_ns(wall_ns)) - moment_ns;
+    (past_ns + WEEK_NS / 2).rem_euclid(WEEK_NS) - WEEK_NS / 2
+}
+
+fn new_york() -> Zone {
+    zone_named("America/New_York")
+}
+
+/// The clocks that files of a format are known to be written by, its documented default first.
+fn candidates(format: FormatName) -> Vec<Zone> {
+    let names: &[&str] = match format {
+        FormatName::HistData => &["-05:00", "America/New_York", "UTC", "london-5"],
+        FormatName::MetaTrader | FormatName::Iso | FormatName::YearLast | FormatName::Epoch => {
+            &["UTC", "new-york+7", "+02:00", "+03:00", "America/New_York", "-05:00", "london+2", "london+1", "london+0"]
+        }
+    };
+    names.iter().map(|name| zone_named(name)).collect()
+}
+
+fn zone_named(name: &str) -> Zone {
+    name.parse().expect("the names in this file are known")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Midnight of a Friday in 2018 or 2019.
+    const FRIDAY_2018_NS: i64 = 17_536 * DAY_NS;
+    const FRIDAY_2019_NS: i64 = 17_900 * DAY_NS;
+
+    /// Weekends that begin on Friday 17:00 in New York and end on Sunday 17:00, as bars of `base`
+    /// on `zone`'s clock show them.
+    fn weekends(zone: &str, base: Timeframe, first_friday_ns: i64, count: i64) -> WeekEnds {
+        let (new_york, written_by, bar_ns) = (new_york(), zone_named(zone), base.duration_ns());
+        let mut ends = WeekEnds::new(base);
+        for week in 0..count {
+            let wall = |ns: i64| written_by.wall_ns(new_york.utc_ns(first_friday_ns + ns + week * WEEK_NS));
+            let (last_ns, first_ns) = (wall(17 * HOUR_NS) - 1, wall(2 * DAY_NS + 17 * HOUR_NS));
+            let open = |ns: i64| Row::flat(Stamp::Wall(ns.div_euclid(bar_ns) * bar_ns), 1.0, 1);
+            ends.add(&[open(last_ns), open(first_ns)], bar_ns);
+        }
+        ends
+    }
+
+    /// The same from a week of 2018 on, of minutes.
+    fn weeks(zone: &str, first_week: i64, count: i64) -> WeekEnds {
+        weekends(zone, Timeframe::M1, FRIDAY_2018_NS + first_week * WEEK_NS, count)
+    }
+
+    #[test]
+    fn the_clock_is_told_from_the_closes() {
+        use FormatName::{HistData, Iso, MetaTrader};
+        // Clock that wrote the file, first week, weeks, format, clock that is found.
+        let cases = [
+            ("America/New_York", 0, 52, HistData, "America/New_York"),
+            ("-05:00", 0, 8, HistData, "-05:00"),
+            ("America/New_York", 0, 8, HistData, "-05:00"), // equal in winter: the documented default
+            ("new-york+7", 0, 52, MetaTrader, "new-york+7"),
+            ("new-york+7", 20, 4, MetaTrader, "new-york+7"),
+            ("+02:00", 0, 8, MetaTrader, "new-york+7"),
+            ("UTC", 20, 4, MetaTrader, "UTC"),
+            ("Asia/Tokyo", 0, 52, MetaTrader, "UTC"),
+            ("new-york+7", 0, 52, Iso, "UTC"),
+        ];
+        for (written_by, first_week, count, format, expected) in cases {
+            let choice = weeks(written_by, first_week, count).choose(format, None);
+            assert_eq!(choice.zone.to_string(), expected, "{written_by} {format}: {}", choice.why);
+        }
+        assert_eq!(
+            weeks("America/New_York", 0, 52).choose(HistData, None).why,
+            "52 of 52 weeks close on Friday at 17:00 in New York; as -05:00, the format's default, 18 would"
+        );
+    }
+
+    /// `megabatch ingest EURUSD_H4.csv` of a broker said "51 of 51 weeks close on Friday" and read
+    /// the times as UTC.
+    #[test]
+    fn the_clock_of_long_bars_is_told_from_both_sides_of_the_weekend() {
+        use FormatName::{HistData, Iso, MetaTrader};
+        let cases = [
+            ("new-york+7", MetaTrader, "new-york+7"),
+            ("UTC", MetaTrader, "UTC"),
+            ("+02:00", MetaTrader, "+02:00"),
+            ("london+2", MetaTrader, "london+2"),
+            ("America/New_York", HistData, "America/New_York"),
+            ("-05:00", HistData, "-05:00"),
+            ("london-5", HistData, "london-5"),
+            ("UTC", HistData, "UTC"),
+        ];
+        for base in [Timeframe::M15, Timeframe::H1, Timeframe::H4] {
+            for (written_by, format, expected) in cases {
+                let choice = weekends(written_by, base, FRIDAY_2019_NS, 51).choose(format, None);
+                assert_eq!(choice.zone.to_string(), expected, "{written_by} {format} {base}: {}", choice.why);
+            }
+        }
+        let broker = weekends("new-york+7", Timeframe::H4, FRIDAY_2019_NS, 51);
+        let why = broker.choose(MetaTrader, None).why;
+        let expected = "51 of 51 weeks close on Friday at 17:00 in New York and 51 begin there on Sunday at 17:00; as UTC, the \
+                        format's default, 0 would begin";
+        assert_eq!(why, expected);
+        let warning = broker.choose(Iso, None).warning.unwrap();
+        assert!(
+            warning.contains("only 0 of 51 weeks begin on Sunday") && warning.contains("new-york+7 it is 51"),
+            "{warning}"
+        );
+        assert_eq!(weekends("UTC", Timeframe::H4, FRIDAY_2019_NS, 51).choose(Iso, None).warning, None);
+    }
+
+    /// HistData's files of 2019 change clocks with London: "48 of 52 weeks" stood there as if that
+    /// were agreement, and the bars of four weeks were an hour early.
+    #[test]
+    fn clocks_that_change_on_european_dates_are_found() {
+        use FormatName::HistData;
+        let year = weekends("london-5", Timeframe::M1, FRIDAY_2019_NS, 52);
+        assert_eq!(year.agreeing(&zone_named("America/New_York")), 48);
+        let choice = year.choose(HistData, None);
+        assert_eq!((choice.zone.to_string().as_str(), choice.warning), ("london-5", None));
+        // A file of the year before, whose clock is New York's, beside it: of three weeks there
+        // London's clock says otherwise.
+        let before = weeks("America/New_York", 0, 52);
+        let mut both = before.clone();
+        both.extend(&year);
+        let common = both.choose(HistData, None);
+        assert_eq!((common.zone.to_string().as_str(), both.agreeing(&common.zone)), ("london-5", 101));
+        assert_eq!(before.own_choice(HistData, &common.zone).unwrap().zone.to_string(), "America/New_York");
+        assert_eq!(year.own_choice(HistData, &common.zone), None);
+        // Three weeks show no clock of their own.
+        let few = weekends("america/new_york", Timeframe::M1, FRIDAY_2018_NS + 10 * WEEK_NS, 3);
+        assert_eq!(few.own_choice(HistData, &common.zone), None);
+    }
+
+    #[test]
+    fn weeks_that_close_at_another_time_are_named() {
+        // Both changes of a clock that no candidate has: one that changes with New York's, two
+        // weeks late.
+        let mut year = weekends("America/New_York", Timeframe::M1, FRIDAY_2019_NS, 52);
+        for place in [10, 44] {
+            year.weekends[place].close_ns -= HOUR_NS;
+        }
+        let warning = year.choose(FormatName::HistData, None).warning.unwrap();
+        assert!(
+            warning.starts_with(
+                "2 of 52 weeks do not close on Friday at 17:00 in New York with the times read as America/New_York"
+            ) && warning.contains(": 2019-03-15 at 16:00, 2019-11-08 at 16:00; ")
+                && warning.contains("state its zone"),
+            "{warning}"
+        );
+    }
+
+    #[test]
+    fn daily_bars_need_no_clock() {
+        let day = |day: i64| Row::flat(Stamp::Wall(day * DAY_NS), 1.0, 1);
+        let rows: Vec<Row> = (0..365).filter(|day| !matches!(day % 7, 2 | 3)).map(day).collect();
+        let mut ends = WeekEnds::new(Timeframe::D1);
+        ends.add(&rows, DAY_NS);
+        let ZoneChoice { why, warning, .. } = ends.choose(FormatName::MetaTrader, None);
+        assert_eq!((why.as_str(), warning), ("the format's default: D1 bars are told by their dates", None));
+    }
+
+    #[test]
+    fn a_clock_that_disagrees_with_the_closes_is_warned_of() {
+        let utc = Zone::utc();
+        let year = weeks("new-york+7", 0, 52);
+        for stated in [Some(&utc), None] {
+            let choice = year.choose(FormatName::Iso, stated);
+            assert_eq!(choice.zone, utc);
+            let warning = choice.warning.unwrap();
+            assert!(warning.contains("only 0 of 52 weeks") && warning.contains("new-york+7 it is 52"), "{warning}");
+        }
+        let right = zone_named("new-york+7");
+        assert_eq!(year.choose(FormatName::MetaTrader, Some(&right)).warning, None);
+        assert_eq!(WeekEnds::new(Timeframe::M1).choose(FormatName::HistData, Some(&utc)).warning, None);
+        assert!(weeks("Asia/Tokyo", 0, 52).choose(FormatName::MetaTrader, None).warning.is_some());
+    }
+}

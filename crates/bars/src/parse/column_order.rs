@@ -1,0 +1,116 @@
+//! Prices in other columns than they are read from.
+//!
+//! A vendor's error puts high and low of a bar in each other's place now and then. Where it is so
+//! in more than one row of a hundred, it is no error of rows: the columns are in another order, and
+//! to exchange what looks exchanged would make bars of the wrong prices. The same holds where most
+//! rows have an open or close outside of high and low.
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::parse::format::Format;
+use crate::parse::row::Row;
+
+/// More rows than this with the high below the low, and more than [`INVERTED_SHARE_MAX`] of all,
+/// are no single errors.
+const INVERTED_MAX: u64 = 10;
+const INVERTED_SHARE_MAX: f64 = 0.01;
+/// Fewest rows of which more than half show that the columns are in another order.
+const MOST_OF: u64 = 3;
+
+/// True if the rows of a file look like rows of these columns. Bars of one price fit any order and
+/// tell nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ColumnOrder {
+    /// Rows whose prices differ.
+    telling: u64,
+    /// Rows with the high below the low.
+    inverted: u64,
+    /// Rows with an open or close outside of high and low, the inverted ones included.
+    misfits: u64,
+    first_line: u64,
+}
+
+impl ColumnOrder {
+    /// Takes a row as it was read into account; whether its prices could stand in other columns.
+    pub(crate) fn add(&mut self, row: &Row) -> bool {
+        let prices = [row.open, row.high, row.low, row.close];
+        let are_prices = prices.iter().all(|price| price.is_finite() && *price > 0.0);
+        if !are_prices || prices.iter().all(|price| *price == row.open) {
+            return false;
+        }
+        self.telling += 1;
+        let misfits = !row.is_in_range_but_for_noise();
+        if misfits {
+            self.misfits += 1;
+            self.inverted += u64::from(row.high < row.low);
+            self.first_line = if self.misfits == 1 { row.line } else { self.first_line };
+        }
+        misfits
+    }
+
+    /// Refuses a file whose columns are in another order.
+    pub(crate) fn check(&self, path: &Path, format: &Format) -> Result<()> {
+        let inverted = self.inverted > INVERTED_MAX && self.inverted as f64 > INVERTED_SHARE_MAX * self.telling as f64;
+        let most = self.misfits >= MOST_OF && 2 * self.misfits > self.telling;
+        if !inverted && !most {
+            return Ok(());
+        }
+        let ColumnOrder { telling: rows, misfits, first_line, .. } = *self;
+        Err(Error::ColumnOrder {
+            path: path.to_owned(),
+            misfits,
+            rows,
+            first_line,
+            fields: format.columns.prices().map(|column| column + 1),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::timestamp::Stamp;
+
+    /// True if a file is refused that has so many rows of good prices, flat, inverted, and with the
+    /// open above the high.
+    fn is_refused(good: u64, flat: u64, inverted: u64, outside: u64) -> bool {
+        let kinds = [
+            ([2.0, 4.0, 1.0, 3.0], good),
+            ([1.0; 4], flat),
+            ([2.0, 1.0, 4.0, 3.0], inverted),
+            ([5.0, 4.0, 1.0, 3.0], outside),
+        ];
+        let mut order = ColumnOrder::default();
+        for (prices, count) in kinds {
+            (0..count).for_each(|line| {
+                _ = order.add(&Row::of(Stamp::Utc(0), prices[0], prices[1], prices[2], prices[3], line + 1));
+            });
+        }
+        let format = Format::detect(&[(1, b"2018-01-01 00:00,1,1,1,1".to_vec())], None).unwrap();
+        order.check(Path::new("EURUSD.csv"), &format).is_err()
+    }
+
+    #[test]
+    fn single_errors_are_no_other_order() {
+        let cases = [
+            ([1000, 0, 10, 0], false),
+            ([1000, 0, 11, 0], true),
+            ([1089, 0, 11, 0], false),
+            ([0, 1000, 11, 0], true),
+            ([100, 0, 10, 60], false),
+            ([10, 0, 0, 10], false),
+            ([10, 90, 0, 11], true),
+            ([0, 0, 2, 0], false),
+            ([0, 0, 2, 1], true),
+        ];
+        for (rows, refused) in cases {
+            assert_eq!(is_refused(rows[0], rows[1], rows[2], rows[3]), refused, "{rows:?}");
+        }
+        let (mut order, noise) = (ColumnOrder::default(), [1.0, 0.999_999_99, 0.5, 0.75]);
+        assert!(
+            !order.add(&Row::of(Stamp::Utc(0), noise[0], noise[1], noise[2], noise[3], 1))
+                && !order.add(&Row::of(Stamp::Utc(0), -1.0, 1.0, 2.0, 1.0, 1))
+        );
+    }
+}

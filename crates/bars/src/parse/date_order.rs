@@ -1,0 +1,141 @@
+//! Dates with the year last, in which the day or the month comes first.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use crate::error::{Error, Result, shortened};
+use crate::parse::fields::Fields;
+use crate::parse::format::Format;
+use crate::parse::lines::Lines;
+use crate::time::timestamp::{DateStyle, split_digits};
+
+/// Which of day and month comes first in a date with the year last, such as `03/04/2018`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DateOrder {
+    /// `31/01/2018`.
+    DayFirst,
+    /// `01/31/2018`.
+    MonthFirst,
+}
+
+impl fmt::Display for DateOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            DateOrder::DayFirst => "day-first",
+            DateOrder::MonthFirst => "month-first",
+        })
+    }
+}
+
+impl FromStr for DateOrder {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        match name {
+            "day-first" => Ok(DateOrder::DayFirst),
+            "month-first" => Ok(DateOrder::MonthFirst),
+            _ => {
+                let expected = "day-first or month-first".to_owned();
+                Err(Error::UnknownName { what: "order of dates", name: name.to_owned(), expected })
+            }
+        }
+    }
+}
+
+/// Year, month, day and what follows them, of `31/01/2018`, `31.1.2018` or `31-01-2018`.
+pub(crate) fn split_year_last(field: &[u8], order: DateOrder) -> Option<([i64; 3], &[u8])> {
+    let ([first, second, year], _, rest) = split_numbers(field)?;
+    Some(match order {
+        DateOrder::DayFirst => ([year, second, first], rest),
+        DateOrder::MonthFirst => ([year, first, second], rest),
+    })
+}
+
+/// The three numbers of a date with the year last, what separates them, and what follows.
+fn split_numbers(field: &[u8]) -> Option<([i64; 3], u8, &[u8])> {
+    let (first, rest) = split_digits(field, 1..=2)?;
+    let (&separator, rest) = rest.split_first().filter(|(byte, _)| b"/.-".contains(byte))?;
+    let (second, rest) = split_digits(rest, 1..=2)?;
+    let (year, rest) = split_digits(rest.strip_prefix(&[separator])?, 4..=4)?;
+    Some(([first, second, year], separator, rest))
+}
+
+/// Reads through a file for the one order in which all its dates can be read.
+///
+/// A number above twelve is a day. Dates with points are read with the day first, the only order
+/// that is written so.
+pub(crate) fn order_of_dates(path: &Path, format: &Format) -> Result<DateOrder> {
+    let mut lines = Lines::open(path)?;
+    let (mut text, mut example) = (Vec::new(), Vec::new());
+    // Whether some date can only be read with the day, or the month, in front.
+    let (mut day_first, mut month_first) = (false, false);
+    while lines.read_into(&mut text)?.is_some() {
+        let fields = Fields::split(&text, format.delimiter);
+        let Some((time, ([first, second, _], separator, _))) =
+            fields.get(format.columns.time).and_then(|time| Some((time, split_numbers(time)?)))
+        else {
+            continue;
+        };
+        if separator == b'.' {
+            return Ok(DateOrder::DayFirst);
+        }
+        if example.is_empty() {
+            example.extend_from_slice(time);
+        }
+        day_first |= first > 12 && second <= 12;
+        month_first |= second > 12 && first <= 12;
+    }
+    match (day_first, month_first) {
+        (true, false) => Ok(DateOrder::DayFirst),
+        (false, true) => Ok(DateOrder::MonthFirst),
+        (both, _) => Err(Error::UnknownDateOrder {
+            path: path.to_owned(),
+            example: shortened(&example),
+            found: if both { "some dates have the day first and some the month" } else { "no day is above 12" },
+        }),
+    }
+}
+
+impl Format {
+    /// True if the order of day and month is still to be found.
+    pub(crate) fn has_year_last(&self) -> bool {
+        matches!(self.style, DateStyle::YearLast(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn order_of(dates: &[&str]) -> Result<DateOrder> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        dates.iter().for_each(|date| writeln!(file, "{date} 17:00,1,1,1,1").unwrap());
+        let head = [(1, format!("{} 17:00,1,1,1,1", dates[0]).into_bytes())];
+        order_of_dates(file.path(), &Format::detect(&head, None).unwrap())
+    }
+
+    #[test]
+    fn the_order_is_told_where_one_reading_fits_all() {
+        assert_eq!(order_of(&["03/04/2018", "garbage", "13/04/2018"]).unwrap(), DateOrder::DayFirst);
+        assert_eq!(order_of(&["3/4/2018", "31/31/2018", "3/31/2018"]).unwrap(), DateOrder::MonthFirst);
+        assert_eq!(order_of(&["03-04-2018", "13-04-2018"]).unwrap(), DateOrder::DayFirst);
+        assert_eq!(order_of(&["03.04.2018", "04.04.2018"]).unwrap(), DateOrder::DayFirst);
+        for (dates, why) in
+            [(["03/04/2018", "04/04/2018"], "no day is above 12"), (["13/04/2018", "04/13/2018"], "some dates have")]
+        {
+            let error = order_of(&dates).unwrap_err().to_string();
+            assert!(error.contains(why) && error.contains(dates[0]) && error.contains("state which"), "{error}");
+        }
+    }
+
+    #[test]
+    fn names_are_read_back() {
+        for order in [DateOrder::DayFirst, DateOrder::MonthFirst] {
+            assert_eq!(order.to_string().parse::<DateOrder>().unwrap(), order);
+        }
+        assert!("iso".parse::<DateOrder>().is_err());
+    }
+}

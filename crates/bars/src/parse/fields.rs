@@ -1,0 +1,234 @@
+use crate::parse::format::Columns;
+use crate::time::timestamp::{DateStyle, Stamp, parse_date_and_clock, parse_stamp};
+
+/// Fields of a row that are looked at; a row may have more.
+const FIELDS_MAX: usize = 32;
+/// Bytes of the longest number with thousands groups that is read.
+const GROUPED_MAX: usize = 32;
+const QUOTE: &[u8] = b"\"";
+/// A quote within a field that is itself quoted.
+const DOUBLED: &[u8] = b"\"\"";
+
+/// The fields of one row, without quotes and spaces around them.
+pub(crate) struct Fields<'a> {
+    fields: [&'a [u8]; FIELDS_MAX],
+    len: usize,
+}
+
+/// Meaning of commas in prices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Commas {
+    /// A price with a comma is none.
+    Refused,
+    /// It would be one without.
+    PassedOver,
+}
+
+impl<'a> Fields<'a> {
+    /// Cuts a line at each delimiter outside of quotes, as RFC 4180 has them; a line that is quoted
+    /// as a whole is cut inside.
+    ///
+    /// A quote that nothing closes, or that something follows, stays in its field: such a field is
+    /// no number and no time. So does a doubled quote, as no field that is read has quotes in it.
+    pub(crate) fn split(line: &'a [u8], delimiter: u8) -> Self {
+        if !line.contains(&b'"') {
+            return Fields::collect(line.split(|&byte| byte == delimiter).map(trimmed));
+        }
+        match cut(trimmed(line), QUOTE, delimiter) {
+            (inner, None) if inner.len() + 2 <= trimmed(line).len() => Fields::quoted(inner, DOUBLED, delimiter),
+            _ => Fields::quoted(line, QUOTE, delimiter),
+        }
+    }
+
+    fn quoted(line: &'a [u8], quote: &[u8], delimiter: u8) -> Self {
+        let mut rest = Some(line);
+        Fields::collect(std::iter::from_fn(|| {
+            let (field, after) = cut(rest?, quote, delimiter);
+            rest = after;
+            Some(trimmed(field))
+        }))
+    }
+
+    fn collect(cut: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut fields: [&[u8]; FIELDS_MAX] = [b""; FIELDS_MAX];
+        let mut len = 0;
+        for (slot, field) in fields.iter_mut().zip(cut) {
+            *slot = field;
+            len += 1;
+        }
+        Fields { fields, len }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn get(&self, column: usize) -> Option<&'a [u8]> {
+        self.fields[..self.len].get(column).copied()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.fields[..self.len].iter().copied()
+    }
+
+    /// The row's time.
+    pub(crate) fn stamp(&self, columns: &Columns, style: DateStyle) -> Option<Stamp> {
+        let time = self.get(columns.time)?;
+        match columns.clock {
+            Some(clock) => parse_date_and_clock(time, self.get(clock)?, style),
+            None => parse_stamp(time, style),
+        }
+    }
+
+    /// The number in a column.
+    pub(crate) fn number(&self, column: usize) -> Option<f64> {
+        std::str::from_utf8(self.get(column)?).ok()?.parse().ok()
+    }
+
+    /// The number in a column of amounts, which may be written in groups of thousands: 1,234 is
+    /// 1234 there.
+    pub(crate) fn amount(&self, column: usize) -> Option<f64> {
+        self.number(column).or_else(|| grouped(self.get(column)?))
+    }
+
+    /// True if a column holds a number with commas, be they decimal commas or between thousands.
+    pub(crate) fn has_commas(&self, column: usize) -> bool {
+        let is_of_a_number = |byte: &u8| byte.is_ascii_digit() || b"+-.,".contains(byte);
+        self.get(column).is_some_and(|field| {
+            field.contains(&b',') && field.iter().any(u8::is_ascii_digit) && field.iter().all(is_of_a_number)
+        })
+    }
+
+    /// True if the columns hold a time and four numbers.
+    pub(crate) fn fit(&self, columns: &Columns, style: DateStyle, commas: Commas) -> bool {
+        let is_price =
+            |&price: &usize| self.number(price).is_some() || (commas == Commas::PassedOver && self.has_commas(price));
+        self.stamp(columns, style).is_some() && columns.prices().iter().all(is_price)
+    }
+}
+
+/// The first field of a line, and what follows its delimiter.
+fn cut<'a>(line: &'a [u8], quote: &[u8], delimiter: u8) -> (&'a [u8], Option<&'a [u8]>) {
+    let inner = trimmed(line).strip_prefix(quote);
+    if let Some((field, rest)) = inner.and_then(|inner| closed(inner, quote)) {
+        match trimmed(rest) {
+            [] => return (field, None),
+            [first, rest @ ..] if *first == delimiter => return (field, Some(rest)),
+            _ => {}
+        }
+    }
+    match line.iter().position(|&byte| byte == delimiter) {
+        Some(end) => (&line[..end], Some(&line[end + 1..])),
+        None => (line, None),
+    }
+}
+
+/// Text before the quote that closes a field, and text after it; two quotes in a row close nothing.
+fn closed<'a>(inner: &'a [u8], quote: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let mut at = 0;
+    loop {
+        at += inner[at..].iter().position(|&byte| byte == b'"')?;
+        match inner[at..].strip_prefix(quote) {
+            None => at += 1,
+            Some(after) if after.starts_with(quote) => at += 2 * quote.len(),
+            Some(after) => return Some((&inner[..at], after)),
+        }
+    }
+}
+
+/// The number in digits with a comma before each group of three, such as 1,234,567 or 1,234.5.
+fn grouped(field: &[u8]) -> Option<f64> {
+    let point = field.iter().position(|&byte| byte == b'.').unwrap_or(field.len());
+    let mut groups = field[..point].split(|&byte| byte == b',');
+    let digits = |group: &[u8]| group.iter().all(u8::is_ascii_digit);
+    let first = groups.next()?;
+    let is_grouped =
+        (1..=3).contains(&first.len()) && digits(first) && groups.all(|group| group.len() == 3 && digits(group));
+    let mut plain = [0; GROUPED_MAX];
+    let mut len = 0;
+    for &byte in field.iter().filter(|&&byte| byte != b',') {
+        *plain.get_mut(len)? = byte;
+        len += 1;
+    }
+    std::str::from_utf8(&plain[..len]).ok()?.parse().ok().filter(|_| is_grouped && !field[point..].contains(&b','))
+}
+
+fn trimmed(mut field: &[u8]) -> &[u8] {
+    while let [b' ', rest @ ..] | [rest @ .., b' '] = field {
+        field = rest;
+    }
+    field
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_cut_at_each_delimiter_outside_of_quotes() {
+        let cases: [(&str, &[&str]); 14] = [
+            ("2018.01.31, 17:00 ,,1.5", &["2018.01.31", "17:00", "", "1.5"]),
+            ("\"2018.01.31\", \"17:00\" ,\"\",1.5", &["2018.01.31", "17:00", "", "1.5"]),
+            ("1,\"1,234\",2", &["1", "1,234", "2"]),
+            ("\"1,234\"", &["1", "234"]),
+            ("\"1\",\"1,234\"", &["1", "1,234"]),
+            ("\"a \"\"b,c\"\"\",d", &["a \"\"b,c\"\"", "d"]),
+            ("\"a,b,,c\"", &["a", "b", "", "c"]),
+            (" \"a, \"\"1,234\"\" ,c\" ", &["a", "1,234", "c"]),
+            ("a,\"b", &["a", "\"b"]),
+            ("\"a,b", &["\"a", "b"]),
+            ("\"a\"b,c", &["\"a\"b", "c"]),
+            ("a\",b\"", &["a\"", "b\""]),
+            ("\"", &["\""]),
+            ("", &[""]),
+        ];
+        for (line, expected) in cases {
+            let fields = Fields::split(line.as_bytes(), b',');
+            let found: Vec<&str> = fields.iter().map(|field| std::str::from_utf8(field).unwrap()).collect();
+            assert_eq!(found, expected, "{line}");
+        }
+        assert_eq!(Fields::split(&[b','; 99], b',').len(), FIELDS_MAX);
+    }
+
+    #[test]
+    fn only_amounts_may_have_groups_of_thousands() {
+        let cases = [
+            ("\"1,234\"", None, Some(1234.0)),
+            ("\"1,234,567.5\"", None, Some(1_234_567.5)),
+            ("\"1,1789\"", None, None),
+            ("\"1234,567\"", None, None),
+            ("\",234\"", None, None),
+            ("\"1,234.5,678\"", None, None),
+            ("12.5", Some(12.5), Some(12.5)),
+            ("null", None, None),
+        ];
+        for (text, number, amount) in cases {
+            let line = format!("x,{text},y");
+            let fields = Fields::split(line.as_bytes(), b',');
+            assert_eq!((fields.number(1), fields.amount(1)), (number, amount), "{text}");
+            assert_eq!(fields.has_commas(1), text.contains(','), "{text}");
+        }
+        assert_eq!(grouped(&b"1,234,".repeat(9)), None);
+    }
+
+    proptest::proptest! {
+        /// A row as the `csv` rules would write it is read back, whether or not its line is quoted
+        /// once more.
+        #[test]
+        fn what_is_quoted_is_read_back(
+            written in proptest::collection::vec(("[0-9a-z,;]([0-9a-z,; ]{0,4}[0-9a-z,;])?", proptest::bool::ANY), 2..9),
+        ) {
+            let quoted = |(field, quotes): &(String, bool)| match *quotes || field.contains(',') {
+                true => format!("\"{field}\""),
+                false => field.clone(),
+            };
+            let line = written.iter().map(quoted).collect::<Vec<_>>().join(",");
+            let whole = format!("\"{}\"", line.replace('"', "\"\""));
+            for line in [line, whole] {
+                let fields = Fields::split(line.as_bytes(), b',');
+                let expected: Vec<&[u8]> = written.iter().map(|(field, _)| field.as_bytes()).collect();
+                proptest::prop_assert_eq!(fields.iter().collect::<Vec<_>>(), expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,272 @@
+use std::path::Path;
+
+use crate::error::{Error, shortened};
+use crate::parse::fields::{Commas, Fields};
+use crate::parse::format_name::FormatName;
+use crate::parse::header::{self, Header};
+use crate::time::timestamp::{DateStyle, is_date, parse_date_and_clock};
+
+const DELIMITERS: [u8; 3] = [b'\t', b';', b','];
+
+/// Which field of a row holds what, counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Columns {
+    /// Date and time, or the date alone.
+    pub(crate) time: usize,
+    /// The time of day, where it stands apart from the date.
+    pub(crate) clock: Option<usize>,
+    /// Open.
+    pub(crate) open: usize,
+    /// High.
+    pub(crate) high: usize,
+    /// Low.
+    pub(crate) low: usize,
+    /// Close.
+    pub(crate) close: usize,
+    /// Close adjusted for splits and dividends.
+    pub(crate) adjusted: Option<usize>,
+    /// New shares for an old one.
+    pub(crate) split: Option<usize>,
+    /// Dividend of a share.
+    pub(crate) dividend: Option<usize>,
+    /// Volume; none means zero.
+    pub(crate) volume: Option<usize>,
+    /// Ask less bid.
+    pub(crate) spread: Option<usize>,
+}
+
+impl Columns {
+    /// Open, high, low and close.
+    pub(crate) fn prices(&self) -> [usize; 4] {
+        [self.open, self.high, self.low, self.close]
+    }
+}
+
+/// A line after the first rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LaterLine {
+    /// A row, readable or not.
+    Row,
+    /// The columns' names once more.
+    Header,
+}
+
+/// Format of the rows of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Format {
+    /// The family.
+    pub(crate) name: FormatName,
+    /// Date style.
+    pub(crate) style: DateStyle,
+    /// Separator of fields.
+    pub(crate) delimiter: u8,
+    /// Which field holds what.
+    pub(crate) columns: Columns,
+    /// Line number, from 1, of the header, where there is one.
+    pub(crate) header_line: Option<u64>,
+    /// The column that is taken for the adjusted close by its position alone.
+    pub(crate) assumed_adjusted: Option<usize>,
+}
+
+impl Format {
+    /// Recognises the format from the first lines of a file, of one family where one is `wanted`;
+    /// or says what is missing.
+    ///
+    /// Lines that fit nothing are passed over: those before a header are no rows, the others will
+    /// be unreadable ones.
+    pub(crate) fn detect(head: &[(u64, Vec<u8>)], wanted: Option<FormatName>) -> Result<Format, String> {
+        let families = FormatName::ALL.into_iter().filter(|name| wanted.is_none_or(|wanted| wanted == *name));
+        let styles: Vec<(FormatName, DateStyle)> =
+            families.flat_map(|name| name.date_styles().into_iter().map(move |style| (name, style))).collect();
+        for delimiter in DELIMITERS {
+            if let Some((_, format)) = Format::detect_delimited(head, delimiter, &styles, Commas::Refused)? {
+                return Ok(format);
+            }
+        }
+        for delimiter in DELIMITERS {
+            if let Some((line, _)) = Format::detect_delimited(head, delimiter, &styles, Commas::PassedOver)? {
+                return Err(format!(
+                    "line {line} would be a row if its prices had no commas: decimal commas, and commas between thousands, are not read; write prices with a decimal point"
+                ));
+            }
+        }
+        let timestamp = wanted.map_or("a timestamp".to_owned(), |name| format!("a timestamp of format {name}"));
+        Err(format!("no line has {timestamp} and four prices"))
+    }
+
+    /// The columns that a line further down names, where it is a header; an error for one that
+    /// names other columns than those that are read, or not all prices. Column names in another
+    /// order would exchange prices.
+    pub(crate) fn check_later_line(&self, path: &Path, line: u64, text: &[u8]) -> Result<LaterLine, Error> {
+        let found = match header::parse(&Fields::split(text, self.delimiter)) {
+            None | Some(Header::Words) => return Ok(LaterLine::Row),
+            Some(Header::Named(found)) if self.reads(&found) => return Ok(LaterLine::Header),
+            Some(Header::Named(_)) => "other columns than the rows above have".to_owned(),
+            Some(Header::Partial { missing }) => format!("some columns, but not `{missing}`"),
+        };
+        Err(Error::AnotherHeader { path: path.to_owned(), line, found, text: shortened(text) })
+    }
+
+    /// True if everything that is read stands in the same columns. A column that is not read may be
+    /// anywhere.
+    fn reads(&self, named: &Columns) -> bool {
+        let Columns { time, clock, open, high, low, close, adjusted, split, dividend, volume, spread } = self.columns;
+        let same = |read: Option<usize>, named: Option<usize>| read.is_none() || read == named;
+        [time, open, high, low, close] == [named.time, named.open, named.high, named.low, named.close]
+            && clock == named.clock
+            && same(adjusted, named.adjusted)
+            && same(split, named.split)
+            && same(dividend, named.dividend)
+            && same(volume, named.volume)
+            && same(spread, named.spread)
+    }
+
+    /// The number of the first line that fits, and the format in which it does.
+    fn detect_delimited(
+        head: &[(u64, Vec<u8>)],
+        delimiter: u8,
+        styles: &[(FormatName, DateStyle)],
+        commas: Commas,
+    ) -> Result<Option<(u64, Format)>, String> {
+        let mut header = None;
+        for (line, text) in head {
+            let fields = Fields::split(text, delimiter);
+            match header::parse(&fields) {
+                Some(Header::Partial { missing }) => {
+                    return Err(format!("the header in line {line} names some columns, but not `{missing}`"));
+                }
+                Some(found) => header = Some((*line, found)),
+                None => {}
+            }
+            let named = match header {
+                Some((_, Header::Named(columns))) => Some(columns),
+                _ => None,
+            };
+            let fitting = styles.iter().find_map(|&(name, style)| {
+                let columns = named.or_else(|| by_position(&fields, style))?;
+                fields.fit(&columns, style, commas).then_some((name, style, columns))
+            });
+            if let Some((name, style, columns)) = fitting {
+                let header_line = header.map(|(line, _)| line);
+                let assumed_adjusted = columns.adjusted.filter(|_| named.is_none());
+                return Ok(Some((*line, Format { name, style, delimiter, columns, header_line, assumed_adjusted })));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The columns of a row without names: time, perhaps a clock apart, open, high, low, close, perhaps
+/// volume.
+fn by_position(fields: &Fields<'_>, style: DateStyle) -> Option<Columns> {
+    let (first, second) = (fields.get(0)?, fields.get(1)?);
+    let apart = parse_date_and_clock(first, second, style).is_some();
+    let open = if apart { 2 } else { 1 };
+    // A date alone and six numbers are Yahoo's: the fifth is the adjusted close, and the last the
+    // volume. All rows together tell whether it is one.
+    let yahoo = !apart && fields.len() == 7 && is_date(first, style);
+    let volume = if yahoo { 6 } else { open + 4 };
+    Some(Columns {
+        time: 0,
+        clock: apart.then_some(1),
+        open,
+        high: open + 1,
+        low: open + 2,
+        close: open + 3,
+        adjusted: yahoo.then_some(5),
+        split: None,
+        dividend: None,
+        volume: (volume < fields.len()).then_some(volume),
+        spread: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn detect(text: &str) -> Result<Format, String> {
+        let head: Vec<(u64, Vec<u8>)> = (1..).zip(text.lines().map(|line| line.as_bytes().to_vec())).collect();
+        Format::detect(&head, None)
+    }
+
+    #[test]
+    fn formats_are_recognised_from_their_first_lines() {
+        use FormatName::{Epoch, HistData, Iso, MetaTrader, YearLast};
+        // Text, family, delimiter, column of the open, of the volume, line of the header.
+        let cases = [
+            ("20180101 170000;1.2;1.3;1.1;1.2;0", HistData, b';', 1, Some(5), None),
+            ("2018.01.01,17:00,1.2,1.3,1.1,1.2,7", MetaTrader, b',', 2, Some(6), None),
+            ("\"2018.01.01,17:00,1.2,1.3,1.1,1.2,7\"", MetaTrader, b',', 2, Some(6), None),
+            ("2018.01.01 17:00:00,1.2,1.3,1.1,1.2", MetaTrader, b',', 1, None, None),
+            (
+                "<DATE>\t<OPEN>\t<HIGH>\t<LOW>\t<CLOSE>\t<TICKVOL>\n2018.01.01\t1.2\t1.3\t1.1\t1.2\t7",
+                MetaTrader,
+                b'\t',
+                1,
+                Some(5),
+                Some(1),
+            ),
+            (
+                "date\ttime\topen\thigh\tlow\tclose\ttickvolume\n2018.06.01\t00:00:00\t1.1\t1.1\t1.1\t1.1\t8",
+                MetaTrader,
+                b'\t',
+                2,
+                Some(6),
+                Some(1),
+            ),
+            ("timestamp,open,high,low,close\n2013-02-01 00:00:00+00:00,91,91,91,91", Iso, b',', 1, None, Some(1)),
+            ("2016-06-27,67.4,67.6,66.4,67.1,64.0,180700", Iso, b',', 1, Some(6), None),
+            ("-(2018-10-12 12:00,1,1,1,1,9\n2018-10-12 12:15,1,1,1,1,9", Iso, b',', 1, Some(5), None),
+            ("kell;a;b;c;d\n2018-10-12 12:15;1;1;1;1;9", Iso, b';', 1, Some(5), Some(1)),
+            (
+                "Gmt time,Open,High,Low,Close,Volume\n13.01.2018 22:00:00.000,1,1,1,1,9",
+                YearLast,
+                b',',
+                1,
+                Some(5),
+                Some(1),
+            ),
+            ("1/31/2018 5:00 PM,1,1,1,1,9", YearLast, b',', 1, Some(5), None),
+            ("1/31/2018,17:00,1,1,1,1,9", YearLast, b',', 2, Some(6), None),
+            ("1517418000000,1,1,1,1,9,1517418059999", Epoch, b',', 1, Some(5), None),
+            ("https://example.org\nunix,date,open,high,low,close\n1517418000,x,1,1,1,1", Epoch, b',', 2, None, Some(2)),
+            ("time,open,high,low,close,Volume\n1517418000,1,1,1,1,9", Epoch, b',', 1, Some(5), Some(1)),
+            ("close;volume;date;open;high;low\n1;7;20180102;1;1;1", HistData, b';', 3, Some(1), Some(1)),
+        ];
+        for (text, name, delimiter, open, volume, header_line) in cases {
+            let format = detect(text).unwrap_or_else(|reason| panic!("{text}: {reason}"));
+            assert_eq!((format.name, format.delimiter, format.header_line), (name, delimiter, header_line), "{text}");
+            assert_eq!((format.columns.open, format.columns.volume), (open, volume), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_fits_nothing_is_refused() {
+        for text in ["", "{\nError Message\n}", "a,b,c,d,e", "2018-01-01,1,1,1", "1,2,3,4,5", "01/02/18,1,1,1,1"] {
+            assert!(detect(text).unwrap_err().contains("timestamp and four prices"), "{text}");
+        }
+        for text in [
+            "Date,Open,High,Low,Close\n2018-01-01,\"1,1789\",\"1,1790\",\"1,1788\",\"1,1789\"",
+            "#\n2018-01-01 17:00;1,1789;1,179;1,1788;1,1789;5",
+        ] {
+            let reason = detect(text).unwrap_err();
+            assert!(reason.contains("line 2 would be a row") && reason.contains("decimal commas"), "{reason}");
+        }
+        let partial = detect("Date,Price,Open,High,Low\n2018-01-01,1,1,1,1").unwrap_err();
+        assert_eq!(partial, "the header in line 1 names some columns, but not `close`");
+        let head = [(1, b"20180101 170000;1.2;1.3;1.1;1.2;0".to_vec())];
+        assert!(Format::detect(&head, Some(FormatName::HistData)).is_ok());
+        assert!(Format::detect(&head, Some(FormatName::Iso)).unwrap_err().contains("a timestamp of format iso and"));
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..8)) {
+            let head: Vec<(u64, Vec<u8>)> = (1..).zip(lines).collect();
+            let _ = Format::detect(&head, None);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The account of one file's rows: what was refused, what was put right.
+
+use std::path::PathBuf;
+
+use crate::error::{Error, Result, shortened};
+use crate::parse::row::Fault;
+use crate::parse::row_error::{OnError, RowError, RowFix};
+
+/// Rows of one file that have one thing in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowCount<K> {
+    /// Common reason.
+    pub kind: K,
+    /// Number of rows.
+    pub rows: u64,
+    /// Line number, from 1, of the first.
+    pub first_line: u64,
+}
+
+/// Counts rows by what was wrong with them.
+#[derive(Clone, Debug)]
+pub(crate) struct Ledger {
+    path: PathBuf,
+    on_error: OnError,
+    dropped: Vec<RowCount<RowError>>,
+    mended: Vec<RowCount<RowFix>>,
+    /// The first row that was dropped, and why.
+    first_fault: Option<String>,
+}
+
+impl Ledger {
+    pub(crate) fn new(path: PathBuf, on_error: OnError) -> Self {
+        Ledger { path, on_error, dropped: Vec::new(), mended: Vec::new(), first_fault: None }
+    }
+
+    /// True if rows are put right rather than dropped.
+    pub(crate) fn repairs(&self) -> bool {
+        self.on_error == OnError::Repair
+    }
+
+    /// Drops a row and counts it, or stops at it.
+    pub(crate) fn refuse(&mut self, line: u64, fault: Fault, text: impl FnOnce(&PathBuf) -> Vec<u8>) -> Result<()> {
+        let Fault { trouble, expected } = fault;
+        if self.on_error == OnError::Fail {
+            let text = shortened(&text(&self.path));
+            return Err(Error::BadRow { path: self.path.clone(), line, trouble, expected, text });
+        }
+        self.first_fault.get_or_insert_with(|| format!("line {line}, {trouble}, expected {expected}"));
+        self.drop_row(line, trouble);
+        Ok(())
+    }
+
+    /// Counts a row that is dropped whatever is to be done with errors.
+    pub(crate) fn drop_row(&mut self, line: u64, trouble: RowError) {
+        count(&mut self.dropped, trouble, line);
+    }
+
+    /// Counts a row that was put right.
+    pub(crate) fn mend(&mut self, line: u64, mend: RowFix) {
+        count(&mut self.mended, mend, line);
+    }
+
+    pub(crate) fn first_fault(&self) -> Option<&str> {
+        self.first_fault.as_deref()
+    }
+
+    /// Dropped and fixed rows: one entry a kind that occurred, in the order of the kinds.
+    pub(crate) fn close(self) -> (Vec<RowCount<RowError>>, Vec<RowCount<RowFix>>) {
+        let Ledger { mut dropped, mut mended, .. } = self;
+        dropped.sort_by_key(|tally| tally.kind);
+        mended.sort_by_key(|tally| tally.kind);
+        (dropped, mended)
+    }
+}
+
+fn count<K: PartialEq>(tallies: &mut Vec<RowCount<K>>, kind: K, line: u64) {
+    match tallies.iter_mut().find(|tally| tally.kind == kind) {
+        Some(tally) => {
+            tally.rows += 1;
+            tally.first_line = tally.first_line.min(line);
+        }
+        None => tallies.push(RowCount { kind, rows: 1, first_line: line }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_by_kind_with_the_first_line() {
+        let mut ledger = Ledger::new(PathBuf::new(), OnError::Skip);
+        for (line, trouble) in [(9, RowError::Backward), (5, RowError::Unreadable), (3, RowError::Unreadable)] {
+            ledger.refuse(line, Fault { trouble, expected: "x".to_owned() }, |_| Vec::new()).unwrap();
+        }
+        ledger.mend(4, RowFix::Sorted);
+        ledger.mend(2, RowFix::Exchanged);
+        assert_eq!(ledger.first_fault(), Some("line 9, backward timestamp, expected x"));
+        let (dropped, mended) = ledger.close();
+        assert_eq!(
+            dropped,
+            [
+                RowCount { kind: RowError::Unreadable, rows: 2, first_line: 3 },
+                RowCount { kind: RowError::Backward, rows: 1, first_line: 9 },
+            ]
+        );
+        assert_eq!(mended.iter().map(|tally| tally.kind).collect::<Vec<_>>(), [RowFix::Exchanged, RowFix::Sorted]);
+    }
+
+    #[test]
+    fn the_first_fault_stops_where_errors_do() {
+        let mut ledger = Ledger::new(PathBuf::from("bars.csv"), OnError::Fail);
+        let fault = Fault { trouble: RowError::Copy, expected: "a row of its own".to_owned() };
+        let error = ledger.refuse(7, fault, |_| b"text".to_vec()).unwrap_err().to_string();
+        assert!(error.starts_with("bars.csv: line 7: copy of an earlier row: expected a row of its own, found `text`"));
+    }
+}

@@ -1,0 +1,205 @@
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Chain, Cursor, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use flate2::bufread::MultiGzDecoder;
+
+use crate::error::{Error, Result};
+use crate::parse::encoding::{ByteOrder, Utf16Reader};
+
+/// Bytes of a line that are kept; the rest of a longer one is skipped, so that a binary file cannot
+/// fill the memory.
+pub const LINE_BYTES_MAX: usize = 1 << 16;
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// The lines of a text file, plain or compressed with gzip, in UTF-8 or UTF-16, one at a time.
+///
+/// Lines end with a line feed, a carriage return, or both. Bytes that are no UTF-8 stay as they
+/// are.
+pub(crate) struct Lines {
+    path: PathBuf,
+    reader: Box<dyn BufRead>,
+    line: u64,
+    /// The last line ended with a carriage return: a line feed that follows belongs to it.
+    after_return: bool,
+}
+
+impl Lines {
+    /// Opens a file; gzip and UTF-16 are told from its first bytes, whatever its name. A pipe is
+    /// refused: a file is opened more than once, and its hash is taken after it was read.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let failed = |source| Error::Open { path: path.to_owned(), source };
+        let file = File::open(path).map_err(failed)?;
+        let found = file.metadata().map_err(failed)?;
+        if !found.is_file() {
+            let kind = if found.is_dir() { "a folder" } else { "a pipe or a device" };
+            return Err(Error::NotAFile { path: path.to_owned(), kind });
+        }
+        let reader = decompressed(BufReader::new(file)).and_then(decoded).map_err(failed)?;
+        Ok(Lines { path: path.to_owned(), reader, line: 0, after_return: false })
+    }
+
+    /// Puts the next line, without its end, into `line`, and gives its number from 1; `None` after
+    /// the last.
+    pub(crate) fn read_into(&mut self, line: &mut Vec<u8>) -> Result<Option<u64>> {
+        line.clear();
+        let found =
+            self.fill(line).map_err(|source| Error::Read { path: self.path.clone(), line: self.line, source })?;
+        if !found {
+            return Ok(None);
+        }
+        self.line += 1;
+        while line.last().is_some_and(u8::is_ascii_whitespace) {
+            line.pop();
+        }
+        if self.line == 1 && line.starts_with(BYTE_ORDER_MARK) {
+            line.drain(..BYTE_ORDER_MARK.len());
+        }
+        Ok(Some(self.line))
+    }
+
+    /// Takes the bytes up to the next end of a line; false where there are none left.
+    fn fill(&mut self, line: &mut Vec<u8>) -> io::Result<bool> {
+        let mut found = false;
+        loop {
+            let buffer = match self.reader.fill_buf() {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                buffer => buffer?,
+            };
+            let Some(&first) = buffer.first() else { return Ok(found) };
+            if std::mem::take(&mut self.after_return) && first == b'\n' {
+                self.reader.consume(1);
+                continue;
+            }
+            found = true;
+            let end = buffer.iter().position(|&byte| byte == b'\n' || byte == b'\r');
+            let text = &buffer[..end.unwrap_or(buffer.len())];
+            line.extend_from_slice(&text[..text.len().min(LINE_BYTES_MAX - line.len())]);
+            let Some(end) = end else {
+                let read = buffer.len();
+                self.reader.consume(read);
+                continue;
+            };
+            self.after_return = buffer[end] == b'\r';
+            self.reader.consume(end + 1);
+            return Ok(true);
+        }
+    }
+}
+
+fn decompressed(file: BufReader<File>) -> io::Result<Box<dyn BufRead>> {
+    let (head, file) = with_head::<2, _>(file)?;
+    Ok(match head == GZIP_MAGIC {
+        true => Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(file))),
+        false => Box::new(file),
+    })
+}
+
+fn decoded(reader: Box<dyn BufRead>) -> io::Result<Box<dyn BufRead>> {
+    let (head, reader) = with_head::<4, _>(reader)?;
+    Ok(match ByteOrder::recognised(&head) {
+        Some(byte_order) => Box::new(Utf16Reader::new(reader, byte_order)),
+        None => Box::new(reader),
+    })
+}
+
+/// A reader whose first bytes were looked at and are given once more.
+type Rewound<R> = Chain<Cursor<Vec<u8>>, R>;
+
+/// The first bytes, at most `N`, and a reader of all.
+fn with_head<const N: usize, R: BufRead>(mut reader: R) -> io::Result<(Vec<u8>, Rewound<R>)> {
+    let mut head = Vec::with_capacity(N);
+    reader.by_ref().take(N as u64).read_to_end(&mut head)?;
+    Ok((head.clone(), Cursor::new(head).chain(reader)))
+}
+
+/// The text of one line, for a message; empty where the file can no longer be read.
+pub(crate) fn text_of_line(path: &Path, wanted: u64) -> Vec<u8> {
+    let mut line = Vec::new();
+    let Ok(mut lines) = Lines::open(path) else { return line };
+    while let Ok(Some(number)) = lines.read_into(&mut line) {
+        if number == wanted {
+            return line;
+        }
+    }
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn lines_of(bytes: &[u8]) -> Result<Vec<(u64, String)>> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        let mut lines = Lines::open(file.path())?;
+        let (mut line, mut all) = (Vec::new(), Vec::new());
+        while let Some(number) = lines.read_into(&mut line)? {
+            all.push((number, String::from_utf8_lossy(&line).into_owned()));
+        }
+        Ok(all)
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn ends_of_lines_and_the_byte_order_mark_are_taken_off() {
+        let text = b"\xef\xbb\xbfa,b\r\n\nc\t\n d\r\re\r\n".as_slice();
+        let expected = [(1, "a,b"), (2, ""), (3, "c"), (4, " d"), (5, ""), (6, "e")];
+        let expected = expected.map(|(number, line)| (number, line.to_owned()));
+        assert_eq!(lines_of(text).unwrap(), expected);
+        assert_eq!(lines_of(&gzip(text)).unwrap(), expected);
+        assert_eq!(lines_of(b"").unwrap(), []);
+    }
+
+    #[test]
+    fn utf_16_is_decoded() {
+        let units: Vec<u16> = "\u{feff}a,ö\r\nb".encode_utf16().collect();
+        let expected = [(1, "a,ö".to_owned()), (2, "b".to_owned())];
+        for mark in [0, 1] {
+            let little: Vec<u8> = units[mark..].iter().flat_map(|unit| unit.to_le_bytes()).collect();
+            let big: Vec<u8> = units[mark..].iter().flat_map(|unit| unit.to_be_bytes()).collect();
+            for bytes in [gzip(&little), little, big] {
+                assert_eq!(lines_of(&bytes).unwrap(), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn members_of_a_gzip_file_are_joined_and_a_cut_one_is_an_error() {
+        let two = [gzip(b"a\n"), gzip(b"b\n")].concat();
+        assert_eq!(lines_of(&two).unwrap().len(), 2);
+        let cut = &gzip(&b"0123456789\n".repeat(1000))[..40];
+        assert!(matches!(lines_of(cut), Err(Error::Read { .. })));
+    }
+
+    // `megabatch ingest <(cat bars.csv) --out a.h5` kept the hash of nothing, as the pipe had been
+    // read.
+    #[test]
+    fn only_files_are_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, kind) in [(folder.path(), "a folder"), (Path::new("/dev/null"), "a pipe or a device")] {
+            let error = Lines::open(path).err().unwrap();
+            assert!(matches!(error, Error::NotAFile { kind: found, .. } if found == kind), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_endless_line_is_cut_and_counted_once() {
+        let mut bytes = vec![b'x'; 3 * LINE_BYTES_MAX];
+        bytes.extend(b"\nnext");
+        let lines = lines_of(&bytes).unwrap();
+        assert_eq!(lines[0].1.len(), LINE_BYTES_MAX);
+        assert_eq!(lines[1..], [(2, "next".to_owned())]);
+    }
+}

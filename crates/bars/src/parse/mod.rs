@@ -1,0 +1,20 @@
+//! Text to rows: encodings, lines, columns, dates, prices, and the errors of rows.
+
+pub(crate) mod adjusted_column;
+pub(crate) mod adjustment;
+pub(crate) mod column_order;
+pub(crate) mod date_order;
+pub(crate) mod digits;
+pub(crate) mod encoding;
+pub(crate) mod fields;
+pub(crate) mod format;
+pub(crate) mod format_name;
+pub(crate) mod header;
+pub(crate) mod ledger;
+pub(crate) mod lines;
+pub(crate) mod options;
+pub(crate) mod row;
+pub(crate) mod row_error;
+pub(crate) mod source;
+pub(crate) mod symbol;
+pub(crate) mod symbol_pattern;

@@ -1,0 +1,93 @@
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::parse::date_order::DateOrder;
+use crate::parse::format_name::FormatName;
+use crate::parse::row_error::OnError;
+use crate::parse::symbol::symbol_of;
+use crate::parse::symbol_pattern::SymbolPattern;
+use crate::time::timeframe::Timeframe;
+use crate::time::zone::Zone;
+
+/// Options of reading files. By default everything is told from their content.
+#[derive(Clone, Debug, Default)]
+pub struct ReadOptions {
+    /// The format; recognised when `None`.
+    pub format: Option<FormatName>,
+    /// The order of day and month in dates with the year last; when `None`, the one in which all
+    /// dates of a file can be read.
+    pub date_order: Option<DateOrder>,
+    /// The clock of timestamps without offset. When `None`: UTC for ISO timestamps; for the other
+    /// formats the clock on which the weeks close on Friday at 17:00 in New York. An offset in the
+    /// file always counts.
+    pub zone: Option<Zone>,
+    /// Which end of the bar is stamped.
+    pub stamped_at: StampedAt,
+    /// The timeframe of the bars; the commonest spacing when `None`.
+    pub base: Option<Timeframe>,
+    /// Which prices are read.
+    pub prices: Prices,
+    /// Treatment of rows that cannot be used as they stand.
+    pub on_error: OnError,
+    /// Treatment of two different rows of one time that the zone cannot tell apart.
+    pub repeats: Repeats,
+    /// The symbol; told from the files' names when `None`.
+    pub symbol: Option<String>,
+    /// Pattern of the symbol in the files' names; as [`symbol_of`] finds it when `None`.
+    pub symbol_pattern: Option<SymbolPattern>,
+}
+
+impl ReadOptions {
+    /// The symbol whose bars a file holds: the one that is stated, or what its name stands for.
+    ///
+    /// # Errors
+    /// [`Error::UnlikeName`] for a name that does not fit the pattern.
+    pub fn symbol_of(&self, path: &Path) -> Result<String> {
+        match (&self.symbol, &self.symbol_pattern) {
+            (Some(symbol), _) => Ok(symbol.clone()),
+            (None, None) => Ok(symbol_of(path)),
+            (None, Some(pattern)) => pattern
+                .symbol_of(path)
+                .ok_or_else(|| Error::UnlikeName { path: path.to_owned(), pattern: pattern.to_string() }),
+        }
+    }
+}
+
+/// Which end of its bar a timestamp stands for. Every known format stamps the open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StampedAt {
+    /// The bar opens at its timestamp.
+    #[default]
+    Open,
+    /// The bar closes at its timestamp.
+    Close,
+}
+
+/// Which prices are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prices {
+    /// Adjusted where the file has an adjusted close, and as quoted otherwise.
+    #[default]
+    AdjustedIfGiven,
+    /// Prices as quoted.
+    AsQuoted,
+    /// Open, high, low and close times adjusted close / close: as they would have been without
+    /// later splits and dividends. So the vendor's multipliers count (Yahoo's help, "What is the
+    /// adjusted close?": those of splits and dividends by the standards of the Center for Research
+    /// in Security Prices). The volume stays as it is. Adjusted prices are known only after those
+    /// splits and dividends: they tell returns rightly, and levels not.
+    Adjusted,
+}
+
+/// Treatment of two different rows of one time that the zone cannot tell apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Repeats {
+    /// The second is an error: the reader stops there, or drops it, as [`OnError`] says.
+    #[default]
+    Refuse,
+    /// The first stays and the others are counted as dropped, whatever [`OnError`] says.
+    First,
+    /// The last stays and the others are counted as dropped, whatever [`OnError`] says: for files
+    /// to which corrected rows were added.
+    Last,
+}

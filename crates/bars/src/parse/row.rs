@@ -1,0 +1,219 @@
+use crate::parse::adjustment::Event;
+use crate::parse::digits::NOISE_MAX;
+use crate::parse::fields::Fields;
+use crate::parse::format::Format;
+use crate::parse::row_error::{RowError, RowFix};
+use crate::time::timestamp::Stamp;
+
+/// One row of a file, not yet checked against its neighbours.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) stamp: Stamp,
+    pub(crate) open: f64,
+    pub(crate) high: f64,
+    pub(crate) low: f64,
+    pub(crate) close: f64,
+    pub(crate) volume: f64,
+    /// In the unit of the file.
+    pub(crate) spread: f64,
+    /// Adjustment of the prices.
+    pub(crate) event: Event,
+    /// Line number from 1.
+    pub(crate) line: u64,
+}
+
+/// Why a row was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) trouble: RowError,
+    /// Expected form of the row.
+    pub(crate) expected: String,
+}
+
+impl Row {
+    /// Reads the row in line number `line`; its numbers may still contradict each other.
+    ///
+    /// Where the format names an adjusted close, all prices are scaled with it.
+    pub(crate) fn parse(fields: &Fields<'_>, format: &Format, line: u64) -> Result<Row, Fault> {
+        let columns = &format.columns;
+        let number = |column: usize, what: &str| fields.number(column).ok_or_else(|| no_number(fields, column, what));
+        let or_zero = |column: Option<usize>, what: &str| column.map_or(Ok(0.0), |column| number(column, what));
+        let volume = |column: usize| fields.amount(column).ok_or_else(|| no_number(fields, column, "volume"));
+        let stamp = fields.stamp(columns, format.style).ok_or_else(|| {
+            Fault::unreadable(format!("a timestamp of format {} in field {}", format.name, columns.time + 1))
+        })?;
+        let mut row = Row {
+            stamp,
+            open: number(columns.open, "open")?,
+            high: number(columns.high, "high")?,
+            low: number(columns.low, "low")?,
+            close: number(columns.close, "close")?,
+            volume: columns.volume.map_or(Ok(0.0), volume)?,
+            spread: or_zero(columns.spread, "spread")?,
+            event: Event::NONE,
+            line,
+        };
+        if let Some(column) = columns.adjusted {
+            let factor = number(column, "the adjusted close")? / row.close;
+            // Splits and dividends are in the factor already; what the vendor calls them is told
+            // and decides nothing.
+            let told = |column: Option<usize>, usual| column.and_then(|column| fields.number(column)).unwrap_or(usual);
+            row.event = Event { factor, split: told(columns.split, 1.0), dividend: told(columns.dividend, 0.0) };
+            row.scale(factor);
+        }
+        Ok(row)
+    }
+
+    fn scale(&mut self, factor: f64) {
+        for price in [&mut self.open, &mut self.high, &mut self.low, &mut self.close] {
+            *price *= factor;
+        }
+    }
+
+    /// True if the numbers agree with each other.
+    pub(crate) fn check(&self) -> Result<(), Fault> {
+        let prices = [self.open, self.high, self.low, self.close];
+        let checks = [
+            (prices.iter().all(|price| price.is_finite() && *price > 0.0), "prices that are finite and above zero"),
+            (self.low <= self.open.min(self.close), "a low at or below open and close"),
+            (self.high >= self.open.max(self.close), "a high at or above open and close"),
+            (self.volume.is_finite() && self.volume >= 0.0, "a volume that is finite and not negative"),
+            (self.spread.is_finite() && self.spread >= 0.0, "a spread that is finite and not negative"),
+        ];
+        match checks.into_iter().find(|(holds, _)| !holds) {
+            None => Ok(()),
+            Some((_, expected)) => Err(Fault { trouble: RowError::Inconsistent, expected: expected.to_owned() }),
+        }
+    }
+
+    /// The row with high and low put right, where they stand in each other's place or miss open or
+    /// close by noise.
+    pub(crate) fn mended(&self) -> Option<(Row, RowFix)> {
+        let (top, bottom) = (self.open.max(self.close), self.open.min(self.close));
+        let mended = if self.is_in_range_but_for_noise() {
+            (Row { high: self.high.max(top), low: self.low.min(bottom), ..*self }, RowFix::Widened)
+        } else if self.high < self.low {
+            (Row { high: self.low, low: self.high, ..*self }, RowFix::Exchanged)
+        } else {
+            return None;
+        };
+        mended.0.check().is_ok().then_some(mended)
+    }
+
+    /// True if high and low hold open and close, or miss them by no more than single precision can
+    /// tell.
+    pub(crate) fn is_in_range_but_for_noise(&self) -> bool {
+        let (top, bottom) = (self.open.max(self.close), self.open.min(self.close));
+        self.high >= top * (1.0 - NOISE_MAX) && self.low <= bottom * (1.0 + NOISE_MAX)
+    }
+
+    /// True if both say the same of one bar.
+    pub(crate) fn is_copy_of(&self, other: &Row) -> bool {
+        let numbers = |row: &Row| [row.open, row.high, row.low, row.close, row.volume, row.spread];
+        numbers(self) == numbers(other)
+    }
+}
+
+#[cfg(test)]
+impl Row {
+    /// A row whose four prices are `price`, for tests.
+    pub(crate) fn flat(stamp: Stamp, price: f64, line: u64) -> Row {
+        Row::of(stamp, price, price, price, price, line)
+    }
+
+    /// A row of open, high, low and close, for tests.
+    pub(crate) fn of(stamp: Stamp, open: f64, high: f64, low: f64, close: f64, line: u64) -> Row {
+        Row { stamp, open, high, low, close, volume: 0.0, spread: 0.0, event: Event::NONE, line }
+    }
+}
+
+impl Fault {
+    fn unreadable(expected: String) -> Self {
+        Fault { trouble: RowError::Unreadable, expected }
+    }
+}
+
+fn no_number(fields: &Fields<'_>, column: usize, what: &str) -> Fault {
+    let commas = if fields.has_commas(column) {
+        " written with a decimal point (decimal commas, and commas between the thousands of a price, are not read)"
+    } else {
+        ""
+    };
+    Fault::unreadable(format!("a number for {what} in field {}{commas}", column + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Row, Fault> {
+        let format = Format::detect(&[(1, b"2018-01-01 00:00,1,1,1,1,1".to_vec())], None).unwrap();
+        let row = Row::parse(&Fields::split(text.as_bytes(), b','), &format, 7)?;
+        row.check().map(|()| row)
+    }
+
+    #[test]
+    fn good_rows() {
+        let row = parse("2018-01-01 00:00,1.25,1.5,1,1.125,9,more").unwrap();
+        assert_eq!([row.open, row.high, row.low, row.close, row.volume], [1.25, 1.5, 1.0, 1.125, 9.0]);
+        assert_eq!((row.stamp, row.line), (Stamp::Wall(17_532 * 86_400_000_000_000), 7));
+        assert!(parse("\"2018-01-01 00:00\", 1.0,1.0,1.0,1.0,0").is_ok());
+        assert_eq!(parse("2018-01-01 00:00,1,1,1,1,\"1,234\"").unwrap().volume, 1234.0);
+        let comma = parse("2018-01-01 00:00,\"1,1789\",1,1,1,1").unwrap_err();
+        assert!(comma.trouble == RowError::Unreadable && comma.expected.contains("decimal commas"), "{comma:?}");
+    }
+
+    #[test]
+    fn bad_rows_say_what_was_expected() {
+        let cases = [
+            ("2018-01-01 00:00,null,null,null,null,null", RowError::Unreadable, "a number for open in field 2"),
+            ("2018-01-01 00:00,1,1,1,1", RowError::Unreadable, "a number for volume in field 6"),
+            ("-(2018-01-01 00:00,1,1,1,1,1", RowError::Unreadable, "a timestamp of format iso in field 1"),
+            ("2018-01-01 00:00,1,NaN,1,1,1", RowError::Inconsistent, "prices that are finite and above zero"),
+            ("2018-01-01 00:00,1,inf,1,1,1", RowError::Inconsistent, "prices that are finite and above zero"),
+            ("2018-01-01 00:00,1,1,0,1,1", RowError::Inconsistent, "prices that are finite and above zero"),
+            ("2018-01-01 00:00,-1,1,-1,1,1", RowError::Inconsistent, "prices that are finite and above zero"),
+            ("2018-01-01 00:00,2,3,2.5,3,1", RowError::Inconsistent, "a low at or below open and close"),
+            ("2018-01-01 00:00,2,2.5,2,3,1", RowError::Inconsistent, "a high at or above open and close"),
+            ("2018-01-01 00:00,1,1,1,1,-1", RowError::Inconsistent, "a volume that is finite and not negative"),
+        ];
+        for (text, trouble, expected) in cases {
+            assert_eq!(parse(text), Err(Fault { trouble, expected: expected.to_owned() }), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_plain_is_mended() {
+        let cases = [
+            ([1.0, 0.5, 2.0, 1.5], Some(([2.0, 0.5], RowFix::Exchanged))),
+            ([1.0, 0.5, 2.0, 3.0], None),
+            ([1.0, 0.999_999_999, 0.5, 1.0], Some(([1.0, 0.5], RowFix::Widened))),
+            ([1.0, 2.0, 1.000_000_01, 1.5], Some(([2.0, 1.0], RowFix::Widened))),
+            ([1.00001, 1.0, 0.5, 1.0], None),
+            ([1.0, 2.0, -1.0, 1.0], None),
+            ([f64::NAN, 2.0, 1.0, 1.0], None),
+            ([1.0, f64::INFINITY, 1.0, 1.0], None),
+        ];
+        for (prices, expected) in cases {
+            let mended = Row::of(Stamp::Utc(0), prices[0], prices[1], prices[2], prices[3], 1)
+                .mended()
+                .map(|(row, mend)| ([row.high, row.low], mend));
+            assert_eq!(mended, expected, "{prices:?}");
+        }
+    }
+
+    #[test]
+    fn prices_are_scaled_with_the_adjusted_close() {
+        let head =
+            [(1, b"date,open,high,low,close,adj close,volume".to_vec()), (2, b"2018-01-01,4,8,2,4,2,9".to_vec())];
+        let format = Format::detect(&head, None).unwrap();
+        let parse = |text: &str| Row::parse(&Fields::split(text.as_bytes(), b','), &format, 2);
+        let row = parse("2018-01-01,4,8,2,4,2,9").unwrap();
+        assert_eq!([row.open, row.high, row.low, row.close, row.volume], [2.0, 4.0, 1.0, 2.0, 9.0]);
+        assert_eq!(
+            parse("2018-01-01,4,8,2,4,null,9").unwrap_err().expected,
+            "a number for the adjusted close in field 6"
+        );
+        assert!(parse("2018-01-01,4,8,2,4,-1,9").unwrap().check().is_err());
+    }
+}

@@ -1,0 +1,197 @@
+//! Symbols: the name from the file's, and the size of a pip.
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::parse::symbol_pattern::stem_of;
+
+/// Quote and base currencies whose pairs have the usual pip.
+const CURRENCIES: [&str; 19] = [
+    "USD", "EUR", "GBP", "JPY", "CHF", "AUD", "NZD", "CAD", "SEK", "NOK", "DKK", "PLN", "CZK", "TRY", "ZAR", "MXN",
+    "SGD", "HKD", "CNH",
+];
+/// Traded like currencies, but brokers do not agree on their pip.
+const METALS: [&str; 2] = ["XAU", "XAG"];
+
+/// Coins, in the names of their pairs.
+const COINS: [&str; 22] = [
+    "BTC", "XBT", "ETH", "LTC", "XRP", "BCH", "BNB", "ADA", "DOT", "SOL", "DOGE", "LINK", "XLM", "TRX", "XMR", "EOS",
+    "DASH", "ZEC", "ETC", "AVAX", "MATIC", "ATOM",
+];
+/// Currencies that coins are quoted in.
+const COIN_QUOTES: [&str; 9] = ["USDT", "USDC", "BUSD", "USD", "EUR", "GBP", "JPY", "BTC", "ETH"];
+/// Words in file names that say where the bars are from.
+const VENDORS: [&str; 16] = [
+    "ALPHAVANTAGE",
+    "BINANCE",
+    "BITFINEX",
+    "BITSTAMP",
+    "COINBASE",
+    "DUKASCOPY",
+    "FXCM",
+    "GEMINI",
+    "HISTDATA",
+    "KRAKEN",
+    "METATRADER",
+    "MT4",
+    "MT5",
+    "OANDA",
+    "STOOQ",
+    "YAHOO",
+];
+/// Words in file names that say how long the bars are.
+const LENGTHS: [&str; 9] = ["D1", "W1", "MN1", "DAILY", "HOURLY", "WEEKLY", "MONTHLY", "MINUTE", "MINUTES"];
+
+/// Names that collections of daily shares have: what stands before the symbol, and after it.
+const SHARES: [(&str, &str); 3] = [("DA-", "-T-"), ("DAILY_ADJUSTED_", ""), ("DAILY_", "")];
+
+/// The symbol that a file's name stands for, in upper case: the first part of it that starts with a
+/// currency pair; or else what stands between `DA-` and `-T-` and after `daily_adjusted_` or
+/// `daily_`, as files of daily shares from Alpha Vantage are called; or else the first part that is
+/// a pair of a coin; or else the whole name without its endings and without the words for a side, a
+/// timeframe and a vendor.
+///
+/// `DAT_ASCII_EURUSD_M1_2018.csv.gz` and `EURUSD5.csv` are EURUSD, `usdjpy-m1-bid-2013.csv` is
+/// USDJPY, `DA-BRK.B-T-2021-04-21.csv` is BRK.B, `Bitstamp_BTCUSD_1h.csv` is BTCUSD, `AAPL.csv` and
+/// `AAPL_M15.csv` are AAPL. [`SymbolPattern`](crate::SymbolPattern) is for other names.
+pub fn symbol_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
+    let pair = name.split(|c: char| !c.is_ascii_alphanumeric()).find_map(pair_at_start);
+    let stem = stem_of(path);
+    pair.or_else(|| share_of(&stem)).or_else(|| coin_pair_of(&stem)).unwrap_or_else(|| without_descriptions(&stem))
+}
+
+/// The symbol in a name that collections of daily shares have.
+fn share_of(stem: &str) -> Option<String> {
+    let between = |&(before, after): &(&str, &str)| {
+        let rest = stem.strip_prefix(before)?;
+        if after.is_empty() { Some(rest) } else { rest.split_once(after).map(|(symbol, _)| symbol) }
+    };
+    SHARES.iter().find_map(between).filter(|symbol| !symbol.is_empty()).map(str::to_owned)
+}
+
+/// `BTCUSD` of `SNOWGURU_BTCUSD_D1`.
+fn coin_pair_of(stem: &str) -> Option<String> {
+    let is_pair = |part: &&str| {
+        let quotes = COINS.iter().filter_map(|coin| part.strip_prefix(coin));
+        quotes.into_iter().any(|quote| COIN_QUOTES.contains(&quote))
+    };
+    stem.split(is_separator).find(is_pair).map(str::to_owned)
+}
+
+/// A name without the words that say which side, timeframe or vendor the bars are of. One word
+/// always stays.
+fn without_descriptions(stem: &str) -> String {
+    let mut parts: Vec<&str> = stem.split(is_separator).collect();
+    let before = parts.len();
+    for is_description in [is_side, is_length, is_vendor] {
+        for place in (0..parts.len()).rev() {
+            if parts.iter().filter(|part| !part.is_empty()).count() > 1 && is_description(parts[place]) {
+                parts.remove(place);
+            }
+        }
+    }
+    if parts.len() == before { stem.to_owned() } else { parts.join("-") }
+}
+
+fn is_separator(c: char) -> bool {
+    matches!(c, '_' | '-' | ' ')
+}
+
+fn is_side(part: &str) -> bool {
+    matches!(part, "BID" | "ASK")
+}
+
+/// True if a part of a name says how long bars are: `M15`, `H4`, `5MIN`, `1H`, `DAILY`.
+fn is_length(part: &str) -> bool {
+    let is_number = |text: &str| (1..=3).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    let after = |unit: &str| part.strip_prefix(unit).is_some_and(is_number);
+    let before = |unit: &str| part.strip_suffix(unit).is_some_and(is_number);
+    let units = ["M", "MIN", "MINS", "H", "HOUR", "D", "DAY", "W", "WEEK"];
+    LENGTHS.contains(&part) || after("M") || after("H") || units.into_iter().any(before)
+}
+
+fn is_vendor(part: &str) -> bool {
+    VENDORS.contains(&part)
+}
+
+/// The size of one pip in units of the price: 0.01 for pairs quoted in yen, 0.0001 for other
+/// currency pairs.
+///
+/// # Errors
+/// [`Error::UnknownPipSize`] for anything else: shares, metals and coins have no pip that everybody
+/// agrees on.
+pub fn pip_size_of(symbol: &str) -> Result<f64> {
+    let unknown = || Error::UnknownPipSize { symbol: symbol.to_owned() };
+    let pair = pair_at_start(&symbol.to_uppercase()).ok_or_else(unknown)?;
+    match pair.split_at(3) {
+        (first, _) if METALS.contains(&first) => Err(unknown()),
+        (_, "JPY") => Ok(0.01),
+        _ => Ok(0.0001),
+    }
+}
+
+/// `EURUSD` of `EURUSD`, `EURUSD5` or `EURUSDM`, in upper case: a pair, at most one letter, and
+/// digits.
+fn pair_at_start(word: &str) -> Option<String> {
+    let (first, second, rest) = (word.get(..3)?, word.get(3..6)?, word.get(6..)?);
+    let suffix = rest.strip_prefix(|c: char| c.is_ascii_alphabetic()).unwrap_or(rest);
+    let known = (CURRENCIES.contains(&first) || METALS.contains(&first)) && CURRENCIES.contains(&second);
+    (known && first != second && suffix.bytes().all(|byte| byte.is_ascii_digit())).then(|| format!("{first}{second}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_from_file_names() {
+        let cases = [
+            ("/data/DAT_ASCII_EURUSD_M1_2018.csv.gz", "EURUSD"),
+            ("usdjpy-m1-bid-2013.csv", "USDJPY"),
+            ("jeremidaneau_EURUSD1_2022.csv.gz", "EURUSD"),
+            ("09_asier_EURUSD5_old_L1-30_spanish_header.csv", "EURUSD"),
+            ("GBPUSDm.csv", "GBPUSD"),
+            ("XAUUSD.csv", "XAUUSD"),
+            ("AAPL.csv.gz", "AAPL"),
+            ("BF.B.csv", "BF.B"),
+            ("DA-BF.B-T-2021-04-21.csv", "BF.B"),
+            ("DA-T-T-2021-04-21.csv.gz", "T"),
+            ("DA--T-2021.csv", "DA--T-2021"),
+            ("DA-AAPL.csv", "DA-AAPL"),
+            ("daily_adjusted_IBM.csv", "IBM"),
+            ("daily_BRK-B.csv", "BRK-B"),
+            ("daily_.csv", "DAILY_"),
+            ("EUREUR.csv", "EUREUR"),
+            ("bars", "BARS"),
+            ("AAPL_bid.csv", "AAPL"),
+            ("ask AAPL-2020.csv", "AAPL-2020"),
+            ("ask.csv", "ASK"),
+            ("A_B.csv", "A_B"),
+            // `megabatch ingest SNOWGURU_BTCUSD_*.csv` gave an instrument of each file.
+            ("SNOWGURU_BTCUSD_D1.csv", "BTCUSD"),
+            ("Bitstamp_BTCUSD_1h.csv", "BTCUSD"),
+            ("binance-ETHUSDT-5m.csv", "ETHUSDT"),
+            ("AAPL_M15.csv", "AAPL"),
+            ("yahoo_AAPL_daily.csv", "AAPL"),
+            ("BRK-B_1d.csv", "BRK-B"),
+            ("3M_D1.csv", "3M"),
+            ("MT5_D1.csv", "MT5"),
+            ("H1.csv", "H1"),
+            ("", ""),
+        ];
+        for (path, symbol) in cases {
+            assert_eq!(symbol_of(Path::new(path)), symbol, "{path}");
+        }
+    }
+
+    #[test]
+    fn pip_sizes() {
+        for (symbol, pip_size) in [("EURUSD", 0.0001), ("usdjpy", 0.01), ("EURJPY", 0.01), ("GBPUSDm", 0.0001)] {
+            assert_eq!(pip_size_of(symbol).unwrap(), pip_size, "{symbol}");
+        }
+        for symbol in ["", "AAPL", "XAUUSD", "JPY", "EURUSDXY", "ÄÖÜ€"] {
+            assert!(pip_size_of(symbol).unwrap_err().to_string().contains("or give the size"), "{symbol}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+use std::fmt;
+
+use crate::proof::perturb::Perturbation;
+use crate::series::feature::Feature;
+use crate::time::timeframe::Timeframe;
+use crate::time::timestamp::display_utc;
+
+/// Something that changes with what happens later.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Leak {
+    /// The instrument.
+    pub instrument: String,
+    /// The time after which bars were replaced, in nanoseconds since 1970 UTC.
+    pub time: i64,
+    /// Change of the bars that had not closed.
+    pub perturbation: Perturbation,
+    /// The first thing that came out differently.
+    pub difference: Difference,
+}
+
+/// Differing value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Difference {
+    /// There is no sample at that time any more.
+    Gone,
+    /// A feature has another value.
+    Value {
+        /// The timeframe.
+        timeframe: Timeframe,
+        /// The row of the window, the oldest being 0.
+        row: usize,
+        /// The feature.
+        feature: Feature,
+        /// The value with the true future.
+        before: f32,
+        /// The value with another.
+        after: f32,
+    },
+    /// A feature is scaled differently.
+    Scaler {
+        /// The timeframe.
+        timeframe: Timeframe,
+        /// The feature.
+        feature: Feature,
+        /// Centre and scale with the true future.
+        before: [f64; 2],
+        /// Centre and scale with another.
+        after: [f64; 2],
+    },
+}
+
+impl fmt::Display for Leak {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Leak { instrument, time, perturbation, difference } = self;
+        let what = match perturbation {
+            Perturbation::Values => "have other values",
+            Perturbation::Times => "have other values and times",
+        };
+        write!(
+            f,
+            "{instrument} looks ahead: when the bars that close after {} {what}, {difference}",
+            display_utc(*time)
+        )
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Difference::Gone => write!(f, "the sample at that time is gone"),
+            Difference::Value { timeframe, row, feature, before, after } => {
+                write!(f, "{feature} in row {row} of the window of {timeframe} is {after} instead of {before}")
+            }
+            Difference::Scaler { timeframe, feature, before: [center, scale], after } => {
+                let [other_center, other_scale] = after;
+                write!(
+                    f,
+                    "{feature} of {timeframe} has centre {other_center} and scale {other_scale} instead of {center} and {scale}"
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+use crate::bars::{Bar, Bars};
+use crate::clean::gap::GapPolicy;
+use crate::clean::gaps::Gap;
+
+/// Changes that a proof makes to bars that had not closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Perturbation {
+    /// Their prices, volumes and spreads.
+    Values,
+    /// Values, number and opening times of the bars.
+    Times,
+}
+
+impl Perturbation {
+    /// Every perturbation.
+    pub const ALL: [Perturbation; 2] = [Perturbation::Values, Perturbation::Times];
+}
+
+/// A future that did not happen, drawn at random.
+pub(crate) struct OtherFuture {
+    pub(crate) random: Random,
+    pub(crate) perturbation: Perturbation,
+    /// The time at which it begins: no bar of it closes by then.
+    pub(crate) time: i64,
+    /// This many bars follow at least, without a forbidden hole among or before them, so that a
+    /// horizon stays full.
+    pub(crate) bars_min: usize,
+    pub(crate) holes: GapPolicy,
+}
+
+impl OtherFuture {
+    /// The bars that had closed by the time, and others after them.
+    pub(crate) fn of(mut self, bars: &Bars) -> Bars {
+        let duration_ns = bars.timeframe.duration_ns();
+        let known = bars.open_time.partition_point(|open_time| open_time + duration_ns <= self.time);
+        let mut changed = bars.clone();
+        changed.truncate(known);
+        match self.perturbation {
+            Perturbation::Values => (known..bars.len()).for_each(|k| changed.push(self.other_values(bars.bar(k)))),
+            Perturbation::Times => self.push_elsewhere(&mut changed, bars),
+        }
+        changed
+    }
+
+    /// Adds bars of other values at other times: fewer or more, closer together or farther apart.
+    fn push_elsewhere(&mut self, changed: &mut Bars, bars: &Bars) {
+        let (known, later) = (changed.len(), bars.len() - changed.len());
+        if bars.is_empty() {
+            return;
+        }
+        for k in 0..self.bars_min + self.random.below(later + 1) {
+            let model = bars.bar((known + self.random.below(later.max(1))).min(bars.len() - 1));
+            let open_time = self.next_open_time(changed, bars.open_time.get(known + k), k < self.bars_min);
+            changed.push(Bar { open_time, ..self.other_values(model) });
+        }
+    }
+
+    /// When the next bar opens instead of at `true_time`: at a multiple of its length, so that it
+    /// lies in one bin of every timeframe.
+    fn next_open_time(&mut self, bars: &Bars, true_time: Option<&i64>, is_needed: bool) -> i64 {
+        let duration_ns = bars.timeframe.duration_ns();
+        let last_close = bars.len().checked_sub(1).map_or(self.time, |last| bars.close_time(last));
+        let earliest = last_close.max(self.time);
+        let soonest = earliest + (-earliest).rem_euclid(duration_ns);
+        let missing = match self.random.below(8) {
+            0 => self.random.below(300),
+            1 => self.random.below(5),
+            _ => 0,
+        };
+        let may_be = |open_time: &i64| !is_needed || !self.holes.forbids(Gap { from: last_close, to: *open_time });
+        let candidates = [soonest + missing as i64 * duration_ns, soonest, soonest + duration_ns];
+        let other = candidates.into_iter().find(|open_time| Some(open_time) != true_time && may_be(open_time));
+        other.unwrap_or(if may_be(&soonest) { soonest } else { earliest })
+    }
+
+    fn other_values(&mut self, bar: Bar) -> Bar {
+        let mut factor = || (self.random.unit() - 0.5).exp();
+        let (open, close) = (bar.open * factor(), bar.close * factor());
+        let high = open.max(close) * factor().max(1.0);
+        let low = open.min(close) * factor().min(1.0);
+        let (volume, spread) = ((bar.volume + 1.0) * factor(), (bar.spread + bar.close * 1e-4) * factor());
+        Bar { open_time: bar.open_time, open, high, low, close, volume, spread }
+    }
+}
+
+/// Random numbers from a seed: `SplitMix64` (Steele, Lea and Flood, Fast splittable pseudorandom
+/// number generators, 2014).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// In 0..1.
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// In 0..`end`.
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::timeframe::Timeframe;
+    use crate::time::timestamp::MINUTE_NS;
+
+    fn minutes(len: i64) -> Bars {
+        let mut bars = Bars::with_capacity(Timeframe::M1, 0);
+        for minute in 0..len {
+            let (open, close) = (1.5, 1.25);
+            bars.push(Bar {
+                open_time: minute * MINUTE_NS,
+                open,
+                high: 2.0,
+                low: 1.0,
+                close,
+                volume: 3.0,
+                spread: 0.1,
+            });
+        }
+        bars
+    }
+
+    fn other(bars: &Bars, perturbation: Perturbation, seed: u64) -> Bars {
+        let holes = GapPolicy { longest_ns: 2 * MINUTE_NS, ..GapPolicy::default() };
+        OtherFuture { random: Random(seed), perturbation, time: 10 * MINUTE_NS, bars_min: 6, holes }.of(bars)
+    }
+
+    #[test]
+    fn what_had_closed_stays_and_all_else_changes() {
+        let bars = minutes(40);
+        for seed in 0..50 {
+            for perturbation in Perturbation::ALL {
+                let changed = other(&bars, perturbation, seed);
+                (0..10).for_each(|k| assert_eq!(changed.bar(k), bars.bar(k)));
+                assert!(changed.len() >= 16 && changed.open_time[10] >= 10 * MINUTE_NS);
+                for k in 10..changed.len() {
+                    let Bar { open, high, low, close, volume, spread, .. } = changed.bar(k);
+                    assert!(low > 0.0 && low <= open.min(close) && high >= open.max(close), "{:?}", changed.bar(k));
+                    assert!(
+                        open != 1.5 && close != 1.25 && high != 2.0 && low != 1.0 && volume != 3.0 && spread != 0.1
+                    );
+                }
+            }
+            assert_eq!(other(&bars, Perturbation::Values, seed).open_time, bars.open_time);
+            let shifted = other(&bars, Perturbation::Times, seed);
+            assert!(shifted.open_time[10..16].iter().zip(&bars.open_time[10..]).all(|(other, time)| other != time));
+            assert!(shifted.open_time[9..16].windows(2).all(|pair| pair[1] - pair[0] <= 3 * MINUTE_NS));
+            assert!(shifted.open_time.iter().all(|open_time| open_time % MINUTE_NS == 0));
+        }
+    }
+
+    #[test]
+    fn seeds_differ_and_repeat() {
+        let bars = minutes(20);
+        assert_eq!(other(&bars, Perturbation::Times, 1), other(&bars, Perturbation::Times, 1));
+        assert_ne!(other(&bars, Perturbation::Times, 1), other(&bars, Perturbation::Times, 2));
+    }
+
+    #[test]
+    fn a_recording_that_ends_before_the_time_goes_on() {
+        assert_eq!(other(&minutes(7), Perturbation::Values, 1), minutes(7));
+        let longer = other(&minutes(7), Perturbation::Times, 1);
+        assert!(longer.len() == 13 && longer.open_time[7] >= 10 * MINUTE_NS, "{longer:?}");
+        assert!(other(&minutes(0), Perturbation::Times, 1).is_empty());
+    }
+}

@@ -1,0 +1,199 @@
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::bars::Bars;
+use crate::clean::gaps::Gaps;
+use crate::clean::jumps::Jump;
+use crate::parse::adjustment::Adjustments;
+use crate::parse::format_name::FormatName;
+use crate::parse::ledger::RowCount;
+use crate::parse::row_error::{RowError, RowFix};
+use crate::read::compared::ComparedFiles;
+use crate::read::pair::PairSummary;
+use crate::time::timeframe::Timeframe;
+use crate::time::timestamp::{counted, display_utc};
+use crate::time::zone::Zone;
+
+/// Rows read, rows dropped or fixed, and assumptions. `Display` gives it as lines of text.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ReadSummary {
+    /// The symbol.
+    pub symbol: String,
+    /// The timeframe of the bars.
+    pub base: Timeframe,
+    /// The files in order of time; of a pair, those of the bid before those of the ask.
+    pub files: Vec<FileSummary>,
+    /// Open time of the first bar, in nanoseconds since 1970 UTC.
+    pub first_open_time: i64,
+    /// Close time of the last bar.
+    pub last_close_time: i64,
+    /// The bars by what is in them.
+    pub bars: BarCounts,
+    /// The gaps.
+    pub gaps: Gaps,
+    /// Jumps of the price that no range of the bars explains.
+    pub jumps: Vec<Jump>,
+    /// Files of longer timeframes, which were compared with the bars and not read.
+    pub compared: Vec<ComparedFiles>,
+    /// Summary of joining bid and ask, where they were read apart.
+    pub pair: Option<PairSummary>,
+    /// Warnings about the bars, for people.
+    pub warnings: Vec<String>,
+}
+
+/// Bars by what is in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BarCounts {
+    /// All of them.
+    pub all: u64,
+    /// Bars whose four prices are equal.
+    pub flat: u64,
+    /// Bars whose volume is zero.
+    pub without_volume: u64,
+    /// Bars whose spread is above zero.
+    pub with_spread: u64,
+}
+
+/// Rows read from one file.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct FileSummary {
+    /// The file.
+    pub path: PathBuf,
+    /// Its format.
+    pub format: FormatName,
+    /// The clock by which its timestamps were read; `None` where each brings its own offset.
+    pub zone: Option<Zone>,
+    /// Why that clock, in words.
+    pub zone_why: String,
+    /// Rows in the file, without header and empty lines.
+    pub rows: u64,
+    /// Lines in front of the header.
+    pub preamble: u64,
+    /// True if its rows are written newest first; they were turned round.
+    pub newest_first: bool,
+    /// Rows that became bars.
+    pub kept: u64,
+    /// Rows that did not, by kind, in the order of the kinds.
+    pub dropped: Vec<RowCount<RowError>>,
+    /// Rows that were put right, by kind, in the order of the kinds. One row can be there under two
+    /// kinds.
+    pub mended: Vec<RowCount<RowFix>>,
+    /// Adjustments of its prices; `None` if they are read as quoted.
+    pub adjusted: Option<Adjustments>,
+}
+
+impl ReadSummary {
+    /// Rows in all files.
+    pub fn rows(&self) -> u64 {
+        self.files.iter().map(|file| file.rows).sum()
+    }
+
+    /// Rows that became bars.
+    pub fn kept(&self) -> u64 {
+        self.files.iter().map(|file| file.kept).sum()
+    }
+
+    /// Rows of all files that were dropped as being of one kind.
+    pub fn dropped(&self, kind: RowError) -> u64 {
+        self.files.iter().map(|file| rows_of(&file.dropped, kind)).sum()
+    }
+
+    /// Rows of all files that were put right in one way.
+    pub fn mended(&self, kind: RowFix) -> u64 {
+        self.files.iter().map(|file| rows_of(&file.mended, kind)).sum()
+    }
+}
+
+fn rows_of<K: PartialEq + Copy>(tallies: &[RowCount<K>], kind: K) -> u64 {
+    tallies.iter().find(|tally| tally.kind == kind).map_or(0, |tally| tally.rows)
+}
+
+impl BarCounts {
+    pub(crate) fn of(bars: &Bars) -> Self {
+        let mut counts = BarCounts::default();
+        for bar in (0..bars.len()).map(|index| bars.bar(index)) {
+            counts.all += 1;
+            counts.flat += u64::from(bar.high == bar.low);
+            counts.without_volume += u64::from(bar.volume == 0.0);
+            counts.with_spread += u64::from(bar.spread > 0.0);
+        }
+        counts
+    }
+}
+
+impl fmt::Display for BarCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let share = |count: u64| match count {
+            0 => "none".to_owned(),
+            count if count == self.all => "all".to_owned(),
+            count => format!("{count} ({:.1} %)", 100.0 * count as f64 / self.all as f64),
+        };
+        let BarCounts { flat, without_volume, with_spread, .. } = *self;
+        write!(
+            f,
+            "flat bars: {}; without volume: {}; with a spread: {}",
+            share(flat),
+            share(without_volume),
+            share(with_spread)
+        )
+    }
+}
+
+impl fmt::Display for FileSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows = counted(self.rows, "row", "rows");
+        write!(f, "{}: {}, {rows}, {} kept", self.path.display(), self.format, self.kept)?;
+        for RowCount { kind, rows, first_line } in &self.dropped {
+            write!(f, ", {rows} dropped as {kind} (first in line {first_line})")?;
+        }
+        for RowCount { kind, rows, first_line } in &self.mended {
+            write!(f, ", {rows} {kind} (first in line {first_line})")?;
+        }
+        if self.preamble > 0 {
+            write!(f, ", {} before the header", counted(self.preamble, "line", "lines"))?;
+        }
+        if self.newest_first {
+            write!(f, ", newest first")?;
+        }
+        if let Some(adjusted) = &self.adjusted {
+            write!(f, "; adjusted: {adjusted}")?;
+        }
+        match &self.zone {
+            Some(zone) => write!(f, "; times are {zone} ({})", self.zone_why),
+            None => write!(f, "; {}", self.zone_why),
+        }
+    }
+}
+
+impl fmt::Display for ReadSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, last) = (display_utc(self.first_open_time), display_utc(self.last_close_time));
+        let bars = if self.bars.all == 1 { "bar" } else { "bars" };
+        writeln!(f, "{}: {} {} {bars} from {first} to {last}", self.symbol, self.bars.all, self.base)?;
+        for file in &self.files {
+            writeln!(f, "  {file}")?;
+        }
+        for compared in &self.compared {
+            writeln!(f, "  {compared}")?;
+        }
+        if let Some(pair) = &self.pair {
+            writeln!(f, "  {pair}")?;
+        }
+        write!(f, "  {}\n  {}", self.gaps, self.bars)?;
+        self.warnings.iter().try_for_each(|warning| write!(f, "\n  warning: {warning}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_told_in_words_where_they_are_all_or_none() {
+        let counts = BarCounts { all: 8, flat: 1, without_volume: 8, with_spread: 0 };
+        assert_eq!(counts.to_string(), "flat bars: 1 (12.5 %); without volume: all; with a spread: none");
+    }
+}

@@ -1,0 +1,116 @@
+//! Many instruments at once: a file that cannot be used costs its own instrument, and no other.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Excluded, Lines, Result};
+use crate::parse::options::ReadOptions;
+use crate::parse::row_error::OnError;
+use crate::read::{Recording, read};
+
+/// The endings of files of bars, each perhaps with `.gz` behind it.
+const ENDINGS: [&str; 3] = ["csv", "tsv", "txt"];
+
+/// The recordings of several symbols.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Universe {
+    /// One a symbol, in the order of the symbols.
+    pub recordings: Vec<Recording>,
+    /// The symbols that could not be read, in their order: none where errors are not to be passed
+    /// over.
+    pub left_out: Vec<Excluded>,
+}
+
+impl Universe {
+    /// The recordings that begin later than the first of all: shares that were listed later.
+    pub fn listed_late(&self) -> impl Iterator<Item = &Recording> {
+        let begin = self.recordings.iter().map(|recording| recording.summary.first_open_time).min();
+        self.recordings.iter().filter(move |recording| Some(recording.summary.first_open_time) > begin)
+    }
+
+    /// The symbols that could not be read, a line each; those with the same fault in one line, and
+    /// no more than ten lines.
+    pub fn describe_left_out(&self) -> Vec<String> {
+        Lines(&self.left_out).to_string().lines().map(|line| line.trim_start().to_owned()).collect()
+    }
+
+    /// The recordings that end earlier than the last of all: shares that are no longer listed, or
+    /// that nobody recorded to the end.
+    pub fn ended_early(&self) -> impl Iterator<Item = &Recording> {
+        let end = self.recordings.iter().map(|recording| recording.summary.last_close_time).max();
+        self.recordings.iter().filter(move |recording| Some(recording.summary.last_close_time) < end)
+    }
+}
+
+/// Reads the bars of several symbols, each from one or more files: one recording a symbol, in the
+/// order of their names.
+///
+/// What is wrong with one symbol's files says nothing of the others: under [`OnError::Skip`] and
+/// [`OnError::Repair`] it is left out and named, and under [`OnError::Fail`] all such symbols are
+/// named together. A file that cannot be opened is a slip, and refused under all three.
+///
+/// # Errors
+/// [`Error::NoFiles`], [`Error::UnlikeName`], [`Error::Open`]; those of [`read`] where only one
+/// symbol cannot be used; [`Error::Several`] where several cannot. Where not one symbol is left,
+/// all are named whatever is to be done with errors.
+pub fn read_all<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Universe> {
+    let mut by_symbol: BTreeMap<String, Vec<&Path>> = BTreeMap::new();
+    for path in paths.iter().map(AsRef::as_ref) {
+        by_symbol.entry(options.symbol_of(path)?).or_default().push(path);
+    }
+    let mut universe = Universe::default();
+    for (symbol, paths) in by_symbol {
+        match read(&paths, options) {
+            Ok(recording) => universe.recordings.push(recording),
+            Err(slip @ Error::Open { .. }) => return Err(slip),
+            Err(reason) => universe.left_out.push(Excluded { symbol, reason }),
+        }
+    }
+    let Universe { recordings, left_out } = &universe;
+    let stops = recordings.is_empty() || options.on_error == OnError::Fail;
+    match (left_out.is_empty(), recordings.is_empty()) {
+        (true, true) => Err(Error::NoFiles),
+        (false, _) if stops => Err(refused(recordings.len(), universe.left_out)),
+        _ => Ok(universe),
+    }
+}
+
+/// Names all instruments that cannot be used, which is at least one, beside the number of those
+/// that can.
+pub(crate) fn refused(usable: usize, mut failed: Vec<Excluded>) -> Error {
+    match failed.len() {
+        1 => failed.swap_remove(0).reason,
+        count => Error::Several { instruments: usable + count, failed },
+    }
+}
+
+/// The files of bars that a path stands for: itself, or the files directly in a folder that end in
+/// `.csv`, `.tsv` or `.txt`, perhaps with `.gz` behind it, in the order of their names. Hidden
+/// files are none of them.
+///
+/// # Errors
+/// [`Error::Open`] for a folder that cannot be listed; [`Error::EmptyFolder`] for one without such
+/// files.
+pub fn bar_files(path: &Path) -> Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let listed = || -> std::io::Result<Vec<PathBuf>> { path.read_dir()?.map(|entry| Ok(entry?.path())).collect() };
+    let mut files = listed().map_err(|source| Error::Open { path: path.to_owned(), source })?;
+    files.retain(|file| is_bar_file(file));
+    files.sort_unstable();
+    match files.is_empty() {
+        true => Err(Error::EmptyFolder { path: path.to_owned() }),
+        false => Ok(files),
+    }
+}
+
+/// True if a file's name ends in `.csv`, `.tsv` or `.txt`, perhaps with `.gz` behind it. A hidden
+/// file or a folder is none.
+pub fn is_bar_file(file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    let has_ending = name.rsplit_once('.').is_some_and(|(stem, ending)| !stem.is_empty() && ENDINGS.contains(&ending));
+    has_ending && !name.starts_with('.') && file.is_file()
+}

@@ -1,0 +1,167 @@
+//! Positions of samples.
+
+use std::ops::Range;
+
+use crate::clean::gap::Weekends;
+use crate::error::{Error, Excluded};
+use crate::series::Segment;
+use crate::series::instrument::Piece;
+use crate::series::shortage::Shortage;
+use crate::series::unscaled_series::UnscaledSeries;
+use crate::time::timestamp::display_duration;
+
+/// The samples of all instruments.
+pub(crate) struct SampleLayout {
+    /// The base bars at which each segment's samples stand; none in a segment too short.
+    pub(crate) bars: Vec<Vec<usize>>,
+    /// Every segment, with its samples.
+    pub(crate) segments: Vec<Segment>,
+    /// Close time of each sample's base bar.
+    pub(crate) time: Vec<i64>,
+    /// Instrument of each sample.
+    pub(crate) instrument: Vec<i32>,
+}
+
+/// The instants at which several instruments have their samples, where not every bar has one.
+///
+/// They are every stride-th of those at which a bar of any instrument opens, from the first after
+/// which the windows of one are full: what stands at one instant can be held side by side. Counted
+/// along each instrument's own bars, samples would drift apart wherever one lacks a bar. Nothing
+/// later than an instant decides whether it is one of them.
+struct CommonGrid {
+    opens: Vec<i64>,
+    stride: usize,
+}
+
+impl CommonGrid {
+    /// `None` where there is nothing to have in common.
+    fn of(draft: &UnscaledSeries<'_>) -> Option<Self> {
+        let stride = draft.spec.stride;
+        if stride == 1 || draft.instruments.len() == 1 {
+            return None;
+        }
+        let first = (0..draft.pieces.len()).filter_map(|segment| {
+            let piece = &draft.pieces[segment];
+            let first = draft.first_full(segment)?;
+            Some(draft.instruments[piece.instrument].bars.open_time[first])
+        });
+        let first = first.min()?;
+        let bars = draft.instruments.iter().flat_map(|instrument| &instrument.bars.open_time);
+        let mut opens: Vec<i64> = bars.copied().filter(|&open_time| open_time >= first).collect();
+        opens.sort_unstable();
+        opens.dedup();
+        Some(CommonGrid { opens, stride })
+    }
+
+    fn contains(&self, open_time: i64) -> bool {
+        self.opens.binary_search(&open_time).is_ok_and(|place| place % self.stride == 0)
+    }
+}
+
+impl UnscaledSeries<'_> {
+    /// Puts samples at base bars of each segment at which all windows are full and a horizon
+    /// follows: at every stride-th.
+    pub(crate) fn place(&self) -> SampleLayout {
+        let count = self.pieces.len();
+        let mut placed = SampleLayout {
+            bars: Vec::with_capacity(count),
+            segments: Vec::with_capacity(count),
+            time: vec![],
+            instrument: vec![],
+        };
+        let grid = CommonGrid::of(self);
+        for (segment, piece) in self.pieces.iter().enumerate() {
+            let (bars, instrument) = (self.instruments[piece.instrument].bars, piece.instrument as i32);
+            let range = self.sample_range(segment);
+            let samples: Vec<usize> = match &grid {
+                None => range.step_by(self.spec.stride).collect(),
+                Some(grid) => range.filter(|&t| grid.contains(bars.open_time[t])).collect(),
+            };
+            let start = placed.time.len();
+            placed.time.extend(samples.iter().map(|&t| bars.close_time(t)));
+            placed.instrument.resize(placed.time.len(), instrument);
+            placed.segments.push(Segment {
+                instrument,
+                bars: piece.bars.len(),
+                open_time: bars.open_time[piece.bars.start],
+                close_time: bars.close_time(piece.bars.end - 1),
+                samples: start..placed.time.len(),
+            });
+            placed.bars.push(samples);
+        }
+        placed
+    }
+
+    /// The instruments without a sample, and what each lacks.
+    pub(crate) fn without_samples(&self, placed: &SampleLayout) -> Vec<Excluded> {
+        let has_none = |&place: &usize| placed.bars[self.segments_of(place)].iter().all(Vec::is_empty);
+        let left_out = |place: usize| self.left_out(place, self.too_short(place));
+        (0..self.instruments.len()).filter(has_none).map(left_out).collect()
+    }
+
+    pub(crate) fn left_out(&self, instrument: usize, reason: Error) -> Excluded {
+        Excluded { symbol: self.instruments[instrument].name.to_owned(), reason }
+    }
+
+    /// The base bars of a segment at which samples may stand. A window that is full stays full, so
+    /// that they are one run.
+    fn sample_range(&self, segment: usize) -> Range<usize> {
+        let piece = &self.pieces[segment].bars;
+        let after_last = piece.end.saturating_sub(self.spec.horizon).max(piece.start);
+        self.first_full(segment).map_or(after_last, |first| first.min(after_last))..after_last
+    }
+
+    /// The first base bar of a segment by whose close all windows are full, if there is one.
+    fn first_full(&self, segment: usize) -> Option<usize> {
+        let Piece { instrument, bars: piece } = &self.pieces[segment];
+        let full_at: Option<Vec<i64>> = self.tracks.iter().map(|track| track.full_at(segment)).collect();
+        let full_at = full_at?.into_iter().max()?;
+        let open_time = &self.instruments[*instrument].bars.open_time[piece.clone()];
+        let first = open_time.partition_point(|open_time| open_time + self.base.duration_ns() < full_at);
+        (first < piece.len()).then_some(piece.start + first)
+    }
+
+    /// Says what the instrument's longest segment lacks.
+    fn too_short(&self, instrument: usize) -> Error {
+        let segments = self.segments_of(instrument);
+        let longest = segments.clone().max_by_key(|&segment| self.pieces[segment].bars.len());
+        let piece = longest.map_or(0..0, |segment| self.pieces[segment].bars.clone());
+        let bars = self.instruments[instrument].bars;
+        // The last base bar that has a full horizon.
+        let last = piece.len().checked_sub(self.spec.horizon + 1).map(|last| bars.close_time(piece.start + last));
+        let closed = |k: usize| longest.zip(last).map_or(0, |(segment, time)| self.tracks[k].closed_at(segment, time));
+        let shortage = |k: usize| Shortage {
+            timeframe: self.tracks[k].window.timeframe,
+            bars: closed(k),
+            needed: self.spec.look_back() + self.tracks[k].window.seq_len,
+        };
+        Error::TooShort {
+            instrument: self.instruments[instrument].name.to_owned(),
+            horizon: self.spec.horizon,
+            segments: segments.len(),
+            longest: piece.len(),
+            shortages: (0..self.tracks.len()).map(shortage).collect(),
+        }
+    }
+
+    /// A warning an instrument of whose segments some are too short.
+    pub(crate) fn left_out_warnings(&self, left_out: &[Segment]) -> Vec<String> {
+        let warning = |place: usize| {
+            let own = left_out.iter().filter(|segment| segment.instrument as usize == place);
+            let (count, bars) = own.fold((0, 0), |(count, bars), segment| (count + 1, bars + segment.bars));
+            let (segments, all) = (self.segments_of(place).len(), self.instruments[place].bars.len());
+            let limit = display_duration(self.spec.holes.longest_ns);
+            let weekends = match self.spec.holes.weekends {
+                Weekends::Spanned => "",
+                Weekends::NotSpanned => " and every weekend",
+            };
+            (count > 0).then(|| {
+                format!(
+                    "{}{count} of {segments} segments are too short for one sample, so that {bars} of {all} bars are left out; holes of more than {limit}{weekends} end a segment",
+                    self.whose(place)
+                )
+            })
+        };
+        (0..self.instruments.len()).filter_map(warning).collect()
+    }
+}

@@ -1,0 +1,138 @@
+use std::fmt::Display;
+
+use crate::clean::gap::GapPolicy;
+use crate::error::{Error, Result};
+use crate::series::feature::Feature;
+use crate::series::scale::Scaling;
+use crate::series::target::TargetKind;
+use crate::time::timeframe::Timeframe;
+
+/// One timeframe of a series, and how many of its bars a sample sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The timeframe.
+    pub timeframe: Timeframe,
+    /// Length of the window in bars of that timeframe.
+    pub seq_len: usize,
+}
+
+/// Definition of a series, the same for every instrument.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeriesSpec {
+    /// The timeframes, in any order.
+    pub windows: Vec<Window>,
+    /// The features, the same for every timeframe.
+    pub features: Vec<Feature>,
+    /// Number of future base bars K to be predicted.
+    pub horizon: usize,
+    /// Kind of target.
+    pub target_kind: TargetKind,
+    /// Every how many base bars there is a sample. One instrument counts the bars of each segment;
+    /// several count the instants at which any of them has a bar, so that all have their samples at
+    /// common ones.
+    pub stride: usize,
+    /// Scaling of features.
+    pub scaling: Scaling,
+    /// The first part of the samples, by time, or of the instants that have any, on which the
+    /// scalers are fitted: above 0 and at most 1.
+    pub train_fraction: f64,
+    /// Which holes windows and horizons may reach across.
+    pub holes: GapPolicy,
+}
+
+impl Default for SeriesSpec {
+    /// M1, M5, M15, H1 and H4 with 480, 288, 192, 96 and 48 bars; the default features; 36 future
+    /// bars, cumulative; every bar a sample; robust scaling fitted on the first 70 %; holes of up
+    /// to four days, weekends among them, are spanned.
+    fn default() -> Self {
+        let timeframes = [Timeframe::M1, Timeframe::M5, Timeframe::M15, Timeframe::H1, Timeframe::H4];
+        let windows = timeframes.map(|timeframe| Window { timeframe, seq_len: timeframe.default_seq_len() });
+        SeriesSpec {
+            windows: windows.to_vec(),
+            features: Feature::DEFAULT.to_vec(),
+            horizon: 36,
+            target_kind: TargetKind::default(),
+            stride: 1,
+            scaling: Scaling::default(),
+            train_fraction: 0.7,
+            holes: GapPolicy::default(),
+        }
+    }
+}
+
+impl SeriesSpec {
+    /// True if the size of a pip has a part in the series: in its targets or in a feature.
+    pub fn uses_pips(&self) -> bool {
+        let in_pips = [Feature::PipChange, Feature::SpreadPips];
+        self.target_kind != TargetKind::LogReturn || self.features.iter().any(|feature| in_pips.contains(feature))
+    }
+
+    /// Number of bars before a row that its features read.
+    pub(crate) fn look_back(&self) -> usize {
+        self.features.iter().map(|feature| feature.warm_up()).max().unwrap_or(0)
+    }
+
+    /// The windows, shortest timeframe first, once every value is known to be in range.
+    pub(crate) fn checked_windows(&self) -> Result<Vec<Window>> {
+        let mut windows = self.windows.clone();
+        windows.sort_by_key(|window| window.timeframe);
+        let twice = windows.windows(2).find(|pair| pair[0].timeframe == pair[1].timeframe).map(|pair| pair[0]);
+        let unique = twice.is_none();
+        let shown_timeframe = twice.map_or_else(|| "empty".to_owned(), |window| format!("{} twice", window.timeframe));
+        let shortest = windows.iter().map(|window| window.seq_len).min().unwrap_or(1);
+        let distinct = self.features.iter().enumerate().all(|(k, feature)| !self.features[..k].contains(feature));
+        let features = self.features.iter().map(|feature| feature.name()).collect::<Vec<_>>().join(", ");
+
+        in_range("timeframes", &shown_timeframe, "at least one timeframe, each once", unique && !windows.is_empty())?;
+        in_range("seq_len", &shortest, "at least 1 bar", shortest >= 1)?;
+        in_range("features", &features, "at least one feature, each once", distinct && !self.features.is_empty())?;
+        in_range("horizon", &self.horizon, "at least 1 bar", self.horizon >= 1)?;
+        in_range("stride", &self.stride, "at least 1 bar", self.stride >= 1)?;
+        let fraction = self.train_fraction;
+        in_range("train_fraction", &fraction, "a number above 0 and at most 1", fraction > 0.0 && fraction <= 1.0)?;
+        let longest_ns = self.holes.longest_ns;
+        in_range("holes.longest_ns", &longest_ns, "at least 0 nanoseconds", longest_ns >= 0)?;
+        Ok(windows)
+    }
+}
+
+pub(crate) fn in_range(key: &'static str, value: &dyn Display, expected: &'static str, holds: bool) -> Result<()> {
+    if holds { Ok(()) } else { Err(Error::Invalid { key, value: value.to_string(), expected }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_come_shortest_first() {
+        let mut spec = SeriesSpec::default();
+        spec.windows.reverse();
+        let windows = spec.checked_windows().unwrap();
+        let lengths: Vec<_> = windows.iter().map(|window| window.seq_len).collect();
+        assert_eq!(lengths, [480, 288, 192, 96, 48]);
+    }
+
+    #[test]
+    fn values_out_of_range_are_named() {
+        type Change = fn(&mut SeriesSpec);
+        let cases: [(Change, &str); 10] = [
+            (|spec| spec.windows.clear(), "timeframes is empty"),
+            (|spec| spec.windows.push(spec.windows[1]), "timeframes is M5 twice"),
+            (|spec| spec.windows[1].seq_len = 0, "seq_len is 0"),
+            (|spec| spec.features.clear(), "features is "),
+            (|spec| spec.features = vec![Feature::Body; 2], "features is body, body"),
+            (|spec| spec.horizon = 0, "horizon is 0"),
+            (|spec| spec.stride = 0, "stride is 0"),
+            (|spec| spec.train_fraction = 0.0, "train_fraction is 0"),
+            (|spec| spec.train_fraction = f64::NAN, "train_fraction is NaN"),
+            (|spec| spec.holes.longest_ns = -1, "holes.longest_ns is -1"),
+        ];
+        for (change, message) in cases {
+            let mut spec = SeriesSpec::default();
+            change(&mut spec);
+            let error = spec.checked_windows().unwrap_err().to_string();
+            assert!(error.starts_with(message), "{error}");
+        }
+    }
+}

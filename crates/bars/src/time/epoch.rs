@@ -1,0 +1,72 @@
+//! Times as one number: seconds, or thousandths, millionths or billionths of them, since 1970 UTC.
+
+use crate::time::timestamp::{SECOND_NS, split_fraction};
+
+/// Unit of a number of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EpochUnit {
+    Seconds,
+    Milliseconds,
+    Microseconds,
+    Nanoseconds,
+}
+
+/// 1980 and 2100: the numbers of one unit between these years are never those of another.
+const PLAUSIBLE_S: std::ops::Range<i64> = 315_532_800..4_102_444_800;
+
+impl EpochUnit {
+    pub(crate) const ALL: [EpochUnit; 4] =
+        [EpochUnit::Seconds, EpochUnit::Milliseconds, EpochUnit::Microseconds, EpochUnit::Nanoseconds];
+
+    const fn ns(self) -> i64 {
+        match self {
+            EpochUnit::Seconds => SECOND_NS,
+            EpochUnit::Milliseconds => 1_000_000,
+            EpochUnit::Microseconds => 1_000,
+            EpochUnit::Nanoseconds => 1,
+        }
+    }
+
+    /// Nanoseconds since 1970 UTC of `1514764800`, `1514764800.5` or `1514764800000`; `None`
+    /// outside 1980 to 2099.
+    pub(crate) fn parse(self, field: &[u8]) -> Option<i64> {
+        let len = field.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (digits, rest) = field.split_at(len);
+        let whole: i64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+        let (billionths, rest) = split_fraction(rest);
+        let plausible = rest.is_empty() && PLAUSIBLE_S.contains(&(whole / (SECOND_NS / self.ns())));
+        plausible.then(|| whole * self.ns() + billionths * self.ns() / SECOND_NS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_unit_is_told_from_the_others() {
+        let cases = [
+            ("1514764800", EpochUnit::Seconds, 0),
+            ("1514764800.0", EpochUnit::Seconds, 0),
+            ("1514764800.25", EpochUnit::Seconds, SECOND_NS / 4),
+            ("1514764800001", EpochUnit::Milliseconds, 1_000_000),
+            ("1514764800001.5", EpochUnit::Milliseconds, 1_500_000),
+            ("1514764800000001", EpochUnit::Microseconds, 1_000),
+            ("1514764800000000001", EpochUnit::Nanoseconds, 1),
+        ];
+        for (text, unit, past_2018_ns) in cases {
+            for other in EpochUnit::ALL {
+                let expected = (other == unit).then_some(1_514_764_800 * SECOND_NS + past_2018_ns);
+                assert_eq!(other.parse(text.as_bytes()), expected, "{text} {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_numbers_are_no_times() {
+        for text in ["", "1", "20180131", "20180131170000", "-1514764800", "1514764800x", "99999999999999999999", "1e9"]
+        {
+            assert!(EpochUnit::ALL.iter().all(|unit| unit.parse(text.as_bytes()).is_none()), "{text}");
+        }
+    }
+}

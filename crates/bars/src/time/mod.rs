@@ -1,0 +1,6 @@
+//! Timestamps, time zones and timeframes.
+
+pub(crate) mod epoch;
+pub(crate) mod timeframe;
+pub(crate) mod timestamp;
+pub(crate) mod zone;

@@ -1,0 +1,173 @@
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
+
+use crate::error::Error;
+use crate::time::timestamp::{HOUR_NS, SECOND_NS, parse_offset};
+
+/// The clock that a file's timestamps were read from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Zone {
+    name: String,
+    rules: TimeZone,
+    /// Lead of the file's clock over the clock of `rules`.
+    ahead_ns: i64,
+}
+
+impl Zone {
+    /// Coordinated universal time.
+    pub fn utc() -> Self {
+        Zone { name: "UTC".to_owned(), rules: TimeZone::UTC, ahead_ns: 0 }
+    }
+
+    /// When the zone's clock shows `wall_ns`.
+    pub(crate) fn occurrence(&self, wall_ns: i64) -> Occurrence {
+        let rules_wall_ns = wall_ns - self.ahead_ns;
+        let utc_ns = |offset: Offset| rules_wall_ns - i64::from(offset.seconds()) * SECOND_NS;
+        match self.rules.to_ambiguous_timestamp(TimeZone::UTC.to_datetime(instant(rules_wall_ns))).offset() {
+            AmbiguousOffset::Unambiguous { offset } => Occurrence::Once(utc_ns(offset)),
+            AmbiguousOffset::Fold { before, after } => Occurrence::Twice(utc_ns(before), utc_ns(after)),
+            AmbiguousOffset::Gap { before, .. } => Occurrence::Never { unmoved: utc_ns(before) },
+        }
+    }
+
+    /// Nanoseconds since 1970 UTC at which the zone's clock shows `wall_ns`.
+    ///
+    /// A time that occurs twice in autumn is taken as its first occurrence; one that is skipped in
+    /// spring, as if the clock had not been moved yet.
+    pub(crate) fn utc_ns(&self, wall_ns: i64) -> i64 {
+        match self.occurrence(wall_ns) {
+            Occurrence::Once(utc_ns) | Occurrence::Twice(utc_ns, _) | Occurrence::Never { unmoved: utc_ns } => utc_ns,
+        }
+    }
+
+    /// True if the zone's clock is moved between two instants.
+    pub(crate) fn is_moved_between(&self, from_utc_ns: i64, to_utc_ns: i64) -> bool {
+        let ahead = |utc_ns| self.wall_ns(utc_ns) - utc_ns;
+        ahead(from_utc_ns) != ahead(to_utc_ns)
+    }
+
+    /// Local time of the zone at `utc_ns`, as nanoseconds since 1970.
+    pub(crate) fn wall_ns(&self, utc_ns: i64) -> i64 {
+        let offset = self.rules.to_offset(instant(utc_ns));
+        utc_ns + i64::from(offset.seconds()) * SECOND_NS + self.ahead_ns
+    }
+}
+
+/// When a clock shows a time, in nanoseconds since 1970 UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Occurrence {
+    /// As most times are.
+    Once(i64),
+    /// Before and after the clock goes back.
+    Twice(i64, i64),
+    /// The clock goes forward over it.
+    Never {
+        /// When it would be if the clock had not been moved yet.
+        unmoved: i64,
+    },
+}
+
+fn instant(ns: i64) -> Timestamp {
+    Timestamp::from_nanosecond(i128::from(ns)).expect("an i64 of nanoseconds is within jiff's range")
+}
+
+impl fmt::Display for Zone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl FromStr for Zone {
+    type Err = Error;
+
+    /// Reads `UTC`, an offset such as `+02:00`, an IANA name such as `America/New_York`, or a
+    /// number of hours ahead of or behind the clock of New York or London, changes of daylight
+    /// saving included. `new-york+7` is the clock of MetaTrader brokers, on which the trading day
+    /// ends at midnight; `london-5` is that of HistData's files since 2019.
+    fn from_str(name: &str) -> Result<Self, Error> {
+        if name.eq_ignore_ascii_case("utc") || name.eq_ignore_ascii_case("z") {
+            return Ok(Zone::utc());
+        }
+        if let Some(shifted) = shifted(name) {
+            return Ok(shifted);
+        }
+        let fixed = parse_offset(name.as_bytes())
+            .and_then(|offset_ns| i32::try_from(offset_ns / SECOND_NS).ok())
+            .and_then(|offset_s| Offset::from_seconds(offset_s).ok())
+            .map(TimeZone::fixed);
+        let rules = fixed.or_else(|| TimeZone::get(name).ok()).ok_or_else(|| Error::UnknownName {
+            what: "time zone",
+            name: name.to_owned(),
+            expected: "UTC, an offset such as +02:00, a name such as America/New_York, or hours from a city such as new-york+7 or \
+                       london-5"
+                .to_owned(),
+        })?;
+        let name = rules.iana_name().unwrap_or(name).to_owned();
+        Ok(Zone { name, rules, ahead_ns: 0 })
+    }
+}
+
+/// Cities from whose clock others are told by a number of hours.
+const CITIES: [(&str, &str); 2] = [("new-york", "America/New_York"), ("london", "Europe/London")];
+/// No clock is further from another.
+const HOURS_MAX: i64 = 14;
+
+/// The clock of a name such as `new-york+7` or `london-5`.
+fn shifted(name: &str) -> Option<Zone> {
+    let name = name.to_ascii_lowercase();
+    let (hours, iana) = CITIES.iter().find_map(|&(city, iana)| Some((name.strip_prefix(city)?, iana)))?;
+    let is_signed = hours.starts_with(['+', '-']);
+    let ahead: i64 = hours.parse().ok().filter(|ahead: &i64| is_signed && ahead.abs() <= HOURS_MAX)?;
+    let rules = TimeZone::get(iana).expect("the time zone database is compiled in");
+    Some(Zone { name, rules, ahead_ns: ahead * HOUR_NS })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::timestamp::{DateStyle, display_utc, parse_stamp};
+
+    #[test]
+    fn wall_clocks_become_utc() {
+        let cases = [
+            ("utc", "2018-07-06 17:00", "2018-07-06T17:00:00Z"),
+            ("-05:00", "2018-07-06 17:00", "2018-07-06T22:00:00Z"),
+            ("+0530", "2018-07-06 17:00", "2018-07-06T11:30:00Z"),
+            ("America/New_York", "2018-07-06 17:00", "2018-07-06T21:00:00Z"),
+            ("america/new_york", "2018-01-05 17:00", "2018-01-05T22:00:00Z"),
+            ("new-york+7", "2018-07-07 00:00", "2018-07-06T21:00:00Z"),
+            ("new-york+7", "2018-01-06 00:00", "2018-01-05T22:00:00Z"),
+            // Between the changes of New York and of London.
+            ("london-5", "2019-03-15 16:00", "2019-03-15T21:00:00Z"),
+            ("London-5", "2019-06-14 17:00", "2019-06-14T21:00:00Z"),
+            ("new-york-0", "2018-07-06 17:00", "2018-07-06T21:00:00Z"),
+            // Twice in autumn: the first; skipped in spring: as if the clock had not been moved.
+            ("America/New_York", "2018-11-04 01:30", "2018-11-04T05:30:00Z"),
+            ("America/New_York", "2018-03-11 02:30", "2018-03-11T07:30:00Z"),
+        ];
+        for (zone, wall, utc) in cases {
+            let zone: Zone = zone.parse().unwrap();
+            let wall_ns = parse_stamp(wall.as_bytes(), DateStyle::Dashed).unwrap().ns();
+            assert_eq!(display_utc(zone.utc_ns(wall_ns)), utc, "{wall} {zone}");
+        }
+        let new_york: Zone = "America/New_York".parse().unwrap();
+        let at = |text: &str| parse_stamp(text.as_bytes(), DateStyle::Dashed).unwrap().ns();
+        let (first, second) = (at("2018-11-04T05:30Z"), at("2018-11-04T06:30Z"));
+        assert_eq!(new_york.occurrence(at("2018-11-04 01:30")), Occurrence::Twice(first, second));
+        let unmoved = at("2018-03-11T07:30Z");
+        assert_eq!(new_york.occurrence(at("2018-03-11 02:30")), Occurrence::Never { unmoved });
+        assert!(new_york.is_moved_between(first, second) && !new_york.is_moved_between(unmoved, first));
+        let broker: Zone = "new-york+7".parse().unwrap();
+        assert_eq!(broker.wall_ns(0), 2 * HOUR_NS);
+    }
+
+    #[test]
+    fn unknown_zones_are_refused() {
+        for name in ["", "EURUSD", "+25:00", "02:00", "New York", "london", "london5", "new-york+15", "london+x"] {
+            assert!(matches!(name.parse::<Zone>(), Err(Error::UnknownName { .. })), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+#![forbid(unsafe_code)]
+
+//! Arithmetic in 16 bits, as far as a CPU without it can tell what comes of it: what a
+//! product reads is rounded to the precision of the run, and its sums are in single precision.
+//!
+//! To what, the table of amp's policy says ([`Precision::arithmetic`]). Rounded are bars, weights
+//! (see [`Engine`](crate::cpu::step::Engine)), hidden states after each step, what dropout leaves
+//! of them, the gradients of gates and of hidden states; behind the sequences what they or pooling
+//! give of each sample, what products in fusion give, and the gradients of these. Cell states,
+//! gates, biases, softmax, norms and all sums over bars and samples are in single precision.
+
+use std::ops::Range;
+
+use megabatch_amp::{Precision, round_to};
+
+use super::memory::Scratch;
+use super::sequence::Sequence;
+use crate::cpu::kernel::{PANEL, Place};
+
+impl Sequence {
+    /// `rows` bars in [`Scratch::x`].
+    pub(super) fn round_bars(&self, rows: usize, scratch: &mut Scratch) {
+        let (panels, of) = (0..self.of.sizes.features.div_ceil(PANEL), (scratch.x.as_mut_slice(), self.x_at()));
+        round_panels(self.precision, of.0, of.1, panels, rows);
+    }
+
+    /// The hidden states of layer `l` after step `t`.
+    pub(super) fn round_hidden(&mut self, l: usize, t: usize) {
+        let at = self.states_at(t + 1);
+        let (panels, rows) = (0..self.of.units(), self.windows.len());
+        round_panels(self.precision, self.layers[l].hidden.as_mut_slice(), at, panels, rows);
+    }
+
+    /// Rounds a block of `rows` rows after dropout.
+    pub(super) fn round_dropped(&self, rows: usize, scratch: &mut Scratch) {
+        round_panels(self.precision, scratch.dropped.as_mut_slice(), self.dropped_at(), 0..self.of.units(), rows);
+    }
+
+    /// The gradients of the gates of a step.
+    pub(super) fn round_d_gates(&self, at: Place, scratch: &mut Scratch) {
+        round_panels(self.precision, scratch.d_gates.as_mut_slice(), at, 0..self.of.gates(), self.windows.len());
+    }
+
+    /// The gradients of the hidden states before a step.
+    pub(super) fn round_d_hidden(&self, scratch: &mut Scratch) {
+        round_panels(
+            self.precision,
+            scratch.d_hidden.as_mut_slice(),
+            self.d_state_at(),
+            0..self.of.units(),
+            self.windows.len(),
+        );
+    }
+
+    /// The gradients of what a layer above the first read in a block of steps.
+    pub(super) fn round_d_between(&self, block: Range<usize>, scratch: &mut Scratch) {
+        round_panels(
+            self.precision,
+            scratch.d_between.as_mut_slice(),
+            self.d_between_at(block.start),
+            0..self.of.units(),
+            block.len() * self.windows.len(),
+        );
+    }
+}
+
+/// Rounds `rows` rows of some panels.
+fn round_panels(precision: Precision, values: &mut [f32], at: Place, panels: Range<usize>, rows: usize) {
+    if precision != Precision::Fp32 {
+        panels.for_each(|panel| round_to(precision, &mut values[at.panel(panel).start..][..rows * PANEL]));
+    }
+}

@@ -1,0 +1,49 @@
+#![forbid(unsafe_code)]
+
+//! A step of few windows, down to a single one.
+//!
+//! What such a step waits for is W_hh, which every step reads from the second-level cache, and
+//! chains of operations that depend on one another. So the product runs over all gates at once,
+//! from either end in turn, and then the cell over all units at once: chains of many units are
+//! under way beside each other.
+
+use super::memory::{LayerMemory, Scratch};
+use super::sequence::Sequence;
+use super::weights::LayerWeights;
+use crate::cpu::kernel::{self, Ahead, Isa, Start, Sweep, View, ViewMut};
+
+/// Windows up to which this is the faster way; for more, the gates of sixteen units stay in the
+/// first-level cache from product to cell.
+pub(super) const ROWS_FEW: usize = 4;
+
+impl Sequence {
+    /// gates = their projections + h · W_hhᵀ of all units, then the cell of all units: the same
+    /// bits as unit by unit.
+    pub(super) fn step_of_few(
+        &mut self,
+        isa: Isa,
+        l: usize,
+        weights: &LayerWeights,
+        t: usize,
+        Scratch { segment, by_bar, .. }: &mut Scratch,
+    ) {
+        let (rows, hidden, units) = (self.windows.len(), self.of.sizes.hidden, self.of.units());
+        let projected = self.by_bar_in_step(l, t);
+        let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
+        let (before, after) = (self.states_at(t), self.states_at(t + 1));
+        let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
+        let mut gates = gates_at.view_mut(gates, &mut segment.gates);
+        let start = projected.map_or(Start::Result, |at| Start::Rows(View(by_bar.as_slice(), at)));
+        let operands = (start, View(states.as_slice(), before), weights.recurrent.as_slice());
+        kernel::product_with(
+            isa,
+            [rows, hidden, 4 * units],
+            operands,
+            &mut gates,
+            (Sweep::of_step(t), Ahead::default()),
+        );
+        let mut cell = cell_at.view_mut(cell, &mut segment.cell);
+        let mut after = ViewMut(states.as_mut_slice(), after);
+        kernel::forward_units(isa, units, rows, &mut gates, &mut cell, &mut after);
+    }
+}

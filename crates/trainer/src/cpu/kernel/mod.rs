@@ -1,0 +1,354 @@
+//! The arithmetic of the fast form: products and cells on panel-major matrices, for several
+//! instruction sets.
+//!
+//! A *panel* is sixteen columns of a matrix, row after row: `[panel][row][16]`, panels a stride
+//! apart. Gates, states, weights and gradients all lie so; one layout serves as the operand that is
+//! broadcast, as the one that is loaded and as the result of every product, and none is ever
+//! repacked.
+//!
+//! This folder is the crate's second place with unsafe code, after `matmul.rs`. The functions of
+//! this file and of `cell` are safe: they check that the slices hold what the sizes say and pick
+//! the instruction set; the kernels rely on that.
+
+#![allow(
+    unsafe_code,
+    reason = "SIMD kernels take raw pointers; the safe functions in front of them check the bounds first"
+)]
+
+pub(crate) mod attention;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod cell;
+mod dropout;
+mod lanes;
+mod portable;
+mod product;
+pub(crate) mod quantized;
+mod read_ahead;
+
+use std::ops::Range;
+
+pub(crate) use cell::{Step, Unwound, activate, cells, forward, forward_units, unwind};
+pub(crate) use megabatch_gpu_core::isa::Isa;
+pub(crate) use read_ahead::Ahead;
+
+use megabatch_gpu_core::isa::InstructionSet;
+
+use crate::model::dropout::Mask;
+
+/// Columns of a panel.
+pub(crate) const PANEL: usize = 16;
+
+/// Start of a panel-major matrix in its slice, and the distance of its panels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) start: usize,
+    pub(crate) stride: usize,
+}
+
+impl Place {
+    /// The same matrix from row `row` on.
+    pub(crate) fn row(self, row: usize) -> Place {
+        Place { start: self.start + row * PANEL, ..self }
+    }
+
+    /// The same matrix from panel `panel` on.
+    pub(crate) fn panel(self, panel: usize) -> Place {
+        Place { start: self.start + panel * self.stride, ..self }
+    }
+
+    /// Panics unless `len` numbers hold `panels` panels of `rows` rows.
+    fn check(self, len: usize, panels: usize, rows: usize) {
+        let end = panels.checked_sub(1).map(|last| self.start + last * self.stride + rows * PANEL);
+        assert!(end.is_none_or(|end| end <= len), "{panels} panels of {rows} rows at {self:?} in {len} numbers");
+    }
+}
+
+/// A panel-major matrix to read.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a>(pub(crate) &'a [f32], pub(crate) Place);
+
+/// A panel-major matrix to write.
+pub(crate) struct ViewMut<'a>(pub(crate) &'a mut [f32], pub(crate) Place);
+
+/// Initial value of the sums of a product.
+#[derive(Clone, Copy)]
+pub(crate) enum Start<'a> {
+    /// Zero.
+    Zero,
+    /// This row [panels · 16], for every row.
+    Row(&'a [f32]),
+    /// These rows [rows, panels · 16].
+    Rows(View<'a>),
+    /// Current value of the result.
+    Result,
+}
+
+impl Start<'_> {
+    /// Where the first panel's first row starts from, null for the result itself, and how many
+    /// numbers on the next panel's and the next row's do.
+    ///
+    /// # Panics
+    /// If a slice is shorter than so many panels and rows.
+    fn steps(self, panels: usize, rows: usize) -> (*const f32, usize, usize) {
+        match self {
+            Start::Zero => (ZERO.as_ptr(), 0, 0),
+            Start::Result => (std::ptr::null(), 0, 0),
+            Start::Row(row) => (row[..panels * PANEL].as_ptr(), PANEL, 0),
+            Start::Rows(View(values, place)) => {
+                place.check(values.len(), panels, rows);
+                (values[place.start..].as_ptr(), place.stride, PANEL)
+            }
+        }
+    }
+}
+
+/// From which end a product goes over the panels of b.
+///
+/// Steps that read the same panels, more than a cache holds, take them from either end in turn:
+/// what was read last is still there and read first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sweep {
+    Up,
+    Down,
+}
+
+impl Sweep {
+    /// Place of step `t`.
+    pub(crate) fn of_step(t: usize) -> Self {
+        if t.is_multiple_of(2) { Sweep::Up } else { Sweep::Down }
+    }
+
+    /// 0..count in its order.
+    #[inline(always)]
+    pub(crate) fn over(self, count: usize) -> impl Iterator<Item = usize> {
+        (0..count).map(move |i| if self == Sweep::Up { i } else { count - 1 - i })
+    }
+}
+
+/// Arguments of the kernel `product`: a [rows, depth], b [panels][depth][16] and c
+/// [panels][rows][16] at their strides, and `start` [16], every `start_stride` numbers for each
+/// panel and every `start_row` for each row, or null to start from c. c overlaps none of the
+/// others.
+#[derive(Clone, Copy)]
+struct Product {
+    rows: usize,
+    depth: usize,
+    panels: usize,
+    start: *const f32,
+    start_stride: usize,
+    start_row: usize,
+    a: *const f32,
+    a_stride: usize,
+    b: *const f32,
+    b_stride: usize,
+    c: *mut f32,
+    c_stride: usize,
+    sweep: Sweep,
+    /// Prefetches of the product.
+    ahead: Ahead,
+}
+
+/// Arguments of the kernel `outer`: a [rows, columns], d [panels][rows][16] and c
+/// [panels][columns][16] at their strides. c overlaps none of the others.
+#[derive(Clone, Copy)]
+struct Outer {
+    rows: usize,
+    columns: usize,
+    panels: usize,
+    a: *const f32,
+    a_stride: usize,
+    d: *const f32,
+    d_stride: usize,
+    c: *mut f32,
+    c_stride: usize,
+}
+
+/// Arguments of the kernel `draw`, for the units from `first_unit` on: `to` [steps][windows][16], a
+/// window an end.
+struct Draw<'a> {
+    mask: Mask,
+    scale: f32,
+    first_unit: usize,
+    steps: Range<usize>,
+    ends: &'a [usize],
+    to: &'a mut [f32],
+}
+
+/// Compiles the kernels for one implementation of `Lanes`, with the instructions that it needs.
+macro_rules! entry_points {
+    ($lanes:ty $(, $features:literal)?) => {
+        /// # Safety
+        /// As [`product`](super::product::product).
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn product(p: &super::Product) {
+            // SAFETY: the caller keeps this function's contract, which is the kernel's.
+            unsafe { super::product::product::<$lanes>(p) }
+        }
+
+        /// # Safety
+        /// As [`outer`](super::product::outer).
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn outer(o: &super::Outer) {
+            // SAFETY: the caller keeps this function's contract, which is the kernel's.
+            unsafe { super::product::outer::<$lanes>(o) }
+        }
+
+        /// # Safety
+        /// As [`forward`](super::cell::kernels::forward).
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn forward(s: &super::cell::Forward) {
+            // SAFETY: the caller keeps this function's contract, which is the kernel's.
+            unsafe { super::cell::kernels::forward::<$lanes>(s) }
+        }
+
+        /// # Safety
+        /// As [`forward_units`](super::cell::kernels::forward_units).
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn forward_units(s: &super::cell::ForwardUnits) {
+            // SAFETY: the caller keeps this function's contract, which is the kernel's.
+            unsafe { super::cell::kernels::forward_units::<$lanes>(s) }
+        }
+
+        /// # Safety
+        /// As [`activate`](super::cell::kernels::activate).
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn activate(s: &super::cell::Activate) {
+            // SAFETY: the caller keeps this function's contract, which is the kernel's.
+            unsafe { super::cell::kernels::activate::<$lanes>(s) }
+        }
+
+        /// # Safety
+        /// As [`cells`](super::cell::kernels::cells).
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn cells(s: &super::cell::Cells) {
+            // SAFETY: the caller keeps this function's contract, which is the kernel's.
+            unsafe { super::cell::kernels::cells::<$lanes>(s) }
+        }
+
+        /// # Safety
+        /// As [`unwind`](super::cell::kernels::unwind).
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn unwind(s: &super::cell::Unwind) {
+            // SAFETY: the caller keeps this function's contract, which is the kernel's.
+            unsafe { super::cell::kernels::unwind::<$lanes>(s) }
+        }
+
+        /// # Safety
+        /// The CPU has the instruction set of the lanes; nothing else is asked for.
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn draw(d: &mut super::Draw<'_>) {
+            super::dropout::draw(d);
+        }
+    };
+}
+use entry_points;
+
+/// Calls a kernel of the instruction set that `$isa` proves.
+macro_rules! dispatch {
+    ($isa:expr, $kernel:ident, $arguments:expr) => {
+        // SAFETY: `Isa` proves that the CPU has the instruction set; the function around this
+        // checked that every pointer reaches what the sizes say, and its borrows are exclusive
+        // where the kernel writes.
+        unsafe {
+            match $isa.instruction_set() {
+                InstructionSet::Portable => portable::$kernel($arguments),
+                #[cfg(target_arch = "x86_64")]
+                InstructionSet::Avx2 => avx2::$kernel($arguments),
+                #[cfg(target_arch = "x86_64")]
+                InstructionSet::Avx512 => avx512::$kernel($arguments),
+            }
+        }
+    };
+}
+
+use dispatch;
+
+/// Zeros for products that start from zero.
+static ZERO: [f32; PANEL] = [0.0; PANEL];
+
+/// `to` [rows, panels · 16] = `start` + `a` [rows, depth] · `b` [panels][depth][16].
+///
+/// # Panics
+/// If a slice is shorter than these sizes, or the depth is 0.
+pub(crate) fn product(isa: Isa, shape: [usize; 3], operands: (Start<'_>, View<'_>, &[f32]), to: &mut ViewMut<'_>) {
+    product_with(isa, shape, operands, to, (Sweep::Up, Ahead::default()));
+}
+
+/// [`product`], which goes over the panels as `sweep` says and has the rows of `ahead` brought to
+/// the second-level cache meanwhile.
+///
+/// # Panics
+/// As `product` does.
+pub(crate) fn product_with(
+    isa: Isa,
+    [rows, depth, panels]: [usize; 3],
+    (start, a, b): (Start<'_>, View<'_>, &[f32]),
+    to: &mut ViewMut<'_>,
+    (sweep, ahead): (Sweep, Ahead),
+) {
+    assert!(depth > 0, "a product over nothing");
+    a.1.check(a.0.len(), depth.div_ceil(PANEL), rows);
+    let b_place = Place { start: 0, stride: depth * PANEL };
+    b_place.check(b.len(), panels, depth);
+    to.1.check(to.0.len(), panels, rows);
+    let (start, start_stride, start_row) = start.steps(panels, rows);
+    let arguments = Product {
+        rows,
+        depth,
+        panels,
+        start,
+        start_stride,
+        start_row,
+        a: a.0[a.1.start..].as_ptr(),
+        a_stride: a.1.stride,
+        b: b.as_ptr(),
+        b_stride: b_place.stride,
+        c: to.0[to.1.start..].as_mut_ptr(),
+        c_stride: to.1.stride,
+        sweep,
+        ahead,
+    };
+    dispatch!(isa, product, &arguments);
+}
+
+/// `sums` [panels][columns][16] += `a` [rows, columns]ᵀ · `d` [rows, panels · 16].
+///
+/// # Panics
+/// If a slice is shorter than these sizes.
+pub(crate) fn outer(isa: Isa, rows: usize, columns: usize, panels: usize, a: View<'_>, d: View<'_>, sums: &mut [f32]) {
+    a.1.check(a.0.len(), columns.div_ceil(PANEL), rows);
+    d.1.check(d.0.len(), panels, rows);
+    let c_place = Place { start: 0, stride: columns * PANEL };
+    c_place.check(sums.len(), panels, columns);
+    let arguments = Outer {
+        rows,
+        columns,
+        panels,
+        a: a.0[a.1.start..].as_ptr(),
+        a_stride: a.1.stride,
+        d: d.0[d.1.start..].as_ptr(),
+        d_stride: d.1.stride,
+        c: sums.as_mut_ptr(),
+        c_stride: c_place.stride,
+    };
+    dispatch!(isa, outer, &arguments);
+}
+
+/// Mask factors of the outputs of sixteen units, `first_unit` and those after it, at each of
+/// `steps` for the windows that end at `ends`: `to` [steps · windows, 16].
+///
+/// # Panics
+/// If `to` is shorter than these sizes.
+pub(crate) fn draw(isa: Isa, mask: Mask, first_unit: usize, steps: Range<usize>, ends: &[usize], to: &mut ViewMut<'_>) {
+    let rows = steps.len() * ends.len();
+    to.1.check(to.0.len(), 1, rows);
+    let to = &mut to.0[to.1.start..][..rows * PANEL];
+    let mut arguments = Draw { mask, scale: mask.scale as f32, first_unit, steps, ends, to };
+    dispatch!(isa, draw, &mut arguments);
+}
+
+#[cfg(test)]
+mod tests;

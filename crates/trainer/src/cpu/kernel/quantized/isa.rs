@@ -1,0 +1,49 @@
+#![forbid(unsafe_code)]
+
+/// The instruction sets that there are kernels on bytes for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InstructionSet {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    AvxVnni,
+    #[cfg(target_arch = "x86_64")]
+    Avx512Vnni,
+}
+
+/// Proof that this CPU has an instruction set for products of bytes: only [`ByteIsa::all`]
+/// makes one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ByteIsa(InstructionSet);
+
+impl ByteIsa {
+    /// Instruction sets of this CPU, the best first.
+    pub(crate) fn all() -> Vec<ByteIsa> {
+        let mut all = vec![ByteIsa(InstructionSet::Portable)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            let has_avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            if has_avx2 {
+                all.insert(0, ByteIsa(InstructionSet::Avx2));
+            }
+            if has_avx2 && is_x86_feature_detected!("avxvnni") {
+                all.insert(0, ByteIsa(InstructionSet::AvxVnni));
+            }
+            let parts = is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vl");
+            if is_x86_feature_detected!("avx512f") && parts && is_x86_feature_detected!("avx512vnni") {
+                all.insert(0, ByteIsa(InstructionSet::Avx512Vnni));
+            }
+        }
+        all
+    }
+
+    /// The best one.
+    pub(crate) fn best() -> ByteIsa {
+        ByteIsa::all()[0]
+    }
+
+    pub(super) fn instruction_set(self) -> InstructionSet {
+        self.0
+    }
+}

@@ -1,0 +1,135 @@
+//! Prefetches of a product: rows that the next step will read or write.
+//!
+//! A product is bound by its multiplications and leaves the memory idle; the cell's kernels are
+//! bound by the memory. A core waits for so few rows at a time (the fill buffers of its first-level
+//! cache, 16 of them) that asking for many at once takes as long as fetching them.
+
+use super::lanes::Lanes;
+use super::{PANEL, Place};
+
+/// Rows of up to three matrices, in the order in which they are asked for. Nothing is read: they
+/// may lie anywhere.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Ahead {
+    matrices: [Rows; 3],
+    used: usize,
+}
+
+/// The first rows of each of some panels.
+#[derive(Clone, Copy)]
+struct Rows {
+    from: *const f32,
+    stride: usize,
+    panels: usize,
+    rows: usize,
+}
+
+impl Default for Rows {
+    fn default() -> Self {
+        Rows { from: std::ptr::null(), stride: 0, panels: 0, rows: 0 }
+    }
+}
+
+impl Ahead {
+    /// Besides, the first `rows` rows of `panels` panels at `place` in `values`.
+    pub(crate) fn and(mut self, values: &[f32], place: Place, panels: usize, rows: usize) -> Self {
+        let from = values.as_ptr().wrapping_add(place.start);
+        self.matrices[self.used] = Rows { from, stride: place.stride, panels, rows };
+        self.used += 1;
+        self
+    }
+
+    fn rows(&self) -> usize {
+        self.matrices.iter().map(|matrix| matrix.panels * matrix.rows).sum()
+    }
+
+    /// The rows as a product asks for them that has `turns` opportunities.
+    pub(super) fn in_turns(&self, turns: usize) -> Turns<'_> {
+        let mut rows =
+            Turns { matrices: &self.matrices, panel: 0, row: 0, in_turn: self.rows().div_ceil(turns.max(1)) };
+        rows.skip_done();
+        rows
+    }
+}
+
+/// Position of a product in the rows that it prefetches.
+pub(super) struct Turns<'a> {
+    /// Remaining matrices; of the first, the panels before `panel` and in it the rows before `row`
+    /// are done.
+    matrices: &'a [Rows],
+    panel: usize,
+    row: usize,
+    in_turn: usize,
+}
+
+impl Turns<'_> {
+    /// Asks for the rows of `turns` turns.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of V.
+    #[inline(always)]
+    pub(super) unsafe fn take<V: Lanes>(&mut self, turns: usize) {
+        for _ in 0..self.in_turn * turns {
+            let Some(row) = self.next() else { return };
+            // SAFETY: the caller has the instruction set of V; any address may be asked for.
+            unsafe { V::prefetch(row) };
+        }
+    }
+
+    /// Goes on to the next matrix that has rows left.
+    #[inline(always)]
+    fn skip_done(&mut self) {
+        while let [matrix, rest @ ..] = self.matrices
+            && (self.panel >= matrix.panels || matrix.rows == 0)
+        {
+            (self.matrices, self.panel) = (rest, 0);
+        }
+    }
+}
+
+impl Iterator for Turns<'_> {
+    type Item = *const f32;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<*const f32> {
+        let matrix = self.matrices.first()?;
+        let row = matrix.from.wrapping_add(self.panel * matrix.stride + self.row * PANEL);
+        self.row += 1;
+        if self.row == matrix.rows {
+            (self.panel, self.row) = (self.panel + 1, 0);
+            self.skip_done();
+        }
+        Some(row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_asked_for_once_and_in_few_enough_turns() {
+        let values = [0.0f32; 20 * PANEL];
+        let place = |row: usize, rows: usize| Place { start: row * PANEL, stride: rows * PANEL };
+        let ahead = Ahead::default().and(&values, place(1, 4), 2, 3).and(&values, place(0, 9), 0, 5).and(
+            &values,
+            place(9, 1),
+            3,
+            1,
+        );
+        let expected = [1, 2, 3, 5, 6, 7, 9, 10, 11].map(|row| values.as_ptr().wrapping_add(row * PANEL));
+        for (turns, in_turn) in [(0, 9), (1, 9), (2, 5), (4, 3), (9, 1), (100, 1)] {
+            let rows = ahead.in_turns(turns);
+            assert_eq!(rows.in_turn, in_turn, "{turns} turns");
+            assert_eq!(rows.collect::<Vec<_>>(), expected, "{turns} turns");
+        }
+    }
+
+    #[test]
+    fn nothing_is_asked_for_unless_there_is_something() {
+        let values = [0.0f32; PANEL];
+        let place = Place { start: 0, stride: PANEL };
+        assert_eq!(Ahead::default().in_turns(3).next(), None);
+        assert_eq!(Ahead::default().and(&values, place, 1, 0).in_turns(3).next(), None);
+    }
+}

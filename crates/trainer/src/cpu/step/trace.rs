@@ -1,0 +1,99 @@
+#![forbid(unsafe_code)]
+
+//! Search for the first non-finite number: a step's forward pass once more, with a look at all that
+//! it keeps.
+
+use megabatch_amp::Trace;
+
+use super::workspace::weights;
+use super::{Engine, Objective, parts_of};
+use crate::batch::view::BatchView;
+use crate::cpu::carried::Carried;
+use crate::cpu::form::ShardWorkspace;
+use crate::model::tensor::TensorSet;
+use crate::model::{Model, prefixed};
+
+impl Engine {
+    /// Computes the shards of `batch` one after another as a step of training does, from the states
+    /// of `carried` and with the same dropout, and looks at what each layer gave, in the order of
+    /// computation. Weights must be loaded.
+    pub(crate) fn trace(
+        &mut self,
+        model: &Model,
+        parameters: &TensorSet<f32>,
+        batch: &BatchView<'_>,
+        carried: Option<&Carried>,
+        objective: Objective,
+        trace: &mut Trace,
+    ) {
+        let weights = weights(model, parameters, &self.weights, &self.working);
+        let memory = &mut self.workers[0].memory;
+        for part in parts_of(batch, self.purpose, objective.position) {
+            let shard = part.shard(batch, carried, Some((objective.dropout, objective.seed_and_step)));
+            self.pool.install(|| {
+                memory.forward(weights, &shard);
+            });
+            memory.trace(model, shard.samples.len(), trace);
+            if trace.first().is_some() {
+                return;
+            }
+        }
+    }
+}
+
+impl ShardWorkspace {
+    /// Looks at what the forward pass of a shard of so many samples computed, in its order.
+    fn trace(&self, model: &Model, samples: usize, trace: &mut Trace) {
+        for (k, timeframe) in model.shape().timeframes.iter().enumerate() {
+            if !model.lstms().is_empty() {
+                self.trace_layers(model, k, samples, trace);
+            }
+            if let Some(pooling) = model.poolings().get(k) {
+                let width = pooling.heads * timeframe.steps;
+                let mut all = vec![0.0; samples * width];
+                let rows = all.chunks_exact_mut(width).enumerate();
+                rows.for_each(|(sample, row)| self.read_pooling(model, k, sample, row));
+                trace.look(&prefixed("pooling", &timeframe.name), "weights [B, heads, T]", &all);
+            }
+        }
+        match self {
+            ShardWorkspace::Plain(pass) => pass.decoding().trace(model.decoder(), trace),
+            ShardWorkspace::Fast(pass) => pass.decoding().trace(model.decoder(), trace),
+        }
+    }
+
+    /// Looks at the states of timeframe `k`: layer by layer, in each step by step, the cell state
+    /// before the hidden state.
+    fn trace_layers(&self, model: &Model, k: usize, samples: usize, trace: &mut Trace) {
+        let (timeframe, config) = (&model.shape().timeframes[k], model.config());
+        let name = prefixed("lstm", &timeframe.name);
+        for l in 0..config.layers {
+            for t in 0..timeframe.steps {
+                let [cells, hidden] = self.layer_states((k, l), samples, t, config.hidden);
+                let layer = format!("layer {l} of {name}");
+                let after = |what: &str| format!("the {what} state after bar {t} [B, H]");
+                trace.look(&layer, &after("cell"), &cells);
+                trace.look(&layer, &after("hidden"), &hidden);
+                if trace.first().is_some() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The cell states, where they are kept, and the hidden states of a layer after step `t`, [B,
+    /// H] each.
+    fn layer_states(&self, of: (usize, usize), samples: usize, t: usize, width: usize) -> [Vec<f32>; 2] {
+        let [mut cells, mut hidden] = [0, 1].map(|_| vec![0.0; samples * width]);
+        let rows = cells.chunks_exact_mut(width).zip(hidden.chunks_exact_mut(width));
+        for (sample, (cell, hidden)) in rows.enumerate() {
+            match self {
+                ShardWorkspace::Plain(pass) => pass.read_layer(of.0, of.1, sample, t, cell, hidden),
+                // Cell states that are not kept stay zeros: what is wrong with them shows in the
+                // hidden states.
+                ShardWorkspace::Fast(pass) => pass.read_layer(of.0, of.1, (sample, t), cell, hidden),
+            }
+        }
+        [cells, hidden]
+    }
+}

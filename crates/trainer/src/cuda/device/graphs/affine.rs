@@ -1,0 +1,91 @@
+#![forbid(unsafe_code)]
+
+//! A linear map of rows, whose weights are read where they lie among all parameters.
+
+use megabatch_gpu_core::Buffer;
+
+use crate::cuda::ops::{
+    Arithmetic, Layout, Output, Part, Product, Scratch, add_column_sums, column_sum_parts, multiply, parts_of_rows,
+    parts_of_sum,
+};
+use crate::error::Result;
+use crate::model::Model;
+use crate::model::tensor::Slot;
+
+/// y `[R, K]` = x `[R, D]` · Wᵀ + b.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Affine {
+    /// Starts of W `[K, D]` and b `[K]`.
+    weight: usize,
+    bias: Option<usize>,
+    /// K and D.
+    shape: [usize; 2],
+    arithmetic: Arithmetic,
+}
+
+impl Affine {
+    /// The map of a weight and a bias of `model`.
+    pub(super) fn new(model: &Model, weight: Slot, bias: Option<Slot>, inputs: usize, arithmetic: Arithmetic) -> Self {
+        let place = model.layout().place(weight);
+        let bias = bias.map(|bias| model.layout().place(bias).start);
+        Affine { weight: place.start, bias, shape: [place.len() / inputs, inputs], arithmetic }
+    }
+
+    /// Numbers that it asks a scratch for over so many rows, or fewer.
+    pub(super) fn parts(&self, rows: usize) -> usize {
+        let [outputs, inputs] = self.shape;
+        let of_bias = if self.bias.is_some() { column_sum_parts(rows, outputs) } else { 0 };
+        let of_rows = parts_of_rows(rows, outputs, inputs).max(parts_of_rows(rows, inputs, outputs));
+        of_rows.max(of_bias).max(parts_of_sum([outputs, inputs, rows]))
+    }
+
+    fn product<'a>(&self, a: Part<'a, f32>, b: Part<'a, f32>, shape: [usize; 3], layout: Layout) -> Product<'a, f32> {
+        Product { a, b, start: None, shape, layout, arithmetic: self.arithmetic }
+    }
+
+    /// Writes y.
+    pub(super) fn forward(
+        &self,
+        parameters: &Buffer<f32>,
+        x: &Buffer<f32>,
+        rows: usize,
+        y: &mut Buffer<f32>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let ([outputs, inputs], part) = (self.shape, |start| Part { buffer: parameters, start });
+        let product = self.product(x.into(), part(self.weight), [rows, outputs, inputs], Layout::Straight);
+        let product = Product { start: self.bias.map(part), ..product };
+        multiply(&product, Output::Overwrite, y, 0, scratch)
+    }
+
+    /// Adds the gradients of W and b, from that of y.
+    pub(super) fn add_gradients(
+        &self,
+        d_y: &Buffer<f32>,
+        x: &Buffer<f32>,
+        rows: usize,
+        gradients: &mut Buffer<f32>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let [outputs, inputs] = self.shape;
+        let product = self.product(d_y.into(), x.into(), [outputs, inputs, rows], Layout::BothTransposed);
+        multiply(&product, Output::Add, &mut *gradients, self.weight, scratch)?;
+        let Some(bias) = self.bias else { return Ok(()) };
+        add_column_sums(d_y.into(), rows, outputs, gradients, bias, scratch)
+    }
+
+    /// The gradient of x, from that of y.
+    pub(super) fn backward(
+        &self,
+        parameters: &Buffer<f32>,
+        d_y: &Buffer<f32>,
+        rows: usize,
+        d_x: &mut Buffer<f32>,
+        output: Output,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let ([outputs, inputs], weight) = (self.shape, Part { buffer: parameters, start: self.weight });
+        let product = self.product(d_y.into(), weight, [rows, inputs, outputs], Layout::SecondTransposed);
+        multiply(&product, output, d_x, 0, scratch)
+    }
+}

@@ -1,0 +1,87 @@
+#![forbid(unsafe_code)]
+
+//! The norms of a layer's outputs on a device.
+
+use megabatch_gpu_core::{Buffer, Scope};
+
+use super::outputs::Rows;
+use crate::cuda::ops::{
+    NormWeights, Normed, Operand, Part, Scratch, ensure_capacity, layer_norm, layer_norm_backward, norm_parts,
+};
+use crate::error::Result;
+use crate::model::Model;
+
+/// The norms of one layer, one a timeframe.
+#[derive(Debug)]
+pub(super) struct Norms {
+    hidden: usize,
+    timeframes: Vec<Norm>,
+    scratch: Scratch,
+}
+
+#[derive(Debug)]
+struct Norm {
+    /// Starts of γ and β among all parameters.
+    starts: [usize; 2],
+    /// Moments of the rows normalised last, `[rows, 2]`: the mean of each, and one over its
+    /// standard deviation.
+    moments: Buffer<f32>,
+}
+
+impl Norms {
+    /// Norms of layer `l` of a model, if it has norms; memory on `scope` is taken when batches
+    /// come.
+    pub(super) fn new(scope: &Scope, model: &Model, l: usize) -> Result<Option<Self>> {
+        if !model.config().layer_norm {
+            return Ok(None);
+        }
+        let norm = |slots: [_; 2]| {
+            let starts = slots.map(|slot| model.layout().place(slot).start);
+            Ok(Norm { starts, moments: Buffer::zeros(scope, 0)? })
+        };
+        let slots = model.lstms().iter().filter_map(|lstm| lstm.layers[l].norm).map(|of| of.slots());
+        let timeframes = slots.map(norm).collect::<Result<_>>()?;
+        Ok(Some(Norms { hidden: model.config().hidden, timeframes, scratch: Scratch::empty(scope)? }))
+    }
+
+    /// Bytes of the norms of a layer once they had so many rows of each timeframe; 0 for a model
+    /// without norms.
+    pub(super) fn bytes(model: &Model, rows: &[usize]) -> usize {
+        if !model.config().layer_norm {
+            return 0;
+        }
+        let parts = rows.iter().map(|&rows| norm_parts(rows, model.config().hidden)).max().unwrap_or(0);
+        2 * rows.iter().sum::<usize>() * size_of::<f32>() + Scratch::bytes::<f32>(parts)
+    }
+
+    /// Writes outputs of timeframe `k` after their norm to `to`, from its start on.
+    pub(super) fn forward<From: Operand, To: Operand>(
+        &mut self,
+        k: usize,
+        weights: &Buffer<f32>,
+        of: Rows<'_, From>,
+        to: &mut Buffer<To>,
+        to_start: usize,
+    ) -> Result<()> {
+        let Norm { starts, moments } = &mut self.timeframes[k];
+        ensure_capacity(moments, 2 * of.rows)?;
+        let [weight, bias] = starts.map(|start| Part { buffer: weights, start });
+        layer_norm(of.part, NormWeights { weight, bias }, of.rows, self.hidden, to, to_start, moments)
+    }
+
+    /// Replaces the gradients `d`, from its start on, of what [`Norms::forward`] made of the same
+    /// outputs by those of the outputs; adds those of γ and β.
+    pub(super) fn backward<From: Operand>(
+        &mut self,
+        k: usize,
+        weights: &Buffer<f32>,
+        of: Rows<'_, From>,
+        d: (&mut Buffer<f32>, usize),
+        gradients: &mut Buffer<f32>,
+    ) -> Result<()> {
+        let Norm { starts, moments } = &self.timeframes[k];
+        let weight = Part { buffer: weights, start: starts[0] };
+        let to = (gradients, *starts, &mut self.scratch);
+        layer_norm_backward(Normed { x: of.part, moments, weight }, [of.rows, self.hidden], d, to)
+    }
+}

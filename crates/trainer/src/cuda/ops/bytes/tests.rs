@@ -1,0 +1,131 @@
+use megabatch_simt::Arg;
+
+use super::super::harness::{HARNESS, noise};
+use super::*;
+use crate::cpu::kernel::quantized::{self, ByteIsa};
+use crate::cpu::kernel::{PANEL, Place, View};
+
+/// A matrix of eight bits, made of numbers that are others for each name.
+pub(in super::super) fn matrix(name: &'static str, shape: [usize; 2]) -> QuantizedMatrix {
+    let weights = noise(name, shape[0] * shape[1], 1.0 / (shape[1] as f32).sqrt());
+    QuantizedMatrix::quantize(&weights, shape[0], shape[1]).unwrap()
+}
+
+/// Rows with one of zeros, one of a single number that is not, and, where there are more, ones of
+/// which the scale overflows or is none.
+fn rows(rows: usize, depth: usize) -> Vec<f32> {
+    let mut x = noise("x", rows * depth, 3.0);
+    x.iter_mut().skip(depth).take(depth).for_each(|x| *x = 0.0);
+    for (row, value) in [(2, 1e-42), (3, f32::INFINITY), (4, f32::NAN)] {
+        if row < rows {
+            x[row * depth] = value;
+        }
+    }
+    x.iter_mut().skip(2 * depth + 1).take(depth - 1).for_each(|x| *x = 0.0);
+    x
+}
+
+fn bits(of: &[f32]) -> Vec<u32> {
+    // What is not a number is one thing.
+    of.iter().map(|x| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() }).collect()
+}
+
+/// Quantises rows and multiplies them, on the CPU and by the kernels, from a bias or from
+/// nothing.
+fn check(count: usize, depth: usize, outputs: usize, has_start: bool) {
+    let scope = Device::cpu().scope("test");
+    let x = rows(count, depth);
+    let x_of = Buffer::from_slice(&scope, &x).unwrap();
+    let mut expected = ByteRows::empty(&scope).unwrap();
+    expected.quantize((&x_of).into(), [count, depth]).unwrap();
+    let padded = padded(depth);
+    let (mut bytes, mut scales) = (vec![7i8; count * 2 * padded], vec![9.0f32; count]);
+    let mut arguments = [
+        Arg::from(&x[..]),
+        Arg::from(bytemuck::cast_slice_mut::<i8, u32>(&mut bytes)),
+        Arg::from(&mut scales[..]),
+        Arg::from(count as u64),
+        Arg::from(depth as u32),
+        Arg::from(padded as u32),
+    ];
+    HARNESS.run("quantize", Launch::over(count * WARP), &mut arguments);
+    assert_eq!(bytes, expected.bytes.as_slice(), "{count} rows of {depth}");
+    assert_eq!(bits(&scales), bits(expected.scales.as_slice()), "{count} rows of {depth}");
+
+    let weights = ByteMatrix::new(&scope, &matrix("weights", [outputs, depth])).unwrap();
+    let start = noise("start", outputs, 1.0);
+    let start_of = has_start.then(|| Buffer::from_slice(&scope, &start).unwrap());
+    let mut product = Buffer::from_slice(&scope, &vec![5.0f32; count * outputs + 3]).unwrap();
+    multiply_bytes(&expected, &weights, start_of.as_ref().map(Part::from), &mut product, 3).unwrap();
+    let mut found = vec![8.0f32; count * outputs];
+    let mut arguments = [
+        Arg::from(expected.bytes.as_slice()),
+        Arg::from(expected.scales.as_slice()),
+        Arg::from(weights.bytes.as_slice()),
+        Arg::from(weights.scales.as_slice()),
+        if has_start { Arg::from(&start[..]) } else { Arg::null() },
+        Arg::from(&mut found[..]),
+        Arg::from(count as u64),
+        Arg::from(outputs as u64),
+        Arg::from(padded as u64),
+    ];
+    HARNESS.run("product_of_bytes", launch(count, outputs), &mut arguments);
+    assert_eq!(bits(&found), bits(&product.as_slice()[3..]), "{count} rows of {depth} by {outputs}");
+}
+
+#[test]
+fn the_kernels_have_the_cpus_bits() {
+    for sizes in [[1, 1, 4], [5, 3, 8], [6, 32, 4], [65, 33, 68], [70, 100, 132]] {
+        check(sizes[0], sizes[1], sizes[2], true);
+        check(sizes[0], sizes[1], sizes[2], false);
+    }
+}
+
+#[test]
+fn rows_have_the_bits_of_the_processors_fast_form() {
+    let ([count, depth], scope) = ([7, 45], Device::cpu().scope("test"));
+    let x = rows(count, depth);
+    let x_of = Buffer::from_slice(&scope, &x).unwrap();
+    let mut own = ByteRows::empty(&scope).unwrap();
+    own.quantize((&x_of).into(), [count, depth]).unwrap();
+
+    // The fast form's rows lie in panels.
+    let panels = depth.div_ceil(PANEL);
+    let mut in_panels = vec![0.0; panels * count * PANEL];
+    for (k, &x) in x.iter().enumerate() {
+        let (row, column) = (k / depth, k % depth);
+        in_panels[(column / PANEL * count + row) * PANEL + column % PANEL] = x;
+    }
+    let place = Place { start: 0, stride: count * PANEL };
+    let width = quantized::padded(depth);
+    let (mut bytes, mut scales) = (vec![0u8; count * 2 * width], vec![0.0; count]);
+    quantized::quantize(ByteIsa::best(), depth, View(&in_panels, place), &mut bytes, &mut scales);
+    assert_eq!(bits(&scales), bits(own.scales.as_slice()));
+    for (row, (theirs, ours)) in
+        bytes.chunks_exact(2 * width).zip(own.bytes.as_slice().chunks_exact(2 * padded(depth))).enumerate()
+    {
+        for k in 0..depth {
+            let high = i32::from(theirs[k]) - quantized::BIAS;
+            let found = [i32::from(ours[k]), i32::from(ours[padded(depth) + k])];
+            assert_eq!(found, [high, i32::from(theirs[width + k])], "number {k} of row {row}");
+        }
+    }
+}
+
+#[test]
+fn a_product_is_near_that_of_the_numbers() {
+    let ([count, depth, outputs], scope) = ([2, 300, 8], Device::cpu().scope("test"));
+    let (x, of) = (noise("x", count * depth, 2.0), matrix("weights", [outputs, depth]));
+    let x_of = Buffer::from_slice(&scope, &x).unwrap();
+    let (mut rows, weights) = (ByteRows::empty(&scope).unwrap(), ByteMatrix::new(&scope, &of).unwrap());
+    rows.quantize((&x_of).into(), [count, depth]).unwrap();
+    let mut found = Buffer::zeros(&scope, count * outputs).unwrap();
+    multiply_bytes(&rows, &weights, None, &mut found, 0).unwrap();
+    let dequantized = of.dequantized();
+    for (k, &found) in found.as_slice().iter().enumerate() {
+        let (row, n) = (k / outputs, k % outputs);
+        let weights = &dequantized[(n % 4 * outputs / 4 + n / 4) * depth..][..depth];
+        let expected: f32 = x[row * depth..][..depth].iter().zip(weights).map(|(x, w)| x * w).sum();
+        assert!((found - expected).abs() < 2e-3, "{found} for {expected}");
+    }
+}

@@ -1,0 +1,41 @@
+//! A layer in eight bits, forward: on the device beside the CPU.
+
+use megabatch_amp::QuantizedMatrix;
+use megabatch_gpu_core::{Buffer, Device};
+
+use super::super::{
+    ByteMatrix, ByteRows, Part, RecurrentBytes, States, TileWindows, multiply_bytes, recurrence_in_bytes,
+};
+use super::inter_layer::same;
+use super::{Example, TIMEFRAMES, WIDTH, bars};
+use crate::error::Result;
+
+/// Sums are the same bits; the functions of gates differ by a few 1e-7, so that a state near the
+/// middle of two of the 8191 numbers is quantised to either.
+pub(super) fn layer(device: &Device, hidden: usize) -> Result<()> {
+    let of = Example::new(hidden);
+    let matrix = |weight: &Vec<f32>, width| {
+        QuantizedMatrix::quantize(weight, 4 * hidden, width).expect("finite weights of few inputs")
+    };
+    same(device, 3e-4, |scope| {
+        let list = of.work_list(scope, TileWindows::Eight)?;
+        let mut projected = Buffer::zeros(scope, list.projected_rows() * 4 * hidden)?;
+        let mut rows = ByteRows::empty(scope)?;
+        for s in 0..TIMEFRAMES.len() {
+            let [x, bias] = [&of.bars[s], &of.bias[s]].map(|numbers| Buffer::from_slice(scope, numbers));
+            rows.quantize(Part::from(&x?), [bars(s), WIDTH])?;
+            let weights = ByteMatrix::new(scope, &matrix(&of.weight_ih[s], WIDTH))?;
+            multiply_bytes(
+                &rows,
+                &weights,
+                Some(Part::from(&bias?)),
+                &mut projected,
+                list.projected_row(s) * 4 * hidden,
+            )?;
+        }
+        let weights: Vec<QuantizedMatrix> = of.weight_hh.iter().map(|weight| matrix(weight, hidden)).collect();
+        let (mut weights, mut states) = (RecurrentBytes::new(scope, &weights)?, States::<f32>::zeros(scope, &list)?);
+        recurrence_in_bytes(&list, &mut weights, &projected, &mut states)?;
+        Ok([projected.to_vec()?, states.hidden.to_vec()?, states.cell.to_vec()?].concat())
+    })
+}

@@ -1,0 +1,65 @@
+//! Products by cuBLASLt.
+
+use megabatch_gpu_core::{Buffer, Cuda, Device, Factors, MatrixAddresses, MatrixProduct};
+
+use super::super::operand::{Operand, Part};
+use super::super::scratch::Scratch;
+use super::call::Operands;
+use super::{Product, parts_of_sum};
+use crate::cuda::tuning::Tuner;
+use crate::error::Result;
+
+/// True if the library multiplied, in place of what the output held: not where a run has none, or
+/// it has no way for this product. It has the memory for the parts of a sum that a kernel of ours
+/// would take, and none beside it.
+///
+/// # Safety
+/// The memory at the addresses has the operands of the shape, and from `parts` on [`parts_of_sum`]
+/// numbers where nothing is the start. Nothing else touches it meanwhile.
+pub(super) unsafe fn multiply<T: Operand>(
+    tuner: &Tuner,
+    device: &Cuda,
+    of: &Product<'_, T>,
+    (Operands { a, b, start, out }, parts): (Operands, u64),
+) -> bool {
+    let factors = match T::SUFFIX {
+        "f16" => Factors::F16,
+        "bf16" => Factors::Bf16,
+        _ => Factors::Tf32,
+    };
+    let product = MatrixProduct { shape: of.shape, turned: of.layout.turned(), factors };
+    let bytes = if start == 0 { parts_of_sum(of.shape) * size_of::<f32>() } else { 0 };
+    let workspace = if bytes == 0 { (0, 0) } else { (parts, bytes) };
+    let at = MatrixAddresses { a, b, start, out, workspace };
+    // SAFETY: as the caller promised.
+    tuner.by_library(device, |library| unsafe { library.multiply(&product, &at) })
+}
+
+/// Time of the library's product: infinite where it does not multiply.
+pub(super) fn elapsed_ms(device: &Cuda, multiply: impl FnOnce() -> bool) -> Result<f32> {
+    let mut is_done = false;
+    let elapsed_ms = device.elapsed_ms(|| {
+        is_done = multiply();
+        Ok::<(), crate::error::Error>(())
+    })?;
+    Ok(if is_done { elapsed_ms } else { f32::INFINITY })
+}
+
+/// As [`multiply`](super::multiply) by the library alone, where it is here and has a way.
+///
+/// # Errors
+/// [`Error::Memory`](crate::Error::Memory).
+pub(in super::super) fn alone<T: Operand>(
+    of: &Product<'_, T>,
+    out: &mut Buffer<f32>,
+    start: usize,
+    scratch: &mut Scratch,
+) -> Result<bool> {
+    let Device::Cuda(device) = of.assert_fits(&*out, start) else { return Ok(false) };
+    let parts = if of.start.is_some() { 0 } else { scratch.address_of::<f32>(parts_of_sum(of.shape))? };
+    let tuner = scratch.products_mut().tuner().clone();
+    let operands = Operands::of(of, Part { buffer: out, start }.address());
+    // SAFETY: the buffers have the lengths of the shape, as was seen above, and the scratch has the
+    // parts. What is submitted to the default stream later runs after it.
+    Ok(unsafe { multiply(&tuner, &device, of, (operands, parts)) })
+}

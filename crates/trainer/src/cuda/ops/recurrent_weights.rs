@@ -1,0 +1,182 @@
+//! W_hh as the recurrence reads it.
+
+use megabatch_gpu_core::kernel::{Kernel, Launch};
+use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
+
+use super::gate_rows::{GateRows, GateTensor, interleave};
+use super::operand::{Operand, Part};
+use super::work_list::WorkList;
+use crate::error::Result;
+
+pub(super) const PTX: &str = megabatch_gpu_core::ptx!("recurrent_weights");
+
+/// Units up to which a block of threads holds all of W_hh in its registers.
+const BLOCK_UNITS: usize = 128;
+
+/// Units up to which a group of blocks does.
+const GROUP_UNITS: usize = 512;
+
+/// W_hh of every sequence of a work list: `[sequences, H, 4, H]` and, for the persistent kernels,
+/// the same in the order in which the lanes of their warps hold it. To be set after every step of
+/// the optimizer.
+#[derive(Debug)]
+pub struct RecurrentWeights<T: Operand> {
+    hidden: usize,
+    sequences: usize,
+    of_parameters: GateRows,
+    rows: Buffer<T>,
+    pub(super) fragments: Option<Fragments>,
+}
+
+/// For the persistent kernels, two elements a number.
+#[derive(Debug)]
+pub(super) struct Fragments {
+    pub(super) units: usize,
+    pub(super) forward: Buffer<u32>,
+    pub(super) backward: Buffer<u32>,
+}
+
+impl<T: Operand> RecurrentWeights<T> {
+    /// Weights of zero for layers of H hidden units, one a sequence, which begin at these elements
+    /// of the parameters.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub fn zeros(scope: &Scope, hidden: usize, starts: &[usize]) -> Result<Self> {
+        let (sequences, len) = (starts.len(), 4 * hidden * hidden);
+        let is_cuda = matches!(scope.device(), Device::Cuda(_));
+        let units = if is_cuda { persistent_units::<T>(hidden) } else { None };
+        let of = |(s, &start): (usize, &usize)| GateTensor { start, other: None, place: s * len, width: hidden };
+        Ok(RecurrentWeights {
+            hidden,
+            sequences,
+            of_parameters: GateRows::new(scope, hidden, &starts.iter().enumerate().map(of).collect::<Vec<_>>())?,
+            rows: Buffer::zeros(scope, sequences * len)?,
+            fragments: units.map(|units| Fragments::zeros(scope, units, sequences)).transpose()?,
+        })
+    }
+
+    /// Bytes of the weights of so many sequences on a GPU.
+    pub(crate) fn bytes_on_gpu(hidden: usize, sequences: usize) -> usize {
+        let fragments =
+            persistent_units::<T>(hidden).map_or(0, |units| 2 * Fragments::len_of(units) * size_of::<u32>());
+        GateRows::bytes(sequences) + sequences * (4 * hidden * hidden * size_of::<T>() + fragments)
+    }
+
+    /// H.
+    pub fn hidden(&self) -> usize {
+        self.hidden
+    }
+
+    /// The weight of a sequence, `[H, 4, H]`.
+    pub(super) fn of(&self, sequence: u32) -> Part<'_, T> {
+        Part { buffer: &self.rows, start: sequence as usize * 4 * self.hidden * self.hidden }
+    }
+
+    /// Sets all weights to those of `parameters`, `[4H, H]` each in PyTorch's order, rounded to
+    /// this type.
+    ///
+    /// # Errors
+    /// As [`interleave`].
+    ///
+    /// # Panics
+    /// As [`interleave`].
+    pub fn set(&mut self, parameters: &Buffer<f32>) -> Result<()> {
+        interleave(&self.of_parameters, parameters, &mut self.rows)?;
+        match (&mut self.fragments, parameters.scope().device()) {
+            (Some(fragments), Device::Cuda(device)) => {
+                let (len, name) = (fragments.forward.len(), kernel::<T>(fragments.units));
+                let kernel = Kernel { module: "trainer/recurrent_weights", ptx: PTX, name: &name };
+                let (forward, backward) = (fragments.forward.address(), fragments.backward.address());
+                let (hidden, units) = (self.hidden as u32, fragments.units as u32);
+                let arguments = arguments![self.rows.address(), forward, backward, hidden, units, len as u32];
+                // SAFETY: a thread reads elements of its sequence's [4H, H] of `rows`, and writes
+                // one number in each of the two. What is submitted to the default stream later runs
+                // after it.
+                Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn assert_fit(&self, list: &WorkList) {
+        assert_eq!((self.hidden, self.sequences), (list.hidden(), list.places().len()), "weights of the list");
+        list.device().assert_beside(self.rows.scope().device());
+    }
+}
+
+impl Fragments {
+    /// True if one block holds them, not a group.
+    pub(super) fn are_of_a_block(&self) -> bool {
+        is_of_a_block(self.units)
+    }
+
+    fn zeros(scope: &Scope, units: usize, sequences: usize) -> Result<Self> {
+        let len = sequences * Fragments::len_of(units);
+        Ok(Fragments { units, forward: Buffer::zeros(scope, len)?, backward: Buffer::zeros(scope, len)? })
+    }
+
+    /// Numbers of a sequence.
+    fn len_of(units: usize) -> usize {
+        2 * units * units
+    }
+}
+
+/// Units that the persistent kernel for H is made for, if there is one: 32, 64, 128, 256, 384 or
+/// 512.
+pub(super) fn persistent_units<T: Operand>(hidden: usize) -> Option<usize> {
+    let units = if is_of_a_block(hidden) { block_units(hidden) } else { hidden.next_multiple_of(BLOCK_UNITS) };
+    (T::IS_NARROW && units <= GROUP_UNITS).then_some(units)
+}
+
+/// Units that the kernels of one block are made for, of which the smallest that has H.
+pub(super) fn block_units(hidden: usize) -> usize {
+    hidden.next_power_of_two().max(32)
+}
+
+/// True if one block of threads holds all of W_hh of so many units, not a group.
+pub(super) fn is_of_a_block(units: usize) -> bool {
+    units <= BLOCK_UNITS
+}
+
+fn kernel<T: Operand>(units: usize) -> String {
+    let of_whom = if is_of_a_block(units) { "" } else { "group_" };
+    format!("{of_whom}fragments_{}", T::SUFFIX)
+}
+
+/// Result of [`RecurrentWeights::set`] on a GPU, for the tests of the persistent kernels:
+#[cfg(test)]
+pub(super) fn fragments_by_kernel<T: Operand>(weights: &RecurrentWeights<T>) -> [Vec<[u32; 4]>; 2] {
+    use megabatch_simt::Arg;
+
+    let units = persistent_units::<T>(weights.hidden).unwrap();
+    let len = weights.sequences * Fragments::len_of(units);
+    let (mut forward, mut backward) = (vec![0u32; len], vec![0u32; len]);
+    let mut arguments = [
+        Arg::from(weights.rows.as_slice()),
+        Arg::from(&mut forward[..]),
+        Arg::from(&mut backward[..]),
+        Arg::from(weights.hidden as u32),
+        Arg::from(units as u32),
+        Arg::from(len as u32),
+    ];
+    super::harness::HARNESS.run(&kernel::<T>(units), Launch::over(len), &mut arguments);
+    [forward, backward].map(|numbers| bytemuck::cast_slice::<u32, [u32; 4]>(&numbers).to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use half::{bf16, f16};
+
+    use super::*;
+
+    #[test]
+    fn a_kernel_is_found_for_every_width_that_fits() {
+        let cases =
+            [(1, 32), (32, 32), (33, 64), (65, 128), (128, 128), (129, 256), (257, 384), (385, 512), (512, 512)];
+        for (hidden, units) in cases {
+            assert_eq!(persistent_units::<bf16>(hidden), Some(units));
+        }
+        assert_eq!((persistent_units::<f16>(513), persistent_units::<f32>(8)), (None, None));
+    }
+}

@@ -1,0 +1,116 @@
+//! Rows of a table that is on the device, such as the bars that the windows of a batch cover.
+
+use megabatch_gpu_core::kernel::{Kernel, Launch};
+use megabatch_gpu_core::{Buffer, Device, arguments};
+
+use super::operand::{Operand, Part};
+use crate::error::Result;
+
+/// A table in single precision, and which of its rows are taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a> {
+    /// `[.., width]`, row-major.
+    pub table: &'a Buffer<f32>,
+    /// Numbers of the rows; the first `count` are taken.
+    pub rows: &'a Buffer<u32>,
+    /// Rows that are taken.
+    pub count: usize,
+    /// Elements of a row.
+    pub width: usize,
+}
+
+/// Writes the rows `[count, width]` rounded to `T`, from element `start` of `narrow` on, and the
+/// same numbers in single precision: products with bars read the former, those with sums by bar the
+/// latter.
+///
+/// # Errors
+/// [`Error::Memory`](crate::Error::Memory): what the device says of the launch.
+///
+/// # Panics
+/// If a buffer ends too early, and if buffers are on several devices. On the CPU, if there is no
+/// such row; on a GPU the numbers are the caller's to keep in range.
+pub fn take_rows<T: Operand>(
+    of: &Rows<'_>,
+    narrow: &mut Buffer<T>,
+    start: usize,
+    wide: &mut Buffer<f32>,
+) -> Result<()> {
+    let &Rows { table, rows, count, width } = of;
+    let len = count * width;
+    assert!(
+        count <= rows.len() && start + len <= narrow.len() && len <= wide.len(),
+        "room for {count} rows of {width}"
+    );
+    let device = wide.scope().device().clone();
+    [table.scope(), rows.scope(), narrow.scope()].iter().for_each(|scope| device.assert_beside(scope.device()));
+    match &device {
+        Device::Cuda(device) => {
+            let name = format!("take_rows_{}", T::SUFFIX);
+            let kernel =
+                Kernel { module: "trainer/take_rows", ptx: megabatch_gpu_core::ptx!("take_rows"), name: &name };
+            let narrow = Part { buffer: &*narrow, start }.address();
+            let (table, rows, wide) = (table.address(), rows.address(), wide.address());
+            let arguments = arguments![table, rows, narrow, wide, count as u64, width as u64];
+            // SAFETY: a thread reads an element of a row that the table has, as the caller
+            // promised, and writes one of the first `len` of both outputs. What is submitted to the
+            // default stream later runs after it.
+            Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
+        }
+        _ => {
+            let to =
+                narrow.as_mut_slice()[start..].chunks_exact_mut(width).zip(wide.as_mut_slice().chunks_exact_mut(width));
+            for (&row, (narrow, wide)) in rows.as_slice()[..count].iter().zip(to) {
+                let from = &table.as_slice()[row as usize * width..][..width];
+                for ((from, narrow), wide) in from.iter().zip(narrow).zip(wide) {
+                    *narrow = T::narrow(*from);
+                    *wide = narrow.widen();
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::{bf16, f16};
+    use megabatch_simt::Arg;
+
+    use super::super::harness::{HARNESS, noise};
+    use super::*;
+
+    fn check<T: Operand>(rows: &[u32], width: usize) {
+        let (scope, count) = (Device::cpu().scope("test"), rows.len());
+        let table = Buffer::from_slice(&scope, &noise("table", 9 * width, 3.0)).unwrap();
+        let mut narrow = Buffer::<T>::zeros(&scope, count * width + 1).unwrap();
+        let mut wide = Buffer::<f32>::zeros(&scope, count * width + 1).unwrap();
+        let rows = Buffer::from_slice(&scope, rows).unwrap();
+        let of = Rows { table: &table, rows: &rows, count, width };
+        take_rows(&of, &mut narrow, 0, &mut wide).unwrap();
+        for (k, &row) in rows.as_slice().iter().enumerate() {
+            let expected = T::narrow(table.as_slice()[row as usize * width]).widen();
+            assert_eq!(wide.as_slice()[k * width], expected);
+        }
+        let (mut narrow_found, mut wide_found) = (vec![T::zeroed(); narrow.len()], vec![0.0f32; wide.len()]);
+        let mut arguments = [
+            Arg::from(table.as_slice()),
+            Arg::from(rows.as_slice()),
+            Arg::from(&mut narrow_found[..]),
+            Arg::from(&mut wide_found[..]),
+            Arg::from(count as u64),
+            Arg::from(width as u64),
+        ];
+        HARNESS.run(&format!("take_rows_{}", T::SUFFIX), Launch::over(count * width), &mut arguments);
+        assert_eq!(bytemuck::cast_slice::<T, u8>(&narrow_found), bytemuck::cast_slice::<T, u8>(narrow.as_slice()));
+        assert_eq!(wide_found, wide.as_slice());
+    }
+
+    #[test]
+    fn the_kernel_takes_the_cpus_rows() {
+        for (rows, width) in [(&[][..], 3), (&[8], 1), (&[0, 3, 3, 8, 1], 17), (&[2; 70], 5)] {
+            check::<f32>(rows, width);
+            check::<f16>(rows, width);
+            check::<bf16>(rows, width);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Choices of kernels, looked up at every step.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use megabatch_gpu_core::Cuda;
+
+use super::{Tuner, TuningQuery};
+use crate::error::Result;
+
+/// Choices of one kind, each by all that decides it. A question is put into words only where
+/// nothing is known of it yet.
+#[derive(Debug)]
+pub(crate) struct Choices<K, C> {
+    tuner: Tuner,
+    known: HashMap<K, C>,
+}
+
+impl<K: Copy + Eq + Hash, C: Copy> Choices<K, C> {
+    /// None so far; `tuner` makes them.
+    pub(crate) fn new(tuner: &Tuner) -> Self {
+        Choices { tuner: tuner.clone(), known: HashMap::new() }
+    }
+
+    pub(crate) fn tuner(&self) -> &Tuner {
+        &self.tuner
+    }
+
+    /// Choice already made, as [`Tuner::stored_choice`] says.
+    pub(crate) fn stored_choice(&mut self, cuda: &Cuda, of: K, question: impl FnOnce() -> TuningQuery<C>) -> Option<C> {
+        if let Some(&choice) = self.known.get(&of) {
+            return Some(choice);
+        }
+        let choice = self.tuner.stored_choice(cuda, &question())?;
+        self.known.insert(of, choice);
+        Some(choice)
+    }
+
+    /// Choice, by measurement if need be.
+    ///
+    /// # Errors
+    /// Those of `measure`.
+    pub(crate) fn choose(
+        &mut self,
+        cuda: &Cuda,
+        of: K,
+        question: impl FnOnce() -> TuningQuery<C>,
+        measure: impl FnMut(C) -> Result<f32>,
+    ) -> Result<C> {
+        if let Some(&choice) = self.known.get(&of) {
+            return Ok(choice);
+        }
+        let choice = self.tuner.choose(cuda, &question(), measure)?;
+        self.known.insert(of, choice);
+        Ok(choice)
+    }
+}

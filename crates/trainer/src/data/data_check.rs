@@ -1,0 +1,47 @@
+#![forbid(unsafe_code)]
+
+//! Data held against the model and the loss before the first step.
+
+use crate::data::level::check_readout_of;
+use crate::data::samples::Samples;
+use crate::error::Result;
+use crate::graph::{GraphTargets, Graphs};
+use crate::train::config::Config;
+
+impl Config {
+    /// Refuses samples whose targets the model does not predict or the loss has no meaning for.
+    /// Targets are looked through as far as the source has all of them in memory; others are when
+    /// their batch comes.
+    ///
+    /// # Errors
+    /// [`Setting`](crate::Error::Setting) for a readout that is not that of the targets, or not one
+    /// of the loss; [`Task`](crate::Error::Task) for tasks that are not of all targets;
+    /// [`Targets`](crate::Error::Targets).
+    pub fn check_samples(&self, samples: &dyn Samples) -> Result<()> {
+        let width = samples.shape().outputs;
+        self.loss.check_readout(self.model.readout)?;
+        self.loss.check_groups(width)?;
+        check_readout_of(samples, self.model.readout)?;
+        let Some(targets) = samples.targets().filter(|_| !self.loss.takes_any_number(width)) else { return Ok(()) };
+        for (sample, row) in targets.chunks_exact(width).enumerate() {
+            if let Some(fault) = self.loss.fault(row) {
+                return Err(fault.needs.error(place(samples, sample), fault.found));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The graph, where there are any, and the sample of a row of targets, with a colon.
+fn place(samples: &dyn Samples, sample: usize) -> String {
+    let of_graph = |graphs: &dyn Graphs| {
+        (0..graphs.len()).find_map(|graph| {
+            let node = graphs.nodes(graph).iter().position(|&node| node == sample)?;
+            Some(match graphs.targets_of() {
+                Some(GraphTargets::Graphs) => format!("graph {graph}: "),
+                _ => format!("sample {sample}, which is node {node} of graph {graph}: "),
+            })
+        })
+    };
+    samples.graphs().and_then(of_graph).unwrap_or_else(|| format!("sample {sample}: "))
+}

@@ -1,0 +1,91 @@
+#![forbid(unsafe_code)]
+
+//! Level of rows of predictions.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::batch::view::BatchView;
+use crate::data::samples::Samples;
+use crate::error::{Error, Result};
+use crate::graph::{GraphBatch, GraphTargets, Graphs, Readout, samples_of};
+
+/// Level of a row of predictions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// A sample that stands alone.
+    Sample,
+    /// A sample that is a node of a graph.
+    Node,
+    /// A graph.
+    Graph,
+}
+
+impl Level {
+    pub(crate) fn of(readout: Option<Readout>) -> Self {
+        match readout {
+            None => Level::Sample,
+            Some(Readout::Node) => Level::Node,
+            Some(_) => Level::Graph,
+        }
+    }
+
+    /// Level of rows for the samples of `batch`.
+    pub(crate) fn of_rows(batch: &BatchView<'_>) -> Self {
+        if batch.graphs.is_some() { Level::Node } else { Level::Sample }
+    }
+
+    /// The index of the sample, or the graph, of each row of a batch's predictions, whose own
+    /// indices are the first of `unseen`.
+    pub(crate) fn indices<'a>(
+        self,
+        samples: &dyn Samples,
+        batch: &BatchView<'_>,
+        unseen: &mut &'a [usize],
+    ) -> Cow<'a, [usize]> {
+        let (seen, rest) = unseen.split_at(batch.graphs.map_or(batch.len(), GraphBatch::len));
+        *unseen = rest;
+        match samples.graphs() {
+            Some(graphs) if self == Level::Node => Cow::Owned(samples_of(graphs, seen)),
+            _ => Cow::Borrowed(seen),
+        }
+    }
+
+    /// The targets [R, K] of a batch's predictions: of a graph, those of its first node, which are
+    /// those of all.
+    pub(crate) fn targets<'a>(self, batch: &BatchView<'a>) -> Cow<'a, [f32]> {
+        let (targets, width) = (batch.targets(), batch.shape().outputs);
+        match batch.graphs {
+            Some(graphs) if self == Level::Graph => {
+                graphs.samples().flat_map(|nodes| &targets[nodes.start * width..][..width]).copied().collect()
+            }
+            _ => Cow::Borrowed(targets),
+        }
+    }
+
+    /// The rows of each graph's predictions; none for samples that stand alone.
+    pub(crate) fn graphs(self, batch: &BatchView<'_>) -> Vec<Range<usize>> {
+        let graphs = batch.graphs.into_iter().flat_map(GraphBatch::samples);
+        match self {
+            Level::Graph => graphs.enumerate().map(|(graph, _)| graph..graph + 1).collect(),
+            Level::Node | Level::Sample => graphs.collect(),
+        }
+    }
+}
+
+/// Refuses to predict nodes where graphs have the targets, and graphs where nodes have them.
+pub(crate) fn check_readout_of(samples: &dyn Samples, readout: Option<Readout>) -> Result<()> {
+    let targets = samples.graphs().and_then(Graphs::targets_of);
+    let (found, expected) = match (readout, targets) {
+        (Some(Readout::Node), Some(GraphTargets::Graphs)) => {
+            ("node", "auto, mean, sum or max: each graph has one row of targets, and its nodes have none of their own")
+        }
+        (Some(Readout::Mean), Some(GraphTargets::Nodes)) => ("mean", OF_NODES),
+        (Some(Readout::Sum), Some(GraphTargets::Nodes)) => ("sum", OF_NODES),
+        (Some(Readout::Max), Some(GraphTargets::Nodes)) => ("max", OF_NODES),
+        _ => return Ok(()),
+    };
+    Err(Error::setting("model.readout", &found, expected))
+}
+
+const OF_NODES: &str = "auto or node: each node has targets of its own, and graphs have none";

@@ -1,0 +1,366 @@
+#![forbid(unsafe_code)]
+
+//! Batches read on another thread, one ahead of the computation.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use megabatch_gpu_core::Scope;
+
+use crate::batch::view::{BatchStorage, BatchView, WindowOffsets};
+use crate::cpu::form::Form;
+use crate::data::prefetching::{BorrowedBatch, Chunking, LoadedBatches, Waits};
+use crate::data::samples::{Batch, Samples};
+use crate::error::{Error, Result};
+use crate::graph::{GraphBatch, Graphs, SeenEdges, samples_of};
+use crate::model::SampleShape;
+
+/// Source of batches, and the memory that they take.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) samples: &'a dyn Samples,
+    /// The graphs that batches are made of, where they are not made of samples.
+    pub(crate) graphs: Option<&'a dyn Graphs>,
+    /// Edge features for batches with lists of them: those for a GPU.
+    pub(crate) seen: Option<SeenEdges>,
+    pub(crate) scope: &'a Scope,
+    /// Samples, or graphs, in the largest batch.
+    pub(crate) batch_size: usize,
+    /// Size of the chunks that samples load ahead, of what was planned.
+    pub(crate) chunk_percent: u32,
+    pub(crate) of_series: GatherMode,
+}
+
+/// Gathering of samples that are slices of series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GatherMode {
+    /// Their windows, each whole.
+    Windows,
+    /// The bars that their windows cover, each once.
+    Bars,
+    /// Offsets of the windows, for a device that has the series.
+    WindowOffsets,
+}
+
+impl From<Form> for GatherMode {
+    /// The plain form takes windows, the fast one bars.
+    fn from(form: Form) -> Self {
+        match form {
+            Form::Plain => GatherMode::Windows,
+            Form::Fast => GatherMode::Bars,
+        }
+    }
+}
+
+impl Source<'_> {
+    /// Samples in the largest batch.
+    fn capacity(&self) -> usize {
+        self.batch_size * self.graphs.map_or(1, |graphs| graphs.largest().0)
+    }
+
+    /// Room for the largest batch.
+    fn batch(&self) -> Result<Batch> {
+        let (shape, capacity) = (self.samples.shape(), self.capacity());
+        match (self.of_series, self.samples.series()) {
+            (GatherMode::WindowOffsets, Some(_)) => Batch::of_places(self.scope, shape, capacity),
+            _ => Batch::new(self.scope, shape, capacity),
+        }
+    }
+}
+
+/// Gives `consume` the batches of `schedule` in order, and reads the next ones while it works on
+/// those before. Reading ends when `consume` returns, whatever is left of the schedule. All memory
+/// lives until then, so that its peak is a matter of shapes and not of timing: two batches, the one
+/// being consumed and the one being read; or what samples take that load themselves ahead.
+pub(crate) fn with_batches<'a, T>(
+    source: Source<'a>,
+    schedule: impl Iterator<Item = Vec<usize>> + Send + 'a,
+    consume: impl FnOnce(&mut BatchFeed<'_>) -> Result<T>,
+) -> Result<T> {
+    if let Some(samples) = source.samples.load_ahead() {
+        let asked = RequestedGraphs::default();
+        let lists = asked.clone().note(schedule, source.graphs);
+        let chunking = Chunking { percent: source.chunk_percent, batch_samples: source.capacity() };
+        let batches = samples.load(Box::new(lists), chunking).map_err(|source| Error::PrefetchingSource { source })?;
+        return consume(&mut BatchFeed::Loaded(Loaded::new(batches, source, asked)));
+    }
+    let (give_back, empty) = sync_channel(2);
+    for _ in 0..2 {
+        give_back.send(source.batch()?).expect("the receiver is alive and has room for two");
+    }
+    let (ready, gathered) = sync_channel(1);
+    // Lent to the reader: batches that wait in the channel when it ends stay allocated.
+    let empty = Mutex::new(empty);
+    thread::scope(|scope| {
+        let empty = &empty;
+        scope.spawn(move || {
+            let empty = empty.lock().expect("the reader alone locks it");
+            read(source, schedule, &empty, &ready);
+        });
+        // Owned by this closure, so that it is gone, and the reader told to end, before the scope
+        // waits for the reader.
+        let mut feed = BatchFeed::Gathered(Gathered { gathered, give_back, current: None, waited: Duration::ZERO });
+        consume(&mut feed)
+    })
+}
+
+/// Sends gathered batches until the schedule ends, a batch cannot be read or nobody listens.
+fn read<'a>(
+    source: Source<'a>,
+    schedule: impl Iterator<Item = Vec<usize>>,
+    empty: &Receiver<Batch>,
+    ready: &SyncSender<Result<Ready<'a>>>,
+) {
+    for indices in schedule {
+        let Ok(batch) = empty.recv() else { return };
+        let gathered = gather_all(source, &indices, batch);
+        let failed = gathered.is_err();
+        if ready.send(gathered).is_err() || failed {
+            return;
+        }
+    }
+}
+
+/// Gathers the samples `indices`, or the graphs.
+fn gather_all<'a>(source: Source<'a>, indices: &[usize], mut batch: Batch) -> Result<Ready<'a>> {
+    let Some(graphs) = source.graphs else {
+        gather(source, indices, &mut batch)?;
+        return Ok(Ready { batch, graphs: None });
+    };
+    let views = GraphBatch::read(graphs, indices, source.seen)?;
+    gather(source, &samples_of(graphs, indices), &mut batch)?;
+    Ok(Ready { batch, graphs: Some(views) })
+}
+
+fn gather(Source { samples, of_series, .. }: Source<'_>, indices: &[usize], batch: &mut Batch) -> Result<()> {
+    let (first, last) = (indices.iter().min().copied(), indices.iter().max().copied());
+    let (Some(first), Some(last)) = (first, last) else {
+        batch.resize(0);
+        return Ok(());
+    };
+    if last >= samples.len() {
+        return Err(Error::SampleOutOfRange { sample: last, len: samples.len() });
+    }
+    let series = samples.series();
+    if let Some(series) = &series {
+        series.check(samples.shape())?;
+    }
+    match (of_series, &series) {
+        (GatherMode::Bars, Some(series)) => batch.take_series(series, indices)?,
+        (GatherMode::WindowOffsets, Some(series)) => batch.take_places(series, indices)?,
+        _ => {
+            batch.resize(indices.len());
+            let gathered = samples.gather(indices, batch);
+            gathered.map_err(|source| Error::Gather { first, last, count: indices.len(), source })?;
+        }
+    }
+    batch.note_ends(series.as_ref(), indices)
+}
+
+/// The batches, in the order of the schedule.
+pub(crate) enum BatchFeed<'a> {
+    /// Read batch by batch by a thread of [`with_batches`].
+    Gathered(Gathered<'a>),
+    /// Loaded ahead by the samples themselves.
+    Loaded(Loaded<'a>),
+}
+
+impl BatchFeed<'_> {
+    /// The next batch, or `None` after the last one. The batch before it is given back to its
+    /// reader.
+    pub(crate) fn next(&mut self) -> Result<Option<BatchView<'_>>> {
+        match self {
+            BatchFeed::Gathered(gathered) => gathered.next(),
+            BatchFeed::Loaded(loaded) => loaded.next(),
+        }
+    }
+
+    /// Time spent waiting for data since the last call, by cause where the cause is known.
+    pub(crate) fn take_waited(&mut self) -> (Duration, Option<Waits>) {
+        match self {
+            BatchFeed::Gathered(gathered) => (std::mem::take(&mut gathered.waited), None),
+            BatchFeed::Loaded(loaded) => {
+                let waits = loaded.take_waits();
+                (waits.total(), Some(waits))
+            }
+        }
+    }
+}
+
+/// A batch that was gathered.
+struct Ready<'a> {
+    batch: Batch,
+    graphs: Option<GraphBatch<'a>>,
+}
+
+impl Ready<'_> {
+    fn view(&self) -> BatchView<'_> {
+        BatchView { graphs: self.graphs.as_ref(), ..self.batch.view() }
+    }
+}
+
+/// Batches that the thread of [`with_batches`] gathers.
+pub(crate) struct Gathered<'a> {
+    gathered: Receiver<Result<Ready<'a>>>,
+    give_back: SyncSender<Batch>,
+    current: Option<Ready<'a>>,
+    waited: Duration,
+}
+
+impl Gathered<'_> {
+    fn next(&mut self) -> Result<Option<BatchView<'_>>> {
+        if let Some(done) = self.current.take() {
+            self.give_back.send(done.batch).expect("the receiver outlives the feed and has room for both batches");
+        }
+        let start = Instant::now();
+        self.current = self.gathered.recv().ok().transpose()?;
+        self.waited += start.elapsed();
+        Ok(self.current.as_ref().map(Ready::view))
+    }
+}
+
+/// Batches that the samples load, as they are to be computed with.
+pub(crate) struct Loaded<'a> {
+    batches: Box<dyn LoadedBatches + 'a>,
+    shape: &'a SampleShape,
+    graphs: Option<&'a dyn Graphs>,
+    seen: Option<SeenEdges>,
+    /// Requested batches that are yet to come.
+    asked: RequestedGraphs,
+    /// The graphs of the batch that is lent.
+    current: Option<GraphBatch<'a>>,
+    places: WindowOffsets,
+    /// Waiting that was told already.
+    told: Waits,
+}
+
+impl<'a> Loaded<'a> {
+    fn new(batches: Box<dyn LoadedBatches + 'a>, source: Source<'a>, asked: RequestedGraphs) -> Self {
+        let Source { samples, graphs, seen, .. } = source;
+        let (shape, told) = (samples.shape(), Waits::default());
+        Loaded {
+            batches,
+            shape,
+            graphs,
+            seen,
+            asked,
+            current: None,
+            places: WindowOffsets::with_capacity(shape, 0),
+            told,
+        }
+    }
+
+    fn next(&mut self) -> Result<Option<BatchView<'_>>> {
+        let Some(batch) = self.batches.next().map_err(|source| Error::PrefetchingSource { source })? else {
+            return Ok(None);
+        };
+        let BorrowedBatch { samples, features, targets } = batch;
+        let lent: Vec<usize> = features.iter().map(|windows| windows.len()).collect();
+        let windows = (0..self.shape.timeframes.len()).map(|k| samples.len() * self.shape.window_len(k));
+        assert_eq!(lent, windows.collect::<Vec<_>>(), "a source lends the windows of the samples in its own shape");
+        assert_eq!(targets.len(), samples.len() * self.shape.outputs, "a source lends the samples' targets");
+        self.places.lay_windows(self.shape, samples.len());
+        self.places.end_at_samples(samples);
+        let read = |graphs| GraphBatch::read(graphs, &self.asked.next(), self.seen);
+        self.current = self.graphs.map(read).transpose()?;
+        let (places, graphs) = (&self.places, self.current.as_ref());
+        Ok(Some(BatchView { shape: self.shape, features, places, laid: BatchStorage::Windows, targets, graphs }))
+    }
+
+    fn take_waits(&mut self) -> Waits {
+        let all = self.batches.waits();
+        let since = all - self.told;
+        self.told = all;
+        since
+    }
+}
+
+/// The graphs of the batches that samples were asked to load, while those are not there yet.
+#[derive(Clone, Debug, Default)]
+struct RequestedGraphs(Arc<Mutex<VecDeque<Vec<usize>>>>);
+
+impl RequestedGraphs {
+    /// The samples of each batch of `schedule`, whose graphs are noted as they are asked for.
+    fn note<'a>(
+        self,
+        schedule: impl Iterator<Item = Vec<usize>> + Send + 'a,
+        graphs: Option<&'a dyn Graphs>,
+    ) -> impl Iterator<Item = Vec<usize>> + Send + 'a {
+        schedule.map(move |indices| {
+            let Some(graphs) = graphs else { return indices };
+            let samples = samples_of(graphs, &indices);
+            self.0.lock().expect("nobody panics with the lock held").push_back(indices);
+            samples
+        })
+    }
+
+    /// The graphs of the next batch.
+    fn next(&self) -> Vec<usize> {
+        let mut asked = self.0.lock().expect("nobody panics with the lock held");
+        asked.pop_front().expect("a batch comes after it was asked for")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_gpu_core::Device;
+
+    use super::*;
+    use crate::data::samples::InMemory;
+    use crate::model::Timeframe;
+
+    fn samples() -> InMemory {
+        let timeframe = Timeframe { name: String::new(), steps: 1, features: 1 };
+        let shape = SampleShape { timeframes: vec![timeframe], outputs: 1 };
+        let numbers: Vec<f32> = (0..10).map(|n| n as f32).collect();
+        InMemory::new(shape, vec![numbers.clone()], numbers).unwrap()
+    }
+
+    #[test]
+    fn batches_come_in_order_and_both_live_to_the_end() {
+        let device = Device::cpu();
+        let (samples, scope) = (samples(), device.scope("batches"));
+        let source = Source {
+            samples: &samples,
+            graphs: None,
+            seen: None,
+            scope: &scope,
+            batch_size: 3,
+            chunk_percent: 100,
+            of_series: GatherMode::Bars,
+        };
+        let schedule = [vec![4, 5, 6], vec![9], vec![], vec![0, 0]];
+        let mut seen = Vec::new();
+        with_batches(source, schedule.clone().into_iter(), |feed| {
+            while let Some(batch) = feed.next()? {
+                seen.push(batch.targets().iter().map(|&x| x as usize).collect::<Vec<_>>());
+            }
+            assert!(feed.next()?.is_none());
+            // Two batches of three windows and three targets of four bytes.
+            assert_eq!(scope.usage().allocated_bytes, 2 * 3 * 2 * 4);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(seen, schedule);
+        assert_eq!(scope.usage().allocated_bytes, 0);
+    }
+
+    #[test]
+    fn reading_ends_with_its_consumer() {
+        let (samples, scope) = (samples(), Device::cpu().scope("batches"));
+        let source = Source {
+            samples: &samples,
+            graphs: None,
+            seen: None,
+            scope: &scope,
+            batch_size: 1,
+            chunk_percent: 100,
+            of_series: GatherMode::Windows,
+        };
+        let first = with_batches(source, std::iter::repeat(vec![7]), |feed| Ok(feed.next()?.map(|batch| batch.len())));
+        assert_eq!(first.unwrap(), Some(1));
+    }
+}

@@ -1,0 +1,335 @@
+#![forbid(unsafe_code)]
+
+//! The port through which training reads its data.
+
+use std::error::Error as StdError;
+
+use megabatch_gpu_core::{Buffer, Scope};
+
+use crate::batch::series::SeriesView;
+use crate::batch::view::{BatchStorage, BatchView, WindowOffsets};
+use crate::data::prefetching::PrefetchingSource;
+use crate::error::{Error, Result};
+use crate::graph::Graphs;
+use crate::model::SampleShape;
+
+/// A source of samples, addressed by index. Reading happens on another thread than training, hence
+/// `Sync`.
+pub trait Samples: Sync {
+    /// Shape of a sample.
+    fn shape(&self) -> &SampleShape;
+
+    /// Number of samples.
+    fn len(&self) -> usize;
+
+    /// True if there are no samples.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Writes the samples `samples`, in this order, over all of `batch`, which has this source's
+    /// shape and room for exactly these samples. Indices may repeat.
+    ///
+    /// # Errors
+    /// Whatever keeps the source from reading; it names its file and place.
+    fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn StdError + Send + Sync>>;
+
+    /// The series that all windows are slices of, for a source that has them in memory. Training
+    /// then takes the bars from there, each once, in place of calling [`gather`](Samples::gather),
+    /// and is several times as fast where windows overlap.
+    fn series(&self) -> Option<SeriesView<'_>> {
+        None
+    }
+
+    /// The targets [N, K] of all samples, for a source that has them in memory: training then holds
+    /// them against its loss before the first step.
+    fn targets(&self) -> Option<&[f32]> {
+        self.series().map(|series| series.targets)
+    }
+
+    /// A loader of the source's own, for one that is not in memory. Training then takes its batches
+    /// from there, in place of calling [`gather`](Samples::gather).
+    fn load_ahead(&self) -> Option<&dyn PrefetchingSource> {
+        None
+    }
+
+    /// The graphs that the samples are the nodes of, for a source that has any. A model over graphs
+    /// ([`ModelConfig::readout`](crate::ModelConfig::readout)) is then trained on graphs, by index,
+    /// in place of samples.
+    fn graphs(&self) -> Option<&dyn Graphs> {
+        None
+    }
+
+    /// The name of the instrument that `sample` is of, for a source of several: errors are then
+    /// told of each besides all.
+    fn instrument(&self, _sample: usize) -> Option<&str> {
+        None
+    }
+}
+
+/// Windows and targets of B samples, row-major in single precision.
+#[derive(Debug)]
+pub struct Batch {
+    shape: SampleShape,
+    samples: usize,
+    /// The windows one after another, [B, T, F] each; or, taken from series, the bars that they
+    /// cover.
+    features: Vec<Buffer<f32>>,
+    places: WindowOffsets,
+    laid: BatchStorage,
+    targets: Buffer<f32>, // [B, K]
+}
+
+impl Batch {
+    /// Room for up to `capacity` samples, booked on `scope`; it starts with none.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] when the device has no room.
+    pub fn new(scope: &Scope, shape: &SampleShape, capacity: usize) -> Result<Self> {
+        Batch::with_windows(scope, shape, capacity, capacity)
+    }
+
+    /// The same without room for windows, for [places](Batch::take_places) alone.
+    pub(crate) fn of_places(scope: &Scope, shape: &SampleShape, capacity: usize) -> Result<Self> {
+        Batch::with_windows(scope, shape, capacity, 0)
+    }
+
+    fn with_windows(scope: &Scope, shape: &SampleShape, capacity: usize, windows: usize) -> Result<Self> {
+        let windows_of = |k: usize| Ok(Buffer::zeros(scope, windows * shape.window_len(k))?);
+        Ok(Batch {
+            samples: 0,
+            features: (0..shape.timeframes.len()).map(windows_of).collect::<Result<_>>()?,
+            places: WindowOffsets::with_capacity(shape, capacity),
+            laid: BatchStorage::Windows,
+            targets: Buffer::zeros(scope, capacity * shape.outputs)?,
+            shape: shape.clone(),
+        })
+    }
+
+    /// Sets B. What the batch held before is of no meaning afterwards.
+    ///
+    /// # Panics
+    /// If there is no room for so many samples.
+    pub fn resize(&mut self, samples: usize) {
+        let capacity = self.targets.len() / self.shape.outputs;
+        assert!(samples <= capacity, "{samples} samples in a batch for {capacity}");
+        self.samples = samples;
+        self.laid = BatchStorage::Windows;
+        self.places.lay_windows(&self.shape, samples);
+    }
+
+    /// B.
+    pub fn len(&self) -> usize {
+        self.samples
+    }
+
+    /// True if there are no samples.
+    pub fn is_empty(&self) -> bool {
+        self.samples == 0
+    }
+
+    /// Shape of a sample.
+    pub fn shape(&self) -> &SampleShape {
+        &self.shape
+    }
+
+    /// The samples, to be read.
+    pub fn view(&self) -> BatchView<'_> {
+        BatchView {
+            shape: &self.shape,
+            features: self.features.iter().map(Buffer::as_slice).collect(),
+            places: &self.places,
+            laid: self.laid,
+            targets: &self.targets.as_slice()[..self.samples * self.shape.outputs],
+            graphs: None,
+        }
+    }
+
+    /// Windows of the k-th timeframe for writing, [B, T, F].
+    pub fn features_mut(&mut self, k: usize) -> &mut [f32] {
+        &mut self.features[k].as_mut_slice()[..self.samples * self.shape.window_len(k)]
+    }
+
+    /// Targets for writing, [B, K].
+    pub fn targets_mut(&mut self) -> &mut [f32] {
+        &mut self.targets.as_mut_slice()[..self.samples * self.shape.outputs]
+    }
+
+    /// All windows, [B, T, F] a timeframe, and the targets [B, K] for writing at once.
+    pub fn slices_mut(&mut self) -> (Vec<&mut [f32]>, &mut [f32]) {
+        let (samples, shape) = (self.samples, &self.shape);
+        let windows = self.features.iter_mut().enumerate();
+        let windows = windows.map(|(k, buffer)| &mut buffer.as_mut_slice()[..samples * shape.window_len(k)]);
+        (windows.collect(), &mut self.targets.as_mut_slice()[..samples * shape.outputs])
+    }
+
+    /// Notes which samples, of `series` if there are any, the batch holds.
+    ///
+    /// # Errors
+    /// As [`SeriesView::window_start`].
+    pub(crate) fn note_ends(&mut self, series: Option<&SeriesView<'_>>, samples: &[usize]) -> Result<()> {
+        let Some(series) = series else {
+            self.places.end_at_samples(samples);
+            return Ok(());
+        };
+        for (k, ends) in self.places.ends.iter_mut().enumerate() {
+            ends.clear();
+            for &sample in samples {
+                ends.push(series.window_start(&self.shape, k, sample)? + self.shape.timeframes[k].steps - 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes `samples` from series: each bar that their windows cover, once.
+    ///
+    /// # Errors
+    /// [`Error::SamplesShape`] for series that have not this batch's shape; as
+    /// [`SeriesView::window_start`].
+    pub(crate) fn take_series(&mut self, series: &SeriesView<'_>, samples: &[usize]) -> Result<()> {
+        self.resize(samples.len());
+        self.laid = BatchStorage::Series;
+        for k in 0..self.shape.timeframes.len() {
+            let starts = samples.iter().map(|&sample| series.window_start(&self.shape, k, sample));
+            let starts = starts.collect::<Result<Vec<_>>>()?;
+            self.take_bars(k, series.timeframes[k].values, &starts);
+        }
+        self.take_targets(series, samples)
+    }
+
+    /// Takes of `samples` where they begin in the series, and their targets: bars stay where they
+    /// are.
+    ///
+    /// # Errors
+    /// As [`Batch::take_series`].
+    pub(crate) fn take_places(&mut self, series: &SeriesView<'_>, samples: &[usize]) -> Result<()> {
+        self.resize(samples.len());
+        self.laid = BatchStorage::Series;
+        for (k, starts) in self.places.starts.iter_mut().enumerate() {
+            for (start, &sample) in starts.iter_mut().zip(samples) {
+                *start = series.window_start(&self.shape, k, sample)?;
+            }
+        }
+        self.take_targets(series, samples)
+    }
+
+    fn take_targets(&mut self, series: &SeriesView<'_>, samples: &[usize]) -> Result<()> {
+        let width = self.shape.outputs;
+        let len = series.targets.len() / width;
+        for (&sample, row) in samples.iter().zip(self.targets.as_mut_slice().chunks_exact_mut(width)) {
+            let targets = series.targets.chunks_exact(width).nth(sample);
+            row.copy_from_slice(targets.ok_or(Error::SampleOutOfRange { sample, len })?);
+        }
+        Ok(())
+    }
+
+    /// Copies the bars of the windows that begin at `starts`; windows that overlap share theirs.
+    fn take_bars(&mut self, k: usize, values: &[f32], starts: &[usize]) {
+        let (steps, width) = (self.shape.timeframes[k].steps, self.shape.timeframes[k].features);
+        let mut sorted: Vec<(usize, usize)> = starts.iter().copied().zip(0..).collect();
+        sorted.sort_unstable();
+        let bars = self.features[k].as_mut_slice();
+        // The bars copied so far: up to row `rows` here and `end` there.
+        let (mut rows, mut end) = (0, 0);
+        for (start, sample) in sorted {
+            let first = if rows > 0 && start <= end { end } else { start };
+            let copied = &values[first * width..(start + steps) * width];
+            bars[rows * width..][..copied.len()].copy_from_slice(copied);
+            rows += start + steps - first;
+            end = start + steps;
+            self.places.starts[k][sample] = rows - steps;
+        }
+    }
+}
+
+/// Targets by themselves, sample by sample: from the series where they are in memory, and else with
+/// their windows, which costs a read of those.
+pub(crate) enum Targets<'a> {
+    /// K beside them.
+    GatherMode(SeriesView<'a>, usize),
+    Gathered(&'a dyn Samples, Batch),
+}
+
+impl<'a> Targets<'a> {
+    /// Reader of `samples`; a sample at a time is booked on `scope` where they have to be gathered.
+    pub(crate) fn of(samples: &'a dyn Samples, scope: &Scope) -> Result<Self> {
+        match samples.series() {
+            Some(series) => Ok(Targets::GatherMode(series, samples.shape().outputs)),
+            None => Ok(Targets::Gathered(samples, Batch::new(scope, samples.shape(), 1)?)),
+        }
+    }
+
+    /// The targets [K] of one sample.
+    pub(crate) fn of_sample(&mut self, sample: usize) -> Result<&[f32]> {
+        match self {
+            Targets::GatherMode(series, width) => {
+                let len = series.targets.len() / *width;
+                series.targets.chunks_exact(*width).nth(sample).ok_or(Error::SampleOutOfRange { sample, len })
+            }
+            Targets::Gathered(samples, batch) => {
+                batch.resize(1);
+                let gathered = samples.gather(&[sample], batch);
+                gathered.map_err(|source| Error::Gather { first: sample, last: sample, count: 1, source })?;
+                Ok(batch.view().targets())
+            }
+        }
+    }
+}
+
+impl SampleShape {
+    /// T·F of the k-th timeframe.
+    pub(crate) fn window_len(&self, k: usize) -> usize {
+        self.timeframes[k].steps * self.timeframes[k].features
+    }
+}
+
+/// Samples held in memory as windows.
+#[derive(Clone, Debug)]
+pub struct InMemory {
+    shape: SampleShape,
+    features: Vec<Vec<f32>>,
+    targets: Vec<f32>,
+}
+
+impl InMemory {
+    /// Samples from windows [N, T, F] of each timeframe and targets [N, K].
+    ///
+    /// # Errors
+    /// [`Error::SamplesShape`] when the lengths do not fit the shape and one N.
+    pub fn new(shape: SampleShape, features: Vec<Vec<f32>>, targets: Vec<f32>) -> Result<Self> {
+        let samples = targets.len() / shape.outputs.max(1);
+        let fits = targets.len() == samples * shape.outputs
+            && features.len() == shape.timeframes.len()
+            && features.iter().enumerate().all(|(k, windows)| windows.len() == samples * shape.window_len(k));
+        if !fits {
+            let lengths: Vec<_> = features.iter().map(Vec::len).collect();
+            let samples = format!("{lengths:?} feature values and {} target values", targets.len());
+            return Err(Error::SamplesShape { model: shape.to_string(), samples });
+        }
+        Ok(InMemory { shape, features, targets })
+    }
+}
+
+impl Samples for InMemory {
+    fn shape(&self) -> &SampleShape {
+        &self.shape
+    }
+
+    fn len(&self) -> usize {
+        self.targets.len() / self.shape.outputs
+    }
+
+    fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        for (k, windows) in self.features.iter().enumerate() {
+            copy_rows(windows, self.shape.window_len(k), samples, batch.features_mut(k));
+        }
+        copy_rows(&self.targets, self.shape.outputs, samples, batch.targets_mut());
+        Ok(())
+    }
+}
+
+fn copy_rows(from: &[f32], width: usize, rows: &[usize], to: &mut [f32]) {
+    for (&row, to) in rows.iter().zip(to.chunks_exact_mut(width)) {
+        to.copy_from_slice(&from[row * width..][..width]);
+    }
+}

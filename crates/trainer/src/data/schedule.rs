@@ -1,0 +1,137 @@
+#![forbid(unsafe_code)]
+
+//! Which samples each optimizer step takes: a pure function of the step's number, so that a resumed
+//! run needs no other memory.
+
+use std::ops::Range;
+
+use megabatch_order::{self as order, Batches, Batching, Order, StepSamples};
+
+use crate::batch::dense::{Grain, Runs};
+use crate::error::{Error, Result};
+use crate::train::config::Config;
+
+/// The steps of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Schedule {
+    batches: Batches,
+    /// Samples that are computed at once; larger batches are cut.
+    at_once: usize,
+    /// The runs of dense training, and where batches of them end.
+    runs: Option<(Runs, Grain)>,
+    pub(crate) steps_per_epoch: u64,
+    /// Number of steps after which training ends.
+    pub(crate) steps: u64,
+}
+
+impl Schedule {
+    pub(crate) fn new(config: &Config, samples: usize) -> Result<Self> {
+        let order = Order::new(samples, config.run_samples(), config.seed)?;
+        let batching = Batching {
+            batch_size: config.batch_size,
+            accumulation_steps: config.accumulation_steps,
+            last_batch: config.last_batch,
+            ..Batching::default()
+        };
+        let batches = Batches::new(order, batching).map_err(|error| match error {
+            order::Error::NoStep { samples, .. } => {
+                let advice =
+                    "with the last batch dropped, there must be a whole batch; add data or use a smaller batch";
+                Error::NothingLeft { part: "training", before: samples, after: 0, advice }
+            }
+            other => Error::Order(other),
+        })?;
+        let steps_per_epoch = batches.steps_per_epoch();
+        let steps = config.max_steps.unwrap_or(config.epochs.saturating_mul(steps_per_epoch));
+        let runs = config.purpose().runs().map(|runs| (runs, Grain::Shards));
+        Ok(Schedule { batches, at_once: config.batch_size, runs, steps_per_epoch, steps })
+    }
+
+    /// The same steps, in batches of `at_once` samples: in dense training, of the most runs or
+    /// shards of runs that are no more.
+    pub(crate) fn cut_into(self, at_once: usize, grain: Grain) -> Self {
+        Schedule { at_once, runs: self.runs.map(|(runs, _)| (runs, grain)), ..self }
+    }
+
+    /// Samples in the largest batch, as they are cut.
+    pub(crate) fn capacity(&self) -> usize {
+        match self.runs {
+            Some((runs, Grain::Shards)) => self.at_once.max(runs.samples()),
+            _ => self.at_once,
+        }
+    }
+
+    /// The samples of step `step`, counted from 0: positions in the order of its epoch.
+    pub(crate) fn step(&self, step: u64) -> StepSamples {
+        self.batches.step(step)
+    }
+
+    /// The batches that a step is computed in: positions in the order of its epoch.
+    pub(crate) fn batches_of(&self, step: &StepSamples) -> Vec<Range<usize>> {
+        if let Some((runs, grain)) = self.runs {
+            return runs.batches_of_step(step.positions.clone(), self.at_once, grain);
+        }
+        let parts = |batch: Range<usize>| {
+            let end = batch.end;
+            batch.step_by(self.at_once).map(move |start| start..end.min(start.saturating_add(self.at_once)))
+        };
+        self.batches.batches_of(step).flat_map(parts).collect()
+    }
+
+    /// The indices of each batch of the steps in `steps`, out of the training samples `train`.
+    pub(crate) fn batches<'a>(self, steps: Range<u64>, train: &'a [usize]) -> impl Iterator<Item = Vec<usize>> + 'a {
+        steps.flat_map(move |step| {
+            let samples = self.step(step);
+            let list: Vec<usize> = self.batches.lists(step..step + 1).flatten().collect();
+            let start = samples.positions.start;
+            let part = |part: Range<usize>| list[part.start - start..part.end - start].iter();
+            let batches = self.batches_of(&samples).into_iter();
+            batches.map(|batch| part(batch).map(|&sample| train[sample]).collect()).collect::<Vec<_>>()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_order::LastBatch;
+
+    use super::*;
+
+    fn schedule(samples: usize, config: &Config) -> Result<Schedule> {
+        Schedule::new(config, samples)
+    }
+
+    fn config(batch_size: usize, accumulation_steps: usize) -> Config {
+        Config { batch_size, accumulation_steps, epochs: 3, ..Config::default() }
+    }
+
+    #[test]
+    fn an_epoch_takes_every_training_sample_once() {
+        let schedule = schedule(23, &config(3, 2)).unwrap();
+        assert_eq!((schedule.steps_per_epoch, schedule.steps), (4, 12));
+        let train: Vec<usize> = (100..123).collect();
+        for epoch in 0..3 {
+            let batches: Vec<Vec<usize>> = schedule.batches(epoch * 4..(epoch + 1) * 4, &train).collect();
+            let per_step = (epoch * 4..(epoch + 1) * 4).map(|step| schedule.batches_of(&schedule.step(step)).len());
+            assert_eq!(batches.len(), per_step.sum::<usize>());
+            let mut all = batches.concat();
+            all.sort_unstable();
+            assert_eq!(all, train);
+        }
+    }
+
+    #[test]
+    fn dropping_the_last_batch_must_leave_one() {
+        let drop = |samples| schedule(samples, &Config { last_batch: LastBatch::Drop, ..config(3, 2) });
+        assert_eq!(drop(23).unwrap().steps_per_epoch, 3);
+        assert!(matches!(drop(5), Err(Error::NothingLeft { before: 5, .. })));
+    }
+
+    #[test]
+    fn max_steps_decides_whatever_epochs_says() {
+        for max_steps in [1, 1000] {
+            let config = Config { max_steps: Some(max_steps), ..config(3, 2) };
+            assert_eq!(schedule(23, &config).unwrap().steps, max_steps);
+        }
+    }
+}

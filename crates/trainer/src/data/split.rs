@@ -1,0 +1,260 @@
+#![forbid(unsafe_code)]
+
+//! Training, validation and test samples by time, with a purge between them.
+//!
+//! Neighbouring samples share bars: a label reaches into the future and a window into the past.
+//! Without a gap between the parts, a validation sample's window would hold bars that a training
+//! label was computed from, and its error would flatter the model.
+
+pub mod reckoning;
+mod walk_forward;
+
+use serde::{Deserialize, Serialize};
+
+pub use walk_forward::{TrainingWindow, WalkForward, walk_forward};
+
+use crate::error::{Error, Result};
+
+/// Shares of the samples, by time: training first, then validation, then test. Validation and test
+/// may be 0.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SplitFractions {
+    /// Share of the samples to train on, > 0.
+    pub train: f64,
+    /// Share of the samples to validate on.
+    pub validation: f64,
+    /// Share of the samples kept for the test.
+    pub test: f64,
+}
+
+impl Default for SplitFractions {
+    fn default() -> Self {
+        SplitFractions { train: 0.7, validation: 0.15, test: 0.15 }
+    }
+}
+
+/// Gap between the last sample of one part and the first of the next.
+#[derive(Clone, Copy, Debug)]
+pub enum Purge<'a> {
+    /// The later sample's earliest window starts at or after the end of the last label before it.
+    Windows {
+        /// Open time of the earliest bar in any window of each sample, ns.
+        window_start_ns: &'a [i64],
+        /// Close time of the last bar that each sample's label uses, ns.
+        label_end_ns: &'a [i64],
+    },
+    /// The later sample is at least this much later than the last one before it, ns.
+    Duration(i64),
+}
+
+impl Purge<'_> {
+    fn check_len(&self, samples: usize) {
+        if let Purge::Windows { window_start_ns, label_end_ns } = self {
+            assert_eq!([window_start_ns.len(), label_end_ns.len()], [samples; 2], "one time a sample");
+        }
+    }
+}
+
+/// The samples of each part, by index, ascending.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Split {
+    /// Samples to train on.
+    pub train: Vec<usize>,
+    /// Samples to validate on.
+    pub validation: Vec<usize>,
+    /// Samples kept for the test.
+    pub test: Vec<usize>,
+    /// Time of the first sample after training, before the purge; `i64::MAX` where there is none.
+    pub validation_start_ns: i64,
+    /// Time of the first sample after validation, before the purge; `i64::MAX` where there is none.
+    pub test_start_ns: i64,
+    /// Samples that the purge took away.
+    pub purged: usize,
+}
+
+/// Splits samples at two instants, the same for every instrument, so that each part gets its
+/// fraction of the samples.
+///
+/// `time_ns` has each sample's time in any order; samples of one time are never parted. The purge
+/// takes samples away from the beginning of validation and of test, never from training.
+///
+/// # Errors
+/// [`Error::Setting`] for fractions that are negative or do not sum to 1; [`Error::NothingLeft`]
+/// when training, or a part with a fraction above 0, ends up without samples.
+///
+/// # Panics
+/// If the purge's times are not one a sample.
+pub fn split(time_ns: &[i64], fractions: SplitFractions, purge: Purge<'_>) -> Result<Split> {
+    check(fractions)?;
+    purge.check_len(time_ns.len());
+    let [validation_start_ns, test_start_ns] = instants(time_ns, fractions);
+    let mut train = Vec::new();
+    let mut before = [Vec::new(), Vec::new()];
+    for (sample, &time) in time_ns.iter().enumerate() {
+        match time {
+            _ if time < validation_start_ns => train.push(sample),
+            _ if time < test_start_ns => before[0].push(sample),
+            _ => before[1].push(sample),
+        }
+    }
+    let counts = before.each_ref().map(Vec::len);
+
+    let [validation, test] = before;
+    let limit = Limit { time_ns, purge };
+    let validation = limit.keep(validation, limit.after(&train));
+    let test = limit.keep(test, limit.after(&train).max(limit.after(&validation)));
+    for (part, fraction, [before, after]) in [
+        ("training", fractions.train, [train.len(); 2]),
+        ("validation", fractions.validation, [counts[0], validation.len()]),
+        ("test", fractions.test, [counts[1], test.len()]),
+    ] {
+        if fraction > 0.0 && after == 0 {
+            let advice = "give it a larger fraction of data.split, shorten the windows, set data.purge, or add data";
+            return Err(Error::NothingLeft { part, before, after, advice });
+        }
+    }
+    let purged = time_ns.len() - train.len() - validation.len() - test.len();
+    Ok(Split { train, validation, test, validation_start_ns, test_start_ns, purged })
+}
+
+fn check(fractions: SplitFractions) -> Result<()> {
+    let SplitFractions { train, validation, test } = fractions;
+    let all = [train, validation, test];
+    let in_range = train > 0.0 && all.iter().all(|share| (0.0..=1.0).contains(share));
+    if !in_range || (all.iter().sum::<f64>() - 1.0).abs() > 1e-6 {
+        let value = format!("{train}, {validation}, {test}");
+        return Err(Error::setting("data.split", &value, "fractions from 0 to 1 that sum to 1, training above 0"));
+    }
+    Ok(())
+}
+
+/// The times of the samples at which validation and test begin; `i64::MAX` for a part that does
+/// not.
+fn instants(time_ns: &[i64], fractions: SplitFractions) -> [i64; 2] {
+    let mut sorted = time_ns.to_vec();
+    sorted.sort_unstable();
+    let at = |share: f64| {
+        // Rounded, so that 0.7 + 0.15 of 100 samples is 85 although the sum of the doubles is less.
+        let rank = (share * sorted.len() as f64).round() as usize;
+        sorted.get(rank).copied().unwrap_or(i64::MAX)
+    };
+    let test = if fractions.test > 0.0 { at(fractions.train + fractions.validation) } else { i64::MAX };
+    let validation = if fractions.validation > 0.0 { at(fractions.train) } else { test };
+    [validation.min(test), test]
+}
+
+/// The rule that keeps a part clear of the one before it.
+#[derive(Clone, Copy)]
+struct Limit<'a> {
+    time_ns: &'a [i64],
+    purge: Purge<'a>,
+}
+
+impl Limit<'_> {
+    /// The time from which a sample is clear of all samples of `earlier`.
+    fn after(self, earlier: &[usize]) -> i64 {
+        let last = |times: &[i64]| earlier.iter().map(|&sample| times[sample]).max();
+        let limit = match self.purge {
+            Purge::Windows { label_end_ns, .. } => last(label_end_ns),
+            Purge::Duration(duration_ns) => last(self.time_ns).map(|time| time.saturating_add(duration_ns)),
+        };
+        limit.unwrap_or(i64::MIN)
+    }
+
+    fn keep(self, mut samples: Vec<usize>, limit_ns: i64) -> Vec<usize> {
+        let starts = self.starts();
+        samples.retain(|&sample| starts[sample] >= limit_ns);
+        samples
+    }
+
+    /// Those of `samples` that no sample of `later` overlaps.
+    fn keep_before(self, mut samples: Vec<usize>, later: &[usize]) -> Vec<usize> {
+        let starts = self.starts();
+        let limit_ns = later.iter().map(|&sample| starts[sample]).min().unwrap_or(i64::MAX);
+        samples.retain(|&sample| self.after(&[sample]) <= limit_ns);
+        samples
+    }
+
+    fn starts(&self) -> &[i64] {
+        match self.purge {
+            Purge::Windows { window_start_ns, .. } => window_start_ns,
+            Purge::Duration(_) => self.time_ns,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn fractions(train: f64, validation: f64, test: f64) -> SplitFractions {
+        SplitFractions { train, validation, test }
+    }
+
+    #[test]
+    fn parts_follow_each_other_with_a_gap() {
+        let time: Vec<i64> = (0..100).collect();
+        let no_gap = split(&time, fractions(0.7, 0.15, 0.15), Purge::Duration(0)).unwrap();
+        assert_eq!([no_gap.train.len(), no_gap.validation.len(), no_gap.test.len()], [70, 15, 15]);
+        assert_eq!((no_gap.validation_start_ns, no_gap.test_start_ns, no_gap.purged), (70, 85, 0));
+
+        // Windows of 4 bars and labels 3 bars ahead: 69 + 3 = 72 is the first open time that
+        // validation may see.
+        let window_start: Vec<i64> = time.iter().map(|t| t - 4).collect();
+        let label_end: Vec<i64> = time.iter().map(|t| t + 3).collect();
+        let purge = Purge::Windows { window_start_ns: &window_start, label_end_ns: &label_end };
+        let gap = split(&time, fractions(0.7, 0.15, 0.15), purge).unwrap();
+        assert_eq!((gap.train.len(), gap.validation[0], gap.test[0], gap.purged), (70, 76, 91, 12));
+        let duration = split(&time, fractions(0.7, 0.15, 0.15), Purge::Duration(7)).unwrap();
+        assert_eq!((duration.validation, duration.test), (gap.validation, gap.test));
+    }
+
+    #[test]
+    fn validation_and_test_may_be_empty() {
+        let time: Vec<i64> = (0..10).collect();
+        for (fractions, counts) in [
+            (fractions(1.0, 0.0, 0.0), [10, 0, 0]),
+            (fractions(0.8, 0.2, 0.0), [8, 2, 0]),
+            (fractions(0.8, 0.0, 0.2), [8, 0, 2]),
+        ] {
+            let parts = split(&time, fractions, Purge::Duration(0)).unwrap();
+            assert_eq!([parts.train.len(), parts.validation.len(), parts.test.len()], counts);
+        }
+        let only_test = split(&time, fractions(0.5, 0.0, 0.5), Purge::Duration(4)).unwrap();
+        assert_eq!((only_test.train.len(), only_test.test), (5, vec![8, 9]));
+    }
+
+    #[test]
+    fn a_part_without_samples_is_an_error_with_both_counts() {
+        let time: Vec<i64> = (0..100).collect();
+        let error = split(&time, fractions(0.7, 0.15, 0.15), Purge::Duration(16)).unwrap_err().to_string();
+        assert!(error.starts_with("no samples are left for validation: 15 before the purge, 0 after it;"), "{error}");
+        let error = split(&[], fractions(1.0, 0.0, 0.0), Purge::Duration(0)).unwrap_err().to_string();
+        assert!(error.starts_with("no samples are left for training: 0 before the purge, 0 after it;"), "{error}");
+        for wrong in [fractions(0.0, 0.5, 0.5), fractions(0.7, 0.1, 0.1), fractions(1.5, -0.5, 0.0)] {
+            assert!(matches!(split(&time, wrong, Purge::Duration(0)), Err(Error::Setting { .. })));
+        }
+    }
+
+    proptest! {
+        /// Several instruments share times: no training label may reach into a later window, and
+        /// nobody is lost unpurged.
+        #[test]
+        fn no_label_reaches_into_a_later_part(
+            time in prop::collection::vec(0i64..200, 1..150), window in 0i64..10, horizon in 0i64..10,
+        ) {
+            let window_start: Vec<i64> = time.iter().map(|t| t - window).collect();
+            let label_end: Vec<i64> = time.iter().map(|t| t + horizon).collect();
+            let purge = Purge::Windows { window_start_ns: &window_start, label_end_ns: &label_end };
+            let Ok(parts) = split(&time, fractions(0.6, 0.2, 0.2), purge) else { return Ok(()) };
+            let limit = |part: &[usize]| part.iter().map(|&s| label_end[s]).max().unwrap();
+            prop_assert!(parts.validation.iter().all(|&s| window_start[s] >= limit(&parts.train)));
+            prop_assert!(parts.test.iter().all(|&s| window_start[s] >= limit(&parts.validation).max(limit(&parts.train))));
+            prop_assert!(parts.train.iter().all(|&s| time[s] < parts.validation_start_ns));
+            let kept = parts.train.len() + parts.validation.len() + parts.test.len();
+            prop_assert_eq!(kept + parts.purged, time.len());
+        }
+    }
+}

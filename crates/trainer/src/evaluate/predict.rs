@@ -1,0 +1,312 @@
+#![forbid(unsafe_code)]
+
+//! A trained model in use: its outputs, or the weights of its attention, batch after batch.
+
+mod predictions;
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use megabatch_amp::{Accuracy, Precision};
+use megabatch_gpu_core::Device;
+
+use crate::batch::view::BatchView;
+use crate::cpu::step::{Compute, Engine, Purpose};
+use crate::cuda::device::{Trained, check_model, refuse};
+use crate::data::level::Level;
+use crate::data::samples::Samples;
+use crate::error::{Error, Result};
+use crate::evaluate::baseline::Baselines;
+use crate::evaluate::{Evaluation, evaluate};
+use crate::graph::{Graphs, check_graphs};
+use crate::loss::Loss;
+use crate::model::Model;
+use crate::model::tensor::TensorSet;
+use crate::model::weights::load_weights;
+use predictions::Computed;
+pub(crate) use predictions::{Next, Predictions};
+
+/// Samples to evaluate, by index, visited in this order; for a model over graphs, graphs.
+#[derive(Clone, Copy)]
+pub struct Selection<'a> {
+    /// The source.
+    pub samples: &'a dyn Samples,
+    /// Which of them.
+    pub indices: &'a [usize],
+}
+
+/// A trained model that predicts.
+#[derive(Debug)]
+pub struct Predictor {
+    model: Model,
+    parameters: TensorSet<f32>,
+    /// CPU engine; `None` where a GPU computes.
+    engine: Option<Engine>,
+    gpu: Option<Trained>,
+    device: Device,
+    compute: Compute,
+    precision: Precision,
+    streams: bool,
+    weight_errors: Vec<(String, Accuracy)>,
+}
+
+impl Predictor {
+    /// The model with the weights of a safetensors file.
+    ///
+    /// # Errors
+    /// As [`load_weights`]; [`Error::Memory`], [`Error::Threads`] and [`Error::Setting`] as for
+    /// training.
+    pub fn open(device: &Device, model: Model, weights: &Path, compute: Compute) -> Result<Self> {
+        let mut parameters = TensorSet::zeros(&device.scope("model/parameters"), model.layout())?;
+        load_weights(weights, &mut parameters)?;
+        let engine = Engine::new(device, &model, compute, Purpose::Prediction)?;
+        Ok(Predictor {
+            model,
+            parameters,
+            engine: Some(engine),
+            gpu: None,
+            device: device.clone(),
+            compute,
+            precision: Precision::Fp32,
+            streams: false,
+            weight_errors: Vec::new(),
+        })
+    }
+
+    /// The predictor for a model that was trained in `precision`, which predicts in it too.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] when the device has no room.
+    pub fn with_precision(mut self, precision: Precision) -> Result<Self> {
+        let scope = self.device.scope("model/parameters/working");
+        let engine = self.take_engine().with_precision(&scope, &self.model, precision)?;
+        Ok(Predictor { engine: Some(engine), precision, ..self })
+    }
+
+    /// The predictor with the LSTMs' matrices in eight bits: weights a scale by output channel,
+    /// bars and hidden states fourteen bits with a scale by row, found anew in each product; sums
+    /// in 32 bits, all else in single precision. Takes the place of [`Predictor::with_precision`].
+    /// On a GPU the matrices are these, too.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for the plain form and for a model without an LSTM, [`Error::Quantize`]
+    /// for weights that are not finite, [`Error::Memory`] when the device has no room.
+    pub fn with_int8(mut self) -> Result<Self> {
+        let scope = self.device.scope("model/parameters/int8");
+        let (engine, weight_errors) = self.take_engine().with_int8(&scope, &self.model, &self.parameters)?;
+        Ok(Predictor { engine: Some(engine), weight_errors, ..self })
+    }
+
+    /// By how much [`Predictor::with_int8`] changed each matrix, under its name, in the order of
+    /// the model's layers; empty without it.
+    pub fn weight_errors(&self) -> &[(String, Accuracy)] {
+        &self.weight_errors
+    }
+
+    /// The predictor for a model that was trained with carried state, or densely
+    /// ([`Config::streams`](crate::Config::streams)): a sample's outputs are those of the states at
+    /// its windows' last bars in one pass over each segment from zero, one step a bar. They depend
+    /// on nothing else, neither on which samples are asked for nor on batches or threads. The
+    /// samples must be slices of series.
+    pub fn with_carried_state(self) -> Self {
+        assert!(self.engine.is_some(), "{SETTLED}");
+        Predictor { streams: true, ..self }
+    }
+
+    /// The predictor on `gpu`, in its precision; to be asked for after everything else. Batches and
+    /// a copy of the weights stay in host memory besides; the threads and what else the CPU
+    /// computes with are given back. Outputs are those of the CPU in another rounding.
+    ///
+    /// # Errors
+    /// As [`Predictor::check_on_gpu`]; [`Error::Memory`] when the GPU has no room.
+    pub fn on_gpu(self, gpu: &Device) -> Result<Self> {
+        self.check_on_gpu()?;
+        let in_bytes = !self.weight_errors.is_empty();
+        let trained = Trained::new(gpu, &self.model, &self.parameters, self.precision, in_bytes)?;
+        Ok(Predictor { gpu: Some(trained), engine: None, ..self })
+    }
+
+    /// Refuses what a GPU does not compute yet: models without an LSTM of samples that stand alone,
+    /// the plain form, models over graphs in 16 bits, and carried state.
+    ///
+    /// # Errors
+    /// [`Error::NotOnGpu`], or [`Error::Setting`] for the precision of a model over graphs.
+    pub fn check_on_gpu(&self) -> Result<()> {
+        check_model(&self.model.config(), self.compute.form)?;
+        if self.model.config().is_over_graphs() && self.precision != Precision::Fp32 {
+            let expected = "fp32 for a model over graphs, whose attention is in single precision";
+            return Err(Error::setting("training.precision", &self.precision, expected));
+        }
+        if self.streams {
+            return refuse("training.carry_state (or training.loss_on every_step)", &true, "");
+        }
+        Ok(())
+    }
+
+    fn take_engine(&mut self) -> Engine {
+        self.engine.take().expect(SETTLED)
+    }
+
+    /// The device that computes.
+    pub fn device(&self) -> &Device {
+        self.gpu.as_ref().map_or(&self.device, Trained::device)
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Gives `sink` the predictions [B, K, M] of each batch, in order, with the indices of its
+    /// samples. Of a model over graphs, these are the samples that are the nodes of the graphs of
+    /// `selection`, graph after graph; or the graphs, where it is those that are predicted.
+    ///
+    /// # Errors
+    /// [`Error::SamplesShape`] for samples of another model, [`Error::Gather`], [`Error::Memory`],
+    /// with carried state [`Error::Setting`] for samples that are stored as windows, for a model
+    /// over graphs those of [`Trainer::train`](crate::Trainer::train), and whatever `sink` returns.
+    pub fn predict<E: From<Error>>(
+        &mut self,
+        selection: Selection<'_>,
+        mut sink: impl FnMut(&[usize], &[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut unseen = selection.indices;
+        let mut refused = None;
+        let mut source = self.source(selection.samples)?;
+        let level = Level::of(source.model.config().readout);
+        let see = |batch: &BatchView<'_>| Ok(level.indices(selection.samples, batch, &mut unseen));
+        source.for_each(selection, see, |indices, predictions| {
+            refused = sink(&indices, predictions).err();
+            Ok(if refused.is_some() { Next::Stop } else { Next::Continue })
+        })?;
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Gives `sink` the weights of attention pooling of each batch, in order, with the indices of
+    /// its samples: a row a sample, in it the weights `[heads, T]` of one timeframe after another,
+    /// which sum to one over T.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`]; [`Error::Setting`] for a model that does not pool by attention.
+    pub fn pooling_weights<E: From<Error>>(
+        &mut self,
+        selection: Selection<'_>,
+        sink: impl FnMut(&[usize], &[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.model.poolings().is_empty() {
+            return Err(Error::setting("model.pooling", &"last", "attention, which has weights").into());
+        }
+        self.weights(Computed::PoolingWeights, selection, sink)
+    }
+
+    /// Gives `sink` the weights of fusion by attention of each batch, in order, with the indices of
+    /// its samples: a row a sample, in it for each head the weights [n, n] with which each of the n
+    /// timeframes looks at all of them, which sum to one over the last dimension.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`]; [`Error::Setting`] for a model that does not fuse by attention.
+    pub fn fusion_weights<E: From<Error>>(
+        &mut self,
+        selection: Selection<'_>,
+        sink: impl FnMut(&[usize], &[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.model.fusion_weights_len() == 0 {
+            return Err(Error::setting("model.fusion", &"concat", "attention, which has weights").into());
+        }
+        self.weights(Computed::FusionWeights, selection, sink)
+    }
+
+    fn weights<E: From<Error>>(
+        &mut self,
+        computed: Computed,
+        selection: Selection<'_>,
+        mut sink: impl FnMut(&[usize], &[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if let Some(gpu) = &self.gpu {
+            let expected = "cpu for weights of attention, which a GPU does not give so far";
+            return Err(Error::setting("the device", gpu.device(), expected).into());
+        }
+        let mut unseen = selection.indices;
+        let mut refused = None;
+        let see = |batch: &BatchView<'_>| Ok(Level::of_rows(batch).indices(selection.samples, batch, &mut unseen));
+        let each = |indices: Cow<'_, [usize]>, weights: &[f32]| {
+            refused = sink(&indices, weights).err();
+            Ok(if refused.is_some() { Next::Stop } else { Next::Continue })
+        };
+        self.source(selection.samples)?.for_each_of(computed, selection, see, each)?;
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// The model's errors, beside those of the baselines if there are any.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`]; [`Error::NothingLeft`] for no samples, [`Error::Setting`] for a
+    /// loss out of range or of other outputs than the model's, [`Error::Targets`] for targets that
+    /// the loss has no meaning for.
+    pub fn evaluate(
+        &mut self,
+        selection: Selection<'_>,
+        loss: Loss,
+        baselines: Option<&Baselines>,
+    ) -> Result<Evaluation> {
+        evaluate(self.source(selection.samples)?, selection, loss, baselines)
+    }
+
+    /// The model in use on `samples`.
+    fn source(&mut self, samples: &dyn Samples) -> Result<Predictions<'_>> {
+        check_shape(&self.model, samples)?;
+        self.gpu.iter_mut().try_for_each(|gpu| gpu.keep_series(samples))?;
+        Ok(Predictions {
+            model: &self.model,
+            parameters: &self.parameters,
+            engine: self.engine.as_mut(),
+            gpu: self.gpu.as_mut().map(Trained::in_use),
+            device: &self.device,
+            compute: self.compute,
+            chunk_percent: 100,
+            streams: self.streams,
+            reads_bars: false,
+        })
+    }
+}
+
+const SETTLED: &str = "what is computed is settled before it goes to a GPU";
+
+/// Refuses samples that the model was not built for.
+pub(crate) fn check_shape(model: &Model, samples: &dyn Samples) -> Result<()> {
+    if samples.shape() == model.shape() {
+        return check_graphs_of(model, samples);
+    }
+    Err(Error::SamplesShape { model: model.shape().to_string(), samples: samples.shape().to_string() })
+}
+
+/// The graphs that are asked about, for a model over graphs.
+///
+/// # Errors
+/// As [`check_graphs`].
+pub(crate) fn graphs_of<'a>(model: &Model, of: Selection<'a>) -> Result<Option<&'a dyn Graphs>> {
+    let graphs = of.samples.graphs().filter(|_| model.config().is_over_graphs());
+    graphs.map_or(Ok(()), |graphs| check_graphs(graphs, of.indices))?;
+    Ok(graphs)
+}
+
+/// Refuses graphs for a model of samples that stand alone, and such samples for a model over
+/// graphs.
+fn check_graphs_of(model: &Model, samples: &dyn Samples) -> Result<()> {
+    let config = model.config();
+    match (config.readout, samples.graphs()) {
+        (None, Some(_)) => {
+            let expected = "node, mean, sum or max for samples that are the nodes of graphs";
+            Err(Error::setting("model.readout", &"none", expected))
+        }
+        (Some(readout), None) => {
+            let readout = format!("{readout:?}").to_lowercase();
+            Err(Error::setting("model.readout", &readout, "none for samples that are not nodes of graphs"))
+        }
+        (Some(_), Some(graphs)) if ![0, graphs.edge_attributes()].contains(&config.edge_attributes) => {
+            let expected = "the number of the graphs' edge attributes, or 0 to leave them unseen";
+            Err(Error::setting("model.edge_attributes", &config.edge_attributes, expected))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,248 @@
+#![forbid(unsafe_code)]
+
+//! The memory of a training run, computed from its shapes before anything is allocated.
+
+mod gpu;
+mod largest;
+mod runs;
+mod tensors;
+#[cfg(test)]
+mod tests;
+
+use megabatch_amp::Precision;
+use serde::Serialize;
+
+pub use gpu::GpuFootprint;
+pub(crate) use largest::{LargestBatch, LargestGraphs};
+pub(crate) use tensors::{BACKWARD, BOTH, FORWARD, Parts};
+pub use tensors::{PlannedTensor, StepPhase};
+
+use crate::cpu::carried::{carried_len, carried_rows};
+use crate::cpu::fast::{self, PackedWeights};
+use crate::cpu::form::Form;
+use crate::cpu::fusion::Fusion;
+use crate::cpu::pooling::{PlainPooling, Pooling};
+use crate::cpu::stateful_inference::{distinct_ends, read_rows, streamed_len};
+use crate::cpu::step::{Capacity, Purpose};
+use crate::data::samples::Samples;
+use crate::error::{Error, Result};
+use crate::loss::Loss;
+use crate::model::{Encoder, Model, ModelConfig, SampleShape};
+use crate::reference::lstm::Read;
+use crate::train::config::Config;
+
+/// Bytes that a run takes from its device, by what they are for. Together they are the peak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Footprint {
+    /// The weights, a working copy of them for products in 16 bits and, for the fast form, the
+    /// LSTMs' once more in the kernels' order.
+    pub parameters_bytes: usize,
+    /// Gradients: their sum, and one set for each shard in work.
+    pub gradients_bytes: usize,
+    /// The optimizer's moments.
+    pub optimizer_bytes: usize,
+    /// Bytes that the forward pass saves for the backward pass, for each shard in work.
+    pub activations_bytes: usize,
+    /// Batches: the one in work and the one being read, twice while a validation interrupts
+    /// training. None are taken for samples that load themselves ahead
+    /// ([`PrefetchingSource`](crate::PrefetchingSource)), whose memory is the source's.
+    pub batches_bytes: usize,
+    /// Carried states, for a run that carries them: see [`Footprint::with_carried_states`].
+    pub carried_bytes: usize,
+}
+
+/// Number of states that a run carries: its footprint depends on it beside shapes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CarriedStates {
+    /// Bars before the first bars of the training windows, by timeframe.
+    training: Vec<usize>,
+    /// Last bars of the validation windows, by timeframe.
+    validation: Vec<usize>,
+    /// Bars that the validation windows cover, by timeframe.
+    validation_covered: Vec<usize>,
+}
+
+impl CarriedStates {
+    /// Footprint of a run that trains and validates on samples of `samples` with these indices, for
+    /// a configuration that carries states or only evaluates from them ([`Config::streams`]).
+    ///
+    /// # Errors
+    /// [`Error::Setting`](crate::Error::Setting) for samples that are stored as windows, and
+    /// whatever is wrong with series.
+    pub fn of(config: &Config, samples: &dyn Samples, train: &[usize], validation: &[usize]) -> Result<Self> {
+        let train = if config.carry_state { train } else { &[] };
+        let count = |rows: Vec<Vec<usize>>| rows.iter().map(Vec::len).collect();
+        let ends = distinct_ends(samples, validation)?;
+        let covered = ends.iter().zip(&samples.shape().timeframes);
+        let any = Pooling::Attention { heads: 1 };
+        Ok(CarriedStates {
+            training: count(carried_rows(samples, train)?),
+            validation_covered: covered.map(|(ends, tf)| read_rows(any, ends.clone(), tf.steps).len()).collect(),
+            validation: count(ends),
+        })
+    }
+}
+
+impl Footprint {
+    /// The footprint of training on samples of `shape`, with `validation_samples` to validate on;
+    /// without the carried states of a run that carries them.
+    ///
+    /// # Errors
+    /// As [`Model::new`].
+    pub fn of(config: &Config, shape: &SampleShape, validation_samples: usize) -> Result<Self> {
+        let room = config.compute().room(config.purpose());
+        Footprint::with_room(config, shape, room, 1, validation_samples > 0)
+    }
+
+    /// The footprint of training a model over graphs, of which the largest have so many nodes and
+    /// edges ([`Graphs::largest`](crate::Graphs::largest)), with `validation_graphs` to validate
+    /// on.
+    ///
+    /// # Errors
+    /// As [`Model::new`].
+    pub fn of_graphs(
+        config: &Config,
+        shape: &SampleShape,
+        nodes: usize,
+        edges: usize,
+        validation_graphs: usize,
+    ) -> Result<Self> {
+        Footprint::with_room(config, shape, Capacity { samples: nodes, edges, run: 1 }, nodes, validation_graphs > 0)
+    }
+
+    /// The footprint with shards of `room`, in batches of so many samples times the batch size.
+    fn with_room(
+        config: &Config,
+        shape: &SampleShape,
+        room: Capacity,
+        samples: usize,
+        validates: bool,
+    ) -> Result<Self> {
+        config.loss.check_groups(shape.outputs)?;
+        check_countable(config, shape, samples)?;
+        let model = Model::new(shape.clone(), config.model.for_loss(config.loss))?;
+        let weights = model.layout().len();
+        let shards = config.compute().shards_at_once(&model, config.purpose());
+        let (packed, pass) = match config.form {
+            Form::Plain => (0, pass_len(config, shape, &model, room)),
+            Form::Fast => {
+                let pass = fast::Pass::len(&model, room, config.purpose());
+                (PackedWeights::len(&model, config.purpose()), pass)
+            }
+        };
+        let working = if config.precision == Precision::Fp32 { 0 } else { weights };
+        let moments = if config.optimizer.kind.has_moments() { 2 } else { 0 };
+        // Two of a step and, while a validation interrupts training, two of its own.
+        let rows = 2 * config.batch_capacity() + if validates { 2 * config.batch_size } else { 0 };
+        let sample = (0..shape.timeframes.len()).map(|k| shape.window_len(k)).sum::<usize>() + shape.outputs;
+        // Tasks of a step of several batches are counted ahead, sample by sample.
+        let counted = usize::from(matches!(config.loss, Loss::Tasks(_)) && config.accumulation_steps > 1);
+        let bytes = |numbers: usize| numbers * size_of::<f32>();
+        Ok(Footprint {
+            parameters_bytes: bytes(weights + working + packed),
+            gradients_bytes: bytes((1 + shards) * weights),
+            optimizer_bytes: bytes(moments * weights),
+            activations_bytes: bytes(shards * pass),
+            batches_bytes: bytes((rows * samples + counted) * sample),
+            carried_bytes: 0,
+        })
+    }
+
+    /// This footprint for a run that carries `states`: those that windows start from, those that a
+    /// step computes, and while it is validated those that predictions are made from.
+    ///
+    /// # Panics
+    /// If there is no model of this configuration, so that there is no footprint of it either.
+    pub fn with_carried_states(self, config: &Config, shape: &SampleShape, states: &CarriedStates) -> Self {
+        let ModelConfig { hidden, layers, pooling, .. } = config.model;
+        let training = states.training.iter().zip(&shape.timeframes);
+        let training = training.map(|(&rows, timeframe)| {
+            carried_len(2 * layers * hidden, rows, config.step_samples().saturating_mul(timeframe.steps))
+        });
+        let is_validated = states.validation.iter().any(|&ends| ends > 0);
+        let read = match pooling {
+            Pooling::Last => &states.validation,
+            Pooling::Attention { .. } => &states.validation_covered,
+        };
+        let read = read.iter().zip(&shape.timeframes).map(|(&rows, timeframe)| (rows, timeframe.steps));
+        let model =
+            Model::new(shape.clone(), config.model.for_loss(config.loss)).expect("a footprint is that of a model");
+        let validation = if is_validated { streamed_len(&model, config.compute(), read) } else { 0 };
+        let numbers = training.sum::<usize>() + validation;
+        Footprint { carried_bytes: numbers * size_of::<f32>(), ..self }
+    }
+
+    /// All of it.
+    pub fn total_bytes(&self) -> usize {
+        self.parameters_bytes
+            + self.gradients_bytes
+            + self.optimizer_bytes
+            + self.activations_bytes
+            + self.batches_bytes
+            + self.carried_bytes
+    }
+}
+
+/// Bytes that no run takes: an eighth of what can be addressed.
+const BYTES_MAX: f64 = (1u64 << 60) as f64;
+
+/// Refuses settings whose products are more than can be counted, before any of them is multiplied:
+/// in batches of up to `nodes` nodes a graph, or of samples that stand alone. What is counted here
+/// is many times what is taken, so that no sum of it overflows either.
+pub(crate) fn check_countable(config: &Config, shape: &SampleShape, nodes: usize) -> Result<()> {
+    let ModelConfig { hidden, layers, pooling, fusion, graph, edge_attributes, .. } = config.model;
+    let [hidden, layers, nodes] = [hidden, layers, nodes].map(|n| n as f64);
+    let outputs = shape.outputs as f64 * config.model.for_loss(config.loss).outputs_per_target as f64;
+    let heads = match pooling {
+        Pooling::Last => 0.0,
+        Pooling::Attention { heads } => heads as f64,
+    };
+    let timeframes = shape.timeframes.len() as f64;
+    let fused = match fusion {
+        Fusion::Concat => 0.0,
+        Fusion::Attention { heads, feed_forward } => heads as f64 * timeframes + (4.0 + feed_forward as f64) * hidden,
+    };
+    let attended = graph.map_or(0.0, |graph| {
+        let width = graph.heads.max(graph.output_heads) as f64 * (graph.hidden as f64).max(outputs);
+        graph.layers as f64 * (width + edge_attributes as f64 + graph.heads as f64)
+    });
+    let features = shape.timeframes.iter().map(|timeframe| timeframe.features as f64).sum::<f64>();
+    let per_step = features + (layers * hidden + heads) * timeframes;
+    let longest = config.purpose().runs().map_or(0.0, |runs| runs.longest as f64);
+    let steps = shape.timeframes.iter().map(|timeframe| timeframe.steps as f64).sum::<f64>() + longest;
+    let width = (hidden + heads * hidden) * timeframes + fused * timeframes + attended + outputs + features;
+    let rows = config.batch_capacity() as f64 * nodes;
+    let of_batches = rows * (steps * per_step + width) * config.threads as f64;
+    let of_weights = (width + layers * hidden * timeframes).powi(2) * (config.threads as f64 + 4.0);
+    // Four gates, forward and backward, in bytes.
+    if 64.0 * (of_batches + of_weights) < BYTES_MAX {
+        return Ok(());
+    }
+    let expected = "less, or a smaller model: the memory that they take together is more than can be counted";
+    Err(Error::setting("gpu_optimization.batch_size", &config.batch_size, expected))
+}
+
+/// Numbers in the memory of one pass of the plain form over a shard; see `Pass` and `Activations`
+/// for what each part is.
+fn pass_len(config: &Config, shape: &SampleShape, model: &Model, room: Capacity) -> usize {
+    let capacity = room.samples;
+    let ModelConfig { hidden, layers, .. } = config.model;
+    let state = capacity * hidden;
+    let drops = matches!(config.purpose(), Purpose::Training { dropout: true, .. });
+    let lstm = |steps: usize, features: usize| {
+        let inputs = steps * capacity * features;
+        let gates = 4 * steps * state;
+        let states = 2 * (steps + 1) * state + steps * state;
+        let gradients = 2 * state;
+        let weight_hh_turned = 4 * hidden * hidden;
+        let between = if layers > 1 || config.model.read() == Read::EveryStep { steps * state } else { 0 };
+        let dropped = if drops { 2 * (layers - 1) * steps * state } else { 0 };
+        inputs + layers * (gates + states + gradients + weight_hh_turned) + between + dropped
+    };
+    let normed = model.lstms().iter().map(|lstm| lstm.sizes.normed_len::<f32>(capacity)).sum::<usize>();
+    let lstms = shape.timeframes.iter().map(|timeframe| lstm(timeframe.steps, timeframe.features));
+    let encoder: usize = if config.model.encoder == Encoder::Lstm { lstms.sum() } else { 0 };
+    let pooled = model.poolings().iter().zip(&shape.timeframes);
+    let pooled = pooled.map(|(of, timeframe)| PlainPooling::<f32>::len(of.heads, of.hidden, timeframe.steps, capacity));
+    encoder + normed + pooled.sum::<usize>() + model.decoder().plain_len(room, config.purpose())
+}

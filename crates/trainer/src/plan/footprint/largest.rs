@@ -1,0 +1,284 @@
+#![forbid(unsafe_code)]
+
+//! The most that one batch of a run brings.
+
+use megabatch_order::LastBatch;
+
+use super::runs::MostRuns;
+use crate::batch::dense::{Grain, Runs};
+use crate::batch::series::{Series, SeriesView};
+use crate::data::samples::Samples;
+use crate::error::Result;
+use crate::graph::{Graphs, check_graphs};
+use crate::model::SampleShape;
+use crate::train::config::Config;
+
+/// Upper bound of batches. It is a bound: no single batch need reach it in every timeframe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LargestBatch {
+    /// Numbers of samples that batches have, each once.
+    pub(crate) sizes: Vec<usize>,
+    /// Sizes of batches that are trained on, and not validated only.
+    pub(crate) sizes_learnt: Vec<usize>,
+    /// Steps of the windows of each timeframe.
+    pub(crate) steps: Vec<usize>,
+    /// Distinct windows of each timeframe; for dense training, runs of samples.
+    pub(crate) windows: Vec<usize>,
+    /// Bars that these cover.
+    pub(crate) bars: Vec<usize>,
+    /// Bars of each series, for samples that are slices of some in memory.
+    pub(crate) series: Option<Vec<usize>>,
+    /// For a model over graphs, whose samples are nodes.
+    pub(crate) graphs: Option<LargestGraphs>,
+}
+
+/// Upper bound of batches of graphs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LargestGraphs {
+    pub(crate) graphs: usize,
+    pub(crate) edges: usize,
+}
+
+impl LargestBatch {
+    /// Bound of a run on samples of `samples` with these indices, to train on and to validate.
+    ///
+    /// # Errors
+    /// Whatever is wrong with series.
+    pub(crate) fn of(config: &Config, samples: &dyn Samples, train: &[usize], validation: &[usize]) -> Result<Self> {
+        let (shape, steps) = (samples.shape(), steps_of(samples));
+        if let Some(graphs) = samples.graphs().filter(|_| config.model.is_over_graphs()) {
+            return LargestBatch::of_graphs(config, samples, graphs, train, validation);
+        }
+        let sizes_learnt = match config.purpose().runs() {
+            Some(runs) => sizes_in_runs(config, runs, train.len()),
+            None => sizes_of_training(config, train.len()),
+        };
+        let sizes = once([sizes_learnt.clone(), sizes_of_validation(config, validation.len())].concat());
+        let largest = sizes.iter().copied().max().unwrap_or(0);
+        let Some(view) = samples.series().filter(|_| samples.load_ahead().is_none()) else {
+            let windows = vec![largest; shape.timeframes.len()];
+            let bars = shape.timeframes.iter().map(|timeframe| largest * timeframe.steps).collect();
+            return Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series: None, graphs: None });
+        };
+        view.check(shape)?;
+        let pieces = Pieces::of(config, train.len());
+        if let Some(runs) = config.purpose().runs() {
+            return Ok(LargestBatch::of_runs(runs, shape, &view, train, pieces, sizes_learnt));
+        }
+        let (mut windows, mut bars, mut all) = (Vec::new(), Vec::new(), Vec::new());
+        for (series, timeframe) in view.timeframes.iter().zip(&shape.timeframes) {
+            let rows = series.values.len() / timeframe.features.max(1);
+            let in_training = Covered::most(series, train, timeframe.steps, pieces.len).times(pieces.count);
+            let in_validation = Covered::most(series, validation, timeframe.steps, config.batch_size);
+            windows.push(in_training.windows.max(in_validation.windows).min(largest).min(rows));
+            bars.push(in_training.bars.max(in_validation.bars).min(largest * timeframe.steps).min(rows));
+            all.push(rows);
+        }
+        Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series: Some(all), graphs: None })
+    }
+
+    /// Bound of dense training on the samples `train`, in batches of so many. Validations, in one
+    /// pass over each segment, are the CPU's.
+    fn of_runs(
+        runs: Runs,
+        shape: &SampleShape,
+        view: &SeriesView<'_>,
+        train: &[usize],
+        pieces: Pieces,
+        sizes: Vec<usize>,
+    ) -> Self {
+        let MostRuns { count, steps } = MostRuns::of(runs, shape, view, train, pieces);
+        let count = count.min(sizes.iter().copied().max().unwrap_or(0));
+        let rows = view.timeframes.iter().zip(&shape.timeframes);
+        let rows: Vec<usize> =
+            rows.map(|(series, timeframe)| series.values.len() / timeframe.features.max(1)).collect();
+        let windows: Vec<usize> = rows.iter().map(|&rows| count.min(rows)).collect();
+        // The last window goes on past the last bar.
+        let covered = |(k, &steps): (usize, &usize)| (windows[k] * steps).min(rows[k] + steps);
+        let bars = steps.iter().enumerate().map(covered).collect();
+        LargestBatch { sizes_learnt: sizes.clone(), sizes, steps, windows, bars, series: Some(rows), graphs: None }
+    }
+
+    /// Bound of a run on graphs: those with most nodes come together, as an order may have it, and
+    /// share no windows.
+    fn of_graphs(
+        config: &Config,
+        samples: &dyn Samples,
+        graphs: &dyn Graphs,
+        train: &[usize],
+        validation: &[usize],
+    ) -> Result<Self> {
+        let shape = samples.shape();
+        let most_of = |list: &[usize]| {
+            let mut nodes: Vec<usize> = list.iter().map(|&graph| graphs.nodes(graph).len()).collect();
+            nodes.sort_unstable_by(|a, b| b.cmp(a));
+            nodes.iter().take(config.batch_size).sum::<usize>()
+        };
+        check_graphs(graphs, train)?;
+        check_graphs(graphs, validation)?;
+        let (learnt, count) = (most_of(train), train.len().max(validation.len()).min(config.batch_size));
+        let nodes = learnt.max(most_of(validation));
+        let (mut windows, mut bars) = (
+            vec![nodes; shape.timeframes.len()],
+            shape.timeframes.iter().map(|tf| nodes * tf.steps).collect::<Vec<_>>(),
+        );
+        let view = samples.series().filter(|_| samples.load_ahead().is_none());
+        let series = view.map(|view| {
+            let rows =
+                view.timeframes.iter().zip(&shape.timeframes).map(|(of, tf)| of.values.len() / tf.features.max(1));
+            rows.collect::<Vec<usize>>()
+        });
+        for (k, &rows) in series.iter().flatten().enumerate() {
+            (windows[k], bars[k]) = (windows[k].min(rows), bars[k].min(rows));
+        }
+        let graphs = Some(LargestGraphs { graphs: count, edges: count * graphs.largest().1 });
+        let (sizes, sizes_learnt, steps) = (vec![nodes], vec![learnt], steps_of(samples));
+        Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, graphs })
+    }
+}
+
+/// T of each timeframe.
+fn steps_of(samples: &dyn Samples) -> Vec<usize> {
+    samples.shape().timeframes.iter().map(|timeframe| timeframe.steps).collect()
+}
+
+/// Numbers of samples that the batches of training on so many have.
+fn sizes_of_training(config: &Config, samples: usize) -> Vec<usize> {
+    let of_last_step = if config.last_batch == LastBatch::Drop { 0 } else { samples % config.step_samples() };
+    let full = if samples >= config.batch_size { config.batch_size } else { 0 };
+    once(vec![full, of_last_step % config.batch_size])
+}
+
+/// The same of dense training, whose batches end where runs do.
+fn sizes_in_runs(config: &Config, runs: Runs, samples: usize) -> Vec<usize> {
+    let step = config.step_samples();
+    let whole = if config.last_batch == LastBatch::Drop { samples / step * step } else { samples };
+    let steps = (0..whole).step_by(step).map(|start| start..whole.min(start.saturating_add(step)));
+    let batches = steps.flat_map(|step| runs.batches_of_step(step, config.batch_size, Grain::Runs));
+    once(batches.map(|batch| batch.len()).collect())
+}
+
+/// The same of a validation.
+fn sizes_of_validation(config: &Config, samples: usize) -> Vec<usize> {
+    once(vec![samples.min(config.batch_size), samples % config.batch_size])
+}
+
+/// The sizes that are one, each once.
+fn once(mut sizes: Vec<usize>) -> Vec<usize> {
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes.retain(|&size| size > 0);
+    sizes
+}
+
+/// The pieces of consecutive samples that a batch of training is made of: as many, at most, of as
+/// many samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pieces {
+    pub(super) count: usize,
+    pub(super) len: usize,
+}
+
+impl Pieces {
+    /// Bounds of a run on so many samples: runs begin at multiples of their length in the order of
+    /// an epoch, and batches at multiples of theirs.
+    fn of(config: &Config, samples: usize) -> Self {
+        let (batch, run) = (config.batch_size, config.run_samples());
+        let count = match () {
+            () if run >= samples || run.is_multiple_of(batch) => 1,
+            () if batch.is_multiple_of(run) => batch / run,
+            () => batch.div_ceil(run) + 1,
+        };
+        Pieces { count, len: batch.min(run) }
+    }
+}
+
+/// Distinct windows, and bars that they cover.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Covered {
+    windows: usize,
+    bars: usize,
+}
+
+impl Covered {
+    /// The most of any `len` samples that follow one another in `list`, with windows of `steps`
+    /// bars.
+    fn most(series: &Series<'_>, list: &[usize], steps: usize, len: usize) -> Self {
+        // What each sample adds to those before it; a list that goes back covers what it covers
+        // once more.
+        let alone = Covered { windows: 1, bars: steps };
+        let adds = |pair: &[usize]| match series.ends[pair[1]] - series.ends[pair[0]] {
+            0 => Covered::default(),
+            gap if gap > 0 => Covered { windows: 1, bars: steps.min(gap as usize) },
+            _ => alone,
+        };
+        let added: Vec<Covered> = list.windows(2).map(adds).collect();
+        if list.is_empty() {
+            return Covered::default();
+        }
+        let (mut now, mut most) = (alone, alone);
+        for (k, next) in added.iter().enumerate() {
+            now = now.plus(*next);
+            if k + 2 > len {
+                let leaves = added[k + 1 - len];
+                now = Covered { windows: now.windows - leaves.windows, bars: now.bars - leaves.bars };
+            }
+            most = Covered { windows: most.windows.max(now.windows), bars: most.bars.max(now.bars) };
+        }
+        most
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Covered { windows: self.windows + other.windows, bars: self.bars + other.bars }
+    }
+
+    fn times(self, count: usize) -> Self {
+        Covered { windows: self.windows * count, bars: self.bars * count }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(ends: &[i64]) -> Series<'_> {
+        Series { values: &[], ends, segment_starts: &[] }
+    }
+
+    #[test]
+    fn what_windows_have_in_common_is_counted_once() {
+        let ends = [9, 9, 10, 14, 14, 30, 9];
+        let list: Vec<usize> = (0..7).collect();
+        for (len, windows, bars) in [(1, 1, 4), (2, 2, 8), (3, 3, 12), (4, 3, 12), (5, 4, 16), (7, 5, 17), (9, 5, 17)] {
+            let found = Covered::most(&series(&ends), &list, 4, len);
+            assert_eq!(found, Covered { windows, bars }, "{len} at once");
+        }
+        assert_eq!(Covered::most(&series(&ends), &[], 4, 3), Covered::default());
+    }
+
+    #[test]
+    fn a_batch_is_made_of_runs() {
+        for (batch_size, run_length, expected) in [
+            (64, None, (1, 64)),
+            (64, Some(128), (1, 64)),
+            (64, Some(16), (4, 16)),
+            (64, Some(48), (3, 48)),
+            (64, Some(100), (2, 64)),
+            (64, Some(1000), (1, 64)),
+        ] {
+            let config = Config { batch_size, run_length, accumulation_steps: 2, ..Config::default() };
+            let Pieces { count, len } = Pieces::of(&config, 500);
+            assert_eq!((count, len), expected, "{run_length:?}");
+        }
+    }
+
+    #[test]
+    fn batches_of_an_epoch_and_of_a_validation_have_few_sizes() {
+        let config = Config { batch_size: 8, accumulation_steps: 2, ..Config::default() };
+        assert_eq!(sizes_of_training(&config, 42), [2, 8]);
+        assert_eq!(sizes_of_training(&config, 5), [5]);
+        assert_eq!(sizes_of_training(&Config { last_batch: LastBatch::Drop, ..config.clone() }, 42), [8]);
+        let of_validation = [0, 3, 8, 13].map(|samples| sizes_of_validation(&config, samples));
+        assert_eq!(of_validation, [vec![], vec![3], vec![8], vec![5, 8]]);
+    }
+}

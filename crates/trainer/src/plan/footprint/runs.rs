@@ -1,0 +1,135 @@
+#![forbid(unsafe_code)]
+
+//! The most that a batch of dense training brings.
+
+use std::iter::successors;
+
+use super::largest::Pieces;
+use crate::batch::dense::Runs;
+use crate::batch::series::SeriesView;
+use crate::model::SampleShape;
+
+/// The runs of a batch: no batch has more of them, or longer ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct MostRuns {
+    pub(super) count: usize,
+    /// Steps of the longest in each timeframe.
+    pub(super) steps: Vec<usize>,
+}
+
+impl MostRuns {
+    /// Sizes of batches that are made of such `pieces` of `list`.
+    pub(super) fn of(runs: Runs, shape: &SampleShape, view: &SeriesView<'_>, list: &[usize], pieces: Pieces) -> Self {
+        let end = |k: usize, at: usize| view.timeframes[k].ends[list[at]];
+        let ends = |longest| ends_of_runs(list.len(), longest, |first, at| runs.goes_on(shape, end, first, at));
+        let by_length = ends(runs.longest);
+        // As few as can be: a batch that begins elsewhere, or has its pieces side by side, has no
+        // more.
+        let of_piece = |first: usize| {
+            let end = list.len().min(first + pieces.len);
+            successors(Some(first), |&at| by_length.get(at).copied()).take_while(|&at| at < end).count()
+        };
+        let count = pieces.count * (0..list.len()).map(of_piece).max().unwrap_or(0);
+        let is_ordered = (1..list.len()).all(|at| (0..shape.timeframes.len()).all(|k| end(k, at - 1) <= end(k, at)));
+        // Of several pieces, one may go on where another ends, or some samples later.
+        let farthest = if pieces.count == 1 { by_length } else { ends(usize::MAX) };
+        let reach = |k: usize| match is_ordered || pieces.count == 1 {
+            true => {
+                farthest.iter().enumerate().map(|(first, &after)| end(k, after - 1) - end(k, first)).max().unwrap_or(0)
+            }
+            false => runs.longest as i64 - 1,
+        };
+        let steps = shape.timeframes.iter().enumerate().map(|(k, timeframe)| timeframe.steps + reach(k) as usize);
+        MostRuns { count, steps: steps.collect() }
+    }
+}
+
+/// Ends of the runs that begin at each of `len` samples and have up to `longest`.
+fn ends_of_runs(len: usize, longest: usize, goes_on: impl Fn(usize, usize) -> bool) -> Vec<usize> {
+    let mut end = 0;
+    let of = |first: usize| {
+        // What follows from a run's first sample follows from its second one too.
+        end = end.max(first + 1);
+        while end < len && end - first < longest && goes_on(first, end) {
+            end += 1;
+        }
+        end
+    };
+    (0..len).map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::batch::series::SeriesInMemory;
+    use crate::data::samples::{Batch, Samples};
+    use crate::model::Timeframe;
+    use megabatch_gpu_core::Device;
+
+    /// Samples of two timeframes whose windows, of four and two bars, end so many bars after those
+    /// of the sample before.
+    fn samples(moved: &[(i64, i64)]) -> SeriesInMemory {
+        let timeframe = |name: &str, steps| Timeframe { name: name.to_owned(), steps, features: 1 };
+        let shape = SampleShape { timeframes: vec![timeframe("M1", 4), timeframe("M5", 2)], outputs: 1 };
+        let mut at = (3, 1);
+        let mut ends = (Vec::new(), Vec::new());
+        for of in moved {
+            at = (at.0 + of.0, at.1 + of.1);
+            ends.0.push(at.0);
+            ends.1.push(at.1);
+        }
+        let bars = |last: i64| vec![0.0; last as usize + 1];
+        let series = vec![(bars(at.0), ends.0), (bars(at.1), ends.1)];
+        SeriesInMemory::new(shape, series, vec![0.0; moved.len()]).unwrap()
+    }
+
+    fn most(samples: &SeriesInMemory, longest: usize, pieces: Pieces) -> MostRuns {
+        let list: Vec<usize> = (0..samples.len()).collect();
+        let runs = Runs { longest, at_once: 1, piece: usize::MAX };
+        MostRuns::of(runs, samples.shape(), &samples.series().unwrap(), &list, pieces)
+    }
+
+    #[test]
+    fn gaps_make_more_runs_and_slow_timeframes_shorter_ones() {
+        let mut moved = vec![(1, 0), (1, 0), (1, 1), (1, 0), (1, 0), (1, 1), (1, 0), (1, 0)];
+        let of = |count, len| Pieces { count, len };
+        assert_eq!(most(&samples(&moved), 4, of(1, 4)), MostRuns { count: 1, steps: vec![7, 3] });
+        assert_eq!(most(&samples(&moved), 4, of(3, 4)), MostRuns { count: 3, steps: vec![7, 3] });
+        assert_eq!(most(&samples(&moved), 4, of(1, 8)), MostRuns { count: 2, steps: vec![7, 3] });
+        moved[4] = (9, 3);
+        assert_eq!(most(&samples(&moved), 4, of(1, 4)), MostRuns { count: 2, steps: vec![7, 3] });
+        assert_eq!(most(&samples(&[]), 4, of(1, 4)), MostRuns { count: 0, steps: vec![4, 2] });
+        // Two samples share a bar each time: the second of two pieces may take up where the first
+        // one ends, and more bars fit then.
+        let sharing: Vec<(i64, i64)> = (0..12).map(|n| (n % 2, 0)).collect();
+        assert_eq!(most(&samples(&sharing), 4, of(1, 4)).steps, [6, 2]);
+        assert_eq!(most(&samples(&sharing), 4, of(2, 4)).steps, [7, 2]);
+    }
+
+    proptest! {
+        /// Batches of any pieces, in any order.
+        #[test]
+        fn no_batch_has_more(
+            moved in prop::collection::vec((prop_oneof![8 => 0i64..3, 1 => 4i64..7], prop_oneof![5 => 0i64..2, 1 => 2i64..4]), 1..40),
+            (longest, len, count) in (1usize..9, 1usize..9, 1usize..4),
+            starts in prop::collection::vec(0usize..40, 3),
+        ) {
+            let samples = samples(&moved);
+            let most = most(&samples, longest, Pieces { count, len });
+            let pieces = starts.iter().take(count).map(|start| start % moved.len());
+            let list: Vec<usize> = pieces.flat_map(|start| start..(start + len).min(moved.len())).collect();
+            let mut batch = Batch::new(&Device::cpu().scope("test"), samples.shape(), list.len()).unwrap();
+            batch.take_series(&samples.series().unwrap(), &list).unwrap();
+            let view = batch.view();
+            let runs = Runs { longest, at_once: 1, piece: usize::MAX }.of_batch(&view, 0);
+            prop_assert!(runs.len() <= most.count, "{} runs for {:?}", runs.len(), most);
+            for (k, timeframe) in samples.shape().timeframes.iter().enumerate() {
+                let reach = |run: &std::ops::Range<usize>| view.starts(k)[run.end - 1] - view.starts(k)[run.start];
+                let steps = timeframe.steps + runs.iter().map(reach).max().unwrap_or(0);
+                prop_assert!(steps <= most.steps[k], "{} steps of timeframe {} for {:?}", steps, k, most);
+            }
+        }
+    }
+}

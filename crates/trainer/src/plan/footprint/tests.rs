@@ -1,0 +1,298 @@
+//! The peak of a run is what was computed.
+
+use std::error::Error as StdError;
+use std::ops::ControlFlow;
+
+use megabatch_gpu_core::Device;
+use megabatch_segment::{Compressed, Csc};
+use proptest::prelude::*;
+
+use super::*;
+use crate::batch::dense::LossOn;
+use crate::batch::series::SeriesInMemory;
+use crate::cpu::fusion::Fusion;
+use crate::data::samples::{Batch, InMemory};
+use crate::graph::{AttentionKind, GraphConfig, GraphOutput, GraphView, Graphs, Readout};
+use crate::loss::Loss;
+use crate::model::Timeframe;
+use crate::train::optimizer::{OptimizerConfig, OptimizerKind};
+use crate::train::{Run, Trainer};
+
+const SAMPLES: usize = 70;
+
+fn peaks_of_a_run(config: &Config, data: &dyn Samples, validation: &[usize]) -> [usize; 6] {
+    let device = Device::cpu();
+    let mut trainer = Trainer::new(&device, config.clone(), data.shape().clone()).unwrap();
+    let train: Vec<usize> = (0..60).collect();
+    let run = Run { samples: data, train: &train, validation, checkpoints: None };
+    trainer.train(&run, &mut |_| ControlFlow::Continue(())).unwrap();
+    let peak = |labels: &[&str]| -> usize {
+        labels.iter().map(|label| device.scope(label).usage().allocated_bytes_peak).sum()
+    };
+    assert_eq!(
+        device.usage().allocated_bytes_peak,
+        device.usage_by_scope().iter().map(|(_, usage)| usage.allocated_bytes_peak).sum::<usize>()
+    );
+    [
+        peak(&["model/parameters", "model/parameters/working", "model/parameters/packed"]),
+        peak(&["model/gradients", "model/gradients/shards"]),
+        peak(&["optimizer"]),
+        peak(&["activations"]),
+        peak(&["batches"]),
+        peak(&["carried", "carried/streamed"]),
+    ]
+}
+
+/// Sum of the tensors of each part.
+fn by_tensor(tensors: &[PlannedTensor]) -> [usize; 6] {
+    let parts = ["parameters", "gradients", "optimizer", "activations", "batches", "carried"];
+    assert!(tensors.iter().all(|tensor| parts.contains(&tensor.part) && !tensor.used_in.is_empty()), "{tensors:?}");
+    parts.map(|part| tensors.iter().filter(|tensor| tensor.part == part).map(|tensor| tensor.bytes).sum())
+}
+
+fn windows(shape: &SampleShape) -> InMemory {
+    let windows = (0..shape.timeframes.len()).map(|k| vec![0.5; SAMPLES * shape.window_len(k)]).collect();
+    InMemory::new(shape.clone(), windows, vec![1.0 / shape.outputs as f32; SAMPLES * shape.outputs]).unwrap()
+}
+
+/// Windows that end three to a bar, in two segments.
+fn series(shape: &SampleShape) -> SeriesInMemory {
+    let series = shape.timeframes.iter().map(|timeframe| {
+        let end = |n: usize| timeframe.steps - 1 + n / 3 + if n < 40 { 0 } else { timeframe.steps };
+        let ends: Vec<i64> = (0..SAMPLES).map(|n| end(n) as i64).collect();
+        (vec![0.5; (end(SAMPLES) + 1) * timeframe.features], ends)
+    });
+    // The window of sample 40 begins the second segment.
+    let starts = shape.timeframes.iter().map(|timeframe| vec![0, (13 + timeframe.steps) as i64]);
+    let targets = vec![0.25; SAMPLES * shape.outputs];
+    SeriesInMemory::new(shape.clone(), series.collect(), targets).unwrap().with_segments(starts.collect()).unwrap()
+}
+
+/// Seventy rings of one to four of the same nodes, with an attribute an edge; the source says that
+/// there may be more.
+struct Rings {
+    inner: InMemory,
+    rings: Vec<(Compressed<u32>, Compressed<u32>)>,
+    /// True if nodes have targets, or graphs.
+    by_node: bool,
+}
+
+const NODES: [usize; 4] = [0, 1, 2, 3];
+const ONES: [f32; 4] = [1.0; 4];
+
+impl Rings {
+    fn new(shape: &SampleShape) -> Self {
+        let ring = |nodes: usize| {
+            let to: Vec<u32> = (0..nodes as u32).collect();
+            let from: Vec<u32> = to.iter().map(|to| (to + 1) % nodes as u32).collect();
+            let by_row = Compressed::from_edges(&to, &from, nodes, nodes).unwrap();
+            let by_column = by_row.csr(nodes).unwrap().transposed().unwrap();
+            (by_row, by_column)
+        };
+        Rings { inner: windows(shape), rings: (0..SAMPLES).map(|graph| ring(1 + graph % 4)).collect(), by_node: true }
+    }
+}
+
+impl Samples for Rings {
+    fn shape(&self) -> &SampleShape {
+        self.inner.shape()
+    }
+
+    fn len(&self) -> usize {
+        self.inner.len()
+    }
+
+    fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        self.inner.gather(samples, batch)
+    }
+
+    fn graphs(&self) -> Option<&dyn Graphs> {
+        Some(self)
+    }
+}
+
+impl Graphs for Rings {
+    fn len(&self) -> usize {
+        self.rings.len()
+    }
+
+    fn nodes(&self, graph: usize) -> &[usize] {
+        &NODES[..1 + graph % 4]
+    }
+
+    fn graph(&self, graph: usize) -> Result<GraphView<'_>, Box<dyn StdError + Send + Sync>> {
+        let (by_row, by_column) = &self.rings[graph];
+        let nodes = 1 + graph % 4;
+        let csc = Csc::new(&by_column.offsets, &by_column.indices, &by_column.edges, nodes)?;
+        Ok(GraphView { csr: by_row.csr(nodes)?, csc, attributes: &ONES[..nodes] })
+    }
+
+    fn edge_attributes(&self) -> usize {
+        1
+    }
+
+    fn largest(&self) -> (usize, usize) {
+        (5, 6)
+    }
+
+    fn labelled(&self, graph: usize) -> usize {
+        if self.by_node { 1 + graph % 4 } else { 1 }
+    }
+}
+
+fn parts(computed: &Footprint) -> [usize; 6] {
+    [
+        computed.parameters_bytes,
+        computed.gradients_bytes,
+        computed.optimizer_bytes,
+        computed.activations_bytes,
+        computed.batches_bytes,
+        computed.carried_bytes,
+    ]
+}
+
+proptest! {
+    /// The same of a run over graphs, of which the largest are not among those that are trained on.
+    #[test]
+    fn a_run_over_graphs_takes_what_was_computed(
+        timeframes in prop::collection::vec((1usize..4, 1usize..4), 1..3),
+        (hidden, layers, graph_layers, heads) in (1usize..6, 1usize..3, 1usize..4, 1usize..4),
+        (batch_size, threads, accumulation_steps) in (1usize..20, 1usize..4, 1usize..3),
+        [lstm, attends, v2, attention_head, validates, plain, drops, attributes] in any::<[bool; 8]>(),
+        (by_node, pools, fuses, norm) in any::<(bool, bool, bool, bool)>(),
+    ) {
+        let timeframe = |(k, &(steps, features)): (usize, &(usize, usize))| {
+            Timeframe { name: format!("T{k}"), steps, features }
+        };
+        let shape = SampleShape { timeframes: timeframes.iter().enumerate().map(timeframe).collect(), outputs: 2 };
+        let graph = GraphConfig {
+            kind: if v2 { AttentionKind::GatV2 } else { AttentionKind::Gat },
+            layers: graph_layers,
+            heads,
+            hidden: 3,
+            output: if attention_head { GraphOutput::Attention } else { GraphOutput::Linear },
+            dropout: if drops { 0.5 } else { 0.0 },
+            attention_dropout: if drops { 0.5 } else { 0.0 },
+            ..GraphConfig::default()
+        };
+        let config = Config {
+            model: ModelConfig {
+                encoder: if lstm { Encoder::Lstm } else { Encoder::LastBar },
+                hidden,
+                layers,
+                layer_norm: norm && lstm,
+                pooling: if pools && lstm { Pooling::attention(hidden) } else { Pooling::Last },
+                fusion: if fuses && lstm { Fusion::attention(hidden) } else { Fusion::Concat },
+                graph: attends.then_some(graph),
+                edge_attributes: usize::from(attributes),
+                readout: Some(if by_node { Readout::Node } else { Readout::Max }),
+                ..ModelConfig::default()
+            },
+            loss: if by_node { Loss::Mse } else { Loss::CrossEntropy },
+            batch_size,
+            threads,
+            accumulation_steps,
+            dropout: if drops { 0.5 } else { 0.0 },
+            form: if plain { Form::Plain } else { Form::Fast },
+            ..Config::default()
+        };
+        let validation: &[usize] = if validates { &[60, 61] } else { &[] };
+        let data = Rings { by_node, ..Rings::new(&shape) };
+        let (nodes, edges) = data.largest();
+        let computed = Footprint::of_graphs(&config, &shape, nodes, edges, validation.len()).unwrap();
+        prop_assert_eq!(peaks_of_a_run(&config, &data, validation), parts(&computed));
+        prop_assert_eq!(by_tensor(&computed.tensors(&config, &shape, Some(data.largest())).unwrap()), parts(&computed));
+    }
+
+    /// The peak of a run is what was computed, byte for byte, whatever its settings.
+    #[test]
+    fn a_run_takes_what_was_computed(
+        timeframes in prop::collection::vec((prop_oneof![1usize..5, 14usize..35], 1usize..4), 1..4),
+        (hidden, layers, bias) in (1usize..6, 1usize..4, any::<bool>()),
+        (batch_size, threads, accumulation_steps) in (1usize..80, 1usize..4, 1usize..3),
+        [adam, validates, plain, drops, carries, dense, bf16, pools, fuses, layer_norm, checkpointing] in any::<[bool; 11]>(),
+        run_length in prop_oneof![Just(None), (1usize..20).prop_map(Some)],
+    ) {
+        let timeframe = |(k, &(steps, features)): (usize, &(usize, usize))| {
+            Timeframe { name: format!("T{k}"), steps, features }
+        };
+        let shape = SampleShape { timeframes: timeframes.iter().enumerate().map(timeframe).collect(), outputs: 2 };
+        let kind = if adam { OptimizerKind::Adam } else { OptimizerKind::Sgd };
+        let config = Config {
+            model: ModelConfig {
+                hidden,
+                layers,
+                bias,
+                layer_norm,
+                pooling: if pools { Pooling::attention(hidden) } else { Pooling::Last },
+                fusion: if fuses { Fusion::attention(hidden) } else { Fusion::Concat },
+                ..ModelConfig::default()
+            },
+            optimizer: OptimizerConfig { kind, ..OptimizerConfig::default() },
+            batch_size,
+            threads,
+            accumulation_steps,
+            dropout: if drops { 0.5 } else { 0.0 },
+            carry_state: carries,
+            loss_on: if dense { LossOn::EveryStep } else { LossOn::LastStep },
+            precision: if bf16 && (dense || !plain) { Precision::Bf16 } else { Precision::Fp32 },
+            run_length,
+            form: if plain && !dense { Form::Plain } else { Form::Fast },
+            gradient_checkpointing: checkpointing && (!plain || dense),
+            ..Config::default()
+        };
+        let validation: &[usize] = if validates { &[60, 61] } else { &[] };
+        let data: Box<dyn Samples> = if config.streams() { Box::new(series(&shape)) } else { Box::new(windows(&shape)) };
+        let mut computed = Footprint::of(&config, &shape, validation.len()).unwrap();
+        if config.streams() {
+            let states = CarriedStates::of(&config, &*data, &(0..60).collect::<Vec<_>>(), validation).unwrap();
+            computed = computed.with_carried_states(&config, &shape, &states);
+        }
+        prop_assert_eq!(peaks_of_a_run(&config, &*data, validation), parts(&computed));
+        prop_assert_eq!(computed.total_bytes(), parts(&computed).iter().sum::<usize>());
+        prop_assert_eq!(by_tensor(&computed.tensors(&config, &shape, None).unwrap()), parts(&computed));
+    }
+}
+
+/// `--set training.batch_size=1000000000 --set training.gradient_accumulation_steps=1000000000`
+/// wrapped around in a release build.
+#[test]
+fn settings_that_multiply_to_more_than_can_be_counted_are_refused() {
+    let timeframe = |name: &str, steps| Timeframe { name: name.to_owned(), steps, features: 5 };
+    let shape = SampleShape { timeframes: vec![timeframe("M1", 480), timeframe("H4", 60)], outputs: 3 };
+    let config = |batch_size, accumulation_steps| Config {
+        batch_size,
+        accumulation_steps,
+        carry_state: true,
+        threads: 2,
+        ..Config::default()
+    };
+    let states = CarriedStates { training: vec![7, 2], validation: vec![3, 1], validation_covered: vec![9, 4] };
+    let footprint = |config: &Config| Footprint::of(config, &shape, 3);
+    for most in [1_000_000_000, usize::MAX] {
+        let config = config(64, most);
+        let planned = footprint(&config).unwrap();
+        assert_eq!(planned, footprint(&Config { accumulation_steps: 1, ..config.clone() }).unwrap());
+        // A step has no more states than there are bars to carry them from.
+        assert!(planned.with_carried_states(&config, &shape, &states).carried_bytes > 0);
+    }
+    assert!(footprint(&config(1_000_000, 1)).unwrap().total_bytes() > 1_000_000_000);
+    let wide = ModelConfig { hidden: 65_536, layers: 64, ..ModelConfig::default() };
+    let graph = GraphConfig { heads: 65_536, hidden: 65_536, ..GraphConfig::default() };
+    let over_graphs = ModelConfig { graph: Some(graph), readout: Some(Readout::Node), ..ModelConfig::default() };
+    for config in [
+        config(usize::MAX, 1),
+        config(usize::MAX, usize::MAX),
+        Config { model: wide, ..config(1_000_000_000, 1_000_000_000) },
+        Config { model: over_graphs, carry_state: false, ..config(1, 1) },
+        Config { loss_on: LossOn::EveryStep, run_length: Some(usize::MAX), ..config(usize::MAX, 1) },
+    ] {
+        let error = match config.model.is_over_graphs() {
+            true => Footprint::of_graphs(&config, &shape, 30, 90, 3).unwrap_err(),
+            false => footprint(&config).unwrap_err(),
+        };
+        assert!(error.to_string().starts_with("gpu_optimization.batch_size is "), "{error}");
+        let refused = Trainer::new(&Device::cpu(), config, shape.clone()).unwrap_err();
+        assert!(matches!(refused, Error::Setting { .. }), "{refused}");
+    }
+}

@@ -1,0 +1,3 @@
+//! Memory of a run before it starts.
+
+pub(crate) mod footprint;

@@ -1,0 +1,274 @@
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::path::Path;
+
+use megabatch_order::LastBatch;
+use serde::{Deserialize, Serialize};
+
+use megabatch_amp::{Precision, ScalerConfig};
+
+use crate::batch::dense::LossOn;
+use crate::cuda::tuning::Tuning;
+use crate::error::{Error, Result};
+use crate::graph::GraphConfig;
+use crate::loss::Loss;
+use crate::model::{ModelConfig, SampleShape};
+use crate::train::learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
+use crate::train::optimizer::OptimizerConfig;
+
+/// The settings that decide the course of a run, kept in its checkpoints.
+///
+/// A resumed run must have the checkpoint's where its numbers would mean something else under
+/// others: the samples and the model (weights), whether states are carried, the optimizer's rule,
+/// decays and ε (moments), the loss and the number of validation samples (best validation, early
+/// stopping), what the order of samples depends on (position), and the curve of the learning rate,
+/// which is drawn over the whole run. Where it is not level, that includes the number of steps.
+///
+/// What only decides how the next steps are made may be changed on purpose: learning rate, weight
+/// decay, limit of the norm, dropout, how the loss scale changes. Resuming tells these changes.
+///
+/// What is not here may change without a word: when to end, validate and save (early stopping and,
+/// at a constant rate, the number of steps among them), what to do about divergence, gradient
+/// checkpointing, and the number of threads. The form is told apart, see
+/// [`Arithmetic`](crate::Arithmetic).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunSettings {
+    /// Shape of a sample.
+    pub shape: SampleShape,
+    /// The model's sizes.
+    pub model: ModelConfig,
+    /// Number of training samples, or graphs.
+    pub train_samples: usize,
+    /// Number of validation samples, or graphs.
+    pub validation_samples: usize,
+    /// Seed of weights and order.
+    pub seed: u64,
+    /// Samples computed at once.
+    pub batch_size: usize,
+    /// Batches of an optimizer step.
+    pub accumulation_steps: usize,
+    /// Samples in a run.
+    pub run_length: usize,
+    /// Treatment of samples at an epoch's end that do not fill a step.
+    pub last_batch: LastBatch,
+    /// The optimizer.
+    pub optimizer: OptimizerConfig,
+    /// The curve of the learning rate.
+    pub lr_schedule: LrSchedule,
+    /// Optimizer steps of the whole run.
+    pub steps: u64,
+    /// Loss.
+    pub loss: Loss,
+    /// Largest norm of all gradients together.
+    pub clip_norm: Option<f64>,
+    /// Share of a layer's outputs that is dropped.
+    pub dropout: f32,
+    /// True if windows start from carried states.
+    pub carry_state: bool,
+    /// Steps of the sequence that have a loss.
+    #[serde(default)]
+    #[serde(alias = "mode")]
+    pub loss_on: LossOn,
+    /// Precision of the inputs of products.
+    #[serde(default)]
+    pub precision: Precision,
+    /// True if a GPU rounds what products read in fp32.
+    #[serde(default)]
+    pub tf32: bool,
+    /// Which kernels a GPU's operations take.
+    #[serde(default)]
+    pub tuning: Tuning,
+    /// Settings of the loss scale, in fp16.
+    #[serde(default)]
+    pub loss_scale: ScalerConfig,
+}
+
+/// A setting that a resumed run has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedSetting {
+    /// Its name.
+    pub setting: &'static str,
+    /// Its value in the checkpoint.
+    pub before: String,
+    /// Its value now.
+    pub now: String,
+}
+
+impl fmt::Display for ChangedSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is {}, it was {}", self.setting, self.now, self.before)
+    }
+}
+
+/// Name and value of settings.
+type Settings = Vec<(&'static str, String)>;
+
+impl RunSettings {
+    /// Changed settings of a run with the settings `now`, if it may resume from the checkpoint at
+    /// `path`, whose settings these are.
+    pub(super) fn compare(&self, path: &Path, now: &RunSettings) -> Result<Vec<ChangedSetting>> {
+        let ((fixed, free), (fixed_now, free_now)) = (self.settings(), now.settings());
+        if let Some(ChangedSetting { setting, before, now }) = differences(fixed, fixed_now).next() {
+            return Err(Error::OtherRun { path: path.to_owned(), setting, found: before, expected: now });
+        }
+        Ok(differences(free, free_now).collect())
+    }
+
+    /// Settings that must be equal, and settings that may be changed. A setting that only another
+    /// one gives a meaning follows that one.
+    fn settings(&self) -> (Settings, Settings) {
+        // Every field by name, so that a new one is not forgotten here.
+        let RunSettings {
+            shape,
+            model,
+            train_samples,
+            validation_samples,
+            seed,
+            batch_size,
+            accumulation_steps,
+            run_length,
+            last_batch,
+            optimizer,
+            lr_schedule,
+            steps,
+            loss,
+            clip_norm,
+            dropout,
+            carry_state,
+            loss_on,
+            precision,
+            tf32,
+            tuning,
+            loss_scale,
+        } = self;
+        let mut fixed = vec![
+            ("the shape of the samples", shape.to_string()),
+            ("model.encoder", lower(&model.encoder)),
+            ("model.hidden", model.hidden.to_string()),
+            ("model.layers", model.layers.to_string()),
+            ("model.bias", model.bias.to_string()),
+            ("model.layer_norm", model.layer_norm.to_string()),
+            ("model.pooling", model.pooling.to_string()),
+            ("model.fusion", model.fusion.to_string()),
+            ("model.readout", model.readout.map_or("none".to_owned(), |readout| lower(&readout))),
+            ("model.graph", if model.graph.is_some() { "attention" } else { "none" }.to_owned()),
+            ("model.edge_attributes", model.edge_attributes.to_string()),
+            ("data.split (training samples)", train_samples.to_string()),
+            ("data.split (validation samples)", validation_samples.to_string()),
+            ("training.seed", seed.to_string()),
+            ("training.batch_size", batch_size.to_string()),
+            ("training.gradient_accumulation_steps", accumulation_steps.to_string()),
+            ("training.run_length", run_length.to_string()),
+            ("training.last_batch", lower(last_batch)),
+            ("training.optimizer", lower(&optimizer.kind)),
+            ("training.beta1", optimizer.beta1.to_string()),
+            ("training.beta2", optimizer.beta2.to_string()),
+            ("training.epsilon", optimizer.epsilon.to_string()),
+            ("training.loss", loss.name().to_owned()),
+            ("training.lr_schedule", lr_schedule.kind.name().to_owned()),
+            ("training.warmup_steps", lr_schedule.warmup_steps.to_string()),
+            ("training.carry_state", carry_state.to_string()),
+            ("training.loss_on", loss_on.name().to_owned()),
+        ];
+        fixed.extend(loss.setting());
+        fixed.extend(curve_settings(lr_schedule, *steps));
+        let mut free = vec![
+            ("training.precision", precision.to_string()),
+            ("training.tf32", tf32.to_string()),
+            ("training.autotune", lower(tuning)),
+            ("training.lr", optimizer.lr.to_string()),
+            ("training.weight_decay", optimizer.weight_decay.to_string()),
+            ("training.clip_norm", clip_norm.map_or("none".to_owned(), |norm| norm.to_string())),
+            ("model.dropout", dropout.to_string()),
+        ];
+        if let Some(graph) = model.graph {
+            let (fixed_of_graph, free_of_graph) = graph_settings(&graph);
+            fixed.extend(fixed_of_graph);
+            free.extend(free_of_graph);
+        }
+        // The last ones, since another precision has none of them.
+        if precision.needs_loss_scale() {
+            free.extend(loss_scale_settings(loss_scale));
+        }
+        (fixed, free)
+    }
+}
+
+/// Settings of the loss scale from now on; its value is in the checkpoint.
+fn loss_scale_settings(scale: &ScalerConfig) -> Settings {
+    vec![
+        ("training.loss_scale_initial", scale.initial_scale.to_string()),
+        ("training.loss_scale_growth_factor", scale.growth_factor.to_string()),
+        ("training.loss_scale_backoff_factor", scale.backoff_factor.to_string()),
+        ("training.loss_scale_growth_interval", scale.growth_interval.to_string()),
+        ("training.loss_scale_hysteresis", scale.hysteresis.to_string()),
+        ("training.loss_scale_floor", scale.min_scale.to_string()),
+        ("training.loss_scale_ceiling", scale.max_scale.to_string()),
+    ]
+}
+
+/// Settings of the learning rate's curve.
+fn curve_settings(schedule: &LrSchedule, steps: u64) -> Settings {
+    let drawn_over = "training.epochs or training.max_steps (steps that the learning rate's curve is drawn over)";
+    let mut settings = match schedule.kind {
+        LrScheduleKind::Constant => return Vec::new(),
+        LrScheduleKind::Cosine => vec![("training.lr_min", schedule.lr_min.to_string())],
+        LrScheduleKind::OneCycle(OneCycle { pct_start, div_factor, final_div_factor }) => vec![
+            ("training.pct_start", pct_start.to_string()),
+            ("training.div_factor", div_factor.to_string()),
+            ("training.final_div_factor", final_div_factor.to_string()),
+        ],
+    };
+    settings.push((drawn_over, steps.to_string()));
+    settings
+}
+
+/// Settings of attention, as [`RunSettings::settings`].
+fn graph_settings(graph: &GraphConfig) -> (Settings, Settings) {
+    // Every field by name, here too.
+    let GraphConfig {
+        kind,
+        layers,
+        heads,
+        hidden,
+        output,
+        output_heads,
+        activation,
+        residual,
+        dropout,
+        attention_dropout,
+        negative_slope,
+        self_loops,
+    } = graph;
+    let fixed = vec![
+        ("model.graph_kind", lower(kind)),
+        ("model.graph_layers", layers.to_string()),
+        ("model.graph_heads", heads.to_string()),
+        ("model.graph_hidden", hidden.to_string()),
+        ("model.graph_output", lower(output)),
+        ("model.graph_output_heads", output_heads.to_string()),
+        ("model.graph_activation", lower(activation)),
+        ("model.graph_residual", residual.to_string()),
+        ("model.graph_negative_slope", negative_slope.to_string()),
+        ("model.graph_self_loops", self_loops.to_string()),
+    ];
+    let free = vec![
+        ("model.graph_dropout", dropout.to_string()),
+        ("model.graph_attention_dropout", attention_dropout.to_string()),
+    ];
+    (fixed, free)
+}
+
+fn differences(before: Settings, now: Settings) -> impl Iterator<Item = ChangedSetting> {
+    let pairs = before.into_iter().zip(now).filter(|(before, now)| before != now);
+    pairs.map(|((setting, before), (_, now))| ChangedSetting { setting, before, now })
+}
+
+/// The configuration's word for a choice without values.
+fn lower(choice: &dyn fmt::Debug) -> String {
+    format!("{choice:?}").to_lowercase()
+}
+
+#[cfg(test)]
+mod tests;

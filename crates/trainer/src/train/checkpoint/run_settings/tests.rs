@@ -1,0 +1,204 @@
+//! Settings that may change between a run and its resumption.
+
+use super::*;
+use crate::cpu::pooling::Pooling;
+use crate::loss::Ascending;
+use crate::model::Timeframe;
+use crate::train::optimizer::OptimizerKind;
+
+fn settings() -> RunSettings {
+    let timeframe = Timeframe { name: "M1".to_owned(), steps: 6, features: 3 };
+    RunSettings {
+        shape: SampleShape { timeframes: vec![timeframe], outputs: 2 },
+        model: ModelConfig { hidden: 5, layers: 2, ..ModelConfig::default() },
+        train_samples: 90,
+        validation_samples: 10,
+        seed: 11,
+        batch_size: 8,
+        accumulation_steps: 1,
+        run_length: 8,
+        last_batch: LastBatch::Keep,
+        optimizer: OptimizerConfig::default(),
+        lr_schedule: LrSchedule { kind: LrScheduleKind::Cosine, warmup_steps: 3, lr_min: 1e-5 },
+        steps: 20,
+        loss: Loss::Huber { delta: 1.5 },
+        clip_norm: Some(1.0),
+        dropout: 0.1,
+        carry_state: true,
+        loss_on: LossOn::EveryStep,
+        precision: Precision::Fp32,
+        tf32: false,
+        tuning: Tuning::Deterministic,
+        loss_scale: ScalerConfig::default(),
+    }
+}
+
+type Change = (fn(&mut RunSettings), &'static str);
+
+#[test]
+fn what_gives_a_checkpoint_its_meaning_must_match() {
+    let changes: [Change; 24] = [
+        (
+            |run| run.shape.outputs = 3,
+            "the shape of the samples M1 [6, 3], targets [2], but this run has M1 [6, 3], targets [3];",
+        ),
+        (|run| run.model.hidden = 6, "model.hidden 5, but this run has 6;"),
+        (|run| run.model.layers = 1, "model.layers 2, but this run has 1;"),
+        (|run| run.model.bias = false, "model.bias true, but this run has false;"),
+        (|run| run.train_samples = 91, "data.split (training samples) 90, but this run has 91;"),
+        (|run| run.validation_samples = 0, "data.split (validation samples) 10, but this run has 0;"),
+        (|run| run.seed = 12, "training.seed 11, but this run has 12;"),
+        (|run| run.batch_size = 4, "training.batch_size 8, but this run has 4;"),
+        (|run| run.accumulation_steps = 2, "training.gradient_accumulation_steps 1, but this run has 2;"),
+        (|run| run.run_length = 1, "training.run_length 8, but this run has 1;"),
+        (|run| run.last_batch = LastBatch::Drop, "training.last_batch keep, but this run has drop;"),
+        (|run| run.optimizer.kind = OptimizerKind::Sgd, "training.optimizer adamw, but this run has sgd;"),
+        (|run| run.optimizer.beta1 = 0.8, "training.beta1 0.9, but this run has 0.8;"),
+        (|run| run.optimizer.beta2 = 0.9, "training.beta2 0.999, but this run has 0.9;"),
+        (|run| run.optimizer.epsilon = 1e-6, "training.epsilon 0.00000001, but this run has 0.000001;"),
+        (|run| run.loss = Loss::Mse, "training.loss huber, but this run has mse;"),
+        (|run| run.loss = Loss::Huber { delta: 1.25 }, "training.huber_delta 1.5, but this run has 1.25;"),
+        (
+            |run| run.lr_schedule.kind = LrScheduleKind::Constant,
+            "training.lr_schedule cosine, but this run has constant;",
+        ),
+        (|run| run.lr_schedule.warmup_steps = 0, "training.warmup_steps 3, but this run has 0;"),
+        (|run| run.lr_schedule.lr_min = 0.0, "training.lr_min 0.00001, but this run has 0;"),
+        (
+            |run| run.steps = 30,
+            "training.epochs or training.max_steps (steps that the learning rate's curve is drawn over) 20, but this run has 30;",
+        ),
+        (|run| run.carry_state = false, "training.carry_state true, but this run has false;"),
+        (|run| run.loss_on = LossOn::LastStep, "training.loss_on every_step, but this run has last_step;"),
+        // One is enough to refuse, whatever else has changed.
+        (|run| (run.seed, run.optimizer.lr) = (0, 0.5), "training.seed 11, but this run has 0;"),
+    ];
+    for (change, expected) in changes {
+        let mut now = settings();
+        change(&mut now);
+        let error = settings().compare(Path::new("step-00000010"), &now).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("step-00000010: made with {expected}")), "{error}");
+    }
+}
+
+#[test]
+fn the_shape_of_a_cycle_and_the_level_of_a_quantile_must_match() {
+    let kind = LrScheduleKind::OneCycle(OneCycle::default());
+    let cycle = |change: fn(&mut OneCycle), steps| {
+        let mut cycle = OneCycle::default();
+        change(&mut cycle);
+        let lr_schedule = LrSchedule { kind: LrScheduleKind::OneCycle(cycle), ..LrSchedule::default() };
+        RunSettings { lr_schedule, steps, loss: Loss::Quantile { levels: Ascending::one(0.9) }, ..settings() }
+    };
+    let before = cycle(|_| {}, 20);
+    assert_eq!(before.lr_schedule.kind, kind);
+    for (now, expected) in [
+        (cycle(|cycle| cycle.pct_start = 0.5, 20), "training.pct_start 0.3, but this run has 0.5;"),
+        (cycle(|cycle| cycle.div_factor = 10.0, 20), "training.div_factor 25, but this run has 10;"),
+        (cycle(|cycle| cycle.final_div_factor = 10.0, 20), "training.final_div_factor 10000, but this run has 10;"),
+        (cycle(|_| {}, 21), "training.epochs or training.max_steps"),
+        (
+            RunSettings { loss: Loss::Quantile { levels: Ascending::one(0.5) }, ..before.clone() },
+            "training.quantile 0.9, but this run has 0.5;",
+        ),
+    ] {
+        let error = before.compare(Path::new("step"), &now).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("step: made with {expected}")), "{error}");
+    }
+    let text = serde_json::to_string(&before).unwrap();
+    assert_eq!(serde_json::from_str::<RunSettings>(&text).unwrap(), before);
+}
+
+#[test]
+fn a_model_that_pools_otherwise_is_refused() {
+    let mut before = settings();
+    before.model.pooling = Pooling::Attention { heads: 5 };
+    let refused = |before: &RunSettings, now: &RunSettings| before.compare(Path::new("step"), now).unwrap_err();
+    let expected = "step: made with model.pooling attention of 5 heads, but this run has last;";
+    assert!(refused(&before, &settings()).to_string().starts_with(expected));
+    let one_head = RunSettings {
+        model: ModelConfig { pooling: Pooling::Attention { heads: 1 }, ..before.model },
+        ..before.clone()
+    };
+    assert!(refused(&before, &one_head).to_string().contains("but this run has attention of 1 heads;"));
+}
+
+#[test]
+fn how_the_next_steps_are_made_may_be_changed_and_is_told() {
+    let changes: [Change; 7] = [
+        (|run| run.precision = Precision::Bf16, "training.precision is bf16, it was fp32"),
+        (|run| run.tf32 = true, "training.tf32 is true, it was false"),
+        (|run| run.tuning = Tuning::Fast, "training.autotune is fast, it was deterministic"),
+        (|run| run.optimizer.lr = 1e-4, "training.lr is 0.0001, it was 0.001"),
+        (|run| run.optimizer.weight_decay = 0.0, "training.weight_decay is 0, it was 0.01"),
+        (|run| run.clip_norm = None, "training.clip_norm is none, it was 1"),
+        (|run| run.dropout = 0.25, "model.dropout is 0.25, it was 0.1"),
+    ];
+    for (change, expected) in changes {
+        let mut now = settings();
+        change(&mut now);
+        let changed = settings().compare(Path::new("step"), &now).unwrap();
+        assert_eq!(changed.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
+    }
+    assert_eq!(settings().compare(Path::new("step"), &settings()).unwrap(), []);
+}
+
+#[test]
+fn how_the_loss_scale_changes_is_told_where_there_is_one() {
+    let with = |precision, growth_interval| {
+        let loss_scale = ScalerConfig { growth_interval, min_scale: 2.0, ..ScalerConfig::default() };
+        RunSettings { precision, loss_scale, ..settings() }
+    };
+    let told = |before: &RunSettings, now: &RunSettings| {
+        let changed = before.compare(Path::new("step"), now).unwrap();
+        changed.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let fp16 = with(Precision::Fp16, 10);
+    let expected = "training.loss_scale_growth_interval is 20, it was 10";
+    assert_eq!(told(&fp16, &with(Precision::Fp16, 20)), [expected]);
+    let floor = "training.loss_scale_floor is 2, it was 1";
+    assert_eq!(
+        told(
+            &RunSettings {
+                loss_scale: ScalerConfig { growth_interval: 10, ..ScalerConfig::default() },
+                ..fp16.clone()
+            },
+            &fp16
+        ),
+        [floor]
+    );
+    assert!(told(&with(Precision::Bf16, 10), &with(Precision::Bf16, 20)).is_empty());
+    assert_eq!(told(&fp16, &with(Precision::Bf16, 20)), ["training.precision is bf16, it was fp16"]);
+}
+
+#[test]
+fn a_constant_rate_leaves_the_number_of_steps_and_the_lowest_rate_open() {
+    let mut before = settings();
+    before.lr_schedule.kind = LrScheduleKind::Constant;
+    let mut now = RunSettings { steps: 30, ..before.clone() };
+    now.lr_schedule.lr_min = 0.5;
+    assert_eq!(before.compare(Path::new("step"), &now).unwrap(), []);
+}
+
+/// Numbers whose shortest decimal form is easily misread by a bit.
+#[test]
+fn json_keeps_every_bit() {
+    for number in [0.1 + 0.2, 1.0 / 3.0, 6.62607015e-34, 4.35e-7 / 3.0, 123_456_789.123_456_78] {
+        let before = RunSettings { clip_norm: Some(number), ..settings() };
+        let text = serde_json::to_string(&before).unwrap();
+        assert_eq!(serde_json::from_str::<RunSettings>(&text).unwrap(), before);
+    }
+}
+
+/// Checkpoints say `"mode": "dense"` that were written before the setting was `training.loss_on`.
+#[test]
+fn settings_under_their_old_names_are_read() {
+    for (old, now) in [("windows", LossOn::LastStep), ("dense", LossOn::EveryStep)] {
+        let expected = RunSettings { loss_on: now, ..settings() };
+        let text = serde_json::to_string(&expected).unwrap();
+        let written = format!("\"loss_on\":\"{}\"", now.name());
+        assert!(text.contains(&written), "{text}");
+        let text = text.replace(&written, &format!("\"mode\":\"{old}\""));
+        assert_eq!(serde_json::from_str::<RunSettings>(&text).unwrap(), expected);
+    }
+}

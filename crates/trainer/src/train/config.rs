@@ -1,0 +1,324 @@
+#![forbid(unsafe_code)]
+
+use megabatch_amp::{self as amp, Precision, ScalerConfig};
+use megabatch_order::LastBatch;
+use serde::{Deserialize, Serialize};
+
+use crate::batch::dense::{LossOn, Runs};
+use crate::cpu::form::Form;
+use crate::cpu::step::{Compute, Kept, Purpose};
+use crate::cuda::device;
+use crate::cuda::ops::Arithmetic;
+use crate::cuda::tuning::Tuning;
+use crate::error::{Error, Result};
+use crate::loss::Loss;
+use crate::model::dropout::{Dropout, check_rate};
+use crate::model::{Encoder, ModelConfig};
+use crate::train::divergence::Divergence;
+use crate::train::early_stopping::EarlyStopping;
+use crate::train::learning_rate::LrSchedule;
+use crate::train::oom_fallback::MemoryLimits;
+use crate::train::optimizer::OptimizerConfig;
+
+/// Everything that decides the result of training beside the samples. The number of threads does
+/// not change it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Config {
+    /// The model.
+    pub model: ModelConfig,
+    /// Which share of the outputs of every layer but the last is dropped in training, in [0, 1), as
+    /// by `torch.nn.LSTM`; nothing is with one layer, and nothing is when a model is evaluated. See
+    /// [`Dropout`](crate::Dropout).
+    #[serde(default)]
+    pub dropout: f32,
+    /// The optimizer.
+    pub optimizer: OptimizerConfig,
+    /// Learning-rate schedule.
+    #[serde(default)]
+    pub lr_schedule: LrSchedule,
+    /// Largest norm of all gradients together; larger ones are scaled down to it. `None` leaves
+    /// them.
+    pub clip_norm: Option<f64>,
+    /// Loss. It decides how many outputs the model has, whatever
+    /// [`ModelConfig::outputs_per_target`] says.
+    pub loss: Loss,
+    /// Passes over the training samples.
+    pub epochs: u64,
+    /// Optimizer steps after which training ends, earlier or later than `epochs` says.
+    pub max_steps: Option<u64>,
+    /// Samples computed at once; graphs, for a model over graphs.
+    pub batch_size: usize,
+    /// Batches whose gradients make one optimizer step. The result is that of one batch of so many
+    /// times the size, up to rounding; bit for bit if `batch_size` is a multiple of 32. In dense
+    /// training it is so, bit for bit, if `run_length` is given and `batch_size` is at least as
+    /// large; a run is never longer than a batch, and batches end where shards of runs do.
+    pub accumulation_steps: usize,
+    /// Consecutive samples that are visited together; 1 shuffles fully, `None` takes all samples of
+    /// an optimizer step.
+    pub run_length: Option<usize>,
+    /// Treatment of samples at an epoch's end that do not fill an optimizer step.
+    pub last_batch: LastBatch,
+    /// True if windows start from the states that training last computed at the bar before their
+    /// first bar, in place of zero. Gradients do not flow into these states. The samples must be
+    /// slices of series, see [`Samples::series`](crate::Samples::series); evaluation then goes
+    /// through each segment from zero, one step a bar, see
+    /// [`Predictor::with_carried_state`](crate::Predictor::with_carried_state).
+    #[serde(default)]
+    pub carry_state: bool,
+    /// Steps of the sequence that have a loss.
+    #[serde(default)]
+    pub loss_on: LossOn,
+    /// True if the backward pass computes half of the LSTMs' gates again, in place of keeping those
+    /// of all steps from the forward pass: about half the memory of activations for somewhat more
+    /// time. Gradients are the same to the bit.
+    #[serde(default)]
+    pub gradient_checkpointing: bool,
+    /// Decides the initial weights, the order and what is dropped.
+    pub seed: u64,
+    /// Threads that compute; one more reads data.
+    pub threads: usize,
+    /// Optimizer steps between validations, beside the one at each epoch's end.
+    pub validate_every_steps: Option<u64>,
+    /// When to end a run whose validation loss no longer falls; `None` goes on to the last step.
+    #[serde(default)]
+    pub early_stopping: Option<EarlyStopping>,
+    /// Treatment of a run that diverges.
+    #[serde(default)]
+    pub divergence: Divergence,
+    /// Precision of the inputs of matrix products and the recurrence; everything else is in single
+    /// precision ([`Precision::arithmetic`]).
+    #[serde(default)]
+    pub precision: Precision,
+    /// True if a GPU may round what products of matrices read in fp32 to TF32, 11 significant bits
+    /// with the range of fp32, for its tensor cores. The recurrence stays in fp32. Nothing on the
+    /// CPU, which multiplies fp32 as it is.
+    #[serde(default)]
+    pub tf32: bool,
+    /// Which kernels a GPU's operations take.
+    #[serde(default)]
+    pub tuning: Tuning,
+    /// Settings of the loss scale of fp16; unused in other precisions.
+    #[serde(default)]
+    pub loss_scale: ScalerConfig,
+    /// True if each step tells where its time went, layer by layer
+    /// ([`StepEvent::profile`](crate::StepEvent::profile)); the fast form can.
+    #[serde(default)]
+    pub profile: bool,
+    /// Form of the model's computation. The results of the two forms differ by rounding.
+    #[serde(default)]
+    pub form: Form,
+}
+
+/// The least loss scale: gradients are divided by it and by the known share of their targets
+/// together, in single precision.
+const LOSS_SCALE_MIN: f32 = 1e-18;
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            model: ModelConfig::default(),
+            dropout: 0.0,
+            optimizer: OptimizerConfig::default(),
+            lr_schedule: LrSchedule::default(),
+            clip_norm: Some(1.0),
+            loss: Loss::Mse,
+            epochs: 1,
+            max_steps: None,
+            batch_size: 128,
+            accumulation_steps: 1,
+            run_length: None,
+            last_batch: LastBatch::Keep,
+            carry_state: false,
+            loss_on: LossOn::LastStep,
+            gradient_checkpointing: false,
+            seed: 0,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            validate_every_steps: None,
+            early_stopping: None,
+            divergence: Divergence::default(),
+            precision: Precision::Fp32,
+            tf32: false,
+            tuning: Tuning::default(),
+            loss_scale: ScalerConfig::default(),
+            profile: false,
+            form: Form::Fast,
+        }
+    }
+}
+
+impl Config {
+    /// Samples of one optimizer step.
+    pub fn step_samples(&self) -> usize {
+        self.batch_size.saturating_mul(self.accumulation_steps)
+    }
+
+    /// Samples in the largest batch of a step on the CPU, which in dense training holds a shard of
+    /// runs at least.
+    pub(crate) fn batch_capacity(&self) -> usize {
+        self.purpose().runs().map_or(self.batch_size, |runs| runs.samples().max(self.batch_size))
+    }
+
+    /// Samples in a run.
+    pub fn run_samples(&self) -> usize {
+        self.run_length.unwrap_or_else(|| self.step_samples())
+    }
+
+    fn check_precision(&self) -> Result<()> {
+        let expected = match (self.precision, self.form) {
+            (Precision::Fp32, _) => return Ok(()),
+            (_, Form::Plain) => "fp32 for the plain form, which is the reference",
+            _ if self.model.is_over_graphs() => "fp32 for a model over graphs, whose attention is in single precision",
+            _ => return Ok(()),
+        };
+        Err(Error::setting("training.precision", &self.precision, expected))
+    }
+
+    fn check_tf32(&self) -> Result<()> {
+        match self.precision {
+            Precision::Bf16 | Precision::Fp16 if self.tf32 => {
+                let expected = "false beside training.precision bf16 or fp16, by which products read 16 bits";
+                Err(Error::setting("training.tf32", &true, expected))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Arithmetic of fp32 products on a GPU.
+    pub(crate) fn products(&self) -> Arithmetic {
+        if self.tf32 { Arithmetic::Tf32 } else { Arithmetic::Exact }
+    }
+
+    fn check_loss_scale(&self) -> Result<()> {
+        match self.loss_scale.check() {
+            Err(amp::Error::Setting { setting, found, expected }) => {
+                Err(Error::Scaling { setting: format!("training.loss_scale_{}", written(setting)), found, expected })
+            }
+            Err(error) => Err(Error::Scale(error)),
+            Ok(()) if self.loss_scale.min_scale < LOSS_SCALE_MIN => Err(Error::Scaling {
+                setting: "training.loss_scale_floor".to_owned(),
+                found: self.loss_scale.min_scale.to_string(),
+                expected: "1e-18 or more",
+            }),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn check_gradient_checkpointing(&self) -> Result<()> {
+        let expected = match (self.form, self.model.encoder) {
+            _ if !self.gradient_checkpointing => return Ok(()),
+            (Form::Plain, _) => "false for the plain form, which is the reference and keeps everything",
+            (_, Encoder::LastBar) => "false for a model without LSTMs, which has no steps to compute again",
+            (Form::Fast, Encoder::Lstm) => return Ok(()),
+        };
+        Err(Error::setting("training.gradient_checkpointing", &true, expected))
+    }
+
+    /// True if there are activations that can be computed again.
+    pub(crate) fn can_checkpoint_gradients(&self) -> bool {
+        Config { gradient_checkpointing: true, ..self.clone() }.check_gradient_checkpointing().is_ok()
+    }
+
+    pub(crate) fn compute(&self) -> Compute {
+        Compute { threads: self.threads, batch_size: self.batch_size, form: self.form }
+    }
+
+    /// Purpose of the engine of a training run that takes no more than `ration`.
+    pub(crate) fn purpose_with(&self, ration: MemoryLimits) -> Purpose {
+        Config { gradient_checkpointing: ration.gradient_checkpointing, ..self.clone() }.purpose()
+    }
+
+    /// Purpose of the engine of a training run.
+    pub(crate) fn purpose(&self) -> Purpose {
+        let runs = match self.loss_on {
+            LossOn::LastStep => None,
+            LossOn::EveryStep => Some(Runs::of_steps(self.step_samples(), self.batch_size, self.run_samples())),
+        };
+        let kept = match (self.gradient_checkpointing, self.carry_state) {
+            (false, _) => Kept::Everything,
+            (true, false) => Kept::Half,
+            (true, true) => Kept::HalfAndCells,
+        };
+        Purpose::Training { dropout: self.dropout_between_layers(), runs, kept }
+    }
+
+    /// True if there is something to be dropped between layers.
+    pub(crate) fn dropout_between_layers(&self) -> bool {
+        self.dropout > 0.0 && self.model.encoder == Encoder::Lstm && self.model.layers > 1
+    }
+
+    /// True if the model is evaluated in one pass over each segment, whatever windows are asked
+    /// for.
+    pub fn streams(&self) -> bool {
+        self.carry_state || self.loss_on == LossOn::EveryStep
+    }
+
+    /// Dropout of optimizer step `step`, counted from 0.
+    pub(crate) fn dropout_of_step(&self, step: u64) -> Result<Option<Dropout>> {
+        match self.purpose() {
+            Purpose::Training { dropout: true, .. } => Dropout::of_step(self.dropout, self.seed, step).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Refuses what is not computed on a GPU yet, see [`Trainer::on_gpu`](crate::Trainer::on_gpu).
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for the first of such settings.
+    pub fn check_on_gpu(&self) -> Result<()> {
+        device::check(self)
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        check_rate(self.dropout)?;
+        self.optimizer.check()?;
+        self.lr_schedule.check(self.optimizer.lr)?;
+        self.loss.check()?;
+        self.loss.check_readout(self.model.readout)?;
+        if self.streams() {
+            self.model.check_carried_state()?;
+        }
+        if self.loss_on == LossOn::EveryStep && self.form == Form::Plain {
+            return Err(Error::setting(
+                "training.loss_on",
+                &"every_step",
+                "last_step for the plain form, which takes every window whole",
+            ));
+        }
+        if self.profile && self.form == Form::Plain {
+            let expected = "false for the plain form, which is the reference and measures nothing";
+            return Err(Error::setting("training.profile", &true, expected));
+        }
+        self.check_precision()?;
+        self.check_tf32()?;
+        self.check_loss_scale()?;
+        self.check_gradient_checkpointing()?;
+        self.early_stopping.iter().try_for_each(EarlyStopping::check)?;
+        self.divergence.check()?;
+        let sizes = [
+            ("training.batch_size", self.batch_size as u64),
+            ("training.gradient_accumulation_steps", self.accumulation_steps as u64),
+            ("training.run_length", self.run_samples() as u64),
+            ("training.threads", self.threads as u64),
+            ("training.validate_every_steps", self.validate_every_steps.unwrap_or(1)),
+        ];
+        if let Some((setting, _)) = sizes.into_iter().find(|&(_, size)| size == 0) {
+            return Err(Error::setting(setting, &0, "1 or more"));
+        }
+        match self.clip_norm {
+            Some(clip) if !(clip > 0.0 && clip.is_finite()) => {
+                Err(Error::setting("training.clip_norm", &clip, "a positive number, or none"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The configuration's word for a setting of the loss scale.
+fn written(setting: &'static str) -> &'static str {
+    match setting {
+        "initial_scale" => "initial",
+        "min_scale" => "floor",
+        "max_scale" => "ceiling",
+        other => other,
+    }
+}

@@ -1,0 +1,174 @@
+#![forbid(unsafe_code)]
+
+//! Levels of reduced memory, for a device that has less than was planned.
+//!
+//! ```text
+//! 1  chunks        to four fifths, where samples are read ahead in chunks: of 75 % of the memory, to 60 %
+//! 2  batches       to three quarters, then to a half; they are accumulated to what they were
+//! 3  activations   half of them computed again in the backward pass: gradient checkpointing
+//! 4  both          batches and chunks to a quarter, an eighth, …, down to one sample
+//! ```
+//!
+//! No cut changes what is learnt: an optimizer step takes the same samples, and adds up their
+//! gradients in the same order. Batches are cut where shards end, so that the run goes on bit for
+//! bit; below 32 samples, where a shard itself is cut, to rounding. Dense training groups the runs
+//! of a step into shards whatever batches it is computed in, and batches consist of whole shards.
+//! Products in 16 bits, which would be the next thing to cut, take more memory on a CPU, not less.
+
+use crate::batch::dense::Grain;
+use crate::cpu::step::SHARD_SAMPLES;
+use crate::train::config::Config;
+
+/// Limits of a run's memory, relative to its plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MemoryLimits {
+    /// Size of the chunks that samples are read ahead in, of what was planned.
+    pub(crate) chunk_percent: u32,
+    /// Samples, or graphs, that are computed at once: a batch, or a part of one.
+    pub(crate) batch_size: usize,
+    pub(crate) gradient_checkpointing: bool,
+}
+
+/// All rations of a run, from what was planned down.
+#[derive(Clone, Debug)]
+pub(crate) struct OomFallback {
+    rations: Vec<MemoryLimits>,
+    at: usize,
+}
+
+/// First reduction of chunks.
+const FIRST_CHUNK_PERCENT: u32 = 80;
+/// Batches are cut so often before chunks are cut again.
+const BATCHES_FIRST: usize = 2;
+
+impl OomFallback {
+    pub(crate) fn new(config: &Config) -> Self {
+        OomFallback::of(config, config.can_checkpoint_gradients(), Grain::Shards)
+    }
+
+    /// The rations of a run on a GPU, where nothing is computed again.
+    pub(crate) fn of_gpu(config: &Config) -> Self {
+        OomFallback::of(config, false, Grain::Runs)
+    }
+
+    fn of(config: &Config, can_checkpoint: bool, grain: Grain) -> Self {
+        let Config { batch_size, gradient_checkpointing, .. } = *config;
+        let planned = MemoryLimits { chunk_percent: 100, batch_size, gradient_checkpointing };
+        let first = MemoryLimits { chunk_percent: FIRST_CHUNK_PERCENT, ..planned };
+        let sizes = batch_sizes(config, grain);
+        let (before, after) = sizes.split_at(sizes.len().min(BATCHES_FIRST));
+        let mut rations = vec![planned, first];
+        rations.extend(before.iter().map(|&batch_size| MemoryLimits { batch_size, ..first }));
+        let checkpointing = MemoryLimits { gradient_checkpointing: can_checkpoint, ..rations[rations.len() - 1] };
+        rations.push(checkpointing);
+        rations.extend(after.iter().zip(1u32..).map(|(&batch_size, halvings)| MemoryLimits {
+            chunk_percent: FIRST_CHUNK_PERCENT.checked_shr(halvings).unwrap_or(0).max(1),
+            batch_size,
+            ..checkpointing
+        }));
+        OomFallback { rations, at: 0 }
+    }
+
+    /// Current limits of the run.
+    pub(crate) fn ration(&self) -> MemoryLimits {
+        self.rations[self.at]
+    }
+
+    /// Cuts it, whether samples are read in chunks or not; `None` where there is nothing left to
+    /// cut.
+    pub(crate) fn next_level(&mut self, has_chunks: bool) -> Option<MemoryLimits> {
+        let now = self.ration();
+        let of_chunks = |ration: &MemoryLimits| if has_chunks { ration.chunk_percent } else { now.chunk_percent };
+        let is_less = |ration: &MemoryLimits| MemoryLimits { chunk_percent: of_chunks(ration), ..*ration } != now;
+        let below = self.rations[self.at + 1..].iter().position(is_less)?;
+        self.at += 1 + below;
+        Some(self.ration())
+    }
+}
+
+/// Reduced batch sizes, one after the other.
+fn batch_sizes(config: &Config, grain: Grain) -> Vec<usize> {
+    let planned = config.batch_size;
+    let (grain, is_divisible) = match config.purpose().runs() {
+        _ if config.model.is_over_graphs() => (1, true),
+        Some(runs) if grain == Grain::Runs => (runs.longest, false),
+        Some(runs) => (runs.samples(), false),
+        None => (SHARD_SAMPLES, true),
+    };
+    let halves = std::iter::successors(Some(planned / 2), |size| Some(size / 2));
+    let sizes = std::iter::once(planned / 4 * 3 + planned % 4 * 3 / 4).chain(halves).take_while(|&size| size > 0);
+    let mut cut: Vec<usize> = sizes
+        .filter(|&size| is_divisible || size >= grain)
+        .map(|size| if size >= grain { size / grain * grain } else { size })
+        .filter(|&size| size < planned)
+        .collect();
+    cut.dedup();
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::dense::LossOn;
+    use crate::cpu::form::Form;
+    use crate::graph::{GraphConfig, Readout};
+    use crate::model::ModelConfig;
+
+    #[test]
+    fn batches_are_cut_where_shards_end() {
+        let windows = |batch_size| Config { batch_size, ..Config::default() };
+        let dense = Config { loss_on: LossOn::EveryStep, run_length: Some(50), ..windows(400) };
+        let model =
+            ModelConfig { graph: Some(GraphConfig::default()), readout: Some(Readout::Node), ..Default::default() };
+        let graphs = Config { model, ..windows(10) };
+        for (config, expected) in [
+            (windows(128), &[96, 64, 32, 16, 8, 4, 2, 1][..]),
+            (windows(64), &[32, 16, 8, 4, 2, 1]),
+            (windows(100), &[64, 32, 25, 12, 6, 3, 1]),
+            (windows(7), &[5, 3, 1]),
+            (windows(1), &[]),
+            // Four runs of 50 side by side.
+            (dense.clone(), &[200]),
+            // The shards of a step, of which a batch holds one.
+            (Config { batch_size: 100, accumulation_steps: 4, ..dense.clone() }, &[]),
+            (graphs, &[7, 5, 2, 1]),
+        ] {
+            assert_eq!(batch_sizes(&config, Grain::Shards), expected, "{}", config.batch_size);
+        }
+        assert_eq!(batch_sizes(&dense, Grain::Runs), [300, 200, 100, 50]);
+        assert_eq!(batch_sizes(&windows(usize::MAX), Grain::Shards)[0], usize::MAX / 32 * 24 / 32 * 32);
+    }
+
+    #[test]
+    fn chunks_are_cut_first_where_there_are_any() {
+        let descent = |has_chunks| {
+            let mut ladder = OomFallback::new(&Config { batch_size: 128, ..Config::default() });
+            let planned = MemoryLimits { chunk_percent: 100, batch_size: 128, gradient_checkpointing: false };
+            assert_eq!(ladder.ration(), planned);
+            let rations = std::iter::from_fn(|| ladder.next_level(has_chunks));
+            rations
+                .map(|MemoryLimits { chunk_percent, batch_size, gradient_checkpointing }| {
+                    (chunk_percent, batch_size, gradient_checkpointing)
+                })
+                .collect::<Vec<_>>()
+        };
+        let before = [(80, 96, false), (80, 64, false)];
+        let after =
+            [(80, 64, true), (40, 32, true), (20, 16, true), (10, 8, true), (5, 4, true), (2, 2, true), (1, 1, true)];
+        assert_eq!(descent(false), [&before[..], &after].concat());
+        assert_eq!(descent(true), [&[(80, 128, false)], &before[..], &after].concat());
+    }
+
+    #[test]
+    fn what_is_cut_already_is_not_cut_again() {
+        let rations = |config: Config| {
+            let mut ladder = OomFallback::new(&Config { batch_size: 2, ..config });
+            std::iter::from_fn(|| ladder.next_level(false))
+                .map(|ration| (ration.batch_size, ration.gradient_checkpointing))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(rations(Config::default()), [(1, false), (1, true)]);
+        assert_eq!(rations(Config { gradient_checkpointing: true, ..Config::default() }), [(1, true)]);
+        assert_eq!(rations(Config { form: Form::Plain, ..Config::default() }), [(1, false)]);
+    }
+}

@@ -1,0 +1,261 @@
+#![forbid(unsafe_code)]
+
+use megabatch_amp::{Factors, OptimizerSettings, Rule, Step, Tensor, Threads, update};
+use megabatch_gpu_core::Scope;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::model::scalar::Scalar;
+use crate::model::tensor::TensorSet;
+
+/// The rule by which gradients change parameters. Each equals PyTorch's optimizer of that name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum OptimizerKind {
+    /// Stochastic gradient descent without momentum; weight decay is added to the gradient.
+    Sgd,
+    /// Adam (Kingma and Ba, 2015); weight decay is added to the gradient.
+    Adam,
+    /// Adam with decoupled weight decay (Loshchilov and Hutter, 2019).
+    #[default]
+    AdamW,
+}
+
+impl OptimizerKind {
+    /// True if the rule keeps a mean and a mean square of each gradient.
+    pub fn has_moments(self) -> bool {
+        match self {
+            OptimizerKind::Sgd => false,
+            OptimizerKind::Adam | OptimizerKind::AdamW => true,
+        }
+    }
+}
+
+/// An optimizer's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OptimizerConfig {
+    /// The rule.
+    pub kind: OptimizerKind,
+    /// Learning rate, > 0; the highest one of a run whose rate changes
+    /// ([`LrSchedule`](crate::LrSchedule)).
+    pub lr: f64,
+    /// Weight decay, ≥ 0.
+    pub weight_decay: f64,
+    /// Decay of the mean of gradients, in [0, 1).
+    pub beta1: f64,
+    /// Decay of the mean of squared gradients, in [0, 1).
+    pub beta2: f64,
+    /// Added to the root of the second moment, > 0.
+    pub epsilon: f64,
+}
+
+impl Default for OptimizerConfig {
+    /// AdamW with PyTorch's defaults.
+    fn default() -> Self {
+        let kind = OptimizerKind::AdamW;
+        OptimizerConfig { kind, lr: 1e-3, weight_decay: 0.01, beta1: 0.9, beta2: 0.999, epsilon: 1e-8 }
+    }
+}
+
+impl OptimizerConfig {
+    /// As the pass that changes weights takes them.
+    pub(crate) fn settings(&self) -> OptimizerSettings {
+        let &OptimizerConfig { kind, lr, weight_decay, beta1, beta2, epsilon } = self;
+        let rule = match kind {
+            OptimizerKind::Sgd => Rule::Sgd,
+            OptimizerKind::Adam => Rule::Adam,
+            OptimizerKind::AdamW => Rule::AdamW,
+        };
+        OptimizerSettings { rule, lr, weight_decay, beta1, beta2, epsilon }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let rules = [
+            (self.lr > 0.0, "training.lr", self.lr, "a positive number"),
+            (self.weight_decay >= 0.0, "training.weight_decay", self.weight_decay, "0 or more"),
+            ((0.0..1.0).contains(&self.beta1), "training.beta1", self.beta1, "a number in [0, 1)"),
+            ((0.0..1.0).contains(&self.beta2), "training.beta2", self.beta2, "a number in [0, 1)"),
+            (self.epsilon > 0.0, "training.epsilon", self.epsilon, "a positive number"),
+        ];
+        match rules.into_iter().find(|(holds, _, value, _)| !holds || !value.is_finite()) {
+            Some((_, setting, value, expected)) => Err(Error::setting(setting, &value, expected)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// An optimizer and its state.
+#[derive(Debug)]
+pub struct Optimizer<S: Scalar> {
+    config: OptimizerConfig,
+    steps: u64,
+    moments: Option<Moments<S>>,
+}
+
+/// Running means of the gradients and of their squares.
+#[derive(Debug)]
+pub struct Moments<S: Scalar> {
+    /// First moment, PyTorch's `exp_avg`.
+    pub exp_avg: TensorSet<S>,
+    /// Second moment, PyTorch's `exp_avg_sq`.
+    pub exp_avg_sq: TensorSet<S>,
+}
+
+impl<S: Scalar> Optimizer<S> {
+    /// An optimizer for `parameters`, with moments of zero where its rule keeps any, booked on
+    /// `scope`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a setting out of range, [`Error::Memory`] when the device has no
+    /// room.
+    pub fn new(scope: &Scope, config: OptimizerConfig, parameters: &TensorSet<S>) -> Result<Self> {
+        config.check()?;
+        let zeros = || TensorSet::zeros(scope, parameters.layout());
+        let moments = match config.kind {
+            OptimizerKind::Sgd => None,
+            OptimizerKind::Adam | OptimizerKind::AdamW => Some(Moments { exp_avg: zeros()?, exp_avg_sq: zeros()? }),
+        };
+        Ok(Optimizer { config, steps: 0, moments })
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &OptimizerConfig {
+        &self.config
+    }
+
+    /// Number of updates done.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// The moments, for a rule that keeps them.
+    pub fn moments(&self) -> Option<&Moments<S>> {
+        self.moments.as_ref()
+    }
+
+    /// The moments for writing, and the number of updates that they stand for: what resuming
+    /// restores.
+    pub(crate) fn state_mut(&mut self) -> (Option<&mut Moments<S>>, &mut u64) {
+        (self.moments.as_mut(), &mut self.steps)
+    }
+
+    /// Forgets all updates: moments and their number are zero, as at first.
+    pub(crate) fn restart(&mut self) {
+        self.steps = 0;
+        if let Some(moments) = &mut self.moments {
+            [&mut moments.exp_avg, &mut moments.exp_avg_sq].into_iter().for_each(TensorSet::clear);
+        }
+    }
+
+    /// Changes `parameters` by one step along `gradients` at the rate `lr`, whatever the settings'
+    /// rate is.
+    ///
+    /// # Panics
+    /// If the two have different sizes.
+    pub fn update(&mut self, parameters: &mut TensorSet<S>, gradients: &TensorSet<S>, lr: f64) {
+        self.step(parameters, gradients, lr, Factors::none());
+    }
+
+    /// Changes `parameters` along `gradients` times `factors`, as clipped gradients are.
+    pub(crate) fn step(
+        &mut self,
+        parameters: &mut TensorSet<S>,
+        gradients: &TensorSet<S>,
+        lr: f64,
+        factors: Factors<S>,
+    ) {
+        self.steps += 1;
+        let moments = self.moments.as_mut().map(|moments| megabatch_amp::Moments {
+            exp_avg: moments.exp_avg.values_mut(),
+            exp_avg_sq: moments.exp_avg_sq.values_mut(),
+        });
+        let (values, gradient) = (parameters.values_mut(), gradients.values());
+        let tensor = Tensor { values, gradient, moments, working_copy: None };
+        let settings = OptimizerConfig { lr, ..self.config }.settings();
+        update([tensor], &Step { settings, number: self.steps, factors }, Threads::Caller);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use megabatch_amp::examine;
+    use megabatch_gpu_core::Device;
+
+    use super::*;
+    use crate::model::tensor::Layout;
+    use crate::train::clip::{clip_by_norm, global_norm};
+
+    /// One parameter of 2 with a gradient of 0.5 at the rate of 0.1 that the step is given;
+    /// expected values by hand from the papers' formulas.
+    #[test]
+    fn one_step_of_each_rule() {
+        let cases = [
+            (OptimizerKind::Sgd, 2.0 - 0.1 * (0.5 + 0.2 * 2.0)),
+            // At the first step m / √v is the gradient's sign, whatever its size.
+            (OptimizerKind::Adam, 2.0 - 0.1),
+            (OptimizerKind::AdamW, 2.0 * (1.0 - 0.1 * 0.2) - 0.1),
+        ];
+        let scope = Device::cpu().scope("test");
+        for (kind, expected) in cases {
+            let mut layout = Layout::default();
+            layout.push("p".to_owned(), &[1]);
+            let layout = Arc::new(layout);
+            let mut parameters = TensorSet::<f64>::zeros(&scope, &layout).unwrap();
+            let mut gradients = TensorSet::<f64>::zeros(&scope, &layout).unwrap();
+            parameters.values_mut()[0] = 2.0;
+            gradients.values_mut()[0] = 0.5;
+            let config = OptimizerConfig { kind, lr: 9.0, weight_decay: 0.2, ..OptimizerConfig::default() };
+            Optimizer::new(&scope, config, &parameters).unwrap().update(&mut parameters, &gradients, 0.1);
+            assert!((parameters.values()[0] - expected).abs() < 1e-8, "{kind:?}: {:?}", parameters.values());
+        }
+    }
+
+    /// Clipped where they are read, gradients move the weights as if they had been clipped before.
+    #[test]
+    fn clipping_on_the_way_changes_no_bit() {
+        let scope = Device::cpu().scope("test");
+        let mut layout = Layout::default();
+        layout.push("p".to_owned(), &[40]);
+        let layout = Arc::new(layout);
+        let mut gradients = TensorSet::<f32>::zeros(&scope, &layout).unwrap();
+        gradients.values_mut().iter_mut().enumerate().for_each(|(k, g)| *g = (k as f32 * 0.7).sin());
+        for kind in [OptimizerKind::Sgd, OptimizerKind::Adam, OptimizerKind::AdamW] {
+            for clip_norm in [0.3, 100.0] {
+                let moved = |change: &dyn Fn(&mut Optimizer<f32>, &mut TensorSet<f32>)| {
+                    let mut parameters = TensorSet::zeros(&scope, &layout).unwrap();
+                    parameters.values_mut().fill(0.5);
+                    let config = OptimizerConfig { kind, ..OptimizerConfig::default() };
+                    change(&mut Optimizer::new(&scope, config, &parameters).unwrap(), &mut parameters);
+                    parameters.values().to_vec()
+                };
+                let norm = global_norm(&gradients);
+                let expected = moved(&|optimizer, parameters| {
+                    let mut clipped = TensorSet::zeros(&scope, &layout).unwrap();
+                    clipped.add(&gradients);
+                    clip_by_norm(&mut clipped, norm, clip_norm);
+                    optimizer.update(parameters, &clipped, 0.1);
+                });
+                let factors = examine(&[gradients.values()], 1.0, Threads::Caller).factors(Some(clip_norm)).unwrap();
+                let found = moved(&|optimizer, parameters| optimizer.step(parameters, &gradients, 0.1, factors));
+                assert_eq!(found, expected, "{kind:?}, {clip_norm}");
+            }
+        }
+    }
+
+    #[test]
+    fn settings_out_of_range_are_named() {
+        let good = OptimizerConfig::default();
+        for (config, name) in [
+            (OptimizerConfig { lr: 0.0, ..good }, "training.lr"),
+            (OptimizerConfig { lr: f64::NAN, ..good }, "training.lr"),
+            (OptimizerConfig { weight_decay: -1.0, ..good }, "training.weight_decay"),
+            (OptimizerConfig { beta2: 1.0, ..good }, "training.beta2"),
+            (OptimizerConfig { epsilon: f64::INFINITY, ..good }, "training.epsilon"),
+        ] {
+            assert!(config.check().unwrap_err().to_string().starts_with(name));
+        }
+    }
+}
