@@ -126,7 +126,7 @@ impl AlignedSeries {
         self.sample_time.len()
     }
 
-    /// True if there are no samples; [`align`](crate::series::align) never gives such a series.
+    /// True if there are no samples; [`align`](crate::align) never gives such a series.
     pub fn is_empty(&self) -> bool {
         self.sample_time.is_empty()
     }

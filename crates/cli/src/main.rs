@@ -5,6 +5,7 @@ mod adapt;
 mod advice;
 mod answer;
 mod attention;
+mod byte_sizes;
 mod cache;
 mod commands;
 mod computing;
@@ -63,7 +64,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let (kind, message) = (failure::kind(&error), failure::message(&error));
             // Of damaged data the exact length matters, of what does not fit its size.
-            let message = if kind == Kind::Capacity { plan::with_readable_sizes(&message) } else { message };
+            let message = if kind == Kind::Capacity { byte_sizes::with_readable_sizes(&message) } else { message };
             fail(form, kind, &message)
         }
     }

@@ -8,7 +8,8 @@ use megabatch_trainer::{self as trainer, Loss, LrSchedule};
 use crate::adapt::data::Data;
 use crate::adapt::spans::SampleSpans;
 use crate::adapt::split::notes_on_purge;
-use crate::settings::{precision, streams, walk_forward};
+use crate::adapt::split::walk_forward;
+use crate::settings::{precision, streams};
 use crate::training_setup::TrainingSetup;
 
 /// One sentence a finding, without its stop, on a job of `steps` optimizer steps.

@@ -6,6 +6,8 @@ mod choices;
 mod lists;
 mod recordings;
 
+pub(crate) mod windows;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -17,13 +19,13 @@ use megabatch_bars::{
 use megabatch_chunk_io::AttributeValue;
 use serde_json::Value;
 
-use crate::commands::windows::Windows;
 use crate::duration::Duration;
 use crate::failure::Failure;
 pub(crate) use choices::Calendar;
 use choices::{Quotes, Repeated, Stamp, WeekendRule};
 use lists::{FeatureList, PipSizes, symbol_name};
 pub(crate) use recordings::Recordings;
+use windows::Windows;
 
 /// The arguments that decide what a series file holds.
 #[derive(clap::Args, Clone, Debug, PartialEq)]

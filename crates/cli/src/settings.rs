@@ -3,7 +3,7 @@
 use megabatch_trainer::{
     self as trainer, Ascending, AttentionKind, Classes, Divergence, EarlyStopping, Encoder, Form, Fusion,
     GraphActivation, GraphConfig, GraphOutput, LastBatch, Loss, LossOn, LrSchedule, LrScheduleKind, ModelConfig,
-    OneCycle, OptimizerConfig, OptimizerKind, Pooling, Readout, TrainingWindow, Tuning, WalkForward,
+    OneCycle, OptimizerConfig, OptimizerKind, Pooling, Readout, Tuning,
 };
 
 use megabatch_amp::{Precision, ScalerConfig};
@@ -151,18 +151,6 @@ fn loss_on(config: &Config) -> LossOn {
 /// True if predictions are those of one pass over each segment.
 pub(crate) fn streams(config: &Config) -> bool {
     config.flag("training.carry_state") || loss_on(config) == LossOn::EveryStep
-}
-
-/// The folds that training walks forward through, if it does.
-pub(crate) fn walk_forward(config: &Config) -> Option<WalkForward> {
-    Some(WalkForward {
-        folds: config.optional_count("data.walk_forward")?,
-        window: match config.text("data.walk_forward_window") {
-            Some("sliding") => TrainingWindow::Sliding,
-            _ => TrainingWindow::Expanding,
-        },
-        overlap: config.number("data.walk_forward_overlap"),
-    })
 }
 
 /// The loss of samples with so many targets, which validation and evaluation measure too.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use megabatch_chunk_io::{ChunkPlan, Filling, PlanRequest, Residence, Shortage, Source};
+use megabatch_chunk_io::{ChunkPlan, Filling, PlanRequest, ReadBy, Residence, Shortage, Source, StoredDataset};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
     self as trainer, CarriedStates, Checkpoints, Compute, Encoder, Footprint, GpuFootprint, Model, Predictor, Run,
@@ -12,12 +12,12 @@ use megabatch_trainer::{
 
 use crate::adapt::data::Data;
 use crate::adapt::neighbours::Neighbours;
+use crate::byte_sizes::bytes;
 use crate::cache;
 use crate::computing::{Computing, DeviceRequest, RequestedGpu};
 use crate::config::{Config, IdleSetting, JobTraits};
 use crate::failure::{self, Failure};
 use crate::nouns::Nouns;
-use crate::plan::{bytes, decoded_rows};
 use crate::settings::{check_classes, check_precision, data_choose_order, targets_choose_temperature, training_config};
 
 /// Memory that is assumed where the system does not tell how much is free.
@@ -367,4 +367,10 @@ pub(crate) fn free_memory_bytes(device: &Device) -> usize {
 pub(crate) fn data_path(config: &Config, argument: Option<&Path>) -> Result<PathBuf> {
     let path = argument.map(Path::to_owned).or_else(|| config.path("data.path"));
     path.ok_or_else(|| Failure::usage("no data: give --data FILE, or data.path in the configuration"))
+}
+
+/// Rows that are decoded together, where rows are not read one by one.
+pub(crate) fn decoded_rows(stored: &StoredDataset) -> Option<usize> {
+    let chunk_rows = stored.chunk.as_ref().map(|chunk| chunk[0]);
+    chunk_rows.filter(|_| stored.read_by != ReadBy::Position)
 }

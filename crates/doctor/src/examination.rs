@@ -1,5 +1,7 @@
 //! The whole: look, judge, and what comes of it.
 
+mod text;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -76,6 +78,6 @@ impl Examination {
 
     /// Everything for people to read.
     pub fn to_text(&self) -> String {
-        crate::text::text(self)
+        text::text(self)
     }
 }

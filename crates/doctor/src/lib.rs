@@ -14,7 +14,6 @@ mod quote;
 mod repair;
 mod script;
 mod system;
-mod text;
 mod version;
 
 pub use error::Error;

@@ -155,7 +155,7 @@ impl Step {
         packed.pack(attention, parameters);
         for graphs in graphs.chunks(workers.len()) {
             workers.par_iter_mut().zip(graphs).for_each(|(worker, graph)| {
-                worker.pass.forward(attention, (parameters, packed), graph.nodes());
+                worker.pass.forward(attention, packed, graph.nodes());
             });
         }
     }
@@ -169,7 +169,7 @@ impl Step {
         for graphs in graphs.chunks(workers.len()) {
             workers.par_iter_mut().zip(graphs).for_each(|(worker, graph)| {
                 let (nodes, Worker { pass, gradients, d_output }) = (graph.nodes(), worker);
-                let y = pass.forward(attention, (parameters, packed), nodes);
+                let y = pass.forward(attention, packed, nodes);
                 d_output.clear();
                 d_output.extend(y.iter().map(|y| scale * y));
                 gradients.clear();

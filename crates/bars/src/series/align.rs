@@ -40,7 +40,7 @@ use crate::series::{AlignedSeries, Segment, TimeframeSeries};
 /// [`Error::TooShort`]: crate::Error::TooShort
 /// [`Error::TooFewToFit`]: crate::Error::TooFewToFit
 /// [`Error::Several`]: crate::Error::Several
-/// [`resample`]: crate::series::resample
+/// [`resample`]: crate::resample
 pub fn align(instruments: &[Instrument<'_>], spec: &SeriesSpec) -> Result<AlignedSeries> {
     let (series, left_out) = align_usable(instruments, spec)?;
     if left_out.is_empty() { Ok(series) } else { Err(refused(instruments.len() - left_out.len(), left_out)) }

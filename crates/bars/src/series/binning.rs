@@ -1,5 +1,5 @@
 //! Bars of a longer timeframe, made from shorter ones as they come: what
-//! [`resample`](crate::series::resample) makes of all of them.
+//! [`resample`](crate::resample) makes of all of them.
 
 use crate::bars::Bar;
 use crate::error::{Error, Result};

@@ -38,7 +38,7 @@ pub struct TimeframeScaler {
 }
 
 impl Scalers {
-    /// Fits scalers as [`align`](crate::series::align) does, up to a given time instead of a share
+    /// Fits scalers as [`align`](crate::align) does, up to a given time instead of a share
     /// of the samples.
     ///
     /// Each instrument's scalers are fitted on its bars that have closed by its last base bar that

@@ -4,14 +4,27 @@ use std::borrow::Cow;
 
 use anyhow::Result;
 use megabatch_chunk_io::Source;
-use megabatch_trainer::{self as trainer, Graphs as _, Purge, Split, SplitFractions, WalkForward, split};
+use megabatch_trainer::{
+    self as trainer, Graphs as _, Purge, Split, SplitFractions, TrainingWindow, WalkForward, split,
+};
 
 use super::cross_section::CrossSections;
 use super::purge_by_bars::{label_end_times, reach_of_windows};
 use super::spans::SampleSpans;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::settings::walk_forward;
+
+/// The folds that training walks forward through, if it does.
+pub(crate) fn walk_forward(config: &Config) -> Option<WalkForward> {
+    Some(WalkForward {
+        folds: config.optional_count("data.walk_forward")?,
+        window: match config.text("data.walk_forward_window") {
+            Some("sliding") => TrainingWindow::Sliding,
+            _ => TrainingWindow::Expanding,
+        },
+        overlap: config.number("data.walk_forward_overlap"),
+    })
+}
 
 /// Splits the samples of `source` as `config` says.
 ///

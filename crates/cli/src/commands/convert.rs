@@ -17,9 +17,9 @@ use megabatch_gpu_core::Device;
 
 use super::memory::size::ByteSize;
 use crate::answer::{Answer, shown};
+use crate::byte_sizes::bytes;
 use crate::interruption::Interruption;
 use crate::output;
-use crate::plan::bytes;
 use crate::progress::Progress;
 
 /// Turn windows into a series or a series into windows, or store a file in other chunks; checked

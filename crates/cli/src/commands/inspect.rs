@@ -15,14 +15,14 @@ use megabatch_trainer::write_atomically;
 use safetensors::tensor::{Dtype, TensorView, serialize};
 use serde_json::{Value, json};
 
-use super::windows::SampleRange;
 use crate::adapt::data::refuse_graphs;
 use crate::adapt::split::utc;
 use crate::answer::{Answer, shown};
+use crate::byte_sizes::bytes;
 use crate::failure::{Failure, Kind};
 use crate::output;
-use crate::plan::bytes;
 use crate::provenance::of_bars;
+use crate::recipe::windows::SampleRange;
 
 /// Show what is in a data file, what is wrong with it, and what the model will see
 #[derive(clap::Args)]

@@ -21,7 +21,6 @@ mod plan;
 mod predict;
 mod synth;
 mod train;
-pub(crate) mod windows;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};

@@ -15,13 +15,13 @@ use megabatch_chunk_io::{Predictions, SampleInstruments, Source, write_predictio
 use megabatch_trainer::{Graphs, Group, Loss, Readout, Selection, write_atomically};
 use serde_json::json;
 
-use super::windows::SampleRange;
 use crate::adapt::data::Data;
 use crate::answer::{Answer, Form, shown};
 use crate::failure::Failure;
 use crate::nouns::{Nouns, plural};
 use crate::output;
 use crate::progress::Progress;
+use crate::recipe::windows::SampleRange;
 use crate::settings::loss;
 use crate::trained::{ChangedData, Instruments, Opening, Trained, Weights, Which};
 

@@ -10,11 +10,11 @@ use megabatch_gpu_core::Device;
 use megabatch_trainer::write_atomically;
 use serde_json::json;
 
-use super::windows::Windows;
 use crate::answer::{Answer, shown};
+use crate::byte_sizes::bytes;
 use crate::failure::Failure;
 use crate::output;
-use crate::plan::bytes;
+use crate::recipe::windows::Windows;
 use crate::synth::{bars, samples, shares};
 use crate::training_setup::free_memory_bytes;
 

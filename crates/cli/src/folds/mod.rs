@@ -10,12 +10,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::adapt::split::utc;
+use crate::adapt::split::walk_forward;
 use crate::config::Config;
 use crate::evaluation::{Evaluation, GraphRanking};
 use crate::failure::Failure;
 use crate::plan::SplitPlan;
 use crate::run::RunFolder;
-use crate::settings;
 pub(crate) use columns::{FoldColumn, columns};
 
 /// Kinds of folds.
@@ -44,7 +44,7 @@ impl FoldPlan {
     /// # Errors
     /// A usage failure for `data.fold=all` without a number of folds.
     pub(crate) fn of(config: &Config) -> Result<Option<Self>> {
-        if let Some(walk) = settings::walk_forward(config) {
+        if let Some(walk) = walk_forward(config) {
             let one = config.walk_forward_fold();
             // Tests that begin 1 - o of their length apart; less a rounding error.
             let overlap = (1.0 / (1.0 - walk.overlap) - 1e-9).ceil() as usize - 1;

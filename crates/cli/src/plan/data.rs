@@ -6,11 +6,11 @@ use anyhow::Result;
 use megabatch_chunk_io::{ChunkPlan, Recommendation, Residence, recommend};
 use serde::Serialize;
 
-use super::bytes;
 use super::reads::{DatasetReads, epoch_reads};
 use crate::adapt::data::DataFile;
 use crate::adapt::data_schema::DataSchema;
 use crate::answer::serialize_shown;
+use crate::byte_sizes::bytes;
 use crate::nouns::{Nouns, plural};
 use crate::training_setup::TrainingSetup;
 

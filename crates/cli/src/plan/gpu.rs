@@ -5,8 +5,8 @@ use anyhow::Result;
 use megabatch_trainer::{self as trainer, GpuFootprint, PlannedTensor};
 use serde::Serialize;
 
-use super::bytes;
 use super::memory::{Phase, line, smaller_batch, step_phases};
+use crate::byte_sizes::bytes;
 use crate::failure::Failure;
 use crate::training_setup::TrainingSetup;
 

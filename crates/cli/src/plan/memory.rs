@@ -5,7 +5,7 @@ use megabatch_chunk_io::Shortage;
 use megabatch_trainer::{self as trainer, Footprint, Graphs, PlannedTensor, StepPhase};
 use serde::Serialize;
 
-use super::bytes;
+use crate::byte_sizes::bytes;
 use crate::failure::{Failure, message};
 use crate::training_setup::{TrainingSetup, free_memory_bytes};
 

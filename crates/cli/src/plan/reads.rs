@@ -6,8 +6,8 @@ use megabatch_chunk_io::{ReadBy, Source, StoredDataset, read_amplification, reme
 use megabatch_order::Order;
 use serde::Serialize;
 
-use super::bytes;
-use crate::training_setup::TrainingSetup;
+use crate::byte_sizes::bytes;
+use crate::training_setup::{TrainingSetup, decoded_rows};
 
 /// Reads of an epoch of training from a dataset.
 #[derive(Clone, Debug, Serialize)]
@@ -81,10 +81,4 @@ impl DatasetReads {
             stored.object
         )
     }
-}
-
-/// Rows that are decoded together, where rows are not read one by one.
-pub(crate) fn decoded_rows(stored: &StoredDataset) -> Option<usize> {
-    let chunk_rows = stored.chunk.as_ref().map(|chunk| chunk[0]);
-    chunk_rows.filter(|_| stored.read_by != ReadBy::Position)
 }

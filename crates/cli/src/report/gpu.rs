@@ -3,8 +3,8 @@
 use super::chart::{Axis, Chart, Mark, Series, Size, Words};
 use super::html::{Section, Table, paragraph, side_by_side};
 use super::number::{fixed, percent, plural};
+use crate::byte_sizes::bytes;
 use crate::gpu::{GpuRow, GpuSample};
-use crate::plan::bytes;
 
 type Value = fn(&GpuSample) -> Option<f64>;
 /// A number with its unit.

@@ -3,7 +3,7 @@
 use megabatch_trainer::{self as trainer, Arithmetic, Form};
 
 use super::html::{Section, Table};
-use crate::plan::bytes;
+use crate::byte_sizes::bytes;
 use crate::usage::peak_rss_bytes;
 
 /// Facts of the machine and of how it was used.

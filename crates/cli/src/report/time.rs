@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::chart::{Axis, Columns, Layer, Words};
 use super::html::{Section, Table, paragraph};
 use super::number::{fixed, percent, plural, seconds};
-use crate::plan::bytes;
+use crate::byte_sizes::bytes;
 
 /// Phases of a run's time.
 pub(super) const PHASES: [&str; 7] =

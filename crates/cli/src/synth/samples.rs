@@ -75,8 +75,10 @@ pub(crate) fn write_series_file(path: &Path, spec: &Spec, options: &WriteOptions
     let mix = Mix::draw(&mut random, spec);
     let base_ns = windows[0].0.duration_ns();
     let sample_time: Vec<i64> = (1..=spec.samples as i64).map(|n| START_NS + n * base_ns).collect();
-    let timeframes: Vec<SeriesTimeframe> =
-        windows.iter().map(|window| make_timeframe(&mut random, window, &sample_time, spec.features)).collect();
+    let timeframes: Vec<SeriesTimeframe> = windows
+        .iter()
+        .map(|&(timeframe, steps)| make_timeframe(&mut random, timeframe, steps, &sample_time, spec.features))
+        .collect();
     let base = &timeframes[0];
     let mut targets = vec![0.0; spec.samples * spec.targets];
     for (targets, &end) in targets.chunks_exact_mut(spec.targets).zip(&base.sample_end) {
@@ -88,7 +90,8 @@ pub(crate) fn write_series_file(path: &Path, spec: &Spec, options: &WriteOptions
 
 fn make_timeframe(
     random: &mut Random,
-    &(timeframe, steps): &(Timeframe, usize),
+    timeframe: Timeframe,
+    steps: usize,
     sample_time: &[i64],
     features: usize,
 ) -> SeriesTimeframe {

@@ -8,7 +8,13 @@ use crate::oracle::Rows;
 use crate::{EXTREMA, buffer, filled, plan, scope};
 
 /// An index, the number of its segments, the columns, and numbers for its rows.
-type Example = (Vec<u32>, usize, usize, Vec<f32>);
+#[derive(Clone, Debug)]
+struct Example {
+    index: Vec<u32>,
+    segments: usize,
+    columns: usize,
+    x: Vec<f32>,
+}
 
 /// Numbers of which many are equal, and some are not ordinary.
 fn number() -> impl Strategy<Value = f32> {
@@ -23,7 +29,7 @@ fn examples() -> impl Strategy<Value = Example> {
     (1usize..12, 0usize..70, 0usize..60).prop_flat_map(|(segments, columns, rows)| {
         let index = prop::collection::vec(0..segments as u32, rows);
         let x = prop::collection::vec(number(), rows * columns);
-        (index, Just(segments), Just(columns), x)
+        (index, x).prop_map(move |(index, x)| Example { index, segments, columns, x })
     })
 }
 
@@ -31,7 +37,7 @@ fn examples() -> impl Strategy<Value = Example> {
 fn long_example() -> Example {
     let index: Vec<u32> = (0..3000u32).map(|row| if row % 10 == 3 { row % 7 } else { 4 }).collect();
     let x = (0..9000u32).map(|k| (k.wrapping_mul(2_654_435_761) >> 20) as f32 / 512.0 - 4.0).collect();
-    (index, 9, 3, x)
+    Example { index, segments: 9, columns: 3, x }
 }
 
 /// A result may be off by `roundings` of f32 in proportion to `magnitude`, the sum of the absolute
@@ -52,7 +58,8 @@ fn wide(x: &[f32]) -> Vec<f64> {
     x.iter().map(|&x| x.into()).collect()
 }
 
-fn check_sums((index, segments, columns, x): &Example) -> Result<(), TestCaseError> {
+fn check_sums(example: &Example) -> Result<(), TestCaseError> {
+    let Example { index, segments, columns, x } = example;
     let rows = Rows { index, segments: *segments, columns: *columns };
     let (plan, len, x) = (plan(index, *segments), segments * columns, (buffer(x), wide(x)));
     let magnitude = rows.sum(&x.1.iter().map(|x| x.abs()).collect::<Vec<_>>());
@@ -63,7 +70,8 @@ fn check_sums((index, segments, columns, x): &Example) -> Result<(), TestCaseErr
     check(&mean, &rows.mean(&x.1), &magnitude, roundings + 1.0)
 }
 
-fn check_extrema((index, segments, columns, x): &Example) -> Result<(), TestCaseError> {
+fn check_extrema(example: &Example) -> Result<(), TestCaseError> {
+    let Example { index, segments, columns, x } = example;
     let rows = Rows { index, segments: *segments, columns: *columns };
     let (plan, len) = (plan(index, *segments), segments * columns);
     for (sign, operation) in EXTREMA {
@@ -77,7 +85,8 @@ fn check_extrema((index, segments, columns, x): &Example) -> Result<(), TestCase
     Ok(())
 }
 
-fn check_softmax((index, segments, columns, x): &Example) -> Result<(), TestCaseError> {
+fn check_softmax(example: &Example) -> Result<(), TestCaseError> {
+    let Example { index, segments, columns, x } = example;
     let rows = Rows { index, segments: *segments, columns: *columns };
     let y = filled(x.len(), |y| ops::softmax(&plan(index, *segments), &buffer(x), y).unwrap());
     let expected = rows.softmax(&wide(x));
@@ -86,7 +95,8 @@ fn check_softmax((index, segments, columns, x): &Example) -> Result<(), TestCase
     check(&y, &expected, &expected, 2.0 * 104.0 + index.len() as f64 + 8.0)
 }
 
-fn check_gather((index, segments, columns, x): &Example) -> Result<(), TestCaseError> {
+fn check_gather(example: &Example) -> Result<(), TestCaseError> {
+    let Example { index, segments, columns, x } = example;
     let rows = Rows { index, segments: *segments, columns: *columns };
     let values: Vec<f32> = (0..segments * columns).map(|k| x.get(k).copied().unwrap_or(k as f32)).collect();
     let out = filled(x.len(), |out| ops::gather(&plan(index, *segments), &buffer(&values), out).unwrap());

@@ -126,7 +126,7 @@ impl Form<f32> for Fast<'_> {
     ) -> Vec<f32> {
         let Fast(attention, packed, pass) = self;
         packed.pack(attention, parameters);
-        let y = pass.forward(attention, (parameters, packed), nodes).to_vec();
+        let y = pass.forward(attention, packed, nodes).to_vec();
         let d_output = gradient(&y);
         let node_gradients = NodeGradients { d_output: &d_output, d_x: Some(d_x) };
         pass.backward(attention, parameters, packed, nodes, node_gradients, gradients);

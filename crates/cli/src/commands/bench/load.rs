@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::adapt::data::refuse_graphs;
 use crate::answer::Answer;
-use crate::plan::bytes;
+use crate::byte_sizes::bytes;
 use crate::usage::{cpu_seconds, peak_rss_bytes};
 
 /// Delivery of every sample of a file in batches, the opening of the file included

@@ -15,9 +15,9 @@ use serde_json::json;
 use super::series::{SHUFFLED_SAMPLES, Work};
 use crate::adapt::management::GpuProbe;
 use crate::answer::Answer;
+use crate::byte_sizes::bytes;
 use crate::computing::DeviceRequest;
 use crate::gpu::{Recorder, When};
-use crate::plan::bytes;
 use crate::usage::peak_rss_bytes;
 
 /// Interval of looks at a GPU: as often as it tells anything new.

@@ -9,7 +9,7 @@ use super::counted;
 use super::options::Kind;
 use super::sizes::sizes;
 use crate::answer::shown;
-use crate::plan::bytes;
+use crate::byte_sizes::bytes;
 use crate::progress::Progress;
 
 /// True if graphs had to be built.

@@ -12,8 +12,8 @@ use super::build::Args;
 use super::building::{Wrote, describe_graphs, facts, with_progress};
 use super::source::Source;
 use crate::answer::{Answer, shown};
+use crate::byte_sizes::bytes;
 use crate::commands::memory::size::ByteSize;
-use crate::plan::bytes;
 
 pub(super) fn build(args: &Args, folder: &Path, source: Source<'_>) -> Result<Answer> {
     let start = Instant::now();

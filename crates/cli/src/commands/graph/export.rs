@@ -13,9 +13,9 @@ use serde_json::json;
 use super::counted;
 use super::stored::Stored;
 use crate::answer::{Answer, shown};
+use crate::byte_sizes::bytes;
 use crate::failure::Failure;
 use crate::output;
-use crate::plan::bytes;
 
 /// Write graphs for other programs, in formats that `graph build` reads
 ///

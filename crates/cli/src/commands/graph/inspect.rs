@@ -12,8 +12,8 @@ use super::sizes::sizes;
 use super::stored::Stored;
 use crate::adapt::split::utc;
 use crate::answer::{Answer, shown};
+use crate::byte_sizes::bytes;
 use crate::output;
-use crate::plan::bytes;
 use crate::report::chart::Network;
 
 /// Show what is in a file of graphs, write one of them for other programs, or draw it

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::counted;
 use crate::answer::{Answer, shown};
+use crate::byte_sizes::bytes;
 use crate::failure::Failure;
-use crate::plan::bytes;
 
 /// Damaged graphs that are told by name.
 const NAMED_MAX: usize = 10;

@@ -10,10 +10,10 @@ use megabatch_gpu_core::Device;
 use megabatch_trainer::{self as trainer, Split};
 use serde::Serialize;
 
+use crate::adapt::split::walk_forward;
 use crate::adapt::split::{split_source, utc};
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::settings::walk_forward;
 
 /// When the samples of a series look at bars, by the bars themselves.
 pub(super) struct ExactSpans {

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use crate::adapt::split::utc;
 use crate::answer::Answer;
+use crate::byte_sizes::bytes;
 use crate::failure::Failure;
 use crate::output;
-use crate::plan::bytes;
 use crate::report::map_file;
 use crate::run::RunFolder;
 

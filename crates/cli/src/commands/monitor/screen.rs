@@ -10,7 +10,7 @@ use ratatui::widgets::{
 };
 
 use super::run_status::RunStatus;
-use crate::plan::bytes;
+use crate::byte_sizes::bytes;
 use crate::report::number::{fixed, grouped, percent, seconds, significant};
 
 /// Columns of the numbers beside the loss.

@@ -4,7 +4,7 @@ use megabatch_trainer::{Event, StepEvent, Waits};
 use serde_json::{Value, json};
 
 use super::time_breakdown::{LOSS_MIN_S, SHARE_MAX, STEPS, STEPS_MIN};
-use crate::plan::bytes;
+use crate::byte_sizes::bytes;
 
 /// Cause of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use megabatch_gpu_core::recording::RecordingSettings;
 use megabatch_trainer::{Event, ShortageEvent};
 use serde_json::{Value, json};
 
+use crate::byte_sizes::bytes;
 use crate::failure::{self, Kind};
-use crate::plan::bytes;
 use crate::report::Peaks;
 use crate::run::RunFolder;
 use crate::training_setup::TrainingSetup;

@@ -20,9 +20,6 @@ pub(super) struct Timeline {
     since: Duration,
 }
 
-/// A stretch of time: its beginning and its end, since the session began.
-type Stretch = (Duration, Duration);
-
 impl Timeline {
     /// A trace at `path` of as many as `steps_max` steps of the run called `name`, in the place of
     /// that of an earlier session.
@@ -43,11 +40,9 @@ impl Timeline {
             return Ok(());
         }
         let written = match event {
-            Event::Step(step) => self.step(step, (before, now)),
-            Event::Validation(validation) => {
-                self.span("validation", (before, now), &json!({ "loss": validation.loss }))
-            }
-            Event::Checkpoint { step, .. } => self.span("save", (before, now), &json!({ "step": step })),
+            Event::Step(step) => self.step(step, before, now),
+            Event::Validation(validation) => self.span("validation", before, now, &json!({ "loss": validation.loss })),
+            Event::Checkpoint { step, .. } => self.span("save", before, now, &json!({ "step": step })),
             Event::Rollback(rollback) => self.instant("rollback", now, &json!({ "cause": rollback.cause })),
             Event::Shortage(shortage) => self.instant("shortage of memory", now, &json!({ "cause": shortage.cause })),
             _ => Ok(()),
@@ -61,9 +56,9 @@ impl Timeline {
         self.told(written)
     }
 
-    /// A step and within it its phases: waiting, forward and backward from its beginning on, the
+    /// A step, which ended `now`, and within it its phases: waiting, forward and backward from its beginning on, the
     /// optimizer at its end. Of a step of several batches each phase is the sum over them.
-    fn step(&mut self, step: &StepEvent, (before, now): Stretch) -> io::Result<()> {
+    fn step(&mut self, step: &StepEvent, before: Duration, now: Duration) -> io::Result<()> {
         self.steps_left -= 1;
         let whole = seconds(step.samples as f64 / step.samples_per_s);
         let begin = now.saturating_sub(whole).max(before);
@@ -71,17 +66,17 @@ impl Timeline {
         if let Some(profile) = &step.profile {
             args["profile"] = serde_json::to_value(profile).unwrap_or_default();
         }
-        self.span("step", (begin, now), &args)?;
+        self.span("step", begin, now, &args)?;
         let optimizer = now.saturating_sub(seconds(step.optimizer_s)).max(begin);
         let mut at = begin;
         for (name, duration_s) in
             [("data wait", step.data_wait_s), ("forward", step.forward_s), ("backward", step.backward_s)]
         {
             let end = (at + seconds(duration_s)).min(optimizer);
-            self.span(name, (at, end), &Value::Null)?;
+            self.span(name, at, end, &Value::Null)?;
             at = end;
         }
-        self.span("optimizer", (optimizer, now), &Value::Null)?;
+        self.span("optimizer", optimizer, now, &Value::Null)?;
         let (ts, allocated) = (Microseconds(now), step.allocated_bytes);
         write!(
             self.file,
@@ -89,7 +84,8 @@ impl Timeline {
         )
     }
 
-    fn span(&mut self, name: &str, (begin, end): Stretch, args: &Value) -> io::Result<()> {
+    /// A span of time; times count from the beginning of the session.
+    fn span(&mut self, name: &str, begin: Duration, end: Duration, args: &Value) -> io::Result<()> {
         let (ts, dur) = (Microseconds(begin), Microseconds(end.saturating_sub(begin)));
         write!(self.file, ",\n{{\"name\":\"{name}\",\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":{ts},\"dur\":{dur}")?;
         if args.is_null() { self.file.write_all(b"}") } else { write!(self.file, ",\"args\":{args}}}") }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::errors::{Errors, MEASURES, Measure, Measured, Unit};
 use super::{Comparison, Side};
-use crate::plan::bytes;
+use crate::byte_sizes::bytes;
 use crate::report::html::Table;
 use crate::report::number::{fixed, grouped, percent, seconds, significant};
 use crate::report::time::PHASES;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::plan::bytes;
+use crate::byte_sizes::bytes;
 use crate::report::number::{grouped, instant, seconds, significant};
 
 /// A key as words.

@@ -4,7 +4,7 @@ use megabatch_gpu_core::recording::Level;
 use megabatch_gpu_core::snapshot::Snapshot;
 
 use super::palette::Palette;
-use crate::plan::bytes;
+use crate::byte_sizes::bytes;
 use crate::report::chart::{Area, Areas, Axis, Words};
 
 /// A picture of the snapshot's timeline.

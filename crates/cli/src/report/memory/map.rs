@@ -3,7 +3,7 @@
 use megabatch_gpu_core::snapshot::{Block, Kind, Segment, Snapshot, State};
 
 use super::palette::{FREE, LENT, Palette};
-use crate::plan::bytes;
+use crate::byte_sizes::bytes;
 use crate::report::chart::{Axis, Row, Span, Timeline, Words};
 use crate::report::number::plural;
 

@@ -14,7 +14,8 @@ use super::chart::{Axis, Chart, Mark, Series, Size, Words};
 use super::html::{Section, Table, paragraph};
 use super::learning::points;
 use super::number::percent;
-use crate::plan::{MemoryPlan, bytes};
+use crate::byte_sizes::bytes;
+use crate::plan::MemoryPlan;
 
 /// Memory of a session.
 #[derive(Clone, Debug, Default)]

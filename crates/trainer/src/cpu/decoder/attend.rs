@@ -15,13 +15,14 @@ pub(crate) trait Attend<S: Scalar>: Sized {
     type Packed;
 
     /// Memory for graphs of so many nodes and edges, booked on `scope`.
-    fn new(scope: &Scope, attention: &GraphAttention, capacity: (usize, usize), passes: Passes) -> Result<Self>;
+    fn new(scope: &Scope, attention: &GraphAttention, nodes: usize, edges: usize, passes: Passes) -> Result<Self>;
 
     /// The output [N, W] of one graph.
     fn forward(
         &mut self,
         attention: &GraphAttention,
-        weights: (&TensorSet<S>, Option<&Self::Packed>),
+        parameters: &TensorSet<S>,
+        packed: Option<&Self::Packed>,
         nodes: Nodes<'_, S>,
     ) -> &[S];
 
@@ -29,8 +30,10 @@ pub(crate) trait Attend<S: Scalar>: Sized {
     fn backward(
         &mut self,
         attention: &GraphAttention,
-        weights: (&TensorSet<S>, Option<&Self::Packed>),
-        nodes: (Nodes<'_, S>, NodeGradients<'_, S>),
+        parameters: &TensorSet<S>,
+        packed: Option<&Self::Packed>,
+        nodes: Nodes<'_, S>,
+        node_gradients: NodeGradients<'_, S>,
         gradients: &mut TensorSet<S>,
     );
 }
@@ -38,14 +41,15 @@ pub(crate) trait Attend<S: Scalar>: Sized {
 impl<S: Scalar> Attend<S> for AttentionMemory<S> {
     type Packed = ();
 
-    fn new(scope: &Scope, attention: &GraphAttention, capacity: (usize, usize), passes: Passes) -> Result<Self> {
-        attention.memory(scope, capacity.0, capacity.1, passes)
+    fn new(scope: &Scope, attention: &GraphAttention, nodes: usize, edges: usize, passes: Passes) -> Result<Self> {
+        attention.memory(scope, nodes, edges, passes)
     }
 
     fn forward(
         &mut self,
         attention: &GraphAttention,
-        (parameters, _): (&TensorSet<S>, Option<&()>),
+        parameters: &TensorSet<S>,
+        _packed: Option<&()>,
         nodes: Nodes<'_, S>,
     ) -> &[S] {
         attention.forward(parameters, nodes, self)
@@ -54,40 +58,44 @@ impl<S: Scalar> Attend<S> for AttentionMemory<S> {
     fn backward(
         &mut self,
         attention: &GraphAttention,
-        (parameters, _): (&TensorSet<S>, Option<&()>),
-        nodes: (Nodes<'_, S>, NodeGradients<'_, S>),
+        parameters: &TensorSet<S>,
+        _packed: Option<&()>,
+        nodes: Nodes<'_, S>,
+        node_gradients: NodeGradients<'_, S>,
         gradients: &mut TensorSet<S>,
     ) {
-        attention.backward(parameters, nodes.0, nodes.1, gradients, self);
+        attention.backward(parameters, nodes, node_gradients, gradients, self);
     }
 }
 
 impl Attend<f32> for AttentionPass {
     type Packed = PackedAttention;
 
-    fn new(scope: &Scope, attention: &GraphAttention, capacity: (usize, usize), passes: Passes) -> Result<Self> {
-        AttentionPass::new(scope, attention, capacity.0, capacity.1, passes)
+    fn new(scope: &Scope, attention: &GraphAttention, nodes: usize, edges: usize, passes: Passes) -> Result<Self> {
+        AttentionPass::new(scope, attention, nodes, edges, passes)
     }
 
     fn forward(
         &mut self,
         attention: &GraphAttention,
-        (parameters, packed): (&TensorSet<f32>, Option<&PackedAttention>),
+        _parameters: &TensorSet<f32>,
+        packed: Option<&PackedAttention>,
         nodes: Nodes<'_, f32>,
     ) -> &[f32] {
         let packed = packed.expect("the fast form packs the weights of attention");
-        AttentionPass::forward(self, attention, (parameters, packed), nodes)
+        AttentionPass::forward(self, attention, packed, nodes)
     }
 
     fn backward(
         &mut self,
         attention: &GraphAttention,
-        (parameters, packed): (&TensorSet<f32>, Option<&PackedAttention>),
-        nodes: (Nodes<'_, f32>, NodeGradients<'_, f32>),
+        parameters: &TensorSet<f32>,
+        packed: Option<&PackedAttention>,
+        nodes: Nodes<'_, f32>,
+        node_gradients: NodeGradients<'_, f32>,
         gradients: &mut TensorSet<f32>,
     ) {
         let packed = packed.expect("the fast form packs the weights of attention");
-        let (nodes, node_gradients) = nodes;
         AttentionPass::backward(self, attention, parameters, packed, nodes, node_gradients, gradients);
     }
 }

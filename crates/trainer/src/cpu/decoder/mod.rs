@@ -243,7 +243,7 @@ impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
         let fusion = decoder.fusion.map(|of| FusionMemory::new(scope, of.sizes, room.samples, purpose));
         let zeros = |len| Buffer::zeros(scope, len);
         let attention = decoder.attention.as_ref();
-        let attention = attention.map(|of| A::new(scope, of, (room.samples, room.edges), passes(purpose)));
+        let attention = attention.map(|of| A::new(scope, of, room.samples, room.edges, passes(purpose)));
         Ok(Decoding {
             samples: 0,
             widths: decoder.widths,
@@ -349,7 +349,7 @@ impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
         }
         if let (Some(attention), Some(memory)) = (&decoder.attention, &mut self.attention) {
             let attended = &mut self.attended.as_mut_slice()[..self.samples * top];
-            attended.copy_from_slice(memory.forward(attention, (parameters, packed), decoder.nodes(graph, x)));
+            attended.copy_from_slice(memory.forward(attention, parameters, packed, decoder.nodes(graph, x)));
             x = attended;
         }
         if readout != Readout::Node {
@@ -400,7 +400,7 @@ impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
                 d_output: &self.d_attended.as_slice()[..self.samples * self.widths.top],
                 d_x: decoder.encoder_learns.then(|| &mut d_fused.as_mut_slice()[..len]),
             };
-            memory.backward(attention, (parameters, packed), (nodes, node_gradients), gradients);
+            memory.backward(attention, parameters, packed, nodes, node_gradients, gradients);
         }
         if let (Some(fusion), Some(memory)) = (&decoder.fusion, &mut self.fusion) {
             let len = self.samples * self.widths.encoding;

@@ -252,7 +252,8 @@ impl Sequence {
 }
 
 /// sums [panels · 16] += the rows of a matrix.
-fn add_rows(rows: usize, View(values, place): View<'_>, sums: &mut [f32]) {
+fn add_rows(rows: usize, matrix: View<'_>, sums: &mut [f32]) {
+    let View(values, place) = matrix;
     for (panel, sums) in sums.chunks_exact_mut(PANEL).enumerate() {
         for row in values[place.panel(panel).start..][..rows * PANEL].chunks_exact(PANEL) {
             sums.iter_mut().zip(row).for_each(|(sum, term)| *sum += term);

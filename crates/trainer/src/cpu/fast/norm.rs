@@ -13,7 +13,8 @@ use crate::cpu::norm::EPSILON;
 
 /// Replaces `rows` rows of H = `hidden` units by themselves after the norm with these γ and β,
 /// [2][unit panels][16].
-pub(super) fn normalise(hidden: usize, rows: usize, norm: &[f32], ViewMut(values, at): ViewMut<'_>) {
+pub(super) fn normalise(hidden: usize, rows: usize, norm: &[f32], matrix: ViewMut<'_>) {
+    let ViewMut(values, at) = matrix;
     let (weight, bias) = norm.split_at(norm.len() / 2);
     for row in 0..rows {
         let at = at.row(row);
@@ -32,10 +33,11 @@ fn normalise_backward(
     hidden: usize,
     rows: usize,
     norm: &[f32],
-    View(values, at): View<'_>,
-    ViewMut(d, d_at): ViewMut<'_>,
+    matrix: View<'_>,
+    gradients: ViewMut<'_>,
     sums: &mut [f32],
 ) {
+    let (View(values, at), ViewMut(d, d_at)) = (matrix, gradients);
     let (d_weight, d_bias) = sums.split_at_mut(norm.len() / 2);
     for row in 0..rows {
         let (at, d_at) = (at.row(row), d_at.row(row));

@@ -134,8 +134,9 @@ impl LayerWeights {
         depth: usize,
         x: View<'_>,
         activations: &mut Activations,
-        ViewMut(to, at): &mut ViewMut<'_>,
+        to: &mut ViewMut<'_>,
     ) {
+        let ViewMut(to, at) = to;
         let bias = Start::Row(self.bias.as_slice());
         let Some(QuantizedLayer { input, .. }) = &self.quantized else {
             let panels = self.bias.len() / PANEL;

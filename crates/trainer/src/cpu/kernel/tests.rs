@@ -11,7 +11,8 @@ fn numbers(name: &str, len: usize) -> Vec<f32> {
 }
 
 /// Row `row`, column `column` of a panel-major matrix.
-fn at(View(values, place): View<'_>, row: usize, column: usize) -> f64 {
+fn at(matrix: View<'_>, row: usize, column: usize) -> f64 {
+    let View(values, place) = matrix;
     f64::from(values[place.start + column / PANEL * place.stride + row * PANEL + column % PANEL])
 }
 

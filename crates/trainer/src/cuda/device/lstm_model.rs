@@ -42,9 +42,11 @@ pub(super) trait DeviceModel: Debug + Send {
     /// Adds the gradients of a batch's loss.
     fn accumulate_gradients(
         &mut self,
-        batch: (&BatchView<'_>, DropoutSeed),
+        batch: &BatchView<'_>,
+        drawn: DropoutSeed,
         goal: LossInput<'_>,
-        parameters_and_gradients: (&Buffer<f32>, &mut Buffer<f32>),
+        parameters: &Buffer<f32>,
+        gradients: &mut Buffer<f32>,
     ) -> Result<()>;
 
     /// Computes the outputs of a batch.
@@ -153,9 +155,11 @@ impl<T: Operand> DeviceModel for LstmModel<T> {
 
     fn accumulate_gradients(
         &mut self,
-        (batch, drawn): (&BatchView<'_>, DropoutSeed),
+        batch: &BatchView<'_>,
+        drawn: DropoutSeed,
         goal: LossInput<'_>,
-        (parameters, gradients): (&Buffer<f32>, &mut Buffer<f32>),
+        parameters: &Buffer<f32>,
+        gradients: &mut Buffer<f32>,
     ) -> Result<()> {
         let scale = goal.scale;
         self.encode((batch, drawn), Some(goal), parameters)?;

@@ -168,7 +168,7 @@ impl Accelerator {
         let Objective { loss, count, dropout, seed_and_step, position, .. } = objective;
         let drawn = DropoutSeed { between_layers: dropout, in_graphs: Some(seed_and_step), position };
         let goal = LossInput { targets: batch.targets(), loss, count, scale: control.scale() };
-        captures.run(device, || learner.accumulate_gradients((batch, drawn), goal, (values, gradients)))
+        captures.run(device, || learner.accumulate_gradients(batch, drawn, goal, values, gradients))
     }
 
     /// Ends a step: has the device judge losses and gradients as `of` says, and follow these where

@@ -20,7 +20,6 @@ pub(super) struct Size {
 /// Attention with weights as they are drawn, and memory for one graph.
 pub(super) struct Model {
     attention: GraphAttention,
-    parameters: TensorSet<f32>,
     packed: PackedAttention,
     pass: AttentionPass,
     features: usize,
@@ -39,13 +38,13 @@ impl Model {
         let mut packed = PackedAttention::new(&scope, &attention, Passes::Forward)?;
         packed.pack(&attention, &parameters);
         let pass = AttentionPass::new(&scope, &attention, largest.0, largest.1, Passes::Forward)?;
-        Ok(Model { attention, parameters, packed, pass, features: size.features })
+        Ok(Model { attention, packed, pass, features: size.features })
     }
 
     /// The sum of what comes out for one graph, so that nobody can say that it was not computed.
     pub(super) fn forward(&mut self, graph: GraphView<'_>, features: &[f32]) -> f32 {
         let x = &features[..graph.nodes() * self.features];
         let nodes = Nodes { graph, x, dropout: None };
-        self.pass.forward(&self.attention, (&self.parameters, &self.packed), nodes).iter().sum()
+        self.pass.forward(&self.attention, &self.packed, nodes).iter().sum()
     }
 }

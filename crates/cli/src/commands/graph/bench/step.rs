@@ -115,7 +115,7 @@ impl<'f> Step<'f> {
             workers.par_iter_mut().zip(places).for_each(|(worker, &place)| {
                 let block = batch.block(place);
                 let nodes = nodes(&block, features, batch.graphs()[place], *width);
-                worker.pass.forward(attention, (parameters, packed), nodes);
+                worker.pass.forward(attention, packed, nodes);
             });
         }
     }
@@ -131,7 +131,7 @@ impl<'f> Step<'f> {
                 let block = batch.block(place);
                 let nodes = nodes(&block, features, batch.graphs()[place], *width);
                 let Worker { pass, gradients, d_output } = worker;
-                let y = pass.forward(attention, (parameters, packed), nodes);
+                let y = pass.forward(attention, packed, nodes);
                 d_output.clear();
                 d_output.extend(y.iter().map(|y| scale * y));
                 gradients.clear();

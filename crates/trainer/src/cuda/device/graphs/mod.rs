@@ -247,12 +247,14 @@ impl DeviceModel for GraphLearner {
 
     fn accumulate_gradients(
         &mut self,
-        batch: (&BatchView<'_>, DropoutSeed),
+        batch: &BatchView<'_>,
+        drawn: DropoutSeed,
         goal: LossInput<'_>,
-        (parameters, gradients): (&Buffer<f32>, &mut Buffer<f32>),
+        parameters: &Buffer<f32>,
+        gradients: &mut Buffer<f32>,
     ) -> Result<()> {
         let scale = goal.scale;
-        self.forward(batch.0, batch.1, Some(goal), parameters)?;
+        self.forward(batch, drawn, Some(goal), parameters)?;
         self.judge(scale)?;
         self.read_out_backward(parameters, gradients)?;
         let GraphLearner { encodings, layers, lists, masks, drops, shared, scratch, .. } = self;

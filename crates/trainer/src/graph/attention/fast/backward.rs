@@ -258,7 +258,8 @@ fn weight_gradients(context: &Context<'_>, input: &[f32], scratch: &mut Scratch,
 }
 
 /// Adds the sum of the rows of a matrix to `sums`, which are without its zeros.
-fn add_rows(nodes: usize, View(values, at): View<'_>, columns: Columns, row: &mut [f32], sums: &mut [f32]) {
+fn add_rows(nodes: usize, matrix: View<'_>, columns: Columns, row: &mut [f32], sums: &mut [f32]) {
+    let View(values, at) = matrix;
     let row = &mut row[..columns.padded()];
     row.fill(0.0);
     for (panel, row) in row.chunks_exact_mut(PANEL).enumerate() {

@@ -158,7 +158,8 @@ pub(super) fn draw(context: &Context<'_>, mask: GraphMask, columns: Columns, to:
 }
 
 /// Every row becomes `row`.
-fn fill(nodes: usize, row: &[f32], ViewMut(to, at): &mut ViewMut<'_>) {
+fn fill(nodes: usize, row: &[f32], to: &mut ViewMut<'_>) {
+    let ViewMut(to, at) = to;
     for (panel, row) in row.chunks_exact(PANEL).enumerate() {
         let to = &mut to[at.panel(panel).start..][..nodes * PANEL];
         to.chunks_exact_mut(PANEL).for_each(|to| to.copy_from_slice(row));

@@ -62,16 +62,11 @@ impl AttentionPass {
         memory::memory_len(attention, (nodes, edges), passes)
     }
 
-    /// The output [N, D] of one graph. `packed` holds the weights of the parameters beside it.
+    /// The output [N, D] of one graph. `packed` holds the weights.
     ///
     /// # Panics
     /// If the graph is larger than the memory is for, or the sizes differ otherwise.
-    pub fn forward(
-        &mut self,
-        attention: &GraphAttention,
-        (_, packed): (&TensorSet<f32>, &PackedAttention),
-        nodes: Nodes<'_, f32>,
-    ) -> &[f32] {
+    pub fn forward(&mut self, attention: &GraphAttention, packed: &PackedAttention, nodes: Nodes<'_, f32>) -> &[f32] {
         self.load(attention, &nodes);
         let AttentionWorkspace { lists, shared, layers, scratch, .. } = &mut self.memory;
         for (l, &shape) in self.shapes.iter().enumerate() {

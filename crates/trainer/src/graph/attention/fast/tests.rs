@@ -93,12 +93,11 @@ impl Problem {
         let mut packed = PackedAttention::new(&scope, &self.attention, Passes::ForwardAndBackward).unwrap();
         packed.pack(&self.attention, &self.parameters);
         let nodes = Nodes { graph: graph.view(), x: &graph.x, dropout };
-        let weights = (&self.parameters, &packed);
-        let y = pass.forward(&self.attention, weights, nodes).to_vec();
+        let y = pass.forward(&self.attention, &packed, nodes).to_vec();
         let mut gradients = TensorSet::zeros(&scope, self.parameters.layout()).unwrap();
         let mut d_x = vec![f32::NAN; graph.x.len()];
         let node_gradients = NodeGradients { d_output: &self.d_output(graph), d_x: Some(&mut d_x) };
-        pass.backward(&self.attention, weights.0, weights.1, nodes, node_gradients, &mut gradients);
+        pass.backward(&self.attention, &self.parameters, &packed, nodes, node_gradients, &mut gradients);
         (y, d_x, gradients.values().to_vec())
     }
 
