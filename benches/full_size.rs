@@ -27,7 +27,7 @@ pub struct FullSize {
     pub apart: usize,
 }
 
-/// Those that docs/measurements/speed.md has.
+/// The cases of docs/measurements/speed.md.
 pub const FULL_SIZE: &[FullSize] = &[
     FullSize { name: "multi, consecutive", windows: MULTI, features: 128, batch: 64, apart: 1 },
     FullSize { name: "multi, far apart", windows: MULTI, features: 128, batch: 64, apart: 1009 },

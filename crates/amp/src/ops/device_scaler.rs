@@ -194,7 +194,7 @@ impl PendingReport {
     /// The report of the step, which was over `tensors`.
     ///
     /// # Errors
-    /// Of [`AsyncDownload::wait`].
+    /// As [`AsyncDownload::wait`].
     pub fn wait(self, tensors: &Tensors) -> Result<Report> {
         let state = self.state.wait()?[0];
         let State { scale_after: scale, clean_steps, overflows, bad_chunk, bad_index, .. } = state;

@@ -341,10 +341,9 @@ impl Session {
         let (mut forecasts, mut attention, mut day) = (None, None, None);
         if let (Some(evaluation), Data::Samples(samples)) = (evaluation, data) {
             let (_, weights) = weights_file(&self.folder, Which::Best)?;
-            let of = (evaluation.split, weights.as_path());
-            forecasts =
-                Some(Forecasts::of(&self.job, samples, of.0, of.1)?).filter(|forecasts| !forecasts.pairs.is_empty());
-            attention = Attention::of(&self.job, samples, of.0, of.1)?;
+            forecasts = Some(Forecasts::of(&self.job, samples, evaluation.split, &weights)?)
+                .filter(|forecasts| !forecasts.pairs.is_empty());
+            attention = Attention::of(&self.job, samples, evaluation.split, &weights)?;
         }
         if let (Some(evaluation), Data::CrossSections(sections)) = (evaluation, data) {
             day = evaluation

@@ -167,7 +167,7 @@ impl Limit<'_> {
         samples
     }
 
-    /// Those of `samples` that no sample of `later` overlaps.
+    /// Samples of `samples` that no sample of `later` overlaps.
     fn keep_before(self, mut samples: Vec<usize>, later: &[usize]) -> Vec<usize> {
         let starts = self.starts();
         let limit_ns = later.iter().map(|&sample| starts[sample]).min().unwrap_or(i64::MAX);

@@ -35,33 +35,34 @@ impl Trainer {
         &mut self,
         supply: &mut BatchPipeline<'_, '_>,
         lr: f64,
-        of: (&Schedule, &Run<'_>),
+        schedule: &Schedule,
+        run: &Run<'_>,
     ) -> Result<(StepPlan, Totals, Report)> {
         let start = Instant::now();
         let mut work = match supply.ahead.take() {
             Some(submitted) => submitted?,
-            None => self.submit(self.step, supply.feed, of)?,
+            None => self.submit(self.step, supply.feed, schedule, run)?,
         };
         // What it was when the step was submitted ahead, the step before may have changed.
         work.objective.scale = self.scale();
         let settings = step_settings(&self.config, &self.course, work.objective.count, lr);
         self.accelerator_mut().finish(&settings)?;
-        if self.goes_on(self.step + 1, of.0, of.1) {
-            supply.ahead = Some(self.submit(self.step + 1, supply.feed, of));
+        if self.goes_on(self.step + 1, schedule, run) {
+            supply.ahead = Some(self.submit(self.step + 1, supply.feed, schedule, run));
         }
         let report = self.accelerator_mut().report()?;
         // Backward passes included, which nobody waits for.
         let (terms, forward) = (report.terms as usize, start.elapsed());
         let totals = Totals { loss_sum: report.loss_sum, terms, forward, ..Totals::default() };
         if !totals.loss_sum.is_finite() {
-            return Err(self.blame_step(&work, totals, of.0, of.1));
+            return Err(self.blame_step(&work, totals, schedule, run));
         }
         Ok((work, totals, report))
     }
 
     /// Gives the device the batches of step `step`, counted from 0.
-    fn submit(&mut self, step: u64, feed: &mut BatchFeed<'_>, of: (&Schedule, &Run<'_>)) -> Result<StepPlan> {
-        let work = self.work_of(step, of.0, of.1)?;
+    fn submit(&mut self, step: u64, feed: &mut BatchFeed<'_>, schedule: &Schedule, run: &Run<'_>) -> Result<StepPlan> {
+        let work = self.work_of(step, schedule, run)?;
         let Trainer { accelerator, parameters, optimizer, scaler, .. } = self;
         let accelerator = accelerator.as_mut().expect(ON_GPU);
         accelerator.begin(&mut Host { parameters, optimizer }, scaler.as_ref())?;

@@ -77,7 +77,7 @@ impl Trainer {
         let start = Instant::now();
         let lr = self.rate(schedule);
         let (work, totals, report) = if self.accelerator.is_some() {
-            let (work, totals, report) = self.step_on_gpu(supply, lr, (schedule, run))?;
+            let (work, totals, report) = self.step_on_gpu(supply, lr, schedule, run)?;
             (work, totals, Some(report))
         } else {
             let work = self.work_of(self.step, schedule, run)?;

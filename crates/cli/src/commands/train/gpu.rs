@@ -68,7 +68,7 @@ impl GpuWatch {
         }
     }
 
-    /// The same of whatever `sampler` looks at. `every_batches` is 0 for looks by time;
+    /// Watches by `sampler`. `every_batches` is 0 for looks by time;
     /// `accumulation` is the number of batches of a step.
     fn of(folder: &RunFolder, sampler: Box<dyn Sampler>, every_batches: u64, accumulation: u64) -> Result<Self> {
         let when = if every_batches == 0 { When::Every(INTERVAL) } else { When::Asked };

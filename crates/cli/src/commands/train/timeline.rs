@@ -56,8 +56,9 @@ impl Timeline {
         self.told(written)
     }
 
-    /// A step, which ended `now`, and within it its phases: waiting, forward and backward from its beginning on, the
-    /// optimizer at its end. Of a step of several batches each phase is the sum over them.
+    /// Writes a step, which ended `now`, and within it its phases: waiting, forward and backward
+    /// from its beginning on, the optimizer at its end. Of a step of several batches each phase is
+    /// the sum over them.
     fn step(&mut self, step: &StepEvent, before: Duration, now: Duration) -> io::Result<()> {
         self.steps_left -= 1;
         let whole = seconds(step.samples as f64 / step.samples_per_s);

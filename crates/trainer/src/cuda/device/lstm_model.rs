@@ -72,14 +72,13 @@ pub(super) struct DropoutSeed {
 
 /// The model of a run with `config`, on scopes below `scope`, whose kernels `tuner` chooses.
 pub(super) fn learner(scope: &Scope, model: &Model, config: &Config, tuner: &Tuner) -> Result<Box<dyn DeviceModel>> {
-    let of = (config, tuner);
     if model.config().is_over_graphs() {
-        return Ok(Box::new(GraphLearner::new(scope, model, of.0, of.1)?));
+        return Ok(Box::new(GraphLearner::new(scope, model, config, tuner)?));
     }
     Ok(match config.precision {
-        Precision::Fp32 => Box::new(LstmModel::<f32>::new(scope, model, of.0, of.1)?),
-        Precision::Bf16 => Box::new(LstmModel::<bf16>::new(scope, model, of.0, of.1)?),
-        Precision::Fp16 => Box::new(LstmModel::<f16>::new(scope, model, of.0, of.1)?),
+        Precision::Fp32 => Box::new(LstmModel::<f32>::new(scope, model, config, tuner)?),
+        Precision::Bf16 => Box::new(LstmModel::<bf16>::new(scope, model, config, tuner)?),
+        Precision::Fp16 => Box::new(LstmModel::<f16>::new(scope, model, config, tuner)?),
     })
 }
 

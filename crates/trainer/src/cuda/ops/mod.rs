@@ -15,7 +15,8 @@
 //!            of all timeframes, one for each sample           join, then fuse or as they are joined
 //!            over graphs: layers of attention, a readout      drop_nodes, coefficients, gather_heads, read_graphs
 //!            outputs, losses and their gradients              multiply, loss, graph_loss
-//! backward   the same in reverse                              multiply, add_column_sums, fuse_backward, scatter_add, pool_backward
+//! backward   the same in reverse                              multiply, add_column_sums, fuse_backward,
+//!                                                             scatter_add, pool_backward
 //!            between layers                                   multiply, round_to, drop_gradients, layer_norm_backward
 //!            d_gates of all steps and timeframes              recurrence_backward
 //!            d_gates summed by bar                            sum_by_bar

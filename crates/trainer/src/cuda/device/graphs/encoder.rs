@@ -32,12 +32,12 @@ pub(super) struct Encodings {
 }
 
 impl Encodings {
-    pub(super) fn new(scope: &Scope, model: &Model, of: (&Config, &Tuner)) -> Result<Self> {
+    pub(super) fn new(scope: &Scope, model: &Model, config: &Config, tuner: &Tuner) -> Result<Self> {
         let is_lstm = model.config().encoder == Encoder::Lstm;
         let batches = if is_lstm { "activations" } else { "batches" };
         Ok(Encodings {
-            lstms: is_lstm.then(|| Lstms::new(scope, model, of.0, of.1)).transpose()?,
-            fusion: Fusion::new(scope, model, of.0.products())?,
+            lstms: is_lstm.then(|| Lstms::new(scope, model, config, tuner)).transpose()?,
+            fusion: Fusion::new(scope, model, config.products())?,
             width: model.decoder().fused(),
             last: Vec::new(),
             x: Buffer::zeros(&scope.child(batches), 0)?,

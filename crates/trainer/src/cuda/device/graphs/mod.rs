@@ -76,7 +76,7 @@ impl GraphLearner {
         let layers = Shape::all(model, arithmetic).into_iter().map(|shape| Layer::new(&activations, shape));
         let none = || Buffer::zeros(&activations, 0);
         Ok(GraphLearner {
-            encodings: Encodings::new(scope, model, (config, tuner))?,
+            encodings: Encodings::new(scope, model, config, tuner)?,
             layers: layers.collect::<Result<_>>()?,
             head,
             readout: model.config().readout.unwrap_or_default(),
