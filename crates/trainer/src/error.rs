@@ -10,10 +10,14 @@ use thiserror::Error;
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Errors of building, training, saving and evaluating a model.
+/// Errors of training, saving and evaluating a model.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// The model, its computation or its weights.
+    #[error(transparent)]
+    Model(#[from] megabatch_nn::Error),
+
     /// A setting lies outside its range.
     #[error("{setting} is {value}: expected {expected}")]
     Setting {
@@ -47,17 +51,6 @@ pub enum Error {
         expected: &'static str,
     },
 
-    /// A setting of a task is out of range.
-    #[error("{setting} is {value}: expected {expected}")]
-    Task {
-        /// Its name, with the task's place in the list, from 0.
-        setting: String,
-        /// Its value.
-        value: String,
-        /// Allowed values.
-        expected: String,
-    },
-
     /// The device has no room.
     #[error(transparent)]
     Memory(#[from] megabatch_gpu_core::Error),
@@ -65,24 +58,6 @@ pub enum Error {
     /// The samples cannot be visited in such an order.
     #[error(transparent)]
     Order(#[from] megabatch_order::Error),
-
-    /// The operating system gave no threads for the pool.
-    #[error("cannot start {threads} threads: {source}; ask for fewer")]
-    Threads {
-        /// Number of threads asked for.
-        threads: usize,
-        /// The system's answer.
-        source: rayon::ThreadPoolBuildError,
-    },
-
-    /// A matrix of weights cannot be quantised.
-    #[error("{tensor}: {source}")]
-    Quantize {
-        /// Name of the tensor.
-        tensor: String,
-        /// Fault.
-        source: megabatch_amp::Error,
-    },
 
     /// The source of samples failed.
     #[error("reading samples {first}..={last} ({count} of them) failed: {source}")]
@@ -120,84 +95,6 @@ pub enum Error {
         sample: usize,
         /// Number of samples.
         len: usize,
-    },
-
-    /// An index lies past the end of the graphs.
-    #[error("graph {graph} was asked for, but there are {len}")]
-    GraphOutOfRange {
-        /// Index asked for.
-        graph: usize,
-        /// Number of graphs.
-        len: usize,
-    },
-
-    /// The source of graphs failed.
-    #[error("reading graph {graph} failed: {source}")]
-    Graph {
-        /// Index asked for.
-        graph: usize,
-        /// Error of the source.
-        source: Box<dyn StdError + Send + Sync>,
-    },
-
-    /// A graph is not what its source says of it.
-    #[error("graph {graph} has {found}: expected {expected}")]
-    GraphShape {
-        /// Its index.
-        graph: usize,
-        /// Value found.
-        found: String,
-        /// Value by the source, and fix.
-        expected: String,
-    },
-
-    /// A sample's window is not inside its series.
-    #[error(
-        "sample {sample}: a window of {steps} bars that ends at bar {end} of {timeframe} is not inside its {bars} bars; \
-         build the samples anew from these series"
-    )]
-    WindowOutOfRange {
-        /// The sample.
-        sample: usize,
-        /// Name of the timeframe.
-        timeframe: String,
-        /// Last bar of the window.
-        end: i64,
-        /// Bars in a window.
-        steps: usize,
-        /// Bars in the series.
-        bars: usize,
-    },
-
-    /// A sample's window reaches over the start of a segment of its series.
-    #[error(
-        "sample {sample}: a window of {steps} bars that ends at bar {end} of {timeframe} reaches over the start of a segment at \
-         bar {segment_start}; build the samples anew from these series"
-    )]
-    WindowAcrossSegments {
-        /// The sample.
-        sample: usize,
-        /// Name of the timeframe.
-        timeframe: String,
-        /// Last bar of the window.
-        end: i64,
-        /// Bars in a window.
-        steps: usize,
-        /// First bar of the segment that the window ends in.
-        segment_start: usize,
-    },
-
-    /// The segments of a series are not in order.
-    #[error("{timeframe}: segment {segment} begins at bar {start}, but {expected}; build the series anew")]
-    SegmentStart {
-        /// Name of the timeframe.
-        timeframe: String,
-        /// The segment, counted from 0.
-        segment: usize,
-        /// Start.
-        start: i64,
-        /// The rule that it breaks.
-        expected: &'static str,
     },
 
     /// A part of a split, or of a run, has no samples.
@@ -282,25 +179,6 @@ pub enum Error {
         source: Box<Error>,
     },
 
-    /// A weights file does not hold the tensors that the model needs.
-    #[error("{}: the tensors are not those of this model:\n{}", path.display(), problems.join("\n"))]
-    Weights {
-        /// The file.
-        path: PathBuf,
-        /// One line for each tensor that is missing, not known, misshapen or of a type that cannot
-        /// be read.
-        problems: Vec<String>,
-    },
-
-    /// A file is not in the safetensors format.
-    #[error("{}: not a readable safetensors file: {reason}", path.display())]
-    Safetensors {
-        /// The file.
-        path: PathBuf,
-        /// Fault.
-        reason: String,
-    },
-
     /// A file of a checkpoint cannot be understood.
     #[error("{}: {reason}", path.display())]
     Checkpoint {
@@ -333,6 +211,7 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
+
     /// The loss scale of a run in fp16 cannot go on.
     #[error("{0}")]
     Scale(#[source] megabatch_amp::Error),
@@ -344,9 +223,8 @@ impl Error {
         let mut cause: Option<&(dyn StdError + 'static)> = match self {
             Error::Memory(error) => Some(error),
             Error::CannotReduceFurther { .. } => return true,
-            Error::Gather { source, .. } | Error::PrefetchingSource { source } | Error::Graph { source, .. } => {
-                Some(&**source)
-            }
+            Error::Model(error) => return error.is_shortage(),
+            Error::Gather { source, .. } | Error::PrefetchingSource { source } => Some(&**source),
             _ => None,
         };
         while let Some(error) = cause {

@@ -4,24 +4,23 @@ pub(crate) mod baseline;
 mod information;
 pub(crate) mod metrics;
 pub(crate) mod predict;
-pub(crate) mod streaming_predictor;
 mod sums;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use megabatch_nn::batch::BatchView;
+use megabatch_nn::graph::LabelSpan;
+use megabatch_nn::loss::{Loss, is_labelled, known_targets, labelled_rows};
+use megabatch_nn::model::{Model, ModelConfig};
 use serde::Serialize;
 
-use crate::batch::view::BatchView;
 use crate::data::level::{Level, check_readout_of};
 use crate::error::{Error, Result};
 use crate::evaluate::baseline::Baselines;
 use crate::evaluate::metrics::{GraphCorrelations, Metrics, overlap};
 use crate::evaluate::predict::{Next, Predictions, Selection};
-use crate::graph::LabelSpan;
-use crate::loss::{Loss, is_labelled, known_targets, labelled_rows};
-use crate::model::{Model, ModelConfig};
 pub use information::{cross_sectional_deviation, uninformed_loss};
 use sums::{GroupSums, MeanLoss, Rows};
 

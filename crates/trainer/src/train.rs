@@ -7,7 +7,6 @@ pub(crate) mod config;
 pub(crate) mod divergence;
 pub(crate) mod early_stopping;
 pub(crate) mod events;
-pub(crate) mod file;
 pub(crate) mod learning_rate;
 mod on_gpu;
 pub(crate) mod oom_fallback;
@@ -22,22 +21,19 @@ use std::path::{Path, PathBuf};
 
 use megabatch_amp::LossScaler;
 use megabatch_gpu_core::{Device, Scope};
+use megabatch_nn::batch::{Grain, LossOn};
+use megabatch_nn::cpu::{Carried, Compute, Engine, Purpose};
+use megabatch_nn::cuda::Accelerator;
+use megabatch_nn::graph::{Graphs, SeenEdges};
+use megabatch_nn::model::{Model, SampleShape, TensorSet, load_weights, save_weights};
 
-use crate::batch::dense::{Grain, LossOn};
-use crate::cpu::carried::Carried;
-use crate::cpu::step::{Compute, Engine, Purpose};
-use crate::cuda::device::{Accelerator, Host};
 use crate::data::prefetch::{GatherMode, Source, with_batches};
-use crate::data::samples::Samples;
+use crate::data::samples::{Samples, resident_series};
 use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
 use crate::evaluate::baseline::Baselines;
 use crate::evaluate::predict::{Predictions, Selection, check_shape, graphs_of};
 use crate::evaluate::{Evaluation, evaluate};
-use crate::graph::Graphs;
-use crate::model::tensor::TensorSet;
-use crate::model::weights::{load_weights, save_weights};
-use crate::model::{Model, SampleShape};
 use crate::plan::footprint::check_countable;
 use crate::train::checkpoint::{Best, Checkpoints};
 use crate::train::config::Config;
@@ -57,10 +53,10 @@ pub struct Trainer {
     accelerator: Option<Accelerator>,
     config: Config,
     model: Model,
-    parameters: TensorSet<f32>,
+    parameters: TensorSet,
     /// CPU gradients; `None` when training on a GPU.
-    gradients: Option<TensorSet<f32>>,
-    optimizer: Optimizer<f32>,
+    gradients: Option<TensorSet>,
+    optimizer: Optimizer,
     engine: Engine,
     /// Optimizer steps done.
     step: u64,
@@ -152,10 +148,11 @@ fn first_engine(
             Ok(engine) => return Ok((engine, cuts)),
             Err(error) if error.is_shortage() => {
                 // No chunks are taken yet, and cutting those to come would leave no more.
+                let error = Error::from(error);
                 let Some(ration) = ladder.next_level(false) else { return Err(error) };
                 cuts.push(ShortageEvent::new(0, &error, ration, config.batch_size));
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
     }
 }
@@ -200,7 +197,7 @@ impl Trainer {
         let optimizer = Optimizer::new(&device.scope("optimizer"), config.optimizer, &parameters)?;
         let mut ladder = if gpu.is_some() { OomFallback::of_gpu(&config) } else { OomFallback::new(&config) };
         let (engine, cut_before) = first_engine(device, &model, &config, gpu.is_some(), &mut ladder)?;
-        let accelerator = gpu.map(|gpu| Accelerator::new(gpu, &model, &config)).transpose()?;
+        let accelerator = gpu.map(|gpu| Accelerator::new(gpu, &model, &config.on_device())).transpose()?;
         Ok(Trainer {
             accelerator,
             gradients,
@@ -240,12 +237,12 @@ impl Trainer {
     }
 
     /// The weights as they are now.
-    pub fn parameters(&self) -> &TensorSet<f32> {
+    pub fn parameters(&self) -> &TensorSet {
         &self.parameters
     }
 
     /// The optimizer and its moments.
-    pub fn optimizer(&self) -> &Optimizer<f32> {
+    pub fn optimizer(&self) -> &Optimizer {
         &self.optimizer
     }
 
@@ -263,8 +260,10 @@ impl Trainer {
 
     /// Brings weights and optimizer up to date, where they are changed on a GPU.
     fn sync_to_host(&mut self) -> Result<()> {
-        let host = &mut Host { parameters: &mut self.parameters, optimizer: &mut self.optimizer };
-        self.accelerator.as_mut().map_or(Ok(()), |accelerator| accelerator.sync_to_host(host))
+        if let Some(accelerator) = &mut self.accelerator {
+            accelerator.sync_to_host(&mut self.optimizer.host(&mut self.parameters))?;
+        }
+        Ok(())
     }
 
     /// Writes the weights to a safetensors file, atomically.
@@ -272,7 +271,7 @@ impl Trainer {
     /// # Errors
     /// As [`save_weights`].
     pub fn save_weights(&self, path: &Path) -> Result<()> {
-        save_weights(path, &self.parameters)
+        Ok(save_weights(path, &self.parameters)?)
     }
 
     /// Trains until the configured steps are done, the validation loss no longer falls or the
@@ -329,7 +328,8 @@ impl Trainer {
         if self.prepare_rollbacks(run, observer)?.is_break() {
             return Ok(self.outcome(End::Stopped));
         }
-        self.accelerator.iter_mut().try_for_each(|accelerator| accelerator.keep_series(run.samples))?;
+        let resident = resident_series(run.samples);
+        self.accelerator.iter_mut().try_for_each(|accelerator| accelerator.keep_series(resident.as_ref()))?;
         let graphs = graphs_of(&self.model, Selection { samples: run.samples, indices: run.train })?;
         self.engine.make_room_for(&self.model, graphs)?;
         let scope = self.device.scope("batches");
@@ -362,9 +362,9 @@ impl Trainer {
         batch_size: usize,
     ) -> Source<'a> {
         let MemoryLimits { chunk_percent, .. } = self.ladder.ration();
-        let seen = self.accelerator.as_ref().map(|_| self.model.seen_edges());
+        let seen = self.accelerator.as_ref().map(|_| SeenEdges::of(&self.model.config()));
         let keeps = self.accelerator.as_ref().is_some_and(Accelerator::keeps_series);
-        let of_series = if keeps { GatherMode::WindowOffsets } else { self.config.form.into() };
+        let of_series = if keeps { GatherMode::WindowOffsets } else { GatherMode::Bars };
         Source { samples: run.samples, graphs, seen, scope, batch_size, chunk_percent, of_series }
     }
 

@@ -2,10 +2,11 @@
 
 //! Data held against the model and the loss before the first step.
 
+use megabatch_nn::graph::{GraphTargets, Graphs};
+
 use crate::data::level::check_readout_of;
 use crate::data::samples::Samples;
 use crate::error::Result;
-use crate::graph::{GraphTargets, Graphs};
 use crate::train::config::Config;
 
 impl Config {
@@ -25,7 +26,7 @@ impl Config {
         let Some(targets) = samples.targets().filter(|_| !self.loss.takes_any_number(width)) else { return Ok(()) };
         for (sample, row) in targets.chunks_exact(width).enumerate() {
             if let Some(fault) = self.loss.fault(row) {
-                return Err(fault.needs.error(place(samples, sample), fault.found));
+                return Err(fault.needs.error(place(samples, sample), fault.found).into());
             }
         }
         Ok(())

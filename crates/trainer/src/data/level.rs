@@ -5,10 +5,12 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::batch::view::BatchView;
+use megabatch_nn::batch::BatchView;
+use megabatch_nn::graph::{GraphBatch, GraphTargets, Graphs, samples_of};
+use megabatch_nn::model::Readout;
+
 use crate::data::samples::Samples;
 use crate::error::{Error, Result};
-use crate::graph::{GraphBatch, GraphTargets, Graphs, Readout, samples_of};
 
 /// Level of a row of predictions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +34,7 @@ impl Level {
 
     /// Level of rows for the samples of `batch`.
     pub(crate) fn of_rows(batch: &BatchView<'_>) -> Self {
-        if batch.graphs.is_some() { Level::Node } else { Level::Sample }
+        if batch.graphs().is_some() { Level::Node } else { Level::Sample }
     }
 
     /// The index of the sample, or the graph, of each row of a batch's predictions, whose own
@@ -43,7 +45,7 @@ impl Level {
         batch: &BatchView<'_>,
         unseen: &mut &'a [usize],
     ) -> Cow<'a, [usize]> {
-        let (seen, rest) = unseen.split_at(batch.graphs.map_or(batch.len(), GraphBatch::len));
+        let (seen, rest) = unseen.split_at(batch.graphs().map_or(batch.len(), GraphBatch::len));
         *unseen = rest;
         match samples.graphs() {
             Some(graphs) if self == Level::Node => Cow::Owned(samples_of(graphs, seen)),
@@ -55,7 +57,7 @@ impl Level {
     /// those of all.
     pub(crate) fn targets<'a>(self, batch: &BatchView<'a>) -> Cow<'a, [f32]> {
         let (targets, width) = (batch.targets(), batch.shape().outputs);
-        match batch.graphs {
+        match batch.graphs() {
             Some(graphs) if self == Level::Graph => {
                 graphs.samples().flat_map(|nodes| &targets[nodes.start * width..][..width]).copied().collect()
             }
@@ -65,7 +67,7 @@ impl Level {
 
     /// The rows of each graph's predictions; none for samples that stand alone.
     pub(crate) fn graphs(self, batch: &BatchView<'_>) -> Vec<Range<usize>> {
-        let graphs = batch.graphs.into_iter().flat_map(GraphBatch::samples);
+        let graphs = batch.graphs().into_iter().flat_map(GraphBatch::samples);
         match self {
             Level::Graph => graphs.enumerate().map(|(graph, _)| graph..graph + 1).collect(),
             Level::Node | Level::Sample => graphs.collect(),

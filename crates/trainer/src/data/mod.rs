@@ -1,9 +1,11 @@
 //! Samples, splits, schedules and prefetching.
 
+pub(crate) mod carried_rows;
 pub(crate) mod data_check;
 pub(crate) mod level;
 pub(crate) mod prefetch;
 pub(crate) mod prefetching;
 pub(crate) mod samples;
 pub(crate) mod schedule;
+pub(crate) mod series_in_memory;
 pub(crate) mod split;

@@ -9,14 +9,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use megabatch_gpu_core::Scope;
+use megabatch_nn::batch::{BatchStorage, BatchView, WindowOffsets};
+use megabatch_nn::graph::{GraphBatch, Graphs, SeenEdges, samples_of};
+use megabatch_nn::model::SampleShape;
 
-use crate::batch::view::{BatchStorage, BatchView, WindowOffsets};
-use crate::cpu::form::Form;
 use crate::data::prefetching::{BorrowedBatch, Chunking, LoadedBatches, Waits};
 use crate::data::samples::{Batch, Samples};
 use crate::error::{Error, Result};
-use crate::graph::{GraphBatch, Graphs, SeenEdges, samples_of};
-use crate::model::SampleShape;
 
 /// Source of batches, and the memory that they take.
 #[derive(Clone, Copy)]
@@ -43,16 +42,6 @@ pub(crate) enum GatherMode {
     Bars,
     /// Offsets of the windows, for a device that has the series.
     WindowOffsets,
-}
-
-impl From<Form> for GatherMode {
-    /// The plain form takes windows, the fast one bars.
-    fn from(form: Form) -> Self {
-        match form {
-            Form::Plain => GatherMode::Windows,
-            Form::Fast => GatherMode::Bars,
-        }
-    }
 }
 
 impl Source<'_> {
@@ -198,7 +187,7 @@ struct Ready<'a> {
 
 impl Ready<'_> {
     fn view(&self) -> BatchView<'_> {
-        BatchView { graphs: self.graphs.as_ref(), ..self.batch.view() }
+        self.batch.view().with_graphs(self.graphs.as_ref())
     }
 }
 
@@ -232,7 +221,7 @@ pub(crate) struct Loaded<'a> {
     asked: RequestedGraphs,
     /// The graphs of the batch that is lent.
     current: Option<GraphBatch<'a>>,
-    places: WindowOffsets,
+    offsets: WindowOffsets,
     /// Waiting that was told already.
     told: Waits,
 }
@@ -248,7 +237,7 @@ impl<'a> Loaded<'a> {
             seen,
             asked,
             current: None,
-            places: WindowOffsets::with_capacity(shape, 0),
+            offsets: WindowOffsets::with_capacity(shape, 0),
             told,
         }
     }
@@ -262,12 +251,12 @@ impl<'a> Loaded<'a> {
         let windows = (0..self.shape.timeframes.len()).map(|k| samples.len() * self.shape.window_len(k));
         assert_eq!(lent, windows.collect::<Vec<_>>(), "a source lends the windows of the samples in its own shape");
         assert_eq!(targets.len(), samples.len() * self.shape.outputs, "a source lends the samples' targets");
-        self.places.lay_windows(self.shape, samples.len());
-        self.places.end_at_samples(samples);
+        self.offsets.lay_windows(self.shape, samples.len());
+        self.offsets.end_at_samples(samples);
         let read = |graphs| GraphBatch::read(graphs, &self.asked.next(), self.seen);
         self.current = self.graphs.map(read).transpose()?;
-        let (places, graphs) = (&self.places, self.current.as_ref());
-        Ok(Some(BatchView { shape: self.shape, features, places, laid: BatchStorage::Windows, targets, graphs }))
+        let view = BatchView::new(self.shape, features, &self.offsets, BatchStorage::Windows, targets);
+        Ok(Some(view.with_graphs(self.current.as_ref())))
     }
 
     fn take_waits(&mut self) -> Waits {
@@ -307,10 +296,10 @@ impl RequestedGraphs {
 #[cfg(test)]
 mod tests {
     use megabatch_gpu_core::Device;
+    use megabatch_nn::model::Timeframe;
 
     use super::*;
     use crate::data::samples::InMemory;
-    use crate::model::Timeframe;
 
     fn samples() -> InMemory {
         let timeframe = Timeframe { name: String::new(), steps: 1, features: 1 };

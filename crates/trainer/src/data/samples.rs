@@ -5,13 +5,12 @@
 use std::error::Error as StdError;
 
 use megabatch_gpu_core::{Buffer, Scope};
+use megabatch_nn::batch::{BatchStorage, BatchView, SeriesView, WindowOffsets};
+use megabatch_nn::graph::Graphs;
+use megabatch_nn::model::SampleShape;
 
-use crate::batch::series::SeriesView;
-use crate::batch::view::{BatchStorage, BatchView, WindowOffsets};
 use crate::data::prefetching::PrefetchingSource;
 use crate::error::{Error, Result};
-use crate::graph::Graphs;
-use crate::model::SampleShape;
 
 /// A source of samples, addressed by index. Reading happens on another thread than training, hence
 /// `Sync`.
@@ -75,8 +74,8 @@ pub struct Batch {
     /// The windows one after another, [B, T, F] each; or, taken from series, the bars that they
     /// cover.
     features: Vec<Buffer<f32>>,
-    places: WindowOffsets,
-    laid: BatchStorage,
+    offsets: WindowOffsets,
+    storage: BatchStorage,
     targets: Buffer<f32>, // [B, K]
 }
 
@@ -99,8 +98,8 @@ impl Batch {
         Ok(Batch {
             samples: 0,
             features: (0..shape.timeframes.len()).map(windows_of).collect::<Result<_>>()?,
-            places: WindowOffsets::with_capacity(shape, capacity),
-            laid: BatchStorage::Windows,
+            offsets: WindowOffsets::with_capacity(shape, capacity),
+            storage: BatchStorage::Windows,
             targets: Buffer::zeros(scope, capacity * shape.outputs)?,
             shape: shape.clone(),
         })
@@ -114,8 +113,8 @@ impl Batch {
         let capacity = self.targets.len() / self.shape.outputs;
         assert!(samples <= capacity, "{samples} samples in a batch for {capacity}");
         self.samples = samples;
-        self.laid = BatchStorage::Windows;
-        self.places.lay_windows(&self.shape, samples);
+        self.storage = BatchStorage::Windows;
+        self.offsets.lay_windows(&self.shape, samples);
     }
 
     /// B.
@@ -135,14 +134,9 @@ impl Batch {
 
     /// The samples, to be read.
     pub fn view(&self) -> BatchView<'_> {
-        BatchView {
-            shape: &self.shape,
-            features: self.features.iter().map(Buffer::as_slice).collect(),
-            places: &self.places,
-            laid: self.laid,
-            targets: &self.targets.as_slice()[..self.samples * self.shape.outputs],
-            graphs: None,
-        }
+        let targets = &self.targets.as_slice()[..self.samples * self.shape.outputs];
+        let features = self.features.iter().map(Buffer::as_slice).collect();
+        BatchView::new(&self.shape, features, &self.offsets, self.storage, targets)
     }
 
     /// Windows of the k-th timeframe for writing, [B, T, F].
@@ -169,10 +163,10 @@ impl Batch {
     /// As [`SeriesView::window_start`].
     pub(crate) fn note_ends(&mut self, series: Option<&SeriesView<'_>>, samples: &[usize]) -> Result<()> {
         let Some(series) = series else {
-            self.places.end_at_samples(samples);
+            self.offsets.end_at_samples(samples);
             return Ok(());
         };
-        for (k, ends) in self.places.ends.iter_mut().enumerate() {
+        for (k, ends) in self.offsets.ends.iter_mut().enumerate() {
             ends.clear();
             for &sample in samples {
                 ends.push(series.window_start(&self.shape, k, sample)? + self.shape.timeframes[k].steps - 1);
@@ -188,10 +182,10 @@ impl Batch {
     /// [`SeriesView::window_start`].
     pub(crate) fn take_series(&mut self, series: &SeriesView<'_>, samples: &[usize]) -> Result<()> {
         self.resize(samples.len());
-        self.laid = BatchStorage::Series;
+        self.storage = BatchStorage::Series;
         for k in 0..self.shape.timeframes.len() {
             let starts = samples.iter().map(|&sample| series.window_start(&self.shape, k, sample));
-            let starts = starts.collect::<Result<Vec<_>>>()?;
+            let starts = starts.collect::<Result<Vec<_>, _>>()?;
             self.take_bars(k, series.timeframes[k].values, &starts);
         }
         self.take_targets(series, samples)
@@ -204,8 +198,8 @@ impl Batch {
     /// As [`Batch::take_series`].
     pub(crate) fn take_places(&mut self, series: &SeriesView<'_>, samples: &[usize]) -> Result<()> {
         self.resize(samples.len());
-        self.laid = BatchStorage::Series;
-        for (k, starts) in self.places.starts.iter_mut().enumerate() {
+        self.storage = BatchStorage::Series;
+        for (k, starts) in self.offsets.starts.iter_mut().enumerate() {
             for (start, &sample) in starts.iter_mut().zip(samples) {
                 *start = series.window_start(&self.shape, k, sample)?;
             }
@@ -237,9 +231,14 @@ impl Batch {
             bars[rows * width..][..copied.len()].copy_from_slice(copied);
             rows += start + steps - first;
             end = start + steps;
-            self.places.starts[k][sample] = rows - steps;
+            self.offsets.starts[k][sample] = rows - steps;
         }
     }
+}
+
+/// The series of `samples`; `None` for samples that load themselves ahead, which come as windows.
+pub(crate) fn resident_series(samples: &dyn Samples) -> Option<SeriesView<'_>> {
+    samples.series().filter(|_| samples.load_ahead().is_none())
 }
 
 /// Targets by themselves, sample by sample: from the series where they are in memory, and else with
@@ -273,13 +272,6 @@ impl<'a> Targets<'a> {
                 Ok(batch.view().targets())
             }
         }
-    }
-}
-
-impl SampleShape {
-    /// T·F of the k-th timeframe.
-    pub(crate) fn window_len(&self, k: usize) -> usize {
-        self.timeframes[k].steps * self.timeframes[k].features
     }
 }
 

@@ -5,9 +5,9 @@
 
 use std::ops::Range;
 
+use megabatch_nn::batch::{Grain, Runs};
 use megabatch_order::{self as order, Batches, Batching, Order, StepSamples};
 
-use crate::batch::dense::{Grain, Runs};
 use crate::error::{Error, Result};
 use crate::train::config::Config;
 

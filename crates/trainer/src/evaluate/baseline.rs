@@ -5,15 +5,16 @@
 mod most_frequent;
 
 use megabatch_gpu_core::Device;
+use megabatch_nn::batch::BatchView;
+use megabatch_nn::cpu::matmul::{Matrix, Output, multiply};
+use megabatch_nn::graph::check_graphs;
+use megabatch_nn::loss::{Group, Loss};
+use megabatch_nn::model::Readout;
 
-use crate::batch::view::BatchView;
 use crate::data::level::Level;
 use crate::data::prefetch::{GatherMode, Source, with_batches};
 use crate::error::{Error, Result};
 use crate::evaluate::predict::Selection;
-use crate::graph::{Readout, check_graphs};
-use crate::loss::{Group, Loss, is_labelled};
-use crate::reference::matmul::{Matrix, Output, multiply};
 use most_frequent::{ClassCounts, ProbabilitySums};
 
 /// The ridge of the linear baseline, as a share of the mean of the normal matrix's diagonal. It
@@ -80,7 +81,7 @@ impl Baselines {
             Loss::Classes(classes) => {
                 let mut counts = ClassCounts::new(classes, samples.shape().outputs);
                 for_each_batch(device, training, readout, |batch| {
-                    counts.add(&Level::of(readout).targets(batch), batch.graphs.is_some())
+                    counts.add(&Level::of(readout).targets(batch), batch.graphs().is_some())
                 })?;
                 (!counts.is_empty()).then(|| Fitted::Classes { outputs: counts.outputs() })
             }
@@ -243,7 +244,7 @@ fn last_bars(batch: &BatchView<'_>) -> (Vec<f64>, usize) {
 /// 1: [R, P], and P.
 fn regressors(batch: &BatchView<'_>, readout: Option<Readout>) -> (Vec<f64>, usize) {
     let (x, width) = last_bars(batch);
-    let (Level::Graph, Some(graphs)) = (Level::of(readout), batch.graphs) else { return (x, width) };
+    let (Level::Graph, Some(graphs)) = (Level::of(readout), batch.graphs()) else { return (x, width) };
     let mut pooled = Vec::with_capacity(graphs.len() * width);
     for nodes in graphs.samples() {
         let rows = x[nodes.start * width..nodes.end * width].chunks_exact(width);
@@ -273,7 +274,7 @@ impl NormalEquations {
     fn add(&mut self, batch: &BatchView<'_>) {
         let (mut x, width) = regressors(batch, self.readout);
         let mut y: Vec<f64> = Level::of(self.readout).targets(batch).iter().copied().map(f64::from).collect();
-        if batch.graphs.is_some() {
+        if batch.graphs().is_some() {
             (x, y) = keep_labelled(&x, width, &y, self.outputs);
         }
         for k in 0..self.outputs {
@@ -344,7 +345,8 @@ fn factorize(xx: &mut [f64], n: usize) {
 
 /// The rows whose targets are all known.
 fn keep_labelled(x: &[f64], width: usize, y: &[f64], outputs: usize) -> (Vec<f64>, Vec<f64>) {
-    let rows = x.chunks_exact(width).zip(y.chunks_exact(outputs)).filter(|(_, y)| is_labelled(y));
+    let rows =
+        x.chunks_exact(width).zip(y.chunks_exact(outputs)).filter(|(_, y)| !y.iter().any(|target| target.is_nan()));
     let (x, y): (Vec<&[f64]>, Vec<&[f64]>) = rows.unzip();
     (x.concat(), y.concat())
 }

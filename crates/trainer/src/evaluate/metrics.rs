@@ -13,7 +13,8 @@ pub(crate) use newey_west::overlap;
 pub use newey_west::t_statistic;
 pub use quantiles::QuantileErrors;
 
-use crate::loss::{Loss, is_known, is_labelled, known_targets, softmax};
+use megabatch_nn::loss::{Loss, is_known, is_labelled, known_targets, softmax};
+
 use classes::ClassSums;
 use correlation::Correlations;
 use quantiles::QuantileSums;
@@ -261,7 +262,7 @@ mod tests {
 
     #[test]
     fn of_several_quantiles_the_one_nearest_to_the_median_has_the_errors() {
-        let levels = crate::loss::Ascending::new(&[0.1, 0.5, 0.9]).unwrap();
+        let levels = megabatch_nn::loss::Ascending::new(&[0.1, 0.5, 0.9]).unwrap();
         let mut sum = MetricsSum::of_loss(Loss::Quantile { levels }, 2);
         sum.add(&[-9.0, 1.0, 9.0, -9.0, 2.0, 9.0], &[3.0, f32::NAN]);
         let mut point = MetricsSum::new(2);

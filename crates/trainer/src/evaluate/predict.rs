@@ -9,20 +9,19 @@ use std::path::Path;
 
 use megabatch_amp::{Accuracy, Precision};
 use megabatch_gpu_core::Device;
+use megabatch_nn::batch::BatchView;
+use megabatch_nn::cpu::{Compute, Engine, Purpose};
+use megabatch_nn::cuda::{Trained, check_encoder};
+use megabatch_nn::graph::{Graphs, check_graphs};
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::{Model, Pooling, TensorSet, load_weights};
 
-use crate::batch::view::BatchView;
-use crate::cpu::step::{Compute, Engine, Purpose};
-use crate::cuda::device::{Trained, check_model, refuse};
 use crate::data::level::Level;
-use crate::data::samples::Samples;
+use crate::data::samples::{Samples, resident_series};
 use crate::error::{Error, Result};
 use crate::evaluate::baseline::Baselines;
 use crate::evaluate::{Evaluation, evaluate};
-use crate::graph::{Graphs, check_graphs};
-use crate::loss::Loss;
-use crate::model::Model;
-use crate::model::tensor::TensorSet;
-use crate::model::weights::load_weights;
+use crate::train::config::refuse_on_gpu;
 use predictions::Computed;
 pub(crate) use predictions::{Next, Predictions};
 
@@ -39,7 +38,7 @@ pub struct Selection<'a> {
 #[derive(Debug)]
 pub struct Predictor {
     model: Model,
-    parameters: TensorSet<f32>,
+    parameters: TensorSet,
     /// CPU engine; `None` where a GPU computes.
     engine: Option<Engine>,
     gpu: Option<Trained>,
@@ -132,13 +131,13 @@ impl Predictor {
     /// # Errors
     /// [`Error::NotOnGpu`], or [`Error::Setting`] for the precision of a model over graphs.
     pub fn check_on_gpu(&self) -> Result<()> {
-        check_model(&self.model.config(), self.compute.form)?;
+        check_encoder(&self.model.config())?;
         if self.model.config().is_over_graphs() && self.precision != Precision::Fp32 {
             let expected = "fp32 for a model over graphs, whose attention is in single precision";
             return Err(Error::setting("training.precision", &self.precision, expected));
         }
         if self.streams {
-            return refuse("training.carry_state (or training.loss_on every_step)", &true, "");
+            return refuse_on_gpu("training.carry_state (or training.loss_on every_step)", &true, "");
         }
         Ok(())
     }
@@ -193,7 +192,7 @@ impl Predictor {
         selection: Selection<'_>,
         sink: impl FnMut(&[usize], &[f32]) -> Result<(), E>,
     ) -> Result<(), E> {
-        if self.model.poolings().is_empty() {
+        if self.model.config().pooling == Pooling::Last {
             return Err(Error::setting("model.pooling", &"last", "attention, which has weights").into());
         }
         self.weights(Computed::PoolingWeights, selection, sink)
@@ -255,7 +254,8 @@ impl Predictor {
     /// The model in use on `samples`.
     fn source(&mut self, samples: &dyn Samples) -> Result<Predictions<'_>> {
         check_shape(&self.model, samples)?;
-        self.gpu.iter_mut().try_for_each(|gpu| gpu.keep_series(samples))?;
+        let resident = resident_series(samples);
+        self.gpu.iter_mut().try_for_each(|gpu| gpu.keep_series(resident.as_ref()))?;
         Ok(Predictions {
             model: &self.model,
             parameters: &self.parameters,

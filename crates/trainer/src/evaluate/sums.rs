@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use megabatch_nn::loss::{Group, Loss, known_targets};
+
 use super::{InstrumentEvaluation, TaskEvaluation};
 use crate::evaluate::metrics::{GraphCorrelations, Metrics, MetricsSum};
-use crate::loss::{Group, Loss, known_targets};
 
 /// Predictions of a model and the baselines for a batch, and its targets, [R, K]. The model's
 /// outputs are those of one group of targets after the other, [K, M] each.

@@ -13,29 +13,21 @@ use megabatch_amp::Precision;
 use serde::Serialize;
 
 pub use gpu::GpuFootprint;
-pub(crate) use largest::{LargestBatch, LargestGraphs};
-pub(crate) use tensors::{BACKWARD, BOTH, FORWARD, Parts};
-pub use tensors::{PlannedTensor, StepPhase};
 
-use crate::cpu::carried::{carried_len, carried_rows};
-use crate::cpu::fast::{self, PackedWeights};
-use crate::cpu::form::Form;
-use crate::cpu::fusion::Fusion;
-use crate::cpu::pooling::{PlainPooling, Pooling};
-use crate::cpu::stateful_inference::{distinct_ends, read_rows, streamed_len};
-use crate::cpu::step::{Capacity, Purpose};
+use megabatch_nn::cpu::{Capacity, Engine, carried_len, read_rows, streamed_len};
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::{Fusion, Model, ModelConfig, Pooling, SampleShape};
+
+use crate::data::carried_rows::{carried_rows, distinct_ends};
 use crate::data::samples::Samples;
 use crate::error::{Error, Result};
-use crate::loss::Loss;
-use crate::model::{Encoder, Model, ModelConfig, SampleShape};
-use crate::reference::lstm::Read;
 use crate::train::config::Config;
 
 /// Bytes that a run takes from its device, by what they are for. Together they are the peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Footprint {
-    /// The weights, a working copy of them for products in 16 bits and, for the fast form, the
-    /// LSTMs' once more in the kernels' order.
+    /// The weights, a working copy of them for products in 16 bits, and the LSTMs' once more in the
+    /// kernels' order.
     pub parameters_bytes: usize,
     /// Gradients: their sum, and one set for each shard in work.
     pub gradients_bytes: usize,
@@ -123,13 +115,8 @@ impl Footprint {
         let model = Model::new(shape.clone(), config.model.for_loss(config.loss))?;
         let weights = model.layout().len();
         let shards = config.compute().shards_at_once(&model, config.purpose());
-        let (packed, pass) = match config.form {
-            Form::Plain => (0, pass_len(config, shape, &model, room)),
-            Form::Fast => {
-                let pass = fast::Pass::len(&model, room, config.purpose());
-                (PackedWeights::len(&model, config.purpose()), pass)
-            }
-        };
+        let packed = Engine::weights_len(&model, config.purpose());
+        let workspace = Engine::workspace_len(&model, room, config.purpose());
         let working = if config.precision == Precision::Fp32 { 0 } else { weights };
         let moments = if config.optimizer.kind.has_moments() { 2 } else { 0 };
         // Two of a step and, while a validation interrupts training, two of its own.
@@ -142,7 +129,7 @@ impl Footprint {
             parameters_bytes: bytes(weights + working + packed),
             gradients_bytes: bytes((1 + shards) * weights),
             optimizer_bytes: bytes(moments * weights),
-            activations_bytes: bytes(shards * pass),
+            activations_bytes: bytes(shards * workspace),
             batches_bytes: bytes((rows * samples + counted) * sample),
             carried_bytes: 0,
         })
@@ -220,29 +207,4 @@ pub(crate) fn check_countable(config: &Config, shape: &SampleShape, nodes: usize
     }
     let expected = "less, or a smaller model: the memory that they take together is more than can be counted";
     Err(Error::setting("gpu_optimization.batch_size", &config.batch_size, expected))
-}
-
-/// Numbers in the memory of one pass of the plain form over a shard; see `Pass` and `Activations`
-/// for what each part is.
-fn pass_len(config: &Config, shape: &SampleShape, model: &Model, room: Capacity) -> usize {
-    let capacity = room.samples;
-    let ModelConfig { hidden, layers, .. } = config.model;
-    let state = capacity * hidden;
-    let drops = matches!(config.purpose(), Purpose::Training { dropout: true, .. });
-    let lstm = |steps: usize, features: usize| {
-        let inputs = steps * capacity * features;
-        let gates = 4 * steps * state;
-        let states = 2 * (steps + 1) * state + steps * state;
-        let gradients = 2 * state;
-        let weight_hh_turned = 4 * hidden * hidden;
-        let between = if layers > 1 || config.model.read() == Read::EveryStep { steps * state } else { 0 };
-        let dropped = if drops { 2 * (layers - 1) * steps * state } else { 0 };
-        inputs + layers * (gates + states + gradients + weight_hh_turned) + between + dropped
-    };
-    let normed = model.lstms().iter().map(|lstm| lstm.sizes.normed_len::<f32>(capacity)).sum::<usize>();
-    let lstms = shape.timeframes.iter().map(|timeframe| lstm(timeframe.steps, timeframe.features));
-    let encoder: usize = if config.model.encoder == Encoder::Lstm { lstms.sum() } else { 0 };
-    let pooled = model.poolings().iter().zip(&shape.timeframes);
-    let pooled = pooled.map(|(of, timeframe)| PlainPooling::<f32>::len(of.heads, of.hidden, timeframe.steps, capacity));
-    encoder + normed + pooled.sum::<usize>() + model.decoder().plain_len(room, config.purpose())
 }

@@ -4,11 +4,10 @@
 
 use std::ops::ControlFlow;
 
+use megabatch_nn::cpu::Carried;
 use megabatch_order::StepSamples;
 
 use super::{End, Run, Trainer};
-use crate::cpu::carried::Carried;
-use crate::cuda::device::Host;
 use crate::data::schedule::Schedule;
 use crate::error::Result;
 use crate::evaluate::evaluate;
@@ -115,7 +114,7 @@ impl Trainer {
             // One pass over each segment is the CPU's.
             self.sync_to_host()?;
         } else if let Some(accelerator) = &mut self.accelerator {
-            let host = &mut Host { parameters: &mut self.parameters, optimizer: &mut self.optimizer };
+            let host = &mut self.optimizer.host(&mut self.parameters);
             accelerator.load(host, self.scaler.as_ref())?;
         }
         let selection = Selection { samples: run.samples, indices: run.validation };

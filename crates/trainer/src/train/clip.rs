@@ -1,21 +1,19 @@
 #![forbid(unsafe_code)]
 
 use megabatch_amp::{Threads, examine};
-
-use crate::model::scalar::Scalar;
-use crate::model::tensor::TensorSet;
+use megabatch_nn::model::TensorSet;
 
 /// The square root of the sum of the squares of all elements, summed in double precision.
-pub fn global_norm<S: Scalar>(gradients: &TensorSet<S>) -> f64 {
-    examine(&[gradients.values()], S::ONE, Threads::Caller).norm
+pub fn global_norm(gradients: &TensorSet) -> f64 {
+    examine(&[gradients.values()], 1.0, Threads::Caller).norm
 }
 
 /// Scales all gradients by clip / (norm + 1e-6) where that is below 1, as
 /// `torch.nn.utils.clip_grad_norm_` does.
-pub fn clip_by_norm<S: Scalar>(gradients: &mut TensorSet<S>, norm: f64, clip_norm: f64) {
+pub fn clip_by_norm(gradients: &mut TensorSet, norm: f64, clip_norm: f64) {
     let coefficient = clip_norm / (norm + 1e-6);
     if coefficient < 1.0 {
-        let coefficient = S::from_f64(coefficient);
+        let coefficient = coefficient as f32;
         gradients.values_mut().iter_mut().for_each(|g| *g *= coefficient);
     }
 }
@@ -25,16 +23,16 @@ mod tests {
     use std::sync::Arc;
 
     use megabatch_gpu_core::Device;
+    use megabatch_nn::model::Layout;
 
     use super::*;
-    use crate::model::tensor::Layout;
 
     #[test]
     fn gradients_above_the_limit_are_scaled_to_it() {
         for (clip, expected) in [(5.0, [3.0, 4.0]), (100.0, [3.0, 4.0]), (0.5, [0.3, 0.4])] {
             let mut layout = Layout::default();
             layout.push("g".to_owned(), &[2]);
-            let mut gradients = TensorSet::<f64>::zeros(&Device::cpu().scope("test"), &Arc::new(layout)).unwrap();
+            let mut gradients = TensorSet::zeros(&Device::cpu().scope("test"), &Arc::new(layout)).unwrap();
             gradients.values_mut().copy_from_slice(&[3.0, 4.0]);
             assert_eq!(global_norm(&gradients), 5.0);
             clip_by_norm(&mut gradients, 5.0, clip);

@@ -1,19 +1,18 @@
 #![forbid(unsafe_code)]
 
+use std::fmt::Display;
+
 use megabatch_amp::{self as amp, Precision, ScalerConfig};
+use megabatch_nn::batch::{LossOn, Runs};
+use megabatch_nn::cpu::{Compute, Kept, Purpose};
+use megabatch_nn::cuda::ops::Arithmetic;
+use megabatch_nn::cuda::{ComputeConfig, Tuning, check_encoder};
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::{Dropout, Encoder, ModelConfig, Pooling, check_rate};
 use megabatch_order::LastBatch;
 use serde::{Deserialize, Serialize};
 
-use crate::batch::dense::{LossOn, Runs};
-use crate::cpu::form::Form;
-use crate::cpu::step::{Compute, Kept, Purpose};
-use crate::cuda::device;
-use crate::cuda::ops::Arithmetic;
-use crate::cuda::tuning::Tuning;
 use crate::error::{Error, Result};
-use crate::loss::Loss;
-use crate::model::dropout::{Dropout, check_rate};
-use crate::model::{Encoder, ModelConfig};
 use crate::train::divergence::Divergence;
 use crate::train::early_stopping::EarlyStopping;
 use crate::train::learning_rate::LrSchedule;
@@ -101,12 +100,9 @@ pub struct Config {
     #[serde(default)]
     pub loss_scale: ScalerConfig,
     /// True if each step tells where its time went, layer by layer
-    /// ([`StepEvent::profile`](crate::StepEvent::profile)); the fast form can.
+    /// ([`StepEvent::profile`](crate::StepEvent::profile)).
     #[serde(default)]
     pub profile: bool,
-    /// Form of the model's computation. The results of the two forms differ by rounding.
-    #[serde(default)]
-    pub form: Form,
 }
 
 /// The least loss scale: gradients are divided by it and by the known share of their targets
@@ -141,7 +137,6 @@ impl Default for Config {
             tuning: Tuning::default(),
             loss_scale: ScalerConfig::default(),
             profile: false,
-            form: Form::Fast,
         }
     }
 }
@@ -164,12 +159,10 @@ impl Config {
     }
 
     fn check_precision(&self) -> Result<()> {
-        let expected = match (self.precision, self.form) {
-            (Precision::Fp32, _) => return Ok(()),
-            (_, Form::Plain) => "fp32 for the plain form, which is the reference",
-            _ if self.model.is_over_graphs() => "fp32 for a model over graphs, whose attention is in single precision",
-            _ => return Ok(()),
-        };
+        if self.precision == Precision::Fp32 || !self.model.is_over_graphs() {
+            return Ok(());
+        }
+        let expected = "fp32 for a model over graphs, whose attention is in single precision";
         Err(Error::setting("training.precision", &self.precision, expected))
     }
 
@@ -204,12 +197,10 @@ impl Config {
     }
 
     fn check_gradient_checkpointing(&self) -> Result<()> {
-        let expected = match (self.form, self.model.encoder) {
-            _ if !self.gradient_checkpointing => return Ok(()),
-            (Form::Plain, _) => "false for the plain form, which is the reference and keeps everything",
-            (_, Encoder::LastBar) => "false for a model without LSTMs, which has no steps to compute again",
-            (Form::Fast, Encoder::Lstm) => return Ok(()),
-        };
+        if !self.gradient_checkpointing || self.model.encoder == Encoder::Lstm {
+            return Ok(());
+        }
+        let expected = "false for a model without LSTMs, which has no steps to compute again";
         Err(Error::setting("training.gradient_checkpointing", &true, expected))
     }
 
@@ -219,7 +210,7 @@ impl Config {
     }
 
     pub(crate) fn compute(&self) -> Compute {
-        Compute { threads: self.threads, batch_size: self.batch_size, form: self.form }
+        Compute { threads: self.threads, batch_size: self.batch_size }
     }
 
     /// Purpose of the engine of a training run that takes no more than `ration`.
@@ -255,7 +246,7 @@ impl Config {
     /// Dropout of optimizer step `step`, counted from 0.
     pub(crate) fn dropout_of_step(&self, step: u64) -> Result<Option<Dropout>> {
         match self.purpose() {
-            Purpose::Training { dropout: true, .. } => Dropout::of_step(self.dropout, self.seed, step).map(Some),
+            Purpose::Training { dropout: true, .. } => Ok(Some(Dropout::of_step(self.dropout, self.seed, step)?)),
             _ => Ok(None),
         }
     }
@@ -263,9 +254,34 @@ impl Config {
     /// Refuses what is not computed on a GPU yet, see [`Trainer::on_gpu`](crate::Trainer::on_gpu).
     ///
     /// # Errors
-    /// [`Error::Setting`] for the first of such settings.
+    /// [`Error::NotOnGpu`] for the first of such settings.
     pub fn check_on_gpu(&self) -> Result<()> {
-        device::check(self)
+        check_encoder(&self.model)?;
+        if self.loss_on == LossOn::EveryStep && self.model.pooling != Pooling::Last {
+            return refuse_on_gpu("training.loss_on", &"every_step", "attention pooling");
+        }
+        let unsupported = [
+            ("training.carry_state", self.carry_state),
+            ("training.gradient_checkpointing", self.gradient_checkpointing),
+            ("training.profile", self.profile),
+        ];
+        unsupported
+            .into_iter()
+            .filter(|&(_, is_set)| is_set)
+            .try_for_each(|(setting, _)| refuse_on_gpu(setting, &true, ""))
+    }
+
+    /// The choices of the CUDA engine.
+    pub(crate) fn on_device(&self) -> ComputeConfig {
+        ComputeConfig {
+            loss: self.loss,
+            precision: self.precision,
+            arithmetic: self.products(),
+            tuning: self.tuning,
+            runs: self.purpose().runs(),
+            drops_between_layers: self.dropout_between_layers(),
+            has_moments: self.optimizer.kind.has_moments(),
+        }
     }
 
     pub(crate) fn check(&self) -> Result<()> {
@@ -276,17 +292,6 @@ impl Config {
         self.loss.check_readout(self.model.readout)?;
         if self.streams() {
             self.model.check_carried_state()?;
-        }
-        if self.loss_on == LossOn::EveryStep && self.form == Form::Plain {
-            return Err(Error::setting(
-                "training.loss_on",
-                &"every_step",
-                "last_step for the plain form, which takes every window whole",
-            ));
-        }
-        if self.profile && self.form == Form::Plain {
-            let expected = "false for the plain form, which is the reference and measures nothing";
-            return Err(Error::setting("training.profile", &true, expected));
         }
         self.check_precision()?;
         self.check_tf32()?;
@@ -311,6 +316,12 @@ impl Config {
             _ => Ok(()),
         }
     }
+}
+
+/// The error for `setting`, which is supported on a GPU without `together_with`, if that is not
+/// empty.
+pub(crate) fn refuse_on_gpu(setting: &'static str, value: &dyn Display, together_with: &'static str) -> Result<()> {
+    Err(Error::NotOnGpu { setting, value: value.to_string(), together_with })
 }
 
 /// The configuration's word for a setting of the loss scale.

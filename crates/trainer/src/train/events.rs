@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use megabatch_nn::cpu::Profile;
 use serde::Serialize;
 
-use crate::cpu::profile::Profile;
 use crate::data::prefetching::Waits;
 use crate::error::Error;
 use crate::evaluate::metrics::Metrics;

@@ -15,11 +15,11 @@ use std::time::Instant;
 
 use megabatch_amp::ops::{Report, StepSettings};
 use megabatch_amp::{LossScaler, Overflow};
+use megabatch_nn::cpu::Totals;
+use megabatch_nn::cuda::Accelerator;
 
 use super::step::{BatchPipeline, StepPlan, UpdateOutcome};
 use super::{Run, Trainer};
-use crate::cpu::step::Totals;
-use crate::cuda::device::{Accelerator, Host};
 use crate::data::prefetch::{BatchFeed, GatherMode, Source, with_batches};
 use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
@@ -65,7 +65,7 @@ impl Trainer {
         let work = self.work_of(step, schedule, run)?;
         let Trainer { accelerator, parameters, optimizer, scaler, .. } = self;
         let accelerator = accelerator.as_mut().expect(ON_GPU);
-        accelerator.begin(&mut Host { parameters, optimizer }, scaler.as_ref())?;
+        accelerator.begin(&mut optimizer.host(parameters), scaler.as_ref())?;
         for positions in &work.batches {
             let batch = feed.next()?.expect("the feed has the batches of every step");
             accelerator.accumulate(&batch, work.over(&batch, positions))?;
@@ -102,14 +102,14 @@ impl Trainer {
         let batches = schedule.batches(self.step..step, run.train);
         let scope = self.device.scope("batches");
         let source = Source { of_series: GatherMode::Bars, ..self.source(run, None, &scope, schedule.capacity()) };
-        let found = with_batches(source, batches, |feed| {
+        let found = with_batches(source, batches, |feed| -> Result<Option<Error>> {
             self.sync_to_host()?;
             self.engine.load(&self.model, &self.parameters);
             for positions in &work.batches {
                 let batch = feed.next()?.expect("the feed has the batches of the step");
                 let objective = work.over(&batch, positions);
                 if let Err(error) = objective.loss.check_rows(batch.targets(), self.model.shape().outputs) {
-                    return Ok(Some(error));
+                    return Ok(Some(error.into()));
                 }
                 if let Some((tensor, index)) = self.locate_non_finite(&batch, objective) {
                     return Ok(Some(not_finite(tensor, index)));

@@ -15,8 +15,9 @@
 //! of a step into shards whatever batches it is computed in, and batches consist of whole shards.
 //! Products in 16 bits, which would be the next thing to cut, take more memory on a CPU, not less.
 
-use crate::batch::dense::Grain;
-use crate::cpu::step::SHARD_SAMPLES;
+use megabatch_nn::batch::Grain;
+use megabatch_nn::cpu::SHARD_SAMPLES;
+
 use crate::train::config::Config;
 
 /// Limits of a run's memory, relative to its plan.
@@ -108,11 +109,11 @@ fn batch_sizes(config: &Config, grain: Grain) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
+    use megabatch_nn::batch::LossOn;
+    use megabatch_nn::cpu::Form;
+    use megabatch_nn::model::{GraphConfig, ModelConfig, Readout};
+
     use super::*;
-    use crate::batch::dense::LossOn;
-    use crate::cpu::form::Form;
-    use crate::graph::{GraphConfig, Readout};
-    use crate::model::ModelConfig;
 
     #[test]
     fn batches_are_cut_where_shards_end() {

@@ -2,11 +2,11 @@
 
 use megabatch_amp::{Factors, OptimizerSettings, Rule, Step, Tensor, Threads, update};
 use megabatch_gpu_core::Scope;
+use megabatch_nn::cuda::Host;
+use megabatch_nn::model::{Moments, TensorSet};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::model::scalar::Scalar;
-use crate::model::tensor::TensorSet;
 
 /// The rule by which gradients change parameters. Each equals PyTorch's optimizer of that name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,29 +87,20 @@ impl OptimizerConfig {
 
 /// An optimizer and its state.
 #[derive(Debug)]
-pub struct Optimizer<S: Scalar> {
+pub struct Optimizer {
     config: OptimizerConfig,
     steps: u64,
-    moments: Option<Moments<S>>,
+    moments: Option<Moments>,
 }
 
-/// Running means of the gradients and of their squares.
-#[derive(Debug)]
-pub struct Moments<S: Scalar> {
-    /// First moment, PyTorch's `exp_avg`.
-    pub exp_avg: TensorSet<S>,
-    /// Second moment, PyTorch's `exp_avg_sq`.
-    pub exp_avg_sq: TensorSet<S>,
-}
-
-impl<S: Scalar> Optimizer<S> {
+impl Optimizer {
     /// An optimizer for `parameters`, with moments of zero where its rule keeps any, booked on
     /// `scope`.
     ///
     /// # Errors
     /// [`Error::Setting`] for a setting out of range, [`Error::Memory`] when the device has no
     /// room.
-    pub fn new(scope: &Scope, config: OptimizerConfig, parameters: &TensorSet<S>) -> Result<Self> {
+    pub fn new(scope: &Scope, config: OptimizerConfig, parameters: &TensorSet) -> Result<Self> {
         config.check()?;
         let zeros = || TensorSet::zeros(scope, parameters.layout());
         let moments = match config.kind {
@@ -130,14 +121,19 @@ impl<S: Scalar> Optimizer<S> {
     }
 
     /// The moments, for a rule that keeps them.
-    pub fn moments(&self) -> Option<&Moments<S>> {
+    pub fn moments(&self) -> Option<&Moments> {
         self.moments.as_ref()
     }
 
     /// The moments for writing, and the number of updates that they stand for: what resuming
     /// restores.
-    pub(crate) fn state_mut(&mut self) -> (Option<&mut Moments<S>>, &mut u64) {
+    pub(crate) fn state_mut(&mut self) -> (Option<&mut Moments>, &mut u64) {
         (self.moments.as_mut(), &mut self.steps)
+    }
+
+    /// The state beside `parameters`, for a GPU to take and give back.
+    pub(crate) fn host<'a>(&'a mut self, parameters: &'a mut TensorSet) -> Host<'a> {
+        Host { parameters, moments: self.moments.as_mut(), steps: &mut self.steps }
     }
 
     /// Forgets all updates: moments and their number are zero, as at first.
@@ -153,18 +149,12 @@ impl<S: Scalar> Optimizer<S> {
     ///
     /// # Panics
     /// If the two have different sizes.
-    pub fn update(&mut self, parameters: &mut TensorSet<S>, gradients: &TensorSet<S>, lr: f64) {
+    pub fn update(&mut self, parameters: &mut TensorSet, gradients: &TensorSet, lr: f64) {
         self.step(parameters, gradients, lr, Factors::none());
     }
 
     /// Changes `parameters` along `gradients` times `factors`, as clipped gradients are.
-    pub(crate) fn step(
-        &mut self,
-        parameters: &mut TensorSet<S>,
-        gradients: &TensorSet<S>,
-        lr: f64,
-        factors: Factors<S>,
-    ) {
+    pub(crate) fn step(&mut self, parameters: &mut TensorSet, gradients: &TensorSet, lr: f64, factors: Factors<f32>) {
         self.steps += 1;
         let moments = self.moments.as_mut().map(|moments| megabatch_amp::Moments {
             exp_avg: moments.exp_avg.values_mut(),
@@ -183,9 +173,9 @@ mod tests {
 
     use megabatch_amp::examine;
     use megabatch_gpu_core::Device;
+    use megabatch_nn::model::Layout;
 
     use super::*;
-    use crate::model::tensor::Layout;
     use crate::train::clip::{clip_by_norm, global_norm};
 
     /// One parameter of 2 with a gradient of 0.5 at the rate of 0.1 that the step is given;
@@ -203,8 +193,8 @@ mod tests {
             let mut layout = Layout::default();
             layout.push("p".to_owned(), &[1]);
             let layout = Arc::new(layout);
-            let mut parameters = TensorSet::<f64>::zeros(&scope, &layout).unwrap();
-            let mut gradients = TensorSet::<f64>::zeros(&scope, &layout).unwrap();
+            let mut parameters = TensorSet::zeros(&scope, &layout).unwrap();
+            let mut gradients = TensorSet::zeros(&scope, &layout).unwrap();
             parameters.values_mut()[0] = 2.0;
             gradients.values_mut()[0] = 0.5;
             let config = OptimizerConfig { kind, lr: 9.0, weight_decay: 0.2, ..OptimizerConfig::default() };
@@ -220,11 +210,11 @@ mod tests {
         let mut layout = Layout::default();
         layout.push("p".to_owned(), &[40]);
         let layout = Arc::new(layout);
-        let mut gradients = TensorSet::<f32>::zeros(&scope, &layout).unwrap();
+        let mut gradients = TensorSet::zeros(&scope, &layout).unwrap();
         gradients.values_mut().iter_mut().enumerate().for_each(|(k, g)| *g = (k as f32 * 0.7).sin());
         for kind in [OptimizerKind::Sgd, OptimizerKind::Adam, OptimizerKind::AdamW] {
             for clip_norm in [0.3, 100.0] {
-                let moved = |change: &dyn Fn(&mut Optimizer<f32>, &mut TensorSet<f32>)| {
+                let moved = |change: &dyn Fn(&mut Optimizer, &mut TensorSet)| {
                     let mut parameters = TensorSet::zeros(&scope, &layout).unwrap();
                     parameters.values_mut().fill(0.5);
                     let config = OptimizerConfig { kind, ..OptimizerConfig::default() };

@@ -6,11 +6,12 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use megabatch_amp::LossScaler;
+use megabatch_nn::cpu::Carried;
+use megabatch_nn::cuda::Accelerator;
 use megabatch_order::StepSamples;
 
 use super::{Run, Trainer};
-use crate::cpu::carried::{Carried, carried_rows};
-use crate::cuda::device::Accelerator;
+use crate::data::carried_rows::carried_rows;
 use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
 use crate::train::checkpoint::{Arithmetic, Resumed, RunSettings, State};
@@ -34,7 +35,7 @@ impl Trainer {
         let Some(checkpoints) = run.checkpoints else { return Ok(None) };
         let settings = self.run_settings(&Schedule::new(&self.config, run.train.len())?, run);
         self.carry_states_of(run)?;
-        let here = (&settings, &Arithmetic::here(self.config.form));
+        let here = (&settings, &Arithmetic::here());
         let before = before.unwrap_or(u64::MAX);
         let carried = self.carried.as_mut().map(Carried::states_mut);
         let resumed =
@@ -90,7 +91,8 @@ impl Trainer {
             return Ok(None);
         }
         let rows = carried_rows(run.samples, run.train)?;
-        Carried::new(&self.device.scope("carried"), &self.model, &rows, self.config.step_samples()).map(Some)
+        let step_samples = self.config.step_samples();
+        Ok(Some(Carried::new(&self.device.scope("carried"), &self.model, &rows, step_samples)?))
     }
 
     pub(super) fn state(&self, schedule: &Schedule, run: &Run<'_>) -> State {
@@ -101,7 +103,7 @@ impl Trainer {
             epoch,
             position_in_epoch: positions.start,
             run: self.run_settings(schedule, run),
-            arithmetic: Arithmetic::here(self.config.form),
+            arithmetic: Arithmetic::here(),
             best: self.best,
             plateau: self.plateau,
             course: self.course.clone(),

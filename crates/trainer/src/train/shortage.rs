@@ -5,8 +5,9 @@
 
 use std::ops::ControlFlow;
 
+use megabatch_nn::cuda::Accelerator;
+
 use super::{Run, Trainer, purpose};
-use crate::cuda::device::Accelerator;
 use crate::error::{Error, Result};
 use crate::train::events::{Event, Observer, ShortageEvent};
 
@@ -29,7 +30,7 @@ impl Trainer {
             // Given back before the new memory is taken: buffers have the size of the largest
             // batch.
             drop(accelerator);
-            self.accelerator = Some(Accelerator::new(&gpu, &self.model, &self.config)?);
+            self.accelerator = Some(Accelerator::new(&gpu, &self.model, &self.config.on_device())?);
         }
         let event = ShortageEvent::new(self.step, &error, ration, self.config.batch_size);
         Ok(observer(Event::Shortage(event)))

@@ -6,18 +6,17 @@ use std::ops::Range;
 use std::time::Instant;
 
 use megabatch_amp::{LossScaler, Overflow, Threads, Trace, examine};
+use megabatch_nn::batch::BatchView;
+use megabatch_nn::cpu::{Carried, Changes, Totals};
+use megabatch_nn::loss::{Loss, Objective, Tasks};
+use megabatch_nn::model::{StepDropout, StepSeed, TensorSet};
 use megabatch_order::StepSamples;
 
 use super::{Run, Trainer};
-use crate::batch::view::BatchView;
-use crate::cpu::carried::Carried;
-use crate::cpu::step::{Changes, Objective, Totals};
 use crate::data::prefetch::BatchFeed;
 use crate::data::samples::Targets;
 use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
-use crate::loss::{Loss, Tasks};
-use crate::model::tensor::TensorSet;
 use crate::train::events::StepEvent;
 
 /// Terms of each task, [`Tasks::count`].
@@ -152,8 +151,10 @@ impl Trainer {
             loss: self.config.loss,
             count: terms_max.max(1),
             position: samples.positions.start,
-            dropout: self.config.dropout_of_step(step)?,
-            seed_and_step: (self.config.seed, step),
+            dropout: StepDropout {
+                between_layers: self.config.dropout_of_step(step)?,
+                in_graphs: StepSeed { seed: self.config.seed, step },
+            },
             scale: self.scale(),
         };
         let batches = schedule.batches_of(&samples);

@@ -2,8 +2,9 @@
 
 //! The baseline of classes: how often each came.
 
+use megabatch_nn::loss::{Classes, Loss, is_known, is_labelled};
+
 use crate::error::Result;
-use crate::loss::{Classes, Loss, is_known, is_labelled};
 
 /// Classes counted by horizon.
 #[derive(Clone, Debug)]

@@ -1,10 +1,10 @@
 #![forbid(unsafe_code)]
 
+use megabatch_nn::model::{SampleShape, Timeframe};
 use megabatch_order::random::{Stream, uniform};
 
 use super::*;
 use crate::data::samples::{Batch, InMemory, Samples};
-use crate::model::{SampleShape, Timeframe};
 
 /// Two timeframes; targets are linear in the last bars, the second one constant; one feature
 /// repeats another.

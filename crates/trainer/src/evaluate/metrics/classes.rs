@@ -2,9 +2,8 @@
 
 //! Metrics of predicted classes.
 
+use megabatch_nn::loss::{Classes, softmax};
 use serde::Serialize;
-
-use crate::loss::{Classes, softmax};
 
 /// Errors of classes, by horizon; NaN, which JSON has null for, where no target is known. Predicted
 /// is the most probable class, of those that are equally probable the first.

@@ -2,7 +2,7 @@
 
 //! The t-statistic of a mean over values in order of time whose targets overlap.
 
-use crate::graph::LabelSpan;
+use megabatch_nn::graph::LabelSpan;
 
 /// Largest distance, in places of `spans`, between two that overlap; 0 where none do. Spans are in
 /// order of time.

@@ -2,9 +2,8 @@
 
 //! Metrics of predicted quantiles.
 
+use megabatch_nn::loss::{Ascending, pinball};
 use serde::Serialize;
-
-use crate::loss::{Ascending, pinball};
 
 /// Errors of quantiles, by level and within it by horizon; NaN, which JSON has null for, where no
 /// target is known.

@@ -3,22 +3,21 @@
 //! Batch after batch through a model in use.
 
 use megabatch_gpu_core::{AsyncDownload, Device};
+use megabatch_nn::batch::BatchView;
+use megabatch_nn::cpu::{Compute, Engine, StatefulInference};
+use megabatch_nn::cuda::InferenceHandle;
+use megabatch_nn::graph::SeenEdges;
+use megabatch_nn::model::{Model, TensorSet};
 
 use super::{Selection, check_shape, graphs_of};
-use crate::batch::view::BatchView;
-use crate::cpu::carried::series_of;
-use crate::cpu::stateful_inference::{StatefulInference, distinct_ends};
-use crate::cpu::step::{Compute, Engine};
-use crate::cuda::device::InferenceHandle;
+use crate::data::carried_rows::{distinct_ends, series_of};
 use crate::data::prefetch::{BatchFeed, GatherMode, Source, with_batches};
 use crate::error::Result;
-use crate::model::Model;
-use crate::model::tensor::TensorSet;
 
 /// A model in use: what predictions are computed with.
 pub(crate) struct Predictions<'a> {
     pub(crate) model: &'a Model,
-    pub(crate) parameters: &'a TensorSet<f32>,
+    pub(crate) parameters: &'a TensorSet,
     /// There where no GPU is.
     pub(crate) engine: Option<&'a mut Engine>,
     /// What computes outputs in the place of the engine: a GPU that has loaded the weights and,
@@ -73,12 +72,12 @@ impl Predictions<'_> {
         check_shape(self.model, selection.samples)?;
         let graphs = graphs_of(self.model, selection)?;
         self.engine.as_deref_mut().map_or(Ok(()), |engine| engine.make_room_for(self.model, graphs))?;
-        let Compute { batch_size, form, .. } = self.compute;
+        let batch_size = self.compute.batch_size;
         let batches = self.device.scope("batches");
         let chunk_percent = self.chunk_percent;
-        let (samples, seen) = (selection.samples, self.gpu.as_ref().map(|_| self.model.seen_edges()));
+        let (samples, seen) = (selection.samples, self.gpu.as_ref().map(|_| SeenEdges::of(&self.model.config())));
         let stay = !self.reads_bars && self.gpu.as_ref().is_some_and(InferenceHandle::keeps_series);
-        let of_series = if stay { GatherMode::WindowOffsets } else { form.into() };
+        let of_series = if stay { GatherMode::WindowOffsets } else { GatherMode::Bars };
         let source = Source { samples, graphs, seen, scope: &batches, batch_size, chunk_percent, of_series };
         let schedule = selection.indices.chunks(batch_size).map(<[usize]>::to_vec);
         match &mut self.gpu {
@@ -145,7 +144,7 @@ impl Computed {
     /// Numbers of a batch.
     fn len(self, model: &Model, batch: &BatchView<'_>) -> usize {
         match self {
-            Computed::Outputs => model.outputs_len(batch),
+            Computed::Outputs => batch.outputs_len(model),
             Computed::PoolingWeights => batch.len() * model.pooling_weights_len(),
             Computed::FusionWeights => batch.len() * model.fusion_weights_len(),
         }
@@ -168,7 +167,7 @@ fn on_gpu<S>(
     let mut submitted = None;
     while let Some(batch) = feed.next()? {
         let outputs = gpu.predict(&batch)?;
-        let next = (see(&batch)?, model.outputs_len(&batch), outputs);
+        let next = (see(&batch)?, batch.outputs_len(model), outputs);
         if finish(submitted.replace(next))? == Next::Stop {
             return Ok(());
         }

@@ -2,13 +2,15 @@
 
 //! The memory that a training run takes of a GPU.
 
+use megabatch_nn::cuda;
+use megabatch_nn::memory::PlannedTensor;
+use megabatch_nn::model::Model;
 use serde::Serialize;
 
-use super::{LargestBatch, PlannedTensor, check_countable};
-use crate::cuda::device;
+use super::check_countable;
+use super::largest::largest_batch;
 use crate::data::samples::Samples;
 use crate::error::Result;
-use crate::model::Model;
 use crate::train::config::Config;
 
 /// GPU memory of a run at its peak, tensor by tensor: of its largest batch all of it, from the
@@ -30,14 +32,14 @@ impl GpuFootprint {
     ///
     /// # Errors
     /// As [`Config::check_on_gpu`] and [`Model::new`], and whatever is wrong with series.
-    pub fn of(config: &Config, samples: &dyn Samples, of: [&[usize]; 2]) -> Result<Self> {
-        device::check(config)?;
+    pub fn of(config: &Config, samples: &dyn Samples, train: &[usize], validation: &[usize]) -> Result<Self> {
+        config.check_on_gpu()?;
         config.loss.check_groups(samples.shape().outputs)?;
         let config = Config { model: config.model.for_loss(config.loss), ..config.clone() };
         check_countable(&config, samples.shape(), samples.graphs().map_or(1, |graphs| graphs.largest().0))?;
         let model = Model::new(samples.shape().clone(), config.model)?;
-        let batch = LargestBatch::of(&config, samples, of[0], of[1])?;
-        Ok(GpuFootprint { tensors: device::tensors(&model, &config, &batch) })
+        let batch = largest_batch(&config, samples, train, validation)?;
+        Ok(GpuFootprint { tensors: cuda::tensors(&model, &config.on_device(), &batch) })
     }
 
     /// All of it.

@@ -2,139 +2,112 @@
 
 //! The most that one batch of a run brings.
 
+use megabatch_nn::batch::{Grain, Runs, Series, SeriesView};
+use megabatch_nn::graph::{Graphs, check_graphs};
+use megabatch_nn::memory::{LargestBatch, LargestGraphs};
+use megabatch_nn::model::SampleShape;
 use megabatch_order::LastBatch;
 
 use super::runs::MostRuns;
-use crate::batch::dense::{Grain, Runs};
-use crate::batch::series::{Series, SeriesView};
 use crate::data::samples::Samples;
 use crate::error::Result;
-use crate::graph::{Graphs, check_graphs};
-use crate::model::SampleShape;
 use crate::train::config::Config;
 
-/// Upper bound of batches. It is a bound: no single batch need reach it in every timeframe.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LargestBatch {
-    /// Numbers of samples that batches have, each once.
-    pub(crate) sizes: Vec<usize>,
-    /// Sizes of batches that are trained on, and not validated only.
-    pub(crate) sizes_learnt: Vec<usize>,
-    /// Steps of the windows of each timeframe.
-    pub(crate) steps: Vec<usize>,
-    /// Distinct windows of each timeframe; for dense training, runs of samples.
-    pub(crate) windows: Vec<usize>,
-    /// Bars that these cover.
-    pub(crate) bars: Vec<usize>,
-    /// Bars of each series, for samples that are slices of some in memory.
-    pub(crate) series: Option<Vec<usize>>,
-    /// For a model over graphs, whose samples are nodes.
-    pub(crate) graphs: Option<LargestGraphs>,
+/// Bound of a run on samples of `samples` with these indices, to train on and to validate.
+///
+/// # Errors
+/// Whatever is wrong with series.
+pub(crate) fn largest_batch(
+    config: &Config,
+    samples: &dyn Samples,
+    train: &[usize],
+    validation: &[usize],
+) -> Result<LargestBatch> {
+    let (shape, steps) = (samples.shape(), steps_of(samples));
+    if let Some(graphs) = samples.graphs().filter(|_| config.model.is_over_graphs()) {
+        return largest_batch_of_graphs(config, samples, graphs, train, validation);
+    }
+    let sizes_learnt = match config.purpose().runs() {
+        Some(runs) => sizes_in_runs(config, runs, train.len()),
+        None => sizes_of_training(config, train.len()),
+    };
+    let sizes = once([sizes_learnt.clone(), sizes_of_validation(config, validation.len())].concat());
+    let largest = sizes.iter().copied().max().unwrap_or(0);
+    let Some(view) = samples.series().filter(|_| samples.load_ahead().is_none()) else {
+        let windows = vec![largest; shape.timeframes.len()];
+        let bars = shape.timeframes.iter().map(|timeframe| largest * timeframe.steps).collect();
+        return Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series: None, graphs: None });
+    };
+    view.check(shape)?;
+    let pieces = Pieces::of(config, train.len());
+    if let Some(runs) = config.purpose().runs() {
+        return Ok(largest_batch_of_runs(runs, shape, &view, train, pieces, sizes_learnt));
+    }
+    let (mut windows, mut bars, mut all) = (Vec::new(), Vec::new(), Vec::new());
+    for (series, timeframe) in view.timeframes.iter().zip(&shape.timeframes) {
+        let rows = series.values.len() / timeframe.features.max(1);
+        let in_training = Covered::most(series, train, timeframe.steps, pieces.len).times(pieces.count);
+        let in_validation = Covered::most(series, validation, timeframe.steps, config.batch_size);
+        windows.push(in_training.windows.max(in_validation.windows).min(largest).min(rows));
+        bars.push(in_training.bars.max(in_validation.bars).min(largest * timeframe.steps).min(rows));
+        all.push(rows);
+    }
+    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series: Some(all), graphs: None })
 }
 
-/// Upper bound of batches of graphs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LargestGraphs {
-    pub(crate) graphs: usize,
-    pub(crate) edges: usize,
+/// Bound of dense training on the samples `train`, in batches of so many. Validations, in one
+/// pass over each segment, are the CPU's.
+fn largest_batch_of_runs(
+    runs: Runs,
+    shape: &SampleShape,
+    view: &SeriesView<'_>,
+    train: &[usize],
+    pieces: Pieces,
+    sizes: Vec<usize>,
+) -> LargestBatch {
+    let MostRuns { count, steps } = MostRuns::of(runs, shape, view, train, pieces);
+    let count = count.min(sizes.iter().copied().max().unwrap_or(0));
+    let rows = view.timeframes.iter().zip(&shape.timeframes);
+    let rows: Vec<usize> = rows.map(|(series, timeframe)| series.values.len() / timeframe.features.max(1)).collect();
+    let windows: Vec<usize> = rows.iter().map(|&rows| count.min(rows)).collect();
+    // The last window goes on past the last bar.
+    let covered = |(k, &steps): (usize, &usize)| (windows[k] * steps).min(rows[k] + steps);
+    let bars = steps.iter().enumerate().map(covered).collect();
+    LargestBatch { sizes_learnt: sizes.clone(), sizes, steps, windows, bars, series: Some(rows), graphs: None }
 }
 
-impl LargestBatch {
-    /// Bound of a run on samples of `samples` with these indices, to train on and to validate.
-    ///
-    /// # Errors
-    /// Whatever is wrong with series.
-    pub(crate) fn of(config: &Config, samples: &dyn Samples, train: &[usize], validation: &[usize]) -> Result<Self> {
-        let (shape, steps) = (samples.shape(), steps_of(samples));
-        if let Some(graphs) = samples.graphs().filter(|_| config.model.is_over_graphs()) {
-            return LargestBatch::of_graphs(config, samples, graphs, train, validation);
-        }
-        let sizes_learnt = match config.purpose().runs() {
-            Some(runs) => sizes_in_runs(config, runs, train.len()),
-            None => sizes_of_training(config, train.len()),
-        };
-        let sizes = once([sizes_learnt.clone(), sizes_of_validation(config, validation.len())].concat());
-        let largest = sizes.iter().copied().max().unwrap_or(0);
-        let Some(view) = samples.series().filter(|_| samples.load_ahead().is_none()) else {
-            let windows = vec![largest; shape.timeframes.len()];
-            let bars = shape.timeframes.iter().map(|timeframe| largest * timeframe.steps).collect();
-            return Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series: None, graphs: None });
-        };
-        view.check(shape)?;
-        let pieces = Pieces::of(config, train.len());
-        if let Some(runs) = config.purpose().runs() {
-            return Ok(LargestBatch::of_runs(runs, shape, &view, train, pieces, sizes_learnt));
-        }
-        let (mut windows, mut bars, mut all) = (Vec::new(), Vec::new(), Vec::new());
-        for (series, timeframe) in view.timeframes.iter().zip(&shape.timeframes) {
-            let rows = series.values.len() / timeframe.features.max(1);
-            let in_training = Covered::most(series, train, timeframe.steps, pieces.len).times(pieces.count);
-            let in_validation = Covered::most(series, validation, timeframe.steps, config.batch_size);
-            windows.push(in_training.windows.max(in_validation.windows).min(largest).min(rows));
-            bars.push(in_training.bars.max(in_validation.bars).min(largest * timeframe.steps).min(rows));
-            all.push(rows);
-        }
-        Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series: Some(all), graphs: None })
+/// Bound of a run on graphs: those with most nodes come together, as an order may have it, and
+/// share no windows.
+fn largest_batch_of_graphs(
+    config: &Config,
+    samples: &dyn Samples,
+    graphs: &dyn Graphs,
+    train: &[usize],
+    validation: &[usize],
+) -> Result<LargestBatch> {
+    let shape = samples.shape();
+    let most_of = |list: &[usize]| {
+        let mut nodes: Vec<usize> = list.iter().map(|&graph| graphs.nodes(graph).len()).collect();
+        nodes.sort_unstable_by(|a, b| b.cmp(a));
+        nodes.iter().take(config.batch_size).sum::<usize>()
+    };
+    check_graphs(graphs, train)?;
+    check_graphs(graphs, validation)?;
+    let (learnt, count) = (most_of(train), train.len().max(validation.len()).min(config.batch_size));
+    let nodes = learnt.max(most_of(validation));
+    let (mut windows, mut bars) =
+        (vec![nodes; shape.timeframes.len()], shape.timeframes.iter().map(|tf| nodes * tf.steps).collect::<Vec<_>>());
+    let view = samples.series().filter(|_| samples.load_ahead().is_none());
+    let series = view.map(|view| {
+        let rows = view.timeframes.iter().zip(&shape.timeframes).map(|(of, tf)| of.values.len() / tf.features.max(1));
+        rows.collect::<Vec<usize>>()
+    });
+    for (k, &rows) in series.iter().flatten().enumerate() {
+        (windows[k], bars[k]) = (windows[k].min(rows), bars[k].min(rows));
     }
-
-    /// Bound of dense training on the samples `train`, in batches of so many. Validations, in one
-    /// pass over each segment, are the CPU's.
-    fn of_runs(
-        runs: Runs,
-        shape: &SampleShape,
-        view: &SeriesView<'_>,
-        train: &[usize],
-        pieces: Pieces,
-        sizes: Vec<usize>,
-    ) -> Self {
-        let MostRuns { count, steps } = MostRuns::of(runs, shape, view, train, pieces);
-        let count = count.min(sizes.iter().copied().max().unwrap_or(0));
-        let rows = view.timeframes.iter().zip(&shape.timeframes);
-        let rows: Vec<usize> =
-            rows.map(|(series, timeframe)| series.values.len() / timeframe.features.max(1)).collect();
-        let windows: Vec<usize> = rows.iter().map(|&rows| count.min(rows)).collect();
-        // The last window goes on past the last bar.
-        let covered = |(k, &steps): (usize, &usize)| (windows[k] * steps).min(rows[k] + steps);
-        let bars = steps.iter().enumerate().map(covered).collect();
-        LargestBatch { sizes_learnt: sizes.clone(), sizes, steps, windows, bars, series: Some(rows), graphs: None }
-    }
-
-    /// Bound of a run on graphs: those with most nodes come together, as an order may have it, and
-    /// share no windows.
-    fn of_graphs(
-        config: &Config,
-        samples: &dyn Samples,
-        graphs: &dyn Graphs,
-        train: &[usize],
-        validation: &[usize],
-    ) -> Result<Self> {
-        let shape = samples.shape();
-        let most_of = |list: &[usize]| {
-            let mut nodes: Vec<usize> = list.iter().map(|&graph| graphs.nodes(graph).len()).collect();
-            nodes.sort_unstable_by(|a, b| b.cmp(a));
-            nodes.iter().take(config.batch_size).sum::<usize>()
-        };
-        check_graphs(graphs, train)?;
-        check_graphs(graphs, validation)?;
-        let (learnt, count) = (most_of(train), train.len().max(validation.len()).min(config.batch_size));
-        let nodes = learnt.max(most_of(validation));
-        let (mut windows, mut bars) = (
-            vec![nodes; shape.timeframes.len()],
-            shape.timeframes.iter().map(|tf| nodes * tf.steps).collect::<Vec<_>>(),
-        );
-        let view = samples.series().filter(|_| samples.load_ahead().is_none());
-        let series = view.map(|view| {
-            let rows =
-                view.timeframes.iter().zip(&shape.timeframes).map(|(of, tf)| of.values.len() / tf.features.max(1));
-            rows.collect::<Vec<usize>>()
-        });
-        for (k, &rows) in series.iter().flatten().enumerate() {
-            (windows[k], bars[k]) = (windows[k].min(rows), bars[k].min(rows));
-        }
-        let graphs = Some(LargestGraphs { graphs: count, edges: count * graphs.largest().1 });
-        let (sizes, sizes_learnt, steps) = (vec![nodes], vec![learnt], steps_of(samples));
-        Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, graphs })
-    }
+    let graphs = Some(LargestGraphs { graphs: count, edges: count * graphs.largest().1 });
+    let (sizes, sizes_learnt, steps) = (vec![nodes], vec![learnt], steps_of(samples));
+    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, graphs })
 }
 
 /// T of each timeframe.

@@ -4,10 +4,10 @@
 
 use std::iter::successors;
 
+use megabatch_nn::batch::{Runs, SeriesView};
+use megabatch_nn::model::SampleShape;
+
 use super::largest::Pieces;
-use crate::batch::dense::Runs;
-use crate::batch::series::SeriesView;
-use crate::model::SampleShape;
 
 /// The runs of a batch: no batch has more of them, or longer ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,13 +60,13 @@ fn ends_of_runs(len: usize, longest: usize, goes_on: impl Fn(usize, usize) -> bo
 
 #[cfg(test)]
 mod tests {
+    use megabatch_gpu_core::Device;
+    use megabatch_nn::model::Timeframe;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::batch::series::SeriesInMemory;
     use crate::data::samples::{Batch, Samples};
-    use crate::model::Timeframe;
-    use megabatch_gpu_core::Device;
+    use crate::data::series_in_memory::SeriesInMemory;
 
     /// Samples of two timeframes whose windows, of four and two bars, end so many bars after those
     /// of the sample before.

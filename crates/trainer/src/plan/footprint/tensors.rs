@@ -3,56 +3,15 @@
 //! The memory of a training run tensor by tensor, and which phases of a step use it.
 
 use megabatch_amp::Precision;
-use serde::Serialize;
+use megabatch_nn::cpu::{Capacity, Engine};
+use megabatch_nn::loss::Loss;
+use megabatch_nn::memory::{BACKWARD, BOTH, FORWARD, Parts, PlannedTensor, StepPhase};
+use megabatch_nn::model::{Model, SampleShape};
 
-use super::{Footprint, pass_len};
-use crate::cpu::fast::{self, PackedWeights};
-use crate::cpu::form::Form;
-use crate::cpu::step::Capacity;
+use super::Footprint;
 use crate::error::Result;
-use crate::loss::Loss;
-use crate::model::{Model, SampleShape};
 use crate::train::config::Config;
 
-/// A phase of an optimizer step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StepPhase {
-    /// From the batch to the loss.
-    Forward,
-    /// From the loss to the gradients.
-    Backward,
-    /// From the gradients to the weights.
-    Optimizer,
-}
-
-impl StepPhase {
-    /// All of them, in their order.
-    pub const ALL: [StepPhase; 3] = [StepPhase::Forward, StepPhase::Backward, StepPhase::Optimizer];
-}
-
-/// A tensor that a run takes from its device, or one of each thread's.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct PlannedTensor {
-    /// The part of the [`Footprint`] that it is counted in, such as `activations`.
-    pub part: &'static str,
-    /// Name, such as `lstm.M1.weight_ih_l0` or `lstm.M5 layer 1: gates`.
-    pub name: String,
-    /// Number of such tensors: one a shard in work where threads compute with them.
-    pub count: usize,
-    /// Bytes of all of them.
-    pub bytes: usize,
-    /// The phases of a step that read or write it. Its memory is held from the run's beginning to
-    /// its end, whatever these are.
-    pub used_in: Vec<StepPhase>,
-}
-
-/// Members of a list of buffers: name, numbers, and the phases that use them.
-pub(crate) type Parts = Vec<(String, usize, &'static [StepPhase])>;
-
-pub(crate) const FORWARD: &[StepPhase] = &[StepPhase::Forward];
-pub(crate) const BACKWARD: &[StepPhase] = &[StepPhase::Backward];
-pub(crate) const BOTH: &[StepPhase] = &[StepPhase::Forward, StepPhase::Backward];
 const LEARNT: &[StepPhase] = &[StepPhase::Backward, StepPhase::Optimizer];
 const OPTIMIZER: &[StepPhase] = &[StepPhase::Optimizer];
 const ALL: &[StepPhase] = &StepPhase::ALL;
@@ -80,12 +39,8 @@ impl Footprint {
             let tensors = model.layout().tensors();
             tensors.map(|(name, shape)| (format!("{prefix}{name}"), shape.iter().product(), phases)).collect::<Parts>()
         };
-        let (packed, pass) = match config.form {
-            Form::Plain => {
-                (Parts::new(), vec![("the plain form".to_owned(), pass_len(config, shape, &model, room), BOTH)])
-            }
-            Form::Fast => (PackedWeights::parts(&model, purpose), fast::Pass::parts(&model, room, purpose)),
-        };
+        let packed = Engine::weights_parts(&model, purpose);
+        let workspace = Engine::workspace_parts(&model, room, purpose);
         let working = if config.precision == Precision::Fp32 { Parts::new() } else { weights("rounded: ", BOTH) };
         let moments = if config.optimizer.kind.has_moments() { &["exp_avg.", "exp_avg_sq."][..] } else { &[] };
         let batches_of = |rows: usize, prefix: &str| -> Parts {
@@ -114,7 +69,7 @@ impl Footprint {
             ("gradients", 1, weights("sum: ", LEARNT)),
             ("gradients", shards, weights("shard: ", BACKWARD)),
             ("optimizer", 1, moments.iter().flat_map(|prefix| weights(prefix, OPTIMIZER)).collect()),
-            ("activations", shards, pass),
+            ("activations", shards, workspace),
             ("batches", count, batches),
             ("batches", 2, validated),
             ("batches", 1, ahead),

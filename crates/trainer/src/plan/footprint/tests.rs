@@ -4,17 +4,16 @@ use std::error::Error as StdError;
 use std::ops::ControlFlow;
 
 use megabatch_gpu_core::Device;
+use megabatch_nn::batch::LossOn;
+use megabatch_nn::graph::{GraphView, Graphs};
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::{AttentionKind, Fusion, GraphConfig, GraphOutput, Readout, Timeframe};
 use megabatch_segment::{Compressed, Csc};
 use proptest::prelude::*;
 
 use super::*;
-use crate::batch::dense::LossOn;
-use crate::batch::series::SeriesInMemory;
-use crate::cpu::fusion::Fusion;
 use crate::data::samples::{Batch, InMemory};
-use crate::graph::{AttentionKind, GraphConfig, GraphOutput, GraphView, Graphs, Readout};
-use crate::loss::Loss;
-use crate::model::Timeframe;
+use crate::data::series_in_memory::SeriesInMemory;
 use crate::train::optimizer::{OptimizerConfig, OptimizerKind};
 use crate::train::{Run, Trainer};
 

@@ -3,34 +3,60 @@
 use std::env::consts::ARCH;
 use std::fmt;
 
+use megabatch_gpu_core::isa::Isa;
 use serde::{Deserialize, Serialize};
 
-use crate::cpu::form::Form;
-use crate::cpu::kernel::Isa;
-
-/// Arithmetic of a run. Another form or another machine changes how sums are rounded, and nothing
-/// else.
+/// Arithmetic of a run. Another machine rounds sums differently, and changes nothing else.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Stored")]
 pub struct Arithmetic {
-    /// The model's form.
-    pub form: Form,
     /// Kind of CPU and vector instructions, such as `x86_64 avx512`.
     pub instruction_set: String,
 }
 
 impl Arithmetic {
-    /// Arithmetic of a run of `form` on this machine.
-    pub fn here(form: Form) -> Self {
-        Arithmetic { form, instruction_set: format!("{ARCH} {}", Isa::best().name()) }
+    /// Arithmetic of a run on this machine.
+    pub fn here() -> Self {
+        Arithmetic { instruction_set: format!("{ARCH} {}", Isa::best().name()) }
     }
 }
 
 impl fmt::Display for Arithmetic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let form = match self.form {
-            Form::Plain => "plain",
-            Form::Fast => "fast",
-        };
-        write!(f, "training.form {form} on {}", self.instruction_set)
+        f.write_str(&self.instruction_set)
+    }
+}
+
+/// As checkpoints have it. Those of earlier versions name one of two forms of the computation;
+/// `plain` rounded in another order.
+#[derive(Deserialize)]
+struct Stored {
+    #[serde(default)]
+    form: Option<String>,
+    instruction_set: String,
+}
+
+impl From<Stored> for Arithmetic {
+    fn from(Stored { form, instruction_set }: Stored) -> Self {
+        match form.as_deref() {
+            Some("plain") => Arithmetic { instruction_set: format!("{instruction_set}, plain form") },
+            _ => Arithmetic { instruction_set },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checkpoints_that_name_a_form_are_read() {
+        for (text, expected) in [
+            (r#"{"instruction_set":"x86_64 avx512"}"#, "x86_64 avx512"),
+            (r#"{"form":"fast","instruction_set":"x86_64 avx512"}"#, "x86_64 avx512"),
+            (r#"{"form":"plain","instruction_set":"x86_64 avx2"}"#, "x86_64 avx2, plain form"),
+        ] {
+            assert_eq!(serde_json::from_str::<Arithmetic>(text).unwrap().instruction_set, expected);
+        }
     }
 }

@@ -24,11 +24,10 @@ pub use arithmetic::Arithmetic;
 pub use run_settings::{ChangedSetting, RunSettings};
 pub use state::{Best, State};
 
+use megabatch_atomic_file::folder_of as parent_folder;
+use megabatch_nn::model::{TensorFile, TensorSet, encode};
+
 use crate::error::{Error, Result};
-use crate::model::scalar::Scalar;
-use crate::model::tensor::TensorSet;
-use crate::model::weights::{TensorFile, encode};
-use crate::train::file::parent_folder;
 use crate::train::optimizer::Optimizer;
 use storage::{Disk, Storage};
 
@@ -104,21 +103,21 @@ impl Checkpoints {
 
     /// Saves a checkpoint, then removes those that are no longer kept. After a failure at any
     /// point, those before it are there.
-    pub(crate) fn save<S: Scalar>(
+    pub(crate) fn save(
         &self,
         state: &State,
-        model: (&TensorSet<S>, &Optimizer<S>),
-        carried: Option<&TensorSet<f32>>,
+        model: (&TensorSet, &Optimizer),
+        carried: Option<&TensorSet>,
     ) -> Result<PathBuf> {
         self.save_on(&Disk, state, self.encode(state, model.0, model.1, carried)?)
     }
 
-    fn encode<S: Scalar>(
+    fn encode(
         &self,
         state: &State,
-        parameters: &TensorSet<S>,
-        optimizer: &Optimizer<S>,
-        carried: Option<&TensorSet<f32>>,
+        parameters: &TensorSet,
+        optimizer: &Optimizer,
+        carried: Option<&TensorSet>,
     ) -> Result<Files> {
         let moments =
             optimizer.moments().map(|moments| [(EXP_AVG, &moments.exp_avg), (EXP_AVG_SQ, &moments.exp_avg_sq)]);
@@ -246,14 +245,14 @@ impl Checkpoints {
 
     /// Loads the latest checkpoint of less than `before` steps that can be read, for a run with
     /// these settings that is computed so; `None` when there is no such checkpoint at all.
-    pub(crate) fn load_latest<S: Scalar>(
+    pub(crate) fn load_latest(
         &self,
         before: u64,
         run: &RunSettings,
         arithmetic: &Arithmetic,
-        parameters: &mut TensorSet<S>,
-        optimizer: &mut Optimizer<S>,
-        mut carried: Option<&mut TensorSet<f32>>,
+        parameters: &mut TensorSet,
+        optimizer: &mut Optimizer,
+        mut carried: Option<&mut TensorSet>,
     ) -> Result<Option<Resumed>> {
         self.clean()?;
         let (mut skipped, mut skipped_paths) = (Vec::new(), Vec::new());
@@ -300,12 +299,12 @@ fn exchange(storage: &dyn Storage, new: &Path, path: &Path, aside: &Path) -> Res
 }
 
 /// Loads one checkpoint. Everything is read and checked before anything is changed.
-fn load<S: Scalar>(
+fn load(
     path: &Path,
     run: &RunSettings,
-    parameters: &mut TensorSet<S>,
-    optimizer: &mut Optimizer<S>,
-    carried: Option<&mut TensorSet<f32>>,
+    parameters: &mut TensorSet,
+    optimizer: &mut Optimizer,
+    carried: Option<&mut TensorSet>,
 ) -> Result<(State, Vec<ChangedSetting>)> {
     let (state, files) = State::read(path)?;
     let changed = state.run.compare(path, run)?;
@@ -316,9 +315,10 @@ fn load<S: Scalar>(
     let layout = parameters.layout().as_ref();
     let expected = [(EXP_AVG, layout), (EXP_AVG_SQ, layout)];
     moments.check(if optimizer.moments().is_some() { &expected } else { &[] })?;
-    let states = carried.map(|carried| {
+    let states = carried.map(|carried| -> Result<_> {
         let states = TensorFile::new(&path.join(CARRIED), files.read(CARRIED)?)?;
-        states.check(&[("", carried.layout())]).map(|()| (states, carried))
+        states.check(&[("", carried.layout())])?;
+        Ok((states, carried))
     });
     let states = states.transpose()?;
 

@@ -3,17 +3,15 @@
 use std::fmt;
 use std::path::Path;
 
+use megabatch_amp::{Precision, ScalerConfig};
+use megabatch_nn::batch::LossOn;
+use megabatch_nn::cuda::Tuning;
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::{GraphConfig, ModelConfig, SampleShape};
 use megabatch_order::LastBatch;
 use serde::{Deserialize, Serialize};
 
-use megabatch_amp::{Precision, ScalerConfig};
-
-use crate::batch::dense::LossOn;
-use crate::cuda::tuning::Tuning;
 use crate::error::{Error, Result};
-use crate::graph::GraphConfig;
-use crate::loss::Loss;
-use crate::model::{ModelConfig, SampleShape};
 use crate::train::learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
 use crate::train::optimizer::OptimizerConfig;
 

@@ -6,14 +6,13 @@ use std::io;
 use std::sync::Arc;
 
 use megabatch_gpu_core::Device;
+use megabatch_nn::cpu::Form;
+use megabatch_nn::cuda::Tuning;
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::{Layout, ModelConfig, SampleShape};
 use megabatch_order::LastBatch;
 
 use super::*;
-use crate::cpu::form::Form;
-use crate::cuda::tuning::Tuning;
-use crate::loss::Loss;
-use crate::model::tensor::Layout;
-use crate::model::{ModelConfig, SampleShape};
 use crate::train::divergence::DivergenceState;
 use crate::train::early_stopping::EarlyStoppingState;
 use crate::train::learning_rate::LrSchedule;
@@ -91,7 +90,7 @@ impl Storage for Faulty {
 }
 
 /// Weights and an optimizer whose numbers are all `value`.
-fn numbers(value: f32) -> (TensorSet<f32>, Optimizer<f32>) {
+fn numbers(value: f32) -> (TensorSet, Optimizer) {
     let scope = Device::cpu().scope("test");
     let mut layout = Layout::default();
     layout.push("w".to_owned(), &[3]);
@@ -127,7 +126,7 @@ fn state(step: u64) -> State {
             clip_norm: None,
             dropout: 0.0,
             carry_state: false,
-            loss_on: crate::batch::dense::LossOn::LastStep,
+            loss_on: megabatch_nn::batch::LossOn::LastStep,
             precision: megabatch_amp::Precision::Fp32,
             tf32: false,
             tuning: Tuning::Off,

@@ -1,9 +1,9 @@
 //! Settings that may change between a run and its resumption.
 
+use megabatch_nn::loss::Ascending;
+use megabatch_nn::model::{Pooling, Timeframe};
+
 use super::*;
-use crate::cpu::pooling::Pooling;
-use crate::loss::Ascending;
-use crate::model::Timeframe;
 use crate::train::optimizer::OptimizerKind;
 
 fn settings() -> RunSettings {

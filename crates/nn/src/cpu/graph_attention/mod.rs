@@ -1,0 +1,190 @@
+#![forbid(unsafe_code)]
+
+//! The fast form: the same mathematics as the plain one, in another order.
+//!
+//! 1. Matrices of nodes are panel-major (see [`kernel`](crate::cpu::kernel)), a head's columns
+//!    being whole panels. Maps of the nodes are products; the weights are packed once an optimizer
+//!    step.
+//! 2. GAT's scores are sums of a number of the node that gives, one of the node that receives and
+//!    one of the edge, so that an edge costs a few additions. GATv2's are computed from both nodes'
+//!    rows, forward and twice backward, and nothing of that size is kept.
+//! 3. Nothing of an edge is as wide as a node: the sums of neighbours' rows are formed in
+//!    registers, a few panels of a head at a time, whose rows of all nodes lie in the first-level
+//!    cache (16 KiB a panel of 256 nodes).
+//! 4. Backward walks the edges by the node that gives, so that every sum belongs to one node, and
+//!    forms it in that order.
+//!
+//! One thread takes a graph through all layers; the order of every sum depends on the graph alone.
+
+mod backward;
+mod columns;
+mod forward;
+mod memory;
+mod shape;
+mod softmax;
+mod weights;
+
+use megabatch_gpu_core::Scope;
+
+pub use weights::PackedAttention;
+
+use crate::cpu::kernel::Isa;
+use crate::error::Result;
+use crate::graph::{GraphDropout, GraphView, place_attributes};
+use crate::model::graph::GraphAttention;
+use crate::model::tensor::TensorSet;
+use backward::{InputGradient, Parameters};
+use columns::{from_panels, into_panels};
+use forward::Context;
+use memory::AttentionWorkspace;
+use shape::{Shape, shapes};
+
+/// Input of attention: a graph, its nodes, and dropout.
+#[derive(Clone, Copy, Debug)]
+pub struct Nodes<'a> {
+    /// The graph.
+    pub graph: GraphView<'a>,
+    /// [N, F], row-major.
+    pub x: &'a [f32],
+    /// None for a prediction.
+    pub dropout: Option<GraphDropout>,
+}
+
+/// Which passes memory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passes {
+    /// For predictions.
+    Forward,
+    /// For training.
+    ForwardAndBackward,
+}
+
+/// Inputs and outputs of a backward pass.
+#[derive(Debug)]
+pub struct NodeGradients<'a> {
+    /// The gradient of the output, [N, D].
+    pub d_output: &'a [f32],
+    /// Gradient of the input, [N, F], if it is asked for.
+    pub d_x: Option<&'a mut [f32]>,
+}
+
+/// The memory with which one thread takes one graph after another through the layers.
+#[derive(Debug)]
+pub struct AttentionPass {
+    isa: Isa,
+    shapes: Vec<Shape>,
+    memory: AttentionWorkspace,
+}
+
+impl AttentionPass {
+    /// Memory for graphs of up to `nodes` and `edges`, booked on `scope`.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory) when the device has no room.
+    pub fn new(scope: &Scope, attention: &GraphAttention, nodes: usize, edges: usize, passes: Passes) -> Result<Self> {
+        let memory = AttentionWorkspace::new(scope, attention, (nodes, edges), passes)?;
+        Ok(AttentionPass { isa: Isa::best(), shapes: shapes(attention), memory })
+    }
+
+    /// Numbers in it, four bytes each.
+    pub fn len(attention: &GraphAttention, nodes: usize, edges: usize, passes: Passes) -> usize {
+        memory::memory_len(attention, (nodes, edges), passes)
+    }
+
+    /// The output [N, D] of one graph. `packed` holds the weights.
+    ///
+    /// # Panics
+    /// If the graph is larger than the memory is for, or the sizes differ otherwise.
+    pub fn forward(&mut self, attention: &GraphAttention, packed: &PackedAttention, nodes: Nodes<'_>) -> &[f32] {
+        self.load(attention, &nodes);
+        let AttentionWorkspace { lists, shared, layers, scratch, .. } = &mut self.memory;
+        for (l, &shape) in self.shapes.iter().enumerate() {
+            let (below, rest) = layers.split_at_mut(l);
+            let input = below.last().map_or(shared.x.as_slice(), |below| below.y.as_slice());
+            let of = (attention, packed, nodes.dropout);
+            let context = context(self.isa, l, shape, of, (lists, shared.attributes.as_slice()));
+            forward::forward(&context, input, &mut rest[0], scratch);
+        }
+        let (last, top) = (self.shapes[layers.len() - 1], &layers[layers.len() - 1]);
+        let output = &mut shared.output.as_mut_slice()[..nodes.graph.nodes() * last.output.width()];
+        from_panels(last.output, top.y.as_slice(), output);
+        output
+    }
+
+    /// Goes back from the gradient of the output, after [`AttentionPass::forward`] of the same
+    /// nodes; adds the parameters' gradients to `gradients`. `packed` holds the weights of the
+    /// parameters beside it.
+    ///
+    /// # Panics
+    /// If the sizes differ, or the memory is for the forward pass alone.
+    pub fn backward(
+        &mut self,
+        attention: &GraphAttention,
+        parameters: &TensorSet,
+        packed: &PackedAttention,
+        nodes: Nodes<'_>,
+        node_gradients: NodeGradients<'_>,
+        gradients: &mut TensorSet,
+    ) {
+        let NodeGradients { d_output, d_x } = node_gradients;
+        let AttentionWorkspace { lists, shared, layers, scratch, .. } = &mut self.memory;
+        let last = self.shapes[layers.len() - 1];
+        assert_eq!(d_output.len(), nodes.graph.nodes() * last.output.width(), "a gradient for each output");
+        into_panels(last.output, d_output, scratch.d_y.as_mut_slice());
+        for (l, &shape) in self.shapes.iter().enumerate().rev() {
+            let (below, rest) = layers.split_at(l);
+            let input = below.last().map_or(shared.x.as_slice(), |below| below.y.as_slice());
+            let of = (attention, packed, nodes.dropout);
+            let context = context(self.isa, l, shape, of, (lists, shared.attributes.as_slice()));
+            let wanted = if l > 0 || d_x.is_some() { InputGradient::Wanted } else { InputGradient::Unwanted };
+            let of_layer = Parameters { layer: &attention.layers[l], values: parameters, gradients };
+            backward::backward(&context, input, wanted, &rest[0], scratch, of_layer);
+            std::mem::swap(&mut scratch.d_x, &mut scratch.d_y);
+        }
+        if let Some(d_x) = d_x {
+            from_panels(self.shapes[0].input, scratch.d_y.as_slice(), d_x);
+        }
+    }
+
+    /// Takes a graph and its nodes.
+    fn load(&mut self, attention: &GraphAttention, nodes: &Nodes<'_>) {
+        let AttentionWorkspace { capacity, lists, shared, .. } = &mut self.memory;
+        let (count, edges, sizes) = (nodes.graph.nodes(), nodes.graph.edges(), attention.layers[0].sizes);
+        assert!(count <= capacity.0 && edges <= capacity.1, "memory for {capacity:?} nodes and edges");
+        assert_eq!(nodes.x.len(), count * sizes.input, "{count} nodes of {} numbers", sizes.input);
+        assert_eq!(nodes.graph.attributes.len(), edges * sizes.attributes, "{edges} edges of {}", sizes.attributes);
+        into_panels(self.shapes[0].input, nodes.x, shared.x.as_mut_slice());
+        let self_loops = attention.config.self_loops;
+        lists.fill(&nodes.graph, self_loops);
+        if sizes.attributes > 0 {
+            place_attributes(&nodes.graph, self_loops, sizes.attributes, shared.attributes.as_mut_slice());
+        }
+    }
+}
+
+/// Inputs of layer `l`.
+fn context<'a>(
+    isa: Isa,
+    l: usize,
+    shape: Shape,
+    (attention, packed, dropout): (&'a GraphAttention, &'a PackedAttention, Option<GraphDropout>),
+    (lists, attributes): (&'a crate::cpu::kernel::attention::EdgeLists, &'a [f32]),
+) -> Context<'a> {
+    let config = &attention.config;
+    Context {
+        isa,
+        shape,
+        config,
+        weights: &packed.layers[l],
+        lists,
+        attributes,
+        masks: (
+            dropout.and_then(|dropout| dropout.input(l, config.dropout)),
+            dropout.and_then(|dropout| dropout.attention(l, config.attention_dropout)),
+        ),
+        is_inner: l + 1 < attention.layers.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+#![forbid(unsafe_code)]
+
+use super::columns::{Columns, Map};
+use crate::cpu::kernel::attention::{Head, HeadMut};
+use crate::model::graph::{AttentionKind, GraphAttention, Joined, LayerSizes};
+
+/// Most heads of a group: as many numbers as are worked on at once.
+const GROUP_MAX: usize = 16;
+
+/// The heads of a layer in groups, whose numbers for an edge or a node lie side by side: groups of
+/// a power of two, filled up with heads that nothing reads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heads {
+    pub(super) count: usize,
+    pub(super) group: usize,
+}
+
+impl Heads {
+    fn new(count: usize) -> Self {
+        Heads { count, group: count.next_power_of_two().min(GROUP_MAX) }
+    }
+
+    pub(super) fn groups(self) -> usize {
+        self.count.div_ceil(self.group)
+    }
+
+    /// Heads with those that nothing reads.
+    pub(super) fn padded(self) -> usize {
+        self.groups() * self.group
+    }
+
+    /// The numbers of head `head` among those of all heads for `items` edges or nodes:
+    /// [groups][items][group].
+    pub(super) fn of(self, values: &[f32], items: usize, head: usize) -> Head<'_> {
+        let values = &values[head / self.group * items * self.group..][..items * self.group];
+        Head { values, group: self.group, index: head % self.group }
+    }
+
+    /// The same, to write.
+    pub(super) fn of_mut(self, values: &mut [f32], items: usize, head: usize) -> HeadMut<'_> {
+        let values = &mut values[head / self.group * items * self.group..][..items * self.group];
+        HeadMut { values, group: self.group, index: head % self.group }
+    }
+}
+
+/// A layer in panels.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) sizes: LayerSizes,
+    pub(super) kind: AttentionKind,
+    pub(super) heads: Heads,
+    /// The columns of what it reads, of one map of the nodes, and of what it gives.
+    pub(super) input: Columns,
+    pub(super) projected: Columns,
+    pub(super) output: Columns,
+}
+
+/// The shapes of all layers.
+pub(super) fn shapes(attention: &GraphAttention) -> Vec<Shape> {
+    let first = attention.layers.first().map_or(0, |layer| layer.sizes.input);
+    let mut input = Columns { blocks: 1, units: first };
+    let shape = |sizes: LayerSizes| {
+        let projected = Columns { blocks: sizes.heads, units: sizes.units };
+        let output = match sizes.joined {
+            Joined::Concatenated => projected,
+            Joined::Averaged => Columns { blocks: 1, units: sizes.units },
+        };
+        let kind = attention.config.kind;
+        let shape = Shape { sizes, kind, heads: Heads::new(sizes.heads), input, projected, output };
+        input = output;
+        shape
+    };
+    attention.layers.iter().map(|layer| layer.sizes).map(shape).collect()
+}
+
+impl Shape {
+    /// Maps of the nodes: GAT has one, GATv2 one for nodes that give and one for nodes that
+    /// receive.
+    pub(super) fn maps(self) -> usize {
+        match self.kind {
+            AttentionKind::Gat => 1,
+            AttentionKind::GatV2 => 2,
+        }
+    }
+
+    /// Panels of all maps.
+    pub(super) fn map_panels(self) -> usize {
+        self.maps() * self.projected.panels()
+    }
+
+    /// Columns of all maps, zeros included.
+    pub(super) fn map_columns(self) -> usize {
+        self.maps() * self.projected.padded()
+    }
+
+    pub(super) fn map(self) -> Map {
+        Map { rows: self.projected, columns: self.input }
+    }
+
+    pub(super) fn residual(self) -> Map {
+        Map { rows: self.output, columns: self.input }
+    }
+
+    /// The first panel of head `head` among those of a map, and among those of the output.
+    pub(super) fn panels_of(self, head: usize) -> (usize, usize) {
+        let first = head * self.projected.block_panels();
+        match self.sizes.joined {
+            Joined::Concatenated => (first, first),
+            Joined::Averaged => (first, 0),
+        }
+    }
+
+    /// The share of the output that a head makes.
+    pub(super) fn share(self) -> f32 {
+        match self.sizes.joined {
+            Joined::Concatenated => 1.0,
+            Joined::Averaged => 1.0 / self.sizes.heads as f32,
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Matrix products through `matrixmultiply`: the one file of this crate with unsafe code.
+//!
+//! The unsafe call is reached only through [`multiply`], which checks every bound that the call
+//! relies on.
+
+#![allow(unsafe_code, reason = "matrixmultiply takes raw pointers; `multiply` checks the shapes first")]
+
+/// A type with a general matrix product. Implemented for `f32` and `f64`.
+pub trait Product: Copy {
+    /// 0.
+    const ZERO: Self;
+    /// 1.
+    const ONE: Self;
+
+    /// c = a·b + beta·c for a [m, k], b [k, n] and c [m, n], each with the strides (row, column) in
+    /// elements.
+    ///
+    /// # Safety
+    /// Every element that the shapes and strides reach lies inside the allocation of its pointer;
+    /// c's elements are distinct, valid for writing and overlap neither a nor b.
+    unsafe fn gemm(shape: [usize; 3], a: Strided<Self>, b: Strided<Self>, beta: Self, c: (*mut Self, [isize; 2]));
+}
+
+/// A pointer to the first element and the strides (row, column) in elements.
+pub type Strided<S> = (*const S, [isize; 2]);
+
+macro_rules! product {
+    ($type:ty, $gemm:path) => {
+        impl Product for $type {
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+
+            unsafe fn gemm(
+                [m, k, n]: [usize; 3],
+                (a, [ar, ac]): Strided<Self>,
+                (b, [br, bc]): Strided<Self>,
+                beta: Self,
+                (c, [cr, cc]): (*mut Self, [isize; 2]),
+            ) {
+                // SAFETY: the caller keeps this function's contract, which is that of `$gemm`.
+                unsafe { $gemm(m, k, n, 1.0, a, ar, ac, b, br, bc, beta, c, cr, cc) }
+            }
+        }
+    };
+}
+
+product!(f32, matrixmultiply::sgemm);
+product!(f64, matrixmultiply::dgemm);
+
+/// A matrix that reads a slice row by row or, transposed, column by column.
+#[derive(Clone, Copy, Debug)]
+pub struct Matrix<'a, S> {
+    values: &'a [S],
+    shape: [usize; 2],
+    strides: [usize; 2],
+}
+
+impl<'a, S> Matrix<'a, S> {
+    /// The rows of `values`, one after another.
+    pub fn new(values: &'a [S], rows: usize, columns: usize) -> Self {
+        assert_eq!(Some(values.len()), rows.checked_mul(columns), "a matrix of [{rows}, {columns}]");
+        Matrix { values, shape: [rows, columns], strides: [columns, 1] }
+    }
+
+    /// Rows of `values` that begin `apart` elements one after the other; the slice ends with the
+    /// last of them.
+    pub fn spaced(values: &'a [S], rows: usize, columns: usize, apart: usize) -> Self {
+        let len = rows.checked_sub(1).and_then(|others| others.checked_mul(apart)?.checked_add(columns));
+        assert_eq!(Some(values.len()), len, "a matrix of [{rows}, {columns}] with rows {apart} apart");
+        Matrix { values, shape: [rows, columns], strides: [apart, 1] }
+    }
+
+    /// The transposed matrix over the same elements.
+    pub fn transposed(self) -> Self {
+        let [rows, columns] = self.shape;
+        let [row, column] = self.strides;
+        Matrix { values: self.values, shape: [columns, rows], strides: [column, row] }
+    }
+}
+
+/// Use of the values that a product's output holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// They are overwritten and never read.
+    Overwrite,
+    /// The product is added to them.
+    Add,
+}
+
+/// `c = a·b` or `c += a·b`, where c's rows follow one another.
+///
+/// # Panics
+/// If the shapes do not fit together.
+pub fn multiply<S: Product>(a: Matrix<'_, S>, b: Matrix<'_, S>, into: Output, c: &mut [S]) {
+    let ([m, k], [k_of_b, n]) = (a.shape, b.shape);
+    assert_eq!(k, k_of_b, "inner dimensions of a product [{m}, {k}]·[{k_of_b}, {n}]");
+    assert_eq!(Some(c.len()), m.checked_mul(n), "output of a product [{m}, {k}]·[{k}, {n}]");
+    let beta = match into {
+        Output::Overwrite => S::ZERO,
+        Output::Add => S::ONE,
+    };
+    let strided = |x: Matrix<'_, S>| (x.values.as_ptr(), x.strides.map(|stride| stride as isize));
+    // SAFETY: a and b hold as many elements as their shapes and strides reach, either way round,
+    // which was checked when they were made; c holds m·n elements, checked above, reached once each
+    // by the strides [n, 1]; it is borrowed exclusively, so that it overlaps neither. A slice has
+    // at most isize::MAX bytes, so that strides fit in isize.
+    unsafe { S::gemm([m, k, n], strided(a), strided(b), beta, (c.as_mut_ptr(), [n as isize, 1])) }
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_order::random::{Stream, uniform};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Scalar;
+
+    fn naive<S: Scalar>(
+        m: usize,
+        k: usize,
+        n: usize,
+        a: impl Fn(usize, usize) -> S,
+        b: impl Fn(usize, usize) -> S,
+    ) -> Vec<f64> {
+        let element = |i: usize, j: usize| (0..k).map(|l| a(i, l).to_f64() * b(l, j).to_f64()).sum();
+        (0..m * n).map(|at| element(at / n, at % n)).collect()
+    }
+
+    fn check<S: Scalar>(m: usize, k: usize, n: usize, a_turned: bool, b_turned: bool, into: Output, relative: f64) {
+        let stream = Stream { seed: 5, name: "matmul" };
+        let draw =
+            |start: usize, len: usize| (start..start + len).map(|i| S::from_f64(uniform(stream, i as u64) - 0.5));
+        let (a, b): (Vec<S>, Vec<S>) = (draw(0, m * k).collect(), draw(m * k, k * n).collect());
+        let mut c: Vec<S> = draw(0, m * n).collect();
+        let kept = if into == Output::Add { c.clone() } else { vec![S::ZERO; m * n] };
+        let at = |x: &[S], turned: bool, [rows, columns]: [usize; 2], [i, j]: [usize; 2]| {
+            if turned { x[j * rows + i] } else { x[i * columns + j] }
+        };
+        let view = |x, turned: bool, [rows, columns]: [usize; 2]| {
+            if turned { Matrix::new(x, columns, rows).transposed() } else { Matrix::new(x, rows, columns) }
+        };
+
+        multiply(view(&a, a_turned, [m, k]), view(&b, b_turned, [k, n]), into, &mut c);
+
+        let product = naive(m, k, n, |i, l| at(&a, a_turned, [m, k], [i, l]), |l, j| at(&b, b_turned, [k, n], [l, j]));
+        for ((got, product), kept) in c.iter().zip(product).zip(kept) {
+            let expected = product + kept.to_f64();
+            assert!((got.to_f64() - expected).abs() <= relative * (k as f64 + 1.0), "{got:?} for {expected}");
+        }
+    }
+
+    #[test]
+    fn rows_may_lie_apart() {
+        let values: Vec<f64> = (0..11).map(f64::from).collect();
+        let mut c = [0.0; 6];
+        let identity = Matrix::new(&[1.0, 0.0, 0.0, 1.0], 2, 2);
+        multiply(identity, Matrix::spaced(&values[1..], 3, 2, 4).transposed(), Output::Overwrite, &mut c);
+        assert_eq!(c, [1.0, 5.0, 9.0, 2.0, 6.0, 10.0]);
+    }
+
+    proptest! {
+        /// Each of the k + 1 sums rounds by at most one unit in the last place of a partial sum
+        /// below k / 4 + 1.
+        #[test]
+        fn products_equal_the_triple_loop(
+            shape in [0usize..40, 0usize..40, 0usize..40],
+            turned in any::<[bool; 2]>(),
+            add in any::<bool>(),
+        ) {
+            let into = if add { Output::Add } else { Output::Overwrite };
+            check::<f32>(shape[0], shape[1], shape[2], turned[0], turned[1], into, 1e-6);
+            check::<f64>(shape[0], shape[1], shape[2], turned[0], turned[1], into, 2e-15);
+        }
+    }
+
+    #[test]
+    fn large_products_cross_the_blocks_of_the_kernel() {
+        check::<f32>(33, 300, 517, true, false, Output::Add, 1e-6);
+        check::<f64>(129, 517, 65, false, true, Output::Overwrite, 2e-15);
+    }
+
+    #[test]
+    fn overwriting_never_reads_what_was_there() {
+        let mut c = [f32::NAN; 1];
+        multiply(Matrix::new(&[2.0], 1, 1), Matrix::new(&[3.0], 1, 1), Output::Overwrite, &mut c);
+        assert_eq!(c, [6.0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "inner dimensions of a product [1, 2]·[1, 1]")]
+    fn shapes_that_do_not_fit_are_refused() {
+        multiply(Matrix::new(&[1.0, 2.0], 1, 2), Matrix::new(&[3.0], 1, 1), Output::Overwrite, &mut [0.0f64]);
+    }
+}

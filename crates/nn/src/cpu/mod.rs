@@ -1,0 +1,25 @@
+//! The CPU engine: LSTM, pooling, fusion, graph attention, head, and their kernels by instruction
+//! set.
+
+mod carried;
+mod decoder;
+mod flush;
+mod fusion;
+pub mod graph_attention;
+mod head;
+pub(crate) mod kernel;
+pub mod matmul;
+mod norm;
+pub(crate) mod pooling;
+mod profile;
+mod readout;
+pub(crate) mod shard;
+mod stateful_inference;
+mod step;
+mod streaming_predictor;
+
+pub use carried::{Carried, carried_len};
+pub use profile::{LayerTimes, PassTimes, PoolingTimes, Profile};
+pub use stateful_inference::{StatefulInference, read_rows, streamed_len};
+pub use step::{Capacity, Changes, Compute, Engine, Kept, Purpose, SHARD_SAMPLES, Totals};
+pub use streaming_predictor::StreamingPredictor;

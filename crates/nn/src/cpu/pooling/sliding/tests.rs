@@ -1,0 +1,206 @@
+//! Windows of one sequence beside the plain form, which pools each by itself.
+
+use std::sync::Arc;
+
+use megabatch_gpu_core::Device;
+use proptest::prelude::*;
+
+use super::*;
+use crate::cpu::pooling::PlainPooling;
+use crate::model::tensor::Layout;
+
+/// Sequences of states and the windows that are read of them.
+#[derive(Debug)]
+struct Case {
+    steps: usize,
+    heads: usize,
+    hidden: usize,
+    /// Factor of the states: scores reach that many times their usual size.
+    scale: f64,
+    ends: Vec<(usize, usize)>,
+}
+
+/// Result of a case: pooled vectors, weights, the gradients of states by sequence and place, and of
+/// the parameters.
+#[derive(Debug, Default)]
+struct Results {
+    pooled: Vec<f64>,
+    weights: Vec<f64>,
+    d_states: Vec<f64>,
+    gradients: Vec<f64>,
+}
+
+fn number(seed: usize, i: usize) -> f64 {
+    (i as f64 * 12.9898 + seed as f64 * 78.233 + 1.0).sin()
+}
+
+fn numbers(values: &[f32]) -> impl Iterator<Item = f64> + '_ {
+    values.iter().map(|value| f64::from(value))
+}
+
+impl Case {
+    /// Larger states have larger scores, whose rounding errors are larger, and multiply the
+    /// gradients of those.
+    fn magnification(&self) -> f64 {
+        self.scale.max(1.0).powi(2)
+    }
+
+    fn longest(&self) -> usize {
+        self.ends.iter().map(|&(_, last)| last + 1).max().unwrap()
+    }
+
+    fn sequences(&self) -> usize {
+        self.ends[self.ends.len() - 1].0 + 1
+    }
+
+    fn state(&self, sequence: usize, t: usize, to: &mut [f32]) {
+        let first = (sequence * self.longest() + t) * self.hidden;
+        let values = (first..).map(|i| ((self.scale * number(1, i)) as f32));
+        to.iter_mut().zip(values).for_each(|(to, value)| *to = value);
+    }
+
+    fn of(&self) -> (AttentionPooling, TensorSet) {
+        let mut layout = Layout::default();
+        let of = AttentionPooling::new(self.hidden, self.heads, "pooling", &mut layout);
+        let mut parameters = TensorSet::zeros(&Device::cpu().scope("test"), &Arc::new(layout)).unwrap();
+        let values = parameters.values_mut().iter_mut().enumerate();
+        values.for_each(|(i, value)| *value = ((number(2, i)) as f32));
+        (of, parameters)
+    }
+
+    /// The gradients of the pooled vectors.
+    fn put_d_pooled(&self, window: usize, to: &mut [f32]) {
+        to.iter_mut().enumerate().for_each(|(i, to)| *to = ((number(3, window * self.hidden + i)) as f32));
+    }
+
+    /// Each window by itself.
+    fn plain(&self) -> Results {
+        let (of, parameters) = self.of::<f64>();
+        let scope = Device::cpu().scope("test");
+        let mut gradients = TensorSet::zeros(&scope, parameters.layout()).unwrap();
+        let mut results = Results::default();
+        results.d_states.resize(self.sequences() * self.longest() * self.hidden, 0.0);
+        for (window, &(sequence, last)) in self.ends.iter().enumerate() {
+            let (first, mut states) = (last + 1 - self.steps, vec![0.0; self.steps * self.hidden]);
+            for (t, row) in states.chunks_exact_mut(self.hidden).enumerate() {
+                self.state(sequence, first + t, row);
+            }
+            let mut pooling = PlainPooling::new(&scope, &of, self.steps, 1).unwrap();
+            results.pooled.extend(pooling.forward(&of, &parameters, &states));
+            results.weights.extend(pooling.weights(&of, 0));
+            self.put_d_pooled(window, pooling.d_pooled_mut());
+            let mut d_states = vec![0.0; states.len()];
+            pooling.backward(&of, &parameters, &states, &mut d_states, &mut gradients);
+            let sums = &mut results.d_states[(sequence * self.longest() + first) * self.hidden..];
+            sums.iter_mut().zip(d_states).for_each(|(sum, term)| *sum += term);
+        }
+        results.gradients.extend(gradients.values());
+        results
+    }
+
+    /// All of them at once.
+    fn sliding(&self) -> Results {
+        let (of, parameters) = self.of::<f32>();
+        let scope = Device::cpu().scope("test");
+        let mut gradients = TensorSet::zeros(&scope, parameters.layout()).unwrap();
+        let (longest, sequences, windows) = (self.longest(), self.sequences(), self.ends.len());
+        // There may be room for more.
+        let room = SlidingRoom { steps: self.steps, longest: longest + 2, sequences, windows: windows + 1 };
+        let mut pooling = SlidingPooling::new(&scope, (self.heads, self.hidden), room).unwrap();
+        let mut results = Results::default();
+        let mut d_states = vec![0.0; sequences * longest * self.hidden];
+        // Twice, so that nothing of an earlier pass is left where it is read.
+        for _ in 0..2 {
+            gradients.clear();
+            let pooled =
+                pooling.forward(&of, &parameters, &self.ends, |(sequence, t), row| self.state(sequence, t, row));
+            results.pooled = numbers(pooled).collect();
+            let d_pooled = pooling.d_pooled_mut().chunks_exact_mut(self.hidden).enumerate();
+            d_pooled.for_each(|(window, row)| self.put_d_pooled(window, row));
+            let write = |(sequence, t): (usize, usize), row: &[f32]| {
+                let to = &mut d_states[(sequence * longest + t) * self.hidden..];
+                to.iter_mut().zip(numbers(row)).for_each(|(to, value)| *to = value);
+            };
+            pooling.backward(
+                &of,
+                &parameters,
+                &self.ends,
+                |(sequence, t): (usize, usize), row: &mut [f32]| self.state(sequence, t, row),
+                write,
+                &mut gradients,
+            );
+        }
+        results.d_states = d_states;
+        results.gradients.extend(numbers(gradients.values()));
+        let mut weights = vec![0.0; self.heads * self.steps];
+        for (window, &end) in self.ends.iter().enumerate() {
+            pooling.read_weights(window, end.0, end.1, &mut weights);
+            results.weights.extend(numbers(&weights));
+        }
+        results
+    }
+}
+
+impl Results {
+    fn check(&self, expected: &Results, tolerance: f64) {
+        for (what, got, expected) in [
+            ("pooled", &self.pooled, &expected.pooled),
+            ("weights", &self.weights, &expected.weights),
+            ("d_states", &self.d_states, &expected.d_states),
+            ("gradients", &self.gradients, &expected.gradients),
+        ] {
+            assert_eq!(got.len(), expected.len(), "{what}");
+            let largest = expected.iter().fold(1.0, |most: f64, x| most.max(x.abs()));
+            for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
+                assert!((got - expected).abs() <= tolerance * largest, "{what} {i}: {got} for {expected}");
+            }
+        }
+    }
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let sizes = (1usize..14, 1usize..4, 1usize..7, prop_oneof![Just(0.1), Just(1.0), Just(30.0)]);
+    let read = prop::collection::vec(prop::collection::vec(0usize..40, 1..12), 1..4);
+    (sizes, read).prop_map(|((steps, heads, width, scale), read)| {
+        let of_sequence = |(sequence, ends): (usize, Vec<usize>)| {
+            ends.into_iter().map(move |end| (sequence, end + steps - 1)).collect::<Vec<_>>()
+        };
+        let mut ends: Vec<_> = read.into_iter().enumerate().flat_map(of_sequence).collect();
+        ends.sort_unstable();
+        ends.dedup();
+        Case { steps, heads, hidden: heads * width, scale, ends }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn windows_of_a_sequence_are_pooled_as_each_by_itself(case in cases()) {
+        case.sliding::<f64>().check(&case.plain(), 1e-12 * case.magnification());
+    }
+
+    #[test]
+    fn single_precision_is_near(case in cases()) {
+        case.sliding::<f32>().check(&case.plain(), 3e-5 * case.magnification());
+    }
+}
+
+#[test]
+fn a_number_that_is_none_reaches_the_windows_that_it_is_in_and_no_others() {
+    let case = Case { steps: 4, heads: 1, hidden: 3, scale: 1.0, ends: (3..16).map(|last| (0, last)).collect() };
+    let (of, parameters) = case.of::<f32>();
+    let room = SlidingRoom { steps: 4, longest: 16, sequences: 1, windows: 13 };
+    let mut pooling = SlidingPooling::new(&Device::cpu().scope("test"), (1, 3), room).unwrap();
+    for bad in 0..16 {
+        let pooled = pooling.forward(&of, &parameters, &case.ends, |(sequence, t), row| {
+            case.state(sequence, t, row);
+            if t == bad {
+                row[1] = f32::NAN;
+            }
+        });
+        for (row, &(_, last)) in pooled.chunks_exact(3).zip(&case.ends) {
+            assert_eq!(row.iter().any(|x| x.is_nan()), (last - 3..=last).contains(&bad), "state {bad}, window {last}");
+        }
+    }
+}

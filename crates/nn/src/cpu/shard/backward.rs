@@ -1,0 +1,276 @@
+#![forbid(unsafe_code)]
+
+//! One timeframe's LSTM, backward.
+//!
+//! ```text
+//! for each layer, from the top:
+//!     for each step, from the last:  dgates from dh, dc;  dh = dgates · W_hh
+//!     dW_hh = Σ dgatesᵀ · h before;  dW_ih = Σ dgatesᵀ · x;  db = Σ dgates             (1)
+//!     dx = dgates · W_ih, which the layer below receives                             (1)
+//! ```
+//!
+//! 1. A block of steps at a time, so that its gradients are still in the cache and never kept. In
+//!    the first layer, where windows overlap, the gradients are summed by bar on the way, and dW_ih
+//!    and db are formed once a bar at the end.
+
+use std::ops::Range;
+
+use megabatch_amp::Precision;
+
+use super::memory::{Scratch, place};
+use super::norm::norm_len;
+use super::sequence::{Sequence, input};
+use super::weights::{LayerWeights, unpack_add};
+use super::{BLOCK_STEPS, Dimensions, add};
+use crate::cpu::kernel::{self, Ahead, Isa, PANEL, Place, Start, Step, Sweep, Unwound, View, ViewMut};
+use crate::cpu::profile::Work;
+use crate::model::lstm::{LayerSlots, Read};
+use crate::model::tensor::TensorSet;
+
+impl Sequence {
+    /// Goes back from the gradients of the top layer's outputs, set in `scratch` by
+    /// [`Sequence::add_d_top`], and adds the gradients of the parameters at `slots` to `gradients`.
+    pub(super) fn backward(
+        &mut self,
+        isa: Isa,
+        all: &[LayerWeights],
+        slots: &[LayerSlots],
+        bars: &[f32],
+        scratch: &mut Scratch,
+        gradients: &mut TensorSet,
+    ) {
+        for (l, (weights, slots)) in all.iter().zip(slots).enumerate().rev() {
+            self.clear(l, scratch);
+            for block in self.blocks().rev() {
+                let start = self.clock.start();
+                if !self.is_by_bar(l) {
+                    self.take_input(isa, l, all, &block, bars, scratch);
+                }
+                self.restore(isa, l, weights, &block, bars, scratch);
+                if !weights.norm.is_empty() {
+                    self.denormalise_block(l, weights.norm.as_slice(), block.clone(), scratch);
+                }
+                for t in block.clone().rev() {
+                    self.unwind_step(isa, l, weights, t, t - block.start, scratch);
+                }
+                self.clock.stop_layer(start, l, Work::Backward);
+                let start = self.clock.start();
+                self.add_block(isa, l, block.clone(), scratch);
+                self.clock.stop_layer(start, l, Work::WeightGradients);
+                let start = self.clock.start();
+                if l > 0 {
+                    self.go_below(isa, weights, block.clone(), scratch);
+                    self.round_d_between(block.clone(), scratch);
+                }
+                if self.drops_below(l) {
+                    self.turn_dropped(block, scratch);
+                }
+                self.clock.stop_layer(start, l, Work::Backward);
+            }
+            let start = self.clock.start();
+            if self.is_by_bar(l) {
+                self.add_bars(isa, bars, scratch);
+            }
+            unpack(self.of, l, slots, scratch, gradients);
+            self.clock.stop_layer(start, l, Work::WeightGradients);
+        }
+    }
+
+    /// The gradient of a layer's state, in [`Scratch::d_hidden`].
+    pub(super) fn d_state_at(&self) -> Place {
+        place(self.windows.len(), self.windows.len())
+    }
+
+    /// Where the gradients of the top layer's outputs at step `t` go before [`Sequence::backward`]:
+    /// each to its step or, where only the last is read, to that of the last state.
+    fn d_top_at(&self, t: usize) -> Place {
+        match self.of.sizes.read {
+            Read::EveryStep => self.d_between_at(t),
+            Read::LastStep => self.d_state_at(),
+        }
+    }
+
+    /// Sets the gradients of the top layer's outputs to zero, and gives them for writing.
+    pub(super) fn clear_d_top<'s>(&self, scratch: &'s mut Scratch) -> &'s mut [f32] {
+        let (d_top, at) = match self.of.sizes.read {
+            Read::EveryStep => (scratch.d_between.as_mut_slice(), self.d_between_at(0)),
+            Read::LastStep => (scratch.d_hidden.as_mut_slice(), self.d_state_at()),
+        };
+        d_top[..self.of.units() * at.stride].fill(0.0);
+        d_top
+    }
+
+    /// Adds a gradient [H] of the top layer's output after step `t` of window `w` to those in
+    /// `d_top`.
+    pub(super) fn add_d_top(&self, w: usize, t: usize, row: &[f32], d_top: &mut [f32]) {
+        let at = self.d_top_at(t).row(w);
+        for (n, part) in row.chunks(PANEL).enumerate() {
+            add(&mut d_top[at.panel(n).start..], part);
+        }
+    }
+
+    pub(super) fn is_by_bar(&self, l: usize) -> bool {
+        l == 0 && self.windows.overlap()
+    }
+
+    /// True if the outputs of layer `l` receive gradients after every step, and not after the last
+    /// alone.
+    fn receives_at_every_step(&self, l: usize) -> bool {
+        l + 1 < self.layers.len() || self.of.sizes.read == Read::EveryStep
+    }
+
+    pub(super) fn d_gates_at(&self, t_in_block: usize) -> Place {
+        let windows = self.windows.len();
+        place(BLOCK_STEPS * windows, windows).row(t_in_block * windows)
+    }
+
+    pub(super) fn d_between_at(&self, t: usize) -> Place {
+        let windows = self.windows.len();
+        place(self.windows.steps() * windows, windows).row(t * windows)
+    }
+
+    /// Sets to zero what layer `l` sums up, and its gradients from later steps: the cell's, and the
+    /// hidden state's unless that is given after the last step.
+    fn clear(&self, l: usize, scratch: &mut Scratch) {
+        for sums in
+            [&mut scratch.d_input_weight, &mut scratch.d_recurrent_weight, &mut scratch.d_bias, &mut scratch.d_norm]
+        {
+            sums.as_mut_slice().fill(0.0);
+        }
+        scratch.d_cell.as_mut_slice().fill(0.0);
+        if self.receives_at_every_step(l) {
+            scratch.d_hidden.as_mut_slice().fill(0.0);
+        }
+        if self.is_by_bar(l) {
+            let len = self.of.gates() * self.by_bar_at().stride;
+            scratch.by_bar.as_mut_slice()[..len].fill(0.0);
+        }
+    }
+
+    /// The cell backwards at step `t`, its gradients by bar where windows overlap, and the gradient
+    /// of the state before it.
+    fn unwind_step(
+        &self,
+        isa: Isa,
+        l: usize,
+        weights: &LayerWeights,
+        t: usize,
+        t_in_block: usize,
+        scratch: &mut Scratch,
+    ) {
+        let (rows, layer) = (self.windows.len(), &self.layers[l]);
+        let (state_at, d_gates_at) = (self.d_state_at(), self.d_gates_at(t_in_block));
+        // What is rounded is added up after that.
+        let sums_at = self.by_bar_in_step(l, t).filter(|_| self.precision == Precision::Fp32);
+        if self.receives_at_every_step(l) {
+            self.add_from_above(t, scratch);
+        }
+        for n in 0..self.of.units() {
+            let step = Step {
+                gates: self.gates_at(t).panel(4 * n).view(&layer.gates, &scratch.segment.gates),
+                cell: self.cell_at(t).panel(n).view(&layer.cell, &scratch.segment.cell),
+                d_hidden: View(scratch.d_hidden.as_slice(), state_at.panel(n)),
+            };
+            let sums = sums_at.map(|at| ViewMut(scratch.by_bar.as_mut_slice(), at.panel(4 * n)));
+            let d_cell = ViewMut(scratch.d_cell.as_mut_slice(), state_at.panel(n));
+            let d_gates = ViewMut(scratch.d_gates.as_mut_slice(), d_gates_at.panel(4 * n));
+            kernel::unwind(isa, rows, step, Unwound { d_cell, d_gates, sums });
+        }
+        self.round_d_gates(d_gates_at, scratch);
+        let d_gates = scratch.d_gates.as_slice();
+        if self.is_by_bar(l) && sums_at.is_none() {
+            self.windows.add_step(
+                t,
+                self.of.gates(),
+                d_gates,
+                d_gates_at,
+                scratch.by_bar.as_mut_slice(),
+                self.by_bar_at(),
+            );
+        }
+        if t > 0 {
+            let shape = [rows, self.of.gates() * PANEL, self.of.units()];
+            let operands = (Start::Zero, View(d_gates, d_gates_at), weights.recurrent_turned.as_slice());
+            let View(gates, gates_at) = self.gates_at(t - 1).view(&layer.gates, &scratch.segment.gates);
+            let View(cell, cell_at) = self.cell_at(t - 1).view(&layer.cell, &scratch.segment.cell);
+            let ahead = Ahead::default()
+                .and(gates, gates_at, self.of.gates(), rows)
+                .and(cell, cell_at, self.of.units(), rows)
+                .and(layer.hidden.as_slice(), self.states_at(t - 1), self.of.units(), rows);
+            let mut d_hidden = ViewMut(scratch.d_hidden.as_mut_slice(), state_at);
+            kernel::product_with(isa, shape, operands, &mut d_hidden, (Sweep::Up, ahead));
+            self.round_d_hidden(scratch);
+        }
+    }
+
+    /// Adds what the layer above gave this one's output at step `t`.
+    fn add_from_above(&self, t: usize, scratch: &mut Scratch) {
+        let (from, to, len) = (self.d_between_at(t), self.d_state_at(), self.windows.len() * PANEL);
+        for n in 0..self.of.units() {
+            let terms = &scratch.d_between.as_slice()[from.panel(n).start..][..len];
+            let sums = &mut scratch.d_hidden.as_mut_slice()[to.panel(n).start..][..len];
+            sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
+        }
+    }
+
+    /// Adds a block's share of dW_hh and, unless they are formed by bar, of dW_ih and db.
+    fn add_block(&self, isa: Isa, l: usize, block: Range<usize>, scratch: &mut Scratch) {
+        let (rows, gates, hidden) = (block.len() * self.windows.len(), self.of.gates(), self.of.sizes.hidden);
+        let d_gates = View(scratch.d_gates.as_slice(), self.d_gates_at(0));
+        let before = View(self.layers[l].hidden.as_slice(), self.states_at(block.start));
+        kernel::outer(isa, rows, hidden, gates, before, d_gates, scratch.d_recurrent_weight.as_mut_slice());
+        if !self.is_by_bar(l) {
+            let below = l.checked_sub(1).map(|below| &self.layers[below]);
+            let (x, dropped) = (scratch.x.as_slice(), scratch.dropped.as_slice());
+            let input = View(input(below, x, self.copies_below(l).then_some(dropped)), self.input_at(l, block.start));
+            let sums = scratch.d_input_weight.as_mut_slice();
+            kernel::outer(isa, rows, self.of.input(l), gates, input, d_gates, sums);
+            add_rows(rows, d_gates, scratch.d_bias.as_mut_slice());
+        }
+    }
+
+    /// d_between = dgates · W_ih: the gradients of a block of the inputs of a layer above the
+    /// first.
+    fn go_below(&self, isa: Isa, weights: &LayerWeights, block: Range<usize>, scratch: &mut Scratch) {
+        let shape = [block.len() * self.windows.len(), self.of.gates() * PANEL, self.of.units()];
+        let d_gates = View(scratch.d_gates.as_slice(), self.d_gates_at(0));
+        let mut to = ViewMut(scratch.d_between.as_mut_slice(), self.d_between_at(block.start));
+        kernel::product(isa, shape, (Start::Zero, d_gates, weights.input_turned.as_slice()), &mut to);
+    }
+
+    /// dW_ih and db of the first layer, once a bar.
+    fn add_bars(&self, isa: Isa, bars: &[f32], scratch: &mut Scratch) {
+        for rows in self.bars_in_parts() {
+            self.take_bars(&rows, bars, scratch);
+            let shape = [rows.len(), self.of.sizes.features, self.of.gates()];
+            let d_gates = View(scratch.by_bar.as_slice(), self.by_bar_at().row(rows.start));
+            let x = View(scratch.x.as_slice(), self.x_at());
+            kernel::outer(isa, shape[0], shape[1], shape[2], x, d_gates, scratch.d_input_weight.as_mut_slice());
+            add_rows(shape[0], d_gates, scratch.d_bias.as_mut_slice());
+        }
+    }
+}
+
+/// sums [panels · 16] += the rows of a matrix.
+fn add_rows(rows: usize, matrix: View<'_>, sums: &mut [f32]) {
+    let View(values, place) = matrix;
+    for (panel, sums) in sums.chunks_exact_mut(PANEL).enumerate() {
+        for row in values[place.panel(panel).start..][..rows * PANEL].chunks_exact(PANEL) {
+            sums.iter_mut().zip(row).for_each(|(sum, term)| *sum += term);
+        }
+    }
+}
+
+/// Adds the sums of layer `l` to its parameters' gradients.
+fn unpack(of: Dimensions, l: usize, slots: &LayerSlots, scratch: &Scratch, gradients: &mut TensorSet) {
+    let (hidden, width) = (of.sizes.hidden, of.gates() * PANEL);
+    unpack_add(hidden, &scratch.d_input_weight.as_slice()[..width * of.input(l)], slots.weight_ih, gradients);
+    unpack_add(hidden, &scratch.d_recurrent_weight.as_slice()[..width * hidden], slots.weight_hh, gradients);
+    for slot in slots.bias.into_iter().flatten() {
+        unpack_add(hidden, &scratch.d_bias.as_slice()[..width], slot, gradients);
+    }
+    if let Some(norm) = slots.norm {
+        let (weight, bias) = scratch.d_norm.as_slice()[..norm_len(of)].split_at(of.units() * PANEL);
+        norm.add_gradients(weight, bias, gradients);
+    }
+}

@@ -1,0 +1,429 @@
+#![forbid(unsafe_code)]
+
+//! Forward and backward of a shard: samples of a batch that one thread computes.
+//!
+//! 1. Samples whose windows of a timeframe are equal share one run through all its layers; its
+//!    gradient is the sum of theirs.
+//! 2. Where windows overlap, the first layer's input projection is done once a bar, and the gate
+//!    gradients are summed by bar.
+//! 3. All matrices are panel-major (see [`kernel`](crate::cpu::kernel)); weights are packed once an
+//!    optimizer step.
+//! 4. Attention pools each distinct window once, see [`pooling`].
+//! 5. With gradient checkpointing, half of the gates are computed again in the backward pass, see
+//!    [`segments`].
+//! 6. A thread takes its windows through all steps; what a step needs stays in its caches. Few
+//!    windows are computed in another order, see [`single`].
+//! 7. Predictions may be computed with weights in eight bits, see [`quantized`].
+//!
+//! All sums are formed in an order that depends on the samples alone.
+
+mod backward;
+mod dropout;
+mod input;
+mod memory;
+mod norm;
+mod pooling;
+mod quantized;
+mod rounding;
+mod segments;
+mod sequence;
+mod single;
+mod state;
+mod weights;
+mod windows;
+
+use megabatch_amp::{Accuracy, Operation, Precision};
+use megabatch_gpu_core::Scope;
+use rayon::prelude::*;
+
+use crate::cpu::carried::Initial;
+use crate::cpu::decoder::{Decoding, passes};
+use crate::cpu::graph_attention::PackedAttention;
+use crate::cpu::kernel::{Isa, PANEL};
+use crate::cpu::profile::{Clock, Profile};
+use crate::cpu::step::{Capacity, Purpose};
+use crate::error::Result;
+use crate::memory::{BACKWARD, BOTH, Parts, StepPhase};
+use crate::model::lstm::{Read, Sizes};
+use crate::model::tensor::TensorSet;
+use crate::model::{Model, prefixed};
+pub(crate) use input::{Shard, Weights};
+use memory::Scratch;
+use pooling::{PackedKeys, Pooled, PoolingScratch};
+use quantized::Activations;
+use sequence::{Input, Sequence};
+use weights::LayerWeights;
+pub(crate) use windows::Windows;
+
+/// Steps whose gate gradients are kept until they are folded into the weights': 32 windows' of H =
+/// 128 are 512 KiB.
+const BLOCK_STEPS: usize = 8;
+
+/// Sizes of one timeframe's LSTM, in panels.
+#[derive(Clone, Copy, Debug)]
+struct Dimensions {
+    sizes: Sizes,
+    /// Windows that there is room for, and bars in the longest.
+    capacity: usize,
+    steps: usize,
+    /// Samples that read them.
+    samples: usize,
+    /// Heads of attention pooling; 0 without it.
+    heads: usize,
+}
+
+impl Dimensions {
+    /// Panels of units.
+    fn units(self) -> usize {
+        self.sizes.hidden.div_ceil(PANEL)
+    }
+
+    /// Panels of gates.
+    fn gates(self) -> usize {
+        4 * self.units()
+    }
+
+    /// Width of what layer `l` reads.
+    fn input(self, l: usize) -> usize {
+        self.sizes.input(l)
+    }
+
+    /// True if windows are runs of dense training, whose samples end at many of their steps.
+    fn is_dense(self) -> bool {
+        self.steps > self.sizes.steps
+    }
+}
+
+fn dimensions(model: &Model, room: Capacity) -> Vec<Dimensions> {
+    let heads = model.config().pooling.heads();
+    let of = |sizes: Sizes| {
+        // The samples of a run read the states after many steps of one sequence.
+        let read = if room.run > 1 { Read::EveryStep } else { sizes.read };
+        let (capacity, steps) = (room.sequences(), room.steps(sizes.steps));
+        Dimensions { sizes: Sizes { read, ..sizes }, capacity, steps, samples: room.samples, heads }
+    };
+    model.lstms().iter().map(|lstm| of(lstm.sizes)).collect()
+}
+
+/// A model's weights of LSTMs, pooling and graph attention as the kernels read them.
+#[derive(Debug)]
+pub(crate) struct PackedWeights {
+    /// Precision of the sequences.
+    precision: Precision,
+    /// True if time is measured layer by layer.
+    profiles: bool,
+    timeframes: Vec<Vec<LayerWeights>>,
+    /// One a timeframe, for pooling by attention.
+    keys: Vec<PackedKeys>,
+    attention: Option<PackedAttention>,
+}
+
+impl PackedWeights {
+    /// Room for the weights of `model`, booked on `scope`.
+    pub(crate) fn new(scope: &Scope, model: &Model, purpose: Purpose) -> Result<Self> {
+        let layers = |of: Dimensions| {
+            let layer = |l| LayerWeights::new(scope, of, l, purpose);
+            (0..of.sizes.layers).map(layer).collect::<Result<Vec<_>>>()
+        };
+        let attention = model.decoder().attention();
+        let keys = model.poolings().iter().zip(dimensions(model, Capacity::default()));
+        Ok(PackedWeights {
+            precision: Precision::Fp32,
+            profiles: false,
+            timeframes: dimensions(model, Capacity::default()).into_iter().map(layers).collect::<Result<_>>()?,
+            keys: keys.map(|(_, of)| PackedKeys::new(scope, of, purpose)).collect::<Result<_>>()?,
+            attention: attention.map(|of| PackedAttention::new(scope, of, passes(purpose))).transpose()?,
+        })
+    }
+
+    /// Has sequences computed in `precision`, with weights that are rounded to it already.
+    pub(crate) fn set_precision(&mut self, precision: Precision) {
+        self.precision = precision;
+    }
+
+    /// Has time measured layer by layer.
+    pub(crate) fn set_profiled(&mut self) {
+        self.profiles = true;
+    }
+
+    /// Copies the weights as they are now, on the threads of the pool that this is called in.
+    pub(crate) fn pack(&mut self, model: &Model, parameters: &TensorSet) {
+        self.timeframes.par_iter_mut().zip(model.lstms()).for_each(|(layers, lstm)| {
+            for (layer, slots) in layers.iter_mut().zip(&lstm.layers) {
+                layer.pack(lstm.sizes.hidden, slots, parameters);
+            }
+        });
+        self.keys.iter_mut().zip(model.poolings()).for_each(|(keys, pooling)| keys.pack(pooling, parameters));
+        if let (Some(packed), Some(attention)) = (&mut self.attention, model.decoder().attention()) {
+            packed.pack(attention, parameters);
+        }
+    }
+
+    /// Has sequences computed with the LSTMs' matrices in eight bits from now on, made of
+    /// `parameters` and booked on `scope`; by how much each matrix is changed, under its name.
+    pub(crate) fn quantize(
+        &mut self,
+        scope: &Scope,
+        model: &Model,
+        parameters: &TensorSet,
+    ) -> Result<Vec<(String, Accuracy)>> {
+        let timeframes = self.timeframes.iter_mut().zip(model.lstms());
+        let each = timeframes.map(|(layers, lstm)| quantized::quantize(scope, layers, lstm, parameters));
+        Ok(each.collect::<Result<Vec<_>>>()?.concat())
+    }
+
+    /// The same by what they are.
+    pub(crate) fn parts(model: &Model, purpose: Purpose) -> Parts {
+        const NAMES: [(&str, &[StepPhase]); 6] = [
+            ("W_ih", BOTH),
+            ("W_hh", BOTH),
+            ("bias", BOTH),
+            ("W_hh transposed", BACKWARD),
+            ("W_ih transposed", BACKWARD),
+            ("norm", BOTH),
+        ];
+        let mut parts = Parts::new();
+        for (timeframe, of) in model.shape().timeframes.iter().zip(dimensions(model, Capacity::default())) {
+            for l in 0..of.sizes.layers {
+                let lens = weights::weights_len(of, l, purpose).into_iter().zip(NAMES);
+                let name = |what: &str| format!("packed: {} layer {l}: {what}", prefixed("lstm", &timeframe.name));
+                parts.extend(lens.map(|(len, (what, phases))| (name(what), len, phases)));
+            }
+        }
+        let named: usize = parts.iter().map(|(_, len, _)| len).sum();
+        let others = PackedWeights::len(model, purpose) - named;
+        parts.push(("packed: keys of pooling, graph attention".to_owned(), others, BOTH));
+        parts
+    }
+
+    /// Numbers in the weights of `model`.
+    pub(crate) fn len(model: &Model, purpose: Purpose) -> usize {
+        let layers = |of: Dimensions| (0..of.sizes.layers).flat_map(move |l| weights::weights_len(of, l, purpose));
+        let attention = model.decoder().attention().map_or(0, |of| PackedAttention::len(of, passes(purpose)));
+        let keys = model.poolings().iter().zip(dimensions(model, Capacity::default()));
+        let keys: usize = keys.flat_map(|(_, of)| pooling::keys_len(of, purpose)).sum();
+        dimensions(model, Capacity::default()).into_iter().flat_map(layers).sum::<usize>() + keys + attention
+    }
+}
+
+/// The memory with which one thread takes the samples of a shard through the model.
+#[derive(Debug)]
+pub(crate) struct ShardWorkspace {
+    isa: Isa,
+    sequences: Vec<Sequence>,
+    scratch: Scratch,
+    /// One a timeframe, for pooling by attention.
+    pooled: Vec<Pooled>,
+    pooling: PoolingScratch,
+    decoding: Decoding,
+    /// The time of the decoder and, after it, of pooling in each timeframe, forward and backward.
+    clock: Clock,
+}
+
+impl ShardWorkspace {
+    /// Memory for up to `room`, booked on `scope`.
+    pub(crate) fn new(scope: &Scope, model: &Model, room: Capacity, purpose: Purpose) -> Result<Self> {
+        let all = dimensions(model, room);
+        Ok(ShardWorkspace {
+            isa: Isa::best(),
+            scratch: Scratch::new(scope, &all, purpose)?,
+            pooled: model.poolings().iter().zip(&all).map(|(_, &of)| Pooled::new(scope, of)).collect::<Result<_>>()?,
+            pooling: PoolingScratch::new(scope, &all, purpose)?,
+            sequences: all.into_iter().map(|of| Sequence::new(scope, of, purpose)).collect::<Result<_>>()?,
+            decoding: Decoding::new(scope, model.decoder(), room, purpose)?,
+            clock: Clock::default(),
+        })
+    }
+
+    /// Takes the memory, on `scope`, for rows in the products with weights in eight bits.
+    pub(crate) fn make_room_for_bytes(&mut self, scope: &Scope) -> Result<()> {
+        let all: Vec<_> = self.sequences.iter().map(|sequence| sequence.of).collect();
+        self.scratch.activations = Activations::new(scope, &all)?;
+        Ok(())
+    }
+
+    /// Numbers in the memory for `room`.
+    pub(crate) fn len(model: &Model, room: Capacity, purpose: Purpose) -> usize {
+        let all = dimensions(model, room);
+        let layers = |of: &Dimensions| of.sizes.layers * memory::layer_len(*of, purpose).iter().sum::<usize>();
+        let decoding = model.decoder().memory_len(room, purpose);
+        let scratch = memory::scratch_len(&all, purpose).iter().sum::<usize>();
+        all.iter().map(layers).sum::<usize>() + scratch + pooling::len(&all, purpose) + decoding
+    }
+
+    /// The same by what they are.
+    pub(crate) fn parts(model: &Model, room: Capacity, purpose: Purpose) -> Parts {
+        let all = dimensions(model, room);
+        let mut parts = Parts::new();
+        for (timeframe, &of) in model.shape().timeframes.iter().zip(&all) {
+            for l in 0..of.sizes.layers {
+                let lens = memory::layer_len(of, purpose).into_iter().zip(["gates", "hidden states", "cell states"]);
+                let name = |what: &str| format!("{} layer {l}: {what}", prefixed("lstm", &timeframe.name));
+                parts.extend(lens.map(|(len, what)| (name(what), len, BOTH)));
+            }
+        }
+        let scratch = memory::scratch_len(&all, purpose).into_iter().zip(memory::SCRATCH);
+        parts.extend(scratch.map(|(len, (what, phases))| (format!("in work: {what}"), len, phases)));
+        parts.push((
+            "pooling: weights, vectors and what they are formed with".to_owned(),
+            pooling::len(&all, purpose),
+            BOTH,
+        ));
+        parts.extend(model.decoder().parts(room, purpose));
+        let named: usize = parts.iter().map(|(_, len, _)| len).sum();
+        let attention = ShardWorkspace::len(model, room, purpose) - named;
+        parts.push(("graph attention".to_owned(), attention, BOTH));
+        parts
+    }
+
+    /// Computes the outputs [R, K] of the samples of `shard`: they and, for writing, their gradient.
+    pub(crate) fn forward(&mut self, weights: Weights<'_>, shard: &Shard<'_>) -> (&[f32], &mut [f32]) {
+        let Weights { model, parameters, packed, .. } = weights;
+        let (hidden, width) = (model.config().hidden, model.decoder().width());
+        self.clock.on = packed.profiles;
+        let encodings = self.decoding.encodings_mut(shard.samples.len());
+        if self.sequences.is_empty() {
+            shard.last_bars(encodings);
+        }
+        let runs: Vec<usize> = shard.run_lens().collect();
+        for (k, (sequence, weights)) in self.sequences.iter_mut().zip(&packed.timeframes).enumerate() {
+            sequence.clock.on = packed.profiles;
+            sequence.precision = packed.precision.arithmetic(Operation::Recurrence).operands;
+            let steps = sequence.of.sizes.steps;
+            let (starts, ends) = (shard.starts(k), shard.ends(k));
+            let input = Input { bars: shard.batch.bars(k), starts, ends, steps, runs: &runs };
+            sequence.masks.clear();
+            sequence.masks.extend((1..weights.len()).filter_map(|above| shard.mask(k, above - 1)));
+            sequence.forward(self.isa, weights, input, shard.initial(k), &mut self.scratch);
+            let rows = encodings.chunks_exact_mut(width).map(|row| &mut row[k * hidden..][..hidden]);
+            let start = self.clock.start();
+            match (self.pooled.get_mut(k), model.poolings().get(k)) {
+                (Some(pooled), Some(pooling)) => {
+                    let norm = weights[weights.len() - 1].norm.as_slice();
+                    let of = pooling::Parameters { pooling, values: parameters, keys: &packed.keys[k], norm };
+                    let vectors = pooled.forward(self.isa, of, sequence, &mut self.pooling);
+                    let read = sequence.windows.read_of_sample();
+                    rows.zip(read).for_each(|(row, read)| row.copy_from_slice(&vectors[read * hidden..][..hidden]));
+                }
+                _ => rows.zip(sequence.windows.of_sample()).for_each(|(row, &at)| {
+                    sequence.read_top(at.0, at.1, row);
+                    model.lstms()[k].read(parameters, row);
+                }),
+            }
+            self.clock.stop(start, 2 * (k + 1));
+        }
+        let start = self.clock.start();
+        let weights = (parameters, packed.attention.as_ref());
+        self.decoding.forward_in(packed.precision, model.decoder(), weights, shard.graph);
+        self.clock.stop(start, 0);
+        self.decoding.outputs_and_gradient_mut()
+    }
+
+    /// Goes back from the outputs' gradient, after [`ShardWorkspace::forward`] of the same samples; adds the
+    /// gradients to `gradients`.
+    pub(crate) fn backward(&mut self, weights: Weights<'_>, shard: &Shard<'_>, gradients: &mut TensorSet) {
+        let Weights { model, parameters, packed, .. } = weights;
+        let (hidden, width) = (model.config().hidden, model.decoder().width());
+        let start = self.clock.start();
+        self.decoding.backward(model.decoder(), parameters, packed.attention.as_ref(), shard.graph, gradients);
+        self.decoding.round_d_encodings(packed.precision.arithmetic(Operation::MatrixProduct).result);
+        self.clock.stop(start, 1);
+        for (k, (sequence, weights)) in self.sequences.iter_mut().zip(&packed.timeframes).enumerate() {
+            let rows = self.decoding.d_encodings().chunks_exact(width).map(|row| &row[k * hidden..][..hidden]);
+            let start = self.clock.start();
+            match (self.pooled.get_mut(k), model.poolings().get(k)) {
+                (Some(pooled), Some(pooling)) => {
+                    let d_pooled = pooled.d_pooled_mut(sequence.windows.read().len(), &mut self.pooling);
+                    d_pooled.fill(0.0);
+                    let rows = rows.zip(sequence.windows.read_of_sample());
+                    rows.for_each(|(row, read)| add(&mut d_pooled[read * hidden..][..hidden], row));
+                    let norm = weights[weights.len() - 1].norm.as_slice();
+                    let of = pooling::Parameters { pooling, values: parameters, keys: &packed.keys[k], norm };
+                    pooled.backward(self.isa, of, &*sequence, &mut self.scratch, &mut self.pooling, gradients);
+                }
+                _ => {
+                    let d_top = sequence.clear_d_top(&mut self.scratch);
+                    let rows = rows.zip(sequence.windows.of_sample());
+                    rows.for_each(|(row, &at)| sequence.add_d_top(at.0, at.1, row, d_top));
+                }
+            }
+            self.clock.stop(start, 2 * (k + 1) + 1);
+            sequence.backward(
+                self.isa,
+                weights.as_slice(),
+                model.lstms()[k].layers.as_slice(),
+                shard.batch.bars(k),
+                &mut self.scratch,
+                gradients,
+            );
+        }
+    }
+
+    /// Writes the weights [heads, T] with which the sample `sample` was pooled in timeframe `k`.
+    pub(crate) fn read_pooling(&self, k: usize, sample: usize, to: &mut [f32]) {
+        self.pooled[k].read_weights(&self.sequences[k], sample, to);
+    }
+
+    /// The weights [heads, n, n] with which the timeframes of the sample `sample` were fused.
+    pub(crate) fn fusion_weights(&self, model: &Model, sample: usize) -> &[f32] {
+        self.decoding.fusion_weights(model.decoder(), sample)
+    }
+
+    /// Goes on from `state` [layers, 2, H] of timeframe `k` over `bars` [n, F], at most T of them;
+    /// `state` is then that after them.
+    pub(crate) fn advance(&mut self, packed: &PackedWeights, k: usize, bars: &[f32], state: &mut [f32]) {
+        let sequence = &mut self.sequences[k];
+        sequence.precision = packed.precision.arithmetic(Operation::Recurrence).operands;
+        let steps = bars.len() / sequence.of.sizes.features;
+        let input = Input { bars, starts: &[0], ends: &[0], steps, runs: &[] };
+        sequence.masks.clear();
+        sequence.forward(self.isa, &packed.timeframes[k], input, Initial::State(state), &mut self.scratch);
+        sequence.read_state(0, steps - 1, state);
+    }
+
+    /// Writes the state [layers, 2, H] of a sample in timeframe `k` after a step of its window.
+    pub(crate) fn read_state(&self, k: usize, sample: usize, t: usize, to: &mut [f32]) {
+        let (window, step) = self.place_of(k, sample, t);
+        self.sequences[k].read_state(window, step, to);
+    }
+
+    /// Writes the top layer's hidden state [H] of a sample in timeframe `k` after a step of its
+    /// window.
+    pub(crate) fn read_top(&self, k: usize, sample: usize, t: usize, to: &mut [f32]) {
+        let (window, step) = self.place_of(k, sample, t);
+        self.sequences[k].read_top(window, step, to);
+    }
+
+    /// Writes the cell state, where it is kept, and the hidden state [H] of layer `l` in timeframe
+    /// `k` of a sample after a step of its window.
+    pub(crate) fn read_layer(&self, k: usize, l: usize, sample: usize, t: usize, cell: &mut [f32], hidden: &mut [f32]) {
+        let (sequence, (window, step)) = (&self.sequences[k], self.place_of(k, sample, t));
+        sequence.read_hidden(l, window, step, hidden);
+        if sequence.keeps_cells() {
+            sequence.read_cell(l, window, step, cell);
+        }
+    }
+
+    /// Moves the times measured since the last call to `profile`.
+    pub(crate) fn give_times(&mut self, profile: &mut Profile) {
+        profile.add(self.sequences.iter_mut().map(|sequence| &mut sequence.clock), &mut self.clock);
+    }
+
+    /// The memory behind the encoder.
+    pub(crate) fn decoding(&self) -> &Decoding {
+        &self.decoding
+    }
+
+    /// The distinct window of the sample `sample` in timeframe `k`, and the step of it that is the
+    /// sample's `t`.
+    fn place_of(&self, k: usize, sample: usize, t: usize) -> (usize, usize) {
+        let windows = &self.sequences[k].windows;
+        let (window, last) = windows.of_sample()[sample];
+        // The sample's window may be the end of a longer one.
+        (window, last + 1 + t - windows.of_each())
+    }
+}
+
+fn add(sums: &mut [f32], terms: &[f32]) {
+    sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
+}

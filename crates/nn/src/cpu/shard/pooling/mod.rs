@@ -1,0 +1,143 @@
+#![forbid(unsafe_code)]
+
+//! Attention pooling of what one timeframe's sequences have computed: of each distinct window by
+//! itself or, where sequences are runs of dense training, of the windows within them.
+
+mod windows;
+
+use megabatch_gpu_core::Scope;
+
+use super::Dimensions;
+use super::memory::Scratch;
+use super::norm::normalise;
+use super::sequence::Sequence;
+use crate::cpu::kernel::{Isa, PANEL, Place, ViewMut};
+use crate::cpu::pooling::{SlidingPooling, SlidingRoom};
+use crate::cpu::step::Purpose;
+use crate::error::Result;
+use crate::model::pooling::AttentionPooling;
+use crate::model::tensor::TensorSet;
+use windows::PooledWindows;
+pub(super) use windows::{PackedKeys, PoolingScratch, keys_len};
+
+/// Saved forward pass of one timeframe.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one a timeframe, and all are of one form")]
+pub(super) enum Pooled {
+    Windows(PooledWindows),
+    Runs(SlidingPooling),
+}
+
+/// The parameters of one timeframe's pooling.
+#[derive(Clone, Copy)]
+pub(super) struct Parameters<'a> {
+    pub(super) pooling: &'a AttentionPooling,
+    pub(super) values: &'a TensorSet,
+    pub(super) keys: &'a PackedKeys,
+    /// Norm of the states, [2][unit panels][16]; empty without norm.
+    pub(super) norm: &'a [f32],
+}
+
+/// Numbers in all memory of pooling.
+pub(super) fn len(all: &[Dimensions], purpose: Purpose) -> usize {
+    let of_run = |&of: &Dimensions| SlidingPooling::len(sizes(of), sliding_room(of));
+    let runs = all.iter().filter(|of| of.heads > 0 && of.is_dense());
+    windows::len(all, purpose) + runs.map(of_run).sum::<usize>()
+}
+
+fn sizes(of: Dimensions) -> (usize, usize) {
+    (of.heads, of.sizes.hidden)
+}
+
+fn sliding_room(of: Dimensions) -> SlidingRoom {
+    SlidingRoom { steps: of.sizes.steps, longest: of.steps, sequences: of.capacity, windows: of.samples }
+}
+
+impl Pooled {
+    pub(super) fn new(scope: &Scope, of: Dimensions) -> Result<Self> {
+        if of.is_dense() {
+            return Ok(Pooled::Runs(SlidingPooling::new(scope, sizes(of), sliding_room(of))?));
+        }
+        Ok(Pooled::Windows(PooledWindows::new(scope, of)?))
+    }
+
+    /// Pools the states that `sequence` has computed: [W, H], a row for each of what the samples
+    /// read, see [`Windows::read`](super::Windows::read).
+    pub(super) fn forward(
+        &mut self,
+        isa: Isa,
+        of: Parameters<'_>,
+        sequence: &Sequence,
+        scratch: &mut PoolingScratch,
+    ) -> &[f32] {
+        match self {
+            Pooled::Windows(pooled) => pooled.forward(isa, of, sequence, scratch),
+            Pooled::Runs(pooled) => {
+                pooled.forward(of.pooling, of.values, sequence.windows.read(), sequence.reader(of.norm))
+            }
+        }
+    }
+
+    /// The gradients of the pooled vectors, [W, H], for writing.
+    pub(super) fn d_pooled_mut<'a>(&'a mut self, windows: usize, scratch: &'a mut PoolingScratch) -> &'a mut [f32] {
+        match self {
+            Pooled::Windows(_) => scratch.d_pooled_mut(windows),
+            Pooled::Runs(pooled) => pooled.d_pooled_mut(),
+        }
+    }
+
+    /// Goes back from the gradients of the pooled vectors, set by [`Pooled::d_pooled_mut`], to
+    /// those of the states, in [`Scratch::d_between`]; adds those of the parameters to `gradients`.
+    pub(super) fn backward(
+        &mut self,
+        isa: Isa,
+        of: Parameters<'_>,
+        sequence: &Sequence,
+        to: &mut Scratch,
+        scratch: &mut PoolingScratch,
+        gradients: &mut TensorSet,
+    ) {
+        match self {
+            Pooled::Windows(pooled) => {
+                pooled.backward(isa, of, sequence, to.d_between.as_mut_slice(), scratch, gradients);
+            }
+            Pooled::Runs(pooled) => {
+                let d_top = sequence.clear_d_top(to);
+                let write = |at: (usize, usize), row: &[f32]| sequence.add_d_top(at.0, at.1, row, d_top);
+                pooled.backward(
+                    of.pooling,
+                    of.values,
+                    sequence.windows.read(),
+                    sequence.reader(of.norm),
+                    write,
+                    gradients,
+                );
+            }
+        }
+    }
+
+    /// The weights of what sample `sample` reads, which are in `to` [heads, T] afterwards.
+    pub(super) fn read_weights(&self, sequence: &Sequence, sample: usize, to: &mut [f32]) {
+        let read = sequence.windows.read_of_sample()[sample];
+        match self {
+            Pooled::Windows(pooled) => pooled.read_weights(read, to),
+            Pooled::Runs(pooled) => {
+                let (window, step) = sequence.windows.read()[read];
+                pooled.read_weights(read, window, step, to);
+            }
+        }
+    }
+}
+
+impl Sequence {
+    /// Copies the top layer's output [H] after a step of a window, normalised where there is a
+    /// norm.
+    fn reader<'a>(&'a self, norm: &'a [f32]) -> impl Fn((usize, usize), &mut [f32]) + 'a {
+        move |at, row| {
+            self.read_top(at.0, at.1, row);
+            if !norm.is_empty() {
+                normalise(row.len(), 1, norm, ViewMut(row, Place { start: 0, stride: PANEL }));
+            }
+        }
+    }
+}

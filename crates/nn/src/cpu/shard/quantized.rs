@@ -1,0 +1,203 @@
+#![forbid(unsafe_code)]
+
+//! Predictions with LSTM weights in eight bits: both products of a layer, and nothing else.
+//!
+//! W_ih and W_hh are quantised once, by output channel; bars, and hidden states after each step, by
+//! row, at each product. Gates, their functions, cell and hidden states, biases, norms and all that
+//! follows the LSTMs are in single precision.
+
+use megabatch_amp::{Accuracy, QuantizedMatrix};
+use megabatch_gpu_core::{Buffer, Scope};
+
+use super::memory::{LayerMemory, Scratch};
+use super::sequence::Sequence;
+use super::single::ROWS_FEW;
+use super::weights::{LayerWeights, gate_rows};
+use super::{BLOCK_STEPS, Dimensions};
+use crate::cpu::kernel::quantized::{self as bytes, ByteIsa, ByteRows, ByteWeights, PANELS};
+use crate::cpu::kernel::{self, Isa, PANEL, Start, Sweep, View, ViewMut};
+use crate::error::Result;
+use crate::model::lstm::{LayerSlots, Lstm};
+use crate::model::tensor::TensorSet;
+
+/// One layer's matrices in eight bits.
+#[derive(Debug)]
+pub(super) struct QuantizedLayer {
+    input: ByteMatrix,
+    recurrent: ByteMatrix,
+}
+
+/// A matrix [4H, depth] in panels of gates, see [`ByteWeights`].
+#[derive(Debug)]
+struct ByteMatrix {
+    depth: usize,
+    weights: Buffer<i8>,
+    scales: Buffer<f32>,
+    offsets: Buffer<i32>,
+}
+
+/// Rows that are quantised to be multiplied.
+#[derive(Debug)]
+pub(super) struct Activations {
+    isa: ByteIsa,
+    /// Rows that there is room for.
+    rows: usize,
+    bytes: Buffer<u8>,
+    scales: Buffer<f32>,
+}
+
+impl Activations {
+    /// Room for none.
+    pub(super) fn none(scope: &Scope) -> Result<Self> {
+        Activations::new(scope, &[])
+    }
+
+    /// Room for what the timeframes `all` multiply at once.
+    pub(super) fn new(scope: &Scope, all: &[Dimensions]) -> Result<Self> {
+        let rows = all.iter().map(|of| of.capacity.max(BLOCK_STEPS)).max().unwrap_or(0);
+        let width = all.iter().map(|of| of.sizes.features.max(of.sizes.hidden)).max().unwrap_or(0);
+        let bytes = Buffer::zeros(scope, rows * 2 * bytes::padded(width))?;
+        Ok(Activations { isa: ByteIsa::best(), rows, bytes, scales: Buffer::zeros(scope, rows)? })
+    }
+
+    /// The first `rows` rows of `x` [.., depth], quantised.
+    fn take(&mut self, rows: usize, depth: usize, x: View<'_>) -> ByteRows<'_> {
+        let scales = &mut self.scales.as_mut_slice()[..rows];
+        bytes::quantize(self.isa, depth, x, self.bytes.as_mut_slice(), scales);
+        ByteRows { bytes: self.bytes.as_slice(), scales: &self.scales.as_slice()[..rows] }
+    }
+}
+
+impl ByteMatrix {
+    /// Quantises `weight` [4H, depth], of H = `hidden` units.
+    fn new(scope: &Scope, hidden: usize, matrix: &QuantizedMatrix) -> Result<Self> {
+        let ([_, depth], width) = (matrix.shape(), 4 * hidden.next_multiple_of(PANEL));
+        let padded = bytes::padded(depth);
+        let mut own = ByteMatrix {
+            depth,
+            weights: Buffer::zeros(scope, width * padded)?,
+            scales: Buffer::zeros(scope, width)?,
+            offsets: Buffer::zeros(scope, width)?,
+        };
+        let (weights, offsets) = (own.weights.as_mut_slice(), own.offsets.as_mut_slice());
+        for (at, row) in gate_rows(hidden) {
+            own.scales.as_mut_slice()[at] = matrix.scales()[row];
+            for k in 0..depth {
+                let q = matrix.at(row, k);
+                weights[bytes::place_of(padded, at, k)] = q;
+                offsets[at] -= bytes::BIAS * i32::from(q);
+            }
+        }
+        Ok(own)
+    }
+
+    /// The gates of sixteen units from panel `panel` on, or all for 0.
+    fn from(&self, panel: usize) -> ByteWeights<'_> {
+        let first = panel * PANEL;
+        ByteWeights {
+            weights: &self.weights.as_slice()[first * bytes::padded(self.depth)..],
+            scales: &self.scales.as_slice()[first..],
+            offsets: &self.offsets.as_slice()[first..],
+        }
+    }
+
+    fn panels(&self) -> usize {
+        self.scales.len() / PANEL
+    }
+}
+
+impl LayerWeights {
+    /// Quantises the weights of a layer of H = `hidden` units; by how much each matrix is changed,
+    /// under its name.
+    fn quantize(
+        &mut self,
+        scope: &Scope,
+        hidden: usize,
+        slots: &LayerSlots,
+        parameters: &TensorSet,
+    ) -> Result<[(String, Accuracy); 2]> {
+        let [of_input, of_recurrent] = slots.quantized(hidden, parameters)?;
+        let accuracy = |slot, matrix: &QuantizedMatrix| {
+            (parameters.layout().name(slot).to_owned(), matrix.accuracy(parameters.slot(slot)))
+        };
+        let input = ByteMatrix::new(scope, hidden, &of_input)?;
+        let recurrent = ByteMatrix::new(scope, hidden, &of_recurrent)?;
+        self.quantized = Some(QuantizedLayer { input, recurrent });
+        Ok([accuracy(slots.weight_ih, &of_input), accuracy(slots.weight_hh, &of_recurrent)])
+    }
+
+    /// `to` [rows, gates] = `x` [rows, depth] · W_ihᵀ + b.
+    pub(super) fn project(
+        &self,
+        isa: Isa,
+        rows: usize,
+        depth: usize,
+        x: View<'_>,
+        activations: &mut Activations,
+        to: &mut ViewMut<'_>,
+    ) {
+        let ViewMut(to, at) = to;
+        let bias = Start::Row(self.bias.as_slice());
+        let Some(QuantizedLayer { input, .. }) = &self.quantized else {
+            let panels = self.bias.len() / PANEL;
+            return kernel::product(
+                isa,
+                [rows, depth, panels],
+                (bias, x, self.input.as_slice()),
+                &mut ViewMut(to, *at),
+            );
+        };
+        let (byte_isa, at_once) = (activations.isa, activations.rows);
+        for first in (0..rows).step_by(at_once.max(1)) {
+            let part = activations.take(at_once.min(rows - first), depth, View(x.0, x.1.row(first)));
+            let mut to = ViewMut(to, at.row(first));
+            bytes::product(byte_isa, depth, input.panels(), (bias, part, input.from(0)), &mut to, Sweep::Up);
+        }
+    }
+}
+
+/// Quantises the layers of one LSTM; by how much each matrix is changed, under its name.
+pub(super) fn quantize(
+    scope: &Scope,
+    layers: &mut [LayerWeights],
+    lstm: &Lstm,
+    parameters: &TensorSet,
+) -> Result<Vec<(String, Accuracy)>> {
+    let mut all = Vec::new();
+    for (layer, slots) in layers.iter_mut().zip(&lstm.layers) {
+        all.extend(layer.quantize(scope, lstm.sizes.hidden, slots, parameters)?);
+    }
+    Ok(all)
+}
+
+impl Sequence {
+    /// gates += h · W_hhᵀ, then the cell, with weights in eight bits.
+    pub(super) fn step_quantized(
+        &mut self,
+        isa: Isa,
+        l: usize,
+        QuantizedLayer { recurrent, .. }: &QuantizedLayer,
+        t: usize,
+        Scratch { segment, by_bar, activations, .. }: &mut Scratch,
+    ) {
+        let projected = self.by_bar_in_step(l, t);
+        let (rows, hidden, units) = (self.windows.len(), self.of.sizes.hidden, self.of.units());
+        let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
+        let (before, after) = (self.states_at(t), self.states_at(t + 1));
+        let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
+        let byte_isa = activations.isa;
+        let h = activations.take(rows, hidden, View(states.as_slice(), before));
+        // A few rows' chains of operations hide behind those of other units, many rows' gates stay
+        // in the cache.
+        let at_once = if rows <= ROWS_FEW { units } else { 1 };
+        for n in (0..units).step_by(at_once) {
+            let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
+            let start = projected.map_or(Start::Result, |at| Start::Rows(View(by_bar.as_slice(), at.panel(4 * n))));
+            let operands = (start, h, recurrent.from(4 * n));
+            bytes::product(byte_isa, hidden, PANELS * at_once, operands, &mut gates, Sweep::of_step(t));
+            let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
+            let mut after = ViewMut(states.as_mut_slice(), after.panel(n));
+            kernel::forward_units(isa, at_once, rows, &mut gates, &mut cell, &mut after);
+        }
+    }
+}

@@ -1,0 +1,268 @@
+#![forbid(unsafe_code)]
+
+//! One timeframe's LSTM over its distinct windows, forward.
+//!
+//! ```text
+//! for each layer:
+//!     project the inputs of all steps, bias added                                    (1)
+//!     for each step:  gates += h · W_hhᵀ;  apply the gates' functions;  c, h          (2)
+//! ```
+//!
+//! 1. In the first layer, where windows overlap, this is done once a bar, and each step reads the
+//!    rows of its windows' bars. Elsewhere it is done for a block of steps at a time, straight into
+//!    the gates, which are then still in the cache.
+//! 2. Sixteen units at a time: their four gates are activated right after their product.
+
+use std::ops::Range;
+
+use megabatch_amp::Precision;
+use megabatch_gpu_core::Scope;
+
+use super::memory::{LayerMemory, Scratch, place};
+use super::segments::Extent;
+use super::single::ROWS_FEW;
+use super::weights::LayerWeights;
+use super::windows::Windows;
+use super::{BLOCK_STEPS, Dimensions};
+use crate::cpu::carried::Initial;
+use crate::cpu::kernel::{self, Ahead, Isa, PANEL, Place, Start, Sweep, View, ViewMut};
+use crate::cpu::profile::{Clock, Work};
+use crate::cpu::step::Purpose;
+use crate::error::Result;
+use crate::model::dropout::Mask;
+
+/// Saved forward pass of one timeframe, for one thread's share of a batch.
+#[derive(Debug)]
+pub(super) struct Sequence {
+    pub(super) of: Dimensions,
+    pub(super) windows: Windows,
+    pub(super) layers: Vec<LayerMemory>,
+    /// Dropout masks of the outputs of each layer but the last; empty without dropout.
+    pub(super) masks: Vec<Mask>,
+    pub(super) precision: Precision,
+    pub(super) extent: Extent,
+    pub(super) clock: Clock,
+}
+
+/// The windows that a sequence is run over, one a sample.
+#[derive(Clone, Copy)]
+pub(super) struct Input<'a> {
+    pub(super) bars: &'a [f32], // [.., F]
+    /// Row among `bars` of each window's first bar.
+    pub(super) starts: &'a [usize],
+    /// Identity of the windows: see [`BatchView::ends`](crate::batch::BatchView::ends).
+    pub(super) ends: &'a [usize],
+    /// Bars in each; T, or fewer.
+    pub(super) steps: usize,
+    /// Numbers of samples that follow one another, whose windows are computed as one; none where
+    /// each is computed by itself.
+    pub(super) runs: &'a [usize],
+}
+
+impl Sequence {
+    pub(super) fn new(scope: &Scope, of: Dimensions, purpose: Purpose) -> Result<Self> {
+        let layer = |_| LayerMemory::new(scope, of, purpose);
+        let layers = (0..of.sizes.layers).map(layer).collect::<Result<_>>()?;
+        let (windows, masks, precision) = (Windows::default(), Vec::new(), Precision::Fp32);
+        Ok(Sequence {
+            of,
+            windows,
+            layers,
+            masks,
+            precision,
+            extent: Extent::new(of, purpose),
+            clock: Clock::default(),
+        })
+    }
+
+    /// The states before step `t`, which are those after step `t` - 1.
+    pub(super) fn states_at(&self, t: usize) -> Place {
+        let windows = self.windows.len();
+        place((self.windows.steps() + 1) * windows, windows).row(t * windows)
+    }
+
+    /// Bars that there is room for in [`Scratch::x`].
+    fn bars_at_once(&self) -> usize {
+        BLOCK_STEPS * self.of.capacity
+    }
+
+    /// The bars in [`Scratch::x`].
+    pub(super) fn x_at(&self) -> Place {
+        place(self.bars_at_once(), 1)
+    }
+
+    /// The bars covered, as many at a time as there is room for.
+    pub(super) fn bars_in_parts(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (bars, at_once) = (self.windows.bars(), self.bars_at_once());
+        (0..bars).step_by(at_once).map(move |first| first..bars.min(first + at_once))
+    }
+
+    /// Brings some of the bars covered to [`Scratch::x`].
+    pub(super) fn take_bars(&self, rows: &Range<usize>, bars: &[f32], scratch: &mut Scratch) {
+        self.windows.pack_bars(rows, bars, self.of.sizes.features, scratch.x.as_mut_slice(), self.x_at());
+        self.round_bars(rows.len(), scratch);
+    }
+
+    /// Brings what the first layer reads at a block of steps to [`Scratch::x`].
+    pub(super) fn take_block(&self, block: &Range<usize>, bars: &[f32], scratch: &mut Scratch) {
+        self.windows.pack_steps(block, bars, self.of.sizes.features, scratch.x.as_mut_slice(), self.x_at());
+        self.round_bars(block.len() * self.windows.len(), scratch);
+    }
+
+    /// Place of the values by bar, in [`Scratch::by_bar`].
+    pub(super) fn by_bar_at(&self) -> Place {
+        place(self.windows.bars(), 1)
+    }
+
+    /// The rows of all windows at step `t` of layer `l` in [`Scratch::by_bar`], where it is
+    /// computed by bar and they follow one another.
+    pub(super) fn by_bar_in_step(&self, l: usize, t: usize) -> Option<Place> {
+        self.is_by_bar(l).then(|| self.windows.rows_in_step(t))?.map(|row| self.by_bar_at().row(row))
+    }
+
+    /// The steps in blocks.
+    pub(super) fn blocks(&self) -> impl DoubleEndedIterator<Item = Range<usize>> + use<> {
+        let steps = self.windows.steps();
+        (0..steps.div_ceil(BLOCK_STEPS)).map(move |block| block * BLOCK_STEPS..((block + 1) * BLOCK_STEPS).min(steps))
+    }
+
+    /// Runs every layer over the windows of `input`, from the states of `initial`.
+    pub(super) fn forward(
+        &mut self,
+        isa: Isa,
+        all: &[LayerWeights],
+        input: Input<'_>,
+        initial: Initial<'_>,
+        scratch: &mut Scratch,
+    ) {
+        self.windows.set(input.starts, input.ends, input.steps, input.runs);
+        let start = self.clock.start();
+        if self.is_by_bar(0) {
+            self.project_bars(isa, &all[0], input.bars, scratch);
+        }
+        self.clock.stop_layer(start, 0, Work::Projection);
+        for (l, weights) in all.iter().enumerate() {
+            self.set_initial_state(l, initial);
+            for block in self.blocks() {
+                let start = self.clock.start();
+                self.begin_segment(l, &block, scratch);
+                if !self.is_by_bar(l) {
+                    self.take_input(isa, l, all, &block, input.bars, scratch);
+                    self.project_block(isa, l, weights, block.clone(), scratch);
+                }
+                self.clock.stop_layer(start, l, Work::Projection);
+                let start = self.clock.start();
+                for t in block.clone() {
+                    if self.is_by_bar(l) && self.by_bar_in_step(l, t).is_none() {
+                        let (from, to) = (self.by_bar_at(), self.gates_at(t));
+                        let ViewMut(gates, to) = to.view_mut(&mut self.layers[0].gates, &mut scratch.segment.gates);
+                        self.windows.read_step(t, self.of.gates(), scratch.by_bar.as_slice(), from, gates, to);
+                    }
+                    match &weights.quantized {
+                        Some(own) => self.step_quantized(isa, l, own, t, scratch),
+                        None if self.windows.len() <= ROWS_FEW => self.step_of_few(isa, l, weights, t, scratch),
+                        None => self.step(isa, l, weights, t, scratch),
+                    }
+                    self.round_hidden(l, t);
+                }
+                self.end_segment(l, &block, scratch);
+                self.clock.stop_layer(start, l, Work::Recurrence);
+            }
+        }
+    }
+
+    /// by_bar = x · W_ihᵀ + b for every bar that the windows cover.
+    fn project_bars(&self, isa: Isa, weights: &LayerWeights, bars: &[f32], scratch: &mut Scratch) {
+        for rows in self.bars_in_parts() {
+            self.take_bars(&rows, bars, scratch);
+            let mut to = ViewMut(scratch.by_bar.as_mut_slice(), self.by_bar_at().row(rows.start));
+            weights.project(
+                isa,
+                rows.len(),
+                self.of.sizes.features,
+                View(scratch.x.as_slice(), self.x_at()),
+                &mut scratch.activations,
+                &mut to,
+            );
+        }
+    }
+
+    /// Brings what layer `l` reads at a block of steps to where [`Sequence::input_at`] says, unless
+    /// it is there.
+    pub(super) fn take_input(
+        &self,
+        isa: Isa,
+        l: usize,
+        all: &[LayerWeights],
+        block: &Range<usize>,
+        bars: &[f32],
+        scratch: &mut Scratch,
+    ) {
+        if l == 0 {
+            self.take_block(block, bars, scratch);
+        } else if self.copies_below(l) {
+            self.copy_block(isa, l, all, block.clone(), scratch);
+        }
+    }
+
+    /// gates = x · W_ihᵀ + b for the windows at a block of steps, after [`Sequence::take_input`].
+    pub(super) fn project_block(
+        &mut self,
+        isa: Isa,
+        l: usize,
+        weights: &LayerWeights,
+        block: Range<usize>,
+        scratch: &mut Scratch,
+    ) {
+        let shape = [block.len() * self.windows.len(), self.of.input(l)];
+        let (input_at, gates_at) = (self.input_at(l, block.start), self.gates_at(block.start));
+        let dropped = self.copies_below(l).then_some(scratch.dropped.as_slice());
+        let (below, here) = self.layers.split_at_mut(l);
+        let input = input(below.last(), scratch.x.as_slice(), dropped);
+        let mut gates = gates_at.view_mut(&mut here[0].gates, &mut scratch.segment.gates);
+        weights.project(isa, shape[0], shape[1], View(input, input_at), &mut scratch.activations, &mut gates);
+    }
+
+    /// Input of layer `l` from step `t` on, which begins a block, for windows laid out step after
+    /// step: the bars, or the states below after that step, or what norm and dropout made of them.
+    pub(super) fn input_at(&self, l: usize, t: usize) -> Place {
+        match l {
+            0 => self.x_at(),
+            _ if self.copies_below(l) => self.dropped_at(),
+            _ => self.states_at(t + 1),
+        }
+    }
+
+    /// gates = their projections + h · W_hhᵀ, then the cell. Projections are read where they are:
+    /// in the gates, unless they were made by bar and the windows' bars follow one another.
+    fn step(&mut self, isa: Isa, l: usize, weights: &LayerWeights, t: usize, scratch: &mut Scratch) {
+        let Scratch { segment, by_bar, .. } = scratch;
+        let (rows, hidden) = (self.windows.len(), self.of.sizes.hidden);
+        let projected = self.by_bar_in_step(l, t);
+        let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
+        let (next_gates, next_cell) = (self.gates_at(t + 1), self.cell_at(t + 1));
+        let (before, after) = (self.states_at(t), self.states_at(t + 1));
+        let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
+        let weight_len = 4 * hidden * PANEL;
+        for (n, weight) in weights.recurrent.as_slice().chunks_exact(weight_len).enumerate() {
+            let View(next, next_at) = next_gates.panel(4 * n).view(gates, &segment.gates);
+            let View(next_state, next_state_at) = next_cell.panel(n).view(cell, &segment.cell);
+            let ahead = Ahead::default()
+                .and(next, next_at, 4, rows)
+                .and(next_state, next_state_at.row(rows), 1, rows)
+                .and(states.as_slice(), after.panel(n).row(rows), 1, rows);
+            let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
+            let start = projected.map_or(Start::Result, |at| Start::Rows(View(by_bar.as_slice(), at.panel(4 * n))));
+            let operands = (start, View(states.as_slice(), before), weight);
+            kernel::product_with(isa, [rows, hidden, 4], operands, &mut gates, (Sweep::Up, ahead));
+            let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
+            let mut after = ViewMut(states.as_mut_slice(), after.panel(n));
+            kernel::forward(isa, rows, &mut gates, &mut cell, &mut after);
+        }
+    }
+}
+
+/// Inputs of a layer: the bars, the output of the layer below, or that after norm and dropout.
+pub(super) fn input<'a>(below: Option<&'a LayerMemory>, x: &'a [f32], dropped: Option<&'a [f32]>) -> &'a [f32] {
+    dropped.unwrap_or(below.map_or(x, |below| below.hidden.as_slice()))
+}

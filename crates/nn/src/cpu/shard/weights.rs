@@ -1,0 +1,146 @@
+#![forbid(unsafe_code)]
+
+//! Weights in panels, and gradients back from them.
+//!
+//! The panels of the gates follow one another as i, f, g, o of units 0..16, then of units 16..32,
+//! and so on. Units past H fill the last panels up with zeros, which the cell keeps: a gate of 1/2,
+//! a candidate and a state of zero.
+
+use megabatch_gpu_core::{Buffer, Scope};
+
+use super::Dimensions;
+use super::norm::norm_len;
+use super::quantized::QuantizedLayer;
+use crate::cpu::kernel::PANEL;
+use crate::cpu::step::Purpose;
+use crate::error::Result;
+use crate::model::lstm::LayerSlots;
+use crate::model::tensor::{Slot, TensorSet};
+
+/// One layer's weights.
+#[derive(Debug)]
+pub(super) struct LayerWeights {
+    pub(super) input: Buffer<f32>,     // W_ih: [gate panels][F][16]
+    pub(super) recurrent: Buffer<f32>, // W_hh: [gate panels][H][16]
+    pub(super) bias: Buffer<f32>,      // b_ih + b_hh: [gate panels][16]
+    /// For the backward pass, else empty: W_hh and, above the first layer, W_ih transposed, [unit
+    /// panels][4H padded][16].
+    pub(super) recurrent_turned: Buffer<f32>,
+    pub(super) input_turned: Buffer<f32>,
+    /// γ, then β, of the norm of its outputs; empty without one.
+    pub(super) norm: Buffer<f32>, // [2][unit panels][16]
+    /// Quantised forms of the two matrices, for predictions in eight bits.
+    pub(super) quantized: Option<QuantizedLayer>,
+}
+
+/// Numbers in each buffer of a layer's weights, in the order of the fields.
+pub(super) fn weights_len(of: Dimensions, l: usize, purpose: Purpose) -> [usize; 6] {
+    let turned = of.units() * of.gates() * PANEL * PANEL;
+    let (turned, between) = match purpose {
+        Purpose::Training { .. } => (turned, if l > 0 { turned } else { 0 }),
+        Purpose::Prediction => (0, 0),
+    };
+    let width = of.gates() * PANEL;
+    [width * of.input(l), width * of.sizes.hidden, width, turned, between, norm_len(of)]
+}
+
+impl LayerWeights {
+    pub(super) fn new(scope: &Scope, of: Dimensions, l: usize, purpose: Purpose) -> Result<Self> {
+        let [input, recurrent, bias, recurrent_turned, input_turned, norm] = weights_len(of, l, purpose);
+        let zeros = |len| Buffer::zeros(scope, len);
+        Ok(LayerWeights {
+            input: zeros(input)?,
+            recurrent: zeros(recurrent)?,
+            bias: zeros(bias)?,
+            recurrent_turned: zeros(recurrent_turned)?,
+            input_turned: zeros(input_turned)?,
+            norm: zeros(norm)?,
+            quantized: None,
+        })
+    }
+
+    /// Copies the weights of a layer of H = `hidden` units.
+    pub(super) fn pack(&mut self, hidden: usize, slots: &LayerSlots, parameters: &TensorSet) {
+        let (weight_ih, weight_hh) = (parameters.slot(slots.weight_ih), parameters.slot(slots.weight_hh));
+        pack(hidden, weight_ih, self.input.as_mut_slice());
+        pack(hidden, weight_hh, self.recurrent.as_mut_slice());
+        if !self.recurrent_turned.is_empty() {
+            turn(hidden, weight_hh, self.recurrent_turned.as_mut_slice());
+        }
+        if !self.input_turned.is_empty() {
+            turn(hidden, weight_ih, self.input_turned.as_mut_slice());
+        }
+        if let Some(norm) = slots.norm {
+            let panels = self.norm.len() / 2;
+            for (to, values) in self.norm.as_mut_slice().chunks_exact_mut(panels).zip(norm.parameters(parameters)) {
+                to[..hidden].copy_from_slice(values);
+            }
+        }
+        if let Some([ih, hh]) = slots.bias.map(|bias| bias.map(|slot| parameters.slot(slot))) {
+            for (at, row) in gate_rows(hidden) {
+                self.bias.as_mut_slice()[at] = ih[row] + hh[row];
+            }
+        }
+    }
+}
+
+/// The place of each gate in the row of all panels, and its row in PyTorch's [4H, ..].
+pub(super) fn gate_rows(hidden: usize) -> impl Iterator<Item = (usize, usize)> {
+    let units = move |gate: usize| (0..hidden).map(move |unit| (unit, gate));
+    (0..4).flat_map(units).map(move |(unit, gate)| {
+        let panel = unit / PANEL * 4 + gate;
+        (panel * PANEL + unit % PANEL, gate * hidden + unit)
+    })
+}
+
+/// [4H, width] to [gate panels][width][16].
+fn pack(hidden: usize, weight: &[f32], to: &mut [f32]) {
+    let width = weight.len() / (4 * hidden);
+    for (at, row) in gate_rows(hidden) {
+        let column = &mut to[at / PANEL * width * PANEL + at % PANEL..];
+        column.iter_mut().step_by(PANEL).zip(&weight[row * width..][..width]).for_each(|(to, &from)| *to = from);
+    }
+}
+
+/// [4H, H] to [unit panels][gates, padded][16].
+fn turn(hidden: usize, weight: &[f32], to: &mut [f32]) {
+    let depth = 4 * hidden.next_multiple_of(PANEL);
+    for (at, row) in gate_rows(hidden) {
+        for (panel, part) in weight[row * hidden..][..hidden].chunks(PANEL).enumerate() {
+            to[(panel * depth + at) * PANEL..][..part.len()].copy_from_slice(part);
+        }
+    }
+}
+
+/// Adds a gradient [gate panels][width][16] to the tensor [4H, width] at `slot`.
+pub(super) fn unpack_add(hidden: usize, from: &[f32], slot: Slot, gradients: &mut TensorSet) {
+    let gradient = gradients.slot_mut(slot);
+    let width = gradient.len() / (4 * hidden);
+    for (at, row) in gate_rows(hidden) {
+        let column = &from[at / PANEL * width * PANEL + at % PANEL..];
+        let sums = &mut gradient[row * width..][..width];
+        sums.iter_mut().zip(column.iter().step_by(PANEL)).for_each(|(sum, term)| *sum += term);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panels_hold_the_gates_of_sixteen_units_each() {
+        let hidden = 18;
+        let weight: Vec<f32> = (0..4 * hidden * hidden).map(|x| x as f32 + 1.0).collect();
+        let (mut packed, mut turned) = (vec![0.0; 8 * 18 * 16], vec![0.0; 2 * 128 * 16]);
+        pack(hidden, &weight, &mut packed);
+        turn(hidden, &weight, &mut turned);
+        for (gate, unit, column) in [(0, 0, 0), (3, 15, 17), (1, 16, 4), (2, 17, 17)] {
+            let (panel, lane) = (unit / 16 * 4 + gate, unit % 16);
+            let expected = weight[(gate * hidden + unit) * hidden + column];
+            assert_eq!(packed[(panel * hidden + column) * 16 + lane], expected);
+            assert_eq!(turned[(column / 16 * 128 + panel * 16 + lane) * 16 + column % 16], expected);
+        }
+        let kept = |x: &[f32]| x.iter().filter(|&&x| x != 0.0).count();
+        assert_eq!((kept(&packed), kept(&turned)), (weight.len(), weight.len()));
+    }
+}

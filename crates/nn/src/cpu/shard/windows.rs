@@ -1,0 +1,324 @@
+#![forbid(unsafe_code)]
+
+//! The distinct windows of one timeframe among some samples, and the bars that they cover together.
+
+use std::ops::Range;
+
+use crate::cpu::kernel::{PANEL, Place};
+
+/// The distinct windows of some samples, in the order of their first bars.
+#[derive(Debug, Default)]
+pub(crate) struct Windows {
+    /// Bars in each; for dense training, in the longest.
+    steps: usize,
+    /// Bars that a sample's window has, the last of those.
+    of_each: usize,
+    /// First bar of each distinct window, ascending: a row of the batch.
+    starts: Vec<usize>,
+    /// Identity of each distinct window: see
+    /// [`BatchView::ends`](crate::batch::BatchView::ends).
+    ends: Vec<usize>,
+    /// The distinct window of each sample, and the step at which the sample's ends.
+    of_sample: Vec<(usize, usize)>,
+    /// The same, ascending and each once, and the place there of what each sample reads.
+    read: Vec<(usize, usize)>,
+    read_of_sample: Vec<usize>,
+    /// Starts of each window's rows, if the bars that the windows cover are laid side by side
+    /// without repetition.
+    offsets: Vec<usize>,
+    /// Windows whose offsets follow one another: the first one and their number.
+    runs: Vec<(usize, usize)>,
+    /// Bars covered.
+    bars: usize,
+}
+
+impl Windows {
+    /// The windows of `steps` bars that begin at the bars `starts` and are known by `ends`, one a
+    /// sample. With `runs`, the numbers of samples that follow one another, those of each run
+    /// become one: from the first bar of its first to the last bar of its last.
+    pub(crate) fn set(&mut self, starts: &[usize], ends: &[usize], steps: usize, runs: &[usize]) {
+        let mut firsts: Vec<usize> = (0..starts.len()).collect();
+        let mut rest = firsts.as_mut_slice();
+        for &len in runs {
+            let (run, others) = rest.split_at_mut(len);
+            run.fill(run[0]);
+            rest = others;
+        }
+        self.of_each = steps;
+        self.steps =
+            starts.iter().zip(&firsts).map(|(start, &first)| start - starts[first] + steps).max().unwrap_or(steps);
+        self.starts.clear();
+        self.starts.extend(firsts.iter().map(|&first| starts[first]));
+        self.starts.sort_unstable();
+        self.starts.dedup();
+        let index = |start: usize| self.starts.binary_search(&start).expect("every start is among the distinct ones");
+        self.of_sample.clear();
+        let places = starts.iter().zip(&firsts);
+        self.of_sample.extend(places.map(|(start, &first)| (index(starts[first]), start - starts[first] + steps - 1)));
+        self.read.clone_from(&self.of_sample);
+        self.read.sort_unstable();
+        self.read.dedup();
+        let index = |at| self.read.binary_search(at).expect("what every sample reads is among what is read");
+        self.read_of_sample.clear();
+        self.read_of_sample.extend(self.of_sample.iter().map(index));
+        self.ends.clear();
+        self.ends.resize(self.starts.len(), 0);
+        // A run is known by the end of its first window.
+        self.of_sample.iter().zip(&firsts).for_each(|(&(window, _), &first)| self.ends[window] = ends[first]);
+        self.lay_bars();
+    }
+
+    /// Has every window go on to so many steps, of which nobody reads those that are added.
+    pub(crate) fn go_on_to(&mut self, steps: usize) {
+        assert!(steps >= self.steps, "windows that are read to their end");
+        self.steps = steps;
+        self.lay_bars();
+    }
+
+    fn lay_bars(&mut self) {
+        self.offsets.clear();
+        self.runs.clear();
+        self.bars = 0;
+        for (w, &start) in self.starts.iter().enumerate() {
+            // A window that begins inside the one before it shares its bars with it.
+            let ahead = w.checked_sub(1).map(|before| start - self.starts[before]).filter(|&ahead| ahead < self.steps);
+            let offset = ahead.map_or(self.bars, |ahead| self.offsets[w - 1] + ahead);
+            match self.runs.last_mut() {
+                Some((first, len)) if self.offsets[*first] + *len == offset => *len += 1,
+                _ => self.runs.push((w, 1)),
+            }
+            self.offsets.push(offset);
+            self.bars = offset + self.steps;
+        }
+    }
+
+    /// Number of distinct windows.
+    pub(crate) fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Bars in each window.
+    pub(crate) fn steps(&self) -> usize {
+        self.steps
+    }
+
+    /// Identity of the distinct windows.
+    pub(crate) fn ends(&self) -> &[usize] {
+        &self.ends
+    }
+
+    /// Bars in the window of a sample, the last of those of the distinct one.
+    pub(super) fn of_each(&self) -> usize {
+        self.of_each
+    }
+
+    /// The distinct window of each sample, and the step at which the sample's ends.
+    pub(crate) fn of_sample(&self) -> &[(usize, usize)] {
+        &self.of_sample
+    }
+
+    /// Reads of samples, ascending: distinct windows and the steps at which samples' windows end.
+    /// Where each sample's window is a sequence of its own, the distinct windows with their last
+    /// steps.
+    pub(super) fn read(&self) -> &[(usize, usize)] {
+        &self.read
+    }
+
+    /// The place in [`Windows::read`] of what each sample reads.
+    pub(super) fn read_of_sample(&self) -> &[usize] {
+        &self.read_of_sample
+    }
+
+    /// Bars covered.
+    pub(crate) fn bars(&self) -> usize {
+        self.bars
+    }
+
+    /// The row of each distinct window's first bar, if the bars covered are laid side by side
+    /// without repetition.
+    pub(crate) fn offsets(&self) -> &[usize] {
+        &self.offsets
+    }
+
+    /// The rows of the batch that are covered, in this order, each once.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = usize> + '_ {
+        let mut laid = 0;
+        self.starts.iter().zip(&self.offsets).flat_map(move |(&start, &offset)| {
+            let first = laid.max(offset) - offset;
+            laid = offset + self.steps;
+            (first..self.steps).map(move |bar| start + bar)
+        })
+    }
+
+    /// Reads of the windows at `steps`: windows whose bars follow one another, and the bars that
+    /// they read there together.
+    pub(super) fn bars_of(&self, steps: &Range<usize>) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+        self.runs.iter().map(|&(first, len)| {
+            let bar = self.offsets[first];
+            (first..first + len, bar + steps.start..bar + steps.end + len - 1)
+        })
+    }
+
+    /// True if the windows overlap so much that what is computed bar by bar, once for all windows,
+    /// is worth its copies.
+    pub(super) fn overlap(&self) -> bool {
+        2 * self.bars <= self.len() * self.steps
+    }
+
+    /// Copies bars [.., width] into panels: those of the bars covered that are rows `rows` of them.
+    pub(super) fn pack_bars(&self, rows: &Range<usize>, bars: &[f32], width: usize, to: &mut [f32], place: Place) {
+        let mut packed = rows.start;
+        for (&start, &offset) in self.starts.iter().zip(&self.offsets) {
+            for row in packed.max(offset)..rows.end.min(offset + self.steps) {
+                put(bar_of(bars, width, start + row - offset), to, place.row(row - rows.start));
+                packed = row + 1;
+            }
+        }
+    }
+
+    /// Copies bars [.., width] into panels: those of step after step of `steps`, window by window.
+    pub(super) fn pack_steps(&self, steps: &Range<usize>, bars: &[f32], width: usize, to: &mut [f32], place: Place) {
+        for (w, &start) in self.starts.iter().enumerate() {
+            for t in steps.clone() {
+                put(bar_of(bars, width, start + t), to, place.row((t - steps.start) * self.len() + w));
+            }
+        }
+    }
+
+    /// The first of the bars' rows at step `t`, where those of all windows follow one another.
+    pub(super) fn rows_in_step(&self, t: usize) -> Option<usize> {
+        match self.runs[..] {
+            [(first, _)] => Some(self.offsets[first] + t),
+            _ => None,
+        }
+    }
+
+    /// Rows of all windows at step `t`: from the bars' rows in `by_bar` to consecutive rows, in
+    /// each panel.
+    pub(super) fn read_step(&self, t: usize, panels: usize, by_bar: &[f32], bars: Place, to: &mut [f32], rows: Place) {
+        for panel in 0..panels {
+            for &(first, len) in &self.runs {
+                let from = bars.row(self.offsets[first] + t).panel(panel).start;
+                let at = rows.row(first).panel(panel).start;
+                to[at..at + len * PANEL].copy_from_slice(&by_bar[from..from + len * PANEL]);
+            }
+        }
+    }
+
+    /// The reverse of [`read_step`](Windows::read_step): adds consecutive rows to the bars' rows,
+    /// in each panel.
+    pub(super) fn add_step(&self, t: usize, panels: usize, rows: &[f32], from: Place, by_bar: &mut [f32], bars: Place) {
+        for panel in 0..panels {
+            for &(first, len) in &self.runs {
+                let at = from.row(first).panel(panel).start;
+                let to = bars.row(self.offsets[first] + t).panel(panel).start;
+                let terms = &rows[at..at + len * PANEL];
+                by_bar[to..to + len * PANEL].iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
+            }
+        }
+    }
+}
+
+/// Bar `bar` of [.., width]. Runs that end before the longest one go on over whatever bars come
+/// next, and past the last; nothing is read of that.
+fn bar_of(bars: &[f32], width: usize, bar: usize) -> &[f32] {
+    let last = bars.len() / width - 1;
+    &bars[bar.min(last) * width..][..width]
+}
+
+/// Copies a bar into the first row at `place`.
+fn put(bar: &[f32], to: &mut [f32], place: Place) {
+    for (panel, part) in bar.chunks(PANEL).enumerate() {
+        to[place.panel(panel).start..][..part.len()].copy_from_slice(part);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn windows(starts: &[usize], steps: usize) -> Windows {
+        let mut windows = Windows::default();
+        let ends: Vec<usize> = starts.iter().map(|start| start + 100).collect();
+        windows.set(starts, &ends, steps, &[]);
+        windows
+    }
+
+    #[test]
+    fn equal_windows_are_one_and_overlapping_ones_share_their_bars() {
+        let of = windows(&[7, 5, 7, 20, 6, 5], 4);
+        assert_eq!(of.starts, [5, 6, 7, 20]);
+        assert_eq!(of.of_sample(), [2, 0, 2, 3, 1, 0].map(|window| (window, 3)));
+        assert_eq!(of.ends(), [105, 106, 107, 120]);
+        assert_eq!((of.offsets.as_slice(), of.bars()), (&[0, 1, 2, 6][..], 10));
+        assert_eq!(of.runs, [(0, 3), (3, 1)]);
+        assert!(!of.overlap());
+        assert!(windows(&[0, 1, 2, 3], 4).overlap());
+        // Windows that only touch share nothing.
+        assert_eq!(windows(&[0, 4], 4).bars(), 8);
+    }
+
+    #[test]
+    fn windows_that_go_on_share_more_bars() {
+        let mut of = windows(&[2, 6, 14], 4);
+        assert_eq!((of.offsets.as_slice(), of.bars()), (&[0, 4, 8][..], 12));
+        of.go_on_to(6);
+        assert_eq!((of.steps(), of.offsets.as_slice(), of.bars()), (6, &[0, 4, 10][..], 16));
+        assert_eq!(of.rows().collect::<Vec<_>>(), (2..12).chain(14..20).collect::<Vec<_>>());
+        assert_eq!(of.of_sample(), [(0, 3), (1, 3), (2, 3)]);
+    }
+
+    #[test]
+    fn some_bars_are_packed_as_all_are() {
+        let place = Place { start: 0, stride: 40 * PANEL };
+        let bars: Vec<f32> = (0..90).map(|x| x as f32).collect();
+        // Equal stretches, windows that touch, and some that lie apart.
+        let of = windows(&[2, 3, 6, 10, 20], 4);
+        let packed = |rows: Range<usize>, row: usize| {
+            let mut x = vec![f32::NAN; 40 * PANEL];
+            of.pack_bars(&rows, &bars, 3, &mut x, place);
+            x[row * PANEL..][..3].to_vec()
+        };
+        for row in 0..of.bars() {
+            let expected = packed(0..of.bars(), row);
+            assert_eq!(expected[0] % 3.0, 0.0, "row {row}");
+            for (start, end) in [(row, row + 1), (row.saturating_sub(3), of.bars()), (row / 4 * 4, row / 4 * 4 + 4)] {
+                assert_eq!(packed(start..end.min(of.bars()), row - start), expected, "row {row} of {start}..{end}");
+            }
+        }
+    }
+
+    #[test]
+    fn bars_are_packed_read_and_added_by_window() {
+        let place = Place { start: 0, stride: 20 * PANEL };
+        let bars: Vec<f32> = (0..60).map(|x| x as f32).collect();
+        for starts in [&[2, 3, 4, 5][..], &[2, 9, 16]] {
+            let of = windows(starts, 4);
+            let mut x = vec![0.0; 40 * PANEL];
+            if of.overlap() {
+                of.pack_bars(&(0..of.bars()), &bars, 3, &mut x, place);
+            } else {
+                of.pack_steps(&(0..4), &bars, 3, &mut x, place);
+            }
+            for (w, start) in starts.iter().enumerate() {
+                for t in 0..4 {
+                    let row = if of.overlap() { of.offsets[w] + t } else { t * of.len() + w };
+                    assert_eq!(x[row * PANEL..][..3], bars[(start + t) * 3..][..3], "{starts:?}");
+                }
+            }
+            if of.overlap() {
+                let mut rows = vec![0.0; 40 * PANEL];
+                of.read_step(1, 2, &x, place, &mut rows, place);
+                assert_eq!(rows[2 * PANEL], bars[5 * 3]);
+                assert_eq!(x[place.row(of.rows_in_step(1).unwrap() + 2).start], rows[2 * PANEL]);
+                assert_eq!(of.bars_of(&(1..3)).collect::<Vec<_>>(), [(0..4, 1..6)]);
+                let mut sums = vec![0.0; 40 * PANEL];
+                of.add_step(1, 2, &rows, place, &mut sums, place);
+                assert_eq!(sums[3 * PANEL], bars[5 * 3]);
+            } else {
+                assert_eq!(of.rows_in_step(1), None);
+                assert_eq!(of.bars_of(&(1..3)).collect::<Vec<_>>(), [(0..1, 1..3), (1..2, 5..7), (2..3, 9..11)]);
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+#![forbid(unsafe_code)]
+
+//! Amount of computation at once.
+
+use super::SHARD_SAMPLES;
+use crate::batch::Runs;
+use crate::model::Model;
+
+/// True if an engine will be asked for gradients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Gradients.
+    Training {
+        /// True if outputs between layers are dropped.
+        dropout: bool,
+        /// Runs of dense training; `None` where each window is a sequence.
+        runs: Option<Runs>,
+        /// Saved forward pass.
+        kept: Kept,
+    },
+    /// Outputs alone.
+    Prediction,
+}
+
+/// Saved forward pass: see `shard/segments.rs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Gates and states of all steps.
+    Everything,
+    /// The gates of half of the steps, and the cell state before each segment.
+    Half,
+    /// The gates of half of the steps, and the cell state after each.
+    HalfAndCells,
+}
+
+/// Amount of computation at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compute {
+    /// Threads that compute; one more reads data.
+    pub threads: usize,
+    /// Samples in a batch; graphs, for a model over graphs.
+    pub batch_size: usize,
+}
+
+/// Largest shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capacity {
+    /// Samples of the shard.
+    pub samples: usize,
+    /// Edges between them.
+    pub edges: usize,
+    /// Samples of a run that are computed in one pass, for dense training; at most 1 elsewhere.
+    pub run: usize,
+}
+
+impl Capacity {
+    /// Sequences that are computed side by side.
+    pub fn sequences(self) -> usize {
+        self.samples.div_ceil(self.run.max(1))
+    }
+
+    /// Bars in each, for windows of `steps` bars.
+    pub fn steps(self, steps: usize) -> usize {
+        steps + self.run.max(1) - 1
+    }
+}
+
+impl Compute {
+    /// The largest shard, where it is not a graph.
+    pub fn room(self, purpose: Purpose) -> Capacity {
+        match purpose.runs() {
+            Some(runs) => Capacity { samples: runs.samples(), edges: 0, run: runs.longest },
+            None => Capacity { samples: self.batch_size.min(SHARD_SAMPLES), edges: 0, run: 1 },
+        }
+    }
+
+    /// Shards that are computed at the same time.
+    pub fn shards_at_once(self, model: &Model, purpose: Purpose) -> usize {
+        let shards = match purpose.runs() {
+            _ if model.config().is_over_graphs() => self.batch_size,
+            Some(runs) => runs.shards(self.batch_size),
+            None => self.batch_size.div_ceil(SHARD_SAMPLES),
+        };
+        self.threads.min(shards)
+    }
+}
+
+impl Purpose {
+    /// Runs of dense training; `None` where each window is a sequence.
+    pub fn runs(self) -> Option<Runs> {
+        match self {
+            Purpose::Training { runs, .. } => runs,
+            Purpose::Prediction => None,
+        }
+    }
+}

@@ -1,0 +1,356 @@
+#![forbid(unsafe_code)]
+
+//! Forward and backward over a batch on several threads, with results that do not depend on their
+//! number.
+//!
+//! A batch is cut into shards of [`SHARD_SAMPLES`], or into its graphs, whatever the number of
+//! threads; each shard is computed by one thread from beginning to end, and the shards' gradients
+//! are summed in order. Every sum is thus formed in one order, always.
+
+mod compute;
+mod estimate;
+mod parts;
+mod trace;
+mod worker;
+mod workspace;
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use megabatch_amp::{Accuracy, Precision};
+use megabatch_gpu_core::{Device, Scope};
+use rayon::prelude::*;
+
+use crate::batch::{BatchView, Series};
+use crate::cpu::carried::Carried;
+use crate::cpu::profile::Profile;
+use crate::cpu::shard::{PackedWeights, Shard, ShardWorkspace, Weights};
+use crate::cpu::stateful_inference::{StatefulInference, work_off};
+use crate::error::{Error, Result};
+use crate::graph::Graphs;
+use crate::loss::Objective;
+use crate::model::Model;
+use crate::model::tensor::TensorSet;
+pub use compute::Compute;
+pub use compute::{Capacity, Kept, Purpose};
+use parts::{Part, parts_of};
+use worker::Worker;
+use workspace::{WorkingCopy, weights};
+
+/// Samples that one thread takes through the model at a time. Part of the arithmetic: another size
+/// sums in another order.
+pub const SHARD_SAMPLES: usize = 32;
+
+/// The threads and the memory that batches are computed with.
+#[derive(Debug)]
+pub struct Engine {
+    device: Device,
+    compute: Compute,
+    purpose: Purpose,
+    pool: rayon::ThreadPool,
+    /// Capacity of each worker's memory.
+    room: Capacity,
+    workers: Vec<Worker>,
+    weights: PackedWeights,
+    /// For products in 16 bits.
+    working: Option<WorkingCopy>,
+    /// True if the LSTMs' matrices are in eight bits.
+    int8: bool,
+}
+
+/// Outputs of a batch of training.
+pub struct Changes<'a> {
+    /// They are added to.
+    pub gradients: &'a mut TensorSet,
+    /// Windows start from these states, and those that they compute are noted for the next step.
+    pub carried: Option<&'a mut Carried>,
+}
+
+/// Sums over shards and micro-batches.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    /// The loss without the division by its count.
+    pub loss_sum: f64,
+    /// Terms that it is the sum of.
+    pub terms: usize,
+    /// Time of the forward pass on the slowest thread, summed over rounds of the threads.
+    pub forward: Duration,
+    /// The same of the backward pass.
+    pub backward: Duration,
+}
+
+impl Engine {
+    /// Starts the threads and takes the memory for batches of any size, a shard a thread. For
+    /// graphs, whose size is not known here, that is left to [`Engine::ensure_capacity`].
+    pub fn new(device: &Device, model: &Model, compute: Compute, purpose: Purpose) -> Result<Self> {
+        let Compute { threads, batch_size } = compute;
+        for (setting, value) in [("the number of threads", threads), ("training.batch_size", batch_size)] {
+            if value == 0 {
+                return Err(Error::setting(setting, &0, "1 or more"));
+            }
+        }
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|k| format!("compute-{k}"))
+            .build()
+            .map_err(|source| Error::Threads { threads, source })?;
+        let weights = PackedWeights::new(&device.scope("model/parameters/packed"), model, purpose)?;
+        let (room, workers) = (Capacity::default(), Vec::new());
+        let (device, working, int8) = (device.clone(), None, false);
+        let mut engine = Engine { device, compute, purpose, pool, room, workers, weights, working, int8 };
+        if !model.config().is_over_graphs() {
+            engine.ensure_capacity(model, compute.room(purpose))?;
+        }
+        Ok(engine)
+    }
+
+    /// The same engine with products in `precision`, whose weights are booked on `scope`.
+    pub fn with_precision(mut self, scope: &Scope, model: &Model, precision: Precision) -> Result<Self> {
+        self.working = WorkingCopy::new(scope, model, precision)?;
+        self.weights.set_precision(precision);
+        Ok(self)
+    }
+
+    /// The same engine with the LSTMs' matrices in eight bits, made of `parameters` and booked on
+    /// `scope`; by how much each matrix is changed, under its name.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a model without an LSTM, [`Error::Quantize`] for weights that are not
+    /// finite.
+    pub fn with_int8(
+        mut self,
+        scope: &Scope,
+        model: &Model,
+        parameters: &TensorSet,
+    ) -> Result<(Self, Vec<(String, Accuracy)>)> {
+        if model.lstms().is_empty() {
+            return Err(Error::setting("model.encoder", &"none", "lstm for predictions with weights in eight bits"));
+        }
+        let errors = self.weights.quantize(scope, model, parameters)?;
+        self.int8 = true;
+        let activations = self.device.scope("activations");
+        self.workers.iter_mut().try_for_each(|worker| worker.memory.make_room_for_bytes(&activations))?;
+        Ok((self, errors))
+    }
+
+    /// The same engine, which measures its time layer by layer.
+    pub fn profiled(mut self) -> Self {
+        self.weights.set_profiled();
+        self
+    }
+
+    /// The time of all threads since the last call, layer by layer.
+    pub fn take_profile(&mut self, model: &Model) -> Profile {
+        let mut profile = Profile::of(model);
+        for worker in &mut self.workers {
+            worker.memory.give_times(&mut profile);
+        }
+        profile
+    }
+
+    /// Gives back the memory of all shards, and takes less at the next [`Engine::make_room_for`]:
+    /// for the shards of smaller batches, or for another purpose.
+    pub fn cut_to(&mut self, batch_size: usize, purpose: Purpose) {
+        (self.compute.batch_size, self.purpose) = (batch_size, purpose);
+        self.workers.clear();
+        self.room = Capacity::default();
+    }
+
+    /// Takes the memory for shards of up to `room`, where there is not as much already.
+    pub fn ensure_capacity(&mut self, model: &Model, room: Capacity) -> Result<()> {
+        let Capacity { samples, edges, run } = self.room;
+        let room =
+            Capacity { samples: samples.max(room.samples), edges: edges.max(room.edges), run: run.max(room.run) };
+        if room != self.room || self.workers.is_empty() {
+            // Given back before the new memory is taken.
+            self.workers.clear();
+            let worker = |_| Worker::new(&self.device, model, room, self.purpose);
+            self.workers = (0..self.compute.shards_at_once(model, self.purpose)).map(worker).collect::<Result<_>>()?;
+            if self.int8 {
+                let scope = self.device.scope("activations");
+                self.workers.iter_mut().try_for_each(|worker| worker.memory.make_room_for_bytes(&scope))?;
+            }
+            self.room = room;
+        }
+        Ok(())
+    }
+
+    /// Takes the memory for batches, of these graphs for a model over graphs, where it is not there
+    /// already.
+    pub fn make_room_for(&mut self, model: &Model, graphs: Option<&dyn Graphs>) -> Result<()> {
+        let of_graphs = |graphs: &dyn Graphs| {
+            let (samples, edges) = graphs.largest();
+            Capacity { samples, edges, run: 1 }
+        };
+        let room = graphs.map_or_else(|| self.compute.room(self.purpose), of_graphs);
+        self.ensure_capacity(model, room)
+    }
+
+    /// Makes ready for `parameters`; to be called whenever they have changed, before they are
+    /// computed with.
+    pub fn load(&mut self, model: &Model, parameters: &TensorSet) {
+        self.working.iter_mut().for_each(|working| working.take(parameters));
+        let parameters = self.working.as_ref().map_or(parameters, |working| &working.parameters);
+        let weights = &mut self.weights;
+        self.pool.install(|| weights.pack(model, parameters));
+    }
+
+    /// Adds the gradients of `objective` over `batch` to those of `changes`; `totals`, with those
+    /// of the batch added shard by shard, so that a sum does not depend on where batches end.
+    pub fn accumulate(
+        &mut self,
+        model: &Model,
+        parameters: &TensorSet,
+        batch: &BatchView<'_>,
+        objective: Objective,
+        Changes { gradients, mut carried }: Changes<'_>,
+        mut totals: Totals,
+    ) -> Totals {
+        let weights = weights(model, parameters, &self.weights, &self.working);
+        for shards in parts_of(batch, self.purpose, objective.position).chunks(self.workers.len()) {
+            let work = self.workers.par_iter_mut().zip(shards.par_iter());
+            let states = carried.as_deref();
+            self.pool.install(|| {
+                work.for_each(|(worker, part)| {
+                    worker.train(weights, &part.shard(batch, states, Some(objective.dropout)), objective);
+                });
+            });
+            let done = &self.workers[..shards.len()];
+            if let Some(carried) = carried.as_deref_mut() {
+                let computed: Vec<_> =
+                    done.iter().zip(shards).map(|(worker, part)| (&worker.memory, part.samples.clone())).collect();
+                self.pool.install(|| carried.note(batch, &computed));
+            }
+            for worker in done {
+                gradients.add(worker.gradients.as_ref().expect("an engine made for training"));
+                totals.loss_sum += worker.totals.loss_sum;
+                totals.terms += worker.totals.terms;
+            }
+            let slowest = |time: fn(&Totals) -> Duration| done.iter().map(|worker| time(&worker.totals)).max();
+            totals.forward += slowest(|totals| totals.forward).unwrap_or_default();
+            totals.backward += slowest(|totals| totals.backward).unwrap_or_default();
+        }
+        totals
+    }
+
+    /// Writes the model's outputs for `batch`, [R, K, M]: a row a sample, or a row a graph.
+    pub fn predict(&mut self, model: &Model, parameters: &TensorSet, batch: &BatchView<'_>, outputs: &mut [f32]) {
+        let len = |samples| model.decoder().rows(samples) * model.outputs();
+        self.compute(model, parameters, batch, outputs, len, |memory, weights, (shard, outputs)| {
+            outputs.copy_from_slice(memory.forward(weights, shard).0);
+        });
+    }
+
+    /// Writes the weights with which attention pools the windows of `batch`: `[heads, T]` of one
+    /// timeframe after another, a row a sample.
+    pub fn pooling_weights(&mut self, model: &Model, parameters: &TensorSet, batch: &BatchView<'_>, to: &mut [f32]) {
+        let width = model.pooling_weights_len();
+        self.compute(
+            model,
+            parameters,
+            batch,
+            to,
+            |samples| samples * width,
+            |memory, weights, (shard, to)| {
+                memory.forward(weights, shard);
+                for (sample, mut row) in to.chunks_exact_mut(width).enumerate() {
+                    for (k, len) in model.pooling_weights_lens().enumerate() {
+                        let (own, rest) = row.split_at_mut(len);
+                        memory.read_pooling(k, sample, own);
+                        row = rest;
+                    }
+                }
+            },
+        );
+    }
+
+    /// Writes the weights with which the timeframes of the samples of `batch` are fused, [B, heads,
+    /// n, n].
+    pub fn fusion_weights(&mut self, model: &Model, parameters: &TensorSet, batch: &BatchView<'_>, to: &mut [f32]) {
+        let width = model.fusion_weights_len();
+        self.compute(
+            model,
+            parameters,
+            batch,
+            to,
+            |samples| samples * width,
+            |memory, weights, (shard, to)| {
+                memory.forward(weights, shard);
+                for (sample, row) in to.chunks_exact_mut(width).enumerate() {
+                    row.copy_from_slice(memory.fusion_weights(model, sample));
+                }
+            },
+        );
+    }
+
+    /// Takes the shards of `batch` through the model, and what `each` gets from them to their part
+    /// of `to`, which is as long as the function beside it says of a number of samples.
+    fn compute(
+        &mut self,
+        model: &Model,
+        parameters: &TensorSet,
+        batch: &BatchView<'_>,
+        to: &mut [f32],
+        len: impl Fn(usize) -> usize,
+        each: impl Fn(&mut ShardWorkspace, Weights<'_>, (&Shard<'_>, &mut [f32])) + Sync,
+    ) {
+        let weights = weights(model, parameters, &self.weights, &self.working);
+        let mut rest = to;
+        let rows = |part: Part| {
+            let (own, others) = std::mem::take(&mut rest).split_at_mut(len(part.samples.len()));
+            rest = others;
+            (own, part)
+        };
+        let mut work: Vec<_> = parts_of(batch, self.purpose, 0).into_iter().map(rows).collect();
+        for work in work.chunks_mut(self.workers.len()) {
+            let work = self.workers.par_iter_mut().zip(work.par_iter_mut());
+            self.pool.install(|| {
+                work.for_each(|(worker, (to, part))| {
+                    each(&mut worker.memory, weights, (&part.shard(batch, None, None), to));
+                });
+            });
+        }
+    }
+}
+
+/// Carried state with the weights at rest, see [`stream`](crate::stream).
+impl Engine {
+    /// Computes the states that `streamed` asks for, on all threads.
+    pub fn stream(
+        &mut self,
+        model: &Model,
+        parameters: &TensorSet,
+        series: &[Series<'_>],
+        streamed: &mut StatefulInference,
+    ) {
+        let weights = weights(model, parameters, &self.weights, &self.working);
+        let passages = Mutex::new(streamed.passages(model, series).into_iter());
+        let workers = self.workers.par_iter_mut();
+        self.pool.install(|| workers.for_each(|worker| work_off(&passages, weights, &mut worker.memory)));
+    }
+
+    /// The weights that everything is computed with: `parameters`, or what [`Engine::load`] made of
+    /// them for products in 16 bits.
+    pub fn weights<'a>(&'a self, model: &'a Model, parameters: &'a TensorSet) -> Weights<'a> {
+        weights(model, parameters, &self.weights, &self.working)
+    }
+
+    /// Does `work` with these weights, and the engine's threads as those of everything parallel in
+    /// it.
+    pub fn install(&self, model: &Model, parameters: &TensorSet, work: impl FnOnce(Weights<'_>) + Send) {
+        let weights = self.weights(model, parameters);
+        self.pool.install(|| work(weights));
+    }
+
+    /// Goes on from `state` [layers, 2, H] of timeframe `k` over `bars` [n, F], at most T of them,
+    /// on this thread; `state` is then that after them.
+    pub fn advance(&mut self, k: usize, bars: &[f32], state: &mut [f32]) {
+        self.workers[0].memory.advance(&self.weights, k, bars, state);
+    }
+
+    /// Writes the state [layers, 2, H] of timeframe `k` after step `t` of those that
+    /// [`Engine::advance`] went last.
+    pub fn read_state(&self, k: usize, t: usize, to: &mut [f32]) {
+        self.workers[0].memory.read_state(k, 0, t, to);
+    }
+}

@@ -1,0 +1,74 @@
+#![forbid(unsafe_code)]
+
+//! The parts of a batch that threads compute, the same for any number of threads.
+
+use std::ops::Range;
+
+use super::{Purpose, SHARD_SAMPLES};
+use crate::batch::BatchView;
+use crate::cpu::carried::Carried;
+use crate::cpu::decoder::GraphShard;
+use crate::cpu::shard::Shard;
+use crate::graph::GraphDropout;
+use crate::model::dropout::{StepDropout, StepSeed};
+
+/// The part of a batch that makes a shard: some samples, some runs or, of a batch of graphs, one of
+/// them.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) samples: Range<usize>,
+    /// The samples in runs, for dense training.
+    runs: Vec<Range<usize>>,
+    /// Its place among the batch's graphs.
+    graph: Option<usize>,
+}
+
+impl Part {
+    /// This part of `batch`, from the states of `carried`; `dropout` is that of the step.
+    pub(super) fn shard<'a>(
+        &'a self,
+        batch: &'a BatchView<'a>,
+        carried: Option<&'a Carried>,
+        dropout: Option<StepDropout>,
+    ) -> Shard<'a> {
+        Shard {
+            batch,
+            samples: self.samples.clone(),
+            runs: &self.runs,
+            graph: self.graph(batch, dropout.map(|dropout| dropout.in_graphs)),
+            carried,
+            dropout: dropout.and_then(|dropout| dropout.between_layers),
+        }
+    }
+
+    fn graph<'a>(&self, batch: &BatchView<'a>, of: Option<StepSeed>) -> Option<GraphShard<'a>> {
+        let (graphs, graph) = (batch.graphs()?, self.graph?);
+        let dropout = of.map(|StepSeed { seed, step }| GraphDropout::of_step(seed, step, graphs.index(graph)));
+        Some(GraphShard { view: graphs.view(graph), dropout })
+    }
+}
+
+/// The parts of a batch; of samples, the last one may be smaller than the others.
+///
+/// `position` is that of the first sample in the epoch's order, by which dense training tells runs
+/// apart.
+pub(super) fn parts_of(batch: &BatchView<'_>, purpose: Purpose, position: usize) -> Vec<Part> {
+    let samples = batch.len();
+    let of_samples = |samples, graph| Part { samples, runs: Vec::new(), graph };
+    match (batch.graphs(), purpose.runs()) {
+        (Some(graphs), _) => {
+            graphs.samples().enumerate().map(|(graph, samples)| of_samples(samples, Some(graph))).collect()
+        }
+        (None, Some(runs)) => {
+            let part = |runs: Vec<Range<usize>>| {
+                let samples = runs.first().map_or(0, |run| run.start)..runs.last().map_or(0, |run| run.end);
+                Part { samples, runs, graph: None }
+            };
+            runs.shards_of_batch(batch, position).into_iter().map(part).collect()
+        }
+        (None, None) => {
+            let starts = (0..samples).step_by(SHARD_SAMPLES);
+            starts.map(|start| of_samples(start..samples.min(start + SHARD_SAMPLES), None)).collect()
+        }
+    }
+}

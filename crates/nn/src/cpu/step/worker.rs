@@ -1,0 +1,74 @@
+#![forbid(unsafe_code)]
+
+//! One thread's share of a batch.
+
+use std::time::Instant;
+
+use megabatch_amp::{Operation, round_to};
+use megabatch_gpu_core::Device;
+
+use super::{Capacity, Objective, Purpose, Totals};
+use crate::cpu::shard::{Shard, ShardWorkspace, Weights};
+use crate::error::Result;
+use crate::loss::labelled_rows;
+use crate::model::Model;
+use crate::model::tensor::TensorSet;
+
+/// State with which one thread computes a shard.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) memory: ShardWorkspace,
+    pub(super) gradients: Option<TensorSet>,
+    pub(super) totals: Totals,
+}
+
+impl Worker {
+    pub(super) fn new(device: &Device, model: &Model, room: Capacity, purpose: Purpose) -> Result<Self> {
+        let (activations, gradients) = (device.scope("activations"), device.scope("model/gradients/shards"));
+        Ok(Worker {
+            memory: ShardWorkspace::new(&activations, model, room, purpose)?,
+            gradients: match purpose {
+                Purpose::Training { .. } => Some(TensorSet::zeros(&gradients, model.layout())?),
+                Purpose::Prediction => None,
+            },
+            totals: Totals::default(),
+        })
+    }
+
+    /// Forward, loss and backward of one shard.
+    pub(super) fn train(
+        &mut self,
+        weights: Weights<'_>,
+        shard: &Shard<'_>,
+        Objective { loss, count, scale, .. }: Objective,
+    ) {
+        let start = Instant::now();
+        let outputs = weights.model.shape().outputs;
+        let targets = &shard.batch.targets()[shard.samples.start * outputs..shard.samples.end * outputs];
+        let (y, d_y) = self.memory.forward(weights, shard);
+        let forward = start.elapsed();
+
+        // What is predicted for a graph as a whole has the targets of its first node, which are
+        // those of all.
+        let targets = &targets[..y.len() / weights.model.outputs() * outputs];
+        let (loss_sum, terms) = match shard.graph {
+            Some(_) => {
+                loss.graph_gradient(y, targets, outputs, count, d_y);
+                (loss.graph_sum(y, targets, outputs), loss.graph_terms(labelled_rows(targets, outputs), outputs))
+            }
+            None => {
+                loss.gradient(y, targets, count, d_y);
+                (loss.sum(y, targets), loss.terms(targets))
+            }
+        };
+        if scale != 1.0 {
+            d_y.iter_mut().for_each(|d| *d *= scale);
+        }
+        // The loss is formed in single precision, and its gradient read by a product.
+        round_to(weights.precision.arithmetic(Operation::MatrixProduct).operands, d_y);
+        let gradients = self.gradients.as_mut().expect("an engine made for training");
+        gradients.clear();
+        self.memory.backward(weights, shard, gradients);
+        self.totals = Totals { loss_sum, terms, forward, backward: start.elapsed() - forward };
+    }
+}

@@ -1,0 +1,144 @@
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+
+use megabatch_gpu_core::{Buffer, Device};
+
+use crate::cpu::carried::state_len;
+use crate::cpu::decoder::Decoding;
+use crate::cpu::pooling::WindowPooling;
+use crate::cpu::stateful_inference::{ONE_SAMPLE, top_hidden};
+use crate::cpu::step::{Compute, Engine, Purpose};
+use crate::error::Result;
+use crate::model::tensor::TensorSet;
+use crate::model::weights::load_weights;
+use crate::model::{Model, Timeframe};
+
+/// A trained model that follows one instrument bar by bar: it holds the states of all its LSTMs,
+/// and a bar moves those of its timeframe on by one step.
+///
+/// It gives, bit for bit, the predictions that a [`Predictor`](crate::Predictor) with carried state
+/// gives in single precision for samples whose windows end at the bars pushed last. Give the bars
+/// of each timeframe in order, only once they have closed, and
+/// [`restart`](StreamingPredictor::restart) all timeframes where a segment begins. A model that
+/// pools by attention reads the states of bars before the segment's first one as zero, until T bars
+/// have been pushed.
+#[derive(Debug)]
+pub struct StreamingPredictor {
+    model: Model,
+    parameters: TensorSet,
+    engine: Engine,
+    states: Vec<Buffer<f32>>, // [layers, 2, H] each; for pooling by attention, [T, H] behind it
+    poolings: Vec<WindowPooling>,
+    /// From the encoding to the outputs.
+    decoding: Decoding,
+}
+
+impl StreamingPredictor {
+    /// The model with the weights of a safetensors file, at the start of a segment.
+    ///
+    /// # Errors
+    /// As [`load_weights`]; [`Error::Memory`](crate::Error::Memory) and
+    /// [`Error::Threads`](crate::Error::Threads) when the device has no room;
+    /// [`Error::Setting`](crate::Error::Setting) for a model without states or over graphs.
+    pub fn open(device: &Device, model: Model, weights: &Path) -> Result<Self> {
+        model.config().check_carried_state()?;
+        let mut parameters = TensorSet::zeros(&device.scope("model/parameters"), model.layout())?;
+        load_weights(weights, &mut parameters)?;
+        let compute = Compute { threads: 1, batch_size: 1 };
+        let mut engine = Engine::new(device, &model, compute, Purpose::Prediction)?;
+        engine.load(&model, &parameters);
+        let scope = device.scope("carried");
+        let timeframes = &model.shape().timeframes;
+        let state = |timeframe| Ok(Buffer::zeros(&scope, followed_len(&model, timeframe))?);
+        let pooling = |(of, timeframe): (_, &Timeframe)| WindowPooling::new(&scope, of, timeframe.steps, 1);
+        Ok(StreamingPredictor {
+            states: timeframes.iter().map(state).collect::<Result<_>>()?,
+            poolings: model.poolings().iter().zip(timeframes).map(pooling).collect::<Result<_>>()?,
+            decoding: Decoding::new(&scope, model.decoder(), ONE_SAMPLE, Purpose::Prediction)?,
+            model,
+            parameters,
+            engine,
+        })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Sets the states of all timeframes to zero: a segment begins.
+    pub fn restart(&mut self) {
+        self.states.iter_mut().for_each(|state| state.as_mut_slice().fill(0.0));
+    }
+
+    /// Takes the next `bars` `[n, F]` of timeframe `timeframe`.
+    ///
+    /// # Panics
+    /// If there is no such timeframe or the numbers are not whole bars.
+    pub fn push(&mut self, timeframe: usize, bars: &[f32]) {
+        let shape = &self.model.shape().timeframes[timeframe];
+        assert!(bars.len().is_multiple_of(shape.features), "bars of {} features", shape.features);
+        let hidden = self.model.config().hidden;
+        let (state, recent) = self.states[timeframe].as_mut_slice().split_at_mut(state_len(&self.model));
+        for bars in bars.chunks(shape.steps * shape.features) {
+            self.engine.advance(timeframe, bars, state);
+            if recent.is_empty() {
+                continue;
+            }
+            let (steps, mut after) = (bars.len() / shape.features, vec![0.0; state.len()]);
+            recent.copy_within(steps * hidden.., 0);
+            let new = recent.len() - steps * hidden;
+            for (t, row) in recent[new..].chunks_exact_mut(hidden).enumerate() {
+                self.engine.read_state(timeframe, t, &mut after);
+                row.copy_from_slice(top_hidden(&after, hidden));
+                self.model.lstms()[timeframe].read(&self.parameters, row);
+            }
+        }
+    }
+
+    /// The outputs `[K, M]` of the model from the states as they are.
+    pub fn predict(&mut self) -> Vec<f32> {
+        let hidden = self.model.config().hidden;
+        let parts = self.decoding.encodings_mut(1).chunks_exact_mut(hidden).zip(&self.states).enumerate();
+        for (k, (part, state)) in parts {
+            let (state, recent) = state.as_slice().split_at(state_len(&self.model));
+            match self.poolings.get_mut(k) {
+                Some(memory) => {
+                    part.copy_from_slice(memory.forward(&self.model.poolings()[k], &self.parameters, recent));
+                }
+                None => {
+                    part.copy_from_slice(top_hidden(state, hidden));
+                    self.model.lstms()[k].read(&self.parameters, part);
+                }
+            }
+        }
+        self.decoding.forward(self.model.decoder(), &self.parameters, None, None);
+        self.decoding.outputs().to_vec()
+    }
+
+    /// The state of timeframe `timeframe`, `[layers, 2, H]`: the hidden and then the cell state of
+    /// each layer. For a model that pools by attention, the top layer's outputs after the last T
+    /// bars follow, `[T, H]`, the latest last; of bars before the segment's first one they are
+    /// zero.
+    ///
+    /// # Panics
+    /// If there is no such timeframe.
+    pub fn state(&self, timeframe: usize) -> &[f32] {
+        self.states[timeframe].as_slice()
+    }
+
+    /// Goes on from `state`, as [`StreamingPredictor::state`] gave it.
+    ///
+    /// # Panics
+    /// If there is no such timeframe or the state is of another size.
+    pub fn set_state(&mut self, timeframe: usize, state: &[f32]) {
+        self.states[timeframe].as_mut_slice().copy_from_slice(state);
+    }
+}
+
+/// Numbers in what a follower keeps of one timeframe.
+fn followed_len(model: &Model, timeframe: &Timeframe) -> usize {
+    let recent = if model.poolings().is_empty() { 0 } else { timeframe.steps * model.config().hidden };
+    state_len(model) + recent
+}

@@ -1,0 +1,321 @@
+#![forbid(unsafe_code)]
+
+//! The weights of one layer of all timeframes as the kernels read them, and the way back of their
+//! gradients.
+
+use megabatch_gpu_core::{Buffer, Scope};
+
+use super::memory_estimate::MemoryEstimate;
+use crate::cuda::ops::{
+    Arithmetic, ByteMatrix, ByteRows, GateRows, GateTensor, InputWeights, Layout, Operand, Output, Part, Product,
+    Scratch, add_column_sums, add_separated, column_sum_parts, ensure_capacity, interleave, multiply, multiply_bytes,
+    parts_of_rows, parts_of_sum,
+};
+use crate::cuda::tuning::Tuner;
+use crate::error::Result;
+use crate::memory::{BACKWARD, BOTH};
+use crate::model::Model;
+use crate::model::lstm::Lstm;
+
+/// One layer of all timeframes.
+#[derive(Debug)]
+pub(super) struct Cells<T: Operand> {
+    hidden: usize,
+    arithmetic: Arithmetic,
+    timeframes: Vec<OfTimeframe>,
+    of_weights: GateRows,
+    /// W_ih, `[H, 4, input]` of one timeframe after the other.
+    weights: Buffer<T>,
+    /// The same in eight bits, in their place.
+    in_bytes: Vec<ByteMatrix>,
+    bias: Option<Bias>,
+    of_gradients: GateRows,
+    /// Gradients of W_ih, W_hh and the biases, unit by unit; empty until training needs them.
+    gradients: Buffer<f32>,
+}
+
+/// The sums of both biases, `[timeframes, H, 4]`.
+#[derive(Debug)]
+struct Bias {
+    of_parameters: GateRows,
+    sums: Buffer<f32>,
+}
+
+/// Offsets of one timeframe's parameters.
+#[derive(Clone, Copy, Debug)]
+struct OfTimeframe {
+    /// Width of what it reads.
+    input: usize,
+    /// First element of W_ih.
+    weight: usize,
+    /// First elements of the gradients of W_ih, W_hh and the biases.
+    gradients: [usize; 3],
+}
+
+/// Buffers that the cells of all layers need and none keeps.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// Gates' gradients by bar, [bars, H, 4].
+    pub(super) by_bar: Buffer<f32>,
+    /// Rows of 8-bit projections.
+    rows: ByteRows,
+    scratch: Scratch,
+}
+
+impl Shared {
+    /// Counts what all cells share, for sums of so many parts and bars.
+    pub(super) fn estimate(estimate: &mut MemoryEstimate<'_>, parts: usize, bars: usize) {
+        let gates = 4 * estimate.model.config().hidden;
+        estimate.put("activations", "gradients of gates by bar", bars * gates * size_of::<f32>(), BACKWARD);
+        estimate.put("activations", "parts of sums", Scratch::bytes::<f32>(parts), BOTH);
+    }
+
+    pub(super) fn new(scope: &Scope, tuner: &Tuner) -> Result<Self> {
+        let by_bar = Buffer::zeros(scope, 0)?;
+        Ok(Shared { by_bar, rows: ByteRows::empty(scope)?, scratch: Scratch::tuned(scope, tuner)? })
+    }
+}
+
+/// Rows that go into a layer's gradients: d_gates `[rows, H, 4]`, and the hidden states before each
+/// of these steps, `[rows, H]`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Steps<'a, T: Operand> {
+    pub(super) d_gates: Part<'a, T>,
+    pub(super) hidden_before: Part<'a, T>,
+    pub(super) rows: usize,
+}
+
+impl OfTimeframe {
+    /// Places of layers that read rows of such widths; and the ends, of weights and gradients.
+    fn all(hidden: usize, inputs: &[usize]) -> (Vec<Self>, [usize; 2]) {
+        let gates = 4 * hidden;
+        // Each where products load 16 bytes at a time. The biases' come last, so that they are set
+        // to zero at once.
+        let (mut weight, mut gradients, mut biases) = (0, 0, inputs.iter().map(|input| gates * (input + hidden)).sum());
+        let timeframe = |&input: &usize| {
+            let of = OfTimeframe { input, weight, gradients: [gradients, gradients + gates * input, biases] };
+            weight += (gates * input).next_multiple_of(8);
+            gradients += gates * (input + hidden);
+            biases += gates;
+            of
+        };
+        let all = inputs.iter().map(timeframe).collect();
+        (all, [weight, biases])
+    }
+}
+
+impl<T: Operand> Cells<T> {
+    /// The cells of layer `l`, on `scope`, whose products are by `arithmetic`.
+    pub(super) fn new(scope: &Scope, model: &Model, l: usize, arithmetic: Arithmetic) -> Result<Self> {
+        let hidden = model.config().hidden;
+        let (timeframes, [weights, _]) = OfTimeframe::all(hidden, &inputs(model, l));
+        let of_timeframes = || timeframes.iter().zip(model.lstms());
+        let start = |slot| model.layout().place(slot).start;
+        let weight = |(of, lstm): (&OfTimeframe, &Lstm)| GateTensor {
+            start: start(lstm.layers[l].weight_ih),
+            other: None,
+            place: of.weight,
+            width: of.input,
+        };
+        let bias = |lstm: &Lstm, place| {
+            let [ih, hh] = lstm.layers[l].bias?.map(start);
+            Some(GateTensor { start: ih, other: Some(hh), place, width: 1 })
+        };
+        let gradients = of_timeframes().flat_map(|(of, lstm)| {
+            let [ih, hh, biases] = of.gradients;
+            let of_ih = GateTensor { place: ih, ..weight((of, lstm)) };
+            let of_hh = GateTensor { start: start(lstm.layers[l].weight_hh), place: hh, width: hidden, ..of_ih };
+            [Some(of_ih), Some(of_hh), bias(lstm, biases)].into_iter().flatten()
+        });
+        let biases = model.lstms().iter().enumerate().filter_map(|(k, lstm)| bias(lstm, 4 * hidden * k));
+        Ok(Cells {
+            hidden,
+            arithmetic,
+            of_weights: GateRows::new(scope, hidden, &of_timeframes().map(weight).collect::<Vec<_>>())?,
+            weights: Buffer::zeros(scope, weights)?,
+            in_bytes: Vec::new(),
+            bias: Bias::new(scope, hidden, &biases.collect::<Vec<_>>())?,
+            of_gradients: GateRows::new(scope, hidden, &gradients.collect::<Vec<_>>())?,
+            gradients: Buffer::zeros(scope, 0)?,
+            timeframes,
+        })
+    }
+
+    /// Bytes of the weights of layer `l` as operations read them, and of their gradients.
+    pub(super) fn bytes(model: &Model, l: usize) -> [usize; 2] {
+        let (config, inputs) = (model.config(), inputs(model, l));
+        let (timeframes, [weights, gradients]) = OfTimeframe::all(config.hidden, &inputs);
+        let biases = if config.bias { timeframes.len() } else { 0 };
+        let tables = GateRows::bytes(3 * timeframes.len() + 2 * biases);
+        let sums = biases * 4 * config.hidden * size_of::<f32>();
+        [weights * size_of::<T>() + sums + tables, gradients * size_of::<f32>()]
+    }
+
+    /// Numbers that the operations of one cell ask [`Shared`] for: over so many rows of what it
+    /// reads, and steps of windows, at most.
+    pub(super) fn parts(hidden: usize, input: usize, has_bias: bool, rows: usize, steps: usize) -> usize {
+        let gates = 4 * hidden;
+        let sums = [[gates, hidden, steps], [gates, input, rows]].map(parts_of_sum);
+        // A product that starts from a bias is not split.
+        let of_bias = if has_bias { column_sum_parts(rows.max(1), gates) } else { parts_of_rows(rows, gates, input) };
+        sums[0].max(sums[1]).max(of_bias).max(parts_of_rows(steps, input, gates))
+    }
+
+    /// Takes memory for the gradients, where it is not there already.
+    pub(super) fn make_room_for_gradients(&mut self) -> Result<()> {
+        let [_, _, biases] = self.timeframes.last().map_or([0; 3], |of| of.gradients);
+        ensure_capacity(&mut self.gradients, biases + 4 * self.hidden)
+    }
+
+    /// Projects by these matrices from now on, one a timeframe.
+    pub(super) fn set_in_bytes(&mut self, matrices: Vec<ByteMatrix>) {
+        self.in_bytes = matrices;
+    }
+
+    fn product<'a, S: Operand>(
+        &self,
+        a: Part<'a, S>,
+        b: Part<'a, S>,
+        shape: [usize; 3],
+        layout: Layout,
+    ) -> Product<'a, S> {
+        Product { a, b, start: None, shape, layout, arithmetic: self.arithmetic }
+    }
+
+    /// Takes the weights as they are now.
+    pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
+        interleave(&self.of_weights, parameters, &mut self.weights)?;
+        let Some(Bias { of_parameters, sums }) = &mut self.bias else { return Ok(()) };
+        interleave(of_parameters, parameters, sums)
+    }
+
+    /// Hands W_ih and the sums of the biases, as they were [loaded](Cells::load), to a recurrence
+    /// that projects what it reads.
+    pub(super) fn set_input(&self, input: &mut InputWeights<T>) -> Result<()> {
+        (0..self.timeframes.len()).try_for_each(|k| input.set(k, self.weight(k), self.bias(k)))
+    }
+
+    fn weight(&self, k: usize) -> Part<'_, T> {
+        Part { buffer: &self.weights, start: self.timeframes[k].weight }
+    }
+
+    fn bias(&self, k: usize) -> Option<Part<'_, f32>> {
+        self.bias.as_ref().map(|bias| Part { buffer: &bias.sums, start: 4 * self.hidden * k })
+    }
+
+    /// x · W_ihᵀ + b of so many rows `x` `[rows, input]` of timeframe `k`, to `to` from element
+    /// number `start` on.
+    pub(super) fn project(
+        &self,
+        k: usize,
+        x: Part<'_, T>,
+        rows: usize,
+        to: &mut Buffer<f32>,
+        to_start: usize,
+        shared: &mut Shared,
+    ) -> Result<()> {
+        let (start, input) = (self.bias(k), self.timeframes[k].input);
+        if let Some(matrix) = self.in_bytes.get(k) {
+            shared.rows.quantize(x, [rows, input])?;
+            return multiply_bytes(&shared.rows, matrix, start, to, to_start);
+        }
+        let of = self.product(x, self.weight(k), [rows, 4 * self.hidden, input], Layout::Straight);
+        multiply(&Product { start, ..of }, Output::Overwrite, to, to_start, &mut shared.scratch)
+    }
+
+    /// The gradient of what the cell of timeframe `k` read, `[rows, input]`, to `to` from element
+    /// number `start` on.
+    pub(super) fn d_input(
+        &self,
+        k: usize,
+        steps: &Steps<'_, T>,
+        to: &mut Buffer<f32>,
+        to_start: usize,
+        shared: &mut Shared,
+    ) -> Result<()> {
+        let shape = [steps.rows, self.timeframes[k].input, 4 * self.hidden];
+        let of = self.product(steps.d_gates, self.weight(k), shape, Layout::SecondTransposed);
+        multiply(&of, Output::Overwrite, to, to_start, &mut shared.scratch)
+    }
+
+    /// Begins the gradients of a batch.
+    pub(super) fn begin_gradients(&mut self) -> Result<()> {
+        match self.timeframes.first() {
+            Some(first) if self.bias.is_some() => {
+                let (start, len) = (first.gradients[2], self.timeframes.len() * 4 * self.hidden);
+                Ok(self.gradients.set_zero_at(start, len)?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Finds the gradients of W_hh of timeframe `k`, and those of W_ih and the biases from rows
+    /// that the cell read step by step, `[rows, input]`.
+    pub(super) fn weight_grads_by_step(
+        &mut self,
+        k: usize,
+        steps: &Steps<'_, T>,
+        x: Part<'_, T>,
+        shared: &mut Shared,
+    ) -> Result<()> {
+        self.learn_recurrent(k, steps, &mut shared.scratch)?;
+        self.learn_input(k, steps.d_gates, x, steps.rows, &mut shared.scratch)
+    }
+
+    /// The same where the cell read bars, `[bars, input]`, whose d_gates were summed by bar.
+    pub(super) fn weight_grads_by_bar(
+        &mut self,
+        k: usize,
+        steps: &Steps<'_, T>,
+        x: &Buffer<f32>,
+        bars: usize,
+        Shared { by_bar, scratch, .. }: &mut Shared,
+    ) -> Result<()> {
+        self.learn_recurrent(k, steps, scratch)?;
+        self.learn_input(k, (&*by_bar).into(), x.into(), bars, scratch)
+    }
+
+    fn learn_recurrent(&mut self, k: usize, steps: &Steps<'_, T>, scratch: &mut Scratch) -> Result<()> {
+        let (shape, [_, hh, _]) = ([4 * self.hidden, self.hidden, steps.rows], self.timeframes[k].gradients);
+        let of = self.product(steps.d_gates, steps.hidden_before, shape, Layout::BothTransposed);
+        multiply(&of, Output::Overwrite, &mut self.gradients, hh, scratch)
+    }
+
+    fn learn_input<S: Operand>(
+        &mut self,
+        k: usize,
+        d_gates: Part<'_, S>,
+        x: Part<'_, S>,
+        rows: usize,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let (gates, OfTimeframe { input, gradients: [ih, _, biases], .. }) = (4 * self.hidden, self.timeframes[k]);
+        let of = self.product(d_gates, x, [gates, input, rows], Layout::BothTransposed);
+        multiply(&of, Output::Overwrite, &mut self.gradients, ih, scratch)?;
+        if self.bias.is_none() {
+            return Ok(());
+        }
+        add_column_sums(d_gates, rows, gates, &mut self.gradients, biases, scratch)
+    }
+
+    /// Adds what was found of all timeframes to the gradients of the parameters.
+    pub(super) fn add_gradients(&self, gradients: &mut Buffer<f32>) -> Result<()> {
+        add_separated(&self.of_gradients, &self.gradients, gradients)
+    }
+}
+
+impl Bias {
+    /// None for no tensors.
+    fn new(scope: &Scope, hidden: usize, tensors: &[GateTensor]) -> Result<Option<Self>> {
+        if tensors.is_empty() {
+            return Ok(None);
+        }
+        let of_parameters = GateRows::new(scope, hidden, tensors)?;
+        Ok(Some(Bias { of_parameters, sums: Buffer::zeros(scope, tensors.len() * 4 * hidden)? }))
+    }
+}
+
+/// Widths of what the cells of layer `l` read.
+fn inputs(model: &Model, l: usize) -> Vec<usize> {
+    model.lstms().iter().map(|lstm| lstm.sizes.input(l)).collect()
+}

@@ -1,0 +1,66 @@
+#![forbid(unsafe_code)]
+
+//! Device memory of a model over graphs, from shapes.
+
+use super::affine::Affine;
+use super::encoder::Encodings;
+use super::graph_loss::GraphLoss;
+use super::layer::Shape;
+use super::shared::Shared;
+use crate::cuda::device::memory_estimate::MemoryEstimate;
+use crate::cuda::ops::{GraphLists, MaskNumbers, Scratch};
+use crate::graph::SeenEdges;
+use crate::memory::{BACKWARD, BOTH, LargestGraphs, StepPhase};
+use crate::model::readout::Readout;
+
+/// Counts what [`GraphLearner`](super::GraphLearner) takes, and what batches do.
+pub(in crate::cuda::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
+    let (model, LargestGraphs { graphs, edges }) = (estimate.model, estimate.batch.graphs.unwrap_or_default());
+    let (decoder, nodes) = (model.decoder(), estimate.batch.sizes.iter().copied().max().unwrap_or(0));
+    let attention = decoder.attention();
+    let seen = SeenEdges::of(&model.config());
+    let places = if seen.self_loops { nodes + edges } else { edges };
+    Encodings::estimate(estimate, nodes);
+    estimate.put_mail("edges of the graphs", GraphLists::mail_bytes(graphs, nodes, places, seen.attributes));
+    let shapes = Shape::all(model, estimate.config.arithmetic);
+    let drops = attention.is_some_and(|of| of.config().dropout > 0.0 || of.config().attention_dropout > 0.0);
+    let masks = if drops { 2 * shapes.len() * size_of::<MaskNumbers>() } else { 0 };
+    estimate.put_mail("masks of the layers over graphs", [masks]);
+    for (l, shape) in shapes.iter().enumerate() {
+        estimate.put("activations", format!("attention layer {l}"), shape.bytes([nodes, places]), BOTH);
+    }
+    let by_node = model.config().readout == Some(Readout::Node);
+    let shared = Shared::bytes(shapes.iter(), [nodes, places]);
+    let shared = if shapes.is_empty() { nodes * decoder.top() * size_of::<f32>() } else { shared };
+    estimate.put("activations", "gradients of attention", shared, BACKWARD);
+    let rows = if by_node { nodes } else { graphs };
+    tally_outputs(estimate, rows, by_node);
+    tally_loss(estimate, &shapes, nodes, graphs, rows);
+}
+
+/// Counts what is read of graphs, and what is made of it.
+fn tally_outputs(estimate: &mut MemoryEstimate<'_>, rows: usize, by_node: bool) {
+    let (model, decoder) = (estimate.model, estimate.model.decoder());
+    let (outputs, read) = (rows * model.outputs(), if by_node { 0 } else { rows * decoder.top() });
+    let of_head = if decoder.head().is_some() { 2 * outputs + read } else { 0 };
+    let d_outputs = if decoder.head().is_none() && !by_node { outputs } else { 0 };
+    let bytes = (of_head + d_outputs + 2 * read) * size_of::<f32>();
+    estimate.put("activations", "what is read of graphs, and outputs", bytes, BOTH);
+}
+
+/// Counts the loss of so many graphs and rows, and the parts of all sums.
+fn tally_loss(estimate: &mut MemoryEstimate<'_>, shapes: &[Shape], nodes: usize, graphs: usize, rows: usize) {
+    let (model, config) = (estimate.model, estimate.config);
+    let of_loss = (config.loss, model.shape().outputs);
+    let (table, mail, totals) = GraphLoss::bytes(of_loss.0, of_loss.1, rows);
+    estimate.put("parameters", "what the loss holds outputs against", table, BACKWARD);
+    estimate.put_mail("targets", mail);
+    estimate.put("batches", "sums of losses", totals, &StepPhase::ALL);
+    let of_head = model.decoder().head().map(|head| {
+        let [weight, bias] = head.slots();
+        Affine::new(model, weight, Some(bias), model.decoder().top(), config.arithmetic).parts(rows)
+    });
+    let parts = shapes.iter().map(|shape| shape.parts(nodes)).chain(of_head).max().unwrap_or(0);
+    let parts = Scratch::bytes::<f32>(parts).max(GraphLoss::scratch_bytes(of_loss.0, of_loss.1, graphs, rows));
+    estimate.put("activations", "parts of sums over graphs", parts, BOTH);
+}

@@ -1,0 +1,146 @@
+#![forbid(unsafe_code)]
+
+//! Offsets of an attention layer's parameters among all, and the maps that they make.
+
+use megabatch_gpu_core::Buffer;
+
+use super::affine::Affine;
+use crate::cuda::ops::{
+    Arithmetic, AttentionSizes, Layout, Output, Part, Product, Scratch, column_sum_parts, multiply, parts_of_sum,
+};
+use crate::error::Result;
+use crate::model::Model;
+use crate::model::graph::{Layer as AttentionLayer, Scoring};
+
+#[derive(Debug)]
+pub(super) enum Slots {
+    Gat {
+        map: Affine,
+        /// att_src and att_dst, `[H · C]`.
+        vectors: [usize; 2],
+        /// att_edge, `[H · C]`.
+        edge_attention: Option<usize>,
+        common: Common,
+    },
+    GatV2 {
+        /// Maps of nodes that give, and of those that receive.
+        maps: [Affine; 2],
+        attention: usize,
+        common: Common,
+    },
+}
+
+/// Slots of both kinds.
+#[derive(Debug)]
+pub(super) struct Common {
+    /// `[D]`.
+    pub(super) bias: usize,
+    /// With that bias.
+    pub(super) residual: Option<Affine>,
+    /// W_e `[H · C, A]`.
+    pub(super) edge_weight: Option<usize>,
+    arithmetic: Arithmetic,
+}
+
+impl Slots {
+    pub(super) fn new(model: &Model, of: &AttentionLayer, arithmetic: Arithmetic) -> Self {
+        let start = |slot| model.layout().place(slot).start;
+        let map = |weight, bias| Affine::new(model, weight, bias, of.sizes.input, arithmetic);
+        let common = Common {
+            bias: start(of.bias),
+            residual: of.residual.map(|weight| map(weight, Some(of.bias))),
+            edge_weight: of.edge_weight.map(start),
+            arithmetic,
+        };
+        match of.scoring {
+            Scoring::Gat { weight, source, target, edge_attention } => Slots::Gat {
+                map: map(weight, None),
+                vectors: [source, target].map(start),
+                edge_attention: edge_attention.map(start),
+                common,
+            },
+            Scoring::GatV2 { from, to, attention } => Slots::GatV2 {
+                maps: [from, to].map(|[weight, bias]| map(weight, Some(bias))),
+                attention: start(attention),
+                common,
+            },
+        }
+    }
+
+    /// True if edges are scored by as many numbers as nodes give: GATv2.
+    pub(super) fn is_joint(&self) -> bool {
+        matches!(self, Slots::GatV2 { .. })
+    }
+
+    pub(super) fn common(&self) -> &Common {
+        let (Slots::Gat { common, .. } | Slots::GatV2 { common, .. }) = self;
+        common
+    }
+
+    /// The maps of the nodes: what gives, and of GATv2 what receives.
+    pub(super) fn maps(&self) -> &[Affine] {
+        match self {
+            Slots::Gat { map, .. } => std::slice::from_ref(map),
+            Slots::GatV2 { maps, .. } => maps,
+        }
+    }
+
+    /// Numbers that a layer of these sizes asks a scratch for over so many nodes, or fewer.
+    pub(super) fn parts(&self, sizes: AttentionSizes, nodes: usize) -> usize {
+        let maps = self.maps().iter().chain(&self.common().residual).map(|map| map.parts(nodes));
+        let (units, attributes) = (sizes.units as usize, sizes.attributes as usize);
+        let columns = sizes.projected().max(sizes.width()).max(sizes.scored() * attributes);
+        let of_heads = parts_of_sum([1, attributes, units]).max(parts_of_sum([1, units, attributes]));
+        maps.max().unwrap_or(0).max(column_sum_parts(nodes, columns)).max(of_heads)
+    }
+}
+
+impl Common {
+    fn product<'a>(&self, a: Part<'a, f32>, b: Part<'a, f32>, shape: [usize; 3], layout: Layout) -> Product<'a, f32> {
+        Product { a, b, start: None, shape, layout, arithmetic: self.arithmetic }
+    }
+
+    /// GAT: att_edge · W_e of each head, `to` `[H, A]`, from where both begin.
+    pub(super) fn edge_vectors(
+        &self,
+        parameters: &Buffer<f32>,
+        vector: usize,
+        weight: usize,
+        sizes: AttentionSizes,
+        to: &mut Buffer<f32>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let (units, attributes) = (sizes.units as usize, sizes.attributes as usize);
+        let part = |start| Part { buffer: parameters, start };
+        for head in 0..sizes.heads as usize {
+            let operands = [part(vector + head * units), part(weight + head * units * attributes)];
+            let product = self.product(operands[0], operands[1], [1, attributes, units], Layout::SecondTransposed);
+            multiply(&product, Output::Overwrite, &mut *to, head * attributes, scratch)?;
+        }
+        Ok(())
+    }
+
+    /// From the gradients `d` `[H, A]` of these to those of att_edge and W_e, which are added.
+    pub(super) fn edge_vectors_backward(
+        &self,
+        parameters: &Buffer<f32>,
+        vector: usize,
+        weight: usize,
+        sizes: AttentionSizes,
+        d: &Buffer<f32>,
+        gradients: &mut Buffer<f32>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let (units, attributes) = (sizes.units as usize, sizes.attributes as usize);
+        let part = |start| Part { buffer: parameters, start };
+        for head in 0..sizes.heads as usize {
+            let (vector, weight) = (vector + head * units, weight + head * units * attributes);
+            let d = Part { buffer: d, start: head * attributes };
+            let of_vector = self.product(d, part(weight), [1, units, attributes], Layout::Straight);
+            multiply(&of_vector, Output::Add, &mut *gradients, vector, scratch)?;
+            let of_weight = self.product(part(vector), d, [units, attributes, 1], Layout::BothTransposed);
+            multiply(&of_weight, Output::Add, &mut *gradients, weight, scratch)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,204 @@
+#![forbid(unsafe_code)]
+
+//! The linear head and the loss on a device.
+
+use megabatch_gpu_core::{Buffer, Scope};
+
+use super::memory_estimate::MemoryEstimate;
+use super::workspace_cache::WorkspaceCache;
+use crate::cuda::ops::{
+    Arithmetic, Layout, LossTable, Objective, Operand, Output, Part, Predictions, Product, Rows, Scratch, Terms,
+    UploadBatch, add_column_sums, column_sum_parts, loss, loss_parts, multiply, parts_of_rows, parts_of_sum, take_rows,
+};
+use crate::error::Result;
+use crate::loss::Loss;
+use crate::memory::BOTH;
+use crate::model::Model;
+
+#[derive(Debug)]
+pub(super) struct Head<T: Operand> {
+    batches: Scope,
+    /// W of what the head reads, K of outputs and of targets.
+    width: usize,
+    outputs: usize,
+    targets: usize,
+    arithmetic: Arithmetic,
+    weight_start: usize,
+    bias_start: usize,
+    /// Places of the weight's numbers among all parameters.
+    places: Buffer<u32>,
+    weight: Buffer<T>,    // [K, W]
+    rounded: Buffer<f32>, // [K, W], the same numbers
+    table: LossTable,
+    /// Terms of the batch.
+    terms: Buffer<Terms>, // [1]
+    /// The sum of the losses since a step began, and the number of its terms.
+    totals: Buffer<f64>,
+    scratch: Scratch,
+    rooms: WorkspaceCache<Capacity<T>>,
+}
+
+/// Buffers of a batch.
+#[derive(Debug)]
+struct Capacity<T: Operand> {
+    samples: usize,
+    read: Buffer<T>,      // [B, W]
+    d_read: Buffer<f32>,  // [B, W]
+    outputs: Buffer<f32>, // [B, K]
+    d_outputs: Buffer<T>, // [B, K]
+    targets: Buffer<f32>, // [B, targets]
+}
+
+/// Loss of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LossInput<'a> {
+    pub(super) targets: &'a [f32],
+    pub(super) loss: Loss,
+    pub(super) count: usize,
+    /// `[1]`: the loss scale.
+    pub(super) scale: &'a Buffer<f32>,
+}
+
+impl<T: Operand> Head<T> {
+    /// The head of `model`.
+    ///
+    /// # Panics
+    /// If attention over graphs gives the outputs.
+    pub(super) fn new(scope: &Scope, model: &Model, loss: Loss, arithmetic: Arithmetic) -> Result<Self> {
+        let head = model.decoder().head().expect("a model of samples that stand alone has a head");
+        let (weights, batches) = (scope.child("model/parameters/packed"), scope.child("batches"));
+        let [weight, bias] = head.slots().map(|slot| model.layout().place(slot));
+        let places: Vec<u32> = weight.clone().map(|place| place as u32).collect();
+        let (width, outputs, targets) = (model.decoder().top(), model.outputs(), model.shape().outputs);
+        Ok(Head {
+            width,
+            outputs,
+            targets,
+            arithmetic,
+            weight_start: weight.start,
+            bias_start: bias.start,
+            places: Buffer::from_slice(&weights, &places)?,
+            weight: Buffer::zeros(&weights, weight.len())?,
+            rounded: Buffer::zeros(&weights, weight.len())?,
+            table: LossTable::new(&weights, loss, targets)?,
+            terms: Buffer::zeros(&batches, 1)?,
+            totals: Buffer::zeros(&batches, 2)?,
+            scratch: Scratch::empty(&batches)?,
+            rooms: WorkspaceCache::default(),
+            batches,
+        })
+    }
+
+    /// Counts what [`Head::new`] takes, and [`Head::begin`] for batches.
+    pub(super) fn estimate(estimate: &mut MemoryEstimate<'_>) {
+        let (model, batch) = (estimate.model, estimate.batch);
+        let (width, outputs, targets) = (model.decoder().top(), model.outputs(), model.shape().outputs);
+        let weight = outputs * width * (2 * size_of::<f32>() + size_of::<T>());
+        estimate.put("parameters", "head in the order of operations", weight + LossTable::bytes(targets), BOTH);
+        let room = |samples: usize| {
+            samples * ((width + outputs) * (size_of::<T>() + size_of::<f32>()) + targets * size_of::<f32>())
+        };
+        for &samples in &batch.sizes {
+            estimate.put("batches", format!("head of {samples} samples"), room(samples), BOTH);
+        }
+        let samples = batch.sizes.iter().copied().max().unwrap_or(0);
+        let sum = [outputs, width, samples];
+        let parts =
+            parts_of_sum(sum).max(parts_of_rows(samples, width, outputs)).max(column_sum_parts(samples, outputs));
+        let parts = Scratch::bytes::<f32>(parts).max(Scratch::bytes::<f64>(loss_parts(samples * targets)));
+        let terms = size_of::<Terms>();
+        estimate.put("batches", "loss and parts of sums", parts + terms + 2 * size_of::<f64>(), BOTH);
+        estimate.enqueue(terms);
+        estimate.enqueue(samples * targets * size_of::<f32>());
+    }
+
+    /// Makes ready for `parameters`, and for the losses of a step.
+    pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
+        let numbers = Rows { table: parameters, rows: &self.places, count: self.places.len(), width: 1 };
+        take_rows(&numbers, &mut self.weight, 0, &mut self.rounded)?;
+        Ok(self.totals.set_zero()?)
+    }
+
+    /// Makes ready for a batch of so many samples.
+    pub(super) fn begin(&mut self, samples: usize) -> Result<()> {
+        let &mut Head { ref batches, width, outputs, targets, ref mut rooms, .. } = self;
+        rooms.enter(samples, || {
+            Ok(Capacity {
+                samples,
+                read: Buffer::zeros(batches, samples * width)?,
+                d_read: Buffer::zeros(batches, samples * width)?,
+                outputs: Buffer::zeros(batches, samples * outputs)?,
+                d_outputs: Buffer::zeros(batches, samples * outputs)?,
+                targets: Buffer::zeros(batches, samples * targets)?,
+            })
+        })
+    }
+
+    /// Gives `mail` the targets of the batch, and what the terms of their losses are divided by,
+    /// after [`Head::begin`].
+    pub(super) fn enqueue<'a>(&'a mut self, goal: LossInput<'_>, mail: &mut UploadBatch<'a>) -> Result<()> {
+        let room = self.rooms.now_mut();
+        assert_eq!(goal.targets.len(), room.targets.len(), "targets of the batch's samples");
+        mail.put(&mut self.terms, &[Terms::of(goal.loss, goal.count, goal.targets)])?;
+        mail.put(&mut room.targets, goal.targets)
+    }
+
+    /// Input of the head by sample, `[B, W]`, for writing.
+    pub(super) fn read_mut(&mut self) -> &mut Buffer<T> {
+        &mut self.rooms.now_mut().read
+    }
+
+    /// The gradient of what was read, `[B, W]`, after [`Head::accumulate_gradients`].
+    pub(super) fn d_read(&self) -> &Buffer<f32> {
+        &self.rooms.now().d_read
+    }
+
+    /// From what was read to the outputs.
+    pub(super) fn predict(&mut self, parameters: &Buffer<f32>) -> Result<()> {
+        let room = self.rooms.now_mut();
+        let of = Product {
+            a: (&room.read).into(),
+            b: (&self.weight).into(),
+            start: Some(Part { buffer: parameters, start: self.bias_start }),
+            shape: [room.samples, self.outputs, self.width],
+            layout: Layout::Straight,
+            arithmetic: self.arithmetic,
+        };
+        multiply(&of, Output::Overwrite, &mut room.outputs, 0, &mut self.scratch)
+    }
+
+    /// Last computed outputs, `[B, K]`.
+    pub(super) fn outputs(&self) -> &Buffer<f32> {
+        &self.rooms.now().outputs
+    }
+
+    /// From what was read to the loss, which is multiplied by `scale` `[1]`, and back: adds the
+    /// head's gradients, and leaves those of what was read.
+    pub(super) fn accumulate_gradients(
+        &mut self,
+        scale: &Buffer<f32>,
+        parameters: &Buffer<f32>,
+        gradients: &mut Buffer<f32>,
+    ) -> Result<()> {
+        self.predict(parameters)?;
+        let Head { width, outputs, arithmetic, .. } = *self;
+        let (room, scratch) = (self.rooms.now_mut(), &mut self.scratch);
+        let of = Predictions { outputs: &room.outputs, targets: &room.targets, rows: room.samples };
+        let objective = Objective { terms: &self.terms, scale };
+        loss(&self.table, of, objective, &mut room.d_outputs, &mut self.totals, scratch)?;
+
+        let product = |a, b, shape, layout| Product { a, b, start: None, shape, layout, arithmetic };
+        let weight = Part::from(&self.weight);
+        let d_outputs = Part::from(&room.d_outputs);
+        let of_weight = product(d_outputs, (&room.read).into(), [outputs, width, room.samples], Layout::BothTransposed);
+        multiply(&of_weight, Output::Add, gradients, self.weight_start, scratch)?;
+        add_column_sums(d_outputs, room.samples, outputs, gradients, self.bias_start, scratch)?;
+        let of_read = product(d_outputs, weight, [room.samples, width, outputs], Layout::SecondTransposed);
+        multiply(&of_read, Output::Overwrite, &mut room.d_read, 0, scratch)
+    }
+
+    /// `[2]`: the sum of the losses since [`Head::load`], and the number of its terms.
+    pub(super) fn totals(&self) -> &Buffer<f64> {
+        &self.totals
+    }
+}

@@ -1,0 +1,76 @@
+#![forbid(unsafe_code)]
+
+//! How the windows of a batch lie: which bars they cover, how they become sequences, what samples
+//! read of them, and the room that all this takes.
+
+use super::Lstms;
+use crate::batch::BatchView;
+use crate::cuda::device::bars::Bars;
+use crate::cuda::device::rounded::{round_batch, round_steps};
+use crate::cuda::ops::{Operand, RowGranularity, Sequence, ensure_capacity};
+use crate::error::{Error, Result};
+
+impl<T: Operand> Lstms<T> {
+    /// Finds the windows of a batch, whose first sample is at `position` in the epoch's order.
+    /// Those of samples that follow one another are one in dense training, and each by itself in
+    /// predictions.
+    pub(super) fn find(&mut self, batch: &BatchView<'_>, position: usize, learns: bool) -> Result<()> {
+        let runs = self.runs.filter(|_| learns);
+        let lens: Vec<usize> =
+            runs.iter().flat_map(|runs| runs.of_batch(batch, position)).map(|run| run.len()).collect();
+        self.bars.iter_mut().enumerate().for_each(|(k, bars)| bars.find(batch, k, &lens));
+        let of = |size: fn(&Bars) -> usize| self.bars.iter().map(size).collect::<Vec<_>>();
+        let longest = runs.map_or(1, |runs| runs.longest);
+        let steps = round_steps(&of(Bars::steps), &of(Bars::steps_of_sample), longest);
+        self.bars.iter_mut().zip(steps).try_for_each(|(bars, steps)| bars.lay(steps))?;
+        self.vectors = if runs.is_some() { RowGranularity::OfSteps } else { RowGranularity::OfWindows };
+        Ok(())
+    }
+
+    /// Makes of the windows that were found a batch of a shape that is likely to come again.
+    pub(super) fn fill_up(&mut self) -> Result<()> {
+        let of = |size: fn(&Bars) -> usize| self.bars.iter().map(size).collect::<Vec<_>>();
+        let (windows, bars, steps) = (of(Bars::windows), of(Bars::count), of(Bars::steps));
+        let [windows, bars] = round_batch(self.bars[0].samples(), &windows, &bars, &steps);
+        let sizes = windows.into_iter().zip(bars);
+        self.bars.iter_mut().zip(sizes).try_for_each(|(of, (windows, bars))| of.fill_up(windows, bars))
+    }
+
+    /// Work lists of the windows found, and room for what they take.
+    pub(super) fn build_layout(&mut self, learns: bool) -> Result<()> {
+        let windows: usize = self.bars.iter().map(Bars::windows).sum();
+        let rows: usize = self.bars.iter().map(|bars| bars.windows() * bars.steps()).sum();
+        // Bars are no more than steps of windows.
+        if u32::try_from(4 * (rows + windows + 32) * self.hidden).is_err() {
+            let expected = "less on a GPU, with more gradient accumulation: 4 H numbers for each step of its windows must be fewer than 2^32";
+            return Err(Error::setting("training.batch_size", &self.bars[0].samples(), expected));
+        }
+        let pace = self.pace(learns);
+        self.over_bars.set(pace, &self.bars.iter().map(Bars::sequence).collect::<Vec<_>>());
+        self.place_rows()?;
+        let mut projected_rows = if self.projects_itself() { 0 } else { self.over_bars.projected_rows() };
+        if self.layers.len() > 1 {
+            let firsts: Vec<u32> = (0..windows as u32).collect();
+            let of = |bars: &Bars| Sequence {
+                steps: bars.steps(),
+                first: &firsts[..bars.windows()],
+                row_step: bars.windows(),
+                projected_rows: bars.windows() * bars.steps(),
+            };
+            self.over_states.set(pace, &self.bars.iter().map(of).collect::<Vec<_>>());
+            projected_rows = projected_rows.max(rows);
+        }
+        let of_samples: Vec<&[(usize, usize)]> = self.bars.iter().map(Bars::of_sample).collect();
+        self.reads.set(&self.over_bars, self.vectors, self.top.read_from(), &of_samples);
+        ensure_capacity(&mut self.projected, projected_rows * 4 * self.hidden)
+    }
+
+    pub(super) fn make_room_for_gradients(&mut self) -> Result<()> {
+        let rows = self.over_bars.rows();
+        self.d_outputs.iter_mut().try_for_each(|d_outputs| ensure_capacity(d_outputs, rows * self.hidden))?;
+        let most = self.bars.iter().map(Bars::count).max().unwrap_or(0);
+        ensure_capacity(&mut self.shared.by_bar, most * 4 * self.hidden)?;
+        self.layers.iter_mut().try_for_each(|layer| layer.cells.make_room_for_gradients())?;
+        self.back.ensure_capacity(&self.over_bars)
+    }
+}

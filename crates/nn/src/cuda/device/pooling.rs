@@ -1,0 +1,124 @@
+#![forbid(unsafe_code)]
+
+//! Attention pooling on a device: from the top layer's outputs of all timeframes to a vector for
+//! each window.
+
+use megabatch_gpu_core::{Buffer, Scope};
+
+use super::norm::Norms;
+use super::outputs::Outputs;
+use crate::cuda::ops::{
+    Arithmetic, Operand, Part, PoolMemory, PoolSizes, PoolSlots, PoolWeights, ensure_capacity, pool, pool_backward,
+};
+use crate::error::Result;
+use crate::model::Model;
+use crate::model::lstm::Lstm;
+use crate::model::pooling::AttentionPooling;
+
+#[derive(Debug)]
+pub(super) struct Pooled {
+    norms: Option<Norms>,
+    /// The outputs after their norm, `[Σ T·B, H]`; empty without norms.
+    normed: Buffer<f32>,
+    timeframes: Vec<OfTimeframe>,
+    /// `[Σ B, H]`, and their gradients.
+    pub(super) vectors: Buffer<f32>,
+    pub(super) d_vectors: Buffer<f32>,
+}
+
+#[derive(Debug)]
+struct OfTimeframe {
+    slots: PoolSlots,
+    arithmetic: Arithmetic,
+    memory: PoolMemory,
+}
+
+impl OfTimeframe {
+    fn weights<'a>(&self, parameters: &'a Buffer<f32>) -> PoolWeights<'a> {
+        PoolWeights { parameters, slots: self.slots, arithmetic: self.arithmetic }
+    }
+}
+
+impl Pooled {
+    /// The pooling of a model with so many heads; memory on `scope` is taken when batches come.
+    pub(super) fn new(scope: &Scope, model: &Model, heads: usize, arithmetic: Arithmetic) -> Result<Self> {
+        let (hidden, layers) = (model.config().hidden, model.config().layers);
+        let timeframe = |(of, lstm): (&AttentionPooling, &Lstm)| {
+            let [steps, heads, hidden] = [lstm.sizes.steps, heads, hidden].map(|size| size as u32);
+            Ok(OfTimeframe {
+                slots: PoolSlots::from(of.start(model.layout()), model.config().hidden),
+                arithmetic,
+                memory: PoolMemory::zeros(scope, PoolSizes { steps, windows: 0, heads, hidden })?,
+            })
+        };
+        Ok(Pooled {
+            norms: Norms::new(scope, model, layers - 1)?,
+            normed: Buffer::zeros(scope, 0)?,
+            timeframes: model.poolings().iter().zip(model.lstms()).map(timeframe).collect::<Result<_>>()?,
+            vectors: Buffer::zeros(scope, 0)?,
+            d_vectors: Buffer::zeros(scope, 0)?,
+        })
+    }
+
+    /// Bytes of the pooling of so many windows of each timeframe, of so many rows, beside the
+    /// vectors and their gradients.
+    pub(super) fn bytes(model: &Model, heads: usize, windows: &[usize], rows: &[usize]) -> usize {
+        let hidden = model.config().hidden;
+        let memory = |(lstm, &windows): (&Lstm, &usize)| {
+            let [steps, windows, heads, hidden] = [lstm.sizes.steps, windows, heads, hidden].map(|size| size as u32);
+            PoolMemory::bytes_on_gpu(PoolSizes { steps, windows, heads, hidden })
+        };
+        let normed = if model.config().layer_norm { rows.iter().sum::<usize>() * hidden * size_of::<f32>() } else { 0 };
+        model.lstms().iter().zip(windows).map(memory).sum::<usize>() + normed + Norms::bytes(model, rows)
+    }
+
+    /// Pools `outputs` to [`Pooled::vectors`].
+    pub(super) fn forward<T: Operand>(&mut self, outputs: Outputs<'_, T>, weights: &Buffer<f32>) -> Result<()> {
+        let (list, hidden) = (outputs.list, outputs.list.hidden());
+        ensure_capacity(&mut self.vectors, list.windows() * hidden)?;
+        ensure_capacity(&mut self.d_vectors, list.windows() * hidden)?;
+        if self.norms.is_some() {
+            ensure_capacity(&mut self.normed, list.rows() * hidden)?;
+        }
+        for (k, of) in self.timeframes.iter_mut().enumerate() {
+            of.memory.ensure_capacity(list.steps_and_windows(k)[1])?;
+            let to = (&mut self.vectors, outputs.start_of_last(k));
+            match &mut self.norms {
+                None => pool(of.weights(weights), outputs.all(k).part, &mut of.memory, to.0, to.1)?,
+                Some(norms) => {
+                    let start = outputs.start_of_all(k);
+                    norms.forward(k, weights, outputs.all(k), &mut self.normed, start)?;
+                    pool(of.weights(weights), Part { buffer: &self.normed, start }, &mut of.memory, to.0, to.1)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes back from [`Pooled::d_vectors`] after [`Pooled::forward`] of the same: writes the
+    /// gradients of `outputs` to `d_outputs` `[Σ T·B, H]`, and adds those of the parameters.
+    pub(super) fn backward<T: Operand>(
+        &mut self,
+        outputs: Outputs<'_, T>,
+        d_outputs: &mut Buffer<f32>,
+        weights: &Buffer<f32>,
+        gradients: &mut Buffer<f32>,
+    ) -> Result<()> {
+        for (k, of) in self.timeframes.iter_mut().enumerate() {
+            let start = outputs.start_of_all(k);
+            let d_vectors = Part { buffer: &self.d_vectors, start: outputs.start_of_last(k) };
+            match &mut self.norms {
+                None => {
+                    let states = outputs.all(k).part;
+                    pool_backward(of.weights(weights), states, d_vectors, &mut of.memory, d_outputs, start, gradients)?;
+                }
+                Some(norms) => {
+                    let states = Part { buffer: &self.normed, start };
+                    pool_backward(of.weights(weights), states, d_vectors, &mut of.memory, d_outputs, start, gradients)?;
+                    norms.backward(k, weights, outputs.all(k), (&mut *d_outputs, start), gradients)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+#![forbid(unsafe_code)]
+
+//! Weights, gradients and the optimizer's state on a device.
+
+use megabatch_amp::LossScaler;
+use megabatch_amp::ops::{DeviceScaler, Examinee, Moments, PendingReport, Report, Tensors, Weights, examine, update};
+use megabatch_gpu_core::{Buffer, Scope};
+
+use super::Host;
+use super::memory_estimate::MemoryEstimate;
+use crate::error::Result;
+use crate::memory::StepPhase;
+use crate::model::tensor::Layout;
+
+#[derive(Debug)]
+pub(super) struct Resident {
+    scope: Scope,
+    pub(super) values: Buffer<f32>,
+    pub(super) gradients: Buffer<f32>,
+    /// Means of the gradients and of their squares, for a rule that keeps them.
+    moments: Option<[Buffer<f32>; 2]>,
+    tensors: Tensors,
+    pub(super) control: DeviceScaler,
+}
+
+impl Resident {
+    /// Room for the tensors of `layout`, below `scope`; to be loaded before it is used.
+    pub(super) fn new(scope: &Scope, layout: &Layout, has_moments: bool) -> Result<Self> {
+        let zeros = |label| Buffer::zeros(&scope.child(label), layout.len());
+        let moments = || Ok::<_, crate::Error>([zeros("optimizer")?, zeros("optimizer")?]);
+        let of_optimizer = scope.child("optimizer");
+        Ok(Resident {
+            values: zeros("model/parameters")?,
+            gradients: zeros("model/gradients")?,
+            moments: has_moments.then(moments).transpose()?,
+            // All in one, as the CPU takes them: its sums have the same bits.
+            tensors: Tensors::new(&of_optimizer, std::slice::from_ref(&(0..layout.len())))?,
+            control: DeviceScaler::new(&of_optimizer, None, 0)?,
+            scope: of_optimizer,
+        })
+    }
+
+    /// Counts what [`Resident::new`] takes.
+    pub(super) fn estimate(estimate: &mut MemoryEstimate<'_>) {
+        let len = estimate.model.layout().len();
+        let bytes = len * size_of::<f32>();
+        estimate.put("parameters", "weights", bytes, &StepPhase::ALL);
+        estimate.put("gradients", "gradients", bytes, &[StepPhase::Backward, StepPhase::Optimizer]);
+        let moments = if estimate.config.has_moments { 2 * bytes } else { 0 };
+        estimate.put("optimizer", "moments", moments, &[StepPhase::Optimizer]);
+        let steering = Tensors::bytes(std::slice::from_ref(&(0..len))) + DeviceScaler::BYTES;
+        estimate.put("optimizer", "what steers steps", steering, &[StepPhase::Backward, StepPhase::Optimizer]);
+    }
+
+    /// Takes weights, moments, the number of updates and the loss scale as they are on the host.
+    pub(super) fn load(&mut self, host: &Host<'_>, scaler: Option<&LossScaler>) -> Result<()> {
+        self.values.copy_from(host.parameters.values())?;
+        if let (Some([mean, square]), Some(from)) = (&mut self.moments, &host.moments) {
+            mean.copy_from(from.exp_avg.values())?;
+            square.copy_from(from.exp_avg_sq.values())?;
+        }
+        self.control = DeviceScaler::new(&self.scope, scaler, *host.steps)?;
+        Ok(())
+    }
+
+    /// Gives weights, moments and the number of updates back to the host. Waits for the device.
+    pub(super) fn store(&self, host: &mut Host<'_>) -> Result<()> {
+        let report = self.control.report(&self.tensors)?;
+        self.values.copy_to(host.parameters.values_mut())?;
+        if let (Some([mean, square]), Some(to)) = (&self.moments, &mut host.moments) {
+            mean.copy_to(to.exp_avg.values_mut())?;
+            square.copy_to(to.exp_avg_sq.values_mut())?;
+        }
+        *host.steps = report.steps;
+        Ok(())
+    }
+
+    /// Judges the gradients and `losses` `[2]`, their sum and the number of its terms, and follows
+    /// the gradients where nothing speaks against it. Does not wait.
+    pub(super) fn follow(&mut self, losses: &Buffer<f64>) -> Result<()> {
+        let Resident { values, gradients, moments, tensors, control, .. } = self;
+        examine(tensors, Examinee { gradients, losses }, control)?;
+        let moments = moments.as_mut().map(|[exp_avg, exp_avg_sq]| Moments { exp_avg, exp_avg_sq });
+        let mut weights = Weights { values, gradients, moments, working_copy: None };
+        Ok(update(tensors, &mut weights, control)?)
+    }
+
+    /// Report on a step. Waits for what was submitted before the report was asked for.
+    pub(super) fn read(&self, report: PendingReport) -> Result<Report> {
+        Ok(report.wait(&self.tensors)?)
+    }
+}

@@ -1,0 +1,10 @@
+//! The CUDA engine: layers on a GPU, their operations and kernels, and the choice among kernels.
+
+mod config;
+mod device;
+pub mod ops;
+mod tuning;
+
+pub use config::ComputeConfig;
+pub use device::{Accelerator, Host, InferenceHandle, Trained, check_encoder, tensors};
+pub use tuning::{Tuner, Tuning};

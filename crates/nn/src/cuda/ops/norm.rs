@@ -1,0 +1,379 @@
+//! Layer normalisation of rows, as torch.nn.LayerNorm: y = γ · x̂ + β with x̂ = (x - mean) /
+//! √(variance + 1e-5), the variance being the mean square of what is left of x after the mean. Sums
+//! over a row and over rows have a fixed order, so that the bits are the same on every device.
+
+use megabatch_gpu_core::kernel::{Kernel, Launch};
+use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
+
+use super::lanes;
+use super::matmul::{Output, add_parts};
+use super::operand::{Operand, Part};
+use super::scratch::Scratch;
+use crate::error::Result;
+use crate::model::norm::EPSILON;
+
+/// Warps of a block, and rows and columns of one that adds columns: those of norm.cu.
+const WARPS: usize = 8;
+const ROWS: usize = 256;
+const COLUMNS: usize = 32;
+
+const PTX: &str = megabatch_gpu_core::ptx!("norm");
+
+/// Scale and shift of normalised rows, `[width]` each.
+#[derive(Clone, Copy, Debug)]
+pub struct NormWeights<'a> {
+    /// γ.
+    pub weight: Part<'a, f32>,
+    /// β.
+    pub bias: Part<'a, f32>,
+}
+
+/// Inputs of the backward pass of a norm.
+#[derive(Clone, Copy, Debug)]
+pub struct Normed<'a, T: Operand> {
+    /// The rows before the norm, `[rows, width]`.
+    pub x: Part<'a, T>,
+    /// Moments from [`layer_norm`].
+    pub moments: &'a Buffer<f32>,
+    /// γ, `[width]`.
+    pub weight: Part<'a, f32>,
+}
+
+/// A buffer that is changed from an element on.
+type Changed<'a, Start> = (&'a mut Buffer<f32>, Start);
+
+/// Writes the rows of `x` `[rows, width]` after the norm to `to` from its start on, rounded to its
+/// type: that of `x`, or f32. `moments` `[rows, 2]` gets the mean of each row and one over its
+/// standard deviation, for the backward pass.
+///
+/// # Errors
+/// [`Error::Memory`](crate::Error::Memory): what the device says of the launch.
+///
+/// # Panics
+/// If a buffer ends too early for the shape, and if they are on several devices.
+pub fn layer_norm<From: Operand, To: Operand>(
+    x: Part<'_, From>,
+    of: NormWeights<'_>,
+    rows: usize,
+    width: usize,
+    to: &mut Buffer<To>,
+    start: usize,
+    moments: &mut Buffer<f32>,
+) -> Result<()> {
+    let device = to.scope().device().clone();
+    x.assert_has(rows * width, &device);
+    [of.weight, of.bias].iter().for_each(|part| part.assert_has(width, &device));
+    Part { buffer: to, start }.assert_has(rows * width, &device);
+    Part::from(&*moments).assert_has(2 * rows, &device);
+    match &device {
+        Device::Cuda(device) => {
+            let name = kernel::<From, To>();
+            let kernel = Kernel { module: "trainer/norm", ptx: PTX, name: &name };
+            let (weight, bias) = (of.weight.address(), of.bias.address());
+            let to = Part { buffer: to, start }.address();
+            let arguments =
+                arguments![x.address(), weight, bias, to, moments.address(), rows as u64, width as u32, share(width)];
+            // SAFETY: a warp reads a row of `x`, and writes one of `to` and its moments, which the
+            // buffers were seen to have. What is submitted to the default stream later runs after
+            // it.
+            Ok(unsafe { kernel.submit(device, launch_by_row(rows), &arguments) }?)
+        }
+        _ => {
+            let x = &x.elements()[..rows * width];
+            let parameters = [of.weight, of.bias].map(|part| part.elements());
+            let to = &mut to.as_mut_slice()[start..][..rows * width];
+            let kept = moments.as_mut_slice().as_chunks_mut().0.iter_mut();
+            for ((x, to), kept) in x.chunks_exact(width).zip(to.chunks_exact_mut(width)).zip(kept) {
+                *kept = cpu(x, parameters[0], parameters[1], to);
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Replaces the gradient of normalised rows, `d` `[rows, width]` from its start on, by that of the
+/// rows, and adds those of γ and β to the `width` elements of `gradients` from the two given ones
+/// on.
+///
+/// # Errors
+/// [`Error::Memory`](crate::Error::Memory): what the device says of a launch, or that there is no
+/// memory for the sums of every 256 rows, in `scratch`.
+///
+/// # Panics
+/// If a buffer ends too early for the shape, and if they are on several devices.
+pub fn layer_norm_backward<T: Operand>(
+    of: Normed<'_, T>,
+    [rows, width]: [usize; 2],
+    (d, start): (&mut Buffer<f32>, usize),
+    (gradients, starts, scratch): (&mut Buffer<f32>, [usize; 2], &mut Scratch),
+) -> Result<()> {
+    let device = d.scope().device().clone();
+    of.x.assert_has(rows * width, &device);
+    of.weight.assert_has(width, &device);
+    Part::from(of.moments).assert_has(2 * rows, &device);
+    Part { buffer: d, start }.assert_has(rows * width, &device);
+    starts.iter().for_each(|&start| Part { buffer: gradients, start }.assert_has(width, &device));
+    scratch.assert_beside(&device);
+    match &device {
+        Device::Cuda(device) => cuda_backward(device, of, rows, width, (d, start), (gradients, starts), scratch),
+        _ => {
+            let d = &mut d.as_mut_slice()[start..][..rows * width];
+            cpu_backward(of, rows, width, d, gradients.as_mut_slice(), starts);
+            Ok(())
+        }
+    }
+}
+
+/// Numbers that [`layer_norm_backward`] of so many rows, or of fewer, asks a scratch for.
+pub(crate) fn norm_parts(rows: usize, width: usize) -> usize {
+    2 * rows.div_ceil(ROWS) * width
+}
+
+fn cuda_backward<T: Operand>(
+    device: &Cuda,
+    of: Normed<'_, T>,
+    rows: usize,
+    width: usize,
+    (d, start): Changed<'_, usize>,
+    (gradients, starts): Changed<'_, [usize; 2]>,
+    scratch: &mut Scratch,
+) -> Result<()> {
+    let chunks = rows.div_ceil(ROWS);
+    let parts = scratch.address_of::<f32>(norm_parts(rows, width))?;
+    let names = ["norm_columns", "norm_backward"].map(|name| format!("{name}_{}", T::SUFFIX));
+    let [columns, backward] = [0, 1].map(|k| Kernel { module: "trainer/norm", ptx: PTX, name: &names[k] });
+    let (x, moments, weight) = (of.x.address(), of.moments.address(), of.weight.address());
+    let d = Part { buffer: d, start }.address();
+    let of_columns = arguments![x, moments, d, parts, rows as u64, width as u32];
+    let of_backward = arguments![x, weight, moments, d, rows as u64, width as u32, share(width)];
+    // SAFETY: blocks read within the shape, which the buffers were seen to have, and write parts of
+    // their own, or a row of `d` by each warp. The launches run one after another in the order of
+    // the default stream.
+    unsafe {
+        columns.submit(device, launch_by_column(rows, width), &of_columns)?;
+        for (which, start) in starts.into_iter().enumerate() {
+            let parts = parts + (which * chunks * width * size_of::<f32>()) as u64;
+            let to = Part { buffer: gradients, start }.address();
+            add_parts(device, parts, chunks, to, width, Output::Add)?;
+        }
+        Ok(backward.submit(device, launch_by_row(rows), &of_backward)?)
+    }
+}
+
+/// A warp for each row.
+fn launch_by_row(rows: usize) -> Option<Launch> {
+    Launch::of_blocks(rows.div_ceil(WARPS)).map(|launch| launch.with_threads(32 * WARPS as u32))
+}
+
+fn launch_by_column(rows: usize, width: usize) -> Option<Launch> {
+    let blocks = Launch::of_blocks(rows.div_ceil(ROWS) * width.div_ceil(COLUMNS));
+    blocks.map(|launch| launch.with_threads((COLUMNS * WARPS) as u32))
+}
+
+fn kernel<From: Operand, To: Operand>() -> String {
+    assert!(From::SUFFIX == To::SUFFIX || !To::IS_NARROW, "normalised rows are of their type, or of f32");
+    format!("norm_{}_{}", From::SUFFIX, To::SUFFIX)
+}
+
+fn share(width: usize) -> f32 {
+    1.0 / width as f32
+}
+
+/// Mean of a row and one over its standard deviation.
+fn cpu<From: Operand, To: Operand>(x: &[From], weight: &[f32], bias: &[f32], to: &mut [To]) -> [f32; 2] {
+    let (width, share) = (x.len(), share(x.len()));
+    let mean = lanes::sum(width, |k| x[k].widen()) * share;
+    let variance = lanes::sum(width, |k| (x[k].widen() - mean) * (x[k].widen() - mean)) * share;
+    let scale = 1.0 / (variance + EPSILON as f32).sqrt();
+    for (((x, to), weight), bias) in x.iter().zip(to).zip(weight).zip(bias) {
+        *to = To::narrow((x.widen() - mean) * scale * weight + bias);
+    }
+    [mean, scale]
+}
+
+fn cpu_backward<T: Operand>(
+    of: Normed<'_, T>,
+    rows: usize,
+    width: usize,
+    d: &mut [f32],
+    gradients: &mut [f32],
+    starts: [usize; 2],
+) {
+    let (x, weight, moments) = (of.x.elements(), of.weight.elements(), of.moments.as_slice().as_chunks::<2>().0);
+    let unit = |row: usize, k: usize| (x[row * width + k].widen() - moments[row][0]) * moments[row][1];
+    for column in 0..width {
+        let terms: [&dyn Fn(usize) -> f32; 2] =
+            [&|row| d[row * width + column] * unit(row, column), &|row| d[row * width + column]];
+        for (term, start) in terms.into_iter().zip(starts) {
+            for chunk in (0..rows).step_by(ROWS) {
+                let lane =
+                    |lane| (chunk + lane..rows.min(chunk + ROWS)).step_by(WARPS).fold(0.0, |sum, row| sum + term(row));
+                gradients[start + column] += (1..WARPS).fold(lane(0), |sum, other| sum + lane(other));
+            }
+        }
+    }
+    for (row, d) in d.chunks_exact_mut(width.max(1)).enumerate() {
+        let mean = lanes::sum(width, |k| d[k] * weight[k]) * share(width);
+        let along = lanes::sum(width, |k| d[k] * weight[k] * unit(row, k)) * share(width);
+        let rest = |k: usize| (d[k] * weight[k] - mean - unit(row, k) * along) * moments[row][1];
+        let own: Vec<f32> = (0..width).map(rest).collect();
+        d.copy_from_slice(&own);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::{bf16, f16};
+    use megabatch_simt::Arg;
+
+    use super::super::harness::{HARNESS, noise};
+    use super::*;
+
+    /// Rows before a norm and their weights; gradients of the rows after it; gradients of weight
+    /// and bias before these are added.
+    struct Example<T: Operand> {
+        shape: [usize; 2],
+        x: Buffer<T>,
+        parameters: Buffer<f32>,
+        d: Vec<f32>,
+        gradients: Vec<f32>,
+    }
+
+    impl<T: Operand> Example<T> {
+        fn new(rows: usize, width: usize) -> Self {
+            let scope = Device::cpu().scope("test");
+            let x: Vec<T> = noise("x", rows * width, 2.0).into_iter().map(|x| T::narrow(x + 1.0)).collect();
+            Example {
+                shape: [rows, width],
+                x: Buffer::from_slice(&scope, &x).unwrap(),
+                parameters: Buffer::from_slice(&scope, &noise("weights", 2 * width, 2.0)).unwrap(),
+                d: noise("d", rows * width, 1.0),
+                gradients: noise("gradients", 2 * width + 1, 1.0),
+            }
+        }
+
+        fn of(&self) -> NormWeights<'_> {
+            let [weight, bias] = [0, self.shape[1]].map(|start| Part { buffer: &self.parameters, start });
+            NormWeights { weight, bias }
+        }
+
+        /// Rows after the norm, in f32, and moments.
+        fn forward<To: Operand>(&self) -> (Vec<f32>, Buffer<f32>) {
+            let ([rows, width], scope) = (self.shape, Device::cpu().scope("test"));
+            let mut expected = Buffer::<To>::zeros(&scope, rows * width).unwrap();
+            let mut moments = Buffer::zeros(&scope, 2 * rows).unwrap();
+            layer_norm((&self.x).into(), self.of(), self.shape[0], self.shape[1], &mut expected, 0, &mut moments)
+                .unwrap();
+            let (mut found, mut kept) = (vec![To::narrow(9.0); rows * width], vec![9.0f32; 2 * rows]);
+            let [weight, bias] = [self.of().weight, self.of().bias].map(|part| Arg::from(&part.elements()[..width]));
+            let numbers = [Arg::from(rows as u64), Arg::from(width as u32), Arg::from(share(width))];
+            let arguments =
+                [Arg::from(self.x.as_slice()), weight, bias, Arg::from(&mut found[..]), Arg::from(&mut kept[..])];
+            let mut arguments: Vec<_> = arguments.into_iter().chain(numbers).collect();
+            HARNESS.run(&kernel::<T, To>(), launch_by_row(rows), &mut arguments);
+            drop(arguments);
+            let wide = |of: &[To]| of.iter().map(|x| x.widen()).collect::<Vec<f32>>();
+            assert_eq!(wide(&found), wide(expected.as_slice()), "{:?} {}", self.shape, kernel::<T, To>());
+            assert_eq!(kept, moments.as_slice());
+            (wide(&found), moments)
+        }
+
+        /// Gradients of the rows, and of weight and bias.
+        fn backward(&self, moments: &Buffer<f32>) -> (Vec<f32>, Vec<f32>) {
+            let ([rows, width], scope) = (self.shape, Device::cpu().scope("test"));
+            let of = Normed { x: (&self.x).into(), moments, weight: self.of().weight };
+            let mut expected = Buffer::from_slice(&scope, &self.d).unwrap();
+            let mut gradients = Buffer::from_slice(&scope, &self.gradients).unwrap();
+            let to = (&mut gradients, [1 + width, 1], &mut Scratch::empty(&scope).unwrap());
+            layer_norm_backward(of, self.shape, (&mut expected, 0), to).unwrap();
+
+            let chunks = rows.div_ceil(ROWS);
+            let (mut parts, mut found) = (vec![f32::NAN; 2 * chunks * width], self.d.clone());
+            let numbers = || [Arg::from(rows as u64), Arg::from(width as u32)];
+            let arguments = [self.x.as_slice()].map(Arg::from).into_iter();
+            let arguments =
+                arguments.chain([Arg::from(moments.as_slice()), Arg::from(&found[..]), Arg::from(&mut parts[..])]);
+            let mut arguments: Vec<_> = arguments.chain(numbers()).collect();
+            HARNESS.run(
+                &format!("norm_columns_{}", T::SUFFIX),
+                launch_by_column(self.shape[0], self.shape[1]),
+                &mut arguments,
+            );
+            drop(arguments);
+            for (which, start) in [1 + width, 1].into_iter().enumerate() {
+                for column in 0..width {
+                    let part = |chunk: usize| parts[(which * chunks + chunk) * width + column];
+                    let sum = (0..chunks).fold(self.gradients[start + column], |sum, chunk| sum + part(chunk));
+                    assert_eq!(sum, gradients.as_slice()[start + column], "{:?}, gradient {which}", self.shape);
+                }
+            }
+            let arguments =
+                [Arg::from(self.x.as_slice()), Arg::from(&self.of().weight.elements()[..width])].into_iter();
+            let arguments =
+                arguments.chain([Arg::from(moments.as_slice()), Arg::from(&mut found[..])]).chain(numbers());
+            let mut arguments: Vec<_> = arguments.chain([Arg::from(share(width))]).collect();
+            HARNESS.run(&format!("norm_backward_{}", T::SUFFIX), launch_by_row(rows), &mut arguments);
+            drop(arguments);
+            assert_eq!(found, expected.as_slice(), "{:?} {}", self.shape, T::SUFFIX);
+            (found, gradients.as_slice().to_vec())
+        }
+
+        /// The norm of the trainer, in f64.
+        fn assert_plain(&self) {
+            use crate::cpu::norm::Normalised;
+            use crate::model::norm::LayerNorm;
+            use crate::model::tensor::{Layout, TensorSet};
+
+            let ([rows, width], scope) = (self.shape, Device::cpu().scope("test"));
+            let mut layout = Layout::default();
+            let norm = LayerNorm::new(width, "norm", &mut layout);
+            let layout = std::sync::Arc::new(layout);
+            let wide = |of: &[f32]| of.iter().map(|&x| f64::from(x)).collect::<Vec<f64>>();
+            let mut parameters = TensorSet::zeros(&scope, &layout).unwrap();
+            parameters.values_mut().copy_from_slice(&wide(self.parameters.as_slice()));
+            let mut gradients = TensorSet::zeros(&scope, &layout).unwrap();
+            let mut kept = Normalised::new(&scope, width, rows).unwrap();
+            let mut y: Vec<f64> = self.x.as_slice().iter().map(|x| f64::from(x.widen())).collect();
+            norm.forward(&parameters, &mut y, &mut kept);
+            let mut d = wide(&self.d);
+            norm.backward(&parameters, &kept, &mut d, &mut gradients);
+
+            let (found, moments) = self.forward::<f32>();
+            let (found_d, found_gradients) = self.backward(&moments);
+            let close = |found: &[f32], expected: &[f64], tolerance: f64| {
+                let off = |(found, expected): (&f32, &f64)| {
+                    (f64::from(*found) - expected).abs() > tolerance * (1.0 + expected.abs())
+                };
+                assert!(!found.iter().zip(expected).any(off), "{:?}: {found:?} for {expected:?}", self.shape);
+            };
+            close(&found, &y, 1e-5);
+            close(&found_d, &d, 1e-4);
+            let sums: Vec<f64> = (0..2 * width)
+                .map(|k| {
+                    gradients.values()[k]
+                        + f64::from(self.gradients[if k < width { 1 + width + k } else { 1 + k - width }])
+                })
+                .collect();
+            close(&found_gradients[1 + width..], &sums[..width], 1e-4);
+            close(&found_gradients[1..=width], &sums[width..], 1e-4);
+        }
+    }
+
+    #[test]
+    fn the_kernels_have_the_cpus_bits_and_these_are_near_the_definition() {
+        for shape in [[1, 2], [3, 32], [9, 33], [300, 5], [17, 130]] {
+            Example::<f32>::new(shape[0], shape[1]).assert_plain();
+            Example::<f16>::new(shape[0], shape[1]).assert_plain();
+            Example::<bf16>::new(shape[0], shape[1]).assert_plain();
+            Example::<f16>::new(shape[0], shape[1]).forward::<f16>();
+            Example::<bf16>::new(shape[0], shape[1]).forward::<bf16>();
+        }
+    }
+
+    #[test]
+    fn no_rows_are_nothing() {
+        let example = Example::<f32>::new(0, 4);
+        let (_, moments) = example.forward::<f32>();
+        assert_eq!(example.backward(&moments).1, example.gradients);
+    }
+}

@@ -1,0 +1,131 @@
+use half::{bf16, f16};
+use megabatch_gpu_core::Device;
+use megabatch_simt::Arg;
+
+use super::super::harness::{HARNESS, noise};
+use super::*;
+use crate::cpu::pooling::PlainPooling;
+use crate::model::pooling::AttentionPooling;
+use crate::model::tensor::{Layout as Tensors, TensorSet};
+
+/// Steps, windows, heads, hidden units.
+const SIZES: [[u32; 4]; 4] = [[1, 1, 1, 1], [5, 3, 2, 6], [40, 2, 3, 33], [7, 4, 4, 64]];
+
+fn sizes(steps: u32, windows: u32, heads: u32, hidden: u32) -> PoolSizes {
+    PoolSizes { steps, windows, heads, hidden }
+}
+
+/// The trainer's plain form in f64, from the same states.
+fn check<T: Operand>(of: [u32; 4]) {
+    let (sizes, scope) = (sizes(of[0], of[1], of[2], of[3]), Device::cpu().scope("test"));
+    let [steps, windows, heads, hidden] = sizes.wide();
+    let slots = PoolSlots::from(0, hidden);
+    let len = slots.out_bias + hidden;
+    let parameters = Buffer::from_slice(&scope, &noise("parameters", len, 0.7)).unwrap();
+    let states: Vec<T> = noise("states", sizes.states(), 1.0).into_iter().map(T::narrow).collect();
+    let states = Buffer::from_slice(&scope, &states).unwrap();
+    let d_pooled = noise("d", windows * hidden, 1.0);
+
+    let of = PoolWeights { parameters: &parameters, slots, arithmetic: Arithmetic::Exact };
+    let mut memory = PoolMemory::zeros(&scope, sizes).unwrap();
+    let mut pooled = Buffer::zeros(&scope, windows * hidden).unwrap();
+    pool(of, (&states).into(), &mut memory, &mut pooled, 0).unwrap();
+    let (mut d_states, mut gradients) =
+        (Buffer::zeros(&scope, sizes.states()).unwrap(), Buffer::zeros(&scope, len).unwrap());
+    let d = Buffer::from_slice(&scope, &d_pooled).unwrap();
+    pool_backward(of, (&states).into(), (&d).into(), &mut memory, &mut d_states, 0, &mut gradients).unwrap();
+
+    let mut layout = Tensors::default();
+    let plain = AttentionPooling::new(hidden, heads, "pool", &mut layout);
+    let layout = std::sync::Arc::new(layout);
+    let wide = |of: &[f32]| of.iter().map(|&x| f64::from(x)).collect::<Vec<f64>>();
+    let mut of_plain = TensorSet::zeros(&scope, &layout).unwrap();
+    of_plain.values_mut().copy_from_slice(&wide(parameters.as_slice()));
+    let mut plain_gradients = TensorSet::zeros(&scope, &layout).unwrap();
+    let mut plain_memory = PlainPooling::new(&scope, &plain, steps, windows).unwrap();
+    let wide_states: Vec<f64> = states.as_slice().iter().map(|x| f64::from(x.widen())).collect();
+    assert_close("pooled", pooled.as_slice(), plain_memory.forward(&plain, &of_plain, &wide_states));
+    plain_memory.d_pooled_mut().copy_from_slice(&wide(&d_pooled));
+    let mut plain_d = vec![0.0; wide_states.len()];
+    plain_memory.backward(&plain, &of_plain, &wide_states, &mut plain_d, &mut plain_gradients);
+    assert_close("d_states", d_states.as_slice(), &plain_d);
+    assert_close("gradients", gradients.as_slice(), plain_gradients.values());
+    by_kernels(&states, &memory, d_states.as_slice());
+}
+
+/// f32 beside f64: sums of up to 128 terms, and exponentials.
+fn assert_close(what: &str, found: &[f32], expected: &[f64]) {
+    let most = expected.iter().fold(1.0f64, |most, x| most.max(x.abs()));
+    for (k, (found, expected)) in found.iter().zip(expected).enumerate() {
+        assert!((f64::from(*found) - expected).abs() < 2e-5 * most, "{what} {k}: {found} for {expected}");
+    }
+}
+
+/// The kernels from what the CPU form left for them.
+fn by_kernels<T: Operand>(states: &Buffer<T>, memory: &PoolMemory, d_states: &[f32]) {
+    let PoolMemory { sizes, .. } = *memory;
+    let (keys, d_sums) = (memory.keys.as_slice(), memory.d_sums.as_slice());
+    let (mut weights, mut sums) = (vec![9.0f32; memory.weights.len()], vec![9.0f32; memory.sums.len()]);
+    let mut arguments = [
+        Arg::of_struct(&sizes),
+        Arg::from(states.as_slice()),
+        Arg::from(keys),
+        Arg::from(&mut weights[..]),
+        Arg::from(&mut sums[..]),
+    ];
+    HARNESS.run(&format!("pool_{}", T::SUFFIX), sizes.launch(), &mut arguments);
+    // The exponential is the same function here.
+    assert_eq!((&weights[..], &sums[..]), (memory.weights.as_slice(), memory.sums.as_slice()), "{sizes:?}");
+
+    let (mut d_scores, mut d_keys) = (vec![9.0f32; memory.d_scores.len()], vec![9.0f32; memory.d_keys_of.len()]);
+    let mut found = vec![9.0f32; d_states.len()];
+    let mut arguments = [
+        Arg::of_struct(&sizes),
+        Arg::from(states.as_slice()),
+        Arg::from(keys),
+        Arg::from(&weights[..]),
+        Arg::from(d_sums),
+        Arg::from(&mut d_scores[..]),
+        Arg::from(&mut found[..]),
+        Arg::from(&mut d_keys[..]),
+    ];
+    HARNESS.run(&format!("pool_backward_{}", T::SUFFIX), sizes.launch(), &mut arguments);
+    assert_eq!((&d_scores[..], &d_keys[..]), (memory.d_scores.as_slice(), memory.d_keys_of.as_slice()), "{sizes:?}");
+    assert_eq!(found, d_states, "{sizes:?}");
+}
+
+#[test]
+fn pooling_is_the_plain_forms_and_the_kernels_have_the_cpus_bits() {
+    for of in SIZES {
+        check::<f32>(of);
+        check::<f16>(of);
+        check::<bf16>(of);
+    }
+}
+
+/// Pooled vectors, and the gradients of states and parameters, in `memory`.
+fn pooled_in(memory: &mut PoolMemory) -> [Vec<f32>; 3] {
+    let (scope, sizes) = (Device::cpu().scope("test"), memory.sizes);
+    let [_, windows, _, hidden] = sizes.wide();
+    let buffer = |name, len| Buffer::from_slice(&scope, &noise(name, len, 0.7)).unwrap();
+    let parameters = buffer("parameters", PoolSlots::from(0, hidden).out_bias + hidden);
+    let (states, d_pooled) = (buffer("states", sizes.states()), buffer("d", windows * hidden));
+    let of = PoolWeights { parameters: &parameters, slots: PoolSlots::from(0, hidden), arithmetic: Arithmetic::Exact };
+    let zeros = |len| Buffer::<f32>::zeros(&scope, len).unwrap();
+    let (mut pooled, mut d_states, mut gradients) =
+        (zeros(d_pooled.len()), zeros(states.len()), zeros(parameters.len()));
+    pool(of, (&states).into(), memory, &mut pooled, 0).unwrap();
+    pool_backward(of, (&states).into(), (&d_pooled).into(), memory, &mut d_states, 0, &mut gradients).unwrap();
+    [pooled, d_states, gradients].map(|of| of.as_slice().to_vec())
+}
+
+#[test]
+fn room_for_more_windows_changes_no_bit() {
+    let scope = Device::cpu().scope("test");
+    let mut memory = PoolMemory::zeros(&scope, sizes(5, 7, 2, 6)).unwrap();
+    pooled_in(&mut memory);
+    memory.ensure_capacity(3).unwrap();
+    let mut other = PoolMemory::zeros(&scope, sizes(5, 3, 2, 6)).unwrap();
+    assert!(memory.weights.len() > other.weights.len());
+    assert_eq!(pooled_in(&mut memory), pooled_in(&mut other));
+}

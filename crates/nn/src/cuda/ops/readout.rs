@@ -1,0 +1,182 @@
+//! Readout of graphs as a whole, and its gradients; [`Readout`] has the definition.
+
+use megabatch_gpu_core::kernel::{Kernel, Launch};
+use megabatch_gpu_core::{Buffer, Device, arguments};
+
+use super::graph_lists::GraphLists;
+use super::operand::Part;
+use crate::error::Result;
+use crate::model::readout::Readout;
+
+const PTX: &str = megabatch_gpu_core::ptx!("readout");
+
+/// A readout of the graphs of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadGraphs<'a> {
+    /// Mean, sum or max: nodes as they are need none.
+    pub(crate) readout: Readout,
+    pub(crate) lists: &'a GraphLists,
+    /// W.
+    pub(crate) width: usize,
+}
+
+impl ReadGraphs<'_> {
+    /// Numbers that are read, and of nodes.
+    fn lens(&self) -> [usize; 2] {
+        assert_ne!(self.readout, Readout::Node, "nodes are read as they are");
+        [self.lists.graphs() * self.width, self.lists.nodes() * self.width]
+    }
+
+    fn assert_have(&self, read: &Buffer<f32>, nodes: &Buffer<f32>, arguments: &Buffer<u32>) -> Device {
+        let (device, [graphs, all]) = (self.lists.device().clone(), self.lens());
+        Part::from(read).assert_has(graphs, &device);
+        Part::from(nodes).assert_has(all, &device);
+        assert!(arguments.len() >= graphs, "an argument for each number");
+        device.assert_beside(arguments.scope().device());
+        device
+    }
+
+    /// Code in readout.cu.
+    fn code(&self) -> u32 {
+        match self.readout {
+            Readout::Node => 0,
+            Readout::Mean => 1,
+            Readout::Sum => 2,
+            Readout::Max => 3,
+        }
+    }
+}
+
+/// Reads `nodes` `[N, W]` into `read` `[G, W]`; `arguments` `[G, W]` are then the nodes that maxima
+/// are from.
+pub(crate) fn read_graphs(
+    of: ReadGraphs<'_>,
+    nodes: &Buffer<f32>,
+    read: &mut Buffer<f32>,
+    arguments: &mut Buffer<u32>,
+) -> Result<()> {
+    match of.assert_have(read, nodes, arguments) {
+        Device::Cuda(device) => {
+            let kernel = Kernel { module: "trainer/readout", ptx: PTX, name: "read_graphs" };
+            let (len, graphs) = (of.lens()[0], of.lists.on_device.graphs.address());
+            let (nodes, read, to) = (nodes.address(), read.address(), arguments.address());
+            let arguments = arguments![of.code(), graphs, nodes, read, to, len as u64, of.width as u32];
+            // SAFETY: the nodes of a graph are among those of the lists, which the array was seen
+            // to have; a thread writes one number and one argument. What is submitted to the
+            // default stream later runs after it.
+            Ok(unsafe { kernel.submit(&device, Launch::over(len), &arguments) }?)
+        }
+        _ => {
+            let rows =
+                read.as_mut_slice().chunks_exact_mut(of.width).zip(arguments.as_mut_slice().chunks_exact_mut(of.width));
+            for (pair, (read, to)) in of.lists.edges.graphs.windows(2).zip(rows) {
+                let own = pair[0].node as usize * of.width..pair[1].node as usize * of.width;
+                let mut arguments = vec![0; of.width];
+                of.readout.forward(&nodes.as_slice()[own], read, &mut arguments);
+                to.iter_mut().zip(arguments).for_each(|(to, argument)| *to = pair[0].node + argument as u32);
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Writes the gradients of the nodes, `d_nodes` `[N, W]`, from those of what [`read_graphs`] read,
+/// `d_read` `[G, W]`.
+pub(crate) fn read_graphs_backward(
+    of: ReadGraphs<'_>,
+    d_read: &Buffer<f32>,
+    arguments: &Buffer<u32>,
+    d_nodes: &mut Buffer<f32>,
+) -> Result<()> {
+    match of.assert_have(d_read, d_nodes, arguments) {
+        Device::Cuda(device) => {
+            let kernel = Kernel { module: "trainer/readout", ptx: PTX, name: "read_graphs_backward" };
+            let (len, lists) = (of.lens()[1], &of.lists.on_device);
+            let (graphs, graph_of, from) = (lists.graphs.address(), lists.graph_of.address(), arguments.address());
+            let (d_read, d_nodes) = (d_read.address(), d_nodes.address());
+            let arguments = arguments![of.code(), graphs, graph_of, d_read, from, d_nodes, len as u64, of.width as u32];
+            // SAFETY: the lists have the graph of every node; a thread writes one element. What is
+            // submitted to the default stream later runs after it.
+            Ok(unsafe { kernel.submit(&device, Launch::over(len), &arguments) }?)
+        }
+        _ => {
+            let rows = d_read.as_slice().chunks_exact(of.width).zip(arguments.as_slice().chunks_exact(of.width));
+            for (pair, (d_read, from)) in of.lists.edges.graphs.windows(2).zip(rows) {
+                let own = pair[0].node as usize * of.width..pair[1].node as usize * of.width;
+                let arguments: Vec<usize> =
+                    from.iter().map(|node| (node.wrapping_sub(pair[0].node)) as usize).collect();
+                of.readout.backward(d_read, &arguments, &mut d_nodes.as_mut_slice()[own]);
+            }
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_simt::Arg;
+
+    use super::super::conformance::graphs;
+    use super::super::harness::{HARNESS, noise};
+    use super::*;
+
+    const WIDTH: usize = 3;
+
+    fn check(readout: Readout, sizes: &[usize]) {
+        let scope = Device::cpu().scope("test");
+        let graphs = graphs(sizes, 0);
+        let lists = GraphLists::new(&scope, graphs.edges(false, 0)).unwrap();
+        let of = ReadGraphs { readout, lists: &lists, width: WIDTH };
+        let [len, all] = of.lens();
+        let mut numbers = noise("nodes", all, 2.0);
+        // Two maxima, and what is not a number.
+        numbers[all - 1] = numbers[WIDTH - 1];
+        numbers[all - 3] = f32::NAN;
+        let nodes = Buffer::from_slice(&scope, &numbers).unwrap();
+        let (mut read, mut from) = (Buffer::zeros(&scope, len).unwrap(), Buffer::zeros(&scope, len).unwrap());
+        read_graphs(of, &nodes, &mut read, &mut from).unwrap();
+        let d_read = Buffer::from_slice(&scope, &noise("d", len, 1.0)).unwrap();
+        let mut d_nodes = Buffer::from_slice(&scope, &vec![9.0; all]).unwrap();
+        read_graphs_backward(of, &d_read, &from, &mut d_nodes).unwrap();
+
+        let (places, graph_of) = (&lists.edges.graphs[..], &lists.edges.graph_of[..]);
+        let (mut found, mut arguments_found, mut d_found) = (vec![9.0f32; len], vec![0u32; len], vec![7.0f32; all]);
+        let mut arguments = [
+            Arg::from(of.code()),
+            Arg::from(places),
+            Arg::from(&numbers[..]),
+            Arg::from(&mut found[..]),
+            Arg::from(&mut arguments_found[..]),
+            Arg::from(len as u64),
+            Arg::from(WIDTH as u32),
+        ];
+        HARNESS.run("read_graphs", Launch::over(len), &mut arguments);
+        let mut arguments = [
+            Arg::from(of.code()),
+            Arg::from(places),
+            Arg::from(graph_of),
+            Arg::from(d_read.as_slice()),
+            Arg::from(from.as_slice()),
+            Arg::from(&mut d_found[..]),
+            Arg::from(all as u64),
+            Arg::from(WIDTH as u32),
+        ];
+        HARNESS.run("read_graphs_backward", Launch::over(all), &mut arguments);
+        assert!(found.iter().any(|x| x.is_nan()), "{readout:?}");
+        let same = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| a == b || a.is_nan() && b.is_nan());
+        assert!(same(&found, read.as_slice()), "{readout:?} of {sizes:?}: {found:?} for {:?}", read.as_slice());
+        assert_eq!(d_found, d_nodes.as_slice(), "{readout:?} of {sizes:?}");
+        if readout == Readout::Max {
+            assert_eq!(arguments_found, from.as_slice(), "{sizes:?}");
+        }
+    }
+
+    #[test]
+    fn the_kernels_have_the_cpus_bits() {
+        for readout in [Readout::Mean, Readout::Sum, Readout::Max] {
+            for sizes in [&[1][..], &[2], &[3, 1, 300]] {
+                check(readout, sizes);
+            }
+        }
+    }
+}

@@ -1,0 +1,239 @@
+#![forbid(unsafe_code)]
+
+use std::error::Error as StdError;
+use std::fmt::Display;
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// `Result` with this crate's [`Error`](enum@Error).
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Errors of describing, computing and storing a model.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A setting lies outside its range.
+    #[error("{setting} is {value}: expected {expected}")]
+    Setting {
+        /// Name of the setting.
+        setting: &'static str,
+        /// Its value.
+        value: String,
+        /// Allowed values.
+        expected: &'static str,
+    },
+
+    /// A setting that a GPU does not compute yet.
+    #[error("{setting} is {value}, which is not supported on a GPU yet{}", if together_with.is_empty() { String::new() } else { format!(" together with {together_with}") })]
+    NotOnGpu {
+        /// Name of the setting.
+        setting: &'static str,
+        /// Its value.
+        value: String,
+        /// Another property of the run without which it is supported; empty for none.
+        together_with: &'static str,
+    },
+
+    /// A setting of a task is out of range.
+    #[error("{setting} is {value}: expected {expected}")]
+    Task {
+        /// Its name, with the task's place in the list, from 0.
+        setting: String,
+        /// Its value.
+        value: String,
+        /// Allowed values.
+        expected: String,
+    },
+
+    /// The device has no room.
+    #[error(transparent)]
+    Memory(#[from] megabatch_gpu_core::Error),
+
+    /// The operating system gave no threads for the pool.
+    #[error("cannot start {threads} threads: {source}; ask for fewer")]
+    Threads {
+        /// Number of threads asked for.
+        threads: usize,
+        /// The system's answer.
+        source: rayon::ThreadPoolBuildError,
+    },
+
+    /// A matrix of weights cannot be quantised.
+    #[error("{tensor}: {source}")]
+    Quantize {
+        /// Name of the tensor.
+        tensor: String,
+        /// Fault.
+        source: megabatch_amp::Error,
+    },
+
+    /// The samples have another shape than the model.
+    #[error("the model takes {model}, but the samples are {samples}; use data made as the training data was")]
+    SamplesShape {
+        /// Shape that the model was built for.
+        model: String,
+        /// Shape of the samples given.
+        samples: String,
+    },
+
+    /// An index lies past the end of the samples.
+    #[error("sample {sample} was asked for, but there are {len}")]
+    SampleOutOfRange {
+        /// Index asked for.
+        sample: usize,
+        /// Number of samples.
+        len: usize,
+    },
+
+    /// An index lies past the end of the graphs.
+    #[error("graph {graph} was asked for, but there are {len}")]
+    GraphOutOfRange {
+        /// Index asked for.
+        graph: usize,
+        /// Number of graphs.
+        len: usize,
+    },
+
+    /// The source of graphs failed.
+    #[error("reading graph {graph} failed: {source}")]
+    Graph {
+        /// Index asked for.
+        graph: usize,
+        /// Error of the source.
+        source: Box<dyn StdError + Send + Sync>,
+    },
+
+    /// A graph is not what its source says of it.
+    #[error("graph {graph} has {found}: expected {expected}")]
+    GraphShape {
+        /// Its index.
+        graph: usize,
+        /// Value found.
+        found: String,
+        /// Value by the source, and fix.
+        expected: String,
+    },
+
+    /// A sample's window is not inside its series.
+    #[error(
+        "sample {sample}: a window of {steps} bars that ends at bar {end} of {timeframe} is not inside its {bars} bars; \
+         build the samples anew from these series"
+    )]
+    WindowOutOfRange {
+        /// The sample.
+        sample: usize,
+        /// Name of the timeframe.
+        timeframe: String,
+        /// Last bar of the window.
+        end: i64,
+        /// Bars in a window.
+        steps: usize,
+        /// Bars in the series.
+        bars: usize,
+    },
+
+    /// A sample's window reaches over the start of a segment of its series.
+    #[error(
+        "sample {sample}: a window of {steps} bars that ends at bar {end} of {timeframe} reaches over the start of a segment at \
+         bar {segment_start}; build the samples anew from these series"
+    )]
+    WindowAcrossSegments {
+        /// The sample.
+        sample: usize,
+        /// Name of the timeframe.
+        timeframe: String,
+        /// Last bar of the window.
+        end: i64,
+        /// Bars in a window.
+        steps: usize,
+        /// First bar of the segment that the window ends in.
+        segment_start: usize,
+    },
+
+    /// The segments of a series are not in order.
+    #[error("{timeframe}: segment {segment} begins at bar {start}, but {expected}; build the series anew")]
+    SegmentStart {
+        /// Name of the timeframe.
+        timeframe: String,
+        /// The segment, counted from 0.
+        segment: usize,
+        /// Start.
+        start: i64,
+        /// The rule that it breaks.
+        expected: &'static str,
+    },
+
+    /// Targets that the loss has no meaning for.
+    #[error("{place}{found}: expected {expected}, or NaN where it is not known; {advice}")]
+    Targets {
+        /// The sample or the graph that has them, with a colon; empty where it is not known.
+        place: String,
+        /// The targets.
+        found: String,
+        /// The requirement of the loss ([`TargetNeeds`](crate::TargetNeeds)).
+        expected: String,
+        /// Advice.
+        advice: &'static str,
+    },
+
+    /// A weights file does not hold the tensors that the model needs.
+    #[error("{}: the tensors are not those of this model:\n{}", path.display(), problems.join("\n"))]
+    Weights {
+        /// The file.
+        path: PathBuf,
+        /// One line for each tensor that is missing, not known, misshapen or of a type that cannot
+        /// be read.
+        problems: Vec<String>,
+    },
+
+    /// A file is not in the safetensors format.
+    #[error("{}: not a readable safetensors file: {reason}", path.display())]
+    Safetensors {
+        /// The file.
+        path: PathBuf,
+        /// Fault.
+        reason: String,
+    },
+
+    /// The file system refused.
+    #[error("{}: cannot {action}: {source}", path.display())]
+    File {
+        /// The file or folder.
+        path: PathBuf,
+        /// Action that failed.
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// True if a device had too little memory, so that asking for less may help.
+    pub fn is_shortage(&self) -> bool {
+        let mut cause: Option<&(dyn StdError + 'static)> = match self {
+            Error::Memory(error) => return error.is_shortage(),
+            Error::Graph { source, .. } => Some(&**source),
+            _ => None,
+        };
+        while let Some(error) = cause {
+            if let Some(error) = error.downcast_ref::<megabatch_gpu_core::Error>() {
+                return error.is_shortage();
+            }
+            cause = error.source();
+        }
+        false
+    }
+
+    /// Turns an I/O error into [`Error::File`], for use in `map_err`.
+    pub(crate) fn file(path: impl Into<PathBuf>, action: &'static str) -> impl FnOnce(io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::File { path, action, source }
+    }
+
+    /// A setting outside its range.
+    pub fn setting(setting: &'static str, value: &dyn Display, expected: &'static str) -> Error {
+        Error::Setting { setting, value: value.to_string(), expected }
+    }
+}

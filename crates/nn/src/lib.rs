@@ -1,0 +1,14 @@
+#![doc = include_str!("../README.md")]
+
+pub mod batch;
+pub mod cpu;
+pub mod cuda;
+mod error;
+mod file;
+pub mod graph;
+pub mod loss;
+pub mod memory;
+pub mod model;
+
+pub use error::{Error, Result};
+pub use file::write_atomically;

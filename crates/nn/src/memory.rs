@@ -1,0 +1,76 @@
+#![forbid(unsafe_code)]
+
+//! Memory of a step, counted from shapes: tensors, phases, the largest batch.
+
+use serde::Serialize;
+
+/// A phase of an optimizer step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StepPhase {
+    /// From the batch to the loss.
+    Forward,
+    /// From the loss to the gradients.
+    Backward,
+    /// From the gradients to the weights.
+    Optimizer,
+}
+
+impl StepPhase {
+    /// All of them, in their order.
+    pub const ALL: [StepPhase; 3] = [StepPhase::Forward, StepPhase::Backward, StepPhase::Optimizer];
+}
+
+/// A tensor that a run takes from its device, or one of each thread's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PlannedTensor {
+    /// The part of the memory of a run that it is counted in, such as `activations`.
+    pub part: &'static str,
+    /// Name, such as `lstm.M1.weight_ih_l0` or `lstm.M5 layer 1: gates`.
+    pub name: String,
+    /// Number of such tensors: one a shard in work where threads compute with them.
+    pub count: usize,
+    /// Bytes of all of them.
+    pub bytes: usize,
+    /// The phases of a step that read or write it. Its memory is held from the run's beginning to
+    /// its end, whatever these are.
+    pub used_in: Vec<StepPhase>,
+}
+
+/// Members of a list of buffers: name, numbers, and the phases that use them.
+pub type Parts = Vec<(String, usize, &'static [StepPhase])>;
+
+/// Used by the forward pass.
+pub const FORWARD: &[StepPhase] = &[StepPhase::Forward];
+/// Used by the backward pass.
+pub const BACKWARD: &[StepPhase] = &[StepPhase::Backward];
+/// Used by both.
+pub const BOTH: &[StepPhase] = &[StepPhase::Forward, StepPhase::Backward];
+
+/// Upper bound of batches. It is a bound: no single batch need reach it in every timeframe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LargestBatch {
+    /// Numbers of samples that batches have, each once.
+    pub sizes: Vec<usize>,
+    /// Sizes of batches that are trained on, and not validated only.
+    pub sizes_learnt: Vec<usize>,
+    /// Steps of the windows of each timeframe.
+    pub steps: Vec<usize>,
+    /// Distinct windows of each timeframe; for dense training, runs of samples.
+    pub windows: Vec<usize>,
+    /// Bars that these cover.
+    pub bars: Vec<usize>,
+    /// Bars of each series, for samples that are slices of some in memory.
+    pub series: Option<Vec<usize>>,
+    /// For a model over graphs, whose samples are nodes.
+    pub graphs: Option<LargestGraphs>,
+}
+
+/// Upper bound of batches of graphs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LargestGraphs {
+    /// Graphs of a batch.
+    pub graphs: usize,
+    /// Their edges.
+    pub edges: usize,
+}

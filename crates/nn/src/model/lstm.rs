@@ -1,0 +1,97 @@
+#![forbid(unsafe_code)]
+
+//! LSTM of one timeframe: sizes and parameters of its layers.
+
+use megabatch_amp::QuantizedMatrix;
+
+use crate::error::{Error, Result};
+use crate::model::norm::LayerNorm;
+use crate::model::tensor::{Layout, Slot, TensorSet};
+
+/// Sizes of one timeframe's LSTM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    /// T.
+    pub(crate) steps: usize,
+    /// F of the first layer; those above read H.
+    pub(crate) features: usize,
+    /// H.
+    pub(crate) hidden: usize,
+    pub(crate) layers: usize,
+    pub(crate) bias: bool,
+    /// True if each layer's outputs go through a norm.
+    pub(crate) norm: bool,
+    pub(crate) read: Read,
+}
+
+/// Which of the top layer's hidden states are read, and give a gradient back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// The one after the last step.
+    LastStep,
+    /// States after every step.
+    EveryStep,
+}
+
+/// Offsets of the parameters of one timeframe's LSTM, layer by layer.
+#[derive(Debug)]
+pub(crate) struct Lstm {
+    pub(crate) sizes: Sizes,
+    pub(crate) layers: Vec<LayerSlots>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LayerSlots {
+    pub(crate) weight_ih: Slot,         // [4H, F]
+    pub(crate) weight_hh: Slot,         // [4H, H]
+    pub(crate) bias: Option<[Slot; 2]>, // b_ih and b_hh, [4H] each
+    pub(crate) norm: Option<LayerNorm>,
+}
+
+impl Lstm {
+    /// Appends the parameters to `layout`, named `<prefix>.weight_ih_l0` and so on, in PyTorch's
+    /// order, and the norms' `<norm>.l0.weight`.
+    pub(crate) fn new(sizes: Sizes, prefix: &str, norm: &str, layout: &mut Layout) -> Self {
+        let Sizes { hidden, .. } = sizes;
+        let layer = |l: usize| {
+            let mut slot = |kind: &str, shape: &[usize]| layout.push(format!("{prefix}.{kind}_l{l}"), shape);
+            LayerSlots {
+                weight_ih: slot("weight_ih", &[4 * hidden, sizes.input(l)]),
+                weight_hh: slot("weight_hh", &[4 * hidden, hidden]),
+                bias: sizes.bias.then(|| ["bias_ih", "bias_hh"].map(|kind| slot(kind, &[4 * hidden]))),
+                norm: sizes.norm.then(|| LayerNorm::new(hidden, &format!("{norm}.l{l}"), layout)),
+            }
+        };
+        Lstm { sizes, layers: (0..sizes.layers).map(layer).collect() }
+    }
+}
+
+impl Sizes {
+    /// Width of what layer `l` reads at each step.
+    pub(crate) fn input(self, l: usize) -> usize {
+        if l == 0 { self.features } else { self.hidden }
+    }
+
+    /// True if some layer's outputs receive gradients at every step: from the layer above, or for
+    /// the top one from what reads it.
+    pub(crate) fn has_d_between(self) -> bool {
+        self.layers > 1 || self.read == Read::EveryStep
+    }
+}
+
+impl LayerSlots {
+    /// W_ih [4H, F] and W_hh [4H, H] of H = `hidden` units in eight bits.
+    ///
+    /// # Errors
+    /// [`Error::Quantize`] for weights that are not finite.
+    pub(crate) fn quantized(&self, hidden: usize, parameters: &TensorSet) -> Result<[QuantizedMatrix; 2]> {
+        let quantized = |slot| {
+            let weight = parameters.slot(slot);
+            let shape = [4 * hidden, weight.len() / (4 * hidden)];
+            let tensor = || parameters.layout().name(slot).to_owned();
+            QuantizedMatrix::quantize(weight, shape[0], shape[1])
+                .map_err(|source| Error::Quantize { tensor: tensor(), source })
+        };
+        Ok([quantized(self.weight_ih)?, quantized(self.weight_hh)?])
+    }
+}

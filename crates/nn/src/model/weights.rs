@@ -1,0 +1,231 @@
+#![forbid(unsafe_code)]
+
+//! Tensors in safetensors files: written atomically, and read only if all of them fit.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use half::{bf16, f16};
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
+
+use crate::error::{Error, Result};
+use crate::file::write_atomically;
+use crate::model::tensor::{Layout, TensorSet};
+
+/// Writes `parameters` to `path` under PyTorch's names. The file appears whole or not at all: it is
+/// written beside its place, flushed to the disk, and renamed.
+///
+/// # Errors
+/// [`Error::File`] when the file system refuses; what `path` held before is then still there.
+pub fn save_weights(path: &Path, parameters: &TensorSet) -> Result<()> {
+    let bytes = encode(path, &[("", parameters)])?;
+    write_atomically(path, &bytes)
+}
+
+/// Reads the tensors of `parameters` from a safetensors file with PyTorch's names: f64, f32, f16 or
+/// bf16, rounded to `S`.
+///
+/// # Errors
+/// [`Error::Weights`] listing every tensor that is missing, unknown, misshapen or of another type;
+/// [`Error::Safetensors`], [`Error::File`]. `parameters` are then as before.
+pub fn load_weights(path: &Path, parameters: &mut TensorSet) -> Result<()> {
+    let file = TensorFile::new(path, fs::read(path).map_err(Error::file(path, "read"))?)?;
+    file.check(&[("", parameters.layout())])?;
+    file.copy("", parameters);
+    Ok(())
+}
+
+/// The bytes of a safetensors file with the tensors of several sets, each under its prefix.
+pub fn encode(path: &Path, sets: &[(&str, &TensorSet)]) -> Result<Vec<u8>> {
+    let mut data = Vec::new();
+    for (prefix, set) in sets {
+        for (name, shape, values) in set.tensors() {
+            let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            data.push((format!("{prefix}{name}"), shape.to_vec(), bytes));
+        }
+    }
+    let view = |shape: &[usize], bytes| {
+        TensorView::new(Dtype::F32, shape.to_vec(), bytes).expect("the bytes are those of the shape")
+    };
+    let views = data.iter().map(|(name, shape, bytes)| (name, view(shape, bytes)));
+    safetensors::serialize(views, None)
+        .map_err(|error| Error::Safetensors { path: path.to_owned(), reason: error.to_string() })
+}
+
+/// A safetensors file in memory whose header is known to be sound.
+pub struct TensorFile {
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+impl TensorFile {
+    /// The file of these bytes; `path` is where they come from.
+    pub fn new(path: &Path, bytes: Vec<u8>) -> Result<Self> {
+        let file = TensorFile { path: path.to_owned(), bytes };
+        match SafeTensors::deserialize(&file.bytes) {
+            Ok(_) => Ok(file),
+            Err(error) => Err(Error::Safetensors { path: path.to_owned(), reason: error.to_string() }),
+        }
+    }
+
+    /// True if the file holds exactly the tensors of `sets`, each under its prefix.
+    pub fn check(&self, sets: &[(&str, &Layout)]) -> Result<()> {
+        let file = self.tensors();
+        let expected = || {
+            let tensors = |(prefix, layout): &'_ (&str, &Layout)| {
+                let named = |(name, shape): (&str, &[usize])| (format!("{prefix}{name}"), shape.to_vec());
+                layout.tensors().map(named).collect::<Vec<_>>()
+            };
+            sets.iter().flat_map(tensors)
+        };
+        let mut problems: Vec<String> = expected()
+            .filter_map(|(name, shape)| match file.tensor(&name) {
+                Err(_) => Some(format!("  {name}: missing, expected {shape:?}")),
+                Ok(found) if found.shape() != shape => {
+                    Some(format!("  {name}: expected {shape:?}, found {:?}", found.shape()))
+                }
+                Ok(found) if decoder(found.dtype()).is_none() => {
+                    Some(format!("  {name}: expected F32, F64, F16 or BF16, found {:?}", found.dtype()))
+                }
+                Ok(_) => None,
+            })
+            .collect();
+        let known: Vec<String> = expected().map(|(name, _)| name).collect();
+        let mut unknown: Vec<_> = file.tensors().into_iter().filter(|(name, _)| !known.contains(name)).collect();
+        unknown.sort_by(|a, b| a.0.cmp(&b.0));
+        problems.extend(unknown.iter().map(|(name, found)| format!("  {name}: not known, found {:?}", found.shape())));
+        if problems.is_empty() { Ok(()) } else { Err(Error::Weights { path: self.path.clone(), problems }) }
+    }
+
+    /// Fills `set` from the tensors under `prefix`, which [`TensorFile::check`] found to be there.
+    pub fn copy(&self, prefix: &str, set: &mut TensorSet) {
+        let file = self.tensors();
+        for (name, _) in set.layout().clone().tensors() {
+            let view = file.tensor(&format!("{prefix}{name}")).expect("the file was checked");
+            let (width, decode) = decoder(view.dtype()).expect("the file was checked");
+            let to = set.get_mut(name).expect("the set has its own layout");
+            for (to, bytes) in to.iter_mut().zip(view.data().chunks_exact(width)) {
+                *to = (decode(bytes)) as f32;
+            }
+        }
+    }
+
+    fn tensors(&self) -> SafeTensors<'_> {
+        SafeTensors::deserialize(&self.bytes).expect("the header was sound when the file was opened")
+    }
+}
+
+/// The width of a type in bytes, and how a value of it is read.
+type Decoder = (usize, fn(&[u8]) -> f64);
+
+/// Decoder of a type; `None` for one that is not a float of 16 bits or more.
+fn decoder(dtype: Dtype) -> Option<Decoder> {
+    fn bytes<const N: usize>(bytes: &[u8]) -> [u8; N] {
+        bytes.try_into().expect("a chunk of the type's width")
+    }
+    match dtype {
+        Dtype::F64 => Some((8, |x| f64::from_le_bytes(bytes(x)))),
+        Dtype::F32 => Some((4, |x| f32::from_le_bytes(bytes(x)).into())),
+        Dtype::F16 => Some((2, |x| f16::from_le_bytes(bytes(x)).into())),
+        Dtype::BF16 => Some((2, |x| bf16::from_le_bytes(bytes(x)).into())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use megabatch_gpu_core::Device;
+
+    use super::*;
+
+    fn set(tensors: &[(&str, &[usize])]) -> TensorSet {
+        let mut layout = Layout::default();
+        for (name, shape) in tensors {
+            layout.push((*name).to_owned(), shape);
+        }
+        TensorSet::zeros(&Device::cpu().scope("test"), &Arc::new(layout)).unwrap()
+    }
+
+    fn file(tensors: &[(&str, Dtype, &[usize], &[u8])], path: &Path) {
+        let view = |(name, dtype, shape, bytes): &(&str, Dtype, &[usize], &'static [u8])| {
+            ((*name).to_owned(), TensorView::new(*dtype, shape.to_vec(), bytes).unwrap())
+        };
+        let tensors: Vec<(&str, Dtype, &[usize], &'static [u8])> =
+            tensors.iter().map(|&(n, d, s, b)| (n, d, s, &*Box::leak(b.to_vec().into_boxed_slice()))).collect();
+        fs::write(path, safetensors::serialize(tensors.iter().map(view).collect::<Vec<_>>(), None).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn what_was_saved_is_loaded_bit_for_bit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.safetensors");
+        let mut saved = set(&[("a", &[2, 2]), ("b", &[1])]);
+        saved.values_mut().copy_from_slice(&[1.0, -0.0, f32::MIN_POSITIVE / 3.0, f32::MAX, 0.1]);
+        save_weights(&path, &saved).unwrap();
+        save_weights(&path, &saved).unwrap();
+        let mut loaded = set(&[("b", &[1]), ("a", &[2, 2])]);
+        load_weights(&path, &mut loaded).unwrap();
+        let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        for name in ["a", "b"] {
+            assert_eq!(bits(saved.get(name).unwrap()), bits(loaded.get(name).unwrap()));
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "temporary files are left");
+    }
+
+    #[test]
+    fn every_float_type_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.safetensors");
+        file(
+            &[
+                ("f16", Dtype::F16, &[1], &f16::from_f32(1.5).to_le_bytes()),
+                ("bf16", Dtype::BF16, &[1], &bf16::from_f32(-2.0).to_le_bytes()),
+                ("f64", Dtype::F64, &[1], &0.1f64.to_le_bytes()),
+            ],
+            &path,
+        );
+        let mut loaded = set(&[("f16", &[1]), ("bf16", &[1]), ("f64", &[1])]);
+        load_weights(&path, &mut loaded).unwrap();
+        assert_eq!(loaded.values(), [1.5, -2.0, 0.1]);
+    }
+
+    #[test]
+    fn one_error_lists_every_tensor_that_does_not_fit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.safetensors");
+        file(
+            &[("a", Dtype::F32, &[1], &[0; 4]), ("c", Dtype::I32, &[1], &[0; 4]), ("x", Dtype::F32, &[1], &[0; 4])],
+            &path,
+        );
+        let mut loaded = set(&[("a", &[2]), ("b", &[3, 1]), ("c", &[1])]);
+        let message = load_weights(&path, &mut loaded).unwrap_err().to_string();
+        let lines: Vec<_> = message.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            [
+                "  a: expected [2], found [1]",
+                "  b: missing, expected [3, 1]",
+                "  c: expected F32, F64, F16 or BF16, found I32",
+                "  x: not known, found [1]",
+            ]
+        );
+    }
+
+    #[test]
+    fn files_that_are_no_safetensors_name_themselves() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.safetensors");
+        let mut loaded = set(&[("a", &[2])]);
+        assert!(matches!(load_weights(&path, &mut loaded), Err(Error::File { action: "read", .. })));
+        save_weights(&path, &loaded).unwrap();
+        let whole = fs::read(&path).unwrap();
+        for bytes in [&[][..], b"not a tensor file", &whole[..whole.len() - 1], &u64::MAX.to_le_bytes()] {
+            fs::write(&path, bytes).unwrap();
+            let error = load_weights(&path, &mut loaded).unwrap_err();
+            assert!(error.to_string().contains("w.safetensors: not a readable safetensors file"), "{error}");
+        }
+    }
+}
