@@ -72,8 +72,12 @@ fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The top-level module that a file, relative to `src`, belongs to; `None` for the crate's root.
+/// The top-level module that a file, relative to `src`, belongs to; `None` for the crate's root and
+/// for tests.
 fn top_level_module(file: &Path) -> Option<String> {
+    if file.iter().any(|part| part == "tests" || part == "tests.rs") {
+        return None;
+    }
     let first = Path::new(file.components().next()?.as_os_str());
     let name = first.file_stem()?.to_str()?;
     (!["lib", "main"].contains(&name) || first.extension().is_none()).then(|| name.to_owned())

@@ -1,11 +1,17 @@
 #![doc = include_str!("../README.md")]
 
+mod config;
 mod data;
 mod error;
 mod evaluate;
 mod plan;
 mod train;
 
+pub use config::Config;
+pub use config::divergence::{Divergence, DivergenceState};
+pub use config::early_stopping::{EarlyStopping, EarlyStoppingState};
+pub use config::learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
+pub use config::optimizer::{OptimizerConfig, OptimizerKind};
 pub use data::prefetching::{BatchLists, BorrowedBatch, Chunking, LoadedBatches, PrefetchingSource, Waits};
 pub use data::samples::{Batch, InMemory, Samples};
 pub use data::series_in_memory::SeriesInMemory;
@@ -21,10 +27,6 @@ pub use megabatch_order::LastBatch;
 pub use plan::footprint::{CarriedStates, Footprint, GpuFootprint};
 pub use train::checkpoint::{Arithmetic, Best, ChangedSetting, Checkpoints, Resumed, RunSettings, State};
 pub use train::clip::{clip_by_norm, global_norm};
-pub use train::config::Config;
-pub use train::divergence::{Divergence, DivergenceState};
-pub use train::early_stopping::{EarlyStopping, EarlyStoppingState};
 pub use train::events::{EpochEvent, Event, Observer, RollbackEvent, ShortageEvent, StepEvent, ValidationEvent};
-pub use train::learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
-pub use train::optimizer::{Optimizer, OptimizerConfig, OptimizerKind};
+pub use train::optimizer::Optimizer;
 pub use train::{End, Outcome, Run, Trainer};

@@ -3,11 +3,7 @@
 mod after;
 pub(crate) mod checkpoint;
 pub(crate) mod clip;
-pub(crate) mod config;
-pub(crate) mod divergence;
-pub(crate) mod early_stopping;
 pub(crate) mod events;
-pub(crate) mod learning_rate;
 mod on_gpu;
 pub(crate) mod oom_fallback;
 pub(crate) mod optimizer;
@@ -27,6 +23,10 @@ use megabatch_nn::cuda::Accelerator;
 use megabatch_nn::graph::{Graphs, SeenEdges};
 use megabatch_nn::model::{Model, SampleShape, TensorSet, load_weights, save_weights};
 
+use crate::config::Config;
+use crate::config::countable::check_countable;
+use crate::config::divergence::DivergenceState;
+use crate::config::early_stopping::EarlyStoppingState;
 use crate::data::prefetch::{GatherMode, Source, with_batches};
 use crate::data::samples::{Samples, resident_series};
 use crate::data::schedule::Schedule;
@@ -34,11 +34,7 @@ use crate::error::{Error, Result};
 use crate::evaluate::baseline::Baselines;
 use crate::evaluate::predict::{Predictions, Selection, check_shape, graphs_of};
 use crate::evaluate::{Evaluation, evaluate};
-use crate::plan::footprint::check_countable;
 use crate::train::checkpoint::{Best, Checkpoints};
-use crate::train::config::Config;
-use crate::train::divergence::DivergenceState;
-use crate::train::early_stopping::EarlyStoppingState;
 use crate::train::events::{Event, Observer, ShortageEvent};
 use crate::train::oom_fallback::{MemoryLimits, OomFallback};
 use crate::train::optimizer::Optimizer;
@@ -68,7 +64,7 @@ pub struct Trainer {
     /// For gradients in fp16.
     scaler: Option<LossScaler>,
     /// Memory limits of the run.
-    ladder: OomFallback,
+    fallback: OomFallback,
     /// Reductions before the run began.
     cut_before: Vec<ShortageEvent>,
     /// The observer's answer to the last step, while the validation and the checkpoint that follow
@@ -124,23 +120,23 @@ fn scaler(config: &Config) -> Option<LossScaler> {
 }
 
 /// Purpose of the CPU engine.
-fn purpose(config: &Config, ration: MemoryLimits, is_on_gpu: bool) -> Purpose {
-    if is_on_gpu { Purpose::Prediction } else { config.purpose_with(ration) }
+fn purpose(config: &Config, limits: MemoryLimits, is_on_gpu: bool) -> Purpose {
+    if is_on_gpu { Purpose::Prediction } else { limits.purpose(config) }
 }
 
-/// The engine of a run, and what of `ladder` it had to be cut to.
+/// The engine of a run, and what of `fallback` it had to be cut to.
 fn first_engine(
     device: &Device,
     model: &Model,
     config: &Config,
     is_on_gpu: bool,
-    ladder: &mut OomFallback,
+    fallback: &mut OomFallback,
 ) -> Result<(Engine, Vec<ShortageEvent>)> {
     let mut cuts = Vec::new();
     loop {
-        let ration = ladder.ration();
-        let compute = Compute { batch_size: ration.batch_size, ..config.compute() };
-        let engine = Engine::new(device, model, compute, purpose(config, ration, is_on_gpu)).and_then(|engine| {
+        let limits = fallback.limits();
+        let compute = Compute { batch_size: limits.batch_size, ..config.compute() };
+        let engine = Engine::new(device, model, compute, purpose(config, limits, is_on_gpu)).and_then(|engine| {
             engine.with_precision(&device.scope("model/parameters/working"), model, config.precision)
         });
         match engine {
@@ -149,8 +145,8 @@ fn first_engine(
             Err(error) if error.is_shortage() => {
                 // No chunks are taken yet, and cutting those to come would leave no more.
                 let error = Error::from(error);
-                let Some(ration) = ladder.next_level(false) else { return Err(error) };
-                cuts.push(ShortageEvent::new(0, &error, ration, config.batch_size));
+                let Some(limits) = fallback.next_level(false) else { return Err(error) };
+                cuts.push(ShortageEvent::new(0, &error, limits, config.batch_size));
             }
             Err(error) => return Err(error.into()),
         }
@@ -195,15 +191,15 @@ impl Trainer {
         let gradients = || TensorSet::zeros(&device.scope("model/gradients"), model.layout());
         let gradients = gpu.is_none().then(gradients).transpose()?;
         let optimizer = Optimizer::new(&device.scope("optimizer"), config.optimizer, &parameters)?;
-        let mut ladder = if gpu.is_some() { OomFallback::of_gpu(&config) } else { OomFallback::new(&config) };
-        let (engine, cut_before) = first_engine(device, &model, &config, gpu.is_some(), &mut ladder)?;
+        let mut fallback = if gpu.is_some() { OomFallback::of_gpu(&config) } else { OomFallback::new(&config) };
+        let (engine, cut_before) = first_engine(device, &model, &config, gpu.is_some(), &mut fallback)?;
         let accelerator = gpu.map(|gpu| Accelerator::new(gpu, &model, &config.on_device())).transpose()?;
         Ok(Trainer {
             accelerator,
             gradients,
             optimizer,
             engine,
-            ladder,
+            fallback,
             cut_before,
             unfinished: None,
             unreadable: Vec::new(),
@@ -312,7 +308,7 @@ impl Trainer {
         }
         let mut asked = self.tell_cuts(observer);
         while asked.is_continue() {
-            let schedule = schedule.cut_into(self.ladder.ration().batch_size, self.grain());
+            let schedule = schedule.cut_into(self.fallback.limits().batch_size, self.grain());
             match self.train_on(run, &schedule, observer) {
                 Err(error) if error.is_shortage() => asked = self.cut(error, run, observer)?,
                 Err(error) => asked = self.roll_back(error, run, observer)?,
@@ -361,7 +357,7 @@ impl Trainer {
         scope: &'a Scope,
         batch_size: usize,
     ) -> Source<'a> {
-        let MemoryLimits { chunk_percent, .. } = self.ladder.ration();
+        let MemoryLimits { chunk_percent, .. } = self.fallback.limits();
         let seen = self.accelerator.as_ref().map(|_| SeenEdges::of(&self.model.config()));
         let keeps = self.accelerator.as_ref().is_some_and(Accelerator::keeps_series);
         let of_series = if keeps { GatherMode::WindowOffsets } else { GatherMode::Bars };
@@ -387,15 +383,15 @@ impl Trainer {
 
     /// The model in use, where steps are computed.
     fn predictions(&mut self) -> Predictions<'_> {
-        let ration = self.ladder.ration();
+        let limits = self.fallback.limits();
         Predictions {
             model: &self.model,
             parameters: &self.parameters,
             engine: Some(&mut self.engine),
             gpu: self.accelerator.as_mut().filter(|_| !self.config.streams()).map(Accelerator::in_use),
             device: &self.device,
-            compute: Compute { batch_size: ration.batch_size, ..self.config.compute() },
-            chunk_percent: ration.chunk_percent,
+            compute: Compute { batch_size: limits.batch_size, ..self.config.compute() },
+            chunk_percent: limits.chunk_percent,
             streams: self.config.streams(),
             reads_bars: false,
         }

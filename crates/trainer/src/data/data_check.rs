@@ -4,10 +4,10 @@
 
 use megabatch_nn::graph::{GraphTargets, Graphs};
 
+use crate::config::Config;
 use crate::data::level::check_readout_of;
 use crate::data::samples::Samples;
 use crate::error::Result;
-use crate::train::config::Config;
 
 impl Config {
     /// Refuses samples whose targets the model does not predict or the loss has no meaning for.

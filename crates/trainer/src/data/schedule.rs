@@ -8,8 +8,8 @@ use std::ops::Range;
 use megabatch_nn::batch::{Grain, Runs};
 use megabatch_order::{self as order, Batches, Batching, Order, StepSamples};
 
+use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::train::config::Config;
 
 /// The steps of a run.
 #[derive(Clone, Copy, Debug)]

@@ -16,12 +16,12 @@ use megabatch_nn::graph::{Graphs, check_graphs};
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Model, Pooling, TensorSet, load_weights};
 
+use crate::config::refuse_on_gpu;
 use crate::data::level::Level;
 use crate::data::samples::{Samples, resident_series};
 use crate::error::{Error, Result};
 use crate::evaluate::baseline::Baselines;
 use crate::evaluate::{Evaluation, evaluate};
-use crate::train::config::refuse_on_gpu;
 use predictions::Computed;
 pub(crate) use predictions::{Next, Predictions};
 

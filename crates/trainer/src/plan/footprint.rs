@@ -16,12 +16,13 @@ pub use gpu::GpuFootprint;
 
 use megabatch_nn::cpu::{Capacity, Engine, carried_len, read_rows, streamed_len};
 use megabatch_nn::loss::Loss;
-use megabatch_nn::model::{Fusion, Model, ModelConfig, Pooling, SampleShape};
+use megabatch_nn::model::{Model, ModelConfig, Pooling, SampleShape};
 
+use crate::config::Config;
+use crate::config::countable::check_countable;
 use crate::data::carried_rows::{carried_rows, distinct_ends};
 use crate::data::samples::Samples;
-use crate::error::{Error, Result};
-use crate::train::config::Config;
+use crate::error::Result;
 
 /// Bytes that a run takes from its device, by what they are for. Together they are the peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -168,43 +169,4 @@ impl Footprint {
             + self.batches_bytes
             + self.carried_bytes
     }
-}
-
-/// Bytes that no run takes: an eighth of what can be addressed.
-const BYTES_MAX: f64 = (1u64 << 60) as f64;
-
-/// Refuses settings whose products are more than can be counted, before any of them is multiplied:
-/// in batches of up to `nodes` nodes a graph, or of samples that stand alone. What is counted here
-/// is many times what is taken, so that no sum of it overflows either.
-pub(crate) fn check_countable(config: &Config, shape: &SampleShape, nodes: usize) -> Result<()> {
-    let ModelConfig { hidden, layers, pooling, fusion, graph, edge_attributes, .. } = config.model;
-    let [hidden, layers, nodes] = [hidden, layers, nodes].map(|n| n as f64);
-    let outputs = shape.outputs as f64 * config.model.for_loss(config.loss).outputs_per_target as f64;
-    let heads = match pooling {
-        Pooling::Last => 0.0,
-        Pooling::Attention { heads } => heads as f64,
-    };
-    let timeframes = shape.timeframes.len() as f64;
-    let fused = match fusion {
-        Fusion::Concat => 0.0,
-        Fusion::Attention { heads, feed_forward } => heads as f64 * timeframes + (4.0 + feed_forward as f64) * hidden,
-    };
-    let attended = graph.map_or(0.0, |graph| {
-        let width = graph.heads.max(graph.output_heads) as f64 * (graph.hidden as f64).max(outputs);
-        graph.layers as f64 * (width + edge_attributes as f64 + graph.heads as f64)
-    });
-    let features = shape.timeframes.iter().map(|timeframe| timeframe.features as f64).sum::<f64>();
-    let per_step = features + (layers * hidden + heads) * timeframes;
-    let longest = config.purpose().runs().map_or(0.0, |runs| runs.longest as f64);
-    let steps = shape.timeframes.iter().map(|timeframe| timeframe.steps as f64).sum::<f64>() + longest;
-    let width = (hidden + heads * hidden) * timeframes + fused * timeframes + attended + outputs + features;
-    let rows = config.batch_capacity() as f64 * nodes;
-    let of_batches = rows * (steps * per_step + width) * config.threads as f64;
-    let of_weights = (width + layers * hidden * timeframes).powi(2) * (config.threads as f64 + 4.0);
-    // Four gates, forward and backward, in bytes.
-    if 64.0 * (of_batches + of_weights) < BYTES_MAX {
-        return Ok(());
-    }
-    let expected = "less, or a smaller model: the memory that they take together is more than can be counted";
-    Err(Error::setting("gpu_optimization.batch_size", &config.batch_size, expected))
 }

@@ -170,8 +170,8 @@ pub struct ShortageEvent {
 }
 
 impl ShortageEvent {
-    pub(crate) fn new(step: u64, cause: &Error, ration: MemoryLimits, planned_batch_size: usize) -> Self {
-        let MemoryLimits { chunk_percent, batch_size, gradient_checkpointing } = ration;
+    pub(crate) fn new(step: u64, cause: &Error, limits: MemoryLimits, planned_batch_size: usize) -> Self {
+        let MemoryLimits { chunk_percent, batch_size, gradient_checkpointing } = limits;
         let cause = cause.to_string();
         ShortageEvent { step, cause, batch_size, planned_batch_size, gradient_checkpointing, chunk_percent }
     }

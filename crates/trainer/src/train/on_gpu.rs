@@ -20,12 +20,12 @@ use megabatch_nn::cuda::Accelerator;
 
 use super::step::{BatchPipeline, StepPlan, UpdateOutcome};
 use super::{Run, Trainer};
+use crate::config::Config;
+use crate::config::divergence::DivergenceState;
+use crate::config::optimizer::OptimizerConfig;
 use crate::data::prefetch::{BatchFeed, GatherMode, Source, with_batches};
 use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
-use crate::train::config::Config;
-use crate::train::divergence::DivergenceState;
-use crate::train::optimizer::OptimizerConfig;
 
 impl Trainer {
     /// What was computed, the sums over its batches, and how the device judged them, with weights

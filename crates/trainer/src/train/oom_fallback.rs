@@ -16,9 +16,9 @@
 //! Products in 16 bits, which would be the next thing to cut, take more memory on a CPU, not less.
 
 use megabatch_nn::batch::Grain;
-use megabatch_nn::cpu::SHARD_SAMPLES;
+use megabatch_nn::cpu::{Purpose, SHARD_SAMPLES};
 
-use crate::train::config::Config;
+use crate::config::Config;
 
 /// Limits of a run's memory, relative to its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +30,17 @@ pub(crate) struct MemoryLimits {
     pub(crate) gradient_checkpointing: bool,
 }
 
-/// All rations of a run, from what was planned down.
+impl MemoryLimits {
+    /// Purpose of the engine of a training run with `config` within these limits.
+    pub(crate) fn purpose(self, config: &Config) -> Purpose {
+        Config { gradient_checkpointing: self.gradient_checkpointing, ..config.clone() }.purpose()
+    }
+}
+
+/// The limits of a run level by level, from its plan down.
 #[derive(Clone, Debug)]
 pub(crate) struct OomFallback {
-    rations: Vec<MemoryLimits>,
+    levels: Vec<MemoryLimits>,
     at: usize,
 }
 
@@ -47,7 +54,7 @@ impl OomFallback {
         OomFallback::of(config, config.can_checkpoint_gradients(), Grain::Shards)
     }
 
-    /// The rations of a run on a GPU, where nothing is computed again.
+    /// The levels of a run on a GPU, where nothing is computed again.
     pub(crate) fn of_gpu(config: &Config) -> Self {
         OomFallback::of(config, false, Grain::Runs)
     }
@@ -58,32 +65,32 @@ impl OomFallback {
         let first = MemoryLimits { chunk_percent: FIRST_CHUNK_PERCENT, ..planned };
         let sizes = batch_sizes(config, grain);
         let (before, after) = sizes.split_at(sizes.len().min(BATCHES_FIRST));
-        let mut rations = vec![planned, first];
-        rations.extend(before.iter().map(|&batch_size| MemoryLimits { batch_size, ..first }));
-        let checkpointing = MemoryLimits { gradient_checkpointing: can_checkpoint, ..rations[rations.len() - 1] };
-        rations.push(checkpointing);
-        rations.extend(after.iter().zip(1u32..).map(|(&batch_size, halvings)| MemoryLimits {
+        let mut levels = vec![planned, first];
+        levels.extend(before.iter().map(|&batch_size| MemoryLimits { batch_size, ..first }));
+        let checkpointing = MemoryLimits { gradient_checkpointing: can_checkpoint, ..levels[levels.len() - 1] };
+        levels.push(checkpointing);
+        levels.extend(after.iter().zip(1u32..).map(|(&batch_size, halvings)| MemoryLimits {
             chunk_percent: FIRST_CHUNK_PERCENT.checked_shr(halvings).unwrap_or(0).max(1),
             batch_size,
             ..checkpointing
         }));
-        OomFallback { rations, at: 0 }
+        OomFallback { levels, at: 0 }
     }
 
     /// Current limits of the run.
-    pub(crate) fn ration(&self) -> MemoryLimits {
-        self.rations[self.at]
+    pub(crate) fn limits(&self) -> MemoryLimits {
+        self.levels[self.at]
     }
 
     /// Cuts it, whether samples are read in chunks or not; `None` where there is nothing left to
     /// cut.
     pub(crate) fn next_level(&mut self, has_chunks: bool) -> Option<MemoryLimits> {
-        let now = self.ration();
-        let of_chunks = |ration: &MemoryLimits| if has_chunks { ration.chunk_percent } else { now.chunk_percent };
-        let is_less = |ration: &MemoryLimits| MemoryLimits { chunk_percent: of_chunks(ration), ..*ration } != now;
-        let below = self.rations[self.at + 1..].iter().position(is_less)?;
+        let now = self.limits();
+        let of_chunks = |limits: &MemoryLimits| if has_chunks { limits.chunk_percent } else { now.chunk_percent };
+        let is_less = |limits: &MemoryLimits| MemoryLimits { chunk_percent: of_chunks(limits), ..*limits } != now;
+        let below = self.levels[self.at + 1..].iter().position(is_less)?;
         self.at += 1 + below;
-        Some(self.ration())
+        Some(self.limits())
     }
 }
 
@@ -143,11 +150,11 @@ mod tests {
     #[test]
     fn chunks_are_cut_first_where_there_are_any() {
         let descent = |has_chunks| {
-            let mut ladder = OomFallback::new(&Config { batch_size: 128, ..Config::default() });
+            let mut fallback = OomFallback::new(&Config { batch_size: 128, ..Config::default() });
             let planned = MemoryLimits { chunk_percent: 100, batch_size: 128, gradient_checkpointing: false };
-            assert_eq!(ladder.ration(), planned);
-            let rations = std::iter::from_fn(|| ladder.next_level(has_chunks));
-            rations
+            assert_eq!(fallback.limits(), planned);
+            let levels = std::iter::from_fn(|| fallback.next_level(has_chunks));
+            levels
                 .map(|MemoryLimits { chunk_percent, batch_size, gradient_checkpointing }| {
                     (chunk_percent, batch_size, gradient_checkpointing)
                 })
@@ -162,14 +169,14 @@ mod tests {
 
     #[test]
     fn what_is_cut_already_is_not_cut_again() {
-        let rations = |config: Config| {
-            let mut ladder = OomFallback::new(&Config { batch_size: 2, ..config });
-            std::iter::from_fn(|| ladder.next_level(false))
-                .map(|ration| (ration.batch_size, ration.gradient_checkpointing))
+        let levels = |config: Config| {
+            let mut fallback = OomFallback::new(&Config { batch_size: 2, ..config });
+            std::iter::from_fn(|| fallback.next_level(false))
+                .map(|limits| (limits.batch_size, limits.gradient_checkpointing))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(rations(Config::default()), [(1, false), (1, true)]);
-        assert_eq!(rations(Config { gradient_checkpointing: true, ..Config::default() }), [(1, true)]);
-        assert_eq!(rations(Config { form: Form::Plain, ..Config::default() }), [(1, false)]);
+        assert_eq!(levels(Config::default()), [(1, false), (1, true)]);
+        assert_eq!(levels(Config { gradient_checkpointing: true, ..Config::default() }), [(1, true)]);
+        assert_eq!(levels(Config { form: Form::Plain, ..Config::default() }), [(1, false)]);
     }
 }

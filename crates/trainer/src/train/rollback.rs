@@ -5,8 +5,8 @@
 use std::ops::ControlFlow;
 
 use super::{Run, Trainer};
+use crate::config::divergence::Divergence;
 use crate::error::{Error, Result};
-use crate::train::divergence::Divergence;
 use crate::train::events::{Event, Observer, RollbackEvent};
 
 impl Trainer {

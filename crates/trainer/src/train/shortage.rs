@@ -15,16 +15,16 @@ impl Trainer {
     /// Cuts what the run takes of its device because of `error`, and says so.
     ///
     /// # Errors
-    /// [`Error::CannotReduceFurther`] at the end of the ladder. What is done of the run is saved
+    /// [`Error::CannotReduceFurther`] at the end of the fallback. What is done of the run is saved
     /// then.
     pub(super) fn cut(&mut self, error: Error, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<ControlFlow<()>> {
         // What is done of the run is on the host then, for the steps with less and for a
         // checkpoint.
         self.sync_to_host()?;
-        let Some(ration) = self.ladder.next_level(run.samples.load_ahead().is_some()) else {
+        let Some(limits) = self.fallback.next_level(run.samples.load_ahead().is_some()) else {
             return Err(self.give_up(error, run, observer));
         };
-        self.engine.cut_to(ration.batch_size, purpose(&self.config, ration, self.accelerator.is_some()));
+        self.engine.cut_to(limits.batch_size, purpose(&self.config, limits, self.accelerator.is_some()));
         if let Some(accelerator) = self.accelerator.take() {
             let gpu = accelerator.device().clone();
             // Given back before the new memory is taken: buffers have the size of the largest
@@ -32,7 +32,7 @@ impl Trainer {
             drop(accelerator);
             self.accelerator = Some(Accelerator::new(&gpu, &self.model, &self.config.on_device())?);
         }
-        let event = ShortageEvent::new(self.step, &error, ration, self.config.batch_size);
+        let event = ShortageEvent::new(self.step, &error, limits, self.config.batch_size);
         Ok(observer(Event::Shortage(event)))
     }
 
@@ -61,7 +61,7 @@ impl Trainer {
         }
         Error::CannotReduceFurther {
             step: self.step + 1,
-            batch_size: self.ladder.ration().batch_size,
+            batch_size: self.fallback.limits().batch_size,
             source: Box::new(error),
         }
     }

@@ -7,11 +7,11 @@ use megabatch_nn::memory::PlannedTensor;
 use megabatch_nn::model::Model;
 use serde::Serialize;
 
-use super::check_countable;
 use super::largest::largest_batch;
+use crate::config::Config;
+use crate::config::countable::check_countable;
 use crate::data::samples::Samples;
 use crate::error::Result;
-use crate::train::config::Config;
 
 /// GPU memory of a run at its peak, tensor by tensor: of its largest batch all of it, from the
 /// first such batch to the run's end.

@@ -9,9 +9,9 @@ use megabatch_nn::model::SampleShape;
 use megabatch_order::LastBatch;
 
 use super::runs::MostRuns;
+use crate::config::Config;
 use crate::data::samples::Samples;
 use crate::error::Result;
-use crate::train::config::Config;
 
 /// Bound of a run on samples of `samples` with these indices, to train on and to validate.
 ///

@@ -9,8 +9,8 @@ use megabatch_nn::memory::{BACKWARD, BOTH, FORWARD, Parts, PlannedTensor, StepPh
 use megabatch_nn::model::{Model, SampleShape};
 
 use super::Footprint;
+use crate::config::Config;
 use crate::error::Result;
-use crate::train::config::Config;
 
 const LEARNT: &[StepPhase] = &[StepPhase::Backward, StepPhase::Optimizer];
 const OPTIMIZER: &[StepPhase] = &[StepPhase::Optimizer];

@@ -12,9 +12,9 @@ use megabatch_segment::{Compressed, Csc};
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::optimizer::{OptimizerConfig, OptimizerKind};
 use crate::data::samples::{Batch, InMemory};
 use crate::data::series_in_memory::SeriesInMemory;
-use crate::train::optimizer::{OptimizerConfig, OptimizerKind};
 use crate::train::{Run, Trainer};
 
 const SAMPLES: usize = 70;

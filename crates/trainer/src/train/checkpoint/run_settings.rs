@@ -11,9 +11,9 @@ use megabatch_nn::model::{GraphConfig, ModelConfig, SampleShape};
 use megabatch_order::LastBatch;
 use serde::{Deserialize, Serialize};
 
+use crate::config::learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
+use crate::config::optimizer::OptimizerConfig;
 use crate::error::{Error, Result};
-use crate::train::learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
-use crate::train::optimizer::OptimizerConfig;
 
 /// The settings that decide the course of a run, kept in its checkpoints.
 ///

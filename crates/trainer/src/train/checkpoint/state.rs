@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::checksums::Checksums;
 use super::{Arithmetic, CARRIED, CONFIG, MODEL, OPTIMIZER, RunSettings, STATE};
+use crate::config::divergence::DivergenceState;
+use crate::config::early_stopping::EarlyStoppingState;
 use crate::error::{Error, Result};
-use crate::train::divergence::DivergenceState;
-use crate::train::early_stopping::EarlyStoppingState;
 
 /// State of a checkpoint beside tensors, as JSON in `state.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

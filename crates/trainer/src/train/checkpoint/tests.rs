@@ -13,10 +13,10 @@ use megabatch_nn::model::{Layout, ModelConfig, SampleShape};
 use megabatch_order::LastBatch;
 
 use super::*;
-use crate::train::divergence::DivergenceState;
-use crate::train::early_stopping::EarlyStoppingState;
-use crate::train::learning_rate::LrSchedule;
-use crate::train::optimizer::OptimizerConfig;
+use crate::config::divergence::DivergenceState;
+use crate::config::early_stopping::EarlyStoppingState;
+use crate::config::learning_rate::LrSchedule;
+use crate::config::optimizer::OptimizerConfig;
 
 /// Fault of an operation.
 #[derive(Clone, Copy, Debug, PartialEq)]

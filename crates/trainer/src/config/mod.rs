@@ -1,5 +1,13 @@
 #![forbid(unsafe_code)]
 
+//! Settings of a run, and the rules that they set.
+
+pub(crate) mod countable;
+pub(crate) mod divergence;
+pub(crate) mod early_stopping;
+pub(crate) mod learning_rate;
+pub(crate) mod optimizer;
+
 use std::fmt::Display;
 
 use megabatch_amp::{self as amp, Precision, ScalerConfig};
@@ -13,11 +21,10 @@ use megabatch_order::LastBatch;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::train::divergence::Divergence;
-use crate::train::early_stopping::EarlyStopping;
-use crate::train::learning_rate::LrSchedule;
-use crate::train::oom_fallback::MemoryLimits;
-use crate::train::optimizer::OptimizerConfig;
+use divergence::Divergence;
+use early_stopping::EarlyStopping;
+use learning_rate::LrSchedule;
+use optimizer::OptimizerConfig;
 
 /// Everything that decides the result of training beside the samples. The number of threads does
 /// not change it.
@@ -211,11 +218,6 @@ impl Config {
 
     pub(crate) fn compute(&self) -> Compute {
         Compute { threads: self.threads, batch_size: self.batch_size }
-    }
-
-    /// Purpose of the engine of a training run that takes no more than `ration`.
-    pub(crate) fn purpose_with(&self, ration: MemoryLimits) -> Purpose {
-        Config { gradient_checkpointing: ration.gradient_checkpointing, ..self.clone() }.purpose()
     }
 
     /// Purpose of the engine of a training run.
