@@ -1,6 +1,7 @@
 //! Models of full size over made-up series.
 
-use megabatch_trainer::{SampleShape, SeriesInMemory, Timeframe};
+use megabatch_nn::model::{SampleShape, Timeframe};
+use megabatch_trainer::SeriesInMemory;
 
 use crate::noise;
 

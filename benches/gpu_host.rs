@@ -10,8 +10,9 @@ use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criteri
 use megabatch_amp::Precision;
 use megabatch_benches::full_size::{FULL_SIZE, FullSize};
 use megabatch_gpu_core::Device;
+use megabatch_nn::model::ModelConfig;
 use megabatch_simt::driver::{FakeDriver, Setting};
-use megabatch_trainer::{Config, Event, ModelConfig, Run, Trainer};
+use megabatch_trainer::{Config, Event, Run, Trainer};
 
 /// Steps before those that count: buffers grow, and shapes come for the second time.
 const WARM: u64 = 12;

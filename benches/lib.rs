@@ -11,7 +11,8 @@ pub use stored::StoredChunk;
 
 use megabatch_bars::{Bar, Bars, Timeframe};
 use megabatch_chunk_io::{Series, SeriesTimeframe};
-use megabatch_trainer::{InMemory, SampleShape};
+use megabatch_nn::model::SampleShape;
+use megabatch_trainer::InMemory;
 
 /// Numbers in [-1, 1) that look random: the golden ratio's multiplicative hash of their index.
 pub fn noise(len: usize) -> Vec<f32> {

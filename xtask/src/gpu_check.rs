@@ -7,9 +7,10 @@ use crate::tools;
 use crate::workspace::{Workspace, cargo, succeed};
 
 /// The checks and measurements with all their kernels compiled in, and megabatch itself.
-const PROGRAMS: [&[&str]; 3] = [
+const PROGRAMS: [&[&str]; 4] = [
     &["--package", "megabatch-gpu-core", "--features", "cuda", "--example", "gpu-check"],
-    &["--package", "megabatch-trainer", "--example", "gpu_operations", "--example", "gpu_layers"],
+    &["--package", "megabatch-nn", "--example", "gpu_layers"],
+    &["--package", "megabatch-trainer", "--example", "gpu_operations"],
     &["--package", "megabatch"],
 ];
 

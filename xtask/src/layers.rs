@@ -20,8 +20,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("megabatch-segment", &["megabatch-gpu-core"]),
     ("megabatch-graph-cache", &["megabatch-atomic-file", "megabatch-gpu-core", "megabatch-segment"]),
     (
-        "megabatch-trainer",
+        "megabatch-nn",
         &["megabatch-amp", "megabatch-atomic-file", "megabatch-gpu-core", "megabatch-order", "megabatch-segment"],
+    ),
+    (
+        "megabatch-trainer",
+        &["megabatch-nn", "megabatch-amp", "megabatch-atomic-file", "megabatch-gpu-core", "megabatch-order"],
     ),
 ];
 

@@ -10,10 +10,9 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{
-    Config, Event, Form, Model, ModelConfig, Result, Run, SampleShape, SeriesInMemory, StepEvent, StreamingPredictor,
-    Timeframe, Trainer, save_weights,
-};
+use megabatch_nn::cpu::StreamingPredictor;
+use megabatch_nn::model::{Model, ModelConfig, SampleShape, Timeframe, save_weights};
+use megabatch_trainer::{Config, Event, Form, Result, Run, SeriesInMemory, StepEvent, Trainer};
 
 const STEPS: u64 = 13;
 /// Bars of the shortest timeframe between the ends of neighbouring batches' samples, when they are

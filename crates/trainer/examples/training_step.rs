@@ -10,9 +10,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{
-    Config, Event, ModelConfig, Result, Run, SampleShape, Samples, SeriesInMemory, Timeframe, Trainer,
-};
+use megabatch_nn::model::{ModelConfig, SampleShape, Timeframe};
+use megabatch_trainer::{Config, Event, Result, Run, Samples, SeriesInMemory, Trainer};
 
 const TARGETS: usize = 36;
 const USAGE: &str = "training_step [STEPS] [timeframes|bars|features|hidden|layers|batch|threads|apart=NUMBER…]";

@@ -5,9 +5,9 @@
 //! layer.
 
 use megabatch_gpu_core::{Device, Scope};
-use megabatch_trainer::{
-    Dropout, InputGradients, Loss, Model, ModelConfig, Pass, Pooling, SampleShape, TensorSet, Timeframe,
-};
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::{Dropout, Model, ModelConfig, Pooling, SampleShape, TensorSet, Timeframe};
+use megabatch_trainer::{InputGradients, Pass};
 use proptest::prelude::*;
 
 /// Numbers in (-1, 1) without pattern: the sines of a growing argument.

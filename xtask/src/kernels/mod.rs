@@ -134,8 +134,8 @@ mod tests {
 
     #[test]
     fn ptx_lies_in_one_folder_a_crate() {
-        let source = Path::new("crates/trainer/src/cuda/ops/matmul/tiles.cu");
-        assert_eq!(compiled(source), Path::new("crates/trainer/ptx/tiles.ptx"));
+        let source = Path::new("crates/nn/src/cuda/ops/matmul/tiles.cu");
+        assert_eq!(compiled(source), Path::new("crates/nn/ptx/tiles.ptx"));
     }
 
     #[test]

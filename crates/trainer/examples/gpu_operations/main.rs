@@ -6,7 +6,7 @@
 //! `cargo run --release -p megabatch-trainer --example gpu_operations -- [--device N | --device
 //! cpu]`
 
-#[path = "../device/mod.rs"]
+#[path = "../../../nn/examples/device/mod.rs"]
 mod device;
 mod runs;
 #[path = "../../../gpu-core/examples/gpu_check/watch.rs"]
@@ -16,7 +16,8 @@ use std::error::Error;
 use std::process::{Command, ExitCode};
 
 use megabatch_gpu_core::{CublasLt, Device};
-use megabatch_trainer::ops;
+use megabatch_nn::cuda::ops;
+
 use watch::{Check, Outcome};
 
 const USAGE: &str = "gpu_operations [--device N | --device cpu]";

@@ -6,10 +6,10 @@ use std::ops::ControlFlow;
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{
-    Config, Event, Fusion, InMemory, LossOn, ModelConfig, Pooling, Run, SampleShape, Samples, SeriesInMemory,
-    Timeframe, Trainer, Tuning,
-};
+use megabatch_nn::batch::LossOn;
+use megabatch_nn::cuda::Tuning;
+use megabatch_nn::model::{Fusion, ModelConfig, Pooling, SampleShape, Timeframe};
+use megabatch_trainer::{Config, Event, InMemory, Run, Samples, SeriesInMemory, Trainer};
 
 /// A run by what is special of it; it tells how far the device was off.
 pub(crate) type Case = (&'static str, fn(&Device) -> Result<String, Box<dyn Error>>);

@@ -3,7 +3,9 @@
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{Config, Error, LossOn, ModelConfig, Pooling, SeriesInMemory, Timeframe, Trainer};
+use megabatch_nn::batch::LossOn;
+use megabatch_nn::model::{ModelConfig, Pooling, Timeframe};
+use megabatch_trainer::{Config, Error, SeriesInMemory, Trainer};
 
 use crate::{PRECISIONS, check, config, goes_on, losses, series, shape, wave, whole, with_kernels};
 

@@ -8,10 +8,14 @@ use std::ops::ControlFlow;
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
+use megabatch_nn::cpu::Compute;
+use megabatch_nn::loss::{Ascending, Classes, Loss};
+use megabatch_nn::model::{
+    AttentionKind, Encoder, Fusion, GraphActivation, GraphConfig, GraphOutput, Model, ModelConfig, Readout,
+    save_weights,
+};
 use megabatch_trainer::{
-    Ascending, AttentionKind, Checkpoints, Classes, Compute, Config, Encoder, Error, Event, Fusion, GpuFootprint,
-    GraphActivation, GraphConfig, GraphOutput, InMemory, Loss, Model, ModelConfig, Predictor, Readout, Run, Samples,
-    Selection, StepEvent, Trainer, save_weights,
+    Checkpoints, Config, Error, Event, GpuFootprint, InMemory, Predictor, Run, Samples, Selection, StepEvent, Trainer,
 };
 
 use crate::{assert_close, bits, config, tolerance, with_kernels};

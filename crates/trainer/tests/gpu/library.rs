@@ -5,8 +5,9 @@ use std::path::Path;
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
+use megabatch_nn::cuda::Tuning;
 use megabatch_simt::driver::{FakeDriver, Setting};
-use megabatch_trainer::{Config, Event, Run, Tuning};
+use megabatch_trainer::{Config, Event, Run};
 
 use crate::{bits, check, config, on_gpu, windows, with_kernels};
 

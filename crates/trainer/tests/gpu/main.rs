@@ -19,13 +19,15 @@ use std::ops::ControlFlow;
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
+use megabatch_nn::cuda::Tuning;
+use megabatch_nn::cuda::ops::conformance::SOURCES;
+use megabatch_nn::loss::{Ascending, Classes, Loss, Task, TaskLoss, Tasks};
+use megabatch_nn::model::{Fusion, ModelConfig, Pooling, SampleShape, Timeframe};
 use megabatch_simt::Harness;
 use megabatch_simt::driver::FakeDriver;
-use megabatch_trainer::ops::conformance::SOURCES;
 use megabatch_trainer::{
-    Ascending, Batch, Checkpoints, Classes, Config, End, Error, Event, Fusion, InMemory, Loss, ModelConfig,
-    OptimizerConfig, OptimizerKind, Outcome, Pooling, Run, SampleShape, Samples, SeriesInMemory, StepEvent, Task,
-    TaskLoss, Tasks, Timeframe, Trainer, Tuning,
+    Batch, Checkpoints, Config, End, Error, Event, InMemory, OptimizerConfig, OptimizerKind, Outcome, Run, Samples,
+    SeriesInMemory, StepEvent, Trainer,
 };
 
 fn with_kernels() -> (FakeDriver, Device) {

@@ -4,10 +4,8 @@ use std::ops::ControlFlow;
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{
-    Config, Event, GpuFootprint, InMemory, ModelConfig, OptimizerKind, Run, SampleShape, Samples, SeriesInMemory,
-    Timeframe, Trainer,
-};
+use megabatch_nn::model::{ModelConfig, SampleShape, Timeframe};
+use megabatch_trainer::{Config, Event, GpuFootprint, InMemory, OptimizerKind, Run, Samples, SeriesInMemory, Trainer};
 
 use crate::dense::{in_runs, normed, with_gaps};
 use crate::{PRECISIONS, config, losses, series, wave, whole, windows, with_kernels};

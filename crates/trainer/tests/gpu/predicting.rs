@@ -2,10 +2,10 @@
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::{Buffer, Device};
-use megabatch_trainer::{
-    Compute, Config, Encoder, Error, Evaluation, Form, Loss, Model, ModelConfig, Predictor, Samples, Selection,
-    save_weights,
-};
+use megabatch_nn::cpu::Compute;
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::{Encoder, Model, ModelConfig, save_weights};
+use megabatch_trainer::{Config, Error, Evaluation, Form, Predictor, Samples, Selection};
 
 use crate::{PRECISIONS, assert_close, config, losses, series, shape, tolerance, whole, windows, with_kernels};
 

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{Config, Event, Fusion, ModelConfig, Run, SampleShape, SeriesInMemory, Timeframe, Trainer};
+use megabatch_nn::model::{Fusion, ModelConfig, SampleShape, Timeframe};
+use megabatch_trainer::{Config, Event, Run, SeriesInMemory, Trainer};
 
 use crate::{assert_close, config, tolerance, wave, whole, with_kernels};
 

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{Config, Event, InMemory, ModelConfig, Run, SampleShape, Samples, Timeframe, Trainer};
+use megabatch_nn::model::{ModelConfig, SampleShape, Timeframe};
+use megabatch_trainer::{Config, Event, InMemory, Run, Samples, Trainer};
 
 use crate::{bits, config, on_gpu, series, train, wave, whole, windows, with_kernels};
 

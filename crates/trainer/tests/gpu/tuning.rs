@@ -5,8 +5,10 @@ use std::path::Path;
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
+use megabatch_nn::cuda::Tuning;
+use megabatch_nn::model::{ModelConfig, SampleShape, Timeframe};
 use megabatch_simt::driver::{FakeDriver, Setting};
-use megabatch_trainer::{Config, Event, InMemory, ModelConfig, Run, SampleShape, Samples, Timeframe, Trainer, Tuning};
+use megabatch_trainer::{Config, Event, InMemory, Run, Samples, Trainer};
 
 use crate::{bits, config, on_gpu, windows, with_kernels};
 

@@ -1,16 +1,20 @@
 //! Predictions, errors and correlations over graphs, beside baselines, and what they take.
 
-use crate::made_up::{GraphSamples, market, numbers, one_bar, trained};
 use megabatch_gpu_core::Device;
+use megabatch_nn::cpu::Compute;
+use megabatch_nn::graph::Graphs;
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::{Encoder, Model, ModelConfig, Readout};
 use megabatch_trainer::{
-    Baselines, Compute, Config, Encoder, Error, Form, Graphs, InMemory, Loss, Model, ModelConfig, Predictor, Readout,
-    Samples, Selection, cross_sectional_deviation, uninformed_loss,
+    Baselines, Config, Error, Form, InMemory, Predictor, Samples, Selection, cross_sectional_deviation, uninformed_loss,
 };
+
+use crate::made_up::{GraphSamples, market, numbers, one_bar, trained};
 
 fn config() -> Config {
     let model = ModelConfig {
         hidden: 4,
-        graph: Some(megabatch_trainer::GraphConfig { heads: 2, hidden: 3, ..Default::default() }),
+        graph: Some(megabatch_nn::model::GraphConfig { heads: 2, hidden: 3, ..Default::default() }),
         readout: Some(Readout::Node),
         ..ModelConfig::default()
     };

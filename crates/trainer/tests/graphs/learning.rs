@@ -1,10 +1,10 @@
 //! Tasks that cannot be solved without the graph are learnt with it, and are not without it.
 
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::{Encoder, GraphConfig, GraphOutput, ModelConfig, Readout};
+use megabatch_trainer::{Config, Evaluation, InMemory, OptimizerConfig, OptimizerKind, Selection};
+
 use crate::made_up::{GraphSamples, numbers, one_bar, trained};
-use megabatch_trainer::{
-    Config, Encoder, Evaluation, GraphConfig, GraphOutput, InMemory, Loss, ModelConfig, OptimizerConfig, OptimizerKind,
-    Readout, Selection,
-};
 
 const NODES: usize = 12;
 

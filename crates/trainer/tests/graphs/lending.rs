@@ -2,12 +2,14 @@
 
 use std::error::Error as StdError;
 
-use crate::made_up::{GraphSamples, bits, market, trained};
 use megabatch_gpu_core::Device;
+use megabatch_nn::graph::Graphs;
+use megabatch_nn::model::{GraphConfig, ModelConfig, Readout, SampleShape};
 use megabatch_trainer::{
-    Batch, BatchLists, BorrowedBatch, Chunking, Config, GraphConfig, Graphs, LoadedBatches, ModelConfig,
-    PrefetchingSource, Readout, SampleShape, Samples, Selection, Waits,
+    Batch, BatchLists, BorrowedBatch, Chunking, Config, LoadedBatches, PrefetchingSource, Samples, Selection, Waits,
 };
+
+use crate::made_up::{GraphSamples, bits, market, trained};
 
 /// Samples that read lists ahead and lend one batch at a time.
 struct Lending(GraphSamples);

@@ -4,10 +4,10 @@ use std::error::Error as StdError;
 use std::ops::ControlFlow;
 
 use megabatch_gpu_core::Device;
+use megabatch_nn::graph::{GraphView, Graphs};
+use megabatch_nn::model::{SampleShape, Timeframe};
 use megabatch_segment::{Compressed, Csc};
-use megabatch_trainer::{
-    Batch, Config, Event, GraphView, Graphs, InMemory, Result, Run, SampleShape, Samples, Timeframe, Trainer,
-};
+use megabatch_trainer::{Batch, Config, Event, InMemory, Result, Run, Samples, Trainer};
 
 /// Samples in memory and graphs of them.
 pub(crate) struct GraphSamples {

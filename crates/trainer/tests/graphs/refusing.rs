@@ -3,12 +3,14 @@
 use std::error::Error as StdError;
 use std::ops::ControlFlow;
 
-use crate::made_up::{GraphSamples, market};
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{
-    Batch, Config, Encoder, Form, GraphConfig, GraphView, Graphs, Loss, Model, ModelConfig, Readout, Run, SampleShape,
-    Samples, StreamingPredictor, Trainer,
-};
+use megabatch_nn::cpu::StreamingPredictor;
+use megabatch_nn::graph::{GraphView, Graphs};
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::{Encoder, GraphConfig, Model, ModelConfig, Readout, SampleShape};
+use megabatch_trainer::{Batch, Config, Form, Run, Samples, Trainer};
+
+use crate::made_up::{GraphSamples, market};
 
 fn config() -> Config {
     let graph = Some(GraphConfig { heads: 2, hidden: 3, ..GraphConfig::default() });

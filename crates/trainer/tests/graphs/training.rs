@@ -3,13 +3,13 @@
 
 use std::ops::ControlFlow;
 
-use crate::made_up::{GraphSamples, bits, market, trained, trained_on};
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{
-    AttentionKind, Checkpoints, Config, Encoder, Event, Form, GraphActivation, GraphConfig, GraphOutput, Loss,
-    ModelConfig, OptimizerConfig, OptimizerKind, Readout, Run, Samples, Trainer,
-};
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::{AttentionKind, Encoder, GraphActivation, GraphConfig, GraphOutput, ModelConfig, Readout};
+use megabatch_trainer::{Checkpoints, Config, Event, Form, OptimizerConfig, OptimizerKind, Run, Samples, Trainer};
 use proptest::prelude::*;
+
+use crate::made_up::{GraphSamples, bits, market, trained, trained_on};
 
 const LOSSES: [Loss; 5] = [
     Loss::Mse,

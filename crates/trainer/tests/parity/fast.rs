@@ -6,9 +6,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use megabatch_gpu_core::Device;
+use megabatch_nn::cpu::Compute;
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::{Model, TensorSet, save_weights};
 use megabatch_trainer::{
-    Compute, Config, Error, Event, Form, InMemory, Loss, Model, OptimizerConfig, OptimizerKind, Predictor, Run,
-    Selection, StepEvent, TensorSet, Trainer, save_weights,
+    Config, Error, Event, Form, InMemory, OptimizerConfig, OptimizerKind, Predictor, Run, Selection, StepEvent, Trainer,
 };
 
 use crate::fixture::{Case, Fixture, torch_name};
@@ -32,7 +34,7 @@ pub(crate) fn check(mut fixture: Fixture, case: &Case) -> BTreeMap<&'static str,
 }
 
 fn save_initial_weights(fixture: &mut Fixture, model: &Model, path: &Path) {
-    let mut parameters = TensorSet::<f32>::zeros(&Device::cpu().scope("parity"), model.layout()).unwrap();
+    let mut parameters = TensorSet::zeros(&Device::cpu().scope("parity"), model.layout()).unwrap();
     for (name, _) in model.layout().tensors() {
         let values = fixture.input(&format!("param.{}", torch_name(name)));
         parameters.get_mut(name).unwrap().copy_from_slice(&values);

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use megabatch_trainer::{
-    Model, ModelConfig, OptimizerConfig, OptimizerKind, SampleShape, Scalar, TensorSet, Timeframe,
-};
+use megabatch_nn::model::{Model, ModelConfig, SampleShape, TensorSet, Timeframe};
+use megabatch_trainer::{OptimizerConfig, OptimizerKind, Scalar};
 use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
 

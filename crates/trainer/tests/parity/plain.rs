@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{InputGradients, Loss, Optimizer, Pass, Scalar, TensorSet, clip_by_norm, global_norm};
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::TensorSet;
+use megabatch_trainer::{InputGradients, Optimizer, Pass, Scalar, clip_by_norm, global_norm};
 
 use crate::fixture::{Case, Fixture, torch_name};
 

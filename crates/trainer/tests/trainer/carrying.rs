@@ -7,15 +7,18 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::made_up::{config, fusion_of, listen, pooling_of, samples, series, steps_of};
-use crate::resuming::state;
 use megabatch_gpu_core::{Device, Scope};
+use megabatch_nn::batch::SeriesView;
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::{Dropout, Model, SampleShape, TensorSet, Timeframe};
 use megabatch_order::Order;
 use megabatch_trainer::{
-    Batch, CarriedStates, Checkpoints, Config, Dropout, Error, Event, Form, InputGradients, Loss, Model,
-    OptimizerConfig, OptimizerKind, Pass, Run, SampleShape, Samples, SeriesInMemory, SeriesView, TensorSet, Timeframe,
-    Trainer,
+    Batch, CarriedStates, Checkpoints, Config, Error, Event, Form, InputGradients, OptimizerConfig, OptimizerKind,
+    Pass, Run, Samples, SeriesInMemory, Trainer,
 };
+
+use crate::made_up::{config, fusion_of, listen, pooling_of, samples, series, steps_of};
+use crate::resuming::state;
 
 fn carrying() -> Config {
     Config { carry_state: true, dropout: 0.25, ..config() }
@@ -51,7 +54,7 @@ impl ByHand<'_> {
         let mut pass = Pass::new(&self.scope, model, 1, InputGradients::Skip).unwrap();
         pass = pass.with_room_for_dropout(&self.scope).unwrap();
         let shapes = model.shape().timeframes.iter().zip(&self.samples.shape().timeframes);
-        let window = |((cut, whole), series): ((&Timeframe, &Timeframe), &megabatch_trainer::Series<'_>)| {
+        let window = |((cut, whole), series): ((&Timeframe, &Timeframe), &megabatch_nn::batch::Series<'_>)| {
             let start = series.ends[sample] as usize + 1 - whole.steps;
             series.values[start * cut.features..(start + cut.steps) * cut.features].to_vec()
         };

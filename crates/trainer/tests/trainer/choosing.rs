@@ -3,10 +3,13 @@
 use std::fs;
 use std::path::Path;
 
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::ModelConfig;
+use megabatch_trainer::{Arithmetic, Checkpoints, Config, Error, Form, OptimizerKind, Run, State};
+use xxhash_rust::xxh3::xxh3_128;
+
 use crate::made_up::{config, listen};
 use crate::resuming::{TRAIN, names, run, saved, state, stop_after, trainer};
-use megabatch_trainer::{Arithmetic, Checkpoints, Config, Error, Form, Loss, ModelConfig, OptimizerKind, Run, State};
-use xxhash_rust::xxh3::xxh3_128;
 
 #[test]
 fn what_cannot_be_read_is_passed_over_and_replaced() {

@@ -4,11 +4,14 @@ use std::fs;
 use std::ops::{ControlFlow, Range};
 
 use megabatch_gpu_core::Device;
+use megabatch_nn::batch::{LossOn, Series};
+use megabatch_nn::cpu::Compute;
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::{Dropout, Model, ModelConfig, Pooling, SampleShape, TensorSet, Timeframe, save_weights};
 use megabatch_order::Order;
 use megabatch_trainer::{
-    Checkpoints, Compute, Config, Dropout, Event, Form, InputGradients, Loss, LossOn, Model, ModelConfig,
-    OptimizerConfig, OptimizerKind, Pass, Pooling, Predictor, Run, SampleShape, Samples, Selection, Series,
-    SeriesInMemory, TensorSet, Timeframe, Trainer, save_weights,
+    Checkpoints, Config, Event, Form, InputGradients, OptimizerConfig, OptimizerKind, Pass, Predictor, Run, Samples,
+    Selection, SeriesInMemory, Trainer,
 };
 use proptest::prelude::*;
 

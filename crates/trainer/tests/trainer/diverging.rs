@@ -5,11 +5,12 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use crate::made_up::{Disturbance, Disturbed, config, listen, samples};
-use crate::resuming::{TRAIN, state, trainer};
 use megabatch_trainer::{
     Checkpoints, Config, Divergence, End, Error, Event, OptimizerKind, RollbackEvent, Run, Samples,
 };
+
+use crate::made_up::{Disturbance, Disturbed, config, listen, samples};
+use crate::resuming::{TRAIN, state, trainer};
 
 fn run<'a>(samples: &'a dyn Samples, checkpoints: &'a Checkpoints) -> Run<'a> {
     Run { samples, train: &TRAIN, validation: &[], checkpoints: Some(checkpoints) }

@@ -2,12 +2,13 @@
 
 use std::ops::ControlFlow;
 
-use crate::made_up::{config, listen, samples, steps_of};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
     Checkpoints, Config, EarlyStopping, End, Event, InMemory, LrSchedule, LrScheduleKind, OptimizerConfig,
     OptimizerKind, Outcome, Run, Samples, Trainer,
 };
+
+use crate::made_up::{config, listen, samples, steps_of};
 
 const TRAIN: [usize; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 const VALIDATION: [usize; 4] = [20, 22, 24, 26];

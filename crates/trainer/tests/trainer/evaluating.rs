@@ -2,12 +2,13 @@
 
 use std::error::Error as StdError;
 
-use crate::made_up::{Disturbance, Disturbed, config, listen, losses, samples, steps_of};
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{
-    Baselines, Batch, Compute, Config, Error, Form, InMemory, Loss, Model, Predictor, Run, SampleShape, Samples,
-    Selection, Trainer, save_weights,
-};
+use megabatch_nn::cpu::Compute;
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::{Model, SampleShape, save_weights};
+use megabatch_trainer::{Baselines, Batch, Config, Error, Form, InMemory, Predictor, Run, Samples, Selection, Trainer};
+
+use crate::made_up::{Disturbance, Disturbed, config, listen, losses, samples, steps_of};
 
 /// A model after a few steps and the file that it was exported to.
 fn exported(path: &std::path::Path) -> Trainer {

@@ -3,9 +3,11 @@
 use std::ops::ControlFlow;
 
 use megabatch_gpu_core::Device;
+use megabatch_nn::cpu::Compute;
+use megabatch_nn::model::{ModelConfig, SampleShape, Timeframe};
 use megabatch_trainer::{
-    Batch, Compute, Config, Event, Form, InMemory, ModelConfig, OptimizerConfig, OptimizerKind, Predictor, Run,
-    SampleShape, Samples, Selection, SeriesInMemory, Timeframe, Trainer,
+    Batch, Config, Event, Form, InMemory, OptimizerConfig, OptimizerKind, Predictor, Run, Samples, Selection,
+    SeriesInMemory, Trainer,
 };
 use proptest::prelude::*;
 
@@ -54,7 +56,7 @@ fn predictions(samples: &dyn Samples, config: &Config) -> Vec<f32> {
     let path = folder.path().join("w.safetensors");
     let trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
     trainer.save_weights(&path).unwrap();
-    let model = megabatch_trainer::Model::new(samples.shape().clone(), config.model).unwrap();
+    let model = megabatch_nn::model::Model::new(samples.shape().clone(), config.model).unwrap();
     let compute = Compute { threads: 2, batch_size: config.batch_size, form: config.form };
     let mut predictor = Predictor::open(&Device::cpu(), model, &path, compute).unwrap();
     if config.carry_state {

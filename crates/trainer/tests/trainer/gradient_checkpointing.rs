@@ -2,11 +2,10 @@
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
+use megabatch_nn::batch::LossOn;
+use megabatch_nn::model::{Encoder, ModelConfig, SampleShape, Timeframe};
 use megabatch_order::random::{Stream, uniform};
-use megabatch_trainer::{
-    Checkpoints, Config, Encoder, Footprint, Form, LossOn, ModelConfig, Run, SampleShape, Samples, SeriesInMemory,
-    Timeframe, Trainer,
-};
+use megabatch_trainer::{Checkpoints, Config, Footprint, Form, Run, Samples, SeriesInMemory, Trainer};
 use proptest::prelude::*;
 
 use crate::made_up::{config, listen, pooling_of, steps_of};

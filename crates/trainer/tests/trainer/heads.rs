@@ -1,11 +1,11 @@
 //! Models with several outputs for each target: classes and quantiles.
 
+use megabatch_gpu_core::Device;
+use megabatch_nn::loss::{Ascending, Classes, Loss};
+use megabatch_trainer::{Baselines, Config, Error, Form, InMemory, Metrics, Run, Samples, Selection, Trainer};
+
 use crate::made_up::{config, listen, losses, samples, steps_of};
 use crate::masks::with_targets;
-use megabatch_gpu_core::Device;
-use megabatch_trainer::{
-    Ascending, Baselines, Classes, Config, Error, Form, InMemory, Loss, Metrics, Run, Samples, Selection, Trainer,
-};
 
 /// Four of five samples to train on and the others to test with: the made-up targets go round so
 /// slowly that a stretch of them is of one class.

@@ -2,10 +2,9 @@
 
 use megabatch_amp::{Accuracy, QuantizedMatrix};
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{
-    Compute, Error, Form, Model, ModelConfig, Pooling, Predictor, SampleShape, Selection, SeriesInMemory, TensorSet,
-    Timeframe, load_weights, save_weights,
-};
+use megabatch_nn::cpu::Compute;
+use megabatch_nn::model::{Model, ModelConfig, Pooling, SampleShape, TensorSet, Timeframe, load_weights, save_weights};
+use megabatch_trainer::{Error, Form, Predictor, Selection, SeriesInMemory};
 
 /// Two timeframes of ninety samples that follow one another, and bars of which one feature is much
 /// larger than the others.
@@ -43,7 +42,7 @@ impl Stage {
         Model::new(megabatch_trainer::Samples::shape(&self.samples).clone(), self.config).unwrap()
     }
 
-    fn initial(&self) -> TensorSet<f32> {
+    fn initial(&self) -> TensorSet {
         self.model().initial_parameters(&Device::cpu().scope("initial"), 3).unwrap()
     }
 

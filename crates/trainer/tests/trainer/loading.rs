@@ -5,12 +5,14 @@ use std::error::Error as StdError;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use crate::made_up::{config, listen, samples, steps_of};
 use megabatch_gpu_core::{Device, Scope};
+use megabatch_nn::model::SampleShape;
 use megabatch_trainer::{
     Baselines, Batch, BatchLists, BorrowedBatch, Chunking, Config, Error, Evaluation, Event, Footprint, Form, InMemory,
-    LoadedBatches, PrefetchingSource, Run, SampleShape, Samples, Selection, StepEvent, Trainer, Waits,
+    LoadedBatches, PrefetchingSource, Run, Samples, Selection, StepEvent, Trainer, Waits,
 };
+
+use crate::made_up::{config, listen, samples, steps_of};
 
 /// Samples that lend batches out of two pieces of memory in turn.
 pub(crate) struct Lending {

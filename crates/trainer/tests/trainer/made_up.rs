@@ -5,10 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{
-    Batch, Config, Event, Fusion, InMemory, ModelConfig, Pooling, Run, SampleShape, Samples, SeriesInMemory, StepEvent,
-    Timeframe, Trainer,
-};
+use megabatch_nn::model::{Fusion, ModelConfig, Pooling, SampleShape, Timeframe};
+use megabatch_trainer::{Batch, Config, Event, InMemory, Run, Samples, SeriesInMemory, StepEvent, Trainer};
 
 /// Two timeframes whose targets depend on the windows' last bars.
 pub(crate) fn samples(count: usize) -> InMemory {

@@ -2,15 +2,18 @@
 
 use std::ops::ControlFlow;
 
-use crate::made_up::{Disturbance, Disturbed, config, listen, samples, steps_of, trained_on_all};
-use crate::resuming::{TRAIN, run, state, stop_after, trainer};
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
+use megabatch_nn::loss::{Ascending, Loss};
+use megabatch_nn::model::TensorSet;
 use megabatch_trainer::{
-    Ascending, Baselines, Batch, Checkpoints, Config, Divergence, Event, Form, InMemory, InputGradients, Loss,
-    OptimizerConfig, OptimizerKind, Pass, Run, Samples, Selection, StepEvent, TensorSet, Trainer,
+    Baselines, Batch, Checkpoints, Config, Divergence, Event, Form, InMemory, InputGradients, OptimizerConfig,
+    OptimizerKind, Pass, Run, Samples, Selection, StepEvent, Trainer,
 };
 use proptest::prelude::*;
+
+use crate::made_up::{Disturbance, Disturbed, config, listen, samples, steps_of, trained_on_all};
+use crate::resuming::{TRAIN, run, state, stop_after, trainer};
 
 /// The samples of [`samples`], with the targets that `change` makes of theirs, by sample and
 /// horizon.

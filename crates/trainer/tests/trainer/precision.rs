@@ -5,9 +5,12 @@ use std::ops::ControlFlow;
 use half::{bf16, f16};
 use megabatch_amp::{Precision, ScalerConfig};
 use megabatch_gpu_core::Device;
+use megabatch_nn::cpu::Compute;
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::{Model, ModelConfig, SampleShape, TensorSet, Timeframe};
 use megabatch_trainer::{
-    Checkpoints, Compute, Config, Event, Form, Loss, Model, ModelConfig, OptimizerConfig, Predictor, Run, SampleShape,
-    Samples, Selection, SeriesInMemory, StepEvent, TensorSet, Timeframe, Trainer,
+    Checkpoints, Config, Event, Form, OptimizerConfig, Predictor, Run, Samples, Selection, SeriesInMemory, StepEvent,
+    Trainer,
 };
 
 use crate::made_up::{config, listen, samples, series, steps_of, trained_on_all};
@@ -46,7 +49,7 @@ type Round = fn(f32) -> f32;
 
 /// One layer and timeframe in plain loops: products of rounded numbers, summed in double precision,
 /// and a hidden state that is rounded.
-fn by_hand(weights: &TensorSet<f32>, window: &[f32], hidden: usize, round: Round) -> Vec<f64> {
+fn by_hand(weights: &TensorSet, window: &[f32], hidden: usize, round: Round) -> Vec<f64> {
     let tensor = |name: &str| weights.get(name).unwrap();
     let features = tensor("lstm.T.weight_ih_l0").len() / (4 * hidden);
     let dot =

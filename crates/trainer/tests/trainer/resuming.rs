@@ -4,12 +4,14 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use crate::made_up::{Disturbance, Disturbed, config, fusion_of, listen, pooling_of, samples};
 use megabatch_gpu_core::Device;
+use megabatch_nn::loss::{Ascending, Loss};
 use megabatch_trainer::{
-    Ascending, Checkpoints, Config, End, Error, Event, InMemory, Loss, LrSchedule, LrScheduleKind, OneCycle,
-    OptimizerKind, Outcome, Run, Samples, Trainer,
+    Checkpoints, Config, End, Error, Event, InMemory, LrSchedule, LrScheduleKind, OneCycle, OptimizerKind, Outcome,
+    Run, Samples, Trainer,
 };
+
+use crate::made_up::{Disturbance, Disturbed, config, fusion_of, listen, pooling_of, samples};
 
 pub(crate) const TRAIN: [usize; 90] = {
     let mut all = [0; 90];

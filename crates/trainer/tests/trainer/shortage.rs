@@ -3,15 +3,15 @@
 
 use std::ops::ControlFlow;
 
+use megabatch_amp::Precision;
+use megabatch_gpu_core::Device;
+use megabatch_nn::batch::LossOn;
+use megabatch_nn::model::{ModelConfig, Pooling};
+use megabatch_trainer::{Best, Checkpoints, Config, Error, Event, Footprint, Run, Samples, ShortageEvent, Trainer};
+
 use crate::dense::instruments;
 use crate::loading::lending_of;
 use crate::made_up::{config, samples, series};
-use megabatch_amp::Precision;
-use megabatch_gpu_core::Device;
-use megabatch_trainer::{
-    Best, Checkpoints, Config, Error, Event, Footprint, LossOn, ModelConfig, Pooling, Run, Samples, ShortageEvent,
-    Trainer,
-};
 
 /// Samples of a run on a device, and how it is trained.
 type Case = (fn(&Device) -> Box<dyn Samples>, Config);

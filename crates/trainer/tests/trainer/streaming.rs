@@ -2,14 +2,18 @@
 
 use std::path::Path;
 
-use crate::made_up::{config, fusion_of, listen, pooling_of, samples, series, steps_of};
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
+use megabatch_nn::batch::LossOn;
+use megabatch_nn::cpu::{Compute, StreamingPredictor};
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::{Model, ModelConfig};
 use megabatch_trainer::{
-    Compute, Config, Error, Form, InputGradients, Loss, LossOn, Model, ModelConfig, Pass, Predictor, Run, Samples,
-    Selection, SeriesInMemory, StreamingPredictor, Trainer,
+    Config, Error, Form, InputGradients, Pass, Predictor, Run, Samples, Selection, SeriesInMemory, Trainer,
 };
 use proptest::prelude::*;
+
+use crate::made_up::{config, fusion_of, listen, pooling_of, samples, series, steps_of};
 
 /// The weights of a model after some steps with carried state.
 fn exported(path: &Path, model: ModelConfig) {
@@ -138,7 +142,7 @@ proptest! {
         let model = Model::new(samples.shape().clone(), config).unwrap();
         let scope = Device::cpu().scope("test");
         let parameters = model.initial_parameters::<f32>(&scope, seed).unwrap();
-        megabatch_trainer::save_weights(&path, &parameters).unwrap();
+        megabatch_nn::model::save_weights(&path, &parameters).unwrap();
 
         let mut follower = StreamingPredictor::open(
             &Device::cpu(), Model::new(samples.shape().clone(), config).unwrap(), &path, Form::Fast,

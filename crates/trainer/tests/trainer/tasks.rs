@@ -2,15 +2,17 @@
 
 use std::ops::ControlFlow;
 
-use crate::made_up::{config, listen, samples, series, trained_on_all};
-use crate::masks::with_targets;
 use megabatch_gpu_core::Device;
+use megabatch_nn::loss::{Ascending, Classes, Loss, Task, TaskLoss, Tasks};
+use megabatch_nn::model::TensorSet;
 use megabatch_trainer::{
-    Ascending, Baselines, Batch, Classes, Config, Event, Form, InMemory, InputGradients, Loss, OptimizerConfig,
-    OptimizerKind, Pass, Run, Samples, Selection, StepEvent, Task, TaskLoss, Tasks, TensorSet, Trainer,
-    ValidationEvent,
+    Baselines, Batch, Config, Event, Form, InMemory, InputGradients, OptimizerConfig, OptimizerKind, Pass, Run,
+    Samples, Selection, StepEvent, Trainer, ValidationEvent,
 };
 use proptest::prelude::*;
+
+use crate::made_up::{config, listen, samples, series, trained_on_all};
+use crate::masks::with_targets;
 
 const CLASSES: usize = 3;
 

@@ -3,12 +3,11 @@
 
 use std::ops::ControlFlow;
 
-use crate::made_up::{Disturbance, Disturbed, config, listen, losses, samples, trained_on_all};
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{
-    Config, End, Error, Event, Form, Fusion, InMemory, LastBatch, ModelConfig, Outcome, Pooling, Run, SampleShape,
-    Samples, TensorSet, Trainer, save_weights,
-};
+use megabatch_nn::model::{Fusion, ModelConfig, Pooling, SampleShape, TensorSet, save_weights};
+use megabatch_trainer::{Config, End, Error, Event, Form, InMemory, LastBatch, Outcome, Run, Samples, Trainer};
+
+use crate::made_up::{Disturbance, Disturbed, config, listen, losses, samples, trained_on_all};
 
 fn bits(trainer: &Trainer) -> Vec<u32> {
     trainer.parameters().values().iter().map(|x| x.to_bits()).collect()
@@ -213,8 +212,8 @@ fn layers_pooling_and_fusion_that_overflow_are_named() {
     let hidden = 8;
     let (pooling, fusion) = (Pooling::attention(hidden), Fusion::attention(hidden));
     let model = ModelConfig { hidden, layer_norm: true, pooling, fusion, ..config().model };
-    let wide = |weights: &mut TensorSet<f32>, name: &str| weights.get_mut(name).unwrap().fill(1e3);
-    type Break<'a> = &'a dyn Fn(&mut TensorSet<f32>);
+    let wide = |weights: &mut TensorSet, name: &str| weights.get_mut(name).unwrap().fill(1e3);
+    type Break<'a> = &'a dyn Fn(&mut TensorSet);
     let cases: [(Break<'_>, &str); 3] = [
         // States lie within 1 and overflow no product; what a norm makes of them does.
         (

@@ -4,10 +4,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{
-    Compute, Config, Error, Event, Form, Fusion, InMemory, Model, OptimizerConfig, Pooling, Predictor, Run, Selection,
-    TensorSet, Trainer, save_weights,
-};
+use megabatch_nn::cpu::Compute;
+use megabatch_nn::model::{Fusion, Model, Pooling, TensorSet, save_weights};
+use megabatch_trainer::{Config, Error, Event, Form, InMemory, OptimizerConfig, Predictor, Run, Selection, Trainer};
 
 use crate::fixture::{Fixture, Kind};
 
@@ -16,7 +15,7 @@ pub(crate) fn check(fixture: &mut Fixture<'_>) {
     let model = Model::new(fixture.shape(), fixture.config().model).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let weights = folder.path().join("w.safetensors");
-    let mut parameters = TensorSet::<f32>::zeros(&Device::cpu().scope("weights"), model.layout()).unwrap();
+    let mut parameters = TensorSet::zeros(&Device::cpu().scope("weights"), model.layout()).unwrap();
     for (name, _) in model.layout().tensors() {
         parameters.get_mut(name).unwrap().copy_from_slice(&fixture.input(&format!("param.{name}")));
     }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::PathBuf;
 
-use megabatch_trainer::{
-    Config, Fusion, Loss, ModelConfig, OptimizerConfig, Pooling, SampleShape, Scalar, TensorSet, Timeframe,
-};
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::{Fusion, ModelConfig, Pooling, SampleShape, TensorSet, Timeframe};
+use megabatch_trainer::{Config, OptimizerConfig, Scalar};
 use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
 

@@ -1,7 +1,9 @@
 //! The plain form, in both precisions.
 
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{InputGradients, Loss, Model, Optimizer, Pass, Scalar, TensorSet};
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::{Model, TensorSet};
+use megabatch_trainer::{InputGradients, Optimizer, Pass, Scalar};
 
 use crate::fixture::{Fixture, Kind};
 
@@ -43,7 +45,7 @@ pub(crate) fn check<S: Scalar>(fixture: &mut Fixture<'_>) {
 }
 
 fn compare_pooling_weights<S: Scalar>(fixture: &mut Fixture<'_>, model: &Model, pass: &Pass<S>) {
-    if model.config().pooling == megabatch_trainer::Pooling::Last {
+    if model.config().pooling == megabatch_nn::model::Pooling::Last {
         return;
     }
     for (k, timeframe) in model.shape().timeframes.iter().enumerate() {
@@ -54,7 +56,7 @@ fn compare_pooling_weights<S: Scalar>(fixture: &mut Fixture<'_>, model: &Model, 
 }
 
 fn compare_fusion_weights<S: Scalar>(fixture: &mut Fixture<'_>, model: &Model, pass: &Pass<S>) {
-    if model.config().fusion == megabatch_trainer::Fusion::Concat {
+    if model.config().fusion == megabatch_nn::model::Fusion::Concat {
         return;
     }
     let of_sample = |sample| pass.fusion_weights(model, sample).iter().copied();

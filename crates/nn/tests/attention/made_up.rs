@@ -1,7 +1,7 @@
 //! Graphs and numbers that the tests make up.
 
+use megabatch_nn::graph::GraphView;
 use megabatch_segment::{Compressed, Csc, Csr};
-use megabatch_trainer::GraphView;
 
 /// A graph that owns its arrays.
 pub(crate) struct OwnedGraph {

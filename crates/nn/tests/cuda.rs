@@ -3,9 +3,9 @@
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
+use megabatch_nn::cuda::ops::conformance::{CASES, SOURCES};
 use megabatch_simt::Harness;
 use megabatch_simt::driver::{FakeDriver, Setting};
-use megabatch_trainer::ops::conformance::{CASES, SOURCES};
 
 #[path = "../examples/gpu_layers/measure/mod.rs"]
 mod measure;

@@ -8,8 +8,8 @@ use std::time::Instant;
 use half::{bf16, f16};
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
-use megabatch_trainer::ops::Operand;
-use megabatch_trainer::{Error, Result};
+use megabatch_nn::cuda::ops::Operand;
+use megabatch_nn::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use roofline::{Card, Times};

@@ -4,10 +4,13 @@
 use std::sync::Arc;
 
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{
-    AttentionKind, AttentionMemory, GraphActivation, GraphAttention, GraphConfig, GraphDropout, GraphOutput, Layout,
-    Loss, NodeGradients, Nodes, Passes, TensorSet,
+use megabatch_nn::cpu::graph_attention::{NodeGradients, Nodes, Passes};
+use megabatch_nn::graph::GraphDropout;
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::{
+    AttentionKind, GraphActivation, GraphAttention, GraphConfig, GraphOutput, Layout, TensorSet,
 };
+use megabatch_trainer::AttentionMemory;
 use proptest::prelude::*;
 
 use crate::made_up::{OwnedGraph, numbers};

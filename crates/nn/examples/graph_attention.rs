@@ -3,7 +3,7 @@
 //! Times graph attention, for `benches/peers/graph_attention.py`: one line of JSON with the fastest
 //! times in seconds and the memory in bytes.
 //!
-//! `cargo run --release -p megabatch-trainer --example graph_attention -- [THREADS] [GRAPHS]
+//! `cargo run --release -p megabatch-nn --example graph_attention -- [THREADS] [GRAPHS]
 //! [NODES] [K] [FEATURES] [REPEATS] [gat|gatv2]`
 //!
 //! Two layers of 4 heads of 64 units with ReLU between them, over graphs whose nodes receive K
@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use megabatch_gpu_core::{Device, Scope};
+use megabatch_nn::Result;
+use megabatch_nn::cpu::graph_attention::{AttentionPass, NodeGradients, Nodes, PackedAttention, Passes};
+use megabatch_nn::graph::GraphView;
+use megabatch_nn::model::{AttentionKind, GraphActivation, GraphAttention, GraphConfig, Layout, TensorSet};
 use megabatch_segment::{Compressed, Csc, Csr};
-use megabatch_trainer::{
-    AttentionKind, AttentionPass, GraphActivation, GraphAttention, GraphConfig, GraphView, Layout, NodeGradients,
-    Nodes, PackedAttention, Passes, Result, TensorSet,
-};
 use rayon::prelude::*;
 
 /// A graph and its nodes.
@@ -32,15 +32,15 @@ struct Graph {
 /// State of one thread.
 struct Worker {
     pass: AttentionPass,
-    gradients: TensorSet<f32>,
+    gradients: TensorSet,
     d_output: Vec<f32>,
 }
 
 struct Step {
     attention: GraphAttention,
-    parameters: TensorSet<f32>,
+    parameters: TensorSet,
     packed: PackedAttention,
-    gradients: TensorSet<f32>,
+    gradients: TensorSet,
     workers: Vec<Worker>,
 }
 

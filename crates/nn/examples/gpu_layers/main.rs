@@ -5,7 +5,7 @@
 //! turn. `benches/peers/gpu_speed.py` does, and prints a table; `scripts/gpu-check` runs that.
 //!
 //! `echo '{"hidden":128,"layers":1,"features":16,"batch":64,"steps":256,"precision":"bf16","budget_s":0.1}' |
-//!  cargo run --release -p megabatch-trainer --example gpu_layers -- [--device N | --device cpu]`
+//!  cargo run --release -p megabatch-nn --example gpu_layers -- [--device N | --device cpu]`
 
 #[path = "../device/mod.rs"]
 mod device;

@@ -3,7 +3,7 @@
 //! Losses and their gradients against PyTorch's of `torch_losses.json`, which `torch_fixture.py`
 //! beside this file writes.
 
-use megabatch_trainer::Loss;
+use megabatch_nn::loss::Loss;
 use serde::Deserialize;
 
 #[derive(Deserialize)]

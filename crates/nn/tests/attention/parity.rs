@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{
-    AttentionPass, GraphAttention, GraphConfig, GraphDropout, GraphOutput, Layout, Loss, NodeGradients, Nodes,
-    Optimizer, OptimizerConfig, OptimizerKind, PackedAttention, Passes, Scalar, TensorSet,
-};
+use megabatch_nn::cpu::graph_attention::{AttentionPass, NodeGradients, Nodes, PackedAttention, Passes};
+use megabatch_nn::graph::GraphDropout;
+use megabatch_nn::loss::Loss;
+use megabatch_nn::model::{GraphAttention, GraphConfig, GraphOutput, Layout, TensorSet};
+use megabatch_trainer::{Optimizer, OptimizerConfig, OptimizerKind, Scalar};
 use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
 
@@ -118,10 +119,10 @@ struct Fast<'a>(&'a GraphAttention, PackedAttention, AttentionPass);
 impl Form<f32> for Fast<'_> {
     fn run(
         &mut self,
-        parameters: &TensorSet<f32>,
+        parameters: &TensorSet,
         nodes: Nodes<'_, f32>,
         gradient: &dyn Fn(&[f32]) -> Vec<f32>,
-        gradients: &mut TensorSet<f32>,
+        gradients: &mut TensorSet,
         d_x: &mut [f32],
     ) -> Vec<f32> {
         let Fast(attention, packed, pass) = self;

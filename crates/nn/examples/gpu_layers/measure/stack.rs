@@ -3,13 +3,13 @@
 //! LSTM layers made of operations.
 
 use megabatch_gpu_core::{Buffer, Device, Scope};
-use megabatch_order::random::{Stream, uniform};
-use megabatch_trainer::Result;
-use megabatch_trainer::ops::{
+use megabatch_nn::Result;
+use megabatch_nn::cuda::ops::{
     Arithmetic, BatchUploader, Gradients, InputWeights, Inputs, Layout, Operand, Output, Part, Product,
     RecurrenceSchedule, RecurrentWeights, RowInputs, Scratch, Sequence, States, WorkList, add_column_sums, multiply,
     recurrence, recurrence_backward, recurrence_of_rows,
 };
+use megabatch_order::random::{Stream, uniform};
 
 use super::Case;
 
