@@ -9,7 +9,7 @@ use megabatch_benches::samples;
 use megabatch_gpu_core::Device;
 use megabatch_nn::cpu::Compute;
 use megabatch_nn::model::{Model, ModelConfig, save_weights};
-use megabatch_trainer::{Config, Form, Predictor, Run, Samples, Selection, Trainer};
+use megabatch_trainer::{Config, Predictor, Run, Samples, Selection, Trainer};
 
 /// Steps of one measurement, so that starting the reading thread does not count.
 const STEPS: u64 = 4;
@@ -71,9 +71,9 @@ fn predicting(criterion: &mut Criterion) {
         let data = case.series(case.batch);
         let (device, indices) = (Device::cpu(), (0..case.batch).collect::<Vec<_>>());
         let model = Model::new(data.shape().clone(), model(128)).expect("the model is one");
-        let initial = model.initial_parameters::<f32>(&device.scope("initial"), 0).expect("there is memory");
+        let initial = model.initial_parameters(&device.scope("initial"), 0).expect("there is memory");
         save_weights(&weights, &initial).expect("the folder is writable");
-        let compute = Compute { threads: 2, batch_size: case.batch, form: Form::Fast };
+        let compute = Compute { threads: 2, batch_size: case.batch };
         let mut predictor = Predictor::open(&device, model, &weights, compute).expect("the weights are the model's");
         group.throughput(Throughput::Elements(case.batch as u64));
         group.bench_function(BenchmarkId::new(case.name, "H 128"), |bencher| {

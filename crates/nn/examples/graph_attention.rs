@@ -110,7 +110,7 @@ impl Graph {
         Graph { row_ptr, col, turned, x }
     }
 
-    fn nodes(&self) -> Nodes<'_, f32> {
+    fn nodes(&self) -> Nodes<'_> {
         let count = self.row_ptr.len() - 1;
         let graph = GraphView {
             csr: Csr::new(&self.row_ptr, &self.col, count).expect("a graph by its rows"),

@@ -4,7 +4,7 @@
 //! bars per second of a model that follows them.
 //!
 //! `cargo run --release -p megabatch-trainer --example throughput -- [THREADS]
-//! [multi|single|stream] [fast|plain]`
+//! [multi|single|stream]`
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use std::time::Instant;
 use megabatch_gpu_core::Device;
 use megabatch_nn::cpu::StreamingPredictor;
 use megabatch_nn::model::{Model, ModelConfig, SampleShape, Timeframe, save_weights};
-use megabatch_trainer::{Config, Event, Form, Result, Run, SeriesInMemory, StepEvent, Trainer};
+use megabatch_trainer::{Config, Event, Result, Run, SeriesInMemory, StepEvent, Trainer};
 
 const STEPS: u64 = 13;
 /// Bars of the shortest timeframe between the ends of neighbouring batches' samples, when they are
@@ -42,12 +42,8 @@ fn main() -> Result<()> {
     let threads = arguments.first().and_then(|threads| threads.parse().ok()).unwrap_or(2);
     let asked = |index: usize, name: &str| arguments.get(index).is_none_or(|asked| asked == name);
     for case in CASES.iter().filter(|case| asked(1, case.name)) {
-        for (form, name) in [(Form::Fast, "fast"), (Form::Plain, "plain")] {
-            if asked(2, name) {
-                measure(case, form, 1, "consecutive", threads)?;
-                measure(case, form, APART, "shuffled", threads)?;
-            }
-        }
+        measure(case, 1, "consecutive", threads)?;
+        measure(case, APART, "shuffled", threads)?;
     }
     if asked(1, "stream") {
         measure_streaming()?;
@@ -65,8 +61,8 @@ fn measure_streaming() -> Result<()> {
     let device = Device::cpu();
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let path = folder.path().join("weights.safetensors");
-    save_weights(&path, &model.initial_parameters::<f32>(&device.scope("parameters"), 1)?)?;
-    let mut follower = StreamingPredictor::open(&device, model, &path, Form::Fast)?;
+    save_weights(&path, &model.initial_parameters(&device.scope("parameters"), 1)?)?;
+    let mut follower = StreamingPredictor::open(&device, model, &path)?;
     let bars: Vec<f32> = (0..BARS * FEATURES).map(|i| (i as f32 * 0.7).sin()).collect();
     let start = Instant::now();
     follower.push(0, &bars);
@@ -90,11 +86,11 @@ fn series(case: &Case, stride: usize) -> Result<SeriesInMemory> {
 }
 
 /// Prints the median and the best of the steps after the first.
-fn measure(case: &Case, form: Form, stride: usize, order: &str, threads: usize) -> Result<()> {
+fn measure(case: &Case, stride: usize, order: &str, threads: usize) -> Result<()> {
     let samples = series(case, stride)?;
     let model = ModelConfig { hidden: 128, layers: 1, ..ModelConfig::default() };
     let batch_size = case.batch_size;
-    let config = Config { model, batch_size, threads, max_steps: Some(STEPS), form, ..Config::default() };
+    let config = Config { model, batch_size, threads, max_steps: Some(STEPS), ..Config::default() };
 
     let device = Device::cpu();
     let mut trainer = Trainer::new(&device, config, megabatch_trainer::Samples::shape(&samples).clone())?;
@@ -112,7 +108,7 @@ fn measure(case: &Case, form: Form, stride: usize, order: &str, threads: usize) 
     let StepEvent { samples_per_s, forward_s, backward_s, optimizer_s, .. } = &steps[steps.len() / 2];
     let best = steps[steps.len() - 1].samples_per_s;
     println!(
-        "{} {form:?} {order}, {threads} threads: {samples_per_s:.0} samples/s, best {best:.0} (forward {forward_s:.3} s, backward \
+        "{} {order}, {threads} threads: {samples_per_s:.0} samples/s, best {best:.0} (forward {forward_s:.3} s, backward \
          {backward_s:.3} s, optimizer {optimizer_s:.4} s)",
         case.name
     );

@@ -120,7 +120,7 @@ impl Form<f32> for Fast<'_> {
     fn run(
         &mut self,
         parameters: &TensorSet,
-        nodes: Nodes<'_, f32>,
+        nodes: Nodes<'_>,
         gradient: &dyn Fn(&[f32]) -> Vec<f32>,
         gradients: &mut TensorSet,
         d_x: &mut [f32],

@@ -262,7 +262,7 @@ fn each_goes_on_where_the_other_stopped() {
 fn predictor(config: &Config, samples: &dyn Samples) -> Predictor {
     let compute = Compute { threads: 1, batch_size: config.batch_size, form: config.form };
     let model = Model::new(samples.shape().clone(), config.model.for_loss(config.loss)).unwrap();
-    let weights = model.initial_parameters::<f32>(&Device::cpu().scope("weights"), config.seed).unwrap();
+    let weights = model.initial_parameters(&Device::cpu().scope("weights"), config.seed).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.safetensors");
     save_weights(&path, &weights).unwrap();

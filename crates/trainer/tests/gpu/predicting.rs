@@ -17,7 +17,7 @@ pub(crate) fn predictor(config: &Config) -> Predictor {
 fn predictor_on(host: &Device, config: &Config) -> Predictor {
     let compute = Compute { threads: 1, batch_size: config.batch_size, form: config.form };
     let model = Model::new(shape(), config.model.for_loss(config.loss)).unwrap();
-    let weights = model.initial_parameters::<f32>(&Device::cpu().scope("weights"), config.seed).unwrap();
+    let weights = model.initial_parameters(&Device::cpu().scope("weights"), config.seed).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.safetensors");
     save_weights(&path, &weights).unwrap();

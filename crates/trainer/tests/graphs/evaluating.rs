@@ -53,7 +53,7 @@ fn an_exported_model_predicts_the_nodes_of_the_graphs_asked_for() {
     let path = folder.path().join("m.safetensors");
     trainer.save_weights(&path).unwrap();
     let model = Model::new(samples.shape().clone(), config().model).unwrap();
-    let compute = Compute { threads: 3, batch_size: 3, form: Form::Fast };
+    let compute = Compute { threads: 3, batch_size: 3 };
     let mut predictor = Predictor::open(&Device::cpu(), model, &path, compute).unwrap();
     let indices = [17, 3, 10, 3, 12];
     let selection = Selection { samples: &samples, indices: &indices };

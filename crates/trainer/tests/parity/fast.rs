@@ -64,7 +64,6 @@ impl Problem<'_> {
             max_steps,
             batch_size: self.case.b,
             threads: 1,
-            form: Form::Fast,
             ..Config::default()
         };
         let mut trainer = Trainer::new(&Device::cpu(), config, model.shape().clone()).unwrap();
@@ -88,7 +87,7 @@ impl Problem<'_> {
     }
 
     fn compare_outputs(&self, fixture: &mut Fixture) {
-        let compute = Compute { threads: 1, batch_size: self.case.b, form: Form::Fast };
+        let compute = Compute { threads: 1, batch_size: self.case.b };
         let mut predictor = Predictor::open(&Device::cpu(), self.case.model(), self.weights, compute).unwrap();
         let indices = self.all();
         let selection = Selection { samples: &self.samples, indices: &indices };

@@ -56,7 +56,7 @@ fn by_hand(samples: &SeriesInMemory, config: &Config) -> (TensorSet<f64>, f64) {
     let whole = Model::new(shape.clone(), config.model).unwrap();
     let parameters: TensorSet<f64> = {
         let mut parameters = TensorSet::zeros(&scope, whole.layout()).unwrap();
-        let drawn = whole.initial_parameters::<f32>(&scope, config.seed).unwrap();
+        let drawn = whole.initial_parameters(&scope, config.seed).unwrap();
         parameters.values_mut().iter_mut().zip(drawn.values()).for_each(|(to, &from)| *to = f64::from(from));
         parameters
     };
@@ -160,7 +160,7 @@ proptest! {
         let (weights, losses) = trained(&samples, &config);
         prop_assert!((losses[0] - expected_loss).abs() <= 1e-5 * expected_loss, "loss {} for {}", losses[0], expected_loss);
         let model = Model::new(samples.shape().clone(), config.model).unwrap();
-        let before = model.initial_parameters::<f32>(&Device::cpu().scope("test"), config.seed).unwrap();
+        let before = model.initial_parameters(&Device::cpu().scope("test"), config.seed).unwrap();
         let mut got = before.values().iter().zip(&weights).map(|(before, after)| f64::from(before - after));
         for (name, _, expected) in expected.tensors() {
             let largest = expected.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
@@ -210,7 +210,7 @@ fn attention_pools_the_window_of_each_sample() {
         };
         let (after, losses) = trained(&samples, &config);
         let model = Model::new(samples.shape().clone(), config.model).unwrap();
-        let before = model.initial_parameters::<f32>(&Device::cpu().scope("test"), config.seed).unwrap();
+        let before = model.initial_parameters(&Device::cpu().scope("test"), config.seed).unwrap();
         let before = before.values();
         let expected = streamed_loss(&samples, &config, before);
         assert!((losses[0] - expected).abs() <= 1e-6 * expected, "loss {} for {expected}", losses[0]);

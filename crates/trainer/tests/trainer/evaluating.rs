@@ -38,7 +38,7 @@ fn an_exported_model_predicts_as_the_trained_one() {
     let indices: Vec<usize> = (80..100).rev().collect();
     let selection = Selection { samples: &samples, indices: &indices };
     let expected = trainer.evaluate(selection, Some(&baselines)).unwrap();
-    let mut predictor = predictor(&path, Compute { threads: 2, batch_size: 8, form: Form::Fast });
+    let mut predictor = predictor(&path, Compute { threads: 2, batch_size: 8 });
     assert_eq!(predictor.evaluate(selection, Loss::Mse, Some(&baselines)).unwrap(), expected);
 
     let (mut visited, mut squares) = (Vec::new(), 0.0);
@@ -100,7 +100,7 @@ fn errors_by_instrument_are_those_of_its_samples_alone() {
     let (one, two) = (samples(100), OfTwo(samples(100)));
     let train: Vec<usize> = (0..80).collect();
     let baselines = Baselines::fit(&Device::cpu(), Selection { samples: &one, indices: &train }).unwrap();
-    let mut predictor = predictor(&path, Compute { threads: 1, batch_size: 8, form: Form::Fast });
+    let mut predictor = predictor(&path, Compute { threads: 1, batch_size: 8 });
     let mut evaluate = |samples: &dyn Samples, indices: &[usize]| {
         predictor.evaluate(Selection { samples, indices }, Loss::Mse, Some(&baselines)).unwrap()
     };
@@ -124,7 +124,7 @@ fn a_sink_and_a_source_can_end_a_prediction() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.safetensors");
     exported(&path);
-    let mut predictor = predictor(&path, Compute { threads: 1, batch_size: 4, form: Form::Fast });
+    let mut predictor = predictor(&path, Compute { threads: 1, batch_size: 4 });
     let indices: Vec<usize> = (0..40).collect();
     let samples = Disturbed::new(samples(100), Disturbance::Fail { at_call: 4 });
     let selection = Selection { samples: &samples, indices: &indices };

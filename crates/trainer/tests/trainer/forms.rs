@@ -32,7 +32,7 @@ fn materialised(series: &SeriesInMemory) -> InMemory {
 fn step(samples: &dyn Samples, config: &Config) -> (Vec<(String, Vec<f32>)>, f64, f64) {
     let device = Device::cpu();
     let mut trainer = Trainer::new(&device, config.clone(), samples.shape().clone()).unwrap();
-    let before = trainer.model().initial_parameters::<f32>(&device.scope("test"), config.seed).unwrap();
+    let before = trainer.model().initial_parameters(&device.scope("test"), config.seed).unwrap();
     let train: Vec<usize> = (0..samples.len()).collect();
     let run = Run { samples, train: &train, validation: &[], checkpoints: None };
     let (mut loss, mut norm) = (f64::NAN, f64::NAN);

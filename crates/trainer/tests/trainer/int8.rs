@@ -47,7 +47,7 @@ impl Stage {
     }
 
     fn predictor(&self, name: &str, threads: usize, batch_size: usize) -> Predictor {
-        let compute = Compute { threads, batch_size, form: Form::Fast };
+        let compute = Compute { threads, batch_size };
         Predictor::open(&Device::cpu(), self.model(), &self.file(name), compute).unwrap()
     }
 

@@ -97,7 +97,7 @@ fn what_a_product_reads_is_rounded_and_its_sums_are_not() {
         (Precision::Fp16, |x| f16::from_f32(x).to_f32(), 2.5e-4),
     ];
     for (precision, round, tolerance) in rounds {
-        let compute = Compute { threads: 1, batch_size: 32, form: Form::Fast };
+        let compute = Compute { threads: 1, batch_size: 32 };
         let model = Model::new(shape.clone(), model).unwrap();
         let predictor = Predictor::open(&Device::cpu(), model, &path, compute).unwrap();
         let mut predictor = predictor.with_precision(precision).unwrap();

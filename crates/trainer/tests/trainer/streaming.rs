@@ -103,11 +103,11 @@ fn a_follower_predicts_as_the_evaluation_does() {
         };
         exported(&path, config);
         let chosen = [0, 1, 47, 59, 60, 61, 99];
-        let mut predictor = predictor(&path, config, Compute { threads: 2, batch_size: 8, form: Form::Fast });
+        let mut predictor = predictor(&path, config, Compute { threads: 2, batch_size: 8 });
         let expected = predictions(&mut predictor, &samples, &chosen).unwrap();
         let model = || Model::new(samples.shape().clone(), config).unwrap();
-        let mut follower = StreamingPredictor::open(&Device::cpu(), model(), &path, Form::Fast).unwrap();
-        let mut successor = StreamingPredictor::open(&Device::cpu(), model(), &path, Form::Fast).unwrap();
+        let mut follower = StreamingPredictor::open(&Device::cpu(), model(), &path).unwrap();
+        let mut successor = StreamingPredictor::open(&Device::cpu(), model(), &path).unwrap();
         for (sample, expected) in chosen.into_iter().zip(expected.chunks_exact(2)) {
             follower.restart();
             for (k, timeframe) in samples.shape().timeframes.iter().enumerate() {
@@ -141,7 +141,7 @@ proptest! {
         let (config, samples) = (ModelConfig { hidden, layers, bias, layer_norm, pooling, fusion, ..ModelConfig::default() }, series());
         let model = Model::new(samples.shape().clone(), config).unwrap();
         let scope = Device::cpu().scope("test");
-        let parameters = model.initial_parameters::<f32>(&scope, seed).unwrap();
+        let parameters = model.initial_parameters(&scope, seed).unwrap();
         megabatch_nn::model::save_weights(&path, &parameters).unwrap();
 
         let mut follower = StreamingPredictor::open(
@@ -184,11 +184,11 @@ fn a_trainer_evaluates_as_the_predictor_does() {
     trainer.load_weights(&path).unwrap();
     let selection = Selection { samples: &samples, indices: &[90, 95, 99] };
     let evaluation = trainer.evaluate(selection, None).unwrap();
-    let mut predictor = predictor(&path, config.model, Compute { threads: 1, batch_size: 2, form: Form::Fast });
+    let mut predictor = predictor(&path, config.model, Compute { threads: 1, batch_size: 2 });
     assert_eq!(predictor.evaluate(selection, Loss::Mse, None).unwrap().metrics, evaluation.metrics);
     // Whole histories make other predictions than windows from zero.
     let model = Model::new(samples.shape().clone(), config.model).unwrap();
-    let compute = Compute { threads: 1, batch_size: 2, form: Form::Fast };
+    let compute = Compute { threads: 1, batch_size: 2 };
     let mut from_zero = Predictor::open(&Device::cpu(), model, &path, compute).unwrap();
     assert_ne!(from_zero.evaluate(selection, Loss::Mse, None).unwrap().loss, evaluation.loss);
 }
@@ -234,7 +234,7 @@ fn samples_that_are_stored_as_windows_cannot_be_streamed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.safetensors");
     exported(&path, config().model);
-    let mut predictor = predictor(&path, config().model, Compute { threads: 1, batch_size: 4, form: Form::Fast });
+    let mut predictor = predictor(&path, config().model, Compute { threads: 1, batch_size: 4 });
     let error = predictions(&mut predictor, &samples(10), &[1]).unwrap_err().to_string();
     assert!(
         error.starts_with("training.carry_state is true: expected false for samples that are stored as windows"),

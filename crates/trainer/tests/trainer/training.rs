@@ -183,7 +183,7 @@ fn weights_and_outputs_that_are_not_finite_are_named() {
     for (value, name) in [f32::NAN, f32::MAX].into_iter().zip(names) {
         let mut trainer = Trainer::new(&Device::cpu(), config(), samples.shape().clone()).unwrap();
         let scope = Device::cpu().scope("test");
-        let mut weights = trainer.model().initial_parameters::<f32>(&scope, 1).unwrap();
+        let mut weights = trainer.model().initial_parameters(&scope, 1).unwrap();
         // One of the two outputs overflows, whatever the sign of what the hidden states add to its
         // bias.
         weights.get_mut("head.weight").unwrap().fill(value);
@@ -244,7 +244,7 @@ fn layers_pooling_and_fusion_that_overflow_are_named() {
             let mut trainer =
                 Trainer::new(&Device::cpu(), Config { model, form, ..config() }, samples.shape().clone()).unwrap();
             let scope = Device::cpu().scope("test");
-            let mut weights = trainer.model().initial_parameters::<f32>(&scope, 1).unwrap();
+            let mut weights = trainer.model().initial_parameters(&scope, 1).unwrap();
             damage(&mut weights);
             save_weights(&path, &weights).unwrap();
             trainer.load_weights(&path).unwrap();

@@ -30,7 +30,7 @@ pub(crate) fn check(fixture: &mut Fixture<'_>) {
 }
 
 fn compare_outputs(fixture: &mut Fixture<'_>, model: Model, samples: &InMemory, weights: &Path) {
-    let compute = Compute { threads: 1, batch_size: fixture.samples(), form: Form::Fast };
+    let compute = Compute { threads: 1, batch_size: fixture.samples() };
     let timeframes = model.shape().timeframes.clone();
     let (pooling, fusion) = (model.config().pooling, model.config().fusion);
     let mut predictor = Predictor::open(&Device::cpu(), model, weights, compute).unwrap();

@@ -52,7 +52,7 @@ impl Case {
         let (series, all) = (samples.series().unwrap(), (0..count).collect::<Vec<_>>());
         batch.take_series(&series, &all).unwrap();
         batch.note_ends(Some(&series), &all).unwrap();
-        let parameters = self.model.initial_parameters::<f32>(&scope, 3).unwrap();
+        let parameters = self.model.initial_parameters(&scope, 3).unwrap();
         let purpose = Purpose::Training { dropout: self.dropout.is_some(), runs: None, kept };
         let mut packed = PackedWeights::new(&scope, &self.model, purpose).unwrap();
         packed.set_precision(self.precision);
