@@ -66,8 +66,7 @@ impl Edges {
         let count = graph.src.len();
         let all = Matrix::new(count, width, if width == 0 { Vec::new() } else { graph.attributes.clone() });
         let shift = |edge: usize| if self_loops { graph.dst[edge] } else { 0 };
-        let kept: Vec<usize> =
-            (0..count).filter(|&edge| !(self_loops && graph.src[edge] == graph.dst[edge])).collect();
+        let kept: Vec<usize> = (0..count).filter(|&edge| !(self_loops && graph.src[edge] == graph.dst[edge])).collect();
         let mut edges = Edges {
             src: kept.iter().map(|&edge| graph.src[edge]).collect(),
             dst: kept.iter().map(|&edge| graph.dst[edge]).collect(),
@@ -76,9 +75,8 @@ impl Edges {
         };
         for node in (0..graph.nodes).filter(|_| self_loops) {
             let received: Vec<usize> = kept.iter().copied().filter(|&edge| graph.dst[edge] == node).collect();
-            let mean = |a: usize| {
-                received.iter().map(|&edge| all.at(edge, a)).sum::<f64>() / received.len().max(1) as f64
-            };
+            let mean =
+                |a: usize| received.iter().map(|&edge| all.at(edge, a)).sum::<f64>() / received.len().max(1) as f64;
             edges.attributes.values.extend((0..width).map(mean));
             edges.attributes.rows += 1;
             edges.src.push(node);
@@ -237,13 +235,7 @@ fn gat_v2<'t>(
 }
 
 /// W_e a_e of every edge [E, H · C]; none without attributes.
-fn project_edges<'t>(
-    weights: &Weights<'t>,
-    name: &str,
-    sizes: &Sizes,
-    edges: &Edges,
-    x: Var<'t>,
-) -> Option<Var<'t>> {
+fn project_edges<'t>(weights: &Weights<'t>, name: &str, sizes: &Sizes, edges: &Edges, x: Var<'t>) -> Option<Var<'t>> {
     (sizes.attributes > 0).then(|| {
         let weight = weights.get(&format!("{name}.lin_edge.weight"), sizes.projected(), sizes.attributes);
         x.tape().leaf(edges.attributes.clone()).linear(weight, None)

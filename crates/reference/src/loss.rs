@@ -159,7 +159,8 @@ fn rank<'t>(tape: &'t Tape, loss: Loss, y: Var<'t>, targets: &[f64]) -> Var<'t> 
         // is the larger.
         Loss::RankPairwise => {
             let pairs = (0..targets.len()).flat_map(|high| (0..targets.len()).map(move |low| (high, low)));
-            let (high, low): (Vec<usize>, Vec<usize>) = pairs.filter(|&(high, low)| targets[high] > targets[low]).unzip();
+            let (high, low): (Vec<usize>, Vec<usize>) =
+                pairs.filter(|&(high, low)| targets[high] > targets[low]).unzip();
             match high.is_empty() {
                 true => tape.zeros(1, 1),
                 false => softplus(y.gather(&low) - y.gather(&high)).mean_rows(),

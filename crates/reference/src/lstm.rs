@@ -97,9 +97,8 @@ impl<'t> Cell<'t> {
         let hidden = config.hidden;
         let input = if layer == 0 { timeframe.features } else { hidden };
         let prefix = prefixed("lstm", timeframe);
-        let get = |part: &str, rows: usize, columns: usize| {
-            weights.get(&format!("{prefix}.{part}_l{layer}"), rows, columns)
-        };
+        let get =
+            |part: &str, rows: usize, columns: usize| weights.get(&format!("{prefix}.{part}_l{layer}"), rows, columns);
         Cell {
             hidden,
             weight_ih: get("weight_ih", 4 * hidden, input),

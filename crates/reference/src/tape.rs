@@ -73,7 +73,8 @@ impl Matrix {
         let mut sums = Matrix::zeros(like.rows, like.columns);
         for i in 0..self.rows {
             for j in 0..self.columns {
-                *sums.at_mut(if like.rows == 1 { 0 } else { i }, if like.columns == 1 { 0 } else { j }) += self.at(i, j);
+                *sums.at_mut(if like.rows == 1 { 0 } else { i }, if like.columns == 1 { 0 } else { j }) +=
+                    self.at(i, j);
             }
         }
         sums
@@ -275,13 +276,13 @@ impl<'t> Var<'t> {
     pub(crate) fn max_rows(self) -> Var<'t> {
         let x = self.value();
         let exceeds = |value: f64, most: f64| value > most || (value.is_nan() && !most.is_nan());
-        let row_of = |j: usize| (1..x.rows).fold(0, |most, i| if exceeds(x.at(i, j), x.at(most, j)) { i } else { most });
+        let row_of =
+            |j: usize| (1..x.rows).fold(0, |most, i| if exceeds(x.at(i, j), x.at(most, j)) { i } else { most });
         let rows: Vec<usize> = (0..x.columns).map(row_of).collect();
         let most = Matrix::from_fn(1, x.columns, |_, j| x.at(rows[j], j));
         let (height, width) = (x.rows, x.columns);
-        let backward = move |d: &Matrix| {
-            vec![Matrix::from_fn(height, width, |i, j| if rows[j] == i { d.at(0, j) } else { 0.0 })]
-        };
+        let backward =
+            move |d: &Matrix| vec![Matrix::from_fn(height, width, |i, j| if rows[j] == i { d.at(0, j) } else { 0.0 })];
         self.tape.push(most, &[self], Box::new(backward))
     }
 
@@ -383,12 +384,7 @@ impl<'t> Var<'t> {
 
     /// A function of each pair of numbers of A and of B, of which a single row or column is
     /// repeated. `slopes` are those in both.
-    fn combine(
-        self,
-        other: Var<'t>,
-        function: fn(f64, f64) -> f64,
-        slopes: [fn(f64, f64) -> f64; 2],
-    ) -> Var<'t> {
+    fn combine(self, other: Var<'t>, function: fn(f64, f64) -> f64, slopes: [fn(f64, f64) -> f64; 2]) -> Var<'t> {
         let (a, b) = (self.value(), other.value());
         let fits = |of_a: usize, of_b: usize| of_b == of_a || of_b == 1;
         assert!(
