@@ -165,14 +165,16 @@ fn convolve<'t>(
     };
     let coefficients = scored.scores.segment_softmax(&edges.dst, sizes.nodes); // [E, H]
     let coefficients = dropout.map_or(coefficients, |factors| coefficients * factors);
-    let head = |head: usize| {
-        let values = scored.values.slice(head * sizes.units..(head + 1) * sizes.units).gather(&edges.src);
-        (values * coefficients.slice(head..head + 1)).scatter_add(&edges.dst, sizes.nodes)
-    };
-    let heads: Vec<Var<'t>> = (0..sizes.heads).map(head).collect();
+    let (heads, units, count) = (sizes.heads, sizes.units, edges.src.len());
+    let values = scored.values.gather(&edges.src).reshaped(count * heads, units);
+    let messages = values * coefficients.reshaped(count * heads, 1);
+    let sums = messages.reshaped(count, heads * units).scatter_add(&edges.dst, sizes.nodes); // [N, H · C]
     let mut y = match sizes.is_averaged {
-        false => Var::beside(&heads),
-        true => heads.into_iter().reduce(|sum, head| sum + head).expect("a head").scale(1.0 / sizes.heads as f64),
+        false => sums,
+        true => {
+            let node_of_head: Vec<usize> = (0..sizes.nodes * heads).map(|row| row / heads).collect();
+            sums.reshaped(sizes.nodes * heads, units).scatter_add(&node_of_head, sizes.nodes).scale(1.0 / heads as f64)
+        }
     };
     if config.residual {
         y = y + x.linear(weights.get(&format!("{name}.res.weight"), sizes.width(), x.columns()), None);
@@ -244,6 +246,5 @@ fn project_edges<'t>(weights: &Weights<'t>, name: &str, sizes: &Sizes, edges: &E
 
 /// The sums over the units of each head: [n, H · C] to [n, H].
 fn by_head<'t>(sizes: &Sizes, x: Var<'t>) -> Var<'t> {
-    let head = |head: usize| x.slice(head * sizes.units..(head + 1) * sizes.units).sum_columns();
-    Var::beside(&(0..sizes.heads).map(head).collect::<Vec<_>>())
+    x.reshaped(x.rows() * sizes.heads, sizes.units).sum_columns().reshaped(x.rows(), sizes.heads)
 }

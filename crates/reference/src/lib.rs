@@ -8,6 +8,7 @@ mod loss;
 mod lstm;
 mod model;
 mod parameters;
+pub mod parts;
 mod tape;
 
 pub use graph::{Graph, GraphDropout};

@@ -29,10 +29,14 @@ impl Matrix {
 
     /// Number (i, j) is `number(i, j)`.
     pub(crate) fn from_fn(rows: usize, columns: usize, number: impl Fn(usize, usize) -> f64) -> Self {
-        let places = (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j)));
-        Matrix::new(rows, columns, places.map(|(i, j)| number(i, j)).collect())
+        let mut matrix = Matrix::zeros(rows, columns);
+        for (i, row) in matrix.values.chunks_exact_mut(columns.max(1)).enumerate() {
+            row.iter_mut().enumerate().for_each(|(j, value)| *value = number(i, j));
+        }
+        matrix
     }
 
+    #[inline]
     pub(crate) fn at(&self, i: usize, j: usize) -> f64 {
         self.values[i * self.columns + j]
     }
@@ -44,11 +48,12 @@ impl Matrix {
     fn product(&self, other: &Matrix) -> Matrix {
         assert_eq!(self.columns, other.rows, "the inner sizes of a product");
         let mut product = Matrix::zeros(self.rows, other.columns);
-        for i in 0..self.rows {
-            for k in 0..self.columns {
-                for j in 0..other.columns {
-                    *product.at_mut(i, j) += self.at(i, k) * other.at(k, j);
-                }
+        // Over the rows of `other` first, so that each is read once.
+        for k in 0..self.columns {
+            let terms = &other.values[k * other.columns..][..other.columns];
+            for (i, sums) in product.values.chunks_exact_mut(other.columns.max(1)).enumerate() {
+                let factor = self.at(i, k);
+                sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += factor * term);
             }
         }
         product
@@ -64,11 +69,12 @@ impl Matrix {
     }
 
     /// Number (i, j) of the matrix whose row, or column, is repeated if it has only one.
+    #[inline]
     fn repeated(&self, i: usize, j: usize) -> f64 {
         self.at(if self.rows == 1 { 0 } else { i }, if self.columns == 1 { 0 } else { j })
     }
 
-    /// The gradient of a matrix of the shape of `like` that was repeated: sums over its repetitions.
+    /// The gradient of a matrix of the shape of `like` that was repeated: sums over repetitions.
     fn summed_like(&self, like: &Matrix) -> Matrix {
         let mut sums = Matrix::zeros(like.rows, like.columns);
         for i in 0..self.rows {
@@ -314,6 +320,14 @@ impl<'t> Var<'t> {
         self.tape.push(part, &[self], Box::new(backward))
     }
 
+    /// The same numbers as a matrix [rows, columns].
+    pub(crate) fn reshaped(self, rows: usize, columns: usize) -> Var<'t> {
+        let x = self.value();
+        let backward = move |d: &Matrix| vec![Matrix::new(x.rows, x.columns, d.values.clone())];
+        let result = Matrix::new(rows, columns, self.value().values.clone());
+        self.tape.push(result, &[self], Box::new(backward))
+    }
+
     /// Matrices of n rows side by side.
     pub(crate) fn beside(parts: &[Var<'t>]) -> Var<'t> {
         let turned: Vec<Var<'t>> = parts.iter().map(|part| part.transposed()).collect();
@@ -342,13 +356,13 @@ impl<'t> Var<'t> {
     /// The softmax of each row: eˣ / Σ eˣ. The largest number, which is subtracted so that no
     /// exponential overflows, changes nothing and counts as a constant.
     pub(crate) fn softmax(self) -> Var<'t> {
-        let exponentials = (self - self.constant(|x| x.transposed(), Var::max_rows).transposed()).exp();
+        let exponentials = (self - self.largest()).exp();
         exponentials * exponentials.sum_columns().reciprocal()
     }
 
     /// The logarithm of the sum of each row's exponentials, [n, 1].
     pub(crate) fn log_sum_exp(self) -> Var<'t> {
-        let most = self.constant(|x| x.transposed(), Var::max_rows).transposed();
+        let most = self.largest();
         (self - most).exp().sum_columns().ln() + most
     }
 
@@ -377,9 +391,11 @@ impl<'t> Var<'t> {
         bias.map_or(product, |bias| product + bias)
     }
 
-    /// Two operations applied to the value of `self` as to a constant.
-    fn constant(self, first: impl Fn(Var<'t>) -> Var<'t>, then: impl Fn(Var<'t>) -> Var<'t>) -> Var<'t> {
-        then(first(self.tape.leaf(Matrix::clone(&self.value()))))
+    /// The largest number of each row as a constant, [n, 1].
+    fn largest(self) -> Var<'t> {
+        let x = self.value();
+        let of_row = |i: usize| (0..x.columns).map(|j| x.at(i, j)).fold(f64::NEG_INFINITY, f64::max);
+        self.tape.leaf(Matrix::from_fn(x.rows, 1, |i, _| of_row(i)))
     }
 
     /// A function of each pair of numbers of A and of B, of which a single row or column is
@@ -521,8 +537,9 @@ mod tests {
         check("gather", one, |x| x[0].gather(&[2, 0, 2]));
         check("scatter_add", one, |x| x[0].scatter_add(&[2, 0, 2, 4], 5));
         check("slice", one, |x| x[0].slice(1..3));
-        check("beside", &[a.clone(), column.clone(), b.clone()], |x| Var::beside(x));
-        check("above", &[a.clone(), row.clone(), b.clone()], |x| Var::above(x));
+        check("reshaped", one, |x| x[0].reshaped(2, 6));
+        check("beside", &[a.clone(), column.clone(), b.clone()], |x| Var::beside(&[x[0], x[1], x[2]]));
+        check("above", &[a.clone(), row.clone(), b.clone()], |x| Var::above(&[x[0], x[1], x[2]]));
         check("softmax", one, |x| x[0].softmax());
         check("log_sum_exp", one, |x| x[0].log_sum_exp());
         check("segment_softmax", one, |x| x[0].segment_softmax(&[2, 0, 2, 2], 3));
@@ -558,8 +575,8 @@ mod tests {
             assert_eq!(found.value().values, expected);
         }
         // Exponentials far beyond the range of double precision.
-        let far = tape.leaf(Matrix::new(1, 2, vec![1e4, 0.0]));
-        assert_eq!(far.softmax().value().values, [1.0, 0.0]);
-        assert_eq!(far.log_sum_exp().value().values, [1e4]);
+        let far = tape.leaf(Matrix::new(2, 2, vec![1e4, 1e4, 1e4, 0.0]));
+        assert_eq!(far.softmax().value().values, [0.5, 0.5, 1.0, 0.0]);
+        assert_eq!(far.log_sum_exp().value().values, [1e4 + 2f64.ln(), 1e4]);
     }
 }

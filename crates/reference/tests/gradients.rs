@@ -8,6 +8,7 @@ use megabatch_reference::nn::{
     AttentionKind, Classes, Dropout, Encoder, Fusion, GraphActivation, GraphConfig, GraphOutput, Loss, Model,
     ModelConfig, Pooling, Readout, SampleShape, Timeframe,
 };
+use megabatch_reference::parts::{self, Parameter};
 use megabatch_reference::{
     Graph, GraphDropout, Inputs, LayerState, LossValue, Read, Reference, Sequences, loss, loss_of_graphs,
 };
@@ -79,8 +80,8 @@ impl Problem {
 
     /// By central differences over two steps, whose error is the step's fourth power times a fifth
     /// derivative, beside a rounding of 1e-16 divided by the step. Where a kink lies within the
-    /// steps, so that the slopes over one and two steps differ, one side is right up to a step times
-    /// a second derivative.
+    /// steps, so that the slopes over one and two steps differ, one side is right up to a step
+    /// times a second derivative.
     fn check_of(&mut self, name: &str, gradient: &[f64], place: impl Fn(&mut Self) -> &mut [f64]) {
         const STEP: f64 = 1e-5;
         for index in (0..gradient.len()).step_by(gradient.len().div_ceil(6).max(1)) {
@@ -250,6 +251,74 @@ fn losses_of_graphs_by_hand() {
     assert_eq!(found.gradient[3], 0.0);
 }
 
+/// The head is the identity, so that the readouts of two graphs are those of their nodes' bars.
+#[test]
+fn graphs_are_read_by_hand() {
+    for (readout, expected) in [
+        (Readout::Node, vec![1.0, -2.0, 3.0, -4.0, 2.0, -2.0, 7.0, 8.0]),
+        (Readout::Mean, vec![2.0, -8.0 / 3.0, 7.0, 8.0]),
+        (Readout::Sum, vec![6.0, -8.0, 7.0, 8.0]),
+        (Readout::Max, vec![3.0, -2.0, 7.0, 8.0]),
+    ] {
+        let config = ModelConfig { encoder: Encoder::LastBar, readout: Some(readout), ..ModelConfig::default() };
+        let mut reference = reference(&Model::new(shape(&[(1, 2)], 2), config).unwrap());
+        reference.parameter_mut("head.weight").unwrap().copy_from_slice(&[1.0, 0.0, 0.0, 1.0]);
+        reference.parameter_mut("head.bias").unwrap().fill(0.0);
+        let bars = vec![1.0, -2.0, 3.0, -4.0, 2.0, -2.0, 7.0, 8.0];
+        let graphs = [3, 1].map(|nodes| Graph { nodes, ..Graph::default() }).to_vec();
+        let inputs = Inputs { graphs, ..Inputs::of_windows(&shape(&[(1, 2)], 2), 4, [bars]) };
+        let found = reference.forward(&inputs).outputs;
+        let apart = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(found.len() == expected.len() && apart < 1e-14, "{readout:?}: {found:?}");
+    }
+}
+
+/// A model of one window of pooling and fusion is these parts by themselves.
+#[test]
+fn parts_compute_what_they_do_in_a_model() {
+    let (pooling, fusion) = (Pooling::attention(6), Fusion::Attention { heads: 3, feed_forward: 2 });
+    let config = ModelConfig { hidden: 6, pooling, fusion, ..ModelConfig::default() };
+    let model = Model::new(shape(&[(4, 2)], 6), config).unwrap();
+    let parameters = model.initial_parameters::<f64>(&Device::cpu().scope("parts"), 3).unwrap();
+    let part = |name: &str| {
+        let own = parameters.tensors().filter(|(tensor, ..)| tensor.starts_with(name));
+        own.map(|(tensor, shape, values)| Parameter {
+            name: tensor.replace(".T0", ""),
+            shape: shape.to_vec(),
+            values: values.to_vec(),
+        })
+        .collect()
+    };
+    let inputs = Inputs::of_windows(model.shape(), 1, [numbers(1, 8)]);
+    let mut reference = Reference::new(&model, &parameters);
+    let identity = (0..36).map(|i| if i % 7 == 0 { 1.0 } else { 0.0 }).collect::<Vec<_>>();
+    reference.parameter_mut("head.weight").unwrap().copy_from_slice(&identity);
+    reference.parameter_mut("head.bias").unwrap().fill(0.0);
+    let (outputs, d_outputs) = (reference.forward(&inputs), numbers(9, 6));
+    let gradients = reference.gradients(&inputs, &d_outputs);
+
+    let pooled = parts::pooling(part("pooling"), 3, &outputs.sequences[0], &[0.0; 6]).result;
+    let fused = parts::fusion(part("fusion"), 3, 12, &pooled, &d_outputs);
+    let pooled = parts::pooling(part("pooling"), 3, &outputs.sequences[0], &fused.d_input);
+    assert_eq!((&pooled.result, &fused.result), (&outputs.encodings, &outputs.outputs));
+    assert_eq!((&pooled.weights, &fused.weights), (&outputs.pooling_weights[0], &outputs.fusion_weights));
+    for (name, gradient) in fused.d_parameters.iter().chain(&pooled.d_parameters) {
+        assert_eq!(gradient, &gradients.parameters[&name.replace("pooling", "pooling.T0")], "{name}");
+    }
+
+    let parameter = |name: &str, values: &[f64]| Parameter {
+        name: format!("norm.{name}"),
+        shape: vec![values.len()],
+        values: values.to_vec(),
+    };
+    let norm = vec![parameter("weight", &[2.0, 3.0]), parameter("bias", &[0.5, -0.5])];
+    let normed = parts::layer_norm(norm, 2, &[1.0, 5.0, 7.0, 7.0], &[1.0, 1.0, 1.0, 2.0]);
+    let unit = 2.0 / 4.00001f64.sqrt();
+    let expected = [0.5 - 2.0 * unit, 3.0 * unit - 0.5, 0.5, -0.5];
+    assert!(normed.result.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-14));
+    assert_eq!(normed.d_parameters["norm.bias"], [2.0, 3.0]);
+}
+
 /// A model of two layers over windows of 6 bars, and inputs of one sequence of 9.
 fn two_layers(pooling: Pooling) -> (Reference, Inputs) {
     let config = ModelConfig { hidden: 6, layers: 2, pooling, ..ModelConfig::default() };
@@ -291,9 +360,8 @@ fn states_are_carried_from_one_sequence_to_the_next() {
     assert_eq!(reference.forward(&second).outputs, reference.forward(&whole).outputs);
 }
 
-/// The layer above reads the outputs of the one below times the factors of its mask, which tests of
-/// the mask hold to its rate: a model whose lower layer gives to the upper only at one step, where
-/// all of it is dropped, is the model whose lower layer gives nothing.
+/// The upper layer sees the last step alone, and of the lower one's units those that the mask
+/// keeps, doubled.
 #[test]
 fn dropout_multiplies_what_the_layer_above_reads() {
     let (mut reference, mut inputs) = two_layers(Pooling::Last);
