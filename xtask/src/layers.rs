@@ -23,6 +23,8 @@ const LAYERS: &[(&str, &[&str])] = &[
         "megabatch-nn",
         &["megabatch-amp", "megabatch-atomic-file", "megabatch-gpu-core", "megabatch-order", "megabatch-segment"],
     ),
+    // For tests: the libraries whose models it computes have it as a dev-dependency.
+    ("megabatch-reference", &["megabatch-nn", "megabatch-order"]),
     (
         "megabatch-trainer",
         &["megabatch-nn", "megabatch-amp", "megabatch-atomic-file", "megabatch-gpu-core", "megabatch-order"],

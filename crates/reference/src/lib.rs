@@ -1,0 +1,17 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod attention;
+mod graph;
+mod inputs;
+mod loss;
+mod lstm;
+mod model;
+mod parameters;
+pub mod parts;
+mod tape;
+
+pub use graph::{Graph, GraphDropout};
+pub use inputs::{Inputs, LayerState, Read, Sequences};
+pub use loss::{LossValue, loss, loss_of_graphs};
+pub use model::{Gradients, LayerStates, Outputs, Reference};
