@@ -23,7 +23,7 @@ const TOLERANCE: f64 = 1e-13;
 
 #[test]
 fn losses_and_gradients_are_those_of_pytorch() {
-    let text = fs::read_to_string(folder().join("losses/torch_losses.json")).unwrap();
+    let text = fs::read_to_string(folder("nn").join("losses/torch_losses.json")).unwrap();
     let cases: Vec<Case> = serde_json::from_str(&text).unwrap();
     assert_eq!(cases.len(), 7);
     for Case { loss: of, outputs, targets, mean, gradient } in cases {

@@ -60,7 +60,7 @@ fn torch_name(name: &str) -> String {
 
 #[test]
 fn lstms_compute_what_pytorch_does() {
-    let files = fs::read_dir(folder().join("fixtures/torch")).unwrap().map(|entry| entry.unwrap().path());
+    let files = fs::read_dir(folder("trainer").join("fixtures/torch")).unwrap().map(|entry| entry.unwrap().path());
     let double: Vec<_> = files.filter(|path| path.to_str().unwrap().ends_with("float64.safetensors")).collect();
     assert_eq!(double.len(), 16);
     for path in double {

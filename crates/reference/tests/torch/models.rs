@@ -64,7 +64,7 @@ impl Case {
 
 #[test]
 fn models_compute_what_the_module_does() {
-    let file = File::read(&folder().join("weights/torch_float64.safetensors"));
+    let file = File::read(&folder("trainer").join("weights/torch_float64.safetensors"));
     let cases: BTreeMap<String, Case> = serde_json::from_str(&file.metadata["cases"]).unwrap();
     assert_eq!(cases.len(), 12);
     for (name, case) in &cases {
