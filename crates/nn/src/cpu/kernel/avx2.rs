@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::Lanes;
+use super::lanes::{Lanes, Words};
 
 #[derive(Clone, Copy)]
 pub(super) struct Avx2(pub(super) __m256, pub(super) __m256);
@@ -15,7 +15,7 @@ macro_rules! halves {
     };
 }
 
-impl Lanes for Avx2 {
+impl Words for Avx2 {
     // Sixteen registers: twelve sums, one row of the second operand (two registers) and one
     // broadcast number.
     const ROWS_ONE_PANEL: usize = 6;
@@ -52,6 +52,13 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn mul_add(self, factor: Self, term: Self) -> Self {
+        halves!(_mm256_fmadd_ps, self, factor, term)
+    }
+}
+
+impl Lanes for Avx2 {
+    #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {
         halves!(_mm256_add_ps, self, other)
     }
@@ -69,11 +76,6 @@ impl Lanes for Avx2 {
     #[inline(always)]
     unsafe fn div(self, other: Self) -> Self {
         halves!(_mm256_div_ps, self, other)
-    }
-
-    #[inline(always)]
-    unsafe fn mul_add(self, factor: Self, term: Self) -> Self {
-        halves!(_mm256_fmadd_ps, self, factor, term)
     }
 
     #[inline(always)]

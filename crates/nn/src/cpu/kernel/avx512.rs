@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::Lanes;
+use super::lanes::{Lanes, Words};
 
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(pub(super) __m512);
@@ -15,7 +15,7 @@ macro_rules! whole {
     };
 }
 
-impl Lanes for Avx512 {
+impl Words for Avx512 {
     // Thirty-two registers: twenty-four sums, two rows of the second operand; a broadcast is part
     // of the multiplication.
     const ROWS_ONE_PANEL: usize = 12;
@@ -48,6 +48,13 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn mul_add(self, factor: Self, term: Self) -> Self {
+        whole!(_mm512_fmadd_ps, self, factor, term)
+    }
+}
+
+impl Lanes for Avx512 {
+    #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {
         whole!(_mm512_add_ps, self, other)
     }
@@ -65,11 +72,6 @@ impl Lanes for Avx512 {
     #[inline(always)]
     unsafe fn div(self, other: Self) -> Self {
         whole!(_mm512_div_ps, self, other)
-    }
-
-    #[inline(always)]
-    unsafe fn mul_add(self, factor: Self, term: Self) -> Self {
-        whole!(_mm512_fmadd_ps, self, factor, term)
     }
 
     #[inline(always)]

@@ -1,13 +1,13 @@
 //! Sixteen numbers at once, and the functions of an LSTM cell and of graph attention on them.
 
-/// Sixteen single-precision numbers: a panel's row. Each instruction set implements it in the file
-/// named for it.
+/// A panel's row as products read it: sixteen words of 32 bits, each a single-precision number or,
+/// see [`pairs`](super::pairs), two numbers in bf16. Sums are sixteen single-precision numbers.
 ///
 /// # Safety
 /// Every function may be called only on a CPU with the instruction set of the implementation,
 /// and is meant to be inlined into a function compiled for it. Loads and stores reach sixteen
-/// numbers from the pointer on, of any alignment.
-pub(super) trait Lanes: Copy {
+/// words from the pointer on, of any alignment.
+pub(super) trait Words: Copy {
     /// Most rows of a tile of one panel whose sums fit in the registers beside their operands.
     const ROWS_ONE_PANEL: usize;
     /// The same for a tile of two panels.
@@ -23,12 +23,20 @@ pub(super) trait Lanes: Copy {
     /// Has the CPU bring what lies at `from` to its second-level cache, if it can. Any
     /// address will do.
     unsafe fn prefetch(from: *const f32);
+    /// self · factor + term
+    unsafe fn mul_add(self, factor: Self, term: Self) -> Self;
+}
+
+/// Sixteen single-precision numbers: a panel's row. Each instruction set implements it in the file
+/// named for it.
+///
+/// # Safety
+/// As [`Words`].
+pub(super) trait Lanes: Words {
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn sub(self, other: Self) -> Self;
     unsafe fn mul(self, other: Self) -> Self;
     unsafe fn div(self, other: Self) -> Self;
-    /// self · factor + term
-    unsafe fn mul_add(self, factor: Self, term: Self) -> Self;
     /// term - self · factor
     unsafe fn mul_sub_from(self, factor: Self, term: Self) -> Self;
     /// The smaller one; `other` where either is NaN.

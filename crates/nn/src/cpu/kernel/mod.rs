@@ -24,6 +24,7 @@ mod cell;
 mod dropout;
 mod lanes;
 mod portable;
+pub(crate) mod pairs;
 mod product;
 pub(crate) mod quantized;
 mod read_ahead;

@@ -1,7 +1,7 @@
 //! Kernels for any CPU: arrays of sixteen, which compilers turn into whatever vectors there
 //! are.
 
-use super::lanes::Lanes;
+use super::lanes::{Lanes, Words};
 
 #[derive(Clone, Copy)]
 pub(super) struct Portable(pub(super) [f32; 16]);
@@ -13,7 +13,7 @@ impl Portable {
     }
 }
 
-impl Lanes for Portable {
+impl Words for Portable {
     const ROWS_ONE_PANEL: usize = 3;
     const ROWS_TWO_PANELS: usize = 1;
     const PANELS_OF_FEW: [usize; 4] = [2, 1, 1, 1];
@@ -40,6 +40,14 @@ impl Lanes for Portable {
     #[inline(always)]
     unsafe fn prefetch(_: *const f32) {}
 
+    // Two roundings: a fused product is a library call on CPUs that lack the instruction.
+    #[inline(always)]
+    unsafe fn mul_add(self, factor: Self, term: Self) -> Self {
+        self.with(factor, |a, b| a * b).with(term, |a, b| a + b)
+    }
+}
+
+impl Lanes for Portable {
     #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {
         self.with(other, |a, b| a + b)
@@ -58,12 +66,6 @@ impl Lanes for Portable {
     #[inline(always)]
     unsafe fn div(self, other: Self) -> Self {
         self.with(other, |a, b| a / b)
-    }
-
-    // Two roundings: a fused product is a library call on CPUs that lack the instruction.
-    #[inline(always)]
-    unsafe fn mul_add(self, factor: Self, term: Self) -> Self {
-        self.with(factor, |a, b| a * b).with(term, |a, b| a + b)
     }
 
     #[inline(always)]

@@ -21,7 +21,7 @@
 
 #![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
 
-use super::lanes::Lanes;
+use super::lanes::Words;
 use super::read_ahead::Turns;
 use super::{Outer, PANEL, Product, Sweep};
 
@@ -50,7 +50,7 @@ fn parts(total: usize, max: usize) -> impl Iterator<Item = (usize, usize)> {
 /// The pointers of `p` reach all that its sizes say, see [`Product`]; the CPU has the
 /// instruction set of V.
 #[inline(always)]
-pub(super) unsafe fn product<V: Lanes>(p: &Product) {
+pub(super) unsafe fn product<V: Words>(p: &Product) {
     let width = panels_of_tile::<V>(p.rows, p.panels);
     let tiles = p.panels.div_ceil(width.max(1)) * p.rows.div_ceil(rows_of_tile::<V>(width));
     let mut ahead = p.ahead.in_turns(tiles * (p.depth / PANEL));
@@ -79,7 +79,7 @@ pub(super) unsafe fn product<V: Lanes>(p: &Product) {
 
 /// Panels of the next tile of `rows` rows where `left` panels are left: 8, 4, 2 or 1.
 #[inline(always)]
-fn panels_of_tile<V: Lanes>(rows: usize, left: usize) -> usize {
+fn panels_of_tile<V: Words>(rows: usize, left: usize) -> usize {
     let most = if (1..=4).contains(&rows) { V::PANELS_OF_FEW[rows - 1] } else { V::PANELS_OF_MANY };
     let fitting = if left >= 8 { 8 } else { (left + 1).next_power_of_two() / 2 };
     most.min(fitting)
@@ -87,13 +87,13 @@ fn panels_of_tile<V: Lanes>(rows: usize, left: usize) -> usize {
 
 /// Most rows of a tile of so many panels.
 #[inline(always)]
-fn rows_of_tile<V: Lanes>(panels: usize) -> usize {
+fn rows_of_tile<V: Words>(panels: usize) -> usize {
     if panels == 1 { V::ROWS_ONE_PANEL } else { V::ROWS_TWO_PANELS }
 }
 
 /// One block of the depth: panel after panel, so that each is read once, and all rows for it.
 #[inline(always)]
-unsafe fn block_product<V: Lanes>(p: &Product, ahead: &mut Turns<'_>) {
+unsafe fn block_product<V: Words>(p: &Product, ahead: &mut Turns<'_>) {
     let mut done = 0;
     while done < p.panels {
         let width = panels_of_tile::<V>(p.rows, p.panels - done);
@@ -141,7 +141,7 @@ unsafe fn block_product<V: Lanes>(p: &Product, ahead: &mut Turns<'_>) {
 
 /// R rows of P panels from `row` and `panel` on.
 #[inline(always)]
-unsafe fn tile<V: Lanes, const R: usize, const P: usize>(p: &Product, row: usize, panel: usize, ahead: &mut Turns<'_>) {
+unsafe fn tile<V: Words, const R: usize, const P: usize>(p: &Product, row: usize, panel: usize, ahead: &mut Turns<'_>) {
     // SAFETY: the rows and panels lie inside the product, whose pointers reach them by its
     // contract: a's column k is at k % 16 of panel k / 16, b's row k of a panel at k · 16, both for
     // k below the depth.
@@ -191,7 +191,7 @@ unsafe fn tile<V: Lanes, const R: usize, const P: usize>(p: &Product, row: usize
 
 /// sums[r][q] += a[r · A] · b[q]: a column of a tile's rows times a row of its panels.
 #[inline(always)]
-unsafe fn multiply_add<V: Lanes, const R: usize, const P: usize, const A: usize>(
+unsafe fn multiply_add<V: Words, const R: usize, const P: usize, const A: usize>(
     sums: &mut [[V; P]; R],
     a: *const f32,
     b: *const f32,
@@ -216,7 +216,7 @@ unsafe fn multiply_add<V: Lanes, const R: usize, const P: usize, const A: usize>
 /// The pointers of `o` reach all that its sizes say, see [`Outer`]; the CPU has the
 /// instruction set of V.
 #[inline(always)]
-pub(super) unsafe fn outer<V: Lanes>(o: &Outer) {
+pub(super) unsafe fn outer<V: Words>(o: &Outer) {
     for (row, rows) in parts(o.rows, ROWS_MAX) {
         // SAFETY: rows row..row + rows lie inside the product.
         unsafe {
@@ -228,7 +228,7 @@ pub(super) unsafe fn outer<V: Lanes>(o: &Outer) {
 /// One block of the rows: panel after panel of d, which stays in the first-level cache while all
 /// columns take it.
 #[inline(always)]
-unsafe fn block_outer<V: Lanes>(o: &Outer) {
+unsafe fn block_outer<V: Words>(o: &Outer) {
     let mut panel = 0;
     while panel < o.panels {
         let two = V::PANELS_OF_MANY == 2 && o.panels - panel >= 2;
@@ -269,7 +269,7 @@ unsafe fn block_outer<V: Lanes>(o: &Outer) {
 
 /// J columns of a, all in one of its panels, times P panels of d.
 #[inline(always)]
-unsafe fn outer_tile<V: Lanes, const J: usize, const P: usize>(o: &Outer, column: usize, panel: usize) {
+unsafe fn outer_tile<V: Words, const J: usize, const P: usize>(o: &Outer, column: usize, panel: usize) {
     // SAFETY: columns and panels lie inside the product, whose pointers reach them by its contract.
     unsafe {
         let c = o.c.add(panel * o.c_stride + column * PANEL);

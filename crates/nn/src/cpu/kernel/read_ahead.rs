@@ -4,7 +4,7 @@
 //! bound by the memory. A core waits for so few rows at a time (the fill buffers of its first-level
 //! cache, 16 of them) that asking for many at once takes as long as fetching them.
 
-use super::lanes::Lanes;
+use super::lanes::Words;
 use super::{PANEL, Place};
 
 /// Rows of up to three matrices, in the order in which they are asked for. Nothing is read: they
@@ -68,7 +68,7 @@ impl Turns<'_> {
     /// # Safety
     /// The CPU has the instruction set of V.
     #[inline(always)]
-    pub(super) unsafe fn take<V: Lanes>(&mut self, turns: usize) {
+    pub(super) unsafe fn take<V: Words>(&mut self, turns: usize) {
         for _ in 0..self.in_turn * turns {
             let Some(row) = self.next() else { return };
             // SAFETY: the caller has the instruction set of V; any address may be asked for.

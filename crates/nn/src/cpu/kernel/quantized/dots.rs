@@ -13,7 +13,7 @@
 
 use super::{BASE, GROUP, PANELS, Product};
 use crate::cpu::kernel::PANEL;
-use crate::cpu::kernel::lanes::Lanes;
+use crate::cpu::kernel::lanes::{Lanes, Words};
 
 /// Sixteen sums of products of bytes. Each instruction set implements it in the file named for it.
 ///

@@ -1,0 +1,112 @@
+//! The instruction sets for products of bf16 numbers, and which of them pay.
+
+/// The instruction sets that there are kernels on pairs for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InstructionSet {
+    /// The twin of `Dot`, for tests.
+    PortableDot,
+    /// The twin of `Tiles`, for tests.
+    PortableTiles,
+    /// AVX512_BF16: `vdpbf16ps`.
+    #[cfg(target_arch = "x86_64")]
+    Dot,
+    /// AMX: `tdpbf16ps`, and AVX512_BF16 to pack its operands.
+    #[cfg(target_arch = "x86_64")]
+    Tiles,
+}
+
+/// Proof that this CPU has an instruction set for products of pairs: only [`PairIsa::all`] and
+/// [`PairIsa::best`] make one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PairIsa(InstructionSet);
+
+impl PairIsa {
+    /// Instruction sets of this CPU, and their twins.
+    #[cfg(test)]
+    pub(crate) fn all() -> Vec<PairIsa> {
+        let mut all = vec![PairIsa(InstructionSet::PortableDot), PairIsa(InstructionSet::PortableTiles)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            all.extend(x86::has_dots().then_some(PairIsa(InstructionSet::Dot)));
+            all.extend(x86::has_tiles().then_some(PairIsa(InstructionSet::Tiles)));
+        }
+        all
+    }
+
+    /// The one that is faster than single precision on this CPU; `None` where none is.
+    ///
+    /// Intel's CPUs have two multipliers of single precision for 512 bits, and execute one
+    /// `vdpbf16ps` where they execute four of these: it has half the multiply-adds a second, and
+    /// is passed over there. AMX has sixteen times as many. AMD's have twice as many by
+    /// `vdpbf16ps`.
+    pub(crate) fn best() -> Option<PairIsa> {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if x86::has_tiles() {
+                return Some(PairIsa(InstructionSet::Tiles));
+            }
+            if x86::has_dots() && !x86::is_intel() {
+                return Some(PairIsa(InstructionSet::Dot));
+            }
+        }
+        None
+    }
+
+    pub(super) fn instruction_set(self) -> InstructionSet {
+        self.0
+    }
+
+    /// True if a product has a start-up cost for which all units of a step are multiplied at once.
+    pub(crate) fn multiplies_whole_steps(self) -> bool {
+        match self.0 {
+            InstructionSet::PortableDot => false,
+            InstructionSet::PortableTiles => true,
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Dot => false,
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Tiles => true,
+        }
+    }
+
+    /// The name of the instruction set.
+    pub(crate) fn name(self) -> &'static str {
+        match self.0 {
+            InstructionSet::PortableDot => "portable bf16",
+            InstructionSet::PortableTiles => "portable amx-bf16",
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Dot => "bf16",
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Tiles => "amx-bf16",
+        }
+    }
+}
+
+/// What the CPU says of itself.
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    use std::sync::OnceLock;
+
+    use super::super::tiles;
+
+    pub(super) fn has_dots() -> bool {
+        is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512bf16")
+    }
+
+    /// True if the CPU has AMX and the operating system lends the process its tiles.
+    pub(super) fn has_tiles() -> bool {
+        /// AMX-BF16 and AMX-TILE in EDX of leaf 7.
+        const AMX: u32 = 1 << 22 | 1 << 24;
+        static LENT: OnceLock<bool> = OnceLock::new();
+        *LENT.get_or_init(|| has_dots() && __cpuid_count(7, 0).edx & AMX == AMX && tiles::request())
+    }
+
+    pub(super) fn is_intel() -> bool {
+        let leaf = __cpuid(0);
+        let vendor = [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes);
+        vendor.as_flattened() == b"GenuineIntel"
+    }
+}

@@ -1,0 +1,192 @@
+//! Products of bf16 numbers, summed in single precision.
+//!
+//! The layout is that of [`kernel`](super): panels of rows of sixteen words of 32 bits. A word of an
+//! operand holds two numbers in bf16 that are neighbours along the summed dimension, the first in
+//! the lower half; a word of a result holds one number in single precision.
+//!
+//! ```text
+//! operand        word w of row r of panel p                              is made by
+//! a, a matrix    a[r][32p + 2w], a[r][32p + 2w + 1]                      rows
+//! a, transposed  a[32p + 2w][r], a[32p + 2w + 1][r]                      turned_pairs
+//! b              b[2r][16p + w], b[2r + 1][16p + w]                      pairs
+//! c, sums        c[r][16p + w]                                           product
+//!
+//! product:  for panel p of c, row r:    c[p][r] = start + Σ_k a[r, k] · b[p][k]
+//! ```
+//!
+//! Departures:
+//!
+//! 1. A product of depth K has K / 2 words to sum, and is the kernel of single precision
+//!    otherwise: same tiles, same addresses.
+//! 2. aᵀ · b, for gradients of weights, is the same product with a transposed when it is packed.
+//! 3. Past the last number of the summed dimension operands are zero up to whole panels, which AMX
+//!    reads; the other kernels stop at the last word.
+//!
+//! What differs between [`PairIsa`]s is the order in which the numbers of a sum are added, see
+//! [`portable`]. Packing rounds to the nearest, ties to even, and subnormal numbers to zero: the
+//! same bits everywhere.
+
+#[cfg(target_arch = "x86_64")]
+mod dot;
+mod isa;
+#[cfg(target_arch = "x86_64")]
+mod pack;
+pub(in crate::cpu::kernel) mod portable;
+#[cfg(target_arch = "x86_64")]
+mod tiles;
+
+pub(crate) use isa::PairIsa;
+use isa::InstructionSet;
+
+use super::{Ahead, PANEL, Place, Product, Start, Sweep, View, ViewMut};
+
+/// Numbers of a row that one panel of an operand holds.
+pub(crate) const PAIRED_PANEL: usize = 2 * PANEL;
+
+/// Words of `numbers` numbers along the summed dimension.
+pub(crate) fn words(numbers: usize) -> usize {
+    numbers.div_ceil(2)
+}
+
+/// The same up to whole panels: rows of a panel of b.
+pub(crate) fn padded_words(numbers: usize) -> usize {
+    words(numbers).next_multiple_of(PANEL)
+}
+
+/// Arguments of the packing kernels: `from` [panels of columns][rows][16] and `to` at their
+/// strides.
+struct Packing {
+    rows: usize,
+    columns: usize,
+    from: *const f32,
+    from_stride: usize,
+    to: *mut f32,
+    to_stride: usize,
+}
+
+/// Calls a packing kernel of the instruction set that `$isa` proves.
+macro_rules! dispatch_packing {
+    ($isa:expr, $kernel:ident, $arguments:expr) => {
+        // SAFETY: `PairIsa` proves that the CPU has the instruction set; the function around this
+        // checked that every pointer reaches what the sizes say, and borrows `to` alone.
+        unsafe {
+            match $isa.instruction_set() {
+                InstructionSet::PortableDot | InstructionSet::PortableTiles => portable::$kernel($arguments),
+                #[cfg(target_arch = "x86_64")]
+                InstructionSet::Dot | InstructionSet::Tiles => pack::$kernel($arguments),
+            }
+        }
+    };
+}
+
+/// Sizes of [`product`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProductShape {
+    /// Rows of a and c.
+    pub(crate) rows: usize,
+    /// Numbers along the summed dimension.
+    pub(crate) depth: usize,
+    /// Panels of b and c.
+    pub(crate) panels: usize,
+}
+
+/// `to` [rows, panels · 16] = `start` + `a` [rows, depth] · `b` [panels][padded words of depth][16],
+/// going over the panels as `sweep` says.
+///
+/// # Panics
+/// If a slice is shorter than these sizes, or the depth is 0.
+pub(crate) fn product(
+    isa: PairIsa,
+    shape: ProductShape,
+    start: Start<'_>,
+    a: View<'_>,
+    b: &[f32],
+    to: &mut ViewMut<'_>,
+    way: (Sweep, Ahead),
+) {
+    let ProductShape { rows, depth, panels } = shape;
+    assert!(depth > 0, "a product over nothing");
+    let b_rows = padded_words(depth);
+    a.1.check(a.0.len(), b_rows / PANEL, rows);
+    let b_place = Place { start: 0, stride: b_rows * PANEL };
+    b_place.check(b.len(), panels, b_rows);
+    to.1.check(to.0.len(), panels, rows);
+    let (start, start_stride, start_row) = start.steps(panels, rows);
+    let arguments = Product {
+        rows,
+        depth: words(depth),
+        panels,
+        start,
+        start_stride,
+        start_row,
+        a: a.0[a.1.start..].as_ptr(),
+        a_stride: a.1.stride,
+        b: b.as_ptr(),
+        b_stride: b_place.stride,
+        c: to.0[to.1.start..].as_mut_ptr(),
+        c_stride: to.1.stride,
+        sweep: way.0,
+        ahead: way.1,
+    };
+    // SAFETY: `PairIsa` proves that the CPU has the instruction set; every pointer reaches what the
+    // sizes say, up to whole panels of the depth, and `to` is borrowed alone.
+    unsafe {
+        match isa.instruction_set() {
+            InstructionSet::PortableDot => portable::product_by_dots(&arguments),
+            InstructionSet::PortableTiles => portable::product_by_tiles(&arguments),
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Dot => dot::product(&arguments),
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Tiles => tiles::product(&arguments),
+        }
+    }
+}
+
+/// `to` [panels of 32 columns][rows][16 words] = `from` [panels of 16 columns][rows][16], rounded;
+/// past `columns` columns zero.
+///
+/// # Panics
+/// If a slice is shorter than these sizes.
+pub(crate) fn rows(isa: PairIsa, rows: usize, columns: usize, from: View<'_>, to: &mut ViewMut<'_>) {
+    from.1.check(from.0.len(), columns.div_ceil(PANEL), rows);
+    to.1.check(to.0.len(), columns.div_ceil(PAIRED_PANEL), rows);
+    dispatch_packing!(isa, rows, &packing(rows, columns, from, to));
+}
+
+/// `to` [panels][words][16] = `from` [panels][rows][16], rounded: a word is a column of two rows.
+/// There are the padded words of `rows` rows, zero past them.
+///
+/// # Panics
+/// If a slice is shorter than these sizes.
+pub(crate) fn pairs(isa: PairIsa, rows: usize, panels: usize, from: View<'_>, to: &mut ViewMut<'_>) {
+    from.1.check(from.0.len(), panels, rows);
+    to.1.check(to.0.len(), panels, padded_words(rows));
+    dispatch_packing!(isa, pairs, &packing(rows, panels * PANEL, from, to));
+}
+
+/// `to` [panels of 32 rows][columns][16 words] = the transpose of `from` [panels of 16
+/// columns][rows][16], rounded: a word is a column of two rows. There are whole panels of columns
+/// and of rows, zero past `rows` rows.
+///
+/// # Panics
+/// If a slice is shorter than these sizes.
+pub(crate) fn turned_pairs(isa: PairIsa, rows: usize, columns: usize, from: View<'_>, to: &mut ViewMut<'_>) {
+    from.1.check(from.0.len(), columns.div_ceil(PANEL), rows);
+    to.1.check(to.0.len(), rows.div_ceil(PAIRED_PANEL), columns.next_multiple_of(PANEL));
+    dispatch_packing!(isa, turned_pairs, &packing(rows, columns, from, to));
+}
+
+fn packing(rows: usize, columns: usize, from: View<'_>, to: &mut ViewMut<'_>) -> Packing {
+    let (from_start, to_start) = (from.1.start.min(from.0.len()), to.1.start.min(to.0.len()));
+    Packing {
+        rows,
+        columns,
+        from: from.0[from_start..].as_ptr(),
+        from_stride: from.1.stride,
+        to: to.0[to_start..].as_mut_ptr(),
+        to_stride: to.1.stride,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! Every instruction set of this CPU against its portable twin to the bit, and against loops of a
+//! few lines in double precision.
+
+use megabatch_order::random::{Stream, uniform};
+use proptest::prelude::*;
+
+use super::*;
+
+fn numbers(name: &str, len: usize) -> Vec<f32> {
+    (0..len as u64).map(|i| uniform(Stream { seed: 3, name }, i) as f32 - 0.5).collect()
+}
+
+/// Numbers of every kind: zeros, subnormal and huge ones, infinities, NaN, and any bits.
+fn specials(seed: u32, len: usize) -> Vec<f32> {
+    let special = [0.0, -0.0, 1.0, -1.0, 1e-40, -1e-40, f32::MIN_POSITIVE, 1e38, -1e38, f32::INFINITY, f32::NAN, 3.0];
+    let number = |i: u32| {
+        let bits = (i ^ seed).wrapping_mul(2_654_435_761).rotate_left(13).wrapping_mul(0x9e37_79b9);
+        match bits % 7 {
+            0 => special[bits as usize / 7 % special.len()],
+            1 => f32::from_bits(bits),
+            // Magnitudes whose products are subnormal.
+            2 => f32::from_bits(bits & 0x8fff_ffff | 0x2000_0000),
+            _ => f32::from_bits(bits & 0x83ff_ffff | 0x3c00_0000),
+        }
+    };
+    (0..len as u32).map(number).collect()
+}
+
+fn rounded(x: f32) -> f64 {
+    f64::from(half::bf16::from_f32(x).to_f32())
+}
+
+/// Row `row`, column `column` of a panel-major matrix.
+fn at(matrix: View<'_>, row: usize, column: usize) -> f32 {
+    let View(values, place) = matrix;
+    values[place.start + column / PANEL * place.stride + row * PANEL + column % PANEL]
+}
+
+/// The bits of a sum, all NaN alike.
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|x| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() }).collect()
+}
+
+/// A product of `a` [rows, depth] and `b` [depth, panels · 16], as they are packed for `isa`.
+struct Case {
+    shape: ProductShape,
+    a: Vec<f32>,
+    b: Vec<f32>,
+    c: Vec<f32>,
+    gap: usize,
+}
+
+impl Case {
+    fn new(shape: ProductShape, gap: usize, values: impl Fn(usize) -> Vec<f32>) -> Self {
+        let ProductShape { rows, depth, panels } = shape;
+        let len = |columns: usize, rows: usize| columns.div_ceil(PANEL) * (rows + gap) * PANEL;
+        let (a, b) = (values(len(depth, rows)), values(len(panels * PANEL, depth)));
+        Case { shape, a, b, c: values(len(panels * PANEL, rows)), gap }
+    }
+
+    fn place(&self, rows: usize) -> Place {
+        Place { start: 0, stride: (rows + self.gap) * PANEL }
+    }
+
+    fn a(&self) -> View<'_> {
+        View(&self.a, self.place(self.shape.rows))
+    }
+
+    fn b(&self) -> View<'_> {
+        View(&self.b, self.place(self.shape.depth))
+    }
+
+    fn product(&self, isa: PairIsa, start: Start<'_>) -> Vec<f32> {
+        let ProductShape { rows, depth, panels } = self.shape;
+        let a_place = Place { start: 0, stride: (rows + 2) * PANEL };
+        let mut a = vec![f32::NAN; depth.div_ceil(PAIRED_PANEL) * a_place.stride];
+        let mut b = vec![f32::NAN; panels * padded_words(depth) * PANEL];
+        let b_place = Place { start: 0, stride: padded_words(depth) * PANEL };
+        super::rows(isa, rows, depth, self.a(), &mut ViewMut(&mut a, a_place));
+        pairs(isa, depth, panels, self.b(), &mut ViewMut(&mut b, b_place));
+        let mut c = self.c.clone();
+        let mut to = ViewMut(&mut c, self.place(rows));
+        product(isa, self.shape, start, View(&a, a_place), &b, &mut to, (Sweep::of_step(rows), Ahead::default()));
+        c
+    }
+}
+
+#[test]
+fn instructions_add_as_their_twins_do_to_the_bit() {
+    let twins = [InstructionSet::PortableDot, InstructionSet::PortableTiles];
+    for seed in 0..40 {
+        for (rows, depth, panels) in [(1, 1, 1), (5, 33, 3), (16, 64, 4), (31, 7, 5), (33, 96, 2), (64, 100, 9)] {
+            let case = Case::new(ProductShape { rows, depth, panels }, 1, |len| specials(seed, len));
+            for isa in PairIsa::all() {
+                let is_dot = !isa.multiplies_whole_steps();
+                let twin = PairIsa::all()[usize::from(!is_dot)];
+                assert_eq!(twin.instruction_set(), twins[usize::from(!is_dot)]);
+                let (own, expected) = (case.product(isa, Start::Result), case.product(twin, Start::Result));
+                assert_eq!(bits(&own), bits(&expected), "{}: {:?}, seed {seed}", isa.name(), case.shape);
+            }
+        }
+    }
+}
+
+#[test]
+fn packing_has_the_same_bits_everywhere() {
+    for (rows, columns) in [(1, 1), (2, 16), (3, 17), (31, 33), (32, 32), (40, 167), (0, 5)] {
+        let place = Place { start: PANEL, stride: (rows + 1) * PANEL };
+        let from = specials(rows as u32, PANEL + columns.div_ceil(PANEL) * place.stride);
+        let packed = |isa: PairIsa, kind: usize| {
+            let to_place = Place { start: PANEL, stride: (rows.max(columns) + 4 * PANEL) * PANEL };
+            let mut to = vec![7.0; PANEL + 2 * columns.max(rows).next_multiple_of(PAIRED_PANEL) / PANEL * to_place.stride];
+            let (from, mut to_view) = (View(&from, place), ViewMut(&mut to, to_place));
+            match kind {
+                0 => super::rows(isa, rows, columns, from, &mut to_view),
+                1 => pairs(isa, rows, columns.div_ceil(PANEL), from, &mut to_view),
+                _ => turned_pairs(isa, rows, columns, from, &mut to_view),
+            }
+            to.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+        };
+        for (isa, kind) in PairIsa::all().into_iter().flat_map(|isa| (0..3).map(move |kind| (isa, kind))) {
+            assert_eq!(packed(isa, kind), packed(PairIsa::all()[0], kind), "{}: {rows} {columns} {kind}", isa.name());
+        }
+    }
+}
+
+#[test]
+fn transposed_operands_multiply_as_columns() {
+    let (rows, columns, panels) = (45, 37, 3);
+    let of = |columns: usize| Place { start: 0, stride: columns * PANEL };
+    let (a, d) = (numbers("a", 3 * rows * PANEL), numbers("d", panels * rows * PANEL));
+    for isa in PairIsa::all() {
+        let mut turned = vec![f32::NAN; 2 * 48 * PANEL];
+        let mut b = vec![f32::NAN; panels * padded_words(rows) * PANEL];
+        turned_pairs(isa, rows, columns, View(&a, of(rows)), &mut ViewMut(&mut turned, of(48)));
+        pairs(isa, rows, panels, View(&d, of(rows)), &mut ViewMut(&mut b, of(padded_words(rows))));
+        let mut sums = vec![1.0; panels * columns * PANEL];
+        let shape = ProductShape { rows: columns, depth: rows, panels };
+        let mut to = ViewMut(&mut sums, of(columns));
+        product(isa, shape, Start::Result, View(&turned, of(48)), &b, &mut to, (Sweep::Up, Ahead::default()));
+        for (j, gate) in (0..columns).flat_map(|j| (0..panels * PANEL).map(move |gate| (j, gate))) {
+            let term = |row| rounded(at(View(&a, of(rows)), row, j)) * rounded(at(View(&d, of(rows)), row, gate));
+            let exact = 1.0 + (0..rows).map(term).sum::<f64>();
+            let own = f64::from(at(View(&sums, of(columns)), j, gate));
+            assert!((own - exact).abs() < 1e-5, "{}: column {j}, gate {gate}", isa.name());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 60, ..ProptestConfig::default() })]
+
+    /// Every sum rounds once a term, by half a unit in the last place of a partial sum below depth
+    /// / 4 + 1; the operands are rounded before.
+    #[test]
+    fn products_are_those_of_the_loops(
+        rows in 0usize..70, depth in 1usize..300, panels in 0usize..12, gap in 0usize..3, begin in 0usize..4,
+    ) {
+        let case = Case::new(ProductShape { rows, depth, panels }, gap, |len| numbers("matrix", len));
+        let row = numbers("row", panels * PANEL);
+        let start = [Start::Zero, Start::Row(&row), Start::Rows(View(&case.c, case.place(rows))), Start::Result][begin];
+        for isa in PairIsa::all() {
+            let c = case.product(isa, start);
+            for (r, column) in (0..rows).flat_map(|r| (0..panels * PANEL).map(move |column| (r, column))) {
+                let first = match begin {
+                    0 => 0.0,
+                    1 => row[column],
+                    _ => at(View(&case.c, case.place(rows)), r, column),
+                };
+                let term = |k| rounded(at(case.a(), r, k)) * rounded(at(case.b(), k, column));
+                let exact = f64::from(first) + (0..depth).map(term).sum::<f64>();
+                let own = f64::from(at(View(&c, case.place(rows)), r, column));
+                prop_assert!((own - exact).abs() < 1e-6 * (depth as f64 + 1.0), "{}", isa.name());
+            }
+        }
+    }
+}
