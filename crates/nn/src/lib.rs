@@ -9,6 +9,8 @@ pub mod graph;
 pub mod loss;
 pub mod memory;
 pub mod model;
+#[cfg(test)]
+mod oracle;
 
 pub use error::{Error, Result};
 pub use file::write_atomically;
