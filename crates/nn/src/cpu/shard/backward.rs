@@ -59,7 +59,9 @@ impl Sequence {
                 self.clock.stop_layer(start, l, Work::WeightGradients);
                 let start = self.clock.start();
                 if l > 0 {
-                    self.go_below(isa, weights, block.clone(), scratch);
+                    if self.of.pair_isa.is_none() {
+                        self.go_below(isa, weights, block.clone(), scratch);
+                    }
                     self.round_d_between(block.clone(), scratch);
                 }
                 if self.drops_below(l) {
@@ -160,8 +162,9 @@ impl Sequence {
     ) {
         let (rows, layer) = (self.windows.len(), &self.layers[l]);
         let (state_at, d_gates_at) = (self.d_state_at(), self.d_gates_at(t_in_block));
-        // What is rounded is added up after that.
-        let sums_at = self.by_bar_in_step(l, t).filter(|_| self.precision == Precision::Fp32);
+        // What is rounded here is added up after that.
+        let sums_unrounded = self.precision == Precision::Fp32 || self.of.pair_isa.is_some();
+        let sums_at = self.by_bar_in_step(l, t).filter(|_| sums_unrounded);
         if self.receives_at_every_step(l) {
             self.add_from_above(t, scratch);
         }
@@ -176,7 +179,9 @@ impl Sequence {
             let d_gates = ViewMut(scratch.d_gates.as_mut_slice(), d_gates_at.panel(4 * n));
             kernel::unwind(isa, rows, step, Unwound { d_cell, d_gates, sums });
         }
-        self.round_d_gates(d_gates_at, scratch);
+        if self.of.pair_isa.is_none() {
+            self.round_d_gates(d_gates_at, scratch);
+        }
         let d_gates = scratch.d_gates.as_slice();
         if self.is_by_bar(l) && sums_at.is_none() {
             self.windows.add_step(
@@ -188,7 +193,11 @@ impl Sequence {
                 self.by_bar_at(),
             );
         }
-        if t > 0 {
+        if let Some(pair_isa) = self.of.pair_isa {
+            self.gates_backward_pairs(pair_isa, l, weights, t, d_gates_at, scratch);
+            self.round_d_hidden(scratch);
+        } else if t > 0 {
+            let d_gates = scratch.d_gates.as_slice();
             let shape = [rows, self.of.gates() * PANEL, self.of.units()];
             let operands = (Start::Zero, View(d_gates, d_gates_at), weights.recurrent_turned.as_slice());
             let View(gates, gates_at) = self.gates_at(t - 1).view(&layer.gates, &scratch.segment.gates);
@@ -218,6 +227,13 @@ impl Sequence {
         let (rows, gates, hidden) = (block.len() * self.windows.len(), self.of.gates(), self.of.sizes.hidden);
         let d_gates = View(scratch.d_gates.as_slice(), self.d_gates_at(0));
         let before = View(self.layers[l].hidden.as_slice(), self.states_at(block.start));
+        if let Some(pair_isa) = self.of.pair_isa {
+            if !self.is_by_bar(l) {
+                add_rows(rows, d_gates, scratch.d_bias.as_mut_slice());
+            }
+            self.add_block_pairs(pair_isa, l, &block, scratch);
+            return;
+        }
         kernel::outer(isa, rows, hidden, gates, before, d_gates, scratch.d_recurrent_weight.as_mut_slice());
         if !self.is_by_bar(l) {
             let below = l.checked_sub(1).map(|below| &self.layers[below]);

@@ -5,6 +5,7 @@
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::norm::norm_len;
+use super::pairs::{self, PairScratch};
 use super::quantized::Activations;
 use super::segments::Extent;
 use super::{BLOCK_STEPS, Dimensions};
@@ -26,7 +27,7 @@ pub(super) fn place(rows: usize, step_rows: usize) -> Place {
 }
 
 /// Numbers in a panel of up to `rows` rows, whatever its stride.
-fn room(rows: usize) -> usize {
+pub(super) fn room(rows: usize) -> usize {
     rows * PANEL + CACHE_WAY
 }
 
@@ -91,6 +92,8 @@ pub(super) struct Scratch {
     pub(super) d_recurrent_weight: Buffer<f32>, // [gate panels][H][16]
     pub(super) d_bias: Buffer<f32>,   // [gate panels][16]
     pub(super) d_norm: Buffer<f32>,   // [2][unit panels][16]
+    /// For products of pairs.
+    pub(super) pairs: PairScratch,
     /// For weights in eight bits.
     pub(super) activations: Activations,
 }
@@ -103,7 +106,7 @@ fn segment_len(of: Dimensions, purpose: Purpose) -> [usize; 2] {
 }
 
 /// Numbers in each buffer for one timeframe, in the order of the fields.
-fn scratch_len_of(of: Dimensions, purpose: Purpose) -> [usize; 14] {
+fn scratch_len_of(of: Dimensions, purpose: Purpose) -> [usize; 17] {
     let (rows, gates, units) = (of.steps * of.capacity, of.gates(), of.units());
     let [segment_gates, segment_cell] = segment_len(of, purpose);
     let x = of.sizes.features.div_ceil(PANEL) * room(BLOCK_STEPS * of.capacity);
@@ -111,8 +114,11 @@ fn scratch_len_of(of: Dimensions, purpose: Purpose) -> [usize; 14] {
     let by_bar = gates * room(rows / 2);
     let copied = units * room(BLOCK_STEPS * of.capacity);
     let normed = if of.sizes.norm && of.sizes.layers > 1 { copied } else { 0 };
+    let [pair_rows, pair_gates, pair_turned] = pairs::scratch_len(of, purpose);
     match purpose {
-        Purpose::Prediction => [segment_gates, segment_cell, x, by_bar, 0, 0, 0, 0, 0, normed, 0, 0, 0, 0],
+        Purpose::Prediction => {
+            [segment_gates, segment_cell, x, by_bar, 0, 0, 0, 0, 0, normed, 0, 0, 0, 0, pair_rows, 0, 0]
+        }
         Purpose::Training { dropout, .. } => {
             let width = (0..of.sizes.layers).map(|l| of.input(l)).max().unwrap_or(0);
             let state = units * room(of.capacity);
@@ -136,13 +142,16 @@ fn scratch_len_of(of: Dimensions, purpose: Purpose) -> [usize; 14] {
                 recurrent,
                 bias,
                 norm_len(of),
+                pair_rows,
+                pair_gates,
+                pair_turned,
             ]
         }
     }
 }
 
 /// Name of each buffer, and the phases that use it.
-pub(super) const SCRATCH: [(&str, &[StepPhase]); 14] = [
+pub(super) const SCRATCH: [(&str, &[StepPhase]); 17] = [
     ("gates of a segment", BOTH),
     ("cell states of a segment", BOTH),
     ("bars", BOTH),
@@ -157,19 +166,22 @@ pub(super) const SCRATCH: [(&str, &[StepPhase]); 14] = [
     ("gradient of W_hh", BACKWARD),
     ("gradient of the bias", BACKWARD),
     ("gradient of the norm", BACKWARD),
+    ("operands in bf16", BOTH),
+    ("gradients of gates in bf16", BACKWARD),
+    ("transposed operands in bf16", BACKWARD),
 ];
 
 /// Numbers in each buffer for all timeframes.
-pub(super) fn scratch_len(all: &[Dimensions], purpose: Purpose) -> [usize; 14] {
+pub(super) fn scratch_len(all: &[Dimensions], purpose: Purpose) -> [usize; 17] {
     let each = all.iter().map(|&of| scratch_len_of(of, purpose));
-    each.fold([0; 14], |most, len| std::array::from_fn(|i| most[i].max(len[i])))
+    each.fold([0; 17], |most, len| std::array::from_fn(|i| most[i].max(len[i])))
 }
 
 impl Scratch {
     pub(super) fn new(scope: &Scope, all: &[Dimensions], purpose: Purpose) -> Result<Self> {
         let [segment_gates, segment_cell, rest @ ..] = scratch_len(all, purpose);
-        let [x, by_bar, d_gates, d_hidden, d_cell, d_between, factors, dropped, d_input, d_recurrent, d_bias, d_norm] =
-            rest;
+        let [x, by_bar, d_gates, d_hidden, d_cell, d_between, factors, dropped, rest @ ..] = rest;
+        let [d_input, d_recurrent, d_bias, d_norm, pair_rows, pair_gates, pair_turned] = rest;
         let zeros = |len| Buffer::zeros(scope, len);
         Ok(Scratch {
             segment: Segment { gates: zeros(segment_gates)?, cell: zeros(segment_cell)? },
@@ -185,6 +197,7 @@ impl Scratch {
             d_recurrent_weight: zeros(d_recurrent)?,
             d_bias: zeros(d_bias)?,
             d_norm: zeros(d_norm)?,
+            pairs: PairScratch::new(scope, [pair_rows, pair_gates, pair_turned])?,
             activations: Activations::none(scope)?,
         })
     }

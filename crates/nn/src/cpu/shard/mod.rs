@@ -14,6 +14,7 @@
 //! 6. A thread takes its windows through all steps; what a step needs stays in its caches. Few
 //!    windows are computed in another order, see [`single`].
 //! 7. Predictions may be computed with weights in eight bits, see [`quantized`].
+//! 8. In bf16, CPUs with instructions for it multiply pairs of numbers, see [`pairs`].
 //!
 //! All sums are formed in an order that depends on the samples alone.
 
@@ -22,6 +23,7 @@ mod dropout;
 mod input;
 mod memory;
 mod norm;
+mod pairs;
 mod pooling;
 mod quantized;
 mod rounding;
@@ -39,6 +41,7 @@ use rayon::prelude::*;
 use crate::cpu::carried::Initial;
 use crate::cpu::decoder::{Decoding, passes};
 use crate::cpu::graph_attention::PackedAttention;
+use crate::cpu::kernel::pairs::PairIsa;
 use crate::cpu::kernel::{Isa, PANEL};
 use crate::cpu::profile::{Clock, Profile};
 use crate::cpu::step::{Capacity, Purpose};
@@ -49,6 +52,7 @@ use crate::model::tensor::TensorSet;
 use crate::model::{Model, prefixed};
 pub(crate) use input::{Shard, Weights};
 use memory::Scratch;
+pub(crate) use pairs::pair_isa;
 use pooling::{PackedKeys, Pooled, PoolingScratch};
 use quantized::Activations;
 use sequence::{Input, Sequence};
@@ -70,6 +74,8 @@ struct Dimensions {
     samples: usize,
     /// Heads of attention pooling; 0 without it.
     heads: usize,
+    /// For products of pairs of bf16 numbers; `None` for single precision.
+    pair_isa: Option<PairIsa>,
 }
 
 impl Dimensions {
@@ -94,13 +100,13 @@ impl Dimensions {
     }
 }
 
-fn dimensions(model: &Model, room: Capacity) -> Vec<Dimensions> {
+fn dimensions(model: &Model, room: Capacity, pair_isa: Option<PairIsa>) -> Vec<Dimensions> {
     let heads = model.config().pooling.heads();
     let of = |sizes: Sizes| {
         // The samples of a run read the states after many steps of one sequence.
         let read = if room.run > 1 { Read::EveryStep } else { sizes.read };
         let (capacity, steps) = (room.sequences(), room.steps(sizes.steps));
-        Dimensions { sizes: Sizes { read, ..sizes }, capacity, steps, samples: room.samples, heads }
+        Dimensions { sizes: Sizes { read, ..sizes }, capacity, steps, samples: room.samples, heads, pair_isa }
     };
     model.lstms().iter().map(|lstm| of(lstm.sizes)).collect()
 }
@@ -120,17 +126,17 @@ pub(crate) struct PackedWeights {
 
 impl PackedWeights {
     /// Room for the weights of `model`, booked on `scope`.
-    pub(crate) fn new(scope: &Scope, model: &Model, purpose: Purpose) -> Result<Self> {
+    pub(crate) fn new(scope: &Scope, model: &Model, purpose: Purpose, pair_isa: Option<PairIsa>) -> Result<Self> {
         let layers = |of: Dimensions| {
             let layer = |l| LayerWeights::new(scope, of, l, purpose);
             (0..of.sizes.layers).map(layer).collect::<Result<Vec<_>>>()
         };
         let attention = model.decoder().attention();
-        let keys = model.poolings().iter().zip(dimensions(model, Capacity::default()));
+        let keys = model.poolings().iter().zip(dimensions(model, Capacity::default(), pair_isa));
         Ok(PackedWeights {
             precision: Precision::Fp32,
             profiles: false,
-            timeframes: dimensions(model, Capacity::default()).into_iter().map(layers).collect::<Result<_>>()?,
+            timeframes: dimensions(model, Capacity::default(), pair_isa).into_iter().map(layers).collect::<Result<_>>()?,
             keys: keys.map(|(_, of)| PackedKeys::new(scope, of, purpose)).collect::<Result<_>>()?,
             attention: attention.map(|of| PackedAttention::new(scope, of, passes(purpose))).transpose()?,
         })
@@ -173,7 +179,7 @@ impl PackedWeights {
     }
 
     /// The same by what they are.
-    pub(crate) fn parts(model: &Model, purpose: Purpose) -> Parts {
+    pub(crate) fn parts(model: &Model, purpose: Purpose, pair_isa: Option<PairIsa>) -> Parts {
         const NAMES: [(&str, &[StepPhase]); 6] = [
             ("W_ih", BOTH),
             ("W_hh", BOTH),
@@ -183,7 +189,7 @@ impl PackedWeights {
             ("norm", BOTH),
         ];
         let mut parts = Parts::new();
-        for (timeframe, of) in model.shape().timeframes.iter().zip(dimensions(model, Capacity::default())) {
+        for (timeframe, of) in model.shape().timeframes.iter().zip(dimensions(model, Capacity::default(), pair_isa)) {
             for l in 0..of.sizes.layers {
                 let lens = weights::weights_len(of, l, purpose).into_iter().zip(NAMES);
                 let name = |what: &str| format!("packed: {} layer {l}: {what}", prefixed("lstm", &timeframe.name));
@@ -191,18 +197,18 @@ impl PackedWeights {
             }
         }
         let named: usize = parts.iter().map(|(_, len, _)| len).sum();
-        let others = PackedWeights::len(model, purpose) - named;
+        let others = PackedWeights::len(model, purpose, pair_isa) - named;
         parts.push(("packed: keys of pooling, graph attention".to_owned(), others, BOTH));
         parts
     }
 
     /// Numbers in the weights of `model`.
-    pub(crate) fn len(model: &Model, purpose: Purpose) -> usize {
+    pub(crate) fn len(model: &Model, purpose: Purpose, pair_isa: Option<PairIsa>) -> usize {
         let layers = |of: Dimensions| (0..of.sizes.layers).flat_map(move |l| weights::weights_len(of, l, purpose));
         let attention = model.decoder().attention().map_or(0, |of| PackedAttention::len(of, passes(purpose)));
-        let keys = model.poolings().iter().zip(dimensions(model, Capacity::default()));
+        let keys = model.poolings().iter().zip(dimensions(model, Capacity::default(), pair_isa));
         let keys: usize = keys.flat_map(|(_, of)| pooling::keys_len(of, purpose)).sum();
-        dimensions(model, Capacity::default()).into_iter().flat_map(layers).sum::<usize>() + keys + attention
+        dimensions(model, Capacity::default(), pair_isa).into_iter().flat_map(layers).sum::<usize>() + keys + attention
     }
 }
 
@@ -222,8 +228,14 @@ pub(crate) struct ShardWorkspace {
 
 impl ShardWorkspace {
     /// Memory for up to `room`, booked on `scope`.
-    pub(crate) fn new(scope: &Scope, model: &Model, room: Capacity, purpose: Purpose) -> Result<Self> {
-        let all = dimensions(model, room);
+    pub(crate) fn new(
+        scope: &Scope,
+        model: &Model,
+        room: Capacity,
+        purpose: Purpose,
+        pair_isa: Option<PairIsa>,
+    ) -> Result<Self> {
+        let all = dimensions(model, room, pair_isa);
         Ok(ShardWorkspace {
             isa: Isa::best(),
             scratch: Scratch::new(scope, &all, purpose)?,
@@ -243,8 +255,8 @@ impl ShardWorkspace {
     }
 
     /// Numbers in the memory for `room`.
-    pub(crate) fn len(model: &Model, room: Capacity, purpose: Purpose) -> usize {
-        let all = dimensions(model, room);
+    pub(crate) fn len(model: &Model, room: Capacity, purpose: Purpose, pair_isa: Option<PairIsa>) -> usize {
+        let all = dimensions(model, room, pair_isa);
         let layers = |of: &Dimensions| of.sizes.layers * memory::layer_len(*of, purpose).iter().sum::<usize>();
         let decoding = model.decoder().memory_len(room, purpose);
         let scratch = memory::scratch_len(&all, purpose).iter().sum::<usize>();
@@ -252,8 +264,8 @@ impl ShardWorkspace {
     }
 
     /// The same by what they are.
-    pub(crate) fn parts(model: &Model, room: Capacity, purpose: Purpose) -> Parts {
-        let all = dimensions(model, room);
+    pub(crate) fn parts(model: &Model, room: Capacity, purpose: Purpose, pair_isa: Option<PairIsa>) -> Parts {
+        let all = dimensions(model, room, pair_isa);
         let mut parts = Parts::new();
         for (timeframe, &of) in model.shape().timeframes.iter().zip(&all) {
             for l in 0..of.sizes.layers {
@@ -271,7 +283,7 @@ impl ShardWorkspace {
         ));
         parts.extend(model.decoder().parts(room, purpose));
         let named: usize = parts.iter().map(|(_, len, _)| len).sum();
-        let attention = ShardWorkspace::len(model, room, purpose) - named;
+        let attention = ShardWorkspace::len(model, room, purpose, pair_isa) - named;
         parts.push(("graph attention".to_owned(), attention, BOTH));
         parts
     }

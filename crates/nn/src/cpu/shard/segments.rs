@@ -136,7 +136,7 @@ impl Sequence {
     }
 
     /// The gates after `steps` steps of the segment in work.
-    fn segment_gates_at(&self, steps: usize) -> Place {
+    pub(super) fn segment_gates_at(&self, steps: usize) -> Place {
         let windows = self.windows.len();
         place(BLOCK_STEPS * windows, windows).row(steps * windows)
     }
@@ -215,8 +215,11 @@ impl Sequence {
             true => self.project_block(isa, l, weights, segment.clone(), scratch),
             false => {}
         }
+        if let Some(pair_isa) = self.of.pair_isa.filter(|_| again) {
+            self.gates_again_pairs(isa, pair_isa, l, weights, segment, scratch);
+        }
         for n in 0..self.of.units() {
-            if again {
+            if again && self.of.pair_isa.is_none() {
                 self.gates_again(isa, l, weights, n, segment, scratch);
             }
             if self.extent.cells == Cells::EverySegment {
@@ -244,7 +247,12 @@ impl Sequence {
             let x = View(scratch.x.as_slice(), self.x_at());
             let operands = (Start::Row(weights.bias.as_slice()), x, weights.input.as_slice());
             let mut by_bar = ViewMut(scratch.d_gates.as_mut_slice(), bars_at);
-            kernel::product(isa, [rows.len(), features, gates], operands, &mut by_bar);
+            match self.of.pair_isa {
+                Some(pair_isa) => {
+                    weights.project_pairs(pair_isa, rows.len(), features, x, &mut scratch.pairs, &mut by_bar);
+                }
+                None => kernel::product(isa, [rows.len(), features, gates], operands, &mut by_bar),
+            }
             let to = scratch.segment.gates.as_mut_slice();
             for (panel, t) in (0..gates).flat_map(|panel| (0..segment.len()).map(move |t| (panel, t))) {
                 let from = &by_bar.0[bars_at.panel(panel).row(t).start..][..run.len() * PANEL];

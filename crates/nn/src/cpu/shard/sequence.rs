@@ -158,10 +158,11 @@ impl Sequence {
                         let ViewMut(gates, to) = to.view_mut(&mut self.layers[0].gates, &mut scratch.segment.gates);
                         self.windows.read_step(t, self.of.gates(), scratch.by_bar.as_slice(), from, gates, to);
                     }
-                    match &weights.quantized {
-                        Some(own) => self.step_quantized(isa, l, own, t, scratch),
-                        None if self.windows.len() <= ROWS_FEW => self.step_of_few(isa, l, weights, t, scratch),
-                        None => self.step(isa, l, weights, t, scratch),
+                    match (&weights.quantized, self.of.pair_isa) {
+                        (Some(own), _) => self.step_quantized(isa, l, own, t, scratch),
+                        (None, Some(pair_isa)) => self.step_pairs(isa, pair_isa, l, weights, t, scratch),
+                        _ if self.windows.len() <= ROWS_FEW => self.step_of_few(isa, l, weights, t, scratch),
+                        _ => self.step(isa, l, weights, t, scratch),
                     }
                     self.round_hidden(l, t);
                 }
@@ -176,14 +177,13 @@ impl Sequence {
         for rows in self.bars_in_parts() {
             self.take_bars(&rows, bars, scratch);
             let mut to = ViewMut(scratch.by_bar.as_mut_slice(), self.by_bar_at().row(rows.start));
-            weights.project(
-                isa,
-                rows.len(),
-                self.of.sizes.features,
-                View(scratch.x.as_slice(), self.x_at()),
-                &mut scratch.activations,
-                &mut to,
-            );
+            let (depth, x) = (self.of.sizes.features, View(scratch.x.as_slice(), self.x_at()));
+            match self.of.pair_isa {
+                Some(pair_isa) => {
+                    weights.project_pairs(pair_isa, rows.len(), depth, x, &mut scratch.pairs, &mut to);
+                }
+                None => weights.project(isa, rows.len(), depth, x, &mut scratch.activations, &mut to),
+            }
         }
     }
 
@@ -220,7 +220,13 @@ impl Sequence {
         let (below, here) = self.layers.split_at_mut(l);
         let input = input(below.last(), scratch.x.as_slice(), dropped);
         let mut gates = gates_at.view_mut(&mut here[0].gates, &mut scratch.segment.gates);
-        weights.project(isa, shape[0], shape[1], View(input, input_at), &mut scratch.activations, &mut gates);
+        let input = View(input, input_at);
+        match self.of.pair_isa {
+            Some(pair_isa) => {
+                weights.project_pairs(pair_isa, shape[0], shape[1], input, &mut scratch.pairs, &mut gates);
+            }
+            None => weights.project(isa, shape[0], shape[1], input, &mut scratch.activations, &mut gates),
+        }
     }
 
     /// Input of layer `l` from step `t` on, which begins a block, for windows laid out step after

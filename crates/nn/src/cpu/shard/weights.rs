@@ -10,6 +10,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::Dimensions;
 use super::norm::norm_len;
+use super::pairs;
 use super::quantized::QuantizedLayer;
 use crate::cpu::kernel::PANEL;
 use crate::cpu::step::Purpose;
@@ -20,8 +21,10 @@ use crate::model::tensor::{Slot, TensorSet};
 /// One layer's weights.
 #[derive(Debug)]
 pub(super) struct LayerWeights {
-    pub(super) input: Buffer<f32>,     // W_ih: [gate panels][F][16]
-    pub(super) recurrent: Buffer<f32>, // W_hh: [gate panels][H][16]
+    /// W_ih and W_hh. For products of pairs, here and transposed, a row is one of two numbers'
+    /// words, see [`pairs`].
+    pub(super) input: Buffer<f32>, // [gate panels][F][16]
+    pub(super) recurrent: Buffer<f32>, // [gate panels][H][16]
     pub(super) bias: Buffer<f32>,      // b_ih + b_hh: [gate panels][16]
     /// For the backward pass, else empty: W_hh and, above the first layer, W_ih transposed, [unit
     /// panels][4H padded][16].
@@ -29,19 +32,24 @@ pub(super) struct LayerWeights {
     pub(super) input_turned: Buffer<f32>,
     /// γ, then β, of the norm of its outputs; empty without one.
     pub(super) norm: Buffer<f32>, // [2][unit panels][16]
+    /// True if the matrices are pairs.
+    is_paired: bool,
     /// Quantised forms of the two matrices, for predictions in eight bits.
     pub(super) quantized: Option<QuantizedLayer>,
 }
 
 /// Numbers in each buffer of a layer's weights, in the order of the fields.
 pub(super) fn weights_len(of: Dimensions, l: usize, purpose: Purpose) -> [usize; 6] {
-    let turned = of.units() * of.gates() * PANEL * PANEL;
+    let width = of.gates() * PANEL;
+    let [input, recurrent, turned] = match of.pair_isa {
+        Some(_) => pairs::weights_len(of, of.input(l)),
+        None => [width * of.input(l), width * of.sizes.hidden, of.units() * PANEL * width],
+    };
     let (turned, between) = match purpose {
         Purpose::Training { .. } => (turned, if l > 0 { turned } else { 0 }),
         Purpose::Prediction => (0, 0),
     };
-    let width = of.gates() * PANEL;
-    [width * of.input(l), width * of.sizes.hidden, width, turned, between, norm_len(of)]
+    [input, recurrent, width, turned, between, norm_len(of)]
 }
 
 impl LayerWeights {
@@ -55,6 +63,7 @@ impl LayerWeights {
             recurrent_turned: zeros(recurrent_turned)?,
             input_turned: zeros(input_turned)?,
             norm: zeros(norm)?,
+            is_paired: of.pair_isa.is_some(),
             quantized: None,
         })
     }
@@ -62,6 +71,8 @@ impl LayerWeights {
     /// Copies the weights of a layer of H = `hidden` units.
     pub(super) fn pack(&mut self, hidden: usize, slots: &LayerSlots, parameters: &TensorSet) {
         let (weight_ih, weight_hh) = (parameters.slot(slots.weight_ih), parameters.slot(slots.weight_hh));
+        let (pack, turn): (fn(usize, &[f32], &mut [f32]), fn(usize, &[f32], &mut [f32])) =
+            if self.is_paired { (pairs::pack, pairs::turn) } else { (pack, turn) };
         pack(hidden, weight_ih, self.input.as_mut_slice());
         pack(hidden, weight_hh, self.recurrent.as_mut_slice());
         if !self.recurrent_turned.is_empty() {
@@ -94,7 +105,7 @@ pub(super) fn gate_rows(hidden: usize) -> impl Iterator<Item = (usize, usize)> {
 }
 
 /// [4H, width] to [gate panels][width][16].
-fn pack(hidden: usize, weight: &[f32], to: &mut [f32]) {
+pub(super) fn pack(hidden: usize, weight: &[f32], to: &mut [f32]) {
     let width = weight.len() / (4 * hidden);
     for (at, row) in gate_rows(hidden) {
         let column = &mut to[at / PANEL * width * PANEL + at % PANEL..];
@@ -103,7 +114,7 @@ fn pack(hidden: usize, weight: &[f32], to: &mut [f32]) {
 }
 
 /// [4H, H] to [unit panels][gates, padded][16].
-fn turn(hidden: usize, weight: &[f32], to: &mut [f32]) {
+pub(super) fn turn(hidden: usize, weight: &[f32], to: &mut [f32]) {
     let depth = 4 * hidden.next_multiple_of(PANEL);
     for (at, row) in gate_rows(hidden) {
         for (panel, part) in weight[row * hidden..][..hidden].chunks(PANEL).enumerate() {

@@ -24,7 +24,8 @@ use rayon::prelude::*;
 use crate::batch::{BatchView, Series};
 use crate::cpu::carried::Carried;
 use crate::cpu::profile::Profile;
-use crate::cpu::shard::{PackedWeights, Shard, ShardWorkspace, Weights};
+use crate::cpu::kernel::pairs::PairIsa;
+use crate::cpu::shard::{PackedWeights, Shard, ShardWorkspace, Weights, pair_isa};
 use crate::cpu::stateful_inference::{StatefulInference, work_off};
 use crate::error::{Error, Result};
 use crate::graph::Graphs;
@@ -52,6 +53,8 @@ pub struct Engine {
     room: Capacity,
     workers: Vec<Worker>,
     weights: PackedWeights,
+    /// For products of pairs of bf16 numbers; `None` for single precision.
+    pair_isa: Option<PairIsa>,
     /// For products in 16 bits.
     working: Option<WorkingCopy>,
     /// True if the LSTMs' matrices are in eight bits.
@@ -94,10 +97,10 @@ impl Engine {
             .thread_name(|k| format!("compute-{k}"))
             .build()
             .map_err(|source| Error::Threads { threads, source })?;
-        let weights = PackedWeights::new(&device.scope("model/parameters/packed"), model, purpose)?;
+        let weights = PackedWeights::new(&device.scope("model/parameters/packed"), model, purpose, None)?;
         let (room, workers) = (Capacity::default(), Vec::new());
-        let (device, working, int8) = (device.clone(), None, false);
-        let mut engine = Engine { device, compute, purpose, pool, room, workers, weights, working, int8 };
+        let (device, working, int8, pair_isa) = (device.clone(), None, false, None);
+        let mut engine = Engine { device, compute, purpose, pool, room, workers, weights, pair_isa, working, int8 };
         if !model.config().is_over_graphs() {
             engine.ensure_capacity(model, compute.room(purpose))?;
         }
@@ -107,6 +110,17 @@ impl Engine {
     /// The same engine with products in `precision`, whose weights are booked on `scope`.
     pub fn with_precision(mut self, scope: &Scope, model: &Model, precision: Precision) -> Result<Self> {
         self.working = WorkingCopy::new(scope, model, precision)?;
+        let pair_isa = pair_isa(precision);
+        if pair_isa != self.pair_isa {
+            let (room, packed) = (self.room, self.device.scope("model/parameters/packed"));
+            self.pair_isa = pair_isa;
+            // Given back before the new memory is taken.
+            self.workers.clear();
+            self.weights = PackedWeights::new(&packed, model, self.purpose, pair_isa)?;
+            if room != Capacity::default() {
+                self.ensure_capacity(model, room)?;
+            }
+        }
         self.weights.set_precision(precision);
         Ok(self)
     }
@@ -164,7 +178,7 @@ impl Engine {
         if room != self.room || self.workers.is_empty() {
             // Given back before the new memory is taken.
             self.workers.clear();
-            let worker = |_| Worker::new(&self.device, model, room, self.purpose);
+            let worker = |_| Worker::new(&self.device, model, room, self.purpose, self.pair_isa);
             self.workers = (0..self.compute.shards_at_once(model, self.purpose)).map(worker).collect::<Result<_>>()?;
             if self.int8 {
                 let scope = self.device.scope("activations");

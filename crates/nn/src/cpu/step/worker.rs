@@ -8,6 +8,7 @@ use megabatch_amp::{Operation, round_to};
 use megabatch_gpu_core::Device;
 
 use super::{Capacity, Objective, Purpose, Totals};
+use crate::cpu::kernel::pairs::PairIsa;
 use crate::cpu::shard::{Shard, ShardWorkspace, Weights};
 use crate::error::Result;
 use crate::loss::labelled_rows;
@@ -23,10 +24,10 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(device: &Device, model: &Model, room: Capacity, purpose: Purpose) -> Result<Self> {
+    pub(super) fn new(device: &Device, model: &Model, room: Capacity, purpose: Purpose, pair_isa: Option<PairIsa>) -> Result<Self> {
         let (activations, gradients) = (device.scope("activations"), device.scope("model/gradients/shards"));
         Ok(Worker {
-            memory: ShardWorkspace::new(&activations, model, room, purpose)?,
+            memory: ShardWorkspace::new(&activations, model, room, purpose, pair_isa)?,
             gradients: match purpose {
                 Purpose::Training { .. } => Some(TensorSet::zeros(&gradients, model.layout())?),
                 Purpose::Prediction => None,

@@ -104,7 +104,7 @@ fn instructions_add_as_their_twins_do_to_the_bit() {
 
 #[test]
 fn packing_has_the_same_bits_everywhere() {
-    for (rows, columns) in [(1, 1), (2, 16), (3, 17), (31, 33), (32, 32), (40, 167), (0, 5)] {
+    for (rows, columns) in [(1usize, 1usize), (2, 16), (3, 17), (31, 33), (32, 32), (40, 167), (0, 5)] {
         let place = Place { start: PANEL, stride: (rows + 1) * PANEL };
         let from = specials(rows as u32, PANEL + columns.div_ceil(PANEL) * place.stride);
         let packed = |isa: PairIsa, kind: usize| {

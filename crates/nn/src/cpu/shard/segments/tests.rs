@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use crate::batch::SeriesBatch;
 use crate::cpu::kernel::Isa;
+use crate::cpu::kernel::pairs::PairIsa;
 use crate::cpu::shard::{PackedWeights, Shard, ShardWorkspace, Weights};
 use crate::cpu::step::{Capacity, Kept, Purpose};
 use crate::model::dropout::Dropout;
@@ -61,16 +62,16 @@ struct Case {
 
 impl Case {
     /// The gradients of a shard of all samples, from outputs whose gradients are themselves.
-    fn gradients(&self, isa: Isa, samples: &Samples, kept: Kept) -> Vec<u32> {
+    fn gradients(&self, isa: Isa, pair_isa: Option<PairIsa>, samples: &Samples, kept: Kept) -> Vec<u32> {
         let scope = Device::cpu().scope("test");
         let (batch, count) = (samples.batch(), samples.ends[0].len());
         let parameters = self.model.initial_parameters(&scope, 3).unwrap();
         let purpose = Purpose::Training { dropout: self.dropout.is_some(), runs: None, kept };
-        let mut packed = PackedWeights::new(&scope, &self.model, purpose).unwrap();
+        let mut packed = PackedWeights::new(&scope, &self.model, purpose, pair_isa).unwrap();
         packed.set_precision(self.precision);
         packed.pack(&self.model, &parameters);
         let room = Capacity { samples: count, edges: 0, run: if self.dense { count } else { 1 } };
-        let mut workspace = ShardWorkspace::new(&scope, &self.model, room, purpose).unwrap();
+        let mut workspace = ShardWorkspace::new(&scope, &self.model, room, purpose, pair_isa).unwrap();
         workspace.isa = isa;
         let view = batch.view();
         let run = 0..count;
@@ -122,8 +123,13 @@ proptest! {
         };
         let kept = if cells { Kept::HalfAndCells } else { Kept::Half };
         for isa in Isa::all() {
-            let expected = case.gradients(isa, &samples, Kept::Everything);
-            prop_assert!(case.gradients(isa, &samples, kept) == expected, "{}", isa.name());
+            let expected = case.gradients(isa, None, &samples, Kept::Everything);
+            prop_assert!(case.gradients(isa, None, &samples, kept) == expected, "{}", isa.name());
+        }
+        for pair_isa in PairIsa::all().into_iter().filter(|_| bf16) {
+            let (isa, pairs) = (Isa::best(), Some(pair_isa));
+            let expected = case.gradients(isa, pairs, &samples, Kept::Everything);
+            prop_assert!(case.gradients(isa, pairs, &samples, kept) == expected, "{}", pair_isa.name());
         }
     }
 }

@@ -1,0 +1,324 @@
+#![forbid(unsafe_code)]
+
+//! The LSTMs' products on a CPU that multiplies numbers in bf16, see
+//! [`kernel::pairs`](crate::cpu::kernel::pairs).
+//!
+//! ```text
+//! forward:   gates = x · W_ihᵀ + b + h · W_hhᵀ
+//! backward:  dh = dgates · W_hh;  dx = dgates · W_ih;  dW_hh += dgatesᵀ · h;  dW_ih += dgatesᵀ · x
+//! ```
+//!
+//! | matrix | lies between products as | is packed for a product as |
+//! | --- | --- | --- |
+//! | W_ih, W_hh, and both transposed | pairs, once an optimizer step | |
+//! | x of a block of steps, h of a step | f32 panels | rows |
+//! | dgates of a step | f32 panels | rows |
+//! | dgates of a block of steps | f32 panels | pairs |
+//! | h and x of a block of steps, for dW | f32 panels | pairs, transposed |
+//!
+//! Departures from the computation in single precision:
+//!
+//! 1. Packing rounds; gates' gradients are rounded nowhere else, so that their sums, by bar and for
+//!    the biases, are of numbers in single precision.
+//! 2. dx is formed step by step, from the rows that dh is formed from.
+//! 3. A row that has no second one to make a pair with has zeros.
+//! 4. dW_ih of windows that overlap is formed in single precision: once a bar, from sums over
+//!    windows that would be rounded a second time.
+
+use std::ops::Range;
+
+use megabatch_amp::{Operation, Precision};
+use megabatch_gpu_core::{Buffer, Scope};
+
+use super::memory::{LayerMemory, Scratch, place, room};
+use super::sequence::{Sequence, input};
+use super::single::ROWS_FEW;
+use super::weights::{LayerWeights, gate_rows};
+use super::{BLOCK_STEPS, Dimensions};
+use crate::cpu::kernel::pairs::{self, PAIRED_PANEL, PairIsa, ProductShape, padded_words};
+use crate::cpu::kernel::{self, Ahead, Isa, PANEL, Place, Start, Sweep, View, ViewMut};
+use crate::cpu::step::Purpose;
+use crate::error::Result;
+
+/// The instruction set with which LSTMs are computed in `precision`; `None` for products in single
+/// precision, of rounded operands where the precision is lower.
+pub(crate) fn pair_isa(precision: Precision) -> Option<PairIsa> {
+    let operands = precision.arithmetic(Operation::Recurrence).operands;
+    if operands == Precision::Bf16 { PairIsa::best() } else { None }
+}
+
+/// Operands as products read them, of one timeframe after another.
+#[derive(Debug)]
+pub(super) struct PairScratch {
+    /// Inputs of a block of steps, or states or gradients of gates of a step.
+    rows: Buffer<f32>, // [panels of 32 columns][rows][16]
+    /// Gradients of the gates of a block of steps.
+    d_gates: Buffer<f32>, // [gate panels][block · B / 2][16]
+    /// Inputs or states of a block of steps, transposed.
+    turned: Buffer<f32>, // [block · B / 32][columns][16]
+}
+
+/// Words in each buffer for one timeframe, in the order of the fields.
+pub(super) fn scratch_len(of: Dimensions, purpose: Purpose) -> [usize; 3] {
+    if of.pair_isa.is_none() {
+        return [0; 3];
+    }
+    let width = (0..of.sizes.layers).map(|l| of.input(l)).max().unwrap_or(0).max(of.sizes.hidden);
+    let block = BLOCK_STEPS * of.capacity;
+    let inputs = width.div_ceil(PAIRED_PANEL) * room(block);
+    match purpose {
+        Purpose::Prediction => [inputs, 0, 0],
+        Purpose::Training { .. } => {
+            let d_gates = of.gates() / 2 * room(of.capacity);
+            let turned = block.div_ceil(PAIRED_PANEL) * room(width.next_multiple_of(PANEL));
+            [inputs.max(d_gates), of.gates() * padded_words(block) * PANEL, turned]
+        }
+    }
+}
+
+impl PairScratch {
+    pub(super) fn new(scope: &Scope, [rows, d_gates, turned]: [usize; 3]) -> Result<Self> {
+        let zeros = |len| Buffer::zeros(scope, len);
+        Ok(PairScratch { rows: zeros(rows)?, d_gates: zeros(d_gates)?, turned: zeros(turned)? })
+    }
+
+    /// `to` [rows, panels · 16] = `start` + `a` [rows, depth] · `b`.
+    fn multiply(
+        &mut self,
+        isa: PairIsa,
+        shape: ProductShape,
+        start: Start<'_>,
+        a: View<'_>,
+        b: &[f32],
+        to: &mut ViewMut<'_>,
+    ) {
+        let at = rows_at(shape.rows);
+        pairs::rows(isa, shape.rows, shape.depth, a, &mut ViewMut(self.rows.as_mut_slice(), at));
+        pairs::product(isa, shape, start, View(self.rows.as_slice(), at), b, to, (Sweep::Up, Ahead::default()));
+    }
+
+    /// Adds `a` [rows, columns]ᵀ · the gradients of gates to `sums`.
+    fn add_product(&mut self, isa: PairIsa, rows: usize, columns: usize, panels: usize, a: View<'_>, sums: &mut [f32]) {
+        let columns_at = columns.next_multiple_of(PANEL);
+        let at = place(columns_at, PANEL);
+        pairs::turned_pairs(isa, rows, columns, a, &mut ViewMut(self.turned.as_mut_slice(), at));
+        let mut sums = ViewMut(sums, Place { start: 0, stride: columns * PANEL });
+        pairs::product(
+            isa,
+            ProductShape { rows: columns, depth: rows, panels },
+            Start::Result,
+            View(self.turned.as_slice(), at),
+            self.d_gates.as_slice(),
+            &mut sums,
+            (Sweep::Up, Ahead::default()),
+        );
+    }
+}
+
+fn rows_at(rows: usize) -> Place {
+    place(rows, rows)
+}
+
+/// [4H, width] to [gate panels][padded words of width][16]; the weights are rounded already.
+pub(super) fn pack(hidden: usize, weight: &[f32], to: &mut [f32]) {
+    let width = weight.len() / (4 * hidden);
+    let panel_len = padded_words(width) * PANEL;
+    for (at, row) in gate_rows(hidden) {
+        let column = &mut to[at / PANEL * panel_len + at % PANEL..];
+        let words = weight[row * width..][..width].chunks(2);
+        column.iter_mut().step_by(PANEL).zip(words).for_each(|(to, word)| {
+            let high = word.get(1).map_or(0, |high| high.to_bits() & HIGH);
+            *to = f32::from_bits(high | word[0].to_bits() >> 16);
+        });
+    }
+}
+
+/// The half of a word that holds its second number.
+const HIGH: u32 = 0xffff_0000;
+
+/// [4H, H] to [unit panels][words of gates, padded][16]; the weights are rounded already.
+pub(super) fn turn(hidden: usize, weight: &[f32], to: &mut [f32]) {
+    let words = padded_words(4 * hidden.next_multiple_of(PANEL));
+    for (at, row) in gate_rows(hidden) {
+        for (panel, part) in weight[row * hidden..][..hidden].chunks(PANEL).enumerate() {
+            let to = &mut to[(panel * words + at / 2) * PANEL..][..part.len()];
+            to.iter_mut().zip(part).for_each(|(to, number)| {
+                let (word, bits) = (to.to_bits(), number.to_bits());
+                let word = if at % 2 == 0 { word & HIGH | bits >> 16 } else { word & !HIGH | bits & HIGH };
+                *to = f32::from_bits(word);
+            });
+        }
+    }
+}
+
+/// Words in W_ih of width `input`, W_hh and W transposed.
+pub(super) fn weights_len(of: Dimensions, input: usize) -> [usize; 3] {
+    let width = of.gates() * PANEL;
+    [width * padded_words(input), width * padded_words(of.sizes.hidden), of.units() * PANEL * padded_words(width)]
+}
+
+impl LayerWeights {
+    /// `to` [rows, gates] = `x` [rows, depth] · W_ihᵀ + b.
+    pub(super) fn project_pairs(
+        &self,
+        isa: PairIsa,
+        rows: usize,
+        depth: usize,
+        x: View<'_>,
+        scratch: &mut PairScratch,
+        to: &mut ViewMut<'_>,
+    ) {
+        let shape = ProductShape { rows, depth, panels: self.bias.len() / PANEL };
+        scratch.multiply(isa, shape, Start::Row(self.bias.as_slice()), x, self.input.as_slice(), to);
+    }
+}
+
+impl Sequence {
+    /// gates = their projections + h · W_hhᵀ, then the cell.
+    pub(super) fn step_pairs(
+        &mut self,
+        isa: Isa,
+        pair_isa: PairIsa,
+        l: usize,
+        weights: &LayerWeights,
+        t: usize,
+        Scratch { segment, by_bar, pairs: PairScratch { rows: states_as_rows, .. }, .. }: &mut Scratch,
+    ) {
+        let (rows, hidden, units) = (self.windows.len(), self.of.sizes.hidden, self.of.units());
+        let projected = self.by_bar_in_step(l, t);
+        let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
+        let (before, after) = (self.states_at(t), self.states_at(t + 1));
+        let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
+        let h_at = rows_at(rows);
+        let mut h = ViewMut(states_as_rows.as_mut_slice(), h_at);
+        pairs::rows(pair_isa, rows, hidden, View(states.as_slice(), before), &mut h);
+        let h = View(states_as_rows.as_slice(), h_at);
+        // The gates of sixteen units stay in the first-level cache from product to cell, unless one
+        // product of all is faster.
+        let few = rows <= ROWS_FEW;
+        let at_once = if few || pair_isa.multiplies_whole_steps() { units } else { 1 };
+        let weight_len = 4 * padded_words(hidden) * PANEL;
+        for (first, weight) in
+            (0..units).step_by(at_once).zip(weights.recurrent.as_slice().chunks_exact(at_once * weight_len))
+        {
+            let mut of_units = gates_at.panel(4 * first).view_mut(gates, &mut segment.gates);
+            let start = projected.map_or(Start::Result, |at| Start::Rows(View(by_bar.as_slice(), at.panel(4 * first))));
+            let shape = ProductShape { rows, depth: hidden, panels: 4 * at_once };
+            let way = (Sweep::of_step(t), Ahead::default());
+            pairs::product(pair_isa, shape, start, h, weight, &mut of_units, way);
+            if few {
+                let mut cell = cell_at.panel(first).view_mut(cell, &mut segment.cell);
+                let mut after = ViewMut(states.as_mut_slice(), after.panel(first));
+                kernel::forward_units(isa, at_once, rows, &mut of_units, &mut cell, &mut after);
+                continue;
+            }
+            for n in first..first + at_once {
+                let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
+                let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
+                let mut after = ViewMut(states.as_mut_slice(), after.panel(n));
+                kernel::forward(isa, rows, &mut gates, &mut cell, &mut after);
+            }
+        }
+    }
+
+    /// The gates of all units at all steps of a segment, from their projections.
+    pub(super) fn gates_again_pairs(
+        &self,
+        isa: Isa,
+        pair_isa: PairIsa,
+        l: usize,
+        weights: &LayerWeights,
+        segment: &Range<usize>,
+        scratch: &mut Scratch,
+    ) {
+        let rows = segment.len() * self.windows.len();
+        let before = View(self.layers[l].hidden.as_slice(), self.states_at(segment.start));
+        let shape = ProductShape { rows, depth: self.of.sizes.hidden, panels: self.of.gates() };
+        let gates_at = self.segment_gates_at(0);
+        let mut gates = ViewMut(scratch.segment.gates.as_mut_slice(), gates_at);
+        let weight = weights.recurrent.as_slice();
+        scratch.pairs.multiply(pair_isa, shape, Start::Result, before, weight, &mut gates);
+        for n in 0..self.of.units() {
+            let mut gates = ViewMut(scratch.segment.gates.as_mut_slice(), gates_at.panel(4 * n));
+            kernel::activate(isa, rows, &mut gates);
+        }
+    }
+
+    /// From the gradients of the gates of step `t`, those of the states before it and, above the
+    /// first layer, of what the layer read.
+    pub(super) fn gates_backward_pairs(
+        &self,
+        pair_isa: PairIsa,
+        l: usize,
+        weights: &LayerWeights,
+        t: usize,
+        d_gates_at: Place,
+        scratch: &mut Scratch,
+    ) {
+        let Scratch { d_gates, d_hidden, d_between, pairs: PairScratch { rows: d_gate_rows, .. }, .. } = scratch;
+        let (rows, depth) = (self.windows.len(), self.of.gates() * PANEL);
+        let shape = ProductShape { rows, depth, panels: self.of.units() };
+        let at = rows_at(rows);
+        let mut d_rows = ViewMut(d_gate_rows.as_mut_slice(), at);
+        pairs::rows(pair_isa, rows, depth, View(d_gates.as_slice(), d_gates_at), &mut d_rows);
+        let d_rows = View(d_gate_rows.as_slice(), at);
+        let multiply = |weight: &Buffer<f32>, to: &mut ViewMut<'_>| {
+            let way = (Sweep::of_step(t), Ahead::default());
+            pairs::product(pair_isa, shape, Start::Zero, d_rows, weight.as_slice(), to, way);
+        };
+        if t > 0 {
+            multiply(&weights.recurrent_turned, &mut ViewMut(d_hidden.as_mut_slice(), self.d_state_at()));
+        }
+        if l > 0 {
+            multiply(&weights.input_turned, &mut ViewMut(d_between.as_mut_slice(), self.d_between_at(t)));
+        }
+    }
+
+    /// Adds a block's share of dW_hh and, unless it is formed by bar, of dW_ih.
+    pub(super) fn add_block_pairs(&self, pair_isa: PairIsa, l: usize, block: &Range<usize>, scratch: &mut Scratch) {
+        let (rows, gates, hidden) = (block.len() * self.windows.len(), self.of.gates(), self.of.sizes.hidden);
+        let d_gates = View(scratch.d_gates.as_slice(), self.d_gates_at(0));
+        let d_gates_at = Place { start: 0, stride: padded_words(rows) * PANEL };
+        let mut d_pairs = ViewMut(scratch.pairs.d_gates.as_mut_slice(), d_gates_at);
+        pairs::pairs(pair_isa, rows, gates, d_gates, &mut d_pairs);
+        let before = View(self.layers[l].hidden.as_slice(), self.states_at(block.start));
+        let sums = scratch.d_recurrent_weight.as_mut_slice();
+        scratch.pairs.add_product(pair_isa, rows, hidden, gates, before, sums);
+        if !self.is_by_bar(l) {
+            let below = l.checked_sub(1).map(|below| &self.layers[below]);
+            let (x, dropped) = (scratch.x.as_slice(), scratch.dropped.as_slice());
+            let input = View(input(below, x, self.copies_below(l).then_some(dropped)), self.input_at(l, block.start));
+            let sums = scratch.d_input_weight.as_mut_slice();
+            scratch.pairs.add_product(pair_isa, rows, self.of.input(l), gates, input, sums);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_weights_are_those_of_the_kernels() {
+        let (hidden, width) = (18, 5);
+        let weight = |len: usize| (0..len).map(|x| half::bf16::from_f32(x as f32 - 40.0).to_f32()).collect::<Vec<f32>>();
+        let of = |stride: usize| Place { start: 0, stride: stride * PANEL };
+        for isa in PairIsa::all() {
+            let input = weight(4 * hidden * width);
+            let (mut single, mut expected) = (vec![0.0; 8 * width * PANEL], vec![0.0; 8 * 16 * PANEL]);
+            super::super::weights::pack(hidden, &input, &mut single);
+            pairs::pairs(isa, width, 8, View(&single, of(width)), &mut ViewMut(&mut expected, of(16)));
+            let mut own = vec![0.0; 8 * 16 * PANEL];
+            pack(hidden, &input, &mut own);
+            assert_eq!(own, expected, "{}", isa.name());
+
+            let recurrent = weight(4 * hidden * hidden);
+            let (mut single, mut expected) = (vec![0.0; 2 * 128 * PANEL], vec![0.0; 2 * 64 * PANEL]);
+            super::super::weights::turn(hidden, &recurrent, &mut single);
+            pairs::pairs(isa, 128, 2, View(&single, of(128)), &mut ViewMut(&mut expected, of(64)));
+            let mut own = vec![0.0; 2 * 64 * PANEL];
+            turn(hidden, &recurrent, &mut own);
+            assert_eq!(own, expected, "{}", isa.name());
+        }
+    }
+}
