@@ -178,7 +178,7 @@ impl Problem {
         let device = Device::cpu();
         let purpose = Purpose::Training { dropout: self.drops, runs: None, kept: Kept::Everything };
         let compute = Compute { threads: 2, batch_size: self.graphs.len() };
-        let mut engine = Engine::new(&device, model, compute, purpose).unwrap();
+        let mut engine = Engine::new(&device, model, compute, purpose, megabatch_amp::Precision::Fp32).unwrap();
         engine.make_room_for(model, Some(&self.graphs)).unwrap();
         engine.load(model, &self.parameters);
         let mut outputs = vec![f32::NAN; batch.outputs_len(model)];

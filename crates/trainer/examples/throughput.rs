@@ -1,20 +1,23 @@
 #![forbid(unsafe_code)]
 
-//! Samples per second of training steps, for five timeframes and for one, on made-up series; and
-//! bars per second of a model that follows them.
+//! Samples per second of training steps, for five timeframes and for one, on made-up series: bf16
+//! beside single precision, in alternating rounds of one process; and bars per second of a model
+//! that follows them.
 //!
 //! `cargo run --release -p megabatch-trainer --example throughput -- [THREADS]
-//! [multi|single|stream]`
+//! [multi|single|stream] [ROUNDS]`
 
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::cpu::StreamingPredictor;
 use megabatch_nn::model::{Model, ModelConfig, SampleShape, Timeframe, save_weights};
-use megabatch_trainer::{Config, Event, Result, Run, SeriesInMemory, StepEvent, Trainer};
+use megabatch_trainer::{Config, Event, Result, Run, SeriesInMemory, Trainer};
 
-const STEPS: u64 = 13;
+const STEPS: u64 = 5;
+const PRECISIONS: [Precision; 2] = [Precision::Fp32, Precision::Bf16];
 /// Bars of the shortest timeframe between the ends of neighbouring batches' samples, when they are
 /// shuffled.
 const APART: usize = 1009;
@@ -40,10 +43,11 @@ const CASES: [Case; 2] = [
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let threads = arguments.first().and_then(|threads| threads.parse().ok()).unwrap_or(2);
+    let rounds = arguments.get(2).and_then(|rounds| rounds.parse().ok()).unwrap_or(5);
     let asked = |index: usize, name: &str| arguments.get(index).is_none_or(|asked| asked == name);
     for case in CASES.iter().filter(|case| asked(1, case.name)) {
-        measure(case, 1, "consecutive", threads)?;
-        measure(case, APART, "shuffled", threads)?;
+        measure(case, 1, "consecutive", threads, rounds)?;
+        measure(case, APART, "shuffled", threads, rounds)?;
     }
     if asked(1, "stream") {
         measure_streaming()?;
@@ -85,32 +89,53 @@ fn series(case: &Case, stride: usize) -> Result<SeriesInMemory> {
     SeriesInMemory::new(shape, series.collect(), numbers(case.batch_size * 36))
 }
 
-/// Prints the median and the best of the steps after the first.
-fn measure(case: &Case, stride: usize, order: &str, threads: usize) -> Result<()> {
+/// Prints the median step of each precision, and the median over the rounds of their ratio.
+fn measure(case: &Case, stride: usize, order: &str, threads: usize, rounds: usize) -> Result<()> {
     let samples = series(case, stride)?;
+    let mut rates = PRECISIONS.map(|_| Vec::new());
+    let mut ratios = Vec::new();
+    for _ in 0..rounds {
+        let mut of_round = [0.0; PRECISIONS.len()];
+        for ((precision, rates), own) in PRECISIONS.into_iter().zip(&mut rates).zip(&mut of_round) {
+            let mut steps = steps(case, &samples, threads, precision)?;
+            *own = median(&mut steps);
+            rates.extend(steps);
+        }
+        ratios.push(of_round[1] / of_round[0]);
+    }
+    for (precision, rates) in PRECISIONS.into_iter().zip(&mut rates) {
+        let rate = median(rates);
+        let best = rates[rates.len() - 1];
+        println!("{} {order}, {threads} threads, {precision}: {rate:.0} samples/s, best {best:.0}", case.name);
+    }
+    let ratio = median(&mut ratios);
+    let (least, most) = (ratios[0], ratios[ratios.len() - 1]);
+    println!("{} {order}, {threads} threads: bf16 beside fp32 {ratio:.2}, in the rounds {least:.2} to {most:.2}", case.name);
+    Ok(())
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Samples per second of the steps after the first.
+fn steps(case: &Case, samples: &SeriesInMemory, threads: usize, precision: Precision) -> Result<Vec<f64>> {
     let model = ModelConfig { hidden: 128, layers: 1, ..ModelConfig::default() };
     let batch_size = case.batch_size;
-    let config = Config { model, batch_size, threads, max_steps: Some(STEPS), ..Config::default() };
+    let config = Config { model, batch_size, threads, precision, max_steps: Some(STEPS), ..Config::default() };
 
     let device = Device::cpu();
-    let mut trainer = Trainer::new(&device, config, megabatch_trainer::Samples::shape(&samples).clone())?;
+    let mut trainer = Trainer::new(&device, config, megabatch_trainer::Samples::shape(samples).clone())?;
     let train: Vec<usize> = (0..batch_size).collect();
-    let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
-    let mut steps: Vec<StepEvent> = Vec::new();
+    let run = Run { samples, train: &train, validation: &[], checkpoints: None };
+    let mut rates = Vec::new();
     trainer.train(&run, &mut |event| {
         if let Event::Step(step) = event {
-            steps.push(step);
+            rates.push(step.samples_per_s);
         }
         ControlFlow::Continue(())
     })?;
-    steps.remove(0);
-    steps.sort_by(|a, b| a.samples_per_s.total_cmp(&b.samples_per_s));
-    let StepEvent { samples_per_s, forward_s, backward_s, optimizer_s, .. } = &steps[steps.len() / 2];
-    let best = steps[steps.len() - 1].samples_per_s;
-    println!(
-        "{} {order}, {threads} threads: {samples_per_s:.0} samples/s, best {best:.0} (forward {forward_s:.3} s, backward \
-         {backward_s:.3} s, optimizer {optimizer_s:.4} s)",
-        case.name
-    );
-    Ok(())
+    rates.remove(0);
+    Ok(rates)
 }

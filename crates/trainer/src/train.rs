@@ -136,10 +136,7 @@ fn first_engine(
     loop {
         let limits = fallback.limits();
         let compute = Compute { batch_size: limits.batch_size, ..config.compute() };
-        let engine = Engine::new(device, model, compute, purpose(config, limits, is_on_gpu)).and_then(|engine| {
-            engine.with_precision(&device.scope("model/parameters/working"), model, config.precision)
-        });
-        match engine {
+        match Engine::new(device, model, compute, purpose(config, limits, is_on_gpu), config.precision) {
             Ok(engine) if config.profile => return Ok((engine.profiled(), cuts)),
             Ok(engine) => return Ok((engine, cuts)),
             Err(error) if error.is_shortage() => {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use megabatch_amp::Precision;
 use megabatch_gpu_core::{Buffer, Device};
 
 use crate::cpu::carried::state_len;
@@ -46,7 +47,7 @@ impl StreamingPredictor {
         let mut parameters = TensorSet::zeros(&device.scope("model/parameters"), model.layout())?;
         load_weights(weights, &mut parameters)?;
         let compute = Compute { threads: 1, batch_size: 1 };
-        let mut engine = Engine::new(device, &model, compute, Purpose::Prediction)?;
+        let mut engine = Engine::new(device, &model, compute, Purpose::Prediction, Precision::Fp32)?;
         engine.load(&model, &parameters);
         let scope = device.scope("carried");
         let timeframes = &model.shape().timeframes;

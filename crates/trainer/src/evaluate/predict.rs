@@ -58,7 +58,7 @@ impl Predictor {
     pub fn open(device: &Device, model: Model, weights: &Path, compute: Compute) -> Result<Self> {
         let mut parameters = TensorSet::zeros(&device.scope("model/parameters"), model.layout())?;
         load_weights(weights, &mut parameters)?;
-        let engine = Engine::new(device, &model, compute, Purpose::Prediction)?;
+        let engine = Engine::new(device, &model, compute, Purpose::Prediction, Precision::Fp32)?;
         Ok(Predictor {
             model,
             parameters,
@@ -77,8 +77,9 @@ impl Predictor {
     /// # Errors
     /// [`Error::Memory`] when the device has no room.
     pub fn with_precision(mut self, precision: Precision) -> Result<Self> {
-        let scope = self.device.scope("model/parameters/working");
-        let engine = self.take_engine().with_precision(&scope, &self.model, precision)?;
+        // Given back before the memory of the new one is taken.
+        drop(self.take_engine());
+        let engine = Engine::new(&self.device, &self.model, self.compute, Purpose::Prediction, precision)?;
         Ok(Predictor { engine: Some(engine), precision, ..self })
     }
 

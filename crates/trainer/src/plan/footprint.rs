@@ -116,8 +116,8 @@ impl Footprint {
         let model = Model::new(shape.clone(), config.model.for_loss(config.loss))?;
         let weights = model.layout().len();
         let shards = config.compute().shards_at_once(&model, config.purpose());
-        let packed = Engine::weights_len(&model, config.purpose());
-        let workspace = Engine::workspace_len(&model, room, config.purpose());
+        let packed = Engine::weights_len(&model, config.purpose(), config.precision);
+        let workspace = Engine::workspace_len(&model, room, config.purpose(), config.precision);
         let working = if config.precision == Precision::Fp32 { 0 } else { weights };
         let moments = if config.optimizer.kind.has_moments() { 2 } else { 0 };
         // Two of a step and, while a validation interrupts training, two of its own.

@@ -35,7 +35,7 @@ impl Trainer {
         let Some(checkpoints) = run.checkpoints else { return Ok(None) };
         let settings = self.run_settings(&Schedule::new(&self.config, run.train.len())?, run);
         self.carry_states_of(run)?;
-        let here = (&settings, &Arithmetic::here());
+        let here = (&settings, &Arithmetic::here(self.config.precision));
         let before = before.unwrap_or(u64::MAX);
         let carried = self.carried.as_mut().map(Carried::states_mut);
         let resumed =
@@ -103,7 +103,7 @@ impl Trainer {
             epoch,
             position_in_epoch: positions.start,
             run: self.run_settings(schedule, run),
-            arithmetic: Arithmetic::here(),
+            arithmetic: Arithmetic::here(self.config.precision),
             best: self.best,
             plateau: self.plateau,
             course: self.course.clone(),

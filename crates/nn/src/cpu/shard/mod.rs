@@ -52,6 +52,7 @@ use crate::model::tensor::TensorSet;
 use crate::model::{Model, prefixed};
 pub(crate) use input::{Shard, Weights};
 use memory::Scratch;
+pub use pairs::instructions;
 pub(crate) use pairs::pair_isa;
 use pooling::{PackedKeys, Pooled, PoolingScratch};
 use quantized::Activations;

@@ -47,6 +47,12 @@ pub(crate) fn pair_isa(precision: Precision) -> Option<PairIsa> {
     if operands == Precision::Bf16 { PairIsa::best() } else { None }
 }
 
+/// The name of the instructions for numbers of `precision` that LSTMs are computed with on this CPU,
+/// such as `amx-bf16`; `None` where they are computed in single precision, of rounded operands.
+pub fn instructions(precision: Precision) -> Option<&'static str> {
+    pair_isa(precision).map(PairIsa::name)
+}
+
 /// Operands as products read them, of one timeframe after another.
 #[derive(Debug)]
 pub(super) struct PairScratch {

@@ -84,8 +84,15 @@ pub struct Totals {
 
 impl Engine {
     /// Starts the threads and takes the memory for batches of any size, a shard a thread. For
-    /// graphs, whose size is not known here, that is left to [`Engine::ensure_capacity`].
-    pub fn new(device: &Device, model: &Model, compute: Compute, purpose: Purpose) -> Result<Self> {
+    /// graphs, whose size is not known here, that is left to [`Engine::ensure_capacity`]. Products
+    /// are in `precision`.
+    pub fn new(
+        device: &Device,
+        model: &Model,
+        compute: Compute,
+        purpose: Purpose,
+        precision: Precision,
+    ) -> Result<Self> {
         let Compute { threads, batch_size } = compute;
         for (setting, value) in [("the number of threads", threads), ("training.batch_size", batch_size)] {
             if value == 0 {
@@ -97,32 +104,17 @@ impl Engine {
             .thread_name(|k| format!("compute-{k}"))
             .build()
             .map_err(|source| Error::Threads { threads, source })?;
-        let weights = PackedWeights::new(&device.scope("model/parameters/packed"), model, purpose, None)?;
+        let pair_isa = pair_isa(precision);
+        let mut weights = PackedWeights::new(&device.scope("model/parameters/packed"), model, purpose, pair_isa)?;
+        weights.set_precision(precision);
+        let working = WorkingCopy::new(&device.scope("model/parameters/working"), model, precision)?;
         let (room, workers) = (Capacity::default(), Vec::new());
-        let (device, working, int8, pair_isa) = (device.clone(), None, false, None);
+        let (device, int8) = (device.clone(), false);
         let mut engine = Engine { device, compute, purpose, pool, room, workers, weights, pair_isa, working, int8 };
         if !model.config().is_over_graphs() {
             engine.ensure_capacity(model, compute.room(purpose))?;
         }
         Ok(engine)
-    }
-
-    /// The same engine with products in `precision`, whose weights are booked on `scope`.
-    pub fn with_precision(mut self, scope: &Scope, model: &Model, precision: Precision) -> Result<Self> {
-        self.working = WorkingCopy::new(scope, model, precision)?;
-        let pair_isa = pair_isa(precision);
-        if pair_isa != self.pair_isa {
-            let (room, packed) = (self.room, self.device.scope("model/parameters/packed"));
-            self.pair_isa = pair_isa;
-            // Given back before the new memory is taken.
-            self.workers.clear();
-            self.weights = PackedWeights::new(&packed, model, self.purpose, pair_isa)?;
-            if room != Capacity::default() {
-                self.ensure_capacity(model, room)?;
-            }
-        }
-        self.weights.set_precision(precision);
-        Ok(self)
     }
 
     /// The same engine with the LSTMs' matrices in eight bits, made of `parameters` and booked on

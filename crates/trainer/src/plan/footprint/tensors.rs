@@ -39,8 +39,8 @@ impl Footprint {
             let tensors = model.layout().tensors();
             tensors.map(|(name, shape)| (format!("{prefix}{name}"), shape.iter().product(), phases)).collect::<Parts>()
         };
-        let packed = Engine::weights_parts(&model, purpose);
-        let workspace = Engine::workspace_parts(&model, room, purpose);
+        let packed = Engine::weights_parts(&model, purpose, config.precision);
+        let workspace = Engine::workspace_parts(&model, room, purpose, config.precision);
         let working = if config.precision == Precision::Fp32 { Parts::new() } else { weights("rounded: ", BOTH) };
         let moments = if config.optimizer.kind.has_moments() { &["exp_avg.", "exp_avg_sq."][..] } else { &[] };
         let batches_of = |rows: usize, prefix: &str| -> Parts {

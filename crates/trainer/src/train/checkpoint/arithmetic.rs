@@ -3,21 +3,25 @@
 use std::env::consts::ARCH;
 use std::fmt;
 
+use megabatch_amp::Precision;
 use megabatch_gpu_core::isa::Isa;
+use megabatch_nn::cpu::instructions;
 use serde::{Deserialize, Serialize};
 
 /// Arithmetic of a run. Another machine rounds sums differently, and changes nothing else.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Stored")]
 pub struct Arithmetic {
-    /// Kind of CPU and vector instructions, such as `x86_64 avx512`.
+    /// Kind of CPU and vector instructions, such as `x86_64 avx512`; for a run in 16 bits those that
+    /// multiply such numbers besides, such as `x86_64 avx512 amx-bf16`.
     pub instruction_set: String,
 }
 
 impl Arithmetic {
-    /// Arithmetic of a run on this machine.
-    pub fn here() -> Self {
-        Arithmetic { instruction_set: format!("{ARCH} {}", Isa::best().name()) }
+    /// Arithmetic of a run in `precision` on this machine.
+    pub fn here(precision: Precision) -> Self {
+        let names = [Some(ARCH), Some(Isa::best().name()), instructions(precision)];
+        Arithmetic { instruction_set: names.into_iter().flatten().collect::<Vec<_>>().join(" ") }
     }
 }
 
