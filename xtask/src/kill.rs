@@ -34,6 +34,6 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let result = results.join("\n");
     let file = workspace.target_dir.join("kill.txt");
     std::fs::write(&file, format!("{result}\n")).with_context(|| format!("cannot write {}", file.display()))?;
-    println!("{result}\nxtask: written to {}; docs/guide/resume.md has a place for it", file.display());
+    println!("{result}\nxtask: written to {}; docs/measurements/resume.md has a place for it", file.display());
     Ok(())
 }
