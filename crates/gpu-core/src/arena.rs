@@ -5,11 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bytemuck::Pod;
 
 use crate::cuda::Gpu;
-use crate::device::Device;
+use crate::device::{Device, Scope};
 use crate::error::Result;
 use crate::host::{self, ALIGN_BYTES, HostBlock};
 use crate::pool::{BlockId, Mobility, Pool, Settings, Stats};
-use crate::scope::Scope;
 use crate::source::Source;
 
 /// Memory whose blocks may move, so that what is free can be pushed together where no rearranging

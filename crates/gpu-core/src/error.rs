@@ -1,9 +1,8 @@
 #![forbid(unsafe_code)]
 
-use thiserror::Error;
+use std::fmt;
 
-use crate::pool::Counts;
-use crate::source::Refusal;
+use thiserror::Error;
 
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -228,6 +227,72 @@ impl Error {
     /// True if the device had too little memory, so that asking for less may help.
     pub fn is_shortage(&self) -> bool {
         matches!(self, Error::NeverFits { .. } | Error::OutOfMemory { .. } | Error::OverBudget { .. })
+    }
+}
+
+/// Why a source did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The device has no physical memory (or address space) left for it; freeing some may help.
+    #[error("the device is out of memory")]
+    OutOfMemory,
+    /// The source cannot map a granule at a second address, so that nothing can be stitched on it.
+    #[error("this memory source cannot map a granule twice")]
+    CannotAlias,
+    /// The driver or the system refused, and said why.
+    #[error("{call}: {reason}")]
+    Failed {
+        /// The call that failed, such as `cuMemMap`.
+        call: &'static str,
+        /// Message of the driver or the system.
+        reason: String,
+    },
+}
+
+/// Counters of a pool for out-of-memory reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Physical memory that the pool may hold.
+    pub capacity_bytes: usize,
+    /// Bytes of live blocks.
+    pub allocated_bytes: usize,
+    /// Bytes of the granules that the pool holds.
+    pub reserved_bytes: usize,
+    /// Bytes held and not live.
+    pub free_bytes: usize,
+    /// Longest run of free bytes at consecutive addresses.
+    pub largest_free_block_bytes: usize,
+    /// Bytes of held granules without any live byte: what stitching could use.
+    pub whole_free_granules_bytes: usize,
+    /// Bytes that the device has and that others hold (other processes, contexts), where it can be
+    /// told.
+    pub held_by_others_bytes: Option<usize>,
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counts { capacity_bytes, allocated_bytes, reserved_bytes, free_bytes, .. } = self;
+        let (largest, fragmentation) = (self.largest_free_block_bytes, self.fragmentation());
+        write!(
+            f,
+            "of {capacity_bytes} bytes {reserved_bytes} are reserved, of which {allocated_bytes} are allocated and {free_bytes} free "
+        )?;
+        write!(f, "(largest free block {largest}, fragmentation {fragmentation:.2})")?;
+        match self.held_by_others_bytes {
+            Some(others) => write!(f, "; others hold {others}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Counts {
+    /// 1 − largest free block / free bytes; 0 when nothing is free.
+    pub fn fragmentation(&self) -> f64 {
+        match self.free_bytes {
+            0 => 0.0,
+            free => 1.0 - self.largest_free_block_bytes as f64 / free as f64,
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use super::cublaslt::Plan;
 use super::fault::{Fault, checked};
 use super::launch::Grid;
 use super::module::Entry;
-use crate::cublaslt::MatrixAddresses;
+use crate::matrix_product::MatrixAddresses;
 use crate::source::StreamId;
 
 /// One thing for a GPU to do, with everything that decides what it does.

@@ -46,7 +46,9 @@ mod walk;
 
 pub use event::{Event, Observer};
 pub use segments::{BlockInfo, BlockState, SegmentInfo, SegmentKind};
-pub use stats::{Counts, Peaked, Stats};
+pub use stats::{Peaked, Stats};
+
+pub use crate::error::Counts;
 
 use std::ops::Range;
 use std::sync::Arc;

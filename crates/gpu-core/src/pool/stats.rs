@@ -1,7 +1,5 @@
 #![forbid(unsafe_code)]
 
-use std::fmt;
-
 /// A number and the largest it has been since the start or the last reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peaked {
@@ -66,52 +64,6 @@ impl Stats {
             &mut self.blocks,
         ] {
             number.peak = number.now;
-        }
-    }
-}
-
-/// Counters of a pool for out-of-memory reports.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Physical memory that the pool may hold.
-    pub capacity_bytes: usize,
-    /// Bytes of live blocks.
-    pub allocated_bytes: usize,
-    /// Bytes of the granules that the pool holds.
-    pub reserved_bytes: usize,
-    /// Bytes held and not live.
-    pub free_bytes: usize,
-    /// Longest run of free bytes at consecutive addresses.
-    pub largest_free_block_bytes: usize,
-    /// Bytes of held granules without any live byte: what stitching could use.
-    pub whole_free_granules_bytes: usize,
-    /// Bytes that the device has and that others hold (other processes, contexts), where it can be
-    /// told.
-    pub held_by_others_bytes: Option<usize>,
-}
-
-impl fmt::Display for Counts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts { capacity_bytes, allocated_bytes, reserved_bytes, free_bytes, .. } = self;
-        let (largest, fragmentation) = (self.largest_free_block_bytes, self.fragmentation());
-        write!(
-            f,
-            "of {capacity_bytes} bytes {reserved_bytes} are reserved, of which {allocated_bytes} are allocated and {free_bytes} free "
-        )?;
-        write!(f, "(largest free block {largest}, fragmentation {fragmentation:.2})")?;
-        match self.held_by_others_bytes {
-            Some(others) => write!(f, "; others hold {others}"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Counts {
-    /// 1 − largest free block / free bytes; 0 when nothing is free.
-    pub fn fragmentation(&self) -> f64 {
-        match self.free_bytes {
-            0 => 0.0,
-            free => 1.0 - self.largest_free_block_bytes as f64 / free as f64,
         }
     }
 }

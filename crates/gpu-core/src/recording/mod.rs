@@ -3,20 +3,16 @@
 
 #![forbid(unsafe_code)]
 
-mod recorder;
-mod timeline;
 mod trace;
 
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use recorder::Recorder;
-pub use timeline::{Level, Span, Timeline};
 pub use trace::TraceWriter;
 
 use crate::pool::Pool;
-use crate::snapshot::{Reason, Shortage, Snapshot};
+use crate::snapshot::{Reason, Recorder, Shortage, Snapshot};
 
 /// Tells the time, in microseconds since 1970 UTC.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;

@@ -1,8 +1,7 @@
 #![forbid(unsafe_code)]
 
-use super::{FORMAT_VERSION, Segment, Snapshot};
+use super::{Action, FORMAT_VERSION, Segment, Snapshot};
 use crate::error::{Error, Result};
-use crate::snapshot::Action;
 
 /// Programs in JavaScript hold whole numbers below this one exactly.
 const NUMBER_END: u64 = 1 << 53;

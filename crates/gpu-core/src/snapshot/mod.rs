@@ -9,9 +9,11 @@ mod history;
 mod intervals;
 mod json;
 mod pickle;
+mod recorder;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod torch;
 
 use std::sync::Arc;
@@ -19,10 +21,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use event::{Action, Entry};
+pub use recorder::Recorder;
 pub use summary::{OwnerBytes, Summary};
+pub use timeline::{Level, Span, Timeline};
 
 use crate::pool::{BlockInfo, BlockState, Pool, SegmentInfo, SegmentKind, Stats};
-use crate::recording::{Recorder, Timeline};
 
 /// The version of the JSON form that this crate writes, and the only one that it reads.
 pub const FORMAT_VERSION: u32 = 1;

@@ -5,6 +5,8 @@ mod viewer;
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use megabatch_test_support::{Requirement, skip};
 use proptest::prelude::*;
@@ -112,12 +114,11 @@ fn request(bytes: usize, owner: &str) -> Request {
 fn exercised(steps: &[(usize, bool)], events_max: usize) -> Snapshot {
     let source = Simulated::new(64 * GRANULE, GRANULE);
     let mut pool = Pool::new(Box::new(source), Settings { capacity_bytes: None });
-    let clock = {
-        let now = std::sync::atomic::AtomicU64::new(1_000);
-        Arc::new(move || now.fetch_add(700, std::sync::atomic::Ordering::Relaxed))
-    };
-    let settings = crate::recording::RecordingSettings { events_max, clock };
-    let recording = crate::recording::Recording::begin(&mut pool, settings);
+    let now_us = AtomicU64::new(1_000);
+    let clock = Arc::new(move || now_us.fetch_add(700, Relaxed));
+    let recorder = Arc::new(Mutex::new(Recorder::begin(events_max, clock(), &pool.segments(), 0)));
+    let (observed, time) = (Arc::clone(&recorder), Arc::clone(&clock));
+    pool.set_observer(Some(Box::new(move |event| observed.lock().unwrap().note(time(), event))));
     let mut live: Vec<BlockId> = Vec::new();
     for (k, &(bytes, is_free)) in steps.iter().enumerate() {
         match is_free && !live.is_empty() {
@@ -128,7 +129,7 @@ fn exercised(steps: &[(usize, bool)], events_max: usize) -> Snapshot {
             pool.step();
         }
     }
-    recording.now(&pool)
+    Snapshot::of(&pool, Reason::Asked, clock(), Some(&recorder.lock().unwrap()))
 }
 
 #[test]

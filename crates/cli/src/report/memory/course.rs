@@ -1,7 +1,6 @@
 //! The course of memory over time: who held how much, and what was reserved.
 
-use megabatch_gpu_core::recording::Level;
-use megabatch_gpu_core::snapshot::Snapshot;
+use megabatch_gpu_core::snapshot::{Level, Snapshot};
 
 use super::palette::Palette;
 use crate::byte_sizes::bytes;
@@ -46,7 +45,7 @@ pub(super) fn course(snapshot: &Snapshot) -> Areas {
 mod tests {
     use std::sync::Arc;
 
-    use megabatch_gpu_core::recording::Span;
+    use megabatch_gpu_core::snapshot::Span;
 
     use super::super::made_up::snapshot;
     use super::*;

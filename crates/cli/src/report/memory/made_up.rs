@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use megabatch_gpu_core::recording::Timeline;
-use megabatch_gpu_core::snapshot::{Block, FORMAT_VERSION, Kind, Reason, Segment, Snapshot, State, Totals};
+use megabatch_gpu_core::snapshot::{Block, FORMAT_VERSION, Kind, Reason, Segment, Snapshot, State, Timeline, Totals};
 
 pub(super) const GRANULE: usize = 4096;
 

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use super::Gpu;
 use super::gpu_command::GpuCommand;
 use super::stream::Streams;
-use crate::cublaslt::{MatrixAddresses, MatrixProduct};
 use crate::error::Result;
+use crate::matrix_product::{MatrixAddresses, MatrixProduct};
 use handle::Handle;
 pub(super) use plan::Plan;
 

@@ -19,7 +19,7 @@ use megabatch_cuda_lazy::cublaslt::{
 use super::super::fault::Fault;
 use super::Kind;
 use super::handle::Handle;
-use crate::cublaslt::{Factors, MatrixAddresses, MatrixProduct};
+use crate::matrix_product::{Factors, MatrixAddresses, MatrixProduct};
 
 /// Plan of the products of one kind.
 #[derive(Debug)]

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::device::Device;
+use super::Device;
+use super::ledger::OverBudget;
+use super::usage::{Counter, Usage};
 use crate::error::{Error, Result};
-use crate::ledger::OverBudget;
 use crate::pool::{Mobility, Request, Shortage};
 use crate::snapshot;
 use crate::source::StreamId;
-use crate::usage::{Counter, Usage};
 
 /// A name under which memory is allocated, such as `model/gradients`. Levels are separated by `/`.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::usage::{Counter, Usage};
+use super::usage::{Counter, Usage};
 
 /// Bytes held by the users of a device, in all and by scope, and their limit.
 #[derive(Debug)]

@@ -4,15 +4,19 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use super::address_space::AddressSpace;
-use super::{Granule, Refusal, Source, StreamId};
-use crate::cuda::copy::{MemoryRegion, On};
-use crate::cuda::virtual_memory::{self, VirtualMemory};
-use crate::cuda::{Context, Event, Fault, Gpu, Streams};
+use super::Gpu;
+use super::context::Context;
+use super::copy::{MemoryRegion, On};
+use super::event::Event;
+use super::fault::Fault;
+use super::stream::Streams;
+use super::virtual_memory::{self, VirtualMemory};
 use crate::error::Result;
+use crate::source::address_space::AddressSpace;
+use crate::source::{Granule, Refusal, Source, StreamId};
 
 /// The memory of a GPU. A granule is as large as the driver recommends, 2 MiB on the GPUs of today.
-pub struct Cuda {
+pub struct GpuSource {
     granule_bytes: usize,
     /// A granule of our own, through which ranges that overlap are copied.
     scratch: u64,
@@ -29,7 +33,7 @@ pub struct Cuda {
     context: Arc<Context>,
 }
 
-impl Cuda {
+impl GpuSource {
     /// The memory of `gpu`. Takes one granule for itself.
     ///
     /// # Errors
@@ -40,7 +44,7 @@ impl Cuda {
             context.enter()?;
             let memory = VirtualMemory::of(context.ordinal());
             let granule_bytes = memory.granule_bytes()?;
-            Ok(Cuda {
+            Ok(GpuSource {
                 granule_bytes,
                 scratch: 0,
                 memory,
@@ -184,7 +188,7 @@ impl Cuda {
     }
 }
 
-impl Source for Cuda {
+impl Source for GpuSource {
     fn name(&self) -> String {
         self.context.name().to_owned()
     }
@@ -286,7 +290,7 @@ impl Source for Cuda {
     }
 }
 
-impl Drop for Cuda {
+impl Drop for GpuSource {
     /// Gives everything back. Nobody could be told of a failure, and after one the driver takes all
     /// back when the process ends.
     fn drop(&mut self) {
@@ -304,8 +308,14 @@ impl Drop for Cuda {
     }
 }
 
-impl fmt::Debug for Cuda {
+impl fmt::Debug for GpuSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Cuda({}, {} granules of {} bytes)", self.context.name(), self.granules.len(), self.granule_bytes)
+        write!(
+            f,
+            "GpuSource({}, {} granules of {} bytes)",
+            self.context.name(),
+            self.granules.len(),
+            self.granule_bytes
+        )
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
+use super::event::{Action, Entry};
 use super::timeline::Timeline;
 use crate::pool::{BlockState, Event, SegmentInfo};
-use crate::snapshot::{Action, Entry};
 
 /// The last events of a pool and the course of its memory, in bounded room.
 #[derive(Clone, Debug)]

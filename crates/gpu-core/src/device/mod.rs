@@ -1,5 +1,9 @@
 #![forbid(unsafe_code)]
 
+mod ledger;
+mod scope;
+mod usage;
+
 use std::fmt;
 use std::io::{self, Write};
 use std::ops::Range;
@@ -7,14 +11,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cuda::Gpu;
 use crate::error::{Error, Result};
-use crate::ledger::Ledger;
 use crate::pool::{Counts, Pool, Settings, Stats};
 use crate::recording::{Recording, RecordingSettings};
-use crate::scope::Scope;
 use crate::snapshot::{Shortage, Snapshot};
 use crate::source::Source;
-use crate::usage::Usage;
 use crate::{free_memory, host};
+use ledger::Ledger;
+
+pub use scope::Scope;
+pub use usage::Usage;
 
 /// Device of memory and operations.
 ///
