@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bytemuck::Pod;
 
 use crate::cuda::Gpu;
-use crate::device::{Device, Scope};
+use crate::device::{Booked, Device, Scope};
 use crate::error::Result;
 use crate::host::{self, ALIGN_BYTES, HostBlock};
 use crate::pool::{BlockId, Mobility, Pool, Settings, Stats};
@@ -37,8 +37,8 @@ pub struct Arena {
     gpu: Option<Gpu>,
     /// Tells handles of different arenas apart.
     number: u64,
-    /// Bytes of the handles that were not given back, and how many they are.
-    booked: (usize, usize),
+    /// Handles that were not given back.
+    booked: Booked,
 }
 
 /// A block of an [`Arena`]: `len` elements of `T`, zero when allocated, contiguous, aligned to 64
@@ -87,7 +87,7 @@ impl Arena {
     fn over(source: Box<dyn Source>, gpu: Option<Gpu>, scope: &Scope) -> Self {
         static ARENAS: AtomicU64 = AtomicU64::new(0);
         let pool = Pool::new(source, Settings { capacity_bytes: None });
-        Arena { scope: scope.clone(), pool, gpu, number: ARENAS.fetch_add(1, Relaxed), booked: (0, 0) }
+        Arena { scope: scope.clone(), pool, gpu, number: ARENAS.fetch_add(1, Relaxed), booked: Booked::default() }
     }
 
     /// Allocates `len` zeros.
@@ -99,7 +99,8 @@ impl Arena {
         let bytes = self.scope.bytes_of::<T>(len)?;
         self.scope.book(bytes)?;
         let block = self.zeroed(bytes).inspect_err(|_| self.scope.release(bytes))?;
-        self.booked = (self.booked.0 + bytes, self.booked.1 + 1);
+        self.booked.bytes += bytes;
+        self.booked.buffers += 1;
         Ok(Handle { block, len, arena: self.number, element: PhantomData })
     }
 
@@ -126,7 +127,8 @@ impl Arena {
             self.pool.free(block);
         }
         self.scope.release(handle.bytes());
-        self.booked = (self.booked.0 - handle.bytes(), self.booked.1 - 1);
+        self.booked.bytes -= handle.bytes();
+        self.booked.buffers -= 1;
     }
 
     /// Copies `values` to a block.
@@ -258,12 +260,12 @@ mod tests {
     }
 
     /// Writes numbers into a block that follow from the block's own.
-    fn write(arena: &Arena, (number, handle): &mut (u64, Handle<u64>)) {
-        arena.slice_mut(handle).iter_mut().zip(0..).for_each(|(value, i)| *value = (*number << 32) + i);
+    fn write(arena: &Arena, number: u64, handle: &mut Handle<u64>) {
+        arena.slice_mut(handle).iter_mut().zip(0..).for_each(|(value, i)| *value = (number << 32) + i);
     }
 
-    fn assert_intact(arena: &Arena, (number, handle): &(u64, Handle<u64>)) {
-        let expected = (0..handle.len() as u64).map(|i| (*number << 32) + i);
+    fn assert_intact(arena: &Arena, number: u64, handle: &Handle<u64>) {
+        let expected = (0..handle.len() as u64).map(|i| (number << 32) + i);
         assert!(arena.slice(handle).iter().copied().eq(expected), "block {number} has changed");
     }
 
@@ -274,7 +276,7 @@ mod tests {
         // Three quarters of a granule each: no whole granule is free once every other block is.
         let len = G / 8 * 3 / 4;
         let mut blocks: Vec<_> = (0..16).map(|number| (number, arena.zeros(len).unwrap())).collect();
-        blocks.iter_mut().for_each(|block| write(&arena, block));
+        blocks.iter_mut().for_each(|(number, handle)| write(&arena, *number, handle));
         let (gone, blocks): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|(number, _)| number % 2 == 0);
         gone.into_iter().for_each(|(_, handle)| arena.free(handle));
 
@@ -282,9 +284,9 @@ mod tests {
         let large = arena.zeros::<u64>(9 * G / 8).unwrap();
         assert!(arena.slice(&large).iter().all(|&value| value == 0));
         assert!(arena.stats().copied_bytes_total > 0, "nothing had to move");
-        blocks.iter().for_each(|block| assert_intact(&arena, block));
+        blocks.iter().for_each(|(number, handle)| assert_intact(&arena, *number, handle));
         arena.free(large);
-        blocks.iter().for_each(|block| assert_intact(&arena, block));
+        blocks.iter().for_each(|(number, handle)| assert_intact(&arena, *number, handle));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::source::Source;
 use crate::{free_memory, host};
 use ledger::Ledger;
 
+pub(crate) use scope::Booked;
 pub use scope::Scope;
 pub use usage::Usage;
 

@@ -10,6 +10,13 @@ use crate::pool::{Mobility, Request, Shortage};
 use crate::snapshot;
 use crate::source::StreamId;
 
+/// Bytes booked on a scope, and the number of buffers that they are for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Booked {
+    pub(crate) bytes: usize,
+    pub(crate) buffers: usize,
+}
+
 /// A name under which memory is allocated, such as `model/gradients`. Levels are separated by `/`.
 #[derive(Clone, Debug)]
 pub struct Scope {
@@ -59,12 +66,12 @@ impl Scope {
 
     /// Takes back what [`Scope::book`] booked.
     pub(crate) fn release(&self, bytes: usize) {
-        self.release_all((bytes, 1));
+        self.release_all(Booked { bytes, buffers: 1 });
     }
 
-    /// Takes back what was booked in so many bytes and times.
-    pub(crate) fn release_all(&self, booked: (usize, usize)) {
-        self.device.memory().ledger.release(&self.counter, booked.0, booked.1);
+    /// Takes back several bookings at once.
+    pub(crate) fn release_all(&self, booked: Booked) {
+        self.device.memory().ledger.release(&self.counter, booked.bytes, booked.buffers);
     }
 
     /// The size of `len` elements.

@@ -1,27 +1,27 @@
 #![forbid(unsafe_code)]
 
-/// A number and the largest it has been since the start or the last reset.
+/// A counter and its peak since the start or the last reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peaked {
     /// Current value.
     pub now: usize,
-    /// The largest it was.
+    /// Largest value.
     pub peak: usize,
 }
 
 impl Peaked {
-    /// Adds to what it is.
+    /// Adds to the current value.
     pub(crate) fn add(&mut self, more: usize) {
         self.set(self.now + more);
     }
 
-    /// Says what it is.
+    /// Sets the current value.
     pub(crate) fn set(&mut self, now: usize) {
         self.now = now;
         self.peak = self.peak.max(now);
     }
 
-    /// Takes from what it is.
+    /// Subtracts from the current value.
     pub(crate) fn sub(&mut self, less: usize) {
         self.now -= less;
     }
@@ -30,9 +30,9 @@ impl Peaked {
 /// Counters of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Bytes that were asked for and not freed.
+    /// Requested bytes of live blocks.
     pub requested_bytes: Peaked,
-    /// Bytes of live blocks: what was asked for, rounded up to what a block can be.
+    /// Bytes of live blocks: requested bytes rounded up to block sizes.
     pub allocated_bytes: Peaked,
     /// Bytes of the granules that the pool holds.
     pub reserved_bytes: Peaked,
@@ -40,11 +40,11 @@ pub struct Stats {
     pub inactive_split_bytes: Peaked,
     /// Live blocks.
     pub blocks: Peaked,
-    /// Blocks ever given.
+    /// Allocations so far.
     pub allocations_total: u64,
     /// Requests for which granules were mapped side by side.
     pub stitches_total: u64,
-    /// Granules that were mapped for them: a call to the driver each.
+    /// Granules mapped by stitching, each with one driver call.
     pub stitched_granules_total: u64,
     /// Bytes copied by compaction.
     pub copied_bytes_total: u64,

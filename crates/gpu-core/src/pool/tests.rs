@@ -146,7 +146,7 @@ proptest! {
         let mut play = Play::new(48);
         for (k, act) in acts.into_iter().enumerate() {
             prop_assert!(!run(&mut play, act), "{act:?} failed without need");
-            prop_assert_eq!(play.pool.home.touched(), play.touched());
+            prop_assert_eq!(play.pool.main.touched(), play.touched());
             if k % 16 == 0 {
                 play.check();
             }

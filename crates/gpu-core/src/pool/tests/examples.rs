@@ -52,7 +52,7 @@ fn what_is_missing_is_created_and_no_more() {
     play.allocate(Play::request(6 * GRANULE, 0)).unwrap();
     assert_eq!(play.pool.stats().reserved_bytes.now, 10 * GRANULE);
     play.check();
-    // Void slots between blocks are filled where they are, not stitched.
+    // Unmapped slots between blocks are filled where they are, not stitched.
     play.pool.empty_cache();
     let before = play.pool.stats().stitches_total;
     play.allocate(Play::request(2 * GRANULE, 0)).unwrap();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::clocks::Clocks;
-use self::uses::Uses;
+use self::uses::{Uses, Work};
 use super::address_space::AddressSpace;
 use super::granules::Granules;
 use super::{Granule, Refusal, Source, StreamId};
@@ -142,11 +142,11 @@ impl Simulated {
         for (granule, offset, len) in device.space.pieces(address, bytes) {
             let range = offset..offset + len;
             for before in device.uses.of(granule, &range) {
-                let in_order = device.clocks.runs_after(stream, before.0, before.1);
+                let in_order = device.clocks.runs_after(stream, before.stream, before.ticket);
                 assert!(in_order, "{stream:?} uses {granule:?} {range:?}, and is not ordered after {before:?}");
             }
             if device.completion == Completion::Manual {
-                device.uses.note(granule, range, (stream, ticket));
+                device.uses.note(granule, range, Work { stream, ticket });
             }
         }
         if device.completion == Completion::Immediate {
