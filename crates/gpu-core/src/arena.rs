@@ -8,14 +8,14 @@ use crate::cuda::Gpu;
 use crate::device::{Booked, Device, Scope};
 use crate::error::Result;
 use crate::host::{self, ALIGN_BYTES, HostBlock};
-use crate::pool::{BlockId, Mobility, Pool, Settings, Stats};
+use crate::pool::{BlockId, Mobility, Pool, PoolSettings, Stats};
 use crate::source::Source;
 
 /// Memory whose blocks may move, so that what is free can be pushed together where no rearranging
 /// of granules helps.
 ///
-/// A block is a [`Handle`], not an address. Slices borrow the arena, and [`Arena::step`] wants it
-/// exclusively: no pointer lives when blocks move.
+/// A block is a [`ArenaHandle`], not an address. Slices borrow the arena, and [`Arena::step`] wants
+/// it exclusively: no pointer lives when blocks move.
 ///
 /// ```compile_fail,E0502
 /// # use megabatch_gpu_core::{Arena, Device};
@@ -48,7 +48,7 @@ pub struct Arena {
 /// lives.
 #[derive(Debug)]
 #[must_use = "a handle that is dropped keeps its memory as long as the arena lives"]
-pub struct Handle<T: Pod> {
+pub struct ArenaHandle<T: Pod> {
     /// None for a block of no bytes.
     block: Option<BlockId>,
     len: usize,
@@ -56,7 +56,7 @@ pub struct Handle<T: Pod> {
     element: PhantomData<T>,
 }
 
-impl<T: Pod> Handle<T> {
+impl<T: Pod> ArenaHandle<T> {
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.len
@@ -86,7 +86,7 @@ impl Arena {
 
     fn over(source: Box<dyn Source>, gpu: Option<Gpu>, scope: &Scope) -> Self {
         static ARENAS: AtomicU64 = AtomicU64::new(0);
-        let pool = Pool::new(source, Settings { capacity_bytes: None });
+        let pool = Pool::new(source, PoolSettings { capacity_bytes: None });
         Arena { scope: scope.clone(), pool, gpu, number: ARENAS.fetch_add(1, Relaxed), booked: Booked::default() }
     }
 
@@ -94,14 +94,14 @@ impl Arena {
     ///
     /// # Errors
     /// As [`Buffer::zeros`](crate::Buffer::zeros); no block has changed then.
-    pub fn zeros<T: Pod>(&mut self, len: usize) -> Result<Handle<T>> {
+    pub fn zeros<T: Pod>(&mut self, len: usize) -> Result<ArenaHandle<T>> {
         const { assert!(align_of::<T>() <= ALIGN_BYTES) };
         let bytes = self.scope.bytes_of::<T>(len)?;
         self.scope.book(bytes)?;
         let block = self.zeroed(bytes).inspect_err(|_| self.scope.release(bytes))?;
         self.booked.bytes += bytes;
         self.booked.buffers += 1;
-        Ok(Handle { block, len, arena: self.number, element: PhantomData })
+        Ok(ArenaHandle { block, len, arena: self.number, element: PhantomData })
     }
 
     /// A block of zeros; none for no bytes.
@@ -121,7 +121,7 @@ impl Arena {
     /// # Panics
     /// If the handle is another arena's.
     #[allow(clippy::needless_pass_by_value, reason = "who gives a block back must not use it any more")]
-    pub fn free<T: Pod>(&mut self, handle: Handle<T>) {
+    pub fn free<T: Pod>(&mut self, handle: ArenaHandle<T>) {
         self.assert_mine(&handle);
         if let Some(block) = handle.block {
             self.pool.free(block);
@@ -138,7 +138,7 @@ impl Arena {
     ///
     /// # Panics
     /// If the handle is another arena's, or of another length.
-    pub fn write<T: Pod>(&mut self, handle: &mut Handle<T>, values: &[T]) -> Result<()> {
+    pub fn write<T: Pod>(&mut self, handle: &mut ArenaHandle<T>, values: &[T]) -> Result<()> {
         assert_eq!(values.len(), handle.len, "a copy is of as many elements on both sides");
         match &self.gpu {
             None => self.slice_mut(handle).copy_from_slice(values),
@@ -154,7 +154,7 @@ impl Arena {
     ///
     /// # Panics
     /// As [`Arena::write`].
-    pub fn read<T: Pod>(&self, handle: &Handle<T>, values: &mut [T]) -> Result<()> {
+    pub fn read<T: Pod>(&self, handle: &ArenaHandle<T>, values: &mut [T]) -> Result<()> {
         assert_eq!(values.len(), handle.len, "a copy is of as many elements on both sides");
         match &self.gpu {
             None => values.copy_from_slice(self.slice(handle)),
@@ -168,7 +168,7 @@ impl Arena {
     ///
     /// # Panics
     /// If the handle is another arena's.
-    pub fn address<T: Pod>(&self, handle: &Handle<T>) -> u64 {
+    pub fn address<T: Pod>(&self, handle: &ArenaHandle<T>) -> u64 {
         self.assert_mine(handle);
         handle.block.map_or(0, |block| self.pool.address(block))
     }
@@ -177,7 +177,7 @@ impl Arena {
     ///
     /// # Panics
     /// If the handle is another arena's, or the arena is on a GPU.
-    pub fn slice<'a, T: Pod>(&'a self, handle: &'a Handle<T>) -> &'a [T] {
+    pub fn slice<'a, T: Pod>(&'a self, handle: &'a ArenaHandle<T>) -> &'a [T] {
         let start = self.start(handle);
         // SAFETY: the block is live, because its handle is and only `free` consumes one; it holds
         // `len` elements, initialised, aligned to 64 bytes. It stays where it is while the arena is
@@ -191,7 +191,7 @@ impl Arena {
     ///
     /// # Panics
     /// As [`Arena::slice`].
-    pub fn slice_mut<'a, T: Pod>(&'a self, handle: &'a mut Handle<T>) -> &'a mut [T] {
+    pub fn slice_mut<'a, T: Pod>(&'a self, handle: &'a mut ArenaHandle<T>) -> &'a mut [T] {
         let start = self.start(handle);
         // SAFETY: as in `slice`; the exclusive borrow of the block's one handle makes this the only
         // reference.
@@ -219,7 +219,7 @@ impl Arena {
         &self.scope
     }
 
-    fn start<T: Pod>(&self, handle: &Handle<T>) -> *mut T {
+    fn start<T: Pod>(&self, handle: &ArenaHandle<T>) -> *mut T {
         self.assert_mine(handle);
         if let Some(gpu) = &self.gpu {
             panic!("{}: slices are of host memory; Arena::read reads a block on {gpu}", self.scope.label());
@@ -230,7 +230,7 @@ impl Arena {
         }
     }
 
-    fn assert_mine<T: Pod>(&self, handle: &Handle<T>) {
+    fn assert_mine<T: Pod>(&self, handle: &ArenaHandle<T>) {
         assert_eq!(handle.arena, self.number, "a handle of another arena");
     }
 }
@@ -260,11 +260,11 @@ mod tests {
     }
 
     /// Writes numbers into a block that follow from the block's own.
-    fn write(arena: &Arena, number: u64, handle: &mut Handle<u64>) {
+    fn write(arena: &Arena, number: u64, handle: &mut ArenaHandle<u64>) {
         arena.slice_mut(handle).iter_mut().zip(0..).for_each(|(value, i)| *value = (number << 32) + i);
     }
 
-    fn assert_intact(arena: &Arena, number: u64, handle: &Handle<u64>) {
+    fn assert_intact(arena: &Arena, number: u64, handle: &ArenaHandle<u64>) {
         let expected = (0..handle.len() as u64).map(|i| (number << 32) + i);
         assert!(arena.slice(handle).iter().copied().eq(expected), "block {number} has changed");
     }

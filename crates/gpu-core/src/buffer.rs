@@ -10,7 +10,7 @@ use crate::cuda::{Pinned, Stream, Transfer};
 use crate::device::{Cuda, Device, Scope};
 use crate::error::Result;
 use crate::host::{ALIGN_BYTES, HostBlock};
-use crate::pool::{BlockId, Mobility, Request, Shortage};
+use crate::pool::{AllocationError, AllocationRequest, BlockId, Mobility};
 
 /// `len` elements of `T` on a device, zero when allocated, contiguous, aligned to 64 bytes.
 ///
@@ -352,7 +352,7 @@ impl<T: Pod> Drop for Buffer<T> {
     }
 }
 
-fn allocate(scope: &Scope, bytes: usize) -> Result<Memory, Shortage> {
+fn allocate(scope: &Scope, bytes: usize) -> Result<Memory, AllocationError> {
     let request = scope.request(bytes, Mobility::Fixed);
     match scope.device() {
         Device::Cpu(_) => HostBlock::zeroed(scope.device().memory().pool(), &request).map(Memory::Host),
@@ -362,7 +362,7 @@ fn allocate(scope: &Scope, bytes: usize) -> Result<Memory, Shortage> {
 
 impl DeviceBlock {
     /// A block of undefined contents.
-    fn new(cuda: &Cuda, request: &Request) -> Result<Self, Shortage> {
+    fn new(cuda: &Cuda, request: &AllocationRequest) -> Result<Self, AllocationError> {
         let gpu = cuda.shared_gpu();
         if request.bytes == 0 {
             return Ok(DeviceBlock { gpu, address: 0, id: None });

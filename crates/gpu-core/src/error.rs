@@ -51,7 +51,7 @@ pub enum Error {
         /// Bytes asked for.
         requested_bytes: usize,
         /// State of the device's pool when it refused.
-        counts: Box<Counts>,
+        counts: Box<MemoryCounts>,
     },
 
     /// The driver or the system refused memory for a reason that freeing some does not mend.
@@ -252,7 +252,7 @@ pub enum Refusal {
 
 /// Counters of a pool for out-of-memory reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct MemoryCounts {
     /// Physical memory that the pool may hold.
     pub capacity_bytes: usize,
     /// Bytes of live blocks.
@@ -270,9 +270,9 @@ pub struct Counts {
     pub held_by_others_bytes: Option<usize>,
 }
 
-impl fmt::Display for Counts {
+impl fmt::Display for MemoryCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts { capacity_bytes, allocated_bytes, reserved_bytes, free_bytes, .. } = self;
+        let MemoryCounts { capacity_bytes, allocated_bytes, reserved_bytes, free_bytes, .. } = self;
         let (largest, fragmentation) = (self.largest_free_block_bytes, self.fragmentation());
         write!(
             f,
@@ -286,7 +286,7 @@ impl fmt::Display for Counts {
     }
 }
 
-impl Counts {
+impl MemoryCounts {
     /// 1 − largest free block / free bytes; 0 when nothing is free.
     pub fn fragmentation(&self) -> f64 {
         match self.free_bytes {
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn an_error_of_memory_says_what_stood_in_the_way() {
-        let counts = Box::new(Counts {
+        let counts = Box::new(MemoryCounts {
             capacity_bytes: 100,
             allocated_bytes: 60,
             reserved_bytes: 80,

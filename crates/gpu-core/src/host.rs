@@ -5,7 +5,7 @@ use std::ops::DerefMut;
 use std::ptr::{self, NonNull};
 
 use crate::free_memory;
-use crate::pool::{BlockId, Pool, Request, Shortage};
+use crate::pool::{AllocationError, AllocationRequest, BlockId, Pool};
 #[cfg(target_os = "linux")]
 use crate::source::Memfd;
 use crate::source::{Plain, Source};
@@ -24,9 +24,9 @@ const CAPACITY_BYTES_UNKNOWN: usize = 16 << 30;
 /// On Linux it is a file in memory, so that the CPU stitches as a GPU does. Its pages are small
 /// where the system is set up as usual; anonymous memory could have huge ones
 /// (`madvise(MADV_HUGEPAGE)`), but training does not notice: 12 steps of the five timeframes of the
-/// example `throughput` of megabatch-trainer take the same CPU time on either and on memory
-/// of the system allocator (medians of five within 4 %, which is less than runs differ by), and
-/// huge pages make a tenth more memory resident.
+/// example `throughput` of megabatch-trainer take the same CPU time on either and on memory of the
+/// system allocator (medians of five within 4 %, which is less than runs differ by), and huge pages
+/// make a tenth more memory resident.
 pub(crate) fn source() -> Box<dyn Source> {
     let capacity_bytes = free_memory::total_bytes().unwrap_or(CAPACITY_BYTES_UNKNOWN) / GRANULE_BYTES * GRANULE_BYTES;
     #[cfg(target_os = "linux")]
@@ -48,7 +48,10 @@ pub(crate) struct HostBlock {
 impl HostBlock {
     /// A block of zeros of a pool over one of this file's sources. The pool is let go before the
     /// bytes are zeroed.
-    pub(crate) fn zeroed(mut pool: impl DerefMut<Target = Pool>, request: &Request) -> Result<Self, Shortage> {
+    pub(crate) fn zeroed(
+        mut pool: impl DerefMut<Target = Pool>,
+        request: &AllocationRequest,
+    ) -> Result<Self, AllocationError> {
         if request.bytes == 0 {
             return Ok(HostBlock { start: NonNull::without_provenance(ALIGN), id: None });
         }

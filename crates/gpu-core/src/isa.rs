@@ -14,8 +14,7 @@ pub enum InstructionSet {
     /// AVX2 and FMA.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// AVX-512 F, VL, BW and DQ: all CPUs that have the first, but for the earliest, have
-    /// them all.
+    /// AVX-512 F, VL, BW and DQ: all CPUs that have the first, but for the earliest, have them all.
     #[cfg(target_arch = "x86_64")]
     Avx512,
 }
@@ -85,8 +84,7 @@ impl Isa {
         match self.0 {
             InstructionSet::Portable => loops.run(),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: an `Isa` exists only where the CPU has what the function is compiled
-            // for.
+            // SAFETY: an `Isa` exists only where the CPU has what the function is compiled for.
             InstructionSet::Avx2 => unsafe { avx2(loops) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.

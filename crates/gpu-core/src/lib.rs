@@ -29,7 +29,7 @@ pub mod source;
 mod staging;
 mod timing;
 
-pub use arena::{Arena, Handle};
+pub use arena::{Arena, ArenaHandle};
 pub use async_download::AsyncDownload;
 pub use buffer::Buffer;
 pub use captures::Captures;
@@ -37,5 +37,5 @@ pub use cublaslt::CublasLt;
 pub use device::{Cpu, Cuda, Device, Scope, Usage};
 pub use double_buffered_upload::DoubleBufferedUpload;
 pub use error::{Error, Result};
-pub use matrix_product::{Factors, MatrixAddresses, MatrixProduct};
+pub use matrix_product::{FactorType, MatrixAddresses, MatrixProduct};
 pub use staging::Staging;

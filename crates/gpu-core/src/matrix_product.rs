@@ -4,7 +4,7 @@
 
 /// Types of the factors; sums are in f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Factors {
+pub enum FactorType {
     /// Numbers in f16.
     F16,
     /// Numbers in bf16.
@@ -21,7 +21,7 @@ pub struct MatrixProduct {
     /// True if a is `[K, M]` in place of `[M, K]`, and b `[K, N]` in place of `[N, K]`.
     pub turned: [bool; 2],
     /// Types of a and b.
-    pub factors: Factors,
+    pub factors: FactorType,
 }
 
 /// Addresses of the matrices of a product.

@@ -136,8 +136,8 @@ mod x86_64 {
     macro_rules! form {
         ($module:ident::$name:ident) => {
             |from: &[_], to: &mut [_]| {
-                // SAFETY: the test has seen that the CPU has the instructions, and gives
-                // slices of one length.
+                // SAFETY: the test has seen that the CPU has the instructions, and gives slices of
+                // one length.
                 unsafe { $module::$name(from, to) }
             }
         };

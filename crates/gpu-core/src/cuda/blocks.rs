@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::copy::{MemoryRegion, On};
-use super::fault::Fault;
+use super::fault::DriverFault;
 use super::{Gpu, GpuSource};
 use crate::error::Result;
 use crate::source::{Source, StreamId};
@@ -48,7 +48,7 @@ impl Gpu {
         self.on_default(|on| unsafe { on.copy(from, MemoryRegion { address: to, bytes }) })
     }
 
-    fn on_default(&self, submit: impl FnOnce(On<'_>) -> Result<(), Fault>) -> Result<()> {
+    fn on_default(&self, submit: impl FnOnce(On<'_>) -> Result<(), DriverFault>) -> Result<()> {
         let on = On { streams: self.streams(), id: StreamId(0) };
         submit(on).map_err(|fault| self.context().error(fault))
     }

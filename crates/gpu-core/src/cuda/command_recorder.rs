@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::captures::Captures;
 use super::context::Context;
-use super::fault::Fault;
+use super::fault::DriverFault;
 use super::gpu_command::GpuCommand;
 
 /// Commands held back from one GPU's default stream, whichever thread they come from.
@@ -22,7 +22,7 @@ pub(super) struct CommandRecorder {
     is_paused: bool,
     waiting: Vec<GpuCommand>,
     /// The first failure to submit some of it, which not everybody passes on who is told.
-    failed: Option<Fault>,
+    failed: Option<DriverFault>,
 }
 
 impl CommandRecorder {
@@ -35,7 +35,7 @@ impl CommandRecorder {
     }
 
     /// Submits what waits. The context is current.
-    pub(super) fn submit(&mut self) -> Result<(), Fault> {
+    pub(super) fn submit(&mut self) -> Result<(), DriverFault> {
         let Some(captures) = self.captures.as_mut().filter(|_| !self.waiting.is_empty()) else { return Ok(()) };
         // SAFETY: whoever gave the work promised that it may be submitted, and nothing was asked of
         // the driver since.
@@ -70,7 +70,7 @@ impl<'a> Deferral<'a> {
     }
 
     /// Submits what still waits; an error where some of the work was not submitted, now or before.
-    pub(super) fn end(self) -> Result<(), Fault> {
+    pub(super) fn end(self) -> Result<(), DriverFault> {
         let last = self.context.enter();
         self.context.deferred().failed.take().map_or(last, Err)
     }

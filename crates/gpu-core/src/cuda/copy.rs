@@ -4,9 +4,9 @@ use std::ffi::c_void;
 
 use cust::sys;
 
-use super::fault::{Fault, checked};
+use super::fault::{DriverFault, checked};
 use super::gpu_command::GpuCommand;
-use super::stream::Streams;
+use super::stream::GpuStreams;
 use crate::source::StreamId;
 
 /// A stretch of a GPU's memory that a copy or a fill works on.
@@ -19,7 +19,7 @@ pub(crate) struct MemoryRegion {
 /// A stream by its number, with what it takes to submit to it.
 #[derive(Clone, Copy)]
 pub(crate) struct On<'s> {
-    pub(crate) streams: &'s Streams,
+    pub(crate) streams: &'s GpuStreams,
     pub(crate) id: StreamId,
 }
 
@@ -30,7 +30,7 @@ impl On<'_> {
     /// Both stretches are allocated for as long as it takes. Where the host memory is page-locked,
     /// nobody writes it until the copy is done; other host memory has been read when the call
     /// returns.
-    pub(crate) unsafe fn upload(self, from: *const c_void, to: MemoryRegion) -> Result<(), Fault> {
+    pub(crate) unsafe fn upload(self, from: *const c_void, to: MemoryRegion) -> Result<(), DriverFault> {
         self.transfer("cuMemcpyHtoDAsync", to, format_args!("from host {from:?}"), |stream| {
             // SAFETY: as the caller promised.
             unsafe { sys::cuMemcpyHtoDAsync_v2(to.address, from, to.bytes, stream) }
@@ -43,7 +43,7 @@ impl On<'_> {
     /// Both stretches are allocated for as long as it takes. Where the host memory is page-locked,
     /// nobody touches it until the copy is done; other host memory has been written when the stream
     /// is next synchronised.
-    pub(crate) unsafe fn download(self, from: MemoryRegion, to: *mut c_void) -> Result<(), Fault> {
+    pub(crate) unsafe fn download(self, from: MemoryRegion, to: *mut c_void) -> Result<(), DriverFault> {
         self.transfer("cuMemcpyDtoHAsync", from, format_args!("to host {to:?}"), |stream| {
             // SAFETY: as the caller promised.
             unsafe { sys::cuMemcpyDtoHAsync_v2(to, from.address, from.bytes, stream) }
@@ -54,7 +54,7 @@ impl On<'_> {
     ///
     /// # Safety
     /// Both stretches are allocated for as long as it takes, and do not overlap.
-    pub(crate) unsafe fn copy(self, from: u64, to: MemoryRegion) -> Result<(), Fault> {
+    pub(crate) unsafe fn copy(self, from: u64, to: MemoryRegion) -> Result<(), DriverFault> {
         // SAFETY: as the caller promised.
         unsafe { self.submit_unless_empty(GpuCommand::Copy { from, to }, to) }
     }
@@ -63,14 +63,14 @@ impl On<'_> {
     ///
     /// # Safety
     /// The stretch is allocated for as long as it takes.
-    pub(crate) unsafe fn fill(self, to: MemoryRegion, value: u8) -> Result<(), Fault> {
+    pub(crate) unsafe fn fill(self, to: MemoryRegion, value: u8) -> Result<(), DriverFault> {
         // SAFETY: as the caller promised.
         unsafe { self.submit_unless_empty(GpuCommand::Fill { to, value }, to) }
     }
 
     /// # Safety
     /// As [`On::submit`].
-    unsafe fn submit_unless_empty(self, work: GpuCommand, of: MemoryRegion) -> Result<(), Fault> {
+    unsafe fn submit_unless_empty(self, work: GpuCommand, of: MemoryRegion) -> Result<(), DriverFault> {
         // SAFETY: as the caller promised.
         if of.bytes == 0 { Ok(()) } else { unsafe { self.submit(work) } }
     }
@@ -81,7 +81,7 @@ impl On<'_> {
     /// # Safety
     /// What `work` reads and writes is allocated for as long as it takes, and nobody else uses it
     /// meanwhile, unless ordered by the streams.
-    pub(super) unsafe fn submit(self, work: GpuCommand) -> Result<(), Fault> {
+    pub(super) unsafe fn submit(self, work: GpuCommand) -> Result<(), DriverFault> {
         let context = self.streams.context();
         let work = match self.id {
             StreamId(0) => context.defer(work),
@@ -100,7 +100,7 @@ impl On<'_> {
         stretch: MemoryRegion,
         other: std::fmt::Arguments<'_>,
         submit: impl FnOnce(sys::CUstream) -> sys::CUresult,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DriverFault> {
         let MemoryRegion { address, bytes } = stretch;
         if bytes == 0 {
             return Ok(());

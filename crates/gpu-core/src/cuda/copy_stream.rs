@@ -13,7 +13,7 @@ use cust::sys;
 
 use super::Gpu;
 use super::event::Event;
-use super::fault::{Fault, checked};
+use super::fault::{DriverFault, checked};
 use super::non_blocking_stream::NonBlockingStream;
 use super::pinned::Pinned;
 use crate::error::Result;
@@ -64,7 +64,7 @@ impl CopyStream {
         Ok(())
     }
 
-    fn submit(&self, from: &Pinned<u8>, to: u64, block: usize) -> Result<(), Fault> {
+    fn submit(&self, from: &Pinned<u8>, to: u64, block: usize) -> Result<(), DriverFault> {
         self.released[block].order(self.stream.raw(), NonBlockingStream::ID)?;
         // SAFETY: the block is live, and all that the default stream had to do with its memory was
         // submitted before it was released. It stays mapped until the copy is done, also if it is

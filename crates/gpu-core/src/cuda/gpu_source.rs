@@ -8,8 +8,8 @@ use super::Gpu;
 use super::context::Context;
 use super::copy::{MemoryRegion, On};
 use super::event::Event;
-use super::fault::Fault;
-use super::stream::Streams;
+use super::fault::DriverFault;
+use super::stream::GpuStreams;
 use super::virtual_memory::{self, VirtualMemory};
 use crate::error::Result;
 use crate::source::address_space::AddressSpace;
@@ -29,7 +29,7 @@ pub struct GpuSource {
     calls: u64,
     /// A failure in a call that has no way to report it. The next one that can does.
     unreported: Option<Refusal>,
-    streams: Arc<Streams>,
+    streams: Arc<GpuStreams>,
     context: Arc<Context>,
 }
 
@@ -40,7 +40,7 @@ impl GpuSource {
     /// [`Error::Driver`](crate::Error::Driver), also where there is no memory for that granule.
     pub fn new(gpu: &Gpu) -> Result<Self> {
         let context = gpu.context();
-        let open = || -> Result<Self, Fault> {
+        let open = || -> Result<Self, DriverFault> {
             context.enter()?;
             let memory = VirtualMemory::of(context.ordinal());
             let granule_bytes = memory.granule_bytes()?;
@@ -62,7 +62,7 @@ impl GpuSource {
         Ok(source)
     }
 
-    fn take_scratch(&mut self) -> Result<(), Fault> {
+    fn take_scratch(&mut self) -> Result<(), DriverFault> {
         let bytes = self.granule_bytes;
         self.scratch = self.call(|_| virtual_memory::reserve(bytes, bytes))?;
         self.space.reserve(self.scratch, bytes);
@@ -72,14 +72,14 @@ impl GpuSource {
     }
 
     /// One call to the driver, counted, with the GPU's context current.
-    fn call<T>(&mut self, call: impl FnOnce(&Self) -> Result<T, Fault>) -> Result<T, Fault> {
+    fn call<T>(&mut self, call: impl FnOnce(&Self) -> Result<T, DriverFault>) -> Result<T, DriverFault> {
         self.calls += 1;
         self.context.enter()?;
         call(self)
     }
 
     /// The same for a call whose caller cannot be told of a failure.
-    fn call_unreported(&mut self, call: impl FnOnce(&Self) -> Result<(), Fault>) {
+    fn call_unreported(&mut self, call: impl FnOnce(&Self) -> Result<(), DriverFault>) {
         if let Err(fault) = self.call(call) {
             self.unreported.get_or_insert(fault.into());
         }
@@ -91,7 +91,7 @@ impl GpuSource {
     }
 
     /// Maps granules and makes them accessible, or changes nothing.
-    fn map_all(&mut self, address: u64, granules: &[Granule]) -> Result<(), Fault> {
+    fn map_all(&mut self, address: u64, granules: &[Granule]) -> Result<(), DriverFault> {
         self.space.map(address, granules);
         let mut mapped = 0;
         let done = self.map_each(address, granules, &mut mapped);
@@ -102,7 +102,7 @@ impl GpuSource {
         done
     }
 
-    fn map_each(&mut self, address: u64, granules: &[Granule], mapped: &mut usize) -> Result<(), Fault> {
+    fn map_each(&mut self, address: u64, granules: &[Granule], mapped: &mut usize) -> Result<(), DriverFault> {
         let bytes = self.granule_bytes;
         for (at, &granule) in self.slots(address, granules.len()).zip(granules) {
             self.call(|_| virtual_memory::map(at, bytes, granule.0))?;
@@ -135,7 +135,7 @@ impl GpuSource {
     }
 
     /// Copies between ranges that are not the same memory.
-    fn copy_apart(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Fault> {
+    fn copy_apart(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), DriverFault> {
         self.call(|source| {
             let on = On { streams: &source.streams, id: StreamId(0) };
             // SAFETY: both ranges are mapped, as the pool promises, and unmapping waits for the
@@ -146,7 +146,7 @@ impl GpuSource {
 
     /// Copies between ranges of which one begins within the other: piece by piece, from the end
     /// that the copy does not write first.
-    fn copy_sliding(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Fault> {
+    fn copy_sliding(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), DriverFault> {
         let distance = from.abs_diff(to) as usize;
         // A piece no longer than the distance does not overlap its copy. Where that would make many
         // pieces, they go through the scratch.
@@ -168,7 +168,7 @@ impl GpuSource {
 
     /// Copies between ranges at different addresses that share granules, which no order of pieces
     /// could do in general: through the host.
-    fn copy_through_host(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Fault> {
+    fn copy_through_host(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), DriverFault> {
         let mut host = vec![0u8; bytes];
         let start = host.as_mut_ptr();
         self.call(|source| {

@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cuda::Gpu;
 use crate::error::{Error, Result};
-use crate::pool::{Counts, Pool, Settings, Stats};
+use crate::pool::{MemoryCounts, Pool, PoolSettings, Stats};
 use crate::recording::{Recording, RecordingSettings};
-use crate::snapshot::{Shortage, Snapshot};
+use crate::snapshot::{FailedRequest, Snapshot};
 use crate::source::Source;
 use crate::{free_memory, host};
-use ledger::Ledger;
+use ledger::MemoryLedger;
 
 pub(crate) use scope::Booked;
 pub use scope::Scope;
@@ -67,7 +67,7 @@ impl Cuda {
 /// The memory of one device: whose it is, and where it is.
 #[derive(Debug)]
 pub(crate) struct DeviceMemory {
-    pub(crate) ledger: Ledger,
+    pub(crate) ledger: MemoryLedger,
     pool: Mutex<Pool>,
     /// Locked after the pool, where both are.
     recording: Mutex<Option<Recording>>,
@@ -191,7 +191,7 @@ impl Device {
     }
 
     /// The momentary figures of the device's pool.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> MemoryCounts {
         self.memory().pool().counts()
     }
 
@@ -259,8 +259,8 @@ impl Device {
 
 impl DeviceMemory {
     fn over(source: Box<dyn Source>) -> Arc<Self> {
-        let pool = Pool::new(source, Settings { capacity_bytes: None });
-        Arc::new(DeviceMemory { ledger: Ledger::default(), pool: Mutex::new(pool), recording: Mutex::new(None) })
+        let pool = Pool::new(source, PoolSettings { capacity_bytes: None });
+        Arc::new(DeviceMemory { ledger: MemoryLedger::default(), pool: Mutex::new(pool), recording: Mutex::new(None) })
     }
 
     /// The pool, for one thread at a time.
@@ -284,7 +284,7 @@ impl DeviceMemory {
     }
 
     /// To be called when a request failed, by a thread that does not hold the pool.
-    pub(crate) fn note_failure(&self, shortage: Shortage) {
+    pub(crate) fn note_failure(&self, shortage: FailedRequest) {
         let Some(pool) = self.pool_unless_broken() else { return };
         if let Some(recording) = self.recording().as_mut() {
             recording.failed(&pool, shortage);
@@ -361,7 +361,7 @@ mod tests {
         assert!(device.take_failure_snapshot().is_none());
         let error = Buffer::<u8>::zeros(&device.scope("greedy"), 9_000).unwrap_err();
         let failure = device.take_failure_snapshot().unwrap();
-        let shortage = Shortage { requested_bytes: 9_000, owner: "greedy".into(), message: error.to_string() };
+        let shortage = FailedRequest { requested_bytes: 9_000, owner: "greedy".into(), message: error.to_string() };
         assert_eq!((failure.shortage, failure.time_us), (Some(shortage), 7));
         drop(kept);
         let peak = device.peak_snapshot().unwrap();

@@ -6,7 +6,7 @@ use super::Device;
 use super::ledger::OverBudget;
 use super::usage::{Counter, Usage};
 use crate::error::{Error, Result};
-use crate::pool::{Mobility, Request, Shortage};
+use crate::pool::{AllocationError, AllocationRequest, Mobility};
 use crate::snapshot;
 use crate::source::StreamId;
 
@@ -81,17 +81,21 @@ impl Scope {
     }
 
     /// The wish for memory of this scope, to be used on the default stream.
-    pub(crate) fn request(&self, bytes: usize, mobility: Mobility) -> Request {
-        Request { bytes, stream: StreamId::default(), owner: Arc::clone(&self.label), mobility }
+    pub(crate) fn request(&self, bytes: usize, mobility: Mobility) -> AllocationRequest {
+        AllocationRequest { bytes, stream: StreamId::default(), owner: Arc::clone(&self.label), mobility }
     }
 
     /// Error of a request for memory of this scope.
-    pub(crate) fn shortage(&self, requested_bytes: usize, shortage: Shortage) -> Error {
+    pub(crate) fn shortage(&self, requested_bytes: usize, shortage: AllocationError) -> Error {
         let (scope, device) = (self.label.to_string(), self.device.to_string());
         self.refused(match shortage {
-            Shortage::NeverFits { largest_bytes } => Error::NeverFits { scope, device, requested_bytes, largest_bytes },
-            Shortage::NotNow(counts) => Error::OutOfMemory { scope, device, requested_bytes, counts: Box::new(counts) },
-            Shortage::Source(source) => Error::Refused { scope, device, requested_bytes, source },
+            AllocationError::NeverFits { largest_bytes } => {
+                Error::NeverFits { scope, device, requested_bytes, largest_bytes }
+            }
+            AllocationError::NotNow(counts) => {
+                Error::OutOfMemory { scope, device, requested_bytes, counts: Box::new(counts) }
+            }
+            AllocationError::Source(source) => Error::Refused { scope, device, requested_bytes, source },
         })
     }
 
@@ -101,7 +105,7 @@ impl Scope {
             return error;
         };
         let (owner, message) = (Arc::clone(&self.label), error.to_string());
-        self.device.memory().note_failure(snapshot::Shortage { requested_bytes, owner, message });
+        self.device.memory().note_failure(snapshot::FailedRequest { requested_bytes, owner, message });
         error
     }
 }

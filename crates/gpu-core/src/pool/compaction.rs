@@ -15,7 +15,7 @@ use super::live_blocks::{BlockLocation, PendingRequest};
 use super::main_segment::MainSegment;
 use super::order::Tag;
 use super::tiling::{TileId, TileKind};
-use super::{Event, Mobility, Pool};
+use super::{Mobility, Pool, PoolEvent};
 use crate::source::Refusal;
 
 /// Goal of compaction.
@@ -228,7 +228,7 @@ impl Pool {
         self.placements.remove_block(from, bytes, tag);
         self.placements.add_block(to, bytes, tag);
         self.stats.inactive_split_bytes.set(self.inactive_split_bytes());
-        self.watch.tell(|| Event::Moved { id: self.blocks.id(index), from, to, bytes });
+        self.watch.tell(|| PoolEvent::Moved { id: self.blocks.id(index), from, to, bytes });
     }
 
     pub(super) fn is_movable(&self, index: u32) -> bool {

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{BlockId, Counts};
+use super::{BlockId, MemoryCounts};
 use crate::source::StreamId;
 
 /// Event of a pool; its observer is called with events in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Event {
+pub enum PoolEvent {
     /// A block was given.
     Allocated {
         /// The block.
@@ -85,25 +85,25 @@ pub enum Event {
         /// Whose it would have been.
         owner: Arc<str>,
         /// The pool's counters at that moment.
-        counts: Counts,
+        counts: MemoryCounts,
     },
 }
 
 /// Callback for a pool's events.
-pub type Observer = Box<dyn FnMut(&Event) + Send>;
+pub type PoolObserver = Box<dyn FnMut(&PoolEvent) + Send>;
 
 /// The observer, if any. Without one no event is built, so that the hot path pays for one pointer
 /// test.
 #[derive(Default)]
-pub(super) struct ObserverSlot(Option<Observer>);
+pub(super) struct ObserverSlot(Option<PoolObserver>);
 
 impl ObserverSlot {
-    pub(super) fn set(&mut self, observer: Option<Observer>) {
+    pub(super) fn set(&mut self, observer: Option<PoolObserver>) {
         self.0 = observer;
     }
 
     #[inline]
-    pub(super) fn tell(&mut self, event: impl FnOnce() -> Event) {
+    pub(super) fn tell(&mut self, event: impl FnOnce() -> PoolEvent) {
         if let Some(observer) = &mut self.0 {
             observer(&event());
         }

@@ -6,7 +6,7 @@ use super::live_blocks::{BlockLocation, PendingRequest, Stitched};
 use super::order::Tag;
 use super::slab::class_slots;
 use super::tiling::{TileId, TileKind};
-use super::{ByteRange, Pool, Shortage};
+use super::{AllocationError, ByteRange, Pool};
 use crate::source::Refusal;
 
 /// One way to find memory for a block: `None` if there is none, a refusal if the source failed. No
@@ -32,7 +32,7 @@ const FALLBACKS: [FallbackStep; 6] = [
 impl Pool {
     /// Tries the fallbacks in order.
     #[cold]
-    pub(super) fn fallback(&mut self, pending: &PendingRequest) -> Result<BlockLocation, Shortage> {
+    pub(super) fn fallback(&mut self, pending: &PendingRequest) -> Result<BlockLocation, AllocationError> {
         let mut failure = None;
         for step in FALLBACKS {
             match step(self, pending) {
@@ -41,7 +41,7 @@ impl Pool {
                 Err(refusal) => failure = Some(refusal),
             }
         }
-        Err(failure.map_or_else(|| Shortage::NotNow(self.counts_with_others()), Shortage::Source))
+        Err(failure.map_or_else(|| AllocationError::NotNow(self.counts_with_others()), AllocationError::Source))
     }
 
     /// A free block without a driver call: a slot of a slab, or a cut from the best-fitting free

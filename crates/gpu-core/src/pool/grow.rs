@@ -10,7 +10,7 @@ use super::live_blocks::{BlockLocation, PendingRequest};
 use super::main_segment::MainSegment;
 use super::order::Tag;
 use super::tiling::{TileId, TileKind};
-use super::{ByteRange, Event, Pool, UNIT_BYTES};
+use super::{ByteRange, Pool, PoolEvent, UNIT_BYTES};
 use crate::source::{Granule, Refusal};
 
 /// A range of the main segment without live bytes, and the slots in it that lack a granule.
@@ -78,7 +78,7 @@ impl Pool {
             self.main.fill(slots.start, filling, tag);
             rest = after;
             let range = self.main.range(slots);
-            self.watch.tell(|| Event::Grown { address: self.main.address(range.start), bytes: range.len() });
+            self.watch.tell(|| PoolEvent::Grown { address: self.main.address(range.start), bytes: range.len() });
         }
         self.stats.reserved_bytes.set(self.main.held() << self.main.granule_shift());
         Ok(())
@@ -138,7 +138,7 @@ impl Pool {
             self.main.evict(slots.clone());
             slots.clone().for_each(|slot| self.source.destroy(self.main.granule(slot)));
             let range = self.main.range(slots);
-            self.watch.tell(|| Event::Released { address: self.main.address(range.start), bytes: range.len() });
+            self.watch.tell(|| PoolEvent::Released { address: self.main.address(range.start), bytes: range.len() });
         }
         self.stats.reserved_bytes.set(self.main.held() << self.main.granule_shift());
         runs.iter().map(Range::len).sum::<usize>() << self.main.granule_shift()

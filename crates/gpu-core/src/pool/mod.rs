@@ -44,11 +44,11 @@ mod tiling;
 mod view;
 mod walk;
 
-pub use event::{Event, Observer};
+pub use event::{PoolEvent, PoolObserver};
 pub use segments::{BlockInfo, BlockState, SegmentInfo, SegmentKind};
 pub use stats::{Peaked, Stats};
 
-pub use crate::error::Counts;
+pub use crate::error::MemoryCounts;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ type ByteRange = Range<usize>;
 
 /// Memory that a pool may take from its source and keep.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct PoolSettings {
     /// Physical memory in bytes that the pool may hold, of which it uses whole granules; `None` for
     /// all that the source has.
     pub capacity_bytes: Option<usize>,
@@ -77,7 +77,7 @@ pub struct Settings {
 
 /// A request for a block.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct AllocationRequest {
     /// Size in bytes; the block is at least that large.
     pub bytes: usize,
     /// The stream that will use the block first. Its address is safe to use on this stream, and on
@@ -105,14 +105,14 @@ pub struct BlockId(u64);
 /// Failure of an allocation. The pool is as before, except that it may have rearranged cached
 /// memory or given it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shortage {
+pub enum AllocationError {
     /// More than the pool may ever hold.
     NeverFits {
         /// Largest request that could ever succeed, in bytes.
         largest_bytes: usize,
     },
     /// The pool has no room now; its counters at that moment.
-    NotNow(Counts),
+    NotNow(MemoryCounts),
     /// The source failed in a way that freeing memory does not mend.
     Source(Refusal),
 }
@@ -135,7 +135,7 @@ pub struct Pool {
 
 impl Pool {
     /// An empty pool over `source`. Nothing is reserved yet.
-    pub fn new(source: Box<dyn Source>, settings: Settings) -> Self {
+    pub fn new(source: Box<dyn Source>, settings: PoolSettings) -> Self {
         let capacity_bytes = settings.capacity_bytes.unwrap_or(usize::MAX).min(source.capacity_bytes());
         let granule_bytes = source.granule_bytes();
         Pool {
@@ -155,8 +155,8 @@ impl Pool {
     /// A block for `request`.
     ///
     /// # Errors
-    /// [`Shortage`], and then no block has changed.
-    pub fn allocate(&mut self, request: &Request) -> Result<BlockId, Shortage> {
+    /// [`AllocationError`], and then no block has changed.
+    pub fn allocate(&mut self, request: &AllocationRequest) -> Result<BlockId, AllocationError> {
         let found = self.pending_request(request).and_then(|pending| {
             let key = self.placements.key(pending.bytes, pending.tag.index());
             match self.reuse(key, &pending).or_else(|| self.fit(&pending)) {
@@ -184,7 +184,7 @@ impl Pool {
         self.stats.allocated_bytes.sub(live.bytes);
         self.stats.blocks.sub(1);
         self.stats.inactive_split_bytes.set(self.inactive_split_bytes());
-        self.watch.tell(|| Event::Freed {
+        self.watch.tell(|| PoolEvent::Freed {
             id: block,
             address,
             bytes: live.bytes,
@@ -207,7 +207,7 @@ impl Pool {
     pub fn step(&mut self) {
         self.placements.end_step();
         self.at_boundary = true;
-        self.watch.tell(|| Event::Step);
+        self.watch.tell(|| PoolEvent::Step);
     }
 
     /// Resets all peaks to the current values.
@@ -221,11 +221,11 @@ impl Pool {
     }
 
     /// Current counters for an out-of-memory report. The device is not asked for memory held by
-    /// other processes; [`Shortage::NotNow`] has that number.
-    pub fn counts(&self) -> Counts {
+    /// other processes; [`AllocationError::NotNow`] has that number.
+    pub fn counts(&self) -> MemoryCounts {
         let granule_bytes = self.main.granule_bytes();
         let reserved_bytes = self.main.held() * granule_bytes;
-        Counts {
+        MemoryCounts {
             capacity_bytes: self.main.slots() * granule_bytes,
             allocated_bytes: self.stats.allocated_bytes.now,
             reserved_bytes,
@@ -237,7 +237,7 @@ impl Pool {
     }
 
     /// Calls `observer` for every event from now on; `None` removes the observer.
-    pub fn set_observer(&mut self, observer: Option<Observer>) {
+    pub fn set_observer(&mut self, observer: Option<PoolObserver>) {
         self.watch.set(observer);
     }
 
@@ -251,10 +251,10 @@ impl Pool {
         &mut *self.source
     }
 
-    fn pending_request(&mut self, request: &Request) -> Result<PendingRequest, Shortage> {
+    fn pending_request(&mut self, request: &AllocationRequest) -> Result<PendingRequest, AllocationError> {
         let largest_bytes = self.main.slots() * self.main.granule_bytes();
         if request.bytes > largest_bytes || largest_bytes == 0 {
-            return Err(Shortage::NeverFits { largest_bytes });
+            return Err(AllocationError::NeverFits { largest_bytes });
         }
         let class = slab::class_of(request.bytes, self.main.granule_bytes());
         let bytes = class.map_or_else(|| request.bytes.max(1).next_multiple_of(UNIT_BYTES), slab::class_bytes);
@@ -264,7 +264,13 @@ impl Pool {
     }
 
     /// Records a block at its location.
-    fn assign_block(&mut self, request: &Request, pending: PendingRequest, key: u64, place: BlockLocation) -> BlockId {
+    fn assign_block(
+        &mut self,
+        request: &AllocationRequest,
+        pending: PendingRequest,
+        key: u64,
+        place: BlockLocation,
+    ) -> BlockId {
         let address = self.address_of(&place);
         let kind = match &place {
             BlockLocation::Whole(_) => PlacementKind::Whole,
@@ -287,7 +293,7 @@ impl Pool {
         self.stats.blocks.add(1);
         self.stats.allocations_total += 1;
         self.stats.inactive_split_bytes.set(self.inactive_split_bytes());
-        self.watch.tell(|| Event::Allocated {
+        self.watch.tell(|| PoolEvent::Allocated {
             id,
             address,
             bytes: pending.bytes,
@@ -303,15 +309,15 @@ impl Pool {
     }
 
     /// Counters including memory held by other processes, for which the device is asked.
-    fn counts_with_others(&mut self) -> Counts {
+    fn counts_with_others(&mut self) -> MemoryCounts {
         let counts = self.counts();
         let used = self.source.free_bytes().map(|free| self.source.capacity_bytes().saturating_sub(free));
-        Counts { held_by_others_bytes: used.map(|used| used.saturating_sub(counts.reserved_bytes)), ..counts }
+        MemoryCounts { held_by_others_bytes: used.map(|used| used.saturating_sub(counts.reserved_bytes)), ..counts }
     }
 
-    fn report_shortage(&mut self, request: &Request) {
+    fn report_shortage(&mut self, request: &AllocationRequest) {
         let counts = self.counts();
-        self.watch.tell(|| Event::Short {
+        self.watch.tell(|| PoolEvent::Short {
             bytes: request.bytes,
             stream: request.stream,
             owner: Arc::clone(&request.owner),

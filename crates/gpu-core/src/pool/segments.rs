@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::live_blocks::BlockLocation;
 use super::slab::class_bytes;
 use super::tiling::TileKind;
@@ -24,11 +26,13 @@ pub struct SegmentInfo {
 }
 
 /// Kinds of segments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SegmentKind {
     /// Addresses at which granules are mapped for as long as they exist. The bytes of all main
     /// segments are the reserved bytes.
-    Home,
+    #[serde(rename = "home")]
+    Main,
     /// A second address of granules, made by stitching: the bytes of its blocks are lent in the
     /// main segment, and count once.
     View,
@@ -54,8 +58,9 @@ pub struct BlockInfo {
     pub id: Option<BlockId>,
 }
 
-/// True if a block is in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// State of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum BlockState {
     /// Given to somebody.
     Live,
@@ -116,7 +121,7 @@ impl Pool {
                 _ => segments.push(SegmentInfo {
                     address: address(),
                     bytes: tile.bytes,
-                    kind: SegmentKind::Home,
+                    kind: SegmentKind::Main,
                     blocks,
                 }),
             }

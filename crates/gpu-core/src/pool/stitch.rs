@@ -16,7 +16,7 @@ use super::main_segment::MainSegment;
 use super::order::Tag;
 use super::tiling::{Tile, TileKind};
 use super::view::{GONE, push_joined};
-use super::{ByteRange, Event, Pool, UNIT_BYTES};
+use super::{ByteRange, Pool, PoolEvent, UNIT_BYTES};
 use crate::source::{Granule, Refusal};
 
 /// Views, dormant ones included, may map this many times the pool's capacity. The least recently
@@ -104,7 +104,7 @@ impl Pool {
             if dropped > 0 { self.map_new(&granules) } else { Err(refusal) }
         })?;
         let bytes = slots.len() << self.main.granule_shift();
-        self.watch.tell(|| Event::Stitched { address, bytes, granules: granules.len() });
+        self.watch.tell(|| PoolEvent::Stitched { address, bytes, granules: granules.len() });
         self.stats.stitched_granules_total += granules.len() as u64;
         Ok(self.views.add(address, slots))
     }

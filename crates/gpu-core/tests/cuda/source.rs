@@ -2,7 +2,7 @@
 
 use megabatch_gpu_core::cuda::GpuSource;
 use megabatch_gpu_core::cuda::{Gpu, Stream};
-use megabatch_gpu_core::pool::{BlockId, Mobility, Pool, Request, Settings, Shortage};
+use megabatch_gpu_core::pool::{AllocationError, AllocationRequest, BlockId, Mobility, Pool, PoolSettings};
 use megabatch_gpu_core::source::conformance::{Bytes, CASES, Probe};
 use megabatch_gpu_core::source::{Granule, Refusal, Source, StreamId};
 use megabatch_simt::driver::{FakeDriver, OUT_OF_MEMORY, Setting};
@@ -138,7 +138,7 @@ fn a_pool_on_a_gpu_fails_at_any_call_without_harm() {
         for nth in 1..6 {
             let driver = FakeDriver::whole();
             let gpu = Gpu::open(0).unwrap();
-            let mut pool = Pool::new(Box::new(GpuSource::new(&gpu).unwrap()), Settings { capacity_bytes: None });
+            let mut pool = Pool::new(Box::new(GpuSource::new(&gpu).unwrap()), PoolSettings { capacity_bytes: None });
             let kept = allocate(&mut pool, 3 << 20).unwrap();
             driver.fail(call, nth, if call == "cuMemCreate" { OUT_OF_MEMORY } else { 999 });
             let tried: Vec<_> = (1..6).filter_map(|n| allocate(&mut pool, n << 20).ok()).collect();
@@ -158,16 +158,16 @@ fn a_pool_on_a_gpu_fails_at_any_call_without_harm() {
 fn a_pool_takes_all_of_a_gpu() {
     let driver = FakeDriver::whole();
     let gpu = Gpu::open(0).unwrap();
-    let mut pool = Pool::new(Box::new(GpuSource::new(&gpu).unwrap()), Settings { capacity_bytes: None });
-    assert!(matches!(allocate(&mut pool, 257 << 20), Err(Shortage::NeverFits { .. })));
+    let mut pool = Pool::new(Box::new(GpuSource::new(&gpu).unwrap()), PoolSettings { capacity_bytes: None });
+    assert!(matches!(allocate(&mut pool, 257 << 20), Err(AllocationError::NeverFits { .. })));
     let block = allocate(&mut pool, 254 << 20).unwrap();
-    assert!(matches!(allocate(&mut pool, 1), Err(Shortage::NotNow(_))));
+    assert!(matches!(allocate(&mut pool, 1), Err(AllocationError::NotNow(_))));
     pool.free(block);
     assert_eq!(driver.physical_bytes() - (2 << 20), pool.stats().reserved_bytes.now as u64);
 }
 
-fn allocate(pool: &mut Pool, bytes: usize) -> Result<BlockId, Shortage> {
-    pool.allocate(&Request { bytes, stream: StreamId(0), owner: "test".into(), mobility: Mobility::Fixed })
+fn allocate(pool: &mut Pool, bytes: usize) -> Result<BlockId, AllocationError> {
+    pool.allocate(&AllocationRequest { bytes, stream: StreamId(0), owner: "test".into(), mobility: Mobility::Fixed })
 }
 
 fn three(source: &mut GpuSource) -> Vec<Granule> {

@@ -1,8 +1,8 @@
 //! Replay of a trace as in PyTorch's viewer (torch/utils/viz/MemoryViz.js, `simulate_memory`), with
 //! a panic where it would fail.
 
-use super::super::history::{Line, shown};
-use super::super::{Snapshot, State};
+use super::super::history::{HistoryLine, shown};
+use super::super::{BlockState, Snapshot};
 
 #[derive(Debug)]
 pub(super) struct Viewer {
@@ -14,7 +14,7 @@ pub(super) struct Viewer {
 
 impl Viewer {
     pub(super) fn of(snapshot: &Snapshot) -> Self {
-        let live = snapshot.blocks().filter(|block| block.state == State::Live);
+        let live = snapshot.blocks().filter(|block| block.state == BlockState::Live);
         let viewer = Viewer {
             segments: shown(snapshot).iter().map(|range| (range.start, range.end - range.start)).collect(),
             blocks: live.map(|block| (block.address, block.requested_bytes as u64)).collect(),
@@ -27,7 +27,7 @@ impl Viewer {
         self.segments.iter().map(|(_, bytes)| bytes).sum()
     }
 
-    pub(super) fn undo_all(&mut self, lines: &[Line]) {
+    pub(super) fn undo_all(&mut self, lines: &[HistoryLine]) {
         for line in lines.iter().rev() {
             let (address, bytes) = (line.address, line.bytes as u64);
             match line.action {
