@@ -1,20 +1,21 @@
-//! The second pass: gradients unscaled, clipped and followed, in one go over weights, gradients and
+//! The second pass: unscale, clip and optimizer step in one sweep over weights, gradients and
 //! moments.
 //!
 //! ```text
 //! g = (gradient · 1/scale) · clip
 //! SGD:          p -= lr · (g + decay · p)
-//! Adam, AdamW:  m += (1 - β1)(g - m);  v = β2·v + (1 - β2)g²;  p -= lr/(1 - β1ᵗ) · m / (√v/√(1 - β2ᵗ) + ε)
+//! Adam, AdamW:  m += (1 - β1)(g - m);  v = β2·v + (1 - β2)g²
+//!               p -= lr/(1 - β1ᵗ) · m / (√v/√(1 - β2ᵗ) + ε)
 //!               where Adam adds decay · p to g, and AdamW first multiplies p by 1 - lr · decay
 //! ```
 //!
-//! Departures: none. Each operation rounds once, in this order, on every CPU; a loss scale
-//! that is a power of two and a clip coefficient of 1 leave no trace, unless an unscaled gradient
-//! is subnormal. Working copies are rounded block by block, while the weights are in the cache.
+//! Each operation rounds once, in this order, on every CPU; a loss scale that is a power of two and
+//! a clip coefficient of 1 leave no trace, unless an unscaled gradient is subnormal. Working copies
+//! are rounded block by block, while the weights are in the cache.
 
 #![forbid(unsafe_code)]
 
-use crate::gradients::Factors;
+use crate::gradients::GradientFactors;
 use crate::number::{Number, WorkingCopy};
 use crate::optimizer::{OptimizerSettings, Rates, Rule};
 use crate::threads::{BLOCK, Threads};
@@ -23,7 +24,7 @@ use megabatch_gpu_core::isa::{Isa, Loops};
 /// A tensor in training, or all tensors of a model where they lie in one piece. All slices have one
 /// length.
 #[derive(Debug)]
-pub struct Tensor<'a, S> {
+pub struct ParameterTensor<'a, S> {
     /// The weights.
     pub values: &'a mut [S],
     /// The gradient of the scaled loss by the weights.
@@ -47,31 +48,36 @@ pub struct Moments<'a, S> {
 
 /// One step of an optimizer.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Step<S> {
+pub struct OptimizerStep<S> {
     /// The settings, with the rate of this step.
     pub settings: OptimizerSettings,
     /// Number of this step, counted from 1. A skipped step does not count.
     pub number: u64,
-    /// Factors of the gradients, from [`Examined::factors`](crate::Examined::factors).
-    pub factors: Factors<S>,
+    /// Factors of the gradients, from
+    /// [`CheckedGradients::factors`](crate::CheckedGradients::factors).
+    pub factors: GradientFactors<S>,
 }
 
-/// The second pass: changes weights and moments by one step along the gradients, which stay as they
-/// are.
+/// The second pass: updates weights and moments by one optimizer step. The gradients are not
+/// changed.
 ///
 /// # Panics
 /// If the slices of a tensor have different lengths, if the rule keeps moments and a tensor has
 /// none, or if the step is number 0.
-pub fn update<'a, S: Number>(tensors: impl IntoIterator<Item = Tensor<'a, S>>, step: &Step<S>, threads: Threads) {
+pub fn update<'a, S: Number>(
+    tensors: impl IntoIterator<Item = ParameterTensor<'a, S>>,
+    step: &OptimizerStep<S>,
+    threads: Threads,
+) {
     assert!(step.number > 0, "steps are counted from 1");
     let (isa, rule) = (Isa::best(), step.settings.rule);
     let rates = &Rates::new(&step.settings, step.number);
     let factors = step.factors;
     let blocks = tensors.into_iter().flat_map(|tensor| {
         tensor.check(rule);
-        Blocks(Some(tensor))
+        TensorBlocks(Some(tensor))
     });
-    threads.each(blocks, |Tensor { values, gradient, moments, working_copy }| {
+    threads.each(blocks, |ParameterTensor { values, gradient, moments, working_copy }| {
         match moments {
             Some(moments) if rule.has_moments() => {
                 isa.run(Adam { values: &mut *values, gradient, moments, rates, factors });
@@ -84,7 +90,7 @@ pub fn update<'a, S: Number>(tensors: impl IntoIterator<Item = Tensor<'a, S>>, s
     });
 }
 
-impl<'a, S> Tensor<'a, S> {
+impl<'a, S> ParameterTensor<'a, S> {
     fn check(&self, rule: Rule) {
         let len = self.values.len();
         assert_eq!(len, self.gradient.len(), "weights and gradients of one tensor");
@@ -108,9 +114,13 @@ impl<'a, S> Tensor<'a, S> {
         let (gradient, gradient_rest) = self.gradient.split_at(len);
         let (moments, moments_rest) = self.moments.map(|moments| moments.split_at(len)).unzip();
         let (working_copy, copy_rest) = self.working_copy.map(|copy| copy.split_at(len)).unzip();
-        let rest =
-            Tensor { values: values_rest, gradient: gradient_rest, moments: moments_rest, working_copy: copy_rest };
-        (Tensor { values, gradient, moments, working_copy }, rest)
+        let rest = ParameterTensor {
+            values: values_rest,
+            gradient: gradient_rest,
+            moments: moments_rest,
+            working_copy: copy_rest,
+        };
+        (ParameterTensor { values, gradient, moments, working_copy }, rest)
     }
 }
 
@@ -122,13 +132,13 @@ impl<S> Moments<'_, S> {
     }
 }
 
-/// A tensor in pieces that a thread takes at a time.
-struct Blocks<'a, S>(Option<Tensor<'a, S>>);
+/// A tensor cut into the blocks that one task takes.
+struct TensorBlocks<'a, S>(Option<ParameterTensor<'a, S>>);
 
-impl<'a, S> Iterator for Blocks<'a, S> {
-    type Item = Tensor<'a, S>;
+impl<'a, S> Iterator for TensorBlocks<'a, S> {
+    type Item = ParameterTensor<'a, S>;
 
-    fn next(&mut self) -> Option<Tensor<'a, S>> {
+    fn next(&mut self) -> Option<ParameterTensor<'a, S>> {
         let tensor = self.0.take()?;
         if tensor.values.len() <= BLOCK {
             return Some(tensor);
@@ -143,7 +153,7 @@ struct Sgd<'a, S> {
     values: &'a mut [S],
     gradient: &'a [S],
     rates: &'a Rates<S>,
-    factors: Factors<S>,
+    factors: GradientFactors<S>,
 }
 
 impl<S: Number> Loops for Sgd<'_, S> {
@@ -151,7 +161,7 @@ impl<S: Number> Loops for Sgd<'_, S> {
 
     #[inline(always)]
     fn run(self) {
-        let Factors { inverse_scale, clip } = self.factors;
+        let GradientFactors { inverse_scale, clip } = self.factors;
         let &Rates { lr, coupled_decay, .. } = self.rates;
         for (p, &g) in self.values.iter_mut().zip(self.gradient) {
             let g = g * inverse_scale * clip;
@@ -165,7 +175,7 @@ struct Adam<'a, S> {
     gradient: &'a [S],
     moments: Moments<'a, S>,
     rates: &'a Rates<S>,
-    factors: Factors<S>,
+    factors: GradientFactors<S>,
 }
 
 impl<S: Number> Loops for Adam<'_, S> {
@@ -173,7 +183,7 @@ impl<S: Number> Loops for Adam<'_, S> {
 
     #[inline(always)]
     fn run(self) {
-        let Factors { inverse_scale, clip } = self.factors;
+        let GradientFactors { inverse_scale, clip } = self.factors;
         let rates = *self.rates;
         let moments = self.moments.exp_avg.iter_mut().zip(self.moments.exp_avg_sq);
         for ((p, &g), (m, v)) in self.values.iter_mut().zip(self.gradient).zip(moments) {

@@ -2,7 +2,7 @@ use half::{bf16, f16};
 use proptest::prelude::*;
 
 use super::*;
-use crate::gradients::examine;
+use crate::gradients::unscale_and_check;
 
 /// Weights, gradients and moments of one tensor.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,13 +27,18 @@ impl<S: Number> Owned<S> {
         }
     }
 
-    fn tensor(&mut self) -> Tensor<'_, S> {
+    fn tensor(&mut self) -> ParameterTensor<'_, S> {
         let moments = Moments { exp_avg: &mut self.exp_avg, exp_avg_sq: &mut self.exp_avg_sq };
-        Tensor { values: &mut self.values, gradient: &self.gradient, moments: Some(moments), working_copy: None }
+        ParameterTensor {
+            values: &mut self.values,
+            gradient: &self.gradient,
+            moments: Some(moments),
+            working_copy: None,
+        }
     }
 
     /// The papers' formulas, an element after another.
-    fn plain(&mut self, step: &Step<S>) {
+    fn plain(&mut self, step: &OptimizerStep<S>) {
         let rates = Rates::new(&step.settings, step.number);
         for k in 0..self.values.len() {
             let (p, m, v) = (&mut self.values[k], &mut self.exp_avg[k], &mut self.exp_avg_sq[k]);
@@ -53,10 +58,10 @@ impl<S: Number> Owned<S> {
 
 const RULES: [Rule; 3] = [Rule::Sgd, Rule::Adam, Rule::AdamW];
 
-fn step<S: Number>(rule: Rule, clip: f64) -> Step<S> {
+fn step<S: Number>(rule: Rule, clip: f64) -> OptimizerStep<S> {
     let settings = OptimizerSettings { rule, lr: 0.01, weight_decay: 0.1, ..OptimizerSettings::default() };
-    let factors = Factors { inverse_scale: S::from_f64(1.0 / 1024.0), clip: S::from_f64(clip) };
-    Step { settings, number: 3, factors }
+    let factors = GradientFactors { inverse_scale: S::from_f64(1.0 / 1024.0), clip: S::from_f64(clip) };
+    OptimizerStep { settings, number: 3, factors }
 }
 
 fn check<S: Number>(start: &Owned<S>, cut: usize) {
@@ -92,7 +97,7 @@ fn instruction_sets_step_alike() {
     let rates = Rates::new(&step.settings, step.number);
     let stepped = Isa::all().into_iter().map(|isa| {
         let mut owned = Owned::noise(1000);
-        let Tensor { values, gradient, moments, .. } = owned.tensor();
+        let ParameterTensor { values, gradient, moments, .. } = owned.tensor();
         let moments = moments.expect("noise has moments");
         isa.run(Adam { values, gradient, moments, rates: &rates, factors: step.factors });
         owned
@@ -111,8 +116,8 @@ fn the_loss_scale_changes_no_bit() {
         scaled.gradient.iter_mut().for_each(|g| *g *= scale);
         for owned in [(&mut plain, 1.0), (&mut scaled, 1.0 / scale)] {
             let (owned, inverse) = owned;
-            let factors = examine(&[&owned.gradient], inverse, Threads::Caller).factors(Some(0.1)).unwrap();
-            update([owned.tensor()], &Step { factors, ..step(Rule::AdamW, 1.0) }, Threads::Caller);
+            let factors = unscale_and_check(&[&owned.gradient], inverse, Threads::Caller).factors(Some(0.1)).unwrap();
+            update([owned.tensor()], &OptimizerStep { factors, ..step(Rule::AdamW, 1.0) }, Threads::Caller);
         }
         assert_eq!(scaled.values, plain.values);
     }
@@ -125,7 +130,7 @@ fn working_copies_are_the_rounded_masters() {
         let mut owned: Owned<S> = Owned::noise(len);
         let (mut bf16s, mut f16s) = (vec![bf16::NAN; len], vec![f16::NAN; len]);
         for copy in [WorkingCopy::Bf16(&mut bf16s), WorkingCopy::Fp16(&mut f16s)] {
-            update([Tensor { working_copy: Some(copy), ..owned.tensor() }], &step(Rule::Sgd, 0.0), threads);
+            update([ParameterTensor { working_copy: Some(copy), ..owned.tensor() }], &step(Rule::Sgd, 0.0), threads);
         }
         // The second step, without a gradient, moved the weights again: towards zero by their
         // decay.
@@ -151,7 +156,7 @@ fn working_copies_are_the_rounded_masters() {
 #[test]
 #[should_panic(expected = "AdamW keeps moments")]
 fn a_tensor_without_moments_is_a_mistake() {
-    let tensor = Tensor { values: &mut [1.0f32], gradient: &[1.0], moments: None, working_copy: None };
+    let tensor = ParameterTensor { values: &mut [1.0f32], gradient: &[1.0], moments: None, working_copy: None };
     update([tensor], &step(Rule::AdamW, 1.0), Threads::Caller);
 }
 
