@@ -37,8 +37,7 @@ pub fn one_filter(bytes: &[u8], filter: &str) {
     // Bytes behind a deflate stream are passed over, and errors come in another order; what both
     // take is to be the same.
     if let (Some(values), Some(plain)) = (values, plain(stored, elements * float.bytes())) {
-        let expected =
-            decoded(&[], 0, float, elements, &plain).expect("a chunk without filters of the right length");
+        let expected = decoded(&[], 0, float, elements, &plain).expect("a chunk without filters of the right length");
         assert!(values.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()));
     }
 }

@@ -28,7 +28,7 @@ impl NewFile {
     /// process was killed.
     ///
     /// # Errors
-    /// Those of [`resolve_target`], [`check_replaceable`] and of the file system.
+    /// Errors of [`resolve_target`], [`check_replaceable`] and the file system.
     pub fn create(path: &Path) -> io::Result<Self> {
         let target = resolve_target(path)?;
         check_replaceable(&target)?;
@@ -51,7 +51,7 @@ impl NewFile {
     /// [`sync_folder`](crate::sync_folder) after it with the path that is returned, the target's.
     ///
     /// # Errors
-    /// Those of the file system; the temporary file is removed then, and the target stays as it
+    /// Errors of the file system; the temporary file is removed then, and the target stays as it
     /// was.
     pub fn rename(self) -> io::Result<PathBuf> {
         let NewFile { target, temporary } = self;

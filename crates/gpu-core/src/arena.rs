@@ -11,8 +11,8 @@ use crate::host::{self, ALIGN_BYTES, HostBlock};
 use crate::pool::{BlockId, Mobility, Pool, PoolSettings, Stats};
 use crate::source::Source;
 
-/// Memory whose blocks may move, so that what is free can be pushed together where no rearranging
-/// of granules helps.
+/// Memory whose blocks may move, so that free memory can be compacted where stitching does not
+/// help.
 ///
 /// A block is a [`ArenaHandle`], not an address. Slices borrow the arena, and [`Arena::step`] wants
 /// it exclusively: no pointer lives when blocks move.

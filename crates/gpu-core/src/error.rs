@@ -24,7 +24,7 @@ pub enum Error {
         element_bytes: usize,
     },
 
-    /// The request is larger than all that the device could ever hand out.
+    /// The request is larger than the device's memory.
     #[error(
         "{scope}: {requested_bytes} bytes can never fit on {device}, which has {largest_bytes}; use a smaller batch or model, or another device"
     )]
@@ -92,14 +92,14 @@ pub enum Error {
         name: String,
     },
 
-    /// A CUDA device was asked for and this build cannot drive one.
+    /// A CUDA device was requested, and this build does not support CUDA.
     #[error("device `{name}` was asked for, but this build of megabatch drives the CPU only; use cpu or auto")]
     CudaNotBuilt {
         /// The name as given.
         name: String,
     },
 
-    /// A CUDA device was asked for, and this machine has no CUDA driver.
+    /// A CUDA device was requested, and this machine has no CUDA driver.
     #[error(
         "device `{name}`: no CUDA driver: {reason}; install NVIDIA's driver (in a container, pass the GPU on), or use cpu"
     )]
@@ -158,7 +158,7 @@ pub enum Error {
         code: i32,
         /// Name of the code.
         code_name: Box<str>,
-        /// The driver's words for it.
+        /// The driver's description of the code.
         text: Box<str>,
     },
 
@@ -230,7 +230,7 @@ impl Error {
     }
 }
 
-/// Why a source did not do what it was asked.
+/// Failure of a memory source.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Refusal {

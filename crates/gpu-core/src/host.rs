@@ -1,4 +1,4 @@
-//! Blocks of a pool of host memory, as memory.
+//! Blocks of a pool of host memory.
 
 use std::num::NonZero;
 use std::ops::DerefMut;
@@ -16,7 +16,7 @@ pub(crate) const ALIGN_BYTES: usize = 64;
 const ALIGN: NonZero<usize> = NonZero::new(ALIGN_BYTES).unwrap();
 /// As on CUDA, and as large as a huge page of x86-64 and ARM.
 const GRANULE_BYTES: usize = 2 << 20;
-/// Capacity of a pool where the system does not tell how much memory it has.
+/// Capacity of a pool where the system's memory size is unknown.
 const CAPACITY_BYTES_UNKNOWN: usize = 16 << 30;
 
 /// The source of a CPU device's memory, for as much as the system has.

@@ -14,10 +14,12 @@ use crate::kernels::{Geometry, Kernels};
 /// ```
 /// use megabatch_simt::{Arg, Harness};
 ///
-/// static HARNESS: Harness = Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels"), &["saxpy"]);
+/// const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels");
+/// static HARNESS: Harness = Harness::new(FOLDER, &["saxpy"]);
 ///
 /// let (x, mut y) = ([1.0f32, 2.0, 3.0], [10.0f32; 3]);
-/// let mut arguments = [Arg::from(2.0f32), Arg::from(&x[..]), Arg::from(&mut y[..]), Arg::from(3u32)];
+/// let mut arguments =
+///     [Arg::from(2.0f32), Arg::from(&x[..]), Arg::from(&mut y[..]), Arg::from(3u32)];
 /// HARNESS.run("saxpy", Some((1, 32)), &mut arguments);
 /// assert_eq!(y, [12.0, 14.0, 16.0]);
 /// ```

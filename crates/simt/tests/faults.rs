@@ -153,7 +153,7 @@ fn a_race_in_global_memory_names_both_accesses() {
     check("waits_without_atomic", 32, &mut [Arg::from(&mut flag[..])], &["thread 1 writes", &sets, &reads]);
 }
 
-/// What one block hands to another is seen by it, where everything is done that a GPU asks for.
+/// Data that one block hands to another is seen by it, if all fences are in place.
 #[test]
 fn a_release_or_an_acquire_that_is_missing_is_a_race() {
     let hand_over = |how: u32| {

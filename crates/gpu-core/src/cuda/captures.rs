@@ -1,4 +1,5 @@
-//! Which work is captured: what is submitted a second time, the last few of it.
+//! Policy of captures: work that is submitted a second time is captured, and the last few captures
+//! are kept.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};

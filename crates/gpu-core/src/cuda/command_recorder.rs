@@ -1,10 +1,10 @@
 //! Work for the default stream that is held back until something else is asked of the GPU, so that
 //! what comes again is captured once and replayed.
 //!
-//! Nobody can tell held-back work from submitted work. [`Context::enter`], without which nothing is
-//! asked of the driver, submits it first, on whichever thread: what looks at the stream or waits
-//! for it, what is submitted to any other stream, what takes mappings away. Memory that was freed
-//! meanwhile is used by its next owner after that, too.
+//! Deferral is not observable. [`Context::enter`], without which nothing is asked of the driver,
+//! submits it first, on whichever thread: what looks at the stream or waits for it, what is
+//! submitted to any other stream, what takes mappings away. Memory that was freed meanwhile is used
+//! by its next owner after that, too.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use super::gpu_command::GpuCommand;
 /// Commands held back from one GPU's default stream, whichever thread they come from.
 #[derive(Debug, Default)]
 pub(super) struct CommandRecorder {
-    /// There while work is held back.
+    /// `Some` while work is deferred.
     captures: Option<Captures>,
-    /// True if nothing is held back for the moment.
+    /// True while deferral is paused.
     is_paused: bool,
     waiting: Vec<GpuCommand>,
     /// The first failure to submit some of it, which not everybody passes on who is told.
@@ -47,14 +47,14 @@ impl CommandRecorder {
     }
 }
 
-/// While there is one, work for the default stream is held back.
+/// A guard: work for the default stream is deferred while it lives.
 pub(super) struct Deferral<'a> {
     context: &'a Arc<Context>,
     captures: &'a mut Captures,
 }
 
 impl<'a> Deferral<'a> {
-    /// None where somebody holds work back already.
+    /// `None` where work is deferred already.
     ///
     /// # Panics
     /// If the captures are another GPU's.

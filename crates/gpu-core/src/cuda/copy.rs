@@ -9,7 +9,7 @@ use super::gpu_command::GpuCommand;
 use super::stream::GpuStreams;
 use crate::source::StreamId;
 
-/// A stretch of a GPU's memory that a copy or a fill works on.
+/// A range of a GPU's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct MemoryRegion {
     pub(crate) address: u64,
@@ -27,7 +27,7 @@ impl On<'_> {
     /// Copies host memory to the GPU.
     ///
     /// # Safety
-    /// Both stretches are allocated for as long as it takes. Where the host memory is page-locked,
+    /// Both ranges are allocated for as long as it takes. Where the host memory is page-locked,
     /// nobody writes it until the copy is done; other host memory has been read when the call
     /// returns.
     pub(crate) unsafe fn upload(self, from: *const c_void, to: MemoryRegion) -> Result<(), DriverFault> {
@@ -40,7 +40,7 @@ impl On<'_> {
     /// Copies the GPU's memory to the host.
     ///
     /// # Safety
-    /// Both stretches are allocated for as long as it takes. Where the host memory is page-locked,
+    /// Both ranges are allocated for as long as it takes. Where the host memory is page-locked,
     /// nobody touches it until the copy is done; other host memory has been written when the stream
     /// is next synchronised.
     pub(crate) unsafe fn download(self, from: MemoryRegion, to: *mut c_void) -> Result<(), DriverFault> {
@@ -53,7 +53,7 @@ impl On<'_> {
     /// Copies within the GPU's memory.
     ///
     /// # Safety
-    /// Both stretches are allocated for as long as it takes, and do not overlap.
+    /// Both ranges are allocated for as long as it takes, and do not overlap.
     pub(crate) unsafe fn copy(self, from: u64, to: MemoryRegion) -> Result<(), DriverFault> {
         // SAFETY: as the caller promised.
         unsafe { self.submit_unless_empty(GpuCommand::Copy { from, to }, to) }
@@ -62,7 +62,7 @@ impl On<'_> {
     /// Sets every byte to `value`.
     ///
     /// # Safety
-    /// The stretch is allocated for as long as it takes.
+    /// The range is allocated for as long as it takes.
     pub(crate) unsafe fn fill(self, to: MemoryRegion, value: u8) -> Result<(), DriverFault> {
         // SAFETY: as the caller promised.
         unsafe { self.submit_unless_empty(GpuCommand::Fill { to, value }, to) }
@@ -76,11 +76,11 @@ impl On<'_> {
     }
 
     /// Submits what needs nothing of the host, which on the default stream may be
-    /// [deferred](super::deferred).
+    /// [deferred](super::command_recorder).
     ///
     /// # Safety
-    /// What `work` reads and writes is allocated for as long as it takes, and nobody else uses it
-    /// meanwhile, unless ordered by the streams.
+    /// The memory that `work` reads and writes is allocated for as long as it takes, and nobody
+    /// else uses it meanwhile, unless ordered by the streams.
     pub(super) unsafe fn submit(self, work: GpuCommand) -> Result<(), DriverFault> {
         let context = self.streams.context();
         let work = match self.id {

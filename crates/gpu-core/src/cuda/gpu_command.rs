@@ -15,7 +15,7 @@ use super::module::EntryPoint;
 use crate::matrix_product::MatrixAddresses;
 use crate::source::StreamId;
 
-/// One thing for a GPU to do, with everything that decides what it does.
+/// One command of a GPU with all its operands.
 #[derive(Clone, Debug)]
 pub(super) enum GpuCommand {
     Kernel {
@@ -43,9 +43,9 @@ impl GpuCommand {
     /// Hands it to the driver, whose context is current.
     ///
     /// # Safety
-    /// What it reads and writes is allocated for as long as it takes, and nobody else uses it
-    /// meanwhile, unless ordered by the streams; arguments are of the kernel's signature, and the
-    /// stream exists.
+    /// The memory that it reads and writes is allocated for as long as it takes, and nobody else
+    /// uses it meanwhile, unless ordered by the streams; arguments are of the kernel's signature,
+    /// and the stream exists.
     pub(super) unsafe fn submit(&self, id: StreamId, stream: CUstream) -> Result<(), DriverFault> {
         match self {
             GpuCommand::Kernel { entry, grid, arguments } => {

@@ -213,8 +213,8 @@ impl<T: Pod> Pinned<T> {
         Ok(())
     }
 
-    /// The same of a stream apart. Where it fails, the copy's end is not known: the caller waits
-    /// for the stream.
+    /// Records the copy's end on a non-blocking stream. If that fails, the end is not known, and
+    /// the caller must wait for the stream.
     pub(super) fn record_on(&mut self, stream: &NonBlockingStream) -> Result<()> {
         let block = self.block.as_mut().expect("the block is there until it is dropped");
         let recorded = block.event.record_on(stream.raw(), NonBlockingStream::ID);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::usage::{Counter, Usage};
 
-/// Bytes held by the users of a device, in all and by scope, and their limit.
+/// Bytes allocated on a device, in total and by scope, and their limit.
 #[derive(Debug)]
 pub(crate) struct MemoryLedger {
     total: Counter,
@@ -33,7 +33,7 @@ impl Faults {
     }
 }
 
-/// Why nothing was booked.
+/// Failure of a booking.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OverBudget {
     pub(crate) allocated_bytes: usize,
@@ -70,7 +70,7 @@ impl MemoryLedger {
         Ok(())
     }
 
-    /// Takes back what [`MemoryLedger::book`] booked for so many buffers.
+    /// Reverts [`MemoryLedger::book`] for a number of buffers.
     pub(crate) fn release(&self, scope: &Counter, bytes: usize, buffers: usize) {
         scope.sub(bytes, buffers);
         self.total.sub(bytes, buffers);

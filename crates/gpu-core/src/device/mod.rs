@@ -64,7 +64,7 @@ impl Cuda {
     }
 }
 
-/// The memory of one device: whose it is, and where it is.
+/// The memory of one device: accounting, pool and recording.
 #[derive(Debug)]
 pub(crate) struct DeviceMemory {
     pub(crate) ledger: MemoryLedger,
@@ -120,8 +120,8 @@ impl Device {
         }
     }
 
-    /// Sees to it that buffers of the two devices can take part in one operation: both on the CPU,
-    /// or on one GPU.
+    /// Asserts that buffers of the two devices can be used in one operation: both on the CPU, or on
+    /// the same GPU.
     ///
     /// # Panics
     /// If they cannot.
@@ -165,15 +165,14 @@ impl Device {
         self.memory().ledger.usage_by_scope()
     }
 
-    /// Starts the peaks of the device, of its pool and of all its scopes anew from what is
-    /// allocated now.
+    /// Resets the peaks of the device, of its pool and of all its scopes to the current values.
     pub fn reset_peak(&self) {
         self.memory().ledger.reset_peak();
         self.memory().pool().reset_peak();
     }
 
-    /// Limits what the device hands out in total; `None` takes the limit away. What is allocated
-    /// already stays.
+    /// Limits the total memory that the device allocates; `None` removes the limit. Live
+    /// allocations stay.
     pub fn set_budget_bytes(&self, budget_bytes: Option<usize>) {
         self.memory().ledger.set_budget_bytes(budget_bytes);
     }
@@ -190,17 +189,18 @@ impl Device {
         self.memory().pool().stats()
     }
 
-    /// The momentary figures of the device's pool.
+    /// Current counters of the device's pool.
     pub fn counts(&self) -> MemoryCounts {
         self.memory().pool().counts()
     }
 
-    /// Tells the device's pool that a step of the work ends here: [`Pool::step`].
+    /// Marks a step boundary for the device's pool: [`Pool::step`].
     pub fn step(&self) {
         self.memory().pool().step();
     }
 
-    /// Gives the memory that the pool keeps without need back to the system; returns its bytes.
+    /// Returns the pool's unused memory to the system, like `torch.cuda.empty_cache`; returns its
+    /// bytes.
     pub fn empty_cache(&self) -> usize {
         self.memory().pool().empty_cache()
     }

@@ -64,7 +64,7 @@ impl Scope {
         })
     }
 
-    /// Takes back what [`Scope::book`] booked.
+    /// Reverts one [`Scope::book`].
     pub(crate) fn release(&self, bytes: usize) {
         self.release_all(Booked { bytes, buffers: 1 });
     }
@@ -80,7 +80,7 @@ impl Scope {
         bytes.ok_or_else(|| Error::SizeOverflow { scope: self.label.to_string(), len, element_bytes: size_of::<T>() })
     }
 
-    /// The wish for memory of this scope, to be used on the default stream.
+    /// A request for memory of this scope, for use on the default stream.
     pub(crate) fn request(&self, bytes: usize, mobility: Mobility) -> AllocationRequest {
         AllocationRequest { bytes, stream: StreamId::default(), owner: Arc::clone(&self.label), mobility }
     }
@@ -99,7 +99,7 @@ impl Scope {
         })
     }
 
-    /// Leaves a snapshot of the memory that `error` is about, where it is recorded.
+    /// Takes a snapshot of the memory that `error` is about, if a recording is active.
     fn refused(&self, error: Error) -> Error {
         let (Error::OverBudget { requested_bytes, .. } | Error::OutOfMemory { requested_bytes, .. }) = error else {
             return error;

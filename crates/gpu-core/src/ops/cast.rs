@@ -33,7 +33,7 @@ mod private {
 /// sign and leading payload, a GPU has one NaN only.
 ///
 /// # Errors
-/// What the device says of the launch; the CPU nothing.
+/// Errors of the launch; none on the CPU.
 ///
 /// # Panics
 /// If the lengths differ.

@@ -38,7 +38,7 @@ pub struct StridedCopy<'d> {
 /// `to[to_start + Σ i·to_stride] = from[from_start + Σ i·from_stride]` for every index of the box.
 ///
 /// # Errors
-/// What the device says of the launch; the CPU nothing.
+/// Errors of the launch; none on the CPU.
 ///
 /// # Panics
 /// If the box reaches outside a buffer, if two of its elements may go to the same place in `to`, or

@@ -1,5 +1,5 @@
-//! Record of a pool: the last events, the course of memory over the whole time, and snapshots at
-//! the moments that matter.
+//! Recording of a pool: the last events, a timeline of its memory, and snapshots at the peak and at
+//! failures.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,7 @@ pub use trace::TraceWriter;
 use crate::pool::Pool;
 use crate::snapshot::{EventRecorder, FailedRequest, Reason, Snapshot};
 
-/// Tells the time, in microseconds since 1970 UTC.
+/// Current time in microseconds since 1970 UTC.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Extent of a recording.

@@ -1,4 +1,4 @@
-//! Recorded allocations, played again on a pool or on a model of another allocator.
+//! Recorded allocations, replayed on a pool or on a model of another allocator.
 //!
 //! A *trace* is what a program asked of its allocator, in order: [`TraceEvent`]s. [`replay`] asks
 //! the same of one [`Policy`] with a given amount of memory and tells what it took
@@ -48,7 +48,7 @@ pub const GRANULE_BYTES: usize = 2 << 20;
 /// over from another stream needs no event. A block of zero bytes takes no memory.
 ///
 /// # Errors
-/// What `trace` fails with.
+/// Errors of `trace`.
 ///
 /// # Panics
 /// If an id is allocated while it is live, or freed while it is not; [`TraceReader`] lets no such
@@ -83,7 +83,7 @@ fn play<A: Allocator, E>(
 
 struct Player<A: Allocator> {
     allocator: A,
-    /// Bytes and, where there are any, the block of each live id.
+    /// Bytes and block of each live id; no block for zero bytes.
     live: HashMap<u64, (usize, Option<A::Block>)>,
     observer: ReplayObserver,
 }

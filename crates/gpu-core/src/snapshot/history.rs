@@ -24,7 +24,7 @@ pub(super) struct HistoryLine {
     pub(super) time_us: u64,
     /// PyTorch's name of it.
     pub(super) action: &'static str,
-    /// Of a shortage: what the pool could still have taken from the device, in bytes.
+    /// For a shortage, the bytes that the pool could still have taken from the device.
     pub(super) address: u64,
     pub(super) bytes: usize,
     pub(super) stream: u32,

@@ -6,7 +6,7 @@ use super::event::{RecordedAction, RecordedEvent};
 use super::timeline::MemoryTimeline;
 use crate::pool::{BlockState, PoolEvent, SegmentInfo};
 
-/// The last events of a pool and the course of its memory, in bounded room.
+/// The last events of a pool and the timeline of its memory, in bounded memory.
 #[derive(Clone, Debug)]
 pub struct EventRecorder {
     events_max: usize,
@@ -55,7 +55,7 @@ impl EventRecorder {
         self.dropped_total
     }
 
-    /// The course of memory from the beginning.
+    /// The timeline of memory from the beginning.
     pub fn timeline(&self) -> &MemoryTimeline {
         &self.timeline
     }

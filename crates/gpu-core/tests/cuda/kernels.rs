@@ -26,8 +26,8 @@ pub(super) const PTX: &str = "
 { ret; }
 ";
 
-/// What `shape` does; CUDA C++ does not tell a kernel how much dynamic shared memory it has. What
-/// `scale` does is in scale.cu.
+/// Source of `shape`; CUDA C++ does not tell a kernel how much dynamic shared memory it has. The
+/// source of `scale` is scale.cu.
 const SHAPE: &str = r#"
 #include <cstddef>
 extern "C" int simt_shape(const unsigned grid[3], const unsigned block[3], size_t shared, void** params) {

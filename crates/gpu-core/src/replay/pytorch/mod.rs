@@ -5,20 +5,29 @@
 //! used. What the model leaves out: private pools of CUDA graphs, garbage collection by threshold,
 //! rounding to powers of two (all off by default), and blocks that a second stream uses.
 //!
-//! | rule | function |
-//! | --- | --- |
-//! | sizes are rounded up to 512 bytes | `round_size` |
-//! | blocks up to 1 MiB live in the small pool, larger ones in the large pool | `get_pool` |
-//! | best fit: the smallest free block of the stream and pool that suffices, the lowest address of equals | `get_free_block`, `BlockComparatorSize` |
-//! | with `max_split_size`, a block of that size or more serves no smaller request, and a larger one only with less than 20 MiB to spare | `get_free_block` |
-//! | a segment is 2 MiB for the small pool, 20 MiB for requests below 10 MiB, else the request rounded up to 2 MiB | `get_allocation_size` |
-//! | the rest of a block is split off where it is 512 bytes or more (small pool, expandable segments), or more than 1 MiB and the request below `max_split_size` (large pool) | `should_split` |
-//! | a freed block merges with its free neighbours in the segment | `free_block`, `try_merge_blocks` |
-//! | when the device has no memory: with `max_split_size`, free blocks of that size or more go back, the largest first, until enough has; try again; then every segment without a live block goes back; try once more; else the request fails | `malloc`, `release_available_cached_blocks`, `release_cached_blocks` |
-//! | expandable segments: an address range 1 1/8 times the device for each stream and pool, mapped in pages of 2 MiB (small pool) or 20 MiB (large pool) | `ExpandableSegment` |
-//! | a free block that can grow counts for best fit with what it can grow to | `get_free_block` |
-//! | growth takes the lowest unmapped range that has room, together with the free block before it | `find_expandable_block`, `try_allocate_expandable_block`, `map_block` |
-//! | going back to the device are the whole pages inside free blocks | `unmap_block`, `release_blocks` |
+//! - Sizes are rounded up to 512 bytes (`round_size`).
+//! - Blocks up to 1 MiB live in the small pool, larger ones in the large pool (`get_pool`).
+//! - Best fit: the smallest free block of the stream and pool that suffices, at the lowest address
+//!   among equals (`get_free_block`, `BlockComparatorSize`).
+//! - With `max_split_size`, a block of that size or more serves no smaller request, and a larger one
+//!   only with less than 20 MiB to spare (`get_free_block`).
+//! - A segment is 2 MiB for the small pool, 20 MiB for requests below 10 MiB, else the request
+//!   rounded up to 2 MiB (`get_allocation_size`).
+//! - The rest of a block is split off where it is 512 bytes or more (small pool, expandable
+//!   segments), or more than 1 MiB and the request below `max_split_size` (large pool)
+//!   (`should_split`).
+//! - A freed block merges with its free neighbours in the segment (`free_block`,
+//!   `try_merge_blocks`).
+//! - When the device has no memory: with `max_split_size`, free blocks of that size or more go back,
+//!   the largest first, until enough has; try again; then every segment without a live block goes
+//!   back; try once more; else the request fails (`malloc`, `release_available_cached_blocks`,
+//!   `release_cached_blocks`).
+//! - Expandable segments: an address range 1 1/8 times the device for each stream and pool, mapped in
+//!   pages of 2 MiB (small pool) or 20 MiB (large pool) (`ExpandableSegment`).
+//! - A free block that can grow counts for best fit with what it can grow to (`get_free_block`).
+//! - Growth takes the lowest unmapped range that has room, together with the free block before it
+//!   (`find_expandable_block`, `try_allocate_expandable_block`, `map_block`).
+//! - The whole pages inside free blocks go back to the device (`unmap_block`, `release_blocks`).
 //!
 //! A call of `cudaMalloc`, `cudaFree`, `cuMemAddressReserve`, `cuMemAddressFree`, `cuMemCreate`,
 //! `cuMemRelease`, `cuMemMap`, `cuMemSetAccess`, `cuMemUnmap` or `cudaStreamSynchronize` counts as
@@ -83,7 +92,7 @@ impl CachingAllocator {
         }
     }
 
-    /// The ladder; `None` at its end.
+    /// A block by best fit, then by the fallbacks in order; `None` if all fail.
     fn find(&mut self, wish: &RoundedRequest) -> Option<BlockKey> {
         if let Some(key) = self.take_free(wish).or_else(|| self.grow(wish)) {
             return Some(key);

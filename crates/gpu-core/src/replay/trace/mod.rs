@@ -13,12 +13,12 @@ use crate::source::StreamId;
 /// Largest block that a trace may ask for, in bytes: all the memory that 48-bit addresses reach.
 pub const BLOCK_BYTES_MAX: usize = 1 << 48;
 
-/// Something that a program asked of its allocator.
+/// A request of a program to its allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceEvent {
     /// A block of `bytes` is wanted, for work on `stream`.
     Alloc {
-        /// By what the trace knows the block until it is freed; then another block may have it.
+        /// Identifier of the block until it is freed; then another block may have it.
         id: u64,
         /// Size in bytes.
         bytes: usize,
@@ -34,7 +34,7 @@ pub enum TraceEvent {
     Step,
 }
 
-/// An event and where it stands.
+/// An event and its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceLine {
     /// Line of the trace, from 1.
@@ -46,7 +46,7 @@ pub struct TraceLine {
 /// Writes one event as a line of a trace.
 ///
 /// # Errors
-/// What `out` fails with.
+/// Errors of writing to `out`.
 pub fn write(out: &mut impl Write, event: &TraceEvent) -> io::Result<()> {
     match *event {
         TraceEvent::Alloc { id, bytes, stream: StreamId(stream) } => {
