@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use crate::argument::Arg;
-use crate::compile::{Checks, Options};
+use crate::compile::{Checks, CompileOptions};
 use crate::driver::{FakeDriver, Setting};
 use crate::kernels::{Geometry, Kernels};
 
@@ -84,7 +84,7 @@ impl Harness {
 
     fn compiled(&self, checks: Checks) -> Kernels {
         let sources: Vec<String> = self.names.iter().map(|name| format!("{}/{name}.cu", self.folder)).collect();
-        let options = Options { checks, ..Options::default() };
+        let options = CompileOptions { checks, ..CompileOptions::default() };
         Kernels::compile_with(&sources, &options).unwrap_or_else(|error| panic!("{error}"))
     }
 }

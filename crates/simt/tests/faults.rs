@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use megabatch_simt::{Arg, Checks, Error, Geometry, Kernels, Options};
+use megabatch_simt::{Arg, Checks, CompileOptions, Error, Geometry, Kernels};
 
 static KERNELS: LazyLock<Kernels> =
     LazyLock::new(|| Kernels::compile(&[SOURCE]).unwrap_or_else(|error| panic!("{error}")));
@@ -94,7 +94,7 @@ fn an_access_outside_the_buffers_is_named_before_it_happens() {
 
 #[test]
 fn alignment_is_seen_where_nothing_else_of_memory_is() {
-    let options = Options { checks: Checks::Barriers, ..Options::default() };
+    let options = CompileOptions { checks: Checks::Barriers, ..CompileOptions::default() };
     let kernels = Kernels::compile_with(&[SOURCE], &options).unwrap_or_else(|error| panic!("{error}"));
     let (x, mut out) = ([1.0f32; 32], [0.0f32; 32]);
     let mut arguments = [Arg::from(&x[..]), Arg::from(&mut out[..])];

@@ -19,8 +19,6 @@
 
 pub mod conformance;
 mod device_scaler;
-#[cfg(test)]
-mod harness;
 mod tensors;
 mod unscale_and_check;
 mod update;
@@ -29,3 +27,18 @@ pub use device_scaler::{DeviceScaler, PendingReport, StepReport, StepSettings};
 pub use tensors::ChunkedTensors;
 pub use unscale_and_check::{ScaledGradients, unscale_and_check};
 pub use update::{MomentBuffers, OptimizerBuffers, WorkingCopyBuffer, update};
+
+#[cfg(test)]
+mod harness {
+    use megabatch_simt::Harness;
+
+    /// The kernels of this folder on the CPU.
+    pub(super) static HARNESS: Harness =
+        Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops"), &["unscale_and_check", "update"]);
+
+    /// Numbers from -`most` to `most`.
+    pub(super) fn noise(len: usize, most: f32) -> Vec<f32> {
+        let unit = |k: u32| (k.wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 24) as f32;
+        (0..len as u32).map(|k| (2.0 * unit(k) - 1.0) * most).collect()
+    }
+}

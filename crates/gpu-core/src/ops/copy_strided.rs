@@ -173,7 +173,7 @@ mod tests {
     use megabatch_simt::Arg;
     use proptest::prelude::*;
 
-    use super::super::harness::HARNESS;
+    use super::super::HARNESS;
     use super::*;
 
     fn dimension(len: usize, from_stride: usize, to_stride: usize) -> Dimension {

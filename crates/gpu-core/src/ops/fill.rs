@@ -52,7 +52,7 @@ mod tests {
     use half::f16;
     use megabatch_simt::Arg;
 
-    use super::super::harness::HARNESS;
+    use super::super::HARNESS;
     use super::*;
 
     /// Both sides of a length near the vector, the block and the grid.

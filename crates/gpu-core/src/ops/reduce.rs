@@ -194,7 +194,7 @@ mod tests {
     use megabatch_simt::Arg;
     use proptest::prelude::*;
 
-    use super::super::harness::HARNESS;
+    use super::super::HARNESS;
     use super::*;
 
     /// One pass of the kernel: [rows, columns] → [rows, chunks].
