@@ -42,7 +42,7 @@ impl Pool {
             match (last, tile.kind) {
                 (Some(TileKind::Unmapped), TileKind::Unmapped) => panic!("two unmapped side by side at {end}"),
                 (Some(TileKind::Free(a)), TileKind::Free(b)) => {
-                    assert_eq!(a.joined(b), None, "two free tiles at {end}")
+                    assert_eq!(a.joined(b), None, "two free tiles at {end}");
                 }
                 _ => {}
             }

@@ -141,7 +141,7 @@ impl World {
                 );
             }
             AllocationError::NeverFits { largest_bytes } => {
-                assert!(bytes > *largest_bytes, "{shortage:?} for {bytes} bytes")
+                assert!(bytes > *largest_bytes, "{shortage:?} for {bytes} bytes");
             }
             AllocationError::Source(refusal) => assert!(self.faulted(), "{refusal}"),
         }
