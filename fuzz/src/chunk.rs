@@ -33,12 +33,11 @@ pub fn one_filter(bytes: &[u8], filter: &str) {
         "lzf" => (Filter::Lzf, lzf_decompressed),
         other => panic!("{other} is no compressor"),
     };
-    let values = decoded(&[filter], 0, (float, elements), stored);
+    let values = decoded(&[filter], 0, float, elements, stored);
     // Bytes behind a deflate stream are passed over, and errors come in another order; what both
     // take is to be the same.
     if let (Some(values), Some(plain)) = (values, plain(stored, elements * float.bytes())) {
-        let expected =
-            decoded(&[], 0, (float, elements), &plain).expect("a chunk without filters of the right length");
+        let expected = decoded(&[], 0, float, elements, &plain).expect("a chunk without filters of the right length");
         assert!(values.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()));
     }
 }
@@ -49,8 +48,8 @@ pub fn pipeline(bytes: &[u8]) {
     let Some((&[float, low, high, mask, filters], rest)) = bytes.split_first_chunk::<5>() else { return };
     let Some((filters, stored)) = rest.split_at_checked(usize::from(filters % 6)) else { return };
     let filters: Vec<Filter> = filters.iter().map(|&filter| FILTERS[usize::from(filter) % FILTERS.len()]).collect();
-    let chunk = (float_of(float), usize::from(u16::from_le_bytes([low, high])));
-    decoded(&filters, u32::from(mask), chunk, stored);
+    let elements = usize::from(u16::from_le_bytes([low, high]));
+    decoded(&filters, u32::from(mask), float_of(float), elements, stored);
 }
 
 fn float_of(byte: u8) -> Float {
@@ -59,7 +58,7 @@ fn float_of(byte: u8) -> Float {
 }
 
 /// All values of the chunk, of which a part is to be the same when it is asked for alone.
-fn decoded(filters: &[Filter], mask: u32, (float, elements): (Float, usize), stored: &[u8]) -> Option<Vec<f32>> {
+fn decoded(filters: &[Filter], mask: u32, float: Float, elements: usize, stored: &[u8]) -> Option<Vec<f32>> {
     let pipeline = Pipeline::new(filters.to_vec(), float, elements)?;
     let mut decoder = Decoder::new();
     let decoded = match decoder.decode(&pipeline, mask, stored) {

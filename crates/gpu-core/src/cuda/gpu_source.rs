@@ -4,15 +4,19 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use super::address_space::AddressSpace;
-use super::{Granule, Refusal, Source, StreamId};
-use crate::cuda::copy::{MemoryRegion, On};
-use crate::cuda::virtual_memory::{self, VirtualMemory};
-use crate::cuda::{Context, Event, Fault, Gpu, Streams};
+use super::Gpu;
+use super::context::Context;
+use super::copy::{MemoryRegion, On};
+use super::event::Event;
+use super::fault::DriverFault;
+use super::stream::GpuStreams;
+use super::virtual_memory::{self, VirtualMemory};
 use crate::error::Result;
+use crate::source::address_space::AddressSpace;
+use crate::source::{Granule, Refusal, Source, StreamId};
 
 /// The memory of a GPU. A granule is as large as the driver recommends, 2 MiB on the GPUs of today.
-pub struct Cuda {
+pub struct GpuSource {
     granule_bytes: usize,
     /// A granule of our own, through which ranges that overlap are copied.
     scratch: u64,
@@ -25,22 +29,22 @@ pub struct Cuda {
     calls: u64,
     /// A failure in a call that has no way to report it. The next one that can does.
     unreported: Option<Refusal>,
-    streams: Arc<Streams>,
+    streams: Arc<GpuStreams>,
     context: Arc<Context>,
 }
 
-impl Cuda {
+impl GpuSource {
     /// The memory of `gpu`. Takes one granule for itself.
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver), also where there is no memory for that granule.
     pub fn new(gpu: &Gpu) -> Result<Self> {
         let context = gpu.context();
-        let open = || -> Result<Self, Fault> {
+        let open = || -> Result<Self, DriverFault> {
             context.enter()?;
             let memory = VirtualMemory::of(context.ordinal());
             let granule_bytes = memory.granule_bytes()?;
-            Ok(Cuda {
+            Ok(GpuSource {
                 granule_bytes,
                 scratch: 0,
                 memory,
@@ -58,7 +62,7 @@ impl Cuda {
         Ok(source)
     }
 
-    fn take_scratch(&mut self) -> Result<(), Fault> {
+    fn take_scratch(&mut self) -> Result<(), DriverFault> {
         let bytes = self.granule_bytes;
         self.scratch = self.call(|_| virtual_memory::reserve(bytes, bytes))?;
         self.space.reserve(self.scratch, bytes);
@@ -68,14 +72,14 @@ impl Cuda {
     }
 
     /// One call to the driver, counted, with the GPU's context current.
-    fn call<T>(&mut self, call: impl FnOnce(&Self) -> Result<T, Fault>) -> Result<T, Fault> {
+    fn call<T>(&mut self, call: impl FnOnce(&Self) -> Result<T, DriverFault>) -> Result<T, DriverFault> {
         self.calls += 1;
         self.context.enter()?;
         call(self)
     }
 
     /// The same for a call whose caller cannot be told of a failure.
-    fn call_unreported(&mut self, call: impl FnOnce(&Self) -> Result<(), Fault>) {
+    fn call_unreported(&mut self, call: impl FnOnce(&Self) -> Result<(), DriverFault>) {
         if let Err(fault) = self.call(call) {
             self.unreported.get_or_insert(fault.into());
         }
@@ -87,7 +91,7 @@ impl Cuda {
     }
 
     /// Maps granules and makes them accessible, or changes nothing.
-    fn map_all(&mut self, address: u64, granules: &[Granule]) -> Result<(), Fault> {
+    fn map_all(&mut self, address: u64, granules: &[Granule]) -> Result<(), DriverFault> {
         self.space.map(address, granules);
         let mut mapped = 0;
         let done = self.map_each(address, granules, &mut mapped);
@@ -98,7 +102,7 @@ impl Cuda {
         done
     }
 
-    fn map_each(&mut self, address: u64, granules: &[Granule], mapped: &mut usize) -> Result<(), Fault> {
+    fn map_each(&mut self, address: u64, granules: &[Granule], mapped: &mut usize) -> Result<(), DriverFault> {
         let bytes = self.granule_bytes;
         for (at, &granule) in self.slots(address, granules.len()).zip(granules) {
             self.call(|_| virtual_memory::map(at, bytes, granule.0))?;
@@ -131,7 +135,7 @@ impl Cuda {
     }
 
     /// Copies between ranges that are not the same memory.
-    fn copy_apart(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Fault> {
+    fn copy_apart(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), DriverFault> {
         self.call(|source| {
             let on = On { streams: &source.streams, id: StreamId(0) };
             // SAFETY: both ranges are mapped, as the pool promises, and unmapping waits for the
@@ -142,7 +146,7 @@ impl Cuda {
 
     /// Copies between ranges of which one begins within the other: piece by piece, from the end
     /// that the copy does not write first.
-    fn copy_sliding(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Fault> {
+    fn copy_sliding(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), DriverFault> {
         let distance = from.abs_diff(to) as usize;
         // A piece no longer than the distance does not overlap its copy. Where that would make many
         // pieces, they go through the scratch.
@@ -164,7 +168,7 @@ impl Cuda {
 
     /// Copies between ranges at different addresses that share granules, which no order of pieces
     /// could do in general: through the host.
-    fn copy_through_host(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Fault> {
+    fn copy_through_host(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), DriverFault> {
         let mut host = vec![0u8; bytes];
         let start = host.as_mut_ptr();
         self.call(|source| {
@@ -184,7 +188,7 @@ impl Cuda {
     }
 }
 
-impl Source for Cuda {
+impl Source for GpuSource {
     fn name(&self) -> String {
         self.context.name().to_owned()
     }
@@ -286,7 +290,7 @@ impl Source for Cuda {
     }
 }
 
-impl Drop for Cuda {
+impl Drop for GpuSource {
     /// Gives everything back. Nobody could be told of a failure, and after one the driver takes all
     /// back when the process ends.
     fn drop(&mut self) {
@@ -304,8 +308,14 @@ impl Drop for Cuda {
     }
 }
 
-impl fmt::Debug for Cuda {
+impl fmt::Debug for GpuSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Cuda({}, {} granules of {} bytes)", self.context.name(), self.granules.len(), self.granule_bytes)
+        write!(
+            f,
+            "GpuSource({}, {} granules of {} bytes)",
+            self.context.name(),
+            self.granules.len(),
+            self.granule_bytes
+        )
     }
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Memory by owner over time, in bounded room: time is cut into at most [`Timeline::SPANS_MAX`]
-/// spans of equal length, and of each span the highest moment is kept, so that no peak is lost.
+/// Memory by owner over time, in bounded room: time is cut into at most
+/// [`MemoryTimeline::SPANS_MAX`] spans of equal length, and of each span the highest moment is
+/// kept, so that no peak is lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Timeline {
+pub struct MemoryTimeline {
     /// Owners of allocations, in the order of their first appearance.
     pub owners: Vec<Arc<str>>,
     /// When it begins, in microseconds since 1970 UTC.
@@ -15,33 +16,33 @@ pub struct Timeline {
     /// Length of a span in microseconds.
     pub span_us: u64,
     /// Spans in which something happened.
-    pub spans: Vec<Span>,
+    pub spans: Vec<TimelineSpan>,
     /// Current level.
-    pub now: Level,
+    pub now: MemoryLevel,
 }
 
 /// Summary of a span of time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Span {
+pub struct TimelineSpan {
     /// Which it is, counted from 0 at the start.
     pub index: u64,
     /// Before anything happened in it.
-    pub entry: Level,
+    pub entry: MemoryLevel,
     /// When most was allocated in it. The reserved bytes are the most of the span, whenever that
     /// was.
-    pub peak: Level,
+    pub peak: MemoryLevel,
 }
 
 /// Memory at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Level {
+pub struct MemoryLevel {
     /// The moment, in microseconds since 1970 UTC.
     pub time_us: u64,
     /// Bytes of all live blocks.
     pub allocated_bytes: usize,
     /// Bytes of the granules that the pool holds.
     pub reserved_bytes: usize,
-    /// Bytes of each owner's live blocks, in the order of [`Timeline::owners`]; owners that
+    /// Bytes of each owner's live blocks, in the order of [`MemoryTimeline::owners`]; owners that
     /// appeared later are left out.
     pub owners_bytes: Vec<usize>,
 }
@@ -49,14 +50,14 @@ pub struct Level {
 /// A span is a millisecond at first.
 const SPAN_US: u64 = 1000;
 
-impl Timeline {
+impl MemoryTimeline {
     /// Spans that are kept at most; at one more, each two neighbours become one.
     pub const SPANS_MAX: u64 = 256;
 
     /// A timeline that begins at `time_us` with nothing allocated.
     pub(super) fn begin(time_us: u64, reserved_bytes: usize) -> Self {
-        let now = Level { time_us, reserved_bytes, ..Level::default() };
-        Timeline { start_us: time_us, span_us: SPAN_US, now, ..Timeline::default() }
+        let now = MemoryLevel { time_us, reserved_bytes, ..MemoryLevel::default() };
+        MemoryTimeline { start_us: time_us, span_us: SPAN_US, now, ..MemoryTimeline::default() }
     }
 
     pub(super) fn allocate(&mut self, time_us: u64, owner: &str, bytes: usize) {
@@ -108,13 +109,13 @@ impl Timeline {
         })
     }
 
-    fn change(&mut self, time_us: u64, change: impl FnOnce(&mut Level)) {
+    fn change(&mut self, time_us: u64, change: impl FnOnce(&mut MemoryLevel)) {
         // A clock that is set back does not set back what was recorded.
         let time_us = time_us.max(self.now.time_us);
         let index = self.index(time_us);
         if self.spans.last().is_none_or(|span| span.index != index) {
-            let entry = Level { time_us, ..self.now.clone() };
-            self.spans.push(Span { index, peak: entry.clone(), entry });
+            let entry = MemoryLevel { time_us, ..self.now.clone() };
+            self.spans.push(TimelineSpan { index, peak: entry.clone(), entry });
         }
         change(&mut self.now);
         self.now.time_us = time_us;
@@ -127,9 +128,9 @@ impl Timeline {
     }
 
     /// The span of `time_us`; spans are made longer until it is one of the first
-    /// [`Timeline::SPANS_MAX`].
+    /// [`MemoryTimeline::SPANS_MAX`].
     fn index(&mut self, time_us: u64) -> u64 {
-        while (time_us - self.start_us) / self.span_us >= Timeline::SPANS_MAX {
+        while (time_us - self.start_us) / self.span_us >= MemoryTimeline::SPANS_MAX {
             self.span_us *= 2;
             for span in std::mem::take(&mut self.spans) {
                 self.push_halved(span);
@@ -138,8 +139,8 @@ impl Timeline {
         (time_us - self.start_us) / self.span_us
     }
 
-    fn push_halved(&mut self, span: Span) {
-        let span = Span { index: span.index / 2, ..span };
+    fn push_halved(&mut self, span: TimelineSpan) {
+        let span = TimelineSpan { index: span.index / 2, ..span };
         match self.spans.last_mut() {
             Some(last) if last.index == span.index => {
                 let reserved_bytes = last.peak.reserved_bytes.max(span.peak.reserved_bytes);
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_span_keeps_its_highest_moment_and_how_it_began() {
-        let mut timeline = Timeline::begin(5_000, 64);
+        let mut timeline = MemoryTimeline::begin(5_000, 64);
         timeline.allocate(5_000, "a", 10);
         timeline.allocate(5_900, "b", 7);
         timeline.free(5_950, "a", 10);
@@ -171,7 +172,7 @@ mod tests {
         assert_eq!((first.index, first.entry.allocated_bytes, first.entry.reserved_bytes), (0, 0, 64));
         assert_eq!(
             first.peak,
-            Level { time_us: 5_900, allocated_bytes: 17, reserved_bytes: 100, owners_bytes: vec![10, 7] }
+            MemoryLevel { time_us: 5_900, allocated_bytes: 17, reserved_bytes: 100, owners_bytes: vec![10, 7] }
         );
         assert_eq!((second.index, second.entry.time_us, second.entry.allocated_bytes), (4, 9_100, 7));
         assert_eq!(second.peak.owners_bytes, [1, 7]);
@@ -180,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_back_does_no_harm() {
-        let mut timeline = Timeline::begin(5_000, 0);
+        let mut timeline = MemoryTimeline::begin(5_000, 0);
         timeline.allocate(1_000, "a", 10);
         timeline.allocate(9_000, "a", 10);
         timeline.allocate(2_000, "a", 10);
@@ -193,7 +194,7 @@ mod tests {
         /// peak is one that there was.
         #[test]
         fn no_peak_is_lost(events in prop::collection::vec((0u64..100_000, 0usize..3, 1usize..100, any::<bool>()), 1..400)) {
-            let mut timeline = Timeline::begin(0, 0);
+            let mut timeline = MemoryTimeline::begin(0, 0);
             let (mut time_us, mut live, mut history) = (0, [0; 3], Vec::new());
             for (wait_us, owner, bytes, is_free) in events {
                 time_us += wait_us;
@@ -208,7 +209,7 @@ mod tests {
                 }
                 history.push((time_us, live.iter().sum::<usize>()));
             }
-            prop_assert!(timeline.spans.len() as u64 <= Timeline::SPANS_MAX);
+            prop_assert!(timeline.spans.len() as u64 <= MemoryTimeline::SPANS_MAX);
             prop_assert!(timeline.spans.windows(2).all(|pair| pair[0].index < pair[1].index));
             prop_assert_eq!(timeline.check(), Ok(()));
             for span in &timeline.spans {

@@ -1,43 +1,47 @@
-//! The first pass over gradients on a device, and what follows from it for the step.
+//! The first pass over gradients on a device, and its consequences for the step.
 
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Result, arguments};
 
 use super::device_scaler::{BACKOFF, COLLAPSE, DeviceScaler, GROWTH, NO_CHANGE, StepSettings};
-use super::tensors::{NONE, Tensors};
-use crate::gradients::Factors;
+use super::tensors::{ChunkedTensors, NONE};
+use crate::gradients::GradientFactors;
 use crate::scaler::{Overflow, ScaleChange};
 use crate::threads::Threads;
 
-const PTX: &str = megabatch_gpu_core::ptx!("examine");
+const PTX: &str = megabatch_gpu_core::ptx!("unscale_and_check");
 
-/// Threads of a block of the kernel that goes through gradients: a warp.
+/// Threads of a block of the kernel `squares`: a warp.
 const LANES: u32 = 32;
 
-/// Gradients to examine, and the losses that they belong to.
+/// Gradients of a scaled loss, and the losses that they belong to.
 #[derive(Clone, Copy, Debug)]
-pub struct Examinee<'a> {
+pub struct ScaledGradients<'a> {
     /// The gradients of the scaled loss by the weights.
     pub gradients: &'a Buffer<f32>,
     /// `[2]`: the sum of the losses, and the number of its terms.
     pub losses: &'a Buffer<f64>,
 }
 
-/// Reads the gradients of all tensors once, for their norm, the first that is not finite and the
-/// clip coefficient, and has the loss scale follow, unless the sum of the losses is not finite or
-/// their mean above the step's most: all of it goes to `control`, the numbers of
-/// [`crate::examine`], [`Examined::factors`](crate::Examined::factors) and
-/// [`LossScaler::update`](crate::LossScaler::update) with their bits. Sums are in double precision
-/// and in a fixed order. Two launches.
+/// Reads the gradients of all tensors once, for their norm, the first non-finite one and the clip
+/// coefficient, and updates the loss scale, unless the sum of the losses is not finite or their
+/// mean is above the step's maximum. The results go to `control`; they are the numbers of
+/// [`crate::unscale_and_check`], [`CheckedGradients::factors`](crate::CheckedGradients::factors)
+/// and [`LossScaler::update`](crate::LossScaler::update) with their bits. Sums are in double
+/// precision and in a fixed order. Two launches.
 ///
 /// # Errors
-/// What the device says of a launch.
+/// Errors of the launches.
 ///
 /// # Panics
 /// If no step was begun, if the tensors end after the gradients, if the losses are not two numbers,
 /// and if arrays are on several devices.
-pub fn examine(tensors: &mut Tensors, examinee: Examinee<'_>, control: &mut DeviceScaler) -> Result<()> {
-    let Examinee { gradients, losses } = examinee;
+pub fn unscale_and_check(
+    tensors: &mut ChunkedTensors,
+    examinee: ScaledGradients<'_>,
+    control: &mut DeviceScaler,
+) -> Result<()> {
+    let ScaledGradients { gradients, losses } = examinee;
     tensors.assert_within(gradients.len());
     assert_eq!(losses.len(), 2, "a sum and a number of terms");
     let of = control.step();
@@ -54,14 +58,19 @@ pub fn examine(tensors: &mut Tensors, examinee: Examinee<'_>, control: &mut Devi
     }
 }
 
-fn cuda(device: &Cuda, tensors: &mut Tensors, of: Examinee<'_>, control: &mut DeviceScaler) -> Result<()> {
+fn cuda(
+    device: &Cuda,
+    tensors: &mut ChunkedTensors,
+    of: ScaledGradients<'_>,
+    control: &mut DeviceScaler,
+) -> Result<()> {
     let (count, on_device) = (tensors.chunks(), &tensors.on_device);
     let (chunks, sums, firsts) = (on_device.chunks.address(), on_device.sums.address(), on_device.firsts.address());
     let (scale, state) = (control.scale.address(), control.state.address());
     let (step, losses) = (control.step_on_device.address(), of.losses.address());
-    let squares = Kernel { module: "amp/examine", ptx: PTX, name: "squares" };
+    let squares = Kernel { module: "amp/unscale_and_check", ptx: PTX, name: "squares" };
     let of_squares = arguments![chunks, of.gradients.address(), losses, scale, step, sums, firsts];
-    let judge = Kernel { module: "amp/examine", ptx: PTX, name: "judge" };
+    let judge = Kernel { module: "amp/unscale_and_check", ptx: PTX, name: "judge" };
     let of_judge = arguments![sums, firsts, count as u32, losses, step, control.rules(), scale, state];
     // SAFETY: the chunks are of elements that `gradients` was seen to have, and a block writes its
     // own of as many sums; the second launch, which reads these, comes after the first in the order
@@ -76,14 +85,14 @@ fn launch_of_squares(chunks: usize) -> Option<Launch> {
     Launch::of_blocks(chunks).map(|launch| launch.with_threads(LANES))
 }
 
-fn cpu(tensors: &Tensors, examinee: Examinee<'_>, of: StepSettings, control: &mut DeviceScaler) {
+fn cpu(tensors: &ChunkedTensors, examinee: ScaledGradients<'_>, of: StepSettings, control: &mut DeviceScaler) {
     let (losses, scale) = (examinee.losses.as_slice(), control.scale.as_slice()[0]);
     // In a step without any known target there is no term to divide by.
     let terms = losses[1].max(1.0);
     let inverse = (of.count / terms / f64::from(scale)) as f32;
     let gradients = examinee.gradients.as_slice();
     let slices: Vec<&[f32]> = tensors.ranges().iter().map(|range| &gradients[range.clone()]).collect();
-    let examined = crate::examine(&slices, inverse, Threads::Caller);
+    let examined = crate::unscale_and_check(&slices, inverse, Threads::Caller);
     let stands = losses[0].is_finite() && losses[0] / terms <= of.loss_max;
     let change = control.scaler().filter(|_| stands).map(|mut scaler| {
         let overflow = examined.non_finite.map(|place| Overflow { tensor: "", index: place.index });
@@ -93,10 +102,10 @@ fn cpu(tensors: &Tensors, examinee: Examinee<'_>, of: StepSettings, control: &mu
     (state.loss, state.terms) = (losses[0], losses[1]);
     (state.norm, state.scale_before, state.inverse_scale) = (examined.norm, scale, inverse);
     // Where there are none, nothing is updated.
-    state.clip = examined.factors(of.clip_norm).map_or(1.0, |Factors { clip, .. }| clip);
+    state.clip = examined.factors(of.clip_norm).map_or(1.0, |GradientFactors { clip, .. }| clip);
     [state.bad_chunk, state.bad_index] = examined.non_finite.map_or([NONE; 2], |place| tensors.chunk_of(place));
     (state.change, state.scale_after) = (NO_CHANGE, scale);
-    state.follows = u32::from(stands && examined.non_finite.is_none() && losses[1] > 0.0);
+    state.applied = u32::from(stands && examined.non_finite.is_none() && losses[1] > 0.0);
     if let Some((change, scaler)) = change {
         (state.clean_steps, state.overflows) = (scaler.clean_steps, scaler.overflows);
         state.change = match change {
@@ -114,14 +123,14 @@ fn cpu(tensors: &Tensors, examinee: Examinee<'_>, of: StepSettings, control: &mu
 mod tests {
     use megabatch_simt::Arg;
 
-    use super::super::device_scaler::State;
+    use super::super::device_scaler::DeviceState;
     use super::super::harness::{HARNESS, noise};
     use super::*;
     use crate::scaler::{LossScaler, ScalerConfig};
     use crate::threads::BLOCK;
 
     /// As `cuda` does it.
-    fn run(tensors: &Tensors, of: Examinee<'_>, control: &mut DeviceScaler) {
+    fn run(tensors: &ChunkedTensors, of: ScaledGradients<'_>, control: &mut DeviceScaler) {
         let chunks = tensors.on_device.chunks.as_slice();
         let (mut sums, mut firsts) = (vec![f64::NAN; chunks.len()], vec![7u32; chunks.len()]);
         let rules = control.rules();
@@ -150,7 +159,7 @@ mod tests {
 
     fn bits(control: &DeviceScaler) -> (Vec<u8>, u32) {
         // A NaN has other bits on other devices.
-        let mut state: State = control.state.as_slice()[0];
+        let mut state: DeviceState = control.state.as_slice()[0];
         state.norm = if state.norm.is_nan() { f64::NAN } else { state.norm };
         (bytemuck::bytes_of(&state).to_vec(), control.scale.as_slice()[0].to_bits())
     }
@@ -174,7 +183,7 @@ mod tests {
             start - len - 1..start - 1
         });
         let ranges: Vec<_> = ranges.collect();
-        let mut tensors = Tensors::new(&scope, &ranges).unwrap();
+        let mut tensors = ChunkedTensors::new(&scope, &ranges).unwrap();
         let gradients = &Buffer::from_slice(&scope, gradients).unwrap();
         let losses = &Buffer::from_slice(&scope, &losses).unwrap();
         for scaler in [None, Some(&scaler())] {
@@ -182,8 +191,8 @@ mod tests {
             let mut found = DeviceScaler::new(&scope, scaler, 5).unwrap();
             for step in 0..3 {
                 [&mut expected, &mut found].into_iter().for_each(|control| control.begin(&of).unwrap());
-                examine(&mut tensors, Examinee { gradients, losses }, &mut expected).unwrap();
-                run(&tensors, Examinee { gradients, losses }, &mut found);
+                unscale_and_check(&mut tensors, ScaledGradients { gradients, losses }, &mut expected).unwrap();
+                run(&tensors, ScaledGradients { gradients, losses }, &mut found);
                 assert_eq!(bits(&found), bits(&expected), "{lens:?}, step {step}: {found:?} for {expected:?}");
             }
         }
@@ -240,17 +249,17 @@ mod tests {
             // Without any term there is nothing to follow, and no overflow either.
             ([0.0, 0.0], 1.0, false, true),
         ];
-        for (losses, loss_max, follows, stands) in cases {
+        for (losses, loss_max, applied, stands) in cases {
             check(&[40, 50], &noise(95, 3.0), losses, of(loss_max));
             let scope = Device::cpu().scope("test");
-            let mut tensors = Tensors::new(&scope, std::slice::from_ref(&(0..2))).unwrap();
+            let mut tensors = ChunkedTensors::new(&scope, std::slice::from_ref(&(0..2))).unwrap();
             let mut control = DeviceScaler::new(&scope, Some(&scaler()), 0).unwrap();
             let gradients = &Buffer::from_slice(&scope, &[1.0, 2.0]).unwrap();
             let losses = &Buffer::from_slice(&scope, &losses).unwrap();
             control.begin(&of(loss_max)).unwrap();
-            examine(&mut tensors, Examinee { gradients, losses }, &mut control).unwrap();
+            unscale_and_check(&mut tensors, ScaledGradients { gradients, losses }, &mut control).unwrap();
             let state = control.state.as_slice()[0];
-            assert_eq!((state.follows == 1, state.clean_steps == 1), (follows, stands), "{losses:?}, {loss_max}");
+            assert_eq!((state.applied == 1, state.clean_steps == 1), (applied, stands), "{losses:?}, {loss_max}");
         }
     }
 
@@ -258,7 +267,7 @@ mod tests {
     #[test]
     fn the_scale_follows_as_the_scalers() {
         let scope = Device::cpu().scope("test");
-        let mut tensors = Tensors::new(&scope, &[0..1, 1..2]).unwrap();
+        let mut tensors = ChunkedTensors::new(&scope, &[0..1, 1..2]).unwrap();
         let losses = &Buffer::from_slice(&scope, &[0.5, 1.0]).unwrap();
         let config =
             ScalerConfig { initial_scale: 4.0, growth_interval: 2, growth_factor: 1.7, ..ScalerConfig::default() };
@@ -271,8 +280,8 @@ mod tests {
                 let gradients = &Buffer::from_slice(&scope, &[0.5, gradient]).unwrap();
                 let of = StepSettings::default();
                 [&mut expected, &mut found].into_iter().for_each(|control| control.begin(&of).unwrap());
-                examine(&mut tensors, Examinee { gradients, losses }, &mut expected).unwrap();
-                run(&tensors, Examinee { gradients, losses }, &mut found);
+                unscale_and_check(&mut tensors, ScaledGradients { gradients, losses }, &mut expected).unwrap();
+                run(&tensors, ScaledGradients { gradients, losses }, &mut found);
                 assert_eq!(bits(&found), bits(&expected), "{step}");
             }
         }

@@ -1,5 +1,9 @@
 #![forbid(unsafe_code)]
 
+mod ledger;
+mod scope;
+mod usage;
+
 use std::fmt;
 use std::io::{self, Write};
 use std::ops::Range;
@@ -7,14 +11,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cuda::Gpu;
 use crate::error::{Error, Result};
-use crate::ledger::Ledger;
-use crate::pool::{Counts, Pool, Settings, Stats};
+use crate::pool::{MemoryCounts, Pool, PoolSettings, Stats};
 use crate::recording::{Recording, RecordingSettings};
-use crate::scope::Scope;
-use crate::snapshot::{Shortage, Snapshot};
+use crate::snapshot::{FailedRequest, Snapshot};
 use crate::source::Source;
-use crate::usage::Usage;
 use crate::{free_memory, host};
+use ledger::MemoryLedger;
+
+pub(crate) use scope::Booked;
+pub use scope::Scope;
+pub use usage::Usage;
 
 /// Device of memory and operations.
 ///
@@ -58,10 +64,10 @@ impl Cuda {
     }
 }
 
-/// The memory of one device: whose it is, and where it is.
+/// The memory of one device: accounting, pool and recording.
 #[derive(Debug)]
 pub(crate) struct DeviceMemory {
-    pub(crate) ledger: Ledger,
+    pub(crate) ledger: MemoryLedger,
     pool: Mutex<Pool>,
     /// Locked after the pool, where both are.
     recording: Mutex<Option<Recording>>,
@@ -114,8 +120,8 @@ impl Device {
         }
     }
 
-    /// Sees to it that buffers of the two devices can take part in one operation: both on the CPU,
-    /// or on one GPU.
+    /// Asserts that buffers of the two devices can be used in one operation: both on the CPU, or on
+    /// the same GPU.
     ///
     /// # Panics
     /// If they cannot.
@@ -159,15 +165,14 @@ impl Device {
         self.memory().ledger.usage_by_scope()
     }
 
-    /// Starts the peaks of the device, of its pool and of all its scopes anew from what is
-    /// allocated now.
+    /// Resets the peaks of the device, of its pool and of all its scopes to the current values.
     pub fn reset_peak(&self) {
         self.memory().ledger.reset_peak();
         self.memory().pool().reset_peak();
     }
 
-    /// Limits what the device hands out in total; `None` takes the limit away. What is allocated
-    /// already stays.
+    /// Limits the total memory that the device allocates; `None` removes the limit. Live
+    /// allocations stay.
     pub fn set_budget_bytes(&self, budget_bytes: Option<usize>) {
         self.memory().ledger.set_budget_bytes(budget_bytes);
     }
@@ -184,17 +189,18 @@ impl Device {
         self.memory().pool().stats()
     }
 
-    /// The momentary figures of the device's pool.
-    pub fn counts(&self) -> Counts {
+    /// Current counters of the device's pool.
+    pub fn counts(&self) -> MemoryCounts {
         self.memory().pool().counts()
     }
 
-    /// Tells the device's pool that a step of the work ends here: [`Pool::step`].
+    /// Marks a step boundary for the device's pool: [`Pool::step`].
     pub fn step(&self) {
         self.memory().pool().step();
     }
 
-    /// Gives the memory that the pool keeps without need back to the system; returns its bytes.
+    /// Returns the pool's unused memory to the system, like `torch.cuda.empty_cache`; returns its
+    /// bytes.
     pub fn empty_cache(&self) -> usize {
         self.memory().pool().empty_cache()
     }
@@ -253,8 +259,8 @@ impl Device {
 
 impl DeviceMemory {
     fn over(source: Box<dyn Source>) -> Arc<Self> {
-        let pool = Pool::new(source, Settings { capacity_bytes: None });
-        Arc::new(DeviceMemory { ledger: Ledger::default(), pool: Mutex::new(pool), recording: Mutex::new(None) })
+        let pool = Pool::new(source, PoolSettings { capacity_bytes: None });
+        Arc::new(DeviceMemory { ledger: MemoryLedger::default(), pool: Mutex::new(pool), recording: Mutex::new(None) })
     }
 
     /// The pool, for one thread at a time.
@@ -278,7 +284,7 @@ impl DeviceMemory {
     }
 
     /// To be called when a request failed, by a thread that does not hold the pool.
-    pub(crate) fn note_failure(&self, shortage: Shortage) {
+    pub(crate) fn note_failure(&self, shortage: FailedRequest) {
         let Some(pool) = self.pool_unless_broken() else { return };
         if let Some(recording) = self.recording().as_mut() {
             recording.failed(&pool, shortage);
@@ -355,7 +361,7 @@ mod tests {
         assert!(device.take_failure_snapshot().is_none());
         let error = Buffer::<u8>::zeros(&device.scope("greedy"), 9_000).unwrap_err();
         let failure = device.take_failure_snapshot().unwrap();
-        let shortage = Shortage { requested_bytes: 9_000, owner: "greedy".into(), message: error.to_string() };
+        let shortage = FailedRequest { requested_bytes: 9_000, owner: "greedy".into(), message: error.to_string() };
         assert_eq!((failure.shortage, failure.time_us), (Some(shortage), 7));
         drop(kept);
         let peak = device.peak_snapshot().unwrap();

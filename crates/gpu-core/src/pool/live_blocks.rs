@@ -1,4 +1,4 @@
-//! Live blocks: what is asked for, and where it is.
+//! Live blocks, and requests on their way to become one.
 
 #![forbid(unsafe_code)]
 
@@ -8,40 +8,39 @@ use super::order::Tag;
 use super::tiling::TileId;
 use super::{BlockId, Mobility};
 
-/// A wish for memory in the terms of the pool.
+/// A request, rounded to a block size and with its stream resolved.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingRequest {
-    /// Bytes of the block: of its size class if it has one.
+    /// Bytes of the block, rounded up to its size class if it has one.
     pub(super) bytes: usize,
     /// The stream that will use it.
     pub(super) tag: Tag,
-    /// The index that the block will have among the live ones.
+    /// The index that the block will have among the live blocks.
     pub(super) block: u32,
     /// The size class, for a block that is small enough for a slab.
     pub(super) class: Option<usize>,
 }
 
 impl PendingRequest {
-    /// Bytes that the home segment must have free side by side: a granule where a slab is to be
-    /// made.
-    pub(super) fn home_bytes(&self, granule_bytes: usize) -> usize {
+    /// Contiguous free bytes needed in the main segment: a whole granule if a slab has to be made.
+    pub(super) fn contiguous_bytes(&self, granule_bytes: usize) -> usize {
         if self.class.is_some() { granule_bytes } else { self.bytes }
     }
 }
 
-/// Place of a live block.
+/// Location of a live block.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
-    /// A tile of the home segment.
+pub(super) enum BlockLocation {
+    /// A tile of the main segment.
     Whole(TileId),
     /// A slot of a slab.
     Slot {
         /// Index of the slab.
         slab: u32,
-        /// Which of its blocks.
+        /// Index of the slot in the slab.
         slot: u32,
     },
-    /// Several pieces of the home segment, used side by side through a view.
+    /// Several pieces of the main segment, contiguous in a view.
     Stitched(Box<Stitched>),
 }
 
@@ -52,15 +51,15 @@ pub(super) struct Stitched {
     pub(super) view: u32,
     /// Start of the block in the view, in bytes.
     pub(super) offset: usize,
-    /// Its tiles of the home segment, in the order of the block.
+    /// Its tiles of the main segment, in the order of the block.
     pub(super) pieces: Vec<TileId>,
 }
 
 /// A live block.
 #[derive(Debug)]
-pub(super) struct Live {
-    pub(super) place: Place,
-    /// The first address of its place.
+pub(super) struct LiveBlock {
+    pub(super) place: BlockLocation,
+    /// First address.
     pub(super) address: u64,
     pub(super) bytes: usize,
     pub(super) requested_bytes: usize,
@@ -71,26 +70,26 @@ pub(super) struct Live {
 
 #[derive(Debug)]
 struct Entry {
-    /// Number of blocks that had this index before.
+    /// Number of earlier blocks with this index.
     generation: u32,
-    live: Option<Live>,
+    live: Option<LiveBlock>,
 }
 
-/// The live blocks by index. A block's name holds its index and how many had it before, so that no
-/// name is given twice.
+/// The live blocks by index. An identifier holds an index and a generation, so that no identifier
+/// is used twice.
 #[derive(Debug, Default)]
-pub(super) struct Blocks {
+pub(super) struct LiveBlocks {
     entries: Vec<Entry>,
     vacant: Vec<u32>,
 }
 
-impl Blocks {
+impl LiveBlocks {
     /// The index that the next block will have.
     pub(super) fn next(&self) -> u32 {
         self.vacant.last().copied().unwrap_or(self.entries.len() as u32)
     }
 
-    pub(super) fn insert(&mut self, live: Live) -> BlockId {
+    pub(super) fn insert(&mut self, live: LiveBlock) -> BlockId {
         let index = self.vacant.pop().unwrap_or_else(|| {
             self.entries.push(Entry { generation: 0, live: None });
             u32::try_from(self.entries.len() - 1).expect("fewer than four thousand million blocks")
@@ -100,10 +99,10 @@ impl Blocks {
         BlockId(u64::from(entry.generation) << 32 | u64::from(index))
     }
 
-    pub(super) fn remove(&mut self, block: BlockId) -> Option<Live> {
+    pub(super) fn remove(&mut self, block: BlockId) -> Option<LiveBlock> {
         let entry = self.entries.get_mut(block.index()).filter(|entry| entry.generation == block.generation())?;
         let live = entry.live.take()?;
-        // An index whose last name is spent rests for ever.
+        // An index whose generations are used up is never given again.
         if let Some(generation) = entry.generation.checked_add(1) {
             entry.generation = generation;
             self.vacant.push(block.index() as u32);
@@ -111,27 +110,27 @@ impl Blocks {
         Some(live)
     }
 
-    pub(super) fn get(&self, block: BlockId) -> Option<&Live> {
+    pub(super) fn get(&self, block: BlockId) -> Option<&LiveBlock> {
         let entry = self.entries.get(block.index()).filter(|entry| entry.generation == block.generation())?;
         entry.live.as_ref()
     }
 
     /// The live block of an index.
-    pub(super) fn at(&self, index: u32) -> &Live {
+    pub(super) fn at(&self, index: u32) -> &LiveBlock {
         self.entries[index as usize].live.as_ref().expect("tiles and slabs name live blocks")
     }
 
-    pub(super) fn at_mut(&mut self, index: u32) -> &mut Live {
+    pub(super) fn at_mut(&mut self, index: u32) -> &mut LiveBlock {
         self.entries[index as usize].live.as_mut().expect("tiles and slabs name live blocks")
     }
 
-    /// The name of the live block of an index.
+    /// The identifier of the live block of an index.
     pub(super) fn id(&self, index: u32) -> BlockId {
         BlockId(u64::from(self.entries[index as usize].generation) << 32 | u64::from(index))
     }
 
     /// All live blocks by index.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Live)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &LiveBlock)> {
         (0..).zip(&self.entries).filter_map(|(index, entry)| Some((index, entry.live.as_ref()?)))
     }
 }
@@ -150,13 +149,13 @@ impl BlockId {
 mod tests {
     use super::*;
 
-    fn live() -> Live {
-        Live {
-            place: Place::Slot { slab: 0, slot: 0 },
+    fn live() -> LiveBlock {
+        LiveBlock {
+            place: BlockLocation::Slot { slab: 0, slot: 0 },
             address: 0,
             bytes: 512,
             requested_bytes: 1,
-            tag: Tag::NOBODY,
+            tag: Tag::IDLE,
             mobility: Mobility::Fixed,
             owner: "test".into(),
         }
@@ -164,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_name_dies_with_its_block() {
-        let mut blocks = Blocks::default();
+        let mut blocks = LiveBlocks::default();
         let first = blocks.insert(live());
         assert_eq!(blocks.next(), 1);
         assert!(blocks.remove(first).is_some());
@@ -178,7 +177,7 @@ mod tests {
 
     #[test]
     fn an_index_whose_names_are_spent_is_not_used_again() {
-        let mut blocks = Blocks::default();
+        let mut blocks = LiveBlocks::default();
         let first = blocks.insert(live());
         blocks.entries[0].generation = u32::MAX;
         let last = BlockId(first.0 | u64::from(u32::MAX) << 32);

@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::usage::{Counter, Usage};
+use super::usage::{Counter, Usage};
 
-/// Bytes held by the users of a device, in all and by scope, and their limit.
+/// Bytes allocated on a device, in total and by scope, and their limit.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct MemoryLedger {
     total: Counter,
     budget_bytes: AtomicUsize,
     faults: Faults,
@@ -33,16 +33,16 @@ impl Faults {
     }
 }
 
-/// Why nothing was booked.
+/// Failure of a booking.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OverBudget {
     pub(crate) allocated_bytes: usize,
     pub(crate) budget_bytes: usize,
 }
 
-impl Default for Ledger {
+impl Default for MemoryLedger {
     fn default() -> Self {
-        Ledger {
+        MemoryLedger {
             total: Counter::default(),
             budget_bytes: AtomicUsize::new(usize::MAX),
             faults: Faults::default(),
@@ -51,7 +51,7 @@ impl Default for Ledger {
     }
 }
 
-impl Ledger {
+impl MemoryLedger {
     /// The counter of a scope; the same one for the same label.
     pub(crate) fn counter(&self, label: &str) -> Arc<Counter> {
         Arc::clone(self.scopes().entry(label.into()).or_default())
@@ -70,7 +70,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Takes back what [`Ledger::book`] booked for so many buffers.
+    /// Reverts [`MemoryLedger::book`] for a number of buffers.
     pub(crate) fn release(&self, scope: &Counter, bytes: usize, buffers: usize) {
         scope.sub(bytes, buffers);
         self.total.sub(bytes, buffers);

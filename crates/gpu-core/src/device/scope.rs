@@ -2,13 +2,20 @@
 
 use std::sync::Arc;
 
-use crate::device::Device;
+use super::Device;
+use super::ledger::OverBudget;
+use super::usage::{Counter, Usage};
 use crate::error::{Error, Result};
-use crate::ledger::OverBudget;
-use crate::pool::{Mobility, Request, Shortage};
+use crate::pool::{AllocationError, AllocationRequest, Mobility};
 use crate::snapshot;
 use crate::source::StreamId;
-use crate::usage::{Counter, Usage};
+
+/// Bytes booked on a scope, and the number of buffers that they are for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Booked {
+    pub(crate) bytes: usize,
+    pub(crate) buffers: usize,
+}
 
 /// A name under which memory is allocated, such as `model/gradients`. Levels are separated by `/`.
 #[derive(Clone, Debug)]
@@ -57,14 +64,14 @@ impl Scope {
         })
     }
 
-    /// Takes back what [`Scope::book`] booked.
+    /// Reverts one [`Scope::book`].
     pub(crate) fn release(&self, bytes: usize) {
-        self.release_all((bytes, 1));
+        self.release_all(Booked { bytes, buffers: 1 });
     }
 
-    /// Takes back what was booked in so many bytes and times.
-    pub(crate) fn release_all(&self, booked: (usize, usize)) {
-        self.device.memory().ledger.release(&self.counter, booked.0, booked.1);
+    /// Takes back several bookings at once.
+    pub(crate) fn release_all(&self, booked: Booked) {
+        self.device.memory().ledger.release(&self.counter, booked.bytes, booked.buffers);
     }
 
     /// The size of `len` elements.
@@ -73,28 +80,32 @@ impl Scope {
         bytes.ok_or_else(|| Error::SizeOverflow { scope: self.label.to_string(), len, element_bytes: size_of::<T>() })
     }
 
-    /// The wish for memory of this scope, to be used on the default stream.
-    pub(crate) fn request(&self, bytes: usize, mobility: Mobility) -> Request {
-        Request { bytes, stream: StreamId::default(), owner: Arc::clone(&self.label), mobility }
+    /// A request for memory of this scope, for use on the default stream.
+    pub(crate) fn request(&self, bytes: usize, mobility: Mobility) -> AllocationRequest {
+        AllocationRequest { bytes, stream: StreamId::default(), owner: Arc::clone(&self.label), mobility }
     }
 
     /// Error of a request for memory of this scope.
-    pub(crate) fn shortage(&self, requested_bytes: usize, shortage: Shortage) -> Error {
+    pub(crate) fn shortage(&self, requested_bytes: usize, shortage: AllocationError) -> Error {
         let (scope, device) = (self.label.to_string(), self.device.to_string());
         self.refused(match shortage {
-            Shortage::NeverFits { largest_bytes } => Error::NeverFits { scope, device, requested_bytes, largest_bytes },
-            Shortage::NotNow(counts) => Error::OutOfMemory { scope, device, requested_bytes, counts: Box::new(counts) },
-            Shortage::Source(source) => Error::Refused { scope, device, requested_bytes, source },
+            AllocationError::NeverFits { largest_bytes } => {
+                Error::NeverFits { scope, device, requested_bytes, largest_bytes }
+            }
+            AllocationError::NotNow(counts) => {
+                Error::OutOfMemory { scope, device, requested_bytes, counts: Box::new(counts) }
+            }
+            AllocationError::Source(source) => Error::Refused { scope, device, requested_bytes, source },
         })
     }
 
-    /// Leaves a snapshot of the memory that `error` is about, where it is recorded.
+    /// Takes a snapshot of the memory that `error` is about, if a recording is active.
     fn refused(&self, error: Error) -> Error {
         let (Error::OverBudget { requested_bytes, .. } | Error::OutOfMemory { requested_bytes, .. }) = error else {
             return error;
         };
         let (owner, message) = (Arc::clone(&self.label), error.to_string());
-        self.device.memory().note_failure(snapshot::Shortage { requested_bytes, owner, message });
+        self.device.memory().note_failure(snapshot::FailedRequest { requested_bytes, owner, message });
         error
     }
 }
