@@ -1,13 +1,12 @@
 //! Proof that a sample sees nothing that had not happened.
 
-pub(crate) mod leak;
 pub(crate) mod perturb;
 
 use crate::bars::Bars;
 use crate::clean::gap::GapPolicy;
+use crate::error::look_ahead::{Difference, LookAhead, Perturbation};
 use crate::error::{Error, Result};
-use crate::proof::leak::{Difference, Leak};
-use crate::proof::perturb::{OtherFuture, Perturbation, Random};
+use crate::proof::perturb::{OtherFuture, Random};
 use crate::series::AlignedSeries;
 use crate::series::align::align_with;
 use crate::series::feature::Feature;
@@ -158,7 +157,7 @@ impl Future {
 
     fn leak(&self, instrument: &str, perturbation: Perturbation, difference: Difference) -> Error {
         let (instrument, time) = (instrument.to_owned(), self.moment.time);
-        Error::LookAhead { leak: Box::new(Leak { instrument, time, perturbation, difference }) }
+        Error::LookAhead(Box::new(LookAhead { instrument, time, perturbation, difference }))
     }
 }
 
@@ -184,7 +183,7 @@ impl Sight {
         let pairs = self.timeframes.iter().zip(self.windows.iter().zip(&after.windows));
         pairs.into_iter().find_map(|(&timeframe, (window, after_window))| {
             let place = window.iter().zip(after_window).position(|(a, b)| a.to_bits() != b.to_bits())?;
-            let (row, feature) = (place / self.features.len(), self.features[place % self.features.len()]);
+            let (row, feature) = (place / self.features.len(), self.features[place % self.features.len()].name());
             Some(Difference::Value { timeframe, row, feature, before: window[place], after: after_window[place] })
         })
     }
@@ -217,7 +216,7 @@ fn different_scaler(before: &Scalers, after: &Scalers) -> Option<(usize, Differe
         let differs = |place: &usize| of(*place)[0].map(f64::to_bits) != of(*place)[1].map(f64::to_bits);
         let place = (0..before_scaler.center.len()).find(differs)?;
         let [before_values, after_values] = of(place);
-        let (timeframe, feature) = (before_scaler.timeframe, before.features[place % width]);
+        let (timeframe, feature) = (before_scaler.timeframe, before.features[place % width].name());
         let difference = Difference::Scaler { timeframe, feature, before: before_values, after: after_values };
         Some((place / width, difference))
     })

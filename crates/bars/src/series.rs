@@ -11,7 +11,6 @@ pub(crate) mod sampling;
 pub(crate) mod scale;
 pub(crate) mod scalers;
 pub(crate) mod series_stream;
-pub(crate) mod shortage;
 pub(crate) mod spec;
 pub(crate) mod target;
 pub(crate) mod track;

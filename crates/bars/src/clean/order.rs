@@ -15,11 +15,11 @@
 
 use crate::bars::{Bar, Bars};
 use crate::error::Result;
+use crate::error::row_error::{RowError, RowFix};
 use crate::parse::ledger::Ledger;
 use crate::parse::lines::text_of_line;
 use crate::parse::options::Repeats;
 use crate::parse::row::{Fault, Row};
-use crate::parse::row_error::{RowError, RowFix};
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{Stamp, display_utc};
 use crate::time::zone::{Occurrence, Zone};

@@ -1,10 +1,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::Error;
-use crate::parse::date_order::DateOrder;
+use crate::time::date_order::DateOrder;
 use crate::time::epoch::EpochUnit;
 use crate::time::timestamp::DateStyle;
+use crate::unknown_name::UnknownName;
 
 pub(crate) const TRIED: &str = "HistData ASCII (`20180131 170000;open;high;low;close;volume`), \
     MetaTrader (`2018.01.31,17:00,open,high,low,close,volume`), \
@@ -67,12 +67,12 @@ impl fmt::Display for FormatName {
 }
 
 impl FromStr for FormatName {
-    type Err = Error;
+    type Err = UnknownName;
 
-    fn from_str(name: &str) -> Result<Self, Error> {
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
         FormatName::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| {
             let expected = FormatName::ALL.map(FormatName::name).join(", ");
-            Error::UnknownName { what: "format", name: name.to_owned(), expected }
+            UnknownName::new("format", name, expected)
         })
     }
 }

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use crate::error::row_error::{OnError, RowError, RowFix};
 use crate::error::{Error, Result, shortened};
 use crate::parse::row::Fault;
-use crate::parse::row_error::{OnError, RowError, RowFix};
 
 /// Rows of one file that have one thing in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

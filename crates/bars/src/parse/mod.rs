@@ -14,7 +14,6 @@ pub(crate) mod ledger;
 pub(crate) mod lines;
 pub(crate) mod options;
 pub(crate) mod row;
-pub(crate) mod row_error;
 pub(crate) mod source;
 pub(crate) mod symbol;
 pub(crate) mod symbol_pattern;

@@ -1,11 +1,11 @@
 use std::path::Path;
 
+use crate::error::row_error::OnError;
 use crate::error::{Error, Result};
-use crate::parse::date_order::DateOrder;
 use crate::parse::format_name::FormatName;
-use crate::parse::row_error::OnError;
 use crate::parse::symbol::symbol_of;
 use crate::parse::symbol_pattern::SymbolPattern;
+use crate::time::date_order::DateOrder;
 use crate::time::timeframe::Timeframe;
 use crate::time::zone::Zone;
 

@@ -1,8 +1,8 @@
+use crate::error::row_error::{RowError, RowFix};
 use crate::parse::adjustment::Event;
 use crate::parse::digits::NOISE_MAX;
 use crate::parse::fields::Fields;
 use crate::parse::format::Format;
-use crate::parse::row_error::{RowError, RowFix};
 use crate::time::timestamp::Stamp;
 
 /// One row of a file, not yet checked against its neighbours.

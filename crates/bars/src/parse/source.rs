@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::error::row_error::{RowError, RowFix};
 use crate::error::{Error, Result, shortened};
 use crate::parse::adjusted_column::AdjustedColumn;
 use crate::parse::column_order::ColumnOrder;
@@ -14,7 +15,6 @@ use crate::parse::ledger::Ledger;
 use crate::parse::lines::Lines;
 use crate::parse::options::{Prices, ReadOptions};
 use crate::parse::row::{Fault, Row};
-use crate::parse::row_error::{RowError, RowFix};
 use crate::time::timestamp::DateStyle;
 
 /// Lines from which the format is recognised.

@@ -1,20 +1,7 @@
 use crate::bars::{Bar, Bars};
 use crate::clean::gap::GapPolicy;
 use crate::clean::gaps::Gap;
-
-/// Changes that a proof makes to bars that had not closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Perturbation {
-    /// Their prices, volumes and spreads.
-    Values,
-    /// Values, number and opening times of the bars.
-    Times,
-}
-
-impl Perturbation {
-    /// Every perturbation.
-    pub const ALL: [Perturbation; 2] = [Perturbation::Values, Perturbation::Times];
-}
+use crate::error::look_ahead::Perturbation;
 
 /// A future that did not happen, drawn at random.
 pub(crate) struct OtherFuture {

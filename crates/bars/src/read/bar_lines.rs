@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bars::Bar;
 use crate::clean::order::no_such_time;
+use crate::error::row_error::{OnError, RowError, RowFix};
 use crate::error::{Error, Result, shortened};
 use crate::parse::adjusted_column::AdjustedColumn;
 use crate::parse::fields::Fields;
@@ -10,7 +11,6 @@ use crate::parse::format_name::TRIED;
 use crate::parse::ledger::Ledger;
 use crate::parse::options::{ReadOptions, Repeats, StampedAt};
 use crate::parse::row::{Fault, Row};
-use crate::parse::row_error::{OnError, RowError, RowFix};
 use crate::parse::source::choose_prices;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{DateStyle, Stamp, display_utc};

@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::Path;
 
 use crate::bars::{Bar, Bars};
+use crate::error::row_error::OnError;
 use crate::error::{Error, Result};
 use crate::parse::options::ReadOptions;
-use crate::parse::row_error::OnError;
 use crate::read::summary::ReadSummary;
 use crate::read::{Recording, read};
 use crate::time::timestamp::{counted, display_utc};

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Excluded, Lines, Result};
+use crate::error::excluded::{Excluded, Lines, refused};
+use crate::error::row_error::OnError;
+use crate::error::{Error, Result};
 use crate::parse::options::ReadOptions;
-use crate::parse::row_error::OnError;
 use crate::read::{Recording, read};
 
 /// The endings of files of bars, each perhaps with `.gz` behind it.
@@ -73,15 +74,6 @@ pub fn read_all<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Un
         (true, true) => Err(Error::NoFiles),
         (false, _) if stops => Err(refused(recordings.len(), universe.left_out)),
         _ => Ok(universe),
-    }
-}
-
-/// Names all instruments that cannot be used, which is at least one, beside the number of those
-/// that can.
-pub(crate) fn refused(usable: usize, mut failed: Vec<Excluded>) -> Error {
-    match failed.len() {
-        1 => failed.swap_remove(0).reason,
-        count => Error::Several { instruments: usable + count, failed },
     }
 }
 

@@ -1,7 +1,7 @@
 use std::ops::Range;
 
-use crate::error::{Excluded, Result};
-use crate::read::universe::refused;
+use crate::error::Result;
+use crate::error::excluded::{Excluded, refused};
 use crate::series::instrument::Instrument;
 use crate::series::sampling::SampleLayout;
 use crate::series::scalers::{Scalers, TimeframeScaler};

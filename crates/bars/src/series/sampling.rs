@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use crate::clean::gap::Weekends;
-use crate::error::{Error, Excluded};
+use crate::error::excluded::Excluded;
+use crate::error::{Error, Shortage};
 use crate::series::Segment;
 use crate::series::instrument::Piece;
-use crate::series::shortage::Shortage;
 use crate::series::unscaled_series::UnscaledSeries;
 use crate::time::timestamp::display_duration;
 

@@ -1,8 +1,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::Error;
 use crate::series::feature::Feature;
+use crate::unknown_name::UnknownName;
 
 /// A spread below this, or below the resolution of single precision at the centre, is rounding and
 /// no signal.
@@ -40,13 +40,13 @@ impl fmt::Display for Scaling {
 }
 
 impl FromStr for Scaling {
-    type Err = Error;
+    type Err = UnknownName;
 
-    fn from_str(name: &str) -> Result<Self, Error> {
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
         let all = [Scaling::Robust, Scaling::Standard, Scaling::None];
         all.into_iter().find(|scaling| scaling.name() == name).ok_or_else(|| {
             let expected = all.map(Scaling::name).join(", ");
-            Error::UnknownName { what: "scaling", name: name.to_owned(), expected }
+            UnknownName::new("scaling", name, expected)
         })
     }
 }

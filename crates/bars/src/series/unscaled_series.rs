@@ -1,6 +1,7 @@
 use std::ops::Range;
 
-use crate::error::{Error, Excluded, Result};
+use crate::error::excluded::Excluded;
+use crate::error::{Error, Result};
 use crate::series::feature::Feature;
 use crate::series::instrument::{Instrument, Piece, checked_base, pieces};
 use crate::series::scale::{Scaler, Scaling};

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use jiff::Timestamp;
 
-use crate::parse::date_order::{DateOrder, split_year_last};
+use crate::time::date_order::{DateOrder, split_year_last};
 use crate::time::epoch::EpochUnit;
 
 pub(crate) const SECOND_NS: i64 = 1_000_000_000;

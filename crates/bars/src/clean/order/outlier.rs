@@ -2,8 +2,8 @@
 
 use super::Order;
 use crate::error::Result;
+use crate::error::row_error::RowError;
 use crate::parse::row::Fault;
-use crate::parse::row_error::RowError;
 use crate::time::timestamp::{DAY_NS, Stamp, display_utc};
 use crate::time::zone::Occurrence;
 

@@ -47,7 +47,7 @@ fn lines_give_the_bars_of_a_file() {
         ("1514764800,1,1,1,1\n1514764860,1,1,1,1\n", in_zone("UTC")),
         (
             "31/01/2018 17:00,1,1,1,1,0\n31/01/2018 17:01,1,1,1,1,0\n",
-            ReadOptions { date_order: Some(crate::parse::date_order::DateOrder::DayFirst), ..in_zone("UTC") },
+            ReadOptions { date_order: Some(crate::time::date_order::DateOrder::DayFirst), ..in_zone("UTC") },
         ),
         (&autumn, in_zone("America/New_York")),
     ] {

@@ -1,14 +1,12 @@
 use std::fmt;
 
-use crate::proof::perturb::Perturbation;
-use crate::series::feature::Feature;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::display_utc;
 
-/// Something that changes with what happens later.
+/// A value that depends on bars after its time.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Leak {
+pub struct LookAhead {
     /// The instrument.
     pub instrument: String,
     /// The time after which bars were replaced, in nanoseconds since 1970 UTC.
@@ -17,6 +15,20 @@ pub struct Leak {
     pub perturbation: Perturbation,
     /// The first thing that came out differently.
     pub difference: Difference,
+}
+
+/// Changes that a proof makes to bars that had not closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Perturbation {
+    /// Their prices, volumes and spreads.
+    Values,
+    /// Values, number and opening times of the bars.
+    Times,
+}
+
+impl Perturbation {
+    /// Every perturbation.
+    pub const ALL: [Perturbation; 2] = [Perturbation::Values, Perturbation::Times];
 }
 
 /// Differing value.
@@ -31,8 +43,8 @@ pub enum Difference {
         timeframe: Timeframe,
         /// The row of the window, the oldest being 0.
         row: usize,
-        /// The feature.
-        feature: Feature,
+        /// Name of the feature.
+        feature: &'static str,
         /// The value with the true future.
         before: f32,
         /// The value with another.
@@ -42,8 +54,8 @@ pub enum Difference {
     Scaler {
         /// The timeframe.
         timeframe: Timeframe,
-        /// The feature.
-        feature: Feature,
+        /// Name of the feature.
+        feature: &'static str,
         /// Centre and scale with the true future.
         before: [f64; 2],
         /// Centre and scale with another.
@@ -51,9 +63,9 @@ pub enum Difference {
     },
 }
 
-impl fmt::Display for Leak {
+impl fmt::Display for LookAhead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Leak { instrument, time, perturbation, difference } = self;
+        let LookAhead { instrument, time, perturbation, difference } = self;
         let what = match perturbation {
             Perturbation::Values => "have other values",
             Perturbation::Times => "have other values and times",

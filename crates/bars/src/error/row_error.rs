@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::Error;
+use crate::unknown_name::UnknownName;
 
 /// Why a row cannot be used as it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,12 +118,12 @@ impl fmt::Display for OnError {
 }
 
 impl FromStr for OnError {
-    type Err = Error;
+    type Err = UnknownName;
 
-    fn from_str(name: &str) -> Result<Self, Error> {
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
         OnError::ALL.into_iter().find(|on_error| on_error.to_string() == name).ok_or_else(|| {
             let expected = "fail, skip or repair".to_owned();
-            Error::UnknownName { what: "treatment of errors", name: name.to_owned(), expected }
+            UnknownName::new("treatment of errors", name, expected)
         })
     }
 }
