@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::error::excluded::{Excluded, Lines};
+use crate::error::excluded::{Excluded, ExcludedLines};
 use crate::error::look_ahead::LookAhead;
 use crate::error::row_error::RowError;
 use crate::time::timeframe::Timeframe;
@@ -66,14 +66,14 @@ pub enum Error {
     },
 
     /// A row cannot be used, and the reader was told to stop at such rows.
-    #[error("{}: line {line}: {trouble}: expected {expected}, found `{text}`", path.display())]
+    #[error("{}: line {line}: {kind}: expected {expected}, found `{text}`", path.display())]
     BadRow {
         /// The file.
         path: PathBuf,
         /// Line number from 1.
         line: u64,
-        /// Kind of trouble.
-        trouble: RowError,
+        /// Kind of kind.
+        kind: RowError,
         /// Expected form of the row.
         expected: String,
         /// The line, shortened.
@@ -95,7 +95,7 @@ pub enum Error {
         rows: u64,
         /// Line number, from 1, of the first that contradicts itself.
         first_line: u64,
-        /// From which fields, counted from 1, open, high, low and close were read.
+        /// Fields, counted from 1, from which open, high, low and close were read.
         fields: [usize; 4],
     },
 
@@ -252,7 +252,7 @@ pub enum Error {
     },
 
     /// Several instruments cannot be used.
-    #[error("{} of {instruments} instruments cannot be used:\n  {}", failed.len(), Lines(failed))]
+    #[error("{} of {instruments} instruments cannot be used:\n  {}", failed.len(), ExcludedLines(failed))]
     Several {
         /// Number of all instruments.
         instruments: usize,
@@ -343,7 +343,7 @@ pub enum Error {
         /// Number of base bars in the longest of them.
         longest: usize,
         /// Missing bars of the longest recording: one entry a timeframe, shortest first.
-        shortages: Vec<Shortage>,
+        shortages: Vec<BarShortage>,
     },
 
     /// An instrument has too few bars before the time up to which scalers are fitted.
@@ -417,7 +417,7 @@ impl Error {
 
 /// Bars of one timeframe, and bars that one sample needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shortage {
+pub struct BarShortage {
     /// The timeframe.
     pub timeframe: Timeframe,
     /// Bars that have closed by the last base bar that has a full horizon.
@@ -426,7 +426,7 @@ pub struct Shortage {
     pub needed: usize,
 }
 
-/// Which of several segments is spoken of.
+/// The longest of several segments; displays as nothing for one segment.
 pub(crate) struct LongestOf {
     pub(crate) segments: usize,
     pub(crate) longest: usize,
@@ -444,11 +444,11 @@ impl fmt::Display for LongestOf {
 }
 
 /// Missing bars by timeframe.
-pub(crate) struct Shortages<'a>(pub(crate) &'a [Shortage]);
+pub(crate) struct Shortages<'a>(pub(crate) &'a [BarShortage]);
 
 impl fmt::Display for Shortages<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (k, Shortage { timeframe, bars, needed }) in self.0.iter().enumerate() {
+        for (k, BarShortage { timeframe, bars, needed }) in self.0.iter().enumerate() {
             let comma = if k == 0 { "" } else { ", " };
             write!(f, "{comma}{timeframe} has {bars} bars and needs {needed}")?;
         }

@@ -3,7 +3,7 @@
 
 use std::error::Error as StdError;
 
-use megabatch_bars::Error as BarsError;
+use megabatch_bars::{Error as BarsError, RowError};
 use megabatch_trainer::Error as TrainerError;
 
 /// Options that fix `cause`, as the end of a sentence; `None` where no option does.
@@ -16,6 +16,9 @@ pub(crate) fn advice(cause: &(dyn StdError + 'static)) -> Option<&'static str> {
 
 fn of_bars(error: &BarsError) -> Option<&'static str> {
     Some(match error {
+        BarsError::BadRow { kind: RowError::Duplicate, .. } => {
+            "use `--repeats first` or `last`, or `--on-error skip` or `repair`, which keep the first"
+        }
         BarsError::BadRow { .. } => {
             "`--on-error repair` mends or drops such rows and counts them, `--on-error skip` only drops them"
         }

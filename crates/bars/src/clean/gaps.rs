@@ -28,9 +28,8 @@ pub struct Gap {
 pub enum GapKind {
     /// At most four days with a Saturday noon UTC in them.
     Weekend,
-    /// Exactly one hour, within a day of a moving of the clocks of New York, London or the file:
-    /// the bars of that hour are missing, or the file was written by another clock than it is read
-    /// by.
+    /// Exactly one hour, within a day of a change of the clocks of New York, London or the file:
+    /// the bars of that hour are missing, or the file is read by the wrong clock.
     ClockChange,
     /// Less than an hour.
     Minutes,
@@ -90,8 +89,8 @@ impl Gap {
 }
 
 impl Gaps {
-    /// Counts the gaps between neighbouring bars. Beside the clocks of New York and London,
-    /// `clocks` are looked at for their changes: those by which the files were read.
+    /// Counts the gaps between neighbouring bars. Beside the clocks of New York and London, changes
+    /// of `clocks` count, by which the files were read.
     pub(crate) fn of(bars: &Bars, clocks: impl IntoIterator<Item = Zone>) -> Self {
         let mut gaps = Gaps::default();
         let known = ["America/New_York", "Europe/London"].map(|name| name.parse().expect("both zones are known"));

@@ -35,25 +35,25 @@ pub(crate) fn refused(usable: usize, mut failed: Vec<Excluded>) -> Error {
 
 /// Instruments that cannot be used, a line each; those with the same fault in one line, and no more
 /// than ten lines.
-pub(crate) struct Lines<'a>(pub(crate) &'a [Excluded]);
+pub(crate) struct ExcludedLines<'a>(pub(crate) &'a [Excluded]);
 
 /// Instruments with one fault.
 struct OneFault<'a> {
     reason: String,
-    left_out: Vec<&'a Excluded>,
+    excluded: Vec<&'a Excluded>,
 }
 
-/// Lines of one message.
+/// ExcludedLines of one message.
 const LINES_MAX: usize = 10;
 
-impl<'a> Lines<'a> {
+impl<'a> ExcludedLines<'a> {
     fn by_fault(&self) -> Vec<OneFault<'a>> {
         let mut faults: Vec<OneFault<'a>> = Vec::new();
-        for left_out in self.0 {
-            let reason = left_out.reason.without_path();
+        for excluded in self.0 {
+            let reason = excluded.reason.without_path();
             match faults.iter_mut().find(|fault| fault.reason == reason) {
-                Some(fault) => fault.left_out.push(left_out),
-                None => faults.push(OneFault { reason, left_out: vec![left_out] }),
+                Some(fault) => fault.excluded.push(excluded),
+                None => faults.push(OneFault { reason, excluded: vec![excluded] }),
             }
         }
         faults
@@ -62,10 +62,10 @@ impl<'a> Lines<'a> {
 
 impl fmt::Display for OneFault<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.left_out[..] {
+        match &self.excluded[..] {
             [one] => one.fmt(f),
             [first, ..] => {
-                let symbols: Vec<String> = self.left_out.iter().map(|left_out| left_out.symbol.clone()).collect();
+                let symbols: Vec<String> = self.excluded.iter().map(|excluded| excluded.symbol.clone()).collect();
                 let files = first.reason.path().map(|path| format!("; the first is {}", path.display()));
                 write!(
                     f,
@@ -81,7 +81,7 @@ impl fmt::Display for OneFault<'_> {
     }
 }
 
-impl fmt::Display for Lines<'_> {
+impl fmt::Display for ExcludedLines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let faults = self.by_fault();
         let lines: Vec<String> = faults.iter().take(LINES_MAX).map(ToString::to_string).collect();
@@ -103,7 +103,7 @@ mod tests {
     /// lines of one fault.
     #[test]
     fn the_same_fault_of_many_files_is_told_once() {
-        let left_out = |count: usize, reason: &dyn Fn(usize) -> String| -> Vec<Excluded> {
+        let excluded = |count: usize, reason: &dyn Fn(usize) -> String| -> Vec<Excluded> {
             let of = |k: usize| Error::UnknownFormat {
                 path: PathBuf::from(format!("shares/S{k}.csv")),
                 reason: reason(k),
@@ -112,13 +112,13 @@ mod tests {
             };
             (0..count).map(|k| Excluded { symbol: format!("S{k}"), reason: of(k) }).collect()
         };
-        let text = Lines(&left_out(88, &|_| "no `close`".to_owned())).to_string();
+        let text = ExcludedLines(&excluded(88, &|_| "no `close`".to_owned())).to_string();
         assert_eq!(
             text,
             "88 instruments (S0, S1, S2, S3, S4, S5, S6, S7, S8, S9 and 78 more): no bars recognised (no `close`); tried formats; the \
              first line is `Date,Price`; the first is shares/S0.csv"
         );
-        let text = Lines(&left_out(13, &|k| k.to_string())).to_string();
+        let text = ExcludedLines(&excluded(13, &|k| k.to_string())).to_string();
         assert!(text.starts_with("S0: shares/S0.csv: no bars") && text.ends_with("\n  and 3 more"), "{text}");
         assert_eq!(text.lines().count(), 11);
     }

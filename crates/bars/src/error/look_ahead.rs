@@ -14,7 +14,7 @@ pub struct LookAhead {
     /// Change of the bars that had not closed.
     pub perturbation: Perturbation,
     /// The first thing that came out differently.
-    pub difference: Difference,
+    pub difference: LookAheadEffect,
 }
 
 /// Changes that a proof makes to bars that had not closed.
@@ -34,7 +34,7 @@ impl Perturbation {
 /// Differing value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Difference {
+pub enum LookAheadEffect {
     /// There is no sample at that time any more.
     Gone,
     /// A feature has another value.
@@ -78,14 +78,14 @@ impl fmt::Display for LookAhead {
     }
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for LookAheadEffect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Difference::Gone => write!(f, "the sample at that time is gone"),
-            Difference::Value { timeframe, row, feature, before, after } => {
+            LookAheadEffect::Gone => write!(f, "the sample at that time is gone"),
+            LookAheadEffect::Value { timeframe, row, feature, before, after } => {
                 write!(f, "{feature} in row {row} of the window of {timeframe} is {after} instead of {before}")
             }
-            Difference::Scaler { timeframe, feature, before: [center, scale], after } => {
+            LookAheadEffect::Scaler { timeframe, feature, before: [center, scale], after } => {
                 let [other_center, other_scale] = after;
                 write!(
                     f,

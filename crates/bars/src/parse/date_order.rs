@@ -4,8 +4,8 @@ use std::path::Path;
 
 use crate::error::{Error, Result, shortened};
 use crate::parse::fields::Fields;
-use crate::parse::format::Format;
-use crate::parse::lines::Lines;
+use crate::parse::format::RowFormat;
+use crate::parse::lines::TextLines;
 use crate::time::date_order::{DateOrder, split_numbers};
 use crate::time::timestamp::DateStyle;
 
@@ -13,10 +13,10 @@ use crate::time::timestamp::DateStyle;
 ///
 /// A number above twelve is a day. Dates with points are read with the day first, the only order
 /// that is written so.
-pub(crate) fn order_of_dates(path: &Path, format: &Format) -> Result<DateOrder> {
-    let mut lines = Lines::open(path)?;
+pub(crate) fn order_of_dates(path: &Path, format: &RowFormat) -> Result<DateOrder> {
+    let mut lines = TextLines::open(path)?;
     let (mut text, mut example) = (Vec::new(), Vec::new());
-    // Whether some date can only be read with the day, or the month, in front.
+    // True once some date can only be read with the day, or the month, in front.
     let (mut day_first, mut month_first) = (false, false);
     while lines.read_into(&mut text)?.is_some() {
         let fields = Fields::split(&text, format.delimiter);
@@ -45,8 +45,8 @@ pub(crate) fn order_of_dates(path: &Path, format: &Format) -> Result<DateOrder> 
     }
 }
 
-impl Format {
-    /// True if the order of day and month is still to be found.
+impl RowFormat {
+    /// True if dates have the year last, so that the order of day and month must be inferred.
     pub(crate) fn has_year_last(&self) -> bool {
         matches!(self.style, DateStyle::YearLast(_))
     }
@@ -62,7 +62,7 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         dates.iter().for_each(|date| writeln!(file, "{date} 17:00,1,1,1,1").unwrap());
         let head = [(1, format!("{} 17:00,1,1,1,1", dates[0]).into_bytes())];
-        order_of_dates(file.path(), &Format::detect(&head, None).unwrap())
+        order_of_dates(file.path(), &RowFormat::detect(&head, None).unwrap())
     }
 
     #[test]

@@ -1,7 +1,7 @@
 use crate::parse::format::Columns;
-use crate::time::timestamp::{DateStyle, Stamp, parse_date_and_clock, parse_stamp};
+use crate::time::timestamp::{DateStyle, RowTime, parse_date_and_clock, parse_stamp};
 
-/// Fields of a row that are looked at; a row may have more.
+/// Most fields of a row that are kept; further ones are ignored.
 const FIELDS_MAX: usize = 32;
 /// Bytes of the longest number with thousands groups that is read.
 const GROUPED_MAX: usize = 32;
@@ -18,9 +18,9 @@ pub(crate) struct Fields<'a> {
 /// Meaning of commas in prices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Commas {
-    /// A price with a comma is none.
+    /// A number with a comma is no price.
     Refused,
-    /// It would be one without.
+    /// A number with a comma is read without it.
     PassedOver,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The row's time.
-    pub(crate) fn stamp(&self, columns: &Columns, style: DateStyle) -> Option<Stamp> {
+    pub(crate) fn stamp(&self, columns: &Columns, style: DateStyle) -> Option<RowTime> {
         let time = self.get(columns.time)?;
         match columns.clock {
             Some(clock) => parse_date_and_clock(time, self.get(clock)?, style),

@@ -37,7 +37,7 @@ pub(crate) fn stem_of(path: &Path) -> String {
     stem.rsplit_once('.').map_or(stem, |(stem, _)| stem).to_owned()
 }
 
-/// True if a text is what a pattern, in which `*` is anything, describes.
+/// True if a text matches a pattern in which `*` is anything.
 fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

@@ -5,55 +5,55 @@ use crate::clean::order::no_such_time;
 use crate::error::row_error::{OnError, RowError, RowFix};
 use crate::error::{Error, Result, shortened};
 use crate::parse::adjusted_column::AdjustedColumn;
+use crate::parse::bar_file::choose_prices;
 use crate::parse::fields::Fields;
-use crate::parse::format::{Format, LaterLine};
+use crate::parse::format::{LaterLine, RowFormat};
 use crate::parse::format_name::TRIED;
 use crate::parse::ledger::Ledger;
 use crate::parse::options::{ReadOptions, Repeats, StampedAt};
-use crate::parse::row::{Fault, Row};
-use crate::parse::source::choose_prices;
+use crate::parse::row::{BarRow, RowFault};
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::{DateStyle, Stamp, display_utc};
+use crate::time::timestamp::{DateStyle, RowTime, display_utc};
 use crate::time::zone::{Occurrence, Zone};
 
-/// Lines after which a format that is not recognised is not waited for any longer.
+/// TextMost lines without a recognised format before an error.
 const HEAD_LINES_MAX: usize = 8;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Bars out of lines of text, line by line, as they come.
+/// Bars from lines of text as they arrive.
 ///
-/// Lines are read as [`read`](crate::read) reads those of a file, but for what only a whole file
-/// shows: nothing that follows a row is known when it becomes a bar. So the bars' timeframe is
-/// stated, and so are the zone of timestamps without offset and the order of day and month. Of rows
-/// out of order or of one time the first stays; noise of binary fractions is not rounded off, and a
-/// stray time is not told from a hole. Spreads must be in units of the price.
+/// TextLines are read as [`read`](crate::read) reads those of a file, except that later rows are
+/// not known when a row becomes a bar. So the bars' timeframe must be stated, and so must the zone
+/// of timestamps without offset and the order of day and month. Of rows out of order or of one time
+/// the first stays; noise of binary fractions is not rounded off, and an outlying time is taken for
+/// a hole. Spreads must be in units of the price.
 #[derive(Debug)]
 pub struct BarLines {
     name: PathBuf,
     options: ReadOptions,
     base: Timeframe,
-    format: Option<Format>,
+    format: Option<RowFormat>,
     adjusted_column: Option<AdjustedColumn>,
     header: Vec<u8>,
-    /// Lines that came before the format was known.
+    /// TextLines that came before the format was known.
     head: Vec<(u64, Vec<u8>)>,
-    /// Lines so far.
+    /// TextLines so far.
     count: u64,
     /// Bars up to this open time are known already.
     known_until: Option<i64>,
     /// Rows of bars that were known already.
     passed_over: u64,
-    /// When the bar of the last row opens that was one, be it known or not.
+    /// Open time of the last row's bar, known before or not.
     reached: Option<i64>,
     /// The last bar's open time and row.
-    last: Option<(i64, Row)>,
+    last: Option<(i64, BarRow)>,
     ledger: Ledger,
     complaints: Vec<String>,
 }
 
 impl BarLines {
-    /// Lines of what messages call `name`, bars of `base`, of which those that open at
-    /// `known_until` or before are passed over.
+    /// TextA reader of bars of `base`, which messages call `name`. Bars that open at `known_until`
+    /// or before are skipped.
     pub fn new(name: &Path, options: &ReadOptions, base: Timeframe, known_until: Option<i64>) -> Self {
         BarLines {
             name: name.to_owned(),
@@ -73,9 +73,8 @@ impl BarLines {
         }
     }
 
-    /// Takes the next line, with or without its end. The bars that are known by it, in order of
-    /// time: one, none for a line that is no row, or several where it shows the format of those
-    /// before it.
+    /// Takes the next line, with or without its end. Returns its bars in order of time: none for a
+    /// line that is no row, else one, or several if the line reveals the format of those before it.
     ///
     /// # Errors
     /// [`Error::BadRow`] under [`OnError::Fail`]; [`Error::UnknownFormat`] once enough lines came;
@@ -89,19 +88,19 @@ impl BarLines {
             return Ok(self.row(&format, self.count, text)?.into_iter().collect());
         }
         self.head.push((self.count, text.to_vec()));
-        match Format::detect(&self.head, self.options.format) {
+        match RowFormat::detect(&self.head, self.options.format) {
             Ok(format) => self.begin(format),
             Err(reason) if self.head.len() >= HEAD_LINES_MAX => Err(self.unknown(reason)),
             Err(_) => Ok(Vec::new()),
         }
     }
 
-    /// True if lines came and none of them showed their format, as an error.
+    /// Fails if lines came and none of them revealed their format.
     ///
     /// # Errors
     /// [`Error::UnknownFormat`].
     pub fn finish(&self) -> Result<()> {
-        match Format::detect(&self.head, self.options.format) {
+        match RowFormat::detect(&self.head, self.options.format) {
             Err(reason) if self.format.is_none() && self.head.iter().any(|(_, text)| !text.is_empty()) => {
                 Err(self.unknown(reason))
             }
@@ -125,7 +124,7 @@ impl BarLines {
     }
 
     /// Reads what came before the format was known.
-    fn begin(&mut self, mut format: Format) -> Result<Vec<Bar>> {
+    fn begin(&mut self, mut format: RowFormat) -> Result<Vec<Bar>> {
         if format.has_year_last() {
             let found = "a stream of bars does not show which";
             let example = self.head.last().map_or_else(String::new, |(_, text)| shortened(text));
@@ -146,8 +145,8 @@ impl BarLines {
         Ok(bars)
     }
 
-    /// The bar of one line, if it has one that was not known.
-    fn row(&mut self, format: &Format, line: u64, text: &[u8]) -> Result<Option<Bar>> {
+    /// The bar of one line; `None` if it has none or it was known before.
+    fn row(&mut self, format: &RowFormat, line: u64, text: &[u8]) -> Result<Option<Bar>> {
         if text.is_empty() || (format.header_line.is_some() && text == self.header) {
             return Ok(None);
         }
@@ -156,8 +155,8 @@ impl BarLines {
             column.add(&fields, format, line);
             column.check(&self.name, format)?;
         }
-        let row = Row::parse(&fields, format, line);
-        let is_unreadable = row.as_ref().is_err_and(|fault| fault.trouble == RowError::Unreadable);
+        let row = BarRow::parse(&fields, format, line);
+        let is_unreadable = row.as_ref().is_err_and(|fault| fault.kind == RowError::Unreadable);
         if is_unreadable && format.check_later_line(&self.name, line, text)? == LaterLine::Header {
             return Ok(None);
         }
@@ -172,27 +171,27 @@ impl BarLines {
         }
     }
 
-    fn checked(&mut self, row: Row) -> Result<Row, Fault> {
+    fn checked(&mut self, row: BarRow) -> Result<BarRow, RowFault> {
         let Err(fault) = row.check() else { return Ok(row) };
-        let (row, mend): (Row, RowFix) = row.mended().filter(|_| self.ledger.repairs()).ok_or(fault)?;
-        self.ledger.mend(row.line, mend);
+        let (row, fix): (BarRow, RowFix) = row.fixed().filter(|_| self.ledger.repairs()).ok_or(fault)?;
+        self.ledger.fix(row.line, fix);
         Ok(row)
     }
 
     /// When the row's bar opens.
-    fn open_time(&self, row: &Row) -> Result<Result<i64, Fault>> {
+    fn open_time(&self, row: &BarRow) -> Result<Result<i64, RowFault>> {
         let delay_ns = match self.options.stamped_at {
             StampedAt::Open => 0,
             StampedAt::Close => self.base.duration_ns(),
         };
         let utc_ns = match row.stamp {
-            Stamp::Utc(ns) => Ok(ns),
-            Stamp::Wall(ns) => self.utc_ns(ns, self.zone(row)?, delay_ns),
+            RowTime::Utc(ns) => Ok(ns),
+            RowTime::Wall(ns) => self.utc_ns(ns, self.zone(row)?, delay_ns),
         };
         Ok(utc_ns.map(|utc_ns| utc_ns - delay_ns))
     }
 
-    fn zone(&self, row: &Row) -> Result<&Zone> {
+    fn zone(&self, row: &BarRow) -> Result<&Zone> {
         self.options.zone.as_ref().ok_or_else(|| {
             let (line, name) = (row.line, self.name.display());
             let value = format!("not stated, and line {line} of {name} has a time without offset");
@@ -201,8 +200,9 @@ impl BarLines {
         })
     }
 
-    /// When the zone's clock shows the time `wall_ns` of a row, whose bar opens `delay_ns` earlier.
-    fn utc_ns(&self, wall_ns: i64, zone: &Zone, delay_ns: i64) -> Result<i64, Fault> {
+    /// Instant at which the zone's clock shows the time `wall_ns` of a row, whose bar opens
+    /// `delay_ns` earlier.
+    fn utc_ns(&self, wall_ns: i64, zone: &Zone, delay_ns: i64) -> Result<i64, RowFault> {
         match zone.occurrence(wall_ns) {
             Occurrence::Once(utc_ns) => Ok(utc_ns),
             Occurrence::Twice(first, second) => {
@@ -215,17 +215,17 @@ impl BarLines {
         }
     }
 
-    /// True if a row that is stamped with a time which the clock shows at two instants stands for
-    /// the second: the last row, stamped at `last`, was in the second pass already, or this one
-    /// goes back from it by as much as a clock that has passed most of the twofold hour.
+    /// True if a row, whose time the clock shows at the instants `first` and `second`, belongs to
+    /// the second: the last row, stamped at `last`, did already, or this one goes back from it by
+    /// more than half the clock change.
     fn is_second_pass(&self, zone: &Zone, last: i64, first: i64, second: i64) -> bool {
         let was_in_it = matches!(zone.occurrence(zone.wall_ns(last)), Occurrence::Twice(_, later) if later == last);
         let goes_back = 2 * (last - first + self.base.duration_ns()) >= second - first;
         first <= last && last < second && (was_in_it || goes_back)
     }
 
-    /// The bar of a row, once it is known to come after all others; `None` for one that was known.
-    fn placed(&mut self, open_time: i64, row: Row) -> Result<Option<Bar>, Fault> {
+    /// The bar of a row that comes after all others; `None` for a bar that was known before.
+    fn placed(&mut self, open_time: i64, row: BarRow) -> Result<Option<Bar>, RowFault> {
         if self.known_until.is_some_and(|known_until| open_time <= known_until) {
             self.passed_over += 1;
             self.reached = Some(open_time);
@@ -234,18 +234,18 @@ impl BarLines {
         match self.last {
             Some((last, earlier)) if last == open_time && earlier.is_copy_of(&row) => {
                 let expected = format!("a row of its own (line {} says the same)", earlier.line);
-                return Err(Fault { trouble: RowError::Copy, expected });
+                return Err(RowFault { kind: RowError::Copy, expected });
             }
             Some((last, earlier)) if last == open_time => {
                 let time = display_utc(open_time);
                 let line = earlier.line;
                 let expected = format!("one row for the bar that opens at {time}, and line {line} is another");
-                return Err(Fault { trouble: RowError::Duplicate, expected });
+                return Err(RowFault { kind: RowError::Duplicate, expected });
             }
             Some((last, _)) if open_time < last => {
                 let (found, last) = (display_utc(open_time), display_utc(last));
                 let expected = format!("a bar that opens after {last} (this one would open at {found})");
-                return Err(Fault { trouble: RowError::Backward, expected });
+                return Err(RowFault { kind: RowError::Backward, expected });
             }
             _ => {}
         }
@@ -253,16 +253,16 @@ impl BarLines {
         Ok(Some(row.bar(open_time)))
     }
 
-    fn refuse(&mut self, line: u64, fault: Fault, text: &[u8]) -> Result<()> {
-        let Fault { trouble, expected } = &fault;
-        let is_chosen_between = *trouble == RowError::Duplicate && self.options.repeats != Repeats::Refuse;
-        if is_chosen_between || *trouble == RowError::Copy {
-            self.ledger.drop_row(line, *trouble);
+    fn refuse(&mut self, line: u64, fault: RowFault, text: &[u8]) -> Result<()> {
+        let RowFault { kind, expected } = &fault;
+        let is_chosen_between = *kind == RowError::Duplicate && self.options.repeats != Repeats::Refuse;
+        if is_chosen_between || *kind == RowError::Copy {
+            self.ledger.drop_row(line, *kind);
             return Ok(());
         }
         if self.options.on_error != OnError::Fail {
             let (name, text) = (self.name.display(), shortened(text));
-            let complaint = format!("{name}: line {line}: {trouble}: expected {expected}, found `{text}`; dropped");
+            let complaint = format!("{name}: line {line}: {kind}: expected {expected}, found `{text}`; dropped");
             self.complaints.push(complaint);
         }
         self.ledger.refuse(line, fault, |_| text.to_vec())

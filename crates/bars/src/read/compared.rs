@@ -1,5 +1,5 @@
 //! Files of a longer timeframe beside those of a shorter one, of the same symbol: the shorter bars
-//! are the series, and the longer ones are held against what the shorter ones make.
+//! are the series, and the longer ones are compared with what the shorter ones make.
 
 use std::fmt;
 use std::path::PathBuf;

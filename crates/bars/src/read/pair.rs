@@ -26,7 +26,7 @@ pub struct PairSummary {
     pub on_error: OnError,
 }
 
-/// Frequency of an event in a series of bars.
+/// Count of an event in a series of bars, and its first occurrence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// Count.
@@ -51,11 +51,11 @@ impl Times {
 /// other within the last second: such a bar is an error under [`OnError::Fail`], dropped under
 /// [`OnError::Skip`], and kept with a spread of zero under [`OnError::Repair`]. Sides that cross at
 /// more than half of the bars are in each other's place, and sides with the same prices throughout
-/// are one: both are refused whatever is wanted.
+/// are one: both are always refused.
 ///
 /// # Errors
-/// Those of [`read`]; [`Error::MixedSymbols`] and [`Error::UnlikeSides`] for sides that do not
-/// belong together; [`Error::Crossed`].
+/// As [`read`]; [`Error::MixedSymbols`] and [`Error::UnlikeSides`] for sides that do not belong
+/// together; [`Error::Crossed`].
 pub fn read_pair<B: AsRef<Path>, A: AsRef<Path>>(bid: &[B], ask: &[A], options: &ReadOptions) -> Result<Recording> {
     let (bids, asks) = (read(bid, options)?, read(ask, options)?);
     refuse_strangers(&bids, &asks)?;

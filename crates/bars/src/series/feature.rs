@@ -196,7 +196,7 @@ impl FromStr for Feature {
 }
 
 impl Feature {
-    /// The names of features that begin as a name does, its number aside.
+    /// Names of features that begin as `name` does without its number.
     fn alike(name: &str) -> Vec<&'static str> {
         let name = name.to_lowercase();
         let wanted = name.trim_end_matches(|c: char| c == '_' || c.is_ascii_digit());

@@ -11,9 +11,8 @@ const SPREAD_MIN: f64 = 1e-12;
 /// Scaling of features to a common size: scaled = (raw - centre) / scale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scaling {
-    /// Centre: the median. Scale: the range between the quartiles, each interpolated linearly.
-    /// Where half of the values are equal, so that this range is zero, the population standard
-    /// deviation.
+    /// Centre: the median. Scale: the range between the quartiles, each interpolated linearly. If
+    /// half of the values are equal, so that this range is zero, the population standard deviation.
     #[default]
     Robust,
     /// Centre: the mean. Scale: the population standard deviation.

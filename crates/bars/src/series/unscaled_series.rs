@@ -24,7 +24,7 @@ pub(crate) struct UnscaledSeries<'a> {
 }
 
 /// Scalers, and what is to be said of the data that they were fitted on.
-pub(crate) struct Fitted {
+pub(crate) struct FittedScalers {
     pub(crate) scalers: Scalers,
     pub(crate) warnings: Vec<String>,
 }
@@ -47,17 +47,17 @@ impl<'a> UnscaledSeries<'a> {
 
     /// Fits a scaler an instrument and timeframe on the rows before `fit_end_time`; or says which
     /// instruments lack them.
-    pub(crate) fn fit(&self, fit_end_time: i64) -> Result<Fitted, Vec<Excluded>> {
+    pub(crate) fn fit(&self, fit_end_time: i64) -> Result<FittedScalers, Vec<Excluded>> {
         let lacking: Vec<Excluded> = (0..self.instruments.len())
             .filter_map(|place| {
                 let error = self.tracks.iter().find_map(|track| self.too_few_to_fit(track, place, fit_end_time))?;
-                Some(self.left_out(place, error))
+                Some(self.excluded(place, error))
             })
             .collect();
         if lacking.is_empty() { Ok(self.fitted(fit_end_time)) } else { Err(lacking) }
     }
 
-    fn fitted(&self, fit_end_time: i64) -> Fitted {
+    fn fitted(&self, fit_end_time: i64) -> FittedScalers {
         let mut constant = Vec::new();
         let mut timeframes = Vec::with_capacity(self.tracks.len());
         for track in &self.tracks {
@@ -76,7 +76,7 @@ impl<'a> UnscaledSeries<'a> {
         let instruments = self.instruments.iter().map(|instrument| instrument.name.to_owned()).collect();
         let (kind, features) = (self.spec.scaling, self.spec.features.clone());
         let warnings = self.constant_warnings(&constant);
-        Fitted { scalers: Scalers { kind, fit_end_time, instruments, features, timeframes }, warnings }
+        FittedScalers { scalers: Scalers { kind, fit_end_time, instruments, features, timeframes }, warnings }
     }
 
     /// One warning a feature, with the timeframes and instruments in which it is constant.

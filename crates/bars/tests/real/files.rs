@@ -34,7 +34,7 @@ fn every_published_file_is_read_in_full() {
             let file = &summary.files[0];
             assert_eq!((file.rows, file.kept, summary.bars.all), (rows, rows, rows), "{name}");
             assert_eq!(
-                (file.dropped.len(), file.mended.len(), file.format, summary.base),
+                (file.dropped.len(), file.fixed.len(), file.format, summary.base),
                 (0, 0, format, base),
                 "{name}"
             );

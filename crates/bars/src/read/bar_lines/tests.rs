@@ -73,7 +73,7 @@ const GOOD: &str = "2018-01-02 00:05,1,2,1,2,0\n";
 
 #[test]
 fn a_row_that_cannot_be_used_stops_with_its_line_or_is_dropped_with_a_complaint() {
-    for (line, trouble) in [
+    for (line, kind) in [
         ("what is this", "unreadable row: expected a timestamp of format iso in field 1"),
         ("2018-01-02 00:06,1,2,3,2,0", "inconsistent prices: expected a low at or below open and close"),
         (
@@ -84,11 +84,11 @@ fn a_row_that_cannot_be_used_stops_with_its_line_or_is_dropped_with_a_complaint(
     ] {
         let text = format!("{GOOD}{line}\n2018-01-02 00:07,1,2,1,2,0\n");
         let error = streamed(&text, &in_zone("UTC"), None).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("live: line 2: {trouble}")) && error.contains(line), "{error}");
+        assert!(error.starts_with(&format!("live: line 2: {kind}")) && error.contains(line), "{error}");
         let (bars, complaints) =
             streamed(&text, &ReadOptions { on_error: OnError::Skip, ..in_zone("UTC") }, None).unwrap();
         assert_eq!((bars.len(), complaints.len()), (2, 1), "{line}");
-        assert!(complaints[0].starts_with(&format!("live: line 2: {trouble}")) && complaints[0].ends_with("dropped"));
+        assert!(complaints[0].starts_with(&format!("live: line 2: {kind}")) && complaints[0].ends_with("dropped"));
     }
     let spring = "20180311 015900;1;2;1;2;0\n20180311 020000;1;2;1;2;0\n";
     let error = streamed(spring, &in_zone("America/New_York"), None).unwrap_err().to_string();
