@@ -8,6 +8,7 @@
 //! together are one length apart.
 
 use super::ledger::Ledger;
+use crate::timeframe::CloseGrid;
 
 /// First bar of each chain in a timeframe's bars.
 pub(super) type Offsets = [Vec<usize>];
@@ -17,8 +18,9 @@ pub(super) type Offsets = [Vec<usize>];
 pub(super) struct Clock<'a> {
     /// Time of each sample, by position.
     pub(super) times: &'a [i64],
-    /// Length of a bar of each timeframe; measured by the samples where it is not known.
-    pub(super) bar_ns: &'a [Option<i64>],
+    /// Close times of the bars of each timeframe; `None` if the length of a bar must be measured by
+    /// the samples.
+    pub(super) grids: &'a [Option<CloseGrid>],
     /// The chain that each chain comes after, in its instrument.
     pub(super) after: &'a [Option<usize>],
 }
@@ -51,8 +53,8 @@ pub(super) fn close_times(
     offsets: &Offsets,
     clock: &Clock<'_>,
 ) -> Result<Vec<i64>, Contradiction> {
-    let measured = || measure(ledger, timeframe, clock);
-    let Some(bar_ns) = clock.bar_ns[timeframe].or_else(measured) else {
+    let measured = || measure(ledger, timeframe, clock).map(CloseGrid::of_length);
+    let Some(grid) = clock.grids[timeframe].or_else(measured) else {
         let reason = "nothing tells how long a bar is: no two samples of one instrument are a bar apart".to_owned();
         return Err(Contradiction { timeframe, position: 0, reason });
     };
@@ -60,11 +62,11 @@ pub(super) fn close_times(
     let mut contradiction = None;
     arrivals(ledger, timeframe, clock, |arrival| {
         let first = offsets[timeframe][arrival.chain] + arrival.first;
-        let filled = fill(&mut close[first..first + arrival.bars], &arrival, bar_ns);
+        let filled = fill(&mut close[first..first + arrival.bars], &arrival, grid);
         let reason = || {
             let Arrival { bars, time, before, .. } = arrival;
             let before = before.map_or("the beginning of time".to_owned(), |before| before.to_string());
-            format!("{bars} bars of {bar_ns} ns cannot have closed after {before} and by {time}")
+            format!("{bars} bars of {} ns cannot have closed after {before} and by {time}", grid.bar_ns)
         };
         if filled.is_none() && contradiction.is_none() {
             contradiction = Some(Contradiction { timeframe, position: arrival.position, reason: reason() });
@@ -87,13 +89,13 @@ fn measure(ledger: &Ledger, timeframe: usize, clock: &Clock<'_>) -> Option<i64> 
     shortest
 }
 
-fn fill(close: &mut [i64], arrival: &Arrival, bar_ns: i64) -> Option<()> {
+fn fill(close: &mut [i64], arrival: &Arrival, grid: CloseGrid) -> Option<()> {
     let Arrival { time, before, .. } = *arrival;
     let free = |closed: i64| before.is_none_or(|before| closed > before);
-    let on_grid = time.checked_sub(time.rem_euclid(bar_ns))?;
+    let on_grid = grid.last_close(time)?;
     let mut closed = if free(on_grid) { on_grid } else { time };
     for (k, slot) in close.iter_mut().rev().enumerate() {
-        closed = if k == 0 { closed } else { closed.checked_sub(bar_ns)? };
+        closed = if k == 0 { closed } else { closed.checked_sub(grid.bar_ns)? };
         *slot = Some(closed).filter(|&closed| free(closed))?;
     }
     Some(())
@@ -136,7 +138,7 @@ mod tests {
         for (time, before, bars, expected) in cases {
             let mut close = vec![0; bars];
             let arrival = Arrival { position: 0, chain: 0, first: 0, bars, time, before };
-            let filled = fill(&mut close, &arrival, 10).map(|()| &close[..]);
+            let filled = fill(&mut close, &arrival, CloseGrid::of_length(10)).map(|()| &close[..]);
             assert_eq!(filled, expected, "{time} {before:?} {bars}");
         }
     }

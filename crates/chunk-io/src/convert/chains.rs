@@ -5,13 +5,15 @@
 //! that no window spans, several.
 
 use super::overlap::WindowForm;
+use crate::timeframe::CloseGrid;
 
 /// A timeframe as the tracker sees it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TrackedTimeframe {
     pub(super) form: WindowForm,
-    /// Length of a bar in ns, where the timeframe's name tells it and the samples have times.
-    pub(super) bar_ns: Option<i64>,
+    /// Close times of its bars, where the timeframe's name gives its duration and the samples have
+    /// times.
+    pub(super) grid: Option<CloseGrid>,
 }
 
 /// A sample to be placed.
@@ -129,7 +131,7 @@ impl Tracker {
         for (k, timeframe) in self.timeframes.iter().enumerate() {
             let due = timeframe.due(open.time, sample.time);
             let likely: Vec<usize> = due.into_iter().chain([open.strides[k]]).collect();
-            let shift = timeframe.form.shift((&open.windows[k], sample.windows[k]), &likely);
+            let shift = timeframe.form.shift(&open.windows[k], sample.windows[k], &likely);
             if shift.is_none() && due.is_some_and(|due| due < timeframe.form.steps) {
                 return None;
             }
@@ -148,12 +150,12 @@ impl Tracker {
 
     fn near_miss(&self, open: &OpenChain, sample: &Sample<'_>) -> Option<Mismatch> {
         self.timeframes.iter().enumerate().find_map(|(k, timeframe)| {
-            let windows = (&open.windows[k][..], sample.windows[k]);
-            if timeframe.form.shift(windows, &[]).is_some() {
+            let (earlier, later) = (&open.windows[k][..], sample.windows[k]);
+            if timeframe.form.shift(earlier, later, &[]).is_some() {
                 return None;
             }
             let shifts = timeframe.due(open.time, sample.time).into_iter().chain([open.strides[k], 0, 1]);
-            let miss = |shift| Some((shift, timeframe.form.near_miss(windows.0, windows.1, shift)?));
+            let miss = |shift| Some((shift, timeframe.form.near_miss(earlier, later, shift)?));
             let (shift, step) = shifts.into_iter().find_map(miss)?;
             Some(Mismatch { timeframe: k, step, earlier_row: open.row, earlier_step: step + shift })
         })
@@ -188,9 +190,7 @@ fn strides(new_bars: &[u32]) -> Vec<usize> {
 impl TrackedTimeframe {
     /// Bars that close in the time from one sample to another if there are no holes.
     fn due(&self, from: i64, to: i64) -> Option<usize> {
-        let bar_ns = self.bar_ns?;
-        let bars = i128::from(to.div_euclid(bar_ns)) - i128::from(from.div_euclid(bar_ns));
-        usize::try_from(bars).ok()
+        self.grid?.bars_between(from, to)
     }
 }
 
@@ -204,7 +204,8 @@ mod tests {
     /// Places samples, each a window of four letters at a time, in a timeframe of bars of `bar_ns`.
     fn place(bar_ns: Option<i64>, open_max: usize, samples: &[(i64, &str)]) -> Vec<Placed> {
         let form = WindowForm { steps: 4, row_bytes: 1 };
-        let mut tracker = Tracker::new(vec![TrackedTimeframe { form, bar_ns }], open_max);
+        let mut tracker =
+            Tracker::new(vec![TrackedTimeframe { form, grid: bar_ns.map(CloseGrid::of_length) }], open_max);
         let place = |(row, &(time, window)): (usize, &(i64, &str))| {
             let sample = Sample { row, time, instrument: None, windows: vec![window.as_bytes()] };
             let placed = tracker.place(&sample);
@@ -243,7 +244,7 @@ mod tests {
     #[test]
     fn a_tracker_goes_on_as_one_that_never_stopped() {
         let form = WindowForm { steps: 4, row_bytes: 1 };
-        let timeframe = TrackedTimeframe { form, bar_ns: None };
+        let timeframe = TrackedTimeframe { form, grid: None };
         let windows = ["aaab", "aaba", "baaa", "aaaa", "aaaa", "aaac", "wxyz", "xyzw"];
         let sample =
             |row: usize| Sample { row, time: row as i64, instrument: None, windows: vec![windows[row].as_bytes()] };

@@ -29,9 +29,9 @@ impl WindowForm {
 
     /// By how many bars, fewer than T, `later` is moved on from `earlier`: the first of `likely`
     /// that holds, or else the least.
-    pub(super) fn shift(&self, windows: (&[u8], &[u8]), likely: &[usize]) -> Option<usize> {
-        let holds = |&&shift: &&usize| shift < self.steps && self.continues(windows.0, windows.1, shift);
-        likely.iter().find(holds).copied().or_else(|| self.least_shift(windows.0, windows.1))
+    pub(super) fn shift(&self, earlier: &[u8], later: &[u8], likely: &[usize]) -> Option<usize> {
+        let holds = |&&shift: &&usize| shift < self.steps && self.continues(earlier, later, shift);
+        likely.iter().find(holds).copied().or_else(|| self.least_shift(earlier, later))
     }
 
     /// T less the longest beginning of `later` that `earlier` ends with, found as by Knuth, Morris
@@ -100,7 +100,7 @@ mod tests {
             (b"aaab", b"aabc", &[], Some(1)),
         ];
         for (earlier, later, likely, expected) in cases {
-            assert_eq!(ROWS.shift((earlier, later), likely), expected, "{earlier:?} {later:?} {likely:?}");
+            assert_eq!(ROWS.shift(earlier, later, likely), expected, "{earlier:?} {later:?} {likely:?}");
         }
     }
 
@@ -125,12 +125,12 @@ mod tests {
     proptest! {
         #[test]
         fn the_least_shift_is_the_one_that_trying_all_finds(
-            (steps, row_bytes) in (1_usize..7, 1_usize..3), seed in prop::collection::vec(0_u8..2, 24)
+            steps in 1_usize..7, row_bytes in 1_usize..3, seed in prop::collection::vec(0_u8..2, 24)
         ) {
             let form = WindowForm { steps, row_bytes };
             let (earlier, later) = (&seed[..form.bytes()], &seed[12..12 + form.bytes()]);
             let tried = (0..steps).find(|&shift| form.continues(earlier, later, shift));
-            prop_assert_eq!(form.shift((earlier, later), &[]), tried);
+            prop_assert_eq!(form.shift(earlier, later, &[]), tried);
         }
     }
 }

@@ -7,6 +7,7 @@ use super::ledger::{Extent, Ledger};
 use super::windows_input::WindowsInput;
 use crate::error::{Error, Fault, Result};
 use crate::series::Instruments;
+use crate::timeframe::CloseGrid;
 
 /// Origin of the times of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,16 +56,16 @@ pub(super) fn index(ledger: &Ledger, given: &WindowsInput) -> Result<SeriesIndex
     groups.iter().flat_map(|group| group.windows(2)).for_each(|pair| after[pair[1]] = Some(pair[0]));
 
     let times: Vec<i64> = (0..ledger.samples()).map(|position| given.time(position)).collect();
-    let all_close_times = |times: &[i64], bar_ns: &[Option<i64>]| -> Result<Vec<Vec<i64>>, Contradiction> {
-        let clock = Clock { times, bar_ns, after: &after };
+    let all_close_times = |times: &[i64], grids: &[Option<CloseGrid>]| -> Result<Vec<Vec<i64>>, Contradiction> {
+        let clock = Clock { times, grids, after: &after };
         (0..given.forms.len()).map(|k| close_times(ledger, k, &offsets, &clock)).collect()
     };
-    let timed = given.file.sample_times().map(|_| all_close_times(&times, &given.bar_ns()));
+    let timed = given.file.sample_times().map(|_| all_close_times(&times, &given.close_grids()));
     let (time_kind, times, close, contradiction) = match timed {
         Some(Ok(close)) => (TimeKind::Reconstructed, times, close, None),
         failed => {
             let times = ordinals(ledger.samples(), given);
-            let close = all_close_times(&times, &vec![Some(1); given.forms.len()]);
+            let close = all_close_times(&times, &vec![Some(CloseGrid::of_length(1)); given.forms.len()]);
             let close = close.map_err(|contradiction| impossible(given, &contradiction))?;
             let contradiction = failed.and_then(Result::err).map(|contradiction| describe(given, &contradiction));
             (TimeKind::Ordinal, times, close, contradiction)

@@ -20,14 +20,14 @@ use crate::text::AttributeValue;
 /// The windows of each timeframe, the targets, and the times where they are times.
 pub(super) fn tasks<'a>(job: &ConversionJob<'_>, series: &'a SeriesFile, work: &Work<'_>) -> Result<Vec<Task<'a>>> {
     let (input, samples) = (job.input, series.shape().samples);
-    let choice = (&job.options.storage, LeftOpen::Default);
+    let storage = &job.options.storage;
     let mut tasks = Vec::new();
     for timeframe in series.timeframes() {
         let values = format!("/series/{}/values", timeframe.name());
         let failed = || input.failed(&values, "open the dataset");
         let like = input.root.dataset(&values).map_err(failed())?;
         let shape = vec![samples, timeframe.steps(), timeframe.feature_names().len()];
-        let bulk = Bulk::new(&object(job, series, timeframe.name())?, shape, like.clone(), choice.0, choice.1)
+        let bulk = Bulk::new(&object(job, series, timeframe.name())?, shape, like.clone(), storage, LeftOpen::Default)
             .map_err(failed())?;
         let row_bytes = bulk.row_bytes() / timeframe.steps();
         let bars = TableFeed::new(&input.path, like);
@@ -41,7 +41,7 @@ pub(super) fn tasks<'a>(job: &ConversionJob<'_>, series: &'a SeriesFile, work: &
     for (old, new) in tables {
         let failed = || input.failed(old, "open the dataset");
         let like = input.root.dataset(old).map_err(failed())?;
-        let bulk = Bulk::new(new, like.shape(), like.clone(), choice.0, choice.1).map_err(failed())?;
+        let bulk = Bulk::new(new, like.shape(), like.clone(), storage, LeftOpen::Default).map_err(failed())?;
         tasks.push(Task { bulk, feed: Box::new(TableFeed::new(&input.path, like)) });
     }
     Ok(tasks)

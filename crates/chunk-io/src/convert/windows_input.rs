@@ -12,7 +12,7 @@ use super::{ConversionJob, ConvertOptions};
 use crate::error::{Error, Fault, Result};
 use crate::file::InputFile;
 use crate::file::table::{Expect, Kind};
-use crate::timeframe::{duration_seconds, name_problem};
+use crate::timeframe::{CloseGrid, name_problem};
 use crate::windows::WindowsFile;
 
 const INSTRUMENTS: Expect = Expect { what: "integers [N]", kinds: &[Kind::Integer], ranks: 1..=1 };
@@ -88,16 +88,15 @@ impl WindowsInput {
         self.instruments.as_ref().map(|instruments| instruments.of_sample[self.row(position)])
     }
 
-    /// Length of a bar of each timeframe, where its name tells it.
-    pub(super) fn bar_ns(&self) -> Vec<Option<i64>> {
-        let ns = |name: &String| i64::try_from(duration_seconds(name)?).ok()?.checked_mul(1_000_000_000);
-        self.names.iter().map(ns).collect()
+    /// Close times of the bars of each timeframe, where its name gives its duration.
+    pub(super) fn close_grids(&self) -> Vec<Option<CloseGrid>> {
+        self.names.iter().map(|name| CloseGrid::of_timeframe(name)).collect()
     }
 
     pub(super) fn tracked(&self) -> Vec<TrackedTimeframe> {
         let timed = self.file.sample_times().is_some();
-        let bar_ns = self.bar_ns().into_iter().map(|bar_ns| bar_ns.filter(|_| timed));
-        self.forms.iter().zip(bar_ns).map(|(&form, bar_ns)| TrackedTimeframe { form, bar_ns }).collect()
+        let grids = self.close_grids().into_iter().map(|grid| grid.filter(|_| timed));
+        self.forms.iter().zip(grids).map(|(&form, grid)| TrackedTimeframe { form, grid }).collect()
     }
 
     /// The windows of a timeframe by position.
