@@ -19,7 +19,7 @@ pub use statistics::{ColumnStatistics, Occurrences};
 
 use crate::error::{Error, Result};
 use crate::file::InputFile;
-use crate::file::table::Table;
+use crate::file::Table;
 use crate::series::SeriesFile;
 use crate::shape::Shape;
 use crate::source::{Layout, previous_of_same_instrument};

@@ -6,7 +6,6 @@ mod batch;
 mod chunk;
 mod prefetching;
 mod reader;
-mod resident;
 mod rows;
 mod stats;
 #[cfg(test)]
@@ -14,14 +13,14 @@ mod tests;
 
 use std::sync::Arc;
 
+use chunk::Lists;
 use megabatch_gpu_core::Scope;
+use prefetching::Ahead;
 
 use crate::error::Result;
 use crate::source::Source;
+
 pub use batch::LoadedBatch;
-use chunk::Lists;
-use prefetching::Ahead;
-use resident::Resident;
 pub use rows::{Rows, SeriesWindows};
 pub use stats::LoaderStats;
 
@@ -97,5 +96,32 @@ impl<I: Iterator<Item = Vec<usize>>> Loader<I> {
             Supply::Resident(resident) => resident.stalls(),
             Supply::Ahead(ahead) => ahead.stalls(),
         }
+    }
+}
+
+/// Batches of samples that are in memory: lists, and views of the samples in them.
+struct Resident<I> {
+    /// `None` after an error.
+    batches: Option<I>,
+    /// The list of the batch that is lent.
+    samples: Vec<usize>,
+    stalls: LoaderStats,
+}
+
+impl<I: Iterator<Item = Vec<usize>>> Resident<I> {
+    fn new(batches: I) -> Self {
+        Resident { batches: Some(batches), samples: Vec::new(), stalls: LoaderStats::default() }
+    }
+
+    fn next_batch<'a>(&'a mut self, source: &'a Source) -> Result<Option<LoadedBatch<'a>>> {
+        let Some(samples) = self.batches.as_mut().and_then(Iterator::next) else { return Ok(None) };
+        source.check_list(&samples).inspect_err(|_| self.batches = None)?;
+        self.stalls.note_batch(samples.len());
+        self.samples = samples;
+        Ok(Some(LoadedBatch::of_source(source, &self.samples)))
+    }
+
+    fn stalls(&self) -> LoaderStats {
+        self.stalls
     }
 }

@@ -7,7 +7,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use crate::error::{Error, Fault, Result};
 use crate::file::InputFile;
-use crate::file::table::{Expect, Kind};
+use crate::file::{Expect, Kind};
 
 pub(crate) const REACH: &str = "/samples/reach_time";
 pub(crate) const LABEL_END: &str = "/samples/label_end_time";

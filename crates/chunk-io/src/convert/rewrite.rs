@@ -5,11 +5,11 @@
 
 use hdf5::File;
 
+use super::DraftFile;
 use super::bulk::{Bulk, LeftOpen, compare};
 use super::copying::{Copier, plain_datasets};
 use super::journal::{Journal, Record};
 use super::packing::Packed;
-use super::part::Part;
 use super::row_source::{RowSource, TableFeed};
 use super::work::Work;
 use super::{ConversionJob, ConversionStage, Done, windows_file};
@@ -95,7 +95,7 @@ fn run(
     work.expect(3 * tasks.iter().map(|task| task.bulk.bytes()).sum::<u64>());
     let records = pack(&mut spool, tasks, &job.records, work)?;
     work.enter(ConversionStage::Writing);
-    let (part, ()) = Part::create(work.out, |file| {
+    let (part, ()) = DraftFile::create(work.out, |file| {
         write(file, &mut spool, &records, tasks, work)?;
         others(file)
     })?;

@@ -7,10 +7,10 @@ use std::path::Path;
 
 use hdf5::File;
 
+use super::DraftFile;
 use super::bulk::{Bulk, LeftOpen, compare};
 use super::copying::Copier;
 use super::journal::Journal;
-use super::part::Part;
 use super::row_source::{RowSource, SpoolFeed, TableFeed, WindowFeed};
 use super::scan::{require_saving, scan};
 use super::series_index::{SeriesIndex, TimeKind, index};
@@ -45,7 +45,7 @@ pub(super) fn run(job: &ConversionJob<'_>, mut spool: Journal, work: &mut Work<'
     note(&series, &given, work);
 
     work.enter(ConversionStage::Writing);
-    let (part, ()) = Part::create(work.out, |file| {
+    let (part, ()) = DraftFile::create(work.out, |file| {
         write_index(&OutputFile { path: work.out, file, storage: job.options.storage.of_lists() }, &series, &given)?;
         for (k, timeframe) in series.timeframes.iter().enumerate() {
             let bulk = values(job, &given, k, timeframe.bars)?;

@@ -11,7 +11,7 @@ use super::row_source::TableFeed;
 use super::{ConversionJob, ConvertOptions};
 use crate::error::{Error, Fault, Result};
 use crate::file::InputFile;
-use crate::file::table::{Expect, Kind};
+use crate::file::{Expect, Kind};
 use crate::timeframe::{CloseGrid, name_problem};
 use crate::windows::WindowsFile;
 

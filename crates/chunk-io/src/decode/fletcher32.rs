@@ -2,7 +2,7 @@
 //! significant, an odd last byte followed by zero.
 #![forbid(unsafe_code)]
 
-use super::corrupt::Corrupt;
+use super::Corrupt;
 use super::pipeline::CHECKSUM_BYTES;
 
 /// Words that are summed side by side.

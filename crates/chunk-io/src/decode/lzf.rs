@@ -21,8 +21,8 @@ mod tests;
 
 use std::hint::select_unpredictable;
 
-use super::corrupt::{Corrupt, Density};
-use super::scratch::Scratch;
+use super::decoder::Scratch;
+use super::{Corrupt, Density};
 
 const FILTER: &str = "LZF";
 

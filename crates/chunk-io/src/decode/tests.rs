@@ -3,7 +3,7 @@
 use half::f16;
 use proptest::prelude::*;
 
-use super::corrupt::Corrupt;
+use super::Corrupt;
 use super::*;
 
 const WIDTHS: [FloatWidth; 3] = [FloatWidth::F16, FloatWidth::F32, FloatWidth::F64];

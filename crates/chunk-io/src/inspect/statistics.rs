@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::file::table::Table;
+use crate::file::Table;
 
 /// A scan reads pieces of about this size, in whole chunks.
 const PIECE_BYTES: usize = 1 << 20;

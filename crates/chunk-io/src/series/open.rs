@@ -10,7 +10,7 @@ use super::timeframe::{Counts, SeriesTimeframeFile};
 use super::{Instruments, Series};
 use crate::error::{Error, Result};
 use crate::file::InputFile;
-use crate::file::table::{Expect, Kind, Table};
+use crate::file::{Expect, Kind, Table};
 use crate::shape::Shape;
 use crate::spans::SampleSpans;
 use crate::text::AttributeValue;

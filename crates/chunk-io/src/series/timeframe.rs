@@ -7,7 +7,7 @@ use super::open::{INDICES, TIMES};
 use super::{Scaler, SeriesTimeframe};
 use crate::error::Result;
 use crate::file::InputFile;
-use crate::file::table::{Expect, Kind, Table};
+use crate::file::{Expect, Kind, Table};
 use crate::shape::TimeframeShape;
 use crate::text::AttributeValue;
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::file::table::Table;
+use crate::file::Table;
 use crate::read::ReadPath;
 use crate::stored::filters;
 

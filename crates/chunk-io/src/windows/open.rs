@@ -6,7 +6,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use crate::error::Result;
 use crate::file::InputFile;
-use crate::file::table::{Expect, Kind, Table};
+use crate::file::{Expect, Kind, Table};
 use crate::shape::{Shape, TimeframeShape};
 use crate::spans::SampleSpans;
 use crate::text::AttributeValue;
