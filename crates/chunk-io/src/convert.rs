@@ -5,9 +5,9 @@ mod calendar;
 mod chains;
 mod copying;
 mod journal;
-mod ledger;
 mod overlap;
 mod packing;
+mod placed_samples;
 mod raw;
 mod rewrite;
 mod row_source;
@@ -28,7 +28,7 @@ use hdf5::File;
 use megabatch_atomic_file::{NewFile, beside, check_replaceable, remove_stale, resolve_target};
 use megabatch_gpu_core::Scope;
 use serde::Serialize;
-use work::Work;
+use work::ConversionContext;
 
 use crate::atomic::{create_draft, not_writable, publish};
 use crate::error::{Error, Result};
@@ -176,9 +176,9 @@ fn convert_to<'a>(
     options.storage.check(out)?;
     let from = Layout::recognise(input)?;
     let to = options.to.unwrap_or(from);
-    let mut work = Work::new(out, options, scope, observe)?;
+    let mut work = ConversionContext::new(out, options, scope, observe)?;
     let identity = identity(input, to, options)?;
-    let (spool, found) = journal::Journal::open(beside(out, "convert"), &identity)?;
+    let (journal, found) = journal::Journal::open(beside(out, "convert"), &identity)?;
     // A killed run may have left a file as large as the output; there is room for it now rather
     // than when the new one is written.
     remove_stale(out);
@@ -189,9 +189,9 @@ fn convert_to<'a>(
     let bytes_before = length(&input.path)?;
     let continued = !job.records.is_empty();
     let done = match (from, to) {
-        (Layout::Windows, Layout::Series) => to_series::run(&job, spool, &mut work),
-        (Layout::Series, Layout::Windows) => rewrite::to_windows(&job, spool, &mut work),
-        _ => rewrite::same_layout(&job, spool, &mut work),
+        (Layout::Windows, Layout::Series) => to_series::run(&job, journal, &mut work),
+        (Layout::Series, Layout::Windows) => rewrite::to_windows(&job, journal, &mut work),
+        _ => rewrite::same_layout(&job, journal, &mut work),
     };
     match done {
         Ok(Done { samples, bars }) => Ok(Conversion {

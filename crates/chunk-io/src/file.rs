@@ -13,8 +13,8 @@ use megabatch_gpu_core::{Buffer, Device, Scope};
 use crate::cost::ReadCost;
 use crate::error::{Error, Fault, Result, innermost};
 use crate::read::{
-    DatasetQuery, Failure, Identity, LibraryRows, NonFinite, NonFiniteCount, NonFiniteFound, ReadOptions, ReadPath,
-    Reading, Rows, ToF32, way,
+    DatasetQuery, FileIdentity, FileReadOptions, LibraryRows, NonFinite, NonFiniteCount, NonFiniteFound, ReadContext,
+    ReadFailure, ReadPath, RowSelection, ToF32, choose_read_path,
 };
 use crate::slab::{Element, read_rows};
 use crate::stored::{StoredFilter, filters};
@@ -31,16 +31,16 @@ pub(crate) struct InputFile {
     pub(crate) path: PathBuf,
     pub(crate) root: hdf5::File,
     /// The file as it was when it was opened.
-    pub(crate) opened: Identity,
-    pub(crate) reading: Arc<Reading>,
+    pub(crate) opened: FileIdentity,
+    pub(crate) reading: Arc<ReadContext>,
 }
 
 impl InputFile {
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        Self::open_with(path, ReadOptions::default())
+        Self::open_with(path, FileReadOptions::default())
     }
 
-    pub(crate) fn open_with(path: &Path, options: ReadOptions) -> Result<Self> {
+    pub(crate) fn open_with(path: &Path, options: FileReadOptions) -> Result<Self> {
         let metadata = fs::metadata(path).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => Error::NotFound { path: path.to_owned() },
             _ => Error::Io { path: path.to_owned(), action: "look at the file", source },
@@ -50,13 +50,13 @@ impl InputFile {
         }
         check_signature(path, metadata.len())?;
         let root = hdf5::File::open(path).map_err(|error| classify(path, metadata.len(), &error))?;
-        let (opened, reading) = (Identity::of(&metadata), Arc::new(Reading::new(options)));
+        let (opened, reading) = (FileIdentity::of(&metadata), Arc::new(ReadContext::new(options)));
         Ok(InputFile { path: path.to_owned(), root, opened, reading })
     }
 
     /// The numeric dataset `object`, checked against what the layout asks for.
-    pub(crate) fn table(&self, object: &str, expect: &Expect) -> Result<Table> {
-        Table::open(self, object, expect)
+    pub(crate) fn table(&self, object: &str, expect: &Expect) -> Result<NumericDataset> {
+        NumericDataset::open(self, object, expect)
     }
 
     pub(crate) fn has_group(&self, object: &str) -> bool {
@@ -247,7 +247,7 @@ fn classify(path: &Path, bytes: u64, error: &hdf5::Error) -> Error {
 
 /// Kind of a dataset's elements, whatever their width and byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ElementKind {
     Float,
     Integer,
     Other,
@@ -257,26 +257,26 @@ pub(crate) enum Kind {
 pub(crate) struct Expect {
     /// In words, for the error.
     pub(crate) what: &'static str,
-    pub(crate) kinds: &'static [Kind],
+    pub(crate) kinds: &'static [ElementKind],
     pub(crate) ranks: RangeInclusive<usize>,
 }
 
 /// A numeric dataset of known kind and rank. Elements are converted as they are read.
 #[derive(Clone, Debug)]
-pub(crate) struct Table {
+pub(crate) struct NumericDataset {
     path: PathBuf,
     pub(crate) object: String,
     pub(crate) shape: Vec<usize>,
     pub(crate) dataset: Dataset,
     chunk: Option<Vec<usize>>,
     to_f32: ToF32,
-    opened: Identity,
-    reading: Arc<Reading>,
+    opened: FileIdentity,
+    reading: Arc<ReadContext>,
     /// Found out when values are first read.
-    way: Arc<OnceLock<ReadPath>>,
+    read_path: Arc<OnceLock<ReadPath>>,
 }
 
-impl Table {
+impl NumericDataset {
     pub(crate) fn open(file: &InputFile, object: &str, expect: &Expect) -> Result<Self> {
         if !file.has_dataset(object) {
             return Err(file.missing(object, expect.what));
@@ -287,15 +287,15 @@ impl Table {
         if !expect.kinds.contains(&kind) || !expect.ranks.contains(&shape.len()) {
             return Err(file.broken(object, expect.what, &format!("{kind_name} of shape {shape:?}")));
         }
-        let table = Table {
+        let table = NumericDataset {
             path: file.path.clone(),
             object: object.to_owned(),
             shape,
             chunk: dataset.chunk(),
-            to_f32: ToF32::of(&dataset, kind == Kind::Integer),
+            to_f32: ToF32::of(&dataset, kind == ElementKind::Integer),
             opened: file.opened.clone(),
             reading: Arc::clone(&file.reading),
-            way: Arc::default(),
+            read_path: Arc::default(),
             dataset,
         };
         match table.shape.iter().try_fold(1_usize, |product, &axis| product.checked_mul(axis)) {
@@ -347,12 +347,12 @@ impl Table {
 
     /// Reads rows of the first axis into `out` as f32, row-major. Memory that the library may need
     /// is booked on `scope`.
-    pub(crate) fn read_f32(&self, rows: &Rows<'_>, out: &mut [f32], scope: &Scope) -> Result<ReadCost> {
-        let done = match self.way()? {
+    pub(crate) fn read_f32(&self, rows: &RowSelection<'_>, out: &mut [f32], scope: &Scope) -> Result<ReadCost> {
+        let done = match self.read_path()? {
             ReadPath::Own(stored) => stored.read(rows, out, &self.reading)?,
             ReadPath::Library(_) => self.by_library().read(rows, out, scope).map_err(|failure| match failure {
-                Failure::Hdf5(error) => self.unreadable(&error),
-                Failure::Memory(error) => Error::memory(&self.path)(error),
+                ReadFailure::Hdf5(error) => self.unreadable(&error),
+                ReadFailure::Memory(error) => Error::memory(&self.path)(error),
             })?,
         };
         self.report(done.found)?;
@@ -370,13 +370,13 @@ impl Table {
     }
 
     /// Reader of the values.
-    pub(crate) fn way(&self) -> Result<&ReadPath> {
-        if let Some(way) = self.way.get() {
-            return Ok(way);
+    pub(crate) fn read_path(&self) -> Result<&ReadPath> {
+        if let Some(found) = self.read_path.get() {
+            return Ok(found);
         }
-        let Table { dataset, object, shape, path, opened, .. } = self;
-        let found = way(&DatasetQuery { dataset, object, shape, path, opened }, &self.reading)?;
-        Ok(self.way.get_or_init(|| found))
+        let NumericDataset { dataset, object, shape, path, opened, .. } = self;
+        let found = choose_read_path(&DatasetQuery { dataset, object, shape, path, opened }, &self.reading)?;
+        Ok(self.read_path.get_or_init(|| found))
     }
 
     /// Notes values that were not finite, and refuses them if they are to be refused.
@@ -405,13 +405,13 @@ impl Table {
 
     /// Reads `rows` of the first axis into `out` as f32, row-major.
     pub(crate) fn read_f32_range(&self, rows: Range<usize>, out: &mut [f32]) -> Result<ReadCost> {
-        self.read_f32(&Rows::Range(rows), out, &Device::cpu().scope("staging"))
+        self.read_f32(&RowSelection::Range(rows), out, &Device::cpu().scope("staging"))
     }
 
     /// The whole dataset as f32 in memory booked on `scope`.
     pub(crate) fn read_f32_buffer(&self, scope: &Scope) -> Result<Buffer<f32>> {
         let mut buffer = Buffer::zeros(scope, self.rows() * self.row_len()).map_err(Error::memory(&self.path))?;
-        self.read_f32(&Rows::Range(0..self.rows()), buffer.as_mut_slice(), scope)?;
+        self.read_f32(&RowSelection::Range(0..self.rows()), buffer.as_mut_slice(), scope)?;
         Ok(buffer)
     }
 
@@ -465,11 +465,13 @@ fn index_of(mut flat: usize, shape: &[usize]) -> Vec<usize> {
     index
 }
 
-fn kind_of(dataset: &Dataset) -> (Kind, String) {
+fn kind_of(dataset: &Dataset) -> (ElementKind, String) {
     match dataset.dtype().and_then(|dtype| dtype.to_descriptor()) {
-        Ok(kind @ TypeDescriptor::Float(_)) => (Kind::Float, kind.to_string()),
-        Ok(kind @ (TypeDescriptor::Integer(_) | TypeDescriptor::Unsigned(_))) => (Kind::Integer, kind.to_string()),
-        Ok(kind) => (Kind::Other, kind.to_string()),
-        Err(_) => (Kind::Other, "a type that is not supported".to_owned()),
+        Ok(kind @ TypeDescriptor::Float(_)) => (ElementKind::Float, kind.to_string()),
+        Ok(kind @ (TypeDescriptor::Integer(_) | TypeDescriptor::Unsigned(_))) => {
+            (ElementKind::Integer, kind.to_string())
+        }
+        Ok(kind) => (ElementKind::Other, kind.to_string()),
+        Err(_) => (ElementKind::Other, "a type that is not supported".to_owned()),
     }
 }

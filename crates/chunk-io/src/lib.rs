@@ -34,9 +34,9 @@ pub use inspect::{
     ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Occurrences, Problem, Severity, TimeSpan,
     TimeframeInspection, inspect,
 };
-pub use loader::{LoadedBatch, Loader, LoaderOptions, LoaderStats, Rows, SeriesWindows};
+pub use loader::{BatchRows, LoadedBatch, Loader, LoaderOptions, LoaderStats, SeriesWindows};
 pub use plan::{
-    CHUNK_SHARE, ChunkPlan, Filling, PlanRequest, ReadAmplification, Recommendation, Remedy, Residence, Shortage,
+    CHUNK_SHARE, ChunkPlan, Filling, MemoryShortage, PlanRequest, ReadAmplification, Recommendation, Remedy, Residence,
     read_amplification, recommend, remedy,
 };
 pub use predictions::{Predictions, SampleInstruments, write_predictions};

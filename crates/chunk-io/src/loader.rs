@@ -13,15 +13,15 @@ mod tests;
 
 use std::sync::Arc;
 
-use chunk::Lists;
+use chunk::BatchLists;
 use megabatch_gpu_core::Scope;
-use prefetching::Ahead;
+use prefetching::PrefetchedBatches;
 
 use crate::error::Result;
 use crate::source::Source;
 
 pub use batch::LoadedBatch;
-pub use rows::{Rows, SeriesWindows};
+pub use rows::{BatchRows, SeriesWindows};
 pub use stats::LoaderStats;
 
 /// Memory use of a [`Loader`].
@@ -45,15 +45,15 @@ pub struct LoaderOptions<'a> {
 /// Dropping the loader ends the thread, after the read that it is in.
 pub struct Loader<I: Iterator> {
     source: Arc<Source>,
-    supply: Supply<I>,
+    supply: BatchSource<I>,
 }
 
 /// Source of batches.
-enum Supply<I: Iterator> {
+enum BatchSource<I: Iterator> {
     /// In memory, all of them.
-    Resident(Resident<I>),
+    Resident(ResidentBatches<I>),
     /// On disk; in memory as far as they were read ahead.
-    Ahead(Box<Ahead<I>>),
+    Ahead(Box<PrefetchedBatches<I>>),
 }
 
 impl<I: Iterator<Item = Vec<usize>>> Loader<I> {
@@ -65,12 +65,16 @@ impl<I: Iterator<Item = Vec<usize>>> Loader<I> {
     /// [`Error::Io`](crate::Error::Io) when the system gives no thread.
     pub fn new(source: &Arc<Source>, batches: I, options: LoaderOptions<'_>) -> Result<Self> {
         let supply = if source.is_resident() {
-            Supply::Resident(Resident::new(batches))
+            BatchSource::Resident(ResidentBatches::new(batches))
         } else {
             // What would not fit into a chunk of everything would be there twice.
             let chunk_samples = options.chunk_samples.min(source.shape().samples);
-            let reader = Arc::clone(source) as Arc<dyn reader::Reader>;
-            Supply::Ahead(Box::new(Ahead::start(reader, Lists::new(batches, chunk_samples), options.scope)?))
+            let reader = Arc::clone(source) as Arc<dyn reader::SampleReader>;
+            BatchSource::Ahead(Box::new(PrefetchedBatches::start(
+                reader,
+                BatchLists::new(batches, chunk_samples),
+                options.scope,
+            )?))
         };
         Ok(Loader { source: Arc::clone(source), supply })
     }
@@ -85,43 +89,43 @@ impl<I: Iterator<Item = Vec<usize>>> Loader<I> {
     /// If reading panicked.
     pub fn next_batch(&mut self) -> Result<Option<LoadedBatch<'_>>> {
         match &mut self.supply {
-            Supply::Resident(resident) => resident.next_batch(&self.source),
-            Supply::Ahead(ahead) => ahead.next_batch(),
+            BatchSource::Resident(resident) => resident.next_batch(&self.source),
+            BatchSource::Ahead(ahead) => ahead.next_batch(),
         }
     }
 
     /// Statistics of the batches delivered so far.
-    pub fn stalls(&self) -> LoaderStats {
+    pub fn stats(&self) -> LoaderStats {
         match &self.supply {
-            Supply::Resident(resident) => resident.stalls(),
-            Supply::Ahead(ahead) => ahead.stalls(),
+            BatchSource::Resident(resident) => resident.stats(),
+            BatchSource::Ahead(ahead) => ahead.stats(),
         }
     }
 }
 
 /// Batches of samples that are in memory: lists, and views of the samples in them.
-struct Resident<I> {
+struct ResidentBatches<I> {
     /// `None` after an error.
     batches: Option<I>,
     /// The list of the batch that is lent.
     samples: Vec<usize>,
-    stalls: LoaderStats,
+    stats: LoaderStats,
 }
 
-impl<I: Iterator<Item = Vec<usize>>> Resident<I> {
+impl<I: Iterator<Item = Vec<usize>>> ResidentBatches<I> {
     fn new(batches: I) -> Self {
-        Resident { batches: Some(batches), samples: Vec::new(), stalls: LoaderStats::default() }
+        ResidentBatches { batches: Some(batches), samples: Vec::new(), stats: LoaderStats::default() }
     }
 
     fn next_batch<'a>(&'a mut self, source: &'a Source) -> Result<Option<LoadedBatch<'a>>> {
         let Some(samples) = self.batches.as_mut().and_then(Iterator::next) else { return Ok(None) };
         source.check_list(&samples).inspect_err(|_| self.batches = None)?;
-        self.stalls.note_batch(samples.len());
+        self.stats.note_batch(samples.len());
         self.samples = samples;
         Ok(Some(LoadedBatch::of_source(source, &self.samples)))
     }
 
-    fn stalls(&self) -> LoaderStats {
-        self.stalls
+    fn stats(&self) -> LoaderStats {
+        self.stats
     }
 }

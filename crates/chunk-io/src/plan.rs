@@ -93,7 +93,7 @@ pub enum Residence {
 /// Why a plan is not possible, and the nearest that would be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Shortage {
+pub enum MemoryShortage {
     /// The model leaves nothing.
     #[error(
         "the model takes {model_bytes} of {device_bytes} bytes, and data of at least {least_bytes} bytes must have room beside it"
@@ -140,8 +140,8 @@ impl ChunkPlan {
     /// Samples of a chunk are ⌊chunk bytes ÷ (Σ T·F·4 + K·4)⌋ before that alignment.
     ///
     /// # Errors
-    /// [`Shortage`], which names the nearest setting that would do.
-    pub fn of(request: &PlanRequest<'_>) -> Result<Self, Shortage> {
+    /// [`MemoryShortage`], which names the nearest setting that would do.
+    pub fn of(request: &PlanRequest<'_>) -> Result<Self, MemoryShortage> {
         let sample_bytes = request.shape.sample_bytes();
         let room = request.room(sample_bytes)?;
         if request.resident_bytes <= room {
@@ -151,7 +151,7 @@ impl ChunkPlan {
         let fitting = usize::try_from(chunk_bytes / sample_bytes).unwrap_or(usize::MAX);
         let batch_size = request.batch_size.min(request.shape.samples);
         if fitting < batch_size {
-            return Err(Shortage::Batch { chunk_bytes, sample_bytes, fitting, batch_size });
+            return Err(MemoryShortage::Batch { chunk_bytes, sample_bytes, fitting, batch_size });
         }
         let samples_per_chunk = aligned(fitting, batch_size, request.stored_rows);
         let chunk_bytes = samples_per_chunk as u64 * sample_bytes;
@@ -181,22 +181,24 @@ impl ChunkPlan {
 
 impl PlanRequest<'_> {
     /// Bytes for data: what the model leaves, and no more than the share of a chunk.
-    fn room(&self, sample_bytes: u64) -> Result<u64, Shortage> {
+    fn room(&self, sample_bytes: u64) -> Result<u64, MemoryShortage> {
         let left = self.device_bytes.saturating_sub(self.model_bytes);
         let least_bytes = (sample_bytes * self.filling.chunks_on_device()).min(self.resident_bytes);
         if left < least_bytes {
             let PlanRequest { model_bytes, device_bytes, .. } = *self;
-            return Err(Shortage::Model { model_bytes, device_bytes, least_bytes });
+            return Err(MemoryShortage::Model { model_bytes, device_bytes, least_bytes });
         }
         Ok(left.min((self.device_bytes as f64 * CHUNK_SHARE) as u64))
     }
 
     /// Bytes of one chunk, of those that share `room`.
-    fn chunk_room(&self, room: u64) -> Result<u64, Shortage> {
+    fn chunk_room(&self, room: u64) -> Result<u64, MemoryShortage> {
         let in_flight = self.filling.chunks_on_device();
         let fitting_bytes = self.device_bytes.saturating_sub(self.model_bytes) / in_flight;
         match self.chunk_bytes {
-            Some(chunk_bytes) if chunk_bytes > fitting_bytes => Err(Shortage::Chunk { chunk_bytes, fitting_bytes }),
+            Some(chunk_bytes) if chunk_bytes > fitting_bytes => {
+                Err(MemoryShortage::Chunk { chunk_bytes, fitting_bytes })
+            }
             Some(chunk_bytes) => Ok(chunk_bytes),
             None => Ok(room / in_flight),
         }

@@ -19,7 +19,7 @@ pub use series::ResidentSeries;
 use crate::cost::ReadCost;
 use crate::error::{Error, Fault, Result};
 use crate::file::InputFile;
-use crate::read::{Direct, NonFinite, NonFiniteFound, ReadOptions, Reading};
+use crate::read::{Direct, FileReadOptions, NonFinite, NonFiniteFound, ReadContext};
 use crate::series::SeriesFile;
 use crate::shape::{SampleSlices, Shape};
 use crate::text::AttributeValue;
@@ -95,12 +95,12 @@ impl Default for SourceOptions {
 /// The samples of a file of either layout, as the model sees them: f32, never rescaled.
 #[derive(Debug)]
 pub struct Source {
-    data: Data,
-    reading: Arc<Reading>,
+    data: SourceData,
+    reading: Arc<ReadContext>,
 }
 
 #[derive(Debug)]
-enum Data {
+enum SourceData {
     Series(ResidentSeries),
     Windows(WindowsSource),
 }
@@ -121,12 +121,12 @@ impl Source {
     /// As [`SeriesFile::open`].
     pub fn open_with(path: impl AsRef<Path>, scope: &Scope, options: SourceOptions) -> Result<Self> {
         let SourceOptions { threads, direct, non_finite, .. } = options;
-        let file = InputFile::open_with(path.as_ref(), ReadOptions { threads, direct, non_finite })?;
+        let file = InputFile::open_with(path.as_ref(), FileReadOptions { threads, direct, non_finite })?;
         let reading = Arc::clone(&file.reading);
         let data = match Layout::recognise(&file)? {
-            Layout::Series => Data::Series(ResidentSeries::load(SeriesFile::from_file(file, scope)?, scope)?),
+            Layout::Series => SourceData::Series(ResidentSeries::load(SeriesFile::from_file(file, scope)?, scope)?),
             Layout::Windows => {
-                Data::Windows(WindowsSource::open(WindowsFile::from_file(file, scope)?, scope, options)?)
+                SourceData::Windows(WindowsSource::open(WindowsFile::from_file(file, scope)?, scope, options)?)
             }
         };
         Ok(Source { data, reading })
@@ -135,32 +135,32 @@ impl Source {
     /// The file.
     pub fn path(&self) -> &Path {
         match &self.data {
-            Data::Series(series) => series.file().path(),
-            Data::Windows(windows) => windows.file().path(),
+            SourceData::Series(series) => series.file().path(),
+            SourceData::Windows(windows) => windows.file().path(),
         }
     }
 
     /// The file's layout.
     pub fn layout(&self) -> Layout {
         match &self.data {
-            Data::Series(_) => Layout::Series,
-            Data::Windows(_) => Layout::Windows,
+            SourceData::Series(_) => Layout::Series,
+            SourceData::Windows(_) => Layout::Windows,
         }
     }
 
     /// Dimensions of the samples.
     pub fn shape(&self) -> &Shape {
         match &self.data {
-            Data::Series(series) => series.file().shape(),
-            Data::Windows(windows) => windows.file().shape(),
+            SourceData::Series(series) => series.file().shape(),
+            SourceData::Windows(windows) => windows.file().shape(),
         }
     }
 
     /// Time of each sample, `[N]`, ns since 1970 UTC; `None` for a windows file without timestamps.
     pub fn sample_times(&self) -> Option<&[i64]> {
         match &self.data {
-            Data::Series(series) => Some(series.file().sample_times()),
-            Data::Windows(windows) => windows.file().sample_times(),
+            SourceData::Series(series) => Some(series.file().sample_times()),
+            SourceData::Windows(windows) => windows.file().sample_times(),
         }
     }
 
@@ -173,8 +173,8 @@ impl Source {
     /// the file tells it.
     pub fn sample_reach_times(&self) -> Option<&[i64]> {
         match &self.data {
-            Data::Series(series) => series.file().sample_reach_times(),
-            Data::Windows(windows) => windows.file().sample_reach_times(),
+            SourceData::Series(series) => series.file().sample_reach_times(),
+            SourceData::Windows(windows) => windows.file().sample_reach_times(),
         }
     }
 
@@ -182,8 +182,8 @@ impl Source {
     /// the file tells it.
     pub fn sample_label_end_times(&self) -> Option<&[i64]> {
         match &self.data {
-            Data::Series(series) => series.file().sample_label_end_times(),
-            Data::Windows(windows) => windows.file().sample_label_end_times(),
+            SourceData::Series(series) => series.file().sample_label_end_times(),
+            SourceData::Windows(windows) => windows.file().sample_label_end_times(),
         }
     }
 
@@ -191,8 +191,8 @@ impl Source {
     /// calendar of bars.
     pub fn calendar_of_samples(&self) -> Option<&[i32]> {
         match &self.data {
-            Data::Series(series) => series.file().sample_instruments(),
-            Data::Windows(windows) => windows.file().sample_instruments(),
+            SourceData::Series(series) => series.file().sample_instruments(),
+            SourceData::Windows(windows) => windows.file().sample_instruments(),
         }
     }
 
@@ -202,8 +202,8 @@ impl Source {
     /// [`Error::Hdf5`] if the attribute is there and cannot be read.
     pub fn attribute(&self, name: &str) -> Result<Option<AttributeValue>> {
         match &self.data {
-            Data::Series(series) => series.file().attribute(name),
-            Data::Windows(windows) => windows.file().attribute(name),
+            SourceData::Series(series) => series.file().attribute(name),
+            SourceData::Windows(windows) => windows.file().attribute(name),
         }
     }
 
@@ -216,16 +216,16 @@ impl Source {
     /// does not know them.
     pub fn series(&self) -> Option<&ResidentSeries> {
         match &self.data {
-            Data::Series(series) => Some(series),
-            Data::Windows(_) => None,
+            SourceData::Series(series) => Some(series),
+            SourceData::Windows(_) => None,
         }
     }
 
     /// True if all samples are held in memory, so that no request reads the file.
     pub fn is_resident(&self) -> bool {
         match &self.data {
-            Data::Series(_) => true,
-            Data::Windows(windows) => windows.is_resident(),
+            SourceData::Series(_) => true,
+            SourceData::Windows(windows) => windows.is_resident(),
         }
     }
 
@@ -234,9 +234,9 @@ impl Source {
     ///
     /// # Errors
     /// [`Error::Memory`] when the device has no room; those of reading.
-    pub fn hold(&mut self) -> Result<()> {
+    pub fn load_resident(&mut self) -> Result<()> {
         match &mut self.data {
-            Data::Windows(windows) if !windows.is_resident() => windows.hold(),
+            SourceData::Windows(windows) if !windows.is_resident() => windows.load_resident(),
             _ => Ok(()),
         }
     }
@@ -261,8 +261,8 @@ impl Source {
     /// [`Error::BeyondEnd`], [`Error::Changed`], [`Error::Hdf5`].
     pub fn storage(&self) -> Result<Vec<StoredDataset>> {
         match &self.data {
-            Data::Series(series) => series.file().tables().map(StoredDataset::of).collect(),
-            Data::Windows(windows) => windows.tables().map(StoredDataset::of).collect(),
+            SourceData::Series(series) => series.file().tables().map(StoredDataset::of).collect(),
+            SourceData::Windows(windows) => windows.tables().map(StoredDataset::of).collect(),
         }
     }
 
@@ -297,8 +297,8 @@ impl Source {
         }
         self.check_memory(samples.len(), &out)?;
         match &self.data {
-            Data::Series(series) => Ok(series.gather(samples, out)),
-            Data::Windows(windows) => windows.read(samples, out),
+            SourceData::Series(series) => Ok(series.gather(samples, out)),
+            SourceData::Windows(windows) => windows.read(samples, out),
         }
     }
 
@@ -311,8 +311,8 @@ impl Source {
         self.check_list(samples)?;
         self.check_memory(samples.len(), &out)?;
         match &self.data {
-            Data::Series(series) => Ok(series.gather(samples.iter().copied(), out)),
-            Data::Windows(windows) => windows.gather(samples, out),
+            SourceData::Series(series) => Ok(series.gather(samples.iter().copied(), out)),
+            SourceData::Windows(windows) => windows.gather(samples, out),
         }
     }
 
@@ -326,11 +326,11 @@ impl Source {
         let horizons = self.shape().horizons;
         let is_known = |target: &f32| !target.is_nan();
         let windows = match &self.data {
-            Data::Series(series) => {
+            SourceData::Series(series) => {
                 let targets = |&sample: &usize| &series.targets()[sample * horizons..(sample + 1) * horizons];
                 return Ok(samples.iter().flat_map(targets).any(is_known));
             }
-            Data::Windows(windows) => windows,
+            SourceData::Windows(windows) => windows,
         };
         for part in samples.chunks(TARGET_ROWS) {
             let mut targets = vec![0.0; part.len() * horizons];
@@ -344,10 +344,10 @@ impl Source {
 
     /// The rows of a windows file that is held in memory: those of the `i`-th timeframe, `[N, T,
     /// F]`, or after the last one the targets, `[N, K]`.
-    pub(crate) fn held_table(&self, i: usize) -> Option<&[f32]> {
+    pub(crate) fn resident_table(&self, i: usize) -> Option<&[f32]> {
         match &self.data {
-            Data::Series(_) => None,
-            Data::Windows(windows) => windows.resident_rows(i),
+            SourceData::Series(_) => None,
+            SourceData::Windows(windows) => windows.resident_rows(i),
         }
     }
 

@@ -7,12 +7,12 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use crate::error::{Error, Fault, Result};
 use crate::file::InputFile;
-use crate::file::{Expect, Kind};
+use crate::file::{ElementKind, Expect};
 
 pub(crate) const REACH: &str = "/samples/reach_time";
 pub(crate) const LABEL_END: &str = "/samples/label_end_time";
 
-const TIMES: Expect = Expect { what: "integers [N], ns since 1970 UTC", kinds: &[Kind::Integer], ranks: 1..=1 };
+const TIMES: Expect = Expect { what: "integers [N], ns since 1970 UTC", kinds: &[ElementKind::Integer], ranks: 1..=1 };
 
 /// First and last instant that samples look at, each where the file tells it.
 #[derive(Debug, Default)]

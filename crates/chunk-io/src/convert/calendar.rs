@@ -7,7 +7,7 @@
 //! there is none, at the end of the span: the time of the sample. Bars that one sample brings
 //! together are one length apart.
 
-use super::ledger::Ledger;
+use super::placed_samples::PlacedSamples;
 use crate::timeframe::CloseGrid;
 
 /// First bar of each chain in a timeframe's bars.
@@ -15,7 +15,7 @@ pub(super) type Offsets = [Vec<usize>];
 
 /// The times that the bars are put in order with.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock<'a> {
+pub(super) struct SampleClock<'a> {
     /// Time of each sample, by position.
     pub(super) times: &'a [i64],
     /// Close times of the bars of each timeframe; `None` if the length of a bar must be measured by
@@ -48,19 +48,19 @@ struct Arrival {
 
 /// The close time of each bar of a timeframe.
 pub(super) fn close_times(
-    ledger: &Ledger,
+    placed: &PlacedSamples,
     timeframe: usize,
     offsets: &Offsets,
-    clock: &Clock<'_>,
+    clock: &SampleClock<'_>,
 ) -> Result<Vec<i64>, Contradiction> {
-    let measured = || measure(ledger, timeframe, clock).map(CloseGrid::of_length);
+    let measured = || measure(placed, timeframe, clock).map(CloseGrid::of_length);
     let Some(grid) = clock.grids[timeframe].or_else(measured) else {
         let reason = "nothing tells how long a bar is: no two samples of one instrument are a bar apart".to_owned();
         return Err(Contradiction { timeframe, position: 0, reason });
     };
-    let mut close = vec![0; ledger.bars(timeframe)];
+    let mut close = vec![0; placed.bars(timeframe)];
     let mut contradiction = None;
-    arrivals(ledger, timeframe, clock, |arrival| {
+    arrivals(placed, timeframe, clock, |arrival| {
         let first = offsets[timeframe][arrival.chain] + arrival.first;
         let filled = fill(&mut close[first..first + arrival.bars], &arrival, grid);
         let reason = || {
@@ -77,9 +77,9 @@ pub(super) fn close_times(
 
 /// The shortest time that a bar takes, by the samples that bring some and that are not the first of
 /// their chain.
-fn measure(ledger: &Ledger, timeframe: usize, clock: &Clock<'_>) -> Option<i64> {
+fn measure(placed: &PlacedSamples, timeframe: usize, clock: &SampleClock<'_>) -> Option<i64> {
     let mut shortest = None;
-    arrivals(ledger, timeframe, clock, |arrival| {
+    arrivals(placed, timeframe, clock, |arrival| {
         let bars = arrival.bars as i64;
         let elapsed = arrival.before.and_then(|before| arrival.time.checked_sub(before)).filter(|_| arrival.first > 0);
         if let Some(each) = elapsed.map(|elapsed| elapsed / bars).filter(|&each| each > 0) {
@@ -102,10 +102,10 @@ fn fill(close: &mut [i64], arrival: &Arrival, grid: CloseGrid) -> Option<()> {
 }
 
 /// Calls `visit` for every sample that brings bars, in the order of placement.
-fn arrivals(ledger: &Ledger, timeframe: usize, clock: &Clock<'_>, mut visit: impl FnMut(Arrival)) {
-    let mut bars = vec![0; ledger.chains.len()];
-    let mut last: Vec<Option<i64>> = vec![None; ledger.chains.len()];
-    for (position, (&chain, &end)) in ledger.chain_of.iter().zip(&ledger.ends[timeframe]).enumerate() {
+fn arrivals(placed: &PlacedSamples, timeframe: usize, clock: &SampleClock<'_>, mut visit: impl FnMut(Arrival)) {
+    let mut bars = vec![0; placed.chains.len()];
+    let mut last: Vec<Option<i64>> = vec![None; placed.chains.len()];
+    for (position, (&chain, &end)) in placed.chain_of.iter().zip(&placed.ends[timeframe]).enumerate() {
         let (chain, end, time) = (chain as usize, end as usize + 1, clock.times[position]);
         if end > bars[chain] {
             let before = last[chain].or_else(|| clock.after[chain].and_then(|after| last[after]));

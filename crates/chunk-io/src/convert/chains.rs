@@ -18,7 +18,7 @@ pub(super) struct TrackedTimeframe {
 
 /// A sample to be placed.
 #[derive(Clone, Debug)]
-pub(super) struct Sample<'a> {
+pub(super) struct SampleWindows<'a> {
     /// Its row in the file.
     pub(super) row: usize,
     /// Its time, or its position where the file has no times. No sample comes after a later one of
@@ -86,7 +86,7 @@ impl Tracker {
 
     /// Remembers `sample`, the last of `chain`, which an earlier run placed; called for chain after
     /// chain, the most recent last.
-    pub(super) fn remember(&mut self, chain: u32, new_bars: &[u32], sample: &Sample<'_>) {
+    pub(super) fn remember(&mut self, chain: u32, new_bars: &[u32], sample: &SampleWindows<'_>) {
         self.begin(chain, sample);
         self.open[0].strides = strides(new_bars);
     }
@@ -100,7 +100,7 @@ impl Tracker {
     ///
     /// # Errors
     /// The first step of the sample that contradicts the overlap which its other rows show.
-    pub(super) fn place(&mut self, sample: &Sample<'_>) -> Result<Placement, Mismatch> {
+    pub(super) fn place(&mut self, sample: &SampleWindows<'_>) -> Result<Placement, Mismatch> {
         let found = (0..self.open.len()).find_map(|place| Some((place, self.continued(&self.open[place], sample)?)));
         if let Some((place, new_bars)) = found {
             let chain = self.open[place].chain;
@@ -123,7 +123,7 @@ impl Tracker {
         Ok(Placement { chain, follows, new_bars })
     }
 
-    fn continued(&self, open: &OpenChain, sample: &Sample<'_>) -> Option<Vec<u32>> {
+    fn continued(&self, open: &OpenChain, sample: &SampleWindows<'_>) -> Option<Vec<u32>> {
         if open.instrument != sample.instrument || open.time > sample.time {
             return None;
         }
@@ -142,13 +142,13 @@ impl Tracker {
     }
 
     /// True if so much time has passed that windows of one instrument need not overlap.
-    fn may_share_nothing(&self, open: &OpenChain, sample: &Sample<'_>) -> bool {
+    fn may_share_nothing(&self, open: &OpenChain, sample: &SampleWindows<'_>) -> bool {
         let steps = |timeframe: &TrackedTimeframe| timeframe.form.steps;
         let due = |timeframe: &TrackedTimeframe| timeframe.due(open.time, sample.time);
         self.timeframes.iter().all(|timeframe| due(timeframe).is_none_or(|due| due >= steps(timeframe)))
     }
 
-    fn near_miss(&self, open: &OpenChain, sample: &Sample<'_>) -> Option<Mismatch> {
+    fn near_miss(&self, open: &OpenChain, sample: &SampleWindows<'_>) -> Option<Mismatch> {
         self.timeframes.iter().enumerate().find_map(|(k, timeframe)| {
             let (earlier, later) = (&open.windows[k][..], sample.windows[k]);
             if timeframe.form.shift(earlier, later, &[]).is_some() {
@@ -161,7 +161,7 @@ impl Tracker {
         })
     }
 
-    fn go_on(&mut self, place: usize, sample: &Sample<'_>, new_bars: &[u32]) {
+    fn go_on(&mut self, place: usize, sample: &SampleWindows<'_>, new_bars: &[u32]) {
         self.steady = place == 0;
         let mut open = self.open.remove(place);
         (open.row, open.time) = (sample.row, sample.time);
@@ -172,13 +172,13 @@ impl Tracker {
         self.open.insert(0, open);
     }
 
-    fn begin(&mut self, chain: u32, sample: &Sample<'_>) {
+    fn begin(&mut self, chain: u32, sample: &SampleWindows<'_>) {
         self.steady = self.open.is_empty();
         self.chains = self.chains.max(chain + 1);
         self.open.truncate(self.open_max - 1);
         let windows = sample.windows.iter().map(|window| window.to_vec()).collect();
         let strides = self.timeframes.iter().map(|timeframe| timeframe.form.steps).collect();
-        let Sample { row, time, instrument, .. } = *sample;
+        let SampleWindows { row, time, instrument, .. } = *sample;
         self.open.insert(0, OpenChain { chain, row, time, instrument, windows, strides });
     }
 }
@@ -207,7 +207,7 @@ mod tests {
         let mut tracker =
             Tracker::new(vec![TrackedTimeframe { form, grid: bar_ns.map(CloseGrid::of_length) }], open_max);
         let place = |(row, &(time, window)): (usize, &(i64, &str))| {
-            let sample = Sample { row, time, instrument: None, windows: vec![window.as_bytes()] };
+            let sample = SampleWindows { row, time, instrument: None, windows: vec![window.as_bytes()] };
             let placed = tracker.place(&sample);
             placed.map(|placed| (placed.chain, placed.follows, placed.new_bars[0])).map_err(|mismatch| mismatch.step)
         };
@@ -246,8 +246,12 @@ mod tests {
         let form = WindowForm { steps: 4, row_bytes: 1 };
         let timeframe = TrackedTimeframe { form, grid: None };
         let windows = ["aaab", "aaba", "baaa", "aaaa", "aaaa", "aaac", "wxyz", "xyzw"];
-        let sample =
-            |row: usize| Sample { row, time: row as i64, instrument: None, windows: vec![windows[row].as_bytes()] };
+        let sample = |row: usize| SampleWindows {
+            row,
+            time: row as i64,
+            instrument: None,
+            windows: vec![windows[row].as_bytes()],
+        };
         let mut whole = Tracker::new(vec![timeframe], 3);
         let placed: Vec<Placement> = (0..windows.len()).map(|row| whole.place(&sample(row)).unwrap()).collect();
         for stop in 1..windows.len() {

@@ -9,16 +9,20 @@ use hdf5::File;
 use super::ConversionJob;
 use super::bulk::{Bulk, LeftOpen};
 use super::copying::Copier;
-use super::rewrite::Task;
-use super::row_source::{TableFeed, WindowFeed};
-use super::work::Work;
+use super::rewrite::RewriteTask;
+use super::row_source::{DatasetRows, WindowRows};
+use super::work::ConversionContext;
 use crate::error::{Error, Result};
 use crate::series::SeriesFile;
 use crate::storage::OutputFile;
 use crate::text::AttributeValue;
 
 /// The windows of each timeframe, the targets, and the times where they are times.
-pub(super) fn tasks<'a>(job: &ConversionJob<'_>, series: &'a SeriesFile, work: &Work<'_>) -> Result<Vec<Task<'a>>> {
+pub(super) fn tasks<'a>(
+    job: &ConversionJob<'_>,
+    series: &'a SeriesFile,
+    work: &ConversionContext<'_>,
+) -> Result<Vec<RewriteTask<'a>>> {
     let (input, samples) = (job.input, series.shape().samples);
     let storage = &job.options.storage;
     let mut tasks = Vec::new();
@@ -30,9 +34,9 @@ pub(super) fn tasks<'a>(job: &ConversionJob<'_>, series: &'a SeriesFile, work: &
         let bulk = Bulk::new(&object(job, series, timeframe.name())?, shape, like.clone(), storage, LeftOpen::Default)
             .map_err(failed())?;
         let row_bytes = bulk.row_bytes() / timeframe.steps();
-        let bars = TableFeed::new(&input.path, like);
-        let feed = WindowFeed::new(bars, timeframe.steps(), row_bytes, timeframe.sample_ends(), work);
-        tasks.push(Task { bulk, feed: Box::new(feed) });
+        let bars = DatasetRows::new(&input.path, like);
+        let source = WindowRows::new(bars, timeframe.steps(), row_bytes, timeframe.sample_ends(), work);
+        tasks.push(RewriteTask { bulk, source: Box::new(source) });
     }
     let mut tables = vec![("/targets", "/targets")];
     if !is_ordinal(job)? {
@@ -42,7 +46,7 @@ pub(super) fn tasks<'a>(job: &ConversionJob<'_>, series: &'a SeriesFile, work: &
         let failed = || input.failed(old, "open the dataset");
         let like = input.root.dataset(old).map_err(failed())?;
         let bulk = Bulk::new(new, like.shape(), like.clone(), storage, LeftOpen::Default).map_err(failed())?;
-        tasks.push(Task { bulk, feed: Box::new(TableFeed::new(&input.path, like)) });
+        tasks.push(RewriteTask { bulk, source: Box::new(DatasetRows::new(&input.path, like)) });
     }
     Ok(tasks)
 }

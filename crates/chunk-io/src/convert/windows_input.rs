@@ -7,15 +7,15 @@ use hdf5::Dataset;
 
 use super::chains::TrackedTimeframe;
 use super::overlap::WindowForm;
-use super::row_source::TableFeed;
+use super::row_source::DatasetRows;
 use super::{ConversionJob, ConvertOptions};
 use crate::error::{Error, Fault, Result};
 use crate::file::InputFile;
-use crate::file::{Expect, Kind};
+use crate::file::{ElementKind, Expect};
 use crate::timeframe::{CloseGrid, name_problem};
 use crate::windows::WindowsFile;
 
-const INSTRUMENTS: Expect = Expect { what: "integers [N]", kinds: &[Kind::Integer], ranks: 1..=1 };
+const INSTRUMENTS: Expect = Expect { what: "integers [N]", kinds: &[ElementKind::Integer], ranks: 1..=1 };
 /// Name of a timeframe that has none.
 const UNNAMED: &str = "features";
 
@@ -28,7 +28,7 @@ pub(super) struct WindowsInput {
     /// True if the one timeframe has no name in the file.
     pub(super) unnamed: bool,
     pub(super) forms: Vec<WindowForm>,
-    pub(super) instruments: Option<GivenInstruments>,
+    pub(super) instruments: Option<NamedInstruments>,
     /// The row of each sample in the order of their times, where the file has them in another.
     pub(super) order: Option<Vec<usize>>,
     datasets: Vec<Dataset>,
@@ -36,7 +36,7 @@ pub(super) struct WindowsInput {
 
 /// The instruments that a windows file names, as one made of a series does.
 #[derive(Debug)]
-pub(super) struct GivenInstruments {
+pub(super) struct NamedInstruments {
     pub(super) names: Vec<String>,
     /// By row.
     pub(super) of_sample: Vec<i32>,
@@ -100,8 +100,11 @@ impl WindowsInput {
     }
 
     /// The windows of a timeframe by position.
-    pub(super) fn feed(&self, timeframe: usize) -> TableFeed<'_> {
-        TableFeed { order: self.order.as_deref(), ..TableFeed::new(self.file.path(), self.datasets[timeframe].clone()) }
+    pub(super) fn window_rows(&self, timeframe: usize) -> DatasetRows<'_> {
+        DatasetRows {
+            order: self.order.as_deref(),
+            ..DatasetRows::new(self.file.path(), self.datasets[timeframe].clone())
+        }
     }
 
     /// Bytes of all windows.
@@ -133,7 +136,7 @@ fn names(file: &WindowsFile, options: &ConvertOptions) -> Result<Vec<String>> {
     }
 }
 
-fn instruments(input: &InputFile, samples: usize) -> Result<Option<GivenInstruments>> {
+fn instruments(input: &InputFile, samples: usize) -> Result<Option<NamedInstruments>> {
     if !input.has_dataset("/instruments") || !input.has_dataset("/samples/instrument") {
         return Ok(None);
     }
@@ -142,7 +145,7 @@ fn instruments(input: &InputFile, samples: usize) -> Result<Option<GivenInstrume
     table.require_rows(samples, "/targets")?;
     let of_sample: Vec<i32> = table.read_vec()?;
     match of_sample.iter().position(|&of| usize::try_from(of).map_or(true, |of| of >= names.len())) {
-        None => Ok(Some(GivenInstruments { names, of_sample })),
+        None => Ok(Some(NamedInstruments { names, of_sample })),
         Some(n) => {
             let expected = format!("an instrument from 0 to {}", names.len().saturating_sub(1));
             Err(table.fault(Some(n), &expected, &of_sample[n].to_string()))
@@ -153,7 +156,7 @@ fn instruments(input: &InputFile, samples: usize) -> Result<Option<GivenInstrume
 /// The samples by instrument and time, where the file does not go through the times of each
 /// instrument in order. Without instruments a few steps back in time are taken for the beginnings
 /// of others.
-fn order(times: &[i64], instruments: Option<&GivenInstruments>) -> Option<Vec<usize>> {
+fn order(times: &[i64], instruments: Option<&NamedInstruments>) -> Option<Vec<usize>> {
     let mut last = vec![i64::MIN; instruments.map_or(1, |instruments| instruments.names.len())];
     let instrument = |row: usize| instruments.map_or(0, |instruments| instruments.of_sample[row]);
     let mut descents = 0;
@@ -178,9 +181,9 @@ mod tests {
     #[test]
     fn only_shuffled_samples_are_put_in_order() {
         let of = |of_sample: &[i32]| {
-            Some(GivenInstruments { names: vec!["A".to_owned(), "B".to_owned()], of_sample: of_sample.to_vec() })
+            Some(NamedInstruments { names: vec!["A".to_owned(), "B".to_owned()], of_sample: of_sample.to_vec() })
         };
-        type Case<'a> = (&'a [i64], Option<GivenInstruments>, Option<&'a [usize]>);
+        type Case<'a> = (&'a [i64], Option<NamedInstruments>, Option<&'a [usize]>);
         let cases: [Case<'_>; 6] = [
             (&[1, 2, 2, 3], None, None),
             (&[1, 2, 3, 4, 1, 2, 3, 4], None, None),

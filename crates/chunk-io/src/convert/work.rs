@@ -12,7 +12,7 @@ use super::{ConversionProgress, ConversionStage, ConvertOptions, Observer};
 use crate::error::{Error, Result};
 
 /// A conversion under way.
-pub(super) struct Work<'a> {
+pub(super) struct ConversionContext<'a> {
     pub(super) out: &'a Path,
     pub(super) threads: ThreadPool,
     pub(super) notes: Vec<String>,
@@ -22,7 +22,7 @@ pub(super) struct Work<'a> {
     observer: &'a mut Observer<'a>,
 }
 
-impl<'a> Work<'a> {
+impl<'a> ConversionContext<'a> {
     pub(super) fn new(
         out: &'a Path,
         options: &ConvertOptions,
@@ -36,7 +36,15 @@ impl<'a> Work<'a> {
         })?;
         let progress = ConversionProgress { stage: ConversionStage::Converting, done_bytes: 0, total_bytes: 0 };
         let scope = scope.child("convert");
-        Ok(Work { out, threads, notes: Vec::new(), scope, memory_bytes: options.memory_bytes, progress, observer })
+        Ok(ConversionContext {
+            out,
+            threads,
+            notes: Vec::new(),
+            scope,
+            memory_bytes: options.memory_bytes,
+            progress,
+            observer,
+        })
     }
 
     /// Bytes that a step may read at once: the packed form and what HDF5 holds take as much again.

@@ -14,13 +14,13 @@ use super::{fletcher32, lzf, planes};
 /// which grows to the largest chunk that it met, and to two where a shuffle does not come first.
 pub(crate) struct Decoder {
     decompressor: Decompressor,
-    front: Scratch,
-    back: Scratch,
+    front: FilterBuffer,
+    back: FilterBuffer,
 }
 
 impl Decoder {
     pub(crate) fn new() -> Self {
-        Decoder { decompressor: Decompressor::new(), front: Scratch::default(), back: Scratch::default() }
+        Decoder { decompressor: Decompressor::new(), front: FilterBuffer::default(), back: FilterBuffer::default() }
     }
 
     /// Undoes the filters that `stored` went through, from the last to the first: those of
@@ -35,7 +35,7 @@ impl Decoder {
         mask: u32,
         stored: &'a [u8],
     ) -> Result<Decoded<'a>, Corrupt> {
-        let mut held = Held { stored, len: stored.len(), in_front: false };
+        let mut held = CurrentBytes { stored, len: stored.len(), in_front: false };
         let mut shuffled = false;
         for (place, filter) in pipeline.active(mask).rev() {
             let expected = pipeline.bytes_before(place, mask);
@@ -58,8 +58,8 @@ impl Decoder {
     /// not hold them, and returns how many it wrote.
     fn rewrite(
         &mut self,
-        held: &mut Held<'_>,
-        undo: impl FnOnce(&mut Decompressor, &[u8], &mut Scratch) -> Result<usize, Corrupt>,
+        held: &mut CurrentBytes<'_>,
+        undo: impl FnOnce(&mut Decompressor, &[u8], &mut FilterBuffer) -> Result<usize, Corrupt>,
     ) -> Result<(), Corrupt> {
         if held.in_front {
             mem::swap(&mut self.front, &mut self.back);
@@ -76,14 +76,14 @@ impl Decoder {
 }
 
 /// Location of the chunk between two filters.
-struct Held<'a> {
+struct CurrentBytes<'a> {
     stored: &'a [u8],
     len: usize,
     in_front: bool,
 }
 
-impl<'a> Held<'a> {
-    fn bytes<'b>(&self, front: &'b Scratch) -> &'b [u8]
+impl<'a> CurrentBytes<'a> {
+    fn bytes<'b>(&self, front: &'b FilterBuffer) -> &'b [u8]
     where
         'a: 'b,
     {
@@ -134,7 +134,7 @@ const DEFLATE_DENSITY: Density = Density { filter: DEFLATE, expansion_max: 1032 
 fn decompress_zlib(
     decompressor: &mut Decompressor,
     stored: &[u8],
-    out: &mut Scratch,
+    out: &mut FilterBuffer,
     expected: usize,
 ) -> Result<usize, Corrupt> {
     DEFLATE_DENSITY.check(stored.len(), expected)?;
@@ -149,7 +149,7 @@ fn decompress_zlib(
 /// Undoes a shuffle that [`Decoded::copy`] cannot undo: it was not the first filter, or its
 /// elements are not the dataset's. No usual file has one. Bytes left over where the length is no
 /// multiple of `element_bytes` were not shuffled. Returns the number of bytes.
-fn unshuffle(element_bytes: usize, from: &[u8], to: &mut Scratch) -> usize {
+fn unshuffle(element_bytes: usize, from: &[u8], to: &mut FilterBuffer) -> usize {
     let to = to.provide(from.len());
     let elements = from.len() / element_bytes;
     let (planes, rest) = from.split_at(elements * element_bytes);
@@ -163,11 +163,11 @@ fn unshuffle(element_bytes: usize, from: &[u8], to: &mut Scratch) -> usize {
 /// Memory that filters write to, kept from chunk to chunk. What is in it is left from an earlier
 /// use.
 #[derive(Default)]
-pub(super) struct Scratch {
+pub(super) struct FilterBuffer {
     bytes: Vec<u8>,
 }
 
-impl Scratch {
+impl FilterBuffer {
     pub(super) fn provide(&mut self, bytes: usize) -> &mut [u8] {
         if self.bytes.len() < bytes {
             // The old contents are of no use: fresh zeros cost less than growing, which copies.

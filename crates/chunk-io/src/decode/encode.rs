@@ -32,20 +32,20 @@ pub(super) fn shuffle(element_bytes: usize, bytes: &[u8]) -> Vec<u8> {
 
 /// A run of an LZF stream.
 #[derive(Clone, Debug)]
-pub(super) enum Run {
+pub(super) enum LzfRun {
     Literals(Vec<u8>),
     Reference { distance: usize, length: usize },
 }
 
-impl Run {
+impl LzfRun {
     pub(super) fn write(&self, stream: &mut Vec<u8>) {
         match self {
-            Run::Literals(bytes) => {
+            LzfRun::Literals(bytes) => {
                 assert!((1..=32).contains(&bytes.len()));
                 stream.push(bytes.len() as u8 - 1);
                 stream.extend(bytes);
             }
-            &Run::Reference { distance, length } => {
+            &LzfRun::Reference { distance, length } => {
                 assert!((1..=8192).contains(&distance) && (3..=264).contains(&length));
                 let (upper, lower) = ((distance - 1) >> 8, (distance - 1) as u8);
                 stream.push(((length - 2).min(7) << 5 | upper) as u8);
@@ -62,7 +62,7 @@ impl Run {
 pub(super) fn lzf(bytes: &[u8]) -> Vec<u8> {
     let (mut stream, mut literals, mut at) = (Vec::new(), Vec::new(), 0);
     let flush = |literals: &mut Vec<u8>, stream: &mut Vec<u8>| {
-        literals.chunks(32).for_each(|run| Run::Literals(run.to_vec()).write(stream));
+        literals.chunks(32).for_each(|run| LzfRun::Literals(run.to_vec()).write(stream));
         literals.clear();
     };
     while at < bytes.len() {
@@ -77,7 +77,7 @@ pub(super) fn lzf(bytes: &[u8]) -> Vec<u8> {
             continue;
         }
         flush(&mut literals, &mut stream);
-        Run::Reference { distance, length }.write(&mut stream);
+        LzfRun::Reference { distance, length }.write(&mut stream);
         at += length;
     }
     flush(&mut literals, &mut stream);

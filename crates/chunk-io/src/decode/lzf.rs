@@ -21,7 +21,7 @@ mod tests;
 
 use std::hint::select_unpredictable;
 
-use super::decoder::Scratch;
+use super::decoder::FilterBuffer;
 use super::{Corrupt, Density};
 
 const FILTER: &str = "LZF";
@@ -50,10 +50,10 @@ const STAGED: usize = 4096;
 
 /// Decompresses a stream that is to hold `expected` bytes; returns how many it held, which is
 /// `expected`.
-pub(super) fn decompress(stored: &[u8], out: &mut Scratch, expected: usize) -> Result<usize, Corrupt> {
+pub(super) fn decompress(stored: &[u8], out: &mut FilterBuffer, expected: usize) -> Result<usize, Corrupt> {
     DENSITY.check(stored.len(), expected)?;
     let out = out.provide(expected + RUN_WRITTEN_MAX + STAGED + RUN_READ_MAX);
-    let mut stream = Stream { stored, read: 0, out, written: 0, expected };
+    let mut stream = LzfStream { stored, read: 0, out, written: 0, expected };
     while stream.written < expected && stream.read + RUN_READ_MAX < stored.len() {
         stream.staged_runs()?;
     }
@@ -69,7 +69,7 @@ pub(super) fn decompress(stored: &[u8], out: &mut Scratch, expected: usize) -> R
 
 /// A stream half decompressed. `out` has room for `expected` bytes, for a run more, and for what is
 /// staged.
-struct Stream<'a> {
+struct LzfStream<'a> {
     stored: &'a [u8],
     read: usize,
     out: &'a mut [u8],
@@ -77,7 +77,7 @@ struct Stream<'a> {
     expected: usize,
 }
 
-impl Stream<'_> {
+impl LzfStream<'_> {
     /// One run, byte by byte.
     fn run(&mut self) -> Result<(), Corrupt> {
         let (at, from) = (self.read, &self.stored[self.read..]);

@@ -6,7 +6,7 @@ use super::listing::DatasetEntry;
 use super::previous_of_same_instrument;
 use super::statistics::{ColumnStatistics, Occurrences};
 use crate::error::Fault;
-use crate::file::Table;
+use crate::file::NumericDataset;
 
 /// Severity of a [`Problem`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -62,26 +62,26 @@ impl Problem {
 
 /// Kind of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Columns {
+pub(super) enum ColumnKind {
     /// Features of the model.
     Features,
     /// Targets: NaN where unknown.
     Targets,
 }
 
-impl Columns {
+impl ColumnKind {
     fn if_constant(self) -> &'static str {
         match self {
-            Columns::Features => {
+            ColumnKind::Features => {
                 "it tells the model nothing; leave it out where the file is made: `ingest --features …` takes the others only"
             }
-            Columns::Targets => "there is nothing to learn from it; look at how the file was made",
+            ColumnKind::Targets => "there is nothing to learn from it; look at how the file was made",
         }
     }
 }
 
 /// Values that no model can learn from.
-pub(super) fn in_columns(object: &str, columns: &[ColumnStatistics], of: Columns) -> Vec<Problem> {
+pub(super) fn in_columns(object: &str, columns: &[ColumnStatistics], of: ColumnKind) -> Vec<Problem> {
     let mut problems = Vec::new();
     for column in columns {
         let mut add = |severity, occurrences: &Occurrences, message: String, fix: &str| {
@@ -94,7 +94,7 @@ pub(super) fn in_columns(object: &str, columns: &[ColumnStatistics], of: Columns
             }
             let message = format!("column {} has {} values of {what}", column.name, occurrences.count);
             match (of, what) {
-                (Columns::Targets, "NaN") => {
+                (ColumnKind::Targets, "NaN") => {
                     add(
                         Severity::Note,
                         occurrences,
@@ -180,7 +180,7 @@ const EXPENSIVE_RATIO: usize = 16;
 const EXPENSIVE_BYTES: usize = 1 << 20;
 
 /// Chunks that are decoded whole for the sake of a single sample.
-pub(super) fn in_chunks(table: &Table) -> Option<Problem> {
+pub(super) fn in_chunks(table: &NumericDataset) -> Option<Problem> {
     let chunk = table.dataset.chunk()?;
     if table.dataset.filters().is_empty() {
         return None;

@@ -9,27 +9,27 @@ use crate::shape::{SampleSlices, Shape, TimeframeShape};
 /// The samples of consecutive batches, one after the other as the batches have them, and memory for
 /// them that is used again.
 #[derive(Debug, Default)]
-pub(super) struct Chunk {
+pub(super) struct SampleChunk {
     samples: Vec<usize>,
     /// The place in `samples` at which each batch ends.
     batch_ends: Vec<usize>,
     /// Row-major: `[n, T, F]` of each timeframe, then the targets `[n, K]`.
     tables: Vec<Buffer<f32>>,
     /// Samples that the tables have room for.
-    room: usize,
+    capacity: usize,
     /// Cost of reading.
     pub(super) cost: ReadCost,
 }
 
-impl Chunk {
+impl SampleChunk {
     /// Takes memory for `samples` samples on `scope`, unless there is enough already.
-    pub(super) fn make_room(&mut self, scope: &Scope, shape: &Shape, samples: usize) -> Result<(), Error> {
-        if self.tables.is_empty() || self.room < samples {
+    pub(super) fn ensure_capacity(&mut self, scope: &Scope, shape: &Shape, samples: usize) -> Result<(), Error> {
+        if self.tables.is_empty() || self.capacity < samples {
             // Given back before the larger is taken.
             self.tables.clear();
             let table = |width: usize| Buffer::zeros(scope, samples.saturating_mul(width));
             self.tables = widths(shape).map(table).collect::<Result<_, Error>>()?;
-            self.room = samples;
+            self.capacity = samples;
         }
         Ok(())
     }
@@ -66,19 +66,19 @@ fn widths(shape: &Shape) -> impl Iterator<Item = usize> {
 }
 
 /// The lists of batches to come, taken a chunk at a time.
-pub(super) struct Lists<I: Iterator> {
+pub(super) struct BatchLists<I: Iterator> {
     batches: Peekable<I>,
     chunk_samples: usize,
 }
 
-impl<I: Iterator<Item = Vec<usize>>> Lists<I> {
+impl<I: Iterator<Item = Vec<usize>>> BatchLists<I> {
     pub(super) fn new(batches: I, chunk_samples: usize) -> Self {
-        Lists { batches: batches.peekable(), chunk_samples }
+        BatchLists { batches: batches.peekable(), chunk_samples }
     }
 
     /// Makes `chunk` that of the next batches, as many as fit and one at least. The samples that it
     /// needs room for, or `None` where no batches are left.
-    pub(super) fn next_into(&mut self, chunk: &mut Chunk) -> Option<usize> {
+    pub(super) fn next_into(&mut self, chunk: &mut SampleChunk) -> Option<usize> {
         chunk.samples.clear();
         chunk.batch_ends.clear();
         // An empty batch counts as one of a sample, so that no number of them goes on for ever.
@@ -106,11 +106,11 @@ mod tests {
 
     /// The sizes of the batches of each chunk, and the room that each needs.
     fn chunks(sizes: &[usize], chunk_samples: usize) -> Vec<(Vec<usize>, usize)> {
-        let mut lists = Lists::new(sizes.iter().map(|&size| vec![7; size]), chunk_samples);
-        let (mut chunk, mut all) = (Chunk::default(), Vec::new());
-        while let Some(room) = lists.next_into(&mut chunk) {
+        let mut lists = BatchLists::new(sizes.iter().map(|&size| vec![7; size]), chunk_samples);
+        let (mut chunk, mut all) = (SampleChunk::default(), Vec::new());
+        while let Some(capacity) = lists.next_into(&mut chunk) {
             let batches = (0..).map_while(|n| chunk.batch(n)).map(|places| places.len());
-            all.push((batches.collect(), room));
+            all.push((batches.collect(), capacity));
         }
         all
     }
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn batches_of_nothing_come_and_end() {
         assert_eq!(chunks(&[0, 0, 2], 2), [(vec![0, 0], 2), (vec![2], 2)]);
-        let mut lists = Lists::new(std::iter::repeat(Vec::new()), 3);
-        assert_eq!(lists.next_into(&mut Chunk::default()), Some(3));
+        let mut lists = BatchLists::new(std::iter::repeat(Vec::new()), 3);
+        assert_eq!(lists.next_into(&mut SampleChunk::default()), Some(3));
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::cache::{fetch_ahead, read_cached};
 use super::file::{Extent, RawFile};
 use super::scratch::{Aligned, PAGE_BYTES};
-use super::{Direct, NonFinite, Reading};
+use super::{Direct, NonFinite, ReadContext};
 use crate::error::{Error, Result};
 
 /// Once a task has found the page cache empty, the system is kept fetching this much of what the
@@ -21,9 +21,9 @@ const AHEAD_BYTES: usize = 16 << 20;
 const EXTENTS_AHEAD_MAX: usize = 256;
 
 /// A file during one request, the extents of which are known.
-pub(super) struct Access<'a> {
+pub(super) struct ExtentReader<'a> {
     file: &'a RawFile,
-    reading: &'a Reading,
+    reading: &'a ReadContext,
     /// In the order in which tasks read them, each with the task's number.
     extents: Vec<(usize, Extent)>,
     /// Extents before this one were fetched ahead.
@@ -32,9 +32,9 @@ pub(super) struct Access<'a> {
     cold: AtomicBool,
 }
 
-impl<'a> Access<'a> {
-    pub(super) fn new(file: &'a RawFile, reading: &'a Reading, extents: Vec<(usize, Extent)>) -> Self {
-        Access { file, reading, extents, fetched: AtomicUsize::new(0), cold: AtomicBool::new(false) }
+impl<'a> ExtentReader<'a> {
+    pub(super) fn new(file: &'a RawFile, reading: &'a ReadContext, extents: Vec<(usize, Extent)>) -> Self {
+        ExtentReader { file, reading, extents, fetched: AtomicUsize::new(0), cold: AtomicBool::new(false) }
     }
 
     /// Reads `extent`, a part of those of `task`, to `out`, which is as long.

@@ -9,22 +9,22 @@ use hdf5::Dataset;
 use hdf5::file::FileDriver;
 
 use super::cache::open_direct;
-use super::{Direct, Reading};
+use super::{Direct, ReadContext};
 use crate::error::{Error, Result};
 use crate::stored::file_of_hdf5;
 
 /// Identity of an open file, to notice that it was replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct FileIdentity {
     device: u64,
     inode: u64,
     pub(crate) bytes: u64,
     modified_ns: (i64, i64),
 }
 
-impl Identity {
+impl FileIdentity {
     pub(crate) fn of(metadata: &Metadata) -> Self {
-        Identity {
+        FileIdentity {
             device: metadata.dev(),
             inode: metadata.ino(),
             bytes: metadata.len(),
@@ -32,12 +32,12 @@ impl Identity {
         }
     }
 
-    fn same_file(&self, other: &Identity) -> bool {
+    fn same_file(&self, other: &FileIdentity) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
     /// In words, how `now` differs from the file that was opened.
-    fn difference(&self, now: &Identity) -> String {
+    fn difference(&self, now: &FileIdentity) -> String {
         if !self.same_file(now) {
             "another file is in its place".to_owned()
         } else if self.bytes != now.bytes {
@@ -69,7 +69,7 @@ pub(crate) struct RawFile {
     pub(super) file: File,
     /// The same file past the page cache, where that is wanted and allowed.
     pub(super) direct: Option<File>,
-    identity: Identity,
+    identity: FileIdentity,
 }
 
 impl RawFile {
@@ -78,7 +78,7 @@ impl RawFile {
     ///
     /// `None` if HDF5 does not read it by plain system calls, or may have values of it in memory
     /// that are not written yet.
-    pub(super) fn open(dataset: &Dataset, main: &Identity, reading: &Reading) -> Result<Option<Self>> {
+    pub(super) fn open(dataset: &Dataset, main: &FileIdentity, reading: &ReadContext) -> Result<Option<Self>> {
         let Ok(of_hdf5) = dataset.file() else { return Ok(None) };
         let sec2 = of_hdf5.access_plist().is_ok_and(|access| matches!(access.get_driver(), Ok(FileDriver::Sec2)));
         if !sec2 || !of_hdf5.is_read_only() {
@@ -87,8 +87,8 @@ impl RawFile {
         let path = PathBuf::from(dataset.filename());
         let failed = |source| Error::Io { path: path.clone(), action: "open the file", source };
         let file = File::open(&path).map_err(failed)?;
-        let identity = Identity::of(&file.metadata().map_err(failed)?);
-        let by_hdf5 = Identity::of(&file_of_hdf5(&of_hdf5).and_then(|file| file.metadata()).map_err(failed)?);
+        let identity = FileIdentity::of(&file.metadata().map_err(failed)?);
+        let by_hdf5 = FileIdentity::of(&file_of_hdf5(&of_hdf5).and_then(|file| file.metadata()).map_err(failed)?);
         // Where a link leads to another file, what that was when `main` was opened is not known.
         let expected = if by_hdf5.same_file(main) { main } else { &by_hdf5 };
         if *expected != identity {
@@ -108,7 +108,7 @@ impl RawFile {
 
     /// Refuses a file that was written to since its index was read.
     pub(super) fn require_unchanged(&self) -> Result<()> {
-        let now = Identity::of(&self.file.metadata().map_err(|error| self.failed(error))?);
+        let now = FileIdentity::of(&self.file.metadata().map_err(|error| self.failed(error))?);
         if now == self.identity {
             return Ok(());
         }

@@ -5,15 +5,15 @@
 
 use std::time::Instant;
 
-use super::access::Access;
+use super::access::ExtentReader;
 use super::file::Extent;
 use super::index::ChunkIndex;
 use super::parallel::{Done, in_parallel};
-use super::read_path::{Place, Stored};
-use super::rows::{Rows, cut, take};
-use super::scratch::Scratch;
-use super::span::{BLOCK_BYTES, Extended, Span, spans};
-use super::{Direct, Reading, check};
+use super::read_path::{DirectDataset, StoragePlace};
+use super::rows::{RowSelection, cut, take};
+use super::scratch::ThreadBuffers;
+use super::span::{BLOCK_BYTES, Extended, ReadSpan, spans};
+use super::{Direct, ReadContext, check};
 use crate::cost::ReadCost;
 use crate::decode::to_f32;
 use crate::error::{Error, Result};
@@ -28,7 +28,7 @@ const IN_FLIGHT: usize = 4;
 const BYTES_A_THREAD: usize = 512 << 10;
 
 /// Consecutive elements in the file and in the caller's memory.
-struct Piece<'a> {
+struct FilePiece<'a> {
     extent: Extent,
     /// Flat index of the first element in the dataset.
     first: usize,
@@ -36,7 +36,7 @@ struct Piece<'a> {
     out: &'a mut [f32],
 }
 
-impl Extended for Piece<'_> {
+impl Extended for FilePiece<'_> {
     fn extent(&self) -> Option<Extent> {
         Some(self.extent)
     }
@@ -46,15 +46,20 @@ impl Extended for Piece<'_> {
     }
 }
 
-impl Stored {
+impl DirectDataset {
     /// Reads `rows` of a dataset that is contiguous or in plain chunks.
-    pub(super) fn read_positional(&self, rows: &Rows<'_>, out: &mut [f32], reading: &Reading) -> Result<Done> {
+    pub(super) fn read_positional(
+        &self,
+        rows: &RowSelection<'_>,
+        out: &mut [f32],
+        reading: &ReadContext,
+    ) -> Result<Done> {
         let mut done = Done::default();
         let pieces = self.pieces(rows, out, reading, &mut done)?;
         let bytes: usize = pieces.iter().map(|piece| piece.extent.bytes).sum();
         let spans = spans(pieces);
         let extents = spans.iter().enumerate().filter_map(|(task, span)| Some((task, span.extent?))).collect();
-        let access = Access::new(&self.file, reading, extents);
+        let access = ExtentReader::new(&self.file, reading, extents);
         let workers = match reading.options.direct {
             Direct::On => reading.threads().max(IN_FLIGHT),
             _ => reading.threads().min(bytes / BYTES_A_THREAD + 1),
@@ -68,11 +73,11 @@ impl Stored {
     /// The pieces to be read; what was never written is filled in at once.
     fn pieces<'a>(
         &self,
-        rows: &Rows<'_>,
+        rows: &RowSelection<'_>,
         mut out: &'a mut [f32],
-        reading: &Reading,
+        reading: &ReadContext,
         done: &mut Done,
-    ) -> Result<Vec<Piece<'a>>> {
+    ) -> Result<Vec<FilePiece<'a>>> {
         let row_len = self.row_len();
         let mut pieces = Vec::new();
         for run in rows.runs() {
@@ -93,16 +98,16 @@ impl Stored {
 
     /// Rows are consecutive in the file up to each multiple of this number.
     fn rows_together(&self) -> usize {
-        if matches!(self.place, Place::PlainChunks { .. }) { self.grid.chunk[0] } else { usize::MAX }
+        if matches!(self.place, StoragePlace::PlainChunks { .. }) { self.grid.chunk[0] } else { usize::MAX }
     }
 
     /// Offset of a row in the file, `None` if it was never written.
     fn offset_of(&self, row: usize) -> Result<Option<u64>> {
         let row_bytes = (self.row_len() * self.width()) as u64;
         match &self.place {
-            Place::Nowhere | Place::Chunks { .. } => Ok(None),
-            Place::Contiguous { offset } => Ok(Some(offset + row as u64 * row_bytes)),
-            Place::PlainChunks { index } => self.offset_in_chunk(index, row, row_bytes),
+            StoragePlace::Nowhere | StoragePlace::Chunks { .. } => Ok(None),
+            StoragePlace::Contiguous { offset } => Ok(Some(offset + row as u64 * row_bytes)),
+            StoragePlace::PlainChunks { index } => self.offset_in_chunk(index, row, row_bytes),
         }
     }
 
@@ -129,7 +134,7 @@ impl Stored {
         mut offset: u64,
         mut first: usize,
         mut out: &'a mut [f32],
-        pieces: &mut Vec<Piece<'a>>,
+        pieces: &mut Vec<FilePiece<'a>>,
     ) -> Result<()> {
         self.require_within(Extent { offset, bytes: out.len() * self.width() }, Vec::new)?;
         let is_large = self.is_native() && out.len() * self.width() >= LARGE_BYTES;
@@ -137,7 +142,7 @@ impl Stored {
             let to_boundary = BLOCK_BYTES - (offset % BLOCK_BYTES as u64) as usize;
             let elements = (to_boundary / self.width()).max(1).min(out.len());
             let extent = Extent { offset, bytes: elements * self.width() };
-            pieces.push(Piece { extent, first, is_large, out: take(&mut out, elements) });
+            pieces.push(FilePiece { extent, first, is_large, out: take(&mut out, elements) });
             offset = extent.end();
             first += elements;
         }
@@ -146,12 +151,12 @@ impl Stored {
 
     fn read_span(
         &self,
-        access: &Access<'_>,
+        access: &ExtentReader<'_>,
         task: usize,
-        scratch: &mut Scratch,
-        span: Span<Piece<'_>>,
+        scratch: &mut ThreadBuffers,
+        span: ReadSpan<FilePiece<'_>>,
     ) -> Result<Done> {
-        let Span { extent: Some(extent), mut pieces } = span else { return Ok(Done::default()) };
+        let ReadSpan { extent: Some(extent), mut pieces } = span else { return Ok(Done::default()) };
         let started = Instant::now();
         let mut done =
             Done { cost: ReadCost { bytes_read: extent.bytes as u64, ..ReadCost::default() }, ..Done::default() };

@@ -11,18 +11,18 @@ pub(super) const PAGE_BYTES: usize = 4096;
 
 /// Buffers of a thread. It grows to what its largest piece needs, a block or a chunk, and is kept
 /// for the next request.
-pub(crate) struct Scratch {
+pub(crate) struct ThreadBuffers {
     pub(super) staging: Aligned,
     pub(super) decoder: Decoder,
 }
 
-impl Default for Scratch {
+impl Default for ThreadBuffers {
     fn default() -> Self {
-        Scratch { staging: Aligned::default(), decoder: Decoder::new() }
+        ThreadBuffers { staging: Aligned::default(), decoder: Decoder::new() }
     }
 }
 
-impl std::fmt::Debug for Scratch {
+impl std::fmt::Debug for ThreadBuffers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Scratch").finish_non_exhaustive()
     }

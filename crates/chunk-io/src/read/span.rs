@@ -19,7 +19,7 @@ pub(super) trait Extended {
 
 /// Pieces that are read by one call.
 #[derive(Debug)]
-pub(super) struct Span<T> {
+pub(super) struct ReadSpan<T> {
     /// From the first byte of the pieces to the last.
     pub(super) extent: Option<Extent>,
     pub(super) pieces: Vec<T>,
@@ -27,9 +27,9 @@ pub(super) struct Span<T> {
 
 /// Puts pieces in the order of the file, and those together that are small and lie close to each
 /// other.
-pub(super) fn spans<T: Extended>(mut pieces: Vec<T>) -> Vec<Span<T>> {
+pub(super) fn spans<T: Extended>(mut pieces: Vec<T>) -> Vec<ReadSpan<T>> {
     pieces.sort_by_key(|piece| piece.extent().map(|extent| extent.offset));
-    let mut spans: Vec<Span<T>> = Vec::new();
+    let mut spans: Vec<ReadSpan<T>> = Vec::new();
     let mut open = false;
     for piece in pieces {
         let extent = piece.extent();
@@ -46,7 +46,7 @@ pub(super) fn spans<T: Extended>(mut pieces: Vec<T>) -> Vec<Span<T>> {
                 span.extent = Some(together);
                 span.pieces.push(piece);
             }
-            _ => spans.push(Span { extent, pieces: vec![piece] }),
+            _ => spans.push(ReadSpan { extent, pieces: vec![piece] }),
         }
         open = small;
     }

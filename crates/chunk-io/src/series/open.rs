@@ -6,11 +6,11 @@ use std::path::Path;
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::check::{SampleIndex, check_samples, check_timeframe};
-use super::timeframe::{Counts, SeriesTimeframeFile};
+use super::timeframe::{ExpectedCounts, SeriesTimeframeFile};
 use super::{Instruments, Series};
 use crate::error::{Error, Result};
 use crate::file::InputFile;
-use crate::file::{Expect, Kind, Table};
+use crate::file::{ElementKind, Expect, NumericDataset};
 use crate::shape::Shape;
 use crate::spans::SampleSpans;
 use crate::text::AttributeValue;
@@ -19,10 +19,11 @@ use crate::timeframe::timeframe_order;
 /// The version of the series layout that this crate writes and reads.
 pub(crate) const FORMAT_VERSION: i64 = 1;
 
-const TARGETS: Expect = Expect { what: "numbers [N, K]", kinds: &[Kind::Float, Kind::Integer], ranks: 2..=2 };
+const TARGETS: Expect =
+    Expect { what: "numbers [N, K]", kinds: &[ElementKind::Float, ElementKind::Integer], ranks: 2..=2 };
 pub(super) const TIMES: Expect =
-    Expect { what: "integers [bars] or [N], ns since 1970 UTC", kinds: &[Kind::Integer], ranks: 1..=1 };
-pub(super) const INDICES: Expect = Expect { what: "a list of integers", kinds: &[Kind::Integer], ranks: 1..=1 };
+    Expect { what: "integers [bars] or [N], ns since 1970 UTC", kinds: &[ElementKind::Integer], ranks: 1..=1 };
+pub(super) const INDICES: Expect = Expect { what: "a list of integers", kinds: &[ElementKind::Integer], ranks: 1..=1 };
 
 /// A series file, open and checked: every index and time in it obeys the rules of
 /// docs/reference/formats.md.
@@ -38,7 +39,7 @@ pub struct SeriesFile {
     sample_time: Buffer<i64>,
     spans: SampleSpans,
     sample_instrument: Option<Buffer<i32>>,
-    targets: Table,
+    targets: NumericDataset,
 }
 
 impl SeriesFile {
@@ -95,7 +96,7 @@ impl SeriesFile {
             return Err(self.file.broken("/series", expected, "an empty group"));
         }
         names.sort_by(|a, b| timeframe_order(a, b));
-        let counts = Counts { samples: self.shape.samples, instruments: self.sample_index().instruments };
+        let counts = ExpectedCounts { samples: self.shape.samples, instruments: self.sample_index().instruments };
         for name in names {
             let timeframe = SeriesTimeframeFile::open(&self.file, name, &counts, scope)?;
             check_timeframe(&timeframe.index(), &self.sample_index())
@@ -212,11 +213,11 @@ impl SeriesFile {
     }
 
     /// Values by timeframe, then the targets.
-    pub(crate) fn tables(&self) -> impl Iterator<Item = &Table> {
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &NumericDataset> {
         self.timeframes.iter().map(SeriesTimeframeFile::values_table).chain([&self.targets])
     }
 
-    pub(crate) fn targets_table(&self) -> &Table {
+    pub(crate) fn targets_table(&self) -> &NumericDataset {
         &self.targets
     }
 }

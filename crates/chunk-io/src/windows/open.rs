@@ -6,19 +6,20 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use crate::error::Result;
 use crate::file::InputFile;
-use crate::file::{Expect, Kind, Table};
+use crate::file::{ElementKind, Expect, NumericDataset};
 use crate::shape::{Shape, TimeframeShape};
 use crate::spans::SampleSpans;
 use crate::text::AttributeValue;
 use crate::timeframe::timeframe_order;
 
-const FEATURES: Expect = Expect { what: "floats [N, T, F]", kinds: &[Kind::Float], ranks: 3..=3 };
+const FEATURES: Expect = Expect { what: "floats [N, T, F]", kinds: &[ElementKind::Float], ranks: 3..=3 };
 const TARGETS: Expect =
-    Expect { what: "numbers [N, K] or [N, K, 1]", kinds: &[Kind::Float, Kind::Integer], ranks: 2..=3 };
-const TIMESTAMPS: Expect = Expect { what: "integers [N], ns since 1970 UTC", kinds: &[Kind::Integer], ranks: 1..=1 };
+    Expect { what: "numbers [N, K] or [N, K, 1]", kinds: &[ElementKind::Float, ElementKind::Integer], ranks: 2..=3 };
+const TIMESTAMPS: Expect =
+    Expect { what: "integers [N], ns since 1970 UTC", kinds: &[ElementKind::Integer], ranks: 1..=1 };
 
 const SAMPLE_INSTRUMENT: &str = "/samples/instrument";
-const INSTRUMENTS: Expect = Expect { what: "integers [N]", kinds: &[Kind::Integer], ranks: 1..=1 };
+const INSTRUMENTS: Expect = Expect { what: "integers [N]", kinds: &[ElementKind::Integer], ranks: 1..=1 };
 
 /// A windows file, open and checked: its datasets are there, of the right kinds and ranks, and
 /// agree on N.
@@ -26,8 +27,8 @@ const INSTRUMENTS: Expect = Expect { what: "integers [N]", kinds: &[Kind::Intege
 pub struct WindowsFile {
     file: InputFile,
     shape: Shape,
-    features: Vec<Table>,
-    targets: Table,
+    features: Vec<NumericDataset>,
+    targets: NumericDataset,
     timestamps: Option<Buffer<i64>>,
     spans: SampleSpans,
     sample_instrument: Option<Buffer<i32>>,
@@ -72,7 +73,7 @@ impl WindowsFile {
             }
             false => None,
         };
-        let shape_of = |(name, table): &(Option<String>, Table)| TimeframeShape {
+        let shape_of = |(name, table): &(Option<String>, NumericDataset)| TimeframeShape {
             name: name.clone(),
             steps: table.shape[1],
             features: table.shape[2],
@@ -123,17 +124,17 @@ impl WindowsFile {
         self.file.attribute("/", name)
     }
 
-    pub(crate) fn features(&self) -> &[Table] {
+    pub(crate) fn features(&self) -> &[NumericDataset] {
         &self.features
     }
 
-    pub(crate) fn targets(&self) -> &Table {
+    pub(crate) fn targets(&self) -> &NumericDataset {
         &self.targets
     }
 }
 
 /// `/features`, or one dataset a timeframe below `/features` or `/sequences`, in the fixed order.
-fn open_features(file: &InputFile) -> Result<Vec<(Option<String>, Table)>> {
+fn open_features(file: &InputFile) -> Result<Vec<(Option<String>, NumericDataset)>> {
     if file.has_dataset("/features") {
         return Ok(vec![(None, file.table("/features", &FEATURES)?)]);
     }
@@ -149,7 +150,7 @@ fn open_features(file: &InputFile) -> Result<Vec<(Option<String>, Table)>> {
     names.into_iter().map(open).collect()
 }
 
-fn open_targets(file: &InputFile) -> Result<Table> {
+fn open_targets(file: &InputFile) -> Result<NumericDataset> {
     let targets = file.table("/targets", &TARGETS)?;
     match targets.shape[..] {
         [_, _] | [_, _, 1] => Ok(targets),
