@@ -11,7 +11,7 @@ use hdf5::{Dataset, Group, LocationType};
 use megabatch_gpu_core::{Buffer, Device, Scope};
 
 use crate::cost::ReadCost;
-use crate::error::{Error, Fault, Result, innermost};
+use crate::error::{Error, LayoutFault, Result, innermost};
 use crate::read::{
     DatasetQuery, FileIdentity, FileReadOptions, LibraryRows, NonFinite, NonFiniteCount, NonFiniteFound, ReadContext,
     ReadFailure, ReadPath, RowSelection, ToF32, choose_read_path,
@@ -133,8 +133,8 @@ impl InputFile {
         move |error| Error::hdf5(&path, &object, action)(error)
     }
 
-    /// The error for an object that is not there, which lists what is; or for one that is there and
-    /// cannot be opened.
+    /// Error for an object that is missing, which lists the existing ones, or that cannot be
+    /// opened.
     pub(crate) fn missing(&self, object: &str, expected: &str) -> Error {
         if let Err(error) = self.root.loc_type_by_name(object)
             && self.root.link_exists(object)
@@ -154,7 +154,7 @@ impl InputFile {
     pub(crate) fn broken(&self, object: &str, expected: &str, found: &str) -> Error {
         Error::invalid(
             &self.path,
-            Fault {
+            LayoutFault {
                 object: object.to_owned(),
                 index: None,
                 expected: expected.to_owned(),
@@ -272,7 +272,7 @@ pub(crate) struct NumericDataset {
     to_f32: ToF32,
     opened: FileIdentity,
     reading: Arc<ReadContext>,
-    /// Found out when values are first read.
+    /// Determined when values are first read.
     read_path: Arc<OnceLock<ReadPath>>,
 }
 
@@ -379,7 +379,7 @@ impl NumericDataset {
         Ok(self.read_path.get_or_init(|| found))
     }
 
-    /// Notes values that were not finite, and refuses them if they are to be refused.
+    /// Counts values that are not finite; an error if the options refuse them.
     fn report(&self, found: NonFiniteCount) -> Result<()> {
         let Some(first) = found.first else { return Ok(()) };
         let index = index_of(first, &self.shape);
@@ -425,7 +425,7 @@ impl NumericDataset {
     pub(crate) fn fault(&self, index: Option<usize>, expected: &str, found: &str) -> Error {
         Error::invalid(
             &self.path,
-            Fault {
+            LayoutFault {
                 object: self.object.clone(),
                 index,
                 expected: expected.to_owned(),

@@ -21,7 +21,7 @@ use crate::global_heap::{FileForm, check};
 use crate::slab::checked;
 use crate::stored::file_of_hdf5;
 
-/// More bytes of references are not read at once: a file may say that it has any number.
+/// Most bytes of references read at once: a file may claim any number.
 const REFERENCE_BYTES_MAX: usize = 1 << 28;
 
 /// Extent to which the values of a dataset or attribute could be checked.
@@ -113,7 +113,7 @@ fn variable_length(id: hid_t) -> hdf5::Result<VariablePlace> {
     }
 }
 
-/// The place of variable length in a type that `id` is a part of another of, and that is closed
+/// The place of variable length in the type `id`, which is a part of another type and is closed
 /// here.
 fn part(id: hid_t) -> hdf5::Result<VariablePlace> {
     if id < 0 {
@@ -153,8 +153,8 @@ fn read_references(container: &Container, bytes: usize) -> hdf5::Result<Vec<u8>>
     Ok(references)
 }
 
-/// Lets values of variable length be read as opaque bytes, which the library does not do by itself.
-/// Must be called under the lock.
+/// Registers a conversion that reads values of variable length as opaque bytes. Must be called
+/// under the lock.
 fn register_conversion() -> hdf5::Result<()> {
     static STATUS: OnceLock<herr_t> = OnceLock::new();
     let status = *STATUS.get_or_init(|| {

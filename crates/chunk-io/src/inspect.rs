@@ -106,7 +106,7 @@ pub struct TimeSpan {
     pub largest_gap_index: Option<usize>,
 }
 
-/// Looks at everything in the file at `path`. Values are read once, in pieces.
+/// Inspects the whole file at `path`. Values are read once, in pieces.
 ///
 /// # Errors
 /// If the file is missing, locked, cut short or no HDF5 file, or if its values cannot be read. A

@@ -29,7 +29,7 @@ pub use convert::{
     layout_of,
 };
 pub use cost::ReadCost;
-pub use error::{Error, Fault, Result};
+pub use error::{Error, LayoutFault, Result};
 pub use inspect::{
     ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Occurrences, Problem, Severity, TimeSpan,
     TimeframeInspection, inspect,
@@ -44,6 +44,7 @@ pub use read::{Direct, NonFinite, NonFiniteFound};
 pub use series::{Instruments, Scaler, Series, SeriesFile, SeriesTimeframe, SeriesTimeframeFile, write_series};
 pub use shape::{SampleBlock, SampleSlices, Shape, TimeframeShape};
 pub use source::{Layout, ReadBy, ResidentSeries, Source, SourceOptions, StoredDataset};
+pub use spans::SpanTimes;
 pub use storage::{Compression, Storage, WriteOptions};
 pub use text::AttributeValue;
 pub use timeframe::{longest_bar_ns, timeframe_order};

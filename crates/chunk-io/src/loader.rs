@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! Batches of a source, made ready while those before them are being consumed.
+//! Batches of a source, prefetched by a thread.
 
 mod batch;
 mod chunk;
@@ -27,20 +27,19 @@ pub use stats::LoaderStats;
 /// Memory use of a [`Loader`].
 #[derive(Clone, Copy, Debug)]
 pub struct LoaderOptions<'a> {
-    /// Samples in a chunk: as many consecutive batches as have no more samples together are read at
-    /// once. A batch of more makes a chunk of its own. Nothing but speed and memory depends on it.
+    /// Samples in a chunk: consecutive batches of at most this many samples together are read at
+    /// once; a larger batch is a chunk of its own. It changes speed and memory only.
     pub chunk_samples: usize,
-    /// Scope on which the two chunks are booked. It is host memory, so that the scope is one of the
-    /// CPU device.
+    /// Scope on which the two chunks are booked, of the CPU device: they are host memory.
     pub scope: &'a Scope,
 }
 
 /// The batches of a source in a given order, each a view and none a copy of its own.
 ///
 /// Samples on disk come in chunks of consecutive batches, laid out as the batches have them. A
-/// thread of the loader's own reads the next chunk while the one before is consumed; both have
-/// their memory from the first to the last, and there is no third. Samples that the source holds in
-/// memory are not read at all, and there is no thread.
+/// thread of the loader's own reads the next chunk while the one before is consumed; there are two
+/// chunks, allocated once, never a third. Samples that the source holds in memory are not read at
+/// all, and there is no thread.
 ///
 /// Dropping the loader ends the thread, after the read that it is in.
 pub struct Loader<I: Iterator> {
@@ -52,7 +51,7 @@ pub struct Loader<I: Iterator> {
 enum BatchSource<I: Iterator> {
     /// In memory, all of them.
     Resident(ResidentBatches<I>),
-    /// On disk; in memory as far as they were read ahead.
+    /// On disk, prefetched.
     Ahead(Box<PrefetchedBatches<I>>),
 }
 
@@ -67,7 +66,7 @@ impl<I: Iterator<Item = Vec<usize>>> Loader<I> {
         let supply = if source.is_resident() {
             BatchSource::Resident(ResidentBatches::new(batches))
         } else {
-            // What would not fit into a chunk of everything would be there twice.
+            // A chunk larger than all samples would hold some twice.
             let chunk_samples = options.chunk_samples.min(source.shape().samples);
             let reader = Arc::clone(source) as Arc<dyn reader::SampleReader>;
             BatchSource::Ahead(Box::new(PrefetchedBatches::start(
@@ -79,7 +78,7 @@ impl<I: Iterator<Item = Vec<usize>>> Loader<I> {
         Ok(Loader { source: Arc::clone(source), supply })
     }
 
-    /// The next batch, or `None` after the last. It is lent until the one after it is asked for.
+    /// The next batch, or `None` after the last. It is borrowed until the next call.
     ///
     /// # Errors
     /// As [`Source::gather`], when the chunk that the batch would be in cannot be read: once, after
@@ -103,11 +102,11 @@ impl<I: Iterator<Item = Vec<usize>>> Loader<I> {
     }
 }
 
-/// Batches of samples that are in memory: lists, and views of the samples in them.
+/// Batches of samples in memory.
 struct ResidentBatches<I> {
     /// `None` after an error.
     batches: Option<I>,
-    /// The list of the batch that is lent.
+    /// The list of the borrowed batch.
     samples: Vec<usize>,
     stats: LoaderStats,
 }

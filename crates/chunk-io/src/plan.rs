@@ -1,7 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! Plan of the passage of data through memory, made before any of it is read: arithmetic on shapes,
-//! no input or output.
+//! Plan of chunks in memory before any data is read: arithmetic on shapes, no input or output.
 
 mod amplification;
 
@@ -44,7 +43,7 @@ pub struct PlanRequest<'a> {
     pub model_bytes: u64,
     /// Location of a chunk while it is filled.
     pub filling: Filling,
-    /// Size of a chunk, where the user says it; or else it follows from the device's memory.
+    /// Size of a chunk; `None` derives it from the device's memory.
     pub chunk_bytes: Option<u64>,
     /// Samples of a batch; a chunk holds whole batches.
     pub batch_size: usize,
@@ -63,7 +62,7 @@ pub enum Filling {
     Host,
 }
 
-/// Passage of the data of a run through memory.
+/// Chunks in which the data of a run pass through memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ChunkPlan {
     /// True if data stay in memory or pass through it.
@@ -90,11 +89,11 @@ pub enum Residence {
     Chunked,
 }
 
-/// Why a plan is not possible, and the nearest that would be.
+/// Reason for which a plan is not possible, and the nearest possible one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryShortage {
-    /// The model leaves nothing.
+    /// The model leaves no memory for data.
     #[error(
         "the model takes {model_bytes} of {device_bytes} bytes, and data of at least {least_bytes} bytes must have room beside it"
     )]
@@ -103,7 +102,7 @@ pub enum MemoryShortage {
         model_bytes: u64,
         /// Memory that the device can hand out.
         device_bytes: u64,
-        /// The least that data can do with: the chunks in flight, of one sample each.
+        /// Least memory for data: the chunks in flight, of one sample each.
         least_bytes: u64,
     },
 
@@ -112,7 +111,7 @@ pub enum MemoryShortage {
         "a chunk of {chunk_bytes} bytes holds {fitting} samples of {sample_bytes} bytes, less than a batch of {batch_size}"
     )]
     Batch {
-        /// Room of a chunk.
+        /// Size of a chunk.
         chunk_bytes: u64,
         /// Bytes of a sample.
         sample_bytes: u64,
@@ -180,7 +179,7 @@ impl ChunkPlan {
 }
 
 impl PlanRequest<'_> {
-    /// Bytes for data: what the model leaves, and no more than the share of a chunk.
+    /// Bytes for data: the memory that the model leaves, at most the share of a chunk.
     fn room(&self, sample_bytes: u64) -> Result<u64, MemoryShortage> {
         let left = self.device_bytes.saturating_sub(self.model_bytes);
         let least_bytes = (sample_bytes * self.filling.chunks_on_device()).min(self.resident_bytes);
@@ -239,7 +238,7 @@ pub const CHUNK_SHARE: f64 = 0.75;
 /// Samples of a batch for each GiB of device memory: 64 on a GPU of 8 GB, 192 on one of 24.
 const BATCH_SAMPLES_PER_GIB: u64 = 8;
 
-/// Settings to begin with on a device of some size.
+/// Recommended settings for a device by its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Recommendation {
     /// Size of a chunk in bytes.
@@ -249,9 +248,8 @@ pub struct Recommendation {
 }
 
 /// Recommended start for a device of `device_bytes`: chunks of [`CHUNK_SHARE`] of it and eight
-/// samples a batch for each GiB. So it was found to work on GPUs of 8, 12, 16 and 24 GB (6, 9, 12
-/// and 18 GB; 64, 96, 128 and 192 samples), and the same line goes through what lies between them
-/// and beyond.
+/// samples a batch for each GiB. These settings work on GPUs of 8, 12, 16 and 24 GB (6, 9, 12 and
+/// 18 GB; 64, 96, 128 and 192 samples); other sizes are on the same line.
 pub fn recommend(device_bytes: u64) -> Recommendation {
     let gibibytes = device_bytes >> 30;
     Recommendation {

@@ -17,20 +17,21 @@ use serde::Serialize;
 pub use series::ResidentSeries;
 
 use crate::cost::ReadCost;
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, LayoutFault, Result};
 use crate::file::InputFile;
 use crate::read::{Direct, FileReadOptions, NonFinite, NonFiniteFound, ReadContext};
 use crate::series::SeriesFile;
 use crate::shape::{SampleSlices, Shape};
+use crate::spans::SpanTimes;
 use crate::text::AttributeValue;
 use crate::windows::WindowsFile;
 pub use stored::{ReadBy, StoredDataset};
 use windows::WindowsSource;
 
-/// Samples whose targets are read at once to see whether any is known.
+/// Samples whose targets are read at once in the search for a known one.
 const TARGET_ROWS: usize = 4096;
 
-/// Which of the two layouts a file has.
+/// Layout of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -69,13 +70,13 @@ impl Layout {
 /// Options of a [`Source`]: reading and memory.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceOptions {
-    /// A windows file whose samples take at most this many bytes as f32 is read once and held; a
-    /// larger one is read from disk at each request. A series is always held.
+    /// A windows file whose samples take at most this many bytes as f32 is read once and stays in
+    /// memory; a larger one is read from disk at each request. A series always stays in memory.
     pub resident_bytes_max: usize,
     /// Threads that read and decode; 0 for as many as the CPU runs at once. What is read does
     /// not depend on it.
     pub threads: usize,
-    /// True if data pass the page cache by.
+    /// Reads through the page cache or past it.
     pub direct: Direct,
     /// Treatment of NaN and infinities.
     pub non_finite: NonFinite,
@@ -115,7 +116,7 @@ impl Source {
         Self::open_with(path, scope, SourceOptions::default())
     }
 
-    /// [`Source::open`] with a say in how memory is used.
+    /// [`Source::open`] with options.
     ///
     /// # Errors
     /// As [`SeriesFile::open`].
@@ -169,21 +170,22 @@ impl Source {
         self.series().and_then(|series| series.file().sample_instruments())
     }
 
-    /// When the earliest bar opened that had a part in each sample, `[N]`, ns since 1970 UTC, where
-    /// the file tells it.
+    /// Open time of the earliest bar that each sample depends on, `[N]`, ns since 1970 UTC; `None`
+    /// if the file does not have it.
     pub fn sample_reach_times(&self) -> Option<&[i64]> {
-        match &self.data {
-            SourceData::Series(series) => series.file().sample_reach_times(),
-            SourceData::Windows(windows) => windows.file().sample_reach_times(),
-        }
+        self.span_times().reach_times()
     }
 
-    /// When the last bar closed that each sample's targets read, `[N]`, ns since 1970 UTC, where
-    /// the file tells it.
+    /// Close time of the last bar that each sample's targets read, `[N]`, ns since 1970 UTC; `None`
+    /// if the file does not have it.
     pub fn sample_label_end_times(&self) -> Option<&[i64]> {
+        self.span_times().label_end_times()
+    }
+
+    fn span_times(&self) -> &SpanTimes {
         match &self.data {
-            SourceData::Series(series) => series.file().sample_label_end_times(),
-            SourceData::Windows(windows) => windows.file().sample_label_end_times(),
+            SourceData::Series(series) => series.file().span_times(),
+            SourceData::Windows(windows) => windows.file().span_times(),
         }
     }
 
@@ -229,8 +231,7 @@ impl Source {
         }
     }
 
-    /// Reads into memory what is not held there yet, whatever [`SourceOptions::resident_bytes_max`]
-    /// says.
+    /// Reads all samples into memory, also above [`SourceOptions::resident_bytes_max`].
     ///
     /// # Errors
     /// [`Error::Memory`] when the device has no room; those of reading.
@@ -241,9 +242,8 @@ impl Source {
         }
     }
 
-    /// Values that were NaN or infinite among those read so far, where
-    /// [`SourceOptions::non_finite`] has them looked for; what is held in memory was looked at when
-    /// the file was opened.
+    /// Values that were NaN or infinite among those read so far, if [`SourceOptions::non_finite`]
+    /// counts them; data in memory were checked when the file was opened.
     pub fn non_finite(&self) -> Option<NonFiniteFound> {
         self.reading.non_finite()
     }
@@ -257,7 +257,7 @@ impl Source {
     /// targets.
     ///
     /// # Errors
-    /// Those of reading the index of the chunks: [`Error::DamagedIndex`], [`Error::ChunkTooLarge`],
+    /// While reading the index of the chunks: [`Error::DamagedIndex`], [`Error::ChunkTooLarge`],
     /// [`Error::BeyondEnd`], [`Error::Changed`], [`Error::Hdf5`].
     pub fn storage(&self) -> Result<Vec<StoredDataset>> {
         match &self.data {
@@ -266,8 +266,8 @@ impl Source {
         }
     }
 
-    /// Refuses samples that are not in the order of time, for a caller to whom it matters. Times of
-    /// one instrument must not decrease; a file without times passes.
+    /// Checks that samples are in order of time. Times of one instrument must not decrease; a file
+    /// without times passes.
     ///
     /// # Errors
     /// [`Error::Invalid`] names the first sample that is earlier than the one before.
@@ -276,7 +276,7 @@ impl Source {
         let mut pairs = previous_of_same_instrument(times, self.sample_instruments());
         let Some((n, earlier)) = pairs.find(|&(n, earlier)| times[n] < earlier) else { return Ok(()) };
         let object = if self.layout() == Layout::Series { "/samples/time" } else { "/timestamps" };
-        let fault = Fault {
+        let fault = LayoutFault {
             object: object.to_owned(),
             index: Some(n),
             expected: format!("a time of {earlier} or later, that of the sample before"),

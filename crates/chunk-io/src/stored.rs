@@ -1,4 +1,4 @@
-//! Storage of a dataset, as far as the safe layer over HDF5 does not tell.
+//! Storage properties of a dataset that the safe layer over HDF5 does not offer.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::fs::File;
@@ -106,7 +106,7 @@ pub(crate) fn leaves_edges_unfiltered(dataset: &Dataset) -> hdf5::Result<bool> {
     Ok(options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS != 0)
 }
 
-/// True if HDF5 tells the places of chunks wrongly: its iteration over an extensible array, the
+/// True if HDF5 lists the places of chunks wrongly: its iteration over an extensible array, the
 /// index of a dataset that is unlimited along one axis, takes that axis for the first (HDF5 2.2.0,
 /// `H5D__earray_idx_iterate_cb`). Reading through the library is not affected.
 pub(crate) fn misplaces_chunks(dataset: &Dataset) -> hdf5::Result<bool> {

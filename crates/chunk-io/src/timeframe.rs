@@ -28,7 +28,7 @@ pub(crate) fn duration_seconds(name: &str) -> Option<u64> {
 }
 
 /// The longest time that one bar of a timeframe covers, ns: its duration, of months 31 days each;
-/// `None` where the name tells none.
+/// `None` for a name of unknown duration.
 pub fn longest_bar_ns(name: &str) -> Option<i64> {
     let seconds = duration_seconds(name)?;
     let seconds = if name.starts_with("MN") { seconds.checked_mul(31)? / 30 } else { seconds };
@@ -73,7 +73,7 @@ impl CloseGrid {
     }
 }
 
-/// Why `name` cannot name a timeframe in a file, where it is a part of paths.
+/// Reason for which `name` cannot be a timeframe's name, which is a part of paths.
 pub(crate) fn name_problem(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         Some("an empty name")

@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Tables on their way into the new file: read in batches, packed on all cores, written chunk by
-//! chunk, and compared.
+//! Tables of the new file: read in batches, packed on all cores, written chunk by chunk, and
+//! compared.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use super::packing::{PackedChunk, Packing};
 use super::row_source::RowSource;
 use super::work::ConversionContext;
 use super::{StorageChoice, StorageForm, raw};
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, LayoutFault, Result};
 use crate::slab;
 use crate::storage::Compression;
 
@@ -33,12 +33,12 @@ pub(super) enum TableStorage {
     Chunked { rows: usize, compression: Compression },
 }
 
-/// Storage settings that the user left open.
+/// Meaning of storage settings that are `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeftOpen {
-    /// It stays that of the old dataset.
+    /// As in the old dataset.
     AsItWas,
-    /// It is that of every new file.
+    /// As in every new file.
     Default,
 }
 
@@ -84,7 +84,7 @@ impl Bulk {
             Some(TableStorage::Contiguous) => (None, Some(Compression::None)),
             None => (None, None),
         };
-        // A number of samples is no measure for a list of times, which would be cut into crumbs.
+        // `chunk_rows` is meant for samples; lists such as times would get tiny chunks.
         let asked = choice.chunk_rows.filter(|_| self.shape.len() > 1).map(NonZeroUsize::get);
         let by_size = (CHUNK_BYTES / self.row_bytes().max(1)).max(1);
         TableStorage::Chunked {
@@ -189,7 +189,7 @@ impl Bulk {
                     Compression::Gzip { level } => drop(plist.shuffle().deflate(level.min(9))),
                     Compression::Lzf => drop(plist.shuffle().lzf()),
                 }
-                // Room to grow is kept where there was some; a contiguous dataset cannot have it.
+                // A maximal shape is kept, except for a contiguous dataset, which cannot have one.
                 let original = self.like.space()?;
                 space = if original.shape() == self.shape { original } else { space };
             }
@@ -212,7 +212,7 @@ impl Bulk {
     }
 }
 
-/// Compares every row of two row sources, bit for bit.
+/// Compares every row of two sources, bit for bit.
 pub(super) fn compare(
     object: &str,
     rows: usize,
@@ -230,7 +230,7 @@ pub(super) fn compare(
         new.read(range.clone(), right)?;
         if left != right {
             let differs = left.iter().zip(&*right).position(|(left, right)| left != right).unwrap_or(0);
-            let fault = Fault {
+            let fault = LayoutFault {
                 object: object.to_owned(),
                 index: Some(first + differs / row_bytes),
                 expected: "the values of the file that it was made from, bit for bit".to_owned(),
@@ -244,7 +244,7 @@ pub(super) fn compare(
     Ok(())
 }
 
-/// Storage of a dataset, as far as it can be kept; 0 rows where its chunks are no whole rows.
+/// Storage of a dataset, as far as it can be kept; 0 rows if its chunks are no whole rows.
 fn original_form(dataset: &Dataset, shape: &[usize]) -> TableStorage {
     let Some(chunk) = dataset.chunk() else { return TableStorage::Contiguous };
     let whole = chunk.len() == shape.len() && chunk[1..] == shape[1..];

@@ -1,11 +1,11 @@
 #![forbid(unsafe_code)]
 
-//! When bars closed, as far as the times of the samples that see them tell.
+//! Close times of bars, inferred from the times of the samples that contain them.
 //!
-//! A bar closed after the last sample that does not see it and not after the first that does. It is
-//! taken to have closed at the last full multiple of the timeframe's length in that span, or, where
-//! there is none, at the end of the span: the time of the sample. Bars that one sample brings
-//! together are one length apart.
+//! A bar closed after the last sample without it, and not after the first sample with it. Its close
+//! time is the last of the timeframe's close times in that span, or, if there is none, the end of
+//! the span, which is the time of the sample. Bars that one sample adds together are one length
+//! apart.
 
 use super::placed_samples::PlacedSamples;
 use crate::timeframe::CloseGrid;
@@ -13,7 +13,7 @@ use crate::timeframe::CloseGrid;
 /// First bar of each chain in a timeframe's bars.
 pub(super) type Offsets = [Vec<usize>];
 
-/// The times that the bars are put in order with.
+/// Times and lengths from which close times are inferred.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SampleClock<'a> {
     /// Time of each sample, by position.
@@ -21,7 +21,7 @@ pub(super) struct SampleClock<'a> {
     /// Close times of the bars of each timeframe; `None` if the length of a bar must be measured by
     /// the samples.
     pub(super) grids: &'a [Option<CloseGrid>],
-    /// The chain that each chain comes after, in its instrument.
+    /// The preceding chain of each chain in its instrument.
     pub(super) after: &'a [Option<usize>],
 }
 
@@ -30,11 +30,11 @@ pub(super) struct SampleClock<'a> {
 pub(super) struct Contradiction {
     pub(super) timeframe: usize,
     pub(super) position: usize,
-    /// Reason for lack of room.
+    /// Why the bars do not fit between the samples.
     pub(super) reason: String,
 }
 
-/// Bars that a sample brings.
+/// Bars that a sample adds to its chain.
 struct Arrival {
     position: usize,
     chain: usize,
@@ -42,7 +42,7 @@ struct Arrival {
     first: usize,
     bars: usize,
     time: i64,
-    /// Time of the last sample of the instrument that does not see them.
+    /// Time of the instrument's last sample without them.
     before: Option<i64>,
 }
 
@@ -75,8 +75,7 @@ pub(super) fn close_times(
     contradiction.map_or(Ok(close), Err)
 }
 
-/// The shortest time that a bar takes, by the samples that bring some and that are not the first of
-/// their chain.
+/// Shortest time between samples for each bar added; the first samples of chains do not count.
 fn measure(placed: &PlacedSamples, timeframe: usize, clock: &SampleClock<'_>) -> Option<i64> {
     let mut shortest = None;
     arrivals(placed, timeframe, clock, |arrival| {
@@ -101,7 +100,7 @@ fn fill(close: &mut [i64], arrival: &Arrival, grid: CloseGrid) -> Option<()> {
     Some(())
 }
 
-/// Calls `visit` for every sample that brings bars, in the order of placement.
+/// Calls `visit` for every sample that adds bars, in the order of placement.
 fn arrivals(placed: &PlacedSamples, timeframe: usize, clock: &SampleClock<'_>, mut visit: impl FnMut(Arrival)) {
     let mut bars = vec![0; placed.chains.len()];
     let mut last: Vec<Option<i64>> = vec![None; placed.chains.len()];

@@ -1,8 +1,8 @@
 #![forbid(unsafe_code)]
 
-//! Which earlier sample a sample continues. Samples that continue one another form a chain, whose
-//! bars are stored once; an instrument's samples are one chain or, where its recording has holes
-//! that no window spans, several.
+//! Chains of samples. Samples whose windows continue one another form a chain, whose bars are
+//! stored once; an instrument's samples are one chain or, if its recording has holes that no window
+//! spans, several.
 
 use super::overlap::WindowForm;
 use crate::timeframe::CloseGrid;
@@ -34,13 +34,13 @@ pub(super) struct SampleWindows<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Placement {
     pub(super) chain: u32,
-    /// Chain that a chain beginning here may continue after a hole.
+    /// Earlier chain that this one may continue after a hole, if the sample begins a chain.
     pub(super) follows: Option<u32>,
-    /// Bars that the sample adds to its chain in each timeframe, all T where nothing is shared.
+    /// Bars that the sample adds to its chain in each timeframe; all T if it shares none.
     pub(super) new_bars: Vec<u32>,
 }
 
-/// A window that shares most of the rows that it should share with another, but not all.
+/// Two windows that share most, but not all, of the rows that they should share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mismatch {
     pub(super) timeframe: usize,
@@ -49,7 +49,7 @@ pub(super) struct Mismatch {
     pub(super) earlier_step: usize,
 }
 
-/// Chains that may still go on, each with its last sample.
+/// Chains that may still continue, each with its last sample.
 #[derive(Debug)]
 pub(super) struct Tracker {
     timeframes: Vec<TrackedTimeframe>,
@@ -57,8 +57,7 @@ pub(super) struct Tracker {
     open: Vec<OpenChain>,
     open_max: usize,
     chains: u32,
-    /// True if the last two samples were of one chain: then samples do not take turns between
-    /// instruments.
+    /// True if the last two samples were of one chain, so that instruments do not alternate.
     steady: bool,
 }
 
@@ -91,7 +90,7 @@ impl Tracker {
         self.open[0].strides = strides(new_bars);
     }
 
-    /// Goes on after so many chains, and whether the last two samples were of one.
+    /// Sets the number of chains so far, and if the last two samples were of one.
     pub(super) fn resume(&mut self, chains: usize, steady: bool) {
         (self.chains, self.steady) = (chains as u32, steady);
     }
@@ -99,7 +98,7 @@ impl Tracker {
     /// Finds the chain that `sample` continues, or begins one.
     ///
     /// # Errors
-    /// The first step of the sample that contradicts the overlap which its other rows show.
+    /// The first step of the sample that contradicts the overlap of its other rows.
     pub(super) fn place(&mut self, sample: &SampleWindows<'_>) -> Result<Placement, Mismatch> {
         let found = (0..self.open.len()).find_map(|place| Some((place, self.continued(&self.open[place], sample)?)));
         if let Some((place, new_bars)) = found {
@@ -141,7 +140,7 @@ impl Tracker {
         shared.then_some(new_bars)
     }
 
-    /// True if so much time has passed that windows of one instrument need not overlap.
+    /// True if enough time has passed that windows of one instrument need not overlap.
     fn may_share_nothing(&self, open: &OpenChain, sample: &SampleWindows<'_>) -> bool {
         let steps = |timeframe: &TrackedTimeframe| timeframe.form.steps;
         let due = |timeframe: &TrackedTimeframe| timeframe.due(open.time, sample.time);
@@ -188,7 +187,7 @@ fn strides(new_bars: &[u32]) -> Vec<usize> {
 }
 
 impl TrackedTimeframe {
-    /// Bars that close in the time from one sample to another if there are no holes.
+    /// Bars that close between two samples if there are no holes.
     fn due(&self, from: i64, to: i64) -> Option<usize> {
         self.grid?.bars_between(from, to)
     }

@@ -1,12 +1,11 @@
 #![forbid(unsafe_code)]
 
-//! What a conversion has done so far, in a file beside its output: records that are only ever
-//! appended, each with a checksum, so that a run that is killed at any point is continued after the
-//! last whole one.
+//! Journal of a conversion, in a file beside its output: records that are only appended, each with
+//! a checksum. A run that was killed at any point is continued after the last whole record.
 //!
-//! Little-endian. The file begins with 16 bytes of magic and version and the XXH3-128 of what makes
-//! a conversion the same one (input, settings). A record is `kind` u32, `mask` u32, `index` u64,
-//! `bytes` u64, the XXH3-64 of these four and of the payload, and the payload.
+//! Little-endian. The file begins with 16 bytes of magic and version and the XXH3-128 of the
+//! input's identity and the settings. A record is `kind` u32, `mask` u32, `index` u64, `bytes` u64,
+//! the XXH3-64 of these four and of the payload, and the payload.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -20,7 +19,7 @@ use crate::error::{Error, Result};
 const MAGIC: [u8; 16] = *b"megabatch-spool1";
 const HEADER_BYTES: u64 = 32;
 const RECORD_HEADER_BYTES: usize = 32;
-/// Payloads are read in pieces of this size when a journal is looked through.
+/// Payloads are read in pieces of this size when a journal is opened.
 const PIECE_BYTES: usize = 1 << 20;
 /// Most bytes written between two syncs.
 const SYNC_BYTES: u64 = 256 << 20;
@@ -41,7 +40,7 @@ impl Backing for File {
     }
 }
 
-/// One record, its payload being still in the journal.
+/// One record; its payload stays in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) kind: u32,
@@ -65,7 +64,7 @@ pub(super) struct Journal<M = File> {
 #[derive(Debug, Default)]
 pub(super) struct JournalContent {
     pub(super) records: Vec<Record>,
-    /// True if there was a journal of another conversion, which is gone now.
+    /// True if a journal of another conversion was there and was discarded.
     pub(super) discarded: bool,
 }
 
@@ -87,7 +86,7 @@ impl Journal<File> {
 }
 
 impl<M: Backing> Journal<M> {
-    /// Reads what `backing` holds and cuts off what is not whole.
+    /// Reads the records of `backing` and truncates it after the last whole one.
     fn over(mut backing: M, path: PathBuf, identity: &str) -> Result<(Self, JournalContent)> {
         let mut found = JournalContent::default();
         let mut header = MAGIC.to_vec();
@@ -139,7 +138,7 @@ impl<M: Backing> Journal<M> {
         Ok(record)
     }
 
-    /// Brings all records to disk.
+    /// Syncs all records to disk.
     pub(super) fn sync(&mut self) -> Result<()> {
         self.unsynced = 0;
         self.backing.sync().map_err(|source| self.failed("bring the journal to disk", source))

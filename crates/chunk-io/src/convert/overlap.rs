@@ -20,15 +20,14 @@ impl WindowForm {
         &window[step * self.row_bytes..(step + 1) * self.row_bytes]
     }
 
-    /// True if `later` is `earlier` moved on by `shift` bars: all rows that both should have are
-    /// equal.
+    /// True if `later` is `earlier` shifted by `shift` bars: all common rows are equal.
     fn continues(&self, earlier: &[u8], later: &[u8], shift: usize) -> bool {
         let moved = shift * self.row_bytes;
         earlier[moved..] == later[..later.len() - moved]
     }
 
-    /// By how many bars, fewer than T, `later` is moved on from `earlier`: the first of `likely`
-    /// that holds, or else the least.
+    /// Number of bars, fewer than T, by which `later` is shifted from `earlier`: the first of
+    /// `likely` that fits, or else the least that does.
     pub(super) fn shift(&self, earlier: &[u8], later: &[u8], likely: &[usize]) -> Option<usize> {
         let holds = |&&shift: &&usize| shift < self.steps && self.continues(earlier, later, shift);
         likely.iter().find(holds).copied().or_else(|| self.least_shift(earlier, later))
@@ -58,9 +57,9 @@ impl WindowForm {
         (matched > 0).then(|| self.steps - matched)
     }
 
-    /// Where `later`, moved on by `shift` bars, should share rows with `earlier` and shares most
-    /// but not all: the first step of `later` that differs. Rows that repeat the one before them,
-    /// such as padding, say nothing.
+    /// First step of `later` that differs, if `later`, shifted by `shift` bars, shares most but not
+    /// all of the rows that it should share with `earlier`. Rows that repeat the one before them,
+    /// such as padding, do not count.
     pub(super) fn near_miss(&self, earlier: &[u8], later: &[u8], shift: usize) -> Option<usize> {
         let (mut equal, mut told, mut first) = (0, 0, None);
         for step in 0..self.steps.saturating_sub(shift) {

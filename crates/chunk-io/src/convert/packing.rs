@@ -24,7 +24,7 @@ const COMPRESSION_SKIPPED: u32 = 1 << 1;
 
 impl Packing {
     /// Shuffles and compresses `raw`; a chunk that would not become smaller is stored shuffled
-    /// only, as HDF5 does it.
+    /// only, as HDF5 does.
     pub(super) fn pack(self, raw: &[u8]) -> PackedChunk {
         if self.compression == Compression::None {
             return PackedChunk { mask: 0, bytes: raw.to_vec() };

@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::chains::Placement;
 use super::overlap::WindowForm;
 
-/// Bars that lie side by side in the journal.
+/// Consecutive bars in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct JournalExtent {
     /// First byte in the journal.
@@ -21,7 +21,8 @@ pub(super) struct JournalExtent {
 pub(super) struct ChainBars {
     pub(super) bars: usize,
     pub(super) extents: Vec<JournalExtent>,
-    /// First bars, counted from the chain's first, of stretches that no window leaves.
+    /// First bars of segments, counted from the chain's first: no window crosses from one segment
+    /// to the next.
     pub(super) segments: Vec<usize>,
 }
 
@@ -36,7 +37,7 @@ pub(super) struct Chain {
     pub(super) timeframes: Vec<ChainBars>,
 }
 
-/// Every placement so far.
+/// Samples placed so far, and the chains that they form.
 #[derive(Debug)]
 pub(super) struct PlacedSamples {
     forms: Vec<WindowForm>,

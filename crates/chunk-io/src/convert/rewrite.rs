@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Tables that are stored anew: another storage, or windows cut out of a series. Each chunk is
-//! packed once, kept in the journal, and put into the new file when all are there.
+//! Tables in another storage, or windows cut out of a series. Each chunk is packed once, kept in
+//! the journal, and written to the new file when all are packed.
 
 use hdf5::File;
 
@@ -65,7 +65,7 @@ pub(super) fn to_windows(job: &ConversionJob<'_>, journal: Journal, work: &mut C
 
 fn done(job: &ConversionJob<'_>) -> Done {
     let layout = Layout::recognise(job.input).unwrap_or(Layout::Windows);
-    // A file that is neither can be stored anew as well.
+    // A file of neither layout can be rewritten as well.
     match layout {
         Layout::Series => SeriesFile::from_file(job.input.clone(), job.scope).map_or(
             Done { samples: 0, bars: Vec::new() },
@@ -116,8 +116,8 @@ fn index(task: usize, unit: usize) -> u64 {
     ((task as u64) << 40) | unit as u64
 }
 
-/// Packs every chunk that the journal does not hold yet; the records of all, in the order of the
-/// tables and their chunks.
+/// Packs every chunk that is not in the journal yet. Returns the records of all, in the order of
+/// the tables and their chunks.
 fn pack(
     journal: &mut Journal,
     tasks: &mut [RewriteTask<'_>],

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! Rows of a table to be written, as bytes, from wherever they are.
+//! Sources of rows, as bytes, for a table to be written.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub(super) trait RowSource {
 pub(super) struct DatasetRows<'a> {
     pub(super) path: PathBuf,
     pub(super) dataset: Dataset,
-    /// The row of the dataset that each row is; the same one where there is no order.
+    /// The dataset's row for each row; `None` for the order of the file.
     pub(super) order: Option<&'a [usize]>,
 }
 
@@ -85,13 +85,13 @@ impl<'a> WindowRows<'a> {
         end - self.steps..end
     }
 
-    /// Holds the bars of `row` and of as many rows behind it as lie near.
+    /// Reads the bars of `row`, and of further rows whose bars are near, into memory.
     fn hold(&mut self, row: usize, rows_end: usize) -> Result<()> {
         let mut span = self.bars_of(row);
         for next in row + 1..rows_end {
             let bars = self.bars_of(next);
             let wider = span.start.min(bars.start)..span.end.max(bars.end);
-            // Bars that no window shows are read only where they are few.
+            // Bars of no window are read only if they are few.
             if wider.len() > self.held_max || wider.len() > span.len() + bars.len() {
                 break;
             }
@@ -118,7 +118,7 @@ impl RowSource for WindowRows<'_> {
     }
 }
 
-/// Bars that lie in pieces in a journal.
+/// Bars that are in several extents of a journal.
 #[derive(Debug)]
 pub(super) struct JournalRows<'a> {
     pub(super) journal: &'a mut Journal,

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! The way through the windows: every sample is placed, and the bars that it brings go to the
+//! Scan of the windows: every sample is placed in a chain, and the bars that it adds go to the
 //! journal.
 
 use megabatch_gpu_core::Buffer;
@@ -11,15 +11,15 @@ use super::placed_samples::PlacedSamples;
 use super::row_source::RowSource;
 use super::windows_input::WindowsInput;
 use super::work::ConversionContext;
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, LayoutFault, Result};
 
-/// Kind of a record that holds the placements of some samples and the bars that they brought.
+/// Kind of a record with the placements of some samples and the bars that they added.
 const PLACEMENTS: u32 = 2;
-/// Samples between two looks at whether the work goes on.
+/// Samples between two calls of the observer.
 const BATCH_SAMPLES_MAX: usize = 4_096;
-/// Chains that are remembered, should samples take turns between instruments.
+/// Most chains that are remembered for samples that alternate between instruments.
 const OPEN_CHAINS_MAX: usize = 1_024;
-/// Before all windows are read, some are looked at: so many places, and samples in a row at each.
+/// Places of the file that are probed before all windows are read, and consecutive samples at each.
 const PROBES: usize = 4;
 const PROBE_SAMPLES: usize = 65;
 
@@ -27,7 +27,7 @@ const PROBE_SAMPLES: usize = 65;
 ///
 /// # Errors
 /// [`Error::Invalid`] where a window contradicts its overlap with another; [`Error::NothingSaved`]
-/// as soon as the bars take as much as the windows.
+/// as soon as the bars need as many bytes as the windows.
 pub(super) fn scan(
     windows_input: &WindowsInput,
     journal: &mut Journal,
@@ -59,7 +59,8 @@ pub(super) fn scan(
     Ok(placed)
 }
 
-/// Bytes of a bar with its close time, and of an index: what a series takes for the windows.
+/// Refuses a series that would be no smaller than its windows, counting bars, close times and
+/// indices.
 pub(super) fn require_saving(placed: &PlacedSamples, windows_input: &WindowsInput) -> Result<()> {
     let bars = |k: usize| placed.bars(k) as u64 * (windows_input.forms[k].row_bytes as u64 + 8);
     let bars_bytes: u64 = (0..windows_input.forms.len()).map(bars).sum();
@@ -200,7 +201,7 @@ fn enter(placed: &mut PlacedSamples, windows_input: &WindowsInput, placements: &
     }
 }
 
-/// Shows the tracker the last sample of each chain that it would remember, had it placed them all
+/// Gives the tracker the last sample of each chain that it would remember after placing all samples
 /// itself.
 fn resume(tracker: &mut Tracker, placed: &PlacedSamples, windows_input: &WindowsInput) -> Result<()> {
     let mut recent: Vec<usize> = (0..placed.chains.len()).collect();
@@ -225,8 +226,7 @@ fn resume(tracker: &mut Tracker, placed: &PlacedSamples, windows_input: &Windows
     Ok(())
 }
 
-/// Looks at some places of the file, so that one without any overlap is refused before it is read
-/// whole.
+/// Probes some places of the file, so that a file without any overlap is refused early.
 fn probe(windows_input: &WindowsInput, work: &ConversionContext<'_>) -> Result<()> {
     let samples = windows_input.samples();
     let fitting = (work.batch_bytes() as u64 / sample_bytes(windows_input).max(1)) as usize;
@@ -263,7 +263,7 @@ fn probe(windows_input: &WindowsInput, work: &ConversionContext<'_>) -> Result<(
 
 fn contradicting(windows_input: &WindowsInput, row: usize, mismatch: &Mismatch) -> Error {
     let Mismatch { timeframe, step, earlier_row, earlier_step } = *mismatch;
-    let fault = Fault {
+    let fault = LayoutFault {
         object: windows_input.object(timeframe).to_owned(),
         index: Some(row),
         expected: format!(

@@ -1,11 +1,11 @@
 #![forbid(unsafe_code)]
 
-//! The index arrays of a series, made of the placements of all samples.
+//! Index arrays of a series, from the placements of all samples.
 
 use super::calendar::{Contradiction, SampleClock, close_times};
 use super::placed_samples::{JournalExtent, PlacedSamples};
 use super::windows_input::WindowsInput;
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, LayoutFault, Result};
 use crate::series::Instruments;
 use crate::timeframe::CloseGrid;
 
@@ -14,7 +14,7 @@ use crate::timeframe::CloseGrid;
 pub(super) enum TimeKind {
     /// From the samples' times and the length of the bars.
     Reconstructed,
-    /// They tell the order only.
+    /// The order of the samples only.
     Ordinal,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct SeriesIndex {
     /// By row of the windows file, as all that is about samples.
     pub(super) sample_time: Vec<i64>,
     pub(super) instruments: Option<Instruments>,
-    /// True if the instruments have their names from here.
+    /// True if the instruments have no names and are numbered.
     pub(super) numbered: bool,
     pub(super) timeframes: Vec<TimeframeSection>,
     /// Why the times are ordinal, where the file has times.
@@ -107,7 +107,7 @@ fn offsets(placed: &PlacedSamples, groups: &[Vec<usize>], timeframe: usize) -> V
     offsets
 }
 
-/// Times that tell nothing but the order of the samples, so far apart that the bars of a window fit
+/// Times that encode the order of the samples only, far enough apart that the bars of a window fit
 /// between two.
 fn ordinals(samples: usize, windows_input: &WindowsInput) -> Vec<i64> {
     let apart = windows_input.forms.iter().map(|form| form.steps as i64).max().unwrap_or(0) + 1;
@@ -187,7 +187,7 @@ fn describe(windows_input: &WindowsInput, contradiction: &Contradiction) -> Stri
 }
 
 fn impossible(windows_input: &WindowsInput, contradiction: &Contradiction) -> Error {
-    let fault = Fault {
+    let fault = LayoutFault {
         object: windows_input.object(contradiction.timeframe).to_owned(),
         index: Some(windows_input.row(contradiction.position)),
         expected: "the samples of one instrument, each continuing an earlier one or coming after all of them"

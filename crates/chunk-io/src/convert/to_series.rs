@@ -34,8 +34,7 @@ pub(super) fn run(job: &ConversionJob<'_>, mut journal: Journal, work: &mut Conv
     }
     let targets = targets(job, &windows_input)?;
     targets.check(work)?;
-    // The number of bars is not known yet, but that a chunk of as many as asked for would be too
-    // large is.
+    // Checks the chunk size before the number of bars is known.
     (0..windows_input.names.len())
         .try_for_each(|k| values(job, &windows_input, k, windows_input.samples())?.check(work))?;
     let bytes: u64 = targets.bytes() + windows_input.windows_bytes();
@@ -70,7 +69,7 @@ pub(super) fn run(job: &ConversionJob<'_>, mut journal: Journal, work: &mut Conv
     Ok(Done { samples: windows_input.samples(), bars: bars.collect() })
 }
 
-/// The values of a timeframe of so many bars.
+/// The values of a timeframe of `bars` bars.
 fn values(job: &ConversionJob<'_>, windows_input: &WindowsInput, k: usize, bars: usize) -> Result<Bulk> {
     let like = windows_input.dataset(k).clone();
     let shape = vec![bars, windows_input.file.shape().timeframes[k].features];
@@ -172,13 +171,13 @@ fn copy_others(
         copier.skipped.insert("/timestamps".to_owned());
     }
     if series.time_kind == TimeKind::Ordinal {
-        // They are times, and the series has none to hold them against.
+        // The series has no sample times to check them against.
         for object in [REACH, LABEL_END].into_iter().filter(|object| input.has_dataset(object)) {
             copier.skipped.insert(object.to_owned());
             work.notes.push(format!("not copied: {object}, as times in the series tell the order of the samples only"));
         }
     }
-    // A group of windows only would be left empty.
+    // A group of windows only would stay empty.
     copier.skipped.extend(["/features", "/sequences"].map(str::to_owned).into_iter().filter(|group| {
         let windows = windows_input.file.features().iter().filter(|table| table.object.starts_with(&**group)).count();
         windows > 0 && input.root.group(group).is_ok_and(|group| group.len() == windows as u64)
@@ -217,7 +216,7 @@ fn write_feature_names(
     output.write_attribute(&dataset, "generated", &AttributeValue::Int(1))
 }
 
-/// Opens the new file as any reader would, and compares all windows and targets.
+/// Opens the new file as a reader does, and compares all windows and targets.
 fn verify(
     job: &ConversionJob<'_>,
     path: &Path,

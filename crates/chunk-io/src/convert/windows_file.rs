@@ -17,7 +17,7 @@ use crate::series::SeriesFile;
 use crate::storage::OutputFile;
 use crate::text::AttributeValue;
 
-/// The windows of each timeframe, the targets, and the times where they are times.
+/// The windows of each timeframe, the targets, and the sample times unless they are ordinal.
 pub(super) fn tasks<'a>(
     job: &ConversionJob<'_>,
     series: &'a SeriesFile,
@@ -51,19 +51,19 @@ pub(super) fn tasks<'a>(
     Ok(tasks)
 }
 
-/// True if the times of the series tell the order only; times that the samples had before are kept
-/// beside them.
+/// True if the times of the series encode the order only; the original times are kept beside them.
 fn is_ordinal(job: &ConversionJob<'_>) -> Result<bool> {
     Ok(job.input.attribute("/", "time_kind")? == Some(AttributeValue::from("ordinal")))
 }
 
-/// Path of a timeframe's windows: below `/features`, or that itself for one that had no name.
+/// Path of a timeframe's windows: below `/features`, or `/features` itself for a timeframe without
+/// a name.
 fn object(job: &ConversionJob<'_>, series: &SeriesFile, name: &str) -> Result<String> {
     let unnamed = job.input.attribute("/", "unnamed_timeframe")? == Some(AttributeValue::from(name));
     Ok(if unnamed && series.timeframes().len() == 1 { "/features".to_owned() } else { format!("/features/{name}") })
 }
 
-/// All but the windows; what a reader of the windows should know.
+/// Writes everything but the windows. Returns notes for the user.
 pub(super) fn write_others(job: &ConversionJob<'_>, file: &File, series: &SeriesFile) -> Result<Vec<String>> {
     let input = job.input;
     let output = OutputFile { path: job.out, file, storage: job.options.storage.of_lists() };

@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! A windows file as the way to a series sees it: names, times, instruments, and the order in which
-//! to go through the samples.
+//! A windows file as input of a conversion: names, times, instruments, and the order of its
+//! samples.
 
 use hdf5::Dataset;
 
@@ -9,14 +9,14 @@ use super::chains::TrackedTimeframe;
 use super::overlap::WindowForm;
 use super::row_source::DatasetRows;
 use super::{ConversionJob, ConvertOptions};
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, LayoutFault, Result};
 use crate::file::InputFile;
 use crate::file::{ElementKind, Expect};
 use crate::timeframe::{CloseGrid, name_problem};
 use crate::windows::WindowsFile;
 
 const INSTRUMENTS: Expect = Expect { what: "integers [N]", kinds: &[ElementKind::Integer], ranks: 1..=1 };
-/// Name of a timeframe that has none.
+/// Name for a timeframe without one.
 const UNNAMED: &str = "features";
 
 /// Description of the windows file.
@@ -29,7 +29,7 @@ pub(super) struct WindowsInput {
     pub(super) unnamed: bool,
     pub(super) forms: Vec<WindowForm>,
     pub(super) instruments: Option<NamedInstruments>,
-    /// The row of each sample in the order of their times, where the file has them in another.
+    /// Row of each sample in order of time; `None` if the file is in that order.
     pub(super) order: Option<Vec<usize>>,
     datasets: Vec<Dataset>,
 }
@@ -115,7 +115,7 @@ impl WindowsInput {
 
 fn names(file: &WindowsFile, options: &ConvertOptions) -> Result<Vec<String>> {
     let fault = |found: &str| {
-        let fault = Fault {
+        let fault = LayoutFault {
             object: "/features".to_owned(),
             index: None,
             expected: "a name for the timeframe such as M5".to_owned(),
@@ -153,9 +153,8 @@ fn instruments(input: &InputFile, samples: usize) -> Result<Option<NamedInstrume
     }
 }
 
-/// The samples by instrument and time, where the file does not go through the times of each
-/// instrument in order. Without instruments a few steps back in time are taken for the beginnings
-/// of others.
+/// Rows by instrument and time; `None` if the times of each instrument are in order already.
+/// Without instruments, a few steps back in time are taken for the starts of further instruments.
 fn order(times: &[i64], instruments: Option<&NamedInstruments>) -> Option<Vec<usize>> {
     let mut last = vec![i64::MIN; instruments.map_or(1, |instruments| instruments.names.len())];
     let instrument = |row: usize| instruments.map_or(0, |instruments| instruments.of_sample[row]);

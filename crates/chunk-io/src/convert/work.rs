@@ -11,7 +11,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use super::{ConversionProgress, ConversionStage, ConvertOptions, Observer};
 use crate::error::{Error, Result};
 
-/// A conversion under way.
+/// Shared state of a conversion: threads, memory, progress.
 pub(super) struct ConversionContext<'a> {
     pub(super) out: &'a Path,
     pub(super) threads: ThreadPool,
@@ -47,7 +47,7 @@ impl<'a> ConversionContext<'a> {
         })
     }
 
-    /// Bytes that a step may read at once: the packed form and what HDF5 holds take as much again.
+    /// Bytes that a step may read at once; packed chunks and HDF5's buffers take as much again.
     pub(super) fn batch_bytes(&self) -> usize {
         self.memory_bytes / 4
     }
@@ -64,7 +64,7 @@ impl<'a> ConversionContext<'a> {
         self.progress.stage = stage;
     }
 
-    /// Says that so many more bytes are done.
+    /// Reports `bytes` more as done.
     ///
     /// # Errors
     /// [`Error::Interrupted`] if the observer wants no more.

@@ -24,11 +24,11 @@ impl Decoder {
     }
 
     /// Undoes the filters that `stored` went through, from the last to the first: those of
-    /// `pipeline` but the ones that `mask` leaves out (bit i for filter i, as `H5Dget_chunk_info`
-    /// gives it). A shuffle that came first is left to [`Decoded::copy`].
+    /// `pipeline` but the ones that `mask` skips (bit i for filter i, as `H5Dget_chunk_info` gives
+    /// it). A shuffle that came first is left to [`Decoded::copy`].
     ///
     /// # Errors
-    /// What is wrong with `stored`.
+    /// [`Corrupt`] if `stored` is invalid.
     pub(crate) fn decode<'a>(
         &'a mut self,
         pipeline: &Pipeline,
@@ -45,7 +45,9 @@ impl Decoder {
                     self.rewrite(&mut held, |_, from, to| Ok(unshuffle(element_bytes, from, to)))?;
                 }
                 Filter::Deflate => {
-                    self.rewrite(&mut held, |decompressor, from, to| decompress_zlib(decompressor, from, to, expected))?
+                    self.rewrite(&mut held, |decompressor, from, to| {
+                        decompress_zlib(decompressor, from, to, expected)
+                    })?;
                 }
                 Filter::Lzf => self.rewrite(&mut held, |_, from, to| lzf::decompress(from, to, expected))?,
                 Filter::Fletcher32 => held.len = fletcher32::verify(held.bytes(&self.front))?,
@@ -54,8 +56,8 @@ impl Decoder {
         Decoded::new(pipeline, held.bytes(&self.front), shuffled)
     }
 
-    /// Undoes a filter that moves bytes: `undo` reads the bytes held, writes to memory that does
-    /// not hold them, and returns how many it wrote.
+    /// Undoes a filter out of place: `undo` reads the current bytes, writes to the other buffer,
+    /// and returns the number of bytes written.
     fn rewrite(
         &mut self,
         held: &mut CurrentBytes<'_>,
@@ -75,7 +77,7 @@ impl Decoder {
     }
 }
 
-/// Location of the chunk between two filters.
+/// Bytes of the chunk between two filters.
 struct CurrentBytes<'a> {
     stored: &'a [u8],
     len: usize,
@@ -91,7 +93,7 @@ impl<'a> CurrentBytes<'a> {
     }
 }
 
-/// A chunk with its filters undone, but for a shuffle that came first.
+/// A chunk with its filters undone, except a shuffle that was applied first.
 #[derive(Debug)]
 pub(crate) struct Decoded<'a> {
     bytes: &'a [u8],
@@ -129,8 +131,8 @@ const DEFLATE: &str = "deflate";
 /// The densest stream repeats 258 bytes by two bits.
 const DEFLATE_DENSITY: Density = Density { filter: DEFLATE, expansion_max: 1032 };
 
-/// Decompresses a stream in zlib's format (RFC 1950), which is to hold `expected` bytes. What
-/// follows the stream is passed over, as HDF5 passes over it.
+/// Decompresses a stream in zlib's format (RFC 1950), of `expected` bytes. Bytes after the stream
+/// are ignored, as by HDF5.
 fn decompress_zlib(
     decompressor: &mut Decompressor,
     stored: &[u8],
@@ -160,8 +162,7 @@ fn unshuffle(element_bytes: usize, from: &[u8], to: &mut FilterBuffer) -> usize 
     from.len()
 }
 
-/// Memory that filters write to, kept from chunk to chunk. What is in it is left from an earlier
-/// use.
+/// Memory that filters write to, reused from chunk to chunk; its contents are unspecified.
 #[derive(Default)]
 pub(super) struct FilterBuffer {
     bytes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The writing side of each filter in plain loops, for tests: what the decoder is given to undo.
+//! Encoders of each filter in plain loops, for tests.
 
 use std::io::Write;
 

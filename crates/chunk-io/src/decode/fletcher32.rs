@@ -87,7 +87,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// As the library has it.
+    /// The definition.
     pub(in super::super) fn plain_checksum(data: &[u8]) -> u32 {
         let (mut sum1, mut sum2) = (0u32, 0u32);
         let fold = |sum: u32| (sum & 0xffff) + (sum >> 16);

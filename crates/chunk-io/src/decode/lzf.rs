@@ -8,12 +8,12 @@
 //!   the upper part. A reference may overlap what it writes.
 //!
 //! The fast form differs from one that copies byte by byte in these things. (1) It copies a vector
-//! for any short run, also past its end: what is wrong there is overwritten by the next run, and
-//! the memory is longer than the chunk. (2) Whether a run is of literals or a reference is as good
-//! as random, and a branch on it would be guessed wrong half of the time. So that there is none,
-//! the stream is staged behind what it decompresses to, a piece at a time, and a run of either kind
-//! is a copy within one slice. (3) What is left to a branch is rare: references that are long,
-//! overlap themselves or are wrong.
+//! for any short run, also past its end: the next run overwrites the excess, and the memory is
+//! longer than the chunk. (2) It does not branch on the kind of a run, literals or a reference,
+//! which is as good as random and would be mispredicted half of the time. Instead, the stream is
+//! staged behind its output, a piece at a time, so that a run of either kind is a copy within one
+//! slice. (3) Branches are left for rare cases: references that are long, overlap themselves or are
+//! wrong.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -29,7 +29,7 @@ const FILTER: &str = "LZF";
 const LITERALS_MAX: usize = 32;
 const REFERENCE_MAX: usize = 264;
 
-/// From this control byte on a byte of length follows.
+/// Control bytes from this one on are followed by a byte of length.
 const LENGTH_FOLLOWS: usize = 7 << 5;
 
 /// The longest reference takes three bytes.
@@ -48,8 +48,7 @@ const RUN_WRITTEN_MAX: usize = REFERENCE_MAX + VECTOR;
 /// Bytes of the stream that are staged at a time. They stay in the first-level cache.
 const STAGED: usize = 4096;
 
-/// Decompresses a stream that is to hold `expected` bytes; returns how many it held, which is
-/// `expected`.
+/// Decompresses a stream of `expected` bytes; returns their number.
 pub(super) fn decompress(stored: &[u8], out: &mut FilterBuffer, expected: usize) -> Result<usize, Corrupt> {
     DENSITY.check(stored.len(), expected)?;
     let out = out.provide(expected + RUN_WRITTEN_MAX + STAGED + RUN_READ_MAX);

@@ -31,8 +31,8 @@ pub(crate) struct Pipeline {
 pub(super) const CHECKSUM_BYTES: usize = 4;
 
 impl Pipeline {
-    /// `filters` in the order of writing over chunks of `chunk_elements`. `None` for what only the
-    /// HDF5 library can decode: two compressors, between which the length is not known, or
+    /// `filters` in the order of writing over chunks of `chunk_elements`. `None` for pipelines that
+    /// only the HDF5 library can decode: two compressors, between which the length is not known, or
     /// parameters that no library writes.
     pub(crate) fn new(filters: Vec<Filter>, float: Float, chunk_elements: usize) -> Option<Self> {
         let compressors = filters.iter().filter(|filter| matches!(filter, Filter::Deflate | Filter::Lzf)).count();
@@ -42,8 +42,7 @@ impl Pipeline {
         decodes.then_some(Pipeline { filters, float, chunk_bytes })
     }
 
-    /// The filters that a chunk went through, with their places: all that `mask` does not leave
-    /// out.
+    /// Filters that were applied to a chunk, with their places: all that `mask` does not skip.
     pub(super) fn active(&self, mask: u32) -> impl DoubleEndedIterator<Item = (usize, Filter)> {
         let filters = self.filters.iter().copied().enumerate();
         filters.filter(move |(place, _)| mask >> place & 1 == 0)

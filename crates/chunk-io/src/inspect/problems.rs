@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::listing::DatasetEntry;
 use super::previous_of_same_instrument;
 use super::statistics::{ColumnStatistics, Occurrences};
-use crate::error::Fault;
+use crate::error::LayoutFault;
 use crate::file::NumericDataset;
 
 /// Severity of a [`Problem`].
@@ -49,7 +49,7 @@ impl std::fmt::Display for Severity {
 
 impl Problem {
     /// A broken rule of the layout.
-    pub(super) fn from_fault(fault: Fault) -> Self {
+    pub(super) fn from_fault(fault: LayoutFault) -> Self {
         Problem {
             severity: Severity::Error,
             index: fault.index.into_iter().collect(),
@@ -72,9 +72,7 @@ pub(super) enum ColumnKind {
 impl ColumnKind {
     fn if_constant(self) -> &'static str {
         match self {
-            ColumnKind::Features => {
-                "it tells the model nothing; leave it out where the file is made: `ingest --features …` takes the others only"
-            }
+            ColumnKind::Features => "it tells the model nothing; leave it out when the file is made",
             ColumnKind::Targets => "there is nothing to learn from it; look at how the file was made",
         }
     }
@@ -129,7 +127,7 @@ pub(super) fn in_times(object: &str, times: &[i64], instruments: Option<&[i32]>)
 /// 1980 and 2040 in seconds since 1970: the times of most data lie between.
 const USUAL_TIMES_S: std::ops::Range<i64> = 315_532_800..2_208_988_800;
 
-/// Times that make sense in another unit only: read as nanoseconds they would all lie in a few
+/// Times that are plausible in another unit only: as nanoseconds they would all lie in a few
 /// minutes of 1970.
 pub(super) fn in_unit(object: &str, first: i64, last: i64) -> Option<Problem> {
     let units = [("seconds", 1), ("milliseconds", 1_000), ("microseconds", 1_000_000)];
@@ -174,8 +172,8 @@ pub(super) fn in_storage(datasets: &[DatasetEntry]) -> Vec<Problem> {
     problems
 }
 
-/// Reading one sample costs this many times its size, and at least these bytes, before it is called
-/// expensive.
+/// Reading one sample is called expensive from this many times its size on, and at least these
+/// bytes.
 const EXPENSIVE_RATIO: usize = 16;
 const EXPENSIVE_BYTES: usize = 1 << 20;
 

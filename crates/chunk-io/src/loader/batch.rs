@@ -5,7 +5,7 @@ use super::rows::{BatchRows, SeriesWindows};
 use crate::shape::Shape;
 use crate::source::Source;
 
-/// A batch as it lies in memory, lent by a [`Loader`](super::Loader).
+/// A batch in memory, borrowed from a [`Loader`](super::Loader).
 #[derive(Clone, Debug)]
 pub struct LoadedBatch<'a> {
     shape: &'a Shape,

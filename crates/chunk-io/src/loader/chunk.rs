@@ -6,8 +6,7 @@ use megabatch_gpu_core::{Buffer, Error, Scope};
 use crate::cost::ReadCost;
 use crate::shape::{SampleSlices, Shape, TimeframeShape};
 
-/// The samples of consecutive batches, one after the other as the batches have them, and memory for
-/// them that is used again.
+/// Samples of consecutive batches, in the order of the batches, and their memory, which is reused.
 #[derive(Debug, Default)]
 pub(super) struct SampleChunk {
     samples: Vec<usize>,
@@ -15,17 +14,17 @@ pub(super) struct SampleChunk {
     batch_ends: Vec<usize>,
     /// Row-major: `[n, T, F]` of each timeframe, then the targets `[n, K]`.
     tables: Vec<Buffer<f32>>,
-    /// Samples that the tables have room for.
+    /// Samples for which the tables are allocated.
     capacity: usize,
     /// Cost of reading.
     pub(super) cost: ReadCost,
 }
 
 impl SampleChunk {
-    /// Takes memory for `samples` samples on `scope`, unless there is enough already.
+    /// Allocates memory for `samples` samples on `scope`, unless there is enough already.
     pub(super) fn ensure_capacity(&mut self, scope: &Scope, shape: &Shape, samples: usize) -> Result<(), Error> {
         if self.tables.is_empty() || self.capacity < samples {
-            // Given back before the larger is taken.
+            // Freed before the larger one is allocated.
             self.tables.clear();
             let table = |width: usize| Buffer::zeros(scope, samples.saturating_mul(width));
             self.tables = widths(shape).map(table).collect::<Result<_, Error>>()?;
@@ -76,12 +75,12 @@ impl<I: Iterator<Item = Vec<usize>>> BatchLists<I> {
         BatchLists { batches: batches.peekable(), chunk_samples }
     }
 
-    /// Makes `chunk` that of the next batches, as many as fit and one at least. The samples that it
-    /// needs room for, or `None` where no batches are left.
+    /// Fills the lists of `chunk` with the next batches, as many as fit and at least one. Returns
+    /// the samples that it needs memory for, or `None` after the last batch.
     pub(super) fn next_into(&mut self, chunk: &mut SampleChunk) -> Option<usize> {
         chunk.samples.clear();
         chunk.batch_ends.clear();
-        // An empty batch counts as one of a sample, so that no number of them goes on for ever.
+        // An empty batch counts as one sample, so that a chunk ends.
         let mut counted = 0;
         while let Some(list) =
             self.batches.next_if(|list| counted == 0 || counted + list.len().max(1) <= self.chunk_samples)
@@ -94,7 +93,7 @@ impl<I: Iterator<Item = Vec<usize>>> BatchLists<I> {
         match (chunk.batch_ends.is_empty(), self.batches.peek()) {
             (true, _) => None,
             (_, None) => Some(samples),
-            // The chunks to come may be a little larger, and are to find room.
+            // Later chunks may be a little larger and must find enough memory.
             (_, Some(_)) => Some(samples.max(self.chunk_samples)),
         }
     }

@@ -10,17 +10,17 @@ use super::reader::{CHUNKS, ReaderThread, SampleReader};
 use super::stats::LoaderStats;
 use crate::error::{Error, Result};
 
-/// Batches out of chunks that a thread reads ahead.
+/// Batches of chunks that a thread reads ahead.
 ///
-/// Which samples are in a chunk is decided here, on the consumer's side: the thread knows lists and
-/// memory only.
+/// The samples of a chunk are chosen here, on the consumer's side; the thread sees lists and memory
+/// only.
 pub(super) struct PrefetchedBatches<I: Iterator> {
     reader: Arc<dyn SampleReader>,
     lists: BatchLists<I>,
     scope: Scope,
     /// `None` after an error.
     thread: Option<ReaderThread>,
-    /// Chunks that the thread was given and has not been relieved of.
+    /// Chunks given to the thread and not taken back yet.
     given: usize,
     /// The chunk in use, and which of its batches is the next.
     current: Option<SampleChunk>,
@@ -60,7 +60,7 @@ impl<I: Iterator<Item = Vec<usize>>> PrefetchedBatches<I> {
         self.stats
     }
 
-    /// Exchanges the chunk in use for the next one; whether there is one.
+    /// Exchanges the chunk in use for the next one; false if there is none.
     fn turn(&mut self) -> Result<bool> {
         let start = Instant::now();
         if let Some(done) = self.current.take() {
@@ -74,8 +74,7 @@ impl<I: Iterator<Item = Vec<usize>>> PrefetchedBatches<I> {
         Ok(true)
     }
 
-    /// Has the next batches read into `chunk`, if there are any; its memory is given back if there
-    /// are none.
+    /// Has the next batches read into `chunk`, or frees its memory if there are none.
     fn give(&mut self, mut chunk: SampleChunk) -> Result<()> {
         let Some(thread) = &self.thread else { return Ok(()) };
         let Some(capacity) = self.lists.next_into(&mut chunk) else { return Ok(()) };

@@ -70,8 +70,7 @@ impl ReaderThread {
     /// Has `chunk` filled, after those given before it.
     pub(super) fn give(&self, chunk: SampleChunk) {
         let empty = self.empty.as_ref().expect("there until the thread is dropped");
-        // A thread that has ended left an error or a panic behind, which is told when the chunk is
-        // asked for.
+        // A thread that has ended left an error or a panic behind, which `take` reports.
         let _ = empty.send(chunk);
     }
 
@@ -92,7 +91,7 @@ impl Drop for ReaderThread {
         self.empty = None;
         self.filled = None;
         if let Some(thread) = self.thread.take() {
-            // A panic that nobody waited for: whoever drops the loader has its own way to end.
+            // A panic that nobody waited for is ignored when the loader is dropped.
             let _ = thread.join();
         }
     }

@@ -48,10 +48,10 @@ pub fn read_amplification(
     amplification
 }
 
-/// Amplification from which on a file is worth storing otherwise.
+/// Smallest amplification for which a remedy is recommended.
 const WORTH_IT: f64 = 1.25;
 
-/// Amplification that another storage must reach to be called a remedy.
+/// Largest amplification of a storage that is recommended.
 const GOOD_ENOUGH: f64 = 1.05;
 
 /// Chunks below this size cost more to find and to start decoding than to decode.
@@ -62,23 +62,13 @@ const CHUNK_BYTES_MIN: u64 = 32 << 10;
 pub enum Remedy {
     /// In chunks of fewer rows.
     ChunkRows(usize),
-    /// In one piece, in which every row has a known place.
+    /// Contiguous, so that every row has a known offset.
     Contiguous,
-}
-
-impl Remedy {
-    /// The options of `megabatch convert` that do it.
-    pub fn options(&self) -> String {
-        match self {
-            Remedy::ChunkRows(rows) => format!("--chunk-rows {rows}"),
-            Remedy::Contiguous => "--storage contiguous".to_owned(),
-        }
-    }
 }
 
 /// A better storage of a dataset of `rows` rows of `row_bytes` in chunks of `stored_rows`, if an
 /// epoch over `order` decodes much more than it asks for: the largest halving of the chunks that
-/// mends it; contiguous where only tiny chunks would.
+/// avoids it; contiguous if only tiny chunks would.
 ///
 /// # Panics
 /// As [`read_amplification`].

@@ -134,7 +134,6 @@ fn a_remedy_is_the_largest_chunk_that_wastes_nothing() {
     assert_eq!(remedy(1, 1 << 20, 4), Some(Remedy::ChunkRows(4)));
     assert_eq!(remedy(32, 1 << 20, 32), None);
     assert_eq!(remedy(32, 1 << 10, 8), Some(Remedy::Contiguous), "chunks of 8 KiB");
-    assert_eq!(Remedy::ChunkRows(8).options(), "--chunk-rows 8");
 }
 
 proptest! {

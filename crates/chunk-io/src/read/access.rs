@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! Reading extents of a file by the way that the options and the page cache suggest.
+//! Reads of extents, through the page cache or past it, by the options and the cache's state.
 
 use std::io;
 use std::ops::Range;
@@ -13,11 +13,11 @@ use super::scratch::{Aligned, PAGE_BYTES};
 use super::{Direct, NonFinite, ReadContext};
 use crate::error::{Error, Result};
 
-/// Once a task has found the page cache empty, the system is kept fetching this much of what the
-/// next ones will read: enough for a disk to have several requests at hand, little enough to stay
-/// in the cache until its turn.
+/// Bytes that the system prefetches for the next tasks once a task has found the page cache empty:
+/// enough for a disk to have several requests queued, few enough to stay in the cache until they
+/// are read.
 const AHEAD_BYTES: usize = 16 << 20;
-/// Each of them is a call.
+/// Each extent is one call.
 const EXTENTS_AHEAD_MAX: usize = 256;
 
 /// A file during one request, the extents of which are known.
@@ -51,8 +51,8 @@ impl<'a> ExtentReader<'a> {
         Ok(())
     }
 
-    /// Reads `extent`, a part of those of `task`, to memory of the thread's own, and tells which
-    /// part of that it is.
+    /// Reads `extent`, a part of those of `task`, to the thread's own buffer; returns its range
+    /// there.
     pub(super) fn read_staged(&self, task: usize, extent: Extent, staging: &mut Aligned) -> Result<Range<usize>> {
         let out = staging.sized(extent.bytes).map_err(|_| self.no_memory(extent))?;
         let cached = self.read_cached(task, extent, out)?;
@@ -72,7 +72,7 @@ impl<'a> ExtentReader<'a> {
         self.reading.options.non_finite
     }
 
-    /// Reads the start of `extent` that the page cache holds, where the cache is to be asked.
+    /// Reads the start of `extent` that the page cache holds, if the options consult the cache.
     fn read_cached(&self, task: usize, extent: Extent, out: &mut [u8]) -> Result<usize> {
         if self.reading.options.direct == Direct::On && self.may_pass_cache() {
             return Ok(0);
@@ -90,8 +90,8 @@ impl<'a> ExtentReader<'a> {
         self.file.file.read_exact_at(out, extent.offset).map_err(|error| self.file.failed(error))
     }
 
-    /// Reads the pages around `extent` past the page cache, and tells where in `staging` it is;
-    /// `None` where that is not wanted, or where the file system refuses it, which is noted.
+    /// Reads the pages around `extent` past the page cache, and returns its range in `staging`;
+    /// `None` if the options exclude it, or if the file system refuses it, which is noted.
     fn read_past_cache(&self, extent: Extent, staging: &mut Aligned) -> Result<Option<Range<usize>>> {
         let Some(direct) = self.file.direct.as_ref().filter(|_| self.may_pass_cache()) else { return Ok(None) };
         let start = extent.offset / PAGE_BYTES as u64 * PAGE_BYTES as u64;
@@ -120,8 +120,8 @@ impl<'a> ExtentReader<'a> {
         self.file.direct.is_some() && self.reading.direct_refused().is_none()
     }
 
-    /// Has the system fetch what the tasks from `task` on will read, up to [`AHEAD_BYTES`] of it,
-    /// and what it was not told of yet.
+    /// Has the system prefetch what the tasks from `task` on will read, up to [`AHEAD_BYTES`] of
+    /// it.
     fn fetch_ahead(&self, task: usize) {
         let first = self.extents.partition_point(|&(of, _)| of < task);
         let mut bytes = 0;

@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Rows out of chunks: each chunk that holds one of them is read and decoded once, and its values
-//! go straight to their places.
+//! Rows from chunks: each chunk is read and decoded once, and its values are copied straight to
+//! their places.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -18,8 +18,7 @@ use super::{ReadContext, check};
 use crate::decode::{Corrupt, Decoded, Decoder, Pipeline};
 use crate::error::{Error, Result};
 
-/// Chunks that are decoded at the same time take no more than this with what they are decoded from,
-/// beyond the first.
+/// Most bytes of the chunks that are decoded at the same time, beyond the first.
 const CHUNKS_AT_ONCE_BYTES: u64 = 1 << 30;
 /// A thread is not worth starting for less.
 const BYTES_A_THREAD: u64 = 64 << 10;
@@ -57,7 +56,7 @@ impl Extended for Band<'_> {
     }
 }
 
-/// Inputs of the decoding of one request.
+/// Inputs of decoding for one request.
 struct DecodeRequest<'a> {
     stored: &'a DirectDataset,
     pipeline: &'a Pipeline,
@@ -158,7 +157,7 @@ impl DirectDataset {
     }
 }
 
-/// From the first byte of chunks to the last, where little else lies between them.
+/// Extent from the first byte of chunks to the last, if little else lies between them.
 fn read_at_once(chunks: &[Option<ChunkEntry>]) -> Option<Extent> {
     let written = || chunks.iter().flatten().map(ChunkEntry::extent);
     let (first, end) = (written().map(|extent| extent.offset).min()?, written().map(|extent| extent.end()).max()?);

@@ -36,7 +36,7 @@ impl FileIdentity {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
-    /// In words, how `now` differs from the file that was opened.
+    /// Difference between `now` and the file that was opened, in words.
     fn difference(&self, now: &FileIdentity) -> String {
         if !self.same_file(now) {
             "another file is in its place".to_owned()
@@ -67,7 +67,8 @@ impl Extent {
 pub(crate) struct RawFile {
     pub(super) path: PathBuf,
     pub(super) file: File,
-    /// The same file past the page cache, where that is wanted and allowed.
+    /// The same file opened for reads past the page cache, if the options and the file system allow
+    /// it.
     pub(super) direct: Option<File>,
     identity: FileIdentity,
 }
@@ -89,7 +90,7 @@ impl RawFile {
         let file = File::open(&path).map_err(failed)?;
         let identity = FileIdentity::of(&file.metadata().map_err(failed)?);
         let by_hdf5 = FileIdentity::of(&file_of_hdf5(&of_hdf5).and_then(|file| file.metadata()).map_err(failed)?);
-        // Where a link leads to another file, what that was when `main` was opened is not known.
+        // The state of a linked file when `main` was opened is not known.
         let expected = if by_hdf5.same_file(main) { main } else { &by_hdf5 };
         if *expected != identity {
             return Err(Error::Changed { what: expected.difference(&identity), path });

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! Which chunks a dataset has, and where in the file each lies.
+//! Index of a dataset's chunks: their places in the file.
 
 use std::ops::Range;
 
@@ -95,18 +95,18 @@ pub(crate) struct ChunkIndex {
     entries: Vec<ChunkEntry>,
 }
 
-/// Why an index cannot be used.
+/// Reason for which an index cannot be used.
 #[derive(Debug)]
 pub(crate) enum Unusable {
     Hdf5(hdf5::Error),
-    /// Impossible claim of the index.
+    /// The index is invalid, for this reason.
     Lies(String),
 }
 
 impl ChunkIndex {
-    /// Asks HDF5 for the places of all chunks. All of its indices tell them in the order of their
-    /// numbers, but the one that `misplaces_chunks` is about; one that goes in a circle is noticed
-    /// by that, and by `file_bytes`, the length of the file, which no index can outgrow.
+    /// Asks HDF5 for the places of all chunks. HDF5 lists them in the order of their numbers,
+    /// except in the case of `misplaces_chunks`. A cyclic index is detected by a break of that
+    /// order, or by outgrowing `file_bytes`, the length of the file.
     pub(crate) fn read(dataset: &Dataset, grid: &ChunkGrid, file_bytes: u64) -> Result<Self, Unusable> {
         let mut entries: Vec<ChunkEntry> = Vec::new();
         let mut promised = 0_u64;

@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Rows by way of the HDF5 library, for what this crate does not read itself. It runs under one
-//! lock: one thread reads.
+//! Rows read through the HDF5 library, for datasets that this crate does not read itself. It runs
+//! under one lock: one thread reads.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -19,9 +19,8 @@ use crate::decode::FloatWidth;
 use crate::slab::{Element, read_rows};
 use crate::stored::ieee_float;
 
-/// Converter of the elements to f32. HDF5's own code for what the CPU does in one instruction
-/// is slow, and gives a NaN other bits in one byte order than in the other; so that it only swaps
-/// bytes for the common types.
+/// Converter of the elements to f32. HDF5's own conversion is slow, and the bits of a NaN depend on
+/// the byte order. So for the common types it only swaps bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ToF32 {
     /// HDF5: 32-bit floats, and narrow ones of unusual form.
@@ -47,7 +46,7 @@ const STAGING_BYTES: usize = 1 << 20;
 /// A gather reads at most this much at once into memory of its own.
 const GATHER_BYTES: usize = 64 << 20;
 
-/// Why rows could not be had.
+/// Reason for which rows could not be read.
 #[derive(Debug)]
 pub(crate) enum ReadFailure {
     Hdf5(hdf5::Error),

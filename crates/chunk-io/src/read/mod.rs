@@ -40,13 +40,12 @@ pub(crate) use read_path::{DatasetQuery, ReadPath, choose_read_path};
 pub(crate) use rows::RowSelection;
 use scratch::ThreadBuffers;
 
-/// True if data pass the page cache by (`O_DIRECT`). Where the file system refuses, they are read
-/// as if it were `Off`, and [`Source::notes`](crate::Source::notes) says so.
+/// Reads past the page cache (`O_DIRECT`). Where the file system refuses them, data are read as
+/// with `Off`, and [`Source::notes`](crate::Source::notes) says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direct {
-    /// Through the page cache, which keeps what was read for the next time as long as memory
-    /// allows.
+    /// Through the page cache, which keeps data for the next read as long as memory allows.
     #[default]
     Off,
     /// Reads cached pages through the page cache and the rest past it.
@@ -86,7 +85,7 @@ impl ReadContext {
         }
     }
 
-    /// Values that are not finite seen so far, where the options have them looked for.
+    /// Values that are not finite seen so far, if the options count them.
     pub(crate) fn non_finite(&self) -> Option<NonFiniteFound> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -99,7 +98,7 @@ impl ReadContext {
         }
     }
 
-    /// Why reads past the page cache were given up, if they were.
+    /// Reason for which reads past the page cache were given up; `None` if they were not.
     pub(crate) fn direct_refused(&self) -> Option<&str> {
         self.direct_refused.get().map(String::as_str)
     }

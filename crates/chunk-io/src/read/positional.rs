@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Rows that lie in the file as they are: read straight to their place where they are f32 of this
-//! machine, or else converted on the way.
+//! Rows that the file stores uncompressed: native f32 are read straight to their place, others are
+//! converted while they are copied.
 
 use std::time::Instant;
 
@@ -18,8 +18,8 @@ use crate::cost::ReadCost;
 use crate::decode::to_f32;
 use crate::error::{Error, Result};
 
-/// A piece of fewer bytes is copied from where it was read together with its neighbours; a larger
-/// one is worth a call of its own.
+/// A smaller piece is read together with its neighbours and copied; a larger one is worth a call of
+/// its own.
 const LARGE_BYTES: usize = 64 << 10;
 /// Reads under way at once past the page cache, whatever the number of threads: they wait for the
 /// disk and take no CPU.

@@ -46,7 +46,7 @@ pub(super) enum StoragePlace {
     Chunks { index: ChunkIndex, pipeline: Pipeline },
 }
 
-/// A dataset for which a way is to be found.
+/// A dataset for which a reader is chosen.
 pub(crate) struct DatasetQuery<'a> {
     pub(crate) dataset: &'a Dataset,
     pub(crate) object: &'a str,
@@ -56,7 +56,7 @@ pub(crate) struct DatasetQuery<'a> {
     pub(crate) opened: &'a FileIdentity,
 }
 
-/// Path by which the dataset is read.
+/// Chooses the reader of a dataset.
 ///
 /// # Errors
 /// If its file is another than the one that was opened, or if what its header or index says cannot
@@ -130,9 +130,9 @@ fn pipeline(filters: &[StoredFilter], float: Float, grid: &ChunkGrid) -> Option<
     Pipeline::new(filters.iter().map(filter).collect::<Option<_>>()?, float, grid.chunk_elements()?)
 }
 
-/// HDF5's own limit for a chunk; what is decoded at once never takes more.
+/// HDF5's own limit for a chunk, and so for what is decoded at once.
 const CHUNK_BYTES_MAX: u64 = u32::MAX as u64;
-/// A chunk of more bytes than this must not be larger than its dataset this many times.
+/// A chunk larger than this must not exceed its dataset by the factor below.
 const CHUNK_BYTES_FREE: u64 = 64 << 20;
 const CHUNK_OVERSIZE_MAX: u64 = 64;
 
@@ -167,7 +167,8 @@ impl DirectDataset {
     }
 
     fn contiguous(&self, dataset: &Dataset) -> Result<StoragePlace> {
-        // Behind a user block the library gives an address also to what has none; the size tells.
+        // Behind a user block the library returns an address even for a dataset without one; the
+        // size shows it.
         let (Some(offset), 1..) = (dataset.offset(), dataset.storage_size()) else { return Ok(StoragePlace::Nowhere) };
         let bytes = self.grid.shape[0] * self.row_len() * self.width();
         self.require_within(Extent { offset, bytes }, Vec::new)?;

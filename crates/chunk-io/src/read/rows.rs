@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Which rows of the first axis are wanted, in the order of the caller's memory.
+/// Selected rows of the first axis, in the order of the caller's memory.
 #[derive(Clone, Debug)]
 pub(crate) enum RowSelection<'a> {
     Range(Range<usize>),
@@ -37,7 +37,7 @@ pub(crate) fn cut(rows: Range<usize>, unit: usize) -> impl Iterator<Item = Range
     })
 }
 
-/// Takes the first `len` values of what is left of the caller's memory.
+/// Splits the next `len` values off the caller's memory.
 pub(crate) fn take<'a>(left: &mut &'a mut [f32], len: usize) -> &'a mut [f32] {
     left.split_off_mut(..len).expect("the caller's memory holds exactly the rows")
 }

@@ -2,11 +2,11 @@
 
 use super::file::Extent;
 
-/// Bytes that one call reads at once: large enough for a disk to run at its rate, small enough to
-/// be still in the CPU's cache when what was read is looked at.
+/// Bytes of one read: large enough for a disk's full rate, small enough to be in the CPU's cache
+/// when they are processed.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
 
-/// Holes up to this size are read along: a page is the least that comes from a disk.
+/// Holes up to this size are read too: a page is the least that comes from a disk.
 const HOLE_BYTES_MAX: u64 = 4096;
 
 /// Something to be read in one piece.

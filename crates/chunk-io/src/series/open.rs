@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::file::InputFile;
 use crate::file::{ElementKind, Expect, NumericDataset};
 use crate::shape::Shape;
-use crate::spans::SampleSpans;
+use crate::spans::SpanTimes;
 use crate::text::AttributeValue;
 use crate::timeframe::timeframe_order;
 
@@ -37,7 +37,7 @@ pub struct SeriesFile {
     timeframes: Vec<SeriesTimeframeFile>,
     instruments: Vec<String>,
     sample_time: Buffer<i64>,
-    spans: SampleSpans,
+    span_times: SpanTimes,
     sample_instrument: Option<Buffer<i32>>,
     targets: NumericDataset,
 }
@@ -64,12 +64,12 @@ impl SeriesFile {
             timeframes: Vec::new(),
             instruments: Vec::new(),
             sample_time: times.read_buffer(scope)?,
-            spans: SampleSpans::default(),
+            span_times: SpanTimes::default(),
             sample_instrument: None,
             targets,
             file,
         };
-        series.spans = SampleSpans::open(&series.file, "/samples/time", series.sample_times(), scope)?;
+        series.span_times = SpanTimes::open(&series.file, "/samples/time", series.sample_times(), scope)?;
         series.open_instruments(scope)?;
         series.open_timeframes(scope)?;
         Ok(series)
@@ -140,16 +140,9 @@ impl SeriesFile {
         self.sample_time.as_slice()
     }
 
-    /// When the earliest bar opened that had a part in each sample, `[N]`, ns since 1970 UTC, where
-    /// the file tells it.
-    pub fn sample_reach_times(&self) -> Option<&[i64]> {
-        self.spans.reach_times()
-    }
-
-    /// When the last bar closed that each sample's targets read, `[N]`, ns since 1970 UTC, where
-    /// the file tells it.
-    pub fn sample_label_end_times(&self) -> Option<&[i64]> {
-        self.spans.label_end_times()
+    /// Times between which each sample and its targets read bars.
+    pub fn span_times(&self) -> &SpanTimes {
+        &self.span_times
     }
 
     /// Instrument of each sample, `[N]`, an index into [`SeriesFile::instruments`].
@@ -193,8 +186,8 @@ impl SeriesFile {
         Ok(Series {
             timeframes: self.timeframes.iter().map(SeriesTimeframeFile::read).collect::<Result<_>>()?,
             sample_time: self.sample_times().to_vec(),
-            sample_reach_time: self.sample_reach_times().unwrap_or_default().to_vec(),
-            sample_label_end_time: self.sample_label_end_times().unwrap_or_default().to_vec(),
+            sample_reach_time: self.span_times.reach_times().unwrap_or_default().to_vec(),
+            sample_label_end_time: self.span_times.label_end_times().unwrap_or_default().to_vec(),
             targets: self.targets.read_f32_vec()?,
             instruments,
             attributes: self.read_attributes()?,

@@ -79,7 +79,7 @@ impl SeriesTimeframeFile {
         &self.feature_names
     }
 
-    /// When each bar closed, `[bars]`, ns since 1970 UTC.
+    /// Close time of each bar, `[bars]`, ns since 1970 UTC.
     pub fn close_times(&self) -> &[i64] {
         self.close_time.as_slice()
     }

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::file::InputFile;
 use crate::file::{ElementKind, Expect, NumericDataset};
 use crate::shape::{Shape, TimeframeShape};
-use crate::spans::SampleSpans;
+use crate::spans::SpanTimes;
 use crate::text::AttributeValue;
 use crate::timeframe::timeframe_order;
 
@@ -30,7 +30,7 @@ pub struct WindowsFile {
     features: Vec<NumericDataset>,
     targets: NumericDataset,
     timestamps: Option<Buffer<i64>>,
-    spans: SampleSpans,
+    span_times: SpanTimes,
     sample_instrument: Option<Buffer<i32>>,
 }
 
@@ -61,9 +61,9 @@ impl WindowsFile {
         } else {
             None
         };
-        let spans = match &timestamps {
-            Some(timestamps) => SampleSpans::open(&file, "/timestamps", timestamps.as_slice(), scope)?,
-            None => SampleSpans::default(),
+        let span_times = match &timestamps {
+            Some(timestamps) => SpanTimes::open(&file, "/timestamps", timestamps.as_slice(), scope)?,
+            None => SpanTimes::default(),
         };
         let sample_instrument = match file.has_dataset("/instruments") && file.has_dataset(SAMPLE_INSTRUMENT) {
             true => {
@@ -80,7 +80,7 @@ impl WindowsFile {
         };
         let shape = Shape { samples, timeframes: named.iter().map(shape_of).collect(), horizons: targets.row_len() };
         let features = named.into_iter().map(|(_, table)| table).collect();
-        Ok(WindowsFile { file, shape, features, targets, timestamps, spans, sample_instrument })
+        Ok(WindowsFile { file, shape, features, targets, timestamps, span_times, sample_instrument })
     }
 
     /// The file.
@@ -98,16 +98,9 @@ impl WindowsFile {
         self.timestamps.as_ref().map(Buffer::as_slice)
     }
 
-    /// When the earliest bar opened that had a part in each sample, `[N]`, ns since 1970 UTC, where
-    /// the file tells it.
-    pub fn sample_reach_times(&self) -> Option<&[i64]> {
-        self.spans.reach_times()
-    }
-
-    /// When the last bar closed that each sample's targets read, `[N]`, ns since 1970 UTC, where
-    /// the file tells it.
-    pub fn sample_label_end_times(&self) -> Option<&[i64]> {
-        self.spans.label_end_times()
+    /// Times between which each sample and its targets read bars.
+    pub fn span_times(&self) -> &SpanTimes {
+        &self.span_times
     }
 
     /// Number of each sample's instrument, `[N]`, if the file names instruments, as one made of a

@@ -71,8 +71,8 @@ join!(join_u64, u64);
 mod tests {
     use super::*;
 
-    /// What is chosen here, and the portable form, against the definition; at lengths around a
-    /// vector and starts that are not aligned.
+    /// Compares the chosen and the portable form with the definition, at lengths around a vector
+    /// and unaligned starts.
     macro_rules! check {
         ($name:ident, $word:ty) => {
             const N: usize = size_of::<$word>();
