@@ -92,7 +92,9 @@ pub enum Error {
     },
 
     /// An array of a graph is not as long as its collection's schema says.
-    #[error("graph {graph:?}: {array} has {found} values, and {} rows of {} by the schema", expected.0, expected.1)]
+    #[error(
+        "graph {graph:?}: {array} has {found} values, and {expected_rows} rows of {expected_columns} by the schema"
+    )]
     Shape {
         /// Key of the graph.
         graph: String,
@@ -100,8 +102,10 @@ pub enum Error {
         array: &'static str,
         /// Its length.
         found: usize,
-        /// Rows and columns that it should have.
-        expected: (usize, usize),
+        /// Rows that it should have.
+        expected_rows: usize,
+        /// Columns that it should have.
+        expected_columns: usize,
     },
 
     /// A graph has targets of something else than its collection's schema says.
@@ -144,12 +148,14 @@ pub enum Error {
     },
 
     /// Two graphs of a collection have one key.
-    #[error("graphs {} and {} have the same key {key:?}; each needs one of its own", graphs.0, graphs.1)]
+    #[error("graphs {first} and {second} have the same key {key:?}; each needs one of its own")]
     SameKey {
         /// The key.
         key: String,
-        /// Two graphs that have it.
-        graphs: (usize, usize),
+        /// Index of a graph that has it.
+        first: usize,
+        /// Index of another.
+        second: usize,
     },
 
     /// The system failed to read or write a file.
@@ -208,12 +214,12 @@ pub enum Error {
     },
 
     /// A file holds other graphs than those that are asked for.
-    #[error("{}: these graphs were built of something else{}", path.display(), Changes(changes))]
+    #[error("{}: these graphs were built of something else{}", path.display(), ChangeList(changes))]
     Stale {
         /// The file.
         path: PathBuf,
         /// Differences, at least one.
-        changes: Vec<Change>,
+        changes: Vec<CollectionChange>,
     },
 
     /// There is no graph with an index.
@@ -228,14 +234,16 @@ pub enum Error {
     },
 
     /// There is no graph with a key.
-    #[error("{}: there is no graph {key:?}{}", path.display(), Between(between))]
+    #[error("{}: there is no graph {key:?}{}", path.display(), KeysAround { before, after })]
     NoKey {
         /// The file.
         path: PathBuf,
         /// The key.
         key: String,
-        /// The keys before and after it in the order of their bytes.
-        between: (Option<String>, Option<String>),
+        /// The key before it in the order of their bytes.
+        before: Option<String>,
+        /// The key after it.
+        after: Option<String>,
     },
 
     /// The indices of a file are of another width.
@@ -257,7 +265,7 @@ pub enum Error {
 /// One thing that a collection of graphs is a function of, in two forms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Change {
+pub struct CollectionChange {
     /// Which: `data`, `builder`, `parameters`, `schema`, `keys` or `widths`.
     pub what: &'static str,
     /// As it is in the file.
@@ -266,19 +274,23 @@ pub struct Change {
     pub new: String,
 }
 
-struct Changes<'c>(&'c [Change]);
+struct ChangeList<'c>(&'c [CollectionChange]);
 
-impl fmt::Display for Changes<'_> {
+impl fmt::Display for ChangeList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|Change { what, old, new }| write!(f, "; {what}: was {old}, is {new}"))
+        self.0.iter().try_for_each(|CollectionChange { what, old, new }| write!(f, "; {what}: was {old}, is {new}"))
     }
 }
 
-struct Between<'k>(&'k (Option<String>, Option<String>));
+/// Keys on either side of one that is missing.
+struct KeysAround<'k> {
+    before: &'k Option<String>,
+    after: &'k Option<String>,
+}
 
-impl fmt::Display for Between<'_> {
+impl fmt::Display for KeysAround<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
+        match (self.before, self.after) {
             (None, None) => write!(f, "; there are none"),
             (None, Some(first)) => write!(f, "; the first is {first:?}"),
             (Some(last), None) => write!(f, "; the last is {last:?}"),

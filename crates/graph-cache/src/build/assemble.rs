@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::nearest::{Neighbour, Neighbours};
+use super::nearest::{Neighbour, NeighbourLists};
 use crate::error::{Error, Result};
 
 /// True if an edge comes with the one back.
@@ -48,7 +48,7 @@ impl SelfLoops {
 
 /// Parts of a graph, from lists of neighbours.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Parts {
+pub(crate) struct EdgeOptions {
     pub(crate) symmetry: Symmetry,
     pub(crate) self_loops: SelfLoops,
     /// The value of a self-loop.
@@ -57,13 +57,13 @@ pub(crate) struct Parts {
 
 /// Edges by receiving node, columns ascending.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Edges {
+pub(crate) struct NeighbourEdges {
     pub(crate) row_ptr: Vec<u32>,
     pub(crate) col: Vec<u32>,
     pub(crate) values: Vec<f64>,
 }
 
-impl Edges {
+impl NeighbourEdges {
     fn push(&mut self, column: u32, value: f64) {
         self.col.push(column);
         self.values.push(value);
@@ -79,7 +79,7 @@ impl Edges {
 
 /// # Errors
 /// [`Error::Data`] for more edges than a `u32` counts.
-pub(crate) fn assemble(neighbours: &Neighbours, parts: Parts) -> Result<Edges> {
+pub(crate) fn assemble(neighbours: &NeighbourLists, parts: EdgeOptions) -> Result<NeighbourEdges> {
     match parts.symmetry {
         Symmetry::None if parts.self_loops == SelfLoops::None => as_they_are(neighbours),
         Symmetry::None => rows(neighbours, parts, |row, to| to.extend_from_slice(neighbours.of(row))),
@@ -88,9 +88,9 @@ pub(crate) fn assemble(neighbours: &Neighbours, parts: Parts) -> Result<Edges> {
     }
 }
 
-fn as_they_are(neighbours: &Neighbours) -> Result<Edges> {
+fn as_they_are(neighbours: &NeighbourLists) -> Result<NeighbourEdges> {
     counted(neighbours.list.len())?;
-    Ok(Edges {
+    Ok(NeighbourEdges {
         row_ptr: neighbours.offsets.iter().map(|&edges| edges as u32).collect(),
         col: neighbours.list.iter().map(|neighbour| neighbour.column).collect(),
         values: neighbours.list.iter().map(|neighbour| neighbour.value).collect(),
@@ -106,7 +106,7 @@ struct Met {
     kept: bool,
 }
 
-fn both_ways(neighbours: &Neighbours, parts: Parts, joined: impl Fn(Met) -> bool) -> Result<Edges> {
+fn both_ways(neighbours: &NeighbourLists, parts: EdgeOptions, joined: impl Fn(Met) -> bool) -> Result<NeighbourEdges> {
     let back = transposed(neighbours);
     rows(neighbours, parts, |row, to| {
         let (mut own, mut theirs) = (neighbours.of(row).iter().peekable(), back.of(row).iter().peekable());
@@ -127,7 +127,7 @@ fn lower(own: Option<&Neighbour>, theirs: Option<&Neighbour>) -> Option<u32> {
 }
 
 /// For each row those that have it as a neighbour, ascending.
-fn transposed(neighbours: &Neighbours) -> Neighbours {
+fn transposed(neighbours: &NeighbourLists) -> NeighbourLists {
     let rows = neighbours.offsets.len() - 1;
     let mut offsets = vec![0; rows + 1];
     neighbours.list.iter().for_each(|neighbour| offsets[neighbour.column as usize + 1] += 1);
@@ -143,12 +143,16 @@ fn transposed(neighbours: &Neighbours) -> Neighbours {
             *place += 1;
         }
     }
-    Neighbours { offsets, list }
+    NeighbourLists { offsets, list }
 }
 
 /// The edges of each row that `of` writes, and self-loops.
-fn rows(neighbours: &Neighbours, parts: Parts, of: impl Fn(usize, &mut Vec<Neighbour>)) -> Result<Edges> {
-    let mut edges = Edges { row_ptr: vec![0], ..Edges::default() };
+fn rows(
+    neighbours: &NeighbourLists,
+    parts: EdgeOptions,
+    of: impl Fn(usize, &mut Vec<Neighbour>),
+) -> Result<NeighbourEdges> {
+    let mut edges = NeighbourEdges { row_ptr: vec![0], ..NeighbourEdges::default() };
     let mut list = Vec::new();
     for row in 0..neighbours.offsets.len() - 1 {
         list.clear();
@@ -177,7 +181,7 @@ mod tests {
     use super::*;
 
     /// 0 hears from 1 and 2, 1 from 0, 2 from 1 whom it keeps, 3 from nobody.
-    fn neighbours() -> Neighbours {
+    fn neighbours() -> NeighbourLists {
         let neighbour = |column, kept, value| Neighbour { column, kept, value };
         let list = vec![
             neighbour(1, false, 0.5),
@@ -185,7 +189,7 @@ mod tests {
             neighbour(0, false, 0.5),
             neighbour(1, true, 0.1),
         ];
-        Neighbours { offsets: vec![0, 2, 3, 4, 4], list }
+        NeighbourLists { offsets: vec![0, 2, 3, 4, 4], list }
     }
 
     #[test]
@@ -198,7 +202,7 @@ mod tests {
             (Symmetry::Mutual, SelfLoops::Added, &[(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 1), (2, 2), (3, 3)]),
         ];
         for &(symmetry, self_loops, expected) in cases {
-            let edges = assemble(&neighbours(), Parts { symmetry, self_loops, own: 1.0 }).unwrap();
+            let edges = assemble(&neighbours(), EdgeOptions { symmetry, self_loops, own: 1.0 }).unwrap();
             assert_eq!(edges.ends().collect::<Vec<_>>(), expected, "{symmetry:?}");
             for ((row, column), value) in edges.ends().zip(&edges.values) {
                 let expected = [[1.0, 0.5, 0.25], [0.5, 1.0, 0.1], [0.25, 0.1, 1.0]];
@@ -210,8 +214,8 @@ mod tests {
 
     #[test]
     fn no_rows_have_no_edges() {
-        let none = Neighbours { offsets: vec![0], list: Vec::new() };
-        let parts = Parts { symmetry: Symmetry::Union, self_loops: SelfLoops::Added, own: 1.0 };
-        assert_eq!(assemble(&none, parts).unwrap(), Edges { row_ptr: vec![0], ..Edges::default() });
+        let none = NeighbourLists { offsets: vec![0], list: Vec::new() };
+        let parts = EdgeOptions { symmetry: Symmetry::Union, self_loops: SelfLoops::Added, own: 1.0 };
+        assert_eq!(assemble(&none, parts).unwrap(), NeighbourEdges { row_ptr: vec![0], ..NeighbourEdges::default() });
     }
 }

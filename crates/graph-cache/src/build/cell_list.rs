@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::cell::Cell;
+use super::cell::UnitCell;
 use super::points::Points;
 use crate::error::{Error, Result};
 
@@ -21,7 +21,7 @@ const BINS_PER_POINT: f64 = 4.0;
 /// periodic cell that is shorter than it.
 pub(crate) struct CellList<'p> {
     points: Points<'p>,
-    periodic: Option<Cell>,
+    periodic: Option<UnitCell>,
     square: f64,
     /// Bins along each edge.
     bins: [i64; 3],
@@ -32,17 +32,17 @@ pub(crate) struct CellList<'p> {
     /// Points by their bins, those of one ascending.
     members: Vec<u32>,
     /// Place of each point: its bin along each edge, and the cell that it lies in.
-    places: Vec<Place>,
+    places: Vec<BinPlace>,
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct BinPlace {
     bin: [i64; 3],
     cell: [i64; 3],
 }
 
 impl<'p> CellList<'p> {
-    pub(crate) fn new(points: &Points<'p>, radius: f64, periodic: Option<&Cell>) -> Result<Self> {
+    pub(crate) fn new(points: &Points<'p>, radius: f64, periodic: Option<&UnitCell>) -> Result<Self> {
         let (origin, cell) = match periodic {
             Some(cell) => ([0.0; 3], *cell),
             None => bounding_box(points, radius)?,
@@ -107,7 +107,7 @@ impl<'p> CellList<'p> {
 
     /// Points in the bin that is so many bins away.
     fn near_in_bin(&self, point: usize, away: [i64; 3], found: &mut impl FnMut(u32, f64)) {
-        let Place { bin, cell } = self.places[point];
+        let BinPlace { bin, cell } = self.places[point];
         let target: [i64; 3] = std::array::from_fn(|k| bin[k] + away[k]);
         let wrapped: [i64; 3] = std::array::from_fn(|k| target[k].rem_euclid(self.bins[k]));
         if self.periodic.is_none() && wrapped != target {
@@ -139,17 +139,17 @@ impl<'p> CellList<'p> {
 
 /// The least corner of the points, and a box from there that holds them, no thinner than the
 /// radius.
-fn bounding_box(points: &Points<'_>, radius: f64) -> Result<([f64; 3], Cell)> {
+fn bounding_box(points: &Points<'_>, radius: f64) -> Result<([f64; 3], UnitCell)> {
     let corner = |least: f64, pick: fn(f64, f64) -> f64| {
         points.rows().fold([least; 3], |corner, row| std::array::from_fn(|k| pick(corner[k], row[k])))
     };
     let (low, high) = (corner(f64::INFINITY, f64::min), corner(f64::NEG_INFINITY, f64::max));
     let low = low.map(|x| if x.is_finite() { x } else { 0.0 });
     let edge = |k: usize| ((high[k] - low[k]) * SLACK).max(radius);
-    Ok((low, Cell::orthorhombic(edge(0), edge(1), edge(2))?))
+    Ok((low, UnitCell::orthorhombic(edge(0), edge(1), edge(2))?))
 }
 
-fn place(points: &Points<'_>, point: usize, origin: [f64; 3], cell: &Cell, bins: [i64; 3]) -> Result<Place> {
+fn place(points: &Points<'_>, point: usize, origin: [f64; 3], cell: &UnitCell, bins: [i64; 3]) -> Result<BinPlace> {
     let row = points.row(point);
     let fractions = cell.fractions(std::array::from_fn(|k| row[k] - origin[k]));
     if fractions.iter().any(|fraction| fraction.abs() > CELLS_AWAY_MAX) {
@@ -157,7 +157,7 @@ fn place(points: &Points<'_>, point: usize, origin: [f64; 3], cell: &Cell, bins:
         return Err(Error::Data { object, expected: "a point at most ten thousand cells away".into() });
     }
     let bin = |k: usize| ((fractions[k] - fractions[k].floor()) * bins[k] as f64) as i64;
-    Ok(Place {
+    Ok(BinPlace {
         bin: std::array::from_fn(|k| bin(k).min(bins[k] - 1)),
         cell: fractions.map(|fraction| fraction.floor() as i64),
     })

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::assemble::Edges;
+use super::assemble::NeighbourEdges;
 use super::panel::Panel;
 use crate::error::{Error, Result};
 
@@ -66,13 +66,19 @@ impl Channel {
 }
 
 /// [E, A] of the edges of the graph of day `t`, whose nodes are `nodes` of the panel.
-pub(crate) fn attributes(channels: &[Channel], nodes: &[u32], of_panel: usize, t: usize, edges: &Edges) -> Vec<f32> {
+pub(crate) fn attributes(
+    channels: &[Channel],
+    nodes: &[u32],
+    of_panel: usize,
+    t: usize,
+    edges: &NeighbourEdges,
+) -> Vec<f32> {
     if channels.is_empty() {
         return Vec::new();
     }
     let place = |node: usize| nodes[node] as usize;
     let ends = edges.ends().map(|(row, column)| (place(row), place(column)));
-    ends.flat_map(|ends| channels.iter().map(move |channel| channel.between(ends.0, ends.1, of_panel, t))).collect()
+    ends.flat_map(|(dst, src)| channels.iter().map(move |channel| channel.between(dst, src, of_panel, t))).collect()
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@
 
 use serde_json::json;
 
-use super::assemble::{Parts, SelfLoops, Symmetry, assemble};
+use super::assemble::{EdgeOptions, SelfLoops, Symmetry, assemble};
 use super::channel::{Channel, attributes};
-use super::nearest::{Choice, Neighbours, Sign, Spread, search};
+use super::nearest::{Choice, NeighbourLists, Parallelism, Sign, search};
 use super::pairwise::{Pearson, Products};
 use super::panel::Panel;
-use super::window::Window;
+use super::window::LookbackWindow;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::schema::Schema;
@@ -174,10 +174,10 @@ impl Correlation {
     /// If `t` is more than the number of days.
     pub fn build(&self, panel: &Panel<'_>, t: usize) -> Result<Graph> {
         self.check(panel)?;
-        Window::with_last(|window| {
+        LookbackWindow::with_last(|window| {
             window.fill(self, panel, t);
             let pearson = Pearson::new(window, self.min_observations, Products);
-            let neighbours = search(&pearson, self.choice(), Spread::Rows);
+            let neighbours = search(&pearson, self.choice(), Parallelism::Rows);
             self.graph(panel, t, window, &neighbours)
         })
     }
@@ -186,8 +186,14 @@ impl Correlation {
         Choice { k: self.k, sign: self.sign, threshold: self.threshold, kept: self.min_degree }
     }
 
-    pub(crate) fn graph(&self, panel: &Panel<'_>, t: usize, window: &Window, neighbours: &Neighbours) -> Result<Graph> {
-        let parts = Parts { symmetry: self.symmetry, self_loops: self.self_loops, own: 1.0 };
+    pub(crate) fn graph(
+        &self,
+        panel: &Panel<'_>,
+        t: usize,
+        window: &LookbackWindow,
+        neighbours: &NeighbourLists,
+    ) -> Result<Graph> {
+        let parts = EdgeOptions { symmetry: self.symmetry, self_loops: self.self_loops, own: 1.0 };
         let edges = assemble(neighbours, parts)?;
         let attributes = attributes(&self.channels, &window.nodes, panel.names().len(), t, &edges);
         Ok(Graph {

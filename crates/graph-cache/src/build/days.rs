@@ -7,11 +7,11 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::correlation::Correlation;
-use super::nearest::{Spread, search};
+use super::nearest::{Parallelism, search};
 use super::pairwise::{Pearson, Products};
 use super::panel::Panel;
 use super::sliding::{DAYS_MAX, Sliding};
-use super::window::Window;
+use super::window::LookbackWindow;
 use crate::error::Result;
 use crate::graph::Graph;
 
@@ -53,15 +53,15 @@ impl Correlation {
         panel: &'r Panel<'_>,
         days: Range<usize>,
     ) -> impl Iterator<Item = Result<(usize, Graph)>> + 'r {
-        let (mut window, mut sliding) = (Window::default(), Sliding::default());
+        let (mut window, mut sliding) = (LookbackWindow::default(), Sliding::default());
         days.map(move |t| {
             window.fill(self, panel, t);
             // A window that still grows loses no day for the one that it gains.
             let neighbours = if t >= self.lookback && Sliding::pays(&window) {
                 sliding.advance(&window, self.lookback, self.half_life);
-                search(&Pearson::new(&window, self.min_observations, &sliding), self.choice(), Spread::Alone)
+                search(&Pearson::new(&window, self.min_observations, &sliding), self.choice(), Parallelism::Alone)
             } else {
-                search(&Pearson::new(&window, self.min_observations, Products), self.choice(), Spread::Alone)
+                search(&Pearson::new(&window, self.min_observations, Products), self.choice(), Parallelism::Alone)
             };
             self.graph(panel, t, &window, &neighbours).map(|graph| (t, graph))
         })

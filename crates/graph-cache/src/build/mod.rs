@@ -10,7 +10,6 @@ mod cell_list;
 mod channel;
 mod collections;
 mod correlation;
-mod date;
 mod days;
 mod kernel;
 mod knn;
@@ -25,7 +24,7 @@ mod sliding;
 mod window;
 
 pub use assemble::{SelfLoops, Symmetry};
-pub use cell::Cell;
+pub use cell::UnitCell;
 pub use channel::{Channel, ChannelValues};
 pub use collections::{CorrelationGraphs, PointGraphs, PointRule};
 pub use correlation::{Correlation, Demeaning};

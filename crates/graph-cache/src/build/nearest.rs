@@ -88,13 +88,13 @@ pub(crate) struct Neighbour {
 
 /// The neighbours of every row, columns ascending.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Neighbours {
+pub(crate) struct NeighbourLists {
     /// [N + 1].
     pub(crate) offsets: Vec<usize>,
     pub(crate) list: Vec<Neighbour>,
 }
 
-impl Neighbours {
+impl NeighbourLists {
     pub(crate) fn of(&self, row: usize) -> &[Neighbour] {
         &self.list[self.offsets[row]..self.offsets[row + 1]]
     }
@@ -102,7 +102,7 @@ impl Neighbours {
 
 /// Threads that share the work on one search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spread {
+pub(crate) enum Parallelism {
     /// All threads: each takes some rows.
     Rows,
     /// The calling thread alone, where others have graphs of their own.
@@ -110,7 +110,7 @@ pub(crate) enum Spread {
 }
 
 /// The neighbours of every row.
-pub(crate) fn search(similarity: &impl Similarity, choice: Choice, spread: Spread) -> Neighbours {
+pub(crate) fn search(similarity: &impl Similarity, choice: Choice, spread: Parallelism) -> NeighbourLists {
     let panels = similarity.len().div_ceil(PANEL);
     let part = |panels: Range<usize>| {
         let mut seeker = Seeker::new(similarity, choice);
@@ -119,16 +119,16 @@ pub(crate) fn search(similarity: &impl Similarity, choice: Choice, spread: Sprea
         panels.for_each(|panel| seeker.panel(panel));
         (seeker.counts, seeker.found)
     };
-    let threads = if spread == Spread::Alone { 1 } else { rayon::current_num_threads() };
+    let threads = if spread == Parallelism::Alone { 1 } else { rayon::current_num_threads() };
     if threads == 1 {
         let (counts, found) = part(0..panels);
-        return Neighbours { offsets: offsets(counts), list: found };
+        return NeighbourLists { offsets: offsets(counts), list: found };
     }
     let tasks = panels.min(threads * TASKS_PER_THREAD).max(1);
     let bounds = move |task: usize| task * panels / tasks..(task + 1) * panels / tasks;
     let parts: Vec<_> = (0..tasks).into_par_iter().map(|task| part(bounds(task))).collect();
     let (counts, found): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
-    Neighbours { offsets: offsets(counts.concat()), list: found.concat() }
+    NeighbourLists { offsets: offsets(counts.concat()), list: found.concat() }
 }
 
 /// Starts of the neighbours of each row, from the counts.

@@ -4,12 +4,12 @@
 
 use megabatch_gpu_core::isa::Isa;
 
-use super::kernel::{self, COLUMNS_TOGETHER, LANES, Measure, PANEL};
+use super::kernel::{self, COLUMNS_TOGETHER, LANES, PANEL, RowMeasure};
 
 /// N rows of `depth` numbers, twice: in double precision, of which similarities are made, and in
 /// single precision, which only tells where to look for the largest of them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rows {
+pub(crate) struct RowMatrix {
     len: usize,
     depth: usize,
     /// [N, stride], zeros after the depth.
@@ -20,7 +20,7 @@ pub(crate) struct Rows {
     start: Vec<f32>,
 }
 
-impl Rows {
+impl RowMatrix {
     /// Forgets what there was, and makes room for `len` rows of `depth` zeros.
     pub(crate) fn reset(&mut self, len: usize, depth: usize) {
         let columns = len.next_multiple_of(COLUMNS_TOGETHER);
@@ -84,7 +84,7 @@ impl Rows {
     }
 
     /// The measure between a row and each of `columns`.
-    pub(crate) fn between(&self, isa: Isa, measure: Measure, row: u32, columns: &[u32], to: &mut [f64]) {
+    pub(crate) fn between(&self, isa: Isa, measure: RowMeasure, row: u32, columns: &[u32], to: &mut [f64]) {
         kernel::between(isa, measure, &self.exact, self.stride(), row, columns, to);
     }
 }

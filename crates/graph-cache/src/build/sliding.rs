@@ -21,7 +21,7 @@ use megabatch_gpu_core::isa::{Isa, Loops};
 
 use super::kernel::PANEL;
 use super::pairwise::Proposals;
-use super::window::{Kind, Window, power_of_two};
+use super::window::{LookbackWindow, NodeKind, power_of_two};
 
 /// Days after which the sums begin anew.
 pub(crate) const DAYS_MAX: usize = 64;
@@ -43,7 +43,7 @@ const LARGEST_MAX: f64 = 1e15;
 #[derive(Debug, Default)]
 pub(crate) struct Sliding {
     /// Nodes and kinds that the sums are of; none where they have not begun.
-    of: Option<(Vec<u32>, Vec<Kind>)>,
+    of: Option<(Vec<u32>, Vec<NodeKind>)>,
     /// Days since they began.
     days: usize,
     /// [columns] per node, zero for those that are not complete.
@@ -66,13 +66,13 @@ pub(crate) struct Sliding {
 
 impl Sliding {
     /// True if sums are less work than products.
-    pub(crate) fn pays(window: &Window) -> bool {
+    pub(crate) fn pays(window: &LookbackWindow) -> bool {
         let columns = window.standard.columns();
         window.stride() >= LOOKBACK_MIN && columns.saturating_mul(columns) <= SUMS_MAX
     }
 
     /// Goes on to the window of the next day, or begins with it. `lookback` is W.
-    pub(crate) fn advance(&mut self, window: &Window, lookback: usize, half_life: Option<f64>) {
+    pub(crate) fn advance(&mut self, window: &LookbackWindow, lookback: usize, half_life: Option<f64>) {
         let goes_on = self.days < DAYS_MAX
             && self.of.as_ref().is_some_and(|(nodes, kinds)| *nodes == window.nodes && *kinds == window.kinds);
         if goes_on {
@@ -87,16 +87,16 @@ impl Sliding {
     }
 
     /// x̃ of a node on a day of the window; 0 where it is not complete.
-    fn scaled(&self, window: &Window, node: usize, day: usize) -> f64 {
+    fn scaled(&self, window: &LookbackWindow, node: usize, day: usize) -> f64 {
         if self.scales[node] == 0.0 {
             return 0.0;
         }
         (window.row(&window.values, node)[day] - self.centres[node]) * self.scales[node]
     }
 
-    fn begin(&mut self, window: &Window) {
+    fn begin(&mut self, window: &LookbackWindow) {
         let (columns, nodes) = (window.standard.columns(), window.nodes.len());
-        let complete = |node: usize| node < nodes && window.kinds[node] == Kind::Complete;
+        let complete = |node: usize| node < nodes && window.kinds[node] == NodeKind::Complete;
         self.centres = (0..columns).map(|node| if complete(node) { window.means[node] } else { 0.0 }).collect();
         self.scales = (0..columns).map(|node| if complete(node) { 1.0 / window.norms[node] } else { 0.0 }).collect();
         self.largest = vec![0.0; columns];
@@ -109,7 +109,7 @@ impl Sliding {
         self.days = 0;
     }
 
-    fn slide(&mut self, window: &Window, lookback: usize, half_life: Option<f64>) {
+    fn slide(&mut self, window: &LookbackWindow, lookback: usize, half_life: Option<f64>) {
         let decay = half_life.map_or(1.0, |half_life| power_of_two(-1.0 / half_life));
         let of_first = decay.powi(lookback as i32) as f32;
         let columns = self.centres.len();
@@ -121,7 +121,7 @@ impl Sliding {
     }
 
     /// Means and norms of the window, and how far proposals may be off.
-    fn measure(&mut self, window: &Window, lookback: usize) {
+    fn measure(&mut self, window: &LookbackWindow, lookback: usize) {
         let columns = self.centres.len();
         self.weight = window.weights.iter().sum();
         self.inverse.clear();
@@ -148,11 +148,11 @@ impl Sliding {
 }
 
 impl Proposals for &Sliding {
-    fn propose(&self, _window: &Window, panel: usize, to: &mut [f32]) {
+    fn propose(&self, _window: &LookbackWindow, panel: usize, to: &mut [f32]) {
         Isa::best().run(Propose { of: self, panel, to });
     }
 
-    fn error(&self, _window: &Window) -> f32 {
+    fn error(&self, _window: &LookbackWindow) -> f32 {
         self.error
     }
 }

@@ -10,7 +10,7 @@ use megabatch_gpu_core::isa::{Isa, Loops};
 use super::correlation::{Correlation, Demeaning};
 use super::kernel::{LANES, sum};
 use super::panel::{Panel, is_observed};
-use super::rows::Rows;
+use super::rows::RowMatrix;
 
 /// A series is constant where its deviations are no more than this part of its largest value, which
 /// rounding makes of equal numbers.
@@ -22,7 +22,7 @@ const KEPT_MAX: usize = 1 << 20;
 /// Inputs of a graph: the observations of its nodes on the days of its look-back, and on none
 /// other.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Window {
+pub(crate) struct LookbackWindow {
     /// Places of the nodes in the panel, ascending.
     pub(crate) nodes: Vec<u32>,
     /// [W] weight of each day, and zeros to whole sums; the last is 1.
@@ -32,10 +32,10 @@ pub(crate) struct Window {
     /// [N, stride] 1 where there is an observation and else 0; empty where there are all.
     pub(crate) observed: Vec<f64>,
     /// Kind of each node, [N].
-    pub(crate) kinds: Vec<Kind>,
+    pub(crate) kinds: Vec<NodeKind>,
     /// [N, W]: √w · (x − x̄) / √(Σ w (x − x̄)²) of nodes that vary and are complete, else zeros. A
     /// product of two rows is their correlation.
-    pub(crate) standard: Rows,
+    pub(crate) standard: RowMatrix,
     /// [N] x̄ of such nodes, else 0.
     pub(crate) means: Vec<f64>,
     /// [N] √(Σ w (x − x̄)²) of such nodes, else 1.
@@ -46,7 +46,7 @@ pub(crate) struct Window {
 
 /// Computation of a node's similarities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     /// Observed on every day, and not always the same: products of standard rows.
     Complete,
     /// Not observed on some days: over the days that both nodes of a pair have.
@@ -55,7 +55,7 @@ pub(crate) enum Kind {
     Constant,
 }
 
-impl Window {
+impl LookbackWindow {
     /// The days that the graph of day `t` sees.
     pub(crate) fn days(options: &Correlation, t: usize) -> Range<usize> {
         t.saturating_sub(options.lookback)..t
@@ -64,9 +64,9 @@ impl Window {
     /// Hands the window that this thread used last, or a new one, to `work`. What one graph is made
     /// of is made again for each, but not the memory that it takes, which the system would bring to
     /// zero page by page.
-    pub(crate) fn with_last<R>(work: impl FnOnce(&mut Window) -> R) -> R {
+    pub(crate) fn with_last<R>(work: impl FnOnce(&mut LookbackWindow) -> R) -> R {
         thread_local! {
-            static LAST: Cell<Window> = Cell::default();
+            static LAST: Cell<LookbackWindow> = Cell::default();
         }
         // Another graph may be begun on this thread while it waits for its others; that has a new
         // window.
@@ -90,7 +90,7 @@ impl Window {
 
     /// Fills the window with what the graph of day `t` sees.
     pub(crate) fn fill(&mut self, options: &Correlation, panel: &Panel<'_>, t: usize) {
-        let days = Window::days(options, t);
+        let days = LookbackWindow::days(options, t);
         self.weigh(options, days.len());
         self.average_days(options, panel, days.clone());
         let min_observations = options.min_observations;
@@ -130,7 +130,7 @@ impl Window {
 
 /// Takes the nodes with enough observations, and these.
 struct Observe<'w> {
-    window: &'w mut Window,
+    window: &'w mut LookbackWindow,
     panel: &'w Panel<'w>,
     days: Range<usize>,
     min_observations: usize,
@@ -169,14 +169,14 @@ impl Loops for Observe<'_> {
                 window.observed.resize(begin + stride, 0.0);
             }
             window.nodes.push(node as u32);
-            window.kinds.push(if complete { Kind::Complete } else { Kind::Incomplete });
+            window.kinds.push(if complete { NodeKind::Complete } else { NodeKind::Incomplete });
         }
         window.values.truncate(window.nodes.len() * stride);
     }
 }
 
 /// Finds the nodes that do not vary, and brings the complete ones that do to mean 0 and norm 1.
-struct Standardise<'w>(&'w mut Window);
+struct Standardise<'w>(&'w mut LookbackWindow);
 
 impl Loops for Standardise<'_> {
     type Output = ();
@@ -188,7 +188,7 @@ impl Loops for Standardise<'_> {
         let weight = sum([&window.weights], |[w]| w);
         for node in 0..window.nodes.len() {
             let (mut mean, mut norm) = (0.0, 1.0);
-            if window.kinds[node] == Kind::Complete {
+            if window.kinds[node] == NodeKind::Complete {
                 let values = &window.values[node * roots.len()..][..roots.len()];
                 mean = sum([&window.weights, values], |[w, x]| w * x) / weight;
                 let squares = sum([&window.weights, values], |[w, x]| w * ((x - mean) * (x - mean)));
@@ -200,7 +200,7 @@ impl Loops for Standardise<'_> {
                     }
                     window.standard.propose_by(node, 0.0, |_, z| z as f32);
                 } else {
-                    window.kinds[node] = Kind::Constant;
+                    window.kinds[node] = NodeKind::Constant;
                     mean = 0.0;
                 }
             }

@@ -12,10 +12,10 @@ use megabatch_atomic_file::folder_of;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::lock::Lock;
-use super::{BuildOptions, Progress, Stale, build_cached};
+use super::{BuildOptions, BuildProgress, Stale, build_cached};
 use crate::builder::Builder;
 use crate::error::{Error, Result};
-use crate::file::{Collection, Description, GraphFile};
+use crate::file::{Collection, CollectionDescription, GraphFile};
 
 /// A folder in which files of graphs have the names of what they are made of. Any number of
 /// processes may use it at once.
@@ -71,7 +71,7 @@ impl GraphCache {
         &self,
         builder: &dyn Builder,
         options: &BuildOptions,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(BuildProgress),
     ) -> Result<Fetched> {
         let options = BuildOptions { stale: Stale::Replace, ..options.clone() };
         let file = build_cached(self.path(builder, &options)?, builder, &options, progress)?;
@@ -88,8 +88,9 @@ impl GraphCache {
     /// [`Error::SameKey`].
     pub fn path(&self, builder: &dyn Builder, options: &BuildOptions) -> Result<PathBuf> {
         let (identity, schema) = (builder.identity(), builder.schema().clone());
-        let collection = Collection::new(Description { identity, schema, widths: options.widths }, builder.keys())?;
-        let name = xxh3_128(&collection.said.concat());
+        let collection =
+            Collection::new(CollectionDescription { identity, schema, widths: options.widths }, builder.keys())?;
+        let name = xxh3_128(&collection.preamble.concat());
         Ok(self.folder.join(format!("{name:032x}.mbg")))
     }
 
@@ -114,7 +115,7 @@ impl GraphCache {
     }
 
     /// Files that a cache made in the folder, finished or not.
-    fn files(&self) -> Result<Vec<Cached>> {
+    fn files(&self) -> Result<Vec<CachedFile>> {
         let io = |source| Error::Io { path: self.folder.clone(), action: "list the folder", source };
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.folder).map_err(io)? {
@@ -128,7 +129,7 @@ impl GraphCache {
             if !metadata.is_file() {
                 continue;
             }
-            files.push(Cached { used: metadata.modified().map_err(io)?, bytes: metadata.len(), path });
+            files.push(CachedFile { used: metadata.modified().map_err(io)?, bytes: metadata.len(), path });
         }
         Ok(files)
     }
@@ -150,14 +151,14 @@ fn unfinished(name: &str) -> Option<&str> {
 
 /// A file of the cache, in the order in which they are removed.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Cached {
+struct CachedFile {
     used: SystemTime,
     bytes: u64,
     path: PathBuf,
 }
 
 /// True if the file was removed, by this process or another.
-fn remove_unless_used(file: &Cached) -> Result<bool> {
+fn remove_unless_used(file: &CachedFile) -> Result<bool> {
     let io = |source| Error::Io { path: file.path.clone(), action: "remove the file", source };
     let name = file.path.file_name().unwrap_or_default().to_string_lossy();
     let _building = match unfinished(&name).map(|finished| Lock::try_take(&folder_of(&file.path).join(finished))) {

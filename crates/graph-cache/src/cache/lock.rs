@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use megabatch_atomic_file::{beside, open_sibling};
 
-use super::Progress;
+use super::BuildProgress;
 use crate::error::{Error, Result};
 
 /// Held by locking a file beside the one that is built. The system gives it back when a process
@@ -23,14 +23,14 @@ pub(super) struct Lock {
 impl Lock {
     /// Waits for the right to build the file at `path`; `None` if another process had it meanwhile,
     /// and may have built it.
-    pub(super) fn take(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Option<Self>> {
+    pub(super) fn take(path: &Path, progress: &mut dyn FnMut(BuildProgress)) -> Result<Option<Self>> {
         let failed = |source| Error::Io { path: path.to_owned(), action: "lock it for building", source };
         let (lock_path, file) = open(path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) if names(&lock_path, &file) => Ok(Some(Lock { path: lock_path, _file: file })),
             Ok(()) => Ok(None),
             Err(TryLockError::WouldBlock) => {
-                progress(Progress::Waiting);
+                progress(BuildProgress::Waiting);
                 file.lock().map_err(failed)?;
                 Ok(None)
             }
@@ -90,7 +90,7 @@ mod tests {
             let (sender, waits) = std::sync::mpsc::channel();
             let path = &path;
             let waiter = scope.spawn(move || Lock::take(path, &mut |progress| sender.send(progress).unwrap()));
-            assert_eq!(waits.recv(), Ok(Progress::Waiting));
+            assert_eq!(waits.recv(), Ok(BuildProgress::Waiting));
             drop(lock);
             waiter.join().unwrap()
         });

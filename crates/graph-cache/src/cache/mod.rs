@@ -17,9 +17,9 @@ pub use directory::{Collected, Fetched, GraphCache};
 use megabatch_atomic_file::{beside, check_replaceable, resolve_target, sync_folder};
 
 use crate::builder::Builder;
-use crate::error::{Change, Error, Result};
-use crate::file::{Bytes, Collection, Description, Entry, GraphFile, Widths, is_absent};
-use blocks::Kept;
+use crate::error::{CollectionChange, Error, Result};
+use crate::file::{Collection, CollectionDescription, FileBytes, GraphFile, IndexEntry, Widths, is_absent};
+use blocks::ReusableBlocks;
 use lock::Lock;
 use unfinished_file::UnfinishedFile;
 
@@ -47,7 +47,7 @@ pub enum Stale {
 /// Progress of building a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Progress {
+pub enum BuildProgress {
     /// Another process builds the file, and this one waits for it.
     Waiting,
     /// The file is built. Graphs that are whole in what is there are used as they are.
@@ -115,13 +115,14 @@ pub fn build_cached(
     path: impl AsRef<Path>,
     builder: &dyn Builder,
     options: &BuildOptions,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(BuildProgress),
 ) -> Result<GraphFile> {
     let path = path.as_ref();
     let failed = |source| Error::Io { path: path.to_owned(), action: "write here", source };
     let path = &resolve_target(path).map_err(failed)?;
     let (identity, schema) = (builder.identity(), builder.schema().clone());
-    let collection = Collection::new(Description { identity, schema, widths: options.widths }, builder.keys())?;
+    let collection =
+        Collection::new(CollectionDescription { identity, schema, widths: options.widths }, builder.keys())?;
     loop {
         if let Some(file) = usable(path, &collection, options.stale)? {
             return Ok(file);
@@ -142,8 +143,11 @@ impl GraphFile {
     /// # Errors
     /// [`Error::Stale`], which says what of data, builder and parameters is not what it was.
     pub fn check_fresh(&self, builder: &dyn Builder) -> Result<()> {
-        let description =
-            Description { identity: builder.identity(), schema: builder.schema().clone(), widths: self.widths() };
+        let description = CollectionDescription {
+            identity: builder.identity(),
+            schema: builder.schema().clone(),
+            widths: self.widths(),
+        };
         let collection = Collection::new(description, builder.keys())?;
         if self.is_of(&collection) { Ok(()) } else { Err(stale(self, &collection)) }
     }
@@ -177,13 +181,13 @@ fn stale(file: &GraphFile, collection: &Collection) -> Error {
         ("widths", format!("{:?}", old.widths), format!("{:?}", new.widths)),
         ("schema", old_schema, new_schema),
     ];
-    let mut changes: Vec<Change> = pairs
+    let mut changes: Vec<CollectionChange> = pairs
         .into_iter()
         .filter(|(_, old, new)| old != new)
-        .map(|(what, old, new)| Change { what, old, new })
+        .map(|(what, old, new)| CollectionChange { what, old, new })
         .collect();
     if changes.is_empty() {
-        changes.push(Change {
+        changes.push(CollectionChange {
             what: "keys",
             old: keys(file.len()),
             new: format!("{}, others", keys(collection.keys.len())),
@@ -198,18 +202,20 @@ fn write(
     collection: &Collection,
     builder: &dyn Builder,
     options: &BuildOptions,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(BuildProgress),
 ) -> Result<()> {
     let failed = |action| move |source| Error::Io { path: path.to_owned(), action, source };
     let earlier = fs::metadata(path).ok();
     check_replaceable(path).map_err(failed("replace the file"))?;
-    let kept = earlier.filter(|earlier| earlier.len() > 0).map(|_| File::open(path).and_then(Bytes::of)).transpose();
-    let kept = Kept { earlier: kept.map_err(failed("open the file"))?, collection };
+    let kept =
+        earlier.filter(|earlier| earlier.len() > 0).map(|_| File::open(path).and_then(FileBytes::of)).transpose();
+    let kept = ReusableBlocks { earlier: kept.map_err(failed("open the file"))?, collection };
     let unfinished = beside(path, "partial");
     let mut partial = UnfinishedFile::open(&unfinished, path, collection)?;
     let of = collection.keys.len();
-    let written = |partial: &UnfinishedFile<'_>| Progress::Written { graphs: partial.len(), of, bytes: partial.end() };
-    progress(Progress::Begun { resumed: partial.len(), intact: kept.intact(partial.len()..of) });
+    let written =
+        |partial: &UnfinishedFile<'_>| BuildProgress::Written { graphs: partial.len(), of, bytes: partial.end() };
+    progress(BuildProgress::Begun { resumed: partial.len(), intact: kept.intact(partial.len()..of) });
     progress(written(&partial));
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
     blocks::build(&kept, builder, partial.len(), threads, |block| {
@@ -223,7 +229,7 @@ fn write(
 }
 
 /// The graph's block as an earlier file has it, with its entry's numbers.
-fn block_of(file: &[u8], entry: &Entry) -> crate::file::Block {
+fn block_of(file: &[u8], entry: &IndexEntry) -> crate::file::GraphBlock {
     let bytes = entry.block(file).to_vec();
-    crate::file::Block { nodes: entry.nodes, edges: entry.edges, known_time: entry.known_time(), bytes }
+    crate::file::GraphBlock { nodes: entry.nodes, edges: entry.edges, known_time: entry.known_time(), bytes }
 }

@@ -50,21 +50,21 @@ fn in_order(mut file: Vec<u8>) -> Vec<u8> {
     file
 }
 
-struct Tensor {
+struct ExportTensor {
     dtype: Dtype,
     shape: Vec<usize>,
     bytes: Vec<u8>,
 }
 
-fn integers(shape: Vec<usize>, values: impl IntoIterator<Item = i64>) -> Tensor {
-    Tensor { dtype: Dtype::I64, shape, bytes: values.into_iter().flat_map(i64::to_le_bytes).collect() }
+fn integers(shape: Vec<usize>, values: impl IntoIterator<Item = i64>) -> ExportTensor {
+    ExportTensor { dtype: Dtype::I64, shape, bytes: values.into_iter().flat_map(i64::to_le_bytes).collect() }
 }
 
-fn floats<'v>(shape: Vec<usize>, values: impl IntoIterator<Item = &'v f32>) -> Tensor {
-    Tensor { dtype: Dtype::F32, shape, bytes: values.into_iter().flat_map(|value| value.to_le_bytes()).collect() }
+fn floats<'v>(shape: Vec<usize>, values: impl IntoIterator<Item = &'v f32>) -> ExportTensor {
+    ExportTensor { dtype: Dtype::F32, shape, bytes: values.into_iter().flat_map(|value| value.to_le_bytes()).collect() }
 }
 
-fn tensors(schema: &Schema, graphs: &[Graph]) -> Vec<(&'static str, Tensor)> {
+fn tensors(schema: &Schema, graphs: &[Graph]) -> Vec<(&'static str, ExportTensor)> {
     let mut offsets = vec![0];
     graphs.iter().for_each(|graph| offsets.push(offsets[offsets.len() - 1] + graph.len()));
     let (nodes, edges): (usize, usize) = (offsets[graphs.len()], graphs.iter().map(|graph| graph.col.len()).sum());

@@ -8,14 +8,14 @@ use bytemuck::Pod;
 use half::f16;
 use megabatch_gpu_core::convert::f32_to_f16;
 
-use super::layout::{BlockLayout, FloatWidth, IndexWidth, Shape};
+use super::layout::{BlockLayout, BlockShape, FloatWidth, IndexWidth};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Targets};
 use crate::schema::TargetLevel;
 
 /// A graph as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Block {
+pub(crate) struct GraphBlock {
     pub(crate) nodes: u64,
     pub(crate) edges: u64,
     pub(crate) known_time: Option<i64>,
@@ -24,7 +24,7 @@ pub(crate) struct Block {
 
 /// The block of `graph`, whose key is for messages, once it has what all graphs of its collection
 /// have.
-pub(crate) fn encode(shape: &Shape, key: &str, graph: &Graph) -> Result<Block> {
+pub(crate) fn encode(shape: &BlockShape, key: &str, graph: &Graph) -> Result<GraphBlock> {
     check(shape, key, graph)?;
     let (nodes, edges) = (graph.len() as u64, graph.col.len() as u64);
     let layout = BlockLayout::of(shape, nodes, edges).expect("the graph's own arrays are in memory");
@@ -60,12 +60,12 @@ pub(crate) fn encode(shape: &Shape, key: &str, graph: &Graph) -> Result<Block> {
         Targets::None => {}
         Targets::Nodes(targets) | Targets::Graph(targets) => put(&layout.targets, bytemuck::cast_slice(targets)),
     }
-    Ok(Block { nodes, edges, known_time: graph.known_time, bytes })
+    Ok(GraphBlock { nodes, edges, known_time: graph.known_time, bytes })
 }
 
 /// Checks that a graph's arrays have the lengths that the schema gives them, and that its indices
 /// in the list of names exist.
-fn check(shape: &Shape, key: &str, graph: &Graph) -> Result<()> {
+fn check(shape: &BlockShape, key: &str, graph: &Graph) -> Result<()> {
     graph.csr().map_err(|error| error.of_graph(key))?;
     let (nodes, edges) = (graph.len(), graph.col.len());
     let (level, targets) = match &graph.targets {
@@ -85,7 +85,13 @@ fn check(shape: &Shape, key: &str, graph: &Graph) -> Result<()> {
     ];
     for (array, found, (rows, columns)) in lengths {
         if Some(found) != rows.checked_mul(columns) {
-            return Err(Error::Shape { graph: key.to_owned(), array, found, expected: (rows, columns) });
+            return Err(Error::Shape {
+                graph: key.to_owned(),
+                array,
+                found,
+                expected_rows: rows,
+                expected_columns: columns,
+            });
         }
     }
     match unnamed(&graph.nodes, shape.names) {

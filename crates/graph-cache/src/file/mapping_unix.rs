@@ -7,7 +7,7 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use super::Bytes;
+use super::FileBytes;
 
 /// A file's bytes where the system maps them.
 #[derive(Debug)]
@@ -18,12 +18,12 @@ pub(crate) struct Mapping {
     _file: File,
 }
 
-pub(super) fn map(file: File) -> io::Result<Bytes> {
+pub(super) fn map(file: File) -> io::Result<FileBytes> {
     let len = usize::try_from(file.metadata()?.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
     // SAFETY: a new mapping, at an address that the system chooses, takes nothing from anyone.
     let start = unsafe { mmap(ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, &file, 0) }?;
     let start = NonNull::new(start.cast()).expect("the system maps nothing at address 0");
-    Ok(Bytes::Mapped(Mapping { start, len, _file: file }))
+    Ok(FileBytes::Mapped(Mapping { start, len, _file: file }))
 }
 
 impl Deref for Mapping {

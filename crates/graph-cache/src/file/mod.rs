@@ -4,7 +4,6 @@
 #[cfg(target_endian = "big")]
 compile_error!("files of graphs are little-endian and used where they lie");
 
-mod check;
 mod collection;
 mod description;
 mod encode;
@@ -30,20 +29,20 @@ use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_128;
 
 pub(crate) use collection::Collection;
-pub(crate) use description::Description;
-pub(crate) use encode::{Block, encode};
-pub(crate) use entry::{Entry, HeaderChecksums};
-pub(crate) use fault::Fault;
+pub(crate) use description::CollectionDescription;
+pub(crate) use encode::{GraphBlock, encode};
+pub(crate) use entry::{HeaderChecksums, IndexEntry};
+pub(crate) use fault::FileFault;
 pub(crate) use layout::{BlockLayout, PAGE};
 pub use layout::{FloatWidth, IndexWidth, Widths};
-pub(crate) use mapping::Bytes;
+pub(crate) use mapping::FileBytes;
 pub use stored::{Floats, StoredGraph};
 
 use crate::builder::Identity;
 use crate::error::{Error, Result};
 use crate::schema::Schema;
-use header::{Header, MAGIC, VERSION};
-use layout::Shape;
+use header::{FileHeader, MAGIC, VERSION};
+use layout::BlockShape;
 use strings::StringList;
 
 /// An open file of graphs. Clones share it.
@@ -60,10 +59,10 @@ pub struct GraphFile {
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
-    bytes: Bytes,
-    description: Description,
-    shape: Shape,
-    seal: HeaderChecksums,
+    bytes: FileBytes,
+    description: CollectionDescription,
+    shape: BlockShape,
+    checksums: HeaderChecksums,
     keys: StringList,
     /// Places of the keys in the order of their bytes.
     order: Range<usize>,
@@ -92,7 +91,7 @@ impl GraphFile {
         // Says that the file is in use to whoever would remove it for want of room. Some file
         // systems have no locks.
         let _ = file.try_lock_shared();
-        Self::over(path, Bytes::of(file).map_err(io)?)
+        Self::over(path, FileBytes::of(file).map_err(io)?)
     }
 
     /// The file whose bytes are these, as far as they are copied; `path` is for messages.
@@ -100,22 +99,22 @@ impl GraphFile {
     /// # Errors
     /// As [`GraphFile::open`].
     pub fn from_bytes(path: impl AsRef<Path>, bytes: &[u8]) -> Result<Self> {
-        Self::over(path.as_ref(), Bytes::owned(bytes))
+        Self::over(path.as_ref(), FileBytes::owned(bytes))
     }
 
-    fn over(path: &Path, bytes: Bytes) -> Result<Self> {
+    fn over(path: &Path, bytes: FileBytes) -> Result<Self> {
         if !bytes.starts_with(&MAGIC) {
             return Err(Error::NotGraphs { path: path.to_owned() });
         }
-        let damaged = |fault: Fault| fault.in_file(path);
+        let damaged = |fault: FileFault| fault.in_file(path);
         let Some(page) = bytes.get(..PAGE) else {
-            return Err(damaged(Fault::new("header", format!("it ends after {} of {PAGE} bytes", bytes.len()))));
+            return Err(damaged(FileFault::new("header", format!("it ends after {} of {PAGE} bytes", bytes.len()))));
         };
         let version = u32::from_le_bytes(page[16..20].try_into().expect("four bytes"));
         if version != VERSION {
             return Err(Error::Version { path: path.to_owned(), found: version, known: VERSION });
         }
-        let parts = Parts::read(page, &bytes).map_err(damaged)?;
+        let parts = ParsedSections::read(page, &bytes).map_err(damaged)?;
         let inner = parts.inner(path, bytes).map_err(damaged)?;
         Ok(GraphFile { inner: Arc::new(inner) })
     }
@@ -183,7 +182,8 @@ impl GraphFile {
         self.search(key).map_err(|place| Error::NoKey {
             path: self.inner.path.clone(),
             key: key.to_owned(),
-            between: (place.checked_sub(1).and_then(key_at), key_at(place)),
+            before: place.checked_sub(1).and_then(key_at),
+            after: key_at(place),
         })
     }
 
@@ -239,7 +239,7 @@ impl GraphFile {
     /// The graphs whose blocks are not as they were written, in order, with what is wrong with
     /// each; looks through all of them.
     pub fn damaged(&self) -> Vec<(usize, Error)> {
-        let damaged = |index| self.inner.check(index).err().map(|fault: Fault| (index, fault.in_file(self.path())));
+        let damaged = |index| self.inner.check(index).err().map(|fault: FileFault| (index, fault.in_file(self.path())));
         (0..self.len()).into_par_iter().filter_map(damaged).collect()
     }
 
@@ -277,19 +277,19 @@ impl GraphFile {
 
     /// True if this is a file of the collection, whatever its blocks are.
     pub(crate) fn is_of(&self, collection: &Collection) -> bool {
-        let said = &self.inner.bytes[PAGE..self.inner.index.start];
-        said.len() == collection.index_start() - PAGE
-            && said.starts_with(&collection.said[0])
-            && said.ends_with(&collection.said[1])
+        let preamble = &self.inner.bytes[PAGE..self.inner.index.start];
+        preamble.len() == collection.index_start() - PAGE
+            && preamble.starts_with(&collection.preamble[0])
+            && preamble.ends_with(&collection.preamble[1])
     }
 
-    pub(crate) fn description(&self) -> &Description {
+    pub(crate) fn description(&self) -> &CollectionDescription {
         &self.inner.description
     }
 }
 
 impl Inner {
-    fn entries(&self) -> &[Entry] {
+    fn entries(&self) -> &[IndexEntry] {
         &bytemuck::cast_slice(&self.bytes[self.index.clone()])[..self.checked.len()]
     }
 
@@ -298,24 +298,24 @@ impl Inner {
     }
 
     /// Looks through a graph's block.
-    fn check(&self, index: usize) -> Result<(), Fault> {
+    fn check(&self, index: usize) -> Result<(), FileFault> {
         let (entry, block) = (&self.entries()[index], self.block(index));
         let object = || format!("graph {:?}", self.keys.get(&self.bytes, index));
-        let found = entry.checksum_of(self.seal, index, block);
+        let found = entry.checksum_of(self.checksums, index, block);
         if found != entry.checksum {
-            return Err(Fault::checksum(object(), found, entry.checksum));
+            return Err(FileFault::checksum(object(), found, entry.checksum));
         }
         let layout = BlockLayout::of(&self.shape, entry.nodes, entry.edges).expect("opening had no other answer");
-        check::check(&self.shape, &layout, block).map_err(|reason| Fault::new(object(), reason))?;
+        stored::check_block(&self.shape, &layout, block).map_err(|reason| FileFault::new(object(), reason))?;
         self.checked[index].store(true, Relaxed);
         Ok(())
     }
 }
 
 /// Parsed sections of a file.
-struct Parts {
-    description: Description,
-    seal: HeaderChecksums,
+struct ParsedSections {
+    description: CollectionDescription,
+    checksums: HeaderChecksums,
     graphs: usize,
     keys: StringList,
     order: Range<usize>,
@@ -323,53 +323,56 @@ struct Parts {
     blocks: Range<usize>,
 }
 
-impl Parts {
+impl ParsedSections {
     /// Looks through all of the file but its blocks.
-    fn read(page: &[u8], bytes: &Bytes) -> Result<Self, Fault> {
-        let header = Header::decode(page)?;
+    fn read(page: &[u8], bytes: &FileBytes) -> Result<Self, FileFault> {
+        let header = FileHeader::decode(page)?;
         let ranges = header.ranges(bytes.len())?;
         header.check_sections(bytes, &ranges)?;
         let [description, keys, index, blocks] = ranges;
-        let description = Description::decode(bytes, description)?;
-        let mut reading = fault::Reading::new(bytes, "keys", keys);
+        let description = CollectionDescription::decode(bytes, description)?;
+        let mut reading = fault::SectionReader::new(bytes, "keys", keys);
         let keys = StringList::read(&mut reading)?;
         if keys.len() as u64 != header.graphs {
             return Err(reading.fault(format!("there are {} of them for {} graphs", keys.len(), header.graphs)));
         }
         let order = reading.array(header.graphs, size_of::<u64>())?;
         check_order(bytes, &keys, order.clone())?;
-        let seal = HeaderChecksums(header.sections[0].checksum, header.sections[1].checksum);
-        Ok(Parts { description, seal, graphs: keys.len(), keys, order, index, blocks })
+        let checksums = HeaderChecksums { description: header.sections[0].checksum, keys: header.sections[1].checksum };
+        Ok(ParsedSections { description, checksums, graphs: keys.len(), keys, order, index, blocks })
     }
 
     /// The open file, once its index has been looked through.
-    fn inner(self, path: &Path, bytes: Bytes) -> Result<Inner, Fault> {
-        let Parts { description, seal, graphs, keys, order, index, blocks } = self;
-        let shape = Shape::new(&description.schema, description.widths);
+    fn inner(self, path: &Path, bytes: FileBytes) -> Result<Inner, FileFault> {
+        let ParsedSections { description, checksums, graphs, keys, order, index, blocks } = self;
+        let shape = BlockShape::new(&description.schema, description.widths);
         let checked = std::iter::repeat_with(AtomicBool::default).take(graphs).collect();
         let path = path.to_owned();
-        let inner = Inner { path, bytes, description, shape, seal, keys, order, index, blocks, checked };
+        let inner = Inner { path, bytes, description, shape, checksums, keys, order, index, blocks, checked };
         let mut start = inner.blocks.start;
         for entry in inner.entries() {
             start = entry.place(&shape, start as u64, inner.bytes.len() as u64)?.0.end;
         }
         if start != inner.bytes.len() {
-            return Err(Fault::new("index", format!("the blocks end at {start} of {} bytes", inner.bytes.len())));
+            return Err(FileFault::new("index", format!("the blocks end at {start} of {} bytes", inner.bytes.len())));
         }
         Ok(inner)
     }
 }
 
 /// Checks that each key occurs once, by the order of their bytes.
-fn check_order(bytes: &[u8], keys: &StringList, order: Range<usize>) -> Result<(), Fault> {
+fn check_order(bytes: &[u8], keys: &StringList, order: Range<usize>) -> Result<(), FileFault> {
     let order: &[u64] = bytemuck::cast_slice(&bytes[order]);
     if let Some(place) = order.iter().position(|&index| index >= keys.len() as u64) {
-        return Err(Fault::new("keys", format!("place {place} of their order is {} of {}", order[place], keys.len())));
+        return Err(FileFault::new(
+            "keys",
+            format!("place {place} of their order is {} of {}", order[place], keys.len()),
+        ));
     }
     let key = |index: &u64| keys.get(bytes, *index as usize);
     // As many as there are keys, each greater than the one before it, are all of them.
     if !order.is_sorted_by(|one, next| key(one) < key(next)) {
-        return Err(Fault::new("keys", "their order is not that of their bytes"));
+        return Err(FileFault::new("keys", "their order is not that of their bytes"));
     }
     Ok(())
 }

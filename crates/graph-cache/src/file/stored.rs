@@ -5,8 +5,8 @@ use half::f16;
 use megabatch_gpu_core::convert::f16_to_f32;
 use megabatch_segment::{Csc, Csr, Index};
 
-use super::encode::array;
-use super::layout::{BlockLayout, FloatWidth, Shape};
+use super::encode::{array, unnamed};
+use super::layout::{BlockLayout, BlockShape, FloatWidth, IndexWidth};
 use crate::graph::{Graph, Targets};
 use crate::schema::TargetLevel;
 
@@ -14,7 +14,7 @@ use crate::schema::TargetLevel;
 /// edges; A, F and K as in the [`Schema`](crate::Schema).
 #[derive(Clone, Debug)]
 pub struct StoredGraph<'a, I = u32> {
-    shape: Shape,
+    shape: BlockShape,
     layout: BlockLayout,
     block: &'a [u8],
     known_time: Option<i64>,
@@ -25,10 +25,10 @@ impl<'a, I: Index> StoredGraph<'a, I> {
     /// The graph of a block.
     ///
     /// # Safety
-    /// [`check`](super::check::check) has found nothing wrong with the block, under this shape and
+    /// [`check_block`] has found nothing wrong with the block, under this shape and
     /// this layout, for indices of type `I`.
     pub(crate) unsafe fn new_unchecked(
-        shape: Shape,
+        shape: BlockShape,
         layout: BlockLayout,
         block: &'a [u8],
         known_time: Option<i64>,
@@ -175,4 +175,27 @@ impl<'a> Floats<'a> {
         self.copy_to(&mut values);
         values
     }
+}
+
+/// Looks through a block once: that its edges go between nodes that there are, are the same by rows
+/// and by columns, and that nodes have names. What is wrong is said in words.
+pub(crate) fn check_block(shape: &BlockShape, layout: &BlockLayout, block: &[u8]) -> Result<(), String> {
+    match shape.widths.indices {
+        IndexWidth::U32 => check_topology::<u32>(layout, block)?,
+        IndexWidth::U64 => check_topology::<u64>(layout, block)?,
+    }
+    let nodes = array(block, &layout.nodes);
+    match unnamed(nodes, shape.names) {
+        None => Ok(()),
+        Some(node) => Err(format!("node {node} has the name {} of {}", nodes[node], shape.names)),
+    }
+}
+
+fn check_topology<I: Index>(layout: &BlockLayout, block: &[u8]) -> Result<(), String> {
+    let nodes = layout.nodes.len() / size_of::<u32>();
+    let indices = |range| array::<I>(block, range);
+    let csr = Csr::new(indices(&layout.row_ptr), indices(&layout.col), nodes).map_err(|error| error.to_string())?;
+    let csc = Csc::new(indices(&layout.csc_offsets), indices(&layout.csc_rows), indices(&layout.csc_edges), nodes)
+        .map_err(|error| format!("by columns, {error}"))?;
+    if csc.is_of(&csr) { Ok(()) } else { Err("its edges by columns are not those by rows".to_owned()) }
 }

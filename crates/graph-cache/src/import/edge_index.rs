@@ -12,10 +12,10 @@ use crate::builder::Identity;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Targets};
 use crate::import::Imported;
-use crate::import::columns::Columns;
+use crate::import::columns::NamedColumns;
 use crate::import::edges::{EdgeList, split};
 use crate::schema::{Schema, TargetLevel};
-use tensors::{Tensor, Tensors};
+use tensors::{TensorFile, TypedTensor};
 
 /// The graphs in a safetensors file. N nodes, E edges, G graphs:
 ///
@@ -47,7 +47,7 @@ pub fn edge_index(path: &Path) -> Result<Imported> {
 /// # Errors
 /// As [`edge_index`].
 pub fn edge_index_bytes(path: &Path, bytes: &[u8]) -> Result<Imported> {
-    let file = File { tensors: Tensors::new(path, bytes)?, bytes: bytes.len() };
+    let file = SafetensorsFile { tensors: TensorFile::new(path, bytes)?, bytes: bytes.len() };
     let (ends, edges) = file.ends()?;
     let weights = file.matrix("edge_weight", "edges", edges, "weight")?;
     if weights.width() > 1 {
@@ -84,7 +84,7 @@ pub fn edge_index_bytes(path: &Path, bytes: &[u8]) -> Result<Imported> {
 }
 
 /// Gives each graph its rows of the targets.
-fn place_targets(graphs: &mut [Graph], targets: &Columns, level: TargetLevel) {
+fn place_targets(graphs: &mut [Graph], targets: &NamedColumns, level: TargetLevel) {
     let mut rest = targets.values.as_slice();
     let mut take = |rows: usize| {
         let (taken, left) = rest.split_at(rows * targets.width());
@@ -100,14 +100,14 @@ fn place_targets(graphs: &mut [Graph], targets: &Columns, level: TargetLevel) {
     }
 }
 
-struct File<'b> {
-    tensors: Tensors<'b>,
+struct SafetensorsFile<'b> {
+    tensors: TensorFile<'b>,
     /// Its length, beyond which it cannot speak of nodes: each has an edge, a feature or a place in
     /// `batch`, or is one of few that have none.
     bytes: usize,
 }
 
-impl File<'_> {
+impl SafetensorsFile<'_> {
     /// `edge_index`, and the number of edges.
     fn ends(&self) -> Result<(Vec<i64>, usize)> {
         let Some(tensor) = self.tensors.integers("edge_index")? else {
@@ -123,14 +123,14 @@ impl File<'_> {
     }
 
     /// Floats, a row each of `rows` things, with the names of their columns.
-    fn matrix(&self, name: &str, things: &str, rows: usize, key: &str) -> Result<Columns> {
-        let Some(tensor) = self.tensors.floats(name)? else { return Ok(Columns::default()) };
+    fn matrix(&self, name: &str, things: &str, rows: usize, key: &str) -> Result<NamedColumns> {
+        let Some(tensor) = self.tensors.floats(name)? else { return Ok(NamedColumns::default()) };
         let (found, width) = tensor.rows();
         if found != rows || tensor.shape.is_empty() {
             let expected = format!("a row for each of {rows} {things}");
             return Err(self.tensors.contradiction(format!("`{name}` is {:?}", tensor.shape), expected));
         }
-        Ok(Columns { names: self.names(key, name, width)?, values: tensor.values })
+        Ok(NamedColumns { names: self.names(key, name, width)?, values: tensor.values })
     }
 
     /// The list of names under a key of the metadata, or the tensor's name and the numbers of its
@@ -168,7 +168,7 @@ impl File<'_> {
         }
     }
 
-    fn by_ptr(&self, ptr: &Tensor<i64>) -> Result<Vec<usize>> {
+    fn by_ptr(&self, ptr: &TypedTensor<i64>) -> Result<Vec<usize>> {
         let rises = ptr.values.first() == Some(&0) && ptr.values.is_sorted();
         let offsets = ptr.values.iter().map(|&offset| usize::try_from(offset).ok()).collect::<Option<Vec<_>>>();
         offsets
@@ -176,7 +176,7 @@ impl File<'_> {
             .ok_or_else(|| self.tensors.contradiction("`ptr` begins elsewhere or decreases", "offsets from 0 on"))
     }
 
-    fn by_batch(&self, batch: &Tensor<i64>) -> Result<Vec<usize>> {
+    fn by_batch(&self, batch: &TypedTensor<i64>) -> Result<Vec<usize>> {
         let mut offsets = vec![0];
         for (node, &graph) in batch.values.iter().enumerate() {
             match graph.checked_sub(offsets.len() as i64 - 1) {

@@ -51,7 +51,7 @@ use crate::schema::Schema;
 pub struct Imported {
     schema: Schema,
     keys: Vec<String>,
-    graphs: Graphs,
+    graphs: ImportedGraphs,
     identity: Identity,
     notes: Vec<String>,
 }
@@ -64,7 +64,7 @@ impl Imported {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Graphs {
+enum ImportedGraphs {
     /// One a key.
     Each(Vec<Graph>),
     /// One and the same, of which every key has other targets.
@@ -86,8 +86,8 @@ impl Builder for Imported {
 
     fn build(&self, index: usize) -> Result<Graph> {
         Ok(match &self.graphs {
-            Graphs::Each(graphs) => graphs[index].clone(),
-            Graphs::Parts { graph, targets } => Graph { targets: targets[index].clone(), ..graph.clone() },
+            ImportedGraphs::Each(graphs) => graphs[index].clone(),
+            ImportedGraphs::Parts { graph, targets } => Graph { targets: targets[index].clone(), ..graph.clone() },
         })
     }
 }

@@ -10,7 +10,7 @@
 //! to a multiple of eight.
 
 use super::lanes::ExactLanes;
-use super::{Between, LANES, Measure};
+use super::{LANES, MeasureArguments, RowMeasure};
 
 /// Σ f over the places of rows of the same length, a multiple of eight. Inlined into what is
 /// compiled for an instruction set.
@@ -35,15 +35,15 @@ const TOGETHER: usize = 4;
 /// Writes the measure between a row and each of the columns.
 ///
 /// # Safety
-/// The rows hold all that the columns name, see [`Between`]; the CPU has the instruction set
+/// The rows hold all that the columns name, see [`MeasureArguments`]; the CPU has the instruction set
 /// of V.
 #[inline(always)]
-pub(super) unsafe fn between<V: ExactLanes>(b: &mut Between<'_>) {
+pub(super) unsafe fn between<V: ExactLanes>(b: &mut MeasureArguments<'_>) {
     // SAFETY: the caller keeps the contract of the sums, which is this function's.
     unsafe {
         match b.measure {
-            Measure::Product => measures::<V>(b, |x, y| x.times(y)),
-            Measure::SquaredDistance => measures::<V>(b, |x, y| x.minus(y).times(x.minus(y))),
+            RowMeasure::Product => measures::<V>(b, |x, y| x.times(y)),
+            RowMeasure::SquaredDistance => measures::<V>(b, |x, y| x.minus(y).times(x.minus(y))),
         }
     }
 }
@@ -51,7 +51,7 @@ pub(super) unsafe fn between<V: ExactLanes>(b: &mut Between<'_>) {
 /// # Safety
 /// As [`between`].
 #[inline(always)]
-unsafe fn measures<V: ExactLanes>(b: &mut Between<'_>, f: impl Fn(V, V) -> V + Copy) {
+unsafe fn measures<V: ExactLanes>(b: &mut MeasureArguments<'_>, f: impl Fn(V, V) -> V + Copy) {
     let row = |at: u32| b.rows[at as usize * b.stride..][..b.stride].as_ptr();
     let (from, stride) = (row(b.row), b.stride);
     let (columns, rest) = b.columns.as_chunks::<TOGETHER>();

@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-mod element;
 mod lines;
 mod molecule;
 mod valence;
@@ -11,11 +10,11 @@ use std::path::Path;
 
 use crate::error::Result;
 use crate::graph::{Graph, Targets};
-use crate::import::columns::Columns;
+use crate::import::columns::NamedColumns;
 use crate::import::edges::EdgeList;
-use crate::import::table::Table;
+use crate::import::table::DelimitedText;
 use crate::import::text::Text;
-use crate::import::{Graphs, Imported, identity, numbered};
+use crate::import::{Imported, ImportedGraphs, identity, numbered};
 use crate::schema::{Schema, TargetLevel};
 use molecule::{Atom, Molecule};
 
@@ -112,7 +111,7 @@ pub fn sdf_text(text: &Text, options: &SdfOptions) -> Result<Imported> {
             ..Schema::default()
         },
         keys: numbered(graphs.len()),
-        graphs: Graphs::Each(graphs),
+        graphs: ImportedGraphs::Each(graphs),
         identity: identity(&texts, "sdf/1", options.canonical()),
         notes,
     })
@@ -138,7 +137,7 @@ fn elements(molecules: &[Molecule]) -> Vec<u8> {
 
 fn feature_names(elements: &[u8], positions: Positions) -> Vec<String> {
     let mut names: Vec<String> =
-        elements.iter().map(|&number| format!("element={}", element::symbol(number))).collect();
+        elements.iter().map(|&number| format!("element={}", molecule::element_symbol(number))).collect();
     names.push("charge".to_owned());
     if positions == Positions::Kept {
         names.extend(POSITION.map(str::to_owned));
@@ -199,8 +198,8 @@ fn distance(one: &Atom, other: &Atom) -> f32 {
 }
 
 /// The targets of all molecules, NaN where the table has no row.
-fn from_table(text: &Text, names: &[String], molecules: &[Molecule], notes: &mut Vec<String>) -> Result<Columns> {
-    let (mut table, header) = Table::with_header(text)?;
+fn from_table(text: &Text, names: &[String], molecules: &[Molecule], notes: &mut Vec<String>) -> Result<NamedColumns> {
+    let (mut table, header) = DelimitedText::with_header(text)?;
     let names = if names.is_empty() { &header } else { names };
     let column = |name: &String| {
         let column = header.iter().position(|other| other == name);
@@ -215,7 +214,7 @@ fn from_table(text: &Text, names: &[String], molecules: &[Molecule], notes: &mut
         }
         rows += 1;
     }
-    let columns = Columns { names: names.to_vec(), values };
+    let columns = NamedColumns { names: names.to_vec(), values };
     let impossible: Vec<usize> =
         (0..molecules.len()).filter(|&place| !valence::is_possible(&molecules[place])).collect();
     let possible = molecules.len() - impossible.len();
@@ -237,7 +236,7 @@ fn from_table(text: &Text, names: &[String], molecules: &[Molecule], notes: &mut
     }
 }
 
-fn from_data(text: &Text, names: &[String], molecules: &[Molecule]) -> Result<Columns> {
+fn from_data(text: &Text, names: &[String], molecules: &[Molecule]) -> Result<NamedColumns> {
     let mut values = Vec::new();
     for (molecule, name) in molecules.iter().flat_map(|molecule| names.iter().map(move |name| (molecule, name))) {
         let value = molecule.data.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str());
@@ -248,7 +247,7 @@ fn from_data(text: &Text, names: &[String], molecules: &[Molecule]) -> Result<Co
             text.contradiction(found, format!("a number `> <{name}>` of every molecule"))
         })?);
     }
-    Ok(Columns { names: names.to_vec(), values })
+    Ok(NamedColumns { names: names.to_vec(), values })
 }
 
 #[cfg(test)]
