@@ -21,7 +21,7 @@ pub enum Error {
     Csr {
         /// Key of the graph, empty where it has none yet.
         graph: String,
-        /// Which array, and where.
+        /// The array, and the place in it.
         source: megabatch_segment::Error,
     },
 
@@ -54,7 +54,7 @@ pub enum Error {
         expected: String,
     },
 
-    /// A field of a text is not what stands there in the format.
+    /// A field of a text breaks the format.
     #[error("{}: line {line}, column {column}: expected {expected}, found `{found}`", path.display())]
     Field {
         /// The file.
@@ -80,7 +80,7 @@ pub enum Error {
         expected: String,
     },
 
-    /// A format has no place for what the graphs hold.
+    /// A format cannot express the graphs.
     #[error("graphs with {what} cannot be exported as {format}: {remedy}")]
     NotExportable {
         /// The format.
@@ -108,7 +108,7 @@ pub enum Error {
         expected_columns: usize,
     },
 
-    /// A graph has targets of something else than its collection's schema says.
+    /// A graph has targets of another owner (nodes or graph) than its collection's schema says.
     #[error("graph {graph:?}: its targets are {found:?}, and the schema says {expected:?}")]
     TargetLevel {
         /// Key of the graph.
@@ -119,7 +119,7 @@ pub enum Error {
         expected: TargetLevel,
     },
 
-    /// A node of a graph has a name that there is not.
+    /// A node of a graph has a name outside the schema's list.
     #[error(
         "graph {graph:?}: node {node} has the name {place}, and the schema has {names}; without names, nodes are 0, 1, …"
     )]
@@ -134,7 +134,7 @@ pub enum Error {
         names: usize,
     },
 
-    /// A float that is finite would become infinite in 16 bits.
+    /// A finite float would become infinite in 16 bits.
     #[error("graph {graph:?}: {array}[{position}] is {value}, and f16 ends at 65504; store them as f32")]
     TooLargeForF16 {
         /// Key of the graph.
@@ -183,7 +183,7 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// A file is something else.
+    /// A file is no file of graphs.
     #[error("{}: this is not a file of graphs, which begins with `megabatch-graphs`", path.display())]
     NotGraphs {
         /// The file.
@@ -201,8 +201,7 @@ pub enum Error {
         known: u32,
     },
 
-    /// A file is not what was written, or was written by something that does not keep to the
-    /// format.
+    /// A file has changed since it was written, or does not keep to the format.
     #[error("{}: {object}: {reason}; build the file again, which keeps all graphs that are whole", path.display())]
     Damaged {
         /// The file.
@@ -213,7 +212,7 @@ pub enum Error {
         reason: String,
     },
 
-    /// A file holds other graphs than those that are asked for.
+    /// A file holds other graphs than the requested ones.
     #[error("{}: these graphs were built of something else{}", path.display(), ChangeList(changes))]
     Stale {
         /// The file.
@@ -253,24 +252,24 @@ pub enum Error {
         path: PathBuf,
         /// Bits of an index in the file.
         found: usize,
-        /// Bits of the index that is asked for.
+        /// Bits of the requested index.
         asked: usize,
     },
 
-    /// A graph was not built any more, because another could not be built or written.
+    /// A graph was not built because another could not be built or written.
     #[error("building was stopped, because another graph failed")]
     Stopped,
 }
 
-/// One thing that a collection of graphs is a function of, in two forms.
+/// Changed input of a collection of graphs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CollectionChange {
-    /// Which: `data`, `builder`, `parameters`, `schema`, `keys` or `widths`.
+    /// Name of the input: `data`, `builder`, `parameters`, `schema`, `keys` or `widths`.
     pub what: &'static str,
-    /// As it is in the file.
+    /// Value in the file.
     pub old: String,
-    /// As it is asked for.
+    /// Requested value.
     pub new: String,
 }
 
@@ -300,7 +299,7 @@ impl fmt::Display for KeysAround<'_> {
 }
 
 impl Error {
-    /// The same of the graph with key `key`.
+    /// The error, for the graph with key `key`.
     pub(crate) fn of_graph(self, key: &str) -> Self {
         match self {
             Error::Csr { source, .. } => Error::Csr { graph: key.to_owned(), source },

@@ -1,19 +1,19 @@
-//! Edges out of lists of neighbours.
+//! Edges from lists of neighbours.
 
 #![forbid(unsafe_code)]
 
 use super::nearest::{Neighbour, NeighbourLists};
 use crate::error::{Error, Result};
 
-/// True if an edge comes with the one back.
+/// Rule for the reverse of an edge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symmetry {
-    /// Not by itself: a node hears from its own neighbours, and may be none of theirs.
+    /// No reverse edges: neighbours send to a node, which may not be a neighbour of theirs.
     #[default]
     None,
-    /// Each edge gets the one back: two nodes are joined where either is a neighbour of the other.
+    /// Every edge gets its reverse: two nodes are joined if either is a neighbour of the other.
     Union,
-    /// Two nodes are joined where each is a neighbour of the other.
+    /// Two nodes are joined if each is a neighbour of the other.
     Mutual,
 }
 
@@ -27,13 +27,13 @@ impl Symmetry {
     }
 }
 
-/// True if nodes send to themselves.
+/// Rule for self-loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SelfLoops {
-    /// None does.
+    /// No self-loops.
     #[default]
     None,
-    /// Each does, besides its k neighbours.
+    /// Every node has one, besides its k neighbours.
     Added,
 }
 
@@ -46,12 +46,12 @@ impl SelfLoops {
     }
 }
 
-/// Parts of a graph, from lists of neighbours.
+/// Options of turning lists of neighbours into edges.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EdgeOptions {
     pub(crate) symmetry: Symmetry,
     pub(crate) self_loops: SelfLoops,
-    /// The value of a self-loop.
+    /// Weight of a self-loop.
     pub(crate) own: f64,
 }
 
@@ -97,12 +97,12 @@ fn as_they_are(neighbours: &NeighbourLists) -> Result<NeighbourEdges> {
     })
 }
 
-/// A pair of nodes as one of them finds it.
+/// A pair of nodes, from one of them.
 #[derive(Clone, Copy)]
 struct Met {
     /// Number of ends that have the other as a neighbour.
     ways: u32,
-    /// True if either keeps the other in any case.
+    /// True if either is kept whatever the threshold.
     kept: bool,
 }
 
@@ -126,7 +126,7 @@ fn lower(own: Option<&Neighbour>, theirs: Option<&Neighbour>) -> Option<u32> {
     own.into_iter().chain(theirs).map(|neighbour| neighbour.column).min()
 }
 
-/// For each row those that have it as a neighbour, ascending.
+/// For each row, the rows that have it as a neighbour, ascending.
 fn transposed(neighbours: &NeighbourLists) -> NeighbourLists {
     let rows = neighbours.offsets.len() - 1;
     let mut offsets = vec![0; rows + 1];
@@ -168,7 +168,7 @@ fn rows(
     Ok(edges)
 }
 
-/// A number of edges as the offsets of a graph have it.
+/// A number of edges as an offset of a graph.
 pub(crate) fn counted(edges: usize) -> Result<u32> {
     u32::try_from(edges).map_err(|_| Error::Data {
         object: format!("a graph of {edges} edges or more"),
@@ -180,7 +180,7 @@ pub(crate) fn counted(edges: usize) -> Result<u32> {
 mod tests {
     use super::*;
 
-    /// 0 hears from 1 and 2, 1 from 0, 2 from 1 whom it keeps, 3 from nobody.
+    /// 1 and 2 send to 0, 0 to 1, and 1, which is kept, to 2; nobody to 3.
     fn neighbours() -> NeighbourLists {
         let neighbour = |column, kept, value| Neighbour { column, kept, value };
         let list = vec![

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UnitCell {
     vectors: [[f64; 3]; 3],
-    /// Rows of the inverse: the product with row k tells how many times vector k a place is.
+    /// Rows of the inverse: the product of a position with row k is its coordinate along vector k.
     inverse: [[f64; 3]; 3],
 }
 
@@ -15,8 +15,7 @@ impl UnitCell {
     /// The cell of three edges, each a vector.
     ///
     /// # Errors
-    /// [`Error::Option`] where they span no space, or so flat a one that it cannot be told from
-    /// none.
+    /// [`Error::Option`] if they span no space, up to rounding.
     pub fn new(vectors: [[f64; 3]; 3]) -> Result<Self> {
         let [a, b, c] = vectors;
         let volume = dot(a, cross(b, c));

@@ -1,4 +1,4 @@
-//! Points in space by where they are.
+//! Cell list: points in space, sorted into bins.
 
 #![forbid(unsafe_code)]
 
@@ -10,15 +10,15 @@ use crate::error::{Error, Result};
 /// two bins away.
 const SLACK: f64 = 1.0 + 1e-6;
 
-/// Largest distance of a point from the first one, in cells, at which its place in the cell is told
-/// well within that.
+/// Largest distance of a point from the first one, in cells, at which rounding of its place stays
+/// well within the slack.
 const CELLS_AWAY_MAX: f64 = 1e4;
 
-/// Bins for each point there may be, so that memory does not grow with the emptiness of space.
+/// Most bins for each point, so that memory does not grow with empty space.
 const BINS_PER_POINT: f64 = 4.0;
 
-/// Points of space in bins of a size no smaller than a radius, or in one bin along an edge of a
-/// periodic cell that is shorter than it.
+/// Points of space in bins of a size no smaller than a radius, or in one bin along a shorter edge
+/// of a periodic cell.
 pub(crate) struct CellList<'p> {
     points: Points<'p>,
     periodic: Option<UnitCell>,
@@ -92,8 +92,8 @@ impl<'p> CellList<'p> {
         ((i * self.bins[1] + j) * self.bins[2] + k) as usize
     }
 
-    /// Calls `found` with each point, or image of one, near `point`, itself left out, and with the
-    /// square of its distance.
+    /// Calls `found` with each point, or periodic image of one, near `point`, without `point`
+    /// itself, and the square of its distance.
     pub(crate) fn near(&self, point: usize, mut found: impl FnMut(u32, f64)) {
         let [reach_a, reach_b, reach_c] = self.reach;
         for a in -reach_a..=reach_a {
@@ -105,7 +105,7 @@ impl<'p> CellList<'p> {
         }
     }
 
-    /// Points in the bin that is so many bins away.
+    /// Points in the bin that is `away` bins away.
     fn near_in_bin(&self, point: usize, away: [i64; 3], found: &mut impl FnMut(u32, f64)) {
         let BinPlace { bin, cell } = self.places[point];
         let target: [i64; 3] = std::array::from_fn(|k| bin[k] + away[k]);
@@ -128,7 +128,7 @@ impl<'p> CellList<'p> {
         }
     }
 
-    /// ‖y + shift − x‖², of which that from the other end is the same bits.
+    /// ‖y + shift − x‖², with the same bits from either end.
     fn square_of(&self, x: usize, y: usize, times: [i64; 3]) -> f64 {
         let (x, y) = (self.points.row(x), self.points.row(y));
         let shift = self.periodic.map_or([0.0; 3], |cell| cell.shift(times));

@@ -1,4 +1,4 @@
-//! Similarities of an edge's ends other than the one that made it.
+//! Further similarities of an edge's ends, as edge attributes.
 
 #![forbid(unsafe_code)]
 
@@ -6,8 +6,7 @@ use super::assemble::NeighbourEdges;
 use super::panel::Panel;
 use crate::error::{Error, Result};
 
-/// A similarity of two nodes that becomes an attribute of their edges, such as of size or of
-/// sector.
+/// A similarity of two nodes, such as of size or sector, that becomes an attribute of their edges.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Channel {
     /// Name of the attribute.
@@ -18,17 +17,17 @@ pub struct Channel {
 
 /// Values that a [`Channel`] compares.
 ///
-/// Values that a graph sees are those of the day before it, where they come by days. One value for
-/// all days is seen by all graphs: it should be what was known before the first.
+/// If values are given by day, a graph uses those of the day before it. One value for all days is
+/// used by all graphs; it should have been known before the first.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChannelValues {
     /// Positive numbers, such as market capitalisations: the ratio of the smaller to the larger,
-    /// min(a, b) / max(a, b), which is 1 for equals (the Ružička or weighted Jaccard similarity of
-    /// two numbers). `[N]` for the nodes of the panel, or `[N, D]` for each day. 0 where either is
+    /// min(a, b) / max(a, b), which is 1 for equal sizes (Ružička, or weighted Jaccard,
+    /// similarity). `[N]` for the nodes of the panel, or `[N, D]` for each day. 0 where either is
     /// not a positive finite number.
     Sizes(Vec<f64>),
-    /// Labels, such as sectors, `[N]`: 1 where they are equal, else 0. An empty one is not known,
-    /// and equal to none.
+    /// Labels, such as sectors, `[N]`: 1 where they are equal, else 0. An empty label is unknown
+    /// and equals no other.
     Labels(Vec<String>),
 }
 

@@ -1,4 +1,4 @@
-//! Graphs of the nodes whose observations go together most.
+//! Graphs of the most correlated nodes.
 
 #![forbid(unsafe_code)]
 
@@ -32,11 +32,11 @@ use crate::schema::Schema;
 ///   be `min_observations`.
 /// * A node that does *not vary* over those days, but for rounding (10⁻¹² of its largest value),
 ///   has no correlation. It stays a node.
-/// * *Neighbours* of a node are the k others with the largest r, or |r|, which send to it: edges go
-///   neighbour → node. Of equal ones those that come first. Those below the `threshold` are none,
-///   but for the `min_degree` nearest.
-/// * Edges of the result are then made [symmetric](Symmetry) if asked for, of which the
-///   `min_degree` nearest of each node are part in any case.
+/// * *Neighbours* of a node are the k others with the largest r, or |r|; edges go neighbour → node.
+///   Of equal ones the first are taken. Neighbours below the `threshold` are dropped, except the
+///   `min_degree` nearest.
+/// * Edges are then made [symmetric](Symmetry) if requested; the `min_degree` nearest of each node
+///   always stay.
 /// * *Weights* are r, with its sign, rounded to single precision; that of a self-loop is 1.
 ///
 /// Sums are in double precision, in one order, so that graphs are the same bits on every CPU
@@ -53,23 +53,23 @@ pub struct Correlation {
     pub lookback: usize,
     /// k: 10.
     pub k: usize,
-    /// h, in days; no weights where there is none.
+    /// h, in days; `None` weighs all days equally.
     pub half_life: Option<f64>,
-    /// True if what all nodes have in common is taken away first.
+    /// Removal of what all nodes have in common, before correlating.
     pub demeaning: Demeaning,
     /// 40.
     pub min_observations: usize,
     /// 0.
     pub min_degree: usize,
-    /// True if it is r or |r| that counts.
+    /// Ranking by r or by |r|.
     pub sign: Sign,
     /// The least r, or |r|, of a neighbour.
     pub threshold: Option<f64>,
-    /// True if an edge comes with the one back.
+    /// Rule for the reverse of an edge.
     pub symmetry: Symmetry,
-    /// True if nodes send to themselves.
+    /// Rule for self-loops.
     pub self_loops: SelfLoops,
-    /// Attributes of edges: how alike their ends are in other ways.
+    /// Attributes of edges: further similarities of their ends.
     pub channels: Vec<Channel>,
 }
 
@@ -135,7 +135,7 @@ impl Correlation {
         .to_string()
     }
 
-    /// Looks the options over, and whether channels fit the panel.
+    /// Checks the options, and that channels fit the panel.
     ///
     /// # Errors
     /// [`Error::Option`] for one that is out of its range; [`Error::Data`] for a channel with too

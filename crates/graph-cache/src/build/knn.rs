@@ -1,4 +1,4 @@
-//! Graphs of the nodes whose features are most alike.
+//! Graphs of the nodes with the most similar features.
 
 #![forbid(unsafe_code)]
 
@@ -16,10 +16,10 @@ use crate::schema::Schema;
 
 /// Graphs of the k nearest neighbours among rows of features.
 ///
-/// Each node hears from the k others that are most like it, of equal ones those that come first;
-/// edges go neighbour → node, and are then made [symmetric](Symmetry) if asked for. Distances and
-/// cosines are in double precision, so that graphs are the same bits on every CPU; edges are
-/// those of PyTorch Geometric's `knn_graph`, but for ties.
+/// The k most similar others send to each node, of equal ones the first; edges go neighbour → node,
+/// and are then made [symmetric](Symmetry) if requested. Distances and cosines are in double
+/// precision, so that graphs are the same bits on every CPU; edges are those of PyTorch Geometric's
+/// `knn_graph`, but for ties.
 ///
 /// Source: Cover & Hart, *Nearest neighbor pattern classification* (IEEE Trans. Inf. Theory 13,
 /// 1967), for neighbours; Salton & McGill, *Introduction to Modern Information Retrieval* (1983),
@@ -30,20 +30,20 @@ pub struct Knn {
     pub metric: Metric,
     /// k: 10.
     pub k: usize,
-    /// True if an edge comes with the one back.
+    /// Rule for the reverse of an edge.
     pub symmetry: Symmetry,
-    /// True if nodes send to themselves.
+    /// Rule for self-loops.
     pub self_loops: SelfLoops,
 }
 
 /// Metrics between rows of features.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metric {
-    /// Σ x·y / (‖x‖·‖y‖), the larger the nearer, which becomes the weight of edges. A row of zeros
-    /// has no cosine, and no neighbours.
+    /// Σ x·y / (‖x‖·‖y‖), the larger the nearer; the weight of edges. A row of zeros has no cosine,
+    /// and no neighbours.
     #[default]
     Cosine,
-    /// √Σ (x − y)², the smaller the nearer, which becomes the attribute `distance` of edges.
+    /// √Σ (x − y)², the smaller the nearer; the attribute `distance` of edges.
     Euclidean,
 }
 
@@ -180,8 +180,8 @@ impl Similarity for Cosines {
     }
 }
 
-/// −‖x − y‖². Of ‖x − y‖² = ‖x‖² − 2 (x·y − ‖y‖²/2), only what is in brackets tells the columns y
-/// of a row x apart: it is proposed, of rows about their mean and with norms up to 1.
+/// −‖x − y‖². In ‖x − y‖² = ‖x‖² − 2 (x·y − ‖y‖²/2), only the bracket depends on the column y: it
+/// is the proposal, for rows centred on their mean and scaled to norms up to 1.
 struct Distances {
     rows: RowMatrix,
 }

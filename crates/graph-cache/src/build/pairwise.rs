@@ -38,7 +38,7 @@ impl Proposals for Products {
     }
 }
 
-/// The columns of each kind of row that there are no proposals for.
+/// Columns without proposals, for each kind of row.
 struct Unproposed {
     of_complete: Vec<u32>,
     of_incomplete: Vec<u32>,
@@ -83,7 +83,7 @@ impl<P: Proposals> Similarity for Pearson<'_, P> {
     fn values(&self, row: usize, columns: &[u32], to: &mut [f64]) {
         let window = self.window;
         if window.kinds[row] == NodeKind::Complete {
-            // Those of other kinds come after them, see `candidates`.
+            // Columns of other kinds come after them, see `candidates`.
             let proposed = columns.partition_point(|&column| window.kinds[column as usize] == NodeKind::Complete);
             let (complete, others) = to.split_at_mut(proposed);
             window.standard.between(Isa::best(), RowMeasure::Product, row as u32, &columns[..proposed], complete);
@@ -95,7 +95,7 @@ impl<P: Proposals> Similarity for Pearson<'_, P> {
     }
 }
 
-/// Pairs of which one at least is not complete.
+/// Pairs with at least one incomplete node.
 struct IncompletePairs<'a, P> {
     of: &'a Pearson<'a, P>,
     row: usize,

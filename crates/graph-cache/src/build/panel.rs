@@ -6,11 +6,10 @@ use std::collections::HashSet;
 
 use crate::error::{Error, Result};
 
-/// Observations of N nodes on D days, or at any other instants: what correlation graphs are built
-/// from. A view.
+/// Observations of N nodes on D days, or at any other instants, for correlation graphs. A view.
 ///
-/// What is no number, or above 10¹⁰⁰ in magnitude, so that its square is none that is of use,
-/// counts as not observed.
+/// NaN, infinity and values above 10¹⁰⁰ in magnitude, whose square would overflow, count as not
+/// observed.
 #[derive(Clone, Copy, Debug)]
 pub struct Panel<'a> {
     names: &'a [String],
@@ -23,8 +22,8 @@ impl<'a> Panel<'a> {
     /// The panel of nodes called `names` `[N]`, no two alike, with `values` `[N, D]` row-major, a
     /// node a row, at `times`.
     ///
-    /// `times` are two arrays `[D]` in ns since 1970 UTC: what each day is called by, such as when
-    /// it begins, increasing; and when its observations were known, which never decreases.
+    /// `times` are two arrays `[D]` in ns since 1970 UTC: the name of each day, such as its start,
+    /// increasing; and the time at which its observations became known, never decreasing.
     ///
     /// # Errors
     /// [`Error::Data`] where lengths do not fit together, names are equal or times are out of
@@ -70,7 +69,7 @@ impl<'a> Panel<'a> {
         self.times
     }
 
-    /// When the observations of each day were known, `[D]`.
+    /// Time at which the observations of each day became known, `[D]`.
     pub fn known(&self) -> &'a [i64] {
         self.known
     }
@@ -88,8 +87,8 @@ impl<'a> Panel<'a> {
         &self.values[node * self.days()..][..self.days()]
     }
 
-    /// The key of a day's graph: its date, such as `2021-04-21`, or date and time where days of
-    /// this panel are less than a date apart, such as `2021-04-21T14:30:00Z`.
+    /// The key of a day's graph: its date, such as `2021-04-21`, or date and time if the panel has
+    /// several days of one date, such as `2021-04-21T14:30:00Z`.
     pub fn keys(&self) -> Vec<String> {
         let whole: Vec<String> = self.times.iter().map(|&time| iso(time)).collect();
         let date = |key: &String| key[..key.find('T').expect("an instant has a date and a time")].to_owned();

@@ -1,4 +1,4 @@
-//! Graphs of what is near in space.
+//! Graphs of points that are near in space.
 
 #![forbid(unsafe_code)]
 
@@ -21,8 +21,8 @@ use crate::schema::Schema;
 /// there is an edge from j to i for every image of j near i, also where j is i itself. Edges of one
 /// row are in the order of their columns, and those of one column by distance.
 ///
-/// Points are found in a list of cells no smaller than the radius, of which a point looks through
-/// its own and those around it (Allen & Tildesley, *Computer Simulation of Liquids*, 2017, section
+/// Points are found by a cell list with cells no smaller than the radius: a point searches its own
+/// cell and those around it (Allen & Tildesley, *Computer Simulation of Liquids*, 2017, section
 /// 5.3.2; for periodic images, section 1.6.4).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Radius {
@@ -30,18 +30,18 @@ pub struct Radius {
     pub radius: f64,
     /// Periodic cell, if any.
     pub cell: Option<UnitCell>,
-    /// True if nodes send to themselves, at distance 0.
+    /// Rule for self-loops, at distance 0.
     pub self_loops: SelfLoops,
 }
 
-/// Points that are worth handing to a thread.
+/// Points of one task.
 const TASK_POINTS: usize = 256;
 
-/// The other ends of a point's edges, and the square of how far they are.
+/// Other ends of a point's edges, and squared distances.
 type NearPoints = Vec<(u32, f64)>;
 
 impl Radius {
-    /// Points at most `radius` apart, in space that does not repeat.
+    /// Points at most `radius` apart, without periodic boundaries.
     pub fn new(radius: f64) -> Self {
         Radius { radius, cell: None, self_loops: SelfLoops::None }
     }
@@ -61,8 +61,8 @@ impl Radius {
     ///
     /// # Errors
     /// [`Error::Option`] for a radius that is not a positive number; [`Error::Data`] for points of
-    /// another dimension than three, and for one that lies more than ten thousand cells away, and
-    /// for more edges than a `u32` counts.
+    /// another dimension than three, for one more than ten thousand cells away, and for more edges
+    /// than a `u32` counts.
     pub fn build(&self, points: &Points<'_>) -> Result<Graph> {
         if !(self.radius > 0.0 && self.radius <= 1e100) {
             let found = self.radius.to_string();

@@ -1,19 +1,19 @@
 //! Proposals that are carried from one day to the next.
 //!
-//! The graph of day t + 1 sees one day more than that of day t, and one less. With x̃ the
-//! observations less a centre and over a scale, which stay what mean and norm were when the sums
-//! began,
+//! The graph of day t + 1 sees one day more than that of day t, and one less. With x̃ = (x −
+//! centre) / scale, where centre and scale are the mean and norm when the sums began,
 //!
 //! ```text
-//! S_ij(t + 1) = λ S_ij(t) + x̃_i(t) x̃_j(t) − λ^W x̃_i(t − W) x̃_j(t − W)        λ = 2^(−1 / half-life), or 1
+//! S_ij(t + 1) = λ S_ij(t) + x̃_i(t) x̃_j(t) − λ^W x̃_i(t − W) x̃_j(t − W)
+//! λ = 2^(−1 / half-life), or 1 without a half-life
 //! r_ij = (S_ij − Σw · m_i m_j) / (s_i s_j)
 //! ```
 //!
 //! where means m and norms s, in the same centre and scale, are those of the day's window, formed
 //! afresh. That takes four operations a pair where the products take 2 W. Sums are in single
-//! precision: they propose, and what a graph holds is made of the window alone, so that it is the
-//! same bits with or without them. How far they may be off is carried along with them, and they
-//! begin anew where that is too much, after some days, and when nodes come, go, or have gaps.
+//! precision: they only propose candidates, and the values of a graph are computed from the window
+//! alone, so that its bits are the same with or without sums. An error bound is carried along; the
+//! sums restart when it grows too large, after some days, and when nodes come, go, or have gaps.
 
 #![forbid(unsafe_code)]
 
@@ -23,17 +23,17 @@ use super::kernel::PANEL;
 use super::pairwise::Proposals;
 use super::window::{LookbackWindow, NodeKind, power_of_two};
 
-/// Days after which the sums begin anew.
+/// Days after which the sums restart.
 pub(crate) const DAYS_MAX: usize = 64;
 
-/// The largest error for which few candidates are looked at in vain.
+/// Largest error that still leaves few false candidates.
 const ERROR_MAX: f64 = 1e-3;
 
-/// Look-backs from which four operations a pair, on sums that lie in memory, are less than the
+/// Smallest look-back for which four operations a pair, on sums in memory, cost less than the
 /// products.
 const LOOKBACK_MIN: usize = 32;
 
-/// The largest array of sums, which each thread has.
+/// Largest array of sums; each thread has one.
 const SUMS_MAX: usize = 1 << 26;
 
 /// The largest √(Σ w x̃²) for which the product of two is in range.
@@ -42,9 +42,9 @@ const LARGEST_MAX: f64 = 1e15;
 /// Sums over a window of the products of any two nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Sliding {
-    /// Nodes and kinds that the sums are of; none where they have not begun.
+    /// Nodes and kinds of the sums; `None` before the first window.
     of: Option<(Vec<u32>, Vec<NodeKind>)>,
-    /// Days since they began.
+    /// Days since the start of the sums.
     days: usize,
     /// [columns] per node, zero for those that are not complete.
     centres: Vec<f64>,
@@ -138,9 +138,9 @@ impl Sliding {
             worst = worst.max(if *largest > LARGEST_MAX { f64::INFINITY } else { *largest / norm });
         }
         // In units of u = 2⁻²⁴ times the largest √(Σ w x̃²) of both nodes: lookback + 3 roundings
-        // when the sums began, as for products; 16 a day for the factors of two products, these,
-        // their difference, the decay and the sum, of terms up to twice as large; 12 for the
-        // proposal.
+        // at the start of the sums, as for products; 16 a day for the factors of two products, the
+        // products, their difference, the decay and the sum, with terms up to twice as large; 12
+        // for the proposal.
         let roundings = (lookback + 16 * self.days + 16) as f64;
         let underflow = (lookback + self.days) as f64 * f64::from(f32::MIN_POSITIVE);
         self.error = (((roundings * 1.01 / (1u64 << 24) as f64) + underflow) * worst * worst) as f32;
@@ -157,7 +157,7 @@ impl Proposals for &Sliding {
     }
 }
 
-/// The day that a window gains, and the one that it loses: as it was, and with its weight.
+/// The day that a window gains, and the day that it loses, with its weight.
 struct Days<'a> {
     came: &'a [f32],
     went: &'a [f32],

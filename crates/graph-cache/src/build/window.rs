@@ -1,4 +1,4 @@
-//! The stretch of a panel that one day's graph sees.
+//! The days of a panel that one day's graph uses.
 
 #![forbid(unsafe_code)]
 
@@ -12,11 +12,11 @@ use super::kernel::{LANES, sum};
 use super::panel::{Panel, is_observed};
 use super::rows::RowMatrix;
 
-/// A series is constant where its deviations are no more than this part of its largest value, which
-/// rounding makes of equal numbers.
+/// A series is constant if its deviations are at most this fraction of its largest value, which
+/// rounding alone produces from equal numbers.
 const CONSTANT: f64 = 1e-12;
 
-/// Observations of a window that a thread keeps: 8 MB, and as much in standard rows.
+/// Most observations of a window that a thread keeps: 8 MB, and as much in standard rows.
 const KEPT_MAX: usize = 1 << 20;
 
 /// Inputs of a graph: the observations of its nodes on the days of its look-back, and on none
@@ -40,11 +40,11 @@ pub(crate) struct LookbackWindow {
     pub(crate) means: Vec<f64>,
     /// [N] √(Σ w (x − x̄)²) of such nodes, else 1.
     pub(crate) norms: Vec<f64>,
-    /// Mean of each day over all nodes of the panel, where that is taken away.
+    /// Mean of each day over all nodes of the panel, if observations are demeaned.
     day_means: Vec<f64>,
 }
 
-/// Computation of a node's similarities.
+/// Kind of a node, by how its similarities are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeKind {
     /// Observed on every day, and not always the same: products of standard rows.
@@ -61,15 +61,13 @@ impl LookbackWindow {
         t.saturating_sub(options.lookback)..t
     }
 
-    /// Hands the window that this thread used last, or a new one, to `work`. What one graph is made
-    /// of is made again for each, but not the memory that it takes, which the system would bring to
-    /// zero page by page.
+    /// Calls `work` with the window that this thread used last, or a new one. Its contents are
+    /// computed anew for each graph; only its memory is reused, which saves zeroing pages.
     pub(crate) fn with_last<R>(work: impl FnOnce(&mut LookbackWindow) -> R) -> R {
         thread_local! {
             static LAST: Cell<LookbackWindow> = Cell::default();
         }
-        // Another graph may be begun on this thread while it waits for its others; that has a new
-        // window.
+        // A graph that starts on this thread while another waits for its tasks gets a new window.
         let mut window = LAST.take();
         let result = work(&mut window);
         if window.values.capacity() <= KEPT_MAX {
@@ -88,7 +86,7 @@ impl LookbackWindow {
         &of[node * self.stride()..][..self.stride()]
     }
 
-    /// Fills the window with what the graph of day `t` sees.
+    /// Fills the window with the days that the graph of day `t` uses.
     pub(crate) fn fill(&mut self, options: &Correlation, panel: &Panel<'_>, t: usize) {
         let days = LookbackWindow::days(options, t);
         self.weigh(options, days.len());
@@ -128,7 +126,7 @@ impl LookbackWindow {
     }
 }
 
-/// Takes the nodes with enough observations, and these.
+/// Collects the nodes with enough observations, and their observations.
 struct Observe<'w> {
     window: &'w mut LookbackWindow,
     panel: &'w Panel<'w>,
@@ -211,7 +209,7 @@ impl Loops for Standardise<'_> {
 }
 
 /// 2ˣ for x ≤ 0, within two units in the last place, and 0 where that is subnormal. Not
-/// `f64::exp2`, which fuses where the CPU can, and gives other bits there.
+/// `f64::exp2`, which fuses on some CPUs and then gives other bits.
 pub(crate) fn power_of_two(x: f64) -> f64 {
     let whole = x.round();
     let exponent = (x - whole) * std::f64::consts::LN_2;
@@ -228,8 +226,8 @@ pub(crate) fn varies(squares: f64, weight: f64, values: &[f64]) -> bool {
     squares > noise * noise * weight
 }
 
-/// The largest magnitude of numbers of which none is NaN, a multiple of eight of them: eight at a
-/// time, as each comparison of one waits for the last.
+/// Largest magnitude of a multiple of eight numbers without NaN: eight at a time, so that
+/// comparisons do not wait for each other.
 #[inline(always)]
 fn largest(values: &[f64]) -> f64 {
     let larger = |one: f64, other: f64| if other > one { other } else { one };

@@ -1,5 +1,5 @@
-//! The blocks of a collection: kept where an earlier file has them, built otherwise, on several
-//! threads and in order.
+//! Blocks of a collection: reused from an earlier file or built, on several threads, delivered in
+//! order.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ use crate::builder::Builder;
 use crate::error::Result;
 use crate::file::{Collection, FileBytes, GraphBlock, IndexEntry, encode};
 
-/// Blocks that are made before their turn take so much memory, and one more a thread.
+/// Most memory of blocks that are built before their turn, besides one block a thread.
 const AHEAD_BYTES_MAX: usize = 64 << 20;
 
 /// A collection and an earlier file that may have some of its blocks.
@@ -76,7 +76,7 @@ pub(super) fn build(
     })
 }
 
-/// Puts the blocks of a run from graph `first` on; fails when there is no more to do.
+/// Delivers the blocks of a run from graph `first` on; fails once the build has stopped.
 fn build_run(
     kept: &ReusableBlocks<'_>,
     first: usize,

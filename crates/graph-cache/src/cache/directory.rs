@@ -1,5 +1,4 @@
-//! A folder of files of graphs, which are found by what they are made of and removed when there are
-//! too many.
+//! Cache directory of graph files, named by content hash, with a size limit.
 
 #![forbid(unsafe_code)]
 
@@ -17,35 +16,33 @@ use crate::builder::Builder;
 use crate::error::{Error, Result};
 use crate::file::{Collection, CollectionDescription, GraphFile};
 
-/// A folder in which files of graphs have the names of what they are made of. Any number of
-/// processes may use it at once.
+/// Cache directory: files of graphs are named by a hash of their inputs. Any number of processes
+/// may use it at once.
 ///
-/// When its files take more bytes than they may, those go first whose use is longest ago. A file
-/// that is open somewhere stays, and so does one that is being built. Only files with the names
-/// that a cache gives count and are removed: whatever else is in the folder stays. Where the file
-/// system has no locks, a file that is removed under a reader is still the reader's until it is
-/// closed.
+/// Above the size limit, the least recently used files are removed first. Files that are open or
+/// being built stay. Only files with names of the cache count and are removed. Without file locks,
+/// a removed file stays readable for those who have it open.
 #[derive(Clone, Debug)]
 pub struct GraphCache {
     folder: PathBuf,
     limit_bytes: u64,
 }
 
-/// Result of a collection of a cache's garbage.
+/// Result of removing files of a cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// Files that are gone.
+    /// Removed files.
     pub removed: Vec<PathBuf>,
-    /// Bytes of the files that are left. More than the limit where those in use are.
+    /// Bytes of the remaining files; above the limit if the files in use are.
     pub left_bytes: u64,
 }
 
-/// A file that was asked for, and what had to go for it.
+/// A requested file, and the files removed for it.
 #[derive(Clone, Debug)]
 pub struct Fetched {
     /// The file, which stays as long as it is open.
     pub file: GraphFile,
-    /// Others that were removed, and what is left with this one.
+    /// Removed files, and the bytes left including this one.
     pub collected: Collected,
 }
 
@@ -61,11 +58,11 @@ impl GraphCache {
         Ok(GraphCache { folder, limit_bytes })
     }
 
-    /// The file of the graphs of `builder`, built if it is not there: [`build_cached`]. Others may
+    /// The file of the graphs of `builder`, built by [`build_cached`] if it is missing. Others may
     /// be removed for it.
     ///
     /// # Errors
-    /// As [`build_cached`]; there are no stale files here, as graphs of something else have another
+    /// As [`build_cached`]; files are never stale here, as graphs of other inputs have another
     /// name.
     pub fn get(
         &self,
@@ -75,8 +72,7 @@ impl GraphCache {
     ) -> Result<Fetched> {
         let options = BuildOptions { stale: Stale::Replace, ..options.clone() };
         let file = build_cached(self.path(builder, &options)?, builder, &options, progress)?;
-        // The time of the last use. Where it cannot be set, because the file is another user's, its
-        // age is counted from its making.
+        // Records the last use. For another user's file, the time of its creation counts instead.
         let _ = File::open(file.path()).and_then(|opened| opened.set_modified(SystemTime::now()));
         let collected = self.collect()?;
         Ok(Fetched { file, collected })
@@ -94,7 +90,7 @@ impl GraphCache {
         Ok(self.folder.join(format!("{name:032x}.mbg")))
     }
 
-    /// Removes files whose use is longest ago, until the others take no more bytes than they may.
+    /// Removes the least recently used files until the others are within the limit.
     ///
     /// # Errors
     /// [`Error::Io`] where the folder cannot be read or a file not be removed.
@@ -172,7 +168,7 @@ fn remove_unless_used(file: &CachedFile) -> Result<bool> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
         Err(error) => return Err(io(error)),
     };
-    // Readers share the lock. One who opens the file now keeps it, whatever becomes of its name.
+    // Readers share the lock. A reader who opens the file now keeps it after its removal.
     let is_used = matches!(opened.try_lock(), Err(fs::TryLockError::WouldBlock));
     let was_used = || opened.metadata().and_then(|now| now.modified()).is_ok_and(|now| now != file.used);
     if is_used || was_used() {

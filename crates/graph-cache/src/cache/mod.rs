@@ -1,5 +1,4 @@
-//! Files of graphs that are built once, whoever asks first, and never read when they are of
-//! something else.
+//! Files of graphs that are built once and never read when they are stale.
 
 #![forbid(unsafe_code)]
 
@@ -37,10 +36,10 @@ pub struct BuildOptions {
 /// Treatment of a file that holds other graphs than the requested ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stale {
-    /// It stays, and that it does is an error, which says what has changed.
+    /// It stays, and the call fails with the changes.
     #[default]
     Refuse,
-    /// The new one takes its place.
+    /// The new one replaces it.
     Replace,
 }
 
@@ -50,7 +49,7 @@ pub enum Stale {
 pub enum BuildProgress {
     /// Another process builds the file, and this one waits for it.
     Waiting,
-    /// The file is built. Graphs that are whole in what is there are used as they are.
+    /// The build begins. Intact graphs of earlier files are reused.
     Begun {
         /// Number of graphs in what an earlier process left unfinished.
         resumed: usize,
@@ -58,35 +57,37 @@ pub enum BuildProgress {
         /// one.
         intact: usize,
     },
-    /// So many graphs are in the new file, of all; some may have been found in what an earlier
-    /// process left.
+    /// Graphs in the new file so far, those reused from earlier files included.
     Written {
-        /// Number of graphs that are.
+        /// Graphs in the file.
         graphs: usize,
-        /// Number of graphs that will be.
+        /// Graphs of the collection.
         of: usize,
         /// Length of the file so far, in bytes.
         bytes: u64,
     },
 }
 
-/// The file of the graphs of `builder` at `path`, built where there is none.
+/// The file of the graphs of `builder` at `path`, built if there is none.
 ///
-/// A file that is there is looked through, each block. Of several processes that find none, one
-/// builds and the others wait for it. One that is killed leaves what it has done beside `path`, as
-/// `.NAME.partial`, and the next goes on from there. A symbolic link at `path` is written through.
-/// Graphs of a file that is damaged are kept where they are whole, and the others built again. The
-/// file is the same bytes in every case, whatever the number of threads, and appears at once, whole
-/// and on disk. `progress` is called on this thread.
+/// Every block of an existing file is verified. Of several processes that find none, one builds and
+/// the others wait for it. A killed process leaves its work beside `path`, as `.NAME.partial`, and
+/// the next one continues it. A symbolic link at `path` is written through. Of a damaged file,
+/// intact graphs are kept and the others built again. The file is the same bytes in every case,
+/// whatever the number of threads, and appears at once, whole and on disk. `progress` is called on
+/// this thread.
 ///
 /// ```
-/// use megabatch_graph_cache::{BuildOptions, Builder, Graph, Identity, Result, Schema, build_cached};
+/// use megabatch_graph_cache::{
+///     BuildOptions, Builder, Graph, Identity, Result, Schema, build_cached,
+/// };
 ///
 /// struct Rings(Schema, Vec<String>);
 ///
 /// impl Builder for Rings {
 ///     fn identity(&self) -> Identity {
-///         Identity { data: Identity::hash([]), builder: "rings/1".into(), parameters: "{}".into() }
+///         let data = Identity::hash([]);
+///         Identity { data, builder: "rings/1".into(), parameters: "{}".into() }
 ///     }
 ///     fn schema(&self) -> &Schema { &self.0 }
 ///     fn keys(&self) -> &[String] { &self.1 }
@@ -107,9 +108,9 @@ pub enum BuildProgress {
 /// ```
 ///
 /// # Errors
-/// Those of [`Builder::build`]; [`Error::Stale`], [`Error::NotGraphs`] and [`Error::Version`] for a
-/// file that is left alone; [`Error::Full`] and [`Error::Io`], which leave an earlier file as it
-/// was; [`Error::Shape`], [`Error::Unnamed`], [`Error::SameKey`], [`Error::Csr`] and
+/// As [`Builder::build`]; [`Error::Stale`], [`Error::NotGraphs`] and [`Error::Version`] for a file
+/// that is left alone; [`Error::Full`] and [`Error::Io`], which leave an earlier file as it was;
+/// [`Error::Shape`], [`Error::Unnamed`], [`Error::SameKey`], [`Error::Csr`] and
 /// [`Error::TooLargeForF16`] for graphs that cannot be stored.
 pub fn build_cached(
     path: impl AsRef<Path>,
@@ -138,10 +139,10 @@ pub fn build_cached(
 }
 
 impl GraphFile {
-    /// Sees to it that the file holds the graphs of `builder`, as it would build them now.
+    /// Checks that the file holds the graphs that `builder` would build now.
     ///
     /// # Errors
-    /// [`Error::Stale`], which says what of data, builder and parameters is not what it was.
+    /// [`Error::Stale`], with the changes of data, builder and parameters.
     pub fn check_fresh(&self, builder: &dyn Builder) -> Result<()> {
         let description = CollectionDescription {
             identity: builder.identity(),
@@ -153,7 +154,7 @@ impl GraphFile {
     }
 }
 
-/// The file at `path` if it holds the collection whole; `None` if it is to be built.
+/// The file at `path` if it holds the whole collection; `None` if it must be built.
 fn usable(path: &Path, collection: &Collection, when_stale: Stale) -> Result<Option<GraphFile>> {
     let file = match GraphFile::open(path) {
         Ok(file) => file,
@@ -196,7 +197,7 @@ fn stale(file: &GraphFile, collection: &Collection) -> Error {
     Error::Stale { path: file.path().to_owned(), changes }
 }
 
-/// Builds the file, as the only one who does.
+/// Builds the file, holding the lock.
 fn write(
     path: &Path,
     collection: &Collection,

@@ -1,9 +1,8 @@
-//! A file of graphs that is not finished: as the finished one, but for its header, which is zeros,
-//! and the entries and blocks that it lacks.
+//! An unfinished file of graphs: like the finished one, but its header is zeros, and later entries
+//! and blocks are missing.
 //!
-//! An entry is written after its block, and has a checksum over both. Whatever moment a process is
-//! killed at, or the power fails, the graphs up to the first without a whole entry and block are
-//! kept.
+//! An entry is written after its block, with a checksum over both. If a process is killed or the
+//! power fails at any moment, the graphs before the first incomplete entry or block are kept.
 
 #![forbid(unsafe_code)]
 
@@ -38,7 +37,7 @@ impl Backing for File {
     }
 }
 
-/// A file that is being written, up to some graph.
+/// A file that is being written.
 #[derive(Debug)]
 pub(super) struct UnfinishedFile<'c, M = File> {
     /// Final path, for messages.
@@ -64,7 +63,7 @@ impl<'c> UnfinishedFile<'c> {
 }
 
 impl<'c, M: Backing> UnfinishedFile<'c, M> {
-    /// Goes on behind the blocks of `entries`, which are on the medium.
+    /// Continues behind the blocks of `entries`, which are stored already.
     fn over(medium: M, path: PathBuf, collection: &'c Collection, entries: Vec<IndexEntry>) -> Result<Self> {
         let mut partial = UnfinishedFile { path, medium, collection, entries };
         let end = partial.end();
@@ -92,7 +91,7 @@ impl<'c, M: Backing> UnfinishedFile<'c, M> {
         Ok(())
     }
 
-    /// Brings it to disk, whole.
+    /// Completes and syncs the file.
     pub(super) fn finish(mut self) -> Result<M> {
         let header = self.collection.header(&self.entries);
         let written = self.medium.write_at(0, &header).and_then(|()| self.medium.sync());

@@ -1,4 +1,4 @@
-//! Blocks that several threads make, in the order of their graphs.
+//! Ordered delivery of blocks that several threads build.
 
 #![forbid(unsafe_code)]
 
@@ -8,8 +8,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use crate::error::{Error, Result};
 use crate::file::GraphBlock;
 
-/// Between threads that make blocks and one that takes them in order. Who is far ahead waits, so
-/// that what is made and not taken stays small; who has the block that is taken next never waits.
+/// Reorder buffer between threads that build blocks and one that takes them in order. A thread that
+/// is far ahead waits, which bounds the memory; the thread with the next block never waits.
 #[derive(Debug)]
 pub(super) struct OrderedBlocks {
     ahead_bytes_max: usize,
@@ -32,7 +32,7 @@ impl OrderedBlocks {
         OrderedBlocks { ahead_bytes_max, state, changed: Condvar::new() }
     }
 
-    /// Gives the block of graph `index`, or why there is none.
+    /// Delivers the block of graph `index`, or its error.
     ///
     /// # Errors
     /// [`Error::Stopped`] once the window is closed.
@@ -53,7 +53,7 @@ impl OrderedBlocks {
     /// The next block.
     ///
     /// # Errors
-    /// Why there is none; [`Error::Stopped`] once the window is closed.
+    /// The error of the block; [`Error::Stopped`] once the window is closed.
     pub(super) fn take(&self) -> Result<GraphBlock> {
         let is_missing = |state: &mut WindowState| !state.closed && !state.made.contains_key(&state.next);
         let waited = self.changed.wait_while(self.state(), is_missing);
@@ -66,20 +66,19 @@ impl OrderedBlocks {
         Ok(block)
     }
 
-    /// Lets everyone go who waits.
+    /// Wakes all waiting threads.
     pub(super) fn close(&self) {
         self.state().closed = true;
         self.changed.notify_all();
     }
 
-    /// Nothing that is done under the lock leaves the state half changed.
+    /// No operation under the lock leaves the state half changed, so poison is ignored.
     fn state(&self) -> MutexGuard<'_, WindowState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Closes a window when a thread that makes blocks for it panics, as nobody would wait for it
-/// otherwise in vain.
+/// Closes the window when a building thread panics, so that nobody waits for it in vain.
 pub(super) struct ClosedByPanic<'w>(pub(super) &'w OrderedBlocks);
 
 impl Drop for ClosedByPanic<'_> {

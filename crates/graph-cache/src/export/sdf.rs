@@ -20,7 +20,7 @@ const ATOMS_MAX: usize = 999;
 ///
 /// # Errors
 /// [`Error::NotExportable`] for nodes that are not atoms with positions, for more than 999 of them,
-/// and for targets of nodes; those of building the graphs.
+/// and for targets of nodes; and as [`Builder::build`](crate::Builder::build).
 pub fn sdf(builder: &dyn Builder) -> Result<Text> {
     let (schema, graphs) = (builder.schema(), graphs(builder)?);
     let columns = MoleculeColumns::of(schema)?;

@@ -1,4 +1,4 @@
-//! Description of a file before its first graph: all but the index and the blocks.
+//! A file's sections before the index: description and keys.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,7 @@ use super::layout::{BlockShape, PAGE};
 use super::strings::push_strings;
 use crate::error::{Error, Result};
 
-/// A collection of graphs that is to be written, with the bytes of the sections before the index.
+/// A collection of graphs to be written, with the bytes of the sections before the index.
 #[derive(Debug)]
 pub(crate) struct Collection {
     pub(crate) description: CollectionDescription,

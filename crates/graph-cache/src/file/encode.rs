@@ -1,4 +1,4 @@
-//! A graph as the bytes of its block.
+//! Encoding of a graph as a block.
 
 #![forbid(unsafe_code)]
 
@@ -22,8 +22,7 @@ pub(crate) struct GraphBlock {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The block of `graph`, whose key is for messages, once it has what all graphs of its collection
-/// have.
+/// The block of `graph`, checked against the schema; `key` is for messages.
 pub(crate) fn encode(shape: &BlockShape, key: &str, graph: &Graph) -> Result<GraphBlock> {
     check(shape, key, graph)?;
     let (nodes, edges) = (graph.len() as u64, graph.col.len() as u64);
@@ -100,8 +99,7 @@ fn check(shape: &BlockShape, key: &str, graph: &Graph) -> Result<()> {
     }
 }
 
-/// The first of a graph's nodes that is not one of `names`, or, where there are no names, not at
-/// its own place.
+/// The first of a graph's nodes that is not below `names`, or, without names, not its own place.
 pub(crate) fn unnamed(nodes: &[u32], names: usize) -> Option<usize> {
     if names == 0 {
         return (0..).zip(nodes).position(|(place, &node): (u32, _)| place != node);
@@ -130,7 +128,7 @@ fn widened(indices: &[u32]) -> Vec<u64> {
     indices.iter().map(|&index| index.into()).collect()
 }
 
-/// The values in half the bytes; what is finite stays so.
+/// The values as f16; an error if a finite one would become infinite.
 fn narrowed(graph: &str, array: &'static str, values: &[f32]) -> Result<Vec<f16>> {
     let mut narrow = vec![f16::ZERO; values.len()];
     f32_to_f16(values, &mut narrow);

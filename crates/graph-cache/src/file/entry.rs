@@ -1,4 +1,4 @@
-//! The index: where each graph's block lies, and what is said of it.
+//! Index of a file: place, size and time of each graph's block.
 
 #![forbid(unsafe_code)]
 
@@ -22,16 +22,16 @@ pub(crate) struct IndexEntry {
     pub(crate) checksum: u64,
     pub(crate) nodes: u64,
     pub(crate) edges: u64,
-    /// 0 where there is none.
+    /// 0 if there is none.
     pub(crate) known_time: i64,
-    /// 1 where there is one.
+    /// 1 if there is one.
     pub(crate) has_known_time: u64,
     pub(crate) reserved: u64,
 }
 
 impl IndexEntry {
-    /// The checksum that graph `index` has, of the collection with `checksums`, if `block` is its block:
-    /// XXH3-64 of all that makes the graph what it is.
+    /// Checksum of graph `index` with `block` in the collection with `checksums`: XXH3-64 of
+    /// everything that defines the graph.
     pub(crate) fn checksum_of(&self, checksums: HeaderChecksums, index: usize, block: &[u8]) -> u64 {
         let mut hasher = Xxh3::new();
         let hashed = [
@@ -83,7 +83,7 @@ impl IndexEntry {
         (entry.checksum_of(collection.checksums, index, &file[range]) == entry.checksum).then_some(entry)
     }
 
-    /// The block of a file that it is the entry of.
+    /// The entry's block in a file.
     pub(crate) fn block<'f>(&self, file: &'f [u8]) -> &'f [u8] {
         &file[self.offset as usize..(self.offset + self.bytes) as usize]
     }

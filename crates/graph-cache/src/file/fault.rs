@@ -32,7 +32,7 @@ impl FileFault {
     }
 }
 
-/// A place in a section of a file, moving on behind what was read.
+/// Cursor in a section of a file.
 pub(crate) struct SectionReader<'f> {
     pub(crate) file: &'f [u8],
     object: &'static str,
@@ -41,7 +41,7 @@ pub(crate) struct SectionReader<'f> {
 }
 
 impl<'f> SectionReader<'f> {
-    /// At the beginning of a section that lies in `file` and is called `object`.
+    /// A cursor at the beginning of the section `object` of `file`.
     pub(crate) fn new(file: &'f [u8], object: &'static str, section: Range<usize>) -> Self {
         SectionReader { file, object, at: section.start, end: section.end }
     }
@@ -50,8 +50,7 @@ impl<'f> SectionReader<'f> {
         FileFault::new(self.object, reason)
     }
 
-    /// The bytes of an array of `count` elements; what fills it up to a multiple of 8 is passed
-    /// over.
+    /// The bytes of an array of `count` elements; padding to a multiple of 8 is skipped.
     pub(crate) fn array(&mut self, count: u64, element_bytes: usize) -> Result<Range<usize>, FileFault> {
         let left = self.end - self.at;
         let bytes = usize::try_from(count).ok().and_then(|count| count.checked_mul(element_bytes));

@@ -20,7 +20,7 @@ pub(crate) enum FileBytes {
     Owned { lines: Vec<CacheLine>, len: usize },
 }
 
-/// As many bytes as arrays are aligned to.
+/// Unit of alignment: 64 bytes.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub(crate) struct CacheLine([u8; 64]);

@@ -14,7 +14,7 @@ use super::FileBytes;
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     len: usize,
-    /// Holds the lock of those who read, which says that the file is in use.
+    /// Holds the shared lock that marks the file as in use.
     _file: File,
 }
 
@@ -30,9 +30,9 @@ impl Deref for Mapping {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `len` bytes are mapped for reading until `self` is dropped. Whoever writes files
-        // of graphs writes new ones and renames them, and never changes one in its place, so that
-        // these bytes stay what they are; `GraphFile::open` asks the same of everybody else.
+        // SAFETY: `len` bytes are mapped for reading until `self` is dropped. Files of graphs are
+        // written anew and renamed, never modified in place, so the bytes do not change;
+        // `GraphFile::open` requires the same of others.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

@@ -47,10 +47,9 @@ use strings::StringList;
 
 /// An open file of graphs. Clones share it.
 ///
-/// Graphs are used where the file is mapped: opening takes no longer for large graphs than for
-/// small ones, and memory is the system's, which takes it back when it is short. What the header
-/// and the index say is looked through when the file is opened; a graph's block is looked through
-/// when it is first asked for, its checksum included, and never again.
+/// Graphs are used where the file is mapped: opening is as fast for large graphs as for small ones,
+/// and the system may reclaim the memory. Header and index are checked when the file is opened; a
+/// graph's block is checked once, with its checksum, at its first use.
 #[derive(Clone, Debug)]
 pub struct GraphFile {
     inner: Arc<Inner>,
@@ -68,17 +67,17 @@ struct Inner {
     order: Range<usize>,
     index: Range<usize>,
     blocks: Range<usize>,
-    /// True if a graph's block has been looked through.
+    /// True if a graph's block has been checked.
     checked: Vec<AtomicBool>,
 }
 
 impl GraphFile {
-    /// Opens the file at `path`. It must not be changed in its place as long as it is open, which
-    /// nothing here does: a file that takes its place, or its removal, does no harm.
+    /// Opens the file at `path`. It must not be modified in place while it is open, which nothing
+    /// here does; replacing or removing it is safe.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::NotAFile`]; [`Error::NotGraphs`] and [`Error::Version`] for other
-    /// files; [`Error::Damaged`] for one that was written whole and is not what it was.
+    /// files; [`Error::Damaged`] for one that has changed since it was written.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let io = |source| Error::Io { path: path.to_owned(), action: "open the file", source };
@@ -88,13 +87,13 @@ impl GraphFile {
         if metadata.len() == 0 {
             return Err(Error::NotGraphs { path: path.to_owned() });
         }
-        // Says that the file is in use to whoever would remove it for want of room. Some file
-        // systems have no locks.
+        // Marks the file as in use for those who remove files for space. Some file systems have no
+        // locks.
         let _ = file.try_lock_shared();
         Self::over(path, FileBytes::of(file).map_err(io)?)
     }
 
-    /// The file whose bytes are these, as far as they are copied; `path` is for messages.
+    /// The file with these bytes, which are copied; `path` is for messages.
     ///
     /// # Errors
     /// As [`GraphFile::open`].
@@ -154,7 +153,7 @@ impl GraphFile {
         self.inner.bytes.len()
     }
 
-    /// XXH3-128 of the header, and by the checksums in it of all that the file holds.
+    /// XXH3-128 of the header, whose checksums cover the whole file.
     pub fn fingerprint(&self) -> u128 {
         xxh3_128(&self.inner.bytes[..PAGE])
     }
@@ -193,7 +192,7 @@ impl GraphFile {
         order.binary_search_by(|&index| self.key(index as usize).cmp(key)).map(|place| order[place] as usize)
     }
 
-    /// N and E of a graph, which the index knows.
+    /// N and E of a graph, from the index.
     ///
     /// # Panics
     /// If there are not so many graphs.
@@ -202,7 +201,7 @@ impl GraphFile {
         (entry.nodes as usize, entry.edges as usize)
     }
 
-    /// From when on a graph may be used, in ns since 1970 UTC, which the index knows.
+    /// Time from which a graph may be used, in ns since 1970 UTC, from the index.
     ///
     /// # Panics
     /// If there are not so many graphs.
@@ -213,8 +212,7 @@ impl GraphFile {
     /// A graph of a file whose indices are u32.
     ///
     /// # Errors
-    /// [`Error::NoGraph`]; [`Error::IndexWidth`]; [`Error::Damaged`] when its block is looked
-    /// through for the first time.
+    /// [`Error::NoGraph`]; [`Error::IndexWidth`]; [`Error::Damaged`] at the first use of its block.
     pub fn graph(&self, index: usize) -> Result<StoredGraph<'_>> {
         self.stored(index)
     }
@@ -227,7 +225,7 @@ impl GraphFile {
         self.stored(index)
     }
 
-    /// Looks through all blocks, on all threads, those that have been used included.
+    /// Checks all blocks, on all threads, including those in use.
     ///
     /// # Errors
     /// [`Error::Damaged`] for the first that is not as it was written.
@@ -236,8 +234,7 @@ impl GraphFile {
         first.map_or(Ok(()), |fault| Err(fault.in_file(self.path())))
     }
 
-    /// The graphs whose blocks are not as they were written, in order, with what is wrong with
-    /// each; looks through all of them.
+    /// The graphs with damaged blocks, in order, each with its fault; checks all blocks.
     pub fn damaged(&self) -> Vec<(usize, Error)> {
         let damaged = |index| self.inner.check(index).err().map(|fault: FileFault| (index, fault.in_file(self.path())));
         (0..self.len()).into_par_iter().filter_map(damaged).collect()
@@ -251,7 +248,7 @@ impl GraphFile {
         Ok(unsafe { StoredGraph::new_unchecked(self.inner.shape, layout, block, known_time) })
     }
 
-    /// A graph's block, looked through, and where its arrays lie in it.
+    /// A graph's checked block, and the layout of its arrays.
     pub(crate) fn block<I: Index>(&self, index: usize) -> Result<(&[u8], BlockLayout)> {
         self.ready::<I>(index)?;
         let entry = &self.inner.entries()[index];
@@ -259,7 +256,7 @@ impl GraphFile {
         Ok((self.inner.block(index), layout))
     }
 
-    /// Sees to it that a graph's block has been looked through.
+    /// Checks a graph's block unless it has been checked.
     pub(crate) fn ready<I: Index>(&self, index: usize) -> Result<()> {
         let inner = &*self.inner;
         let Some(checked) = inner.checked.get(index) else {
@@ -275,7 +272,7 @@ impl GraphFile {
         inner.check(index).map_err(|fault| fault.in_file(&inner.path))
     }
 
-    /// True if this is a file of the collection, whatever its blocks are.
+    /// True if this is a file of the collection; blocks are not compared.
     pub(crate) fn is_of(&self, collection: &Collection) -> bool {
         let preamble = &self.inner.bytes[PAGE..self.inner.index.start];
         preamble.len() == collection.index_start() - PAGE
@@ -297,7 +294,7 @@ impl Inner {
         self.entries()[index].block(&self.bytes)
     }
 
-    /// Looks through a graph's block.
+    /// Checks a graph's block.
     fn check(&self, index: usize) -> Result<(), FileFault> {
         let (entry, block) = (&self.entries()[index], self.block(index));
         let object = || format!("graph {:?}", self.keys.get(&self.bytes, index));
@@ -324,7 +321,7 @@ struct ParsedSections {
 }
 
 impl ParsedSections {
-    /// Looks through all of the file but its blocks.
+    /// Reads and checks the file without its blocks.
     fn read(page: &[u8], bytes: &FileBytes) -> Result<Self, FileFault> {
         let header = FileHeader::decode(page)?;
         let ranges = header.ranges(bytes.len())?;
@@ -342,7 +339,7 @@ impl ParsedSections {
         Ok(ParsedSections { description, checksums, graphs: keys.len(), keys, order, index, blocks })
     }
 
-    /// The open file, once its index has been looked through.
+    /// The open file, after its index has been checked.
     fn inner(self, path: &Path, bytes: FileBytes) -> Result<Inner, FileFault> {
         let ParsedSections { description, checksums, graphs, keys, order, index, blocks } = self;
         let shape = BlockShape::new(&description.schema, description.widths);
@@ -370,7 +367,7 @@ fn check_order(bytes: &[u8], keys: &StringList, order: Range<usize>) -> Result<(
         ));
     }
     let key = |index: &u64| keys.get(bytes, *index as usize);
-    // As many as there are keys, each greater than the one before it, are all of them.
+    // Strictly increasing places, as many as keys, are all keys.
     if !order.is_sorted_by(|one, next| key(one) < key(next)) {
         return Err(FileFault::new("keys", "their order is not that of their bytes"));
     }

@@ -10,8 +10,8 @@ use super::layout::{BlockLayout, BlockShape, FloatWidth, IndexWidth};
 use crate::graph::{Graph, Targets};
 use crate::schema::TargetLevel;
 
-/// A graph in the memory of a file or of a device on the host: nothing of it is copied. N nodes, E
-/// edges; A, F and K as in the [`Schema`](crate::Schema).
+/// A graph in the memory of a file, used in place. N nodes, E edges; A, F and K as in the
+/// [`Schema`](crate::Schema).
 #[derive(Clone, Debug)]
 pub struct StoredGraph<'a, I = u32> {
     shape: BlockShape,
@@ -92,12 +92,12 @@ impl<'a, I: Index> StoredGraph<'a, I> {
         array(self.block, &self.layout.targets)
     }
 
-    /// From when on the graph may be used, in ns since 1970 UTC.
+    /// Time from which the graph may be used, in ns since 1970 UTC.
     pub fn known_time(&self) -> Option<i64> {
         self.known_time
     }
 
-    /// A copy in memory of its own.
+    /// A copy in its own memory.
     pub fn to_graph(&self) -> Graph<I> {
         let targets = self.targets().to_vec();
         Graph {
@@ -120,9 +120,9 @@ impl<'a, I: Index> StoredGraph<'a, I> {
 /// Floats in the width that they are stored in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Floats<'a> {
-    /// As they are used.
+    /// Single precision.
     F32(&'a [f32]),
-    /// To be widened, which is exact.
+    /// Half precision; widening is exact.
     F16(&'a [f16]),
 }
 
@@ -150,7 +150,7 @@ impl<'a> Floats<'a> {
         self.len() == 0
     }
 
-    /// The values where they lie, if they are f32.
+    /// The values in place, if they are f32.
     pub fn as_f32(&self) -> Option<&'a [f32]> {
         match *self {
             Floats::F32(values) => Some(values),
@@ -177,8 +177,8 @@ impl<'a> Floats<'a> {
     }
 }
 
-/// Looks through a block once: that its edges go between nodes that there are, are the same by rows
-/// and by columns, and that nodes have names. What is wrong is said in words.
+/// Checks that a block's edges join existing nodes, are the same by rows and by columns, and that
+/// nodes have valid names. The error is the fault in words.
 pub(crate) fn check_block(shape: &BlockShape, layout: &BlockLayout, block: &[u8]) -> Result<(), String> {
     match shape.widths.indices {
         IndexWidth::U32 => check_topology::<u32>(layout, block)?,

@@ -1,4 +1,4 @@
-//! Lists of strings: how many there are, where each ends, and their bytes one after another.
+//! Lists of strings: their number, their ends, and their bytes.
 
 #![forbid(unsafe_code)]
 
@@ -26,7 +26,7 @@ pub(crate) fn push_strings<'s>(out: &mut Vec<u8>, strings: impl ExactSizeIterato
 }
 
 impl StringList {
-    /// The list that `reading` is at; it is behind it then.
+    /// Reads the list at `reading`.
     pub(crate) fn read(reading: &mut SectionReader<'_>) -> Result<Self, FileFault> {
         let count = reading.u64()?;
         let ends = reading.array(count, size_of::<u64>())?;

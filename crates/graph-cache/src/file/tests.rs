@@ -157,7 +157,7 @@ fn files_of_another_length_are_refused() {
     assert!(GraphFile::from_bytes("x", &[&bytes[..], &[0; 64]].concat()).is_err());
 }
 
-/// A file that says other things than it should and has all its checksums.
+/// A file with wrong contents and valid checksums.
 struct Hostile {
     bytes: Vec<u8>,
     sections: [Range<usize>; 4],
@@ -181,7 +181,7 @@ impl Hostile {
         self.bytes[at..at + 4].copy_from_slice(&index.to_le_bytes());
     }
 
-    /// Gives every part the checksum that it has now.
+    /// Recomputes every checksum.
     fn with_checksums(mut self) -> Vec<u8> {
         let [description, keys, index, _] = self.sections.clone();
         let hash = |range: Range<usize>| xxh3_64(&self.bytes[range]);

@@ -5,8 +5,8 @@
 use crate::error::Result;
 use crate::import::text::Text;
 
-/// Most labels that are told apart: more of them are numbers or names, and as columns of ones and
-/// zeros they would be many times what the file holds.
+/// Most distinct labels: more of them are numbers or names, and their one-hot columns would be much
+/// larger than the file.
 const CLASSES_MAX: usize = 2048;
 
 /// The distinct labels of a list in order, and the place of each label among them.

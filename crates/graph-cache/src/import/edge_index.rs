@@ -1,5 +1,4 @@
-//! Graphs as PyTorch Geometric holds them, `edge_index` and what belongs to it, as tensors in a
-//! safetensors file.
+//! PyTorch Geometric's tensors of graphs, `edge_index` and others, in a safetensors file.
 
 #![forbid(unsafe_code)]
 
@@ -21,28 +20,31 @@ use tensors::{TensorFile, TypedTensor};
 ///
 /// | tensor | shape | |
 /// | --- | --- | --- |
-/// | `edge_index` | [2, E] integers | row 0: the node that the edge comes from, row 1: the one that it goes to |
+/// | `edge_index` | [2, E] integers | row 0: source nodes, row 1: target nodes |
 /// | `edge_weight` | `[E]` | weights of edges |
 /// | `edge_attr` | `[E]` or [E, A] | attributes of edges |
 /// | `x` | `[N]` or [N, F] | features of nodes |
-/// | `y` | [N, K], [G, K], `[N]` or `[G]` | targets of nodes or graphs; integers are classes, one-hot, and those below zero not known |
-/// | `ptr` or `batch` | [G + 1] or `[N]` integers | where the nodes of each graph begin, or which graph each node is of, in order |
+/// | `y` | [N, K], [G, K], `[N]` or `[G]` | targets of nodes or graphs |
+/// | `ptr` | [G + 1] integers | first node of each graph, and the number of nodes |
+/// | `batch` | `[N]` integers | graph of each node, ascending; instead of `ptr` |
 /// | `n_id` | `[N]` integers | the place of each node's name |
-/// | `train_mask`, `val_mask`, `test_mask` | `[N]` | of a single graph: a key for each, with the targets of its nodes alone |
+/// | `train_mask`, `val_mask`, `test_mask` | `[N]` | split of a single graph |
 ///
-/// All but `edge_index` may be missing. The metadata may have lists in JSON: `keys`, `node_names`,
-/// `node_features`, `edge_attributes`, `targets`, `known_time` (ns since 1970 UTC, or null), and
-/// `target_level`, `"node"` or `"graph"`, which else is told from the shape of `y`. This is what
-/// [`export::edge_index`](crate::export::edge_index) writes. Without `keys` the key of a single
-/// graph is `graph`, those of several are numbers from 1.
+/// All but `edge_index` may be missing. Integers in `y` are classes, made one-hot; negative ones
+/// are unknown. Each mask becomes a key, with the targets of its nodes alone. The metadata may have
+/// lists in JSON: `keys`, `node_names`, `node_features`, `edge_attributes`, `targets`, `known_time`
+/// (ns since 1970 UTC, or null), and `target_level`, `"node"` or `"graph"`, which is otherwise
+/// inferred from the shape of `y`. This is what [`export::edge_index`](crate::export::edge_index)
+/// writes. Without `keys` the key of a single graph is `graph`, those of several are numbers from
+/// 1.
 ///
 /// # Errors
-/// [`Error::Io`]; [`Error::Contradiction`] for what does not fit together.
+/// [`Error::Io`]; [`Error::Contradiction`] for tensors that do not fit together.
 pub fn edge_index(path: &Path) -> Result<Imported> {
     edge_index_bytes(path, &Error::read_file(path)?)
 }
 
-/// The graphs of a safetensors file in memory, which errors call `path`; see [`edge_index`].
+/// The graphs of a safetensors file in memory; `path` is for errors; see [`edge_index`].
 ///
 /// # Errors
 /// As [`edge_index`].
@@ -102,8 +104,8 @@ fn place_targets(graphs: &mut [Graph], targets: &NamedColumns, level: TargetLeve
 
 struct SafetensorsFile<'b> {
     tensors: TensorFile<'b>,
-    /// Its length, beyond which it cannot speak of nodes: each has an edge, a feature or a place in
-    /// `batch`, or is one of few that have none.
+    /// Its length, which bounds the number of nodes: most have an edge, a feature or a place in
+    /// `batch`.
     bytes: usize,
 }
 

@@ -37,8 +37,7 @@ pub enum FeatureRows {
     /// They stay as they are.
     #[default]
     AsGiven,
-    /// They are divided by their sum, where that is not zero: of the words of a document, the share
-    /// of each.
+    /// They are divided by their sum, if it is not zero: relative word frequencies of a document.
     Normalized,
 }
 
@@ -53,12 +52,12 @@ pub enum FeatureRows {
 ///   column of numbers a target, and `split`. An empty field is a label or target that is not
 ///   known.
 ///
-/// All but the edges may be missing. Nodes are in the order of their numbers; where any has a name
-/// that is no number, in that in which the files first name them: labels or targets, features,
-/// edges. Labels become one-hot targets. With a column `split` there is a key for each part that
-/// occurs (`train`, `validation`, which may be written `val`, and `test`): the same graph, whose
-/// targets are known at the nodes of that part alone; nodes of `none` are of no part. Without it
-/// the key is `graph`.
+/// All but the edges may be missing. Nodes are in the order of their numbers; if any name is no
+/// number, in the order of their first occurrence in the files: labels or targets, features, edges.
+/// Labels become one-hot targets. With a column `split` there is a key for each part that occurs
+/// (`train`, `validation`, which may be written `val`, and `test`): the same graph, whose targets
+/// are known at the nodes of that part alone; nodes of `none` are of no part. Without it the key is
+/// `graph`.
 ///
 /// # Errors
 /// [`Error::Io`](crate::Error::Io), [`Error::Field`](crate::Error::Field), and

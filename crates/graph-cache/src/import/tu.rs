@@ -165,16 +165,16 @@ impl<'t> DatasetFiles<'t> {
     }
 }
 
-/// Which graph each node is of.
+/// Graph of each node.
 struct Owners {
     /// [nodes]
     graph_of: Vec<usize>,
-    /// [graphs + 1] where the nodes of each graph begin.
+    /// [graphs + 1] first node of each graph, and the number of nodes.
     offsets: Vec<usize>,
 }
 
 impl Owners {
-    /// There are as many graphs as have labels or attributes, or else as the nodes say.
+    /// The number of graphs is that of graph labels or attributes, or else the nodes' largest.
     fn read(files: &DatasetFiles<'_>) -> Result<Self> {
         let Some(text) = files.get("_graph_indicator.txt") else {
             let edges = files.get(ENDINGS[0]).expect("the dataset has its name from this file");
@@ -187,8 +187,8 @@ impl Owners {
         let mut table = DelimitedText::new(text);
         while let Some(row) = table.next()? {
             row.check_len(1)?;
-            // Where no line describes it, a graph has nodes: any number would be believed
-            // otherwise.
+            // A graph without a line of its own must have nodes; otherwise any number of graphs
+            // would be accepted.
             let first = offsets.len();
             let end = described.unwrap_or(first + usize::from(!graph_of.is_empty()));
             let expected = || {

@@ -1,13 +1,13 @@
-//! Sums in double precision whose bits no instruction set changes: eight partial sums, of the
-//! numbers whose place leaves each remainder by eight, added in pairs, and no multiplication fused
-//! with an addition.
+//! Sums in double precision with the same bits on every instruction set: eight partial sums, one
+//! for each place modulo 8, added in pairs, without fused multiply-add.
 //!
 //! ```text
-//! Σ_t f(t) = ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7))    with    s_l = Σ_{t mod 8 = l} f(t)
+//! Σ_t f(t) = ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7))
+//! s_l    = Σ_{t mod 8 = l} f(t)
 //! ```
 //!
-//! They are what graphs are made of; single precision only says where to look. Rows end in zeros up
-//! to a multiple of eight.
+//! Graphs hold these sums; single precision only proposes candidates. Rows end in zeros up to a
+//! multiple of eight.
 
 use super::lanes::ExactLanes;
 use super::{LANES, MeasureArguments, RowMeasure};
@@ -29,14 +29,13 @@ pub(crate) fn sum<const ROWS: usize>(rows: [&[f64]; ROWS], f: impl Fn([f64; ROWS
     ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7))
 }
 
-/// Columns whose sums are formed side by side: the additions of one sum wait for each other.
+/// Columns whose sums are formed side by side, as the additions of one sum wait for each other.
 const TOGETHER: usize = 4;
 
 /// Writes the measure between a row and each of the columns.
 ///
 /// # Safety
-/// The rows hold all that the columns name, see [`MeasureArguments`]; the CPU has the instruction set
-/// of V.
+/// The rows contain all columns, see [`MeasureArguments`]; the CPU has the instruction set of V.
 #[inline(always)]
 pub(super) unsafe fn between<V: ExactLanes>(b: &mut MeasureArguments<'_>) {
     // SAFETY: the caller keeps the contract of the sums, which is this function's.

@@ -1,9 +1,8 @@
-//! The arithmetic of the search for neighbours: products in single precision to see where they are,
-//! sums in double precision to say how near.
+//! Arithmetic of the search for neighbours: products in single precision propose candidates, sums
+//! in double precision give their values.
 //!
-//! This folder is the one place of the builders with unsafe code. The functions of this file are
-//! safe: they check that the slices hold what the sizes say and pick the instruction set; the
-//! kernels rely on that.
+//! Only this folder of the builders has unsafe code. The functions of this file are safe: they
+//! check slices against sizes and choose the instruction set; the kernels rely on that.
 
 #![allow(
     unsafe_code,
@@ -28,7 +27,7 @@ pub(crate) const PANEL: usize = 16;
 /// Panels come in pairs.
 pub(crate) const COLUMNS_TOGETHER: usize = 2 * PANEL;
 
-/// Partial sums of a sum in double precision, which rows are padded with zeros for.
+/// Partial sums of a sum in double precision; rows are padded with zeros to a multiple.
 pub(crate) const LANES: usize = 8;
 
 /// Groups that single precision counts one by one.
@@ -167,8 +166,8 @@ pub(crate) fn at_least(isa: Isa, row: &[f32], limit: f32, to: &mut [u32]) -> usi
     dispatch!(isa, at_least, &arguments)
 }
 
-/// The columns of `row` are dealt into as many groups as `largest` has places, which is what the
-/// largest of each is written to; the k-th largest of these.
+/// Deals the columns of `row` into as many groups as `largest` has places, and writes the largest
+/// of each group there. Returns the k-th largest of these.
 ///
 /// # Panics
 /// If columns or groups are no whole panels, or the groups more than the columns or [`GROUPS_MAX`],

@@ -1,16 +1,15 @@
-//! Sixteen rows of a product Z·Zᵀ in single precision, and which of a row's numbers are large.
+//! Sixteen rows of a product Z·Zᵀ in single precision, and the search for a row's large numbers.
 //!
 //! ```text
 //! scores:     for row r of a panel, column c:    to[r][c] = start[c] + Σ_t z[r, t] · z[c, t]
-//! kth_group:  the k-th largest of G numbers, of which number g is the largest row[c] with c mod G = g
+//! kth_group:  the k-th largest of G numbers; number g is the largest row[c] with c mod G = g
 //! at_least:   the columns c with row[c] ≥ limit, ascending
 //! ```
 //!
 //! Both operands of the product are the same panels: sixteen rows of Z, `[panel][t][16]`. A tile of
-//! a few rows and one or two panels is summed in registers over the whole depth. That each sum of
-//! the product is formed twice, once for either of its ends, is the price of never holding more
-//! than sixteen rows of it, which stay in the first-level cache until they have been looked
-//! through.
+//! a few rows and one or two panels is summed in registers over the whole depth. Each sum of the
+//! product is formed twice, once for either end. In return no more than sixteen rows exist at a
+//! time, which stay in the first-level cache until they are searched.
 
 #![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
 
@@ -75,8 +74,8 @@ unsafe fn tile<V: Lanes, const R: usize, const P: usize>(s: &ScoreArguments, row
     }
 }
 
-/// The largest of a few numbers that k of them are no less than. Each is held against all, sixteen
-/// at a time: they are too few for a search to pay.
+/// The k-th largest of a few numbers. Each is compared with all, sixteen at a time, which is
+/// cheaper than a selection algorithm for so few.
 ///
 /// # Safety
 /// The pointers of `g` reach all that its sizes say, see [`GroupArguments`]; the CPU has the

@@ -13,7 +13,7 @@ use crate::schema::TargetLevel;
 
 /// Most classes that integers in `y` may stand for; more are numbers.
 const CLASSES_MAX: i64 = 2048;
-/// The masks of a split and the keys that they become.
+/// Masks of a split, and their keys.
 const MASKS: [(&str, &str); 3] = [("train_mask", "train"), ("val_mask", "validation"), ("test_mask", "test")];
 
 impl SafetensorsFile<'_> {

@@ -76,7 +76,7 @@ impl KnownNodes {
     }
 }
 
-/// Entry of a row about a node.
+/// Label or targets of a node.
 #[derive(Clone)]
 enum NodeEntry {
     Label(Option<String>),

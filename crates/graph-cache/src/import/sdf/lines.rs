@@ -37,7 +37,7 @@ impl<'t> FixedLines<'t> {
         Some(FixedLine { text: self.text, number: self.number, bytes })
     }
 
-    /// The next line; an error that says what it would have been where the file ends.
+    /// The next line; at the end of the file, an error that names the expected line.
     pub(super) fn need(&mut self, expected: &str) -> Result<FixedLine<'t>> {
         let number = self.number + 1;
         self.next().ok_or_else(|| self.text.field(number, 1, b"the end of the file", expected))

@@ -24,52 +24,51 @@ pub(crate) const EDGE_ATTRIBUTES: [&str; 5] =
 /// Names of the features of a node's position.
 pub(crate) const POSITION: [&str; 3] = ["x", "y", "z"];
 
-/// Options of turning molecules into graphs.
+/// Options of converting molecules to graphs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SdfOptions {
-    /// Which atoms are joined.
+    /// Pairs of atoms that are joined.
     pub edges: MoleculeEdges,
-    /// True if nodes know where they are.
+    /// Positions as features of nodes.
     pub positions: Positions,
     /// A CSV of targets: a header, and a row a molecule, in their order. Without it targets are
     /// data items of the file. A table with a row for each molecule but those with an atom of
-    /// impossible valence, such as neutral nitrogen with four bonds, is one that was written
-    /// through RDKit, which leaves them out: their targets are not known, and a
-    /// [note](Imported::notes) says so.
+    /// impossible valence, such as neutral nitrogen with four bonds, was written through RDKit,
+    /// which drops them: their targets are unknown, and a [note](Imported::notes) says so.
     pub table: Option<Text>,
     /// Names of targets: columns of the table (all of them where no name is given), or data items
     /// that every molecule has.
     pub targets: Vec<String>,
 }
 
-/// Which atoms of a molecule are joined.
+/// Pairs of atoms of a molecule that are joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum MoleculeEdges {
     /// Pairs with a bond, both ways.
     #[default]
     Bonds,
-    /// Pairs at most so far apart, both ways, in the unit of the file, which is ångström.
+    /// Pairs at most this distance apart, both ways, in the unit of the file, which is ångström.
     Radius(f32),
 }
 
-/// True if nodes have their positions as features.
+/// Positions as features of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Positions {
-    /// They have not: a model of what turning the molecule does not change has distances.
+    /// Without positions: a rotation-invariant model uses distances.
     #[default]
     Left,
-    /// They have, as `x`, `y` and `z`.
+    /// With positions, as `x`, `y` and `z`.
     Kept,
 }
 
 /// The molecules of an SDF file, version V2000.
 ///
 /// Keys are the numbers of the molecules in the file, from 1. Features of nodes are the elements
-/// that occur in the file, one-hot in the order of
-/// atomic numbers (`element=H`, …), the formal `charge`, from the line of the atom or from
-/// `M  CHG`, and the position where it is asked for. Attributes of edges are the order of the bond,
-/// one-hot and all zero where there is none (`bond=single`, `double`, `triple`, `aromatic`), and
-/// the `distance`. Hydrogen is a node as far as it is in the file. Targets are of graphs.
+/// that occur in the file, one-hot in the order of atomic numbers (`element=H`, …), the formal
+/// `charge`, from the line of the atom or from `M  CHG`, and the position if requested. Attributes
+/// of edges are the order of the bond, one-hot and all zero where there is none (`bond=single`,
+/// `double`, `triple`, `aromatic`), and the `distance`. Hydrogen is a node as far as it is in the
+/// file. Targets are of graphs.
 ///
 /// # Errors
 /// [`Error::Field`](crate::Error::Field) for lines that are not of the format, V3000 among them,

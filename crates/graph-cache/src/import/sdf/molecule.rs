@@ -1,5 +1,4 @@
-//! Molecules as an SDF file has them: molfiles of version V2000, each with data items, one after
-//! the other.
+//! Parser of SDF files: molfiles of version V2000, each with data items, one after the other.
 //!
 //! Source: BIOVIA, "CTfile Formats", chapters "The Connection Table" and "SDfiles".
 
@@ -115,8 +114,8 @@ fn bond(line: &FixedLine<'_>, atoms: u16) -> Result<Bond> {
     }
 }
 
-/// Lines up to `M  END`, of which `M  CHGnn8 aaa vvv …` gives charges: where there is one, those of
-/// the lines of atoms do not count.
+/// Lines up to `M  END`, of which `M  CHGnn8 aaa vvv …` gives charges, which override those in the
+/// lines of atoms.
 fn properties(lines: &mut FixedLines<'_>, atoms: &mut [Atom]) -> Result<()> {
     let mut charged = false;
     loop {
