@@ -48,7 +48,7 @@ struct Weekend {
     open_ns: i64,
 }
 
-/// ClockFit of a clock; fields are compared in their order.
+/// Fit of a clock; fields are compared in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ClockFit {
     /// Weeks that close on Friday at 17:00 in New York, as far as bars of this length show.

@@ -43,7 +43,7 @@ struct OneFault<'a> {
     excluded: Vec<&'a Excluded>,
 }
 
-/// ExcludedLines of one message.
+/// Most lines of one message.
 const LINES_MAX: usize = 10;
 
 impl<'a> ExcludedLines<'a> {

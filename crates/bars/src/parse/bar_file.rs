@@ -17,7 +17,7 @@ use crate::parse::options::{Prices, ReadOptions};
 use crate::parse::row::{BarRow, RowFault};
 use crate::time::timestamp::DateStyle;
 
-/// TextLines from which the format is recognised.
+/// Lines from which the format is recognised.
 const HEAD_LINES: usize = 64;
 /// Rows of one file: every minute of 31 years. It bounds the memory that a small compressed file
 /// can ask for.
@@ -31,7 +31,7 @@ pub(crate) struct BarFile {
     pub(crate) rows: Vec<BarRow>,
     /// Rows in the file, without header, empty lines and what stands before the header.
     pub(crate) row_count: u64,
-    /// TextLines before the header that are not empty.
+    /// Lines before the header that are not empty.
     pub(crate) preamble: u64,
     pub(crate) newest_first: bool,
     pub(crate) digits: Digits,
@@ -39,7 +39,7 @@ pub(crate) struct BarFile {
     header: Vec<u8>,
     column_order: ColumnOrder,
     adjusted_column: Option<AdjustedColumn>,
-    /// RowFault of the first row that stops reading, unless the rows together show which column is
+    /// Error of the first row that stops reading, unless the rows together show which column is
     /// wrong.
     stopped: Option<Error>,
 }

@@ -72,7 +72,7 @@ impl RowFormat {
     /// Recognises the format from the first lines of a file, of the family `wanted` if there is
     /// one; the error names the missing part.
     ///
-    /// TextLines that fit no format are skipped: those before a header are no rows, the others will
+    /// Lines that fit no format are skipped: those before a header are no rows, the others will
     /// be unreadable ones.
     pub(crate) fn detect(head: &[(u64, Vec<u8>)], wanted: Option<FormatName>) -> Result<RowFormat, String> {
         let families = FormatName::ALL.into_iter().filter(|name| wanted.is_none_or(|wanted| wanted == *name));

@@ -15,7 +15,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The lines of a text file, plain or compressed with gzip, in UTF-8 or UTF-16, one at a time.
 ///
-/// TextLines end with a line feed, a carriage return, or both. Bytes that are no UTF-8 stay as they
+/// Lines end with a line feed, a carriage return, or both. Bytes that are no UTF-8 stay as they
 /// are.
 pub(crate) struct TextLines {
     path: PathBuf,

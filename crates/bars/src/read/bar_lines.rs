@@ -22,7 +22,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Bars from lines of text as they arrive.
 ///
-/// TextLines are read as [`read`](crate::read) reads those of a file, except that later rows are
+/// Lines are read as [`read()`](crate::read()) reads those of a file, except that later rows are
 /// not known when a row becomes a bar. So the bars' timeframe must be stated, and so must the zone
 /// of timestamps without offset and the order of day and month. Of rows out of order or of one time
 /// the first stays; noise of binary fractions is not rounded off, and an outlying time is taken for
@@ -35,9 +35,9 @@ pub struct BarLines {
     format: Option<RowFormat>,
     adjusted_column: Option<AdjustedColumn>,
     header: Vec<u8>,
-    /// TextLines that came before the format was known.
+    /// Lines that came before the format was known.
     head: Vec<(u64, Vec<u8>)>,
-    /// TextLines so far.
+    /// Lines so far.
     count: u64,
     /// Bars up to this open time are known already.
     known_until: Option<i64>,

@@ -70,7 +70,7 @@ pub struct FileSummary {
     pub zone_why: String,
     /// Rows in the file, without header and empty lines.
     pub rows: u64,
-    /// TextLines in front of the header.
+    /// Lines in front of the header.
     pub preamble: u64,
     /// True if its rows are written newest first; they were turned round.
     pub newest_first: bool,

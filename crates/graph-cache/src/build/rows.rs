@@ -73,9 +73,9 @@ impl RowMatrix {
     /// precision, if no row's norm is above 1 in single precision and no start value above 1/2.
     ///
     /// Both factors of each product are rounded, and each sum of at most depth + 1 terms is
-    /// (Higham, *Accuracy and Stability of Numerical Algorithms*, 2002, section 3.1): at most depth
-    /// + 3 roundings by u = 2⁻²⁴ of Σ|x·y| + |start| ≤ 3/2. Three more cover roundings of second
-    /// order, and those of sums with this bound itself.
+    /// (Higham, *Accuracy and Stability of Numerical Algorithms*, 2002, section 3.1): by at most
+    /// depth + 3 roundings of u = 2⁻²⁴ of Σ|x·y| + |start| ≤ 3/2. Three more cover roundings of
+    /// second order, and those of sums with this bound itself.
     pub(crate) fn error(&self) -> f32 {
         const UNIT: f64 = 1.0 / (1u64 << 24) as f64;
         let underflow = self.depth as f64 * f64::from(f32::MIN_POSITIVE);
