@@ -8,8 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::bars::Bars;
-use crate::clean::far_bars;
-use crate::clean::gaps::Gaps;
+use crate::clean::gaps::{Gaps, far_bar_warnings};
 use crate::clean::jumps::Jump;
 use crate::clean::order::{RowClock, in_order};
 use crate::clean::spacing::Spacings;
@@ -132,7 +131,7 @@ impl ReadSummary {
             warnings.push(format!("{} more such jumps", jumps.len() - JUMPS_TOLD));
         }
         // A pair has those of its sides already.
-        let far = far_bars::warnings(bars).into_iter().filter(|warning| !warnings.contains(warning));
+        let far = far_bar_warnings(bars).into_iter().filter(|warning| !warnings.contains(warning));
         warnings.extend(far.collect::<Vec<_>>());
         ReadSummary {
             symbol,

@@ -18,7 +18,8 @@ use crate::file::{GraphFile, StoredGraph};
 ///
 /// ```
 /// # use megabatch_graph_cache::{
-/// #     BlockDiagonal, BuildOptions, Builder, Graph, GraphFile, Identity, Result, Schema, build_cached,
+/// #     BlockDiagonal, BuildOptions, Builder, Graph, GraphFile, Identity, Result, Schema,
+/// #     build_cached,
 /// # };
 /// # struct Paths(Schema, Vec<String>);
 /// # impl Builder for Paths {
