@@ -29,7 +29,7 @@ pub use parse::symbol_pattern::SymbolPattern;
 pub use proof::{Moment, Proof, prove_no_look_ahead, prove_scalers};
 pub use read::bar_lines::BarLines;
 pub use read::compared::ComparedFiles;
-pub use read::pair::{PairSummary, Times, read_pair};
+pub use read::pair::{EventCount, PairSummary, read_pair};
 pub use read::summary::{BarCounts, FileSummary, ReadSummary};
 pub use read::universe::{Universe, bar_files, is_bar_file, read_all};
 pub use read::{Recording, read};

@@ -13,7 +13,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use chunk::BatchLists;
+use chunk::BatchQueue;
 use megabatch_gpu_core::Scope;
 use prefetching::PrefetchedBatches;
 
@@ -71,7 +71,7 @@ impl<I: Iterator<Item = Vec<usize>>> Loader<I> {
             let reader = Arc::clone(source) as Arc<dyn reader::SampleReader>;
             BatchSource::Ahead(Box::new(PrefetchedBatches::start(
                 reader,
-                BatchLists::new(batches, chunk_samples),
+                BatchQueue::new(batches, chunk_samples),
                 options.scope,
             )?))
         };

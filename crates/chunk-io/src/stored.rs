@@ -17,7 +17,7 @@ use hdf5_sys::h5p::{
 use hdf5_sys::h5t::{H5T_norm_t, H5T_order_t, H5Tget_ebias, H5Tget_fields, H5Tget_norm, H5Tget_order};
 use hdf5_sys::h5z::H5Zfilter_avail;
 
-use crate::decode::{ByteOrder, Float, FloatWidth};
+use crate::decode::{ByteOrder, FloatType, FloatWidth};
 use crate::slab::checked;
 
 /// `H5D_CHUNK_IDX_EARRAY` of H5Dpublic.h, which the bindings leave out.
@@ -38,7 +38,7 @@ pub(crate) struct StoredFilter {
 
 /// The float type, if it is IEEE 754 binary16, 32 or 64 of either byte order, and not, say,
 /// bfloat16, which is as wide as the first.
-pub(crate) fn ieee_float(dtype: &Datatype) -> Option<Float> {
+pub(crate) fn ieee_float(dtype: &Datatype) -> Option<FloatType> {
     if !matches!(dtype.to_descriptor(), Ok(TypeDescriptor::Float(_))) {
         return None;
     }
@@ -62,7 +62,7 @@ pub(crate) fn ieee_float(dtype: &Datatype) -> Option<Float> {
         H5T_order_t::H5T_ORDER_BE => ByteOrder::Big,
         _ => return None,
     };
-    (status >= 0 && norm == H5T_norm_t::H5T_NORM_IMPLIED).then_some(Float { width, order })
+    (status >= 0 && norm == H5T_norm_t::H5T_NORM_IMPLIED).then_some(FloatType { width, order })
 }
 
 /// The dataset's filters in the order in which they are applied when writing.

@@ -16,7 +16,7 @@
 use crate::bars::{Bar, Bars};
 use crate::error::Result;
 use crate::error::row_error::{RowError, RowFix};
-use crate::parse::ledger::Ledger;
+use crate::parse::ledger::RowLedger;
 use crate::parse::lines::text_of_line;
 use crate::parse::options::Repeats;
 use crate::parse::row::{BarRow, RowFault};
@@ -47,7 +47,7 @@ impl RowClock<'_> {
 
 /// Puts rows in order of time, strictly, and accounts for every one that does not become a bar of
 /// its own.
-pub(crate) fn in_order(rows: &[BarRow], clock: RowClock<'_>, ledger: &mut Ledger) -> Result<Bars> {
+pub(crate) fn in_order(rows: &[BarRow], clock: RowClock<'_>, ledger: &mut RowLedger) -> Result<Bars> {
     let mut order =
         RowSorter { rows, clock, ledger, placed: Vec::with_capacity(rows.len()), deferred: Vec::new(), pass: None };
     for index in 0..rows.len() {
@@ -62,7 +62,7 @@ pub(crate) fn in_order(rows: &[BarRow], clock: RowClock<'_>, ledger: &mut Ledger
 struct RowSorter<'a> {
     rows: &'a [BarRow],
     clock: RowClock<'a>,
-    ledger: &'a mut Ledger,
+    ledger: &'a mut RowLedger,
     /// Open times, ascending, and the places of their rows.
     placed: Vec<(i64, usize)>,
     /// Open times and places of rows out of order, in the order of the file.

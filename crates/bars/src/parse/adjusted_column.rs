@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::parse::fields::Fields;
+use crate::parse::fields::RowFields;
 use crate::parse::format::RowFormat;
 
 /// Largest factor between an adjusted close and its close.
@@ -42,7 +42,7 @@ impl AdjustedColumn {
 
     /// Takes a row into account; true if its value is no adjusted close. A row without prices shows
     /// nothing.
-    pub(crate) fn add(&mut self, fields: &Fields<'_>, format: &RowFormat, line: u64) -> bool {
+    pub(crate) fn add(&mut self, fields: &RowFields<'_>, format: &RowFormat, line: u64) -> bool {
         let is_price = |price: &f64| price.is_finite() && *price > 0.0;
         let prices = format.columns.prices().map(|column| fields.number(column).filter(is_price));
         let [Some(_), Some(_), Some(_), Some(close)] = prices else { return false };
@@ -94,7 +94,7 @@ mod tests {
         let mut column = AdjustedColumn::of(&format).unwrap();
         for (line, (close, sixth)) in (1..).zip(rows) {
             let text = format!("2018-01-01,1,1,1,{close},{sixth},0");
-            column.add(&Fields::split(text.as_bytes(), b','), &format, line);
+            column.add(&RowFields::split(text.as_bytes(), b','), &format, line);
         }
         column.check(Path::new("AAPL.csv"), &format).is_err()
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::bars::Bars;
-use crate::parse::format::Columns;
+use crate::parse::format::BarColumns;
 use crate::parse::row::BarRow;
 use crate::time::timestamp::{counted, display_date};
 
@@ -67,7 +67,7 @@ impl Adjustments {
     pub(crate) fn of(
         rows: &[BarRow],
         bars: &Bars,
-        columns: &Columns,
+        columns: &BarColumns,
         open_time: impl Fn(&BarRow) -> i64,
     ) -> Option<Self> {
         let events: BTreeMap<i64, RowAdjustment> = rows.iter().map(|row| (open_time(row), row.event)).collect();
@@ -136,7 +136,7 @@ mod tests {
     use crate::time::timeframe::Timeframe;
     use crate::time::timestamp::{DAY_NS, RowTime};
 
-    fn columns(header: &[u8]) -> Columns {
+    fn columns(header: &[u8]) -> BarColumns {
         let head = [(1, header.to_vec()), (2, b"2018-01-01,1,1,1,1,1,1,0,1".to_vec())];
         RowFormat::detect(&head, None).unwrap().columns
     }

@@ -8,10 +8,10 @@ use crate::parse::adjusted_column::AdjustedColumn;
 use crate::parse::column_order::ColumnOrder;
 use crate::parse::date_order::order_of_dates;
 use crate::parse::digits::Digits;
-use crate::parse::fields::Fields;
+use crate::parse::fields::RowFields;
 use crate::parse::format::{LaterLine, RowFormat};
 use crate::parse::format_name::TRIED;
-use crate::parse::ledger::Ledger;
+use crate::parse::ledger::RowLedger;
 use crate::parse::lines::TextLines;
 use crate::parse::options::{Prices, ReadOptions};
 use crate::parse::row::{BarRow, RowFault};
@@ -35,7 +35,7 @@ pub(crate) struct BarFile {
     pub(crate) preamble: u64,
     pub(crate) newest_first: bool,
     pub(crate) digits: Digits,
-    pub(crate) ledger: Ledger,
+    pub(crate) ledger: RowLedger,
     header: Vec<u8>,
     column_order: ColumnOrder,
     adjusted_column: Option<AdjustedColumn>,
@@ -58,7 +58,7 @@ impl BarFile {
             preamble: 0,
             newest_first: false,
             digits: Digits::default(),
-            ledger: Ledger::new(path.to_owned(), options.on_error),
+            ledger: RowLedger::new(path.to_owned(), options.on_error),
             header: Vec::new(),
             column_order: ColumnOrder::default(),
             adjusted_column: AdjustedColumn::of(&format),
@@ -99,7 +99,7 @@ impl BarFile {
         if self.rows.len() == ROWS_MAX {
             return Err(Error::TooManyRows { path: self.path.clone(), rows_max: ROWS_MAX });
         }
-        let fields = Fields::split(text, self.format.delimiter);
+        let fields = RowFields::split(text, self.format.delimiter);
         let row = BarRow::parse(&fields, &self.format, line);
         let is_unreadable = row.as_ref().is_err_and(|fault| fault.kind == RowError::Unreadable);
         if is_unreadable && self.format.check_later_line(&self.path, line, text)? == LaterLine::Header {

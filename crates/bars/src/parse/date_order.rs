@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::error::{Error, Result, shortened};
-use crate::parse::fields::Fields;
+use crate::parse::fields::RowFields;
 use crate::parse::format::RowFormat;
 use crate::parse::lines::TextLines;
 use crate::time::date_order::{DateOrder, split_numbers};
@@ -19,7 +19,7 @@ pub(crate) fn order_of_dates(path: &Path, format: &RowFormat) -> Result<DateOrde
     // True once some date can only be read with the day, or the month, in front.
     let (mut day_first, mut month_first) = (false, false);
     while lines.read_into(&mut text)?.is_some() {
-        let fields = Fields::split(&text, format.delimiter);
+        let fields = RowFields::split(&text, format.delimiter);
         let Some((time, ([first, second, _], separator, _))) =
             fields.get(format.columns.time).and_then(|time| Some((time, split_numbers(time)?)))
         else {

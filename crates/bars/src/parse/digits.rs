@@ -5,8 +5,8 @@
 //! single precision of a number of at most eight decimals and where such numbers lie far apart
 //! beside that error, so that hardly any other price would.
 
-use crate::parse::fields::Fields;
-use crate::parse::format::Columns;
+use crate::parse::fields::RowFields;
+use crate::parse::format::BarColumns;
 use crate::parse::row::BarRow;
 
 /// Decimals that a quote may have: those of the smallest coins.
@@ -30,7 +30,7 @@ pub(crate) struct Digits {
 
 impl Digits {
     /// Takes the prices of a row into account.
-    pub(crate) fn add(&mut self, fields: &Fields<'_>, columns: &Columns) {
+    pub(crate) fn add(&mut self, fields: &RowFields<'_>, columns: &BarColumns) {
         for text in columns.prices().iter().filter_map(|&column| fields.get(column)) {
             let written = text.iter().position(|&byte| byte == b'.').map_or(0, |point| text.len() - point - 1);
             // A price is noisy or exact only where more is written than a quote has.
@@ -96,7 +96,7 @@ mod tests {
         let mut digits = Digits::default();
         for price in prices {
             let line = format!("2018-01-01 00:00,{price},1,1,1");
-            digits.add(&Fields::split(line.as_bytes(), b','), &format.columns);
+            digits.add(&RowFields::split(line.as_bytes(), b','), &format.columns);
         }
         digits
     }

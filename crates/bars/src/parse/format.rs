@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use crate::error::{Error, shortened};
-use crate::parse::fields::{Commas, Fields};
+use crate::parse::fields::{Commas, RowFields};
 use crate::parse::format_name::FormatName;
 use crate::parse::header::{self, HeaderLine};
 use crate::time::timestamp::{DateStyle, is_date, parse_date_and_clock};
@@ -10,7 +10,7 @@ const DELIMITERS: [u8; 3] = [b'\t', b';', b','];
 
 /// Columns by role, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Columns {
+pub(crate) struct BarColumns {
     /// Date and time, or the date alone.
     pub(crate) time: usize,
     /// The time of day, where it stands apart from the date.
@@ -35,7 +35,7 @@ pub(crate) struct Columns {
     pub(crate) spread: Option<usize>,
 }
 
-impl Columns {
+impl BarColumns {
     /// Open, high, low and close.
     pub(crate) fn prices(&self) -> [usize; 4] {
         [self.open, self.high, self.low, self.close]
@@ -61,7 +61,7 @@ pub(crate) struct RowFormat {
     /// Separator of fields.
     pub(crate) delimiter: u8,
     /// Columns by role.
-    pub(crate) columns: Columns,
+    pub(crate) columns: BarColumns,
     /// Line number, from 1, of the header, where there is one.
     pub(crate) header_line: Option<u64>,
     /// The column that is taken for the adjusted close by its position alone.
@@ -98,7 +98,7 @@ impl RowFormat {
     /// names other columns than those that are read, or not all prices. Column names in another
     /// order would exchange prices.
     pub(crate) fn check_later_line(&self, path: &Path, line: u64, text: &[u8]) -> Result<LaterLine, Error> {
-        let found = match header::parse(&Fields::split(text, self.delimiter)) {
+        let found = match header::parse(&RowFields::split(text, self.delimiter)) {
             None | Some(HeaderLine::Words) => return Ok(LaterLine::Row),
             Some(HeaderLine::Named(found)) if self.reads(&found) => return Ok(LaterLine::Header),
             Some(HeaderLine::Named(_)) => "other columns than the rows above have".to_owned(),
@@ -108,8 +108,9 @@ impl RowFormat {
     }
 
     /// True if every column that is read is the same. A column that is not read may be anywhere.
-    fn reads(&self, named: &Columns) -> bool {
-        let Columns { time, clock, open, high, low, close, adjusted, split, dividend, volume, spread } = self.columns;
+    fn reads(&self, named: &BarColumns) -> bool {
+        let BarColumns { time, clock, open, high, low, close, adjusted, split, dividend, volume, spread } =
+            self.columns;
         let same = |read: Option<usize>, named: Option<usize>| read.is_none() || read == named;
         [time, open, high, low, close] == [named.time, named.open, named.high, named.low, named.close]
             && clock == named.clock
@@ -129,7 +130,7 @@ impl RowFormat {
     ) -> Result<Option<(u64, RowFormat)>, String> {
         let mut header = None;
         for (line, text) in head {
-            let fields = Fields::split(text, delimiter);
+            let fields = RowFields::split(text, delimiter);
             match header::parse(&fields) {
                 Some(HeaderLine::Partial { missing }) => {
                     return Err(format!("the header in line {line} names some columns, but not `{missing}`"));
@@ -157,7 +158,7 @@ impl RowFormat {
 
 /// The columns of a row without names: time, perhaps a clock apart, open, high, low, close, perhaps
 /// volume.
-fn by_position(fields: &Fields<'_>, style: DateStyle) -> Option<Columns> {
+fn by_position(fields: &RowFields<'_>, style: DateStyle) -> Option<BarColumns> {
     let (first, second) = (fields.get(0)?, fields.get(1)?);
     let apart = parse_date_and_clock(first, second, style).is_some();
     let open = if apart { 2 } else { 1 };
@@ -165,7 +166,7 @@ fn by_position(fields: &Fields<'_>, style: DateStyle) -> Option<Columns> {
     // volume. All rows together tell whether it is one.
     let yahoo = !apart && fields.len() == 7 && is_date(first, style);
     let volume = if yahoo { 6 } else { open + 4 };
-    Some(Columns {
+    Some(BarColumns {
         time: 0,
         clock: apart.then_some(1),
         open,

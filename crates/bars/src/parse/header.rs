@@ -1,7 +1,7 @@
 //! Column names as exports of several languages write them.
 
-use crate::parse::fields::Fields;
-use crate::parse::format::Columns;
+use crate::parse::fields::RowFields;
+use crate::parse::format::BarColumns;
 
 /// Names by role, in lower case, letters and digits only.
 const DATES: &[&str] = &["date", "fecha", "datum", "data", "dtyyyymmdd"];
@@ -41,7 +41,7 @@ const VOLUMES: &[&str] = &["tickvolume", "tickvol", "volume", "vol", "volumen"];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderLine {
     /// It names the columns.
-    Named(Columns),
+    Named(BarColumns),
     /// It has words in place of every number, none of them known: the columns are told from their
     /// positions.
     Words,
@@ -53,7 +53,7 @@ pub(crate) enum HeaderLine {
 }
 
 /// Reads a line as a header; `None` for a line that is not one.
-pub(crate) fn parse(fields: &Fields<'_>) -> Option<HeaderLine> {
+pub(crate) fn parse(fields: &RowFields<'_>) -> Option<HeaderLine> {
     let names: Vec<String> = fields.iter().map(normalised).collect();
     let is_word = |name: &String| name.chars().next().is_some_and(char::is_alphabetic);
     if names.len() < 5 || !names.iter().all(is_word) {
@@ -71,7 +71,7 @@ pub(crate) fn parse(fields: &Fields<'_>) -> Option<HeaderLine> {
     let (date, clock, stamp) = (column(DATES), column(CLOCKS), column(STAMPS));
     let Some(time) = stamp.or(date).or(clock) else { return Some(HeaderLine::Partial { missing: "date" }) };
     let clock = clock.filter(|_| stamp.is_none() && date.is_some());
-    Some(HeaderLine::Named(Columns {
+    Some(HeaderLine::Named(BarColumns {
         time,
         clock,
         open,
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn headers_as_they_are_found() {
-        let named = |time, clock, first, volume| Columns {
+        let named = |time, clock, first, volume| BarColumns {
             time,
             clock,
             open: first,
@@ -110,9 +110,9 @@ mod tests {
             spread: None,
         };
         let columns = |time, clock, first, volume| Some(HeaderLine::Named(named(time, clock, first, volume)));
-        let with_spread = Columns { spread: Some(8), ..named(0, Some(1), 2, Some(6)) };
-        let adjusted = Columns { adjusted: Some(5), ..named(0, None, 1, Some(6)) };
-        let daily = Columns { split: Some(8), dividend: Some(7), ..adjusted };
+        let with_spread = BarColumns { spread: Some(8), ..named(0, Some(1), 2, Some(6)) };
+        let adjusted = BarColumns { adjusted: Some(5), ..named(0, None, 1, Some(6)) };
+        let daily = BarColumns { split: Some(8), dividend: Some(7), ..adjusted };
         let cases = [
             ("date,time,open,high,low,close,tickvolume,volume,spread", Some(HeaderLine::Named(with_spread))),
             (
@@ -138,7 +138,7 @@ mod tests {
             ("a,b", None),
         ];
         for (line, expected) in cases {
-            assert_eq!(parse(&Fields::split(line.as_bytes(), b',')), expected, "{line}");
+            assert_eq!(parse(&RowFields::split(line.as_bytes(), b',')), expected, "{line}");
         }
     }
 }

@@ -19,7 +19,7 @@ pub struct RowCount<K> {
 
 /// Dropped and fixed rows of one file, counted by kind.
 #[derive(Clone, Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct RowLedger {
     path: PathBuf,
     on_error: OnError,
     dropped: Vec<RowCount<RowError>>,
@@ -28,9 +28,9 @@ pub(crate) struct Ledger {
     first_fault: Option<String>,
 }
 
-impl Ledger {
+impl RowLedger {
     pub(crate) fn new(path: PathBuf, on_error: OnError) -> Self {
-        Ledger { path, on_error, dropped: Vec::new(), fixed: Vec::new(), first_fault: None }
+        RowLedger { path, on_error, dropped: Vec::new(), fixed: Vec::new(), first_fault: None }
     }
 
     /// True if rows are repaired rather than dropped.
@@ -66,7 +66,7 @@ impl Ledger {
 
     /// Dropped and fixed rows: one entry a kind that occurred, in the order of the kinds.
     pub(crate) fn close(self) -> (Vec<RowCount<RowError>>, Vec<RowCount<RowFix>>) {
-        let Ledger { mut dropped, mut fixed, .. } = self;
+        let RowLedger { mut dropped, mut fixed, .. } = self;
         dropped.sort_by_key(|tally| tally.kind);
         fixed.sort_by_key(|tally| tally.kind);
         (dropped, fixed)
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn counts_by_kind_with_the_first_line() {
-        let mut ledger = Ledger::new(PathBuf::new(), OnError::Skip);
+        let mut ledger = RowLedger::new(PathBuf::new(), OnError::Skip);
         for (line, kind) in [(9, RowError::Backward), (5, RowError::Unreadable), (3, RowError::Unreadable)] {
             ledger.refuse(line, RowFault { kind, expected: "x".to_owned() }, |_| Vec::new()).unwrap();
         }
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn the_first_fault_stops_where_errors_do() {
-        let mut ledger = Ledger::new(PathBuf::from("bars.csv"), OnError::Fail);
+        let mut ledger = RowLedger::new(PathBuf::from("bars.csv"), OnError::Fail);
         let fault = RowFault { kind: RowError::Copy, expected: "a row of its own".to_owned() };
         let error = ledger.refuse(7, fault, |_| b"text".to_vec()).unwrap_err().to_string();
         assert!(error.starts_with("bars.csv: line 7: copy of an earlier row: expected a row of its own, found `text`"));

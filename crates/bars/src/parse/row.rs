@@ -1,7 +1,7 @@
 use crate::error::row_error::{RowError, RowFix};
 use crate::parse::adjustment::RowAdjustment;
 use crate::parse::digits::NOISE_MAX;
-use crate::parse::fields::Fields;
+use crate::parse::fields::RowFields;
 use crate::parse::format::RowFormat;
 use crate::time::timestamp::RowTime;
 
@@ -34,7 +34,7 @@ impl BarRow {
     /// Reads the row in line number `line`; its numbers may still contradict each other.
     ///
     /// If the format names an adjusted close, all prices are scaled with it.
-    pub(crate) fn parse(fields: &Fields<'_>, format: &RowFormat, line: u64) -> Result<BarRow, RowFault> {
+    pub(crate) fn parse(fields: &RowFields<'_>, format: &RowFormat, line: u64) -> Result<BarRow, RowFault> {
         let columns = &format.columns;
         let number = |column: usize, what: &str| fields.number(column).ok_or_else(|| no_number(fields, column, what));
         let or_zero = |column: Option<usize>, what: &str| column.map_or(Ok(0.0), |column| number(column, what));
@@ -133,7 +133,7 @@ impl RowFault {
     }
 }
 
-fn no_number(fields: &Fields<'_>, column: usize, what: &str) -> RowFault {
+fn no_number(fields: &RowFields<'_>, column: usize, what: &str) -> RowFault {
     let commas = if fields.has_commas(column) {
         " written with a decimal point (decimal commas, and commas between the thousands of a price, are not read)"
     } else {
@@ -148,7 +148,7 @@ mod tests {
 
     fn parse(text: &str) -> Result<BarRow, RowFault> {
         let format = RowFormat::detect(&[(1, b"2018-01-01 00:00,1,1,1,1,1".to_vec())], None).unwrap();
-        let row = BarRow::parse(&Fields::split(text.as_bytes(), b','), &format, 7)?;
+        let row = BarRow::parse(&RowFields::split(text.as_bytes(), b','), &format, 7)?;
         row.check().map(|()| row)
     }
 
@@ -207,7 +207,7 @@ mod tests {
         let head =
             [(1, b"date,open,high,low,close,adj close,volume".to_vec()), (2, b"2018-01-01,4,8,2,4,2,9".to_vec())];
         let format = RowFormat::detect(&head, None).unwrap();
-        let parse = |text: &str| BarRow::parse(&Fields::split(text.as_bytes(), b','), &format, 2);
+        let parse = |text: &str| BarRow::parse(&RowFields::split(text.as_bytes(), b','), &format, 2);
         let row = parse("2018-01-01,4,8,2,4,2,9").unwrap();
         assert_eq!([row.open, row.high, row.low, row.close, row.volume], [2.0, 4.0, 1.0, 2.0, 9.0]);
         assert_eq!(

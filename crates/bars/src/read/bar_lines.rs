@@ -6,10 +6,10 @@ use crate::error::row_error::{OnError, RowError, RowFix};
 use crate::error::{Error, Result, shortened};
 use crate::parse::adjusted_column::AdjustedColumn;
 use crate::parse::bar_file::choose_prices;
-use crate::parse::fields::Fields;
+use crate::parse::fields::RowFields;
 use crate::parse::format::{LaterLine, RowFormat};
 use crate::parse::format_name::TRIED;
-use crate::parse::ledger::Ledger;
+use crate::parse::ledger::RowLedger;
 use crate::parse::options::{ReadOptions, Repeats, StampedAt};
 use crate::parse::row::{BarRow, RowFault};
 use crate::time::timeframe::Timeframe;
@@ -47,7 +47,7 @@ pub struct BarLines {
     reached: Option<i64>,
     /// The last bar's open time and row.
     last: Option<(i64, BarRow)>,
-    ledger: Ledger,
+    ledger: RowLedger,
     complaints: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ impl BarLines {
             passed_over: 0,
             reached: None,
             last: None,
-            ledger: Ledger::new(name.to_owned(), options.on_error),
+            ledger: RowLedger::new(name.to_owned(), options.on_error),
             complaints: Vec::new(),
         }
     }
@@ -150,7 +150,7 @@ impl BarLines {
         if text.is_empty() || (format.header_line.is_some() && text == self.header) {
             return Ok(None);
         }
-        let fields = Fields::split(text, format.delimiter);
+        let fields = RowFields::split(text, format.delimiter);
         if let Some(column) = &mut self.adjusted_column {
             column.add(&fields, format, line);
             column.check(&self.name, format)?;

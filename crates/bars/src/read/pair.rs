@@ -16,11 +16,11 @@ use crate::time::timestamp::{counted, display_utc};
 #[non_exhaustive]
 pub struct PairSummary {
     /// Bars of the bid without one of the ask. They are dropped.
-    pub bid_only: Times,
+    pub bid_only: EventCount,
     /// Bars of the ask without one of the bid. They are dropped.
-    pub ask_only: Times,
+    pub ask_only: EventCount,
     /// Bars at whose close the ask is below the bid.
-    pub crossed: Times,
+    pub crossed: EventCount,
     /// Treatment of crossed rows: dropped or, under [`OnError::Repair`], kept with a spread of
     /// zero.
     pub on_error: OnError,
@@ -28,14 +28,14 @@ pub struct PairSummary {
 
 /// Count of an event in a series of bars, and its first occurrence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Times {
+pub struct EventCount {
     /// Count.
     pub count: u64,
     /// Open time of the first such bar, in nanoseconds since 1970 UTC.
     pub first: Option<i64>,
 }
 
-impl Times {
+impl EventCount {
     pub(crate) fn add(&mut self, open_time: i64) {
         self.count += 1;
         self.first.get_or_insert(open_time);
@@ -183,7 +183,7 @@ fn add(bars: &mut Bars, pair: &mut PairSummary, bid: &Bar, ask: &Bar) -> Option<
     Some(())
 }
 
-impl fmt::Display for Times {
+impl fmt::Display for EventCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.count)?;
         self.first.map_or(Ok(()), |first| write!(f, " (first at {})", display_utc(first)))

@@ -6,7 +6,7 @@ use crate::clean::gap::Weekends;
 use crate::error::excluded::Excluded;
 use crate::error::{BarShortage, Error};
 use crate::series::Segment;
-use crate::series::instrument::Piece;
+use crate::series::instrument::SegmentBars;
 use crate::series::unscaled_series::UnscaledSeries;
 use crate::time::timestamp::display_duration;
 
@@ -112,7 +112,7 @@ impl UnscaledSeries<'_> {
 
     /// The first base bar of a segment by whose close all windows are full, if there is one.
     fn first_full(&self, segment: usize) -> Option<usize> {
-        let Piece { instrument, bars: piece } = &self.pieces[segment];
+        let SegmentBars { instrument, bars: piece } = &self.pieces[segment];
         let full_at: Option<Vec<i64>> = self.tracks.iter().map(|track| track.full_at(segment)).collect();
         let full_at = full_at?.into_iter().max()?;
         let open_time = &self.instruments[*instrument].bars.open_time[piece.clone()];

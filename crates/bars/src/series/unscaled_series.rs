@@ -3,7 +3,7 @@ use std::ops::Range;
 use crate::error::excluded::Excluded;
 use crate::error::{Error, Result};
 use crate::series::feature::Feature;
-use crate::series::instrument::{Instrument, Piece, checked_base, pieces};
+use crate::series::instrument::{Instrument, SegmentBars, checked_base, pieces};
 use crate::series::scale::{Scaler, Scaling};
 use crate::series::scalers::{Scalers, TimeframeScaler};
 use crate::series::spec::SeriesSpec;
@@ -18,7 +18,7 @@ pub(crate) struct UnscaledSeries<'a> {
     /// The timeframe of the bars.
     pub(crate) base: Timeframe,
     /// The segments, instrument by instrument and in order of time within each.
-    pub(crate) pieces: Vec<Piece>,
+    pub(crate) pieces: Vec<SegmentBars>,
     /// One entry a timeframe, shortest first.
     pub(crate) tracks: Vec<Track>,
 }

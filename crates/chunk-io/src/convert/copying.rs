@@ -29,11 +29,11 @@ pub(super) struct Copier {
     pub(super) written: BTreeSet<String>,
     /// Objects that could not be copied, in words.
     pub(super) left_out: Vec<String>,
-    seen: BTreeMap<Key, String>,
+    seen: BTreeMap<ObjectKey, String>,
 }
 
 /// Identity of an object in a file.
-type Key = (u64, String);
+type ObjectKey = (u64, String);
 
 impl Copier {
     /// Copies what `input` holds into `to`.
@@ -137,7 +137,7 @@ impl Copier {
     }
 }
 
-fn key(info: &LocationInfo) -> Key {
+fn key(info: &LocationInfo) -> ObjectKey {
     (info.fileno, format!("{:?}", info.token))
 }
 

@@ -5,22 +5,26 @@ use std::ops::Range;
 
 use libdeflater::{DecompressionError, Decompressor};
 
-use super::floats::{Float, to_f32};
-use super::pipeline::{Filter, Pipeline};
+use super::floats::{FloatType, to_f32};
+use super::pipeline::{ChunkFilter, Pipeline};
 use super::{Corrupt, Density};
 use super::{fletcher32, lzf, planes};
 
 /// Undoes filters. One a thread: it owns a decompressor and the memory that it decompresses to,
 /// which grows to the largest chunk that it met, and to two where a shuffle does not come first.
-pub(crate) struct Decoder {
+pub(crate) struct ChunkDecoder {
     decompressor: Decompressor,
     front: FilterBuffer,
     back: FilterBuffer,
 }
 
-impl Decoder {
+impl ChunkDecoder {
     pub(crate) fn new() -> Self {
-        Decoder { decompressor: Decompressor::new(), front: FilterBuffer::default(), back: FilterBuffer::default() }
+        ChunkDecoder {
+            decompressor: Decompressor::new(),
+            front: FilterBuffer::default(),
+            back: FilterBuffer::default(),
+        }
     }
 
     /// Undoes the filters that `stored` went through, from the last to the first: those of
@@ -40,17 +44,17 @@ impl Decoder {
         for (place, filter) in pipeline.active(mask).rev() {
             let expected = pipeline.bytes_before(place, mask);
             match filter {
-                Filter::Shuffle { .. } if pipeline.is_first_shuffle(place, mask) => shuffled = true,
-                Filter::Shuffle { element_bytes } => {
+                ChunkFilter::Shuffle { .. } if pipeline.is_first_shuffle(place, mask) => shuffled = true,
+                ChunkFilter::Shuffle { element_bytes } => {
                     self.rewrite(&mut held, |_, from, to| Ok(unshuffle(element_bytes, from, to)))?;
                 }
-                Filter::Deflate => {
+                ChunkFilter::Deflate => {
                     self.rewrite(&mut held, |decompressor, from, to| {
                         decompress_zlib(decompressor, from, to, expected)
                     })?;
                 }
-                Filter::Lzf => self.rewrite(&mut held, |_, from, to| lzf::decompress(from, to, expected))?,
-                Filter::Fletcher32 => held.len = fletcher32::verify(held.bytes(&self.front))?,
+                ChunkFilter::Lzf => self.rewrite(&mut held, |_, from, to| lzf::decompress(from, to, expected))?,
+                ChunkFilter::Fletcher32 => held.len = fletcher32::verify(held.bytes(&self.front))?,
             }
         }
         Decoded::new(pipeline, held.bytes(&self.front), shuffled)
@@ -97,7 +101,7 @@ impl<'a> CurrentBytes<'a> {
 #[derive(Debug)]
 pub(crate) struct Decoded<'a> {
     bytes: &'a [u8],
-    float: Float,
+    float: FloatType,
     shuffled: bool,
 }
 

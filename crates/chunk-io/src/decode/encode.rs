@@ -6,14 +6,14 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
 use super::fletcher32::tests::plain_checksum;
-use super::pipeline::Filter;
+use super::pipeline::ChunkFilter;
 
-pub(super) fn apply(filter: Filter, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn apply(filter: ChunkFilter, bytes: &[u8]) -> Vec<u8> {
     match filter {
-        Filter::Deflate => deflate(bytes),
-        Filter::Shuffle { element_bytes } => shuffle(element_bytes, bytes),
-        Filter::Lzf => lzf(bytes),
-        Filter::Fletcher32 => [bytes, &plain_checksum(bytes).to_le_bytes()].concat(),
+        ChunkFilter::Deflate => deflate(bytes),
+        ChunkFilter::Shuffle { element_bytes } => shuffle(element_bytes, bytes),
+        ChunkFilter::Lzf => lzf(bytes),
+        ChunkFilter::Fletcher32 => [bytes, &plain_checksum(bytes).to_le_bytes()].concat(),
     }
 }
 

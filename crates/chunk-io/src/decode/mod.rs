@@ -20,9 +20,9 @@ mod encode;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use decoder::{Decoded, Decoder};
-pub(crate) use floats::{ByteOrder, Float, FloatWidth, to_f32};
-pub(crate) use pipeline::{Filter, Pipeline};
+pub(crate) use decoder::{ChunkDecoder, Decoded};
+pub(crate) use floats::{ByteOrder, FloatType, FloatWidth, to_f32};
+pub(crate) use pipeline::{ChunkFilter, Pipeline};
 
 /// Fault of a stored chunk. Each reads as the end of a sentence that begins with the dataset and
 /// the chunk's coordinates.

@@ -65,14 +65,14 @@ fn widths(shape: &Shape) -> impl Iterator<Item = usize> {
 }
 
 /// The lists of batches to come, taken a chunk at a time.
-pub(super) struct BatchLists<I: Iterator> {
+pub(super) struct BatchQueue<I: Iterator> {
     batches: Peekable<I>,
     chunk_samples: usize,
 }
 
-impl<I: Iterator<Item = Vec<usize>>> BatchLists<I> {
+impl<I: Iterator<Item = Vec<usize>>> BatchQueue<I> {
     pub(super) fn new(batches: I, chunk_samples: usize) -> Self {
-        BatchLists { batches: batches.peekable(), chunk_samples }
+        BatchQueue { batches: batches.peekable(), chunk_samples }
     }
 
     /// Fills the lists of `chunk` with the next batches, as many as fit and at least one. Returns
@@ -105,7 +105,7 @@ mod tests {
 
     /// The sizes of the batches of each chunk, and the room that each needs.
     fn chunks(sizes: &[usize], chunk_samples: usize) -> Vec<(Vec<usize>, usize)> {
-        let mut lists = BatchLists::new(sizes.iter().map(|&size| vec![7; size]), chunk_samples);
+        let mut lists = BatchQueue::new(sizes.iter().map(|&size| vec![7; size]), chunk_samples);
         let (mut chunk, mut all) = (SampleChunk::default(), Vec::new());
         while let Some(capacity) = lists.next_into(&mut chunk) {
             let batches = (0..).map_while(|n| chunk.batch(n)).map(|places| places.len());
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn batches_of_nothing_come_and_end() {
         assert_eq!(chunks(&[0, 0, 2], 2), [(vec![0, 0], 2), (vec![2], 2)]);
-        let mut lists = BatchLists::new(std::iter::repeat(Vec::new()), 3);
+        let mut lists = BatchQueue::new(std::iter::repeat(Vec::new()), 3);
         assert_eq!(lists.next_into(&mut SampleChunk::default()), Some(3));
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use megabatch_gpu_core::Scope;
 
 use super::batch::LoadedBatch;
-use super::chunk::{BatchLists, SampleChunk};
+use super::chunk::{BatchQueue, SampleChunk};
 use super::reader::{CHUNKS, ReaderThread, SampleReader};
 use super::stats::LoaderStats;
 use crate::error::{Error, Result};
@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 /// only.
 pub(super) struct PrefetchedBatches<I: Iterator> {
     reader: Arc<dyn SampleReader>,
-    lists: BatchLists<I>,
+    lists: BatchQueue<I>,
     scope: Scope,
     /// `None` after an error.
     thread: Option<ReaderThread>,
@@ -30,7 +30,7 @@ pub(super) struct PrefetchedBatches<I: Iterator> {
 
 impl<I: Iterator<Item = Vec<usize>>> PrefetchedBatches<I> {
     /// Begins to read.
-    pub(super) fn start(reader: Arc<dyn SampleReader>, lists: BatchLists<I>, scope: &Scope) -> Result<Self> {
+    pub(super) fn start(reader: Arc<dyn SampleReader>, lists: BatchQueue<I>, scope: &Scope) -> Result<Self> {
         let thread = Some(ReaderThread::start(Arc::clone(&reader))?);
         let (scope, stats) = (scope.clone(), LoaderStats::default());
         let mut ahead = PrefetchedBatches { reader, lists, scope, thread, given: 0, current: None, next: 0, stats };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use megabatch_gpu_core::Device;
 
-use super::chunk::BatchLists;
+use super::chunk::BatchQueue;
 use super::prefetching::PrefetchedBatches;
 use super::reader::SampleReader;
 use crate::cost::ReadCost;
@@ -73,7 +73,7 @@ impl SampleReader for StandIn {
 fn ahead(reader: &Arc<StandIn>, batches: usize) -> PrefetchedBatches<impl Iterator<Item = Vec<usize>>> {
     let lists = (0..batches).map(|n| (n * 3..n * 3 + 3).map(|sample| sample % 1_000).collect());
     let scope = Device::cpu().scope("chunks");
-    PrefetchedBatches::start(Arc::clone(reader) as Arc<dyn SampleReader>, BatchLists::new(lists, 6), &scope).unwrap()
+    PrefetchedBatches::start(Arc::clone(reader) as Arc<dyn SampleReader>, BatchQueue::new(lists, 6), &scope).unwrap()
 }
 
 /// The first sample of each batch up to the end or to an error.

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::cache::{fetch_ahead, read_cached};
-use super::file::{Extent, RawFile};
+use super::file::{FileExtent, RawFile};
 use super::scratch::{Aligned, PAGE_BYTES};
 use super::{Direct, NonFinite, ReadContext};
 use crate::error::{Error, Result};
@@ -25,7 +25,7 @@ pub(super) struct ExtentReader<'a> {
     file: &'a RawFile,
     reading: &'a ReadContext,
     /// In the order in which tasks read them, each with the task's number.
-    extents: Vec<(usize, Extent)>,
+    extents: Vec<(usize, FileExtent)>,
     /// Extents before this one were fetched ahead.
     fetched: AtomicUsize,
     /// True if a task had to wait for the disk.
@@ -33,17 +33,17 @@ pub(super) struct ExtentReader<'a> {
 }
 
 impl<'a> ExtentReader<'a> {
-    pub(super) fn new(file: &'a RawFile, reading: &'a ReadContext, extents: Vec<(usize, Extent)>) -> Self {
+    pub(super) fn new(file: &'a RawFile, reading: &'a ReadContext, extents: Vec<(usize, FileExtent)>) -> Self {
         ExtentReader { file, reading, extents, fetched: AtomicUsize::new(0), cold: AtomicBool::new(false) }
     }
 
     /// Reads `extent`, a part of those of `task`, to `out`, which is as long.
-    pub(super) fn read(&self, task: usize, extent: Extent, out: &mut [u8], staging: &mut Aligned) -> Result<()> {
+    pub(super) fn read(&self, task: usize, extent: FileExtent, out: &mut [u8], staging: &mut Aligned) -> Result<()> {
         let cached = self.read_cached(task, extent, out)?;
         if cached == out.len() {
             return Ok(());
         }
-        let rest = Extent { offset: extent.offset + cached as u64, bytes: out.len() - cached };
+        let rest = FileExtent { offset: extent.offset + cached as u64, bytes: out.len() - cached };
         match self.read_past_cache(rest, staging)? {
             Some(part) => out[cached..].copy_from_slice(staging.part(part)),
             None => self.read_plainly(task, rest, &mut out[cached..])?,
@@ -53,7 +53,7 @@ impl<'a> ExtentReader<'a> {
 
     /// Reads `extent`, a part of those of `task`, to the thread's own buffer; returns its range
     /// there.
-    pub(super) fn read_staged(&self, task: usize, extent: Extent, staging: &mut Aligned) -> Result<Range<usize>> {
+    pub(super) fn read_staged(&self, task: usize, extent: FileExtent, staging: &mut Aligned) -> Result<Range<usize>> {
         let out = staging.sized(extent.bytes).map_err(|_| self.no_memory(extent))?;
         let cached = self.read_cached(task, extent, out)?;
         if cached == extent.bytes {
@@ -63,7 +63,7 @@ impl<'a> ExtentReader<'a> {
             return Ok(part);
         }
         let out = staging.sized(extent.bytes).map_err(|_| self.no_memory(extent))?;
-        let rest = Extent { offset: extent.offset + cached as u64, bytes: extent.bytes - cached };
+        let rest = FileExtent { offset: extent.offset + cached as u64, bytes: extent.bytes - cached };
         self.read_plainly(task, rest, &mut out[cached..])?;
         Ok(0..extent.bytes)
     }
@@ -73,7 +73,7 @@ impl<'a> ExtentReader<'a> {
     }
 
     /// Reads the start of `extent` that the page cache holds, if the options consult the cache.
-    fn read_cached(&self, task: usize, extent: Extent, out: &mut [u8]) -> Result<usize> {
+    fn read_cached(&self, task: usize, extent: FileExtent, out: &mut [u8]) -> Result<usize> {
         if self.reading.options.direct == Direct::On && self.may_pass_cache() {
             return Ok(0);
         }
@@ -83,7 +83,7 @@ impl<'a> ExtentReader<'a> {
         read_cached(&self.file.file, extent.offset, out).map_err(|error| self.file.failed(error))
     }
 
-    fn read_plainly(&self, task: usize, extent: Extent, out: &mut [u8]) -> Result<()> {
+    fn read_plainly(&self, task: usize, extent: FileExtent, out: &mut [u8]) -> Result<()> {
         if !self.cold.swap(true, Ordering::Relaxed) {
             self.fetch_ahead(task);
         }
@@ -92,7 +92,7 @@ impl<'a> ExtentReader<'a> {
 
     /// Reads the pages around `extent` past the page cache, and returns its range in `staging`;
     /// `None` if the options exclude it, or if the file system refuses it, which is noted.
-    fn read_past_cache(&self, extent: Extent, staging: &mut Aligned) -> Result<Option<Range<usize>>> {
+    fn read_past_cache(&self, extent: FileExtent, staging: &mut Aligned) -> Result<Option<Range<usize>>> {
         let Some(direct) = self.file.direct.as_ref().filter(|_| self.may_pass_cache()) else { return Ok(None) };
         let start = extent.offset / PAGE_BYTES as u64 * PAGE_BYTES as u64;
         let needed = (extent.end() - start) as usize;
@@ -140,7 +140,7 @@ impl<'a> ExtentReader<'a> {
         }
     }
 
-    fn no_memory(&self, extent: Extent) -> Error {
+    fn no_memory(&self, extent: FileExtent) -> Error {
         let source = io::Error::new(io::ErrorKind::OutOfMemory, format!("no memory for {} bytes of it", extent.bytes));
         Error::Io { path: self.file.path.clone(), action: "read the file", source }
     }

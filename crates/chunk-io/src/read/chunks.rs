@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::access::ExtentReader;
-use super::file::Extent;
+use super::file::FileExtent;
 use super::index::{ChunkEntry, ChunkIndex};
 use super::parallel::{Done, in_parallel};
 use super::read_path::DirectDataset;
@@ -15,7 +15,7 @@ use super::rows::{RowSelection, cut, take};
 use super::scratch::{Aligned, ThreadBuffers};
 use super::span::{BLOCK_BYTES, Extended, ReadSpan, spans};
 use super::{ReadContext, check};
-use crate::decode::{Corrupt, Decoded, Decoder, Pipeline};
+use crate::decode::{ChunkDecoder, Corrupt, Decoded, Pipeline};
 use crate::error::{Error, Result};
 
 /// Most bytes of the chunks that are decoded at the same time, beyond the first.
@@ -42,12 +42,12 @@ struct Band<'a> {
     at: [usize; 2],
     /// `None` where a chunk was never written.
     chunks: Vec<Option<ChunkEntry>>,
-    extent: Option<Extent>,
+    extent: Option<FileExtent>,
     pieces: Vec<ChunkPiece<'a>>,
 }
 
 impl Extended for Band<'_> {
-    fn extent(&self) -> Option<Extent> {
+    fn extent(&self) -> Option<FileExtent> {
         self.extent
     }
 
@@ -158,17 +158,17 @@ impl DirectDataset {
 }
 
 /// Extent from the first byte of chunks to the last, if little else lies between them.
-fn read_at_once(chunks: &[Option<ChunkEntry>]) -> Option<Extent> {
+fn read_at_once(chunks: &[Option<ChunkEntry>]) -> Option<FileExtent> {
     let written = || chunks.iter().flatten().map(ChunkEntry::extent);
     let (first, end) = (written().map(|extent| extent.offset).min()?, written().map(|extent| extent.end()).max()?);
-    let together = Extent { offset: first, bytes: (end - first) as usize };
+    let together = FileExtent { offset: first, bytes: (end - first) as usize };
     let own: usize = written().map(|extent| extent.bytes).sum();
     let alone = written().count() == 1;
     (alone || (together.bytes <= BLOCK_BYTES && together.bytes <= 2 * own)).then_some(together)
 }
 
 /// Extents that a task reads, in its order.
-fn extents<'s>(span: &'s ReadSpan<Band<'_>>) -> impl Iterator<Item = Extent> + 's {
+fn extents<'s>(span: &'s ReadSpan<Band<'_>>) -> impl Iterator<Item = FileExtent> + 's {
     let apart = span.pieces.iter().filter(|_| span.extent.is_none());
     let apart = apart.flat_map(|band| band.chunks.iter().flatten().map(ChunkEntry::extent));
     span.extent.into_iter().chain(apart)
@@ -200,7 +200,7 @@ impl DecodeRequest<'_> {
         Ok(done)
     }
 
-    fn fetch(&self, task: usize, extent: Extent, staging: &mut Aligned, done: &mut Done) -> Result<Range<usize>> {
+    fn fetch(&self, task: usize, extent: FileExtent, staging: &mut Aligned, done: &mut Done) -> Result<Range<usize>> {
         let started = Instant::now();
         let part = self.access.read_staged(task, extent, staging)?;
         done.cost.disk += started.elapsed();
@@ -214,7 +214,7 @@ impl DecodeRequest<'_> {
         band: &mut Band<'_>,
         column: usize,
         stored: Option<(ChunkEntry, &[u8])>,
-        decoder: &mut Decoder,
+        decoder: &mut ChunkDecoder,
         done: &mut Done,
     ) -> Result<()> {
         let place = [band.at[0], band.at[1], column];

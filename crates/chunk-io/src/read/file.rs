@@ -50,12 +50,12 @@ impl FileIdentity {
 
 /// Bytes of a file, from `offset` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
+pub(crate) struct FileExtent {
     pub(crate) offset: u64,
     pub(crate) bytes: usize,
 }
 
-impl Extent {
+impl FileExtent {
     /// One past the last byte.
     pub(crate) fn end(&self) -> u64 {
         self.offset.saturating_add(self.bytes as u64)

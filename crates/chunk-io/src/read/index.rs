@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use hdf5::Dataset;
 
-use super::file::Extent;
+use super::file::FileExtent;
 
 /// A dataset `[N, T, F]` cut into chunks; datasets of fewer axes have trailing ones of length 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,8 +83,8 @@ pub(crate) struct ChunkEntry {
 }
 
 impl ChunkEntry {
-    pub(crate) fn extent(&self) -> Extent {
-        Extent { offset: self.offset, bytes: self.bytes as usize }
+    pub(crate) fn extent(&self) -> FileExtent {
+        FileExtent { offset: self.offset, bytes: self.bytes as usize }
     }
 }
 

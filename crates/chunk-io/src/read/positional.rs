@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use super::access::ExtentReader;
-use super::file::Extent;
+use super::file::FileExtent;
 use super::index::ChunkIndex;
 use super::parallel::{Done, in_parallel};
 use super::read_path::{DirectDataset, StoragePlace};
@@ -29,7 +29,7 @@ const BYTES_A_THREAD: usize = 512 << 10;
 
 /// Consecutive elements in the file and in the caller's memory.
 struct FilePiece<'a> {
-    extent: Extent,
+    extent: FileExtent,
     /// Flat index of the first element in the dataset.
     first: usize,
     is_large: bool,
@@ -37,7 +37,7 @@ struct FilePiece<'a> {
 }
 
 impl Extended for FilePiece<'_> {
-    fn extent(&self) -> Option<Extent> {
+    fn extent(&self) -> Option<FileExtent> {
         Some(self.extent)
     }
 
@@ -136,12 +136,12 @@ impl DirectDataset {
         mut out: &'a mut [f32],
         pieces: &mut Vec<FilePiece<'a>>,
     ) -> Result<()> {
-        self.require_within(Extent { offset, bytes: out.len() * self.width() }, Vec::new)?;
+        self.require_within(FileExtent { offset, bytes: out.len() * self.width() }, Vec::new)?;
         let is_large = self.is_native() && out.len() * self.width() >= LARGE_BYTES;
         while !out.is_empty() {
             let to_boundary = BLOCK_BYTES - (offset % BLOCK_BYTES as u64) as usize;
             let elements = (to_boundary / self.width()).max(1).min(out.len());
-            let extent = Extent { offset, bytes: elements * self.width() };
+            let extent = FileExtent { offset, bytes: elements * self.width() };
             pieces.push(FilePiece { extent, first, is_large, out: take(&mut out, elements) });
             offset = extent.end();
             first += elements;

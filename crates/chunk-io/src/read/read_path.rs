@@ -8,9 +8,9 @@ use hdf5::Dataset;
 use hdf5::dataset::Layout;
 
 use super::ReadContext;
-use super::file::{Extent, FileIdentity, RawFile};
+use super::file::{FileExtent, FileIdentity, RawFile};
 use super::index::{ChunkGrid, ChunkIndex, Unusable};
-use crate::decode::{ByteOrder, Filter, Float, FloatWidth, Pipeline, to_f32};
+use crate::decode::{ByteOrder, ChunkFilter, FloatType, FloatWidth, Pipeline, to_f32};
 use crate::error::{Error, Result, innermost};
 use crate::stored::{StoredFilter, fill_bytes, filters, ieee_float, leaves_edges_unfiltered, misplaces_chunks};
 
@@ -28,7 +28,7 @@ pub(crate) struct DirectDataset {
     pub(super) file: RawFile,
     pub(super) object: String,
     pub(super) grid: ChunkGrid,
-    pub(super) float: Float,
+    pub(super) float: FloatType,
     /// Fill value of places that were never written.
     pub(super) fill: f32,
     pub(super) place: StoragePlace,
@@ -119,12 +119,12 @@ const SHUFFLE: i32 = 2;
 const FLETCHER32: i32 = 3;
 const LZF: i32 = 32000;
 
-fn pipeline(filters: &[StoredFilter], float: Float, grid: &ChunkGrid) -> Option<Pipeline> {
+fn pipeline(filters: &[StoredFilter], float: FloatType, grid: &ChunkGrid) -> Option<Pipeline> {
     let filter = |filter: &StoredFilter| match filter.id {
-        DEFLATE => Some(Filter::Deflate),
-        SHUFFLE => Some(Filter::Shuffle { element_bytes: *filter.parameters.first()? as usize }),
-        FLETCHER32 => Some(Filter::Fletcher32),
-        LZF => Some(Filter::Lzf),
+        DEFLATE => Some(ChunkFilter::Deflate),
+        SHUFFLE => Some(ChunkFilter::Shuffle { element_bytes: *filter.parameters.first()? as usize }),
+        FLETCHER32 => Some(ChunkFilter::Fletcher32),
+        LZF => Some(ChunkFilter::Lzf),
         _ => None,
     };
     Pipeline::new(filters.iter().map(filter).collect::<Option<_>>()?, float, grid.chunk_elements()?)
@@ -171,7 +171,7 @@ impl DirectDataset {
         // size shows it.
         let (Some(offset), 1..) = (dataset.offset(), dataset.storage_size()) else { return Ok(StoragePlace::Nowhere) };
         let bytes = self.grid.shape[0] * self.row_len() * self.width();
-        self.require_within(Extent { offset, bytes }, Vec::new)?;
+        self.require_within(FileExtent { offset, bytes }, Vec::new)?;
         Ok(StoragePlace::Contiguous { offset })
     }
 
@@ -210,7 +210,7 @@ impl DirectDataset {
 
     /// Refuses an extent beyond the end of the file: of the chunk that begins with the element
     /// `chunk`, or of a contiguous dataset.
-    pub(super) fn require_within(&self, extent: Extent, chunk: impl FnOnce() -> Vec<usize>) -> Result<()> {
+    pub(super) fn require_within(&self, extent: FileExtent, chunk: impl FnOnce() -> Vec<usize>) -> Result<()> {
         if extent.end() <= self.file.bytes() {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 use std::collections::TryReserveError;
 use std::ops::Range;
 
-use crate::decode::Decoder;
+use crate::decode::ChunkDecoder;
 
 /// Alignment of addresses, offsets and lengths for reads past the page cache; no disk in use asks
 /// for more.
@@ -13,12 +13,12 @@ pub(super) const PAGE_BYTES: usize = 4096;
 /// for the next request.
 pub(crate) struct ThreadBuffers {
     pub(super) staging: Aligned,
-    pub(super) decoder: Decoder,
+    pub(super) decoder: ChunkDecoder,
 }
 
 impl Default for ThreadBuffers {
     fn default() -> Self {
-        ThreadBuffers { staging: Aligned::default(), decoder: Decoder::new() }
+        ThreadBuffers { staging: Aligned::default(), decoder: ChunkDecoder::new() }
     }
 }
 

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-use super::file::Extent;
+use super::file::FileExtent;
 
 /// Bytes of one read: large enough for a disk's full rate, small enough to be in the CPU's cache
 /// when they are processed.
@@ -12,7 +12,7 @@ const HOLE_BYTES_MAX: u64 = 4096;
 /// Something to be read in one piece.
 pub(super) trait Extended {
     /// Extent in the file; `None` for what is not read, or not in one piece, which is left alone.
-    fn extent(&self) -> Option<Extent>;
+    fn extent(&self) -> Option<FileExtent>;
     /// True if it is worth a call of its own.
     fn is_large(&self) -> bool;
 }
@@ -21,7 +21,7 @@ pub(super) trait Extended {
 #[derive(Debug)]
 pub(super) struct ReadSpan<T> {
     /// From the first byte of the pieces to the last.
-    pub(super) extent: Option<Extent>,
+    pub(super) extent: Option<FileExtent>,
     pub(super) pieces: Vec<T>,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn spans<T: Extended>(mut pieces: Vec<T>) -> Vec<ReadSpan<T>> {
             let end = span.end().max(extent.end());
             (
                 extent.offset <= span.end() + HOLE_BYTES_MAX,
-                Extent { offset: span.offset, bytes: (end - span.offset) as usize },
+                FileExtent { offset: span.offset, bytes: (end - span.offset) as usize },
             )
         });
         match (joined, spans.last_mut()) {
@@ -58,10 +58,10 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Piece(Option<Extent>, bool);
+    struct Piece(Option<FileExtent>, bool);
 
     impl Extended for Piece {
-        fn extent(&self) -> Option<Extent> {
+        fn extent(&self) -> Option<FileExtent> {
             self.0
         }
         fn is_large(&self) -> bool {
@@ -71,8 +71,8 @@ mod tests {
 
     #[test]
     fn small_neighbours_are_read_together() {
-        let small = |offset, bytes| Piece(Some(Extent { offset, bytes }), false);
-        let large = |offset, bytes| Piece(Some(Extent { offset, bytes }), true);
+        let small = |offset, bytes| Piece(Some(FileExtent { offset, bytes }), false);
+        let large = |offset, bytes| Piece(Some(FileExtent { offset, bytes }), true);
         let far = HOLE_BYTES_MAX + 11;
         /// Pieces, and offset, bytes and pieces of each span.
         type Case<'a> = (Vec<Piece>, &'a [(u64, usize, usize)]);
@@ -95,7 +95,8 @@ mod tests {
 
     #[test]
     fn what_is_not_in_one_piece_stays_alone() {
-        let pieces = vec![Piece(None, false), Piece(Some(Extent { offset: 0, bytes: 1 }), false), Piece(None, false)];
+        let pieces =
+            vec![Piece(None, false), Piece(Some(FileExtent { offset: 0, bytes: 1 }), false), Piece(None, false)];
         assert_eq!(spans(pieces).iter().map(|span| span.pieces.len()).collect::<Vec<_>>(), [1, 1, 1]);
     }
 }

@@ -14,7 +14,7 @@ use crate::import::Imported;
 use crate::import::columns::NamedColumns;
 use crate::import::edges::{EdgeList, split};
 use crate::schema::{Schema, TargetLevel};
-use tensors::{TensorFile, TypedTensor};
+use tensors::{TensorReader, TypedTensor};
 
 /// The graphs in a safetensors file. N nodes, E edges, G graphs:
 ///
@@ -49,7 +49,7 @@ pub fn edge_index(path: &Path) -> Result<Imported> {
 /// # Errors
 /// As [`edge_index`].
 pub fn edge_index_bytes(path: &Path, bytes: &[u8]) -> Result<Imported> {
-    let file = SafetensorsFile { tensors: TensorFile::new(path, bytes)?, bytes: bytes.len() };
+    let file = SafetensorsFile { tensors: TensorReader::new(path, bytes)?, bytes: bytes.len() };
     let (ends, edges) = file.ends()?;
     let weights = file.matrix("edge_weight", "edges", edges, "weight")?;
     if weights.width() > 1 {
@@ -103,7 +103,7 @@ fn place_targets(graphs: &mut [Graph], targets: &NamedColumns, level: TargetLeve
 }
 
 struct SafetensorsFile<'b> {
-    tensors: TensorFile<'b>,
+    tensors: TensorReader<'b>,
     /// Its length, which bounds the number of nodes: most have an edge, a feature or a place in
     /// `batch`.
     bytes: usize,

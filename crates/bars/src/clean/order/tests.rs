@@ -10,8 +10,8 @@ fn clock(zone: &Zone) -> RowClock<'_> {
     RowClock { zone, base: Timeframe::M1, stamp_delay_ns: 0, repeats: Repeats::Refuse }
 }
 
-fn ledger(on_error: OnError) -> Ledger {
-    Ledger::new(PathBuf::from("bars.csv"), on_error)
+fn ledger(on_error: OnError) -> RowLedger {
+    RowLedger::new(PathBuf::from("bars.csv"), on_error)
 }
 
 /// Rows at minutes after the start of 1970, each with a price.
@@ -24,7 +24,7 @@ fn rows(minutes: &[(i64, f64)]) -> Vec<BarRow> {
 /// Kind, rows and first line of what was dropped and fixed.
 type Account = (Vec<(RowError, u64, u64)>, Vec<(RowFix, u64, u64)>);
 
-fn account(ledger: Ledger) -> Account {
+fn account(ledger: RowLedger) -> Account {
     let (dropped, fixed) = ledger.close();
     let dropped = dropped.iter().map(|tally| (tally.kind, tally.rows, tally.first_line)).collect();
     (dropped, fixed.iter().map(|tally| (tally.kind, tally.rows, tally.first_line)).collect())

@@ -11,10 +11,10 @@ use std::array;
 use half::f16;
 use megabatch_gpu_core::convert;
 
-use super::floats::{BLOCK, ByteOrder, Float, FloatWidth};
+use super::floats::{BLOCK, ByteOrder, FloatType, FloatWidth};
 
 /// Converts as many elements as `out` has. `plane(k)` is byte k of each, in the order of the file.
-pub(super) fn to_f32<'a>(float: Float, plane: impl Fn(usize) -> &'a [u8], out: &mut [f32]) {
+pub(super) fn to_f32<'a>(float: FloatType, plane: impl Fn(usize) -> &'a [u8], out: &mut [f32]) {
     match float.width {
         FloatWidth::F16 => from_halves(ordered(float.order, plane), out),
         FloatWidth::F32 => join_u32(ordered(float.order, plane), bytemuck::cast_slice_mut(out)),

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use crate::error::{Error, Result};
 
 /// A file's tensors and metadata.
-pub(super) struct TensorFile<'b> {
+pub(super) struct TensorReader<'b> {
     path: &'b Path,
     tensors: SafeTensors<'b>,
     metadata: HashMap<String, String>,
@@ -33,7 +33,7 @@ impl<T> TypedTensor<T> {
     }
 }
 
-impl<'b> TensorFile<'b> {
+impl<'b> TensorReader<'b> {
     pub(super) fn new(path: &'b Path, bytes: &'b [u8]) -> Result<Self> {
         let wrong = |error: safetensors::SafeTensorError| Error::Contradiction {
             path: path.to_owned(),
@@ -42,7 +42,7 @@ impl<'b> TensorFile<'b> {
         };
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(wrong)?;
         let metadata = header.metadata().clone().unwrap_or_default();
-        Ok(TensorFile { path, tensors: SafeTensors::deserialize(bytes).map_err(wrong)?, metadata })
+        Ok(TensorReader { path, tensors: SafeTensors::deserialize(bytes).map_err(wrong)?, metadata })
     }
 
     pub(super) fn contradiction(&self, found: impl Into<String>, expected: impl Into<String>) -> Error {
