@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! Placements of all samples: the bars of each chain, their places in the journal, and every
+//! PlacedSamples of all samples: the bars of each chain, their places in the journal, and every
 //! sample's last bar.
 
 use std::ops::Range;
@@ -8,10 +8,10 @@ use std::ops::Range;
 use super::chains::Placement;
 use super::overlap::WindowForm;
 
-/// Bars that lie side by side in the spool.
+/// Consecutive bars in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Extent {
-    /// First byte in the spool.
+pub(super) struct JournalExtent {
+    /// First byte in the journal.
     pub(super) offset: u64,
     pub(super) bars: usize,
 }
@@ -20,8 +20,9 @@ pub(super) struct Extent {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChainBars {
     pub(super) bars: usize,
-    pub(super) extents: Vec<Extent>,
-    /// First bars, counted from the chain's first, of stretches that no window leaves.
+    pub(super) extents: Vec<JournalExtent>,
+    /// First bars of segments, counted from the chain's first: no window crosses from one segment
+    /// to the next.
     pub(super) segments: Vec<usize>,
 }
 
@@ -36,9 +37,9 @@ pub(super) struct Chain {
     pub(super) timeframes: Vec<ChainBars>,
 }
 
-/// Every placement so far.
+/// Samples placed so far, and the chains that they form.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct PlacedSamples {
     forms: Vec<WindowForm>,
     pub(super) chains: Vec<Chain>,
     /// Chain of each sample, by position.
@@ -48,11 +49,11 @@ pub(super) struct Ledger {
     pub(super) ends: Vec<Vec<i64>>,
 }
 
-impl Ledger {
+impl PlacedSamples {
     /// An empty ledger with room for `samples`.
     pub(super) fn new(forms: Vec<WindowForm>, samples: usize) -> Self {
         let ends = forms.iter().map(|_| Vec::with_capacity(samples)).collect();
-        Ledger { forms, chains: Vec::new(), chain_of: Vec::with_capacity(samples), ends }
+        PlacedSamples { forms, chains: Vec::new(), chain_of: Vec::with_capacity(samples), ends }
     }
 
     /// Number of samples placed.
@@ -65,7 +66,7 @@ impl Ledger {
         self.chains.iter().map(|chain| chain.timeframes[timeframe].bars).sum()
     }
 
-    /// Enters the next placement, whose new bars begin at `offsets` in the spool.
+    /// Enters the next placement, whose new bars begin at `offsets` in the journal.
     pub(super) fn enter(&mut self, placement: &Placement, offsets: &[u64]) {
         let chain = placement.chain as usize;
         let begins = chain == self.chains.len();
@@ -117,7 +118,7 @@ impl ChainBars {
         self.bars += new_bars;
         match self.extents.last_mut() {
             Some(last) if last.offset + (last.bars * form.row_bytes) as u64 == offset => last.bars += new_bars,
-            _ if new_bars > 0 => self.extents.push(Extent { offset, bars: new_bars }),
+            _ if new_bars > 0 => self.extents.push(JournalExtent { offset, bars: new_bars }),
             _ => {}
         }
     }

@@ -1,20 +1,20 @@
-//! One file of bars: its rows as they stand, before its clock and timeframe are known.
+//! One file of bars: its rows as read, before clock and timeframe are known.
 
 use std::path::{Path, PathBuf};
 
+use crate::error::row_error::{RowError, RowFix};
 use crate::error::{Error, Result, shortened};
 use crate::parse::adjusted_column::AdjustedColumn;
 use crate::parse::column_order::ColumnOrder;
 use crate::parse::date_order::order_of_dates;
 use crate::parse::digits::Digits;
-use crate::parse::fields::Fields;
-use crate::parse::format::{Format, LaterLine};
+use crate::parse::fields::RowFields;
+use crate::parse::format::{LaterLine, RowFormat};
 use crate::parse::format_name::TRIED;
-use crate::parse::ledger::Ledger;
-use crate::parse::lines::Lines;
+use crate::parse::ledger::RowLedger;
+use crate::parse::lines::TextLines;
 use crate::parse::options::{Prices, ReadOptions};
-use crate::parse::row::{Fault, Row};
-use crate::parse::row_error::{RowError, RowFix};
+use crate::parse::row::{BarRow, RowFault};
 use crate::time::timestamp::DateStyle;
 
 /// Lines from which the format is recognised.
@@ -25,32 +25,32 @@ const ROWS_MAX: usize = 1 << 24;
 
 /// The rows of one file that can be read, in the order of the file, or backward where it is written
 /// newest first.
-pub(crate) struct Source {
+pub(crate) struct BarFile {
     pub(crate) path: PathBuf,
-    pub(crate) format: Format,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) format: RowFormat,
+    pub(crate) rows: Vec<BarRow>,
     /// Rows in the file, without header, empty lines and what stands before the header.
     pub(crate) row_count: u64,
     /// Lines before the header that are not empty.
     pub(crate) preamble: u64,
     pub(crate) newest_first: bool,
     pub(crate) digits: Digits,
-    pub(crate) ledger: Ledger,
+    pub(crate) ledger: RowLedger,
     header: Vec<u8>,
     column_order: ColumnOrder,
     adjusted_column: Option<AdjustedColumn>,
-    /// Fault of the first row that stops reading, unless the rows together show which column is
+    /// Error of the first row that stops reading, unless the rows together show which column is
     /// wrong.
     stopped: Option<Error>,
 }
 
-impl Source {
+impl BarFile {
     /// Reads a file, whose format is recognised or stated.
     pub(crate) fn read(path: &Path, options: &ReadOptions) -> Result<Self> {
-        let mut lines = Lines::open(path)?;
+        let mut lines = TextLines::open(path)?;
         let head = read_head(&mut lines)?;
         let format = recognise(path, &head, options)?;
-        let mut source = Source {
+        let mut source = BarFile {
             path: path.to_owned(),
             format,
             rows: Vec::new(),
@@ -58,7 +58,7 @@ impl Source {
             preamble: 0,
             newest_first: false,
             digits: Digits::default(),
-            ledger: Ledger::new(path.to_owned(), options.on_error),
+            ledger: RowLedger::new(path.to_owned(), options.on_error),
             header: Vec::new(),
             column_order: ColumnOrder::default(),
             adjusted_column: AdjustedColumn::of(&format),
@@ -87,7 +87,7 @@ impl Source {
         match self.format.header_line {
             Some(header_line) if line < header_line => self.preamble += u64::from(!text.is_empty()),
             Some(header_line) if line == header_line => self.header = text.to_vec(),
-            // Where files were put one behind the other, their header comes again.
+            // Concatenated files repeat their header.
             Some(_) if text == self.header => {}
             _ if text.is_empty() => {}
             _ => return self.add_row(line, text),
@@ -99,9 +99,9 @@ impl Source {
         if self.rows.len() == ROWS_MAX {
             return Err(Error::TooManyRows { path: self.path.clone(), rows_max: ROWS_MAX });
         }
-        let fields = Fields::split(text, self.format.delimiter);
-        let row = Row::parse(&fields, &self.format, line);
-        let is_unreadable = row.as_ref().is_err_and(|fault| fault.trouble == RowError::Unreadable);
+        let fields = RowFields::split(text, self.format.delimiter);
+        let row = BarRow::parse(&fields, &self.format, line);
+        let is_unreadable = row.as_ref().is_err_and(|fault| fault.kind == RowError::Unreadable);
         if is_unreadable && self.format.check_later_line(&self.path, line, text)? == LaterLine::Header {
             return Ok(());
         }
@@ -115,7 +115,7 @@ impl Source {
                 self.rows.push(row);
                 Ok(())
             }
-            // The other rows tell whether the columns are wrong rather than this row.
+            // The other rows show if the columns are wrong rather than this row.
             Err(fault) => match self.ledger.refuse(line, fault, |_| text.to_vec()) {
                 Err(error) if self.stopped.is_some() || misfits => {
                     self.stopped.get_or_insert(error);
@@ -126,11 +126,11 @@ impl Source {
         }
     }
 
-    fn checked(&mut self, row: Row) -> Result<Row, Fault> {
+    fn checked(&mut self, row: BarRow) -> Result<BarRow, RowFault> {
         let Err(fault) = row.check() else { return Ok(row) };
-        match row.mended().filter(|_| self.ledger.repairs()) {
-            Some((row, mend)) => {
-                self.ledger.mend(row.line, mend);
+        match row.fixed().filter(|_| self.ledger.repairs()) {
+            Some((row, fix)) => {
+                self.ledger.fix(row.line, fix);
                 Ok(row)
             }
             None => Err(fault),
@@ -143,7 +143,7 @@ impl Source {
         if self.ledger.repairs() && self.digits.are_noisy() && self.format.columns.adjusted.is_none() {
             for row in &mut self.rows {
                 if self.digits.denoise(row) {
-                    self.ledger.mend(row.line, RowFix::Rounded);
+                    self.ledger.fix(row.line, RowFix::Rounded);
                 }
             }
         }
@@ -161,7 +161,7 @@ impl Source {
     }
 }
 
-fn read_head(lines: &mut Lines) -> Result<Vec<(u64, Vec<u8>)>> {
+fn read_head(lines: &mut TextLines) -> Result<Vec<(u64, Vec<u8>)>> {
     let mut head = Vec::new();
     let mut text = Vec::new();
     while head.len() < HEAD_LINES
@@ -172,8 +172,8 @@ fn read_head(lines: &mut Lines) -> Result<Vec<(u64, Vec<u8>)>> {
     Ok(head)
 }
 
-fn recognise(path: &Path, head: &[(u64, Vec<u8>)], options: &ReadOptions) -> Result<Format> {
-    let mut format = Format::detect(head, options.format).map_err(|reason| Error::UnknownFormat {
+fn recognise(path: &Path, head: &[(u64, Vec<u8>)], options: &ReadOptions) -> Result<RowFormat> {
+    let mut format = RowFormat::detect(head, options.format).map_err(|reason| Error::UnknownFormat {
         path: path.to_owned(),
         reason,
         tried: TRIED,
@@ -190,9 +190,8 @@ fn recognise(path: &Path, head: &[(u64, Vec<u8>)], options: &ReadOptions) -> Res
     Ok(format)
 }
 
-/// Leaves the column of adjusted closes out where prices are wanted as they were quoted; says so
-/// where there is none and it is needed.
-pub(crate) fn choose_prices(path: &Path, format: &mut Format, prices: Prices) -> Result<()> {
+/// Drops the column of adjusted closes if prices are read as quoted.
+pub(crate) fn choose_prices(path: &Path, format: &mut RowFormat, prices: Prices) -> Result<()> {
     match prices {
         Prices::AsQuoted => format.columns.adjusted = None,
         Prices::Adjusted if format.columns.adjusted.is_none() => {

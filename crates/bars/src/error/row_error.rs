@@ -1,9 +1,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::Error;
+use crate::unknown_name::UnknownName;
 
-/// Why a row cannot be used as it stands.
+/// Reasons for which a row cannot be used as it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum RowError {
@@ -20,9 +20,9 @@ pub enum RowError {
     Duplicate,
     /// A time before that of an earlier row, at which there is no bar.
     Backward,
-    /// A time that leaves the order of the rows, which goes on after it where it was before; or,
-    /// where rows are sorted, one far from every other.
-    Stray,
+    /// A time out of order, after which the rows go on as before it; or, in rows that are sorted, a
+    /// time far from every other.
+    Outlier,
 }
 
 impl RowError {
@@ -34,7 +34,7 @@ impl RowError {
         RowError::Copy,
         RowError::Duplicate,
         RowError::Backward,
-        RowError::Stray,
+        RowError::Outlier,
     ];
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for RowError {
             RowError::Copy => "copy of an earlier row",
             RowError::Duplicate => "duplicate timestamp",
             RowError::Backward => "backward timestamp",
-            RowError::Stray => "stray timestamp",
+            RowError::Outlier => "stray timestamp",
         })
     }
 }
@@ -56,8 +56,8 @@ impl fmt::Display for RowError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum RowFix {
-    /// The hour that a clock going back writes twice was told apart by the zone: the row is of its
-    /// second pass. No repair but a reading, and done whatever [`OnError`] says.
+    /// A row of the second pass of the hour that a clock going back repeats, recognised by the
+    /// zone. This is reading and no repair: it is done under every [`OnError`].
     SecondPass,
     /// High and low stood in each other's place.
     Exchanged,
@@ -118,12 +118,12 @@ impl fmt::Display for OnError {
 }
 
 impl FromStr for OnError {
-    type Err = Error;
+    type Err = UnknownName;
 
-    fn from_str(name: &str) -> Result<Self, Error> {
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
         OnError::ALL.into_iter().find(|on_error| on_error.to_string() == name).ok_or_else(|| {
             let expected = "fail, skip or repair".to_owned();
-            Error::UnknownName { what: "treatment of errors", name: name.to_owned(), expected }
+            UnknownName::new("treatment of errors", name, expected)
         })
     }
 }

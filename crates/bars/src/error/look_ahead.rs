@@ -1,14 +1,12 @@
 use std::fmt;
 
-use crate::proof::perturb::Perturbation;
-use crate::series::feature::Feature;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::display_utc;
 
-/// Something that changes with what happens later.
+/// A value that depends on bars after its time.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Leak {
+pub struct LookAhead {
     /// The instrument.
     pub instrument: String,
     /// The time after which bars were replaced, in nanoseconds since 1970 UTC.
@@ -16,13 +14,27 @@ pub struct Leak {
     /// Change of the bars that had not closed.
     pub perturbation: Perturbation,
     /// The first thing that came out differently.
-    pub difference: Difference,
+    pub difference: LookAheadEffect,
+}
+
+/// Changes that a proof makes to bars that had not closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Perturbation {
+    /// Their prices, volumes and spreads.
+    Values,
+    /// Values, number and opening times of the bars.
+    Times,
+}
+
+impl Perturbation {
+    /// Every perturbation.
+    pub const ALL: [Perturbation; 2] = [Perturbation::Values, Perturbation::Times];
 }
 
 /// Differing value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Difference {
+pub enum LookAheadEffect {
     /// There is no sample at that time any more.
     Gone,
     /// A feature has another value.
@@ -31,8 +43,8 @@ pub enum Difference {
         timeframe: Timeframe,
         /// The row of the window, the oldest being 0.
         row: usize,
-        /// The feature.
-        feature: Feature,
+        /// Name of the feature.
+        feature: &'static str,
         /// The value with the true future.
         before: f32,
         /// The value with another.
@@ -42,8 +54,8 @@ pub enum Difference {
     Scaler {
         /// The timeframe.
         timeframe: Timeframe,
-        /// The feature.
-        feature: Feature,
+        /// Name of the feature.
+        feature: &'static str,
         /// Centre and scale with the true future.
         before: [f64; 2],
         /// Centre and scale with another.
@@ -51,9 +63,9 @@ pub enum Difference {
     },
 }
 
-impl fmt::Display for Leak {
+impl fmt::Display for LookAhead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Leak { instrument, time, perturbation, difference } = self;
+        let LookAhead { instrument, time, perturbation, difference } = self;
         let what = match perturbation {
             Perturbation::Values => "have other values",
             Perturbation::Times => "have other values and times",
@@ -66,14 +78,14 @@ impl fmt::Display for Leak {
     }
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for LookAheadEffect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Difference::Gone => write!(f, "the sample at that time is gone"),
-            Difference::Value { timeframe, row, feature, before, after } => {
+            LookAheadEffect::Gone => write!(f, "the sample at that time is gone"),
+            LookAheadEffect::Value { timeframe, row, feature, before, after } => {
                 write!(f, "{feature} in row {row} of the window of {timeframe} is {after} instead of {before}")
             }
-            Difference::Scaler { timeframe, feature, before: [center, scale], after } => {
+            LookAheadEffect::Scaler { timeframe, feature, before: [center, scale], after } => {
                 let [other_center, other_scale] = after;
                 write!(
                     f,

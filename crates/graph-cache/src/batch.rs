@@ -1,4 +1,4 @@
-//! Graphs side by side as one: a batch, by offsets alone.
+//! Batches of graphs as one block-diagonal graph, by offsets alone.
 
 #![forbid(unsafe_code)]
 
@@ -10,14 +10,17 @@ use crate::error::Result;
 use crate::file::{GraphFile, StoredGraph};
 
 /// Graphs of a file as one graph without edges between them, whose adjacency matrix has theirs on
-/// its diagonal. It is the list of the graphs and where the nodes and edges of each begin in the
-/// whole: no edge is copied, none is renumbered, and each block is a graph where it lies.
+/// its diagonal. It holds the list of graphs, and the first node and edge of each in the whole: no
+/// edge is copied or renumbered, and each block is a graph in the mapped file.
 ///
-/// The lists are used again from batch to batch, and a batch of the same graphs as before costs a
+/// The lists are reused from batch to batch; a batch of the same graphs as before costs a
 /// comparison.
 ///
 /// ```
-/// # use megabatch_graph_cache::{BuildOptions, BlockDiagonal, Builder, Graph, GraphFile, Identity, Result, Schema, build_cached};
+/// # use megabatch_graph_cache::{
+/// #     BlockDiagonal, BuildOptions, Builder, Graph, GraphFile, Identity, Result, Schema,
+/// #     build_cached,
+/// # };
 /// # struct Paths(Schema, Vec<String>);
 /// # impl Builder for Paths {
 /// #     fn identity(&self) -> Identity { Identity::default() }
@@ -31,7 +34,8 @@ use crate::file::{GraphFile, StoredGraph};
 /// # }
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let paths = Paths(Schema::default(), (1..=3).map(|nodes| nodes.to_string()).collect());
-/// # let file = build_cached(folder.path().join("paths.mbg"), &paths, &BuildOptions::default(), &mut |_| {})?;
+/// # let path = folder.path().join("paths.mbg");
+/// # let file = build_cached(path, &paths, &BuildOptions::default(), &mut |_| {})?;
 /// // `file` has paths of 1, 2 and 3 nodes: 0, 0 → 1 and 0 → 1 → 2.
 /// let mut batch = BlockDiagonal::<u32>::new(file);
 /// batch.set(&[2, 1])?;
@@ -56,11 +60,11 @@ impl<I: Index> BlockDiagonal<I> {
         BlockDiagonal { file, graphs: Vec::new(), node_offsets: vec![0], edge_offsets: vec![0], indices: PhantomData }
     }
 
-    /// Makes it the batch of `graphs`, which may come in any order and more than once.
+    /// Sets the batch to `graphs`, in any order and with repetitions.
     ///
     /// # Errors
     /// [`Error::NoGraph`](crate::Error::NoGraph), [`Error::IndexWidth`](crate::Error::IndexWidth)
-    /// or [`Error::Damaged`](crate::Error::Damaged); the batch is then what it was.
+    /// or [`Error::Damaged`](crate::Error::Damaged); the batch is then unchanged.
     pub fn set(&mut self, graphs: &[usize]) -> Result<()> {
         if self.graphs == graphs {
             return Ok(());
@@ -80,7 +84,7 @@ impl<I: Index> BlockDiagonal<I> {
         Ok(())
     }
 
-    /// Makes it the batch of the graphs with these keys.
+    /// Sets the batch to the graphs with these keys.
     ///
     /// # Errors
     /// [`Error::NoKey`](crate::Error::NoKey), and as [`BlockDiagonal::set`].
@@ -89,7 +93,7 @@ impl<I: Index> BlockDiagonal<I> {
         self.set(&graphs)
     }
 
-    /// The file whose graphs it is of.
+    /// The file of the graphs.
     pub fn file(&self) -> &GraphFile {
         &self.file
     }
