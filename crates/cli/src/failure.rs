@@ -94,7 +94,7 @@ fn kind_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Kind> {
     if let Some(failure) = cause.downcast_ref::<Failure>() {
         return Some(failure.kind);
     }
-    if cause.is::<ConfigError>() {
+    if cause.is::<ConfigError>() || cause.is::<megabatch_bars::UnknownName>() {
         return Some(Kind::Usage);
     }
     if cause.is::<TraceError>() {

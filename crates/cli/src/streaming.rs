@@ -2,7 +2,7 @@
 //! at a time.
 
 use anyhow::Result;
-use megabatch_bars::{Bar, Bars, GapPolicy, SeriesStream, Step};
+use megabatch_bars::{Bar, Bars, GapPolicy, SeriesStep, SeriesStream};
 use megabatch_trainer::StreamingPredictor;
 
 /// Numbers of a timeframe that are replayed at once: enough for products of many rows, and no
@@ -61,13 +61,13 @@ impl BarStream {
     }
 
     /// Takes the next bar into the series: resampling, features and scaling.
-    pub(crate) fn close(&mut self, bar: &Bar) -> Result<Step> {
+    pub(crate) fn close(&mut self, bar: &Bar) -> Result<SeriesStep> {
         Ok(self.series.push(bar)?)
     }
 
     /// Moves the states on by the rows that closed with the bar of `step`, which is the last one.
     /// The outputs [K, M] where a sample stands at it.
-    pub(crate) fn predict(&mut self, step: Step) -> Option<Vec<f32>> {
+    pub(crate) fn predict(&mut self, step: SeriesStep) -> Option<Vec<f32>> {
         if step.begins_segment {
             self.restart();
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use megabatch_doctor::{Examination, Request, System, Topic, examine};
+use megabatch_doctor::{Examination, ExaminationRequest, System, Topic, examine};
 use megabatch_trainer::write_atomically;
 use serde_json::json;
 
@@ -70,7 +70,7 @@ fn look(python: Option<&Path>) -> Result<Examination> {
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let system = System::new("/", variables, std::env::consts::ARCH);
     let python = python.map(interpreter).transpose()?;
-    Ok(examine(Request {
+    Ok(examine(ExaminationRequest {
         system: &system,
         python: python.as_deref(),
         limit: LIMIT,

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use megabatch_graph_cache::build::Rewired;
 use megabatch_graph_cache::{
-    BuildOptions, Builder, Change, Error, FloatWidth, GraphFile, IndexWidth, Stale, Widths, build_cached,
+    BuildOptions, Builder, CollectionChange, Error, FloatWidth, GraphFile, IndexWidth, Stale, Widths, build_cached,
 };
 use serde_json::{Value, json};
 
@@ -142,8 +142,10 @@ fn build_file(args: &Args, out: &Path, source: Source<'_>) -> Result<Answer> {
     let text = source.found + &describe(&file, state, &changes, wrote, seconds);
     let mut json = facts(&file, wrote, args.kind, seconds);
     json["state"] = state.name().into();
-    json["changes"] =
-        changes.iter().map(|Change { what, old, new, .. }| json!({ "what": what, "old": old, "new": new })).collect();
+    json["changes"] = changes
+        .iter()
+        .map(|CollectionChange { what, old, new, .. }| json!({ "what": what, "old": old, "new": new }))
+        .collect();
     json["found"] = source.facts;
     Ok(Answer::new(text, &json))
 }
@@ -170,7 +172,7 @@ impl State {
 
 /// In what the file at `path` is not of what `builder` builds from; `None` where there is no file
 /// that could tell.
-fn changes(path: &Path, builder: &dyn Builder) -> Result<Option<Vec<Change>>> {
+fn changes(path: &Path, builder: &dyn Builder) -> Result<Option<Vec<CollectionChange>>> {
     let Ok(file) = GraphFile::open(path) else { return Ok(None) };
     match file.check_fresh(builder) {
         Ok(()) => Ok(Some(Vec::new())),
@@ -194,7 +196,7 @@ impl Args {
     }
 }
 
-fn describe(file: &GraphFile, state: State, changes: &[Change], wrote: Wrote, seconds: f64) -> String {
+fn describe(file: &GraphFile, state: State, changes: &[CollectionChange], wrote: Wrote, seconds: f64) -> String {
     let how = match state {
         State::Unchanged => "it was built from the same, in the same way: nothing to do".to_owned(),
         State::Built => wrote.describe(seconds),

@@ -6,7 +6,7 @@
 #[cfg(test)]
 mod tests;
 
-use megabatch_amp::{Operation, Precision, Trace, round_to};
+use megabatch_amp::{NonFiniteTrace, Operation, Precision, round_to};
 use megabatch_gpu_core::{Buffer, Scope};
 
 use crate::cpu::fusion::FusionMemory;
@@ -177,7 +177,7 @@ impl Decoding {
     }
 
     /// Looks at all that [`Decoding::forward`] computed, in its order.
-    pub(crate) fn trace(&self, decoder: &Decoder, trace: &mut Trace) {
+    pub(crate) fn trace(&self, decoder: &Decoder, trace: &mut NonFiniteTrace) {
         let Widths { encoding, top, readout, .. } = self.widths;
         trace.look(
             "the encoder",
