@@ -4,11 +4,9 @@ pub mod batch;
 pub mod cpu;
 pub mod cuda;
 mod error;
-mod file;
 pub mod graph;
 pub mod loss;
 pub mod memory;
 pub mod model;
 
 pub use error::{Error, Result};
-pub use file::write_atomically;
