@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use crate::error::Kind;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
+
+use crate::error::Kind;
 
 /// What a command found or did. `Display` is the text, `Serialize` the JSON, whose keys are stable.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,8 +5,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::error::Result;
 use megabatch_trainer::Event;
+
+use crate::error::Result;
 
 /// The program around a run. [`Host::silent`] is that of a library's user, who wants none of it.
 pub struct Host<'a> {

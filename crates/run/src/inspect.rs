@@ -19,9 +19,7 @@ use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
 use crate::ingest::provenance::of_bars;
 use crate::output;
-use crate::text::bytes;
-use crate::text::shown;
-use crate::text::utc;
+use crate::text::{bytes, shown, utc};
 
 /// What is in the data file `file`, what is wrong with it, and what a model sees of it: an HDF5
 /// file of either layout, or bars as text. Data that cannot be used are an answer with a verdict of

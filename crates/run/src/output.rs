@@ -4,8 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use crate::error::{Error, Result};
 use megabatch_atomic_file::{check_replaceable, resolve_target};
+
+use crate::error::{Error, Result};
 
 /// Checks that `out` can be a new file, or replace an old one that is none of `inputs`.
 ///

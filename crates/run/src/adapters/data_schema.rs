@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::Result;
 use megabatch_chunk_io::{AttributeValue, SeriesFile, Source};
 use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
 
 /// Names of features, kind of targets, kind of scaling. Empty for a windows file, which does not
 /// tell.

@@ -1,9 +1,10 @@
 //! Edges between samples, as the trainer reads them.
 
-use crate::error::Result;
 use megabatch_graph_cache::Graph;
 use megabatch_segment::{Compressed, Csc, Csr};
 use megabatch_trainer::GraphView;
+
+use crate::error::Result;
 
 /// The edges of one graph in memory, by both their ends.
 pub(crate) struct Edges {

@@ -1,8 +1,9 @@
 //! Graphs divided by chance, which have no order in time.
 
-use crate::error::{Error, Result};
 use megabatch_order::Order;
 use megabatch_trainer::Split;
+
+use crate::error::{Error, Result};
 
 /// The division is the same for every run, whatever its seed, so that runs can be compared.
 const SEED: u64 = 0;

@@ -1,9 +1,10 @@
 //! The time that the targets of cross-sections are about, by which neighbouring days overlap.
 
-use crate::error::Result;
 use megabatch_bars::{TargetKind, Timeframe};
 use megabatch_chunk_io::{AttributeValue, ResidentSeries};
 use megabatch_trainer::LabelSpan;
+
+use crate::error::Result;
 
 /// Begin and end of the targets of a series' samples.
 pub(super) struct LabelSpans {

@@ -1,9 +1,10 @@
 //! The purge of earlier versions, which counted bars and took every bin to be full: a run that
 //! began with it goes on with it.
 
-use crate::error::Result;
 use megabatch_bars::Timeframe;
 use megabatch_chunk_io::{AttributeValue, ResidentSeries, Source};
+
+use crate::error::Result;
 
 /// When each sample's label ends, by bars of the shortest timeframe: too early where bars of the
 /// base are missing.

@@ -3,10 +3,11 @@
 
 use std::borrow::Cow;
 
-use crate::error::{Error, Result};
 use megabatch_chunk_io::{AttributeValue, ResidentSeries, Source, longest_bar_ns};
 use megabatch_trainer::reckoning::{BarCount, LongerBars, SampleCalendars, fill_label_ends, nearer};
 use serde_json::Value;
+
+use crate::error::{Error, Result};
 
 /// Spans of the samples of a file.
 pub(crate) struct SampleSpans<'a> {

@@ -1,7 +1,8 @@
 //! Made-up series to compute on.
 
-use crate::error::Result;
 use megabatch_trainer::{ModelConfig, SampleShape, SeriesInMemory, Timeframe};
+
+use crate::error::Result;
 
 /// K: targets of a sample.
 const TARGETS: usize = 36;

@@ -14,8 +14,7 @@ use super::stored::Stored;
 use crate::error::{Error, Result};
 use crate::findings::Findings;
 use crate::output;
-use crate::text::bytes;
-use crate::text::shown;
+use crate::text::{bytes, shown};
 
 /// Graphs to export.
 #[derive(Clone, Debug)]

@@ -13,9 +13,7 @@ use crate::error::Result;
 use crate::findings::Findings;
 use crate::output;
 use crate::report::chart::Network;
-use crate::text::bytes;
-use crate::text::shown;
-use crate::text::utc;
+use crate::text::{bytes, shown, utc};
 
 /// What is in the file of graphs `path`.
 ///

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::error::{Error, Result};
 use megabatch_bars::OnError;
 use megabatch_graph_cache::build::{Correlation, Demeaning, Knn, Metric, SelfLoops, Sign, Symmetry};
+
+use crate::error::{Error, Result};
 
 /// Kinds of graphs, with their inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

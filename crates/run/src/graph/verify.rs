@@ -8,8 +8,7 @@ use serde_json::json;
 use super::counted;
 use crate::error::{Error, Result};
 use crate::findings::Findings;
-use crate::text::bytes;
-use crate::text::shown;
+use crate::text::{bytes, shown};
 
 /// Damaged graphs that are told by name.
 const NAMED_MAX: usize = 10;

@@ -15,8 +15,7 @@ use crate::adapters::series::{Origin, series_file};
 use crate::error::{Error, Result};
 use crate::findings::Findings;
 use crate::output;
-use crate::text::utc;
-use crate::text::{bytes, shown};
+use crate::text::{bytes, shown, utc};
 
 /// Reads bars and writes aligned series to `out`: closed bars only, features, targets, scaled on
 /// the training span.

@@ -25,8 +25,7 @@ use crate::host::{Host, Work};
 use crate::ingest::Recipe;
 use crate::ingest::provenance::{account, fingerprint};
 use crate::synth::random::Random;
-use crate::text::shown;
-use crate::text::utc;
+use crate::text::{shown, utc};
 use split_proof::{ExactSpans, SplitProof, SplitSource, prove_splits};
 
 /// Clocks whose changes are looked at besides those of the files: the ones that markets keep.

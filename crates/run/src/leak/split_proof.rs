@@ -9,8 +9,7 @@ use megabatch_gpu_core::Device;
 use megabatch_trainer::{self as trainer, Split};
 use serde::Serialize;
 
-use crate::adapters::split::split_source;
-use crate::adapters::split::walk_forward;
+use crate::adapters::split::{split_source, walk_forward};
 use crate::config::Config;
 use crate::error::{Context as _, Error, Result};
 use crate::text::utc;

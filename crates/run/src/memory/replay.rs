@@ -5,13 +5,13 @@ use std::io::{BufRead, BufReader, Cursor};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use megabatch_gpu_core as gpu_core;
 use megabatch_gpu_core::replay::{Limits, OutOfMemory, Outcome, Policy, Reader};
 use serde_json::{Map, Value, json};
 
 use crate::error::{Context as _, Error, Result};
 use crate::findings::Findings;
 use crate::text::ByteSize;
+use megabatch_gpu_core as gpu_core;
 
 /// What is played on what.
 #[derive(Clone, Debug)]

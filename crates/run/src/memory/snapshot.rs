@@ -12,8 +12,7 @@ use crate::findings::Findings;
 use crate::output;
 use crate::report::map_file;
 use crate::run_folder::RunFolder;
-use crate::text::bytes;
-use crate::text::utc;
+use crate::text::{bytes, utc};
 
 /// Owners and free blocks that the text lists.
 const LISTED: usize = 12;

@@ -11,9 +11,7 @@ use crate::adapters::data_schema::DataSchema;
 use crate::error::Result;
 use crate::nouns::Nouns;
 use crate::setup::TrainingSetup;
-use crate::text::bytes;
-use crate::text::plural;
-use crate::text::serialize_shown;
+use crate::text::{bytes, plural, serialize_shown};
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct DataPlan {

@@ -6,8 +6,7 @@ use megabatch_trainer::{self as trainer, Loss, LrSchedule};
 
 use crate::adapters::data::Data;
 use crate::adapters::spans::SampleSpans;
-use crate::adapters::split::notes_on_purge;
-use crate::adapters::split::walk_forward;
+use crate::adapters::split::{notes_on_purge, walk_forward};
 use crate::error::Result;
 use crate::setup::TrainingSetup;
 use crate::setup::settings::{precision, streams};

@@ -1,9 +1,10 @@
 //! A model that follows the bars of one instrument: its series and its states go on together, a bar
 //! at a time.
 
-use crate::error::Result;
 use megabatch_bars::{Bar, Bars, GapPolicy, SeriesStream, Step};
 use megabatch_trainer::StreamingPredictor;
+
+use crate::error::Result;
 
 /// Numbers of a timeframe that are replayed at once: enough for products of many rows, and no
 /// memory to speak of.

@@ -5,8 +5,9 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::error::{Error, Result};
 use megabatch_bars::LINE_BYTES_MAX;
+
+use crate::error::{Error, Result};
 
 /// Interval of looks at a file that has no more lines: far below the time of a bar, and next to no
 /// work.

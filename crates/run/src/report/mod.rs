@@ -28,6 +28,7 @@ use crate::evaluate::{Evaluation, mean};
 use crate::gpu::GpuRow;
 use crate::plan::Plan;
 use crate::text::number::{fixed, grouped, percent, plural, significant};
+
 pub(crate) use data::DataFacts;
 pub(crate) use day::DayGraph;
 pub(crate) use folds::folds_page;

@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::config::Config;
 use crate::error::{Context as _, Error, Result};
 use crate::plan::Plan;
+
 pub(crate) use follow::{LogFollower, LogUpdate};
 pub(crate) use log::{MetricsLog, ResumePoint};
 

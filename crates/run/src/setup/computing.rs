@@ -1,6 +1,7 @@
 //! `--device`: what computes.
 
 use megabatch_gpu_core::{Device, Error};
+
 use megabatch_trainer as trainer;
 
 /// The device that the command line names.

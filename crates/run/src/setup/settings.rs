@@ -1,12 +1,11 @@
 //! The trainer's settings from the user's.
 
+use megabatch_amp::{Precision, ScalerConfig};
 use megabatch_trainer::{
     self as trainer, Ascending, AttentionKind, Classes, Divergence, EarlyStopping, Encoder, Form, Fusion,
     GraphActivation, GraphConfig, GraphOutput, LastBatch, Loss, LossOn, LrSchedule, LrScheduleKind, ModelConfig,
     OneCycle, OptimizerConfig, OptimizerKind, Pooling, Readout, Tuning,
 };
-
-use megabatch_amp::{Precision, ScalerConfig};
 
 use crate::adapters::data::Data;
 use crate::adapters::neighbours::Neighbours;

@@ -6,9 +6,10 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::error::{Context as _, Result};
 use megabatch_trainer::{Event, StepEvent};
 use serde_json::{Value, json};
+
+use crate::error::{Context as _, Result};
 
 /// A trace under way.
 pub(super) struct Timeline {

@@ -1,8 +1,7 @@
 //! Lines of logs for tests.
 
-use serde_json::{Value, json};
-
 use megabatch_run::monitor::{GpuSample, RunStatus};
+use serde_json::{Value, json};
 
 /// Ten samples in half a second: a quarter of it waiting, half of it computing.
 pub(super) fn step(step: u64, loss: f64) -> Value {

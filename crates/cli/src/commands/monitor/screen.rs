@@ -1,5 +1,8 @@
 //! The screen: a pure function of what is known of a run.
 
+use megabatch_run::monitor::RunStatus;
+use megabatch_run::text::bytes;
+use megabatch_run::text::number::{fixed, grouped, percent, seconds, significant};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -8,10 +11,6 @@ use ratatui::text::Line;
 use ratatui::widgets::{
     Axis, Block, Chart, Dataset, GraphType, LegendPosition, LineGauge, Paragraph, Widget as _, Wrap,
 };
-
-use megabatch_run::monitor::RunStatus;
-use megabatch_run::text::bytes;
-use megabatch_run::text::number::{fixed, grouped, percent, seconds, significant};
 
 /// Columns of the numbers beside the loss.
 const NUMBERS_WIDTH: u16 = 38;

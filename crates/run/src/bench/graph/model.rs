@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::error::Result;
 use megabatch_gpu_core::{Device, Scope};
 use megabatch_trainer::{
     AttentionPass, GraphAttention, GraphConfig, GraphView, Layout, Nodes, PackedAttention, Passes, TensorSet,
 };
+
+use crate::error::Result;
 
 /// Size of the model.
 #[derive(Clone, Copy)]

@@ -1,8 +1,9 @@
 //! Settings of training.
 
+use megabatch_trainer::Classes;
+
 use super::{Acts, COUNT, COUNT_OR_ZERO, Key, NOT_NEGATIVE, POSITIVE, THREADS, key};
 use crate::config::value::Kind;
-use megabatch_trainer::Classes;
 
 pub(super) const KEYS: &[Key] = &[
     key(

@@ -15,6 +15,7 @@ use crate::evaluate::{Evaluation, GraphRanking};
 use crate::plan::SplitPlan;
 use crate::run_folder::RunFolder;
 use crate::text::utc;
+
 pub(crate) use columns::{FoldColumn, columns};
 
 /// Kinds of folds.

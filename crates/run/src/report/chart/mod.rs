@@ -13,6 +13,7 @@ mod timeline;
 pub(crate) use areas::{Area, Areas};
 pub(crate) use axis::Axis;
 use canvas::{Axes, Canvas, DOT, bounds, not_empty, with_room};
+
 pub(crate) use canvas::{Size, Words};
 pub(crate) use columns::{Columns, Layer};
 pub(crate) use network::Network;
