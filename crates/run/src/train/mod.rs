@@ -25,6 +25,7 @@ use crate::findings::Findings;
 use crate::host::Host;
 use session::Begin;
 
+pub use megabatch_trainer::{EpochEvent, Event, RollbackEvent, ShortageEvent, StepEvent, ValidationEvent, Waits};
 pub(crate) use memory::record;
 pub(crate) use watch::Watch;
 
@@ -118,4 +119,99 @@ pub fn train(request: &TrainRequest, host: &Host<'_>) -> Result<Training> {
     };
     let root = folder.root().to_owned();
     Ok(session::train(request, folder, config, begin, host)?.into_training(&root))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+    use std::path::Path;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::error::Kind;
+    use crate::host::{Cancel, Milestone, Observer, Progress, Silent, Work};
+    use crate::synth::{SampleOptions, SampleWindows, make_samples};
+
+    /// Counts what it hears, and wants to end after two steps.
+    #[derive(Default)]
+    struct Listener {
+        steps: AtomicU64,
+        planned: AtomicU64,
+    }
+
+    impl Observer for Listener {
+        fn begin(&self, work: Work<'_>) -> Box<dyn Progress> {
+            assert_eq!(work, Work { label: "train", total: 5, unit: "steps" });
+            Box::new(Silent)
+        }
+
+        fn note(&self, _text: &str) {}
+
+        fn milestone(&self, milestone: &Milestone<'_>) {
+            assert!(matches!(milestone, Milestone::Planned(_)));
+            self.planned.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn event(&self, event: &Event<'_>) {
+            self.steps.fetch_add(u64::from(matches!(event, Event::Step(_))), Ordering::Relaxed);
+        }
+    }
+
+    impl Cancel for Listener {
+        fn watch(&self, patience: Duration) -> Result<()> {
+            assert!(patience > Duration::ZERO);
+            Ok(())
+        }
+
+        fn is_requested(&self) -> bool {
+            self.steps.load(Ordering::Relaxed) == 2
+        }
+    }
+
+    /// A run of five steps in `folder`.
+    fn request(folder: &Path, start: Start) -> TrainRequest {
+        let data = folder.join("series.h5");
+        let count = |count| NonZeroUsize::new(count).unwrap();
+        let options = SampleOptions {
+            samples: count(200),
+            windows: SampleWindows::Named("M1:4".parse().unwrap()),
+            features: count(3),
+            targets: count(2),
+            ..SampleOptions::default()
+        };
+        if start == Start::Anew {
+            make_samples(&data, &options).unwrap();
+        }
+        TrainRequest {
+            settings: SettingSources { file: None, set: vec!["model.hidden=4".to_owned()] },
+            data: Some(data),
+            out: Some(folder.join("run")),
+            start,
+            max_steps: Some(5),
+            device: "cpu".to_owned(),
+            ..TrainRequest::default()
+        }
+    }
+
+    #[test]
+    fn a_host_hears_of_a_run_and_may_end_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = Listener::default();
+        let host = Host {
+            environment: vec![("MEGABATCH_GPU_OPTIMIZATION_BATCH_SIZE".into(), "8".into())],
+            cache_folder: None,
+            observer: &listener,
+            cancel: &listener,
+        };
+        let stopped = train(&request(folder.path(), Start::Anew), &host).unwrap();
+        assert_eq!((stopped.steps, stopped.is_finished), (2, false));
+        assert_eq!(stopped.findings.verdict, Some(Kind::Cancelled));
+        assert!(stopped.evaluations.is_empty() && stopped.findings.text.contains("--resume goes on"));
+        assert_eq!(listener.planned.load(Ordering::Relaxed), 1);
+        let config = std::fs::read_to_string(folder.path().join("run/config.yaml")).unwrap();
+        assert!(config.contains("batch_size: 8"), "{config}");
+        let finished = train(&request(folder.path(), Start::Resume), &Host::silent()).unwrap();
+        assert_eq!((finished.steps, finished.is_finished, finished.evaluations.len()), (5, true, 1));
+    }
 }
