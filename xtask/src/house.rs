@@ -1,4 +1,4 @@
-//! Rules of style that a compiler does not hold, counted by crate: parameters without a name,
+//! Rules of style that a compiler does not check, counted by crate: parameters without a name,
 //! circles between modules, long comment lines. `xtask/house.tsv` has the counts; they may only
 //! fall.
 
@@ -14,7 +14,7 @@ const COMMENT_COLUMNS: usize = 100;
 /// Violations in one crate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
-    /// Parameters whose pattern is a tuple, an array or a slice, closures apart.
+    /// Parameters whose pattern is a tuple, an array or a slice, except in closures.
     unnamed_parameters: usize,
     /// Top-level modules that import one another in a circle.
     modules_in_circles: usize,
@@ -57,7 +57,7 @@ fn count_crate(root: &Path, folder: &Path) -> Result<(String, Counts)> {
     Ok((name, counts))
 }
 
-/// Every `.rs` below `folder`, in order, build outputs apart.
+/// Every `.rs` below `folder`, in order, without build outputs.
 fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -111,14 +111,14 @@ fn long_comments(text: &str) -> usize {
 struct Imports(BTreeMap<String, BTreeSet<String>>);
 
 impl Imports {
-    /// Adds the arrows from `module` for every path of `file` that begins with `crate`, tests
-    /// apart.
+    /// Adds the arrows from `module` for every path of `file` that begins with `crate`, except in
+    /// tests.
     fn add(&mut self, module: &str, file: &syn::File) {
         let mut paths = Paths { found: self.0.entry(module.to_owned()).or_default() };
         paths.visit_file(file);
     }
 
-    /// The modules from which a way along the arrows leads back, themselves apart.
+    /// Number of modules from which a path along the arrows leads back to them.
     fn modules_in_circles(&self) -> usize {
         self.0.keys().filter(|module| self.leads_back(module)).count()
     }
@@ -137,7 +137,7 @@ impl Imports {
         false
     }
 
-    /// Modules that `module` names; a name at the crate's root that is no module has no arrows.
+    /// Modules that `module` imports; an item at the crate's root has no arrows.
     fn from<'a>(&'a self, module: &str) -> impl Iterator<Item = &'a str> {
         self.0.get(module).into_iter().flatten().map(String::as_str)
     }

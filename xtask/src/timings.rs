@@ -1,4 +1,4 @@
-//! `cargo xtask test --timings`: what the two commands take on clean clones, as the table of
+//! `cargo xtask test --timings`: times of both commands on clean clones, as the table of
 //! `docs/measurements/gate.md`.
 
 use std::fs::{self, File};
@@ -36,7 +36,7 @@ struct Row {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Spent {
     wall_s: f64,
-    /// User and system time of the command and its children; the figure to trust on a machine that
+    /// User and system time of the command and its children; the reliable figure on a machine that
     /// does other work.
     cpu_s: f64,
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use megabatch_doctor::{Examination, Request, System};
+use megabatch_doctor::{Examination, ExaminationRequest, System};
 use megabatch_trainer::write_atomically;
 use serde_json::json;
 
@@ -61,7 +61,7 @@ fn look(python: Option<&Path>, environment: &[(OsString, OsString)]) -> Result<E
     let variables = environment.iter().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
     let system = System::new("/", variables, std::env::consts::ARCH);
     let python = python.map(interpreter).transpose()?;
-    Ok(megabatch_doctor::examine(Request {
+    Ok(megabatch_doctor::examine(ExaminationRequest {
         system: &system,
         python: python.as_deref(),
         limit: LIMIT,

@@ -5,8 +5,8 @@ use serde::Serialize;
 use super::listing::DatasetEntry;
 use super::previous_of_same_instrument;
 use super::statistics::{ColumnStatistics, Occurrences};
-use crate::error::Fault;
-use crate::file::table::Table;
+use crate::error::LayoutFault;
+use crate::file::NumericDataset;
 
 /// Severity of a [`Problem`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -49,7 +49,7 @@ impl std::fmt::Display for Severity {
 
 impl Problem {
     /// A broken rule of the layout.
-    pub(super) fn from_fault(fault: Fault) -> Self {
+    pub(super) fn from_fault(fault: LayoutFault) -> Self {
         Problem {
             severity: Severity::Error,
             index: fault.index.into_iter().collect(),
@@ -62,26 +62,24 @@ impl Problem {
 
 /// Kind of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Columns {
+pub(super) enum ColumnKind {
     /// Features of the model.
     Features,
     /// Targets: NaN where unknown.
     Targets,
 }
 
-impl Columns {
+impl ColumnKind {
     fn if_constant(self) -> &'static str {
         match self {
-            Columns::Features => {
-                "it tells the model nothing; leave it out where the file is made: `ingest --features …` takes the others only"
-            }
-            Columns::Targets => "there is nothing to learn from it; look at how the file was made",
+            ColumnKind::Features => "it tells the model nothing; leave it out when the file is made",
+            ColumnKind::Targets => "there is nothing to learn from it; look at how the file was made",
         }
     }
 }
 
 /// Values that no model can learn from.
-pub(super) fn in_columns(object: &str, columns: &[ColumnStatistics], of: Columns) -> Vec<Problem> {
+pub(super) fn in_columns(object: &str, columns: &[ColumnStatistics], of: ColumnKind) -> Vec<Problem> {
     let mut problems = Vec::new();
     for column in columns {
         let mut add = |severity, occurrences: &Occurrences, message: String, fix: &str| {
@@ -94,7 +92,7 @@ pub(super) fn in_columns(object: &str, columns: &[ColumnStatistics], of: Columns
             }
             let message = format!("column {} has {} values of {what}", column.name, occurrences.count);
             match (of, what) {
-                (Columns::Targets, "NaN") => {
+                (ColumnKind::Targets, "NaN") => {
                     add(
                         Severity::Note,
                         occurrences,
@@ -129,7 +127,7 @@ pub(super) fn in_times(object: &str, times: &[i64], instruments: Option<&[i32]>)
 /// 1980 and 2040 in seconds since 1970: the times of most data lie between.
 const USUAL_TIMES_S: std::ops::Range<i64> = 315_532_800..2_208_988_800;
 
-/// Times that make sense in another unit only: read as nanoseconds they would all lie in a few
+/// Times that are plausible in another unit only: as nanoseconds they would all lie in a few
 /// minutes of 1970.
 pub(super) fn in_unit(object: &str, first: i64, last: i64) -> Option<Problem> {
     let units = [("seconds", 1), ("milliseconds", 1_000), ("microseconds", 1_000_000)];
@@ -174,13 +172,13 @@ pub(super) fn in_storage(datasets: &[DatasetEntry]) -> Vec<Problem> {
     problems
 }
 
-/// Reading one sample costs this many times its size, and at least these bytes, before it is called
-/// expensive.
+/// Reading one sample is called expensive from this many times its size on, and at least these
+/// bytes.
 const EXPENSIVE_RATIO: usize = 16;
 const EXPENSIVE_BYTES: usize = 1 << 20;
 
 /// Chunks that are decoded whole for the sake of a single sample.
-pub(super) fn in_chunks(table: &Table) -> Option<Problem> {
+pub(super) fn in_chunks(table: &NumericDataset) -> Option<Problem> {
     let chunk = table.dataset.chunk()?;
     if table.dataset.filters().is_empty() {
         return None;

@@ -13,7 +13,8 @@ use crate::stage::{SERIES, SMALL, Stage, dataset, numbers};
 
 /// The kernels of a training step.
 static TRAINER: Harness = Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../trainer/src/cuda/ops"), SOURCES);
-static AMP: Harness = Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../amp/src/ops"), &["examine", "update"]);
+static AMP: Harness =
+    Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../amp/src/ops"), &["unscale_and_check", "update"]);
 
 const TRAIN: &str = "train --data series.h5 --out run --max-steps 1";
 

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use megabatch_chunk_io::{Loader, LoaderOptions, Rows, Shape};
+use megabatch_chunk_io::{BatchRows, Loader, LoaderOptions, Shape};
 use megabatch_gpu_core::Scope;
 use megabatch_trainer::{BatchLists, BorrowedBatch, Chunking, LoadedBatches, PrefetchingSource, Waits};
 
@@ -86,12 +86,12 @@ impl LoadedBatches for Loaded<'_> {
     }
 
     fn waits(&self) -> Waits {
-        let stalls = self.loader.stalls();
+        let stalls = self.loader.stats();
         Waits { disk: stalls.disk, decode: stalls.decode, copy: stalls.copy, bytes_read: stalls.read.bytes_read }
     }
 }
 
-fn slice<'a>(rows: Rows<'a>) -> &'a [f32] {
+fn slice<'a>(rows: BatchRows<'a>) -> &'a [f32] {
     rows.as_slice().expect("a batch is a slice of its chunk")
 }
 

@@ -49,7 +49,7 @@ impl SourceSamples {
     /// # Panics
     /// If a loader is at work on them.
     pub(crate) fn hold(&mut self) -> megabatch_chunk_io::Result<()> {
-        Arc::get_mut(&mut self.source).expect("no loader is at work").hold()
+        Arc::get_mut(&mut self.source).expect("no loader is at work").load_resident()
     }
 
     /// A fingerprint of the samples' numbers: other data have another one, wherever the file lies

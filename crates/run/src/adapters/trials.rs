@@ -181,7 +181,7 @@ fn rate(bytes: usize, mut copy: impl FnMut() -> Result<()>) -> Result<String> {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use megabatch_simt::driver::FakeDriver;
-    use megabatch_simt::{Checks, Harness, Kernels, Options};
+    use megabatch_simt::{Checks, CompileOptions, Harness, Kernels};
 
     use super::*;
 
@@ -193,7 +193,7 @@ mod tests {
         let driver =
             Harness::new(SEGMENT_OPS, &["extremum", "extremum_backward", "fold", "gather", "softmax"]).driver();
         let sources = ["cast", "copy_strided", "fill", "reduce"].map(|name| format!("{GPU_OPS}/{name}.cu"));
-        let options = Options { checks: Checks::Barriers, ..Options::default() };
+        let options = CompileOptions { checks: Checks::Barriers, ..CompileOptions::default() };
         driver.add_kernels(Kernels::compile_with(&sources, &options).unwrap().path());
         driver
     }

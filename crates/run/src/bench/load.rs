@@ -111,7 +111,7 @@ fn deliver(options: &LoadOptions, epoch: u64) -> Result<Epoch> {
         first_batch_s.get_or_insert_with(|| start.elapsed().as_secs_f64());
         sum += look_at(&batch, shape.timeframes.len());
     }
-    let LoaderStats { waited, disk, decode, copy, read, samples, .. } = loader.stalls();
+    let LoaderStats { waited, disk, decode, copy, read, samples, .. } = loader.stats();
     let seconds = start.elapsed().as_secs_f64();
     Ok(Epoch {
         samples,

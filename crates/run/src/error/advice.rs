@@ -3,7 +3,8 @@
 
 use std::error::Error as StdError;
 
-use megabatch_bars::Error as BarsError;
+use megabatch_bars::{Error as BarsError, RowError};
+use megabatch_chunk_io::Error as FileError;
 use megabatch_trainer::Error as TrainerError;
 
 /// Options that fix `cause`, as the end of a sentence; `None` where no option does.
@@ -11,11 +12,17 @@ pub(crate) fn advice(cause: &(dyn StdError + 'static)) -> Option<&'static str> {
     if let Some(TrainerError::NotOnGpu { .. }) = cause.downcast_ref() {
         return Some("use `--device cpu`");
     }
+    if let Some(FileError::NotHdf5 { .. }) = cause.downcast_ref() {
+        return Some("bars in text form become a series file with `megabatch ingest`");
+    }
     cause.downcast_ref().and_then(of_bars)
 }
 
 fn of_bars(error: &BarsError) -> Option<&'static str> {
     Some(match error {
+        BarsError::BadRow { kind: RowError::Duplicate, .. } => {
+            "use `--repeats first` or `last`, or `--on-error skip` or `repair`, which keep the first"
+        }
         BarsError::BadRow { .. } => {
             "`--on-error repair` mends or drops such rows and counts them, `--on-error skip` only drops them"
         }

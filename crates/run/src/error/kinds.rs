@@ -25,7 +25,7 @@ fn of_cause(cause: &(dyn StdError + 'static)) -> Option<Kind> {
     if let Some(error) = cause.downcast_ref::<Error>() {
         return Some(error.kind());
     }
-    if cause.is::<ConfigError>() {
+    if cause.is::<ConfigError>() || cause.is::<megabatch_bars::UnknownName>() {
         return Some(Kind::Usage);
     }
     if cause.is::<TraceError>() {

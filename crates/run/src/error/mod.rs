@@ -165,6 +165,7 @@ macro_rules! from_errors {
 from_errors!(
     megabatch_amp::Error,
     megabatch_bars::Error,
+    megabatch_bars::UnknownName,
     megabatch_chunk_io::Error,
     megabatch_gpu_core::Error,
     megabatch_graph_cache::Error,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use megabatch_graph_cache::build::Rewired;
-use megabatch_graph_cache::{BuildOptions, Builder, Change, Error, GraphFile, Stale, Widths, build_cached};
+use megabatch_graph_cache::{BuildOptions, Builder, CollectionChange, Error, GraphFile, Stale, Widths, build_cached};
 use serde_json::{Value, json};
 
 use super::building::{Wrote, describe_graphs, facts, with_progress};
@@ -107,8 +107,10 @@ fn build_file(request: &BuildRequest, out: &Path, source: Source<'_>, host: &Hos
     let text = source.found + &describe(&file, state, &changes, wrote, seconds);
     let mut json = facts(&file, wrote, request.kind, seconds);
     json["state"] = state.name().into();
-    json["changes"] =
-        changes.iter().map(|Change { what, old, new, .. }| json!({ "what": what, "old": old, "new": new })).collect();
+    json["changes"] = changes
+        .iter()
+        .map(|CollectionChange { what, old, new, .. }| json!({ "what": what, "old": old, "new": new }))
+        .collect();
     json["found"] = source.facts;
     Ok(Findings::new(text, &json))
 }
@@ -135,7 +137,7 @@ impl State {
 
 /// In what the file at `path` is not of what `builder` builds from; `None` where there is no file
 /// that could tell.
-fn changes(path: &Path, builder: &dyn Builder) -> Result<Option<Vec<Change>>> {
+fn changes(path: &Path, builder: &dyn Builder) -> Result<Option<Vec<CollectionChange>>> {
     let Ok(file) = GraphFile::open(path) else { return Ok(None) };
     match file.check_fresh(builder) {
         Ok(()) => Ok(Some(Vec::new())),
@@ -150,7 +152,7 @@ impl BuildRequest {
     }
 }
 
-fn describe(file: &GraphFile, state: State, changes: &[Change], wrote: Wrote, seconds: f64) -> String {
+fn describe(file: &GraphFile, state: State, changes: &[CollectionChange], wrote: Wrote, seconds: f64) -> String {
     let how = match state {
         State::Unchanged => "it was built from the same, in the same way: nothing to do".to_owned(),
         State::Built => wrote.describe(seconds),

@@ -1,7 +1,7 @@
 //! Building under way, and what is said of its end: the same for a file of graphs and for a folder
 //! of many.
 
-use megabatch_graph_cache::{BuildOptions, Builder, Error, GraphFile, Progress as Built};
+use megabatch_graph_cache::{BuildOptions, BuildProgress as Built, Builder, Error, GraphFile};
 use serde_json::{Value, json};
 
 use super::build::BuildRequest;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use megabatch_graph_cache::build::{Cell, Metric, PointGraphs, PointRule, Points, Radius};
+use megabatch_graph_cache::build::{Metric, PointGraphs, PointRule, Points, Radius, UnitCell};
 use megabatch_graph_cache::import::{Text, points};
 use serde_json::json;
 
@@ -48,7 +48,7 @@ fn radius(options: &Options) -> Result<Radius> {
     };
     let cell = options.periodic.map(|BoxEdges(edges)| {
         let vector = |axis: usize| std::array::from_fn(|other| if other == axis { edges[axis] } else { 0.0 });
-        Cell::new([vector(0), vector(1), vector(2)])
+        UnitCell::new([vector(0), vector(1), vector(2)])
     });
     Ok(Radius { cell: cell.transpose()?, self_loops: options.self_loops(), ..Radius::new(radius.into()) })
 }

@@ -89,12 +89,12 @@ fn describe(returns: &ReturnPanel) -> String {
         counted(returns.names.len(), "share"),
         counted(returns.open_times.len(), "day")
     );
-    if !returns.left_out.is_empty() {
-        let left_out: Vec<String> = returns.left_out.iter().map(ToString::to_string).collect();
+    if !returns.excluded.is_empty() {
+        let left_out: Vec<String> = returns.excluded.iter().map(ToString::to_string).collect();
         text.push_str(&format!("  left out, {}\n", listed(&left_out)));
     }
-    if !returns.days_left_out.is_empty() {
-        let days: Vec<String> = returns.days_left_out.iter().map(|&day| date(day)).collect();
+    if !returns.days_excluded.is_empty() {
+        let days: Vec<String> = returns.days_excluded.iter().map(|&day| date(day)).collect();
         text.push_str(&format!(
             "  {} left out, on which fewer than half of the listed shares have a bar: {}\n",
             counted(days.len(), "day"),
@@ -105,13 +105,13 @@ fn describe(returns: &ReturnPanel) -> String {
 }
 
 fn facts(returns: &ReturnPanel) -> Value {
-    let left_out = returns.left_out.iter().map(|left_out| json!({ "symbol": left_out.name, "bars": left_out.bars }));
+    let left_out = returns.excluded.iter().map(|left_out| json!({ "symbol": left_out.name, "bars": left_out.bars }));
     json!({
         "symbols": returns.names,
         "days": returns.open_times.len(),
         "first_day": returns.open_times.first().map(|&day| date(day)),
         "last_day": returns.open_times.last().map(|&day| date(day)),
-        "days_left_out": returns.days_left_out.iter().map(|&day| date(day)).collect::<Vec<_>>(),
+        "days_left_out": returns.days_excluded.iter().map(|&day| date(day)).collect::<Vec<_>>(),
         "without_returns": left_out.collect::<Vec<_>>(),
     })
 }

@@ -25,8 +25,8 @@ pub(crate) fn account(recipe: &Recipe, recordings: &Recordings, aligned: &Aligne
         instruments.push(of_bars);
     }
     let mut account = json!({ "recipe": recipe.to_words(), "instruments": instruments, "warnings": aligned.warnings });
-    if !recordings.universe.left_out.is_empty() {
-        let left_out = recordings.universe.left_out.iter().map(|left_out| of_left_out(recipe, left_out));
+    if !recordings.universe.excluded.is_empty() {
+        let left_out = recordings.universe.excluded.iter().map(|left_out| of_left_out(recipe, left_out));
         account["left_out"] = left_out.collect::<io::Result<Value>>()?;
     }
     Ok(account)
@@ -93,7 +93,7 @@ fn of_file(file: &FileSummary) -> io::Result<Value> {
         "kept": file.kept,
         "preamble": file.preamble,
         "dropped": of_tallies(&file.dropped),
-        "repaired": of_tallies(&file.mended),
+        "repaired": of_tallies(&file.fixed),
     });
     if file.newest_first {
         account["newest_first"] = true.into();
@@ -148,7 +148,7 @@ fn of_segments(instrument: usize, aligned: &AlignedSeries) -> Value {
         })
         .collect()
     };
-    json!({ "kept": own(&aligned.segments), "left_out": own(&aligned.left_out) })
+    json!({ "kept": own(&aligned.segments), "left_out": own(&aligned.excluded) })
 }
 
 /// A fingerprint of a file's bytes, 32 hexadecimal digits.

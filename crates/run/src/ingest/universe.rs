@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use megabatch_bars::{Adjustments, Recording, RowCount, RowError, Split, Universe};
+use megabatch_bars::{Adjustments, Recording, RowCount, RowError, ShareSplit, Universe};
 use serde_json::{Value, json};
 
 use crate::text::utc;
@@ -18,9 +18,9 @@ pub(crate) fn describe(universe: &Universe) -> String {
         0..=ONE_BY_ONE_MAX => universe.recordings.iter().map(|recording| recording.summary.to_string()).collect(),
         _ => together(universe),
     };
-    if !universe.left_out.is_empty() {
-        lines.push(format!("left out, {}:", universe.left_out.len()));
-        lines.extend(universe.describe_left_out().iter().map(|line| format!("  {line}")));
+    if !universe.excluded.is_empty() {
+        lines.push(format!("left out, {}:", universe.excluded.len()));
+        lines.extend(universe.describe_excluded().iter().map(|line| format!("  {line}")));
     }
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
@@ -111,12 +111,12 @@ pub(crate) fn facts(universe: &Universe) -> Value {
         recordings.map(|recording| recording.symbol.as_str().into()).collect()
     };
     let left_out = universe
-        .left_out
+        .excluded
         .iter()
         .map(|left_out| json!({ "symbol": left_out.symbol, "reason": left_out.reason.to_string() }));
     let splits = universe.recordings.iter().flat_map(|recording| {
         let of_files = adjustments(std::slice::from_ref(recording)).flat_map(|adjusted| &adjusted.splits);
-        of_files.map(|Split { open_time, coefficient }| {
+        of_files.map(|ShareSplit { open_time, coefficient }| {
             json!({ "symbol": recording.symbol, "date": day(*open_time), "coefficient": coefficient })
         })
     });

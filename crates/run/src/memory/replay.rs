@@ -5,13 +5,13 @@ use std::io::{BufRead, BufReader, Cursor};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use megabatch_gpu_core::replay::{Limits, OutOfMemory, Outcome, Policy, Reader};
+use megabatch_gpu_core as gpu_core;
+use megabatch_gpu_core::replay::{Limits, OutOfMemory, Policy, ReplayOutcome, TraceReader};
 use serde_json::{Map, Value, json};
 
 use crate::error::{Context as _, Error, Result};
 use crate::findings::Findings;
 use crate::text::ByteSize;
-use megabatch_gpu_core as gpu_core;
 
 /// What is played on what.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ pub fn replay(trace: &Trace, options: &ReplayOptions) -> Result<Findings> {
     let mut played = Vec::new();
     for &policy in &options.policies.0 {
         let start = Instant::now();
-        let lines = Reader::new(trace.rewound()?);
+        let lines = TraceReader::new(trace.rewound()?);
         let outcome = gpu_core::replay::replay(lines, policy, &limits).with_context(|| trace.name())?;
         played.push((policy, outcome, start.elapsed().as_secs_f64()));
     }
@@ -113,7 +113,7 @@ impl Trace {
     }
 }
 
-fn to_json(policy: Policy, outcome: &Outcome, seconds: f64) -> Value {
+fn to_json(policy: Policy, outcome: &ReplayOutcome, seconds: f64) -> Value {
     json!({
         "policy": policy.name(),
         "oom": outcome.out_of_memory.is_some(),
@@ -140,12 +140,12 @@ fn to_json(policy: Policy, outcome: &Outcome, seconds: f64) -> Value {
     })
 }
 
-fn describe(policy: Policy, outcome: &Outcome, limits: &Limits) -> String {
+fn describe(policy: Policy, outcome: &ReplayOutcome, limits: &Limits) -> String {
     let end = match &outcome.out_of_memory {
         None => "every request was met".to_owned(),
         Some(short) => out_of_memory(short, limits),
     };
-    let Outcome { peak_live_bytes, peak_reserved_bytes, .. } = *outcome;
+    let ReplayOutcome { peak_live_bytes, peak_reserved_bytes, .. } = *outcome;
     format!(
         "{policy}: {end}\n  at the peak {} asked for and {} held ({:.3} times), {} of it free beside live bytes; fragmentation {:.3}\n  \
          {} driver calls ({} in the last of {} steps), {} requests stitched, {} copied\n",

@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 
-use megabatch_gpu_core::replay::corpus::{PATTERNS, Pattern, Size, robson_bound_bytes};
-use megabatch_gpu_core::replay::{Line, Outcome, Policy, replay};
+use megabatch_gpu_core::replay::corpus::{PATTERNS, Pattern, TraceSize, robson_bound_bytes};
+use megabatch_gpu_core::replay::{Policy, ReplayOutcome, TraceLine, replay};
 use serde_json::{Value, json};
 
 use super::replay::gib;
@@ -30,16 +30,16 @@ pub fn table(seed: u64) -> Findings {
 
 struct Row {
     pattern: &'static Pattern,
-    size: Size,
-    outcomes: [Outcome; Policy::ALL.len()],
+    size: TraceSize,
+    outcomes: [ReplayOutcome; Policy::ALL.len()],
 }
 
 impl Row {
     fn of(pattern: &'static Pattern, seed: u64) -> Self {
         let events = pattern.events(seed);
-        let size = Size::of(&events);
+        let size = TraceSize::of(&events);
         let outcome = |policy| {
-            let lines = (1..).zip(&events).map(|(number, &event)| Ok::<_, Infallible>(Line { number, event }));
+            let lines = (1..).zip(&events).map(|(number, &event)| Ok::<_, Infallible>(TraceLine { number, event }));
             let Ok(outcome) = replay(lines, policy, &pattern.limits());
             outcome
         };
@@ -48,7 +48,7 @@ impl Row {
 
     /// Memory held ÷ memory asked for.
     fn held(&self) -> String {
-        let Size { peak_live_bytes, smallest_block_bytes, .. } = self.size;
+        let TraceSize { peak_live_bytes, smallest_block_bytes, .. } = self.size;
         let cells = self.outcomes.each_ref().map(cell).join(" | ");
         let (name, goal) = (self.pattern.name, self.goal());
         format!("| `{name}` | {} | {} | {cells} | {goal} |\n", gib(peak_live_bytes), gib(smallest_block_bytes))
@@ -57,14 +57,14 @@ impl Row {
     /// Cost, in words.
     fn calls(&self) -> String {
         let cells = self.outcomes.each_ref().map(|outcome| outcome.driver_calls.to_string()).join(" | ");
-        let Outcome { driver_calls_last_step, stitches, bytes_copied, .. } = &self.outcomes[0];
+        let ReplayOutcome { driver_calls_last_step, stitches, bytes_copied, .. } = &self.outcomes[0];
         let last_step = if self.size.steps > 0 { driver_calls_last_step.to_string() } else { "–".to_owned() };
         let copied = gib(usize::try_from(*bytes_copied).unwrap_or(usize::MAX));
         format!("| `{}` | {} | {cells} | {last_step} | {stitches} | {copied} |\n", self.pattern.name, self.size.events)
     }
 
     fn goal(&self) -> String {
-        let Size { peak_live_bytes, smallest_block_bytes, .. } = self.size;
+        let TraceSize { peak_live_bytes, smallest_block_bytes, .. } = self.size;
         match self.pattern.largest_power_of_two_bytes {
             _ if self.size.is_promised() => "≤ 1.02".to_owned(),
             Some(largest_bytes) => {
@@ -100,7 +100,7 @@ impl Row {
     }
 }
 
-fn cell(outcome: &Outcome) -> String {
+fn cell(outcome: &ReplayOutcome) -> String {
     match outcome.out_of_memory {
         None => format!("{:.3}", outcome.overhead()),
         Some(short) => format!("fails with {} live", gib(short.live_bytes)),

@@ -1,6 +1,6 @@
 //! The memory of a run by what it is for and by phase, and what to change where it is too much.
 
-use megabatch_chunk_io::Shortage;
+use megabatch_chunk_io::MemoryShortage;
 use megabatch_trainer::{self as trainer, Footprint, Graphs, PlannedTensor, StepPhase};
 use serde::Serialize;
 
@@ -127,16 +127,16 @@ pub(super) fn smaller_batch(job: &TrainingSetup, batch: usize) -> String {
 
 /// The failure of a job whose data cannot pass through memory, with the nearest setting that would
 /// do.
-pub(super) fn no_way_through(job: &TrainingSetup, shortage: &Shortage) -> Result<Error> {
+pub(super) fn no_way_through(job: &TrainingSetup, shortage: &MemoryShortage) -> Result<Error> {
     match *shortage {
-        Shortage::Chunk { chunk_bytes, fitting_bytes } => Ok(Error::capacity(format!(
+        MemoryShortage::Chunk { chunk_bytes, fitting_bytes } => Ok(Error::capacity(format!(
             "gpu_optimization.chunk_size_gb={}: two such chunks beside the model would not fit into {}; \
              gpu_optimization.chunk_size_gb={} would, and auto chooses",
             gigabytes(chunk_bytes),
             bytes(job.memory_bytes),
             gigabytes(fitting_bytes)
         ))),
-        Shortage::Batch { chunk_bytes, sample_bytes, batch_size, .. } => {
+        MemoryShortage::Batch { chunk_bytes, sample_bytes, batch_size, .. } => {
             let batch_bytes = sample_bytes.saturating_mul(batch_size as u64);
             let at_least = match job.chunk_bytes_set() {
                 Some(_) => format!("; or gpu_optimization.chunk_size_gb={}", gigabytes(batch_bytes + 1_000_000)),

@@ -1,7 +1,7 @@
 //! Reads of an epoch of training from a windows file that passes through memory, and better storage
 //! for the file.
 
-use megabatch_chunk_io::{ReadBy, Source, StoredDataset, read_amplification, remedy};
+use megabatch_chunk_io::{ReadBy, Remedy, Source, StoredDataset, read_amplification, remedy};
 use megabatch_order::Order;
 use serde::Serialize;
 
@@ -56,7 +56,11 @@ impl DatasetReads {
             remedy: better.map(|better| {
                 let path = source.path();
                 let out = path.with_extension("better.h5");
-                format!("megabatch convert {} {} {}", path.display(), out.display(), better.options())
+                let options = match better {
+                    Remedy::ChunkRows(rows) => format!("--chunk-rows {rows}"),
+                    Remedy::Contiguous => "--storage contiguous".to_owned(),
+                };
+                format!("megabatch convert {} {} {options}", path.display(), out.display())
             }),
             stored,
         }

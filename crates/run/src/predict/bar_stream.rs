@@ -1,7 +1,7 @@
 //! A model that follows the bars of one instrument: its series and its states go on together, a bar
 //! at a time.
 
-use megabatch_bars::{Bar, Bars, GapPolicy, SeriesStream, Step};
+use megabatch_bars::{Bar, Bars, GapPolicy, SeriesStep, SeriesStream};
 use megabatch_trainer::StreamingPredictor;
 
 use crate::error::Result;
@@ -62,13 +62,13 @@ impl BarStream {
     }
 
     /// Takes the next bar into the series: resampling, features and scaling.
-    pub(crate) fn close(&mut self, bar: &Bar) -> Result<Step> {
+    pub(crate) fn close(&mut self, bar: &Bar) -> Result<SeriesStep> {
         Ok(self.series.push(bar)?)
     }
 
     /// Moves the states on by the rows that closed with the bar of `step`, which is the last one.
     /// The outputs [K, M] where a sample stands at it.
-    pub(crate) fn predict(&mut self, step: Step) -> Option<Vec<f32>> {
+    pub(crate) fn predict(&mut self, step: SeriesStep) -> Option<Vec<f32>> {
         if step.begins_segment {
             self.restart();
         }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use megabatch_bars::Step;
+use megabatch_bars::SeriesStep;
 
 use super::bar_stream::BarStream;
 use super::follow::StreamTotals;
@@ -38,7 +38,7 @@ impl<'s> StreamProgress<'s> {
     }
 
     /// Takes note of a bar, after its prediction.
-    pub(super) fn see(&mut self, step: Step, live: &BarStream, tally: &StreamTotals) {
+    pub(super) fn see(&mut self, step: SeriesStep, live: &BarStream, tally: &StreamTotals) {
         if let Some(hole) = step.hole {
             let (from, to) = (utc(hole.from), utc(hole.to));
             let needed = needed_text(&live.bars_needed());

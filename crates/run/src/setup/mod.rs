@@ -6,7 +6,7 @@ pub(crate) mod settings;
 
 use std::path::{Path, PathBuf};
 
-use megabatch_chunk_io::{ChunkPlan, Filling, PlanRequest, ReadBy, Residence, Shortage, Source, StoredDataset};
+use megabatch_chunk_io::{ChunkPlan, Filling, MemoryShortage, PlanRequest, ReadBy, Residence, Source, StoredDataset};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
     self as trainer, CarriedStates, Checkpoints, Compute, Encoder, Footprint, GpuFootprint, Model, Predictor, Run,
@@ -46,7 +46,7 @@ pub(crate) struct TrainingSetup {
     /// Relation of neighbours, where it decides the order.
     pub(crate) neighbours: Option<Neighbours>,
     /// Passage of the data through memory.
-    pub(crate) chunks: Result<ChunkPlan, Shortage>,
+    pub(crate) chunks: Result<ChunkPlan, MemoryShortage>,
     /// Bytes that were held before any windows were: of a series all, of windows what tells their
     /// times.
     held_beside_bytes: usize,
@@ -179,7 +179,7 @@ impl TrainingSetup {
 
     /// Passage of the data through memory in batches of `batch_size`, beside a model that takes
     /// `model_bytes`.
-    pub(crate) fn chunks_beside(&self, model_bytes: usize, batch_size: usize) -> Result<ChunkPlan, Shortage> {
+    pub(crate) fn chunks_beside(&self, model_bytes: usize, batch_size: usize) -> Result<ChunkPlan, MemoryShortage> {
         let TrainingSetup { held_beside_bytes: held_bytes, stored_rows, .. } = *self;
         let beside = Beside { model_bytes, held_bytes, batch_size, stored_rows };
         chunks(&self.data, &self.config, self.memory_bytes, beside)
@@ -312,7 +312,7 @@ fn chunks(
     config: &Config,
     memory_bytes: usize,
     Beside { model_bytes, held_bytes, batch_size, stored_rows }: Beside,
-) -> Result<ChunkPlan, Shortage> {
+) -> Result<ChunkPlan, MemoryShortage> {
     let shape = data.shape();
     if !data.is_windows() {
         return Ok(ChunkPlan::resident(shape, held_bytes as u64));

@@ -1,13 +1,13 @@
 #![forbid(unsafe_code)]
 
-use megabatch_amp::{Threads, examine};
+use megabatch_amp::{Threads, unscale_and_check};
 
 use crate::model::scalar::Scalar;
 use crate::model::tensor::TensorSet;
 
 /// The square root of the sum of the squares of all elements, summed in double precision.
 pub fn global_norm<S: Scalar>(gradients: &TensorSet<S>) -> f64 {
-    examine(&[gradients.values()], S::ONE, Threads::Caller).norm
+    unscale_and_check(&[gradients.values()], S::ONE, Threads::Caller).norm
 }
 
 /// Scales all gradients by clip / (norm + 1e-6) where that is below 1, as

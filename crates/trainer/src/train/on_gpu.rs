@@ -13,7 +13,7 @@
 
 use std::time::Instant;
 
-use megabatch_amp::ops::{Report, StepSettings};
+use megabatch_amp::ops::{StepReport, StepSettings};
 use megabatch_amp::{LossScaler, Overflow};
 
 use super::step::{BatchPipeline, StepPlan, UpdateOutcome};
@@ -37,7 +37,7 @@ impl Trainer {
         lr: f64,
         schedule: &Schedule,
         run: &Run<'_>,
-    ) -> Result<(StepPlan, Totals, Report)> {
+    ) -> Result<(StepPlan, Totals, StepReport)> {
         let start = Instant::now();
         let mut work = match supply.ahead.take() {
             Some(submitted) => submitted?,
@@ -81,7 +81,7 @@ impl Trainer {
     }
 
     /// Outcome of the gradients of a step with this `loss`.
-    pub(super) fn note_report(&mut self, report: &Report, loss: f64) -> Result<UpdateOutcome> {
+    pub(super) fn note_report(&mut self, report: &StepReport, loss: f64) -> Result<UpdateOutcome> {
         let place = report.non_finite.map(|place| self.model.layout().element(place.index));
         report.scale_change(place.map(|(tensor, index)| Overflow { tensor, index })).map_err(Error::Scale)?;
         if let (Some(scaler), Some(state)) = (&mut self.scaler, report.scaler) {

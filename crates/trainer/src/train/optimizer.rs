@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-use megabatch_amp::{Factors, OptimizerSettings, Rule, Step, Tensor, Threads, update};
+use megabatch_amp::{GradientFactors, OptimizerSettings, OptimizerStep, ParameterTensor, Rule, Threads, update};
 use megabatch_gpu_core::Scope;
 use serde::{Deserialize, Serialize};
 
@@ -154,7 +154,7 @@ impl<S: Scalar> Optimizer<S> {
     /// # Panics
     /// If the two have different sizes.
     pub fn update(&mut self, parameters: &mut TensorSet<S>, gradients: &TensorSet<S>, lr: f64) {
-        self.step(parameters, gradients, lr, Factors::none());
+        self.step(parameters, gradients, lr, GradientFactors::none());
     }
 
     /// Changes `parameters` along `gradients` times `factors`, as clipped gradients are.
@@ -163,7 +163,7 @@ impl<S: Scalar> Optimizer<S> {
         parameters: &mut TensorSet<S>,
         gradients: &TensorSet<S>,
         lr: f64,
-        factors: Factors<S>,
+        factors: GradientFactors<S>,
     ) {
         self.steps += 1;
         let moments = self.moments.as_mut().map(|moments| megabatch_amp::Moments {
@@ -171,9 +171,9 @@ impl<S: Scalar> Optimizer<S> {
             exp_avg_sq: moments.exp_avg_sq.values_mut(),
         });
         let (values, gradient) = (parameters.values_mut(), gradients.values());
-        let tensor = Tensor { values, gradient, moments, working_copy: None };
+        let tensor = ParameterTensor { values, gradient, moments, working_copy: None };
         let settings = OptimizerConfig { lr, ..self.config }.settings();
-        update([tensor], &Step { settings, number: self.steps, factors }, Threads::Caller);
+        update([tensor], &OptimizerStep { settings, number: self.steps, factors }, Threads::Caller);
     }
 }
 
@@ -181,7 +181,7 @@ impl<S: Scalar> Optimizer<S> {
 mod tests {
     use std::sync::Arc;
 
-    use megabatch_amp::examine;
+    use megabatch_amp::unscale_and_check;
     use megabatch_gpu_core::Device;
 
     use super::*;
@@ -238,7 +238,8 @@ mod tests {
                     clip_by_norm(&mut clipped, norm, clip_norm);
                     optimizer.update(parameters, &clipped, 0.1);
                 });
-                let factors = examine(&[gradients.values()], 1.0, Threads::Caller).factors(Some(clip_norm)).unwrap();
+                let factors =
+                    unscale_and_check(&[gradients.values()], 1.0, Threads::Caller).factors(Some(clip_norm)).unwrap();
                 let found = moved(&|optimizer, parameters| optimizer.step(parameters, &gradients, 0.1, factors));
                 assert_eq!(found, expected, "{kind:?}, {clip_norm}");
             }

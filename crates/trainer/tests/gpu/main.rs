@@ -32,7 +32,8 @@ fn with_kernels() -> (FakeDriver, Device) {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/cuda/ops");
     let driver = Harness::new(folder, SOURCES).driver();
     driver.add_kernels(
-        &Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../amp/src/ops"), &["examine", "update"]).object(),
+        &Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../amp/src/ops"), &["unscale_and_check", "update"])
+            .object(),
     );
     (driver, Device::select("cuda:0").unwrap())
 }

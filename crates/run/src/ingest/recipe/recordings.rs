@@ -42,8 +42,8 @@ impl Recordings {
         let (mut of_recordings, mut of_sizes) = (kept.iter(), kept.iter());
         self.universe.recordings.retain(|_| of_recordings.next() == Some(&true));
         self.pip_sizes.retain(|_| of_sizes.next() == Some(&true));
-        self.universe.left_out.extend(left_out);
-        self.universe.left_out.sort_by(|a, b| a.symbol.cmp(&b.symbol));
+        self.universe.excluded.extend(left_out);
+        self.universe.excluded.sort_by(|a, b| a.symbol.cmp(&b.symbol));
         Ok(series)
     }
 }

@@ -1,7 +1,6 @@
 //! The course of memory over time: who held how much, and what was reserved.
 
-use megabatch_gpu_core::recording::Level;
-use megabatch_gpu_core::snapshot::Snapshot;
+use megabatch_gpu_core::snapshot::{MemoryLevel, Snapshot};
 
 use super::palette::Palette;
 use crate::report::chart::{Area, Areas, Axis, Words};
@@ -11,7 +10,7 @@ use crate::text::bytes;
 pub(super) fn course(snapshot: &Snapshot) -> Areas {
     let timeline = &snapshot.timeline;
     let palette = Palette::of(snapshot);
-    let mut levels: Vec<&Level> = Vec::new();
+    let mut levels: Vec<&MemoryLevel> = Vec::new();
     for span in &timeline.spans {
         levels.extend([&span.entry, &span.peak]);
     }
@@ -22,12 +21,12 @@ pub(super) fn course(snapshot: &Snapshot) -> Areas {
         // Owners without a colour of their own are drawn as one.
         let own: Vec<usize> =
             (0..timeline.owners.len()).filter(|&k| palette.color(&timeline.owners[k]) == color).collect();
-        let held = |level: &&Level| own.iter().filter_map(|&k| level.owners_bytes.get(k)).sum::<usize>();
+        let held = |level: &&MemoryLevel| own.iter().filter_map(|&k| level.owners_bytes.get(k)).sum::<usize>();
         let held: Vec<usize> = levels.iter().map(held).collect();
         let text = format!("{name}: {} at most", bytes(held.iter().copied().max().unwrap_or(0)));
         Area { name, color, heights: held.into_iter().map(|size| size as f64 / 1e6).collect(), text }
     };
-    let second = |level: &&Level| level.time_us.saturating_sub(timeline.start_us) as f64 / 1e6;
+    let second = |level: &&MemoryLevel| level.time_us.saturating_sub(timeline.start_us) as f64 / 1e6;
     Areas {
         words: Words {
             title: "Allocated over time".to_owned(),
@@ -46,14 +45,14 @@ pub(super) fn course(snapshot: &Snapshot) -> Areas {
 mod tests {
     use std::sync::Arc;
 
-    use megabatch_gpu_core::recording::Span;
+    use megabatch_gpu_core::snapshot::TimelineSpan;
 
     use super::super::made_up::snapshot;
     use super::*;
 
     #[test]
     fn owners_without_a_colour_are_drawn_as_one() {
-        let level = |seconds: u64, held: &[usize]| Level {
+        let level = |seconds: u64, held: &[usize]| MemoryLevel {
             time_us: 5_000_000 + seconds * 1_000_000,
             allocated_bytes: held.iter().sum(),
             reserved_bytes: 40_000_000,
@@ -63,7 +62,7 @@ mod tests {
         let mut snapshot = snapshot(&[]);
         snapshot.timeline.owners = ["a", "b", "c", "d", "e", "f", "g", "h"].map(Arc::from).to_vec();
         snapshot.timeline.start_us = 5_000_000;
-        snapshot.timeline.spans = vec![Span { index: 0, entry: level(0, &[]), peak: level(1, &held) }];
+        snapshot.timeline.spans = vec![TimelineSpan { index: 0, entry: level(0, &[]), peak: level(1, &held) }];
         snapshot.timeline.now = level(3, &held[..2]);
         let chart = course(&snapshot);
         assert_eq!(chart.xs, [0.0, 1.0, 3.0]);

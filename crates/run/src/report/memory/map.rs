@@ -1,6 +1,6 @@
 //! The map: every mapped address, whose it is, what is free and what is lent.
 
-use megabatch_gpu_core::snapshot::{Block, Kind, Segment, Snapshot, State};
+use megabatch_gpu_core::snapshot::{Block, BlockState, Segment, SegmentKind, Snapshot};
 
 use super::palette::{FREE, LENT, Palette};
 use crate::report::chart::{Axis, Row, Span, Timeline, Words};
@@ -53,7 +53,7 @@ fn choose(snapshot: &Snapshot, row_bytes: u64) -> (Vec<&Segment>, (usize, usize)
 }
 
 fn legend(snapshot: &Snapshot, palette: &Palette) -> Vec<(String, String)> {
-    let states = [(State::Free, FREE, "free"), (State::Lent, LENT, "in use at another address")];
+    let states = [(BlockState::Free, FREE, "free"), (BlockState::Lent, LENT, "in use at another address")];
     let there = states.into_iter().filter(|(state, ..)| snapshot.blocks().any(|block| block.state == *state));
     let entry = |(color, name): (usize, String)| (format!("c{color} block"), name);
     palette.entries().into_iter().chain(there.map(|(_, color, name)| (color, name.to_owned()))).map(entry).collect()
@@ -61,7 +61,7 @@ fn legend(snapshot: &Snapshot, palette: &Palette) -> Vec<(String, String)> {
 
 /// The rows of one segment, each `row_bytes` long.
 fn rows(segment: &Segment, row_bytes: u64, palette: &Palette) -> Vec<Row> {
-    let kind = if segment.kind == Kind::Home { "home" } else { "view" };
+    let kind = if segment.kind == SegmentKind::Main { "home" } else { "view" };
     let count = (segment.bytes as u64).div_ceil(row_bytes);
     let start = |k: u64| segment.address + k * row_bytes;
     let mut rows: Vec<Row> =
@@ -114,9 +114,9 @@ impl Part<'_> {
         let Part { largest, blocks, .. } = self;
         let owner = largest.owner.as_deref().unwrap_or_default();
         let (color, name) = match largest.state {
-            State::Live => (palette.color(owner), owner),
-            State::Free => (FREE, "free"),
-            State::Lent => (LENT, "in use at another address"),
+            BlockState::Live => (palette.color(owner), owner),
+            BlockState::Free => (FREE, "free"),
+            BlockState::Lent => (LENT, "in use at another address"),
         };
         let size = bytes((self.to - self.from) as usize);
         let text = match blocks {
@@ -140,7 +140,8 @@ mod tests {
     fn every_byte_is_in_the_picture_once() {
         let blocks = [(3 * GRANULE, "a"), (1000, "b"), (29 * GRANULE - 1000, "-"), (2 * GRANULE, ">")];
         let view = [(GRANULE + 5, "v"), (GRANULE - 5, "-")];
-        let (chart, left_out) = map(&snapshot(&[(0x1000, Kind::View, &view), (0x10_0000, Kind::Home, &blocks)]));
+        let (chart, left_out) =
+            map(&snapshot(&[(0x1000, SegmentKind::View, &view), (0x10_0000, SegmentKind::Main, &blocks)]));
         assert_eq!(left_out, None);
         let names: Vec<_> = chart.rows.iter().map(|row| row.name.as_str()).collect();
         assert_eq!(names.len(), 1 + 12, "34 granules at home in rows of 3, the view to the same scale");
@@ -163,7 +164,7 @@ mod tests {
     fn blocks_too_small_to_be_seen_are_drawn_together() {
         let mut blocks = vec![(512, "s"); 100_000];
         blocks.push((100_000 * 1536, "large"));
-        let (chart, _) = map(&snapshot(&[(0, Kind::Home, &blocks)]));
+        let (chart, _) = map(&snapshot(&[(0, SegmentKind::Main, &blocks)]));
         let spans: usize = chart.rows.iter().map(|row| row.spans.len()).sum();
         assert!(spans < 8_000, "{spans}");
         assert!(chart.rows[0].spans[0].text.contains("blocks, "), "{}", chart.rows[0].spans[0].text);
@@ -174,7 +175,8 @@ mod tests {
     fn of_many_segments_the_largest_are_drawn() {
         let small = [(GRANULE, "a")];
         let large = [(2 * GRANULE, "b")];
-        let mut segments: Vec<Sketch<'_>> = (0..100).map(|k| (k * 0x10_0000, Kind::Home, small.as_slice())).collect();
+        let mut segments: Vec<Sketch<'_>> =
+            (0..100).map(|k| (k * 0x10_0000, SegmentKind::Main, small.as_slice())).collect();
         segments[50].2 = &large;
         let (chart, left_out) = map(&snapshot(&segments));
         assert_eq!(chart.rows.len(), ROWS_MAX);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use megabatch_gpu_core::snapshot::{Snapshot, State};
+use megabatch_gpu_core::snapshot::{BlockState, Snapshot};
 
 /// Colours of owners; the others share the one after them.
 const OWNERS_MAX: usize = 6;
@@ -21,7 +21,7 @@ impl Palette {
     /// Colours for those who held most, in the snapshot or at any time before.
     pub(super) fn of(snapshot: &Snapshot) -> Self {
         let mut most: BTreeMap<Arc<str>, usize> = BTreeMap::new();
-        for block in snapshot.blocks().filter(|block| block.state == State::Live) {
+        for block in snapshot.blocks().filter(|block| block.state == BlockState::Live) {
             *most.entry(block.owner.clone().unwrap_or_default()).or_default() += block.bytes;
         }
         let timeline = &snapshot.timeline;

@@ -7,7 +7,7 @@ mod attend;
 #[cfg(test)]
 mod tests;
 
-use megabatch_amp::{Operation, Precision, Trace};
+use megabatch_amp::{NonFiniteTrace, Operation, Precision};
 use megabatch_gpu_core::{Buffer, Scope};
 
 pub(crate) use attend::Attend;
@@ -280,7 +280,7 @@ impl<S: Scalar, A: Attend<S>> Decoding<S, A> {
     }
 
     /// Looks at all that [`Decoding::forward`] computed, in its order.
-    pub(crate) fn trace(&self, decoder: &Decoder, trace: &mut Trace) {
+    pub(crate) fn trace(&self, decoder: &Decoder, trace: &mut NonFiniteTrace) {
         let Widths { encoding, top, readout, .. } = self.widths;
         trace.look(
             "the encoder",

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-use megabatch_amp::{Operation, Precision, Trace};
+use megabatch_amp::{NonFiniteTrace, Operation, Precision};
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::attention::{self, Sample};
@@ -139,7 +139,7 @@ impl<S: Scalar> FusionMemory<S> {
     }
 
     /// Looks at all that [`FusionMemory::forward`] computed, in its order.
-    pub(crate) fn trace(&self, of: Sizes, trace: &mut Trace) {
+    pub(crate) fn trace(&self, of: Sizes, trace: &mut NonFiniteTrace) {
         let (Sizes { tokens, hidden, inner, .. }, weights) = (of, of.weights());
         let (rows, samples) = (self.tokens, self.tokens / tokens);
         for (tensor, buffer, len) in [

@@ -35,7 +35,7 @@ mod workspace;
 mod workspace_cache;
 
 use megabatch_amp::LossScaler;
-use megabatch_amp::ops::{PendingReport, Report, StepSettings};
+use megabatch_amp::ops::{PendingReport, StepReport, StepSettings};
 use megabatch_gpu_core::{Captures, Device};
 
 use crate::batch::view::BatchView;
@@ -187,7 +187,7 @@ impl Accelerator {
     ///
     /// # Panics
     /// If that was told before, or no step was finished.
-    pub(crate) fn report(&mut self) -> Result<Report> {
+    pub(crate) fn report(&mut self) -> Result<StepReport> {
         self.resident.read(self.report.take().expect("a step was finished"))
     }
 

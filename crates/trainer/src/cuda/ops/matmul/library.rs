@@ -1,6 +1,6 @@
 //! Products by cuBLASLt.
 
-use megabatch_gpu_core::{Buffer, Cuda, Device, Factors, MatrixAddresses, MatrixProduct};
+use megabatch_gpu_core::{Buffer, Cuda, Device, FactorType, MatrixAddresses, MatrixProduct};
 
 use super::super::operand::{Operand, Part};
 use super::super::scratch::Scratch;
@@ -23,9 +23,9 @@ pub(super) unsafe fn multiply<T: Operand>(
     (Operands { a, b, start, out }, parts): (Operands, u64),
 ) -> bool {
     let factors = match T::SUFFIX {
-        "f16" => Factors::F16,
-        "bf16" => Factors::Bf16,
-        _ => Factors::Tf32,
+        "f16" => FactorType::F16,
+        "bf16" => FactorType::Bf16,
+        _ => FactorType::Tf32,
     };
     let product = MatrixProduct { shape: of.shape, turned: of.layout.turned(), factors };
     let bytes = if start == 0 { parts_of_sum(of.shape) * size_of::<f32>() } else { 0 };
