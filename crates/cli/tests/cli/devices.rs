@@ -3,10 +3,10 @@
 
 use std::process::Output;
 
+use megabatch_nn::cuda::ops::conformance::SOURCES;
 use megabatch_simt::Harness;
 use megabatch_simt::driver::FakeDriver;
 use megabatch_test_support::{Requirement, skip};
-use megabatch_trainer::ops::conformance::SOURCES;
 use serde_json::Value;
 
 use crate::stage::{SERIES, SMALL, Stage, dataset, numbers};
