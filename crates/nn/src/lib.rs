@@ -8,5 +8,7 @@ pub mod graph;
 pub mod loss;
 pub mod memory;
 pub mod model;
+#[cfg(test)]
+mod oracle;
 
 pub use error::{Error, Result};

@@ -195,11 +195,8 @@ impl Runs {
 
 #[cfg(test)]
 mod tests {
-    use megabatch_gpu_core::Device;
-
     use super::*;
-    use crate::batch::SeriesInMemory;
-    use crate::data::samples::{Batch, Samples};
+    use crate::batch::SeriesBatch;
     use crate::model::{SampleShape, Timeframe};
 
     #[test]
@@ -243,11 +240,12 @@ mod tests {
     fn a_run_ends_at_a_gap_and_where_it_is_as_long_as_runs_are() {
         let timeframe = |name: &str, steps| Timeframe { name: name.to_owned(), steps, features: 1 };
         let shape = SampleShape { timeframes: vec![timeframe("M1", 3), timeframe("M5", 2)], outputs: 1 };
-        let ends = [2, 3, 4, 8, 9, 10, 11].map(i64::from).to_vec();
-        let slow = [1, 1, 1, 1, 2, 2, 2].map(i64::from).to_vec();
-        let bars = |len| vec![0.0; len];
-        let samples = SeriesInMemory::new(shape, vec![(bars(12), ends), (bars(3), slow)], bars(7)).unwrap();
-        let mut batch = Batch::new(&Device::cpu().scope("test"), samples.shape(), 8).unwrap();
+        let ends = [[2, 3, 4, 8, 9, 10, 11], [1, 1, 1, 1, 2, 2, 2]];
+        let series = [vec![0.0; 12], vec![0.0; 3]];
+        let batch = |list: &[usize]| {
+            let ends = ends.iter().map(|ends| list.iter().map(|&sample| ends[sample]).collect());
+            SeriesBatch::new(&shape, &series, ends.collect())
+        };
         for (list, longest, expected) in [
             (&[0, 1, 2, 3, 4, 5, 6][..], 9, &[0..3, 3..7][..]),
             // Cells are cut by position, runs within them where bars are missing.
@@ -257,21 +255,20 @@ mod tests {
             (&[1, 0], 9, &[0..1, 1..2]),
             (&[], 9, &[]),
         ] {
-            batch.take_series(&samples.series().unwrap(), list).unwrap();
             let runs = Runs { longest, at_once: 1, piece: usize::MAX };
-            assert_eq!(runs.of_batch(&batch.view(), 0), expected, "{list:?}");
+            assert_eq!(runs.of_batch(&batch(list).view(), 0), expected, "{list:?}");
         }
         // Shards by where their runs begin, and where the last one ends.
         let shards = |all: &[&[usize]]| -> Vec<Vec<Range<usize>>> {
             all.iter().map(|ends| ends.windows(2).map(|pair| pair[0]..pair[1]).collect()).collect()
         };
         // Pieces of three, of which the batch has the last sample of the first one.
-        batch.take_series(&samples.series().unwrap(), &[3, 4, 5, 6, 0, 1, 2]).unwrap();
+        let batch_of_pieces = batch(&[3, 4, 5, 6, 0, 1, 2]);
         let runs = Runs { longest: 3, at_once: 2, piece: 3 };
-        assert_eq!(runs.of_batch(&batch.view(), 2), [0..1, 1..4, 4..7]);
-        assert_eq!(runs.shards_of_batch(&batch.view(), 2), shards(&[&[0, 1, 4], &[4, 7]]));
+        assert_eq!(runs.of_batch(&batch_of_pieces.view(), 2), [0..1, 1..4, 4..7]);
+        assert_eq!(runs.shards_of_batch(&batch_of_pieces.view(), 2), shards(&[&[0, 1, 4], &[4, 7]]));
         // Runs that end at a gap leave shards of the other blocks alone.
-        batch.take_series(&samples.series().unwrap(), &[1, 2, 3, 4, 5, 6]).unwrap();
+        let batch = batch(&[1, 2, 3, 4, 5, 6]);
         assert_eq!(runs.shards_of_batch(&batch.view(), 0), shards(&[&[0, 2, 3], &[3, 6]]));
         let wide = Runs { longest: 2, at_once: 2, piece: 2 };
         assert_eq!(wide.shards_of_batch(&batch.view(), 0), shards(&[&[0, 2, 4], &[4, 6]]));

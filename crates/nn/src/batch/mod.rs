@@ -2,8 +2,12 @@
 
 mod dense;
 mod series;
+#[cfg(test)]
+mod series_batch;
 mod view;
 
 pub use dense::{Grain, LossOn, Runs};
 pub use series::{Series, SeriesView};
+#[cfg(test)]
+pub(crate) use series_batch::SeriesBatch;
 pub use view::{BatchStorage, BatchView, WindowOffsets};

@@ -113,40 +113,54 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Scalar;
 
-    fn naive<S: Scalar>(
+    /// A case: the sizes of the product, and how it is called.
+    #[derive(Clone, Copy)]
+    struct Case {
         m: usize,
         k: usize,
         n: usize,
-        a: impl Fn(usize, usize) -> S,
-        b: impl Fn(usize, usize) -> S,
-    ) -> Vec<f64> {
-        let element = |i: usize, j: usize| (0..k).map(|l| a(i, l).to_f64() * b(l, j).to_f64()).sum();
+        a_transposed: bool,
+        b_transposed: bool,
+        into: Output,
+    }
+
+    /// The product in double precision.
+    fn naive(Case { m, k, n, .. }: Case, a: impl Fn(usize, usize) -> f64, b: impl Fn(usize, usize) -> f64) -> Vec<f64> {
+        let element = |i: usize, j: usize| (0..k).map(|l| a(i, l) * b(l, j)).sum();
         (0..m * n).map(|at| element(at / n, at % n)).collect()
     }
 
-    fn check<S: Scalar>(m: usize, k: usize, n: usize, a_turned: bool, b_turned: bool, into: Output, relative: f64) {
+    fn check<S: Product + Into<f64> + std::fmt::Debug>(case: Case, from_f64: fn(f64) -> S, relative: f64) {
+        let Case { m, k, n, a_transposed, b_transposed, into } = case;
         let stream = Stream { seed: 5, name: "matmul" };
-        let draw =
-            |start: usize, len: usize| (start..start + len).map(|i| S::from_f64(uniform(stream, i as u64) - 0.5));
+        let draw = |start: usize, len: usize| (start..start + len).map(|i| from_f64(uniform(stream, i as u64) - 0.5));
         let (a, b): (Vec<S>, Vec<S>) = (draw(0, m * k).collect(), draw(m * k, k * n).collect());
         let mut c: Vec<S> = draw(0, m * n).collect();
         let kept = if into == Output::Add { c.clone() } else { vec![S::ZERO; m * n] };
-        let at = |x: &[S], turned: bool, [rows, columns]: [usize; 2], [i, j]: [usize; 2]| {
-            if turned { x[j * rows + i] } else { x[i * columns + j] }
-        };
-        let view = |x, turned: bool, [rows, columns]: [usize; 2]| {
-            if turned { Matrix::new(x, columns, rows).transposed() } else { Matrix::new(x, rows, columns) }
+        let view = |x, transposed: bool, rows: usize, columns: usize| {
+            if transposed { Matrix::new(x, columns, rows).transposed() } else { Matrix::new(x, rows, columns) }
         };
 
-        multiply(view(&a, a_turned, [m, k]), view(&b, b_turned, [k, n]), into, &mut c);
+        multiply(view(&a, a_transposed, m, k), view(&b, b_transposed, k, n), into, &mut c);
 
-        let product = naive(m, k, n, |i, l| at(&a, a_turned, [m, k], [i, l]), |l, j| at(&b, b_turned, [k, n], [l, j]));
-        for ((got, product), kept) in c.iter().zip(product).zip(kept) {
-            let expected = product + kept.to_f64();
-            assert!((got.to_f64() - expected).abs() <= relative * (k as f64 + 1.0), "{got:?} for {expected}");
+        let product = naive(
+            case,
+            |i, l| a[if a_transposed { l * m + i } else { i * k + l }].into(),
+            |l, j| b[if b_transposed { j * k + l } else { l * n + j }].into(),
+        );
+        for ((&found, product), kept) in c.iter().zip(product).zip(kept) {
+            let expected = product + kept.into();
+            assert!((found.into() - expected).abs() <= relative * (k as f64 + 1.0), "{found:?} for {expected}");
         }
+    }
+
+    fn check_single(case: Case) {
+        check::<f32>(case, |x| x as f32, 1e-6);
+    }
+
+    fn check_double(case: Case) {
+        check::<f64>(case, |x| x, 2e-15);
     }
 
     #[test]
@@ -163,20 +177,25 @@ mod tests {
         /// below k / 4 + 1.
         #[test]
         fn products_equal_the_triple_loop(
-            shape in [0usize..40, 0usize..40, 0usize..40],
-            turned in any::<[bool; 2]>(),
-            add in any::<bool>(),
+            m in 0usize..40,
+            k in 0usize..40,
+            n in 0usize..40,
+            a_transposed in any::<bool>(),
+            b_transposed in any::<bool>(),
+            adds in any::<bool>(),
         ) {
-            let into = if add { Output::Add } else { Output::Overwrite };
-            check::<f32>(shape[0], shape[1], shape[2], turned[0], turned[1], into, 1e-6);
-            check::<f64>(shape[0], shape[1], shape[2], turned[0], turned[1], into, 2e-15);
+            let into = if adds { Output::Add } else { Output::Overwrite };
+            let case = Case { m, k, n, a_transposed, b_transposed, into };
+            check_single(case);
+            check_double(case);
         }
     }
 
     #[test]
     fn large_products_cross_the_blocks_of_the_kernel() {
-        check::<f32>(33, 300, 517, true, false, Output::Add, 1e-6);
-        check::<f64>(129, 517, 65, false, true, Output::Overwrite, 2e-15);
+        let case = Case { m: 33, k: 300, n: 517, a_transposed: true, b_transposed: false, into: Output::Add };
+        check_single(case);
+        check_double(Case { m: 129, k: 517, n: 65, a_transposed: false, b_transposed: true, into: Output::Overwrite });
     }
 
     #[test]

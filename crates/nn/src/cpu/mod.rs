@@ -4,7 +4,7 @@
 mod carried;
 mod decoder;
 mod flush;
-mod fusion;
+pub(crate) mod fusion;
 pub mod graph_attention;
 mod head;
 pub(crate) mod kernel;

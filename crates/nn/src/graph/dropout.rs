@@ -45,11 +45,3 @@ pub(crate) struct GraphMask {
     pub(crate) mask: Mask,
     pub(crate) graph: usize,
 }
-
-impl GraphMask {
-    /// Factor of the number: 0 or 1 / (1 - rate).
-    #[cfg(test)]
-    pub(crate) fn factor(self, at: (usize, usize)) -> f64 {
-        self.mask.factor(self.graph, at.0, at.1)
-    }
-}

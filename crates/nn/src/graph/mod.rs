@@ -12,8 +12,6 @@ mod view;
 pub use batch::{GraphBatch, check_graphs, samples_of};
 pub use dropout::GraphDropout;
 pub(crate) use dropout::GraphMask;
-#[cfg(test)]
-pub(crate) use edges::edges_to;
 pub(crate) use edges::{place_attributes, places};
 pub use lists::{BatchEdges, GraphPlace, NO_EDGE, SeenEdges};
 pub use port::{GraphTargets, Graphs, LabelSpan};

@@ -93,7 +93,7 @@ mod tests {
         let config = ModelConfig { hidden: 16, layers: 1, layer_norm: true, pooling, fusion, ..ModelConfig::default() };
         let draw = |names: &[&str], seed| {
             let model = Model::new(shape(names), config).unwrap();
-            model.initial_parameters::<f64>(&scope, seed).unwrap()
+            model.initial_parameters(&scope, seed).unwrap()
         };
         let (two, one) = (draw(&["M1", "H1"], 7), draw(&["H1"], 7));
         assert_eq!(two.get("lstm.H1.weight_hh_l0"), one.get("lstm.H1.weight_hh_l0"));
@@ -102,10 +102,10 @@ mod tests {
             ("lstm.M1.weight_hh_l0", 0.25),
             ("head.weight", 0.25),
             ("pooling.H1.query", 0.25),
-            ("pooling.H1.attention.in_proj_weight", (6.0 / 64f64).sqrt()),
+            ("pooling.H1.attention.in_proj_weight", (6.0 / 64f32).sqrt()),
             ("pooling.H1.attention.out_proj.weight", 0.25),
             ("fusion.linear1.weight", 0.25),
-            ("fusion.linear2.weight", 1.0 / 32f64.sqrt()),
+            ("fusion.linear2.weight", 1.0 / 32f32.sqrt()),
             ("fusion.norm1.weight", 1.0),
             ("norm.M1.l0.weight", 1.0),
             ("norm.H1.l0.bias", 0.0),
@@ -113,7 +113,7 @@ mod tests {
             ("pooling.H1.attention.in_proj_bias", 0.0),
             ("pooling.H1.attention.out_proj.bias", 0.0),
         ] {
-            let largest = two.get(name).unwrap().iter().fold(0.0, |m: f64, x| m.max(x.abs()));
+            let largest = two.get(name).unwrap().iter().fold(0.0, |m: f32, x| m.max(x.abs()));
             assert!(largest <= bound && largest >= 0.8 * bound, "{name}: {largest} of {bound}");
         }
     }

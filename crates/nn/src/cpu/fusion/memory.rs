@@ -255,7 +255,7 @@ mod tests {
         let x: Vec<f32> = (0..2 * 3 * 4).map(|i| (i as f32 * 1.3).cos()).collect();
         let purpose = Purpose::Training { dropout: false, runs: None, kept: Kept::Everything };
         let results = |precision| {
-            let mut memory = FusionMemory::<f32>::new(&scope, sizes, 2, purpose).unwrap();
+            let mut memory = FusionMemory::new(&scope, sizes, 2, purpose).unwrap();
             memory.set_precision(precision);
             memory.forward(&fusion, &parameters, &x);
             let [qkv, seen, inner, fused] = [&memory.qkv, &memory.seen, &memory.inner, &memory.fused];

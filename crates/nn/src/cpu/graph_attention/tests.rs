@@ -1,11 +1,12 @@
-//! The fast form against the plain one in double precision, on every instruction set, and against
-//! itself.
+//! Graph attention against the oracle, on every instruction set, and against itself.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
 
 use megabatch_gpu_core::Device;
 use megabatch_order::random::{Stream, uniform};
+use megabatch_reference::nn::model as described;
+use megabatch_reference::{Graph, Inputs};
 use megabatch_segment::{Compressed, Csc, Csr};
 use proptest::prelude::*;
 
@@ -13,6 +14,7 @@ use super::*;
 use crate::graph::{GraphDropout, GraphView};
 use crate::model::graph::{AttentionKind, GraphActivation, GraphConfig, GraphOutput};
 use crate::model::tensor::Layout;
+use crate::oracle::{self, wide};
 
 /// Numbers in (-1, 1).
 fn numbers(seed: u64, name: &str, len: usize) -> Vec<f32> {
@@ -54,24 +56,33 @@ impl OwnedGraph {
     }
 }
 
-fn wide(x: &[f32]) -> Vec<f64> {
-    x.iter().map(|&x| f64::from(x)).collect()
+/// Numbers of a node and attributes of an edge.
+#[derive(Clone, Copy, Debug)]
+struct Widths {
+    features: usize,
+    attributes: usize,
 }
+
+/// Outputs of a node where attention gives them.
+const OUTPUTS: usize = 5;
+
+/// What dropout in a graph is drawn by.
+const DROPOUT: megabatch_reference::GraphDropout = megabatch_reference::GraphDropout { seed: 77, step: 2, graph: 11 };
 
 /// Attention and its weights.
 struct Problem {
     attention: GraphAttention,
     parameters: TensorSet,
-    sizes: (usize, usize),
+    sizes: Widths,
 }
 
 /// Output, gradient of the input, gradients of the parameters.
 type Results = (Vec<f32>, Vec<f32>, Vec<f32>);
 
 impl Problem {
-    fn new(config: GraphConfig, sizes: (usize, usize), seed: u64) -> Self {
+    fn new(config: GraphConfig, sizes: Widths, seed: u64) -> Self {
         let mut layout = Layout::default();
-        let attention = GraphAttention::new(config, sizes.0, sizes.1, 5, &mut layout);
+        let attention = GraphAttention::new(config, sizes.features, sizes.attributes, OUTPUTS, &mut layout);
         let mut parameters = TensorSet::zeros(&Device::cpu().scope("problem"), &Arc::new(layout)).unwrap();
         attention.initial(seed, &mut parameters);
         // Biases of zero would hide that they are left out.
@@ -81,15 +92,16 @@ impl Problem {
     }
 
     fn graph(&self, seed: u64, nodes: usize, density: f32) -> OwnedGraph {
-        OwnedGraph::new(seed, nodes, density, self.sizes.0, self.sizes.1)
+        OwnedGraph::new(seed, nodes, density, self.sizes.features, self.sizes.attributes)
     }
 
     fn d_output(&self, graph: &OwnedGraph) -> Vec<f32> {
         numbers(9, "d_output", graph.view().nodes() * self.attention.width())
     }
 
-    fn fast(&self, graph: &OwnedGraph, dropout: Option<GraphDropout>, pass: &mut AttentionPass) -> Results {
-        let scope = Device::cpu().scope("fast");
+    fn run(&self, graph: &OwnedGraph, pass: &mut AttentionPass) -> Results {
+        let scope = Device::cpu().scope("run");
+        let dropout = Some(GraphDropout::of_step(DROPOUT.seed, DROPOUT.step, DROPOUT.graph));
         let mut packed = PackedAttention::new(&scope, &self.attention, Passes::ForwardAndBackward).unwrap();
         packed.pack(&self.attention, &self.parameters);
         let nodes = Nodes { graph: graph.view(), x: &graph.x, dropout };
@@ -101,20 +113,19 @@ impl Problem {
         (y, d_x, gradients.values().to_vec())
     }
 
-    fn plain(&self, graph: &OwnedGraph, dropout: Option<GraphDropout>) -> [Vec<f64>; 3] {
-        self.plain_of(&wide(&graph.x), graph, dropout)
+    fn expected(&self, graph: &OwnedGraph) -> [Vec<f64>; 3] {
+        self.expected_of(wide(&graph.x), graph)
     }
 
-    /// Distance of the plain form's results for inputs that differ by `shift` in twelve directions,
+    /// Distance of the oracle's results for inputs that differ by `shift` in twelve directions,
     /// one way and the other. Elsewhere than at a kink of an activation, that is about `shift`; a
     /// number that is rounded to the other side of a kink moves the gradients as far as that. One
     /// direction would not do: it may leave that number where it is.
-    fn sway(&self, graph: &OwnedGraph, shift: f64, dropout: Option<GraphDropout>) -> [Vec<f64>; 3] {
+    fn sway(&self, graph: &OwnedGraph, shift: f64) -> [Vec<f64>; 3] {
         let moved = |direction: u64, shift: f64| {
             let noise = numbers(direction, "sway", graph.x.len());
-            let x: Vec<f64> =
-                graph.x.iter().zip(&noise).map(|(&x, &noise)| f64::from(x) + shift * f64::from(noise)).collect();
-            self.plain_of(&x, graph, dropout)
+            let x = graph.x.iter().zip(&noise).map(|(&x, &noise)| f64::from(x) + shift * f64::from(noise)).collect();
+            self.expected_of(x, graph)
         };
         let all: Vec<_> = (0..12).flat_map(|direction| [moved(direction, shift), moved(direction, -shift)]).collect();
         std::array::from_fn(|k| {
@@ -126,29 +137,40 @@ impl Problem {
         })
     }
 
-    fn plain_of(&self, x: &[f64], graph: &OwnedGraph, dropout: Option<GraphDropout>) -> [Vec<f64>; 3] {
-        let scope = Device::cpu().scope("plain");
-        let mut parameters = TensorSet::zeros(&scope, self.parameters.layout()).unwrap();
-        parameters.values_mut().copy_from_slice(&wide(self.parameters.values()));
-        let nodes = Nodes { graph: graph.view(), x, dropout };
-        let mut memory = self
-            .attention
-            .memory(&scope, nodes.graph.nodes(), nodes.graph.edges(), Passes::ForwardAndBackward)
-            .unwrap();
-        let y = self.attention.forward(&parameters, nodes, &mut memory).to_vec();
-        let mut gradients = TensorSet::zeros(&scope, self.parameters.layout()).unwrap();
-        let mut d_x = vec![f64::NAN; x.len()];
-        let node_gradients = NodeGradients { d_output: &wide(&self.d_output(graph)), d_x: Some(&mut d_x) };
-        self.attention.backward(&parameters, nodes, node_gradients, &mut gradients, &mut memory);
-        [y, d_x, gradients.values().to_vec()]
+    /// Output, gradient of the input and gradients of the parameters: a model without an encoder,
+    /// whose head is the identity.
+    fn expected_of(&self, x: Vec<f64>, graph: &OwnedGraph) -> [Vec<f64>; 3] {
+        let timeframe = described::Timeframe { name: String::new(), steps: 1, features: self.sizes.features };
+        let shape = described::SampleShape { timeframes: vec![timeframe], outputs: self.attention.width() };
+        let config = described::ModelConfig {
+            encoder: described::Encoder::LastBar,
+            graph: Some(oracle::described(self.attention.config)),
+            edge_attributes: self.sizes.attributes,
+            readout: Some(described::Readout::Node),
+            ..described::ModelConfig::default()
+        };
+        let model = described::Model::new(shape, config).unwrap();
+        let reference = oracle::reference(&model, |name| self.parameters.get(name).unwrap());
+
+        let edges = (0..graph.row_ptr.len() - 1).flat_map(|node| {
+            let received = graph.row_ptr[node] as usize..graph.row_ptr[node + 1] as usize;
+            graph.col[received].iter().map(move |&src| (node, src as usize))
+        });
+        let (dst, src) = edges.unzip();
+        let nodes = graph.row_ptr.len() - 1;
+        let attributes = wide(&graph.attributes);
+        let mut inputs = Inputs::of_windows(model.shape(), nodes, [x]);
+        inputs.graphs = vec![Graph { nodes, src, dst, attributes, dropout: Some(DROPOUT) }];
+        let outputs = reference.forward(&inputs).outputs;
+        let mut gradients = reference.gradients(&inputs, &wide(&self.d_output(graph)));
+        let of_parameters = oracle::in_order(self.parameters.layout(), &gradients.parameters);
+        [outputs, gradients.bars.swap_remove(0), of_parameters]
     }
 
-    fn pass(&self, isa: Isa, capacity: (usize, usize)) -> AttentionPass {
+    fn pass(&self, isa: Isa, nodes: usize, edges: usize) -> AttentionPass {
         let scope = Device::cpu().scope("pass");
-        AttentionPass {
-            isa,
-            ..AttentionPass::new(&scope, &self.attention, capacity.0, capacity.1, Passes::ForwardAndBackward).unwrap()
-        }
+        let pass = AttentionPass::new(&scope, &self.attention, nodes, edges, Passes::ForwardAndBackward).unwrap();
+        AttentionPass { isa, ..pass }
     }
 }
 
@@ -187,27 +209,28 @@ proptest! {
     /// number lies so near to a kink that rounding takes it across, the gradients are as far off as
     /// the kink makes them.
     #[test]
-    fn the_fast_form_equals_the_plain_one_on_every_instruction_set(
+    fn every_instruction_set_computes_what_the_oracle_does(
         config in configs(),
-        (nodes, density) in (1usize..40, 0.0f32..0.5),
-        sizes in (1usize..40, 0usize..4),
+        nodes in 1usize..40,
+        density in 0.0f32..0.5,
+        features in 1usize..40,
+        attributes in 0usize..4,
         seed in 0u64..1000,
     ) {
-        let problem = Problem::new(config, sizes, seed);
+        let problem = Problem::new(config, Widths { features, attributes }, seed);
         let graph = problem.graph(seed, nodes, density);
-        let dropout = Some(GraphDropout::of_step(seed, 2, 11));
-        let expected = problem.plain(&graph, dropout);
-        // Asked for where it is needed only, for it is two dozen runs of the plain form.
+        let expected = problem.expected(&graph);
+        // Asked for where it is needed only, for it is two dozen runs of the oracle.
         let sway = OnceCell::new();
         for isa in Isa::all() {
-            let mut pass = problem.pass(isa, (nodes, graph.view().edges()));
-            let (y, d_x, gradients) = problem.fast(&graph, dropout, &mut pass);
+            let mut pass = problem.pass(isa, nodes, graph.view().edges());
+            let (y, d_x, gradients) = problem.run(&graph, &mut pass);
             for (k, (name, got)) in [("y", &y), ("d_x", &d_x), ("gradients", &gradients)].into_iter().enumerate() {
                 let largest = expected[k].iter().fold(0.0, |m: f64, x| m.max(x.abs()));
                 let rounding = 2e-5 * largest + 2.5e-7;
                 for (index, (&got, &expected)) in got.iter().zip(&expected[k]).enumerate() {
                     let error = (f64::from(got) - expected).abs();
-                    let kink = || 2.0 * sway.get_or_init(|| problem.sway(&graph, 2e-5, dropout))[k][index];
+                    let kink = || 2.0 * sway.get_or_init(|| problem.sway(&graph, 2e-5))[k][index];
                     let is_near = error <= rounding || error <= rounding + kink();
                     prop_assert!(is_near, "{}: {name}[{index}]: {got} for {expected}", isa.name());
                 }
@@ -220,27 +243,19 @@ proptest! {
 /// graphs that the memory was used for before.
 #[test]
 fn a_graph_leaves_no_trace_in_the_next() {
-    let dropout = Some(GraphDropout::of_step(1, 2, 3));
     for kind in [AttentionKind::Gat, AttentionKind::GatV2] {
         let output = GraphOutput::Attention;
-        let rates = (0.3, 0.4);
-        let config = GraphConfig {
-            kind,
-            hidden: 20,
-            output,
-            dropout: rates.0,
-            attention_dropout: rates.1,
-            ..Default::default()
-        };
-        let problem = Problem::new(config, (7, 2), 4);
+        let config =
+            GraphConfig { kind, hidden: 20, output, dropout: 0.3, attention_dropout: 0.4, ..Default::default() };
+        let problem = Problem::new(config, Widths { features: 7, attributes: 2 }, 4);
         let (small, large) = (problem.graph(5, 6, 0.3), problem.graph(6, 33, 0.4));
         for isa in Isa::all() {
-            let mut own = problem.pass(isa, (6, small.view().edges()));
-            let alone = problem.fast(&small, dropout, &mut own);
-            let mut shared = problem.pass(isa, (40, 2000));
-            let first = problem.fast(&large, dropout, &mut shared);
-            assert_eq!(problem.fast(&small, dropout, &mut shared), alone, "{}", isa.name());
-            assert_eq!(problem.fast(&large, dropout, &mut shared), first, "{}", isa.name());
+            let mut own = problem.pass(isa, 6, small.view().edges());
+            let alone = problem.run(&small, &mut own);
+            let mut shared = problem.pass(isa, 40, 2000);
+            let first = problem.run(&large, &mut shared);
+            assert_eq!(problem.run(&small, &mut shared), alone, "{}", isa.name());
+            assert_eq!(problem.run(&large, &mut shared), first, "{}", isa.name());
         }
     }
 }
@@ -251,17 +266,13 @@ fn memory_is_what_is_computed_beforehand() {
         for passes in [Passes::Forward, Passes::ForwardAndBackward] {
             let config =
                 GraphConfig { kind, output, dropout: 0.5, residual: true, output_heads: 3, ..Default::default() };
-            let problem = Problem::new(config, (7, 2), 4);
+            let problem = Problem::new(config, Widths { features: 7, attributes: 2 }, 4);
             let device = Device::cpu();
             let allocated = |scope: &str| device.scope(scope).usage().allocated_bytes;
             let _pass = AttentionPass::new(&device.scope("pass"), &problem.attention, 20, 90, passes).unwrap();
             assert_eq!(allocated("pass"), 4 * AttentionPass::len(&problem.attention, 20, 90, passes));
             let _packed = PackedAttention::new(&device.scope("packed"), &problem.attention, passes).unwrap();
             assert_eq!(allocated("packed"), 4 * PackedAttention::len(&problem.attention, passes));
-            let plain: Result<crate::graph::AttentionMemory<f64>> =
-                problem.attention.memory(&device.scope("plain"), 20, 90, passes);
-            assert!(plain.is_ok());
-            assert_eq!(allocated("plain"), 8 * problem.attention.memory_len(20, 90, passes));
         }
     }
 }

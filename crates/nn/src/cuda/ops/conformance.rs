@@ -1,4 +1,4 @@
-//! Conformance suite of the operations on every device; their plain form on the CPU is right.
+//! Conformance suite of the operations on every device: the CPU is right.
 
 #![forbid(unsafe_code)]
 

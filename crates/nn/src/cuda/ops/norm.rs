@@ -224,10 +224,12 @@ fn cpu_backward<T: Operand>(
 #[cfg(test)]
 mod tests {
     use half::{bf16, f16};
+    use megabatch_reference::parts::{self, Parameter};
     use megabatch_simt::Arg;
 
     use super::super::harness::{HARNESS, noise};
     use super::*;
+    use crate::oracle::wide;
 
     /// Rows before a norm and their weights; gradients of the rows after it; gradients of weight
     /// and bias before these are added.
@@ -318,25 +320,18 @@ mod tests {
             (found, gradients.as_slice().to_vec())
         }
 
-        /// The norm of the trainer, in f64.
-        fn assert_plain(&self) {
-            use crate::cpu::norm::Normalised;
-            use crate::model::norm::LayerNorm;
-            use crate::model::tensor::{Layout, TensorSet};
-
-            let ([rows, width], scope) = (self.shape, Device::cpu().scope("test"));
-            let mut layout = Layout::default();
-            let norm = LayerNorm::new(width, "norm", &mut layout);
-            let layout = std::sync::Arc::new(layout);
-            let wide = |of: &[f32]| of.iter().map(|&x| f64::from(x)).collect::<Vec<f64>>();
-            let mut parameters = TensorSet::zeros(&scope, &layout).unwrap();
-            parameters.values_mut().copy_from_slice(&wide(self.parameters.as_slice()));
-            let mut gradients = TensorSet::zeros(&scope, &layout).unwrap();
-            let mut kept = Normalised::new(&scope, width, rows).unwrap();
-            let mut y: Vec<f64> = self.x.as_slice().iter().map(|x| f64::from(x.widen())).collect();
-            norm.forward(&parameters, &mut y, &mut kept);
-            let mut d = wide(&self.d);
-            norm.backward(&parameters, &kept, &mut d, &mut gradients);
+        /// The definition, in double precision.
+        fn assert_near_the_definition(&self) {
+            let width = self.shape[1];
+            let parameter = |name: &str, values: &[f32]| Parameter {
+                name: format!("norm.{name}"),
+                shape: vec![width],
+                values: wide(values),
+            };
+            let (weight, bias) = self.parameters.as_slice().split_at(width);
+            let parameters = vec![parameter("weight", weight), parameter("bias", bias)];
+            let x: Vec<f32> = self.x.as_slice().iter().map(|x| x.widen()).collect();
+            let expected = parts::layer_norm(parameters, width, &wide(&x), &wide(&self.d));
 
             let (found, moments) = self.forward::<f32>();
             let (found_d, found_gradients) = self.backward(&moments);
@@ -346,25 +341,23 @@ mod tests {
                 };
                 assert!(!found.iter().zip(expected).any(off), "{:?}: {found:?} for {expected:?}", self.shape);
             };
-            close(&found, &y, 1e-5);
-            close(&found_d, &d, 1e-4);
-            let sums: Vec<f64> = (0..2 * width)
-                .map(|k| {
-                    gradients.values()[k]
-                        + f64::from(self.gradients[if k < width { 1 + width + k } else { 1 + k - width }])
-                })
-                .collect();
-            close(&found_gradients[1 + width..], &sums[..width], 1e-4);
-            close(&found_gradients[1..=width], &sums[width..], 1e-4);
+            close(&found, &expected.result, 1e-5);
+            close(&found_d, &expected.d_input, 1e-4);
+            let sums = |name: &str, start: usize| -> Vec<f64> {
+                let before = wide(&self.gradients[start..start + width]).into_iter();
+                before.zip(&expected.d_parameters[name]).map(|(before, term)| before + term).collect()
+            };
+            close(&found_gradients[1 + width..], &sums("norm.weight", 1 + width), 1e-4);
+            close(&found_gradients[1..=width], &sums("norm.bias", 1), 1e-4);
         }
     }
 
     #[test]
     fn the_kernels_have_the_cpus_bits_and_these_are_near_the_definition() {
         for shape in [[1, 2], [3, 32], [9, 33], [300, 5], [17, 130]] {
-            Example::<f32>::new(shape[0], shape[1]).assert_plain();
-            Example::<f16>::new(shape[0], shape[1]).assert_plain();
-            Example::<bf16>::new(shape[0], shape[1]).assert_plain();
+            Example::<f32>::new(shape[0], shape[1]).assert_near_the_definition();
+            Example::<f16>::new(shape[0], shape[1]).assert_near_the_definition();
+            Example::<bf16>::new(shape[0], shape[1]).assert_near_the_definition();
             Example::<f16>::new(shape[0], shape[1]).forward::<f16>();
             Example::<bf16>::new(shape[0], shape[1]).forward::<bf16>();
         }

@@ -1,11 +1,15 @@
-use super::*;
-use crate::model::tensor::{Layout as Tensors, TensorSet};
-use crate::reference::lstm::{Activations, InputGradients, Lstm, Read, Sizes, backward, forward};
+use megabatch_reference::nn::model::{Model, ModelConfig, SampleShape, Timeframe};
+use megabatch_reference::{Inputs, LayerState, Read};
 
-/// The same by the trainer's plain form in f64, from operands rounded to `T`.
-fn plain<T: Operand>(of: &Example) -> Layer {
-    let rounded = |values: &[f32]| values.iter().map(|&x| f64::from(T::narrow(x).widen())).collect::<Vec<f64>>();
-    let scope = Device::cpu().scope("test");
+use super::*;
+use crate::oracle;
+
+/// The layer in double precision, from operands rounded to `T`: a model of each timeframe, whose
+/// samples read every step of every window.
+fn expected<T: Operand>(of: &Example) -> Layer {
+    let rounded = |values: &[f32]| values.iter().map(|&x| T::narrow(x).widen()).collect::<Vec<f32>>();
+    let single = |values: &[f64]| values.iter().map(|&x| x as f32).collect::<Vec<f32>>();
+    let hidden = of.hidden;
     let mut layer = Layer {
         hidden: Vec::new(),
         cell: Vec::new(),
@@ -15,43 +19,38 @@ fn plain<T: Operand>(of: &Example) -> Layer {
         d_first: [Vec::new(), Vec::new()],
     };
     for (s, (steps, first)) in TIMEFRAMES.into_iter().enumerate() {
-        let (features, hidden, read) = (WIDTH, of.hidden, Read::EveryStep);
-        let sizes = Sizes { steps, features, hidden, layers: 1, bias: true, norm: false, read };
-        let mut tensors = Tensors::default();
-        let lstm = Lstm::new(sizes, "lstm", "norm", &mut tensors);
-        let tensors = std::sync::Arc::new(tensors);
-        let mut parameters = TensorSet::zeros(&scope, &tensors).unwrap();
-        let slots = lstm.layers[0];
-        parameters.slot_mut(slots.weight_ih).copy_from_slice(&rounded(&of.weight_ih[s]));
-        parameters.slot_mut(slots.weight_hh).copy_from_slice(&rounded(&of.weight_hh[s]));
-        let [bias, _] = slots.bias.unwrap();
-        parameters.slot_mut(bias).iter_mut().zip(&of.bias[s]).for_each(|(to, &from)| *to = f64::from(from));
+        let timeframe = Timeframe { name: String::new(), steps, features: WIDTH };
+        let shape = SampleShape { timeframes: vec![timeframe], outputs: hidden };
+        let model = Model::new(shape, ModelConfig { hidden, ..ModelConfig::default() }).unwrap();
+        let (weight_ih, weight_hh) = (rounded(&of.weight_ih[s]), rounded(&of.weight_hh[s]));
+        let zeros = vec![0.0; 4 * hidden];
+        let reference = oracle::reference(&model, |name| match name {
+            "lstm.weight_ih_l0" => &weight_ih,
+            "lstm.weight_hh_l0" => &weight_hh,
+            "lstm.bias_ih_l0" => &of.bias[s],
+            _ => &zeros,
+        });
 
-        let bars = rounded(&of.bars[s]);
-        let window = |&first: &u32| bars[first as usize * WIDTH..][..steps * WIDTH].iter().map(|&x| x as f32);
-        let windows: Vec<f32> = first.iter().flat_map(window).collect();
-        let samples = first.len();
-        let mut activations = Activations::<f64>::new(&scope, sizes, samples, InputGradients::Skip).unwrap();
-        activations.load(sizes, samples, &windows);
-        forward(&lstm, &parameters, &mut activations);
-        layer.hidden.extend(vec![0.0; samples * hidden]);
-        layer.cell.extend(vec![0.0; samples * hidden]);
-        for (t, b) in (0..steps).flat_map(|t| (0..samples).map(move |b| (t, b))) {
-            let [h, c] = activations.state(sizes, 0, b, t);
-            layer.hidden.extend(h.iter().map(|&x| x as f32));
-            layer.cell.extend(c.iter().map(|&x| x as f32));
-        }
-        let (_, d) = activations.sequence_and_gradient_mut(sizes);
-        d.iter_mut().zip(&of.d_outputs[s]).for_each(|(to, &from)| *to = f64::from(from));
-        let mut gradients = TensorSet::zeros(&scope, &tensors).unwrap();
-        backward(&lstm, &parameters, &mut activations, &mut gradients);
-        let gradient = |slot| gradients.slot(slot).iter().map(|&x| x as f32).collect::<Vec<f32>>();
-        layer.d_weight_ih.extend(gradient(slots.weight_ih));
-        layer.d_weight_hh.extend(gradient(slots.weight_hh));
-        layer.d_bias.extend(gradient(bias));
-        let (d_hidden, d_cell) = activations.d_initial_state(sizes, 0);
-        layer.d_first[0].extend(d_hidden.iter().map(|&x| x as f32));
-        layer.d_first[1].extend(d_cell.iter().map(|&x| x as f32));
+        let (bars, windows) = (rounded(&of.bars[s]), first.len());
+        let window = |&first: &u32| bars[first as usize * WIDTH..][..steps * WIDTH].to_vec();
+        let windows_of: Vec<f32> = first.iter().flat_map(window).collect();
+        let mut inputs = Inputs::of_windows(model.shape(), windows, [oracle::wide(&windows_of)]);
+        let reads = (0..steps).flat_map(|step| (0..windows).map(move |sequence| Read { sequence, step }));
+        inputs.timeframes[0].reads = reads.collect();
+        let zeros = vec![0.0; windows * hidden];
+        inputs.timeframes[0].initial = vec![LayerState { hidden: zeros.clone(), cell: zeros.clone() }];
+        let states = reference.forward(&inputs).states.swap_remove(0).swap_remove(0);
+        layer.hidden.extend(single(&zeros));
+        layer.hidden.extend(single(&states.hidden));
+        layer.cell.extend(single(&zeros));
+        layer.cell.extend(single(&states.cell));
+
+        let gradients = reference.gradients(&inputs, &oracle::wide(&of.d_outputs[s]));
+        layer.d_weight_ih.extend(single(&gradients.parameters["lstm.weight_ih_l0"]));
+        layer.d_weight_hh.extend(single(&gradients.parameters["lstm.weight_hh_l0"]));
+        layer.d_bias.extend(single(&gradients.parameters["lstm.bias_ih_l0"]));
+        layer.d_first[0].extend(single(&gradients.initial[0][0].hidden));
+        layer.d_first[1].extend(single(&gradients.initial[0][0].cell));
     }
     layer
 }
@@ -60,14 +59,14 @@ fn check<T: Operand>(tolerance: f32) {
     for hidden in [1, 7, 20, 64] {
         let example = Example::new(hidden);
         let found = example.run::<T>(&Device::cpu(), TileWindows::Eight).unwrap();
-        found.assert_close(&plain::<T>(&example), tolerance, &format!("{hidden} units in {}", T::SUFFIX));
+        found.assert_close(&expected::<T>(&example), tolerance, &format!("{hidden} units in {}", T::SUFFIX));
     }
 }
 
 /// In f32, six steps of sums of up to 64 terms; in 16 bits, hidden states and the gradients of
 /// gates are rounded at every step, to 11 bits or to 8, and gates to 11.
 #[test]
-fn the_cpu_gives_the_plain_forms_layer() {
+fn the_cpu_gives_the_oracles_layer() {
     check::<f32>(1e-5);
     check::<f16>(2e-3);
     check::<bf16>(2e-2);

@@ -7,7 +7,7 @@ use super::super::harness::{HARNESS, noise};
 use super::numbers::mean_kernel;
 use super::*;
 use crate::cpu::fusion::FusionMemory;
-use crate::cpu::step::{Kept, Purpose};
+use crate::cpu::{Kept, Purpose};
 use crate::model::fusion::{AttentionFusion, FusionSizes};
 use crate::model::tensor::{Layout as Tensors, TensorSet};
 
@@ -46,12 +46,12 @@ fn wide<T: Operand>(of: &Buffer<T>) -> Vec<f32> {
     of.as_slice().iter().map(|x| x.widen()).collect()
 }
 
-/// The trainer's own form, in f32 and rounded at the same places.
-fn assert_plain<T: Operand>(sizes: FuseSizes, precision: Precision, tolerance: f32) {
+/// The CPU engine's fusion, rounded at the same places.
+fn assert_near_the_engines<T: Operand>(sizes: FuseSizes, precision: Precision, tolerance: f32) {
     let (found, scope) = (run::<T>(sizes), Device::cpu().scope("test"));
     let FuseSizes { samples, tokens, heads, hidden, inner } = sizes;
     let mut layout = Tensors::default();
-    let sizes_of = Sizes { tokens, hidden, heads, inner };
+    let sizes_of = FusionSizes { tokens, hidden, heads, inner };
     let fusion = AttentionFusion::new(sizes_of, &mut layout);
     let layout = std::sync::Arc::new(layout);
     let [parameters, x, d_fused] = inputs(sizes);
@@ -59,7 +59,7 @@ fn assert_plain<T: Operand>(sizes: FuseSizes, precision: Precision, tolerance: f
     set.values_mut().copy_from_slice(&parameters);
     let mut gradients = TensorSet::zeros(&scope, &layout).unwrap();
     let purpose = Purpose::Training { dropout: false, runs: None, kept: Kept::Everything };
-    let mut memory = FusionMemory::<f32>::new(&scope, sizes_of, samples, purpose).unwrap();
+    let mut memory = FusionMemory::new(&scope, sizes_of, samples, purpose).unwrap();
     memory.set_precision(precision);
     let fused = memory.forward(&fusion, &set, &x).to_vec();
     let mut d_x = vec![0.0; x.len()];
@@ -78,17 +78,17 @@ fn assert_plain<T: Operand>(sizes: FuseSizes, precision: Precision, tolerance: f
 }
 
 #[test]
-fn fusion_is_the_trainers() {
+fn fusion_is_the_cpu_engines() {
     for sizes in SIZES {
-        assert_plain::<f32>(sizes, Precision::Fp32, 2e-5);
+        assert_near_the_engines::<f32>(sizes, Precision::Fp32, 2e-5);
         // Sums in another order: what lies near the middle of two numbers is rounded to either,
         // which a norm of few numbers makes larger.
-        assert_plain::<f16>(sizes, Precision::Fp16, 5e-3);
-        assert_plain::<bf16>(sizes, Precision::Bf16, 4e-2);
+        assert_near_the_engines::<f16>(sizes, Precision::Fp16, 5e-3);
+        assert_near_the_engines::<bf16>(sizes, Precision::Bf16, 4e-2);
     }
 }
 
-/// The kernels from what the CPU form left for them.
+/// The kernels from what the operation on the CPU left for them.
 #[test]
 fn the_kernels_have_the_cpus_bits() {
     for sizes in SIZES {

@@ -1,12 +1,13 @@
 use half::{bf16, f16};
 use megabatch_gpu_core::Device;
+use megabatch_reference::parts;
 use megabatch_simt::Arg;
 
 use super::super::harness::{HARNESS, noise};
 use super::*;
-use crate::cpu::pooling::PlainPooling;
 use crate::model::pooling::AttentionPooling;
 use crate::model::tensor::{Layout as Tensors, TensorSet};
+use crate::oracle::{self, wide};
 
 /// Steps, windows, heads, hidden units.
 const SIZES: [[u32; 4]; 4] = [[1, 1, 1, 1], [5, 3, 2, 6], [40, 2, 3, 33], [7, 4, 4, 64]];
@@ -15,7 +16,7 @@ fn sizes(steps: u32, windows: u32, heads: u32, hidden: u32) -> PoolSizes {
     PoolSizes { steps, windows, heads, hidden }
 }
 
-/// The trainer's plain form in f64, from the same states.
+/// The pooling beside the oracle's of each window, from the same states.
 fn check<T: Operand>(of: [u32; 4]) {
     let (sizes, scope) = (sizes(of[0], of[1], of[2], of[3]), Device::cpu().scope("test"));
     let [steps, windows, heads, hidden] = sizes.wide();
@@ -36,20 +37,25 @@ fn check<T: Operand>(of: [u32; 4]) {
     pool_backward(of, (&states).into(), (&d).into(), &mut memory, &mut d_states, 0, &mut gradients).unwrap();
 
     let mut layout = Tensors::default();
-    let plain = AttentionPooling::new(hidden, heads, "pool", &mut layout);
+    AttentionPooling::new(hidden, heads, "pooling", &mut layout);
     let layout = std::sync::Arc::new(layout);
-    let wide = |of: &[f32]| of.iter().map(|&x| f64::from(x)).collect::<Vec<f64>>();
-    let mut of_plain = TensorSet::zeros(&scope, &layout).unwrap();
-    of_plain.values_mut().copy_from_slice(&wide(parameters.as_slice()));
-    let mut plain_gradients = TensorSet::zeros(&scope, &layout).unwrap();
-    let mut plain_memory = PlainPooling::new(&scope, &plain, steps, windows).unwrap();
-    let wide_states: Vec<f64> = states.as_slice().iter().map(|x| f64::from(x.widen())).collect();
-    assert_close("pooled", pooled.as_slice(), plain_memory.forward(&plain, &of_plain, &wide_states));
-    plain_memory.d_pooled_mut().copy_from_slice(&wide(&d_pooled));
-    let mut plain_d = vec![0.0; wide_states.len()];
-    plain_memory.backward(&plain, &of_plain, &wide_states, &mut plain_d, &mut plain_gradients);
-    assert_close("d_states", d_states.as_slice(), &plain_d);
-    assert_close("gradients", gradients.as_slice(), plain_gradients.values());
+    let mut tensors = TensorSet::zeros(&scope, &layout).unwrap();
+    tensors.values_mut().copy_from_slice(parameters.as_slice());
+    let mut expected_gradients = vec![0.0; len];
+    for window in 0..windows {
+        let row = |t: usize| (t * windows + window) * hidden;
+        let of_window = |all: &[f32]| (0..steps).flat_map(|t| all[row(t)..][..hidden].to_vec()).collect::<Vec<f32>>();
+        let own: Vec<f32> = states.as_slice().iter().map(|x| x.widen()).collect();
+        let d_own = wide(&d_pooled[window * hidden..][..hidden]);
+        let expected = parts::pooling(oracle::parameters(&tensors), heads, &wide(&of_window(&own)), &d_own);
+        assert_close("pooled", &pooled.as_slice()[window * hidden..][..hidden], &expected.result);
+        let own_weights = &memory.weights.as_slice()[window * heads * steps..][..heads * steps];
+        assert_close("weights", own_weights, &expected.weights);
+        assert_close("d_states", &of_window(d_states.as_slice()), &expected.d_input);
+        let terms = oracle::in_order(&layout, &expected.d_parameters);
+        expected_gradients.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
+    }
+    assert_close("gradients", gradients.as_slice(), &expected_gradients);
     by_kernels(&states, &memory, d_states.as_slice());
 }
 
@@ -61,7 +67,7 @@ fn assert_close(what: &str, found: &[f32], expected: &[f64]) {
     }
 }
 
-/// The kernels from what the CPU form left for them.
+/// The kernels from what the operation on the CPU left for them.
 fn by_kernels<T: Operand>(states: &Buffer<T>, memory: &PoolMemory, d_states: &[f32]) {
     let PoolMemory { sizes, .. } = *memory;
     let (keys, d_sums) = (memory.keys.as_slice(), memory.d_sums.as_slice());
@@ -95,7 +101,7 @@ fn by_kernels<T: Operand>(states: &Buffer<T>, memory: &PoolMemory, d_states: &[f
 }
 
 #[test]
-fn pooling_is_the_plain_forms_and_the_kernels_have_the_cpus_bits() {
+fn pooling_is_the_oracles_and_the_kernels_have_the_cpus_bits() {
     for of in SIZES {
         check::<f32>(of);
         check::<f16>(of);

@@ -3,9 +3,6 @@
 //! Layers after the encoders: fusion, graph attention, a readout, the linear head, each where the
 //! model has it.
 
-#[cfg(test)]
-mod tests;
-
 use megabatch_amp::{NonFiniteTrace, Operation, Precision, round_to};
 use megabatch_gpu_core::{Buffer, Scope};
 
