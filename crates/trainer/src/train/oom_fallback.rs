@@ -117,7 +117,6 @@ fn batch_sizes(config: &Config, grain: Grain) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use megabatch_nn::batch::LossOn;
-    use megabatch_nn::cpu::Form;
     use megabatch_nn::model::{GraphConfig, ModelConfig, Readout};
 
     use super::*;
@@ -177,6 +176,5 @@ mod tests {
         };
         assert_eq!(levels(Config::default()), [(1, false), (1, true)]);
         assert_eq!(levels(Config { gradient_checkpointing: true, ..Config::default() }), [(1, true)]);
-        assert_eq!(levels(Config { form: Form::Plain, ..Config::default() }), [(1, false)]);
     }
 }

@@ -1,5 +1,5 @@
-//! Training and predictions on a GPU beside the same on the CPU: by the plain forms of a
-//! GPU's operations, and by its kernels on the fake driver.
+//! Training and predictions on a GPU beside the same on the CPU: by the CPU arms of a GPU's
+//! operations, and by its kernels on the fake driver.
 #![cfg(target_os = "linux")]
 
 mod ahead;

@@ -8,7 +8,7 @@ use megabatch_nn::cpu::StreamingPredictor;
 use megabatch_nn::graph::{GraphView, Graphs};
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Encoder, GraphConfig, Model, ModelConfig, Readout, SampleShape};
-use megabatch_trainer::{Batch, Config, Form, Run, Samples, Trainer};
+use megabatch_trainer::{Batch, Config, Run, Samples, Trainer};
 
 use crate::made_up::{GraphSamples, market};
 

@@ -4,7 +4,7 @@ use megabatch_nn::loss::Ascending;
 use megabatch_nn::model::{Pooling, Timeframe};
 
 use super::*;
-use crate::train::optimizer::OptimizerKind;
+use crate::config::optimizer::OptimizerKind;
 
 fn settings() -> RunSettings {
     let timeframe = Timeframe { name: "M1".to_owned(), steps: 6, features: 3 };

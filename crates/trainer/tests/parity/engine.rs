@@ -1,5 +1,5 @@
-//! The fast form, as a trainer uses it: outputs, losses, gradients, and what the optimizer makes of
-//! them. States and the gradients of inputs, which the plain form tells, do not leave the fast one.
+//! The CPU engine as a trainer uses it: outputs, losses, gradients, and optimizer steps. States and
+//! the gradients of inputs do not leave it.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -10,7 +10,7 @@ use megabatch_nn::cpu::Compute;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Model, TensorSet, save_weights};
 use megabatch_trainer::{
-    Config, Error, Event, Form, InMemory, OptimizerConfig, OptimizerKind, Predictor, Run, Selection, StepEvent, Trainer,
+    Config, Error, Event, InMemory, OptimizerConfig, OptimizerKind, Predictor, Run, Selection, StepEvent, Trainer,
 };
 
 use crate::fixture::{Case, Fixture, torch_name};
@@ -21,8 +21,8 @@ pub(crate) fn check(mut fixture: Fixture, case: &Case) -> BTreeMap<&'static str,
     let folder = tempfile::tempdir().unwrap();
     let weights = folder.path().join("w.safetensors");
     save_initial_weights(&mut fixture, &model, &weights);
-    let windows = (0..model.shape().timeframes.len()).map(|k| fixture.input(&case.of_timeframe("input.x", k)));
-    let samples = InMemory::new(model.shape().clone(), windows.collect(), fixture.input("input.target")).unwrap();
+    let windows = (0..model.shape().timeframes.len()).map(|k| fixture.rounded(&case.of_timeframe("input.x", k)));
+    let samples = InMemory::new(model.shape().clone(), windows.collect(), fixture.rounded("input.target")).unwrap();
     let problem = Problem { case, samples, weights: &weights };
 
     problem.compare_outputs(&mut fixture);
@@ -36,7 +36,7 @@ pub(crate) fn check(mut fixture: Fixture, case: &Case) -> BTreeMap<&'static str,
 fn save_initial_weights(fixture: &mut Fixture, model: &Model, path: &Path) {
     let mut parameters = TensorSet::zeros(&Device::cpu().scope("parity"), model.layout()).unwrap();
     for (name, _) in model.layout().tensors() {
-        let values = fixture.input(&format!("param.{}", torch_name(name)));
+        let values = fixture.rounded(&format!("param.{}", torch_name(name)));
         parameters.get_mut(name).unwrap().copy_from_slice(&values);
     }
     save_weights(path, &parameters).unwrap();

@@ -1,16 +1,19 @@
-//! The fast form against the plain one, over random models and samples.
+//! The engine, as a trainer uses it, against the reference, over random models and samples.
 
 use std::ops::ControlFlow;
 
 use megabatch_gpu_core::Device;
 use megabatch_nn::cpu::Compute;
 use megabatch_nn::model::{ModelConfig, SampleShape, Timeframe};
+use megabatch_order::{Batches, Batching, Order};
+use megabatch_reference::Gradients;
 use megabatch_trainer::{
-    Batch, Config, Event, Form, InMemory, OptimizerConfig, OptimizerKind, Predictor, Run, Samples, Selection,
-    SeriesInMemory, Trainer,
+    Config, Event, InMemory, OptimizerConfig, OptimizerKind, Predictor, Run, Samples, Selection, SeriesInMemory,
+    Trainer,
 };
 use proptest::prelude::*;
 
+use crate::by_hand::{ByHand, inputs_of, loss_and_gradients, norm_of, reference_of, streamed, windows_of};
 use crate::made_up::{fusion_of, listen, pooling_of};
 
 /// Numbers in (-1, 1) without pattern.
@@ -20,12 +23,13 @@ fn numbers(seed: usize, len: usize) -> Vec<f32> {
 
 /// The windows of `series` one by one.
 fn materialised(series: &SeriesInMemory) -> InMemory {
-    let shape = series.shape().clone();
-    let mut batch = Batch::new(&Device::cpu().scope("test"), &shape, series.len()).unwrap();
-    batch.resize(series.len());
-    series.gather(&(0..series.len()).collect::<Vec<_>>(), &mut batch).unwrap();
-    let windows = (0..shape.timeframes.len()).map(|k| batch.view().features(k).to_vec()).collect();
-    InMemory::new(shape, windows, batch.view().targets().to_vec()).unwrap()
+    let batch = windows_of(series, &all(series));
+    let windows = (0..series.shape().timeframes.len()).map(|k| batch.view().features(k).to_vec()).collect();
+    InMemory::new(series.shape().clone(), windows, batch.view().targets().to_vec()).unwrap()
+}
+
+fn all(samples: &dyn Samples) -> Vec<usize> {
+    (0..samples.len()).collect()
 }
 
 /// Change by one step of gradient descent at rate 1 without clipping: the gradients; and its loss.
@@ -33,7 +37,7 @@ fn step(samples: &dyn Samples, config: &Config) -> (Vec<(String, Vec<f32>)>, f64
     let device = Device::cpu();
     let mut trainer = Trainer::new(&device, config.clone(), samples.shape().clone()).unwrap();
     let before = trainer.model().initial_parameters(&device.scope("test"), config.seed).unwrap();
-    let train: Vec<usize> = (0..samples.len()).collect();
+    let train = all(samples);
     let run = Run { samples, train: &train, validation: &[], checkpoints: None };
     let (mut loss, mut norm) = (f64::NAN, f64::NAN);
     trainer
@@ -57,27 +61,47 @@ fn predictions(samples: &dyn Samples, config: &Config) -> Vec<f32> {
     let trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
     trainer.save_weights(&path).unwrap();
     let model = megabatch_nn::model::Model::new(samples.shape().clone(), config.model).unwrap();
-    let compute = Compute { threads: 2, batch_size: config.batch_size, form: config.form };
+    let compute = Compute { threads: 2, batch_size: config.batch_size };
     let mut predictor = Predictor::open(&Device::cpu(), model, &path, compute).unwrap();
     if config.carry_state {
         predictor = predictor.with_carried_state();
     }
-    let indices: Vec<usize> = (0..samples.len()).collect();
-    let mut all = Vec::new();
+    let indices = all(samples);
+    let mut found = Vec::new();
     let selection = Selection { samples, indices: &indices };
     predictor
         .predict(selection, |_, predictions| {
-            all.extend_from_slice(predictions);
+            found.extend_from_slice(predictions);
             Ok::<(), megabatch_trainer::Error>(())
         })
         .unwrap();
-    all
+    found
+}
+
+/// The largest difference.
+fn error_of(found: &[f32], expected: &[f64]) -> f64 {
+    assert_eq!(found.len(), expected.len());
+    found.iter().zip(expected).map(|(found, expected)| (f64::from(*found) - expected).abs()).fold(0.0, f64::max)
+}
+
+fn largest(values: &[f64]) -> f64 {
+    values.iter().fold(f64::MIN_POSITIVE, |most, x| most.max(x.abs()))
 }
 
 /// The largest difference as a share of the largest magnitude.
-fn apart(a: &[f32], b: &[f32]) -> f32 {
-    let largest = b.iter().fold(f32::MIN_POSITIVE, |most, x| most.max(x.abs()));
-    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / largest
+fn apart(found: &[f32], expected: &[f64]) -> f64 {
+    error_of(found, expected) / largest(expected)
+}
+
+/// Refuses gradients that differ by more than `share` of the largest of their tensor, and
+/// `rounding`.
+fn check_gradients(found: &[(String, Vec<f32>)], expected: &Gradients, share: f64, rounding: f64) {
+    assert_eq!(found.len(), expected.parameters.len());
+    for (name, found) in found {
+        let expected = &expected.parameters[name];
+        let (error, largest) = (error_of(found, expected), largest(expected));
+        assert!(error <= share * largest + rounding, "{name}: off by {error} of {largest}");
+    }
 }
 
 /// One timeframe: T, F, and how far the end of the window moves at every third sample and at the
@@ -125,7 +149,7 @@ struct Stepwise<'a> {
 impl<'a> Stepwise<'a> {
     fn new(samples: &'a dyn Samples, config: &Config) -> Self {
         let trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
-        Stepwise { samples, train: (0..samples.len()).collect(), trainer, lr: config.optimizer.lr as f32 }
+        Stepwise { samples, train: all(samples), trainer, lr: config.optimizer.lr as f32 }
     }
 
     /// The loss and the gradients of the next step.
@@ -153,11 +177,11 @@ impl<'a> Stepwise<'a> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Both forms round each sum of up to 70 · 20 terms in another order, which a few layers and
-    /// steps pass on: 1e-7 a term at the root of their number. The gradients are read off weights
-    /// of up to 1, which rounds them by 6e-8.
+    /// The engine rounds sums of up to 70 · 20 terms, which a few layers and steps pass on: 1e-7 a
+    /// term at the root of their number. The gradients are read off weights of up to 1, which
+    /// rounds them by 6e-8.
     #[test]
-    fn the_fast_form_computes_what_the_plain_one_does(
+    fn a_step_is_that_of_the_reference(
         timeframes in prop::collection::vec((1usize..20, 1usize..40, [0usize..3, 0usize..4]), 1..4),
         (hidden, layers, bias) in (1usize..40, 1usize..4, any::<bool>()),
         (count, batch_size, threads) in (1usize..71, 1usize..71, 1usize..4),
@@ -168,7 +192,7 @@ proptest! {
         let layer_norm = layer_norm && hidden > 3;
         let samples = samples(count, &timeframes);
         let windows = materialised(&samples);
-        let config = |form| Config {
+        let config = Config {
             model: ModelConfig { hidden, layers, bias, layer_norm, pooling, fusion, ..ModelConfig::default() },
             optimizer: OptimizerConfig { kind: OptimizerKind::Sgd, lr: 1.0, weight_decay: 0.0, ..OptimizerConfig::default() },
             clip_norm: None,
@@ -176,21 +200,18 @@ proptest! {
             batch_size,
             threads,
             seed: 5,
-            form,
             ..Config::default()
         };
-        let (expected, expected_loss, expected_norm) = step(&windows, &config(Form::Plain));
+        let reference = reference_of(&Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap());
+        let batch = windows_of(&samples, &all(&samples));
+        let (expected_loss, expected) = loss_and_gradients(&reference, &batch.view(), &config);
+        let (expected_norm, outputs) = (norm_of(&expected), reference.forward(&inputs_of(&batch.view())).outputs);
         for samples in [&samples as &dyn Samples, &windows] {
-            let (gradients, loss, norm) = step(samples, &config(Form::Fast));
+            let (gradients, loss, norm) = step(samples, &config);
             prop_assert!((loss - expected_loss).abs() <= 1e-5 * expected_loss, "loss {} for {}", loss, expected_loss);
             prop_assert!((norm - expected_norm).abs() <= 1e-5 * expected_norm, "norm {} for {}", norm, expected_norm);
-            for ((name, got), (_, expected)) in gradients.iter().zip(&expected) {
-                let largest = expected.iter().fold(0.0f32, |most, x| most.max(x.abs()));
-                let error = got.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-                prop_assert!(error <= 1e-5 * largest + 2.5e-7, "{}: off by {} of {}", name, error, largest);
-            }
-            let outputs = predictions(samples, &config(Form::Fast));
-            prop_assert!(apart(&outputs, &predictions(&windows, &config(Form::Plain))) < 1e-5);
+            check_gradients(&gradients, &expected, 1e-5, 2.5e-7);
+            prop_assert!(apart(&predictions(samples, &config), &outputs) < 1e-5);
         }
     }
 }
@@ -199,14 +220,14 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Dropout and carried state over several steps, of which each begins where the one before it
-    /// came to: the plain form in one batch a step, the fast form in several. Beside what one step
-    /// rounds, see above, the weights and the carried states of the steps before differ by as much
-    /// again, and gradients are read off weights of up to 1 that move by the rate times them.
+    /// came to. Beside the rounding of one step, see above, the weights and the carried states of
+    /// the steps before differ by as much again, and gradients are read off weights of up to 1 that
+    /// move by the rate times them.
     #[test]
-    fn both_forms_drop_and_carry_the_same(
+    fn dropout_and_carried_state_are_those_of_the_reference(
         timeframes in prop::collection::vec((1usize..12, 1usize..20, [0usize..3, 0usize..4]), 1..3),
         (hidden, layers) in (1usize..36, 1usize..4),
-        (count, batch_size, accumulation_steps, threads) in (4usize..60, 6usize..50, 1usize..4, 1usize..4),
+        (count, batch_size, accumulation_steps, threads) in (4usize..44, 6usize..50, 1usize..4, 1usize..4),
         (rate, carry_state) in (prop_oneof![Just(0.0f32), 0.1f32..0.8], any::<bool>()),
         run_length in prop_oneof![Just(None), (1usize..9).prop_map(Some)],
         (segments, pooling, fuses, layer_norm) in ((1usize..60, 0usize..4), 0usize..3, any::<bool>(), any::<bool>()),
@@ -218,7 +239,7 @@ proptest! {
         // Norms make vectors of length √H, for which steps must be short, or the loss grows with
         // every one.
         let lr: f64 = if fuses || layer_norm { 0.02 } else { 0.25 };
-        let config = |form, batch_size, accumulation_steps| Config {
+        let config = Config {
             model: ModelConfig { hidden, layers, layer_norm, pooling, fusion, ..ModelConfig::default() },
             optimizer: OptimizerConfig { kind: OptimizerKind::Sgd, lr, weight_decay: 0.0, ..OptimizerConfig::default() },
             dropout: rate,
@@ -230,22 +251,21 @@ proptest! {
             run_length,
             threads,
             seed: 5,
-            form,
             ..Config::default()
         };
-        let plain = config(Form::Plain, batch_size * accumulation_steps, 1);
-        let fast = config(Form::Fast, batch_size, accumulation_steps);
-        let (mut expected, mut got) = (Stepwise::new(&samples, &plain), Stepwise::new(&samples, &fast));
-        for step in 0..5 {
-            let ((loss, gradients), (expected_loss, expected)) = (got.step(), expected.step());
+        let (mut got, mut expected) = (Stepwise::new(&samples, &config), ByHand::new(&samples, &config));
+        let outputs = match carry_state {
+            true => streamed(&expected.reference, &samples, &all(&samples)),
+            false => expected.reference.forward(&inputs_of(&windows_of(&samples, &all(&samples)).view())).outputs,
+        };
+        let order = Order::new(count, config.run_samples(), config.seed).unwrap();
+        let whole = Batching { batch_size: batch_size * accumulation_steps, ..Batching::default() };
+        for (step, list) in Batches::new(order, whole).unwrap().lists(0..5).enumerate() {
+            let ((loss, gradients), (expected_loss, expected)) = (got.step(), expected.step(&list));
             prop_assert!((loss - expected_loss).abs() <= 2e-5 * expected_loss, "{step}: loss {loss} for {expected_loss}");
-            for ((name, got), (_, expected)) in gradients.iter().zip(&expected) {
-                let largest = expected.iter().fold(0.0f32, |most, x| most.max(x.abs()));
-                let error = got.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-                prop_assert!(error <= 4e-5 * largest + (5e-7 / lr) as f32, "{step}, {name}: off by {error} of {largest}");
-            }
+            check_gradients(&gradients, &expected, 4e-5, 5e-7 / lr);
         }
-        prop_assert!(apart(&predictions(&samples, &fast), &predictions(&samples, &plain)) < 1e-5);
+        prop_assert!(apart(&predictions(&samples, &config), &outputs) < 1e-5);
     }
 }
 
@@ -255,16 +275,13 @@ fn large_inputs_saturate_and_stay_finite() {
     let values: Vec<f32> = numbers(1, 50 * 3).into_iter().map(|x| x * 1e30).collect();
     let ends = (8..48).collect();
     let samples = SeriesInMemory::new(shape, vec![(values, ends)], numbers(2, 120)).unwrap();
-    for form in [Form::Plain, Form::Fast] {
-        let config = Config {
-            batch_size: 40,
-            model: ModelConfig { hidden: 7, layers: 2, ..ModelConfig::default() },
-            form,
-            ..Config::default()
-        };
-        let (gradients, loss, _) = step(&samples, &config);
-        assert!(loss.is_finite() && gradients.iter().all(|(_, g)| g.iter().all(|x| x.is_finite())), "{form:?}");
-    }
+    let config = Config {
+        batch_size: 40,
+        model: ModelConfig { hidden: 7, layers: 2, ..ModelConfig::default() },
+        ..Config::default()
+    };
+    let (gradients, loss, _) = step(&samples, &config);
+    assert!(loss.is_finite() && gradients.iter().all(|(_, g)| g.iter().all(|x| x.is_finite())));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The fast form, as a trainer and a predictor use it.
+//! The CPU engine as a trainer and a predictor use it.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use megabatch_gpu_core::Device;
 use megabatch_nn::cpu::Compute;
 use megabatch_nn::model::{Fusion, Model, Pooling, TensorSet, save_weights};
-use megabatch_trainer::{Config, Error, Event, Form, InMemory, OptimizerConfig, Predictor, Run, Selection, Trainer};
+use megabatch_trainer::{Config, Error, Event, InMemory, OptimizerConfig, Predictor, Run, Selection, Trainer};
 
 use crate::fixture::{Fixture, Kind};
 
@@ -25,8 +25,8 @@ pub(crate) fn check(fixture: &mut Fixture<'_>) {
     let samples = InMemory::new(model.shape().clone(), windows.collect(), fixture.input("target")).unwrap();
 
     compare_outputs(fixture, model, &samples, &weights);
-    compare_gradients(fixture, (&samples, &weights));
-    compare_steps(fixture, (&samples, &weights));
+    compare_gradients(fixture, &samples, &weights);
+    compare_steps(fixture, &samples, &weights);
 }
 
 fn compare_outputs(fixture: &mut Fixture<'_>, model: Model, samples: &InMemory, weights: &Path) {
@@ -63,15 +63,15 @@ fn compare_outputs(fixture: &mut Fixture<'_>, model: Model, samples: &InMemory, 
 }
 
 /// With β1 = 0 the first moment is the gradient of the last step, to the bit.
-fn compare_gradients(fixture: &mut Fixture<'_>, problem: (&InMemory, &Path)) {
+fn compare_gradients(fixture: &mut Fixture<'_>, samples: &InMemory, weights: &Path) {
     let optimizer = OptimizerConfig { beta1: 0.0, ..fixture.config().optimizer };
     let config = Config { optimizer, max_steps: Some(1), ..fixture.config() };
-    let (trainer, _) = trained(&config, problem.0, problem.1);
+    let (trainer, _) = trained(&config, samples, weights);
     fixture.compare_set(Kind::Gradients, "grad", &trainer.optimizer().moments().unwrap().exp_avg);
 }
 
-fn compare_steps(fixture: &mut Fixture<'_>, problem: (&InMemory, &Path)) {
-    let (trainer, losses) = trained(&fixture.config(), problem.0, problem.1);
+fn compare_steps(fixture: &mut Fixture<'_>, samples: &InMemory, weights: &Path) {
+    let (trainer, losses) = trained(&fixture.config(), samples, weights);
     for (step, loss) in losses.into_iter().enumerate() {
         fixture.compare(Kind::Outputs, &format!("loss{step}"), &[loss]);
     }
