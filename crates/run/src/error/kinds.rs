@@ -69,7 +69,7 @@ fn of_training(error: &megabatch_trainer::Error) -> Option<Kind> {
         | Error::OtherRun { .. } => Some(Kind::Usage),
         Error::Memory(error) => of_device(error),
         Error::CannotReduceFurther { .. } => Some(Kind::Capacity),
-        Error::SamplesShape { .. } | Error::Targets { .. } | Error::Checkpoint { .. } => Some(Kind::Data),
+        Error::SamplesShape { .. } | Error::Checkpoint { .. } => Some(Kind::Data),
         Error::NotFinite { .. } | Error::Scale(_) | Error::LossSpike { .. } | Error::Diverged { .. } => {
             Some(Kind::Numeric)
         }
