@@ -105,7 +105,7 @@ impl NewFile {
     /// Brings the file to disk, to its place, and the folder to disk; errors name `path`.
     ///
     /// # Errors
-    /// As [`write`].
+    /// As [`write()`].
     pub fn publish(self, path: &Path) -> Result<(), WriteError> {
         self.file().sync_all().map_err(WriteError::at(path, "flush to the disk"))?;
         let target = self.rename().map_err(WriteError::at(path, "rename into place"))?;

@@ -8,7 +8,7 @@
 //! ```text
 //! forward, backward    of the loss times scaler.scale()
 //! begin                settings of the step, to the device
-//! unscale_and_check    loss accepted?, norm, first non-finite gradient, clip coefficient, next loss scale
+//! unscale_and_check    loss accepted?, norm, first non-finite gradient, clip factor, next scale
 //! update               a step of SGD, Adam or AdamW if the loss and all gradients were accepted
 //! ```
 //!

@@ -1,8 +1,8 @@
 //! Copies to a GPU beside its work, into two blocks in turn.
 //!
 //! ```text
-//! default stream   work on 0 │ release 0 │ wait for copy to 1 │ work on 1 │ release 1 │ wait for 0 …
-//! copy stream      copy to 1 ─────────────────────┘   wait for release 0, copy to 0 ───────────┘
+//! default stream  work on 0 │ release 0 │ wait for copy to 1 │ work on 1 │ release 1 │ wait 0 …
+//! copy stream     copy to 1 ─────────────────────┘   wait for release 0, copy to 0 ───────────┘
 //! ```
 //!
 //! A copy thus runs while the default stream works on the other block.

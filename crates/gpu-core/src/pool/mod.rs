@@ -85,11 +85,11 @@ pub struct AllocationRequest {
     pub stream: StreamId,
     /// Whose memory it is: a label of a scope, such as `model/gradients`.
     pub owner: Arc<str>,
-    /// Whether compaction may move the block.
+    /// Permission of compaction to move the block.
     pub mobility: Mobility,
 }
 
-/// Whether a block's address may change at a step boundary.
+/// Mobility of a block's address at step boundaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mobility {
     /// The address stays the same until the block is freed.

@@ -9,8 +9,8 @@
 //! - Blocks up to 1 MiB live in the small pool, larger ones in the large pool (`get_pool`).
 //! - Best fit: the smallest free block of the stream and pool that suffices, at the lowest address
 //!   among equals (`get_free_block`, `BlockComparatorSize`).
-//! - With `max_split_size`, a block of that size or more serves no smaller request, and a larger one
-//!   only with less than 20 MiB to spare (`get_free_block`).
+//! - With `max_split_size`, a block of that size or more serves no smaller request, and a larger
+//!   one only with less than 20 MiB to spare (`get_free_block`).
 //! - A segment is 2 MiB for the small pool, 20 MiB for requests below 10 MiB, else the request
 //!   rounded up to 2 MiB (`get_allocation_size`).
 //! - The rest of a block is split off where it is 512 bytes or more (small pool, expandable
@@ -18,12 +18,12 @@
 //!   (`should_split`).
 //! - A freed block merges with its free neighbours in the segment (`free_block`,
 //!   `try_merge_blocks`).
-//! - When the device has no memory: with `max_split_size`, free blocks of that size or more go back,
-//!   the largest first, until enough has; try again; then every segment without a live block goes
-//!   back; try once more; else the request fails (`malloc`, `release_available_cached_blocks`,
+//! - When the device has no memory: with `max_split_size`, free blocks of that size or more go
+//!   back, the largest first, until enough has; try again; then every segment without a live block
+//!   goes back; try once more; else the request fails (`malloc`, `release_available_cached_blocks`,
 //!   `release_cached_blocks`).
-//! - Expandable segments: an address range 1 1/8 times the device for each stream and pool, mapped in
-//!   pages of 2 MiB (small pool) or 20 MiB (large pool) (`ExpandableSegment`).
+//! - Expandable segments: an address range 1 1/8 times the device for each stream and pool, mapped
+//!   in pages of 2 MiB (small pool) or 20 MiB (large pool) (`ExpandableSegment`).
 //! - A free block that can grow counts for best fit with what it can grow to (`get_free_block`).
 //! - Growth takes the lowest unmapped range that has room, together with the free block before it
 //!   (`find_expandable_block`, `try_allocate_expandable_block`, `map_block`).
