@@ -32,11 +32,23 @@ pub fn inspect(file: &Path) -> Result<Findings> {
         return of_text(file);
     }
     refuse_graphs(file)?;
-    let inspection = megabatch_chunk_io::inspect(file)?;
+    let mut inspection = megabatch_chunk_io::inspect(file)?;
+    advise_on_constant_features(&mut inspection);
     let pip_sizes = PipSizes::of(&inspection);
     let findings = Findings::new(describe(&inspection, &pip_sizes), &with_pip_sizes(&inspection, &pip_sizes)?);
     let is_unusable = inspection.problems.iter().any(|problem| problem.severity == Severity::Error);
     Ok(if is_unusable { findings.with_verdict(Kind::Data) } else { findings })
+}
+
+/// Adds the option of `ingest` that leaves a constant feature out.
+fn advise_on_constant_features(inspection: &mut Inspection) {
+    let features = inspection.timeframes.iter().flat_map(|timeframe| &timeframe.features);
+    let constant: Vec<String> = features.map(|column| format!("column {} is constant at ", column.name)).collect();
+    let of_feature = |problem: &&mut Problem| {
+        problem.object != "/targets" && constant.iter().any(|message| problem.message.starts_with(message.as_str()))
+    };
+    let advise = |problem: &mut Problem| problem.fix.push_str(": `ingest --features …` takes the others only");
+    inspection.problems.iter_mut().filter(of_feature).for_each(advise);
 }
 
 /// Summary that `ingest` would give of a file of bars; rows that cannot be used are counted.

@@ -75,7 +75,8 @@ mod tests {
 
     #[test]
     fn references_of_every_length_overlap_at_every_small_distance() {
-        // Sixty-four bytes before, and enough of literals behind that the fast form sees the reference.
+        // Sixty-four bytes before, and enough of literals behind that the fast form sees the
+        // reference.
         let before = [literals(32), literals(31), literals(1)];
         let behind = vec![literals(32); 3];
         for distance in 1..=64 {
