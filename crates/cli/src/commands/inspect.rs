@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use megabatch_bars::{OnError, ReadOptions, is_bar_file, read};
 use megabatch_chunk_io::{
-    AttributeValue, ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Problem, SampleBlock, Severity,
-    Shape, Source, inspect,
+    AttributeValue, ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Problem, ProblemKind,
+    SampleBlock, Severity, Shape, Source, inspect,
 };
 use megabatch_gpu_core::Device;
 use megabatch_trainer::write_atomically;
@@ -47,7 +47,11 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         _ if is_bar_file(&args.file) => of_text(&args.file),
         _ => {
             refuse_graphs(&args.file)?;
-            let inspection = inspect(&args.file)?;
+            let mut inspection = inspect(&args.file)?;
+            for problem in inspection.problems.iter_mut().filter(|problem| problem.kind == ProblemKind::ConstantFeature)
+            {
+                problem.fix.push_str(": `ingest --features …` takes the others only");
+            }
             let pip_sizes = PipSizes::of(&inspection);
             let answer = Answer::new(describe(&inspection, &pip_sizes), &with_pip_sizes(&inspection, &pip_sizes)?);
             let is_unusable = inspection.problems.iter().any(|problem| problem.severity == Severity::Error);
