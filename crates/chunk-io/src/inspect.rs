@@ -14,7 +14,7 @@ use megabatch_gpu_core::{Device, Scope};
 use serde::Serialize;
 
 pub use listing::DatasetEntry;
-pub use problems::{Problem, Severity};
+pub use problems::{Problem, ProblemKind, Severity};
 pub use statistics::{ColumnStatistics, Occurrences};
 
 use crate::error::{Error, Result};

@@ -31,8 +31,8 @@ pub use convert::{
 pub use cost::ReadCost;
 pub use error::{Error, LayoutFault, Result};
 pub use inspect::{
-    ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Occurrences, Problem, Severity, TimeSpan,
-    TimeframeInspection, inspect,
+    ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Occurrences, Problem, ProblemKind, Severity,
+    TimeSpan, TimeframeInspection, inspect,
 };
 pub use loader::{BatchRows, LoadedBatch, Loader, LoaderOptions, LoaderStats, SeriesWindows};
 pub use plan::{

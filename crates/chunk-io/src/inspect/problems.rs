@@ -21,10 +21,23 @@ pub enum Severity {
     Note,
 }
 
+/// Kinds of problems that a caller can give further advice on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProblemKind {
+    /// A feature has one value in all samples.
+    ConstantFeature,
+    /// Any other problem.
+    Other,
+}
+
 /// Something wrong with a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Problem {
+    /// Kind; not serialised.
+    #[serde(skip)]
+    pub kind: ProblemKind,
     /// Severity.
     pub severity: Severity,
     /// The object in the file.
@@ -51,6 +64,7 @@ impl Problem {
     /// A broken rule of the layout.
     pub(super) fn from_fault(fault: LayoutFault) -> Self {
         Problem {
+            kind: ProblemKind::Other,
             severity: Severity::Error,
             index: fault.index.into_iter().collect(),
             message: format!("expected {}, found {}", fault.expected, fault.found),
@@ -84,7 +98,14 @@ pub(super) fn in_columns(object: &str, columns: &[ColumnStatistics], of: ColumnK
     for column in columns {
         let mut add = |severity, occurrences: &Occurrences, message: String, fix: &str| {
             let index = occurrences.first.clone().unwrap_or_default();
-            problems.push(Problem { severity, object: object.to_owned(), index, message, fix: fix.to_owned() });
+            problems.push(Problem {
+                kind: ProblemKind::Other,
+                severity,
+                object: object.to_owned(),
+                index,
+                message,
+                fix: fix.to_owned(),
+            });
         };
         for (occurrences, what) in [(&column.nan, "NaN"), (&column.infinite, "infinity")] {
             if occurrences.count == 0 {
@@ -106,6 +127,9 @@ pub(super) fn in_columns(object: &str, columns: &[ColumnStatistics], of: ColumnK
         if column.count > 1 && column.min == column.max {
             let message = format!("column {} is constant at {}", column.name, column.min.unwrap_or_default());
             add(Severity::Warning, &Occurrences::default(), message, of.if_constant());
+            if let (ColumnKind::Features, Some(problem)) = (of, problems.last_mut()) {
+                problem.kind = ProblemKind::ConstantFeature;
+            }
         }
     }
     problems
@@ -116,6 +140,7 @@ pub(super) fn in_times(object: &str, times: &[i64], instruments: Option<&[i32]>)
     let (n, earlier) = previous_of_same_instrument(times, instruments).find(|&(n, earlier)| times[n] <= earlier)?;
     let relation = if times[n] == earlier { "equals" } else { "is before" };
     Some(Problem {
+        kind: ProblemKind::Other,
         severity: Severity::Warning,
         object: object.to_owned(),
         index: vec![n],
@@ -134,6 +159,7 @@ pub(super) fn in_unit(object: &str, first: i64, last: i64) -> Option<Problem> {
     let usual = |per_second: i64| [first, last].iter().all(|time| USUAL_TIMES_S.contains(&(time / per_second)));
     let (unit, per_second) = units.into_iter().find(|(_, per_second)| usual(*per_second))?;
     Some(Problem {
+        kind: ProblemKind::Other,
         severity: Severity::Warning,
         object: object.to_owned(),
         index: Vec::new(),
@@ -144,6 +170,7 @@ pub(super) fn in_unit(object: &str, first: i64, last: i64) -> Option<Problem> {
 
 pub(super) fn without_times() -> Problem {
     Problem {
+        kind: ProblemKind::Other,
         severity: Severity::Note,
         object: "/timestamps".to_owned(),
         index: Vec::new(),
@@ -158,7 +185,14 @@ pub(super) fn in_storage(datasets: &[DatasetEntry]) -> Vec<Problem> {
     for dataset in datasets {
         let mut add = |severity, message: String, fix: &str| {
             let object = dataset.path.clone();
-            problems.push(Problem { severity, object, index: Vec::new(), message, fix: fix.to_owned() });
+            problems.push(Problem {
+                kind: ProblemKind::Other,
+                severity,
+                object,
+                index: Vec::new(),
+                message,
+                fix: fix.to_owned(),
+            });
         };
         for filter in &dataset.filters_unknown {
             let message = format!("the filter {filter} is not built in");
@@ -191,6 +225,7 @@ pub(super) fn in_chunks(table: &NumericDataset) -> Option<Problem> {
         return None;
     }
     Some(Problem {
+        kind: ProblemKind::Other,
         severity: Severity::Warning,
         object: table.object.clone(),
         index: Vec::new(),
