@@ -137,7 +137,7 @@ impl Tuner {
     /// disk.
     ///
     /// # Errors
-    /// Those of `measure`.
+    /// Errors of `measure`.
     pub(crate) fn choose<C: Copy>(
         &self,
         cuda: &Cuda,

@@ -71,8 +71,8 @@ pub enum Loss {
     /// of each node to be on top, once by targets and once by outputs.
     #[serde(rename = "rank_listwise")]
     RankListwise {
-        /// What targets are divided by, > 0, in their unit: far above their spread, all nodes are
-        /// wanted alike. 1 is the paper's.
+        /// Divisor of the targets, > 0, in their unit: far above their spread, all nodes are wanted
+        /// alike. 1 is the paper's.
         temperature: f64,
     },
     /// Several of the above at once, each of some of the targets. It is for samples that stand
@@ -315,7 +315,7 @@ impl Loss {
 
 /// True if a target is known: NaN stands for one that is not.
 pub fn is_known(target: f32) -> bool {
-    !f64::from(target).is_nan()
+    !target.is_nan()
 }
 
 /// Targets that are known.

@@ -113,9 +113,9 @@ pub struct ModelConfig {
     /// them.
     #[serde(default)]
     pub edge_attributes: usize,
-    /// What is predicted where samples are the nodes of graphs
-    /// ([`Samples::graphs`](crate::Samples::graphs)); none where they are not. With one, the graphs
-    /// take the place of the samples in a run: in its lists, its batches and its order.
+    /// Level at which a model predicts whose samples are the nodes of graphs; none where they are
+    /// not. With one, the graphs take the place of the samples in a run: in its lists, its batches
+    /// and its order.
     #[serde(default)]
     pub readout: Option<Readout>,
     /// M: outputs for each target, side by side: as many as the loss compares with it, see

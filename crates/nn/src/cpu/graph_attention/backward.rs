@@ -7,7 +7,7 @@ use super::forward::{Context, draw, dropped, scale};
 use super::memory::{LayerMemory, Scratch};
 use super::softmax;
 use crate::cpu::kernel::attention::{self as gathers, JointGiven};
-use crate::cpu::kernel::{self, PANEL, Start, View, ViewMut};
+use crate::cpu::kernel::{self, PANEL, PanelProduct, Start, View, ViewMut};
 use crate::model::graph::{AttentionKind, GraphActivation, Layer, Scoring};
 use crate::model::tensor::{Slot, TensorSet};
 
@@ -274,11 +274,14 @@ fn go_below(context: &Context<'_>, scratch: &mut Scratch) {
     let Context { isa, shape, weights, .. } = *context;
     let (nodes, at) = (context.nodes(), context.place());
     let d_x = &mut ViewMut(scratch.d_x.as_mut_slice(), at);
-    let operands = (Start::Zero, View(scratch.d_maps.as_slice(), at), weights.maps_turned.as_slice());
-    kernel::product(isa, [nodes, shape.map_columns(), shape.input.panels()], operands, d_x);
+    let panels = shape.input.panels();
+    let (a, b) = (View(scratch.d_maps.as_slice(), at), weights.maps_turned.as_slice());
+    let depth = shape.map_columns();
+    kernel::product(isa, PanelProduct { rows: nodes, depth, panels, start: Start::Zero, a, b }, d_x);
     if !weights.residual_turned.is_empty() {
-        let operands = (Start::Result, View(scratch.d_y.as_slice(), at), weights.residual_turned.as_slice());
-        kernel::product(isa, [nodes, shape.output.padded(), shape.input.panels()], operands, d_x);
+        let (a, b) = (View(scratch.d_y.as_slice(), at), weights.residual_turned.as_slice());
+        let depth = shape.output.padded();
+        kernel::product(isa, PanelProduct { rows: nodes, depth, panels, start: Start::Result, a, b }, d_x);
     }
     if let Some(mask) = context.masks.0 {
         let factors = scratch.dropped.as_mut_slice();

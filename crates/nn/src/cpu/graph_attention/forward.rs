@@ -8,7 +8,7 @@ use super::shape::Shape;
 use super::softmax::{self, Linear};
 use super::weights::LayerWeights;
 use crate::cpu::kernel::attention::{self as gathers, EdgeLists, Joint};
-use crate::cpu::kernel::{self, Isa, PANEL, Place, Start, View, ViewMut};
+use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, Place, Start, View, ViewMut};
 use crate::graph::GraphMask;
 use crate::model::graph::{AttentionKind, GraphActivation, GraphConfig};
 
@@ -110,14 +110,15 @@ pub(super) fn forward(context: &Context<'_>, input: &[f32], memory: &mut LayerMe
         AttentionKind::GatV2 => Start::Row(weights.map_bias.as_slice()),
     };
     let maps = &mut ViewMut(memory.maps.as_mut_slice(), at);
-    kernel::product(isa, [nodes, depth, shape.map_panels()], (start, x, weights.maps.as_slice()), maps);
+    let product = |panels, start, b| PanelProduct { rows: nodes, depth, panels, start, a: x, b };
+    kernel::product(isa, product(shape.map_panels(), start, weights.maps.as_slice()), maps);
 
     let y = &mut ViewMut(memory.y.as_mut_slice(), at);
     if weights.residual.is_empty() {
         fill(nodes, weights.bias.as_slice(), y);
     } else {
-        let operands = (Start::Row(weights.bias.as_slice()), x, weights.residual.as_slice());
-        kernel::product(isa, [nodes, depth, shape.output.panels()], operands, y);
+        let start = Start::Row(weights.bias.as_slice());
+        kernel::product(isa, product(shape.output.panels(), start, weights.residual.as_slice()), y);
     }
     score(context, memory);
     let rows = context.lists.rows();

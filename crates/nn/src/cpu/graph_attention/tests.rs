@@ -66,7 +66,7 @@ struct Widths {
 /// Outputs of a node where attention gives them.
 const OUTPUTS: usize = 5;
 
-/// What dropout in a graph is drawn by.
+/// Seed, step and graph of the dropout.
 const DROPOUT: megabatch_reference::GraphDropout = megabatch_reference::GraphDropout { seed: 77, step: 2, graph: 11 };
 
 /// Attention and its weights.

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::model::graph::{AttentionKind, GraphAttention, Layer, Scoring};
 use crate::model::tensor::TensorSet;
 
-/// The weights of an attention as the fast form reads them: packed once an optimizer step, and read
+/// The weights of an attention as the kernels read them: packed once an optimizer step, and read
 /// by all threads.
 #[derive(Debug)]
 pub struct PackedAttention {

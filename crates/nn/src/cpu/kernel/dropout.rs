@@ -1,7 +1,8 @@
 //! The factors of dropout for sixteen units of every window at some steps.
 //!
 //! ```text
-//! for window w, step t, unit u:    to[t · W + w][u] = word t mod 4 of philox(key, [u, t / 4, end of w]) < limit ? 0 : scale
+//! for window w, step t, unit u:
+//!     to[t · W + w][u] = word t mod 4 of philox(key, [u, t / 4, end of w]) < limit ? 0 : scale
 //! ```
 //!
 //! Departure: the sixteen units of four steps are drawn at once, and their words lie in the lower

@@ -1,8 +1,9 @@
 //! Products of panel-major matrices.
 //!
 //! ```text
-//! product:  for panel p of c, row r:    c[p][r] = start + Σ_k a[r, k] · b[p][k]         sixteen columns at once
+//! product:  for panel p of c, row r:    c[p][r] = start + Σ_k a[r, k] · b[p][k]
 //! outer:    for panel p of c, column j: c[p][j] = c[p][j] + Σ_r a[r, j] · d[p][r]
+//!           sixteen columns at once
 //! ```
 //!
 //! Departures from these loops, all to keep the multipliers busy:

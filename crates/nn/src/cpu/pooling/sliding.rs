@@ -82,9 +82,9 @@ fn lens(heads: usize, hidden: usize, room: SlidingRoom) -> [usize; 9] {
 
 impl SlidingPooling {
     /// Memory for what `room` says, booked on `scope`.
-    pub(crate) fn new(scope: &Scope, sizes: (usize, usize), room: SlidingRoom) -> Result<Self> {
+    pub(crate) fn new(scope: &Scope, heads: usize, hidden: usize, room: SlidingRoom) -> Result<Self> {
         let zeros = |len| Buffer::zeros(scope, len);
-        let [states, d_states, scores, d_scores, keys, d_keys, largest, totals, running] = lens(sizes.0, sizes.1, room);
+        let [states, d_states, scores, d_scores, keys, d_keys, largest, totals, running] = lens(heads, hidden, room);
         Ok(SlidingPooling {
             room,
             window_at: Vec::new(),
@@ -97,14 +97,14 @@ impl SlidingPooling {
             largest: zeros(largest)?,
             totals: zeros(totals)?,
             running: zeros(running)?,
-            vectors: Vectors::new(scope, sizes.0, sizes.1, room.windows)?,
-            d_vectors: Vectors::new(scope, sizes.0, sizes.1, room.windows)?,
+            vectors: Vectors::new(scope, heads, hidden, room.windows)?,
+            d_vectors: Vectors::new(scope, heads, hidden, room.windows)?,
         })
     }
 
     /// Numbers in it.
-    pub(crate) fn len(sizes: (usize, usize), room: SlidingRoom) -> usize {
-        lens(sizes.0, sizes.1, room).iter().sum::<usize>() + 2 * Vectors::len(sizes.0, sizes.1, room.windows)
+    pub(crate) fn len(heads: usize, hidden: usize, room: SlidingRoom) -> usize {
+        lens(heads, hidden, room).iter().sum::<usize>() + 2 * Vectors::len(heads, hidden, room.windows)
     }
 
     /// Pools the windows that end at `ends`, of the states that `read` writes: `[W, H]`.
@@ -269,7 +269,7 @@ impl<'a> Running<'a> {
     /// Empty pooling.
     fn new(vector: &'a mut [f32]) -> Self {
         vector.fill(0.0);
-        Running { most: ((f64::NEG_INFINITY) as f32), number: 0.0, vector }
+        Running { most: f32::NEG_INFINITY, number: 0.0, vector }
     }
 
     fn add(&mut self, exponent: f32, factor: f32, number: f32, vector: &[f32]) {

@@ -22,7 +22,7 @@ use super::norm::norm_len;
 use super::sequence::{Sequence, input};
 use super::weights::{LayerWeights, unpack_add};
 use super::{BLOCK_STEPS, Dimensions, add};
-use crate::cpu::kernel::{self, Ahead, Isa, PANEL, Place, Start, Step, Sweep, Unwound, View, ViewMut};
+use crate::cpu::kernel::{self, Ahead, Isa, PANEL, PanelProduct, Place, Start, Step, Sweep, Unwound, View, ViewMut};
 use crate::cpu::profile::Work;
 use crate::model::lstm::{LayerSlots, Read};
 use crate::model::tensor::TensorSet;
@@ -81,8 +81,8 @@ impl Sequence {
         place(self.windows.len(), self.windows.len())
     }
 
-    /// Where the gradients of the top layer's outputs at step `t` go before [`Sequence::backward`]:
-    /// each to its step or, where only the last is read, to that of the last state.
+    /// Place of the gradients of the top layer's outputs at step `t` before [`Sequence::backward`]:
+    /// that of the step or, where only the last is read, of the last state.
     fn d_top_at(&self, t: usize) -> Place {
         match self.of.sizes.read {
             Read::EveryStep => self.d_between_at(t),
@@ -189,8 +189,14 @@ impl Sequence {
             );
         }
         if t > 0 {
-            let shape = [rows, self.of.gates() * PANEL, self.of.units()];
-            let operands = (Start::Zero, View(d_gates, d_gates_at), weights.recurrent_turned.as_slice());
+            let product = PanelProduct {
+                rows,
+                depth: self.of.gates() * PANEL,
+                panels: self.of.units(),
+                start: Start::Zero,
+                a: View(d_gates, d_gates_at),
+                b: weights.recurrent_turned.as_slice(),
+            };
             let View(gates, gates_at) = self.gates_at(t - 1).view(&layer.gates, &scratch.segment.gates);
             let View(cell, cell_at) = self.cell_at(t - 1).view(&layer.cell, &scratch.segment.cell);
             let ahead = Ahead::default()
@@ -198,7 +204,7 @@ impl Sequence {
                 .and(cell, cell_at, self.of.units(), rows)
                 .and(layer.hidden.as_slice(), self.states_at(t - 1), self.of.units(), rows);
             let mut d_hidden = ViewMut(scratch.d_hidden.as_mut_slice(), state_at);
-            kernel::product_with(isa, shape, operands, &mut d_hidden, (Sweep::Up, ahead));
+            kernel::product_with(isa, product, &mut d_hidden, Sweep::Up, ahead);
             self.round_d_hidden(scratch);
         }
     }
@@ -232,21 +238,27 @@ impl Sequence {
     /// d_between = dgates · W_ih: the gradients of a block of the inputs of a layer above the
     /// first.
     fn go_below(&self, isa: Isa, weights: &LayerWeights, block: Range<usize>, scratch: &mut Scratch) {
-        let shape = [block.len() * self.windows.len(), self.of.gates() * PANEL, self.of.units()];
-        let d_gates = View(scratch.d_gates.as_slice(), self.d_gates_at(0));
+        let product = PanelProduct {
+            rows: block.len() * self.windows.len(),
+            depth: self.of.gates() * PANEL,
+            panels: self.of.units(),
+            start: Start::Zero,
+            a: View(scratch.d_gates.as_slice(), self.d_gates_at(0)),
+            b: weights.input_turned.as_slice(),
+        };
         let mut to = ViewMut(scratch.d_between.as_mut_slice(), self.d_between_at(block.start));
-        kernel::product(isa, shape, (Start::Zero, d_gates, weights.input_turned.as_slice()), &mut to);
+        kernel::product(isa, product, &mut to);
     }
 
     /// dW_ih and db of the first layer, once a bar.
     fn add_bars(&self, isa: Isa, bars: &[f32], scratch: &mut Scratch) {
         for rows in self.bars_in_parts() {
             self.take_bars(&rows, bars, scratch);
-            let shape = [rows.len(), self.of.sizes.features, self.of.gates()];
+            let (features, gates) = (self.of.sizes.features, self.of.gates());
             let d_gates = View(scratch.by_bar.as_slice(), self.by_bar_at().row(rows.start));
             let x = View(scratch.x.as_slice(), self.x_at());
-            kernel::outer(isa, shape[0], shape[1], shape[2], x, d_gates, scratch.d_input_weight.as_mut_slice());
-            add_rows(shape[0], d_gates, scratch.d_bias.as_mut_slice());
+            kernel::outer(isa, rows.len(), features, gates, x, d_gates, scratch.d_input_weight.as_mut_slice());
+            add_rows(rows.len(), d_gates, scratch.d_bias.as_mut_slice());
         }
     }
 }

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! The memory of the fast form, by shape.
+//! The memory of a shard, by shape.
 
 use megabatch_gpu_core::{Buffer, Scope};
 

@@ -276,7 +276,8 @@ impl ShardWorkspace {
         parts
     }
 
-    /// Computes the outputs [R, K] of the samples of `shard`: they and, for writing, their gradient.
+    /// Computes the outputs [R, K] of the samples of `shard`: they and, for writing, their
+    /// gradient.
     pub(crate) fn forward(&mut self, weights: Weights<'_>, shard: &Shard<'_>) -> (&[f32], &mut [f32]) {
         let Weights { model, parameters, packed, .. } = weights;
         let (hidden, width) = (model.config().hidden, model.decoder().width());
@@ -313,14 +314,14 @@ impl ShardWorkspace {
             self.clock.stop(start, 2 * (k + 1));
         }
         let start = self.clock.start();
-        let weights = (parameters, packed.attention.as_ref());
-        self.decoding.forward_in(packed.precision, model.decoder(), weights, shard.graph);
+        let attention = packed.attention.as_ref();
+        self.decoding.forward_in(packed.precision, model.decoder(), parameters, attention, shard.graph);
         self.clock.stop(start, 0);
         self.decoding.outputs_and_gradient_mut()
     }
 
-    /// Goes back from the outputs' gradient, after [`ShardWorkspace::forward`] of the same samples; adds the
-    /// gradients to `gradients`.
+    /// Goes back from the outputs' gradient, after [`ShardWorkspace::forward`] of the same samples;
+    /// adds the gradients to `gradients`.
     pub(crate) fn backward(&mut self, weights: Weights<'_>, shard: &Shard<'_>, gradients: &mut TensorSet) {
         let Weights { model, parameters, packed, .. } = weights;
         let (hidden, width) = (model.config().hidden, model.decoder().width());

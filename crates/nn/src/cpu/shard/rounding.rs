@@ -20,8 +20,8 @@ use crate::cpu::kernel::{PANEL, Place};
 impl Sequence {
     /// `rows` bars in [`Scratch::x`].
     pub(super) fn round_bars(&self, rows: usize, scratch: &mut Scratch) {
-        let (panels, of) = (0..self.of.sizes.features.div_ceil(PANEL), (scratch.x.as_mut_slice(), self.x_at()));
-        round_panels(self.precision, of.0, of.1, panels, rows);
+        let panels = 0..self.of.sizes.features.div_ceil(PANEL);
+        round_panels(self.precision, scratch.x.as_mut_slice(), self.x_at(), panels, rows);
     }
 
     /// The hidden states of layer `l` after step `t`.

@@ -36,7 +36,7 @@ use super::memory::{Scratch, place};
 use super::sequence::Sequence;
 use super::weights::LayerWeights;
 use super::{BLOCK_STEPS, Dimensions};
-use crate::cpu::kernel::{self, Isa, PANEL, Place, Start, View, ViewMut};
+use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, Place, Start, View, ViewMut};
 use crate::cpu::step::{Kept, Purpose};
 
 /// After which steps a layer's cell states are kept.
@@ -242,9 +242,10 @@ impl Sequence {
         for (run, rows) in self.windows.bars_of(segment) {
             self.take_bars(&rows, bars, scratch);
             let x = View(scratch.x.as_slice(), self.x_at());
-            let operands = (Start::Row(weights.bias.as_slice()), x, weights.input.as_slice());
+            let (start, b) = (Start::Row(weights.bias.as_slice()), weights.input.as_slice());
+            let product = PanelProduct { rows: rows.len(), depth: features, panels: gates, start, a: x, b };
             let mut by_bar = ViewMut(scratch.d_gates.as_mut_slice(), bars_at);
-            kernel::product(isa, [rows.len(), features, gates], operands, &mut by_bar);
+            kernel::product(isa, product, &mut by_bar);
             let to = scratch.segment.gates.as_mut_slice();
             for (panel, t) in (0..gates).flat_map(|panel| (0..segment.len()).map(move |t| (panel, t))) {
                 let from = &by_bar.0[bars_at.panel(panel).row(t).start..][..run.len() * PANEL];
@@ -267,7 +268,8 @@ impl Sequence {
         let before = View(self.layers[l].hidden.as_slice(), self.states_at(segment.start));
         let weight = &weights.recurrent.as_slice()[4 * n * hidden * PANEL..][..4 * hidden * PANEL];
         let mut gates = ViewMut(scratch.segment.gates.as_mut_slice(), self.segment_gates_at(0).panel(4 * n));
-        kernel::product(isa, [rows, hidden, 4], (Start::Result, before, weight), &mut gates);
+        let product = PanelProduct { rows, depth: hidden, panels: 4, start: Start::Result, a: before, b: weight };
+        kernel::product(isa, product, &mut gates);
         kernel::activate(isa, rows, &mut gates);
     }
 

@@ -98,7 +98,7 @@ impl<T: Operand> InterLayer<T> {
                 drop_gradients(dropped, &mut *d, start)?;
             }
             if let Some(norms) = &mut self.norms {
-                norms.backward(k, weights, outputs.all(k), (&mut *d, start), gradients)?;
+                norms.backward(k, weights, outputs.all(k), &mut *d, start, gradients)?;
             }
         }
         Ok(())

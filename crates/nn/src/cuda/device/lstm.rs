@@ -176,13 +176,14 @@ impl<T: Operand> Lstms<T> {
     /// memory for gradients where the batch `learns`.
     pub(super) fn enqueue<'a>(
         &'a mut self,
-        (batch, DropoutSeed { dropout, position }): (&BatchView<'_>, DropoutSeed),
+        batch: &BatchView<'_>,
+        seed: DropoutSeed,
         learns: bool,
         mail: &mut UploadBatch<'a>,
     ) -> Result<()> {
-        let dropout = dropout.and_then(|dropout| dropout.between_layers);
+        let dropout = seed.dropout.and_then(|dropout| dropout.between_layers);
         self.dropout = dropout;
-        self.find(batch, position, learns)?;
+        self.find(batch, seed.position, learns)?;
         self.fill_up()?;
         self.build_layout(learns)?;
         if learns {

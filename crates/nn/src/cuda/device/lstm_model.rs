@@ -114,15 +114,16 @@ impl<T: Operand> LstmModel<T> {
     /// From a batch, with its targets where they are learnt, to what the head reads.
     fn encode(
         &mut self,
-        batch: (&BatchView<'_>, DropoutSeed),
+        batch: &BatchView<'_>,
+        seed: DropoutSeed,
         goal: Option<LossInput<'_>>,
         parameters: &Buffer<f32>,
     ) -> Result<()> {
         let LstmModel { lstms, fusion, head, working, delivery } = self;
-        let (weights, samples) = (working.as_ref().map_or(parameters, WorkingCopy::values), batch.0.len());
+        let (weights, samples) = (working.as_ref().map_or(parameters, WorkingCopy::values), batch.len());
         head.begin(samples)?;
         let mut mail = delivery.mail();
-        lstms.enqueue(batch, goal.is_some(), &mut mail)?;
+        lstms.enqueue(batch, seed, goal.is_some(), &mut mail)?;
         let learns = goal.is_some();
         goal.map_or(Ok(()), |goal| head.enqueue(goal, &mut mail))?;
         mail.send()?;
@@ -163,7 +164,7 @@ impl<T: Operand> DeviceModel for LstmModel<T> {
         gradients: &mut Buffer<f32>,
     ) -> Result<()> {
         let scale = goal.scale;
-        self.encode((batch, drawn), Some(goal), parameters)?;
+        self.encode(batch, drawn, Some(goal), parameters)?;
         let LstmModel { lstms, fusion, head, working, .. } = self;
         let weights = working.as_ref().map_or(parameters, WorkingCopy::values);
         head.accumulate_gradients(scale, parameters, &mut *gradients)?;
@@ -173,7 +174,7 @@ impl<T: Operand> DeviceModel for LstmModel<T> {
     }
 
     fn predict(&mut self, batch: &BatchView<'_>, parameters: &Buffer<f32>) -> Result<()> {
-        self.encode((batch, DropoutSeed::default()), None, parameters)?;
+        self.encode(batch, DropoutSeed::default(), None, parameters)?;
         self.head.predict(parameters)
     }
 

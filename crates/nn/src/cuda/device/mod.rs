@@ -5,11 +5,13 @@
 //! ```text
 //! once a run    series, weights, moments  ─► device
 //! each batch    rows of bars, targets     ─► device
-//!               bars covered ─► projected ─► recurrence, norm, dropout, layer by layer ─► last states, or pooling ─► fusion ─► graphs ─► head, loss
-//!               gradients    ◄─ by bar    ◄─ the same backward                                                                        ◄─┘
+//!               bars covered ─► projected ─► recurrence, norm, dropout, layer by layer
+//!                            ─► last states, or pooling ─► fusion ─► graphs ─► head, loss
+//!               gradients    ◄─ by bar    ◄─ the same backward
 //! once a step   unscale, clip, update there, or nothing where the loss or a gradient is not finite
 //!               the batches of the next step, as above
-//!               loss, norm, overflow      ◄─ device, the one thing that the host waits for, while the device goes on
+//!               loss, norm, overflow      ◄─ device, the one thing that the host waits for, while
+//!                                            the device goes on
 //! where due     outputs of a validation   ◄─ device
 //!               weights, moments          ◄─ device, for checkpoints
 //! ```

@@ -115,7 +115,7 @@ impl Pooled {
                 Some(norms) => {
                     let states = Part { buffer: &self.normed, start };
                     pool_backward(of.weights(weights), states, d_vectors, &mut of.memory, d_outputs, start, gradients)?;
-                    norms.backward(k, weights, outputs.all(k), (&mut *d_outputs, start), gradients)?;
+                    norms.backward(k, weights, outputs.all(k), &mut *d_outputs, start, gradients)?;
                 }
             }
         }

@@ -121,7 +121,7 @@ impl Top {
         let Top::Normed { norms, .. } = self else { return Ok(()) };
         outputs.timeframes().try_for_each(|k| {
             let (of, start) = outputs.of_vectors(k, reads.vectors());
-            norms.backward(k, weights, of, (&mut *d, start), gradients)
+            norms.backward(k, weights, of, &mut *d, start, gradients)
         })
     }
 }

@@ -21,7 +21,7 @@
 //! ```
 
 mod backward;
-mod plain;
+mod cpu;
 
 use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::kernel::{Kernel, Launch};
@@ -178,7 +178,7 @@ pub(crate) fn node_dots(
         }
         _ => {
             for (to, vector) in [giving, receiving].into_iter().zip(vectors) {
-                plain::node_dots(sizes, values.as_slice(), vector.elements(), to.as_mut_slice());
+                cpu::node_dots(sizes, values.as_slice(), vector.elements(), to.as_mut_slice());
             }
             Ok(())
         }
@@ -214,7 +214,7 @@ pub(crate) fn coefficients(of: Attended<'_>, scored: Scored<'_>, to: &mut Buffer
             Ok(unsafe { kernel.submit(&device, Launch::over(of.sizes.node_heads() * WARP), &arguments) }?)
         }
         _ => {
-            plain::coefficients(of, scored, to.as_mut_slice());
+            cpu::coefficients(of, scored, to.as_mut_slice());
             Ok(())
         }
     }
@@ -262,7 +262,7 @@ pub(crate) fn gather_heads(
         }
         _ => {
             let y = &mut y.as_mut_slice()[..len];
-            plain::gather_heads(of, coefficients.as_slice(), values.as_slice(), start, y);
+            cpu::gather_heads(of, coefficients.as_slice(), values.as_slice(), start, y);
             y.iter_mut().for_each(|y| *y = activation.map_or(*y, |activation| activation.of(*y)));
             Ok(())
         }

@@ -1,10 +1,12 @@
 //! Products with weights in eight bits, for inference; the arithmetic and its bits are those of the
-//! CPU's fast form.
+//! CPU engine.
 //!
 //! ```text
 //! w[n][k] ≈ scale[n] · q[n][k]                          -127 ≤ q ≤ 127, of each output n, once
-//! x[r][k] ≈ scale[r] · (128 · high[r][k] + low[r][k])   -64 ≤ high < 64, 0 ≤ low < 128, of each row r, in each product
-//! c[r][n] = start[n] + (128 · Σ high[r][k] · q[n][k] + Σ low[r][k] · q[n][k]) · (scale[r] · scale[n])
+//! x[r][k] ≈ scale[r] · (128 · high[r][k] + low[r][k])   -64 ≤ high < 64, 0 ≤ low < 128, of each
+//!                                                       row r, in each product
+//! c[r][n] = start[n]
+//!         + (128 · Σ high[r][k] · q[n][k] + Σ low[r][k] · q[n][k]) · (scale[r] · scale[n])
 //! ```
 //!
 //! Both sums are exact, in 32 bits: on a GPU of tensor cores for bytes, which take two products a

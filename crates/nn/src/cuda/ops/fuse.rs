@@ -367,13 +367,14 @@ pub fn fuse_backward<T: Operand>(
 ) -> Result<()> {
     let sizes = memory.sizes;
     let (rows, [input, output, widen, narrow]) = (sizes.rows(), sizes.linear(of.start));
-    let shape = [rows, sizes.hidden];
+    let width = sizes.hidden;
     assert!(tokens.len() >= rows * sizes.hidden, "tokens of every sample");
     let [norm1, norm2] = sizes.norms(of.start);
 
     spread_to_tokens(d_fused, memory)?;
-    let normed = Normed { x: (&memory.sum2).into(), moments: &memory.moments2, weight: of.part(norm2[0]) };
-    layer_norm_backward(normed, shape, (&mut memory.d_tokens, 0), (gradients, norm2, &mut memory.scratch))?;
+    let (x, moments, weight) = ((&memory.sum2).into(), &memory.moments2, of.part(norm2[0]));
+    let normed = Normed { rows, width, x, moments, weight };
+    layer_norm_backward(normed, &mut memory.d_tokens, 0, gradients, norm2, &mut memory.scratch)?;
     of.add_gradients(narrow, &memory.inner, &memory.d_tokens, rows, gradients, &mut memory.scratch)?;
     of.backward(narrow, &memory.d_tokens, rows, Output::Overwrite, &mut memory.d_inner, &mut memory.scratch)?;
     round_to::<T>(&mut memory.d_inner)?;
@@ -381,8 +382,9 @@ pub fn fuse_backward<T: Operand>(
     of.add_gradients(widen, &memory.first, &memory.d_inner, rows, gradients, &mut memory.scratch)?;
     of.backward(widen, &memory.d_inner, rows, Output::Add, &mut memory.d_tokens, &mut memory.scratch)?;
 
-    let normed = Normed { x: (&memory.sum1).into(), moments: &memory.moments1, weight: of.part(norm1[0]) };
-    layer_norm_backward(normed, shape, (&mut memory.d_tokens, 0), (gradients, norm1, &mut memory.scratch))?;
+    let (x, moments, weight) = ((&memory.sum1).into(), &memory.moments1, of.part(norm1[0]));
+    let normed = Normed { rows, width, x, moments, weight };
+    layer_norm_backward(normed, &mut memory.d_tokens, 0, gradients, norm1, &mut memory.scratch)?;
     of.add_gradients(output, &memory.seen, &memory.d_tokens, rows, gradients, &mut memory.scratch)?;
     of.backward(output, &memory.d_tokens, rows, Output::Overwrite, &mut memory.d_seen, &mut memory.scratch)?;
     attend_backward(memory)?;

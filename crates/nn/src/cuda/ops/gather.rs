@@ -69,11 +69,12 @@ impl GatherIndex {
     pub fn new(
         scope: &Scope,
         list: &WorkList,
-        of: (RowGranularity, ReadFrom),
+        vectors: RowGranularity,
+        from: ReadFrom,
         of_samples: &[&[(usize, usize)]],
     ) -> Result<Self> {
         let mut reads = GatherIndex::empty(scope)?;
-        reads.set(list, of.0, of.1, of_samples);
+        reads.set(list, vectors, from, of_samples);
         let mut delivery = BatchUploader::new(scope)?;
         let mut mail = delivery.mail();
         reads.enqueue(&mut mail)?;

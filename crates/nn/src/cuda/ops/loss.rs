@@ -307,7 +307,7 @@ mod tests {
         let mut expected =
             (Buffer::<T>::zeros(&scope, y.len()).unwrap(), Buffer::from_slice(&scope, &[1.0, 2.0]).unwrap());
         loss(&table, of, objective, &mut expected.0, &mut expected.1, &mut Scratch::empty(&scope).unwrap()).unwrap();
-        assert_plain(loss_of, &y, &known, &expected);
+        assert_near_the_loss(loss_of, &y, &known, expected.0.as_slice(), expected.1.as_slice());
 
         let blocks = known.len().div_ceil(THREADS);
         let (mut d, mut parts, mut totals) = (vec![T::narrow(9.0); y.len()], vec![f64::NAN; 2 * blocks], [1.0, 2.0]);
@@ -336,14 +336,14 @@ mod tests {
     }
 
     /// Value of [`Loss`] itself for the whole batch.
-    fn assert_plain<T: Operand>(loss: Loss, y: &[f32], targets: &[f32], (d, totals): &(Buffer<T>, Buffer<f64>)) {
+    fn assert_near_the_loss<T: Operand>(loss: Loss, y: &[f32], targets: &[f32], d: &[T], totals: &[f64]) {
         let mut slopes = vec![0.0f32; y.len()];
         loss.gradient(y, targets, 7, &mut slopes);
-        for (found, slope) in d.as_slice().iter().zip(slopes) {
+        for (found, slope) in d.iter().zip(slopes) {
             assert_eq!(found.widen(), T::narrow(slope * 4.0).widen(), "{loss:?}");
         }
         let (sum, terms) = (1.0 + loss.sum(y, targets), 2.0 + loss.terms(targets) as f64);
-        let [found, count] = [totals.as_slice()[0], totals.as_slice()[1]];
+        let [found, count] = [totals[0], totals[1]];
         assert!((found - sum).abs() <= 1e-13 * sum.abs() && count == terms, "{loss:?}: {found} and {count}");
     }
 

@@ -146,7 +146,7 @@ fn cuda<T: Operand>(device: &Cuda, of: &Product<'_, T>, output: Output, to: u64,
     let (kind, tuner) = (Kind::of(of, output), scratch.products_mut().tuner().clone());
     // SAFETY: as for a call that is not split; `parts` has as many numbers as the shape asks a
     // scratch for.
-    let by_library = || unsafe { library::multiply(&tuner, device, of, (operands, parts)) };
+    let by_library = || unsafe { library::multiply(&tuner, device, of, operands, parts) };
     // Doing it again changes nothing: there are several ways only where the output is overwritten.
     let measured = |method| match method {
         Method::Kernel(cut) => device.elapsed_ms(|| run(cut)),

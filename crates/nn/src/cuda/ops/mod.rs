@@ -1,5 +1,5 @@
 //! Operations of a training step on a device, each in a file of its own: the function with its one
-//! match on the device, its plain form on the CPU, and the launch of its kernel, whose source lies
+//! match on the device, its loops on the CPU, and the launch of its kernel, whose source lies
 //! beside it as `.cu`. docs/design/gpu.md tells how they make a step, and what is missing.
 //!
 //! Gates lie unit by unit here, `[.., H, 4]` in the order i, f, g, o, so that the four of a unit
@@ -9,15 +9,19 @@
 //! ```text
 //! forward    bars that the windows cover                     take_rows
 //!            projected = x · W_ihᵀ + b, once a bar            multiply
-//!            states, gates of all steps and timeframes        recurrence; or recurrence_of_rows, from bars
+//!            states, gates of all steps and timeframes        recurrence; from bars:
+//!                                                             recurrence_of_rows
 //!            between layers: norm, dropout                    layer_norm, drop_outputs
 //!            a vector for each window                         as it is, layer_norm or pool
-//!            of all timeframes, one for each sample           join, then fuse or as they are joined
-//!            over graphs: layers of attention, a readout      drop_nodes, coefficients, gather_heads, read_graphs
+//!            of all timeframes, one for each sample           join, then fuse or as they are
+//!            over graphs: layers of attention, a readout      drop_nodes, coefficients,
+//!                                                             gather_heads, read_graphs
 //!            outputs, losses and their gradients              multiply, loss, graph_loss
-//! backward   the same in reverse                              multiply, add_column_sums, fuse_backward,
-//!                                                             scatter_add, pool_backward
-//!            between layers                                   multiply, round_to, drop_gradients, layer_norm_backward
+//! backward   the same in reverse                              multiply, add_column_sums,
+//!                                                             fuse_backward, scatter_add,
+//!                                                             pool_backward
+//!            between layers                                   multiply, round_to, drop_gradients,
+//!                                                             layer_norm_backward
 //!            d_gates of all steps and timeframes              recurrence_backward
 //!            d_gates summed by bar                            sum_by_bar
 //!            dW_ih = by_barᵀ · x,  dW_hh = d_gatesᵀ · h        multiply

@@ -205,8 +205,8 @@ pub(super) fn kernel<T: Operand>(direction: &str, list: &WorkList, units: usize)
     (name, Launch::of_blocks(list.tiles()).map(|launch| launch.with_threads(4 * units as u32)))
 }
 
-/// The plain form. `add_products` adds W_hh · h of a window of a sequence to the gates of its
-/// units, `[H, 4]`.
+/// The recurrence on the CPU. `add_products` adds W_hh · h of a window of a sequence to the gates
+/// of its units, `[H, 4]`.
 pub(super) fn cpu<T: Operand>(
     list: &WorkList,
     projected: &Buffer<f32>,

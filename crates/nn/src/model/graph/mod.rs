@@ -4,8 +4,10 @@
 //!
 //! ```text
 //! for each layer, x [N, F], node i, edges e = j → i with attributes a_e, heads h of C units:
-//!     GAT:    v_j = W x_j;                score = LeakyReLU(att_src · v_j + att_dst · v_i + att_edge · W_e a_e)
-//!     GATv2:  v_j = W_l x_j + b_l;        score = att · LeakyReLU(v_j + W_r x_i + b_r + W_e a_e)
+//!     GAT:    v_j = W x_j;
+//!             score = LeakyReLU(att_src · v_j + att_dst · v_i + att_edge · W_e a_e)
+//!     GATv2:  v_j = W_l x_j + b_l;
+//!             score = att · LeakyReLU(v_j + W_r x_i + b_r + W_e a_e)
 //!     coefficient = softmax of the scores over the edges that i receives
 //!     y_i = bias + W_res x_i + Σ_e coefficient · v_j          heads side by side, or their mean
 //!     ELU or ReLU of y, before the next layer

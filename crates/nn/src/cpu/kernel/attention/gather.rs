@@ -4,7 +4,8 @@
 //! gather:     for node i, edge e to j:   to[i] += number of e · from[j]
 //! dots:       for node i, edge e to j:   number of e = nodes[i] · ends[j]
 //! node_dots:  for node i:                number of i = values[i] · vector
-//! spread:     for node i:                d_values[i] += d of i · vector;  d_vector += d of i · values[i]
+//! spread:     for node i:                d_values[i] += d of i · vector
+//!                                        d_vector += d of i · values[i]
 //! ```
 //!
 //! Departures: a few panels of a head at a time, whose sums stay in registers over all edges of a

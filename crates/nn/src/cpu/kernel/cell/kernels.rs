@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! forward:   i, f, o = sigmoid, g = tanh;  c' = f·c + i·g;  h' = o·tanh(c')
-//! backward:  dc' += dh'·o·(1 - tanh²c');   di = dc'·g·i·(1 - i);  df = dc'·c·f·(1 - f);  dg = dc'·i·(1 - g²)
-//!            do = dh'·tanh(c')·o·(1 - o);  dc = dc'·f
+//! backward:  dc' += dh'·o·(1 - tanh²c');   dc = dc'·f
+//!            di = dc'·g·i·(1 - i);         df = dc'·c·f·(1 - f)
+//!            dg = dc'·i·(1 - g²);          do = dh'·tanh(c')·o·(1 - o)
 //! ```
 //!
 //! Departures:

@@ -134,9 +134,8 @@ pub(crate) fn activate(isa: Isa, rows: usize, gates: &mut ViewMut<'_>) {
     dispatch!(isa, activate, &arguments);
 }
 
-/// What [`forward`] does with cell states, from `gates` [rows, 4 · 16] after their functions:
-/// `cell` holds the state before the step in `rows` rows and receives the one after it in the
-/// `rows` that follow.
+/// Cell states of [`forward`], from `gates` [rows, 4 · 16] after their functions: `cell` holds the
+/// state before the step in `rows` rows and receives the one after it in the `rows` that follow.
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.

@@ -1,8 +1,10 @@
 //! Products of rows in two bytes a number with weights in one.
 //!
 //! ```text
-//! for panel p of c, row r:    high = offsets[p] + Σ_k x[r][high][k] · w[p][k],  low = Σ_k x[r][low][k] · w[p][k]
-//!                             c[p][r] = start + (128 · high + low) · (scale[r] · scales[p])        sixteen outputs at once
+//! for panel p of c, row r:    high = offsets[p] + Σ_k x[r][high][k] · w[p][k]
+//!                             low = Σ_k x[r][low][k] · w[p][k]
+//!                             c[p][r] = start + (128 · high + low) · (scale[r] · scales[p])
+//!                             sixteen outputs at once
 //! ```
 //!
 //! Departures: four inputs at a time, as the instructions for bytes take them; and a tile of

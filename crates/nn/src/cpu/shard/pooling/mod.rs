@@ -40,13 +40,9 @@ pub(super) struct Parameters<'a> {
 
 /// Numbers in all memory of pooling.
 pub(super) fn len(all: &[Dimensions], purpose: Purpose) -> usize {
-    let of_run = |&of: &Dimensions| SlidingPooling::len(sizes(of), sliding_room(of));
+    let of_run = |&of: &Dimensions| SlidingPooling::len(of.heads, of.sizes.hidden, sliding_room(of));
     let runs = all.iter().filter(|of| of.heads > 0 && of.is_dense());
     windows::len(all, purpose) + runs.map(of_run).sum::<usize>()
-}
-
-fn sizes(of: Dimensions) -> (usize, usize) {
-    (of.heads, of.sizes.hidden)
 }
 
 fn sliding_room(of: Dimensions) -> SlidingRoom {
@@ -56,7 +52,8 @@ fn sliding_room(of: Dimensions) -> SlidingRoom {
 impl Pooled {
     pub(super) fn new(scope: &Scope, of: Dimensions) -> Result<Self> {
         if of.is_dense() {
-            return Ok(Pooled::Runs(SlidingPooling::new(scope, sizes(of), sliding_room(of))?));
+            let runs = SlidingPooling::new(scope, of.heads, of.sizes.hidden, sliding_room(of))?;
+            return Ok(Pooled::Runs(runs));
         }
         Ok(Pooled::Windows(PooledWindows::new(scope, of)?))
     }

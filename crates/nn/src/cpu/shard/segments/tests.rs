@@ -102,7 +102,12 @@ proptest! {
     fn gradients_are_those_of_the_full_backward_pass_to_the_bit(
         timeframes in prop::collection::vec(windows(), 1..3),
         (hidden, layers, count) in (4usize..36, 1usize..4, 1usize..34),
-        [drops, norm, pools, dense, bf16, cells] in any::<[bool; 6]>(),
+        drops in any::<bool>(),
+        norm in any::<bool>(),
+        pools in any::<bool>(),
+        dense in any::<bool>(),
+        bf16 in any::<bool>(),
+        cells in any::<bool>(),
     ) {
         let samples = Samples::new(count, &timeframes);
         // A run is no longer in bars than in samples.

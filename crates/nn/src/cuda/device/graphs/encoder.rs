@@ -87,7 +87,7 @@ impl Encodings {
         if let Some(lstms) = lstms {
             ensure_capacity(x, batch.len() * *width)?;
             fusion.iter_mut().try_for_each(|fusion| fusion.begin(batch.len()))?;
-            return lstms.enqueue((batch, drawn), learns, mail);
+            return lstms.enqueue(batch, drawn, learns, mail);
         }
         last.clear();
         for sample in 0..batch.len() {

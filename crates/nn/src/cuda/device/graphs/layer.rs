@@ -165,11 +165,11 @@ impl Layer {
         if let Some(dropped) = dropped {
             drop_nodes(dropped, x, &mut self.dropped)?;
         }
-        let x = (if dropped.is_some() { &self.dropped } else { x }, nodes);
+        let x = if dropped.is_some() { &self.dropped } else { x };
         let (parameters, Mapped { values, giving, receiving, edge_vectors }) = (of.parameters, &mut self.mapped);
         match &self.shape.slots {
             Slots::Gat { map, vectors, edge_attention, common } => {
-                map.forward(parameters, x.0, x.1, values, scratch)?;
+                map.forward(parameters, x, nodes, values, scratch)?;
                 let vectors = vectors.map(|start| Part { buffer: parameters, start });
                 node_dots(attended, values, vectors, giving, receiving)?;
                 if let (Some(vector), Some(weight)) = (*edge_attention, common.edge_weight) {
@@ -177,14 +177,14 @@ impl Layer {
                 }
             }
             Slots::GatV2 { maps: [from, to], .. } => {
-                from.forward(parameters, x.0, x.1, values, scratch)?;
-                to.forward(parameters, x.0, x.1, receiving, scratch)?;
+                from.forward(parameters, x, nodes, values, scratch)?;
+                to.forward(parameters, x, nodes, receiving, scratch)?;
             }
         }
         let common = self.shape.slots.common();
         let start = match &common.residual {
             Some(residual) => {
-                residual.forward(parameters, x.0, x.1, &mut self.y, scratch)?;
+                residual.forward(parameters, x, nodes, &mut self.y, scratch)?;
                 Start::Present
             }
             None => Start::Bias(Part { buffer: parameters, start: common.bias }),
@@ -214,8 +214,8 @@ impl Layer {
         match &common.residual {
             Some(residual) => residual.add_gradients(&shared.d_y, x, nodes, gradients, scratch)?,
             None => {
-                let sizes = [nodes, self.shape.sizes.width()];
-                add_column_sums((&shared.d_y).into(), sizes[0], sizes[1], &mut *gradients, common.bias, scratch)?;
+                let width = self.shape.sizes.width();
+                add_column_sums((&shared.d_y).into(), nodes, width, &mut *gradients, common.bias, scratch)?;
             }
         }
         self.scores_backward(attended, of.parameters, shared, scratch, gradients)?;
@@ -263,8 +263,7 @@ impl Layer {
                 let dots = NodeDots { values: &self.mapped.values, vectors: parts, d: [d_giving, d_receiving] };
                 node_dot_gradients(of, dots, d_values, &mut *first, &mut *second)?;
                 for (rows, start) in [first, second].into_iter().zip(*vectors) {
-                    let sizes = [nodes, sizes.projected()];
-                    add_column_sums((&*rows).into(), sizes[0], sizes[1], &mut *gradients, start, scratch)?;
+                    add_column_sums((&*rows).into(), nodes, sizes.projected(), &mut *gradients, start, scratch)?;
                 }
                 let (Some(vector), Some(weight)) = (*edge_attention, common.edge_weight) else { return Ok(()) };
                 let d = &mut shared.d_edge_vectors;

@@ -1,4 +1,4 @@
-//! The kernels beside the plain forms, and these beside the trainer's plain form in f64.
+//! The kernels beside the operations on the CPU.
 
 use megabatch_simt::Arg;
 
@@ -210,7 +210,7 @@ impl Example {
 }
 
 #[test]
-fn the_kernels_are_the_plain_forms() {
+fn the_kernels_compute_what_the_cpu_does() {
     let flags = [[false, true, true], [true, false, false], [true, true, true], [false, false, false]];
     let heads = [[1, 1, 1], [3, 5, 5], [2, 7, 1], [2, 40, 40], [5, 3, 3]];
     for (k, [heads, units, score_units]) in heads.into_iter().enumerate() {
@@ -223,7 +223,7 @@ fn the_kernels_are_the_plain_forms() {
 }
 
 #[test]
-fn dots_of_nodes_are_the_plain_forms() {
+fn dots_of_nodes_are_the_cpus() {
     for sizes in [[1, 1, 1], [3, 5, 1], [2, 40, 1]] {
         let example = Example::new(sizes[0], sizes[1], sizes[2], 0, false, true, false);
         let (of, projected) = (example.attended(), example.sizes.projected());

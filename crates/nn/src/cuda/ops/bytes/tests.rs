@@ -89,7 +89,7 @@ fn rows_have_the_bits_of_the_processors_fast_form() {
     let mut own = ByteRows::empty(&scope).unwrap();
     own.quantize((&x_of).into(), [count, depth]).unwrap();
 
-    // The fast form's rows lie in panels.
+    // The CPU engine's rows lie in panels.
     let panels = depth.div_ceil(PANEL);
     let mut in_panels = vec![0.0; panels * count * PANEL];
     for (k, &x) in x.iter().enumerate() {

@@ -80,8 +80,8 @@ pub(super) fn rows(device: &Device) -> Result<()> {
         let [weight, bias] = [0, HIDDEN].map(|start| Part { buffer: &parameters, start });
         let (mut y, mut moments) = (Buffer::<f32>::zeros(scope, ROWS * HIDDEN)?, Buffer::zeros(scope, 2 * ROWS)?);
         layer_norm(Part::from(&x), NormWeights { weight, bias }, ROWS, HIDDEN, &mut y, 0, &mut moments)?;
-        let normed = Normed { x: Part::from(&x), moments: &moments, weight };
-        layer_norm_backward(normed, [ROWS, HIDDEN], (&mut d, 0), (&mut gradients, [0, HIDDEN], &mut scratch))?;
+        let normed = Normed { rows: ROWS, width: HIDDEN, x: Part::from(&x), moments: &moments, weight };
+        layer_norm_backward(normed, &mut d, 0, &mut gradients, [0, HIDDEN], &mut scratch)?;
 
         let ends = Buffer::from_slice(scope, &[0u64, 77, 1 << 40, 3, 4, 9])?;
         let masks = Buffer::from_slice(scope, &[Dropout::of_step(0.25, 3, 4)?.mask("M1", 0).into()])?;
@@ -121,7 +121,7 @@ pub(super) fn joins(device: &Device) -> Result<()> {
         let reads = |vectors, from| {
             let step = |s: usize, n: usize| if vectors == RowGranularity::OfSteps { steps[s][n] } else { 2 - 2 * s };
             let of = [0, 1].map(|s| [0, 1, 2, 3].map(|n| (windows[s][n], step(s, n))));
-            GatherIndex::new(scope, &list, (vectors, from), &[&of[0], &of[1]])
+            GatherIndex::new(scope, &list, vectors, from, &[&of[0], &of[1]])
         };
         let hidden = narrow::<bf16>(scope, "hidden", (list.rows() + list.windows()) * HIDDEN)?;
         let (vectors, d) = (buffer(scope, "vectors", list.rows() * HIDDEN)?, buffer(scope, "d", 8 * HIDDEN)?);

@@ -39,7 +39,7 @@ pub(in super::super) struct Call {
 impl Call {
     /// A product by the smallest tile that is not split.
     pub(in super::super) fn whole<T: Operand>(shape: [usize; 3], layout: Layout, output: Output) -> Self {
-        Call::new::<T>(shape, layout, Arithmetic::Exact, GemmPlan::whole(shape), output)
+        Call::new::<T>(shape, layout, Arithmetic::Exact, GemmPlan::whole(shape[2]), output)
     }
 
     /// A product done in a way of its own.

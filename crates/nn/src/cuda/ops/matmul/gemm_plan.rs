@@ -48,7 +48,7 @@ pub(super) struct GemmPlan {
 
 impl GemmPlan {
     /// By the smallest tile, in one part.
-    pub(super) fn whole([_, _, inner]: [usize; 3]) -> Self {
+    pub(super) fn whole(inner: usize) -> Self {
         GemmPlan { tile: Tile::Square, splits: 1, inner_each: inner }
     }
 
@@ -71,7 +71,7 @@ impl GemmPlan {
 pub(in super::super) enum Parts {
     /// As the shape alone decides.
     ByRule,
-    /// Where those are several.
+    /// Half as many, if the shape alone decides for several.
     HalfAsMany,
 }
 
