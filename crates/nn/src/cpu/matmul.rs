@@ -6,7 +6,7 @@
 #![allow(unsafe_code, reason = "matrixmultiply takes raw pointers; `multiply` checks the shapes first")]
 
 /// A type with a general matrix product. Implemented for `f32` and `f64`.
-pub trait Product: Copy {
+pub trait GemmElement: Copy {
     /// 0.
     const ZERO: Self;
     /// 1.
@@ -42,7 +42,7 @@ pub struct Strided<S> {
 
 macro_rules! product {
     ($type:ty, $gemm:path) => {
-        impl Product for $type {
+        impl GemmElement for $type {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
 
@@ -103,7 +103,7 @@ pub enum Output {
 ///
 /// # Panics
 /// If the shapes do not fit together.
-pub fn multiply<S: Product>(a: Matrix<'_, S>, b: Matrix<'_, S>, into: Output, c: &mut [S]) {
+pub fn multiply<S: GemmElement>(a: Matrix<'_, S>, b: Matrix<'_, S>, into: Output, c: &mut [S]) {
     let ([m, k], [k_of_b, n]) = (a.shape, b.shape);
     assert_eq!(k, k_of_b, "inner dimensions of a product [{m}, {k}]·[{k_of_b}, {n}]");
     assert_eq!(Some(c.len()), m.checked_mul(n), "output of a product [{m}, {k}]·[{k}, {n}]");
@@ -147,7 +147,7 @@ mod tests {
         (0..m * n).map(|at| element(at / n, at % n)).collect()
     }
 
-    fn check<S: Product + Into<f64> + std::fmt::Debug>(case: Case, from_f64: fn(f64) -> S, relative: f64) {
+    fn check<S: GemmElement + Into<f64> + std::fmt::Debug>(case: Case, from_f64: fn(f64) -> S, relative: f64) {
         let Case { m, k, n, a_transposed, b_transposed, into } = case;
         let stream = Stream { seed: 5, name: "matmul" };
         let draw = |start: usize, len: usize| (start..start + len).map(|i| from_f64(uniform(stream, i as u64) - 0.5));

@@ -5,7 +5,6 @@
 mod ascending;
 mod classes;
 mod needs;
-mod objective;
 mod of_graph;
 mod tasks;
 
@@ -13,11 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::model::ModelConfig;
+use crate::model::dropout::StepDropout;
 use crate::model::readout::Readout;
 pub use ascending::Ascending;
 pub use classes::Classes;
 pub use needs::TargetNeeds;
-pub use objective::Objective;
 use of_graph::wide;
 pub use of_graph::{is_labelled, labelled_rows, softmax};
 pub use tasks::{Group, Task, TaskLoss, Tasks};
@@ -294,6 +293,22 @@ impl Loss {
             _ => panic!("{} is a loss of graphs", self.name()),
         }
     }
+}
+
+/// Loss of a part of a batch, as a function of weights and samples.
+#[derive(Clone, Copy, Debug)]
+pub struct Objective {
+    /// The loss.
+    pub loss: Loss,
+    /// Divisor of its sum over the whole step.
+    pub count: usize,
+    /// Position of the batch's first sample in the epoch's order, by which dense training finds its
+    /// runs.
+    pub position: usize,
+    /// Dropout of the step.
+    pub dropout: StepDropout,
+    /// Factor of the gradients: the loss scale, or 1.
+    pub scale: f32,
 }
 
 /// The numbers that a loss has, as settings.

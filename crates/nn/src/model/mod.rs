@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use decoder::Decoder;
-use lstm::{Lstm, Read, Sizes};
+use lstm::{Lstm, LstmSizes, Read};
 use pooling::{AttentionPooling, check_heads};
 
 /// One timeframe of the samples.
@@ -210,7 +210,7 @@ impl Model {
             let &Timeframe { ref name, steps, features } = timeframe;
             let ModelConfig { hidden, layers, bias, layer_norm: norm, .. } = config;
             let read = config.read();
-            let sizes = Sizes { steps, features, hidden, layers, bias, norm, read };
+            let sizes = LstmSizes { steps, features, hidden, layers, bias, norm, read };
             Lstm::new(sizes, &prefixed("lstm", name), &prefixed("norm", name), &mut layout)
         };
         let lstms: Vec<Lstm> = match config.encoder {

@@ -5,7 +5,7 @@
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::columns::room;
-use super::shape::{Shape, shapes};
+use super::shape::{PanelShape, shapes};
 use crate::cpu::graph_attention::Passes;
 use crate::cpu::kernel::PANEL;
 use crate::cpu::kernel::attention::EdgeLists;
@@ -32,8 +32,8 @@ impl GraphCapacity {
 pub(super) struct AttentionWorkspace {
     pub(super) capacity: GraphCapacity,
     pub(super) shared: Shared,
-    pub(super) layers: Vec<LayerMemory>,
-    pub(super) scratch: Scratch,
+    pub(super) layers: Vec<AttentionLayerMemory>,
+    pub(super) scratch: AttentionScratch,
 }
 
 /// Buffers that belong to no layer.
@@ -49,7 +49,7 @@ pub(super) struct Shared {
 
 /// Saved forward pass of one layer.
 #[derive(Debug)]
-pub(super) struct LayerMemory {
+pub(super) struct AttentionLayerMemory {
     pub(super) maps: Buffer<f32>, // [map panels][N][16]
     /// For GAT.
     pub(super) source: Buffer<f32>, // [groups][N][group]
@@ -62,7 +62,7 @@ pub(super) struct LayerMemory {
 
 /// Scratch buffers, used by one layer after another.
 #[derive(Debug)]
-pub(super) struct Scratch {
+pub(super) struct AttentionScratch {
     /// Input of a layer, under dropout.
     pub(super) dropped: Buffer<f32>, // [input panels][N][16]
     /// Factors of the coefficients under dropout or as a share of a mean, and the products.
@@ -84,12 +84,12 @@ pub(super) struct Scratch {
 }
 
 /// Numbers of all edges and heads, up to a whole row of a panel.
-fn numbers(shape: Shape, capacity: GraphCapacity) -> usize {
+fn numbers(shape: PanelShape, capacity: GraphCapacity) -> usize {
     (capacity.places() * shape.heads.padded()).next_multiple_of(PANEL)
 }
 
 /// Numbers in each buffer of a layer, in the order of the fields.
-fn layer_len(shape: Shape, capacity: GraphCapacity) -> [usize; 5] {
+fn layer_len(shape: PanelShape, capacity: GraphCapacity) -> [usize; 5] {
     let nodes = capacity.nodes;
     let scalars = if shape.kind == AttentionKind::Gat { nodes * shape.heads.padded() } else { 0 };
     let maps = room(nodes, shape.map_panels());
@@ -98,7 +98,7 @@ fn layer_len(shape: Shape, capacity: GraphCapacity) -> [usize; 5] {
 
 /// Numbers in each buffer of the scratch for one layer, in the order of the fields.
 fn scratch_len_of(
-    shape: Shape,
+    shape: PanelShape,
     config: &crate::model::graph::GraphConfig,
     capacity: GraphCapacity,
     passes: Passes,
@@ -163,7 +163,7 @@ impl AttentionWorkspace {
         let zeros = |len| Buffer::zeros(scope, len);
         let layer = |shape| {
             let [maps, source, target, coefficients, y] = layer_len(shape, capacity);
-            Ok(LayerMemory {
+            Ok(AttentionLayerMemory {
                 maps: zeros(maps)?,
                 source: zeros(source)?,
                 target: zeros(target)?,
@@ -181,17 +181,17 @@ impl AttentionWorkspace {
                 output: zeros(output)?,
             },
             layers: shapes(attention).into_iter().map(layer).collect::<Result<_>>()?,
-            scratch: Scratch::new(scope, scratch_len(attention, capacity, passes))?,
+            scratch: AttentionScratch::new(scope, scratch_len(attention, capacity, passes))?,
         })
     }
 }
 
-impl Scratch {
+impl AttentionScratch {
     fn new(scope: &Scope, len: [usize; 14]) -> Result<Self> {
         let zeros = |len| Buffer::zeros(scope, len);
         let [dropped, factors, kept, d_y, d_x, d_maps, d_scores, d_source, d_target, by_column, ..] = len;
         let [.., d_weight, d_vectors, d_edges, d_row] = len;
-        Ok(Scratch {
+        Ok(AttentionScratch {
             dropped: zeros(dropped)?,
             factors: zeros(factors)?,
             kept: zeros(kept)?,

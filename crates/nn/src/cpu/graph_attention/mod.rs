@@ -34,11 +34,11 @@ use crate::error::Result;
 use crate::graph::{GraphDropout, GraphView, place_attributes};
 use crate::model::graph::GraphAttention;
 use crate::model::tensor::TensorSet;
-use backward::{InputGradient, Parameters};
+use backward::{InputGradient, LayerParameters};
 use columns::{from_panels, into_panels};
 use forward::Context;
 use memory::{AttentionWorkspace, GraphCapacity, Shared};
-use shape::{Shape, shapes};
+use shape::{PanelShape, shapes};
 
 /// Input of attention: a graph, its nodes, and dropout.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +73,7 @@ pub struct NodeGradients<'a> {
 #[derive(Debug)]
 pub struct AttentionPass {
     isa: Isa,
-    shapes: Vec<Shape>,
+    shapes: Vec<PanelShape>,
     memory: AttentionWorkspace,
 }
 
@@ -136,7 +136,7 @@ impl AttentionPass {
             let input = below.last().map_or(shared.x.as_slice(), |below| below.y.as_slice());
             let context = context(self.isa, l, shape, attention, packed, nodes.dropout, shared);
             let wanted = if l > 0 || d_x.is_some() { InputGradient::Wanted } else { InputGradient::Unwanted };
-            let of_layer = Parameters { layer: &attention.layers[l], values: parameters, gradients };
+            let of_layer = LayerParameters { layer: &attention.layers[l], values: parameters, gradients };
             backward::backward(&context, input, wanted, &rest[0], scratch, of_layer);
             std::mem::swap(&mut scratch.d_x, &mut scratch.d_y);
         }
@@ -168,7 +168,7 @@ impl AttentionPass {
 fn context<'a>(
     isa: Isa,
     l: usize,
-    shape: Shape,
+    shape: PanelShape,
     attention: &'a GraphAttention,
     packed: &'a PackedAttention,
     dropout: Option<GraphDropout>,

@@ -133,7 +133,7 @@ impl Sweep {
 /// panel and every `start_row` for each row, or null to start from c. c overlaps none of the
 /// others.
 #[derive(Clone, Copy)]
-struct Product {
+struct ProductArguments {
     rows: usize,
     depth: usize,
     panels: usize,
@@ -183,7 +183,7 @@ macro_rules! entry_points {
         /// # Safety
         /// As [`product`](super::product::product).
         $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn product(p: &super::Product) {
+        pub(super) unsafe fn product(p: &super::ProductArguments) {
             // SAFETY: the caller keeps this function's contract, which is the kernel's.
             unsafe { super::product::product::<$lanes>(p) }
         }
@@ -223,7 +223,7 @@ macro_rules! entry_points {
         /// # Safety
         /// As [`cells`](super::cell::kernels::cells).
         $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn cells(s: &super::cell::Cells) {
+        pub(super) unsafe fn cells(s: &super::cell::CellsArguments) {
             // SAFETY: the caller keeps this function's contract, which is the kernel's.
             unsafe { super::cell::kernels::cells::<$lanes>(s) }
         }
@@ -301,7 +301,7 @@ pub(crate) fn product_with(isa: Isa, of: PanelProduct<'_>, to: &mut ViewMut<'_>,
     b_place.check(b.len(), panels, depth);
     to.1.check(to.0.len(), panels, rows);
     let (start, start_stride, start_row) = start.steps(panels, rows);
-    let arguments = Product {
+    let arguments = ProductArguments {
         rows,
         depth,
         panels,

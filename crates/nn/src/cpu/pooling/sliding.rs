@@ -208,11 +208,11 @@ impl SlidingPooling {
             let Some(window) = window_at.get(first + steps - 1).copied().flatten() else { return };
             let (most, total, sum) = (&mut largest[window], &mut totals[window], vectors.sum_mut(head, window));
             match part {
-                Part::End => {
+                WindowPart::End => {
                     (*most, *total) = (running.most, running.number);
                     sum.copy_from_slice(running.vector);
                 }
-                Part::Beginning => {
+                WindowPart::Beginning => {
                     let both = if running.most > *most { running.most } else { *most };
                     let [fading, share] = [(*most - both).exp(), (running.most - both).exp()];
                     (*most, *total) = (both, fading * *total + share * running.number);
@@ -287,7 +287,7 @@ impl<'a> Running<'a> {
 
 /// The part of a window that is summed up, see the module.
 #[derive(Clone, Copy)]
-enum Part {
+enum WindowPart {
     /// From the window's first place to the end of that one's block.
     End,
     /// From the beginning of the next block to the window's last place.
@@ -302,13 +302,13 @@ fn sweep(
     steps: usize,
     vector: &mut [f32],
     add: impl Fn(&mut Running<'_>, usize),
-    mut read: impl FnMut(&Running<'_>, usize, Part),
+    mut read: impl FnMut(&Running<'_>, usize, WindowPart),
 ) {
     for start in (0..len).step_by(steps) {
         let mut down = Running::new(vector);
         for place in (start..len.min(start + steps)).rev() {
             add(&mut down, place);
-            read(&down, place, Part::End);
+            read(&down, place, WindowPart::End);
         }
         if start > 0 {
             let mut up = Running::new(vector);
@@ -316,7 +316,7 @@ fn sweep(
                 if place < len {
                     add(&mut up, place);
                 }
-                read(&up, place + 1 - steps, Part::Beginning);
+                read(&up, place + 1 - steps, WindowPart::Beginning);
             }
         }
     }

@@ -9,7 +9,7 @@
 use megabatch_amp::{Accuracy, QuantizedMatrix};
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::memory::{LayerMemory, Scratch};
+use super::memory::{LayerMemory, ShardScratch};
 use super::sequence::Sequence;
 use super::single::ROWS_FEW;
 use super::weights::{LayerWeights, gate_rows};
@@ -175,7 +175,7 @@ impl Sequence {
         l: usize,
         QuantizedLayer { recurrent, .. }: &QuantizedLayer,
         t: usize,
-        Scratch { segment, by_bar, activations, .. }: &mut Scratch,
+        ShardScratch { segment, by_bar, activations, .. }: &mut ShardScratch,
     ) {
         let projected = self.by_bar_in_step(l, t);
         let (rows, hidden, units) = (self.windows.len(), self.of.sizes.hidden, self.of.units());

@@ -7,7 +7,7 @@
 //! from either end in turn, and then the cell over all units at once: chains of many units are
 //! under way beside each other.
 
-use super::memory::{LayerMemory, Scratch};
+use super::memory::{LayerMemory, ShardScratch};
 use super::sequence::Sequence;
 use super::weights::LayerWeights;
 use crate::cpu::kernel::{self, Ahead, Isa, PanelProduct, Start, Sweep, View, ViewMut};
@@ -25,7 +25,7 @@ impl Sequence {
         l: usize,
         weights: &LayerWeights,
         t: usize,
-        Scratch { segment, by_bar, .. }: &mut Scratch,
+        ShardScratch { segment, by_bar, .. }: &mut ShardScratch,
     ) {
         let (rows, hidden, units) = (self.windows.len(), self.of.sizes.hidden, self.of.units());
         let projected = self.by_bar_in_step(l, t);

@@ -4,7 +4,7 @@
 
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::outputs::Rows;
+use super::outputs::OutputRows;
 use crate::cuda::ops::{
     NormWeights, Normed, Operand, Part, Scratch, ensure_capacity, layer_norm, layer_norm_backward, norm_parts,
 };
@@ -59,7 +59,7 @@ impl Norms {
         &mut self,
         k: usize,
         weights: &Buffer<f32>,
-        of: Rows<'_, From>,
+        of: OutputRows<'_, From>,
         to: &mut Buffer<To>,
         to_start: usize,
     ) -> Result<()> {
@@ -75,7 +75,7 @@ impl Norms {
         &mut self,
         k: usize,
         weights: &Buffer<f32>,
-        of: Rows<'_, From>,
+        of: OutputRows<'_, From>,
         d: &mut Buffer<f32>,
         start: usize,
         gradients: &mut Buffer<f32>,

@@ -62,7 +62,7 @@ pub struct Predictions<'a> {
 
 /// Objective of a gradient: Σ factor · term · scale / count.
 #[derive(Clone, Copy, Debug)]
-pub struct Objective<'a> {
+pub struct LossScaling<'a> {
     /// `[1]`: the count and the factors.
     pub terms: &'a Buffer<Terms>,
     /// `[1]`: the loss scale.
@@ -152,7 +152,7 @@ impl Terms {
 pub fn loss<T: Operand>(
     table: &LossTable,
     of: Predictions<'_>,
-    objective: Objective<'_>,
+    objective: LossScaling<'_>,
     d_outputs: &mut Buffer<T>,
     totals: &mut Buffer<f64>,
     scratch: &mut Scratch,
@@ -163,7 +163,7 @@ pub fn loss<T: Operand>(
     let singles = [objective.scale.len(), objective.terms.len()];
     assert_eq!((totals.len(), singles), (2, [1, 1]), "a sum and a number of terms; a scale; what terms are divided by");
     let device = d_outputs.scope().device().clone();
-    let Objective { terms, scale } = objective;
+    let LossScaling { terms, scale } = objective;
     let scopes =
         [of.outputs.scope(), of.targets.scope(), terms.scope(), scale.scope(), totals.scope(), table.on_device.scope()];
     scopes.into_iter().for_each(|scope| device.assert_beside(scope.device()));
@@ -188,7 +188,7 @@ fn cuda<T: Operand>(
     device: &Cuda,
     table: &LossTable,
     of: Predictions<'_>,
-    Objective { terms, scale }: Objective<'_>,
+    LossScaling { terms, scale }: LossScaling<'_>,
     d_outputs: &mut Buffer<T>,
     totals: &mut Buffer<f64>,
     scratch: &mut Scratch,
@@ -234,7 +234,7 @@ pub(super) fn launch_of_totals() -> Option<Launch> {
 fn cpu<T: Operand>(
     table: &LossTable,
     of: Predictions<'_>,
-    Objective { terms, scale }: Objective<'_>,
+    LossScaling { terms, scale }: LossScaling<'_>,
     d_outputs: &mut [T],
 ) -> [f64; 2] {
     let Terms { count, factors } = terms.as_slice()[0];
@@ -303,7 +303,7 @@ mod tests {
         let terms = Buffer::from_slice(&scope, &[Terms::of(loss_of, 7, &known)]).unwrap();
         let targets_of = buffer(&known);
         let of = Predictions { outputs: &outputs, targets: &targets_of, rows };
-        let objective = Objective { terms: &terms, scale: &scale };
+        let objective = LossScaling { terms: &terms, scale: &scale };
         let mut expected =
             (Buffer::<T>::zeros(&scope, y.len()).unwrap(), Buffer::from_slice(&scope, &[1.0, 2.0]).unwrap());
         loss(&table, of, objective, &mut expected.0, &mut expected.1, &mut Scratch::empty(&scope).unwrap()).unwrap();

@@ -67,12 +67,12 @@ mod take_rows;
 mod work_list;
 
 pub(crate) use attention::{
-    Attended, AttentionSizes, NodeDots, ReceiverRows, Scored, Start, activation_gradients, coefficients, gather_heads,
-    node_dot_gradients, node_dots, receiver_gradients, score_gradients, src_gradients, value_gradients,
+    Attended, AttentionSizes, NodeDotInputs, OutputStart, ReceiverRows, Scored, activation_gradients, coefficients,
+    gather_heads, node_dot_gradients, node_dots, receiver_gradients, score_gradients, src_gradients, value_gradients,
 };
 pub use batch_upload::{BatchUploader, UploadBatch};
 pub use by_bar::sum_by_bar;
-pub use bytes::{ByteMatrix, ByteRows, multiply_bytes};
+pub use bytes::{DeviceByteMatrix, DeviceByteRows, multiply_bytes};
 pub(crate) use capacity::ensure_capacity;
 pub use column_sums::add_column_sums;
 pub(crate) use column_sums::column_sum_parts;
@@ -85,15 +85,15 @@ pub(crate) use graph_lists::GraphLists;
 pub(crate) use graph_loss::{GraphRows, graph_loss, graph_loss_parts};
 pub use input_weights::InputWeights;
 pub(crate) use loss::loss_parts;
-pub use loss::{LossTable, Objective, Predictions, Terms, loss};
-pub use matmul::{Arithmetic, Layout, Output, Product, multiply};
+pub use loss::{LossScaling, LossTable, Predictions, Terms, loss};
+pub use matmul::{Arithmetic, Output, Product, Transpose, multiply};
 pub(crate) use matmul::{parts_of_rows, parts_of_sum};
 pub(crate) use norm::norm_parts;
 pub use norm::{NormWeights, Normed, layer_norm, layer_norm_backward};
 pub use operand::{Operand, Part};
 pub use pool::{PoolMemory, PoolSizes, PoolSlots, PoolWeights, pool, pool_backward};
 pub(crate) use readout::{ReadGraphs, read_graphs, read_graphs_backward};
-pub use recurrence::{Inputs, States, recurrence};
+pub use recurrence::{RecurrenceInputs, States, recurrence};
 pub use recurrence_backward::{Gradients, recurrence_backward};
 pub use recurrence_bytes::{RecurrentBytes, recurrence_in_bytes};
 pub use recurrence_of_rows::{RowInputs, recurrence_of_rows};
@@ -101,5 +101,5 @@ pub use recurrence_schedule::RecurrenceSchedule;
 pub use recurrent_weights::RecurrentWeights;
 pub use round::{round_part, round_to};
 pub use scratch::Scratch;
-pub use take_rows::{Rows, take_rows};
+pub use take_rows::{TableRows, take_rows};
 pub use work_list::{Sequence, TileWindows, WorkList};

@@ -21,7 +21,7 @@ mod layer;
 
 pub use config::{AttentionKind, GraphActivation, GraphConfig, GraphOutput};
 use layer::layer_sizes;
-pub(crate) use layer::{Joined, Layer, LayerSizes, Scoring};
+pub(crate) use layer::{AttentionLayer, Joined, LayerSizes, Scoring};
 
 use crate::model::tensor::{Layout, TensorSet};
 
@@ -30,7 +30,7 @@ use crate::model::tensor::{Layout, TensorSet};
 #[derive(Debug)]
 pub struct GraphAttention {
     pub(crate) config: GraphConfig,
-    pub(crate) layers: Vec<Layer>,
+    pub(crate) layers: Vec<AttentionLayer>,
 }
 
 impl GraphAttention {
@@ -38,7 +38,8 @@ impl GraphAttention {
     /// K = `outputs` is the width of an averaging last layer.
     pub fn new(config: GraphConfig, width_in: usize, attributes: usize, outputs: usize, layout: &mut Layout) -> Self {
         let sizes = layer_sizes(&config, width_in, attributes, outputs).into_iter().enumerate();
-        let layers = sizes.map(|layer| Layer::new(config.kind, layer.0, layer.1, config.residual, layout)).collect();
+        let layers =
+            sizes.map(|layer| AttentionLayer::new(config.kind, layer.0, layer.1, config.residual, layout)).collect();
         GraphAttention { config, layers }
     }
 
@@ -47,7 +48,7 @@ impl GraphAttention {
         &self.config
     }
 
-    pub(crate) fn layers(&self) -> &[Layer] {
+    pub(crate) fn layers(&self) -> &[AttentionLayer] {
         &self.layers
     }
 

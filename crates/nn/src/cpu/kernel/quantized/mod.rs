@@ -84,7 +84,7 @@ pub(crate) struct ByteRows<'a> {
 /// `start` [16] every `start_stride` numbers for each panel and every `start_row` for each row, or
 /// null to start from c. Panels are a multiple of four; c overlaps none of the others.
 #[derive(Clone, Copy)]
-struct Product {
+struct ByteProductArguments {
     rows: usize,
     padded: usize,
     panels: usize,
@@ -116,7 +116,7 @@ macro_rules! byte_entry_points {
         /// # Safety
         /// As [`product`](super::dots::product).
         $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn product(p: &super::Product) {
+        pub(super) unsafe fn product(p: &super::ByteProductArguments) {
             // SAFETY: the caller keeps this function's contract, which is the kernel's.
             unsafe { super::dots::product::<$dots>(p) }
         }
@@ -188,7 +188,7 @@ pub(crate) fn product(isa: ByteIsa, of: ByteProduct<'_>, to: &mut ViewMut<'_>, s
     assert!(weights.weights.len() >= panels * padded * PANEL, "{} weights", weights.weights.len());
     to.1.check(to.0.len(), panels, rows);
     let (start, start_stride, start_row) = start.steps(panels, rows);
-    let arguments = Product {
+    let arguments = ByteProductArguments {
         rows,
         padded,
         panels,

@@ -25,7 +25,7 @@ use super::super::Dimensions;
 use super::super::memory::place;
 use super::super::norm::normalise;
 use super::super::sequence::Sequence;
-use super::Parameters;
+use super::PoolingParameters;
 use crate::cpu::flush::flush;
 use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, Place, Start, View, ViewMut};
 use crate::cpu::pooling::Vectors;
@@ -208,7 +208,7 @@ impl PooledWindows {
     pub(in crate::cpu::shard) fn forward(
         &mut self,
         isa: Isa,
-        Parameters { pooling, values, keys, norm }: Parameters<'_>,
+        PoolingParameters { pooling, values, keys, norm }: PoolingParameters<'_>,
         sequence: &Sequence,
         scratch: &mut PoolingScratch,
     ) -> &[f32] {
@@ -241,7 +241,7 @@ impl PooledWindows {
     pub(in crate::cpu::shard) fn backward(
         &self,
         isa: Isa,
-        Parameters { pooling, values, keys, norm }: Parameters<'_>,
+        PoolingParameters { pooling, values, keys, norm }: PoolingParameters<'_>,
         sequence: &Sequence,
         d_between: &mut [f32],
         scratch: &mut PoolingScratch,

@@ -218,7 +218,7 @@ pub(crate) fn src_gradients(
 /// Inputs of [`node_dot_gradients`]: the values `[N, H · C]`, the vectors `[H · C]` and the
 /// gradients of the dots `[N, H]`, of nodes that give and of those that receive.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NodeDots<'a> {
+pub(crate) struct NodeDotInputs<'a> {
     pub(crate) values: &'a Buffer<f32>,
     pub(crate) vectors: [Part<'a, f32>; 2],
     pub(crate) d: [&'a Buffer<f32>; 2],
@@ -228,7 +228,7 @@ pub(crate) struct NodeDots<'a> {
 /// · C]`, and writes what each node gives to those of the two vectors, `rows` `[N, H · C]`.
 pub(crate) fn node_dot_gradients(
     of: Attended<'_>,
-    NodeDots { values, vectors, d }: NodeDots<'_>,
+    NodeDotInputs { values, vectors, d }: NodeDotInputs<'_>,
     d_values: &mut Buffer<f32>,
     source_rows: &mut Buffer<f32>,
     target_rows: &mut Buffer<f32>,

@@ -2,7 +2,7 @@
 
 //! Operations of attention on the CPU.
 
-use super::{Attended, AttentionSizes, Scored, Start};
+use super::{Attended, AttentionSizes, OutputStart, Scored};
 use crate::graph::NO_EDGE;
 use crate::model::dropout::Mask;
 
@@ -116,10 +116,16 @@ pub(super) fn coefficients(of: Attended<'_>, scored: Scored<'_>, to: &mut [f32])
     }
 }
 
-pub(super) fn gather_heads(of: Attended<'_>, coefficients: &[f32], values: &[f32], start: Start<'_>, y: &mut [f32]) {
+pub(super) fn gather_heads(
+    of: Attended<'_>,
+    coefficients: &[f32],
+    values: &[f32],
+    start: OutputStart<'_>,
+    y: &mut [f32],
+) {
     let ([heads, units, _], projected, width) = (of.sizes.wide(), of.sizes.projected(), of.sizes.width());
     for (i, row) in y.chunks_exact_mut(width.max(1)).enumerate() {
-        if let Start::Bias(bias) = start {
+        if let OutputStart::Bias(bias) = start {
             row.copy_from_slice(&bias.elements()[..width]);
         }
         for (head, unit) in (0..heads).flat_map(|head| (0..units).map(move |unit| (head, unit))) {

@@ -82,13 +82,13 @@ pub(super) fn keys_backward(of: PoolWeights<'_>, memory: &mut PoolMemory, gradie
             cpu_backward(*sizes, read[0], read[1], read[2], d_query.as_mut_slice(), d_weight);
         }
     }
-    let affine = Affine { x: query, weight: in_weight, bias: in_bias };
+    let affine = AffinePlace { x: query, weight: in_weight, bias: in_bias };
     affine_backward(of, d_query, affine, gradients)
 }
 
 /// y = W x + b of H numbers: where these are among the parameters.
 #[derive(Clone, Copy)]
-pub(super) struct Affine {
+pub(super) struct AffinePlace {
     pub(super) x: usize,
     pub(super) weight: usize,
     pub(super) bias: usize,
@@ -98,7 +98,7 @@ pub(super) struct Affine {
 pub(super) fn affine_backward(
     of: PoolWeights<'_>,
     d: &Buffer<f32>,
-    Affine { x, weight, bias }: Affine,
+    AffinePlace { x, weight, bias }: AffinePlace,
     gradients: &mut Buffer<f32>,
 ) -> Result<()> {
     let hidden = d.len();
