@@ -264,12 +264,13 @@ impl Decoding {
         &mut self,
         precision: Precision,
         decoder: &Decoder,
-        weights: (&TensorSet, Option<&PackedAttention>),
+        parameters: &TensorSet,
+        packed: Option<&PackedAttention>,
         graph: Option<GraphShard<'_>>,
     ) {
         self.round_encodings(precision.arithmetic(Operation::MatrixProduct).operands);
         self.fusion.iter_mut().for_each(|fusion| fusion.set_precision(precision));
-        self.forward(decoder, weights.0, weights.1, graph);
+        self.forward(decoder, parameters, packed, graph);
     }
 
     /// Goes back from the outputs' gradient to that of the encodings; adds the parameters'

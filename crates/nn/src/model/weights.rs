@@ -116,10 +116,10 @@ impl TensorFile {
 }
 
 /// The width of a type in bytes, and how a value of it is read.
-type Decoder = (usize, fn(&[u8]) -> f64);
+type NumberDecoder = (usize, fn(&[u8]) -> f64);
 
 /// Decoder of a type; `None` for one that is not a float of 16 bits or more.
-fn decoder(dtype: Dtype) -> Option<Decoder> {
+fn decoder(dtype: Dtype) -> Option<NumberDecoder> {
     fn bytes<const N: usize>(bytes: &[u8]) -> [u8; N] {
         bytes.try_into().expect("a chunk of the type's width")
     }

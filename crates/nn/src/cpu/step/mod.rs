@@ -8,7 +8,6 @@
 //! are summed in order. Every sum is thus formed in one order, always.
 
 mod compute;
-mod estimate;
 mod parts;
 mod trace;
 mod worker;
@@ -29,11 +28,12 @@ use crate::cpu::stateful_inference::{StatefulInference, work_off};
 use crate::error::{Error, Result};
 use crate::graph::Graphs;
 use crate::loss::Objective;
+use crate::memory::Parts;
 use crate::model::Model;
 use crate::model::tensor::TensorSet;
 pub use compute::Compute;
 pub use compute::{Capacity, Kept, Purpose};
-use parts::{Part, parts_of};
+use parts::{BatchPart, parts_of};
 use worker::Worker;
 use workspace::{WorkingCopy, weights};
 
@@ -296,7 +296,7 @@ impl Engine {
     ) {
         let weights = weights(model, parameters, &self.weights, &self.working);
         let mut rest = to;
-        let rows = |part: Part| {
+        let rows = |part: BatchPart| {
             let (own, others) = std::mem::take(&mut rest).split_at_mut(len(part.samples.len()));
             rest = others;
             (own, part)
@@ -352,5 +352,28 @@ impl Engine {
     /// [`Engine::advance`] went last.
     pub fn read_state(&self, k: usize, t: usize, to: &mut [f32]) {
         self.workers[0].memory.read_state(k, 0, t, to);
+    }
+}
+
+/// Memory, from shapes.
+impl Engine {
+    /// Numbers in the weights as the kernels read them.
+    pub fn weights_len(model: &Model, purpose: Purpose) -> usize {
+        PackedWeights::len(model, purpose)
+    }
+
+    /// The same by tensor.
+    pub fn weights_parts(model: &Model, purpose: Purpose) -> Parts {
+        PackedWeights::parts(model, purpose)
+    }
+
+    /// Numbers in the workspace of one shard of up to `capacity`.
+    pub fn workspace_len(model: &Model, capacity: Capacity, purpose: Purpose) -> usize {
+        ShardWorkspace::len(model, capacity, purpose)
+    }
+
+    /// The same by tensor.
+    pub fn workspace_parts(model: &Model, capacity: Capacity, purpose: Purpose) -> Parts {
+        ShardWorkspace::parts(model, capacity, purpose)
     }
 }

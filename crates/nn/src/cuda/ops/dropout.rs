@@ -19,7 +19,7 @@ pub struct Dropped<'a> {
     /// The mask of the layer and the timeframe, by its number: it is another in each step, and read
     /// on the device.
     pub mask: (&'a Buffer<MaskNumbers>, usize),
-    /// What stands for each of the B windows, see [`Mask::factor`], from an element on.
+    /// Identities of the B windows, see [`Mask::factor`], from an element on.
     pub ends: (&'a Buffer<u64>, usize),
     /// T, B, H.
     pub shape: [usize; 3],

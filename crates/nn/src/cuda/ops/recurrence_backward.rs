@@ -10,7 +10,7 @@ use super::operand::Operand;
 use super::recurrence::{States, kernel};
 use super::recurrent_weights::{Fragments, RecurrentWeights, persistent_units};
 use super::scratch::Scratch;
-use super::work_list::{Place, WorkList};
+use super::work_list::{SequencePlace, WorkList};
 use crate::error::Result;
 
 pub(super) const PTX: &str = megabatch_gpu_core::ptx!("recurrence_backward");
@@ -163,7 +163,7 @@ fn by_groups<T: Operand>(
 
 fn cpu<T: Operand>(
     list: &WorkList,
-    of: &Place,
+    of: &SequencePlace,
     weights: &RecurrentWeights<T>,
     states: &States<T>,
     gradients: &mut Gradients<T>,

@@ -5,7 +5,7 @@ use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 
 use super::input_weights::InputWeights;
 use super::operand::Operand;
-use super::recurrence::{Inputs, States, kernel, recurrence};
+use super::recurrence::{RecurrenceInputs, States, kernel, recurrence};
 use super::recurrent_weights::{Fragments, RecurrentWeights};
 use super::work_list::WorkList;
 use crate::error::Result;
@@ -83,7 +83,7 @@ fn cpu<T: Operand>(list: &WorkList, inputs: &RowInputs<'_, T>, states: &mut Stat
         }
     }
     let projected = Buffer::from_slice(states.cell.scope(), &projected)?;
-    recurrence(list, &Inputs { weights: inputs.weights, projected: &projected }, states)
+    recurrence(list, &RecurrenceInputs { weights: inputs.weights, projected: &projected }, states)
 }
 
 #[cfg(test)]

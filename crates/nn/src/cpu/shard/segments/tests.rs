@@ -20,7 +20,7 @@ fn numbers(seed: usize, len: usize) -> Vec<f32> {
 
 /// A timeframe of the samples: each window ends `stride` bars behind the one before it.
 #[derive(Clone, Copy, Debug)]
-struct Windows {
+struct TimeframeWindows {
     steps: usize,
     features: usize,
     stride: usize,
@@ -34,10 +34,13 @@ struct Samples {
 }
 
 impl Samples {
-    fn new(count: usize, timeframes: &[Windows]) -> Self {
-        let timeframe =
-            |(k, of): (usize, &Windows)| Timeframe { name: format!("T{k}"), steps: of.steps, features: of.features };
-        let series = |(k, of): (usize, &Windows)| numbers(k, (of.steps + count * of.stride) * of.features);
+    fn new(count: usize, timeframes: &[TimeframeWindows]) -> Self {
+        let timeframe = |(k, of): (usize, &TimeframeWindows)| Timeframe {
+            name: format!("T{k}"),
+            steps: of.steps,
+            features: of.features,
+        };
+        let series = |(k, of): (usize, &TimeframeWindows)| numbers(k, (of.steps + count * of.stride) * of.features);
         Samples {
             shape: SampleShape { timeframes: timeframes.iter().enumerate().map(timeframe).collect(), outputs: 3 },
             series: timeframes.iter().enumerate().map(series).collect(),
@@ -90,9 +93,9 @@ impl Case {
     }
 }
 
-fn windows() -> impl Strategy<Value = Windows> {
+fn windows() -> impl Strategy<Value = TimeframeWindows> {
     let sizes = (1usize..70, 1usize..20, prop_oneof![0usize..4, Just(25)]);
-    sizes.prop_map(|(steps, features, stride)| Windows { steps, features, stride })
+    sizes.prop_map(|(steps, features, stride)| TimeframeWindows { steps, features, stride })
 }
 
 proptest! {
@@ -102,7 +105,12 @@ proptest! {
     fn gradients_are_those_of_the_full_backward_pass_to_the_bit(
         timeframes in prop::collection::vec(windows(), 1..3),
         (hidden, layers, count) in (4usize..36, 1usize..4, 1usize..34),
-        [drops, norm, pools, dense, bf16, cells] in any::<[bool; 6]>(),
+        drops in any::<bool>(),
+        norm in any::<bool>(),
+        pools in any::<bool>(),
+        dense in any::<bool>(),
+        bf16 in any::<bool>(),
+        cells in any::<bool>(),
     ) {
         let samples = Samples::new(count, &timeframes);
         // A run is no longer in bars than in samples.

@@ -20,8 +20,10 @@ pub(super) unsafe fn multiply<T: Operand>(
     tuner: &Tuner,
     device: &Cuda,
     of: &Product<'_, T>,
-    (Operands { a, b, start, out }, parts): (Operands, u64),
+    operands: Operands,
+    parts: u64,
 ) -> bool {
+    let Operands { a, b, start, out } = operands;
     let factors = match T::SUFFIX {
         "f16" => FactorType::F16,
         "bf16" => FactorType::Bf16,
@@ -61,5 +63,5 @@ pub(in super::super) fn alone<T: Operand>(
     let operands = Operands::of(of, Part { buffer: out, start }.address());
     // SAFETY: the buffers have the lengths of the shape, as was seen above, and the scratch has the
     // parts. What is submitted to the default stream later runs after it.
-    Ok(unsafe { multiply(&tuner, &device, of, (operands, parts)) })
+    Ok(unsafe { multiply(&tuner, &device, of, operands, parts) })
 }

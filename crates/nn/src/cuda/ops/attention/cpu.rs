@@ -1,8 +1,8 @@
 #![forbid(unsafe_code)]
 
-//! The plain forms of attention's operations.
+//! Operations of attention on the CPU.
 
-use super::{Attended, AttentionSizes, Scored, Start};
+use super::{Attended, AttentionSizes, OutputStart, Scored};
 use crate::graph::NO_EDGE;
 use crate::model::dropout::Mask;
 
@@ -79,8 +79,8 @@ impl Scored<'_> {
     }
 
     /// The slope of a score in that.
-    fn slope(&self, of: Attended<'_>, edge: (usize, usize, usize), k: usize) -> f32 {
-        self.weight(k) * of.sizes.leaky_slope(self.joined(of, edge.0, edge.1, edge.2, k))
+    fn slope(&self, of: Attended<'_>, i: usize, j: usize, place: usize, k: usize) -> f32 {
+        self.weight(k) * of.sizes.leaky_slope(self.joined(of, i, j, place, k))
     }
 }
 
@@ -116,10 +116,16 @@ pub(super) fn coefficients(of: Attended<'_>, scored: Scored<'_>, to: &mut [f32])
     }
 }
 
-pub(super) fn gather_heads(of: Attended<'_>, coefficients: &[f32], values: &[f32], start: Start<'_>, y: &mut [f32]) {
+pub(super) fn gather_heads(
+    of: Attended<'_>,
+    coefficients: &[f32],
+    values: &[f32],
+    start: OutputStart<'_>,
+    y: &mut [f32],
+) {
     let ([heads, units, _], projected, width) = (of.sizes.wide(), of.sizes.projected(), of.sizes.width());
     for (i, row) in y.chunks_exact_mut(width.max(1)).enumerate() {
-        if let Start::Bias(bias) = start {
+        if let OutputStart::Bias(bias) = start {
             row.copy_from_slice(&bias.elements()[..width]);
         }
         for (head, unit) in (0..heads).flat_map(|head| (0..units).map(move |unit| (head, unit))) {
@@ -170,7 +176,7 @@ pub(super) fn receiver_gradients(
     let ([heads, _, units], width, attributes) = (of.sizes.wide(), of.sizes.scored(), of.sizes.attributes as usize);
     for (i, k) in of.nodes().flat_map(|i| (0..width).map(move |k| (i, k))) {
         let at = i * width + k;
-        let of_edge = |place: usize, j: usize| d_scores[place * heads + k / units] * scored.slope(of, (i, j, place), k);
+        let of_edge = |place: usize, j: usize| d_scores[place * heads + k / units] * scored.slope(of, i, j, place, k);
         d_receiving[at] = of.edges_to(i).map(|(place, j)| of_edge(place, j)).sum();
         if scored.vector.is_some() {
             let leaky = |(place, j)| of.sizes.leaky(scored.joined(of, i, j, place, k));
@@ -199,7 +205,7 @@ pub(super) fn value_gradients(of: Attended<'_>, coefficients: &[f32], d_y: &[f32
 pub(super) fn src_gradients(of: Attended<'_>, scored: Scored<'_>, d_scores: &[f32], adds: bool, to: &mut [f32]) {
     let ([heads, _, units], width) = (of.sizes.wide(), of.sizes.scored());
     for (j, k) in of.nodes().flat_map(|j| (0..width).map(move |k| (j, k))) {
-        let of_edge = |place: usize, i: usize| d_scores[place * heads + k / units] * scored.slope(of, (i, j, place), k);
+        let of_edge = |place: usize, i: usize| d_scores[place * heads + k / units] * scored.slope(of, i, j, place, k);
         let before = if adds { to[j * width + k] } else { 0.0 };
         to[j * width + k] = of.edges_from(j).fold(before, |sum, (place, i)| sum + of_edge(place, i));
     }
