@@ -169,7 +169,7 @@ pub(crate) fn node_dots(
     vectors.iter().for_each(|vector| vector.assert_has(sizes.projected(), &device));
     match device {
         Device::Cuda(device) => {
-            let kernel = Kernel { module: "trainer/attention", ptx: PTX, name: "node_dots" };
+            let kernel = Kernel { module: "nn/attention", ptx: PTX, name: "node_dots" };
             let [source, target] = vectors.map(|vector| vector.address());
             let arguments = arguments![sizes, values.address(), source, target, giving.address(), receiving.address()];
             // SAFETY: a warp reads a head of a node, and writes its two numbers, which the arrays
@@ -192,7 +192,7 @@ pub(crate) fn coefficients(of: Attended<'_>, scored: Scored<'_>, to: &mut Buffer
     of.assert_have([(to, of.lens()[1])]);
     match of.device() {
         Device::Cuda(device) => {
-            let kernel = Kernel { module: "trainer/attention", ptx: PTX, name: "coefficients" };
+            let kernel = Kernel { module: "nn/attention", ptx: PTX, name: "coefficients" };
             let (lists, Scored { giving, receiving, vector, edge_weight }) = (&of.lists.on_device, scored);
             let arguments = arguments![
                 of.sizes,
@@ -238,7 +238,7 @@ pub(crate) fn gather_heads(
     }
     match device {
         Device::Cuda(device) => {
-            let kernel = Kernel { module: "trainer/attention", ptx: PTX, name: "gather_heads" };
+            let kernel = Kernel { module: "nn/attention", ptx: PTX, name: "gather_heads" };
             let lists = &of.lists.on_device;
             let (bias, adds) = match start {
                 OutputStart::Bias(bias) => (bias.address(), 0u32),

@@ -114,7 +114,7 @@ impl<'a> UploadBatch<'a> {
         words.extend_from_slice(bytemuck::cast_slice(commands));
         ensure_capacity(on_device, words.len())?;
         staging.send(words, on_device)?;
-        let kernel = Kernel { module: "trainer/deliver", ptx: megabatch_gpu_core::ptx!("deliver"), name: "deliver" };
+        let kernel = Kernel { module: "nn/deliver", ptx: megabatch_gpu_core::ptx!("deliver"), name: "deliver" };
         let arguments = arguments![on_device.address(), on_device.address() + table as u64];
         // SAFETY: a command's words are among those that were sent before, and it goes to an array
         // that had room for it and is borrowed until here, so that it has not moved. What is

@@ -150,7 +150,7 @@ impl DeviceByteRows {
     /// # Safety
     /// There are as many as [`DeviceByteRows::ensure_capacity`] was asked for.
     pub(super) unsafe fn quantize_at(&mut self, device: &Cuda, x: u64) -> Result<()> {
-        let kernel = Kernel { module: "trainer/bytes", ptx: PTX, name: "quantize" };
+        let kernel = Kernel { module: "nn/bytes", ptx: PTX, name: "quantize" };
         let (rows, depth, padded) = (self.rows as u64, self.depth as u32, padded(self.depth) as u32);
         let arguments = arguments![x, self.bytes.address(), self.scales.address(), rows, depth, padded];
         // SAFETY: a warp reads a row, which is there as the caller promised, and writes its own
@@ -212,7 +212,7 @@ pub(super) unsafe fn multiply_at(
     start: u64,
     out: u64,
 ) -> Result<()> {
-    let kernel = Kernel { module: "trainer/bytes", ptx: PTX, name: "product_of_bytes" };
+    let kernel = Kernel { module: "nn/bytes", ptx: PTX, name: "product_of_bytes" };
     let ([outputs, depth], [bytes, scales]) = (weights.shape(), weights.addresses());
     let (rows, columns, padded) = (x.rows as u64, outputs as u64, padded(depth) as u64);
     let arguments = arguments![x.bytes.address(), x.scales.address(), bytes, scales, start, out, rows, columns, padded];

@@ -43,7 +43,7 @@ pub(super) fn forward_by<T: Operand>(
 ) -> Result<()> {
     let (hidden, name) = (list.hidden(), format!("step_forward_{}", T::SUFFIX));
     let product = states.scratch.address_of::<f32>(product_len(widest(list), hidden))?;
-    let kernel = Kernel { module: "trainer/cell", ptx: PTX, name: &name };
+    let kernel = Kernel { module: "nn/cell", ptx: PTX, name: &name };
     for of in list.places() {
         let windows = of.windows as usize;
         let first = element(&list.on_device.first, of.window as usize);
@@ -84,7 +84,7 @@ pub(super) fn backward<T: Operand>(
     gradients: &mut Gradients<T>,
 ) -> Result<()> {
     let (hidden, name) = (list.hidden(), format!("step_backward_{}", T::SUFFIX));
-    let kernel = Kernel { module: "trainer/cell", ptx: PTX, name: &name };
+    let kernel = Kernel { module: "nn/cell", ptx: PTX, name: &name };
     for of in list.places() {
         let (windows, weight) = (of.windows as usize, weights.of(of.weight));
         let call = Call::whole::<T>([windows, hidden, 4 * hidden], Transpose::Nn, Output::Overwrite);

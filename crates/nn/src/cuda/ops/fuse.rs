@@ -398,7 +398,7 @@ pub fn fuse_backward<T: Operand>(
 /// # Safety
 /// As of [`Kernel::submit`].
 unsafe fn submit(device: &Cuda, name: &str, launch: Option<Launch>, arguments: &Arguments) -> Result<()> {
-    let kernel = Kernel { module: "trainer/fuse", ptx: PTX, name };
+    let kernel = Kernel { module: "nn/fuse", ptx: PTX, name };
     // SAFETY: as the caller promised. What is submitted to the default stream later runs after it.
     Ok(unsafe { kernel.submit(device, launch, arguments) }?)
 }

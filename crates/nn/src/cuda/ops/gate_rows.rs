@@ -163,7 +163,7 @@ pub fn add_separated(rows: &GateRows, from: &Buffer<f32>, to: &mut Buffer<f32>) 
 /// that meanwhile. What is submitted to the default stream later runs after it.
 unsafe fn launch(rows: &GateRows, name: &str, from: u64, to: u64) -> Result<()> {
     let Device::Cuda(device) = rows.table.scope().device() else { unreachable!("the table is beside the buffers") };
-    let kernel = Kernel { module: "trainer/gate_rows", ptx: PTX, name };
+    let kernel = Kernel { module: "nn/gate_rows", ptx: PTX, name };
     let arguments = arguments![rows.table.address(), rows.tensors.len() as u32, rows.hidden as u64, from, to];
     // SAFETY: as the caller promised; the table has so many tensors, whose blocks follow one
     // another.

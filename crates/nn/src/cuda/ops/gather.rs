@@ -219,7 +219,7 @@ pub fn join<From: Operand, T: Operand>(reads: &GatherIndex, from: &Buffer<From>,
     match &device {
         Device::Cuda(device) => {
             let name = kernel::<From, T>();
-            let kernel = Kernel { module: "trainer/join", ptx: PTX, name: &name };
+            let kernel = Kernel { module: "nn/join", ptx: PTX, name: &name };
             let (rows, from, to) = (reads.on_device.rows.address(), from.address(), joined.address());
             let arguments = arguments![rows, from, to, len as u64, width as u32];
             // SAFETY: rows are less than `rows_end`, and `from` was seen to have as many; a thread
@@ -259,7 +259,7 @@ pub fn scatter_add<T: Operand>(reads: &GatherIndex, d_joined: &Buffer<f32>, d_ve
     match &device {
         Device::Cuda(device) => {
             let name = format!("separate_{}", T::SUFFIX);
-            let kernel = Kernel { module: "trainer/join", ptx: PTX, name: &name };
+            let kernel = Kernel { module: "nn/join", ptx: PTX, name: &name };
             let (starts, readers) = (reads.on_device.starts.address(), reads.on_device.readers.address());
             let arguments =
                 arguments![starts, readers, d_joined.address(), d_vectors.address(), len as u64, width as u32];

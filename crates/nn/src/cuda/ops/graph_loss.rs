@@ -109,8 +109,7 @@ fn cuda(
         }
         _ => arguments![outputs, targets, rows as u64, width, terms, scale, d_outputs, parts],
     };
-    let kernel =
-        Kernel { module: "trainer/graph_loss", ptx: megabatch_gpu_core::ptx!("graph_loss"), name: loss.name() };
+    let kernel = Kernel { module: "nn/graph_loss", ptx: megabatch_gpu_core::ptx!("graph_loss"), name: loss.name() };
     // SAFETY: a block reads rows of a graph, which are among those that the arrays were seen to
     // have, and writes a gradient for each and a part of its own; the parts are added after that,
     // in the order of the default stream.

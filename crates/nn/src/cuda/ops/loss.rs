@@ -196,7 +196,7 @@ fn cuda<T: Operand>(
     let len = of.rows * table.targets;
     let parts = scratch.address_of::<f64>(loss_parts(len))?;
     let name = kernel::<T>();
-    let kernel = Kernel { module: "trainer/loss", ptx: PTX, name: &name };
+    let kernel = Kernel { module: "nn/loss", ptx: PTX, name: &name };
     let (rows, targets, width) = (table.on_device.address(), table.targets as u32, table.outputs as u32);
     let (outputs, known, d_outputs) = (of.outputs.address(), of.targets.address(), d_outputs.address());
     let (terms, scale) = (terms.address(), scale.address());
@@ -215,7 +215,7 @@ fn cuda<T: Operand>(
 /// # Safety
 /// There are so many parts, and nothing else touches them meanwhile.
 pub(super) unsafe fn add_totals(device: &Cuda, parts: u64, blocks: usize, totals: &mut Buffer<f64>) -> Result<()> {
-    let kernel = Kernel { module: "trainer/loss", ptx: PTX, name: "add_totals" };
+    let kernel = Kernel { module: "nn/loss", ptx: PTX, name: "add_totals" };
     let arguments = arguments![parts, blocks as u32, totals.address()];
     // SAFETY: a thread reads its number of each part, as the caller promised, and writes its own
     // total.

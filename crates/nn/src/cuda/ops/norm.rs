@@ -69,7 +69,7 @@ pub fn layer_norm<From: Operand, To: Operand>(
     match &device {
         Device::Cuda(device) => {
             let name = kernel::<From, To>();
-            let kernel = Kernel { module: "trainer/norm", ptx: PTX, name: &name };
+            let kernel = Kernel { module: "nn/norm", ptx: PTX, name: &name };
             let (weight, bias) = (of.weight.address(), of.bias.address());
             let to = Part { buffer: to, start }.address();
             let arguments =
@@ -145,7 +145,7 @@ fn cuda_backward<T: Operand>(
     let chunks = rows.div_ceil(ROWS);
     let parts = scratch.address_of::<f32>(norm_parts(rows, width))?;
     let names = ["norm_columns", "norm_backward"].map(|name| format!("{name}_{}", T::SUFFIX));
-    let [columns, backward] = [0, 1].map(|k| Kernel { module: "trainer/norm", ptx: PTX, name: &names[k] });
+    let [columns, backward] = [0, 1].map(|k| Kernel { module: "nn/norm", ptx: PTX, name: &names[k] });
     let (x, moments, weight) = (of.x.address(), of.moments.address(), of.weight.address());
     let d = Part { buffer: d, start }.address();
     let of_columns = arguments![x, moments, d, parts, rows as u64, width as u32];

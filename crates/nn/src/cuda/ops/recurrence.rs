@@ -160,7 +160,7 @@ fn persistent<T: Operand>(
     states: &mut States<T>,
 ) -> Result<()> {
     let (name, launch) = kernel::<T>("forward", list, fragments.units);
-    let kernel = Kernel { module: "trainer/recurrence", ptx: PTX, name: &name };
+    let kernel = Kernel { module: "nn/recurrence", ptx: PTX, name: &name };
     let (places, tiles, first) =
         (list.on_device.places.address(), list.on_device.tiles.address(), list.on_device.first.address());
     let (fragments, projected) = (fragments.forward.address(), inputs.projected.address());
@@ -181,7 +181,7 @@ fn by_groups<T: Operand>(
     states: &mut States<T>,
 ) -> Result<()> {
     let name = group::kernel_name::<T>("forward", fragments.units);
-    let kernel = Kernel { module: "trainer/recurrence_group", ptx: PTX_OF_GROUPS, name: &name };
+    let kernel = Kernel { module: "nn/recurrence_group", ptx: PTX_OF_GROUPS, name: &name };
     let Some(groups) = Groups::of(&kernel, fragments.units, device, list, &mut states.scratch)? else {
         return cell::forward(device, list, inputs, states);
     };

@@ -149,7 +149,7 @@ fn persistent<T: Operand>(
 ) -> Result<()> {
     let (name, launch) = kernel(list, fragments.units);
     let kernel =
-        Kernel { module: "trainer/recurrence_bytes", ptx: megabatch_gpu_core::ptx!("recurrence_bytes"), name: &name };
+        Kernel { module: "nn/recurrence_bytes", ptx: megabatch_gpu_core::ptx!("recurrence_bytes"), name: &name };
     let (places, tiles, first) =
         (list.on_device.places.address(), list.on_device.tiles.address(), list.on_device.first.address());
     let (bytes, scales, projected) = (fragments.bytes.address(), fragments.scales.address(), projected.address());

@@ -56,7 +56,7 @@ fn cuda<T: Operand>(
     states: &mut States<T>,
 ) -> Result<()> {
     let (name, launch) = kernel::<T>("rows", list, fragments.units);
-    let kernel = Kernel { module: "trainer/recurrence_of_rows", ptx: PTX, name: &name };
+    let kernel = Kernel { module: "nn/recurrence_of_rows", ptx: PTX, name: &name };
     let (places, tiles, first) =
         (list.on_device.places.address(), list.on_device.tiles.address(), list.on_device.first.address());
     let (input, rows) = (inputs.input, inputs.rows.address());

@@ -46,8 +46,7 @@ pub fn take_rows<T: Operand>(
     match &device {
         Device::Cuda(device) => {
             let name = format!("take_rows_{}", T::SUFFIX);
-            let kernel =
-                Kernel { module: "trainer/take_rows", ptx: megabatch_gpu_core::ptx!("take_rows"), name: &name };
+            let kernel = Kernel { module: "nn/take_rows", ptx: megabatch_gpu_core::ptx!("take_rows"), name: &name };
             let narrow = Part { buffer: &*narrow, start }.address();
             let (table, rows, wide) = (table.address(), rows.address(), wide.address());
             let arguments = arguments![table, rows, narrow, wide, count as u64, width as u64];

@@ -14,7 +14,7 @@ const PTX: &str = megabatch_gpu_core::ptx!("attention_backward");
 /// # Safety
 /// As [`Kernel::submit`].
 unsafe fn submit(device: &Cuda, name: &str, launch: Option<Launch>, arguments: &Arguments) -> Result<()> {
-    let kernel = Kernel { module: "trainer/attention_backward", ptx: PTX, name };
+    let kernel = Kernel { module: "nn/attention_backward", ptx: PTX, name };
     // SAFETY: as the caller promised.
     Ok(unsafe { kernel.submit(device, launch, arguments) }?)
 }

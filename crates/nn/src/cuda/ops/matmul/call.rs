@@ -62,8 +62,8 @@ impl Call {
 
     fn kernel(&self) -> Kernel<'_> {
         match self.way.tile {
-            Tile::Square => Kernel { module: "trainer/matmul", ptx: PTX, name: &self.name },
-            Tile::Tall | Tile::Large => Kernel { module: "trainer/matmul_large", ptx: PTX_LARGE, name: &self.name },
+            Tile::Square => Kernel { module: "nn/matmul", ptx: PTX, name: &self.name },
+            Tile::Tall | Tile::Large => Kernel { module: "nn/matmul_large", ptx: PTX_LARGE, name: &self.name },
         }
     }
 
@@ -110,7 +110,7 @@ pub(in super::super) unsafe fn add_parts(
     len: usize,
     output: Output,
 ) -> Result<()> {
-    let kernel = Kernel { module: "trainer/matmul", ptx: PTX, name: "add_parts" };
+    let kernel = Kernel { module: "nn/matmul", ptx: PTX, name: "add_parts" };
     let adds = u32::from(output == Output::Add);
     let arguments = arguments![parts, to, len as u64, splits as u32, adds];
     // SAFETY: a thread reads its number of each part, and writes that of the output, as the caller

@@ -131,7 +131,7 @@ pub(super) fn affine_backward(
 }
 
 fn kernel(name: &str) -> Kernel<'_> {
-    Kernel { module: "trainer/pool_keys", ptx: PTX, name }
+    Kernel { module: "nn/pool_keys", ptx: PTX, name }
 }
 
 fn launch_of_keys(sizes: PoolSizes) -> Option<Launch> {
