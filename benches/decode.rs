@@ -82,7 +82,7 @@ fn chunk(width: usize) -> Vec<u8> {
     windows.flat_map(|&value| stored_value(width, value)).collect()
 }
 
-/// Of the features the first half wander, a third are rounded, twenty are 0 or 1.
+/// The first half of the features wander, a third are rounded, twenty are 0 or 1.
 fn series(bars: usize, features: usize) -> Vec<f32> {
     let mut series = noise(bars * features);
     for k in features..series.len() {

@@ -7,24 +7,37 @@ use crate::noise;
 
 const TARGETS: usize = 36;
 
-/// Name, bars in a window and minutes in a bar of each timeframe.
-pub type Windows = &'static [(&'static str, usize, usize)];
+/// Windows of one timeframe.
+#[derive(Clone, Copy, Debug)]
+pub struct WindowSize {
+    /// Name of the timeframe.
+    pub timeframe: &'static str,
+    /// Bars in a window.
+    pub steps: usize,
+    /// Minutes in a bar.
+    pub minutes: usize,
+}
 
-const MULTI: Windows = &[("M1", 480, 1), ("M5", 288, 5), ("M15", 192, 15), ("H1", 96, 60), ("H4", 48, 240)];
-const SINGLE: Windows = &[("", 360, 1)];
+const fn window(timeframe: &'static str, steps: usize, minutes: usize) -> WindowSize {
+    WindowSize { timeframe, steps, minutes }
+}
+
+const MULTI: &[WindowSize] =
+    &[window("M1", 480, 1), window("M5", 288, 5), window("M15", 192, 15), window("H1", 96, 60), window("H4", 48, 240)];
+const SINGLE: &[WindowSize] = &[window("", 360, 1)];
 
 /// A model of the size that docs/measurements/speed.md has, H = 128.
 #[derive(Clone, Copy, Debug)]
 pub struct FullSize {
-    /// What is measured.
+    /// The measured operation.
     pub name: &'static str,
-    /// Of each timeframe.
-    pub windows: Windows,
-    /// F.
+    /// Windows of each timeframe.
+    pub windows: &'static [WindowSize],
+    /// Features of a bar.
     pub features: usize,
-    /// B.
+    /// Samples of a batch.
     pub batch: usize,
-    /// Minutes between samples: 1, or so many that few windows have bars in common.
+    /// Minutes between samples: 1, or enough that few windows share bars.
     pub apart: usize,
 }
 
@@ -36,22 +49,22 @@ pub const FULL_SIZE: &[FullSize] = &[
     FullSize { name: "single, far apart", windows: SINGLE, features: 167, batch: 128, apart: 1009 },
 ];
 
-/// Samples with windows of so many bars of each timeframe.
+/// Shape of samples with windows of these timeframes, by name and number of bars.
 pub fn shape(timeframes: &[(&str, usize)], features: usize) -> SampleShape {
     let timeframe = |&(name, steps): &(&str, usize)| Timeframe { name: name.to_owned(), steps, features };
     SampleShape { timeframes: timeframes.iter().map(timeframe).collect(), outputs: TARGETS }
 }
 
 impl FullSize {
-    /// What a sample has.
+    /// Shape of a sample.
     pub fn shape(&self) -> SampleShape {
-        let timeframes: Vec<_> = self.windows.iter().map(|&(name, steps, _)| (name, steps)).collect();
+        let timeframes: Vec<_> = self.windows.iter().map(|window| (window.timeframe, window.steps)).collect();
         shape(&timeframes, self.features)
     }
 
-    /// So many samples of a series.
+    /// `samples` samples of made-up series.
     pub fn series(&self, samples: usize) -> SeriesInMemory {
-        let of = |&(_, steps, minutes): &(&str, usize, usize)| {
+        let of = |&WindowSize { steps, minutes, .. }: &WindowSize| {
             let ends: Vec<i64> = (0..samples).map(|n| (steps - 1 + n * self.apart / minutes) as i64).collect();
             (noise((ends[samples - 1] as usize + 1) * self.features), ends)
         };

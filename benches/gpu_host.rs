@@ -1,6 +1,6 @@
-//! What the host takes for a training step on a GPU: finding windows, laying out lists, submitting,
-//! reading of the step before. On the fake driver with kernels that do nothing, so that what is
-//! measured has the fake driver's own work and its copies in it and is an upper bound.
+//! CPU time of the host for a training step on a GPU: finding windows, laying out lists,
+//! submitting, reading of the step before. On the fake driver with kernels that do nothing, so that
+//! what is measured has the fake driver's own work and its copies in it and is an upper bound.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ const WARM: u64 = 12;
 /// Batches of an epoch.
 const BATCHES: usize = 4;
 
-/// What so many steps take.
+/// Time of a number of steps.
 fn time(gpu: &Device, case: &FullSize, steps: u64) -> Duration {
     let data = case.series(BATCHES * case.batch);
     let config = Config {

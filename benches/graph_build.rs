@@ -3,7 +3,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use megabatch_benches::noise;
-use megabatch_graph_cache::build::{Cell, Correlation, Knn, Metric, Panel, Points, Radius};
+use megabatch_graph_cache::build::{Correlation, Knn, Metric, Panel, Points, Radius, UnitCell};
 
 const RUN: usize = 65;
 
@@ -44,7 +44,7 @@ fn points(criterion: &mut Criterion) {
     }
     let places = values(3 * 20_000);
     let places = Points::new(&places, 3).expect("whole rows");
-    let cell = Some(Cell::orthorhombic(2.0, 2.0, 2.0).expect("it spans space"));
+    let cell = Some(UnitCell::orthorhombic(2.0, 2.0, 2.0).expect("it spans space"));
     let radius = Radius { cell, ..Radius::new(0.1) };
     group.bench_function("20000 points in a periodic box, 10 near each", |bencher| {
         bencher.iter(|| radius.build(&places).expect("the options are sound"));

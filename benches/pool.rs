@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use megabatch_gpu_core::pool::{BlockId, Mobility, Pool, Request, Settings};
+use megabatch_gpu_core::pool::{AllocationRequest, BlockId, Mobility, Pool, PoolSettings};
 use megabatch_gpu_core::source::{Simulated, StreamId};
 
 const GRANULE_BYTES: usize = 2 << 20;
@@ -42,11 +42,11 @@ impl Mix {
 }
 
 fn pool(capacity_bytes: usize) -> Pool {
-    Pool::new(Box::new(Simulated::new(capacity_bytes, GRANULE_BYTES)), Settings { capacity_bytes: None })
+    Pool::new(Box::new(Simulated::new(capacity_bytes, GRANULE_BYTES)), PoolSettings { capacity_bytes: None })
 }
 
-fn request(bytes: usize) -> Request {
-    Request { bytes, stream: StreamId::default(), owner: Arc::from("bench"), mobility: Mobility::Relocatable }
+fn request(bytes: usize) -> AllocationRequest {
+    AllocationRequest { bytes, stream: StreamId::default(), owner: Arc::from("bench"), mobility: Mobility::Relocatable }
 }
 
 /// A pool in which 10,000 blocks live and as many have come and gone.
@@ -70,7 +70,7 @@ fn hot_path(criterion: &mut Criterion) {
     for (name, mix) in [("small", Mix::Small), ("large", Mix::Large), ("small and large", Mix::Both)] {
         let mut random = Random(1);
         let (mut pool, mut live) = inhabited(mix, &mut random);
-        let requests: Vec<Request> = (0..4096).map(|_| request(mix.bytes(&mut random))).collect();
+        let requests: Vec<AllocationRequest> = (0..4096).map(|_| request(mix.bytes(&mut random))).collect();
         let victims: Vec<usize> = (0..4096).map(|_| random.below(LIVE_BLOCKS)).collect();
         let mut turn = 0;
         group.bench_function(format!("free one, allocate another: {name}"), |bencher| {

@@ -6,12 +6,12 @@
 #[allow(dead_code, unused_imports, reason = "not all that the reader calls is measured")]
 mod decode;
 
-use decode::{ByteOrder, Decoder, Filter, Float, FloatWidth, Pipeline};
+use decode::{ByteOrder, ChunkDecoder, ChunkFilter, FloatType, FloatWidth, Pipeline};
 
 /// A chunk of little-endian floats of one width, stored through some filters.
 pub struct StoredChunk {
     pipeline: Pipeline,
-    decoder: Decoder,
+    decoder: ChunkDecoder,
     stored: Vec<u8>,
 }
 
@@ -23,10 +23,10 @@ impl StoredChunk {
     /// For what the reader would leave to HDF5.
     pub fn new(filters: &[&str], elements: usize, element_bytes: usize, stored: Vec<u8>) -> Self {
         let filter = |name: &&str| match *name {
-            "deflate" => Filter::Deflate,
-            "lzf" => Filter::Lzf,
-            "fletcher32" => Filter::Fletcher32,
-            "shuffle" => Filter::Shuffle { element_bytes },
+            "deflate" => ChunkFilter::Deflate,
+            "lzf" => ChunkFilter::Lzf,
+            "fletcher32" => ChunkFilter::Fletcher32,
+            "shuffle" => ChunkFilter::Shuffle { element_bytes },
             other => panic!("{other} is no filter of the benchmarks"),
         };
         let width = match element_bytes {
@@ -35,9 +35,9 @@ impl StoredChunk {
             8 => FloatWidth::F64,
             other => panic!("no float has {other} bytes"),
         };
-        let float = Float { width, order: ByteOrder::Little };
+        let float = FloatType { width, order: ByteOrder::Little };
         let pipeline = Pipeline::new(filters.iter().map(filter).collect(), float, elements);
-        StoredChunk { pipeline: pipeline.expect("these filters are decoded"), decoder: Decoder::new(), stored }
+        StoredChunk { pipeline: pipeline.expect("these filters are decoded"), decoder: ChunkDecoder::new(), stored }
     }
 
     /// Decodes the chunk into `out`.

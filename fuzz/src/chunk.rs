@@ -8,19 +8,19 @@ mod decode;
 
 use std::io::Read;
 
-use decode::{ByteOrder, Decoder, Filter, Float, FloatWidth, Pipeline};
+use decode::{ByteOrder, ChunkDecoder, ChunkFilter, FloatType, FloatWidth, Pipeline};
 use flate2::read::ZlibDecoder;
 
 /// Filters of which a pipeline is made up.
-const FILTERS: [Filter; 8] = [
-    Filter::Deflate,
-    Filter::Lzf,
-    Filter::Fletcher32,
-    Filter::Shuffle { element_bytes: 1 },
-    Filter::Shuffle { element_bytes: 2 },
-    Filter::Shuffle { element_bytes: 3 },
-    Filter::Shuffle { element_bytes: 4 },
-    Filter::Shuffle { element_bytes: 8 },
+const FILTERS: [ChunkFilter; 8] = [
+    ChunkFilter::Deflate,
+    ChunkFilter::Lzf,
+    ChunkFilter::Fletcher32,
+    ChunkFilter::Shuffle { element_bytes: 1 },
+    ChunkFilter::Shuffle { element_bytes: 2 },
+    ChunkFilter::Shuffle { element_bytes: 3 },
+    ChunkFilter::Shuffle { element_bytes: 4 },
+    ChunkFilter::Shuffle { element_bytes: 8 },
 ];
 
 /// Decodes a chunk behind three bytes that say what it is: its type, and the number of its
@@ -29,16 +29,15 @@ pub fn one_filter(bytes: &[u8], filter: &str) {
     let Some((&[float, elements @ ..], stored)) = bytes.split_first_chunk::<3>() else { return };
     let (float, elements) = (float_of(float), usize::from(u16::from_le_bytes(elements)));
     let (filter, plain): (_, fn(&[u8], usize) -> Option<Vec<u8>>) = match filter {
-        "deflate" => (Filter::Deflate, inflated),
-        "lzf" => (Filter::Lzf, lzf_decompressed),
+        "deflate" => (ChunkFilter::Deflate, inflated),
+        "lzf" => (ChunkFilter::Lzf, lzf_decompressed),
         other => panic!("{other} is no compressor"),
     };
-    let values = decoded(&[filter], 0, (float, elements), stored);
+    let values = decoded(&[filter], 0, float, elements, stored);
     // Bytes behind a deflate stream are passed over, and errors come in another order; what both
     // take is to be the same.
     if let (Some(values), Some(plain)) = (values, plain(stored, elements * float.bytes())) {
-        let expected =
-            decoded(&[], 0, (float, elements), &plain).expect("a chunk without filters of the right length");
+        let expected = decoded(&[], 0, float, elements, &plain).expect("a chunk without filters of the right length");
         assert!(values.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()));
     }
 }
@@ -48,20 +47,21 @@ pub fn one_filter(bytes: &[u8], filter: &str) {
 pub fn pipeline(bytes: &[u8]) {
     let Some((&[float, low, high, mask, filters], rest)) = bytes.split_first_chunk::<5>() else { return };
     let Some((filters, stored)) = rest.split_at_checked(usize::from(filters % 6)) else { return };
-    let filters: Vec<Filter> = filters.iter().map(|&filter| FILTERS[usize::from(filter) % FILTERS.len()]).collect();
-    let chunk = (float_of(float), usize::from(u16::from_le_bytes([low, high])));
-    decoded(&filters, u32::from(mask), chunk, stored);
+    let filters: Vec<ChunkFilter> =
+        filters.iter().map(|&filter| FILTERS[usize::from(filter) % FILTERS.len()]).collect();
+    let elements = usize::from(u16::from_le_bytes([low, high]));
+    decoded(&filters, u32::from(mask), float_of(float), elements, stored);
 }
 
-fn float_of(byte: u8) -> Float {
+fn float_of(byte: u8) -> FloatType {
     let width = [FloatWidth::F16, FloatWidth::F32, FloatWidth::F64][usize::from(byte) % 3];
-    Float { width, order: if byte < 128 { ByteOrder::Little } else { ByteOrder::Big } }
+    FloatType { width, order: if byte < 128 { ByteOrder::Little } else { ByteOrder::Big } }
 }
 
 /// All values of the chunk, of which a part is to be the same when it is asked for alone.
-fn decoded(filters: &[Filter], mask: u32, (float, elements): (Float, usize), stored: &[u8]) -> Option<Vec<f32>> {
+fn decoded(filters: &[ChunkFilter], mask: u32, float: FloatType, elements: usize, stored: &[u8]) -> Option<Vec<f32>> {
     let pipeline = Pipeline::new(filters.to_vec(), float, elements)?;
-    let mut decoder = Decoder::new();
+    let mut decoder = ChunkDecoder::new();
     let decoded = match decoder.decode(&pipeline, mask, stored) {
         Ok(decoded) => decoded,
         Err(corrupt) => {

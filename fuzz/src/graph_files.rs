@@ -6,7 +6,8 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use megabatch_graph_cache::{
-    BlockDiagonal, BuildOptions, Builder, Graph, GraphFile, Identity, Result, Schema, TargetLevel, Targets, build_cached,
+    BlockDiagonal, BuildOptions, Builder, Graph, GraphFile, Identity, Result, Schema, TargetLevel, Targets,
+    build_cached,
 };
 use megabatch_segment::Index;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
@@ -22,7 +23,7 @@ static SOUND: LazyLock<Vec<u8>> = LazyLock::new(|| {
     std::fs::read(path).expect("the file was written")
 });
 
-/// Where its words of eight bytes lie that mean something: not the zeros that fill pages up.
+/// Positions of its meaningful eight-byte words, without the zeros that fill pages.
 static WORDS: LazyLock<Vec<usize>> = LazyLock::new(|| {
     let blocks = number(&SOUND, 112) as usize;
     let means = |&at: &usize| at >= blocks || at < 136 || SOUND[at..at + 8] != [0; 8];

@@ -9,7 +9,7 @@ use megabatch_graph_cache::import::{
 };
 use megabatch_graph_cache::{Builder, Result, Schema, TargetLevel, Targets, export};
 
-/// What stands between the files of one input.
+/// Separator of the files of one input.
 const BETWEEN_FILES: &[u8] = b"\n====";
 
 /// Imports an input of several files, each behind a line with its name, as a TU dataset.
@@ -60,7 +60,7 @@ fn files(bytes: &[u8]) -> Option<Vec<Text>> {
     Some(files)
 }
 
-/// What is imported is the same after it was exported, where the format has a place for it.
+/// An imported graph is the same after export and import, as far as the format can hold it.
 fn returned(imported: Result<Imported>, export_and_import: impl Fn(&Imported) -> Result<Imported>) {
     let Some(imported) = checked(imported) else { return };
     let Ok(again) = export_and_import(&imported) else { return };

@@ -1,4 +1,4 @@
-//! What the fuzz targets share: any bytes, read as a file of bars in every mode, end in bars that
+//! Shared by the fuzz targets: any bytes, read as a file of bars in every mode, end in bars that
 //! keep the promises of [`read`] or in an error.
 #![deny(unsafe_code)]
 

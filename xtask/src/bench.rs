@@ -1,4 +1,4 @@
-//! Benchmarks: the criterion suite, and megabatch beside what a user would run instead.
+//! Benchmarks: the criterion suite, and comparisons with PyTorch, h5py and others.
 
 use anyhow::Result;
 
@@ -19,7 +19,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 /// Packages of the comparisons with ONNX Runtime, which need no PyTorch.
 const ONNX_PACKAGES: &[&str] = &["onnx", "onnxruntime", "numpy", "h5py", "safetensors"];
 
-/// The same with the oldest ONNX Runtime that PyPI has for Python 3.11: MetaTrader 5 has 1.14.
+/// Packages with the oldest ONNX Runtime that PyPI has for Python 3.11: MetaTrader 5 has 1.14.
 const OLDEST_ONNX_PACKAGES: &[&str] = &["onnx==1.16.2", "onnxruntime==1.15.0", "numpy<2", "h5py", "safetensors"];
 
 /// A virtual environment under `target/`, by its name, and what is installed in it.
@@ -28,10 +28,10 @@ type Packages = (&'static str, &'static [&'static str]);
 const PYTORCH: Packages = ("peers", PEER_PACKAGES);
 const ONNX: Packages = ("peers-onnx", ONNX_PACKAGES);
 const OLDEST_ONNX: Packages = ("peers-onnx-oldest", OLDEST_ONNX_PACKAGES);
-/// Its reader of event files, which needs no TensorFlow.
+/// TensorBoard's reader of event files, which needs no TensorFlow.
 const TENSORBOARD: Packages = ("peers-tensorboard", &["tensorboard"]);
 
-/// A script of `benches/peers`, and what of ours it runs.
+/// A script of `benches/peers`, and the programs of ours that it runs.
 struct Comparison {
     name: &'static str,
     script: &'static str,
@@ -133,7 +133,7 @@ const COMPARISONS: &[Comparison] = &[
     Comparison { name: "onnx-speed", script: "onnx_runtime.py", packages: ONNX, build: PROGRAM, program: MEGABATCH },
 ];
 
-/// Runs a script of `benches/peers` against a release build, both sides interleaved in one sitting.
+/// Runs a script of `benches/peers` against a release build, both sides interleaved.
 pub(crate) fn peers(args: &[String]) -> Result<()> {
     let named = |comparison: &&Comparison| args.first().is_some_and(|first| first == comparison.name);
     let (Comparison { script, packages: (venv, packages), build, program: (option, program), .. }, args) =

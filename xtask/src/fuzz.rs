@@ -1,5 +1,4 @@
-//! Fuzzing: every parser is fed bytes that no program would write: of text, of the chunks that HDF5
-//! stores, and of files of graphs.
+//! Fuzzing of every parser: of text, of HDF5's stored chunks, and of files of graphs.
 //!
 //! The targets are the workspace in `fuzz/`, built by cargo-fuzz with AddressSanitizer. That asks
 //! for a nightly compiler or for `RUSTC_BOOTSTRAP=1`, which makes the stable one accept it.
@@ -14,8 +13,8 @@ use crate::workspace::{Workspace, cargo, succeed};
 const SECONDS_DEFAULT: u64 = 60;
 
 /// Limits of a good parser on inputs of at most [`INPUT_BYTES_MAX`]: an input that takes longer or
-/// more is a finding. Leaks are not looked for: that asks for ptrace, which containers forbid, and
-/// safe Rust seldom leaks.
+/// more is a finding. Leaks are not checked: that needs ptrace, which containers forbid, and safe
+/// Rust seldom leaks.
 const LIMITS: [&str; 5] =
     ["-timeout=10", "-rss_limit_mb=1024", "-malloc_limit_mb=256", "-print_final_stats=1", "-detect_leaks=0"];
 const INPUT_BYTES_MAX: u64 = 16 << 10;

@@ -44,7 +44,7 @@ fn clippy(session: &Session) -> Result<()> {
     succeed(&mut session.cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"])?)
 }
 
-/// A workspace build unifies features, and so hides one that a library forgot to ask for.
+/// A workspace build unifies features, and so hides a feature that a library forgot to enable.
 fn each_library_alone(session: &Session) -> Result<()> {
     let workspace = &session.workspace;
     for library in workspace.packages.iter().filter(|package| package.is_published_library) {
@@ -62,8 +62,8 @@ fn each_library_alone(session: &Session) -> Result<()> {
     session.passed.unless_unchanged("gpu-core without CUDA", hash_of(&keys), || without_cuda(session))
 }
 
-/// The program turns the feature `cuda` on, and with it the rest of the workspace's run: the crate
-/// that has it is tested without it too.
+/// The program enables the feature `cuda` in the whole workspace, so its crate is also tested
+/// without it.
 fn without_cuda(session: &Session) -> Result<()> {
     let package = ["--package", "megabatch-gpu-core"];
     let clippy = ["clippy", "--locked", "--all-targets"];

@@ -2,8 +2,8 @@
 //! valgrind, beside the committed table.
 //!
 //! Counts do not depend on what else a machine does, so that a change of a percent is one of the
-//! code. Valgrind runs programs as if on a CPU with AVX2 and FMA at the most: what is counted
-//! is the AVX2 form. A step's count is half of what three steps take more than one.
+//! code. Valgrind emulates a CPU with AVX2 and FMA, so the AVX2 form is counted. A step's count is
+//! half the difference between three steps and one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -144,7 +144,7 @@ fn parsed(table: &str) -> Result<Counts> {
     rows.map(|line| row(line).with_context(|| format!("{TABLE}: `{line}` is no case, function and count"))).collect()
 }
 
-/// Counts missing from the table, missing from the run, or too large.
+/// Complaints: counts missing from the table, missing from the run, or too large.
 fn complaints(table: &Counts, counted: &Counts) -> Vec<String> {
     let mut found = Vec::new();
     for ((case, function), &count) in counted {

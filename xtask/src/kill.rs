@@ -1,8 +1,8 @@
 //! `cargo xtask kill`: training killed with SIGKILL at random moments, many more times than an
 //! ordinary test has time for.
 //!
-//! The work is that of the program's own test, which says what it compares; this asks it for more
-//! runs and keeps what it found.
+//! It runs the program's own test, which documents the comparison, with more runs, and keeps the
+//! result.
 
 use std::process::Stdio;
 
@@ -12,7 +12,7 @@ use crate::tools;
 use crate::workspace::{Workspace, cargo};
 
 const RUNS_DEFAULT: &str = "100";
-/// Both tests: one in fp32 and one in fp16, where a loss scale goes on too.
+/// Both tests: one in fp32 and one in fp16, where the loss scale must resume too.
 const TESTS: &str = "resume::killed::";
 /// Start of a test's line on its result.
 const RESULT: &str = "killed: ";
@@ -34,6 +34,6 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let result = results.join("\n");
     let file = workspace.target_dir.join("kill.txt");
     std::fs::write(&file, format!("{result}\n")).with_context(|| format!("cannot write {}", file.display()))?;
-    println!("{result}\nxtask: written to {}; docs/guide/resume.md has a place for it", file.display());
+    println!("{result}\nxtask: written to {}; docs/measurements/resume.md has a place for it", file.display());
     Ok(())
 }

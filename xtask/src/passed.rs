@@ -1,4 +1,4 @@
-//! A record of what has passed, so that what has not changed since is not done again.
+//! Record of checks that have passed, which are skipped until something changes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::workspace::Workspace;
 /// One file a check in `target/passed`: its key on the first line, then the tests that it skipped.
 pub(crate) struct Passed {
     folder: PathBuf,
-    /// True if what passed before counts; else everything is done again, and recorded.
+    /// True if recorded checks are skipped; otherwise everything runs again and is recorded.
     reuse: bool,
 }
 

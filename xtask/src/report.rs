@@ -1,5 +1,5 @@
 //! `cargo xtask report`: the reports of a demo, of a run with attention and of one with graphs, and
-//! a comparison, looked at in a real browser.
+//! a comparison, checked in a real browser.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,10 +35,10 @@ const TEXTS: [&str; 20] = [
     "Configuration",
 ];
 
-/// Markup that would load something, or run.
+/// Markup that would load a resource or run a script.
 const OUTSIDE: [&str; 6] = ["<script", " src=", "url(", "@import", "http://", "https://"];
 
-/// A way of looking at the page.
+/// A view of the page.
 struct View {
     name: &'static str,
     /// In pixels; headless browsers take no less than 500.
@@ -63,7 +63,7 @@ const MEASURE: &str = include_str!("report/measure.html");
 /// The largest page that is still a small attachment.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// A page that is looked at.
+/// A page that is checked.
 struct Page {
     name: &'static str,
     /// Below the folder of the runs.

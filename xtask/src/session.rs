@@ -1,4 +1,4 @@
-//! A run of gates: the workspace as it is, what has passed before, and how thoroughly tests look.
+//! A run of gates: the workspace, the checks that passed before, and the depth of tests.
 
 use std::cell::RefCell;
 use std::process::Command;
@@ -17,7 +17,7 @@ pub(crate) struct Session {
     pub(crate) sources: Sources,
     pub(crate) passed: Passed,
     pub(crate) depth: Depth,
-    /// Packages to which the gate `tests` keeps; none for all.
+    /// Packages of the gate `tests`; empty for all.
     pub(crate) packages: Vec<String>,
     /// Tests of this run with their times.
     pub(crate) timed: RefCell<Vec<TimedTest>>,

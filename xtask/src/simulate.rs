@@ -1,7 +1,7 @@
 //! `cargo xtask simulate`: the memory pool in lockstep with its model, for many more events than an
 //! ordinary test has time for.
 //!
-//! The work is that of the library's own test, which says what it compares; this asks it for more.
+//! It runs the library's own test, which documents the comparison, with more events.
 
 use std::process::Stdio;
 

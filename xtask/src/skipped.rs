@@ -33,7 +33,7 @@ pub(crate) fn requirement(name: &str) -> Result<Requirement> {
     Requirement::from_name(name).with_context(|| format!("--require {name}: expected one of {}", names()))
 }
 
-/// Prints the skipped tests, and fails if one was skipped for want of something in `required`.
+/// Prints the skipped tests, and fails if one was skipped for lack of something in `required`.
 pub(crate) fn report(path: &Path, required: &[Requirement]) -> Result<()> {
     let skipped = recorded(path).with_context(|| format!("cannot read {}", path.display()))?;
     print!("{}", listing(&skipped));

@@ -11,8 +11,8 @@ use anyhow::{Context, Result};
 
 use crate::workspace::{Package, Workspace};
 
-/// Every file of the workspace below its root, with the hash of its content; build outputs and
-/// hidden folders but `.cargo` and `.config` apart.
+/// Every file of the workspace below its root, with the hash of its content; without build outputs,
+/// and without hidden folders except `.cargo` and `.config`.
 pub(crate) struct Sources {
     files: BTreeMap<PathBuf, u64>,
     /// Hash of the toolchain's version and of the environment that builds and tests read.
@@ -45,17 +45,17 @@ impl Sources {
         Ok(Sources { files, surroundings: hash_of(&(toolchain, variables)) })
     }
 
-    /// Key of what tests read beside their compiled programs: all that is neither Rust nor a page.
+    /// Key of the inputs of tests: all files that are neither Rust nor pages.
     pub(crate) fn inputs_of_tests(&self) -> u64 {
         self.key_of_files(|path| !has_extension(path, &["rs", "md", "svg"]))
     }
 
-    /// Key of what the tests of pages read: all that is not Rust.
+    /// Key of the inputs of the tests of pages: all files that are not Rust.
     pub(crate) fn inputs_of_page_tests(&self) -> u64 {
         self.key_of_files(|path| !has_extension(path, &["rs"]))
     }
 
-    /// Key of what the documentation of the crates is made of: the pages below `docs` apart.
+    /// Key of the inputs of the crates' documentation: all files except the pages below `docs`.
     pub(crate) fn of_crates(&self) -> u64 {
         self.key_of_files(|path| !path.starts_with("docs"))
     }

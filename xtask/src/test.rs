@@ -16,12 +16,12 @@ use crate::{skipped, tests_gate, timings};
 /// Options of the command line.
 struct Options {
     gates: Vec<&'static Gate>,
-    /// Inputs for want of which no test may be skipped.
+    /// Requirements for lack of which no test may be skipped.
     required: Vec<Requirement>,
     depth: Depth,
-    /// Packages to which the gate `tests` keeps; none for all.
+    /// Packages of the gate `tests`; empty for all.
     packages: Vec<String>,
-    /// True if what passed before and has not changed is left out.
+    /// True if checks that have passed and have not changed are skipped.
     reuse: bool,
 }
 

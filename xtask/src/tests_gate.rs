@@ -50,8 +50,8 @@ fn documentation_tests(session: &Session) -> Result<()> {
 
 /// Sets the number of cases of every property test, and the events of the simulated pool.
 pub(crate) fn with_cases(command: &mut Command, depth: Depth) {
-    // The same cases in every run: a gate answers for the change at hand. `cargo test` draws others
-    // each time, and finds the rare one.
+    // The same cases in every run: the gate is for the change at hand. `cargo test` draws other
+    // cases each time and finds rare failures.
     command.env("PROPTEST_RNG_SEED", "1");
     match depth {
         Depth::Usual => command.env("PROPTEST_CASES", "16"),
@@ -67,7 +67,7 @@ fn prepare(session: &Session, command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Programs that have passed and have not changed since are left out; those that failed a test run
+/// Programs that have passed and have not changed since are skipped; those that failed a test run
 /// again.
 fn by_nextest(session: &Session, nextest: &Nextest) -> Result<()> {
     let mut list = nextest.command(&session.workspace, &["list", "--locked", "--list-type", "binaries-only"]);

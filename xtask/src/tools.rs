@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace::{Workspace, succeed};
 
-/// HDF5's own build description asks for this version.
+/// Minimum version of HDF5's build.
 const CMAKE_MIN: (u32, u32) = (3, 26);
 
 /// Packages that the tests import.

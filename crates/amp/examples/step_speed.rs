@@ -10,7 +10,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use megabatch_amp::{
-    LossScaler, Moments, OptimizerSettings, Result, ScalerConfig, Step, Tensor, Threads, examine, update,
+    LossScaler, Moments, OptimizerSettings, OptimizerStep, ParameterTensor, Result, ScalerConfig, Threads,
+    unscale_and_check, update,
 };
 use rayon::prelude::*;
 
@@ -32,7 +33,10 @@ fn main() -> Result<()> {
     let mut scaler = LossScaler::new(ScalerConfig::default())?;
 
     let times = [
-        ("examine", fastest(repeats, || _ = black_box(examine(&model.slices(), scaler.inverse(), model.threads)))),
+        (
+            "examine",
+            fastest(repeats, || _ = black_box(unscale_and_check(&model.slices(), scaler.inverse(), model.threads))),
+        ),
         ("step", fastest(repeats, || model.step(&mut scaler).expect("the gradients are finite"))),
         ("traffic", fastest(repeats, || model.traffic())),
     ];
@@ -72,16 +76,16 @@ impl Model {
     }
 
     fn step(&mut self, scaler: &mut LossScaler) -> Result<()> {
-        let examined = examine(&self.slices(), scaler.inverse(), self.threads);
+        let examined = unscale_and_check(&self.slices(), scaler.inverse(), self.threads);
         let factors = examined.factors(Some(1.0)).expect("the gradients are finite");
         self.steps += 1;
         let settings = OptimizerSettings { lr: 1e-9, ..OptimizerSettings::default() };
         let moments = self.exp_avg.iter_mut().zip(&mut self.exp_avg_sq);
         let tensors = self.weights.iter_mut().zip(&self.gradients).zip(moments).map(|((values, gradient), (m, v))| {
             let moments = Some(Moments { exp_avg: m, exp_avg_sq: v });
-            Tensor { values, gradient, moments, working_copy: None }
+            ParameterTensor { values, gradient, moments, working_copy: None }
         });
-        update(tensors, &Step { settings, number: self.steps, factors }, self.threads);
+        update(tensors, &OptimizerStep { settings, number: self.steps, factors }, self.threads);
         scaler.update(None).map(|_| ())
     }
 

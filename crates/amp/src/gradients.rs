@@ -1,4 +1,4 @@
-//! The first pass: norm and finiteness of all gradients, read once and written nowhere.
+//! The first pass: norm and finiteness of all gradients, which are read once and not changed.
 //!
 //! ```text
 //! norm = √(Σ g²) · 1/scale        non-finite: the first g · 1/scale that is infinite or NaN
@@ -9,8 +9,8 @@
 //! 1. Squares are formed and added in double precision. The square of an f32 is exact there,
 //!    neither overflows nor vanishes, and a finite number of them has a finite sum. So the sum is
 //!    finite exactly if all gradients are, and there is no second test.
-//! 2. The scale is taken out of the norm, and out of the gradients by the second pass, which
-//!    multiplies them where it reads them.
+//! 2. The norm is unscaled here; the gradients are unscaled by the second pass, where it reads
+//!    them.
 //! 3. Blocks of fixed size are added in 32 lanes, and their sums in order, so that threads and
 //!    vectors change no bit.
 
@@ -23,9 +23,9 @@ use megabatch_gpu_core::isa::{Isa, Loops};
 
 const LANES: usize = 32;
 
-/// An element of a list of tensors.
+/// Index of an element in a list of tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ElementIndex {
     /// Position of the tensor in the list.
     pub tensor: usize,
     /// Index of the element in the tensor.
@@ -34,7 +34,7 @@ pub struct Place {
 
 /// Results of the first pass over the gradients.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Examined<S> {
+pub struct CheckedGradients<S> {
     /// The root of the sum of the squares of all unscaled gradients. Infinite or NaN where there is
     /// a gradient that is not finite.
     ///
@@ -43,44 +43,44 @@ pub struct Examined<S> {
     /// the root halves that. For f64 it is infinite where squares overflow.
     pub norm: f64,
     /// The first gradient that is infinite or NaN once it is unscaled.
-    pub non_finite: Option<Place>,
+    pub non_finite: Option<ElementIndex>,
     inverse_scale: S,
 }
 
 /// Factors of the gradients in the second pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Factors<S> {
+pub struct GradientFactors<S> {
     /// 1 / loss scale.
     pub inverse_scale: S,
     /// The clip coefficient, at most 1.
     pub clip: S,
 }
 
-impl<S: Number> Factors<S> {
-    /// Leaves gradients as they are.
+impl<S: Number> GradientFactors<S> {
+    /// Factors of 1.
     pub fn none() -> Self {
-        Factors { inverse_scale: S::from_f64(1.0), clip: S::from_f64(1.0) }
+        GradientFactors { inverse_scale: S::from_f64(1.0), clip: S::from_f64(1.0) }
     }
 }
 
-impl<S: Number> Examined<S> {
+impl<S: Number> CheckedGradients<S> {
     /// Factor that unscales the gradients and clips them to `clip_norm`: min(1, clip_norm / (norm +
     /// 1e-6)), as in `torch.nn.utils.clip_grad_norm_`. None where a gradient is not finite: such a
     /// step is to be skipped.
-    pub fn factors(&self, clip_norm: Option<f64>) -> Option<Factors<S>> {
+    pub fn factors(&self, clip_norm: Option<f64>) -> Option<GradientFactors<S>> {
         let coefficient = clip_norm.map_or(1.0, |clip_norm| clip_norm / (self.norm + 1e-6));
         let clip = S::from_f64(if coefficient < 1.0 { coefficient } else { 1.0 });
-        self.non_finite.is_none().then_some(Factors { inverse_scale: self.inverse_scale, clip })
+        self.non_finite.is_none().then_some(GradientFactors { inverse_scale: self.inverse_scale, clip })
     }
 }
 
 /// The first pass over `gradients`, a slice a tensor, of a loss that was multiplied by 1 /
-/// `inverse_scale`. Many tensors that lie in one piece may be one slice: [`Layout::overflow`] finds
-/// the tensor of an element.
+/// `inverse_scale`. Many tensors that lie in one piece may be one slice: [`FlatLayout::overflow`]
+/// finds the tensor of an element.
 ///
 /// # Panics
 /// If `inverse_scale` is not a positive finite number.
-pub fn examine<S: Number>(gradients: &[&[S]], inverse_scale: S, threads: Threads) -> Examined<S> {
+pub fn unscale_and_check<S: Number>(gradients: &[&[S]], inverse_scale: S, threads: Threads) -> CheckedGradients<S> {
     assert!(
         inverse_scale > S::default() && inverse_scale.is_finite(),
         "the inverse of a loss scale is a positive number"
@@ -89,16 +89,16 @@ pub fn examine<S: Number>(gradients: &[&[S]], inverse_scale: S, threads: Threads
     let blocks = gradients.iter().flat_map(|gradient| gradient.chunks(BLOCK));
     let sum = threads.sum(blocks, |block| isa.run(SumOfSquares(block)));
     let norm = sum.sqrt() * inverse_scale.to_f64();
-    // An element is no larger than the norm. NaN compares as false.
+    // No element is larger than the norm. NaN compares as false.
     let all_finite = norm <= S::GREATEST.to_f64();
     let non_finite = if all_finite { None } else { first_non_finite(gradients, inverse_scale) };
-    Examined { norm, non_finite, inverse_scale }
+    CheckedGradients { norm, non_finite, inverse_scale }
 }
 
-fn first_non_finite<S: Number>(gradients: &[&[S]], inverse_scale: S) -> Option<Place> {
+fn first_non_finite<S: Number>(gradients: &[&[S]], inverse_scale: S) -> Option<ElementIndex> {
     gradients.iter().enumerate().find_map(|(tensor, gradient)| {
         let index = gradient.iter().position(|&g| !(g * inverse_scale).is_finite())?;
-        Some(Place { tensor, index })
+        Some(ElementIndex { tensor, index })
     })
 }
 
@@ -125,16 +125,16 @@ impl<S: Number> Loops for SumOfSquares<'_, S> {
 
 /// Names of tensors that lie one after another in one slice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Layout {
+pub struct FlatLayout {
     names: Vec<String>,
     /// Ends of the tensors.
     ends: Vec<usize>,
 }
 
-impl<N: Into<String>> FromIterator<(N, usize)> for Layout {
+impl<N: Into<String>> FromIterator<(N, usize)> for FlatLayout {
     /// The layout of tensors of these names and numbers of elements.
     fn from_iter<I: IntoIterator<Item = (N, usize)>>(tensors: I) -> Self {
-        let mut layout = Layout::default();
+        let mut layout = FlatLayout::default();
         for (name, len) in tensors {
             layout.ends.push(layout.len() + len);
             layout.names.push(name.into());
@@ -143,7 +143,7 @@ impl<N: Into<String>> FromIterator<(N, usize)> for Layout {
     }
 }
 
-impl Layout {
+impl FlatLayout {
     /// Number of elements of all tensors.
     pub fn len(&self) -> usize {
         self.ends.last().copied().unwrap_or(0)
@@ -172,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    /// The bound of [`Examined::norm`] for up to 50 blocks.
+    /// The bound of [`CheckedGradients::norm`] for up to 50 blocks.
     fn close(norm: f64, expected: f64) -> bool {
         norm == expected || (norm - expected).abs() <= 600.0 * f64::EPSILON / 4.0 * expected
     }
@@ -192,8 +192,8 @@ mod tests {
     }
 
     fn check<S: Number>(gradients: &[&[S]], inverse_scale: S) {
-        let examined = examine(gradients, inverse_scale, Threads::Caller);
-        assert_eq!(examined.norm.to_bits(), examine(gradients, inverse_scale, Threads::Pool).norm.to_bits());
+        let examined = unscale_and_check(gradients, inverse_scale, Threads::Caller);
+        assert_eq!(examined.norm.to_bits(), unscale_and_check(gradients, inverse_scale, Threads::Pool).norm.to_bits());
         assert!(close(examined.norm, plain(gradients, inverse_scale)), "{examined:?}");
         assert_eq!(examined.non_finite, None);
     }
@@ -235,8 +235,8 @@ mod tests {
                 tensors[2][2 * BLOCK - 1] = f32::NAN;
                 let slices: Vec<&[f32]> = tensors.iter().map(Vec::as_slice).collect();
                 for threads in [Threads::Caller, Threads::Pool] {
-                    let examined = examine(&slices, 1.0 / 1024.0, threads);
-                    assert_eq!(examined.non_finite, Some(Place { tensor, index }));
+                    let examined = unscale_and_check(&slices, 1.0 / 1024.0, threads);
+                    assert_eq!(examined.non_finite, Some(ElementIndex { tensor, index }));
                     assert_eq!(examined.factors(Some(1.0)), None);
                 }
             }
@@ -246,12 +246,12 @@ mod tests {
     #[test]
     fn the_range_of_single_precision_does_not_bound_the_norm() {
         let (large, small) = ([f32::MAX; 4], [f32::from_bits(1); 4]);
-        assert_eq!(examine(&[&large], 1.0, Threads::Caller).norm, 2.0 * f64::from(f32::MAX));
-        assert_eq!(examine(&[&large], 1.0, Threads::Caller).non_finite, None);
-        assert_eq!(examine(&[&small], 1.0, Threads::Caller).norm, 2.0 * f64::from(f32::from_bits(1)));
+        assert_eq!(unscale_and_check(&[&large], 1.0, Threads::Caller).norm, 2.0 * f64::from(f32::MAX));
+        assert_eq!(unscale_and_check(&[&large], 1.0, Threads::Caller).non_finite, None);
+        assert_eq!(unscale_and_check(&[&small], 1.0, Threads::Caller).norm, 2.0 * f64::from(f32::from_bits(1)));
         // Below a scale of 1, unscaling itself can overflow.
-        let place = examine(&[&[1.0, f32::MAX]], 2.0, Threads::Caller).non_finite;
-        assert_eq!(place, Some(Place { tensor: 0, index: 1 }));
+        let place = unscale_and_check(&[&[1.0, f32::MAX]], 2.0, Threads::Caller).non_finite;
+        assert_eq!(place, Some(ElementIndex { tensor: 0, index: 1 }));
     }
 
     #[test]
@@ -259,18 +259,18 @@ mod tests {
         for (clip, expected) in
             [(None, 1.0), (Some(100.0), 1.0), (Some(5.0), 5.0 / 5.000_001), (Some(0.5), 0.5 / 5.000_001)]
         {
-            let factors = examine(&[&[3.0f64 * 8.0], &[4.0 * 8.0]], 0.125, Threads::Caller).factors(clip);
-            assert_eq!(factors, Some(Factors { inverse_scale: 0.125, clip: expected }));
+            let factors = unscale_and_check(&[&[3.0f64 * 8.0], &[4.0 * 8.0]], 0.125, Threads::Caller).factors(clip);
+            assert_eq!(factors, Some(GradientFactors { inverse_scale: 0.125, clip: expected }));
         }
     }
 
     #[test]
     fn a_layout_finds_the_tensor_of_an_element() {
-        let layout: Layout = [("a", 2), ("empty", 0), ("b", 3)].into_iter().collect();
+        let layout: FlatLayout = [("a", 2), ("empty", 0), ("b", 3)].into_iter().collect();
         let found: Vec<_> =
             (0..layout.len()).map(|index| layout.overflow(index)).map(|o| (o.tensor, o.index)).collect();
         assert_eq!(found, [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("b", 2)]);
-        assert!(!layout.is_empty() && Layout::default().is_empty());
+        assert!(!layout.is_empty() && FlatLayout::default().is_empty());
     }
 
     proptest! {

@@ -14,13 +14,13 @@ mod trace;
 mod update;
 
 pub use error::{Error, FirstNonFinite, Result};
-pub use gradients::{Examined, Factors, Layout, Place, examine};
+pub use gradients::{CheckedGradients, ElementIndex, FlatLayout, GradientFactors, unscale_and_check};
 pub use number::{Number, WorkingCopy};
 pub use optimizer::{OptimizerSettings, Rule};
-pub use policy::{Arithmetic, Operation};
+pub use policy::{Operation, OperationPrecisions};
 pub use precision::{Precision, round_to};
 pub use quantized::{Accuracy, QuantizedMatrix};
 pub use scaler::{LossScaler, Overflow, ScaleChange, ScalerConfig, ScalerState};
 pub use threads::Threads;
-pub use trace::{Trace, first_non_finite};
-pub use update::{Moments, Step, Tensor, update};
+pub use trace::{NonFiniteTrace, first_non_finite};
+pub use update::{Moments, OptimizerStep, ParameterTensor, update};

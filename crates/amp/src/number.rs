@@ -6,10 +6,10 @@ use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Sub, SubAssign};
 use half::{bf16, f16};
 use megabatch_gpu_core::convert;
 
-/// The number that weights and gradients are: `f32` in training, `f64` as the reference in tests.
+/// Element type of weights and gradients: `f32` in training, `f64` as the reference in tests.
 ///
-/// Sealed: what holds for these two, such as that the square of an f32 is exact in f64, holds for
-/// no other.
+/// Sealed, since the algorithms rely on properties of these two, such as that the square of an f32
+/// is exact in f64.
 pub trait Number:
     private::Sealed
     + Copy
@@ -38,17 +38,17 @@ pub trait Number:
     fn sqrt(self) -> Self;
     /// Neither infinite nor NaN.
     fn is_finite(self) -> bool;
-    /// Rounds `values` to the numbers of a working copy of as many.
+    /// Rounds `values` into a working copy of the same length.
     #[doc(hidden)]
     fn round_into(values: &[Self], copy: WorkingCopy<'_>);
 }
 
-/// Weights in 16 bits, each the nearest to its master weight, ties to even.
+/// Weights in 16 bits, rounded to nearest from the master weights, ties to even.
 #[derive(Debug)]
 pub enum WorkingCopy<'a> {
     /// For runs in bf16.
     Bf16(&'a mut [bf16]),
-    /// For runs in fp16. What is too large becomes infinite.
+    /// For runs in fp16. Values that are too large become infinite.
     Fp16(&'a mut [f16]),
 }
 
@@ -122,8 +122,8 @@ fn each<T>(round: impl Fn(f64) -> T) -> impl Fn(&[f64], &mut [T]) {
     move |values, copy| values.iter().zip(copy).for_each(|(&value, copy)| *copy = round(value))
 }
 
-/// `x` itself, or of the two numbers around it the one whose last bit is 1: rounded again to fewer
-/// bits, that gives what rounding once gives (Boldo and Melquiond, "Emulation of FMA and correctly
+/// Rounds to odd: `x` itself, or else the neighbour whose last bit is 1. Rounding that again to
+/// fewer bits gives the same as rounding once (Boldo and Melquiond, "Emulation of FMA and correctly
 /// rounded sums", 2008).
 fn to_odd(x: f64) -> f32 {
     let nearest = x as f32;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::number::Number;
 
-/// The rule by which gradients change weights. Each equals PyTorch's optimizer of that name.
+/// Update rules. Each equals PyTorch's optimizer of that name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -19,7 +19,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// True if the rule keeps a mean and a mean square of each gradient.
+    /// True if the rule keeps a first and a second moment of each gradient.
     pub fn has_moments(self) -> bool {
         matches!(self, Rule::Adam | Rule::AdamW)
     }
@@ -49,8 +49,7 @@ impl Default for OptimizerSettings {
     }
 }
 
-/// The factors of one step. They are computed in double precision and rounded once, as PyTorch
-/// does.
+/// Factors of one step, computed in double precision and rounded once, as PyTorch does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rates<S> {
     pub(crate) lr: S,

@@ -1,10 +1,10 @@
-//! Precision of each operation.
+//! Mixed-precision policy: the precision of each operation.
 
 #![forbid(unsafe_code)]
 
 use crate::precision::Precision;
 
-/// A kind of operation, as far as the policy tells them apart.
+/// Kinds of operations that the policy distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
@@ -17,7 +17,7 @@ pub enum Operation {
     CellState,
     /// Exponentials over their sum.
     Softmax,
-    /// Mean and variance of a row, and the row by them.
+    /// Mean and variance of a row, and the row normalised by them.
     LayerNorm,
     /// The loss and its gradient by the outputs.
     Loss,
@@ -29,7 +29,7 @@ pub enum Operation {
 
 /// The precisions of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arithmetic {
+pub struct OperationPrecisions {
     /// Precision of the inputs: weights are working copies of this precision, activations are
     /// rounded to it.
     pub operands: Precision,
@@ -48,10 +48,10 @@ enum Allowance {
     Full,
 }
 
-/// The policy. Low is what costs the time and forgives the rounding: products, of which each result
-/// is a sum in f32. Full is what adds up small numbers, takes exponentials, or changes weights by
-/// less than a 16-bit number can tell (Micikevicius et al., "Mixed precision training", 2018,
-/// sections 3.1 and 3.3; the lists of `torch.autocast` agree).
+/// The policy. Low precision is for products, which take the time and tolerate rounding, since
+/// their sums are in f32. Full precision is for operations that add small numbers, take
+/// exponentials, or change weights by less than a 16-bit number can represent (Micikevicius et al.,
+/// "Mixed precision training", 2018, sections 3.1 and 3.3; the lists of `torch.autocast` agree).
 const POLICY: &[(Operation, Allowance)] = &[
     (Operation::MatrixProduct, Allowance::Low),
     (Operation::Recurrence, Allowance::Low),
@@ -69,14 +69,14 @@ impl Precision {
     /// | | operands | accumulation | result |
     /// | --- | --- | --- | --- |
     /// | `MatrixProduct`, `Recurrence` | of the run | fp32 | of the run |
-    /// | `CellState`, `Softmax`, `LayerNorm`, `Loss`, `Reduction`, `Optimizer` | fp32 | fp32 | fp32 |
-    pub fn arithmetic(self, operation: Operation) -> Arithmetic {
+    /// | all others | fp32 | fp32 | fp32 |
+    pub fn arithmetic(self, operation: Operation) -> OperationPrecisions {
         let row = POLICY.iter().find(|(known, _)| *known == operation);
         let precision = match row.expect("the policy has a row for each operation").1 {
             Allowance::Low => self,
             Allowance::Full => Precision::Fp32,
         };
-        Arithmetic { operands: precision, accumulation: Precision::Fp32, result: precision }
+        OperationPrecisions { operands: precision, accumulation: Precision::Fp32, result: precision }
     }
 }
 

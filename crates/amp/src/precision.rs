@@ -6,8 +6,8 @@ use half::{bf16, f16};
 use megabatch_gpu_core::convert;
 use serde::{Deserialize, Serialize};
 
-/// The precision that a model is trained in: what [`arithmetic`](Self::arithmetic) runs in 16 bits
-/// where it may.
+/// The precision that a model is trained in. [`arithmetic`](Self::arithmetic) says which operations
+/// run in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
@@ -25,7 +25,7 @@ impl Precision {
     /// All of them.
     pub const ALL: [Precision; 3] = [Precision::Fp32, Precision::Bf16, Precision::Fp16];
 
-    /// As it is written in settings.
+    /// Name in settings.
     pub fn name(self) -> &'static str {
         match self {
             Precision::Fp32 => "fp32",
@@ -54,14 +54,14 @@ impl fmt::Display for Precision {
     }
 }
 
-/// Numbers that are rounded at a time: their 16-bit forms stay in the first-level cache.
+/// Numbers rounded at a time, so that their 16-bit forms stay in the first-level cache.
 const BLOCK: usize = 1024;
 
-/// Rounds `values` to the nearest that `precision` has, ties to even, where they lie; fp32 leaves
-/// them as they are. What is too large becomes infinite, a NaN stays one.
+/// Rounds `values` to `precision` in place, to nearest with ties to even; fp32 changes nothing.
+/// Values that are too large become infinite; NaN stays NaN.
 ///
-/// Products of numbers so rounded, added in f32, are what a CPU with 16-bit arithmetic and
-/// f32 accumulation computes, up to the order of additions.
+/// Products of such numbers, added in f32, equal those of a CPU with 16-bit arithmetic and f32
+/// accumulation, up to the order of additions.
 pub fn round_to(precision: Precision, values: &mut [f32]) {
     match precision {
         Precision::Fp32 => {}

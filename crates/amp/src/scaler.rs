@@ -19,12 +19,12 @@ pub struct ScalerConfig {
     pub backoff_factor: f64,
     /// Steps in a row without overflow after which the scale grows, ≥ 1.
     pub growth_interval: u32,
-    /// Overflows in a row from which on each one lowers the scale, ≥ 1. Those before only skip
-    /// their step.
+    /// Number of overflows in a row from which each one lowers the scale, ≥ 1. Earlier ones only
+    /// skip their step.
     pub hysteresis: u32,
-    /// The floor: a backoff ends there, and the next one is an error.
+    /// The floor: the scale does not fall below it, and an overflow at it is an error.
     pub min_scale: f32,
-    /// The ceiling: a growth that would lead above it does not take place.
+    /// The ceiling: the scale does not grow above it.
     pub max_scale: f32,
 }
 
@@ -85,7 +85,7 @@ pub struct ScalerState {
 /// Change of the scale by a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScaleChange {
-    /// Nothing.
+    /// None.
     None,
     /// It grew.
     Growth,
@@ -102,7 +102,7 @@ pub struct Overflow<'a> {
     pub index: usize,
 }
 
-/// Scales the loss, so that small gradients survive in fp16, as far as large ones allow.
+/// Scales the loss so that small gradients do not underflow in fp16.
 ///
 /// The loss is multiplied by [`scale`](Self::scale) before the backward pass and the gradients by
 /// [`inverse`](Self::inverse) after it (Micikevicius et al., "Mixed precision training", 2018,
@@ -127,7 +127,7 @@ impl LossScaler {
         Self::resume(config, state)
     }
 
-    /// A scaler that goes on where the one stood that gave `state`.
+    /// A scaler that continues from `state`.
     ///
     /// # Errors
     /// [`Error::Setting`] for a setting out of range, and for a state whose scale is not between
@@ -160,7 +160,8 @@ impl LossScaler {
         self.state
     }
 
-    /// Notes how a step went: without overflow, or where its gradients overflowed first.
+    /// Updates the scale after a step without overflow, or with the first overflow of its
+    /// gradients.
     ///
     /// # Errors
     /// [`Error::ScaleCollapsed`] where the scale would have to fall below its floor; the scaler is

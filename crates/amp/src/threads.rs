@@ -5,20 +5,19 @@ use rayon::prelude::*;
 /// Threads to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Threads {
-    /// The thread that calls.
+    /// The calling thread.
     #[default]
     Caller,
-    /// The threads of the rayon pool that the caller is in, or of the global one.
+    /// The threads of the caller's rayon pool, or of the global one.
     Pool,
 }
 
-/// Elements that a task takes: of four tensors they fill a quarter of a second-level cache, and are
-/// worth handing to a thread.
+/// Elements of a task. Four tensors of them fill a quarter of a second-level cache, which is enough
+/// work for a thread.
 pub(crate) const BLOCK: usize = 1 << 14;
 
 impl Threads {
-    /// The numbers that `of` gives for each item, added in the order of the items, whoever computes
-    /// them.
+    /// The sum of `of` over the items, added in their order whatever thread computes them.
     pub(crate) fn sum<T: Send>(self, items: impl Iterator<Item = T>, of: impl Fn(T) -> f64 + Sync + Send) -> f64 {
         match self {
             Threads::Caller => items.map(of).fold(0.0, |sum, term| sum + term),

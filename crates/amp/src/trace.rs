@@ -6,8 +6,8 @@ use crate::error::{Error, FirstNonFinite, Result};
 use crate::number::Number;
 use megabatch_gpu_core::isa::{Isa, Loops};
 
-/// Numbers of which the first look asks only whether all are finite: a few kilobytes, which the
-/// second look finds in the cache.
+/// Numbers that are first checked together: few enough to be in the cache for the search that
+/// follows.
 const BLOCK: usize = 1024;
 
 /// Index of the first of `values` that is infinite or NaN.
@@ -23,7 +23,7 @@ impl<S: Number> Loops for Scan<'_, S> {
     #[inline(always)]
     fn run(self) -> Option<usize> {
         self.0.chunks(BLOCK).zip((0..).step_by(BLOCK)).find_map(|(block, start)| {
-            // Without a way out of the loop the compiler compares a whole vector at a time.
+            // A loop without an early exit is vectorised.
             let all_finite = block.iter().fold(true, |all, value| all & value.is_finite());
             let index = if all_finite { None } else { block.iter().position(|value| !value.is_finite()) };
             index.map(|index| start + index)
@@ -31,24 +31,24 @@ impl<S: Number> Loops for Scan<'_, S> {
     }
 }
 
-/// Looks at the tensors of a step in the order in which they are computed, and keeps the first
-/// element that is not finite: where the trouble began, and not where it was noticed.
+/// Checks the tensors of a step in the order in which they are computed, and keeps the first
+/// element that is not finite: the origin of the fault, not the place where it was noticed.
 ///
-/// It costs a read of each tensor, so it is for the step that is computed again after a loss or a
+/// It reads every tensor once more, so it is meant for a step that is repeated because a loss or a
 /// gradient was not finite.
 #[derive(Clone, Debug)]
-pub struct Trace {
+pub struct NonFiniteTrace {
     step: u64,
     first: Option<FirstNonFinite>,
 }
 
-impl Trace {
+impl NonFiniteTrace {
     /// The trace of a step.
     pub fn new(step: u64) -> Self {
-        Trace { step, first: None }
+        NonFiniteTrace { step, first: None }
     }
 
-    /// Looks at the next tensor. Once something was found, nothing is looked at any more.
+    /// Checks the next tensor, unless something was found already.
     pub fn look<S: Number>(&mut self, layer: &str, tensor: &str, values: &[S]) {
         if self.first.is_some() {
             return;
@@ -102,14 +102,14 @@ mod tests {
 
     #[test]
     fn a_trace_keeps_where_the_trouble_began() {
-        let mut trace = Trace::new(41);
+        let mut trace = NonFiniteTrace::new(41);
         trace.look("lstm.M1", "gates", &[0.5f32, 1.0]);
         assert_eq!(trace.first(), None);
         trace.look("lstm.M1", "cell state", &[0.0f32, 1.0, f32::INFINITY, f32::NAN]);
         trace.look("head", "outputs", &[f64::NAN]);
         let error = trace.finish().unwrap_err();
         assert_eq!(error.to_string(), "step 41, layer lstm.M1: cell state is inf at index 2");
-        assert_eq!(Trace::new(1).finish(), Ok(()));
+        assert_eq!(NonFiniteTrace::new(1).finish(), Ok(()));
     }
 
     proptest! {

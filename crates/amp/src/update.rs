@@ -1,20 +1,21 @@
-//! The second pass: gradients unscaled, clipped and followed, in one go over weights, gradients and
+//! The second pass: unscale, clip and optimizer step in one sweep over weights, gradients and
 //! moments.
 //!
 //! ```text
 //! g = (gradient · 1/scale) · clip
 //! SGD:          p -= lr · (g + decay · p)
-//! Adam, AdamW:  m += (1 - β1)(g - m);  v = β2·v + (1 - β2)g²;  p -= lr/(1 - β1ᵗ) · m / (√v/√(1 - β2ᵗ) + ε)
+//! Adam, AdamW:  m += (1 - β1)(g - m);  v = β2·v + (1 - β2)g²
+//!               p -= lr/(1 - β1ᵗ) · m / (√v/√(1 - β2ᵗ) + ε)
 //!               where Adam adds decay · p to g, and AdamW first multiplies p by 1 - lr · decay
 //! ```
 //!
-//! Departures: none. Each operation rounds once, in this order, on every CPU; a loss scale
-//! that is a power of two and a clip coefficient of 1 leave no trace, unless an unscaled gradient
-//! is subnormal. Working copies are rounded block by block, while the weights are in the cache.
+//! Each operation rounds once, in this order, on every CPU; a loss scale that is a power of two and
+//! a clip coefficient of 1 leave no trace, unless an unscaled gradient is subnormal. Working copies
+//! are rounded block by block, while the weights are in the cache.
 
 #![forbid(unsafe_code)]
 
-use crate::gradients::Factors;
+use crate::gradients::GradientFactors;
 use crate::number::{Number, WorkingCopy};
 use crate::optimizer::{OptimizerSettings, Rates, Rule};
 use crate::threads::{BLOCK, Threads};
@@ -23,7 +24,7 @@ use megabatch_gpu_core::isa::{Isa, Loops};
 /// A tensor in training, or all tensors of a model where they lie in one piece. All slices have one
 /// length.
 #[derive(Debug)]
-pub struct Tensor<'a, S> {
+pub struct ParameterTensor<'a, S> {
     /// The weights.
     pub values: &'a mut [S],
     /// The gradient of the scaled loss by the weights.
@@ -47,31 +48,36 @@ pub struct Moments<'a, S> {
 
 /// One step of an optimizer.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Step<S> {
+pub struct OptimizerStep<S> {
     /// The settings, with the rate of this step.
     pub settings: OptimizerSettings,
     /// Number of this step, counted from 1. A skipped step does not count.
     pub number: u64,
-    /// Factors of the gradients, from [`Examined::factors`](crate::Examined::factors).
-    pub factors: Factors<S>,
+    /// Factors of the gradients, from
+    /// [`CheckedGradients::factors`](crate::CheckedGradients::factors).
+    pub factors: GradientFactors<S>,
 }
 
-/// The second pass: changes weights and moments by one step along the gradients, which stay as they
-/// are.
+/// The second pass: updates weights and moments by one optimizer step. The gradients are not
+/// changed.
 ///
 /// # Panics
 /// If the slices of a tensor have different lengths, if the rule keeps moments and a tensor has
 /// none, or if the step is number 0.
-pub fn update<'a, S: Number>(tensors: impl IntoIterator<Item = Tensor<'a, S>>, step: &Step<S>, threads: Threads) {
+pub fn update<'a, S: Number>(
+    tensors: impl IntoIterator<Item = ParameterTensor<'a, S>>,
+    step: &OptimizerStep<S>,
+    threads: Threads,
+) {
     assert!(step.number > 0, "steps are counted from 1");
     let (isa, rule) = (Isa::best(), step.settings.rule);
     let rates = &Rates::new(&step.settings, step.number);
     let factors = step.factors;
     let blocks = tensors.into_iter().flat_map(|tensor| {
         tensor.check(rule);
-        Blocks(Some(tensor))
+        TensorBlocks(Some(tensor))
     });
-    threads.each(blocks, |Tensor { values, gradient, moments, working_copy }| {
+    threads.each(blocks, |ParameterTensor { values, gradient, moments, working_copy }| {
         match moments {
             Some(moments) if rule.has_moments() => {
                 isa.run(Adam { values: &mut *values, gradient, moments, rates, factors });
@@ -84,7 +90,7 @@ pub fn update<'a, S: Number>(tensors: impl IntoIterator<Item = Tensor<'a, S>>, s
     });
 }
 
-impl<'a, S> Tensor<'a, S> {
+impl<'a, S> ParameterTensor<'a, S> {
     fn check(&self, rule: Rule) {
         let len = self.values.len();
         assert_eq!(len, self.gradient.len(), "weights and gradients of one tensor");
@@ -108,9 +114,13 @@ impl<'a, S> Tensor<'a, S> {
         let (gradient, gradient_rest) = self.gradient.split_at(len);
         let (moments, moments_rest) = self.moments.map(|moments| moments.split_at(len)).unzip();
         let (working_copy, copy_rest) = self.working_copy.map(|copy| copy.split_at(len)).unzip();
-        let rest =
-            Tensor { values: values_rest, gradient: gradient_rest, moments: moments_rest, working_copy: copy_rest };
-        (Tensor { values, gradient, moments, working_copy }, rest)
+        let rest = ParameterTensor {
+            values: values_rest,
+            gradient: gradient_rest,
+            moments: moments_rest,
+            working_copy: copy_rest,
+        };
+        (ParameterTensor { values, gradient, moments, working_copy }, rest)
     }
 }
 
@@ -122,13 +132,13 @@ impl<S> Moments<'_, S> {
     }
 }
 
-/// A tensor in pieces that a thread takes at a time.
-struct Blocks<'a, S>(Option<Tensor<'a, S>>);
+/// A tensor cut into the blocks that one task takes.
+struct TensorBlocks<'a, S>(Option<ParameterTensor<'a, S>>);
 
-impl<'a, S> Iterator for Blocks<'a, S> {
-    type Item = Tensor<'a, S>;
+impl<'a, S> Iterator for TensorBlocks<'a, S> {
+    type Item = ParameterTensor<'a, S>;
 
-    fn next(&mut self) -> Option<Tensor<'a, S>> {
+    fn next(&mut self) -> Option<ParameterTensor<'a, S>> {
         let tensor = self.0.take()?;
         if tensor.values.len() <= BLOCK {
             return Some(tensor);
@@ -143,7 +153,7 @@ struct Sgd<'a, S> {
     values: &'a mut [S],
     gradient: &'a [S],
     rates: &'a Rates<S>,
-    factors: Factors<S>,
+    factors: GradientFactors<S>,
 }
 
 impl<S: Number> Loops for Sgd<'_, S> {
@@ -151,7 +161,7 @@ impl<S: Number> Loops for Sgd<'_, S> {
 
     #[inline(always)]
     fn run(self) {
-        let Factors { inverse_scale, clip } = self.factors;
+        let GradientFactors { inverse_scale, clip } = self.factors;
         let &Rates { lr, coupled_decay, .. } = self.rates;
         for (p, &g) in self.values.iter_mut().zip(self.gradient) {
             let g = g * inverse_scale * clip;
@@ -165,7 +175,7 @@ struct Adam<'a, S> {
     gradient: &'a [S],
     moments: Moments<'a, S>,
     rates: &'a Rates<S>,
-    factors: Factors<S>,
+    factors: GradientFactors<S>,
 }
 
 impl<S: Number> Loops for Adam<'_, S> {
@@ -173,7 +183,7 @@ impl<S: Number> Loops for Adam<'_, S> {
 
     #[inline(always)]
     fn run(self) {
-        let Factors { inverse_scale, clip } = self.factors;
+        let GradientFactors { inverse_scale, clip } = self.factors;
         let rates = *self.rates;
         let moments = self.moments.exp_avg.iter_mut().zip(self.moments.exp_avg_sq);
         for ((p, &g), (m, v)) in self.values.iter_mut().zip(self.gradient).zip(moments) {
@@ -188,4 +198,185 @@ impl<S: Number> Loops for Adam<'_, S> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use half::{bf16, f16};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::gradients::unscale_and_check;
+
+    /// Weights, gradients and moments of one tensor.
+    #[derive(Clone, Debug, PartialEq)]
+    struct Owned<S> {
+        values: Vec<S>,
+        gradient: Vec<S>,
+        exp_avg: Vec<S>,
+        exp_avg_sq: Vec<S>,
+    }
+
+    impl<S: Number> Owned<S> {
+        fn noise(len: usize) -> Self {
+            let draw = |salt: u32, low: f64, high: f64| -> Vec<S> {
+                let unit = |k: u32| f64::from((k ^ salt).wrapping_mul(2_654_435_761) >> 8) / f64::from(1 << 24);
+                (0..len as u32).map(|k| S::from_f64(low + (high - low) * unit(k))).collect()
+            };
+            Owned {
+                values: draw(1, -1.0, 1.0),
+                gradient: draw(2, -30.0, 30.0),
+                exp_avg: draw(3, -0.1, 0.1),
+                exp_avg_sq: draw(4, 0.0, 0.02),
+            }
+        }
+
+        fn tensor(&mut self) -> ParameterTensor<'_, S> {
+            let moments = Moments { exp_avg: &mut self.exp_avg, exp_avg_sq: &mut self.exp_avg_sq };
+            ParameterTensor {
+                values: &mut self.values,
+                gradient: &self.gradient,
+                moments: Some(moments),
+                working_copy: None,
+            }
+        }
+
+        /// The papers' formulas, an element after another.
+        fn plain(&mut self, step: &OptimizerStep<S>) {
+            let rates = Rates::new(&step.settings, step.number);
+            for k in 0..self.values.len() {
+                let (p, m, v) = (&mut self.values[k], &mut self.exp_avg[k], &mut self.exp_avg_sq[k]);
+                let unscaled = self.gradient[k] * step.factors.inverse_scale;
+                let g = unscaled * step.factors.clip + rates.coupled_decay * *p;
+                if step.settings.rule == Rule::Sgd {
+                    *p -= rates.lr * g;
+                    continue;
+                }
+                *p *= rates.shrink;
+                *m += rates.one_minus_beta1 * (g - *m);
+                *v = rates.beta2 * *v + rates.one_minus_beta2 * g * g;
+                *p -= rates.step_size * *m / (v.sqrt() / rates.root_correction2 + rates.epsilon);
+            }
+        }
+    }
+
+    const RULES: [Rule; 3] = [Rule::Sgd, Rule::Adam, Rule::AdamW];
+
+    fn step<S: Number>(rule: Rule, clip: f64) -> OptimizerStep<S> {
+        let settings = OptimizerSettings { rule, lr: 0.01, weight_decay: 0.1, ..OptimizerSettings::default() };
+        let factors = GradientFactors { inverse_scale: S::from_f64(1.0 / 1024.0), clip: S::from_f64(clip) };
+        OptimizerStep { settings, number: 3, factors }
+    }
+
+    fn check<S: Number>(start: &Owned<S>, cut: usize) {
+        for rule in RULES {
+            for clip in [1.0, 0.3] {
+                let step = step(rule, clip);
+                let mut expected = start.clone();
+                expected.plain(&step);
+                for threads in [Threads::Caller, Threads::Pool] {
+                    let mut whole = start.clone();
+                    update([whole.tensor()], &step, threads);
+                    assert_eq!(whole, expected, "{rule:?}, {threads:?}");
+                    let mut parts = start.clone();
+                    let (left, right) = parts.tensor().split_at(cut);
+                    update([left, right], &step, threads);
+                    assert_eq!(parts, expected, "{rule:?}, {threads:?}, cut at {cut}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tensors_of_every_length_near_a_vector_and_a_block() {
+        for len in [0, 1, 7, 8, 15, 16, 17, 33, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 5] {
+            check::<f32>(&Owned::noise(len), len / 3);
+            check::<f64>(&Owned::noise(len), len / 3);
+        }
+    }
+
+    #[test]
+    fn instruction_sets_step_alike() {
+        let step = step::<f32>(Rule::AdamW, 0.3);
+        let rates = Rates::new(&step.settings, step.number);
+        let stepped = Isa::all().into_iter().map(|isa| {
+            let mut owned = Owned::noise(1000);
+            let ParameterTensor { values, gradient, moments, .. } = owned.tensor();
+            let moments = moments.expect("noise has moments");
+            isa.run(Adam { values, gradient, moments, rates: &rates, factors: step.factors });
+            owned
+        });
+        let stepped: Vec<Owned<f32>> = stepped.collect();
+        assert!(stepped.iter().all(|owned| *owned == stepped[0]));
+    }
+
+    /// A loss scaled by a power of two leaves no trace in the weights.
+    #[test]
+    fn the_loss_scale_changes_no_bit() {
+        for exponent in [0, 5, 16] {
+            let scale = 2f32.powi(exponent);
+            let mut plain: Owned<f32> = Owned::noise(100);
+            let mut scaled = plain.clone();
+            scaled.gradient.iter_mut().for_each(|g| *g *= scale);
+            for owned in [(&mut plain, 1.0), (&mut scaled, 1.0 / scale)] {
+                let (owned, inverse) = owned;
+                let factors =
+                    unscale_and_check(&[&owned.gradient], inverse, Threads::Caller).factors(Some(0.1)).unwrap();
+                update([owned.tensor()], &OptimizerStep { factors, ..step(Rule::AdamW, 1.0) }, Threads::Caller);
+            }
+            assert_eq!(scaled.values, plain.values);
+        }
+    }
+
+    /// No number of 16 bits is nearer to a master weight than its copy.
+    #[test]
+    fn working_copies_are_the_rounded_masters() {
+        fn check<S: Number>(len: usize, threads: Threads) {
+            let mut owned: Owned<S> = Owned::noise(len);
+            let (mut bf16s, mut f16s) = (vec![bf16::NAN; len], vec![f16::NAN; len]);
+            for copy in [WorkingCopy::Bf16(&mut bf16s), WorkingCopy::Fp16(&mut f16s)] {
+                update(
+                    [ParameterTensor { working_copy: Some(copy), ..owned.tensor() }],
+                    &step(Rule::Sgd, 0.0),
+                    threads,
+                );
+            }
+            // The second step, without a gradient, moved the weights again: towards zero by their
+            // decay.
+            let decay = S::from_f64(0.01 * 0.1).to_f64();
+            for (k, value) in owned.values.iter().map(|value| value.to_f64()).enumerate() {
+                let around = |bits: u16| [bits.wrapping_sub(1), bits, bits + 1];
+                let [below, copy, above] = around(f16s[k].to_bits()).map(|bits| f16::from_bits(bits).to_f64());
+                assert!(
+                    (copy - value).abs() <= (below - value).abs().min((above - value).abs()),
+                    "weight {k} of {len}"
+                );
+                let before = value / (1.0 - decay);
+                let [below, copy, above] = around(bf16s[k].to_bits()).map(|bits| bf16::from_bits(bits).to_f64());
+                let nearest = (below - before).abs().min((above - before).abs());
+                assert!((copy - before).abs() <= nearest + 1e-6 * before.abs(), "weight {k} of {len}");
+            }
+        }
+        for len in [0, 1, 33, BLOCK + 1] {
+            for threads in [Threads::Caller, Threads::Pool] {
+                check::<f32>(len, threads);
+                check::<f64>(len, threads);
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "AdamW keeps moments")]
+    fn a_tensor_without_moments_is_a_mistake() {
+        let tensor = ParameterTensor { values: &mut [1.0f32], gradient: &[1.0], moments: None, working_copy: None };
+        update([tensor], &step(Rule::AdamW, 1.0), Threads::Caller);
+    }
+
+    proptest! {
+        #[test]
+        fn any_finite_numbers(bits in prop::collection::vec(any::<[u32; 4]>(), 0..200), cut in 0usize..200) {
+            let number = |bits: u32| Some(f32::from_bits(bits)).filter(|x| x.abs() < 1e15).unwrap_or(0.5);
+            let column = |k: usize| bits.iter().map(|row| number(row[k])).collect::<Vec<f32>>();
+            let exp_avg_sq = column(3).into_iter().map(f32::abs).collect();
+            let start = Owned { values: column(0), gradient: column(1), exp_avg: column(2), exp_avg_sq };
+            check(&start, cut.min(bits.len()));
+        }
+    }
+}

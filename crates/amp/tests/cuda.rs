@@ -8,7 +8,7 @@ use megabatch_simt::driver::FakeDriver;
 
 fn with_kernels() -> (FakeDriver, Device) {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops");
-    (Harness::new(folder, &["examine", "update"]).driver(), Device::select("cuda:0").unwrap())
+    (Harness::new(folder, &["unscale_and_check", "update"]).driver(), Device::select("cuda:0").unwrap())
 }
 
 #[test]

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use megabatch_amp::{
-    LossScaler, Moments, OptimizerSettings, Overflow, Rule, ScalerConfig, Step, Tensor, Threads, examine, update,
+    LossScaler, Moments, OptimizerSettings, OptimizerStep, Overflow, ParameterTensor, Rule, ScalerConfig, Threads,
+    unscale_and_check, update,
 };
 use serde::Deserialize;
 
@@ -61,15 +62,15 @@ impl Training {
     /// The norm of the gradients.
     fn step(&mut self, gradients: &[Vec<f32>], clip: f64) -> f64 {
         let slices: Vec<&[f32]> = gradients.iter().map(Vec::as_slice).collect();
-        let examined = examine(&slices, self.scaler.inverse(), Threads::Caller);
+        let examined = unscale_and_check(&slices, self.scaler.inverse(), Threads::Caller);
         if let Some(factors) = examined.factors(Some(clip)) {
             self.number += 1;
             let moments = self.exp_avg.iter_mut().zip(&mut self.exp_avg_sq);
             let tensors = self.weights.iter_mut().zip(gradients).zip(moments).map(|((values, gradient), (m, v))| {
                 let moments = self.settings.rule.has_moments().then_some(Moments { exp_avg: m, exp_avg_sq: v });
-                Tensor { values, gradient, moments, working_copy: None }
+                ParameterTensor { values, gradient, moments, working_copy: None }
             });
-            update(tensors, &Step { settings: self.settings, number: self.number, factors }, Threads::Caller);
+            update(tensors, &OptimizerStep { settings: self.settings, number: self.number, factors }, Threads::Caller);
         }
         let overflow = examined.non_finite.map(|place| Overflow { tensor: "", index: place.index });
         self.scaler.update(overflow).unwrap();

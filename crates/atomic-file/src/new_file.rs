@@ -1,15 +1,58 @@
 //! A file under its temporary name.
 
+use std::error::Error;
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{File, TryLockError};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile};
 
 use crate::sibling::is_at;
 use crate::stale::{SUFFIX, remove_stale};
-use crate::target::{check_replaceable, folder_of, resolve_target};
+use crate::target::{check_replaceable, folder_of, resolve_target, sync_folder};
+
+/// Writes `bytes` to `path`, so that a reader, or a crash, finds the old file or the whole new one.
+///
+/// # Errors
+/// The first step that failed; `path` then still holds the old file, unless only bringing the
+/// folder to disk failed.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
+    let new = NewFile::create(path).map_err(WriteError::at(path, "make a file beside it"))?;
+    new.file().write_all(bytes).map_err(WriteError::at(path, "write"))?;
+    new.publish(path)
+}
+
+/// A step of a write that failed.
+#[derive(Debug)]
+pub struct WriteError {
+    /// The file, as the caller named it, or its folder.
+    pub path: PathBuf,
+    /// The step, such as `rename into place`.
+    pub action: &'static str,
+    /// Error of the system.
+    pub source: io::Error,
+}
+
+impl WriteError {
+    fn at(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| WriteError { path, action, source }
+    }
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: cannot {}", self.path.display(), self.action)
+    }
+}
+
+impl Error for WriteError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.source)
+    }
+}
 
 /// Another process may take a new file for one that was left, in the moment before it is locked.
 /// That is rare; so many times in a row it is a fault of the file system.
@@ -28,7 +71,7 @@ impl NewFile {
     /// process was killed.
     ///
     /// # Errors
-    /// Those of [`resolve_target`], [`check_replaceable`] and of the file system.
+    /// Errors of [`resolve_target`], [`check_replaceable`] and the file system.
     pub fn create(path: &Path) -> io::Result<Self> {
         let target = resolve_target(path)?;
         check_replaceable(&target)?;
@@ -51,12 +94,22 @@ impl NewFile {
     /// [`sync_folder`](crate::sync_folder) after it with the path that is returned, the target's.
     ///
     /// # Errors
-    /// Those of the file system; the temporary file is removed then, and the target stays as it
+    /// Errors of the file system; the temporary file is removed then, and the target stays as it
     /// was.
     pub fn rename(self) -> io::Result<PathBuf> {
         let NewFile { target, temporary } = self;
         temporary.persist(&target).map_err(|refused| refused.error)?;
         Ok(target)
+    }
+
+    /// Brings the file to disk, to its place, and the folder to disk; errors name `path`.
+    ///
+    /// # Errors
+    /// As [`write()`].
+    pub fn publish(self, path: &Path) -> Result<(), WriteError> {
+        self.file().sync_all().map_err(WriteError::at(path, "flush to the disk"))?;
+        let target = self.rename().map_err(WriteError::at(path, "rename into place"))?;
+        sync_folder(&target).map_err(WriteError::at(folder_of(path), "flush the folder to the disk"))
     }
 }
 
@@ -88,17 +141,8 @@ fn create_locked(target: &Path) -> io::Result<NamedTempFile> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::io::Write as _;
 
     use super::*;
-    use crate::sync_folder;
-
-    fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let new = NewFile::create(path)?;
-        new.file().write_all(bytes)?;
-        new.file().sync_all()?;
-        sync_folder(&new.rename()?)
-    }
 
     fn names_in(folder: &Path) -> Vec<OsString> {
         let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();

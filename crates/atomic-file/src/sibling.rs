@@ -18,7 +18,7 @@ pub fn beside(path: &Path, ending: &str) -> PathBuf {
 /// followed.
 ///
 /// # Errors
-/// Those of the file system, and [`ErrorKind::InvalidInput`] for a link, a file with other names,
+/// Errors of the file system, and [`ErrorKind::InvalidInput`] for a link, a file with other names,
 /// and whatever is no file.
 pub fn open_sibling(path: &Path) -> io::Result<File> {
     let mut options = File::options();

@@ -43,7 +43,7 @@ pub fn folder_of(path: &Path) -> &Path {
 /// Brings the folder that `path` lies in to disk, and with it the name that a rename gave a file.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder_of(path))?.sync_all()
 }

@@ -37,7 +37,7 @@ fn found(summary: &ReadSummary) -> String {
         file.rows.to_string(),
         summary.bars.all.to_string(),
         listed(file.dropped.iter().map(|tally| format!("{} {}", tally.rows, tally.kind))),
-        listed(file.mended.iter().map(|tally| format!("{} {}", tally.rows, tally.kind))),
+        listed(file.fixed.iter().map(|tally| format!("{} {}", tally.rows, tally.kind))),
         listed(gap_kinds),
         summary.gaps.longest.first().map_or_else(String::new, ToString::to_string),
         summary.gaps.weekends().to_string(),

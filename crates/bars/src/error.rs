@@ -1,12 +1,16 @@
+pub(crate) mod excluded;
+pub(crate) mod look_ahead;
+pub(crate) mod row_error;
+
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::parse::row_error::RowError;
-use crate::proof::leak::Leak;
-use crate::series::shortage::{LongestOf, Shortage, Shortages};
+use crate::error::excluded::{Excluded, ExcludedLines};
+use crate::error::look_ahead::LookAhead;
+use crate::error::row_error::RowError;
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::listed;
+use crate::unknown_name::UnknownName;
 
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -62,14 +66,14 @@ pub enum Error {
     },
 
     /// A row cannot be used, and the reader was told to stop at such rows.
-    #[error("{}: line {line}: {trouble}: expected {expected}, found `{text}`", path.display())]
+    #[error("{}: line {line}: {kind}: expected {expected}, found `{text}`", path.display())]
     BadRow {
         /// The file.
         path: PathBuf,
         /// Line number from 1.
         line: u64,
-        /// Kind of trouble.
-        trouble: RowError,
+        /// Kind of kind.
+        kind: RowError,
         /// Expected form of the row.
         expected: String,
         /// The line, shortened.
@@ -91,7 +95,7 @@ pub enum Error {
         rows: u64,
         /// Line number, from 1, of the first that contradicts itself.
         first_line: u64,
-        /// From which fields, counted from 1, open, high, low and close were read.
+        /// Fields, counted from 1, from which open, high, low and close were read.
         fields: [usize; 4],
     },
 
@@ -248,7 +252,7 @@ pub enum Error {
     },
 
     /// Several instruments cannot be used.
-    #[error("{} of {instruments} instruments cannot be used:\n  {}", failed.len(), Lines(failed))]
+    #[error("{} of {instruments} instruments cannot be used:\n  {}", failed.len(), ExcludedLines(failed))]
     Several {
         /// Number of all instruments.
         instruments: usize,
@@ -266,15 +270,8 @@ pub enum Error {
     },
 
     /// A name is not one of the known ones.
-    #[error("unknown {what} `{name}`: expected {expected}")]
-    UnknownName {
-        /// Kind of the named thing.
-        what: &'static str,
-        /// The name as given.
-        name: String,
-        /// The names that are known.
-        expected: String,
-    },
+    #[error(transparent)]
+    UnknownName(#[from] UnknownName),
 
     /// The duration of the bars cannot be told from their spacing.
     #[error("the bars' timeframe cannot be inferred: {found}; state it, such as M1")]
@@ -346,7 +343,7 @@ pub enum Error {
         /// Number of base bars in the longest of them.
         longest: usize,
         /// Missing bars of the longest recording: one entry a timeframe, shortest first.
-        shortages: Vec<Shortage>,
+        shortages: Vec<BarShortage>,
     },
 
     /// An instrument has too few bars before the time up to which scalers are fitted.
@@ -387,92 +384,8 @@ pub enum Error {
     },
 
     /// A proof failed.
-    #[error("{leak}; do not train on this data")]
-    LookAhead {
-        /// Values that depend on the future.
-        leak: Box<Leak>,
-    },
-}
-
-/// An instrument that cannot be used, and why.
-#[derive(Debug)]
-pub struct Excluded {
-    /// Its symbol.
-    pub symbol: String,
-    /// Error of the file.
-    pub reason: Error,
-}
-
-impl fmt::Display for Excluded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Excluded { symbol, reason } = self;
-        let text = reason.to_string();
-        // Some reasons begin with the symbol themselves.
-        match text.starts_with(&format!("{symbol}:")) {
-            true => f.write_str(&text),
-            false => write!(f, "{symbol}: {text}"),
-        }
-    }
-}
-
-/// Instruments that cannot be used, a line each; those with the same fault in one line, and no more
-/// than ten lines.
-pub(crate) struct Lines<'a>(pub(crate) &'a [Excluded]);
-
-/// Instruments with one fault.
-struct OneFault<'a> {
-    reason: String,
-    left_out: Vec<&'a Excluded>,
-}
-
-/// Lines of one message.
-const LINES_MAX: usize = 10;
-
-impl<'a> Lines<'a> {
-    fn by_fault(&self) -> Vec<OneFault<'a>> {
-        let mut faults: Vec<OneFault<'a>> = Vec::new();
-        for left_out in self.0 {
-            let reason = left_out.reason.without_path();
-            match faults.iter_mut().find(|fault| fault.reason == reason) {
-                Some(fault) => fault.left_out.push(left_out),
-                None => faults.push(OneFault { reason, left_out: vec![left_out] }),
-            }
-        }
-        faults
-    }
-}
-
-impl fmt::Display for OneFault<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.left_out[..] {
-            [one] => one.fmt(f),
-            [first, ..] => {
-                let symbols: Vec<String> = self.left_out.iter().map(|left_out| left_out.symbol.clone()).collect();
-                let files = first.reason.path().map(|path| format!("; the first is {}", path.display()));
-                write!(
-                    f,
-                    "{} instruments ({}): {}{}",
-                    symbols.len(),
-                    listed(&symbols),
-                    self.reason,
-                    files.unwrap_or_default()
-                )
-            }
-            [] => Ok(()),
-        }
-    }
-}
-
-impl fmt::Display for Lines<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let faults = self.by_fault();
-        let lines: Vec<String> = faults.iter().take(LINES_MAX).map(ToString::to_string).collect();
-        f.write_str(&lines.join("\n  "))?;
-        match faults.len().saturating_sub(LINES_MAX) {
-            0 => Ok(()),
-            more => write!(f, "\n  and {more} more"),
-        }
-    }
+    #[error("{0}; do not train on this data")]
+    LookAhead(Box<LookAhead>),
 }
 
 impl Error {
@@ -502,6 +415,47 @@ impl Error {
     }
 }
 
+/// Bars of one timeframe, and bars that one sample needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BarShortage {
+    /// The timeframe.
+    pub timeframe: Timeframe,
+    /// Bars that have closed by the last base bar that has a full horizon.
+    pub bars: usize,
+    /// Bars needed: the warm-up of the features and one window.
+    pub needed: usize,
+}
+
+/// The longest of several segments; displays as nothing for one segment.
+pub(crate) struct LongestOf {
+    pub(crate) segments: usize,
+    pub(crate) longest: usize,
+}
+
+impl fmt::Display for LongestOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LongestOf { segments: 0 | 1, .. } => Ok(()),
+            LongestOf { segments, longest } => {
+                write!(f, " in any of {segments} segments, the longest of which has {longest} bars")
+            }
+        }
+    }
+}
+
+/// Missing bars by timeframe.
+pub(crate) struct Shortages<'a>(pub(crate) &'a [BarShortage]);
+
+impl fmt::Display for Shortages<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (k, BarShortage { timeframe, bars, needed }) in self.0.iter().enumerate() {
+            let comma = if k == 0 { "" } else { ", " };
+            write!(f, "{comma}{timeframe} has {bars} bars and needs {needed}")?;
+        }
+        Ok(())
+    }
+}
+
 /// `text` cut to a length that fits a message, with marks in place of what would disturb a
 /// terminal.
 pub(crate) fn shortened(text: &[u8]) -> String {
@@ -516,30 +470,6 @@ pub(crate) fn shortened(text: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// `megabatch ingest shares/` with a header that names no close in all of 88 files wrote 88
-    /// lines of one fault.
-    #[test]
-    fn the_same_fault_of_many_files_is_told_once() {
-        let left_out = |count: usize, reason: &dyn Fn(usize) -> String| -> Vec<Excluded> {
-            let of = |k: usize| Error::UnknownFormat {
-                path: PathBuf::from(format!("shares/S{k}.csv")),
-                reason: reason(k),
-                tried: "formats",
-                first_line: "Date,Price".to_owned(),
-            };
-            (0..count).map(|k| Excluded { symbol: format!("S{k}"), reason: of(k) }).collect()
-        };
-        let text = Lines(&left_out(88, &|_| "no `close`".to_owned())).to_string();
-        assert_eq!(
-            text,
-            "88 instruments (S0, S1, S2, S3, S4, S5, S6, S7, S8, S9 and 78 more): no bars recognised (no `close`); tried formats; the \
-             first line is `Date,Price`; the first is shares/S0.csv"
-        );
-        let text = Lines(&left_out(13, &|k| k.to_string())).to_string();
-        assert!(text.starts_with("S0: shares/S0.csv: no bars") && text.ends_with("\n  and 3 more"), "{text}");
-        assert_eq!(text.lines().count(), 11);
-    }
 
     #[test]
     fn long_and_invisible_text_is_made_fit_for_a_message() {

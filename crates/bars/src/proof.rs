@@ -1,13 +1,12 @@
-//! Proof that a sample sees nothing that had not happened.
+//! Proof that no sample looks ahead.
 
-pub(crate) mod leak;
 pub(crate) mod perturb;
 
 use crate::bars::Bars;
 use crate::clean::gap::GapPolicy;
+use crate::error::look_ahead::{LookAhead, LookAheadEffect, Perturbation};
 use crate::error::{Error, Result};
-use crate::proof::leak::{Difference, Leak};
-use crate::proof::perturb::{OtherFuture, Perturbation, Random};
+use crate::proof::perturb::{OtherFuture, SplitMix64};
 use crate::series::AlignedSeries;
 use crate::series::align::align_with;
 use crate::series::feature::Feature;
@@ -17,7 +16,7 @@ use crate::series::spec::{SeriesSpec, in_range};
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::display_utc;
 
-/// When the future begins that a proof replaces, and which one replaces it.
+/// Start and random seed of the made-up future of a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// The time of the sample, in nanoseconds since 1970 UTC. A bar that closes later had not
@@ -27,7 +26,7 @@ pub struct Moment {
     pub seed: u64,
 }
 
-/// Proof that a sample stays the same, whatever happens later.
+/// Proof that one sample does not depend on later bars.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Proof {
@@ -42,9 +41,9 @@ pub struct Proof {
 
 /// Proves that what a sample sees does not depend on any bar that had not closed at its time.
 ///
-/// Those bars are replaced by others, twice: once in their values, once also in number and times.
-/// The segment of the sample is aligned up to a little after its horizon, with the given scalers,
-/// and the windows must stay the same to the last bit.
+/// The proof replaces those bars by others, twice: once in their values, once also in number and
+/// times. The segment of the sample is aligned up to a little after its horizon, with the given
+/// scalers, and the windows must stay the same to the last bit.
 ///
 /// # Errors
 /// [`Error::LookAhead`] where they do not; [`Error::NoSample`] where no sample stands at that time;
@@ -55,8 +54,8 @@ pub fn prove_no_look_ahead(
     scalers: &Scalers,
     moment: Moment,
 ) -> Result<Proof> {
-    // Which instants have samples may depend on other instruments' bars; what a sample sees does
-    // not.
+    // Other instruments' bars may decide at which times samples stand, but never the values of a
+    // sample.
     let spec = &SeriesSpec { stride: 1, ..spec.clone() };
     let align = |bars: &Bars| align_with(&[Instrument { bars, ..instrument }], spec, scalers);
     ProofQuery { instrument, spec, moment }.prove(&align)
@@ -81,9 +80,9 @@ pub fn prove_scalers(
     prove_scalers_by(&fit, instruments, &given, Future { moment, holes: spec.holes, bars_min: 0 })
 }
 
-/// A way to align one instrument's bars.
+/// Aligns one instrument's bars.
 type Align<'a> = dyn Fn(&Bars) -> Result<AlignedSeries> + 'a;
-/// A way to fit scalers.
+/// Fits scalers.
 type Fit<'a> = dyn Fn(&[Instrument<'_>]) -> Result<Scalers> + 'a;
 
 /// The sample that a proof is about.
@@ -100,7 +99,7 @@ impl ProofQuery<'_> {
         let future = Future { moment: self.moment, holes: self.spec.holes, bars_min: self.spec.horizon };
         for perturbation in Perturbation::ALL {
             let after = self.sight(align(&future.instead_of(&bars, perturbation)))?;
-            if let Some(difference) = after.map_or(Some(Difference::Gone), |after| before.difference(&after)) {
+            if let Some(difference) = after.map_or(Some(LookAheadEffect::Gone), |after| before.difference(&after)) {
                 return Err(future.leak(self.instrument.name, perturbation, difference));
             }
         }
@@ -109,7 +108,7 @@ impl ProofQuery<'_> {
         Ok(Proof { windows: before.windows, bars: bars.len(), replaced })
     }
 
-    /// Windows of the sample in question, if it exists.
+    /// Windows of the sample, if it exists.
     fn sight(&self, series: Result<AlignedSeries>) -> Result<Option<Sight>> {
         match series {
             Ok(series) => {
@@ -121,8 +120,8 @@ impl ProofQuery<'_> {
         }
     }
 
-    /// The segment in which a bar closes at the time, and what follows until every bin that is open
-    /// then has closed.
+    /// The segment in which a bar closes at the sample's time, up to the close of every bin that is
+    /// open then.
     fn bars(&self) -> Option<Bars> {
         let (bars, time) = (self.instrument.bars, self.moment.time);
         let t = bars.open_time.binary_search(&(time - bars.timeframe.duration_ns())).ok()?;
@@ -153,12 +152,12 @@ struct Future {
 impl Future {
     fn instead_of(&self, bars: &Bars, perturbation: Perturbation) -> Bars {
         let Future { moment: Moment { time, seed }, holes, bars_min } = *self;
-        OtherFuture { random: Random(seed), perturbation, time, bars_min, holes }.of(bars)
+        OtherFuture { random: SplitMix64(seed), perturbation, time, bars_min, holes }.of(bars)
     }
 
-    fn leak(&self, instrument: &str, perturbation: Perturbation, difference: Difference) -> Error {
+    fn leak(&self, instrument: &str, perturbation: Perturbation, difference: LookAheadEffect) -> Error {
         let (instrument, time) = (instrument.to_owned(), self.moment.time);
-        Error::LookAhead { leak: Box::new(Leak { instrument, time, perturbation, difference }) }
+        Error::LookAhead(Box::new(LookAhead { instrument, time, perturbation, difference }))
     }
 }
 
@@ -180,12 +179,12 @@ impl Sight {
     }
 
     /// The first value in which `after` is not the same, bit for bit.
-    fn difference(&self, after: &Sight) -> Option<Difference> {
+    fn difference(&self, after: &Sight) -> Option<LookAheadEffect> {
         let pairs = self.timeframes.iter().zip(self.windows.iter().zip(&after.windows));
         pairs.into_iter().find_map(|(&timeframe, (window, after_window))| {
             let place = window.iter().zip(after_window).position(|(a, b)| a.to_bits() != b.to_bits())?;
-            let (row, feature) = (place / self.features.len(), self.features[place % self.features.len()]);
-            Some(Difference::Value { timeframe, row, feature, before: window[place], after: after_window[place] })
+            let (row, feature) = (place / self.features.len(), self.features[place % self.features.len()].name());
+            Some(LookAheadEffect::Value { timeframe, row, feature, before: window[place], after: after_window[place] })
         })
     }
 }
@@ -210,15 +209,15 @@ fn prove_scalers_by(fit: &Fit<'_>, instruments: &[Instrument<'_>], given: &Scale
 }
 
 /// The first instrument and feature that are scaled differently, bit for bit.
-fn different_scaler(before: &Scalers, after: &Scalers) -> Option<(usize, Difference)> {
+fn different_scaler(before: &Scalers, after: &Scalers) -> Option<(usize, LookAheadEffect)> {
     let width = before.features.len();
     before.timeframes.iter().zip(&after.timeframes).find_map(|(before_scaler, after_scaler)| {
         let of = |place: usize| [before_scaler, after_scaler].map(|scaler| [scaler.center[place], scaler.scale[place]]);
         let differs = |place: &usize| of(*place)[0].map(f64::to_bits) != of(*place)[1].map(f64::to_bits);
         let place = (0..before_scaler.center.len()).find(differs)?;
         let [before_values, after_values] = of(place);
-        let (timeframe, feature) = (before_scaler.timeframe, before.features[place % width]);
-        let difference = Difference::Scaler { timeframe, feature, before: before_values, after: after_values };
+        let (timeframe, feature) = (before_scaler.timeframe, before.features[place % width].name());
+        let difference = LookAheadEffect::Scaler { timeframe, feature, before: before_values, after: after_values };
         Some((place / width, difference))
     })
 }

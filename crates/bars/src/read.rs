@@ -8,25 +8,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::bars::Bars;
-use crate::clean::far_bars;
-use crate::clean::gaps::Gaps;
+use crate::clean::gaps::{Gaps, far_bar_warnings};
 use crate::clean::jumps::Jump;
-use crate::clean::order::{Clock, in_order};
+use crate::clean::order::{RowClock, in_order};
 use crate::clean::spacing::Spacings;
 use crate::clean::spread;
 use crate::clean::weekly_close::{WeekEnds, ZoneChoice};
 use crate::error::{Error, Result};
 use crate::parse::adjustment::Adjustments;
+use crate::parse::bar_file::BarFile;
 use crate::parse::format_name::FormatName;
 use crate::parse::options::{ReadOptions, StampedAt};
-use crate::parse::source::Source;
 use crate::read::compared::ComparedFiles;
 use crate::read::summary::{BarCounts, FileSummary, ReadSummary};
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::{Stamp, display_utc};
+use crate::time::timestamp::{RowTime, display_utc};
 use crate::time::zone::Zone;
 
-/// Jumps that are warned of one by one; the others are counted.
+/// Most jumps that are listed; further ones are counted.
 const JUMPS_TOLD: usize = 3;
 
 /// The bars of one symbol, and an account of how they were read.
@@ -55,7 +54,7 @@ pub struct Recording {
 /// [`Error::NoFiles`].
 pub fn read<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Recording> {
     let symbol = common_symbol(paths, options)?;
-    let sources = paths.iter().map(|path| Source::read(path.as_ref(), options)).collect::<Result<Vec<_>>>()?;
+    let sources = paths.iter().map(|path| BarFile::read(path.as_ref(), options)).collect::<Result<Vec<_>>>()?;
     refuse_nothing(&sources)?;
     let ByTimeframe { shortest, longer } = ByTimeframe::of(sources, options.base);
     let mut recording = read_sources(symbol, shortest, options)?;
@@ -70,16 +69,16 @@ pub fn read<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Record
     Ok(recording)
 }
 
-/// The sources of one symbol by the timeframe of their bars.
+/// The files of one symbol by the timeframe of their bars.
 struct ByTimeframe {
-    /// Sources of the series' bars, and those whose timeframe does not show.
-    shortest: Vec<Source>,
-    longer: BTreeMap<Timeframe, Vec<Source>>,
+    /// Files of the series' bars, and those of unknown timeframe.
+    shortest: Vec<BarFile>,
+    longer: BTreeMap<Timeframe, Vec<BarFile>>,
 }
 
 impl ByTimeframe {
-    /// The shortest timeframe is the stated one, or the shortest of the sources'.
-    fn of(sources: Vec<Source>, stated: Option<Timeframe>) -> Self {
+    /// Sorts files by timeframe; the shortest is the stated one, or the shortest of the files'.
+    fn of(sources: Vec<BarFile>, stated: Option<Timeframe>) -> Self {
         let own: Vec<Option<Timeframe>> = sources.iter().map(|source| Spacings::only(&source.rows)).collect();
         let shortest = stated.or_else(|| own.iter().copied().flatten().min());
         let mut by_timeframe = ByTimeframe { shortest: Vec::new(), longer: BTreeMap::new() };
@@ -89,7 +88,7 @@ impl ByTimeframe {
                 None => by_timeframe.shortest.push(source),
             }
         }
-        // A stated timeframe that no source has is refused where the sources are read.
+        // A stated timeframe that no file has is refused when the files are read.
         if by_timeframe.shortest.is_empty() {
             by_timeframe.shortest = std::mem::take(&mut by_timeframe.longer).into_values().flatten().collect();
         }
@@ -97,8 +96,8 @@ impl ByTimeframe {
     }
 }
 
-/// Makes one recording of sources of one timeframe.
-fn read_sources(symbol: String, mut sources: Vec<Source>, options: &ReadOptions) -> Result<Recording> {
+/// Joins files of one timeframe into one recording.
+fn read_sources(symbol: String, mut sources: Vec<BarFile>, options: &ReadOptions) -> Result<Recording> {
     let mut spacings = Spacings::default();
     sources.iter().for_each(|source| spacings.add(&source.rows));
     let base = spacings.base(options.base)?;
@@ -115,8 +114,8 @@ fn read_sources(symbol: String, mut sources: Vec<Source>, options: &ReadOptions)
     warnings.extend(sources.iter_mut().filter_map(spread::in_units_of_the_price));
     let mut pieces = Vec::with_capacity(sources.len());
     for (source, choice) in sources.into_iter().zip(&zones) {
-        let clock = Clock { zone: &choice.zone, base, stamp_delay_ns, repeats: options.repeats };
-        pieces.push(Piece::of(source, choice, clock)?);
+        let clock = RowClock { zone: &choice.zone, base, stamp_delay_ns, repeats: options.repeats };
+        pieces.push(FileBars::of(source, choice, clock)?);
     }
     let (bars, files) = join(pieces, base)?;
     let summary = ReadSummary::of(&bars, files, symbol.clone(), warnings);
@@ -132,7 +131,7 @@ impl ReadSummary {
             warnings.push(format!("{} more such jumps", jumps.len() - JUMPS_TOLD));
         }
         // A pair has those of its sides already.
-        let far = far_bars::warnings(bars).into_iter().filter(|warning| !warnings.contains(warning));
+        let far = far_bar_warnings(bars).into_iter().filter(|warning| !warnings.contains(warning));
         warnings.extend(far.collect::<Vec<_>>());
         ReadSummary {
             symbol,
@@ -151,29 +150,29 @@ impl ReadSummary {
 }
 
 /// The bars of one file.
-struct Piece {
+struct FileBars {
     bars: Bars,
     summary: FileSummary,
 }
 
-impl Piece {
-    fn of(source: Source, choice: &ZoneChoice, clock: Clock<'_>) -> Result<Self> {
-        let on_a_wall_clock = source.rows.iter().any(|row| matches!(row.stamp, Stamp::Wall(_)));
+impl FileBars {
+    fn of(source: BarFile, choice: &ZoneChoice, clock: RowClock<'_>) -> Result<Self> {
+        let on_a_wall_clock = source.rows.iter().any(|row| matches!(row.stamp, RowTime::Wall(_)));
         let (zone, zone_why) = match on_a_wall_clock {
             true => (Some(choice.zone.clone()), choice.why.clone()),
             false => (None, "each timestamp tells its own offset from UTC".to_owned()),
         };
-        let Source { path, format, rows, row_count, preamble, newest_first, mut ledger, .. } = source;
+        let BarFile { path, format, rows, row_count, preamble, newest_first, mut ledger, .. } = source;
         let bars = in_order(&rows, clock, &mut ledger)?;
-        let (dropped, mended) = ledger.close();
+        let (dropped, fixed) = ledger.close();
         let adjusted = format
             .columns
             .adjusted
             .and_then(|_| Adjustments::of(&rows, &bars, &format.columns, |row| clock.open_time(row)));
         let (format, rows, kept) = (format.name, row_count, bars.len() as u64);
         let summary =
-            FileSummary { path, format, zone, zone_why, rows, preamble, newest_first, kept, dropped, mended, adjusted };
-        Ok(Piece { bars, summary })
+            FileSummary { path, format, zone, zone_why, rows, preamble, newest_first, kept, dropped, fixed, adjusted };
+        Ok(FileBars { bars, summary })
     }
 }
 
@@ -190,7 +189,7 @@ fn common_symbol<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<S
     Ok(first_symbol)
 }
 
-fn refuse_nothing(sources: &[Source]) -> Result<()> {
+fn refuse_nothing(sources: &[BarFile]) -> Result<()> {
     if sources.iter().any(|source| !source.rows.is_empty()) {
         return Ok(());
     }
@@ -199,11 +198,12 @@ fn refuse_nothing(sources: &[Source]) -> Result<()> {
     Err(Error::NothingLeft { path: sources[0].path.clone(), rows, first })
 }
 
-/// One clock a source. The files of a format come from one place, and a short file alone does not
-/// show its clock: so all of a format have one, but for those that show another themselves.
-fn choose_zones(sources: &[Source], options: &ReadOptions, close_delay_ns: i64, base: Timeframe) -> Vec<ZoneChoice> {
+/// One clock a file. Files of one format come from one vendor, and a short file alone does not
+/// reveal its clock. So all files of a format share one clock, except those that clearly show
+/// another.
+fn choose_zones(sources: &[BarFile], options: &ReadOptions, close_delay_ns: i64, base: Timeframe) -> Vec<ZoneChoice> {
     let stated = options.zone.as_ref();
-    let of_source = |source: &Source| {
+    let of_source = |source: &BarFile| {
         let mut ends = WeekEnds::new(base);
         ends.add(&source.rows, close_delay_ns);
         FormatWeekEnds { format: source.format.name, ends }
@@ -241,21 +241,21 @@ fn common_choices<'a>(
     together.into_iter().map(|(format, ends)| (format, ends.choose(format, stated))).collect()
 }
 
-fn source_warning(source: &Source, options: &ReadOptions) -> Option<String> {
+fn source_warning(source: &BarFile, options: &ReadOptions) -> Option<String> {
     let path = source.path.display();
     let zone = options.zone.as_ref()?;
-    let has_offset = source.rows.iter().any(|row| matches!(row.stamp, Stamp::Utc(_)));
+    let has_offset = source.rows.iter().any(|row| matches!(row.stamp, RowTime::Utc(_)));
     has_offset.then(|| {
         format!("the timestamps of {path} have their own offset; the stated zone {zone} was not used for them")
     })
 }
 
-fn join(mut pieces: Vec<Piece>, base: Timeframe) -> Result<(Bars, Vec<FileSummary>)> {
+fn join(mut pieces: Vec<FileBars>, base: Timeframe) -> Result<(Bars, Vec<FileSummary>)> {
     pieces.sort_by_key(|piece| piece.bars.open_time.first().copied());
     let mut whole = Bars::with_capacity(base, pieces.iter().map(|piece| piece.bars.len()).sum());
     let mut files: Vec<FileSummary> = Vec::with_capacity(pieces.len());
     let mut last_path = PathBuf::new();
-    for Piece { bars, summary } in pieces {
+    for FileBars { bars, summary } in pieces {
         if let (Some(&ends), Some(&begins)) = (whole.open_time.last(), bars.open_time.first())
             && begins <= ends
         {

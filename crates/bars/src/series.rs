@@ -11,7 +11,6 @@ pub(crate) mod sampling;
 pub(crate) mod scale;
 pub(crate) mod scalers;
 pub(crate) mod series_stream;
-pub(crate) mod shortage;
 pub(crate) mod spec;
 pub(crate) mod target;
 pub(crate) mod track;
@@ -44,7 +43,7 @@ pub struct AlignedSeries {
     pub sample_time: Vec<i64>,
     /// Instrument of each sample: `[N]`, from 0 to I - 1, never decreasing.
     pub sample_instrument: Vec<i32>,
-    /// When the last base bar closes that each sample's targets read: `[N]`.
+    /// Close time of the last base bar that each sample's targets read: `[N]`.
     pub label_end_time: Vec<i64>,
     /// Changes of the price in pips over the base bars after each sample: `[N, K]`.
     pub targets: Vec<f32>,
@@ -57,7 +56,7 @@ pub struct AlignedSeries {
     pub segments: Vec<Segment>,
     /// The segments that are too short for one sample. Nothing of them is in the series; scalers
     /// saw their bars.
-    pub left_out: Vec<Segment>,
+    pub excluded: Vec<Segment>,
     /// Warnings about the data, for people.
     pub warnings: Vec<String>,
 }
@@ -86,15 +85,14 @@ pub struct TimeframeSeries {
     /// the same in all timeframes.
     ///
     /// Recursive features (EMA, Wilder's mean) have no last bar that they read: each bar's weight
-    /// fades by a constant factor a bar and never becomes zero. For those this is where their
-    /// warm-up ends; what all bars further back together weigh then is (1 - w) to the power
-    /// `look_back` + 1 for a mean of weight w: with the 49 bars of the default features, 2.5 % in
-    /// `rsi_14` and `atr_14`, 2.1 % in the slow mean of `macd`; with all features, 13.5 % in
-    /// `ema_50_distance`. A purge by this span is thus exact for windowed features, and for
-    /// recursive ones it keeps out all but that share of a smoothed past. It never lets a later bar
-    /// into an earlier sample: that is not a matter of look-back.
+    /// fades by a constant factor a bar and never becomes zero. For them the look-back is where
+    /// their warm-up ends. All bars further back together weigh (1 - w) to the power `look_back` +
+    /// 1 in a mean of weight w: with the 49 bars of the default features, 2.5 % in `rsi_14` and
+    /// `atr_14`, 2.1 % in the slow mean of `macd`; with all features, 13.5 % in `ema_50_distance`.
+    /// A purge by this span is thus exact for windowed features, and for recursive ones it removes
+    /// all but that share. No look-back ever lets a later bar into an earlier sample.
     pub look_back: usize,
-    /// When each bar of a segment's warm-up opens, which has no row: `[S, look_back]`.
+    /// Open time of each bar of a segment's warm-up, which has no row: `[S, look_back]`.
     pub warm_up_open_time: Vec<i64>,
     /// Centre subtracted from each feature: `[I, F]`.
     pub center: Vec<f64>,
@@ -104,8 +102,8 @@ pub struct TimeframeSeries {
     pub end: Vec<i64>,
 }
 
-/// A longest stretch of one instrument's bars without a hole that ends it, as
-/// [`GapPolicy`](crate::GapPolicy) says.
+/// Longest stretch of one instrument's bars without a hole that ends a segment, see
+/// [`GapPolicy`](crate::GapPolicy).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// The instrument, from 0.

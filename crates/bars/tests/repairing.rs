@@ -1,4 +1,4 @@
-//! One defect a file: what failing, skipping and repairing make of it.
+//! One defect a file, read under each [`OnError`].
 
 mod written;
 
@@ -6,9 +6,8 @@ use megabatch_bars::{Error, OnError, Prices, ReadOptions, Repeats, RowError, Row
 use proptest::prelude::*;
 use written::{minutes, read_texts, repair, with_files};
 
-/// What is put in after three good minutes and before three more, and what comes of it: the trouble
-/// that is failed on; bars and the trouble counted when skipping; bars and what is counted when
-/// repairing.
+/// Rows between three good minutes and three more; the error under `fail`; bars and the dropped
+/// kind under `skip`; bars and the dropped or fixed kind under `repair`.
 struct Case {
     rows: &'static str,
     fails: RowError,
@@ -79,8 +78,8 @@ fn every_defect_has_its_rule() {
         assert_eq!((summary.bars.all, summary.dropped(fails)), (skipped, 1), "{rows}");
         let summary = read_with(OnError::Repair).unwrap().summary;
         let counted = match repaired.1 {
-            Ok(mend) => summary.mended(mend),
-            Err(trouble) => summary.dropped(trouble),
+            Ok(fix) => summary.fixed(fix),
+            Err(kind) => summary.dropped(kind),
         };
         assert_eq!((summary.bars.all, counted), (repaired.0, 1), "{rows}");
         assert_eq!(summary.rows(), 7);
@@ -103,10 +102,10 @@ fn exact_copies_are_dropped_and_counted_in_every_mode() {
 #[test]
 fn noise_is_rounded_off_only_when_repairing() {
     let text = "2018-07-02 00:00,1.16879,1.1687900000000002,1.16879,1.16879,1\n2018-07-02 00:01,1.5,1.5,1.5,1.5,1\n";
-    for (on_error, high, mended) in [(OnError::Fail, 1.168_790_000_000_000_2, 0), (OnError::Repair, 1.168_79, 1)] {
+    for (on_error, high, fixed) in [(OnError::Fail, 1.168_790_000_000_000_2, 0), (OnError::Repair, 1.168_79, 1)] {
         let options = ReadOptions { on_error, ..ReadOptions::default() };
         let recording = read_texts(&[("EURUSD.csv", text)], &options).unwrap();
-        assert_eq!((recording.bars.high[0], recording.summary.mended(RowFix::Rounded)), (high, mended));
+        assert_eq!((recording.bars.high[0], recording.summary.fixed(RowFix::Rounded)), (high, fixed));
     }
 }
 
@@ -119,7 +118,7 @@ fn corrected_rows_at_the_end_of_a_file_count_where_that_is_said() {
         assert_eq!((recording.bars.close[1], recording.summary.dropped(RowError::Duplicate)), (close, 1));
     }
     let error = read_texts(&[("EURUSD.csv", &text)], &ReadOptions::default()).unwrap_err().to_string();
-    assert!(error.contains("line 2 is another") && error.contains("--repeats first"), "{error}");
+    assert!(error.contains("line 2 is another") && error.contains("choose the row that counts"), "{error}");
 }
 
 #[test]
@@ -128,7 +127,7 @@ fn a_row_out_of_place_does_not_hide_that_the_newest_comes_first() {
     rows.swap(3, 4);
     let summary = read_texts(&[("EURUSD.csv", &rows.concat())], &repair()).unwrap().summary;
     assert!(summary.files[0].newest_first);
-    assert_eq!((summary.bars.all, summary.mended(RowFix::Sorted)), (9, 1));
+    assert_eq!((summary.bars.all, summary.fixed(RowFix::Sorted)), (9, 1));
 }
 
 #[test]
@@ -272,7 +271,7 @@ fn one_stray_time_costs_one_row() {
         for on_error in [OnError::Skip, OnError::Repair] {
             let options = ReadOptions { on_error, ..ReadOptions::default() };
             let summary = read_texts(&[("EURUSD.csv", &text)], &options).unwrap().summary;
-            assert_eq!((summary.bars.all, summary.gaps.count(), summary.mended(RowFix::Sorted)), (50, 0, 0), "{stray}");
+            assert_eq!((summary.bars.all, summary.gaps.count(), summary.fixed(RowFix::Sorted)), (50, 0, 0), "{stray}");
         }
         let error = read_texts(&[("EURUSD.csv", &text)], &ReadOptions::default()).unwrap_err().to_string();
         assert!(error.contains("line 21: ") && error.contains(stray), "{error}");

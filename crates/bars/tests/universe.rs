@@ -30,7 +30,7 @@ fn treated(on_error: OnError) -> ReadOptions {
 fn symbols(universe: &Universe) -> (Vec<&str>, Vec<&str>) {
     (
         universe.recordings.iter().map(|recording| recording.symbol.as_str()).collect(),
-        universe.left_out.iter().map(|left_out| left_out.symbol.as_str()).collect(),
+        universe.excluded.iter().map(|excluded| excluded.symbol.as_str()).collect(),
     )
 }
 
@@ -195,9 +195,9 @@ fn instruments_that_cannot_be_aligned_are_left_out_or_all_named() {
     // scalers on.
     let (whole, short, late) = (bars(0..40), bars(0..5), bars(32..44));
     let named = [("A", &whole), ("B", &short), ("C", &late), ("D", &whole)];
-    let (series, left_out) = align_usable(&instruments(&named), &spec(1)).unwrap();
+    let (series, excluded) = align_usable(&instruments(&named), &spec(1)).unwrap();
     assert_eq!(series, align(&instruments(&[("A", &whole), ("D", &whole)]), &spec(1)).unwrap());
-    let reasons: Vec<String> = left_out.iter().map(ToString::to_string).collect();
+    let reasons: Vec<String> = excluded.iter().map(ToString::to_string).collect();
     assert!(reasons[0].starts_with("B: too few bars for one sample"), "{reasons:?}");
     assert!(reasons[1].starts_with("C: it begins too late: only 0 of its D1 bars"), "{reasons:?}");
     let message = align(&instruments(&named), &spec(1)).unwrap_err().to_string();

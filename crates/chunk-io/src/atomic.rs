@@ -23,7 +23,7 @@ pub(crate) fn write_atomically<T, E: From<Error>>(
     Ok(filled)
 }
 
-/// Brings the new file to disk and to its place; errors name `path`.
+/// Syncs the new file and renames it to `path`, which errors name.
 pub(crate) fn publish(new: NewFile, path: &Path) -> Result<()> {
     let io = |action| move |source| Error::Io { path: path.to_owned(), action, source };
     new.file().sync_all().map_err(io("bring the file to disk"))?;
@@ -37,11 +37,11 @@ pub(crate) fn not_writable(path: &Path) -> impl Fn(std::io::Error) -> Error + us
     move |source| Error::NotWritable { path: path.clone(), source }
 }
 
-/// Creates an HDF5 file whose name nobody knows yet.
+/// Creates the temporary HDF5 file that is renamed when it is complete.
 ///
-/// Its root group has no times of its own, so that equal contents make equal bytes. It is not
-/// locked: HDF5's descriptors pass to processes that other threads start meanwhile, and a lock
-/// would outlive the file's closing, and its renaming, by theirs.
+/// Its root group stores no times, so that equal contents make equal bytes. It is not locked:
+/// processes that other threads start meanwhile inherit HDF5's descriptor, and with it a lock that
+/// would outlive the file's closing and renaming.
 pub(crate) fn create_draft(path: &Path) -> hdf5::Result<hdf5::File> {
     let mut builder = hdf5::FileBuilder::new();
     builder.with_fcpl(|creation| creation.obj_track_times(false)).with_fapl(|access| access.file_locking(false));

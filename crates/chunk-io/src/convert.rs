@@ -1,14 +1,13 @@
-//! One file into another: windows ⇄ series, chunks of another size, another compression.
+//! Conversion of files: windows ⇄ series, another chunk size, another compression.
 
 mod bulk;
 mod calendar;
 mod chains;
 mod copying;
 mod journal;
-mod ledger;
 mod overlap;
 mod packing;
-mod part;
+mod placed_samples;
 mod raw;
 mod rewrite;
 mod row_source;
@@ -25,16 +24,17 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use megabatch_atomic_file::{beside, check_replaceable, remove_stale, resolve_target};
+use hdf5::File;
+use megabatch_atomic_file::{NewFile, beside, check_replaceable, remove_stale, resolve_target};
 use megabatch_gpu_core::Scope;
 use serde::Serialize;
+use work::ConversionContext;
 
-use crate::atomic::not_writable;
+use crate::atomic::{create_draft, not_writable, publish};
 use crate::error::{Error, Result};
 use crate::file::InputFile;
 use crate::source::Layout;
 use crate::storage::{Compression, Storage};
-use work::Work;
 
 /// Options of [`convert`].
 #[derive(Clone, Debug)]
@@ -45,8 +45,8 @@ pub struct ConvertOptions {
     pub storage: StorageChoice,
     /// Name that a timeframe without one gets in a series; `features` if `None`.
     pub timeframe: Option<String>,
-    /// Bytes of values that are in memory at a time, about. Indices and times of the samples come
-    /// on top, as they do whenever a file is open.
+    /// Approximate bytes of values in memory at a time. Indices and times of the samples, which
+    /// every open file has in memory, come on top.
     pub memory_bytes: usize,
     /// Threads that compress; 0 for one a core.
     pub threads: usize,
@@ -64,8 +64,8 @@ impl Default for ConvertOptions {
     }
 }
 
-/// Storage of the new file's tables. What is left open stays as it was where the layout stays, and
-/// is [`Storage::default`] where it changes.
+/// Storage of the new file's tables. A `None` keeps the old file's storage if the layout stays, and
+/// means [`Storage::default`] if it changes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StorageChoice {
     /// Contiguous or chunked.
@@ -77,7 +77,7 @@ pub struct StorageChoice {
     pub compression: Option<Compression>,
 }
 
-/// The two ways in which HDF5 stores tables.
+/// Storage layouts of HDF5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorageForm {
     /// One block.
@@ -109,7 +109,7 @@ pub enum ConversionStage {
     Verifying,
 }
 
-/// Is told how far a conversion is, and may break it off.
+/// Called with the progress of a conversion; may stop it.
 pub type Observer<'a> = dyn FnMut(ConversionProgress) -> ControlFlow<()> + 'a;
 
 /// Result of a conversion.
@@ -140,15 +140,15 @@ pub struct Conversion {
 /// Makes the file `out` of the file `input` as `options` say.
 ///
 /// `out` appears whole, after every table was read back from it and compared with the old file's,
-/// bit for bit; before that, whatever was there stays. Values keep their type and byte order. What
-/// a killed or interrupted conversion has done is kept beside `out` and is continued by the same
-/// call; [`Conversion::continued`] tells. Buffers are booked on `scope`.
+/// bit for bit; before that, whatever was there stays. Values keep their type and byte order. The
+/// work of a killed or interrupted conversion is kept beside `out`, and the same call continues it,
+/// see [`Conversion::continued`]. Buffers are booked on `scope`.
 ///
 /// # Errors
 /// [`Error::Invalid`] if the file breaks a rule of its layout, or windows contradict the overlap
 /// that they show, naming dataset, sample and step; [`Error::NothingSaved`] if a series would be no
 /// smaller; [`Error::BadRequest`] for options that contradict each other; [`Error::Interrupted`] if
-/// `observe` breaks off; [`Error::Locked`] while another process does the same conversion.
+/// `observe` stops it; [`Error::Locked`] while another process does the same conversion.
 pub fn convert<'a>(
     input: impl AsRef<Path>,
     out: &Path,
@@ -176,9 +176,9 @@ fn convert_to<'a>(
     options.storage.check(out)?;
     let from = Layout::recognise(input)?;
     let to = options.to.unwrap_or(from);
-    let mut work = Work::new(out, options, scope, observe)?;
+    let mut work = ConversionContext::new(out, options, scope, observe)?;
     let identity = identity(input, to, options)?;
-    let (spool, found) = journal::Journal::open(beside(out, "convert"), &identity)?;
+    let (journal, found) = journal::Journal::open(beside(out, "convert"), &identity)?;
     // A killed run may have left a file as large as the output; there is room for it now rather
     // than when the new one is written.
     remove_stale(out);
@@ -189,9 +189,9 @@ fn convert_to<'a>(
     let bytes_before = length(&input.path)?;
     let continued = !job.records.is_empty();
     let done = match (from, to) {
-        (Layout::Windows, Layout::Series) => to_series::run(&job, spool, &mut work),
-        (Layout::Series, Layout::Windows) => rewrite::to_windows(&job, spool, &mut work),
-        _ => rewrite::same_layout(&job, spool, &mut work),
+        (Layout::Windows, Layout::Series) => to_series::run(&job, journal, &mut work),
+        (Layout::Series, Layout::Windows) => rewrite::to_windows(&job, journal, &mut work),
+        _ => rewrite::same_layout(&job, journal, &mut work),
     };
     match done {
         Ok(Done { samples, bars }) => Ok(Conversion {
@@ -207,7 +207,7 @@ fn convert_to<'a>(
         }),
         Err(error) => {
             if !is_worth_continuing(&error, out) {
-                // The refusal matters more than a file that cannot be removed.
+                // The first error matters more than a file that cannot be removed.
                 let _ = fs::remove_file(beside(out, "convert"));
             }
             Err(error)
@@ -215,7 +215,7 @@ fn convert_to<'a>(
     }
 }
 
-/// The layout of the file at `path`, without opening its tables. A file that says nothing has
+/// The layout of the file at `path`, without opening its tables. A file without the attribute has
 /// windows, if anything.
 ///
 /// # Errors
@@ -249,7 +249,7 @@ impl StorageChoice {
         Ok(())
     }
 
-    /// The storage of a list or another small dataset that is written anew.
+    /// Storage of lists and other small datasets of the new file.
     fn of_lists(&self) -> Storage {
         match (self.form, self.compression) {
             (Some(StorageForm::Contiguous), _) => Storage::Contiguous,
@@ -278,8 +278,8 @@ fn identity(input: &InputFile, to: Layout, options: &ConvertOptions) -> Result<S
     Ok(format!("{path:?} {} {} {to} {storage:?} {timeframe:?}", metadata.len(), modified.as_nanos()))
 }
 
-/// True if what was done so far is of use to the same call later: what was at fault lies outside
-/// the input and the options.
+/// True if the same call may continue the work later: the fault lies outside the input and the
+/// options.
 fn is_worth_continuing(error: &Error, out: &Path) -> bool {
     match error {
         Error::Interrupted { .. } | Error::Io { .. } | Error::NotWritable { .. } | Error::Memory { .. } => true,
@@ -291,4 +291,31 @@ fn is_worth_continuing(error: &Error, out: &Path) -> bool {
 fn length(path: &Path) -> Result<u64> {
     let io = |source| Error::Io { path: path.to_owned(), action: "look at the file", source };
     Ok(fs::metadata(path).map_err(io)?.len())
+}
+
+/// The new file beside its place, under a temporary name; removed unless it is published.
+#[derive(Debug)]
+struct DraftFile<'a> {
+    out: &'a Path,
+    new: NewFile,
+}
+
+impl<'a> DraftFile<'a> {
+    /// Creates the file and lets `fill` write it.
+    fn create<T>(out: &'a Path, fill: impl FnOnce(&File) -> Result<T>) -> Result<(Self, T)> {
+        let new = NewFile::create(out).map_err(not_writable(out))?;
+        let file = create_draft(new.temporary_path()).map_err(Error::hdf5(out, "/", "create the file"))?;
+        let filled = fill(&file)?;
+        file.close().map_err(Error::hdf5(out, "/", "close the file"))?;
+        Ok((DraftFile { out, new }, filled))
+    }
+
+    fn path(&self) -> &Path {
+        self.new.temporary_path()
+    }
+
+    /// Syncs the file and renames it to its place.
+    fn publish(self) -> Result<()> {
+        publish(self.new, self.out)
+    }
 }

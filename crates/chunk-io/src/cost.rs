@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// Cost of a request for samples, by cause. Where several threads work at once their times add up,
-/// so that a sum of causes may exceed the time on the clock.
+/// Cost of a request for samples, by cause. Times of several threads add up, so a sum of causes may
+/// exceed the elapsed time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ReadCost {
     /// Bytes read from the file; 0 where the samples were in memory.
@@ -15,7 +15,7 @@ pub struct ReadCost {
     pub disk: Duration,
     /// Time spent on undoing filters: decompression, checksums.
     pub decode: Duration,
-    /// Time spent on moving values to their place, conversion to f32 and unshuffling included.
+    /// Time spent on copying values, conversion to f32 and unshuffling included.
     pub copy: Duration,
 }
 

@@ -29,9 +29,7 @@ pub enum Error {
     },
 
     /// The file has no HDF5 signature at any of the offsets where one may stand.
-    #[error(
-        "{path}: expected an HDF5 file, found {found}; bars in text form become a series file with `megabatch ingest`"
-    )]
+    #[error("{path}: expected an HDF5 file, found {found}")]
     NotHdf5 {
         /// The file.
         path: PathBuf,
@@ -67,7 +65,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// The rule, the place and the remedy.
-        fault: Box<Fault>,
+        fault: Box<LayoutFault>,
     },
 
     /// More samples were asked for than there are, or the caller's memory has another size.
@@ -75,9 +73,9 @@ pub enum Error {
     BadRequest {
         /// The file.
         path: PathBuf,
-        /// Requested item.
+        /// The request.
         asked: String,
-        /// Item found.
+        /// Contents of the file, or the caller's memory.
         found: String,
         /// Fix.
         fix: String,
@@ -127,8 +125,8 @@ pub enum Error {
         path: PathBuf,
         /// Bytes of the windows, uncompressed.
         windows_bytes: u64,
-        /// Bytes of the bars, close times and indices, uncompressed; of as many as were looked at
-        /// when it became clear.
+        /// Bytes of the bars, close times and indices, uncompressed; of the samples examined so
+        /// far.
         series_bytes: u64,
         /// Cause as far as known, and fix.
         detail: String,
@@ -145,12 +143,12 @@ pub enum Error {
         total_bytes: u64,
     },
 
-    /// The file is another than it was when it was opened.
+    /// The file has changed since it was opened.
     #[error("{path}: the file changed while it was in use: {what}; open it again when nothing writes to it")]
     Changed {
         /// The file.
         path: PathBuf,
-        /// In words.
+        /// The change, in words.
         what: String,
     },
 
@@ -174,7 +172,7 @@ pub enum Error {
         file_bytes: u64,
     },
 
-    /// A chunk does not hold what it should.
+    /// A chunk cannot be decoded to its values.
     #[error(
         "{path}: {object}{} (byte {offset} of the file): {detail}; the chunk is damaged: copy or write the file again",
         at_chunk(chunk)
@@ -192,7 +190,7 @@ pub enum Error {
         detail: String,
     },
 
-    /// The list of a dataset's chunks cannot be true.
+    /// The index of a dataset's chunks is invalid.
     #[error("{path}: {object}: the index of its chunks is damaged: {detail}; copy or write the file again")]
     DamagedIndex {
         /// The file.
@@ -216,11 +214,11 @@ pub enum Error {
         chunk: Vec<usize>,
         /// Bytes of a decoded chunk.
         bytes: u64,
-        /// The most that is taken on.
+        /// Largest size that is decoded.
         bytes_max: u64,
     },
 
-    /// A dataset went through a filter that this build does not have.
+    /// A dataset needs a filter that this build does not have.
     #[error(
         "{path}: {object}: the filter {name} (number {id}) is not built in; write the dataset again with gzip or lzf, for example with h5repack where the filter is installed"
     )]
@@ -250,7 +248,7 @@ pub enum Error {
         count: u64,
     },
 
-    /// Memory could not be had.
+    /// Memory could not be allocated.
     #[error("{path}: {source}")]
     Memory {
         /// The file whose data the memory was for.
@@ -262,14 +260,14 @@ pub enum Error {
 
 impl Error {
     /// The broken rule, if that is what the error is about.
-    pub fn fault(&self) -> Option<&Fault> {
+    pub fn fault(&self) -> Option<&LayoutFault> {
         match self {
             Error::Invalid { fault, .. } => Some(fault),
             _ => None,
         }
     }
 
-    pub(crate) fn invalid(path: &Path, fault: Fault) -> Self {
+    pub(crate) fn invalid(path: &Path, fault: LayoutFault) -> Self {
         Error::Invalid { path: path.to_owned(), fault: Box::new(fault) }
     }
 
@@ -287,7 +285,7 @@ impl Error {
 
 /// One place where a file breaks a rule of its layout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Fault {
+pub struct LayoutFault {
     /// Path of the object in the file, such as `/samples/end/M5`.
     pub object: String,
     /// Row along the object's first axis, where one row is at fault.
@@ -300,7 +298,7 @@ pub struct Fault {
     pub fix: String,
 }
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for LayoutFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.object)?;
         if let Some(index) = self.index {
@@ -314,8 +312,7 @@ fn at_chunk(chunk: &[usize]) -> String {
     if chunk.is_empty() { String::new() } else { format!(", chunk at {chunk:?}") }
 }
 
-/// Fix of a failure that HDF5 describes in these words: a full disk is no damage (errno(3), ENOSPC
-/// and EDQUOT).
+/// Fix for a failure by HDF5's description: a full disk is no damage (errno(3), ENOSPC and EDQUOT).
 fn fix_of(detail: &str) -> String {
     let is_full = ["errno = 28,", "errno = 122,"].iter().any(|errno| detail.contains(errno));
     let fix = if is_full {

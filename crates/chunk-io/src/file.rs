@@ -1,17 +1,23 @@
 #![forbid(unsafe_code)]
 
-pub(crate) mod table;
-
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use hdf5::{Group, LocationType};
+use hdf5::types::TypeDescriptor;
+use hdf5::{Dataset, Group, LocationType};
+use megabatch_gpu_core::{Buffer, Device, Scope};
 
-use crate::error::{Error, Fault, Result, innermost};
-use crate::file::table::{Expect, Table};
-use crate::read::{Identity, ReadOptions, Reading};
+use crate::cost::ReadCost;
+use crate::error::{Error, LayoutFault, Result, innermost};
+use crate::read::{
+    DatasetQuery, FileIdentity, FileReadOptions, LibraryRows, NonFinite, NonFiniteCount, NonFiniteFound, ReadContext,
+    ReadFailure, ReadPath, RowSelection, ToF32, choose_read_path,
+};
+use crate::slab::{Element, read_rows};
+use crate::stored::{StoredFilter, filters};
 use crate::text::{AttributeValue, is_text, read_attribute, read_texts};
 
 /// Groups deeper than this and objects beyond this many are not listed: links in a damaged file may
@@ -25,16 +31,16 @@ pub(crate) struct InputFile {
     pub(crate) path: PathBuf,
     pub(crate) root: hdf5::File,
     /// The file as it was when it was opened.
-    pub(crate) opened: Identity,
-    pub(crate) reading: Arc<Reading>,
+    pub(crate) opened: FileIdentity,
+    pub(crate) reading: Arc<ReadContext>,
 }
 
 impl InputFile {
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        Self::open_with(path, ReadOptions::default())
+        Self::open_with(path, FileReadOptions::default())
     }
 
-    pub(crate) fn open_with(path: &Path, options: ReadOptions) -> Result<Self> {
+    pub(crate) fn open_with(path: &Path, options: FileReadOptions) -> Result<Self> {
         let metadata = fs::metadata(path).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => Error::NotFound { path: path.to_owned() },
             _ => Error::Io { path: path.to_owned(), action: "look at the file", source },
@@ -44,13 +50,13 @@ impl InputFile {
         }
         check_signature(path, metadata.len())?;
         let root = hdf5::File::open(path).map_err(|error| classify(path, metadata.len(), &error))?;
-        let (opened, reading) = (Identity::of(&metadata), Arc::new(Reading::new(options)));
+        let (opened, reading) = (FileIdentity::of(&metadata), Arc::new(ReadContext::new(options)));
         Ok(InputFile { path: path.to_owned(), root, opened, reading })
     }
 
     /// The numeric dataset `object`, checked against what the layout asks for.
-    pub(crate) fn table(&self, object: &str, expect: &Expect) -> Result<Table> {
-        Table::open(self, object, expect)
+    pub(crate) fn table(&self, object: &str, expect: &Expect) -> Result<NumericDataset> {
+        NumericDataset::open(self, object, expect)
     }
 
     pub(crate) fn has_group(&self, object: &str) -> bool {
@@ -127,8 +133,8 @@ impl InputFile {
         move |error| Error::hdf5(&path, &object, action)(error)
     }
 
-    /// The error for an object that is not there, which lists what is; or for one that is there and
-    /// cannot be opened.
+    /// Error for an object that is missing, which lists the existing ones, or that cannot be
+    /// opened.
     pub(crate) fn missing(&self, object: &str, expected: &str) -> Error {
         if let Err(error) = self.root.loc_type_by_name(object)
             && self.root.link_exists(object)
@@ -148,7 +154,7 @@ impl InputFile {
     pub(crate) fn broken(&self, object: &str, expected: &str, found: &str) -> Error {
         Error::invalid(
             &self.path,
-            Fault {
+            LayoutFault {
                 object: object.to_owned(),
                 index: None,
                 expected: expected.to_owned(),
@@ -236,5 +242,236 @@ fn classify(path: &Path, bytes: u64, error: &hdf5::Error) -> Error {
             detail: innermost(error),
             fix: "the file may be damaged or cut short; copy or write it again".to_owned(),
         }
+    }
+}
+
+/// Kind of a dataset's elements, whatever their width and byte order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ElementKind {
+    Float,
+    Integer,
+    Other,
+}
+
+/// Requirements of a layout on a dataset.
+pub(crate) struct Expect {
+    /// In words, for the error.
+    pub(crate) what: &'static str,
+    pub(crate) kinds: &'static [ElementKind],
+    pub(crate) ranks: RangeInclusive<usize>,
+}
+
+/// A numeric dataset of known kind and rank. Elements are converted as they are read.
+#[derive(Clone, Debug)]
+pub(crate) struct NumericDataset {
+    path: PathBuf,
+    pub(crate) object: String,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) dataset: Dataset,
+    chunk: Option<Vec<usize>>,
+    to_f32: ToF32,
+    opened: FileIdentity,
+    reading: Arc<ReadContext>,
+    /// Determined when values are first read.
+    read_path: Arc<OnceLock<ReadPath>>,
+}
+
+impl NumericDataset {
+    pub(crate) fn open(file: &InputFile, object: &str, expect: &Expect) -> Result<Self> {
+        if !file.has_dataset(object) {
+            return Err(file.missing(object, expect.what));
+        }
+        let dataset = file.root.dataset(object).map_err(file.failed(object, "open the dataset"))?;
+        let shape = dataset.shape();
+        let (kind, kind_name) = kind_of(&dataset);
+        if !expect.kinds.contains(&kind) || !expect.ranks.contains(&shape.len()) {
+            return Err(file.broken(object, expect.what, &format!("{kind_name} of shape {shape:?}")));
+        }
+        let table = NumericDataset {
+            path: file.path.clone(),
+            object: object.to_owned(),
+            shape,
+            chunk: dataset.chunk(),
+            to_f32: ToF32::of(&dataset, kind == ElementKind::Integer),
+            opened: file.opened.clone(),
+            reading: Arc::clone(&file.reading),
+            read_path: Arc::default(),
+            dataset,
+        };
+        match table.shape.iter().try_fold(1_usize, |product, &axis| product.checked_mul(axis)) {
+            Some(elements) if elements <= isize::MAX as usize / 8 => Ok(table),
+            _ => Err(table.fault(None, "a shape that fits in memory", &format!("{:?}", table.shape))),
+        }
+    }
+
+    /// Length of the first axis.
+    pub(crate) fn rows(&self) -> usize {
+        self.shape[0]
+    }
+
+    /// Elements of one row: the product of all axes but the first.
+    pub(crate) fn row_len(&self) -> usize {
+        self.shape[1..].iter().product()
+    }
+
+    /// Rows of the first axis in a chunk, if the dataset is chunked.
+    pub(crate) fn chunk_rows(&self) -> Option<usize> {
+        self.chunk.as_ref().map(|chunk| chunk[0])
+    }
+
+    /// Shape of a chunk, if the dataset is chunked.
+    pub(crate) fn chunk(&self) -> Option<&[usize]> {
+        self.chunk.as_deref()
+    }
+
+    pub(crate) fn require_rows(&self, expected: usize, as_many_as: &str) -> Result<()> {
+        if self.rows() == expected {
+            return Ok(());
+        }
+        let expected = format!("{expected} rows, as many as {as_many_as} has");
+        Err(self.fault(None, &expected, &format!("{} (shape {:?})", self.rows(), self.shape)))
+    }
+
+    /// Refuses a dataset with an axis of length 0: there is nothing to train on.
+    pub(crate) fn require_elements(&self) -> Result<()> {
+        if self.shape.contains(&0) {
+            return Err(self.fault(None, "at least one element along each axis", &format!("shape {:?}", self.shape)));
+        }
+        Ok(())
+    }
+
+    /// Reads `rows` of the first axis into `out`, row-major.
+    pub(crate) fn read_rows<T: Element>(&self, rows: Range<usize>, out: &mut [T]) -> Result<()> {
+        read_rows(&self.dataset, &rows, out).map_err(|error| self.unreadable(&error))
+    }
+
+    /// Reads rows of the first axis into `out` as f32, row-major. Memory that the library may need
+    /// is booked on `scope`.
+    pub(crate) fn read_f32(&self, rows: &RowSelection<'_>, out: &mut [f32], scope: &Scope) -> Result<ReadCost> {
+        let done = match self.read_path()? {
+            ReadPath::Own(stored) => stored.read(rows, out, &self.reading)?,
+            ReadPath::Library(_) => self.by_library().read(rows, out, scope).map_err(|failure| match failure {
+                ReadFailure::Hdf5(error) => self.unreadable(&error),
+                ReadFailure::Memory(error) => Error::memory(&self.path)(error),
+            })?,
+        };
+        self.report(done.found)?;
+        Ok(done.cost)
+    }
+
+    fn by_library(&self) -> LibraryRows<'_> {
+        LibraryRows {
+            dataset: &self.dataset,
+            to_f32: self.to_f32,
+            row_len: self.row_len(),
+            chunk_rows: self.chunk_rows(),
+            non_finite: self.reading.options.non_finite,
+        }
+    }
+
+    /// Reader of the values.
+    pub(crate) fn read_path(&self) -> Result<&ReadPath> {
+        if let Some(found) = self.read_path.get() {
+            return Ok(found);
+        }
+        let NumericDataset { dataset, object, shape, path, opened, .. } = self;
+        let found = choose_read_path(&DatasetQuery { dataset, object, shape, path, opened }, &self.reading)?;
+        Ok(self.read_path.get_or_init(|| found))
+    }
+
+    /// Counts values that are not finite; an error if the options refuse them.
+    fn report(&self, found: NonFiniteCount) -> Result<()> {
+        let Some(first) = found.first else { return Ok(()) };
+        let index = index_of(first, &self.shape);
+        if self.reading.options.non_finite == NonFinite::Fail {
+            let (path, object) = (self.path.clone(), self.object.clone());
+            return Err(Error::NotFinite { path, object, index, count: found.count });
+        }
+        self.reading.note_non_finite(&NonFiniteFound { count: found.count, dataset: self.object.clone(), index });
+        Ok(())
+    }
+
+    pub(crate) fn read_vec<T: Element>(&self) -> Result<Vec<T>> {
+        let mut values = vec![T::zeroed(); self.rows() * self.row_len()];
+        self.read_rows(0..self.rows(), &mut values)?;
+        Ok(values)
+    }
+
+    pub(crate) fn read_f32_vec(&self) -> Result<Vec<f32>> {
+        let mut values = vec![0.0; self.rows() * self.row_len()];
+        self.read_f32_range(0..self.rows(), &mut values)?;
+        Ok(values)
+    }
+
+    /// Reads `rows` of the first axis into `out` as f32, row-major.
+    pub(crate) fn read_f32_range(&self, rows: Range<usize>, out: &mut [f32]) -> Result<ReadCost> {
+        self.read_f32(&RowSelection::Range(rows), out, &Device::cpu().scope("staging"))
+    }
+
+    /// The whole dataset as f32 in memory booked on `scope`.
+    pub(crate) fn read_f32_buffer(&self, scope: &Scope) -> Result<Buffer<f32>> {
+        let mut buffer = Buffer::zeros(scope, self.rows() * self.row_len()).map_err(Error::memory(&self.path))?;
+        self.read_f32(&RowSelection::Range(0..self.rows()), buffer.as_mut_slice(), scope)?;
+        Ok(buffer)
+    }
+
+    /// The whole dataset in memory booked on `scope`.
+    pub(crate) fn read_buffer<T: Element>(&self, scope: &Scope) -> Result<Buffer<T>> {
+        let mut buffer = Buffer::zeros(scope, self.rows() * self.row_len()).map_err(Error::memory(&self.path))?;
+        self.read_rows(0..self.rows(), buffer.as_mut_slice())?;
+        Ok(buffer)
+    }
+
+    pub(crate) fn fault(&self, index: Option<usize>, expected: &str, found: &str) -> Error {
+        Error::invalid(
+            &self.path,
+            LayoutFault {
+                object: self.object.clone(),
+                index,
+                expected: expected.to_owned(),
+                found: found.to_owned(),
+                fix: "write the file again; docs/reference/formats.md has both layouts".to_owned(),
+            },
+        )
+    }
+
+    fn unreadable(&self, error: &hdf5::Error) -> Error {
+        let filters = filters(&self.dataset).unwrap_or_default();
+        if let Some(StoredFilter { id, name, .. }) = filters.into_iter().find(|filter| !filter.available) {
+            return Error::FilterMissing { path: self.path.clone(), object: self.object.clone(), id, name };
+        }
+        Error::Hdf5 {
+            path: self.path.clone(),
+            object: self.object.clone(),
+            action: "read the values",
+            detail: innermost(error),
+            fix: "the file may be damaged; copy or write it again".to_owned(),
+        }
+    }
+}
+
+/// The index by axis of the element with the flat index `flat` in row-major order.
+fn index_of(mut flat: usize, shape: &[usize]) -> Vec<usize> {
+    let mut index: Vec<usize> = shape
+        .iter()
+        .rev()
+        .map(|&axis| {
+            let place = flat % axis;
+            flat /= axis;
+            place
+        })
+        .collect();
+    index.reverse();
+    index
+}
+
+fn kind_of(dataset: &Dataset) -> (ElementKind, String) {
+    match dataset.dtype().and_then(|dtype| dtype.to_descriptor()) {
+        Ok(kind @ TypeDescriptor::Float(_)) => (ElementKind::Float, kind.to_string()),
+        Ok(kind @ (TypeDescriptor::Integer(_) | TypeDescriptor::Unsigned(_))) => {
+            (ElementKind::Integer, kind.to_string())
+        }
+        Ok(kind) => (ElementKind::Other, kind.to_string()),
+        Err(_) => (ElementKind::Other, "a type that is not supported".to_owned()),
     }
 }

@@ -28,7 +28,7 @@ pub(crate) struct FileForm {
 }
 
 impl FileForm {
-    /// Bytes that stand for a value of variable length: its length, and where it is.
+    /// Bytes of a reference to a value of variable length: its length and its address.
     pub(crate) fn reference_bytes(self) -> usize {
         4 + self.address_bytes + 4
     }
@@ -44,15 +44,14 @@ impl FileForm {
 /// Checks the collections at `addresses`: the library can walk each to its end.
 ///
 /// # Errors
-/// What is wrong with the first that is damaged, in words.
+/// The fault of the first damaged collection, in words.
 pub(crate) fn check_collections(
     file: &mut (impl Read + Seek),
     form: FileForm,
     addresses: &BTreeSet<u64>,
 ) -> io::Result<Result<(), String>> {
     let file_bytes = file.seek(SeekFrom::End(0))?;
-    // Collections do not overlap. A file that says so would have the same bytes read again and
-    // again.
+    // Overlapping collections would have the same bytes read again and again.
     let mut left_bytes = file_bytes;
     for &address in addresses {
         let start = form.base.saturating_add(address);
@@ -94,7 +93,7 @@ fn check_collection(
 /// Walks the objects as the library does.
 fn check_objects(mut objects: &[u8], form: FileForm) -> Result<(), String> {
     let header_bytes = aligned(8 + form.length_bytes as u64).expect("a few bytes");
-    // What is too short for an object is free.
+    // A rest too short for an object is free space.
     while objects.len() as u64 >= header_bytes {
         let index = little_endian(&objects[..2]);
         let bytes = little_endian(&objects[8..8 + form.length_bytes]);

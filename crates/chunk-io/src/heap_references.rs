@@ -21,7 +21,7 @@ use crate::global_heap::{FileForm, check};
 use crate::slab::checked;
 use crate::stored::file_of_hdf5;
 
-/// More bytes of references are not read at once: a file may say that it has any number.
+/// Most bytes of references read at once: a file may claim any number.
 const REFERENCE_BYTES_MAX: usize = 1 << 28;
 
 /// Extent to which the values of a dataset or attribute could be checked.
@@ -40,9 +40,9 @@ pub(crate) enum HeapCheck {
 pub(crate) fn check_heaps(container: &Container) -> hdf5::Result<HeapCheck> {
     let dtype = container.dtype()?;
     match variable_length(dtype.id())? {
-        Place::Nowhere => return Ok(HeapCheck::Sound),
-        Place::Within => return Ok(HeapCheck::Unchecked),
-        Place::Whole => {}
+        VariablePlace::Nowhere => return Ok(HeapCheck::Sound),
+        VariablePlace::Within => return Ok(HeapCheck::Unchecked),
+        VariablePlace::Whole => {}
     }
     let file = container.file()?;
     let sizes = file.fcpl()?.get_sizes()?;
@@ -77,14 +77,14 @@ pub(crate) fn check_attributes(location: &Location) -> hdf5::Result<HeapCheck> {
 
 /// Places of values of variable length in a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum VariablePlace {
     Nowhere,
     Whole,
     Within,
 }
 
 /// The place of variable length in the live type `id`.
-fn variable_length(id: hid_t) -> hdf5::Result<Place> {
+fn variable_length(id: hid_t) -> hdf5::Result<VariablePlace> {
     let _guard = LOCK.lock();
     // SAFETY: `id` is a live type.
     let class = unsafe { H5Tget_class(id) };
@@ -92,35 +92,37 @@ fn variable_length(id: hid_t) -> hdf5::Result<Place> {
     // are closed by `part`.
     unsafe {
         match class {
-            H5T_class_t::H5T_STRING if checked(H5Tis_variable_str(id))? > 0 => Ok(Place::Whole),
-            H5T_class_t::H5T_VLEN => {
-                Ok(if part(H5Tget_super(id))? == Place::Nowhere { Place::Whole } else { Place::Within })
-            }
+            H5T_class_t::H5T_STRING if checked(H5Tis_variable_str(id))? > 0 => Ok(VariablePlace::Whole),
+            H5T_class_t::H5T_VLEN => Ok(if part(H5Tget_super(id))? == VariablePlace::Nowhere {
+                VariablePlace::Whole
+            } else {
+                VariablePlace::Within
+            }),
             H5T_class_t::H5T_ARRAY => part(H5Tget_super(id)),
             H5T_class_t::H5T_COMPOUND => {
                 let count = checked(H5Tget_nmembers(id))? as c_uint;
                 for k in 0..count {
-                    if part(H5Tget_member_type(id, k))? == Place::Within {
-                        return Ok(Place::Within);
+                    if part(H5Tget_member_type(id, k))? == VariablePlace::Within {
+                        return Ok(VariablePlace::Within);
                     }
                 }
-                Ok(Place::Nowhere)
+                Ok(VariablePlace::Nowhere)
             }
-            _ => Ok(Place::Nowhere),
+            _ => Ok(VariablePlace::Nowhere),
         }
     }
 }
 
-/// The place of variable length in a type that `id` is a part of another of, and that is closed
+/// The place of variable length in the type `id`, which is a part of another type and is closed
 /// here.
-fn part(id: hid_t) -> hdf5::Result<Place> {
+fn part(id: hid_t) -> hdf5::Result<VariablePlace> {
     if id < 0 {
         return Err(hdf5::Error::query()?);
     }
     let place = variable_length(id);
     // SAFETY: the caller made the type and gives it away.
     unsafe { H5Tclose(id) };
-    Ok(if place? == Place::Nowhere { Place::Nowhere } else { Place::Within })
+    Ok(if place? == VariablePlace::Nowhere { VariablePlace::Nowhere } else { VariablePlace::Within })
 }
 
 /// The references of all values, as they stand in the file: `bytes` each.
@@ -151,8 +153,8 @@ fn read_references(container: &Container, bytes: usize) -> hdf5::Result<Vec<u8>>
     Ok(references)
 }
 
-/// Lets values of variable length be read as opaque bytes, which the library does not do by itself.
-/// Must be called under the lock.
+/// Registers a conversion that reads values of variable length as opaque bytes. Must be called
+/// under the lock.
 fn register_conversion() -> hdf5::Result<()> {
     static STATUS: OnceLock<herr_t> = OnceLock::new();
     let status = *STATUS.get_or_init(|| {

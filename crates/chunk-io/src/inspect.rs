@@ -14,19 +14,19 @@ use megabatch_gpu_core::{Device, Scope};
 use serde::Serialize;
 
 pub use listing::DatasetEntry;
-pub use problems::{Problem, Severity};
+pub use problems::{Problem, ProblemKind, Severity};
 pub use statistics::{ColumnStatistics, Occurrences};
 
 use crate::error::{Error, Result};
 use crate::file::InputFile;
-use crate::file::table::Table;
+use crate::file::NumericDataset;
 use crate::series::SeriesFile;
 use crate::shape::Shape;
 use crate::source::{Layout, previous_of_same_instrument};
 use crate::text::AttributeValue;
 use crate::windows::WindowsFile;
 use listing::{list_attributes, list_datasets};
-use problems::Columns;
+use problems::ColumnKind;
 use statistics::scan;
 
 /// Result of [`inspect`].
@@ -106,7 +106,7 @@ pub struct TimeSpan {
     pub largest_gap_index: Option<usize>,
 }
 
-/// Looks at everything in the file at `path`. Values are read once, in pieces.
+/// Inspects the whole file at `path`. Values are read once, in pieces.
 ///
 /// # Errors
 /// If the file is missing, locked, cut short or no HDF5 file, or if its values cannot be read. A
@@ -153,7 +153,11 @@ impl Inspection {
         self.instruments = InstrumentInspection::all(&series);
         for timeframe in series.timeframes() {
             let features = scan(timeframe.values_table(), timeframe.feature_names().to_vec())?;
-            self.problems.extend(problems::in_columns(&timeframe.values_table().object, &features, Columns::Features));
+            self.problems.extend(problems::in_columns(
+                &timeframe.values_table().object,
+                &features,
+                ColumnKind::Features,
+            ));
             let bars = Some(timeframe.close_times().len());
             self.timeframes.push(TimeframeInspection {
                 name: Some(timeframe.name().to_owned()),
@@ -173,7 +177,7 @@ impl Inspection {
         for (timeframe, table) in windows.shape().timeframes.iter().zip(windows.features()) {
             let names = (0..timeframe.features).map(|feature| format!("feature_{feature}")).collect();
             let features = scan(table, names)?;
-            self.problems.extend(problems::in_columns(&table.object, &features, Columns::Features));
+            self.problems.extend(problems::in_columns(&table.object, &features, ColumnKind::Features));
             self.problems.extend(problems::in_chunks(table));
             self.timeframes.push(TimeframeInspection {
                 name: timeframe.name.clone(),
@@ -190,10 +194,10 @@ impl Inspection {
         Ok(())
     }
 
-    fn look_at_targets(&mut self, targets: &Table) -> Result<()> {
+    fn look_at_targets(&mut self, targets: &NumericDataset) -> Result<()> {
         let names = (1..=targets.row_len()).map(|horizon| horizon.to_string()).collect();
         self.targets = scan(targets, names)?;
-        self.problems.extend(problems::in_columns(&targets.object, &self.targets, Columns::Targets));
+        self.problems.extend(problems::in_columns(&targets.object, &self.targets, ColumnKind::Targets));
         Ok(())
     }
 

@@ -29,14 +29,14 @@ pub use convert::{
     layout_of,
 };
 pub use cost::ReadCost;
-pub use error::{Error, Fault, Result};
+pub use error::{Error, LayoutFault, Result};
 pub use inspect::{
-    ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Occurrences, Problem, Severity, TimeSpan,
-    TimeframeInspection, inspect,
+    ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Occurrences, Problem, ProblemKind, Severity,
+    TimeSpan, TimeframeInspection, inspect,
 };
-pub use loader::{LoadedBatch, Loader, LoaderOptions, LoaderStats, Rows, SeriesWindows};
+pub use loader::{BatchRows, LoadedBatch, Loader, LoaderOptions, LoaderStats, SeriesWindows};
 pub use plan::{
-    CHUNK_SHARE, ChunkPlan, Filling, PlanRequest, ReadAmplification, Recommendation, Remedy, Residence, Shortage,
+    CHUNK_SHARE, ChunkPlan, Filling, MemoryShortage, PlanRequest, ReadAmplification, Recommendation, Remedy, Residence,
     read_amplification, recommend, remedy,
 };
 pub use predictions::{Predictions, SampleInstruments, write_predictions};
@@ -44,6 +44,7 @@ pub use read::{Direct, NonFinite, NonFiniteFound};
 pub use series::{Instruments, Scaler, Series, SeriesFile, SeriesTimeframe, SeriesTimeframeFile, write_series};
 pub use shape::{SampleBlock, SampleSlices, Shape, TimeframeShape};
 pub use source::{Layout, ReadBy, ResidentSeries, Source, SourceOptions, StoredDataset};
+pub use spans::SpanTimes;
 pub use storage::{Compression, Storage, WriteOptions};
 pub use text::AttributeValue;
 pub use timeframe::{longest_bar_ns, timeframe_order};

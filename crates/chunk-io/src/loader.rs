@@ -1,12 +1,11 @@
 #![forbid(unsafe_code)]
 
-//! Batches of a source, made ready while those before them are being consumed.
+//! Batches of a source, prefetched by a thread.
 
 mod batch;
 mod chunk;
 mod prefetching;
 mod reader;
-mod resident;
 mod rows;
 mod stats;
 #[cfg(test)]
@@ -14,47 +13,46 @@ mod tests;
 
 use std::sync::Arc;
 
+use chunk::BatchQueue;
 use megabatch_gpu_core::Scope;
+use prefetching::PrefetchedBatches;
 
 use crate::error::Result;
 use crate::source::Source;
+
 pub use batch::LoadedBatch;
-use chunk::Lists;
-use prefetching::Ahead;
-use resident::Resident;
-pub use rows::{Rows, SeriesWindows};
+pub use rows::{BatchRows, SeriesWindows};
 pub use stats::LoaderStats;
 
 /// Memory use of a [`Loader`].
 #[derive(Clone, Copy, Debug)]
 pub struct LoaderOptions<'a> {
-    /// Samples in a chunk: as many consecutive batches as have no more samples together are read at
-    /// once. A batch of more makes a chunk of its own. Nothing but speed and memory depends on it.
+    /// Samples in a chunk: consecutive batches of at most this many samples together are read at
+    /// once; a larger batch is a chunk of its own. It changes speed and memory only.
     pub chunk_samples: usize,
-    /// Scope on which the two chunks are booked. It is host memory, so that the scope is one of the
-    /// CPU device.
+    /// Scope on which the two chunks are booked, of the CPU device: they are host memory.
     pub scope: &'a Scope,
 }
 
 /// The batches of a source in a given order, each a view and none a copy of its own.
 ///
 /// Samples on disk come in chunks of consecutive batches, laid out as the batches have them. A
-/// thread of the loader's own reads the next chunk while the one before is consumed; both have
-/// their memory from the first to the last, and there is no third. Samples that the source holds in
-/// memory are not read at all, and there is no thread.
+/// thread of the loader's own reads the next chunk while the one before is consumed; there are two
+/// chunks, allocated once, never a third. Samples that the source holds in memory are not read at
+/// all, and there is no thread.
 ///
 /// Dropping the loader ends the thread, after the read that it is in.
 pub struct Loader<I: Iterator> {
     source: Arc<Source>,
-    supply: Supply<I>,
+    supply: BatchSource<I>,
 }
 
 /// Source of batches.
-enum Supply<I: Iterator> {
+enum BatchSource<I: Iterator> {
     /// In memory, all of them.
-    Resident(Resident<I>),
-    /// On disk; in memory as far as they were read ahead.
-    Ahead(Box<Ahead<I>>),
+    Resident(ResidentBatches<I>),
+    /// On disk, prefetched.
+    Ahead(Box<PrefetchedBatches<I>>),
 }
 
 impl<I: Iterator<Item = Vec<usize>>> Loader<I> {
@@ -66,17 +64,21 @@ impl<I: Iterator<Item = Vec<usize>>> Loader<I> {
     /// [`Error::Io`](crate::Error::Io) when the system gives no thread.
     pub fn new(source: &Arc<Source>, batches: I, options: LoaderOptions<'_>) -> Result<Self> {
         let supply = if source.is_resident() {
-            Supply::Resident(Resident::new(batches))
+            BatchSource::Resident(ResidentBatches::new(batches))
         } else {
-            // What would not fit into a chunk of everything would be there twice.
+            // A chunk larger than all samples would hold some twice.
             let chunk_samples = options.chunk_samples.min(source.shape().samples);
-            let reader = Arc::clone(source) as Arc<dyn reader::Reader>;
-            Supply::Ahead(Box::new(Ahead::start(reader, Lists::new(batches, chunk_samples), options.scope)?))
+            let reader = Arc::clone(source) as Arc<dyn reader::SampleReader>;
+            BatchSource::Ahead(Box::new(PrefetchedBatches::start(
+                reader,
+                BatchQueue::new(batches, chunk_samples),
+                options.scope,
+            )?))
         };
         Ok(Loader { source: Arc::clone(source), supply })
     }
 
-    /// The next batch, or `None` after the last. It is lent until the one after it is asked for.
+    /// The next batch, or `None` after the last. It is borrowed until the next call.
     ///
     /// # Errors
     /// As [`Source::gather`], when the chunk that the batch would be in cannot be read: once, after
@@ -86,16 +88,43 @@ impl<I: Iterator<Item = Vec<usize>>> Loader<I> {
     /// If reading panicked.
     pub fn next_batch(&mut self) -> Result<Option<LoadedBatch<'_>>> {
         match &mut self.supply {
-            Supply::Resident(resident) => resident.next_batch(&self.source),
-            Supply::Ahead(ahead) => ahead.next_batch(),
+            BatchSource::Resident(resident) => resident.next_batch(&self.source),
+            BatchSource::Ahead(ahead) => ahead.next_batch(),
         }
     }
 
     /// Statistics of the batches delivered so far.
-    pub fn stalls(&self) -> LoaderStats {
+    pub fn stats(&self) -> LoaderStats {
         match &self.supply {
-            Supply::Resident(resident) => resident.stalls(),
-            Supply::Ahead(ahead) => ahead.stalls(),
+            BatchSource::Resident(resident) => resident.stats(),
+            BatchSource::Ahead(ahead) => ahead.stats(),
         }
+    }
+}
+
+/// Batches of samples in memory.
+struct ResidentBatches<I> {
+    /// `None` after an error.
+    batches: Option<I>,
+    /// The list of the borrowed batch.
+    samples: Vec<usize>,
+    stats: LoaderStats,
+}
+
+impl<I: Iterator<Item = Vec<usize>>> ResidentBatches<I> {
+    fn new(batches: I) -> Self {
+        ResidentBatches { batches: Some(batches), samples: Vec::new(), stats: LoaderStats::default() }
+    }
+
+    fn next_batch<'a>(&'a mut self, source: &'a Source) -> Result<Option<LoadedBatch<'a>>> {
+        let Some(samples) = self.batches.as_mut().and_then(Iterator::next) else { return Ok(None) };
+        source.check_list(&samples).inspect_err(|_| self.batches = None)?;
+        self.stats.note_batch(samples.len());
+        self.samples = samples;
+        Ok(Some(LoadedBatch::of_source(source, &self.samples)))
+    }
+
+    fn stats(&self) -> LoaderStats {
+        self.stats
     }
 }

@@ -1,19 +1,14 @@
 #![forbid(unsafe_code)]
 
-//! Plan of the passage of data through memory, made before any of it is read: arithmetic on shapes,
-//! no input or output.
+//! Plan of chunks in memory before any data is read: arithmetic on shapes, no input or output.
 
 mod amplification;
-mod device;
-mod remedy;
 
 use serde::Serialize;
 
-pub use amplification::{ReadAmplification, read_amplification};
-pub use device::{CHUNK_SHARE, Recommendation, recommend};
-pub use remedy::{Remedy, remedy};
-
 use crate::shape::{Shape, TimeframeShape};
+
+pub use amplification::{ReadAmplification, Remedy, read_amplification, remedy};
 
 impl Shape {
     /// Bytes of one sample as windows and targets in single precision: T·F·4 a timeframe and K·4.
@@ -48,7 +43,7 @@ pub struct PlanRequest<'a> {
     pub model_bytes: u64,
     /// Location of a chunk while it is filled.
     pub filling: Filling,
-    /// Size of a chunk, where the user says it; or else it follows from the device's memory.
+    /// Size of a chunk; `None` derives it from the device's memory.
     pub chunk_bytes: Option<u64>,
     /// Samples of a batch; a chunk holds whole batches.
     pub batch_size: usize,
@@ -67,7 +62,7 @@ pub enum Filling {
     Host,
 }
 
-/// Passage of the data of a run through memory.
+/// Chunks in which the data of a run pass through memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ChunkPlan {
     /// True if data stay in memory or pass through it.
@@ -94,11 +89,11 @@ pub enum Residence {
     Chunked,
 }
 
-/// Why a plan is not possible, and the nearest that would be.
+/// Reason for which a plan is not possible, and the nearest possible one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Shortage {
-    /// The model leaves nothing.
+pub enum MemoryShortage {
+    /// The model leaves no memory for data.
     #[error(
         "the model takes {model_bytes} of {device_bytes} bytes, and data of at least {least_bytes} bytes must have room beside it"
     )]
@@ -107,7 +102,7 @@ pub enum Shortage {
         model_bytes: u64,
         /// Memory that the device can hand out.
         device_bytes: u64,
-        /// The least that data can do with: the chunks in flight, of one sample each.
+        /// Least memory for data: the chunks in flight, of one sample each.
         least_bytes: u64,
     },
 
@@ -116,7 +111,7 @@ pub enum Shortage {
         "a chunk of {chunk_bytes} bytes holds {fitting} samples of {sample_bytes} bytes, less than a batch of {batch_size}"
     )]
     Batch {
-        /// Room of a chunk.
+        /// Size of a chunk.
         chunk_bytes: u64,
         /// Bytes of a sample.
         sample_bytes: u64,
@@ -144,8 +139,8 @@ impl ChunkPlan {
     /// Samples of a chunk are ⌊chunk bytes ÷ (Σ T·F·4 + K·4)⌋ before that alignment.
     ///
     /// # Errors
-    /// [`Shortage`], which names the nearest setting that would do.
-    pub fn of(request: &PlanRequest<'_>) -> Result<Self, Shortage> {
+    /// [`MemoryShortage`], which names the nearest setting that would do.
+    pub fn of(request: &PlanRequest<'_>) -> Result<Self, MemoryShortage> {
         let sample_bytes = request.shape.sample_bytes();
         let room = request.room(sample_bytes)?;
         if request.resident_bytes <= room {
@@ -155,7 +150,7 @@ impl ChunkPlan {
         let fitting = usize::try_from(chunk_bytes / sample_bytes).unwrap_or(usize::MAX);
         let batch_size = request.batch_size.min(request.shape.samples);
         if fitting < batch_size {
-            return Err(Shortage::Batch { chunk_bytes, sample_bytes, fitting, batch_size });
+            return Err(MemoryShortage::Batch { chunk_bytes, sample_bytes, fitting, batch_size });
         }
         let samples_per_chunk = aligned(fitting, batch_size, request.stored_rows);
         let chunk_bytes = samples_per_chunk as u64 * sample_bytes;
@@ -184,23 +179,25 @@ impl ChunkPlan {
 }
 
 impl PlanRequest<'_> {
-    /// Bytes for data: what the model leaves, and no more than the share of a chunk.
-    fn room(&self, sample_bytes: u64) -> Result<u64, Shortage> {
+    /// Bytes for data: the memory that the model leaves, at most the share of a chunk.
+    fn room(&self, sample_bytes: u64) -> Result<u64, MemoryShortage> {
         let left = self.device_bytes.saturating_sub(self.model_bytes);
         let least_bytes = (sample_bytes * self.filling.chunks_on_device()).min(self.resident_bytes);
         if left < least_bytes {
             let PlanRequest { model_bytes, device_bytes, .. } = *self;
-            return Err(Shortage::Model { model_bytes, device_bytes, least_bytes });
+            return Err(MemoryShortage::Model { model_bytes, device_bytes, least_bytes });
         }
         Ok(left.min((self.device_bytes as f64 * CHUNK_SHARE) as u64))
     }
 
     /// Bytes of one chunk, of those that share `room`.
-    fn chunk_room(&self, room: u64) -> Result<u64, Shortage> {
+    fn chunk_room(&self, room: u64) -> Result<u64, MemoryShortage> {
         let in_flight = self.filling.chunks_on_device();
         let fitting_bytes = self.device_bytes.saturating_sub(self.model_bytes) / in_flight;
         match self.chunk_bytes {
-            Some(chunk_bytes) if chunk_bytes > fitting_bytes => Err(Shortage::Chunk { chunk_bytes, fitting_bytes }),
+            Some(chunk_bytes) if chunk_bytes > fitting_bytes => {
+                Err(MemoryShortage::Chunk { chunk_bytes, fitting_bytes })
+            }
             Some(chunk_bytes) => Ok(chunk_bytes),
             None => Ok(room / in_flight),
         }
@@ -234,3 +231,29 @@ fn least_common_multiple(a: usize, b: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests;
+
+/// Share of a device's memory that a chunk takes, where the model leaves as much.
+pub const CHUNK_SHARE: f64 = 0.75;
+
+/// Samples of a batch for each GiB of device memory: 64 on a GPU of 8 GB, 192 on one of 24.
+const BATCH_SAMPLES_PER_GIB: u64 = 8;
+
+/// Recommended settings for a device by its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Recommendation {
+    /// Size of a chunk in bytes.
+    pub chunk_bytes: u64,
+    /// Samples of a batch, a multiple of 8, as tensor cores like it.
+    pub batch_size: usize,
+}
+
+/// Recommended start for a device of `device_bytes`: chunks of [`CHUNK_SHARE`] of it and eight
+/// samples a batch for each GiB. These settings work on GPUs of 8, 12, 16 and 24 GB (6, 9, 12 and
+/// 18 GB; 64, 96, 128 and 192 samples); other sizes are on the same line.
+pub fn recommend(device_bytes: u64) -> Recommendation {
+    let gibibytes = device_bytes >> 30;
+    Recommendation {
+        chunk_bytes: (device_bytes as f64 * CHUNK_SHARE) as u64,
+        batch_size: (gibibytes.max(1) * BATCH_SAMPLES_PER_GIB) as usize,
+    }
+}

@@ -26,12 +26,11 @@ pub struct Series {
     pub timeframes: Vec<SeriesTimeframe>,
     /// Time of each sample, `[N]`, ns since 1970 UTC.
     pub sample_time: Vec<i64>,
-    /// When the earliest bar opened that had a part in each sample, `[N]`, ns since 1970 UTC: of
-    /// its windows, and before them of what their features look back at. Empty where that is not
-    /// known.
+    /// Open time of the earliest bar that each sample depends on, `[N]`, ns since 1970 UTC: in its
+    /// windows or in the look-back of their features. Empty if unknown.
     pub sample_reach_time: Vec<i64>,
-    /// When the last bar closed that each sample's targets read, `[N]`, ns since 1970 UTC. Empty
-    /// where that is not known.
+    /// Close time of the last bar that each sample's targets read, `[N]`, ns since 1970 UTC. Empty
+    /// if unknown.
     pub sample_label_end_time: Vec<i64>,
     /// `[N, K]`, row-major, K ≥ 1.
     pub targets: Vec<f32>,
@@ -52,7 +51,8 @@ pub struct SeriesTimeframe {
     pub feature_names: Vec<String>,
     /// `[bars, F]`, row-major, already scaled: what the model sees.
     pub values: Vec<f32>,
-    /// When each bar closed, `[bars]`, ns since 1970 UTC, strictly increasing within an instrument.
+    /// Close time of each bar, `[bars]`, ns since 1970 UTC, strictly increasing within an
+    /// instrument.
     pub close_time: Vec<i64>,
     /// Index of the last bar of each sample's window, `[N]`.
     pub sample_end: Vec<i64>,
@@ -67,8 +67,8 @@ pub struct SeriesTimeframe {
     pub scaler: Option<Scaler>,
 }
 
-/// Scaler of values: `scaled = (raw - center) / scale`. Kept to go back; nothing is rescaled when a
-/// file is read.
+/// Scaler of values: `scaled = (raw - center) / scale`. Kept for the inverse; nothing is rescaled
+/// when a file is read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scaler {
     /// `robust`, `standard` or `none`.

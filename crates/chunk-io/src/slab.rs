@@ -57,7 +57,7 @@ fn read(dataset: &Dataset, rows: &Range<usize>, element: &Datatype, out: &mut [u
     if out.is_empty() {
         return Ok(());
     }
-    let Slab { memory, file } = Slab::new(dataset, rows)?;
+    let RowTransfer { memory, file } = RowTransfer::new(dataset, rows)?;
     assert_eq!(memory.size() * element.size(), out.len(), "the caller's memory must hold exactly the rows");
     let _guard = LOCK.lock();
     // SAFETY: all four handles are alive until the end of this function. `memory` spans as many
@@ -73,7 +73,7 @@ fn write(dataset: &Dataset, rows: &Range<usize>, element: &Datatype, bytes: &[u8
     if bytes.is_empty() {
         return Ok(());
     }
-    let Slab { memory, file } = Slab::new(dataset, rows)?;
+    let RowTransfer { memory, file } = RowTransfer::new(dataset, rows)?;
     assert_eq!(memory.size() * element.size(), bytes.len(), "the values must be exactly the rows");
     let _guard = LOCK.lock();
     // SAFETY: as in `read`, with HDF5 reading `bytes`.
@@ -83,18 +83,18 @@ fn write(dataset: &Dataset, rows: &Range<usize>, element: &Datatype, bytes: &[u8
 }
 
 /// The rows in the file, and contiguous memory of the same shape.
-struct Slab {
+struct RowTransfer {
     memory: Dataspace,
     file: Dataspace,
 }
 
-impl Slab {
+impl RowTransfer {
     fn new(dataset: &Dataset, rows: &Range<usize>) -> hdf5::Result<Self> {
         let mut shape = dataset.shape();
         let mut axes = vec![SliceOrIndex::from(..); shape.len()];
         axes[0] = SliceOrIndex::SliceCount { start: rows.start, step: 1, count: rows.len(), block: 1 };
         shape[0] = rows.len();
-        Ok(Slab { memory: Dataspace::try_new(shape)?, file: dataset.space()?.select(Hyperslab::from(axes))? })
+        Ok(RowTransfer { memory: Dataspace::try_new(shape)?, file: dataset.space()?.select(Hyperslab::from(axes))? })
     }
 }
 

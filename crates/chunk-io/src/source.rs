@@ -17,20 +17,21 @@ use serde::Serialize;
 pub use series::ResidentSeries;
 
 use crate::cost::ReadCost;
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, LayoutFault, Result};
 use crate::file::InputFile;
-use crate::read::{Direct, NonFinite, NonFiniteFound, ReadOptions, Reading};
+use crate::read::{Direct, FileReadOptions, NonFinite, NonFiniteFound, ReadContext};
 use crate::series::SeriesFile;
 use crate::shape::{SampleSlices, Shape};
+use crate::spans::SpanTimes;
 use crate::text::AttributeValue;
 use crate::windows::WindowsFile;
 pub use stored::{ReadBy, StoredDataset};
 use windows::WindowsSource;
 
-/// Samples whose targets are read at once to see whether any is known.
+/// Samples whose targets are read at once in the search for a known one.
 const TARGET_ROWS: usize = 4096;
 
-/// Which of the two layouts a file has.
+/// Layout of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -69,13 +70,13 @@ impl Layout {
 /// Options of a [`Source`]: reading and memory.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceOptions {
-    /// A windows file whose samples take at most this many bytes as f32 is read once and held; a
-    /// larger one is read from disk at each request. A series is always held.
+    /// A windows file whose samples take at most this many bytes as f32 is read once and stays in
+    /// memory; a larger one is read from disk at each request. A series always stays in memory.
     pub resident_bytes_max: usize,
     /// Threads that read and decode; 0 for as many as the CPU runs at once. What is read does
     /// not depend on it.
     pub threads: usize,
-    /// True if data pass the page cache by.
+    /// Reads through the page cache or past it.
     pub direct: Direct,
     /// Treatment of NaN and infinities.
     pub non_finite: NonFinite,
@@ -95,12 +96,12 @@ impl Default for SourceOptions {
 /// The samples of a file of either layout, as the model sees them: f32, never rescaled.
 #[derive(Debug)]
 pub struct Source {
-    data: Data,
-    reading: Arc<Reading>,
+    data: SourceData,
+    reading: Arc<ReadContext>,
 }
 
 #[derive(Debug)]
-enum Data {
+enum SourceData {
     Series(ResidentSeries),
     Windows(WindowsSource),
 }
@@ -115,18 +116,18 @@ impl Source {
         Self::open_with(path, scope, SourceOptions::default())
     }
 
-    /// [`Source::open`] with a say in how memory is used.
+    /// [`Source::open`] with options.
     ///
     /// # Errors
     /// As [`SeriesFile::open`].
     pub fn open_with(path: impl AsRef<Path>, scope: &Scope, options: SourceOptions) -> Result<Self> {
         let SourceOptions { threads, direct, non_finite, .. } = options;
-        let file = InputFile::open_with(path.as_ref(), ReadOptions { threads, direct, non_finite })?;
+        let file = InputFile::open_with(path.as_ref(), FileReadOptions { threads, direct, non_finite })?;
         let reading = Arc::clone(&file.reading);
         let data = match Layout::recognise(&file)? {
-            Layout::Series => Data::Series(ResidentSeries::load(SeriesFile::from_file(file, scope)?, scope)?),
+            Layout::Series => SourceData::Series(ResidentSeries::load(SeriesFile::from_file(file, scope)?, scope)?),
             Layout::Windows => {
-                Data::Windows(WindowsSource::open(WindowsFile::from_file(file, scope)?, scope, options)?)
+                SourceData::Windows(WindowsSource::open(WindowsFile::from_file(file, scope)?, scope, options)?)
             }
         };
         Ok(Source { data, reading })
@@ -135,32 +136,32 @@ impl Source {
     /// The file.
     pub fn path(&self) -> &Path {
         match &self.data {
-            Data::Series(series) => series.file().path(),
-            Data::Windows(windows) => windows.file().path(),
+            SourceData::Series(series) => series.file().path(),
+            SourceData::Windows(windows) => windows.file().path(),
         }
     }
 
     /// The file's layout.
     pub fn layout(&self) -> Layout {
         match &self.data {
-            Data::Series(_) => Layout::Series,
-            Data::Windows(_) => Layout::Windows,
+            SourceData::Series(_) => Layout::Series,
+            SourceData::Windows(_) => Layout::Windows,
         }
     }
 
     /// Dimensions of the samples.
     pub fn shape(&self) -> &Shape {
         match &self.data {
-            Data::Series(series) => series.file().shape(),
-            Data::Windows(windows) => windows.file().shape(),
+            SourceData::Series(series) => series.file().shape(),
+            SourceData::Windows(windows) => windows.file().shape(),
         }
     }
 
     /// Time of each sample, `[N]`, ns since 1970 UTC; `None` for a windows file without timestamps.
     pub fn sample_times(&self) -> Option<&[i64]> {
         match &self.data {
-            Data::Series(series) => Some(series.file().sample_times()),
-            Data::Windows(windows) => windows.file().sample_times(),
+            SourceData::Series(series) => Some(series.file().sample_times()),
+            SourceData::Windows(windows) => windows.file().sample_times(),
         }
     }
 
@@ -169,21 +170,22 @@ impl Source {
         self.series().and_then(|series| series.file().sample_instruments())
     }
 
-    /// When the earliest bar opened that had a part in each sample, `[N]`, ns since 1970 UTC, where
-    /// the file tells it.
+    /// Open time of the earliest bar that each sample depends on, `[N]`, ns since 1970 UTC; `None`
+    /// if the file does not have it.
     pub fn sample_reach_times(&self) -> Option<&[i64]> {
-        match &self.data {
-            Data::Series(series) => series.file().sample_reach_times(),
-            Data::Windows(windows) => windows.file().sample_reach_times(),
-        }
+        self.span_times().reach_times()
     }
 
-    /// When the last bar closed that each sample's targets read, `[N]`, ns since 1970 UTC, where
-    /// the file tells it.
+    /// Close time of the last bar that each sample's targets read, `[N]`, ns since 1970 UTC; `None`
+    /// if the file does not have it.
     pub fn sample_label_end_times(&self) -> Option<&[i64]> {
+        self.span_times().label_end_times()
+    }
+
+    fn span_times(&self) -> &SpanTimes {
         match &self.data {
-            Data::Series(series) => series.file().sample_label_end_times(),
-            Data::Windows(windows) => windows.file().sample_label_end_times(),
+            SourceData::Series(series) => series.file().span_times(),
+            SourceData::Windows(windows) => windows.file().span_times(),
         }
     }
 
@@ -191,8 +193,8 @@ impl Source {
     /// calendar of bars.
     pub fn calendar_of_samples(&self) -> Option<&[i32]> {
         match &self.data {
-            Data::Series(series) => series.file().sample_instruments(),
-            Data::Windows(windows) => windows.file().sample_instruments(),
+            SourceData::Series(series) => series.file().sample_instruments(),
+            SourceData::Windows(windows) => windows.file().sample_instruments(),
         }
     }
 
@@ -202,8 +204,8 @@ impl Source {
     /// [`Error::Hdf5`] if the attribute is there and cannot be read.
     pub fn attribute(&self, name: &str) -> Result<Option<AttributeValue>> {
         match &self.data {
-            Data::Series(series) => series.file().attribute(name),
-            Data::Windows(windows) => windows.file().attribute(name),
+            SourceData::Series(series) => series.file().attribute(name),
+            SourceData::Windows(windows) => windows.file().attribute(name),
         }
     }
 
@@ -216,34 +218,32 @@ impl Source {
     /// does not know them.
     pub fn series(&self) -> Option<&ResidentSeries> {
         match &self.data {
-            Data::Series(series) => Some(series),
-            Data::Windows(_) => None,
+            SourceData::Series(series) => Some(series),
+            SourceData::Windows(_) => None,
         }
     }
 
     /// True if all samples are held in memory, so that no request reads the file.
     pub fn is_resident(&self) -> bool {
         match &self.data {
-            Data::Series(_) => true,
-            Data::Windows(windows) => windows.is_resident(),
+            SourceData::Series(_) => true,
+            SourceData::Windows(windows) => windows.is_resident(),
         }
     }
 
-    /// Reads into memory what is not held there yet, whatever [`SourceOptions::resident_bytes_max`]
-    /// says.
+    /// Reads all samples into memory, also above [`SourceOptions::resident_bytes_max`].
     ///
     /// # Errors
     /// [`Error::Memory`] when the device has no room; those of reading.
-    pub fn hold(&mut self) -> Result<()> {
+    pub fn load_resident(&mut self) -> Result<()> {
         match &mut self.data {
-            Data::Windows(windows) if !windows.is_resident() => windows.hold(),
+            SourceData::Windows(windows) if !windows.is_resident() => windows.load_resident(),
             _ => Ok(()),
         }
     }
 
-    /// Values that were NaN or infinite among those read so far, where
-    /// [`SourceOptions::non_finite`] has them looked for; what is held in memory was looked at when
-    /// the file was opened.
+    /// Values that were NaN or infinite among those read so far, if [`SourceOptions::non_finite`]
+    /// counts them; data in memory were checked when the file was opened.
     pub fn non_finite(&self) -> Option<NonFiniteFound> {
         self.reading.non_finite()
     }
@@ -257,17 +257,17 @@ impl Source {
     /// targets.
     ///
     /// # Errors
-    /// Those of reading the index of the chunks: [`Error::DamagedIndex`], [`Error::ChunkTooLarge`],
+    /// While reading the index of the chunks: [`Error::DamagedIndex`], [`Error::ChunkTooLarge`],
     /// [`Error::BeyondEnd`], [`Error::Changed`], [`Error::Hdf5`].
     pub fn storage(&self) -> Result<Vec<StoredDataset>> {
         match &self.data {
-            Data::Series(series) => series.file().tables().map(StoredDataset::of).collect(),
-            Data::Windows(windows) => windows.tables().map(StoredDataset::of).collect(),
+            SourceData::Series(series) => series.file().tables().map(StoredDataset::of).collect(),
+            SourceData::Windows(windows) => windows.tables().map(StoredDataset::of).collect(),
         }
     }
 
-    /// Refuses samples that are not in the order of time, for a caller to whom it matters. Times of
-    /// one instrument must not decrease; a file without times passes.
+    /// Checks that samples are in order of time. Times of one instrument must not decrease; a file
+    /// without times passes.
     ///
     /// # Errors
     /// [`Error::Invalid`] names the first sample that is earlier than the one before.
@@ -276,7 +276,7 @@ impl Source {
         let mut pairs = previous_of_same_instrument(times, self.sample_instruments());
         let Some((n, earlier)) = pairs.find(|&(n, earlier)| times[n] < earlier) else { return Ok(()) };
         let object = if self.layout() == Layout::Series { "/samples/time" } else { "/timestamps" };
-        let fault = Fault {
+        let fault = LayoutFault {
             object: object.to_owned(),
             index: Some(n),
             expected: format!("a time of {earlier} or later, that of the sample before"),
@@ -297,8 +297,8 @@ impl Source {
         }
         self.check_memory(samples.len(), &out)?;
         match &self.data {
-            Data::Series(series) => Ok(series.gather(samples, out)),
-            Data::Windows(windows) => windows.read(samples, out),
+            SourceData::Series(series) => Ok(series.gather(samples, out)),
+            SourceData::Windows(windows) => windows.read(samples, out),
         }
     }
 
@@ -311,8 +311,8 @@ impl Source {
         self.check_list(samples)?;
         self.check_memory(samples.len(), &out)?;
         match &self.data {
-            Data::Series(series) => Ok(series.gather(samples.iter().copied(), out)),
-            Data::Windows(windows) => windows.gather(samples, out),
+            SourceData::Series(series) => Ok(series.gather(samples.iter().copied(), out)),
+            SourceData::Windows(windows) => windows.gather(samples, out),
         }
     }
 
@@ -326,11 +326,11 @@ impl Source {
         let horizons = self.shape().horizons;
         let is_known = |target: &f32| !target.is_nan();
         let windows = match &self.data {
-            Data::Series(series) => {
+            SourceData::Series(series) => {
                 let targets = |&sample: &usize| &series.targets()[sample * horizons..(sample + 1) * horizons];
                 return Ok(samples.iter().flat_map(targets).any(is_known));
             }
-            Data::Windows(windows) => windows,
+            SourceData::Windows(windows) => windows,
         };
         for part in samples.chunks(TARGET_ROWS) {
             let mut targets = vec![0.0; part.len() * horizons];
@@ -344,10 +344,10 @@ impl Source {
 
     /// The rows of a windows file that is held in memory: those of the `i`-th timeframe, `[N, T,
     /// F]`, or after the last one the targets, `[N, K]`.
-    pub(crate) fn held_table(&self, i: usize) -> Option<&[f32]> {
+    pub(crate) fn resident_table(&self, i: usize) -> Option<&[f32]> {
         match &self.data {
-            Data::Series(_) => None,
-            Data::Windows(windows) => windows.resident_rows(i),
+            SourceData::Series(_) => None,
+            SourceData::Windows(windows) => windows.resident_rows(i),
         }
     }
 

@@ -1,27 +1,27 @@
 #![forbid(unsafe_code)]
 
-//! The span of time that each sample looks at, where a file tells it. Both layouts keep it in the
-//! same places.
+//! Times between which samples and their targets read bars. Both layouts keep them in the same
+//! datasets.
 
 use megabatch_gpu_core::{Buffer, Scope};
 
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, LayoutFault, Result};
 use crate::file::InputFile;
-use crate::file::table::{Expect, Kind};
+use crate::file::{ElementKind, Expect};
 
 pub(crate) const REACH: &str = "/samples/reach_time";
 pub(crate) const LABEL_END: &str = "/samples/label_end_time";
 
-const TIMES: Expect = Expect { what: "integers [N], ns since 1970 UTC", kinds: &[Kind::Integer], ranks: 1..=1 };
+const TIMES: Expect = Expect { what: "integers [N], ns since 1970 UTC", kinds: &[ElementKind::Integer], ranks: 1..=1 };
 
-/// First and last instant that samples look at, each where the file tells it.
+/// Times between which each sample of a file and its targets read bars.
 #[derive(Debug, Default)]
-pub(crate) struct SampleSpans {
+pub struct SpanTimes {
     reach_time: Option<Buffer<i64>>,
     label_end_time: Option<Buffer<i64>>,
 }
 
-impl SampleSpans {
+impl SpanTimes {
     /// Reads both lists into memory booked on `scope` and holds them against the samples' times.
     ///
     /// # Errors
@@ -36,29 +36,31 @@ impl SampleSpans {
             table.require_rows(sample_time.len(), times_object)?;
             table.read_buffer(scope).map(Some)
         };
-        let spans = SampleSpans { reach_time: read(REACH)?, label_end_time: read(LABEL_END)? };
+        let spans = SpanTimes { reach_time: read(REACH)?, label_end_time: read(LABEL_END)? };
         let checked = check_reach(spans.reach_times().unwrap_or_default(), sample_time)
             .and_then(|()| check_label_end(spans.label_end_times().unwrap_or_default(), sample_time));
         checked.map_err(|fault| Error::invalid(&file.path, fault))?;
         Ok(spans)
     }
 
-    /// When the earliest bar opened that had a part in each sample, `[N]`.
-    pub(crate) fn reach_times(&self) -> Option<&[i64]> {
+    /// Open time of the earliest bar that each sample depends on, `[N]`, ns since 1970 UTC; `None`
+    /// if the file does not have it.
+    pub fn reach_times(&self) -> Option<&[i64]> {
         self.reach_time.as_ref().map(Buffer::as_slice)
     }
 
-    /// When the last bar closed that each sample's targets read, `[N]`.
-    pub(crate) fn label_end_times(&self) -> Option<&[i64]> {
+    /// Close time of the last bar that each sample's targets read, `[N]`, ns since 1970 UTC; `None`
+    /// if the file does not have it.
+    pub fn label_end_times(&self) -> Option<&[i64]> {
         self.label_end_time.as_ref().map(Buffer::as_slice)
     }
 }
 
 /// Checks the times that samples reach back to, where they are known.
-pub(crate) fn check_reach(reach_time: &[i64], sample_time: &[i64]) -> Result<(), Fault> {
+pub(crate) fn check_reach(reach_time: &[i64], sample_time: &[i64]) -> Result<(), LayoutFault> {
     match reach_time.iter().zip(sample_time).position(|(reach, time)| reach >= time) {
         None => Ok(()),
-        Some(n) => Err(Fault {
+        Some(n) => Err(LayoutFault {
             object: REACH.to_owned(),
             index: Some(n),
             expected: format!("a time before the sample's, {}", sample_time[n]),
@@ -69,10 +71,10 @@ pub(crate) fn check_reach(reach_time: &[i64], sample_time: &[i64]) -> Result<(),
 }
 
 /// Checks the times at which labels end, where they are known.
-pub(crate) fn check_label_end(label_end_time: &[i64], sample_time: &[i64]) -> Result<(), Fault> {
+pub(crate) fn check_label_end(label_end_time: &[i64], sample_time: &[i64]) -> Result<(), LayoutFault> {
     match label_end_time.iter().zip(sample_time).position(|(end, time)| end < time) {
         None => Ok(()),
-        Some(n) => Err(Fault {
+        Some(n) => Err(LayoutFault {
             object: LABEL_END.to_owned(),
             index: Some(n),
             expected: format!("the sample's time, {}, or a later one", sample_time[n]),

@@ -1,4 +1,4 @@
-//! Storage of a dataset, as far as the safe layer over HDF5 does not tell.
+//! Storage properties of a dataset that the safe layer over HDF5 does not offer.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::fs::File;
@@ -17,7 +17,7 @@ use hdf5_sys::h5p::{
 use hdf5_sys::h5t::{H5T_norm_t, H5T_order_t, H5Tget_ebias, H5Tget_fields, H5Tget_norm, H5Tget_order};
 use hdf5_sys::h5z::H5Zfilter_avail;
 
-use crate::decode::{ByteOrder, Float, FloatWidth};
+use crate::decode::{ByteOrder, FloatType, FloatWidth};
 use crate::slab::checked;
 
 /// `H5D_CHUNK_IDX_EARRAY` of H5Dpublic.h, which the bindings leave out.
@@ -38,7 +38,7 @@ pub(crate) struct StoredFilter {
 
 /// The float type, if it is IEEE 754 binary16, 32 or 64 of either byte order, and not, say,
 /// bfloat16, which is as wide as the first.
-pub(crate) fn ieee_float(dtype: &Datatype) -> Option<Float> {
+pub(crate) fn ieee_float(dtype: &Datatype) -> Option<FloatType> {
     if !matches!(dtype.to_descriptor(), Ok(TypeDescriptor::Float(_))) {
         return None;
     }
@@ -62,7 +62,7 @@ pub(crate) fn ieee_float(dtype: &Datatype) -> Option<Float> {
         H5T_order_t::H5T_ORDER_BE => ByteOrder::Big,
         _ => return None,
     };
-    (status >= 0 && norm == H5T_norm_t::H5T_NORM_IMPLIED).then_some(Float { width, order })
+    (status >= 0 && norm == H5T_norm_t::H5T_NORM_IMPLIED).then_some(FloatType { width, order })
 }
 
 /// The dataset's filters in the order in which they are applied when writing.
@@ -106,7 +106,7 @@ pub(crate) fn leaves_edges_unfiltered(dataset: &Dataset) -> hdf5::Result<bool> {
     Ok(options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS != 0)
 }
 
-/// True if HDF5 tells the places of chunks wrongly: its iteration over an extensible array, the
+/// True if HDF5 lists the places of chunks wrongly: its iteration over an extensible array, the
 /// index of a dataset that is unlimited along one axis, takes that axis for the first (HDF5 2.2.0,
 /// `H5D__earray_idx_iterate_cb`). Reading through the library is not affected.
 pub(crate) fn misplaces_chunks(dataset: &Dataset) -> hdf5::Result<bool> {

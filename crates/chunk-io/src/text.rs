@@ -1,7 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! Strings and attributes. Names and settings of both worlds are read: variable-length and fixed,
-//! ASCII and UTF-8.
+//! Strings and attributes. All string types are read: variable-length and fixed, ASCII and UTF-8.
 
 use std::fmt;
 
@@ -22,8 +21,7 @@ pub enum AttributeValue {
     Float(f64),
     /// Any string type; bytes that are not UTF-8 are replaced.
     Text(String),
-    /// Anything else, by the name of its type and its shape; it is read by nobody and never
-    /// written.
+    /// Anything else, as the name of its type and its shape; never written.
     Other(String),
 }
 
@@ -104,8 +102,8 @@ pub(crate) fn is_text(kind: &TypeDescriptor) -> bool {
 /// Room for a fixed-length string; HDF5 cuts longer ones off.
 const FIXED_BYTES: usize = 4_096;
 
-/// The strings of a dataset or attribute. They go through `as_bytes`: a file's bytes need not be
-/// UTF-8, though its type says so.
+/// The strings of a dataset or attribute. They are read as bytes: a file's strings need not be
+/// UTF-8, whatever their type says.
 pub(crate) fn read_texts(container: &Container) -> hdf5::Result<Vec<String>> {
     check_heaps(container)?;
     let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

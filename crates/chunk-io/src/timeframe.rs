@@ -28,14 +28,52 @@ pub(crate) fn duration_seconds(name: &str) -> Option<u64> {
 }
 
 /// The longest time that one bar of a timeframe covers, ns: its duration, of months 31 days each;
-/// `None` where the name tells none.
+/// `None` for a name of unknown duration.
 pub fn longest_bar_ns(name: &str) -> Option<i64> {
     let seconds = duration_seconds(name)?;
     let seconds = if name.starts_with("MN") { seconds.checked_mul(31)? / 30 } else { seconds };
     i64::try_from(seconds).ok()?.checked_mul(1_000_000_000)
 }
 
-/// Why `name` cannot name a timeframe in a file, where it is a part of paths.
+/// Instants at which the bars of one timeframe close: every `bar_ns` from `origin_ns` on, ns since
+/// 1970 UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CloseGrid {
+    pub(crate) bar_ns: i64,
+    origin_ns: i64,
+}
+
+/// The first Monday of 1970, whose first day was a Thursday.
+const MONDAY_NS: i64 = 4 * 86_400 * 1_000_000_000;
+
+impl CloseGrid {
+    /// Multiples of `bar_ns`.
+    pub(crate) fn of_length(bar_ns: i64) -> Self {
+        CloseGrid { bar_ns, origin_ns: 0 }
+    }
+
+    /// The grid of the timeframe `name`, weeks ending at midnight before Monday; `None` for a name
+    /// of unknown duration.
+    pub(crate) fn of_timeframe(name: &str) -> Option<Self> {
+        let bar_ns = i64::try_from(duration_seconds(name)?).ok()?.checked_mul(1_000_000_000)?;
+        Some(CloseGrid { bar_ns, origin_ns: if name.starts_with('W') { MONDAY_NS } else { 0 } })
+    }
+
+    /// Bars that close after `from` and not after `to`; `None` if `to` is so much earlier that the
+    /// number is negative.
+    pub(crate) fn bars_between(self, from: i64, to: i64) -> Option<usize> {
+        let number = |time: i64| (i128::from(time) - i128::from(self.origin_ns)).div_euclid(i128::from(self.bar_ns));
+        usize::try_from(number(to) - number(from)).ok()
+    }
+
+    /// The last instant of the grid that is not after `time`.
+    pub(crate) fn last_close(self, time: i64) -> Option<i64> {
+        let past = (i128::from(time) - i128::from(self.origin_ns)).rem_euclid(i128::from(self.bar_ns));
+        time.checked_sub(i64::try_from(past).ok()?)
+    }
+}
+
+/// Reason for which `name` cannot be a timeframe's name, which is a part of paths.
 pub(crate) fn name_problem(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         Some("an empty name")
@@ -66,6 +104,24 @@ mod tests {
         }
         assert_eq!(longest_bar_ns("M1"), Some(60_000_000_000));
         assert_eq!((longest_bar_ns("fast"), longest_bar_ns("D999999999999")), (None, None));
+    }
+
+    #[test]
+    fn weeks_end_with_sunday() {
+        const DAY_NS: i64 = 86_400_000_000_000;
+        let days = CloseGrid::of_timeframe("D1").unwrap();
+        let weeks = CloseGrid::of_timeframe("W1").unwrap();
+        // Days since Thursday, 1970-01-01; day 4 begins with Monday.
+        for (day, monday) in [(4, 4), (10, 4), (11, 11), (3, -3), (-3, -3), (-4, -10)] {
+            assert_eq!(weeks.last_close(day * DAY_NS + 1), Some(monday * DAY_NS), "{day}");
+            assert_eq!(days.last_close(day * DAY_NS + 1), Some(day * DAY_NS), "{day}");
+        }
+        // From Wednesday to Friday no week ends, from Saturday to Monday one.
+        assert_eq!(
+            [(6, 8), (2, 4), (4, 11)].map(|(a, b)| weeks.bars_between(a * DAY_NS, b * DAY_NS)),
+            [Some(0), Some(1), Some(1)]
+        );
+        assert_eq!((weeks.bars_between(i64::MAX, i64::MIN), weeks.last_close(i64::MIN)), (None, None));
     }
 
     #[test]

@@ -62,7 +62,7 @@ fn what_is_no_usable_file_at_all() {
         (
             "text",
             |path| fs::write(path, "20180101 170000;1.20\n20180101").unwrap(),
-            "expected an HDF5 file, found text that starts with \"20180101 170000;1.20\"; bars in text form become a series file with `megabatch ingest`",
+            "expected an HDF5 file, found text that starts with \"20180101 170000;1.20\"",
         ),
         ("gzip", |path| fs::write(path, b"\x1f\x8b\x08\0\0\0\0\0").unwrap(), "found a gzip file"),
         ("binary", |path| fs::write(path, [0xff; 700]).unwrap(), "found other binary data"),

@@ -13,7 +13,7 @@ use megabatch_chunk_io::{
 };
 use megabatch_gpu_core::{Device, Scope};
 use proptest::prelude::*;
-use recorded::{Recording, Windows};
+use recorded::{Recording, TimeframePlan, Windows, timeframe};
 
 fn scope() -> Scope {
     Device::cpu().scope("data")
@@ -118,21 +118,21 @@ proptest! {
         recordings in recordings(), higher in any::<bool>(), timed in any::<bool>(), storage in compressions(),
         memory_bytes in prop_oneof![Just(1 << 12), Just(1 << 20)]
     ) {
-        let windows = Windows::of(&recordings, if higher { &[("M1", 1, 12, 3), ("M5", 5, 6, 2)] } else { &[("M1", 1, 12, 3)] });
+        let windows = Windows::of(&recordings, if higher { TWO } else { ONE });
         let windows = if timed { windows } else { without_times(windows) };
         round_trip(&windows, &ConvertOptions { storage, memory_bytes, threads: 1, ..ConvertOptions::default() })?;
     }
 
     #[test]
     fn shuffled_samples_are_found_by_their_times(seed in any::<u64>(), recordings in recordings()) {
-        let mut windows = Windows::of(&recordings[..1], &[("M1", 1, 12, 3)]);
+        let mut windows = Windows::of(&recordings[..1], &[timeframe("M1", 1, 12, 3)]);
         shuffle(&mut windows, seed);
         round_trip(&windows, &to(Layout::Series))?;
     }
 }
 
-const ONE: &[(&str, usize, usize, usize)] = &[("M1", 1, 12, 3)];
-const TWO: &[(&str, usize, usize, usize)] = &[("M1", 1, 12, 3), ("M5", 5, 6, 2)];
+const ONE: &[TimeframePlan] = &[timeframe("M1", 1, 12, 3)];
+const TWO: &[TimeframePlan] = &[timeframe("M1", 1, 12, 3), timeframe("M5", 5, 6, 2)];
 
 fn recording(samples: usize, stride: usize) -> Recording {
     Recording { samples, stride, ..Recording::default() }
@@ -216,7 +216,7 @@ fn times_that_do_not_fit_are_kept_beside_ordinal_ones() {
 fn a_timeframe_without_a_name_gets_one_and_loses_it_again() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    Windows::of(&[recording(30, 1)], &[("", 1, 12, 3)]).write(&at("windows.h5"));
+    Windows::of(&[recording(30, 1)], &[timeframe("", 1, 12, 3)]).write(&at("windows.h5"));
     for (given, name) in [(None, "features"), (Some("M1"), "M1")] {
         let options = ConvertOptions { timeframe: given.map(str::to_owned), ..to(Layout::Series) };
         let done = run(&at("windows.h5"), &at("series.h5"), &options).unwrap();
@@ -227,6 +227,31 @@ fn a_timeframe_without_a_name_gets_one_and_loses_it_again() {
         run(&at("series.h5"), &at("again.h5"), &to(Layout::Windows)).unwrap();
         assert!(hdf5::File::open(at("again.h5")).unwrap().dataset("features").is_ok());
         assert_eq!(samples(&at("again.h5")), samples(&at("windows.h5")));
+    }
+}
+
+#[test]
+fn weeks_close_before_monday() {
+    const DAY: usize = 24 * 60;
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    // Daily samples from a Saturday, and weekly ones from a Monday.
+    for (start, stride) in [(17_712 * DAY, DAY), (17_714 * DAY, 7 * DAY)] {
+        let recording = Recording { samples: 40, stride, start, ..Recording::default() };
+        let windows = Windows::of(&[recording], &[timeframe("D1", DAY, 30, 2), timeframe("W1", 7 * DAY, 8, 2)]);
+        windows.write(&at("windows.h5"));
+        run(&at("windows.h5"), &at("series.h5"), &to(Layout::Series)).unwrap();
+        let series = SeriesFile::open(at("series.h5"), &scope()).unwrap();
+        for (timeframe, first_day) in series.timeframes().iter().zip([0, 4]) {
+            let length_ns = timeframe.close_times()[1] - timeframe.close_times()[0];
+            let is_on_grid = |close: &i64| (close - first_day * DAY as i64 * 60_000_000_000) % length_ns == 0;
+            assert!(timeframe.close_times().iter().all(is_on_grid), "{}, every {stride} min", timeframe.name());
+        }
+        run(&at("series.h5"), &at("again.h5"), &to(Layout::Windows)).unwrap();
+        assert_eq!(samples(&at("again.h5")), samples(&at("windows.h5")));
+        for name in ["windows.h5", "series.h5", "again.h5"] {
+            fs::remove_file(at(name)).unwrap();
+        }
     }
 }
 
@@ -364,7 +389,7 @@ fn a_spool_of_another_input_or_of_other_options_is_not_used() {
 fn memory_is_bounded_whatever_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    let windows = Windows::of(&[recording(2_000, 1)], &[("M1", 1, 60, 16)]);
+    let windows = Windows::of(&[recording(2_000, 1)], &[timeframe("M1", 1, 60, 16)]);
     windows.write(&at("in.h5"));
     drop(windows);
     for (from, out, layout) in

@@ -64,7 +64,7 @@ fn gathered(source: &Source, list: &[usize]) -> SampleBlock {
 
 /// A copy of a batch, taken through every view that it gives.
 fn copied(batch: &LoadedBatch<'_>, shape: &Shape) -> SampleBlock {
-    let rows = |rows: megabatch_chunk_io::Rows<'_>| {
+    let rows = |rows: megabatch_chunk_io::BatchRows<'_>| {
         let all: Vec<f32> = rows.iter().flatten().copied().collect();
         assert_eq!(rows.iter().len(), batch.len());
         assert!(rows.as_slice().is_none_or(|slice| slice == all));
@@ -91,7 +91,7 @@ fn loaded(source: &Arc<Source>, lists: Vec<Vec<usize>>, chunk_samples: usize) ->
     while let Some(batch) = loader.next_batch().unwrap() {
         all.push((batch.samples().to_vec(), copied(&batch, source.shape())));
     }
-    let stalls = loader.stalls();
+    let stalls = loader.stats();
     assert_eq!(stalls.batches as usize, all.len());
     assert_eq!(stalls.samples as usize, all.iter().map(|(list, _)| list.len()).sum::<usize>());
     drop(loader);
@@ -218,7 +218,7 @@ fn a_damaged_chunk_is_told_by_name_after_what_comes_before_it() {
     let message = loader.next_batch().unwrap_err().to_string();
     assert!(message.contains("samples.h5") && message.contains("/features/M1"), "{message}");
     assert!(loader.next_batch().unwrap().is_none());
-    assert_eq!(loader.stalls().batches, 4);
+    assert_eq!(loader.stats().batches, 4);
 }
 
 /// Overwrites the first bytes of the `n`-th chunk of a dataset.

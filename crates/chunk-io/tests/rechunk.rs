@@ -13,7 +13,7 @@ use hdf5::types::VarLenUnicode;
 use hdf5::{Dataset, File};
 use megabatch_chunk_io::{Compression, Conversion, ConvertOptions, Layout, StorageChoice, StorageForm, convert};
 use megabatch_gpu_core::Device;
-use recorded::{Recording, Windows};
+use recorded::{Recording, Windows, timeframe};
 
 fn run(input: &Path, out: &Path, storage: StorageChoice) -> Conversion {
     let options = ConvertOptions { storage, ..ConvertOptions::default() };
@@ -138,7 +138,7 @@ fn what_is_not_asked_for_stays_as_it_was() {
 fn types_stay_what_they_are_in_a_series_too() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    Windows::of(&[Recording::default()], &[("M1", 1, 12, 3)]).write(&at("in.h5"));
+    Windows::of(&[Recording::default()], &[timeframe("M1", 1, 12, 3)]).write(&at("in.h5"));
     // Values that no f32 holds, and what a windows file has besides windows.
     let file = File::open_rw(at("in.h5")).unwrap();
     file.unlink("features").unwrap();

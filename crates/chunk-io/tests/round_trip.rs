@@ -5,7 +5,7 @@ mod made;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
-use made::Plan;
+use made::{Plan, timeframe};
 use megabatch_chunk_io::{
     Compression, Error, Layout, SampleBlock, Series, SeriesFile, Shape, Source, SourceOptions, Storage, TimeframeShape,
     WindowsHeader, WriteOptions, timeframe_order, write_series, write_windows,
@@ -29,12 +29,13 @@ fn storages() -> impl Strategy<Value = WriteOptions> {
 }
 
 fn plans() -> impl Strategy<Value = Plan> {
-    let base = (1_usize..6, 1_usize..4).prop_map(|(steps, features)| ("M1", 1, steps, features));
-    let higher = prop::option::of((1_usize..4, 1_usize..4).prop_map(|(steps, features)| ("M5", 5, steps, features)));
+    let base = (1_usize..6, 1_usize..4).prop_map(|(steps, features)| timeframe("M1", 1, steps, features));
+    let higher =
+        prop::option::of((1_usize..4, 1_usize..4).prop_map(|(steps, features)| timeframe("M5", 5, steps, features)));
     let timeframes = (base, higher).prop_map(|(base, higher)| [base].into_iter().chain(higher).collect::<Vec<_>>());
     (timeframes, prop::collection::vec(0_usize..20, 1..4), 1_usize..4).prop_map(|(timeframes, mut bars, horizons)| {
         // The first instrument has at least one sample.
-        bars[0] += timeframes.iter().map(|&(_, per, steps, _)| per * steps).max().unwrap();
+        bars[0] += timeframes.iter().map(|timeframe| timeframe.base_bars * timeframe.steps).max().unwrap();
         Plan { timeframes, base_bars: bars, horizons }
     })
 }

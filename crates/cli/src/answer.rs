@@ -1,13 +1,13 @@
 //! Results of commands: text for people, JSON for programs. Commands return it; only `main` prints.
 
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
+use megabatch_run::{Findings, Kind};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::failure::{Failure, Kind};
+use crate::exit;
 
 /// The outcome of a command.
 pub(crate) struct Answer {
@@ -18,35 +18,18 @@ pub(crate) struct Answer {
     is_aside: bool,
 }
 
-/// A path as text, for people and for JSON: bytes that are not UTF-8 are replaced. Files are opened
-/// by the path itself.
-pub(crate) fn shown(path: &Path) -> String {
-    path.display().to_string()
-}
-
-/// [`shown`], for a derived `Serialize`.
-pub(crate) fn serialize_shown<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&path.display())
-}
-
-/// `path` as text, to be kept in `holder`, which another process takes it from.
-///
-/// # Errors
-/// A usage failure where the path is not UTF-8.
-pub(crate) fn require_text<'p>(path: &'p Path, holder: &str) -> anyhow::Result<&'p str> {
-    path.to_str().ok_or_else(|| {
-        Failure::usage(format!(
-            "{}: this path is not UTF-8, and {holder} can hold text only; rename it, or give another path to it",
-            path.display()
-        ))
-    })
-}
-
-/// In which form answers and errors are printed.
+/// Format of answers and errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Text,
     Json,
+}
+
+impl From<Findings> for Answer {
+    fn from(findings: Findings) -> Self {
+        let Findings { text, json, verdict, .. } = findings;
+        Answer { text, json, verdict, is_aside: false }
+    }
 }
 
 impl Answer {
@@ -54,13 +37,6 @@ impl Answer {
     pub(crate) fn new(text: impl Into<String>, value: &impl Serialize) -> Self {
         let json = serde_json::to_value(value).expect("answers have text keys and serialize without error");
         Answer { text: text.into(), json, verdict: None, is_aside: false }
-    }
-
-    /// The same answer, with which the program ends as on a failure of `kind`: it did what was
-    /// asked, and what it found is bad.
-    #[must_use]
-    pub(crate) fn with_verdict(self, kind: Kind) -> Self {
-        Answer { verdict: Some(kind), ..self }
     }
 
     /// The same answer, printed where progress goes: standard output has lines of its own.
@@ -71,7 +47,7 @@ impl Answer {
 
     /// Exit code of the program after the answer is printed.
     pub(crate) fn exit_code(&self) -> ExitCode {
-        self.verdict.map_or(ExitCode::SUCCESS, |kind| ExitCode::from(kind as u8))
+        self.verdict.map_or(ExitCode::SUCCESS, |kind| ExitCode::from(exit::code(kind)))
     }
 
     /// Prints the text where progress goes, for a command that is a part of another.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use megabatch_run::{Context as _, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
@@ -43,6 +43,11 @@ impl Interruption {
         let follow = move || only.follow(signals);
         thread::Builder::new().name("signals".to_owned()).spawn(follow).context("cannot watch for signals")?;
         Ok(only)
+    }
+
+    /// The signals, once they are watched.
+    pub(crate) fn current() -> Option<&'static Self> {
+        ONLY.get()
     }
 
     fn new(patience: Duration) -> Self {
@@ -96,7 +101,7 @@ impl Interruption {
 
 /// The first signal that came, if any did.
 pub(crate) fn signal() -> Option<i32> {
-    ONLY.get().map(|only| only.signal.load(Relaxed)).filter(|&signal| signal != 0)
+    Interruption::current().map(|only| only.signal.load(Relaxed)).filter(|&signal| signal != 0)
 }
 
 #[cfg(test)]

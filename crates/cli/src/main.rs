@@ -1,48 +1,21 @@
-//! The `megabatch` program: composes the libraries into commands. See `megabatch --help`.
+//! The `megabatch` program: arguments, printing, progress and signals around `megabatch-run`. See
+//! `megabatch --help`.
 #![forbid(unsafe_code)]
 
-mod adapt;
-mod advice;
 mod answer;
-mod attention;
-mod byte_sizes;
-mod cache;
 mod commands;
-mod computing;
-mod config;
-mod duration;
-mod evaluation;
-mod failure;
-mod folds;
-mod forecasts;
-mod gpu;
-mod int8;
+mod exit;
+mod host;
 mod interruption;
-mod notes;
-mod nouns;
-mod onnx;
-mod output;
-mod plan;
 mod progress;
-mod provenance;
-mod recipe;
-mod report;
-mod run;
-mod settings;
-mod streaming;
-mod synth;
-mod trained;
-mod training_setup;
-mod universe;
-mod usage;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use megabatch_run::Kind;
 
 use crate::answer::Form;
 use crate::commands::Cli;
-use crate::failure::Kind;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -61,19 +34,15 @@ fn main() -> ExitCode {
     });
     match printed {
         Ok(exit_code) => exit_code,
-        Err(error) => {
-            let (kind, message) = (failure::kind(&error), failure::message(&error));
-            // Of damaged data the exact length matters, of what does not fit its size.
-            let message = if kind == Kind::Capacity { byte_sizes::with_readable_sizes(&message) } else { message };
-            fail(form, kind, &message)
-        }
+        Err(error) => fail(form, error.kind(), &error.to_string()),
     }
 }
 
 fn fail(form: Form, kind: Kind, message: &str) -> ExitCode {
+    let code = exit::code(kind);
     match form {
         Form::Text => eprintln!("megabatch: {message}"),
-        Form::Json => eprintln!("{}", serde_json::json!({ "error": message, "exit_code": kind as u8 })),
+        Form::Json => eprintln!("{}", serde_json::json!({ "error": message, "exit_code": code })),
     }
-    ExitCode::from(kind as u8)
+    ExitCode::from(code)
 }

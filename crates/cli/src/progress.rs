@@ -5,13 +5,13 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use megabatch_run::{Progress, Work};
 
 /// Interval of lines in a log that is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Work of a known length under way. Everything goes to standard error; standard output is for the
-/// answer.
-pub(crate) struct Progress {
+/// Work of a known length under way, on standard error.
+pub(crate) struct WorkDisplay {
     label: &'static str,
     total: u64,
     first: u64,
@@ -24,9 +24,10 @@ enum Display {
     Lines { last: Instant },
 }
 
-impl Progress {
-    /// Work of `total` `unit`s.
-    pub(crate) fn start(label: &'static str, total: u64, unit: &str) -> Self {
+impl WorkDisplay {
+    /// Work that begins.
+    pub(crate) fn begin(work: Work<'_>) -> Self {
+        let Work { label, total, unit } = work;
         let display = if std::io::stderr().is_terminal() {
             let template =
                 format!("{label} [{{bar:30}}] {{human_pos}}/{{human_len}} {unit}  {{per_sec}}  {{eta}} left  {{msg}}");
@@ -35,11 +36,12 @@ impl Progress {
         } else {
             Display::Lines { last: Instant::now() }
         };
-        Progress { label, total, first: 0, start: Instant::now(), display }
+        WorkDisplay { label, total, first: 0, start: Instant::now(), display }
     }
+}
 
-    /// Says that `first` units were done before this work began; they do not count as speed.
-    pub(crate) fn begin_at(&mut self, first: u64) {
+impl Progress for WorkDisplay {
+    fn begin_at(&mut self, first: u64) {
         self.first = first;
         if let Display::Bar(bar) = &self.display {
             bar.set_position(first);
@@ -47,8 +49,7 @@ impl Progress {
         }
     }
 
-    /// Says that `done` units are done, with a word on how it goes.
-    pub(crate) fn at(&mut self, done: u64, message: &str) {
+    fn at(&mut self, done: u64, message: &str) {
         match &mut self.display {
             Display::Bar(bar) => {
                 bar.set_position(done);
@@ -63,8 +64,8 @@ impl Progress {
         }
     }
 
-    /// Prints a line that stays, above the bar where there is one.
-    pub(crate) fn note(&self, text: &str) {
+    /// The line stands above the bar where there is one.
+    fn note(&self, text: &str) {
         match &self.display {
             Display::Bar(bar) => bar.println(text),
             Display::Lines { .. } => eprintln!("{text}"),
@@ -72,7 +73,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for WorkDisplay {
     fn drop(&mut self) {
         if let Display::Bar(bar) = &self.display {
             bar.finish_and_clear();

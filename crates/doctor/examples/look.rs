@@ -4,12 +4,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use megabatch_doctor::{Management, Request, System, examine};
+use megabatch_doctor::{ExaminationRequest, Management, System, examine};
 
 fn main() {
     let system = System::new("/", std::env::vars(), std::env::consts::ARCH);
     let python = std::env::args().nth(1);
-    let found = examine(Request {
+    let found = examine(ExaminationRequest {
         system: &system,
         python: python.as_deref().map(Path::new),
         limit: Duration::from_secs(120),

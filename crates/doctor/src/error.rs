@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why something could not be looked at. What is wrong with the machine is no error, but a
+/// Errors of the examination itself. A fault of the machine is no error but a
 /// [`Finding`](crate::Finding).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -19,7 +19,7 @@ pub enum Severity {
 /// Something that was found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
-    /// A name that stays, for programs, such as `torch-without-cuda`.
+    /// Stable name for programs, such as `torch-without-cuda`.
     pub id: &'static str,
     /// Severity.
     pub severity: Severity,
@@ -27,9 +27,9 @@ pub struct Finding {
     pub seen: String,
     /// Why it matters and what the commands do.
     pub why: String,
-    /// Commands that mend it, in their order. Empty where there is none to give.
+    /// Commands that fix it, in order; empty if none is known.
     pub commands: Vec<String>,
-    /// The page that tells more.
+    /// Page with more on the subject.
     pub explain: Option<Topic>,
 }
 

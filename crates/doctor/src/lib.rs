@@ -17,13 +17,13 @@ mod system;
 mod version;
 
 pub use error::Error;
-pub use examination::{Examination, Request, examine};
+pub use examination::{Examination, ExaminationRequest, examine};
 pub use explain::Topic;
 pub use finding::{Finding, Severity};
 pub use management::{Gpu, Holder, Management, Trial};
-pub use probe::{Container, DriverModule, Libraries, Library, Machine, Node, PciGpu};
-pub use python::{Distribution, Installed, Python, Requirement, Run, Torch, TorchGpu};
+pub use probe::{Container, DeviceNode, DriverModule, Libraries, Library, Machine, PciGpu};
+pub use python::{Distribution, Installed, OperationRun, PackageRequirement, Python, Torch, TorchGpu};
 pub use quote::quote;
 pub use repair::Repair;
-pub use system::{Access, System};
-pub use version::{Capability, CompiledFor, CudaVersion, Fit, Version};
+pub use system::{NodeAccess, System};
+pub use version::{Capability, CompiledFor, CudaVersion, GpuCompatibility, Version};

@@ -8,7 +8,7 @@ use crate::version::{Capability, CudaVersion, Version};
 /// Answers of the management library.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Management {
-    /// Why it told nothing, where it did not.
+    /// Reason for which it gave no answer, if it gave none.
     pub fault: Option<String>,
     /// The driver's version.
     pub driver: Option<Version>,
@@ -29,17 +29,16 @@ pub struct Gpu {
     pub capability: Option<Capability>,
     /// Its memory in bytes.
     pub total_bytes: u64,
-    /// Bytes of it that are held now.
+    /// Bytes of it in use.
     pub used_bytes: u64,
     /// Processes that hold memory, without the doctor itself.
     pub holders: Vec<Holder>,
     /// Memory errors since the driver was loaded that could not be corrected; `None` where errors
     /// are not counted.
     pub uncorrected_errors: Option<u64>,
-    /// True if it checks its memory and corrects it (ECC); `None` for a GPU that cannot.
+    /// True if error correction (ECC) is on; `None` for a GPU without it.
     pub counts_errors: Option<bool>,
-    /// Why it runs slower than it could, such as `hardware thermal slowdown`. That it idles is not
-    /// among them.
+    /// Reasons for a reduced clock, such as `hardware thermal slowdown`; being idle is none.
     pub slowdowns: Vec<String>,
     /// Its temperature.
     pub celsius: Option<u32>,
@@ -50,13 +49,13 @@ pub struct Gpu {
 pub struct Holder {
     /// Its number.
     pub pid: u32,
-    /// Its program; empty where that cannot be told, as within a container.
+    /// Its program; empty if unknown, as within a container.
     pub name: String,
-    /// Bytes; `None` where the driver does not tell.
+    /// Bytes; `None` if the driver does not report them.
     pub bytes: Option<u64>,
 }
 
-/// Something that megabatch did itself on a device, to see whether it works.
+/// A test that megabatch ran on a device.
 #[derive(Clone, Debug, Serialize)]
 pub struct Trial {
     /// The device, such as `cuda:0`.
@@ -65,6 +64,6 @@ pub struct Trial {
     pub name: String,
     /// Result, such as a rate.
     pub result: Option<String>,
-    /// Why it failed, where it did.
+    /// Reason of a failure.
     pub fault: Option<String>,
 }

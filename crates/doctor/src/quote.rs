@@ -1,9 +1,9 @@
-//! Words as a shell takes them.
+//! Quoting of words for POSIX shells.
 
-/// `word` so that a POSIX shell reads it as one word and as nothing else.
+/// `word`, quoted so that a POSIX shell reads it as one word.
 ///
 /// A word of letters, digits and `%+-./:=@_,` stays as it is; any other is put between single
-/// quotes, in which nothing has a meaning.
+/// quotes.
 pub fn quote(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "%+-./:=@_,".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

@@ -4,33 +4,33 @@ use std::path::PathBuf;
 
 use serde::{Serialize, Serializer};
 
-use crate::knowledge::{Extension, Processor, Wheel, has_cuda_wheels, index};
+use crate::knowledge::{CpuArchitecture, Extension, Wheel, has_cuda_wheels, index};
 use crate::python::Python;
 use crate::quote::quote;
 use crate::version::{Capability, CudaVersion, Version};
 
-/// Packages that go with PyTorch, release by release, and come from its index.
+/// Packages released together with PyTorch, from its index.
 const COMPANIONS: &[&str] = &["torchvision", "torchaudio"];
 
 /// Packages to install, and the installer.
 #[derive(Clone, Debug)]
 pub struct Repair {
     pub(crate) installer: Installer,
-    /// The PyTorch to install; `None` where the one that is there stays.
+    /// The PyTorch to install; `None` if the installed one stays.
     pub(crate) wheel: Option<Wheel>,
-    /// The PyTorch that extensions are for, in the end.
+    /// The PyTorch that extensions are for, after the repair.
     pub(crate) torch: Version,
     /// The CUDA version that it was built with.
     pub(crate) cuda: CudaVersion,
-    /// Packages of [`COMPANIONS`] that are there.
+    /// Installed packages of [`COMPANIONS`].
     pub(crate) companions: Vec<&'static str>,
     /// Extensions to install anew.
     pub(crate) extensions: Vec<&'static Extension>,
-    /// True if torch_scatter is there in the end.
+    /// True if torch_scatter is installed after the repair.
     pub(crate) has_scatter: bool,
-    /// The processor, of which it depends whether extensions have wheels.
-    pub(crate) processor: Processor,
-    /// The GPUs to compile for where they have none.
+    /// The CPU architecture, which decides if extensions have wheels.
+    pub(crate) cpu: CpuArchitecture,
+    /// The GPUs to compile for if there are no wheels.
     pub(crate) gpus: Vec<Capability>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Installer {
 
 impl Installer {
     pub(crate) fn of(python: &Python) -> Self {
-        // Where no package is seen at all, the folders were not found, and pip is the better guess.
+        // If no package is seen at all, the folders were not found, and pip is the better guess.
         let has_pip = python.distributions.is_empty() || python.distribution("pip").is_some();
         Installer { python: python.executable.clone(), has_pip }
     }
@@ -98,7 +98,7 @@ impl Repair {
         if self.extensions.is_empty() {
             return None;
         }
-        Some(if has_cuda_wheels(self.processor) { self.install_wheels() } else { self.build() })
+        Some(if has_cuda_wheels(self.cpu) { self.install_wheels() } else { self.build() })
     }
 
     /// Installs wheels, and fails rather than builds one without CUDA where there is none.
@@ -129,7 +129,7 @@ impl Repair {
 
     /// True if something is compiled on this machine.
     pub(crate) fn builds(&self) -> bool {
-        !self.extensions.is_empty() && !has_cuda_wheels(self.processor)
+        !self.extensions.is_empty() && !has_cuda_wheels(self.cpu)
     }
 
     /// Usual location of the toolkit that PyTorch was built with.

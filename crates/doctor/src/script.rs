@@ -1,5 +1,4 @@
-//! The script that mends a Python environment. It is written for a person to read and to run;
-//! nothing here runs it.
+//! The script that repairs a Python environment. A person reads and runs it; nothing here does.
 
 use crate::repair::Repair;
 

@@ -1,8 +1,7 @@
-//! The machine that is looked at: files below a root, environment variables, and programs that are
-//! run.
+//! The examined machine: files below a root, environment variables, and programs to run.
 //!
-//! The root of the machine at hand is `/`; that of a made-up one is a folder in which `sys`, `proc`
-//! and `dev` are what a test wants them to be.
+//! The root of the machine at hand is `/`; that of a made-up one is a folder in which a test has
+//! made `sys`, `proc` and `dev`.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -15,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 
-/// Bytes of a file or of a program's output that are read; the rest is passed over.
+/// Most bytes of a file or of a program's output that are read; the rest is ignored.
 const READ_BYTES_MAX: u64 = 4 << 20;
 
 /// A machine: the one at hand, or a made-up one.
@@ -26,15 +25,15 @@ pub struct System {
     architecture: String,
 }
 
-/// True if a device node can be used.
+/// Access to a device node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Access {
+pub enum NodeAccess {
     /// It can be opened for reading and writing.
     Granted,
-    /// It is there, and its permissions forbid it.
+    /// It exists, and its permissions forbid access.
     Denied,
-    /// It is there, and nothing answers behind it.
+    /// It exists, and no driver answers.
     Dead,
 }
 
@@ -43,13 +42,13 @@ pub enum Access {
 pub(crate) struct Ran {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    /// Exit status where it did not end well, such as `exit status: 1`.
+    /// Exit status of a failure, such as `exit status: 1`.
     pub(crate) fault: Option<String>,
 }
 
 impl System {
-    /// The machine whose files are below `root`, whose environment is `variables` and whose
-    /// processor is an `architecture`, such as `x86_64` or `aarch64`.
+    /// The machine whose files are below `root`, whose environment is `variables` and whose CPU has
+    /// an `architecture`, such as `x86_64` or `aarch64`.
     pub fn new(
         root: impl Into<PathBuf>,
         variables: impl IntoIterator<Item = (String, String)>,
@@ -58,7 +57,7 @@ impl System {
         System { root: root.into(), variables: variables.into_iter().collect(), architecture: architecture.into() }
     }
 
-    /// The processor's architecture.
+    /// The CPU's architecture.
     pub fn architecture(&self) -> &str {
         &self.architecture
     }
@@ -113,21 +112,21 @@ impl System {
         Some(Path::new("/").join(resolved.strip_prefix(root).ok()?))
     }
 
-    /// True if the device node at `path` can be used; `None` where there is none.
-    pub(crate) fn access(&self, path: &str) -> Option<Access> {
+    /// Access to the device node at `path`; `None` if there is none.
+    pub(crate) fn access(&self, path: &str) -> Option<NodeAccess> {
         let place = self.place(Path::new(path));
         place.exists().then(|| match OpenOptions::new().read(true).write(true).open(&place) {
-            Ok(_) => Access::Granted,
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Access::Denied,
-            Err(_) => Access::Dead,
+            Ok(_) => NodeAccess::Granted,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => NodeAccess::Denied,
+            Err(_) => NodeAccess::Dead,
         })
     }
 
     /// Runs `program` with `arguments` in the machine's environment and kills it after `limit`.
     ///
     /// # Errors
-    /// Where it cannot be started. That it failed, or had to be killed, is in what is returned,
-    /// beside what it printed until then.
+    /// If it cannot be started. A failure or a kill is part of the result, with the output until
+    /// then.
     pub(crate) fn run(&self, program: &Path, arguments: &[&str], limit: Duration) -> Result<Ran, Error> {
         let mut child = Command::new(self.place(program))
             .args(arguments)
@@ -147,7 +146,7 @@ impl System {
     }
 }
 
-/// Why the child did not end well, if it did not. One that still runs is killed.
+/// Reason for which the child failed, if it did. A child that still runs is killed.
 fn end(child: &mut Child, in_time: bool, limit: Duration) -> Option<String> {
     if !in_time {
         // It may have ended since, and then there is nothing to kill.
@@ -161,8 +160,8 @@ fn end(child: &mut Child, in_time: bool, limit: Duration) -> Option<String> {
     }
 }
 
-/// Reads a pipe on a thread of its own, piece by piece, so that a program that hangs has been heard
-/// up to there.
+/// Reads a pipe on its own thread, piece by piece, so that the output of a hanging program is not
+/// lost.
 fn collect(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
@@ -179,7 +178,7 @@ fn collect(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     receiver
 }
 
-/// All that comes until the pipe is closed, and whether that was before `deadline`.
+/// The output until the pipe is closed, and true if that was before `deadline`.
 fn drain(pieces: &Receiver<Vec<u8>>, deadline: Instant) -> (String, bool) {
     let mut bytes = Vec::new();
     let in_time = loop {
@@ -231,7 +230,7 @@ mod tests {
         assert_eq!(system.read("/etc/a").as_deref(), Some("text"));
         assert_eq!(system.names("/etc"), ["a", "b"]);
         assert_eq!(system.names("/nowhere"), [""; 0]);
-        assert_eq!(system.access("/etc/a"), Some(Access::Granted));
+        assert_eq!(system.access("/etc/a"), Some(NodeAccess::Granted));
         assert_eq!(system.access("/dev/nvidiactl"), None);
         assert_eq!(system.resolved(Path::new("/etc/a")).as_deref(), Some(Path::new("/etc/a")));
     }

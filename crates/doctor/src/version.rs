@@ -1,12 +1,11 @@
-//! Version numbers: of programs, of CUDA, of a GPU's instruction set, and what a build was compiled
-//! for.
+//! Versions of programs and of CUDA, compute capabilities, and the targets of a build.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// Numbers parted by dots, such as `570.124.06`, with what follows a `+`, such as `cu128` of
+/// Numbers separated by dots, such as `570.124.06`, with what follows a `+`, such as `cu128` of
 /// `2.7.0+cu128`.
 ///
 /// Versions are compared by their numbers alone, missing ones being 0, so that `2.7` equals
@@ -170,17 +169,17 @@ serialized_as_text!(Version, CudaVersion, Capability, CompiledFor);
 
 /// Compatibility of a build with a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fit {
-    /// It has machine code for it.
+pub enum GpuCompatibility {
+    /// Machine code for the GPU.
     Binary,
-    /// It has an intermediate form, PTX, that the driver compiles when it is first used.
+    /// PTX, which the driver compiles at the first use.
     Ptx,
-    /// It has neither: `no kernel image is available for execution on the device`.
+    /// Neither: `no kernel image is available for execution on the device`.
     Nothing,
 }
 
-/// The GPUs that a build was compiled for, as `torch.cuda.get_arch_list()` tells: `sm_90` is
-/// machine code, `compute_90` PTX.
+/// The GPUs that a build was compiled for, as in `torch.cuda.get_arch_list()`: `sm_90` is machine
+/// code, `compute_90` PTX.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompiledFor {
     binaries: Vec<Capability>,
@@ -191,7 +190,7 @@ pub struct CompiledFor {
 
 impl CompiledFor {
     /// Reads names such as `sm_90`, `sm_90a`, `compute_120` and, as lists for compilers have it,
-    /// `9.0` and `12.0+PTX`. Others are passed over.
+    /// `9.0` and `12.0+PTX`. Others are ignored.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let mut compiled = CompiledFor::default();
         for name in names {
@@ -211,14 +210,14 @@ impl CompiledFor {
 
     /// Compatibility of the build with a GPU of `capability`. Machine code runs on the GPU that it
     /// is for and on later ones of the same major number; PTX on all later ones.
-    pub fn fit(&self, capability: Capability) -> Fit {
+    pub fn fit(&self, capability: Capability) -> GpuCompatibility {
         let runs = |code: &Capability| code.major == capability.major && code.minor <= capability.minor;
         if self.exact.contains(&capability) || self.binaries.iter().any(runs) {
-            Fit::Binary
+            GpuCompatibility::Binary
         } else if self.ptx.iter().any(|&ptx| ptx <= capability) {
-            Fit::Ptx
+            GpuCompatibility::Ptx
         } else {
-            Fit::Nothing
+            GpuCompatibility::Nothing
         }
     }
 
@@ -283,15 +282,15 @@ mod tests {
     fn machine_code_runs_within_a_major_number_and_ptx_on_all_later_ones() {
         let fits =
             |names: &[&str], major, minor| CompiledFor::parse(names.iter().copied()).fit(Capability::new(major, minor));
-        assert_eq!(fits(&["sm_80"], 8, 0), Fit::Binary);
-        assert_eq!(fits(&["sm_80"], 8, 9), Fit::Binary);
-        assert_eq!(fits(&["sm_86"], 8, 0), Fit::Nothing);
-        assert_eq!(fits(&["sm_90"], 12, 0), Fit::Nothing);
-        assert_eq!(fits(&["sm_90", "compute_90"], 12, 0), Fit::Ptx);
-        assert_eq!(fits(&["sm_90a"], 9, 0), Fit::Binary);
-        assert_eq!(fits(&["sm_90a"], 10, 0), Fit::Nothing);
-        assert_eq!(fits(&["9.0", "12.0+PTX"], 12, 1), Fit::Binary);
-        assert_eq!(fits(&["12.0+PTX"], 13, 0), Fit::Ptx);
-        assert_eq!(fits(&[], 9, 0), Fit::Nothing);
+        assert_eq!(fits(&["sm_80"], 8, 0), GpuCompatibility::Binary);
+        assert_eq!(fits(&["sm_80"], 8, 9), GpuCompatibility::Binary);
+        assert_eq!(fits(&["sm_86"], 8, 0), GpuCompatibility::Nothing);
+        assert_eq!(fits(&["sm_90"], 12, 0), GpuCompatibility::Nothing);
+        assert_eq!(fits(&["sm_90", "compute_90"], 12, 0), GpuCompatibility::Ptx);
+        assert_eq!(fits(&["sm_90a"], 9, 0), GpuCompatibility::Binary);
+        assert_eq!(fits(&["sm_90a"], 10, 0), GpuCompatibility::Nothing);
+        assert_eq!(fits(&["9.0", "12.0+PTX"], 12, 1), GpuCompatibility::Binary);
+        assert_eq!(fits(&["12.0+PTX"], 13, 0), GpuCompatibility::Ptx);
+        assert_eq!(fits(&[], 9, 0), GpuCompatibility::Nothing);
     }
 }

@@ -5,18 +5,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bytemuck::Pod;
 
 use crate::cuda::Gpu;
-use crate::device::Device;
+use crate::device::{Booked, Device, Scope};
 use crate::error::Result;
 use crate::host::{self, ALIGN_BYTES, HostBlock};
-use crate::pool::{BlockId, Mobility, Pool, Settings, Stats};
-use crate::scope::Scope;
+use crate::pool::{BlockId, Mobility, Pool, PoolSettings, Stats};
 use crate::source::Source;
 
-/// Memory whose blocks may move, so that what is free can be pushed together where no rearranging
-/// of granules helps.
+/// Memory whose blocks may move, so that free memory can be compacted where stitching does not
+/// help.
 ///
-/// A block is a [`Handle`], not an address. Slices borrow the arena, and [`Arena::step`] wants it
-/// exclusively: no pointer lives when blocks move.
+/// A block is a [`ArenaHandle`], not an address. Slices borrow the arena, and [`Arena::step`] wants
+/// it exclusively: no pointer lives when blocks move.
 ///
 /// ```compile_fail,E0502
 /// # use megabatch_gpu_core::{Arena, Device};
@@ -38,8 +37,8 @@ pub struct Arena {
     gpu: Option<Gpu>,
     /// Tells handles of different arenas apart.
     number: u64,
-    /// Bytes of the handles that were not given back, and how many they are.
-    booked: (usize, usize),
+    /// Handles that were not given back.
+    booked: Booked,
 }
 
 /// A block of an [`Arena`]: `len` elements of `T`, zero when allocated, contiguous, aligned to 64
@@ -49,7 +48,7 @@ pub struct Arena {
 /// lives.
 #[derive(Debug)]
 #[must_use = "a handle that is dropped keeps its memory as long as the arena lives"]
-pub struct Handle<T: Pod> {
+pub struct ArenaHandle<T: Pod> {
     /// None for a block of no bytes.
     block: Option<BlockId>,
     len: usize,
@@ -57,7 +56,7 @@ pub struct Handle<T: Pod> {
     element: PhantomData<T>,
 }
 
-impl<T: Pod> Handle<T> {
+impl<T: Pod> ArenaHandle<T> {
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.len
@@ -87,21 +86,22 @@ impl Arena {
 
     fn over(source: Box<dyn Source>, gpu: Option<Gpu>, scope: &Scope) -> Self {
         static ARENAS: AtomicU64 = AtomicU64::new(0);
-        let pool = Pool::new(source, Settings { capacity_bytes: None });
-        Arena { scope: scope.clone(), pool, gpu, number: ARENAS.fetch_add(1, Relaxed), booked: (0, 0) }
+        let pool = Pool::new(source, PoolSettings { capacity_bytes: None });
+        Arena { scope: scope.clone(), pool, gpu, number: ARENAS.fetch_add(1, Relaxed), booked: Booked::default() }
     }
 
     /// Allocates `len` zeros.
     ///
     /// # Errors
     /// As [`Buffer::zeros`](crate::Buffer::zeros); no block has changed then.
-    pub fn zeros<T: Pod>(&mut self, len: usize) -> Result<Handle<T>> {
+    pub fn zeros<T: Pod>(&mut self, len: usize) -> Result<ArenaHandle<T>> {
         const { assert!(align_of::<T>() <= ALIGN_BYTES) };
         let bytes = self.scope.bytes_of::<T>(len)?;
         self.scope.book(bytes)?;
         let block = self.zeroed(bytes).inspect_err(|_| self.scope.release(bytes))?;
-        self.booked = (self.booked.0 + bytes, self.booked.1 + 1);
-        Ok(Handle { block, len, arena: self.number, element: PhantomData })
+        self.booked.bytes += bytes;
+        self.booked.buffers += 1;
+        Ok(ArenaHandle { block, len, arena: self.number, element: PhantomData })
     }
 
     /// A block of zeros; none for no bytes.
@@ -121,13 +121,14 @@ impl Arena {
     /// # Panics
     /// If the handle is another arena's.
     #[allow(clippy::needless_pass_by_value, reason = "who gives a block back must not use it any more")]
-    pub fn free<T: Pod>(&mut self, handle: Handle<T>) {
+    pub fn free<T: Pod>(&mut self, handle: ArenaHandle<T>) {
         self.assert_mine(&handle);
         if let Some(block) = handle.block {
             self.pool.free(block);
         }
         self.scope.release(handle.bytes());
-        self.booked = (self.booked.0 - handle.bytes(), self.booked.1 - 1);
+        self.booked.bytes -= handle.bytes();
+        self.booked.buffers -= 1;
     }
 
     /// Copies `values` to a block.
@@ -137,7 +138,7 @@ impl Arena {
     ///
     /// # Panics
     /// If the handle is another arena's, or of another length.
-    pub fn write<T: Pod>(&mut self, handle: &mut Handle<T>, values: &[T]) -> Result<()> {
+    pub fn write<T: Pod>(&mut self, handle: &mut ArenaHandle<T>, values: &[T]) -> Result<()> {
         assert_eq!(values.len(), handle.len, "a copy is of as many elements on both sides");
         match &self.gpu {
             None => self.slice_mut(handle).copy_from_slice(values),
@@ -153,7 +154,7 @@ impl Arena {
     ///
     /// # Panics
     /// As [`Arena::write`].
-    pub fn read<T: Pod>(&self, handle: &Handle<T>, values: &mut [T]) -> Result<()> {
+    pub fn read<T: Pod>(&self, handle: &ArenaHandle<T>, values: &mut [T]) -> Result<()> {
         assert_eq!(values.len(), handle.len, "a copy is of as many elements on both sides");
         match &self.gpu {
             None => values.copy_from_slice(self.slice(handle)),
@@ -167,7 +168,7 @@ impl Arena {
     ///
     /// # Panics
     /// If the handle is another arena's.
-    pub fn address<T: Pod>(&self, handle: &Handle<T>) -> u64 {
+    pub fn address<T: Pod>(&self, handle: &ArenaHandle<T>) -> u64 {
         self.assert_mine(handle);
         handle.block.map_or(0, |block| self.pool.address(block))
     }
@@ -176,7 +177,7 @@ impl Arena {
     ///
     /// # Panics
     /// If the handle is another arena's, or the arena is on a GPU.
-    pub fn slice<'a, T: Pod>(&'a self, handle: &'a Handle<T>) -> &'a [T] {
+    pub fn slice<'a, T: Pod>(&'a self, handle: &'a ArenaHandle<T>) -> &'a [T] {
         let start = self.start(handle);
         // SAFETY: the block is live, because its handle is and only `free` consumes one; it holds
         // `len` elements, initialised, aligned to 64 bytes. It stays where it is while the arena is
@@ -190,7 +191,7 @@ impl Arena {
     ///
     /// # Panics
     /// As [`Arena::slice`].
-    pub fn slice_mut<'a, T: Pod>(&'a self, handle: &'a mut Handle<T>) -> &'a mut [T] {
+    pub fn slice_mut<'a, T: Pod>(&'a self, handle: &'a mut ArenaHandle<T>) -> &'a mut [T] {
         let start = self.start(handle);
         // SAFETY: as in `slice`; the exclusive borrow of the block's one handle makes this the only
         // reference.
@@ -218,7 +219,7 @@ impl Arena {
         &self.scope
     }
 
-    fn start<T: Pod>(&self, handle: &Handle<T>) -> *mut T {
+    fn start<T: Pod>(&self, handle: &ArenaHandle<T>) -> *mut T {
         self.assert_mine(handle);
         if let Some(gpu) = &self.gpu {
             panic!("{}: slices are of host memory; Arena::read reads a block on {gpu}", self.scope.label());
@@ -229,7 +230,7 @@ impl Arena {
         }
     }
 
-    fn assert_mine<T: Pod>(&self, handle: &Handle<T>) {
+    fn assert_mine<T: Pod>(&self, handle: &ArenaHandle<T>) {
         assert_eq!(handle.arena, self.number, "a handle of another arena");
     }
 }
@@ -259,12 +260,12 @@ mod tests {
     }
 
     /// Writes numbers into a block that follow from the block's own.
-    fn write(arena: &Arena, (number, handle): &mut (u64, Handle<u64>)) {
-        arena.slice_mut(handle).iter_mut().zip(0..).for_each(|(value, i)| *value = (*number << 32) + i);
+    fn write(arena: &Arena, number: u64, handle: &mut ArenaHandle<u64>) {
+        arena.slice_mut(handle).iter_mut().zip(0..).for_each(|(value, i)| *value = (number << 32) + i);
     }
 
-    fn assert_intact(arena: &Arena, (number, handle): &(u64, Handle<u64>)) {
-        let expected = (0..handle.len() as u64).map(|i| (*number << 32) + i);
+    fn assert_intact(arena: &Arena, number: u64, handle: &ArenaHandle<u64>) {
+        let expected = (0..handle.len() as u64).map(|i| (number << 32) + i);
         assert!(arena.slice(handle).iter().copied().eq(expected), "block {number} has changed");
     }
 
@@ -275,7 +276,7 @@ mod tests {
         // Three quarters of a granule each: no whole granule is free once every other block is.
         let len = G / 8 * 3 / 4;
         let mut blocks: Vec<_> = (0..16).map(|number| (number, arena.zeros(len).unwrap())).collect();
-        blocks.iter_mut().for_each(|block| write(&arena, block));
+        blocks.iter_mut().for_each(|(number, handle)| write(&arena, *number, handle));
         let (gone, blocks): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|(number, _)| number % 2 == 0);
         gone.into_iter().for_each(|(_, handle)| arena.free(handle));
 
@@ -283,9 +284,9 @@ mod tests {
         let large = arena.zeros::<u64>(9 * G / 8).unwrap();
         assert!(arena.slice(&large).iter().all(|&value| value == 0));
         assert!(arena.stats().copied_bytes_total > 0, "nothing had to move");
-        blocks.iter().for_each(|block| assert_intact(&arena, block));
+        blocks.iter().for_each(|(number, handle)| assert_intact(&arena, *number, handle));
         arena.free(large);
-        blocks.iter().for_each(|block| assert_intact(&arena, block));
+        blocks.iter().for_each(|(number, handle)| assert_intact(&arena, *number, handle));
     }
 
     #[test]

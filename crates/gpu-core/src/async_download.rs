@@ -5,9 +5,8 @@ use bytemuck::Pod;
 use crate::cuda::PendingDownload;
 use crate::error::Result;
 
-/// Elements of a buffer on their way to the host, from [`Buffer::fetch`](crate::Buffer::fetch).
-/// Whoever waits for them waits for what was submitted to the device before, and not for what came
-/// after.
+/// Elements of a buffer being copied to the host, from [`Buffer::fetch`](crate::Buffer::fetch).
+/// Waiting for them waits for work submitted before the fetch, and not for later work.
 #[derive(Debug)]
 #[must_use = "what is fetched is had by waiting for it"]
 pub struct AsyncDownload<T: Pod> {
@@ -16,7 +15,7 @@ pub struct AsyncDownload<T: Pod> {
 
 #[derive(Debug)]
 enum DownloadState<T: Pod> {
-    /// From host memory, where nothing is late.
+    /// From host memory, already copied.
     Here(Vec<T>),
     PendingDownload {
         of_gpu: PendingDownload,
@@ -33,7 +32,7 @@ impl<T: Pod> AsyncDownload<T> {
         AsyncDownload { way: DownloadState::PendingDownload { of_gpu, len } }
     }
 
-    /// The elements as they were when they were asked for.
+    /// The elements at the time of the fetch.
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver) where the GPU fails, or work that was submitted

@@ -5,11 +5,12 @@ use bytemuck::Pod;
 
 use crate::async_download::AsyncDownload;
 use crate::cuda::{Gpu, PendingDownload, PendingUploads};
-use crate::device::{Cuda, Device};
+#[cfg(feature = "cuda")]
+use crate::cuda::{Pinned, Stream, Transfer};
+use crate::device::{Cuda, Device, Scope};
 use crate::error::Result;
 use crate::host::{ALIGN_BYTES, HostBlock};
-use crate::pool::{BlockId, Mobility, Request, Shortage};
-use crate::scope::Scope;
+use crate::pool::{AllocationError, AllocationRequest, BlockId, Mobility};
 
 /// `len` elements of `T` on a device, zero when allocated, contiguous, aligned to 64 bytes.
 ///
@@ -297,6 +298,43 @@ impl<T: Pod> Buffer<T> {
     }
 }
 
+#[cfg(feature = "cuda")]
+impl<T: Pod> Buffer<T> {
+    /// Copies all of `from` here in the order of `stream`. The caller does not wait.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver).
+    ///
+    /// # Panics
+    /// If the lengths differ, or if the buffer is not in the memory of the stream's GPU.
+    pub fn upload(&mut self, stream: &Stream, from: Pinned<T>) -> Result<Transfer<T>> {
+        self.assert_fits(stream, from.len());
+        // SAFETY: the buffer is live and of this length. Its memory stays mapped until the copy is
+        // done, also if the buffer is dropped before: unmapping waits, and its next owner begins on
+        // the default stream, after this.
+        unsafe { stream.upload(from, self.address()) }
+    }
+
+    /// Copies all of this to `to` in the order of `stream`. The caller does not wait.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver).
+    ///
+    /// # Panics
+    /// If the lengths differ, or if the buffer is not in the memory of the stream's GPU.
+    pub fn download(&self, stream: &Stream, to: Pinned<T>) -> Result<Transfer<T>> {
+        self.assert_fits(stream, to.len());
+        // SAFETY: as in `upload`.
+        unsafe { stream.download(self.address(), to) }
+    }
+
+    fn assert_fits(&self, stream: &Stream, len: usize) {
+        assert_eq!(self.len(), len, "a copy is of as many elements on both sides");
+        let gpu = self.gpu().expect("a copy on a stream is to or from a GPU's memory");
+        assert!(std::ptr::eq(&**gpu.context(), &**stream.context()), "a buffer is copied on a stream of its own GPU");
+    }
+}
+
 impl<T: Pod> Drop for Buffer<T> {
     fn drop(&mut self) {
         let id = match &self.memory {
@@ -314,7 +352,7 @@ impl<T: Pod> Drop for Buffer<T> {
     }
 }
 
-fn allocate(scope: &Scope, bytes: usize) -> Result<Memory, Shortage> {
+fn allocate(scope: &Scope, bytes: usize) -> Result<Memory, AllocationError> {
     let request = scope.request(bytes, Mobility::Fixed);
     match scope.device() {
         Device::Cpu(_) => HostBlock::zeroed(scope.device().memory().pool(), &request).map(Memory::Host),
@@ -324,7 +362,7 @@ fn allocate(scope: &Scope, bytes: usize) -> Result<Memory, Shortage> {
 
 impl DeviceBlock {
     /// A block of undefined contents.
-    fn new(cuda: &Cuda, request: &Request) -> Result<Self, Shortage> {
+    fn new(cuda: &Cuda, request: &AllocationRequest) -> Result<Self, AllocationError> {
         let gpu = cuda.shared_gpu();
         if request.bytes == 0 {
             return Ok(DeviceBlock { gpu, address: 0, id: None });

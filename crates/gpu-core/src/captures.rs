@@ -4,7 +4,7 @@ use crate::cuda;
 use crate::device::Device;
 use crate::error::{Error, Result};
 
-/// Captured work, for repetition: on a GPU a CUDA graph, which one call submits in place of one for
+/// Captured work that is replayed: a CUDA graph on a GPU, submitted by one call instead of one for
 /// each kernel.
 ///
 /// Commands submitted to the default stream in [`Captures::run`] (kernels, copies on the device,
@@ -35,7 +35,7 @@ pub struct Captures {
 }
 
 impl Captures {
-    /// Number of captures: none on the CPU, nor where the driver does not capture.
+    /// Number of captures; 0 on the CPU and where the driver cannot capture.
     pub fn kept(&self) -> usize {
         self.of_gpu.kept()
     }
@@ -45,7 +45,7 @@ impl Captures {
     /// GPU, `work` is done as a part of that.
     ///
     /// # Errors
-    /// Those of `work`; [`Error::Driver`] where what was held back could not be submitted.
+    /// Errors of `work`; [`Error::Driver`] where recorded commands could not be submitted.
     ///
     /// # Panics
     /// If there are captures of another GPU.

@@ -3,51 +3,14 @@
 use crate::cuda;
 use crate::device::Cuda;
 use crate::error::Result;
+use crate::matrix_product::{MatrixAddresses, MatrixProduct};
 
-/// Types of the factors; sums are in f32.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Factors {
-    /// Numbers in f16.
-    F16,
-    /// Numbers in bf16.
-    Bf16,
-    /// Numbers in f32, rounded to TF32.
-    Tf32,
-}
-
-/// A product `[M, N]` in f32 of two matrices, all row by row without gaps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct MatrixProduct {
-    /// M, N and K.
-    pub shape: [usize; 3],
-    /// True if a is `[K, M]` in place of `[M, K]`, and b `[K, N]` in place of `[N, K]`.
-    pub turned: [bool; 2],
-    /// Types of a and b.
-    pub factors: Factors,
-}
-
-/// Addresses of the matrices of a product.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct MatrixAddresses {
-    /// The first matrix.
-    pub a: u64,
-    /// The second matrix.
-    pub b: u64,
-    /// `[N]` in f32, added to every row; 0 for none.
-    pub start: u64,
-    /// The product, which is overwritten.
-    pub out: u64,
-    /// Memory that the library may use meanwhile, and its bytes.
-    pub workspace: (u64, usize),
-}
-
-/// The library on one GPU. It is looked for when somebody asks for it: nothing is linked, and a
-/// machine without it has everything else.
+/// The library on one GPU. It is loaded when it is first opened: nothing is linked, and a machine
+/// without it works otherwise.
 ///
-/// Which algorithm multiplies, the library decides by its own rules when a product of a kind first
-/// comes; it is kept, so that a product has the same bits for as long as this lives. The [work held
-/// back](crate::Captures) has a product as one thing, whatever the library launches for it, and
-/// captures it with the rest.
+/// The library's heuristic picks an algorithm at the first product of a shape; the choice is kept,
+/// so that a product has the same bits for as long as this value lives. [Captures](crate::Captures)
+/// record a product as one command, whatever the library launches for it.
 #[derive(Debug)]
 pub struct CublasLt {
     of_gpu: cuda::CublasLt,
@@ -62,14 +25,14 @@ impl CublasLt {
         Ok(cuda::CublasLt::open(&cuda.shared_gpu())?.map(|of_gpu| CublasLt { of_gpu }))
     }
 
-    /// Such as `cuBLASLt 12.4.5`.
+    /// Name and version, such as `cuBLASLt 12.4.5`.
     pub fn name(&self) -> String {
         self.of_gpu.name()
     }
 
-    /// Submits a product to the default stream; `false` where the library has no way to multiply
-    /// so. The first of a kind is not [held back](crate::Captures), so that what the library says
-    /// of it is said here.
+    /// Submits a product to the default stream; `false` where the library has no algorithm for it.
+    /// The first product of a shape is not [deferred](crate::Captures), so that its errors are
+    /// returned here.
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver) with the library's function and code, where a call

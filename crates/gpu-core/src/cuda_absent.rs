@@ -5,8 +5,8 @@
 
 use std::convert::Infallible;
 
-use crate::cublaslt::{MatrixAddresses, MatrixProduct};
 use crate::error::{Error, Result};
+use crate::matrix_product::{MatrixAddresses, MatrixProduct};
 
 /// A GPU, of which this build has none.
 #[derive(Clone, Debug)]

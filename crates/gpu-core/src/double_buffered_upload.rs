@@ -4,8 +4,8 @@ use bytemuck::Pod;
 
 use crate::buffer::Buffer;
 use crate::cuda::CopyStream;
+use crate::device::Scope;
 use crate::error::Result;
-use crate::scope::Scope;
 
 /// Values that come to a device portion by portion, beside its work: one of two buffers is filled
 /// while the device reads the other.

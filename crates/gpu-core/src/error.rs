@@ -1,9 +1,8 @@
 #![forbid(unsafe_code)]
 
-use thiserror::Error;
+use std::fmt;
 
-use crate::pool::Counts;
-use crate::source::Refusal;
+use thiserror::Error;
 
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -25,7 +24,7 @@ pub enum Error {
         element_bytes: usize,
     },
 
-    /// The request is larger than all that the device could ever hand out.
+    /// The request is larger than the device's memory.
     #[error(
         "{scope}: {requested_bytes} bytes can never fit on {device}, which has {largest_bytes}; use a smaller batch or model, or another device"
     )]
@@ -52,7 +51,7 @@ pub enum Error {
         /// Bytes asked for.
         requested_bytes: usize,
         /// State of the device's pool when it refused.
-        counts: Box<Counts>,
+        counts: Box<MemoryCounts>,
     },
 
     /// The driver or the system refused memory for a reason that freeing some does not mend.
@@ -93,14 +92,14 @@ pub enum Error {
         name: String,
     },
 
-    /// A CUDA device was asked for and this build cannot drive one.
+    /// A CUDA device was requested, and this build does not support CUDA.
     #[error("device `{name}` was asked for, but this build of megabatch drives the CPU only; use cpu or auto")]
     CudaNotBuilt {
         /// The name as given.
         name: String,
     },
 
-    /// A CUDA device was asked for, and this machine has no CUDA driver.
+    /// A CUDA device was requested, and this machine has no CUDA driver.
     #[error(
         "device `{name}`: no CUDA driver: {reason}; install NVIDIA's driver (in a container, pass the GPU on), or use cpu"
     )]
@@ -159,7 +158,7 @@ pub enum Error {
         code: i32,
         /// Name of the code.
         code_name: Box<str>,
-        /// The driver's words for it.
+        /// The driver's description of the code.
         text: Box<str>,
     },
 
@@ -231,13 +230,79 @@ impl Error {
     }
 }
 
+/// Failure of a memory source.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The device has no physical memory (or address space) left for it; freeing some may help.
+    #[error("the device is out of memory")]
+    OutOfMemory,
+    /// The source cannot map a granule at a second address, so that nothing can be stitched on it.
+    #[error("this memory source cannot map a granule twice")]
+    CannotAlias,
+    /// The driver or the system refused, and said why.
+    #[error("{call}: {reason}")]
+    Failed {
+        /// The call that failed, such as `cuMemMap`.
+        call: &'static str,
+        /// Message of the driver or the system.
+        reason: String,
+    },
+}
+
+/// Counters of a pool for out-of-memory reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryCounts {
+    /// Physical memory that the pool may hold.
+    pub capacity_bytes: usize,
+    /// Bytes of live blocks.
+    pub allocated_bytes: usize,
+    /// Bytes of the granules that the pool holds.
+    pub reserved_bytes: usize,
+    /// Bytes held and not live.
+    pub free_bytes: usize,
+    /// Longest run of free bytes at consecutive addresses.
+    pub largest_free_block_bytes: usize,
+    /// Bytes of held granules without any live byte: what stitching could use.
+    pub whole_free_granules_bytes: usize,
+    /// Bytes that the device has and that others hold (other processes, contexts), where it can be
+    /// told.
+    pub held_by_others_bytes: Option<usize>,
+}
+
+impl fmt::Display for MemoryCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let MemoryCounts { capacity_bytes, allocated_bytes, reserved_bytes, free_bytes, .. } = self;
+        let (largest, fragmentation) = (self.largest_free_block_bytes, self.fragmentation());
+        write!(
+            f,
+            "of {capacity_bytes} bytes {reserved_bytes} are reserved, of which {allocated_bytes} are allocated and {free_bytes} free "
+        )?;
+        write!(f, "(largest free block {largest}, fragmentation {fragmentation:.2})")?;
+        match self.held_by_others_bytes {
+            Some(others) => write!(f, "; others hold {others}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl MemoryCounts {
+    /// 1 − largest free block / free bytes; 0 when nothing is free.
+    pub fn fragmentation(&self) -> f64 {
+        match self.free_bytes {
+            0 => 0.0,
+            free => 1.0 - self.largest_free_block_bytes as f64 / free as f64,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn an_error_of_memory_says_what_stood_in_the_way() {
-        let counts = Box::new(Counts {
+        let counts = Box::new(MemoryCounts {
             capacity_bytes: 100,
             allocated_bytes: 60,
             reserved_bytes: 80,

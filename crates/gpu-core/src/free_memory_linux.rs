@@ -7,7 +7,7 @@ use std::path::Path;
 /// whichever is least.
 pub(crate) fn free_bytes() -> Option<usize> {
     let available = bytes_of("MemAvailable:", &read_to_string("/proc/meminfo").ok()?)?;
-    Some(limits().into_iter().map(Limit::left).fold(available, usize::min))
+    Some(limits().into_iter().map(CgroupLimit::left).fold(available, usize::min))
 }
 
 /// Bytes of the machine, or the limit of a control group of the process, whichever is least.
@@ -18,7 +18,7 @@ pub(crate) fn total_bytes() -> Option<usize> {
 
 /// The limit of one control group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Limit {
+struct CgroupLimit {
     bytes: usize,
     used: usize,
     /// Page cache of files within the used memory, which the kernel takes back when memory is
@@ -26,7 +26,7 @@ struct Limit {
     cached: usize,
 }
 
-impl Limit {
+impl CgroupLimit {
     fn left(self) -> usize {
         self.bytes.saturating_sub(self.used.saturating_sub(self.cached))
     }
@@ -35,9 +35,9 @@ impl Limit {
 /// The limits on the way from the process's control group up to the root, in version 2 and in
 /// version 1. Within a container the process may see its own group at the root, and the path that
 /// /proc tells may lead nowhere.
-fn limits() -> Vec<Limit> {
+fn limits() -> Vec<CgroupLimit> {
     let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let ways = [("0::", Version::Two), (":memory:", Version::One)];
+    let ways = [("0::", CgroupVersion::Two), (":memory:", CgroupVersion::One)];
     let ways = ways.into_iter().flat_map(|(mark, version)| {
         let path = groups.lines().find_map(|line| line.split_once(mark)).map_or("/", |(_, path)| path);
         Path::new(path).ancestors().map(move |folder| (folder.to_owned(), version)).collect::<Vec<_>>()
@@ -47,21 +47,23 @@ fn limits() -> Vec<Limit> {
 
 /// A hierarchy of control groups: where it is and what its files are called (cgroups(7)).
 #[derive(Clone, Copy)]
-enum Version {
+enum CgroupVersion {
     One,
     Two,
 }
 
-impl Version {
-    fn limit_of(self, group: &Path) -> Option<Limit> {
+impl CgroupVersion {
+    fn limit_of(self, group: &Path) -> Option<CgroupLimit> {
         let (root, limit, used, cached) = match self {
-            Version::One => (
+            CgroupVersion::One => (
                 "/sys/fs/cgroup/memory",
                 "memory.limit_in_bytes",
                 "memory.usage_in_bytes",
                 ["total_inactive_file ", "total_active_file "],
             ),
-            Version::Two => ("/sys/fs/cgroup", "memory.max", "memory.current", ["inactive_file ", "active_file "]),
+            CgroupVersion::Two => {
+                ("/sys/fs/cgroup", "memory.max", "memory.current", ["inactive_file ", "active_file "])
+            }
         };
         let folder = Path::new(root).join(group.strip_prefix("/").unwrap_or(group));
         let read = |name: &str| read_to_string(folder.join(name)).ok();
@@ -78,9 +80,9 @@ fn bytes_of(name: &str, meminfo: &str) -> Option<usize> {
 
 /// Limit and use of a control group; `None` where it sets no limit, which version 2 writes as
 /// `max`.
-fn limit_and_use(limit: &str, used: &str, cached: [Option<usize>; 2]) -> Option<Limit> {
+fn limit_and_use(limit: &str, used: &str, cached: [Option<usize>; 2]) -> Option<CgroupLimit> {
     let cached = cached.iter().flatten().sum();
-    Some(Limit { bytes: limit.trim().parse().ok()?, used: used.trim().parse().ok()?, cached })
+    Some(CgroupLimit { bytes: limit.trim().parse().ok()?, used: used.trim().parse().ok()?, cached })
 }
 
 /// The number behind `name` in lines of a name and a number.
@@ -105,7 +107,7 @@ mod tests {
     fn a_group_without_a_limit_leaves_everything() {
         assert_eq!(limit_and_use("max\n", "5\n", [None, None]), None);
         let limit = limit_and_use("100\n", "30\n", [Some(4), None]).unwrap();
-        assert_eq!((limit, limit.left()), (Limit { bytes: 100, used: 30, cached: 4 }, 74));
+        assert_eq!((limit, limit.left()), (CgroupLimit { bytes: 100, used: 30, cached: 4 }, 74));
     }
 
     #[test]

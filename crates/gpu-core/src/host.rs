@@ -1,11 +1,11 @@
-//! Blocks of a pool of host memory, as memory.
+//! Blocks of a pool of host memory.
 
 use std::num::NonZero;
 use std::ops::DerefMut;
 use std::ptr::{self, NonNull};
 
 use crate::free_memory;
-use crate::pool::{BlockId, Pool, Request, Shortage};
+use crate::pool::{AllocationError, AllocationRequest, BlockId, Pool};
 #[cfg(target_os = "linux")]
 use crate::source::Memfd;
 use crate::source::{Plain, Source};
@@ -16,7 +16,7 @@ pub(crate) const ALIGN_BYTES: usize = 64;
 const ALIGN: NonZero<usize> = NonZero::new(ALIGN_BYTES).unwrap();
 /// As on CUDA, and as large as a huge page of x86-64 and ARM.
 const GRANULE_BYTES: usize = 2 << 20;
-/// Capacity of a pool where the system does not tell how much memory it has.
+/// Capacity of a pool where the system's memory size is unknown.
 const CAPACITY_BYTES_UNKNOWN: usize = 16 << 30;
 
 /// The source of a CPU device's memory, for as much as the system has.
@@ -24,9 +24,9 @@ const CAPACITY_BYTES_UNKNOWN: usize = 16 << 30;
 /// On Linux it is a file in memory, so that the CPU stitches as a GPU does. Its pages are small
 /// where the system is set up as usual; anonymous memory could have huge ones
 /// (`madvise(MADV_HUGEPAGE)`), but training does not notice: 12 steps of the five timeframes of the
-/// example `throughput` of megabatch-trainer take the same CPU time on either and on memory
-/// of the system allocator (medians of five within 4 %, which is less than runs differ by), and
-/// huge pages make a tenth more memory resident.
+/// example `throughput` of megabatch-trainer take the same CPU time on either and on memory of the
+/// system allocator (medians of five within 4 %, which is less than runs differ by), and huge pages
+/// make a tenth more memory resident.
 pub(crate) fn source() -> Box<dyn Source> {
     let capacity_bytes = free_memory::total_bytes().unwrap_or(CAPACITY_BYTES_UNKNOWN) / GRANULE_BYTES * GRANULE_BYTES;
     #[cfg(target_os = "linux")]
@@ -48,7 +48,10 @@ pub(crate) struct HostBlock {
 impl HostBlock {
     /// A block of zeros of a pool over one of this file's sources. The pool is let go before the
     /// bytes are zeroed.
-    pub(crate) fn zeroed(mut pool: impl DerefMut<Target = Pool>, request: &Request) -> Result<Self, Shortage> {
+    pub(crate) fn zeroed(
+        mut pool: impl DerefMut<Target = Pool>,
+        request: &AllocationRequest,
+    ) -> Result<Self, AllocationError> {
         if request.bytes == 0 {
             return Ok(HostBlock { start: NonNull::without_provenance(ALIGN), id: None });
         }

@@ -1,5 +1,4 @@
-//! The CPU's instruction sets: proof that it has one, and loops compiled for the width of its
-//! vectors.
+//! Instruction sets of the CPU: proof that it has one, and loops compiled for each.
 
 #![allow(
     unsafe_code,
@@ -14,8 +13,7 @@ pub enum InstructionSet {
     /// AVX2 and FMA.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// AVX-512 F, VL, BW and DQ: all CPUs that have the first, but for the earliest, have
-    /// them all.
+    /// AVX-512 F, VL, BW and DQ: all CPUs that have the first, but for the earliest, have them all.
     #[cfg(target_arch = "x86_64")]
     Avx512,
 }
@@ -24,16 +22,16 @@ pub enum InstructionSet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Isa(InstructionSet);
 
-/// Loops that are to be compiled for every instruction set. `run` is marked `#[inline(always)]`,
-/// and so is all that it calls, to be compiled with it.
+/// Loops that are compiled for every instruction set. `run` is marked `#[inline(always)]`, and so
+/// is all that it calls, to be compiled with it.
 ///
-/// They are the same loops: no instruction set changes a result, since none fuses a multiplication
-/// with an addition unless it is told to.
+/// No instruction set changes a result, since compilers do not fuse a multiplication with an
+/// addition on their own.
 pub trait Loops {
     /// Result type.
     type Output;
 
-    /// Goes through them.
+    /// Runs the loops.
     fn run(self) -> Self::Output;
 }
 
@@ -64,7 +62,7 @@ impl Isa {
         Isa(InstructionSet::Portable)
     }
 
-    /// Which one it is of.
+    /// The instruction set.
     pub fn instruction_set(self) -> InstructionSet {
         self.0
     }
@@ -85,8 +83,7 @@ impl Isa {
         match self.0 {
             InstructionSet::Portable => loops.run(),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: an `Isa` exists only where the CPU has what the function is compiled
-            // for.
+            // SAFETY: an `Isa` exists only where the CPU has what the function is compiled for.
             InstructionSet::Avx2 => unsafe { avx2(loops) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.

@@ -13,11 +13,11 @@
 //! fn scale(buffer: &mut Buffer<f32>, factor: f32) -> Result<()> {
 //!     match buffer.scope().device().clone() {
 //!         Device::Cuda(cuda) => {
-//!             // An operation of a crate embeds its compiled kernel: `megabatch_gpu_core::ptx!("scale")`.
+//!             // In an operation: `megabatch_gpu_core::ptx!("scale")`.
 //!             let kernel = Kernel { module: "scale", ptx: ".version 7.0 …", name: "scale" };
 //!             let arguments = arguments![buffer.address(), factor, buffer.len() as u64];
-//!             // SAFETY: the kernel changes the buffer's elements, of which there are as many; what is submitted to the
-//!             // default stream later, the memory's next use included, runs after it.
+//!             // SAFETY: the kernel changes elements of the buffer only; whatever uses its memory
+//!             // next runs later on the default stream.
 //!             unsafe { kernel.submit(&cuda, Launch::over(buffer.len()), &arguments) }
 //!         }
 //!         _ => Ok(buffer.as_mut_slice().iter_mut().for_each(|element| *element *= factor)),

@@ -19,7 +19,7 @@ impl Cuda {
     /// before, and nothing of `work` is held back.
     ///
     /// # Errors
-    /// Those of `work`; [`Error::Driver`] where a call fails.
+    /// Errors of `work`; [`Error::Driver`] where a call fails.
     pub fn elapsed_ms<E: From<Error>>(&self, work: impl FnOnce() -> Result<(), E>) -> Result<f32, E> {
         let (done, elapsed_ms) = self.shared_gpu().elapsed_ms(work)?;
         done.map(|()| elapsed_ms)

@@ -17,12 +17,15 @@ const ROUNDS: u64 = 300;
 const HELD: usize = 16;
 
 /// A buffer and the number from which its contents follow.
-type Numbered = (u64, Buffer<u64>);
+struct NumberedBuffer {
+    number: u64,
+    buffer: Buffer<u64>,
+}
 
 #[test]
 fn buffers_of_several_threads_do_not_meet() {
     let device = Device::cpu();
-    let (senders, receivers): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| mpsc::channel::<Numbered>()).unzip();
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| mpsc::channel::<NumberedBuffer>()).unzip();
     thread::scope(|threads| {
         for (number, receiver) in (0..).zip(receivers) {
             let scope = device.scope(&format!("thread/{number}"));
@@ -43,14 +46,14 @@ fn buffers_of_several_threads_do_not_meet() {
     assert_eq!(device.stats().reserved_bytes.now, 0);
 }
 
-fn work(scope: &Scope, thread: u64, next: &Sender<Numbered>, received: &Receiver<Numbered>) {
-    let mut held: Vec<Numbered> = Vec::new();
+fn work(scope: &Scope, thread: u64, next: &Sender<NumberedBuffer>, received: &Receiver<NumberedBuffer>) {
+    let mut held: Vec<NumberedBuffer> = Vec::new();
     for round in 0..ROUNDS {
         let number = thread * ROUNDS + round;
         let mut buffer = Buffer::<u64>::zeros(scope, len(round)).unwrap();
         assert!(buffer.as_slice().iter().all(|&value| value == 0), "zeros are not zero");
         buffer.as_mut_slice().iter_mut().zip(0..).for_each(|(value, i)| *value = value_at(number, i));
-        held.push((number, buffer));
+        held.push(NumberedBuffer { number, buffer });
         received.try_iter().for_each(|buffer| assert_intact(&buffer));
         if held.len() > HELD {
             let out = held.swap_remove((number * 7) as usize % HELD);
@@ -93,7 +96,8 @@ fn value_at(number: u64, index: u64) -> u64 {
     (number << 32) ^ index
 }
 
-fn assert_intact((number, buffer): &Numbered) {
+fn assert_intact(numbered: &NumberedBuffer) {
+    let NumberedBuffer { number, buffer } = numbered;
     let intact = buffer.as_slice().iter().zip(0..).all(|(&value, i)| value == value_at(*number, i));
     assert!(intact, "buffer {number} has changed");
 }

@@ -10,9 +10,8 @@ use crate::error::Result;
 use crate::graph::Graph;
 use crate::schema::Schema;
 
-/// Builds the graphs of one collection, each from its index. What it makes is a function of its
-/// [`Identity`] alone: the same on every machine, for any number of threads, and however often it
-/// is asked.
+/// Builds the graphs of one collection, each from its index. The graphs are a function of the
+/// [`Identity`] alone: the same on every machine, with any number of threads, at every call.
 pub trait Builder: Sync {
     /// Inputs, builder and parameters of the graphs.
     fn identity(&self) -> Identity;
@@ -26,12 +25,12 @@ pub trait Builder: Sync {
     /// The graph with key `index`.
     ///
     /// # Errors
-    /// Whatever keeps it from being built.
+    /// The error that keeps it from being built.
     fn build(&self, index: usize) -> Result<Graph>;
 
-    /// R: how many graphs in a row are best made one from another. A collection is cut into runs of
-    /// R at multiples of R, whatever builds it, so that a graph that is made from those before it
-    /// in its run is always made in the same way.
+    /// R: number of consecutive graphs that are best built one from another. A collection is always
+    /// cut into runs of R at multiples of R, so that a graph is built from the same predecessors
+    /// whoever builds it.
     fn run_length(&self) -> usize {
         1
     }
@@ -41,7 +40,7 @@ pub trait Builder: Sync {
     /// graph.
     ///
     /// # Errors
-    /// As [`build`](Self::build), and what `sink` fails with, at once.
+    /// As [`build`](Self::build), and the error of `sink`, at once.
     fn build_run(&self, run: Range<usize>, sink: &mut dyn FnMut(usize, Graph) -> Result<()>) -> Result<()> {
         for index in run {
             sink(index, self.build(index)?)?;
@@ -50,7 +49,7 @@ pub trait Builder: Sync {
     }
 }
 
-/// Identity of a collection: two collections of one identity are the same.
+/// Identity of a collection: collections with equal identities are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// XXH3-128 of the data, as [`Identity::hash`] gives it.
@@ -63,8 +62,8 @@ pub struct Identity {
 
 impl Identity {
     /// XXH3-128 of data that come in parts, such as arrays or files. Each part's length is hashed
-    /// before it, as u64 in little-endian order, so that bytes that move from one part to the next
-    /// make a difference.
+    /// before it, as u64 in little-endian order, so that a byte moved from one part to the next
+    /// changes the hash.
     pub fn hash<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> u128 {
         let mut hasher = Xxh3::new();
         for part in parts {

@@ -21,7 +21,7 @@ pub enum Error {
     Csr {
         /// Key of the graph, empty where it has none yet.
         graph: String,
-        /// Which array, and where.
+        /// The array, and the place in it.
         source: megabatch_segment::Error,
     },
 
@@ -54,7 +54,7 @@ pub enum Error {
         expected: String,
     },
 
-    /// A field of a text is not what stands there in the format.
+    /// A field of a text breaks the format.
     #[error("{}: line {line}, column {column}: expected {expected}, found `{found}`", path.display())]
     Field {
         /// The file.
@@ -80,7 +80,7 @@ pub enum Error {
         expected: String,
     },
 
-    /// A format has no place for what the graphs hold.
+    /// A format cannot express the graphs.
     #[error("graphs with {what} cannot be exported as {format}: {remedy}")]
     NotExportable {
         /// The format.
@@ -92,7 +92,9 @@ pub enum Error {
     },
 
     /// An array of a graph is not as long as its collection's schema says.
-    #[error("graph {graph:?}: {array} has {found} values, and {} rows of {} by the schema", expected.0, expected.1)]
+    #[error(
+        "graph {graph:?}: {array} has {found} values, and {expected_rows} rows of {expected_columns} by the schema"
+    )]
     Shape {
         /// Key of the graph.
         graph: String,
@@ -100,11 +102,13 @@ pub enum Error {
         array: &'static str,
         /// Its length.
         found: usize,
-        /// Rows and columns that it should have.
-        expected: (usize, usize),
+        /// Rows that it should have.
+        expected_rows: usize,
+        /// Columns that it should have.
+        expected_columns: usize,
     },
 
-    /// A graph has targets of something else than its collection's schema says.
+    /// A graph has targets of another owner (nodes or graph) than its collection's schema says.
     #[error("graph {graph:?}: its targets are {found:?}, and the schema says {expected:?}")]
     TargetLevel {
         /// Key of the graph.
@@ -115,7 +119,7 @@ pub enum Error {
         expected: TargetLevel,
     },
 
-    /// A node of a graph has a name that there is not.
+    /// A node of a graph has a name outside the schema's list.
     #[error(
         "graph {graph:?}: node {node} has the name {place}, and the schema has {names}; without names, nodes are 0, 1, …"
     )]
@@ -130,7 +134,7 @@ pub enum Error {
         names: usize,
     },
 
-    /// A float that is finite would become infinite in 16 bits.
+    /// A finite float would become infinite in 16 bits.
     #[error("graph {graph:?}: {array}[{position}] is {value}, and f16 ends at 65504; store them as f32")]
     TooLargeForF16 {
         /// Key of the graph.
@@ -144,12 +148,14 @@ pub enum Error {
     },
 
     /// Two graphs of a collection have one key.
-    #[error("graphs {} and {} have the same key {key:?}; each needs one of its own", graphs.0, graphs.1)]
+    #[error("graphs {first} and {second} have the same key {key:?}; each needs one of its own")]
     SameKey {
         /// The key.
         key: String,
-        /// Two graphs that have it.
-        graphs: (usize, usize),
+        /// Index of a graph that has it.
+        first: usize,
+        /// Index of another.
+        second: usize,
     },
 
     /// The system failed to read or write a file.
@@ -177,7 +183,7 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// A file is something else.
+    /// A file is no file of graphs.
     #[error("{}: this is not a file of graphs, which begins with `megabatch-graphs`", path.display())]
     NotGraphs {
         /// The file.
@@ -195,8 +201,7 @@ pub enum Error {
         known: u32,
     },
 
-    /// A file is not what was written, or was written by something that does not keep to the
-    /// format.
+    /// A file has changed since it was written, or does not keep to the format.
     #[error("{}: {object}: {reason}; build the file again, which keeps all graphs that are whole", path.display())]
     Damaged {
         /// The file.
@@ -207,13 +212,13 @@ pub enum Error {
         reason: String,
     },
 
-    /// A file holds other graphs than those that are asked for.
-    #[error("{}: these graphs were built of something else{}", path.display(), Changes(changes))]
+    /// A file holds other graphs than the requested ones.
+    #[error("{}: these graphs were built of something else{}", path.display(), ChangeList(changes))]
     Stale {
         /// The file.
         path: PathBuf,
         /// Differences, at least one.
-        changes: Vec<Change>,
+        changes: Vec<CollectionChange>,
     },
 
     /// There is no graph with an index.
@@ -228,14 +233,16 @@ pub enum Error {
     },
 
     /// There is no graph with a key.
-    #[error("{}: there is no graph {key:?}{}", path.display(), Between(between))]
+    #[error("{}: there is no graph {key:?}{}", path.display(), KeysAround { before, after })]
     NoKey {
         /// The file.
         path: PathBuf,
         /// The key.
         key: String,
-        /// The keys before and after it in the order of their bytes.
-        between: (Option<String>, Option<String>),
+        /// The key before it in the order of their bytes.
+        before: Option<String>,
+        /// The key after it.
+        after: Option<String>,
     },
 
     /// The indices of a file are of another width.
@@ -245,40 +252,44 @@ pub enum Error {
         path: PathBuf,
         /// Bits of an index in the file.
         found: usize,
-        /// Bits of the index that is asked for.
+        /// Bits of the requested index.
         asked: usize,
     },
 
-    /// A graph was not built any more, because another could not be built or written.
+    /// A graph was not built because another could not be built or written.
     #[error("building was stopped, because another graph failed")]
     Stopped,
 }
 
-/// One thing that a collection of graphs is a function of, in two forms.
+/// Changed input of a collection of graphs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Change {
-    /// Which: `data`, `builder`, `parameters`, `schema`, `keys` or `widths`.
+pub struct CollectionChange {
+    /// Name of the input: `data`, `builder`, `parameters`, `schema`, `keys` or `widths`.
     pub what: &'static str,
-    /// As it is in the file.
+    /// Value in the file.
     pub old: String,
-    /// As it is asked for.
+    /// Requested value.
     pub new: String,
 }
 
-struct Changes<'c>(&'c [Change]);
+struct ChangeList<'c>(&'c [CollectionChange]);
 
-impl fmt::Display for Changes<'_> {
+impl fmt::Display for ChangeList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|Change { what, old, new }| write!(f, "; {what}: was {old}, is {new}"))
+        self.0.iter().try_for_each(|CollectionChange { what, old, new }| write!(f, "; {what}: was {old}, is {new}"))
     }
 }
 
-struct Between<'k>(&'k (Option<String>, Option<String>));
+/// Keys on either side of one that is missing.
+struct KeysAround<'k> {
+    before: &'k Option<String>,
+    after: &'k Option<String>,
+}
 
-impl fmt::Display for Between<'_> {
+impl fmt::Display for KeysAround<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
+        match (self.before, self.after) {
             (None, None) => write!(f, "; there are none"),
             (None, Some(first)) => write!(f, "; the first is {first:?}"),
             (Some(last), None) => write!(f, "; the last is {last:?}"),
@@ -288,7 +299,7 @@ impl fmt::Display for Between<'_> {
 }
 
 impl Error {
-    /// The same of the graph with key `key`.
+    /// The error, for the graph with key `key`.
     pub(crate) fn of_graph(self, key: &str) -> Self {
         match self {
             Error::Csr { source, .. } => Error::Csr { graph: key.to_owned(), source },

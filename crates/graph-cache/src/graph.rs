@@ -5,16 +5,15 @@ use megabatch_segment::{Compressed, Csr, Index};
 use crate::error::{Error, Result};
 use crate::schema::Schema;
 
-/// A graph in memory of its own, by the nodes that receive messages: the edges of row `r` end in
-/// node `r` and begin in the nodes of its columns. N nodes, E edges; A, F and K as in the
-/// [`Schema`].
+/// A graph in its own memory, in CSR by the nodes that receive messages: the edges of row `r` go
+/// from the nodes of its columns to node `r`. N nodes, E edges; A, F and K as in the [`Schema`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph<I = u32> {
     /// `[N]` the place of each node's name in [`Schema::names`]; `0..N` where there are no names.
     pub nodes: Vec<u32>,
-    /// [N + 1] where the edges of each node begin.
+    /// [N + 1] first edge of each node, and the number of edges.
     pub row_ptr: Vec<I>,
-    /// `[E]` the node that each edge comes from, a place in `nodes`.
+    /// `[E]` source node of each edge, a place in `nodes`.
     pub col: Vec<I>,
     /// `[E]`, or empty where edges have no weights.
     pub weights: Vec<f32>,
@@ -24,8 +23,8 @@ pub struct Graph<I = u32> {
     pub node_features: Vec<f32>,
     /// As the schema's [`TargetLevel`](crate::TargetLevel) says; a target that is not known is NaN.
     pub targets: Targets,
-    /// From when on the graph may be used, in ns since 1970 UTC: the time at which the last of the
-    /// data that it was built from was known.
+    /// Time from which the graph may be used, in ns since 1970 UTC: when the last of its data
+    /// became known.
     pub known_time: Option<i64>,
 }
 
@@ -52,7 +51,7 @@ impl<I: Index> Graph<I> {
         self.nodes.is_empty()
     }
 
-    /// The edges, looked through once.
+    /// The edges as CSR, checked.
     ///
     /// # Errors
     /// [`Error::Csr`].

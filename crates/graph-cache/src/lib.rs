@@ -13,8 +13,8 @@ mod schema;
 
 pub use batch::BlockDiagonal;
 pub use builder::{Builder, Identity};
-pub use cache::{BuildOptions, Collected, Fetched, GraphCache, Progress, Stale, build_cached};
-pub use error::{Change, Error, Result};
+pub use cache::{BuildOptions, BuildProgress, Collected, Fetched, GraphCache, Stale, build_cached};
+pub use error::{CollectionChange, Error, Result};
 pub use file::{FloatWidth, Floats, GraphFile, IndexWidth, StoredGraph, Widths};
 pub use graph::{Graph, Targets};
 pub use schema::{Schema, TargetLevel};

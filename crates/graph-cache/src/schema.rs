@@ -5,8 +5,8 @@ use std::collections::HashSet;
 /// Properties that all graphs of one collection share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schema {
-    /// Names that nodes are told apart by, such as symbols; a graph's nodes are places in this
-    /// list. Empty where nodes have no identity beyond their graph.
+    /// Names of nodes, such as symbols; a graph's nodes are places in this list. Empty if nodes
+    /// have no identity beyond their graph.
     pub names: Vec<String>,
     /// True if edges have weights.
     pub weighted: bool,
@@ -54,8 +54,7 @@ impl Schema {
     }
 }
 
-/// Two lists of names, how many each has and the first that the other lacks; the same words for the
-/// same lists.
+/// Two lists of names in words: the length of each and the first name that the other lacks.
 fn lists_apart(what: &str, own: &[String], other: &[String]) -> (String, String) {
     let said = |names: &[String], others: &[String]| {
         let others: HashSet<&String> = others.iter().collect();

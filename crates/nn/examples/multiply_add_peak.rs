@@ -1,5 +1,5 @@
 //! Multiply-adds a second of single-precision numbers that lie in registers, the most that any
-//! product can reach, for each instruction set of the fast form that this CPU has.
+//! product can reach, for each instruction set of the CPU engine that this CPU has.
 //!
 //! `cargo run --release -p megabatch-nn --example multiply_add_peak -- [THREADS]`
 

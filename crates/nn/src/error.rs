@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::PathBuf;
 
+use megabatch_atomic_file::WriteError;
 use thiserror::Error;
 
 /// `Result` with this crate's [`Error`](enum@Error).
@@ -207,6 +208,12 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
+}
+
+impl From<WriteError> for Error {
+    fn from(WriteError { path, action, source }: WriteError) -> Self {
+        Error::File { path, action, source }
+    }
 }
 
 impl Error {

@@ -4,7 +4,6 @@ pub mod batch;
 pub mod cpu;
 pub mod cuda;
 mod error;
-mod file;
 pub mod graph;
 pub mod loss;
 pub mod memory;
@@ -13,4 +12,3 @@ pub mod model;
 mod oracle;
 
 pub use error::{Error, Result};
-pub use file::write_atomically;

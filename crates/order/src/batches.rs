@@ -11,12 +11,12 @@ use crate::ranks::Rank;
 pub struct Batching {
     /// Samples in a batch, of all ranks together.
     pub batch_size: usize,
-    /// Batches in a step, whose gradients are accumulated. The samples of a step are those of one
-    /// batch of so many times the size.
+    /// Batches in a step, whose gradients are accumulated. A step has the samples of one batch of
+    /// `batch_size` times this number.
     pub accumulation_steps: usize,
     /// Treatment of samples at an epoch's end that do not fill a step.
     pub last_batch: LastBatch,
-    /// Whose part of each batch it is.
+    /// Rank whose part of each batch is taken.
     pub rank: Rank,
 }
 
@@ -33,7 +33,7 @@ pub enum LastBatch {
     /// They make a smaller step, whose loss and gradients are means over themselves.
     #[default]
     Keep,
-    /// They are left out of this epoch. The order draws anew which ones they are in each epoch.
+    /// They are excluded from this epoch; the order draws other ones in each epoch.
     Drop,
 }
 
@@ -98,8 +98,8 @@ impl Batches {
         step.positions.clone().step_by(size).map(move |start| start..end.min(start.saturating_add(size)))
     }
 
-    /// This rank's samples of each batch of the steps in `steps`. Where it begins takes no longer
-    /// than anywhere else.
+    /// This rank's samples of each batch of the steps in `steps`. It starts equally fast at every
+    /// step.
     pub fn lists(&self, steps: Range<u64>) -> impl Iterator<Item = Vec<usize>> + use<> {
         let batches = *self;
         steps.flat_map(move |step| {
@@ -112,8 +112,7 @@ impl Batches {
 }
 
 impl Batching {
-    /// Samples that a whole step takes. A step of more than can be counted takes all of an epoch's,
-    /// whose number can.
+    /// Samples of a whole step, saturating; such a step has all samples of an epoch.
     fn step_samples(&self) -> usize {
         self.batch_size.saturating_mul(self.accumulation_steps)
     }

@@ -71,7 +71,7 @@ impl Order {
 pub struct EpochOrder {
     samples: usize,
     run_length: usize,
-    /// Length of the short run; 0 where there is none.
+    /// Length of the short run; 0 if there is none.
     short: usize,
     /// Number of full runs that lie before the short one among the samples.
     short_at: usize,
@@ -192,9 +192,9 @@ mod tests {
         assert_eq!(Order::new(5, 0, 1), Err(Error::Zero { size: "run length" }));
     }
 
-    /// Runs that were begun are gone on with in this order, so that it stays what it is. The
-    /// numbers were computed by another program from the definition: Philox4x32-10, FNV-1a,
-    /// SplitMix64 and eight Feistel rounds.
+    /// Existing training runs resume in this order, so it must not change. The numbers were
+    /// computed by another program from the definition: Philox4x32-10, FNV-1a, SplitMix64 and eight
+    /// Feistel rounds.
     #[test]
     fn the_order_of_existing_runs_does_not_change() {
         assert_eq!(visited(10, 1, 0, 0), [6, 7, 9, 0, 4, 1, 2, 3, 5, 8]);

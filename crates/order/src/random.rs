@@ -11,7 +11,7 @@
 pub struct Stream<'a> {
     /// The key.
     pub seed: u64,
-    /// Tells the sequences of a seed apart.
+    /// Name of the sequence, which distinguishes the sequences of a seed.
     pub name: &'a str,
 }
 

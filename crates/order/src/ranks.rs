@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use crate::error::{Error, Result};
 
-/// One of the processes that share every batch among themselves.
+/// One of the processes that share every batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank {
     rank: usize,
@@ -32,9 +32,9 @@ impl Rank {
     /// This rank's part of the positions `batch`: the `rank`-th of `world` contiguous slices that
     /// together are the batch, in order.
     ///
-    /// Where the world does not divide the batch, the first ranks have one sample more than the
-    /// others. Of a batch of fewer samples than ranks the last ranks have none, but they have the
-    /// batch, so that all ranks count the same batches.
+    /// If the world does not divide the batch, the first ranks have one sample more than the
+    /// others. In a batch with fewer samples than ranks, the last ranks have an empty slice, so
+    /// that all ranks count the same batches.
     pub fn slice(&self, batch: Range<usize>) -> Range<usize> {
         let (each, one_more) = (batch.len() / self.world, batch.len() % self.world);
         let start_of = |rank: usize| batch.start + rank * each + rank.min(one_more);

@@ -7,16 +7,15 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::index::Index;
-use crate::offsets::{check_indices, check_offsets};
+use crate::index::{Index, check_indices, check_offsets};
 use crate::sort::{Sorted, sort};
 
 /// A sparse matrix compressed by rows (CSR): the edges of row `r` are those from `row_ptr[r]` to
 /// before `row_ptr[r + 1]`, and `col` has the column of each. A view: the arrays stay where they
 /// are, in a mapped file for instance.
 ///
-/// Of a graph, an edge goes from its column to its row in the sense that messages do: a row gathers
-/// from its columns. Columns of one row may come in any order, and more than once.
+/// In a graph, messages go from column to row: a row gathers from its columns. Columns of one row
+/// may come in any order, and more than once.
 ///
 /// ```
 /// use megabatch_segment::Csr;

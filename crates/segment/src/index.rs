@@ -1,9 +1,11 @@
-//! The types that indices are stored in.
+//! The types that indices are stored in, and checks of offsets and indices.
 
 #![forbid(unsafe_code)]
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::error::{Error, Result};
 
 /// A type that indices are stored in: u32 or u64.
 pub trait Index: bytemuck::Pod + Ord + Debug + Send + Sync + private::Sealed {
@@ -75,3 +77,32 @@ macro_rules! indices {
 }
 
 indices!(u32 as AtomicU32, u64 as AtomicU64);
+
+/// Checks offsets: they begin with 0 and do not decrease.
+pub(crate) fn check_offsets<I: Index>(array: &'static str, offsets: &[I]) -> Result<()> {
+    let Some(first) = offsets.first() else { return Err(Error::NoOffsets { array, segments: 0 }) };
+    if first.wide() != 0 {
+        return Err(Error::FirstOffset { array, found: first.wide() });
+    }
+    match offsets.windows(2).position(|pair| pair[1] < pair[0]) {
+        None => Ok(()),
+        Some(before) => Err(Error::DecreasingOffset {
+            array,
+            position: before + 1,
+            found: offsets[before + 1].wide(),
+            before: offsets[before].wide(),
+        }),
+    }
+}
+
+/// Checks that every index is below `count`.
+pub(crate) fn check_indices<I: Index>(array: &'static str, indices: &[I], count: usize) -> Result<()> {
+    // The greatest is found many at a time; which one is too great is only asked for when one is.
+    let greatest = indices.iter().copied().max();
+    if greatest.is_none_or(|greatest| greatest.wide() < count as u64) {
+        return Ok(());
+    }
+    let too_great = |index: &I| index.wide() >= count as u64;
+    let position = indices.iter().position(too_great).expect("the greatest is one");
+    Err(Error::IndexOutOfRange { array, position, found: indices[position].wide(), count })
+}

@@ -3,7 +3,6 @@
 mod csr;
 mod error;
 mod index;
-mod offsets;
 pub mod ops;
 mod plan;
 mod sort;

@@ -1,4 +1,4 @@
-//! Which row belongs to which segment, made ready for every operation.
+//! Segments of rows, prepared for all operations.
 
 #![forbid(unsafe_code)]
 
@@ -6,8 +6,7 @@ use megabatch_gpu_core::{Buffer, Device, Scope};
 
 use crate::csr::Csr;
 use crate::error::{Error, Result};
-use crate::index::Index;
-use crate::offsets::{check_indices, check_offsets};
+use crate::index::{Index, check_indices, check_offsets};
 use crate::sort::{Sorted, sort};
 
 /// Rows that are reduced one after the other. A longer segment is cut into pieces of as many, and
@@ -15,8 +14,8 @@ use crate::sort::{Sorted, sort};
 /// and what rounding errors grow with.
 pub(crate) const PIECE: u32 = 512;
 
-/// Which of `segments` segments each of `rows` rows belongs to: made once, for any number of
-/// operations, forward and backward.
+/// The segment of each of `rows` rows, prepared once for any number of operations, forward and
+/// backward.
 ///
 /// The rows of a segment are always taken in the order in which they lie, so that results do not
 /// depend on the number of threads, nor on whether the rows came sorted. Its memory, 4 bytes a row
@@ -40,7 +39,7 @@ pub struct SegmentPlan {
 /// One of the reductions, one after the other, that make an operation: output `k` is made of the
 /// inputs from `offsets[k]` to before `offsets[k + 1]`, in `order` if there is one.
 #[derive(Clone, Copy)]
-pub(crate) struct Level<'p> {
+pub(crate) struct ReductionLevel<'p> {
     pub(crate) offsets: &'p Buffer<u32>,
     pub(crate) order: Option<&'p Buffer<u32>>,
 }
@@ -128,9 +127,9 @@ impl SegmentPlan {
     }
 
     /// The reductions that lead from rows to segments, at least one.
-    pub(crate) fn levels(&self) -> impl ExactSizeIterator<Item = Level<'_>> {
+    pub(crate) fn levels(&self) -> impl ExactSizeIterator<Item = ReductionLevel<'_>> {
         let offsets = if self.levels.is_empty() { std::slice::from_ref(&self.offsets) } else { &self.levels };
-        offsets.iter().enumerate().map(|(depth, offsets)| Level {
+        offsets.iter().enumerate().map(|(depth, offsets)| ReductionLevel {
             offsets,
             // What one reduction leaves lies in the order of the next.
             order: self.order.as_ref().filter(|_| depth == 0),

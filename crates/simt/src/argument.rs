@@ -12,14 +12,14 @@ use bytemuck::Pod;
 /// ```
 #[derive(Debug)]
 pub struct Arg<'a> {
-    pub(crate) value: Value<'a>,
-    kind: Kind,
+    pub(crate) value: HostValue<'a>,
+    kind: ArgumentKind,
     /// Size of the value, or of an element of the slice.
     bytes: usize,
 }
 
 #[derive(Debug)]
-pub(crate) enum Value<'a> {
+pub(crate) enum HostValue<'a> {
     Null,
     Plain(Vec<u8>),
     Read(&'a [u8]),
@@ -30,7 +30,7 @@ pub(crate) enum Value<'a> {
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "Other comes from the C++ side only")]
-pub(crate) enum Kind {
+pub(crate) enum ArgumentKind {
     Floating,
     Integer,
     Other,
@@ -42,33 +42,33 @@ pub(crate) enum Kind {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parameter {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ArgumentKind,
     pub(crate) bytes: u32,
 }
 
 impl Arg<'_> {
     /// A pointer to nothing, for a parameter that a kernel leaves alone.
     pub fn null() -> Self {
-        Arg { value: Value::Null, kind: Kind::Pointer, bytes: 0 }
+        Arg { value: HostValue::Null, kind: ArgumentKind::Pointer, bytes: 0 }
     }
 
     /// A `#[repr(C)]` struct or an array, for a parameter that is a struct.
     pub fn of_struct<T: Pod>(value: &T) -> Self {
-        Arg::plain(Kind::Other, bytemuck::bytes_of(value))
+        Arg::plain(ArgumentKind::Other, bytemuck::bytes_of(value))
     }
 
-    fn plain(kind: Kind, bytes: &[u8]) -> Self {
-        Arg { value: Value::Plain(bytes.to_vec()), kind, bytes: bytes.len() }
+    fn plain(kind: ArgumentKind, bytes: &[u8]) -> Self {
+        Arg { value: HostValue::Plain(bytes.to_vec()), kind, bytes: bytes.len() }
     }
 
     /// Fault of passing this to `parameter`.
     pub(crate) fn mismatch(&self, parameter: Parameter) -> Option<String> {
-        let is_null = matches!(self.value, Value::Null);
+        let is_null = matches!(self.value, HostValue::Null);
         let size_fits = parameter.bytes as usize == self.bytes;
         let fits = match parameter.kind {
-            Kind::PointerToConst | Kind::Pointer if is_null => true,
-            Kind::PointerToConst => self.is_pointer() && (size_fits || parameter.bytes == 0),
-            Kind::Pointer => self.kind == Kind::Pointer && (size_fits || parameter.bytes == 0),
+            ArgumentKind::PointerToConst | ArgumentKind::Pointer if is_null => true,
+            ArgumentKind::PointerToConst => self.is_pointer() && (size_fits || parameter.bytes == 0),
+            ArgumentKind::Pointer => self.kind == ArgumentKind::Pointer && (size_fits || parameter.bytes == 0),
             kind => self.kind == kind && size_fits,
         };
         (!fits).then(|| {
@@ -77,7 +77,7 @@ impl Arg<'_> {
     }
 
     fn is_pointer(&self) -> bool {
-        matches!(self.kind, Kind::Pointer | Kind::PointerToConst)
+        matches!(self.kind, ArgumentKind::Pointer | ArgumentKind::PointerToConst)
     }
 
     fn phrase(&self) -> String {
@@ -85,25 +85,33 @@ impl Arg<'_> {
     }
 }
 
-fn phrase(kind: Kind, bytes: usize) -> String {
+fn phrase(kind: ArgumentKind, bytes: usize) -> String {
     match kind {
-        Kind::Floating => format!("a float of {bytes} bytes"),
-        Kind::Integer => format!("an integer of {bytes} bytes"),
-        Kind::Other => format!("a value of {bytes} bytes"),
-        Kind::PointerToConst => format!("a slice to read with elements of {bytes} bytes"),
-        Kind::Pointer => format!("a slice to write with elements of {bytes} bytes"),
+        ArgumentKind::Floating => format!("a float of {bytes} bytes"),
+        ArgumentKind::Integer => format!("an integer of {bytes} bytes"),
+        ArgumentKind::Other => format!("a value of {bytes} bytes"),
+        ArgumentKind::PointerToConst => format!("a slice to read with elements of {bytes} bytes"),
+        ArgumentKind::Pointer => format!("a slice to write with elements of {bytes} bytes"),
     }
 }
 
 impl<'a, T: Pod> From<&'a [T]> for Arg<'a> {
     fn from(slice: &'a [T]) -> Self {
-        Arg { value: Value::Read(bytemuck::cast_slice(slice)), kind: Kind::PointerToConst, bytes: size_of::<T>() }
+        Arg {
+            value: HostValue::Read(bytemuck::cast_slice(slice)),
+            kind: ArgumentKind::PointerToConst,
+            bytes: size_of::<T>(),
+        }
     }
 }
 
 impl<'a, T: Pod> From<&'a mut [T]> for Arg<'a> {
     fn from(slice: &'a mut [T]) -> Self {
-        Arg { value: Value::Write(bytemuck::cast_slice_mut(slice)), kind: Kind::Pointer, bytes: size_of::<T>() }
+        Arg {
+            value: HostValue::Write(bytemuck::cast_slice_mut(slice)),
+            kind: ArgumentKind::Pointer,
+            bytes: size_of::<T>(),
+        }
     }
 }
 
@@ -111,7 +119,7 @@ macro_rules! numbers {
     ($kind:ident: $($number:ty),*) => {
         $(impl From<$number> for Arg<'_> {
             fn from(number: $number) -> Self {
-                Arg::plain(Kind::$kind, &number.to_ne_bytes())
+                Arg::plain(ArgumentKind::$kind, &number.to_ne_bytes())
             }
         })*
     };

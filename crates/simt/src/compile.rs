@@ -42,7 +42,7 @@ pub enum Checks {
 
 /// Options of compiling kernels.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct CompileOptions {
     /// Checks to make.
     pub checks: Checks,
     /// Preprocessor definitions, `NAME` or `NAME=VALUE`. `SIMT_PORTABLE_CONTEXT` takes the portable
@@ -50,7 +50,7 @@ pub struct Options {
     pub defines: Vec<String>,
 }
 
-pub(crate) struct Compiled {
+pub(crate) struct CompiledKernels {
     pub(crate) path: PathBuf,
     pub(crate) kernels: Vec<String>,
 }
@@ -69,7 +69,7 @@ enum ObjectKind {
     Runtime,
 }
 
-pub(crate) fn library<P: AsRef<Path>>(sources: &[P], options: &Options) -> Result<Compiled> {
+pub(crate) fn library<P: AsRef<Path>>(sources: &[P], options: &CompileOptions) -> Result<CompiledKernels> {
     let compiler = Compiler::of(options);
     let folder = cache::folder()?;
     let mut objects = Vec::new();
@@ -95,7 +95,7 @@ pub(crate) fn library<P: AsRef<Path>>(sources: &[P], options: &Options) -> Resul
         let text = read(&names_beside(&object.path))?;
         kernels.extend(text.lines().map(str::to_owned));
     }
-    Ok(Compiled { path, kernels })
+    Ok(CompiledKernels { path, kernels })
 }
 
 fn names_beside(object: &Path) -> PathBuf {
@@ -113,7 +113,7 @@ struct Compiler {
 }
 
 impl Compiler {
-    fn of(options: &Options) -> Self {
+    fn of(options: &CompileOptions) -> Self {
         let mut flags: Vec<String> = FLAGS.iter().map(|&flag| flag.to_owned()).collect();
         flags.extend(options.defines.iter().map(|define| format!("-D{define}")));
         // Without scalar replacement a vector is loaded whole, and its alignment is seen.
@@ -268,7 +268,7 @@ mod tests {
             fs::write(folder.path().join("b.cuh"), "// one\n").unwrap();
         }
         let name = |folder: &Path, checks, kind| {
-            let compiler = Compiler::of(&Options { checks, ..Options::default() });
+            let compiler = Compiler::of(&CompileOptions { checks, ..CompileOptions::default() });
             compiler.object(Path::new(""), &folder.join("k.cu"), kind).unwrap().path
         };
         let plain = |folder: &Path| name(folder, Checks::Memory, ObjectKind::Kernels);

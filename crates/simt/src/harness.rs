@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use crate::argument::Arg;
-use crate::compile::{Checks, Options};
+use crate::compile::{Checks, CompileOptions};
 use crate::driver::{FakeDriver, Setting};
 use crate::kernels::{Geometry, Kernels};
 
@@ -14,10 +14,12 @@ use crate::kernels::{Geometry, Kernels};
 /// ```
 /// use megabatch_simt::{Arg, Harness};
 ///
-/// static HARNESS: Harness = Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels"), &["saxpy"]);
+/// const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels");
+/// static HARNESS: Harness = Harness::new(FOLDER, &["saxpy"]);
 ///
 /// let (x, mut y) = ([1.0f32, 2.0, 3.0], [10.0f32; 3]);
-/// let mut arguments = [Arg::from(2.0f32), Arg::from(&x[..]), Arg::from(&mut y[..]), Arg::from(3u32)];
+/// let mut arguments =
+///     [Arg::from(2.0f32), Arg::from(&x[..]), Arg::from(&mut y[..]), Arg::from(3u32)];
 /// HARNESS.run("saxpy", Some((1, 32)), &mut arguments);
 /// assert_eq!(y, [12.0, 14.0, 16.0]);
 /// ```
@@ -82,7 +84,7 @@ impl Harness {
 
     fn compiled(&self, checks: Checks) -> Kernels {
         let sources: Vec<String> = self.names.iter().map(|name| format!("{}/{name}.cu", self.folder)).collect();
-        let options = Options { checks, ..Options::default() };
+        let options = CompileOptions { checks, ..CompileOptions::default() };
         Kernels::compile_with(&sources, &options).unwrap_or_else(|error| panic!("{error}"))
     }
 }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use libloading::Library;
 
-use crate::argument::{Arg, Kind, Parameter};
-use crate::compile::{self, Options};
+use crate::argument::{Arg, ArgumentKind, Parameter};
+use crate::compile::{self, CompileOptions};
 use crate::error::{Error, Result};
 use crate::source_lines;
-use crate::staging::{Range, Staging};
+use crate::staging::{LaunchMemory, StagedArguments};
 
 /// Kernels compiled for the CPU, ready to launch.
 #[derive(Debug)]
@@ -30,12 +30,12 @@ pub struct Geometry {
     /// Size of the `extern __shared__` array.
     pub dynamic_shared_bytes: usize,
     /// True if blocks may wait for each other.
-    pub blocks: Blocks,
+    pub blocks: BlockSchedule,
 }
 
 /// Which blocks of a launch run at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Blocks {
+pub enum BlockSchedule {
     /// One after another, x fastest: all that a launch promises.
     #[default]
     OneAfterAnother,
@@ -50,14 +50,14 @@ impl Geometry {
             grid: [blocks, 1, 1],
             block: [threads, 1, 1],
             dynamic_shared_bytes: 0,
-            blocks: Blocks::OneAfterAnother,
+            blocks: BlockSchedule::OneAfterAnother,
         }
     }
 
     /// The same as a cooperative launch.
     #[must_use]
     pub fn cooperative(self) -> Self {
-        Geometry { blocks: Blocks::AllAtOnce, ..self }
+        Geometry { blocks: BlockSchedule::AllAtOnce, ..self }
     }
 
     fn is_possible(&self) -> bool {
@@ -78,7 +78,7 @@ struct Launch {
     dynamic_shared_bytes: u64,
     cooperative: u64,
     arguments: *const *mut c_void,
-    ranges: *const Range,
+    ranges: *const LaunchMemory,
     range_count: u64,
     report: *mut c_char,
     report_bytes: u64,
@@ -99,14 +99,14 @@ impl Kernels {
     /// # Errors
     /// [`Error::NoCompiler`], [`Error::Compile`] with the compiler's messages, [`Error::Source`].
     pub fn compile<P: AsRef<Path>>(sources: &[P]) -> Result<Self> {
-        Kernels::compile_with(sources, &Options::default())
+        Kernels::compile_with(sources, &CompileOptions::default())
     }
 
     /// As [`Kernels::compile`], with options.
     ///
     /// # Errors
     /// As there.
-    pub fn compile_with<P: AsRef<Path>>(sources: &[P], options: &Options) -> Result<Self> {
+    pub fn compile_with<P: AsRef<Path>>(sources: &[P], options: &CompileOptions) -> Result<Self> {
         let compiled = compile::library(sources, options)?;
         // SAFETY: the library is the one that `compile` has just made or found under the hash of
         // its sources; its only initialisers are those of the C++ runtime.
@@ -143,14 +143,14 @@ impl Kernels {
             return Err(Error::Geometry { kernel: kernel.to_owned(), grid, block });
         }
         self.check_arguments(kernel, arguments)?;
-        let mut staging = Staging::of(arguments);
+        let mut staging = StagedArguments::of(arguments);
         let (addresses, ranges) = (staging.arguments(), staging.ranges());
         let mut report = vec![0u8; REPORT_BYTES];
         let launch = Launch {
             grid: geometry.grid,
             block: geometry.block,
             dynamic_shared_bytes: geometry.dynamic_shared_bytes as u64,
-            cooperative: u64::from(geometry.blocks == Blocks::AllAtOnce),
+            cooperative: u64::from(geometry.blocks == BlockSchedule::AllAtOnce),
             arguments: addresses.as_ptr(),
             ranges: ranges.as_ptr(),
             range_count: ranges.len() as u64,
@@ -186,7 +186,7 @@ impl Kernels {
 
     fn parameters(&self, kernel: &str) -> Result<Vec<Parameter>> {
         let describe: libloading::Symbol<'_, ParametersFn> = self.symbol("parameters", kernel)?;
-        let mut parameters = vec![Parameter { kind: Kind::Other, bytes: 0 }; PARAMETERS_MAX as usize];
+        let mut parameters = vec![Parameter { kind: ArgumentKind::Other, bytes: 0 }; PARAMETERS_MAX as usize];
         // SAFETY: the function of this name, which `rewrite` appends, writes at most as many as it
         // is told there is room for.
         let count = unsafe { describe(parameters.as_mut_ptr(), PARAMETERS_MAX) };

@@ -12,7 +12,7 @@ mod source_lines;
 mod staging;
 
 pub use argument::Arg;
-pub use compile::{Checks, Options};
+pub use compile::{Checks, CompileOptions};
 pub use error::{Error, Result};
 pub use harness::Harness;
-pub use kernels::{Blocks, Geometry, Kernels};
+pub use kernels::{BlockSchedule, Geometry, Kernels};

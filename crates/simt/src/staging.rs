@@ -6,12 +6,12 @@
 
 use std::ffi::c_void;
 
-use crate::argument::{Arg, Value};
+use crate::argument::{Arg, HostValue};
 
 const ALIGN_BYTES: usize = 256;
 
 /// Arguments of a kernel call.
-pub(crate) struct Staging {
+pub(crate) struct StagedArguments {
     /// One value an argument: its bytes, or an address in `copies`. Words, for their alignment, of
     /// which no type asks for more.
     values: Vec<Vec<u128>>,
@@ -21,7 +21,7 @@ pub(crate) struct Staging {
 /// Memory that a launch may touch, as the runtime has it: half-open, in bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Range {
+pub(crate) struct LaunchMemory {
     begin: usize,
     end: usize,
     writable: u64,
@@ -34,15 +34,15 @@ struct Copy {
     writable: bool,
 }
 
-impl Staging {
+impl StagedArguments {
     pub(crate) fn of(arguments: &[Arg<'_>]) -> Self {
         let mut copies: Vec<Option<Copy>> = arguments.iter().map(|argument| copy(&argument.value)).collect();
         let values = arguments.iter().zip(&mut copies).map(|(argument, copy)| match (&argument.value, copy) {
-            (Value::Plain(bytes), _) => words(bytes),
+            (HostValue::Plain(bytes), _) => words(bytes),
             (_, Some(copy)) => words(&copy.address().to_ne_bytes()),
             (_, None) => words(&[0; 8]),
         });
-        Staging { values: values.collect(), copies }
+        StagedArguments { values: values.collect(), copies }
     }
 
     /// Pointers to the values, as cuLaunchKernel takes them.
@@ -50,10 +50,10 @@ impl Staging {
         self.values.iter_mut().map(|value| value.as_mut_ptr().cast()).collect()
     }
 
-    pub(crate) fn ranges(&mut self) -> Vec<Range> {
+    pub(crate) fn ranges(&mut self) -> Vec<LaunchMemory> {
         let range = |copy: &mut Copy| {
             let begin = copy.address() as usize;
-            Range { begin, end: begin + copy.bytes, writable: u64::from(copy.writable) }
+            LaunchMemory { begin, end: begin + copy.bytes, writable: u64::from(copy.writable) }
         };
         self.copies.iter_mut().flatten().map(range).collect()
     }
@@ -61,7 +61,7 @@ impl Staging {
     /// Brings what the kernel wrote into the slices.
     pub(crate) fn write_back(&self, arguments: &mut [Arg<'_>]) {
         for (argument, copy) in arguments.iter_mut().zip(&self.copies) {
-            if let (Value::Write(slice), Some(copy)) = (&mut argument.value, copy) {
+            if let (HostValue::Write(slice), Some(copy)) = (&mut argument.value, copy) {
                 slice.copy_from_slice(&copy.memory[copy.start..copy.start + copy.bytes]);
             }
         }
@@ -80,11 +80,11 @@ fn words(bytes: &[u8]) -> Vec<u128> {
     words
 }
 
-fn copy(value: &Value<'_>) -> Option<Copy> {
+fn copy(value: &HostValue<'_>) -> Option<Copy> {
     let (slice, writable): (&[u8], bool) = match value {
-        Value::Read(slice) => (slice, false),
-        Value::Write(slice) => (slice, true),
-        Value::Null | Value::Plain(_) => return None,
+        HostValue::Read(slice) => (slice, false),
+        HostValue::Write(slice) => (slice, true),
+        HostValue::Null | HostValue::Plain(_) => return None,
     };
     let mut memory = vec![0; slice.len() + 2 * ALIGN_BYTES];
     let start = memory.as_ptr().align_offset(ALIGN_BYTES);

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use megabatch_simt::{Arg, Checks, Error, Geometry, Kernels, Options};
+use megabatch_simt::{Arg, Checks, CompileOptions, Error, Geometry, Kernels};
 
 static KERNELS: LazyLock<Kernels> =
     LazyLock::new(|| Kernels::compile(&[SOURCE]).unwrap_or_else(|error| panic!("{error}")));
@@ -94,7 +94,7 @@ fn an_access_outside_the_buffers_is_named_before_it_happens() {
 
 #[test]
 fn alignment_is_seen_where_nothing_else_of_memory_is() {
-    let options = Options { checks: Checks::Barriers, ..Options::default() };
+    let options = CompileOptions { checks: Checks::Barriers, ..CompileOptions::default() };
     let kernels = Kernels::compile_with(&[SOURCE], &options).unwrap_or_else(|error| panic!("{error}"));
     let (x, mut out) = ([1.0f32; 32], [0.0f32; 32]);
     let mut arguments = [Arg::from(&x[..]), Arg::from(&mut out[..])];
@@ -153,7 +153,7 @@ fn a_race_in_global_memory_names_both_accesses() {
     check("waits_without_atomic", 32, &mut [Arg::from(&mut flag[..])], &["thread 1 writes", &sets, &reads]);
 }
 
-/// What one block hands to another is seen by it, where everything is done that a GPU asks for.
+/// Data that one block hands to another is seen by it, if all fences are in place.
 #[test]
 fn a_release_or_an_acquire_that_is_missing_is_a_race() {
     let hand_over = |how: u32| {

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use megabatch_simt::{Arg, Geometry, Kernels, Options};
+use megabatch_simt::{Arg, CompileOptions, Geometry, Kernels};
 
 static KERNELS: LazyLock<Kernels> =
     LazyLock::new(|| Kernels::compile(&[SOURCE]).unwrap_or_else(|error| panic!("{error}")));
@@ -241,7 +241,7 @@ fn sixteen_bit_floats_convert_as_ieee_says() {
 
 #[test]
 fn the_portable_fibers_do_the_same() {
-    let options = Options { defines: vec!["SIMT_PORTABLE_CONTEXT".to_owned()], ..Options::default() };
+    let options = CompileOptions { defines: vec!["SIMT_PORTABLE_CONTEXT".to_owned()], ..CompileOptions::default() };
     let kernels = Kernels::compile_with(&[SOURCE], &options).unwrap();
     let x = vec![1.0f32; 5000];
     let mut out = [0.0f32; 2];

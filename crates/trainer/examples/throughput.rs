@@ -110,7 +110,10 @@ fn measure(case: &Case, stride: usize, order: &str, threads: usize, rounds: usiz
     }
     let ratio = median(&mut ratios);
     let (least, most) = (ratios[0], ratios[ratios.len() - 1]);
-    println!("{} {order}, {threads} threads: bf16 beside fp32 {ratio:.2}, in the rounds {least:.2} to {most:.2}", case.name);
+    println!(
+        "{} {order}, {threads} threads: bf16 beside fp32 {ratio:.2}, in the rounds {least:.2} to {most:.2}",
+        case.name
+    );
     Ok(())
 }
 

@@ -127,19 +127,6 @@ pub enum Error {
         index: usize,
     },
 
-    /// Targets that the loss has no meaning for.
-    #[error("{place}{found}: expected {expected}, or NaN where it is not known; {advice}")]
-    Targets {
-        /// The sample or the graph that has them, with a colon; empty where it is not known.
-        place: String,
-        /// The targets.
-        found: String,
-        /// The requirement of the loss ([`TargetNeeds`](crate::TargetNeeds)).
-        expected: String,
-        /// Advice.
-        advice: &'static str,
-    },
-
     /// The loss of a step is far above those before it. Nothing was updated in the step named.
     #[error(
         "step {step}: the loss is {loss:.4e}, more than {factor} times the median of the last steps, {median:.4e}; check the data, lower the \

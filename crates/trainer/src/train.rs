@@ -170,9 +170,9 @@ impl Trainer {
     /// that come of it are another rounding of the same run.
     ///
     /// # Errors
-    /// As [`Trainer::new`]; [`Error::Setting`] for what is not computed on a GPU yet: last bars of
+    /// As [`Trainer::new`]; [`Error::NotOnGpu`] for what is not computed on a GPU yet: last bars of
     /// samples that stand alone, dense training with attention pooling, carried state, gradient
-    /// checkpointing, the plain form, profiles.
+    /// checkpointing, profiles.
     pub fn on_gpu(gpu: &Device, host: &Device, config: Config, shape: SampleShape) -> Result<Self> {
         Trainer::on(host, Some(gpu), config, shape)
     }
@@ -180,6 +180,9 @@ impl Trainer {
     fn on(device: &Device, gpu: Option<&Device>, mut config: Config, shape: SampleShape) -> Result<Self> {
         assert!(matches!(device, Device::Cpu(_)), "weights are kept in host memory");
         config.check()?;
+        if gpu.is_some() {
+            config.check_on_gpu()?;
+        }
         config.loss.check_groups(shape.outputs)?;
         check_countable(&config, &shape, 1)?;
         config.model = config.model.for_loss(config.loss);

@@ -25,7 +25,7 @@ const CORA: &[&str] = &[
     "gpu_optimization.batch_size=1",
 ];
 
-/// The share of the 1,000 test papers of Cora whose subject is found, over ten seeds.
+/// Accuracy on the 1,000 test papers of Cora, over ten seeds.
 pub(super) fn cora(runner: &Runner) -> Result<String> {
     let graphs = runner.file("cora.mbg");
     let input = runner.data("graphs/cora_plain");
@@ -72,15 +72,14 @@ const PROTEINS: &[&str] = &[
     "data.folds=10",
 ];
 
-/// The share of the 188 molecules of MUTAG whose class is found, each by a model that has not seen
-/// its fold.
+/// Accuracy on the 188 molecules of MUTAG, each by a model that has not seen its fold.
 pub(super) fn mutag(runner: &Runner) -> Result<String> {
     let graphs = runner.file("mutag.mbg");
     runner.ask(&["graph", "build", &runner.data("graphs/MUTAG_TU"), "--kind", "tu", "--out", &graphs])?;
     cross_validated(runner, "MUTAG", &graphs, MUTAG)
 }
 
-/// The same of the 1,113 proteins of PROTEINS.
+/// Accuracy on the 1,113 proteins of PROTEINS, each by a model that has not seen its fold.
 pub(super) fn proteins(runner: &Runner) -> Result<String> {
     let (folder, graphs) = (runner.file("PROTEINS"), runner.file("proteins.mbg"));
     dgcnn::to_tu(&runner.data("graphs/dgcnn_txt/PROTEINS.txt.gz"), &folder, "PROTEINS")?;

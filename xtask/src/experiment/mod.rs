@@ -1,5 +1,5 @@
-//! `cargo xtask experiment`: whole runs on public data, from the files as they are published to a
-//! line of numbers.
+//! `cargo xtask experiment`: whole runs on public data, from the published files to a line of
+//! results.
 //!
 //! The data are not part of the project: `MEGABATCH_DATA` names the folder that has them.
 
@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 
 use runner::Runner;
 
-/// Name, and what does it.
+/// Name and function of an experiment.
 type Experiment = (&'static str, fn(&Runner) -> Result<String>);
 
 const EXPERIMENTS: &[Experiment] = &[

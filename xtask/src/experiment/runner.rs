@@ -1,4 +1,4 @@
-//! megabatch as an experiment runs it: a release build, a folder of its own, answers as JSON.
+//! Runs megabatch for an experiment: a release build, a folder of its own, answers as JSON.
 
 use std::fs;
 use std::path::PathBuf;

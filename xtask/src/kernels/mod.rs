@@ -3,7 +3,6 @@
 
 mod assembly;
 mod compiler;
-mod ptx;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -5,7 +5,10 @@
 use half::bf16;
 use megabatch_gpu_core::{Buffer, Device, Result};
 
-use super::{DeviceScaler, Examinee, Moments, Report, StepSettings, Tensors, Weights, WorkingCopy, examine, update};
+use super::{
+    ChunkedTensors, DeviceScaler, MomentBuffers, OptimizerBuffers, ScaledGradients, StepReport, StepSettings,
+    WorkingCopyBuffer, unscale_and_check, update,
+};
 use crate::optimizer::{OptimizerSettings, Rule};
 use crate::scaler::{LossScaler, ScalerConfig};
 
@@ -41,7 +44,7 @@ const STEPS: [Gradients; 6] = [
 
 /// State of a device after some steps.
 struct Outcome {
-    reports: Vec<Report>,
+    reports: Vec<StepReport>,
     values: Vec<f32>,
     copy: Vec<bf16>,
 }
@@ -56,7 +59,7 @@ fn run(device: &Device, rule: Rule) -> Result<Outcome> {
     let config = ScalerConfig { initial_scale: 8.0, growth_interval: 2, ..ScalerConfig::default() };
     let scaler = LossScaler::new(config).expect("settings in range");
     let mut control = DeviceScaler::new(&scope, Some(&scaler), 0)?;
-    let mut tensors = Tensors::new(&scope, &[0..300, 301..LEN])?;
+    let mut tensors = ChunkedTensors::new(&scope, &[0..300, 301..LEN])?;
     let optimizer = OptimizerSettings { rule, lr: 0.01, weight_decay: 0.1, ..OptimizerSettings::default() };
     let mut values = Buffer::from_slice(&scope, &noise(1, 1.0))?;
     let (mut exp_avg, mut exp_avg_sq) = (Buffer::zeros(&scope, LEN)?, Buffer::zeros(&scope, LEN)?);
@@ -69,12 +72,12 @@ fn run(device: &Device, rule: Rule) -> Result<Outcome> {
         bad.iter().for_each(|&bad| gradients[bad] = f32::NAN);
         let gradients = Buffer::from_slice(&scope, &gradients)?;
         control.begin(&StepSettings { count: 5.0, clip_norm: Some(20.0), optimizer, ..StepSettings::default() })?;
-        examine(&mut tensors, Examinee { gradients: &gradients, losses: &losses }, &mut control)?;
-        let mut weights = Weights {
+        unscale_and_check(&mut tensors, ScaledGradients { gradients: &gradients, losses: &losses }, &mut control)?;
+        let mut weights = OptimizerBuffers {
             values: &mut values,
             gradients: &gradients,
-            moments: Some(Moments { exp_avg: &mut exp_avg, exp_avg_sq: &mut exp_avg_sq }),
-            working_copy: Some(WorkingCopy::Bf16(&mut copy)),
+            moments: Some(MomentBuffers { exp_avg: &mut exp_avg, exp_avg_sq: &mut exp_avg_sq }),
+            working_copy: Some(WorkingCopyBuffer::Bf16(&mut copy)),
         };
         update(&tensors, &mut weights, &mut control)?;
         reports.push(control.report(&tensors)?);
@@ -87,7 +90,7 @@ fn same(device: &Device, rule: Rule) -> Result<()> {
     for (step, (found, expected)) in found.reports.iter().zip(&expected.reports).enumerate() {
         let norms = [found.norm, expected.norm].map(|norm| if norm.is_nan() { 0 } else { norm.to_bits() });
         assert_eq!(norms[0], norms[1], "the norm of step {step}");
-        assert_eq!(Report { norm: 0.0, ..*found }, Report { norm: 0.0, ..*expected }, "step {step}");
+        assert_eq!(StepReport { norm: 0.0, ..*found }, StepReport { norm: 0.0, ..*expected }, "step {step}");
         assert_eq!(found.scale, STEPS[step].scale, "the scale of step {step}");
         assert_eq!(found.non_finite.is_some(), STEPS[step].bad.is_some(), "step {step}");
     }

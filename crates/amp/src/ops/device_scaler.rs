@@ -3,51 +3,51 @@
 use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::{AsyncDownload, Buffer, Result, Scope, Staging};
 
-use super::tensors::{NONE, Tensors};
+use super::tensors::{ChunkedTensors, NONE};
 use crate::error::Error;
-use crate::gradients::Place;
+use crate::gradients::ElementIndex;
 use crate::optimizer::{OptimizerSettings, Rates};
 use crate::scaler::{LossScaler, Overflow, ScaleChange, ScalerConfig, ScalerState};
 
-/// State of an optimizer's steps on a device, which stays there: the loss scale, the findings about
-/// the gradients, the number of updates.
+/// Loss scaler whose state stays on the device: loss scale, norm and finiteness of the gradients,
+/// number of updates.
 #[derive(Debug)]
 pub struct DeviceScaler {
     scaler: Option<ScalerConfig>,
     /// Settings of the last step that was begun.
     step: Option<StepSettings>,
-    pub(super) step_on_device: Buffer<Step>,
+    pub(super) step_on_device: Buffer<DeviceStep>,
     staging: Staging,
     pub(super) scale: Buffer<f32>,
-    pub(super) state: Buffer<State>,
+    pub(super) state: Buffer<DeviceState>,
 }
 
-/// Settings of a step that the host knows.
+/// Settings of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepSettings {
-    /// Terms of the losses that gradients were divided by, > 0. Where they turned out to be others,
-    /// as [`examine`](super::examine()) is told, gradients are multiplied by the quotient.
+    /// Number of loss terms that gradients were divided by, > 0. Where the step's number differs,
+    /// as [`unscale_and_check`](super::unscale_and_check()) is told, gradients are multiplied by
+    /// the quotient.
     pub count: f64,
-    /// The largest mean of the losses that weights follow.
+    /// Largest mean loss with which weights are updated.
     pub loss_max: f64,
-    /// The norm that gradients are clipped to.
+    /// Norm that gradients are clipped to; `None` for no clipping.
     pub clip_norm: Option<f64>,
     /// Optimizer settings of the step.
     pub optimizer: OptimizerSettings,
 }
 
 impl Default for StepSettings {
-    /// Gradients of one term, however large its loss is, which are not clipped, and the optimizer's
-    /// defaults.
+    /// One loss term, no limit on the loss, no clipping, and the optimizer's defaults.
     fn default() -> Self {
         StepSettings { count: 1.0, loss_max: f64::INFINITY, clip_norm: None, optimizer: OptimizerSettings::default() }
     }
 }
 
-/// `Step` of state.cuh.
+/// `DeviceStep` of state.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub(super) struct Step {
+pub(super) struct DeviceStep {
     count: f64,
     loss_max: f64,
     clip_norm: f64,
@@ -71,11 +71,11 @@ struct FixedRates {
     epsilon: f32,
 }
 
-impl Step {
+impl DeviceStep {
     fn new(of: &StepSettings) -> Self {
         // The number of the step matters to none of these.
         let rates = Rates::<f32>::new(&of.optimizer, 1);
-        Step {
+        DeviceStep {
             count: of.count,
             loss_max: of.loss_max,
             clip_norm: of.clip_norm.unwrap_or(f64::INFINITY),
@@ -96,10 +96,10 @@ impl Step {
     }
 }
 
-/// `State` of state.cuh.
+/// `DeviceState` of state.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub(super) struct State {
+pub(super) struct DeviceState {
     /// The sum of the losses, and the number of its terms.
     pub(super) loss: f64,
     pub(super) terms: f64,
@@ -120,8 +120,8 @@ pub(super) struct State {
     pub(super) overflows: u32,
     /// Change of the loss scale: [`NO_CHANGE`] and those after it.
     pub(super) change: u32,
-    /// 1 where weights follow the gradients.
-    pub(super) follows: u32,
+    /// 1 where the update is applied.
+    pub(super) applied: u32,
 }
 
 pub(super) const NO_CHANGE: u32 = 0;
@@ -142,18 +142,18 @@ pub(super) struct Rules {
     max_scale: f32,
 }
 
-/// A device's report on its last step.
+/// Report on the last step of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Report {
+pub struct StepReport {
     /// The sum of the losses.
     pub loss_sum: f64,
     /// The number of its terms.
     pub terms: f64,
-    /// As of [`Examined::norm`](crate::Examined::norm).
+    /// As of [`CheckedGradients::norm`](crate::CheckedGradients::norm).
     pub norm: f64,
     /// The first gradient that was infinite or NaN once it was unscaled, for which the update was
     /// skipped.
-    pub non_finite: Option<Place>,
+    pub non_finite: Option<ElementIndex>,
     /// The scale of the loss whose gradients these were; 1 of a loss that is not scaled.
     pub scale: f32,
     /// The scaler after the step; None of a loss that is not scaled.
@@ -163,9 +163,9 @@ pub struct Report {
     pub(super) change: u32,
 }
 
-impl Report {
+impl StepReport {
     /// Change of the scale by the step, as [`LossScaler::update`] reports it. `overflow` names the
-    /// element of [`Report::non_finite`].
+    /// element of [`StepReport::non_finite`].
     ///
     /// # Errors
     /// [`Error::ScaleCollapsed`] where the scale would have had to fall below its floor; it then
@@ -182,11 +182,11 @@ impl Report {
     }
 }
 
-/// Report on a step, on its way from the device: what is submitted after it is not waited for.
+/// Report on a step, being downloaded. Waiting for it does not wait for work submitted later.
 #[derive(Debug)]
 #[must_use = "how a step went is known when its report was waited for"]
 pub struct PendingReport {
-    state: AsyncDownload<State>,
+    state: AsyncDownload<DeviceState>,
     is_scaled: bool,
 }
 
@@ -195,10 +195,10 @@ impl PendingReport {
     ///
     /// # Errors
     /// As [`AsyncDownload::wait`].
-    pub fn wait(self, tensors: &Tensors) -> Result<Report> {
+    pub fn wait(self, tensors: &ChunkedTensors) -> Result<StepReport> {
         let state = self.state.wait()?[0];
-        let State { scale_after: scale, clean_steps, overflows, bad_chunk, bad_index, .. } = state;
-        Ok(Report {
+        let DeviceState { scale_after: scale, clean_steps, overflows, bad_chunk, bad_index, .. } = state;
+        Ok(StepReport {
             loss_sum: state.loss,
             terms: state.terms,
             norm: state.norm,
@@ -212,14 +212,13 @@ impl PendingReport {
 }
 
 impl DeviceScaler {
-    /// The control of a run that did `steps` updates, with the scale of `scaler`, or of 1 without
-    /// one.
+    /// The scaler of a run that did `steps` updates, with the scale of `scaler`, or 1 without one.
     ///
     /// # Errors
-    /// Of [`Buffer::from_slice`].
+    /// Errors of [`Buffer::from_slice`].
     pub fn new(scope: &Scope, scaler: Option<&LossScaler>, steps: u64) -> Result<Self> {
         let of = scaler.map(LossScaler::state);
-        let state = State {
+        let state = DeviceState {
             loss: 0.0,
             terms: 0.0,
             norm: 0.0,
@@ -235,7 +234,7 @@ impl DeviceScaler {
             clean_steps: of.map_or(0, |of| of.clean_steps),
             overflows: of.map_or(0, |of| of.overflows),
             change: NO_CHANGE,
-            follows: 0,
+            applied: 0,
         };
         Ok(DeviceScaler {
             scaler: scaler.map(|scaler| *scaler.config()),
@@ -248,19 +247,19 @@ impl DeviceScaler {
     }
 
     /// Bytes on a device.
-    pub const BYTES: usize = size_of::<Step>() + size_of::<f32>() + size_of::<State>();
+    pub const BYTES: usize = size_of::<DeviceStep>() + size_of::<f32>() + size_of::<DeviceState>();
 
-    /// Has [`examine`](super::examine()) and [`update`](super::update()) do as `of` says from now
-    /// on. The device learns of it by a copy that nobody waits for.
+    /// Sets the settings of the next [`unscale_and_check`](super::unscale_and_check()) and
+    /// [`update`](super::update()). The copy to the device is not waited for.
     ///
     /// # Errors
-    /// Of [`Staging::send`].
+    /// Errors of [`Staging::send`].
     ///
     /// # Panics
     /// If the count is not a positive finite number.
     pub fn begin(&mut self, of: &StepSettings) -> Result<()> {
         assert!(of.count > 0.0 && of.count.is_finite(), "a count of {}", of.count);
-        self.staging.send(&[Step::new(of)], &mut self.step_on_device)?;
+        self.staging.send(&[DeviceStep::new(of)], &mut self.step_on_device)?;
         self.step = Some(*of);
         Ok(())
     }
@@ -273,23 +272,23 @@ impl DeviceScaler {
         self.step.expect("a step was begun")
     }
 
-    /// `[1]`: what the loss of the next step is to be multiplied by.
+    /// `[1]`: the factor of the next step's loss.
     pub fn scale(&self) -> &Buffer<f32> {
         &self.scale
     }
 
-    /// Waits for the device, once, and tells how the last step over `tensors` went.
+    /// Waits for the device and returns the report on the last step, which was over `tensors`.
     ///
     /// # Errors
-    /// Of [`PendingReport::wait`].
-    pub fn report(&self, tensors: &Tensors) -> Result<Report> {
+    /// Errors of [`PendingReport::wait`].
+    pub fn report(&self, tensors: &ChunkedTensors) -> Result<StepReport> {
         self.fetch_report()?.wait(tensors)
     }
 
     /// Report on the step that was submitted last. Does not wait.
     ///
     /// # Errors
-    /// Of [`Buffer::fetch`].
+    /// Errors of [`Buffer::fetch`].
     pub fn fetch_report(&self) -> Result<PendingReport> {
         Ok(PendingReport { state: self.state.fetch()?, is_scaled: self.scaler.is_some() })
     }
@@ -306,9 +305,9 @@ impl DeviceScaler {
         })
     }
 
-    /// The loss scaler of the plain form.
+    /// The loss scaler, for the CPU form.
     pub(super) fn scaler(&self) -> Option<LossScaler> {
-        let State { clean_steps, overflows, .. } = self.state.as_slice()[0];
+        let DeviceState { clean_steps, overflows, .. } = self.state.as_slice()[0];
         let state = ScalerState { scale: self.scale.as_slice()[0], clean_steps, overflows };
         self.scaler
             .map(|config| LossScaler::resume(config, state).expect("a scale between floor and ceiling stays there"))

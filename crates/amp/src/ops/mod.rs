@@ -1,32 +1,44 @@
-//! The two passes from gradients to weights and rounding by chance on a device, each in a file of
-//! its own: the function with its one match on the device, its plain form on the CPU, which is this
-//! crate's own, and the launch of its kernels, whose source lies beside it as `.cu`.
+//! The two passes from gradients to weights on a device, each in its own file: the public function
+//! with one match on the device, the CPU form, and the launch of its kernels, whose source is the
+//! `.cu` beside it.
 //!
-//! What one pass leaves for the next stays on the device: the norm, what gradients are multiplied
-//! by, whether one is not finite, the loss scale and the number of updates are in a
-//! [`DeviceScaler`]. A step is
+//! The results of one pass stay on the device for the next: norm, gradient factors, first
+//! non-finite gradient, loss scale and number of updates are in a [`DeviceScaler`]. A step is
 //!
 //! ```text
-//! forward and backward, of the loss times the number in control.scale()
-//! begin       what the host knows of the step, to the control
-//! examine     whether the loss stands; norm, first gradient that is not finite, clip coefficient; the loss scale of the next step
-//! update      nothing where the loss does not stand or a gradient was not finite, else a step of SGD, Adam or AdamW
+//! forward, backward    of the loss times scaler.scale()
+//! begin                settings of the step, to the device
+//! unscale_and_check    loss accepted?, norm, first non-finite gradient, clip factor, next scale
+//! update               a step of SGD, Adam or AdamW if the loss and all gradients were accepted
 //! ```
 //!
-//! and nobody waits for the device in it. What changes from step to step is read on the device, so
-//! that the launches of all steps are the same. [`DeviceScaler::report`] does, for a log or a
-//! checkpoint; [`DeviceScaler::fetch_report`] asks for the same, so that more can be submitted
-//! before it is waited for.
+//! None of these waits for the device. Values that change from step to step are read on the device,
+//! so that the launches of all steps are equal and can be captured. [`DeviceScaler::report`] waits,
+//! for a log or a checkpoint; [`DeviceScaler::fetch_report`] starts the download and returns at
+//! once.
 
 pub mod conformance;
 mod device_scaler;
-mod examine;
-#[cfg(test)]
-mod harness;
 mod tensors;
+mod unscale_and_check;
 mod update;
 
-pub use device_scaler::{DeviceScaler, PendingReport, Report, StepSettings};
-pub use examine::{Examinee, examine};
-pub use tensors::Tensors;
-pub use update::{Moments, Weights, WorkingCopy, update};
+pub use device_scaler::{DeviceScaler, PendingReport, StepReport, StepSettings};
+pub use tensors::ChunkedTensors;
+pub use unscale_and_check::{ScaledGradients, unscale_and_check};
+pub use update::{MomentBuffers, OptimizerBuffers, WorkingCopyBuffer, update};
+
+#[cfg(test)]
+mod harness {
+    use megabatch_simt::Harness;
+
+    /// The kernels of this folder on the CPU.
+    pub(super) static HARNESS: Harness =
+        Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops"), &["unscale_and_check", "update"]);
+
+    /// Numbers from -`most` to `most`.
+    pub(super) fn noise(len: usize, most: f32) -> Vec<f32> {
+        let unit = |k: u32| (k.wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 24) as f32;
+        (0..len as u32).map(|k| (2.0 * unit(k) - 1.0) * most).collect()
+    }
+}

@@ -5,11 +5,11 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Result, arguments};
 
 use super::device_scaler::DeviceScaler;
-use super::tensors::Tensors;
-use crate::gradients::Factors;
+use super::tensors::ChunkedTensors;
+use crate::gradients::GradientFactors;
 use crate::optimizer::{OptimizerSettings, Rates, Rule};
 use crate::threads::Threads;
-use crate::update::Step;
+use crate::update::OptimizerStep;
 
 const PTX: &str = megabatch_gpu_core::ptx!("update");
 
@@ -18,20 +18,20 @@ const PIECES: usize = 4;
 
 /// Tensors that an update reads and writes. All buffers have one length.
 #[derive(Debug)]
-pub struct Weights<'a> {
+pub struct OptimizerBuffers<'a> {
     /// The weights.
     pub values: &'a mut Buffer<f32>,
     /// The gradients of the scaled loss by the weights.
     pub gradients: &'a Buffer<f32>,
     /// Moments of Adam and AdamW; `None` for SGD.
-    pub moments: Option<Moments<'a>>,
+    pub moments: Option<MomentBuffers<'a>>,
     /// Copy of the weights for forward and backward passes.
-    pub working_copy: Option<WorkingCopy<'a>>,
+    pub working_copy: Option<WorkingCopyBuffer<'a>>,
 }
 
 /// Running means of the gradients and of their squares.
 #[derive(Debug)]
-pub struct Moments<'a> {
+pub struct MomentBuffers<'a> {
     /// First moment, PyTorch's `exp_avg`.
     pub exp_avg: &'a mut Buffer<f32>,
     /// Second moment, PyTorch's `exp_avg_sq`.
@@ -40,27 +40,27 @@ pub struct Moments<'a> {
 
 /// Weights in 16 bits, each the nearest to its master weight, ties to even.
 #[derive(Debug)]
-pub enum WorkingCopy<'a> {
+pub enum WorkingCopyBuffer<'a> {
     /// For runs in bf16.
     Bf16(&'a mut Buffer<bf16>),
     /// For runs in fp16. What is too large becomes infinite.
     Fp16(&'a mut Buffer<f16>),
 }
 
-/// Changes weights and moments of all tensors by one step along the gradients, multiplied by what
-/// [`examine`](super::examine()) left in `control`, and counts the step there; does nothing where a
-/// gradient was not finite, a loss was refused or had no terms. What is computed is
-/// [`crate::update`]'s, with its bits as far as the device's power of a decay rate is the host's:
-/// its double precision differs by two units in the last place at most, which a correction rounded
-/// to f32 rarely shows. Two launches.
+/// Updates weights and moments of all tensors by one optimizer step, with the gradient factors that
+/// [`unscale_and_check`](super::unscale_and_check()) left in `control`, and counts the step there;
+/// does nothing where a gradient was not finite, a loss was refused or had no terms. The result is
+/// that of [`crate::update`], bit for bit where the device's `pow` of a decay rate equals the
+/// host's: in double precision they differ by at most two units in the last place, which the
+/// correction, rounded to f32, rarely shows. Two launches.
 ///
 /// # Errors
-/// What the device says of a launch; nothing is counted where the first fails.
+/// Errors of the launches; the step is not counted where the first fails.
 ///
 /// # Panics
 /// If no step was begun, if buffers have different lengths or end before the tensors, if the rule
 /// keeps moments and there are none, and if arrays are on several devices.
-pub fn update(tensors: &Tensors, weights: &mut Weights<'_>, control: &mut DeviceScaler) -> Result<()> {
+pub fn update(tensors: &ChunkedTensors, weights: &mut OptimizerBuffers<'_>, control: &mut DeviceScaler) -> Result<()> {
     let settings = control.step().optimizer;
     let device = control.state.scope().device().clone();
     weights.check(tensors, &device);
@@ -74,16 +74,16 @@ pub fn update(tensors: &Tensors, weights: &mut Weights<'_>, control: &mut Device
     }
 }
 
-impl Weights<'_> {
-    fn check(&self, tensors: &Tensors, device: &Device) {
+impl OptimizerBuffers<'_> {
+    fn check(&self, tensors: &ChunkedTensors, device: &Device) {
         let mut buffers =
             vec![(self.values.len(), self.values.scope()), (self.gradients.len(), self.gradients.scope())];
-        if let Some(Moments { exp_avg, exp_avg_sq }) = &self.moments {
+        if let Some(MomentBuffers { exp_avg, exp_avg_sq }) = &self.moments {
             buffers.extend([(exp_avg.len(), exp_avg.scope()), (exp_avg_sq.len(), exp_avg_sq.scope())]);
         }
         match &self.working_copy {
-            Some(WorkingCopy::Bf16(copy)) => buffers.push((copy.len(), copy.scope())),
-            Some(WorkingCopy::Fp16(copy)) => buffers.push((copy.len(), copy.scope())),
+            Some(WorkingCopyBuffer::Bf16(copy)) => buffers.push((copy.len(), copy.scope())),
+            Some(WorkingCopyBuffer::Fp16(copy)) => buffers.push((copy.len(), copy.scope())),
             None => {}
         }
         tensors.assert_within(self.values.len());
@@ -98,16 +98,16 @@ impl Weights<'_> {
     fn copy(&self) -> (u64, &'static str) {
         match &self.working_copy {
             None => (0, "f32"),
-            Some(WorkingCopy::Bf16(copy)) => (copy.address(), "bf16"),
-            Some(WorkingCopy::Fp16(copy)) => (copy.address(), "f16"),
+            Some(WorkingCopyBuffer::Bf16(copy)) => (copy.address(), "bf16"),
+            Some(WorkingCopyBuffer::Fp16(copy)) => (copy.address(), "f16"),
         }
     }
 }
 
 fn cuda(
     device: &Cuda,
-    tensors: &Tensors,
-    weights: &mut Weights<'_>,
+    tensors: &ChunkedTensors,
+    weights: &mut OptimizerBuffers<'_>,
     rule: Rule,
     control: &mut DeviceScaler,
 ) -> Result<()> {
@@ -118,7 +118,7 @@ fn cuda(
     let (copy, suffix) = weights.copy();
     let (values, gradients) = (weights.values.address(), weights.gradients.address());
     let (name, arguments) = match &weights.moments {
-        Some(Moments { exp_avg, exp_avg_sq }) if rule.has_moments() => {
+        Some(MomentBuffers { exp_avg, exp_avg_sq }) if rule.has_moments() => {
             let (means, squares) = (exp_avg.address(), exp_avg_sq.address());
             (format!("adam_{suffix}"), arguments![chunks, state, step, values, gradients, means, squares, copy])
         }
@@ -138,26 +138,31 @@ fn one_thread() -> Option<Launch> {
     Launch::of_blocks(1).map(|launch| launch.with_threads(1))
 }
 
-fn cpu(tensors: &Tensors, weights: &mut Weights<'_>, settings: &OptimizerSettings, control: &mut DeviceScaler) {
+fn cpu(
+    tensors: &ChunkedTensors,
+    weights: &mut OptimizerBuffers<'_>,
+    settings: &OptimizerSettings,
+    control: &mut DeviceScaler,
+) {
     let state = &mut control.state.as_mut_slice()[0];
-    if state.follows == 0 {
+    if state.applied == 0 {
         return;
     }
     state.steps += 1;
     let rates = Rates::<f32>::new(settings, state.steps);
     (state.step_size, state.root_correction2) = (rates.step_size, rates.root_correction2);
-    let factors = Factors { inverse_scale: state.inverse_scale, clip: state.clip };
-    let step = Step { settings: *settings, number: state.steps, factors };
+    let factors = GradientFactors { inverse_scale: state.inverse_scale, clip: state.clip };
+    let step = OptimizerStep { settings: *settings, number: state.steps, factors };
     for range in tensors.ranges() {
         let moments = weights.moments.as_mut().map(|of| crate::Moments {
             exp_avg: &mut of.exp_avg.as_mut_slice()[range.clone()],
             exp_avg_sq: &mut of.exp_avg_sq.as_mut_slice()[range.clone()],
         });
         let working_copy = weights.working_copy.as_mut().map(|copy| match copy {
-            WorkingCopy::Bf16(copy) => crate::WorkingCopy::Bf16(&mut copy.as_mut_slice()[range.clone()]),
-            WorkingCopy::Fp16(copy) => crate::WorkingCopy::Fp16(&mut copy.as_mut_slice()[range.clone()]),
+            WorkingCopyBuffer::Bf16(copy) => crate::WorkingCopy::Bf16(&mut copy.as_mut_slice()[range.clone()]),
+            WorkingCopyBuffer::Fp16(copy) => crate::WorkingCopy::Fp16(&mut copy.as_mut_slice()[range.clone()]),
         });
-        let tensor = crate::Tensor {
+        let tensor = crate::ParameterTensor {
             values: &mut weights.values.as_mut_slice()[range.clone()],
             gradient: &weights.gradients.as_slice()[range.clone()],
             moments,
@@ -172,14 +177,14 @@ mod tests {
     use megabatch_simt::Arg;
 
     use super::super::device_scaler::StepSettings;
-    use super::super::examine::{Examinee, examine};
     use super::super::harness::{HARNESS, noise};
+    use super::super::unscale_and_check::{ScaledGradients, unscale_and_check};
     use super::*;
     use crate::threads::BLOCK;
 
     /// Weights, gradients, moments and a copy, with a gap between two tensors.
     struct Owned {
-        tensors: Tensors,
+        tensors: ChunkedTensors,
         buffers: [Buffer<f32>; 4],
         copy: Buffer<bf16>,
         control: DeviceScaler,
@@ -195,7 +200,7 @@ mod tests {
             let mut gradients = buffer(20, 30.0);
             gradients.as_mut_slice()[9] = gradient;
             Owned {
-                tensors: Tensors::new(&scope, &[3..40, 41..len - 2]).unwrap(),
+                tensors: ChunkedTensors::new(&scope, &[3..40, 41..len - 2]).unwrap(),
                 buffers: [buffer(0, 1.0), gradients, buffer(30, 0.1), squares],
                 copy: Buffer::zeros(&scope, len).unwrap(),
                 control: DeviceScaler::new(&scope, None, 2).unwrap(),
@@ -211,16 +216,21 @@ mod tests {
         fn examined(mut self) -> Self {
             self.begin(OptimizerSettings::default());
             let losses = &Buffer::from_slice(self.buffers[1].scope(), &[1.0, 4.0]).unwrap();
-            examine(&mut self.tensors, Examinee { gradients: &self.buffers[1], losses }, &mut self.control).unwrap();
+            unscale_and_check(
+                &mut self.tensors,
+                ScaledGradients { gradients: &self.buffers[1], losses },
+                &mut self.control,
+            )
+            .unwrap();
             self
         }
 
         fn step(&mut self, settings: &OptimizerSettings, copies: bool) {
             self.begin(*settings);
             let [values, gradients, exp_avg, exp_avg_sq] = &mut self.buffers;
-            let moments = Some(Moments { exp_avg, exp_avg_sq });
-            let working_copy = copies.then_some(WorkingCopy::Bf16(&mut self.copy));
-            let mut weights = Weights { values, gradients, moments, working_copy };
+            let moments = Some(MomentBuffers { exp_avg, exp_avg_sq });
+            let working_copy = copies.then_some(WorkingCopyBuffer::Bf16(&mut self.copy));
+            let mut weights = OptimizerBuffers { values, gradients, moments, working_copy };
             update(&self.tensors, &mut weights, &mut self.control).unwrap();
         }
 
@@ -289,7 +299,8 @@ mod tests {
     #[should_panic(expected = "AdamW keeps moments")]
     fn weights_without_moments_are_a_mistake() {
         let Owned { tensors, buffers: [mut values, gradients, ..], mut control, .. } = Owned::new(0.0);
-        let mut weights = Weights { values: &mut values, gradients: &gradients, moments: None, working_copy: None };
+        let mut weights =
+            OptimizerBuffers { values: &mut values, gradients: &gradients, moments: None, working_copy: None };
         control.begin(&StepSettings::default()).unwrap();
         let _ = update(&tensors, &mut weights, &mut control);
     }

@@ -4,7 +4,7 @@
 use std::arch::x86_64::*;
 
 use super::Scaled;
-use super::kernel::{GROUP, PANEL, Packed};
+use super::kernel::{GROUP, PANEL, PackedWeights};
 
 /// Proof that the CPU has AVX2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,14 +18,14 @@ impl Avx2 {
         is_x86_feature_detected!("avx2").then_some(Avx2(()))
     }
 
-    pub(super) fn multiply(self, packed: &Packed, activations: &[u8], out: &mut Scaled<'_>) {
+    pub(super) fn multiply(self, packed: &PackedWeights, activations: &[u8], out: &mut Scaled<'_>) {
         // SAFETY: the CPU has AVX2.
         unsafe { multiply(packed, activations, out) }
     }
 }
 
 #[target_feature(enable = "avx2")]
-fn multiply(packed: &Packed, activations: &[u8], out: &mut Scaled<'_>) {
+fn multiply(packed: &PackedWeights, activations: &[u8], out: &mut Scaled<'_>) {
     let padded = packed.padded_inputs();
     for panel in 0..packed.bias_sums.len() {
         let mut rows = activations.chunks_exact(2 * padded);
@@ -44,7 +44,7 @@ fn multiply(packed: &Packed, activations: &[u8], out: &mut Scaled<'_>) {
 
 /// The sums of `R` rows with a panel of outputs.
 #[target_feature(enable = "avx2")]
-fn tile<const R: usize>(packed: &Packed, panel: usize, rows: [&[u8]; R]) -> [[i32; PANEL]; R] {
+fn tile<const R: usize>(packed: &PackedWeights, panel: usize, rows: [&[u8]; R]) -> [[i32; PANEL]; R] {
     let rows = rows.map(|row| row.as_chunks::<GROUP>().0);
     let mut sums = [[_mm256_setzero_si256(); QUARTERS]; R];
     for (group, weights) in packed.panel(panel).iter().enumerate() {

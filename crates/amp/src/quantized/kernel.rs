@@ -1,4 +1,4 @@
-//! Sums of products of bytes: how weights lie for them, and the portable form.
+//! Dot products of bytes: the packed layout of weights, and the portable form.
 
 #![forbid(unsafe_code)]
 
@@ -8,7 +8,7 @@ use megabatch_gpu_core::isa::{Isa, Loops};
 /// Outputs that are computed side by side.
 pub(super) const PANEL: usize = 16;
 
-/// Inputs whose products are added at once.
+/// Inputs of one dot-product instruction.
 pub(super) const GROUP: usize = 4;
 
 /// Offset of quantised activations, which makes them non-negative.
@@ -17,7 +17,7 @@ pub(super) const BIAS: u8 = 128;
 /// Quantised weights as kernels read them: `[panels][groups][16 outputs][4 inputs]`, with zeros
 /// where there is no output or input.
 #[derive(Clone, Debug)]
-pub(super) struct Packed {
+pub(super) struct PackedWeights {
     pub(super) weights: Vec<i8>,
     /// 128 · the sum of an output's weights: what the bias of the activations adds to its sum. One
     /// an output, zeros after the last, whole panels.
@@ -26,11 +26,11 @@ pub(super) struct Packed {
     pub(super) shape: [usize; 2],
 }
 
-impl Packed {
+impl PackedWeights {
     /// Packs rows of an output each.
     pub(super) fn new(rows: &[i8], outputs: usize, inputs: usize) -> Self {
         let (panels, groups) = (outputs.div_ceil(PANEL), inputs.div_ceil(GROUP));
-        let mut packed = Packed {
+        let mut packed = PackedWeights {
             weights: vec![0; panels * groups * PANEL * GROUP],
             bias_sums: vec![[0; PANEL]; panels],
             shape: [outputs, inputs],
@@ -72,7 +72,7 @@ impl Packed {
 
 /// A form of the kernel, which exists only where the CPU has its instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum KernelForm {
     Portable(Isa),
     #[cfg(target_arch = "x86_64")]
     Avx2(super::avx2::Avx2),
@@ -80,34 +80,38 @@ pub(super) enum Form {
     Vnni(super::vnni::Vnni),
 }
 
-impl Form {
+impl KernelForm {
     /// Forms that this CPU supports, the best last.
-    pub(super) fn all() -> impl Iterator<Item = Form> {
-        let all = [Some(Form::Portable(Isa::best()))];
+    pub(super) fn all() -> impl Iterator<Item = KernelForm> {
+        let all = [Some(KernelForm::Portable(Isa::best()))];
         #[cfg(target_arch = "x86_64")]
-        let all = [all[0], super::avx2::Avx2::detect().map(Form::Avx2), super::vnni::Vnni::detect().map(Form::Vnni)];
+        let all = [
+            all[0],
+            super::avx2::Avx2::detect().map(KernelForm::Avx2),
+            super::vnni::Vnni::detect().map(KernelForm::Vnni),
+        ];
         all.into_iter().flatten()
     }
 
-    pub(super) fn best() -> Form {
-        Form::all().last().expect("there is a portable form")
+    pub(super) fn best() -> KernelForm {
+        KernelForm::all().last().expect("there is a portable form")
     }
 
     /// Multiplies rows of biased activations, `[B, padded inputs]`.
-    pub(super) fn multiply(self, packed: &Packed, activations: &[u8], out: &mut Scaled<'_>) {
+    pub(super) fn multiply(self, packed: &PackedWeights, activations: &[u8], out: &mut Scaled<'_>) {
         match self {
-            Form::Portable(isa) => isa.run(Portable { packed, activations, out }),
+            KernelForm::Portable(isa) => isa.run(Portable { packed, activations, out }),
             #[cfg(target_arch = "x86_64")]
-            Form::Avx2(proof) => proof.multiply(packed, activations, out),
+            KernelForm::Avx2(proof) => proof.multiply(packed, activations, out),
             #[cfg(target_arch = "x86_64")]
-            Form::Vnni(proof) => proof.multiply(packed, activations, out),
+            KernelForm::Vnni(proof) => proof.multiply(packed, activations, out),
         }
     }
 }
 
 /// One row and one panel after another.
 struct Portable<'a, 'b> {
-    packed: &'a Packed,
+    packed: &'a PackedWeights,
     activations: &'a [u8],
     out: &'a mut Scaled<'b>,
 }

@@ -23,7 +23,7 @@ pub use accuracy::Accuracy;
 
 use crate::error::{Error, Result};
 use crate::trace::first_non_finite;
-use kernel::{BIAS, Form, PANEL, Packed};
+use kernel::{BIAS, KernelForm, PANEL, PackedWeights};
 use megabatch_gpu_core::isa::{Isa, Loops};
 
 /// Magnitude of the largest quantised number.
@@ -32,13 +32,13 @@ const GREATEST: f32 = 127.0;
 /// Inputs up to which no sum of products overflows: each is at most 255 · 127.
 const INPUTS_MAX: usize = 65_536;
 
-/// Rows of activations that are quantised before they are multiplied: with 512 inputs, 32 KB.
+/// Rows of activations quantised at a time: 32 KB with 512 inputs.
 const ROWS: usize = 64;
 
 /// A matrix of weights, `[outputs, inputs]` as in `torch.nn.Linear`, in eight bits.
 #[derive(Clone, Debug)]
 pub struct QuantizedMatrix {
-    packed: Packed,
+    packed: PackedWeights,
     /// One an output.
     scales: Vec<f32>,
 }
@@ -66,7 +66,7 @@ impl QuantizedMatrix {
             Isa::best().run(Quantize { from: &weights[row.clone()], to: &mut rows[row] })
         });
         let scales = scales.collect();
-        Ok(QuantizedMatrix { packed: Packed::new(&rows, outputs, inputs), scales })
+        Ok(QuantizedMatrix { packed: PackedWeights::new(&rows, outputs, inputs), scales })
     }
 
     /// Numbers of outputs and inputs.
@@ -94,7 +94,7 @@ impl QuantizedMatrix {
         &self.scales
     }
 
-    /// The weights that it stands for, `[outputs, inputs]`, row-major.
+    /// The dequantised weights, `[outputs, inputs]`, row-major.
     pub fn dequantized(&self) -> Vec<f32> {
         let [outputs, inputs] = self.shape();
         let at = |n: usize, k: usize| f32::from(self.packed.at(n, k)) * self.scales[n];
@@ -115,10 +115,10 @@ impl QuantizedMatrix {
     /// # Panics
     /// If `x` is not whole rows, or `out` not as many.
     pub fn multiply(&self, x: &[f32], out: &mut [f32]) {
-        self.multiply_by(Form::best(), x, out);
+        self.multiply_by(KernelForm::best(), x, out);
     }
 
-    fn multiply_by(&self, form: Form, x: &[f32], out: &mut [f32]) {
+    fn multiply_by(&self, form: KernelForm, x: &[f32], out: &mut [f32]) {
         let [outputs, inputs] = self.shape();
         if outputs == 0 || inputs == 0 {
             return out.fill(0.0);
@@ -133,7 +133,7 @@ impl QuantizedMatrix {
             row_scales.clear();
             for (x, row) in x.chunks_exact(inputs).zip(activations.chunks_exact_mut(padded)) {
                 row_scales.push(Isa::best().run(Quantize { from: x, to: &mut signed }));
-                // The instruction for such sums takes one side unsigned.
+                // The dot-product instructions take one operand unsigned.
                 row.iter_mut().zip(&signed).for_each(|(biased, &q)| *biased = (q as u8).wrapping_add(BIAS));
             }
             let scales = (row_scales.as_slice(), self.scales.as_slice());
@@ -155,7 +155,8 @@ struct Scaled<'a> {
 }
 
 impl Scaled<'_> {
-    /// Takes the sums of a row with the outputs of a panel, which may be more than there are.
+    /// Scales and stores the sums of a row with the outputs of a panel; a panel may go beyond the
+    /// last output.
     #[inline(always)]
     fn take(&mut self, row: usize, panel: usize, sums: &[i32; PANEL]) {
         let first = panel * PANEL;

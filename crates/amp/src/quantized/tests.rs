@@ -35,7 +35,7 @@ fn plain(x: &[f32], weights: &[f32], outputs: usize, inputs: usize) -> Vec<f32> 
 fn check(x: &[f32], weights: &[f32], shape: [usize; 2]) {
     let matrix = QuantizedMatrix::quantize(weights, shape[0], shape[1]).unwrap();
     let expected = plain(x, weights, shape[0], shape[1]);
-    for form in Form::all() {
+    for form in KernelForm::all() {
         let mut out = vec![f32::NAN; expected.len()];
         matrix.multiply_by(form, x, &mut out);
         assert_eq!(out, expected, "{form:?}, {shape:?}");

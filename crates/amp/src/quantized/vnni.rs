@@ -4,7 +4,7 @@
 use std::arch::x86_64::*;
 
 use super::Scaled;
-use super::kernel::{GROUP, PANEL, Packed};
+use super::kernel::{GROUP, PANEL, PackedWeights};
 
 /// Proof that the CPU has AVX-512F and AVX-512 VNNI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ impl Vnni {
         (is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni")).then_some(Vnni(()))
     }
 
-    pub(super) fn multiply(self, packed: &Packed, activations: &[u8], out: &mut Scaled<'_>) {
+    pub(super) fn multiply(self, packed: &PackedWeights, activations: &[u8], out: &mut Scaled<'_>) {
         // SAFETY: the CPU has what the function is compiled for.
         unsafe { multiply(packed, activations, out) }
     }
@@ -27,7 +27,7 @@ const SUMS: usize = 16;
 /// Eight rows with two panels where there are as many rows, else one row with up to eight panels: a
 /// sum alone would wait for itself.
 #[target_feature(enable = "avx512f,avx512vnni")]
-fn multiply(packed: &Packed, activations: &[u8], out: &mut Scaled<'_>) {
+fn multiply(packed: &PackedWeights, activations: &[u8], out: &mut Scaled<'_>) {
     const ROWS: usize = 8;
     let padded = packed.padded_inputs();
     let panels = packed.bias_sums.len();
@@ -61,7 +61,7 @@ fn multiply(packed: &Packed, activations: &[u8], out: &mut Scaled<'_>) {
 /// `P`.
 #[target_feature(enable = "avx512f,avx512vnni")]
 fn tile<const R: usize, const P: usize>(
-    packed: &Packed,
+    packed: &PackedWeights,
     rows: [&[u8]; R],
     row: usize,
     panel: usize,

@@ -4,21 +4,21 @@ use crate::bars::Bars;
 use crate::clean::gaps::Gap;
 use crate::time::timestamp::DAY_NS;
 
-/// Which holes, stretches of time without bars, a series may reach across.
+/// Holes (stretches of time without bars) that a series may span.
 ///
-/// A hole that it may not reach across ends a *segment*. Each segment is treated like a recording
-/// of its own: features warm up anew in it, and no window, look-back of a feature or horizon
-/// crosses its ends.
+/// A hole that it may not span ends a *segment*. Each segment is treated like a recording of its
+/// own: features warm up anew in it, and no window, look-back of a feature or horizon crosses its
+/// ends.
 ///
 /// A bin of a longer timeframe belongs to one segment alone. The one in which a segment ends,
-/// unless it closes with the segment's last bar, is left out, as it is at the end of a recording.
-/// The one in which a segment begins holds that segment's bars only, as it does at the beginning of
-/// a recording. So no bin appears twice or mixes two segments, and close times increase strictly.
+/// unless it closes with the segment's last bar, is excluded, as at the end of a recording. The one
+/// in which a segment begins holds that segment's bars only, as at the beginning of a recording. So
+/// no bin appears twice or mixes two segments, and close times increase strictly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GapPolicy {
     /// A hole longer than this ends a segment, in nanoseconds; 0 or more.
     pub longest_ns: i64,
-    /// True if a weekend no longer than that is reached across.
+    /// Treatment of weekends no longer than that.
     pub weekends: Weekends,
 }
 
@@ -41,7 +41,7 @@ impl Default for GapPolicy {
 }
 
 impl GapPolicy {
-    /// The segments of a recording, as places of its bars: in order, without a bar between them,
+    /// The segments of a recording, as ranges of its bars: in order, without a bar between them,
     /// none empty.
     pub fn segments(&self, bars: &Bars) -> Vec<Range<usize>> {
         let first_after_hole = (1..bars.len()).filter(|&next| self.ends_segment(bars, next));
@@ -50,12 +50,12 @@ impl GapPolicy {
         starts.iter().zip(ends).map(|(&start, end)| start..end).collect()
     }
 
-    /// True if what lies before bar `next` ends a segment.
+    /// True if the gap before bar `next` ends a segment.
     fn ends_segment(&self, bars: &Bars, next: usize) -> bool {
         self.forbids(Gap { from: bars.close_time(next - 1), to: bars.open_time[next] })
     }
 
-    /// True if no segment reaches across that gap.
+    /// True if no segment may span that gap.
     pub(crate) fn forbids(&self, gap: Gap) -> bool {
         let is_weekend = || self.weekends == Weekends::NotSpanned && gap.spans_a_saturday_noon();
         gap.duration_ns() > self.longest_ns || (gap.duration_ns() > 0 && is_weekend())

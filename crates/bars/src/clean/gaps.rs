@@ -28,9 +28,8 @@ pub struct Gap {
 pub enum GapKind {
     /// At most four days with a Saturday noon UTC in them.
     Weekend,
-    /// Exactly one hour, within a day of a moving of the clocks of New York, London or the file:
-    /// the bars of that hour are missing, or the file was written by another clock than it is read
-    /// by.
+    /// Exactly one hour, within a day of a change of the clocks of New York, London or the file:
+    /// the bars of that hour are missing, or the file is read by the wrong clock.
     ClockChange,
     /// Less than an hour.
     Minutes,
@@ -90,8 +89,8 @@ impl Gap {
 }
 
 impl Gaps {
-    /// Counts the gaps between neighbouring bars. Beside the clocks of New York and London,
-    /// `clocks` are looked at for their changes: those by which the files were read.
+    /// Counts the gaps between neighbouring bars. Beside the clocks of New York and London, changes
+    /// of `clocks` count, by which the files were read.
     pub(crate) fn of(bars: &Bars, clocks: impl IntoIterator<Item = Zone>) -> Self {
         let mut gaps = Gaps::default();
         let known = ["America/New_York", "Europe/London"].map(|name| name.parse().expect("both zones are known"));
@@ -193,6 +192,26 @@ impl fmt::Display for Gaps {
     }
 }
 
+/// A hole longer than this is more likely a wrong year in a row than a pause.
+const PAUSE_NS_MAX: i64 = 366 * DAY_NS;
+/// Number of bars on one side of such a hole that counts as few.
+const FAR_BARS_MAX: usize = 10;
+
+/// Warns of the few bars that the longest hole separates from all others at either end: the order
+/// of the rows cannot show that their times are wrong.
+pub(crate) fn far_bar_warnings(bars: &Bars) -> Vec<String> {
+    let times = &bars.open_time;
+    let is_hole = |after: &usize| times[*after] - times[*after - 1] > PAUSE_NS_MAX;
+    let few = FAR_BARS_MAX.min(times.len().saturating_sub(1) / 2);
+    let first = (1..=few).rev().find(is_hole).map(|after| (after, times[0]));
+    let last = (times.len() - few..times.len()).find(is_hole).map(|after| (times.len() - after, times[after]));
+    let warning = |(count, from): (usize, i64)| {
+        let (bars, lie) = (counted(count as u64, "bar", "bars"), if count == 1 { "lies" } else { "lie" });
+        format!("{bars} {lie} more than a year from the others, from {} on: is the date right?", display_utc(from))
+    };
+    first.into_iter().chain(last).map(warning).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,6 +273,27 @@ mod tests {
             let open = parse_stamp(time.as_bytes(), DateStyle::Dashed).unwrap().ns();
             assert_eq!(gaps_of([open, open + 61 * MINUTE_NS]).kinds[0].kind, kind, "{time}");
             assert_eq!(gaps_of([open, open + 62 * MINUTE_NS]).kinds[0].kind, GapKind::Hours, "{time}");
+        }
+    }
+
+    #[test]
+    fn few_bars_far_from_many_are_warned_of() {
+        // Days of the bars that lie apart before and after twenty others, and how many are told.
+        let cases: [(&[i64], &[i64], &[&str]); 5] = [
+            (&[], &[], &[]),
+            (&[-400], &[], &["1 bar lies"]),
+            (&[-401, -400], &[1000], &["2 bars lie", "1 bar lies"]),
+            (&[-366], &[385], &[]),
+            (&[-400, -410, -420, -430, -440, -450, -460, -470, -480, -490, -500], &[], &[]),
+        ];
+        for (before, after, expected) in cases {
+            let mut days: Vec<i64> = before.iter().copied().chain(0..20).chain(after.iter().copied()).collect();
+            days.sort_unstable();
+            let mut bars = Bars::with_capacity(Timeframe::D1, 0);
+            days.iter().for_each(|day| bars.push(Bar { open_time: day * DAY_NS, ..Bar::default() }));
+            let warnings = far_bar_warnings(&bars);
+            assert_eq!(warnings.len(), expected.len(), "{warnings:?}");
+            assert!(warnings.iter().zip(expected).all(|(warning, begins)| warning.starts_with(begins)), "{warnings:?}");
         }
     }
 }

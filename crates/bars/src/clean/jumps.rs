@@ -1,11 +1,11 @@
 //! Jumps of the price between bars that the bars around them do not explain, above all splits of
 //! shares.
 //!
-//! A jump is told by three things at once. It is ten times the typical range of the bars around it,
-//! so that a wild market explains itself. It is a factor that trading seldom makes: 1.4 at least.
-//! And it is within three percent of the ratio of a split, or else, between a close and the next
-//! open, a factor of 1.5 that no ratio explains. Ratios below 3:2 are left out: shares fall by a
-//! fifth on bad news too often for 5:4 to mean anything.
+//! A jump meets three conditions. It is ten times the typical range of the bars around it, so that
+//! a volatile market has none. It is a factor of at least 1.4, which trading seldom makes. And it
+//! is within three percent of the ratio of a split, or else, between a close and the next open, a
+//! factor of 1.5 that no ratio explains. Ratios below 3:2 are excluded: shares fall by a fifth on
+//! bad news too often for 5:4 to mean anything.
 
 use std::fmt;
 
@@ -16,13 +16,13 @@ use crate::time::timestamp::display_utc;
 const RANGES_MIN: f64 = 10.0;
 /// Bars on either side whose median range is the typical one.
 const BARS_AROUND: usize = 20;
-/// The smallest factor that is looked at: 3:2 and its tolerance.
+/// The smallest factor of a jump: 3:2 and its tolerance.
 const FACTOR_MIN: f64 = 1.4;
-/// The smallest factor that is told although it is no ratio.
+/// The smallest factor that is reported although it is no ratio of a split.
 const UNNAMED_FACTOR_MIN: f64 = 1.5;
 /// Largest distance from the ratio, relative to it, at which a split share may open.
 const TOLERANCE: f64 = 0.03;
-/// The ratios in which shares are split, or the other way round, joined.
+/// Ratios of share splits; their inverses are reverse splits.
 const RATIOS: [(u32, u32); 18] = [
     (3, 2),
     (2, 1),

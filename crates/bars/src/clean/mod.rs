@@ -1,6 +1,5 @@
 //! Rows to bars: order, gaps, jumps, spacing and clocks.
 
-pub(crate) mod far_bars;
 pub(crate) mod gap;
 pub(crate) mod gaps;
 pub(crate) mod jumps;

@@ -2,31 +2,31 @@
 //!
 //! ```text
 //! for each row in the order of the file:
-//!     its time is once on the zone's clock:     that
-//!     never (skipped in spring):                no such time
-//!     twice (in autumn):                        the first, or the second in a second pass
-//!     later than all bars so far:               a bar
-//!     the time of a bar:                        a copy of it, or a duplicate
-//!     between bars, and more rows after it fit
-//!     in there than bars are later:             those bars are stray; where repairs are wanted, set aside
-//!     between bars otherwise:                   backward; where repairs are wanted, set aside
-//! rows set aside: sorted, and taken in where they overlap no bar and are not far from all
+//!     its time is once on the zone's clock:   that
+//!     never (skipped in spring):              no such time
+//!     twice (in autumn):                      the first, or the second in a second pass
+//!     later than all bars so far:             a bar
+//!     the time of a bar:                      a copy of it, or a duplicate
+//!     between bars, and more rows after it
+//!     fit in there than bars are later:       those bars are outliers; repairs defer them
+//!     between bars otherwise:                 backward; repairs defer it
+//! deferred rows: sorted, then inserted where they overlap no bar and are near to one
 //! ```
 
 use crate::bars::{Bar, Bars};
 use crate::error::Result;
-use crate::parse::ledger::Ledger;
+use crate::error::row_error::{RowError, RowFix};
+use crate::parse::ledger::RowLedger;
 use crate::parse::lines::text_of_line;
 use crate::parse::options::Repeats;
-use crate::parse::row::{Fault, Row};
-use crate::parse::row_error::{RowError, RowFix};
+use crate::parse::row::{BarRow, RowFault};
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::{Stamp, display_utc};
+use crate::time::timestamp::{RowTime, display_utc};
 use crate::time::zone::{Occurrence, Zone};
 
-/// Times of rows as bars.
+/// Converts times of rows to open times of bars.
 #[derive(Clone, Copy)]
-pub(crate) struct Clock<'a> {
+pub(crate) struct RowClock<'a> {
     pub(crate) zone: &'a Zone,
     pub(crate) base: Timeframe,
     /// Delay of a bar's stamp after its open.
@@ -34,12 +34,12 @@ pub(crate) struct Clock<'a> {
     pub(crate) repeats: Repeats,
 }
 
-impl Clock<'_> {
+impl RowClock<'_> {
     /// When the bar of a row opens, in UTC, where its time occurs once.
-    pub(crate) fn open_time(&self, row: &Row) -> i64 {
+    pub(crate) fn open_time(&self, row: &BarRow) -> i64 {
         let utc_ns = match row.stamp {
-            Stamp::Utc(ns) => ns,
-            Stamp::Wall(ns) => self.zone.utc_ns(ns),
+            RowTime::Utc(ns) => ns,
+            RowTime::Wall(ns) => self.zone.utc_ns(ns),
         };
         utc_ns - self.stamp_delay_ns
     }
@@ -47,51 +47,51 @@ impl Clock<'_> {
 
 /// Puts rows in order of time, strictly, and accounts for every one that does not become a bar of
 /// its own.
-pub(crate) fn in_order(rows: &[Row], clock: Clock<'_>, ledger: &mut Ledger) -> Result<Bars> {
+pub(crate) fn in_order(rows: &[BarRow], clock: RowClock<'_>, ledger: &mut RowLedger) -> Result<Bars> {
     let mut order =
-        Order { rows, clock, ledger, placed: Vec::with_capacity(rows.len()), aside: Vec::new(), pass: None };
+        RowSorter { rows, clock, ledger, placed: Vec::with_capacity(rows.len()), deferred: Vec::new(), pass: None };
     for index in 0..rows.len() {
         order.add(index)?;
     }
-    order.take_in_what_was_set_aside()?;
+    order.insert_deferred()?;
     let mut bars = Bars::with_capacity(clock.base, order.placed.len());
     order.placed.iter().for_each(|&(open_time, row)| bars.push(rows[row].bar(open_time)));
     Ok(bars)
 }
 
-struct Order<'a> {
-    rows: &'a [Row],
-    clock: Clock<'a>,
-    ledger: &'a mut Ledger,
+struct RowSorter<'a> {
+    rows: &'a [BarRow],
+    clock: RowClock<'a>,
+    ledger: &'a mut RowLedger,
     /// Open times, ascending, and the places of their rows.
     placed: Vec<(i64, usize)>,
-    /// The same of rows out of order, in the order of the file.
-    aside: Vec<(i64, usize)>,
+    /// Open times and places of rows out of order, in the order of the file.
+    deferred: Vec<(i64, usize)>,
     /// The last stretch of rows that went back into an hour which the clock shows twice.
-    pass: Option<Pass>,
+    pass: Option<RepeatedHour>,
 }
 
 /// A stretch of rows that goes back into an hour which the clock shows twice.
 #[derive(Clone, Copy)]
-struct Pass {
+struct RepeatedHour {
     /// The place of the first row after it.
     end: usize,
-    /// True if the hour passes a second time there. It does not where the rows are those of the
-    /// first pass over again (then it was written twice), nor where they go back by a few bars
+    /// True if the rows are of the hour's second pass. They are not where they repeat the rows of
+    /// the first pass (then the hour was written twice), nor where they go back by a few bars only
     /// (then rows are out of order).
     is_second: bool,
 }
 
-impl Order<'_> {
+impl RowSorter<'_> {
     fn add(&mut self, index: usize) -> Result<()> {
         let Some(opens) = self.open_time(index) else { return self.refuse(index, no_such_time(self.clock.zone)) };
         let is_late = self.placed.last().is_some_and(|&(last, _)| opens.time <= last);
-        if is_late && !self.take_out_stray(opens.time, index)? {
+        if is_late && !self.take_out_outliers(opens.time, index)? {
             return self.add_late(opens.time, index);
         }
         self.placed.push((opens.time, index));
         if opens.in_second_pass {
-            self.ledger.mend(self.rows[index].line, RowFix::SecondPass);
+            self.ledger.fix(self.rows[index].line, RowFix::SecondPass);
         }
         Ok(())
     }
@@ -99,13 +99,12 @@ impl Order<'_> {
     /// When the bar of a row opens, in UTC; `None` for a time that the clock skips.
     fn open_time(&mut self, index: usize) -> Option<OpenTime> {
         let (utc_ns, in_second_pass) = match self.rows[index].stamp {
-            Stamp::Utc(ns) => (ns, false),
-            Stamp::Wall(ns) => match self.clock.zone.occurrence(ns) {
+            RowTime::Utc(ns) => (ns, false),
+            RowTime::Wall(ns) => match self.clock.zone.occurrence(ns) {
                 Occurrence::Once(utc_ns) => (utc_ns, false),
                 Occurrence::Twice(first, _) if !self.is_in_second_pass(index, first) => (first, false),
                 Occurrence::Twice(_, second) => (second, true),
-                // The date of a daily bar is no time of day: that its midnight is skipped says
-                // nothing against it.
+                // The date of a daily bar is no time of day, so a skipped midnight is no error.
                 Occurrence::Never { unmoved } if self.clock.base >= Timeframe::D1 => (unmoved, false),
                 Occurrence::Never { .. } => return None,
             },
@@ -113,7 +112,7 @@ impl Order<'_> {
         Some(OpenTime { time: utc_ns - self.clock.stamp_delay_ns, in_second_pass })
     }
 
-    /// True if a row, whose time is shown `first` and then once more, stands for the second.
+    /// True if a row, whose time occurs at `first` and once more later, belongs to the second.
     fn is_in_second_pass(&mut self, index: usize, first: i64) -> bool {
         let opens = first - self.clock.stamp_delay_ns;
         if self.placed.last().is_none_or(|&(last, _)| last < opens) {
@@ -126,8 +125,8 @@ impl Order<'_> {
         pass.is_second
     }
 
-    /// The stretch of ascending twofold times from a row on.
-    fn pass_from(&self, start: usize) -> Pass {
+    /// The stretch of ascending repeated times that begins at a row.
+    fn pass_from(&self, start: usize) -> RepeatedHour {
         let (mut end, mut copies) = (start, true);
         while let Some((wall_ns, first, _)) = self.twofold(end)
             && (end == start || wall_ns > self.rows[end - 1].stamp.ns())
@@ -135,21 +134,21 @@ impl Order<'_> {
             copies &= self.bar_at(first - self.clock.stamp_delay_ns).is_ok_and(|bar| self.is_copy(bar, end));
             end += 1;
         }
-        Pass { end, is_second: !copies && self.goes_back_as_a_clock(start) }
+        RepeatedHour { end, is_second: !copies && self.goes_back_as_a_clock(start) }
     }
 
-    /// True if a row goes back from the one before it by as much as a clock that has passed most of
-    /// the twofold hour.
+    /// True if a row goes back by more than half the clock change, as a clock does near the end of
+    /// the repeated hour.
     fn goes_back_as_a_clock(&self, index: usize) -> bool {
         let before = index.checked_sub(1).and_then(|before| self.twofold(before));
         let (Some((from, ..)), Some((to, first, second))) = (before, self.twofold(index)) else { return false };
         2 * (from - to + self.clock.base.duration_ns()) >= second - first
     }
 
-    /// The time of a row on the wall and both times at which the clock shows it, where they are
-    /// two.
+    /// Local time of a row and both instants at which the clock shows it; `None` if it shows it
+    /// once.
     fn twofold(&self, index: usize) -> Option<(i64, i64, i64)> {
-        let Stamp::Wall(wall_ns) = self.rows.get(index)?.stamp else { return None };
+        let RowTime::Wall(wall_ns) = self.rows.get(index)?.stamp else { return None };
         match self.clock.zone.occurrence(wall_ns) {
             Occurrence::Twice(first, second) => Some((wall_ns, first, second)),
             _ => None,
@@ -160,7 +159,7 @@ impl Order<'_> {
         match self.bar_at(open_time) {
             Ok(bar) => self.settle(bar, index),
             Err(_) if self.ledger.repairs() => {
-                self.aside.push((open_time, index));
+                self.deferred.push((open_time, index));
                 Ok(())
             }
             Err(_) => self.refuse(index, self.backward(open_time)),
@@ -171,7 +170,7 @@ impl Order<'_> {
     fn settle(&mut self, bar: usize, index: usize) -> Result<()> {
         let (open_time, earlier) = self.placed[bar];
         if self.is_copy(bar, index) {
-            // It says nothing new, so that nothing is lost without it.
+            // A copy adds nothing, so nothing is lost without it.
             self.ledger.drop_row(self.rows[index].line, RowError::Copy);
             return Ok(());
         }
@@ -181,31 +180,31 @@ impl Order<'_> {
                 self.ledger.drop_row(earlier_line, RowError::Duplicate);
                 self.placed[bar].1 = index;
             }
-            // A row that strayed ahead of a bar in its place is not the last one said of it.
+            // A row that came too early in the file is not the last word on its bar.
             Repeats::First | Repeats::Last => self.ledger.drop_row(line, RowError::Duplicate),
             Repeats::Refuse => {
                 let time = display_utc(open_time);
                 let expected = format!(
                     "one row for the bar that opens at {time}, and line {earlier_line} is another; if a clock went back \
-                     there, name its zone, or say which row counts with `--repeats first` or `last`"
+                     there, name its zone, or choose the row that counts"
                 );
-                return self.refuse(index, Fault { trouble: RowError::Duplicate, expected });
+                return self.refuse(index, RowFault { kind: RowError::Duplicate, expected });
             }
         }
         Ok(())
     }
 
-    /// Merges the rows set aside into the bars; each must leave room for its neighbours.
-    fn take_in_what_was_set_aside(&mut self) -> Result<()> {
-        if self.aside.is_empty() {
+    /// Merges the deferred rows into the bars; each must leave room for its neighbours.
+    fn insert_deferred(&mut self) -> Result<()> {
+        if self.deferred.is_empty() {
             return Ok(());
         }
-        let mut aside = std::mem::take(&mut self.aside);
-        aside.sort_by_key(|&(open_time, _)| open_time);
-        let aside = self.without_far_ones(&aside)?;
+        let mut deferred = std::mem::take(&mut self.deferred);
+        deferred.sort_by_key(|&(open_time, _)| open_time);
+        let deferred = self.without_far_ones(&deferred)?;
         let bars = std::mem::take(&mut self.placed);
         let mut bars = bars.into_iter().peekable();
-        for (open_time, index) in aside {
+        for (open_time, index) in deferred {
             while let Some(bar) = bars.next_if(|&(opens, _)| opens <= open_time) {
                 self.placed.push(bar);
             }
@@ -216,7 +215,7 @@ impl Order<'_> {
         Ok(())
     }
 
-    /// Takes in one row behind the bars that open no later, before the `next` one.
+    /// Inserts one row behind the bars that open no later, before the bar that opens at `next`.
     fn take_in(&mut self, open_time: i64, index: usize, next: Option<i64>) -> Result<()> {
         let duration_ns = self.clock.base.duration_ns();
         let last = self.placed.last().map(|&(opens, _)| opens);
@@ -229,11 +228,11 @@ impl Order<'_> {
             _ => {}
         }
         self.placed.push((open_time, index));
-        self.ledger.mend(self.rows[index].line, RowFix::Sorted);
+        self.ledger.fix(self.rows[index].line, RowFix::Sorted);
         Ok(())
     }
 
-    /// The place of the bar that opens at that time.
+    /// Index of the bar that opens at that time, or where it would be.
     fn bar_at(&self, open_time: i64) -> Result<usize, usize> {
         self.placed.binary_search_by_key(&open_time, |&(opens, _)| opens)
     }
@@ -242,35 +241,35 @@ impl Order<'_> {
         self.rows[self.placed[bar].1].is_copy_of(&self.rows[index])
     }
 
-    fn backward(&self, open_time: i64) -> Fault {
+    fn backward(&self, open_time: i64) -> RowFault {
         let last = self.placed.last().map_or(open_time, |&(opens, _)| opens);
         let (found, last) = (display_utc(open_time), display_utc(last));
         let expected = format!("a bar that opens after {last} (this one would open at {found})");
-        Fault { trouble: RowError::Backward, expected }
+        RowFault { kind: RowError::Backward, expected }
     }
 
-    fn refuse(&mut self, index: usize, fault: Fault) -> Result<()> {
+    fn refuse(&mut self, index: usize, fault: RowFault) -> Result<()> {
         let line = self.rows[index].line;
         self.ledger.refuse(line, fault, |path| text_of_line(path, line))
     }
 }
 
-/// When a bar opens, in UTC, and whether in the second pass of an hour.
+/// Open time of a bar, in UTC; `in_second_pass` if the clock shows it for the second time.
 struct OpenTime {
     time: i64,
     in_second_pass: bool,
 }
 
-impl Row {
+impl BarRow {
     pub(crate) fn bar(&self, open_time: i64) -> Bar {
-        let Row { open, high, low, close, volume, spread, .. } = *self;
+        let BarRow { open, high, low, close, volume, spread, .. } = *self;
         Bar { open_time, open, high, low, close, volume, spread }
     }
 }
 
-pub(crate) fn no_such_time(zone: &Zone) -> Fault {
+pub(crate) fn no_such_time(zone: &Zone) -> RowFault {
     let expected = format!("a time that the clock of {zone} shows; it is moved over this one: is the zone right?");
-    Fault { trouble: RowError::NoSuchTime, expected }
+    RowFault { kind: RowError::NoSuchTime, expected }
 }
 
 mod outlier;

@@ -1,16 +1,16 @@
-//! The timeframe of a file's bars, told from how far apart they are.
+//! The timeframe of a file's bars, inferred from their spacing.
 
 use std::collections::HashMap;
 
 use crate::error::{Error, Result};
-use crate::parse::row::Row;
+use crate::parse::row::BarRow;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::display_duration;
 
 /// Another timeframe's spacing between this share of the bars is worth a warning.
 const FOREIGN_SHARE_MIN: f64 = 0.05;
 
-/// Fewest distances in a file that show its timeframe beside files of another.
+/// Fewest distances in a file for its timeframe to count beside files of another.
 const SHOWN_MIN: u64 = 3;
 
 /// Frequency of each distance between neighbouring rows.
@@ -23,7 +23,7 @@ pub(crate) struct Spacings {
 impl Spacings {
     /// Adds the distances within one file between rows that are neighbours in time, whatever their
     /// order in the file. Duplicates have none.
-    pub(crate) fn add(&mut self, rows: &[Row]) {
+    pub(crate) fn add(&mut self, rows: &[BarRow]) {
         let mut times: Vec<i64> = rows.iter().map(|row| row.stamp.ns()).collect();
         times.sort_unstable();
         for pair in times.windows(2) {
@@ -50,7 +50,7 @@ impl Spacings {
 
     /// The timeframe of a file by itself, where it shows: the commonest distance, where every other
     /// is a multiple of it. Bars of a shorter timeframe with many holes have others too.
-    pub(crate) fn only(rows: &[Row]) -> Option<Timeframe> {
+    pub(crate) fn only(rows: &[BarRow]) -> Option<Timeframe> {
         let mut spacings = Spacings::default();
         spacings.add(rows);
         let timeframe = spacings.commonest().ok()?;
@@ -101,10 +101,10 @@ impl Spacings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::timestamp::{MINUTE_NS, Stamp};
+    use crate::time::timestamp::{MINUTE_NS, RowTime};
 
     fn spacings(minutes: &[i64]) -> Spacings {
-        let row = |&minute: &i64| Row::flat(Stamp::Wall(minute * MINUTE_NS), 1.0, 1);
+        let row = |&minute: &i64| BarRow::flat(RowTime::Wall(minute * MINUTE_NS), 1.0, 1);
         let mut spacings = Spacings::default();
         spacings.add(&minutes.iter().map(row).collect::<Vec<_>>());
         spacings

@@ -5,13 +5,13 @@
 //! file's prices. A column with fractions is in units of the price. A column that would make
 //! trading cost half a percent is taken for something else.
 
-use crate::parse::source::Source;
+use crate::parse::bar_file::BarFile;
 
 /// Mean spread relative to the price above which the column is not believed.
 const MEAN_SPREAD_MAX: f64 = 0.005;
 
 /// Turns the spreads of a file into units of the price, or, with a warning, into none.
-pub(crate) fn in_units_of_the_price(source: &mut Source) -> Option<String> {
+pub(crate) fn in_units_of_the_price(source: &mut BarFile) -> Option<String> {
     if source.rows.iter().all(|row| row.spread == 0.0) {
         return None;
     }
@@ -47,7 +47,7 @@ mod tests {
         for (minute, (price, spread)) in rows.iter().enumerate() {
             writeln!(file, "2018.06.01,00:{minute:02},{price},{price},{price},{price},1,0,{spread}").unwrap();
         }
-        let mut source = Source::read(file.path(), &ReadOptions::default()).unwrap();
+        let mut source = BarFile::read(file.path(), &ReadOptions::default()).unwrap();
         let warning = in_units_of_the_price(&mut source);
         (source.rows.iter().map(|row| row.spread).collect(), warning.is_some())
     }

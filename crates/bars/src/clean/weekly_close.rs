@@ -1,4 +1,4 @@
-//! The clock that a file was written by, told from its weekends.
+//! The clock of a file, inferred from its weekends.
 //!
 //! Currencies stop trading on Friday at 17:00 in New York, summer and winter, and begin on Sunday
 //! at 17:00. A clock on which the last bars of the weeks close at that moment is the right one,
@@ -8,9 +8,9 @@
 
 use crate::clean::gaps::{Gap, WEEKEND_NS_MAX};
 use crate::parse::format_name::FormatName;
-use crate::parse::row::Row;
+use crate::parse::row::BarRow;
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::{DAY_NS, HOUR_NS, MINUTE_NS, Stamp, display_utc, listed};
+use crate::time::timestamp::{DAY_NS, HOUR_NS, MINUTE_NS, RowTime, display_utc, listed};
 use crate::time::zone::Zone;
 
 /// Friday 17:00 counted from the start of 1970, which was a Thursday.
@@ -18,7 +18,7 @@ const FRIDAY_CLOSE_NS: i64 = DAY_NS + 17 * HOUR_NS;
 const SUNDAY_OPEN_NS: i64 = FRIDAY_CLOSE_NS + 2 * DAY_NS;
 const WEEK_NS: i64 = 7 * DAY_NS;
 const TOLERANCE_NS: i64 = 5 * MINUTE_NS;
-/// Fewest weeks of a file that show a clock of its own beside files of another.
+/// Fewest weeks of a file for its own clock to count beside files of another.
 const OWN_WEEKS_MIN: usize = 4;
 
 /// The clock by which a file is read, and why.
@@ -28,7 +28,7 @@ pub(crate) struct ZoneChoice {
     pub(crate) zone: Zone,
     /// Why this one, in words.
     pub(crate) why: String,
-    /// Reason against the clock, in words.
+    /// Reason to doubt the clock, in words.
     pub(crate) warning: Option<String>,
 }
 
@@ -48,9 +48,9 @@ struct Weekend {
     open_ns: i64,
 }
 
-/// Fit of a clock, the weightiest first.
+/// Fit of a clock; fields are compared in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Fit {
+struct ClockFit {
     /// Weeks that close on Friday at 17:00 in New York, as far as bars of this length show.
     closes: usize,
     /// Weeks whose first bar holds Sunday 17:00 in New York.
@@ -66,12 +66,12 @@ impl WeekEnds {
 
     /// Adds the weekends of one file, whose stamps are `close_delay_ns` before the bars' closes.
     /// Daily bars show no hour.
-    pub(crate) fn add(&mut self, rows: &[Row], close_delay_ns: i64) {
+    pub(crate) fn add(&mut self, rows: &[BarRow], close_delay_ns: i64) {
         if self.base >= Timeframe::D1 {
             return;
         }
         for pair in rows.windows(2) {
-            if let (Stamp::Wall(last_ns), Stamp::Wall(next_ns)) = (pair[0].stamp, pair[1].stamp) {
+            if let (RowTime::Wall(last_ns), RowTime::Wall(next_ns)) = (pair[0].stamp, pair[1].stamp) {
                 let close_ns = last_ns + close_delay_ns;
                 let open_ns = next_ns + close_delay_ns - self.base.duration_ns();
                 let pause = Gap { from: close_ns, to: open_ns };
@@ -103,9 +103,9 @@ impl WeekEnds {
         (-slack_ns..=TOLERANCE_NS).contains(&past_ns(zone, weekend.open_ns, SUNDAY_OPEN_NS))
     }
 
-    fn fit(&self, zone: &Zone) -> Fit {
+    fn fit(&self, zone: &Zone) -> ClockFit {
         let count = |is: &dyn Fn(&Weekend) -> bool| self.weekends.iter().filter(|weekend| is(weekend)).count();
-        Fit {
+        ClockFit {
             closes: count(&|weekend| self.closes(zone, weekend)),
             opens: count(&|weekend| self.opens(zone, weekend)),
             exact: count(&|weekend| WeekEnds::past_close_ns(zone, weekend).abs() <= TOLERANCE_NS),
@@ -158,7 +158,7 @@ impl WeekEnds {
     fn kept(&self, zone: &Zone, why: &str, fitting: Option<&Zone>) -> ZoneChoice {
         let (found, weeks) = (self.fit(zone), self.weekends.len());
         let warning = fitting.and_then(|better| {
-            let Fit { closes, opens, .. } = self.fit(better);
+            let ClockFit { closes, opens, .. } = self.fit(better);
             if closes > found.closes {
                 return Some(format!(
                     "the bars are read as {zone}, but then only {} of {weeks} weeks close on Friday at 17:00 in New York; as {better} it is {closes}: check the time zone",
@@ -283,7 +283,7 @@ mod tests {
         for week in 0..count {
             let wall = |ns: i64| written_by.wall_ns(new_york.utc_ns(first_friday_ns + ns + week * WEEK_NS));
             let (last_ns, first_ns) = (wall(17 * HOUR_NS) - 1, wall(2 * DAY_NS + 17 * HOUR_NS));
-            let open = |ns: i64| Row::flat(Stamp::Wall(ns.div_euclid(bar_ns) * bar_ns), 1.0, 1);
+            let open = |ns: i64| BarRow::flat(RowTime::Wall(ns.div_euclid(bar_ns) * bar_ns), 1.0, 1);
             ends.add(&[open(last_ns), open(first_ns)], bar_ns);
         }
         ends
@@ -396,8 +396,8 @@ mod tests {
 
     #[test]
     fn daily_bars_need_no_clock() {
-        let day = |day: i64| Row::flat(Stamp::Wall(day * DAY_NS), 1.0, 1);
-        let rows: Vec<Row> = (0..365).filter(|day| !matches!(day % 7, 2 | 3)).map(day).collect();
+        let day = |day: i64| BarRow::flat(RowTime::Wall(day * DAY_NS), 1.0, 1);
+        let rows: Vec<BarRow> = (0..365).filter(|day| !matches!(day % 7, 2 | 3)).map(day).collect();
         let mut ends = WeekEnds::new(Timeframe::D1);
         ends.add(&rows, DAY_NS);
         let ZoneChoice { why, warning, .. } = ends.choose(FormatName::MetaTrader, None);

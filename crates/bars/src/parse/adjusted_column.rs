@@ -8,10 +8,10 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::parse::fields::Fields;
-use crate::parse::format::Format;
+use crate::parse::fields::RowFields;
+use crate::parse::format::RowFormat;
 
-/// An adjusted close and its close differ by no more than this factor.
+/// Largest factor between an adjusted close and its close.
 const FACTOR_MAX: f64 = 10.0;
 /// Returns of the two that differ by more than this are unlike.
 const UNLIKE_MIN: f64 = 0.005;
@@ -35,14 +35,14 @@ pub(crate) struct AdjustedColumn {
 
 impl AdjustedColumn {
     /// Nothing so far; `None` for a format whose adjusted close is named, or that has none.
-    pub(crate) fn of(format: &Format) -> Option<Self> {
+    pub(crate) fn of(format: &RowFormat) -> Option<Self> {
         let column = format.assumed_adjusted?;
         Some(AdjustedColumn { column, last: None, returns: 0, unlike: 0, first_unlike: 0, far: None })
     }
 
-    /// Takes a row into account; whether its value is no adjusted close. A row without prices shows
+    /// Takes a row into account; true if its value is no adjusted close. A row without prices shows
     /// nothing.
-    pub(crate) fn add(&mut self, fields: &Fields<'_>, format: &Format, line: u64) -> bool {
+    pub(crate) fn add(&mut self, fields: &RowFields<'_>, format: &RowFormat, line: u64) -> bool {
         let is_price = |price: &f64| price.is_finite() && *price > 0.0;
         let prices = format.columns.prices().map(|column| fields.number(column).filter(is_price));
         let [Some(_), Some(_), Some(_), Some(close)] = prices else { return false };
@@ -62,7 +62,7 @@ impl AdjustedColumn {
     }
 
     /// Refuses a file whose sixth column may be something else.
-    pub(crate) fn check(&self, path: &Path, format: &Format) -> Result<()> {
+    pub(crate) fn check(&self, path: &Path, format: &RowFormat) -> Result<()> {
         let (line, found) = match self.far {
             Some(line) => (line, "is not positive, or more than ten times the close or less than a tenth of it"),
             None if self.moves_on_its_own() => (self.first_unlike, "does not move as the close does"),
@@ -90,11 +90,11 @@ mod tests {
 
     /// True if rows of these closes and sixth fields are refused.
     fn is_refused(rows: &[(f64, &str)]) -> bool {
-        let format = Format::detect(&[(1, b"2018-01-01,1,1,1,1,1,1".to_vec())], None).unwrap();
+        let format = RowFormat::detect(&[(1, b"2018-01-01,1,1,1,1,1,1".to_vec())], None).unwrap();
         let mut column = AdjustedColumn::of(&format).unwrap();
         for (line, (close, sixth)) in (1..).zip(rows) {
             let text = format!("2018-01-01,1,1,1,{close},{sixth},0");
-            column.add(&Fields::split(text.as_bytes(), b','), &format, line);
+            column.add(&RowFields::split(text.as_bytes(), b','), &format, line);
         }
         column.check(Path::new("AAPL.csv"), &format).is_err()
     }

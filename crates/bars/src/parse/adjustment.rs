@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::bars::Bars;
-use crate::parse::format::Columns;
-use crate::parse::row::Row;
+use crate::parse::format::BarColumns;
+use crate::parse::row::BarRow;
 use crate::time::timestamp::{counted, display_date};
 
 /// Events that the prices of one file were adjusted for.
 ///
 /// The factor of a bar is its adjusted close over its close: the product of all later splits and
-/// dividends, as the vendor has it. Which those are is told where the header names them (Alpha
-/// Vantage's `split_coefficient` and `dividend_amount`), and not where prices are already quoted
-/// without splits (Yahoo's).
+/// dividends, as the vendor has it. They are listed where the header names them (Alpha Vantage's
+/// `split_coefficient` and `dividend_amount`), and unknown where prices are already quoted without
+/// splits (Yahoo's).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Adjustments {
@@ -22,7 +22,7 @@ pub struct Adjustments {
     /// The factor of the last bar: 1 where nothing is known to have followed.
     pub last_factor: f64,
     /// The splits and spin-offs, in order of time.
-    pub splits: Vec<Split>,
+    pub splits: Vec<ShareSplit>,
     /// Number of days with a dividend.
     pub dividends: u64,
     /// True if the file has columns of splits or dividends. Without them both are unknown, and not
@@ -38,7 +38,7 @@ const FACTOR_CHANGE_MIN: f64 = 0.001;
 
 /// A share that became several, or several that became one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Split {
+pub struct ShareSplit {
     /// Open time of the first bar of the new shares, in nanoseconds since 1970 UTC.
     pub open_time: i64,
     /// New shares for an old one: 4 where the price falls to a quarter. A spin-off has an odd one.
@@ -47,7 +47,7 @@ pub struct Split {
 
 /// Adjustment in one row.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Event {
+pub(crate) struct RowAdjustment {
     /// Factor of the prices.
     pub(crate) factor: f64,
     /// New shares for an old one; 1 on most days.
@@ -56,16 +56,21 @@ pub(crate) struct Event {
     pub(crate) dividend: f64,
 }
 
-impl Event {
+impl RowAdjustment {
     /// A day on which nothing is adjusted.
-    pub(crate) const NONE: Event = Event { factor: 1.0, split: 1.0, dividend: 0.0 };
+    pub(crate) const NONE: RowAdjustment = RowAdjustment { factor: 1.0, split: 1.0, dividend: 0.0 };
 }
 
 impl Adjustments {
-    /// Adjustments of the rows that became bars, of which there is at least one; `open_time` tells
-    /// when a row's bar opens.
-    pub(crate) fn of(rows: &[Row], bars: &Bars, columns: &Columns, open_time: impl Fn(&Row) -> i64) -> Option<Self> {
-        let events: BTreeMap<i64, Event> = rows.iter().map(|row| (open_time(row), row.event)).collect();
+    /// Adjustments of the rows that became bars, of which there is at least one; `open_time` gives
+    /// the open time of a row's bar.
+    pub(crate) fn of(
+        rows: &[BarRow],
+        bars: &Bars,
+        columns: &BarColumns,
+        open_time: impl Fn(&BarRow) -> i64,
+    ) -> Option<Self> {
+        let events: BTreeMap<i64, RowAdjustment> = rows.iter().map(|row| (open_time(row), row.event)).collect();
         let mut kept = bars.open_time.iter().filter_map(|&time| events.get(&time).map(|event| (time, *event)));
         let (first_time, first) = kept.next()?;
         let mut adjustments = Adjustments {
@@ -82,14 +87,14 @@ impl Adjustments {
             adjustments.last_factor = event.factor;
             adjustments.dividends += u64::from(event.dividend > 0.0);
             if event.split != 1.0 {
-                adjustments.splits.push(Split { open_time, coefficient: event.split });
+                adjustments.splits.push(ShareSplit { open_time, coefficient: event.split });
             }
         }
         Some(adjustments)
     }
 }
 
-impl fmt::Display for Split {
+impl fmt::Display for ShareSplit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} for 1 on {}", self.coefficient, display_date(self.open_time))
     }
@@ -127,30 +132,30 @@ impl fmt::Display for Adjustments {
 mod tests {
     use super::*;
     use crate::bars::Bar;
-    use crate::parse::format::Format;
+    use crate::parse::format::RowFormat;
     use crate::time::timeframe::Timeframe;
-    use crate::time::timestamp::{DAY_NS, Stamp};
+    use crate::time::timestamp::{DAY_NS, RowTime};
 
-    fn columns(header: &[u8]) -> Columns {
+    fn columns(header: &[u8]) -> BarColumns {
         let head = [(1, header.to_vec()), (2, b"2018-01-01,1,1,1,1,1,1,0,1".to_vec())];
-        Format::detect(&head, None).unwrap().columns
+        RowFormat::detect(&head, None).unwrap().columns
     }
 
     #[test]
     fn only_rows_that_became_bars_count() {
-        let row = |day: i64, factor: f64, split: f64, dividend: f64| Row {
-            event: Event { factor, split, dividend },
-            ..Row::flat(Stamp::Utc(day * DAY_NS), 1.0, 1)
+        let row = |day: i64, factor: f64, split: f64, dividend: f64| BarRow {
+            event: RowAdjustment { factor, split, dividend },
+            ..BarRow::flat(RowTime::Utc(day * DAY_NS), 1.0, 1)
         };
         let rows = [row(0, 0.24, 1.0, 0.0), row(1, 0.24, 1.0, 0.1), row(2, 0.25, 7.0, 0.1), row(3, 1.0, 4.0, 0.0)];
         let mut bars = Bars::with_capacity(Timeframe::D1, 3);
         for day in [0, 1, 3] {
             bars.push(Bar { open_time: day * DAY_NS, ..Bar::default() });
         }
-        let open_time = |row: &Row| row.stamp.ns();
+        let open_time = |row: &BarRow| row.stamp.ns();
         let named = columns(b"date,open,high,low,close,adjusted_close,volume,dividend_amount,split_coefficient");
         let adjustments = Adjustments::of(&rows, &bars, &named, open_time).unwrap();
-        let splits = vec![Split { open_time: 3 * DAY_NS, coefficient: 4.0 }];
+        let splits = vec![ShareSplit { open_time: 3 * DAY_NS, coefficient: 4.0 }];
         let expected = Adjustments {
             first_factor: 0.24,
             last_factor: 1.0,

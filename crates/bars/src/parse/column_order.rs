@@ -1,15 +1,15 @@
-//! Prices in other columns than they are read from.
+//! Detection of price columns in another order.
 //!
-//! A vendor's error puts high and low of a bar in each other's place now and then. Where it is so
-//! in more than one row of a hundred, it is no error of rows: the columns are in another order, and
-//! to exchange what looks exchanged would make bars of the wrong prices. The same holds where most
-//! rows have an open or close outside of high and low.
+//! A vendor's error exchanges high and low of a bar now and then. In more than one row of a hundred
+//! it is no error of rows: the columns are in another order, and exchanging high and low would make
+//! bars of wrong prices. The same holds where most rows have an open or close outside of high and
+//! low.
 
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::parse::format::Format;
-use crate::parse::row::Row;
+use crate::parse::format::RowFormat;
+use crate::parse::row::BarRow;
 
 /// More rows than this with the high below the low, and more than [`INVERTED_SHARE_MAX`] of all,
 /// are no single errors.
@@ -18,8 +18,8 @@ const INVERTED_SHARE_MAX: f64 = 0.01;
 /// Fewest rows of which more than half show that the columns are in another order.
 const MOST_OF: u64 = 3;
 
-/// True if the rows of a file look like rows of these columns. Bars of one price fit any order and
-/// tell nothing.
+/// Counts of rows that contradict the order of the columns. Bars of one price fit any order and are
+/// not counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ColumnOrder {
     /// Rows whose prices differ.
@@ -32,8 +32,8 @@ pub(crate) struct ColumnOrder {
 }
 
 impl ColumnOrder {
-    /// Takes a row as it was read into account; whether its prices could stand in other columns.
-    pub(crate) fn add(&mut self, row: &Row) -> bool {
+    /// Takes a row into account; true if its prices may stand in other columns.
+    pub(crate) fn add(&mut self, row: &BarRow) -> bool {
         let prices = [row.open, row.high, row.low, row.close];
         let are_prices = prices.iter().all(|price| price.is_finite() && *price > 0.0);
         if !are_prices || prices.iter().all(|price| *price == row.open) {
@@ -50,7 +50,7 @@ impl ColumnOrder {
     }
 
     /// Refuses a file whose columns are in another order.
-    pub(crate) fn check(&self, path: &Path, format: &Format) -> Result<()> {
+    pub(crate) fn check(&self, path: &Path, format: &RowFormat) -> Result<()> {
         let inverted = self.inverted > INVERTED_MAX && self.inverted as f64 > INVERTED_SHARE_MAX * self.telling as f64;
         let most = self.misfits >= MOST_OF && 2 * self.misfits > self.telling;
         if !inverted && !most {
@@ -70,7 +70,7 @@ impl ColumnOrder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::timestamp::Stamp;
+    use crate::time::timestamp::RowTime;
 
     /// True if a file is refused that has so many rows of good prices, flat, inverted, and with the
     /// open above the high.
@@ -84,10 +84,10 @@ mod tests {
         let mut order = ColumnOrder::default();
         for (prices, count) in kinds {
             (0..count).for_each(|line| {
-                _ = order.add(&Row::of(Stamp::Utc(0), prices[0], prices[1], prices[2], prices[3], line + 1));
+                _ = order.add(&BarRow::of(RowTime::Utc(0), prices[0], prices[1], prices[2], prices[3], line + 1));
             });
         }
-        let format = Format::detect(&[(1, b"2018-01-01 00:00,1,1,1,1".to_vec())], None).unwrap();
+        let format = RowFormat::detect(&[(1, b"2018-01-01 00:00,1,1,1,1".to_vec())], None).unwrap();
         order.check(Path::new("EURUSD.csv"), &format).is_err()
     }
 
@@ -109,8 +109,8 @@ mod tests {
         }
         let (mut order, noise) = (ColumnOrder::default(), [1.0, 0.999_999_99, 0.5, 0.75]);
         assert!(
-            !order.add(&Row::of(Stamp::Utc(0), noise[0], noise[1], noise[2], noise[3], 1))
-                && !order.add(&Row::of(Stamp::Utc(0), -1.0, 1.0, 2.0, 1.0, 1))
+            !order.add(&BarRow::of(RowTime::Utc(0), noise[0], noise[1], noise[2], noise[3], 1))
+                && !order.add(&BarRow::of(RowTime::Utc(0), -1.0, 1.0, 2.0, 1.0, 1))
         );
     }
 }

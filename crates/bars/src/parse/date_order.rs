@@ -1,77 +1,25 @@
-//! Dates with the year last, in which the day or the month comes first.
+//! The order of day and month, inferred from all dates of a file.
 
-use std::fmt;
 use std::path::Path;
-use std::str::FromStr;
 
 use crate::error::{Error, Result, shortened};
-use crate::parse::fields::Fields;
-use crate::parse::format::Format;
-use crate::parse::lines::Lines;
-use crate::time::timestamp::{DateStyle, split_digits};
-
-/// Which of day and month comes first in a date with the year last, such as `03/04/2018`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DateOrder {
-    /// `31/01/2018`.
-    DayFirst,
-    /// `01/31/2018`.
-    MonthFirst,
-}
-
-impl fmt::Display for DateOrder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            DateOrder::DayFirst => "day-first",
-            DateOrder::MonthFirst => "month-first",
-        })
-    }
-}
-
-impl FromStr for DateOrder {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self, Error> {
-        match name {
-            "day-first" => Ok(DateOrder::DayFirst),
-            "month-first" => Ok(DateOrder::MonthFirst),
-            _ => {
-                let expected = "day-first or month-first".to_owned();
-                Err(Error::UnknownName { what: "order of dates", name: name.to_owned(), expected })
-            }
-        }
-    }
-}
-
-/// Year, month, day and what follows them, of `31/01/2018`, `31.1.2018` or `31-01-2018`.
-pub(crate) fn split_year_last(field: &[u8], order: DateOrder) -> Option<([i64; 3], &[u8])> {
-    let ([first, second, year], _, rest) = split_numbers(field)?;
-    Some(match order {
-        DateOrder::DayFirst => ([year, second, first], rest),
-        DateOrder::MonthFirst => ([year, first, second], rest),
-    })
-}
-
-/// The three numbers of a date with the year last, what separates them, and what follows.
-fn split_numbers(field: &[u8]) -> Option<([i64; 3], u8, &[u8])> {
-    let (first, rest) = split_digits(field, 1..=2)?;
-    let (&separator, rest) = rest.split_first().filter(|(byte, _)| b"/.-".contains(byte))?;
-    let (second, rest) = split_digits(rest, 1..=2)?;
-    let (year, rest) = split_digits(rest.strip_prefix(&[separator])?, 4..=4)?;
-    Some(([first, second, year], separator, rest))
-}
+use crate::parse::fields::RowFields;
+use crate::parse::format::RowFormat;
+use crate::parse::lines::TextLines;
+use crate::time::date_order::{DateOrder, split_numbers};
+use crate::time::timestamp::DateStyle;
 
 /// Reads through a file for the one order in which all its dates can be read.
 ///
 /// A number above twelve is a day. Dates with points are read with the day first, the only order
 /// that is written so.
-pub(crate) fn order_of_dates(path: &Path, format: &Format) -> Result<DateOrder> {
-    let mut lines = Lines::open(path)?;
+pub(crate) fn order_of_dates(path: &Path, format: &RowFormat) -> Result<DateOrder> {
+    let mut lines = TextLines::open(path)?;
     let (mut text, mut example) = (Vec::new(), Vec::new());
-    // Whether some date can only be read with the day, or the month, in front.
+    // True once some date can only be read with the day, or the month, in front.
     let (mut day_first, mut month_first) = (false, false);
     while lines.read_into(&mut text)?.is_some() {
-        let fields = Fields::split(&text, format.delimiter);
+        let fields = RowFields::split(&text, format.delimiter);
         let Some((time, ([first, second, _], separator, _))) =
             fields.get(format.columns.time).and_then(|time| Some((time, split_numbers(time)?)))
         else {
@@ -97,8 +45,8 @@ pub(crate) fn order_of_dates(path: &Path, format: &Format) -> Result<DateOrder> 
     }
 }
 
-impl Format {
-    /// True if the order of day and month is still to be found.
+impl RowFormat {
+    /// True if dates have the year last, so that the order of day and month must be inferred.
     pub(crate) fn has_year_last(&self) -> bool {
         matches!(self.style, DateStyle::YearLast(_))
     }
@@ -114,7 +62,7 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         dates.iter().for_each(|date| writeln!(file, "{date} 17:00,1,1,1,1").unwrap());
         let head = [(1, format!("{} 17:00,1,1,1,1", dates[0]).into_bytes())];
-        order_of_dates(file.path(), &Format::detect(&head, None).unwrap())
+        order_of_dates(file.path(), &RowFormat::detect(&head, None).unwrap())
     }
 
     #[test]
@@ -129,13 +77,5 @@ mod tests {
             let error = order_of(&dates).unwrap_err().to_string();
             assert!(error.contains(why) && error.contains(dates[0]) && error.contains("state which"), "{error}");
         }
-    }
-
-    #[test]
-    fn names_are_read_back() {
-        for order in [DateOrder::DayFirst, DateOrder::MonthFirst] {
-            assert_eq!(order.to_string().parse::<DateOrder>().unwrap(), order);
-        }
-        assert!("iso".parse::<DateOrder>().is_err());
     }
 }

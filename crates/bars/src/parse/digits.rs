@@ -1,13 +1,13 @@
-//! With how many digits a file quotes, and the noise of binary fractions beyond them.
+//! Number of digits that a file quotes, and the noise of binary fractions beyond them.
 //!
 //! A price that went through a float comes out as 1.1687900000000002 (double precision) or
 //! 1.1687899827957153 (single). It is taken for what it was where it lies within the error of
 //! single precision of a number of at most eight decimals and where such numbers lie far apart
 //! beside that error, so that hardly any other price would.
 
-use crate::parse::fields::Fields;
-use crate::parse::format::Columns;
-use crate::parse::row::Row;
+use crate::parse::fields::RowFields;
+use crate::parse::format::BarColumns;
+use crate::parse::row::BarRow;
 
 /// Decimals that a quote may have: those of the smallest coins.
 const DECIMALS_MAX: usize = 8;
@@ -20,7 +20,7 @@ const POWERS: [f64; DECIMALS_MAX + 1] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7,
 /// Decimal digits of the prices of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Digits {
-    /// Most decimals of a price, noise left aside.
+    /// Most decimals of a price, without noise.
     decimals: usize,
     /// True if some price has noise.
     has_noise: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Digits {
 
 impl Digits {
     /// Takes the prices of a row into account.
-    pub(crate) fn add(&mut self, fields: &Fields<'_>, columns: &Columns) {
+    pub(crate) fn add(&mut self, fields: &RowFields<'_>, columns: &BarColumns) {
         for text in columns.prices().iter().filter_map(|&column| fields.get(column)) {
             let written = text.iter().position(|&byte| byte == b'.').map_or(0, |point| text.len() - point - 1);
             // A price is noisy or exact only where more is written than a quote has.
@@ -59,8 +59,8 @@ impl Digits {
         self.has_noise && !self.is_exact
     }
 
-    /// Rounds the noise off the prices of a row; whether there was any.
-    pub(crate) fn denoise(&self, row: &mut Row) -> bool {
+    /// Rounds the noise off the prices of a row; true if there was any.
+    pub(crate) fn denoise(&self, row: &mut BarRow) -> bool {
         let points = POWERS[self.decimals];
         let mut rounded = *row;
         for price in [&mut rounded.open, &mut rounded.high, &mut rounded.low, &mut rounded.close] {
@@ -88,15 +88,15 @@ fn decimals_without_noise(price: f64) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::format::Format;
-    use crate::time::timestamp::Stamp;
+    use crate::parse::format::RowFormat;
+    use crate::time::timestamp::RowTime;
 
     fn digits_of(prices: &[&str]) -> Digits {
-        let format = Format::detect(&[(1, b"2018-01-01 00:00,1,1,1,1".to_vec())], None).unwrap();
+        let format = RowFormat::detect(&[(1, b"2018-01-01 00:00,1,1,1,1".to_vec())], None).unwrap();
         let mut digits = Digits::default();
         for price in prices {
             let line = format!("2018-01-01 00:00,{price},1,1,1");
-            digits.add(&Fields::split(line.as_bytes(), b','), &format.columns);
+            digits.add(&RowFields::split(line.as_bytes(), b','), &format.columns);
         }
         digits
     }
@@ -123,11 +123,11 @@ mod tests {
     #[test]
     fn rounding_gives_the_quote_and_changes_no_other() {
         let digits = digits_of(&["1.16879", "1.1687900000000002"]);
-        let mut row = Row::of(Stamp::Utc(0), 1.1687900000000002, 1.16881, 1.1, 1.1687899827957153, 1);
+        let mut row = BarRow::of(RowTime::Utc(0), 1.1687900000000002, 1.16881, 1.1, 1.1687899827957153, 1);
         assert!(digits.denoise(&mut row));
         assert_eq!([row.open, row.high, row.low, row.close], [1.16879, 1.16881, 1.1, 1.16879]);
         assert!(!digits.denoise(&mut row));
-        let mut other = Row::of(Stamp::Utc(0), 1e-7, 1e308, 1e-7, 1.168_791_2, 1);
+        let mut other = BarRow::of(RowTime::Utc(0), 1e-7, 1e308, 1e-7, 1.168_791_2, 1);
         assert!(!digits.denoise(&mut other));
     }
 

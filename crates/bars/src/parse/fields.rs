@@ -1,7 +1,7 @@
-use crate::parse::format::Columns;
-use crate::time::timestamp::{DateStyle, Stamp, parse_date_and_clock, parse_stamp};
+use crate::parse::format::BarColumns;
+use crate::time::timestamp::{DateStyle, RowTime, parse_date_and_clock, parse_stamp};
 
-/// Fields of a row that are looked at; a row may have more.
+/// Most fields of a row that are kept; further ones are ignored.
 const FIELDS_MAX: usize = 32;
 /// Bytes of the longest number with thousands groups that is read.
 const GROUPED_MAX: usize = 32;
@@ -10,7 +10,7 @@ const QUOTE: &[u8] = b"\"";
 const DOUBLED: &[u8] = b"\"\"";
 
 /// The fields of one row, without quotes and spaces around them.
-pub(crate) struct Fields<'a> {
+pub(crate) struct RowFields<'a> {
     fields: [&'a [u8]; FIELDS_MAX],
     len: usize,
 }
@@ -18,13 +18,13 @@ pub(crate) struct Fields<'a> {
 /// Meaning of commas in prices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Commas {
-    /// A price with a comma is none.
+    /// A number with a comma is no price.
     Refused,
-    /// It would be one without.
+    /// A number with a comma is read without it.
     PassedOver,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> RowFields<'a> {
     /// Cuts a line at each delimiter outside of quotes, as RFC 4180 has them; a line that is quoted
     /// as a whole is cut inside.
     ///
@@ -32,17 +32,17 @@ impl<'a> Fields<'a> {
     /// no number and no time. So does a doubled quote, as no field that is read has quotes in it.
     pub(crate) fn split(line: &'a [u8], delimiter: u8) -> Self {
         if !line.contains(&b'"') {
-            return Fields::collect(line.split(|&byte| byte == delimiter).map(trimmed));
+            return RowFields::collect(line.split(|&byte| byte == delimiter).map(trimmed));
         }
         match cut(trimmed(line), QUOTE, delimiter) {
-            (inner, None) if inner.len() + 2 <= trimmed(line).len() => Fields::quoted(inner, DOUBLED, delimiter),
-            _ => Fields::quoted(line, QUOTE, delimiter),
+            (inner, None) if inner.len() + 2 <= trimmed(line).len() => RowFields::quoted(inner, DOUBLED, delimiter),
+            _ => RowFields::quoted(line, QUOTE, delimiter),
         }
     }
 
     fn quoted(line: &'a [u8], quote: &[u8], delimiter: u8) -> Self {
         let mut rest = Some(line);
-        Fields::collect(std::iter::from_fn(|| {
+        RowFields::collect(std::iter::from_fn(|| {
             let (field, after) = cut(rest?, quote, delimiter);
             rest = after;
             Some(trimmed(field))
@@ -56,7 +56,7 @@ impl<'a> Fields<'a> {
             *slot = field;
             len += 1;
         }
-        Fields { fields, len }
+        RowFields { fields, len }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -72,7 +72,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The row's time.
-    pub(crate) fn stamp(&self, columns: &Columns, style: DateStyle) -> Option<Stamp> {
+    pub(crate) fn stamp(&self, columns: &BarColumns, style: DateStyle) -> Option<RowTime> {
         let time = self.get(columns.time)?;
         match columns.clock {
             Some(clock) => parse_date_and_clock(time, self.get(clock)?, style),
@@ -100,7 +100,7 @@ impl<'a> Fields<'a> {
     }
 
     /// True if the columns hold a time and four numbers.
-    pub(crate) fn fit(&self, columns: &Columns, style: DateStyle, commas: Commas) -> bool {
+    pub(crate) fn fit(&self, columns: &BarColumns, style: DateStyle, commas: Commas) -> bool {
         let is_price =
             |&price: &usize| self.number(price).is_some() || (commas == Commas::PassedOver && self.has_commas(price));
         self.stamp(columns, style).is_some() && columns.prices().iter().all(is_price)
@@ -183,11 +183,11 @@ mod tests {
             ("", &[""]),
         ];
         for (line, expected) in cases {
-            let fields = Fields::split(line.as_bytes(), b',');
+            let fields = RowFields::split(line.as_bytes(), b',');
             let found: Vec<&str> = fields.iter().map(|field| std::str::from_utf8(field).unwrap()).collect();
             assert_eq!(found, expected, "{line}");
         }
-        assert_eq!(Fields::split(&[b','; 99], b',').len(), FIELDS_MAX);
+        assert_eq!(RowFields::split(&[b','; 99], b',').len(), FIELDS_MAX);
     }
 
     #[test]
@@ -204,7 +204,7 @@ mod tests {
         ];
         for (text, number, amount) in cases {
             let line = format!("x,{text},y");
-            let fields = Fields::split(line.as_bytes(), b',');
+            let fields = RowFields::split(line.as_bytes(), b',');
             assert_eq!((fields.number(1), fields.amount(1)), (number, amount), "{text}");
             assert_eq!(fields.has_commas(1), text.contains(','), "{text}");
         }
@@ -225,7 +225,7 @@ mod tests {
             let line = written.iter().map(quoted).collect::<Vec<_>>().join(",");
             let whole = format!("\"{}\"", line.replace('"', "\"\""));
             for line in [line, whole] {
-                let fields = Fields::split(line.as_bytes(), b',');
+                let fields = RowFields::split(line.as_bytes(), b',');
                 let expected: Vec<&[u8]> = written.iter().map(|(field, _)| field.as_bytes()).collect();
                 proptest::prop_assert_eq!(fields.iter().collect::<Vec<_>>(), expected);
             }

@@ -1,16 +1,16 @@
 use std::path::Path;
 
 use crate::error::{Error, shortened};
-use crate::parse::fields::{Commas, Fields};
+use crate::parse::fields::{Commas, RowFields};
 use crate::parse::format_name::FormatName;
-use crate::parse::header::{self, Header};
+use crate::parse::header::{self, HeaderLine};
 use crate::time::timestamp::{DateStyle, is_date, parse_date_and_clock};
 
 const DELIMITERS: [u8; 3] = [b'\t', b';', b','];
 
-/// Which field of a row holds what, counted from 0.
+/// Columns by role, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Columns {
+pub(crate) struct BarColumns {
     /// Date and time, or the date alone.
     pub(crate) time: usize,
     /// The time of day, where it stands apart from the date.
@@ -35,7 +35,7 @@ pub(crate) struct Columns {
     pub(crate) spread: Option<usize>,
 }
 
-impl Columns {
+impl BarColumns {
     /// Open, high, low and close.
     pub(crate) fn prices(&self) -> [usize; 4] {
         [self.open, self.high, self.low, self.close]
@@ -53,38 +53,38 @@ pub(crate) enum LaterLine {
 
 /// Format of the rows of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Format {
+pub(crate) struct RowFormat {
     /// The family.
     pub(crate) name: FormatName,
     /// Date style.
     pub(crate) style: DateStyle,
     /// Separator of fields.
     pub(crate) delimiter: u8,
-    /// Which field holds what.
-    pub(crate) columns: Columns,
+    /// Columns by role.
+    pub(crate) columns: BarColumns,
     /// Line number, from 1, of the header, where there is one.
     pub(crate) header_line: Option<u64>,
     /// The column that is taken for the adjusted close by its position alone.
     pub(crate) assumed_adjusted: Option<usize>,
 }
 
-impl Format {
-    /// Recognises the format from the first lines of a file, of one family where one is `wanted`;
-    /// or says what is missing.
+impl RowFormat {
+    /// Recognises the format from the first lines of a file, of the family `wanted` if there is
+    /// one; the error names the missing part.
     ///
-    /// Lines that fit nothing are passed over: those before a header are no rows, the others will
+    /// Lines that fit no format are skipped: those before a header are no rows, the others will
     /// be unreadable ones.
-    pub(crate) fn detect(head: &[(u64, Vec<u8>)], wanted: Option<FormatName>) -> Result<Format, String> {
+    pub(crate) fn detect(head: &[(u64, Vec<u8>)], wanted: Option<FormatName>) -> Result<RowFormat, String> {
         let families = FormatName::ALL.into_iter().filter(|name| wanted.is_none_or(|wanted| wanted == *name));
         let styles: Vec<(FormatName, DateStyle)> =
             families.flat_map(|name| name.date_styles().into_iter().map(move |style| (name, style))).collect();
         for delimiter in DELIMITERS {
-            if let Some((_, format)) = Format::detect_delimited(head, delimiter, &styles, Commas::Refused)? {
+            if let Some((_, format)) = RowFormat::detect_delimited(head, delimiter, &styles, Commas::Refused)? {
                 return Ok(format);
             }
         }
         for delimiter in DELIMITERS {
-            if let Some((line, _)) = Format::detect_delimited(head, delimiter, &styles, Commas::PassedOver)? {
+            if let Some((line, _)) = RowFormat::detect_delimited(head, delimiter, &styles, Commas::PassedOver)? {
                 return Err(format!(
                     "line {line} would be a row if its prices had no commas: decimal commas, and commas between thousands, are not read; write prices with a decimal point"
                 ));
@@ -98,19 +98,19 @@ impl Format {
     /// names other columns than those that are read, or not all prices. Column names in another
     /// order would exchange prices.
     pub(crate) fn check_later_line(&self, path: &Path, line: u64, text: &[u8]) -> Result<LaterLine, Error> {
-        let found = match header::parse(&Fields::split(text, self.delimiter)) {
-            None | Some(Header::Words) => return Ok(LaterLine::Row),
-            Some(Header::Named(found)) if self.reads(&found) => return Ok(LaterLine::Header),
-            Some(Header::Named(_)) => "other columns than the rows above have".to_owned(),
-            Some(Header::Partial { missing }) => format!("some columns, but not `{missing}`"),
+        let found = match header::parse(&RowFields::split(text, self.delimiter)) {
+            None | Some(HeaderLine::Words) => return Ok(LaterLine::Row),
+            Some(HeaderLine::Named(found)) if self.reads(&found) => return Ok(LaterLine::Header),
+            Some(HeaderLine::Named(_)) => "other columns than the rows above have".to_owned(),
+            Some(HeaderLine::Partial { missing }) => format!("some columns, but not `{missing}`"),
         };
         Err(Error::AnotherHeader { path: path.to_owned(), line, found, text: shortened(text) })
     }
 
-    /// True if everything that is read stands in the same columns. A column that is not read may be
-    /// anywhere.
-    fn reads(&self, named: &Columns) -> bool {
-        let Columns { time, clock, open, high, low, close, adjusted, split, dividend, volume, spread } = self.columns;
+    /// True if every column that is read is the same. A column that is not read may be anywhere.
+    fn reads(&self, named: &BarColumns) -> bool {
+        let BarColumns { time, clock, open, high, low, close, adjusted, split, dividend, volume, spread } =
+            self.columns;
         let same = |read: Option<usize>, named: Option<usize>| read.is_none() || read == named;
         [time, open, high, low, close] == [named.time, named.open, named.high, named.low, named.close]
             && clock == named.clock
@@ -127,19 +127,19 @@ impl Format {
         delimiter: u8,
         styles: &[(FormatName, DateStyle)],
         commas: Commas,
-    ) -> Result<Option<(u64, Format)>, String> {
+    ) -> Result<Option<(u64, RowFormat)>, String> {
         let mut header = None;
         for (line, text) in head {
-            let fields = Fields::split(text, delimiter);
+            let fields = RowFields::split(text, delimiter);
             match header::parse(&fields) {
-                Some(Header::Partial { missing }) => {
+                Some(HeaderLine::Partial { missing }) => {
                     return Err(format!("the header in line {line} names some columns, but not `{missing}`"));
                 }
                 Some(found) => header = Some((*line, found)),
                 None => {}
             }
             let named = match header {
-                Some((_, Header::Named(columns))) => Some(columns),
+                Some((_, HeaderLine::Named(columns))) => Some(columns),
                 _ => None,
             };
             let fitting = styles.iter().find_map(|&(name, style)| {
@@ -149,7 +149,7 @@ impl Format {
             if let Some((name, style, columns)) = fitting {
                 let header_line = header.map(|(line, _)| line);
                 let assumed_adjusted = columns.adjusted.filter(|_| named.is_none());
-                return Ok(Some((*line, Format { name, style, delimiter, columns, header_line, assumed_adjusted })));
+                return Ok(Some((*line, RowFormat { name, style, delimiter, columns, header_line, assumed_adjusted })));
             }
         }
         Ok(None)
@@ -158,7 +158,7 @@ impl Format {
 
 /// The columns of a row without names: time, perhaps a clock apart, open, high, low, close, perhaps
 /// volume.
-fn by_position(fields: &Fields<'_>, style: DateStyle) -> Option<Columns> {
+fn by_position(fields: &RowFields<'_>, style: DateStyle) -> Option<BarColumns> {
     let (first, second) = (fields.get(0)?, fields.get(1)?);
     let apart = parse_date_and_clock(first, second, style).is_some();
     let open = if apart { 2 } else { 1 };
@@ -166,7 +166,7 @@ fn by_position(fields: &Fields<'_>, style: DateStyle) -> Option<Columns> {
     // volume. All rows together tell whether it is one.
     let yahoo = !apart && fields.len() == 7 && is_date(first, style);
     let volume = if yahoo { 6 } else { open + 4 };
-    Some(Columns {
+    Some(BarColumns {
         time: 0,
         clock: apart.then_some(1),
         open,
@@ -187,9 +187,9 @@ mod tests {
 
     use super::*;
 
-    fn detect(text: &str) -> Result<Format, String> {
+    fn detect(text: &str) -> Result<RowFormat, String> {
         let head: Vec<(u64, Vec<u8>)> = (1..).zip(text.lines().map(|line| line.as_bytes().to_vec())).collect();
-        Format::detect(&head, None)
+        RowFormat::detect(&head, None)
     }
 
     #[test]
@@ -258,15 +258,15 @@ mod tests {
         let partial = detect("Date,Price,Open,High,Low\n2018-01-01,1,1,1,1").unwrap_err();
         assert_eq!(partial, "the header in line 1 names some columns, but not `close`");
         let head = [(1, b"20180101 170000;1.2;1.3;1.1;1.2;0".to_vec())];
-        assert!(Format::detect(&head, Some(FormatName::HistData)).is_ok());
-        assert!(Format::detect(&head, Some(FormatName::Iso)).unwrap_err().contains("a timestamp of format iso and"));
+        assert!(RowFormat::detect(&head, Some(FormatName::HistData)).is_ok());
+        assert!(RowFormat::detect(&head, Some(FormatName::Iso)).unwrap_err().contains("a timestamp of format iso and"));
     }
 
     proptest! {
         #[test]
         fn never_panics(lines in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..8)) {
             let head: Vec<(u64, Vec<u8>)> = (1..).zip(lines).collect();
-            let _ = Format::detect(&head, None);
+            let _ = RowFormat::detect(&head, None);
         }
     }
 }

@@ -1,10 +1,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::Error;
-use crate::parse::date_order::DateOrder;
+use crate::time::date_order::DateOrder;
 use crate::time::epoch::EpochUnit;
 use crate::time::timestamp::DateStyle;
+use crate::unknown_name::UnknownName;
 
 pub(crate) const TRIED: &str = "HistData ASCII (`20180131 170000;open;high;low;close;volume`), \
     MetaTrader (`2018.01.31,17:00,open,high,low,close,volume`), \
@@ -12,7 +12,7 @@ pub(crate) const TRIED: &str = "HistData ASCII (`20180131 170000;open;high;low;c
     epoch (`1517418000,…`, in seconds or thousandths, millionths or billionths of them), \
     each with `,`, `;` or tabs, with or without a header";
 
-/// The family of layouts that a file belongs to. It is told from how the date is written.
+/// The family of layouts that a file belongs to. It is inferred from how dates are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FormatName {
     /// `20180131 170000`: HistData's ASCII bars. The time is the bar's open.
@@ -26,8 +26,8 @@ pub enum FormatName {
     /// `31/01/2018 17:00`, `1/31/2018 5:00 PM` or `31.01.2018 17:00:00.000`, as spreadsheets and
     /// Dukascopy write it. The time is the bar's open.
     YearLast,
-    /// `1517418000`: seconds since 1970 UTC, or thousandths, millionths or billionths of them, told
-    /// apart by their size (1980 to 2099). The time is the bar's open.
+    /// `1517418000`: seconds since 1970 UTC, or thousandths, millionths or billionths of them,
+    /// distinguished by their size (1980 to 2099). The time is the bar's open.
     Epoch,
 }
 
@@ -67,12 +67,12 @@ impl fmt::Display for FormatName {
 }
 
 impl FromStr for FormatName {
-    type Err = Error;
+    type Err = UnknownName;
 
-    fn from_str(name: &str) -> Result<Self, Error> {
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
         FormatName::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| {
             let expected = FormatName::ALL.map(FormatName::name).join(", ");
-            Error::UnknownName { what: "format", name: name.to_owned(), expected }
+            UnknownName::new("format", name, expected)
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Column names as exports of several languages write them.
 
-use crate::parse::fields::Fields;
-use crate::parse::format::Columns;
+use crate::parse::fields::RowFields;
+use crate::parse::format::BarColumns;
 
 /// Names by role, in lower case, letters and digits only.
 const DATES: &[&str] = &["date", "fecha", "datum", "data", "dtyyyymmdd"];
@@ -39,9 +39,9 @@ const VOLUMES: &[&str] = &["tickvolume", "tickvol", "volume", "vol", "volumen"];
 
 /// Columns named by a header line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Header {
+pub(crate) enum HeaderLine {
     /// It names the columns.
-    Named(Columns),
+    Named(BarColumns),
     /// It has words in place of every number, none of them known: the columns are told from their
     /// positions.
     Words,
@@ -53,7 +53,7 @@ pub(crate) enum Header {
 }
 
 /// Reads a line as a header; `None` for a line that is not one.
-pub(crate) fn parse(fields: &Fields<'_>) -> Option<Header> {
+pub(crate) fn parse(fields: &RowFields<'_>) -> Option<HeaderLine> {
     let names: Vec<String> = fields.iter().map(normalised).collect();
     let is_word = |name: &String| name.chars().next().is_some_and(char::is_alphabetic);
     if names.len() < 5 || !names.iter().all(is_word) {
@@ -62,16 +62,16 @@ pub(crate) fn parse(fields: &Fields<'_>) -> Option<Header> {
     let column = |known: &[&str]| known.iter().find_map(|wanted| names.iter().position(|name| name == wanted));
     let prices = [("open", column(OPENS)), ("high", column(HIGHS)), ("low", column(LOWS)), ("close", column(CLOSES))];
     if prices.iter().all(|(_, found)| found.is_none()) {
-        return Some(Header::Words);
+        return Some(HeaderLine::Words);
     }
     let [Some(open), Some(high), Some(low), Some(close)] = prices.map(|(_, found)| found) else {
         let missing = prices.iter().find_map(|(name, found)| found.is_none().then_some(*name));
-        return Some(Header::Partial { missing: missing.expect("not all four were found") });
+        return Some(HeaderLine::Partial { missing: missing.expect("not all four were found") });
     };
     let (date, clock, stamp) = (column(DATES), column(CLOCKS), column(STAMPS));
-    let Some(time) = stamp.or(date).or(clock) else { return Some(Header::Partial { missing: "date" }) };
+    let Some(time) = stamp.or(date).or(clock) else { return Some(HeaderLine::Partial { missing: "date" }) };
     let clock = clock.filter(|_| stamp.is_none() && date.is_some());
-    Some(Header::Named(Columns {
+    Some(HeaderLine::Named(BarColumns {
         time,
         clock,
         open,
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn headers_as_they_are_found() {
-        let named = |time, clock, first, volume| Columns {
+        let named = |time, clock, first, volume| BarColumns {
             time,
             clock,
             open: first,
@@ -109,33 +109,36 @@ mod tests {
             volume,
             spread: None,
         };
-        let columns = |time, clock, first, volume| Some(Header::Named(named(time, clock, first, volume)));
-        let with_spread = Columns { spread: Some(8), ..named(0, Some(1), 2, Some(6)) };
-        let adjusted = Columns { adjusted: Some(5), ..named(0, None, 1, Some(6)) };
-        let daily = Columns { split: Some(8), dividend: Some(7), ..adjusted };
+        let columns = |time, clock, first, volume| Some(HeaderLine::Named(named(time, clock, first, volume)));
+        let with_spread = BarColumns { spread: Some(8), ..named(0, Some(1), 2, Some(6)) };
+        let adjusted = BarColumns { adjusted: Some(5), ..named(0, None, 1, Some(6)) };
+        let daily = BarColumns { split: Some(8), dividend: Some(7), ..adjusted };
         let cases = [
-            ("date,time,open,high,low,close,tickvolume,volume,spread", Some(Header::Named(with_spread))),
-            ("<DATE>,<TIME>,<OPEN>,<HIGH>,<LOW>,<CLOSE>,<TICKVOL>,<VOL>,<SPREAD>", Some(Header::Named(with_spread))),
+            ("date,time,open,high,low,close,tickvolume,volume,spread", Some(HeaderLine::Named(with_spread))),
+            (
+                "<DATE>,<TIME>,<OPEN>,<HIGH>,<LOW>,<CLOSE>,<TICKVOL>,<VOL>,<SPREAD>",
+                Some(HeaderLine::Named(with_spread)),
+            ),
             ("<TICKER>,<DTYYYYMMDD>,<TIME>,<OPEN>,<HIGH>,<LOW>,<CLOSE>,<VOL>", columns(1, Some(2), 3, Some(7))),
             ("FECHA,HORA,APERTURA,ALTO,BAJO,CERRAR,VOLUMEN", columns(0, Some(1), 2, Some(6))),
             ("timestamp,open,high,low,close", columns(0, None, 1, None)),
             ("Time (UTC);Open;High;Low;Close;Volume.", None),
             ("Date (UTC),Open,High,Low,Close,Vol.", columns(0, None, 1, Some(5))),
             ("Time,Open,High,Low,Close", columns(0, None, 1, None)),
-            ("Date,Open,High,Low,Close,Adj Close,Volume", Some(Header::Named(adjusted))),
+            ("Date,Open,High,Low,Close,Adj Close,Volume", Some(HeaderLine::Named(adjusted))),
             (
                 "timestamp,open,high,low,close,adjusted_close,volume,dividend_amount,split_coefficient",
-                Some(Header::Named(daily)),
+                Some(HeaderLine::Named(daily)),
             ),
-            ("kuupäev,avamine,kõrgeim,madalaim,sulgemine", Some(Header::Words)),
-            ("Date,Price,Open,High,Low,Vol.", Some(Header::Partial { missing: "close" })),
-            ("open,high,low,close,volume", Some(Header::Partial { missing: "date" })),
+            ("kuupäev,avamine,kõrgeim,madalaim,sulgemine", Some(HeaderLine::Words)),
+            ("Date,Price,Open,High,Low,Vol.", Some(HeaderLine::Partial { missing: "close" })),
+            ("open,high,low,close,volume", Some(HeaderLine::Partial { missing: "date" })),
             ("2018-01-01,1,1,1,1", None),
             ("{", None),
             ("a,b", None),
         ];
         for (line, expected) in cases {
-            assert_eq!(parse(&Fields::split(line.as_bytes(), b',')), expected, "{line}");
+            assert_eq!(parse(&RowFields::split(line.as_bytes(), b',')), expected, "{line}");
         }
     }
 }

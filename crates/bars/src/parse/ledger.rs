@@ -1,10 +1,10 @@
-//! The account of one file's rows: what was refused, what was put right.
+//! Counts of one file's dropped and fixed rows.
 
 use std::path::PathBuf;
 
+use crate::error::row_error::{OnError, RowError, RowFix};
 use crate::error::{Error, Result, shortened};
-use crate::parse::row::Fault;
-use crate::parse::row_error::{OnError, RowError, RowFix};
+use crate::parse::row::RowFault;
 
 /// Rows of one file that have one thing in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,47 +17,47 @@ pub struct RowCount<K> {
     pub first_line: u64,
 }
 
-/// Counts rows by what was wrong with them.
+/// Dropped and fixed rows of one file, counted by kind.
 #[derive(Clone, Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct RowLedger {
     path: PathBuf,
     on_error: OnError,
     dropped: Vec<RowCount<RowError>>,
-    mended: Vec<RowCount<RowFix>>,
+    fixed: Vec<RowCount<RowFix>>,
     /// The first row that was dropped, and why.
     first_fault: Option<String>,
 }
 
-impl Ledger {
+impl RowLedger {
     pub(crate) fn new(path: PathBuf, on_error: OnError) -> Self {
-        Ledger { path, on_error, dropped: Vec::new(), mended: Vec::new(), first_fault: None }
+        RowLedger { path, on_error, dropped: Vec::new(), fixed: Vec::new(), first_fault: None }
     }
 
-    /// True if rows are put right rather than dropped.
+    /// True if rows are repaired rather than dropped.
     pub(crate) fn repairs(&self) -> bool {
         self.on_error == OnError::Repair
     }
 
     /// Drops a row and counts it, or stops at it.
-    pub(crate) fn refuse(&mut self, line: u64, fault: Fault, text: impl FnOnce(&PathBuf) -> Vec<u8>) -> Result<()> {
-        let Fault { trouble, expected } = fault;
+    pub(crate) fn refuse(&mut self, line: u64, fault: RowFault, text: impl FnOnce(&PathBuf) -> Vec<u8>) -> Result<()> {
+        let RowFault { kind, expected } = fault;
         if self.on_error == OnError::Fail {
             let text = shortened(&text(&self.path));
-            return Err(Error::BadRow { path: self.path.clone(), line, trouble, expected, text });
+            return Err(Error::BadRow { path: self.path.clone(), line, kind, expected, text });
         }
-        self.first_fault.get_or_insert_with(|| format!("line {line}, {trouble}, expected {expected}"));
-        self.drop_row(line, trouble);
+        self.first_fault.get_or_insert_with(|| format!("line {line}, {kind}, expected {expected}"));
+        self.drop_row(line, kind);
         Ok(())
     }
 
-    /// Counts a row that is dropped whatever is to be done with errors.
-    pub(crate) fn drop_row(&mut self, line: u64, trouble: RowError) {
-        count(&mut self.dropped, trouble, line);
+    /// Counts a row that is dropped under every [`OnError`].
+    pub(crate) fn drop_row(&mut self, line: u64, kind: RowError) {
+        count(&mut self.dropped, kind, line);
     }
 
-    /// Counts a row that was put right.
-    pub(crate) fn mend(&mut self, line: u64, mend: RowFix) {
-        count(&mut self.mended, mend, line);
+    /// Counts a row that was fixed.
+    pub(crate) fn fix(&mut self, line: u64, fix: RowFix) {
+        count(&mut self.fixed, fix, line);
     }
 
     pub(crate) fn first_fault(&self) -> Option<&str> {
@@ -66,10 +66,10 @@ impl Ledger {
 
     /// Dropped and fixed rows: one entry a kind that occurred, in the order of the kinds.
     pub(crate) fn close(self) -> (Vec<RowCount<RowError>>, Vec<RowCount<RowFix>>) {
-        let Ledger { mut dropped, mut mended, .. } = self;
+        let RowLedger { mut dropped, mut fixed, .. } = self;
         dropped.sort_by_key(|tally| tally.kind);
-        mended.sort_by_key(|tally| tally.kind);
-        (dropped, mended)
+        fixed.sort_by_key(|tally| tally.kind);
+        (dropped, fixed)
     }
 }
 
@@ -89,14 +89,14 @@ mod tests {
 
     #[test]
     fn counts_by_kind_with_the_first_line() {
-        let mut ledger = Ledger::new(PathBuf::new(), OnError::Skip);
-        for (line, trouble) in [(9, RowError::Backward), (5, RowError::Unreadable), (3, RowError::Unreadable)] {
-            ledger.refuse(line, Fault { trouble, expected: "x".to_owned() }, |_| Vec::new()).unwrap();
+        let mut ledger = RowLedger::new(PathBuf::new(), OnError::Skip);
+        for (line, kind) in [(9, RowError::Backward), (5, RowError::Unreadable), (3, RowError::Unreadable)] {
+            ledger.refuse(line, RowFault { kind, expected: "x".to_owned() }, |_| Vec::new()).unwrap();
         }
-        ledger.mend(4, RowFix::Sorted);
-        ledger.mend(2, RowFix::Exchanged);
+        ledger.fix(4, RowFix::Sorted);
+        ledger.fix(2, RowFix::Exchanged);
         assert_eq!(ledger.first_fault(), Some("line 9, backward timestamp, expected x"));
-        let (dropped, mended) = ledger.close();
+        let (dropped, fixed) = ledger.close();
         assert_eq!(
             dropped,
             [
@@ -104,13 +104,13 @@ mod tests {
                 RowCount { kind: RowError::Backward, rows: 1, first_line: 9 },
             ]
         );
-        assert_eq!(mended.iter().map(|tally| tally.kind).collect::<Vec<_>>(), [RowFix::Exchanged, RowFix::Sorted]);
+        assert_eq!(fixed.iter().map(|tally| tally.kind).collect::<Vec<_>>(), [RowFix::Exchanged, RowFix::Sorted]);
     }
 
     #[test]
     fn the_first_fault_stops_where_errors_do() {
-        let mut ledger = Ledger::new(PathBuf::from("bars.csv"), OnError::Fail);
-        let fault = Fault { trouble: RowError::Copy, expected: "a row of its own".to_owned() };
+        let mut ledger = RowLedger::new(PathBuf::from("bars.csv"), OnError::Fail);
+        let fault = RowFault { kind: RowError::Copy, expected: "a row of its own".to_owned() };
         let error = ledger.refuse(7, fault, |_| b"text".to_vec()).unwrap_err().to_string();
         assert!(error.starts_with("bars.csv: line 7: copy of an earlier row: expected a row of its own, found `text`"));
     }

@@ -17,7 +17,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 ///
 /// Lines end with a line feed, a carriage return, or both. Bytes that are no UTF-8 stay as they
 /// are.
-pub(crate) struct Lines {
+pub(crate) struct TextLines {
     path: PathBuf,
     reader: Box<dyn BufRead>,
     line: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Lines {
     after_return: bool,
 }
 
-impl Lines {
+impl TextLines {
     /// Opens a file; gzip and UTF-16 are told from its first bytes, whatever its name. A pipe is
     /// refused: a file is opened more than once, and its hash is taken after it was read.
     pub(crate) fn open(path: &Path) -> Result<Self> {
@@ -37,7 +37,7 @@ impl Lines {
             return Err(Error::NotAFile { path: path.to_owned(), kind });
         }
         let reader = decompressed(BufReader::new(file)).and_then(decoded).map_err(failed)?;
-        Ok(Lines { path: path.to_owned(), reader, line: 0, after_return: false })
+        Ok(TextLines { path: path.to_owned(), reader, line: 0, after_return: false })
     }
 
     /// Puts the next line, without its end, into `line`, and gives its number from 1; `None` after
@@ -117,7 +117,7 @@ fn with_head<const N: usize, R: BufRead>(mut reader: R) -> io::Result<(Vec<u8>, 
 /// The text of one line, for a message; empty where the file can no longer be read.
 pub(crate) fn text_of_line(path: &Path, wanted: u64) -> Vec<u8> {
     let mut line = Vec::new();
-    let Ok(mut lines) = Lines::open(path) else { return line };
+    let Ok(mut lines) = TextLines::open(path) else { return line };
     while let Ok(Some(number)) = lines.read_into(&mut line) {
         if number == wanted {
             return line;
@@ -138,7 +138,7 @@ mod tests {
     fn lines_of(bytes: &[u8]) -> Result<Vec<(u64, String)>> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(bytes).unwrap();
-        let mut lines = Lines::open(file.path())?;
+        let mut lines = TextLines::open(file.path())?;
         let (mut line, mut all) = (Vec::new(), Vec::new());
         while let Some(number) = lines.read_into(&mut line)? {
             all.push((number, String::from_utf8_lossy(&line).into_owned()));
@@ -189,7 +189,7 @@ mod tests {
     fn only_files_are_opened() {
         let folder = tempfile::tempdir().unwrap();
         for (path, kind) in [(folder.path(), "a folder"), (Path::new("/dev/null"), "a pipe or a device")] {
-            let error = Lines::open(path).err().unwrap();
+            let error = TextLines::open(path).err().unwrap();
             assert!(matches!(error, Error::NotAFile { kind: found, .. } if found == kind), "{error}");
         }
     }

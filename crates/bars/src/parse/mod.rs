@@ -2,6 +2,7 @@
 
 pub(crate) mod adjusted_column;
 pub(crate) mod adjustment;
+pub(crate) mod bar_file;
 pub(crate) mod column_order;
 pub(crate) mod date_order;
 pub(crate) mod digits;
@@ -14,7 +15,5 @@ pub(crate) mod ledger;
 pub(crate) mod lines;
 pub(crate) mod options;
 pub(crate) mod row;
-pub(crate) mod row_error;
-pub(crate) mod source;
 pub(crate) mod symbol;
 pub(crate) mod symbol_pattern;

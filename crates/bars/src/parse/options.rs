@@ -1,15 +1,15 @@
 use std::path::Path;
 
+use crate::error::row_error::OnError;
 use crate::error::{Error, Result};
-use crate::parse::date_order::DateOrder;
 use crate::parse::format_name::FormatName;
-use crate::parse::row_error::OnError;
 use crate::parse::symbol::symbol_of;
 use crate::parse::symbol_pattern::SymbolPattern;
+use crate::time::date_order::DateOrder;
 use crate::time::timeframe::Timeframe;
 use crate::time::zone::Zone;
 
-/// Options of reading files. By default everything is told from their content.
+/// Options of reading files. By default everything is inferred from their content.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
     /// The format; recognised when `None`.
@@ -21,7 +21,7 @@ pub struct ReadOptions {
     /// formats the clock on which the weeks close on Friday at 17:00 in New York. An offset in the
     /// file always counts.
     pub zone: Option<Zone>,
-    /// Which end of the bar is stamped.
+    /// End of the bar that is stamped.
     pub stamped_at: StampedAt,
     /// The timeframe of the bars; the commonest spacing when `None`.
     pub base: Option<Timeframe>,
@@ -31,7 +31,7 @@ pub struct ReadOptions {
     pub on_error: OnError,
     /// Treatment of two different rows of one time that the zone cannot tell apart.
     pub repeats: Repeats,
-    /// The symbol; told from the files' names when `None`.
+    /// The symbol; inferred from the files' names when `None`.
     pub symbol: Option<String>,
     /// Pattern of the symbol in the files' names; as [`symbol_of`] finds it when `None`.
     pub symbol_pattern: Option<SymbolPattern>,
@@ -53,7 +53,7 @@ impl ReadOptions {
     }
 }
 
-/// Which end of its bar a timestamp stands for. Every known format stamps the open.
+/// End of the bar that a timestamp stands for. Every known format stamps the open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StampedAt {
     /// The bar opens at its timestamp.
@@ -72,10 +72,10 @@ pub enum Prices {
     /// Prices as quoted.
     AsQuoted,
     /// Open, high, low and close times adjusted close / close: as they would have been without
-    /// later splits and dividends. So the vendor's multipliers count (Yahoo's help, "What is the
+    /// later splits and dividends. The vendor's multipliers are used (Yahoo's help, "What is the
     /// adjusted close?": those of splits and dividends by the standards of the Center for Research
     /// in Security Prices). The volume stays as it is. Adjusted prices are known only after those
-    /// splits and dividends: they tell returns rightly, and levels not.
+    /// splits and dividends: returns are right, price levels are not.
     Adjusted,
 }
 

@@ -1,14 +1,14 @@
-use crate::parse::adjustment::Event;
+use crate::error::row_error::{RowError, RowFix};
+use crate::parse::adjustment::RowAdjustment;
 use crate::parse::digits::NOISE_MAX;
-use crate::parse::fields::Fields;
-use crate::parse::format::Format;
-use crate::parse::row_error::{RowError, RowFix};
-use crate::time::timestamp::Stamp;
+use crate::parse::fields::RowFields;
+use crate::parse::format::RowFormat;
+use crate::time::timestamp::RowTime;
 
 /// One row of a file, not yet checked against its neighbours.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Row {
-    pub(crate) stamp: Stamp,
+pub(crate) struct BarRow {
+    pub(crate) stamp: RowTime,
     pub(crate) open: f64,
     pub(crate) high: f64,
     pub(crate) low: f64,
@@ -17,32 +17,32 @@ pub(crate) struct Row {
     /// In the unit of the file.
     pub(crate) spread: f64,
     /// Adjustment of the prices.
-    pub(crate) event: Event,
+    pub(crate) event: RowAdjustment,
     /// Line number from 1.
     pub(crate) line: u64,
 }
 
-/// Why a row was refused.
+/// Error of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
-    pub(crate) trouble: RowError,
+pub(crate) struct RowFault {
+    pub(crate) kind: RowError,
     /// Expected form of the row.
     pub(crate) expected: String,
 }
 
-impl Row {
+impl BarRow {
     /// Reads the row in line number `line`; its numbers may still contradict each other.
     ///
-    /// Where the format names an adjusted close, all prices are scaled with it.
-    pub(crate) fn parse(fields: &Fields<'_>, format: &Format, line: u64) -> Result<Row, Fault> {
+    /// If the format names an adjusted close, all prices are scaled with it.
+    pub(crate) fn parse(fields: &RowFields<'_>, format: &RowFormat, line: u64) -> Result<BarRow, RowFault> {
         let columns = &format.columns;
         let number = |column: usize, what: &str| fields.number(column).ok_or_else(|| no_number(fields, column, what));
         let or_zero = |column: Option<usize>, what: &str| column.map_or(Ok(0.0), |column| number(column, what));
         let volume = |column: usize| fields.amount(column).ok_or_else(|| no_number(fields, column, "volume"));
         let stamp = fields.stamp(columns, format.style).ok_or_else(|| {
-            Fault::unreadable(format!("a timestamp of format {} in field {}", format.name, columns.time + 1))
+            RowFault::unreadable(format!("a timestamp of format {} in field {}", format.name, columns.time + 1))
         })?;
-        let mut row = Row {
+        let mut row = BarRow {
             stamp,
             open: number(columns.open, "open")?,
             high: number(columns.high, "high")?,
@@ -50,15 +50,16 @@ impl Row {
             close: number(columns.close, "close")?,
             volume: columns.volume.map_or(Ok(0.0), volume)?,
             spread: or_zero(columns.spread, "spread")?,
-            event: Event::NONE,
+            event: RowAdjustment::NONE,
             line,
         };
         if let Some(column) = columns.adjusted {
             let factor = number(column, "the adjusted close")? / row.close;
-            // Splits and dividends are in the factor already; what the vendor calls them is told
-            // and decides nothing.
+            // The factor includes splits and dividends already; the vendor's values are only
+            // reported.
             let told = |column: Option<usize>, usual| column.and_then(|column| fields.number(column)).unwrap_or(usual);
-            row.event = Event { factor, split: told(columns.split, 1.0), dividend: told(columns.dividend, 0.0) };
+            row.event =
+                RowAdjustment { factor, split: told(columns.split, 1.0), dividend: told(columns.dividend, 0.0) };
             row.scale(factor);
         }
         Ok(row)
@@ -71,7 +72,7 @@ impl Row {
     }
 
     /// True if the numbers agree with each other.
-    pub(crate) fn check(&self) -> Result<(), Fault> {
+    pub(crate) fn check(&self) -> Result<(), RowFault> {
         let prices = [self.open, self.high, self.low, self.close];
         let checks = [
             (prices.iter().all(|price| price.is_finite() && *price > 0.0), "prices that are finite and above zero"),
@@ -82,22 +83,21 @@ impl Row {
         ];
         match checks.into_iter().find(|(holds, _)| !holds) {
             None => Ok(()),
-            Some((_, expected)) => Err(Fault { trouble: RowError::Inconsistent, expected: expected.to_owned() }),
+            Some((_, expected)) => Err(RowFault { kind: RowError::Inconsistent, expected: expected.to_owned() }),
         }
     }
 
-    /// The row with high and low put right, where they stand in each other's place or miss open or
-    /// close by noise.
-    pub(crate) fn mended(&self) -> Option<(Row, RowFix)> {
+    /// The row with high and low fixed, if they are exchanged or miss open or close by noise.
+    pub(crate) fn fixed(&self) -> Option<(BarRow, RowFix)> {
         let (top, bottom) = (self.open.max(self.close), self.open.min(self.close));
-        let mended = if self.is_in_range_but_for_noise() {
-            (Row { high: self.high.max(top), low: self.low.min(bottom), ..*self }, RowFix::Widened)
+        let fixed = if self.is_in_range_but_for_noise() {
+            (BarRow { high: self.high.max(top), low: self.low.min(bottom), ..*self }, RowFix::Widened)
         } else if self.high < self.low {
-            (Row { high: self.low, low: self.high, ..*self }, RowFix::Exchanged)
+            (BarRow { high: self.low, low: self.high, ..*self }, RowFix::Exchanged)
         } else {
             return None;
         };
-        mended.0.check().is_ok().then_some(mended)
+        fixed.0.check().is_ok().then_some(fixed)
     }
 
     /// True if high and low hold open and close, or miss them by no more than single precision can
@@ -107,48 +107,48 @@ impl Row {
         self.high >= top * (1.0 - NOISE_MAX) && self.low <= bottom * (1.0 + NOISE_MAX)
     }
 
-    /// True if both say the same of one bar.
-    pub(crate) fn is_copy_of(&self, other: &Row) -> bool {
-        let numbers = |row: &Row| [row.open, row.high, row.low, row.close, row.volume, row.spread];
+    /// True if both have the same values.
+    pub(crate) fn is_copy_of(&self, other: &BarRow) -> bool {
+        let numbers = |row: &BarRow| [row.open, row.high, row.low, row.close, row.volume, row.spread];
         numbers(self) == numbers(other)
     }
 }
 
 #[cfg(test)]
-impl Row {
+impl BarRow {
     /// A row whose four prices are `price`, for tests.
-    pub(crate) fn flat(stamp: Stamp, price: f64, line: u64) -> Row {
-        Row::of(stamp, price, price, price, price, line)
+    pub(crate) fn flat(stamp: RowTime, price: f64, line: u64) -> BarRow {
+        BarRow::of(stamp, price, price, price, price, line)
     }
 
     /// A row of open, high, low and close, for tests.
-    pub(crate) fn of(stamp: Stamp, open: f64, high: f64, low: f64, close: f64, line: u64) -> Row {
-        Row { stamp, open, high, low, close, volume: 0.0, spread: 0.0, event: Event::NONE, line }
+    pub(crate) fn of(stamp: RowTime, open: f64, high: f64, low: f64, close: f64, line: u64) -> BarRow {
+        BarRow { stamp, open, high, low, close, volume: 0.0, spread: 0.0, event: RowAdjustment::NONE, line }
     }
 }
 
-impl Fault {
+impl RowFault {
     fn unreadable(expected: String) -> Self {
-        Fault { trouble: RowError::Unreadable, expected }
+        RowFault { kind: RowError::Unreadable, expected }
     }
 }
 
-fn no_number(fields: &Fields<'_>, column: usize, what: &str) -> Fault {
+fn no_number(fields: &RowFields<'_>, column: usize, what: &str) -> RowFault {
     let commas = if fields.has_commas(column) {
         " written with a decimal point (decimal commas, and commas between the thousands of a price, are not read)"
     } else {
         ""
     };
-    Fault::unreadable(format!("a number for {what} in field {}{commas}", column + 1))
+    RowFault::unreadable(format!("a number for {what} in field {}{commas}", column + 1))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Row, Fault> {
-        let format = Format::detect(&[(1, b"2018-01-01 00:00,1,1,1,1,1".to_vec())], None).unwrap();
-        let row = Row::parse(&Fields::split(text.as_bytes(), b','), &format, 7)?;
+    fn parse(text: &str) -> Result<BarRow, RowFault> {
+        let format = RowFormat::detect(&[(1, b"2018-01-01 00:00,1,1,1,1,1".to_vec())], None).unwrap();
+        let row = BarRow::parse(&RowFields::split(text.as_bytes(), b','), &format, 7)?;
         row.check().map(|()| row)
     }
 
@@ -156,11 +156,11 @@ mod tests {
     fn good_rows() {
         let row = parse("2018-01-01 00:00,1.25,1.5,1,1.125,9,more").unwrap();
         assert_eq!([row.open, row.high, row.low, row.close, row.volume], [1.25, 1.5, 1.0, 1.125, 9.0]);
-        assert_eq!((row.stamp, row.line), (Stamp::Wall(17_532 * 86_400_000_000_000), 7));
+        assert_eq!((row.stamp, row.line), (RowTime::Wall(17_532 * 86_400_000_000_000), 7));
         assert!(parse("\"2018-01-01 00:00\", 1.0,1.0,1.0,1.0,0").is_ok());
         assert_eq!(parse("2018-01-01 00:00,1,1,1,1,\"1,234\"").unwrap().volume, 1234.0);
         let comma = parse("2018-01-01 00:00,\"1,1789\",1,1,1,1").unwrap_err();
-        assert!(comma.trouble == RowError::Unreadable && comma.expected.contains("decimal commas"), "{comma:?}");
+        assert!(comma.kind == RowError::Unreadable && comma.expected.contains("decimal commas"), "{comma:?}");
     }
 
     #[test]
@@ -177,8 +177,8 @@ mod tests {
             ("2018-01-01 00:00,2,2.5,2,3,1", RowError::Inconsistent, "a high at or above open and close"),
             ("2018-01-01 00:00,1,1,1,1,-1", RowError::Inconsistent, "a volume that is finite and not negative"),
         ];
-        for (text, trouble, expected) in cases {
-            assert_eq!(parse(text), Err(Fault { trouble, expected: expected.to_owned() }), "{text}");
+        for (text, kind, expected) in cases {
+            assert_eq!(parse(text), Err(RowFault { kind, expected: expected.to_owned() }), "{text}");
         }
     }
 
@@ -195,10 +195,10 @@ mod tests {
             ([1.0, f64::INFINITY, 1.0, 1.0], None),
         ];
         for (prices, expected) in cases {
-            let mended = Row::of(Stamp::Utc(0), prices[0], prices[1], prices[2], prices[3], 1)
-                .mended()
-                .map(|(row, mend)| ([row.high, row.low], mend));
-            assert_eq!(mended, expected, "{prices:?}");
+            let fixed = BarRow::of(RowTime::Utc(0), prices[0], prices[1], prices[2], prices[3], 1)
+                .fixed()
+                .map(|(row, fix)| ([row.high, row.low], fix));
+            assert_eq!(fixed, expected, "{prices:?}");
         }
     }
 
@@ -206,8 +206,8 @@ mod tests {
     fn prices_are_scaled_with_the_adjusted_close() {
         let head =
             [(1, b"date,open,high,low,close,adj close,volume".to_vec()), (2, b"2018-01-01,4,8,2,4,2,9".to_vec())];
-        let format = Format::detect(&head, None).unwrap();
-        let parse = |text: &str| Row::parse(&Fields::split(text.as_bytes(), b','), &format, 2);
+        let format = RowFormat::detect(&head, None).unwrap();
+        let parse = |text: &str| BarRow::parse(&RowFields::split(text.as_bytes(), b','), &format, 2);
         let row = parse("2018-01-01,4,8,2,4,2,9").unwrap();
         assert_eq!([row.open, row.high, row.low, row.close, row.volume], [2.0, 4.0, 1.0, 2.0, 9.0]);
         assert_eq!(

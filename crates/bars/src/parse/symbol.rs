@@ -20,7 +20,7 @@ const COINS: [&str; 22] = [
 ];
 /// Currencies that coins are quoted in.
 const COIN_QUOTES: [&str; 9] = ["USDT", "USDC", "BUSD", "USD", "EUR", "GBP", "JPY", "BTC", "ETH"];
-/// Words in file names that say where the bars are from.
+/// Vendors' words in file names.
 const VENDORS: [&str; 16] = [
     "ALPHAVANTAGE",
     "BINANCE",
@@ -39,7 +39,7 @@ const VENDORS: [&str; 16] = [
     "STOOQ",
     "YAHOO",
 ];
-/// Words in file names that say how long the bars are.
+/// Timeframes in file names.
 const LENGTHS: [&str; 9] = ["D1", "W1", "MN1", "DAILY", "HOURLY", "WEEKLY", "MONTHLY", "MINUTE", "MINUTES"];
 
 /// Names that collections of daily shares have: what stands before the symbol, and after it.
@@ -79,8 +79,7 @@ fn coin_pair_of(stem: &str) -> Option<String> {
     stem.split(is_separator).find(is_pair).map(str::to_owned)
 }
 
-/// A name without the words that say which side, timeframe or vendor the bars are of. One word
-/// always stays.
+/// A name without the words for side, timeframe and vendor. One word always stays.
 fn without_descriptions(stem: &str) -> String {
     let mut parts: Vec<&str> = stem.split(is_separator).collect();
     let before = parts.len();
@@ -102,7 +101,7 @@ fn is_side(part: &str) -> bool {
     matches!(part, "BID" | "ASK")
 }
 
-/// True if a part of a name says how long bars are: `M15`, `H4`, `5MIN`, `1H`, `DAILY`.
+/// True if a part of a name is a timeframe: `M15`, `H4`, `5MIN`, `1H`, `DAILY`.
 fn is_length(part: &str) -> bool {
     let is_number = |text: &str| (1..=3).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     let after = |unit: &str| part.strip_prefix(unit).is_some_and(is_number);

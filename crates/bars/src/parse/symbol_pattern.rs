@@ -1,8 +1,7 @@
+use crate::unknown_name::UnknownName;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
-
-use crate::error::Error;
 
 /// Place of the symbol in a file's name: `{}` is the symbol, `*` anything, and every other
 /// character itself, in either case.
@@ -38,7 +37,7 @@ pub(crate) fn stem_of(path: &Path) -> String {
     stem.rsplit_once('.').map_or(stem, |(stem, _)| stem).to_owned()
 }
 
-/// True if a text is what a pattern, in which `*` is anything, describes.
+/// True if a text matches a pattern in which `*` is anything.
 fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
@@ -56,14 +55,11 @@ impl fmt::Display for SymbolPattern {
 }
 
 impl FromStr for SymbolPattern {
-    type Err = Error;
+    type Err = UnknownName;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let unknown = || Error::UnknownName {
-            what: "pattern of file names",
-            name: text.to_owned(),
-            expected: "one {} for the symbol, and * for anything else, such as DA-{}-T-*".to_owned(),
-        };
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        let expected = "one {} for the symbol, and * for anything else, such as DA-{}-T-*";
+        let unknown = || UnknownName::new("pattern of file names", text, expected);
         let (before, after) =
             text.split_once(SYMBOL).filter(|(_, after)| !after.contains(SYMBOL)).ok_or_else(unknown)?;
         Ok(SymbolPattern { text: text.to_owned(), before: before.to_uppercase(), after: after.to_uppercase() })

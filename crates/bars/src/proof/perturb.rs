@@ -1,24 +1,11 @@
 use crate::bars::{Bar, Bars};
 use crate::clean::gap::GapPolicy;
 use crate::clean::gaps::Gap;
-
-/// Changes that a proof makes to bars that had not closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Perturbation {
-    /// Their prices, volumes and spreads.
-    Values,
-    /// Values, number and opening times of the bars.
-    Times,
-}
-
-impl Perturbation {
-    /// Every perturbation.
-    pub const ALL: [Perturbation; 2] = [Perturbation::Values, Perturbation::Times];
-}
+use crate::error::look_ahead::Perturbation;
 
 /// A future that did not happen, drawn at random.
 pub(crate) struct OtherFuture {
-    pub(crate) random: Random,
+    pub(crate) random: SplitMix64,
     pub(crate) perturbation: Perturbation,
     /// The time at which it begins: no bar of it closes by then.
     pub(crate) time: i64,
@@ -85,9 +72,9 @@ impl OtherFuture {
 
 /// Random numbers from a seed: `SplitMix64` (Steele, Lea and Flood, Fast splittable pseudorandom
 /// number generators, 2014).
-pub(crate) struct Random(pub(crate) u64);
+pub(crate) struct SplitMix64(pub(crate) u64);
 
-impl Random {
+impl SplitMix64 {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -131,7 +118,7 @@ mod tests {
 
     fn other(bars: &Bars, perturbation: Perturbation, seed: u64) -> Bars {
         let holes = GapPolicy { longest_ns: 2 * MINUTE_NS, ..GapPolicy::default() };
-        OtherFuture { random: Random(seed), perturbation, time: 10 * MINUTE_NS, bars_min: 6, holes }.of(bars)
+        OtherFuture { random: SplitMix64(seed), perturbation, time: 10 * MINUTE_NS, bars_min: 6, holes }.of(bars)
     }
 
     #[test]

@@ -50,9 +50,9 @@ fn outcome(align: &Align<'_>) -> Result<Proof> {
     ProofQuery { instrument: instrument(&bars), spec: &spec, moment }.prove(align)
 }
 
-fn leak(align: &Align<'_>) -> Leak {
+fn leak(align: &Align<'_>) -> LookAhead {
     match outcome(align) {
-        Err(Error::LookAhead { leak }) => *leak,
+        Err(Error::LookAhead(leak)) => *leak,
         other => panic!("no leak was found: {other:?}"),
     }
 }
@@ -86,7 +86,7 @@ fn a_bar_looked_up_by_its_open_time_is_caught() {
     };
     let leak = leak(&by_open_time);
     assert_eq!(leak.perturbation, Perturbation::Values);
-    let Difference::Value { timeframe: Timeframe::H1, row: 3, feature: Feature::Body, .. } = leak.difference else {
+    let LookAheadEffect::Value { timeframe: Timeframe::H1, row: 3, feature: "body", .. } = leak.difference else {
         panic!("{leak}")
     };
     let text = leak.to_string();
@@ -99,7 +99,7 @@ fn a_bar_looked_up_by_its_open_time_is_caught() {
 #[test]
 fn scalers_fitted_on_everything_are_caught() {
     let refitted = |bars: &Bars| align(&[instrument(bars)], &SeriesSpec { train_fraction: 1.0, ..spec() });
-    assert!(matches!(leak(&refitted).difference, Difference::Value { timeframe: Timeframe::M1, row: 0, .. }));
+    assert!(matches!(leak(&refitted).difference, LookAheadEffect::Value { timeframe: Timeframe::M1, row: 0, .. }));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_hole_seen_before_it_comes_is_caught() {
     };
     let leak = leak(&tells_holes);
     assert_eq!(leak.perturbation, Perturbation::Times);
-    assert!(matches!(leak.difference, Difference::Value { row: 9, feature: Feature::LogVolume, .. }), "{leak}");
+    assert!(matches!(leak.difference, LookAheadEffect::Value { row: 9, feature: "log_volume", .. }), "{leak}");
     assert!(
         leak.to_string().contains("have other values and times, log_volume in row 9 of the window of M1"),
         "{leak}"
@@ -135,7 +135,7 @@ fn a_sample_that_the_future_takes_away_is_caught() {
         Ok(series)
     };
     let leak = leak(&picky);
-    assert_eq!((leak.difference, leak.perturbation), (Difference::Gone, Perturbation::Values));
+    assert_eq!((leak.difference, leak.perturbation), (LookAheadEffect::Gone, Perturbation::Values));
     assert!(leak.to_string().ends_with("the sample at that time is gone"), "{leak}");
 }
 
@@ -175,8 +175,8 @@ fn scalers_are_proven_from_the_time_on_that_they_were_fitted() {
     let moment = Moment { time: scalers.fit_end_time, seed: 3 };
     let future = Future { moment, holes: spec.holes, bars_min: 0 };
     let error = prove_scalers_by(&ahead, &instruments, &ahead(&instruments).unwrap(), future).unwrap_err();
-    let Error::LookAhead { leak } = error else { panic!("{error}") };
-    let Difference::Scaler { timeframe: Timeframe::M1, feature: Feature::Body, .. } = leak.difference else {
+    let Error::LookAhead(leak) = error else { panic!("{error}") };
+    let LookAheadEffect::Scaler { timeframe: Timeframe::M1, feature: "body", .. } = leak.difference else {
         panic!("{leak}")
     };
     assert!(leak.to_string().starts_with("MADEUP looks ahead: when the bars that close after"), "{leak}");

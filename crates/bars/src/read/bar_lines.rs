@@ -2,37 +2,37 @@ use std::path::{Path, PathBuf};
 
 use crate::bars::Bar;
 use crate::clean::order::no_such_time;
+use crate::error::row_error::{OnError, RowError, RowFix};
 use crate::error::{Error, Result, shortened};
 use crate::parse::adjusted_column::AdjustedColumn;
-use crate::parse::fields::Fields;
-use crate::parse::format::{Format, LaterLine};
+use crate::parse::bar_file::choose_prices;
+use crate::parse::fields::RowFields;
+use crate::parse::format::{LaterLine, RowFormat};
 use crate::parse::format_name::TRIED;
-use crate::parse::ledger::Ledger;
+use crate::parse::ledger::RowLedger;
 use crate::parse::options::{ReadOptions, Repeats, StampedAt};
-use crate::parse::row::{Fault, Row};
-use crate::parse::row_error::{OnError, RowError, RowFix};
-use crate::parse::source::choose_prices;
+use crate::parse::row::{BarRow, RowFault};
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::{DateStyle, Stamp, display_utc};
+use crate::time::timestamp::{DateStyle, RowTime, display_utc};
 use crate::time::zone::{Occurrence, Zone};
 
-/// Lines after which a format that is not recognised is not waited for any longer.
+/// TextMost lines without a recognised format before an error.
 const HEAD_LINES_MAX: usize = 8;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Bars out of lines of text, line by line, as they come.
+/// Bars from lines of text as they arrive.
 ///
-/// Lines are read as [`read`](crate::read) reads those of a file, but for what only a whole file
-/// shows: nothing that follows a row is known when it becomes a bar. So the bars' timeframe is
-/// stated, and so are the zone of timestamps without offset and the order of day and month. Of rows
-/// out of order or of one time the first stays; noise of binary fractions is not rounded off, and a
-/// stray time is not told from a hole. Spreads must be in units of the price.
+/// Lines are read as [`read()`](crate::read()) reads those of a file, except that later rows are
+/// not known when a row becomes a bar. So the bars' timeframe must be stated, and so must the zone
+/// of timestamps without offset and the order of day and month. Of rows out of order or of one time
+/// the first stays; noise of binary fractions is not rounded off, and an outlying time is taken for
+/// a hole. Spreads must be in units of the price.
 #[derive(Debug)]
 pub struct BarLines {
     name: PathBuf,
     options: ReadOptions,
     base: Timeframe,
-    format: Option<Format>,
+    format: Option<RowFormat>,
     adjusted_column: Option<AdjustedColumn>,
     header: Vec<u8>,
     /// Lines that came before the format was known.
@@ -43,17 +43,17 @@ pub struct BarLines {
     known_until: Option<i64>,
     /// Rows of bars that were known already.
     passed_over: u64,
-    /// When the bar of the last row opens that was one, be it known or not.
+    /// Open time of the last row's bar, known before or not.
     reached: Option<i64>,
     /// The last bar's open time and row.
-    last: Option<(i64, Row)>,
-    ledger: Ledger,
+    last: Option<(i64, BarRow)>,
+    ledger: RowLedger,
     complaints: Vec<String>,
 }
 
 impl BarLines {
-    /// Lines of what messages call `name`, bars of `base`, of which those that open at
-    /// `known_until` or before are passed over.
+    /// TextA reader of bars of `base`, which messages call `name`. Bars that open at `known_until`
+    /// or before are skipped.
     pub fn new(name: &Path, options: &ReadOptions, base: Timeframe, known_until: Option<i64>) -> Self {
         BarLines {
             name: name.to_owned(),
@@ -68,14 +68,13 @@ impl BarLines {
             passed_over: 0,
             reached: None,
             last: None,
-            ledger: Ledger::new(name.to_owned(), options.on_error),
+            ledger: RowLedger::new(name.to_owned(), options.on_error),
             complaints: Vec::new(),
         }
     }
 
-    /// Takes the next line, with or without its end. The bars that are known by it, in order of
-    /// time: one, none for a line that is no row, or several where it shows the format of those
-    /// before it.
+    /// Takes the next line, with or without its end. Returns its bars in order of time: none for a
+    /// line that is no row, else one, or several if the line reveals the format of those before it.
     ///
     /// # Errors
     /// [`Error::BadRow`] under [`OnError::Fail`]; [`Error::UnknownFormat`] once enough lines came;
@@ -89,19 +88,19 @@ impl BarLines {
             return Ok(self.row(&format, self.count, text)?.into_iter().collect());
         }
         self.head.push((self.count, text.to_vec()));
-        match Format::detect(&self.head, self.options.format) {
+        match RowFormat::detect(&self.head, self.options.format) {
             Ok(format) => self.begin(format),
             Err(reason) if self.head.len() >= HEAD_LINES_MAX => Err(self.unknown(reason)),
             Err(_) => Ok(Vec::new()),
         }
     }
 
-    /// True if lines came and none of them showed their format, as an error.
+    /// Fails if lines came and none of them revealed their format.
     ///
     /// # Errors
     /// [`Error::UnknownFormat`].
     pub fn finish(&self) -> Result<()> {
-        match Format::detect(&self.head, self.options.format) {
+        match RowFormat::detect(&self.head, self.options.format) {
             Err(reason) if self.format.is_none() && self.head.iter().any(|(_, text)| !text.is_empty()) => {
                 Err(self.unknown(reason))
             }
@@ -125,7 +124,7 @@ impl BarLines {
     }
 
     /// Reads what came before the format was known.
-    fn begin(&mut self, mut format: Format) -> Result<Vec<Bar>> {
+    fn begin(&mut self, mut format: RowFormat) -> Result<Vec<Bar>> {
         if format.has_year_last() {
             let found = "a stream of bars does not show which";
             let example = self.head.last().map_or_else(String::new, |(_, text)| shortened(text));
@@ -146,18 +145,18 @@ impl BarLines {
         Ok(bars)
     }
 
-    /// The bar of one line, if it has one that was not known.
-    fn row(&mut self, format: &Format, line: u64, text: &[u8]) -> Result<Option<Bar>> {
+    /// The bar of one line; `None` if it has none or it was known before.
+    fn row(&mut self, format: &RowFormat, line: u64, text: &[u8]) -> Result<Option<Bar>> {
         if text.is_empty() || (format.header_line.is_some() && text == self.header) {
             return Ok(None);
         }
-        let fields = Fields::split(text, format.delimiter);
+        let fields = RowFields::split(text, format.delimiter);
         if let Some(column) = &mut self.adjusted_column {
             column.add(&fields, format, line);
             column.check(&self.name, format)?;
         }
-        let row = Row::parse(&fields, format, line);
-        let is_unreadable = row.as_ref().is_err_and(|fault| fault.trouble == RowError::Unreadable);
+        let row = BarRow::parse(&fields, format, line);
+        let is_unreadable = row.as_ref().is_err_and(|fault| fault.kind == RowError::Unreadable);
         if is_unreadable && format.check_later_line(&self.name, line, text)? == LaterLine::Header {
             return Ok(None);
         }
@@ -172,27 +171,27 @@ impl BarLines {
         }
     }
 
-    fn checked(&mut self, row: Row) -> Result<Row, Fault> {
+    fn checked(&mut self, row: BarRow) -> Result<BarRow, RowFault> {
         let Err(fault) = row.check() else { return Ok(row) };
-        let (row, mend): (Row, RowFix) = row.mended().filter(|_| self.ledger.repairs()).ok_or(fault)?;
-        self.ledger.mend(row.line, mend);
+        let (row, fix): (BarRow, RowFix) = row.fixed().filter(|_| self.ledger.repairs()).ok_or(fault)?;
+        self.ledger.fix(row.line, fix);
         Ok(row)
     }
 
     /// When the row's bar opens.
-    fn open_time(&self, row: &Row) -> Result<Result<i64, Fault>> {
+    fn open_time(&self, row: &BarRow) -> Result<Result<i64, RowFault>> {
         let delay_ns = match self.options.stamped_at {
             StampedAt::Open => 0,
             StampedAt::Close => self.base.duration_ns(),
         };
         let utc_ns = match row.stamp {
-            Stamp::Utc(ns) => Ok(ns),
-            Stamp::Wall(ns) => self.utc_ns(ns, self.zone(row)?, delay_ns),
+            RowTime::Utc(ns) => Ok(ns),
+            RowTime::Wall(ns) => self.utc_ns(ns, self.zone(row)?, delay_ns),
         };
         Ok(utc_ns.map(|utc_ns| utc_ns - delay_ns))
     }
 
-    fn zone(&self, row: &Row) -> Result<&Zone> {
+    fn zone(&self, row: &BarRow) -> Result<&Zone> {
         self.options.zone.as_ref().ok_or_else(|| {
             let (line, name) = (row.line, self.name.display());
             let value = format!("not stated, and line {line} of {name} has a time without offset");
@@ -201,8 +200,9 @@ impl BarLines {
         })
     }
 
-    /// When the zone's clock shows the time `wall_ns` of a row, whose bar opens `delay_ns` earlier.
-    fn utc_ns(&self, wall_ns: i64, zone: &Zone, delay_ns: i64) -> Result<i64, Fault> {
+    /// Instant at which the zone's clock shows the time `wall_ns` of a row, whose bar opens
+    /// `delay_ns` earlier.
+    fn utc_ns(&self, wall_ns: i64, zone: &Zone, delay_ns: i64) -> Result<i64, RowFault> {
         match zone.occurrence(wall_ns) {
             Occurrence::Once(utc_ns) => Ok(utc_ns),
             Occurrence::Twice(first, second) => {
@@ -215,17 +215,17 @@ impl BarLines {
         }
     }
 
-    /// True if a row that is stamped with a time which the clock shows at two instants stands for
-    /// the second: the last row, stamped at `last`, was in the second pass already, or this one
-    /// goes back from it by as much as a clock that has passed most of the twofold hour.
+    /// True if a row, whose time the clock shows at the instants `first` and `second`, belongs to
+    /// the second: the last row, stamped at `last`, did already, or this one goes back from it by
+    /// more than half the clock change.
     fn is_second_pass(&self, zone: &Zone, last: i64, first: i64, second: i64) -> bool {
         let was_in_it = matches!(zone.occurrence(zone.wall_ns(last)), Occurrence::Twice(_, later) if later == last);
         let goes_back = 2 * (last - first + self.base.duration_ns()) >= second - first;
         first <= last && last < second && (was_in_it || goes_back)
     }
 
-    /// The bar of a row, once it is known to come after all others; `None` for one that was known.
-    fn placed(&mut self, open_time: i64, row: Row) -> Result<Option<Bar>, Fault> {
+    /// The bar of a row that comes after all others; `None` for a bar that was known before.
+    fn placed(&mut self, open_time: i64, row: BarRow) -> Result<Option<Bar>, RowFault> {
         if self.known_until.is_some_and(|known_until| open_time <= known_until) {
             self.passed_over += 1;
             self.reached = Some(open_time);
@@ -234,18 +234,18 @@ impl BarLines {
         match self.last {
             Some((last, earlier)) if last == open_time && earlier.is_copy_of(&row) => {
                 let expected = format!("a row of its own (line {} says the same)", earlier.line);
-                return Err(Fault { trouble: RowError::Copy, expected });
+                return Err(RowFault { kind: RowError::Copy, expected });
             }
             Some((last, earlier)) if last == open_time => {
                 let time = display_utc(open_time);
                 let line = earlier.line;
                 let expected = format!("one row for the bar that opens at {time}, and line {line} is another");
-                return Err(Fault { trouble: RowError::Duplicate, expected });
+                return Err(RowFault { kind: RowError::Duplicate, expected });
             }
             Some((last, _)) if open_time < last => {
                 let (found, last) = (display_utc(open_time), display_utc(last));
                 let expected = format!("a bar that opens after {last} (this one would open at {found})");
-                return Err(Fault { trouble: RowError::Backward, expected });
+                return Err(RowFault { kind: RowError::Backward, expected });
             }
             _ => {}
         }
@@ -253,16 +253,16 @@ impl BarLines {
         Ok(Some(row.bar(open_time)))
     }
 
-    fn refuse(&mut self, line: u64, fault: Fault, text: &[u8]) -> Result<()> {
-        let Fault { trouble, expected } = &fault;
-        let is_chosen_between = *trouble == RowError::Duplicate && self.options.repeats != Repeats::Refuse;
-        if is_chosen_between || *trouble == RowError::Copy {
-            self.ledger.drop_row(line, *trouble);
+    fn refuse(&mut self, line: u64, fault: RowFault, text: &[u8]) -> Result<()> {
+        let RowFault { kind, expected } = &fault;
+        let is_chosen_between = *kind == RowError::Duplicate && self.options.repeats != Repeats::Refuse;
+        if is_chosen_between || *kind == RowError::Copy {
+            self.ledger.drop_row(line, *kind);
             return Ok(());
         }
         if self.options.on_error != OnError::Fail {
             let (name, text) = (self.name.display(), shortened(text));
-            let complaint = format!("{name}: line {line}: {trouble}: expected {expected}, found `{text}`; dropped");
+            let complaint = format!("{name}: line {line}: {kind}: expected {expected}, found `{text}`; dropped");
             self.complaints.push(complaint);
         }
         self.ledger.refuse(line, fault, |_| text.to_vec())
@@ -270,4 +270,151 @@ impl BarLines {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::read::read;
+
+    /// The bars and the complaints of lines; the error of the first that stops them.
+    fn streamed(text: &str, options: &ReadOptions, known_until: Option<i64>) -> Result<(Vec<Bar>, Vec<String>)> {
+        let mut lines = BarLines::new(Path::new("live"), options, Timeframe::M1, known_until);
+        let mut bars = Vec::new();
+        for line in text.split_inclusive('\n') {
+            bars.extend(lines.push(line.as_bytes())?);
+        }
+        lines.finish()?;
+        Ok((bars, lines.take_complaints()))
+    }
+
+    fn in_zone(zone: &str) -> ReadOptions {
+        ReadOptions { zone: Some(zone.parse().unwrap()), base: Some(Timeframe::M1), ..ReadOptions::default() }
+    }
+
+    /// Bars that [`read`] makes of the same text as a file.
+    fn read_whole(text: &str, options: &ReadOptions) -> Vec<Bar> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("X.csv");
+        fs::write(&path, text).unwrap();
+        let bars = read(&[path], options).unwrap().bars;
+        (0..bars.len()).map(|k| bars.bar(k)).collect()
+    }
+
+    #[test]
+    fn lines_give_the_bars_of_a_file() {
+        let header = "\u{feff}note of the vendor\ntime,close,low,high,open,volume\r\n2018-01-02 00:00,1.1,1,1.2,1.05,7\r\n\r\n\
+                      time,close,low,high,open,volume\n2018-01-02 00:01,1.1,1,1.2,1.05,\"1,234\"";
+        let metatrader = "2018.06.01,17:00,1.1,1.2,1,1.15,7\n2018.06.01,17:01,1.1,1.2,1,1.15,7\n";
+        let adjusted = "2018-01-01 10:00,4,8,2,4,9\n";
+        // The hour from 01:00 comes twice in New York on 2018-11-04; a minute is missing in both
+        // passes.
+        let mut autumn = String::new();
+        for (hour, minutes) in [(0, 58..60), (1, 0..31), (1, 32..60), (1, 0..50), (1, 55..60), (2, 0..3)] {
+            minutes.for_each(|minute| autumn.push_str(&format!("20181104 {hour:02}{minute:02}00;1;2;1;2;0\n")));
+        }
+        for (text, options) in [
+            (header, in_zone("+02:00")),
+            (metatrader, in_zone("new-york+7")),
+            (metatrader, ReadOptions { stamped_at: StampedAt::Close, ..in_zone("UTC") }),
+            (adjusted, in_zone("UTC")),
+            ("1514764800,1,1,1,1\n1514764860,1,1,1,1\n", in_zone("UTC")),
+            (
+                "31/01/2018 17:00,1,1,1,1,0\n31/01/2018 17:01,1,1,1,1,0\n",
+                ReadOptions { date_order: Some(crate::time::date_order::DateOrder::DayFirst), ..in_zone("UTC") },
+            ),
+            (&autumn, in_zone("America/New_York")),
+        ] {
+            let (bars, complaints) = streamed(text, &options, None).unwrap();
+            let expected = read_whole(text, &options);
+            assert!(expected.len() > usize::from(text != adjusted) && complaints.is_empty(), "{text}");
+            assert_eq!(bars, expected, "{text}");
+            // Wherever it goes on from, what follows is the same.
+            for known in 0..expected.len() {
+                let (rest, _) = streamed(text, &options, Some(expected[known].open_time)).unwrap();
+                assert!(rest == expected[known + 1..], "{text}");
+            }
+        }
+        // A stream that begins after a bar of the second pass goes on in it.
+        let expected = read_whole(&autumn, &in_zone("America/New_York"));
+        let known = expected.len() - 10;
+        let rest: String = autumn.split_inclusive('\n').skip(known + 1).collect();
+        let (bars, _) = streamed(&rest, &in_zone("America/New_York"), Some(expected[known].open_time)).unwrap();
+        assert_eq!(bars, expected[known + 1..]);
+    }
+
+    const GOOD: &str = "2018-01-02 00:05,1,2,1,2,0\n";
+
+    #[test]
+    fn a_row_that_cannot_be_used_stops_with_its_line_or_is_dropped_with_a_complaint() {
+        for (line, kind) in [
+            ("what is this", "unreadable row: expected a timestamp of format iso in field 1"),
+            ("2018-01-02 00:06,1,2,3,2,0", "inconsistent prices: expected a low at or below open and close"),
+            (
+                "2018-01-02 00:05,1,2,1,1,0",
+                "duplicate timestamp: expected one row for the bar that opens at 2018-01-02T00:05:00Z",
+            ),
+            ("2018-01-02 00:04,1,2,1,2,0", "backward timestamp: expected a bar that opens after 2018-01-02T00:05:00Z"),
+        ] {
+            let text = format!("{GOOD}{line}\n2018-01-02 00:07,1,2,1,2,0\n");
+            let error = streamed(&text, &in_zone("UTC"), None).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("live: line 2: {kind}")) && error.contains(line), "{error}");
+            let (bars, complaints) =
+                streamed(&text, &ReadOptions { on_error: OnError::Skip, ..in_zone("UTC") }, None).unwrap();
+            assert_eq!((bars.len(), complaints.len()), (2, 1), "{line}");
+            assert!(complaints[0].starts_with(&format!("live: line 2: {kind}")) && complaints[0].ends_with("dropped"));
+        }
+        let spring = "20180311 015900;1;2;1;2;0\n20180311 020000;1;2;1;2;0\n";
+        let error = streamed(spring, &in_zone("America/New_York"), None).unwrap_err().to_string();
+        assert!(error.contains("line 2: time that does not exist"), "{error}");
+    }
+
+    #[test]
+    fn a_copy_of_the_last_row_is_dropped_in_every_mode() {
+        for on_error in OnError::ALL {
+            let options = ReadOptions { on_error, ..in_zone("UTC") };
+            let (bars, complaints) =
+                streamed(&format!("{GOOD}{GOOD}2018-01-02 00:07,1,2,1,2,0\n"), &options, None).unwrap();
+            assert_eq!((bars.len(), complaints.len()), (2, 0), "{on_error}");
+        }
+    }
+
+    #[test]
+    fn headers_and_volumes_in_a_stream_are_refused_as_in_a_file() {
+        let other = format!("{GOOD}time,close,high,low,open,volume\n2018-01-02 00:07,1,2,1,2,0\n");
+        let error = streamed(&other, &in_zone("UTC"), None).unwrap_err();
+        assert!(matches!(error, Error::AnotherHeader { line: 2, .. }), "{error}");
+        let volume = streamed("2018-01-02,1,2,1,2,500,0\n", &in_zone("UTC"), None).unwrap_err();
+        assert!(matches!(volume, Error::UnclearColumns { line: 1, .. }), "{volume}");
+    }
+
+    #[test]
+    fn repairs_and_repeats_are_as_stated() {
+        let exchanged = format!("{GOOD}2018-01-02 00:06,1,1,2,2,0\n");
+        let (bars, _) =
+            streamed(&exchanged, &ReadOptions { on_error: OnError::Repair, ..in_zone("UTC") }, None).unwrap();
+        assert_eq!((bars.len(), bars[1].high, bars[1].low), (2, 2.0, 1.0));
+        let repeated = format!("{GOOD}2018-01-02 00:05,1,2,1,1,0\n");
+        let (bars, complaints) =
+            streamed(&repeated, &ReadOptions { repeats: Repeats::Last, ..in_zone("UTC") }, None).unwrap();
+        assert_eq!((bars.len(), bars[0].close, complaints.len()), (1, 2.0, 0), "the first one was given already");
+    }
+
+    #[test]
+    fn what_a_stream_cannot_show_has_to_be_stated() {
+        let base = ReadOptions { base: Some(Timeframe::M1), ..ReadOptions::default() };
+        let error = |text: &str, options: &ReadOptions| streamed(text, options, None).unwrap_err().to_string();
+        assert!(error(GOOD, &base).starts_with("zone is not stated, and line 1 of live has a time without offset"));
+        assert_eq!(streamed("2018-01-02 00:05Z,1,2,1,2,0\n", &base, None).unwrap().0.len(), 1);
+        assert!(
+            error("03/04/2018 17:00,1,1,1,1,0\n", &in_zone("UTC")).contains("either the day or the month comes first")
+        );
+        let adjusted = ReadOptions { prices: crate::parse::options::Prices::Adjusted, ..in_zone("UTC") };
+        assert!(error(GOOD, &adjusted).contains("no adjusted close"));
+        // Neither too late nor at the end without a word.
+        assert!(error("nothing\n", &base).starts_with("live: no bars recognised"));
+        let mut lines = BarLines::new(Path::new("live"), &base, Timeframe::M1, None);
+        let failed = (0..HEAD_LINES_MAX).find_map(|k| lines.push(b"nothing").err().map(|_| k));
+        assert_eq!(failed, Some(HEAD_LINES_MAX - 1));
+        assert_eq!(streamed("\n\n", &base, None).unwrap().0.len(), 0);
+    }
+}

@@ -1,12 +1,12 @@
 //! Files of a longer timeframe beside those of a shorter one, of the same symbol: the shorter bars
-//! are the series, and the longer ones are held against what the shorter ones make.
+//! are the series, and the longer ones are compared with what the shorter ones make.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::bars::Bars;
 use crate::parse::digits::NOISE_MAX;
-use crate::read::pair::Times;
+use crate::read::pair::EventCount;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{counted, display_utc};
 
@@ -23,7 +23,7 @@ pub struct ComparedFiles {
     /// Bars with the same open, high, low and close as the shorter bars make.
     pub same: u64,
     /// Bars with other prices.
-    pub different: Times,
+    pub different: EventCount,
     /// Bars of times that the shorter bars do not cover.
     pub not_covered: u64,
 }
@@ -35,7 +35,7 @@ impl ComparedFiles {
             timeframe: longer.timeframe,
             base: shorter.timeframe,
             same: 0,
-            different: Times::default(),
+            different: EventCount::default(),
             not_covered: 0,
         };
         for index in 0..longer.len() {

@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::Path;
 
 use crate::bars::{Bar, Bars};
+use crate::error::row_error::OnError;
 use crate::error::{Error, Result};
 use crate::parse::options::ReadOptions;
-use crate::parse::row_error::OnError;
 use crate::read::summary::ReadSummary;
 use crate::read::{Recording, read};
 use crate::time::timestamp::{counted, display_utc};
@@ -16,26 +16,26 @@ use crate::time::timestamp::{counted, display_utc};
 #[non_exhaustive]
 pub struct PairSummary {
     /// Bars of the bid without one of the ask. They are dropped.
-    pub bid_only: Times,
+    pub bid_only: EventCount,
     /// Bars of the ask without one of the bid. They are dropped.
-    pub ask_only: Times,
+    pub ask_only: EventCount,
     /// Bars at whose close the ask is below the bid.
-    pub crossed: Times,
+    pub crossed: EventCount,
     /// Treatment of crossed rows: dropped or, under [`OnError::Repair`], kept with a spread of
     /// zero.
     pub on_error: OnError,
 }
 
-/// Frequency of an event in a series of bars.
+/// Count of an event in a series of bars, and its first occurrence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Times {
+pub struct EventCount {
     /// Count.
     pub count: u64,
     /// Open time of the first such bar, in nanoseconds since 1970 UTC.
     pub first: Option<i64>,
 }
 
-impl Times {
+impl EventCount {
     pub(crate) fn add(&mut self, open_time: i64) {
         self.count += 1;
         self.first.get_or_insert(open_time);
@@ -51,11 +51,11 @@ impl Times {
 /// other within the last second: such a bar is an error under [`OnError::Fail`], dropped under
 /// [`OnError::Skip`], and kept with a spread of zero under [`OnError::Repair`]. Sides that cross at
 /// more than half of the bars are in each other's place, and sides with the same prices throughout
-/// are one: both are refused whatever is wanted.
+/// are one: both are always refused.
 ///
 /// # Errors
-/// Those of [`read`]; [`Error::MixedSymbols`] and [`Error::UnlikeSides`] for sides that do not
-/// belong together; [`Error::Crossed`].
+/// As [`read`]; [`Error::MixedSymbols`] and [`Error::UnlikeSides`] for sides that do not belong
+/// together; [`Error::Crossed`].
 pub fn read_pair<B: AsRef<Path>, A: AsRef<Path>>(bid: &[B], ask: &[A], options: &ReadOptions) -> Result<Recording> {
     let (bids, asks) = (read(bid, options)?, read(ask, options)?);
     refuse_strangers(&bids, &asks)?;
@@ -183,7 +183,7 @@ fn add(bars: &mut Bars, pair: &mut PairSummary, bid: &Bar, ask: &Bar) -> Option<
     Some(())
 }
 
-impl fmt::Display for Times {
+impl fmt::Display for EventCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.count)?;
         self.first.map_or(Ok(()), |first| write!(f, " (first at {})", display_utc(first)))

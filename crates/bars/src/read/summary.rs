@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use crate::bars::Bars;
 use crate::clean::gaps::Gaps;
 use crate::clean::jumps::Jump;
+use crate::error::row_error::{RowError, RowFix};
 use crate::parse::adjustment::Adjustments;
 use crate::parse::format_name::FormatName;
 use crate::parse::ledger::RowCount;
-use crate::parse::row_error::{RowError, RowFix};
 use crate::read::compared::ComparedFiles;
 use crate::read::pair::PairSummary;
 use crate::time::timeframe::Timeframe;
@@ -28,7 +28,7 @@ pub struct ReadSummary {
     pub first_open_time: i64,
     /// Close time of the last bar.
     pub last_close_time: i64,
-    /// The bars by what is in them.
+    /// Counts of bars.
     pub bars: BarCounts,
     /// The gaps.
     pub gaps: Gaps,
@@ -42,7 +42,7 @@ pub struct ReadSummary {
     pub warnings: Vec<String>,
 }
 
-/// Bars by what is in them.
+/// Counts of bars by content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BarCounts {
@@ -66,7 +66,7 @@ pub struct FileSummary {
     pub format: FormatName,
     /// The clock by which its timestamps were read; `None` where each brings its own offset.
     pub zone: Option<Zone>,
-    /// Why that clock, in words.
+    /// Reason for the clock, in words.
     pub zone_why: String,
     /// Rows in the file, without header and empty lines.
     pub rows: u64,
@@ -76,11 +76,10 @@ pub struct FileSummary {
     pub newest_first: bool,
     /// Rows that became bars.
     pub kept: u64,
-    /// Rows that did not, by kind, in the order of the kinds.
+    /// Rows that were dropped, by kind, in the order of the kinds.
     pub dropped: Vec<RowCount<RowError>>,
-    /// Rows that were put right, by kind, in the order of the kinds. One row can be there under two
-    /// kinds.
-    pub mended: Vec<RowCount<RowFix>>,
+    /// Rows that were fixed, by kind, in the order of the kinds. One row may have two kinds of fix.
+    pub fixed: Vec<RowCount<RowFix>>,
     /// Adjustments of its prices; `None` if they are read as quoted.
     pub adjusted: Option<Adjustments>,
 }
@@ -96,14 +95,14 @@ impl ReadSummary {
         self.files.iter().map(|file| file.kept).sum()
     }
 
-    /// Rows of all files that were dropped as being of one kind.
+    /// Dropped rows of all files of one kind.
     pub fn dropped(&self, kind: RowError) -> u64 {
         self.files.iter().map(|file| rows_of(&file.dropped, kind)).sum()
     }
 
-    /// Rows of all files that were put right in one way.
-    pub fn mended(&self, kind: RowFix) -> u64 {
-        self.files.iter().map(|file| rows_of(&file.mended, kind)).sum()
+    /// Fixed rows of all files of one kind.
+    pub fn fixed(&self, kind: RowFix) -> u64 {
+        self.files.iter().map(|file| rows_of(&file.fixed, kind)).sum()
     }
 }
 
@@ -149,7 +148,7 @@ impl fmt::Display for FileSummary {
         for RowCount { kind, rows, first_line } in &self.dropped {
             write!(f, ", {rows} dropped as {kind} (first in line {first_line})")?;
         }
-        for RowCount { kind, rows, first_line } in &self.mended {
+        for RowCount { kind, rows, first_line } in &self.fixed {
             write!(f, ", {rows} {kind} (first in line {first_line})")?;
         }
         if self.preamble > 0 {

@@ -1,11 +1,12 @@
-//! Many instruments at once: a file that cannot be used costs its own instrument, and no other.
+//! Many instruments at once: a file that cannot be used excludes its own instrument only.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Excluded, Lines, Result};
+use crate::error::excluded::{Excluded, ExcludedLines, refused};
+use crate::error::row_error::OnError;
+use crate::error::{Error, Result};
 use crate::parse::options::ReadOptions;
-use crate::parse::row_error::OnError;
 use crate::read::{Recording, read};
 
 /// The endings of files of bars, each perhaps with `.gz` behind it.
@@ -17,9 +18,8 @@ const ENDINGS: [&str; 3] = ["csv", "tsv", "txt"];
 pub struct Universe {
     /// One a symbol, in the order of the symbols.
     pub recordings: Vec<Recording>,
-    /// The symbols that could not be read, in their order: none where errors are not to be passed
-    /// over.
-    pub left_out: Vec<Excluded>,
+    /// The symbols that could not be read, in their order; none under [`OnError::Fail`].
+    pub excluded: Vec<Excluded>,
 }
 
 impl Universe {
@@ -31,8 +31,8 @@ impl Universe {
 
     /// The symbols that could not be read, a line each; those with the same fault in one line, and
     /// no more than ten lines.
-    pub fn describe_left_out(&self) -> Vec<String> {
-        Lines(&self.left_out).to_string().lines().map(|line| line.trim_start().to_owned()).collect()
+    pub fn describe_excluded(&self) -> Vec<String> {
+        ExcludedLines(&self.excluded).to_string().lines().map(|line| line.trim_start().to_owned()).collect()
     }
 
     /// The recordings that end earlier than the last of all: shares that are no longer listed, or
@@ -46,14 +46,14 @@ impl Universe {
 /// Reads the bars of several symbols, each from one or more files: one recording a symbol, in the
 /// order of their names.
 ///
-/// What is wrong with one symbol's files says nothing of the others: under [`OnError::Skip`] and
-/// [`OnError::Repair`] it is left out and named, and under [`OnError::Fail`] all such symbols are
-/// named together. A file that cannot be opened is a slip, and refused under all three.
+/// Under [`OnError::Skip`] and [`OnError::Repair`] a symbol whose files cannot be used is excluded
+/// and named; under [`OnError::Fail`] all such symbols are named in one error. A file that cannot
+/// be opened is an error under all three.
 ///
 /// # Errors
-/// [`Error::NoFiles`], [`Error::UnlikeName`], [`Error::Open`]; those of [`read`] where only one
-/// symbol cannot be used; [`Error::Several`] where several cannot. Where not one symbol is left,
-/// all are named whatever is to be done with errors.
+/// [`Error::NoFiles`], [`Error::UnlikeName`], [`Error::Open`]; those of [`read`] if one symbol
+/// cannot be used; [`Error::Several`] if several cannot. If no symbol is left, the error names all,
+/// under every [`OnError`].
 pub fn read_all<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Universe> {
     let mut by_symbol: BTreeMap<String, Vec<&Path>> = BTreeMap::new();
     for path in paths.iter().map(AsRef::as_ref) {
@@ -64,24 +64,15 @@ pub fn read_all<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Un
         match read(&paths, options) {
             Ok(recording) => universe.recordings.push(recording),
             Err(slip @ Error::Open { .. }) => return Err(slip),
-            Err(reason) => universe.left_out.push(Excluded { symbol, reason }),
+            Err(reason) => universe.excluded.push(Excluded { symbol, reason }),
         }
     }
-    let Universe { recordings, left_out } = &universe;
+    let Universe { recordings, excluded } = &universe;
     let stops = recordings.is_empty() || options.on_error == OnError::Fail;
-    match (left_out.is_empty(), recordings.is_empty()) {
+    match (excluded.is_empty(), recordings.is_empty()) {
         (true, true) => Err(Error::NoFiles),
-        (false, _) if stops => Err(refused(recordings.len(), universe.left_out)),
+        (false, _) if stops => Err(refused(recordings.len(), universe.excluded)),
         _ => Ok(universe),
-    }
-}
-
-/// Names all instruments that cannot be used, which is at least one, beside the number of those
-/// that can.
-pub(crate) fn refused(usable: usize, mut failed: Vec<Excluded>) -> Error {
-    match failed.len() {
-        1 => failed.swap_remove(0).reason,
-        count => Error::Several { instruments: usable + count, failed },
     }
 }
 

@@ -1,31 +1,31 @@
 use std::ops::Range;
 
-use crate::error::{Excluded, Result};
-use crate::read::universe::refused;
+use crate::error::Result;
+use crate::error::excluded::{Excluded, refused};
 use crate::series::instrument::Instrument;
 use crate::series::sampling::SampleLayout;
 use crate::series::scalers::{Scalers, TimeframeScaler};
 use crate::series::spec::SeriesSpec;
 use crate::series::target::Horizon;
 use crate::series::track::Track;
-use crate::series::unscaled_series::{Fitted, UnscaledSeries};
+use crate::series::unscaled_series::{FittedScalers, UnscaledSeries};
 use crate::series::{AlignedSeries, Segment, TimeframeSeries};
 
 /// Makes aligned series of several timeframes from the bars of one, for one instrument or several.
 ///
 /// A sample stands at the close of a base bar that has a full window in every timeframe and a full
-/// horizon; with a stride, at every so-manieth of a segment, or, of several instruments, at the
-/// bars of every so-manieth instant at which one of them has a bar. Windows and horizons are
-/// counted in bars that exist, across holes that the spec's [`GapPolicy`](crate::GapPolicy) allows;
-/// no sample reaches out of its segment. The bars of each timeframe before the longest warm-up of
-/// its features are left out, and so are segments without a sample.
+/// horizon; with a stride s, at every s-th of a segment, or, for several instruments, at the bars
+/// of every s-th instant at which one of them has a bar. Windows and horizons are counted in bars
+/// that exist, spanning holes that the spec's [`GapPolicy`](crate::GapPolicy) allows; no sample
+/// reaches out of its segment. The bars of each timeframe before the longest warm-up of its
+/// features are excluded, and so are segments without a sample.
 ///
 /// Scalers are fitted for each instrument on its bars before one time that all share: the time at
 /// which the first `train_fraction` of all samples, rounded down to whole samples, ends, or that of
-/// the instants at which there are samples, whichever is earlier: more and more instruments make
-/// early instants count less by samples. Samples of one time are never parted. It is never later
-/// than the time at which a split by the same fraction, of samples or of instants, ends its
-/// training part.
+/// the instants at which there are samples, whichever is earlier. (Where the number of instruments
+/// grows, the first fraction of samples ends later than that of instants.) Samples of one time are
+/// never separated. It is never later than the time at which a split by the same fraction, of
+/// samples or of instants, ends its training part.
 ///
 /// # Errors
 /// [`Error::Invalid`] for a value out of range, or instruments that do not go together;
@@ -42,53 +42,53 @@ use crate::series::{AlignedSeries, Segment, TimeframeSeries};
 /// [`Error::Several`]: crate::Error::Several
 /// [`resample`]: crate::resample
 pub fn align(instruments: &[Instrument<'_>], spec: &SeriesSpec) -> Result<AlignedSeries> {
-    let (series, left_out) = align_usable(instruments, spec)?;
-    if left_out.is_empty() { Ok(series) } else { Err(refused(instruments.len() - left_out.len(), left_out)) }
+    let (series, excluded) = align_usable(instruments, spec)?;
+    if excluded.is_empty() { Ok(series) } else { Err(refused(instruments.len() - excluded.len(), excluded)) }
 }
 
 /// [`align`], but an instrument that has not one sample, or too few bars to fit its scalers on, is
-/// left out and named.
+/// excluded and named.
 ///
 /// The series is what [`align`] makes of the others: with fewer samples the training span may end
-/// at another time, so that one instrument can cost another its place.
+/// at another time, so that excluding one instrument can exclude another.
 ///
 /// # Errors
 /// As [`align`], where not one instrument is left.
 pub fn align_usable(instruments: &[Instrument<'_>], spec: &SeriesSpec) -> Result<(AlignedSeries, Vec<Excluded>)> {
     let mut usable = instruments.to_vec();
-    let mut left_out = Vec::new();
+    let mut excluded = Vec::new();
     loop {
         let lacking = match attempt(&usable, spec)? {
-            Ok(series) => return Ok((series, left_out)),
+            Ok(series) => return Ok((series, excluded)),
             Err(lacking) => lacking,
         };
         usable.retain(|instrument| lacking.iter().all(|lacking| lacking.symbol != instrument.name));
-        left_out.extend(lacking);
+        excluded.extend(lacking);
         if usable.is_empty() {
-            return Err(refused(0, left_out));
+            return Err(refused(0, excluded));
         }
     }
 }
 
 /// The series of all the instruments, or those that cannot be in it.
 fn attempt(instruments: &[Instrument<'_>], spec: &SeriesSpec) -> Result<Result<AlignedSeries, Vec<Excluded>>> {
-    let draft = UnscaledSeries::of(instruments, spec)?;
-    let placed = draft.place();
-    let lacking = draft.without_samples(&placed);
+    let unscaled = UnscaledSeries::of(instruments, spec)?;
+    let layout = unscaled.place();
+    let lacking = unscaled.without_samples(&layout);
     if !lacking.is_empty() {
         return Ok(Err(lacking));
     }
-    let Fitted { scalers, warnings } = match draft.fit(fit_end_time(&placed.time, spec.train_fraction)) {
+    let FittedScalers { scalers, warnings } = match unscaled.fit(fit_end_time(&layout.time, spec.train_fraction)) {
         Ok(fitted) => fitted,
         Err(lacking) => return Ok(Err(lacking)),
     };
-    let mut series = finish(draft, placed, scalers);
+    let mut series = finish(unscaled, layout, scalers);
     series.warnings.extend(warnings);
     Ok(Ok(series))
 }
 
-/// [`align`] with scalers that are given instead of fitted: new data looks to a model as the data
-/// did that it was trained on.
+/// [`align`] with given scalers instead of fitted ones: new data is scaled as the training data
+/// was.
 ///
 /// The scalers may know more instruments and timeframes than are asked for. The spec's `scaling`
 /// and `train_fraction` mean nothing here.
@@ -99,11 +99,11 @@ fn attempt(instruments: &[Instrument<'_>], spec: &SeriesSpec) -> Result<Result<A
 /// other features, or hold a number that cannot scale.
 pub fn align_with(instruments: &[Instrument<'_>], spec: &SeriesSpec, scalers: &Scalers) -> Result<AlignedSeries> {
     let scalers = scalers.chosen(instruments, spec)?;
-    let draft = UnscaledSeries::of(instruments, spec)?;
-    let placed = draft.place();
-    let lacking = draft.without_samples(&placed);
+    let unscaled = UnscaledSeries::of(instruments, spec)?;
+    let layout = unscaled.place();
+    let lacking = unscaled.without_samples(&layout);
     if lacking.is_empty() {
-        Ok(finish(draft, placed, scalers))
+        Ok(finish(unscaled, layout, scalers))
     } else {
         Err(refused(instruments.len() - lacking.len(), lacking))
     }
@@ -128,46 +128,47 @@ fn end_of_training(sorted: &[i64], train_fraction: f64) -> i64 {
     sorted[before_next - 1] + 1
 }
 
-/// Scales the draft, leaves out the segments without samples, and looks the windows up.
-fn finish(draft: UnscaledSeries<'_>, mut placed: SampleLayout, scalers: Scalers) -> AlignedSeries {
-    let targets = targets(&draft, &placed);
-    let label_end_time = label_end_time(&draft, &placed);
-    let segments_of: Vec<Range<usize>> = (0..draft.instruments.len()).map(|place| draft.segments_of(place)).collect();
-    let is_kept: Vec<bool> = placed.segments.iter().map(|segment| !segment.samples.is_empty()).collect();
-    let (kept, left_out) = placed.segments.into_iter().partition(|segment| !segment.samples.is_empty());
-    placed.segments = kept;
-    let warnings = draft.left_out_warnings(&left_out);
+/// Scales the series, excludes segments without samples, and looks the windows up.
+fn finish(unscaled: UnscaledSeries<'_>, mut layout: SampleLayout, scalers: Scalers) -> AlignedSeries {
+    let targets = targets(&unscaled, &layout);
+    let label_end_time = label_end_time(&unscaled, &layout);
+    let segments_of: Vec<Range<usize>> =
+        (0..unscaled.instruments.len()).map(|place| unscaled.segments_of(place)).collect();
+    let is_kept: Vec<bool> = layout.segments.iter().map(|segment| !segment.samples.is_empty()).collect();
+    let (kept, excluded) = layout.segments.into_iter().partition(|segment| !segment.samples.is_empty());
+    layout.segments = kept;
+    let warnings = unscaled.excluded_warnings(&excluded);
 
-    let spec = draft.spec;
-    let mut timeframes = Vec::with_capacity(draft.tracks.len());
-    for (mut track, scaler) in draft.tracks.into_iter().zip(scalers.timeframes) {
+    let spec = unscaled.spec;
+    let mut timeframes = Vec::with_capacity(unscaled.tracks.len());
+    for (mut track, scaler) in unscaled.tracks.into_iter().zip(scalers.timeframes) {
         for (place, own) in segments_of.iter().enumerate() {
             track.scale(own.clone(), &scaler, place);
         }
         track.retain(&is_kept);
-        timeframes.push(timeframe_series(track, scaler, spec, &placed));
+        timeframes.push(timeframe_series(track, scaler, spec, &layout));
     }
     AlignedSeries {
-        base: draft.base,
+        base: unscaled.base,
         instruments: scalers.instruments,
         timeframes,
-        sample_time: placed.time,
-        sample_instrument: placed.instrument,
+        sample_time: layout.time,
+        sample_instrument: layout.instrument,
         label_end_time,
         targets,
         scaling: scalers.kind,
         fit_end_time: scalers.fit_end_time,
-        segments: placed.segments,
-        left_out,
+        segments: layout.segments,
+        excluded,
         warnings,
     }
 }
 
-fn targets(draft: &UnscaledSeries<'_>, placed: &SampleLayout) -> Vec<f32> {
-    let &SeriesSpec { horizon: len, target_kind: kind, .. } = draft.spec;
-    let mut targets = Vec::with_capacity(placed.time.len() * len);
-    for (piece, bars) in draft.pieces.iter().zip(&placed.bars) {
-        let Instrument { bars: all, pip_size, .. } = draft.instruments[piece.instrument];
+fn targets(unscaled: &UnscaledSeries<'_>, layout: &SampleLayout) -> Vec<f32> {
+    let &SeriesSpec { horizon: len, target_kind: kind, .. } = unscaled.spec;
+    let mut targets = Vec::with_capacity(layout.time.len() * len);
+    for (piece, bars) in unscaled.pieces.iter().zip(&layout.bars) {
+        let Instrument { bars: all, pip_size, .. } = unscaled.instruments[piece.instrument];
         // Cut at the segment's end, so that a horizon that left it would be a panic and not a wrong
         // number.
         let close = &all.close[..piece.bars.end];
@@ -176,11 +177,11 @@ fn targets(draft: &UnscaledSeries<'_>, placed: &SampleLayout) -> Vec<f32> {
     targets
 }
 
-/// When the last base bar closes that each sample's targets read: the horizon's last.
-fn label_end_time(draft: &UnscaledSeries<'_>, placed: &SampleLayout) -> Vec<i64> {
-    let horizon = draft.spec.horizon;
-    let of_pieces = draft.pieces.iter().zip(&placed.bars).flat_map(|(piece, bars)| {
-        let all = draft.instruments[piece.instrument].bars;
+/// Close time of the last base bar of each sample's horizon.
+fn label_end_time(unscaled: &UnscaledSeries<'_>, layout: &SampleLayout) -> Vec<i64> {
+    let horizon = unscaled.spec.horizon;
+    let of_pieces = unscaled.pieces.iter().zip(&layout.bars).flat_map(|(piece, bars)| {
+        let all = unscaled.instruments[piece.instrument].bars;
         bars.iter().map(move |&t| all.close_time(t + horizon))
     });
     of_pieces.collect()
@@ -191,12 +192,12 @@ fn timeframe_series(
     track: Track,
     scaler: TimeframeScaler,
     spec: &SeriesSpec,
-    placed: &SampleLayout,
+    layout: &SampleLayout,
 ) -> TimeframeSeries {
-    let segments = &placed.segments;
-    let mut end = Vec::with_capacity(placed.time.len());
+    let segments = &layout.segments;
+    let mut end = Vec::with_capacity(layout.time.len());
     for (place, segment) in segments.iter().enumerate() {
-        end.extend(track.last_closed(place, &placed.time[segment.samples.clone()]));
+        end.extend(track.last_closed(place, &layout.time[segment.samples.clone()]));
     }
     TimeframeSeries {
         timeframe: track.window.timeframe,

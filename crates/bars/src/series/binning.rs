@@ -26,14 +26,14 @@ impl Binning {
         }
     }
 
-    /// Forgets the bin that has not closed: its segment ended.
+    /// Forgets the open bin: its segment ended.
     pub(crate) fn restart(&mut self) {
         self.open = None;
     }
 
-    /// Takes the next base bar. What has closed by its close, in order of time: the bin of the bars
-    /// before it, where the last ones of that bin were missing, and its own, where it is the last
-    /// one in it.
+    /// Takes the next base bar. Returns the bins that have closed by its close, in order of time:
+    /// the bin of the bars before it, if the last bars of that bin were missing, and its own, if it
+    /// is the last bar in it.
     ///
     /// # Errors
     /// [`Error::Straddles`].

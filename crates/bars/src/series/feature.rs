@@ -1,7 +1,6 @@
+use crate::unknown_name::UnknownName;
 use std::fmt;
 use std::str::FromStr;
-
-use crate::error::Error;
 
 /// A number that is computed for each bar from that bar and earlier ones.
 ///
@@ -184,20 +183,20 @@ impl fmt::Display for Feature {
 }
 
 impl FromStr for Feature {
-    type Err = Error;
+    type Err = UnknownName;
 
-    fn from_str(name: &str) -> Result<Self, Error> {
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
         Feature::ALL.into_iter().find(|feature| feature.name() == name).ok_or_else(|| {
             let all = Feature::ALL.map(Feature::name).join(", ");
             let alike = Feature::alike(name).join(" or ");
             let expected = if alike.is_empty() { all } else { format!("{alike}, or another of {all}") };
-            Error::UnknownName { what: "feature", name: name.to_owned(), expected }
+            UnknownName::new("feature", name, expected)
         })
     }
 }
 
 impl Feature {
-    /// The names of features that begin as a name does, its number aside.
+    /// Names of features that begin as `name` does without its number.
     fn alike(name: &str) -> Vec<&'static str> {
         let name = name.to_lowercase();
         let wanted = name.trim_end_matches(|c: char| c == '_' || c.is_ascii_digit());

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! recursive features (EMA, Wilder's mean):  from means that go on from bar to bar
-//! all others:                               by the code for whole tables, of the last warm_up + 1 bars, which are all that they read
+//! all others:                               by the code for whole tables, from the last
+//!                                           warm_up + 1 bars, which are all that they read
 //! ```
 //!
 //! A table of all bars is the oracle: both are the same to the last bit, because both kinds do the

@@ -20,7 +20,7 @@ pub struct Instrument<'a> {
 /// The bars of one segment: a longest stretch of one instrument's bars that has no forbidden hole
 /// in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct SegmentBars {
     /// Place of the instrument.
     pub(crate) instrument: usize,
     /// Places of the bars in it.
@@ -28,9 +28,9 @@ pub(crate) struct Piece {
 }
 
 /// The pieces of all instruments, instrument by instrument and in order of time within each.
-pub(crate) fn pieces(instruments: &[Instrument<'_>], holes: GapPolicy) -> Vec<Piece> {
+pub(crate) fn pieces(instruments: &[Instrument<'_>], holes: GapPolicy) -> Vec<SegmentBars> {
     let of = |(instrument, given): (usize, &Instrument<'_>)| {
-        holes.segments(given.bars).into_iter().map(move |bars| Piece { instrument, bars })
+        holes.segments(given.bars).into_iter().map(move |bars| SegmentBars { instrument, bars })
     };
     instruments.iter().enumerate().flat_map(of).collect()
 }

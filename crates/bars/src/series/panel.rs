@@ -31,12 +31,12 @@ pub struct ReturnPanel {
     /// NaN on the first day and where the instrument lacks one of the two closes.
     pub values: Vec<f64>,
     /// The instruments that have no return on any day.
-    pub left_out: Vec<WithoutReturns>,
+    pub excluded: Vec<WithoutReturns>,
     /// When each of the excluded days begins: fewer than half of the listed instruments have a bar
     /// on it. An instrument is listed on a day where it has a bar on it or on one of the 27 days
     /// before; later bars decide nothing. Such a day is one file's error or another market's, and
     /// would tear the returns of all others in two.
-    pub days_left_out: Vec<i64>,
+    pub days_excluded: Vec<i64>,
 }
 
 /// An instrument that a panel leaves out.
@@ -67,25 +67,25 @@ impl fmt::Display for WithoutReturns {
 /// their bars are of several timeframes.
 pub fn return_panel(instruments: &[(&str, &Bars)]) -> Result<ReturnPanel> {
     let timeframe = checked_timeframe(instruments)?;
-    let (open_times, days_left_out) = grid(instruments);
+    let (open_times, days_excluded) = grid(instruments);
     let mut rows: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    let mut left_out = Vec::new();
+    let mut excluded = Vec::new();
     for &(name, bars) in instruments {
         let returns = returns_of(bars, &open_times);
         if returns.iter().all(|value| value.is_nan()) {
-            left_out.push(WithoutReturns { name: name.to_owned(), bars: bars.len() });
+            excluded.push(WithoutReturns { name: name.to_owned(), bars: bars.len() });
         } else {
             rows.insert(name, returns);
         }
     }
-    left_out.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    excluded.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     Ok(ReturnPanel {
         names: rows.keys().map(|&name| name.to_owned()).collect(),
         times: open_times.iter().map(|open_time| open_time + timeframe.duration_ns()).collect(),
         values: rows.into_values().flatten().collect(),
         open_times,
-        left_out,
-        days_left_out,
+        excluded,
+        days_excluded,
     })
 }
 
@@ -155,9 +155,9 @@ fn grid(instruments: &[(&str, &Bars)]) -> (Vec<i64>, Vec<i64>) {
     begins.sort_unstable();
     ends.sort_unstable();
     let listed = |time: i64| begins.partition_point(|&begin| begin <= time) - ends.partition_point(|&end| end <= time);
-    let (days, left_out): (Vec<_>, Vec<_>) = counts.into_iter().partition(|&(time, count)| 2 * count >= listed(time));
+    let (days, excluded): (Vec<_>, Vec<_>) = counts.into_iter().partition(|&(time, count)| 2 * count >= listed(time));
     let times = |days: Vec<(i64, usize)>| days.into_iter().map(|(time, _)| time).collect();
-    (times(days), times(left_out))
+    (times(days), times(excluded))
 }
 
 /// The returns of one instrument on each day of the grid.
@@ -213,8 +213,8 @@ mod tests {
                 [None, Some(2), Some(3), Some(1)], // over a weekend, which is no day of anyone
             ]
         );
-        assert_eq!(panel.left_out, [WithoutReturns { name: "S".to_owned(), bars: 1 }]);
-        assert_eq!(panel.left_out[0].to_string(), "S: none of its 1 bar follows one of the day before");
+        assert_eq!(panel.excluded, [WithoutReturns { name: "S".to_owned(), bars: 1 }]);
+        assert_eq!(panel.excluded[0].to_string(), "S: none of its 1 bar follows one of the day before");
     }
 
     #[test]
@@ -222,17 +222,17 @@ mod tests {
         // Day 2 stands in one of three files. Two of them end on day 3: they count as listed up to
         // day 30, and on day 31 one of one listed is no minority.
         let usual = bars(&[(0, 1.0), (1, 2.0), (3, 4.0)]);
-        let stray = bars(&[(0, 1.0), (1, 3.0), (2, 99.0), (3, 9.0), (30, 99.0), (31, 27.0)]);
-        let panel = return_panel(&[("A", &usual), ("B", &usual), ("C", &stray)]).unwrap();
-        assert_eq!(panel.days_left_out, [2, 30].map(|day| day * DAY_NS));
+        let outlier = bars(&[(0, 1.0), (1, 3.0), (2, 99.0), (3, 9.0), (30, 99.0), (31, 27.0)]);
+        let panel = return_panel(&[("A", &usual), ("B", &usual), ("C", &outlier)]).unwrap();
+        assert_eq!(panel.days_excluded, [2, 30].map(|day| day * DAY_NS));
         assert_eq!(panel.open_times, [0, 1, 3, 31].map(|day| day * DAY_NS));
         assert_eq!(shown(&panel.values[8..]), [None, Some(3), Some(3), Some(3)]);
-        let common = on_common_times(&[("A", &usual), ("B", &usual), ("C", &stray)]).unwrap();
+        let common = on_common_times(&[("A", &usual), ("B", &usual), ("C", &outlier)]).unwrap();
         assert_eq!((common.dropped, &common.bars[0]), (vec![0, 0, 2], &usual));
         assert_eq!(common.bars[2].open_time, [0, 1, 3, 31].map(|day| day * DAY_NS));
         // Half is enough.
-        let two = return_panel(&[("A", &usual), ("C", &stray)]).unwrap();
-        assert_eq!((two.days_left_out.len(), shown(&two.values[..5])), (0, vec![None, Some(2), None, None, None]));
+        let two = return_panel(&[("A", &usual), ("C", &outlier)]).unwrap();
+        assert_eq!((two.days_excluded.len(), shown(&two.values[..5])), (0, vec![None, Some(2), None, None, None]));
     }
 
     #[test]
@@ -336,7 +336,7 @@ mod tests {
                     prop_assert!(expected.map_or(found.is_nan(), |expected| expected == found), "{expected:?} {found}");
                 }
             }
-            prop_assert_eq!(panel.names.len() + panel.left_out.len(), all.len());
+            prop_assert_eq!(panel.names.len() + panel.excluded.len(), all.len());
         }
     }
 }

@@ -81,7 +81,7 @@ impl Smoothed {
         self.mean
     }
 
-    /// Takes the next value; the mean up to it.
+    /// Takes the next value and returns the mean up to it.
     pub(crate) fn next(&mut self, value: f64) -> f64 {
         if self.seed.len() == self.len {
             self.mean += self.weight * (value - self.mean);

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use crate::clean::gap::Weekends;
-use crate::error::{Error, Excluded};
+use crate::error::excluded::Excluded;
+use crate::error::{BarShortage, Error};
 use crate::series::Segment;
-use crate::series::instrument::Piece;
-use crate::series::shortage::Shortage;
+use crate::series::instrument::SegmentBars;
 use crate::series::unscaled_series::UnscaledSeries;
 use crate::time::timestamp::display_duration;
 
@@ -22,31 +22,30 @@ pub(crate) struct SampleLayout {
     pub(crate) instrument: Vec<i32>,
 }
 
-/// The instants at which several instruments have their samples, where not every bar has one.
+/// Sample times that several instruments share when samples have a stride.
 ///
-/// They are every stride-th of those at which a bar of any instrument opens, from the first after
-/// which the windows of one are full: what stands at one instant can be held side by side. Counted
-/// along each instrument's own bars, samples would drift apart wherever one lacks a bar. Nothing
-/// later than an instant decides whether it is one of them.
+/// They are every stride-th of the times at which a bar of any instrument opens, from the first
+/// after which the windows of one are full. Counted along each instrument's own bars, samples would
+/// drift apart wherever one lacks a bar. No later bar decides if a time is one of them.
 struct CommonGrid {
     opens: Vec<i64>,
     stride: usize,
 }
 
 impl CommonGrid {
-    /// `None` where there is nothing to have in common.
-    fn of(draft: &UnscaledSeries<'_>) -> Option<Self> {
-        let stride = draft.spec.stride;
-        if stride == 1 || draft.instruments.len() == 1 {
+    /// `None` for a stride of 1 or one instrument.
+    fn of(unscaled: &UnscaledSeries<'_>) -> Option<Self> {
+        let stride = unscaled.spec.stride;
+        if stride == 1 || unscaled.instruments.len() == 1 {
             return None;
         }
-        let first = (0..draft.pieces.len()).filter_map(|segment| {
-            let piece = &draft.pieces[segment];
-            let first = draft.first_full(segment)?;
-            Some(draft.instruments[piece.instrument].bars.open_time[first])
+        let first = (0..unscaled.pieces.len()).filter_map(|segment| {
+            let piece = &unscaled.pieces[segment];
+            let first = unscaled.first_full(segment)?;
+            Some(unscaled.instruments[piece.instrument].bars.open_time[first])
         });
         let first = first.min()?;
-        let bars = draft.instruments.iter().flat_map(|instrument| &instrument.bars.open_time);
+        let bars = unscaled.instruments.iter().flat_map(|instrument| &instrument.bars.open_time);
         let mut opens: Vec<i64> = bars.copied().filter(|&open_time| open_time >= first).collect();
         opens.sort_unstable();
         opens.dedup();
@@ -63,7 +62,7 @@ impl UnscaledSeries<'_> {
     /// follows: at every stride-th.
     pub(crate) fn place(&self) -> SampleLayout {
         let count = self.pieces.len();
-        let mut placed = SampleLayout {
+        let mut layout = SampleLayout {
             bars: Vec::with_capacity(count),
             segments: Vec::with_capacity(count),
             time: vec![],
@@ -77,29 +76,29 @@ impl UnscaledSeries<'_> {
                 None => range.step_by(self.spec.stride).collect(),
                 Some(grid) => range.filter(|&t| grid.contains(bars.open_time[t])).collect(),
             };
-            let start = placed.time.len();
-            placed.time.extend(samples.iter().map(|&t| bars.close_time(t)));
-            placed.instrument.resize(placed.time.len(), instrument);
-            placed.segments.push(Segment {
+            let start = layout.time.len();
+            layout.time.extend(samples.iter().map(|&t| bars.close_time(t)));
+            layout.instrument.resize(layout.time.len(), instrument);
+            layout.segments.push(Segment {
                 instrument,
                 bars: piece.bars.len(),
                 open_time: bars.open_time[piece.bars.start],
                 close_time: bars.close_time(piece.bars.end - 1),
-                samples: start..placed.time.len(),
+                samples: start..layout.time.len(),
             });
-            placed.bars.push(samples);
+            layout.bars.push(samples);
         }
-        placed
+        layout
     }
 
     /// The instruments without a sample, and what each lacks.
-    pub(crate) fn without_samples(&self, placed: &SampleLayout) -> Vec<Excluded> {
-        let has_none = |&place: &usize| placed.bars[self.segments_of(place)].iter().all(Vec::is_empty);
-        let left_out = |place: usize| self.left_out(place, self.too_short(place));
-        (0..self.instruments.len()).filter(has_none).map(left_out).collect()
+    pub(crate) fn without_samples(&self, layout: &SampleLayout) -> Vec<Excluded> {
+        let has_none = |&place: &usize| layout.bars[self.segments_of(place)].iter().all(Vec::is_empty);
+        let excluded = |place: usize| self.excluded(place, self.too_short(place));
+        (0..self.instruments.len()).filter(has_none).map(excluded).collect()
     }
 
-    pub(crate) fn left_out(&self, instrument: usize, reason: Error) -> Excluded {
+    pub(crate) fn excluded(&self, instrument: usize, reason: Error) -> Excluded {
         Excluded { symbol: self.instruments[instrument].name.to_owned(), reason }
     }
 
@@ -113,7 +112,7 @@ impl UnscaledSeries<'_> {
 
     /// The first base bar of a segment by whose close all windows are full, if there is one.
     fn first_full(&self, segment: usize) -> Option<usize> {
-        let Piece { instrument, bars: piece } = &self.pieces[segment];
+        let SegmentBars { instrument, bars: piece } = &self.pieces[segment];
         let full_at: Option<Vec<i64>> = self.tracks.iter().map(|track| track.full_at(segment)).collect();
         let full_at = full_at?.into_iter().max()?;
         let open_time = &self.instruments[*instrument].bars.open_time[piece.clone()];
@@ -121,7 +120,7 @@ impl UnscaledSeries<'_> {
         (first < piece.len()).then_some(piece.start + first)
     }
 
-    /// Says what the instrument's longest segment lacks.
+    /// Bars missing in the instrument's longest segment, as an error.
     fn too_short(&self, instrument: usize) -> Error {
         let segments = self.segments_of(instrument);
         let longest = segments.clone().max_by_key(|&segment| self.pieces[segment].bars.len());
@@ -130,7 +129,7 @@ impl UnscaledSeries<'_> {
         // The last base bar that has a full horizon.
         let last = piece.len().checked_sub(self.spec.horizon + 1).map(|last| bars.close_time(piece.start + last));
         let closed = |k: usize| longest.zip(last).map_or(0, |(segment, time)| self.tracks[k].closed_at(segment, time));
-        let shortage = |k: usize| Shortage {
+        let shortage = |k: usize| BarShortage {
             timeframe: self.tracks[k].window.timeframe,
             bars: closed(k),
             needed: self.spec.look_back() + self.tracks[k].window.seq_len,
@@ -145,9 +144,9 @@ impl UnscaledSeries<'_> {
     }
 
     /// A warning an instrument of whose segments some are too short.
-    pub(crate) fn left_out_warnings(&self, left_out: &[Segment]) -> Vec<String> {
+    pub(crate) fn excluded_warnings(&self, excluded: &[Segment]) -> Vec<String> {
         let warning = |place: usize| {
-            let own = left_out.iter().filter(|segment| segment.instrument as usize == place);
+            let own = excluded.iter().filter(|segment| segment.instrument as usize == place);
             let (count, bars) = own.fold((0, 0), |(count, bars), segment| (count + 1, bars + segment.bars));
             let (segments, all) = (self.segments_of(place).len(), self.instruments[place].bars.len());
             let limit = display_duration(self.spec.holes.longest_ns);

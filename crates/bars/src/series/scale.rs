@@ -1,8 +1,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::Error;
 use crate::series::feature::Feature;
+use crate::unknown_name::UnknownName;
 
 /// A spread below this, or below the resolution of single precision at the centre, is rounding and
 /// no signal.
@@ -11,9 +11,8 @@ const SPREAD_MIN: f64 = 1e-12;
 /// Scaling of features to a common size: scaled = (raw - centre) / scale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scaling {
-    /// Centre: the median. Scale: the range between the quartiles, each interpolated linearly.
-    /// Where half of the values are equal, so that this range is zero, the population standard
-    /// deviation.
+    /// Centre: the median. Scale: the range between the quartiles, each interpolated linearly. If
+    /// half of the values are equal, so that this range is zero, the population standard deviation.
     #[default]
     Robust,
     /// Centre: the mean. Scale: the population standard deviation.
@@ -40,13 +39,13 @@ impl fmt::Display for Scaling {
 }
 
 impl FromStr for Scaling {
-    type Err = Error;
+    type Err = UnknownName;
 
-    fn from_str(name: &str) -> Result<Self, Error> {
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
         let all = [Scaling::Robust, Scaling::Standard, Scaling::None];
         all.into_iter().find(|scaling| scaling.name() == name).ok_or_else(|| {
             let expected = all.map(Scaling::name).join(", ");
-            Error::UnknownName { what: "scaling", name: name.to_owned(), expected }
+            UnknownName::new("scaling", name, expected)
         })
     }
 }

@@ -1,5 +1,5 @@
+use crate::error::excluded::refused;
 use crate::error::{Error, Result};
-use crate::read::universe::refused;
 use crate::series::feature::Feature;
 use crate::series::instrument::Instrument;
 use crate::series::scale::Scaling;

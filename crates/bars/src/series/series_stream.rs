@@ -30,7 +30,7 @@ pub struct SeriesStream {
 /// Results of one base bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Step {
+pub struct SeriesStep {
     /// True if a segment begins with the bar: nothing goes on from the rows before it.
     pub begins_segment: bool,
     /// The hole before the bar that began the segment; `None` within a segment, and at the first
@@ -91,7 +91,7 @@ impl SeriesStream {
     ///
     /// # Panics
     /// When the bar does not open after the last one.
-    pub fn push(&mut self, bar: &Bar) -> Result<Step> {
+    pub fn push(&mut self, bar: &Bar) -> Result<SeriesStep> {
         let duration_ns = self.base.duration_ns();
         let gap = self.last_close_time.map(|last| {
             assert!(last - duration_ns < bar.open_time, "bars are in order of time");
@@ -108,7 +108,7 @@ impl SeriesStream {
             timeframe.push(bar)?;
         }
         let has_full_windows = self.timeframes.iter().all(|timeframe| timeframe.rows >= timeframe.window.seq_len);
-        Ok(Step { begins_segment, hole, close_time, has_full_windows })
+        Ok(SeriesStep { begins_segment, hole, close_time, has_full_windows })
     }
 
     /// The timeframes and their windows, shortest first.

@@ -1,7 +1,6 @@
+use crate::unknown_name::UnknownName;
 use std::fmt;
 use std::str::FromStr;
-
-use crate::error::Error;
 
 /// Target predicted for each of the next base bars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,12 +36,12 @@ impl fmt::Display for TargetKind {
 }
 
 impl FromStr for TargetKind {
-    type Err = Error;
+    type Err = UnknownName;
 
-    fn from_str(name: &str) -> Result<Self, Error> {
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
         TargetKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
             let expected = "cumulative, increment or log_return".to_owned();
-            Error::UnknownName { what: "kind of target", name: name.to_owned(), expected }
+            UnknownName::new("kind of target", name, expected)
         })
     }
 }

@@ -3,7 +3,7 @@ use std::ops::Range;
 use crate::bars::Bars;
 use crate::error::Result;
 use crate::series::feature_table::FeatureTable;
-use crate::series::instrument::{Instrument, Piece};
+use crate::series::instrument::{Instrument, SegmentBars};
 use crate::series::resample::resample_part;
 use crate::series::scale::scale_rows;
 use crate::series::scalers::TimeframeScaler;
@@ -19,13 +19,13 @@ pub(crate) struct Track {
     /// When the bar of each row closes.
     pub(crate) close_time: Vec<i64>,
     /// The part of each segment.
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<SegmentPart>,
     /// Number of features F.
     width: usize,
 }
 
 /// Bars of one segment in a track.
-pub(crate) struct Part {
+pub(crate) struct SegmentPart {
     /// When each bar of the warm-up opens; of all bars if they are fewer.
     pub(crate) warm_up_open_time: Vec<i64>,
     /// The rows of the others.
@@ -36,7 +36,7 @@ impl Track {
     /// Resamples and computes the features of each piece by itself.
     pub(crate) fn of(
         instruments: &[Instrument<'_>],
-        pieces: &[Piece],
+        pieces: &[SegmentBars],
         spec: &SeriesSpec,
         window: Window,
     ) -> Result<Self> {
@@ -61,7 +61,7 @@ impl Track {
         let (warm_up, rows) = bars.open_time.split_at(table.warm_up);
         self.open_time.extend_from_slice(rows);
         self.close_time.extend((table.warm_up..bars.len()).map(|index| bars.close_time(index)));
-        self.parts.push(Part { warm_up_open_time: warm_up.to_vec(), rows: start..self.close_time.len() });
+        self.parts.push(SegmentPart { warm_up_open_time: warm_up.to_vec(), rows: start..self.close_time.len() });
         if self.values.is_empty() {
             self.values = table.values;
         } else {
@@ -76,7 +76,7 @@ impl Track {
 
     /// Number of a segment's bars, the warm-up included, that have closed at `time` or before.
     pub(crate) fn closed_at(&self, segment: usize, time: i64) -> usize {
-        let Part { warm_up_open_time, rows } = &self.parts[segment];
+        let SegmentPart { warm_up_open_time, rows } = &self.parts[segment];
         let duration_ns = self.window.timeframe.duration_ns();
         let warm_up = warm_up_open_time.partition_point(|open_time| open_time + duration_ns <= time);
         warm_up + self.close_time[rows.clone()].partition_point(|&close_time| close_time <= time)

@@ -1,8 +1,9 @@
 use std::ops::Range;
 
-use crate::error::{Error, Excluded, Result};
+use crate::error::excluded::Excluded;
+use crate::error::{Error, Result};
 use crate::series::feature::Feature;
-use crate::series::instrument::{Instrument, Piece, checked_base, pieces};
+use crate::series::instrument::{Instrument, SegmentBars, checked_base, pieces};
 use crate::series::scale::{Scaler, Scaling};
 use crate::series::scalers::{Scalers, TimeframeScaler};
 use crate::series::spec::SeriesSpec;
@@ -17,13 +18,13 @@ pub(crate) struct UnscaledSeries<'a> {
     /// The timeframe of the bars.
     pub(crate) base: Timeframe,
     /// The segments, instrument by instrument and in order of time within each.
-    pub(crate) pieces: Vec<Piece>,
+    pub(crate) pieces: Vec<SegmentBars>,
     /// One entry a timeframe, shortest first.
     pub(crate) tracks: Vec<Track>,
 }
 
 /// Scalers, and what is to be said of the data that they were fitted on.
-pub(crate) struct Fitted {
+pub(crate) struct FittedScalers {
     pub(crate) scalers: Scalers,
     pub(crate) warnings: Vec<String>,
 }
@@ -46,17 +47,17 @@ impl<'a> UnscaledSeries<'a> {
 
     /// Fits a scaler an instrument and timeframe on the rows before `fit_end_time`; or says which
     /// instruments lack them.
-    pub(crate) fn fit(&self, fit_end_time: i64) -> Result<Fitted, Vec<Excluded>> {
+    pub(crate) fn fit(&self, fit_end_time: i64) -> Result<FittedScalers, Vec<Excluded>> {
         let lacking: Vec<Excluded> = (0..self.instruments.len())
             .filter_map(|place| {
                 let error = self.tracks.iter().find_map(|track| self.too_few_to_fit(track, place, fit_end_time))?;
-                Some(self.left_out(place, error))
+                Some(self.excluded(place, error))
             })
             .collect();
         if lacking.is_empty() { Ok(self.fitted(fit_end_time)) } else { Err(lacking) }
     }
 
-    fn fitted(&self, fit_end_time: i64) -> Fitted {
+    fn fitted(&self, fit_end_time: i64) -> FittedScalers {
         let mut constant = Vec::new();
         let mut timeframes = Vec::with_capacity(self.tracks.len());
         for track in &self.tracks {
@@ -75,7 +76,7 @@ impl<'a> UnscaledSeries<'a> {
         let instruments = self.instruments.iter().map(|instrument| instrument.name.to_owned()).collect();
         let (kind, features) = (self.spec.scaling, self.spec.features.clone());
         let warnings = self.constant_warnings(&constant);
-        Fitted { scalers: Scalers { kind, fit_end_time, instruments, features, timeframes }, warnings }
+        FittedScalers { scalers: Scalers { kind, fit_end_time, instruments, features, timeframes }, warnings }
     }
 
     /// One warning a feature, with the timeframes and instruments in which it is constant.

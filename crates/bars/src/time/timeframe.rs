@@ -1,8 +1,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::Error;
 use crate::time::timestamp::{DAY_NS, HOUR_NS, MINUTE_NS};
+use crate::unknown_name::UnknownName;
 
 /// The duration that one bar covers. Ordered by it, shortest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,13 +107,13 @@ impl fmt::Display for Timeframe {
 }
 
 impl FromStr for Timeframe {
-    type Err = Error;
+    type Err = UnknownName;
 
     /// Reads a name in either case.
-    fn from_str(name: &str) -> Result<Self, Error> {
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
         Timeframe::ALL.into_iter().find(|timeframe| timeframe.name().eq_ignore_ascii_case(name)).ok_or_else(|| {
             let expected = Timeframe::ALL.map(Timeframe::name).join(", ");
-            Error::UnknownName { what: "timeframe", name: name.to_owned(), expected }
+            UnknownName::new("timeframe", name, expected)
         })
     }
 }

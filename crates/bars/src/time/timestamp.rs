@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use jiff::Timestamp;
 
-use crate::parse::date_order::{DateOrder, split_year_last};
+use crate::time::date_order::{DateOrder, split_year_last};
 use crate::time::epoch::EpochUnit;
 
 pub(crate) const SECOND_NS: i64 = 1_000_000_000;
@@ -15,18 +15,18 @@ pub(crate) const DAY_NS: i64 = 24 * HOUR_NS;
 /// A time as a file gives it: on a clock whose zone must be known from elsewhere, or with its own
 /// offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stamp {
+pub(crate) enum RowTime {
     /// Nanoseconds since 1970 on the wall clock of an unnamed zone.
     Wall(i64),
     /// Nanoseconds since 1970 UTC.
     Utc(i64),
 }
 
-impl Stamp {
+impl RowTime {
     /// Nanoseconds since 1970 on whichever clock it is.
     pub(crate) fn ns(self) -> i64 {
         match self {
-            Stamp::Wall(ns) | Stamp::Utc(ns) => ns,
+            RowTime::Wall(ns) | RowTime::Utc(ns) => ns,
         }
     }
 }
@@ -48,20 +48,20 @@ pub(crate) enum DateStyle {
 
 /// A date and a clock time in one field, `2018-01-31 17:00:00.5+02:00`: what follows the date is
 /// optional.
-pub(crate) fn parse_stamp(field: &[u8], style: DateStyle) -> Option<Stamp> {
+pub(crate) fn parse_stamp(field: &[u8], style: DateStyle) -> Option<RowTime> {
     if let DateStyle::Epoch(unit) = style {
-        return unit.parse(field).map(Stamp::Utc);
+        return unit.parse(field).map(RowTime::Utc);
     }
     let (midnight_ns, rest) = split_date(field, style)?;
     match rest {
-        [] => Some(Stamp::Wall(midnight_ns)),
+        [] => Some(RowTime::Wall(midnight_ns)),
         [b' ' | b'T' | b't', clock @ ..] => add_clock(midnight_ns, clock),
         _ => None,
     }
 }
 
 /// A date in one field and a clock time in another.
-pub(crate) fn parse_date_and_clock(date: &[u8], clock: &[u8], style: DateStyle) -> Option<Stamp> {
+pub(crate) fn parse_date_and_clock(date: &[u8], clock: &[u8], style: DateStyle) -> Option<RowTime> {
     let (midnight_ns, rest) = split_date(date, style)?;
     if rest.is_empty() { add_clock(midnight_ns, clock) } else { None }
 }
@@ -109,15 +109,15 @@ pub fn listed(entries: &[String]) -> String {
     }
 }
 
-fn add_clock(midnight_ns: i64, clock: &[u8]) -> Option<Stamp> {
+fn add_clock(midnight_ns: i64, clock: &[u8]) -> Option<RowTime> {
     let (clock_ns, rest) = split_clock(clock)?;
     let ns = midnight_ns + clock_ns;
     // `GMT+0100` is how Dukascopy writes an offset.
     let named = rest.strip_prefix(b" GMT").or_else(|| rest.strip_prefix(b" UTC"));
     match (rest, named) {
-        ([], _) => Some(Stamp::Wall(ns)),
-        (_, Some([])) => Some(Stamp::Utc(ns)),
-        (rest, named) => Some(Stamp::Utc(ns - parse_offset(named.unwrap_or(rest))?)),
+        ([], _) => Some(RowTime::Wall(ns)),
+        (_, Some([])) => Some(RowTime::Utc(ns)),
+        (rest, named) => Some(RowTime::Utc(ns - parse_offset(named.unwrap_or(rest))?)),
     }
 }
 
@@ -244,22 +244,22 @@ mod tests {
         let month_first = DateStyle::YearLast(DateOrder::MonthFirst);
         let midnight = 17_532 * DAY_NS; // 2018-01-01
         let cases = [
-            ("20180101 170000", Compact, Some(Stamp::Wall(midnight + 17 * HOUR_NS))),
-            ("20180101 1700", Compact, Some(Stamp::Wall(midnight + 17 * HOUR_NS))),
-            ("2018.01.01 17:00", Dotted, Some(Stamp::Wall(midnight + 17 * HOUR_NS))),
-            ("2018-01-01T17:00:00.25Z", Dashed, Some(Stamp::Utc(midnight + 17 * HOUR_NS + SECOND_NS / 4))),
-            ("2018-01-01 17:00:00+02:00", Dashed, Some(Stamp::Utc(midnight + 15 * HOUR_NS))),
-            ("2018-01-01 17:00-0530", Dashed, Some(Stamp::Utc(midnight + 22 * HOUR_NS + 30 * MINUTE_NS))),
-            ("2018-01-01 17:00 GMT", Dashed, Some(Stamp::Utc(midnight + 17 * HOUR_NS))),
-            ("01.01.2018 17:00:00.000 GMT+0100", day_first, Some(Stamp::Utc(midnight + 16 * HOUR_NS))),
-            ("2018-01-01", Dashed, Some(Stamp::Wall(midnight))),
-            ("2018/01/01 17:00", Dashed, Some(Stamp::Wall(midnight + 17 * HOUR_NS))),
+            ("20180101 170000", Compact, Some(RowTime::Wall(midnight + 17 * HOUR_NS))),
+            ("20180101 1700", Compact, Some(RowTime::Wall(midnight + 17 * HOUR_NS))),
+            ("2018.01.01 17:00", Dotted, Some(RowTime::Wall(midnight + 17 * HOUR_NS))),
+            ("2018-01-01T17:00:00.25Z", Dashed, Some(RowTime::Utc(midnight + 17 * HOUR_NS + SECOND_NS / 4))),
+            ("2018-01-01 17:00:00+02:00", Dashed, Some(RowTime::Utc(midnight + 15 * HOUR_NS))),
+            ("2018-01-01 17:00-0530", Dashed, Some(RowTime::Utc(midnight + 22 * HOUR_NS + 30 * MINUTE_NS))),
+            ("2018-01-01 17:00 GMT", Dashed, Some(RowTime::Utc(midnight + 17 * HOUR_NS))),
+            ("01.01.2018 17:00:00.000 GMT+0100", day_first, Some(RowTime::Utc(midnight + 16 * HOUR_NS))),
+            ("2018-01-01", Dashed, Some(RowTime::Wall(midnight))),
+            ("2018/01/01 17:00", Dashed, Some(RowTime::Wall(midnight + 17 * HOUR_NS))),
             ("2018/01-01", Dashed, None),
-            ("1514764800", DateStyle::Epoch(EpochUnit::Seconds), Some(Stamp::Utc(midnight))),
-            ("02/01/2018 9:30", day_first, Some(Stamp::Wall(midnight + DAY_NS + 9 * HOUR_NS + 30 * MINUTE_NS))),
-            ("1/2/2018 5:00 PM", month_first, Some(Stamp::Wall(midnight + DAY_NS + 17 * HOUR_NS))),
-            ("1/1/2018 12:01:30am", month_first, Some(Stamp::Wall(midnight + MINUTE_NS + 30 * SECOND_NS))),
-            ("01.01.2018 00:00:00.000", day_first, Some(Stamp::Wall(midnight))),
+            ("1514764800", DateStyle::Epoch(EpochUnit::Seconds), Some(RowTime::Utc(midnight))),
+            ("02/01/2018 9:30", day_first, Some(RowTime::Wall(midnight + DAY_NS + 9 * HOUR_NS + 30 * MINUTE_NS))),
+            ("1/2/2018 5:00 PM", month_first, Some(RowTime::Wall(midnight + DAY_NS + 17 * HOUR_NS))),
+            ("1/1/2018 12:01:30am", month_first, Some(RowTime::Wall(midnight + MINUTE_NS + 30 * SECOND_NS))),
+            ("01.01.2018 00:00:00.000", day_first, Some(RowTime::Wall(midnight))),
             ("1/1/2018 13:00 PM", month_first, None),
             ("1/1/2018 0:00 AM", month_first, None),
             ("13/1/2018", month_first, None),
@@ -267,9 +267,9 @@ mod tests {
             ("1/1.2018", day_first, None),
             ("001/1/2018", day_first, None),
             ("2018-02-29", Dashed, None),
-            ("2016-02-29", Dashed, Some(Stamp::Wall(midnight - 672 * DAY_NS))),
+            ("2016-02-29", Dashed, Some(RowTime::Wall(midnight - 672 * DAY_NS))),
             ("1900-02-29", Dashed, None),
-            ("2000-02-29", Dashed, Some(Stamp::Wall(11_016 * DAY_NS))),
+            ("2000-02-29", Dashed, Some(RowTime::Wall(11_016 * DAY_NS))),
             ("2018-13-01", Dashed, None),
             ("1849-12-31", Dashed, None),
             ("2141-01-01", Dashed, None),
@@ -287,7 +287,7 @@ mod tests {
         }
         assert_eq!(
             parse_date_and_clock(b"2018.01.01", b"17:00:30", Dotted),
-            Some(Stamp::Wall(midnight + 17 * HOUR_NS + 30 * SECOND_NS))
+            Some(RowTime::Wall(midnight + 17 * HOUR_NS + 30 * SECOND_NS))
         );
         assert_eq!(parse_date_and_clock(b"2018.01.01 17:00", b"17:00", Dotted), None);
     }
@@ -310,7 +310,7 @@ mod tests {
         /// Reading what jiff prints gives the instant back, to the nanosecond.
         #[test]
         fn agrees_with_jiff(ns in -3_780_000_000_000_000_000i64..5_390_000_000_000_000_000) {
-            prop_assert_eq!(parse_stamp(display_utc(ns).as_bytes(), DateStyle::Dashed), Some(Stamp::Utc(ns)));
+            prop_assert_eq!(parse_stamp(display_utc(ns).as_bytes(), DateStyle::Dashed), Some(RowTime::Utc(ns)));
         }
 
         #[test]

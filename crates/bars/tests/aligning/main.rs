@@ -4,7 +4,6 @@
 mod instruments;
 mod made_up;
 mod proof;
-mod receptive_field;
 mod samples;
 mod segments;
 mod weekends;

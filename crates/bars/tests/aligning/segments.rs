@@ -63,9 +63,9 @@ proptest! {
             prop_assert!(alone.is_empty());
             return Ok(());
         };
-        let left_out = std::mem::take(&mut together.left_out);
-        prop_assert_eq!(left_out.len() + alone.len(), stretches.len());
-        prop_assert_eq!(together.warnings.len(), usize::from(!left_out.is_empty()));
+        let excluded = std::mem::take(&mut together.excluded);
+        prop_assert_eq!(excluded.len() + alone.len(), stretches.len());
+        prop_assert_eq!(together.warnings.len(), usize::from(!excluded.is_empty()));
         together.warnings.clear();
         for (a, b) in together.timeframes.iter().zip(&concatenated(&alone).timeframes) {
             prop_assert_eq!(bits(&a.values), bits(&b.values));
@@ -108,7 +108,7 @@ proptest! {
         let limited = align(&[instrument(&bars)], &spec).unwrap();
         spec.holes.longest_ns = i64::MAX;
         let unlimited = align(&[instrument(&bars)], &spec).unwrap();
-        prop_assert_eq!((limited.segments.len(), limited.left_out.len()), (1, 0));
+        prop_assert_eq!((limited.segments.len(), limited.excluded.len()), (1, 0));
         prop_assert_eq!(limited, unlimited);
     }
 }
@@ -129,8 +129,8 @@ fn segments_that_are_too_short_are_told_and_leave_no_rows() {
     let bars = runs(&[400, 20, 500, 3]);
     let series = align(&[instrument(&bars)], &torn_spec(Scaling::Robust)).unwrap();
     let lens = |segments: &[megabatch_bars::Segment]| segments.iter().map(|segment| segment.bars).collect::<Vec<_>>();
-    assert_eq!((lens(&series.segments), lens(&series.left_out)), (vec![400, 500], vec![20, 3]));
-    assert!(series.left_out.iter().all(|segment| segment.samples.is_empty()));
+    assert_eq!((lens(&series.segments), lens(&series.excluded)), (vec![400, 500], vec![20, 3]));
+    assert!(series.excluded.iter().all(|segment| segment.samples.is_empty()));
     assert_eq!(
         series.warnings[0],
         "2 of 4 segments are too short for one sample, so that 23 of 923 bars are left out; holes of more than 4 min end a segment"

@@ -42,7 +42,7 @@ fn aligned(bars: &Bars, weekends: Weekends) -> AlignedSeries {
 fn spanned_weekends_end_nothing() {
     let bars = weeks(6, &[]);
     let series = aligned(&bars, Weekends::Spanned);
-    assert_eq!((series.segments.len(), series.left_out.len()), (1, 0));
+    assert_eq!((series.segments.len(), series.excluded.len()), (1, 0));
     // The first week opens at 22:00, in a bin of H4 that lasts until midnight: the sixth bin closes
     // 22 hours later.
     assert_eq!(series.len(), 6 * WEEK_HOURS - 3 - (2 + 5 * 4 - 1));
@@ -52,7 +52,7 @@ fn spanned_weekends_end_nothing() {
 fn every_week_is_a_segment_where_weekends_are_not_spanned() {
     let bars = weeks(6, &[]);
     let series = aligned(&bars, Weekends::NotSpanned);
-    assert_eq!((series.segments.len(), series.left_out.len()), (6, 0));
+    assert_eq!((series.segments.len(), series.excluded.len()), (6, 0));
     assert_eq!(series.len(), 6 * (WEEK_HOURS - 3 - (2 + 5 * 4 - 1)));
     let week = |time: i64| (time - SUNDAY_NS).div_euclid(7 * DAY_NS);
     for (n, &start) in series.receptive_starts().iter().enumerate() {

@@ -38,7 +38,7 @@ fn harmless_defects_are_read_whatever_is_wanted() {
             let Some(recording) = read_dirty(name, on_error) else { return };
             let summary = recording.unwrap().summary;
             assert_eq!((summary.base, found(&summary)), (base, expected), "{name} {on_error}");
-            assert_eq!((&summary.files[0].dropped[..], &summary.files[0].mended[..]), (&[][..], &[][..]), "{name}");
+            assert_eq!((&summary.files[0].dropped[..], &summary.files[0].fixed[..]), (&[][..], &[][..]), "{name}");
         }
     }
 }
@@ -98,7 +98,7 @@ fn copies_are_no_second_hour_on_any_clock() {
         let zone = Some("America/New_York".parse().unwrap());
         let options = ReadOptions { zone, on_error: OnError::Skip, ..ReadOptions::default() };
         let summary = read(&[path], &options).unwrap().summary;
-        let found = (summary.bars.all, summary.dropped(RowError::Copy), summary.mended(RowFix::SecondPass));
+        let found = (summary.bars.all, summary.dropped(RowError::Copy), summary.fixed(RowFix::SecondPass));
         assert_eq!(found, (bars, copies, second_pass));
     }
 }

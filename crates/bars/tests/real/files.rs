@@ -1,4 +1,6 @@
-use megabatch_bars::{FormatName, GapKind, OnError, ReadOptions, Timeframe, read};
+use megabatch_bars::{
+    Bars, Error, FormatName, GapKind, OnError, ReadOptions, Recording, Timeframe, read, read_pair, resample,
+};
 
 use crate::published;
 
@@ -34,7 +36,7 @@ fn every_published_file_is_read_in_full() {
             let file = &summary.files[0];
             assert_eq!((file.rows, file.kept, summary.bars.all), (rows, rows, rows), "{name}");
             assert_eq!(
-                (file.dropped.len(), file.mended.len(), file.format, summary.base),
+                (file.dropped.len(), file.fixed.len(), file.format, summary.base),
                 (0, 0, format, base),
                 "{name}"
             );
@@ -101,4 +103,81 @@ fn spreads_of_a_month_are_in_units_of_the_price() {
     // Three bars without a spread, one of 12.3 pips, and most of one or two points.
     let count = |wanted: std::ops::Range<i64>| points.iter().filter(|points| wanted.contains(points)).count();
     assert_eq!((count(0..1), count(1..3), count(123..124), points.len()), (3, 25_141, 1, 30_203));
+}
+
+fn bars_of(timeframe: Timeframe) -> Option<Bars> {
+    let path = published(&format!("forex_multitf/sillydev_EURUSD_{timeframe}.csv.gz"))?;
+    let options = ReadOptions { on_error: OnError::Repair, ..ReadOptions::default() };
+    Some(read(&[path], &options).unwrap().bars)
+}
+
+/// Each published file is what the next finer one aggregates to: every bin that lies between the
+/// finer file's first open and last close, and that the coarser file has reached, is there in both
+/// and equal in every number.
+#[test]
+fn resampling_reproduces_the_published_chain() {
+    use Timeframe::{H1, H4, M1, M5, M15};
+    // At least this many bars are compared.
+    let cases = [(M1, M5, 9_000), (M5, M15, 16_000), (M15, H1, 12_000), (H1, H4, 12_000)];
+    for (fine, coarse, compared_min) in cases {
+        let (Some(fine), Some(published)) = (bars_of(fine), bars_of(coarse)) else { return };
+        let made = resample(&fine, coarse).unwrap();
+        let (start, end) = (fine.open_time[0], fine.close_time(fine.len() - 1));
+        let covered = |bars: &Bars| -> Vec<usize> {
+            let first = start.max(published.open_time[0]);
+            let last = end.min(published.close_time(published.len() - 1));
+            (0..bars.len()).filter(|&k| bars.open_time[k] >= first && bars.close_time(k) <= last).collect()
+        };
+        let (ours, theirs) = (covered(&made), covered(&published));
+        println!("{} to {coarse}: {} bars compared", fine.timeframe, ours.len());
+        assert!(
+            ours.len() >= compared_min && ours.len() == theirs.len(),
+            "{coarse}: {} and {}",
+            ours.len(),
+            theirs.len()
+        );
+        for (&our, &their) in ours.iter().zip(&theirs) {
+            assert_eq!(made.bar(our), published.bar(their), "{coarse}");
+        }
+    }
+}
+
+fn read_sides(on_error: OnError) -> Option<Result<Recording, Error>> {
+    let bid = published("forex_m1/usdjpy-m1-bid-2013.csv.gz")?;
+    let ask = published("forex_m1/usdjpy-m1-ask-2013.csv.gz")?;
+    Some(read_pair(&[bid], &[ask], &ReadOptions { on_error, ..ReadOptions::default() }))
+}
+
+/// Bid and ask of USDJPY cross at the close of 683 of 28,761 minutes, by a tenth of a pip or two.
+#[test]
+fn sides_that_cross_are_refused_dropped_or_taken_as_equal() {
+    let Some(failed) = read_sides(OnError::Fail) else { return };
+    let message = failed.unwrap_err().to_string();
+    for part in ["usdjpy-m1-bid", "usdjpy-m1-ask", "2013-02-01T00:53:00Z", "below the bid"] {
+        assert!(message.contains(part), "{part} in {message}");
+    }
+    for (on_error, bars) in [(OnError::Skip, 28_078), (OnError::Repair, 28_761)] {
+        let Recording { bars: joined, summary, symbol } = read_sides(on_error).unwrap().unwrap();
+        let pair = summary.pair.unwrap();
+        assert_eq!((symbol.as_str(), joined.len(), summary.files.len()), ("USDJPY", bars, 2));
+        assert_eq!((pair.bid_only.count, pair.ask_only.count, pair.crossed.count), (0, 0, 683));
+        assert_eq!(joined.spread.len(), bars);
+        assert!(joined.spread.iter().all(|spread| (0.0..0.2).contains(spread)));
+    }
+}
+
+#[test]
+fn prices_are_the_mean_of_both_sides() {
+    let Some(joined) = read_sides(OnError::Repair) else { return };
+    let joined = joined.unwrap().bars;
+    let side = |name: &str| read(&[published(name).unwrap()], &ReadOptions::default()).unwrap().bars;
+    let (bid, ask) = (side("forex_m1/usdjpy-m1-bid-2013.csv.gz"), side("forex_m1/usdjpy-m1-ask-2013.csv.gz"));
+    assert_eq!(joined.open_time, bid.open_time);
+    for k in 0..joined.len() {
+        let bar = joined.bar(k);
+        assert!((bar.close - (bid.close[k] + ask.close[k]) / 2.0).abs() < 1e-9);
+        assert!((bar.high - (bid.high[k] + ask.high[k]) / 2.0).abs() < 1e-9);
+        assert_eq!(bar.spread, (ask.close[k] - bid.close[k]).max(0.0));
+        assert!(bar.low <= bar.open.min(bar.close) && bar.high >= bar.open.max(bar.close));
+    }
 }

@@ -1,9 +1,7 @@
 //! Tests on published files, which `MEGABATCH_DATA` finds. Without it they are reported as skipped.
 
-mod chain;
 mod dirty;
 mod files;
-mod pairs;
 mod shares;
 mod year;
 

@@ -77,8 +77,8 @@ fn a_whole_index_is_read_by_rule_and_accounted_for() {
 
     // The one saved error does not stop the others, and stops all only where errors shall.
     assert!(failed.contains("DA-BF.B-T-2021-04-21.csv: no bars recognised"), "{failed}");
-    let left_out: Vec<&str> = universe.left_out.iter().map(|left_out| left_out.symbol.as_str()).collect();
-    assert_eq!((universe.recordings.len(), left_out), (FILES - 1, vec!["BF.B"]));
+    let excluded: Vec<&str> = universe.excluded.iter().map(|excluded| excluded.symbol.as_str()).collect();
+    assert_eq!((universe.recordings.len(), excluded), (FILES - 1, vec!["BF.B"]));
 
     let symbols = |found: Vec<&megabatch_bars::Recording>| -> Vec<String> {
         found.iter().map(|recording| recording.symbol.clone()).collect()
@@ -122,7 +122,7 @@ fn the_panel_has_all_days_of_all_shares() {
         universe.recordings.iter().map(|recording| (recording.symbol.as_str(), &recording.bars)).collect();
     let panel = return_panel(&pairs).unwrap();
     assert_eq!((panel.names.len(), panel.times.len(), panel.values.len()), (FILES - 1, DAYS, (FILES - 1) * DAYS));
-    assert!(panel.names.is_sorted() && panel.left_out.is_empty() && panel.days_left_out.is_empty());
+    assert!(panel.names.is_sorted() && panel.excluded.is_empty() && panel.days_excluded.is_empty());
     let bars: usize = pairs.iter().map(|(_, bars)| bars.len()).sum();
     assert_eq!(panel.values.iter().filter(|value| value.is_finite()).count(), bars - pairs.len());
     // 2020-08-31, the day of AAPL's split 4:1: from 124.1826… to 128.3928… adjusted.
@@ -148,11 +148,11 @@ fn samples_of_all_shares_stand_at_common_instants() {
         stride,
         ..SeriesSpec::default()
     };
-    let (daily, left_out) = align_usable(&instruments, &spec(1)).unwrap();
-    let named: Vec<&str> = left_out.iter().map(|left_out| left_out.symbol.as_str()).collect();
+    let (daily, excluded) = align_usable(&instruments, &spec(1)).unwrap();
+    let named: Vec<&str> = excluded.iter().map(|excluded| excluded.symbol.as_str()).collect();
     assert_eq!(named, ["VTRS", "AMCR", "CARR", "OTIS"]);
-    assert!(matches!(left_out[0].reason, Error::TooShort { .. }));
-    assert!(matches!(left_out[1].reason, Error::TooFewToFit { .. }));
+    assert!(matches!(excluded[0].reason, Error::TooShort { .. }));
+    assert!(matches!(excluded[1].reason, Error::TooFewToFit { .. }));
     let instants = |times: &[i64]| {
         let mut instants = times.to_vec();
         instants.sort_unstable();

@@ -12,7 +12,7 @@ fn a_year_of_minutes_becomes_five_aligned_timeframes() {
     let (name, bars) = (recording.symbol.as_str(), &recording.bars);
     let instrument = Instrument { name, bars, pip_size: pip_size_of(name).unwrap() };
     let series = align(&[instrument], &SeriesSpec::default()).unwrap();
-    assert_eq!((series.segments.len(), series.left_out.len()), (1, 0), "no hole of the year is longer than four days");
+    assert_eq!((series.segments.len(), series.excluded.len()), (1, 0), "no hole of the year is longer than four days");
     // 49 + 48 bars of H4 must close first, and 36 minutes must follow.
     let first = recording.bars.open_time.iter().position(|ns| ns + 60_000_000_000 == series.sample_time[0]).unwrap();
     assert_eq!(series.len(), 372_607 - 36 - first);
@@ -61,9 +61,9 @@ fn a_month_without_bars_parts_a_recording() {
     let windows = windows.map(|(timeframe, seq_len)| Window { timeframe, seq_len }).to_vec();
     let spec = SeriesSpec { windows, ..SeriesSpec::default() };
     let series = align(&[Instrument { name: "EURUSD", bars: &recording.bars, pip_size: 1e-4 }], &spec).unwrap();
-    let all = series.segments.iter().chain(&series.left_out);
+    let all = series.segments.iter().chain(&series.excluded);
     assert_eq!(all.map(|segment| segment.bars).sum::<usize>(), recording.bars.len());
-    assert!(series.segments.len() >= 2, "{:?} {:?}", series.segments, series.left_out);
+    assert!(series.segments.len() >= 2, "{:?} {:?}", series.segments, series.excluded);
     for (n, start) in series.receptive_starts().into_iter().enumerate() {
         let segment = series.segments.iter().find(|segment| segment.samples.contains(&n)).unwrap();
         assert!(start >= segment.open_time && series.sample_time[n] <= segment.close_time);

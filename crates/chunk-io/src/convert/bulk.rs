@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Tables on their way into the new file: read in batches, packed on all cores, written chunk by
-//! chunk, and compared.
+//! Tables of the new file: read in batches, packed on all cores, written chunk by chunk, and
+//! compared.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -13,11 +13,11 @@ use hdf5::{Dataset, Dataspace, File};
 use megabatch_gpu_core::Buffer;
 use rayon::prelude::*;
 
-use super::packing::{Packed, Packing};
+use super::packing::{PackedChunk, Packing};
 use super::row_source::RowSource;
-use super::work::Work;
+use super::work::ConversionContext;
 use super::{StorageChoice, StorageForm, raw};
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, LayoutFault, Result};
 use crate::slab;
 use crate::storage::Compression;
 
@@ -28,17 +28,17 @@ const CHUNK_BYTES_MAX: usize = u32::MAX as usize;
 
 /// Storage of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum TableStorage {
     Contiguous,
     Chunked { rows: usize, compression: Compression },
 }
 
-/// Storage settings that the user left open.
+/// Meaning of storage settings that are `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeftOpen {
-    /// It stays that of the old dataset.
+    /// As in the old dataset.
     AsItWas,
-    /// It is that of every new file.
+    /// As in every new file.
     Default,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Bulk {
     pub(super) shape: Vec<usize>,
     /// The dataset of the old file that it takes its type and fill value from.
     pub(super) like: Dataset,
-    pub(super) form: Form,
+    pub(super) form: TableStorage,
     pub(super) element_bytes: usize,
 }
 
@@ -64,28 +64,30 @@ impl Bulk {
         open: LeftOpen,
     ) -> hdf5::Result<Self> {
         let element_bytes = like.dtype()?.size();
-        let mut bulk = Bulk { object: object.to_owned(), shape, like, form: Form::Contiguous, element_bytes };
+        let mut bulk = Bulk { object: object.to_owned(), shape, like, form: TableStorage::Contiguous, element_bytes };
         bulk.form = bulk.choose(choice, open);
         Ok(bulk)
     }
 
-    fn choose(&self, choice: &StorageChoice, open: LeftOpen) -> Form {
+    fn choose(&self, choice: &StorageChoice, open: LeftOpen) -> TableStorage {
         let original = (open == LeftOpen::AsItWas).then(|| original_form(&self.like, &self.shape));
         let chosen = choice.chunk_rows.is_some() || choice.compression.is_some();
         match choice.form {
-            Some(StorageForm::Contiguous) => return Form::Contiguous,
-            None if !chosen && original == Some(Form::Contiguous) => return Form::Contiguous,
+            Some(StorageForm::Contiguous) => return TableStorage::Contiguous,
+            None if !chosen && original == Some(TableStorage::Contiguous) => return TableStorage::Contiguous,
             _ => {}
         }
         let (kept_rows, kept_compression) = match original {
-            Some(Form::Chunked { rows, compression }) => (Some(rows).filter(|&rows| rows > 0), Some(compression)),
-            Some(Form::Contiguous) => (None, Some(Compression::None)),
+            Some(TableStorage::Chunked { rows, compression }) => {
+                (Some(rows).filter(|&rows| rows > 0), Some(compression))
+            }
+            Some(TableStorage::Contiguous) => (None, Some(Compression::None)),
             None => (None, None),
         };
-        // A number of samples is no measure for a list of times, which would be cut into crumbs.
+        // `chunk_rows` is meant for samples; lists such as times would get tiny chunks.
         let asked = choice.chunk_rows.filter(|_| self.shape.len() > 1).map(NonZeroUsize::get);
         let by_size = (CHUNK_BYTES / self.row_bytes().max(1)).max(1);
-        Form::Chunked {
+        TableStorage::Chunked {
             rows: asked.or(kept_rows).unwrap_or(by_size).min(self.rows()).max(1),
             compression: choice.compression.or(kept_compression).unwrap_or(Compression::Gzip { level: 4 }),
         }
@@ -112,8 +114,8 @@ impl Bulk {
     /// Rows that are packed together: a chunk, or a piece of a contiguous table.
     pub(super) fn unit_rows(&self) -> usize {
         match self.form {
-            Form::Chunked { rows, .. } => rows,
-            Form::Contiguous => (CHUNK_BYTES / self.row_bytes().max(1)).clamp(1, self.rows().max(1)),
+            TableStorage::Chunked { rows, .. } => rows,
+            TableStorage::Contiguous => (CHUNK_BYTES / self.row_bytes().max(1)).clamp(1, self.rows().max(1)),
         }
     }
 
@@ -122,7 +124,7 @@ impl Bulk {
     }
 
     /// Refuses chunks that HDF5 cannot have or that memory cannot hold.
-    pub(super) fn check(&self, work: &Work<'_>) -> Result<()> {
+    pub(super) fn check(&self, work: &ConversionContext<'_>) -> Result<()> {
         let bytes = self.unit_rows().saturating_mul(self.row_bytes());
         let limit = CHUNK_BYTES_MAX.min(work.batch_bytes().max(CHUNK_BYTES));
         if bytes <= limit {
@@ -140,10 +142,10 @@ impl Bulk {
     /// work.
     pub(super) fn pack(
         &self,
-        feed: &mut dyn RowSource,
+        source: &mut dyn RowSource,
         first: usize,
-        work: &mut Work<'_>,
-        sink: &mut dyn FnMut(usize, &Packed, &mut Work<'_>) -> Result<()>,
+        work: &mut ConversionContext<'_>,
+        sink: &mut dyn FnMut(usize, &PackedChunk, &mut ConversionContext<'_>) -> Result<()>,
     ) -> Result<()> {
         let unit_bytes = self.unit_rows() * self.row_bytes();
         let batch_units = (work.batch_bytes() / unit_bytes.max(1)).max(1).min(self.units() - first);
@@ -153,7 +155,7 @@ impl Bulk {
             let rows = units.start * self.unit_rows()..(units.end * self.unit_rows()).min(self.rows());
             let raw = &mut batch.as_mut_slice()[..units.len() * unit_bytes];
             let (filled, padding) = raw.split_at_mut(rows.len() * self.row_bytes());
-            feed.read(rows, filled)?;
+            source.read(rows, filled)?;
             padding.fill(0);
             let packed = self.pack_batch(&batch.as_slice()[..units.len() * unit_bytes], work);
             units.zip(&packed).try_for_each(|(unit, packed)| sink(unit, packed, work))?;
@@ -161,10 +163,10 @@ impl Bulk {
         Ok(())
     }
 
-    fn pack_batch(&self, raw: &[u8], work: &Work<'_>) -> Vec<Packed> {
+    fn pack_batch(&self, raw: &[u8], work: &ConversionContext<'_>) -> Vec<PackedChunk> {
         let compression = match self.form {
-            Form::Chunked { compression, .. } => compression,
-            Form::Contiguous => Compression::None,
+            TableStorage::Chunked { compression, .. } => compression,
+            TableStorage::Contiguous => Compression::None,
         };
         let packing = Packing { element_bytes: self.element_bytes, compression };
         let units = raw.chunks_exact(self.unit_rows() * self.row_bytes());
@@ -178,7 +180,7 @@ impl Bulk {
             let mut plist = DatasetCreate::build();
             plist.obj_track_times(false);
             let mut space = Dataspace::try_new(self.shape.clone())?;
-            if let Form::Chunked { rows, compression } = self.form {
+            if let TableStorage::Chunked { rows, compression } = self.form {
                 let mut chunk = self.shape.clone();
                 chunk[0] = rows;
                 plist.chunk(chunk);
@@ -187,7 +189,7 @@ impl Bulk {
                     Compression::Gzip { level } => drop(plist.shuffle().deflate(level.min(9))),
                     Compression::Lzf => drop(plist.shuffle().lzf()),
                 }
-                // Room to grow is kept where there was some; a contiguous dataset cannot have it.
+                // A maximal shape is kept, except for a contiguous dataset, which cannot have one.
                 let original = self.like.space()?;
                 space = if original.shape() == self.shape { original } else { space };
             }
@@ -197,11 +199,11 @@ impl Bulk {
     }
 
     /// Writes a packed unit to its place.
-    pub(super) fn write(&self, dataset: &Dataset, path: &Path, unit: usize, packed: &Packed) -> Result<()> {
+    pub(super) fn write(&self, dataset: &Dataset, path: &Path, unit: usize, packed: &PackedChunk) -> Result<()> {
         let first = unit * self.unit_rows();
         let written = match self.form {
-            Form::Chunked { .. } => raw::write_chunk(dataset, first, packed.mask, &packed.bytes),
-            Form::Contiguous => {
+            TableStorage::Chunked { .. } => raw::write_chunk(dataset, first, packed.mask, &packed.bytes),
+            TableStorage::Contiguous => {
                 let rows = first..(first + self.unit_rows()).min(self.rows());
                 slab::write_stored_rows(dataset, &rows, &packed.bytes[..rows.len() * self.row_bytes()])
             }
@@ -210,14 +212,14 @@ impl Bulk {
     }
 }
 
-/// Compares every row of two feeds, bit for bit.
+/// Compares every row of two sources, bit for bit.
 pub(super) fn compare(
     object: &str,
     rows: usize,
     row_bytes: usize,
     old: &mut dyn RowSource,
     new: &mut dyn RowSource,
-    work: &mut Work<'_>,
+    work: &mut ConversionContext<'_>,
 ) -> Result<()> {
     let batch_rows = (work.batch_bytes() / 2 / row_bytes.max(1)).max(1).min(rows);
     let mut buffers: [Buffer<u8>; 2] = [work.buffer(batch_rows * row_bytes)?, work.buffer(batch_rows * row_bytes)?];
@@ -228,7 +230,7 @@ pub(super) fn compare(
         new.read(range.clone(), right)?;
         if left != right {
             let differs = left.iter().zip(&*right).position(|(left, right)| left != right).unwrap_or(0);
-            let fault = Fault {
+            let fault = LayoutFault {
                 object: object.to_owned(),
                 index: Some(first + differs / row_bytes),
                 expected: "the values of the file that it was made from, bit for bit".to_owned(),
@@ -242,9 +244,9 @@ pub(super) fn compare(
     Ok(())
 }
 
-/// Storage of a dataset, as far as it can be kept; 0 rows where its chunks are no whole rows.
-fn original_form(dataset: &Dataset, shape: &[usize]) -> Form {
-    let Some(chunk) = dataset.chunk() else { return Form::Contiguous };
+/// Storage of a dataset, as far as it can be kept; 0 rows if its chunks are no whole rows.
+fn original_form(dataset: &Dataset, shape: &[usize]) -> TableStorage {
+    let Some(chunk) = dataset.chunk() else { return TableStorage::Contiguous };
     let whole = chunk.len() == shape.len() && chunk[1..] == shape[1..];
     let filters = dataset.filters();
     let compression = filters.iter().find_map(|filter| match filter {
@@ -253,5 +255,8 @@ fn original_form(dataset: &Dataset, shape: &[usize]) -> Form {
         Filter::Shuffle | Filter::Fletcher32 => None,
         _ => Some(Compression::Gzip { level: 4 }),
     });
-    Form::Chunked { rows: if whole { chunk[0] } else { 0 }, compression: compression.unwrap_or(Compression::None) }
+    TableStorage::Chunked {
+        rows: if whole { chunk[0] } else { 0 },
+        compression: compression.unwrap_or(Compression::None),
+    }
 }

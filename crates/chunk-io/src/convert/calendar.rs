@@ -1,25 +1,27 @@
 #![forbid(unsafe_code)]
 
-//! When bars closed, as far as the times of the samples that see them tell.
+//! Close times of bars, inferred from the times of the samples that contain them.
 //!
-//! A bar closed after the last sample that does not see it and not after the first that does. It is
-//! taken to have closed at the last full multiple of the timeframe's length in that span, or, where
-//! there is none, at the end of the span: the time of the sample. Bars that one sample brings
-//! together are one length apart.
+//! A bar closed after the last sample without it, and not after the first sample with it. Its close
+//! time is the last of the timeframe's close times in that span, or, if there is none, the end of
+//! the span, which is the time of the sample. Bars that one sample adds together are one length
+//! apart.
 
-use super::ledger::Ledger;
+use super::placed_samples::PlacedSamples;
+use crate::timeframe::CloseGrid;
 
 /// First bar of each chain in a timeframe's bars.
 pub(super) type Offsets = [Vec<usize>];
 
-/// The times that the bars are put in order with.
+/// Times and lengths from which close times are inferred.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock<'a> {
+pub(super) struct SampleClock<'a> {
     /// Time of each sample, by position.
     pub(super) times: &'a [i64],
-    /// Length of a bar of each timeframe; measured by the samples where it is not known.
-    pub(super) bar_ns: &'a [Option<i64>],
-    /// The chain that each chain comes after, in its instrument.
+    /// Close times of the bars of each timeframe; `None` if the length of a bar must be measured by
+    /// the samples.
+    pub(super) grids: &'a [Option<CloseGrid>],
+    /// The preceding chain of each chain in its instrument.
     pub(super) after: &'a [Option<usize>],
 }
 
@@ -28,11 +30,11 @@ pub(super) struct Clock<'a> {
 pub(super) struct Contradiction {
     pub(super) timeframe: usize,
     pub(super) position: usize,
-    /// Reason for lack of room.
+    /// Why the bars do not fit between the samples.
     pub(super) reason: String,
 }
 
-/// Bars that a sample brings.
+/// Bars that a sample adds to its chain.
 struct Arrival {
     position: usize,
     chain: usize,
@@ -40,31 +42,31 @@ struct Arrival {
     first: usize,
     bars: usize,
     time: i64,
-    /// Time of the last sample of the instrument that does not see them.
+    /// Time of the instrument's last sample without them.
     before: Option<i64>,
 }
 
 /// The close time of each bar of a timeframe.
 pub(super) fn close_times(
-    ledger: &Ledger,
+    placed: &PlacedSamples,
     timeframe: usize,
     offsets: &Offsets,
-    clock: &Clock<'_>,
+    clock: &SampleClock<'_>,
 ) -> Result<Vec<i64>, Contradiction> {
-    let measured = || measure(ledger, timeframe, clock);
-    let Some(bar_ns) = clock.bar_ns[timeframe].or_else(measured) else {
+    let measured = || measure(placed, timeframe, clock).map(CloseGrid::of_length);
+    let Some(grid) = clock.grids[timeframe].or_else(measured) else {
         let reason = "nothing tells how long a bar is: no two samples of one instrument are a bar apart".to_owned();
         return Err(Contradiction { timeframe, position: 0, reason });
     };
-    let mut close = vec![0; ledger.bars(timeframe)];
+    let mut close = vec![0; placed.bars(timeframe)];
     let mut contradiction = None;
-    arrivals(ledger, timeframe, clock, |arrival| {
+    arrivals(placed, timeframe, clock, |arrival| {
         let first = offsets[timeframe][arrival.chain] + arrival.first;
-        let filled = fill(&mut close[first..first + arrival.bars], &arrival, bar_ns);
+        let filled = fill(&mut close[first..first + arrival.bars], &arrival, grid);
         let reason = || {
             let Arrival { bars, time, before, .. } = arrival;
             let before = before.map_or("the beginning of time".to_owned(), |before| before.to_string());
-            format!("{bars} bars of {bar_ns} ns cannot have closed after {before} and by {time}")
+            format!("{bars} bars of {} ns cannot have closed after {before} and by {time}", grid.bar_ns)
         };
         if filled.is_none() && contradiction.is_none() {
             contradiction = Some(Contradiction { timeframe, position: arrival.position, reason: reason() });
@@ -73,11 +75,10 @@ pub(super) fn close_times(
     contradiction.map_or(Ok(close), Err)
 }
 
-/// The shortest time that a bar takes, by the samples that bring some and that are not the first of
-/// their chain.
-fn measure(ledger: &Ledger, timeframe: usize, clock: &Clock<'_>) -> Option<i64> {
+/// Shortest time between samples for each bar added; the first samples of chains do not count.
+fn measure(placed: &PlacedSamples, timeframe: usize, clock: &SampleClock<'_>) -> Option<i64> {
     let mut shortest = None;
-    arrivals(ledger, timeframe, clock, |arrival| {
+    arrivals(placed, timeframe, clock, |arrival| {
         let bars = arrival.bars as i64;
         let elapsed = arrival.before.and_then(|before| arrival.time.checked_sub(before)).filter(|_| arrival.first > 0);
         if let Some(each) = elapsed.map(|elapsed| elapsed / bars).filter(|&each| each > 0) {
@@ -87,23 +88,23 @@ fn measure(ledger: &Ledger, timeframe: usize, clock: &Clock<'_>) -> Option<i64> 
     shortest
 }
 
-fn fill(close: &mut [i64], arrival: &Arrival, bar_ns: i64) -> Option<()> {
+fn fill(close: &mut [i64], arrival: &Arrival, grid: CloseGrid) -> Option<()> {
     let Arrival { time, before, .. } = *arrival;
     let free = |closed: i64| before.is_none_or(|before| closed > before);
-    let on_grid = time.checked_sub(time.rem_euclid(bar_ns))?;
+    let on_grid = grid.last_close(time)?;
     let mut closed = if free(on_grid) { on_grid } else { time };
     for (k, slot) in close.iter_mut().rev().enumerate() {
-        closed = if k == 0 { closed } else { closed.checked_sub(bar_ns)? };
+        closed = if k == 0 { closed } else { closed.checked_sub(grid.bar_ns)? };
         *slot = Some(closed).filter(|&closed| free(closed))?;
     }
     Some(())
 }
 
-/// Calls `visit` for every sample that brings bars, in the order of placement.
-fn arrivals(ledger: &Ledger, timeframe: usize, clock: &Clock<'_>, mut visit: impl FnMut(Arrival)) {
-    let mut bars = vec![0; ledger.chains.len()];
-    let mut last: Vec<Option<i64>> = vec![None; ledger.chains.len()];
-    for (position, (&chain, &end)) in ledger.chain_of.iter().zip(&ledger.ends[timeframe]).enumerate() {
+/// Calls `visit` for every sample that adds bars, in the order of placement.
+fn arrivals(placed: &PlacedSamples, timeframe: usize, clock: &SampleClock<'_>, mut visit: impl FnMut(Arrival)) {
+    let mut bars = vec![0; placed.chains.len()];
+    let mut last: Vec<Option<i64>> = vec![None; placed.chains.len()];
+    for (position, (&chain, &end)) in placed.chain_of.iter().zip(&placed.ends[timeframe]).enumerate() {
         let (chain, end, time) = (chain as usize, end as usize + 1, clock.times[position]);
         if end > bars[chain] {
             let before = last[chain].or_else(|| clock.after[chain].and_then(|after| last[after]));
@@ -136,7 +137,7 @@ mod tests {
         for (time, before, bars, expected) in cases {
             let mut close = vec![0; bars];
             let arrival = Arrival { position: 0, chain: 0, first: 0, bars, time, before };
-            let filled = fill(&mut close, &arrival, 10).map(|()| &close[..]);
+            let filled = fill(&mut close, &arrival, CloseGrid::of_length(10)).map(|()| &close[..]);
             assert_eq!(filled, expected, "{time} {before:?} {bars}");
         }
     }

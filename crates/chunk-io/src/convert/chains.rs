@@ -1,22 +1,24 @@
 #![forbid(unsafe_code)]
 
-//! Which earlier sample a sample continues. Samples that continue one another form a chain, whose
-//! bars are stored once; an instrument's samples are one chain or, where its recording has holes
-//! that no window spans, several.
+//! Chains of samples. Samples whose windows continue one another form a chain, whose bars are
+//! stored once; an instrument's samples are one chain or, if its recording has holes that no window
+//! spans, several.
 
 use super::overlap::WindowForm;
+use crate::timeframe::CloseGrid;
 
 /// A timeframe as the tracker sees it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TrackedTimeframe {
     pub(super) form: WindowForm,
-    /// Length of a bar in ns, where the timeframe's name tells it and the samples have times.
-    pub(super) bar_ns: Option<i64>,
+    /// Close times of its bars, where the timeframe's name gives its duration and the samples have
+    /// times.
+    pub(super) grid: Option<CloseGrid>,
 }
 
 /// A sample to be placed.
 #[derive(Clone, Debug)]
-pub(super) struct Sample<'a> {
+pub(super) struct SampleWindows<'a> {
     /// Its row in the file.
     pub(super) row: usize,
     /// Its time, or its position where the file has no times. No sample comes after a later one of
@@ -32,13 +34,13 @@ pub(super) struct Sample<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Placement {
     pub(super) chain: u32,
-    /// Chain that a chain beginning here may continue after a hole.
+    /// Earlier chain that this one may continue after a hole, if the sample begins a chain.
     pub(super) follows: Option<u32>,
-    /// Bars that the sample adds to its chain in each timeframe, all T where nothing is shared.
+    /// Bars that the sample adds to its chain in each timeframe; all T if it shares none.
     pub(super) new_bars: Vec<u32>,
 }
 
-/// A window that shares most of the rows that it should share with another, but not all.
+/// Two windows that share most, but not all, of the rows that they should share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mismatch {
     pub(super) timeframe: usize,
@@ -47,7 +49,7 @@ pub(super) struct Mismatch {
     pub(super) earlier_step: usize,
 }
 
-/// Chains that may still go on, each with its last sample.
+/// Chains that may still continue, each with its last sample.
 #[derive(Debug)]
 pub(super) struct Tracker {
     timeframes: Vec<TrackedTimeframe>,
@@ -55,8 +57,7 @@ pub(super) struct Tracker {
     open: Vec<OpenChain>,
     open_max: usize,
     chains: u32,
-    /// True if the last two samples were of one chain: then samples do not take turns between
-    /// instruments.
+    /// True if the last two samples were of one chain, so that instruments do not alternate.
     steady: bool,
 }
 
@@ -84,12 +85,12 @@ impl Tracker {
 
     /// Remembers `sample`, the last of `chain`, which an earlier run placed; called for chain after
     /// chain, the most recent last.
-    pub(super) fn remember(&mut self, chain: u32, new_bars: &[u32], sample: &Sample<'_>) {
+    pub(super) fn remember(&mut self, chain: u32, new_bars: &[u32], sample: &SampleWindows<'_>) {
         self.begin(chain, sample);
         self.open[0].strides = strides(new_bars);
     }
 
-    /// Goes on after so many chains, and whether the last two samples were of one.
+    /// Sets the number of chains so far, and if the last two samples were of one.
     pub(super) fn resume(&mut self, chains: usize, steady: bool) {
         (self.chains, self.steady) = (chains as u32, steady);
     }
@@ -97,8 +98,8 @@ impl Tracker {
     /// Finds the chain that `sample` continues, or begins one.
     ///
     /// # Errors
-    /// The first step of the sample that contradicts the overlap which its other rows show.
-    pub(super) fn place(&mut self, sample: &Sample<'_>) -> Result<Placement, Mismatch> {
+    /// The first step of the sample that contradicts the overlap of its other rows.
+    pub(super) fn place(&mut self, sample: &SampleWindows<'_>) -> Result<Placement, Mismatch> {
         let found = (0..self.open.len()).find_map(|place| Some((place, self.continued(&self.open[place], sample)?)));
         if let Some((place, new_bars)) = found {
             let chain = self.open[place].chain;
@@ -121,7 +122,7 @@ impl Tracker {
         Ok(Placement { chain, follows, new_bars })
     }
 
-    fn continued(&self, open: &OpenChain, sample: &Sample<'_>) -> Option<Vec<u32>> {
+    fn continued(&self, open: &OpenChain, sample: &SampleWindows<'_>) -> Option<Vec<u32>> {
         if open.instrument != sample.instrument || open.time > sample.time {
             return None;
         }
@@ -129,7 +130,7 @@ impl Tracker {
         for (k, timeframe) in self.timeframes.iter().enumerate() {
             let due = timeframe.due(open.time, sample.time);
             let likely: Vec<usize> = due.into_iter().chain([open.strides[k]]).collect();
-            let shift = timeframe.form.shift((&open.windows[k], sample.windows[k]), &likely);
+            let shift = timeframe.form.shift(&open.windows[k], sample.windows[k], &likely);
             if shift.is_none() && due.is_some_and(|due| due < timeframe.form.steps) {
                 return None;
             }
@@ -139,27 +140,27 @@ impl Tracker {
         shared.then_some(new_bars)
     }
 
-    /// True if so much time has passed that windows of one instrument need not overlap.
-    fn may_share_nothing(&self, open: &OpenChain, sample: &Sample<'_>) -> bool {
+    /// True if enough time has passed that windows of one instrument need not overlap.
+    fn may_share_nothing(&self, open: &OpenChain, sample: &SampleWindows<'_>) -> bool {
         let steps = |timeframe: &TrackedTimeframe| timeframe.form.steps;
         let due = |timeframe: &TrackedTimeframe| timeframe.due(open.time, sample.time);
         self.timeframes.iter().all(|timeframe| due(timeframe).is_none_or(|due| due >= steps(timeframe)))
     }
 
-    fn near_miss(&self, open: &OpenChain, sample: &Sample<'_>) -> Option<Mismatch> {
+    fn near_miss(&self, open: &OpenChain, sample: &SampleWindows<'_>) -> Option<Mismatch> {
         self.timeframes.iter().enumerate().find_map(|(k, timeframe)| {
-            let windows = (&open.windows[k][..], sample.windows[k]);
-            if timeframe.form.shift(windows, &[]).is_some() {
+            let (earlier, later) = (&open.windows[k][..], sample.windows[k]);
+            if timeframe.form.shift(earlier, later, &[]).is_some() {
                 return None;
             }
             let shifts = timeframe.due(open.time, sample.time).into_iter().chain([open.strides[k], 0, 1]);
-            let miss = |shift| Some((shift, timeframe.form.near_miss(windows.0, windows.1, shift)?));
+            let miss = |shift| Some((shift, timeframe.form.near_miss(earlier, later, shift)?));
             let (shift, step) = shifts.into_iter().find_map(miss)?;
             Some(Mismatch { timeframe: k, step, earlier_row: open.row, earlier_step: step + shift })
         })
     }
 
-    fn go_on(&mut self, place: usize, sample: &Sample<'_>, new_bars: &[u32]) {
+    fn go_on(&mut self, place: usize, sample: &SampleWindows<'_>, new_bars: &[u32]) {
         self.steady = place == 0;
         let mut open = self.open.remove(place);
         (open.row, open.time) = (sample.row, sample.time);
@@ -170,13 +171,13 @@ impl Tracker {
         self.open.insert(0, open);
     }
 
-    fn begin(&mut self, chain: u32, sample: &Sample<'_>) {
+    fn begin(&mut self, chain: u32, sample: &SampleWindows<'_>) {
         self.steady = self.open.is_empty();
         self.chains = self.chains.max(chain + 1);
         self.open.truncate(self.open_max - 1);
         let windows = sample.windows.iter().map(|window| window.to_vec()).collect();
         let strides = self.timeframes.iter().map(|timeframe| timeframe.form.steps).collect();
-        let Sample { row, time, instrument, .. } = *sample;
+        let SampleWindows { row, time, instrument, .. } = *sample;
         self.open.insert(0, OpenChain { chain, row, time, instrument, windows, strides });
     }
 }
@@ -186,11 +187,9 @@ fn strides(new_bars: &[u32]) -> Vec<usize> {
 }
 
 impl TrackedTimeframe {
-    /// Bars that close in the time from one sample to another if there are no holes.
+    /// Bars that close between two samples if there are no holes.
     fn due(&self, from: i64, to: i64) -> Option<usize> {
-        let bar_ns = self.bar_ns?;
-        let bars = i128::from(to.div_euclid(bar_ns)) - i128::from(from.div_euclid(bar_ns));
-        usize::try_from(bars).ok()
+        self.grid?.bars_between(from, to)
     }
 }
 
@@ -204,9 +203,10 @@ mod tests {
     /// Places samples, each a window of four letters at a time, in a timeframe of bars of `bar_ns`.
     fn place(bar_ns: Option<i64>, open_max: usize, samples: &[(i64, &str)]) -> Vec<Placed> {
         let form = WindowForm { steps: 4, row_bytes: 1 };
-        let mut tracker = Tracker::new(vec![TrackedTimeframe { form, bar_ns }], open_max);
+        let mut tracker =
+            Tracker::new(vec![TrackedTimeframe { form, grid: bar_ns.map(CloseGrid::of_length) }], open_max);
         let place = |(row, &(time, window)): (usize, &(i64, &str))| {
-            let sample = Sample { row, time, instrument: None, windows: vec![window.as_bytes()] };
+            let sample = SampleWindows { row, time, instrument: None, windows: vec![window.as_bytes()] };
             let placed = tracker.place(&sample);
             placed.map(|placed| (placed.chain, placed.follows, placed.new_bars[0])).map_err(|mismatch| mismatch.step)
         };
@@ -243,10 +243,14 @@ mod tests {
     #[test]
     fn a_tracker_goes_on_as_one_that_never_stopped() {
         let form = WindowForm { steps: 4, row_bytes: 1 };
-        let timeframe = TrackedTimeframe { form, bar_ns: None };
+        let timeframe = TrackedTimeframe { form, grid: None };
         let windows = ["aaab", "aaba", "baaa", "aaaa", "aaaa", "aaac", "wxyz", "xyzw"];
-        let sample =
-            |row: usize| Sample { row, time: row as i64, instrument: None, windows: vec![windows[row].as_bytes()] };
+        let sample = |row: usize| SampleWindows {
+            row,
+            time: row as i64,
+            instrument: None,
+            windows: vec![windows[row].as_bytes()],
+        };
         let mut whole = Tracker::new(vec![timeframe], 3);
         let placed: Vec<Placement> = (0..windows.len()).map(|row| whole.place(&sample(row)).unwrap()).collect();
         for stop in 1..windows.len() {

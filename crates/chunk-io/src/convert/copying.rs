@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! Everything else in a file: groups, small or unusual datasets, attributes and links, as they are.
+//! Copies of all other objects: groups, small or unusual datasets, attributes and links.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use crate::error::Result;
 use crate::file::InputFile;
 use crate::heap_references::{HeapCheck, check_attributes, check_heaps};
 
-/// Groups may be so deep.
+/// Most levels of groups.
 const DEPTH_MAX: usize = 128;
 
-/// Why an object with such values does not come along.
+/// Reason for which an object is not copied.
 const WITHIN: &str = "values of variable length within others";
 
 /// Copies the objects of a file.
@@ -29,11 +29,11 @@ pub(super) struct Copier {
     pub(super) written: BTreeSet<String>,
     /// Objects that could not be copied, in words.
     pub(super) left_out: Vec<String>,
-    seen: BTreeMap<Key, String>,
+    seen: BTreeMap<ObjectKey, String>,
 }
 
 /// Identity of an object in a file.
-type Key = (u64, String);
+type ObjectKey = (u64, String);
 
 impl Copier {
     /// Copies what `input` holds into `to`.
@@ -137,7 +137,7 @@ impl Copier {
     }
 }
 
-fn key(info: &LocationInfo) -> Key {
+fn key(info: &LocationInfo) -> ObjectKey {
     (info.fileno, format!("{:?}", info.token))
 }
 

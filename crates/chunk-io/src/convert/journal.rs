@@ -1,12 +1,11 @@
 #![forbid(unsafe_code)]
 
-//! What a conversion has done so far, in a file beside its output: records that are only ever
-//! appended, each with a checksum, so that a run that is killed at any point is continued after the
-//! last whole one.
+//! Journal of a conversion, in a file beside its output: records that are only appended, each with
+//! a checksum. A run that was killed at any point is continued after the last whole record.
 //!
-//! Little-endian. The file begins with 16 bytes of magic and version and the XXH3-128 of what makes
-//! a conversion the same one (input, settings). A record is `kind` u32, `mask` u32, `index` u64,
-//! `bytes` u64, the XXH3-64 of these four and of the payload, and the payload.
+//! Little-endian. The file begins with 16 bytes of magic and version and the XXH3-128 of the
+//! input's identity and the settings. A record is `kind` u32, `mask` u32, `index` u64, `bytes` u64,
+//! the XXH3-64 of these four and of the payload, and the payload.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -20,7 +19,7 @@ use crate::error::{Error, Result};
 const MAGIC: [u8; 16] = *b"megabatch-spool1";
 const HEADER_BYTES: u64 = 32;
 const RECORD_HEADER_BYTES: usize = 32;
-/// Payloads are read in pieces of this size when a spool is looked through.
+/// Payloads are read in pieces of this size when a journal is opened.
 const PIECE_BYTES: usize = 1 << 20;
 /// Most bytes written between two syncs.
 const SYNC_BYTES: u64 = 256 << 20;
@@ -41,7 +40,7 @@ impl Backing for File {
     }
 }
 
-/// One record, its payload being still in the spool.
+/// One record; its payload stays in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) kind: u32,
@@ -52,26 +51,26 @@ pub(super) struct Record {
     pub(super) bytes: u64,
 }
 
-/// A spool, open for appending.
+/// A journal, open for appending.
 #[derive(Debug)]
 pub(super) struct Journal<M = File> {
     path: PathBuf,
-    medium: M,
+    backing: M,
     end: u64,
     unsynced: u64,
 }
 
 /// Content of a journal when it was opened.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct JournalContent {
     pub(super) records: Vec<Record>,
-    /// True if there was a spool of another conversion, which is gone now.
+    /// True if a journal of another conversion was there and was discarded.
     pub(super) discarded: bool,
 }
 
 impl Journal<File> {
-    /// Opens or creates the spool at `path` for the conversion that `identity` describes.
-    pub(super) fn open(path: PathBuf, identity: &str) -> Result<(Self, Found)> {
+    /// Opens or creates the journal at `path` for the conversion that `identity` describes.
+    pub(super) fn open(path: PathBuf, identity: &str) -> Result<(Self, JournalContent)> {
         let file = open_sibling(&path).map_err(|source| Error::NotWritable { path: path.clone(), source })?;
         if file.try_lock().is_err() {
             return Err(Error::Locked { path });
@@ -87,33 +86,33 @@ impl Journal<File> {
 }
 
 impl<M: Backing> Journal<M> {
-    /// Reads what `medium` holds and cuts off what is not whole.
-    fn over(mut medium: M, path: PathBuf, identity: &str) -> Result<(Self, Found)> {
-        let mut found = Found::default();
+    /// Reads the records of `backing` and truncates it after the last whole one.
+    fn over(mut backing: M, path: PathBuf, identity: &str) -> Result<(Self, JournalContent)> {
+        let mut found = JournalContent::default();
         let mut header = MAGIC.to_vec();
         header.extend(xxh3_128(identity.as_bytes()).to_le_bytes());
         let mut scan = || -> io::Result<u64> {
-            let length = medium.seek(SeekFrom::End(0))?;
-            medium.rewind()?;
+            let length = backing.seek(SeekFrom::End(0))?;
+            backing.rewind()?;
             let mut begun = Vec::new();
-            (&mut medium).take(HEADER_BYTES).read_to_end(&mut begun)?;
+            (&mut backing).take(HEADER_BYTES).read_to_end(&mut begun)?;
             if begun != header {
                 found.discarded = length >= HEADER_BYTES;
-                medium.cut(0)?;
-                medium.rewind()?;
-                medium.write_all(&header)?;
+                backing.cut(0)?;
+                backing.rewind()?;
+                backing.write_all(&header)?;
                 return Ok(HEADER_BYTES);
             }
             let mut end = HEADER_BYTES;
-            while let Some(record) = read_record(&mut medium, end, length)? {
+            while let Some(record) = read_record(&mut backing, end, length)? {
                 end = record.offset + record.bytes;
                 found.records.push(record);
             }
-            medium.cut(end)?;
+            backing.cut(end)?;
             Ok(end)
         };
-        let end = scan().map_err(|source| Error::Io { path: path.clone(), action: "read the spool", source })?;
-        Ok((Journal { path, medium, end, unsynced: 0 }, found))
+        let end = scan().map_err(|source| Error::Io { path: path.clone(), action: "read the journal", source })?;
+        Ok((Journal { path, backing, end, unsynced: 0 }, found))
     }
 
     /// Appends a record whose payload is `parts`, one after the other.
@@ -126,11 +125,11 @@ impl<M: Backing> Journal<M> {
         parts.iter().for_each(|part| hash.update(part.as_ref()));
         header.extend(hash.digest().to_le_bytes());
         let mut write = || -> io::Result<()> {
-            self.medium.seek(SeekFrom::Start(self.end))?;
-            self.medium.write_all(&header)?;
-            parts.iter().try_for_each(|part| self.medium.write_all(part.as_ref()))
+            self.backing.seek(SeekFrom::Start(self.end))?;
+            self.backing.write_all(&header)?;
+            parts.iter().try_for_each(|part| self.backing.write_all(part.as_ref()))
         };
-        write().map_err(|source| self.failed("write the spool", source))?;
+        write().map_err(|source| self.failed("write the journal", source))?;
         self.end = record.offset + bytes;
         self.unsynced += RECORD_HEADER_BYTES as u64 + bytes;
         if self.unsynced >= SYNC_BYTES {
@@ -139,16 +138,16 @@ impl<M: Backing> Journal<M> {
         Ok(record)
     }
 
-    /// Brings all records to disk.
+    /// Syncs all records to disk.
     pub(super) fn sync(&mut self) -> Result<()> {
         self.unsynced = 0;
-        self.medium.sync().map_err(|source| self.failed("bring the spool to disk", source))
+        self.backing.sync().map_err(|source| self.failed("bring the journal to disk", source))
     }
 
-    /// Reads bytes of the spool from `offset` on.
+    /// Reads bytes of the journal from `offset` on.
     pub(super) fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<()> {
-        let read = self.medium.seek(SeekFrom::Start(offset)).and_then(|_| self.medium.read_exact(out));
-        read.map_err(|source| self.failed("read the spool", source))
+        let read = self.backing.seek(SeekFrom::Start(offset)).and_then(|_| self.backing.read_exact(out));
+        read.map_err(|source| self.failed("read the journal", source))
     }
 
     fn failed(&self, action: &'static str, source: io::Error) -> Error {
@@ -165,13 +164,13 @@ impl Record {
 }
 
 /// The record at `at`; `None` where there is no whole one.
-fn read_record(medium: &mut impl Read, at: u64, length: u64) -> io::Result<Option<Record>> {
+fn read_record(backing: &mut impl Read, at: u64, length: u64) -> io::Result<Option<Record>> {
     let offset = at + RECORD_HEADER_BYTES as u64;
     if offset > length {
         return Ok(None);
     }
     let mut header = [0; RECORD_HEADER_BYTES];
-    medium.read_exact(&mut header)?;
+    backing.read_exact(&mut header)?;
     let (head, checksum) = header.split_at(24);
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |number, &byte| number << 8 | u64::from(byte));
     let bytes = number(&head[16..]);
@@ -184,7 +183,7 @@ fn read_record(medium: &mut impl Read, at: u64, length: u64) -> io::Result<Optio
     let mut piece = vec![0; PIECE_BYTES.min(bytes as usize)];
     while left > 0 {
         let part = &mut piece[..PIECE_BYTES.min(left as usize)];
-        medium.read_exact(part)?;
+        backing.read_exact(part)?;
         hash.update(part);
         left -= part.len() as u64;
     }
@@ -258,26 +257,26 @@ mod tests {
 
     const PAYLOADS: [&[&[u8]]; 4] = [&[b"first"], &[], &[b"second ", b"in parts"], &[b"third"]];
 
-    fn open(medium: Limited, identity: &str) -> Result<(Journal<Limited>, Found)> {
-        Journal::over(medium, PathBuf::from("spool"), identity)
+    fn open(backing: Limited, identity: &str) -> Result<(Journal<Limited>, JournalContent)> {
+        Journal::over(backing, PathBuf::from("journal"), identity)
     }
 
     /// Appends what is missing of the payloads; how many records there were.
-    fn fill(medium: Limited) -> (usize, Result<()>, Vec<u8>) {
-        let (mut spool, found) = match open(medium, "same") {
+    fn fill(backing: Limited) -> (usize, Result<()>, Vec<u8>) {
+        let (mut journal, found) = match open(backing, "same") {
             Ok(opened) => opened,
             Err(error) => return (0, Err(error), Vec::new()),
         };
         let there = found.records.len();
         for (k, record) in found.records.iter().enumerate() {
             let mut payload = vec![0; record.bytes as usize];
-            spool.read(record.offset, &mut payload).unwrap();
+            journal.read(record.offset, &mut payload).unwrap();
             assert_eq!((record.kind, record.mask, record.index), (7, 2, k as u64));
             assert_eq!(payload, PAYLOADS[k].concat());
         }
         let mut missing = PAYLOADS.iter().enumerate().skip(there);
-        let result = missing.try_for_each(|(k, parts)| spool.append(7, 2, k as u64, parts).map(drop));
-        (there, result, spool.medium.bytes.into_inner())
+        let result = missing.try_for_each(|(k, parts)| journal.append(7, 2, k as u64, parts).map(drop));
+        (there, result, journal.backing.bytes.into_inner())
     }
 
     #[test]
@@ -318,8 +317,8 @@ mod tests {
     #[test]
     fn a_spool_of_another_conversion_is_discarded() {
         let (.., whole) = fill(Limited::over(&[], usize::MAX));
-        let (spool, found) = open(Limited::over(&whole, usize::MAX), "other").unwrap();
-        assert!(found.discarded && found.records.is_empty() && spool.end == HEADER_BYTES);
+        let (journal, found) = open(Limited::over(&whole, usize::MAX), "other").unwrap();
+        assert!(found.discarded && found.records.is_empty() && journal.end == HEADER_BYTES);
         let (_, found) = open(Limited::over(&whole[..9], usize::MAX), "same").unwrap();
         assert!(!found.discarded && found.records.is_empty());
     }

@@ -20,18 +20,17 @@ impl WindowForm {
         &window[step * self.row_bytes..(step + 1) * self.row_bytes]
     }
 
-    /// True if `later` is `earlier` moved on by `shift` bars: all rows that both should have are
-    /// equal.
+    /// True if `later` is `earlier` shifted by `shift` bars: all common rows are equal.
     fn continues(&self, earlier: &[u8], later: &[u8], shift: usize) -> bool {
         let moved = shift * self.row_bytes;
         earlier[moved..] == later[..later.len() - moved]
     }
 
-    /// By how many bars, fewer than T, `later` is moved on from `earlier`: the first of `likely`
-    /// that holds, or else the least.
-    pub(super) fn shift(&self, windows: (&[u8], &[u8]), likely: &[usize]) -> Option<usize> {
-        let holds = |&&shift: &&usize| shift < self.steps && self.continues(windows.0, windows.1, shift);
-        likely.iter().find(holds).copied().or_else(|| self.least_shift(windows.0, windows.1))
+    /// Number of bars, fewer than T, by which `later` is shifted from `earlier`: the first of
+    /// `likely` that fits, or else the least that does.
+    pub(super) fn shift(&self, earlier: &[u8], later: &[u8], likely: &[usize]) -> Option<usize> {
+        let holds = |&&shift: &&usize| shift < self.steps && self.continues(earlier, later, shift);
+        likely.iter().find(holds).copied().or_else(|| self.least_shift(earlier, later))
     }
 
     /// T less the longest beginning of `later` that `earlier` ends with, found as by Knuth, Morris
@@ -58,9 +57,9 @@ impl WindowForm {
         (matched > 0).then(|| self.steps - matched)
     }
 
-    /// Where `later`, moved on by `shift` bars, should share rows with `earlier` and shares most
-    /// but not all: the first step of `later` that differs. Rows that repeat the one before them,
-    /// such as padding, say nothing.
+    /// First step of `later` that differs, if `later`, shifted by `shift` bars, shares most but not
+    /// all of the rows that it should share with `earlier`. Rows that repeat the one before them,
+    /// such as padding, do not count.
     pub(super) fn near_miss(&self, earlier: &[u8], later: &[u8], shift: usize) -> Option<usize> {
         let (mut equal, mut told, mut first) = (0, 0, None);
         for step in 0..self.steps.saturating_sub(shift) {
@@ -100,7 +99,7 @@ mod tests {
             (b"aaab", b"aabc", &[], Some(1)),
         ];
         for (earlier, later, likely, expected) in cases {
-            assert_eq!(ROWS.shift((earlier, later), likely), expected, "{earlier:?} {later:?} {likely:?}");
+            assert_eq!(ROWS.shift(earlier, later, likely), expected, "{earlier:?} {later:?} {likely:?}");
         }
     }
 
@@ -125,12 +124,12 @@ mod tests {
     proptest! {
         #[test]
         fn the_least_shift_is_the_one_that_trying_all_finds(
-            (steps, row_bytes) in (1_usize..7, 1_usize..3), seed in prop::collection::vec(0_u8..2, 24)
+            steps in 1_usize..7, row_bytes in 1_usize..3, seed in prop::collection::vec(0_u8..2, 24)
         ) {
             let form = WindowForm { steps, row_bytes };
             let (earlier, later) = (&seed[..form.bytes()], &seed[12..12 + form.bytes()]);
             let tried = (0..steps).find(|&shift| form.continues(earlier, later, shift));
-            prop_assert_eq!(form.shift((earlier, later), &[]), tried);
+            prop_assert_eq!(form.shift(earlier, later, &[]), tried);
         }
     }
 }

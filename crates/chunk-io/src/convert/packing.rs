@@ -14,7 +14,7 @@ pub(super) struct Packing {
 
 /// A chunk as it is stored, with HDF5's filter mask: bit i says that filter i was skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Packed {
+pub(super) struct PackedChunk {
     pub(super) mask: u32,
     pub(super) bytes: Vec<u8>,
 }
@@ -24,10 +24,10 @@ const COMPRESSION_SKIPPED: u32 = 1 << 1;
 
 impl Packing {
     /// Shuffles and compresses `raw`; a chunk that would not become smaller is stored shuffled
-    /// only, as HDF5 does it.
-    pub(super) fn pack(self, raw: &[u8]) -> Packed {
+    /// only, as HDF5 does.
+    pub(super) fn pack(self, raw: &[u8]) -> PackedChunk {
         if self.compression == Compression::None {
-            return Packed { mask: 0, bytes: raw.to_vec() };
+            return PackedChunk { mask: 0, bytes: raw.to_vec() };
         }
         let shuffled = shuffle(raw, self.element_bytes);
         let compressed = match self.compression {
@@ -35,8 +35,8 @@ impl Packing {
             _ => lzf(&shuffled),
         };
         match compressed {
-            Some(bytes) => Packed { mask: 0, bytes },
-            None => Packed { mask: COMPRESSION_SKIPPED, bytes: shuffled },
+            Some(bytes) => PackedChunk { mask: 0, bytes },
+            None => PackedChunk { mask: COMPRESSION_SKIPPED, bytes: shuffled },
         }
     }
 }
@@ -108,6 +108,6 @@ mod tests {
         let packed = Packing { element_bytes: 4, compression: Compression::Lzf }.pack(&[7; 999]);
         assert!(packed.mask == 0 && packed.bytes.len() < 100);
         let plain = Packing { element_bytes: 4, compression: Compression::None }.pack(b"abcdefgh");
-        assert_eq!(plain, Packed { mask: 0, bytes: b"abcdefgh".to_vec() });
+        assert_eq!(plain, PackedChunk { mask: 0, bytes: b"abcdefgh".to_vec() });
     }
 }

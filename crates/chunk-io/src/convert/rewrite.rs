@@ -1,17 +1,17 @@
 #![forbid(unsafe_code)]
 
-//! Tables that are stored anew: another storage, or windows cut out of a series. Each chunk is
-//! packed once, kept in the spool, and put into the new file when all are there.
+//! Tables in another storage, or windows cut out of a series. Each chunk is packed once, kept in
+//! the journal, and written to the new file when all are packed.
 
 use hdf5::File;
 
+use super::DraftFile;
 use super::bulk::{Bulk, LeftOpen, compare};
 use super::copying::{Copier, plain_datasets};
 use super::journal::{Journal, Record};
-use super::packing::Packed;
-use super::part::Part;
-use super::row_source::{RowSource, TableFeed};
-use super::work::Work;
+use super::packing::PackedChunk;
+use super::row_source::{DatasetRows, RowSource};
+use super::work::ConversionContext;
 use super::{ConversionJob, ConversionStage, Done, windows_file};
 use crate::error::Result;
 use crate::file::InputFile;
@@ -23,25 +23,25 @@ use crate::windows::WindowsFile;
 const CHUNK: u32 = 1;
 
 /// A table with where its rows come from.
-pub(super) struct Task<'a> {
+pub(super) struct RewriteTask<'a> {
     pub(super) bulk: Bulk,
-    pub(super) feed: Box<dyn RowSource + 'a>,
+    pub(super) source: Box<dyn RowSource + 'a>,
 }
 
 /// A file of any layout, its tables stored as the options say.
-pub(super) fn same_layout(job: &ConversionJob<'_>, spool: Journal, work: &mut Work<'_>) -> Result<Done> {
+pub(super) fn same_layout(job: &ConversionJob<'_>, journal: Journal, work: &mut ConversionContext<'_>) -> Result<Done> {
     let input = job.input;
     let mut tasks = Vec::new();
     for (object, dataset) in plain_datasets(input)? {
         let shape = dataset.shape();
         let bulk = Bulk::new(&object, shape, dataset.clone(), &job.options.storage, LeftOpen::AsItWas)
             .map_err(input.failed(&object, "look at the dataset"))?;
-        tasks.push(Task { bulk, feed: Box::new(TableFeed::new(&input.path, dataset)) });
+        tasks.push(RewriteTask { bulk, source: Box::new(DatasetRows::new(&input.path, dataset)) });
     }
     let mut copier = Copier::default();
     copier.written.extend(tasks.iter().map(|task| task.bulk.object.clone()));
     let mut left_out = Vec::new();
-    run(job, spool, &mut tasks, work, &mut |file| {
+    run(job, journal, &mut tasks, work, &mut |file| {
         copier.copy(input, file)?;
         left_out.append(&mut copier.left_out);
         Ok(())
@@ -51,11 +51,11 @@ pub(super) fn same_layout(job: &ConversionJob<'_>, spool: Journal, work: &mut Wo
 }
 
 /// The windows of a series, each whole.
-pub(super) fn to_windows(job: &ConversionJob<'_>, spool: Journal, work: &mut Work<'_>) -> Result<Done> {
+pub(super) fn to_windows(job: &ConversionJob<'_>, journal: Journal, work: &mut ConversionContext<'_>) -> Result<Done> {
     let series = SeriesFile::from_file(job.input.clone(), job.scope)?;
     let mut tasks = windows_file::tasks(job, &series, work)?;
     let mut notes = Vec::new();
-    run(job, spool, &mut tasks, work, &mut |file| {
+    run(job, journal, &mut tasks, work, &mut |file| {
         notes = windows_file::write_others(job, file, &series)?;
         Ok(())
     })?;
@@ -65,7 +65,7 @@ pub(super) fn to_windows(job: &ConversionJob<'_>, spool: Journal, work: &mut Wor
 
 fn done(job: &ConversionJob<'_>) -> Done {
     let layout = Layout::recognise(job.input).unwrap_or(Layout::Windows);
-    // A file that is neither can be stored anew as well.
+    // A file of neither layout can be rewritten as well.
     match layout {
         Layout::Series => SeriesFile::from_file(job.input.clone(), job.scope).map_or(
             Done { samples: 0, bars: Vec::new() },
@@ -86,29 +86,29 @@ fn done(job: &ConversionJob<'_>) -> Done {
 
 fn run(
     job: &ConversionJob<'_>,
-    mut spool: Journal,
-    tasks: &mut [Task<'_>],
-    work: &mut Work<'_>,
+    mut journal: Journal,
+    tasks: &mut [RewriteTask<'_>],
+    work: &mut ConversionContext<'_>,
     others: &mut dyn FnMut(&File) -> Result<()>,
 ) -> Result<()> {
     tasks.iter().try_for_each(|task| task.bulk.check(work))?;
     work.expect(3 * tasks.iter().map(|task| task.bulk.bytes()).sum::<u64>());
-    let records = pack(&mut spool, tasks, &job.records, work)?;
+    let records = pack(&mut journal, tasks, &job.records, work)?;
     work.enter(ConversionStage::Writing);
-    let (part, ()) = Part::create(work.out, |file| {
-        write(file, &mut spool, &records, tasks, work)?;
+    let (part, ()) = DraftFile::create(work.out, |file| {
+        write(file, &mut journal, &records, tasks, work)?;
         others(file)
     })?;
     work.enter(ConversionStage::Verifying);
     let file = InputFile::open(part.path())?;
-    for Task { bulk, feed } in tasks {
+    for RewriteTask { bulk, source } in tasks {
         let new = file.root.dataset(&bulk.object).map_err(file.failed(&bulk.object, "open the dataset"))?;
-        let mut new = TableFeed::new(part.path(), new);
-        compare(&bulk.object, bulk.rows(), bulk.row_bytes(), &mut **feed, &mut new, work)?;
+        let mut new = DatasetRows::new(part.path(), new);
+        compare(&bulk.object, bulk.rows(), bulk.row_bytes(), &mut **source, &mut new, work)?;
     }
     drop(file);
     part.publish()?;
-    spool.remove()
+    journal.remove()
 }
 
 /// Index of a chunk among all.
@@ -116,35 +116,46 @@ fn index(task: usize, unit: usize) -> u64 {
     ((task as u64) << 40) | unit as u64
 }
 
-/// Packs every chunk that the spool does not hold yet; the records of all, in the order of the
-/// tables and their chunks.
-fn pack(spool: &mut Journal, tasks: &mut [Task<'_>], found: &[Record], work: &mut Work<'_>) -> Result<Vec<Record>> {
+/// Packs every chunk that is not in the journal yet. Returns the records of all, in the order of
+/// the tables and their chunks.
+fn pack(
+    journal: &mut Journal,
+    tasks: &mut [RewriteTask<'_>],
+    found: &[Record],
+    work: &mut ConversionContext<'_>,
+) -> Result<Vec<Record>> {
     let mut records = found.to_vec();
     let mut before = 0;
-    for (number, Task { bulk, feed }) in tasks.iter_mut().enumerate() {
+    for (number, RewriteTask { bulk, source }) in tasks.iter_mut().enumerate() {
         let there = (records.len() - before).min(bulk.units());
         let mut whole = records[before..before + there].iter().enumerate();
         let in_place = |(unit, record): (usize, &Record)| record.kind == CHUNK && record.index == index(number, unit);
         assert!(whole.all(in_place), "a record whose checksum holds was written for this place");
         work.advance((there * bulk.unit_rows()).min(bulk.rows()) as u64 * bulk.row_bytes() as u64)?;
-        bulk.pack(&mut **feed, there, work, &mut |unit, packed, work| {
-            records.push(spool.append(CHUNK, packed.mask, index(number, unit), &[&packed.bytes])?);
+        bulk.pack(&mut **source, there, work, &mut |unit, packed, work| {
+            records.push(journal.append(CHUNK, packed.mask, index(number, unit), &[&packed.bytes])?);
             work.advance(bulk.bytes_of(unit))
         })?;
         before += bulk.units();
     }
-    spool.sync()?;
+    journal.sync()?;
     Ok(records)
 }
 
-fn write(file: &File, spool: &mut Journal, records: &[Record], tasks: &[Task<'_>], work: &mut Work<'_>) -> Result<()> {
+fn write(
+    file: &File,
+    journal: &mut Journal,
+    records: &[Record],
+    tasks: &[RewriteTask<'_>],
+    work: &mut ConversionContext<'_>,
+) -> Result<()> {
     let mut records = records.iter();
-    for Task { bulk, .. } in tasks {
+    for RewriteTask { bulk, .. } in tasks {
         let dataset = bulk.create(file, work.out)?;
         for unit in 0..bulk.units() {
             let record = records.next().expect("there is a record for every chunk");
-            let mut packed = Packed { mask: record.mask, bytes: vec![0; record.bytes as usize] };
-            spool.read(record.offset, &mut packed.bytes)?;
+            let mut packed = PackedChunk { mask: record.mask, bytes: vec![0; record.bytes as usize] };
+            journal.read(record.offset, &mut packed.bytes)?;
             bulk.write(&dataset, work.out, unit, &packed)?;
             work.advance(bulk.bytes_of(unit))?;
         }

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! Rows of a table to be written, as bytes, from wherever they are.
+//! Sources of rows, as bytes, for a table to be written.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use hdf5::Dataset;
 
 use super::journal::Journal;
-use super::ledger::Extent;
-use super::work::Work;
+use super::placed_samples::JournalExtent;
+use super::work::ConversionContext;
 use crate::error::{Error, Result};
 use crate::slab;
 
@@ -21,17 +21,17 @@ pub(super) trait RowSource {
 
 /// Rows of a dataset, in the order of the file or in another.
 #[derive(Debug)]
-pub(super) struct TableFeed<'a> {
+pub(super) struct DatasetRows<'a> {
     pub(super) path: PathBuf,
     pub(super) dataset: Dataset,
-    /// The row of the dataset that each row is; the same one where there is no order.
+    /// The dataset's row for each row; `None` for the order of the file.
     pub(super) order: Option<&'a [usize]>,
 }
 
-impl TableFeed<'_> {
+impl DatasetRows<'_> {
     /// The rows of `dataset` as they are.
     pub(super) fn new(path: &Path, dataset: Dataset) -> Self {
-        TableFeed { path: path.to_owned(), dataset, order: None }
+        DatasetRows { path: path.to_owned(), dataset, order: None }
     }
 
     fn read_run(&self, rows: &Range<usize>, out: &mut [u8]) -> Result<()> {
@@ -40,7 +40,7 @@ impl TableFeed<'_> {
     }
 }
 
-impl RowSource for TableFeed<'_> {
+impl RowSource for DatasetRows<'_> {
     fn read(&mut self, rows: Range<usize>, out: &mut [u8]) -> Result<()> {
         let Some(order) = self.order else { return self.read_run(&rows, out) };
         let Some(row_bytes) = out.len().checked_div(rows.len()) else { return Ok(()) };
@@ -56,8 +56,8 @@ impl RowSource for TableFeed<'_> {
 
 /// Windows cut out of bars: row n is the `steps` bars up to `ends[n]`.
 #[derive(Debug)]
-pub(super) struct WindowFeed<'a> {
-    bars: TableFeed<'a>,
+pub(super) struct WindowRows<'a> {
+    bars: DatasetRows<'a>,
     steps: usize,
     row_bytes: usize,
     ends: &'a [i64],
@@ -67,11 +67,17 @@ pub(super) struct WindowFeed<'a> {
     held: (Range<usize>, Vec<u8>),
 }
 
-impl<'a> WindowFeed<'a> {
+impl<'a> WindowRows<'a> {
     /// The windows of `steps` bars of `row_bytes` each.
-    pub(super) fn new(bars: TableFeed<'a>, steps: usize, row_bytes: usize, ends: &'a [i64], work: &Work<'_>) -> Self {
+    pub(super) fn new(
+        bars: DatasetRows<'a>,
+        steps: usize,
+        row_bytes: usize,
+        ends: &'a [i64],
+        work: &ConversionContext<'_>,
+    ) -> Self {
         let held_max = (work.batch_bytes() / row_bytes.max(1)).max(steps);
-        WindowFeed { bars, steps, row_bytes, ends, held_max, held: (0..0, Vec::new()) }
+        WindowRows { bars, steps, row_bytes, ends, held_max, held: (0..0, Vec::new()) }
     }
 
     fn bars_of(&self, row: usize) -> Range<usize> {
@@ -79,13 +85,13 @@ impl<'a> WindowFeed<'a> {
         end - self.steps..end
     }
 
-    /// Holds the bars of `row` and of as many rows behind it as lie near.
+    /// Reads the bars of `row`, and of further rows whose bars are near, into memory.
     fn hold(&mut self, row: usize, rows_end: usize) -> Result<()> {
         let mut span = self.bars_of(row);
         for next in row + 1..rows_end {
             let bars = self.bars_of(next);
             let wider = span.start.min(bars.start)..span.end.max(bars.end);
-            // Bars that no window shows are read only where they are few.
+            // Bars of no window are read only if they are few.
             if wider.len() > self.held_max || wider.len() > span.len() + bars.len() {
                 break;
             }
@@ -98,7 +104,7 @@ impl<'a> WindowFeed<'a> {
     }
 }
 
-impl RowSource for WindowFeed<'_> {
+impl RowSource for WindowRows<'_> {
     fn read(&mut self, rows: Range<usize>, out: &mut [u8]) -> Result<()> {
         for (row, out) in rows.clone().zip(out.chunks_exact_mut(self.steps * self.row_bytes)) {
             let bars = self.bars_of(row);
@@ -112,15 +118,15 @@ impl RowSource for WindowFeed<'_> {
     }
 }
 
-/// Bars that lie in pieces in a spool.
+/// Bars that are in several extents of a journal.
 #[derive(Debug)]
-pub(super) struct SpoolFeed<'a> {
-    pub(super) spool: &'a mut Journal,
+pub(super) struct JournalRows<'a> {
+    pub(super) journal: &'a mut Journal,
     /// In the order of the bars, each with the number of its first bar.
-    pub(super) extents: Vec<(usize, Extent)>,
+    pub(super) extents: Vec<(usize, JournalExtent)>,
 }
 
-impl RowSource for SpoolFeed<'_> {
+impl RowSource for JournalRows<'_> {
     fn read(&mut self, rows: Range<usize>, out: &mut [u8]) -> Result<()> {
         let Some(row_bytes) = out.len().checked_div(rows.len()) else { return Ok(()) };
         let (mut row, mut out) = (rows.start, out);
@@ -129,7 +135,7 @@ impl RowSource for SpoolFeed<'_> {
             let (first, extent) = self.extents[place - 1];
             let bars = (first + extent.bars).min(rows.end) - row;
             let (part, rest) = out.split_at_mut(bars * row_bytes);
-            self.spool.read(extent.offset + ((row - first) * row_bytes) as u64, part)?;
+            self.journal.read(extent.offset + ((row - first) * row_bytes) as u64, part)?;
             (row, out, place) = (row + bars, rest, place + 1);
         }
         Ok(())
@@ -143,16 +149,17 @@ mod tests {
     #[test]
     fn bars_are_gathered_from_their_pieces() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut spool, _) = Journal::open(folder.path().join("spool"), "").unwrap();
+        let (mut journal, _) = Journal::open(folder.path().join("journal"), "").unwrap();
         let records: Vec<_> =
-            [&b"aabb"[..], b"cc", b"ddeeff"].map(|bars| spool.append(0, 0, 0, &[bars]).unwrap()).into();
-        let extent = |k: usize| Extent { offset: records[k].offset, bars: records[k].bytes as usize / 2 };
-        let mut feed = SpoolFeed { spool: &mut spool, extents: vec![(0, extent(2)), (3, extent(0)), (5, extent(1))] };
+            [&b"aabb"[..], b"cc", b"ddeeff"].map(|bars| journal.append(0, 0, 0, &[bars]).unwrap()).into();
+        let extent = |k: usize| JournalExtent { offset: records[k].offset, bars: records[k].bytes as usize / 2 };
+        let mut source =
+            JournalRows { journal: &mut journal, extents: vec![(0, extent(2)), (3, extent(0)), (5, extent(1))] };
         let all = b"ddeeffaabbcc";
         for start in 0..=6 {
             for end in start..=6 {
                 let mut out = vec![0; (end - start) * 2];
-                feed.read(start..end, &mut out).unwrap();
+                source.read(start..end, &mut out).unwrap();
                 assert_eq!(out, all[start * 2..end * 2], "{start}..{end}");
             }
         }

@@ -9,30 +9,34 @@ use hdf5::File;
 use super::ConversionJob;
 use super::bulk::{Bulk, LeftOpen};
 use super::copying::Copier;
-use super::rewrite::Task;
-use super::row_source::{TableFeed, WindowFeed};
-use super::work::Work;
+use super::rewrite::RewriteTask;
+use super::row_source::{DatasetRows, WindowRows};
+use super::work::ConversionContext;
 use crate::error::{Error, Result};
 use crate::series::SeriesFile;
 use crate::storage::OutputFile;
 use crate::text::AttributeValue;
 
-/// The windows of each timeframe, the targets, and the times where they are times.
-pub(super) fn tasks<'a>(job: &ConversionJob<'_>, series: &'a SeriesFile, work: &Work<'_>) -> Result<Vec<Task<'a>>> {
+/// The windows of each timeframe, the targets, and the sample times unless they are ordinal.
+pub(super) fn tasks<'a>(
+    job: &ConversionJob<'_>,
+    series: &'a SeriesFile,
+    work: &ConversionContext<'_>,
+) -> Result<Vec<RewriteTask<'a>>> {
     let (input, samples) = (job.input, series.shape().samples);
-    let choice = (&job.options.storage, LeftOpen::Default);
+    let storage = &job.options.storage;
     let mut tasks = Vec::new();
     for timeframe in series.timeframes() {
         let values = format!("/series/{}/values", timeframe.name());
         let failed = || input.failed(&values, "open the dataset");
         let like = input.root.dataset(&values).map_err(failed())?;
         let shape = vec![samples, timeframe.steps(), timeframe.feature_names().len()];
-        let bulk = Bulk::new(&object(job, series, timeframe.name())?, shape, like.clone(), choice.0, choice.1)
+        let bulk = Bulk::new(&object(job, series, timeframe.name())?, shape, like.clone(), storage, LeftOpen::Default)
             .map_err(failed())?;
         let row_bytes = bulk.row_bytes() / timeframe.steps();
-        let bars = TableFeed::new(&input.path, like);
-        let feed = WindowFeed::new(bars, timeframe.steps(), row_bytes, timeframe.sample_ends(), work);
-        tasks.push(Task { bulk, feed: Box::new(feed) });
+        let bars = DatasetRows::new(&input.path, like);
+        let source = WindowRows::new(bars, timeframe.steps(), row_bytes, timeframe.sample_ends(), work);
+        tasks.push(RewriteTask { bulk, source: Box::new(source) });
     }
     let mut tables = vec![("/targets", "/targets")];
     if !is_ordinal(job)? {
@@ -41,25 +45,25 @@ pub(super) fn tasks<'a>(job: &ConversionJob<'_>, series: &'a SeriesFile, work: &
     for (old, new) in tables {
         let failed = || input.failed(old, "open the dataset");
         let like = input.root.dataset(old).map_err(failed())?;
-        let bulk = Bulk::new(new, like.shape(), like.clone(), choice.0, choice.1).map_err(failed())?;
-        tasks.push(Task { bulk, feed: Box::new(TableFeed::new(&input.path, like)) });
+        let bulk = Bulk::new(new, like.shape(), like.clone(), storage, LeftOpen::Default).map_err(failed())?;
+        tasks.push(RewriteTask { bulk, source: Box::new(DatasetRows::new(&input.path, like)) });
     }
     Ok(tasks)
 }
 
-/// True if the times of the series tell the order only; times that the samples had before are kept
-/// beside them.
+/// True if the times of the series encode the order only; the original times are kept beside them.
 fn is_ordinal(job: &ConversionJob<'_>) -> Result<bool> {
     Ok(job.input.attribute("/", "time_kind")? == Some(AttributeValue::from("ordinal")))
 }
 
-/// Path of a timeframe's windows: below `/features`, or that itself for one that had no name.
+/// Path of a timeframe's windows: below `/features`, or `/features` itself for a timeframe without
+/// a name.
 fn object(job: &ConversionJob<'_>, series: &SeriesFile, name: &str) -> Result<String> {
     let unnamed = job.input.attribute("/", "unnamed_timeframe")? == Some(AttributeValue::from(name));
     Ok(if unnamed && series.timeframes().len() == 1 { "/features".to_owned() } else { format!("/features/{name}") })
 }
 
-/// All but the windows; what a reader of the windows should know.
+/// Writes everything but the windows. Returns notes for the user.
 pub(super) fn write_others(job: &ConversionJob<'_>, file: &File, series: &SeriesFile) -> Result<Vec<String>> {
     let input = job.input;
     let output = OutputFile { path: job.out, file, storage: job.options.storage.of_lists() };

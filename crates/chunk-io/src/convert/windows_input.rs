@@ -1,22 +1,22 @@
 #![forbid(unsafe_code)]
 
-//! A windows file as the way to a series sees it: names, times, instruments, and the order in which
-//! to go through the samples.
+//! A windows file as input of a conversion: names, times, instruments, and the order of its
+//! samples.
 
 use hdf5::Dataset;
 
 use super::chains::TrackedTimeframe;
 use super::overlap::WindowForm;
-use super::row_source::TableFeed;
+use super::row_source::DatasetRows;
 use super::{ConversionJob, ConvertOptions};
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, LayoutFault, Result};
 use crate::file::InputFile;
-use crate::file::table::{Expect, Kind};
-use crate::timeframe::{duration_seconds, name_problem};
+use crate::file::{ElementKind, Expect};
+use crate::timeframe::{CloseGrid, name_problem};
 use crate::windows::WindowsFile;
 
-const INSTRUMENTS: Expect = Expect { what: "integers [N]", kinds: &[Kind::Integer], ranks: 1..=1 };
-/// Name of a timeframe that has none.
+const INSTRUMENTS: Expect = Expect { what: "integers [N]", kinds: &[ElementKind::Integer], ranks: 1..=1 };
+/// Name for a timeframe without one.
 const UNNAMED: &str = "features";
 
 /// Description of the windows file.
@@ -28,15 +28,15 @@ pub(super) struct WindowsInput {
     /// True if the one timeframe has no name in the file.
     pub(super) unnamed: bool,
     pub(super) forms: Vec<WindowForm>,
-    pub(super) instruments: Option<GivenInstruments>,
-    /// The row of each sample in the order of their times, where the file has them in another.
+    pub(super) instruments: Option<NamedInstruments>,
+    /// Row of each sample in order of time; `None` if the file is in that order.
     pub(super) order: Option<Vec<usize>>,
     datasets: Vec<Dataset>,
 }
 
 /// The instruments that a windows file names, as one made of a series does.
 #[derive(Debug)]
-pub(super) struct GivenInstruments {
+pub(super) struct NamedInstruments {
     pub(super) names: Vec<String>,
     /// By row.
     pub(super) of_sample: Vec<i32>,
@@ -88,21 +88,23 @@ impl WindowsInput {
         self.instruments.as_ref().map(|instruments| instruments.of_sample[self.row(position)])
     }
 
-    /// Length of a bar of each timeframe, where its name tells it.
-    pub(super) fn bar_ns(&self) -> Vec<Option<i64>> {
-        let ns = |name: &String| i64::try_from(duration_seconds(name)?).ok()?.checked_mul(1_000_000_000);
-        self.names.iter().map(ns).collect()
+    /// Close times of the bars of each timeframe, where its name gives its duration.
+    pub(super) fn close_grids(&self) -> Vec<Option<CloseGrid>> {
+        self.names.iter().map(|name| CloseGrid::of_timeframe(name)).collect()
     }
 
     pub(super) fn tracked(&self) -> Vec<TrackedTimeframe> {
         let timed = self.file.sample_times().is_some();
-        let bar_ns = self.bar_ns().into_iter().map(|bar_ns| bar_ns.filter(|_| timed));
-        self.forms.iter().zip(bar_ns).map(|(&form, bar_ns)| TrackedTimeframe { form, bar_ns }).collect()
+        let grids = self.close_grids().into_iter().map(|grid| grid.filter(|_| timed));
+        self.forms.iter().zip(grids).map(|(&form, grid)| TrackedTimeframe { form, grid }).collect()
     }
 
     /// The windows of a timeframe by position.
-    pub(super) fn feed(&self, timeframe: usize) -> TableFeed<'_> {
-        TableFeed { order: self.order.as_deref(), ..TableFeed::new(self.file.path(), self.datasets[timeframe].clone()) }
+    pub(super) fn window_rows(&self, timeframe: usize) -> DatasetRows<'_> {
+        DatasetRows {
+            order: self.order.as_deref(),
+            ..DatasetRows::new(self.file.path(), self.datasets[timeframe].clone())
+        }
     }
 
     /// Bytes of all windows.
@@ -113,7 +115,7 @@ impl WindowsInput {
 
 fn names(file: &WindowsFile, options: &ConvertOptions) -> Result<Vec<String>> {
     let fault = |found: &str| {
-        let fault = Fault {
+        let fault = LayoutFault {
             object: "/features".to_owned(),
             index: None,
             expected: "a name for the timeframe such as M5".to_owned(),
@@ -134,7 +136,7 @@ fn names(file: &WindowsFile, options: &ConvertOptions) -> Result<Vec<String>> {
     }
 }
 
-fn instruments(input: &InputFile, samples: usize) -> Result<Option<GivenInstruments>> {
+fn instruments(input: &InputFile, samples: usize) -> Result<Option<NamedInstruments>> {
     if !input.has_dataset("/instruments") || !input.has_dataset("/samples/instrument") {
         return Ok(None);
     }
@@ -143,7 +145,7 @@ fn instruments(input: &InputFile, samples: usize) -> Result<Option<GivenInstrume
     table.require_rows(samples, "/targets")?;
     let of_sample: Vec<i32> = table.read_vec()?;
     match of_sample.iter().position(|&of| usize::try_from(of).map_or(true, |of| of >= names.len())) {
-        None => Ok(Some(GivenInstruments { names, of_sample })),
+        None => Ok(Some(NamedInstruments { names, of_sample })),
         Some(n) => {
             let expected = format!("an instrument from 0 to {}", names.len().saturating_sub(1));
             Err(table.fault(Some(n), &expected, &of_sample[n].to_string()))
@@ -151,10 +153,9 @@ fn instruments(input: &InputFile, samples: usize) -> Result<Option<GivenInstrume
     }
 }
 
-/// The samples by instrument and time, where the file does not go through the times of each
-/// instrument in order. Without instruments a few steps back in time are taken for the beginnings
-/// of others.
-fn order(times: &[i64], instruments: Option<&GivenInstruments>) -> Option<Vec<usize>> {
+/// Rows by instrument and time; `None` if the times of each instrument are in order already.
+/// Without instruments, a few steps back in time are taken for the starts of further instruments.
+fn order(times: &[i64], instruments: Option<&NamedInstruments>) -> Option<Vec<usize>> {
     let mut last = vec![i64::MIN; instruments.map_or(1, |instruments| instruments.names.len())];
     let instrument = |row: usize| instruments.map_or(0, |instruments| instruments.of_sample[row]);
     let mut descents = 0;
@@ -179,9 +180,9 @@ mod tests {
     #[test]
     fn only_shuffled_samples_are_put_in_order() {
         let of = |of_sample: &[i32]| {
-            Some(GivenInstruments { names: vec!["A".to_owned(), "B".to_owned()], of_sample: of_sample.to_vec() })
+            Some(NamedInstruments { names: vec!["A".to_owned(), "B".to_owned()], of_sample: of_sample.to_vec() })
         };
-        type Case<'a> = (&'a [i64], Option<GivenInstruments>, Option<&'a [usize]>);
+        type Case<'a> = (&'a [i64], Option<NamedInstruments>, Option<&'a [usize]>);
         let cases: [Case<'_>; 6] = [
             (&[1, 2, 2, 3], None, None),
             (&[1, 2, 3, 4, 1, 2, 3, 4], None, None),

@@ -11,8 +11,8 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use super::{ConversionProgress, ConversionStage, ConvertOptions, Observer};
 use crate::error::{Error, Result};
 
-/// A conversion under way.
-pub(super) struct Work<'a> {
+/// Shared state of a conversion: threads, memory, progress.
+pub(super) struct ConversionContext<'a> {
     pub(super) out: &'a Path,
     pub(super) threads: ThreadPool,
     pub(super) notes: Vec<String>,
@@ -22,7 +22,7 @@ pub(super) struct Work<'a> {
     observer: &'a mut Observer<'a>,
 }
 
-impl<'a> Work<'a> {
+impl<'a> ConversionContext<'a> {
     pub(super) fn new(
         out: &'a Path,
         options: &ConvertOptions,
@@ -36,10 +36,18 @@ impl<'a> Work<'a> {
         })?;
         let progress = ConversionProgress { stage: ConversionStage::Converting, done_bytes: 0, total_bytes: 0 };
         let scope = scope.child("convert");
-        Ok(Work { out, threads, notes: Vec::new(), scope, memory_bytes: options.memory_bytes, progress, observer })
+        Ok(ConversionContext {
+            out,
+            threads,
+            notes: Vec::new(),
+            scope,
+            memory_bytes: options.memory_bytes,
+            progress,
+            observer,
+        })
     }
 
-    /// Bytes that a step may read at once: the packed form and what HDF5 holds take as much again.
+    /// Bytes that a step may read at once; packed chunks and HDF5's buffers take as much again.
     pub(super) fn batch_bytes(&self) -> usize {
         self.memory_bytes / 4
     }
@@ -56,7 +64,7 @@ impl<'a> Work<'a> {
         self.progress.stage = stage;
     }
 
-    /// Says that so many more bytes are done.
+    /// Reports `bytes` more as done.
     ///
     /// # Errors
     /// [`Error::Interrupted`] if the observer wants no more.

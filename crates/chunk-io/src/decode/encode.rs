@@ -1,4 +1,4 @@
-//! The writing side of each filter in plain loops, for tests: what the decoder is given to undo.
+//! Encoders of each filter in plain loops, for tests.
 
 use std::io::Write;
 
@@ -6,14 +6,14 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
 use super::fletcher32::tests::plain_checksum;
-use super::pipeline::Filter;
+use super::pipeline::ChunkFilter;
 
-pub(super) fn apply(filter: Filter, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn apply(filter: ChunkFilter, bytes: &[u8]) -> Vec<u8> {
     match filter {
-        Filter::Deflate => deflate(bytes),
-        Filter::Shuffle { element_bytes } => shuffle(element_bytes, bytes),
-        Filter::Lzf => lzf(bytes),
-        Filter::Fletcher32 => [bytes, &plain_checksum(bytes).to_le_bytes()].concat(),
+        ChunkFilter::Deflate => deflate(bytes),
+        ChunkFilter::Shuffle { element_bytes } => shuffle(element_bytes, bytes),
+        ChunkFilter::Lzf => lzf(bytes),
+        ChunkFilter::Fletcher32 => [bytes, &plain_checksum(bytes).to_le_bytes()].concat(),
     }
 }
 
@@ -32,20 +32,20 @@ pub(super) fn shuffle(element_bytes: usize, bytes: &[u8]) -> Vec<u8> {
 
 /// A run of an LZF stream.
 #[derive(Clone, Debug)]
-pub(super) enum Run {
+pub(super) enum LzfRun {
     Literals(Vec<u8>),
     Reference { distance: usize, length: usize },
 }
 
-impl Run {
+impl LzfRun {
     pub(super) fn write(&self, stream: &mut Vec<u8>) {
         match self {
-            Run::Literals(bytes) => {
+            LzfRun::Literals(bytes) => {
                 assert!((1..=32).contains(&bytes.len()));
                 stream.push(bytes.len() as u8 - 1);
                 stream.extend(bytes);
             }
-            &Run::Reference { distance, length } => {
+            &LzfRun::Reference { distance, length } => {
                 assert!((1..=8192).contains(&distance) && (3..=264).contains(&length));
                 let (upper, lower) = ((distance - 1) >> 8, (distance - 1) as u8);
                 stream.push(((length - 2).min(7) << 5 | upper) as u8);
@@ -62,7 +62,7 @@ impl Run {
 pub(super) fn lzf(bytes: &[u8]) -> Vec<u8> {
     let (mut stream, mut literals, mut at) = (Vec::new(), Vec::new(), 0);
     let flush = |literals: &mut Vec<u8>, stream: &mut Vec<u8>| {
-        literals.chunks(32).for_each(|run| Run::Literals(run.to_vec()).write(stream));
+        literals.chunks(32).for_each(|run| LzfRun::Literals(run.to_vec()).write(stream));
         literals.clear();
     };
     while at < bytes.len() {
@@ -77,7 +77,7 @@ pub(super) fn lzf(bytes: &[u8]) -> Vec<u8> {
             continue;
         }
         flush(&mut literals, &mut stream);
-        Run::Reference { distance, length }.write(&mut stream);
+        LzfRun::Reference { distance, length }.write(&mut stream);
         at += length;
     }
     flush(&mut literals, &mut stream);

@@ -2,7 +2,7 @@
 //! significant, an odd last byte followed by zero.
 #![forbid(unsafe_code)]
 
-use super::corrupt::Corrupt;
+use super::Corrupt;
 use super::pipeline::CHECKSUM_BYTES;
 
 /// Words that are summed side by side.
@@ -31,7 +31,7 @@ pub(super) fn verify(bytes: &[u8]) -> Result<usize, Corrupt> {
 /// Here words are read with the first byte the less significant: swapping the bytes of a word
 /// multiplies it by 256 modulo 65535, and so the sums.
 fn checksum(data: &[u8]) -> u32 {
-    let mut sums = Sums::default();
+    let mut sums = FletcherSums::default();
     let mut blocks = data.chunks_exact(2 * LANES * STEPS_MAX);
     blocks.by_ref().for_each(|block| sums.add_block(block));
     let rest = blocks.remainder();
@@ -45,12 +45,12 @@ fn checksum(data: &[u8]) -> u32 {
 
 /// Both below 2^48.
 #[derive(Default)]
-struct Sums {
+struct FletcherSums {
     of_words: u64,
     of_sums: u64,
 }
 
-impl Sums {
+impl FletcherSums {
     fn add_word(&mut self, word: u16) {
         self.of_words += u64::from(word);
         self.of_sums = u64::from(reduced(self.of_sums + self.of_words));
@@ -87,7 +87,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// As the library has it.
+    /// The definition.
     pub(in super::super) fn plain_checksum(data: &[u8]) -> u32 {
         let (mut sum1, mut sum2) = (0u32, 0u32);
         let fold = |sum: u32| (sum & 0xffff) + (sum >> 16);

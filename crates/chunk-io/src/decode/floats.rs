@@ -10,7 +10,7 @@ pub(super) const BLOCK: usize = 512;
 
 /// An IEEE 754 binary float in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Float {
+pub(crate) struct FloatType {
     pub(crate) width: FloatWidth,
     pub(crate) order: ByteOrder,
 }
@@ -28,7 +28,7 @@ pub(crate) enum ByteOrder {
     Big,
 }
 
-impl Float {
+impl FloatType {
     /// Bytes of an element.
     pub(crate) fn bytes(self) -> usize {
         match self.width {
@@ -44,7 +44,7 @@ impl Float {
 ///
 /// # Panics
 /// If `bytes` is not as long as `out.len()` elements are.
-pub(crate) fn to_f32(float: Float, bytes: &[u8], out: &mut [f32]) {
+pub(crate) fn to_f32(float: FloatType, bytes: &[u8], out: &mut [f32]) {
     assert_eq!(bytes.len(), out.len() * float.bytes(), "as many elements are read as there is room for");
     match (float.width, float.order) {
         (FloatWidth::F16, ByteOrder::Little) => from_halves(bytes, out, u16::from_le_bytes),

@@ -3,18 +3,18 @@
 use half::f16;
 use proptest::prelude::*;
 
-use super::corrupt::Corrupt;
+use super::Corrupt;
 use super::*;
 
 const WIDTHS: [FloatWidth; 3] = [FloatWidth::F16, FloatWidth::F32, FloatWidth::F64];
 const ORDERS: [ByteOrder; 2] = [ByteOrder::Little, ByteOrder::Big];
 
-fn floats() -> impl Iterator<Item = Float> {
-    WIDTHS.into_iter().flat_map(|width| ORDERS.map(|order| Float { width, order }))
+fn floats() -> impl Iterator<Item = FloatType> {
+    WIDTHS.into_iter().flat_map(|width| ORDERS.map(|order| FloatType { width, order }))
 }
 
 /// One element at a time.
-fn plain_f32s(float: Float, bytes: &[u8]) -> Vec<f32> {
+fn plain_f32s(float: FloatType, bytes: &[u8]) -> Vec<f32> {
     let value = |element: &[u8]| {
         let mut little = element.to_vec();
         if float.order == ByteOrder::Big {
@@ -34,22 +34,22 @@ fn bits(values: &[f32]) -> Vec<u32> {
 }
 
 /// The bytes of a chunk: some of them look random, some repeat.
-fn chunk(elements: usize, float: Float) -> Vec<u8> {
+fn chunk(elements: usize, float: FloatType) -> Vec<u8> {
     (0..(elements * float.bytes()) as u32).map(|k| (k.wrapping_mul(2_654_435_761) >> 13 & 0x1f) as u8 ^ 0x3f).collect()
 }
 
 /// The filters applied that `mask` does not leave out.
-fn stored(filters: &[Filter], mask: u32, chunk: &[u8]) -> Vec<u8> {
+fn stored(filters: &[ChunkFilter], mask: u32, chunk: &[u8]) -> Vec<u8> {
     let active = filters.iter().enumerate().filter(|(place, _)| mask >> place & 1 == 0);
     active.fold(chunk.to_vec(), |bytes, (_, &filter)| encode::apply(filter, &bytes))
 }
 
 /// Decodes what `stored` gives, and compares all elements and some in the middle.
-fn check(filters: &[Filter], mask: u32, float: Float, elements: usize) {
+fn check(filters: &[ChunkFilter], mask: u32, float: FloatType, elements: usize) {
     let chunk = chunk(elements, float);
     let stored = stored(filters, mask, &chunk);
     let pipeline = Pipeline::new(filters.to_vec(), float, elements).unwrap();
-    let mut decoder = Decoder::new();
+    let mut decoder = ChunkDecoder::new();
     let decoded = decoder.decode(&pipeline, mask, &stored).unwrap();
     let expected = plain_f32s(float, &chunk);
     for range in [0..elements, elements / 3..elements - elements / 5, elements..elements] {
@@ -62,17 +62,17 @@ fn check(filters: &[Filter], mask: u32, float: Float, elements: usize) {
 #[test]
 fn usual_pipelines_are_undone_for_every_float() {
     for float in floats() {
-        let shuffle = Filter::Shuffle { element_bytes: float.bytes() };
-        let pipelines: [&[Filter]; 9] = [
+        let shuffle = ChunkFilter::Shuffle { element_bytes: float.bytes() };
+        let pipelines: [&[ChunkFilter]; 9] = [
             &[],
             &[shuffle],
-            &[Filter::Deflate],
-            &[Filter::Lzf],
-            &[shuffle, Filter::Deflate],
-            &[shuffle, Filter::Lzf],
-            &[Filter::Fletcher32],
-            &[shuffle, Filter::Deflate, Filter::Fletcher32],
-            &[Filter::Fletcher32, shuffle, Filter::Lzf],
+            &[ChunkFilter::Deflate],
+            &[ChunkFilter::Lzf],
+            &[shuffle, ChunkFilter::Deflate],
+            &[shuffle, ChunkFilter::Lzf],
+            &[ChunkFilter::Fletcher32],
+            &[shuffle, ChunkFilter::Deflate, ChunkFilter::Fletcher32],
+            &[ChunkFilter::Fletcher32, shuffle, ChunkFilter::Lzf],
         ];
         for filters in pipelines {
             for elements in [0, 1, 2, 63, 64, 65, 511, 512, 513, 1500] {
@@ -84,16 +84,16 @@ fn usual_pipelines_are_undone_for_every_float() {
 
 #[test]
 fn bytes_left_over_by_a_shuffle_stay_in_their_place() {
-    let float = Float { width: FloatWidth::F32, order: ByteOrder::Little };
+    let float = FloatType { width: FloatWidth::F32, order: ByteOrder::Little };
     for element_bytes in [1, 2, 3, 4, 5, 7, 8, 1000] {
         for filters in [
-            vec![Filter::Shuffle { element_bytes }],
-            vec![Filter::Deflate, Filter::Shuffle { element_bytes }],
+            vec![ChunkFilter::Shuffle { element_bytes }],
+            vec![ChunkFilter::Deflate, ChunkFilter::Shuffle { element_bytes }],
             vec![
-                Filter::Shuffle { element_bytes: 4 },
-                Filter::Fletcher32,
-                Filter::Shuffle { element_bytes },
-                Filter::Lzf,
+                ChunkFilter::Shuffle { element_bytes: 4 },
+                ChunkFilter::Fletcher32,
+                ChunkFilter::Shuffle { element_bytes },
+                ChunkFilter::Lzf,
             ],
         ] {
             check(&filters, 0, float, 101);
@@ -103,8 +103,13 @@ fn bytes_left_over_by_a_shuffle_stay_in_their_place() {
 
 #[test]
 fn a_mask_leaves_filters_out() {
-    let float = Float { width: FloatWidth::F64, order: ByteOrder::Big };
-    let filters = [Filter::Shuffle { element_bytes: 8 }, Filter::Fletcher32, Filter::Deflate, Filter::Fletcher32];
+    let float = FloatType { width: FloatWidth::F64, order: ByteOrder::Big };
+    let filters = [
+        ChunkFilter::Shuffle { element_bytes: 8 },
+        ChunkFilter::Fletcher32,
+        ChunkFilter::Deflate,
+        ChunkFilter::Fletcher32,
+    ];
     for mask in 0..1 << filters.len() {
         check(&filters, mask, float, 300);
     }
@@ -112,12 +117,12 @@ fn a_mask_leaves_filters_out() {
 
 #[test]
 fn what_only_the_library_can_decode_is_not_taken_on() {
-    let float = Float { width: FloatWidth::F32, order: ByteOrder::Little };
-    let new = |filters: &[Filter], elements| Pipeline::new(filters.to_vec(), float, elements).is_some();
-    assert!(new(&[Filter::Fletcher32; 32], 10));
-    assert!(!new(&[Filter::Fletcher32; 33], 10));
-    assert!(!new(&[Filter::Deflate, Filter::Lzf], 10));
-    assert!(!new(&[Filter::Shuffle { element_bytes: 0 }], 10));
+    let float = FloatType { width: FloatWidth::F32, order: ByteOrder::Little };
+    let new = |filters: &[ChunkFilter], elements| Pipeline::new(filters.to_vec(), float, elements).is_some();
+    assert!(new(&[ChunkFilter::Fletcher32; 32], 10));
+    assert!(!new(&[ChunkFilter::Fletcher32; 33], 10));
+    assert!(!new(&[ChunkFilter::Deflate, ChunkFilter::Lzf], 10));
+    assert!(!new(&[ChunkFilter::Shuffle { element_bytes: 0 }], 10));
     assert!(new(&[], u32::MAX as usize / 4));
     assert!(!new(&[], u32::MAX as usize / 4 + 1));
     assert!(!new(&[], usize::MAX / 2));
@@ -128,63 +133,63 @@ fn values_that_are_not_ordinary_keep_what_ieee_says() {
     let f32s = [0x7f80_0001u32, 0xffff_ffff, 0x7fc0_1234, 0x8000_0000, 1, 0xff80_0000];
     let bytes: Vec<u8> = f32s.iter().flat_map(|bits| bits.to_be_bytes()).collect();
     let mut out = [0.0; 6];
-    to_f32(Float { width: FloatWidth::F32, order: ByteOrder::Big }, &bytes, &mut out);
+    to_f32(FloatType { width: FloatWidth::F32, order: ByteOrder::Big }, &bytes, &mut out);
     assert_eq!(bits(&out), f32s);
     let f64s = [1.0 + 2f64.powi(-24), 1.0 + 3.0 * 2f64.powi(-24), 1e300, -1e-300, f64::MIN_POSITIVE];
     let bytes: Vec<u8> = f64s.iter().flat_map(|value| value.to_le_bytes()).collect();
     let mut out = [0.0; 5];
-    to_f32(Float { width: FloatWidth::F64, order: ByteOrder::Little }, &bytes, &mut out);
+    to_f32(FloatType { width: FloatWidth::F64, order: ByteOrder::Little }, &bytes, &mut out);
     assert_eq!(bits(&out), bits(&[1.0, 1.0 + 2f32.powi(-22), f32::INFINITY, -0.0, 0.0]));
     let bytes: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
-    let float = Float { width: FloatWidth::F16, order: ByteOrder::Little };
+    let float = FloatType { width: FloatWidth::F16, order: ByteOrder::Little };
     let mut out = vec![0.0; 1 << 16];
     to_f32(float, &bytes, &mut out);
     assert_eq!(bits(&out), bits(&plain_f32s(float, &bytes)));
 }
 
-fn decode(filters: &[Filter], stored: &[u8]) -> Result<(), Corrupt> {
-    let float = Float { width: FloatWidth::F32, order: ByteOrder::Little };
-    Decoder::new().decode(&Pipeline::new(filters.to_vec(), float, 100).unwrap(), 0, stored).map(drop)
+fn decode(filters: &[ChunkFilter], stored: &[u8]) -> Result<(), Corrupt> {
+    let float = FloatType { width: FloatWidth::F32, order: ByteOrder::Little };
+    ChunkDecoder::new().decode(&Pipeline::new(filters.to_vec(), float, 100).unwrap(), 0, stored).map(drop)
 }
 
 #[test]
 fn what_is_wrong_with_a_chunk_is_named() {
     let right = encode::deflate(&[7; 400]);
-    assert_eq!(decode(&[Filter::Deflate], &right), Ok(()));
-    assert_eq!(decode(&[Filter::Deflate], &[&right[..], b"behind"].concat()), Ok(()));
+    assert_eq!(decode(&[ChunkFilter::Deflate], &right), Ok(()));
+    assert_eq!(decode(&[ChunkFilter::Deflate], &[&right[..], b"behind"].concat()), Ok(()));
     let stored_bytes = right.len();
     let broken = Err(Corrupt::Deflate { stored_bytes });
     for (at, what) in [(0, "header"), (3, "stream"), (stored_bytes - 1, "Adler-32")] {
         let mut wrong = right.clone();
         wrong[at] ^= 0x55;
-        assert_eq!(decode(&[Filter::Deflate], &wrong), broken, "{what}");
+        assert_eq!(decode(&[ChunkFilter::Deflate], &wrong), broken, "{what}");
     }
     for cut in 1..stored_bytes {
-        let found = decode(&[Filter::Deflate], &right[..cut]);
+        let found = decode(&[ChunkFilter::Deflate], &right[..cut]);
         assert_eq!(found, Err(Corrupt::Deflate { stored_bytes: cut }), "cut to {cut}");
     }
     let cases = [
         (
-            &[Filter::Deflate][..],
+            &[ChunkFilter::Deflate][..],
             encode::deflate(&[7; 399]),
             Corrupt::TooShort { filter: "deflate", found: 399, expected: 400 },
         ),
-        (&[Filter::Deflate], encode::deflate(&[7; 401]), Corrupt::TooLong { filter: "deflate", expected: 400 }),
+        (&[ChunkFilter::Deflate], encode::deflate(&[7; 401]), Corrupt::TooLong { filter: "deflate", expected: 400 }),
         (
-            &[Filter::Deflate],
+            &[ChunkFilter::Deflate],
             vec![],
             Corrupt::Implausible { filter: "deflate", stored_bytes: 0, found: 0, expected: 400 },
         ),
         (
-            &[Filter::Lzf],
+            &[ChunkFilter::Lzf],
             vec![0; 4],
             Corrupt::Implausible { filter: "LZF", stored_bytes: 4, found: 352, expected: 400 },
         ),
         (&[], vec![0; 399], Corrupt::Length { expected: 400, found: 399 }),
-        (&[Filter::Shuffle { element_bytes: 4 }], vec![0; 401], Corrupt::Length { expected: 400, found: 401 }),
-        (&[Filter::Fletcher32], vec![0; 400], Corrupt::Length { expected: 400, found: 396 }),
-        (&[Filter::Fletcher32], vec![0; 3], Corrupt::ChecksumAbsent { found: 3 }),
-        (&[Filter::Fletcher32], vec![1; 404], Corrupt::Checksum { expected: 0x0101_0101, found: 0xd2d2_c8c8 }),
+        (&[ChunkFilter::Shuffle { element_bytes: 4 }], vec![0; 401], Corrupt::Length { expected: 400, found: 401 }),
+        (&[ChunkFilter::Fletcher32], vec![0; 400], Corrupt::Length { expected: 400, found: 396 }),
+        (&[ChunkFilter::Fletcher32], vec![0; 3], Corrupt::ChecksumAbsent { found: 3 }),
+        (&[ChunkFilter::Fletcher32], vec![1; 404], Corrupt::Checksum { expected: 0x0101_0101, found: 0xd2d2_c8c8 }),
     ];
     for (filters, stored, expected) in cases {
         assert_eq!(decode(filters, &stored), Err(expected), "{filters:?}");
@@ -193,30 +198,31 @@ fn what_is_wrong_with_a_chunk_is_named() {
 
 #[test]
 fn a_decoder_keeps_no_more_than_its_largest_chunk() {
-    let float = Float { width: FloatWidth::F32, order: ByteOrder::Little };
-    let mut decoder = Decoder::new();
+    let float = FloatType { width: FloatWidth::F32, order: ByteOrder::Little };
+    let mut decoder = ChunkDecoder::new();
     for elements in [1000, 10, 500] {
-        let pipeline = Pipeline::new(vec![Filter::Lzf], float, elements).unwrap();
+        let pipeline = Pipeline::new(vec![ChunkFilter::Lzf], float, elements).unwrap();
         decoder.decode(&pipeline, 0, &encode::lzf(&chunk(elements, float))).unwrap();
         assert!((4000..9000).contains(&decoder.scratch_bytes()));
     }
 }
 
-fn filters() -> impl Strategy<Value = Vec<Filter>> {
+fn filters() -> impl Strategy<Value = Vec<ChunkFilter>> {
     let filter = prop_oneof![
-        Just(Filter::Deflate),
-        Just(Filter::Lzf),
-        Just(Filter::Fletcher32),
-        (1usize..9).prop_map(|element_bytes| Filter::Shuffle { element_bytes }),
+        Just(ChunkFilter::Deflate),
+        Just(ChunkFilter::Lzf),
+        Just(ChunkFilter::Fletcher32),
+        (1usize..9).prop_map(|element_bytes| ChunkFilter::Shuffle { element_bytes }),
     ];
-    let compressors =
-        |filters: &[Filter]| filters.iter().filter(|filter| matches!(filter, Filter::Deflate | Filter::Lzf)).count();
+    let compressors = |filters: &[ChunkFilter]| {
+        filters.iter().filter(|filter| matches!(filter, ChunkFilter::Deflate | ChunkFilter::Lzf)).count()
+    };
     prop::collection::vec(filter, 0..5).prop_filter("one compressor", move |filters| compressors(filters) <= 1)
 }
 
-fn float() -> impl Strategy<Value = Float> {
+fn float() -> impl Strategy<Value = FloatType> {
     (prop::sample::select(&WIDTHS[..]), prop::sample::select(&ORDERS[..]))
-        .prop_map(|(width, order)| Float { width, order })
+        .prop_map(|(width, order)| FloatType { width, order })
 }
 
 proptest! {
@@ -239,7 +245,7 @@ proptest! {
         }
         damage.iter().for_each(|(at, byte)| { let at = at.index(stored.len()); stored[at] ^= byte });
         let pipeline = Pipeline::new(filters, float, elements).unwrap();
-        let mut decoder = Decoder::new();
+        let mut decoder = ChunkDecoder::new();
         for stored in [&stored[..], &stored[..cut.index(stored.len())]] {
             if let Ok(decoded) = decoder.decode(&pipeline, 0, stored) {
                 decoded.copy(0..elements, &mut vec![0.0; elements]);

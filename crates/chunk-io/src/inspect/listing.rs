@@ -22,7 +22,7 @@ pub struct DatasetEntry {
     pub dtype: String,
     /// `little`, `big` or `none`.
     pub byte_order: &'static str,
-    /// Shape of a chunk, if it is chunked; it is contiguous or within the header otherwise.
+    /// Shape of a chunk, if it is chunked; otherwise it is contiguous or within the header.
     pub chunk: Option<Vec<usize>>,
     /// Filters in the order in which they are applied when writing.
     pub filters: Vec<String>,

@@ -5,8 +5,8 @@ use serde::Serialize;
 use super::listing::DatasetEntry;
 use super::previous_of_same_instrument;
 use super::statistics::{ColumnStatistics, Occurrences};
-use crate::error::Fault;
-use crate::file::table::Table;
+use crate::error::LayoutFault;
+use crate::file::NumericDataset;
 
 /// Severity of a [`Problem`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -21,10 +21,23 @@ pub enum Severity {
     Note,
 }
 
+/// Kinds of problems that a caller can give further advice on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProblemKind {
+    /// A feature has one value in all samples.
+    ConstantFeature,
+    /// Any other problem.
+    Other,
+}
+
 /// Something wrong with a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Problem {
+    /// Kind; not serialised.
+    #[serde(skip)]
+    pub kind: ProblemKind,
     /// Severity.
     pub severity: Severity,
     /// The object in the file.
@@ -49,8 +62,9 @@ impl std::fmt::Display for Severity {
 
 impl Problem {
     /// A broken rule of the layout.
-    pub(super) fn from_fault(fault: Fault) -> Self {
+    pub(super) fn from_fault(fault: LayoutFault) -> Self {
         Problem {
+            kind: ProblemKind::Other,
             severity: Severity::Error,
             index: fault.index.into_iter().collect(),
             message: format!("expected {}, found {}", fault.expected, fault.found),
@@ -62,31 +76,36 @@ impl Problem {
 
 /// Kind of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Columns {
+pub(super) enum ColumnKind {
     /// Features of the model.
     Features,
     /// Targets: NaN where unknown.
     Targets,
 }
 
-impl Columns {
+impl ColumnKind {
     fn if_constant(self) -> &'static str {
         match self {
-            Columns::Features => {
-                "it tells the model nothing; leave it out where the file is made: `ingest --features …` takes the others only"
-            }
-            Columns::Targets => "there is nothing to learn from it; look at how the file was made",
+            ColumnKind::Features => "it tells the model nothing; leave it out when the file is made",
+            ColumnKind::Targets => "there is nothing to learn from it; look at how the file was made",
         }
     }
 }
 
 /// Values that no model can learn from.
-pub(super) fn in_columns(object: &str, columns: &[ColumnStatistics], of: Columns) -> Vec<Problem> {
+pub(super) fn in_columns(object: &str, columns: &[ColumnStatistics], of: ColumnKind) -> Vec<Problem> {
     let mut problems = Vec::new();
     for column in columns {
         let mut add = |severity, occurrences: &Occurrences, message: String, fix: &str| {
             let index = occurrences.first.clone().unwrap_or_default();
-            problems.push(Problem { severity, object: object.to_owned(), index, message, fix: fix.to_owned() });
+            problems.push(Problem {
+                kind: ProblemKind::Other,
+                severity,
+                object: object.to_owned(),
+                index,
+                message,
+                fix: fix.to_owned(),
+            });
         };
         for (occurrences, what) in [(&column.nan, "NaN"), (&column.infinite, "infinity")] {
             if occurrences.count == 0 {
@@ -94,7 +113,7 @@ pub(super) fn in_columns(object: &str, columns: &[ColumnStatistics], of: Columns
             }
             let message = format!("column {} has {} values of {what}", column.name, occurrences.count);
             match (of, what) {
-                (Columns::Targets, "NaN") => {
+                (ColumnKind::Targets, "NaN") => {
                     add(
                         Severity::Note,
                         occurrences,
@@ -108,6 +127,9 @@ pub(super) fn in_columns(object: &str, columns: &[ColumnStatistics], of: Columns
         if column.count > 1 && column.min == column.max {
             let message = format!("column {} is constant at {}", column.name, column.min.unwrap_or_default());
             add(Severity::Warning, &Occurrences::default(), message, of.if_constant());
+            if let (ColumnKind::Features, Some(problem)) = (of, problems.last_mut()) {
+                problem.kind = ProblemKind::ConstantFeature;
+            }
         }
     }
     problems
@@ -118,6 +140,7 @@ pub(super) fn in_times(object: &str, times: &[i64], instruments: Option<&[i32]>)
     let (n, earlier) = previous_of_same_instrument(times, instruments).find(|&(n, earlier)| times[n] <= earlier)?;
     let relation = if times[n] == earlier { "equals" } else { "is before" };
     Some(Problem {
+        kind: ProblemKind::Other,
         severity: Severity::Warning,
         object: object.to_owned(),
         index: vec![n],
@@ -129,13 +152,14 @@ pub(super) fn in_times(object: &str, times: &[i64], instruments: Option<&[i32]>)
 /// 1980 and 2040 in seconds since 1970: the times of most data lie between.
 const USUAL_TIMES_S: std::ops::Range<i64> = 315_532_800..2_208_988_800;
 
-/// Times that make sense in another unit only: read as nanoseconds they would all lie in a few
+/// Times that are plausible in another unit only: as nanoseconds they would all lie in a few
 /// minutes of 1970.
 pub(super) fn in_unit(object: &str, first: i64, last: i64) -> Option<Problem> {
     let units = [("seconds", 1), ("milliseconds", 1_000), ("microseconds", 1_000_000)];
     let usual = |per_second: i64| [first, last].iter().all(|time| USUAL_TIMES_S.contains(&(time / per_second)));
     let (unit, per_second) = units.into_iter().find(|(_, per_second)| usual(*per_second))?;
     Some(Problem {
+        kind: ProblemKind::Other,
         severity: Severity::Warning,
         object: object.to_owned(),
         index: Vec::new(),
@@ -146,6 +170,7 @@ pub(super) fn in_unit(object: &str, first: i64, last: i64) -> Option<Problem> {
 
 pub(super) fn without_times() -> Problem {
     Problem {
+        kind: ProblemKind::Other,
         severity: Severity::Note,
         object: "/timestamps".to_owned(),
         index: Vec::new(),
@@ -160,7 +185,14 @@ pub(super) fn in_storage(datasets: &[DatasetEntry]) -> Vec<Problem> {
     for dataset in datasets {
         let mut add = |severity, message: String, fix: &str| {
             let object = dataset.path.clone();
-            problems.push(Problem { severity, object, index: Vec::new(), message, fix: fix.to_owned() });
+            problems.push(Problem {
+                kind: ProblemKind::Other,
+                severity,
+                object,
+                index: Vec::new(),
+                message,
+                fix: fix.to_owned(),
+            });
         };
         for filter in &dataset.filters_unknown {
             let message = format!("the filter {filter} is not built in");
@@ -174,13 +206,13 @@ pub(super) fn in_storage(datasets: &[DatasetEntry]) -> Vec<Problem> {
     problems
 }
 
-/// Reading one sample costs this many times its size, and at least these bytes, before it is called
-/// expensive.
+/// Reading one sample is called expensive from this many times its size on, and at least these
+/// bytes.
 const EXPENSIVE_RATIO: usize = 16;
 const EXPENSIVE_BYTES: usize = 1 << 20;
 
 /// Chunks that are decoded whole for the sake of a single sample.
-pub(super) fn in_chunks(table: &Table) -> Option<Problem> {
+pub(super) fn in_chunks(table: &NumericDataset) -> Option<Problem> {
     let chunk = table.dataset.chunk()?;
     if table.dataset.filters().is_empty() {
         return None;
@@ -193,6 +225,7 @@ pub(super) fn in_chunks(table: &Table) -> Option<Problem> {
         return None;
     }
     Some(Problem {
+        kind: ProblemKind::Other,
         severity: Severity::Warning,
         object: table.object.clone(),
         index: Vec::new(),

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::file::table::Table;
+use crate::file::NumericDataset;
 
 /// A scan reads pieces of about this size, in whole chunks.
 const PIECE_BYTES: usize = 1 << 20;
@@ -40,11 +40,11 @@ pub struct Occurrences {
 }
 
 /// Statistics of each column, where `names` are the columns: the last axis of `table`.
-pub(super) fn scan(table: &Table, names: Vec<String>) -> Result<Vec<ColumnStatistics>> {
+pub(super) fn scan(table: &NumericDataset, names: Vec<String>) -> Result<Vec<ColumnStatistics>> {
     let (rows, row_len) = (table.rows(), table.row_len());
     let unit = table.chunk_rows().unwrap_or(1);
     let piece_rows = (PIECE_BYTES / size_of::<f32>() / row_len).max(1).next_multiple_of(unit);
-    let mut columns = vec![Column::default(); names.len()];
+    let mut columns = vec![ColumnSums::default(); names.len()];
     let mut piece = Vec::new();
     for first in (0..rows).step_by(piece_rows) {
         let end = rows.min(first + piece_rows);
@@ -62,7 +62,7 @@ pub(super) fn scan(table: &Table, names: Vec<String>) -> Result<Vec<ColumnStatis
 /// Sums of one column. Deviations are taken from the first finite value, which keeps the squares
 /// from cancelling.
 #[derive(Clone, Debug, Default)]
-struct Column {
+struct ColumnSums {
     count: u64,
     shift: f64,
     sum: f64,
@@ -92,7 +92,7 @@ impl LineCount {
     }
 }
 
-impl Column {
+impl ColumnSums {
     fn add(&mut self, value: f32, line: usize) {
         if value.is_nan() {
             return self.nan.add(line);
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     fn statistics(values: &[f32], lines_a_row: usize) -> ColumnStatistics {
-        let mut column = Column::default();
+        let mut column = ColumnSums::default();
         values.iter().enumerate().for_each(|(line, &value)| column.add(value, line));
         column.finish("x".to_owned(), lines_a_row)
     }

@@ -1,33 +1,33 @@
 use std::ops::Range;
 
-use super::chunk::Chunk;
-use super::rows::{Rows, SeriesWindows};
+use super::chunk::SampleChunk;
+use super::rows::{BatchRows, SeriesWindows};
 use crate::shape::Shape;
 use crate::source::Source;
 
-/// A batch as it lies in memory, lent by a [`Loader`](super::Loader).
+/// A batch in memory, borrowed from a [`Loader`](super::Loader).
 #[derive(Clone, Debug)]
 pub struct LoadedBatch<'a> {
     shape: &'a Shape,
     samples: &'a [usize],
-    place: Place<'a>,
+    place: BatchPlace<'a>,
 }
 
 #[derive(Clone, Debug)]
-enum Place<'a> {
-    Chunk { chunk: &'a Chunk, places: Range<usize> },
+enum BatchPlace<'a> {
+    Chunk { chunk: &'a SampleChunk, places: Range<usize> },
     Source(&'a Source),
 }
 
 impl<'a> LoadedBatch<'a> {
     /// The batch at `places` among the samples of a chunk.
-    pub(super) fn of_chunk(shape: &'a Shape, chunk: &'a Chunk, places: Range<usize>) -> Self {
-        LoadedBatch { shape, samples: &chunk.samples()[places.clone()], place: Place::Chunk { chunk, places } }
+    pub(super) fn of_chunk(shape: &'a Shape, chunk: &'a SampleChunk, places: Range<usize>) -> Self {
+        LoadedBatch { shape, samples: &chunk.samples()[places.clone()], place: BatchPlace::Chunk { chunk, places } }
     }
 
     /// The batch of `samples`, which `source` holds in memory.
     pub(super) fn of_source(source: &'a Source, samples: &'a [usize]) -> Self {
-        LoadedBatch { shape: source.shape(), samples, place: Place::Source(source) }
+        LoadedBatch { shape: source.shape(), samples, place: BatchPlace::Source(source) }
     }
 
     /// Number of samples, B.
@@ -54,20 +54,20 @@ impl<'a> LoadedBatch<'a> {
     ///
     /// # Panics
     /// If there are not so many timeframes.
-    pub fn features(&self, k: usize) -> Rows<'a> {
+    pub fn features(&self, k: usize) -> BatchRows<'a> {
         assert!(k < self.shape.timeframes.len(), "timeframe {k} of {}", self.shape.timeframes.len());
         match self.series(k) {
-            Some(windows) => Rows::windows(windows),
+            Some(windows) => BatchRows::windows(windows),
             None => self.table(k, self.shape.timeframes[k].window_len()),
         }
     }
 
     /// The targets, `[B, K]`.
-    pub fn targets(&self) -> Rows<'a> {
+    pub fn targets(&self) -> BatchRows<'a> {
         let width = self.shape.horizons;
         match &self.place {
-            Place::Source(source) if let Some(series) = source.series() => {
-                Rows::among(series.targets(), self.samples, width)
+            BatchPlace::Source(source) if let Some(series) = source.series() => {
+                BatchRows::among(series.targets(), self.samples, width)
             }
             _ => self.table(self.shape.timeframes.len(), width),
         }
@@ -79,7 +79,7 @@ impl<'a> LoadedBatch<'a> {
     /// # Panics
     /// If there are not so many timeframes.
     pub fn series(&self, k: usize) -> Option<SeriesWindows<'a>> {
-        let Place::Source(source) = self.place else { return None };
+        let BatchPlace::Source(source) = self.place else { return None };
         let series = source.series()?;
         let timeframe = &series.file().timeframes()[k];
         Some(SeriesWindows {
@@ -92,12 +92,14 @@ impl<'a> LoadedBatch<'a> {
     }
 
     /// The batch's rows of the `i`-th table of a windows file, in which a row has `width` values.
-    fn table(&self, i: usize, width: usize) -> Rows<'a> {
+    fn table(&self, i: usize, width: usize) -> BatchRows<'a> {
         match &self.place {
-            Place::Chunk { chunk, places } => Rows::consecutive(chunk.rows(i, width, places), places.len(), width),
-            Place::Source(source) => {
-                let all = source.held_table(i).expect("what is not read ahead is held");
-                Rows::among(all, self.samples, width)
+            BatchPlace::Chunk { chunk, places } => {
+                BatchRows::consecutive(chunk.rows(i, width, places), places.len(), width)
+            }
+            BatchPlace::Source(source) => {
+                let all = source.resident_table(i).expect("what is not read ahead is held");
+                BatchRows::among(all, self.samples, width)
             }
         }
     }

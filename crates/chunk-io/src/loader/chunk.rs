@@ -6,30 +6,29 @@ use megabatch_gpu_core::{Buffer, Error, Scope};
 use crate::cost::ReadCost;
 use crate::shape::{SampleSlices, Shape, TimeframeShape};
 
-/// The samples of consecutive batches, one after the other as the batches have them, and memory for
-/// them that is used again.
+/// Samples of consecutive batches, in the order of the batches, and their memory, which is reused.
 #[derive(Debug, Default)]
-pub(super) struct Chunk {
+pub(super) struct SampleChunk {
     samples: Vec<usize>,
     /// The place in `samples` at which each batch ends.
     batch_ends: Vec<usize>,
     /// Row-major: `[n, T, F]` of each timeframe, then the targets `[n, K]`.
     tables: Vec<Buffer<f32>>,
-    /// Samples that the tables have room for.
-    room: usize,
+    /// Samples for which the tables are allocated.
+    capacity: usize,
     /// Cost of reading.
     pub(super) cost: ReadCost,
 }
 
-impl Chunk {
-    /// Takes memory for `samples` samples on `scope`, unless there is enough already.
-    pub(super) fn make_room(&mut self, scope: &Scope, shape: &Shape, samples: usize) -> Result<(), Error> {
-        if self.tables.is_empty() || self.room < samples {
-            // Given back before the larger is taken.
+impl SampleChunk {
+    /// Allocates memory for `samples` samples on `scope`, unless there is enough already.
+    pub(super) fn ensure_capacity(&mut self, scope: &Scope, shape: &Shape, samples: usize) -> Result<(), Error> {
+        if self.tables.is_empty() || self.capacity < samples {
+            // Freed before the larger one is allocated.
             self.tables.clear();
             let table = |width: usize| Buffer::zeros(scope, samples.saturating_mul(width));
             self.tables = widths(shape).map(table).collect::<Result<_, Error>>()?;
-            self.room = samples;
+            self.capacity = samples;
         }
         Ok(())
     }
@@ -66,22 +65,22 @@ fn widths(shape: &Shape) -> impl Iterator<Item = usize> {
 }
 
 /// The lists of batches to come, taken a chunk at a time.
-pub(super) struct Lists<I: Iterator> {
+pub(super) struct BatchQueue<I: Iterator> {
     batches: Peekable<I>,
     chunk_samples: usize,
 }
 
-impl<I: Iterator<Item = Vec<usize>>> Lists<I> {
+impl<I: Iterator<Item = Vec<usize>>> BatchQueue<I> {
     pub(super) fn new(batches: I, chunk_samples: usize) -> Self {
-        Lists { batches: batches.peekable(), chunk_samples }
+        BatchQueue { batches: batches.peekable(), chunk_samples }
     }
 
-    /// Makes `chunk` that of the next batches, as many as fit and one at least. The samples that it
-    /// needs room for, or `None` where no batches are left.
-    pub(super) fn next_into(&mut self, chunk: &mut Chunk) -> Option<usize> {
+    /// Fills the lists of `chunk` with the next batches, as many as fit and at least one. Returns
+    /// the samples that it needs memory for, or `None` after the last batch.
+    pub(super) fn next_into(&mut self, chunk: &mut SampleChunk) -> Option<usize> {
         chunk.samples.clear();
         chunk.batch_ends.clear();
-        // An empty batch counts as one of a sample, so that no number of them goes on for ever.
+        // An empty batch counts as one sample, so that a chunk ends.
         let mut counted = 0;
         while let Some(list) =
             self.batches.next_if(|list| counted == 0 || counted + list.len().max(1) <= self.chunk_samples)
@@ -94,7 +93,7 @@ impl<I: Iterator<Item = Vec<usize>>> Lists<I> {
         match (chunk.batch_ends.is_empty(), self.batches.peek()) {
             (true, _) => None,
             (_, None) => Some(samples),
-            // The chunks to come may be a little larger, and are to find room.
+            // Later chunks may be a little larger and must find enough memory.
             (_, Some(_)) => Some(samples.max(self.chunk_samples)),
         }
     }
@@ -106,11 +105,11 @@ mod tests {
 
     /// The sizes of the batches of each chunk, and the room that each needs.
     fn chunks(sizes: &[usize], chunk_samples: usize) -> Vec<(Vec<usize>, usize)> {
-        let mut lists = Lists::new(sizes.iter().map(|&size| vec![7; size]), chunk_samples);
-        let (mut chunk, mut all) = (Chunk::default(), Vec::new());
-        while let Some(room) = lists.next_into(&mut chunk) {
+        let mut lists = BatchQueue::new(sizes.iter().map(|&size| vec![7; size]), chunk_samples);
+        let (mut chunk, mut all) = (SampleChunk::default(), Vec::new());
+        while let Some(capacity) = lists.next_into(&mut chunk) {
             let batches = (0..).map_while(|n| chunk.batch(n)).map(|places| places.len());
-            all.push((batches.collect(), room));
+            all.push((batches.collect(), capacity));
         }
         all
     }
@@ -128,7 +127,7 @@ mod tests {
     #[test]
     fn batches_of_nothing_come_and_end() {
         assert_eq!(chunks(&[0, 0, 2], 2), [(vec![0, 0], 2), (vec![2], 2)]);
-        let mut lists = Lists::new(std::iter::repeat(Vec::new()), 3);
-        assert_eq!(lists.next_into(&mut Chunk::default()), Some(3));
+        let mut lists = BatchQueue::new(std::iter::repeat(Vec::new()), 3);
+        assert_eq!(lists.next_into(&mut SampleChunk::default()), Some(3));
     }
 }

@@ -5,37 +5,37 @@ use std::time::Instant;
 use megabatch_gpu_core::Scope;
 
 use super::batch::LoadedBatch;
-use super::chunk::{Chunk, Lists};
-use super::reader::{CHUNKS, Reader, ReaderThread};
+use super::chunk::{BatchQueue, SampleChunk};
+use super::reader::{CHUNKS, ReaderThread, SampleReader};
 use super::stats::LoaderStats;
 use crate::error::{Error, Result};
 
-/// Batches out of chunks that a thread reads ahead.
+/// Batches of chunks that a thread reads ahead.
 ///
-/// Which samples are in a chunk is decided here, on the consumer's side: the thread knows lists and
-/// memory only.
-pub(super) struct Ahead<I: Iterator> {
-    reader: Arc<dyn Reader>,
-    lists: Lists<I>,
+/// The samples of a chunk are chosen here, on the consumer's side; the thread sees lists and memory
+/// only.
+pub(super) struct PrefetchedBatches<I: Iterator> {
+    reader: Arc<dyn SampleReader>,
+    lists: BatchQueue<I>,
     scope: Scope,
     /// `None` after an error.
     thread: Option<ReaderThread>,
-    /// Chunks that the thread was given and has not been relieved of.
+    /// Chunks given to the thread and not taken back yet.
     given: usize,
     /// The chunk in use, and which of its batches is the next.
-    current: Option<Chunk>,
+    current: Option<SampleChunk>,
     next: usize,
-    stalls: LoaderStats,
+    stats: LoaderStats,
 }
 
-impl<I: Iterator<Item = Vec<usize>>> Ahead<I> {
+impl<I: Iterator<Item = Vec<usize>>> PrefetchedBatches<I> {
     /// Begins to read.
-    pub(super) fn start(reader: Arc<dyn Reader>, lists: Lists<I>, scope: &Scope) -> Result<Self> {
+    pub(super) fn start(reader: Arc<dyn SampleReader>, lists: BatchQueue<I>, scope: &Scope) -> Result<Self> {
         let thread = Some(ReaderThread::start(Arc::clone(&reader))?);
-        let (scope, stalls) = (scope.clone(), LoaderStats::default());
-        let mut ahead = Ahead { reader, lists, scope, thread, given: 0, current: None, next: 0, stalls };
+        let (scope, stats) = (scope.clone(), LoaderStats::default());
+        let mut ahead = PrefetchedBatches { reader, lists, scope, thread, given: 0, current: None, next: 0, stats };
         for _ in 0..CHUNKS {
-            ahead.give(Chunk::default())?;
+            ahead.give(SampleChunk::default())?;
         }
         Ok(ahead)
     }
@@ -46,7 +46,7 @@ impl<I: Iterator<Item = Vec<usize>>> Ahead<I> {
         }
         let places = self.places().expect("a chunk has a batch, and one that is not used up another");
         self.next += 1;
-        self.stalls.note_batch(places.len());
+        self.stats.note_batch(places.len());
         let chunk = self.current.as_ref().expect("it has these places");
         Ok(Some(LoadedBatch::of_chunk(self.reader.shape(), chunk, places)))
     }
@@ -56,11 +56,11 @@ impl<I: Iterator<Item = Vec<usize>>> Ahead<I> {
         self.current.as_ref()?.batch(self.next)
     }
 
-    pub(super) fn stalls(&self) -> LoaderStats {
-        self.stalls
+    pub(super) fn stats(&self) -> LoaderStats {
+        self.stats
     }
 
-    /// Exchanges the chunk in use for the next one; whether there is one.
+    /// Exchanges the chunk in use for the next one; false if there is none.
     fn turn(&mut self) -> Result<bool> {
         let start = Instant::now();
         if let Some(done) = self.current.take() {
@@ -69,17 +69,16 @@ impl<I: Iterator<Item = Vec<usize>>> Ahead<I> {
         let Some(thread) = self.thread.as_mut().filter(|_| self.given > 0) else { return Ok(false) };
         self.given -= 1;
         let chunk = thread.take()?;
-        self.stalls.note_wait(start.elapsed(), chunk.cost);
+        self.stats.note_wait(start.elapsed(), chunk.cost);
         (self.current, self.next) = (Some(chunk), 0);
         Ok(true)
     }
 
-    /// Has the next batches read into `chunk`, if there are any; its memory is given back if there
-    /// are none.
-    fn give(&mut self, mut chunk: Chunk) -> Result<()> {
+    /// Has the next batches read into `chunk`, or frees its memory if there are none.
+    fn give(&mut self, mut chunk: SampleChunk) -> Result<()> {
         let Some(thread) = &self.thread else { return Ok(()) };
-        let Some(room) = self.lists.next_into(&mut chunk) else { return Ok(()) };
-        let made = chunk.make_room(&self.scope, self.reader.shape(), room);
+        let Some(capacity) = self.lists.next_into(&mut chunk) else { return Ok(()) };
+        let made = chunk.ensure_capacity(&self.scope, self.reader.shape(), capacity);
         made.map_err(Error::memory(self.reader.path()))?;
         thread.give(chunk);
         self.given += 1;

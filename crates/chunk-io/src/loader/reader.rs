@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use super::chunk::Chunk;
+use super::chunk::SampleChunk;
 use crate::cost::ReadCost;
 use crate::error::{Error, Result};
 use crate::shape::{SampleSlices, Shape};
 use crate::source::Source;
 
 /// Fills chunks: a source, or a test's stand-in for one.
-pub(super) trait Reader: Send + Sync {
+pub(super) trait SampleReader: Send + Sync {
     fn path(&self) -> &Path;
 
     fn shape(&self) -> &Shape;
@@ -20,7 +20,7 @@ pub(super) trait Reader: Send + Sync {
     fn read_list(&self, samples: &[usize], out: SampleSlices<'_>) -> Result<ReadCost>;
 }
 
-impl Reader for Source {
+impl SampleReader for Source {
     fn path(&self) -> &Path {
         Source::path(self)
     }
@@ -48,8 +48,8 @@ pub(super) fn is_consecutive(samples: &[usize]) -> bool {
 /// A thread that fills chunks in the order in which it is given them.
 pub(super) struct ReaderThread {
     /// Empty chunks on their way to the thread; gone when it is to end.
-    empty: Option<SyncSender<Chunk>>,
-    filled: Option<Receiver<Result<Chunk>>>,
+    empty: Option<SyncSender<SampleChunk>>,
+    filled: Option<Receiver<Result<SampleChunk>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct ReaderThread {
 pub(super) const CHUNKS: usize = 2;
 
 impl ReaderThread {
-    pub(super) fn start(reader: Arc<dyn Reader>) -> Result<Self> {
+    pub(super) fn start(reader: Arc<dyn SampleReader>) -> Result<Self> {
         let path = reader.path().to_owned();
         let (empty, given) = sync_channel(CHUNKS);
         let (done, filled) = sync_channel(CHUNKS);
@@ -68,15 +68,14 @@ impl ReaderThread {
     }
 
     /// Has `chunk` filled, after those given before it.
-    pub(super) fn give(&self, chunk: Chunk) {
+    pub(super) fn give(&self, chunk: SampleChunk) {
         let empty = self.empty.as_ref().expect("there until the thread is dropped");
-        // A thread that has ended left an error or a panic behind, which is told when the chunk is
-        // asked for.
+        // A thread that has ended left an error or a panic behind, which `take` reports.
         let _ = empty.send(chunk);
     }
 
     /// Waits for the next chunk that is filled; one must have been given.
-    pub(super) fn take(&mut self) -> Result<Chunk> {
+    pub(super) fn take(&mut self) -> Result<SampleChunk> {
         let filled = self.filled.as_ref().expect("there until the thread is dropped").recv();
         filled.unwrap_or_else(|_| {
             let thread = self.thread.take().expect("a thread that ends in a panic is asked once");
@@ -92,14 +91,14 @@ impl Drop for ReaderThread {
         self.empty = None;
         self.filled = None;
         if let Some(thread) = self.thread.take() {
-            // A panic that nobody waited for: whoever drops the loader has its own way to end.
+            // A panic that nobody waited for is ignored when the loader is dropped.
             let _ = thread.join();
         }
     }
 }
 
 /// Fills chunks until there is an error or nobody to take them.
-fn fill_all(reader: &dyn Reader, given: &Receiver<Chunk>, done: &SyncSender<Result<Chunk>>) {
+fn fill_all(reader: &dyn SampleReader, given: &Receiver<SampleChunk>, done: &SyncSender<Result<SampleChunk>>) {
     for mut chunk in given {
         let (samples, out) = chunk.parts(reader.shape());
         let read = reader.read_list(samples, out);

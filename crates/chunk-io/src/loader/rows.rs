@@ -2,14 +2,14 @@ use super::reader::is_consecutive;
 
 /// Rows of equal length, one a sample of a batch, wherever they are.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows<'a> {
+pub struct BatchRows<'a> {
     len: usize,
     row_len: usize,
-    place: Place<'a>,
+    place: RowsPlace<'a>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Place<'a> {
+enum RowsPlace<'a> {
     /// One after the other.
     Consecutive(&'a [f32]),
     /// Among those of all samples, `[N, ..]`.
@@ -18,26 +18,26 @@ enum Place<'a> {
     Windows(SeriesWindows<'a>),
 }
 
-impl<'a> Rows<'a> {
+impl<'a> BatchRows<'a> {
     /// `len` rows, one after the other.
     pub(super) fn consecutive(values: &'a [f32], len: usize, row_len: usize) -> Self {
-        Rows { len, row_len, place: Place::Consecutive(values) }
+        BatchRows { len, row_len, place: RowsPlace::Consecutive(values) }
     }
 
     /// The rows of `samples` among those of all samples.
     pub(super) fn among(all: &'a [f32], samples: &'a [usize], row_len: usize) -> Self {
         let place = match samples {
             [first, ..] if is_consecutive(samples) => {
-                Place::Consecutive(&all[first * row_len..(first + samples.len()) * row_len])
+                RowsPlace::Consecutive(&all[first * row_len..(first + samples.len()) * row_len])
             }
-            _ => Place::Among { all, samples },
+            _ => RowsPlace::Among { all, samples },
         };
-        Rows { len: samples.len(), row_len, place }
+        BatchRows { len: samples.len(), row_len, place }
     }
 
     pub(super) fn windows(windows: SeriesWindows<'a>) -> Self {
         let (len, row_len) = (windows.samples.len(), windows.steps * windows.features);
-        Rows { len, row_len, place: Place::Windows(windows) }
+        BatchRows { len, row_len, place: RowsPlace::Windows(windows) }
     }
 
     /// Number of rows.
@@ -63,9 +63,9 @@ impl<'a> Rows<'a> {
         assert!(i < self.len, "row {i} of {}", self.len);
         let at = |values: &'a [f32], row: usize| &values[row * self.row_len..(row + 1) * self.row_len];
         match self.place {
-            Place::Consecutive(values) => at(values, i),
-            Place::Among { all, samples } => at(all, samples[i]),
-            Place::Windows(windows) => windows.window(i),
+            RowsPlace::Consecutive(values) => at(values, i),
+            RowsPlace::Among { all, samples } => at(all, samples[i]),
+            RowsPlace::Windows(windows) => windows.window(i),
         }
     }
 
@@ -78,8 +78,8 @@ impl<'a> Rows<'a> {
     /// All rows as one slice, `[len, row_len]`, where they lie one after the other.
     pub fn as_slice(&self) -> Option<&'a [f32]> {
         match self.place {
-            Place::Consecutive(values) => Some(values),
-            Place::Among { .. } if self.len == 0 => Some(&[]),
+            RowsPlace::Consecutive(values) => Some(values),
+            RowsPlace::Among { .. } if self.len == 0 => Some(&[]),
             _ => None,
         }
     }

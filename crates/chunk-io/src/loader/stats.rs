@@ -9,12 +9,12 @@ use crate::cost::ReadCost;
 pub struct LoaderStats {
     /// Time in which the consumer waited for data: `disk`, `decode` and `copy` together.
     pub waited: Duration,
-    /// The part of it that was due to reading from the file. Each wait is shared out as the time
-    /// was that went into the chunk waited for.
+    /// The part of it that was due to reading from the file. Each wait is divided in proportion to
+    /// the times of the chunk waited for.
     pub disk: Duration,
     /// The part that was due to undoing filters.
     pub decode: Duration,
-    /// The part that was due to moving values to their place, and what else there is.
+    /// The part that was due to copying values, and the rest.
     pub copy: Duration,
     /// Cost of all delivered chunks.
     pub read: ReadCost,

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use megabatch_gpu_core::Device;
 
-use super::chunk::Lists;
-use super::prefetching::Ahead;
-use super::reader::Reader;
+use super::chunk::BatchQueue;
+use super::prefetching::PrefetchedBatches;
+use super::reader::SampleReader;
 use crate::cost::ReadCost;
 use crate::error::{Error, Result};
 use crate::shape::{SampleSlices, Shape, TimeframeShape};
@@ -41,7 +41,7 @@ impl StandIn {
     }
 }
 
-impl Reader for StandIn {
+impl SampleReader for StandIn {
     fn path(&self) -> &Path {
         Path::new("made-up.h5")
     }
@@ -70,14 +70,14 @@ impl Reader for StandIn {
 }
 
 /// Batches of three, from sample 0 on; two fit a chunk.
-fn ahead(reader: &Arc<StandIn>, batches: usize) -> Ahead<impl Iterator<Item = Vec<usize>>> {
+fn ahead(reader: &Arc<StandIn>, batches: usize) -> PrefetchedBatches<impl Iterator<Item = Vec<usize>>> {
     let lists = (0..batches).map(|n| (n * 3..n * 3 + 3).map(|sample| sample % 1_000).collect());
     let scope = Device::cpu().scope("chunks");
-    Ahead::start(Arc::clone(reader) as Arc<dyn Reader>, Lists::new(lists, 6), &scope).unwrap()
+    PrefetchedBatches::start(Arc::clone(reader) as Arc<dyn SampleReader>, BatchQueue::new(lists, 6), &scope).unwrap()
 }
 
 /// The first sample of each batch up to the end or to an error.
-fn drain(ahead: &mut Ahead<impl Iterator<Item = Vec<usize>>>) -> (Vec<usize>, Option<Error>) {
+fn drain(ahead: &mut PrefetchedBatches<impl Iterator<Item = Vec<usize>>>) -> (Vec<usize>, Option<Error>) {
     let mut seen = Vec::new();
     loop {
         match ahead.next_batch() {
@@ -136,15 +136,15 @@ fn what_is_counted_adds_up() {
     let reader = StandIn::new(Fault::None);
     let mut ahead = ahead(&reader, 11);
     assert_eq!(drain(&mut ahead).0, (0..11).map(|n| n * 3).collect::<Vec<_>>());
-    let stalls = ahead.stalls();
-    assert_eq!((stalls.batches, stalls.samples, stalls.read.bytes_read), (11, 33, 33));
+    let stats = ahead.stats();
+    assert_eq!((stats.batches, stats.samples, stats.read.bytes_read), (11, 33, 33));
     let each = Duration::from_micros(33);
-    assert_eq!([stalls.read.disk, stalls.read.decode, stalls.read.copy], [each, 2 * each, 3 * each]);
-    assert!(stalls.waited > Duration::ZERO);
-    assert_eq!(stalls.disk + stalls.decode + stalls.copy, stalls.waited);
+    assert_eq!([stats.read.disk, stats.read.decode, stats.read.copy], [each, 2 * each, 3 * each]);
+    assert!(stats.waited > Duration::ZERO);
+    assert_eq!(stats.disk + stats.decode + stats.copy, stats.waited);
     // The waits are shared out as the work was: one, two and three parts of six.
-    let sixth = stalls.waited / 6;
-    for (part, parts) in [(stalls.disk, 1), (stalls.decode, 2), (stalls.copy, 3)] {
-        assert!(part.abs_diff(parts * sixth) < Duration::from_micros(1), "{stalls:?}");
+    let sixth = stats.waited / 6;
+    for (part, parts) in [(stats.disk, 1), (stats.decode, 2), (stats.copy, 3)] {
+        assert!(part.abs_diff(parts * sixth) < Duration::from_micros(1), "{stats:?}");
     }
 }

@@ -47,3 +47,43 @@ pub fn read_amplification(
     }
     amplification
 }
+
+/// Smallest amplification for which a remedy is recommended.
+const WORTH_IT: f64 = 1.25;
+
+/// Largest amplification of a storage that is recommended.
+const GOOD_ENOUGH: f64 = 1.05;
+
+/// Chunks below this size cost more to find and to start decoding than to decode.
+const CHUNK_BYTES_MIN: u64 = 32 << 10;
+
+/// Better storage of a dataset for the order in which it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// In chunks of fewer rows.
+    ChunkRows(usize),
+    /// Contiguous, so that every row has a known offset.
+    Contiguous,
+}
+
+/// A better storage of a dataset of `rows` rows of `row_bytes` in chunks of `stored_rows`, if an
+/// epoch over `order` decodes much more than it asks for: the largest halving of the chunks that
+/// avoids it; contiguous if only tiny chunks would.
+///
+/// # Panics
+/// As [`read_amplification`].
+pub fn remedy(
+    order: &(impl Iterator<Item = usize> + Clone),
+    rows: usize,
+    stored_rows: usize,
+    row_bytes: u64,
+    samples_per_chunk: usize,
+) -> Option<Remedy> {
+    let factor = |stored_rows: usize| read_amplification(order.clone(), rows, stored_rows, samples_per_chunk).factor();
+    if factor(stored_rows) < WORTH_IT {
+        return None;
+    }
+    let halvings = std::iter::successors(Some(stored_rows / 2), |rows| Some(rows / 2));
+    let mut large_enough = halvings.take_while(|&rows| rows > 0 && rows as u64 * row_bytes >= CHUNK_BYTES_MIN);
+    Some(large_enough.find(|&rows| factor(rows) <= GOOD_ENOUGH).map_or(Remedy::Contiguous, Remedy::ChunkRows))
+}

@@ -82,7 +82,7 @@ fn a_model_that_leaves_less_than_three_quarters_makes_chunks_smaller() {
     assert_eq!(samples(0), samples(GIB / 4));
     assert_eq!(samples(GIB / 2).unwrap(), (GIB / 2 / 4004) as usize);
     let shortage = samples(GIB - 4003).unwrap_err();
-    assert_eq!(shortage, Shortage::Model { model_bytes: GIB - 4003, device_bytes: GIB, least_bytes: 4004 });
+    assert_eq!(shortage, MemoryShortage::Model { model_bytes: GIB - 4003, device_bytes: GIB, least_bytes: 4004 });
 }
 
 #[test]
@@ -106,11 +106,11 @@ fn shortages_name_what_would_do() {
     let small = PlanRequest { chunk_bytes: Some(100 * 4004), ..request(&data, 2 * GIB) };
     assert_eq!(
         ChunkPlan::of(&small).unwrap_err(),
-        Shortage::Batch { chunk_bytes: 100 * 4004, sample_bytes: 4004, fitting: 100, batch_size: 128 }
+        MemoryShortage::Batch { chunk_bytes: 100 * 4004, sample_bytes: 4004, fitting: 100, batch_size: 128 }
     );
     assert!(ChunkPlan::of(&PlanRequest { batch_size: 100, ..small }).is_ok());
     let large = PlanRequest { chunk_bytes: Some(GIB), filling: Filling::Device, ..small };
-    assert_eq!(ChunkPlan::of(&large).unwrap_err(), Shortage::Chunk { chunk_bytes: GIB, fitting_bytes: GIB / 2 });
+    assert_eq!(ChunkPlan::of(&large).unwrap_err(), MemoryShortage::Chunk { chunk_bytes: GIB, fitting_bytes: GIB / 2 });
     assert!(ChunkPlan::of(&PlanRequest { chunk_bytes: Some(GIB / 2), ..large }).is_ok());
 }
 
@@ -134,7 +134,6 @@ fn a_remedy_is_the_largest_chunk_that_wastes_nothing() {
     assert_eq!(remedy(1, 1 << 20, 4), Some(Remedy::ChunkRows(4)));
     assert_eq!(remedy(32, 1 << 20, 32), None);
     assert_eq!(remedy(32, 1 << 10, 8), Some(Remedy::Contiguous), "chunks of 8 KiB");
-    assert_eq!(Remedy::ChunkRows(8).options(), "--chunk-rows 8");
 }
 
 proptest! {

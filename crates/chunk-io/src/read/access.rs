@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! Reading extents of a file by the way that the options and the page cache suggest.
+//! Reads of extents, through the page cache or past it, by the options and the cache's state.
 
 use std::io;
 use std::ops::Range;
@@ -8,42 +8,42 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::cache::{fetch_ahead, read_cached};
-use super::file::{Extent, RawFile};
+use super::file::{FileExtent, RawFile};
 use super::scratch::{Aligned, PAGE_BYTES};
-use super::{Direct, NonFinite, Reading};
+use super::{Direct, NonFinite, ReadContext};
 use crate::error::{Error, Result};
 
-/// Once a task has found the page cache empty, the system is kept fetching this much of what the
-/// next ones will read: enough for a disk to have several requests at hand, little enough to stay
-/// in the cache until its turn.
+/// Bytes that the system prefetches for the next tasks once a task has found the page cache empty:
+/// enough for a disk to have several requests queued, few enough to stay in the cache until they
+/// are read.
 const AHEAD_BYTES: usize = 16 << 20;
-/// Each of them is a call.
+/// Each extent is one call.
 const EXTENTS_AHEAD_MAX: usize = 256;
 
 /// A file during one request, the extents of which are known.
-pub(super) struct Access<'a> {
+pub(super) struct ExtentReader<'a> {
     file: &'a RawFile,
-    reading: &'a Reading,
+    reading: &'a ReadContext,
     /// In the order in which tasks read them, each with the task's number.
-    extents: Vec<(usize, Extent)>,
+    extents: Vec<(usize, FileExtent)>,
     /// Extents before this one were fetched ahead.
     fetched: AtomicUsize,
     /// True if a task had to wait for the disk.
     cold: AtomicBool,
 }
 
-impl<'a> Access<'a> {
-    pub(super) fn new(file: &'a RawFile, reading: &'a Reading, extents: Vec<(usize, Extent)>) -> Self {
-        Access { file, reading, extents, fetched: AtomicUsize::new(0), cold: AtomicBool::new(false) }
+impl<'a> ExtentReader<'a> {
+    pub(super) fn new(file: &'a RawFile, reading: &'a ReadContext, extents: Vec<(usize, FileExtent)>) -> Self {
+        ExtentReader { file, reading, extents, fetched: AtomicUsize::new(0), cold: AtomicBool::new(false) }
     }
 
     /// Reads `extent`, a part of those of `task`, to `out`, which is as long.
-    pub(super) fn read(&self, task: usize, extent: Extent, out: &mut [u8], staging: &mut Aligned) -> Result<()> {
+    pub(super) fn read(&self, task: usize, extent: FileExtent, out: &mut [u8], staging: &mut Aligned) -> Result<()> {
         let cached = self.read_cached(task, extent, out)?;
         if cached == out.len() {
             return Ok(());
         }
-        let rest = Extent { offset: extent.offset + cached as u64, bytes: out.len() - cached };
+        let rest = FileExtent { offset: extent.offset + cached as u64, bytes: out.len() - cached };
         match self.read_past_cache(rest, staging)? {
             Some(part) => out[cached..].copy_from_slice(staging.part(part)),
             None => self.read_plainly(task, rest, &mut out[cached..])?,
@@ -51,9 +51,9 @@ impl<'a> Access<'a> {
         Ok(())
     }
 
-    /// Reads `extent`, a part of those of `task`, to memory of the thread's own, and tells which
-    /// part of that it is.
-    pub(super) fn read_staged(&self, task: usize, extent: Extent, staging: &mut Aligned) -> Result<Range<usize>> {
+    /// Reads `extent`, a part of those of `task`, to the thread's own buffer; returns its range
+    /// there.
+    pub(super) fn read_staged(&self, task: usize, extent: FileExtent, staging: &mut Aligned) -> Result<Range<usize>> {
         let out = staging.sized(extent.bytes).map_err(|_| self.no_memory(extent))?;
         let cached = self.read_cached(task, extent, out)?;
         if cached == extent.bytes {
@@ -63,7 +63,7 @@ impl<'a> Access<'a> {
             return Ok(part);
         }
         let out = staging.sized(extent.bytes).map_err(|_| self.no_memory(extent))?;
-        let rest = Extent { offset: extent.offset + cached as u64, bytes: extent.bytes - cached };
+        let rest = FileExtent { offset: extent.offset + cached as u64, bytes: extent.bytes - cached };
         self.read_plainly(task, rest, &mut out[cached..])?;
         Ok(0..extent.bytes)
     }
@@ -72,8 +72,8 @@ impl<'a> Access<'a> {
         self.reading.options.non_finite
     }
 
-    /// Reads the start of `extent` that the page cache holds, where the cache is to be asked.
-    fn read_cached(&self, task: usize, extent: Extent, out: &mut [u8]) -> Result<usize> {
+    /// Reads the start of `extent` that the page cache holds, if the options consult the cache.
+    fn read_cached(&self, task: usize, extent: FileExtent, out: &mut [u8]) -> Result<usize> {
         if self.reading.options.direct == Direct::On && self.may_pass_cache() {
             return Ok(0);
         }
@@ -83,16 +83,16 @@ impl<'a> Access<'a> {
         read_cached(&self.file.file, extent.offset, out).map_err(|error| self.file.failed(error))
     }
 
-    fn read_plainly(&self, task: usize, extent: Extent, out: &mut [u8]) -> Result<()> {
+    fn read_plainly(&self, task: usize, extent: FileExtent, out: &mut [u8]) -> Result<()> {
         if !self.cold.swap(true, Ordering::Relaxed) {
             self.fetch_ahead(task);
         }
         self.file.file.read_exact_at(out, extent.offset).map_err(|error| self.file.failed(error))
     }
 
-    /// Reads the pages around `extent` past the page cache, and tells where in `staging` it is;
-    /// `None` where that is not wanted, or where the file system refuses it, which is noted.
-    fn read_past_cache(&self, extent: Extent, staging: &mut Aligned) -> Result<Option<Range<usize>>> {
+    /// Reads the pages around `extent` past the page cache, and returns its range in `staging`;
+    /// `None` if the options exclude it, or if the file system refuses it, which is noted.
+    fn read_past_cache(&self, extent: FileExtent, staging: &mut Aligned) -> Result<Option<Range<usize>>> {
         let Some(direct) = self.file.direct.as_ref().filter(|_| self.may_pass_cache()) else { return Ok(None) };
         let start = extent.offset / PAGE_BYTES as u64 * PAGE_BYTES as u64;
         let needed = (extent.end() - start) as usize;
@@ -120,8 +120,8 @@ impl<'a> Access<'a> {
         self.file.direct.is_some() && self.reading.direct_refused().is_none()
     }
 
-    /// Has the system fetch what the tasks from `task` on will read, up to [`AHEAD_BYTES`] of it,
-    /// and what it was not told of yet.
+    /// Has the system prefetch what the tasks from `task` on will read, up to [`AHEAD_BYTES`] of
+    /// it.
     fn fetch_ahead(&self, task: usize) {
         let first = self.extents.partition_point(|&(of, _)| of < task);
         let mut bytes = 0;
@@ -140,7 +140,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    fn no_memory(&self, extent: Extent) -> Error {
+    fn no_memory(&self, extent: FileExtent) -> Error {
         let source = io::Error::new(io::ErrorKind::OutOfMemory, format!("no memory for {} bytes of it", extent.bytes));
         Error::Io { path: self.file.path.clone(), action: "read the file", source }
     }

@@ -12,7 +12,7 @@ use rustix::fs::{Advice, OFlags, fadvise};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 /// Reads what the page cache holds from `offset` on, up to the first page that it does not, and
-/// tells how many bytes that is; 0 where the file system cannot tell.
+/// returns the number of bytes; 0 if the file system does not support the query.
 pub(super) fn read_cached(file: &File, offset: u64, out: &mut [u8]) -> io::Result<usize> {
     match preadv2(file, &mut [IoSliceMut::new(out)], offset, ReadWriteFlags::NOWAIT) {
         Ok(bytes) => Ok(bytes),

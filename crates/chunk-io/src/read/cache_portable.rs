@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! The page cache of a system of which nothing is known: it is used and never asked.
+//! Page cache without queries, for other systems.
 
 use std::fs::File;
 use std::io;

@@ -1,32 +1,31 @@
 #![forbid(unsafe_code)]
 
-//! Rows out of chunks: each chunk that holds one of them is read and decoded once, and its values
-//! go straight to their places.
+//! Rows from chunks: each chunk is read and decoded once, and its values are copied straight to
+//! their places.
 
 use std::ops::Range;
 use std::time::Instant;
 
-use super::access::Access;
-use super::file::Extent;
-use super::index::{ChunkIndex, Entry};
+use super::access::ExtentReader;
+use super::file::FileExtent;
+use super::index::{ChunkEntry, ChunkIndex};
 use super::parallel::{Done, in_parallel};
-use super::read_path::Stored;
-use super::rows::{Rows, cut, take};
-use super::scratch::{Aligned, Scratch};
-use super::span::{BLOCK_BYTES, Extended, Span, spans};
-use super::{Reading, check};
-use crate::decode::{Corrupt, Decoded, Decoder, Pipeline};
+use super::read_path::DirectDataset;
+use super::rows::{RowSelection, cut, take};
+use super::scratch::{Aligned, ThreadBuffers};
+use super::span::{BLOCK_BYTES, Extended, ReadSpan, spans};
+use super::{ReadContext, check};
+use crate::decode::{ChunkDecoder, Corrupt, Decoded, Pipeline};
 use crate::error::{Error, Result};
 
-/// Chunks that are decoded at the same time take no more than this with what they are decoded from,
-/// beyond the first.
+/// Most bytes of the chunks that are decoded at the same time, beyond the first.
 const CHUNKS_AT_ONCE_BYTES: u64 = 1 << 30;
 /// A thread is not worth starting for less.
 const BYTES_A_THREAD: u64 = 64 << 10;
 
 /// Rows of one chunk that are consecutive in the caller's memory: of a *band*, the steps that a
 /// chunk covers, which are consecutive in a row.
-struct Piece<'a> {
+struct ChunkPiece<'a> {
     /// Place of the chunk along the first and the second axis.
     at: [usize; 2],
     /// From the chunk's first row on.
@@ -42,13 +41,13 @@ struct Piece<'a> {
 struct Band<'a> {
     at: [usize; 2],
     /// `None` where a chunk was never written.
-    chunks: Vec<Option<Entry>>,
-    extent: Option<Extent>,
-    pieces: Vec<Piece<'a>>,
+    chunks: Vec<Option<ChunkEntry>>,
+    extent: Option<FileExtent>,
+    pieces: Vec<ChunkPiece<'a>>,
 }
 
 impl Extended for Band<'_> {
-    fn extent(&self) -> Option<Extent> {
+    fn extent(&self) -> Option<FileExtent> {
         self.extent
     }
 
@@ -57,34 +56,34 @@ impl Extended for Band<'_> {
     }
 }
 
-/// Inputs of the decoding of one request.
-struct Request<'a> {
-    stored: &'a Stored,
+/// Inputs of decoding for one request.
+struct DecodeRequest<'a> {
+    stored: &'a DirectDataset,
     pipeline: &'a Pipeline,
-    access: Access<'a>,
+    access: ExtentReader<'a>,
 }
 
-impl Stored {
+impl DirectDataset {
     /// Reads `rows` of a dataset whose chunks are to be decoded.
     pub(super) fn read_chunks(
         &self,
         index: &ChunkIndex,
         pipeline: &Pipeline,
-        rows: &Rows<'_>,
+        rows: &RowSelection<'_>,
         out: &mut [f32],
-        reading: &Reading,
+        reading: &ReadContext,
     ) -> Result<Done> {
         let spans = spans(self.bands(index, rows, out)?);
         let extents = spans.iter().enumerate().flat_map(|(task, span)| extents(span).map(move |extent| (task, extent)));
-        let access = Access::new(&self.file, reading, extents.collect());
+        let access = ExtentReader::new(&self.file, reading, extents.collect());
         let bytes = self.chunk_bytes().saturating_mul(spans.iter().map(|span| span.pieces.len() as u64).sum());
         let at_once = (CHUNKS_AT_ONCE_BYTES / (2 * self.chunk_bytes()).max(1)).max(1);
         let workers = reading.threads().min((bytes / BYTES_A_THREAD + 1).min(at_once) as usize);
-        let request = Request { stored: self, pipeline, access };
+        let request = DecodeRequest { stored: self, pipeline, access };
         in_parallel(reading, workers, spans, |scratch, task, span| request.read_span(task, scratch, span))
     }
 
-    fn bands<'a>(&self, index: &ChunkIndex, rows: &Rows<'_>, out: &'a mut [f32]) -> Result<Vec<Band<'a>>> {
+    fn bands<'a>(&self, index: &ChunkIndex, rows: &RowSelection<'_>, out: &'a mut [f32]) -> Result<Vec<Band<'a>>> {
         let mut pieces = self.pieces_of_bands(rows, out);
         // Stable, so that rows of a chunk keep the caller's order.
         pieces.sort_by_key(|piece| piece.at);
@@ -98,7 +97,7 @@ impl Stored {
         Ok(bands)
     }
 
-    fn pieces_of_bands<'a>(&self, rows: &Rows<'_>, mut out: &'a mut [f32]) -> Vec<Piece<'a>> {
+    fn pieces_of_bands<'a>(&self, rows: &RowSelection<'_>, mut out: &'a mut [f32]) -> Vec<ChunkPiece<'a>> {
         let ([_, _, features], [chunk_rows, _, _], [_, bands, _]) =
             (self.grid.shape, self.grid.chunk, self.grid.counts);
         let mut pieces = Vec::new();
@@ -110,7 +109,7 @@ impl Stored {
                 let (block, within) = (together.start / chunk_rows, together.start % chunk_rows);
                 for band in 0..bands {
                     let steps = self.grid.covered(1, band);
-                    pieces.push(Piece {
+                    pieces.push(ChunkPiece {
                         at: [block, band],
                         rows: within..within + together.len(),
                         first: together.start * self.row_len() + steps.start * features,
@@ -122,7 +121,7 @@ impl Stored {
         pieces
     }
 
-    fn band<'a>(&self, index: &ChunkIndex, piece: Piece<'a>) -> Result<Band<'a>> {
+    fn band<'a>(&self, index: &ChunkIndex, piece: ChunkPiece<'a>) -> Result<Band<'a>> {
         let [row, band] = piece.at;
         let mut chunks = Vec::with_capacity(self.grid.counts[2]);
         for column in 0..self.grid.counts[2] {
@@ -138,7 +137,7 @@ impl Stored {
     }
 
     /// Refuses a chunk that takes more bytes than its filters could have made of it.
-    fn require_plausible(&self, entry: Entry, place: [usize; 3]) -> Result<()> {
+    fn require_plausible(&self, entry: ChunkEntry, place: [usize; 3]) -> Result<()> {
         let bytes_max = self.chunk_bytes() + self.chunk_bytes() / 8 + 64;
         if u64::from(entry.bytes) <= bytes_max {
             return Ok(());
@@ -147,7 +146,7 @@ impl Stored {
         Err(self.damaged(entry, place, detail))
     }
 
-    fn damaged(&self, entry: Entry, place: [usize; 3], detail: String) -> Error {
+    fn damaged(&self, entry: ChunkEntry, place: [usize; 3], detail: String) -> Error {
         Error::DamagedChunk {
             path: self.file.path.clone(),
             object: self.object.clone(),
@@ -158,27 +157,27 @@ impl Stored {
     }
 }
 
-/// From the first byte of chunks to the last, where little else lies between them.
-fn read_at_once(chunks: &[Option<Entry>]) -> Option<Extent> {
-    let written = || chunks.iter().flatten().map(Entry::extent);
+/// Extent from the first byte of chunks to the last, if little else lies between them.
+fn read_at_once(chunks: &[Option<ChunkEntry>]) -> Option<FileExtent> {
+    let written = || chunks.iter().flatten().map(ChunkEntry::extent);
     let (first, end) = (written().map(|extent| extent.offset).min()?, written().map(|extent| extent.end()).max()?);
-    let together = Extent { offset: first, bytes: (end - first) as usize };
+    let together = FileExtent { offset: first, bytes: (end - first) as usize };
     let own: usize = written().map(|extent| extent.bytes).sum();
     let alone = written().count() == 1;
     (alone || (together.bytes <= BLOCK_BYTES && together.bytes <= 2 * own)).then_some(together)
 }
 
 /// Extents that a task reads, in its order.
-fn extents<'s>(span: &'s Span<Band<'_>>) -> impl Iterator<Item = Extent> + 's {
+fn extents<'s>(span: &'s ReadSpan<Band<'_>>) -> impl Iterator<Item = FileExtent> + 's {
     let apart = span.pieces.iter().filter(|_| span.extent.is_none());
-    let apart = apart.flat_map(|band| band.chunks.iter().flatten().map(Entry::extent));
+    let apart = apart.flat_map(|band| band.chunks.iter().flatten().map(ChunkEntry::extent));
     span.extent.into_iter().chain(apart)
 }
 
-impl Request<'_> {
-    fn read_span(&self, task: usize, scratch: &mut Scratch, span: Span<Band<'_>>) -> Result<Done> {
+impl DecodeRequest<'_> {
+    fn read_span(&self, task: usize, scratch: &mut ThreadBuffers, span: ReadSpan<Band<'_>>) -> Result<Done> {
         let mut done = Done::default();
-        let Scratch { staging, decoder } = scratch;
+        let ThreadBuffers { staging, decoder } = scratch;
         let together = span.extent.map(|extent| Ok((extent.offset, self.fetch(task, extent, staging, &mut done)?)));
         let together = together.transpose()?;
         for mut band in span.pieces {
@@ -201,7 +200,7 @@ impl Request<'_> {
         Ok(done)
     }
 
-    fn fetch(&self, task: usize, extent: Extent, staging: &mut Aligned, done: &mut Done) -> Result<Range<usize>> {
+    fn fetch(&self, task: usize, extent: FileExtent, staging: &mut Aligned, done: &mut Done) -> Result<Range<usize>> {
         let started = Instant::now();
         let part = self.access.read_staged(task, extent, staging)?;
         done.cost.disk += started.elapsed();
@@ -214,8 +213,8 @@ impl Request<'_> {
         &self,
         band: &mut Band<'_>,
         column: usize,
-        stored: Option<(Entry, &[u8])>,
-        decoder: &mut Decoder,
+        stored: Option<(ChunkEntry, &[u8])>,
+        decoder: &mut ChunkDecoder,
         done: &mut Done,
     ) -> Result<()> {
         let place = [band.at[0], band.at[1], column];
@@ -234,10 +233,15 @@ impl Request<'_> {
     }
 }
 
-impl Stored {
+impl DirectDataset {
     /// Calls `copy` with each run of consecutive elements of the chunk at `place` and its place in
     /// the caller's memory.
-    fn copy_runs(&self, place: [usize; 3], pieces: &mut [Piece<'_>], mut copy: impl FnMut(Range<usize>, &mut [f32])) {
+    fn copy_runs(
+        &self,
+        place: [usize; 3],
+        pieces: &mut [ChunkPiece<'_>],
+        mut copy: impl FnMut(Range<usize>, &mut [f32]),
+    ) {
         let [_, chunk_steps, chunk_features] = self.grid.chunk;
         let features = self.grid.shape[2];
         let (steps, columns) = (self.grid.covered(1, place[1]).len(), self.grid.covered(2, place[2]));

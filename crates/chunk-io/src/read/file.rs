@@ -9,22 +9,22 @@ use hdf5::Dataset;
 use hdf5::file::FileDriver;
 
 use super::cache::open_direct;
-use super::{Direct, Reading};
+use super::{Direct, ReadContext};
 use crate::error::{Error, Result};
 use crate::stored::file_of_hdf5;
 
 /// Identity of an open file, to notice that it was replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct FileIdentity {
     device: u64,
     inode: u64,
     pub(crate) bytes: u64,
     modified_ns: (i64, i64),
 }
 
-impl Identity {
+impl FileIdentity {
     pub(crate) fn of(metadata: &Metadata) -> Self {
-        Identity {
+        FileIdentity {
             device: metadata.dev(),
             inode: metadata.ino(),
             bytes: metadata.len(),
@@ -32,12 +32,12 @@ impl Identity {
         }
     }
 
-    fn same_file(&self, other: &Identity) -> bool {
+    fn same_file(&self, other: &FileIdentity) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
-    /// In words, how `now` differs from the file that was opened.
-    fn difference(&self, now: &Identity) -> String {
+    /// Difference between `now` and the file that was opened, in words.
+    fn difference(&self, now: &FileIdentity) -> String {
         if !self.same_file(now) {
             "another file is in its place".to_owned()
         } else if self.bytes != now.bytes {
@@ -50,12 +50,12 @@ impl Identity {
 
 /// Bytes of a file, from `offset` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
+pub(crate) struct FileExtent {
     pub(crate) offset: u64,
     pub(crate) bytes: usize,
 }
 
-impl Extent {
+impl FileExtent {
     /// One past the last byte.
     pub(crate) fn end(&self) -> u64 {
         self.offset.saturating_add(self.bytes as u64)
@@ -67,9 +67,10 @@ impl Extent {
 pub(crate) struct RawFile {
     pub(super) path: PathBuf,
     pub(super) file: File,
-    /// The same file past the page cache, where that is wanted and allowed.
+    /// The same file opened for reads past the page cache, if the options and the file system allow
+    /// it.
     pub(super) direct: Option<File>,
-    identity: Identity,
+    identity: FileIdentity,
 }
 
 impl RawFile {
@@ -78,7 +79,7 @@ impl RawFile {
     ///
     /// `None` if HDF5 does not read it by plain system calls, or may have values of it in memory
     /// that are not written yet.
-    pub(super) fn open(dataset: &Dataset, main: &Identity, reading: &Reading) -> Result<Option<Self>> {
+    pub(super) fn open(dataset: &Dataset, main: &FileIdentity, reading: &ReadContext) -> Result<Option<Self>> {
         let Ok(of_hdf5) = dataset.file() else { return Ok(None) };
         let sec2 = of_hdf5.access_plist().is_ok_and(|access| matches!(access.get_driver(), Ok(FileDriver::Sec2)));
         if !sec2 || !of_hdf5.is_read_only() {
@@ -87,9 +88,9 @@ impl RawFile {
         let path = PathBuf::from(dataset.filename());
         let failed = |source| Error::Io { path: path.clone(), action: "open the file", source };
         let file = File::open(&path).map_err(failed)?;
-        let identity = Identity::of(&file.metadata().map_err(failed)?);
-        let by_hdf5 = Identity::of(&file_of_hdf5(&of_hdf5).and_then(|file| file.metadata()).map_err(failed)?);
-        // Where a link leads to another file, what that was when `main` was opened is not known.
+        let identity = FileIdentity::of(&file.metadata().map_err(failed)?);
+        let by_hdf5 = FileIdentity::of(&file_of_hdf5(&of_hdf5).and_then(|file| file.metadata()).map_err(failed)?);
+        // The state of a linked file when `main` was opened is not known.
         let expected = if by_hdf5.same_file(main) { main } else { &by_hdf5 };
         if *expected != identity {
             return Err(Error::Changed { what: expected.difference(&identity), path });
@@ -108,7 +109,7 @@ impl RawFile {
 
     /// Refuses a file that was written to since its index was read.
     pub(super) fn require_unchanged(&self) -> Result<()> {
-        let now = Identity::of(&self.file.metadata().map_err(|error| self.failed(error))?);
+        let now = FileIdentity::of(&self.file.metadata().map_err(|error| self.failed(error))?);
         if now == self.identity {
             return Ok(());
         }

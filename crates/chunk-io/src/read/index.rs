@@ -1,16 +1,16 @@
 #![forbid(unsafe_code)]
 
-//! Which chunks a dataset has, and where in the file each lies.
+//! Index of a dataset's chunks: their places in the file.
 
 use std::ops::Range;
 
 use hdf5::Dataset;
 
-use super::file::Extent;
+use super::file::FileExtent;
 
 /// A dataset `[N, T, F]` cut into chunks; datasets of fewer axes have trailing ones of length 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Grid {
+pub(crate) struct ChunkGrid {
     pub(crate) shape: [usize; 3],
     pub(crate) chunk: [usize; 3],
     /// Chunks along each axis.
@@ -18,7 +18,7 @@ pub(crate) struct Grid {
     rank: usize,
 }
 
-impl Grid {
+impl ChunkGrid {
     /// `None` for more than three axes, or for chunks of another rank or without elements.
     pub(crate) fn new(shape: &[usize], chunk: &[usize]) -> Option<Self> {
         if shape.is_empty() || shape.len() > 3 || chunk.len() != shape.len() || chunk.contains(&0) {
@@ -27,7 +27,7 @@ impl Grid {
         let widened = |axes: &[usize]| std::array::from_fn(|axis| axes.get(axis).copied().unwrap_or(1));
         let (shape3, chunk3): ([usize; 3], [usize; 3]) = (widened(shape), widened(chunk));
         let counts = std::array::from_fn(|axis| shape3[axis].div_ceil(chunk3[axis]));
-        Some(Grid { shape: shape3, chunk: chunk3, counts, rank: shape.len() })
+        Some(ChunkGrid { shape: shape3, chunk: chunk3, counts, rank: shape.len() })
     }
 
     /// Elements of a chunk, those beyond the edge of the dataset included.
@@ -74,7 +74,7 @@ impl Grid {
 
 /// A chunk in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct ChunkEntry {
     number: usize,
     pub(crate) offset: u64,
     pub(crate) bytes: u32,
@@ -82,9 +82,9 @@ pub(crate) struct Entry {
     pub(crate) mask: u32,
 }
 
-impl Entry {
-    pub(crate) fn extent(&self) -> Extent {
-        Extent { offset: self.offset, bytes: self.bytes as usize }
+impl ChunkEntry {
+    pub(crate) fn extent(&self) -> FileExtent {
+        FileExtent { offset: self.offset, bytes: self.bytes as usize }
     }
 }
 
@@ -92,23 +92,23 @@ impl Entry {
 #[derive(Debug, Default)]
 pub(crate) struct ChunkIndex {
     /// By number.
-    entries: Vec<Entry>,
+    entries: Vec<ChunkEntry>,
 }
 
-/// Why an index cannot be used.
+/// Reason for which an index cannot be used.
 #[derive(Debug)]
 pub(crate) enum Unusable {
     Hdf5(hdf5::Error),
-    /// Impossible claim of the index.
+    /// The index is invalid, for this reason.
     Lies(String),
 }
 
 impl ChunkIndex {
-    /// Asks HDF5 for the places of all chunks. All of its indices tell them in the order of their
-    /// numbers, but the one that `misplaces_chunks` is about; one that goes in a circle is noticed
-    /// by that, and by `file_bytes`, the length of the file, which no index can outgrow.
-    pub(crate) fn read(dataset: &Dataset, grid: &Grid, file_bytes: u64) -> Result<Self, Unusable> {
-        let mut entries: Vec<Entry> = Vec::new();
+    /// Asks HDF5 for the places of all chunks. HDF5 lists them in the order of their numbers,
+    /// except in the case of `misplaces_chunks`. A cyclic index is detected by a break of that
+    /// order, or by outgrowing `file_bytes`, the length of the file.
+    pub(crate) fn read(dataset: &Dataset, grid: &ChunkGrid, file_bytes: u64) -> Result<Self, Unusable> {
+        let mut entries: Vec<ChunkEntry> = Vec::new();
         let mut promised = 0_u64;
         let mut lie = None;
         let visited = dataset.chunks_visit(|chunk| {
@@ -121,7 +121,7 @@ impl ChunkIndex {
             } else if entries.last().is_some_and(|last| last.number >= number) {
                 lie = Some(format!("the chunk at {:?} comes after one that is behind it", chunk.offset));
             }
-            entries.push(Entry { number, offset: chunk.addr, bytes, mask: chunk.filter_mask });
+            entries.push(ChunkEntry { number, offset: chunk.addr, bytes, mask: chunk.filter_mask });
             if lie.is_some() { -1 } else { 0 }
         });
         match lie {
@@ -131,7 +131,7 @@ impl ChunkIndex {
     }
 
     /// The chunk of that number, `None` if it was never written.
-    pub(crate) fn get(&self, number: usize) -> Option<Entry> {
+    pub(crate) fn get(&self, number: usize) -> Option<ChunkEntry> {
         let k = if self.entries.get(number).is_some_and(|entry| entry.number == number) {
             Ok(number)
         } else {
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_grid_counts_chunks_that_pass_the_edge() {
-        let grid = Grid::new(&[7, 4, 3], &[2, 3, 5]).unwrap();
+        let grid = ChunkGrid::new(&[7, 4, 3], &[2, 3, 5]).unwrap();
         assert_eq!(grid.counts, [4, 2, 1]);
         assert_eq!(grid.number([3, 1, 0]), 7);
         assert_eq!(grid.number_of_origin(&[6, 3, 0]), Some(7));
@@ -165,17 +165,17 @@ mod tests {
 
     #[test]
     fn fewer_axes_are_widened_and_more_are_refused() {
-        let grid = Grid::new(&[7, 4], &[2, 4]).unwrap();
+        let grid = ChunkGrid::new(&[7, 4], &[2, 4]).unwrap();
         assert_eq!((grid.shape, grid.counts, grid.has_whole_rows()), ([7, 4, 1], [4, 1, 1], true));
         assert_eq!(grid.origin([3, 0, 0]), [6, 0]);
-        assert!(!Grid::new(&[7, 4, 3], &[2, 4, 5]).unwrap().has_whole_rows());
-        assert_eq!(Grid::new(&[7, 4, 3, 2], &[1, 1, 1, 1]), None);
-        assert_eq!(Grid::new(&[7], &[0]), None);
+        assert!(!ChunkGrid::new(&[7, 4, 3], &[2, 4, 5]).unwrap().has_whole_rows());
+        assert_eq!(ChunkGrid::new(&[7, 4, 3, 2], &[1, 1, 1, 1]), None);
+        assert_eq!(ChunkGrid::new(&[7], &[0]), None);
     }
 
     #[test]
     fn entries_are_found_in_full_and_in_sparse_indices() {
-        let entry = |number| Entry { number, offset: 100 * number as u64, bytes: 9, mask: 0 };
+        let entry = |number| ChunkEntry { number, offset: 100 * number as u64, bytes: 9, mask: 0 };
         let full = ChunkIndex { entries: (0..5).map(entry).collect() };
         assert_eq!(full.get(3), Some(entry(3)));
         assert_eq!(full.get(5), None);

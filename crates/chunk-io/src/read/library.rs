@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! Rows by way of the HDF5 library, for what this crate does not read itself. It runs under one
-//! lock: one thread reads.
+//! Rows read through the HDF5 library, for datasets that this crate does not read itself. It runs
+//! under one lock: one thread reads.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -12,16 +12,15 @@ use hdf5::Dataset;
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::parallel::Done;
-use super::rows::Rows;
+use super::rows::RowSelection;
 use super::{NonFinite, check};
 use crate::cost::ReadCost;
 use crate::decode::FloatWidth;
 use crate::slab::{Element, read_rows};
 use crate::stored::ieee_float;
 
-/// Converter of the elements to f32. HDF5's own code for what the CPU does in one instruction
-/// is slow, and gives a NaN other bits in one byte order than in the other; so that it only swaps
-/// bytes for the common types.
+/// Converter of the elements to f32. HDF5's own conversion is slow, and the bits of a NaN depend on
+/// the byte order. So for the common types it only swaps bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ToF32 {
     /// HDF5: 32-bit floats, and narrow ones of unusual form.
@@ -47,9 +46,9 @@ const STAGING_BYTES: usize = 1 << 20;
 /// A gather reads at most this much at once into memory of its own.
 const GATHER_BYTES: usize = 64 << 20;
 
-/// Why rows could not be had.
+/// Reason for which rows could not be read.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum ReadFailure {
     Hdf5(hdf5::Error),
     Memory(megabatch_gpu_core::Error),
 }
@@ -66,15 +65,15 @@ pub(crate) struct LibraryRows<'a> {
 
 impl LibraryRows<'_> {
     /// Reads `rows` into `out`. Memory for rows that are not consecutive is booked on `scope`.
-    pub(crate) fn read(&self, rows: &Rows<'_>, out: &mut [f32], scope: &Scope) -> Result<Done, Failure> {
+    pub(crate) fn read(&self, rows: &RowSelection<'_>, out: &mut [f32], scope: &Scope) -> Result<Done, ReadFailure> {
         match rows {
-            Rows::Range(rows) => {
+            RowSelection::Range(rows) => {
                 let mut done =
-                    Done { cost: self.read_range(rows.clone(), out).map_err(Failure::Hdf5)?, ..Done::default() };
+                    Done { cost: self.read_range(rows.clone(), out).map_err(ReadFailure::Hdf5)?, ..Done::default() };
                 done.found = check(self.non_finite, rows.start * self.row_len, out);
                 Ok(done)
             }
-            Rows::List(rows) => self.gather(rows, out, scope),
+            RowSelection::List(rows) => self.gather(rows, out, scope),
         }
     }
 
@@ -115,20 +114,20 @@ impl LibraryRows<'_> {
     }
 
     /// Reads in the order of the file, each chunk once, and scatters the rows to their places.
-    fn gather(&self, rows: &[usize], out: &mut [f32], scope: &Scope) -> Result<Done, Failure> {
+    fn gather(&self, rows: &[usize], out: &mut [f32], scope: &Scope) -> Result<Done, ReadFailure> {
         let mut done = Done::default();
         let mut order: Vec<usize> = (0..rows.len()).collect();
         order.sort_unstable_by_key(|&place| rows[place]);
-        let mut staging = Buffer::<f32>::zeros(scope, 0).map_err(Failure::Memory)?;
+        let mut staging = Buffer::<f32>::zeros(scope, 0).map_err(ReadFailure::Memory)?;
         for places in order.chunk_by(|&a, &b| self.read_together(rows[a], rows[b])) {
             for places in split_by_size(places, rows, self.row_len) {
                 let together = rows[places[0]]..rows[places[places.len() - 1]] + 1;
                 let len = together.len() * self.row_len;
                 if staging.len() < len {
-                    staging = Buffer::zeros(scope, len).map_err(Failure::Memory)?;
+                    staging = Buffer::zeros(scope, len).map_err(ReadFailure::Memory)?;
                 }
                 let staged = &mut staging.as_mut_slice()[..len];
-                done.cost += self.read_range(together.clone(), staged).map_err(Failure::Hdf5)?;
+                done.cost += self.read_range(together.clone(), staged).map_err(ReadFailure::Hdf5)?;
                 let started = Instant::now();
                 for &place in places {
                     let from = (rows[place] - together.start) * self.row_len;

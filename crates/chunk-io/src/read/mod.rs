@@ -31,22 +31,21 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use serde::Serialize;
 
-pub(crate) use file::Identity;
-pub(crate) use library::{Failure, LibraryRows, ToF32};
+pub(crate) use file::FileIdentity;
+pub(crate) use library::{LibraryRows, ReadFailure, ToF32};
 pub(crate) use non_finite::NonFiniteCount;
 use non_finite::check;
 pub use non_finite::{NonFinite, NonFiniteFound};
-pub(crate) use read_path::{DatasetQuery, ReadPath, way};
-pub(crate) use rows::Rows;
-use scratch::Scratch;
+pub(crate) use read_path::{DatasetQuery, ReadPath, choose_read_path};
+pub(crate) use rows::RowSelection;
+use scratch::ThreadBuffers;
 
-/// True if data pass the page cache by (`O_DIRECT`). Where the file system refuses, they are read
-/// as if it were `Off`, and [`Source::notes`](crate::Source::notes) says so.
+/// Reads past the page cache (`O_DIRECT`). Where the file system refuses them, data are read as
+/// with `Off`, and [`Source::notes`](crate::Source::notes) says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direct {
-    /// Through the page cache, which keeps what was read for the next time as long as memory
-    /// allows.
+    /// Through the page cache, which keeps data for the next read as long as memory allows.
     #[default]
     Off,
     /// Reads cached pages through the page cache and the rest past it.
@@ -57,7 +56,7 @@ pub enum Direct {
 
 /// Options of reading a file; part of [`SourceOptions`](crate::SourceOptions).
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ReadOptions {
+pub(crate) struct FileReadOptions {
     /// 0 for as many as the CPU runs at once.
     pub(crate) threads: usize,
     pub(crate) direct: Direct,
@@ -66,17 +65,17 @@ pub(crate) struct ReadOptions {
 
 /// State shared by all datasets of one open file.
 #[derive(Debug, Default)]
-pub(crate) struct Reading {
-    pub(crate) options: ReadOptions,
+pub(crate) struct ReadContext {
+    pub(crate) options: FileReadOptions,
     found: Mutex<Option<NonFiniteFound>>,
     /// Memory of threads that are not reading now.
-    idle: Mutex<Vec<Scratch>>,
+    idle: Mutex<Vec<ThreadBuffers>>,
     direct_refused: OnceLock<String>,
 }
 
-impl Reading {
-    pub(crate) fn new(options: ReadOptions) -> Self {
-        Reading { options, ..Reading::default() }
+impl ReadContext {
+    pub(crate) fn new(options: FileReadOptions) -> Self {
+        ReadContext { options, ..ReadContext::default() }
     }
 
     fn threads(&self) -> usize {
@@ -86,7 +85,7 @@ impl Reading {
         }
     }
 
-    /// Values that are not finite seen so far, where the options have them looked for.
+    /// Values that are not finite seen so far, if the options count them.
     pub(crate) fn non_finite(&self) -> Option<NonFiniteFound> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -99,7 +98,7 @@ impl Reading {
         }
     }
 
-    /// Why reads past the page cache were given up, if they were.
+    /// Reason for which reads past the page cache were given up; `None` if they were not.
     pub(crate) fn direct_refused(&self) -> Option<&str> {
         self.direct_refused.get().map(String::as_str)
     }
@@ -110,11 +109,11 @@ impl Reading {
         });
     }
 
-    fn take_scratch(&self) -> Scratch {
+    fn take_scratch(&self) -> ThreadBuffers {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
-    fn give_scratch(&self, scratch: Scratch) {
+    fn give_scratch(&self, scratch: ThreadBuffers) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
     }
 }

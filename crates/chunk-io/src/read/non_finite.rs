@@ -6,10 +6,10 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NonFinite {
-    /// Handed out as they are, without a look.
+    /// Returned as they are, unchecked.
     #[default]
     Pass,
-    /// Handed out as they are, and counted.
+    /// Returned as they are, and counted.
     Count,
     /// Replaced by 0, and counted.
     Zero,
@@ -59,11 +59,10 @@ impl NonFiniteCount {
 /// Exponent of all values that are NaN or infinite (IEEE 754 binary32).
 const EXPONENT: u32 = 0x7f80_0000;
 
-/// Values looked at in one go: a test of all of them takes few instructions, and most data pass it.
+/// Values tested at once: the test takes few instructions, and most data pass it.
 const STRIDE: usize = 512;
 
-/// Looks at `values`, the first of which has the flat index `first` in its dataset, and does to
-/// them what `rule` says.
+/// Applies `rule` to `values`, the first of which has the flat index `first` in its dataset.
 pub(crate) fn check(rule: NonFinite, first: usize, values: &mut [f32]) -> NonFiniteCount {
     let mut tally = NonFiniteCount::default();
     if rule == NonFinite::Pass {

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::scratch::Scratch;
-use super::{NonFiniteCount, Reading};
+use super::scratch::ThreadBuffers;
+use super::{NonFiniteCount, ReadContext};
 use crate::cost::ReadCost;
 use crate::error::{Error, Result};
 
@@ -25,10 +25,10 @@ impl Done {
 /// Does the tasks in their order on `workers` threads, this one among them. The error is that of
 /// the first task in order that fails, whatever the number of threads.
 pub(super) fn in_parallel<T: Send>(
-    reading: &Reading,
+    reading: &ReadContext,
     workers: usize,
     tasks: Vec<T>,
-    work: impl Fn(&mut Scratch, usize, T) -> Result<Done> + Sync,
+    work: impl Fn(&mut ThreadBuffers, usize, T) -> Result<Done> + Sync,
 ) -> Result<Done> {
     let workers = workers.clamp(1, tasks.len().max(1));
     let queue = Queue { tasks: Mutex::new(tasks.into_iter().enumerate()), failed: AtomicBool::new(false) };
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn every_task_is_done_once_and_the_first_failure_is_told() {
-        let reading = Reading::default();
+        let reading = ReadContext::default();
         for workers in [1, 3, 100] {
             let done = in_parallel(&reading, workers, (0..50_u64).collect(), |_, k, task| {
                 assert_eq!(k as u64, task);

@@ -1,25 +1,25 @@
 #![forbid(unsafe_code)]
 
-//! Rows that lie in the file as they are: read straight to their place where they are f32 of this
-//! machine, or else converted on the way.
+//! Rows that the file stores uncompressed: native f32 are read straight to their place, others are
+//! converted while they are copied.
 
 use std::time::Instant;
 
-use super::access::Access;
-use super::file::Extent;
+use super::access::ExtentReader;
+use super::file::FileExtent;
 use super::index::ChunkIndex;
 use super::parallel::{Done, in_parallel};
-use super::read_path::{Place, Stored};
-use super::rows::{Rows, cut, take};
-use super::scratch::Scratch;
-use super::span::{BLOCK_BYTES, Extended, Span, spans};
-use super::{Direct, Reading, check};
+use super::read_path::{DirectDataset, StoragePlace};
+use super::rows::{RowSelection, cut, take};
+use super::scratch::ThreadBuffers;
+use super::span::{BLOCK_BYTES, Extended, ReadSpan, spans};
+use super::{Direct, ReadContext, check};
 use crate::cost::ReadCost;
 use crate::decode::to_f32;
 use crate::error::{Error, Result};
 
-/// A piece of fewer bytes is copied from where it was read together with its neighbours; a larger
-/// one is worth a call of its own.
+/// A smaller piece is read together with its neighbours and copied; a larger one is worth a call of
+/// its own.
 const LARGE_BYTES: usize = 64 << 10;
 /// Reads under way at once past the page cache, whatever the number of threads: they wait for the
 /// disk and take no CPU.
@@ -28,16 +28,16 @@ const IN_FLIGHT: usize = 4;
 const BYTES_A_THREAD: usize = 512 << 10;
 
 /// Consecutive elements in the file and in the caller's memory.
-struct Piece<'a> {
-    extent: Extent,
+struct FilePiece<'a> {
+    extent: FileExtent,
     /// Flat index of the first element in the dataset.
     first: usize,
     is_large: bool,
     out: &'a mut [f32],
 }
 
-impl Extended for Piece<'_> {
-    fn extent(&self) -> Option<Extent> {
+impl Extended for FilePiece<'_> {
+    fn extent(&self) -> Option<FileExtent> {
         Some(self.extent)
     }
 
@@ -46,15 +46,20 @@ impl Extended for Piece<'_> {
     }
 }
 
-impl Stored {
+impl DirectDataset {
     /// Reads `rows` of a dataset that is contiguous or in plain chunks.
-    pub(super) fn read_positional(&self, rows: &Rows<'_>, out: &mut [f32], reading: &Reading) -> Result<Done> {
+    pub(super) fn read_positional(
+        &self,
+        rows: &RowSelection<'_>,
+        out: &mut [f32],
+        reading: &ReadContext,
+    ) -> Result<Done> {
         let mut done = Done::default();
         let pieces = self.pieces(rows, out, reading, &mut done)?;
         let bytes: usize = pieces.iter().map(|piece| piece.extent.bytes).sum();
         let spans = spans(pieces);
         let extents = spans.iter().enumerate().filter_map(|(task, span)| Some((task, span.extent?))).collect();
-        let access = Access::new(&self.file, reading, extents);
+        let access = ExtentReader::new(&self.file, reading, extents);
         let workers = match reading.options.direct {
             Direct::On => reading.threads().max(IN_FLIGHT),
             _ => reading.threads().min(bytes / BYTES_A_THREAD + 1),
@@ -68,11 +73,11 @@ impl Stored {
     /// The pieces to be read; what was never written is filled in at once.
     fn pieces<'a>(
         &self,
-        rows: &Rows<'_>,
+        rows: &RowSelection<'_>,
         mut out: &'a mut [f32],
-        reading: &Reading,
+        reading: &ReadContext,
         done: &mut Done,
-    ) -> Result<Vec<Piece<'a>>> {
+    ) -> Result<Vec<FilePiece<'a>>> {
         let row_len = self.row_len();
         let mut pieces = Vec::new();
         for run in rows.runs() {
@@ -93,16 +98,16 @@ impl Stored {
 
     /// Rows are consecutive in the file up to each multiple of this number.
     fn rows_together(&self) -> usize {
-        if matches!(self.place, Place::PlainChunks { .. }) { self.grid.chunk[0] } else { usize::MAX }
+        if matches!(self.place, StoragePlace::PlainChunks { .. }) { self.grid.chunk[0] } else { usize::MAX }
     }
 
     /// Offset of a row in the file, `None` if it was never written.
     fn offset_of(&self, row: usize) -> Result<Option<u64>> {
         let row_bytes = (self.row_len() * self.width()) as u64;
         match &self.place {
-            Place::Nowhere | Place::Chunks { .. } => Ok(None),
-            Place::Contiguous { offset } => Ok(Some(offset + row as u64 * row_bytes)),
-            Place::PlainChunks { index } => self.offset_in_chunk(index, row, row_bytes),
+            StoragePlace::Nowhere | StoragePlace::Chunks { .. } => Ok(None),
+            StoragePlace::Contiguous { offset } => Ok(Some(offset + row as u64 * row_bytes)),
+            StoragePlace::PlainChunks { index } => self.offset_in_chunk(index, row, row_bytes),
         }
     }
 
@@ -129,15 +134,15 @@ impl Stored {
         mut offset: u64,
         mut first: usize,
         mut out: &'a mut [f32],
-        pieces: &mut Vec<Piece<'a>>,
+        pieces: &mut Vec<FilePiece<'a>>,
     ) -> Result<()> {
-        self.require_within(Extent { offset, bytes: out.len() * self.width() }, Vec::new)?;
+        self.require_within(FileExtent { offset, bytes: out.len() * self.width() }, Vec::new)?;
         let is_large = self.is_native() && out.len() * self.width() >= LARGE_BYTES;
         while !out.is_empty() {
             let to_boundary = BLOCK_BYTES - (offset % BLOCK_BYTES as u64) as usize;
             let elements = (to_boundary / self.width()).max(1).min(out.len());
-            let extent = Extent { offset, bytes: elements * self.width() };
-            pieces.push(Piece { extent, first, is_large, out: take(&mut out, elements) });
+            let extent = FileExtent { offset, bytes: elements * self.width() };
+            pieces.push(FilePiece { extent, first, is_large, out: take(&mut out, elements) });
             offset = extent.end();
             first += elements;
         }
@@ -146,12 +151,12 @@ impl Stored {
 
     fn read_span(
         &self,
-        access: &Access<'_>,
+        access: &ExtentReader<'_>,
         task: usize,
-        scratch: &mut Scratch,
-        span: Span<Piece<'_>>,
+        scratch: &mut ThreadBuffers,
+        span: ReadSpan<FilePiece<'_>>,
     ) -> Result<Done> {
-        let Span { extent: Some(extent), mut pieces } = span else { return Ok(Done::default()) };
+        let ReadSpan { extent: Some(extent), mut pieces } = span else { return Ok(Done::default()) };
         let started = Instant::now();
         let mut done =
             Done { cost: ReadCost { bytes_read: extent.bytes as u64, ..ReadCost::default() }, ..Done::default() };

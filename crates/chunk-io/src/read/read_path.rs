@@ -7,35 +7,35 @@ use std::path::Path;
 use hdf5::Dataset;
 use hdf5::dataset::Layout;
 
-use super::Reading;
-use super::file::{Extent, Identity, RawFile};
-use super::index::{ChunkIndex, Grid, Unusable};
-use crate::decode::{ByteOrder, Filter, Float, FloatWidth, Pipeline, to_f32};
+use super::ReadContext;
+use super::file::{FileExtent, FileIdentity, RawFile};
+use super::index::{ChunkGrid, ChunkIndex, Unusable};
+use crate::decode::{ByteOrder, ChunkFilter, FloatType, FloatWidth, Pipeline, to_f32};
 use crate::error::{Error, Result, innermost};
 use crate::stored::{StoredFilter, fill_bytes, filters, ieee_float, leaves_edges_unfiltered, misplaces_chunks};
 
 /// Reader of a dataset.
 #[derive(Debug)]
 pub(crate) enum ReadPath {
-    Own(Box<Stored>),
+    Own(Box<DirectDataset>),
     /// The HDF5 library, for this reason.
     Library(String),
 }
 
 /// A dataset whose bytes this crate reads itself.
 #[derive(Debug)]
-pub(crate) struct Stored {
+pub(crate) struct DirectDataset {
     pub(super) file: RawFile,
     pub(super) object: String,
-    pub(super) grid: Grid,
-    pub(super) float: Float,
+    pub(super) grid: ChunkGrid,
+    pub(super) float: FloatType,
     /// Fill value of places that were never written.
     pub(super) fill: f32,
-    pub(super) place: Place,
+    pub(super) place: StoragePlace,
 }
 
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum StoragePlace {
     /// Nothing was ever written.
     Nowhere,
     /// Rows one after the other.
@@ -46,24 +46,24 @@ pub(super) enum Place {
     Chunks { index: ChunkIndex, pipeline: Pipeline },
 }
 
-/// A dataset for which a way is to be found.
+/// A dataset for which a reader is chosen.
 pub(crate) struct DatasetQuery<'a> {
     pub(crate) dataset: &'a Dataset,
     pub(crate) object: &'a str,
     pub(crate) shape: &'a [usize],
     /// The file that was opened by name, and what it was then.
     pub(crate) path: &'a Path,
-    pub(crate) opened: &'a Identity,
+    pub(crate) opened: &'a FileIdentity,
 }
 
-/// Path by which the dataset is read.
+/// Chooses the reader of a dataset.
 ///
 /// # Errors
 /// If its file is another than the one that was opened, or if what its header or index says cannot
 /// be true.
-pub(crate) fn way(question: &DatasetQuery<'_>, reading: &Reading) -> Result<ReadPath> {
-    let DatasetQuery { dataset, object, shape, .. } = *question;
-    let failed = |error| Error::hdf5(question.path, object, "look at the storage")(error);
+pub(crate) fn choose_read_path(query: &DatasetQuery<'_>, reading: &ReadContext) -> Result<ReadPath> {
+    let DatasetQuery { dataset, object, shape, .. } = *query;
+    let failed = |error| Error::hdf5(query.path, object, "look at the storage")(error);
     let Some(float) = dataset.dtype().ok().and_then(|dtype| ieee_float(&dtype)) else {
         return Ok(ReadPath::Library("its numbers are not IEEE floats".to_owned()));
     };
@@ -75,10 +75,10 @@ pub(crate) fn way(question: &DatasetQuery<'_>, reading: &Reading) -> Result<Read
         Layout::Compact => return Ok(ReadPath::Library("it lies in its own header (compact storage)".to_owned())),
         _ => return Ok(ReadPath::Library("it is made of other datasets (virtual storage)".to_owned())),
     };
-    let Some(grid) = Grid::new(shape, &chunk) else {
+    let Some(grid) = ChunkGrid::new(shape, &chunk) else {
         return Ok(ReadPath::Library(format!("chunks of {chunk:?} for a shape of {shape:?}")));
     };
-    let Some(file) = RawFile::open(dataset, question.opened, reading)? else {
+    let Some(file) = RawFile::open(dataset, query.opened, reading)? else {
         return Ok(ReadPath::Library(
             "HDF5 does not read the file by plain system calls, or is writing to it".to_owned(),
         ));
@@ -87,7 +87,8 @@ pub(crate) fn way(question: &DatasetQuery<'_>, reading: &Reading) -> Result<Read
     if let Some(bytes) = fill_bytes(dataset).map_err(failed)? {
         to_f32(float, &bytes, &mut fill);
     }
-    let mut stored = Stored { file, object: object.to_owned(), grid, float, fill: fill[0], place: Place::Nowhere };
+    let mut stored =
+        DirectDataset { file, object: object.to_owned(), grid, float, fill: fill[0], place: StoragePlace::Nowhere };
     if properties.layout() == Layout::Contiguous {
         stored.place = stored.contiguous(dataset)?;
         return Ok(ReadPath::Own(Box::new(stored)));
@@ -118,24 +119,24 @@ const SHUFFLE: i32 = 2;
 const FLETCHER32: i32 = 3;
 const LZF: i32 = 32000;
 
-fn pipeline(filters: &[StoredFilter], float: Float, grid: &Grid) -> Option<Pipeline> {
+fn pipeline(filters: &[StoredFilter], float: FloatType, grid: &ChunkGrid) -> Option<Pipeline> {
     let filter = |filter: &StoredFilter| match filter.id {
-        DEFLATE => Some(Filter::Deflate),
-        SHUFFLE => Some(Filter::Shuffle { element_bytes: *filter.parameters.first()? as usize }),
-        FLETCHER32 => Some(Filter::Fletcher32),
-        LZF => Some(Filter::Lzf),
+        DEFLATE => Some(ChunkFilter::Deflate),
+        SHUFFLE => Some(ChunkFilter::Shuffle { element_bytes: *filter.parameters.first()? as usize }),
+        FLETCHER32 => Some(ChunkFilter::Fletcher32),
+        LZF => Some(ChunkFilter::Lzf),
         _ => None,
     };
     Pipeline::new(filters.iter().map(filter).collect::<Option<_>>()?, float, grid.chunk_elements()?)
 }
 
-/// HDF5's own limit for a chunk; what is decoded at once never takes more.
+/// HDF5's own limit for a chunk, and so for what is decoded at once.
 const CHUNK_BYTES_MAX: u64 = u32::MAX as u64;
-/// A chunk of more bytes than this must not be larger than its dataset this many times.
+/// A chunk larger than this must not exceed its dataset by the factor below.
 const CHUNK_BYTES_FREE: u64 = 64 << 20;
 const CHUNK_OVERSIZE_MAX: u64 = 64;
 
-impl Stored {
+impl DirectDataset {
     /// Bytes of an element in the file.
     pub(super) fn width(&self) -> usize {
         self.float.bytes()
@@ -154,26 +155,27 @@ impl Stored {
     /// Bytes that the values take in the file.
     pub(crate) fn stored_bytes(&self) -> u64 {
         match &self.place {
-            Place::Nowhere => 0,
-            Place::Contiguous { .. } => (self.grid.shape[0] * self.row_len() * self.width()) as u64,
-            Place::PlainChunks { index } | Place::Chunks { index, .. } => index.stored_bytes(),
+            StoragePlace::Nowhere => 0,
+            StoragePlace::Contiguous { .. } => (self.grid.shape[0] * self.row_len() * self.width()) as u64,
+            StoragePlace::PlainChunks { index } | StoragePlace::Chunks { index, .. } => index.stored_bytes(),
         }
     }
 
     /// True if chunks are decoded on the way.
     pub(crate) fn is_decoded(&self) -> bool {
-        matches!(self.place, Place::Chunks { .. })
+        matches!(self.place, StoragePlace::Chunks { .. })
     }
 
-    fn contiguous(&self, dataset: &Dataset) -> Result<Place> {
-        // Behind a user block the library gives an address also to what has none; the size tells.
-        let (Some(offset), 1..) = (dataset.offset(), dataset.storage_size()) else { return Ok(Place::Nowhere) };
+    fn contiguous(&self, dataset: &Dataset) -> Result<StoragePlace> {
+        // Behind a user block the library returns an address even for a dataset without one; the
+        // size shows it.
+        let (Some(offset), 1..) = (dataset.offset(), dataset.storage_size()) else { return Ok(StoragePlace::Nowhere) };
         let bytes = self.grid.shape[0] * self.row_len() * self.width();
-        self.require_within(Extent { offset, bytes }, Vec::new)?;
-        Ok(Place::Contiguous { offset })
+        self.require_within(FileExtent { offset, bytes }, Vec::new)?;
+        Ok(StoragePlace::Contiguous { offset })
     }
 
-    fn chunks(&self, dataset: &Dataset, pipeline: Pipeline, plain: bool) -> Result<Place> {
+    fn chunks(&self, dataset: &Dataset, pipeline: Pipeline, plain: bool) -> Result<StoragePlace> {
         let index = ChunkIndex::read(dataset, &self.grid, self.file.bytes()).map_err(|unusable| {
             let detail = match unusable {
                 Unusable::Hdf5(error) => innermost(&error),
@@ -181,7 +183,7 @@ impl Stored {
             };
             Error::DamagedIndex { path: self.file.path.clone(), object: self.object.clone(), detail }
         })?;
-        Ok(if plain { Place::PlainChunks { index } } else { Place::Chunks { index, pipeline } })
+        Ok(if plain { StoragePlace::PlainChunks { index } } else { StoragePlace::Chunks { index, pipeline } })
     }
 
     /// Bytes of a decoded chunk.
@@ -208,7 +210,7 @@ impl Stored {
 
     /// Refuses an extent beyond the end of the file: of the chunk that begins with the element
     /// `chunk`, or of a contiguous dataset.
-    pub(super) fn require_within(&self, extent: Extent, chunk: impl FnOnce() -> Vec<usize>) -> Result<()> {
+    pub(super) fn require_within(&self, extent: FileExtent, chunk: impl FnOnce() -> Vec<usize>) -> Result<()> {
         if extent.end() <= self.file.bytes() {
             return Ok(());
         }

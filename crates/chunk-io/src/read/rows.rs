@@ -2,19 +2,19 @@
 
 use std::ops::Range;
 
-/// Which rows of the first axis are wanted, in the order of the caller's memory.
+/// Selected rows of the first axis, in the order of the caller's memory.
 #[derive(Clone, Debug)]
-pub(crate) enum Rows<'a> {
+pub(crate) enum RowSelection<'a> {
     Range(Range<usize>),
     List(&'a [usize]),
 }
 
-impl Rows<'_> {
+impl RowSelection<'_> {
     /// The rows as runs of consecutive ones.
     pub(crate) fn runs(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         let (range, mut list): (_, &[usize]) = match self {
-            Rows::Range(rows) => (Some(rows.clone()).filter(|rows| !rows.is_empty()), &[]),
-            Rows::List(rows) => (None, rows),
+            RowSelection::Range(rows) => (Some(rows.clone()).filter(|rows| !rows.is_empty()), &[]),
+            RowSelection::List(rows) => (None, rows),
         };
         let runs = std::iter::from_fn(move || {
             let first = *list.first()?;
@@ -37,7 +37,7 @@ pub(crate) fn cut(rows: Range<usize>, unit: usize) -> impl Iterator<Item = Range
     })
 }
 
-/// Takes the first `len` values of what is left of the caller's memory.
+/// Splits the next `len` values off the caller's memory.
 pub(crate) fn take<'a>(left: &mut &'a mut [f32], len: usize) -> &'a mut [f32] {
     left.split_off_mut(..len).expect("the caller's memory holds exactly the rows")
 }
@@ -48,12 +48,12 @@ mod tests {
 
     #[test]
     fn runs_are_of_consecutive_rows() {
-        let cases: [(Rows<'_>, &[(usize, usize)]); 5] = [
-            (Rows::Range(3..9), &[(3, 9)]),
-            (Rows::Range(3..3), &[]),
-            (Rows::List(&[]), &[]),
-            (Rows::List(&[4, 5, 6, 6, 7, 2, 0]), &[(4, 7), (6, 8), (2, 3), (0, 1)]),
-            (Rows::List(&[9, 8]), &[(9, 10), (8, 9)]),
+        let cases: [(RowSelection<'_>, &[(usize, usize)]); 5] = [
+            (RowSelection::Range(3..9), &[(3, 9)]),
+            (RowSelection::Range(3..3), &[]),
+            (RowSelection::List(&[]), &[]),
+            (RowSelection::List(&[4, 5, 6, 6, 7, 2, 0]), &[(4, 7), (6, 8), (2, 3), (0, 1)]),
+            (RowSelection::List(&[9, 8]), &[(9, 10), (8, 9)]),
         ];
         for (rows, expected) in cases {
             let found: Vec<_> = rows.runs().map(|run| (run.start, run.end)).collect();

@@ -3,7 +3,7 @@
 use std::collections::TryReserveError;
 use std::ops::Range;
 
-use crate::decode::Decoder;
+use crate::decode::ChunkDecoder;
 
 /// Alignment of addresses, offsets and lengths for reads past the page cache; no disk in use asks
 /// for more.
@@ -11,18 +11,18 @@ pub(super) const PAGE_BYTES: usize = 4096;
 
 /// Buffers of a thread. It grows to what its largest piece needs, a block or a chunk, and is kept
 /// for the next request.
-pub(crate) struct Scratch {
+pub(crate) struct ThreadBuffers {
     pub(super) staging: Aligned,
-    pub(super) decoder: Decoder,
+    pub(super) decoder: ChunkDecoder,
 }
 
-impl Default for Scratch {
+impl Default for ThreadBuffers {
     fn default() -> Self {
-        Scratch { staging: Aligned::default(), decoder: Decoder::new() }
+        ThreadBuffers { staging: Aligned::default(), decoder: ChunkDecoder::new() }
     }
 }
 
-impl std::fmt::Debug for Scratch {
+impl std::fmt::Debug for ThreadBuffers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Scratch").finish_non_exhaustive()
     }

@@ -1,35 +1,35 @@
 #![forbid(unsafe_code)]
 
-use super::file::Extent;
+use super::file::FileExtent;
 
-/// Bytes that one call reads at once: large enough for a disk to run at its rate, small enough to
-/// be still in the CPU's cache when what was read is looked at.
+/// Bytes of one read: large enough for a disk's full rate, small enough to be in the CPU's cache
+/// when they are processed.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
 
-/// Holes up to this size are read along: a page is the least that comes from a disk.
+/// Holes up to this size are read too: a page is the least that comes from a disk.
 const HOLE_BYTES_MAX: u64 = 4096;
 
 /// Something to be read in one piece.
 pub(super) trait Extended {
     /// Extent in the file; `None` for what is not read, or not in one piece, which is left alone.
-    fn extent(&self) -> Option<Extent>;
+    fn extent(&self) -> Option<FileExtent>;
     /// True if it is worth a call of its own.
     fn is_large(&self) -> bool;
 }
 
 /// Pieces that are read by one call.
 #[derive(Debug)]
-pub(super) struct Span<T> {
+pub(super) struct ReadSpan<T> {
     /// From the first byte of the pieces to the last.
-    pub(super) extent: Option<Extent>,
+    pub(super) extent: Option<FileExtent>,
     pub(super) pieces: Vec<T>,
 }
 
 /// Puts pieces in the order of the file, and those together that are small and lie close to each
 /// other.
-pub(super) fn spans<T: Extended>(mut pieces: Vec<T>) -> Vec<Span<T>> {
+pub(super) fn spans<T: Extended>(mut pieces: Vec<T>) -> Vec<ReadSpan<T>> {
     pieces.sort_by_key(|piece| piece.extent().map(|extent| extent.offset));
-    let mut spans: Vec<Span<T>> = Vec::new();
+    let mut spans: Vec<ReadSpan<T>> = Vec::new();
     let mut open = false;
     for piece in pieces {
         let extent = piece.extent();
@@ -38,7 +38,7 @@ pub(super) fn spans<T: Extended>(mut pieces: Vec<T>) -> Vec<Span<T>> {
             let end = span.end().max(extent.end());
             (
                 extent.offset <= span.end() + HOLE_BYTES_MAX,
-                Extent { offset: span.offset, bytes: (end - span.offset) as usize },
+                FileExtent { offset: span.offset, bytes: (end - span.offset) as usize },
             )
         });
         match (joined, spans.last_mut()) {
@@ -46,7 +46,7 @@ pub(super) fn spans<T: Extended>(mut pieces: Vec<T>) -> Vec<Span<T>> {
                 span.extent = Some(together);
                 span.pieces.push(piece);
             }
-            _ => spans.push(Span { extent, pieces: vec![piece] }),
+            _ => spans.push(ReadSpan { extent, pieces: vec![piece] }),
         }
         open = small;
     }
@@ -58,10 +58,10 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Piece(Option<Extent>, bool);
+    struct Piece(Option<FileExtent>, bool);
 
     impl Extended for Piece {
-        fn extent(&self) -> Option<Extent> {
+        fn extent(&self) -> Option<FileExtent> {
             self.0
         }
         fn is_large(&self) -> bool {
@@ -71,8 +71,8 @@ mod tests {
 
     #[test]
     fn small_neighbours_are_read_together() {
-        let small = |offset, bytes| Piece(Some(Extent { offset, bytes }), false);
-        let large = |offset, bytes| Piece(Some(Extent { offset, bytes }), true);
+        let small = |offset, bytes| Piece(Some(FileExtent { offset, bytes }), false);
+        let large = |offset, bytes| Piece(Some(FileExtent { offset, bytes }), true);
         let far = HOLE_BYTES_MAX + 11;
         /// Pieces, and offset, bytes and pieces of each span.
         type Case<'a> = (Vec<Piece>, &'a [(u64, usize, usize)]);
@@ -95,7 +95,8 @@ mod tests {
 
     #[test]
     fn what_is_not_in_one_piece_stays_alone() {
-        let pieces = vec![Piece(None, false), Piece(Some(Extent { offset: 0, bytes: 1 }), false), Piece(None, false)];
+        let pieces =
+            vec![Piece(None, false), Piece(Some(FileExtent { offset: 0, bytes: 1 }), false), Piece(None, false)];
         assert_eq!(spans(pieces).iter().map(|span| span.pieces.len()).collect::<Vec<_>>(), [1, 1, 1]);
     }
 }

@@ -1,35 +1,35 @@
 #![forbid(unsafe_code)]
 
 use super::parallel::Done;
-use super::read_path::{Place, Stored};
-use super::rows::Rows;
-use super::{Reading, check};
+use super::read_path::{DirectDataset, StoragePlace};
+use super::rows::RowSelection;
+use super::{ReadContext, check};
 use crate::error::Result;
 
 /// A range is read in parts of no more pieces than this, so that what is known of them takes little
 /// memory beside the values.
 const PIECES_MAX: usize = 1 << 16;
 
-impl Stored {
+impl DirectDataset {
     /// Reads `rows` into `out`, row-major, as f32.
     ///
     /// # Errors
     /// If the file has changed since it was opened, cannot be read, or holds less than its index
     /// says or something that its filters cannot be undone from. The same file gives the same error
     /// with any number of threads.
-    pub(crate) fn read(&self, rows: &Rows<'_>, out: &mut [f32], reading: &Reading) -> Result<Done> {
+    pub(crate) fn read(&self, rows: &RowSelection<'_>, out: &mut [f32], reading: &ReadContext) -> Result<Done> {
         if out.is_empty() {
             return Ok(Done::default());
         }
         self.file.require_unchanged()?;
-        let Rows::Range(range) = rows else { return self.read_part(rows, out, reading) };
+        let RowSelection::Range(range) = rows else { return self.read_part(rows, out, reading) };
         let (row_len, unit) = (self.row_len(), self.part_rows());
         let (mut done, mut out, mut first) = (Done::default(), out, range.start);
         while first < range.end {
             // Parts end with a chunk, so that none is decoded twice.
             let end = range.end.min((first / unit + 1).saturating_mul(unit));
             let (part, rest) = out.split_at_mut((end - first) * row_len);
-            done.merge(self.read_part(&Rows::Range(first..end), part, reading)?);
+            done.merge(self.read_part(&RowSelection::Range(first..end), part, reading)?);
             (out, first) = (rest, end);
         }
         Ok(done)
@@ -45,9 +45,9 @@ impl Stored {
         chunk_rows.saturating_mul((PIECES_MAX / pieces_a_chunk).max(1))
     }
 
-    fn read_part(&self, rows: &Rows<'_>, out: &mut [f32], reading: &Reading) -> Result<Done> {
+    fn read_part(&self, rows: &RowSelection<'_>, out: &mut [f32], reading: &ReadContext) -> Result<Done> {
         match &self.place {
-            Place::Nowhere => {
+            StoragePlace::Nowhere => {
                 out.fill(self.fill);
                 let row_len = self.row_len();
                 let mut done = Done::default();
@@ -56,8 +56,10 @@ impl Stored {
                 }
                 Ok(done)
             }
-            Place::Contiguous { .. } | Place::PlainChunks { .. } => self.read_positional(rows, out, reading),
-            Place::Chunks { index, pipeline } => self.read_chunks(index, pipeline, rows, out, reading),
+            StoragePlace::Contiguous { .. } | StoragePlace::PlainChunks { .. } => {
+                self.read_positional(rows, out, reading)
+            }
+            StoragePlace::Chunks { index, pipeline } => self.read_chunks(index, pipeline, rows, out, reading),
         }
     }
 }

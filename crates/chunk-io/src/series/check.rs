@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::error::Fault;
+use crate::error::LayoutFault;
 
 /// The index arrays of one timeframe.
 pub(super) struct TimeframeIndex<'a> {
@@ -29,12 +29,12 @@ pub(super) struct SampleIndex<'a> {
 }
 
 /// Checks that every sample has an instrument.
-pub(super) fn check_samples(samples: &SampleIndex<'_>) -> Result<(), Fault> {
+pub(super) fn check_samples(samples: &SampleIndex<'_>) -> Result<(), LayoutFault> {
     let Some(instruments) = samples.instruments else { return Ok(()) };
     let known = |&instrument: &i32| usize::try_from(instrument).is_ok_and(|instrument| instrument < instruments);
     match samples.instrument.iter().position(|instrument| !known(instrument)) {
         None => Ok(()),
-        Some(n) => Err(Fault {
+        Some(n) => Err(LayoutFault {
             object: "/samples/instrument".to_owned(),
             index: Some(n),
             expected: format!("an instrument from 0 to {}", instruments.saturating_sub(1)),
@@ -45,7 +45,7 @@ pub(super) fn check_samples(samples: &SampleIndex<'_>) -> Result<(), Fault> {
 }
 
 /// Checks one timeframe against the samples, after [`check_samples`].
-pub(super) fn check_timeframe(timeframe: &TimeframeIndex<'_>, samples: &SampleIndex<'_>) -> Result<(), Fault> {
+pub(super) fn check_timeframe(timeframe: &TimeframeIndex<'_>, samples: &SampleIndex<'_>) -> Result<(), LayoutFault> {
     let spans = instrument_spans(timeframe, samples.instruments)?;
     for span in &spans {
         check_close_times(timeframe, span.clone())?;
@@ -60,12 +60,12 @@ pub(super) fn check_timeframe(timeframe: &TimeframeIndex<'_>, samples: &SampleIn
 }
 
 /// Segments begin in order, and one begins with every instrument that has bars.
-fn check_segments(timeframe: &TimeframeIndex<'_>, instruments: &[Range<usize>]) -> Result<(), Fault> {
+fn check_segments(timeframe: &TimeframeIndex<'_>, instruments: &[Range<usize>]) -> Result<(), LayoutFault> {
     let (starts, bars) = (timeframe.segment_start, timeframe.close_time.len() as i64);
     if starts.is_empty() {
         return Ok(());
     }
-    let fault = |index, expected: String, found: String| Fault {
+    let fault = |index, expected: String, found: String| LayoutFault {
         object: format!("/series/{}/segment_start", timeframe.name),
         index,
         expected,
@@ -89,7 +89,7 @@ fn check_segments(timeframe: &TimeframeIndex<'_>, instruments: &[Range<usize>]) 
 }
 
 /// A window lies within one segment, after [`check_sample`].
-fn check_window_in_segment(timeframe: &TimeframeIndex<'_>, n: usize) -> Result<(), Fault> {
+fn check_window_in_segment(timeframe: &TimeframeIndex<'_>, n: usize) -> Result<(), LayoutFault> {
     let end = timeframe.sample_end[n];
     let begun = timeframe.segment_start.partition_point(|&start| start <= end);
     let Some(start) = begun.checked_sub(1).map(|segment| timeframe.segment_start[segment]) else { return Ok(()) };
@@ -97,7 +97,7 @@ fn check_window_in_segment(timeframe: &TimeframeIndex<'_>, n: usize) -> Result<(
     if after - start >= timeframe.steps as i64 {
         return Ok(());
     }
-    Err(Fault {
+    Err(LayoutFault {
         object: format!("/samples/end/{}", timeframe.name),
         index: Some(n),
         expected: format!(
@@ -110,11 +110,14 @@ fn check_window_in_segment(timeframe: &TimeframeIndex<'_>, n: usize) -> Result<(
 }
 
 /// The bars of each instrument.
-fn instrument_spans(timeframe: &TimeframeIndex<'_>, instruments: Option<usize>) -> Result<Vec<Range<usize>>, Fault> {
+fn instrument_spans(
+    timeframe: &TimeframeIndex<'_>,
+    instruments: Option<usize>,
+) -> Result<Vec<Range<usize>>, LayoutFault> {
     let bars = timeframe.close_time.len();
     let Some(instruments) = instruments else { return Ok(std::iter::once(0..bars).collect()) };
     let starts = timeframe.instrument_start;
-    let fault = |index, expected: String, found: String| Fault {
+    let fault = |index, expected: String, found: String| LayoutFault {
         object: format!("/series/{}/instrument_start", timeframe.name),
         index,
         expected,
@@ -139,12 +142,12 @@ fn instrument_spans(timeframe: &TimeframeIndex<'_>, instruments: Option<usize>) 
     Ok(starts.windows(2).map(|pair| pair[0] as usize..pair[1] as usize).collect())
 }
 
-fn check_close_times(timeframe: &TimeframeIndex<'_>, span: Range<usize>) -> Result<(), Fault> {
+fn check_close_times(timeframe: &TimeframeIndex<'_>, span: Range<usize>) -> Result<(), LayoutFault> {
     let first = span.start;
     let times = &timeframe.close_time[span];
     match times.windows(2).position(|pair| pair[0] >= pair[1]) {
         None => Ok(()),
-        Some(i) => Err(Fault {
+        Some(i) => Err(LayoutFault {
             object: format!("/series/{}/close_time", timeframe.name),
             index: Some(first + i + 1),
             expected: format!("a time after {}, that of the bar before", times[i]),
@@ -156,8 +159,8 @@ fn check_close_times(timeframe: &TimeframeIndex<'_>, span: Range<usize>) -> Resu
 
 /// A window must lie within its instrument and end with the last bar that had closed at the
 /// sample's time.
-fn check_sample(timeframe: &TimeframeIndex<'_>, n: usize, time: i64, span: &Range<usize>) -> Result<(), Fault> {
-    let fault = |expected: String, found: String, fix: &str| Fault {
+fn check_sample(timeframe: &TimeframeIndex<'_>, n: usize, time: i64, span: &Range<usize>) -> Result<(), LayoutFault> {
+    let fault = |expected: String, found: String, fix: &str| LayoutFault {
         object: format!("/samples/end/{}", timeframe.name),
         index: Some(n),
         expected,

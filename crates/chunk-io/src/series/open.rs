@@ -6,23 +6,24 @@ use std::path::Path;
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::check::{SampleIndex, check_samples, check_timeframe};
-use super::timeframe::{Counts, SeriesTimeframeFile};
+use super::timeframe::{ExpectedCounts, SeriesTimeframeFile};
 use super::{Instruments, Series};
 use crate::error::{Error, Result};
 use crate::file::InputFile;
-use crate::file::table::{Expect, Kind, Table};
+use crate::file::{ElementKind, Expect, NumericDataset};
 use crate::shape::Shape;
-use crate::spans::SampleSpans;
+use crate::spans::SpanTimes;
 use crate::text::AttributeValue;
 use crate::timeframe::timeframe_order;
 
 /// The version of the series layout that this crate writes and reads.
 pub(crate) const FORMAT_VERSION: i64 = 1;
 
-const TARGETS: Expect = Expect { what: "numbers [N, K]", kinds: &[Kind::Float, Kind::Integer], ranks: 2..=2 };
+const TARGETS: Expect =
+    Expect { what: "numbers [N, K]", kinds: &[ElementKind::Float, ElementKind::Integer], ranks: 2..=2 };
 pub(super) const TIMES: Expect =
-    Expect { what: "integers [bars] or [N], ns since 1970 UTC", kinds: &[Kind::Integer], ranks: 1..=1 };
-pub(super) const INDICES: Expect = Expect { what: "a list of integers", kinds: &[Kind::Integer], ranks: 1..=1 };
+    Expect { what: "integers [bars] or [N], ns since 1970 UTC", kinds: &[ElementKind::Integer], ranks: 1..=1 };
+pub(super) const INDICES: Expect = Expect { what: "a list of integers", kinds: &[ElementKind::Integer], ranks: 1..=1 };
 
 /// A series file, open and checked: every index and time in it obeys the rules of
 /// docs/reference/formats.md.
@@ -36,9 +37,9 @@ pub struct SeriesFile {
     timeframes: Vec<SeriesTimeframeFile>,
     instruments: Vec<String>,
     sample_time: Buffer<i64>,
-    spans: SampleSpans,
+    span_times: SpanTimes,
     sample_instrument: Option<Buffer<i32>>,
-    targets: Table,
+    targets: NumericDataset,
 }
 
 impl SeriesFile {
@@ -63,12 +64,12 @@ impl SeriesFile {
             timeframes: Vec::new(),
             instruments: Vec::new(),
             sample_time: times.read_buffer(scope)?,
-            spans: SampleSpans::default(),
+            span_times: SpanTimes::default(),
             sample_instrument: None,
             targets,
             file,
         };
-        series.spans = SampleSpans::open(&series.file, "/samples/time", series.sample_times(), scope)?;
+        series.span_times = SpanTimes::open(&series.file, "/samples/time", series.sample_times(), scope)?;
         series.open_instruments(scope)?;
         series.open_timeframes(scope)?;
         Ok(series)
@@ -95,7 +96,7 @@ impl SeriesFile {
             return Err(self.file.broken("/series", expected, "an empty group"));
         }
         names.sort_by(|a, b| timeframe_order(a, b));
-        let counts = Counts { samples: self.shape.samples, instruments: self.sample_index().instruments };
+        let counts = ExpectedCounts { samples: self.shape.samples, instruments: self.sample_index().instruments };
         for name in names {
             let timeframe = SeriesTimeframeFile::open(&self.file, name, &counts, scope)?;
             check_timeframe(&timeframe.index(), &self.sample_index())
@@ -139,16 +140,9 @@ impl SeriesFile {
         self.sample_time.as_slice()
     }
 
-    /// When the earliest bar opened that had a part in each sample, `[N]`, ns since 1970 UTC, where
-    /// the file tells it.
-    pub fn sample_reach_times(&self) -> Option<&[i64]> {
-        self.spans.reach_times()
-    }
-
-    /// When the last bar closed that each sample's targets read, `[N]`, ns since 1970 UTC, where
-    /// the file tells it.
-    pub fn sample_label_end_times(&self) -> Option<&[i64]> {
-        self.spans.label_end_times()
+    /// Times between which each sample and its targets read bars.
+    pub fn span_times(&self) -> &SpanTimes {
+        &self.span_times
     }
 
     /// Instrument of each sample, `[N]`, an index into [`SeriesFile::instruments`].
@@ -192,8 +186,8 @@ impl SeriesFile {
         Ok(Series {
             timeframes: self.timeframes.iter().map(SeriesTimeframeFile::read).collect::<Result<_>>()?,
             sample_time: self.sample_times().to_vec(),
-            sample_reach_time: self.sample_reach_times().unwrap_or_default().to_vec(),
-            sample_label_end_time: self.sample_label_end_times().unwrap_or_default().to_vec(),
+            sample_reach_time: self.span_times.reach_times().unwrap_or_default().to_vec(),
+            sample_label_end_time: self.span_times.label_end_times().unwrap_or_default().to_vec(),
             targets: self.targets.read_f32_vec()?,
             instruments,
             attributes: self.read_attributes()?,
@@ -212,11 +206,11 @@ impl SeriesFile {
     }
 
     /// Values by timeframe, then the targets.
-    pub(crate) fn tables(&self) -> impl Iterator<Item = &Table> {
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &NumericDataset> {
         self.timeframes.iter().map(SeriesTimeframeFile::values_table).chain([&self.targets])
     }
 
-    pub(crate) fn targets_table(&self) -> &Table {
+    pub(crate) fn targets_table(&self) -> &NumericDataset {
         &self.targets
     }
 }

@@ -7,15 +7,15 @@ use super::open::{INDICES, TIMES};
 use super::{Scaler, SeriesTimeframe};
 use crate::error::Result;
 use crate::file::InputFile;
-use crate::file::table::{Expect, Kind, Table};
+use crate::file::{ElementKind, Expect, NumericDataset};
 use crate::shape::TimeframeShape;
 use crate::text::AttributeValue;
 
-const VALUES: Expect = Expect { what: "floats [bars, F]", kinds: &[Kind::Float], ranks: 2..=2 };
-const SCALER: Expect = Expect { what: "floats [F] or [I, F]", kinds: &[Kind::Float], ranks: 1..=2 };
+const VALUES: Expect = Expect { what: "floats [bars, F]", kinds: &[ElementKind::Float], ranks: 2..=2 };
+const SCALER: Expect = Expect { what: "floats [F] or [I, F]", kinds: &[ElementKind::Float], ranks: 1..=2 };
 
 /// Counts that a timeframe must agree with.
-pub(super) struct Counts {
+pub(super) struct ExpectedCounts {
     pub(super) samples: usize,
     /// `None` where the file names no instruments.
     pub(super) instruments: Option<usize>,
@@ -32,11 +32,11 @@ pub struct SeriesTimeframeFile {
     instrument_start: Vec<i64>,
     segment_start: Vec<i64>,
     scaler: Option<Scaler>,
-    values: Table,
+    values: NumericDataset,
 }
 
 impl SeriesTimeframeFile {
-    pub(super) fn open(file: &InputFile, name: String, counts: &Counts, scope: &Scope) -> Result<Self> {
+    pub(super) fn open(file: &InputFile, name: String, counts: &ExpectedCounts, scope: &Scope) -> Result<Self> {
         let values = file.table(&format!("/series/{name}/values"), &VALUES)?;
         values.require_elements()?;
         let close_time = file.table(&format!("/series/{name}/close_time"), &TIMES)?;
@@ -79,7 +79,7 @@ impl SeriesTimeframeFile {
         &self.feature_names
     }
 
-    /// When each bar closed, `[bars]`, ns since 1970 UTC.
+    /// Close time of each bar, `[bars]`, ns since 1970 UTC.
     pub fn close_times(&self) -> &[i64] {
         self.close_time.as_slice()
     }
@@ -107,7 +107,7 @@ impl SeriesTimeframeFile {
         self.scaler.as_ref()
     }
 
-    pub(crate) fn values_table(&self) -> &Table {
+    pub(crate) fn values_table(&self) -> &NumericDataset {
         &self.values
     }
 
@@ -141,7 +141,7 @@ impl SeriesTimeframeFile {
     }
 }
 
-fn read_steps(file: &InputFile, values: &Table) -> Result<usize> {
+fn read_steps(file: &InputFile, values: &NumericDataset) -> Result<usize> {
     let found = match file.attribute(&values.object, "seq_len")? {
         Some(AttributeValue::Int(steps)) => match usize::try_from(steps) {
             Ok(steps) if (1..=values.rows()).contains(&steps) => return Ok(steps),

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::check::{SampleIndex, TimeframeIndex, check_samples, check_timeframe};
 use super::{Scaler, Series, SeriesTimeframe};
 use crate::atomic::write_atomically;
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, LayoutFault, Result};
 use crate::spans::{LABEL_END, REACH, check_label_end, check_reach};
 use crate::storage::{OutputFile, WriteOptions};
 use crate::text::AttributeValue;
@@ -87,7 +87,7 @@ fn write_samples(output: &OutputFile<'_>, series: &Series) -> Result<()> {
 }
 
 /// Every rule of the layout. What passes here passes [`SeriesFile::open`](crate::SeriesFile::open).
-fn check_series(series: &Series) -> Result<(), Fault> {
+fn check_series(series: &Series) -> Result<(), LayoutFault> {
     let samples = series.sample_time.len();
     require(samples > 0, "/samples/time", "at least one sample", || "none".to_owned())?;
     let horizons = series.targets.len() / samples;
@@ -130,7 +130,7 @@ fn check_series(series: &Series) -> Result<(), Fault> {
     Ok(())
 }
 
-fn check_lengths(timeframe: &SeriesTimeframe, samples: usize, instruments: Option<usize>) -> Result<(), Fault> {
+fn check_lengths(timeframe: &SeriesTimeframe, samples: usize, instruments: Option<usize>) -> Result<(), LayoutFault> {
     let SeriesTimeframe { name, feature_names, close_time, values, .. } = timeframe;
     let features = feature_names.len();
     let problem = name_problem(name);
@@ -158,11 +158,11 @@ fn check_lengths(timeframe: &SeriesTimeframe, samples: usize, instruments: Optio
     })
 }
 
-/// No target is infinite; NaN stands for one that is not known.
-fn check_targets(targets: &[f32], horizons: usize) -> Result<(), Fault> {
+/// No target is infinite; NaN is an unknown one.
+fn check_targets(targets: &[f32], horizons: usize) -> Result<(), LayoutFault> {
     match targets.iter().position(|target| target.is_infinite()) {
         None => Ok(()),
-        Some(place) => Err(Fault {
+        Some(place) => Err(LayoutFault {
             object: "/targets".to_owned(),
             index: Some(place / horizons),
             expected: "finite numbers, or NaN for a target that is not known".to_owned(),
@@ -172,13 +172,13 @@ fn check_targets(targets: &[f32], horizons: usize) -> Result<(), Fault> {
     }
 }
 
-/// Features are finite, and so is what they were scaled by.
-fn check_numbers(timeframe: &SeriesTimeframe) -> Result<(), Fault> {
+/// Features and scalers are finite.
+fn check_numbers(timeframe: &SeriesTimeframe) -> Result<(), LayoutFault> {
     let SeriesTimeframe { name, feature_names, close_time, values, .. } = timeframe;
     let width = feature_names.len();
     if let Some(place) = values.iter().position(|value| !value.is_finite()) {
         let (bar, feature) = (place / width, &feature_names[place % width]);
-        return Err(Fault {
+        return Err(LayoutFault {
             object: format!("/series/{name}/values"),
             index: Some(bar),
             expected: "finite features".to_owned(),
@@ -189,7 +189,7 @@ fn check_numbers(timeframe: &SeriesTimeframe) -> Result<(), Fault> {
     let Some(scaler) = &timeframe.scaler else { return Ok(()) };
     for (part, numbers) in [("center", &scaler.center), ("scale", &scaler.scale)] {
         if let Some(place) = numbers.iter().position(|number| !number.is_finite()) {
-            return Err(Fault {
+            return Err(LayoutFault {
                 object: format!("/scaler/{name}/{part}"),
                 index: Some(place),
                 expected: "finite numbers".to_owned(),
@@ -212,11 +212,11 @@ pub(super) fn index_of(timeframe: &SeriesTimeframe) -> TimeframeIndex<'_> {
     }
 }
 
-fn require(holds: bool, object: &str, expected: &str, found: impl FnOnce() -> String) -> Result<(), Fault> {
+fn require(holds: bool, object: &str, expected: &str, found: impl FnOnce() -> String) -> Result<(), LayoutFault> {
     if holds {
         return Ok(());
     }
-    Err(Fault {
+    Err(LayoutFault {
         object: object.to_owned(),
         index: None,
         expected: expected.to_owned(),

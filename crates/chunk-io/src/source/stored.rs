@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::file::table::Table;
+use crate::file::NumericDataset;
 use crate::read::ReadPath;
 use crate::stored::filters;
 
@@ -44,20 +44,20 @@ pub enum ReadBy {
 }
 
 impl StoredDataset {
-    pub(super) fn of(table: &Table) -> Result<Self> {
-        let way = table.way()?;
+    pub(super) fn of(table: &NumericDataset) -> Result<Self> {
+        let read_path = table.read_path()?;
         let filters = filters(&table.dataset).unwrap_or_default();
         Ok(StoredDataset {
             object: table.object.clone(),
             shape: table.shape.clone(),
             element_bytes: table.dataset.dtype().map_or(0, |dtype| dtype.size()),
-            stored_bytes: match way {
+            stored_bytes: match read_path {
                 ReadPath::Own(stored) => stored.stored_bytes(),
                 ReadPath::Library(_) => table.dataset.storage_size(),
             },
             chunk: table.chunk().map(<[usize]>::to_vec),
             filters: filters.into_iter().map(|filter| filter.name).collect(),
-            read_by: match way {
+            read_by: match read_path {
                 ReadPath::Own(stored) if stored.is_decoded() => ReadBy::Chunk,
                 ReadPath::Own(_) => ReadBy::Position,
                 ReadPath::Library(reason) => ReadBy::Library { reason: reason.clone() },

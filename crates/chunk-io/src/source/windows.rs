@@ -8,8 +8,8 @@ use megabatch_gpu_core::{Buffer, Scope};
 use super::SourceOptions;
 use crate::cost::ReadCost;
 use crate::error::Result;
-use crate::file::table::Table;
-use crate::read::Rows;
+use crate::file::NumericDataset;
+use crate::read::RowSelection;
 use crate::shape::SampleSlices;
 use crate::windows::WindowsFile;
 
@@ -17,13 +17,13 @@ use crate::windows::WindowsFile;
 #[derive(Debug)]
 pub(super) struct WindowsSource {
     file: WindowsFile,
-    held: Option<Held>,
+    held: Option<ResidentTables>,
     scope: Scope,
     staging: Scope,
 }
 
 #[derive(Debug)]
-struct Held {
+struct ResidentTables {
     features: Vec<Buffer<f32>>,
     targets: Buffer<f32>,
 }
@@ -32,16 +32,16 @@ impl WindowsSource {
     pub(super) fn open(file: WindowsFile, scope: &Scope, options: SourceOptions) -> Result<Self> {
         let mut source = WindowsSource { file, held: None, scope: scope.clone(), staging: scope.child("staging") };
         if source.file.shape().windows_bytes() <= options.resident_bytes_max as u64 {
-            source.hold()?;
+            source.load_resident()?;
         }
         Ok(source)
     }
 
     /// Reads all windows into memory.
-    pub(super) fn hold(&mut self) -> Result<()> {
-        let read = |table: &Table| table.read_f32_buffer(&self.scope);
+    pub(super) fn load_resident(&mut self) -> Result<()> {
+        let read = |table: &NumericDataset| table.read_f32_buffer(&self.scope);
         let features = self.file.features().iter().map(read).collect::<Result<_>>()?;
-        self.held = Some(Held { features, targets: read(self.file.targets())? });
+        self.held = Some(ResidentTables { features, targets: read(self.file.targets())? });
         Ok(())
     }
 
@@ -61,7 +61,7 @@ impl WindowsSource {
                     let row_len = table.row_len();
                     out.copy_from_slice(&rows[samples.start * row_len..samples.end * row_len]);
                 }),
-                None => table.read_f32(&Rows::Range(samples.clone()), out, &self.staging)?,
+                None => table.read_f32(&RowSelection::Range(samples.clone()), out, &self.staging)?,
             };
         }
         Ok(cost)
@@ -72,7 +72,7 @@ impl WindowsSource {
         for (i, (table, out)) in self.tables().zip(slices(out)).enumerate() {
             cost += match self.resident_rows(i) {
                 Some(rows) => copied(|| gather_held(rows, samples, out)),
-                None => table.read_f32(&Rows::List(samples), out, &self.staging)?,
+                None => table.read_f32(&RowSelection::List(samples), out, &self.staging)?,
             };
         }
         Ok(cost)
@@ -82,13 +82,13 @@ impl WindowsSource {
     pub(super) fn read_targets(&self, samples: &[usize], out: &mut [f32]) -> Result<()> {
         match &self.held {
             Some(held) => gather_held(held.targets.as_slice(), samples, out),
-            None => drop(self.file.targets().read_f32(&Rows::List(samples), out, &self.staging)?),
+            None => drop(self.file.targets().read_f32(&RowSelection::List(samples), out, &self.staging)?),
         }
         Ok(())
     }
 
     /// Features by timeframe, then the targets.
-    pub(super) fn tables(&self) -> impl Iterator<Item = &Table> {
+    pub(super) fn tables(&self) -> impl Iterator<Item = &NumericDataset> {
         self.file.features().iter().chain([self.file.targets()])
     }
 

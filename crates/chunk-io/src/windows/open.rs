@@ -6,19 +6,20 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use crate::error::Result;
 use crate::file::InputFile;
-use crate::file::table::{Expect, Kind, Table};
+use crate::file::{ElementKind, Expect, NumericDataset};
 use crate::shape::{Shape, TimeframeShape};
-use crate::spans::SampleSpans;
+use crate::spans::SpanTimes;
 use crate::text::AttributeValue;
 use crate::timeframe::timeframe_order;
 
-const FEATURES: Expect = Expect { what: "floats [N, T, F]", kinds: &[Kind::Float], ranks: 3..=3 };
+const FEATURES: Expect = Expect { what: "floats [N, T, F]", kinds: &[ElementKind::Float], ranks: 3..=3 };
 const TARGETS: Expect =
-    Expect { what: "numbers [N, K] or [N, K, 1]", kinds: &[Kind::Float, Kind::Integer], ranks: 2..=3 };
-const TIMESTAMPS: Expect = Expect { what: "integers [N], ns since 1970 UTC", kinds: &[Kind::Integer], ranks: 1..=1 };
+    Expect { what: "numbers [N, K] or [N, K, 1]", kinds: &[ElementKind::Float, ElementKind::Integer], ranks: 2..=3 };
+const TIMESTAMPS: Expect =
+    Expect { what: "integers [N], ns since 1970 UTC", kinds: &[ElementKind::Integer], ranks: 1..=1 };
 
 const SAMPLE_INSTRUMENT: &str = "/samples/instrument";
-const INSTRUMENTS: Expect = Expect { what: "integers [N]", kinds: &[Kind::Integer], ranks: 1..=1 };
+const INSTRUMENTS: Expect = Expect { what: "integers [N]", kinds: &[ElementKind::Integer], ranks: 1..=1 };
 
 /// A windows file, open and checked: its datasets are there, of the right kinds and ranks, and
 /// agree on N.
@@ -26,10 +27,10 @@ const INSTRUMENTS: Expect = Expect { what: "integers [N]", kinds: &[Kind::Intege
 pub struct WindowsFile {
     file: InputFile,
     shape: Shape,
-    features: Vec<Table>,
-    targets: Table,
+    features: Vec<NumericDataset>,
+    targets: NumericDataset,
     timestamps: Option<Buffer<i64>>,
-    spans: SampleSpans,
+    span_times: SpanTimes,
     sample_instrument: Option<Buffer<i32>>,
 }
 
@@ -60,9 +61,9 @@ impl WindowsFile {
         } else {
             None
         };
-        let spans = match &timestamps {
-            Some(timestamps) => SampleSpans::open(&file, "/timestamps", timestamps.as_slice(), scope)?,
-            None => SampleSpans::default(),
+        let span_times = match &timestamps {
+            Some(timestamps) => SpanTimes::open(&file, "/timestamps", timestamps.as_slice(), scope)?,
+            None => SpanTimes::default(),
         };
         let sample_instrument = match file.has_dataset("/instruments") && file.has_dataset(SAMPLE_INSTRUMENT) {
             true => {
@@ -72,14 +73,14 @@ impl WindowsFile {
             }
             false => None,
         };
-        let shape_of = |(name, table): &(Option<String>, Table)| TimeframeShape {
+        let shape_of = |(name, table): &(Option<String>, NumericDataset)| TimeframeShape {
             name: name.clone(),
             steps: table.shape[1],
             features: table.shape[2],
         };
         let shape = Shape { samples, timeframes: named.iter().map(shape_of).collect(), horizons: targets.row_len() };
         let features = named.into_iter().map(|(_, table)| table).collect();
-        Ok(WindowsFile { file, shape, features, targets, timestamps, spans, sample_instrument })
+        Ok(WindowsFile { file, shape, features, targets, timestamps, span_times, sample_instrument })
     }
 
     /// The file.
@@ -97,16 +98,9 @@ impl WindowsFile {
         self.timestamps.as_ref().map(Buffer::as_slice)
     }
 
-    /// When the earliest bar opened that had a part in each sample, `[N]`, ns since 1970 UTC, where
-    /// the file tells it.
-    pub fn sample_reach_times(&self) -> Option<&[i64]> {
-        self.spans.reach_times()
-    }
-
-    /// When the last bar closed that each sample's targets read, `[N]`, ns since 1970 UTC, where
-    /// the file tells it.
-    pub fn sample_label_end_times(&self) -> Option<&[i64]> {
-        self.spans.label_end_times()
+    /// Times between which each sample and its targets read bars.
+    pub fn span_times(&self) -> &SpanTimes {
+        &self.span_times
     }
 
     /// Number of each sample's instrument, `[N]`, if the file names instruments, as one made of a
@@ -123,17 +117,17 @@ impl WindowsFile {
         self.file.attribute("/", name)
     }
 
-    pub(crate) fn features(&self) -> &[Table] {
+    pub(crate) fn features(&self) -> &[NumericDataset] {
         &self.features
     }
 
-    pub(crate) fn targets(&self) -> &Table {
+    pub(crate) fn targets(&self) -> &NumericDataset {
         &self.targets
     }
 }
 
 /// `/features`, or one dataset a timeframe below `/features` or `/sequences`, in the fixed order.
-fn open_features(file: &InputFile) -> Result<Vec<(Option<String>, Table)>> {
+fn open_features(file: &InputFile) -> Result<Vec<(Option<String>, NumericDataset)>> {
     if file.has_dataset("/features") {
         return Ok(vec![(None, file.table("/features", &FEATURES)?)]);
     }
@@ -149,7 +143,7 @@ fn open_features(file: &InputFile) -> Result<Vec<(Option<String>, Table)>> {
     names.into_iter().map(open).collect()
 }
 
-fn open_targets(file: &InputFile) -> Result<Table> {
+fn open_targets(file: &InputFile) -> Result<NumericDataset> {
     let targets = file.table("/targets", &TARGETS)?;
     match targets.shape[..] {
         [_, _] | [_, _, 1] => Ok(targets),

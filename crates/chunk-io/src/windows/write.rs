@@ -6,7 +6,7 @@ use std::path::Path;
 use hdf5::Dataset;
 
 use crate::atomic::write_atomically;
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, LayoutFault, Result};
 use crate::shape::{SampleBlock, Shape};
 use crate::storage::{OutputFile, WriteOptions};
 use crate::text::AttributeValue;
@@ -30,8 +30,8 @@ pub struct WindowsHeader<'a> {
 /// `fill` leaves what was at the path.
 ///
 /// # Errors
-/// Those of `fill`; [`Error::Invalid`] if the header or the number of samples pushed breaks a rule
-/// of the layout; [`Error::NotWritable`], [`Error::Io`] and [`Error::Hdf5`] as they say.
+/// As `fill`; [`Error::Invalid`] if the header or the number of samples pushed breaks a rule of the
+/// layout; [`Error::NotWritable`], [`Error::Io`] and [`Error::Hdf5`] as they say.
 pub fn write_windows<E: From<Error>>(
     path: impl AsRef<Path>,
     header: &WindowsHeader<'_>,
@@ -120,9 +120,9 @@ impl<'a> WindowsWriter<'a> {
     }
 }
 
-fn check_header(header: &WindowsHeader<'_>) -> Result<(), Fault> {
+fn check_header(header: &WindowsHeader<'_>) -> Result<(), LayoutFault> {
     let Shape { samples, timeframes, horizons } = header.shape;
-    let fault = |object: &str, expected: &str, found: String| Fault {
+    let fault = |object: &str, expected: &str, found: String| LayoutFault {
         object: object.to_owned(),
         index: None,
         expected: expected.to_owned(),

@@ -2,11 +2,27 @@
 
 use megabatch_chunk_io::{Instruments, Scaler, Series, SeriesTimeframe};
 
+/// Dimensions of a made-up timeframe.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimeframePlan {
+    pub(crate) name: &'static str,
+    /// Base bars in a bar.
+    pub(crate) base_bars: usize,
+    /// Window length T.
+    pub(crate) steps: usize,
+    /// Number of features F.
+    pub(crate) features: usize,
+}
+
+pub(crate) const fn timeframe(name: &'static str, base_bars: usize, steps: usize, features: usize) -> TimeframePlan {
+    TimeframePlan { name, base_bars, steps, features }
+}
+
 /// Dimensions of a made-up series.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Name, bars of base per bar, T, F. The first is the base.
-    pub(crate) timeframes: Vec<(&'static str, usize, usize, usize)>,
+    /// The first is the base.
+    pub(crate) timeframes: Vec<TimeframePlan>,
     /// Base bars of each instrument.
     pub(crate) base_bars: Vec<usize>,
     pub(crate) horizons: usize,
@@ -14,7 +30,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn small() -> Self {
-        Plan { timeframes: vec![("M1", 1, 4, 3), ("M5", 5, 2, 2)], base_bars: vec![40], horizons: 2 }
+        Plan { timeframes: vec![timeframe("M1", 1, 4, 3), timeframe("M5", 5, 2, 2)], base_bars: vec![40], horizons: 2 }
     }
 
     pub(crate) fn two_instruments() -> Self {
@@ -30,7 +46,7 @@ pub(crate) fn series(plan: &Plan) -> Series {
     let mut sample_instrument = Vec::new();
     for (i, &bars) in plan.base_bars.iter().enumerate() {
         for base in 0..bars {
-            if plan.timeframes.iter().all(|&(_, per, steps, _)| (base + 1) / per >= steps) {
+            if plan.timeframes.iter().all(|timeframe| (base + 1) / timeframe.base_bars >= timeframe.steps) {
                 series.sample_time.push((base as i64 + 1) * MINUTE_NS);
                 sample_instrument.push(i as i32);
             }
@@ -54,10 +70,11 @@ pub(crate) fn series(plan: &Plan) -> Series {
 
 fn made_timeframe(
     plan: &Plan,
-    &(name, per, steps, features): &(&'static str, usize, usize, usize),
+    timeframe: &TimeframePlan,
     series: &Series,
     sample_instrument: &[i32],
 ) -> SeriesTimeframe {
+    let TimeframePlan { name, base_bars: per, steps, features } = *timeframe;
     let mut starts = vec![0_i64];
     let mut close_time = Vec::new();
     for bars in plan.base_bars.iter().map(|bars| bars / per) {

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 const MINUTE_NS: i64 = 60_000_000_000;
+/// The first Monday of 1970.
+const MONDAY_MINUTE: usize = 4 * 24 * 60;
 
 /// Recording of one instrument.
 #[derive(Clone, Debug)]
@@ -23,6 +25,22 @@ impl Default for Recording {
     }
 }
 
+/// Dimensions of a made-up timeframe.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimeframePlan {
+    pub(crate) name: &'static str,
+    /// Base bars in a bar.
+    pub(crate) base_bars: usize,
+    /// Window length T.
+    pub(crate) steps: usize,
+    /// Number of features F.
+    pub(crate) features: usize,
+}
+
+pub(crate) const fn timeframe(name: &'static str, base_bars: usize, steps: usize, features: usize) -> TimeframePlan {
+    TimeframePlan { name, base_bars, steps, features }
+}
+
 /// One row of a windows file.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
@@ -34,8 +52,7 @@ pub(crate) struct Row {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Windows {
-    /// Name, bars of base per bar, T, F.
-    pub(crate) timeframes: Vec<(&'static str, usize, usize, usize)>,
+    pub(crate) timeframes: Vec<TimeframePlan>,
     pub(crate) rows: Vec<Row>,
     pub(crate) timed: bool,
 }
@@ -54,7 +71,7 @@ fn value(instrument: usize, timeframe: usize, bar: usize, feature: usize) -> f32
 }
 
 impl Windows {
-    pub(crate) fn of(recordings: &[Recording], timeframes: &[(&'static str, usize, usize, usize)]) -> Self {
+    pub(crate) fn of(recordings: &[Recording], timeframes: &[TimeframePlan]) -> Self {
         let mut rows = Vec::new();
         for (instrument, recording) in recordings.iter().enumerate() {
             let mut minute = recording.start;
@@ -74,7 +91,7 @@ impl Windows {
     pub(crate) fn write(&self, path: &Path) {
         let file = hdf5::File::create(path).unwrap();
         let n = self.rows.len();
-        for (k, &(name, _, steps, features)) in self.timeframes.iter().enumerate() {
+        for (k, &TimeframePlan { name, steps, features, .. }) in self.timeframes.iter().enumerate() {
             let values: Vec<f32> = self.rows.iter().flat_map(|row| row.windows[k].iter().copied()).collect();
             let object = if name.is_empty() { "features".to_owned() } else { format!("features/{name}") };
             let dataset = file.new_dataset::<f32>().chunk([3.min(n), steps, features]).shape([n, steps, features]);
@@ -89,9 +106,10 @@ impl Windows {
     }
 }
 
-fn row(instrument: usize, minute: usize, timeframes: &[(&'static str, usize, usize, usize)]) -> Row {
-    let window = |(k, &(_, per, steps, features)): (usize, &(&'static str, usize, usize, usize))| {
-        let last = minute / per;
+fn row(instrument: usize, minute: usize, timeframes: &[TimeframePlan]) -> Row {
+    let window = |(k, timeframe): (usize, &TimeframePlan)| {
+        let TimeframePlan { name, base_bars: per, steps, features } = *timeframe;
+        let last = (minute - if name == "W1" { MONDAY_MINUTE } else { 0 }) / per;
         let bars = last + 1 - steps..=last;
         bars.flat_map(|bar| (0..features).map(move |feature| value(instrument, k, bar, feature))).collect()
     };

@@ -2,14 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
-use megabatch_trainer::write_atomically;
-use serde_json::json;
+use megabatch_run::Result;
+use megabatch_run::compare::compare;
 
 use crate::answer::Answer;
-use crate::failure::Failure;
-use crate::output;
-use crate::report::comparison::Comparison;
 
 /// Put several runs side by side: in what they differ, and what came of each
 ///
@@ -31,19 +27,5 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
-    if args.runs.len() < 2 {
-        return Err(Failure::usage("compare needs two runs or more; `megabatch monitor RUN` shows one"));
-    }
-    if let Some(out) = &args.out {
-        output::require_ending(out, &["html"])?;
-        output::check(out, &[])?;
-    }
-    let comparison = Comparison::open(&args.runs)?;
-    let (mut text, mut json) = (comparison.to_text(), comparison.to_json());
-    if let Some(out) = &args.out {
-        write_atomically(out, comparison.to_html().as_bytes())?;
-        text.push_str(&format!("\npage: {}", out.display()));
-        json["page"] = json!(out);
-    }
-    Ok(Answer::new(text, &json))
+    Ok(compare(&args.runs, args.out.as_deref())?.into())
 }

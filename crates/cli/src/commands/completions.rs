@@ -1,8 +1,8 @@
 //! `megabatch completions`: the shell's completion script.
 
-use anyhow::Result;
 use clap::CommandFactory as _;
 use clap_complete::Shell;
+use megabatch_run::Result;
 use serde_json::json;
 
 use super::Cli;

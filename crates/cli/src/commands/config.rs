@@ -1,10 +1,10 @@
 //! `megabatch config`: every key, its values and its default.
 
-use anyhow::Result;
+use megabatch_run::Result;
+use megabatch_run::config::{reference_page, template};
 use serde_json::json;
 
 use crate::answer::Answer;
-use crate::config::{reference_page, template};
 
 /// Print every configuration key with its default and meaning, as Markdown or as a file to begin
 /// with

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
 use clap::Parser as _;
+use megabatch_run::text::shown;
+use megabatch_run::{Context as _, Error, Result};
 use serde_json::json;
 
 use super::Cli;
-use crate::answer::{Answer, Form, shown};
-use crate::failure::Failure;
+use crate::answer::{Answer, Form};
 
 /// Take made-up bars through ingest, plan, train, evaluation and report, in about a minute
 #[derive(clap::Args)]
@@ -57,7 +57,8 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         let command = step.replace("SETTINGS", SETTINGS);
         let words: Vec<String> = command.split(' ').map(|word| fill_in(word, &names)).collect();
         eprintln!("\n== {title}\n$ megabatch {}\n", words.join(" "));
-        let cli = Cli::try_parse_from(std::iter::once("megabatch".to_owned()).chain(words))?;
+        let cli = Cli::try_parse_from(std::iter::once("megabatch".to_owned()).chain(words));
+        let cli = cli.map_err(|error| Error::failed(error.to_string()))?;
         super::run(cli.command, Form::Text)?.print_to_stderr();
     }
     let report = std::path::absolute(file("run/report.html"))?;
@@ -79,13 +80,13 @@ fn prepare(args: &Args) -> Result<()> {
     let is_empty = |folder: &Path| folder.read_dir().map_or(true, |mut entries| entries.next().is_none());
     if !is_empty(&args.out) {
         if !mark.exists() {
-            return Err(Failure::usage(format!(
+            return Err(Error::usage(format!(
                 "{}: holds something else; name another folder with --out",
                 args.out.display()
             )));
         }
         if !args.force {
-            return Err(Failure::usage(format!("{}: holds an earlier demo; --force replaces it", args.out.display())));
+            return Err(Error::usage(format!("{}: holds an earlier demo; --force replaces it", args.out.display())));
         }
         std::fs::remove_dir_all(&args.out).with_context(|| format!("{}: cannot be removed", args.out.display()))?;
     }

@@ -1,21 +1,14 @@
 //! `megabatch export`: a run's weights for other programs.
 
-mod onnx;
-mod scaler;
+use std::path::PathBuf;
 
-use std::path::{Path, PathBuf};
-
-use anyhow::Result;
 use clap::ValueEnum;
-use megabatch_gpu_core::Device;
-use megabatch_trainer::{TensorSet, load_weights, save_weights};
-use serde_json::json;
+use megabatch_run::Result;
+use megabatch_run::export::{ExportFormat, ExportRequest, OnnxOptions, export};
 
-use crate::answer::{Answer, shown};
-use crate::failure::Failure;
-use crate::output;
-use crate::run::RunFolder;
-use crate::trained::{Which, trained_model, weights_file};
+use super::trained::CheckpointArg;
+use crate::answer::Answer;
+use crate::host::host;
 
 /// Write a model for other programs: its weights with PyTorch's names, shapes and gate order, or
 /// all of it as ONNX
@@ -29,19 +22,19 @@ pub(crate) struct Args {
     run: PathBuf,
     /// Format of the file; that of its ending if not given
     #[arg(long, value_enum)]
-    format: Option<Format>,
+    format: Option<FormatArg>,
     /// File to write: .safetensors or .onnx
     #[arg(long)]
     out: PathBuf,
     /// Which checkpoint
-    #[arg(long, value_enum, default_value_t = Which::Best)]
-    checkpoint: Which,
+    #[arg(long, value_enum, default_value_t = CheckpointArg::Best)]
+    checkpoint: CheckpointArg,
     #[command(flatten)]
-    onnx: onnx::Options,
+    onnx: OnnxArgs,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+#[derive(Clone, Copy, ValueEnum)]
+enum FormatArg {
     /// Named tensors, as `safetensors.torch.load_file` reads them
     Safetensors,
     /// The model as a graph of operators (opset 17), for ONNX Runtime 1.14 or newer and MetaTrader
@@ -49,44 +42,44 @@ enum Format {
     Onnx,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Answer> {
-    let format = Format::of(&args.out, args.format)?;
-    if let (Format::Safetensors, Some(option)) = (format, args.onnx.first_given()) {
-        return Err(Failure::usage(format!("{option} is for --format onnx; weights in safetensors are as they are")));
-    }
-    output::check(&args.out, &[])?;
-    let folder = RunFolder::open(&args.run)?;
-    let (step, weights) = weights_file(&folder, args.checkpoint)?;
-    let model = trained_model(&folder)?;
-    // Loaded and written anew, so that what leaves is known to be whole and to fit the model.
-    let mut parameters: TensorSet<f32> = TensorSet::zeros(&Device::cpu().scope("model/parameters"), model.layout())?;
-    load_weights(&weights, &mut parameters)?;
-    match format {
-        Format::Safetensors => save_weights(&args.out, &parameters)?,
-        Format::Onnx => {
-            let subject = onnx::OnnxInput { folder: &folder, model: &model, parameters: &parameters, step };
-            return onnx::write(&args.out, &subject, &args.onnx);
-        }
-    }
-    let tensors: Vec<&str> = model.layout().tensors().map(|(name, _)| name).collect();
-    let text = format!("{}: {} tensors of step {step}", args.out.display(), tensors.len());
-    Ok(Answer::new(text, &json!({ "out": shown(&args.out), "step": step, "tensors": tensors })))
+/// Options of an ONNX file.
+#[derive(clap::Args)]
+struct OnnxArgs {
+    /// onnx: samples that the model predicts at once; any number of them if not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    batch: Option<u32>,
+    /// onnx: scale within the model, so that raw features go in
+    #[arg(long)]
+    fold_scaler: bool,
+    /// onnx: the series file that has the scaler; the one trained on if not given
+    #[arg(long, requires = "fold_scaler")]
+    data: Option<PathBuf>,
+    /// onnx: whose scaler, where each instrument has its own
+    #[arg(long, value_name = "NAME", requires = "fold_scaler")]
+    instrument: Option<String>,
+    /// onnx: write a model that was trained to go on from bar to bar as one whose windows each
+    /// start with zeros
+    #[arg(long)]
+    stateless: bool,
 }
 
-impl Format {
-    fn ending(self) -> &'static str {
-        match self {
-            Format::Safetensors => "safetensors",
-            Format::Onnx => "onnx",
-        }
-    }
-
-    /// The format that is asked for, or that of the file's ending; both say the same.
-    fn of(out: &Path, asked: Option<Format>) -> Result<Self> {
-        let possible = asked.map_or(vec![Format::Safetensors, Format::Onnx], |format| vec![format]);
-        let endings: Vec<&str> = possible.iter().map(|format| format.ending()).collect();
-        output::require_ending(out, &endings)?;
-        let has_ending = |format: &Format| out.extension().is_some_and(|ending| ending == format.ending());
-        Ok(possible.into_iter().find(has_ending).expect("the ending is one of these"))
-    }
+pub(crate) fn run(args: &Args) -> Result<Answer> {
+    let OnnxArgs { batch, fold_scaler, data, instrument, stateless } = &args.onnx;
+    let request = ExportRequest {
+        run: args.run.clone(),
+        format: args.format.map(|format| match format {
+            FormatArg::Safetensors => ExportFormat::Safetensors,
+            FormatArg::Onnx => ExportFormat::Onnx,
+        }),
+        out: args.out.clone(),
+        checkpoint: args.checkpoint.into(),
+        onnx: OnnxOptions {
+            batch: *batch,
+            fold_scaler: *fold_scaler,
+            data: data.clone(),
+            instrument: instrument.clone(),
+            stateless: *stateless,
+        },
+    };
+    Ok(export(&request, &host())?.into())
 }

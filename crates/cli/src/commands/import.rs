@@ -3,15 +3,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
-use megabatch_trainer::Trainer;
-use serde_json::json;
+use megabatch_run::Result;
+use megabatch_run::import::{ImportRequest, import};
 
-use crate::answer::{Answer, shown};
-use crate::config::Config;
-use crate::plan::Plan;
-use crate::run::RunFolder;
-use crate::training_setup::{Intent, Request, TrainingSetup, data_path};
+use super::settings;
+use crate::answer::Answer;
+use crate::host::host;
 
 /// Make a run of weights from elsewhere: PyTorch's names, shapes and gate order
 #[derive(clap::Args)]
@@ -34,30 +31,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
-    let mut config = Config::load(args.config.as_deref(), &args.set)?;
-    let data = data_path(&config, args.data.as_deref())?;
-    config.set_path("data.path", &std::path::absolute(data)?)?;
-    config.set_path("output.dir", &args.out)?;
-    let folder = RunFolder::new(&args.out)?;
-    let job = TrainingSetup::open(Request {
-        config,
-        data: None,
-        device: "cpu",
-        max_steps: None,
-        memory_bytes: None,
-        intent: Intent::Plan,
-    })?;
-    let plan = Plan::of(&job)?;
-    let mut trainer = Trainer::new(&job.device, job.training.clone(), plan.shape.clone())?;
-    trainer.load_weights(&args.weights)?;
-
-    let _taken = folder.take()?;
-    folder.begin(&job.config, &plan)?;
-    let checkpoints = folder.keep_checkpoints(&job.config);
-    let checkpoint = trainer.save_checkpoint(&job.run(&checkpoints))?;
-    let text = format!("{}: {} weights as step 0", folder.root().display(), plan.parameters);
-    Ok(Answer::new(
-        text,
-        &json!({ "run": shown(folder.root()), "checkpoint": checkpoint.as_deref().map(shown), "parameters": plan.parameters }),
-    ))
+    let request = ImportRequest {
+        weights: args.weights.clone(),
+        settings: settings(args.config.as_deref(), &args.set),
+        data: args.data.clone(),
+        out: args.out.clone(),
+    };
+    Ok(import(&request, &host())?.into())
 }

@@ -1,22 +1,16 @@
 //! `megabatch ingest`: bars as text become aligned multi-timeframe series in one HDF5 file.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::path::PathBuf;
 
-use anyhow::Result;
-use megabatch_bars::{AlignedSeries, RowError, listed};
-use megabatch_chunk_io::{Storage, WriteOptions, write_series};
-use serde_json::{Value, json};
+use clap::ValueEnum;
+use megabatch_run::Result;
+use megabatch_run::ingest::{
+    Calendar, DateOrder, FeatureList, FormatName, OnError, PipSizes, Prices, Recipe, Repeats, Scaling, StampedAt,
+    SymbolPattern, TargetKind, Timeframe, Weekends, Windows, Zone, ingest, symbol_name,
+};
+use megabatch_run::text::Duration;
 
-use crate::adapt::series::{Origin, series_file};
-use crate::adapt::split::utc;
-use crate::answer::{Answer, require_text, shown};
-use crate::byte_sizes::bytes;
-use crate::output;
-use crate::provenance::account;
-use crate::recipe::{Recipe, Recordings};
-use crate::universe;
+use crate::answer::Answer;
 
 /// Read bars and write aligned series: closed bars only, features, targets, scaled on the training
 /// span
@@ -29,164 +23,257 @@ use crate::universe;
   megabatch ingest --bid usdjpy-bid.csv --ask usdjpy-ask.csv --out usdjpy.h5 --on-error repair")]
 pub(crate) struct Args {
     #[command(flatten)]
-    recipe: Recipe,
+    recipe: RecipeArgs,
     /// The series file to write
     #[arg(long)]
     out: PathBuf,
 }
 
+/// What decides what a series file holds.
+#[derive(clap::Args)]
+struct RecipeArgs {
+    /// Files of bars, in any order, or folders of them; .gz is read as it is. Files of several
+    /// symbols become several instruments
+    #[arg(required_unless_present = "bid")]
+    bars: Vec<PathBuf>,
+    /// Files of bars of the bid, to be joined with those of the ask to their mean and a spread
+    #[arg(long, requires = "ask", conflicts_with = "bars", num_args = 1..)]
+    bid: Vec<PathBuf>,
+    /// Files of bars of the ask
+    #[arg(long, requires = "bid", num_args = 1..)]
+    ask: Vec<PathBuf>,
+    /// Symbol; taken from the files' names if not given
+    #[arg(long, value_parser = symbol_name)]
+    symbol: Option<String>,
+    /// Where the symbol stands in the files' names: {} for it, * for anything else (DA-{}-T-*);
+    /// names without their endings
+    #[arg(long, conflicts_with = "symbol")]
+    symbol_pattern: Option<SymbolPattern>,
+    /// Size of a pip in units of the price, for all symbols or by symbol (EURUSD=0.0001,AAPL=0.01);
+    /// known for currency pairs, and not needed where neither target nor features are in pips
+    #[arg(long, allow_hyphen_values = true)]
+    pip_size: Option<PipSizes>,
+    /// Format of the files: histdata, metatrader, iso, year-last, epoch; recognised if not given
+    #[arg(long)]
+    format: Option<FormatName>,
+    /// Order of day and month where the year comes last; found if all dates can be read in one
+    /// order only
+    #[arg(long)]
+    date_order: Option<DateOrder>,
+    /// Which end of a bar its timestamp is
+    #[arg(long, value_enum, default_value_t = StampArg::Open)]
+    time: StampArg,
+    /// Zone of the timestamps: UTC, +02:00, America/New_York, new-york+7 or london-5; if not given,
+    /// UTC for ISO timestamps, and for others found from the weekly closes
+    #[arg(long, allow_hyphen_values = true)]
+    zone: Option<Zone>,
+    /// Timeframe of the bars; found from their spacing if not given
+    #[arg(long)]
+    base: Option<Timeframe>,
+    /// Prices as they were quoted, or adjusted for splits and dividends by the file's adjusted
+    /// close
+    #[arg(long, value_enum, default_value_t = QuotesArg::Auto)]
+    prices: QuotesArg,
+    /// What happens to rows that cannot be used as they stand: fail, skip (drop and count), or
+    /// repair (put right what can be put right without inventing anything, drop the rest). Of
+    /// several instruments, one that cannot be used at all is left out and named by skip and repair
+    #[arg(long, default_value_t = OnError::Fail)]
+    on_error: OnError,
+    /// Which of several rows of one time stays, where the zone's daylight saving does not tell them
+    /// apart
+    #[arg(long, value_enum, default_value_t = RepeatedArg::Refuse)]
+    repeats: RepeatedArg,
+    /// Which bars of several instruments are read; an instrument is listed from its first bar on,
+    /// until it has had none for four weeks
+    #[arg(long, value_enum, default_value_t = CalendarArg::All)]
+    calendar: CalendarArg,
+    /// Window of each timeframe in bars
+    #[arg(long, default_value = "M1:480,M5:288,M15:192,H1:96,H4:48")]
+    timeframes: Windows,
+    /// Features of a bar, separated by commas; `default` and `all` stand for several
+    #[arg(long, default_value = "default")]
+    features: FeatureList,
+    /// Future bars K whose price changes are the targets
+    #[arg(long, default_value_t = 36)]
+    horizon: usize,
+    /// What is predicted: the change in pips up to each future bar (cumulative) or within it
+    /// (increment), or the log return up to it (log_return)
+    #[arg(long, default_value = "cumulative")]
+    target: TargetKind,
+    /// Every how many bars there is a sample; several instruments have theirs at common times
+    #[arg(long, default_value_t = 1)]
+    stride: usize,
+    /// Longest hole in the bars that windows may reach across; a longer one ends a segment
+    #[arg(long, default_value = "4d")]
+    longest_hole: Duration,
+    /// Whether windows may reach across weekends
+    #[arg(long, value_enum, default_value_t = WeekendRuleArg::Span)]
+    weekends: WeekendRuleArg,
+    /// How features are scaled: robust (median, interquartile range), standard (mean, deviation) or
+    /// none
+    #[arg(long, default_value = "robust")]
+    scaling: Scaling,
+    /// Share of the samples, the earliest, on which the scaling is fitted: the first number of
+    /// data.split
+    #[arg(long, default_value_t = 0.7)]
+    train_fraction: f64,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum StampArg {
+    /// The bar's beginning
+    Open,
+    /// The bar's end
+    Close,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum QuotesArg {
+    /// Adjusted where the file has an adjusted close, as quoted otherwise
+    Auto,
+    /// As they were quoted
+    Quoted,
+    /// As they would have been without later splits and dividends
+    Adjusted,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum RepeatedArg {
+    /// None: the second is an error, treated as --on-error says
+    Refuse,
+    /// The first
+    First,
+    /// The last
+    Last,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum WeekendRuleArg {
+    /// Like any other hole
+    Span,
+    /// A weekend ends a segment
+    Split,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum CalendarArg {
+    /// Every bar of every instrument
+    All,
+    /// The bars at times at which at least half of the instruments that are listed then have one
+    Common,
+}
+
+impl From<StampArg> for StampedAt {
+    fn from(stamp: StampArg) -> Self {
+        match stamp {
+            StampArg::Open => StampedAt::Open,
+            StampArg::Close => StampedAt::Close,
+        }
+    }
+}
+
+impl From<QuotesArg> for Prices {
+    fn from(quotes: QuotesArg) -> Self {
+        match quotes {
+            QuotesArg::Auto => Prices::AdjustedIfGiven,
+            QuotesArg::Quoted => Prices::AsQuoted,
+            QuotesArg::Adjusted => Prices::Adjusted,
+        }
+    }
+}
+
+impl From<RepeatedArg> for Repeats {
+    fn from(repeated: RepeatedArg) -> Self {
+        match repeated {
+            RepeatedArg::Refuse => Repeats::Refuse,
+            RepeatedArg::First => Repeats::First,
+            RepeatedArg::Last => Repeats::Last,
+        }
+    }
+}
+
+impl From<WeekendRuleArg> for Weekends {
+    fn from(rule: WeekendRuleArg) -> Self {
+        match rule {
+            WeekendRuleArg::Span => Weekends::Spanned,
+            WeekendRuleArg::Split => Weekends::NotSpanned,
+        }
+    }
+}
+
+impl From<CalendarArg> for Calendar {
+    fn from(calendar: CalendarArg) -> Self {
+        match calendar {
+            CalendarArg::All => Calendar::All,
+            CalendarArg::Common => Calendar::Common,
+        }
+    }
+}
+
+impl RecipeArgs {
+    fn recipe(&self) -> Recipe {
+        Recipe {
+            bars: self.bars.clone(),
+            bid: self.bid.clone(),
+            ask: self.ask.clone(),
+            symbol: self.symbol.clone(),
+            symbol_pattern: self.symbol_pattern.clone(),
+            pip_size: self.pip_size.clone(),
+            format: self.format,
+            date_order: self.date_order,
+            time: self.time.into(),
+            zone: self.zone.clone(),
+            base: self.base,
+            prices: self.prices.into(),
+            on_error: self.on_error,
+            repeats: self.repeats.into(),
+            calendar: self.calendar.into(),
+            timeframes: self.timeframes.clone(),
+            features: self.features.clone(),
+            horizon: self.horizon,
+            target: self.target,
+            stride: self.stride,
+            longest_hole: self.longest_hole,
+            weekends: self.weekends.into(),
+            scaling: self.scaling,
+            train_fraction: self.train_fraction,
+        }
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Result<Answer> {
-    let start = Instant::now();
-    let out = &args.out;
-    output::require_ending(out, &["h5", "hdf5"])?;
-    let recipe = args.recipe.clone().with_files_of_folders()?;
-    output::check(out, &recipe.files())?;
-    for file in recipe.files() {
-        require_text(file, "the account of its bars that the series file keeps")?;
-    }
-    let mut recordings = recipe.read()?;
-    let spec = recipe.spec();
-    let aligned = recordings.align(&recipe)?;
-    let source = account(&recipe, &recordings, &aligned)?;
-    let mut answer = IngestAnswer::new(out, &recordings, &aligned);
-    answer.json["source"] = source.clone();
-    let series =
-        series_file(aligned, Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source: source.to_string() });
-    // Bars are small and read whole: without compression they are read at the speed of the disk.
-    write_series(out, &series, &WriteOptions { storage: Storage::Contiguous })?;
-    answer.finish(start, std::fs::metadata(out)?.len());
-    Ok(Answer::new(answer.text, &answer.json))
-}
-
-struct IngestAnswer {
-    text: String,
-    json: Value,
-}
-
-impl IngestAnswer {
-    fn new(out: &Path, recordings: &Recordings, aligned: &AlignedSeries) -> Self {
-        let (first, last) = (aligned.sample_time.iter().min(), aligned.sample_time.iter().max());
-        let (first, last) = (first.copied().unwrap_or_default(), last.copied().unwrap_or_default());
-        let universe = &recordings.universe;
-        let mut text = universe::describe(universe);
-        let of_files = universe.recordings.iter().flat_map(|recording| recording.summary.warnings.iter().cloned());
-        let mut warnings: Vec<String> = of_files.collect();
-        // The universe's text has the warnings of its files in it.
-        let others: Vec<String> =
-            few_kept(recordings).into_iter().chain(alone(aligned)).chain(aligned.warnings.iter().cloned()).collect();
-        others.iter().for_each(|warning| text.push_str(&format!("warning: {warning}\n")));
-        warnings.extend(others);
-        for timeframe in &aligned.timeframes {
-            text.push_str(&format!(
-                "{:>4}: {} bars, windows of {}, {}\n",
-                timeframe.timeframe.name(),
-                timeframe.close_time.len(),
-                timeframe.seq_len,
-                counted(timeframe.features.len(), "feature")
-            ));
-        }
-        text.push_str(&format!("{} from {} to {}", counted(aligned.len(), "sample"), utc(first), utc(last)));
-        let instants = aligned.sample_time.iter().collect::<BTreeSet<_>>().len();
-        match aligned.instruments.len() {
-            1 => {}
-            count if count > universe::ONE_BY_ONE_MAX => {
-                text.push_str(&format!(" of {count} instruments at {instants} instants"));
-            }
-            _ => text.push_str(&format!(" of {}", aligned.instruments.join(", "))),
-        }
-        let mut json = json!({
-            "out": shown(out),
-            "symbols": aligned.instruments,
-            "samples": aligned.len(),
-            "instants": instants,
-            "first_sample_time_ns": first,
-            "last_sample_time_ns": last,
-            "warnings": warnings,
-        });
-        json["universe"] = universe::facts(universe);
-        IngestAnswer { text, json }
-    }
-
-    fn finish(&mut self, start: Instant, size: u64) {
-        let seconds = start.elapsed().as_secs_f64();
-        let out = self.json["out"].as_str().unwrap_or("-");
-        self.text.push_str(&format!("\n{out}: {} in {seconds:.2} s", bytes(size as usize)));
-        self.json["bytes"] = size.into();
-        self.json["seconds"] = seconds.into();
-    }
-}
-
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-/// A warning where so many rows were dropped that the files are probably not what their reader
-/// takes them for. Copies of rows are no sign of that.
-fn few_kept(recordings: &Recordings) -> Vec<String> {
-    let few = recordings.universe.recordings.iter().filter_map(|recording| {
-        let summary = &recording.summary;
-        let (rows, kept) = (summary.rows() - summary.dropped(RowError::Copy), summary.kept());
-        (kept < rows - rows / 20).then(|| {
-            format!(
-                "{}: only {kept} of {rows} rows were kept; are these files of bars of one symbol?",
-                recording.symbol
-            )
-        })
-    });
-    few.collect()
-}
-
-/// Instants of one instrument alone, as a share of all instants, that are worth a warning where
-/// there are several instruments.
-const ALONE_SHARE_MIN: f64 = 0.01;
-/// Fewest instruments of which one alone is an exception.
-const ALONE_OF_MIN: usize = 3;
-
-/// A warning where instruments have samples at instants at which no other has one: a graph has a
-/// single node there.
-fn alone(aligned: &AlignedSeries) -> Option<String> {
-    let mut of_instant: BTreeMap<i64, Vec<i32>> = BTreeMap::new();
-    for (time, instrument) in aligned.sample_time.iter().zip(&aligned.sample_instrument) {
-        of_instant.entry(*time).or_default().push(*instrument);
-    }
-    let mut instants = vec![0_usize; aligned.instruments.len()];
-    of_instant.values().filter(|present| present.len() == 1).for_each(|present| instants[present[0] as usize] += 1);
-    let all: usize = instants.iter().sum();
-    if instants.len() < ALONE_OF_MIN || (all as f64) < ALONE_SHARE_MIN * of_instant.len() as f64 || all == 0 {
-        return None;
-    }
-    let mut places: Vec<usize> = (0..instants.len()).filter(|&place| instants[place] > 0).collect();
-    places.sort_by_key(|&place| std::cmp::Reverse(instants[place]));
-    let named: Vec<String> =
-        places.iter().map(|&place| format!("{} {}", aligned.instruments[place], instants[place])).collect();
-    Some(format!(
-        "{all} of {} instants have a sample of one instrument alone ({}): it trades at other times than the others, or its bars begin or end apart from theirs, and a model over graphs sees a single node there; keep the common times with `--calendar common`, or leave its file out",
-        of_instant.len(),
-        listed(&named)
-    ))
+    Ok(ingest(&args.recipe.recipe(), &args.out)?.into())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use clap::Parser as _;
 
-    use megabatch_bars::Feature;
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Words {
+        #[command(flatten)]
+        recipe: RecipeArgs,
+    }
+
+    fn parsed(text: &str) -> Option<Recipe> {
+        let words = std::iter::once("ingest").chain(text.split_whitespace());
+        Words::try_parse_from(words).ok().map(|words| words.recipe.recipe())
+    }
 
     #[test]
-    fn the_page_of_features_lists_them_all_and_marks_the_defaults() {
-        let page = include_str!("../../../../docs/reference/features.md");
-        let rows = page.lines().filter(|line| line.starts_with("| `"));
-        let (mut listed, mut default) = (BTreeSet::new(), BTreeSet::new());
-        for row in rows {
-            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-            for name in cells[1].split(',').map(|name| name.trim().trim_matches('`')) {
-                listed.insert(name);
-                if cells[2] == "yes" {
-                    default.insert(name);
-                }
-            }
+    fn the_defaults_are_those_of_the_library() {
+        assert_eq!(parsed("a.csv"), Some(Recipe { bars: vec!["a.csv".into()], ..Recipe::default() }));
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        for text in ["", "--bid a.csv", "--ask a.csv", "x.csv --bid a.csv --ask b.csv", "x.csv --longest-hole 5"] {
+            assert_eq!(parsed(text), None, "{text}");
         }
-        assert_eq!(listed, Feature::ALL.map(Feature::name).into());
-        assert_eq!(default, Feature::DEFAULT.map(Feature::name).into());
+        assert_eq!(parsed("x.csv --symbol X --symbol-pattern {}"), None);
+        // An instrument without a name was written into the file.
+        assert_eq!(parsed("x.csv --symbol="), None);
     }
 }

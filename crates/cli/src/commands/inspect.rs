@@ -1,28 +1,13 @@
 //! `megabatch inspect`: what is in a file, what is wrong with it, and what the model will see.
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
-use megabatch_bars::{OnError, ReadOptions, is_bar_file, read};
-use megabatch_chunk_io::{
-    AttributeValue, ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Problem, SampleBlock, Severity,
-    Shape, Source, inspect,
-};
-use megabatch_gpu_core::Device;
-use megabatch_trainer::write_atomically;
-use safetensors::tensor::{Dtype, TensorView, serialize};
-use serde_json::{Value, json};
+use megabatch_run::ingest::SampleRange;
+use megabatch_run::inspect::{dump, inspect};
+use megabatch_run::{Error, Result};
 
-use crate::adapt::data::refuse_graphs;
-use crate::adapt::split::utc;
-use crate::answer::{Answer, shown};
-use crate::byte_sizes::bytes;
-use crate::failure::{Failure, Kind};
-use crate::output;
-use crate::provenance::of_bars;
-use crate::recipe::windows::SampleRange;
+use crate::answer::Answer;
 
 /// Show what is in a data file, what is wrong with it, and what the model will see
 #[derive(clap::Args)]
@@ -39,223 +24,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
-    match args.dump.as_deref() {
+    let findings = match args.dump.as_deref() {
         Some([range, out]) => {
-            let SampleRange(range) = range.to_string_lossy().parse().map_err(Failure::usage)?;
-            dump(&args.file, range, Path::new(out))
+            let range = range.to_string_lossy().parse::<SampleRange>().map_err(Error::usage)?;
+            let SampleRange(range) = range;
+            dump(&args.file, range, Path::new(out))?
         }
-        _ if is_bar_file(&args.file) => of_text(&args.file),
-        _ => {
-            refuse_graphs(&args.file)?;
-            let inspection = inspect(&args.file)?;
-            let pip_sizes = PipSizes::of(&inspection);
-            let answer = Answer::new(describe(&inspection, &pip_sizes), &with_pip_sizes(&inspection, &pip_sizes)?);
-            let is_unusable = inspection.problems.iter().any(|problem| problem.severity == Severity::Error);
-            Ok(if is_unusable { answer.with_verdict(Kind::Data) } else { answer })
-        }
-    }
-}
-
-/// Summary that `ingest` would give of a file of bars; rows that cannot be used are counted.
-fn of_text(file: &Path) -> Result<Answer> {
-    let recording = read(&[file], &ReadOptions { on_error: OnError::Skip, ..ReadOptions::default() })?;
-    let path = file.display();
-    let text = format!(
-        "{}\na file of bars as text; `megabatch ingest {path} --out series.h5` makes a series of it",
-        recording.summary
-    );
-    Ok(Answer::new(text, &of_bars(&recording.summary)?))
-}
-
-/// Tensors `features` or `features.<TF>` [n, T, F] and `targets` [n, K], f32.
-fn dump(file: &Path, range: std::ops::Range<usize>, out: &Path) -> Result<Answer> {
-    output::check(out, &[file])?;
-    let source = Source::open(file, &Device::cpu().scope("data"))?;
-    let shape = source.shape();
-    if range.end > shape.samples {
-        return Err(Failure::usage(format!(
-            "{}: samples {}..{} were asked for, and the file has {}",
-            file.display(),
-            range.start,
-            range.end,
-            shape.samples
-        )));
-    }
-    let mut block = SampleBlock::zeros(shape, range.len());
-    source.read(range.clone(), block.slices())?;
-    write_atomically(out, &to_safetensors(shape, &block)?)?;
-    let text = format!("{}: samples {}..{} of {}", out.display(), range.start, range.end, file.display());
-    Ok(Answer::new(text, &json!({ "out": shown(out), "samples": range.len() })))
-}
-
-fn to_safetensors(shape: &Shape, block: &SampleBlock) -> Result<Vec<u8>> {
-    let n = block.samples;
-    let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
-    for (timeframe, values) in shape.timeframes.iter().zip(&block.features) {
-        let name = timeframe.name.as_ref().map_or("features".to_owned(), |name| format!("features.{name}"));
-        tensors.push((name, vec![n, timeframe.steps, timeframe.features], little_endian(values)));
-    }
-    tensors.push(("targets".to_owned(), vec![n, shape.horizons], little_endian(&block.targets)));
-    let views =
-        tensors.iter().map(|(name, shape, bytes)| Ok((name, TensorView::new(Dtype::F32, shape.clone(), bytes)?)));
-    Ok(serialize(views.collect::<Result<Vec<_>>>()?, None::<HashMap<String, String>>)?)
-}
-
-fn little_endian(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
-}
-
-/// Price change that makes one unit of the targets, by instrument, as far as the file tells.
-struct PipSizes(HashMap<String, f64>);
-
-impl PipSizes {
-    /// The attribute `source`, which `ingest` writes.
-    fn of(inspection: &Inspection) -> Self {
-        let source: Value = match inspection.attributes.get("source") {
-            Some(AttributeValue::Text(text)) => serde_json::from_str(text).unwrap_or_default(),
-            _ => Value::Null,
-        };
-        let told = source["instruments"].as_array().into_iter().flatten();
-        let told = told.filter_map(|told| Some((told["symbol"].as_str()?.to_owned(), told["pip_size"].as_f64()?)));
-        PipSizes(told.collect())
-    }
-
-    fn get(&self, instrument: &str) -> Option<f64> {
-        self.0.get(instrument).copied()
-    }
-}
-
-fn with_pip_sizes(inspection: &Inspection, pip_sizes: &PipSizes) -> Result<Value> {
-    let mut json = serde_json::to_value(inspection)?;
-    for (k, instrument) in inspection.instruments.iter().enumerate() {
-        json["instruments"][k]["pip_size"] = json!(pip_sizes.get(&instrument.name));
-    }
-    Ok(json)
-}
-
-fn describe(inspection: &Inspection, pip_sizes: &PipSizes) -> String {
-    let layout = inspection.layout.map_or("no layout of ours".to_owned(), |layout| format!("{layout} layout"));
-    let mut text = format!("{}: {layout}, {}\n", inspection.path.display(), bytes(inspection.bytes as usize));
-    for (name, value) in &inspection.attributes {
-        let value = value.to_string();
-        let shown: String = value.chars().take(100).collect();
-        text.push_str(&format!("  {name} = {shown}{}\n", if shown.len() < value.len() { "…" } else { "" }));
-    }
-    if let Some(shape) = &inspection.shape {
-        text.push_str(&format!("\n{} samples, {} targets each\n", shape.samples, shape.horizons));
-    }
-    if let Some(time) = &inspection.time {
-        text.push_str(&format!(
-            "from {} to {}, largest step {:.1} hours\n",
-            utc(time.first),
-            utc(time.last),
-            time.largest_gap as f64 / 3.6e12
-        ));
-    }
-    text.push_str(&instruments(inspection, pip_sizes));
-    for timeframe in &inspection.timeframes {
-        let name = timeframe.name.as_deref().unwrap_or("features");
-        let bars = timeframe.bars.map_or(String::new(), |bars| format!(" over {bars} bars"));
-        text.push_str(&format!("\n{name}: windows of {}{bars}\n", timeframe.steps));
-        text.push_str(&columns(&timeframe.features));
-    }
-    if !inspection.targets.is_empty() {
-        text.push_str("\ntargets by horizon\n");
-        text.push_str(&columns(&inspection.targets));
-    }
-    text.push_str("\ndatasets\n");
-    inspection.datasets.iter().for_each(|dataset| text.push_str(&dataset_line(dataset)));
-    text.push_str(&problems(&inspection.problems));
-    text
-}
-
-/// A line an instrument, where the file names any.
-fn instruments(inspection: &Inspection, pip_sizes: &PipSizes) -> String {
-    if inspection.instruments.is_empty() {
-        return String::new();
-    }
-    let timeframes: Vec<&str> =
-        inspection.timeframes.iter().filter_map(|timeframe| timeframe.name.as_deref()).collect();
-    let bars = timeframes.iter().map(|timeframe| format!("{timeframe} bars"));
-    let head = std::iter::once(String::new()).chain(bars);
-    let head = head.chain(["samples", "first sample", "last sample", "pip size"].map(str::to_owned)).collect();
-    let row = |instrument: &InstrumentInspection| {
-        let bars = timeframes.iter().map(|&timeframe| instrument.bars[timeframe].to_string());
-        let time = |time: Option<i64>| time.map_or("-".to_owned(), |time| utc(time).to_string());
-        let pip_size = pip_sizes.get(&instrument.name).map_or("-".to_owned(), |size| size.to_string());
-        let (first, last) = (time(instrument.first_sample_time), time(instrument.last_sample_time));
-        std::iter::once(instrument.name.clone())
-            .chain(bars)
-            .chain([instrument.samples.to_string(), first, last, pip_size])
-            .collect()
+        _ => inspect(&args.file)?,
     };
-    let rows: Vec<Vec<String>> = std::iter::once(head).chain(inspection.instruments.iter().map(row)).collect();
-    format!("\ninstruments\n{}", table(&rows, 0, 0))
-}
-
-fn columns(columns: &[ColumnStatistics]) -> String {
-    let head = ["", "min", "max", "mean", "std"].map(str::to_owned).to_vec();
-    let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.4}"));
-    let row = |column: &ColumnStatistics| {
-        let ColumnStatistics { name, min, max, mean, std, .. } = column;
-        std::iter::once(name.clone()).chain([min, max, mean, std].map(|value| number(*value))).collect()
-    };
-    let rows: Vec<Vec<String>> = std::iter::once(head).chain(columns.iter().map(row)).collect();
-    table(&rows, 24, 10)
-}
-
-/// Lines of cells, two blanks apart: the first flush left, the others flush right. The tables of a
-/// page have the same shape where their cells are within the `widths` of the first column and of
-/// the others.
-fn table(rows: &[Vec<String>], first: usize, others: usize) -> String {
-    let width = |k: usize| {
-        let longest = rows.iter().map(|row| row[k].chars().count()).max().unwrap_or(0);
-        longest.max(if k == 0 { first } else { others })
-    };
-    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
-    let line = |row: &Vec<String>| {
-        let cells = row[1..].iter().zip(&widths[1..]).map(|(cell, width)| format!("  {cell:>width$}"));
-        format!("  {:<width$}{}\n", row[0], cells.collect::<String>(), width = widths[0])
-    };
-    rows.iter().map(line).collect()
-}
-
-fn dataset_line(dataset: &DatasetEntry) -> String {
-    let storage = match &dataset.chunk {
-        Some(chunk) => format!("chunks of {chunk:?}"),
-        None => "contiguous".to_owned(),
-    };
-    let filters = if dataset.filters.is_empty() { String::new() } else { format!(", {}", dataset.filters.join("+")) };
-    let (path, shape, dtype) = (&dataset.path, format!("{:?}", dataset.shape), &dataset.dtype);
-    let size = bytes(dataset.bytes_on_disk as usize);
-    format!("  {path:<24} {shape:<22} {dtype:<10} {storage}{filters}, {size}\n")
-}
-
-fn problems(problems: &[Problem]) -> String {
-    if problems.is_empty() {
-        return "\nno problems found\n".to_owned();
-    }
-    let line = |problem: &Problem| {
-        let index = problem.index.iter().map(|k| format!("[{k}]")).collect::<String>();
-        format!("{}: {}{index}: {}; {}\n", problem.severity, problem.object, problem.message, problem.fix)
-    };
-    problems.iter().fold("\n".to_owned(), |text, problem| text + &line(problem))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wide_cells_widen_their_column_and_touch_nothing() {
-        let rows = [["", "min", "max"], ["volume", "-2050000.0000", "2290000.0000"], ["€", "0.0000", "1.0000"]];
-        let rows = rows.map(|row| row.map(str::to_owned).to_vec());
-        let expected = [
-            format!("  {:<6}  {:>13}  {:>12}", "", "min", "max"),
-            "  volume  -2050000.0000  2290000.0000".to_owned(),
-            format!("  {:<6}  {:>13}  {:>12}", "€", "0.0000", "1.0000"),
-        ];
-        assert_eq!(table(&rows, 0, 10).lines().collect::<Vec<_>>(), expected);
-        assert!(table(&rows[2..], 24, 10).starts_with(&format!("  {:<24}      0.0000", "€")));
-    }
+    Ok(findings.into())
 }

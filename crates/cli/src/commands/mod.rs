@@ -21,9 +21,13 @@ mod plan;
 mod predict;
 mod synth;
 mod train;
+mod trained;
 
-use anyhow::Result;
+use std::path::Path;
+
 use clap::{Parser, Subcommand};
+use megabatch_run::Result;
+use megabatch_run::config::SettingSources;
 
 use crate::answer::{Answer, Form};
 
@@ -95,6 +99,11 @@ pub(crate) fn run(command: Command, form: Form) -> Result<Answer> {
         Command::Config(args) => config::run(&args),
         Command::Completions(args) => completions::run(&args),
     }
+}
+
+/// Settings by `--config` and `--set`.
+fn settings(file: Option<&Path>, set: &[String]) -> SettingSources {
+    SettingSources { file: file.map(Path::to_owned), set: set.to_vec() }
 }
 
 #[cfg(test)]

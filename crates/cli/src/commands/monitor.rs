@@ -2,25 +2,22 @@
 
 #[cfg(test)]
 mod made_up;
-mod monitored_run;
 mod prometheus;
-mod run_status;
 mod screen;
-mod warning;
 
 use std::io::IsTerminal as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use megabatch_run::monitor::MonitoredRun;
+use megabatch_run::{Context as _, Result};
 use ratatui::DefaultTerminal;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::Rect;
 
 use crate::answer::{Answer, Form};
-use monitored_run::MonitoredRun;
 
 /// Interval of looks at the log.
 const INTERVAL: Duration = Duration::from_millis(500);

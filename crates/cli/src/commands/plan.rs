@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use megabatch_run::plan::{PlanRequest, plan};
+use megabatch_run::{Error, Result};
 
+use super::settings;
 use crate::answer::Answer;
-use crate::config::Config;
-use crate::failure::Failure;
-use crate::plan::Plan;
-use crate::training_setup::{Intent, Request, TrainingSetup, require_known_targets};
+use crate::host::host;
 
 /// Compute what a run will take; refuse what would not fit and say what would
 #[derive(clap::Args)]
@@ -46,21 +45,17 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let memory_bytes = match args.memory_gb {
         Some(gigabytes) if gigabytes > 0.0 && gigabytes.is_finite() => Some((gigabytes * 1e9) as usize),
-        Some(gigabytes) => return Err(Failure::usage(format!("--memory-gb {gigabytes}: expected a number above 0"))),
+        Some(gigabytes) => return Err(Error::usage(format!("--memory-gb {gigabytes}: expected a number above 0"))),
         None => None,
     };
-    let job = TrainingSetup::open(Request {
-        config: Config::load(args.config.as_deref(), &args.set)?,
-        data: args.data.as_deref(),
-        device: &args.device,
-        max_steps: args.max_steps,
+    let request = PlanRequest {
+        settings: settings(args.config.as_deref(), &args.set),
+        data: args.data.clone(),
+        device: args.device.clone(),
         memory_bytes,
-        intent: Intent::Plan,
-    })?;
-    let plan = Plan::of(&job)?;
-    plan.require_fit(&job)?;
-    job.require_settings_of_its_data()?;
-    require_known_targets(&job.data, &job.split)?;
+        max_steps: args.max_steps,
+    };
+    let plan = plan(&request, &host())?;
     let tensors = if args.tensors { format!("\n{}", plan.tensors_text()) } else { String::new() };
     Ok(Answer::new(plan.to_text() + &tensors, &plan))
 }

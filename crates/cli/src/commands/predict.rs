@@ -1,29 +1,17 @@
 //! `megabatch predict`: a model's outputs for some samples, or for bars as they come.
 
-mod follow;
-mod forecast_lines;
-mod stream_progress;
-mod streaming_model;
-mod tail;
-
-use std::borrow::Cow;
-use std::ops::Range;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
-use megabatch_chunk_io::{Predictions, SampleInstruments, Source, write_predictions};
-use megabatch_trainer::{Graphs, Group, Loss, Readout, Selection, write_atomically};
-use serde_json::json;
+use megabatch_run::Result;
+use megabatch_run::ingest::{DateOrder, FormatName, OnError, SampleRange, Zone};
+use megabatch_run::predict::{
+    AtEnd, BarSource, FollowRequest, History, LineForm, LineOutput, PredictRequest, follow, predict_to_file,
+};
 
-use crate::adapt::data::Data;
-use crate::answer::{Answer, Form, shown};
-use crate::failure::Failure;
-use crate::nouns::{Nouns, plural};
-use crate::output;
-use crate::progress::Progress;
-use crate::recipe::windows::SampleRange;
-use crate::settings::loss;
-use crate::trained::{ChangedData, Instruments, Opening, Trained, Weights, Which};
+use super::trained::{CheckpointArg, changed_data, instruments, weights};
+use crate::answer::{Answer, Form};
+use crate::host::host;
 
 /// Write what a model predicts for samples A..B, or for each bar as it comes
 #[derive(clap::Args)]
@@ -49,8 +37,8 @@ pub(crate) struct Args {
     #[arg(long, required_unless_present = "follow")]
     out: Option<PathBuf>,
     /// Which checkpoint
-    #[arg(long, value_enum, default_value_t = Which::Best)]
-    checkpoint: Which,
+    #[arg(long, value_enum, default_value_t = CheckpointArg::Best)]
+    checkpoint: CheckpointArg,
     /// Compute with the LSTMs' weights in eight bits; `eval --int8` says what that changes
     #[arg(long, conflicts_with = "follow")]
     int8: bool,
@@ -64,328 +52,103 @@ pub(crate) struct Args {
     #[arg(long)]
     allow_other_instruments: bool,
     #[command(flatten)]
-    following: follow::Options,
+    following: FollowOptions,
+}
+
+/// Options of following: source, start, format.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Following bars")]
+struct FollowOptions {
+    /// Predict for each bar as it comes: a file that grows, or standard input (-), with a line for
+    /// each bar that has closed. Predictions are lines of CSV, or of JSON with --json or --out
+    /// FILE.jsonl, and go to standard output if --out names no file. A model with
+    /// training.carry_state or training.loss_on: every_step takes a step a bar; any other computes
+    /// its windows anew at each
+    #[arg(long, value_name = "BARS", conflicts_with = "samples")]
+    follow: Option<PathBuf>,
+    /// Bars before those that come, from whose states it goes on; those that the data file was made
+    /// of if not given
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "follow", conflicts_with = "cold")]
+    history: Vec<PathBuf>,
+    /// Begin with nothing: predictions begin once features have warmed up and windows are full
+    #[arg(long, requires = "follow")]
+    cold: bool,
+    /// Whose bars they are, where the data file has several instruments
+    #[arg(long, requires = "follow")]
+    symbol: Option<String>,
+    /// Format of the lines; that of the files that the data file was made of if not given
+    #[arg(long, requires = "follow")]
+    format: Option<FormatName>,
+    /// Order of day and month where the year comes last
+    #[arg(long, requires = "follow")]
+    date_order: Option<DateOrder>,
+    /// Zone of the timestamps; that of the files that the data file was made of if not given
+    #[arg(long, requires = "follow", allow_hyphen_values = true)]
+    zone: Option<Zone>,
+    /// What happens to lines that cannot be used: fail, skip or repair, as in `ingest`; as the data
+    /// file was made if not given
+    #[arg(long, requires = "follow")]
+    on_error: Option<OnError>,
+    /// End at the end of the file instead of waiting for more
+    #[arg(long, requires = "follow")]
+    stop_at_end: bool,
 }
 
 pub(crate) fn run(args: &Args, form: Form) -> Result<Answer> {
-    match &args.out {
-        Some(out) if !args.following.is_wanted() => of_samples(args, out),
-        _ => follow::run(args, form),
+    match (&args.out, &args.following.follow) {
+        (_, Some(bars)) => follow_bars(args, bars, form),
+        (Some(out), None) => predict_samples(args, out),
+        (None, None) => unreachable!("--out or --follow is required"),
     }
 }
 
-fn of_samples(args: &Args, out: &Path) -> Result<Answer> {
-    let format = Format::of(out)?;
-    let mut trained = Trained::open(Opening {
-        run: &args.run,
-        data: args.data.as_deref(),
-        checkpoint: args.checkpoint,
-        weights: Weights::of(args.int8),
-        device: &args.device,
-        instruments: Instruments::of(args.allow_other_instruments),
-        changed: ChangedData::of(args.force),
-    })?;
-    output::check(out, &[trained.data.path()])?;
-    let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
-    let Trained { data, predictor, .. } = &mut trained;
-    let rows = Rows::of(data, predictor.model().config().readout);
-    let range = args.samples.as_ref().map_or(0..rows.len(), |samples| samples.0.clone());
-    if range.end > rows.len() {
-        let file = data.path().display();
-        let (Range { start, end }, found) = (&range, rows.len());
-        return Err(Failure::usage(format!("--samples {start}..{end}: {file} has {found} {}s", rows.noun())));
-    }
-    let horizons = data.samples().shape().outputs;
-    // What is in no graph stays unknown.
-    let outputs = predictor.model().outputs();
-    let mut predicted = vec![f32::NAN; range.len() * outputs];
-    let mut progress = Progress::start("predict", range.len() as u64, &format!("{}s", rows.noun()));
-    let (indices, mut done) = (rows.units(&range), 0);
-    predictor.predict(Selection { samples: data.samples(), indices: &indices }, |rows, batch| {
-        for (row, own) in rows.iter().zip(batch.chunks_exact(outputs)).filter(|(row, _)| range.contains(row)) {
-            predicted[(row - range.start) * outputs..][..outputs].copy_from_slice(own);
-            done += 1;
-        }
-        progress.at(done, "");
-        Ok::<(), megabatch_trainer::Error>(())
-    })?;
-    let source = data.source();
-    let (values, named) = by_name(loss, &predicted, horizons);
-    let horizons = values.len() / range.len().max(1);
-    let predictions = Predictions {
-        values: &values,
-        named: &named,
-        horizons,
-        sample_times: source.and_then(Source::sample_times).map(|times| &times[range.clone()]),
-        instruments: source.and_then(|source| {
-            let of_sample = &source.sample_instruments()?[range.clone()];
-            Some(SampleInstruments { names: source.instruments(), of_sample })
-        }),
+fn predict_samples(args: &Args, out: &Path) -> Result<Answer> {
+    let request = PredictRequest {
+        run: args.run.clone(),
+        data: args.data.clone(),
+        samples: args.samples.as_ref().map(|SampleRange(samples)| samples.clone()),
+        checkpoint: args.checkpoint.into(),
+        weights: weights(args.int8),
+        changed_data: changed_data(args.force),
+        device: args.device.clone(),
+        instruments: instruments(args.allow_other_instruments),
     };
-    match format {
-        Format::Csv => write_atomically(out, to_csv(range.start, &predictions).as_bytes())?,
-        Format::Hdf5 => write_predictions(out, &predictions)?,
-    }
-    let target = plural(horizons, Nouns::of(data).with(loss).target);
-    let mut text = format!("{}: {} predictions of {target}", out.display(), range.len());
-    text.extend(trained.notes.iter().map(|note| format!("\nnote: {note}")));
-    Ok(Answer::new(
-        text,
-        &json!({
-            "out": shown(out),
-            "samples": range.len(),
-            "horizons": horizons,
-            "named": named.iter().map(|(name, _)| name).collect::<Vec<_>>(),
-            "step": trained.step,
-            "int8": args.int8,
-            "device": trained.predictor.device().to_string(),
-            "notes": trained.notes,
-        }),
-    ))
+    Ok(predict_to_file(&request, out, &host())?.into())
 }
 
-/// What a model's outputs say of each horizon, [n, K], or of the one class [n, 1] that
-/// `cross_entropy` learns from its probabilities: one number, and of several quantiles each by its
-/// name; of classes the most probable one, the first of those that are equally probable, and the
-/// probability of each. What one task alone has is named by its targets, and NaN for all others.
-fn by_name(loss: Loss, outputs: &[f32], horizons: usize) -> (Vec<f32>, Vec<(String, Vec<f32>)>) {
-    let groups = loss.groups(horizons);
-    if let [_] = groups.as_slice() {
-        return of_group(groups[0].loss, outputs, horizons);
-    }
-    let width = loss.outputs(horizons);
-    let rows = outputs.len() / width;
-    let (mut values, mut all) = (vec![f32::NAN; rows * horizons], Vec::new());
-    for Group { targets, outputs: places, loss, .. } in groups {
-        let own: Vec<f32> = outputs.chunks_exact(width).flat_map(|row| &row[places.clone()]).copied().collect();
-        let (of_targets, named) = of_group(loss, &own, targets.len());
-        let place = |from: &[f32], to: &mut [f32]| {
-            let rows = to.chunks_exact_mut(horizons).zip(from.chunks_exact(targets.len()));
-            rows.for_each(|(to, from)| to[targets.clone()].copy_from_slice(from));
-        };
-        place(&of_targets, &mut values);
-        for (name, own) in named {
-            let mut wide = vec![f32::NAN; rows * horizons];
-            place(&own, &mut wide);
-            all.push((format!("t{}-{}_{name}", targets.start, targets.end), wide));
-        }
-    }
-    (values, all)
-}
-
-/// The same of `targets` targets that are learnt with one loss, of outputs [n, K, M].
-fn of_group(loss: Loss, outputs: &[f32], targets: usize) -> (Vec<f32>, Vec<(String, Vec<f32>)>) {
-    match loss {
-        Loss::Classes(classes) => return classes_by_name(outputs, classes.count()),
-        // The targets of a row are the probabilities of its one class.
-        Loss::CrossEntropy => return classes_by_name(outputs, targets),
-        _ => {}
-    }
-    let each = |at: usize| outputs.iter().skip(at).step_by(loss.outputs_per_target()).copied().collect::<Vec<f32>>();
-    let named = match loss {
-        Loss::Quantile { levels } if levels.as_slice().len() > 1 => {
-            let levels = levels.as_slice().iter().enumerate();
-            levels.map(|(k, level)| (format!("q{level}"), each(k))).collect()
-        }
-        _ => Vec::new(),
+fn follow_bars(args: &Args, bars: &Path, form: Form) -> Result<Answer> {
+    let options = &args.following;
+    let request = FollowRequest {
+        run: args.run.clone(),
+        data: args.data.clone(),
+        checkpoint: args.checkpoint.into(),
+        device: args.device.clone(),
+        instruments: instruments(args.allow_other_instruments),
+        history: match options.cold {
+            true => History::Cold,
+            false if options.history.is_empty() => History::OfTheData,
+            false => History::Files(options.history.clone()),
+        },
+        symbol: options.symbol.clone(),
+        format: options.format,
+        date_order: options.date_order,
+        zone: options.zone.clone(),
+        on_error: options.on_error,
     };
-    (each(loss.point()), named)
-}
-
-/// Rows to predict.
-enum Rows<'a> {
-    /// Samples that stand alone, or graphs as wholes.
-    Units { count: usize, noun: &'static str },
-    /// Samples that are the nodes of graphs.
-    Nodes { count: usize, graphs: &'a dyn Graphs, noun: &'static str },
-}
-
-impl<'a> Rows<'a> {
-    fn of(data: &'a Data, readout: Option<Readout>) -> Self {
-        match (readout, data.samples().graphs()) {
-            (Some(Readout::Node), Some(graphs)) => {
-                Rows::Nodes { count: data.samples().len(), graphs, noun: Nouns::of(data).row }
-            }
-            (Some(_), _) => Rows::Units { count: data.units(), noun: "graph" },
-            (None, _) => Rows::Units { count: data.units(), noun: "sample" },
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Rows::Units { count, .. } | Rows::Nodes { count, .. } => *count,
-        }
-    }
-
-    /// The singular of what a row is of.
-    fn noun(&self) -> &'static str {
-        match self {
-            Rows::Units { noun, .. } | Rows::Nodes { noun, .. } => noun,
-        }
-    }
-
-    /// The units to be computed for the rows of `range`: graphs are computed whole.
-    fn units(&self, range: &Range<usize>) -> Vec<usize> {
-        match self {
-            Rows::Units { .. } => range.clone().collect(),
-            Rows::Nodes { graphs, .. } => {
-                let has_some = |&graph: &usize| graphs.nodes(graph).iter().any(|sample| range.contains(sample));
-                (0..graphs.len()).filter(has_some).collect()
-            }
-        }
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Format {
-    Csv,
-    Hdf5,
-}
-
-impl Format {
-    /// The format that the file's ending asks for.
-    fn of(out: &Path) -> Result<Self> {
-        match out.extension().and_then(|ending| ending.to_str()) {
-            Some("csv") => Ok(Format::Csv),
-            Some("h5" | "hdf5") => Ok(Format::Hdf5),
-            _ => output::require_ending(out, &["h5", "csv"]).map(|()| Format::Hdf5),
-        }
-    }
-}
-
-fn classes_by_name(outputs: &[f32], count: usize) -> (Vec<f32>, Vec<(String, Vec<f32>)>) {
-    let mut named: Vec<_> = (0..count).map(|class| (format!("p{class}"), Vec::new())).collect();
-    let mut most_probable = Vec::with_capacity(outputs.len() / count);
-    for of_target in outputs.chunks_exact(count) {
-        let class = (1..count).fold(0, |most, c| if of_target[c] > of_target[most] { c } else { most });
-        // What was not predicted stays unknown.
-        most_probable.push(if of_target[class].is_nan() { f32::NAN } else { class as f32 });
-        let weights: Vec<f64> = of_target.iter().map(|&y| f64::from(y - of_target[class]).exp()).collect();
-        let sum: f64 = weights.iter().sum();
-        named.iter_mut().zip(weights).for_each(|((_, shares), weight)| shares.push((weight / sum) as f32));
-    }
-    (most_probable, named)
-}
-
-/// One line a sample: its index, its time and its instrument where known, and a column a horizon;
-/// then those that have a name.
-fn to_csv(first: usize, predictions: &Predictions<'_>) -> String {
-    let Predictions { values, named, horizons, sample_times, instruments } = *predictions;
-    let mut csv = "sample".to_owned();
-    if sample_times.is_some() {
-        csv.push_str(",time");
-    }
-    if instruments.is_some() {
-        csv.push_str(",instrument");
-    }
-    (1..=horizons).for_each(|horizon| csv.push_str(&format!(",h{horizon}")));
-    // A name that one task alone has says nothing of the horizons of others.
-    let has_any =
-        |values: &[f32], k: usize| values.is_empty() || values.iter().skip(k).step_by(horizons).any(|x| !x.is_nan());
-    let of_name = |(name, values): &(String, Vec<f32>)| {
-        let is_of_task = name.starts_with('t');
-        (0..horizons).filter(|&k| !is_of_task || has_any(values, k)).collect::<Vec<usize>>()
+    let source = match bars == Path::new("-") {
+        true => BarSource::Lines { name: "standard input", lines: Box::new(io::stdin().lock()) },
+        false => BarSource::File { path: bars, at_end: if options.stop_at_end { AtEnd::Stop } else { AtEnd::Wait } },
     };
-    let columns: Vec<Vec<usize>> = named.iter().map(of_name).collect();
-    for ((name, _), columns) in named.iter().zip(&columns) {
-        columns.iter().for_each(|k| csv.push_str(&format!(",h{}_{name}", k + 1)));
-    }
-    csv.push('\n');
-    for (k, row) in values.chunks_exact(horizons).enumerate() {
-        csv.push_str(&format!("{}", first + k));
-        if let Some(times) = sample_times {
-            let time = jiff::Timestamp::from_nanosecond(times[k].into()).expect("64 bits of nanoseconds are a time");
-            csv.push_str(&format!(",{time}"));
-        }
-        if let Some(instruments) = instruments {
-            let name = instruments.name(k).expect("an open file names the instrument of each sample");
-            csv.push_str(&format!(",{}", csv_field(name)));
-        }
-        let of_sample = |values: &[f32], columns: &[usize]| {
-            columns.iter().map(|at| values[k * horizons + at]).collect::<Vec<f32>>()
-        };
-        let all = named.iter().zip(&columns).flat_map(|((_, values), columns)| of_sample(values, columns));
-        row.iter().copied().chain(all).for_each(|value| csv.push_str(&format!(",{value}")));
-        csv.push('\n');
-    }
-    csv
-}
-
-/// A field of a CSV, in quotes where it could be taken for several (RFC 4180).
-fn csv_field(text: &str) -> Cow<'_, str> {
-    if text.contains([',', '"', '\n', '\r']) {
-        Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
-    } else {
-        Cow::Borrowed(text)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use megabatch_trainer::{Ascending, Classes};
-
-    use super::*;
-
-    #[test]
-    fn a_line_is_a_sample_with_its_time_and_horizons() {
-        let predictions = Predictions {
-            values: &[1.5, -2.0, 0.25, 3.0],
-            named: &[],
-            horizons: 2,
-            sample_times: Some(&[0, 60_000_000_000]),
-            instruments: None,
-        };
-        assert_eq!(
-            to_csv(7, &predictions),
-            "sample,time,h1,h2\n7,1970-01-01T00:00:00Z,1.5,-2\n8,1970-01-01T00:01:00Z,0.25,3\n"
-        );
-        let untimed = Predictions { sample_times: None, ..predictions };
-        assert_eq!(to_csv(0, &untimed), "sample,h1,h2\n0,1.5,-2\n1,0.25,3\n");
-        let names = ["EURUSD", "\"A, B\""].map(str::to_owned);
-        let instruments = Some(SampleInstruments { names: &names, of_sample: &[1, 0] });
-        assert_eq!(
-            to_csv(0, &Predictions { instruments, ..untimed }),
-            "sample,instrument,h1,h2\n0,\"\"\"A, B\"\"\",1.5,-2\n1,EURUSD,0.25,3\n"
-        );
-    }
-
-    #[test]
-    fn classes_have_their_probabilities_beside_the_most_probable_one() {
-        let outputs = [0.0, 2f32.ln(), 1000.0, 0.0, f32::NAN, f32::NAN];
-        let (values, named) = by_name(Loss::Classes(Classes::Labels(2)), &outputs, 1);
-        assert_eq!((values[0], values[1]), (1.0, 0.0));
-        assert_eq!(named.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["p0", "p1"]);
-        for ((_, shares), expected) in named.iter().zip([[1.0 / 3.0, 1.0], [2.0 / 3.0, 0.0]]) {
-            assert!(shares.iter().zip(expected).all(|(share, expected)| (share - expected).abs() < 1e-6), "{shares:?}");
-            assert!(shares[2].is_nan() && values[2].is_nan());
-        }
-    }
-
-    /// `predict` of a run on a TU dataset wrote the logits of its two classes as `h1,h2`.
-    #[test]
-    fn a_class_that_is_learnt_from_its_probabilities_is_one_prediction() {
-        let (values, named) = by_name(Loss::CrossEntropy, &[0.0, 3f32.ln(), 5.0, 5.0, f32::NAN, f32::NAN], 2);
-        assert_eq!(values[..2], [1.0, 0.0]);
-        assert!(values[2].is_nan() && values.len() == 3);
-        assert_eq!(named.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["p0", "p1"]);
-        assert!((named[0].1[0] - 0.25).abs() < 1e-6 && (named[1].1[0] - 0.75).abs() < 1e-6, "{named:?}");
-    }
-
-    #[test]
-    fn several_quantiles_have_a_column_each_beside_the_median() {
-        let levels = Ascending::new(&[0.1, 0.5, 0.95]).unwrap();
-        // Two samples of two horizons.
-        let outputs: Vec<f32> = (0..12u8).map(f32::from).collect();
-        let (values, named) = by_name(Loss::Quantile { levels }, &outputs, 2);
-        assert_eq!(values, [1.0, 4.0, 7.0, 10.0]);
-        let predictions =
-            Predictions { values: &values, named: &named, horizons: 2, sample_times: None, instruments: None };
-        assert_eq!(
-            to_csv(5, &predictions),
-            "sample,h1,h2,h1_q0.1,h2_q0.1,h1_q0.5,h2_q0.5,h1_q0.95,h2_q0.95\n5,1,4,0,3,1,4,2,5\n6,7,10,6,9,7,10,8,11\n"
-        );
-        for loss in [Loss::Mse, Loss::Quantile { levels: Ascending::one(0.9) }] {
-            assert_eq!(by_name(loss, &outputs, 2), (outputs.clone(), Vec::new()), "{loss:?}");
-        }
-    }
+    let output = match &args.out {
+        Some(out) => LineOutput::File(out),
+        None => LineOutput::Writer {
+            to: Box::new(io::stdout().lock()),
+            form: match form {
+                Form::Text => LineForm::Csv,
+                Form::Json => LineForm::Json,
+            },
+        },
+    };
+    let answer = Answer::from(follow(&request, source, output, &host())?);
+    Ok(if args.out.is_none() { answer.aside() } else { answer })
 }

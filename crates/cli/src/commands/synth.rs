@@ -3,20 +3,12 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use anyhow::Result;
 use clap::ValueEnum;
-use megabatch_chunk_io::{Compression, Storage, WriteOptions};
-use megabatch_gpu_core::Device;
-use megabatch_trainer::write_atomically;
-use serde_json::json;
+use megabatch_run::ingest::Windows;
+use megabatch_run::synth::{Filter, Layout, SampleOptions, SampleWindows, make_bars, make_samples, make_shares};
+use megabatch_run::{Error, Result};
 
-use crate::answer::{Answer, shown};
-use crate::byte_sizes::bytes;
-use crate::failure::Failure;
-use crate::output;
-use crate::recipe::windows::Windows;
-use crate::synth::{bars, samples, shares};
-use crate::training_setup::free_memory_bytes;
+use crate::answer::Answer;
 
 /// Make up bars (.csv) or samples (.h5) of any shape; the same seed gives the same file
 #[derive(clap::Args)]
@@ -36,8 +28,8 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3_650))]
     days: u32,
     /// Layout of the samples
-    #[arg(long, value_enum, default_value_t = Layout::Series)]
-    layout: Layout,
+    #[arg(long, value_enum, default_value_t = LayoutArg::Series)]
+    layout: LayoutArg,
     /// Number of samples, N
     #[arg(long, default_value = "1000")]
     samples: NonZeroUsize,
@@ -54,8 +46,8 @@ pub(crate) struct Args {
     #[arg(long, default_value = "36")]
     targets: NonZeroUsize,
     /// How the file is compressed
-    #[arg(long, value_enum, default_value_t = Filter::Gzip)]
-    compression: Filter,
+    #[arg(long, value_enum, default_value_t = FilterArg::Gzip)]
+    compression: FilterArg,
     /// Samples or bars in a chunk of the file; as many as make about 1 MiB if not given
     #[arg(long)]
     chunk_rows: Option<NonZeroUsize>,
@@ -65,7 +57,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Layout {
+enum LayoutArg {
     /// Bars once; a window is an index into them
     Series,
     /// Every window whole
@@ -73,7 +65,7 @@ enum Layout {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Filter {
+enum FilterArg {
     /// One block, no chunks
     Contiguous,
     /// Chunks as they are
@@ -85,80 +77,40 @@ enum Filter {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
-    if let Some(count) = args.shares {
-        return make_shares(args, count.get());
-    }
-    output::check(&args.out, &[])?;
-    match args.out.extension().and_then(|ending| ending.to_str()) {
-        Some("csv") => make_bars(args),
-        Some("h5" | "hdf5") => make_samples(args),
-        _ => Err(Failure::usage(format!(
-            "{}: the ending says what to make up: .csv for bars, .h5 for samples",
-            args.out.display()
-        ))),
-    }
+    let findings = match (args.shares, args.out.extension().and_then(|ending| ending.to_str())) {
+        (Some(count), _) => make_shares(&args.out, count, args.days, args.seed)?,
+        (None, Some("csv")) => make_bars(&args.out, args.days, args.seed)?,
+        (None, Some("h5" | "hdf5")) => make_samples(&args.out, &samples(args))?,
+        _ => {
+            return Err(Error::usage(format!(
+                "{}: the ending says what to make up: .csv for bars, .h5 for samples",
+                args.out.display()
+            )));
+        }
+    };
+    Ok(findings.into())
 }
 
-fn make_shares(args: &Args, count: usize) -> Result<Answer> {
-    let folder = &args.out;
-    let failed = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", folder.display()));
-    if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(failed(&"is there already and not empty; name another folder"));
-    }
-    std::fs::create_dir_all(folder).map_err(|error| failed(&format!("cannot be made: {error}")))?;
-    let files = shares::csv_files(count, args.days, args.seed);
-    let bars = files.first().map_or(0, |(_, csv)| csv.lines().count() - 1);
-    for (name, csv) in &files {
-        write_atomically(&folder.join(format!("{name}.csv")), csv.as_bytes())?;
-    }
-    let text = format!("{}: {count} shares with {bars} daily bars each", folder.display());
-    Ok(Answer::new(text, &json!({ "folder": shown(folder), "shares": count, "bars": bars })))
-}
-
-fn make_bars(args: &Args) -> Result<Answer> {
-    let mut csv = Vec::new();
-    let count = bars::write_csv(&mut csv, args.days, args.seed)?;
-    write_atomically(&args.out, &csv)?;
-    let text = format!("{}: {count} one-minute bars of {} days", args.out.display(), args.days);
-    Ok(Answer::new(text, &json!({ "file": shown(&args.out), "bars": count })))
-}
-
-fn make_samples(args: &Args) -> Result<Answer> {
-    let spec = samples::Spec {
-        samples: args.samples.get(),
-        windows: match args.steps {
-            Some(steps) => samples::SynthWindows::Unnamed(steps.get()),
-            None => samples::SynthWindows::Named(args.timeframes.0.clone()),
+fn samples(args: &Args) -> SampleOptions {
+    SampleOptions {
+        layout: match args.layout {
+            LayoutArg::Series => Layout::Series,
+            LayoutArg::Windows => Layout::Windows,
         },
-        features: args.features.get(),
-        targets: args.targets.get(),
+        samples: args.samples,
+        windows: match args.steps {
+            Some(steps) => SampleWindows::Unnamed(steps),
+            None => SampleWindows::Named(args.timeframes.clone()),
+        },
+        features: args.features,
+        targets: args.targets,
+        compression: match args.compression {
+            FilterArg::Contiguous => Filter::Contiguous,
+            FilterArg::None => Filter::None,
+            FilterArg::Gzip => Filter::Gzip,
+            FilterArg::Lzf => Filter::Lzf,
+        },
+        chunk_rows: args.chunk_rows,
         seed: args.seed,
-    };
-    let (needed, available) = (spec.held_bytes(), free_memory_bytes(&Device::cpu()));
-    if needed > available {
-        return Err(Failure::capacity(format!(
-            "making {} samples takes {} of memory and {} are free; ask for fewer",
-            args.samples,
-            bytes(needed),
-            bytes(available)
-        )));
     }
-    let options = WriteOptions { storage: storage(args) };
-    match args.layout {
-        Layout::Series => samples::write_series_file(&args.out, &spec, &options)?,
-        Layout::Windows => samples::write_windows_file(&args.out, &spec, &options)?,
-    }
-    let size = std::fs::metadata(&args.out)?.len();
-    let text = format!("{}: {} samples, {}", args.out.display(), args.samples, bytes(size as usize));
-    Ok(Answer::new(text, &json!({ "file": shown(&args.out), "samples": args.samples, "bytes": size })))
-}
-
-fn storage(args: &Args) -> Storage {
-    let compression = match args.compression {
-        Filter::Contiguous => return Storage::Contiguous,
-        Filter::None => Compression::None,
-        Filter::Gzip => Compression::Gzip { level: 4 },
-        Filter::Lzf => Compression::Lzf,
-    };
-    Storage::Chunked { rows: args.chunk_rows, compression }
 }

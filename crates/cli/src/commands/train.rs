@@ -1,48 +1,13 @@
 //! `megabatch train`: from a series to checkpoints, metrics and a report.
 
-mod data_stalls;
-mod gpu;
-#[cfg(test)]
-mod made_up;
-mod memory;
-mod recordings;
-mod scaling;
-mod tensorboard;
-mod time_breakdown;
-mod timeline;
-mod walk_forward;
-mod watch;
-
-use std::io::IsTerminal as _;
 use std::path::PathBuf;
-use std::time::Instant;
 
-use anyhow::{Context as _, Result};
-use megabatch_trainer::{
-    self as trainer, Baselines, End, Loss, Outcome, Resumed, Selection, Trainer, uninformed_loss, write_atomically,
-};
-use serde_json::json;
+use megabatch_run::Result;
+use megabatch_run::train::{Start, TrainRequest, train};
 
-use crate::adapt::data::Data;
-use crate::answer::{Answer, shown};
-use crate::attention::Attention;
-use crate::byte_sizes::bytes;
-use crate::config::Config;
-use crate::evaluation::{Evaluation, Part};
-use crate::failure::{Failure, interrupted};
-use crate::folds::FoldPlan;
-use crate::forecasts::Forecasts;
-use crate::plan::{Plan, SplitPlan, advise_smaller_model};
-use crate::report::{DataFacts, DayGraph, Machine, MemoryFacts, Peaks, Report, SplitFacts};
-use crate::run::{ResumePoint, RunFolder};
-use crate::trained::{Which, changed_files, named, weights_file};
-use crate::training_setup::{Intent, Request, TrainingSetup, data_path, require_known_targets};
-use crate::usage::peak_rss_bytes;
-use memory::{explain_shortage, record_trace};
-use watch::{Waited, Watched};
-
-pub(crate) use memory::record;
-pub(crate) use watch::Watch;
+use super::settings;
+use crate::answer::Answer;
+use crate::host::host;
 
 /// Train a model; everything the run leaves is in one folder
 #[derive(clap::Args)]
@@ -53,413 +18,40 @@ pub(crate) use watch::Watch;
 pub(crate) struct Args {
     /// Configuration in YAML; defaults stand where it says nothing
     #[arg(long)]
-    pub(crate) config: Option<PathBuf>,
+    config: Option<PathBuf>,
     /// Data file; goes over data.path
     #[arg(long)]
-    pub(crate) data: Option<PathBuf>,
+    data: Option<PathBuf>,
     /// Folder of the run; goes over output.dir
     #[arg(long)]
-    pub(crate) out: Option<PathBuf>,
+    out: Option<PathBuf>,
     /// Start from these weights, with PyTorch's names
     #[arg(long, conflicts_with = "resume")]
-    pub(crate) init: Option<PathBuf>,
+    init: Option<PathBuf>,
     /// Go on from the last checkpoint in the run's folder, bit for bit as if it had not been
     /// interrupted
     #[arg(long, conflicts_with = "config")]
-    pub(crate) resume: bool,
+    resume: bool,
     /// End after this many optimizer steps, whatever training.epochs says
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) max_steps: Option<u64>,
+    max_steps: Option<u64>,
     /// cpu, auto, cuda or cuda:N
     #[arg(long, default_value = "auto")]
-    pub(crate) device: String,
+    device: String,
     /// Set a configuration key; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub(crate) set: Vec<String>,
+    set: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
-    let (folder, config) = if args.resume { reopen(args)? } else { start(args)? };
-    match FoldPlan::of(&config)? {
-        Some(folds) => walk_forward::train_folds(args, &folder, config, folds),
-        None => {
-            let begin = if args.resume { Begin::AtTheLastCheckpoint } else { Begin::Anew };
-            Ok(train(args, folder, config, begin)?.answer)
-        }
-    }
-}
-
-/// Result of a run.
-struct Trained {
-    outcome: Outcome,
-    split: SplitPlan,
-    evaluation: Option<Evaluation>,
-    answer: Answer,
-}
-
-/// Trains one model.
-fn train(args: &Args, folder: RunFolder, config: Config, begin: Begin) -> Result<Trained> {
-    let mut job = TrainingSetup::open(Request {
-        config,
-        data: args.data.as_deref(),
-        device: &args.device,
+    let request = TrainRequest {
+        settings: settings(args.config.as_deref(), &args.set),
+        data: args.data.clone(),
+        out: args.out.clone(),
+        init: args.init.clone(),
+        start: if args.resume { Start::Resume } else { Start::Anew },
         max_steps: args.max_steps,
-        memory_bytes: None,
-        intent: Intent::Run,
-    })?;
-    let plan = Plan::of(&job)?;
-    plan.require_fit(&job)?;
-    if begin == Begin::Anew {
-        job.require_settings_of_its_data()?;
-    }
-    require_known_targets(&job.data, &job.split)?;
-    if begin == Begin::AtTheLastCheckpoint {
-        require_same_data(&folder, &plan)?;
-    }
-    job.data.load_in_chunks_of(plan.data.chunks.samples_per_chunk, job.training.batch_size);
-    record(&job);
-    let mut trainer =
-        job.trainer(plan.shape.clone()).map_err(|error| explain_shortage(&folder, &job.device, error.into()))?;
-    if let Some(weights) = &args.init {
-        trainer.load_weights(weights)?;
-    }
-    let session = Session { job, plan, folder };
-    session.train(trainer, begin).map_err(|error| {
-        let error = advise_smaller_model(&session.job, error);
-        let error = explain_shortage(&session.folder, &session.job.device, error);
-        session.folder.advise(error)
-    })
-}
-
-/// Checkpoints say where training stood among its samples, and how well it did on others; on other
-/// samples, or with another split, that would mean something else.
-fn require_same_data(folder: &RunFolder, plan: &Plan) -> Result<()> {
-    let saved = folder.saved_plan();
-    let changed = changed_files(folder, &plan.data.files, &plan.data.fingerprint);
-    if !changed.is_empty() {
-        return Err(Failure::data(format!(
-            "{}: not the data that the run in {} was trained on; resume on those, or start a new run with --init",
-            named(&changed),
-            folder.root().display()
-        )));
-    }
-    if !saved["split"].is_null() && saved["split"] != serde_json::to_value(&plan.split)? {
-        return Err(Failure::usage(format!(
-            "data.split or data.purge: the run in {} began with other samples to train on and to validate; resume with its settings",
-            folder.root().display()
-        )));
-    }
-    Ok(())
-}
-
-/// The folder and the configuration of a new run, which leaves no trace until its data and its plan
-/// are found good.
-fn start(args: &Args) -> Result<(RunFolder, Config)> {
-    let mut config = Config::load(args.config.as_deref(), &args.set)?;
-    let out = args.out.clone().or_else(|| config.path("output.dir"));
-    let out = out.ok_or_else(|| Failure::usage("no folder for the run: give --out FOLDER, or output.dir"))?;
-    // Absolute, so that `eval --run` finds the data from any folder.
-    let data = data_path(&config, args.data.as_deref())?;
-    config.set_path("data.path", &std::path::absolute(data)?)?;
-    config.set_path("output.dir", &out)?;
-    Ok((RunFolder::new(&out)?, config))
-}
-
-fn reopen(args: &Args) -> Result<(RunFolder, Config)> {
-    let out =
-        args.out.as_deref().ok_or_else(|| Failure::usage("--resume needs the folder of the run: --out FOLDER"))?;
-    let folder = RunFolder::open(out)?;
-    let mut config = folder.config_to_resume(&args.set)?;
-    if let Some(data) = &args.data {
-        config.set_path("data.path", &std::path::absolute(data)?)?;
-    }
-    Ok((folder, config))
-}
-
-/// Start of a run.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Begin {
-    Anew,
-    AtTheLastCheckpoint,
-}
-
-/// Part of a loss by which it has to fall to have moved: rounding of its sums is far below.
-const UNMOVED: f64 = 1e-5;
-
-/// Time of a session, in seconds.
-#[derive(Clone, Copy)]
-struct Times {
-    /// Steps, and the checkpoints between them.
-    training_s: f64,
-    validation_s: f64,
-    /// Evaluation of the best weights, once the run is finished.
-    evaluation_s: Option<f64>,
-    /// The report included.
-    all_s: f64,
-}
-
-impl Times {
-    /// Behind "in": `80.1 s, beside 12.0 s of validation and 3.0 s of evaluation`.
-    fn sentence(&self) -> String {
-        let beside = [("validation", Some(self.validation_s)), ("evaluation", self.evaluation_s)];
-        let beside: Vec<String> = beside
-            .into_iter()
-            .filter_map(|(what, seconds)| Some(format!("{:.1} s of {what}", seconds.filter(|&s| s > 0.0)?)))
-            .collect();
-        let beside = if beside.is_empty() { String::new() } else { format!(", beside {}", beside.join(" and ")) };
-        format!("{:.1} s{beside}", self.training_s)
-    }
-}
-
-/// A run under way.
-struct Session {
-    job: TrainingSetup,
-    plan: Plan,
-    folder: RunFolder,
-}
-
-impl Session {
-    fn train(&self, mut trainer: Trainer, begin: Begin) -> Result<Trained> {
-        let _taken = self.folder.take()?;
-        let checkpoints = self.folder.keep_checkpoints(&self.job.config);
-        let run = self.job.run(&checkpoints);
-        let resumed = match begin {
-            Begin::Anew => None,
-            Begin::AtTheLastCheckpoint => trainer.resume(&run)?,
-        };
-        let standing = resumed.as_ref().map_or(ResumePoint::default(), |Resumed { state, .. }| ResumePoint {
-            step: state.step,
-            rollbacks: state.course.rollbacks,
-        });
-        resumed.iter().for_each(warn_of_resumed);
-
-        // Only now, so that a resume that is refused leaves the run as it was.
-        self.folder.begin(&self.job.config, &self.plan)?;
-        record_trace(&self.job, &self.folder)?;
-
-        // A program finds them in the answer, and its standard error has nothing but errors.
-        if begin == Begin::Anew && std::io::stderr().is_terminal() {
-            self.plan.uses.iter().for_each(|line| eprintln!("after training: {line}"));
-        }
-        let start = Instant::now();
-        let mut watch = Watch::new(&self.folder, &self.job, standing, self.plan.steps)?;
-        let outcome = trainer.train(&run, &mut |event| watch.see(&event)).map_err(|error| self.locate(error))?;
-        let Watched { mut peaks, waited, validation_s } = watch.finish()?;
-        let training_s = start.elapsed().as_secs_f64() - validation_s;
-        // What the plan is about; baselines, which come after training, have batches of their own.
-        peaks.raise(&Peaks::of(&self.job.device));
-        let peak_bytes = peaks.total_bytes() + self.job.data.beside_bytes();
-        let evaluating = Instant::now();
-        let evaluation = self.evaluate(&mut trainer, outcome)?;
-        let evaluation_s = evaluation.as_ref().map(|_| evaluating.elapsed().as_secs_f64());
-        let warning = self.uninformed(outcome)?;
-        let memory = self.memory(peaks)?;
-        // Predictions for the report take the trainer's place in memory.
-        drop(trainer);
-        self.write_report(evaluation.as_ref(), &memory)?;
-        let times = Times { training_s, validation_s, evaluation_s, all_s: start.elapsed().as_secs_f64() };
-        let answer = self.answer(outcome, times, waited, evaluation.as_ref(), peak_bytes, warning.as_deref());
-        Ok(Trained { outcome, split: self.plan.split.clone(), evaluation, answer })
-    }
-
-    /// Memory of the session, kept in the run's folder where it is recorded.
-    fn memory(&self, mut peaks: Peaks) -> Result<MemoryFacts> {
-        let device = &self.job.device;
-        peaks.raise(&Peaks::of(device));
-        let snapshot = device.peak_snapshot();
-        if let Some(snapshot) = &snapshot {
-            write_atomically(&self.folder.memory_file(), snapshot.to_json().as_bytes())?;
-        }
-        let trace = device.finish_trace();
-        trace.with_context(|| format!("{}: cannot be written", self.folder.trace_file().display()))?;
-        Ok(MemoryFacts { peaks: peaks.with_data(self.job.data.beside_bytes()), snapshot })
-    }
-
-    /// Adds where to look to an error whose cause lies in the data.
-    fn locate(&self, error: trainer::Error) -> anyhow::Error {
-        let first = match &error {
-            trainer::Error::Diverged { source, .. } => source,
-            other => other,
-        };
-        let in_data = matches!(first, trainer::Error::NotFinite { tensor, .. } if is_of_data(tensor));
-        let error = anyhow::Error::from(error);
-        let path = self.plan.data.path.display();
-        if in_data {
-            error.context(format!("{path}: not all numbers are finite; `megabatch inspect {path}` names them"))
-        } else {
-            error
-        }
-    }
-
-    /// The errors of the best weights, which `eval` takes by default too, on what the run did not
-    /// train on; `None` for a run that was stopped.
-    fn evaluate(&self, trainer: &mut Trainer, outcome: Outcome) -> Result<Option<Evaluation>> {
-        if outcome.end == End::Stopped {
-            return Ok(None);
-        }
-        let (step, weights) = weights_file(&self.folder, Which::Best)?;
-        trainer.load_weights(&weights)?;
-        let TrainingSetup { device, data, split, training, .. } = &self.job;
-        let (samples, part) = (data.samples(), Part::unseen(split));
-        let baselines = Baselines::fit_for(
-            device,
-            Selection { samples, indices: &split.train },
-            trainer.model().config().readout,
-            training.loss,
-        )?;
-        let indices = part.indices(split, data.units());
-        let errors = trainer.evaluate(Selection { samples, indices: &indices }, Some(&baselines))?;
-        let evaluation = Evaluation::new(part, step, training.loss, errors, data);
-        write_atomically(&self.folder.evaluation_file(), serde_json::to_string_pretty(&evaluation)?.as_bytes())?;
-        Ok(Some(evaluation))
-    }
-
-    /// A warning where the best validation of a loss of ranks is no better than that of a model
-    /// which tells nothing apart.
-    fn uninformed(&self, outcome: Outcome) -> Result<Option<String>> {
-        let TrainingSetup { device, data, split, training, .. } = &self.job;
-        let Some(best) = outcome.best.filter(|_| training.loss.ranks()) else { return Ok(None) };
-        let validated = Selection { samples: data.samples(), indices: &split.validation };
-        let none = uninformed_loss(device, validated, training.loss)?;
-        let none = none.filter(|none| best.loss >= none * (1.0 - UNMOVED));
-        Ok(none.map(|none| {
-            let advice = match training.loss {
-                Loss::RankListwise { temperature } => format!(
-                    "training.rank_temperature is {temperature}: far above the spread of targets, which auto is, nothing is learnt"
-                ),
-                _ => "raise training.lr, or train for longer".to_owned(),
-            };
-            let loss = best.loss;
-            format!(
-                "the best validation loss, {loss:.6}, is no better than {none:.6}, which a model without any information has; {advice}"
-            )
-        }))
-    }
-
-    fn write_report(&self, evaluation: Option<&Evaluation>, memory: &MemoryFacts) -> Result<()> {
-        let TrainingSetup { data, split, config, training, .. } = &self.job;
-        let (mut forecasts, mut attention, mut day) = (None, None, None);
-        if let (Some(evaluation), Data::Samples(samples)) = (evaluation, data) {
-            let (_, weights) = weights_file(&self.folder, Which::Best)?;
-            forecasts = Some(Forecasts::of(&self.job, samples, evaluation.split, &weights)?)
-                .filter(|forecasts| !forecasts.pairs.is_empty());
-            attention = Attention::of(&self.job, samples, evaluation.split, &weights)?;
-        }
-        if let (Some(evaluation), Data::CrossSections(sections)) = (evaluation, data) {
-            day = evaluation
-                .split
-                .indices(split, data.units())
-                .last()
-                .map(|&last| DayGraph::of(sections, last))
-                .transpose()?;
-        }
-        let report = Report {
-            run_name: &self.folder.root().display().to_string(),
-            plan: &self.plan,
-            metrics: &self.folder.metrics()?,
-            evaluation,
-            forecasts: forecasts.as_ref(),
-            attention: attention.as_ref(),
-            day: day.as_ref(),
-            data: &DataFacts::of(data)?,
-            split: &SplitFacts::of(split, data.unit_times()),
-            memory,
-            gpu: &crate::gpu::rows(&self.folder.gpu_file())?,
-            machine: &Machine::of(self.job.computes_on(), training),
-            config,
-        };
-        Ok(write_atomically(&self.folder.report_file(), report.to_html().as_bytes())?)
-    }
-
-    fn answer(
-        &self,
-        outcome: Outcome,
-        times: Times,
-        waited: Waited,
-        evaluation: Option<&Evaluation>,
-        measured: usize,
-        warning: Option<&str>,
-    ) -> Answer {
-        let took = times.sentence();
-        let Outcome { steps, end, rollbacks, .. } = outcome;
-        let mut text = match end {
-            End::Finished if steps > self.plan.steps => format!("nothing to do: {steps} steps are done already"),
-            End::Finished => format!("trained: {steps} of {} steps in {took}", self.plan.steps),
-            End::StoppedEarly => format!(
-                "ended early after {steps} of {} steps in {took}: the validation loss no longer improved",
-                self.plan.steps
-            ),
-            End::Stopped => {
-                format!("stopped after {steps} of {} steps in {took}; --resume goes on", self.plan.steps)
-            }
-        };
-        if rollbacks > 0 {
-            text.push_str(&format!("\nrollbacks: {rollbacks}; metrics.jsonl says when and why"));
-        }
-        if let Some(best) = outcome.best {
-            text.push_str(&format!("\nbest validation loss {:.6} at step {}", best.loss, best.step));
-        }
-        if let Some(evaluation) = evaluation {
-            text.push_str(&format!("\n{}: {}", evaluation.split.name(), evaluation.verdict()));
-        }
-        let (planned, resident) = (self.plan.memory.total_bytes, peak_rss_bytes());
-        let beside =
-            resident.map_or(String::new(), |resident| format!("; the process held {}", bytes(resident as usize)));
-        text.push_str(&format!("\npeak memory: {} of the {} planned{beside}", bytes(measured), bytes(planned)));
-        let of_gpu = self.plan.gpu.as_ref().zip(self.job.gpu.as_ref());
-        let of_gpu = of_gpu.map(|(plan, gpu)| (plan.total_bytes, gpu.usage().allocated_bytes_peak));
-        if let Some((planned, measured)) = of_gpu {
-            let (measured, planned) = (bytes(measured), bytes(planned));
-            text.push_str(&format!("\npeak memory of the GPU: {measured} of the {planned} planned"));
-        }
-        text.extend(self.plan.notes.iter().map(|note| format!("\nnote: {note}")));
-        text.extend(warning.iter().map(|warning| format!("\nwarning: {warning}")));
-        text.extend(self.plan.uses.iter().map(|line| format!("\nuse: {line}")));
-        text.push_str(&format!("\nreport: {}", self.folder.report_file().display()));
-        let json = json!({
-            "run": shown(self.folder.root()),
-            "finished": outcome.end != End::Stopped,
-            "ended_early": outcome.end == End::StoppedEarly,
-            "steps": outcome.steps,
-            "rollbacks": rollbacks,
-            "seconds": times.all_s,
-            "training_s": times.training_s,
-            "validation_s": times.validation_s,
-            "evaluation_s": times.evaluation_s,
-            "data_wait_s": waited.seconds,
-            "data_waits": waited.causes,
-            "best_validation": outcome.best.map(|best| json!({ "step": best.step, "loss": best.loss })),
-            "evaluation": evaluation,
-            "memory": { "planned_bytes": planned, "peak_bytes": measured, "peak_rss_bytes": resident },
-            "gpu_memory": of_gpu.map(|(planned, peak)| json!({ "planned_bytes": planned, "peak_bytes": peak })),
-            "notes": self.plan.notes,
-            "uses": self.plan.uses,
-            "warning": warning,
-            "report": shown(&self.folder.report_file()),
-        });
-        let answer = Answer::new(text, &json);
-        if outcome.end == End::Stopped { answer.with_verdict(interrupted()) } else { answer }
-    }
-}
-
-/// Warns about the checkpoint that a run resumes from.
-fn warn_of_resumed(resumed: &Resumed) {
-    for (skipped, path) in resumed.skipped.iter().zip(&resumed.skipped_paths) {
-        let name = path.file_name().unwrap_or_default().display();
-        eprintln!("megabatch: a checkpoint was passed over, and is kept as unreadable-{name}: {skipped}");
-    }
-    for changed in &resumed.changed {
-        eprintln!("megabatch: the run goes on with another setting: {changed}");
-    }
-    if let Some(now) = &resumed.other_arithmetic {
-        let before = &resumed.state.arithmetic;
-        eprintln!(
-            "megabatch: the run began with {before} and goes on with {now}: it is the same to rounding, not to the bit"
-        );
-    }
-}
-
-/// True if a tensor is an input of the model, and not computed by it.
-fn is_of_data(tensor: &str) -> bool {
-    tensor == "targets" || tensor == "features" || tensor.starts_with("features.")
+        device: args.device.clone(),
+    };
+    Ok(train(&request, &host())?.findings.into())
 }

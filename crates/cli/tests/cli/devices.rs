@@ -3,24 +3,25 @@
 
 use std::process::Output;
 
+use megabatch_nn::cuda::ops::conformance::SOURCES;
 use megabatch_simt::Harness;
 use megabatch_simt::driver::FakeDriver;
 use megabatch_test_support::{Requirement, skip};
-use megabatch_trainer::ops::conformance::SOURCES;
 use serde_json::Value;
 
 use crate::stage::{SERIES, SMALL, Stage, dataset, numbers};
 
 /// The kernels of a training step.
-static TRAINER: Harness = Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../trainer/src/cuda/ops"), SOURCES);
-static AMP: Harness = Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../amp/src/ops"), &["examine", "update"]);
+static NN: Harness = Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../nn/src/cuda/ops"), SOURCES);
+static AMP: Harness =
+    Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../amp/src/ops"), &["unscale_and_check", "update"]);
 
 const TRAIN: &str = "train --data series.h5 --out run --max-steps 1";
 
 /// Output of `megabatch LINE` on a machine with a driver.
 fn output_with_driver(stage: &Stage, line: &str) -> Output {
     let mut command = stage.command(line);
-    let kernels = [&TRAINER, &AMP].map(|harness| harness.object().display().to_string()).join(":");
+    let kernels = [&NN, &AMP].map(|harness| harness.object().display().to_string()).join(":");
     command.env("LD_LIBRARY_PATH", FakeDriver::folder()).env(FakeDriver::KERNELS, kernels);
     command.env("XDG_CACHE_HOME", stage.path("cache"));
     command.output().unwrap()

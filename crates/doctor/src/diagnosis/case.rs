@@ -1,6 +1,6 @@
-//! The facts of a machine, and what follows from several of them.
+//! The facts of a machine, and conclusions from several of them.
 
-use crate::knowledge::{Need, Processor, Wheel, choose, cuda_of_driver};
+use crate::knowledge::{CpuArchitecture, Wheel, WheelRequirements, choose, cuda_of_driver};
 use crate::management::{Management, Trial};
 use crate::probe::Machine;
 use crate::python::{Python, Torch};
@@ -8,14 +8,14 @@ use crate::version::{Capability, CudaVersion, Version};
 
 /// Observations.
 #[derive(Clone, Copy)]
-pub(crate) struct Case<'a> {
+pub(crate) struct MachineFacts<'a> {
     pub(crate) machine: &'a Machine,
     pub(crate) management: &'a Management,
     pub(crate) python: Option<&'a Python>,
     pub(crate) trials: &'a [Trial],
 }
 
-impl<'a> Case<'a> {
+impl<'a> MachineFacts<'a> {
     /// The PyTorch of the environment.
     pub(crate) fn torch(&self) -> Option<&'a Torch> {
         self.python?.torch.as_ref()
@@ -59,16 +59,16 @@ impl<'a> Case<'a> {
         self.torch().map(|torch| torch.gpus.iter().map(|gpu| gpu.capability).collect()).unwrap_or_default()
     }
 
-    /// The processor that wheels have to be for: that of the interpreter, where it tells.
-    pub(crate) fn processor(&self) -> Option<Processor> {
+    /// The CPU architecture that wheels must be for: the interpreter's, if known.
+    pub(crate) fn cpu(&self) -> Option<CpuArchitecture> {
         let interpreter = self.python.and_then(|python| python.machine.as_deref());
-        Processor::named(interpreter.unwrap_or(&self.machine.architecture))
+        CpuArchitecture::named(interpreter.unwrap_or(&self.machine.architecture))
     }
 
-    /// The wheel that suits machine and environment, as far as the tables know.
+    /// The wheel that suits machine and environment, by the tables.
     pub(crate) fn wheel(&self) -> Option<Wheel> {
-        choose(&Need {
-            processor: self.processor()?,
+        choose(&WheelRequirements {
+            cpu: self.cpu()?,
             python: self.python?.version.as_ref().map(Version::minor),
             driver: self.driver().cloned(),
             gpus: self.capabilities(),

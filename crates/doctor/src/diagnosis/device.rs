@@ -1,10 +1,10 @@
-//! The GPU, its driver, and the way from a program to it.
+//! The GPU, its driver, and access to it.
 
-use super::Case;
+use super::MachineFacts;
 use crate::explain::Topic;
 use crate::finding::Finding;
 use crate::knowledge::oldest_driver;
-use crate::system::Access;
+use crate::system::NodeAccess;
 use crate::version::CudaVersion;
 
 const NO_GPU: &str = "Training on a GPU needs an NVIDIA GPU, and nothing here is one: none on the PCI bus, and no driver of NVIDIA's. \
@@ -18,7 +18,7 @@ can use the GPU. After it was installed the machine has to be restarted.";
 const DRIVER_LIBRARY: &str = "The driver consists of a part in the kernel, which is loaded, and of the library libcuda.so.1, which every \
 CUDA program opens; that one is in none of the folders in which the system looks for libraries.";
 
-pub(super) fn findings(case: &Case<'_>) -> Vec<Finding> {
+pub(super) fn findings(case: &MachineFacts<'_>) -> Vec<Finding> {
     if !case.has_gpu() {
         let (place, hint) = match case.machine.container {
             Some(_) => ("container", NO_GPU_IN_CONTAINER),
@@ -37,8 +37,8 @@ pub(super) fn findings(case: &Case<'_>) -> Vec<Finding> {
         .collect()
 }
 
-/// A container into which the GPU was not handed.
-fn container(case: &Case<'_>) -> Option<Finding> {
+/// A container without access to the GPU.
+fn container(case: &MachineFacts<'_>) -> Option<Finding> {
     let has_control = case.machine.nodes.iter().any(|node| node.path == "/dev/nvidiactl");
     let is_handed_in = has_control || case.is_reached() || !case.management.gpus.is_empty();
     if case.machine.container.is_none() || case.machine.is_wsl || is_handed_in {
@@ -60,7 +60,7 @@ fn container(case: &Case<'_>) -> Option<Finding> {
     ]))
 }
 
-fn no_driver(case: &Case<'_>) -> Option<Finding> {
+fn no_driver(case: &MachineFacts<'_>) -> Option<Finding> {
     if case.has_driver() {
         return None;
     }
@@ -82,8 +82,8 @@ fn no_driver(case: &Case<'_>) -> Option<Finding> {
     Some(if finding.id == "no-driver" { finding.mended_by(install_driver(case, None)) } else { finding })
 }
 
-/// The command of the system's distribution; none for those whose command is not known.
-pub(super) fn install_driver(case: &Case<'_>, branch: Option<u32>) -> Option<String> {
+/// The command of the system's distribution, if known.
+pub(super) fn install_driver(case: &MachineFacts<'_>, branch: Option<u32>) -> Option<String> {
     match (case.machine.distribution.as_deref()?, branch) {
         ("ubuntu", None) => Some("sudo ubuntu-drivers install".to_owned()),
         ("ubuntu", Some(branch)) => Some(format!("sudo ubuntu-drivers install nvidia:{branch}")),
@@ -92,8 +92,8 @@ pub(super) fn install_driver(case: &Case<'_>, branch: Option<u32>) -> Option<Str
     }
 }
 
-/// A driver in the kernel without the files through which programs reach it.
-fn nodes(case: &Case<'_>) -> Option<Finding> {
+/// A loaded driver without its device nodes.
+fn nodes(case: &MachineFacts<'_>) -> Option<Finding> {
     let is_missing = case.machine.module.is_some() && case.machine.nodes.is_empty() && !case.machine.is_wsl;
     let finding = Finding::problem(
         "no-device-nodes",
@@ -103,11 +103,11 @@ fn nodes(case: &Case<'_>) -> Option<Finding> {
     is_missing.then(|| finding.mended_by(["sudo nvidia-modprobe -u -c 0"]))
 }
 
-fn forbidden(case: &Case<'_>) -> Option<Finding> {
-    let with = |access: Access| -> Vec<&str> {
+fn forbidden(case: &MachineFacts<'_>) -> Option<Finding> {
+    let with = |access: NodeAccess| -> Vec<&str> {
         case.machine.nodes.iter().filter(|node| node.access == access).map(|node| node.path.as_str()).collect()
     };
-    let (denied, dead) = (with(Access::Denied), with(Access::Dead));
+    let (denied, dead) = (with(NodeAccess::Denied), with(NodeAccess::Dead));
     if !denied.is_empty() {
         let paths = denied.join(" ");
         let why = "These files are the way to the GPU, and their permissions keep your user out. The command opens them to everybody \
@@ -122,7 +122,7 @@ fn forbidden(case: &Case<'_>) -> Option<Finding> {
     (!dead.is_empty()).then(|| finding().mended_by(["sudo dmesg | grep -i -e NVRM -e Xid | tail -n 20"]))
 }
 
-fn library(case: &Case<'_>) -> Option<Finding> {
+fn library(case: &MachineFacts<'_>) -> Option<Finding> {
     let libraries = &case.machine.libraries;
     if !libraries.driver.is_empty() || !case.has_driver() || case.is_reached() {
         return None;
@@ -143,7 +143,7 @@ fn library(case: &Case<'_>) -> Option<Finding> {
 }
 
 /// The driver's two parts at different versions: an update without a restart.
-fn versions_apart(case: &Case<'_>) -> Option<Finding> {
+fn versions_apart(case: &MachineFacts<'_>) -> Option<Finding> {
     let module = &case.machine.module.as_ref()?.version;
     let library = case.machine.libraries.driver.first()?;
     let version = library.version.as_ref().filter(|version| version.number(0) > 99 && *version != module)?;
@@ -154,7 +154,7 @@ fn versions_apart(case: &Case<'_>) -> Option<Finding> {
 }
 
 /// A driver older than anything that current wheels were made with.
-fn too_old(case: &Case<'_>) -> Option<Finding> {
+fn too_old(case: &MachineFacts<'_>) -> Option<Finding> {
     let (driver, oldest) = (case.driver()?, oldest_driver(CudaVersion::new(11, 0))?);
     if *driver >= oldest {
         return None;
@@ -169,21 +169,25 @@ fn too_old(case: &Case<'_>) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::management::Management;
-    use crate::probe::{Machine, Node};
+    use crate::probe::{DeviceNode, Machine};
 
     #[test]
     fn nodes_that_may_not_be_opened_come_before_those_that_do_not_answer() {
-        let node = |path: &str, access| Node { path: path.to_owned(), access };
-        let nodes =
-            [("/dev/nvidia0", Access::Denied), ("/dev/nvidiactl", Access::Granted), ("/dev/nvidia1", Access::Dead)];
+        let node = |path: &str, access| DeviceNode { path: path.to_owned(), access };
+        let nodes = [
+            ("/dev/nvidia0", NodeAccess::Denied),
+            ("/dev/nvidiactl", NodeAccess::Granted),
+            ("/dev/nvidia1", NodeAccess::Dead),
+        ];
         let (management, mut machine) = (Management::default(), Machine::default());
         machine.nodes = nodes.map(|(path, access)| node(path, access)).to_vec();
-        let found =
-            |machine: &Machine| forbidden(&Case { machine, management: &management, python: None, trials: &[] });
+        let found = |machine: &Machine| {
+            forbidden(&MachineFacts { machine, management: &management, python: None, trials: &[] })
+        };
         let finding = found(&machine).unwrap();
         assert_eq!((finding.id, finding.seen.as_str()), ("devices-forbidden", "you may not open /dev/nvidia0"));
         assert_eq!(finding.commands, ["sudo chmod a+rw /dev/nvidia0"]);
-        machine.nodes[0].access = Access::Granted;
+        machine.nodes[0].access = NodeAccess::Granted;
         assert_eq!(found(&machine).unwrap().id, "driver-does-not-answer");
         machine.nodes.pop();
         assert!(found(&machine).is_none());

@@ -1,15 +1,15 @@
-//! Extensions of PyTorch, such as torch_scatter: built for this PyTorch, for its CUDA, and for GPUs
-//! at all?
+//! Extensions of PyTorch, such as torch_scatter: checks that they were built for this PyTorch, its
+//! CUDA and GPUs.
 
-use super::Case;
+use super::MachineFacts;
 use crate::explain::Topic;
 use crate::finding::Finding;
-use crate::knowledge::{EXTENSIONS, Extension, Processor, Wheel};
+use crate::knowledge::{CpuArchitecture, EXTENSIONS, Extension, Wheel};
 use crate::python::{BuiltFor, Installed, Python, Torch};
 use crate::repair::{Installer, Repair, companions};
 use crate::version::{CudaVersion, Version};
 
-/// Why an extension does not fit.
+/// An extension that does not fit, and the reason.
 struct Misfit<'a> {
     extension: &'a Installed,
     id: &'static str,
@@ -21,7 +21,7 @@ check that it does. The commands replace it by the build that fits.";
 
 /// The findings, and the repair of the environment: of PyTorch by `wheel` if one is given, and of
 /// the extensions.
-pub(super) fn findings(case: &Case<'_>, wheel: Option<Wheel>) -> (Vec<Finding>, Option<Repair>) {
+pub(super) fn findings(case: &MachineFacts<'_>, wheel: Option<Wheel>) -> (Vec<Finding>, Option<Repair>) {
     let Some((python, torch)) = case.python.zip(case.torch()) else { return (Vec::new(), None) };
     let misfits: Vec<Misfit<'_>> =
         python.extensions.iter().filter_map(|extension| misfit(case, python, torch, extension)).collect();
@@ -35,7 +35,7 @@ pub(super) fn findings(case: &Case<'_>, wheel: Option<Wheel>) -> (Vec<Finding>, 
     (findings, repair)
 }
 
-fn misfit<'a>(case: &Case<'_>, python: &Python, torch: &Torch, extension: &'a Installed) -> Option<Misfit<'a>> {
+fn misfit<'a>(case: &MachineFacts<'_>, python: &Python, torch: &Torch, extension: &'a Installed) -> Option<Misfit<'a>> {
     let name = match &extension.version {
         Some(version) => format!("{} {version}", extension.module),
         None => extension.module.to_owned(),
@@ -73,7 +73,7 @@ fn misfit<'a>(case: &Case<'_>, python: &Python, torch: &Torch, extension: &'a In
 fn finding(misfit: &Misfit<'_>, is_first: bool, repair: Option<&Repair>) -> Finding {
     let Some(repair) = repair else {
         let why = "An extension is compiled for one release of PyTorch and one version of CUDA. Which build fits here is not known: \
-                   PyTorch was built without CUDA, or the processor is one that no wheels are made for.";
+                   PyTorch was built without CUDA, or there are no wheels for this CPU.";
         return Finding::problem(misfit.id, &misfit.seen, why);
     };
     if repair.wheel.is_some() || !is_first {
@@ -94,7 +94,7 @@ fn finding(misfit: &Misfit<'_>, is_first: bool, repair: Option<&Repair>) -> Find
 }
 
 fn repair(
-    case: &Case<'_>,
+    case: &MachineFacts<'_>,
     python: &Python,
     torch: &Torch,
     wheel: Option<Wheel>,
@@ -116,7 +116,7 @@ fn repair(
         cuda,
         extensions: EXTENSIONS.iter().filter(is_leaving).collect::<Vec<&'static Extension>>(),
         has_scatter: python.extensions.iter().any(|extension| extension.module == "torch_scatter"),
-        processor: case.processor().unwrap_or(Processor::X86),
+        cpu: case.cpu().unwrap_or(CpuArchitecture::X86),
         gpus: case.capabilities(),
     })
 }

@@ -1,14 +1,14 @@
 //! Health of the GPUs: holders of their memory, errors, slowdowns.
 
-use super::Case;
+use super::MachineFacts;
 use crate::explain::Topic;
 use crate::finding::Finding;
 use crate::management::{Gpu, Holder};
 
-/// Memory that others may hold without a word about it: what a desktop takes.
+/// Memory that other processes may use without a finding: that of a desktop.
 const HELD_BYTES_MAX: u64 = 1 << 30;
 
-pub(super) fn findings(case: &Case<'_>) -> Vec<Finding> {
+pub(super) fn findings(case: &MachineFacts<'_>) -> Vec<Finding> {
     let gpus = case.management.gpus.iter().enumerate();
     gpus.flat_map(|(index, gpu)| [held(index, gpu), errors(index, gpu), slowed(index, gpu)]).flatten().collect()
 }

@@ -1,17 +1,16 @@
-//! Several CUDA runtimes where programs look for one, and a cuDNN that is not what PyTorch asks
-//! for.
+//! Several CUDA runtimes on the search path, and a cuDNN of another version than PyTorch requires.
 
 use std::collections::BTreeSet;
 
-use super::Case;
+use super::MachineFacts;
 use crate::finding::Finding;
-use crate::knowledge::{Processor, release};
+use crate::knowledge::{CpuArchitecture, release};
 use crate::probe::Library;
 use crate::python::{Python, Torch};
 use crate::repair::Installer;
 use crate::version::Version;
 
-pub(super) fn findings(case: &Case<'_>) -> Vec<Finding> {
+pub(super) fn findings(case: &MachineFacts<'_>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = runtimes(case).into_iter().chain(stub(case)).collect();
     if let Some((python, torch)) = case.python.zip(case.torch()) {
         findings.extend(pins(case, python, torch));
@@ -20,7 +19,7 @@ pub(super) fn findings(case: &Case<'_>) -> Vec<Finding> {
     findings
 }
 
-fn runtimes(case: &Case<'_>) -> Option<Finding> {
+fn runtimes(case: &MachineFacts<'_>) -> Option<Finding> {
     let runtimes = &case.machine.libraries.runtimes;
     let versions: BTreeSet<(u32, u32)> =
         runtimes.iter().filter_map(|found| Some(found.version.as_ref()?.minor())).collect();
@@ -41,8 +40,8 @@ fn describe(library: &Library) -> String {
     format!("{}{version}", library.path.display())
 }
 
-/// The toolkit's stand-in for the driver, which is for linking and drives nothing.
-fn stub(case: &Case<'_>) -> Option<Finding> {
+/// The toolkit's stub of the driver library, which is for linking only.
+fn stub(case: &MachineFacts<'_>) -> Option<Finding> {
     let library = case.machine.libraries.driver.first()?;
     let is_stub = library.path.components().any(|part| part.as_os_str() == "stubs");
     let seen = format!("{} is found before the driver's own library", library.path.display());
@@ -51,8 +50,8 @@ fn stub(case: &Case<'_>) -> Option<Finding> {
     is_stub.then(|| Finding::problem("stub-of-libcuda", seen, why).mended_by(["unset LD_LIBRARY_PATH"]))
 }
 
-/// NVIDIA's libraries that PyTorch asks for in one version and that are there in another.
-fn pins(case: &Case<'_>, python: &Python, torch: &Torch) -> Option<Finding> {
+/// NVIDIA's libraries in another version than PyTorch requires.
+fn pins(case: &MachineFacts<'_>, python: &Python, torch: &Torch) -> Option<Finding> {
     torch.cuda?;
     let architecture = python.machine.as_deref().unwrap_or(&case.machine.architecture);
     let asked = python.distribution("torch")?.requires.iter().filter(|asked| asked.applies(architecture));
@@ -75,9 +74,9 @@ fn pins(case: &Case<'_>, python: &Python, torch: &Torch) -> Option<Finding> {
 }
 
 /// A cuDNN older than the one that PyTorch was built with, loaded from elsewhere.
-fn cudnn(case: &Case<'_>, torch: &Torch) -> Option<Finding> {
+fn cudnn(case: &MachineFacts<'_>, torch: &Torch) -> Option<Finding> {
     let loaded = torch.cudnn.as_ref()?;
-    let row = release(&torch.version)?.build(torch.cuda?, case.processor().unwrap_or(Processor::X86))?;
+    let row = release(&torch.version)?.build(torch.cuda?, case.cpu().unwrap_or(CpuArchitecture::X86))?;
     let wanted = Version::parse(row.cudnn).filter(|wanted| loaded.minor() < wanted.minor())?;
     let elsewhere: Vec<String> = case.machine.libraries.cudnn.iter().map(describe).collect();
     let places =

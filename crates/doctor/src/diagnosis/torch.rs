@@ -1,12 +1,12 @@
-//! PyTorch: built for these GPUs, for this driver, and with CUDA at all?
+//! PyTorch: checks that it was built with CUDA, for these GPUs and this driver.
 
-use super::Case;
+use super::MachineFacts;
 use super::device::install_driver;
 use crate::explain::Topic;
 use crate::finding::{Finding, Severity};
-use crate::knowledge::{AS_OF, NEWEST, Processor, Wheel, oldest_driver, release};
+use crate::knowledge::{AS_OF, CpuArchitecture, NEWEST, Wheel, oldest_driver, release};
 use crate::python::Torch;
-use crate::version::{Capability, CompiledFor, CudaVersion, Fit};
+use crate::version::{Capability, CompiledFor, CudaVersion, GpuCompatibility};
 
 /// Fault of PyTorch, and the wheel that fixes it.
 pub(super) struct Verdict {
@@ -14,7 +14,7 @@ pub(super) struct Verdict {
     pub(super) wheel: Option<Wheel>,
 }
 
-pub(super) fn findings(case: &Case<'_>) -> Verdict {
+pub(super) fn findings(case: &MachineFacts<'_>) -> Verdict {
     let mut verdict = Verdict { findings: Vec::new(), wheel: None };
     let Some(torch) = case.torch() else { return verdict };
     verdict.findings.extend(not_imported(torch));
@@ -32,8 +32,8 @@ fn is_there(torch: &Torch, wheel: &Wheel) -> bool {
     torch.cuda == Some(wheel.cuda) && torch.version == wheel.torch && torch.import_error.is_none()
 }
 
-/// Why another build of PyTorch is needed.
-fn wrong_build(case: &Case<'_>, torch: &Torch) -> Option<Finding> {
+/// Reason for which another build of PyTorch is needed.
+fn wrong_build(case: &MachineFacts<'_>, torch: &Torch) -> Option<Finding> {
     if !case.has_gpu() {
         return None;
     }
@@ -41,7 +41,7 @@ fn wrong_build(case: &Case<'_>, torch: &Torch) -> Option<Finding> {
     old_driver(case, torch, cuda).or_else(|| not_compiled_for(case, torch, cuda))
 }
 
-fn without_cuda(case: &Case<'_>, torch: &Torch) -> Finding {
+fn without_cuda(case: &MachineFacts<'_>, torch: &Torch) -> Finding {
     let version = &torch.version;
     if torch.is_rocm {
         let seen = format!("PyTorch {version} is built for AMD's GPUs");
@@ -51,8 +51,8 @@ fn without_cuda(case: &Case<'_>, torch: &Torch) -> Finding {
             "It cannot use an NVIDIA GPU. The commands replace it by the build that can.",
         );
     }
-    let on_arm = match case.processor() {
-        Some(Processor::Arm) => {
+    let on_arm = match case.cpu() {
+        Some(CpuArchitecture::Arm) => {
             " On ARM machines a plain `pip install torch` gave this build for years, so the address of the other one is part of the \
              command."
         }
@@ -63,13 +63,13 @@ fn without_cuda(case: &Case<'_>, torch: &Torch) -> Finding {
     let why = format!(
         "PyTorch comes in builds with and without CUDA, NVIDIA's way to compute on GPUs. The commands replace yours.{on_arm}"
     );
-    Finding::problem("torch-without-cuda", seen, why).explained_by(match case.processor() {
-        Some(Processor::Arm) => Topic::Arm,
+    Finding::problem("torch-without-cuda", seen, why).explained_by(match case.cpu() {
+        Some(CpuArchitecture::Arm) => Topic::Arm,
         _ => Topic::Cpu,
     })
 }
 
-fn old_driver(case: &Case<'_>, torch: &Torch, cuda: CudaVersion) -> Option<Finding> {
+fn old_driver(case: &MachineFacts<'_>, torch: &Torch, cuda: CudaVersion) -> Option<Finding> {
     let (driver, oldest) = (case.driver()?, oldest_driver(cuda)?);
     if *driver >= oldest {
         return None;
@@ -85,9 +85,9 @@ fn old_driver(case: &Case<'_>, torch: &Torch, cuda: CudaVersion) -> Option<Findi
     Some(Finding::problem("driver-too-old", seen, why))
 }
 
-fn not_compiled_for(case: &Case<'_>, torch: &Torch, cuda: CudaVersion) -> Option<Finding> {
+fn not_compiled_for(case: &MachineFacts<'_>, torch: &Torch, cuda: CudaVersion) -> Option<Finding> {
     let compiled = compiled_for(case, torch, cuda)?;
-    let gpu = case.capabilities().into_iter().find(|&gpu| compiled.fit(gpu) == Fit::Nothing)?;
+    let gpu = case.capabilities().into_iter().find(|&gpu| compiled.fit(gpu) == GpuCompatibility::Nothing)?;
     let seen = format!(
         "PyTorch {} has no code for this GPU: it is of compute capability {gpu} ({}), and the build is for {compiled}",
         torch.version,
@@ -105,18 +105,18 @@ fn not_compiled_for(case: &Case<'_>, torch: &Torch, cuda: CudaVersion) -> Option
     Some(Finding::problem("gpu-not-compiled-for", seen, why).explained_by(Topic::Architectures))
 }
 
-/// Target that PyTorch was compiled for, by its own word or by the table.
-fn compiled_for(case: &Case<'_>, torch: &Torch, cuda: CudaVersion) -> Option<CompiledFor> {
+/// GPUs that PyTorch was compiled for, as it reports or by the table.
+fn compiled_for(case: &MachineFacts<'_>, torch: &Torch, cuda: CudaVersion) -> Option<CompiledFor> {
     if !torch.compiled_for.is_empty() {
         return Some(torch.compiled_for.clone());
     }
-    let processor = case.processor()?;
-    let gpus = release(&torch.version)?.build(cuda, processor)?.gpus(processor);
+    let cpu = case.cpu()?;
+    let gpus = release(&torch.version)?.build(cuda, cpu)?.gpus(cpu);
     (!gpus.is_empty()).then_some(gpus)
 }
 
-/// The finding where the tables have no wheel that would mend it.
-fn without_wheel(case: &Case<'_>, mut finding: Finding) -> Finding {
+/// The finding, if the tables have no wheel that would fix it.
+fn without_wheel(case: &MachineFacts<'_>, mut finding: Finding) -> Finding {
     let python =
         case.python.and_then(|python| python.version.as_ref()).map(|version| format!(" with Python {version}"));
     finding.why = format!(
@@ -147,11 +147,11 @@ fn unknown_release(torch: &Torch) -> Option<Finding> {
     Some(Finding::note("torch-unknown", seen, why))
 }
 
-/// PTX: the driver compiles it when it is first used, if it is new enough.
-fn compiled_at_start(case: &Case<'_>, torch: &Torch) -> Option<Finding> {
+/// PTX, which a new enough driver compiles at the first use.
+fn compiled_at_start(case: &MachineFacts<'_>, torch: &Torch) -> Option<Finding> {
     let cuda = torch.cuda?;
     let compiled = compiled_for(case, torch, cuda)?;
-    let gpu = case.capabilities().into_iter().find(|&gpu| compiled.fit(gpu) == Fit::Ptx)?;
+    let gpu = case.capabilities().into_iter().find(|&gpu| compiled.fit(gpu) == GpuCompatibility::Ptx)?;
     if case.driver_cuda().is_some_and(|known| known < cuda) {
         let seen = format!(
             "PyTorch {} brings code for this GPU ({}) in a form that the driver is too old to compile",
@@ -177,7 +177,7 @@ fn compiled_at_start(case: &Case<'_>, torch: &Torch) -> Option<Finding> {
 }
 
 /// An operation of PyTorch itself that failed on a device.
-fn failed(case: &Case<'_>) -> Option<Finding> {
+fn failed(case: &MachineFacts<'_>) -> Option<Finding> {
     let is_torch = |operation: &str| operation.starts_with("torch.");
     let run = case.python?.runs.iter().find(|run| is_torch(&run.operation) && run.error.is_some())?;
     let seen =
@@ -186,8 +186,8 @@ fn failed(case: &Case<'_>) -> Option<Finding> {
     Some(Finding::problem("torch-run-failed", seen, why))
 }
 
-/// PyTorch sees no GPU, and nothing that was found says why.
-pub(super) fn unexplained(case: &Case<'_>, found: &[Finding]) -> Option<Finding> {
+/// PyTorch sees no GPU, and no other finding explains it.
+pub(super) fn unexplained(case: &MachineFacts<'_>, found: &[Finding]) -> Option<Finding> {
     let torch = case.torch().filter(|torch| torch.cuda.is_some() && torch.is_available == Some(false))?;
     if !case.has_gpu() || found.iter().any(|finding| finding.severity == Severity::Problem) {
         return None;

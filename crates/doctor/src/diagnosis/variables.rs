@@ -1,6 +1,6 @@
 //! Variables of the environment that hide GPUs, slow them down, or do nothing.
 
-use super::Case;
+use super::MachineFacts;
 use crate::explain::Topic;
 use crate::finding::Finding;
 
@@ -11,7 +11,7 @@ const NEW_NAME: &str = "PYTORCH_ALLOC_CONF";
 /// use.
 const RENAMED_IN: (u32, u32) = (2, 9);
 
-pub(super) fn findings(case: &Case<'_>) -> Vec<Finding> {
+pub(super) fn findings(case: &MachineFacts<'_>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = hidden(case).into_iter().collect();
     findings.extend(SWITCHES.iter().filter_map(|switch| switched(case, switch)));
     findings.extend(names_of_settings(case));
@@ -26,7 +26,7 @@ fn unset(finding: Finding, name: &str) -> Finding {
 }
 
 /// `CUDA_VISIBLE_DEVICES` that leaves no GPU, or names one that is not there.
-fn hidden(case: &Case<'_>) -> Option<Finding> {
+fn hidden(case: &MachineFacts<'_>) -> Option<Finding> {
     const NAME: &str = "CUDA_VISIBLE_DEVICES";
     let value = case.machine.variable(NAME).filter(|_| case.has_gpu())?;
     let first = value.split(',').next().unwrap_or_default().trim();
@@ -48,7 +48,7 @@ fn hidden(case: &Case<'_>) -> Option<Finding> {
     Some(unset(finding, NAME))
 }
 
-/// A variable that is for finding faults, and costs speed.
+/// A variable for debugging that costs speed.
 struct Switch {
     name: &'static str,
     why: &'static str,
@@ -57,7 +57,7 @@ struct Switch {
 const SWITCHES: &[Switch] = &[
     Switch {
         name: "CUDA_LAUNCH_BLOCKING",
-        why: "With it the processor waits for each piece of work on the GPU. That helps to find which one fails, and makes training \
+        why: "With it the CPU waits for each piece of work on the GPU. That helps to find which one fails, and makes training \
               several times slower.",
     },
     Switch {
@@ -79,14 +79,14 @@ const SWITCHES: &[Switch] = &[
     },
 ];
 
-fn switched(case: &Case<'_>, switch: &Switch) -> Option<Finding> {
+fn switched(case: &MachineFacts<'_>, switch: &Switch) -> Option<Finding> {
     let value = case.machine.variable(switch.name).filter(|value| !["", "0"].contains(value))?;
     let finding = Finding::warning("slow-by-variable", format!("{}={value} is set", switch.name), switch.why);
     Some(unset(finding, switch.name))
 }
 
 /// The two names of PyTorch's allocator settings, of which one release reads one.
-fn names_of_settings(case: &Case<'_>) -> Option<Finding> {
+fn names_of_settings(case: &MachineFacts<'_>) -> Option<Finding> {
     let (old, new) = (case.machine.variable(OLD_NAME), case.machine.variable(NEW_NAME));
     let knows_new = case.torch().is_none_or(|torch| torch.version.minor() >= RENAMED_IN);
     let finding = match (old, new) {
@@ -183,7 +183,7 @@ fn settings(name: &'static str, value: &str) -> Vec<Finding> {
     findings
 }
 
-/// `key:value` pairs, parted by commas outside of brackets.
+/// `key:value` pairs, separated by commas outside of brackets.
 fn pairs(text: &str) -> Vec<(&str, &str)> {
     let mut depth = 0_i32;
     let split = text.split(|c: char| {

@@ -1,4 +1,4 @@
-//! Short pages on what findings are about.
+//! Short pages on the subjects of findings.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 /// A page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
-    /// Which list of GPUs to compile for.
+    /// List of GPUs to compile for.
     Architectures,
     /// The driver's cache of compiled code.
     JitCache,

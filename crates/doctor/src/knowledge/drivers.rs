@@ -1,11 +1,11 @@
-//! Drivers: what each knows of CUDA, and how old one may be.
+//! Drivers: their CUDA versions, and the oldest driver for each.
 
 use crate::version::{CudaVersion, Version};
 
 /// The first driver for a version of CUDA.
 #[derive(Clone, Copy, Debug)]
 pub struct Driver {
-    /// The version of CUDA, whose PTX and features this driver and later ones know.
+    /// The version of CUDA whose PTX and features this driver and later ones support.
     pub cuda: CudaVersion,
     /// The driver that came with it, on Linux.
     pub version: &'static str,

@@ -1,6 +1,6 @@
 //! Extensions of PyTorch that are built for one version of it and of CUDA.
 
-use super::{Processor, Source};
+use super::{CpuArchitecture, FactSource};
 use crate::version::{CudaVersion, Version};
 
 /// An extension.
@@ -26,14 +26,14 @@ pub const EXTENSIONS: &[Extension] = &[
 
 /// Indexes of wheels that were looked at, by release of PyTorch and CUDA version. Others follow the
 /// pattern, unseen.
-pub const KNOWN_INDEXES: &[((u32, u32), CudaVersion, Source)] = &[
-    ((2, 0), CudaVersion::new(11, 8), Source::Confirmed("https://data.pyg.org/whl/torch-2.0.1+cu118.html")),
-    ((2, 4), CudaVersion::new(12, 4), Source::Confirmed("https://data.pyg.org/whl/torch-2.4.0+cu124.html")),
-    ((2, 7), CudaVersion::new(12, 8), Source::Unconfirmed),
-    ((2, 8), CudaVersion::new(12, 8), Source::Confirmed("https://data.pyg.org/whl/torch-2.8.0+cu128.html")),
-    ((2, 9), CudaVersion::new(12, 8), Source::Confirmed("https://data.pyg.org/whl/torch-2.9.0+cu128.html")),
-    ((2, 11), CudaVersion::new(13, 0), Source::Confirmed("https://data.pyg.org/whl/torch-2.11.0+cu130.html")),
-    ((2, 12), CudaVersion::new(13, 0), Source::Confirmed("https://data.pyg.org/whl/torch-2.12.0+cu130.html")),
+pub const KNOWN_INDEXES: &[((u32, u32), CudaVersion, FactSource)] = &[
+    ((2, 0), CudaVersion::new(11, 8), FactSource::Confirmed("https://data.pyg.org/whl/torch-2.0.1+cu118.html")),
+    ((2, 4), CudaVersion::new(12, 4), FactSource::Confirmed("https://data.pyg.org/whl/torch-2.4.0+cu124.html")),
+    ((2, 7), CudaVersion::new(12, 8), FactSource::Unconfirmed),
+    ((2, 8), CudaVersion::new(12, 8), FactSource::Confirmed("https://data.pyg.org/whl/torch-2.8.0+cu128.html")),
+    ((2, 9), CudaVersion::new(12, 8), FactSource::Confirmed("https://data.pyg.org/whl/torch-2.9.0+cu128.html")),
+    ((2, 11), CudaVersion::new(13, 0), FactSource::Confirmed("https://data.pyg.org/whl/torch-2.11.0+cu130.html")),
+    ((2, 12), CudaVersion::new(13, 0), FactSource::Confirmed("https://data.pyg.org/whl/torch-2.12.0+cu130.html")),
 ];
 
 /// The address where the wheels for a PyTorch and a CUDA are listed:
@@ -45,11 +45,11 @@ pub fn index(torch: &Version, cuda: CudaVersion) -> String {
     format!("https://data.pyg.org/whl/torch-{major}.{minor}.0+{}.html", cuda.tag())
 }
 
-/// True if the extensions have CUDA wheels for `processor`. Confirmed for aarch64, where there are
+/// True if the extensions have CUDA wheels for `cpu`. Confirmed for aarch64, where there are
 /// none: the indexes of 2.8 (CUDA 12.8) and 2.12 (CUDA 13.0) list `linux_x86_64` alone. The index
 /// of 2.12 *without* CUDA has `linux_aarch64` wheels of torch_scatter, which do not use a GPU.
-pub fn has_cuda_wheels(processor: Processor) -> bool {
-    processor == Processor::X86
+pub fn has_cuda_wheels(cpu: CpuArchitecture) -> bool {
+    cpu == CpuArchitecture::X86
 }
 
 #[cfg(test)]

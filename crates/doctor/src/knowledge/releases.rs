@@ -1,6 +1,6 @@
-//! Releases of PyTorch: for which CUDA versions, processors and GPUs wheels are published.
+//! Releases of PyTorch: CUDA versions, CPU architectures and GPUs of their wheels.
 
-use super::{Processor, Source};
+use super::{CpuArchitecture, FactSource};
 use crate::version::{CompiledFor, CudaVersion, Version};
 
 /// A release of PyTorch, patches included.
@@ -11,14 +11,14 @@ pub struct Release {
     /// First and last release of Python that it has wheels for.
     pub python: [(u32, u32); 2],
     /// Its wheels that use CUDA.
-    pub builds: &'static [Build],
+    pub builds: &'static [ReleaseBuild],
     /// Source of the CUDA versions and Pythons.
-    pub source: Source,
+    pub source: FactSource,
 }
 
 /// The wheels of a release for one CUDA version.
 #[derive(Clone, Copy, Debug)]
-pub struct Build {
+pub struct ReleaseBuild {
     /// The CUDA version.
     pub cuda: CudaVersion,
     /// The cuDNN that it was built with and asks for.
@@ -29,7 +29,7 @@ pub struct Build {
     /// GPUs that those for aarch64 are for; `None` where there are no such wheels.
     pub arm: Option<&'static str>,
     /// Source of the GPUs.
-    pub source: Source,
+    pub source: FactSource,
 }
 
 impl Release {
@@ -38,23 +38,23 @@ impl Release {
         (self.python[0]..=self.python[1]).contains(&python)
     }
 
-    /// Its wheels for `cuda` and `processor`.
-    pub fn build(&self, cuda: CudaVersion, processor: Processor) -> Option<&'static Build> {
-        self.builds.iter().find(|build| build.cuda == cuda && build.is_for(processor))
+    /// Its wheels for `cuda` and `cpu`.
+    pub fn build(&self, cuda: CudaVersion, cpu: CpuArchitecture) -> Option<&'static ReleaseBuild> {
+        self.builds.iter().find(|build| build.cuda == cuda && build.is_for(cpu))
     }
 }
 
-impl Build {
-    /// True if it is published for `processor`.
-    pub fn is_for(&self, processor: Processor) -> bool {
-        processor == Processor::X86 || self.arm.is_some()
+impl ReleaseBuild {
+    /// True if it is published for `cpu`.
+    pub fn is_for(&self, cpu: CpuArchitecture) -> bool {
+        cpu == CpuArchitecture::X86 || self.arm.is_some()
     }
 
-    /// The GPUs that the wheels for `processor` are for; empty where it is not known.
-    pub fn gpus(&self, processor: Processor) -> CompiledFor {
-        let list = match processor {
-            Processor::X86 => self.x86,
-            Processor::Arm => self.arm.unwrap_or_default(),
+    /// The GPUs that the wheels for `cpu` are for; empty where it is not known.
+    pub fn gpus(&self, cpu: CpuArchitecture) -> CompiledFor {
+        let list = match cpu {
+            CpuArchitecture::X86 => self.x86,
+            CpuArchitecture::Arm => self.arm.unwrap_or_default(),
         };
         CompiledFor::parse(list.split(' '))
     }
@@ -65,14 +65,14 @@ pub fn release(torch: &Version) -> Option<&'static Release> {
     RELEASES.iter().find(|release| release.version == torch.minor())
 }
 
-const MATRIX: Source = Source::Confirmed(super::RELEASE_MATRIX);
+const MATRIX: FactSource = FactSource::Confirmed(super::RELEASE_MATRIX);
 /// The build script as a pull request quotes it: GPUs of 2.6 and 2.7 on x86-64.
-const BUILDER: Source = Source::Confirmed("https://github.com/mlverse/torch/pull/1348");
+const BUILDER: FactSource = FactSource::Confirmed("https://github.com/mlverse/torch/pull/1348");
 /// The build script when 2.8 was made: GPUs of 2.8 on x86-64.
-const SCRIPT_OF_2_8: Source =
-    Source::Confirmed("https://github.com/pytorch/pytorch/blob/main/.ci/manywheel/build_cuda.sh");
+const SCRIPT_OF_2_8: FactSource =
+    FactSource::Confirmed("https://github.com/pytorch/pytorch/blob/main/.ci/manywheel/build_cuda.sh");
 /// The matrix of 2.9, 2.10 and 2.11, and what became of Volta.
-const MATRIX_OF_2_11: Source = Source::Confirmed("https://github.com/pytorch/pytorch/pull/175253");
+const MATRIX_OF_2_11: FactSource = FactSource::Confirmed("https://github.com/pytorch/pytorch/pull/175253");
 
 const UP_TO_HOPPER: &str = "5.0 6.0 7.0 7.5 8.0 8.6 9.0";
 const FROM_VOLTA: &str = "7.0 7.5 8.0 8.6 9.0 10.0 12.0";
@@ -82,24 +82,29 @@ const ARM_HOPPER: &str = "8.0 9.0";
 const ARM_BLACKWELL: &str = "8.0 9.0 10.0 12.0";
 const ARM_THOR_PTX: &str = "8.0 9.0 10.0 11.0 12.0+PTX";
 
-const fn build(cuda: (u32, u32), cudnn: &'static str, x86: &'static str) -> Build {
-    Build { cuda: CudaVersion::new(cuda.0, cuda.1), cudnn, x86, arm: None, source: MATRIX }
+const fn build(cuda: CudaVersion, cudnn: &'static str, x86: &'static str) -> ReleaseBuild {
+    ReleaseBuild { cuda, cudnn, x86, arm: None, source: MATRIX }
 }
 
-impl Build {
+impl ReleaseBuild {
     const fn on_arm(mut self, gpus: &'static str) -> Self {
         self.arm = Some(gpus);
         self
     }
 
-    const fn from(mut self, source: Source) -> Self {
+    const fn from(mut self, source: FactSource) -> Self {
         self.source = source;
         self
     }
 }
 
-const fn release_of(version: (u32, u32), python: [(u32, u32); 2], builds: &'static [Build]) -> Release {
-    Release { version, python, builds, source: MATRIX }
+const fn release_of(
+    version: (u32, u32),
+    first_python: (u32, u32),
+    last_python: (u32, u32),
+    builds: &'static [ReleaseBuild],
+) -> Release {
+    Release { version, python: [first_python, last_python], builds, source: MATRIX }
 }
 
 /// The newest release of the table.
@@ -115,105 +120,146 @@ pub const NEWEST: (u32, u32) = RELEASES[0].version;
 pub const RELEASES: &[Release] = &[
     release_of(
         (2, 14),
-        [(3, 10), (3, 15)],
+        (3, 10),
+        (3, 15),
         &[
-            build((12, 6), "9.10.2.21", UP_TO_HOPPER).on_arm(ARM_HOPPER),
-            build((13, 0), "9.24.0.43", FROM_TURING_PTX).on_arm(ARM_THOR_PTX),
-            build((13, 2), "9.24.0.43", FROM_TURING_PTX).on_arm(ARM_THOR_PTX),
+            build(CudaVersion::new(12, 6), "9.10.2.21", UP_TO_HOPPER).on_arm(ARM_HOPPER),
+            build(CudaVersion::new(13, 0), "9.24.0.43", FROM_TURING_PTX).on_arm(ARM_THOR_PTX),
+            build(CudaVersion::new(13, 2), "9.24.0.43", FROM_TURING_PTX).on_arm(ARM_THOR_PTX),
         ],
     ),
     release_of(
         (2, 13),
-        [(3, 10), (3, 15)],
+        (3, 10),
+        (3, 15),
         &[
-            build((12, 6), "9.10.2.21", UP_TO_HOPPER).on_arm(ARM_HOPPER),
-            build((13, 0), "9.20.0.48", FROM_TURING_PTX).on_arm(ARM_THOR_PTX),
-            build((13, 2), "9.20.0.48", FROM_TURING_PTX).on_arm(ARM_THOR_PTX),
+            build(CudaVersion::new(12, 6), "9.10.2.21", UP_TO_HOPPER).on_arm(ARM_HOPPER),
+            build(CudaVersion::new(13, 0), "9.20.0.48", FROM_TURING_PTX).on_arm(ARM_THOR_PTX),
+            build(CudaVersion::new(13, 2), "9.20.0.48", FROM_TURING_PTX).on_arm(ARM_THOR_PTX),
         ],
     ),
     release_of(
         (2, 12),
-        [(3, 10), (3, 14)],
+        (3, 10),
+        (3, 14),
         &[
-            build((12, 6), "9.10.2.21", UP_TO_HOPPER).on_arm(ARM_HOPPER),
-            build((13, 0), "9.20.0.48", FROM_TURING_PTX).on_arm(ARM_THOR_PTX),
-            build((13, 2), "9.20.0.48", FROM_TURING_PTX).on_arm(ARM_THOR_PTX),
+            build(CudaVersion::new(12, 6), "9.10.2.21", UP_TO_HOPPER).on_arm(ARM_HOPPER),
+            build(CudaVersion::new(13, 0), "9.20.0.48", FROM_TURING_PTX).on_arm(ARM_THOR_PTX),
+            build(CudaVersion::new(13, 2), "9.20.0.48", FROM_TURING_PTX).on_arm(ARM_THOR_PTX),
         ],
     ),
     release_of(
         (2, 11),
-        [(3, 10), (3, 14)],
+        (3, 10),
+        (3, 14),
         &[
-            build((12, 6), "9.10.2.21", UP_TO_HOPPER).on_arm(ARM_HOPPER).from(MATRIX_OF_2_11),
-            build((12, 8), "9.17.1.4", FROM_TURING).on_arm(ARM_BLACKWELL).from(MATRIX_OF_2_11),
-            build((13, 0), "9.17.1.4", FROM_TURING_PTX).on_arm(ARM_THOR_PTX).from(MATRIX_OF_2_11),
+            build(CudaVersion::new(12, 6), "9.10.2.21", UP_TO_HOPPER).on_arm(ARM_HOPPER).from(MATRIX_OF_2_11),
+            build(CudaVersion::new(12, 8), "9.17.1.4", FROM_TURING).on_arm(ARM_BLACKWELL).from(MATRIX_OF_2_11),
+            build(CudaVersion::new(13, 0), "9.17.1.4", FROM_TURING_PTX).on_arm(ARM_THOR_PTX).from(MATRIX_OF_2_11),
         ],
     ),
     release_of(
         (2, 10),
-        [(3, 10), (3, 14)],
+        (3, 10),
+        (3, 14),
         &[
-            build((12, 6), "9.10.2.21", UP_TO_HOPPER).on_arm(ARM_HOPPER).from(MATRIX_OF_2_11),
-            build((12, 8), "9.10.2.21", FROM_VOLTA).on_arm(ARM_BLACKWELL).from(MATRIX_OF_2_11),
-            build((13, 0), "9.15.1.9", FROM_TURING_PTX).on_arm(ARM_THOR_PTX).from(MATRIX_OF_2_11),
+            build(CudaVersion::new(12, 6), "9.10.2.21", UP_TO_HOPPER).on_arm(ARM_HOPPER).from(MATRIX_OF_2_11),
+            build(CudaVersion::new(12, 8), "9.10.2.21", FROM_VOLTA).on_arm(ARM_BLACKWELL).from(MATRIX_OF_2_11),
+            build(CudaVersion::new(13, 0), "9.15.1.9", FROM_TURING_PTX).on_arm(ARM_THOR_PTX).from(MATRIX_OF_2_11),
         ],
     ),
     release_of(
         (2, 9),
-        [(3, 10), (3, 14)],
+        (3, 10),
+        (3, 14),
         &[
-            build((12, 6), "9.10.2.21", UP_TO_HOPPER).on_arm(ARM_HOPPER).from(MATRIX_OF_2_11),
-            build((12, 8), "9.10.2.21", FROM_VOLTA).on_arm(ARM_BLACKWELL).from(MATRIX_OF_2_11),
-            build((13, 0), "9.13.0.50", FROM_TURING_PTX).on_arm(ARM_THOR_PTX).from(MATRIX_OF_2_11),
+            build(CudaVersion::new(12, 6), "9.10.2.21", UP_TO_HOPPER).on_arm(ARM_HOPPER).from(MATRIX_OF_2_11),
+            build(CudaVersion::new(12, 8), "9.10.2.21", FROM_VOLTA).on_arm(ARM_BLACKWELL).from(MATRIX_OF_2_11),
+            build(CudaVersion::new(13, 0), "9.13.0.50", FROM_TURING_PTX).on_arm(ARM_THOR_PTX).from(MATRIX_OF_2_11),
         ],
     ),
     release_of(
         (2, 8),
-        [(3, 9), (3, 13)],
+        (3, 9),
+        (3, 13),
         &[
-            build((12, 6), "9.10.2.21", UP_TO_HOPPER).from(SCRIPT_OF_2_8),
-            build((12, 8), "9.10.2.21", FROM_VOLTA).on_arm(ARM_BLACKWELL).from(SCRIPT_OF_2_8),
-            build((12, 9), "9.10.2.21", "7.0 7.5 8.0 8.6 9.0 10.0 12.0+PTX").on_arm(ARM_BLACKWELL).from(SCRIPT_OF_2_8),
+            build(CudaVersion::new(12, 6), "9.10.2.21", UP_TO_HOPPER).from(SCRIPT_OF_2_8),
+            build(CudaVersion::new(12, 8), "9.10.2.21", FROM_VOLTA).on_arm(ARM_BLACKWELL).from(SCRIPT_OF_2_8),
+            build(CudaVersion::new(12, 9), "9.10.2.21", "7.0 7.5 8.0 8.6 9.0 10.0 12.0+PTX")
+                .on_arm(ARM_BLACKWELL)
+                .from(SCRIPT_OF_2_8),
         ],
     ),
     release_of(
         (2, 7),
-        [(3, 9), (3, 13)],
+        (3, 9),
+        (3, 13),
         &[
-            build((11, 8), "9.1.0.70", "3.7 5.0 6.0 7.0 7.5 8.0 8.6 9.0").from(BUILDER),
-            build((12, 6), "9.5.1.17", UP_TO_HOPPER).from(BUILDER),
-            build((12, 8), "9.7.1.26", FROM_TURING_PTX).on_arm(ARM_BLACKWELL).from(BUILDER),
+            build(CudaVersion::new(11, 8), "9.1.0.70", "3.7 5.0 6.0 7.0 7.5 8.0 8.6 9.0").from(BUILDER),
+            build(CudaVersion::new(12, 6), "9.5.1.17", UP_TO_HOPPER).from(BUILDER),
+            build(CudaVersion::new(12, 8), "9.7.1.26", FROM_TURING_PTX).on_arm(ARM_BLACKWELL).from(BUILDER),
         ],
     ),
     release_of(
         (2, 6),
-        [(3, 9), (3, 13)],
+        (3, 9),
+        (3, 13),
         &[
-            build((11, 8), "9.1.0.70", "3.7 5.0 6.0 7.0 7.5 8.0 8.6 9.0").from(BUILDER),
-            build((12, 4), "9.1.0.70", UP_TO_HOPPER).from(BUILDER),
-            build((12, 6), "9.5.1.17", UP_TO_HOPPER).on_arm(ARM_HOPPER).from(Source::Unconfirmed),
+            build(CudaVersion::new(11, 8), "9.1.0.70", "3.7 5.0 6.0 7.0 7.5 8.0 8.6 9.0").from(BUILDER),
+            build(CudaVersion::new(12, 4), "9.1.0.70", UP_TO_HOPPER).from(BUILDER),
+            build(CudaVersion::new(12, 6), "9.5.1.17", UP_TO_HOPPER).on_arm(ARM_HOPPER).from(FactSource::Unconfirmed),
         ],
     ),
     release_of(
         (2, 5),
-        [(3, 9), (3, 12)],
-        &[build((11, 8), "9.1.0.70", ""), build((12, 1), "9.1.0.70", ""), build((12, 4), "9.1.0.70", "")],
+        (3, 9),
+        (3, 12),
+        &[
+            build(CudaVersion::new(11, 8), "9.1.0.70", ""),
+            build(CudaVersion::new(12, 1), "9.1.0.70", ""),
+            build(CudaVersion::new(12, 4), "9.1.0.70", ""),
+        ],
     ),
     release_of(
         (2, 4),
-        [(3, 8), (3, 12)],
-        &[build((11, 8), "9.1.0.70", ""), build((12, 1), "9.1.0.70", ""), build((12, 4), "9.1.0.70", "")],
+        (3, 8),
+        (3, 12),
+        &[
+            build(CudaVersion::new(11, 8), "9.1.0.70", ""),
+            build(CudaVersion::new(12, 1), "9.1.0.70", ""),
+            build(CudaVersion::new(12, 4), "9.1.0.70", ""),
+        ],
     ),
-    release_of((2, 3), [(3, 8), (3, 11)], &[build((11, 8), "8.7.0.84", ""), build((12, 1), "8.9.2.26", "")]),
-    release_of((2, 2), [(3, 8), (3, 11)], &[build((11, 8), "8.7.0.84", ""), build((12, 1), "8.9.2.26", "")]),
-    release_of((2, 1), [(3, 8), (3, 11)], &[build((11, 8), "8.7.0.84", ""), build((12, 1), "8.9.2.26", "")]),
-    release_of((2, 0), [(3, 8), (3, 11)], &[build((11, 7), "8.5.0.96", ""), build((11, 8), "8.7.0.84", "")]),
+    release_of(
+        (2, 3),
+        (3, 8),
+        (3, 11),
+        &[build(CudaVersion::new(11, 8), "8.7.0.84", ""), build(CudaVersion::new(12, 1), "8.9.2.26", "")],
+    ),
+    release_of(
+        (2, 2),
+        (3, 8),
+        (3, 11),
+        &[build(CudaVersion::new(11, 8), "8.7.0.84", ""), build(CudaVersion::new(12, 1), "8.9.2.26", "")],
+    ),
+    release_of(
+        (2, 1),
+        (3, 8),
+        (3, 11),
+        &[build(CudaVersion::new(11, 8), "8.7.0.84", ""), build(CudaVersion::new(12, 1), "8.9.2.26", "")],
+    ),
+    release_of(
+        (2, 0),
+        (3, 8),
+        (3, 11),
+        &[build(CudaVersion::new(11, 7), "8.5.0.96", ""), build(CudaVersion::new(11, 8), "8.7.0.84", "")],
+    ),
 ];
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::version::{Capability, Fit};
+    use crate::version::{Capability, GpuCompatibility};
 
     #[test]
     fn the_table_falls_and_its_lists_are_lists_of_gpus() {
@@ -234,14 +280,14 @@ mod tests {
     fn rtx_50_needs_cuda_12_8_and_volta_is_gone_from_it_in_2_11() {
         let fit = |release: (u32, u32), cuda, capability| {
             let release = RELEASES.iter().find(|row| row.version == release).unwrap();
-            release.build(cuda, Processor::X86).unwrap().gpus(Processor::X86).fit(capability)
+            release.build(cuda, CpuArchitecture::X86).unwrap().gpus(CpuArchitecture::X86).fit(capability)
         };
         let (blackwell, volta) = (Capability::new(12, 0), Capability::new(7, 0));
         let (old, new) = (CudaVersion::new(12, 6), CudaVersion::new(12, 8));
-        assert_eq!(fit((2, 7), old, blackwell), Fit::Nothing);
-        assert_eq!(fit((2, 7), new, blackwell), Fit::Binary);
-        assert_eq!(fit((2, 10), new, volta), Fit::Binary);
-        assert_eq!(fit((2, 11), new, volta), Fit::Nothing);
+        assert_eq!(fit((2, 7), old, blackwell), GpuCompatibility::Nothing);
+        assert_eq!(fit((2, 7), new, blackwell), GpuCompatibility::Binary);
+        assert_eq!(fit((2, 10), new, volta), GpuCompatibility::Binary);
+        assert_eq!(fit((2, 11), new, volta), GpuCompatibility::Nothing);
     }
 
     #[test]

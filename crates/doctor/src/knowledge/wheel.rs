@@ -1,27 +1,27 @@
-//! Which wheel of PyTorch suits a machine.
+//! The wheel of PyTorch that suits a machine.
 
-use super::{Build, Processor, RELEASES, Release, cuda_of_driver, oldest_driver, release};
-use crate::version::{Capability, CudaVersion, Fit, Version};
+use super::{CpuArchitecture, RELEASES, Release, ReleaseBuild, cuda_of_driver, oldest_driver, release};
+use crate::version::{Capability, CudaVersion, GpuCompatibility, Version};
 
 /// Requirements on a wheel.
 #[derive(Clone, Debug)]
-pub struct Need {
-    /// The processor.
-    pub processor: Processor,
+pub struct WheelRequirements {
+    /// The CPU architecture.
+    pub cpu: CpuArchitecture,
     /// The Python's first two numbers, where they are known.
     pub python: Option<(u32, u32)>,
     /// The driver, where it is known.
     pub driver: Option<Version>,
     /// Capabilities of the GPUs, as far as known.
     pub gpus: Vec<Capability>,
-    /// The PyTorch that is there: its release is kept where one of its wheels suits.
+    /// The installed PyTorch: its release is kept if one of its wheels suits.
     pub torch: Option<Version>,
 }
 
 /// A wheel of PyTorch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wheel {
-    /// The version to ask for, such as `2.7.0`.
+    /// The version to install, such as `2.7.0`.
     pub torch: Version,
     /// The CUDA version that it was built with.
     pub cuda: CudaVersion,
@@ -36,21 +36,20 @@ impl Wheel {
 
 /// The wheel to install; `None` where the table has none that suits.
 ///
-/// The release that is there is kept if one of its wheels suits. Else it is a wheel for the CUDA
-/// version that the driver was made for or the next before it, with which extensions are compiled
-/// where they have to be, and of those the newest release. Where there is none of that generation,
-/// it is the newest release that has any.
-pub fn choose(need: &Need) -> Option<Wheel> {
+/// The installed release is kept if one of its wheels suits. Otherwise, the newest release with a
+/// wheel for the driver's CUDA version, or for the one before it, with which extensions can be
+/// compiled. If there is none, the newest release with any suitable wheel.
+pub fn choose(need: &WheelRequirements) -> Option<Wheel> {
     kept(need).or_else(|| newest(need))
 }
 
-fn kept(need: &Need) -> Option<Wheel> {
+fn kept(need: &WheelRequirements) -> Option<Wheel> {
     let torch = need.torch.as_ref()?;
     let cuda = best(release(torch)?, need)?.cuda;
     Some(Wheel { torch: Version::parse(torch.public())?, cuda })
 }
 
-fn newest(need: &Need) -> Option<Wheel> {
+fn newest(need: &WheelRequirements) -> Option<Wheel> {
     let candidates = RELEASES.iter().filter_map(|release| Some((release, best(release, need)?.cuda)));
     let rank = |(release, cuda): &(&Release, CudaVersion)| {
         let is_native = made_for(need).is_none_or(|known| *cuda <= known && cuda.major == known.major);
@@ -62,11 +61,11 @@ fn newest(need: &Need) -> Option<Wheel> {
 }
 
 /// The CUDA version that the driver was made for; `None` where either is not known.
-fn made_for(need: &Need) -> Option<CudaVersion> {
+fn made_for(need: &WheelRequirements) -> Option<CudaVersion> {
     cuda_of_driver(need.driver.as_ref()?)
 }
 
-fn best(release: &'static Release, need: &Need) -> Option<&'static Build> {
+fn best(release: &'static Release, need: &WheelRequirements) -> Option<&'static ReleaseBuild> {
     if need.python.is_some_and(|python| !release.serves(python)) {
         return None;
     }
@@ -75,23 +74,23 @@ fn best(release: &'static Release, need: &Need) -> Option<&'static Build> {
     native.or_else(|| suiting().next())
 }
 
-fn suits(build: &Build, need: &Need) -> bool {
+fn suits(build: &ReleaseBuild, need: &WheelRequirements) -> bool {
     let runs = || {
-        let gpus = build.gpus(need.processor);
-        // A table row without GPUs suits nobody, for a wheel that may not run is no advice.
+        let gpus = build.gpus(need.cpu);
+        // A table row without GPUs suits no machine: a wheel that may not run is no advice.
         need.gpus.is_empty() || need.gpus.iter().all(|&gpu| is_run(&gpus, gpu, build.cuda, need.driver.as_ref()))
     };
     let driver = need.driver.as_ref();
     let is_driven = driver.zip(oldest_driver(build.cuda)).is_none_or(|(driver, oldest)| *driver >= oldest);
-    build.is_for(need.processor) && is_driven && runs()
+    build.is_for(need.cpu) && is_driven && runs()
 }
 
-/// PTX is compiled by the driver, which must be as new as what made it.
+/// The driver must be at least as new as the compiler of the PTX.
 fn is_run(gpus: &crate::CompiledFor, gpu: Capability, cuda: CudaVersion, driver: Option<&Version>) -> bool {
     match gpus.fit(gpu) {
-        Fit::Binary => true,
-        Fit::Ptx => driver.and_then(cuda_of_driver).is_none_or(|known| known >= cuda),
-        Fit::Nothing => false,
+        GpuCompatibility::Binary => true,
+        GpuCompatibility::Ptx => driver.and_then(cuda_of_driver).is_none_or(|known| known >= cuda),
+        GpuCompatibility::Nothing => false,
     }
 }
 
@@ -99,12 +98,12 @@ fn is_run(gpus: &crate::CompiledFor, gpu: Capability, cuda: CudaVersion, driver:
 mod tests {
     use super::*;
 
-    fn chosen(processor: Processor, python: (u32, u32), driver: &str, gpu: (u32, u32), torch: &str) -> Option<String> {
-        let need = Need {
-            processor,
+    fn chosen(cpu: CpuArchitecture, python: (u32, u32), driver: &str, gpu: Capability, torch: &str) -> Option<String> {
+        let need = WheelRequirements {
+            cpu,
             python: Some(python),
             driver: Version::parse(driver),
-            gpus: vec![Capability::new(gpu.0, gpu.1)],
+            gpus: vec![gpu],
             torch: Version::parse(torch),
         };
         choose(&need).map(|wheel| format!("{} {}", wheel.torch, wheel.cuda.tag()))
@@ -112,8 +111,8 @@ mod tests {
 
     #[test]
     fn the_release_is_kept_where_it_can_be() {
-        use Processor::{Arm, X86};
-        for (processor, python, driver, gpu, torch, expected) in [
+        use CpuArchitecture::{Arm, X86};
+        for (cpu, python, driver, gpu, torch, expected) in [
             // An RTX 50 with wheels for CUDA 12.6 gets those for 12.8 of the same release.
             (X86, (3, 11), "570.124.06", (12, 0), "2.7.0+cu126", Some("2.7.0 cu128")),
             // A GH200 with the CPU build of 2.0.1, of which there is no CUDA build for ARM.
@@ -130,8 +129,8 @@ mod tests {
             // PyTorch out of the table.
             (X86, (3, 11), "595.45.04", (9, 0), "2.15.0+cpu", Some("2.14.0 cu132")),
         ] {
-            let found = chosen(processor, python, driver, gpu, torch);
-            assert_eq!(found.as_deref(), expected, "{processor:?} {python:?} {driver} {gpu:?} {torch}");
+            let found = chosen(cpu, python, driver, Capability::new(gpu.0, gpu.1), torch);
+            assert_eq!(found.as_deref(), expected, "{cpu:?} {python:?} {driver} {gpu:?} {torch}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Answers of a Python to a short program of ours.
+//! Answers of a Python interpreter to a short program.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,24 +6,24 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Installed, Run, Torch, TorchGpu};
+use super::{Installed, OperationRun, Torch, TorchGpu};
 use crate::knowledge::EXTENSIONS;
 use crate::system::System;
 use crate::version::{Capability, CompiledFor, CudaVersion, Version};
 
 const PROGRAM: &str = include_str!("probe.py");
-/// Begins the lines that are ours among what packages print when they are imported.
+/// Prefix of our lines, among those that packages print at import.
 const MARK: &str = "megabatch-doctor ";
 
-/// The facts, as far as they came.
+/// The facts received so far.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct InterpreterAnswer {
     pub(super) version: Option<String>,
     pub(super) machine: Option<String>,
     pub(super) sites: Vec<String>,
     pub(super) torch_error: Option<String>,
-    pub(super) runs: Vec<Run>,
-    pub(super) trouble: Option<String>,
+    pub(super) runs: Vec<OperationRun>,
+    pub(super) failure: Option<String>,
     torch: Option<TorchAnswer>,
     extensions: Vec<ExtensionAnswer>,
     /// Step at which the answer broke off.
@@ -62,12 +62,12 @@ struct RunAnswer {
 }
 
 /// Asks the Python at `executable`, and writes nothing, compiled modules included.
-pub(super) fn ask(system: &System, executable: &Path, limit: Duration) -> Answer {
+pub(super) fn ask(system: &System, executable: &Path, limit: Duration) -> InterpreterAnswer {
     let ran = match system.run(executable, &["-B", "-c", PROGRAM], limit) {
         Ok(ran) => ran,
-        Err(error) => return Answer { trouble: Some(error.to_string()), ..Answer::default() },
+        Err(error) => return InterpreterAnswer { failure: Some(error.to_string()), ..InterpreterAnswer::default() },
     };
-    let mut answer = Answer::default();
+    let mut answer = InterpreterAnswer::default();
     for line in ran.stdout.lines() {
         if let Some((key, value)) =
             line.strip_prefix(MARK).and_then(|text| serde_json::from_str::<(String, Value)>(text).ok())
@@ -75,7 +75,7 @@ pub(super) fn ask(system: &System, executable: &Path, limit: Duration) -> Answer
             answer.take(&key, value);
         }
     }
-    answer.trouble = ran.fault.map(|fault| {
+    answer.failure = ran.fault.map(|fault| {
         let last = ran.stderr.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
         let during = answer.step.as_ref().map(|step| format!(" during `{step}`")).unwrap_or_default();
         if last.is_empty() { format!("{fault}{during}") } else { format!("{fault}{during}: {last}") }
@@ -83,8 +83,8 @@ pub(super) fn ask(system: &System, executable: &Path, limit: Duration) -> Answer
     answer
 }
 
-impl Answer {
-    /// Takes a fact in; one that is not what it should be is passed over.
+impl InterpreterAnswer {
+    /// Takes a fact; one of the wrong type is ignored.
     fn take(&mut self, key: &str, value: Value) {
         fn read<T: serde::de::DeserializeOwned>(value: Value) -> Option<T> {
             serde_json::from_value(value).ok()
@@ -96,7 +96,7 @@ impl Answer {
             "no_torch" => self.torch_error = read(value),
             "torch" => self.torch = read(value),
             "extension" => self.extensions.extend(read::<ExtensionAnswer>(value)),
-            "run" => self.runs.extend(read::<RunAnswer>(value).map(Run::from)),
+            "run" => self.runs.extend(read::<RunAnswer>(value).map(OperationRun::from)),
             "step" => self.step = read(value).unwrap_or_default(),
             _ => {}
         }
@@ -134,9 +134,9 @@ impl Answer {
     }
 }
 
-impl From<RunAnswer> for Run {
+impl From<RunAnswer> for OperationRun {
     fn from(RunAnswer { operation, device, error }: RunAnswer) -> Self {
-        Run { operation, device, error }
+        OperationRun { operation, device, error }
     }
 }
 
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_is_not_ours_or_broken_is_passed_over() {
-        let mut answer = Answer::default();
+        let mut answer = InterpreterAnswer::default();
         answer.take("torch", Value::Null);
         answer.take("run", serde_json::json!({ "operation": 3 }));
         answer.take("unheard-of", Value::Bool(true));

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::system::System;
 use crate::version::Version;
 
-/// The interpreter that `named` says; else that of the active environment; else the first on the
-/// path. With how it was found.
+/// The interpreter `named`; otherwise that of the active environment; otherwise the first on the
+/// path. Also returns how it was found.
 pub(super) fn interpreter(system: &System, named: Option<&Path>) -> Option<(PathBuf, &'static str)> {
     if let Some(named) = named {
         let is_bare = named.components().count() == 1 && named.is_relative();
@@ -26,8 +26,7 @@ fn on_path(system: &System, name: &str) -> Option<PathBuf> {
     folders.map(|folder| Path::new(folder).join(name)).find(|path| system.is_file(path))
 }
 
-/// The folders in which an interpreter keeps packages, by where it lies: for one that cannot be
-/// asked.
+/// The package folders of an interpreter that cannot be asked, by its location.
 pub(super) fn sites(system: &System, executable: &Path) -> Vec<PathBuf> {
     let Some(prefix) = executable.parent().and_then(Path::parent) else { return Vec::new() };
     let mut sites = Vec::new();

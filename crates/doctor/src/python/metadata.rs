@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::Torch;
-use super::requirement::Requirement;
+use super::requirement::PackageRequirement;
 
 use crate::system::System;
 use crate::version::{CompiledFor, CudaVersion, Version};
@@ -18,7 +18,7 @@ pub struct Distribution {
     /// Its version.
     pub version: Version,
     /// Requirements on PyTorch and NVIDIA's libraries.
-    pub requires: Vec<Requirement>,
+    pub requires: Vec<PackageRequirement>,
 }
 
 /// The packages in the folders `sites`, the first of each name.
@@ -36,7 +36,7 @@ pub(super) fn read(system: &System, sites: &[PathBuf]) -> Vec<Distribution> {
 fn distribution(text: &str) -> Option<Distribution> {
     let header = || text.lines().take_while(|line| !line.is_empty());
     let field = |name: &str| header().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(": ")?.trim()));
-    let requires = header().filter_map(|line| Requirement::parse(line.strip_prefix("Requires-Dist: ")?));
+    let requires = header().filter_map(|line| PackageRequirement::parse(line.strip_prefix("Requires-Dist: ")?));
     Some(Distribution {
         name: normal(field("Name")?),
         version: Version::parse(field("Version")?)?,

@@ -1,5 +1,4 @@
-//! A Python environment: what it answers when it is asked, and what its files say where it cannot
-//! answer.
+//! A Python environment, by its interpreter's answers, or by its files if it does not answer.
 
 mod answer;
 mod find;
@@ -12,7 +11,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 pub use metadata::Distribution;
-pub use requirement::Requirement;
+pub use requirement::PackageRequirement;
 
 use crate::knowledge::EXTENSIONS;
 use crate::system::System;
@@ -29,14 +28,15 @@ pub struct Python {
     pub version: Option<Version>,
     /// The architecture that it was built for.
     pub machine: Option<String>,
-    /// Why it could not be asked, or not to the end: then the rest is what files say.
-    pub trouble: Option<String>,
+    /// Reason for which it did not answer, or not completely; the rest is then read from files.
+    #[serde(rename = "trouble")]
+    pub failure: Option<String>,
     /// Its PyTorch.
     pub torch: Option<Torch>,
     /// Its extensions of PyTorch.
     pub extensions: Vec<Installed>,
     /// Operations that were run on devices.
-    pub runs: Vec<Run>,
+    pub runs: Vec<OperationRun>,
     /// The packages that are installed.
     #[serde(skip)]
     pub distributions: Vec<Distribution>,
@@ -79,7 +79,7 @@ pub struct Installed {
     pub module: &'static str,
     /// Its version, with what it was built for, such as `2.1.2+pt27cu128`.
     pub version: Option<Version>,
-    /// CUDA version by its own word: `Some(None)` for a build without CUDA, `None` where it says
+    /// CUDA version that it reports: `Some(None)` for a build without CUDA, `None` if it reports
     /// nothing.
     pub tells: Option<Option<CudaVersion>>,
     /// Why it cannot be imported.
@@ -88,23 +88,23 @@ pub struct Installed {
 
 /// An operation that was run.
 #[derive(Clone, Debug, Serialize)]
-pub struct Run {
+pub struct OperationRun {
     /// The operation, such as `torch_scatter.scatter_max`.
     pub operation: String,
     /// The device, such as `cuda:0`.
     pub device: String,
-    /// Why it failed, where it did.
+    /// Reason of a failure.
     pub error: Option<String>,
 }
 
-/// Target that an extension was built for, as far as its version or its own word tells.
+/// Target of an extension, by its version or its own report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BuiltFor {
     /// A GPU, with this CUDA version.
     Cuda(CudaVersion),
     /// No GPU.
     Cpu,
-    /// It does not tell: it was built on this machine, perhaps.
+    /// Unknown; perhaps it was built on this machine.
     Unknown,
 }
 
@@ -136,8 +136,7 @@ impl Python {
     }
 }
 
-/// Finds the environment that `named` says, or the active one, and asks it; `None` where there is
-/// none.
+/// Finds the environment of `named`, or the active one, and examines it; `None` if there is none.
 pub(crate) fn look(system: &System, named: Option<&Path>, limit: Duration) -> Option<Python> {
     let (executable, found_by) = find::interpreter(system, named)?;
     let answer = answer::ask(system, &executable, limit);
@@ -150,7 +149,7 @@ pub(crate) fn look(system: &System, named: Option<&Path>, limit: Duration) -> Op
     let mut python = Python {
         version: version.or_else(|| sites.iter().find_map(|site| find::version_of(site))),
         machine: answer.machine.clone(),
-        trouble: answer.trouble.clone(),
+        failure: answer.failure.clone(),
         torch: answer.torch(),
         extensions: answer.extensions(),
         runs: answer.runs.clone(),
@@ -162,7 +161,7 @@ pub(crate) fn look(system: &System, named: Option<&Path>, limit: Duration) -> Op
     Some(python)
 }
 
-/// Adds what files say: versions of extensions, and PyTorch where it was not imported.
+/// Adds facts from files: versions of extensions, and PyTorch if it was not imported.
 fn complete(python: &mut Python, system: &System, sites: &[PathBuf], torch_error: Option<String>) {
     if python.torch.is_none() {
         python.torch = sites.iter().find_map(|site| metadata::torch(system, site));

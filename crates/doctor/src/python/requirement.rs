@@ -5,18 +5,18 @@ use serde::Serialize;
 use super::metadata::normal;
 use crate::version::Version;
 
-/// A package and the versions of it that will do.
+/// A package and its admitted versions.
 #[derive(Clone, Debug, Serialize)]
-pub struct Requirement {
+pub struct PackageRequirement {
     /// The package's name in small letters.
     pub name: String,
     /// The versions, as they were written, such as `>=2.0,<2.5`.
     pub versions: String,
-    /// When it is asked for, as it was written; empty for always.
+    /// Environment marker, as it was written; empty for always.
     pub marker: String,
 }
 
-impl Requirement {
+impl PackageRequirement {
     /// Reads the text of a `Requires-Dist`; `None` where it is none.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (asked, marker) = text.split_once(';').unwrap_or((text, ""));
@@ -25,11 +25,15 @@ impl Requirement {
         let rest = rest.trim_start();
         let versions = if rest.starts_with('[') { rest.split_once(']')?.1 } else { rest };
         let versions: String = versions.chars().filter(|c| !"() ".contains(*c)).collect();
-        (!name.is_empty()).then(|| Requirement { name: normal(name), versions, marker: marker.trim().to_owned() })
+        (!name.is_empty()).then(|| PackageRequirement {
+            name: normal(name),
+            versions,
+            marker: marker.trim().to_owned(),
+        })
     }
 
-    /// True if it is asked for on a machine of `architecture`, as far as its marker is understood:
-    /// what only an extra asks for is not.
+    /// True if it applies to a machine of `architecture`, as far as its marker is understood;
+    /// requirements of extras do not.
     pub fn applies(&self, architecture: &str) -> bool {
         let marker = self.marker.replace('\'', "\"");
         let names = |machine: &str| marker.contains(&format!("platform_machine == \"{machine}\""));
@@ -37,12 +41,12 @@ impl Requirement {
         !marker.contains("extra") && !is_for_others
     }
 
-    /// True if `version` will do. A condition that is not understood is passed over.
+    /// True if `version` is admitted. A condition that is not understood is ignored.
     pub fn admits(&self, version: &Version) -> bool {
         self.versions.split(',').all(|condition| admits(condition, version).unwrap_or(true))
     }
 
-    /// The one version that will do, where it is a single one.
+    /// The admitted version, if it is a single one.
     pub fn pinned(&self) -> Option<Version> {
         self.versions.strip_prefix("==").filter(|version| !version.contains(['*', ','])).and_then(Version::parse)
     }
@@ -95,11 +99,11 @@ mod tests {
             ("torch>2.7", true),
             ("torch @ https://example.org/torch.whl", true),
         ] {
-            let asked = Requirement::parse(text).unwrap();
+            let asked = PackageRequirement::parse(text).unwrap();
             assert_eq!((asked.name.as_str(), asked.admits(&torch)), ("torch", expected), "{text}");
         }
-        assert_eq!(Requirement::parse("torch==2.6.0").unwrap().pinned().unwrap().to_string(), "2.6.0");
-        assert!(Requirement::parse("").is_none());
+        assert_eq!(PackageRequirement::parse("torch==2.6.0").unwrap().pinned().unwrap().to_string(), "2.6.0");
+        assert!(PackageRequirement::parse("").is_none());
     }
 
     #[test]
@@ -110,7 +114,7 @@ mod tests {
             ("platform_machine == 'aarch64'", true),
             ("extra == 'gpu'", false),
         ] {
-            let asked = Requirement::parse(&format!("torch>=2; {marker}")).unwrap();
+            let asked = PackageRequirement::parse(&format!("torch>=2; {marker}")).unwrap();
             assert_eq!(asked.applies("aarch64"), expected, "{marker}");
         }
     }

@@ -1,8 +1,6 @@
-//! Cases from the field, each a made-up machine: what is said about it, and the commands that are
-//! given.
+//! Cases from the field, each a made-up machine: its findings, and their commands.
 #![cfg(target_os = "linux")]
 
 mod environment;
 mod machine;
 mod patient;
-mod script;

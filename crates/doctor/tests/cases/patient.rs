@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use megabatch_doctor::{
-    Capability, CudaVersion, Examination, Gpu, Management, Request, System, Trial, Version, examine,
+    Capability, CudaVersion, Examination, ExaminationRequest, Gpu, Management, System, Trial, Version, examine,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Where the fake Python is.
+/// Path of the fake Python.
 pub(crate) const PYTHON: &str = "/opt/env/bin/python";
 const SITE: &str = "/opt/env/lib/python3.11/site-packages";
 
@@ -142,7 +142,7 @@ impl Patient {
 
     pub(crate) fn examine(&self) -> Examination {
         let system = System::new(self.root.path(), self.variables.clone(), self.architecture);
-        examine(Request {
+        examine(ExaminationRequest {
             system: &system,
             python: None,
             limit: self.limit,

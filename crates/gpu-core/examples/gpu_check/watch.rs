@@ -1,9 +1,9 @@
-//! Checks of a device, one after another in a process of their own: where it ends, hangs, or loses
-//! its device, another one goes on behind the check that it had come to.
+//! Checks of a device, run in a process of their own. Where that exits, hangs or loses its device,
+//! another process continues with the next check.
 //!
 //! ```text
-//! program        │ spawns itself with --from 0; passes on each row that comes; waits so long for a row, and no longer
-//! program --from │ a row as each check ends; ends behind one after which the device does not work any more
+//! program        │ spawns itself with --from 0; passes on each row; waits for a row up to a limit
+//! program --from │ writes a row as each check ends; exits when the device does not work any more
 //! ```
 //!
 //! A GPU's context that has failed fails in every later call, and a kernel that waits for ever lets
@@ -44,7 +44,7 @@ impl<'c> Check<'c> {
 /// the device after every one.
 ///
 /// # Errors
-/// Of writing.
+/// Errors of writing.
 pub(crate) fn work(
     checks: &[Check<'_>],
     from: usize,
@@ -74,7 +74,7 @@ pub(crate) fn work(
 /// their rows are passed on, and a check that gives none fails.
 ///
 /// # Errors
-/// Of starting a process, or of writing.
+/// Errors of starting a process and of writing.
 pub(crate) fn watch(
     names: &[String],
     worker: &dyn Fn(usize) -> Command,

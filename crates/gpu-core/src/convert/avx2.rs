@@ -1,4 +1,4 @@
-//! bf16 in AVX2's integer arithmetic, eight at a time; between the 16-bit types with F16C besides.
+//! f16 by the F16C instructions and bf16 in AVX2's integer arithmetic, eight at a time.
 
 use std::arch::x86_64::{
     __m128i, __m256, __m256i, _CMP_UNORD_Q, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128, _mm_storeu_si128,
@@ -33,6 +33,8 @@ macro_rules! eights {
     };
 }
 
+eights!(f32_to_f16(f32 => f16), "f16c,avx", _mm256_loadu_ps, _mm_storeu_si128, _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>);
+eights!(f16_to_f32(f16 => f32), "f16c,avx", _mm_loadu_si128, _mm256_storeu_ps, _mm256_cvtph_ps);
 eights!(f32_to_bf16(f32 => bf16), "avx2", _mm256_loadu_ps, _mm_storeu_si128, round_to_bf16);
 eights!(bf16_to_f32(bf16 => f32), "avx2", _mm_loadu_si128, _mm256_storeu_ps, widen_bf16);
 eights!(f16_to_bf16(f16 => bf16), "avx2,f16c", _mm_loadu_si128, _mm_storeu_si128, |halves| round_to_bf16(_mm256_cvtph_ps(

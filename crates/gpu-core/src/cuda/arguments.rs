@@ -16,11 +16,11 @@ impl<T: bytemuck::Pod> Argument for T {}
 pub struct Arguments {
     /// The values, each from an own multiple of 16 bytes on.
     words: Vec<u128>,
-    values: Vec<Value>,
+    values: Vec<ArgumentValue>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Value {
+struct ArgumentValue {
     /// As the caller wrote it, for messages.
     text: &'static str,
     first_word: usize,
@@ -40,7 +40,7 @@ impl Arguments {
         let first_word = self.words.len();
         self.words.resize(first_word + bytes.len().div_ceil(ALIGN_BYTES), 0);
         bytemuck::cast_slice_mut(&mut self.words[first_word..])[..bytes.len()].copy_from_slice(bytes);
-        self.values.push(Value { text, first_word, bytes: bytes.len() });
+        self.values.push(ArgumentValue { text, first_word, bytes: bytes.len() });
         self
     }
 

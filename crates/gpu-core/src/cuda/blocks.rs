@@ -3,21 +3,15 @@
 
 use std::fmt;
 
-use bytemuck::Pod;
-
-use super::Gpu;
 use super::copy::{MemoryRegion, On};
-use super::fault::Fault;
-use super::pinned::Pinned;
-use super::stream::Stream;
-use super::transfer::Transfer;
-use crate::buffer::Buffer;
+use super::fault::DriverFault;
+use super::{Gpu, GpuSource};
 use crate::error::Result;
-use crate::source::{self, Source, StreamId};
+use crate::source::{Source, StreamId};
 
 impl Gpu {
     pub(crate) fn source(&self) -> Result<Box<dyn Source>> {
-        Ok(Box::new(source::Cuda::new(self)?))
+        Ok(Box::new(GpuSource::new(self)?))
     }
 
     pub(crate) fn free_bytes(&self) -> Option<usize> {
@@ -54,7 +48,7 @@ impl Gpu {
         self.on_default(|on| unsafe { on.copy(from, MemoryRegion { address: to, bytes }) })
     }
 
-    fn on_default(&self, submit: impl FnOnce(On<'_>) -> Result<(), Fault>) -> Result<()> {
+    fn on_default(&self, submit: impl FnOnce(On<'_>) -> Result<(), DriverFault>) -> Result<()> {
         let on = On { streams: self.streams(), id: StreamId(0) };
         submit(on).map_err(|fault| self.context().error(fault))
     }
@@ -63,41 +57,5 @@ impl Gpu {
 impl fmt::Display for Gpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.context().name())
-    }
-}
-
-impl<T: Pod> Buffer<T> {
-    /// Copies all of `from` here in the order of `stream`. The caller does not wait.
-    ///
-    /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver).
-    ///
-    /// # Panics
-    /// If the lengths differ, or if the buffer is not in the memory of the stream's GPU.
-    pub fn upload(&mut self, stream: &Stream, from: Pinned<T>) -> Result<Transfer<T>> {
-        self.assert_fits(stream, from.len());
-        // SAFETY: the buffer is live and of this length. Its memory stays mapped until the copy is
-        // done, also if the buffer is dropped before: unmapping waits, and its next owner begins on
-        // the default stream, after this.
-        unsafe { stream.upload(from, self.address()) }
-    }
-
-    /// Copies all of this to `to` in the order of `stream`. The caller does not wait.
-    ///
-    /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver).
-    ///
-    /// # Panics
-    /// If the lengths differ, or if the buffer is not in the memory of the stream's GPU.
-    pub fn download(&self, stream: &Stream, to: Pinned<T>) -> Result<Transfer<T>> {
-        self.assert_fits(stream, to.len());
-        // SAFETY: as in `upload`.
-        unsafe { stream.download(self.address(), to) }
-    }
-
-    fn assert_fits(&self, stream: &Stream, len: usize) {
-        assert_eq!(self.len(), len, "a copy is of as many elements on both sides");
-        let gpu = self.gpu().expect("a copy on a stream is to or from a GPU's memory");
-        assert!(std::ptr::eq(&**gpu.context(), &**stream.context()), "a buffer is copied on a stream of its own GPU");
     }
 }

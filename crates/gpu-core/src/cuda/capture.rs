@@ -8,26 +8,26 @@ use std::sync::Arc;
 use cust::sys::{self, CUgraph, CUgraphExec, CUstream, CUstreamCaptureMode};
 
 use super::context::Context;
-use super::fault::{Fault, checked};
+use super::fault::{DriverFault, checked};
 use super::gpu_command::GpuCommand;
 use super::non_blocking_stream::NonBlockingStream;
 
 /// A stream that runs nothing: work is captured on it. Other threads may use the default stream
 /// meanwhile.
 #[derive(Debug)]
-pub(super) struct Recorder {
+pub(super) struct CaptureStream {
     stream: NonBlockingStream,
 }
 
-impl Recorder {
+impl CaptureStream {
     /// The context is current, here and in all that follows.
-    pub(super) fn new(context: &Arc<Context>) -> Result<Self, Fault> {
-        Ok(Recorder { stream: NonBlockingStream::in_current(context)? })
+    pub(super) fn new(context: &Arc<Context>) -> Result<Self, DriverFault> {
+        Ok(CaptureStream { stream: NonBlockingStream::in_current(context)? })
     }
 
     /// # Safety
     /// As [`GpuCommand::submit`], whenever the graph is launched.
-    unsafe fn record(&self, work: &[GpuCommand]) -> Result<Graph, Fault> {
+    unsafe fn record(&self, work: &[GpuCommand]) -> Result<CudaGraph, DriverFault> {
         // Nothing but `work` is asked of the driver meanwhile. Other threads are not concerned.
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream lives as long as `self`.
@@ -42,8 +42,8 @@ impl Recorder {
     }
 }
 
-fn end(stream: CUstream, nodes: usize) -> Result<Graph, Fault> {
-    let mut graph = Graph(ptr::null_mut());
+fn end(stream: CUstream, nodes: usize) -> Result<CudaGraph, DriverFault> {
+    let mut graph = CudaGraph(ptr::null_mut());
     // SAFETY: the stream is its caller's, and the address that of a variable of this function.
     let code = unsafe { sys::cuStreamEndCapture(stream, &raw mut graph.0) };
     checked("cuStreamEndCapture", format_args!("{nodes} nodes"), code)?;
@@ -51,9 +51,9 @@ fn end(stream: CUstream, nodes: usize) -> Result<Graph, Fault> {
 }
 
 /// A graph that is not executable.
-struct Graph(CUgraph);
+struct CudaGraph(CUgraph);
 
-impl Drop for Graph {
+impl Drop for CudaGraph {
     fn drop(&mut self) {
         if !self.0.is_null() {
             // SAFETY: the driver gave the graph, and nobody else has it.
@@ -78,7 +78,7 @@ impl Capture {
     ///
     /// # Safety
     /// As [`GpuCommand::submit`], whenever the capture is launched.
-    pub(super) unsafe fn new(recorder: &Recorder, work: &[GpuCommand]) -> Result<Self, Fault> {
+    pub(super) unsafe fn new(recorder: &CaptureStream, work: &[GpuCommand]) -> Result<Self, DriverFault> {
         // SAFETY: as the caller promised.
         let graph = unsafe { recorder.record(work) }?;
         let mut executable = ptr::null_mut();
@@ -93,7 +93,7 @@ impl Capture {
     ///
     /// # Safety
     /// As [`Capture::new`].
-    pub(super) unsafe fn update(&mut self, recorder: &Recorder, work: &[GpuCommand]) -> Result<(), Fault> {
+    pub(super) unsafe fn update(&mut self, recorder: &CaptureStream, work: &[GpuCommand]) -> Result<(), DriverFault> {
         // SAFETY: as the caller promised.
         let graph = unsafe { recorder.record(work) }?;
         // A number: drivers have reasons that the bindings' enum does not list.
@@ -108,7 +108,7 @@ impl Capture {
     ///
     /// # Safety
     /// As [`GpuCommand::submit`] of what was captured.
-    pub(super) unsafe fn launch(&mut self) -> Result<(), Fault> {
+    pub(super) unsafe fn launch(&mut self) -> Result<(), DriverFault> {
         // SAFETY: the executable is live; for the rest the caller answers.
         let code = unsafe { sys::cuGraphLaunch(self.executable, ptr::null_mut()) };
         checked("cuGraphLaunch", format_args!("{:?}, stream 0", self.executable), code)

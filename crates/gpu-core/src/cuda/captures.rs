@@ -1,13 +1,14 @@
-//! Which work is captured: what is submitted a second time, the last few of it.
+//! Policy of captures: work that is submitted a second time is captured, and the last few captures
+//! are kept.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ptr;
 use std::sync::Arc;
 
-use super::capture::{Capture, Recorder};
+use super::capture::{Capture, CaptureStream};
 use super::context::Context;
-use super::fault::Fault;
+use super::fault::DriverFault;
 use super::gpu_command::GpuCommand;
 use crate::source::StreamId;
 
@@ -27,9 +28,9 @@ const WORK_MIN: usize = 4;
 pub(crate) struct Captures {
     /// The GPU, from the first use on.
     of: Option<Arc<Context>>,
-    recorder: Option<Recorder>,
+    recorder: Option<CaptureStream>,
     /// Captures, least recently used first.
-    kept: Vec<Kept>,
+    kept: Vec<KeptCapture>,
     /// Digests of what was submitted as it is, the oldest first.
     seen: VecDeque<u64>,
     /// True if the driver has failed to capture something. It is not asked again.
@@ -37,7 +38,7 @@ pub(crate) struct Captures {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct KeptCapture {
     digest: u64,
     work: Vec<GpuCommand>,
     capture: Capture,
@@ -62,7 +63,7 @@ impl Captures {
     ///
     /// # Safety
     /// As [`GpuCommand::submit`].
-    pub(super) unsafe fn submit(&mut self, work: Vec<GpuCommand>) -> Result<(), Fault> {
+    pub(super) unsafe fn submit(&mut self, work: Vec<GpuCommand>) -> Result<(), DriverFault> {
         let digest = digest(&work);
         // SAFETY: of all that follow, as the caller promised.
         unsafe {
@@ -72,7 +73,7 @@ impl Captures {
                     return self.launch(kept);
                 }
                 None if self.is_to_be_captured(digest, work.len()) => match self.capture(&work) {
-                    Ok(capture) => return self.launch(Kept { digest, work, capture }),
+                    Ok(capture) => return self.launch(KeptCapture { digest, work, capture }),
                     Err(_) => self.is_given_up = true,
                 },
                 None => {}
@@ -83,7 +84,7 @@ impl Captures {
 
     /// # Safety
     /// As [`Capture::launch`].
-    unsafe fn launch(&mut self, mut kept: Kept) -> Result<(), Fault> {
+    unsafe fn launch(&mut self, mut kept: KeptCapture) -> Result<(), DriverFault> {
         // SAFETY: as the caller promised.
         let launched = unsafe { kept.capture.launch() };
         self.kept.push(kept);
@@ -111,10 +112,10 @@ impl Captures {
     ///
     /// # Safety
     /// As [`Capture::new`].
-    unsafe fn capture(&mut self, work: &[GpuCommand]) -> Result<Capture, Fault> {
+    unsafe fn capture(&mut self, work: &[GpuCommand]) -> Result<Capture, DriverFault> {
         let recorder = match &mut self.recorder {
             Some(recorder) => recorder,
-            none => none.insert(Recorder::new(self.of.as_ref().expect("work is of a GPU"))?),
+            none => none.insert(CaptureStream::new(self.of.as_ref().expect("work is of a GPU"))?),
         };
         let oldest = (self.kept.len() == CAPTURES_MAX).then(|| self.kept.remove(0));
         if let Some(mut oldest) = oldest.filter(|oldest| are_alike(&oldest.work, work)) {

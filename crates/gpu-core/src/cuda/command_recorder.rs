@@ -1,28 +1,28 @@
 //! Work for the default stream that is held back until something else is asked of the GPU, so that
 //! what comes again is captured once and replayed.
 //!
-//! Nobody can tell held-back work from submitted work. [`Context::enter`], without which nothing is
-//! asked of the driver, submits it first, on whichever thread: what looks at the stream or waits
-//! for it, what is submitted to any other stream, what takes mappings away. Memory that was freed
-//! meanwhile is used by its next owner after that, too.
+//! Deferral is not observable. [`Context::enter`], without which nothing is asked of the driver,
+//! submits it first, on whichever thread: what looks at the stream or waits for it, what is
+//! submitted to any other stream, what takes mappings away. Memory that was freed meanwhile is used
+//! by its next owner after that, too.
 
 use std::sync::Arc;
 
 use super::captures::Captures;
 use super::context::Context;
-use super::fault::Fault;
+use super::fault::DriverFault;
 use super::gpu_command::GpuCommand;
 
 /// Commands held back from one GPU's default stream, whichever thread they come from.
 #[derive(Debug, Default)]
 pub(super) struct CommandRecorder {
-    /// There while work is held back.
+    /// `Some` while work is deferred.
     captures: Option<Captures>,
-    /// True if nothing is held back for the moment.
+    /// True while deferral is paused.
     is_paused: bool,
     waiting: Vec<GpuCommand>,
     /// The first failure to submit some of it, which not everybody passes on who is told.
-    failed: Option<Fault>,
+    failed: Option<DriverFault>,
 }
 
 impl CommandRecorder {
@@ -35,7 +35,7 @@ impl CommandRecorder {
     }
 
     /// Submits what waits. The context is current.
-    pub(super) fn submit(&mut self) -> Result<(), Fault> {
+    pub(super) fn submit(&mut self) -> Result<(), DriverFault> {
         let Some(captures) = self.captures.as_mut().filter(|_| !self.waiting.is_empty()) else { return Ok(()) };
         // SAFETY: whoever gave the work promised that it may be submitted, and nothing was asked of
         // the driver since.
@@ -47,14 +47,14 @@ impl CommandRecorder {
     }
 }
 
-/// While there is one, work for the default stream is held back.
+/// A guard: work for the default stream is deferred while it lives.
 pub(super) struct Deferral<'a> {
     context: &'a Arc<Context>,
     captures: &'a mut Captures,
 }
 
 impl<'a> Deferral<'a> {
-    /// None where somebody holds work back already.
+    /// `None` where work is deferred already.
     ///
     /// # Panics
     /// If the captures are another GPU's.
@@ -70,7 +70,7 @@ impl<'a> Deferral<'a> {
     }
 
     /// Submits what still waits; an error where some of the work was not submitted, now or before.
-    pub(super) fn end(self) -> Result<(), Fault> {
+    pub(super) fn end(self) -> Result<(), DriverFault> {
         let last = self.context.enter();
         self.context.deferred().failed.take().map_or(last, Err)
     }

@@ -8,25 +8,25 @@ use std::ptr;
 
 use cust::sys::{self, CUfunction, CUfunction_attribute, CUjit_option, CUmodule};
 
-use super::fault::{Fault, checked};
+use super::fault::{DriverFault, checked};
 
 /// Room for what the compiler says, of which the first lines tell.
 const LOG_BYTES: usize = 2048;
 
 #[derive(Debug)]
-pub(super) struct Compiled {
+pub(super) struct CompiledModule {
     module: CUmodule,
 }
 
 // SAFETY: the handle is a number to the driver, which any thread may pass it, and several at a
 // time.
-unsafe impl Send for Compiled {}
+unsafe impl Send for CompiledModule {}
 // SAFETY: as above.
-unsafe impl Sync for Compiled {}
+unsafe impl Sync for CompiledModule {}
 
-impl Compiled {
+impl CompiledModule {
     /// The context is current, here and in all that follows, the end included.
-    pub(super) fn new(name: &str, ptx: &str) -> Result<Self, Fault> {
+    pub(super) fn new(name: &str, ptx: &str) -> Result<Self, DriverFault> {
         let text = CString::new(ptx).expect("PTX has no zero in it");
         let (mut module, mut log) = (ptr::null_mut(), [0u8; LOG_BYTES]);
         let mut options = [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
@@ -39,11 +39,11 @@ impl Compiled {
             sys::cuModuleLoadDataEx(&raw mut module, text.as_ptr().cast(), 2, options, values)
         };
         checked("cuModuleLoadDataEx", format_args!("{name}, {} bytes of PTX{}", ptx.len(), said(&log)), code)?;
-        Ok(Compiled { module })
+        Ok(CompiledModule { module })
     }
 
     /// The kernel `name`, which the driver loads now, where it loads late.
-    pub(super) fn function(&self, name: &str) -> Result<CUfunction, Fault> {
+    pub(super) fn function(&self, name: &str) -> Result<CUfunction, DriverFault> {
         let text = CString::new(name).expect("a name has no zero in it");
         let mut function = ptr::null_mut();
         // SAFETY: the module is loaded as long as `self` lives; the name ends with a zero, and
@@ -54,7 +54,7 @@ impl Compiled {
     }
 
     /// An attribute of one of its kernels; what the driver counts it counts from 0 up.
-    pub(super) fn attribute(&self, function: CUfunction, attribute: CUfunction_attribute) -> Result<u32, Fault> {
+    pub(super) fn attribute(&self, function: CUfunction, attribute: CUfunction_attribute) -> Result<u32, DriverFault> {
         let mut value: c_int = 0;
         // SAFETY: the function is of this module, and `value` is a variable of this function.
         let code = unsafe { sys::cuFuncGetAttribute(&raw mut value, attribute, function) };
@@ -63,7 +63,7 @@ impl Compiled {
     }
 }
 
-impl Drop for Compiled {
+impl Drop for CompiledModule {
     fn drop(&mut self) {
         // SAFETY: the driver gave the module, and nobody has it after this.
         let _ = unsafe { sys::cuModuleUnload(self.module) };

@@ -8,7 +8,7 @@ use cust::device::Device;
 use cust::sys::CUresult;
 
 use super::command_recorder::CommandRecorder;
-use super::fault::{Checked as _, Fault};
+use super::fault::{Checked as _, DriverFault};
 use super::gpu_command::GpuCommand;
 use super::properties::{self, MemoryInfo, Properties};
 use crate::error::{Error, Result};
@@ -32,14 +32,14 @@ pub(crate) struct Context {
 impl Context {
     /// Makes the context current on this thread, which every call to the driver needs first, and
     /// submits what was deferred.
-    pub(crate) fn enter(&self) -> Result<(), Fault> {
+    pub(crate) fn enter(&self) -> Result<(), DriverFault> {
         self.enter_aside()?;
         self.deferred().submit()
     }
 
     /// The same for calls that neither submit work nor learn anything of it, so that deferred work
     /// can wait on.
-    pub(super) fn enter_aside(&self) -> Result<(), Fault> {
+    pub(super) fn enter_aside(&self) -> Result<(), DriverFault> {
         CurrentContext::set_current(&self.primary).checked("cuCtxSetCurrent", format_args!("{}", self.name))
     }
 
@@ -64,16 +64,16 @@ impl Context {
         &self.properties
     }
 
-    pub(crate) fn error(&self, fault: Fault) -> Error {
+    pub(crate) fn error(&self, fault: DriverFault) -> Error {
         fault.on(&self.name)
     }
 
-    pub(crate) fn synchronize(&self) -> Result<(), Fault> {
+    pub(crate) fn synchronize(&self) -> Result<(), DriverFault> {
         self.enter()?;
         CurrentContext::synchronize().checked("cuCtxSynchronize", format_args!("no operands"))
     }
 
-    pub(crate) fn memory(&self) -> Result<MemoryInfo, Fault> {
+    pub(crate) fn memory(&self) -> Result<MemoryInfo, DriverFault> {
         self.enter()?;
         properties::memory()
     }
@@ -110,7 +110,7 @@ pub(super) fn open(ordinal: u32) -> Result<Context> {
     Ok(Context { primary, name, ordinal, properties, deferred: Mutex::default() })
 }
 
-fn retain(ordinal: u32, name: &str) -> Result<(Primary, Properties), Fault> {
+fn retain(ordinal: u32, name: &str) -> Result<(Primary, Properties), DriverFault> {
     let device = Device::get_device(ordinal).checked("cuDeviceGet", format_args!("{ordinal}"))?;
     let properties = Properties::of(device)?;
     let primary = Primary::new(device).checked("cuDevicePrimaryCtxRetain", format_args!("{name}"))?;

@@ -4,12 +4,12 @@ use std::ffi::c_void;
 
 use cust::sys;
 
-use super::fault::{Fault, checked};
+use super::fault::{DriverFault, checked};
 use super::gpu_command::GpuCommand;
-use super::stream::Streams;
+use super::stream::GpuStreams;
 use crate::source::StreamId;
 
-/// A stretch of a GPU's memory that a copy or a fill works on.
+/// A range of a GPU's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct MemoryRegion {
     pub(crate) address: u64,
@@ -19,7 +19,7 @@ pub(crate) struct MemoryRegion {
 /// A stream by its number, with what it takes to submit to it.
 #[derive(Clone, Copy)]
 pub(crate) struct On<'s> {
-    pub(crate) streams: &'s Streams,
+    pub(crate) streams: &'s GpuStreams,
     pub(crate) id: StreamId,
 }
 
@@ -27,10 +27,10 @@ impl On<'_> {
     /// Copies host memory to the GPU.
     ///
     /// # Safety
-    /// Both stretches are allocated for as long as it takes. Where the host memory is page-locked,
+    /// Both ranges are allocated for as long as it takes. Where the host memory is page-locked,
     /// nobody writes it until the copy is done; other host memory has been read when the call
     /// returns.
-    pub(crate) unsafe fn upload(self, from: *const c_void, to: MemoryRegion) -> Result<(), Fault> {
+    pub(crate) unsafe fn upload(self, from: *const c_void, to: MemoryRegion) -> Result<(), DriverFault> {
         self.transfer("cuMemcpyHtoDAsync", to, format_args!("from host {from:?}"), |stream| {
             // SAFETY: as the caller promised.
             unsafe { sys::cuMemcpyHtoDAsync_v2(to.address, from, to.bytes, stream) }
@@ -40,10 +40,10 @@ impl On<'_> {
     /// Copies the GPU's memory to the host.
     ///
     /// # Safety
-    /// Both stretches are allocated for as long as it takes. Where the host memory is page-locked,
+    /// Both ranges are allocated for as long as it takes. Where the host memory is page-locked,
     /// nobody touches it until the copy is done; other host memory has been written when the stream
     /// is next synchronised.
-    pub(crate) unsafe fn download(self, from: MemoryRegion, to: *mut c_void) -> Result<(), Fault> {
+    pub(crate) unsafe fn download(self, from: MemoryRegion, to: *mut c_void) -> Result<(), DriverFault> {
         self.transfer("cuMemcpyDtoHAsync", from, format_args!("to host {to:?}"), |stream| {
             // SAFETY: as the caller promised.
             unsafe { sys::cuMemcpyDtoHAsync_v2(to, from.address, from.bytes, stream) }
@@ -53,8 +53,8 @@ impl On<'_> {
     /// Copies within the GPU's memory.
     ///
     /// # Safety
-    /// Both stretches are allocated for as long as it takes, and do not overlap.
-    pub(crate) unsafe fn copy(self, from: u64, to: MemoryRegion) -> Result<(), Fault> {
+    /// Both ranges are allocated for as long as it takes, and do not overlap.
+    pub(crate) unsafe fn copy(self, from: u64, to: MemoryRegion) -> Result<(), DriverFault> {
         // SAFETY: as the caller promised.
         unsafe { self.submit_unless_empty(GpuCommand::Copy { from, to }, to) }
     }
@@ -62,26 +62,26 @@ impl On<'_> {
     /// Sets every byte to `value`.
     ///
     /// # Safety
-    /// The stretch is allocated for as long as it takes.
-    pub(crate) unsafe fn fill(self, to: MemoryRegion, value: u8) -> Result<(), Fault> {
+    /// The range is allocated for as long as it takes.
+    pub(crate) unsafe fn fill(self, to: MemoryRegion, value: u8) -> Result<(), DriverFault> {
         // SAFETY: as the caller promised.
         unsafe { self.submit_unless_empty(GpuCommand::Fill { to, value }, to) }
     }
 
     /// # Safety
     /// As [`On::submit`].
-    unsafe fn submit_unless_empty(self, work: GpuCommand, of: MemoryRegion) -> Result<(), Fault> {
+    unsafe fn submit_unless_empty(self, work: GpuCommand, of: MemoryRegion) -> Result<(), DriverFault> {
         // SAFETY: as the caller promised.
         if of.bytes == 0 { Ok(()) } else { unsafe { self.submit(work) } }
     }
 
     /// Submits what needs nothing of the host, which on the default stream may be
-    /// [deferred](super::deferred).
+    /// [deferred](super::command_recorder).
     ///
     /// # Safety
-    /// What `work` reads and writes is allocated for as long as it takes, and nobody else uses it
-    /// meanwhile, unless ordered by the streams.
-    pub(super) unsafe fn submit(self, work: GpuCommand) -> Result<(), Fault> {
+    /// The memory that `work` reads and writes is allocated for as long as it takes, and nobody
+    /// else uses it meanwhile, unless ordered by the streams.
+    pub(super) unsafe fn submit(self, work: GpuCommand) -> Result<(), DriverFault> {
         let context = self.streams.context();
         let work = match self.id {
             StreamId(0) => context.defer(work),
@@ -100,7 +100,7 @@ impl On<'_> {
         stretch: MemoryRegion,
         other: std::fmt::Arguments<'_>,
         submit: impl FnOnce(sys::CUstream) -> sys::CUresult,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DriverFault> {
         let MemoryRegion { address, bytes } = stretch;
         if bytes == 0 {
             return Ok(());

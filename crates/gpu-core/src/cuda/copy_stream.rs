@@ -1,8 +1,8 @@
 //! Copies to a GPU beside its work, into two blocks in turn.
 //!
 //! ```text
-//! default stream   … work on block 0 │ release 0 │ wait for copy to 1 │ work on block 1 │ release 1 │ wait for copy to 0 │ work on block 0 …
-//! lane                  copy to 1  ────────────────┘   wait for release 0, copy to 0  ─────────────────┘
+//! default stream  work on 0 │ release 0 │ wait for copy to 1 │ work on 1 │ release 1 │ wait 0 …
+//! copy stream     copy to 1 ─────────────────────┘   wait for release 0, copy to 0 ───────────┘
 //! ```
 //!
 //! A copy thus runs while the default stream works on the other block.
@@ -13,7 +13,7 @@ use cust::sys;
 
 use super::Gpu;
 use super::event::Event;
-use super::fault::{Fault, checked};
+use super::fault::{DriverFault, checked};
 use super::non_blocking_stream::NonBlockingStream;
 use super::pinned::Pinned;
 use crate::error::Result;
@@ -64,7 +64,7 @@ impl CopyStream {
         Ok(())
     }
 
-    fn submit(&self, from: &Pinned<u8>, to: u64, block: usize) -> Result<(), Fault> {
+    fn submit(&self, from: &Pinned<u8>, to: u64, block: usize) -> Result<(), DriverFault> {
         self.released[block].order(self.stream.raw(), NonBlockingStream::ID)?;
         // SAFETY: the block is live, and all that the default stream had to do with its memory was
         // submitted before it was released. It stays mapped until the copy is done, also if it is

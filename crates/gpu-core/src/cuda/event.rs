@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cust::sys::{self, CUevent, CUresult, CUstream};
 
 use super::context::Context;
-use super::fault::{Fault, checked};
+use super::fault::{DriverFault, checked};
 use super::stream::Stream;
 use crate::error::Result;
 use crate::source::StreamId;
@@ -26,7 +26,7 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    pub(crate) fn new(context: &Arc<Context>) -> Result<Self, Fault> {
+    pub(crate) fn new(context: &Arc<Context>) -> Result<Self, DriverFault> {
         context.enter()?;
         let mut event = ptr::null_mut();
         // SAFETY: `event` is a variable of this function.
@@ -86,7 +86,7 @@ impl Event {
         elapsed().map_err(|fault| self.context.error(fault))
     }
 
-    pub(crate) fn record_on(&self, stream: CUstream, id: StreamId) -> Result<(), Fault> {
+    pub(crate) fn record_on(&self, stream: CUstream, id: StreamId) -> Result<(), DriverFault> {
         self.context.enter()?;
         // SAFETY: both handles are live: the event is ours, and streams live as long as their
         // table.
@@ -96,7 +96,7 @@ impl Event {
 
     /// Makes a stream wait for what is recorded now: recording anew afterwards does not change what
     /// it waits for.
-    pub(crate) fn order(&self, waiting: CUstream, id: StreamId) -> Result<(), Fault> {
+    pub(crate) fn order(&self, waiting: CUstream, id: StreamId) -> Result<(), DriverFault> {
         self.context.enter()?;
         // SAFETY: both handles are live: the event is ours, and streams live as long as their
         // table.
@@ -104,7 +104,7 @@ impl Event {
         checked("cuStreamWaitEvent", format_args!("stream {}", id.0), code)
     }
 
-    fn query(&self) -> Result<bool, Fault> {
+    fn query(&self) -> Result<bool, DriverFault> {
         self.context.enter()?;
         // SAFETY: the event lives as long as `self`.
         match unsafe { sys::cuEventQuery(self.event) } {

@@ -11,7 +11,7 @@ use crate::source::Refusal;
 
 /// A failed call: which, with what, and what the driver said.
 #[derive(Clone, Debug)]
-pub(crate) struct Fault {
+pub(crate) struct DriverFault {
     call: &'static str,
     operands: String,
     code: i32,
@@ -19,20 +19,20 @@ pub(crate) struct Fault {
     of_library: Option<Description>,
 }
 
-impl Fault {
+impl DriverFault {
     pub(crate) fn of(call: &'static str, operands: impl fmt::Display, error: CudaError) -> Self {
-        Fault::new(call, operands, error as i32)
+        DriverFault::new(call, operands, error as i32)
     }
 
     fn new(call: &'static str, operands: impl fmt::Display, code: i32) -> Self {
         // Where the bindings do not know the code, the trampoline still does.
         let code = if code == CUDA_ERROR_UNKNOWN { last_code() } else { code };
-        Fault { call, operands: operands.to_string(), code, of_library: None }
+        DriverFault { call, operands: operands.to_string(), code, of_library: None }
     }
 
     /// A failed call to a library above the driver, which has codes and words of its own.
     pub(super) fn of_library(call: &'static str, operands: impl fmt::Display, code: i32, words: Description) -> Self {
-        Fault { call, operands: operands.to_string(), code, of_library: Some(words) }
+        DriverFault { call, operands: operands.to_string(), code, of_library: Some(words) }
     }
 
     fn description(&self) -> Description {
@@ -60,8 +60,8 @@ impl Fault {
     }
 }
 
-impl From<Fault> for Refusal {
-    fn from(fault: Fault) -> Self {
+impl From<DriverFault> for Refusal {
+    fn from(fault: DriverFault) -> Self {
         if fault.is_out_of_memory() {
             return Refusal::OutOfMemory;
         }
@@ -72,21 +72,21 @@ impl From<Fault> for Refusal {
 }
 
 /// Result of a call. `operands` are written down only where it failed.
-pub(crate) fn checked(call: &'static str, operands: fmt::Arguments<'_>, code: CUresult) -> Result<(), Fault> {
+pub(crate) fn checked(call: &'static str, operands: fmt::Arguments<'_>, code: CUresult) -> Result<(), DriverFault> {
     match code {
         CUresult::CUDA_SUCCESS => Ok(()),
-        code => Err(Fault::new(call, operands, code as i32)),
+        code => Err(DriverFault::new(call, operands, code as i32)),
     }
 }
 
 /// The same for a call that cust makes.
 pub(crate) trait Checked<T> {
     /// The value, or the call and its operands.
-    fn checked(self, call: &'static str, operands: fmt::Arguments<'_>) -> Result<T, Fault>;
+    fn checked(self, call: &'static str, operands: fmt::Arguments<'_>) -> Result<T, DriverFault>;
 }
 
 impl<T> Checked<T> for CudaResult<T> {
-    fn checked(self, call: &'static str, operands: fmt::Arguments<'_>) -> Result<T, Fault> {
-        self.map_err(|error| Fault::of(call, operands, error))
+    fn checked(self, call: &'static str, operands: fmt::Arguments<'_>) -> Result<T, DriverFault> {
+        self.map_err(|error| DriverFault::of(call, operands, error))
     }
 }

@@ -8,18 +8,18 @@ use cust::sys::{self, CUstream};
 
 use super::arguments::Arguments;
 use super::copy::MemoryRegion;
-use super::cublaslt::Plan;
-use super::fault::{Fault, checked};
+use super::cublaslt::ProductPlan;
+use super::fault::{DriverFault, checked};
 use super::launch::Grid;
-use super::module::Entry;
-use crate::cublaslt::MatrixAddresses;
+use super::module::EntryPoint;
+use crate::matrix_product::MatrixAddresses;
 use crate::source::StreamId;
 
-/// One thing for a GPU to do, with everything that decides what it does.
+/// One command of a GPU with all its operands.
 #[derive(Clone, Debug)]
 pub(super) enum GpuCommand {
     Kernel {
-        entry: Arc<Entry>,
+        entry: Arc<EntryPoint>,
         grid: Grid,
         arguments: Arguments,
     },
@@ -34,7 +34,7 @@ pub(super) enum GpuCommand {
     /// By a library, whose launches nobody here sees: a plan launches the same for the same
     /// addresses.
     Product {
-        plan: Arc<Plan>,
+        plan: Arc<ProductPlan>,
         at: MatrixAddresses,
     },
 }
@@ -43,10 +43,10 @@ impl GpuCommand {
     /// Hands it to the driver, whose context is current.
     ///
     /// # Safety
-    /// What it reads and writes is allocated for as long as it takes, and nobody else uses it
-    /// meanwhile, unless ordered by the streams; arguments are of the kernel's signature, and the
-    /// stream exists.
-    pub(super) unsafe fn submit(&self, id: StreamId, stream: CUstream) -> Result<(), Fault> {
+    /// The memory that it reads and writes is allocated for as long as it takes, and nobody else
+    /// uses it meanwhile, unless ordered by the streams; arguments are of the kernel's signature,
+    /// and the stream exists.
+    pub(super) unsafe fn submit(&self, id: StreamId, stream: CUstream) -> Result<(), DriverFault> {
         match self {
             GpuCommand::Kernel { entry, grid, arguments } => {
                 // SAFETY: as the caller promised.
@@ -116,12 +116,12 @@ impl Hash for GpuCommand {
 /// # Safety
 /// As [`GpuCommand::submit`].
 unsafe fn launch(
-    entry: &Entry,
+    entry: &EntryPoint,
     grid: &Grid,
     arguments: &Arguments,
     id: StreamId,
     stream: CUstream,
-) -> Result<(), Fault> {
+) -> Result<(), DriverFault> {
     let (Grid { blocks, threads, shared_bytes, cooperative }, mut addresses) = (*grid, arguments.addresses());
     let call = if cooperative { "cuLaunchCooperativeKernel" } else { "cuLaunchKernel" };
     let ([x, y, z], [of_x, of_y, of_z]) = (blocks, threads);

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use cust::sys::{self, CUfunction_attribute};
 
 use super::arguments::Arguments;
-use super::fault::{Fault, checked};
+use super::fault::{DriverFault, checked};
 use super::gpu_command::GpuCommand;
-use super::module::Kernel;
+use super::module::LoadedKernel;
 use super::properties::Properties;
 use super::stream::Stream;
 use crate::error::{Error, Result};
@@ -46,7 +46,7 @@ impl Grid {
     }
 }
 
-impl Kernel<'_> {
+impl LoadedKernel<'_> {
     /// Submits the kernel to `stream`. Does not wait for it.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl Kernel<'_> {
         Ok(u64::from(of_each) * u64::from(gpu.multiprocessors))
     }
 
-    fn blocks_of_a_multiprocessor(&self, grid: &Grid) -> Result<u32, Fault> {
+    fn blocks_of_a_multiprocessor(&self, grid: &Grid) -> Result<u32, DriverFault> {
         self.context().enter_aside()?;
         let (threads, mut blocks) = (grid.threads.iter().product::<u32>(), 0);
         // SAFETY: the function is of a module that `self` keeps loaded, and `blocks` is a variable
@@ -151,8 +151,8 @@ impl Kernel<'_> {
     }
 
     /// # Safety
-    /// As [`Kernel::launch`], and the arguments are those of the kernel's signature.
-    unsafe fn submit(&self, stream: &Stream, grid: &Grid, arguments: &Arguments) -> Result<(), Fault> {
+    /// As [`LoadedKernel::launch`], and the arguments are those of the kernel's signature.
+    unsafe fn submit(&self, stream: &Stream, grid: &Grid, arguments: &Arguments) -> Result<(), DriverFault> {
         self.allow_shared_memory(grid)?;
         let work = GpuCommand::Kernel { entry: Arc::clone(&self.entry), grid: *grid, arguments: arguments.clone() };
         // SAFETY: as the caller promised; the function is of a module that its GPU keeps loaded.
@@ -160,7 +160,7 @@ impl Kernel<'_> {
     }
 
     /// More than what every kernel may use has to be asked for. Asking again changes nothing.
-    fn allow_shared_memory(&self, grid: &Grid) -> Result<(), Fault> {
+    fn allow_shared_memory(&self, grid: &Grid) -> Result<(), DriverFault> {
         let bytes = grid.shared_bytes;
         if self.entry.shared_static_bytes + bytes <= self.context().properties().shared_bytes_max {
             return Ok(());

@@ -36,12 +36,13 @@ mod captures;
 mod command_recorder;
 mod compiled;
 mod context;
-pub(crate) mod copy;
+mod copy;
 mod copy_stream;
 mod cublaslt;
 mod event;
 mod fault;
 mod gpu_command;
+mod gpu_source;
 mod launch;
 mod module;
 mod non_blocking_stream;
@@ -51,7 +52,7 @@ mod properties;
 mod signature;
 mod stream;
 mod transfer;
-pub(crate) mod virtual_memory;
+mod virtual_memory;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -59,8 +60,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub use arguments::{Argument, Arguments};
 pub use event::Event;
+pub use gpu_source::GpuSource;
 pub use launch::Grid;
-pub use module::{Kernel, Module};
+pub use module::{LoadedKernel, Module};
 pub use pinned::{Pinned, PinnedStats};
 pub use properties::{MemoryInfo, Properties};
 pub use stream::Stream;
@@ -70,9 +72,9 @@ pub(crate) use captures::Captures;
 pub(crate) use context::Context;
 pub(crate) use copy_stream::CopyStream;
 pub(crate) use cublaslt::CublasLt;
-pub(crate) use fault::Fault;
+pub(crate) use fault::DriverFault;
 pub(crate) use pending::{PendingDownload, PendingUploads};
-pub(crate) use stream::Streams;
+pub(crate) use stream::GpuStreams;
 
 use crate::error::Result;
 use command_recorder::{Deferral, Pause};
@@ -81,13 +83,13 @@ use pinned::PinnedPool;
 /// One GPU. Clones are handles to the same one and share its streams, pinned memory and kernels.
 #[derive(Clone)]
 pub struct Gpu {
-    shared: Arc<Shared>,
+    shared: Arc<GpuState>,
 }
 
-struct Shared {
+struct GpuState {
     modules: Mutex<BTreeMap<&'static str, Arc<Module>>>,
     pinned: Arc<PinnedPool>,
-    streams: Arc<Streams>,
+    streams: Arc<GpuStreams>,
     context: Arc<Context>,
 }
 
@@ -112,10 +114,10 @@ impl Gpu {
     pub fn open(ordinal: u32) -> Result<Self> {
         let context = Arc::new(context::open(ordinal)?);
         Ok(Gpu {
-            shared: Arc::new(Shared {
+            shared: Arc::new(GpuState {
                 modules: Mutex::default(),
                 pinned: Arc::new(PinnedPool::new(Arc::clone(&context))),
-                streams: Arc::new(Streams::new(Arc::clone(&context))),
+                streams: Arc::new(GpuStreams::new(Arc::clone(&context))),
                 context,
             }),
         })
@@ -136,7 +138,7 @@ impl Gpu {
 
     /// The default stream, which is ordered with every other.
     pub fn default_stream(&self) -> Stream {
-        Streams::default_stream(&self.shared.streams)
+        GpuStreams::default_stream(&self.shared.streams)
     }
 
     /// A stream that nobody else has. Streams that were dropped are handed out again.
@@ -144,7 +146,7 @@ impl Gpu {
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver).
     pub fn stream(&self) -> Result<Stream> {
-        Streams::take(&self.shared.streams)
+        GpuStreams::take(&self.shared.streams)
     }
 
     /// An event that nothing has been recorded in.
@@ -227,7 +229,7 @@ impl Gpu {
         &self.shared.context
     }
 
-    pub(crate) fn streams(&self) -> &Arc<Streams> {
+    pub(crate) fn streams(&self) -> &Arc<GpuStreams> {
         &self.shared.streams
     }
 }

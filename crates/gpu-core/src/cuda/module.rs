@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cust::sys::{CUfunction, CUfunction_attribute, CUresult};
 
-use super::compiled::Compiled;
+use super::compiled::CompiledModule;
 use super::context::Context;
-use super::fault::Fault;
+use super::fault::DriverFault;
 use super::signature::{Signature, signatures};
 use crate::error::{Error, Result};
 
@@ -16,10 +16,10 @@ use crate::error::{Error, Result};
 pub struct Module {
     name: &'static str,
     /// `None` only while dropping.
-    compiled: Option<Compiled>,
+    compiled: Option<CompiledModule>,
     signatures: BTreeMap<String, Signature>,
     /// Entries that were requested.
-    entries: Mutex<BTreeMap<String, Arc<Entry>>>,
+    entries: Mutex<BTreeMap<String, Arc<EntryPoint>>>,
     context: Arc<Context>,
 }
 
@@ -27,7 +27,7 @@ impl Module {
     pub(super) fn load(context: &Arc<Context>, name: &'static str, ptx: &str) -> Result<Self> {
         let compile = || {
             context.enter_aside()?;
-            Compiled::new(name, ptx)
+            CompiledModule::new(name, ptx)
         };
         let compiled = compile().map_err(|fault| context.error(fault))?;
         let (signatures, entries) = (signatures(ptx), Mutex::default());
@@ -38,10 +38,10 @@ impl Module {
     ///
     /// # Errors
     /// [`Error::NoSuchKernel`]; [`Error::Driver`] where a call fails.
-    pub fn kernel(&self, name: &str) -> Result<Kernel<'_>> {
+    pub fn kernel(&self, name: &str) -> Result<LoadedKernel<'_>> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = entries.get(name) {
-            return Ok(Kernel { entry: Arc::clone(entry), module: self });
+            return Ok(LoadedKernel { entry: Arc::clone(entry), module: self });
         }
         let absent = || Error::NoSuchKernel { module: self.name.to_owned(), kernel: name.to_owned() };
         let signature = self.signatures.get(name).ok_or_else(absent)?;
@@ -51,15 +51,15 @@ impl Module {
             Err(fault) => return Err(self.context.error(fault)),
         };
         entries.insert(name.to_owned(), Arc::clone(&entry));
-        Ok(Kernel { entry, module: self })
+        Ok(LoadedKernel { entry, module: self })
     }
 
-    fn find(&self, name: &str, signature: &Signature) -> Result<Entry, Fault> {
+    fn find(&self, name: &str, signature: &Signature) -> Result<EntryPoint, DriverFault> {
         self.context.enter_aside()?;
         let compiled = self.compiled.as_ref().expect("a module is there until it is dropped");
         let function = compiled.function(name)?;
         let ask = |attribute| compiled.attribute(function, attribute);
-        Ok(Entry {
+        Ok(EntryPoint {
             name: name.to_owned(),
             function,
             signature: signature.clone(),
@@ -87,7 +87,7 @@ impl fmt::Debug for Module {
 
 /// Properties of a kernel by the driver.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct EntryPoint {
     pub(super) name: String,
     pub(super) function: CUfunction,
     pub(super) signature: Signature,
@@ -98,18 +98,18 @@ pub(super) struct Entry {
 }
 
 // SAFETY: the handle is a number to the driver, which any thread may pass it.
-unsafe impl Send for Entry {}
+unsafe impl Send for EntryPoint {}
 // SAFETY: as above; a shared entry is only read.
-unsafe impl Sync for Entry {}
+unsafe impl Sync for EntryPoint {}
 
 /// One kernel of a module.
 #[derive(Clone, Debug)]
-pub struct Kernel<'m> {
-    pub(super) entry: Arc<Entry>,
+pub struct LoadedKernel<'m> {
+    pub(super) entry: Arc<EntryPoint>,
     module: &'m Module,
 }
 
-impl Kernel<'_> {
+impl LoadedKernel<'_> {
     pub(super) fn context(&self) -> &Arc<Context> {
         &self.module.context
     }

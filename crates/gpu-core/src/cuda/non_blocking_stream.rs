@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cust::sys::{self, CUstream, CUstream_flags};
 
 use super::context::Context;
-use super::fault::{Fault, checked};
+use super::fault::{DriverFault, checked};
 use crate::source::StreamId;
 
 /// A stream beside all others, which only events order with them. No table has it.
@@ -27,13 +27,13 @@ impl NonBlockingStream {
     pub(super) const ID: StreamId = StreamId(u32::MAX);
 
     /// Submits what is held back first, as every call does.
-    pub(super) fn new(context: &Arc<Context>) -> Result<Self, Fault> {
+    pub(super) fn new(context: &Arc<Context>) -> Result<Self, DriverFault> {
         context.enter()?;
         NonBlockingStream::in_current(context)
     }
 
     /// The same where the context is current, and nothing else is to be submitted.
-    pub(super) fn in_current(context: &Arc<Context>) -> Result<Self, Fault> {
+    pub(super) fn in_current(context: &Arc<Context>) -> Result<Self, DriverFault> {
         let mut stream = ptr::null_mut();
         // Straight to the driver, as cust takes that flag away.
         let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
@@ -52,7 +52,7 @@ impl NonBlockingStream {
     }
 
     /// Waits until all that was submitted to it is done.
-    pub(super) fn synchronize(&self) -> Result<(), Fault> {
+    pub(super) fn synchronize(&self) -> Result<(), DriverFault> {
         self.context.enter()?;
         // SAFETY: the stream lives as long as `self`.
         let code = unsafe { sys::cuStreamSynchronize(self.stream) };

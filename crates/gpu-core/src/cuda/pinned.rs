@@ -12,7 +12,7 @@ use cust::sys;
 
 use super::context::Context;
 use super::event::Event;
-use super::fault::{Fault, checked};
+use super::fault::{DriverFault, checked};
 use super::non_blocking_stream::NonBlockingStream;
 use super::stream::Stream;
 use crate::error::{Error, Result};
@@ -35,19 +35,19 @@ pub struct PinnedStats {
 }
 
 pub(super) struct PinnedPool {
-    state: Mutex<State>,
+    state: Mutex<PinnedState>,
     context: Arc<Context>,
 }
 
 #[derive(Default)]
-struct State {
+struct PinnedState {
     /// Blocks that nobody has, by their size. The GPU may still be at work on some.
-    idle: BTreeMap<usize, Vec<Block>>,
+    idle: BTreeMap<usize, Vec<PinnedBlock>>,
     stats: PinnedStats,
 }
 
 /// Locked memory, initialised from its first moment on.
-struct Block {
+struct PinnedBlock {
     start: NonNull<u8>,
     bytes: usize,
     /// Records the end of the last copy, where there was one.
@@ -56,9 +56,9 @@ struct Block {
 }
 
 // SAFETY: the block is owned memory without thread affinity.
-unsafe impl Send for Block {}
+unsafe impl Send for PinnedBlock {}
 // SAFETY: as above; a shared reference gives out nothing but an address and a size.
-unsafe impl Sync for Block {}
+unsafe impl Sync for PinnedBlock {}
 
 impl PinnedPool {
     pub(super) fn new(context: Arc<Context>) -> Self {
@@ -70,7 +70,7 @@ impl PinnedPool {
     }
 
     pub(super) fn empty(&self) -> usize {
-        let blocks: Vec<Block> = std::mem::take(&mut self.state().idle).into_values().flatten().collect();
+        let blocks: Vec<PinnedBlock> = std::mem::take(&mut self.state().idle).into_values().flatten().collect();
         let bytes = blocks.iter().map(|block| block.bytes).sum();
         self.state().stats.reserved_bytes -= bytes;
         blocks.into_iter().for_each(|block| self.unlock(block));
@@ -79,7 +79,7 @@ impl PinnedPool {
 
     /// A block of at least `bytes`: a kept one of the same class that the GPU is done with, or a
     /// new one.
-    fn take(&self, bytes: usize) -> Result<Block, Fault> {
+    fn take(&self, bytes: usize) -> Result<PinnedBlock, DriverFault> {
         let bytes = class_bytes(bytes);
         let mut state = self.state();
         let kept = state.idle.get_mut(&bytes).and_then(|blocks| {
@@ -87,7 +87,7 @@ impl PinnedPool {
             done.map(|index| blocks.swap_remove(index))
         });
         let block = match kept {
-            Some(block) => Block { in_flight: false, ..block },
+            Some(block) => PinnedBlock { in_flight: false, ..block },
             None => {
                 let block = self.lock(bytes)?;
                 state.stats.locks_total += 1;
@@ -100,13 +100,13 @@ impl PinnedPool {
         Ok(block)
     }
 
-    fn put(&self, block: Block) {
+    fn put(&self, block: PinnedBlock) {
         let mut state = self.state();
         state.stats.allocated_bytes -= block.bytes;
         state.idle.entry(block.bytes).or_default().push(block);
     }
 
-    fn lock(&self, bytes: usize) -> Result<Block, Fault> {
+    fn lock(&self, bytes: usize) -> Result<PinnedBlock, DriverFault> {
         self.context.enter()?;
         let event = Event::new(&self.context)?;
         let mut start: *mut c_void = ptr::null_mut();
@@ -116,12 +116,12 @@ impl PinnedPool {
         let start = NonNull::new(start.cast::<u8>()).expect("the driver gives an address where it succeeds");
         // SAFETY: the driver gave `bytes` bytes from `start` on, and nobody else has them.
         unsafe { start.write_bytes(0, bytes) };
-        Ok(Block { start, bytes, event, in_flight: false })
+        Ok(PinnedBlock { start, bytes, event, in_flight: false })
     }
 
     /// Waits for the last copy: that the driver does is not promised. Where it refuses, the context
     /// is gone, and the memory with it.
-    fn unlock(&self, Block { start, event, in_flight, .. }: Block) {
+    fn unlock(&self, PinnedBlock { start, event, in_flight, .. }: PinnedBlock) {
         if in_flight {
             let _ = event.wait();
         }
@@ -132,7 +132,7 @@ impl PinnedPool {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PinnedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -155,7 +155,7 @@ fn class_bytes(bytes: usize) -> usize {
 /// there when dropped.
 pub struct Pinned<T: Pod> {
     /// `None` only while dropping.
-    block: Option<Block>,
+    block: Option<PinnedBlock>,
     len: usize,
     pool: Arc<PinnedPool>,
     element: PhantomData<T>,
@@ -213,8 +213,8 @@ impl<T: Pod> Pinned<T> {
         Ok(())
     }
 
-    /// The same of a stream apart. Where it fails, the copy's end is not known: the caller waits
-    /// for the stream.
+    /// Records the copy's end on a non-blocking stream. If that fails, the end is not known, and
+    /// the caller must wait for the stream.
     pub(super) fn record_on(&mut self, stream: &NonBlockingStream) -> Result<()> {
         let block = self.block.as_mut().expect("the block is there until it is dropped");
         let recorded = block.event.record_on(stream.raw(), NonBlockingStream::ID);
@@ -238,7 +238,7 @@ impl<T: Pod> Pinned<T> {
         self.block().start.as_ptr().cast()
     }
 
-    fn block(&self) -> &Block {
+    fn block(&self) -> &PinnedBlock {
         self.block.as_ref().expect("the block is there until it is dropped")
     }
 }

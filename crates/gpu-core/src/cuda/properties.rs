@@ -7,7 +7,7 @@ use cust::device::Device;
 use cust::sys::{self, CUdevice_attribute};
 
 use super::context::version_text;
-use super::fault::{Checked as _, Fault, checked};
+use super::fault::{Checked as _, DriverFault, checked};
 
 /// Properties and capabilities of a GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub struct MemoryInfo {
 }
 
 impl Properties {
-    pub(super) fn of(device: Device) -> Result<Self, Fault> {
+    pub(super) fn of(device: Device) -> Result<Self, DriverFault> {
         use CUdevice_attribute as Ask;
         let ask = |name: Ask| attribute(device, name);
         let ask_each = |names: [Ask; 3]| Ok([ask(names[0])?, ask(names[1])?, ask(names[2])?]);
@@ -89,13 +89,13 @@ impl Properties {
 }
 
 /// The CUDA version up to which the driver goes, as `1000 · major + 10 · minor`.
-pub(super) fn driver_version() -> Result<i32, Fault> {
+pub(super) fn driver_version() -> Result<i32, DriverFault> {
     let version = CudaApiVersion::get().checked("cuDriverGetVersion", format_args!("no operands"))?;
     Ok(1000 * version.major() + 10 * version.minor())
 }
 
 /// Memory of the GPU whose context is current.
-pub(super) fn memory() -> Result<MemoryInfo, Fault> {
+pub(super) fn memory() -> Result<MemoryInfo, DriverFault> {
     let (mut free_bytes, mut total_bytes) = (0, 0);
     // SAFETY: both are variables of this function.
     let code = unsafe { sys::cuMemGetInfo_v2(&raw mut free_bytes, &raw mut total_bytes) };
@@ -104,7 +104,7 @@ pub(super) fn memory() -> Result<MemoryInfo, Fault> {
 }
 
 /// An attribute; what the driver counts it counts from 0 up.
-fn attribute(device: Device, name: CUdevice_attribute) -> Result<u32, Fault> {
+fn attribute(device: Device, name: CUdevice_attribute) -> Result<u32, DriverFault> {
     let mut value: c_int = 0;
     // SAFETY: `value` is a variable of this function, and the device is one that the driver gave.
     let code = unsafe { sys::cuDeviceGetAttribute(&raw mut value, name, device.as_raw()) };
@@ -112,7 +112,7 @@ fn attribute(device: Device, name: CUdevice_attribute) -> Result<u32, Fault> {
     Ok(u32::try_from(value).unwrap_or(0))
 }
 
-fn uuid(device: Device) -> Result<String, Fault> {
+fn uuid(device: Device) -> Result<String, DriverFault> {
     let mut uuid = sys::CUuuid::default();
     // SAFETY: `uuid` is a variable of this function, and the device is one that the driver gave.
     let code = unsafe { sys::cuDeviceGetUuid(&raw mut uuid, device.as_raw()) };
@@ -127,7 +127,7 @@ fn uuid(device: Device) -> Result<String, Fault> {
     Ok(text)
 }
 
-fn pci_bus_id(device: Device) -> Result<String, Fault> {
+fn pci_bus_id(device: Device) -> Result<String, DriverFault> {
     const LENGTH: usize = 32;
     let mut text: [c_char; LENGTH] = [0; LENGTH];
     // SAFETY: the driver writes at most LENGTH characters, and the device is one that it gave.

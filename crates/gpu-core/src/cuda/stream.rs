@@ -10,35 +10,35 @@ use cust::sys::{self, CUresult, CUstream};
 use super::context::Context;
 use super::copy::On;
 use super::event::Event;
-use super::fault::{Checked as _, Fault, checked};
+use super::fault::{Checked as _, DriverFault, checked};
 use crate::error::Result;
 use crate::source::StreamId;
 
 /// All streams of a GPU that were ever created. They end with the table, so that a number once
 /// given stays good.
-pub(crate) struct Streams {
-    table: Mutex<Table>,
+pub(crate) struct GpuStreams {
+    table: Mutex<StreamSlots>,
     context: Arc<Context>,
 }
 
 #[derive(Default)]
-struct Table {
+struct StreamSlots {
     /// The stream with number 1 comes first; 0 is the default stream, which the driver has.
     created: Vec<Created>,
     /// Numbers that nobody has.
     idle: Vec<StreamId>,
 }
 
-impl Streams {
+impl GpuStreams {
     pub(crate) fn new(context: Arc<Context>) -> Self {
-        Streams { table: Mutex::default(), context }
+        GpuStreams { table: Mutex::default(), context }
     }
 
-    pub(crate) fn default_stream(streams: &Arc<Streams>) -> Stream {
+    pub(crate) fn default_stream(streams: &Arc<GpuStreams>) -> Stream {
         Stream { id: StreamId(0), streams: Arc::clone(streams) }
     }
 
-    pub(crate) fn take(streams: &Arc<Streams>) -> Result<Stream> {
+    pub(crate) fn take(streams: &Arc<GpuStreams>) -> Result<Stream> {
         let mut table = streams.table();
         let id = match table.idle.pop() {
             Some(id) => id,
@@ -59,7 +59,7 @@ impl Streams {
         }
     }
 
-    pub(crate) fn enter(&self) -> Result<(), Fault> {
+    pub(crate) fn enter(&self) -> Result<(), DriverFault> {
         self.context.enter()
     }
 
@@ -73,7 +73,7 @@ impl Streams {
     }
 
     /// True if all work submitted to a stream is done. Does not wait.
-    pub(crate) fn is_idle(&self, id: StreamId) -> Result<bool, Fault> {
+    pub(crate) fn is_idle(&self, id: StreamId) -> Result<bool, DriverFault> {
         self.enter()?;
         // SAFETY: the stream is of this context and lives as long as the table.
         match unsafe { sys::cuStreamQuery(self.raw(id)) } {
@@ -82,7 +82,7 @@ impl Streams {
         }
     }
 
-    fn create(&self, table: &mut Table) -> Result<StreamId, Fault> {
+    fn create(&self, table: &mut StreamSlots) -> Result<StreamId, DriverFault> {
         self.context.enter()?;
         // cust leaves out NON_BLOCKING, so that the stream is ordered with the default stream,
         // which Gpu promises.
@@ -92,12 +92,12 @@ impl Streams {
         Ok(StreamId(u32::try_from(table.created.len()).expect("fewer streams than numbers")))
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, StreamSlots> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Streams {
+impl Drop for GpuStreams {
     fn drop(&mut self) {
         // The streams end after this, and the driver wants their context current. Where it cannot
         // be, it is gone, and they with it.
@@ -105,7 +105,7 @@ impl Drop for Streams {
     }
 }
 
-impl fmt::Debug for Streams {
+impl fmt::Debug for GpuStreams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Streams({}, {} created)", self.context.name(), self.table().created.len())
     }
@@ -115,7 +115,7 @@ impl fmt::Debug for Streams {
 #[derive(Debug)]
 pub struct Stream {
     id: StreamId,
-    streams: Arc<Streams>,
+    streams: Arc<GpuStreams>,
 }
 
 impl Stream {

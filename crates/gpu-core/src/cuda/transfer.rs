@@ -103,7 +103,7 @@ impl Stream {
     fn transfer<T: Pod>(
         &self,
         mut pinned: Pinned<T>,
-        submit: impl FnOnce(On<'_>, *mut std::ffi::c_void) -> Result<(), super::Fault>,
+        submit: impl FnOnce(On<'_>, *mut std::ffi::c_void) -> Result<(), super::DriverFault>,
     ) -> Result<Transfer<T>> {
         submit(self.on(), pinned.address()).map_err(|fault| self.context().error(fault))?;
         pinned.depart(self)?;

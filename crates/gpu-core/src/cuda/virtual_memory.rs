@@ -9,7 +9,7 @@ use cust::sys::{
     CUmemAllocationProp, CUmemAllocationType, CUmemLocation, CUmemLocationType,
 };
 
-use super::fault::{Fault, checked};
+use super::fault::{DriverFault, checked};
 
 /// Memory of one GPU, for its own use.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,7 @@ impl VirtualMemory {
 
     /// The size of physical memory in bytes, of which all sizes are multiples, that the driver
     /// recommends.
-    pub(crate) fn granule_bytes(&self) -> Result<usize, Fault> {
+    pub(crate) fn granule_bytes(&self) -> Result<usize, DriverFault> {
         let (mut bytes, prop) = (0, self.prop());
         let recommended = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
         // SAFETY: both addresses are those of variables that live until the call returns.
@@ -34,7 +34,7 @@ impl VirtualMemory {
     }
 
     /// Physical memory; its handle.
-    pub(crate) fn create(&self, bytes: usize) -> Result<u64, Fault> {
+    pub(crate) fn create(&self, bytes: usize) -> Result<u64, DriverFault> {
         let (mut handle, prop) = (0, self.prop());
         // SAFETY: both addresses are those of variables that live until the call returns.
         let code = unsafe { sys::cuMemCreate(&raw mut handle, bytes, &raw const prop, 0) };
@@ -43,7 +43,7 @@ impl VirtualMemory {
     }
 
     /// Makes mapped memory readable and writable.
-    pub(crate) fn set_access(&self, address: u64, bytes: usize) -> Result<(), Fault> {
+    pub(crate) fn set_access(&self, address: u64, bytes: usize) -> Result<(), DriverFault> {
         let access =
             CUmemAccessDesc { location: self.location(), flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
         // SAFETY: the descriptor lives until the call returns; the driver checks what is mapped.
@@ -68,7 +68,7 @@ impl VirtualMemory {
 
 /// A range of addresses; its first, a multiple of `align_bytes`, a power of two: what the driver
 /// aligns to unasked it does not say.
-pub(crate) fn reserve(bytes: usize, align_bytes: usize) -> Result<u64, Fault> {
+pub(crate) fn reserve(bytes: usize, align_bytes: usize) -> Result<u64, DriverFault> {
     let mut address = 0;
     // SAFETY: the address is that of a variable that lives until the call returns.
     let code = unsafe { sys::cuMemAddressReserve(&raw mut address, bytes, align_bytes, 0, 0) };
@@ -77,7 +77,7 @@ pub(crate) fn reserve(bytes: usize, align_bytes: usize) -> Result<u64, Fault> {
 }
 
 /// Maps physical memory of `bytes` at an address, not accessible yet.
-pub(crate) fn map(address: u64, bytes: usize, handle: u64) -> Result<(), Fault> {
+pub(crate) fn map(address: u64, bytes: usize, handle: u64) -> Result<(), DriverFault> {
     // SAFETY: the driver checks the handle and the range.
     let code = unsafe { sys::cuMemMap(address, bytes, 0, handle, 0) };
     checked("cuMemMap", format_args!("{address:#x}, {bytes} bytes, handle {handle}"), code)
@@ -87,14 +87,14 @@ pub(crate) fn map(address: u64, bytes: usize, handle: u64) -> Result<(), Fault> 
 ///
 /// # Safety
 /// Nobody uses the memory through this address any more, neither on the host nor on the GPU.
-pub(crate) unsafe fn unmap(address: u64, bytes: usize) -> Result<(), Fault> {
+pub(crate) unsafe fn unmap(address: u64, bytes: usize) -> Result<(), DriverFault> {
     // SAFETY: as the caller promised.
     let code = unsafe { sys::cuMemUnmap(address, bytes) };
     checked("cuMemUnmap", format_args!("{address:#x}, {bytes} bytes"), code)
 }
 
 /// Gives physical memory back, which goes when nothing maps it.
-pub(crate) fn release(handle: u64) -> Result<(), Fault> {
+pub(crate) fn release(handle: u64) -> Result<(), DriverFault> {
     // SAFETY: the driver checks the handle.
     let code = unsafe { sys::cuMemRelease(handle) };
     checked("cuMemRelease", format_args!("handle {handle}"), code)
@@ -104,7 +104,7 @@ pub(crate) fn release(handle: u64) -> Result<(), Fault> {
 ///
 /// # Safety
 /// Nobody uses the range any more.
-pub(crate) unsafe fn free_addresses(address: u64, bytes: usize) -> Result<(), Fault> {
+pub(crate) unsafe fn free_addresses(address: u64, bytes: usize) -> Result<(), DriverFault> {
     // SAFETY: as the caller promised.
     let code = unsafe { sys::cuMemAddressFree(address, bytes) };
     checked("cuMemAddressFree", format_args!("{address:#x}, {bytes} bytes"), code)

@@ -33,7 +33,7 @@ mod private {
 /// sign and leading payload, a GPU has one NaN only.
 ///
 /// # Errors
-/// What the device says of the launch; the CPU nothing.
+/// Errors of the launch; none on the CPU.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -93,7 +93,7 @@ mod tests {
     use megabatch_simt::Arg;
     use proptest::prelude::*;
 
-    use super::super::harness::HARNESS;
+    use super::super::HARNESS;
     use super::*;
 
     /// Equal bits, or both NaN.

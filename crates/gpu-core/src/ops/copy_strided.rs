@@ -38,7 +38,7 @@ pub struct StridedCopy<'d> {
 /// `to[to_start + Σ i·to_stride] = from[from_start + Σ i·from_stride]` for every index of the box.
 ///
 /// # Errors
-/// What the device says of the launch; the CPU nothing.
+/// Errors of the launch; none on the CPU.
 ///
 /// # Panics
 /// If the box reaches outside a buffer, if two of its elements may go to the same place in `to`, or
@@ -173,7 +173,7 @@ mod tests {
     use megabatch_simt::Arg;
     use proptest::prelude::*;
 
-    use super::super::harness::HARNESS;
+    use super::super::HARNESS;
     use super::*;
 
     fn dimension(len: usize, from_stride: usize, to_stride: usize) -> Dimension {
@@ -196,14 +196,14 @@ mod tests {
     }
 
     /// The buffers end where the box does, so that one step too far is seen.
-    fn check(dimensions: &[Dimension], starts: (usize, usize)) {
-        let copy = StridedCopy { from_start: starts.0, to_start: starts.1, dimensions };
+    fn check(dimensions: &[Dimension], from_start: usize, to_start: usize) {
+        let copy = StridedCopy { from_start, to_start, dimensions };
         let is_empty = dimensions.iter().any(|dimension| dimension.len == 0);
         let reach = |stride: fn(&Dimension) -> usize| {
             if is_empty { 0 } else { dimensions.iter().map(|d| (d.len - 1) * stride(d)).sum::<usize>() + 1 }
         };
-        let from: Vec<u32> = (1..=(starts.0 + reach(|d| d.from_stride)) as u32).collect();
-        let mut expected = vec![0u32; starts.1 + reach(|d| d.to_stride)];
+        let from: Vec<u32> = (1..=(from_start + reach(|d| d.from_stride)) as u32).collect();
+        let mut expected = vec![0u32; to_start + reach(|d| d.to_stride)];
         let to_len = expected.len();
         naive(&from, &mut expected, &copy);
 
@@ -214,7 +214,8 @@ mod tests {
 
         let packed = Box::of(&merged(dimensions));
         let mut found = vec![0u32; to_len];
-        let mut arguments = [Arg::from(&from[starts.0..]), Arg::from(&mut found[starts.1..]), Arg::of_struct(&packed)];
+        let mut arguments =
+            [Arg::from(&from[from_start..]), Arg::from(&mut found[to_start..]), Arg::of_struct(&packed)];
         HARNESS.run("copy_strided_4", Launch::over(packed.count as usize), &mut arguments);
         assert_eq!(found, expected, "{copy:?} by the kernel");
     }
@@ -236,8 +237,8 @@ mod tests {
         ];
         for case in cases {
             let dimensions: Vec<Dimension> = case.iter().map(|&(len, from, to)| dimension(len, from, to)).collect();
-            for starts in [(0, 0), (3, 0), (1, 5)] {
-                check(&dimensions, starts);
+            for (from_start, to_start) in [(0, 0), (3, 0), (1, 5)] {
+                check(&dimensions, from_start, to_start);
             }
         }
     }
@@ -302,7 +303,8 @@ mod tests {
         fn any_box_is_copied(
             dimensions in prop::collection::vec((0usize..6, 0usize..20), 0..=DIMENSIONS_MAX),
             order in any::<u64>(),
-            starts in (0usize..3, 0usize..3),
+            from_start in 0usize..3,
+            to_start in 0usize..3,
         ) {
             let mut target: Vec<usize> = (0..dimensions.len()).collect();
             target.sort_by_key(|&k| order.rotate_left(11 * k as u32) % 97);
@@ -314,7 +316,7 @@ mod tests {
             }
             let dimensions: Vec<Dimension> =
                 dimensions.iter().zip(strides).map(|(&(len, from), to)| dimension(len, from, to)).collect();
-            check(&dimensions, starts);
+            check(&dimensions, from_start, to_start);
         }
     }
 }

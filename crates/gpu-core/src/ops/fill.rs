@@ -13,7 +13,7 @@ const BYTES_PER_THREAD: usize = 16;
 /// Sets every element of `buffer` to `value`.
 ///
 /// # Errors
-/// What the device says of the launch; the CPU nothing.
+/// Errors of the launch; none on the CPU.
 ///
 /// # Panics
 /// At compile time, if an element has another size than 1, 2, 4, 8 or 16 bytes.
@@ -52,7 +52,7 @@ mod tests {
     use half::f16;
     use megabatch_simt::Arg;
 
-    use super::super::harness::HARNESS;
+    use super::super::HARNESS;
     use super::*;
 
     /// Both sides of a length near the vector, the block and the grid.

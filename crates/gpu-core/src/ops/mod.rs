@@ -5,11 +5,16 @@ mod cast;
 pub mod conformance;
 mod copy_strided;
 mod fill;
-#[cfg(test)]
-mod harness;
 mod reduce;
 
 pub use cast::{CastTo, cast};
 pub use copy_strided::{Dimension, StridedCopy, copy_strided};
 pub use fill::fill;
 pub use reduce::{Reducible, Reduction, reduce};
+
+/// The kernels of this folder on the CPU, for the tests of the operations.
+#[cfg(test)]
+static HARNESS: megabatch_simt::Harness = megabatch_simt::Harness::new(
+    concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops"),
+    &["cast", "copy_strided", "fill", "reduce"],
+);

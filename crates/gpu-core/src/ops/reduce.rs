@@ -6,7 +6,7 @@
 //! onto the lower, lane `j + 128` onto `j`, and so on down to one. The results of a row's chunks
 //! are a row of f32, which is reduced in the same way until one number is left.
 //!
-//! Of a maximum, a NaN is the greatest.
+//! A maximum treats NaN as the greatest element.
 
 use bytemuck::Pod;
 use half::{bf16, f16};
@@ -47,8 +47,8 @@ mod private {
 /// Reduces each row of `x`, `[rows, columns]`, to an element of `out`, `[rows]`.
 ///
 /// # Errors
-/// Of [`Buffer::zeros`], where a row has more than 8192 elements: the results of the chunks need
-/// memory, on the scope of `out`. What the device says of the launch.
+/// Errors of [`Buffer::zeros`], where a row has more than 8192 elements: the results of the chunks
+/// need memory on the scope of `out`. Errors of the launch.
 ///
 /// # Panics
 /// If the length of `x` is not that of `out` times a number of columns; with no rows, if `x` has
@@ -194,7 +194,7 @@ mod tests {
     use megabatch_simt::Arg;
     use proptest::prelude::*;
 
-    use super::super::harness::HARNESS;
+    use super::super::HARNESS;
     use super::*;
 
     /// One pass of the kernel: [rows, columns] → [rows, chunks].

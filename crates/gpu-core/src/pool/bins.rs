@@ -1,4 +1,4 @@
-//! Free tiles by size, so that the tightest is found without a search.
+//! Free tiles by size, for best fit without a search over all tiles.
 
 #![forbid(unsafe_code)]
 
@@ -10,8 +10,8 @@ const BINS_PER_OCTAVE: usize = 32;
 /// Enough for 2^46 units: more than any address space.
 const BINS: usize = 44 * BINS_PER_OCTAVE;
 const WORDS: usize = BINS / 64;
-/// Tiles of a bin that are compared for the tightest. All of them would make the search as long as
-/// the bin, and sizes in a bin differ by a 32nd at most.
+/// Most tiles of a bin that are compared for the best fit. Sizes in a bin differ by a 32nd at most,
+/// so comparing all would cost more than it saves.
 const LOOKS: usize = 8;
 
 /// Tiles in bins of like size, each bin a list through the tiles.
@@ -63,11 +63,11 @@ impl Bins {
         }
     }
 
-    /// A tile of at least `bytes`: nearly the smallest there is, of equal ones that with the lowest
-    /// address. Finds one if there is one.
+    /// A tile of at least `bytes`: nearly the smallest, with the lowest address among equals.
+    /// `None` only if no tile is large enough.
     pub(super) fn find(&self, tiling: &Tiling, bytes: usize) -> Option<TileId> {
         let bin = bin_of(bytes);
-        // Of the own bin some may be too small; of the bins above all fit.
+        // Tiles of the request's own bin may be too small; those of larger bins all fit.
         if let Some(tile) = self.tightest(tiling, bin, bytes) {
             return Some(tile);
         }
@@ -77,7 +77,7 @@ impl Bins {
         }
     }
 
-    /// The tightest of the first tiles of a bin.
+    /// The best fit among the first tiles of a bin.
     fn tightest(&self, tiling: &Tiling, bin: usize, bytes: usize) -> Option<TileId> {
         let mut best = None;
         let mut tightest = (usize::MAX, usize::MAX);
@@ -94,8 +94,8 @@ impl Bins {
         best
     }
 
-    /// All tiles of at least `bytes`, and perhaps some that are hardly smaller, from small to large
-    /// bins.
+    /// All tiles of at least `bytes`, from small to large bins, and perhaps some that are slightly
+    /// smaller.
     pub(super) fn iter_from<'a>(&'a self, tiling: &'a Tiling, bytes: usize) -> impl Iterator<Item = TileId> + 'a {
         std::iter::successors(self.filled_from(bin_of(bytes)), |bin| self.filled_from(bin + 1))
             .flat_map(|bin| self.bin(tiling, bin))
@@ -148,7 +148,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::order::Tag;
-    use super::super::tiling::Kind;
+    use super::super::tiling::TileKind;
     use super::*;
 
     #[test]
@@ -170,7 +170,7 @@ mod tests {
             sizes in prop::collection::vec(1usize..4_000, 1..60),
             wishes in prop::collection::vec(1usize..4_500, 1..40),
         ) {
-            let mut tiling = Tiling::new(64, 21, Kind::Free(Tag::NOBODY));
+            let mut tiling = Tiling::new(64, 21, TileKind::Free(Tag::IDLE));
             let mut rest = tiling.first().unwrap();
             let mut bins = Bins::new();
             let mut model = Vec::new();

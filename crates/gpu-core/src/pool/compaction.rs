@@ -1,85 +1,87 @@
 //! Compaction: at a step boundary, blocks that may move are copied so that the free bytes below the
 //! granule, where stitching does not help, come together.
 //!
-//! Stages from cheap to dear, each of which ends as soon as there is room: slabs of a class are
+//! Stages from cheap to expensive, each ending as soon as there is room: slabs of a class are
 //! merged, the emptiest into the fullest; blocks are moved, small ones first, into holes where they
 //! free more granules than they touch; all blocks slide towards low addresses. Slabs and blocks in
-//! views stand in the way of the last; if nothing at home is fixed, granules are lined up anew
-//! first (`remap.rs`), and then the blocks slide until no byte is free between them.
+//! views stand in the way of the last; if nothing in the main segment is fixed, granules are lined
+//! up anew first (`remap.rs`), and then the blocks slide until no byte is free between them.
 
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 
+use super::live_blocks::{BlockLocation, PendingRequest};
 use super::main_segment::MainSegment;
 use super::order::Tag;
-use super::pending_request::{PendingRequest, Place};
-use super::tiling::{Kind, TileId};
-use super::{Event, Mobility, Pool};
+use super::tiling::{TileId, TileKind};
+use super::{Mobility, Pool, PoolEvent};
 use crate::source::Refusal;
 
 /// Goal of compaction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CompactionGoal {
-    want: PendingRequest,
+    pending: PendingRequest,
     /// If live blocks touch no more granules than this, the rest suffices for the block by
     /// stitching; `None` if nothing suffices.
     touched_max: Option<usize>,
 }
 
-type Stage = fn(&mut Pool, &CompactionGoal) -> Result<(), Refusal>;
+type CompactionStage = fn(&mut Pool, &CompactionGoal) -> Result<(), Refusal>;
 
-const STAGES: [Stage; 4] = [Pool::merge_slabs, Pool::evacuate, Pool::slide, Pool::line_up];
+const STAGES: [CompactionStage; 4] = [Pool::merge_slabs, Pool::evacuate, Pool::slide, Pool::reorder_granules];
 
 impl Pool {
-    /// The rung. If a copy fails, the blocks that were moved before it are where they are now.
-    pub(super) fn compact(&mut self, want: &PendingRequest) -> Result<Option<Place>, Refusal> {
+    /// Fallback. If a copy fails, blocks that were moved before it keep their new location.
+    pub(super) fn compact(&mut self, pending: &PendingRequest) -> Result<Option<BlockLocation>, Refusal> {
         if !self.at_boundary {
             return Ok(None);
         }
         let attainable = self.attainable_granules();
-        if self.stats.allocated_bytes.now + want.bytes > attainable * self.home.granule_bytes() {
+        if self.stats.allocated_bytes.now + pending.bytes > attainable * self.main.granule_bytes() {
             return Ok(None);
         }
-        // Copies run after the work of every stream; so may the blocks that are given of what they
-        // free.
-        self.settle()?;
-        let goal = self.goal(want, attainable);
-        let mut place = self.place_in_room(want);
+        // Copies run after the work of every stream, and so does whatever uses the freed memory
+        // next.
+        self.synchronize()?;
+        let goal = self.goal(pending, attainable);
+        let mut place = self.place_without_compaction(pending);
         for stage in STAGES {
             if place.is_none() {
                 stage(self, &goal)?;
-                place = self.place_in_room(want);
+                place = self.place_without_compaction(pending);
             }
         }
         Ok(place)
     }
 
-    fn goal(&self, want: &PendingRequest, attainable: usize) -> CompactionGoal {
-        let stitches = self.source.can_alias() || want.class.is_some();
-        let granules = want.bytes.div_ceil(self.home.granule_bytes());
-        CompactionGoal { want: *want, touched_max: if stitches { attainable.checked_sub(granules) } else { None } }
+    fn goal(&self, pending: &PendingRequest, attainable: usize) -> CompactionGoal {
+        let stitches = self.source.can_alias() || pending.class.is_some();
+        let granules = pending.bytes.div_ceil(self.main.granule_bytes());
+        CompactionGoal {
+            pending: *pending,
+            touched_max: if stitches { attainable.checked_sub(granules) } else { None },
+        }
     }
 
     /// Granules that the pool holds or could create now.
     fn attainable_granules(&mut self) -> usize {
-        let granule_bytes = self.home.granule_bytes();
+        let granule_bytes = self.main.granule_bytes();
         let creatable = self.source.free_bytes().map_or(usize::MAX, |free| free / granule_bytes);
-        self.home.held() + creatable.min(self.home.slots() - self.home.held())
+        self.main.held() + creatable.min(self.main.slots() - self.main.held())
     }
 
     pub(super) fn has_room(&self, goal: &CompactionGoal) -> bool {
-        let fits = || goal.want.class.is_none() && self.home.fit(goal.want.bytes, Tag::NOBODY).is_some();
-        goal.touched_max.is_some_and(|touched| self.home.touched() <= touched) || fits()
+        let fits = || goal.pending.class.is_none() && self.main.fit(goal.pending.bytes, Tag::IDLE).is_some();
+        goal.touched_max.is_some_and(|touched| self.main.touched() <= touched) || fits()
     }
 
-    /// The ladder again, as far as it leads without compaction. What it cannot do now is no failure
-    /// of the compaction.
-    fn place_in_room(&mut self, want: &PendingRequest) -> Option<Place> {
-        let found = self.fit(want);
-        let found = found.or_else(|| self.stitch(want).ok().flatten());
-        let found = found.or_else(|| self.grow(want).ok().flatten());
-        found.or_else(|| self.squeeze(want))
+    /// Retries the fallbacks before compaction; their failure is no failure of the compaction.
+    fn place_without_compaction(&mut self, pending: &PendingRequest) -> Option<BlockLocation> {
+        let found = self.fit(pending);
+        let found = found.or_else(|| self.stitch(pending).ok().flatten());
+        let found = found.or_else(|| self.grow(pending).ok().flatten());
+        found.or_else(|| self.fit_in_hole(pending))
     }
 
     /// Moves the blocks of the emptiest slabs of each class into the fullest, so that one slab of a
@@ -87,7 +89,7 @@ impl Pool {
     fn merge_slabs(&mut self, goal: &CompactionGoal) -> Result<(), Refusal> {
         let mut members: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (index, live) in self.blocks.iter() {
-            if let Place::Slot { slab, .. } = live.place {
+            if let BlockLocation::Slot { slab, .. } = live.place {
                 members.entry(slab).or_default().push(index);
             }
         }
@@ -96,7 +98,7 @@ impl Pool {
             kinds.entry((slab.class, slab.tag)).or_default().push(index);
         }
         for (_, mut slabs) in kinds {
-            // A slab with a fixed block will not empty; it can only take in.
+            // A slab with a fixed block cannot be emptied; it can only receive blocks.
             let stays = |slab: &u32| members[slab].iter().any(|&block| !self.is_movable(block));
             slabs.sort_by_cached_key(|slab| (stays(slab), self.slabs.get(*slab).live));
             let movable = slabs.iter().take_while(|slab| !stays(slab)).count();
@@ -105,8 +107,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Empties slabs from the first on into those from the last on, while there is room in one that
-    /// is not to be emptied itself.
+    /// Moves blocks from slabs at the front of the list into slabs at its back, until both ends
+    /// meet.
     fn merge(
         &mut self,
         slabs: &[u32],
@@ -128,7 +130,7 @@ impl Pool {
                 }
                 let to = slabs[fullest - 1];
                 let slot = self.slabs.take_free(to);
-                self.relocate(block, Place::Slot { slab: to, slot })?;
+                self.relocate(block, BlockLocation::Slot { slab: to, slot })?;
             }
         }
         Ok(())
@@ -139,7 +141,7 @@ impl Pool {
     fn evacuate(&mut self, goal: &CompactionGoal) -> Result<(), Refusal> {
         let movable = self.blocks.iter().filter(|&(index, _)| self.is_movable(index));
         let whole = movable.filter_map(|(index, live)| match live.place {
-            Place::Whole(tile) => Some((live.bytes, self.home.get(tile).start, index)),
+            BlockLocation::Whole(tile) => Some((live.bytes, self.main.get(tile).start, index)),
             _ => None,
         });
         let mut blocks: Vec<_> = whole.collect();
@@ -149,16 +151,16 @@ impl Pool {
                 break;
             }
             // Larger blocks will not fit either.
-            let Some(hole) = self.home.fit(bytes, Tag::NOBODY) else { break };
-            let &Place::Whole(from) = &self.blocks.at(index).place else {
+            let Some(hole) = self.main.fit(bytes, Tag::IDLE) else { break };
+            let &BlockLocation::Whole(from) = &self.blocks.at(index).place else {
                 unreachable!("only whole blocks are listed")
             };
-            let before = self.home.touched();
-            let to = self.home.take(hole, self.home.cut(hole, bytes), Kind::Live(index));
-            if self.home.touched() - before < self.home.own_granules(from) {
-                self.relocate(index, Place::Whole(to))?;
+            let before = self.main.touched();
+            let to = self.main.take(hole, self.main.cut(hole, bytes), TileKind::Live(index));
+            if self.main.touched() - before < self.main.own_granules(from) {
+                self.relocate(index, BlockLocation::Whole(to))?;
             } else {
-                self.home.give_back(to, Tag::NOBODY);
+                self.main.give_back(to, Tag::IDLE);
             }
         }
         Ok(())
@@ -166,14 +168,14 @@ impl Pool {
 
     /// Moves each block that may move down over the free tile before it.
     pub(super) fn slide(&mut self, goal: &CompactionGoal) -> Result<(), Refusal> {
-        let mut next = self.home.tiling().first();
+        let mut next = self.main.tiling().first();
         while let Some(tile) = next {
             if self.has_room(goal) {
                 break;
             }
-            next = self.home.tiling().after(tile);
-            let (Kind::Free(_), Some(above)) = (self.home.get(tile).kind, next) else { continue };
-            if let Kind::Live(index) = self.home.get(above).kind
+            next = self.main.tiling().after(tile);
+            let (TileKind::Free(_), Some(above)) = (self.main.get(tile).kind, next) else { continue };
+            if let TileKind::Live(index) = self.main.get(above).kind
                 && self.is_movable(index)
             {
                 next = self.slide_down(index, tile, above)?;
@@ -184,37 +186,37 @@ impl Pool {
 
     /// Moves a block down over a free tile; returns the free tile, which then lies above it.
     fn slide_down(&mut self, index: u32, free: TileId, block: TileId) -> Result<Option<TileId>, Refusal> {
-        let (start, bytes) = (self.home.get(free).start, self.home.get(block).bytes);
-        let (from, to) = (self.home.address(self.home.get(block).start), self.home.address(start));
+        let (start, bytes) = (self.main.get(free).start, self.main.get(block).bytes);
+        let (from, to) = (self.main.address(self.main.get(block).start), self.main.address(start));
         self.source.copy(from, to, bytes)?;
         // The two ranges may overlap, so that the new place cannot be taken before the old one is
         // given back.
-        self.home.give_back(block, Tag::NOBODY);
-        let joined = self.home.tiling().at(start);
-        let tile = self.home.take(joined, start..start + bytes, Kind::Live(index));
-        self.blocks.at_mut(index).place = Place::Whole(tile);
+        self.main.give_back(block, Tag::IDLE);
+        let joined = self.main.tiling().at(start);
+        let tile = self.main.take(joined, start..start + bytes, TileKind::Live(index));
+        self.blocks.at_mut(index).place = BlockLocation::Whole(tile);
         self.moved(index);
         self.stats.copied_bytes_total += bytes as u64;
-        Ok(self.home.tiling().after(tile))
+        Ok(self.main.tiling().after(tile))
     }
 
-    /// Copies a live block to a place that was taken for it. If the copy fails, the place is given
-    /// back.
-    fn relocate(&mut self, index: u32, to: Place) -> Result<(), Refusal> {
+    /// Copies a live block to a location that was taken for it. If the copy fails, the location is
+    /// given back.
+    fn relocate(&mut self, index: u32, to: BlockLocation) -> Result<(), Refusal> {
         let bytes = self.blocks.at(index).bytes;
         let (from, address) = (self.blocks.at(index).address, self.address_of(&to));
         if let Err(refusal) = self.source.copy(from, address, bytes) {
-            self.evict(&to, Tag::NOBODY);
+            self.evict(&to, Tag::IDLE);
             return Err(refusal);
         }
         let from = std::mem::replace(&mut self.blocks.at_mut(index).place, to);
-        self.evict(&from, Tag::NOBODY);
+        self.evict(&from, Tag::IDLE);
         self.moved(index);
         self.stats.copied_bytes_total += bytes as u64;
         Ok(())
     }
 
-    /// Takes note of the address of a block that may have another place.
+    /// Updates the address of a block that may have moved.
     pub(super) fn moved(&mut self, index: u32) {
         let to = self.address_of(&self.blocks.at(index).place);
         let live = self.blocks.at_mut(index);
@@ -223,10 +225,10 @@ impl Pool {
         if from == to {
             return;
         }
-        self.memory.gone(from, bytes, tag);
-        self.memory.born(to, bytes, tag);
+        self.placements.remove_block(from, bytes, tag);
+        self.placements.add_block(to, bytes, tag);
         self.stats.inactive_split_bytes.set(self.inactive_split_bytes());
-        self.watch.tell(|| Event::Moved { id: self.blocks.id(index), from, to, bytes });
+        self.watch.tell(|| PoolEvent::Moved { id: self.blocks.id(index), from, to, bytes });
     }
 
     pub(super) fn is_movable(&self, index: u32) -> bool {

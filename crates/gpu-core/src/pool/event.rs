@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{BlockId, Counts};
+use super::{BlockId, MemoryCounts};
 use crate::source::StreamId;
 
-/// Event in a pool, told to its observer in order.
+/// Event of a pool; its observer is called with events in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Event {
+pub enum PoolEvent {
     /// A block was given.
     Allocated {
         /// The block.
@@ -40,7 +40,7 @@ pub enum Event {
         /// Whose it was.
         owner: Arc<str>,
     },
-    /// Granules were created and mapped at their home.
+    /// Granules were created and mapped in the main segment.
     Grown {
         /// Their first address.
         address: u64,
@@ -49,7 +49,7 @@ pub enum Event {
     },
     /// Granules were given back to the source.
     Released {
-        /// The address at which their home was.
+        /// Their address in the main segment.
         address: u64,
         /// Their bytes.
         bytes: usize,
@@ -84,33 +84,33 @@ pub enum Event {
         stream: StreamId,
         /// Whose it would have been.
         owner: Arc<str>,
-        /// The figures of the pool at that moment.
-        counts: Counts,
+        /// The pool's counters at that moment.
+        counts: MemoryCounts,
     },
 }
 
-/// Whoever wants to be told of a pool's events.
-pub type Observer = Box<dyn FnMut(&Event) + Send>;
+/// Callback for a pool's events.
+pub type PoolObserver = Box<dyn FnMut(&PoolEvent) + Send>;
 
-/// A place for an observer. Without one an event is not even made, so that the hot path pays for a
-/// test of a pointer.
+/// The observer, if any. Without one no event is built, so that the hot path pays for one pointer
+/// test.
 #[derive(Default)]
-pub(super) struct Watch(Option<Observer>);
+pub(super) struct ObserverSlot(Option<PoolObserver>);
 
-impl Watch {
-    pub(super) fn set(&mut self, observer: Option<Observer>) {
+impl ObserverSlot {
+    pub(super) fn set(&mut self, observer: Option<PoolObserver>) {
         self.0 = observer;
     }
 
     #[inline]
-    pub(super) fn tell(&mut self, event: impl FnOnce() -> Event) {
+    pub(super) fn tell(&mut self, event: impl FnOnce() -> PoolEvent) {
         if let Some(observer) = &mut self.0 {
             observer(&event());
         }
     }
 }
 
-impl fmt::Debug for Watch {
+impl fmt::Debug for ObserverSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { "Watch(on)" } else { "Watch(off)" })
     }

@@ -1,121 +1,122 @@
-//! The ladder: what is tried, in this order, until a block is found.
+//! The fallbacks that are tried, in this order, until a block is found.
 
 #![forbid(unsafe_code)]
 
+use super::live_blocks::{BlockLocation, PendingRequest, Stitched};
 use super::order::Tag;
-use super::pending_request::{PendingRequest, Place, Stitched};
 use super::slab::class_slots;
-use super::tiling::{Kind, TileId};
-use super::{Bytes, Pool, Shortage};
+use super::tiling::{TileId, TileKind};
+use super::{AllocationError, ByteRange, Pool};
 use crate::source::Refusal;
 
-/// A way to come by a block: `None` if it leads nowhere, a refusal if the source stood in the way.
-/// Either way no live block has changed.
-type Fallback = fn(&mut Pool, &PendingRequest) -> Result<Option<Place>, Refusal>;
+/// One way to find memory for a block: `None` if there is none, a refusal if the source failed. No
+/// live block has changed in either case.
+type FallbackStep = fn(&mut Pool, &PendingRequest) -> Result<Option<BlockLocation>, Refusal>;
 
-/// The rungs below the first, [`Pool::fit`], from cheap to dear.
-const LADDER: [Fallback; 6] = [
+/// Fallbacks after [`Pool::fit`], from cheap to expensive.
+const FALLBACKS: [FallbackStep; 6] = [
     // Free memory of other streams, once ordered after their work.
     Pool::share,
-    // Free granules from anywhere, mapped side by side.
+    // Scattered free granules, mapped side by side.
     Pool::stitch,
     // New granules: as many as are missing.
     Pool::grow,
-    // Cached granules given back for new ones elsewhere, where the source cannot stitch.
+    // Cached granules released and created elsewhere, where the source cannot stitch.
     Pool::release_cached,
-    // For a small block: any hole, where no granule is left for a slab.
-    |pool, want| Ok(pool.squeeze(want)),
-    // At a step boundary: copies of blocks that may move.
+    // Any hole, for a small block when no granule is left for a slab.
+    |pool, pending| Ok(pool.fit_in_hole(pending)),
+    // Copies of blocks that may move, at a step boundary.
     Pool::compact,
 ];
 
 impl Pool {
-    /// Climbs the ladder from its second rung on.
+    /// Tries the fallbacks in order.
     #[cold]
-    pub(super) fn fallback(&mut self, want: &PendingRequest) -> Result<Place, Shortage> {
+    pub(super) fn fallback(&mut self, pending: &PendingRequest) -> Result<BlockLocation, AllocationError> {
         let mut failure = None;
-        for rung in LADDER {
-            match rung(self, want) {
+        for step in FALLBACKS {
+            match step(self, pending) {
                 Ok(Some(place)) => return Ok(place),
                 Ok(None) | Err(Refusal::OutOfMemory | Refusal::CannotAlias) => {}
                 Err(refusal) => failure = Some(refusal),
             }
         }
-        Err(failure.map_or_else(|| Shortage::NotNow(self.counts_with_others()), Shortage::Source))
+        Err(failure.map_or_else(|| AllocationError::NotNow(self.counts_with_others()), AllocationError::Source))
     }
 
-    /// A free block, without a call to the driver: of a slab, or cut from the tightest free tile.
+    /// A free block without a driver call: a slot of a slab, or a cut from the best-fitting free
+    /// tile.
     #[inline]
-    pub(super) fn fit(&mut self, want: &PendingRequest) -> Option<Place> {
-        let Some(class) = want.class else { return self.fit_whole(want) };
-        match self.slabs.take(class, want.tag) {
-            Some((slab, slot)) => Some(Place::Slot { slab, slot }),
-            None => self.fit_slab(class, want),
+    pub(super) fn fit(&mut self, pending: &PendingRequest) -> Option<BlockLocation> {
+        let Some(class) = pending.class else { return self.fit_whole(pending) };
+        match self.slabs.take(class, pending.tag) {
+            Some((slab, slot)) => Some(BlockLocation::Slot { slab, slot }),
+            None => self.fit_slab(class, pending),
         }
     }
 
-    /// A block of a new slab.
+    /// The first slot of a new slab.
     #[cold]
-    fn fit_slab(&mut self, class: usize, want: &PendingRequest) -> Option<Place> {
-        let (tile, granule) = self.home.fit_granule(want.tag)?;
-        self.add_slab(tile, granule, (class, want.tag));
-        self.slabs.take(class, want.tag).map(|(slab, slot)| Place::Slot { slab, slot })
+    fn fit_slab(&mut self, class: usize, pending: &PendingRequest) -> Option<BlockLocation> {
+        let (tile, granule) = self.main.fit_granule(pending.tag)?;
+        self.add_slab(tile, granule, class, pending.tag);
+        self.slabs.take(class, pending.tag).map(|(slab, slot)| BlockLocation::Slot { slab, slot })
     }
 
-    /// A place in any hole for a small block. Only when no granule can be had for a slab: a hole
-    /// that small blocks have begun to fill serves nobody else.
-    pub(super) fn squeeze(&mut self, want: &PendingRequest) -> Option<Place> {
-        want.class.and_then(|_| self.fit_whole(want))
+    /// A small block in any hole, only when no granule is left for a slab: a hole with small blocks
+    /// in it is useless for large ones.
+    pub(super) fn fit_in_hole(&mut self, pending: &PendingRequest) -> Option<BlockLocation> {
+        pending.class.and_then(|_| self.fit_whole(pending))
     }
 
     #[inline(never)]
-    fn fit_whole(&mut self, want: &PendingRequest) -> Option<Place> {
-        let tile = self.home.fit(want.bytes, want.tag)?;
-        let range = self.home.cut(tile, want.bytes);
-        Some(Place::Whole(self.home.take(tile, range, Kind::Live(want.block))))
+    fn fit_whole(&mut self, pending: &PendingRequest) -> Option<BlockLocation> {
+        let tile = self.main.fit(pending.bytes, pending.tag)?;
+        let range = self.main.cut(tile, pending.bytes);
+        Some(BlockLocation::Whole(self.main.take(tile, range, TileKind::Live(pending.block))))
     }
 
     /// Makes a slab in a granule of a free tile.
-    pub(super) fn add_slab(&mut self, tile: TileId, granule: usize, kind: (usize, Tag)) {
-        let slots = class_slots(kind.0, self.home.granule_bytes());
-        let range = self.home.range(&(granule..granule + 1));
-        let tile = self.home.take(tile, range, Kind::Slab(self.slabs.next()));
-        self.slabs.add(tile, granule, kind, slots);
+    pub(super) fn add_slab(&mut self, tile: TileId, granule: usize, class: usize, tag: Tag) {
+        let slots = class_slots(class, self.main.granule_bytes());
+        let range = self.main.range(&(granule..granule + 1));
+        let tile = self.main.take(tile, range, TileKind::Slab(self.slabs.next()));
+        self.slabs.add(tile, granule, class, tag, slots);
     }
 
-    /// Takes back what a block had.
+    /// Frees the memory of a block.
     #[inline]
-    pub(super) fn evict(&mut self, place: &Place, tag: Tag) {
+    pub(super) fn evict(&mut self, place: &BlockLocation, tag: Tag) {
         match place {
-            &Place::Whole(tile) => self.home.give_back(tile, tag),
-            &Place::Slot { slab, slot } => {
+            &BlockLocation::Whole(tile) => self.main.give_back(tile, tag),
+            &BlockLocation::Slot { slab, slot } => {
                 if self.slabs.give_back(slab, slot) {
                     let slab = self.slabs.remove(slab);
-                    self.home.give_back(slab.tile, tag);
+                    self.main.give_back(slab.tile, tag);
                 }
             }
-            Place::Stitched(stitched) => self.leave_view(stitched, tag),
+            BlockLocation::Stitched(stitched) => self.release_view(stitched, tag),
         }
     }
 
     #[cold]
-    fn leave_view(&mut self, stitched: &Stitched, tag: Tag) {
+    fn release_view(&mut self, stitched: &Stitched, tag: Tag) {
         for &piece in &stitched.pieces {
-            self.home.give_back(piece, tag);
+            self.main.give_back(piece, tag);
         }
-        self.views.leave(stitched.view);
+        self.views.remove_block(stitched.view);
     }
 
-    /// The first address of a place.
-    pub(super) fn address_of(&self, place: &Place) -> u64 {
+    /// The first address of a location.
+    pub(super) fn address_of(&self, place: &BlockLocation) -> u64 {
         match place {
-            &Place::Whole(tile) => self.home.address(self.home.get(tile).start),
-            &Place::Slot { slab, slot } => self.home.address(self.slot_range(slab, slot).start),
-            Place::Stitched(stitched) => self.views.get(stitched.view).address + stitched.offset as u64,
+            &BlockLocation::Whole(tile) => self.main.address(self.main.get(tile).start),
+            &BlockLocation::Slot { slab, slot } => self.main.address(self.slot_range(slab, slot).start),
+            BlockLocation::Stitched(stitched) => self.views.get(stitched.view).address + stitched.offset as u64,
         }
     }
 
-    pub(super) fn slot_range(&self, slab: u32, slot: u32) -> Bytes {
-        super::slab::slot_bytes(self.slabs.get(slab), slot as usize, self.home.granule_shift())
+    pub(super) fn slot_range(&self, slab: u32, slot: u32) -> ByteRange {
+        super::slab::slot_bytes(self.slabs.get(slab), slot as usize, self.main.granule_shift())
     }
 }

@@ -1,31 +1,31 @@
-//! The home segment: one range of addresses as large as the capacity, at which every granule is
-//! mapped for as long as it exists. Its tiles are the whole truth about who uses which byte; a view
-//! only lets pieces of it be seen side by side.
+//! The main segment: one range of addresses as large as the capacity, at which every granule is
+//! mapped for as long as it exists. Its tiles alone say who uses which byte; a view only shows
+//! pieces of it side by side.
 
 #![forbid(unsafe_code)]
 
 use super::bins::Bins;
 use super::order::Tag;
-use super::tiling::{Kind, Tile, TileId, Tiling};
-use super::{Bytes, UNIT_BYTES};
+use super::tiling::{Tile, TileId, TileKind, Tiling};
+use super::{ByteRange, UNIT_BYTES};
 use crate::source::Granule;
 
-/// See the module's documentation.
+/// Addresses of the pool's granules, and the tiles that cover them.
 #[derive(Debug)]
 pub(super) struct MainSegment {
     /// First address, once the range is reserved.
     address: Option<u64>,
     tiling: Tiling,
-    /// Free tiles by the stream that they must be ordered after.
+    /// Free tiles by the stream that they must be ordered after, as [`Tag`].
     bins: Vec<Bins>,
-    voids: Bins,
+    unmapped: Bins,
     granule_shift: u32,
-    /// Names of the granules by slot; what stands at the slot of a void means nothing.
+    /// Granules by slot; the entry of an unmapped slot is meaningless.
     granules: Vec<u64>,
     /// Granules that exist.
     held: usize,
-    /// By slot: live tiles that begin or end in the granule. A tile that covers a granule with room
-    /// on either side is not counted: it has the granule for itself.
+    /// By slot: live tiles that begin or end in the granule. A tile that covers a granule and goes
+    /// beyond it on both sides is not counted.
     edges: Vec<u32>,
     /// Granules with a live byte.
     touched: usize,
@@ -35,21 +35,21 @@ impl MainSegment {
     pub(super) fn new(slots: usize, granule_bytes: usize) -> Self {
         assert!(granule_bytes.is_power_of_two() && granule_bytes >= UNIT_BYTES, "a granule is a power of two of units");
         let granule_shift = granule_bytes.ilog2();
-        let mut home = MainSegment {
+        let mut segment = MainSegment {
             address: None,
-            tiling: Tiling::new(slots, granule_shift, Kind::Void),
+            tiling: Tiling::new(slots, granule_shift, TileKind::Unmapped),
             bins: vec![Bins::new()],
-            voids: Bins::new(),
+            unmapped: Bins::new(),
             granule_shift,
             granules: vec![0; slots],
             held: 0,
             edges: vec![0; slots],
             touched: 0,
         };
-        if let Some(void) = home.tiling.first() {
-            home.voids.insert(&mut home.tiling, void);
+        if let Some(unmapped) = segment.tiling.first() {
+            segment.unmapped.insert(&mut segment.tiling, unmapped);
         }
-        home
+        segment
     }
 
     pub(super) fn set_address(&mut self, address: u64) {
@@ -114,8 +114,8 @@ impl MainSegment {
         &self.bins
     }
 
-    pub(super) fn voids(&self) -> &Bins {
-        &self.voids
+    pub(super) fn unmapped(&self) -> &Bins {
+        &self.unmapped
     }
 
     /// Bytes of the largest free tile.
@@ -124,54 +124,54 @@ impl MainSegment {
     }
 
     /// Makes room for free tiles of `tag`.
-    pub(super) fn know(&mut self, tag: Tag) {
+    pub(super) fn ensure_stream(&mut self, tag: Tag) {
         while self.bins.len() <= tag.index() {
             self.bins.push(Bins::new());
         }
     }
 
     /// Slots of the granules that lie wholly in a range.
-    pub(super) fn whole(&self, range: Bytes) -> std::ops::Range<usize> {
+    pub(super) fn whole(&self, range: ByteRange) -> std::ops::Range<usize> {
         let first = range.start.next_multiple_of(self.granule_bytes()) >> self.granule_shift;
         first..(range.end >> self.granule_shift).max(first)
     }
 
     /// Slots of the granules that a range has bytes in.
-    pub(super) fn touching(&self, range: &Bytes) -> std::ops::Range<usize> {
+    pub(super) fn touching(&self, range: &ByteRange) -> std::ops::Range<usize> {
         range.start >> self.granule_shift..((range.end - 1) >> self.granule_shift) + 1
     }
 
-    /// Granules without live bytes that would have some if a free range were given.
-    pub(super) fn cost(&self, range: &Bytes) -> usize {
+    /// Granules without live bytes that would get some if this free range were allocated.
+    pub(super) fn cost(&self, range: &ByteRange) -> usize {
         let slots = self.touching(range);
         let (first, last) = (slots.start, slots.end - 1);
         let shared_last = last != first && self.edges[last] > 0;
         slots.len() - usize::from(self.edges[first] > 0) - usize::from(shared_last)
     }
 
-    /// The free range that a range lies in, if it does: `None` where a byte is live, void, or of a
-    /// stream that `usable` does not accept.
-    pub(super) fn free_at(&self, range: &Bytes, usable: impl Fn(Tag) -> bool) -> Option<TileId> {
+    /// The free tile that holds a range; `None` if a byte is live, unmapped, or of a stream that
+    /// `usable` refuses.
+    pub(super) fn free_at(&self, range: &ByteRange, usable: impl Fn(Tag) -> bool) -> Option<TileId> {
         let tile = self.tiling.at(range.start);
         let found = self.get(tile);
-        let free = matches!(found.kind, Kind::Free(tag) if usable(tag));
+        let free = matches!(found.kind, TileKind::Free(tag) if usable(tag));
         (free && range.end <= found.end()).then_some(tile)
     }
 
-    /// A free tile of nobody's or of `tag` that `bytes` fit in: nearly the smallest.
+    /// A free tile, idle or of `tag`, that `bytes` fit in: nearly the smallest.
     pub(super) fn fit(&self, bytes: usize, tag: Tag) -> Option<TileId> {
         let own = self.bins[tag.index()].find(&self.tiling, bytes);
-        let nobodys = &self.bins[Tag::NOBODY.index()];
-        if tag == Tag::NOBODY || nobodys.is_empty() {
+        let nobodys = &self.bins[Tag::IDLE.index()];
+        if tag == Tag::IDLE || nobodys.is_empty() {
             return own;
         }
         let found = own.into_iter().chain(nobodys.find(&self.tiling, bytes));
         found.min_by_key(|&tile| (self.get(tile).bytes, self.get(tile).start))
     }
 
-    /// A free tile of nobody's or of `tag` with a whole granule in it, and the slot of that.
+    /// A free tile, idle or of `tag`, with a whole granule in it, and the slot of that granule.
     pub(super) fn fit_granule(&self, tag: Tag) -> Option<(TileId, usize)> {
-        let bins = [tag, Tag::NOBODY].into_iter().map(|tag| &self.bins[tag.index()]);
+        let bins = [tag, Tag::IDLE].into_iter().map(|tag| &self.bins[tag.index()]);
         bins.flat_map(|bins| bins.iter_from(&self.tiling, self.granule_bytes())).find_map(|tile| {
             let found = self.get(tile);
             let whole = self.whole(found.start..found.end());
@@ -182,7 +182,7 @@ impl MainSegment {
     /// Place for `bytes` in a free tile: at the end that breaks into fewer whole granules, at the
     /// lower one if both are as good. What a neighbour has begun to use is so used up before a
     /// granule is begun that could still go wherever it is needed.
-    pub(super) fn cut(&self, tile: TileId, bytes: usize) -> Bytes {
+    pub(super) fn cut(&self, tile: TileId, bytes: usize) -> ByteRange {
         let found = self.get(tile);
         let low = found.start..found.start + bytes;
         if found.bytes == bytes {
@@ -192,9 +192,11 @@ impl MainSegment {
         if self.cost(&high) < self.cost(&low) { high } else { low }
     }
 
-    /// Gives a range of a free tile to somebody; the rest of the tile stays free.
-    pub(super) fn take(&mut self, tile: TileId, range: Bytes, kind: Kind) -> TileId {
-        let &Tile { start, kind: Kind::Free(tag), .. } = self.get(tile) else { panic!("only free tiles are given") };
+    /// Allocates a range of a free tile as `kind`; the rest of the tile stays free.
+    pub(super) fn take(&mut self, tile: TileId, range: ByteRange, kind: TileKind) -> TileId {
+        let &Tile { start, kind: TileKind::Free(tag), .. } = self.get(tile) else {
+            panic!("only free tiles are given")
+        };
         let end = self.get(tile).end();
         debug_assert!(start <= range.start && range.end <= end);
         self.bins[tag.index()].remove(&mut self.tiling, tile);
@@ -228,13 +230,14 @@ impl MainSegment {
         }
     }
 
-    /// Puts granules into slots of a void tile.
+    /// Maps granules into slots of an unmapped tile.
     pub(super) fn fill(&mut self, slot: usize, granules: &[Granule], tag: Tag) {
         let range = slot << self.granule_shift..(slot + granules.len()) << self.granule_shift;
-        let void = self.tiling.at(range.start);
-        debug_assert_eq!(self.get(void).kind, Kind::Void);
-        self.voids.remove(&mut self.tiling, void);
-        let tile = self.isolate(void, &range, |home, void| home.voids.insert(&mut home.tiling, void));
+        let unmapped = self.tiling.at(range.start);
+        debug_assert_eq!(self.get(unmapped).kind, TileKind::Unmapped);
+        self.unmapped.remove(&mut self.tiling, unmapped);
+        let tile =
+            self.isolate(unmapped, &range, |segment, unmapped| segment.unmapped.insert(&mut segment.tiling, unmapped));
         for (slot, granule) in (slot..).zip(granules) {
             self.granules[slot] = granule.0;
         }
@@ -242,29 +245,30 @@ impl MainSegment {
         self.become_free(tile, tag);
     }
 
-    /// Takes the granules out of slots that are free; what becomes of them is the caller's.
+    /// Removes the granules from slots that are free; the caller destroys or moves them.
     pub(super) fn evict(&mut self, slots: std::ops::Range<usize>) {
         let range = slots.start << self.granule_shift..slots.end << self.granule_shift;
         let tile = self.tiling.at(range.start);
-        let Kind::Free(tag) = self.get(tile).kind else { panic!("only free granules are given back") };
+        let TileKind::Free(tag) = self.get(tile).kind else { panic!("only free granules are given back") };
         self.bins[tag.index()].remove(&mut self.tiling, tile);
-        let mut tile = self.isolate(tile, &range, |home, rest| home.bins[tag.index()].insert(&mut home.tiling, rest));
-        self.tiling.get_mut(tile).kind = Kind::Void;
+        let mut tile =
+            self.isolate(tile, &range, |segment, rest| segment.bins[tag.index()].insert(&mut segment.tiling, rest));
+        self.tiling.get_mut(tile).kind = TileKind::Unmapped;
         self.held -= slots.len();
-        if let Some(after) = self.tiling.after(tile).filter(|&after| self.get(after).kind == Kind::Void) {
-            self.voids.remove(&mut self.tiling, after);
+        if let Some(after) = self.tiling.after(tile).filter(|&after| self.get(after).kind == TileKind::Unmapped) {
+            self.unmapped.remove(&mut self.tiling, after);
             self.tiling.join(tile, after);
         }
-        if let Some(before) = self.tiling.before(tile).filter(|&before| self.get(before).kind == Kind::Void) {
-            self.voids.remove(&mut self.tiling, before);
+        if let Some(before) = self.tiling.before(tile).filter(|&before| self.get(before).kind == TileKind::Unmapped) {
+            self.unmapped.remove(&mut self.tiling, before);
             self.tiling.join(before, tile);
             tile = before;
         }
-        self.voids.insert(&mut self.tiling, tile);
+        self.unmapped.insert(&mut self.tiling, tile);
     }
 
-    /// Cuts a range out of a tile that is in no bin; `keep` is told of what is left on either side.
-    fn isolate(&mut self, tile: TileId, range: &Bytes, keep: impl Fn(&mut Self, TileId)) -> TileId {
+    /// Cuts a range out of a tile that is in no bin; `keep` gets the remainders on either side.
+    fn isolate(&mut self, tile: TileId, range: &ByteRange, keep: impl Fn(&mut Self, TileId)) -> TileId {
         let mut cut = tile;
         if self.get(tile).start < range.start {
             cut = self.tiling.split(tile, range.start);
@@ -280,8 +284,8 @@ impl MainSegment {
     /// Joins a tile that is in no bin with the free neighbours that it may be joined with, and puts
     /// the whole in its bin.
     ///
-    /// Nobody's memory joins that of any stream and is the stream's from then on: to wait for the
-    /// stream without need is safe.
+    /// Idle memory joins that of any stream and takes its tag: ordering it after that stream
+    /// without need is safe.
     fn become_free(&mut self, mut tile: TileId, mut tag: Tag) {
         if let Some((after, joined)) = self.tiling.after(tile).and_then(|after| self.joinable(after, tag)) {
             self.tiling.join(tile, after);
@@ -292,20 +296,20 @@ impl MainSegment {
             tile = before;
             tag = joined;
         }
-        self.tiling.get_mut(tile).kind = Kind::Free(tag);
+        self.tiling.get_mut(tile).kind = TileKind::Free(tag);
         self.bins[tag.index()].insert(&mut self.tiling, tile);
     }
 
     /// If a neighbour is free and may be joined with memory of `tag`: the neighbour, taken out of
     /// its bin, and the tag of the whole.
     fn joinable(&mut self, neighbour: TileId, tag: Tag) -> Option<(TileId, Tag)> {
-        let Kind::Free(other) = self.get(neighbour).kind else { return None };
+        let TileKind::Free(other) = self.get(neighbour).kind else { return None };
         let joined = tag.joined(other)?;
         self.bins[other.index()].remove(&mut self.tiling, neighbour);
         Some((neighbour, joined))
     }
 
-    fn touch(&mut self, range: &Bytes) {
+    fn touch(&mut self, range: &ByteRange) {
         let (first, last) = (range.start >> self.granule_shift, (range.end - 1) >> self.granule_shift);
         self.touched += usize::from(self.edges[first] == 0);
         self.edges[first] += 1;
@@ -315,7 +319,7 @@ impl MainSegment {
         }
     }
 
-    fn untouch(&mut self, range: &Bytes) {
+    fn untouch(&mut self, range: &ByteRange) {
         let (first, last) = (range.start >> self.granule_shift, (range.end - 1) >> self.granule_shift);
         self.edges[first] -= 1;
         self.touched -= usize::from(self.edges[first] == 0);

@@ -3,37 +3,37 @@
 #![forbid(unsafe_code)]
 
 use super::Pool;
-use super::pending_request::{PendingRequest, Place};
+use super::live_blocks::{BlockLocation, PendingRequest};
 use crate::source::{Refusal, StreamId};
 
-/// Whose outstanding work free memory must be ordered after.
+/// The stream whose outstanding work free memory must be ordered after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Tag(u32);
 
 impl Tag {
     /// No work is outstanding on the memory.
-    pub(super) const NOBODY: Tag = Tag(0);
+    pub(super) const IDLE: Tag = Tag(0);
 
     pub(super) fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The tag of two neighbouring free ranges taken as one, if one order suffices for both.
+    /// The tag of two neighbouring free ranges joined, if one order suffices for both.
     pub(super) fn joined(self, other: Tag) -> Option<Tag> {
-        (self == other || self == Tag::NOBODY || other == Tag::NOBODY).then_some(self.max(other))
+        (self == other || self == Tag::IDLE || other == Tag::IDLE).then_some(self.max(other))
     }
 
     /// True if work of the stream `user` may use memory of this tag as it is.
     pub(super) fn serves(self, user: Tag) -> bool {
-        self == user || self == Tag::NOBODY
+        self == user || self == Tag::IDLE
     }
 }
 
-/// The streams that the pool has seen, each with a tag. There are few.
+/// The streams that the pool has seen, each with a tag; a linear search suffices.
 #[derive(Debug, Default)]
-pub(super) struct Streams(Vec<StreamId>);
+pub(super) struct StreamTags(Vec<StreamId>);
 
-impl Streams {
+impl StreamTags {
     pub(super) fn tag(&mut self, stream: StreamId) -> Tag {
         let known = self.0.iter().position(|&known| known == stream);
         let index = known.unwrap_or_else(|| {
@@ -43,7 +43,7 @@ impl Streams {
         Tag(index as u32 + 1)
     }
 
-    /// The stream of a tag; the default stream for memory that is nobody's.
+    /// The stream of a tag; the default stream for idle memory.
     pub(super) fn stream(&self, tag: Tag) -> StreamId {
         tag.index().checked_sub(1).map_or(StreamId::default(), |index| self.0[index])
     }
@@ -54,29 +54,29 @@ impl Streams {
 }
 
 impl Pool {
-    /// Makes free memory of other streams usable: first of those that have nothing left to do,
-    /// then, by an order that the device keeps and nobody waits for, of the first stream that has
-    /// enough, then of all.
+    /// Fallback: makes free memory of other streams usable. First that of idle streams; then, by an
+    /// event wait on the device, that of the first stream with enough; then that of all.
     ///
-    /// All of a stream's memory is taken over at once: one order covers it.
-    pub(super) fn share(&mut self, want: &PendingRequest) -> Result<Option<Place>, Refusal> {
+    /// All of a stream's memory is taken over at once, since one wait covers it.
+    pub(super) fn share(&mut self, pending: &PendingRequest) -> Result<Option<BlockLocation>, Refusal> {
         let others = |pool: &Pool| -> Vec<Tag> {
-            let filled = |tag: &Tag| !pool.home.bins()[tag.index()].is_empty();
-            pool.streams.all().filter(|&tag| tag != want.tag).filter(filled).collect()
+            let filled = |tag: &Tag| !pool.main.bins()[tag.index()].is_empty();
+            pool.streams.all().filter(|&tag| tag != pending.tag).filter(filled).collect()
         };
         for tag in others(self) {
             if self.source.is_idle(self.streams.stream(tag)) {
-                self.home.retag(tag, Tag::NOBODY);
+                self.main.retag(tag, Tag::IDLE);
             }
         }
-        if let Some(place) = self.fit(want) {
+        if let Some(place) = self.fit(pending) {
             return Ok(Some(place));
         }
-        let enough = |pool: &Pool, tag: &Tag| pool.home.fit(want.home_bytes(pool.home.granule_bytes()), *tag).is_some();
+        let enough =
+            |pool: &Pool, tag: &Tag| pool.main.fit(pending.contiguous_bytes(pool.main.granule_bytes()), *tag).is_some();
         let (first, rest): (Vec<_>, Vec<_>) = others(self).into_iter().partition(|tag| enough(self, tag));
         for tag in first.into_iter().chain(rest) {
-            self.adopt(tag, want.tag)?;
-            if let Some(place) = self.fit(want) {
+            self.adopt(tag, pending.tag)?;
+            if let Some(place) = self.fit(pending) {
                 return Ok(Some(place));
             }
         }
@@ -88,19 +88,19 @@ impl Pool {
     pub(super) fn adopt(&mut self, from: Tag, to: Tag) -> Result<(), Refusal> {
         let (on, waiting) = (self.streams.stream(from), self.streams.stream(to));
         if self.source.is_idle(on) {
-            self.home.retag(from, Tag::NOBODY);
+            self.main.retag(from, Tag::IDLE);
             return Ok(());
         }
         self.source.order(waiting, on)?;
-        self.home.retag(from, to);
+        self.main.retag(from, to);
         Ok(())
     }
 
-    /// Waits for all work; free memory is nobody's then.
-    pub(super) fn settle(&mut self) -> Result<(), Refusal> {
+    /// Waits for all work; all free memory is idle then.
+    pub(super) fn synchronize(&mut self) -> Result<(), Refusal> {
         self.source.synchronize()?;
         for tag in self.streams.all() {
-            self.home.retag(tag, Tag::NOBODY);
+            self.main.retag(tag, Tag::IDLE);
         }
         Ok(())
     }

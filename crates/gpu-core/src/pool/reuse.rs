@@ -1,83 +1,87 @@
-//! Takes the seat that the memory of steps knows, if it is free.
+//! Gives a block the placement that it had in an earlier step, if that is free.
 
 #![forbid(unsafe_code)]
 
-use super::pending_request::{PendingRequest, Place};
+use super::live_blocks::{BlockLocation, PendingRequest};
 use super::placement_cache::{BlockPlacement, PlacementKind};
-use super::tiling::{Kind, TileId};
-use super::{Bytes, Pool};
+use super::tiling::{TileId, TileKind};
+use super::{ByteRange, Pool};
 
 impl Pool {
-    /// The place that a block of this key had when a step last came by here.
+    /// The location that a block of this key had in an earlier step.
     #[inline]
-    pub(super) fn recall(&mut self, key: u64, want: &PendingRequest) -> Option<Place> {
-        let seat = self.memory.recall(key)?;
-        self.take_seat(seat, want)
+    pub(super) fn reuse(&mut self, key: u64, pending: &PendingRequest) -> Option<BlockLocation> {
+        let placement = self.placements.reuse(key)?;
+        self.take_placement(placement, pending)
     }
 
-    fn take_seat(&mut self, seat: BlockPlacement, want: &PendingRequest) -> Option<Place> {
-        match seat.form {
-            PlacementKind::View(view) => self.recall_view(view, seat, want),
-            PlacementKind::Slot => self.recall_slot(self.home.offset(seat.address)?, want),
+    fn take_placement(&mut self, placement: BlockPlacement, pending: &PendingRequest) -> Option<BlockLocation> {
+        match placement.kind {
+            PlacementKind::View(view) => self.reuse_view(view, placement, pending),
+            PlacementKind::Slot => self.reuse_slot(self.main.offset(placement.address)?, pending),
             PlacementKind::Whole => {
-                let start = self.home.offset(seat.address)?;
-                let tile = self.free_at(&(start..start + want.bytes), want)?;
-                Some(Place::Whole(self.home.take(tile, start..start + want.bytes, Kind::Live(want.block))))
+                let start = self.main.offset(placement.address)?;
+                let tile = self.free_at(&(start..start + pending.bytes), pending)?;
+                Some(BlockLocation::Whole(self.main.take(
+                    tile,
+                    start..start + pending.bytes,
+                    TileKind::Live(pending.block),
+                )))
             }
         }
     }
 
-    fn recall_slot(&mut self, start: usize, want: &PendingRequest) -> Option<Place> {
-        let class = want.class?;
-        let granule = start >> self.home.granule_shift();
-        let base = granule << self.home.granule_shift();
-        let slot = (start - base) / want.bytes;
+    fn reuse_slot(&mut self, start: usize, pending: &PendingRequest) -> Option<BlockLocation> {
+        let class = pending.class?;
+        let granule = start >> self.main.granule_shift();
+        let base = granule << self.main.granule_shift();
+        let slot = (start - base) / pending.bytes;
         if self.slabs.in_granule(granule).is_none() {
-            let tile = self.free_at(&(base..base + self.home.granule_bytes()), want)?;
-            self.add_slab(tile, granule, (class, want.tag));
+            let tile = self.free_at(&(base..base + self.main.granule_bytes()), pending)?;
+            self.add_slab(tile, granule, class, pending.tag);
         }
         let slab = self.slabs.in_granule(granule).expect("it was made if there was none");
         let found = self.slabs.get(slab);
-        let same = found.class == class && found.tag == want.tag && slot < found.slots() && found.is_free(slot);
+        let same = found.class == class && found.tag == pending.tag && slot < found.slots() && found.is_free(slot);
         same.then(|| {
             self.slabs.take_slot(slab, slot);
-            Place::Slot { slab, slot: slot as u32 }
+            BlockLocation::Slot { slab, slot: slot as u32 }
         })
     }
 
-    fn recall_view(&mut self, view: u32, seat: BlockPlacement, want: &PendingRequest) -> Option<Place> {
+    fn reuse_view(&mut self, view: u32, placement: BlockPlacement, pending: &PendingRequest) -> Option<BlockLocation> {
         let found = self.views.try_get(view)?;
-        let offset = usize::try_from(seat.address.checked_sub(found.address)?).ok()?;
-        if offset + want.bytes > found.slots.len() << self.home.granule_shift() {
+        let offset = usize::try_from(placement.address.checked_sub(found.address)?).ok()?;
+        if offset + pending.bytes > found.slots.len() << self.main.granule_shift() {
             return None;
         }
-        for piece in found.pieces(&(offset..offset + want.bytes), self.home.granule_shift())? {
-            self.free_at(&piece, want)?;
+        for piece in found.pieces(&(offset..offset + pending.bytes), self.main.granule_shift())? {
+            self.free_at(&piece, pending)?;
         }
-        let pieces = self.free_pieces(view, offset, want)?;
-        Some(self.enter_view(want, view, offset, &pieces))
+        let pieces = self.free_pieces(view, offset, pending)?;
+        Some(self.assign_view(pending, view, offset, &pieces))
     }
 
-    /// The free tile that a range lies in, after taking over from other streams what they freed
+    /// The free tile that holds a range, after ordering the stream after others that freed memory
     /// there.
-    fn free_at(&mut self, range: &Bytes, want: &PendingRequest) -> Option<TileId> {
+    fn free_at(&mut self, range: &ByteRange, pending: &PendingRequest) -> Option<TileId> {
         loop {
-            if let Some(tile) = self.home.free_at(range, |tag| tag.serves(want.tag)) {
+            if let Some(tile) = self.main.free_at(range, |tag| tag.serves(pending.tag)) {
                 return Some(tile);
             }
             let tiles =
-                std::iter::successors(Some(self.home.tiling().at(range.start)), |&tile| self.home.tiling().after(tile));
+                std::iter::successors(Some(self.main.tiling().at(range.start)), |&tile| self.main.tiling().after(tile));
             let mut foreign = None;
-            for tile in tiles.map(|tile| self.home.get(tile)).take_while(|tile| tile.start < range.end) {
+            for tile in tiles.map(|tile| self.main.get(tile)).take_while(|tile| tile.start < range.end) {
                 match tile.kind {
-                    Kind::Free(tag) if tag.serves(want.tag) => {}
-                    Kind::Free(tag) => foreign = Some(tag),
+                    TileKind::Free(tag) if tag.serves(pending.tag) => {}
+                    TileKind::Free(tag) => foreign = Some(tag),
                     _ => return None,
                 }
             }
-            // Each turn makes one stream's memory usable, so that there are no more turns than
+            // Each iteration makes one stream's memory usable, so that there are at most as many as
             // streams.
-            self.adopt(foreign?, want.tag).ok()?;
+            self.adopt(foreign?, pending.tag).ok()?;
         }
     }
 }

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::pending_request::Place;
+use serde::{Deserialize, Serialize};
+
+use super::live_blocks::BlockLocation;
 use super::slab::class_bytes;
-use super::tiling::Kind;
+use super::tiling::TileKind;
 use super::view::GONE;
 use super::{BlockId, Pool};
 use crate::source::StreamId;
@@ -24,13 +26,15 @@ pub struct SegmentInfo {
 }
 
 /// Kinds of segments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SegmentKind {
-    /// Addresses at which granules are mapped for as long as they exist. The bytes of all home
+    /// Addresses at which granules are mapped for as long as they exist. The bytes of all main
     /// segments are the reserved bytes.
-    Home,
-    /// A second address of granules, made by stitching: the bytes of its blocks are lent at home,
-    /// and count once.
+    #[serde(rename = "home")]
+    Main,
+    /// A second address of granules, made by stitching: the bytes of its blocks are lent in the
+    /// main segment, and count once.
     View,
 }
 
@@ -54,15 +58,16 @@ pub struct BlockInfo {
     pub id: Option<BlockId>,
 }
 
-/// True if a block is in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// State of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum BlockState {
     /// Given to somebody.
     Live,
     /// Can be given.
     Free,
-    /// Used, or free, at another address: at home, bytes of a block that is in a view; in a view,
-    /// bytes beside its blocks.
+    /// Used, or free, at another address: in the main segment, bytes of a block that is in a view;
+    /// in a view, bytes beside its blocks.
     Lent,
 }
 
@@ -74,13 +79,13 @@ impl Pool {
         let mut viewed: BTreeMap<u32, BTreeMap<usize, u32>> = BTreeMap::new();
         for (index, live) in self.blocks.iter() {
             match &live.place {
-                &Place::Slot { slab, slot } => {
+                &BlockLocation::Slot { slab, slot } => {
                     slots.entry(slab).or_default().insert(slot, index);
                 }
-                Place::Stitched(stitched) => {
+                BlockLocation::Stitched(stitched) => {
                     viewed.entry(stitched.view).or_default().insert(stitched.offset, index);
                 }
-                Place::Whole(_) => {}
+                BlockLocation::Whole(_) => {}
             }
         }
         let mut segments = self.home_segments(&slots);
@@ -91,22 +96,22 @@ impl Pool {
 
     fn home_segments(&self, slots: &BTreeMap<u32, BTreeMap<u32, u32>>) -> Vec<SegmentInfo> {
         let mut segments: Vec<SegmentInfo> = Vec::new();
-        for tile in self.home.tiling().iter().map(|tile| self.home.get(tile)) {
-            let address = || self.home.address(tile.start);
+        for tile in self.main.tiling().iter().map(|tile| self.main.get(tile)) {
+            let address = || self.main.address(tile.start);
             let blocks = match tile.kind {
-                Kind::Void => continue,
-                Kind::Free(tag) => {
+                TileKind::Unmapped => continue,
+                TileKind::Free(tag) => {
                     vec![BlockInfo {
                         stream: self.streams.stream(tag),
                         ..unused(address(), tile.bytes, BlockState::Free)
                     }]
                 }
-                Kind::Live(index) => vec![self.live_info(index)],
-                Kind::Piece(index) => {
+                TileKind::Live(index) => vec![self.live_info(index)],
+                TileKind::Piece(index) => {
                     let stream = self.streams.stream(self.blocks.at(index).tag);
                     vec![BlockInfo { stream, ..unused(address(), tile.bytes, BlockState::Lent) }]
                 }
-                Kind::Slab(slab) => self.slab_blocks(slab, slots.get(&slab)),
+                TileKind::Slab(slab) => self.slab_blocks(slab, slots.get(&slab)),
             };
             match segments.last_mut() {
                 Some(segment) if segment.address + segment.bytes as u64 == address() => {
@@ -116,7 +121,7 @@ impl Pool {
                 _ => segments.push(SegmentInfo {
                     address: address(),
                     bytes: tile.bytes,
-                    kind: SegmentKind::Home,
+                    kind: SegmentKind::Main,
                     blocks,
                 }),
             }
@@ -134,29 +139,29 @@ impl Pool {
                 (Some(&index), _) => blocks.push(self.live_info(index)),
                 (None, Some(last)) if last.state == BlockState::Free => last.bytes += range.len(),
                 (None, _) => {
-                    let address = self.home.address(range.start);
+                    let address = self.main.address(range.start);
                     blocks.push(BlockInfo { stream, ..unused(address, range.len(), BlockState::Free) });
                 }
             }
         }
         // The end of the granule that is smaller than a block.
         let used = self.slabs.get(slab).slots() * class_bytes(self.slabs.get(slab).class);
-        let range = self.home.range(&(self.slabs.get(slab).granule..self.slabs.get(slab).granule + 1));
+        let range = self.main.range(&(self.slabs.get(slab).granule..self.slabs.get(slab).granule + 1));
         match (range.len() - used, blocks.last_mut()) {
             (0, _) => {}
             (rest, Some(last)) if last.state == BlockState::Free => last.bytes += rest,
             (rest, _) => {
-                let address = self.home.address(range.start + used);
+                let address = self.main.address(range.start + used);
                 blocks.push(BlockInfo { stream, ..unused(address, rest, BlockState::Free) });
             }
         }
         blocks
     }
 
-    /// A view by its live blocks. What lies between them is in use, or free, at home, and shown as
-    /// lent; granules that are gone divide it.
+    /// A view by its live blocks. What lies between them is in use, or free, in the main segment,
+    /// and shown as lent; granules that are gone divide it.
     fn view_segments(&self, view: u32, blocks: &BTreeMap<usize, u32>) -> Vec<SegmentInfo> {
-        let (view, shift) = (self.views.get(view), self.home.granule_shift());
+        let (view, shift) = (self.views.get(view), self.main.granule_shift());
         let mut segments = Vec::new();
         let mut slot = 0;
         for run in view.slots.chunk_by(|a, b| (*a == GONE) == (*b == GONE)) {

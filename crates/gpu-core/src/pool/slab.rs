@@ -1,5 +1,5 @@
-//! Small blocks: a slab is one granule of equal blocks, so that thousands of them neither scatter
-//! over granules nor split large memory.
+//! Slabs of small blocks: one granule cut into equal slots, so that small blocks neither scatter
+//! over granules nor split large free ranges.
 //!
 //! Size classes are multiples of 512 bytes, four to an octave, up to a 64th of a granule (32 KiB
 //! where a granule is 2 MiB). A block is at most a quarter larger than what was asked for, and what
@@ -10,9 +10,9 @@
 use super::granule_set::GranuleSet;
 use super::order::Tag;
 use super::tiling::TileId;
-use super::{Bytes, UNIT_BYTES};
+use super::{ByteRange, UNIT_BYTES};
 
-/// Blocks in a slab at most: as many as one word can keep a bit for each word of bits.
+/// Most blocks in a slab: a 64-bit word summarises 64 words of free bits.
 const SLOTS_MAX: usize = 64 * 64;
 
 /// The size class of a request, if it is small: its index.
@@ -25,7 +25,7 @@ pub(super) fn class_of(bytes: usize, granule_bytes: usize) -> Option<usize> {
         return Some(units - 1);
     }
     let octave = (units - 1).ilog2() as usize;
-    // Of a step of 2^(octave - 2) units, so that there are four in an octave.
+    // Steps of 2^(octave - 2) units: four in an octave.
     let steps = ((units - 1) >> (octave - 2)) + 1;
     Some(4 * (octave - 1) + steps - 5)
 }
@@ -45,10 +45,10 @@ pub(super) fn class_slots(class: usize, granule_bytes: usize) -> usize {
 #[derive(Debug)]
 pub(super) struct Slab {
     pub(super) tile: TileId,
-    /// Slot of its granule in the home segment.
+    /// Slot of its granule in the main segment.
     pub(super) granule: usize,
     pub(super) class: usize,
-    /// The one stream that uses its blocks.
+    /// The stream that uses its blocks.
     pub(super) tag: Tag,
     pub(super) live: usize,
     slots: usize,
@@ -98,13 +98,21 @@ impl Slab {
     }
 }
 
+/// A slab whose granule is now at another slot of the main segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlabMove {
+    pub(super) slab: u32,
+    pub(super) granule: usize,
+    pub(super) tile: TileId,
+}
+
 /// All slabs of a pool.
 #[derive(Debug, Default)]
 pub(super) struct Slabs {
     slabs: Vec<Option<Slab>>,
     vacant: Vec<u32>,
-    /// By tag and class: the granules of slabs with a free block. The lowest is filled first, so
-    /// that the others may empty.
+    /// Granules of slabs with a free block, by tag and class. The lowest is filled first, so that
+    /// the others may empty.
     open: Vec<Vec<GranuleSet>>,
     /// By granule: 1 + the slab in it; 0 for none.
     by_granule: Vec<u32>,
@@ -140,8 +148,7 @@ impl Slabs {
         }
     }
 
-    /// Gives a slot back. Whether the slab is then without live blocks: the caller takes it away
-    /// then.
+    /// Frees a slot. True if the slab has no live block left; the caller then removes it.
     pub(super) fn give_back(&mut self, index: u32, slot: u32) -> bool {
         let slab = self.get_mut(index);
         let was_full = slab.is_full();
@@ -153,16 +160,15 @@ impl Slabs {
         empty
     }
 
-    /// Adds a slab without live blocks. `kind` is its class and its stream.
-    pub(super) fn add(&mut self, tile: TileId, granule: usize, kind: (usize, Tag), slots: usize) {
-        let slab = Slab::new(tile, granule, kind.0, kind.1, slots);
+    /// Adds a slab without live blocks.
+    pub(super) fn add(&mut self, tile: TileId, granule: usize, class: usize, tag: Tag, slots: usize) {
+        let slab = Slab::new(tile, granule, class, tag, slots);
         let index = self.next();
         if self.vacant.pop().is_some() {
             self.slabs[index as usize] = Some(slab);
         } else {
             self.slabs.push(Some(slab));
         }
-        let (class, tag) = kind;
         if self.open.len() <= tag.index() {
             self.open.resize_with(tag.index() + 1, Vec::new);
         }
@@ -188,15 +194,14 @@ impl Slabs {
         slab
     }
 
-    /// Tells a slab that its granule is at another slot of the home segment. Two slabs may be told
-    /// in turn that they change places.
-    pub(super) fn relocate(&mut self, moves: &[(u32, usize, TileId)]) {
-        for &(index, ..) in moves {
+    /// Updates slabs whose granules moved to other slots of the main segment.
+    pub(super) fn relocate(&mut self, moves: &[SlabMove]) {
+        for &SlabMove { slab: index, .. } in moves {
             let (granule, class, tag) = (self.get(index).granule, self.get(index).class, self.get(index).tag);
             self.open[tag.index()][class].remove(granule);
             self.set_granule(granule, 0);
         }
-        for &(index, granule, tile) in moves {
+        for &SlabMove { slab: index, granule, tile } in moves {
             let slab = self.get_mut(index);
             (slab.granule, slab.tile) = (granule, tile);
             let (full, class, tag) = (slab.is_full(), slab.class, slab.tag);
@@ -233,8 +238,8 @@ impl Slabs {
     }
 }
 
-/// The bytes of a slot, by its offset in the home segment.
-pub(super) fn slot_bytes(slab: &Slab, slot: usize, granule_shift: u32) -> Bytes {
+/// The bytes of a slot, by its offset in the main segment.
+pub(super) fn slot_bytes(slab: &Slab, slot: usize, granule_shift: u32) -> ByteRange {
     let start = (slab.granule << granule_shift) + slot * class_bytes(slab.class);
     start..start + class_bytes(slab.class)
 }
@@ -267,19 +272,19 @@ mod tests {
         for (class, granule_bytes) in [(0, GRANULE), (2, GRANULE), (19, GRANULE), (0, 64 << 10), (0, 1 << 25)] {
             let slots = class_slots(class, granule_bytes);
             let mut slabs = Slabs::default();
-            slabs.add(Tiling::new(1, 21, Kind::Void).first().unwrap(), 3, (class, Tag::NOBODY), slots);
+            slabs.add(Tiling::new(1, 21, TileKind::Unmapped).first().unwrap(), 3, class, Tag::IDLE, slots);
             let mut given: Vec<u32> =
-                std::iter::from_fn(|| slabs.take(class, Tag::NOBODY)).map(|(_, slot)| slot).collect();
+                std::iter::from_fn(|| slabs.take(class, Tag::IDLE)).map(|(_, slot)| slot).collect();
             assert_eq!(given, (0..slots as u32).collect::<Vec<_>>());
             assert!(!slabs.give_back(0, 5.min(slots as u32 - 1)));
-            assert_eq!(slabs.take(class, Tag::NOBODY), Some((0, 5.min(slots as u32 - 1))));
+            assert_eq!(slabs.take(class, Tag::IDLE), Some((0, 5.min(slots as u32 - 1))));
             let last = given.pop().unwrap();
             assert!(given.into_iter().all(|slot| !slabs.give_back(0, slot)));
             assert!(slabs.give_back(0, last));
             assert_eq!(slabs.remove(0).live, 0);
-            assert_eq!(slabs.take(class, Tag::NOBODY), None);
+            assert_eq!(slabs.take(class, Tag::IDLE), None);
         }
     }
 
-    use super::super::tiling::{Kind, Tiling};
+    use super::super::tiling::{TileKind, Tiling};
 }

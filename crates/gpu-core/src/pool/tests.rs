@@ -17,22 +17,22 @@ const GRANULE: usize = 64 << 10;
 struct Play {
     pool: Pool,
     ground: Ground,
-    live: Vec<(BlockId, Request, u64)>,
+    live: Vec<(BlockId, AllocationRequest, u64)>,
     marks: u64,
 }
 
 impl Play {
     fn new(granules: usize) -> Self {
         let ground = Ground::new(granules, GRANULE);
-        let pool = Pool::new(Box::new(ground.clone()), Settings { capacity_bytes: None });
+        let pool = Pool::new(Box::new(ground.clone()), PoolSettings { capacity_bytes: None });
         Play { pool, ground, live: Vec::new(), marks: 0 }
     }
 
-    fn request(bytes: usize, stream: u32) -> Request {
-        Request { bytes, stream: StreamId(stream), owner: "test".into(), mobility: Mobility::Relocatable }
+    fn request(bytes: usize, stream: u32) -> AllocationRequest {
+        AllocationRequest { bytes, stream: StreamId(stream), owner: "test".into(), mobility: Mobility::Relocatable }
     }
 
-    fn allocate(&mut self, request: Request) -> Result<BlockId, Shortage> {
+    fn allocate(&mut self, request: AllocationRequest) -> Result<BlockId, AllocationError> {
         let block = self.pool.allocate(&request)?;
         self.marks += 1;
         self.ground.mark(self.pool.address(block), request.bytes, self.marks);
@@ -65,7 +65,7 @@ impl Play {
 
     /// Granules with a live byte, as the ground sees them.
     fn touched(&self) -> usize {
-        let granules = |(block, request, _): &(BlockId, Request, u64)| {
+        let granules = |(block, request, _): &(BlockId, AllocationRequest, u64)| {
             self.ground.granules(self.pool.address(*block), request.bytes.max(1))
         };
         self.live.iter().flat_map(granules).collect::<BTreeSet<u64>>().len()
@@ -120,7 +120,7 @@ fn run(play: &mut Play, act: Act) -> bool {
                 );
                 assert_eq!(before.0.shortages_total + 1, after.0.shortages_total);
                 let room = needed <= play.pool.counts().capacity_bytes / GRANULE;
-                return room || matches!(shortage, Shortage::Source(_));
+                return room || matches!(shortage, AllocationError::Source(_));
             }
         }
         Act::Free(_) if play.live.is_empty() => {}
@@ -146,7 +146,7 @@ proptest! {
         let mut play = Play::new(48);
         for (k, act) in acts.into_iter().enumerate() {
             prop_assert!(!run(&mut play, act), "{act:?} failed without need");
-            prop_assert_eq!(play.pool.home.touched(), play.touched());
+            prop_assert_eq!(play.pool.main.touched(), play.touched());
             if k % 16 == 0 {
                 play.check();
             }
@@ -260,14 +260,14 @@ proptest! {
         for act in acts {
             match act {
                 Act::Allocate(bytes, stream) if fixed.next() == Some(true) => {
-                    let request = Request { mobility: Mobility::Fixed, ..Play::request(bytes, stream) };
+                    let request = AllocationRequest { mobility: Mobility::Fixed, ..Play::request(bytes, stream) };
                     if let Ok(block) = play.allocate(request) {
                         addresses.insert(block, play.pool.address(block));
                     }
                 }
                 act => drop(run(&mut play, act)),
             }
-            let stays = |(block, ..): &(BlockId, Request, u64)| addresses.get(block).is_none_or(|&at| at == play.pool.address(*block));
+            let stays = |(block, ..): &(BlockId, AllocationRequest, u64)| addresses.get(block).is_none_or(|&at| at == play.pool.address(*block));
             prop_assert!(play.live.iter().all(stays));
         }
         play.check();

@@ -1,4 +1,4 @@
-//! The tiles of the home segment, in order of address.
+//! The tiles of the main segment, in order of address.
 
 #![forbid(unsafe_code)]
 
@@ -24,25 +24,25 @@ impl TileId {
 
 /// Kinds of tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Whole granules that do not exist.
-    Void,
+pub(super) enum TileKind {
+    /// Slots without a granule.
+    Unmapped,
     /// Bytes that can be given, once ordered after the work of the stream that the tag stands for.
     Free(Tag),
     /// A live block, used at this address.
     Live(u32),
     /// A part of a live block that is used through a view.
     Piece(u32),
-    /// Equal small blocks.
+    /// A slab of small blocks.
     Slab(u32),
 }
 
-/// Consecutive bytes of one kind, by their offset in the home segment.
+/// Consecutive bytes of one kind, by their offset in the main segment.
 #[derive(Debug)]
 pub(super) struct Tile {
     pub(super) start: usize,
     pub(super) bytes: usize,
-    pub(super) kind: Kind,
+    pub(super) kind: TileKind,
     before: u32,
     after: u32,
     /// Neighbours in the bin that the tile is in, if it is in one.
@@ -74,7 +74,7 @@ pub(super) struct Tiling {
 
 impl Tiling {
     /// `granules` granules of `1 << granule_shift` bytes, all of them one tile of `kind`.
-    pub(super) fn new(granules: usize, granule_shift: u32, kind: Kind) -> Self {
+    pub(super) fn new(granules: usize, granule_shift: u32, kind: TileKind) -> Self {
         let mut tiling = Tiling {
             tiles: Vec::new(),
             vacant: Vec::new(),
@@ -225,7 +225,7 @@ mod tests {
         /// that a walk finds.
         #[test]
         fn the_tile_at_an_offset_is_the_one_that_holds_it(cuts in prop::collection::vec((0usize..64 * 8, any::<bool>()), 1..200)) {
-            let mut tiling = Tiling::new(64, SHIFT, Kind::Void);
+            let mut tiling = Tiling::new(64, SHIFT, TileKind::Unmapped);
             for (eighth, cut) in cuts {
                 let at = eighth << (SHIFT - 3);
                 let tile = tiling.at(at);

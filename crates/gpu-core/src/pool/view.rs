@@ -1,37 +1,37 @@
-//! Views: second addresses of granules, at which pieces from anywhere in the home segment lie side
+//! Views: second addresses of granules, at which pieces from anywhere in the main segment lie side
 //! by side.
 //!
-//! A view says nothing of who uses which byte; only the tiles of the home segment do. It serves a
-//! block when the pieces that the block would have are free at home. A view without a live block is
-//! *dormant*: it stays mapped, and costs no driver call when it is used again.
+//! A view does not say who uses which byte; only the tiles of the main segment do. It serves a
+//! block when the pieces that the block would have are free in the main segment. A view without a
+//! live block is *dormant*: it stays mapped, and costs no driver call when it is used again.
 
 #![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Bytes;
+use super::ByteRange;
 use super::granule_set::GranuleSet;
 
-/// Stands in a view for a granule that was given back.
+/// Marks a granule of a view that was given back.
 pub(super) const GONE: u32 = u32::MAX;
 
 /// Granules mapped side by side.
 #[derive(Debug)]
 pub(super) struct View {
     pub(super) address: u64,
-    /// The home slot of each granule, or [`GONE`].
+    /// The main-segment slot of each granule, or [`GONE`].
     pub(super) slots: Vec<u32>,
     /// Live blocks in it.
     pub(super) live: usize,
-    /// When it last began or ceased to serve a block.
+    /// Time at which a block last entered or left it.
     used: u64,
 }
 
 impl View {
-    /// The pieces of the home segment that `bytes` of the view are, joined where they follow each
+    /// The pieces of the main segment that `bytes` of the view are, joined where they follow each
     /// other; `None` if a granule is gone.
-    pub(super) fn pieces(&self, bytes: &Bytes, granule_shift: u32) -> Option<Vec<Bytes>> {
-        let mut pieces: Vec<Bytes> = Vec::new();
+    pub(super) fn pieces(&self, bytes: &ByteRange, granule_shift: u32) -> Option<Vec<ByteRange>> {
+        let mut pieces: Vec<ByteRange> = Vec::new();
         let mut at = bytes.start;
         while at < bytes.end {
             let index = at >> granule_shift;
@@ -49,7 +49,7 @@ impl View {
 }
 
 /// Adds a range, as a part of the last one if it follows that.
-pub(super) fn push_joined(ranges: &mut Vec<Bytes>, range: Bytes) {
+pub(super) fn push_joined(ranges: &mut Vec<ByteRange>, range: ByteRange) {
     match ranges.last_mut() {
         Some(last) if last.end == range.start => last.end = range.end,
         _ => ranges.push(range),
@@ -58,7 +58,7 @@ pub(super) fn push_joined(ranges: &mut Vec<Bytes>, range: Bytes) {
 
 /// All views of a pool.
 #[derive(Debug, Default)]
-pub(super) struct Views {
+pub(super) struct AliasViews {
     views: Vec<Option<View>>,
     vacant: Vec<u32>,
     /// Dormant views, least recently used first.
@@ -70,7 +70,7 @@ pub(super) struct Views {
     mapped: usize,
 }
 
-impl Views {
+impl AliasViews {
     pub(super) fn get(&self, view: u32) -> &View {
         self.views[view as usize].as_ref().expect("blocks name views that exist")
     }
@@ -108,16 +108,16 @@ impl Views {
         view
     }
 
-    /// A block begins to live in a view.
-    pub(super) fn enter(&mut self, index: u32) {
+    /// Counts a new block in a view.
+    pub(super) fn add_block(&mut self, index: u32) {
         if self.get(index).live == 0 {
             self.wake(index);
         }
         self.views[index as usize].as_mut().expect("the view exists").live += 1;
     }
 
-    /// A block in a view ceased to live.
-    pub(super) fn leave(&mut self, index: u32) {
+    /// Counts a block of a view as freed.
+    pub(super) fn remove_block(&mut self, index: u32) {
         let view = self.views[index as usize].as_mut().expect("the view exists");
         view.live -= 1;
         if view.live == 0 {
@@ -127,7 +127,7 @@ impl Views {
 
     /// Forgets the granules that are `gone` in a view that is in use otherwise; returns which they
     /// were in it, for the caller to unmap.
-    pub(super) fn lose(&mut self, index: u32, gone: &GranuleSet) -> Vec<usize> {
+    pub(super) fn forget_granules(&mut self, index: u32, gone: &GranuleSet) -> Vec<usize> {
         let view = self.views[index as usize].as_mut().expect("the view exists");
         let is_gone = |slot: u32| slot != GONE && gone.contains(slot as usize);
         let lost: Vec<usize> = (0..view.slots.len()).filter(|&k| is_gone(view.slots[k])).collect();
@@ -136,7 +136,7 @@ impl Views {
         lost
     }
 
-    /// Gives the granules of a view other home slots.
+    /// Updates the main-segment slots of a view's granules.
     pub(super) fn renumber(&mut self, index: u32, slot_of: impl Fn(u32) -> u32) {
         let view = self.views[index as usize].as_mut().expect("the view exists");
         view.slots.iter_mut().filter(|slot| **slot != GONE).for_each(|slot| *slot = slot_of(*slot));
@@ -197,19 +197,19 @@ mod tests {
 
     #[test]
     fn the_view_that_rested_longest_is_the_oldest() {
-        let mut views = Views::default();
+        let mut views = AliasViews::default();
         let [a, b, c] = [3, 2, 3].map(|granules| views.add(0, vec![0; granules]));
-        views.enter(a);
+        views.add_block(a);
         assert_eq!(views.oldest(), Some(b));
-        views.enter(b);
-        views.leave(a);
+        views.add_block(b);
+        views.remove_block(a);
         assert_eq!(views.oldest(), Some(c));
         assert_eq!(views.dormant_from(2).collect::<Vec<_>>(), [a, c]);
         assert_eq!(views.remove(c).slots.len(), 3);
         assert_eq!((views.oldest(), views.mapped()), (Some(a), 5));
         let mut gone = GranuleSet::default();
         gone.insert(0);
-        assert_eq!(views.lose(b, &gone), [0, 1]);
+        assert_eq!(views.forget_granules(b, &gone), [0, 1]);
         assert_eq!(views.mapped(), 3);
     }
 }

@@ -1,24 +1,20 @@
-//! Record of a pool: the last events, the course of memory over the whole time, and snapshots at
-//! the moments that matter.
+//! Recording of a pool: the last events, a timeline of its memory, and snapshots at the peak and at
+//! failures.
 
 #![forbid(unsafe_code)]
 
-mod recorder;
-mod timeline;
 mod trace;
 
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use recorder::Recorder;
-pub use timeline::{Level, Span, Timeline};
 pub use trace::TraceWriter;
 
 use crate::pool::Pool;
-use crate::snapshot::{Reason, Shortage, Snapshot};
+use crate::snapshot::{EventRecorder, FailedRequest, Reason, Snapshot};
 
-/// Tells the time, in microseconds since 1970 UTC.
+/// Current time in microseconds since 1970 UTC.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Extent of a recording.
@@ -39,7 +35,7 @@ impl fmt::Debug for RecordingSettings {
 /// An observer of one pool, and the snapshots that it took. Whoever frees blocks calls
 /// [`Recording::before_free`] first, whoever is refused memory calls [`Recording::failed`].
 pub struct Recording {
-    watched: Arc<Mutex<Watched>>,
+    watched: Arc<Mutex<ObservedState>>,
     clock: Clock,
     peak: Option<Snapshot>,
     failure: Option<Snapshot>,
@@ -52,8 +48,8 @@ impl fmt::Debug for Recording {
 }
 
 /// State that the pool's observer writes.
-struct Watched {
-    recorder: Recorder,
+struct ObservedState {
+    recorder: EventRecorder,
     trace: Option<TraceWriter<Box<dyn Write + Send>>>,
 }
 
@@ -66,8 +62,8 @@ impl Recording {
     /// Observes `pool` from now on; another observer ends.
     pub fn begin(pool: &mut Pool, settings: RecordingSettings) -> Self {
         let RecordingSettings { events_max, clock } = settings;
-        let recorder = Recorder::begin(events_max, clock(), &pool.segments(), pool.stats().reserved_bytes.now);
-        let watched = Arc::new(Mutex::new(Watched { recorder, trace: None }));
+        let recorder = EventRecorder::begin(events_max, clock(), &pool.segments(), pool.stats().reserved_bytes.now);
+        let watched = Arc::new(Mutex::new(ObservedState { recorder, trace: None }));
         let (observed, time) = (Arc::clone(&watched), Arc::clone(&clock));
         pool.set_observer(Some(Box::new(move |event| {
             let mut watched = lock(&observed);
@@ -93,7 +89,7 @@ impl Recording {
     }
 
     /// To be called when `pool`, or a budget over it, has refused memory.
-    pub fn failed(&mut self, pool: &Pool, shortage: Shortage) {
+    pub fn failed(&mut self, pool: &Pool, shortage: FailedRequest) {
         self.failure = Some(Snapshot { shortage: Some(shortage), ..self.snapshot(pool, Reason::Shortage) });
     }
 
@@ -130,7 +126,7 @@ impl Recording {
 }
 
 /// A thread that panicked while it held the lock left at worst one event half noted.
-fn lock(watched: &Mutex<Watched>) -> MutexGuard<'_, Watched> {
+fn lock(watched: &Mutex<ObservedState>) -> MutexGuard<'_, ObservedState> {
     watched.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

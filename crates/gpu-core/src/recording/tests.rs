@@ -1,8 +1,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::*;
-use crate::pool::{BlockId, Mobility, Request, Settings, Shortage as PoolShortage};
-use crate::snapshot::Action;
+use crate::pool::{AllocationError, AllocationRequest, BlockId, Mobility, PoolSettings};
+use crate::snapshot::RecordedAction;
 use crate::source::{Simulated, StreamId};
 
 const GRANULE: usize = 2 << 20;
@@ -22,12 +22,12 @@ impl Write for Paper {
 }
 
 fn pool() -> Pool {
-    Pool::new(Box::new(Simulated::new(8 * GRANULE, GRANULE)), Settings { capacity_bytes: None })
+    Pool::new(Box::new(Simulated::new(8 * GRANULE, GRANULE)), PoolSettings { capacity_bytes: None })
 }
 
-fn allocate(pool: &mut Pool, granules: usize, owner: &str) -> Result<BlockId, PoolShortage> {
+fn allocate(pool: &mut Pool, granules: usize, owner: &str) -> Result<BlockId, AllocationError> {
     let (stream, mobility) = (StreamId(3), Mobility::Relocatable);
-    pool.allocate(&Request { bytes: granules * GRANULE, stream, owner: owner.into(), mobility })
+    pool.allocate(&AllocationRequest { bytes: granules * GRANULE, stream, owner: owner.into(), mobility })
 }
 
 fn begin(pool: &mut Pool, events_max: usize) -> Recording {
@@ -44,7 +44,7 @@ fn the_last_events_are_kept_and_the_others_counted() {
         (0..20).for_each(|_| pool.step());
         let snapshot = recording.now(&pool);
         assert_eq!((snapshot.events.len(), snapshot.events_dropped), (kept, 20 - kept as u64));
-        assert!(snapshot.events.iter().all(|entry| entry.action == Action::Step));
+        assert!(snapshot.events.iter().all(|entry| entry.action == RecordedAction::Step));
         assert!(snapshot.events.windows(2).all(|pair| pair[0].time_us < pair[1].time_us));
     }
 }
@@ -90,7 +90,7 @@ fn a_failure_is_kept_with_the_request_that_failed() {
     let mut recording = begin(&mut pool, 100);
     allocate(&mut pool, 6, "a").unwrap();
     assert!(allocate(&mut pool, 3, "b").is_err());
-    let shortage = Shortage { requested_bytes: 3 * GRANULE, owner: "b".into(), message: "no".into() };
+    let shortage = FailedRequest { requested_bytes: 3 * GRANULE, owner: "b".into(), message: "no".into() };
     recording.failed(&pool, shortage.clone());
     let failure = recording.take_failure().unwrap();
     assert_eq!((failure.reason, failure.shortage), (Reason::Shortage, Some(shortage)));

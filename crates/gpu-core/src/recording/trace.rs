@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use crate::pool::{BlockId, BlockState, Event, SegmentInfo};
+use crate::pool::{BlockId, BlockState, PoolEvent, SegmentInfo};
 use crate::replay;
 use crate::source::StreamId;
 
@@ -32,19 +32,19 @@ impl<W: Write> TraceWriter<W> {
     }
 
     /// Writes the line of `event`, if it has one.
-    pub fn note(&mut self, event: &Event) {
+    pub fn note(&mut self, event: &PoolEvent) {
         match event {
-            Event::Allocated { id, requested_bytes, stream, .. } => self.allocated(*id, *requested_bytes, *stream),
-            Event::Freed { id, .. } => {
+            PoolEvent::Allocated { id, requested_bytes, stream, .. } => self.allocated(*id, *requested_bytes, *stream),
+            PoolEvent::Freed { id, .. } => {
                 let id = self.ids.remove(id).expect("a block is allocated before it is freed");
-                self.write(&replay::Event::Free { id });
+                self.write(&replay::TraceEvent::Free { id });
             }
-            Event::Step => self.write(&replay::Event::Step),
+            PoolEvent::Step => self.write(&replay::TraceEvent::Step),
             // Whoever replays it asks too, and gives back at once what another policy may have.
-            Event::Short { bytes, stream, .. } if *bytes <= replay::BLOCK_BYTES_MAX => {
+            PoolEvent::Short { bytes, stream, .. } if *bytes <= replay::BLOCK_BYTES_MAX => {
                 let id = self.next_id();
-                self.write(&replay::Event::Alloc { id, bytes: *bytes, stream: *stream });
-                self.write(&replay::Event::Free { id });
+                self.write(&replay::TraceEvent::Alloc { id, bytes: *bytes, stream: *stream });
+                self.write(&replay::TraceEvent::Free { id });
             }
             _ => {}
         }
@@ -64,7 +64,7 @@ impl<W: Write> TraceWriter<W> {
     fn allocated(&mut self, block: BlockId, bytes: usize, stream: StreamId) {
         let id = self.next_id();
         self.ids.insert(block, id);
-        self.write(&replay::Event::Alloc { id, bytes, stream });
+        self.write(&replay::TraceEvent::Alloc { id, bytes, stream });
     }
 
     fn next_id(&mut self) -> u64 {
@@ -72,7 +72,7 @@ impl<W: Write> TraceWriter<W> {
         self.ids_total - 1
     }
 
-    fn write(&mut self, event: &replay::Event) {
+    fn write(&mut self, event: &replay::TraceEvent) {
         if self.failure.is_none() {
             self.failure = replay::write(&mut self.out, event).err();
         }

@@ -1,10 +1,10 @@
-//! Recorded allocations, played again on a pool or on a model of another allocator.
+//! Recorded allocations, replayed on a pool or on a model of another allocator.
 //!
-//! A *trace* is what a program asked of its allocator, in order: [`Event`]s. [`replay`] asks the
-//! same of one [`Policy`] with a given amount of memory and tells what it took ([`Outcome`]). The
-//! policies are this crate's [`Pool`](crate::pool::Pool) over a simulated device, and two models of
-//! PyTorch's CUDA caching allocator ([`pytorch`]) to compare it with. [`corpus`] makes traces of
-//! the patterns that fragment memory in the field.
+//! A *trace* is what a program asked of its allocator, in order: [`TraceEvent`]s. [`replay`] asks
+//! the same of one [`Policy`] with a given amount of memory and tells what it took
+//! ([`ReplayOutcome`]). The policies are this crate's [`Pool`](crate::pool::Pool) over a simulated
+//! device, and two models of PyTorch's CUDA caching allocator ([`pytorch`]) to compare it with.
+//! [`corpus`] makes traces of the patterns that fragment memory in the field.
 //!
 //! ```
 //! use megabatch_gpu_core::replay::{Policy, corpus, replay};
@@ -28,15 +28,15 @@ mod trace;
 
 use std::collections::HashMap;
 
-pub use outcome::{OutOfMemory, Outcome};
+pub use outcome::{OutOfMemory, ReplayOutcome};
 pub use policy::{Limits, Policy};
-pub use trace::{BLOCK_BYTES_MAX, Event, Line, Reader, TraceError, write};
+pub use trace::{BLOCK_BYTES_MAX, TraceError, TraceEvent, TraceLine, TraceReader, write};
 
 use crate::source::{Simulated, StreamId};
 use allocator::Allocator;
-use outcome::Observer;
+use outcome::ReplayObserver;
 use pooled::Pooled;
-use pytorch::{CachingAllocator, Growth, Settings};
+use pytorch::{AllocatorSettings, CachingAllocator, GrowthMode};
 
 /// Granule of the simulated device in bytes: that of CUDA's devices.
 pub const GRANULE_BYTES: usize = 2 << 20;
@@ -48,27 +48,30 @@ pub const GRANULE_BYTES: usize = 2 << 20;
 /// over from another stream needs no event. A block of zero bytes takes no memory.
 ///
 /// # Errors
-/// What `trace` fails with.
+/// Errors of `trace`.
 ///
 /// # Panics
-/// If an id is allocated while it is live, or freed while it is not; [`Reader`] lets no such trace
-/// through.
+/// If an id is allocated while it is live, or freed while it is not; [`TraceReader`] lets no such
+/// trace through.
 pub fn replay<E>(
-    trace: impl IntoIterator<Item = Result<Line, E>>,
+    trace: impl IntoIterator<Item = Result<TraceLine, E>>,
     policy: Policy,
     limits: &Limits,
-) -> Result<Outcome, E> {
+) -> Result<ReplayOutcome, E> {
     let Limits { capacity_bytes, max_split_bytes } = *limits;
-    let settings = |growth| Settings { growth, capacity_bytes, max_split_bytes };
+    let settings = |growth| AllocatorSettings { growth, capacity_bytes, max_split_bytes };
     match policy {
         Policy::Megabatch => play(trace, Pooled::new(Box::new(Simulated::new(capacity_bytes, GRANULE_BYTES)))),
-        Policy::PyTorch => play(trace, CachingAllocator::new(settings(Growth::Segments))),
-        Policy::PyTorchExpandable => play(trace, CachingAllocator::new(settings(Growth::Expandable))),
+        Policy::PyTorch => play(trace, CachingAllocator::new(settings(GrowthMode::Segments))),
+        Policy::PyTorchExpandable => play(trace, CachingAllocator::new(settings(GrowthMode::Expandable))),
     }
 }
 
-fn play<A: Allocator, E>(trace: impl IntoIterator<Item = Result<Line, E>>, allocator: A) -> Result<Outcome, E> {
-    let mut player = Player { allocator, live: HashMap::new(), observer: Observer::default() };
+fn play<A: Allocator, E>(
+    trace: impl IntoIterator<Item = Result<TraceLine, E>>,
+    allocator: A,
+) -> Result<ReplayOutcome, E> {
+    let mut player = Player { allocator, live: HashMap::new(), observer: ReplayObserver::default() };
     for line in trace {
         let line = line?;
         if !player.observer.has_ended() {
@@ -80,23 +83,23 @@ fn play<A: Allocator, E>(trace: impl IntoIterator<Item = Result<Line, E>>, alloc
 
 struct Player<A: Allocator> {
     allocator: A,
-    /// Bytes and, where there are any, the block of each live id.
+    /// Bytes and block of each live id; no block for zero bytes.
     live: HashMap<u64, (usize, Option<A::Block>)>,
-    observer: Observer,
+    observer: ReplayObserver,
 }
 
 impl<A: Allocator> Player<A> {
-    fn play(&mut self, line: Line) {
+    fn play(&mut self, line: TraceLine) {
         match line.event {
-            Event::Alloc { id, bytes, stream } => self.allocate(line.number, id, bytes, stream),
-            Event::Free { id } => {
+            TraceEvent::Alloc { id, bytes, stream } => self.allocate(line.number, id, bytes, stream),
+            TraceEvent::Free { id } => {
                 let (bytes, block) = self.live.remove(&id).expect("what is freed is live");
                 if let Some(block) = block {
                     self.allocator.free(block);
                 }
                 self.observer.freed(bytes, &self.allocator.levels());
             }
-            Event::Step => {
+            TraceEvent::Step => {
                 self.allocator.step();
                 self.observer.stepped(&self.allocator.levels());
             }

@@ -3,7 +3,7 @@ use super::allocator::Levels;
 /// Result of a policy on a trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Outcome {
+pub struct ReplayOutcome {
     /// The request that could not be met, if there was one. All other figures are then those until
     /// it.
     pub out_of_memory: Option<OutOfMemory>,
@@ -33,7 +33,7 @@ pub struct Outcome {
     pub bytes_copied: u64,
 }
 
-impl Outcome {
+impl ReplayOutcome {
     /// Peak of the memory held ÷ peak of the memory asked for; 1 where nothing was.
     pub fn overhead(&self) -> f64 {
         match self.peak_live_bytes {
@@ -63,13 +63,13 @@ pub struct OutOfMemory {
 
 /// Watches a replay from event to event.
 #[derive(Debug, Default)]
-pub(super) struct Observer {
-    outcome: Outcome,
+pub(super) struct ReplayObserver {
+    outcome: ReplayOutcome,
     live_bytes: usize,
     at_step: Levels,
 }
 
-impl Observer {
+impl ReplayObserver {
     pub(super) fn has_ended(&self) -> bool {
         self.outcome.out_of_memory.is_some()
     }
@@ -108,7 +108,7 @@ impl Observer {
         });
     }
 
-    pub(super) fn into_outcome(self) -> Outcome {
+    pub(super) fn into_outcome(self) -> ReplayOutcome {
         self.outcome
     }
 

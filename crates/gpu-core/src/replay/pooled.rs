@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::allocator::{Allocator, Levels};
-use crate::pool::{BlockId, Mobility, Pool, Request, Settings};
+use crate::pool::{AllocationRequest, BlockId, Mobility, Pool, PoolSettings};
 use crate::source::{Source, StreamId};
 
 /// Our pool as a policy: every block may move at a step boundary.
@@ -12,7 +12,7 @@ pub(super) struct Pooled {
 
 impl Pooled {
     pub(super) fn new(source: Box<dyn Source>) -> Self {
-        Pooled { pool: Pool::new(source, Settings { capacity_bytes: None }), owner: Arc::from("replay") }
+        Pooled { pool: Pool::new(source, PoolSettings { capacity_bytes: None }), owner: Arc::from("replay") }
     }
 }
 
@@ -20,7 +20,8 @@ impl Allocator for Pooled {
     type Block = BlockId;
 
     fn allocate(&mut self, bytes: usize, stream: StreamId) -> Option<BlockId> {
-        let request = Request { bytes, stream, owner: Arc::clone(&self.owner), mobility: Mobility::Relocatable };
+        let request =
+            AllocationRequest { bytes, stream, owner: Arc::clone(&self.owner), mobility: Mobility::Relocatable };
         self.pool.allocate(&request).ok()
     }
 

@@ -4,25 +4,25 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::pool::Event;
+use crate::pool::PoolEvent;
 
 /// Event of a pool, and its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct RecordedEvent {
     /// Microseconds since 1970 UTC.
     pub time_us: u64,
     /// Kind of event.
     #[serde(flatten)]
-    pub action: Action,
+    pub action: RecordedAction,
 }
 
-/// Event in a pool, as [`pool::Event`](crate::pool::Event) defines it; a file has no use for the
-/// names of blocks.
+/// Event in a pool, as [`pool::PoolEvent`](crate::pool::PoolEvent) defines it; a file has no use
+/// for the names of blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the fields are those of the pool's events")]
-pub enum Action {
+pub enum RecordedAction {
     Allocated { address: u64, bytes: usize, requested_bytes: usize, stream: u32, owner: Arc<str> },
     Freed { address: u64, bytes: usize, requested_bytes: usize, stream: u32, owner: Arc<str> },
     Grown { address: u64, bytes: usize },
@@ -33,29 +33,29 @@ pub enum Action {
     Short { requested_bytes: usize, stream: u32, owner: Arc<str>, left_bytes: usize },
 }
 
-impl From<&Event> for Action {
-    fn from(event: &Event) -> Self {
+impl From<&PoolEvent> for RecordedAction {
+    fn from(event: &PoolEvent) -> Self {
         match event {
-            Event::Allocated { address, bytes, requested_bytes, stream, owner, .. } => Action::Allocated {
+            PoolEvent::Allocated { address, bytes, requested_bytes, stream, owner, .. } => RecordedAction::Allocated {
                 address: *address,
                 bytes: *bytes,
                 requested_bytes: *requested_bytes,
                 stream: stream.0,
                 owner: Arc::clone(owner),
             },
-            Event::Freed { address, bytes, requested_bytes, stream, owner, .. } => Action::Freed {
+            PoolEvent::Freed { address, bytes, requested_bytes, stream, owner, .. } => RecordedAction::Freed {
                 address: *address,
                 bytes: *bytes,
                 requested_bytes: *requested_bytes,
                 stream: stream.0,
                 owner: Arc::clone(owner),
             },
-            Event::Grown { address, bytes } => Action::Grown { address: *address, bytes: *bytes },
-            Event::Released { address, bytes } => Action::Released { address: *address, bytes: *bytes },
-            Event::Stitched { address, bytes, .. } => Action::Stitched { address: *address, bytes: *bytes },
-            Event::Moved { from, to, bytes, .. } => Action::Moved { from: *from, to: *to, bytes: *bytes },
-            Event::Step => Action::Step,
-            Event::Short { bytes, stream, owner, counts } => Action::Short {
+            PoolEvent::Grown { address, bytes } => RecordedAction::Grown { address: *address, bytes: *bytes },
+            PoolEvent::Released { address, bytes } => RecordedAction::Released { address: *address, bytes: *bytes },
+            PoolEvent::Stitched { address, bytes, .. } => RecordedAction::Stitched { address: *address, bytes: *bytes },
+            PoolEvent::Moved { from, to, bytes, .. } => RecordedAction::Moved { from: *from, to: *to, bytes: *bytes },
+            PoolEvent::Step => RecordedAction::Step,
+            PoolEvent::Short { bytes, stream, owner, counts } => RecordedAction::Short {
                 requested_bytes: *bytes,
                 stream: stream.0,
                 owner: Arc::clone(owner),

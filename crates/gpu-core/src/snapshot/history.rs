@@ -14,17 +14,17 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::event::{Action, Entry};
+use super::event::{RecordedAction, RecordedEvent};
 use super::intervals::Intervals;
-use super::{Kind, Snapshot, State};
+use super::{BlockState, SegmentKind, Snapshot};
 
 /// One line of a trace.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Line {
+pub(super) struct HistoryLine {
     pub(super) time_us: u64,
     /// PyTorch's name of it.
     pub(super) action: &'static str,
-    /// Of a shortage: what the pool could still have taken from the device, in bytes.
+    /// For a shortage, the bytes that the pool could still have taken from the device.
     pub(super) address: u64,
     pub(super) bytes: usize,
     pub(super) stream: u32,
@@ -34,14 +34,14 @@ pub(super) struct Line {
 /// The addresses that are shown as segments at the moment of the snapshot.
 pub(super) fn shown(snapshot: &Snapshot) -> Intervals {
     let mut shown = Intervals::default();
-    for block in snapshot.blocks().filter(|block| block.state != State::Lent) {
+    for block in snapshot.blocks().filter(|block| block.state != BlockState::Lent) {
         shown.add(range(block.address, block.bytes));
     }
     shown
 }
 
 /// The lines of the snapshot's events, the oldest first.
-pub(super) fn lines(snapshot: &Snapshot) -> Vec<Line> {
+pub(super) fn lines(snapshot: &Snapshot) -> Vec<HistoryLine> {
     let mut past = Past::at(snapshot);
     snapshot.events.iter().rev().for_each(|entry| past.undo(entry));
     past.lines.reverse();
@@ -53,7 +53,7 @@ fn range(address: u64, bytes: usize) -> Range<u64> {
 }
 
 /// A block that is live at the moment to which the past was told.
-struct Live {
+struct LiveRange {
     bytes: usize,
     requested_bytes: usize,
     stream: u32,
@@ -63,25 +63,25 @@ struct Live {
 struct Past {
     granule_bytes: u64,
     shown: Intervals,
-    live: BTreeMap<u64, Live>,
+    live: BTreeMap<u64, LiveRange>,
     /// Every view that there was.
     views: Vec<Range<u64>>,
     /// The last first.
-    lines: Vec<Line>,
+    lines: Vec<HistoryLine>,
 }
 
 impl Past {
     fn at(snapshot: &Snapshot) -> Self {
-        let of_segments = snapshot.segments.iter().filter(|segment| segment.kind == Kind::View);
+        let of_segments = snapshot.segments.iter().filter(|segment| segment.kind == SegmentKind::View);
         let of_segments = of_segments.map(|segment| range(segment.address, segment.bytes));
         let of_events = snapshot.events.iter().filter_map(|entry| match entry.action {
-            Action::Stitched { address, bytes } => Some(range(address, bytes)),
+            RecordedAction::Stitched { address, bytes } => Some(range(address, bytes)),
             _ => None,
         });
-        let live = snapshot.blocks().filter(|block| block.state == State::Live).map(|block| {
+        let live = snapshot.blocks().filter(|block| block.state == BlockState::Live).map(|block| {
             let owner = block.owner.clone().unwrap_or_default();
             let (bytes, requested_bytes) = (block.bytes, block.requested_bytes);
-            (block.address, Live { bytes, requested_bytes, stream: block.stream, owner })
+            (block.address, LiveRange { bytes, requested_bytes, stream: block.stream, owner })
         });
         Past {
             granule_bytes: snapshot.granule_bytes.max(1) as u64,
@@ -92,29 +92,29 @@ impl Past {
         }
     }
 
-    fn undo(&mut self, Entry { time_us, action }: &Entry) {
+    fn undo(&mut self, RecordedEvent { time_us, action }: &RecordedEvent) {
         let time_us = *time_us;
         match action {
-            Action::Allocated { address, .. } => {
+            RecordedAction::Allocated { address, .. } => {
                 self.undo_allocated(time_us, *address);
             }
-            Action::Freed { address, bytes, requested_bytes, stream, owner } => {
+            RecordedAction::Freed { address, bytes, requested_bytes, stream, owner } => {
                 let owner = Arc::clone(owner);
-                let live = Live { bytes: *bytes, requested_bytes: *requested_bytes, stream: *stream, owner };
+                let live = LiveRange { bytes: *bytes, requested_bytes: *requested_bytes, stream: *stream, owner };
                 self.undo_freed(time_us, *address, live);
             }
-            Action::Moved { from, to, .. } => {
+            RecordedAction::Moved { from, to, .. } => {
                 if let Some(live) = self.undo_allocated(time_us, *to) {
                     self.undo_freed(time_us, *from, live);
                 }
             }
-            Action::Grown { address, bytes } => {
+            RecordedAction::Grown { address, bytes } => {
                 for part in self.shown.within(&range(*address, *bytes)) {
                     self.undo_mapped(time_us, &part);
                 }
             }
-            Action::Released { address, bytes } => self.show(time_us, &range(*address, *bytes)),
-            Action::Short { requested_bytes, stream, owner, left_bytes } => self.lines.push(Line {
+            RecordedAction::Released { address, bytes } => self.show(time_us, &range(*address, *bytes)),
+            RecordedAction::Short { requested_bytes, stream, owner, left_bytes } => self.lines.push(HistoryLine {
                 time_us,
                 action: "oom",
                 address: *left_bytes as u64,
@@ -122,11 +122,11 @@ impl Past {
                 stream: *stream,
                 owner: Some(Arc::clone(owner)),
             }),
-            Action::Stitched { .. } | Action::Step => {}
+            RecordedAction::Stitched { .. } | RecordedAction::Step => {}
         }
     }
 
-    fn undo_allocated(&mut self, time_us: u64, address: u64) -> Option<Live> {
+    fn undo_allocated(&mut self, time_us: u64, address: u64) -> Option<LiveRange> {
         let live = self.live.remove(&address)?;
         self.push_block(time_us, "alloc", address, &live);
         let block = range(address, live.bytes);
@@ -136,7 +136,7 @@ impl Past {
         Some(live)
     }
 
-    fn undo_freed(&mut self, time_us: u64, address: u64, live: Live) {
+    fn undo_freed(&mut self, time_us: u64, address: u64, live: LiveRange) {
         let block = range(address, live.bytes);
         let granule = self.granule_bytes;
         let granules = block.start / granule * granule..block.end.next_multiple_of(granule);
@@ -172,13 +172,13 @@ impl Past {
         self.views.iter().any(|view| view.start <= block.start && block.end <= view.end)
     }
 
-    fn push_block(&mut self, time_us: u64, action: &'static str, address: u64, live: &Live) {
+    fn push_block(&mut self, time_us: u64, action: &'static str, address: u64, live: &LiveRange) {
         let (bytes, stream, owner) = (live.requested_bytes, live.stream, Some(Arc::clone(&live.owner)));
-        self.lines.push(Line { time_us, action, address, bytes, stream, owner });
+        self.lines.push(HistoryLine { time_us, action, address, bytes, stream, owner });
     }
 
     fn push_segment(&mut self, time_us: u64, action: &'static str, range: &Range<u64>) {
         let bytes = (range.end - range.start) as usize;
-        self.lines.push(Line { time_us, action, address: range.start, bytes, stream: 0, owner: None });
+        self.lines.push(HistoryLine { time_us, action, address: range.start, bytes, stream: 0, owner: None });
     }
 }

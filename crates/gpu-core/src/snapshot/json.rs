@@ -1,8 +1,7 @@
 #![forbid(unsafe_code)]
 
-use super::{FORMAT_VERSION, Segment, Snapshot};
+use super::{FORMAT_VERSION, RecordedAction, Segment, Snapshot};
 use crate::error::{Error, Result};
-use crate::snapshot::Action;
 
 /// Programs in JavaScript hold whole numbers below this one exactly.
 const NUMBER_END: u64 = 1 << 53;
@@ -54,14 +53,18 @@ impl Snapshot {
     fn check_events(&self) -> Result<()> {
         for (k, entry) in self.events.iter().enumerate() {
             let checked = match &entry.action {
-                Action::Allocated { address, bytes, .. }
-                | Action::Freed { address, bytes, .. }
-                | Action::Grown { address, bytes }
-                | Action::Released { address, bytes }
-                | Action::Stitched { address, bytes } => check_range(*address, *bytes),
-                Action::Moved { from, to, bytes } => check_range(*from, *bytes).and_then(|_| check_range(*to, *bytes)),
-                Action::Short { requested_bytes, left_bytes, .. } => check_range(*left_bytes as u64, *requested_bytes),
-                Action::Step => Ok(0),
+                RecordedAction::Allocated { address, bytes, .. }
+                | RecordedAction::Freed { address, bytes, .. }
+                | RecordedAction::Grown { address, bytes }
+                | RecordedAction::Released { address, bytes }
+                | RecordedAction::Stitched { address, bytes } => check_range(*address, *bytes),
+                RecordedAction::Moved { from, to, bytes } => {
+                    check_range(*from, *bytes).and_then(|_| check_range(*to, *bytes))
+                }
+                RecordedAction::Short { requested_bytes, left_bytes, .. } => {
+                    check_range(*left_bytes as u64, *requested_bytes)
+                }
+                RecordedAction::Step => Ok(0),
             };
             let timed = if entry.time_us < NUMBER_END { Ok(0) } else { Err("a time of 2^53 or more".to_owned()) };
             checked.and(timed).map_err(|reason| refuse(&format!("events[{k}]"), reason))?;

@@ -9,20 +9,25 @@ mod history;
 mod intervals;
 mod json;
 mod pickle;
+mod recorder;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod torch;
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use event::{Action, Entry};
+pub use event::{RecordedAction, RecordedEvent};
+pub use recorder::EventRecorder;
 pub use summary::{OwnerBytes, Summary};
+pub use timeline::{MemoryLevel, MemoryTimeline, TimelineSpan};
 
-use crate::pool::{BlockInfo, BlockState, Pool, SegmentInfo, SegmentKind, Stats};
-use crate::recording::{Recorder, Timeline};
+pub use crate::pool::{BlockState, SegmentKind};
+
+use crate::pool::{BlockInfo, Pool, SegmentInfo, Stats};
 
 /// The version of the JSON form that this crate writes, and the only one that it reads.
 pub const FORMAT_VERSION: u32 = 1;
@@ -41,15 +46,15 @@ pub struct Snapshot {
     /// Smallest unit of physical memory, in bytes.
     pub granule_bytes: usize,
     /// The counters.
-    pub totals: Totals,
+    pub totals: PoolTotals,
     /// The request that failed, where that is the reason.
-    pub shortage: Option<Shortage>,
+    pub shortage: Option<FailedRequest>,
     /// All mapped memory in order of address. Views without a live block are left out.
     pub segments: Vec<Segment>,
     /// Memory from the beginning of the recording to this moment; empty where nothing was recorded.
-    pub timeline: Timeline,
+    pub timeline: MemoryTimeline,
     /// The last events before this moment, the oldest first.
-    pub events: Vec<Entry>,
+    pub events: Vec<RecordedEvent>,
     /// Events before those, which were recorded and forgotten.
     pub events_dropped: u64,
 }
@@ -68,7 +73,7 @@ pub enum Reason {
 
 /// A request that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shortage {
+pub struct FailedRequest {
     /// Requested bytes.
     pub requested_bytes: usize,
     /// Whose it would have been.
@@ -77,10 +82,11 @@ pub struct Shortage {
     pub message: String,
 }
 
-/// The counters of a pool in bytes, as [`Stats`] and [`Counts`](crate::pool::Counts) define them.
+/// The counters of a pool in bytes, as [`Stats`] and [`MemoryCounts`](crate::pool::MemoryCounts)
+/// define them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "each is documented where it is counted")]
-pub struct Totals {
+pub struct PoolTotals {
     pub capacity_bytes: usize,
     pub requested_bytes: usize,
     pub requested_bytes_peak: usize,
@@ -110,19 +116,9 @@ pub struct Segment {
     /// Bytes.
     pub bytes: usize,
     /// Kind of the addresses.
-    pub kind: Kind,
+    pub kind: SegmentKind,
     /// The blocks in order of address; the sum of their bytes is the segment's.
     pub blocks: Vec<Block>,
-}
-
-/// Kinds of segments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// Addresses at which granules are mapped for as long as they exist.
-    Home,
-    /// A second address of granules, made by stitching.
-    View,
 }
 
 /// A block of a segment.
@@ -135,7 +131,7 @@ pub struct Block {
     /// Requested bytes; 0 unless live.
     pub requested_bytes: usize,
     /// True if it is in use.
-    pub state: State,
+    pub state: BlockState,
     /// The stream that uses it, or used it last.
     pub stream: u32,
     /// Whose it is, if live.
@@ -143,25 +139,13 @@ pub struct Block {
     pub owner: Option<Arc<str>>,
 }
 
-/// True if a block is in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum State {
-    /// Given to somebody.
-    Live,
-    /// Can be given.
-    Free,
-    /// Used, or free, at another address: at home, bytes of a block that is in a view; in a view,
-    /// bytes beside its blocks.
-    Lent,
-}
-
 impl Snapshot {
     /// `pool` as it is at `time_us`, microseconds since 1970 UTC, with what `recorder` noted, if
     /// there is one.
-    pub fn of(pool: &Pool, reason: Reason, time_us: u64, recorder: Option<&Recorder>) -> Self {
+    pub fn of(pool: &Pool, reason: Reason, time_us: u64, recorder: Option<&EventRecorder>) -> Self {
         let segments: Vec<Segment> = pool.segments().into_iter().map(Segment::from).collect();
-        let totals = Totals { largest_free_block_bytes: largest_free_block_bytes(&segments), ..Totals::of(pool) };
+        let totals =
+            PoolTotals { largest_free_block_bytes: largest_free_block_bytes(&segments), ..PoolTotals::of(pool) };
         Snapshot {
             format_version: FORMAT_VERSION,
             device: pool.source().name(),
@@ -172,8 +156,8 @@ impl Snapshot {
             shortage: None,
             segments,
             timeline: recorder.map(|recorder| recorder.timeline().clone()).unwrap_or_default(),
-            events: recorder.map(Recorder::entries).unwrap_or_default(),
-            events_dropped: recorder.map_or(0, Recorder::dropped_total),
+            events: recorder.map(EventRecorder::entries).unwrap_or_default(),
+            events_dropped: recorder.map_or(0, EventRecorder::dropped_total),
         }
     }
 
@@ -187,15 +171,15 @@ impl Snapshot {
 /// counter leaves those out.
 fn largest_free_block_bytes(segments: &[Segment]) -> usize {
     let blocks = segments.iter().flat_map(|segment| &segment.blocks);
-    blocks.filter(|block| block.state == State::Free).map(|block| block.bytes).max().unwrap_or(0)
+    blocks.filter(|block| block.state == BlockState::Free).map(|block| block.bytes).max().unwrap_or(0)
 }
 
-impl Totals {
+impl PoolTotals {
     /// The counters of `pool`.
     pub fn of(pool: &Pool) -> Self {
         let (counts, stats) = (pool.counts(), pool.stats());
         let Stats { requested_bytes, allocated_bytes, reserved_bytes, inactive_split_bytes, .. } = stats;
-        Totals {
+        PoolTotals {
             capacity_bytes: counts.capacity_bytes,
             requested_bytes: requested_bytes.now,
             requested_bytes_peak: requested_bytes.peak,
@@ -232,10 +216,7 @@ impl From<SegmentInfo> for Segment {
         Segment {
             address: segment.address,
             bytes: segment.bytes,
-            kind: match segment.kind {
-                SegmentKind::Home => Kind::Home,
-                SegmentKind::View => Kind::View,
-            },
+            kind: segment.kind,
             blocks: segment.blocks.into_iter().map(Block::from).collect(),
         }
     }
@@ -247,11 +228,7 @@ impl From<BlockInfo> for Block {
             address: block.address,
             bytes: block.bytes,
             requested_bytes: block.requested_bytes,
-            state: match block.state {
-                BlockState::Live => State::Live,
-                BlockState::Free => State::Free,
-                BlockState::Lent => State::Lent,
-            },
+            state: block.state,
             stream: block.stream.0,
             owner: block.owner,
         }

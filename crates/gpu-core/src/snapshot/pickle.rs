@@ -11,14 +11,14 @@ use std::collections::HashMap;
 
 /// A value that Python has too.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
+pub(super) enum PickleValue {
     Bool(bool),
     Int(i64),
     Text(String),
-    List(Vec<Value>),
+    List(Vec<PickleValue>),
     /// A tuple of two.
-    Pair(Box<(Value, Value)>),
-    Dict(Vec<(&'static str, Value)>),
+    Pair(Box<(PickleValue, PickleValue)>),
+    Dict(Vec<(&'static str, PickleValue)>),
 }
 
 const BATCH: usize = 1000;
@@ -44,7 +44,7 @@ const BINGET: u8 = b'h';
 const LONG_BINGET: u8 = b'j';
 
 /// `value` as a pickle.
-pub(super) fn pickle(value: &Value) -> Vec<u8> {
+pub(super) fn pickle(value: &PickleValue) -> Vec<u8> {
     let mut pickler = Pickler { bytes: vec![PROTO, 4], memo: HashMap::new() };
     pickler.put(value);
     pickler.bytes.push(STOP);
@@ -58,18 +58,18 @@ struct Pickler<'a> {
 }
 
 impl<'a> Pickler<'a> {
-    fn put(&mut self, value: &'a Value) {
+    fn put(&mut self, value: &'a PickleValue) {
         match value {
-            Value::Bool(true) => self.bytes.push(NEWTRUE),
-            Value::Bool(false) => self.bytes.push(NEWFALSE),
-            Value::Int(number) => self.put_int(*number),
-            Value::Text(text) => self.put_text(text),
-            Value::Pair(pair) => {
+            PickleValue::Bool(true) => self.bytes.push(NEWTRUE),
+            PickleValue::Bool(false) => self.bytes.push(NEWFALSE),
+            PickleValue::Int(number) => self.put_int(*number),
+            PickleValue::Text(text) => self.put_text(text),
+            PickleValue::Pair(pair) => {
                 self.put(&pair.0);
                 self.put(&pair.1);
                 self.bytes.push(TUPLE2);
             }
-            Value::List(items) => {
+            PickleValue::List(items) => {
                 self.bytes.push(EMPTY_LIST);
                 for batch in items.chunks(BATCH) {
                     self.bytes.push(MARK);
@@ -77,7 +77,7 @@ impl<'a> Pickler<'a> {
                     self.bytes.push(APPENDS);
                 }
             }
-            Value::Dict(entries) => {
+            PickleValue::Dict(entries) => {
                 self.bytes.extend([EMPTY_DICT, MARK]);
                 for (key, value) in entries {
                     self.put_text(key);
@@ -132,18 +132,18 @@ mod tests {
     #[test]
     fn values_are_written_as_the_format_says() {
         for (value, expected) in [
-            (Value::Bool(true), vec![NEWTRUE]),
-            (Value::Int(0), vec![b'K', 0]),
-            (Value::Int(255), vec![b'K', 255]),
-            (Value::Int(256), vec![b'M', 0, 1]),
-            (Value::Int(65_536), vec![b'J', 0, 0, 1, 0]),
-            (Value::Int(-1), vec![b'J', 255, 255, 255, 255]),
-            (Value::Int(1 << 40), vec![0x8a, 8, 0, 0, 0, 0, 0, 1, 0, 0]),
-            (Value::Text("é".into()), vec![b'X', 2, 0, 0, 0, 0xc3, 0xa9, b'q', 0]),
-            (Value::List(vec![]), vec![b']']),
-            (Value::Pair(Box::new((Value::Int(1), Value::Int(2)))), vec![b'K', 1, b'K', 2, 0x86]),
+            (PickleValue::Bool(true), vec![NEWTRUE]),
+            (PickleValue::Int(0), vec![b'K', 0]),
+            (PickleValue::Int(255), vec![b'K', 255]),
+            (PickleValue::Int(256), vec![b'M', 0, 1]),
+            (PickleValue::Int(65_536), vec![b'J', 0, 0, 1, 0]),
+            (PickleValue::Int(-1), vec![b'J', 255, 255, 255, 255]),
+            (PickleValue::Int(1 << 40), vec![0x8a, 8, 0, 0, 0, 0, 0, 1, 0, 0]),
+            (PickleValue::Text("é".into()), vec![b'X', 2, 0, 0, 0, 0xc3, 0xa9, b'q', 0]),
+            (PickleValue::List(vec![]), vec![b']']),
+            (PickleValue::Pair(Box::new((PickleValue::Int(1), PickleValue::Int(2)))), vec![b'K', 1, b'K', 2, 0x86]),
             (
-                Value::Dict(vec![("a", Value::Text("a".into()))]),
+                PickleValue::Dict(vec![("a", PickleValue::Text("a".into()))]),
                 vec![b'}', b'(', b'X', 1, 0, 0, 0, b'a', b'q', 0, b'h', 0, b'u'],
             ),
         ] {
@@ -156,10 +156,10 @@ mod tests {
 
     #[test]
     fn long_lists_come_in_batches_and_many_texts_are_remembered() {
-        let bytes = pickle(&Value::List(vec![Value::Bool(true); 2_500]));
+        let bytes = pickle(&PickleValue::List(vec![PickleValue::Bool(true); 2_500]));
         assert_eq!(bytes.iter().filter(|&&byte| byte == APPENDS).count(), 3);
-        let texts = || (0..300).map(|k| Value::Text(format!("{k:03}")));
-        let bytes = pickle(&Value::List(texts().chain(texts()).collect()));
+        let texts = || (0..300).map(|k| PickleValue::Text(format!("{k:03}")));
+        let bytes = pickle(&PickleValue::List(texts().chain(texts()).collect()));
         let again = [LONG_BINGET, 43, 1, 0, 0, APPENDS, STOP];
         assert_eq!(bytes[bytes.len() - again.len()..], again);
     }

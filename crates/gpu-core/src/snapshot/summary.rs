@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Kind, Snapshot, State, Totals};
+use super::{BlockState, PoolTotals, SegmentKind, Snapshot};
 
 /// Key figures of a snapshot.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// The counters.
     #[serde(flatten)]
-    pub totals: Totals,
+    pub totals: PoolTotals,
     /// 1 − largest free block / free bytes.
     pub fragmentation: f64,
     /// Segments at which granules have their home.
@@ -40,13 +40,13 @@ pub struct OwnerBytes {
 impl Summary {
     /// The summary of `snapshot`.
     pub fn of(snapshot: &Snapshot) -> Self {
-        let views = snapshot.segments.iter().filter(|segment| segment.kind == Kind::View).count();
+        let views = snapshot.segments.iter().filter(|segment| segment.kind == SegmentKind::View).count();
         let mut free_blocks_bytes: Vec<usize> =
-            snapshot.blocks().filter(|block| block.state == State::Free).map(|block| block.bytes).collect();
+            snapshot.blocks().filter(|block| block.state == BlockState::Free).map(|block| block.bytes).collect();
         free_blocks_bytes.sort_unstable_by_key(|bytes| std::cmp::Reverse(*bytes));
         // Snapshots of earlier versions left free blocks in slabs out of this one.
         let largest_free_block_bytes = free_blocks_bytes.first().copied().unwrap_or(0);
-        let totals = Totals { largest_free_block_bytes, ..snapshot.totals.clone() };
+        let totals = PoolTotals { largest_free_block_bytes, ..snapshot.totals.clone() };
         Summary {
             fragmentation: totals.fragmentation(),
             totals,
@@ -60,14 +60,14 @@ impl Summary {
 }
 
 fn lent_bytes(snapshot: &Snapshot) -> usize {
-    let home = snapshot.segments.iter().filter(|segment| segment.kind == Kind::Home);
-    let lent = home.flat_map(|segment| &segment.blocks).filter(|block| block.state == State::Lent);
+    let home = snapshot.segments.iter().filter(|segment| segment.kind == SegmentKind::Main);
+    let lent = home.flat_map(|segment| &segment.blocks).filter(|block| block.state == BlockState::Lent);
     lent.map(|block| block.bytes).sum()
 }
 
 fn owners(snapshot: &Snapshot) -> Vec<OwnerBytes> {
     let mut by_label: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
-    for block in snapshot.blocks().filter(|block| block.state == State::Live) {
+    for block in snapshot.blocks().filter(|block| block.state == BlockState::Live) {
         let (bytes, blocks) = by_label.entry(block.owner.as_deref().unwrap_or_default()).or_default();
         *bytes += block.bytes;
         *blocks += 1;

@@ -1,29 +1,29 @@
 //! Snapshots of made-up pools, and PyTorch's viewer as an oracle: `Viewer` does what its "Allocator
 //! State History" does.
 
-mod viewer;
-
 use std::io::Write as _;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use megabatch_test_support::{Requirement, skip};
 use proptest::prelude::*;
 
-use super::history::lines;
+use super::history::{HistoryLine, lines, shown};
 use super::*;
 use crate::error::Error;
-use crate::pool::{BlockId, Mobility, Request, Settings};
+use crate::pool::{AllocationRequest, BlockId, Mobility, PoolSettings};
 use crate::source::{Simulated, StreamId};
-use viewer::Viewer;
 
 const GRANULE: usize = 2 << 20;
 
 fn block(address: u64, bytes: usize, owner: Option<&str>) -> Block {
-    let (state, requested_bytes) = if owner.is_some() { (State::Live, bytes - 100) } else { (State::Free, 0) };
+    let (state, requested_bytes) =
+        if owner.is_some() { (BlockState::Live, bytes - 100) } else { (BlockState::Free, 0) };
     Block { address, bytes, requested_bytes, state, stream: 0, owner: owner.map(Arc::from) }
 }
 
-fn segment(kind: Kind, blocks: Vec<Block>) -> Segment {
+fn segment(kind: SegmentKind, blocks: Vec<Block>) -> Segment {
     Segment { address: blocks[0].address, bytes: blocks.iter().map(|block| block.bytes).sum(), kind, blocks }
 }
 
@@ -32,33 +32,33 @@ fn segment(kind: Kind, blocks: Vec<Block>) -> Segment {
 fn stitched() -> Snapshot {
     let granule = GRANULE as u64;
     let (home, view, gone) = (0x7f00_0000_0000, 0x7e00_0000_0000, 0x7e00_0100_0000);
-    let lent = |address, bytes| Block { state: State::Lent, ..block(address, bytes, None) };
+    let lent = |address, bytes| Block { state: BlockState::Lent, ..block(address, bytes, None) };
     let at = |k: u64| home + k * granule;
-    let event = |time_us, action| Entry { time_us, action };
+    let event = |time_us, action| RecordedEvent { time_us, action };
     let allocated = |address, bytes, owner: &str| {
         let requested_bytes = bytes - 100;
-        Action::Allocated { address, bytes, requested_bytes, stream: 0, owner: owner.into() }
+        RecordedAction::Allocated { address, bytes, requested_bytes, stream: 0, owner: owner.into() }
     };
     let freed = |address, bytes, owner: &str| {
         let requested_bytes = bytes - 100;
-        Action::Freed { address, bytes, requested_bytes, stream: 0, owner: owner.into() }
+        RecordedAction::Freed { address, bytes, requested_bytes, stream: 0, owner: owner.into() }
     };
     let actions = vec![
-        Action::Grown { address: home, bytes: 8 * GRANULE },
+        RecordedAction::Grown { address: home, bytes: 8 * GRANULE },
         allocated(at(0), GRANULE, "kept"),
         allocated(at(1), GRANULE, "passing"),
         allocated(at(2), GRANULE, "kept"),
         freed(at(1), GRANULE, "passing"),
-        Action::Stitched { address: gone, bytes: 2 * GRANULE },
+        RecordedAction::Stitched { address: gone, bytes: 2 * GRANULE },
         allocated(gone, 2 * GRANULE, "gone"),
         freed(gone, 2 * GRANULE, "gone"),
-        Action::Step,
-        Action::Short { requested_bytes: 1 << 40, stream: 0, owner: "greedy".into(), left_bytes: 5 << 20 },
+        RecordedAction::Step,
+        RecordedAction::Short { requested_bytes: 1 << 40, stream: 0, owner: "greedy".into(), left_bytes: 5 << 20 },
         allocated(at(5), GRANULE, "moved"),
-        Action::Moved { from: at(5), to: at(4), bytes: GRANULE },
-        Action::Stitched { address: view, bytes: 2 * GRANULE },
+        RecordedAction::Moved { from: at(5), to: at(4), bytes: GRANULE },
+        RecordedAction::Stitched { address: view, bytes: 2 * GRANULE },
         allocated(view, GRANULE + 512, "stitched"),
-        Action::Released { address: at(7), bytes: GRANULE },
+        RecordedAction::Released { address: at(7), bytes: GRANULE },
     ];
     Snapshot {
         format_version: FORMAT_VERSION,
@@ -66,22 +66,22 @@ fn stitched() -> Snapshot {
         reason: Reason::Peak,
         time_us: 1_700_000_000_000_100,
         granule_bytes: GRANULE,
-        totals: Totals {
+        totals: PoolTotals {
             capacity_bytes: 100 * GRANULE,
             reserved_bytes: 7 * GRANULE,
             allocated_bytes: 4 * GRANULE + 512,
             free_bytes: 3 * GRANULE - 512,
             largest_free_block_bytes: 2 * GRANULE,
-            ..Totals::default()
+            ..PoolTotals::default()
         },
         shortage: None,
         segments: vec![
             segment(
-                Kind::View,
+                SegmentKind::View,
                 vec![block(view, GRANULE + 512, Some("stitched")), lent(view + granule + 512, GRANULE - 512)],
             ),
             segment(
-                Kind::Home,
+                SegmentKind::Main,
                 vec![
                     block(at(0), GRANULE, Some("kept")),
                     lent(at(1), GRANULE),
@@ -93,7 +93,7 @@ fn stitched() -> Snapshot {
                 ],
             ),
         ],
-        timeline: Timeline::default(),
+        timeline: MemoryTimeline::default(),
         events: actions
             .into_iter()
             .zip(1_700_000_000_000_000..)
@@ -103,21 +103,20 @@ fn stitched() -> Snapshot {
     }
 }
 
-fn request(bytes: usize, owner: &str) -> Request {
-    Request { bytes, stream: StreamId(0), owner: owner.into(), mobility: Mobility::Relocatable }
+fn request(bytes: usize, owner: &str) -> AllocationRequest {
+    AllocationRequest { bytes, stream: StreamId(0), owner: owner.into(), mobility: Mobility::Relocatable }
 }
 
 /// A pool of 64 granules on which `steps` were done: an allocation of so many bytes, or a free of
 /// one of the live blocks; recorded.
 fn exercised(steps: &[(usize, bool)], events_max: usize) -> Snapshot {
     let source = Simulated::new(64 * GRANULE, GRANULE);
-    let mut pool = Pool::new(Box::new(source), Settings { capacity_bytes: None });
-    let clock = {
-        let now = std::sync::atomic::AtomicU64::new(1_000);
-        Arc::new(move || now.fetch_add(700, std::sync::atomic::Ordering::Relaxed))
-    };
-    let settings = crate::recording::RecordingSettings { events_max, clock };
-    let recording = crate::recording::Recording::begin(&mut pool, settings);
+    let mut pool = Pool::new(Box::new(source), PoolSettings { capacity_bytes: None });
+    let now_us = AtomicU64::new(1_000);
+    let clock = Arc::new(move || now_us.fetch_add(700, Relaxed));
+    let recorder = Arc::new(Mutex::new(EventRecorder::begin(events_max, clock(), &pool.segments(), 0)));
+    let (observed, time) = (Arc::clone(&recorder), Arc::clone(&clock));
+    pool.set_observer(Some(Box::new(move |event| observed.lock().unwrap().note(time(), event))));
     let mut live: Vec<BlockId> = Vec::new();
     for (k, &(bytes, is_free)) in steps.iter().enumerate() {
         match is_free && !live.is_empty() {
@@ -128,7 +127,7 @@ fn exercised(steps: &[(usize, bool)], events_max: usize) -> Snapshot {
             pool.step();
         }
     }
-    recording.now(&pool)
+    Snapshot::of(&pool, Reason::Asked, clock(), Some(&recorder.lock().unwrap()))
 }
 
 #[test]
@@ -223,7 +222,7 @@ proptest! {
         if snapshot.events_dropped == 0 {
             prop_assert!(viewer.blocks.is_empty(), "{viewer:x?}");
             // Compaction may have moved home to other addresses, which only the blocks tell of.
-            let has_moved = snapshot.events.iter().any(|entry| matches!(entry.action, Action::Moved { .. }));
+            let has_moved = snapshot.events.iter().any(|entry| matches!(entry.action, RecordedAction::Moved { .. }));
             prop_assert!(has_moved || viewer.segment_bytes() == 0, "{viewer:x?}");
         }
         prop_assert_eq!(Snapshot::from_json(&snapshot.to_json()).unwrap(), snapshot);
@@ -274,4 +273,83 @@ fn python_reads_the_pickle() {
     assert_eq!(answer["segments"], 4, "the view, and home in three parts");
     assert_eq!(answer["trace"], lines(&snapshot).len() + 1);
     assert_eq!(answer["steps"], 1);
+}
+
+/// Replay of a trace as in PyTorch's viewer (torch/utils/viz/MemoryViz.js, `simulate_memory`), with
+/// a panic where it would fail.
+#[derive(Debug)]
+struct Viewer {
+    /// First address and bytes, in order.
+    segments: Vec<(u64, u64)>,
+    /// First address and bytes of live blocks.
+    blocks: Vec<(u64, u64)>,
+}
+
+impl Viewer {
+    fn of(snapshot: &Snapshot) -> Self {
+        let live = snapshot.blocks().filter(|block| block.state == BlockState::Live);
+        let viewer = Viewer {
+            segments: shown(snapshot).iter().map(|range| (range.start, range.end - range.start)).collect(),
+            blocks: live.map(|block| (block.address, block.requested_bytes as u64)).collect(),
+        };
+        viewer.check();
+        viewer
+    }
+
+    fn segment_bytes(&self) -> u64 {
+        self.segments.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    fn undo_all(&mut self, lines: &[HistoryLine]) {
+        for line in lines.iter().rev() {
+            let (address, bytes) = (line.address, line.bytes as u64);
+            match line.action {
+                "free_completed" => self.blocks.push((address, bytes)),
+                "free_requested" => assert!(self.blocks.iter().any(|block| block.0 == address), "{line:?}"),
+                "alloc" => {
+                    let place = self.blocks.iter().position(|block| block.0 == address).expect("a block to take away");
+                    self.blocks.remove(place);
+                }
+                "segment_unmap" => self.map(address, bytes),
+                "segment_map" => self.unmap(address, bytes),
+                "oom" => {}
+                other => panic!("{other}"),
+            }
+            self.check();
+        }
+    }
+
+    fn map(&mut self, address: u64, bytes: u64) {
+        self.segments.push((address, bytes));
+        self.segments.sort_unstable();
+        let mut merged: Vec<(u64, u64)> = Vec::new();
+        for &(start, bytes) in &self.segments {
+            match merged.last_mut() {
+                Some(last) if last.0 + last.1 == start => last.1 += bytes,
+                Some(last) => {
+                    assert!(last.0 + last.1 < start, "segments overlap at {start:#x}");
+                    merged.push((start, bytes));
+                }
+                None => merged.push((start, bytes)),
+            }
+        }
+        self.segments = merged;
+    }
+
+    fn unmap(&mut self, address: u64, bytes: u64) {
+        let holds = |(start, whole): &(u64, u64)| *start <= address && address + bytes <= start + whole;
+        let place = self.segments.iter().position(holds).expect("a segment to take away from");
+        let (start, whole) = self.segments.remove(place);
+        let rest = [(start, address - start), (address + bytes, start + whole - address - bytes)];
+        self.segments.extend(rest.into_iter().filter(|(_, bytes)| *bytes > 0));
+        self.segments.sort_unstable();
+    }
+
+    /// The viewer fails at a block that is in no segment.
+    fn check(&self) {
+        for &(address, bytes) in &self.blocks {
+            let inside = |(start, whole): &(u64, u64)| *start <= address && address + bytes <= start + whole;
+            assert!(self.segments.iter().any(inside), "{address:#x} is in no segment of {:x?}", self.segments);
+        }
+    }
 }

@@ -9,7 +9,7 @@ use super::Granule;
 /// Every misuse that the contract of [`Source`](super::Source) excludes is a panic here, so that no
 /// source has to trust its caller.
 #[derive(Debug)]
-pub(super) struct AddressSpace {
+pub(crate) struct AddressSpace {
     granule_bytes: u64,
     /// Length in bytes of each reservation, by its first address.
     reservations: BTreeMap<u64, u64>,
@@ -21,7 +21,7 @@ pub(super) struct AddressSpace {
 }
 
 impl AddressSpace {
-    pub(super) fn new(granule_bytes: usize) -> Self {
+    pub(crate) fn new(granule_bytes: usize) -> Self {
         assert!(granule_bytes.is_power_of_two(), "a granule of {granule_bytes} bytes is no power of two");
         AddressSpace {
             granule_bytes: granule_bytes as u64,
@@ -33,7 +33,7 @@ impl AddressSpace {
     }
 
     /// Books a reservation.
-    pub(super) fn reserve(&mut self, address: u64, bytes: usize) {
+    pub(crate) fn reserve(&mut self, address: u64, bytes: usize) {
         self.assert_whole(address, bytes);
         let end = address + bytes as u64;
         let below = self.reservations.range(..end).next_back();
@@ -45,7 +45,7 @@ impl AddressSpace {
     }
 
     /// Takes a reservation back.
-    pub(super) fn release(&mut self, address: u64, bytes: usize) {
+    pub(crate) fn release(&mut self, address: u64, bytes: usize) {
         let reserved = self.reservations.remove(&address);
         assert_eq!(reserved, Some(bytes as u64), "{address:#x} + {bytes} is no reservation");
         let first = self.seen.range(address..address + bytes as u64).next();
@@ -53,18 +53,18 @@ impl AddressSpace {
     }
 
     /// Every reservation: first address and length in bytes.
-    pub(super) fn reservations(&self) -> impl Iterator<Item = (u64, usize)> {
+    pub(crate) fn reservations(&self) -> impl Iterator<Item = (u64, usize)> {
         self.reservations.iter().map(|(&address, &bytes)| (address, bytes as usize))
     }
 
     /// Every address at which a granule is seen.
     #[cfg(feature = "cuda")]
-    pub(super) fn seen(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn seen(&self) -> impl Iterator<Item = u64> {
         self.seen.keys().copied()
     }
 
     /// Books granules at consecutive addresses at which nothing is seen yet.
-    pub(super) fn map(&mut self, address: u64, granules: &[Granule]) {
+    pub(crate) fn map(&mut self, address: u64, granules: &[Granule]) {
         self.assert_reserved(address, granules.len() * self.granule_bytes as usize);
         for (at, &granule) in self.addresses(address, granules.len()).zip(granules) {
             self.change(at, |seen| {
@@ -76,7 +76,7 @@ impl AddressSpace {
     }
 
     /// Takes away what is seen in a range without gaps.
-    pub(super) fn unmap(&mut self, address: u64, bytes: usize) {
+    pub(crate) fn unmap(&mut self, address: u64, bytes: usize) {
         self.assert_reserved(address, bytes);
         for at in self.addresses(address, bytes / self.granule_bytes as usize) {
             let mut granule = None;
@@ -91,13 +91,13 @@ impl AddressSpace {
     }
 
     /// At how many addresses a granule is seen.
-    pub(super) fn addresses_of(&self, granule: Granule) -> usize {
+    pub(crate) fn addresses_of(&self, granule: Granule) -> usize {
         self.addresses_of.get(&granule).copied().unwrap_or(0)
     }
 
     /// Maximal runs of consecutive granules at consecutive addresses: as many mappings as a system
     /// needs to know.
-    pub(super) fn runs(&self) -> usize {
+    pub(crate) fn runs(&self) -> usize {
         self.runs
     }
 
@@ -106,7 +106,7 @@ impl AddressSpace {
     ///
     /// # Panics
     /// If something in the range is not mapped.
-    pub(super) fn pieces(&self, address: u64, bytes: usize) -> impl Iterator<Item = (Granule, usize, usize)> {
+    pub(crate) fn pieces(&self, address: u64, bytes: usize) -> impl Iterator<Item = (Granule, usize, usize)> {
         let end = address.checked_add(bytes as u64).expect("an address range ends");
         let mut at = address;
         std::iter::from_fn(move || {

@@ -11,12 +11,12 @@ use super::{Granule, Refusal};
 pub(super) struct Granules {
     capacity: usize,
     /// State of each granule that ever existed.
-    states: Vec<State>,
+    states: Vec<GranuleState>,
     destroyed: BTreeSet<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum GranuleState {
     Destroyed,
     /// Every byte is zero, and nobody was given one to write.
     Fresh,
@@ -39,16 +39,16 @@ impl Granules {
             return Err(Refusal::OutOfMemory);
         }
         let number = self.destroyed.pop_first().unwrap_or_else(|| {
-            self.states.push(State::Destroyed);
+            self.states.push(GranuleState::Destroyed);
             self.states.len() as u64 - 1
         });
-        self.states[number as usize] = State::Fresh;
+        self.states[number as usize] = GranuleState::Fresh;
         Ok(Granule(number))
     }
 
     pub(super) fn destroy(&mut self, granule: Granule) {
         self.assert_exists(granule);
-        self.states[granule.0 as usize] = State::Destroyed;
+        self.states[granule.0 as usize] = GranuleState::Destroyed;
         self.destroyed.insert(granule.0);
     }
 
@@ -56,12 +56,12 @@ impl Granules {
     /// before.
     pub(super) fn claim(&mut self, granule: Granule) -> bool {
         self.assert_exists(granule);
-        std::mem::replace(&mut self.states[granule.0 as usize], State::Used) == State::Used
+        std::mem::replace(&mut self.states[granule.0 as usize], GranuleState::Used) == GranuleState::Used
     }
 
     pub(super) fn assert_exists(&self, granule: Granule) {
         let state = self.states.get(granule.0 as usize);
-        assert!(state.is_some_and(|&state| state != State::Destroyed), "{granule:?} does not exist");
+        assert!(state.is_some_and(|&state| state != GranuleState::Destroyed), "{granule:?} does not exist");
     }
 }
 

@@ -1,11 +1,9 @@
 //! Sources of a pool's memory: address ranges that are reserved, and physical granules that are
 //! mapped into them.
 
-mod address_space;
+pub(crate) mod address_space;
 #[doc(hidden)]
 pub mod conformance;
-#[cfg(feature = "cuda")]
-mod cuda;
 mod granules;
 #[cfg(target_os = "linux")]
 mod memfd_linux;
@@ -14,14 +12,12 @@ mod simulated;
 
 use std::ops::Range;
 
-#[cfg(feature = "cuda")]
-pub use cuda::Cuda;
 #[cfg(target_os = "linux")]
 pub use memfd_linux::Memfd;
 pub use plain::Plain;
 pub use simulated::{Completion, Simulated};
 
-use thiserror::Error;
+pub use crate::error::Refusal;
 
 /// An order of work on a device: what is submitted to one stream runs in the order of submission. 0
 /// is the default stream.
@@ -31,26 +27,6 @@ pub struct StreamId(pub u32);
 /// One granule of physical memory, by the name its source gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Granule(pub u64);
-
-/// Why a source did not do what it was asked.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// The device has no physical memory (or address space) left for it; freeing some may help.
-    #[error("the device is out of memory")]
-    OutOfMemory,
-    /// The source cannot map a granule at a second address, so that nothing can be stitched on it.
-    #[error("this memory source cannot map a granule twice")]
-    CannotAlias,
-    /// The driver or the system refused, and said why.
-    #[error("{call}: {reason}")]
-    Failed {
-        /// The call that failed, such as `cuMemMap`.
-        call: &'static str,
-        /// Message of the driver or the system.
-        reason: String,
-    },
-}
 
 /// Physical memory of one device and the addresses at which it is seen.
 ///

@@ -3,7 +3,7 @@
 use megabatch_gpu_core::cuda::{Gpu, Grid};
 use megabatch_gpu_core::{Buffer, Device, Error, arguments};
 use megabatch_simt::driver::{FakeDriver, Setting};
-use megabatch_simt::{Checks, Kernels, Options};
+use megabatch_simt::{Checks, CompileOptions, Kernels};
 
 /// The signatures are all that the fake driver reads.
 pub(super) const PTX: &str = "
@@ -26,8 +26,8 @@ pub(super) const PTX: &str = "
 { ret; }
 ";
 
-/// What `shape` does; CUDA C++ does not tell a kernel how much dynamic shared memory it has. What
-/// `scale` does is in scale.cu.
+/// Source of `shape`; CUDA C++ does not tell a kernel how much dynamic shared memory it has. The
+/// source of `scale` is scale.cu.
 const SHAPE: &str = r#"
 #include <cstddef>
 extern "C" int simt_shape(const unsigned grid[3], const unsigned block[3], size_t shared, void** params) {
@@ -45,7 +45,7 @@ extern "C" int simt_broken(const unsigned[3], const unsigned[3], size_t, void**)
 pub(super) fn with_kernels() -> (FakeDriver, Device) {
     let driver = FakeDriver::whole();
     driver.add_kernel_source(SHAPE);
-    let options = Options { checks: Checks::Barriers, ..Options::default() };
+    let options = CompileOptions { checks: Checks::Barriers, ..CompileOptions::default() };
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cuda/scale.cu");
     driver.add_kernels(Kernels::compile_with(&[source], &options).unwrap().path());
     driver.set(Setting::Deferred, 1);

@@ -1,9 +1,10 @@
 //! The memory of a GPU: the suite of sources, the pool on it, failures.
 
+use megabatch_gpu_core::cuda::GpuSource;
 use megabatch_gpu_core::cuda::{Gpu, Stream};
-use megabatch_gpu_core::pool::{BlockId, Mobility, Pool, Request, Settings, Shortage};
+use megabatch_gpu_core::pool::{AllocationError, AllocationRequest, BlockId, Mobility, Pool, PoolSettings};
 use megabatch_gpu_core::source::conformance::{Bytes, CASES, Probe};
-use megabatch_gpu_core::source::{Cuda, Granule, Refusal, Source, StreamId};
+use megabatch_gpu_core::source::{Granule, Refusal, Source, StreamId};
 use megabatch_simt::driver::{FakeDriver, OUT_OF_MEMORY, Setting};
 
 /// A GPU's memory, reached over pinned memory and the default stream.
@@ -44,7 +45,7 @@ fn the_suite_of_sources() {
             driver.set(Setting::Deferred, deferred);
             driver.set(Setting::TotalBytes, 32 << 20);
             let gpu = Gpu::open(0).unwrap();
-            let source = Box::new(Cuda::new(&gpu).unwrap());
+            let source = Box::new(GpuSource::new(&gpu).unwrap());
             case(&mut Probe { source, bytes: Box::new(GpuBytes::new(&gpu)) });
             drop(gpu);
             assert_eq!(
@@ -60,7 +61,7 @@ fn the_suite_of_sources() {
 fn calls_to_the_driver_are_counted() {
     let driver = FakeDriver::whole();
     let gpu = Gpu::open(0).unwrap();
-    let mut source = Cuda::new(&gpu).unwrap();
+    let mut source = GpuSource::new(&gpu).unwrap();
     let stream = gpu.stream().unwrap();
     let (driver_before, source_before) = (calls(&driver), source.driver_calls());
     let (bytes, granules) = (3 * source.granule_bytes(), three(&mut source));
@@ -81,7 +82,7 @@ fn calls_to_the_driver_are_counted() {
 fn out_of_memory_is_told_apart_from_failure_and_changes_nothing() {
     let driver = FakeDriver::whole();
     let gpu = Gpu::open(0).unwrap();
-    let mut source = Cuda::new(&gpu).unwrap();
+    let mut source = GpuSource::new(&gpu).unwrap();
     driver.fail("cuMemCreate", 1, OUT_OF_MEMORY);
     assert_eq!(source.create(), Err(Refusal::OutOfMemory));
     driver.fail("cuMemCreate", 1, 46);
@@ -105,7 +106,7 @@ fn out_of_memory_is_told_apart_from_failure_and_changes_nothing() {
 fn a_failure_that_could_not_be_reported_is_reported_next() {
     let driver = FakeDriver::whole();
     let gpu = Gpu::open(0).unwrap();
-    let mut source = Cuda::new(&gpu).unwrap();
+    let mut source = GpuSource::new(&gpu).unwrap();
     let granule = source.create().unwrap();
     driver.fail("cuMemRelease", 1, 46);
     source.destroy(granule);
@@ -118,7 +119,7 @@ fn memory_is_unmapped_when_the_work_on_it_is_done() {
     let driver = FakeDriver::whole();
     driver.set(Setting::Deferred, 1);
     let gpu = Gpu::open(0).unwrap();
-    let mut source = Cuda::new(&gpu).unwrap();
+    let mut source = GpuSource::new(&gpu).unwrap();
     let stream = gpu.stream().unwrap();
     let (bytes, granules) = (3 * source.granule_bytes(), three(&mut source));
     let address = source.reserve(bytes).unwrap();
@@ -137,7 +138,7 @@ fn a_pool_on_a_gpu_fails_at_any_call_without_harm() {
         for nth in 1..6 {
             let driver = FakeDriver::whole();
             let gpu = Gpu::open(0).unwrap();
-            let mut pool = Pool::new(Box::new(Cuda::new(&gpu).unwrap()), Settings { capacity_bytes: None });
+            let mut pool = Pool::new(Box::new(GpuSource::new(&gpu).unwrap()), PoolSettings { capacity_bytes: None });
             let kept = allocate(&mut pool, 3 << 20).unwrap();
             driver.fail(call, nth, if call == "cuMemCreate" { OUT_OF_MEMORY } else { 999 });
             let tried: Vec<_> = (1..6).filter_map(|n| allocate(&mut pool, n << 20).ok()).collect();
@@ -157,19 +158,19 @@ fn a_pool_on_a_gpu_fails_at_any_call_without_harm() {
 fn a_pool_takes_all_of_a_gpu() {
     let driver = FakeDriver::whole();
     let gpu = Gpu::open(0).unwrap();
-    let mut pool = Pool::new(Box::new(Cuda::new(&gpu).unwrap()), Settings { capacity_bytes: None });
-    assert!(matches!(allocate(&mut pool, 257 << 20), Err(Shortage::NeverFits { .. })));
+    let mut pool = Pool::new(Box::new(GpuSource::new(&gpu).unwrap()), PoolSettings { capacity_bytes: None });
+    assert!(matches!(allocate(&mut pool, 257 << 20), Err(AllocationError::NeverFits { .. })));
     let block = allocate(&mut pool, 254 << 20).unwrap();
-    assert!(matches!(allocate(&mut pool, 1), Err(Shortage::NotNow(_))));
+    assert!(matches!(allocate(&mut pool, 1), Err(AllocationError::NotNow(_))));
     pool.free(block);
     assert_eq!(driver.physical_bytes() - (2 << 20), pool.stats().reserved_bytes.now as u64);
 }
 
-fn allocate(pool: &mut Pool, bytes: usize) -> Result<BlockId, Shortage> {
-    pool.allocate(&Request { bytes, stream: StreamId(0), owner: "test".into(), mobility: Mobility::Fixed })
+fn allocate(pool: &mut Pool, bytes: usize) -> Result<BlockId, AllocationError> {
+    pool.allocate(&AllocationRequest { bytes, stream: StreamId(0), owner: "test".into(), mobility: Mobility::Fixed })
 }
 
-fn three(source: &mut Cuda) -> Vec<Granule> {
+fn three(source: &mut GpuSource) -> Vec<Granule> {
     (0..3).map(|_| source.create().unwrap()).collect()
 }
 

@@ -1,7 +1,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use megabatch_gpu_core::pool::{BlockState, Mobility, Pool, Request, Settings, Shortage, UNIT_BYTES};
+use megabatch_gpu_core::pool::{
+    AllocationError, AllocationRequest, BlockState, Mobility, Pool, PoolSettings, UNIT_BYTES,
+};
 use megabatch_gpu_core::source::{Refusal, Source, StreamId};
 
 use crate::memory::Memory;
@@ -35,7 +37,7 @@ impl World {
     pub(crate) fn new(source: Box<dyn Source>, memory: Memory) -> Self {
         let granule_bytes = source.granule_bytes();
         World {
-            pool: Pool::new(source, Settings { capacity_bytes: None }),
+            pool: Pool::new(source, PoolSettings { capacity_bytes: None }),
             memory,
             model: Model::default(),
             owner: "simulation".into(),
@@ -96,7 +98,7 @@ impl World {
     }
 
     fn allocate(&mut self, bytes: usize, stream: StreamId, mobility: Mobility) {
-        let request = Request { bytes, stream, owner: Arc::clone(&self.owner), mobility };
+        let request = AllocationRequest { bytes, stream, owner: Arc::clone(&self.owner), mobility };
         match self.pool.allocate(&request) {
             Ok(id) => {
                 self.refresh();
@@ -123,10 +125,10 @@ impl World {
     /// Asserts that a request could not have been met: neither by rearranging granules nor, at the
     /// boundary of a step, by moving blocks. Of a source that cannot map a granule twice nothing of
     /// the kind is promised.
-    fn assert_due(&mut self, bytes: usize, shortage: &Shortage) {
+    fn assert_due(&mut self, bytes: usize, shortage: &AllocationError) {
         let reserved = self.pool.stats().reserved_bytes.now;
         match shortage {
-            Shortage::NotNow(counts) => {
+            AllocationError::NotNow(counts) => {
                 let free = self.pool.source_mut().free_bytes().unwrap_or(usize::MAX);
                 let have = (reserved + (counts.capacity_bytes - reserved).min(free)) / self.granule_bytes;
                 let touched = self.granules_touched();
@@ -138,8 +140,10 @@ impl World {
                     "{bytes} bytes, {touched} of {have} granules are touched: {counts:?}"
                 );
             }
-            Shortage::NeverFits { largest_bytes } => assert!(bytes > *largest_bytes, "{shortage:?} for {bytes} bytes"),
-            Shortage::Source(refusal) => assert!(self.faulted(), "{refusal}"),
+            AllocationError::NeverFits { largest_bytes } => {
+                assert!(bytes > *largest_bytes, "{shortage:?} for {bytes} bytes");
+            }
+            AllocationError::Source(refusal) => assert!(self.faulted(), "{refusal}"),
         }
     }
 

@@ -1,19 +1,19 @@
-//! Edges out of lists of neighbours.
+//! Edges from lists of neighbours.
 
 #![forbid(unsafe_code)]
 
-use super::nearest::{Neighbour, Neighbours};
+use super::nearest::{Neighbour, NeighbourLists};
 use crate::error::{Error, Result};
 
-/// True if an edge comes with the one back.
+/// Rule for the reverse of an edge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symmetry {
-    /// Not by itself: a node hears from its own neighbours, and may be none of theirs.
+    /// No reverse edges: neighbours send to a node, which may not be a neighbour of theirs.
     #[default]
     None,
-    /// Each edge gets the one back: two nodes are joined where either is a neighbour of the other.
+    /// Every edge gets its reverse: two nodes are joined if either is a neighbour of the other.
     Union,
-    /// Two nodes are joined where each is a neighbour of the other.
+    /// Two nodes are joined if each is a neighbour of the other.
     Mutual,
 }
 
@@ -27,13 +27,13 @@ impl Symmetry {
     }
 }
 
-/// True if nodes send to themselves.
+/// Rule for self-loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SelfLoops {
-    /// None does.
+    /// No self-loops.
     #[default]
     None,
-    /// Each does, besides its k neighbours.
+    /// Every node has one, besides its k neighbours.
     Added,
 }
 
@@ -46,24 +46,24 @@ impl SelfLoops {
     }
 }
 
-/// Parts of a graph, from lists of neighbours.
+/// Options of turning lists of neighbours into edges.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Parts {
+pub(crate) struct EdgeOptions {
     pub(crate) symmetry: Symmetry,
     pub(crate) self_loops: SelfLoops,
-    /// The value of a self-loop.
+    /// Weight of a self-loop.
     pub(crate) own: f64,
 }
 
 /// Edges by receiving node, columns ascending.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Edges {
+pub(crate) struct NeighbourEdges {
     pub(crate) row_ptr: Vec<u32>,
     pub(crate) col: Vec<u32>,
     pub(crate) values: Vec<f64>,
 }
 
-impl Edges {
+impl NeighbourEdges {
     fn push(&mut self, column: u32, value: f64) {
         self.col.push(column);
         self.values.push(value);
@@ -79,7 +79,7 @@ impl Edges {
 
 /// # Errors
 /// [`Error::Data`] for more edges than a `u32` counts.
-pub(crate) fn assemble(neighbours: &Neighbours, parts: Parts) -> Result<Edges> {
+pub(crate) fn assemble(neighbours: &NeighbourLists, parts: EdgeOptions) -> Result<NeighbourEdges> {
     match parts.symmetry {
         Symmetry::None if parts.self_loops == SelfLoops::None => as_they_are(neighbours),
         Symmetry::None => rows(neighbours, parts, |row, to| to.extend_from_slice(neighbours.of(row))),
@@ -88,25 +88,25 @@ pub(crate) fn assemble(neighbours: &Neighbours, parts: Parts) -> Result<Edges> {
     }
 }
 
-fn as_they_are(neighbours: &Neighbours) -> Result<Edges> {
+fn as_they_are(neighbours: &NeighbourLists) -> Result<NeighbourEdges> {
     counted(neighbours.list.len())?;
-    Ok(Edges {
+    Ok(NeighbourEdges {
         row_ptr: neighbours.offsets.iter().map(|&edges| edges as u32).collect(),
         col: neighbours.list.iter().map(|neighbour| neighbour.column).collect(),
         values: neighbours.list.iter().map(|neighbour| neighbour.value).collect(),
     })
 }
 
-/// A pair of nodes as one of them finds it.
+/// A pair of nodes, from one of them.
 #[derive(Clone, Copy)]
 struct Met {
     /// Number of ends that have the other as a neighbour.
     ways: u32,
-    /// True if either keeps the other in any case.
+    /// True if either is kept whatever the threshold.
     kept: bool,
 }
 
-fn both_ways(neighbours: &Neighbours, parts: Parts, joined: impl Fn(Met) -> bool) -> Result<Edges> {
+fn both_ways(neighbours: &NeighbourLists, parts: EdgeOptions, joined: impl Fn(Met) -> bool) -> Result<NeighbourEdges> {
     let back = transposed(neighbours);
     rows(neighbours, parts, |row, to| {
         let (mut own, mut theirs) = (neighbours.of(row).iter().peekable(), back.of(row).iter().peekable());
@@ -126,8 +126,8 @@ fn lower(own: Option<&Neighbour>, theirs: Option<&Neighbour>) -> Option<u32> {
     own.into_iter().chain(theirs).map(|neighbour| neighbour.column).min()
 }
 
-/// For each row those that have it as a neighbour, ascending.
-fn transposed(neighbours: &Neighbours) -> Neighbours {
+/// For each row, the rows that have it as a neighbour, ascending.
+fn transposed(neighbours: &NeighbourLists) -> NeighbourLists {
     let rows = neighbours.offsets.len() - 1;
     let mut offsets = vec![0; rows + 1];
     neighbours.list.iter().for_each(|neighbour| offsets[neighbour.column as usize + 1] += 1);
@@ -143,12 +143,16 @@ fn transposed(neighbours: &Neighbours) -> Neighbours {
             *place += 1;
         }
     }
-    Neighbours { offsets, list }
+    NeighbourLists { offsets, list }
 }
 
 /// The edges of each row that `of` writes, and self-loops.
-fn rows(neighbours: &Neighbours, parts: Parts, of: impl Fn(usize, &mut Vec<Neighbour>)) -> Result<Edges> {
-    let mut edges = Edges { row_ptr: vec![0], ..Edges::default() };
+fn rows(
+    neighbours: &NeighbourLists,
+    parts: EdgeOptions,
+    of: impl Fn(usize, &mut Vec<Neighbour>),
+) -> Result<NeighbourEdges> {
+    let mut edges = NeighbourEdges { row_ptr: vec![0], ..NeighbourEdges::default() };
     let mut list = Vec::new();
     for row in 0..neighbours.offsets.len() - 1 {
         list.clear();
@@ -164,7 +168,7 @@ fn rows(neighbours: &Neighbours, parts: Parts, of: impl Fn(usize, &mut Vec<Neigh
     Ok(edges)
 }
 
-/// A number of edges as the offsets of a graph have it.
+/// A number of edges as an offset of a graph.
 pub(crate) fn counted(edges: usize) -> Result<u32> {
     u32::try_from(edges).map_err(|_| Error::Data {
         object: format!("a graph of {edges} edges or more"),
@@ -176,8 +180,8 @@ pub(crate) fn counted(edges: usize) -> Result<u32> {
 mod tests {
     use super::*;
 
-    /// 0 hears from 1 and 2, 1 from 0, 2 from 1 whom it keeps, 3 from nobody.
-    fn neighbours() -> Neighbours {
+    /// 1 and 2 send to 0, 0 to 1, and 1, which is kept, to 2; nobody to 3.
+    fn neighbours() -> NeighbourLists {
         let neighbour = |column, kept, value| Neighbour { column, kept, value };
         let list = vec![
             neighbour(1, false, 0.5),
@@ -185,7 +189,7 @@ mod tests {
             neighbour(0, false, 0.5),
             neighbour(1, true, 0.1),
         ];
-        Neighbours { offsets: vec![0, 2, 3, 4, 4], list }
+        NeighbourLists { offsets: vec![0, 2, 3, 4, 4], list }
     }
 
     #[test]
@@ -198,7 +202,7 @@ mod tests {
             (Symmetry::Mutual, SelfLoops::Added, &[(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 1), (2, 2), (3, 3)]),
         ];
         for &(symmetry, self_loops, expected) in cases {
-            let edges = assemble(&neighbours(), Parts { symmetry, self_loops, own: 1.0 }).unwrap();
+            let edges = assemble(&neighbours(), EdgeOptions { symmetry, self_loops, own: 1.0 }).unwrap();
             assert_eq!(edges.ends().collect::<Vec<_>>(), expected, "{symmetry:?}");
             for ((row, column), value) in edges.ends().zip(&edges.values) {
                 let expected = [[1.0, 0.5, 0.25], [0.5, 1.0, 0.1], [0.25, 0.1, 1.0]];
@@ -210,8 +214,8 @@ mod tests {
 
     #[test]
     fn no_rows_have_no_edges() {
-        let none = Neighbours { offsets: vec![0], list: Vec::new() };
-        let parts = Parts { symmetry: Symmetry::Union, self_loops: SelfLoops::Added, own: 1.0 };
-        assert_eq!(assemble(&none, parts).unwrap(), Edges { row_ptr: vec![0], ..Edges::default() });
+        let none = NeighbourLists { offsets: vec![0], list: Vec::new() };
+        let parts = EdgeOptions { symmetry: Symmetry::Union, self_loops: SelfLoops::Added, own: 1.0 };
+        assert_eq!(assemble(&none, parts).unwrap(), NeighbourEdges { row_ptr: vec![0], ..NeighbourEdges::default() });
     }
 }

@@ -5,18 +5,17 @@ use crate::error::{Error, Result};
 /// Unit of repetition in space: a parallelepiped, the unit cell of a crystal or the box of a
 /// simulation with periodic boundaries in all three directions.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cell {
+pub struct UnitCell {
     vectors: [[f64; 3]; 3],
-    /// Rows of the inverse: the product with row k tells how many times vector k a place is.
+    /// Rows of the inverse: the product of a position with row k is its coordinate along vector k.
     inverse: [[f64; 3]; 3],
 }
 
-impl Cell {
+impl UnitCell {
     /// The cell of three edges, each a vector.
     ///
     /// # Errors
-    /// [`Error::Option`] where they span no space, or so flat a one that it cannot be told from
-    /// none.
+    /// [`Error::Option`] if they span no space, up to rounding.
     pub fn new(vectors: [[f64; 3]; 3]) -> Result<Self> {
         let [a, b, c] = vectors;
         let volume = dot(a, cross(b, c));
@@ -26,7 +25,7 @@ impl Cell {
             return Err(Error::Option { option: "cell", found, expected: "three edges that span space" });
         }
         let inverse = [cross(b, c), cross(c, a), cross(a, b)].map(|normal| normal.map(|x| x / volume));
-        Ok(Cell { vectors, inverse })
+        Ok(UnitCell { vectors, inverse })
     }
 
     /// The box with edges along the axes.
@@ -34,7 +33,7 @@ impl Cell {
     /// # Errors
     /// As [`new`](Self::new), where one is 0.
     pub fn orthorhombic(x: f64, y: f64, z: f64) -> Result<Self> {
-        Cell::new([[x, 0.0, 0.0], [0.0, y, 0.0], [0.0, 0.0, z]])
+        UnitCell::new([[x, 0.0, 0.0], [0.0, y, 0.0], [0.0, 0.0, z]])
     }
 
     /// Its edges.
@@ -78,21 +77,21 @@ mod tests {
 
     #[test]
     fn fractions_and_shifts_are_inverse() {
-        let cell = Cell::new([[2.0, 0.0, 0.0], [1.0, 3.0, 0.0], [-0.5, 0.25, 4.0]]).unwrap();
+        let cell = UnitCell::new([[2.0, 0.0, 0.0], [1.0, 3.0, 0.0], [-0.5, 0.25, 4.0]]).unwrap();
         let fractions = cell.fractions(cell.shift([3, -2, 5]));
         for (found, expected) in fractions.into_iter().zip([3.0, -2.0, 5.0]) {
             assert!((found - expected).abs() < 1e-14, "{fractions:?}");
         }
-        assert_eq!(Cell::orthorhombic(1.0, 2.0, 4.0).unwrap().heights(), [1.0, 2.0, 4.0]);
+        assert_eq!(UnitCell::orthorhombic(1.0, 2.0, 4.0).unwrap().heights(), [1.0, 2.0, 4.0]);
     }
 
     #[test]
     fn what_spans_no_space_is_no_cell() {
         let flat = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 1.0, 0.0]];
         for vectors in [flat, [[0.0; 3]; 3], [[f64::NAN; 3]; 3], [[f64::INFINITY, 0.0, 0.0], flat[0], flat[1]]] {
-            let error = Cell::new(vectors).unwrap_err().to_string();
+            let error = UnitCell::new(vectors).unwrap_err().to_string();
             assert!(error.contains("expected three edges that span space"), "{error}");
         }
-        assert!(Cell::orthorhombic(1.0, 0.0, 1.0).is_err());
+        assert!(UnitCell::orthorhombic(1.0, 0.0, 1.0).is_err());
     }
 }

@@ -1,8 +1,8 @@
-//! Points in space by where they are.
+//! Cell list: points in space, sorted into bins.
 
 #![forbid(unsafe_code)]
 
-use super::cell::Cell;
+use super::cell::UnitCell;
 use super::points::Points;
 use crate::error::{Error, Result};
 
@@ -10,18 +10,18 @@ use crate::error::{Error, Result};
 /// two bins away.
 const SLACK: f64 = 1.0 + 1e-6;
 
-/// Largest distance of a point from the first one, in cells, at which its place in the cell is told
-/// well within that.
+/// Largest distance of a point from the first one, in cells, at which rounding of its place stays
+/// well within the slack.
 const CELLS_AWAY_MAX: f64 = 1e4;
 
-/// Bins for each point there may be, so that memory does not grow with the emptiness of space.
+/// Most bins for each point, so that memory does not grow with empty space.
 const BINS_PER_POINT: f64 = 4.0;
 
-/// Points of space in bins of a size no smaller than a radius, or in one bin along an edge of a
-/// periodic cell that is shorter than it.
+/// Points of space in bins of a size no smaller than a radius, or in one bin along a shorter edge
+/// of a periodic cell.
 pub(crate) struct CellList<'p> {
     points: Points<'p>,
-    periodic: Option<Cell>,
+    periodic: Option<UnitCell>,
     square: f64,
     /// Bins along each edge.
     bins: [i64; 3],
@@ -32,17 +32,17 @@ pub(crate) struct CellList<'p> {
     /// Points by their bins, those of one ascending.
     members: Vec<u32>,
     /// Place of each point: its bin along each edge, and the cell that it lies in.
-    places: Vec<Place>,
+    places: Vec<BinPlace>,
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct BinPlace {
     bin: [i64; 3],
     cell: [i64; 3],
 }
 
 impl<'p> CellList<'p> {
-    pub(crate) fn new(points: &Points<'p>, radius: f64, periodic: Option<&Cell>) -> Result<Self> {
+    pub(crate) fn new(points: &Points<'p>, radius: f64, periodic: Option<&UnitCell>) -> Result<Self> {
         let (origin, cell) = match periodic {
             Some(cell) => ([0.0; 3], *cell),
             None => bounding_box(points, radius)?,
@@ -92,8 +92,8 @@ impl<'p> CellList<'p> {
         ((i * self.bins[1] + j) * self.bins[2] + k) as usize
     }
 
-    /// Calls `found` with each point, or image of one, near `point`, itself left out, and with the
-    /// square of its distance.
+    /// Calls `found` with each point, or periodic image of one, near `point`, without `point`
+    /// itself, and the square of its distance.
     pub(crate) fn near(&self, point: usize, mut found: impl FnMut(u32, f64)) {
         let [reach_a, reach_b, reach_c] = self.reach;
         for a in -reach_a..=reach_a {
@@ -105,9 +105,9 @@ impl<'p> CellList<'p> {
         }
     }
 
-    /// Points in the bin that is so many bins away.
+    /// Points in the bin that is `away` bins away.
     fn near_in_bin(&self, point: usize, away: [i64; 3], found: &mut impl FnMut(u32, f64)) {
-        let Place { bin, cell } = self.places[point];
+        let BinPlace { bin, cell } = self.places[point];
         let target: [i64; 3] = std::array::from_fn(|k| bin[k] + away[k]);
         let wrapped: [i64; 3] = std::array::from_fn(|k| target[k].rem_euclid(self.bins[k]));
         if self.periodic.is_none() && wrapped != target {
@@ -128,7 +128,7 @@ impl<'p> CellList<'p> {
         }
     }
 
-    /// ‖y + shift − x‖², of which that from the other end is the same bits.
+    /// ‖y + shift − x‖², with the same bits from either end.
     fn square_of(&self, x: usize, y: usize, times: [i64; 3]) -> f64 {
         let (x, y) = (self.points.row(x), self.points.row(y));
         let shift = self.periodic.map_or([0.0; 3], |cell| cell.shift(times));
@@ -139,17 +139,17 @@ impl<'p> CellList<'p> {
 
 /// The least corner of the points, and a box from there that holds them, no thinner than the
 /// radius.
-fn bounding_box(points: &Points<'_>, radius: f64) -> Result<([f64; 3], Cell)> {
+fn bounding_box(points: &Points<'_>, radius: f64) -> Result<([f64; 3], UnitCell)> {
     let corner = |least: f64, pick: fn(f64, f64) -> f64| {
         points.rows().fold([least; 3], |corner, row| std::array::from_fn(|k| pick(corner[k], row[k])))
     };
     let (low, high) = (corner(f64::INFINITY, f64::min), corner(f64::NEG_INFINITY, f64::max));
     let low = low.map(|x| if x.is_finite() { x } else { 0.0 });
     let edge = |k: usize| ((high[k] - low[k]) * SLACK).max(radius);
-    Ok((low, Cell::orthorhombic(edge(0), edge(1), edge(2))?))
+    Ok((low, UnitCell::orthorhombic(edge(0), edge(1), edge(2))?))
 }
 
-fn place(points: &Points<'_>, point: usize, origin: [f64; 3], cell: &Cell, bins: [i64; 3]) -> Result<Place> {
+fn place(points: &Points<'_>, point: usize, origin: [f64; 3], cell: &UnitCell, bins: [i64; 3]) -> Result<BinPlace> {
     let row = points.row(point);
     let fractions = cell.fractions(std::array::from_fn(|k| row[k] - origin[k]));
     if fractions.iter().any(|fraction| fraction.abs() > CELLS_AWAY_MAX) {
@@ -157,7 +157,7 @@ fn place(points: &Points<'_>, point: usize, origin: [f64; 3], cell: &Cell, bins:
         return Err(Error::Data { object, expected: "a point at most ten thousand cells away".into() });
     }
     let bin = |k: usize| ((fractions[k] - fractions[k].floor()) * bins[k] as f64) as i64;
-    Ok(Place {
+    Ok(BinPlace {
         bin: std::array::from_fn(|k| bin(k).min(bins[k] - 1)),
         cell: fractions.map(|fraction| fraction.floor() as i64),
     })

@@ -1,13 +1,12 @@
-//! Similarities of an edge's ends other than the one that made it.
+//! Further similarities of an edge's ends, as edge attributes.
 
 #![forbid(unsafe_code)]
 
-use super::assemble::Edges;
+use super::assemble::NeighbourEdges;
 use super::panel::Panel;
 use crate::error::{Error, Result};
 
-/// A similarity of two nodes that becomes an attribute of their edges, such as of size or of
-/// sector.
+/// A similarity of two nodes, such as of size or sector, that becomes an attribute of their edges.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Channel {
     /// Name of the attribute.
@@ -18,17 +17,17 @@ pub struct Channel {
 
 /// Values that a [`Channel`] compares.
 ///
-/// Values that a graph sees are those of the day before it, where they come by days. One value for
-/// all days is seen by all graphs: it should be what was known before the first.
+/// If values are given by day, a graph uses those of the day before it. One value for all days is
+/// used by all graphs; it should have been known before the first.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChannelValues {
     /// Positive numbers, such as market capitalisations: the ratio of the smaller to the larger,
-    /// min(a, b) / max(a, b), which is 1 for equals (the Ružička or weighted Jaccard similarity of
-    /// two numbers). `[N]` for the nodes of the panel, or `[N, D]` for each day. 0 where either is
+    /// min(a, b) / max(a, b), which is 1 for equal sizes (Ružička, or weighted Jaccard,
+    /// similarity). `[N]` for the nodes of the panel, or `[N, D]` for each day. 0 where either is
     /// not a positive finite number.
     Sizes(Vec<f64>),
-    /// Labels, such as sectors, `[N]`: 1 where they are equal, else 0. An empty one is not known,
-    /// and equal to none.
+    /// Labels, such as sectors, `[N]`: 1 where they are equal, else 0. An empty label is unknown
+    /// and equals no other.
     Labels(Vec<String>),
 }
 
@@ -66,13 +65,19 @@ impl Channel {
 }
 
 /// [E, A] of the edges of the graph of day `t`, whose nodes are `nodes` of the panel.
-pub(crate) fn attributes(channels: &[Channel], nodes: &[u32], of_panel: usize, t: usize, edges: &Edges) -> Vec<f32> {
+pub(crate) fn attributes(
+    channels: &[Channel],
+    nodes: &[u32],
+    of_panel: usize,
+    t: usize,
+    edges: &NeighbourEdges,
+) -> Vec<f32> {
     if channels.is_empty() {
         return Vec::new();
     }
     let place = |node: usize| nodes[node] as usize;
     let ends = edges.ends().map(|(row, column)| (place(row), place(column)));
-    ends.flat_map(|ends| channels.iter().map(move |channel| channel.between(ends.0, ends.1, of_panel, t))).collect()
+    ends.flat_map(|(dst, src)| channels.iter().map(move |channel| channel.between(dst, src, of_panel, t))).collect()
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::schema::Schema;
 
-/// The correlation graphs of a panel: one for each day that has a whole look-back of days before
-/// it, the first on which anything was observed among them. Its key is the [day's](Panel::keys).
+/// The correlation graphs of a panel: one for each day with a whole look-back of days before it,
+/// counted from the first day with an observation. Its key is the [day's](Panel::keys).
 pub struct CorrelationGraphs<'a> {
     options: Correlation,
     panel: Panel<'a>,
@@ -81,7 +81,7 @@ impl Builder for CorrelationGraphs<'_> {
     }
 }
 
-/// Graphs over points: one for each of several sets of them, such as molecules.
+/// Graphs of several sets of points, such as molecules: one a set.
 pub struct PointGraphs<'a> {
     rule: PointRule,
     sets: Vec<(String, Points<'a>)>,
@@ -92,7 +92,7 @@ pub struct PointGraphs<'a> {
 /// Rule that joins points.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PointRule {
-    /// Each has some neighbours.
+    /// The nearest neighbours of each point.
     Neighbours(Knn),
     /// Points near each other.
     Radius(Radius),

@@ -1,15 +1,15 @@
-//! Graphs of the nodes whose observations go together most.
+//! Graphs of the most correlated nodes.
 
 #![forbid(unsafe_code)]
 
 use serde_json::json;
 
-use super::assemble::{Parts, SelfLoops, Symmetry, assemble};
+use super::assemble::{EdgeOptions, SelfLoops, Symmetry, assemble};
 use super::channel::{Channel, attributes};
-use super::nearest::{Choice, Neighbours, Sign, Spread, search};
+use super::nearest::{Choice, NeighbourLists, Parallelism, Sign, search};
 use super::pairwise::{Pearson, Products};
 use super::panel::Panel;
-use super::window::Window;
+use super::window::LookbackWindow;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::schema::Schema;
@@ -32,11 +32,11 @@ use crate::schema::Schema;
 ///   be `min_observations`.
 /// * A node that does *not vary* over those days, but for rounding (10⁻¹² of its largest value),
 ///   has no correlation. It stays a node.
-/// * *Neighbours* of a node are the k others with the largest r, or |r|, which send to it: edges go
-///   neighbour → node. Of equal ones those that come first. Those below the `threshold` are none,
-///   but for the `min_degree` nearest.
-/// * Edges of the result are then made [symmetric](Symmetry) if asked for, of which the
-///   `min_degree` nearest of each node are part in any case.
+/// * *Neighbours* of a node are the k others with the largest r, or |r|; edges go neighbour → node.
+///   Of equal ones the first are taken. Neighbours below the `threshold` are dropped, except the
+///   `min_degree` nearest.
+/// * Edges are then made [symmetric](Symmetry) if requested; the `min_degree` nearest of each node
+///   always stay.
 /// * *Weights* are r, with its sign, rounded to single precision; that of a self-loop is 1.
 ///
 /// Sums are in double precision, in one order, so that graphs are the same bits on every CPU
@@ -53,23 +53,23 @@ pub struct Correlation {
     pub lookback: usize,
     /// k: 10.
     pub k: usize,
-    /// h, in days; no weights where there is none.
+    /// h, in days; `None` weighs all days equally.
     pub half_life: Option<f64>,
-    /// True if what all nodes have in common is taken away first.
+    /// Removal of what all nodes have in common, before correlating.
     pub demeaning: Demeaning,
     /// 40.
     pub min_observations: usize,
     /// 0.
     pub min_degree: usize,
-    /// True if it is r or |r| that counts.
+    /// Ranking by r or by |r|.
     pub sign: Sign,
     /// The least r, or |r|, of a neighbour.
     pub threshold: Option<f64>,
-    /// True if an edge comes with the one back.
+    /// Rule for the reverse of an edge.
     pub symmetry: Symmetry,
-    /// True if nodes send to themselves.
+    /// Rule for self-loops.
     pub self_loops: SelfLoops,
-    /// Attributes of edges: how alike their ends are in other ways.
+    /// Attributes of edges: further similarities of their ends.
     pub channels: Vec<Channel>,
 }
 
@@ -135,7 +135,7 @@ impl Correlation {
         .to_string()
     }
 
-    /// Looks the options over, and whether channels fit the panel.
+    /// Checks the options, and that channels fit the panel.
     ///
     /// # Errors
     /// [`Error::Option`] for one that is out of its range; [`Error::Data`] for a channel with too
@@ -174,10 +174,10 @@ impl Correlation {
     /// If `t` is more than the number of days.
     pub fn build(&self, panel: &Panel<'_>, t: usize) -> Result<Graph> {
         self.check(panel)?;
-        Window::with_last(|window| {
+        LookbackWindow::with_last(|window| {
             window.fill(self, panel, t);
             let pearson = Pearson::new(window, self.min_observations, Products);
-            let neighbours = search(&pearson, self.choice(), Spread::Rows);
+            let neighbours = search(&pearson, self.choice(), Parallelism::Rows);
             self.graph(panel, t, window, &neighbours)
         })
     }
@@ -186,8 +186,14 @@ impl Correlation {
         Choice { k: self.k, sign: self.sign, threshold: self.threshold, kept: self.min_degree }
     }
 
-    pub(crate) fn graph(&self, panel: &Panel<'_>, t: usize, window: &Window, neighbours: &Neighbours) -> Result<Graph> {
-        let parts = Parts { symmetry: self.symmetry, self_loops: self.self_loops, own: 1.0 };
+    pub(crate) fn graph(
+        &self,
+        panel: &Panel<'_>,
+        t: usize,
+        window: &LookbackWindow,
+        neighbours: &NeighbourLists,
+    ) -> Result<Graph> {
+        let parts = EdgeOptions { symmetry: self.symmetry, self_loops: self.self_loops, own: 1.0 };
         let edges = assemble(neighbours, parts)?;
         let attributes = attributes(&self.channels, &window.nodes, panel.names().len(), t, &edges);
         Ok(Graph {

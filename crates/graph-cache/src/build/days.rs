@@ -7,27 +7,27 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::correlation::Correlation;
-use super::nearest::{Spread, search};
+use super::nearest::{Parallelism, search};
 use super::pairwise::{Pearson, Products};
 use super::panel::Panel;
 use super::sliding::{DAYS_MAX, Sliding};
-use super::window::Window;
+use super::window::LookbackWindow;
 use crate::error::Result;
 use crate::graph::Graph;
 
-/// Days that are best made one from another: as many as the sums last for.
+/// Days that are best built one from another: as long as the sliding sums last.
 pub(crate) const RUN_DAYS: usize = DAYS_MAX + 1;
 
-/// Runs of days that a thread has in memory before they are handed on.
+/// Runs of days that a thread keeps in memory before they are handed on.
 const RUNS_PER_THREAD: usize = 2;
 
 impl Correlation {
     /// The graphs of `days`, handed to `sink` in order. Each is the one that [`build`](Self::build)
-    /// makes, bit for bit: what is carried from day to day tells only where to look. All threads of
+    /// makes, bit for bit: sums carried from day to day only propose candidates. All threads of
     /// rayon's current pool share the work, each a run of days.
     ///
     /// # Errors
-    /// As [`check`](Self::check), and what `sink` fails with, at once.
+    /// As [`check`](Self::check), and the error of `sink`, at once.
     ///
     /// # Panics
     /// If the last of the days is more than one after those of the panel.
@@ -53,15 +53,15 @@ impl Correlation {
         panel: &'r Panel<'_>,
         days: Range<usize>,
     ) -> impl Iterator<Item = Result<(usize, Graph)>> + 'r {
-        let (mut window, mut sliding) = (Window::default(), Sliding::default());
+        let (mut window, mut sliding) = (LookbackWindow::default(), Sliding::default());
         days.map(move |t| {
             window.fill(self, panel, t);
-            // A window that still grows loses no day for the one that it gains.
+            // A window that still grows gains a day without losing one.
             let neighbours = if t >= self.lookback && Sliding::pays(&window) {
                 sliding.advance(&window, self.lookback, self.half_life);
-                search(&Pearson::new(&window, self.min_observations, &sliding), self.choice(), Spread::Alone)
+                search(&Pearson::new(&window, self.min_observations, &sliding), self.choice(), Parallelism::Alone)
             } else {
-                search(&Pearson::new(&window, self.min_observations, Products), self.choice(), Spread::Alone)
+                search(&Pearson::new(&window, self.min_observations, Products), self.choice(), Parallelism::Alone)
             };
             self.graph(panel, t, &window, &neighbours).map(|graph| (t, graph))
         })

@@ -1,25 +1,25 @@
-//! Graphs of the nodes whose features are most alike.
+//! Graphs of the nodes with the most similar features.
 
 #![forbid(unsafe_code)]
 
 use megabatch_gpu_core::isa::Isa;
 use serde_json::json;
 
-use super::assemble::{Edges, Parts, SelfLoops, Symmetry, assemble};
-use super::kernel::Measure;
-use super::nearest::{Choice, Sign, Similarity, Spread, search};
+use super::assemble::{EdgeOptions, NeighbourEdges, SelfLoops, Symmetry, assemble};
+use super::kernel::RowMeasure;
+use super::nearest::{Choice, Parallelism, Sign, Similarity, search};
 use super::points::Points;
-use super::rows::Rows;
+use super::rows::RowMatrix;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::schema::Schema;
 
 /// Graphs of the k nearest neighbours among rows of features.
 ///
-/// Each node hears from the k others that are most like it, of equal ones those that come first;
-/// edges go neighbour → node, and are then made [symmetric](Symmetry) if asked for. Distances and
-/// cosines are in double precision, so that graphs are the same bits on every CPU; edges are
-/// those of PyTorch Geometric's `knn_graph`, but for ties.
+/// The k most similar others send to each node, of equal ones the first; edges go neighbour → node,
+/// and are then made [symmetric](Symmetry) if requested. Distances and cosines are in double
+/// precision, so that graphs are the same bits on every CPU; edges are those of PyTorch Geometric's
+/// `knn_graph`, but for ties.
 ///
 /// Source: Cover & Hart, *Nearest neighbor pattern classification* (IEEE Trans. Inf. Theory 13,
 /// 1967), for neighbours; Salton & McGill, *Introduction to Modern Information Retrieval* (1983),
@@ -30,20 +30,20 @@ pub struct Knn {
     pub metric: Metric,
     /// k: 10.
     pub k: usize,
-    /// True if an edge comes with the one back.
+    /// Rule for the reverse of an edge.
     pub symmetry: Symmetry,
-    /// True if nodes send to themselves.
+    /// Rule for self-loops.
     pub self_loops: SelfLoops,
 }
 
 /// Metrics between rows of features.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metric {
-    /// Σ x·y / (‖x‖·‖y‖), the larger the nearer, which becomes the weight of edges. A row of zeros
-    /// has no cosine, and no neighbours.
+    /// Σ x·y / (‖x‖·‖y‖), the larger the nearer; the weight of edges. A row of zeros has no cosine,
+    /// and no neighbours.
     #[default]
     Cosine,
-    /// √Σ (x − y)², the smaller the nearer, which becomes the attribute `distance` of edges.
+    /// √Σ (x − y)², the smaller the nearer; the attribute `distance` of edges.
     Euclidean,
 }
 
@@ -92,15 +92,15 @@ impl Knn {
         }
         let choice = Choice { k: self.k, sign: Sign::Signed, threshold: None, kept: 0 };
         let neighbours = match self.metric {
-            Metric::Cosine => search(&Cosines::new(points), choice, Spread::Rows),
-            Metric::Euclidean => search(&Distances::new(points), choice, Spread::Rows),
+            Metric::Cosine => search(&Cosines::new(points), choice, Parallelism::Rows),
+            Metric::Euclidean => search(&Distances::new(points), choice, Parallelism::Rows),
         };
         let own = if self.metric == Metric::Cosine { 1.0 } else { 0.0 };
-        let parts = Parts { symmetry: self.symmetry, self_loops: self.self_loops, own };
+        let parts = EdgeOptions { symmetry: self.symmetry, self_loops: self.self_loops, own };
         Ok(self.graph(points.len(), assemble(&neighbours, parts)?))
     }
 
-    fn graph(&self, nodes: usize, edges: Edges) -> Graph {
+    fn graph(&self, nodes: usize, edges: NeighbourEdges) -> Graph {
         let numbers = |of: fn(f64) -> f64| edges.values.iter().map(|&value| of(value) as f32).collect();
         let (weights, edge_attributes) = match self.metric {
             Metric::Cosine => (numbers(|cosine| cosine), Vec::new()),
@@ -119,14 +119,14 @@ impl Knn {
 
 /// Products of rows of norm 1.
 struct Cosines {
-    rows: Rows,
+    rows: RowMatrix,
     zeros: Vec<u32>,
     all: Vec<u32>,
 }
 
 impl Cosines {
     fn new(points: &Points<'_>) -> Self {
-        let mut rows = Rows::default();
+        let mut rows = RowMatrix::default();
         rows.reset(points.len(), points.width());
         let mut zeros = Vec::new();
         for (place, from) in points.rows().enumerate() {
@@ -173,22 +173,22 @@ impl Similarity for Cosines {
         if self.is_zero(row as u32) {
             return to.fill(f64::NAN);
         }
-        self.rows.between(Isa::best(), Measure::Product, row as u32, columns, to);
+        self.rows.between(Isa::best(), RowMeasure::Product, row as u32, columns, to);
         for (&column, cosine) in columns.iter().zip(to) {
             *cosine = if self.is_zero(column) { f64::NAN } else { cosine.clamp(-1.0, 1.0) };
         }
     }
 }
 
-/// −‖x − y‖². Of ‖x − y‖² = ‖x‖² − 2 (x·y − ‖y‖²/2), only what is in brackets tells the columns y
-/// of a row x apart: it is proposed, of rows about their mean and with norms up to 1.
+/// −‖x − y‖². In ‖x − y‖² = ‖x‖² − 2 (x·y − ‖y‖²/2), only the bracket depends on the column y: it
+/// is the proposal, for rows centred on their mean and scaled to norms up to 1.
 struct Distances {
-    rows: Rows,
+    rows: RowMatrix,
 }
 
 impl Distances {
     fn new(points: &Points<'_>) -> Self {
-        let mut rows = Rows::default();
+        let mut rows = RowMatrix::default();
         rows.reset(points.len(), points.width());
         let mut mean = vec![0.0; points.width()];
         points.rows().for_each(|row| mean.iter_mut().zip(row).for_each(|(sum, x)| *sum += x / points.len() as f64));
@@ -225,7 +225,7 @@ impl Similarity for Distances {
     }
 
     fn values(&self, row: usize, columns: &[u32], to: &mut [f64]) {
-        self.rows.between(Isa::best(), Measure::SquaredDistance, row as u32, columns, to);
+        self.rows.between(Isa::best(), RowMeasure::SquaredDistance, row as u32, columns, to);
         to.iter_mut().for_each(|square| *square = -*square);
     }
 }

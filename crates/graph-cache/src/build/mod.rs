@@ -1,8 +1,8 @@
 //! Builders of graphs: correlation of observations, similarity of features, nearness in space.
 //!
-//! All of it is arithmetic on slices, without files. What a builder makes is a function of its data
-//! and options alone, bit for bit: not of the CPU, of the number of threads, or of whether a
-//! graph was made from the one before it.
+//! All of it is arithmetic on slices, without files. Graphs are a function of data and options
+//! alone, bit for bit: not of the CPU, the number of threads, or of a graph being built from its
+//! predecessor.
 
 mod assemble;
 mod cell;
@@ -10,7 +10,6 @@ mod cell_list;
 mod channel;
 mod collections;
 mod correlation;
-mod date;
 mod days;
 mod kernel;
 mod knn;
@@ -25,7 +24,7 @@ mod sliding;
 mod window;
 
 pub use assemble::{SelfLoops, Symmetry};
-pub use cell::Cell;
+pub use cell::UnitCell;
 pub use channel::{Channel, ChannelValues};
 pub use collections::{CorrelationGraphs, PointGraphs, PointRule};
 pub use correlation::{Correlation, Demeaning};

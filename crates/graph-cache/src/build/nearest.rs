@@ -1,7 +1,8 @@
 //! The search for the most similar rows.
 //!
 //! ```text
-//! for each row i:  the k columns j ≠ i with the largest key(i, j) ≥ threshold, of equal keys the lower columns
+//! for each row i:  the k columns j ≠ i with the largest key(i, j) ≥ threshold,
+//!                  of equal keys the lower columns
 //! ```
 //!
 //! Departure from that loop: the keys of all pairs are never formed. Every pair has a *proposal*,
@@ -24,30 +25,29 @@ use rayon::prelude::*;
 
 use super::kernel::{self, GROUPS_MAX, PANEL};
 
-/// Comparison of rows. Proposals and keys of a pair are the same from either end.
+/// Similarity of rows. Proposals and keys of a pair are the same from either end.
 pub(crate) trait Similarity: Sync {
     /// Number of rows, which are the columns too.
     fn len(&self) -> usize;
 
-    /// Columns of an array of proposals: all there are, and some to whole pairs of panels.
+    /// Columns of an array of proposals, padded to whole pairs of panels.
     fn columns(&self) -> usize;
 
     /// Writes the proposals of the sixteen rows of a panel, `to` [16, columns], before any
     /// [`Sign`].
     fn propose(&self, panel: usize, to: &mut [f32]);
 
-    /// The most that a proposal is off.
+    /// Largest error of a proposal.
     fn error(&self) -> f32;
 
-    /// Columns of a row that no proposal is of worth for, ascending: their values are always
-    /// formed.
+    /// Columns of a row without useful proposals, ascending: their values are always formed.
     fn unproposed(&self, row: usize) -> &[u32];
 
-    /// Writes the value of a pair for each of the columns: NaN where there is none.
+    /// Writes the value of the pair with each column, NaN if it has none.
     fn values(&self, row: usize, columns: &[u32], to: &mut [f64]);
 }
 
-/// True if the sign of a similarity counts.
+/// Ranking of similarities by value or by magnitude.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sign {
     /// The largest are the nearest; those below zero are far.
@@ -66,14 +66,14 @@ impl Sign {
     }
 }
 
-/// Which of the columns of a row are its neighbours.
+/// Rule that chooses the neighbours among the columns of a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Choice {
     pub(crate) k: usize,
     pub(crate) sign: Sign,
     /// The least key of a neighbour.
     pub(crate) threshold: Option<f64>,
-    /// Neighbours whatever the threshold says; at most k.
+    /// Number of nearest neighbours that are kept whatever the threshold; at most k.
     pub(crate) kept: usize,
 }
 
@@ -88,13 +88,13 @@ pub(crate) struct Neighbour {
 
 /// The neighbours of every row, columns ascending.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Neighbours {
+pub(crate) struct NeighbourLists {
     /// [N + 1].
     pub(crate) offsets: Vec<usize>,
     pub(crate) list: Vec<Neighbour>,
 }
 
-impl Neighbours {
+impl NeighbourLists {
     pub(crate) fn of(&self, row: usize) -> &[Neighbour] {
         &self.list[self.offsets[row]..self.offsets[row + 1]]
     }
@@ -102,15 +102,15 @@ impl Neighbours {
 
 /// Threads that share the work on one search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spread {
+pub(crate) enum Parallelism {
     /// All threads: each takes some rows.
     Rows,
-    /// The calling thread alone, where others have graphs of their own.
+    /// The calling thread alone; others build other graphs.
     Alone,
 }
 
 /// The neighbours of every row.
-pub(crate) fn search(similarity: &impl Similarity, choice: Choice, spread: Spread) -> Neighbours {
+pub(crate) fn search(similarity: &impl Similarity, choice: Choice, spread: Parallelism) -> NeighbourLists {
     let panels = similarity.len().div_ceil(PANEL);
     let part = |panels: Range<usize>| {
         let mut seeker = Seeker::new(similarity, choice);
@@ -119,16 +119,16 @@ pub(crate) fn search(similarity: &impl Similarity, choice: Choice, spread: Sprea
         panels.for_each(|panel| seeker.panel(panel));
         (seeker.counts, seeker.found)
     };
-    let threads = if spread == Spread::Alone { 1 } else { rayon::current_num_threads() };
+    let threads = if spread == Parallelism::Alone { 1 } else { rayon::current_num_threads() };
     if threads == 1 {
         let (counts, found) = part(0..panels);
-        return Neighbours { offsets: offsets(counts), list: found };
+        return NeighbourLists { offsets: offsets(counts), list: found };
     }
     let tasks = panels.min(threads * TASKS_PER_THREAD).max(1);
     let bounds = move |task: usize| task * panels / tasks..(task + 1) * panels / tasks;
     let parts: Vec<_> = (0..tasks).into_par_iter().map(|task| part(bounds(task))).collect();
     let (counts, found): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
-    Neighbours { offsets: offsets(counts.concat()), list: found.concat() }
+    NeighbourLists { offsets: offsets(counts.concat()), list: found.concat() }
 }
 
 /// Starts of the neighbours of each row, from the counts.
@@ -141,10 +141,10 @@ fn offsets(counts: Vec<usize>) -> Vec<usize> {
     std::iter::once(0).chain(ends).collect()
 }
 
-/// Enough that a thread that others delay holds up none.
+/// Enough tasks that a delayed thread does not hold up the others.
 const TASKS_PER_THREAD: usize = 4;
 
-/// Groups for each neighbour that is looked for: the more, the fewer columns are looked at in vain.
+/// Groups for each neighbour: more groups leave fewer false candidates.
 const GROUPS_PER_NEIGHBOUR: usize = 3;
 
 /// Searches panel after panel, in arrays of its own.
@@ -234,7 +234,7 @@ impl<'s, S: Similarity> Seeker<'s, S> {
         }
     }
 
-    /// Takes the k nearest of a few candidates, unless they are too many for that.
+    /// Takes the k nearest of a few candidates; false if there are too many.
     fn take_few(&mut self) -> bool {
         let Choice { sign, k, .. } = self.choice;
         let Some(nearest) = self.few.nearest(self.isa, &self.places, &self.values, sign, k) else { return false };
@@ -261,8 +261,8 @@ impl<'s, S: Similarity> Seeker<'s, S> {
         self.found.extend_from_slice(&self.ranked);
     }
 
-    /// Leaves the k nearest of the candidates, which are in the order of their columns, and marks
-    /// those that are kept in any case.
+    /// Keeps the k nearest of the candidates, in the order of their columns, and marks those that
+    /// are always kept.
     fn keep_nearest(&mut self) {
         let Choice { k, sign, kept, .. } = self.choice;
         if self.ranked.len() <= kept.min(k) {
@@ -281,16 +281,16 @@ impl<'s, S: Similarity> Seeker<'s, S> {
     }
 }
 
-/// Candidates of which each is held against all at once.
+/// Few candidates, each compared with all at once.
 struct Few {
     keys: [f64; FEW],
     /// Number of keys as large as each, or larger.
     as_large: [f64; FEW],
-    /// One more than there may be, for what is written before it is looked at.
+    /// One more than the maximum, for a write before the check.
     nearest: [Neighbour; FEW + 1],
 }
 
-/// Candidates of a row that there are rarely more of: three times as many as a usual k.
+/// Number of candidates that a row rarely exceeds: three times a usual k.
 const FEW: usize = 32;
 
 impl Default for Few {
@@ -301,15 +301,14 @@ impl Default for Few {
 }
 
 impl Few {
-    /// The k nearest of columns with their values, in the order of the columns. `None` where they
-    /// are too many, where one without a value is wanting, and where equal ones are both the last
-    /// of the k and the first that is none.
+    /// The k nearest of columns with their values, in the order of the columns. `None` if there are
+    /// too many, if fewer than k have a value, or if there is a tie at the k-th.
     fn nearest(&mut self, isa: Isa, columns: &[u32], values: &[f64], sign: Sign, k: usize) -> Option<&[Neighbour]> {
         let keys = self.keys.get_mut(..values.len())?;
         keys.iter_mut().zip(values).for_each(|(key, &value)| *key = sign.key(value));
         isa.run(Hold { few: self, len: values.len() });
         let mut taken = 0;
-        // Which are taken follows no pattern, hence no branch.
+        // The selection is unpredictable, hence branchless.
         for ((&column, &value), &as_large) in columns.iter().zip(values).zip(&self.as_large) {
             self.nearest[taken] = Neighbour { column, kept: false, value };
             taken += usize::from(1.0 <= as_large && as_large <= k as f64);
@@ -339,8 +338,7 @@ impl Loops for Hold<'_> {
     }
 }
 
-/// The place of each among all by their keys, the nearest being 0; of equal keys that of the lower
-/// column comes first.
+/// Rank of each by its key, 0 being the nearest; of equal keys the lower column comes first.
 fn ranks(ranked: &[Neighbour], sign: Sign) -> Vec<usize> {
     let key = |place: usize| sign.key(ranked[place].value);
     let mut order: Vec<usize> = (0..ranked.len()).collect();

@@ -4,14 +4,14 @@
 
 use megabatch_gpu_core::isa::{Isa, Loops};
 
-use super::kernel::{Measure, sum};
+use super::kernel::{RowMeasure, sum};
 use super::nearest::Similarity;
-use super::window::{Kind, Window, varies};
+use super::window::{LookbackWindow, NodeKind, varies};
 
 /// The correlations of a window's nodes. Proposals are products of standard rows, and so are the
 /// values where both nodes are complete.
 pub(crate) struct Pearson<'w, P> {
-    pub(crate) window: &'w Window,
+    pub(crate) window: &'w LookbackWindow,
     pub(crate) proposals: P,
     pub(crate) min_observations: usize,
     unproposed: Unproposed,
@@ -20,33 +20,33 @@ pub(crate) struct Pearson<'w, P> {
 /// Proposals for the correlations of complete nodes.
 pub(crate) trait Proposals: Sync {
     /// As [`Similarity::propose`].
-    fn propose(&self, window: &Window, panel: usize, to: &mut [f32]);
+    fn propose(&self, window: &LookbackWindow, panel: usize, to: &mut [f32]);
     /// As [`Similarity::error`].
-    fn error(&self, window: &Window) -> f32;
+    fn error(&self, window: &LookbackWindow) -> f32;
 }
 
 /// Products of the standard rows.
 pub(crate) struct Products;
 
 impl Proposals for Products {
-    fn propose(&self, window: &Window, panel: usize, to: &mut [f32]) {
+    fn propose(&self, window: &LookbackWindow, panel: usize, to: &mut [f32]) {
         window.standard.propose(Isa::best(), panel, to);
     }
 
-    fn error(&self, window: &Window) -> f32 {
+    fn error(&self, window: &LookbackWindow) -> f32 {
         window.standard.error()
     }
 }
 
-/// The columns of each kind of row that there are no proposals for.
+/// Columns without proposals, for each kind of row.
 struct Unproposed {
     of_complete: Vec<u32>,
     of_incomplete: Vec<u32>,
 }
 
 impl<'w, P: Proposals> Pearson<'w, P> {
-    pub(crate) fn new(window: &'w Window, min_observations: usize, proposals: P) -> Self {
-        let complete = |&column: &u32| window.kinds[column as usize] == Kind::Complete;
+    pub(crate) fn new(window: &'w LookbackWindow, min_observations: usize, proposals: P) -> Self {
+        let complete = |&column: &u32| window.kinds[column as usize] == NodeKind::Complete;
         let all = 0..window.nodes.len() as u32;
         let unproposed = Unproposed {
             of_complete: all.clone().filter(|column| !complete(column)).collect(),
@@ -75,35 +75,35 @@ impl<P: Proposals> Similarity for Pearson<'_, P> {
 
     fn unproposed(&self, row: usize) -> &[u32] {
         match self.window.kinds[row] {
-            Kind::Complete => &self.unproposed.of_complete,
-            Kind::Incomplete | Kind::Constant => &self.unproposed.of_incomplete,
+            NodeKind::Complete => &self.unproposed.of_complete,
+            NodeKind::Incomplete | NodeKind::Constant => &self.unproposed.of_incomplete,
         }
     }
 
     fn values(&self, row: usize, columns: &[u32], to: &mut [f64]) {
         let window = self.window;
-        if window.kinds[row] == Kind::Complete {
-            // Those of other kinds come after them, see `candidates`.
-            let proposed = columns.partition_point(|&column| window.kinds[column as usize] == Kind::Complete);
+        if window.kinds[row] == NodeKind::Complete {
+            // Columns of other kinds come after them, see `candidates`.
+            let proposed = columns.partition_point(|&column| window.kinds[column as usize] == NodeKind::Complete);
             let (complete, others) = to.split_at_mut(proposed);
-            window.standard.between(Isa::best(), Measure::Product, row as u32, &columns[..proposed], complete);
+            window.standard.between(Isa::best(), RowMeasure::Product, row as u32, &columns[..proposed], complete);
             complete.iter_mut().for_each(|r| *r = r.clamp(-1.0, 1.0));
-            Isa::best().run(Pairs { of: self, row, columns: &columns[proposed..], to: others });
+            Isa::best().run(IncompletePairs { of: self, row, columns: &columns[proposed..], to: others });
         } else {
-            Isa::best().run(Pairs { of: self, row, columns, to });
+            Isa::best().run(IncompletePairs { of: self, row, columns, to });
         }
     }
 }
 
-/// Pairs of which one at least is not complete.
-struct Pairs<'a, P> {
+/// Pairs with at least one incomplete node.
+struct IncompletePairs<'a, P> {
     of: &'a Pearson<'a, P>,
     row: usize,
     columns: &'a [u32],
     to: &'a mut [f64],
 }
 
-impl<P: Proposals> Loops for Pairs<'_, P> {
+impl<P: Proposals> Loops for IncompletePairs<'_, P> {
     type Output = ();
 
     #[inline(always)]
@@ -117,8 +117,8 @@ impl<P: Proposals> Loops for Pairs<'_, P> {
 /// Pearson's r over the days that both nodes have; NaN where these are fewer than
 /// `min_observations` or one of the two does not vary over them.
 #[inline(always)]
-fn pair(window: &Window, min_observations: usize, i: usize, j: usize) -> f64 {
-    if window.kinds[i] == Kind::Constant || window.kinds[j] == Kind::Constant {
+fn pair(window: &LookbackWindow, min_observations: usize, i: usize, j: usize) -> f64 {
+    if window.kinds[i] == NodeKind::Constant || window.kinds[j] == NodeKind::Constant {
         return f64::NAN;
     }
     let row = |of, node| window.row(of, node);

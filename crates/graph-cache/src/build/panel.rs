@@ -4,14 +4,12 @@
 
 use std::collections::HashSet;
 
-use super::date::iso;
 use crate::error::{Error, Result};
 
-/// Observations of N nodes on D days, or at any other instants: what correlation graphs are built
-/// from. A view.
+/// Observations of N nodes on D days, or at any other instants, for correlation graphs. A view.
 ///
-/// What is no number, or above 10¹⁰⁰ in magnitude, so that its square is none that is of use,
-/// counts as not observed.
+/// NaN, infinity and values above 10¹⁰⁰ in magnitude, whose square would overflow, count as not
+/// observed.
 #[derive(Clone, Copy, Debug)]
 pub struct Panel<'a> {
     names: &'a [String],
@@ -24,8 +22,8 @@ impl<'a> Panel<'a> {
     /// The panel of nodes called `names` `[N]`, no two alike, with `values` `[N, D]` row-major, a
     /// node a row, at `times`.
     ///
-    /// `times` are two arrays `[D]` in ns since 1970 UTC: what each day is called by, such as when
-    /// it begins, increasing; and when its observations were known, which never decreases.
+    /// `times` are two arrays `[D]` in ns since 1970 UTC: the name of each day, such as its start,
+    /// increasing; and the time at which its observations became known, never decreasing.
     ///
     /// # Errors
     /// [`Error::Data`] where lengths do not fit together, names are equal or times are out of
@@ -71,7 +69,7 @@ impl<'a> Panel<'a> {
         self.times
     }
 
-    /// When the observations of each day were known, `[D]`.
+    /// Time at which the observations of each day became known, `[D]`.
     pub fn known(&self) -> &'a [i64] {
         self.known
     }
@@ -89,8 +87,8 @@ impl<'a> Panel<'a> {
         &self.values[node * self.days()..][..self.days()]
     }
 
-    /// The key of a day's graph: its date, such as `2021-04-21`, or date and time where days of
-    /// this panel are less than a date apart, such as `2021-04-21T14:30:00Z`.
+    /// The key of a day's graph: its date, such as `2021-04-21`, or date and time if the panel has
+    /// several days of one date, such as `2021-04-21T14:30:00Z`.
     pub fn keys(&self) -> Vec<String> {
         let whole: Vec<String> = self.times.iter().map(|&time| iso(time)).collect();
         let date = |key: &String| key[..key.find('T').expect("an instant has a date and a time")].to_owned();
@@ -109,6 +107,31 @@ impl<'a> Panel<'a> {
 #[inline(always)]
 pub(crate) fn is_observed(value: f64) -> bool {
     value.abs() <= 1e100
+}
+
+const SECOND_NS: i64 = 1_000_000_000;
+const DAY_NS: i64 = 86_400 * SECOND_NS;
+
+/// An instant in ns since 1970 UTC as ISO 8601 has it: `2021-04-21T14:30:00Z`, with a fraction
+/// where there is one.
+///
+/// The date is that of the proleptic Gregorian calendar, by the arithmetic of Hinnant,
+/// *chrono-compatible low-level date algorithms* (2013), `civil_from_days`: eras of 400 years,
+/// which have 146,097 days, of years that begin in March.
+fn iso(time_ns: i64) -> String {
+    let (days, in_day) = (time_ns.div_euclid(DAY_NS), time_ns.rem_euclid(DAY_NS));
+    let day = days + 719_468;
+    let (era, day_of_era) = (day.div_euclid(146_097), day.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day_of_month = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + i64::from(month <= 2);
+    let (seconds, fraction) = (in_day / SECOND_NS, in_day % SECOND_NS);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let fraction = if fraction == 0 { String::new() } else { format!(".{fraction:09}") };
+    format!("{year:04}-{month:02}-{day_of_month:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
 }
 
 #[cfg(test)]
@@ -152,5 +175,22 @@ mod tests {
         let first = |values: &[f64]| Panel::new(&names, &[0, 1, 2], &[0, 1, 2], values).unwrap().first_observed();
         assert_eq!(first(&[nan, 0.0, 1.0, nan, nan, 1.0]), 1);
         assert_eq!(first(&[f64::INFINITY, nan, nan, nan, nan, nan]), 3);
+    }
+
+    #[test]
+    fn instants_have_the_calendar_s_dates() {
+        let cases = [
+            (0, "1970-01-01T00:00:00Z"),
+            (-1, "1969-12-31T23:59:59.999999999Z"),
+            (1_618_963_200 * SECOND_NS, "2021-04-21T00:00:00Z"),
+            (951_782_400 * SECOND_NS, "2000-02-29T00:00:00Z"),
+            (4_107_542_399 * SECOND_NS, "2100-02-28T23:59:59Z"),
+            (4_107_542_400 * SECOND_NS, "2100-03-01T00:00:00Z"),
+            (i64::MIN, "1677-09-21T00:12:43.145224192Z"),
+            (i64::MAX, "2262-04-11T23:47:16.854775807Z"),
+        ];
+        for (time_ns, expected) in cases {
+            assert_eq!(iso(time_ns), expected);
+        }
     }
 }

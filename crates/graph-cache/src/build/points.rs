@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result};
 
-/// The largest magnitude of a number whose square, and whose sum with others, is of use.
+/// Largest magnitude of a number whose square and sums stay finite.
 const LARGEST: f64 = 1e100;
 
 /// N rows of F finite numbers. A view.

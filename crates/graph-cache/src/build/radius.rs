@@ -1,4 +1,4 @@
-//! Graphs of what is near in space.
+//! Graphs of points that are near in space.
 
 #![forbid(unsafe_code)]
 
@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use serde_json::json;
 
 use super::assemble::{SelfLoops, counted};
-use super::cell::Cell;
+use super::cell::UnitCell;
 use super::cell_list::CellList;
 use super::points::Points;
 use crate::error::{Error, Result};
@@ -17,31 +17,31 @@ use crate::schema::Schema;
 /// atoms of a molecule.
 ///
 /// An edge goes each way between two points i and j with ‖xⱼ − xᵢ‖ ≤ radius, and has that distance
-/// as its attribute `distance`. In a periodic [`Cell`] each point stands for all of its images:
+/// as its attribute `distance`. In a periodic [`UnitCell`] each point stands for all of its images:
 /// there is an edge from j to i for every image of j near i, also where j is i itself. Edges of one
 /// row are in the order of their columns, and those of one column by distance.
 ///
-/// Points are found in a list of cells no smaller than the radius, of which a point looks through
-/// its own and those around it (Allen & Tildesley, *Computer Simulation of Liquids*, 2017, section
+/// Points are found by a cell list with cells no smaller than the radius: a point searches its own
+/// cell and those around it (Allen & Tildesley, *Computer Simulation of Liquids*, 2017, section
 /// 5.3.2; for periodic images, section 1.6.4).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Radius {
     /// In the unit of the coordinates.
     pub radius: f64,
     /// Periodic cell, if any.
-    pub cell: Option<Cell>,
-    /// True if nodes send to themselves, at distance 0.
+    pub cell: Option<UnitCell>,
+    /// Rule for self-loops, at distance 0.
     pub self_loops: SelfLoops,
 }
 
-/// Points that are worth handing to a thread.
+/// Points of one task.
 const TASK_POINTS: usize = 256;
 
-/// The other ends of a point's edges, and the square of how far they are.
-type Found = Vec<(u32, f64)>;
+/// Other ends of a point's edges, and squared distances.
+type NearPoints = Vec<(u32, f64)>;
 
 impl Radius {
-    /// Points at most `radius` apart, in space that does not repeat.
+    /// Points at most `radius` apart, without periodic boundaries.
     pub fn new(radius: f64) -> Self {
         Radius { radius, cell: None, self_loops: SelfLoops::None }
     }
@@ -53,7 +53,7 @@ impl Radius {
 
     /// The options as JSON in one canonical form.
     pub fn parameters(&self) -> String {
-        let cell = self.cell.as_ref().map(Cell::vectors);
+        let cell = self.cell.as_ref().map(UnitCell::vectors);
         json!({ "radius": self.radius, "cell": cell, "self_loops": self.self_loops.name() }).to_string()
     }
 
@@ -61,8 +61,8 @@ impl Radius {
     ///
     /// # Errors
     /// [`Error::Option`] for a radius that is not a positive number; [`Error::Data`] for points of
-    /// another dimension than three, and for one that lies more than ten thousand cells away, and
-    /// for more edges than a `u32` counts.
+    /// another dimension than three, for one more than ten thousand cells away, and for more edges
+    /// than a `u32` counts.
     pub fn build(&self, points: &Points<'_>) -> Result<Graph> {
         if !(self.radius > 0.0 && self.radius <= 1e100) {
             let found = self.radius.to_string();
@@ -74,7 +74,7 @@ impl Radius {
         }
         let list = CellList::new(points, self.radius, self.cell.as_ref())?;
         let nodes: Vec<u32> = (0..points.len() as u32).collect();
-        let found: Vec<(Vec<usize>, Found)> =
+        let found: Vec<(Vec<usize>, NearPoints)> =
             nodes.par_chunks(TASK_POINTS).map(|nodes| self.near(&list, nodes)).collect();
         let mut graph = Graph { nodes, row_ptr: vec![0], ..Graph::default() };
         for (counts, found) in found {
@@ -89,8 +89,8 @@ impl Radius {
     }
 
     /// Neighbours of some points: counts and indices.
-    fn near(&self, list: &CellList<'_>, nodes: &[u32]) -> (Vec<usize>, Found) {
-        let (mut counts, mut all, mut found) = (Vec::with_capacity(nodes.len()), Found::new(), Found::new());
+    fn near(&self, list: &CellList<'_>, nodes: &[u32]) -> (Vec<usize>, NearPoints) {
+        let (mut counts, mut all, mut found) = (Vec::with_capacity(nodes.len()), NearPoints::new(), NearPoints::new());
         for &node in nodes {
             found.clear();
             if self.self_loops == SelfLoops::Added {

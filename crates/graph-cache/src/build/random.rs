@@ -1,4 +1,4 @@
-//! Graphs with the same numbers of neighbours, drawn by chance: what a graph has to be better than.
+//! Randomly rewired graphs with the same degrees: a baseline for graph models.
 
 #![forbid(unsafe_code)]
 
@@ -13,15 +13,15 @@ use crate::error::Result;
 use crate::graph::Graph;
 use crate::schema::Schema;
 
-/// The graphs of another builder with their neighbours drawn by chance.
+/// The graphs of another builder with random neighbours.
 ///
 /// Nodes, features, targets and the time from which a graph may be used stay as they are. Every
 /// node keeps its number of neighbours, which are drawn evenly among all other nodes, none twice;
 /// an edge from a node to itself stays. Weights and attributes stay with the receiving node, in
-/// their order, so that they are spread as before and tell nothing of who sends. What a model gains
-/// from the graphs and not from these, it gains from who is whose neighbour.
+/// their order, so that their distribution stays and they say nothing about the sender. A model
+/// that gains more from the graphs than from these gains it from the choice of neighbours.
 ///
-/// What is drawn is a function of the seed, the graph's key and the node alone. Subsets are Floyd's
+/// Draws are a function of the seed, the graph's key and the node alone. Subsets are Floyd's
 /// (Bentley & Floyd, *A sample of brilliance*, Comm. ACM 30(9), 1987), numbers those of
 /// `SplitMix64` (Steele, Lea & Flood, *Fast splittable pseudorandom number generators*, 2014),
 /// whose n-th is computed from n.
@@ -101,7 +101,7 @@ impl Draws {
         chosen.into_iter().map(|place| place + u32::from(place as usize >= node)).collect()
     }
 
-    /// A number from 0 to `end` - 1; how much likelier one is than another is below 2⁻³².
+    /// A number from 0 to `end` - 1, uniform up to 2⁻³².
     fn below(&self, end: usize, node: usize, draw: usize) -> usize {
         let counter = (node as u64) << 32 | draw as u64;
         let mut z = self.seed.wrapping_add(counter.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));

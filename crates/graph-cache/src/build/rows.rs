@@ -1,27 +1,27 @@
-//! Rows of numbers as the search for neighbours takes them.
+//! Rows of numbers for the search for neighbours.
 
 #![forbid(unsafe_code)]
 
 use megabatch_gpu_core::isa::Isa;
 
-use super::kernel::{self, COLUMNS_TOGETHER, LANES, Measure, PANEL};
+use super::kernel::{self, COLUMNS_TOGETHER, LANES, PANEL, RowMeasure};
 
-/// N rows of `depth` numbers, twice: in double precision, of which similarities are made, and in
-/// single precision, which only tells where to look for the largest of them.
+/// N rows of `depth` numbers, twice: in double precision for similarities, and in single precision
+/// for proposals.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rows {
+pub(crate) struct RowMatrix {
     len: usize,
     depth: usize,
     /// [N, stride], zeros after the depth.
     exact: Vec<f64>,
     /// [columns / 16][depth][16]: row r is place r % 16 of panel r / 16.
     panels: Vec<f32>,
-    /// [columns] what the proposals of a column start from.
+    /// [columns] start value of a column's proposals.
     start: Vec<f32>,
 }
 
-impl Rows {
-    /// Forgets what there was, and makes room for `len` rows of `depth` zeros.
+impl RowMatrix {
+    /// Resets to `len` rows of `depth` zeros.
     pub(crate) fn reset(&mut self, len: usize, depth: usize) {
         let columns = len.next_multiple_of(COLUMNS_TOGETHER);
         (self.len, self.depth) = (len, depth);
@@ -36,12 +36,12 @@ impl Rows {
         self.len
     }
 
-    /// Columns of the arrays of proposals: N and what it takes to whole pairs of panels.
+    /// Columns of the arrays of proposals: N padded to whole pairs of panels.
     pub(crate) fn columns(&self) -> usize {
         self.start.len()
     }
 
-    /// Numbers from one row to the next: the depth and what it takes to whole sums.
+    /// Numbers from one row to the next: the depth padded to whole sums.
     pub(crate) fn stride(&self) -> usize {
         self.depth.next_multiple_of(LANES)
     }
@@ -63,20 +63,19 @@ impl Rows {
         }
     }
 
-    /// The proposals of sixteen rows, `to` [16, columns]: their products with all rows, and what
-    /// these start from.
+    /// The proposals of sixteen rows, `to` [16, columns]: their products with all rows, plus the
+    /// start values.
     pub(crate) fn propose(&self, isa: Isa, panel: usize, to: &mut [f32]) {
         kernel::scores(isa, &self.panels, self.depth, panel, &self.start, to);
     }
 
-    /// The most that a proposal is off the measure of the same rows in exact arithmetic, or in
-    /// double precision, where no row's norm is above 1 in single precision and nothing starts from
-    /// more than 1/2.
+    /// Largest difference of a proposal from the measure in exact arithmetic or in double
+    /// precision, if no row's norm is above 1 in single precision and no start value above 1/2.
     ///
     /// Both factors of each product are rounded, and each sum of at most depth + 1 terms is
-    /// (Higham, *Accuracy and Stability of Numerical Algorithms*, 2002, section 3.1): at most
-    /// depth + 3 roundings by u = 2⁻²⁴ of Σ|x·y| + |start| ≤ 3/2. Three more leave room for
-    /// roundings of second order, and for those of the sums with this very number.
+    /// (Higham, *Accuracy and Stability of Numerical Algorithms*, 2002, section 3.1): by at most
+    /// depth + 3 roundings of u = 2⁻²⁴ of Σ|x·y| + |start| ≤ 3/2. Three more cover roundings of
+    /// second order, and those of sums with this bound itself.
     pub(crate) fn error(&self) -> f32 {
         const UNIT: f64 = 1.0 / (1u64 << 24) as f64;
         let underflow = self.depth as f64 * f64::from(f32::MIN_POSITIVE);
@@ -84,7 +83,7 @@ impl Rows {
     }
 
     /// The measure between a row and each of `columns`.
-    pub(crate) fn between(&self, isa: Isa, measure: Measure, row: u32, columns: &[u32], to: &mut [f64]) {
+    pub(crate) fn between(&self, isa: Isa, measure: RowMeasure, row: u32, columns: &[u32], to: &mut [f64]) {
         kernel::between(isa, measure, &self.exact, self.stride(), row, columns, to);
     }
 }

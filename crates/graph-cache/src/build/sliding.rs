@@ -1,19 +1,19 @@
 //! Proposals that are carried from one day to the next.
 //!
-//! The graph of day t + 1 sees one day more than that of day t, and one less. With x̃ the
-//! observations less a centre and over a scale, which stay what mean and norm were when the sums
-//! began,
+//! The graph of day t + 1 sees one day more than that of day t, and one less. With x̃ = (x −
+//! centre) / scale, where centre and scale are the mean and norm when the sums began,
 //!
 //! ```text
-//! S_ij(t + 1) = λ S_ij(t) + x̃_i(t) x̃_j(t) − λ^W x̃_i(t − W) x̃_j(t − W)        λ = 2^(−1 / half-life), or 1
+//! S_ij(t + 1) = λ S_ij(t) + x̃_i(t) x̃_j(t) − λ^W x̃_i(t − W) x̃_j(t − W)
+//! λ = 2^(−1 / half-life), or 1 without a half-life
 //! r_ij = (S_ij − Σw · m_i m_j) / (s_i s_j)
 //! ```
 //!
 //! where means m and norms s, in the same centre and scale, are those of the day's window, formed
 //! afresh. That takes four operations a pair where the products take 2 W. Sums are in single
-//! precision: they propose, and what a graph holds is made of the window alone, so that it is the
-//! same bits with or without them. How far they may be off is carried along with them, and they
-//! begin anew where that is too much, after some days, and when nodes come, go, or have gaps.
+//! precision: they only propose candidates, and the values of a graph are computed from the window
+//! alone, so that its bits are the same with or without sums. An error bound is carried along; the
+//! sums restart when it grows too large, after some days, and when nodes come, go, or have gaps.
 
 #![forbid(unsafe_code)]
 
@@ -21,19 +21,19 @@ use megabatch_gpu_core::isa::{Isa, Loops};
 
 use super::kernel::PANEL;
 use super::pairwise::Proposals;
-use super::window::{Kind, Window, power_of_two};
+use super::window::{LookbackWindow, NodeKind, power_of_two};
 
-/// Days after which the sums begin anew.
+/// Days after which the sums restart.
 pub(crate) const DAYS_MAX: usize = 64;
 
-/// The largest error for which few candidates are looked at in vain.
+/// Largest error that still leaves few false candidates.
 const ERROR_MAX: f64 = 1e-3;
 
-/// Look-backs from which four operations a pair, on sums that lie in memory, are less than the
+/// Smallest look-back for which four operations a pair, on sums in memory, cost less than the
 /// products.
 const LOOKBACK_MIN: usize = 32;
 
-/// The largest array of sums, which each thread has.
+/// Largest array of sums; each thread has one.
 const SUMS_MAX: usize = 1 << 26;
 
 /// The largest √(Σ w x̃²) for which the product of two is in range.
@@ -42,9 +42,9 @@ const LARGEST_MAX: f64 = 1e15;
 /// Sums over a window of the products of any two nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Sliding {
-    /// Nodes and kinds that the sums are of; none where they have not begun.
-    of: Option<(Vec<u32>, Vec<Kind>)>,
-    /// Days since they began.
+    /// Nodes and kinds of the sums; `None` before the first window.
+    of: Option<(Vec<u32>, Vec<NodeKind>)>,
+    /// Days since the start of the sums.
     days: usize,
     /// [columns] per node, zero for those that are not complete.
     centres: Vec<f64>,
@@ -66,13 +66,13 @@ pub(crate) struct Sliding {
 
 impl Sliding {
     /// True if sums are less work than products.
-    pub(crate) fn pays(window: &Window) -> bool {
+    pub(crate) fn pays(window: &LookbackWindow) -> bool {
         let columns = window.standard.columns();
         window.stride() >= LOOKBACK_MIN && columns.saturating_mul(columns) <= SUMS_MAX
     }
 
     /// Goes on to the window of the next day, or begins with it. `lookback` is W.
-    pub(crate) fn advance(&mut self, window: &Window, lookback: usize, half_life: Option<f64>) {
+    pub(crate) fn advance(&mut self, window: &LookbackWindow, lookback: usize, half_life: Option<f64>) {
         let goes_on = self.days < DAYS_MAX
             && self.of.as_ref().is_some_and(|(nodes, kinds)| *nodes == window.nodes && *kinds == window.kinds);
         if goes_on {
@@ -87,16 +87,16 @@ impl Sliding {
     }
 
     /// x̃ of a node on a day of the window; 0 where it is not complete.
-    fn scaled(&self, window: &Window, node: usize, day: usize) -> f64 {
+    fn scaled(&self, window: &LookbackWindow, node: usize, day: usize) -> f64 {
         if self.scales[node] == 0.0 {
             return 0.0;
         }
         (window.row(&window.values, node)[day] - self.centres[node]) * self.scales[node]
     }
 
-    fn begin(&mut self, window: &Window) {
+    fn begin(&mut self, window: &LookbackWindow) {
         let (columns, nodes) = (window.standard.columns(), window.nodes.len());
-        let complete = |node: usize| node < nodes && window.kinds[node] == Kind::Complete;
+        let complete = |node: usize| node < nodes && window.kinds[node] == NodeKind::Complete;
         self.centres = (0..columns).map(|node| if complete(node) { window.means[node] } else { 0.0 }).collect();
         self.scales = (0..columns).map(|node| if complete(node) { 1.0 / window.norms[node] } else { 0.0 }).collect();
         self.largest = vec![0.0; columns];
@@ -109,7 +109,7 @@ impl Sliding {
         self.days = 0;
     }
 
-    fn slide(&mut self, window: &Window, lookback: usize, half_life: Option<f64>) {
+    fn slide(&mut self, window: &LookbackWindow, lookback: usize, half_life: Option<f64>) {
         let decay = half_life.map_or(1.0, |half_life| power_of_two(-1.0 / half_life));
         let of_first = decay.powi(lookback as i32) as f32;
         let columns = self.centres.len();
@@ -121,7 +121,7 @@ impl Sliding {
     }
 
     /// Means and norms of the window, and how far proposals may be off.
-    fn measure(&mut self, window: &Window, lookback: usize) {
+    fn measure(&mut self, window: &LookbackWindow, lookback: usize) {
         let columns = self.centres.len();
         self.weight = window.weights.iter().sum();
         self.inverse.clear();
@@ -138,9 +138,9 @@ impl Sliding {
             worst = worst.max(if *largest > LARGEST_MAX { f64::INFINITY } else { *largest / norm });
         }
         // In units of u = 2⁻²⁴ times the largest √(Σ w x̃²) of both nodes: lookback + 3 roundings
-        // when the sums began, as for products; 16 a day for the factors of two products, these,
-        // their difference, the decay and the sum, of terms up to twice as large; 12 for the
-        // proposal.
+        // at the start of the sums, as for products; 16 a day for the factors of two products, the
+        // products, their difference, the decay and the sum, with terms up to twice as large; 12
+        // for the proposal.
         let roundings = (lookback + 16 * self.days + 16) as f64;
         let underflow = (lookback + self.days) as f64 * f64::from(f32::MIN_POSITIVE);
         self.error = (((roundings * 1.01 / (1u64 << 24) as f64) + underflow) * worst * worst) as f32;
@@ -148,16 +148,16 @@ impl Sliding {
 }
 
 impl Proposals for &Sliding {
-    fn propose(&self, _window: &Window, panel: usize, to: &mut [f32]) {
+    fn propose(&self, _window: &LookbackWindow, panel: usize, to: &mut [f32]) {
         Isa::best().run(Propose { of: self, panel, to });
     }
 
-    fn error(&self, _window: &Window) -> f32 {
+    fn error(&self, _window: &LookbackWindow) -> f32 {
         self.error
     }
 }
 
-/// The day that a window gains, and the one that it loses: as it was, and with its weight.
+/// The day that a window gains, and the day that it loses, with its weight.
 struct Days<'a> {
     came: &'a [f32],
     went: &'a [f32],

@@ -1,4 +1,4 @@
-//! The stretch of a panel that one day's graph sees.
+//! The days of a panel that one day's graph uses.
 
 #![forbid(unsafe_code)]
 
@@ -10,19 +10,19 @@ use megabatch_gpu_core::isa::{Isa, Loops};
 use super::correlation::{Correlation, Demeaning};
 use super::kernel::{LANES, sum};
 use super::panel::{Panel, is_observed};
-use super::rows::Rows;
+use super::rows::RowMatrix;
 
-/// A series is constant where its deviations are no more than this part of its largest value, which
-/// rounding makes of equal numbers.
+/// A series is constant if its deviations are at most this fraction of its largest value, which
+/// rounding alone produces from equal numbers.
 const CONSTANT: f64 = 1e-12;
 
-/// Observations of a window that a thread keeps: 8 MB, and as much in standard rows.
+/// Most observations of a window that a thread keeps: 8 MB, and as much in standard rows.
 const KEPT_MAX: usize = 1 << 20;
 
 /// Inputs of a graph: the observations of its nodes on the days of its look-back, and on none
 /// other.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Window {
+pub(crate) struct LookbackWindow {
     /// Places of the nodes in the panel, ascending.
     pub(crate) nodes: Vec<u32>,
     /// [W] weight of each day, and zeros to whole sums; the last is 1.
@@ -32,21 +32,21 @@ pub(crate) struct Window {
     /// [N, stride] 1 where there is an observation and else 0; empty where there are all.
     pub(crate) observed: Vec<f64>,
     /// Kind of each node, [N].
-    pub(crate) kinds: Vec<Kind>,
+    pub(crate) kinds: Vec<NodeKind>,
     /// [N, W]: √w · (x − x̄) / √(Σ w (x − x̄)²) of nodes that vary and are complete, else zeros. A
     /// product of two rows is their correlation.
-    pub(crate) standard: Rows,
+    pub(crate) standard: RowMatrix,
     /// [N] x̄ of such nodes, else 0.
     pub(crate) means: Vec<f64>,
     /// [N] √(Σ w (x − x̄)²) of such nodes, else 1.
     pub(crate) norms: Vec<f64>,
-    /// Mean of each day over all nodes of the panel, where that is taken away.
+    /// Mean of each day over all nodes of the panel, if observations are demeaned.
     day_means: Vec<f64>,
 }
 
-/// Computation of a node's similarities.
+/// Kind of a node, by how its similarities are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     /// Observed on every day, and not always the same: products of standard rows.
     Complete,
     /// Not observed on some days: over the days that both nodes of a pair have.
@@ -55,21 +55,19 @@ pub(crate) enum Kind {
     Constant,
 }
 
-impl Window {
+impl LookbackWindow {
     /// The days that the graph of day `t` sees.
     pub(crate) fn days(options: &Correlation, t: usize) -> Range<usize> {
         t.saturating_sub(options.lookback)..t
     }
 
-    /// Hands the window that this thread used last, or a new one, to `work`. What one graph is made
-    /// of is made again for each, but not the memory that it takes, which the system would bring to
-    /// zero page by page.
-    pub(crate) fn with_last<R>(work: impl FnOnce(&mut Window) -> R) -> R {
+    /// Calls `work` with the window that this thread used last, or a new one. Its contents are
+    /// computed anew for each graph; only its memory is reused, which saves zeroing pages.
+    pub(crate) fn with_last<R>(work: impl FnOnce(&mut LookbackWindow) -> R) -> R {
         thread_local! {
-            static LAST: Cell<Window> = Cell::default();
+            static LAST: Cell<LookbackWindow> = Cell::default();
         }
-        // Another graph may be begun on this thread while it waits for its others; that has a new
-        // window.
+        // A graph that starts on this thread while another waits for its tasks gets a new window.
         let mut window = LAST.take();
         let result = work(&mut window);
         if window.values.capacity() <= KEPT_MAX {
@@ -88,9 +86,9 @@ impl Window {
         &of[node * self.stride()..][..self.stride()]
     }
 
-    /// Fills the window with what the graph of day `t` sees.
+    /// Fills the window with the days that the graph of day `t` uses.
     pub(crate) fn fill(&mut self, options: &Correlation, panel: &Panel<'_>, t: usize) {
-        let days = Window::days(options, t);
+        let days = LookbackWindow::days(options, t);
         self.weigh(options, days.len());
         self.average_days(options, panel, days.clone());
         let min_observations = options.min_observations;
@@ -128,9 +126,9 @@ impl Window {
     }
 }
 
-/// Takes the nodes with enough observations, and these.
+/// Collects the nodes with enough observations, and their observations.
 struct Observe<'w> {
-    window: &'w mut Window,
+    window: &'w mut LookbackWindow,
     panel: &'w Panel<'w>,
     days: Range<usize>,
     min_observations: usize,
@@ -169,14 +167,14 @@ impl Loops for Observe<'_> {
                 window.observed.resize(begin + stride, 0.0);
             }
             window.nodes.push(node as u32);
-            window.kinds.push(if complete { Kind::Complete } else { Kind::Incomplete });
+            window.kinds.push(if complete { NodeKind::Complete } else { NodeKind::Incomplete });
         }
         window.values.truncate(window.nodes.len() * stride);
     }
 }
 
 /// Finds the nodes that do not vary, and brings the complete ones that do to mean 0 and norm 1.
-struct Standardise<'w>(&'w mut Window);
+struct Standardise<'w>(&'w mut LookbackWindow);
 
 impl Loops for Standardise<'_> {
     type Output = ();
@@ -188,7 +186,7 @@ impl Loops for Standardise<'_> {
         let weight = sum([&window.weights], |[w]| w);
         for node in 0..window.nodes.len() {
             let (mut mean, mut norm) = (0.0, 1.0);
-            if window.kinds[node] == Kind::Complete {
+            if window.kinds[node] == NodeKind::Complete {
                 let values = &window.values[node * roots.len()..][..roots.len()];
                 mean = sum([&window.weights, values], |[w, x]| w * x) / weight;
                 let squares = sum([&window.weights, values], |[w, x]| w * ((x - mean) * (x - mean)));
@@ -200,7 +198,7 @@ impl Loops for Standardise<'_> {
                     }
                     window.standard.propose_by(node, 0.0, |_, z| z as f32);
                 } else {
-                    window.kinds[node] = Kind::Constant;
+                    window.kinds[node] = NodeKind::Constant;
                     mean = 0.0;
                 }
             }
@@ -211,7 +209,7 @@ impl Loops for Standardise<'_> {
 }
 
 /// 2ˣ for x ≤ 0, within two units in the last place, and 0 where that is subnormal. Not
-/// `f64::exp2`, which fuses where the CPU can, and gives other bits there.
+/// `f64::exp2`, which fuses on some CPUs and then gives other bits.
 pub(crate) fn power_of_two(x: f64) -> f64 {
     let whole = x.round();
     let exponent = (x - whole) * std::f64::consts::LN_2;
@@ -228,8 +226,8 @@ pub(crate) fn varies(squares: f64, weight: f64, values: &[f64]) -> bool {
     squares > noise * noise * weight
 }
 
-/// The largest magnitude of numbers of which none is NaN, a multiple of eight of them: eight at a
-/// time, as each comparison of one waits for the last.
+/// Largest magnitude of a multiple of eight numbers without NaN: eight at a time, so that
+/// comparisons do not wait for each other.
 #[inline(always)]
 fn largest(values: &[f64]) -> f64 {
     let larger = |one: f64, other: f64| if other > one { other } else { one };

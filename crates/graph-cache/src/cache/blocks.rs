@@ -1,5 +1,5 @@
-//! The blocks of a collection: kept where an earlier file has them, built otherwise, on several
-//! threads and in order.
+//! Blocks of a collection: reused from an earlier file or built, on several threads, delivered in
+//! order.
 
 #![forbid(unsafe_code)]
 
@@ -8,30 +8,30 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
 use super::block_of;
-use super::window::{ClosedByPanic, Window};
+use super::window::{ClosedByPanic, OrderedBlocks};
 use crate::builder::Builder;
 use crate::error::Result;
-use crate::file::{Block, Bytes, Collection, Entry, encode};
+use crate::file::{Collection, FileBytes, GraphBlock, IndexEntry, encode};
 
-/// Blocks that are made before their turn take so much memory, and one more a thread.
+/// Most memory of blocks that are built before their turn, besides one block a thread.
 const AHEAD_BYTES_MAX: usize = 64 << 20;
 
 /// A collection and an earlier file that may have some of its blocks.
 #[derive(Debug)]
-pub(super) struct Kept<'c> {
+pub(super) struct ReusableBlocks<'c> {
     pub(super) collection: &'c Collection,
-    pub(super) earlier: Option<Bytes>,
+    pub(super) earlier: Option<FileBytes>,
 }
 
-impl Kept<'_> {
+impl ReusableBlocks<'_> {
     /// The block of a graph, if the earlier file has it whole.
-    fn block(&self, index: usize) -> Option<Block> {
+    fn block(&self, index: usize) -> Option<GraphBlock> {
         let file = self.earlier.as_deref()?;
-        Entry::whole(file, self.collection, index).map(|entry| block_of(file, &entry))
+        IndexEntry::whole(file, self.collection, index).map(|entry| block_of(file, &entry))
     }
 
     fn is_missing(&self, index: usize) -> bool {
-        let is_whole = |file: &Bytes| Entry::whole(file, self.collection, index).is_some();
+        let is_whole = |file: &FileBytes| IndexEntry::whole(file, self.collection, index).is_some();
         !self.earlier.as_ref().is_some_and(is_whole)
     }
 
@@ -47,14 +47,14 @@ impl Kept<'_> {
 
 /// Gives `sink` the blocks of all graphs from `first` on, in order.
 pub(super) fn build(
-    kept: &Kept<'_>,
+    kept: &ReusableBlocks<'_>,
     builder: &dyn Builder,
     first: usize,
     threads: usize,
-    mut sink: impl FnMut(Block) -> Result<()>,
+    mut sink: impl FnMut(GraphBlock) -> Result<()>,
 ) -> Result<()> {
     let run_length = builder.run_length().max(1);
-    let (window, next_run) = (Window::new(first, AHEAD_BYTES_MAX), AtomicUsize::new(first / run_length));
+    let (window, next_run) = (OrderedBlocks::new(first, AHEAD_BYTES_MAX), AtomicUsize::new(first / run_length));
     let runs = kept.len().div_ceil(run_length) - first / run_length;
     let work = || {
         let _closed = ClosedByPanic(&window);
@@ -76,8 +76,14 @@ pub(super) fn build(
     })
 }
 
-/// Puts the blocks of a run from graph `first` on; fails when there is no more to do.
-fn build_run(kept: &Kept<'_>, first: usize, builder: &dyn Builder, run: Range<usize>, window: &Window) -> Result<()> {
+/// Delivers the blocks of a run from graph `first` on; fails once the build has stopped.
+fn build_run(
+    kept: &ReusableBlocks<'_>,
+    first: usize,
+    builder: &dyn Builder,
+    run: Range<usize>,
+    window: &OrderedBlocks,
+) -> Result<()> {
     let mut next = run.start;
     let last_missing = (run.start.max(first)..run.end).rev().find(|&index| kept.is_missing(index));
     if let Some(last) = last_missing {

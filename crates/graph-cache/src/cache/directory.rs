@@ -1,5 +1,4 @@
-//! A folder of files of graphs, which are found by what they are made of and removed when there are
-//! too many.
+//! Cache directory of graph files, named by content hash, with a size limit.
 
 #![forbid(unsafe_code)]
 
@@ -12,40 +11,38 @@ use megabatch_atomic_file::folder_of;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::lock::Lock;
-use super::{BuildOptions, Progress, Stale, build_cached};
+use super::{BuildOptions, BuildProgress, Stale, build_cached};
 use crate::builder::Builder;
 use crate::error::{Error, Result};
-use crate::file::{Collection, Description, GraphFile};
+use crate::file::{Collection, CollectionDescription, GraphFile};
 
-/// A folder in which files of graphs have the names of what they are made of. Any number of
-/// processes may use it at once.
+/// Cache directory: files of graphs are named by a hash of their inputs. Any number of processes
+/// may use it at once.
 ///
-/// When its files take more bytes than they may, those go first whose use is longest ago. A file
-/// that is open somewhere stays, and so does one that is being built. Only files with the names
-/// that a cache gives count and are removed: whatever else is in the folder stays. Where the file
-/// system has no locks, a file that is removed under a reader is still the reader's until it is
-/// closed.
+/// Above the size limit, the least recently used files are removed first. Files that are open or
+/// being built stay. Only files with names of the cache count and are removed. Without file locks,
+/// a removed file stays readable for those who have it open.
 #[derive(Clone, Debug)]
 pub struct GraphCache {
     folder: PathBuf,
     limit_bytes: u64,
 }
 
-/// Result of a collection of a cache's garbage.
+/// Result of removing files of a cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// Files that are gone.
+    /// Removed files.
     pub removed: Vec<PathBuf>,
-    /// Bytes of the files that are left. More than the limit where those in use are.
+    /// Bytes of the remaining files; above the limit if the files in use are.
     pub left_bytes: u64,
 }
 
-/// A file that was asked for, and what had to go for it.
+/// A requested file, and the files removed for it.
 #[derive(Clone, Debug)]
 pub struct Fetched {
     /// The file, which stays as long as it is open.
     pub file: GraphFile,
-    /// Others that were removed, and what is left with this one.
+    /// Removed files, and the bytes left including this one.
     pub collected: Collected,
 }
 
@@ -61,22 +58,21 @@ impl GraphCache {
         Ok(GraphCache { folder, limit_bytes })
     }
 
-    /// The file of the graphs of `builder`, built if it is not there: [`build_cached`]. Others may
+    /// The file of the graphs of `builder`, built by [`build_cached`] if it is missing. Others may
     /// be removed for it.
     ///
     /// # Errors
-    /// As [`build_cached`]; there are no stale files here, as graphs of something else have another
+    /// As [`build_cached`]; files are never stale here, as graphs of other inputs have another
     /// name.
     pub fn get(
         &self,
         builder: &dyn Builder,
         options: &BuildOptions,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(BuildProgress),
     ) -> Result<Fetched> {
         let options = BuildOptions { stale: Stale::Replace, ..options.clone() };
         let file = build_cached(self.path(builder, &options)?, builder, &options, progress)?;
-        // The time of the last use. Where it cannot be set, because the file is another user's, its
-        // age is counted from its making.
+        // Records the last use. For another user's file, the time of its creation counts instead.
         let _ = File::open(file.path()).and_then(|opened| opened.set_modified(SystemTime::now()));
         let collected = self.collect()?;
         Ok(Fetched { file, collected })
@@ -88,12 +84,13 @@ impl GraphCache {
     /// [`Error::SameKey`].
     pub fn path(&self, builder: &dyn Builder, options: &BuildOptions) -> Result<PathBuf> {
         let (identity, schema) = (builder.identity(), builder.schema().clone());
-        let collection = Collection::new(Description { identity, schema, widths: options.widths }, builder.keys())?;
-        let name = xxh3_128(&collection.said.concat());
+        let collection =
+            Collection::new(CollectionDescription { identity, schema, widths: options.widths }, builder.keys())?;
+        let name = xxh3_128(&collection.preamble.concat());
         Ok(self.folder.join(format!("{name:032x}.mbg")))
     }
 
-    /// Removes files whose use is longest ago, until the others take no more bytes than they may.
+    /// Removes the least recently used files until the others are within the limit.
     ///
     /// # Errors
     /// [`Error::Io`] where the folder cannot be read or a file not be removed.
@@ -114,7 +111,7 @@ impl GraphCache {
     }
 
     /// Files that a cache made in the folder, finished or not.
-    fn files(&self) -> Result<Vec<Cached>> {
+    fn files(&self) -> Result<Vec<CachedFile>> {
         let io = |source| Error::Io { path: self.folder.clone(), action: "list the folder", source };
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.folder).map_err(io)? {
@@ -128,7 +125,7 @@ impl GraphCache {
             if !metadata.is_file() {
                 continue;
             }
-            files.push(Cached { used: metadata.modified().map_err(io)?, bytes: metadata.len(), path });
+            files.push(CachedFile { used: metadata.modified().map_err(io)?, bytes: metadata.len(), path });
         }
         Ok(files)
     }
@@ -150,14 +147,14 @@ fn unfinished(name: &str) -> Option<&str> {
 
 /// A file of the cache, in the order in which they are removed.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Cached {
+struct CachedFile {
     used: SystemTime,
     bytes: u64,
     path: PathBuf,
 }
 
 /// True if the file was removed, by this process or another.
-fn remove_unless_used(file: &Cached) -> Result<bool> {
+fn remove_unless_used(file: &CachedFile) -> Result<bool> {
     let io = |source| Error::Io { path: file.path.clone(), action: "remove the file", source };
     let name = file.path.file_name().unwrap_or_default().to_string_lossy();
     let _building = match unfinished(&name).map(|finished| Lock::try_take(&folder_of(&file.path).join(finished))) {
@@ -171,7 +168,7 @@ fn remove_unless_used(file: &Cached) -> Result<bool> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
         Err(error) => return Err(io(error)),
     };
-    // Readers share the lock. One who opens the file now keeps it, whatever becomes of its name.
+    // Readers share the lock. A reader who opens the file now keeps it after its removal.
     let is_used = matches!(opened.try_lock(), Err(fs::TryLockError::WouldBlock));
     let was_used = || opened.metadata().and_then(|now| now.modified()).is_ok_and(|now| now != file.used);
     if is_used || was_used() {

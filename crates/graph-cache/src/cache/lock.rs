@@ -1,4 +1,4 @@
-//! The right to build a file, which one process has at a time.
+//! Lock of the one process that may build a file.
 
 #![forbid(unsafe_code)]
 
@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use megabatch_atomic_file::{beside, open_sibling};
 
-use super::Progress;
+use super::BuildProgress;
 use crate::error::{Error, Result};
 
-/// Held by locking a file beside the one that is built. The system gives it back when a process
-/// ends, however it ends; the file may be left behind then, and is used again.
+/// A lock on a file beside the one that is built. The system releases it when a process ends; the
+/// lock file may be left behind and is used again.
 #[derive(Debug)]
 pub(super) struct Lock {
     path: PathBuf,
@@ -21,16 +21,16 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Waits for the right to build the file at `path`; `None` if another process had it meanwhile,
-    /// and may have built it.
-    pub(super) fn take(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Option<Self>> {
+    /// Waits for the lock of the file at `path`; `None` if another process had it meanwhile, and
+    /// may have built the file.
+    pub(super) fn take(path: &Path, progress: &mut dyn FnMut(BuildProgress)) -> Result<Option<Self>> {
         let failed = |source| Error::Io { path: path.to_owned(), action: "lock it for building", source };
         let (lock_path, file) = open(path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) if names(&lock_path, &file) => Ok(Some(Lock { path: lock_path, _file: file })),
             Ok(()) => Ok(None),
             Err(TryLockError::WouldBlock) => {
-                progress(Progress::Waiting);
+                progress(BuildProgress::Waiting);
                 file.lock().map_err(failed)?;
                 Ok(None)
             }
@@ -38,7 +38,7 @@ impl Lock {
         }
     }
 
-    /// The right to build the file at `path`, if nobody has it.
+    /// The lock of the file at `path`, if it is free.
     pub(super) fn try_take(path: &Path) -> io::Result<Option<Self>> {
         let (lock_path, file) = open(path)?;
         let is_mine = file.try_lock().is_ok() && names(&lock_path, &file);
@@ -47,7 +47,7 @@ impl Lock {
 }
 
 impl Drop for Lock {
-    /// Who waits for the file that is removed here finds out, and begins again.
+    /// A process that waits for the removed lock file notices and begins again.
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
@@ -90,7 +90,7 @@ mod tests {
             let (sender, waits) = std::sync::mpsc::channel();
             let path = &path;
             let waiter = scope.spawn(move || Lock::take(path, &mut |progress| sender.send(progress).unwrap()));
-            assert_eq!(waits.recv(), Ok(Progress::Waiting));
+            assert_eq!(waits.recv(), Ok(BuildProgress::Waiting));
             drop(lock);
             waiter.join().unwrap()
         });

@@ -1,5 +1,4 @@
-//! Files of graphs that are built once, whoever asks first, and never read when they are of
-//! something else.
+//! Files of graphs that are built once and never read when they are stale.
 
 #![forbid(unsafe_code)]
 
@@ -17,9 +16,9 @@ pub use directory::{Collected, Fetched, GraphCache};
 use megabatch_atomic_file::{beside, check_replaceable, resolve_target, sync_folder};
 
 use crate::builder::Builder;
-use crate::error::{Change, Error, Result};
-use crate::file::{Bytes, Collection, Description, Entry, GraphFile, Widths, is_absent};
-use blocks::Kept;
+use crate::error::{CollectionChange, Error, Result};
+use crate::file::{Collection, CollectionDescription, FileBytes, GraphFile, IndexEntry, Widths, is_absent};
+use blocks::ReusableBlocks;
 use lock::Lock;
 use unfinished_file::UnfinishedFile;
 
@@ -37,20 +36,20 @@ pub struct BuildOptions {
 /// Treatment of a file that holds other graphs than the requested ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stale {
-    /// It stays, and that it does is an error, which says what has changed.
+    /// It stays, and the call fails with the changes.
     #[default]
     Refuse,
-    /// The new one takes its place.
+    /// The new one replaces it.
     Replace,
 }
 
 /// Progress of building a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Progress {
+pub enum BuildProgress {
     /// Another process builds the file, and this one waits for it.
     Waiting,
-    /// The file is built. Graphs that are whole in what is there are used as they are.
+    /// The build begins. Intact graphs of earlier files are reused.
     Begun {
         /// Number of graphs in what an earlier process left unfinished.
         resumed: usize,
@@ -58,35 +57,37 @@ pub enum Progress {
         /// one.
         intact: usize,
     },
-    /// So many graphs are in the new file, of all; some may have been found in what an earlier
-    /// process left.
+    /// Graphs in the new file so far, those reused from earlier files included.
     Written {
-        /// Number of graphs that are.
+        /// Graphs in the file.
         graphs: usize,
-        /// Number of graphs that will be.
+        /// Graphs of the collection.
         of: usize,
         /// Length of the file so far, in bytes.
         bytes: u64,
     },
 }
 
-/// The file of the graphs of `builder` at `path`, built where there is none.
+/// The file of the graphs of `builder` at `path`, built if there is none.
 ///
-/// A file that is there is looked through, each block. Of several processes that find none, one
-/// builds and the others wait for it. One that is killed leaves what it has done beside `path`, as
-/// `.NAME.partial`, and the next goes on from there. A symbolic link at `path` is written through.
-/// Graphs of a file that is damaged are kept where they are whole, and the others built again. The
-/// file is the same bytes in every case, whatever the number of threads, and appears at once, whole
-/// and on disk. `progress` is called on this thread.
+/// Every block of an existing file is verified. Of several processes that find none, one builds and
+/// the others wait for it. A killed process leaves its work beside `path`, as `.NAME.partial`, and
+/// the next one continues it. A symbolic link at `path` is written through. Of a damaged file,
+/// intact graphs are kept and the others built again. The file is the same bytes in every case,
+/// whatever the number of threads, and appears at once, whole and on disk. `progress` is called on
+/// this thread.
 ///
 /// ```
-/// use megabatch_graph_cache::{BuildOptions, Builder, Graph, Identity, Result, Schema, build_cached};
+/// use megabatch_graph_cache::{
+///     BuildOptions, Builder, Graph, Identity, Result, Schema, build_cached,
+/// };
 ///
 /// struct Rings(Schema, Vec<String>);
 ///
 /// impl Builder for Rings {
 ///     fn identity(&self) -> Identity {
-///         Identity { data: Identity::hash([]), builder: "rings/1".into(), parameters: "{}".into() }
+///         let data = Identity::hash([]);
+///         Identity { data, builder: "rings/1".into(), parameters: "{}".into() }
 ///     }
 ///     fn schema(&self) -> &Schema { &self.0 }
 ///     fn keys(&self) -> &[String] { &self.1 }
@@ -107,21 +108,22 @@ pub enum Progress {
 /// ```
 ///
 /// # Errors
-/// Those of [`Builder::build`]; [`Error::Stale`], [`Error::NotGraphs`] and [`Error::Version`] for a
-/// file that is left alone; [`Error::Full`] and [`Error::Io`], which leave an earlier file as it
-/// was; [`Error::Shape`], [`Error::Unnamed`], [`Error::SameKey`], [`Error::Csr`] and
+/// As [`Builder::build`]; [`Error::Stale`], [`Error::NotGraphs`] and [`Error::Version`] for a file
+/// that is left alone; [`Error::Full`] and [`Error::Io`], which leave an earlier file as it was;
+/// [`Error::Shape`], [`Error::Unnamed`], [`Error::SameKey`], [`Error::Csr`] and
 /// [`Error::TooLargeForF16`] for graphs that cannot be stored.
 pub fn build_cached(
     path: impl AsRef<Path>,
     builder: &dyn Builder,
     options: &BuildOptions,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(BuildProgress),
 ) -> Result<GraphFile> {
     let path = path.as_ref();
     let failed = |source| Error::Io { path: path.to_owned(), action: "write here", source };
     let path = &resolve_target(path).map_err(failed)?;
     let (identity, schema) = (builder.identity(), builder.schema().clone());
-    let collection = Collection::new(Description { identity, schema, widths: options.widths }, builder.keys())?;
+    let collection =
+        Collection::new(CollectionDescription { identity, schema, widths: options.widths }, builder.keys())?;
     loop {
         if let Some(file) = usable(path, &collection, options.stale)? {
             return Ok(file);
@@ -137,19 +139,22 @@ pub fn build_cached(
 }
 
 impl GraphFile {
-    /// Sees to it that the file holds the graphs of `builder`, as it would build them now.
+    /// Checks that the file holds the graphs that `builder` would build now.
     ///
     /// # Errors
-    /// [`Error::Stale`], which says what of data, builder and parameters is not what it was.
+    /// [`Error::Stale`], with the changes of data, builder and parameters.
     pub fn check_fresh(&self, builder: &dyn Builder) -> Result<()> {
-        let description =
-            Description { identity: builder.identity(), schema: builder.schema().clone(), widths: self.widths() };
+        let description = CollectionDescription {
+            identity: builder.identity(),
+            schema: builder.schema().clone(),
+            widths: self.widths(),
+        };
         let collection = Collection::new(description, builder.keys())?;
         if self.is_of(&collection) { Ok(()) } else { Err(stale(self, &collection)) }
     }
 }
 
-/// The file at `path` if it holds the collection whole; `None` if it is to be built.
+/// The file at `path` if it holds the whole collection; `None` if it must be built.
 fn usable(path: &Path, collection: &Collection, when_stale: Stale) -> Result<Option<GraphFile>> {
     let file = match GraphFile::open(path) {
         Ok(file) => file,
@@ -177,13 +182,13 @@ fn stale(file: &GraphFile, collection: &Collection) -> Error {
         ("widths", format!("{:?}", old.widths), format!("{:?}", new.widths)),
         ("schema", old_schema, new_schema),
     ];
-    let mut changes: Vec<Change> = pairs
+    let mut changes: Vec<CollectionChange> = pairs
         .into_iter()
         .filter(|(_, old, new)| old != new)
-        .map(|(what, old, new)| Change { what, old, new })
+        .map(|(what, old, new)| CollectionChange { what, old, new })
         .collect();
     if changes.is_empty() {
-        changes.push(Change {
+        changes.push(CollectionChange {
             what: "keys",
             old: keys(file.len()),
             new: format!("{}, others", keys(collection.keys.len())),
@@ -192,24 +197,26 @@ fn stale(file: &GraphFile, collection: &Collection) -> Error {
     Error::Stale { path: file.path().to_owned(), changes }
 }
 
-/// Builds the file, as the only one who does.
+/// Builds the file, holding the lock.
 fn write(
     path: &Path,
     collection: &Collection,
     builder: &dyn Builder,
     options: &BuildOptions,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(BuildProgress),
 ) -> Result<()> {
     let failed = |action| move |source| Error::Io { path: path.to_owned(), action, source };
     let earlier = fs::metadata(path).ok();
     check_replaceable(path).map_err(failed("replace the file"))?;
-    let kept = earlier.filter(|earlier| earlier.len() > 0).map(|_| File::open(path).and_then(Bytes::of)).transpose();
-    let kept = Kept { earlier: kept.map_err(failed("open the file"))?, collection };
+    let kept =
+        earlier.filter(|earlier| earlier.len() > 0).map(|_| File::open(path).and_then(FileBytes::of)).transpose();
+    let kept = ReusableBlocks { earlier: kept.map_err(failed("open the file"))?, collection };
     let unfinished = beside(path, "partial");
     let mut partial = UnfinishedFile::open(&unfinished, path, collection)?;
     let of = collection.keys.len();
-    let written = |partial: &UnfinishedFile<'_>| Progress::Written { graphs: partial.len(), of, bytes: partial.end() };
-    progress(Progress::Begun { resumed: partial.len(), intact: kept.intact(partial.len()..of) });
+    let written =
+        |partial: &UnfinishedFile<'_>| BuildProgress::Written { graphs: partial.len(), of, bytes: partial.end() };
+    progress(BuildProgress::Begun { resumed: partial.len(), intact: kept.intact(partial.len()..of) });
     progress(written(&partial));
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
     blocks::build(&kept, builder, partial.len(), threads, |block| {
@@ -223,7 +230,7 @@ fn write(
 }
 
 /// The graph's block as an earlier file has it, with its entry's numbers.
-fn block_of(file: &[u8], entry: &Entry) -> crate::file::Block {
+fn block_of(file: &[u8], entry: &IndexEntry) -> crate::file::GraphBlock {
     let bytes = entry.block(file).to_vec();
-    crate::file::Block { nodes: entry.nodes, edges: entry.edges, known_time: entry.known_time(), bytes }
+    crate::file::GraphBlock { nodes: entry.nodes, edges: entry.edges, known_time: entry.known_time(), bytes }
 }

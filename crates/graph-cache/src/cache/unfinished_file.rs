@@ -1,9 +1,8 @@
-//! A file of graphs that is not finished: as the finished one, but for its header, which is zeros,
-//! and the entries and blocks that it lacks.
+//! An unfinished file of graphs: like the finished one, but its header is zeros, and later entries
+//! and blocks are missing.
 //!
-//! An entry is written after its block, and has a checksum over both. Whatever moment a process is
-//! killed at, or the power fails, the graphs up to the first without a whole entry and block are
-//! kept.
+//! An entry is written after its block, with a checksum over both. If a process is killed or the
+//! power fails at any moment, the graphs before the first incomplete entry or block are kept.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +13,7 @@ use std::path::{Path, PathBuf};
 use megabatch_atomic_file::open_sibling;
 
 use crate::error::{Error, Result};
-use crate::file::{Block, Bytes, Collection, Entry, PAGE};
+use crate::file::{Collection, FileBytes, GraphBlock, IndexEntry, PAGE};
 
 /// Storage of an unfinished file: a file, or a test's stand-in for one.
 pub(super) trait Backing {
@@ -38,14 +37,14 @@ impl Backing for File {
     }
 }
 
-/// A file that is being written, up to some graph.
+/// A file that is being written.
 #[derive(Debug)]
 pub(super) struct UnfinishedFile<'c, M = File> {
     /// Final path, for messages.
     path: PathBuf,
     medium: M,
     collection: &'c Collection,
-    entries: Vec<Entry>,
+    entries: Vec<IndexEntry>,
 }
 
 impl<'c> UnfinishedFile<'c> {
@@ -54,7 +53,7 @@ impl<'c> UnfinishedFile<'c> {
         let failed = |source| Error::Io { path: path.to_owned(), action: "write the new file beside it", source };
         let file = open_sibling(unfinished).map_err(failed)?;
         let entries = if file.metadata().map_err(failed)?.len() > 0 {
-            let bytes = file.try_clone().and_then(Bytes::of).map_err(failed)?;
+            let bytes = file.try_clone().and_then(FileBytes::of).map_err(failed)?;
             whole(&bytes, collection)
         } else {
             Vec::new()
@@ -64,12 +63,12 @@ impl<'c> UnfinishedFile<'c> {
 }
 
 impl<'c, M: Backing> UnfinishedFile<'c, M> {
-    /// Goes on behind the blocks of `entries`, which are on the medium.
-    fn over(medium: M, path: PathBuf, collection: &'c Collection, entries: Vec<Entry>) -> Result<Self> {
+    /// Continues behind the blocks of `entries`, which are stored already.
+    fn over(medium: M, path: PathBuf, collection: &'c Collection, entries: Vec<IndexEntry>) -> Result<Self> {
         let mut partial = UnfinishedFile { path, medium, collection, entries };
         let end = partial.end();
         let mut begun = vec![0; PAGE];
-        collection.said.iter().for_each(|section| begun.extend(section));
+        collection.preamble.iter().for_each(|section| begun.extend(section));
         begun.extend(collection.index(&partial.entries));
         let prepared = partial.medium.set_len(end).and_then(|()| partial.medium.write_at(0, &begun));
         prepared.map_err(|source| partial.failed(source))?;
@@ -82,7 +81,7 @@ impl<'c, M: Backing> UnfinishedFile<'c, M> {
     }
 
     /// Adds the block of the next graph.
-    pub(super) fn append(&mut self, block: &Block) -> Result<()> {
+    pub(super) fn append(&mut self, block: &GraphBlock) -> Result<()> {
         let entry = self.collection.entry(&self.entries, block);
         let place = self.collection.entry_range(self.entries.len()).start as u64;
         let written = self.medium.write_at(entry.offset, &block.bytes);
@@ -92,7 +91,7 @@ impl<'c, M: Backing> UnfinishedFile<'c, M> {
         Ok(())
     }
 
-    /// Brings it to disk, whole.
+    /// Completes and syncs the file.
     pub(super) fn finish(mut self) -> Result<M> {
         let header = self.collection.header(&self.entries);
         let written = self.medium.write_at(0, &header).and_then(|()| self.medium.sync());
@@ -117,10 +116,10 @@ impl<'c, M: Backing> UnfinishedFile<'c, M> {
 }
 
 /// The entries up to the first that is not whole.
-fn whole(file: &[u8], collection: &Collection) -> Vec<Entry> {
+fn whole(file: &[u8], collection: &Collection) -> Vec<IndexEntry> {
     let mut end = collection.blocks_start() as u64;
     let next = |index| {
-        let entry = Entry::whole(file, collection, index).filter(|entry| entry.offset == end)?;
+        let entry = IndexEntry::whole(file, collection, index).filter(|entry| entry.offset == end)?;
         end += entry.bytes;
         Some(entry)
     };
@@ -130,7 +129,7 @@ fn whole(file: &[u8], collection: &Collection) -> Vec<Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::{Description, GraphFile};
+    use crate::file::{CollectionDescription, GraphFile};
 
     /// A medium whose `left`-th call and all after it fail, the first of them with half of its
     /// bytes written.
@@ -170,20 +169,20 @@ mod tests {
 
     fn collection() -> Collection {
         let keys = ["a", "b", "c", "d"].map(str::to_owned);
-        Collection::new(Description::default(), &keys).unwrap()
+        Collection::new(CollectionDescription::default(), &keys).unwrap()
     }
 
-    fn block(index: usize) -> Block {
+    fn block(index: usize) -> GraphBlock {
         let graph = crate::Graph::from_edges(
             &crate::Schema::default(),
             (0..4).collect(),
             &[(index as u32, 0, 0.0), (0, 3, 0.0)][..index % 2 + 1],
         );
         let known_time = Some(index as i64);
-        Block { known_time, ..crate::file::encode(&collection().shape, "", &graph.unwrap()).unwrap() }
+        GraphBlock { known_time, ..crate::file::encode(&collection().shape, "", &graph.unwrap()).unwrap() }
     }
 
-    fn write(medium: Filling, entries: Vec<Entry>) -> (Result<()>, Vec<u8>) {
+    fn write(medium: Filling, entries: Vec<IndexEntry>) -> (Result<()>, Vec<u8>) {
         let collection = collection();
         // The bytes outlive the failure as they do on a disk.
         let mut kept = medium;
@@ -242,7 +241,8 @@ mod tests {
                 assert_eq!(whole(&bytes, &collection), entries[..damaged]);
             }
         }
-        let other = Collection::new(Description::default(), &["a", "b", "c", "e"].map(str::to_owned)).unwrap();
+        let other =
+            Collection::new(CollectionDescription::default(), &["a", "b", "c", "e"].map(str::to_owned)).unwrap();
         assert_eq!(whole(&bytes, &other), [], "blocks of another collection are not kept");
     }
 }

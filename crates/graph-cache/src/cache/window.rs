@@ -1,4 +1,4 @@
-//! Blocks that several threads make, in the order of their graphs.
+//! Ordered delivery of blocks that several threads build.
 
 #![forbid(unsafe_code)]
 
@@ -6,39 +6,39 @@ use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
-use crate::file::Block;
+use crate::file::GraphBlock;
 
-/// Between threads that make blocks and one that takes them in order. Who is far ahead waits, so
-/// that what is made and not taken stays small; who has the block that is taken next never waits.
+/// Reorder buffer between threads that build blocks and one that takes them in order. A thread that
+/// is far ahead waits, which bounds the memory; the thread with the next block never waits.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct OrderedBlocks {
     ahead_bytes_max: usize,
-    state: Mutex<State>,
+    state: Mutex<WindowState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct WindowState {
     next: usize,
-    made: BTreeMap<usize, Result<Block>>,
+    made: BTreeMap<usize, Result<GraphBlock>>,
     made_bytes: usize,
     closed: bool,
 }
 
-impl Window {
+impl OrderedBlocks {
     /// From graph `next` on.
     pub(super) fn new(next: usize, ahead_bytes_max: usize) -> Self {
-        let state = Mutex::new(State { next, ..State::default() });
-        Window { ahead_bytes_max, state, changed: Condvar::new() }
+        let state = Mutex::new(WindowState { next, ..WindowState::default() });
+        OrderedBlocks { ahead_bytes_max, state, changed: Condvar::new() }
     }
 
-    /// Gives the block of graph `index`, or why there is none.
+    /// Delivers the block of graph `index`, or its error.
     ///
     /// # Errors
     /// [`Error::Stopped`] once the window is closed.
-    pub(super) fn put(&self, index: usize, block: Result<Block>) -> Result<()> {
+    pub(super) fn put(&self, index: usize, block: Result<GraphBlock>) -> Result<()> {
         let is_early =
-            |state: &mut State| !state.closed && index != state.next && state.made_bytes > self.ahead_bytes_max;
+            |state: &mut WindowState| !state.closed && index != state.next && state.made_bytes > self.ahead_bytes_max;
         let waited = self.changed.wait_while(self.state(), is_early);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         if state.closed {
@@ -53,9 +53,9 @@ impl Window {
     /// The next block.
     ///
     /// # Errors
-    /// Why there is none; [`Error::Stopped`] once the window is closed.
-    pub(super) fn take(&self) -> Result<Block> {
-        let is_missing = |state: &mut State| !state.closed && !state.made.contains_key(&state.next);
+    /// The error of the block; [`Error::Stopped`] once the window is closed.
+    pub(super) fn take(&self) -> Result<GraphBlock> {
+        let is_missing = |state: &mut WindowState| !state.closed && !state.made.contains_key(&state.next);
         let waited = self.changed.wait_while(self.state(), is_missing);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         let next = state.next;
@@ -66,21 +66,20 @@ impl Window {
         Ok(block)
     }
 
-    /// Lets everyone go who waits.
+    /// Wakes all waiting threads.
     pub(super) fn close(&self) {
         self.state().closed = true;
         self.changed.notify_all();
     }
 
-    /// Nothing that is done under the lock leaves the state half changed.
-    fn state(&self) -> MutexGuard<'_, State> {
+    /// No operation under the lock leaves the state half changed, so poison is ignored.
+    fn state(&self) -> MutexGuard<'_, WindowState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Closes a window when a thread that makes blocks for it panics, as nobody would wait for it
-/// otherwise in vain.
-pub(super) struct ClosedByPanic<'w>(pub(super) &'w Window);
+/// Closes the window when a building thread panics, so that nobody waits for it in vain.
+pub(super) struct ClosedByPanic<'w>(pub(super) &'w OrderedBlocks);
 
 impl Drop for ClosedByPanic<'_> {
     fn drop(&mut self) {
@@ -94,13 +93,13 @@ impl Drop for ClosedByPanic<'_> {
 mod tests {
     use super::*;
 
-    fn block(nodes: u64) -> Block {
-        Block { nodes, edges: 0, known_time: None, bytes: vec![0; 100] }
+    fn block(nodes: u64) -> GraphBlock {
+        GraphBlock { nodes, edges: 0, known_time: None, bytes: vec![0; 100] }
     }
 
     #[test]
     fn blocks_come_in_order_and_no_more_are_ahead_than_may_be() {
-        let window = Window::new(5, 250);
+        let window = OrderedBlocks::new(5, 250);
         let taken: Vec<u64> = std::thread::scope(|scope| {
             for start in 0..3 {
                 let window = &window;
@@ -120,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_failure_comes_in_its_turn() {
-        let window = Window::new(0, 1000);
+        let window = OrderedBlocks::new(0, 1000);
         window.put(1, Err(Error::NotGraphs { path: "x".into() })).unwrap();
         window.put(0, Ok(block(0))).unwrap();
         assert_eq!(window.take().unwrap().nodes, 0);
@@ -129,13 +128,13 @@ mod tests {
 
     #[test]
     fn a_closed_window_lets_all_go() {
-        let window = Window::new(0, 0);
+        let window = OrderedBlocks::new(0, 0);
         std::thread::scope(|scope| {
             let taking = scope.spawn(|| window.take());
             window.close();
             assert!(matches!(taking.join().unwrap(), Err(Error::Stopped)));
         });
-        let window = Window::new(0, 0);
+        let window = OrderedBlocks::new(0, 0);
         window.put(0, Ok(block(0))).unwrap();
         std::thread::scope(|scope| {
             let early = scope.spawn(|| window.put(1, Ok(block(1))));

@@ -12,14 +12,14 @@ use crate::graph::{Graph, Targets};
 use crate::schema::{Schema, TargetLevel};
 
 /// The bytes of a safetensors file with the graphs of `indices`, as
-/// [`import::edge_index`](crate::import::edge_index()) reads them, with all that they have:
-/// `edge_index` [2, E] int64 (row 0: where an edge comes from), `edge_weight`, `edge_attr`, `x` and
-/// `y` as there are any, and names in the metadata. The same graphs give the same bytes. Several
-/// graphs have `ptr`, and where nodes have names `n_id`, the place of each in `node_names`; of a
-/// single graph `node_names` are those of its nodes, in their order.
+/// [`import::edge_index`](crate::import::edge_index()) reads them, complete: `edge_index` [2, E]
+/// int64 (row 0: where an edge comes from), `edge_weight`, `edge_attr`, `x` and `y` as there are
+/// any, and names in the metadata. The same graphs give the same bytes. Several graphs have `ptr`,
+/// and where nodes have names `n_id`, the place of each in `node_names`; of a single graph
+/// `node_names` are those of its nodes, in their order.
 ///
 /// # Errors
-/// Those of building the graphs.
+/// As [`Builder::build`](crate::Builder::build).
 ///
 /// # Panics
 /// If there is no graph of an index.
@@ -37,8 +37,8 @@ pub fn edge_index(builder: &dyn Builder, indices: &[usize]) -> Result<Vec<u8>> {
     bytes.map(in_order).map_err(|error| refused("safetensors", error.to_string(), "choose fewer graphs"))
 }
 
-/// The same file with the entries of its header in the order of their names: metadata come in that
-/// of a hash, another in every process.
+/// The same file with its header entries sorted by name; safetensors writes metadata in random
+/// order.
 fn in_order(mut file: Vec<u8>) -> Vec<u8> {
     let (len, rest) = file.split_first_chunk_mut().expect("a file begins with the length of its header");
     let header = &mut rest[..u64::from_le_bytes(*len) as usize];
@@ -50,21 +50,21 @@ fn in_order(mut file: Vec<u8>) -> Vec<u8> {
     file
 }
 
-struct Tensor {
+struct ExportTensor {
     dtype: Dtype,
     shape: Vec<usize>,
     bytes: Vec<u8>,
 }
 
-fn integers(shape: Vec<usize>, values: impl IntoIterator<Item = i64>) -> Tensor {
-    Tensor { dtype: Dtype::I64, shape, bytes: values.into_iter().flat_map(i64::to_le_bytes).collect() }
+fn integers(shape: Vec<usize>, values: impl IntoIterator<Item = i64>) -> ExportTensor {
+    ExportTensor { dtype: Dtype::I64, shape, bytes: values.into_iter().flat_map(i64::to_le_bytes).collect() }
 }
 
-fn floats<'v>(shape: Vec<usize>, values: impl IntoIterator<Item = &'v f32>) -> Tensor {
-    Tensor { dtype: Dtype::F32, shape, bytes: values.into_iter().flat_map(|value| value.to_le_bytes()).collect() }
+fn floats<'v>(shape: Vec<usize>, values: impl IntoIterator<Item = &'v f32>) -> ExportTensor {
+    ExportTensor { dtype: Dtype::F32, shape, bytes: values.into_iter().flat_map(|value| value.to_le_bytes()).collect() }
 }
 
-fn tensors(schema: &Schema, graphs: &[Graph]) -> Vec<(&'static str, Tensor)> {
+fn tensors(schema: &Schema, graphs: &[Graph]) -> Vec<(&'static str, ExportTensor)> {
     let mut offsets = vec![0];
     graphs.iter().for_each(|graph| offsets.push(offsets[offsets.len() - 1] + graph.len()));
     let (nodes, edges): (usize, usize) = (offsets[graphs.len()], graphs.iter().map(|graph| graph.col.len()).sum());
@@ -93,7 +93,7 @@ fn tensors(schema: &Schema, graphs: &[Graph]) -> Vec<(&'static str, Tensor)> {
         TargetLevel::Graph => Some(graphs.len()),
     };
     tensors.extend(rows.map(|rows| ("y", floats(vec![rows, schema.targets.len()], graphs.iter().flat_map(targets)))));
-    // A single graph without features would not tell how many nodes have no edge.
+    // Otherwise a single graph without features would lose its nodes without edges.
     if graphs.len() != 1 || schema.node_features.is_empty() {
         tensors.push(("ptr", integers(vec![offsets.len()], offsets.iter().map(|&offset| offset as i64))));
     }

@@ -19,7 +19,7 @@ const SPARSE_FROM: usize = 4;
 ///
 /// # Errors
 /// [`Error::NotExportable`](crate::Error::NotExportable) for several graphs that are not parts of
-/// one, and for targets of graphs; those of building the graphs.
+/// one, and for targets of graphs; and as [`Builder::build`](crate::Builder::build).
 pub fn edge_list(builder: &dyn Builder) -> Result<Vec<Text>> {
     let (schema, graphs) = (builder.schema(), graphs(builder)?);
     let split = split(builder.keys());
@@ -42,7 +42,7 @@ fn split(keys: &[String]) -> Option<&[String]> {
     (!keys.is_empty() && keys.iter().all(is_part)).then_some(keys)
 }
 
-/// The graph that all of them are, apart from their targets.
+/// The one graph that all are, apart from their targets.
 fn the_one(graphs: &[Graph], split: bool) -> Result<&Graph> {
     let Some((first, others)) = graphs.split_first() else {
         return Err(refused(FORMAT, "no graph among them", "choose one"));
@@ -98,7 +98,7 @@ fn features(schema: &Schema, graph: &Graph, names: &[String]) -> Result<Text> {
             .filter(|entry| entry.2 != 0.0)
     };
     let numbered = schema.node_features.iter().enumerate().all(|(column, name)| column.to_string() == *name);
-    // The sparse form tells the number of columns by the last that is not zero.
+    // The number of columns of the sparse form is that of the last non-zero one.
     let complete = entries().any(|(_, column, _)| column + 1 == width);
     if numbered && complete && entries().count() <= graph.node_features.len() / SPARSE_FROM {
         let header = ["node", "feature", "value"].map(str::to_owned).to_vec();
@@ -126,7 +126,7 @@ fn known(schema: &Schema, graphs: &[Graph], split: Option<&[String]>, names: &[S
             known[node].0 = split.map_or("none", |parts| &parts[place]);
         }
     }
-    // A node is told to be of a part where its targets are known in it.
+    // A node belongs to the part in which its targets are known.
     if let Some(lost) = split.and_then(|parts| parts.iter().find(|part| known.iter().all(|(of, _)| of != part))) {
         let what = format!("the part `{lost}`, of whose nodes no target is known");
         return Err(refused(FORMAT, what, "export edge_index instead"));

@@ -1,7 +1,7 @@
-//! Graphs as files for others, in the formats of [`import`](crate::import): what was imported from
-//! a format and exported to it is imported again as the same graphs.
+//! Export of graphs in the formats of [`import`](crate::import): graphs that are imported, exported
+//! and imported again are the same.
 //!
-//! A text format keeps what it has a place for. [`edge_index`] keeps everything.
+//! A text format loses what it cannot express; [`edge_index`] keeps everything.
 
 #![forbid(unsafe_code)]
 

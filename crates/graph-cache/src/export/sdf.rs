@@ -20,10 +20,10 @@ const ATOMS_MAX: usize = 999;
 ///
 /// # Errors
 /// [`Error::NotExportable`] for nodes that are not atoms with positions, for more than 999 of them,
-/// and for targets of nodes; those of building the graphs.
+/// and for targets of nodes; and as [`Builder::build`](crate::Builder::build).
 pub fn sdf(builder: &dyn Builder) -> Result<Text> {
     let (schema, graphs) = (builder.schema(), graphs(builder)?);
-    let columns = Columns::of(schema)?;
+    let columns = MoleculeColumns::of(schema)?;
     let mut text = String::new();
     for (key, graph) in builder.keys().iter().zip(&graphs) {
         molecule(&mut text, key, graph, schema, &columns)?;
@@ -32,7 +32,7 @@ pub fn sdf(builder: &dyn Builder) -> Result<Text> {
 }
 
 /// Columns of the features and attributes of molecules.
-struct Columns {
+struct MoleculeColumns {
     /// Columns of features, with the symbols.
     elements: Vec<(usize, String)>,
     charge: Option<usize>,
@@ -41,7 +41,7 @@ struct Columns {
     orders: Vec<usize>,
 }
 
-impl Columns {
+impl MoleculeColumns {
     fn of(schema: &Schema) -> Result<Self> {
         let feature = |wanted: &str| schema.node_features.iter().position(|name| name == wanted);
         let symbol = |(column, name): (usize, &String)| Some((column, name.strip_prefix("element=")?.to_owned()));
@@ -61,11 +61,11 @@ impl Columns {
         if schema.target_level == TargetLevel::Node {
             return Err(refused(FORMAT, "targets of nodes", "it knows data of molecules; export edge_index instead"));
         }
-        Ok(Columns { elements, charge: feature("charge"), position: [x, y, z], orders })
+        Ok(MoleculeColumns { elements, charge: feature("charge"), position: [x, y, z], orders })
     }
 }
 
-fn molecule(text: &mut String, key: &str, graph: &Graph, schema: &Schema, columns: &Columns) -> Result<()> {
+fn molecule(text: &mut String, key: &str, graph: &Graph, schema: &Schema, columns: &MoleculeColumns) -> Result<()> {
     let bonds = bonds(graph, schema.edge_attributes.len(), &columns.orders);
     if graph.len().max(bonds.len()) > ATOMS_MAX {
         let what = format!("{} atoms and {} bonds in molecule {key}", graph.len(), bonds.len());
@@ -107,7 +107,7 @@ fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
     text.write_fmt(arguments).expect("memory takes text");
 }
 
-fn atom(text: &mut String, features: &[f32], columns: &Columns) -> Result<()> {
+fn atom(text: &mut String, features: &[f32], columns: &MoleculeColumns) -> Result<()> {
     let element = columns.elements.iter().find(|(column, _)| features[*column] == 1.0);
     let (_, symbol) = element.ok_or_else(|| refused(FORMAT, "a node of no element", "only molecules can be"))?;
     for column in columns.position {

@@ -18,8 +18,8 @@ use crate::schema::{Schema, TargetLevel};
 /// Keys, the names of nodes and columns, and known times have no place in the format.
 ///
 /// # Errors
-/// [`Error::NotExportable`](crate::Error::NotExportable) for targets of nodes; those of building
-/// the graphs.
+/// [`Error::NotExportable`](crate::Error::NotExportable) for targets of nodes; and as
+/// [`Builder::build`](crate::Builder::build).
 pub fn tu(builder: &dyn Builder, dataset: &str) -> Result<Vec<Text>> {
     let (schema, graphs) = (builder.schema(), graphs(builder)?);
     if schema.target_level == TargetLevel::Node {

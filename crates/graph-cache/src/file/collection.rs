@@ -1,4 +1,4 @@
-//! Description of a file before its first graph: all but the index and the blocks.
+//! A file's sections before the index: description and keys.
 
 #![forbid(unsafe_code)]
 
@@ -6,90 +6,96 @@ use std::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::description::Description;
-use super::encode::Block;
-use super::entry::{Entry, HeaderChecksums};
-use super::header::{Header, Section};
-use super::layout::{PAGE, Shape};
+use super::description::CollectionDescription;
+use super::encode::GraphBlock;
+use super::entry::{HeaderChecksums, IndexEntry};
+use super::header::{FileHeader, FileSection};
+use super::layout::{BlockShape, PAGE};
 use super::strings::push_strings;
 use crate::error::{Error, Result};
 
-/// A collection of graphs that is to be written, with the bytes of the sections before the index.
+/// A collection of graphs to be written, with the bytes of the sections before the index.
 #[derive(Debug)]
 pub(crate) struct Collection {
-    pub(crate) description: Description,
-    pub(crate) shape: Shape,
+    pub(crate) description: CollectionDescription,
+    pub(crate) shape: BlockShape,
     pub(crate) keys: Vec<String>,
     /// The sections `description` and `keys`.
-    pub(crate) said: [Vec<u8>; 2],
-    pub(crate) seal: HeaderChecksums,
+    pub(crate) preamble: [Vec<u8>; 2],
+    pub(crate) checksums: HeaderChecksums,
 }
 
 impl Collection {
-    pub(crate) fn new(description: Description, keys: &[String]) -> Result<Self> {
-        let said = [description.encode(), encode_keys(keys)?].map(padded);
-        let [seal, other] = said.each_ref().map(|section| xxh3_64(section));
-        let shape = Shape::new(&description.schema, description.widths);
-        Ok(Collection { description, shape, keys: keys.to_owned(), said, seal: HeaderChecksums(seal, other) })
+    pub(crate) fn new(description: CollectionDescription, keys: &[String]) -> Result<Self> {
+        let preamble = [description.encode(), encode_keys(keys)?].map(padded);
+        let [description_checksum, keys_checksum] = preamble.each_ref().map(|section| xxh3_64(section));
+        let shape = BlockShape::new(&description.schema, description.widths);
+        Ok(Collection {
+            description,
+            shape,
+            keys: keys.to_owned(),
+            preamble,
+            checksums: HeaderChecksums { description: description_checksum, keys: keys_checksum },
+        })
     }
 
     /// First byte of the index.
     pub(crate) fn index_start(&self) -> usize {
-        PAGE + self.said[0].len() + self.said[1].len()
+        PAGE + self.preamble[0].len() + self.preamble[1].len()
     }
 
     /// First byte of the first block.
     pub(crate) fn blocks_start(&self) -> usize {
-        self.index_start() + (self.keys.len() * size_of::<Entry>()).next_multiple_of(PAGE)
+        self.index_start() + (self.keys.len() * size_of::<IndexEntry>()).next_multiple_of(PAGE)
     }
 
     /// Range of the entry of graph `index` in the index.
     pub(crate) fn entry_range(&self, index: usize) -> Range<usize> {
-        let start = self.index_start() + index * size_of::<Entry>();
-        start..start + size_of::<Entry>()
+        let start = self.index_start() + index * size_of::<IndexEntry>();
+        start..start + size_of::<IndexEntry>()
     }
 
     /// The entry of the block that follows those of `entries`.
-    pub(crate) fn entry(&self, entries: &[Entry], block: &Block) -> Entry {
+    pub(crate) fn entry(&self, entries: &[IndexEntry], block: &GraphBlock) -> IndexEntry {
         let offset = entries.last().map_or(self.blocks_start() as u64, |last| last.offset + last.bytes);
-        let mut entry = Entry {
+        let mut entry = IndexEntry {
             offset,
             bytes: block.bytes.len() as u64,
             nodes: block.nodes,
             edges: block.edges,
             known_time: block.known_time.unwrap_or(0),
             has_known_time: block.known_time.is_some().into(),
-            ..Entry::default()
+            ..IndexEntry::default()
         };
-        entry.checksum = entry.checksum_of(self.seal, entries.len(), &block.bytes);
+        entry.checksum = entry.checksum_of(self.checksums, entries.len(), &block.bytes);
         entry
     }
 
     /// The index with `entries` as it lies in the file, zero where there is none yet.
-    pub(crate) fn index(&self, entries: &[Entry]) -> Vec<u8> {
+    pub(crate) fn index(&self, entries: &[IndexEntry]) -> Vec<u8> {
         let mut index = bytemuck::cast_slice(entries).to_vec();
         index.resize(self.blocks_start() - self.index_start(), 0);
         index
     }
 
     /// The page of a file with the index `entries`.
-    pub(crate) fn header(&self, entries: &[Entry]) -> Vec<u8> {
+    pub(crate) fn header(&self, entries: &[IndexEntry]) -> Vec<u8> {
         let index = self.index(entries);
-        let HeaderChecksums(description, keys) = self.seal;
+        let HeaderChecksums { description, keys } = self.checksums;
         let blocks_bytes = entries.iter().map(|entry| entry.bytes).sum();
         let mut start = PAGE as u64;
         let mut section = |bytes, checksum| {
             let offset = start;
             start += bytes;
-            Section { offset, bytes, checksum }
+            FileSection { offset, bytes, checksum }
         };
         let sections = [
-            section(self.said[0].len() as u64, description),
-            section(self.said[1].len() as u64, keys),
+            section(self.preamble[0].len() as u64, description),
+            section(self.preamble[1].len() as u64, keys),
             section(index.len() as u64, xxh3_64(&index)),
             section(blocks_bytes, 0),
         ];
-        Header { file_bytes: start, graphs: entries.len() as u64, sections }.encode()
+        FileHeader { file_bytes: start, graphs: entries.len() as u64, sections }.encode()
     }
 }
 
@@ -100,7 +106,8 @@ fn encode_keys(keys: &[String]) -> Result<Vec<u8>> {
     if let Some(pair) = order.windows(2).find(|pair| keys[pair[0] as usize] == keys[pair[1] as usize]) {
         return Err(Error::SameKey {
             key: keys[pair[0] as usize].clone(),
-            graphs: (pair[0] as usize, pair[1] as usize),
+            first: pair[0] as usize,
+            second: pair[1] as usize,
         });
     }
     let mut bytes = Vec::new();
@@ -122,15 +129,15 @@ mod tests {
     #[test]
     fn keys_are_told_apart() {
         let keys = ["b", "a", "b"].map(str::to_owned);
-        let error = Collection::new(Description::default(), &keys).unwrap_err();
+        let error = Collection::new(CollectionDescription::default(), &keys).unwrap_err();
         assert_eq!(error.to_string(), r#"graphs 0 and 2 have the same key "b"; each needs one of its own"#);
     }
 
     #[test]
     fn an_empty_collection_has_no_index() {
-        let collection = Collection::new(Description::default(), &[]).unwrap();
+        let collection = Collection::new(CollectionDescription::default(), &[]).unwrap();
         assert_eq!((collection.index_start(), collection.blocks_start()), (3 * PAGE, 3 * PAGE));
-        let header = Header::decode(&collection.header(&[])).unwrap();
+        let header = FileHeader::decode(&collection.header(&[])).unwrap();
         assert_eq!((header.file_bytes, header.graphs), (3 * PAGE as u64, 0));
     }
 }

@@ -4,22 +4,22 @@
 
 use std::ops::Range;
 
-use super::fault::{Fault, Reading};
+use super::fault::{FileFault, SectionReader};
 use super::layout::{FloatWidth, IndexWidth, Widths};
 use super::strings::{StringList, push_strings};
 use crate::builder::Identity;
 use crate::schema::{Schema, TargetLevel};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Description {
+pub(crate) struct CollectionDescription {
     pub(crate) identity: Identity,
     pub(crate) schema: Schema,
     pub(crate) widths: Widths,
 }
 
-impl Description {
+impl CollectionDescription {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let Description { identity, schema, widths } = self;
+        let CollectionDescription { identity, schema, widths } = self;
         let level = match schema.target_level {
             TargetLevel::None => 0,
             TargetLevel::Node => 1,
@@ -35,8 +35,8 @@ impl Description {
         bytes
     }
 
-    pub(crate) fn decode(file: &[u8], section: Range<usize>) -> Result<Self, Fault> {
-        let mut reading = Reading::new(file, "description", section);
+    pub(crate) fn decode(file: &[u8], section: Range<usize>) -> Result<Self, FileFault> {
+        let mut reading = SectionReader::new(file, "description", section);
         let numbers: [u8; 8] = reading.bytes()?;
         let unknown =
             || reading.fault(format!("{numbers:?} are not the widths of numbers, a level of targets and weights"));
@@ -54,7 +54,7 @@ impl Description {
             targets: names()?,
             target_level,
         };
-        Ok(Description { identity: Identity { data, builder, parameters }, schema, widths })
+        Ok(CollectionDescription { identity: Identity { data, builder, parameters }, schema, widths })
     }
 }
 
@@ -83,7 +83,7 @@ fn decode_numbers(numbers: [u8; 8]) -> Option<(Widths, TargetLevel, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::mapping::Bytes;
+    use crate::file::mapping::FileBytes;
 
     fn strings<const N: usize>(strings: [&str; N]) -> Vec<String> {
         strings.map(str::to_owned).to_vec()
@@ -101,12 +101,12 @@ mod tests {
             target_level: TargetLevel::Graph,
         };
         let wide = Widths { indices: IndexWidth::U64, edges: FloatWidth::F16, features: FloatWidth::F16 };
-        let described = Description { identity, schema, widths: wide };
-        for description in [Description::default(), described] {
-            let file = Bytes::owned(&description.encode());
-            assert_eq!(Description::decode(&file, 0..file.len()).unwrap(), description);
+        let described = CollectionDescription { identity, schema, widths: wide };
+        for description in [CollectionDescription::default(), described] {
+            let file = FileBytes::owned(&description.encode());
+            assert_eq!(CollectionDescription::decode(&file, 0..file.len()).unwrap(), description);
             for shorter in (0..file.len()).step_by(8) {
-                assert!(Description::decode(&file[..shorter], 0..shorter).is_err(), "{shorter}");
+                assert!(CollectionDescription::decode(&file[..shorter], 0..shorter).is_err(), "{shorter}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A graph as the bytes of its block.
+//! Encoding of a graph as a block.
 
 #![forbid(unsafe_code)]
 
@@ -8,23 +8,22 @@ use bytemuck::Pod;
 use half::f16;
 use megabatch_gpu_core::convert::f32_to_f16;
 
-use super::layout::{BlockLayout, FloatWidth, IndexWidth, Shape};
+use super::layout::{BlockLayout, BlockShape, FloatWidth, IndexWidth};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Targets};
 use crate::schema::TargetLevel;
 
 /// A graph as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Block {
+pub(crate) struct GraphBlock {
     pub(crate) nodes: u64,
     pub(crate) edges: u64,
     pub(crate) known_time: Option<i64>,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The block of `graph`, whose key is for messages, once it has what all graphs of its collection
-/// have.
-pub(crate) fn encode(shape: &Shape, key: &str, graph: &Graph) -> Result<Block> {
+/// The block of `graph`, checked against the schema; `key` is for messages.
+pub(crate) fn encode(shape: &BlockShape, key: &str, graph: &Graph) -> Result<GraphBlock> {
     check(shape, key, graph)?;
     let (nodes, edges) = (graph.len() as u64, graph.col.len() as u64);
     let layout = BlockLayout::of(shape, nodes, edges).expect("the graph's own arrays are in memory");
@@ -60,12 +59,12 @@ pub(crate) fn encode(shape: &Shape, key: &str, graph: &Graph) -> Result<Block> {
         Targets::None => {}
         Targets::Nodes(targets) | Targets::Graph(targets) => put(&layout.targets, bytemuck::cast_slice(targets)),
     }
-    Ok(Block { nodes, edges, known_time: graph.known_time, bytes })
+    Ok(GraphBlock { nodes, edges, known_time: graph.known_time, bytes })
 }
 
 /// Checks that a graph's arrays have the lengths that the schema gives them, and that its indices
 /// in the list of names exist.
-fn check(shape: &Shape, key: &str, graph: &Graph) -> Result<()> {
+fn check(shape: &BlockShape, key: &str, graph: &Graph) -> Result<()> {
     graph.csr().map_err(|error| error.of_graph(key))?;
     let (nodes, edges) = (graph.len(), graph.col.len());
     let (level, targets) = match &graph.targets {
@@ -85,7 +84,13 @@ fn check(shape: &Shape, key: &str, graph: &Graph) -> Result<()> {
     ];
     for (array, found, (rows, columns)) in lengths {
         if Some(found) != rows.checked_mul(columns) {
-            return Err(Error::Shape { graph: key.to_owned(), array, found, expected: (rows, columns) });
+            return Err(Error::Shape {
+                graph: key.to_owned(),
+                array,
+                found,
+                expected_rows: rows,
+                expected_columns: columns,
+            });
         }
     }
     match unnamed(&graph.nodes, shape.names) {
@@ -94,8 +99,7 @@ fn check(shape: &Shape, key: &str, graph: &Graph) -> Result<()> {
     }
 }
 
-/// The first of a graph's nodes that is not one of `names`, or, where there are no names, not at
-/// its own place.
+/// The first of a graph's nodes that is not below `names`, or, without names, not its own place.
 pub(crate) fn unnamed(nodes: &[u32], names: usize) -> Option<usize> {
     if names == 0 {
         return (0..).zip(nodes).position(|(place, &node): (u32, _)| place != node);
@@ -124,7 +128,7 @@ fn widened(indices: &[u32]) -> Vec<u64> {
     indices.iter().map(|&index| index.into()).collect()
 }
 
-/// The values in half the bytes; what is finite stays so.
+/// The values as f16; an error if a finite one would become infinite.
 fn narrowed(graph: &str, array: &'static str, values: &[f32]) -> Result<Vec<f16>> {
     let mut narrow = vec![f16::ZERO; values.len()];
     f32_to_f16(values, &mut narrow);

@@ -1,4 +1,4 @@
-//! The index: where each graph's block lies, and what is said of it.
+//! Index of a file: place, size and time of each graph's block.
 
 #![forbid(unsafe_code)]
 
@@ -8,13 +8,13 @@ use bytemuck::{Pod, Zeroable};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::collection::Collection;
-use super::fault::Fault;
-use super::layout::{BlockLayout, Shape};
+use super::fault::FileFault;
+use super::layout::{BlockLayout, BlockShape};
 
 /// Index entry of one graph, as stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
-pub(crate) struct Entry {
+pub(crate) struct IndexEntry {
     /// First byte of the block in the file.
     pub(crate) offset: u64,
     /// Size of the block.
@@ -22,20 +22,28 @@ pub(crate) struct Entry {
     pub(crate) checksum: u64,
     pub(crate) nodes: u64,
     pub(crate) edges: u64,
-    /// 0 where there is none.
+    /// 0 if there is none.
     pub(crate) known_time: i64,
-    /// 1 where there is one.
+    /// 1 if there is one.
     pub(crate) has_known_time: u64,
     pub(crate) reserved: u64,
 }
 
-impl Entry {
-    /// The checksum that graph `index` has, of the collection with `seal`, if `block` is its block:
-    /// XXH3-64 of all that makes the graph what it is.
-    pub(crate) fn checksum_of(&self, seal: HeaderChecksums, index: usize, block: &[u8]) -> u64 {
+impl IndexEntry {
+    /// Checksum of graph `index` with `block` in the collection with `checksums`: XXH3-64 of
+    /// everything that defines the graph.
+    pub(crate) fn checksum_of(&self, checksums: HeaderChecksums, index: usize, block: &[u8]) -> u64 {
         let mut hasher = Xxh3::new();
-        let said = [seal.0, seal.1, index as u64, self.nodes, self.edges, self.known_time as u64, self.has_known_time];
-        hasher.update(bytemuck::bytes_of(&said));
+        let hashed = [
+            checksums.description,
+            checksums.keys,
+            index as u64,
+            self.nodes,
+            self.edges,
+            self.known_time as u64,
+            self.has_known_time,
+        ];
+        hasher.update(bytemuck::bytes_of(&hashed));
         hasher.update(block);
         hasher.digest()
     }
@@ -44,16 +52,16 @@ impl Entry {
     /// `file_bytes`, with its arrays.
     pub(crate) fn place(
         &self,
-        shape: &Shape,
+        shape: &BlockShape,
         start: u64,
         file_bytes: u64,
-    ) -> Result<(Range<usize>, BlockLayout), Fault> {
-        let fault = |reason| Err(Fault::new("index", reason));
+    ) -> Result<(Range<usize>, BlockLayout), FileFault> {
+        let fault = |reason| Err(FileFault::new("index", reason));
         let Some(layout) = BlockLayout::of(shape, self.nodes, self.edges) else {
             return fault(format!("no memory holds {} nodes and {} edges", self.nodes, self.edges));
         };
         if (self.offset, self.bytes) != (start, layout.bytes as u64) {
-            let (Entry { offset, bytes, .. }, expected) = (self, layout.bytes);
+            let (IndexEntry { offset, bytes, .. }, expected) = (self, layout.bytes);
             return fault(format!("a block has {bytes} bytes at {offset}, not {expected} at {start}"));
         }
         let end = start.checked_add(self.bytes).filter(|&end| end <= file_bytes);
@@ -70,12 +78,12 @@ impl Entry {
     /// The entry of graph `index` in a file of the collection, finished or not, if it and its block
     /// are whole.
     pub(crate) fn whole(file: &[u8], collection: &Collection, index: usize) -> Option<Self> {
-        let entry: Entry = bytemuck::pod_read_unaligned(file.get(collection.entry_range(index))?);
+        let entry: IndexEntry = bytemuck::pod_read_unaligned(file.get(collection.entry_range(index))?);
         let (range, _) = entry.place(&collection.shape, entry.offset, file.len() as u64).ok()?;
-        (entry.checksum_of(collection.seal, index, &file[range]) == entry.checksum).then_some(entry)
+        (entry.checksum_of(collection.checksums, index, &file[range]) == entry.checksum).then_some(entry)
     }
 
-    /// The block of a file that it is the entry of.
+    /// The entry's block in a file.
     pub(crate) fn block<'f>(&self, file: &'f [u8]) -> &'f [u8] {
         &file[self.offset as usize..(self.offset + self.bytes) as usize]
     }
@@ -85,9 +93,12 @@ impl Entry {
     }
 }
 
-/// The checksums of what a collection is, by which its blocks are told from those of all others.
+/// Checksums of the sections before the index, which bind a block to its collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HeaderChecksums(pub(crate) u64, pub(crate) u64);
+pub(crate) struct HeaderChecksums {
+    pub(crate) description: u64,
+    pub(crate) keys: u64,
+}
 
 #[cfg(test)]
 mod tests {
@@ -97,19 +108,19 @@ mod tests {
 
     #[test]
     fn entries_that_do_not_add_up_are_refused() {
-        let shape = Shape::new(&Schema::default(), Widths::default());
-        let right = Entry { offset: 4096, bytes: 6 * 64, nodes: 2, edges: 3, ..Entry::default() };
+        let shape = BlockShape::new(&Schema::default(), Widths::default());
+        let right = IndexEntry { offset: 4096, bytes: 6 * 64, nodes: 2, edges: 3, ..IndexEntry::default() };
         assert_eq!(right.place(&shape, 4096, 4480).unwrap().0, 4096..4480);
-        let timed = Entry { has_known_time: 1, known_time: -5, ..right };
+        let timed = IndexEntry { has_known_time: 1, known_time: -5, ..right };
         assert!(timed.place(&shape, 4096, 4480).is_ok());
         assert_eq!((right.known_time(), timed.known_time()), (None, Some(-5)));
         let wrong = [
-            (Entry { offset: 4160, ..right }, "384 bytes at 4160, not 384 at 4096"),
-            (Entry { bytes: 320, ..right }, "320 bytes at 4096, not 384 at 4096"),
-            (Entry { edges: u64::MAX, ..right }, "no memory holds 2 nodes and 18446744073709551615 edges"),
-            (Entry { known_time: 7, ..right }, "the time of a block is 0 and 7"),
-            (Entry { has_known_time: 2, ..right }, "the time of a block is 2 and 0"),
-            (Entry { reserved: 1, ..right }, "the time of a block is 0 and 0"),
+            (IndexEntry { offset: 4160, ..right }, "384 bytes at 4160, not 384 at 4096"),
+            (IndexEntry { bytes: 320, ..right }, "320 bytes at 4096, not 384 at 4096"),
+            (IndexEntry { edges: u64::MAX, ..right }, "no memory holds 2 nodes and 18446744073709551615 edges"),
+            (IndexEntry { known_time: 7, ..right }, "the time of a block is 0 and 7"),
+            (IndexEntry { has_known_time: 2, ..right }, "the time of a block is 2 and 0"),
+            (IndexEntry { reserved: 1, ..right }, "the time of a block is 0 and 0"),
         ];
         for (entry, reason) in wrong {
             let fault = entry.place(&shape, 4096, 4480).unwrap_err();
@@ -120,12 +131,15 @@ mod tests {
 
     #[test]
     fn a_block_is_bound_to_its_place_in_its_collection() {
-        let entry = Entry { nodes: 1, ..Entry::default() };
-        let checksum = |entry: Entry, seal, index| entry.checksum_of(seal, index, b"block");
-        let right = checksum(entry, HeaderChecksums(1, 2), 3);
-        assert_ne!(right, checksum(entry, HeaderChecksums(2, 1), 3));
-        assert_ne!(right, checksum(entry, HeaderChecksums(1, 2), 4));
-        assert_ne!(right, checksum(Entry { has_known_time: 1, ..entry }, HeaderChecksums(1, 2), 3));
-        assert_ne!(right, entry.checksum_of(HeaderChecksums(1, 2), 3, b"blocks"));
+        let entry = IndexEntry { nodes: 1, ..IndexEntry::default() };
+        let checksum = |entry: IndexEntry, checksums, index| entry.checksum_of(checksums, index, b"block");
+        let right = checksum(entry, HeaderChecksums { description: 1, keys: 2 }, 3);
+        assert_ne!(right, checksum(entry, HeaderChecksums { description: 2, keys: 1 }, 3));
+        assert_ne!(right, checksum(entry, HeaderChecksums { description: 1, keys: 2 }, 4));
+        assert_ne!(
+            right,
+            checksum(IndexEntry { has_known_time: 1, ..entry }, HeaderChecksums { description: 1, keys: 2 }, 3)
+        );
+        assert_ne!(right, entry.checksum_of(HeaderChecksums { description: 1, keys: 2 }, 3, b"blocks"));
     }
 }

@@ -9,19 +9,19 @@ use crate::error::Error;
 
 /// Fault of one object of a file.
 #[derive(Debug)]
-pub(crate) struct Fault {
+pub(crate) struct FileFault {
     pub(crate) object: String,
     pub(crate) reason: String,
 }
 
-impl Fault {
+impl FileFault {
     pub(crate) fn new(object: impl Into<String>, reason: impl Into<String>) -> Self {
-        Fault { object: object.into(), reason: reason.into() }
+        FileFault { object: object.into(), reason: reason.into() }
     }
 
     /// Fault of bytes that do not have their checksum.
     pub(crate) fn checksum(object: impl Into<String>, found: u64, written: u64) -> Self {
-        Fault::new(
+        FileFault::new(
             object,
             format!("its bytes have the XXH3-64 {found:016x}, and those that were written {written:016x}"),
         )
@@ -32,27 +32,26 @@ impl Fault {
     }
 }
 
-/// A place in a section of a file, moving on behind what was read.
-pub(crate) struct Reading<'f> {
+/// Cursor in a section of a file.
+pub(crate) struct SectionReader<'f> {
     pub(crate) file: &'f [u8],
     object: &'static str,
     pub(crate) at: usize,
     end: usize,
 }
 
-impl<'f> Reading<'f> {
-    /// At the beginning of a section that lies in `file` and is called `object`.
+impl<'f> SectionReader<'f> {
+    /// A cursor at the beginning of the section `object` of `file`.
     pub(crate) fn new(file: &'f [u8], object: &'static str, section: Range<usize>) -> Self {
-        Reading { file, object, at: section.start, end: section.end }
+        SectionReader { file, object, at: section.start, end: section.end }
     }
 
-    pub(crate) fn fault(&self, reason: impl Into<String>) -> Fault {
-        Fault::new(self.object, reason)
+    pub(crate) fn fault(&self, reason: impl Into<String>) -> FileFault {
+        FileFault::new(self.object, reason)
     }
 
-    /// The bytes of an array of `count` elements; what fills it up to a multiple of 8 is passed
-    /// over.
-    pub(crate) fn array(&mut self, count: u64, element_bytes: usize) -> Result<Range<usize>, Fault> {
+    /// The bytes of an array of `count` elements; padding to a multiple of 8 is skipped.
+    pub(crate) fn array(&mut self, count: u64, element_bytes: usize) -> Result<Range<usize>, FileFault> {
         let left = self.end - self.at;
         let bytes = usize::try_from(count).ok().and_then(|count| count.checked_mul(element_bytes));
         let padded = bytes.and_then(|bytes| bytes.checked_next_multiple_of(8)).filter(|&padded| padded <= left);
@@ -65,12 +64,12 @@ impl<'f> Reading<'f> {
         Ok(start..start + bytes)
     }
 
-    pub(crate) fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+    pub(crate) fn bytes<const N: usize>(&mut self) -> Result<[u8; N], FileFault> {
         let range = self.array(1, N)?;
         Ok(self.file[range].try_into().expect("the range is as long"))
     }
 
-    pub(crate) fn u64(&mut self) -> Result<u64, Fault> {
+    pub(crate) fn u64(&mut self) -> Result<u64, FileFault> {
         Ok(u64::from_le_bytes(self.bytes()?))
     }
 }

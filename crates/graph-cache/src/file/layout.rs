@@ -67,7 +67,7 @@ impl FloatWidth {
 
 /// Shape that all blocks of a collection share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct BlockShape {
     pub(crate) widths: Widths,
     pub(crate) names: usize,
     pub(crate) weights: usize,
@@ -77,9 +77,9 @@ pub(crate) struct Shape {
     pub(crate) level: TargetLevel,
 }
 
-impl Shape {
+impl BlockShape {
     pub(crate) fn new(schema: &Schema, widths: Widths) -> Self {
-        Shape {
+        BlockShape {
             widths,
             names: schema.names.len(),
             weights: usize::from(schema.weighted),
@@ -119,7 +119,7 @@ pub(crate) struct BlockLayout {
 
 impl BlockLayout {
     /// `None` for a graph that is too large for the machine's memory.
-    pub(crate) fn of(shape: &Shape, nodes: u64, edges: u64) -> Option<Self> {
+    pub(crate) fn of(shape: &BlockShape, nodes: u64, edges: u64) -> Option<Self> {
         let Widths { indices, edges: edge_floats, features } = shape.widths;
         let (index, weight, feature) = (indices.bytes(), edge_floats.bytes(), features.bytes());
         let offsets = nodes.checked_add(1)?;
@@ -155,8 +155,8 @@ fn place(end: &mut usize, rows: u64, columns: usize, bytes: usize) -> Option<Ran
 mod tests {
     use super::*;
 
-    fn shape(widths: Widths) -> Shape {
-        Shape { widths, names: 9, weights: 1, attributes: 2, features: 3, targets: 4, level: TargetLevel::Node }
+    fn shape(widths: Widths) -> BlockShape {
+        BlockShape { widths, names: 9, weights: 1, attributes: 2, features: 3, targets: 4, level: TargetLevel::Node }
     }
 
     #[test]

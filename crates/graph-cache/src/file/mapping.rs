@@ -15,17 +15,17 @@ use bytemuck::{Pod, Zeroable};
 
 /// A file's bytes, which nobody changes.
 #[derive(Debug)]
-pub(crate) enum Bytes {
+pub(crate) enum FileBytes {
     Mapped(system::Mapping),
-    Owned { lines: Vec<Line>, len: usize },
+    Owned { lines: Vec<CacheLine>, len: usize },
 }
 
-/// As many bytes as arrays are aligned to.
+/// Unit of alignment: 64 bytes.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
-pub(crate) struct Line([u8; 64]);
+pub(crate) struct CacheLine([u8; 64]);
 
-impl Bytes {
+impl FileBytes {
     /// The bytes of an open file, which is not empty.
     pub(crate) fn of(file: File) -> io::Result<Self> {
         system::map(file)
@@ -33,19 +33,19 @@ impl Bytes {
 
     /// A copy of bytes that are in memory already.
     pub(crate) fn owned(bytes: &[u8]) -> Self {
-        let mut lines = vec![Line::zeroed(); bytes.len().div_ceil(size_of::<Line>())];
+        let mut lines = vec![CacheLine::zeroed(); bytes.len().div_ceil(size_of::<CacheLine>())];
         bytemuck::cast_slice_mut(&mut lines)[..bytes.len()].copy_from_slice(bytes);
-        Bytes::Owned { lines, len: bytes.len() }
+        FileBytes::Owned { lines, len: bytes.len() }
     }
 }
 
-impl Deref for Bytes {
+impl Deref for FileBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match self {
-            Bytes::Mapped(mapping) => mapping,
-            Bytes::Owned { lines, len } => &bytemuck::cast_slice(lines)[..*len],
+            FileBytes::Mapped(mapping) => mapping,
+            FileBytes::Owned { lines, len } => &bytemuck::cast_slice(lines)[..*len],
         }
     }
 }
@@ -63,11 +63,11 @@ mod tests {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(&content).unwrap();
             file.rewind().unwrap();
-            for bytes in [Bytes::of(file).unwrap(), Bytes::owned(&content)] {
+            for bytes in [FileBytes::of(file).unwrap(), FileBytes::owned(&content)] {
                 assert_eq!(*bytes, *content);
                 assert!(bytes.as_ptr().addr().is_multiple_of(64));
             }
         }
-        assert!(Bytes::owned(&[]).is_empty());
+        assert!(FileBytes::owned(&[]).is_empty());
     }
 }

@@ -7,16 +7,16 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Deref;
 
-use super::Bytes;
+use super::FileBytes;
 
 /// There are none.
 #[derive(Debug)]
 pub(crate) struct Mapping(Infallible);
 
-pub(super) fn map(mut file: File) -> io::Result<Bytes> {
+pub(super) fn map(mut file: File) -> io::Result<FileBytes> {
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
-    Ok(Bytes::owned(&bytes))
+    Ok(FileBytes::owned(&bytes))
 }
 
 impl Deref for Mapping {

@@ -7,32 +7,32 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use super::Bytes;
+use super::FileBytes;
 
 /// A file's bytes where the system maps them.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     len: usize,
-    /// Holds the lock of those who read, which says that the file is in use.
+    /// Holds the shared lock that marks the file as in use.
     _file: File,
 }
 
-pub(super) fn map(file: File) -> io::Result<Bytes> {
+pub(super) fn map(file: File) -> io::Result<FileBytes> {
     let len = usize::try_from(file.metadata()?.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
     // SAFETY: a new mapping, at an address that the system chooses, takes nothing from anyone.
     let start = unsafe { mmap(ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, &file, 0) }?;
     let start = NonNull::new(start.cast()).expect("the system maps nothing at address 0");
-    Ok(Bytes::Mapped(Mapping { start, len, _file: file }))
+    Ok(FileBytes::Mapped(Mapping { start, len, _file: file }))
 }
 
 impl Deref for Mapping {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `len` bytes are mapped for reading until `self` is dropped. Whoever writes files
-        // of graphs writes new ones and renames them, and never changes one in its place, so that
-        // these bytes stay what they are; `GraphFile::open` asks the same of everybody else.
+        // SAFETY: `len` bytes are mapped for reading until `self` is dropped. Files of graphs are
+        // written anew and renamed, never modified in place, so the bytes do not change;
+        // `GraphFile::open` requires the same of others.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

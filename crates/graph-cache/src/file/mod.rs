@@ -4,7 +4,6 @@
 #[cfg(target_endian = "big")]
 compile_error!("files of graphs are little-endian and used where they lie");
 
-mod check;
 mod collection;
 mod description;
 mod encode;
@@ -30,28 +29,27 @@ use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_128;
 
 pub(crate) use collection::Collection;
-pub(crate) use description::Description;
-pub(crate) use encode::{Block, encode};
-pub(crate) use entry::{Entry, HeaderChecksums};
-pub(crate) use fault::Fault;
+pub(crate) use description::CollectionDescription;
+pub(crate) use encode::{GraphBlock, encode};
+pub(crate) use entry::{HeaderChecksums, IndexEntry};
+pub(crate) use fault::FileFault;
 pub(crate) use layout::{BlockLayout, PAGE};
 pub use layout::{FloatWidth, IndexWidth, Widths};
-pub(crate) use mapping::Bytes;
+pub(crate) use mapping::FileBytes;
 pub use stored::{Floats, StoredGraph};
 
 use crate::builder::Identity;
 use crate::error::{Error, Result};
 use crate::schema::Schema;
-use header::{Header, MAGIC, VERSION};
-use layout::Shape;
+use header::{FileHeader, MAGIC, VERSION};
+use layout::BlockShape;
 use strings::StringList;
 
 /// An open file of graphs. Clones share it.
 ///
-/// Graphs are used where the file is mapped: opening takes no longer for large graphs than for
-/// small ones, and memory is the system's, which takes it back when it is short. What the header
-/// and the index say is looked through when the file is opened; a graph's block is looked through
-/// when it is first asked for, its checksum included, and never again.
+/// Graphs are used where the file is mapped: opening is as fast for large graphs as for small ones,
+/// and the system may reclaim the memory. Header and index are checked when the file is opened; a
+/// graph's block is checked once, with its checksum, at its first use.
 #[derive(Clone, Debug)]
 pub struct GraphFile {
     inner: Arc<Inner>,
@@ -60,26 +58,26 @@ pub struct GraphFile {
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
-    bytes: Bytes,
-    description: Description,
-    shape: Shape,
-    seal: HeaderChecksums,
+    bytes: FileBytes,
+    description: CollectionDescription,
+    shape: BlockShape,
+    checksums: HeaderChecksums,
     keys: StringList,
     /// Places of the keys in the order of their bytes.
     order: Range<usize>,
     index: Range<usize>,
     blocks: Range<usize>,
-    /// True if a graph's block has been looked through.
+    /// True if a graph's block has been checked.
     checked: Vec<AtomicBool>,
 }
 
 impl GraphFile {
-    /// Opens the file at `path`. It must not be changed in its place as long as it is open, which
-    /// nothing here does: a file that takes its place, or its removal, does no harm.
+    /// Opens the file at `path`. It must not be modified in place while it is open, which nothing
+    /// here does; replacing or removing it is safe.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::NotAFile`]; [`Error::NotGraphs`] and [`Error::Version`] for other
-    /// files; [`Error::Damaged`] for one that was written whole and is not what it was.
+    /// files; [`Error::Damaged`] for one that has changed since it was written.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let io = |source| Error::Io { path: path.to_owned(), action: "open the file", source };
@@ -89,33 +87,33 @@ impl GraphFile {
         if metadata.len() == 0 {
             return Err(Error::NotGraphs { path: path.to_owned() });
         }
-        // Says that the file is in use to whoever would remove it for want of room. Some file
-        // systems have no locks.
+        // Marks the file as in use for those who remove files for space. Some file systems have no
+        // locks.
         let _ = file.try_lock_shared();
-        Self::over(path, Bytes::of(file).map_err(io)?)
+        Self::over(path, FileBytes::of(file).map_err(io)?)
     }
 
-    /// The file whose bytes are these, as far as they are copied; `path` is for messages.
+    /// The file with these bytes, which are copied; `path` is for messages.
     ///
     /// # Errors
     /// As [`GraphFile::open`].
     pub fn from_bytes(path: impl AsRef<Path>, bytes: &[u8]) -> Result<Self> {
-        Self::over(path.as_ref(), Bytes::owned(bytes))
+        Self::over(path.as_ref(), FileBytes::owned(bytes))
     }
 
-    fn over(path: &Path, bytes: Bytes) -> Result<Self> {
+    fn over(path: &Path, bytes: FileBytes) -> Result<Self> {
         if !bytes.starts_with(&MAGIC) {
             return Err(Error::NotGraphs { path: path.to_owned() });
         }
-        let damaged = |fault: Fault| fault.in_file(path);
+        let damaged = |fault: FileFault| fault.in_file(path);
         let Some(page) = bytes.get(..PAGE) else {
-            return Err(damaged(Fault::new("header", format!("it ends after {} of {PAGE} bytes", bytes.len()))));
+            return Err(damaged(FileFault::new("header", format!("it ends after {} of {PAGE} bytes", bytes.len()))));
         };
         let version = u32::from_le_bytes(page[16..20].try_into().expect("four bytes"));
         if version != VERSION {
             return Err(Error::Version { path: path.to_owned(), found: version, known: VERSION });
         }
-        let parts = Parts::read(page, &bytes).map_err(damaged)?;
+        let parts = ParsedSections::read(page, &bytes).map_err(damaged)?;
         let inner = parts.inner(path, bytes).map_err(damaged)?;
         Ok(GraphFile { inner: Arc::new(inner) })
     }
@@ -155,7 +153,7 @@ impl GraphFile {
         self.inner.bytes.len()
     }
 
-    /// XXH3-128 of the header, and by the checksums in it of all that the file holds.
+    /// XXH3-128 of the header, whose checksums cover the whole file.
     pub fn fingerprint(&self) -> u128 {
         xxh3_128(&self.inner.bytes[..PAGE])
     }
@@ -183,7 +181,8 @@ impl GraphFile {
         self.search(key).map_err(|place| Error::NoKey {
             path: self.inner.path.clone(),
             key: key.to_owned(),
-            between: (place.checked_sub(1).and_then(key_at), key_at(place)),
+            before: place.checked_sub(1).and_then(key_at),
+            after: key_at(place),
         })
     }
 
@@ -193,7 +192,7 @@ impl GraphFile {
         order.binary_search_by(|&index| self.key(index as usize).cmp(key)).map(|place| order[place] as usize)
     }
 
-    /// N and E of a graph, which the index knows.
+    /// N and E of a graph, from the index.
     ///
     /// # Panics
     /// If there are not so many graphs.
@@ -202,7 +201,7 @@ impl GraphFile {
         (entry.nodes as usize, entry.edges as usize)
     }
 
-    /// From when on a graph may be used, in ns since 1970 UTC, which the index knows.
+    /// Time from which a graph may be used, in ns since 1970 UTC, from the index.
     ///
     /// # Panics
     /// If there are not so many graphs.
@@ -213,8 +212,7 @@ impl GraphFile {
     /// A graph of a file whose indices are u32.
     ///
     /// # Errors
-    /// [`Error::NoGraph`]; [`Error::IndexWidth`]; [`Error::Damaged`] when its block is looked
-    /// through for the first time.
+    /// [`Error::NoGraph`]; [`Error::IndexWidth`]; [`Error::Damaged`] at the first use of its block.
     pub fn graph(&self, index: usize) -> Result<StoredGraph<'_>> {
         self.stored(index)
     }
@@ -227,7 +225,7 @@ impl GraphFile {
         self.stored(index)
     }
 
-    /// Looks through all blocks, on all threads, those that have been used included.
+    /// Checks all blocks, on all threads, including those in use.
     ///
     /// # Errors
     /// [`Error::Damaged`] for the first that is not as it was written.
@@ -236,10 +234,9 @@ impl GraphFile {
         first.map_or(Ok(()), |fault| Err(fault.in_file(self.path())))
     }
 
-    /// The graphs whose blocks are not as they were written, in order, with what is wrong with
-    /// each; looks through all of them.
+    /// The graphs with damaged blocks, in order, each with its fault; checks all blocks.
     pub fn damaged(&self) -> Vec<(usize, Error)> {
-        let damaged = |index| self.inner.check(index).err().map(|fault: Fault| (index, fault.in_file(self.path())));
+        let damaged = |index| self.inner.check(index).err().map(|fault: FileFault| (index, fault.in_file(self.path())));
         (0..self.len()).into_par_iter().filter_map(damaged).collect()
     }
 
@@ -251,7 +248,7 @@ impl GraphFile {
         Ok(unsafe { StoredGraph::new_unchecked(self.inner.shape, layout, block, known_time) })
     }
 
-    /// A graph's block, looked through, and where its arrays lie in it.
+    /// A graph's checked block, and the layout of its arrays.
     pub(crate) fn block<I: Index>(&self, index: usize) -> Result<(&[u8], BlockLayout)> {
         self.ready::<I>(index)?;
         let entry = &self.inner.entries()[index];
@@ -259,7 +256,7 @@ impl GraphFile {
         Ok((self.inner.block(index), layout))
     }
 
-    /// Sees to it that a graph's block has been looked through.
+    /// Checks a graph's block unless it has been checked.
     pub(crate) fn ready<I: Index>(&self, index: usize) -> Result<()> {
         let inner = &*self.inner;
         let Some(checked) = inner.checked.get(index) else {
@@ -275,21 +272,21 @@ impl GraphFile {
         inner.check(index).map_err(|fault| fault.in_file(&inner.path))
     }
 
-    /// True if this is a file of the collection, whatever its blocks are.
+    /// True if this is a file of the collection; blocks are not compared.
     pub(crate) fn is_of(&self, collection: &Collection) -> bool {
-        let said = &self.inner.bytes[PAGE..self.inner.index.start];
-        said.len() == collection.index_start() - PAGE
-            && said.starts_with(&collection.said[0])
-            && said.ends_with(&collection.said[1])
+        let preamble = &self.inner.bytes[PAGE..self.inner.index.start];
+        preamble.len() == collection.index_start() - PAGE
+            && preamble.starts_with(&collection.preamble[0])
+            && preamble.ends_with(&collection.preamble[1])
     }
 
-    pub(crate) fn description(&self) -> &Description {
+    pub(crate) fn description(&self) -> &CollectionDescription {
         &self.inner.description
     }
 }
 
 impl Inner {
-    fn entries(&self) -> &[Entry] {
+    fn entries(&self) -> &[IndexEntry] {
         &bytemuck::cast_slice(&self.bytes[self.index.clone()])[..self.checked.len()]
     }
 
@@ -297,25 +294,25 @@ impl Inner {
         self.entries()[index].block(&self.bytes)
     }
 
-    /// Looks through a graph's block.
-    fn check(&self, index: usize) -> Result<(), Fault> {
+    /// Checks a graph's block.
+    fn check(&self, index: usize) -> Result<(), FileFault> {
         let (entry, block) = (&self.entries()[index], self.block(index));
         let object = || format!("graph {:?}", self.keys.get(&self.bytes, index));
-        let found = entry.checksum_of(self.seal, index, block);
+        let found = entry.checksum_of(self.checksums, index, block);
         if found != entry.checksum {
-            return Err(Fault::checksum(object(), found, entry.checksum));
+            return Err(FileFault::checksum(object(), found, entry.checksum));
         }
         let layout = BlockLayout::of(&self.shape, entry.nodes, entry.edges).expect("opening had no other answer");
-        check::check(&self.shape, &layout, block).map_err(|reason| Fault::new(object(), reason))?;
+        stored::check_block(&self.shape, &layout, block).map_err(|reason| FileFault::new(object(), reason))?;
         self.checked[index].store(true, Relaxed);
         Ok(())
     }
 }
 
 /// Parsed sections of a file.
-struct Parts {
-    description: Description,
-    seal: HeaderChecksums,
+struct ParsedSections {
+    description: CollectionDescription,
+    checksums: HeaderChecksums,
     graphs: usize,
     keys: StringList,
     order: Range<usize>,
@@ -323,53 +320,56 @@ struct Parts {
     blocks: Range<usize>,
 }
 
-impl Parts {
-    /// Looks through all of the file but its blocks.
-    fn read(page: &[u8], bytes: &Bytes) -> Result<Self, Fault> {
-        let header = Header::decode(page)?;
+impl ParsedSections {
+    /// Reads and checks the file without its blocks.
+    fn read(page: &[u8], bytes: &FileBytes) -> Result<Self, FileFault> {
+        let header = FileHeader::decode(page)?;
         let ranges = header.ranges(bytes.len())?;
         header.check_sections(bytes, &ranges)?;
         let [description, keys, index, blocks] = ranges;
-        let description = Description::decode(bytes, description)?;
-        let mut reading = fault::Reading::new(bytes, "keys", keys);
+        let description = CollectionDescription::decode(bytes, description)?;
+        let mut reading = fault::SectionReader::new(bytes, "keys", keys);
         let keys = StringList::read(&mut reading)?;
         if keys.len() as u64 != header.graphs {
             return Err(reading.fault(format!("there are {} of them for {} graphs", keys.len(), header.graphs)));
         }
         let order = reading.array(header.graphs, size_of::<u64>())?;
         check_order(bytes, &keys, order.clone())?;
-        let seal = HeaderChecksums(header.sections[0].checksum, header.sections[1].checksum);
-        Ok(Parts { description, seal, graphs: keys.len(), keys, order, index, blocks })
+        let checksums = HeaderChecksums { description: header.sections[0].checksum, keys: header.sections[1].checksum };
+        Ok(ParsedSections { description, checksums, graphs: keys.len(), keys, order, index, blocks })
     }
 
-    /// The open file, once its index has been looked through.
-    fn inner(self, path: &Path, bytes: Bytes) -> Result<Inner, Fault> {
-        let Parts { description, seal, graphs, keys, order, index, blocks } = self;
-        let shape = Shape::new(&description.schema, description.widths);
+    /// The open file, after its index has been checked.
+    fn inner(self, path: &Path, bytes: FileBytes) -> Result<Inner, FileFault> {
+        let ParsedSections { description, checksums, graphs, keys, order, index, blocks } = self;
+        let shape = BlockShape::new(&description.schema, description.widths);
         let checked = std::iter::repeat_with(AtomicBool::default).take(graphs).collect();
         let path = path.to_owned();
-        let inner = Inner { path, bytes, description, shape, seal, keys, order, index, blocks, checked };
+        let inner = Inner { path, bytes, description, shape, checksums, keys, order, index, blocks, checked };
         let mut start = inner.blocks.start;
         for entry in inner.entries() {
             start = entry.place(&shape, start as u64, inner.bytes.len() as u64)?.0.end;
         }
         if start != inner.bytes.len() {
-            return Err(Fault::new("index", format!("the blocks end at {start} of {} bytes", inner.bytes.len())));
+            return Err(FileFault::new("index", format!("the blocks end at {start} of {} bytes", inner.bytes.len())));
         }
         Ok(inner)
     }
 }
 
 /// Checks that each key occurs once, by the order of their bytes.
-fn check_order(bytes: &[u8], keys: &StringList, order: Range<usize>) -> Result<(), Fault> {
+fn check_order(bytes: &[u8], keys: &StringList, order: Range<usize>) -> Result<(), FileFault> {
     let order: &[u64] = bytemuck::cast_slice(&bytes[order]);
     if let Some(place) = order.iter().position(|&index| index >= keys.len() as u64) {
-        return Err(Fault::new("keys", format!("place {place} of their order is {} of {}", order[place], keys.len())));
+        return Err(FileFault::new(
+            "keys",
+            format!("place {place} of their order is {} of {}", order[place], keys.len()),
+        ));
     }
     let key = |index: &u64| keys.get(bytes, *index as usize);
-    // As many as there are keys, each greater than the one before it, are all of them.
+    // Strictly increasing places, as many as keys, are all keys.
     if !order.is_sorted_by(|one, next| key(one) < key(next)) {
-        return Err(Fault::new("keys", "their order is not that of their bytes"));
+        return Err(FileFault::new("keys", "their order is not that of their bytes"));
     }
     Ok(())
 }

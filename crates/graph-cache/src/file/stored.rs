@@ -5,16 +5,16 @@ use half::f16;
 use megabatch_gpu_core::convert::f16_to_f32;
 use megabatch_segment::{Csc, Csr, Index};
 
-use super::encode::array;
-use super::layout::{BlockLayout, FloatWidth, Shape};
+use super::encode::{array, unnamed};
+use super::layout::{BlockLayout, BlockShape, FloatWidth, IndexWidth};
 use crate::graph::{Graph, Targets};
 use crate::schema::TargetLevel;
 
-/// A graph in the memory of a file or of a device on the host: nothing of it is copied. N nodes, E
-/// edges; A, F and K as in the [`Schema`](crate::Schema).
+/// A graph in the memory of a file, used in place. N nodes, E edges; A, F and K as in the
+/// [`Schema`](crate::Schema).
 #[derive(Clone, Debug)]
 pub struct StoredGraph<'a, I = u32> {
-    shape: Shape,
+    shape: BlockShape,
     layout: BlockLayout,
     block: &'a [u8],
     known_time: Option<i64>,
@@ -25,10 +25,10 @@ impl<'a, I: Index> StoredGraph<'a, I> {
     /// The graph of a block.
     ///
     /// # Safety
-    /// [`check`](super::check::check) has found nothing wrong with the block, under this shape and
+    /// [`check_block`] has found nothing wrong with the block, under this shape and
     /// this layout, for indices of type `I`.
     pub(crate) unsafe fn new_unchecked(
-        shape: Shape,
+        shape: BlockShape,
         layout: BlockLayout,
         block: &'a [u8],
         known_time: Option<i64>,
@@ -92,12 +92,12 @@ impl<'a, I: Index> StoredGraph<'a, I> {
         array(self.block, &self.layout.targets)
     }
 
-    /// From when on the graph may be used, in ns since 1970 UTC.
+    /// Time from which the graph may be used, in ns since 1970 UTC.
     pub fn known_time(&self) -> Option<i64> {
         self.known_time
     }
 
-    /// A copy in memory of its own.
+    /// A copy in its own memory.
     pub fn to_graph(&self) -> Graph<I> {
         let targets = self.targets().to_vec();
         Graph {
@@ -120,9 +120,9 @@ impl<'a, I: Index> StoredGraph<'a, I> {
 /// Floats in the width that they are stored in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Floats<'a> {
-    /// As they are used.
+    /// Single precision.
     F32(&'a [f32]),
-    /// To be widened, which is exact.
+    /// Half precision; widening is exact.
     F16(&'a [f16]),
 }
 
@@ -150,7 +150,7 @@ impl<'a> Floats<'a> {
         self.len() == 0
     }
 
-    /// The values where they lie, if they are f32.
+    /// The values in place, if they are f32.
     pub fn as_f32(&self) -> Option<&'a [f32]> {
         match *self {
             Floats::F32(values) => Some(values),
@@ -175,4 +175,27 @@ impl<'a> Floats<'a> {
         self.copy_to(&mut values);
         values
     }
+}
+
+/// Checks that a block's edges join existing nodes, are the same by rows and by columns, and that
+/// nodes have valid names. The error is the fault in words.
+pub(crate) fn check_block(shape: &BlockShape, layout: &BlockLayout, block: &[u8]) -> Result<(), String> {
+    match shape.widths.indices {
+        IndexWidth::U32 => check_topology::<u32>(layout, block)?,
+        IndexWidth::U64 => check_topology::<u64>(layout, block)?,
+    }
+    let nodes = array(block, &layout.nodes);
+    match unnamed(nodes, shape.names) {
+        None => Ok(()),
+        Some(node) => Err(format!("node {node} has the name {} of {}", nodes[node], shape.names)),
+    }
+}
+
+fn check_topology<I: Index>(layout: &BlockLayout, block: &[u8]) -> Result<(), String> {
+    let nodes = layout.nodes.len() / size_of::<u32>();
+    let indices = |range| array::<I>(block, range);
+    let csr = Csr::new(indices(&layout.row_ptr), indices(&layout.col), nodes).map_err(|error| error.to_string())?;
+    let csc = Csc::new(indices(&layout.csc_offsets), indices(&layout.csc_rows), indices(&layout.csc_edges), nodes)
+        .map_err(|error| format!("by columns, {error}"))?;
+    if csc.is_of(&csr) { Ok(()) } else { Err("its edges by columns are not those by rows".to_owned()) }
 }

@@ -1,10 +1,10 @@
-//! Lists of strings: how many there are, where each ends, and their bytes one after another.
+//! Lists of strings: their number, their ends, and their bytes.
 
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
 
-use super::fault::{Fault, Reading};
+use super::fault::{FileFault, SectionReader};
 
 /// Place of a list of strings in a file; its strings have been checked.
 #[derive(Clone, Debug, Default)]
@@ -26,8 +26,8 @@ pub(crate) fn push_strings<'s>(out: &mut Vec<u8>, strings: impl ExactSizeIterato
 }
 
 impl StringList {
-    /// The list that `reading` is at; it is behind it then.
-    pub(crate) fn read(reading: &mut Reading<'_>) -> Result<Self, Fault> {
+    /// Reads the list at `reading`.
+    pub(crate) fn read(reading: &mut SectionReader<'_>) -> Result<Self, FileFault> {
         let count = reading.u64()?;
         let ends = reading.array(count, size_of::<u64>())?;
         let (mut start, numbers): (u64, &[u64]) = (0, bytemuck::cast_slice(&reading.file[ends.clone()]));
@@ -65,7 +65,7 @@ impl StringList {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::mapping::Bytes;
+    use crate::file::mapping::FileBytes;
 
     fn written(strings: &[&str]) -> Vec<u8> {
         let mut out = Vec::new();
@@ -76,8 +76,8 @@ mod tests {
     #[test]
     fn lists_come_back_one_after_another() {
         let lists: [&[&str]; 4] = [&["a", "", "größer"], &[], &[""], &["12345678"]];
-        let file = Bytes::owned(&lists.map(written).concat());
-        let mut reading = Reading::new(&file, "description", 0..file.len());
+        let file = FileBytes::owned(&lists.map(written).concat());
+        let mut reading = SectionReader::new(&file, "description", 0..file.len());
         for strings in lists {
             assert_eq!(StringList::read(&mut reading).unwrap().to_vec(&file), strings);
         }
@@ -96,8 +96,8 @@ mod tests {
             (&[1, 1], b"\xff\0\0\0\0\0\0\0", "string 0 is not UTF-8"),
         ];
         for (numbers, bytes, reason) in cases {
-            let file = Bytes::owned(&[bytemuck::cast_slice(numbers), bytes].concat());
-            let fault = StringList::read(&mut Reading::new(&file, "keys", 0..file.len())).unwrap_err();
+            let file = FileBytes::owned(&[bytemuck::cast_slice(numbers), bytes].concat());
+            let fault = StringList::read(&mut SectionReader::new(&file, "keys", 0..file.len())).unwrap_err();
             assert!(fault.reason.contains(reason) && fault.object == "keys", "{fault:?}");
         }
     }

@@ -12,14 +12,14 @@ use crate::schema::TargetLevel;
 fn bytes_of(schema: &Schema, widths: Widths, graphs: &[Graph]) -> Result<Vec<u8>> {
     let identity = Identity { data: 7, builder: "test/1".into(), parameters: "{}".into() };
     let keys: Vec<String> = (0..graphs.len()).map(|index| format!("day {index}")).collect();
-    let collection = Collection::new(Description { identity, schema: schema.clone(), widths }, &keys)?;
+    let collection = Collection::new(CollectionDescription { identity, schema: schema.clone(), widths }, &keys)?;
     let (mut entries, mut blocks) = (Vec::new(), Vec::new());
     for (key, graph) in keys.iter().zip(graphs) {
         let block = encode(&collection.shape, key, graph)?;
         entries.push(collection.entry(&entries, &block));
         blocks.extend(block.bytes);
     }
-    let [description, keys] = &collection.said;
+    let [description, keys] = &collection.preamble;
     let (header, index) = (collection.header(&entries), collection.index(&entries));
     Ok([&header[..], description, keys, &index, &blocks].concat())
 }
@@ -157,7 +157,7 @@ fn files_of_another_length_are_refused() {
     assert!(GraphFile::from_bytes("x", &[&bytes[..], &[0; 64]].concat()).is_err());
 }
 
-/// A file that says other things than it should and has all its checksums.
+/// A file with wrong contents and valid checksums.
 struct Hostile {
     bytes: Vec<u8>,
     sections: [Range<usize>; 4],
@@ -166,7 +166,7 @@ struct Hostile {
 impl Hostile {
     fn new() -> Self {
         let bytes = written(3).0.inner.bytes.to_vec();
-        let sections = Header::decode(&bytes[..PAGE]).unwrap().ranges(bytes.len()).unwrap();
+        let sections = FileHeader::decode(&bytes[..PAGE]).unwrap().ranges(bytes.len()).unwrap();
         Hostile { bytes, sections }
     }
 
@@ -176,25 +176,25 @@ impl Hostile {
 
     /// The u32 at `place` of an array of the last graph, a ring of three nodes.
     fn put_index(&mut self, array: impl FnOnce(&BlockLayout) -> Range<usize>, place: usize, index: u32) {
-        let layout = BlockLayout::of(&Shape::new(&schema(), Widths::default()), 3, 3).unwrap();
+        let layout = BlockLayout::of(&BlockShape::new(&schema(), Widths::default()), 3, 3).unwrap();
         let at = self.bytes.len() - layout.bytes + array(&layout).start + 4 * place;
         self.bytes[at..at + 4].copy_from_slice(&index.to_le_bytes());
     }
 
-    /// Gives every part the checksum that it has now.
-    fn seal(mut self) -> Vec<u8> {
+    /// Recomputes every checksum.
+    fn with_checksums(mut self) -> Vec<u8> {
         let [description, keys, index, _] = self.sections.clone();
         let hash = |range: Range<usize>| xxh3_64(&self.bytes[range]);
-        let seal = HeaderChecksums(hash(description), hash(keys));
+        let checksums = HeaderChecksums { description: hash(description), keys: hash(keys) };
         for graph in 0..3 {
-            let at = index.start + graph * size_of::<Entry>();
-            let entry: Entry = bytemuck::pod_read_unaligned(&self.bytes[at..at + size_of::<Entry>()]);
+            let at = index.start + graph * size_of::<IndexEntry>();
+            let entry: IndexEntry = bytemuck::pod_read_unaligned(&self.bytes[at..at + size_of::<IndexEntry>()]);
             let end = entry.offset.saturating_add(entry.bytes).min(self.bytes.len() as u64) as usize;
             let block = &self.bytes[end.min(entry.offset as usize)..end];
-            let checksum = entry.checksum_of(seal, graph, block);
+            let checksum = entry.checksum_of(checksums, graph, block);
             self.put(at + 16, checksum);
         }
-        let sums = [seal.0, seal.1, xxh3_64(&self.bytes[index])];
+        let sums = [checksums.description, checksums.keys, xxh3_64(&self.bytes[index])];
         for (at, checksum) in [56, 80, 104].into_iter().zip(sums) {
             self.put(at, checksum);
         }
@@ -239,11 +239,15 @@ fn files_with_right_checksums_and_wrong_contents_are_refused() {
         (|file| file.put_index(|block| block.csc_edges.clone(), 0, 0), "\"day 2\": its edges by columns are not"),
         (|file| file.put_index(|block| block.nodes.clone(), 2, 9), "\"day 2\": node 2 has the name 9 of 9"),
     ];
-    assert!(GraphFile::from_bytes("x", &Hostile::new().seal()).unwrap().verify().is_ok(), "sealing is no harm");
+    assert!(
+        GraphFile::from_bytes("x", &Hostile::new().with_checksums()).unwrap().verify().is_ok(),
+        "sealing is no harm"
+    );
     for (spoil, message) in cases {
         let mut file = Hostile::new();
         spoil(&mut file);
-        let found = GraphFile::from_bytes("x", &file.seal()).and_then(|file| file.verify()).unwrap_err().to_string();
+        let found =
+            GraphFile::from_bytes("x", &file.with_checksums()).and_then(|file| file.verify()).unwrap_err().to_string();
         assert!(found.contains(message), "expected {message}, found {found}");
     }
 }

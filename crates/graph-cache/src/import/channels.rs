@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use crate::build::{Channel, ChannelValues};
 use crate::error::Result;
-use crate::import::table::Table;
+use crate::import::table::DelimitedText;
 use crate::import::text::Text;
 
 /// The columns of a CSV as [`Channel`]s of the nodes called `names`: a header, whose first column
@@ -19,7 +19,7 @@ use crate::import::text::Text;
 /// too long; [`Error::Contradiction`](crate::Error::Contradiction) for a file with one column or of
 /// none of the nodes.
 pub fn channels(text: &Text, names: &[String]) -> Result<Vec<Channel>> {
-    let (mut table, header) = Table::with_header(text)?;
+    let (mut table, header) = DelimitedText::with_header(text)?;
     if header.len() < 2 {
         return Err(text.contradiction("there is one column", "names of nodes, and what is known of them beside it"));
     }

@@ -5,17 +5,17 @@
 use crate::error::Result;
 use crate::import::text::Text;
 
-/// Most labels that are told apart: more of them are numbers or names, and as columns of ones and
-/// zeros they would be many times what the file holds.
+/// Most distinct labels: more of them are numbers or names, and their one-hot columns would be much
+/// larger than the file.
 const CLASSES_MAX: usize = 2048;
 
 /// The distinct labels of a list in order, and the place of each label among them.
-pub(super) struct Classes<T> {
+pub(super) struct LabelClasses<T> {
     pub(super) distinct: Vec<T>,
     pub(super) places: Vec<usize>,
 }
 
-impl<T: Ord + Clone> Classes<T> {
+impl<T: Ord + Clone> LabelClasses<T> {
     pub(super) fn of(text: &Text, labels: &[T]) -> Result<Self> {
         let mut distinct = labels.to_vec();
         distinct.sort();
@@ -28,7 +28,7 @@ impl<T: Ord + Clone> Classes<T> {
         }
         let place = |label| distinct.binary_search(label).expect("every label is among the distinct ones");
         let places = labels.iter().map(place).collect();
-        Ok(Classes { distinct, places })
+        Ok(LabelClasses { distinct, places })
     }
 
     /// One row a label: 1 in the column of its class, 0 elsewhere.
@@ -49,10 +49,10 @@ mod tests {
     #[test]
     fn labels_become_columns_in_order() {
         let text = Text::new("labels", Vec::new()).unwrap();
-        let classes = Classes::of(&text, &[3, -1, 3]).unwrap();
+        let classes = LabelClasses::of(&text, &[3, -1, 3]).unwrap();
         assert_eq!((classes.one_hot(), classes.distinct), (vec![0.0, 1.0, 1.0, 0.0, 0.0, 1.0], vec![-1, 3]));
         let many: Vec<usize> = (0..=CLASSES_MAX).collect();
-        assert!(Classes::of(&text, &many).err().unwrap().to_string().contains("2049 different labels"));
-        assert!(Classes::of(&text, &many[1..]).is_ok());
+        assert!(LabelClasses::of(&text, &many).err().unwrap().to_string().contains("2049 different labels"));
+        assert!(LabelClasses::of(&text, &many[1..]).is_ok());
     }
 }

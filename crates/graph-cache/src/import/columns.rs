@@ -4,18 +4,18 @@
 
 /// Values [rows, columns], row-major, with the names of their columns.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Columns {
+pub(super) struct NamedColumns {
     pub(super) names: Vec<String>,
     pub(super) values: Vec<f32>,
 }
 
-impl Columns {
+impl NamedColumns {
     pub(super) fn width(&self) -> usize {
         self.names.len()
     }
 
     /// The same with rows of NaN at `places` of the result, which ascend.
-    pub(super) fn with_unknown_rows(self, places: &[usize]) -> Columns {
+    pub(super) fn with_unknown_rows(self, places: &[usize]) -> NamedColumns {
         let width = self.width();
         let mut known = self.values.chunks_exact(width.max(1));
         let rows = self.values.len() / width.max(1) + places.len();
@@ -25,11 +25,11 @@ impl Columns {
             Err(_) => known.next().expect("as many as are not unknown"),
         };
         let values = (0..rows).flat_map(row).copied().collect();
-        Columns { names: self.names, values }
+        NamedColumns { names: self.names, values }
     }
 
     /// These columns and then `others` of the same `rows`.
-    pub(super) fn beside(self, others: Columns, rows: usize) -> Columns {
+    pub(super) fn beside(self, others: NamedColumns, rows: usize) -> NamedColumns {
         if self.names.is_empty() || others.names.is_empty() {
             return if self.names.is_empty() { others } else { self };
         }
@@ -39,7 +39,7 @@ impl Columns {
             values.extend_from_slice(own);
             values.extend_from_slice(other);
         }
-        Columns { names: self.names.into_iter().chain(others.names).collect(), values }
+        NamedColumns { names: self.names.into_iter().chain(others.names).collect(), values }
     }
 }
 
@@ -49,14 +49,14 @@ mod tests {
 
     #[test]
     fn rows_are_joined() {
-        let columns = |names: &[&str], values: &[f32]| Columns {
+        let columns = |names: &[&str], values: &[f32]| NamedColumns {
             names: names.iter().map(|&name| name.to_owned()).collect(),
             values: values.to_vec(),
         };
         let (one, two) = (columns(&["a"], &[1.0, 2.0]), columns(&["b", "c"], &[3.0, 4.0, 5.0, 6.0]));
         let both = columns(&["a", "b", "c"], &[1.0, 3.0, 4.0, 2.0, 5.0, 6.0]);
         assert_eq!(one.clone().beside(two, 2), both);
-        assert_eq!(Columns::default().beside(one.clone(), 2), one);
-        assert_eq!(one.clone().beside(Columns::default(), 2), one);
+        assert_eq!(NamedColumns::default().beside(one.clone(), 2), one);
+        assert_eq!(one.clone().beside(NamedColumns::default(), 2), one);
     }
 }

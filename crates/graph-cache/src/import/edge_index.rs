@@ -1,5 +1,4 @@
-//! Graphs as PyTorch Geometric holds them, `edge_index` and what belongs to it, as tensors in a
-//! safetensors file.
+//! PyTorch Geometric's tensors of graphs, `edge_index` and others, in a safetensors file.
 
 #![forbid(unsafe_code)]
 
@@ -12,42 +11,45 @@ use crate::builder::Identity;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Targets};
 use crate::import::Imported;
-use crate::import::columns::Columns;
+use crate::import::columns::NamedColumns;
 use crate::import::edges::{EdgeList, split};
 use crate::schema::{Schema, TargetLevel};
-use tensors::{Tensor, Tensors};
+use tensors::{TensorReader, TypedTensor};
 
 /// The graphs in a safetensors file. N nodes, E edges, G graphs:
 ///
 /// | tensor | shape | |
 /// | --- | --- | --- |
-/// | `edge_index` | [2, E] integers | row 0: the node that the edge comes from, row 1: the one that it goes to |
+/// | `edge_index` | [2, E] integers | row 0: source nodes, row 1: target nodes |
 /// | `edge_weight` | `[E]` | weights of edges |
 /// | `edge_attr` | `[E]` or [E, A] | attributes of edges |
 /// | `x` | `[N]` or [N, F] | features of nodes |
-/// | `y` | [N, K], [G, K], `[N]` or `[G]` | targets of nodes or graphs; integers are classes, one-hot, and those below zero not known |
-/// | `ptr` or `batch` | [G + 1] or `[N]` integers | where the nodes of each graph begin, or which graph each node is of, in order |
+/// | `y` | [N, K], [G, K], `[N]` or `[G]` | targets of nodes or graphs |
+/// | `ptr` | [G + 1] integers | first node of each graph, and the number of nodes |
+/// | `batch` | `[N]` integers | graph of each node, ascending; instead of `ptr` |
 /// | `n_id` | `[N]` integers | the place of each node's name |
-/// | `train_mask`, `val_mask`, `test_mask` | `[N]` | of a single graph: a key for each, with the targets of its nodes alone |
+/// | `train_mask`, `val_mask`, `test_mask` | `[N]` | split of a single graph |
 ///
-/// All but `edge_index` may be missing. The metadata may have lists in JSON: `keys`, `node_names`,
-/// `node_features`, `edge_attributes`, `targets`, `known_time` (ns since 1970 UTC, or null), and
-/// `target_level`, `"node"` or `"graph"`, which else is told from the shape of `y`. This is what
-/// [`export::edge_index`](crate::export::edge_index) writes. Without `keys` the key of a single
-/// graph is `graph`, those of several are numbers from 1.
+/// All but `edge_index` may be missing. Integers in `y` are classes, made one-hot; negative ones
+/// are unknown. Each mask becomes a key, with the targets of its nodes alone. The metadata may have
+/// lists in JSON: `keys`, `node_names`, `node_features`, `edge_attributes`, `targets`, `known_time`
+/// (ns since 1970 UTC, or null), and `target_level`, `"node"` or `"graph"`, which is otherwise
+/// inferred from the shape of `y`. This is what [`export::edge_index`](crate::export::edge_index)
+/// writes. Without `keys` the key of a single graph is `graph`, those of several are numbers from
+/// 1.
 ///
 /// # Errors
-/// [`Error::Io`]; [`Error::Contradiction`] for what does not fit together.
+/// [`Error::Io`]; [`Error::Contradiction`] for tensors that do not fit together.
 pub fn edge_index(path: &Path) -> Result<Imported> {
     edge_index_bytes(path, &Error::read_file(path)?)
 }
 
-/// The graphs of a safetensors file in memory, which errors call `path`; see [`edge_index`].
+/// The graphs of a safetensors file in memory; `path` is for errors; see [`edge_index`].
 ///
 /// # Errors
 /// As [`edge_index`].
 pub fn edge_index_bytes(path: &Path, bytes: &[u8]) -> Result<Imported> {
-    let file = File { tensors: Tensors::new(path, bytes)?, bytes: bytes.len() };
+    let file = SafetensorsFile { tensors: TensorReader::new(path, bytes)?, bytes: bytes.len() };
     let (ends, edges) = file.ends()?;
     let weights = file.matrix("edge_weight", "edges", edges, "weight")?;
     if weights.width() > 1 {
@@ -84,7 +86,7 @@ pub fn edge_index_bytes(path: &Path, bytes: &[u8]) -> Result<Imported> {
 }
 
 /// Gives each graph its rows of the targets.
-fn place_targets(graphs: &mut [Graph], targets: &Columns, level: TargetLevel) {
+fn place_targets(graphs: &mut [Graph], targets: &NamedColumns, level: TargetLevel) {
     let mut rest = targets.values.as_slice();
     let mut take = |rows: usize| {
         let (taken, left) = rest.split_at(rows * targets.width());
@@ -100,14 +102,14 @@ fn place_targets(graphs: &mut [Graph], targets: &Columns, level: TargetLevel) {
     }
 }
 
-struct File<'b> {
-    tensors: Tensors<'b>,
-    /// Its length, beyond which it cannot speak of nodes: each has an edge, a feature or a place in
-    /// `batch`, or is one of few that have none.
+struct SafetensorsFile<'b> {
+    tensors: TensorReader<'b>,
+    /// Its length, which bounds the number of nodes: most have an edge, a feature or a place in
+    /// `batch`.
     bytes: usize,
 }
 
-impl File<'_> {
+impl SafetensorsFile<'_> {
     /// `edge_index`, and the number of edges.
     fn ends(&self) -> Result<(Vec<i64>, usize)> {
         let Some(tensor) = self.tensors.integers("edge_index")? else {
@@ -123,14 +125,14 @@ impl File<'_> {
     }
 
     /// Floats, a row each of `rows` things, with the names of their columns.
-    fn matrix(&self, name: &str, things: &str, rows: usize, key: &str) -> Result<Columns> {
-        let Some(tensor) = self.tensors.floats(name)? else { return Ok(Columns::default()) };
+    fn matrix(&self, name: &str, things: &str, rows: usize, key: &str) -> Result<NamedColumns> {
+        let Some(tensor) = self.tensors.floats(name)? else { return Ok(NamedColumns::default()) };
         let (found, width) = tensor.rows();
         if found != rows || tensor.shape.is_empty() {
             let expected = format!("a row for each of {rows} {things}");
             return Err(self.tensors.contradiction(format!("`{name}` is {:?}", tensor.shape), expected));
         }
-        Ok(Columns { names: self.names(key, name, width)?, values: tensor.values })
+        Ok(NamedColumns { names: self.names(key, name, width)?, values: tensor.values })
     }
 
     /// The list of names under a key of the metadata, or the tensor's name and the numbers of its
@@ -168,7 +170,7 @@ impl File<'_> {
         }
     }
 
-    fn by_ptr(&self, ptr: &Tensor<i64>) -> Result<Vec<usize>> {
+    fn by_ptr(&self, ptr: &TypedTensor<i64>) -> Result<Vec<usize>> {
         let rises = ptr.values.first() == Some(&0) && ptr.values.is_sorted();
         let offsets = ptr.values.iter().map(|&offset| usize::try_from(offset).ok()).collect::<Option<Vec<_>>>();
         offsets
@@ -176,7 +178,7 @@ impl File<'_> {
             .ok_or_else(|| self.tensors.contradiction("`ptr` begins elsewhere or decreases", "offsets from 0 on"))
     }
 
-    fn by_batch(&self, batch: &Tensor<i64>) -> Result<Vec<usize>> {
+    fn by_batch(&self, batch: &TypedTensor<i64>) -> Result<Vec<usize>> {
         let mut offsets = vec![0];
         for (node, &graph) in batch.values.iter().enumerate() {
             match graph.checked_sub(offsets.len() as i64 - 1) {

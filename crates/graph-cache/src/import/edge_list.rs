@@ -10,14 +10,14 @@ use std::path::Path;
 
 use crate::error::Result;
 use crate::graph::{Graph, Targets};
-use crate::import::columns::Columns;
+use crate::import::columns::NamedColumns;
 use crate::import::edges::EdgeList;
-use crate::import::table::Table;
+use crate::import::table::DelimitedText;
 use crate::import::text::Text;
-use crate::import::{Graphs, Imported, identity};
+use crate::import::{Imported, ImportedGraphs, identity};
 use crate::schema::{Schema, TargetLevel};
-use known::{Known, Part};
-use nodes::Nodes;
+use known::{KnownNodes, SplitPart};
+use nodes::NodeNames;
 
 /// Names of the files, by what is in them.
 const EDGES: &str = "edges.csv";
@@ -37,8 +37,7 @@ pub enum FeatureRows {
     /// They stay as they are.
     #[default]
     AsGiven,
-    /// They are divided by their sum, where that is not zero: of the words of a document, the share
-    /// of each.
+    /// They are divided by their sum, if it is not zero: relative word frequencies of a document.
     Normalized,
 }
 
@@ -53,12 +52,12 @@ pub enum FeatureRows {
 ///   column of numbers a target, and `split`. An empty field is a label or target that is not
 ///   known.
 ///
-/// All but the edges may be missing. Nodes are in the order of their numbers; where any has a name
-/// that is no number, in that in which the files first name them: labels or targets, features,
-/// edges. Labels become one-hot targets. With a column `split` there is a key for each part that
-/// occurs (`train`, `validation`, which may be written `val`, and `test`): the same graph, whose
-/// targets are known at the nodes of that part alone; nodes of `none` are of no part. Without it
-/// the key is `graph`.
+/// All but the edges may be missing. Nodes are in the order of their numbers; if any name is no
+/// number, in the order of their first occurrence in the files: labels or targets, features, edges.
+/// Labels become one-hot targets. With a column `split` there is a key for each part that occurs
+/// (`train`, `validation`, which may be written `val`, and `test`): the same graph, whose targets
+/// are known at the nodes of that part alone; nodes of `none` are of no part. Without it the key is
+/// `graph`.
 ///
 /// # Errors
 /// [`Error::Io`](crate::Error::Io), [`Error::Field`](crate::Error::Field), and
@@ -79,13 +78,13 @@ pub fn edge_list(folder: &Path, options: EdgeListOptions) -> Result<Imported> {
 pub fn edge_list_texts(texts: &[Text], options: EdgeListOptions) -> Result<Imported> {
     let edges = one_of(texts, &[EDGES])?.ok_or_else(|| missing(texts))?;
     let (features, known) = (one_of(texts, &FEATURES)?, one_of(texts, &KNOWN)?);
-    let nodes = Nodes::read(known, features, edges)?;
+    let nodes = NodeNames::read(known, features, edges)?;
     let (list, names, weighted) = read_edges(edges, &nodes)?;
-    let mut of_nodes = features.map_or(Ok(Columns::default()), |text| features::read(text, &nodes))?;
+    let mut of_nodes = features.map_or(Ok(NamedColumns::default()), |text| features::read(text, &nodes))?;
     if options.features == FeatureRows::Normalized {
         normalize(&mut of_nodes);
     }
-    let known = known.map_or(Ok(Known::default()), |text| Known::read(text, &nodes))?;
+    let known = known.map_or(Ok(KnownNodes::default()), |text| KnownNodes::read(text, &nodes))?;
     let (keys, targets): (_, Vec<_>) = parts(&known, nodes.len()).into_iter().unzip();
     let mut graph = Graph { node_features: of_nodes.values, ..list.into_graph(nodes.len())? };
     if let [of_all] = targets.as_slice() {
@@ -103,7 +102,7 @@ pub fn edge_list_texts(texts: &[Text], options: EdgeListOptions) -> Result<Impor
             targets: known.targets.names,
         },
         keys,
-        graphs: Graphs::Parts { graph, targets },
+        graphs: ImportedGraphs::Parts { graph, targets },
         identity: identity(&used, "edge-list/1", format!(r#"{{"normalize_features":{normalized}}}"#)),
         notes: Vec::new(),
     })
@@ -127,8 +126,8 @@ fn missing(texts: &[Text]) -> crate::Error {
 }
 
 /// The edges, the names of their attributes, and whether they have weights.
-fn read_edges(text: &Text, nodes: &Nodes) -> Result<(EdgeList, Vec<String>, bool)> {
-    let (mut table, header) = Table::with_header(text)?;
+fn read_edges(text: &Text, nodes: &NodeNames) -> Result<(EdgeList, Vec<String>, bool)> {
+    let (mut table, header) = DelimitedText::with_header(text)?;
     nodes::check_ends(text, &header)?;
     let weight = header.iter().position(|name| name == "weight").filter(|&column| column >= 2);
     let attributes: Vec<usize> = (2..header.len()).filter(|&column| Some(column) != weight).collect();
@@ -148,7 +147,7 @@ fn read_edges(text: &Text, nodes: &Nodes) -> Result<(EdgeList, Vec<String>, bool
     Ok((list, names, weight.is_some()))
 }
 
-fn normalize(features: &mut Columns) {
+fn normalize(features: &mut NamedColumns) {
     for row in features.values.chunks_exact_mut(features.names.len().max(1)) {
         let sum: f64 = row.iter().map(|&value| f64::from(value)).sum();
         if sum != 0.0 {
@@ -158,16 +157,16 @@ fn normalize(features: &mut Columns) {
 }
 
 /// Keys, and the targets of each.
-fn parts(known: &Known, nodes: usize) -> Vec<(String, Targets)> {
+fn parts(known: &KnownNodes, nodes: usize) -> Vec<(String, Targets)> {
     let width = known.targets.width();
-    let of = |part: Option<Part>| {
+    let of = |part: Option<SplitPart>| {
         let mut values = known.targets.values.clone();
         for node in (0..nodes).filter(|&node| part.is_some() && known.parts[node] != part) {
             values[node * width..(node + 1) * width].fill(f32::NAN);
         }
         if width == 0 { Targets::None } else { Targets::Nodes(values) }
     };
-    let occurring = Part::ALL.into_iter().filter(|part| known.parts.contains(&Some(*part)));
+    let occurring = SplitPart::ALL.into_iter().filter(|part| known.parts.contains(&Some(*part)));
     let parts: Vec<_> = occurring.map(|part| (part.key().to_owned(), of(Some(part)))).collect();
     if parts.is_empty() { vec![("graph".to_owned(), of(None))] } else { parts }
 }

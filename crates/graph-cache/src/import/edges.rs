@@ -1,4 +1,4 @@
-//! Edges as they are listed, brought into the order of a graph.
+//! Edges in any order, sorted into a graph.
 
 #![forbid(unsafe_code)]
 

@@ -1,17 +1,17 @@
-//! Graphs from the files of others: each format gives a [`Builder`] whose graphs are in memory.
+//! Import of graphs: each format gives a [`Builder`] whose graphs are in memory.
 //!
 //! | format | function | graphs |
 //! | --- | --- | --- |
-//! | TU datasets, a folder of texts | [`tu`] | many, with labels or attributes of nodes, edges and graphs |
-//! | CSV of edges, features and labels, a folder | [`edge_list`] | one, or one for each part of a split |
+//! | TU dataset, a folder of texts | [`tu`] | many, with labels or attributes |
+//! | folder of CSV: edges, features, labels | [`edge_list`] | one, or one for each split |
 //! | SDF, molecules | [`sdf`] | one a molecule |
-//! | `edge_index` as in PyTorch Geometric, in safetensors | [`edge_index`] | one, or as many as `ptr` or `batch` says |
+//! | PyTorch Geometric's tensors, in safetensors | [`edge_index`] | one, or several |
 //!
-//! [`points`] reads rows of numbers, which [`build`](crate::build) makes graphs of; [`channels`]
-//! what is known of nodes beside what they are joined by.
+//! [`points`] reads rows of numbers for the builders of [`build`](crate::build); [`channels`] reads
+//! further attributes of nodes.
 //!
-//! Texts may be compressed with gzip. What a file holds bounds the memory that reading it takes,
-//! whatever numbers stand in it. Edges of a node are in the order of the nodes that they come from;
+//! Texts may be compressed with gzip. The length of a file bounds the memory for reading it,
+//! whatever numbers are in it. Edges of a node are in the order of the nodes that they come from;
 //! edges given twice, and from a node to itself, are kept.
 
 #![forbid(unsafe_code)]
@@ -51,23 +51,23 @@ use crate::schema::Schema;
 pub struct Imported {
     schema: Schema,
     keys: Vec<String>,
-    graphs: Graphs,
+    graphs: ImportedGraphs,
     identity: Identity,
     notes: Vec<String>,
 }
 
 impl Imported {
-    /// Notes on the files: a sentence each, without its stop.
+    /// Notes on the files: a sentence each, without a full stop.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Graphs {
+enum ImportedGraphs {
     /// One a key.
     Each(Vec<Graph>),
-    /// One and the same, of which every key has other targets.
+    /// One graph, with other targets for every key.
     Parts { graph: Graph, targets: Vec<Targets> },
 }
 
@@ -86,13 +86,13 @@ impl Builder for Imported {
 
     fn build(&self, index: usize) -> Result<Graph> {
         Ok(match &self.graphs {
-            Graphs::Each(graphs) => graphs[index].clone(),
-            Graphs::Parts { graph, targets } => Graph { targets: targets[index].clone(), ..graph.clone() },
+            ImportedGraphs::Each(graphs) => graphs[index].clone(),
+            ImportedGraphs::Parts { graph, targets } => Graph { targets: targets[index].clone(), ..graph.clone() },
         })
     }
 }
 
-/// Keys of graphs that have no other name than their place in the file, from 1.
+/// Keys of graphs without names: their places in the file, from 1.
 fn numbered(graphs: usize) -> Vec<String> {
     (1..=graphs).map(|number| number.to_string()).collect()
 }

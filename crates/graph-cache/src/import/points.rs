@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::error::Result;
-use crate::import::table::Table;
+use crate::import::table::DelimitedText;
 use crate::import::text::Text;
 
 /// A table of numbers, a row a node.
@@ -25,7 +25,7 @@ pub struct PointTable {
 /// [`Error::Field`](crate::Error::Field) for what is no finite number;
 /// [`Error::Contradiction`](crate::Error::Contradiction) for a file without columns of numbers.
 pub fn points(text: &Text) -> Result<PointTable> {
-    let (mut table, header) = Table::with_header(text)?;
+    let (mut table, header) = DelimitedText::with_header(text)?;
     let first = usize::from(header[0] == "node");
     if header.len() == first {
         return Err(text.contradiction("there is no column but `node`", "columns of numbers beside it"));

@@ -11,21 +11,21 @@ use crate::import::text::Text;
 
 /// The rows of a text whose fields are separated by commas, with or without quotes and blanks
 /// around them. Empty lines are passed over.
-pub(super) struct Table<'t> {
+pub(super) struct DelimitedText<'t> {
     text: &'t Text,
     reader: Reader<&'t [u8]>,
     record: ByteRecord,
 }
 
-impl<'t> Table<'t> {
+impl<'t> DelimitedText<'t> {
     pub(super) fn new(text: &'t Text) -> Self {
         let reader = ReaderBuilder::new().has_headers(false).flexible(true).trim(Trim::All).from_reader(text.bytes());
-        Table { text, reader, record: ByteRecord::new() }
+        DelimitedText { text, reader, record: ByteRecord::new() }
     }
 
     /// The table, and the names in its first row.
     pub(super) fn with_header(text: &'t Text) -> Result<(Self, Vec<String>)> {
-        let mut table = Table::new(text);
+        let mut table = DelimitedText::new(text);
         match table.next()? {
             Some(row) => {
                 let names = row.record.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
@@ -35,7 +35,7 @@ impl<'t> Table<'t> {
         }
     }
 
-    pub(super) fn next(&mut self) -> Result<Option<Row<'_>>> {
+    pub(super) fn next(&mut self) -> Result<Option<TableRow<'_>>> {
         loop {
             let unreadable = |error: csv::Error| self.text.contradiction(error.to_string(), "delimited text");
             if !self.reader.read_byte_record(&mut self.record).map_err(unreadable)? {
@@ -45,7 +45,7 @@ impl<'t> Table<'t> {
                 break;
             }
         }
-        Ok(Some(Row { text: self.text, line: self.line(), record: &self.record }))
+        Ok(Some(TableRow { text: self.text, line: self.line(), record: &self.record }))
     }
 
     /// The position of a record is where the reader began to look for it, before empty lines and
@@ -59,13 +59,13 @@ impl<'t> Table<'t> {
 }
 
 /// One row.
-pub(super) struct Row<'r> {
+pub(super) struct TableRow<'r> {
     text: &'r Text,
     line: u64,
     record: &'r ByteRecord,
 }
 
-impl Row<'_> {
+impl TableRow<'_> {
     /// Number of fields.
     pub(super) fn len(&self) -> usize {
         self.record.len()
@@ -147,7 +147,7 @@ mod tests {
             ("", vec![]),
         ] {
             let text = Text::new("t.csv", bytes.into()).unwrap();
-            let mut table = Table::new(&text);
+            let mut table = DelimitedText::new(&text);
             let mut found = Vec::new();
             while let Some(row) = table.next().unwrap() {
                 found.push(row.line);
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn errors_name_file_line_column_and_what_was_expected() {
         let text = Text::new("t.csv", b"node,x\n1,2\n\n2,inf\n3,1,1\n".to_vec()).unwrap();
-        let (mut table, header) = Table::with_header(&text).unwrap();
+        let (mut table, header) = DelimitedText::with_header(&text).unwrap();
         assert_eq!(header, ["node", "x"]);
         table.next().unwrap().unwrap().check_len(2).unwrap();
         let error = table.next().unwrap().unwrap().number(1).unwrap_err().to_string();

@@ -10,8 +10,8 @@ use flate2::read::MultiGzDecoder;
 use crate::error::{Error, Result};
 
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
-/// What a compressed text may expand to: as many times its own length, and so many bytes that small
-/// files never reach it. Text of numbers expands three- to tenfold, deflate goes up to a
+/// Largest expansion of a compressed text: a factor of its own length, and a minimum in bytes that
+/// small files never reach. Text of numbers expands three- to tenfold, deflate goes up to a
 /// thousandfold.
 const EXPANSION_MAX: (usize, usize) = (100, 1 << 20);
 
@@ -23,7 +23,7 @@ pub struct Text {
 }
 
 impl Text {
-    /// Reads a file, plain or compressed with gzip, whatever its name says.
+    /// Reads a file, plain or compressed with gzip, whatever its name.
     ///
     /// # Errors
     /// [`Error::Io`], and as [`new`](Self::new).
@@ -31,7 +31,7 @@ impl Text {
         Text::new(path, Error::read_file(path)?)
     }
 
-    /// The text in `bytes`, plain or compressed with gzip; `path` is what errors call it.
+    /// The text in `bytes`, plain or compressed with gzip; `path` is for errors.
     ///
     /// # Errors
     /// [`Error::Io`] for a stream that breaks off; [`Error::Contradiction`] for one that expands

@@ -9,12 +9,12 @@ use std::path::Path;
 
 use crate::error::Result;
 use crate::graph::{Graph, Targets};
-use crate::import::classes::Classes;
-use crate::import::columns::Columns;
+use crate::import::classes::LabelClasses;
+use crate::import::columns::NamedColumns;
 use crate::import::edges::{EdgeList, split};
-use crate::import::table::Table;
+use crate::import::table::DelimitedText;
 use crate::import::text::Text;
-use crate::import::{Graphs, Imported, identity, numbered};
+use crate::import::{Imported, ImportedGraphs, identity, numbered};
 use crate::schema::{Schema, TargetLevel};
 
 /// Endings of the file names after the dataset's name.
@@ -54,7 +54,7 @@ pub fn tu(folder: &Path) -> Result<Imported> {
 /// # Errors
 /// As [`tu`].
 pub fn tu_texts(texts: &[Text]) -> Result<Imported> {
-    let files = Files { texts, dataset: dataset(texts)? };
+    let files = DatasetFiles { texts, dataset: dataset(texts)? };
     let owners = Owners::read(&files)?;
     let nodes = owners.graph_of.len();
     let mut edges = files.edges(&owners)?;
@@ -80,7 +80,7 @@ pub fn tu_texts(texts: &[Text]) -> Result<Imported> {
             ..Schema::default()
         },
         keys: numbered(graphs.len()),
-        graphs: Graphs::Each(graphs),
+        graphs: ImportedGraphs::Each(graphs),
         identity: identity(&used, "tu/1", "{}".to_owned()),
         notes: Vec::new(),
     })
@@ -103,12 +103,12 @@ fn dataset(texts: &[Text]) -> Result<&str> {
 }
 
 /// The files of a dataset.
-struct Files<'t> {
+struct DatasetFiles<'t> {
     texts: &'t [Text],
     dataset: &'t str,
 }
 
-impl<'t> Files<'t> {
+impl<'t> DatasetFiles<'t> {
     fn get(&self, ending: &str) -> Option<&'t Text> {
         self.texts.iter().find(|text| text.name().strip_prefix(self.dataset) == Some(ending))
     }
@@ -116,7 +116,7 @@ impl<'t> Files<'t> {
     fn edges(&self, owners: &Owners) -> Result<EdgeList> {
         let text = self.get(ENDINGS[0]).expect("the dataset has its name from this file");
         let mut list = EdgeList::default();
-        let mut table = Table::new(text);
+        let mut table = DelimitedText::new(text);
         while let Some(row) = table.next()? {
             row.check_len(2)?;
             let nodes = owners.graph_of.len();
@@ -140,42 +140,42 @@ impl<'t> Files<'t> {
     }
 
     /// Attributes and then labels of nodes or edges, of which there are `rows`.
-    fn columns(&self, what: &str, rows: usize) -> Result<Columns> {
+    fn columns(&self, what: &str, rows: usize) -> Result<NamedColumns> {
         let attributes = self.get(&format!("_{what}_attributes.txt")).map(|text| attributes(text, rows)).transpose()?;
         let labels = self.get(&format!("_{what}_labels.txt")).map(|text| labels(text, rows)).transpose()?;
         let mut columns = attributes.unwrap_or_default();
         for (number, classes) in (1..).zip(labels.unwrap_or_default()) {
             let prefix = if number == 1 { "label".to_owned() } else { format!("label_{number}") };
             let names = classes.distinct.iter().map(|label| format!("{prefix}={label}")).collect();
-            columns = columns.beside(Columns { names, values: classes.one_hot() }, rows);
+            columns = columns.beside(NamedColumns { names, values: classes.one_hot() }, rows);
         }
         Ok(columns)
     }
 
-    fn targets(&self, graphs: usize) -> Result<(Columns, TargetLevel)> {
+    fn targets(&self, graphs: usize) -> Result<(NamedColumns, TargetLevel)> {
         if let Some(text) = self.get("_graph_attributes.txt") {
             return Ok((attributes(text, graphs)?, TargetLevel::Graph));
         }
-        let Some(text) = self.get("_graph_labels.txt") else { return Ok((Columns::default(), TargetLevel::None)) };
+        let Some(text) = self.get("_graph_labels.txt") else { return Ok((NamedColumns::default(), TargetLevel::None)) };
         let [classes] = labels(text, graphs)?.try_into().map_err(|columns: Vec<_>| {
             text.contradiction(format!("{} labels a graph", columns.len()), "one; several are attributes of graphs")
         })?;
         let names = classes.distinct.iter().map(i64::to_string).collect();
-        Ok((Columns { names, values: classes.one_hot() }, TargetLevel::Graph))
+        Ok((NamedColumns { names, values: classes.one_hot() }, TargetLevel::Graph))
     }
 }
 
-/// Which graph each node is of.
+/// Graph of each node.
 struct Owners {
     /// [nodes]
     graph_of: Vec<usize>,
-    /// [graphs + 1] where the nodes of each graph begin.
+    /// [graphs + 1] first node of each graph, and the number of nodes.
     offsets: Vec<usize>,
 }
 
 impl Owners {
-    /// There are as many graphs as have labels or attributes, or else as the nodes say.
-    fn read(files: &Files<'_>) -> Result<Self> {
+    /// The number of graphs is that of graph labels or attributes, or else the nodes' largest.
+    fn read(files: &DatasetFiles<'_>) -> Result<Self> {
         let Some(text) = files.get("_graph_indicator.txt") else {
             let edges = files.get(ENDINGS[0]).expect("the dataset has its name from this file");
             let expected = format!("`{}_graph_indicator.txt`, which says of which graph each node is", files.dataset);
@@ -184,11 +184,11 @@ impl Owners {
         let described = files.get("_graph_attributes.txt").or(files.get("_graph_labels.txt"));
         let described = described.map(rows).transpose()?;
         let (mut graph_of, mut offsets) = (Vec::new(), vec![0]);
-        let mut table = Table::new(text);
+        let mut table = DelimitedText::new(text);
         while let Some(row) = table.next()? {
             row.check_len(1)?;
-            // Where no line describes it, a graph has nodes: any number would be believed
-            // otherwise.
+            // A graph without a line of its own must have nodes; otherwise any number of graphs
+            // would be accepted.
             let first = offsets.len();
             let end = described.unwrap_or(first + usize::from(!graph_of.is_empty()));
             let expected = || {
@@ -211,7 +211,7 @@ impl Owners {
 }
 
 fn rows(text: &Text) -> Result<usize> {
-    let (mut table, mut rows) = (Table::new(text), 0);
+    let (mut table, mut rows) = (DelimitedText::new(text), 0);
     while table.next()?.is_some() {
         rows += 1;
     }
@@ -227,9 +227,9 @@ fn check_rows(text: &Text, found: usize, expected: usize) -> Result<()> {
 }
 
 /// Numbers, as many in every line.
-fn attributes(text: &Text, expected: usize) -> Result<Columns> {
+fn attributes(text: &Text, expected: usize) -> Result<NamedColumns> {
     let (mut values, mut width, mut rows) = (Vec::new(), 0, 0);
-    let mut table = Table::new(text);
+    let mut table = DelimitedText::new(text);
     while let Some(row) = table.next()? {
         width = if rows == 0 { row.len() } else { width };
         row.check_len(width)?;
@@ -239,13 +239,13 @@ fn attributes(text: &Text, expected: usize) -> Result<Columns> {
         rows += 1;
     }
     check_rows(text, rows, expected)?;
-    Ok(Columns { names: (1..=width).map(|number| format!("attribute_{number}")).collect(), values })
+    Ok(NamedColumns { names: (1..=width).map(|number| format!("attribute_{number}")).collect(), values })
 }
 
 /// Integers, as many in every line: the classes of every column.
-fn labels(text: &Text, expected: usize) -> Result<Vec<Classes<i64>>> {
+fn labels(text: &Text, expected: usize) -> Result<Vec<LabelClasses<i64>>> {
     let (mut columns, mut rows) = (Vec::<Vec<i64>>::new(), 0);
-    let mut table = Table::new(text);
+    let mut table = DelimitedText::new(text);
     while let Some(row) = table.next()? {
         if rows == 0 {
             columns.resize_with(row.len(), Vec::new);
@@ -257,8 +257,101 @@ fn labels(text: &Text, expected: usize) -> Result<Vec<Classes<i64>>> {
         rows += 1;
     }
     check_rows(text, rows, expected)?;
-    columns.iter().map(|labels| Classes::of(text, labels)).collect()
+    columns.iter().map(|labels| LabelClasses::of(text, labels)).collect()
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::builder::Builder;
+
+    fn texts(files: &[(&str, &str)]) -> Vec<Text> {
+        files
+            .iter()
+            .map(|(name, text)| Text::new(format!("DS_{name}.txt"), text.as_bytes().to_vec()).unwrap())
+            .collect()
+    }
+
+    const EDGES: (&str, &str) = ("A", "1, 2\n2, 1\n5, 4\n4,4\n");
+    const NODES: (&str, &str) = ("graph_indicator", "1\n1\n1\n2\n2\n");
+
+    #[test]
+    fn every_file_of_the_format_is_read() {
+        let imported = tu_texts(&texts(&[
+            EDGES,
+            NODES,
+            ("graph_labels", "1\n-1\n"),
+            ("node_labels", "7,0\n3,0\n3,1\n7,0\n7,0\n"),
+            ("node_attributes", "0.5\n1\n1.5\n2\n-3e-1\n"),
+            ("edge_labels", "1\n1\n0\n1\n"),
+            ("edge_attributes", "1, 2\n3, 4\n5, 6\n7, 8\n"),
+        ]))
+        .unwrap();
+        let schema = imported.schema();
+        assert_eq!(schema.node_features, ["attribute_1", "label=3", "label=7", "label_2=0", "label_2=1"]);
+        assert_eq!(schema.edge_attributes, ["attribute_1", "attribute_2", "label=0", "label=1"]);
+        assert_eq!(
+            (schema.targets.as_slice(), imported.keys()),
+            (["-1", "1"].map(String::from).as_slice(), ["1", "2"].map(String::from).as_slice())
+        );
+        let first = imported.build(0).unwrap();
+        assert_eq!((first.row_ptr, first.col), (vec![0, 1, 2, 2], vec![1, 0]));
+        assert_eq!(first.node_features[10..], [1.5, 1.0, 0.0, 0.0, 1.0]);
+        assert_eq!(
+            (first.edge_attributes, first.targets),
+            (vec![3.0, 4.0, 0.0, 1.0, 1.0, 2.0, 0.0, 1.0], Targets::Graph(vec![0.0, 1.0]))
+        );
+        let second = imported.build(1).unwrap();
+        assert_eq!((second.row_ptr, second.col), (vec![0, 2, 2], vec![0, 1]));
+        assert_eq!(second.edge_attributes, [7.0, 8.0, 0.0, 1.0, 5.0, 6.0, 1.0, 0.0]);
+    }
+
+    #[test]
+    fn attributes_of_graphs_are_their_targets_and_graphs_may_be_empty() {
+        let imported = tu_texts(&texts(&[
+            EDGES,
+            ("graph_indicator", "2\n2\n2\n3\n3"),
+            ("graph_attributes", "1,2\n3,4\n5,6\n7,8\n"),
+        ]))
+        .unwrap();
+        let sizes = (0..4).map(|index| imported.build(index).unwrap().len()).collect::<Vec<_>>();
+        assert_eq!(sizes, [0, 3, 2, 0]);
+        assert_eq!(imported.build(3).unwrap().targets, Targets::Graph(vec![7.0, 8.0]));
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_told() {
+        for (files, message) in [
+            (vec![EDGES], "`DS_graph_indicator.txt`, which says"),
+            (vec![NODES], "a file `DS_A.txt`"),
+            (
+                vec![EDGES, ("graph_indicator", "1\n1\n1\n3\n3")],
+                "DS_graph_indicator.txt: line 4, column 1: expected the number of a graph, 1 to 2",
+            ),
+            (
+                vec![EDGES, ("graph_indicator", "1\n2\n1\n3\n3")],
+                "line 3, column 1: expected the number of a graph, 2 to 3",
+            ),
+            (vec![EDGES, NODES, ("graph_labels", "1\n")], "DS_graph_indicator.txt: line 4"),
+            (
+                vec![("A", "1,2\n\n1,6\n"), NODES],
+                "DS_A.txt: line 3, column 2: expected the number of a node, 1 to 5, found `6`",
+            ),
+            (vec![("A", "0,2\n"), NODES], "column 1: expected the number of a node, 1 to 5, found `0`"),
+            (vec![("A", "3,4\n"), NODES], "a node of graph 1, as is the first; this is one of graph 2, found `4`"),
+            (vec![EDGES, NODES, ("node_labels", "1\n2\n")], "DS_node_labels.txt: there are 2 lines; expected 5"),
+            (vec![EDGES, NODES, ("edge_labels", "1\n2\n3\n4.5\n")], "line 4, column 1: expected an integer"),
+            (
+                vec![EDGES, NODES, ("edge_attributes", "1\n2\nnan\n")],
+                "line 3, column 1: expected a finite number, found `nan`",
+            ),
+            (vec![EDGES, NODES, ("graph_labels", "1,1\n1,2\n")], "2 labels a graph; expected one"),
+            (vec![EDGES, NODES, ("node_attributes", "1\n1,2\n")], "line 2, column 2: expected 1 fields"),
+        ] {
+            let error = tu_texts(&texts(&files)).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}\ndoes not contain\n{message}");
+        }
+        let error = tu(Path::new(".")).unwrap_err().to_string();
+        assert!(error.contains("no TU dataset"), "{error}");
+    }
+}

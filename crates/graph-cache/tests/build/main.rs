@@ -1,7 +1,6 @@
 //! The builders against oracles of a few lines, against numpy, and against themselves.
 
 mod collections;
-mod correlation;
 mod data;
 mod knn;
 mod numpy;

@@ -44,14 +44,14 @@ fn edges(graph: &Graph) -> Vec<(u32, u32, f32)> {
 }
 
 /// A cell with edges of about 1, which need not be at right angles.
-fn cell(random: &mut Random, kind: usize) -> Option<Cell> {
+fn cell(random: &mut Random, kind: usize) -> Option<UnitCell> {
     let mut edge = |axis: usize| {
         let mut edge = [0.0; 3].map(|_: f64| if kind == 2 { 0.3 * (random.next() - 0.5) } else { 0.0 });
         edge[axis] = 0.7 + random.next();
         edge
     };
     let vectors = [edge(0), edge(1), edge(2)];
-    (kind > 0).then(|| Cell::new(vectors).unwrap())
+    (kind > 0).then(|| UnitCell::new(vectors).unwrap())
 }
 
 proptest! {
@@ -76,7 +76,7 @@ proptest! {
 #[test]
 fn a_radius_longer_than_the_cell_meets_many_images() {
     let radius =
-        Radius { radius: 2.0, cell: Some(Cell::orthorhombic(1.0, 1.0, 1.0).unwrap()), self_loops: SelfLoops::None };
+        Radius { radius: 2.0, cell: Some(UnitCell::orthorhombic(1.0, 1.0, 1.0).unwrap()), self_loops: SelfLoops::None };
     let graph = radius.build(&Points::new(&[0.25, 0.5, 7.0], 3).unwrap()).unwrap();
     // Points of a cubic lattice up to 2 away: 6 at 1, 12 at √2, 8 at √3, 6 at 2.
     let counts =
@@ -106,7 +106,7 @@ fn what_has_no_radius_graph_is_said() {
     }
     let error = Radius::new(1.0).build(&Points::new(&[0.0; 2], 2).unwrap()).unwrap_err().to_string();
     assert_eq!(error, "points of 2 numbers: expected three, which a place in space has");
-    let cell = Some(Cell::orthorhombic(1.0, 1.0, 1.0).unwrap());
+    let cell = Some(UnitCell::orthorhombic(1.0, 1.0, 1.0).unwrap());
     let far = Radius { cell, ..Radius::new(1.0) }.build(&Points::new(&[0.0, 0.0, 0.0, 0.0, 2e4, 0.0], 3).unwrap());
     assert!(far.unwrap_err().to_string().starts_with("point 1, at [0.0, 20000.0, 0.0], in a cell"));
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use megabatch_graph_cache::{BuildOptions, GraphCache, GraphFile, Progress, build_cached};
+use megabatch_graph_cache::{BuildOptions, BuildProgress, GraphCache, GraphFile, build_cached};
 
 use crate::MadeUp;
 
@@ -27,7 +27,7 @@ fn child() {
         std::io::stdout().write_all(line.as_bytes()).and_then(|()| std::io::stdout().flush()).unwrap();
     };
     let mut progress = |progress| match progress {
-        Progress::Written { graphs, .. } => tell(format!("\nwritten {graphs}\n")),
+        BuildProgress::Written { graphs, .. } => tell(format!("\nwritten {graphs}\n")),
         _ => tell("\nwaiting\n".to_owned()),
     };
     let file = build_cached(path, &builder, &BuildOptions::default(), &mut progress).unwrap();

@@ -4,8 +4,11 @@
 //! them: a case a line in, an answer a line out, both JSON, so that another program can be asked in
 //! turn. `benches/peers/gpu_speed.py` does, and prints a table; `scripts/gpu-check` runs that.
 //!
-//! `echo '{"hidden":128,"layers":1,"features":16,"batch":64,"steps":256,"precision":"bf16","budget_s":0.1}' |
-//!  cargo run --release -p megabatch-nn --example gpu_layers -- [--device N | --device cpu]`
+//! ```text
+//! echo '{"hidden":128,"layers":1,"features":16,"batch":64,"steps":256,
+//!        "precision":"bf16","budget_s":0.1}' | tr -d '\n' |
+//!     cargo run --release -p megabatch-nn --example gpu_layers -- [--device N | --device cpu]
+//! ```
 
 #[path = "../device/mod.rs"]
 mod device;

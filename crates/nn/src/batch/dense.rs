@@ -5,8 +5,9 @@
 //!
 //! ```text
 //! windows:  each sample's window, T steps a sample
-//! dense:    a run of n samples is one sequence of T + n - 1 bars, from the first bar of the first window on; the states after
-//!           bars T, T + 1, … are those of the samples, each of which has its own prediction and loss
+//! dense:    a run of n samples is one sequence of T + n - 1 bars, from the first bar of the first
+//!           window on; the states after bars T, T + 1, … are those of the samples, each of which
+//!           has its own prediction and loss
 //! ```
 //!
 //! The first T - 1 bars are a burn-in: no sample sees fewer bars than its window has. Those after

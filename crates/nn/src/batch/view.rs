@@ -130,8 +130,8 @@ impl<'a> BatchView<'a> {
         &self.offsets.starts[k]
     }
 
-    /// What tells each sample's window of timeframe `k` from others: the row of its last bar in the
-    /// series, or the sample's index where samples are not slices of series.
+    /// Identity of each sample's window of timeframe `k`: the row of its last bar in the series, or
+    /// the sample's index where samples are not slices of series.
     pub fn ends(&self, k: usize) -> &'a [usize] {
         &self.offsets.ends[k]
     }

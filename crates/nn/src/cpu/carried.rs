@@ -19,7 +19,7 @@ use rayon::prelude::*;
 use crate::batch::BatchView;
 use crate::cpu::shard::ShardWorkspace;
 use crate::error::Result;
-use crate::model::tensor::{Layout, Slot as Tensor, TensorSet};
+use crate::model::tensor::{Layout, Slot, TensorSet};
 use crate::model::{Model, ModelConfig, Timeframe};
 
 /// Initial states of the windows of a timeframe: `[layers, 2, H]`, the hidden and then the cell
@@ -66,8 +66,8 @@ pub struct CarriedTimeframe {
     /// Numbers in a state.
     state_len: usize,
     /// Tensor of its states.
-    tensor: Tensor,
-    slots: Vec<Slot>,
+    tensor: Slot,
+    slots: Vec<CarriedSlot>,
     /// States that the step has computed so far, `[.., layers, 2, H]`, and their slots.
     pending: Buffer<f32>,
     pending_slots: Vec<usize>,
@@ -77,7 +77,7 @@ pub struct CarriedTimeframe {
 
 /// A bar whose state is carried: the one before some window's first, in the same segment.
 #[derive(Debug)]
-struct Slot {
+struct CarriedSlot {
     row: usize,
     /// Place of its state among the pending ones.
     pending: Option<usize>,
@@ -105,7 +105,7 @@ impl Carried {
                 steps: timeframe.steps,
                 state_len: state_len(model),
                 tensor,
-                slots: rows.iter().map(|&row| Slot { row, pending: None, shard: 0 }).collect(),
+                slots: rows.iter().map(|&row| CarriedSlot { row, pending: None, shard: 0 }).collect(),
                 pending: Buffer::zeros(scope, state_len(model) * pending)?,
                 pending_slots: Vec::new(),
                 shards: 0,
@@ -187,7 +187,7 @@ impl CarriedTimeframe {
 
     /// Takes the state at a slot's bar from the window of `sample`, which ends at row `end`.
     fn put(&mut self, slot: usize, sample: usize, end: usize, memory: &ShardWorkspace, k: usize) {
-        let Slot { row, pending, shard } = &mut self.slots[slot];
+        let CarriedSlot { row, pending, shard } = &mut self.slots[slot];
         *shard = self.shards;
         let place = *pending.get_or_insert_with(|| {
             self.pending_slots.push(slot);

@@ -3,7 +3,7 @@
 //! Layers after the encoders: fusion, graph attention, a readout, the linear head, each where the
 //! model has it.
 
-use megabatch_amp::{Operation, Precision, Trace, round_to};
+use megabatch_amp::{NonFiniteTrace, Operation, Precision, round_to};
 use megabatch_gpu_core::{Buffer, Scope};
 
 use crate::cpu::fusion::FusionMemory;
@@ -174,7 +174,7 @@ impl Decoding {
     }
 
     /// Looks at all that [`Decoding::forward`] computed, in its order.
-    pub(crate) fn trace(&self, decoder: &Decoder, trace: &mut Trace) {
+    pub(crate) fn trace(&self, decoder: &Decoder, trace: &mut NonFiniteTrace) {
         let Widths { encoding, top, readout, .. } = self.widths;
         trace.look(
             "the encoder",
@@ -264,12 +264,13 @@ impl Decoding {
         &mut self,
         precision: Precision,
         decoder: &Decoder,
-        weights: (&TensorSet, Option<&PackedAttention>),
+        parameters: &TensorSet,
+        packed: Option<&PackedAttention>,
         graph: Option<GraphShard<'_>>,
     ) {
         self.round_encodings(precision.arithmetic(Operation::MatrixProduct).operands);
         self.fusion.iter_mut().for_each(|fusion| fusion.set_precision(precision));
-        self.forward(decoder, weights.0, weights.1, graph);
+        self.forward(decoder, parameters, packed, graph);
     }
 
     /// Goes back from the outputs' gradient to that of the encodings; adds the parameters'

@@ -235,7 +235,7 @@ impl Reader {
             let pooled = self.poolings.get(k).map(|pooled| pooled.memory.pooled());
             part.copy_from_slice(pooled.unwrap_or_else(|| sample.window(k, 1, hidden).1));
         }
-        self.decoding.forward_in(precision, model.decoder(), (parameters, None), None);
+        self.decoding.forward_in(precision, model.decoder(), parameters, None, None);
     }
 
     /// Pools a sample's windows by attention.

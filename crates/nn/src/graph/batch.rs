@@ -66,6 +66,11 @@ impl<'a> GraphBatch<'a> {
         self.views.len()
     }
 
+    /// True if there are no graphs.
+    pub fn is_empty(&self) -> bool {
+        self.views.is_empty()
+    }
+
     /// Its place in the source.
     pub fn index(&self, graph: usize) -> usize {
         self.indices[graph]

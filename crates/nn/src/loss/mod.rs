@@ -5,7 +5,6 @@
 mod ascending;
 mod classes;
 mod needs;
-mod objective;
 mod of_graph;
 mod tasks;
 
@@ -13,11 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::model::ModelConfig;
+use crate::model::dropout::StepDropout;
 use crate::model::readout::Readout;
 pub use ascending::Ascending;
 pub use classes::Classes;
 pub use needs::TargetNeeds;
-pub use objective::Objective;
 use of_graph::wide;
 pub use of_graph::{is_labelled, labelled_rows, softmax};
 pub use tasks::{Group, Task, TaskLoss, Tasks};
@@ -71,8 +70,8 @@ pub enum Loss {
     /// of each node to be on top, once by targets and once by outputs.
     #[serde(rename = "rank_listwise")]
     RankListwise {
-        /// What targets are divided by, > 0, in their unit: far above their spread, all nodes are
-        /// wanted alike. 1 is the paper's.
+        /// Divisor of the targets, > 0, in their unit: far above their spread, all nodes are wanted
+        /// alike. 1 is the paper's.
         temperature: f64,
     },
     /// Several of the above at once, each of some of the targets. It is for samples that stand
@@ -296,6 +295,22 @@ impl Loss {
     }
 }
 
+/// Loss of a part of a batch, as a function of weights and samples.
+#[derive(Clone, Copy, Debug)]
+pub struct Objective {
+    /// The loss.
+    pub loss: Loss,
+    /// Divisor of its sum over the whole step.
+    pub count: usize,
+    /// Position of the batch's first sample in the epoch's order, by which dense training finds its
+    /// runs.
+    pub position: usize,
+    /// Dropout of the step.
+    pub dropout: StepDropout,
+    /// Factor of the gradients: the loss scale, or 1.
+    pub scale: f32,
+}
+
 /// The numbers that a loss has, as settings.
 impl Loss {
     /// The parameter of a loss that has one, by its name, and its value.
@@ -315,7 +330,7 @@ impl Loss {
 
 /// True if a target is known: NaN stands for one that is not.
 pub fn is_known(target: f32) -> bool {
-    !f64::from(target).is_nan()
+    !target.is_nan()
 }
 
 /// Targets that are known.

@@ -56,7 +56,7 @@ impl Loss {
         let count = count.max(1);
         d_outputs.fill(0.0);
         if self.ranks() {
-            return (0..width).for_each(|k| self.rank_gradient((outputs, targets), width, k, count, d_outputs));
+            return (0..width).for_each(|k| self.rank_gradient(outputs, targets, width, k, count, d_outputs));
         }
         let outputs_width = width * self.outputs_per_target();
         let rows = outputs.chunks_exact(outputs_width).zip(targets.chunks_exact(width));
@@ -69,8 +69,16 @@ impl Loss {
         }
     }
 
-    fn rank_gradient(self, values: (&[f32], &[f32]), width: usize, k: usize, count: usize, d_outputs: &mut [f32]) {
-        let column = Column::new(values.0, values.1, width, k);
+    fn rank_gradient(
+        self,
+        outputs: &[f32],
+        targets: &[f32],
+        width: usize,
+        k: usize,
+        count: usize,
+        d_outputs: &mut [f32],
+    ) {
+        let column = Column::new(outputs, targets, width, k);
         let mut slopes = vec![0.0; column.rows.len()];
         self.rank_loss(&column, Some(&mut slopes));
         for (&row, slope) in column.rows.iter().zip(slopes) {

@@ -184,7 +184,7 @@ impl Tasks {
     pub(super) fn gradient(&self, outputs: &[f32], targets: &[f32], count: usize, d_outputs: &mut [f32]) {
         let width = self.outputs();
         for (group, factor) in self.groups().into_iter().zip(self.factors(targets)) {
-            let (factor, places) = (((factor) as f32), group.outputs);
+            let (factor, places) = (factor as f32, group.outputs);
             let rows = outputs.chunks_exact(width).zip(targets.chunks_exact(self.targets()));
             for ((y, targets), d) in rows.zip(d_outputs.chunks_exact_mut(width)) {
                 let d = &mut d[places.clone()];

@@ -102,13 +102,27 @@ mod tests {
     use super::*;
 
     /// The indices that a mask is a function of.
-    type At = (u64, u64, &'static str, usize, usize, usize, usize);
+    #[derive(Clone, Copy)]
+    struct At {
+        seed: u64,
+        step: u64,
+        timeframe: &'static str,
+        layer: usize,
+        end: usize,
+        t: usize,
+        unit: usize,
+    }
+
+    const AT: At = At { seed: 1, step: 7, timeframe: "M1", layer: 0, end: 479, t: 5, unit: 3 };
+
     /// One of them and numbers that follow each other along it.
     type Along = (&'static str, fn(usize) -> At);
 
-    fn is_dropped(rate: f32, (seed, step, timeframe, layer, end, t, unit): At) -> bool {
-        let dropout = Dropout::of_step(rate, seed, step).unwrap();
-        dropout.mask(timeframe, layer).factor(end, t, unit) == 0.0
+    impl At {
+        fn is_dropped(self, rate: f32) -> bool {
+            let dropout = Dropout::of_step(rate, self.seed, self.step).unwrap();
+            dropout.mask(self.timeframe, self.layer).factor(self.end, self.t, self.unit) == 0.0
+        }
     }
 
     /// Along every index the rate is that asked for, and whether a number is dropped tells nothing
@@ -117,17 +131,17 @@ mod tests {
     fn numbers_are_dropped_at_the_rate_and_independently_of_their_neighbours() {
         const COUNT: usize = 20_000;
         let along: [Along; 7] = [
-            ("seed", |i| (i as u64, 7, "M1", 0, 479, 5, 3)),
-            ("step", |i| (1, i as u64, "M1", 0, 479, 5, 3)),
-            ("layer", |i| (1, 7, "M1", i, 479, 5, 3)),
-            ("end", |i| (1, 7, "M1", 0, i, 5, 3)),
-            ("t", |i| (1, 7, "M1", 0, 479, i, 3)),
-            ("unit", |i| (1, 7, "M1", 0, 479, 5, i)),
-            ("units, then steps", |i| (1, 7, "M1", 0, 479, i / 128, i % 128)),
+            ("seed", |i| At { seed: i as u64, ..AT }),
+            ("step", |i| At { step: i as u64, ..AT }),
+            ("layer", |i| At { layer: i, ..AT }),
+            ("end", |i| At { end: i, ..AT }),
+            ("t", |i| At { t: i, ..AT }),
+            ("unit", |i| At { unit: i, ..AT }),
+            ("units, then steps", |i| At { t: i / 128, unit: i % 128, ..AT }),
         ];
         for rate in [0.1f32, 0.5, 0.9] {
             for (name, at) in along {
-                let dropped: Vec<f64> = (0..COUNT).map(|i| f64::from(u8::from(is_dropped(rate, at(i))))).collect();
+                let dropped: Vec<f64> = (0..COUNT).map(|i| f64::from(u8::from(at(i).is_dropped(rate)))).collect();
                 let p = f64::from(rate);
                 let mean = dropped.iter().sum::<f64>() / COUNT as f64;
                 let error = (p * (1.0 - p) / COUNT as f64).sqrt();
@@ -144,7 +158,8 @@ mod tests {
     #[test]
     fn timeframes_have_masks_of_their_own() {
         let differ = |a: &'static str, b| {
-            let other = |i| is_dropped(0.5, (1, 7, a, 0, 479, 5, i)) != is_dropped(0.5, (1, 7, b, 0, 479, 5, i));
+            let dropped = |timeframe, unit| At { timeframe, unit, ..AT }.is_dropped(0.5);
+            let other = |unit| dropped(a, unit) != dropped(b, unit);
             (0..1000).filter(|&i| other(i)).count()
         };
         for (a, b) in [("M1", "M5"), ("M1", ""), ("H1", "H4")] {
@@ -153,8 +168,8 @@ mod tests {
         }
     }
 
-    /// What is kept is scaled up by what is lost, so that the layer above sees the same mean; ends
-    /// past 2³² are told apart.
+    /// Kept numbers are scaled up by the share of those lost, so that the layer above sees the same
+    /// mean; ends past 2³² are told apart.
     #[test]
     fn factors_are_those_of_inverted_dropout() {
         let mask = |rate| Dropout::of_step(rate, 3, 4).unwrap().mask("M1", 1);

@@ -12,7 +12,7 @@ use crate::model::tensor::TensorSet;
 
 /// Initial distribution of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Initial {
+enum Distribution {
     Zero,
     One,
     /// Drawn evenly from between minus this and this.
@@ -38,9 +38,9 @@ impl Model {
         for (name, _) in self.layout().tensors().filter(|(name, _)| !name.starts_with("graph.")) {
             let values = parameters.get_mut(name).expect("the parameters have this layout");
             match self.initial(name) {
-                Initial::Zero => {}
-                Initial::One => values.fill(1.0),
-                Initial::Uniform(bound) => {
+                Distribution::Zero => {}
+                Distribution::One => values.fill(1.0),
+                Distribution::Uniform(bound) => {
                     for (index, value) in (0..).zip(values) {
                         *value = (bound * (2.0 * uniform(Stream { seed, name }, index) - 1.0)) as f32;
                     }
@@ -50,25 +50,25 @@ impl Model {
         Ok(parameters)
     }
 
-    fn initial(&self, name: &str) -> Initial {
+    fn initial(&self, name: &str) -> Distribution {
         let hidden = self.config().hidden as f64;
         if name.starts_with("head.") {
-            return Initial::Uniform(1.0 / (self.decoder().top() as f64).sqrt());
+            return Distribution::Uniform(1.0 / (self.decoder().top() as f64).sqrt());
         }
         if name.ends_with("in_proj_weight") {
             // Xavier's: 6 over the numbers that come in and the 3H that go out.
-            return Initial::Uniform((6.0 / (4.0 * hidden)).sqrt());
+            return Distribution::Uniform((6.0 / (4.0 * hidden)).sqrt());
         }
         if name.ends_with("in_proj_bias") || name.ends_with("out_proj.bias") {
-            return Initial::Zero;
+            return Distribution::Zero;
         }
         if name.contains("norm") {
-            return if name.ends_with("weight") { Initial::One } else { Initial::Zero };
+            return if name.ends_with("weight") { Distribution::One } else { Distribution::Zero };
         }
         if let (Fusion::Attention { feed_forward, .. }, true) = (self.config().fusion, name.contains("linear2")) {
-            return Initial::Uniform(1.0 / (feed_forward as f64 * hidden).sqrt());
+            return Distribution::Uniform(1.0 / (feed_forward as f64 * hidden).sqrt());
         }
-        Initial::Uniform(1.0 / hidden.sqrt())
+        Distribution::Uniform(1.0 / hidden.sqrt())
     }
 }
 

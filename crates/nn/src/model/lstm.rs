@@ -10,7 +10,7 @@ use crate::model::tensor::{Layout, Slot, TensorSet};
 
 /// Sizes of one timeframe's LSTM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sizes {
+pub(crate) struct LstmSizes {
     /// T.
     pub(crate) steps: usize,
     /// F of the first layer; those above read H.
@@ -36,7 +36,7 @@ pub(crate) enum Read {
 /// Offsets of the parameters of one timeframe's LSTM, layer by layer.
 #[derive(Debug)]
 pub(crate) struct Lstm {
-    pub(crate) sizes: Sizes,
+    pub(crate) sizes: LstmSizes,
     pub(crate) layers: Vec<LayerSlots>,
 }
 
@@ -51,8 +51,8 @@ pub(crate) struct LayerSlots {
 impl Lstm {
     /// Appends the parameters to `layout`, named `<prefix>.weight_ih_l0` and so on, in PyTorch's
     /// order, and the norms' `<norm>.l0.weight`.
-    pub(crate) fn new(sizes: Sizes, prefix: &str, norm: &str, layout: &mut Layout) -> Self {
-        let Sizes { hidden, .. } = sizes;
+    pub(crate) fn new(sizes: LstmSizes, prefix: &str, norm: &str, layout: &mut Layout) -> Self {
+        let LstmSizes { hidden, .. } = sizes;
         let layer = |l: usize| {
             let mut slot = |kind: &str, shape: &[usize]| layout.push(format!("{prefix}.{kind}_l{l}"), shape);
             LayerSlots {
@@ -66,7 +66,7 @@ impl Lstm {
     }
 }
 
-impl Sizes {
+impl LstmSizes {
     /// Width of what layer `l` reads at each step.
     pub(crate) fn input(self, l: usize) -> usize {
         if l == 0 { self.features } else { self.hidden }

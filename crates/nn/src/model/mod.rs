@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use decoder::Decoder;
-use lstm::{Lstm, Read, Sizes};
+use lstm::{Lstm, LstmSizes, Read};
 use pooling::{AttentionPooling, check_heads};
 
 /// One timeframe of the samples.
@@ -113,9 +113,9 @@ pub struct ModelConfig {
     /// them.
     #[serde(default)]
     pub edge_attributes: usize,
-    /// What is predicted where samples are the nodes of graphs
-    /// ([`Samples::graphs`](crate::Samples::graphs)); none where they are not. With one, the graphs
-    /// take the place of the samples in a run: in its lists, its batches and its order.
+    /// Level at which a model predicts whose samples are the nodes of graphs; none where they are
+    /// not. With one, the graphs take the place of the samples in a run: in its lists, its batches
+    /// and its order.
     #[serde(default)]
     pub readout: Option<Readout>,
     /// M: outputs for each target, side by side: as many as the loss compares with it, see
@@ -210,7 +210,7 @@ impl Model {
             let &Timeframe { ref name, steps, features } = timeframe;
             let ModelConfig { hidden, layers, bias, layer_norm: norm, .. } = config;
             let read = config.read();
-            let sizes = Sizes { steps, features, hidden, layers, bias, norm, read };
+            let sizes = LstmSizes { steps, features, hidden, layers, bias, norm, read };
             Lstm::new(sizes, &prefixed("lstm", name), &prefixed("norm", name), &mut layout)
         };
         let lstms: Vec<Lstm> = match config.encoder {

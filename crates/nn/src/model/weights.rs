@@ -10,7 +10,6 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 
 use crate::error::{Error, Result};
-use crate::file::write_atomically;
 use crate::model::tensor::{Layout, TensorSet};
 
 /// Writes `parameters` to `path` under PyTorch's names. The file appears whole or not at all: it is
@@ -20,7 +19,7 @@ use crate::model::tensor::{Layout, TensorSet};
 /// [`Error::File`] when the file system refuses; what `path` held before is then still there.
 pub fn save_weights(path: &Path, parameters: &TensorSet) -> Result<()> {
     let bytes = encode(path, &[("", parameters)])?;
-    write_atomically(path, &bytes)
+    Ok(megabatch_atomic_file::write(path, &bytes)?)
 }
 
 /// Reads the tensors of `parameters` from a safetensors file with PyTorch's names: f64, f32, f16 or
@@ -117,10 +116,10 @@ impl TensorFile {
 }
 
 /// The width of a type in bytes, and how a value of it is read.
-type Decoder = (usize, fn(&[u8]) -> f64);
+type NumberDecoder = (usize, fn(&[u8]) -> f64);
 
 /// Decoder of a type; `None` for one that is not a float of 16 bits or more.
-fn decoder(dtype: Dtype) -> Option<Decoder> {
+fn decoder(dtype: Dtype) -> Option<NumberDecoder> {
     fn bytes<const N: usize>(bytes: &[u8]) -> [u8; N] {
         bytes.try_into().expect("a chunk of the type's width")
     }

@@ -8,9 +8,9 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 use rayon::prelude::*;
 
-use super::parallel::{AsTheyLie, Inputs, Listed, Order, tile_of};
+use super::parallel::{ColumnTile, Contiguous, Indexed, RowLists, RowOrder};
 use crate::error::Result;
-use crate::plan::{Level, SegmentPlan};
+use crate::plan::{ReductionLevel, SegmentPlan};
 
 /// Which end of the order of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +31,9 @@ impl Extremum {
 /// The greatest of each segment's rows in each column, and which row it is in: `x` `[rows, D]` →
 /// `out` and `argument` `[segments, D]`.
 ///
-/// Of several that are equal, the argument is the first row. A NaN is greater than all numbers, and
-/// the first is the argument. An empty segment has 0 and, as argument, the number of rows, which no
-/// row has.
+/// Among equal values the argument is the first row. A NaN is greater than all numbers, and the
+/// first is the argument. An empty segment has 0 and, as argument, the number of rows, which no row
+/// has.
 ///
 /// Values are those of `torch.zeros(segments, D).scatter_reduce(0, index, x, "amax",
 /// include_self=False)`; arguments, and what stands for an empty segment, those of
@@ -63,7 +63,7 @@ pub fn min(plan: &SegmentPlan, x: &Buffer<f32>, out: &mut Buffer<f32>, argument:
 /// Values and the rows they are in, `[rows, columns]`. Without arguments each number's is its own
 /// row.
 #[derive(Clone, Copy)]
-struct From<'a> {
+struct ExtremumInput<'a> {
     x: &'a Buffer<f32>,
     argument: Option<&'a Buffer<u32>>,
     columns: usize,
@@ -87,7 +87,7 @@ fn extremum(
     let (last, mut partial) = (plan.levels().len() - 1, None::<(Buffer<f32>, Buffer<u32>)>);
     for (depth, level) in plan.levels().enumerate() {
         let (x, found) = partial.as_ref().map_or((x, None), |(x, argument)| (x, Some(argument)));
-        let from = From { x, argument: found, columns, none: plan.rows() as u32 };
+        let from = ExtremumInput { x, argument: found, columns, none: plan.rows() as u32 };
         if depth == last {
             return pass(which, level, from, out, argument);
         }
@@ -101,8 +101,8 @@ fn extremum(
 
 fn pass(
     which: Extremum,
-    level: Level<'_>,
-    from: From<'_>,
+    level: ReductionLevel<'_>,
+    from: ExtremumInput<'_>,
     out: &mut Buffer<f32>,
     argument: &mut Buffer<u32>,
 ) -> Result<()> {
@@ -122,8 +122,8 @@ fn pass(
 fn cuda(
     device: &Cuda,
     which: Extremum,
-    level: Level<'_>,
-    from: From<'_>,
+    level: ReductionLevel<'_>,
+    from: ExtremumInput<'_>,
     out: &mut Buffer<f32>,
     argument: &mut Buffer<u32>,
 ) -> Result<()> {
@@ -170,49 +170,53 @@ impl Better for Less {
     }
 }
 
-fn cpu<B: Better>(level: Level<'_>, from: From<'_>, out: &mut [f32], argument: &mut [u32]) {
+fn cpu<B: Better>(level: ReductionLevel<'_>, from: ExtremumInput<'_>, out: &mut [f32], argument: &mut [u32]) {
     let columns = from.columns;
     if columns == 0 {
         return;
     }
-    let inputs = Inputs { offsets: level.offsets.as_slice(), order: level.order.map(Buffer::as_slice) };
-    let from = (from.x.as_slice(), from.argument.map(Buffer::as_slice), from.none);
+    let inputs = RowLists { offsets: level.offsets.as_slice(), order: level.order.map(Buffer::as_slice) };
+    let (x, found, none) = (from.x.as_slice(), from.argument.map(Buffer::as_slice), from.none);
     let outputs = inputs.outputs_per_task(columns);
     let tasks = out.par_chunks_mut(outputs * columns).zip(argument.par_chunks_mut(outputs * columns));
-    tasks.enumerate().for_each(|(task, to)| {
-        Isa::best().run(Outputs::<B> { first: task * outputs, columns, inputs, from, to, better: PhantomData });
+    tasks.enumerate().for_each(|(task, (out, argument))| {
+        let first = task * outputs;
+        let better = PhantomData;
+        Isa::best().run(ExtremumOutputs::<B> { first, columns, inputs, x, found, none, out, argument, better });
     });
 }
 
 /// Some of the outputs of a reduction.
-struct Outputs<'a, B> {
+struct ExtremumOutputs<'a, B> {
     first: usize,
     columns: usize,
-    inputs: Inputs<'a>,
-    from: (&'a [f32], Option<&'a [u32]>, u32),
-    to: (&'a mut [f32], &'a mut [u32]),
+    inputs: RowLists<'a>,
+    x: &'a [f32],
+    found: Option<&'a [u32]>,
+    none: u32,
+    out: &'a mut [f32],
+    argument: &'a mut [u32],
     better: PhantomData<B>,
 }
 
-impl<B: Better> Loops for Outputs<'_, B> {
+impl<B: Better> Loops for ExtremumOutputs<'_, B> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
         match self.inputs.order {
-            None => self.in_order(AsTheyLie),
-            Some(order) => self.in_order(Listed(order)),
+            None => self.in_order(Contiguous),
+            Some(order) => self.in_order(Indexed(order)),
         }
     }
 }
 
-impl<B: Better> Outputs<'_, B> {
+impl<B: Better> ExtremumOutputs<'_, B> {
     #[inline(always)]
-    fn in_order(self, order: impl Order) {
-        let (out, argument) = self.to;
-        let to = out.chunks_exact_mut(self.columns).zip(argument.chunks_exact_mut(self.columns));
-        for (output, to) in (self.first..).zip(to) {
-            one::<B>(order, self.inputs.of(output), self.from.0, self.from.1, self.from.2, to.0, to.1);
+    fn in_order(self, order: impl RowOrder) {
+        let to = self.out.chunks_exact_mut(self.columns).zip(self.argument.chunks_exact_mut(self.columns));
+        for (output, (out, argument)) in (self.first..).zip(to) {
+            one::<B>(order, self.inputs.of(output), self.x, self.found, self.none, out, argument);
         }
     }
 }
@@ -221,7 +225,7 @@ impl<B: Better> Outputs<'_, B> {
 /// in registers from row to row.
 #[inline(always)]
 fn one<B: Better>(
-    order: impl Order,
+    order: impl RowOrder,
     places: Range<usize>,
     x: &[f32],
     found: Option<&[u32]>,
@@ -237,13 +241,13 @@ fn one<B: Better>(
     }
     let mut first = 0;
     while first < columns {
-        let (from, rows) = ((x, columns, first), (order, places.clone()));
-        let to = (&mut out[first..], &mut argument[first..]);
+        let (from, places) = (ColumnTile { x, columns, first }, places.clone());
+        let (out, argument) = (&mut out[first..], &mut argument[first..]);
         first += match columns - first {
-            64.. => tile::<B, 64>(rows.0, rows.1, from, to.0, to.1),
-            16.. => tile::<B, 16>(rows.0, rows.1, from, to.0, to.1),
-            4.. => tile::<B, 4>(rows.0, rows.1, from, to.0, to.1),
-            _ => tile::<B, 1>(rows.0, rows.1, from, to.0, to.1),
+            64.. => tile::<B, 64>(order, places, from, out, argument),
+            16.. => tile::<B, 16>(order, places, from, out, argument),
+            4.. => tile::<B, 4>(order, places, from, out, argument),
+            _ => tile::<B, 1>(order, places, from, out, argument),
         };
     }
     if let Some(found) = found {
@@ -256,17 +260,17 @@ fn one<B: Better>(
 /// The arguments are rows of `x`.
 #[inline(always)]
 fn tile<B: Better, const WIDTH: usize>(
-    order: impl Order,
+    order: impl RowOrder,
     mut places: Range<usize>,
-    from: (&[f32], usize, usize),
+    from: ColumnTile<'_>,
     out: &mut [f32],
     argument: &mut [u32],
 ) -> usize {
     let start = places.next().expect("the caller has seen one");
     let (mut best, mut arguments) = ([0.0; WIDTH], [order.row(start) as u32; WIDTH]);
-    best.copy_from_slice(tile_of::<WIDTH>(order, start, from.0, from.1, from.2));
+    best.copy_from_slice(from.row::<WIDTH>(order, start));
     for place in places {
-        let (x, row) = (tile_of::<WIDTH>(order, place, from.0, from.1, from.2), order.row(place) as u32);
+        let (x, row) = (from.row::<WIDTH>(order, place), order.row(place) as u32);
         for k in 0..WIDTH {
             let takes = B::takes(x[k], best[k]);
             best[k] = if takes { x[k] } else { best[k] };

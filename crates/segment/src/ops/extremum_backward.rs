@@ -64,10 +64,10 @@ pub fn extremum_backward_shared(
     for array in [x, out, d_out, &*d_x] {
         plan.device().assert_beside(array.scope().device());
     }
-    rows(plan, Step::Equal { x, out }, columns, d_x)?;
+    rows(plan, SharePass::Equal { x, out }, columns, d_x)?;
     let mut equals = Buffer::zeros(d_x.scope(), out.len())?;
     sum(plan, d_x, &mut equals)?;
-    rows(plan, Step::Share { d_out, equals: &equals }, columns, d_x)
+    rows(plan, SharePass::Share { d_out, equals: &equals }, columns, d_x)
 }
 
 fn cuda_found(
@@ -107,30 +107,30 @@ fn cpu_found(segment: &[u32], argument: &[u32], d_out: &[f32], columns: usize, d
 
 /// Operation on every row.
 #[derive(Clone, Copy)]
-enum Step<'a> {
+enum SharePass<'a> {
     /// 1 where the row is equal to the extremum of its segment, else 0.
     Equal { x: &'a Buffer<f32>, out: &'a Buffer<f32> },
     /// Multiplies with a share of the segment's gradient.
     Share { d_out: &'a Buffer<f32>, equals: &'a Buffer<f32> },
 }
 
-impl<'a> Step<'a> {
+impl<'a> SharePass<'a> {
     fn kernel(self) -> &'static str {
         match self {
-            Step::Equal { .. } => "segment_equal",
-            Step::Share { .. } => "segment_share",
+            SharePass::Equal { .. } => "segment_equal",
+            SharePass::Share { .. } => "segment_share",
         }
     }
 
     fn operands(self) -> [&'a Buffer<f32>; 2] {
         match self {
-            Step::Equal { x, out } => [x, out],
-            Step::Share { d_out, equals } => [d_out, equals],
+            SharePass::Equal { x, out } => [x, out],
+            SharePass::Share { d_out, equals } => [d_out, equals],
         }
     }
 }
 
-fn rows(plan: &SegmentPlan, step: Step<'_>, columns: usize, to: &mut Buffer<f32>) -> Result<()> {
+fn rows(plan: &SegmentPlan, step: SharePass<'_>, columns: usize, to: &mut Buffer<f32>) -> Result<()> {
     match plan.device() {
         Device::Cuda(device) => cuda(device, plan, step, columns, to),
         _ => {
@@ -140,7 +140,7 @@ fn rows(plan: &SegmentPlan, step: Step<'_>, columns: usize, to: &mut Buffer<f32>
     }
 }
 
-fn cuda(device: &Cuda, plan: &SegmentPlan, step: Step<'_>, columns: usize, to: &mut Buffer<f32>) -> Result<()> {
+fn cuda(device: &Cuda, plan: &SegmentPlan, step: SharePass<'_>, columns: usize, to: &mut Buffer<f32>) -> Result<()> {
     let kernel = Kernel {
         module: "segment/extremum_backward",
         ptx: megabatch_gpu_core::ptx!("extremum_backward"),
@@ -161,14 +161,14 @@ fn cuda(device: &Cuda, plan: &SegmentPlan, step: Step<'_>, columns: usize, to: &
     Ok(unsafe { kernel.submit(device, Launch::over(to.len()), &arguments) }?)
 }
 
-fn cpu(segment: &[u32], step: Step<'_>, columns: usize, to: &mut [f32]) {
+fn cpu(segment: &[u32], step: SharePass<'_>, columns: usize, to: &mut [f32]) {
     let [one, other] = step.operands().map(Buffer::as_slice);
     match step {
-        Step::Equal { .. } => each_row(segment, columns, &[other], to, |number, segment, to| {
+        SharePass::Equal { .. } => each_row(segment, columns, &[other], to, |number, segment, to| {
             let operands = row(one, number, columns).iter().zip(row(other, segment, columns));
             to.iter_mut().zip(operands).for_each(|(to, (x, out))| *to = if x == out { 1.0 } else { 0.0 });
         }),
-        Step::Share { .. } => each_row(segment, columns, &[one, other], to, |_, segment, to| {
+        SharePass::Share { .. } => each_row(segment, columns, &[one, other], to, |_, segment, to| {
             let operands = row(one, segment, columns).iter().zip(row(other, segment, columns));
             to.iter_mut().zip(operands).for_each(|(to, (d_out, equals))| *to *= d_out / equals);
         }),
@@ -185,8 +185,8 @@ mod tests {
     #[test]
     fn the_kernels_that_share_have_the_cpus_bits() {
         each_case(|case| {
-            let equal = Step::Equal { x: &case.x, out: &case.values };
-            for step in [equal, Step::Share { d_out: &case.values, equals: &case.values }] {
+            let equal = SharePass::Equal { x: &case.x, out: &case.values };
+            for step in [equal, SharePass::Share { d_out: &case.values, equals: &case.values }] {
                 let (mut expected, mut to) = (case.x.try_clone().unwrap(), case.x.as_slice().to_vec());
                 rows(&case.plan, step, case.columns, &mut expected).unwrap();
                 let [one, other] = step.operands();

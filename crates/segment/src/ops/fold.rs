@@ -8,9 +8,9 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 use rayon::prelude::*;
 
-use super::parallel::{AsTheyLie, Inputs, Listed, Order, tile_of};
+use super::parallel::{ColumnTile, Contiguous, Indexed, RowLists, RowOrder};
 use crate::error::Result;
-use crate::plan::{Level, SegmentPlan};
+use crate::plan::{ReductionLevel, SegmentPlan};
 
 /// Fold of the rows of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,13 +69,13 @@ pub(super) fn fold(fold: Fold, plan: &SegmentPlan, x: &Buffer<f32>, out: &mut Bu
     plan.device().assert_beside(out.scope().device());
     let (last, mut partial) = (plan.levels().len() - 1, None::<Buffer<f32>>);
     for (depth, level) in plan.levels().enumerate() {
-        let input = (partial.as_ref().unwrap_or(x), columns);
+        let input = partial.as_ref().unwrap_or(x);
         if depth == last {
             let counts = (fold == Fold::Mean).then(|| plan.offsets());
-            return pass(fold, level, input.0, input.1, out, counts);
+            return pass(fold, level, input, columns, out, counts);
         }
         let mut pieces = Buffer::zeros(out.scope(), (level.offsets.len() - 1) * columns)?;
-        pass(fold, level, input.0, input.1, &mut pieces, None)?;
+        pass(fold, level, input, columns, &mut pieces, None)?;
         partial = Some(pieces);
     }
     Ok(())
@@ -85,7 +85,7 @@ pub(super) fn fold(fold: Fold, plan: &SegmentPlan, x: &Buffer<f32>, out: &mut Bu
 /// offsets of as many outputs, it is divided by the numbers of rows that they say.
 fn pass(
     fold: Fold,
-    level: Level<'_>,
+    level: ReductionLevel<'_>,
     x: &Buffer<f32>,
     columns: usize,
     out: &mut Buffer<f32>,
@@ -94,7 +94,7 @@ fn pass(
     match out.scope().device().clone() {
         Device::Cuda(device) => cuda(&device, fold, level, x, columns, out, counts),
         _ => {
-            let inputs = Inputs { offsets: level.offsets.as_slice(), order: level.order.map(Buffer::as_slice) };
+            let inputs = RowLists { offsets: level.offsets.as_slice(), order: level.order.map(Buffer::as_slice) };
             let counts = counts.map(Buffer::as_slice);
             cpu(fold, inputs, x.as_slice(), columns, out.as_mut_slice(), counts);
             Ok(())
@@ -105,7 +105,7 @@ fn pass(
 fn cuda(
     device: &Cuda,
     fold: Fold,
-    level: Level<'_>,
+    level: ReductionLevel<'_>,
     x: &Buffer<f32>,
     columns: usize,
     out: &mut Buffer<f32>,
@@ -127,52 +127,65 @@ fn cuda(
     Ok(unsafe { kernel.submit(device, Launch::over(out.len()), &arguments) }?)
 }
 
-fn cpu(fold: Fold, inputs: Inputs<'_>, x: &[f32], columns: usize, out: &mut [f32], counts: Option<&[u32]>) {
+fn cpu(fold: Fold, inputs: RowLists<'_>, x: &[f32], columns: usize, out: &mut [f32], counts: Option<&[u32]>) {
     match fold {
-        Fold::Sum | Fold::Mean => in_tasks::<Sum>(inputs, (x, columns), out, counts),
-        Fold::Greatest => in_tasks::<Greatest>(inputs, (x, columns), out, counts),
+        Fold::Sum | Fold::Mean => in_tasks::<Sum>(inputs, x, columns, out, counts),
+        Fold::Greatest => in_tasks::<Greatest>(inputs, x, columns, out, counts),
     }
 }
 
-fn in_tasks<C: Combine + Sync + Send>(inputs: Inputs<'_>, x: (&[f32], usize), out: &mut [f32], counts: Option<&[u32]>) {
-    let columns = x.1;
+fn in_tasks<C: Combine + Sync + Send>(
+    inputs: RowLists<'_>,
+    x: &[f32],
+    columns: usize,
+    out: &mut [f32],
+    counts: Option<&[u32]>,
+) {
     if columns == 0 {
         return;
     }
     let outputs = inputs.outputs_per_task(columns);
     out.par_chunks_mut(outputs * columns).enumerate().for_each(|(task, out)| {
-        Isa::best().run(Outputs::<C> { first: task * outputs, inputs, x, counts, out, combine: PhantomData });
+        Isa::best().run(FoldOutputs::<C> {
+            first: task * outputs,
+            inputs,
+            x,
+            columns,
+            counts,
+            out,
+            combine: PhantomData,
+        });
     });
 }
 
 /// Some of the outputs of a reduction.
-struct Outputs<'a, C> {
+struct FoldOutputs<'a, C> {
     first: usize,
-    inputs: Inputs<'a>,
-    x: (&'a [f32], usize),
+    inputs: RowLists<'a>,
+    x: &'a [f32],
+    columns: usize,
     counts: Option<&'a [u32]>,
     out: &'a mut [f32],
     combine: PhantomData<C>,
 }
 
-impl<C: Combine> Loops for Outputs<'_, C> {
+impl<C: Combine> Loops for FoldOutputs<'_, C> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
         match self.inputs.order {
-            None => self.in_order(AsTheyLie),
-            Some(order) => self.in_order(Listed(order)),
+            None => self.in_order(Contiguous),
+            Some(order) => self.in_order(Indexed(order)),
         }
     }
 }
 
-impl<C: Combine> Outputs<'_, C> {
+impl<C: Combine> FoldOutputs<'_, C> {
     #[inline(always)]
-    fn in_order(self, order: impl Order) {
-        let (x, columns) = self.x;
-        for (output, out) in (self.first..).zip(self.out.chunks_exact_mut(columns)) {
-            one::<C>(order, self.inputs.of(output), x, out);
+    fn in_order(self, order: impl RowOrder) {
+        for (output, out) in (self.first..).zip(self.out.chunks_exact_mut(self.columns)) {
+            one::<C>(order, self.inputs.of(output), self.x, out);
             if let Some(counts) = self.counts {
                 let count = (counts[output + 1] - counts[output]).max(1) as f32;
                 out.iter_mut().for_each(|out| *out /= count);
@@ -213,29 +226,29 @@ impl Combine for Greatest {
 /// One output, `[columns]`. Columns are taken as many at a time as stay in registers from row to
 /// row.
 #[inline(always)]
-fn one<C: Combine>(order: impl Order, places: Range<usize>, x: &[f32], out: &mut [f32]) {
+fn one<C: Combine>(order: impl RowOrder, places: Range<usize>, x: &[f32], out: &mut [f32]) {
     let (columns, mut first) = (out.len(), 0);
     while first < columns {
-        let (from, rows) = ((x, columns, first), (order, places.clone()));
+        let (from, places) = (ColumnTile { x, columns, first }, places.clone());
         first += match columns - first {
-            64.. => tile::<C, 64>(rows.0, rows.1, from, &mut out[first..]),
-            16.. => tile::<C, 16>(rows.0, rows.1, from, &mut out[first..]),
-            4.. => tile::<C, 4>(rows.0, rows.1, from, &mut out[first..]),
-            _ => tile::<C, 1>(rows.0, rows.1, from, &mut out[first..]),
+            64.. => tile::<C, 64>(order, places, from, &mut out[first..]),
+            16.. => tile::<C, 16>(order, places, from, &mut out[first..]),
+            4.. => tile::<C, 4>(order, places, from, &mut out[first..]),
+            _ => tile::<C, 1>(order, places, from, &mut out[first..]),
         };
     }
 }
 
 #[inline(always)]
 fn tile<C: Combine, const WIDTH: usize>(
-    order: impl Order,
+    order: impl RowOrder,
     places: Range<usize>,
-    from: (&[f32], usize, usize),
+    from: ColumnTile<'_>,
     out: &mut [f32],
 ) -> usize {
     let mut results = [C::IDENTITY; WIDTH];
     for place in places {
-        let x = tile_of::<WIDTH>(order, place, from.0, from.1, from.2);
+        let x = from.row::<WIDTH>(order, place);
         results.iter_mut().zip(x).for_each(|(result, &x)| *result = C::combine(*result, x));
     }
     out[..WIDTH].copy_from_slice(&results);

@@ -28,7 +28,6 @@ mod gather;
 #[cfg(test)]
 mod harness;
 mod parallel;
-mod prefetch;
 mod softmax;
 
 pub use extremum::{max, min};

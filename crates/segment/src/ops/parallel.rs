@@ -1,28 +1,25 @@
 //! Parallel CPU forms: split by outputs, so that no two threads write one number, and none waits
 //! for another.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 use std::ops::Range;
 
 use megabatch_gpu_core::isa::{Isa, Loops};
 use rayon::prelude::*;
 
-use super::prefetch::prefetch;
-
-/// Numbers that a task reads: enough to be worth handing to a thread, few enough that all have
-/// some.
+/// Numbers that a task reads: enough to be worth a thread, few enough to balance the load.
 const TASK_NUMBERS: usize = 1 << 16;
 
-/// The inputs of each output, on the CPU.
+/// The input rows of each output: `offsets` and, if the rows are not sorted, their order.
 #[derive(Clone, Copy)]
-pub(super) struct Inputs<'a> {
+pub(super) struct RowLists<'a> {
     pub(super) offsets: &'a [u32],
     pub(super) order: Option<&'a [u32]>,
 }
 
-impl Inputs<'_> {
-    /// Outputs that make a task, by the mean number of their inputs.
+impl RowLists<'_> {
+    /// Outputs of a task, by the mean number of their inputs.
     pub(super) fn outputs_per_task(&self, columns: usize) -> usize {
         let outputs = self.offsets.len() - 1;
         let numbers = (self.offsets[outputs] as usize + outputs) * columns.max(1);
@@ -36,18 +33,18 @@ impl Inputs<'_> {
 }
 
 /// The order in which rows are taken.
-pub(super) trait Order: Copy {
+pub(super) trait RowOrder: Copy {
     fn row(self, place: usize) -> usize;
 
-    /// A row that is taken soon after, where the CPU would not foresee it.
+    /// A row to prefetch, where the hardware prefetcher would not.
     fn later(self, place: usize) -> Option<usize>;
 }
 
-/// As they lie.
+/// Rows in memory order.
 #[derive(Clone, Copy)]
-pub(super) struct AsTheyLie;
+pub(super) struct Contiguous;
 
-impl Order for AsTheyLie {
+impl RowOrder for Contiguous {
     #[inline(always)]
     fn row(self, place: usize) -> usize {
         place
@@ -59,11 +56,11 @@ impl Order for AsTheyLie {
     }
 }
 
-/// As the list says.
+/// Rows in the order of a list.
 #[derive(Clone, Copy)]
-pub(super) struct Listed<'a>(pub(super) &'a [u32]);
+pub(super) struct Indexed<'a>(pub(super) &'a [u32]);
 
-impl Order for Listed<'_> {
+impl RowOrder for Indexed<'_> {
     #[inline(always)]
     fn row(self, place: usize) -> usize {
         self.0[place] as usize
@@ -71,26 +68,30 @@ impl Order for Listed<'_> {
 
     #[inline(always)]
     fn later(self, place: usize) -> Option<usize> {
-        self.0.get(place + AHEAD).map(|&row| row as usize)
+        self.0.get(place + PREFETCH_ROWS).map(|&row| row as usize)
     }
 }
 
 /// Rows of prefetching distance: time of a memory access, over the time of a row.
-const AHEAD: usize = 12;
+const PREFETCH_ROWS: usize = 12;
 
-/// The columns from `first` on of `row`, and a word to memory about those of one that comes later.
-#[inline(always)]
-pub(super) fn tile_of<const WIDTH: usize>(
-    order: impl Order,
-    place: usize,
-    x: &[f32],
-    columns: usize,
-    first: usize,
-) -> &[f32] {
-    if let Some(later) = order.later(place) {
-        prefetch(&x[later * columns + first..][..WIDTH]);
+/// The columns of `x`, `[rows, columns]`, from `first` on.
+#[derive(Clone, Copy)]
+pub(super) struct ColumnTile<'a> {
+    pub(super) x: &'a [f32],
+    pub(super) columns: usize,
+    pub(super) first: usize,
+}
+
+impl<'a> ColumnTile<'a> {
+    /// `WIDTH` columns of one row; prefetches those of a row that comes later.
+    #[inline(always)]
+    pub(super) fn row<const WIDTH: usize>(self, order: impl RowOrder, place: usize) -> &'a [f32] {
+        if let Some(later) = order.later(place) {
+            prefetch(&self.x[later * self.columns + self.first..][..WIDTH]);
+        }
+        &self.x[order.row(place) * self.columns + self.first..][..WIDTH]
     }
-    &x[order.row(place) * columns + first..][..WIDTH]
 }
 
 /// Calls `write` for every row of `to`, `[rows, columns]`, with its number, its segment and the row
@@ -109,12 +110,12 @@ pub(super) fn each_row(
     let rows = (TASK_NUMBERS / columns).max(1);
     let tasks = to.par_chunks_mut(rows * columns).zip(segment.par_chunks(rows)).enumerate();
     tasks.for_each(|(task, (to, segment))| {
-        Isa::best().run(Rows { first: task * rows, columns, segment, of_segments, to, write: &write });
+        Isa::best().run(RowTask { first: task * rows, columns, segment, of_segments, to, write: &write });
     });
 }
 
 /// Some of the rows of [`each_row`].
-struct Rows<'a, W> {
+struct RowTask<'a, W> {
     first: usize,
     columns: usize,
     segment: &'a [u32],
@@ -123,14 +124,14 @@ struct Rows<'a, W> {
     write: &'a W,
 }
 
-impl<W: Fn(usize, usize, &mut [f32])> Loops for Rows<'_, W> {
+impl<W: Fn(usize, usize, &mut [f32])> Loops for RowTask<'_, W> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
         let rows = self.to.chunks_exact_mut(self.columns).zip(self.segment);
         for (number, (to, &segment)) in rows.enumerate() {
-            if let Some(&later) = self.segment.get(number + AHEAD) {
+            if let Some(&later) = self.segment.get(number + PREFETCH_ROWS) {
                 self.of_segments.iter().for_each(|array| prefetch(row(array, later as usize, self.columns)));
             }
             (self.write)(self.first + number, segment as usize, to);
@@ -143,3 +144,20 @@ impl<W: Fn(usize, usize, &mut [f32])> Loops for Rows<'_, W> {
 pub(super) fn row(x: &[f32], row: usize, columns: usize) -> &[f32] {
     &x[row * columns..][..columns]
 }
+
+/// Prefetches `numbers` into the cache.
+#[inline(always)]
+#[allow(unsafe_code, reason = "the instruction is an intrinsic")]
+fn prefetch<T>(numbers: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in numbers.chunks(CACHE_LINE_BYTES / size_of::<T>()) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: every CPU has the instruction, which touches no memory that the program sees.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = numbers;
+}
+
+#[cfg(target_arch = "x86_64")]
+const CACHE_LINE_BYTES: usize = 64;

@@ -28,10 +28,10 @@ pub fn softmax(plan: &SegmentPlan, x: &Buffer<f32>, y: &mut Buffer<f32>) -> Resu
     let columns = columns(plan, &[x, y]);
     let mut maxima = Buffer::zeros(y.scope(), plan.segments() * columns)?;
     fold(Fold::Greatest, plan, x, &mut maxima)?;
-    rows(plan, Step::Exp { x, maxima: &maxima }, columns, y)?;
+    rows(plan, SoftmaxPass::Exp { x, maxima: &maxima }, columns, y)?;
     let mut sums = Buffer::zeros(y.scope(), plan.segments() * columns)?;
     sum(plan, y, &mut sums)?;
-    rows(plan, Step::Divide { sums: &sums }, columns, y)
+    rows(plan, SoftmaxPass::Divide { sums: &sums }, columns, y)
 }
 
 /// The backward pass of [`softmax`]: `y`, which it gave, and `d_y` `[rows, D]` → `d_x` `[rows, D]`,
@@ -44,15 +44,15 @@ pub fn softmax(plan: &SegmentPlan, x: &Buffer<f32>, y: &mut Buffer<f32>) -> Resu
 /// As [`softmax`].
 pub fn softmax_backward(plan: &SegmentPlan, y: &Buffer<f32>, d_y: &Buffer<f32>, d_x: &mut Buffer<f32>) -> Result<()> {
     let columns = columns(plan, &[y, d_y, d_x]);
-    rows(plan, Step::Product { y, d_y }, columns, d_x)?;
+    rows(plan, SoftmaxPass::Product { y, d_y }, columns, d_x)?;
     let mut dots = Buffer::zeros(d_x.scope(), plan.segments() * columns)?;
     sum(plan, d_x, &mut dots)?;
-    rows(plan, Step::Backward { y, d_y, dots: &dots }, columns, d_x)
+    rows(plan, SoftmaxPass::Backward { y, d_y, dots: &dots }, columns, d_x)
 }
 
 /// Operation on every row, from rows `[rows, D]` and segments `[segments, D]`.
 #[derive(Clone, Copy)]
-enum Step<'a> {
+enum SoftmaxPass<'a> {
     /// exp(x − maximum of the segment).
     Exp { x: &'a Buffer<f32>, maxima: &'a Buffer<f32> },
     /// Divides by the sum of the segment.
@@ -63,23 +63,23 @@ enum Step<'a> {
     Backward { y: &'a Buffer<f32>, d_y: &'a Buffer<f32>, dots: &'a Buffer<f32> },
 }
 
-impl Step<'_> {
+impl SoftmaxPass<'_> {
     fn kernel(self) -> &'static str {
         match self {
-            Step::Exp { .. } => "segment_exp",
-            Step::Divide { .. } => "segment_divide",
-            Step::Product { .. } => "segment_product",
-            Step::Backward { .. } => "segment_softmax_backward",
+            SoftmaxPass::Exp { .. } => "segment_exp",
+            SoftmaxPass::Divide { .. } => "segment_divide",
+            SoftmaxPass::Product { .. } => "segment_product",
+            SoftmaxPass::Backward { .. } => "segment_softmax_backward",
         }
     }
 
     /// Arrays by rows, two at most, and by segments, of which the kernels take what they need.
     fn operands(&self) -> [Option<&Buffer<f32>>; 3] {
         match *self {
-            Step::Exp { x, maxima } => [Some(x), None, Some(maxima)],
-            Step::Divide { sums } => [None, None, Some(sums)],
-            Step::Product { y, d_y } => [Some(y), Some(d_y), None],
-            Step::Backward { y, d_y, dots } => [Some(y), Some(d_y), Some(dots)],
+            SoftmaxPass::Exp { x, maxima } => [Some(x), None, Some(maxima)],
+            SoftmaxPass::Divide { sums } => [None, None, Some(sums)],
+            SoftmaxPass::Product { y, d_y } => [Some(y), Some(d_y), None],
+            SoftmaxPass::Backward { y, d_y, dots } => [Some(y), Some(d_y), Some(dots)],
         }
     }
 }
@@ -96,7 +96,7 @@ fn columns(plan: &SegmentPlan, arrays: &[&Buffer<f32>]) -> usize {
     columns
 }
 
-fn rows(plan: &SegmentPlan, step: Step<'_>, columns: usize, to: &mut Buffer<f32>) -> Result<()> {
+fn rows(plan: &SegmentPlan, step: SoftmaxPass<'_>, columns: usize, to: &mut Buffer<f32>) -> Result<()> {
     match plan.device() {
         Device::Cuda(device) => cuda(device, plan, step, columns, to),
         _ => {
@@ -106,7 +106,7 @@ fn rows(plan: &SegmentPlan, step: Step<'_>, columns: usize, to: &mut Buffer<f32>
     }
 }
 
-fn cuda(device: &Cuda, plan: &SegmentPlan, step: Step<'_>, columns: usize, to: &mut Buffer<f32>) -> Result<()> {
+fn cuda(device: &Cuda, plan: &SegmentPlan, step: SoftmaxPass<'_>, columns: usize, to: &mut Buffer<f32>) -> Result<()> {
     let kernel = Kernel { module: "segment/softmax", ptx: megabatch_gpu_core::ptx!("softmax"), name: step.kernel() };
     let [one, other, of_segments] = step.operands().map(|operand| operand.map_or(0, Buffer::address));
     let arguments =
@@ -117,29 +117,29 @@ fn cuda(device: &Cuda, plan: &SegmentPlan, step: Step<'_>, columns: usize, to: &
     Ok(unsafe { kernel.submit(device, Launch::over(to.len()), &arguments) }?)
 }
 
-fn cpu(segment: &[u32], step: Step<'_>, columns: usize, to: &mut [f32]) {
+fn cpu(segment: &[u32], step: SoftmaxPass<'_>, columns: usize, to: &mut [f32]) {
     match step {
-        Step::Exp { x, maxima } => {
+        SoftmaxPass::Exp { x, maxima } => {
             let (x, maxima) = (x.as_slice(), maxima.as_slice());
             each_row(segment, columns, &[maxima], to, |number, segment, to| {
                 let (x, maxima) = (row(x, number, columns), row(maxima, segment, columns));
                 to.iter_mut().zip(x).zip(maxima).for_each(|((to, x), maximum)| *to = exp(x - maximum));
             });
         }
-        Step::Divide { sums } => {
+        SoftmaxPass::Divide { sums } => {
             let sums = sums.as_slice();
             each_row(segment, columns, &[sums], to, |_, segment, to| {
                 to.iter_mut().zip(row(sums, segment, columns)).for_each(|(to, sum)| *to /= sum);
             });
         }
-        Step::Product { y, d_y } => {
+        SoftmaxPass::Product { y, d_y } => {
             let (y, d_y) = (y.as_slice(), d_y.as_slice());
             each_row(segment, columns, &[], to, |number, _, to| {
                 let (y, d_y) = (row(y, number, columns), row(d_y, number, columns));
                 to.iter_mut().zip(y).zip(d_y).for_each(|((to, y), d_y)| *to = y * d_y);
             });
         }
-        Step::Backward { y, d_y, dots } => {
+        SoftmaxPass::Backward { y, d_y, dots } => {
             let (y, d_y, dots) = (y.as_slice(), d_y.as_slice(), dots.as_slice());
             each_row(segment, columns, &[dots], to, |number, segment, to| {
                 let (y, d_y) = (row(y, number, columns), row(d_y, number, columns));
@@ -161,7 +161,7 @@ mod tests {
         operand.map_or(Arg::null(), |operand| Arg::from(operand.as_slice()))
     }
 
-    fn check(case: &Case, step: Step<'_>) {
+    fn check(case: &Case, step: SoftmaxPass<'_>) {
         let (mut expected, mut to) = (case.x.try_clone().unwrap(), case.x.as_slice().to_vec());
         rows(&case.plan, step, case.columns, &mut expected).unwrap();
         let [one, other, of_segments] = step.operands();
@@ -185,10 +185,10 @@ mod tests {
             let (x, values) = (&case.x, &case.values);
             let mut maxima = case.per_segment();
             fold(Fold::Greatest, &case.plan, x, &mut maxima).unwrap();
-            check(case, Step::Exp { x, maxima: &maxima });
-            check(case, Step::Divide { sums: values });
-            check(case, Step::Product { y: x, d_y: x });
-            check(case, Step::Backward { y: x, d_y: x, dots: values });
+            check(case, SoftmaxPass::Exp { x, maxima: &maxima });
+            check(case, SoftmaxPass::Divide { sums: values });
+            check(case, SoftmaxPass::Product { y: x, d_y: x });
+            check(case, SoftmaxPass::Backward { y: x, d_y: x, dots: values });
         });
     }
 }

@@ -50,7 +50,7 @@ pub enum Setting {
     /// than that takes.
     Deferred,
     /// Version of cuBLASLt as the library counts, such as 120405: 0, which is too old to be used.
-    /// What it computes is counted and timed as the kernel `cublasLtMatmul`.
+    /// Its products are counted and timed as the kernel `cublasLtMatmul`.
     CublasLtVersion,
 }
 

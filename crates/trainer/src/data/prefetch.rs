@@ -36,8 +36,6 @@ pub(crate) struct Source<'a> {
 /// Gathering of samples that are slices of series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GatherMode {
-    /// Their windows, each whole.
-    Windows,
     /// The bars that their windows cover, each once.
     Bars,
     /// Offsets of the windows, for a device that has the series.
@@ -347,7 +345,7 @@ mod tests {
             scope: &scope,
             batch_size: 1,
             chunk_percent: 100,
-            of_series: GatherMode::Windows,
+            of_series: GatherMode::Bars,
         };
         let first = with_batches(source, std::iter::repeat(vec![7]), |feed| Ok(feed.next()?.map(|batch| batch.len())));
         assert_eq!(first.unwrap(), Some(1));

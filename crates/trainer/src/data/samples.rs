@@ -244,8 +244,8 @@ pub(crate) fn resident_series(samples: &dyn Samples) -> Option<SeriesView<'_>> {
 /// Targets by themselves, sample by sample: from the series where they are in memory, and else with
 /// their windows, which costs a read of those.
 pub(crate) enum Targets<'a> {
-    /// K beside them.
-    GatherMode(SeriesView<'a>, usize),
+    /// In memory, and K.
+    Resident(SeriesView<'a>, usize),
     Gathered(&'a dyn Samples, Batch),
 }
 
@@ -253,7 +253,7 @@ impl<'a> Targets<'a> {
     /// Reader of `samples`; a sample at a time is booked on `scope` where they have to be gathered.
     pub(crate) fn of(samples: &'a dyn Samples, scope: &Scope) -> Result<Self> {
         match samples.series() {
-            Some(series) => Ok(Targets::GatherMode(series, samples.shape().outputs)),
+            Some(series) => Ok(Targets::Resident(series, samples.shape().outputs)),
             None => Ok(Targets::Gathered(samples, Batch::new(scope, samples.shape(), 1)?)),
         }
     }
@@ -261,7 +261,7 @@ impl<'a> Targets<'a> {
     /// The targets [K] of one sample.
     pub(crate) fn of_sample(&mut self, sample: usize) -> Result<&[f32]> {
         match self {
-            Targets::GatherMode(series, width) => {
+            Targets::Resident(series, width) => {
                 let len = series.targets.len() / *width;
                 series.targets.chunks_exact(*width).nth(sample).ok_or(Error::SampleOutOfRange { sample, len })
             }

@@ -89,8 +89,9 @@ impl Predictor {
     /// On a GPU the matrices are these, too.
     ///
     /// # Errors
-    /// [`Error::Setting`] for the plain form and for a model without an LSTM, [`Error::Quantize`]
-    /// for weights that are not finite, [`Error::Memory`] when the device has no room.
+    /// [`megabatch_nn::Error::Setting`] for a model without an LSTM,
+    /// [`megabatch_nn::Error::Quantize`] for weights that are not finite,
+    /// [`megabatch_nn::Error::Memory`] when the device has no room.
     pub fn with_int8(mut self) -> Result<Self> {
         let scope = self.device.scope("model/parameters/int8");
         let (engine, weight_errors) = self.take_engine().with_int8(&scope, &self.model, &self.parameters)?;
@@ -127,7 +128,7 @@ impl Predictor {
     }
 
     /// Refuses what a GPU does not compute yet: models without an LSTM of samples that stand alone,
-    /// the plain form, models over graphs in 16 bits, and carried state.
+    /// models over graphs in 16 bits, and carried state.
     ///
     /// # Errors
     /// [`Error::NotOnGpu`], or [`Error::Setting`] for the precision of a model over graphs.
@@ -306,7 +307,7 @@ fn check_graphs_of(model: &Model, samples: &dyn Samples) -> Result<()> {
         }
         (Some(_), Some(graphs)) if ![0, graphs.edge_attributes()].contains(&config.edge_attributes) => {
             let expected = "the number of the graphs' edge attributes, or 0 to leave them unseen";
-            Err(Error::setting("model.edge_attributes", &config.edge_attributes, expected))
+            Err(Error::setting("the number of edge attributes", &config.edge_attributes, expected))
         }
         _ => Ok(()),
     }

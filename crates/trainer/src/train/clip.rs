@@ -1,11 +1,11 @@
 #![forbid(unsafe_code)]
 
-use megabatch_amp::{Threads, examine};
+use megabatch_amp::{Threads, unscale_and_check};
 use megabatch_nn::model::TensorSet;
 
 /// The square root of the sum of the squares of all elements, summed in double precision.
 pub fn global_norm(gradients: &TensorSet) -> f64 {
-    examine(&[gradients.values()], 1.0, Threads::Caller).norm
+    unscale_and_check(&[gradients.values()], 1.0, Threads::Caller).norm
 }
 
 /// Scales all gradients by clip / (norm + 1e-6) where that is below 1, as

@@ -3,8 +3,8 @@
 //! Steps on a GPU, which does not wait for the host.
 //!
 //! ```text
-//! host     batches of step n + 1   wait for the report of n   judge, tell   end of n + 1   batches of n + 2 …
-//! device   batches of n, end of n, report  │  batches of n + 1                │  end of n + 1 …
+//! host     batches of n + 1    wait for report n   check, tell   end of n + 1   batches of n + 2 …
+//! device   batches of n, end of n, report n  │  batches of n + 1   │  end of n + 1 …
 //! ```
 //!
 //! Nothing that a report could speak against is submitted before that is read: gradients of the
@@ -13,7 +13,7 @@
 
 use std::time::Instant;
 
-use megabatch_amp::ops::{Report, StepSettings};
+use megabatch_amp::ops::{StepReport, StepSettings};
 use megabatch_amp::{LossScaler, Overflow};
 use megabatch_nn::cpu::Totals;
 use megabatch_nn::cuda::Accelerator;
@@ -37,7 +37,7 @@ impl Trainer {
         lr: f64,
         schedule: &Schedule,
         run: &Run<'_>,
-    ) -> Result<(StepPlan, Totals, Report)> {
+    ) -> Result<(StepPlan, Totals, StepReport)> {
         let start = Instant::now();
         let mut work = match supply.ahead.take() {
             Some(submitted) => submitted?,
@@ -81,7 +81,7 @@ impl Trainer {
     }
 
     /// Outcome of the gradients of a step with this `loss`.
-    pub(super) fn note_report(&mut self, report: &Report, loss: f64) -> Result<UpdateOutcome> {
+    pub(super) fn note_report(&mut self, report: &StepReport, loss: f64) -> Result<UpdateOutcome> {
         let place = report.non_finite.map(|place| self.model.layout().element(place.index));
         report.scale_change(place.map(|(tensor, index)| Overflow { tensor, index })).map_err(Error::Scale)?;
         if let (Some(scaler), Some(state)) = (&mut self.scaler, report.scaler) {

@@ -3,7 +3,7 @@
 //! Levels of reduced memory, for a device that has less than was planned.
 //!
 //! ```text
-//! 1  chunks        to four fifths, where samples are read ahead in chunks: of 75 % of the memory, to 60 %
+//! 1  chunks        of samples read ahead: to four fifths, from 75 % of the memory to 60 %
 //! 2  batches       to three quarters, then to a half; they are accumulated to what they were
 //! 3  activations   half of them computed again in the backward pass: gradient checkpointing
 //! 4  both          batches and chunks to a quarter, an eighth, …, down to one sample
@@ -117,7 +117,6 @@ fn batch_sizes(config: &Config, grain: Grain) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use megabatch_nn::batch::LossOn;
-    use megabatch_nn::cpu::Form;
     use megabatch_nn::model::{GraphConfig, ModelConfig, Readout};
 
     use super::*;
@@ -177,6 +176,5 @@ mod tests {
         };
         assert_eq!(levels(Config::default()), [(1, false), (1, true)]);
         assert_eq!(levels(Config { gradient_checkpointing: true, ..Config::default() }), [(1, true)]);
-        assert_eq!(levels(Config { form: Form::Plain, ..Config::default() }), [(1, false)]);
     }
 }

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-use megabatch_amp::{Factors, Step, Tensor, Threads, update};
+use megabatch_amp::{GradientFactors, OptimizerStep, ParameterTensor, Threads, update};
 use megabatch_gpu_core::Scope;
 use megabatch_nn::cuda::Host;
 use megabatch_nn::model::{Moments, TensorSet};
@@ -73,20 +73,26 @@ impl Optimizer {
     /// # Panics
     /// If the two have different sizes.
     pub fn update(&mut self, parameters: &mut TensorSet, gradients: &TensorSet, lr: f64) {
-        self.step(parameters, gradients, lr, Factors::none());
+        self.step(parameters, gradients, lr, GradientFactors::none());
     }
 
     /// Changes `parameters` along `gradients` times `factors`, as clipped gradients are.
-    pub(crate) fn step(&mut self, parameters: &mut TensorSet, gradients: &TensorSet, lr: f64, factors: Factors<f32>) {
+    pub(crate) fn step(
+        &mut self,
+        parameters: &mut TensorSet,
+        gradients: &TensorSet,
+        lr: f64,
+        factors: GradientFactors<f32>,
+    ) {
         self.steps += 1;
         let moments = self.moments.as_mut().map(|moments| megabatch_amp::Moments {
             exp_avg: moments.exp_avg.values_mut(),
             exp_avg_sq: moments.exp_avg_sq.values_mut(),
         });
         let (values, gradient) = (parameters.values_mut(), gradients.values());
-        let tensor = Tensor { values, gradient, moments, working_copy: None };
+        let tensor = ParameterTensor { values, gradient, moments, working_copy: None };
         let settings = OptimizerConfig { lr, ..self.config }.settings();
-        update([tensor], &Step { settings, number: self.steps, factors }, Threads::Caller);
+        update([tensor], &OptimizerStep { settings, number: self.steps, factors }, Threads::Caller);
     }
 }
 
@@ -94,7 +100,7 @@ impl Optimizer {
 mod tests {
     use std::sync::Arc;
 
-    use megabatch_amp::examine;
+    use megabatch_amp::unscale_and_check;
     use megabatch_gpu_core::Device;
     use megabatch_nn::model::Layout;
 
@@ -151,7 +157,8 @@ mod tests {
                     clip_by_norm(&mut clipped, norm, clip_norm);
                     optimizer.update(parameters, &clipped, 0.1);
                 });
-                let factors = examine(&[gradients.values()], 1.0, Threads::Caller).factors(Some(clip_norm)).unwrap();
+                let factors =
+                    unscale_and_check(&[gradients.values()], 1.0, Threads::Caller).factors(Some(clip_norm)).unwrap();
                 let found = moved(&|optimizer, parameters| optimizer.step(parameters, &gradients, 0.1, factors));
                 assert_eq!(found, expected, "{kind:?}, {clip_norm}");
             }

@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use megabatch_amp::{LossScaler, Overflow, Threads, Trace, examine};
+use megabatch_amp::{LossScaler, NonFiniteTrace, Overflow, Threads, unscale_and_check};
 use megabatch_nn::batch::BatchView;
 use megabatch_nn::cpu::{Carried, Changes, Totals};
 use megabatch_nn::loss::{Loss, Objective, Tasks};
@@ -167,7 +167,7 @@ impl Trainer {
     fn follow(&mut self, share: f64, scale: f32, lr: f64, learns: bool) -> Result<UpdateOutcome> {
         let inverse = (share / f64::from(scale)) as f32;
         let gradients = self.gradients.as_ref().expect(ON_PROCESSOR);
-        let examined = examine(&[gradients.values()], inverse, Threads::Caller);
+        let examined = unscale_and_check(&[gradients.values()], inverse, Threads::Caller);
         let first = examined.non_finite.filter(|_| self.scaler.is_some()).and_then(|_| gradients.first_non_finite());
         let overflow = first.map(|(tensor, index)| format!("{tensor}[{index}]"));
         if let Some(scaler) = &mut self.scaler {
@@ -243,7 +243,7 @@ impl Trainer {
         if let Some(first) = batch.first_non_finite() {
             return Some(first);
         }
-        let mut trace = Trace::new(self.step + 1);
+        let mut trace = NonFiniteTrace::new(self.step + 1);
         self.parameters.tensors().for_each(|(name, _, values)| trace.look("", name, values));
         if trace.first().is_none() {
             self.engine.trace(&self.model, &self.parameters, batch, self.carried.as_ref(), objective, &mut trace);

@@ -227,7 +227,7 @@ fn a_run_takes_what_was_planned_to_the_byte() {
         let config = Config { max_steps: Some(2), ..config };
         let samples = if config.model.readout == Some(Readout::Node) { &nodes } else { &graphs };
         let train_on: Vec<usize> = TRAIN.collect();
-        let plan = GpuFootprint::of(&config, samples, [&train_on, &VALIDATION]).unwrap();
+        let plan = GpuFootprint::of(&config, samples, &train_on, &VALIDATION).unwrap();
         gpu.reset_peak();
         train(&mut trainer(Some(&gpu), &config, samples), samples, None, u64::MAX);
         assert_eq!(plan.total_bytes(), gpu.usage().allocated_bytes_peak, "{:?}: {:?}", config.model, plan.tensors);
@@ -260,7 +260,7 @@ fn each_goes_on_where_the_other_stopped() {
 
 /// A predictor of the first weights.
 fn predictor(config: &Config, samples: &dyn Samples) -> Predictor {
-    let compute = Compute { threads: 1, batch_size: config.batch_size, form: config.form };
+    let compute = Compute { threads: 1, batch_size: config.batch_size };
     let model = Model::new(samples.shape().clone(), config.model.for_loss(config.loss)).unwrap();
     let weights = model.initial_parameters(&Device::cpu().scope("weights"), config.seed).unwrap();
     let folder = tempfile::tempdir().unwrap();

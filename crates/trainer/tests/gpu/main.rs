@@ -1,5 +1,5 @@
-//! Training and predictions on a GPU beside the same on the CPU: by the plain forms of a
-//! GPU's operations, and by its kernels on the fake driver.
+//! Training and predictions on a GPU beside the same on the CPU: by the CPU arms of a GPU's
+//! operations, and by its kernels on the fake driver.
 #![cfg(target_os = "linux")]
 
 mod ahead;
@@ -31,10 +31,11 @@ use megabatch_trainer::{
 };
 
 fn with_kernels() -> (FakeDriver, Device) {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/cuda/ops");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../nn/src/cuda/ops");
     let driver = Harness::new(folder, SOURCES).driver();
     driver.add_kernels(
-        &Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../amp/src/ops"), &["examine", "update"]).object(),
+        &Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../amp/src/ops"), &["unscale_and_check", "update"])
+            .object(),
     );
     (driver, Device::select("cuda:0").unwrap())
 }
@@ -398,7 +399,7 @@ fn a_gpu_that_is_too_small_takes_smaller_batches_or_says_so() {
     assert!(matches!(error, Error::CannotReduceFurther { step: 1, batch_size: 1, .. }), "{error}");
     gpu.set_budget_bytes(Some(1000));
     let error = Trainer::on_gpu(&gpu, &Device::cpu(), config, shape()).unwrap_err();
-    assert!(matches!(error, Error::Memory(_)), "{error}");
+    assert!(matches!(error, Error::Model(megabatch_nn::Error::Memory(_))), "{error}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ const SCOPES: [&str; 3] = ["series", "activations", "batches"];
 /// The plan of a run, in all and by scope, and what the run took at its peak.
 fn planned_and_taken(gpu: &Device, config: &Config, samples: &dyn Samples) -> [Vec<usize>; 2] {
     let train: Vec<usize> = (0..49).collect();
-    let plan = GpuFootprint::of(config, samples, [&train, &VALIDATION]).unwrap();
+    let plan = GpuFootprint::of(config, samples, &train, &VALIDATION).unwrap();
     assert_eq!(GpuFootprint::PARTS.map(|part| plan.part_bytes(part)).iter().sum::<usize>(), plan.total_bytes());
     gpu.reset_peak();
     let mut trainer = Trainer::on_gpu(gpu, &Device::cpu(), config.clone(), samples.shape().clone()).unwrap();

@@ -5,7 +5,7 @@ use megabatch_gpu_core::{Buffer, Device};
 use megabatch_nn::cpu::Compute;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Encoder, Model, ModelConfig, save_weights};
-use megabatch_trainer::{Config, Error, Evaluation, Form, Predictor, Samples, Selection};
+use megabatch_trainer::{Config, Error, Evaluation, Predictor, Samples, Selection};
 
 use crate::{PRECISIONS, assert_close, config, losses, series, shape, tolerance, whole, windows, with_kernels};
 
@@ -15,7 +15,7 @@ pub(crate) fn predictor(config: &Config) -> Predictor {
 }
 
 fn predictor_on(host: &Device, config: &Config) -> Predictor {
-    let compute = Compute { threads: 1, batch_size: config.batch_size, form: config.form };
+    let compute = Compute { threads: 1, batch_size: config.batch_size };
     let model = Model::new(shape(), config.model.for_loss(config.loss)).unwrap();
     let weights = model.initial_parameters(&Device::cpu().scope("weights"), config.seed).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -166,7 +166,6 @@ fn what_a_gpu_does_not_predict_is_refused_by_name() {
     let on_gpu = |predictor: Predictor| predictor.on_gpu(&Device::cpu()).unwrap_err().to_string();
     let attention = whole(Precision::Fp32, 1);
     for (error, says) in [
-        (on_gpu(predictor(&Config { form: Form::Plain, ..of.clone() })), "training.form is plain"),
         (on_gpu(predictor(&Config { model: last_bar, ..of.clone() })), "model.encoder is none"),
         (on_gpu(predictor(&of).with_carried_state()), "training.carry_state (or training.loss_on every_step) is true"),
     ] {

@@ -6,7 +6,7 @@ use megabatch_nn::graph::Graphs;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Encoder, Model, ModelConfig, Readout};
 use megabatch_trainer::{
-    Baselines, Config, Error, Form, InMemory, Predictor, Samples, Selection, cross_sectional_deviation, uninformed_loss,
+    Baselines, Config, Error, InMemory, Predictor, Samples, Selection, cross_sectional_deviation, uninformed_loss,
 };
 
 use crate::made_up::{GraphSamples, market, numbers, one_bar, trained};

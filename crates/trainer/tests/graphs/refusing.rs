@@ -8,7 +8,7 @@ use megabatch_nn::cpu::StreamingPredictor;
 use megabatch_nn::graph::{GraphView, Graphs};
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Encoder, GraphConfig, Model, ModelConfig, Readout, SampleShape};
-use megabatch_trainer::{Batch, Config, Form, Run, Samples, Trainer};
+use megabatch_trainer::{Batch, Config, Run, Samples, Trainer};
 
 use crate::made_up::{GraphSamples, market};
 
@@ -34,7 +34,7 @@ fn settings_that_do_not_go_together_are_named() {
             |config| (config.model.readout, config.model.graph) = (None, None),
             "model.readout is none: expected node, mean, sum or max for samples that are the nodes of graphs",
         ),
-        (|config| config.model.edge_attributes = 3, "model.edge_attributes is 3: expected the number of the graphs'"),
+        (|config| config.model.edge_attributes = 3, "the number of edge attributes is 3: expected"),
         (|config| config.carry_state = true, "training.carry_state is true: expected false for a model over graphs"),
         (
             |config| (config.model.readout, config.loss) = (Some(Readout::Sum), Loss::RankPairwise),

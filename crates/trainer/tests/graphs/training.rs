@@ -1,12 +1,16 @@
-//! The same result whatever the threads, the batches and the interruptions; and the same in both
-//! forms.
+//! The same result whatever the threads, the batches and the interruptions; and that of the
+//! reference.
 
 use std::ops::ControlFlow;
 
 use megabatch_gpu_core::Device;
+use megabatch_nn::graph::Graphs;
 use megabatch_nn::loss::Loss;
-use megabatch_nn::model::{AttentionKind, Encoder, GraphActivation, GraphConfig, GraphOutput, ModelConfig, Readout};
-use megabatch_trainer::{Checkpoints, Config, Event, Form, OptimizerConfig, OptimizerKind, Run, Samples, Trainer};
+use megabatch_nn::model::{
+    AttentionKind, Dropout, Encoder, GraphActivation, GraphConfig, GraphOutput, ModelConfig, Readout,
+};
+use megabatch_reference::{Graph, GraphDropout, Inputs, LossValue, Reference, loss_of_graphs};
+use megabatch_trainer::{Batch, Checkpoints, Config, Event, OptimizerConfig, OptimizerKind, Run, Samples, Trainer};
 use proptest::prelude::*;
 
 use crate::made_up::{GraphSamples, bits, market, trained, trained_on};
@@ -53,16 +57,14 @@ fn all(samples: &dyn Samples) -> Vec<usize> {
 #[test]
 fn the_number_of_threads_changes_no_bit() {
     let samples = market(26);
-    for form in [Form::Plain, Form::Fast] {
-        let with = |threads| {
-            let (trainer, losses) =
-                trained(&Config { batch_size: 7, threads, epochs: 2, form, ..config() }, &samples, &all(&samples));
-            (bits(&trainer), losses)
-        };
-        let one = with(1);
-        for threads in [2, 3, 9] {
-            assert!(with(threads) == one, "{threads} threads, {form:?}");
-        }
+    let with = |threads| {
+        let (trainer, losses) =
+            trained(&Config { batch_size: 7, threads, epochs: 2, ..config() }, &samples, &all(&samples));
+        (bits(&trainer), losses)
+    };
+    let one = with(1);
+    for threads in [2, 3, 9] {
+        assert!(with(threads) == one, "{threads} threads");
     }
 }
 
@@ -167,10 +169,10 @@ fn sgd(lr: f64) -> OptimizerConfig {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The change of one optimizer step at the rate 1 is the gradient. Sums of up to 500 terms of
-    /// order 1 round in another order.
+    /// The change of one optimizer step at the rate 1 is the gradient. The engine rounds sums of up
+    /// to 500 terms of order 1.
     #[test]
-    fn the_fast_form_computes_what_the_plain_form_does(
+    fn a_step_is_that_of_the_reference(
         (hidden, layers, lstm) in (1usize..20, 1usize..3, any::<bool>()),
         (graph_layers, heads, units) in (1usize..4, 1usize..4, 1usize..9),
         [v2, attention_head, relu, residual, self_loops, drops, attributes, attends] in any::<[bool; 8]>(),
@@ -197,7 +199,7 @@ proptest! {
             samples.label_graphs();
         }
         let samples = with_targets_for(loss, samples);
-        let config = |form| Config {
+        let config = Config {
             model: ModelConfig {
                 encoder: if lstm { Encoder::Lstm } else { Encoder::LastBar },
                 hidden,
@@ -213,26 +215,74 @@ proptest! {
             accumulation_steps: 17usize.div_ceil(batch_size),
             batch_size,
             loss,
-            form,
             ..config()
         };
-        let step = |form| {
-            let config = config(form);
-            let before = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
-            let (after, losses) = trained(&config, &samples, &all(&samples));
-            let gradients: Vec<(String, Vec<f32>)> = before.parameters().tensors().zip(after.parameters().tensors())
-                .map(|((name, _, before), (_, _, after))| {
-                    (name.to_owned(), before.iter().zip(after).map(|(before, after)| before - after).collect())
-                })
-                .collect();
-            (gradients, losses[0])
-        };
-        let ((expected, expected_loss), (got, loss)) = (step(Form::Plain), step(Form::Fast));
-        prop_assert!((loss - expected_loss).abs() <= 1e-5 * expected_loss.max(1.0), "{loss} for {expected_loss}");
-        for ((name, got), (_, expected)) in got.iter().zip(&expected) {
-            let largest = expected.iter().fold(0.0f32, |most, x| most.max(x.abs()));
-            let error = got.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        let before = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
+        let reference = Reference::new(before.model(), before.parameters());
+        let inputs = inputs(&samples, &config);
+        let expected = loss_of(&samples, &config, &reference.forward(&inputs).outputs);
+        let gradients = reference.gradients(&inputs, &expected.gradient).parameters;
+        let (after, losses) = trained(&config, &samples, &all(&samples));
+        let apart = (losses[0] - expected.mean).abs();
+        prop_assert!(apart <= 1e-5 * expected.mean.max(1.0), "{} for {}", losses[0], expected.mean);
+        for ((name, _, before), (_, _, after)) in before.parameters().tensors().zip(after.parameters().tensors()) {
+            let expected = &gradients[name];
+            let changes = before.iter().zip(after).map(|(before, after)| f64::from(before - after));
+            let error = changes.zip(expected).map(|(change, d)| (change - d).abs()).fold(0.0, f64::max);
+            let largest = expected.iter().fold(0.0, |most: f64, d| most.max(d.abs()));
             prop_assert!(error <= 2e-5 * largest + 2e-6, "{name}: off by {error} of {largest}");
         }
     }
+}
+
+/// Bars and edges of all graphs, with the dropout of the first step.
+fn inputs(samples: &GraphSamples, config: &Config) -> Inputs {
+    let nodes = nodes(samples);
+    let batch = batch_of(samples, &nodes);
+    let windows = (0..2).map(|k| batch.view().features(k).iter().copied().map(f64::from).collect());
+    let mut inputs = Inputs::of_windows(samples.shape(), nodes.len(), windows.collect::<Vec<_>>());
+    inputs.timeframes.iter_mut().for_each(|of| of.ends.clone_from(&nodes));
+    inputs.dropout = Some(Dropout::of_step(config.dropout, config.seed, 0).unwrap());
+    let graph = |index: usize| {
+        let view = samples.graph(index).unwrap();
+        let (nodes, csr) = (samples.graphs[index].nodes.len(), view.csr);
+        let received = (0..nodes).flat_map(|node| csr.columns_of(node).iter().map(move |&src| (node, src as usize)));
+        let (dst, src) = received.unzip();
+        let attributes = view.attributes.iter().copied().map(f64::from).collect();
+        let dropout = Some(GraphDropout { seed: config.seed, step: 0, graph: index });
+        Graph { nodes, src, dst, attributes, dropout }
+    };
+    inputs.graphs = (0..samples.graphs.len()).map(graph).collect();
+    inputs
+}
+
+/// The nodes of all graphs, graph after graph.
+fn nodes(samples: &GraphSamples) -> Vec<usize> {
+    samples.graphs.iter().flat_map(|graph| graph.nodes.clone()).collect()
+}
+
+fn batch_of(samples: &GraphSamples, nodes: &[usize]) -> Batch {
+    let mut batch = Batch::new(&Device::cpu().scope("test"), samples.shape(), nodes.len()).unwrap();
+    batch.resize(nodes.len());
+    samples.gather(nodes, &mut batch).unwrap();
+    batch
+}
+
+/// The loss of all graphs: of each node, or of graphs as wholes, which have the targets of their
+/// first nodes.
+fn loss_of(samples: &GraphSamples, config: &Config, outputs: &[f64]) -> LossValue {
+    let by_node = config.model.readout == Some(Readout::Node);
+    let rows = |nodes: &[usize]| if by_node { nodes.to_vec() } else { vec![nodes[0]] };
+    let targets: Vec<Vec<f64>> = samples
+        .graphs
+        .iter()
+        .map(|graph| batch_of(samples, &rows(&graph.nodes)).view().targets().iter().copied().map(f64::from).collect())
+        .collect();
+    let (mut rest, mut graphs) = (outputs, Vec::new());
+    for targets in &targets {
+        let (own, others) = rest.split_at(targets.len());
+        graphs.push((own, targets.as_slice()));
+        rest = others;
+    }
+    loss_of_graphs(config.loss, &graphs, 2)
 }

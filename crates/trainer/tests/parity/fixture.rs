@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use megabatch_nn::model::{Model, ModelConfig, SampleShape, TensorSet, Timeframe};
-use megabatch_trainer::{OptimizerConfig, OptimizerKind, Scalar};
+use megabatch_trainer::{OptimizerConfig, OptimizerKind};
 use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
 
@@ -100,7 +100,7 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    pub(crate) fn read(path: &Path, tolerances: fn(Dtype) -> Tolerances) -> (Self, Case, Dtype) {
+    pub(crate) fn read(path: &Path, tolerances: Tolerances) -> (Self, Case, Dtype) {
         let bytes = fs::read(path).unwrap();
         let metadata = SafeTensors::read_metadata(&bytes).unwrap().1.metadata().clone().unwrap();
         let file = SafeTensors::deserialize(&bytes).unwrap();
@@ -112,24 +112,31 @@ impl Fixture {
         let fixture = Fixture {
             file: path.file_name().unwrap().to_string_lossy().into_owned(),
             tensors: file.tensors().into_iter().map(|(name, view)| (name, values(view.data()))).collect(),
-            tolerances: tolerances(dtype),
+            tolerances,
             seen: Vec::new(),
             worst: BTreeMap::new(),
         };
         (fixture, serde_json::from_str(&metadata["case"]).unwrap(), dtype)
     }
 
-    pub(crate) fn input<S: Scalar>(&mut self, name: &str) -> Vec<S> {
+    /// The tensor `name` in the fixture's precision.
+    pub(crate) fn input(&mut self, name: &str) -> &[f64] {
         self.seen.push(name.to_owned());
-        self.tensors[name].iter().map(|&x| S::from_f64(x)).collect()
+        &self.tensors[name]
     }
 
-    pub(crate) fn compare<S: Scalar>(&mut self, kind: &'static str, name: &str, got: &[S]) {
+    /// The tensor `name`, rounded to single precision.
+    pub(crate) fn rounded(&mut self, name: &str) -> Vec<f32> {
+        self.input(name).iter().map(|&x| x as f32).collect()
+    }
+
+    pub(crate) fn compare<T: Copy + Into<f64>>(&mut self, kind: &'static str, name: &str, got: &[T]) {
+        let got: Vec<f64> = got.iter().copied().map(Into::into).collect();
         let tolerance = self.tolerances.of(kind);
         let expected = &self.tensors[name];
         assert_eq!(got.len(), expected.len(), "{}: {name}", self.file);
         let largest = expected.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
-        let error = got.iter().zip(expected).map(|(x, y)| (x.to_f64() - y).abs()).fold(0.0, f64::max);
+        let error = got.iter().zip(expected).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
         assert!(got.iter().all(|x| x.is_finite()), "{}: {name}", self.file);
         assert!(error <= tolerance * largest, "{}: {name} is off by {:.1e} of {largest:e}", self.file, error / largest);
         let worst = self.worst.entry(kind).or_default();
@@ -137,13 +144,14 @@ impl Fixture {
         self.seen.push(name.to_owned());
     }
 
-    pub(crate) fn compare_set<S: Scalar>(&mut self, kind: &'static str, prefix: &str, set: &TensorSet<S>) {
+    pub(crate) fn compare_set(&mut self, kind: &'static str, prefix: &str, set: &TensorSet) {
         for (name, _, values) in set.tensors() {
             self.compare(kind, &format!("{prefix}.{}", torch_name(name)), values);
         }
     }
 
-    /// `except` begins the names of what a form does not tell.
+    /// Refuses tensors that were neither read nor compared, but for those whose names begin with
+    /// one of `except`.
     pub(crate) fn check_that_all_was_seen(&mut self, except: &[&str]) {
         self.seen.sort();
         let is_left = |name: &&String| {

@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::Path;
 
+use megabatch_amp::Precision;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::ModelConfig;
-use megabatch_trainer::{Arithmetic, Checkpoints, Config, Error, Form, OptimizerKind, Run, State};
+use megabatch_trainer::{Arithmetic, Checkpoints, Config, Error, OptimizerKind, Run, State};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::made_up::{config, listen};
@@ -158,25 +159,34 @@ fn what_makes_a_resumed_run_another_one_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let (checkpoints, samples, _) = saved(folder.path(), 1);
     let run = run(&samples, Some(&checkpoints));
-    let mut changed = Config { max_steps: Some(12), form: Form::Plain, ..config() };
+    let mut changed = Config { max_steps: Some(12), ..config() };
     changed.optimizer.lr = 1e-4;
     let mut trainer = trainer(&changed);
+    let resumed = trainer.resume(&run).unwrap().unwrap();
+    let Arithmetic { instruction_set } = resumed.state.arithmetic;
+    assert_eq!(instruction_set, Arithmetic::here(Precision::Fp32).instruction_set);
+    assert_eq!(resumed.other_arithmetic, None);
+
+    edit_state(&folder.path().join("step-00000011"), &instruction_set, "riscv64 portable");
     let resumed = trainer.resume(&run).unwrap().unwrap();
     assert_eq!(
         resumed.changed.iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["training.lr is 0.0001, it was 0.001"]
     );
-    assert_eq!(resumed.other_arithmetic, Some(Arithmetic::here(Form::Plain)));
-    let Arithmetic { instruction_set, .. } = resumed.state.arithmetic;
-    assert_eq!(instruction_set, Arithmetic::here(Form::Fast).instruction_set);
+    assert_eq!(resumed.state.arithmetic.to_string(), "riscv64 portable");
+    assert_eq!(resumed.other_arithmetic, Some(Arithmetic::here(Precision::Fp32)));
 
     // From then on it is the run's own.
     trainer.train(&run, &mut listen).unwrap();
     let resumed = trainer.resume(&run).unwrap().unwrap();
     assert!(resumed.changed.is_empty() && resumed.other_arithmetic.is_none(), "{resumed:?}");
 
-    edit_state(&folder.path().join("step-00000012"), &instruction_set, "riscv64 portable");
+    // Checkpoints of before may name the setting `training.form`, of which one value remained.
+    let newest = folder.path().join("step-00000012");
+    edit_state(&newest, "\"instruction_set\"", "\"form\": \"fast\", \"instruction_set\"");
+    assert_eq!(trainer.resume(&run).unwrap().unwrap().other_arithmetic, None);
+    edit_state(&newest, "\"form\": \"fast\"", "\"form\": \"plain\"");
     let resumed = trainer.resume(&run).unwrap().unwrap();
-    assert_eq!(resumed.state.arithmetic.to_string(), "training.form plain on riscv64 portable");
-    assert_eq!(resumed.other_arithmetic, Some(Arithmetic::here(Form::Plain)));
+    assert_eq!(resumed.state.arithmetic.to_string(), format!("{instruction_set}, training.form plain"));
+    assert_eq!(resumed.other_arithmetic, Some(Arithmetic::here(Precision::Fp32)));
 }

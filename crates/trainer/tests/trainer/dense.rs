@@ -1,20 +1,23 @@
 //! Dense training against its definition, and what it refuses.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::ops::{ControlFlow, Range};
 
 use megabatch_gpu_core::Device;
-use megabatch_nn::batch::{LossOn, Series};
+use megabatch_nn::batch::LossOn;
 use megabatch_nn::cpu::Compute;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Dropout, Model, ModelConfig, Pooling, SampleShape, TensorSet, Timeframe, save_weights};
 use megabatch_order::Order;
+use megabatch_reference::{Inputs, Reference, loss};
 use megabatch_trainer::{
-    Checkpoints, Config, Event, Form, InputGradients, OptimizerConfig, OptimizerKind, Pass, Predictor, Run, Samples,
-    Selection, SeriesInMemory, Trainer,
+    Checkpoints, Config, Event, OptimizerConfig, OptimizerKind, Predictor, Run, Samples, Selection, SeriesInMemory,
+    Trainer,
 };
 use proptest::prelude::*;
 
+use crate::by_hand::{one_pass, wide};
 use crate::made_up::{config, listen, losses, samples, series, trained_on_all};
 
 /// One epoch of steps of gradient descent, whose weights and losses, and whether the device's peak
@@ -49,56 +52,47 @@ fn runs(samples: &SeriesInMemory, list: &[usize], longest: usize) -> Vec<Range<u
     runs
 }
 
-/// The gradients of one step by the definition: each sample from zero over all bars since its run
-/// began, in double precision.
-fn by_hand(samples: &SeriesInMemory, config: &Config) -> (TensorSet<f64>, f64) {
-    let (scope, shape) = (Device::cpu().scope("test"), samples.shape().clone());
-    let whole = Model::new(shape.clone(), config.model).unwrap();
-    let parameters: TensorSet<f64> = {
-        let mut parameters = TensorSet::zeros(&scope, whole.layout()).unwrap();
-        let drawn = whole.initial_parameters(&scope, config.seed).unwrap();
-        parameters.values_mut().iter_mut().zip(drawn.values()).for_each(|(to, &from)| *to = f64::from(from));
-        parameters
-    };
-    let mut gradients = TensorSet::zeros(&scope, whole.layout()).unwrap();
+/// The first step by the definition: each sample from zero over all bars since its run began, in
+/// double precision. Its loss, and the gradients by name.
+fn by_hand(samples: &SeriesInMemory, config: &Config) -> (f64, BTreeMap<String, Vec<f64>>) {
+    let model = Model::new(samples.shape().clone(), config.model).unwrap();
+    let parameters = model.initial_parameters(&Device::cpu().scope("by hand"), config.seed).unwrap();
+    let reference = Reference::new(&model, &parameters);
     let order = Order::new(samples.len(), config.run_samples(), config.seed).unwrap();
     let list: Vec<usize> = (0..samples.len()).map(|position| order.epoch(0).sample(position)).collect();
-    let view = samples.series().unwrap();
-    let mut loss = 0.0;
     // A run stays within what the order visits together, and within a batch.
     let longest = config.run_samples().min(config.batch_size);
     let cells = list.chunks(config.run_samples()).flat_map(|piece| piece.chunks(longest));
-    for run in cells
-        .flat_map(|cell| runs(samples, cell, longest).into_iter().map(|run| cell[run].to_vec()).collect::<Vec<_>>())
-    {
-        for &sample in &run {
-            let moved = ahead(samples, run[0], sample);
-            let longer = |(timeframe, moved): (&Timeframe, &i64)| Timeframe {
-                steps: timeframe.steps + *moved as usize,
-                ..timeframe.clone()
-            };
-            let timeframes: Vec<Timeframe> = shape.timeframes.iter().zip(&moved).map(longer).collect();
-            let window = |(timeframe, series): (&Timeframe, &Series<'_>)| {
-                let end = series.ends[sample] as usize + 1;
-                series.values[(end - timeframe.steps) * timeframe.features..end * timeframe.features].to_vec()
-            };
-            let windows: Vec<Vec<f32>> = timeframes.iter().zip(&view.timeframes).map(window).collect();
-            let model = Model::new(SampleShape { timeframes, ..shape.clone() }, config.model).unwrap();
-            let mut pass = Pass::new(&scope, &model, 1, InputGradients::Skip).unwrap();
-            pass = pass.with_room_for_dropout(&scope).unwrap();
-            pass.load(1, windows.iter().map(Vec::as_slice));
-            let ends: Vec<[usize; 1]> = view.timeframes.iter().map(|series| [series.ends[run[0]] as usize]).collect();
-            let dropout = Dropout::of_step(config.dropout, config.seed, 0).unwrap();
-            pass.set_dropout(&model, dropout, ends.iter().map(<[usize; 1]>::as_slice));
-            model.forward(&parameters, &mut pass);
-            let targets = &view.targets[sample * shape.outputs..][..shape.outputs];
-            let (y, d_y) = pass.outputs_and_gradient_mut();
-            loss += Loss::Mse.sum(y, targets);
-            Loss::Mse.gradient(y, targets, samples.len() * shape.outputs, d_y);
-            model.backward(&parameters, &mut pass, &mut gradients);
+    let of_cell =
+        |cell: &[usize]| runs(samples, cell, longest).into_iter().map(|run| cell[run].to_vec()).collect::<Vec<_>>();
+    let (mut mean, mut sum) = (0.0, BTreeMap::<String, Vec<f64>>::new());
+    for run in cells.flat_map(of_cell) {
+        let inputs = inputs_of_run(samples, config, &run);
+        let share = run.len() as f64 / samples.len() as f64;
+        let targets = targets_of(samples, &run);
+        let mut loss = loss(Loss::Mse, &reference.forward(&inputs).outputs, &targets, samples.shape().outputs);
+        mean += share * loss.mean;
+        loss.gradient.iter_mut().for_each(|gradient| *gradient *= share);
+        for (name, gradient) in reference.gradients(&inputs, &loss.gradient).parameters {
+            let to = sum.entry(name).or_insert_with(|| vec![0.0; gradient.len()]);
+            to.iter_mut().zip(gradient).for_each(|(to, gradient)| *to += gradient);
         }
     }
-    (gradients, loss / (samples.len() * shape.outputs) as f64)
+    (mean, sum)
+}
+
+/// One pass over the bars of a run, from the first one of its first window on.
+fn inputs_of_run(samples: &SeriesInMemory, config: &Config, run: &[usize]) -> Inputs {
+    let (view, shape) = (samples.series().unwrap(), samples.shape());
+    let series = view.timeframes.iter().zip(&shape.timeframes);
+    let starts = series.map(|(series, timeframe)| series.ends[run[0]] as usize + 1 - timeframe.steps);
+    let dropout = Some(Dropout::of_step(config.dropout, config.seed, 0).unwrap());
+    Inputs { dropout, ..one_pass(samples, &starts.collect::<Vec<_>>(), run) }
+}
+
+fn targets_of(samples: &SeriesInMemory, list: &[usize]) -> Vec<f64> {
+    let (view, width) = (samples.series().unwrap(), samples.shape().outputs);
+    list.iter().flat_map(|sample| wide(&view.targets[sample * width..][..width])).collect()
 }
 
 /// Bars and windows whose ends move by so many bars a sample: by 3 in place of each seventh step,
@@ -132,8 +126,8 @@ fn series_whose_ends_move(
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Single precision over up to 80 steps beside double, as in `forms.rs`; gradients are read off
-    /// weights of up to 1, which rounds them by 6e-8.
+    /// Single precision over up to 80 steps beside double, as in `oracle.rs`; gradients are read
+    /// off weights of up to 1, which rounds them by 6e-8.
     #[test]
     fn a_run_is_one_pass_over_its_bars(
         timeframes in prop::collection::vec((1usize..12, 1usize..20, 1usize..4), 1..4),
@@ -156,15 +150,15 @@ proptest! {
             seed: 5,
             ..Config::default()
         };
-        let (expected, expected_loss) = by_hand(&samples, &config);
+        let (expected_loss, expected) = by_hand(&samples, &config);
         let (weights, losses) = trained(&samples, &config);
         prop_assert!((losses[0] - expected_loss).abs() <= 1e-5 * expected_loss, "loss {} for {}", losses[0], expected_loss);
         let model = Model::new(samples.shape().clone(), config.model).unwrap();
         let before = model.initial_parameters(&Device::cpu().scope("test"), config.seed).unwrap();
         let mut got = before.values().iter().zip(&weights).map(|(before, after)| f64::from(before - after));
-        for (name, _, expected) in expected.tensors() {
-            let largest = expected.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
-            for (expected, got) in expected.iter().zip(&mut got) {
+        for (name, _) in model.layout().tensors() {
+            let largest = expected[name].iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+            for (expected, got) in expected[name].iter().zip(&mut got) {
                 prop_assert!((got - expected).abs() <= 2e-5 * largest + 2.5e-7, "{}: {} for {}", name, got, expected);
             }
         }
@@ -179,7 +173,7 @@ fn streamed_loss(samples: &SeriesInMemory, config: &Config, weights: &[f32]) -> 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("weights.safetensors");
     save_weights(&path, &parameters).unwrap();
-    let compute = Compute { threads: 1, batch_size: samples.len(), form: Form::Plain };
+    let compute = Compute { threads: 1, batch_size: samples.len() };
     let mut predictor = Predictor::open(&Device::cpu(), model, &path, compute).unwrap().with_carried_state();
     let indices: Vec<usize> = (0..samples.len()).collect();
     predictor.evaluate(Selection { samples, indices: &indices }, Loss::Mse, None).unwrap().loss
@@ -342,6 +336,4 @@ fn what_has_no_bars_to_go_on_over_is_refused() {
         error.starts_with("training.loss_on is every_step: expected last_step for samples that are stored as windows"),
         "{error}"
     );
-    let error = refused(Config { form: Form::Plain, ..dense() }, &series());
-    assert!(error.starts_with("training.loss_on is every_step: expected last_step for the plain form"), "{error}");
 }

@@ -5,7 +5,7 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::model::{Encoder, ModelConfig, SampleShape, Timeframe};
 use megabatch_order::random::{Stream, uniform};
-use megabatch_trainer::{Checkpoints, Config, Footprint, Form, Run, Samples, SeriesInMemory, Trainer};
+use megabatch_trainer::{Checkpoints, Config, Footprint, Run, Samples, SeriesInMemory, Trainer};
 use proptest::prelude::*;
 
 use crate::made_up::{config, listen, pooling_of, steps_of};
@@ -111,8 +111,6 @@ fn what_cannot_profit_is_refused() {
         let shape = samples(1, &[(4, 1)]).shape().clone();
         Trainer::new(&Device::cpu(), Config { gradient_checkpointing: true, ..config }, shape).unwrap_err().to_string()
     };
-    let error = refused(Config { form: Form::Plain, ..config() });
-    assert!(error.starts_with("training.gradient_checkpointing is true: expected false for the plain form"), "{error}");
     let model = ModelConfig { encoder: Encoder::LastBar, ..config().model };
     let error = refused(Config { model, dropout: 0.0, ..config() });
     assert!(

@@ -4,7 +4,7 @@ use megabatch_amp::{Accuracy, QuantizedMatrix};
 use megabatch_gpu_core::Device;
 use megabatch_nn::cpu::Compute;
 use megabatch_nn::model::{Model, ModelConfig, Pooling, SampleShape, TensorSet, Timeframe, load_weights, save_weights};
-use megabatch_trainer::{Error, Form, Predictor, Selection, SeriesInMemory};
+use megabatch_trainer::{Error, Predictor, Selection, SeriesInMemory};
 
 /// Two timeframes of ninety samples that follow one another, and bars of which one feature is much
 /// larger than the others.
@@ -135,13 +135,4 @@ fn carried_state_goes_on_in_eight_bits() {
     let found = streamed(stage.predictor("exact", 2, 16).with_int8().unwrap());
     let accuracy = Accuracy::of(&exact, &found);
     assert!(accuracy.sqnr_db > 30.0 && accuracy.max_error > 0.0, "{accuracy}");
-}
-
-#[test]
-fn the_plain_form_has_no_eight_bits() {
-    let stage = Stage::new(configs()[0]);
-    let compute = Compute { threads: 1, batch_size: 4, form: Form::Plain };
-    let plain = Predictor::open(&Device::cpu(), stage.model(), &stage.file("exact"), compute).unwrap();
-    let message = plain.with_int8().unwrap_err().to_string();
-    assert!(message.starts_with("training.form is plain: expected fast"), "{message}");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use megabatch_gpu_core::{Device, Scope};
 use megabatch_nn::model::SampleShape;
 use megabatch_trainer::{
-    Baselines, Batch, BatchLists, BorrowedBatch, Chunking, Config, Error, Evaluation, Event, Footprint, Form, InMemory,
+    Baselines, Batch, BatchLists, BorrowedBatch, Chunking, Config, Error, Evaluation, Event, Footprint, InMemory,
     LoadedBatches, PrefetchingSource, Run, Samples, Selection, StepEvent, Trainer, Waits,
 };
 
@@ -106,12 +106,11 @@ fn train(config: &Config, samples: &dyn Samples) -> (Vec<u32>, Vec<StepEvent>, E
 
 #[test]
 fn lent_batches_give_the_bits_of_gathered_ones() {
-    for (form, run_length) in [(Form::Fast, Some(1)), (Form::Fast, None), (Form::Plain, Some(3))] {
-        let config =
-            Config { form, run_length, dropout: 0.25, batch_size: 48, accumulation_steps: 2, epochs: 2, ..config() };
+    for run_length in [Some(1), None, Some(3)] {
+        let config = Config { run_length, dropout: 0.25, batch_size: 48, accumulation_steps: 2, epochs: 2, ..config() };
         let (bits, steps, evaluation) = train(&config, &samples(100));
         let (lent_bits, lent_steps, lent_evaluation) = train(&config, &lending(100, 64));
-        assert_eq!(lent_bits, bits, "{form:?}");
+        assert_eq!(lent_bits, bits, "{run_length:?}");
         let losses = |steps: &[StepEvent]| steps.iter().map(|step| (step.loss, step.grad_norm)).collect::<Vec<_>>();
         assert_eq!(losses(&lent_steps), losses(&steps));
         assert_eq!(lent_evaluation, evaluation);

@@ -9,8 +9,7 @@ use megabatch_nn::cpu::Compute;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Model, ModelConfig, SampleShape, TensorSet, Timeframe};
 use megabatch_trainer::{
-    Checkpoints, Config, Event, Form, OptimizerConfig, Predictor, Run, Samples, Selection, SeriesInMemory, StepEvent,
-    Trainer,
+    Checkpoints, Config, Event, OptimizerConfig, Predictor, Run, Samples, Selection, SeriesInMemory, StepEvent, Trainer,
 };
 
 use crate::made_up::{config, listen, samples, series, steps_of, trained_on_all};
@@ -164,13 +163,6 @@ fn a_step_that_overflows_changes_nothing_but_the_scale_which_a_resumed_run_remem
     assert_eq!(resumed.resume(&run).unwrap().unwrap().state.scaler.unwrap().scale, 65536.0 / f32::exp2(fallen as f32));
     resumed.train(&run, &mut listen).unwrap();
     assert!(resumed.parameters().values() == whole.parameters().values(), "other weights than the whole run's");
-}
-
-#[test]
-fn what_has_no_16_bit_form_is_refused() {
-    let config = Config { form: Form::Plain, ..in_precision(Precision::Bf16) };
-    let error = Trainer::new(&Device::cpu(), config, series().shape().clone()).map(drop).unwrap_err().to_string();
-    assert!(error.starts_with("training.precision is bf16: expected fp32 for the plain form"), "{error}");
 }
 
 /// `--set training.loss_scale_floor=1.2e-38` ended in an assert of amp's once the scale fell so

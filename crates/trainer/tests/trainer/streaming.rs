@@ -8,11 +8,11 @@ use megabatch_nn::batch::LossOn;
 use megabatch_nn::cpu::{Compute, StreamingPredictor};
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Model, ModelConfig};
-use megabatch_trainer::{
-    Config, Error, Form, InputGradients, Pass, Predictor, Run, Samples, Selection, SeriesInMemory, Trainer,
-};
+use megabatch_reference::{LayerState, Reference};
+use megabatch_trainer::{Config, Error, Predictor, Run, Samples, Selection, SeriesInMemory, Trainer};
 use proptest::prelude::*;
 
+use crate::by_hand::{inputs_of, streamed, wide, windows_of};
 use crate::made_up::{config, fusion_of, listen, pooling_of, samples, series, steps_of};
 
 /// The weights of a model after some steps with carried state.
@@ -44,9 +44,9 @@ fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|x| x.to_bits()).collect()
 }
 
-fn apart(a: &[f32], b: &[f32]) -> f32 {
-    assert_eq!(a.len(), b.len());
-    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+fn apart(found: &[f32], expected: &[f64]) -> f64 {
+    assert_eq!(found.len(), expected.len());
+    found.iter().zip(expected).map(|(found, expected)| (f64::from(*found) - expected).abs()).fold(0.0, f64::max)
 }
 
 /// Bars of each timeframe up to the window of `sample`, from its segment's start on.
@@ -63,7 +63,7 @@ fn a_prediction_depends_on_the_bars_alone() {
     let path = folder.path().join("w.safetensors");
     let samples = series();
     let all: Vec<usize> = (0..100).collect();
-    for (form, pooling) in [(Form::Plain, 0), (Form::Fast, 0), (Form::Plain, 1), (Form::Fast, 1)] {
+    for pooling in [0, 1] {
         let model = ModelConfig {
             hidden: 18,
             layers: 2,
@@ -73,16 +73,16 @@ fn a_prediction_depends_on_the_bars_alone() {
         };
         exported(&path, model);
         let with = |threads, batch_size, indices: &[usize]| {
-            let mut predictor = predictor(&path, model, Compute { threads, batch_size, form });
+            let mut predictor = predictor(&path, model, Compute { threads, batch_size });
             predictions(&mut predictor, &samples, indices).unwrap()
         };
         let expected = with(1, 100, &all);
         for (threads, batch_size) in [(2, 33), (3, 1), (7, 64)] {
-            assert_eq!(bits(&with(threads, batch_size, &all)), bits(&expected), "{form:?}, {threads} x {batch_size}");
+            assert_eq!(bits(&with(threads, batch_size, &all)), bits(&expected), "{threads} x {batch_size}");
         }
         let some = [99, 3, 60, 59, 3, 0];
         let of_some: Vec<f32> = some.iter().flat_map(|&sample| expected[2 * sample..][..2].to_vec()).collect();
-        assert_eq!(bits(&with(2, 4, &some)), bits(&of_some), "{form:?}");
+        assert_eq!(bits(&with(2, 4, &some)), bits(&of_some));
         assert!(with(2, 4, &[]).is_empty());
     }
 }
@@ -128,8 +128,9 @@ fn a_follower_predicts_as_the_evaluation_does() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A window of T bars from the streamed state before it gives what the stream gives, up to
-    /// rounding; so does the other form.
+    /// A follower, and a predictor, give the outputs of one pass of the reference over all bars
+    /// since the segment began; so does the reference over a window that starts from the follower's
+    /// state. A rounding is 6e-8 of states below 1.
     #[test]
     fn a_window_from_the_streamed_state_ends_in_the_streamed_state(
         (hidden, layers, bias) in (1usize..36, 1usize..4, any::<bool>()), sample in 0usize..100, seed in 0u64..1000,
@@ -144,28 +145,24 @@ proptest! {
         let parameters = model.initial_parameters(&scope, seed).unwrap();
         megabatch_nn::model::save_weights(&path, &parameters).unwrap();
 
-        let mut follower = StreamingPredictor::open(
-            &Device::cpu(), Model::new(samples.shape().clone(), config).unwrap(), &path, Form::Fast,
-        ).unwrap();
-        let mut pass = Pass::new(&scope, &model, 1, InputGradients::Skip).unwrap();
-        let whole: Vec<Vec<f32>> = (0..2).map(|k| bars(&samples, k, sample)).collect();
-        let before = |k: usize| whole[k].len() - samples.shape().timeframes[k].steps * samples.shape().timeframes[k].features;
-        pass.load(1, (0..2).map(|k| &whole[k][before(k)..]));
-        for (k, bars) in whole.iter().enumerate() {
-            follower.push(k, &bars[..before(k)]);
-            for (layer, state) in follower.state(k).chunks_exact(2 * hidden).take(layers).enumerate() {
-                let (hidden_state, cell_state) = state.split_at(hidden);
-                pass.set_initial_state(k, layer, hidden_state, cell_state);
-            }
-            follower.push(k, &bars[before(k)..]);
+        let mut follower =
+            StreamingPredictor::open(&Device::cpu(), Model::new(samples.shape().clone(), config).unwrap(), &path).unwrap();
+        let mut inputs = inputs_of(&windows_of(&samples, &[sample]).view());
+        for (k, timeframe) in samples.shape().timeframes.iter().enumerate() {
+            let bars = bars(&samples, k, sample);
+            let (before, window) = bars.split_at(bars.len() - timeframe.steps * timeframe.features);
+            follower.push(k, before);
+            let layers = follower.state(k).chunks_exact(2 * hidden).take(layers).map(|state| state.split_at(hidden));
+            inputs.timeframes[k].initial =
+                layers.map(|(hidden, cell)| LayerState { hidden: wide(hidden), cell: wide(cell) }).collect();
+            follower.push(k, window);
         }
-        model.forward(&parameters, &mut pass);
-        prop_assert!(apart(pass.outputs(), &follower.predict()) < 1e-5);
-        for form in [Form::Plain, Form::Fast] {
-            let mut predictor = predictor(&path, config, Compute { threads: 1, batch_size: 1, form });
-            let streamed = predictions(&mut predictor, &samples, &[sample]).unwrap();
-            prop_assert!(apart(pass.outputs(), &streamed) < 1e-5, "{form:?}");
-        }
+        let reference = Reference::new(&model, &parameters);
+        let (expected, followed) = (streamed(&reference, &samples, &[sample]), follower.predict());
+        prop_assert!(apart(&followed, &expected) < 1e-5);
+        prop_assert!(apart(&followed, &reference.forward(&inputs).outputs) < 1e-5);
+        let mut predictor = predictor(&path, config, Compute { threads: 1, batch_size: 1 });
+        prop_assert!(apart(&predictions(&mut predictor, &samples, &[sample]).unwrap(), &expected) < 1e-5);
     }
 }
 

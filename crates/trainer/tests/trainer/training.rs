@@ -3,9 +3,9 @@
 
 use std::ops::ControlFlow;
 
-use megabatch_gpu_core::Device;
+use megabatch_gpu_core::{Device, Error::OverBudget};
 use megabatch_nn::model::{Fusion, ModelConfig, Pooling, SampleShape, TensorSet, save_weights};
-use megabatch_trainer::{Config, End, Error, Event, Form, InMemory, LastBatch, Outcome, Run, Samples, Trainer};
+use megabatch_trainer::{Config, End, Error, Event, InMemory, LastBatch, Outcome, Run, Samples, Trainer};
 
 use crate::made_up::{Disturbance, Disturbed, config, listen, losses, samples, trained_on_all};
 
@@ -239,21 +239,18 @@ fn layers_pooling_and_fusion_that_overflow_are_named() {
             "queries, keys and values [B · n, 3H] in fusion",
         ),
     ];
-    for form in [Form::Plain, Form::Fast] {
-        for (damage, expected) in &cases {
-            let mut trainer =
-                Trainer::new(&Device::cpu(), Config { model, form, ..config() }, samples.shape().clone()).unwrap();
-            let scope = Device::cpu().scope("test");
-            let mut weights = trainer.model().initial_parameters(&scope, 1).unwrap();
-            damage(&mut weights);
-            save_weights(&path, &weights).unwrap();
-            trainer.load_weights(&path).unwrap();
-            match trainer.train(&run, &mut listen) {
-                Err(Error::NotFinite { step: 1, tensor, .. }) => {
-                    assert!(tensor.ends_with(expected), "{form:?}: {tensor} for {expected}");
-                }
-                other => panic!("{form:?}, {expected}: {other:?}"),
+    for (damage, expected) in &cases {
+        let mut trainer = Trainer::new(&Device::cpu(), Config { model, ..config() }, samples.shape().clone()).unwrap();
+        let scope = Device::cpu().scope("test");
+        let mut weights = trainer.model().initial_parameters(&scope, 1).unwrap();
+        damage(&mut weights);
+        save_weights(&path, &weights).unwrap();
+        trainer.load_weights(&path).unwrap();
+        match trainer.train(&run, &mut listen) {
+            Err(Error::NotFinite { step: 1, tensor, .. }) => {
+                assert!(tensor.ends_with(expected), "{tensor} for {expected}");
             }
+            other => panic!("{expected}: {other:?}"),
         }
     }
 }
@@ -286,9 +283,6 @@ fn a_profile_tells_the_time_of_every_layer_and_changes_nothing() {
         assert!(profile.pooling.len() == 2 && pooled.iter().all(|&time| time > 0.0), "{profile:?}");
         assert!(forward + pooled[0] <= step.forward_s && backward + pooled[1] <= step.backward_s, "{step:?}");
     }
-    let plain = Config { profile: true, form: Form::Plain, ..config() };
-    let message = Trainer::new(&Device::cpu(), plain, samples.shape().clone()).unwrap_err().to_string();
-    assert!(message.starts_with("training.profile is true: expected false for the plain form"), "{message}");
 }
 
 #[test]
@@ -314,7 +308,7 @@ fn memory_over_the_budget_is_an_error_and_leaves_none_behind() {
     let device = Device::cpu();
     device.set_budget_bytes(Some(20_000));
     let error = Trainer::new(&device, config(), samples(1).shape().clone()).unwrap_err();
-    assert!(matches!(error, Error::Memory(megabatch_gpu_core::Error::OverBudget { .. })), "{error}");
+    assert!(matches!(error, Error::Model(megabatch_nn::Error::Memory(OverBudget { .. }))), "{error}");
     assert_eq!(device.usage().allocated_bytes, 0);
 }
 

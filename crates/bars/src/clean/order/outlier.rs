@@ -1,25 +1,24 @@
 //! Rows whose times leave the order of those around them.
 
-use super::Order;
+use super::RowSorter;
 use crate::error::Result;
-use crate::parse::row::Fault;
-use crate::parse::row_error::RowError;
-use crate::time::timestamp::{DAY_NS, Stamp, display_utc};
+use crate::error::row_error::RowError;
+use crate::parse::row::RowFault;
+use crate::time::timestamp::{DAY_NS, RowTime, display_utc};
 use crate::time::zone::Occurrence;
 
-/// Most rows in a stretch that is taken for stray: it bounds how far ahead is looked at each row
-/// that is late.
-const STRAY_ROWS_MAX: usize = 8;
-/// A row that is sorted in must be this close to another: a wrong date puts it anywhere, and no
-/// market pauses longer.
+/// Most rows in a stretch of outliers; it bounds the look-ahead at each late row.
+const OUTLIER_ROWS_MAX: usize = 8;
+/// A row that is sorted in must be this close to another bar: no market pauses longer, and a wrong
+/// date is usually farther off.
 const SORTED_IN_NS_MAX: i64 = 7 * DAY_NS;
 
-impl Order<'_> {
-    /// Takes the last bars out where a late row goes on before them, and more rows would be late if
-    /// they stayed; whether it was so.
-    pub(super) fn take_out_stray(&mut self, open_time: i64, index: usize) -> Result<bool> {
+impl RowSorter<'_> {
+    /// Takes the last bars out if the rows go on before them, so that more rows would be late than
+    /// are taken out. Returns true if it did.
+    pub(super) fn take_out_outliers(&mut self, open_time: i64, index: usize) -> Result<bool> {
         let kept = match self.bar_at(open_time) {
-            Err(kept) if self.placed.len() - kept <= STRAY_ROWS_MAX => kept,
+            Err(kept) if self.placed.len() - kept <= OUTLIER_ROWS_MAX => kept,
             _ => return Ok(false),
         };
         let (last, _) = self.placed[self.placed.len() - 1];
@@ -30,31 +29,32 @@ impl Order<'_> {
         if opens.take(count).take_while(is_next).count() < count {
             return Ok(false);
         }
-        let stray = self.placed.split_off(kept);
+        let outlier = self.placed.split_off(kept);
         if self.ledger.repairs() {
-            self.aside.extend(stray);
+            self.deferred.extend(outlier);
             return Ok(true);
         }
-        stray.into_iter().try_for_each(|(found, row)| self.refuse(row, left_order(found, open_time)))?;
+        outlier.into_iter().try_for_each(|(found, row)| self.refuse(row, left_order(found, open_time)))?;
         Ok(true)
     }
 
-    /// When the bar of a row opens if its time is the first that the clock shows so.
+    /// Open time of a row's bar; of a repeated time, the first.
     fn first_open_time(&self, index: usize) -> i64 {
         let utc_ns = match self.rows[index].stamp {
-            Stamp::Utc(ns) => ns,
-            Stamp::Wall(ns) => match self.clock.zone.occurrence(ns) {
+            RowTime::Utc(ns) => ns,
+            RowTime::Wall(ns) => match self.clock.zone.occurrence(ns) {
                 Occurrence::Once(ns) | Occurrence::Twice(ns, _) | Occurrence::Never { unmoved: ns } => ns,
             },
         };
         utc_ns - self.clock.stamp_delay_ns
     }
 
-    /// Drops those of the sorted rows that stand, few together, far from every bar.
-    pub(super) fn without_far_ones(&mut self, aside: &[(i64, usize)]) -> Result<Vec<(i64, usize)>> {
-        let mut near = Vec::with_capacity(aside.len());
-        for together in aside.chunk_by(|one, next| next.0 - one.0 <= SORTED_IN_NS_MAX) {
-            if together.len() > STRAY_ROWS_MAX || together.iter().any(|&(open_time, _)| self.is_near_a_bar(open_time)) {
+    /// Drops small groups of sorted rows that are far from every bar.
+    pub(super) fn without_far_ones(&mut self, deferred: &[(i64, usize)]) -> Result<Vec<(i64, usize)>> {
+        let mut near = Vec::with_capacity(deferred.len());
+        for together in deferred.chunk_by(|one, next| next.0 - one.0 <= SORTED_IN_NS_MAX) {
+            if together.len() > OUTLIER_ROWS_MAX || together.iter().any(|&(open_time, _)| self.is_near_a_bar(open_time))
+            {
                 near.extend_from_slice(together);
                 continue;
             }
@@ -69,14 +69,14 @@ impl Order<'_> {
     }
 }
 
-fn left_order(found: i64, next: i64) -> Fault {
+fn left_order(found: i64, next: i64) -> RowFault {
     let (found, next) = (display_utc(found), display_utc(next));
     let expected =
         format!("a bar that opens before {next}, with which the rows go on (this one would open at {found})");
-    Fault { trouble: RowError::Stray, expected }
+    RowFault { kind: RowError::Outlier, expected }
 }
 
-fn far_from_all(found: i64) -> Fault {
+fn far_from_all(found: i64) -> RowFault {
     let expected = format!("a bar within a week of another (this one would open at {})", display_utc(found));
-    Fault { trouble: RowError::Stray, expected }
+    RowFault { kind: RowError::Outlier, expected }
 }

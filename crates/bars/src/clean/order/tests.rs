@@ -3,36 +3,37 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 
 use super::*;
-use crate::parse::row_error::OnError;
+use crate::error::row_error::OnError;
 use crate::time::timestamp::{DAY_NS, DateStyle, HOUR_NS, MINUTE_NS, parse_stamp};
 
-fn clock(zone: &Zone) -> Clock<'_> {
-    Clock { zone, base: Timeframe::M1, stamp_delay_ns: 0, repeats: Repeats::Refuse }
+fn clock(zone: &Zone) -> RowClock<'_> {
+    RowClock { zone, base: Timeframe::M1, stamp_delay_ns: 0, repeats: Repeats::Refuse }
 }
 
-fn ledger(on_error: OnError) -> Ledger {
-    Ledger::new(PathBuf::from("bars.csv"), on_error)
+fn ledger(on_error: OnError) -> RowLedger {
+    RowLedger::new(PathBuf::from("bars.csv"), on_error)
 }
 
 /// Rows at minutes after the start of 1970, each with a price.
-fn rows(minutes: &[(i64, f64)]) -> Vec<Row> {
-    let row = |(&(minute, price), line): (&(i64, f64), u64)| Row::flat(Stamp::Utc(minute * MINUTE_NS), price, line);
+fn rows(minutes: &[(i64, f64)]) -> Vec<BarRow> {
+    let row =
+        |(&(minute, price), line): (&(i64, f64), u64)| BarRow::flat(RowTime::Utc(minute * MINUTE_NS), price, line);
     minutes.iter().zip(1..).map(row).collect()
 }
 
-/// Kind, rows and first line of what was dropped and mended.
+/// Kind, rows and first line of what was dropped and fixed.
 type Account = (Vec<(RowError, u64, u64)>, Vec<(RowFix, u64, u64)>);
 
-fn account(ledger: Ledger) -> Account {
-    let (dropped, mended) = ledger.close();
+fn account(ledger: RowLedger) -> Account {
+    let (dropped, fixed) = ledger.close();
     let dropped = dropped.iter().map(|tally| (tally.kind, tally.rows, tally.first_line)).collect();
-    (dropped, mended.iter().map(|tally| (tally.kind, tally.rows, tally.first_line)).collect())
+    (dropped, fixed.iter().map(|tally| (tally.kind, tally.rows, tally.first_line)).collect())
 }
 
 /// The minutes and prices of the bars, and the account.
 fn ordered(minutes: &[(i64, f64)], on_error: OnError, repeats: Repeats) -> (Vec<(i64, f64)>, Account) {
     let (zone, mut ledger) = (Zone::utc(), ledger(on_error));
-    let bars = in_order(&rows(minutes), Clock { repeats, ..clock(&zone) }, &mut ledger).unwrap();
+    let bars = in_order(&rows(minutes), RowClock { repeats, ..clock(&zone) }, &mut ledger).unwrap();
     let bars = bars.open_time.iter().zip(&bars.close).map(|(ns, close)| (ns / MINUTE_NS, *close)).collect();
     (bars, account(ledger))
 }
@@ -40,15 +41,15 @@ fn ordered(minutes: &[(i64, f64)], on_error: OnError, repeats: Repeats) -> (Vec<
 #[test]
 fn copies_duplicates_and_rows_out_of_order() {
     let given = [(0, 1.0), (2, 1.0), (4, 1.0), (2, 1.0), (2, 7.0), (1, 8.0), (1, 8.0), (1, 9.0), (5, 1.0)];
-    let (bars, (dropped, mended)) = ordered(&given, OnError::Skip, Repeats::Refuse);
+    let (bars, (dropped, fixed)) = ordered(&given, OnError::Skip, Repeats::Refuse);
     assert_eq!(bars, [(0, 1.0), (2, 1.0), (4, 1.0), (5, 1.0)]);
     assert_eq!(dropped, [(RowError::Copy, 1, 4), (RowError::Duplicate, 1, 5), (RowError::Backward, 3, 6)]);
-    assert_eq!(mended, []);
+    assert_eq!(fixed, []);
 
-    let (bars, (dropped, mended)) = ordered(&given, OnError::Repair, Repeats::Refuse);
+    let (bars, (dropped, fixed)) = ordered(&given, OnError::Repair, Repeats::Refuse);
     assert_eq!(bars, [(0, 1.0), (1, 8.0), (2, 1.0), (4, 1.0), (5, 1.0)]);
     assert_eq!(dropped, [(RowError::Copy, 2, 4), (RowError::Duplicate, 2, 5)]);
-    assert_eq!(mended, [(RowFix::Sorted, 1, 6)]);
+    assert_eq!(fixed, [(RowFix::Sorted, 1, 6)]);
 
     let (bars, (dropped, _)) = ordered(&given, OnError::Repair, Repeats::Last);
     assert_eq!(bars, [(0, 1.0), (1, 9.0), (2, 7.0), (4, 1.0), (5, 1.0)]);
@@ -68,8 +69,8 @@ fn a_row_is_sorted_in_only_where_it_has_room() {
     let (zone, mut ledger) = (Zone::utc(), ledger(OnError::Repair));
     let mut rows = rows(&[(0, 1.0), (3, 1.0), (5, 1.0), (1, 2.0), (1, 3.0)]);
     // Half a minute before, and after, a bar.
-    rows[3].stamp = Stamp::Utc(5 * MINUTE_NS / 2);
-    rows[4].stamp = Stamp::Utc(7 * MINUTE_NS / 2);
+    rows[3].stamp = RowTime::Utc(5 * MINUTE_NS / 2);
+    rows[4].stamp = RowTime::Utc(7 * MINUTE_NS / 2);
     let bars = in_order(&rows, clock(&zone), &mut ledger).unwrap();
     assert_eq!((bars.len(), account(ledger)), (3, (vec![(RowError::Backward, 2, 4)], vec![])));
 }
@@ -77,7 +78,7 @@ fn a_row_is_sorted_in_only_where_it_has_room() {
 #[test]
 fn a_row_that_leaves_the_order_is_the_culprit() {
     let far = 5_000_000;
-    // Minutes; the lines that are stray when skipping; the minutes left when repairing.
+    // Minutes; the lines of outliers when skipping; the minutes left when repairing.
     let cases: [(&[i64], &[i64], &[i64]); 6] = [
         (&[0, 1, far, 2, 3, 4], &[0, 1, 2, 3, 4], &[0, 1, 2, 3, 4]),
         (&[far, 0, 1, 2], &[0, 1, 2], &[0, 1, 2]),
@@ -100,17 +101,17 @@ fn a_row_that_leaves_the_order_is_the_culprit() {
     let (zone, mut failing) = (Zone::utc(), ledger(OnError::Fail));
     let error = in_order(&rows(&given), clock(&zone), &mut failing).unwrap_err().to_string();
     assert!(error.contains("line 3: stray timestamp") && error.contains("before 1970-01-01T00:02:00Z"), "{error}");
-    let (_, (dropped, mended)) = ordered(&given, OnError::Repair, Repeats::Refuse);
-    assert_eq!((dropped, mended), (vec![(RowError::Stray, 1, 3)], vec![]));
+    let (_, (dropped, fixed)) = ordered(&given, OnError::Repair, Repeats::Refuse);
+    assert_eq!((dropped, fixed), (vec![(RowError::Outlier, 1, 3)], vec![]));
 }
 
 /// Rows on the wall clock of New York, each with a price.
 fn on_the_wall(times: &[(&str, f64)], on_error: OnError) -> Result<(Vec<i64>, Account)> {
     let stamp = |time: &str| parse_stamp(time.as_bytes(), DateStyle::Dashed).unwrap();
-    let rows: Vec<Row> =
-        times.iter().zip(1..).map(|(&(time, price), line)| Row::flat(stamp(time), price, line)).collect();
+    let rows: Vec<BarRow> =
+        times.iter().zip(1..).map(|(&(time, price), line)| BarRow::flat(stamp(time), price, line)).collect();
     let (zone, mut ledger) = ("America/New_York".parse().unwrap(), ledger(on_error));
-    let clock = Clock { base: Timeframe::M30, ..clock(&zone) };
+    let clock = RowClock { base: Timeframe::M30, ..clock(&zone) };
     // In half hours after 05:00 UTC on the day of the change, when it is 01:00 for the first time.
     let first = stamp("2018-11-04T05:00Z").ns();
     let bars = in_order(&rows, clock, &mut ledger)?;
@@ -155,9 +156,10 @@ fn an_hour_written_twice_did_not_pass_twice() {
 
 #[test]
 fn a_row_out_of_order_in_that_hour_is_no_second_pass() {
-    let stamp = |minute: i64| Stamp::Wall(17_839 * DAY_NS + HOUR_NS + minute * MINUTE_NS); // 2018-11-04 01:00
+    let stamp = |minute: i64| RowTime::Wall(17_839 * DAY_NS + HOUR_NS + minute * MINUTE_NS); // 2018-11-04 01:00
     let minutes = [0, 1, 3, 2, 4, 59, 0, 1];
-    let rows: Vec<Row> = (1..).zip(minutes).map(|(line, minute)| Row::flat(stamp(minute), line as f64, line)).collect();
+    let rows: Vec<BarRow> =
+        (1..).zip(minutes).map(|(line, minute)| BarRow::flat(stamp(minute), line as f64, line)).collect();
     let (zone, mut ledger) = ("America/New_York".parse().unwrap(), ledger(OnError::Repair));
     let bars = in_order(&rows, clock(&zone), &mut ledger).unwrap();
     let opens: Vec<i64> = bars.open_time.iter().map(|ns| (ns - bars.open_time[0]) / MINUTE_NS).collect();

@@ -11,10 +11,10 @@ use std::array;
 use half::f16;
 use megabatch_gpu_core::convert;
 
-use super::floats::{BLOCK, ByteOrder, Float, FloatWidth};
+use super::floats::{BLOCK, ByteOrder, FloatType, FloatWidth};
 
 /// Converts as many elements as `out` has. `plane(k)` is byte k of each, in the order of the file.
-pub(super) fn to_f32<'a>(float: Float, plane: impl Fn(usize) -> &'a [u8], out: &mut [f32]) {
+pub(super) fn to_f32<'a>(float: FloatType, plane: impl Fn(usize) -> &'a [u8], out: &mut [f32]) {
     match float.width {
         FloatWidth::F16 => from_halves(ordered(float.order, plane), out),
         FloatWidth::F32 => join_u32(ordered(float.order, plane), bytemuck::cast_slice_mut(out)),
@@ -71,8 +71,8 @@ join!(join_u64, u64);
 mod tests {
     use super::*;
 
-    /// What is chosen here, and the portable form, against the definition; at lengths around a
-    /// vector and starts that are not aligned.
+    /// Compares the chosen and the portable form with the definition, at lengths around a vector
+    /// and unaligned starts.
     macro_rules! check {
         ($name:ident, $word:ty) => {
             const N: usize = size_of::<$word>();

@@ -1,4 +1,4 @@
-//! Joins of byte planes in plain loops: what every other form must equal, on every CPU.
+//! Joins of byte planes in plain loops, the reference of the other forms.
 #![forbid(unsafe_code)]
 
 macro_rules! join {
@@ -6,8 +6,8 @@ macro_rules! join {
         /// Makes each word of its bytes, of which the first plane has the least significant. A
         /// plane has at least as many bytes as there are words.
         #[inline(always)]
-        pub(super) fn $name([$($plane),+]: [&[u8]; size_of::<$word>()], out: &mut [$word]) {
-            $(let $plane = &$plane[..out.len()];)+
+        pub(super) fn $name(planes: [&[u8]; size_of::<$word>()], out: &mut [$word]) {
+            let [$($plane),+] = planes.map(|plane| &plane[..out.len()]);
             for (k, word) in out.iter_mut().enumerate() {
                 *word = <$word>::from_le_bytes([$($plane[k]),+]);
             }

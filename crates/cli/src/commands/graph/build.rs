@@ -1,23 +1,16 @@
-//! `megabatch graph build`: graphs of files, built where they are not there yet.
+//! `megabatch graph build`: arguments of graphs of every kind.
 
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::path::PathBuf;
 
-use anyhow::Result;
 use clap::ValueEnum;
-use megabatch_graph_cache::build::Rewired;
-use megabatch_graph_cache::{
-    BuildOptions, Builder, Change, Error, FloatWidth, GraphFile, IndexWidth, Stale, Widths, build_cached,
+use megabatch_run::graph::{
+    BoxEdges, BuildRequest, FloatWidth, GraphKind, IndexWidth, Options, Place, Symmetry, Widths, build,
 };
-use serde_json::{Value, json};
+use megabatch_run::ingest::OnError;
+use megabatch_run::text::ByteSize;
+use megabatch_run::{Findings, Result};
 
-use super::building::{Wrote, describe_graphs, facts, with_progress};
-use super::cached;
-use super::options::{Kind, Options};
-use super::source::{Source, with_source};
-use crate::answer::Answer;
-use crate::commands::memory::size::ByteSize;
-use crate::output;
+use crate::host::host;
 
 /// Build graphs into a file, unless it holds them already
 ///
@@ -33,13 +26,13 @@ use crate::output;
   megabatch graph build gdb1k.sdf.gz --kind sdf --targets gdb1k.sdf.csv.gz --out gdb1k.mbg
   megabatch graph build atoms.csv --kind radius --radius 3.5 --periodic 10,10,10 --out atoms.mbg
   megabatch graph build shares/ --kind correlation --lookback 90 --k 5 --cache graphs/ --limit 2GiB")]
-pub(super) struct Args {
+pub(super) struct BuildArgs {
     /// Files or folders, as the kind says
     #[arg(required = true)]
     inputs: Vec<PathBuf>,
     /// What the graphs are built from, and how
     #[arg(long, value_enum)]
-    pub(super) kind: Kind,
+    kind: KindArg,
     /// The file of graphs
     #[arg(long, required_unless_present = "cache")]
     out: Option<PathBuf>,
@@ -50,9 +43,9 @@ pub(super) struct Args {
     /// What the files of the folder may take together, such as 2GiB: those go whose use is longest
     /// ago [default: no limit]
     #[arg(long, value_name = "BYTES", requires = "cache", conflicts_with = "out")]
-    pub(super) limit: Option<ByteSize>,
+    limit: Option<ByteSize>,
     #[command(flatten)]
-    options: Options,
+    options: KindOptions,
     /// Keep how many neighbours a node has and draw them by chance, from this seed: what the graphs
     /// have to be better than
     #[arg(long, value_name = "SEED")]
@@ -83,104 +76,129 @@ enum IndexArg {
     U64,
 }
 
-pub(super) fn run(args: &Args) -> Result<Answer> {
-    let place = match (&args.out, &args.cache) {
-        (Some(out), _) => Place::File(out),
-        (None, Some(folder)) => Place::Cache(folder),
-        (None, None) => unreachable!("one of the two is required"),
-    };
-    place.check(&args.inputs)?;
-    with_source(args.kind, &args.inputs, &args.options, &mut |source| match args.rewire {
-        None => build(args, place, source),
-        Some(seed) => {
-            let Source { builder, found, facts } = source;
-            build(args, place, Source { builder: &Rewired::new(builder, seed), found, facts })
-        }
-    })
+/// Kinds of graphs, with their inputs.
+#[derive(Clone, Copy, ValueEnum)]
+enum KindArg {
+    /// Shares, a file of bars each: a graph a day of the nearest by correlation of log returns
+    /// before it
+    Correlation,
+    /// A CSV of rows of features: the nearest by cosine
+    Cosine,
+    /// A CSV of rows of features: the nearest by distance
+    Euclidean,
+    /// A CSV of x, y and z: those that are at most a radius apart
+    Radius,
+    /// A folder with a TU dataset
+    Tu,
+    /// A folder with a graph as edges.csv, features.csv or features_sparse.csv, and labels.csv or
+    /// targets.csv
+    EdgeList,
+    /// Molecules in an SDF file
+    Sdf,
+    /// Tensors as in PyTorch Geometric, in a safetensors file
+    EdgeIndex,
 }
 
-/// Place of the graphs.
-#[derive(Clone, Copy)]
-enum Place<'a> {
-    File(&'a Path),
-    /// In a folder, under the hash of what they are of.
-    Cache(&'a Path),
+/// Options of all kinds; what an option is without being given is said with it.
+#[derive(clap::Args)]
+struct KindOptions {
+    /// Returns that a correlation is taken of [default: 60]
+    #[arg(long, help_heading = "Correlation")]
+    lookback: Option<usize>,
+    /// Neighbours that send to a node; also of cosine and euclidean [default: 10]
+    #[arg(long, help_heading = "Correlation")]
+    k: Option<usize>,
+    /// Weight returns by age: those so many days old count half
+    #[arg(long, help_heading = "Correlation", value_name = "DAYS")]
+    half_life: Option<f64>,
+    /// Take the mean return of all shares from each first
+    #[arg(long, help_heading = "Correlation")]
+    demean: bool,
+    /// Returns in the window that a share needs to be a node [default: 40, or the look-back if that
+    /// is less]
+    #[arg(long, help_heading = "Correlation")]
+    min_observations: Option<usize>,
+    /// Neighbours that are kept below the threshold and in mutual edges [default: 0]
+    #[arg(long, help_heading = "Correlation")]
+    min_degree: Option<usize>,
+    /// Neighbours are those of the largest magnitude, opposite ones too
+    #[arg(long, help_heading = "Correlation")]
+    absolute: bool,
+    /// The least correlation of a neighbour
+    #[arg(long, help_heading = "Correlation", allow_hyphen_values = true)]
+    threshold: Option<f64>,
+    /// Which edges come with the one back; also of cosine and euclidean [default: none]
+    #[arg(long, help_heading = "Correlation", value_enum)]
+    symmetry: Option<SymmetryArg>,
+    /// Nodes send to themselves; also of cosine, euclidean and radius
+    #[arg(long, help_heading = "Correlation")]
+    self_loops: bool,
+    /// A CSV of symbols and what is known of them: each further column becomes an attribute of
+    /// edges, smaller / larger of two numbers, and of texts 1 where they are equal
+    #[arg(long, help_heading = "Correlation", value_name = "CSV")]
+    similarities: Option<PathBuf>,
+    /// What happens to rows and files that cannot be used, as in `ingest` [default: fail]
+    #[arg(long, help_heading = "Correlation", value_enum)]
+    on_error: Option<OnErrorArg>,
+    /// The largest distance; of radius and sdf, whose edges are bonds without it
+    #[arg(long, help_heading = "Other kinds", value_name = "DISTANCE")]
+    radius: Option<f32>,
+    /// Edges of a box that repeats in all directions, of radius: 10,10,10
+    #[arg(long, help_heading = "Other kinds", value_name = "X,Y,Z")]
+    periodic: Option<BoxEdges>,
+    /// Divide the features of a node by their sum, of edge-list
+    #[arg(long, help_heading = "Other kinds")]
+    normalize_features: bool,
+    /// A CSV of targets, a row a molecule, of sdf
+    #[arg(long, help_heading = "Other kinds", value_name = "CSV")]
+    targets: Option<PathBuf>,
+    /// A column of --targets, or a data item of the SDF file, that is a target; several with commas
+    #[arg(long, help_heading = "Other kinds", value_name = "NAME", value_delimiter = ',')]
+    target: Vec<String>,
+    /// Keep the positions of atoms as features, of sdf
+    #[arg(long, help_heading = "Other kinds")]
+    positions: bool,
 }
 
-impl Place<'_> {
-    fn check(self, inputs: &[PathBuf]) -> Result<()> {
-        match self {
-            Place::File(out) => {
-                output::require_ending(out, &["mbg"])?;
-                output::check(out, &inputs.iter().map(PathBuf::as_path).collect::<Vec<_>>())
-            }
-            Place::Cache(folder) => output::check_folder(folder),
-        }
+#[derive(Clone, Copy, ValueEnum)]
+enum SymmetryArg {
+    /// None: a node may be a neighbour of one that is none of its
+    None,
+    /// All: where one is a neighbour, both are
+    Union,
+    /// Only edges that there are both ways stay
+    Mutual,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum OnErrorArg {
+    /// Stop at the first
+    Fail,
+    /// Leave them out, and say which
+    Skip,
+    /// Mend what can be, and leave out the rest
+    Repair,
+}
+
+impl BuildArgs {
+    pub(super) fn build(&self) -> Result<Findings> {
+        let request = BuildRequest {
+            inputs: self.inputs.clone(),
+            kind: self.kind.into(),
+            place: match (&self.out, &self.cache) {
+                (Some(out), _) => Place::File(out.clone()),
+                (None, Some(folder)) => Place::Cache { folder: folder.clone(), limit: self.limit },
+                (None, None) => unreachable!("one of the two is required"),
+            },
+            options: self.options.options(),
+            rewire: self.rewire,
+            widths: self.widths(),
+            threads: self.threads,
+        };
+        build(&request, &host())
     }
-}
 
-fn build(args: &Args, place: Place<'_>, source: Source<'_>) -> Result<Answer> {
-    match place {
-        Place::File(out) => build_file(args, out, source),
-        Place::Cache(folder) => cached::build(args, folder, source),
-    }
-}
-
-fn build_file(args: &Args, out: &Path, source: Source<'_>) -> Result<Answer> {
-    let start = Instant::now();
-    let changes = changes(out, source.builder)?;
-    let (file, wrote) = with_progress(args, source.builder, &mut |options, progress| {
-        build_cached(out, source.builder, options, progress)
-    })?;
-    let seconds = start.elapsed().as_secs_f64();
-    let state = match (wrote, &changes) {
-        (Wrote::Nothing, _) => State::Unchanged,
-        (Wrote::Graphs { .. }, Some(changes)) if !changes.is_empty() => State::Replaced,
-        (Wrote::Graphs { .. }, _) => State::Built,
-    };
-    let changes = changes.unwrap_or_default();
-    let text = source.found + &describe(&file, state, &changes, wrote, seconds);
-    let mut json = facts(&file, wrote, args.kind, seconds);
-    json["state"] = state.name().into();
-    json["changes"] =
-        changes.iter().map(|Change { what, old, new, .. }| json!({ "what": what, "old": old, "new": new })).collect();
-    json["found"] = source.facts;
-    Ok(Answer::new(text, &json))
-}
-
-/// Outcome for the file.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// It holds the graphs already.
-    Unchanged,
-    Built,
-    /// It held others.
-    Replaced,
-}
-
-impl State {
-    fn name(self) -> &'static str {
-        match self {
-            State::Unchanged => "unchanged",
-            State::Built => "built",
-            State::Replaced => "replaced",
-        }
-    }
-}
-
-/// In what the file at `path` is not of what `builder` builds from; `None` where there is no file
-/// that could tell.
-fn changes(path: &Path, builder: &dyn Builder) -> Result<Option<Vec<Change>>> {
-    let Ok(file) = GraphFile::open(path) else { return Ok(None) };
-    match file.check_fresh(builder) {
-        Ok(()) => Ok(Some(Vec::new())),
-        Err(Error::Stale { changes, .. }) => Ok(Some(changes)),
-        Err(error) => Err(error.into()),
-    }
-}
-
-impl Args {
-    pub(super) fn build_options(&self) -> BuildOptions {
+    fn widths(&self) -> Widths {
         let float = |arg| match arg {
             FloatArg::F32 => FloatWidth::F32,
             FloatArg::F16 => FloatWidth::F16,
@@ -189,57 +207,54 @@ impl Args {
             IndexArg::U32 => IndexWidth::U32,
             IndexArg::U64 => IndexWidth::U64,
         };
-        let widths = Widths { indices, edges: float(self.edge_width), features: float(self.feature_width) };
-        BuildOptions { threads: self.threads, widths, stale: Stale::Replace }
+        Widths { indices, edges: float(self.edge_width), features: float(self.feature_width) }
     }
 }
 
-fn describe(file: &GraphFile, state: State, changes: &[Change], wrote: Wrote, seconds: f64) -> String {
-    let how = match state {
-        State::Unchanged => "it was built from the same, in the same way: nothing to do".to_owned(),
-        State::Built => wrote.describe(seconds),
-        State::Replaced => {
-            let said: Vec<String> =
-                changes.iter().flat_map(|change| said(change.what, &change.old, &change.new)).collect();
-            format!("{}; it held others: {}", wrote.describe(seconds), said.join(", "))
+impl From<KindArg> for GraphKind {
+    fn from(kind: KindArg) -> Self {
+        match kind {
+            KindArg::Correlation => GraphKind::Correlation,
+            KindArg::Cosine => GraphKind::Cosine,
+            KindArg::Euclidean => GraphKind::Euclidean,
+            KindArg::Radius => GraphKind::Radius,
+            KindArg::Tu => GraphKind::Tu,
+            KindArg::EdgeList => GraphKind::EdgeList,
+            KindArg::Sdf => GraphKind::Sdf,
+            KindArg::EdgeIndex => GraphKind::EdgeIndex,
         }
-    };
-    describe_graphs(file, &how)
+    }
 }
 
-/// Changes in words: of parameters, each that has changed.
-fn said(what: &str, old: &str, new: &str) -> Vec<String> {
-    let object = |text: &str| serde_json::from_str(text).ok().filter(Value::is_object);
-    let (Some(old_values), Some(new_values)) = (object(old), object(new)) else {
-        return vec![match what {
-            "data" => "data have changed".to_owned(),
-            what => format!("{what} was {old:.80}, is {new:.80}"),
-        }];
-    };
-    let empty = serde_json::Map::new();
-    let names = new_values.as_object().unwrap_or(&empty).keys();
-    let differ = names.filter(|name| old_values[name.as_str()] != new_values[name.as_str()]);
-    let was = |name: &str| match &old_values[name] {
-        Value::Null => "not set".to_owned(),
-        value => value.to_string(),
-    };
-    differ.map(|name| format!("{name} was {}, is {}", was(name), new_values[name.as_str()])).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_that_have_changed_are_named() {
-        let cases = [
-            ("parameters", r#"{"k":10,"lookback":60}"#, r#"{"k":5,"lookback":60}"#, vec!["k was 10, is 5"]),
-            ("parameters", r#"{"k":10}"#, r#"{"k":10,"demean":true}"#, vec!["demean was not set, is true"]),
-            ("builder", "tu/1", "tu/2", vec!["builder was tu/1, is tu/2"]),
-            ("data", "a", "b", vec!["data have changed"]),
-        ];
-        for (what, old, new, expected) in cases {
-            assert_eq!(said(what, old, new), expected);
+impl KindOptions {
+    fn options(&self) -> Options {
+        Options {
+            lookback: self.lookback,
+            k: self.k,
+            half_life: self.half_life,
+            demean: self.demean,
+            min_observations: self.min_observations,
+            min_degree: self.min_degree,
+            absolute: self.absolute,
+            threshold: self.threshold,
+            symmetry: self.symmetry.map(|symmetry| match symmetry {
+                SymmetryArg::None => Symmetry::None,
+                SymmetryArg::Union => Symmetry::Union,
+                SymmetryArg::Mutual => Symmetry::Mutual,
+            }),
+            self_loops: self.self_loops,
+            similarities: self.similarities.clone(),
+            on_error: self.on_error.map(|on_error| match on_error {
+                OnErrorArg::Fail => OnError::Fail,
+                OnErrorArg::Skip => OnError::Skip,
+                OnErrorArg::Repair => OnError::Repair,
+            }),
+            radius: self.radius,
+            periodic: self.periodic,
+            normalize_features: self.normalize_features,
+            targets: self.targets.clone(),
+            target: self.target.clone(),
+            positions: self.positions,
         }
     }
 }

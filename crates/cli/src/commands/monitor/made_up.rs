@@ -1,8 +1,7 @@
 //! Lines of logs for tests.
 
+use megabatch_run::monitor::{GpuSample, RunStatus};
 use serde_json::{Value, json};
-
-use super::run_status::RunStatus;
 
 /// Ten samples in half a second: a quarter of it waiting, half of it computing.
 pub(super) fn step(step: u64, loss: f64) -> Value {
@@ -30,4 +29,17 @@ pub(super) fn seen(lines: &[Value]) -> RunStatus {
     let mut vitals = RunStatus::default();
     lines.iter().for_each(|line| vitals.see(line));
     vitals
+}
+
+/// A look at a GPU.
+pub(super) fn gpu(busy_percent: f64) -> GpuSample {
+    GpuSample {
+        busy_percent: Some(busy_percent),
+        memory_used_bytes: Some(3e9),
+        memory_total_bytes: Some(8e10),
+        power_w: Some(351.25),
+        celsius: Some(61.0),
+        sm_mhz: Some(1980.0),
+        memory_mhz: None,
+    }
 }

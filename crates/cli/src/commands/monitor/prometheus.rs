@@ -5,11 +5,8 @@ use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use anyhow::Result;
-
-use super::monitored_run::MonitoredRun;
-use super::run_status::READINGS;
-use crate::failure::Failure;
+use megabatch_run::monitor::{MonitoredRun, READINGS, Reading};
+use megabatch_run::{Error, Result};
 
 /// Limits of a client's time and request: clients are answered one after the other.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -20,9 +17,8 @@ const REQUEST_BYTES_MAX: u64 = 16 << 10;
 /// # Errors
 /// A usage failure where it cannot be had.
 pub(super) fn listen(address: &str) -> Result<TcpListener> {
-    let refuse = |error: io::Error| {
-        Failure::usage(format!("--prometheus {address}: cannot listen here: {error}; give HOST:PORT"))
-    };
+    let refuse =
+        |error: io::Error| Error::usage(format!("--prometheus {address}: cannot listen here: {error}; give HOST:PORT"));
     let listener = TcpListener::bind(address).map_err(refuse)?;
     eprintln!("metrics at http://{}/metrics", listener.local_addr().map_err(refuse)?);
     Ok(listener)
@@ -30,12 +26,12 @@ pub(super) fn listen(address: &str) -> Result<TcpListener> {
 
 /// Answers until no client can be accepted any more, and says why. A client that goes away or talks
 /// nonsense is no reason.
-pub(super) fn serve(listener: &TcpListener, mut followed: MonitoredRun) -> anyhow::Error {
+pub(super) fn serve(listener: &TcpListener, mut followed: MonitoredRun) -> Error {
     loop {
         match listener.accept() {
             Ok((stream, _)) => answer(&stream, &mut followed).unwrap_or_default(),
             Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
-            Err(error) => return anyhow::Error::from(error).context("--prometheus: no client can be accepted"),
+            Err(error) => return Error::from(error).context("--prometheus: no client can be accepted"),
         }
     }
 }
@@ -47,7 +43,7 @@ fn answer(mut stream: &TcpStream, followed: &mut MonitoredRun) -> io::Result<()>
     let refreshed = followed.refresh();
     let (status, body) = match (route(&request), refreshed) {
         (Route::Metrics, Ok(())) => ("200 OK", exposition(followed)),
-        (Route::Metrics, Err(error)) => ("500 Internal Server Error", format!("{error:#}\n")),
+        (Route::Metrics, Err(error)) => ("500 Internal Server Error", format!("{error}\n")),
         (Route::Nowhere, _) => ("404 Not Found", "the metrics are at /metrics\n".to_owned()),
         (Route::NotAllowed, _) => ("405 Method Not Allowed", "only GET is answered\n".to_owned()),
     };
@@ -91,7 +87,7 @@ fn route(request: &str) -> Route {
 fn exposition(followed: &MonitoredRun) -> String {
     let run = escape(followed.name());
     let known = READINGS.iter().filter_map(|reading| Some((reading, followed.vitals.get(reading.key)?)));
-    let gauge = |(reading, value): (&super::run_status::Reading, f64)| {
+    let gauge = |(reading, value): (&Reading, f64)| {
         let (name, about) = (format!("megabatch_{}", reading.key), reading.about);
         let kind = if reading.key.ends_with("_total") { "counter" } else { "gauge" };
         format!("# HELP {name} {about}\n# TYPE {name} {kind}\n{name}{{run=\"{run}\"}} {value}\n")

@@ -1,5 +1,8 @@
 //! The screen: a pure function of what is known of a run.
 
+use megabatch_run::monitor::RunStatus;
+use megabatch_run::text::bytes;
+use megabatch_run::text::number::{fixed, grouped, percent, seconds, significant};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -8,10 +11,6 @@ use ratatui::text::Line;
 use ratatui::widgets::{
     Axis, Block, Chart, Dataset, GraphType, LegendPosition, LineGauge, Paragraph, Widget as _, Wrap,
 };
-
-use super::run_status::RunStatus;
-use crate::byte_sizes::bytes;
-use crate::report::number::{fixed, grouped, percent, seconds, significant};
 
 /// Columns of the numbers beside the loss.
 const NUMBERS_WIDTH: u16 = 38;
@@ -174,7 +173,7 @@ mod tests {
     use ratatui::backend::TestBackend;
     use serde_json::json;
 
-    use super::super::made_up::{epoch, seen, step, validation};
+    use super::super::made_up::{epoch, gpu, seen, step, validation};
     use super::*;
 
     /// Screen of a terminal of this size.
@@ -212,7 +211,7 @@ mod tests {
         }
         assert!(!text.contains("loss scale"), "only fp16 has one:\n{text}");
         assert!(!text.contains("gpu busy"), "only a run on one has it:\n{text}");
-        vitals.gpu = Some(crate::gpu::made_up::sample(43.0));
+        vitals.gpu = Some(gpu(43.0));
         let text = shown(&vitals, 100, 30);
         for part in [
             "gpu busy    43.0 % of the time",

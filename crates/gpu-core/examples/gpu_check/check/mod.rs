@@ -49,7 +49,7 @@ pub(crate) struct Bench {
 
 impl Bench {
     /// # Errors
-    /// Where there is no such GPU, or it gives no figures about itself.
+    /// If there is no such GPU, or its properties cannot be read.
     pub(crate) fn open(ordinal: u32, plan: Plan) -> Result<Self> {
         Ok(Bench { plan, gpu: Gpu::open(ordinal)?, ordinal, device: OnceCell::new() })
     }
@@ -62,7 +62,7 @@ impl Bench {
     /// Waits for the GPU.
     ///
     /// # Errors
-    /// Where it does not work any more.
+    /// If the device does not work any more.
     pub(crate) fn settle(&self) -> Outcome {
         self.gpu.synchronize()?;
         Ok(String::new())

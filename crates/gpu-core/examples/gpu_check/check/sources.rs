@@ -1,14 +1,14 @@
 //! The suite of memory sources on the GPU's memory.
 
 use megabatch_gpu_core::Result;
+use megabatch_gpu_core::cuda::GpuSource;
 use megabatch_gpu_core::cuda::{Gpu, Stream, Transfer};
-use megabatch_gpu_core::source::Cuda;
 use megabatch_gpu_core::source::conformance::{Bytes, Probe};
 
 /// Runs one case on a source of its own.
 pub(super) fn run(gpu: &Gpu, case: fn(&mut Probe)) -> Result<()> {
     let bytes = PinnedBytes { gpu: gpu.clone(), _other: gpu.stream()? };
-    case(&mut Probe { source: Box::new(Cuda::new(gpu)?), bytes: Box::new(bytes) });
+    case(&mut Probe { source: Box::new(GpuSource::new(gpu)?), bytes: Box::new(bytes) });
     Ok(())
 }
 

@@ -15,7 +15,7 @@ impl Stress {
     /// Runs the events and gives all memory back. Returns the calls of the driver that memory took.
     ///
     /// # Errors
-    /// Of the first operation that fails.
+    /// The error of the first operation that fails.
     ///
     /// # Panics
     /// If a block does not hold what was written to it.

@@ -9,13 +9,13 @@ use megabatch_cuda_lazy::Description;
 use megabatch_cuda_lazy::cublaslt::{self, CublasLt as Library, SUCCESS, Status};
 
 use super::super::context::Context;
-use super::super::fault::Fault;
+use super::super::fault::DriverFault;
 
 /// CUDA 11.0, from which on an operation is created with the type of its sums and of its scalars.
 const VERSION_MIN: usize = 110_000;
 
 #[derive(Debug)]
-pub(super) struct Handle {
+pub(super) struct LibraryHandle {
     raw: cublaslt::Handle,
     library: &'static Library,
     version: usize,
@@ -24,13 +24,13 @@ pub(super) struct Handle {
 
 // SAFETY: the handle is a number to the library, which any thread may pass it, and several at a
 // time.
-unsafe impl Send for Handle {}
+unsafe impl Send for LibraryHandle {}
 // SAFETY: as above.
-unsafe impl Sync for Handle {}
+unsafe impl Sync for LibraryHandle {}
 
-impl Handle {
+impl LibraryHandle {
     /// None where there is no library that fits.
-    pub(super) fn new(context: &Arc<Context>) -> Result<Option<Self>, Fault> {
+    pub(super) fn new(context: &Arc<Context>) -> Result<Option<Self>, DriverFault> {
         let (major, _) = context.properties().driver_version.split_once('.').unwrap_or_default();
         let Some(library) = cublaslt::cublaslt(major.parse().unwrap_or(0)) else { return Ok(None) };
         // SAFETY: the function has no conditions.
@@ -39,7 +39,7 @@ impl Handle {
             return Ok(None);
         }
         context.enter_aside()?;
-        let mut handle = Handle { raw: ptr::null_mut(), library, version, context: Arc::clone(context) };
+        let mut handle = LibraryHandle { raw: ptr::null_mut(), library, version, context: Arc::clone(context) };
         // SAFETY: the address is that of a variable of this function, and the context is current.
         let status = unsafe { (library.create)(&raw mut handle.raw) };
         handle.checked("cublasLtCreate", format_args!("no operands"), status)?;
@@ -69,13 +69,13 @@ impl Handle {
         call: &'static str,
         operands: fmt::Arguments<'_>,
         status: Status,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DriverFault> {
         if status == SUCCESS {
             return Ok(());
         }
         // SAFETY: any code may be asked about.
         let [name, text] = unsafe { [(self.library.status_name)(status), (self.library.status_string)(status)] };
-        Err(Fault::of_library(call, operands, status, Description { name: words(name), text: words(text) }))
+        Err(DriverFault::of_library(call, operands, status, Description { name: words(name), text: words(text) }))
     }
 }
 
@@ -87,7 +87,7 @@ fn words(text: *const c_char) -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-impl Drop for Handle {
+impl Drop for LibraryHandle {
     fn drop(&mut self) {
         // Where the context cannot be current, it is gone, and what the library had there with it.
         // What was submitted ends nevertheless.

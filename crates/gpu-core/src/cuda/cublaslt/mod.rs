@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use super::Gpu;
 use super::gpu_command::GpuCommand;
-use super::stream::Streams;
-use crate::cublaslt::{MatrixAddresses, MatrixProduct};
+use super::stream::GpuStreams;
 use crate::error::Result;
-use handle::Handle;
-pub(super) use plan::Plan;
+use crate::matrix_product::{MatrixAddresses, MatrixProduct};
+use handle::LibraryHandle;
+pub(super) use plan::ProductPlan;
 
 /// Plans at most. Shapes are few where batches are rounded; were they ever many, all would be made
 /// anew.
@@ -23,15 +23,15 @@ const PLANS_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct CublasLt {
-    handle: Arc<Handle>,
-    streams: Arc<Streams>,
+    handle: Arc<LibraryHandle>,
+    streams: Arc<GpuStreams>,
     /// None where the library knows no way.
-    plans: HashMap<Kind, Option<Arc<Plan>>>,
+    plans: HashMap<ProductKind, Option<Arc<ProductPlan>>>,
 }
 
 /// All that a plan depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Kind {
+struct ProductKind {
     product: MatrixProduct,
     /// Alignments of a, b and the output.
     alignments_bytes: [u32; 3],
@@ -41,7 +41,7 @@ struct Kind {
 
 impl CublasLt {
     pub(crate) fn open(gpu: &Gpu) -> Result<Option<Self>> {
-        let handle = Handle::new(gpu.context()).map_err(|fault| gpu.context().error(fault))?;
+        let handle = LibraryHandle::new(gpu.context()).map_err(|fault| gpu.context().error(fault))?;
         let of =
             |handle| CublasLt { handle: Arc::new(handle), streams: Arc::clone(gpu.streams()), plans: HashMap::new() };
         Ok(handle.map(of))
@@ -60,12 +60,12 @@ impl CublasLt {
 
     /// # Safety
     /// As [`CublasLt::multiply`].
-    unsafe fn submit(&mut self, product: &MatrixProduct, at: &MatrixAddresses) -> Result<bool, super::Fault> {
-        let kind = Kind::of(product, at);
+    unsafe fn submit(&mut self, product: &MatrixProduct, at: &MatrixAddresses) -> Result<bool, super::DriverFault> {
+        let kind = ProductKind::of(product, at);
         let known = self.plans.get(&kind).cloned();
         let is_first = known.is_none();
         let Some(plan) = known.map_or_else(|| self.plan(kind), Ok)? else { return Ok(false) };
-        let (work, stream) = (GpuCommand::Product { plan, at: *at }, Streams::default_stream(&self.streams));
+        let (work, stream) = (GpuCommand::Product { plan, at: *at }, GpuStreams::default_stream(&self.streams));
         if is_first {
             // What was held back is submitted first.
             self.handle.context().enter()?;
@@ -78,20 +78,20 @@ impl CublasLt {
         Ok(true)
     }
 
-    fn plan(&mut self, kind: Kind) -> Result<Option<Arc<Plan>>, super::Fault> {
+    fn plan(&mut self, kind: ProductKind) -> Result<Option<Arc<ProductPlan>>, super::DriverFault> {
         if self.plans.len() == PLANS_MAX {
             self.plans.clear();
         }
-        let plan = Plan::new(&self.handle, &kind)?.map(Arc::new);
+        let plan = ProductPlan::new(&self.handle, &kind)?.map(Arc::new);
         self.plans.insert(kind, plan.clone());
         Ok(plan)
     }
 }
 
-impl Kind {
+impl ProductKind {
     fn of(product: &MatrixProduct, at: &MatrixAddresses) -> Self {
         let alignments_bytes = [at.a, at.b, at.out].map(alignment_bytes);
-        Kind { product: *product, alignments_bytes, start: at.start, workspace_bytes: at.workspace.1 }
+        ProductKind { product: *product, alignments_bytes, start: at.start, workspace_bytes: at.workspace.1 }
     }
 }
 

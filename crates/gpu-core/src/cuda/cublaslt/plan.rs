@@ -16,32 +16,32 @@ use megabatch_cuda_lazy::cublaslt::{
     PREF_MIN_ALIGNMENT_BYTES, Preference, R_16BF, R_16F, R_32F, SUCCESS,
 };
 
-use super::super::fault::Fault;
-use super::Kind;
-use super::handle::Handle;
-use crate::cublaslt::{Factors, MatrixAddresses, MatrixProduct};
+use super::super::fault::DriverFault;
+use super::ProductKind;
+use super::handle::LibraryHandle;
+use crate::matrix_product::{FactorType, MatrixAddresses, MatrixProduct};
 
 /// Plan of the products of one kind.
 #[derive(Debug)]
-pub(in super::super) struct Plan {
+pub(in super::super) struct ProductPlan {
     product: MatrixProduct,
     operation: Operation,
     /// Layouts of b, a and the output.
     layouts: [MatrixLayout; 3],
     algorithm: Algorithm,
-    handle: Arc<Handle>,
+    handle: Arc<LibraryHandle>,
 }
 
 // SAFETY: descriptors are memory of the host that nobody changes once a plan is made.
-unsafe impl Send for Plan {}
+unsafe impl Send for ProductPlan {}
 // SAFETY: as above.
-unsafe impl Sync for Plan {}
+unsafe impl Sync for ProductPlan {}
 
-impl Plan {
+impl ProductPlan {
     /// None where the library has no way for the kind.
-    pub(super) fn new(handle: &Arc<Handle>, kind: &Kind) -> Result<Option<Self>, Fault> {
+    pub(super) fn new(handle: &Arc<LibraryHandle>, kind: &ProductKind) -> Result<Option<Self>, DriverFault> {
         handle.context().enter_aside()?;
-        let mut plan = Plan {
+        let mut plan = ProductPlan {
             product: kind.product,
             operation: ptr::null_mut(),
             layouts: [ptr::null_mut(); 3],
@@ -55,10 +55,10 @@ impl Plan {
         Ok(Some(plan))
     }
 
-    fn describe_operation(&mut self, start: u64) -> Result<(), Fault> {
+    fn describe_operation(&mut self, start: u64) -> Result<(), DriverFault> {
         let compute = match self.product.factors {
-            Factors::F16 | Factors::Bf16 => COMPUTE_32F,
-            Factors::Tf32 => COMPUTE_32F_FAST_TF32,
+            FactorType::F16 | FactorType::Bf16 => COMPUTE_32F,
+            FactorType::Tf32 => COMPUTE_32F_FAST_TF32,
         };
         // SAFETY: the address is that of a field of `self`.
         let status = unsafe { (self.handle.library().create_operation)(&raw mut self.operation, compute, R_32F) };
@@ -78,7 +78,7 @@ impl Plan {
         Ok(())
     }
 
-    fn set<T: bytemuck::Pod>(&self, attribute: c_int, value: T) -> Result<(), Fault> {
+    fn set<T: bytemuck::Pod>(&self, attribute: c_int, value: T) -> Result<(), DriverFault> {
         let (set, from) = (self.handle.library().set_operation, (&raw const value).cast());
         // SAFETY: the operation is live, and the library copies as many bytes of a variable as that
         // has.
@@ -86,12 +86,12 @@ impl Plan {
         self.handle.checked("cublasLtMatmulDescSetAttribute", format_args!("attribute {attribute}"), status)
     }
 
-    fn describe_layouts(&mut self) -> Result<(), Fault> {
+    fn describe_layouts(&mut self) -> Result<(), DriverFault> {
         let MatrixProduct { shape: [rows, columns, inner], turned: [is_a_turned, is_b_turned], factors } = self.product;
         let of_factors = match factors {
-            Factors::F16 => R_16F,
-            Factors::Bf16 => R_16BF,
-            Factors::Tf32 => R_32F,
+            FactorType::F16 => R_16F,
+            FactorType::Bf16 => R_16BF,
+            FactorType::Tf32 => R_32F,
         };
         let a = if is_a_turned { [rows, inner] } else { [inner, rows] };
         let b = if is_b_turned { [columns, inner] } else { [inner, columns] };
@@ -106,7 +106,7 @@ impl Plan {
         Ok(())
     }
 
-    fn find_algorithm(&self, kind: &Kind) -> Result<Option<Algorithm>, Fault> {
+    fn find_algorithm(&self, kind: &ProductKind) -> Result<Option<Algorithm>, DriverFault> {
         let wishes = Wishes::new(&self.handle, kind)?;
         let (mut result, mut count) = (HeuristicResult::default(), 0);
         let [first, second, out] = self.layouts;
@@ -129,7 +129,7 @@ impl Plan {
     /// # Safety
     /// As [`GpuCommand::submit`](super::super::gpu_command::GpuCommand::submit). The addresses are
     /// aligned as those of the kind, and so large is the workspace.
-    pub(in super::super) unsafe fn submit(&self, at: &MatrixAddresses, stream: CUstream) -> Result<(), Fault> {
+    pub(in super::super) unsafe fn submit(&self, at: &MatrixAddresses, stream: CUstream) -> Result<(), DriverFault> {
         let (alpha, beta) = (1.0f32, 0.0f32);
         let [alpha, beta] = [&raw const alpha, &raw const beta].map(<*const f32>::cast::<c_void>);
         let address = |address: u64| ptr::with_exposed_provenance_mut::<c_void>(address as usize);
@@ -160,7 +160,7 @@ impl Plan {
     }
 }
 
-impl Drop for Plan {
+impl Drop for ProductPlan {
     fn drop(&mut self) {
         let library = self.handle.library();
         // SAFETY: the library gave the descriptors, and nobody else has them. What was submitted
@@ -179,11 +179,11 @@ impl Drop for Plan {
 /// Limits of an algorithm.
 struct Wishes {
     preference: Preference,
-    handle: Arc<Handle>,
+    handle: Arc<LibraryHandle>,
 }
 
 impl Wishes {
-    fn new(handle: &Arc<Handle>, kind: &Kind) -> Result<Self, Fault> {
+    fn new(handle: &Arc<LibraryHandle>, kind: &ProductKind) -> Result<Self, DriverFault> {
         let mut wishes = Wishes { preference: ptr::null_mut(), handle: Arc::clone(handle) };
         // SAFETY: the address is that of a variable of this function.
         let status = unsafe { (handle.library().create_preference)(&raw mut wishes.preference) };
@@ -194,7 +194,7 @@ impl Wishes {
         Ok(wishes)
     }
 
-    fn set<T: bytemuck::Pod>(&self, attribute: c_int, value: T) -> Result<(), Fault> {
+    fn set<T: bytemuck::Pod>(&self, attribute: c_int, value: T) -> Result<(), DriverFault> {
         let (set, from) = (self.handle.library().set_preference, (&raw const value).cast());
         // SAFETY: the preference is live, and the library copies as many bytes of a variable as
         // that has.

@@ -52,7 +52,7 @@ fn what_is_missing_is_created_and_no_more() {
     play.allocate(Play::request(6 * GRANULE, 0)).unwrap();
     assert_eq!(play.pool.stats().reserved_bytes.now, 10 * GRANULE);
     play.check();
-    // Void slots between blocks are filled where they are, not stitched.
+    // Unmapped slots between blocks are filled where they are, not stitched.
     play.pool.empty_cache();
     let before = play.pool.stats().stitches_total;
     play.allocate(Play::request(2 * GRANULE, 0)).unwrap();
@@ -85,20 +85,22 @@ fn the_three_shortages() {
     let mut play = Play::new(4);
     assert_eq!(
         play.allocate(Play::request(4 * GRANULE + 1, 0)),
-        Err(Shortage::NeverFits { largest_bytes: 4 * GRANULE })
+        Err(AllocationError::NeverFits { largest_bytes: 4 * GRANULE })
     );
     play.ground.state().held_by_others = 2;
     play.allocate(Play::request(GRANULE, 0)).unwrap();
-    let Err(Shortage::NotNow(counts)) = play.allocate(Play::request(2 * GRANULE, 0)) else { panic!("others hold it") };
+    let Err(AllocationError::NotNow(counts)) = play.allocate(Play::request(2 * GRANULE, 0)) else {
+        panic!("others hold it")
+    };
     assert_eq!((counts.held_by_others_bytes, counts.allocated_bytes), (Some(2 * GRANULE), GRANULE));
     play.ground.state().fail_after = Some(0);
-    assert!(matches!(play.allocate(Play::request(GRANULE, 0)), Err(Shortage::Source(Refusal::Failed { .. }))));
+    assert!(matches!(play.allocate(Play::request(GRANULE, 0)), Err(AllocationError::Source(Refusal::Failed { .. }))));
     assert_eq!(play.pool.stats().shortages_total, 3);
     play.check();
 
     let tiny = Ground::new(1, GRANULE);
-    let mut pool = Pool::new(Box::new(tiny), Settings { capacity_bytes: Some(GRANULE - 1) });
-    assert_eq!(pool.allocate(&Play::request(0, 0)), Err(Shortage::NeverFits { largest_bytes: 0 }));
+    let mut pool = Pool::new(Box::new(tiny), PoolSettings { capacity_bytes: Some(GRANULE - 1) });
+    assert_eq!(pool.allocate(&Play::request(0, 0)), Err(AllocationError::NeverFits { largest_bytes: 0 }));
     pool.check();
 }
 
@@ -130,13 +132,13 @@ fn events_tell_what_happens() {
         .unwrap()
         .iter()
         .map(|event| match event {
-            Event::Allocated { .. } => "allocated",
-            Event::Freed { .. } => "freed",
-            Event::Grown { .. } => "grown",
-            Event::Released { .. } => "released",
-            Event::Stitched { granules: 4, .. } => "stitched",
-            Event::Step => "step",
-            Event::Short { bytes: GRANULE, .. } => "short",
+            PoolEvent::Allocated { .. } => "allocated",
+            PoolEvent::Freed { .. } => "freed",
+            PoolEvent::Grown { .. } => "grown",
+            PoolEvent::Released { .. } => "released",
+            PoolEvent::Stitched { granules: 4, .. } => "stitched",
+            PoolEvent::Step => "step",
+            PoolEvent::Short { bytes: GRANULE, .. } => "short",
             _ => "other",
         })
         .collect();
@@ -200,7 +202,7 @@ fn segments_show_every_byte_once_at_each_address() {
     let [home, view] = &segments[..] else { panic!("{segments:?}") };
     assert_eq!(
         (home.kind, home.bytes, view.kind, view.bytes),
-        (SegmentKind::Home, 8 * GRANULE, SegmentKind::View, 3 * GRANULE)
+        (SegmentKind::Main, 8 * GRANULE, SegmentKind::View, 3 * GRANULE)
     );
     for segment in &segments {
         let mut at = segment.address;

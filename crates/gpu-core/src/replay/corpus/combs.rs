@@ -1,7 +1,7 @@
 //! Patterns made to leave holes that are as small as can be.
 
 use super::random::Random;
-use super::tape::{Block, Tape};
+use super::tape::{Tape, TracedBlock};
 use super::{GIB, MIB, Pattern, ROOMY_BYTES};
 
 /// Every second tooth goes, and the next blocks are two teeth wide.
@@ -55,7 +55,7 @@ pub(super) const NARROW_CHURN: Pattern = Pattern {
 };
 
 /// Frees every second block; the others.
-fn thin(tape: &mut Tape, blocks: Vec<Block>) -> Vec<Block> {
+fn thin(tape: &mut Tape, blocks: Vec<TracedBlock>) -> Vec<TracedBlock> {
     let mut kept = Vec::new();
     for (k, block) in blocks.into_iter().enumerate() {
         match k % 2 {
@@ -101,7 +101,7 @@ fn odd_comb(tape: &mut Tape, _: &mut Random) {
 }
 
 fn narrow_churn(tape: &mut Tape, random: &mut Random) {
-    let (mut live, mut live_bytes): (Vec<(Block, usize)>, usize) = (Vec::new(), 0);
+    let (mut live, mut live_bytes): (Vec<(TracedBlock, usize)>, usize) = (Vec::new(), 0);
     for _ in 0..30_000 {
         let bytes = random.between(2 * MIB, 8 * MIB);
         while live_bytes + bytes > 2 * GIB {
@@ -117,7 +117,7 @@ fn narrow_churn(tape: &mut Tape, random: &mut Random) {
 }
 
 fn churn(tape: &mut Tape, random: &mut Random) {
-    let (mut live, mut live_bytes): (Vec<(Block, usize)>, usize) = (Vec::new(), 0);
+    let (mut live, mut live_bytes): (Vec<(TracedBlock, usize)>, usize) = (Vec::new(), 0);
     for event in 0..20_000 {
         let bytes = random.size(2 * MIB, GIB);
         while live_bytes + bytes > 16 * GIB || (!live.is_empty() && random.percent(40)) {

@@ -13,7 +13,7 @@ mod training;
 use std::collections::HashMap;
 use std::convert::Infallible;
 
-use super::{Event, GRANULE_BYTES, Limits, Line};
+use super::{GRANULE_BYTES, Limits, TraceEvent, TraceLine};
 use random::Random;
 use tape::Tape;
 
@@ -71,7 +71,7 @@ pub fn pattern(name: &str) -> Option<&'static Pattern> {
 
 impl Pattern {
     /// The trace for a seed. Patterns that leave nothing to chance are the same for every seed.
-    pub fn events(&self, seed: u64) -> Vec<Event> {
+    pub fn events(&self, seed: u64) -> Vec<TraceEvent> {
         let mut tape = Tape::default();
         (self.make)(&mut tape, &mut Random::new(seed));
         tape.into_events()
@@ -79,8 +79,8 @@ impl Pattern {
 
     /// The trace for a seed as [`replay`](super::replay) takes it, with the lines that it has in a
     /// file.
-    pub fn lines(&self, seed: u64) -> impl Iterator<Item = Result<Line, Infallible>> {
-        (1..).zip(self.events(seed)).map(|(number, event)| Ok(Line { number, event }))
+    pub fn lines(&self, seed: u64) -> impl Iterator<Item = Result<TraceLine, Infallible>> {
+        (1..).zip(self.events(seed)).map(|(number, event)| Ok(TraceLine { number, event }))
     }
 
     /// The memory that it is played with.
@@ -98,7 +98,7 @@ impl std::fmt::Debug for Pattern {
 /// Size of a trace, known without playing it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Size {
+pub struct TraceSize {
     /// Events.
     pub events: u64,
     /// Steps.
@@ -109,17 +109,17 @@ pub struct Size {
     pub smallest_block_bytes: usize,
 }
 
-impl Size {
+impl TraceSize {
     /// Measures a trace.
     ///
     /// # Panics
     /// If it frees what is not live.
-    pub fn of(events: &[Event]) -> Self {
+    pub fn of(events: &[TraceEvent]) -> Self {
         let (mut live, mut live_bytes) = (HashMap::new(), 0);
-        let mut size = Size { events: events.len() as u64, ..Size::default() };
+        let mut size = TraceSize { events: events.len() as u64, ..TraceSize::default() };
         for event in events {
             match *event {
-                Event::Alloc { id, bytes, .. } => {
+                TraceEvent::Alloc { id, bytes, .. } => {
                     live.insert(id, bytes);
                     live_bytes += bytes;
                     size.peak_live_bytes = size.peak_live_bytes.max(live_bytes);
@@ -128,8 +128,8 @@ impl Size {
                         smallest => smallest.min(bytes),
                     };
                 }
-                Event::Free { id } => live_bytes -= live.remove(&id).expect("what is freed is live"),
-                Event::Step => size.steps += 1,
+                TraceEvent::Free { id } => live_bytes -= live.remove(&id).expect("what is freed is live"),
+                TraceEvent::Step => size.steps += 1,
             }
         }
         size

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::random::Random;
-use super::tape::{Block, Tape};
+use super::tape::{Tape, TracedBlock};
 use super::{MIB, Pattern, ROOMY_BYTES};
 
 /// Robson's program for blocks up to a mebibyte.
@@ -36,7 +36,7 @@ pub fn robson_bound_bytes(live_bytes: usize, smallest_bytes: usize, largest_byte
 /// possible stays; what stays keeps a hole in every stretch from being wide enough. The offsets are
 /// those that the blocks have under first fit.
 fn small_blocks(tape: &mut Tape, _: &mut Random) {
-    let mut live: Vec<(usize, usize, Block)> = Vec::new();
+    let mut live: Vec<(usize, usize, TracedBlock)> = Vec::new();
     let (mut offset, mut live_units) = (0, 0);
     for round in 0..=ROUNDS {
         let size = 1_usize << round;
@@ -66,7 +66,7 @@ fn covers(at: usize, units: usize, offset: usize, size: usize) -> bool {
 }
 
 /// The better of the offset so far and the one half a stretch on: the one with which more stays.
-fn best_offset(live: &[(usize, usize, Block)], offset: usize, size: usize) -> usize {
+fn best_offset(live: &[(usize, usize, TracedBlock)], offset: usize, size: usize) -> usize {
     let stays = |offset: usize| -> usize {
         let kept = live.iter().filter(|&&(at, units, _)| covers(at, units, offset, size));
         kept.map(|&(_, units, _)| units).sum()
@@ -84,7 +84,7 @@ struct Holes {
 }
 
 impl Holes {
-    fn around(live: &[(usize, usize, Block)]) -> Self {
+    fn around(live: &[(usize, usize, TracedBlock)]) -> Self {
         let mut taken: Vec<(usize, usize)> = live.iter().map(|&(at, units, _)| (at, units)).collect();
         taken.sort_unstable();
         let (mut holes, mut end) = (BTreeMap::new(), 0);

@@ -1,16 +1,16 @@
 use std::collections::VecDeque;
 
-use crate::replay::Event;
+use crate::replay::TraceEvent;
 use crate::source::StreamId;
 
 /// A live block of a trace in the making. Not `Copy`: it is freed once.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Block(u64);
+pub(super) struct TracedBlock(u64);
 
 /// A trace in the making.
 #[derive(Debug, Default)]
 pub(super) struct Tape {
-    events: Vec<Event>,
+    events: Vec<TraceEvent>,
     blocks: u64,
     stream: StreamId,
 }
@@ -21,26 +21,26 @@ impl Tape {
         self.stream = StreamId(stream);
     }
 
-    pub(super) fn alloc(&mut self, bytes: usize) -> Block {
+    pub(super) fn alloc(&mut self, bytes: usize) -> TracedBlock {
         self.blocks += 1;
-        self.events.push(Event::Alloc { id: self.blocks, bytes, stream: self.stream });
-        Block(self.blocks)
+        self.events.push(TraceEvent::Alloc { id: self.blocks, bytes, stream: self.stream });
+        TracedBlock(self.blocks)
     }
 
-    pub(super) fn alloc_all(&mut self, sizes: impl IntoIterator<Item = usize>) -> Vec<Block> {
+    pub(super) fn alloc_all(&mut self, sizes: impl IntoIterator<Item = usize>) -> Vec<TracedBlock> {
         sizes.into_iter().map(|bytes| self.alloc(bytes)).collect()
     }
 
-    pub(super) fn free(&mut self, Block(id): Block) {
-        self.events.push(Event::Free { id });
+    pub(super) fn free(&mut self, TracedBlock(id): TracedBlock) {
+        self.events.push(TraceEvent::Free { id });
     }
 
-    pub(super) fn free_all(&mut self, blocks: impl IntoIterator<Item = Block>) {
+    pub(super) fn free_all(&mut self, blocks: impl IntoIterator<Item = TracedBlock>) {
         blocks.into_iter().for_each(|block| self.free(block));
     }
 
     /// Keeps the last `count` blocks of a queue.
-    pub(super) fn keep_last(&mut self, queue: &mut VecDeque<Block>, count: usize) {
+    pub(super) fn keep_last(&mut self, queue: &mut VecDeque<TracedBlock>, count: usize) {
         while queue.len() > count {
             let oldest = queue.pop_front().expect("it has more than none");
             self.free(oldest);
@@ -48,10 +48,10 @@ impl Tape {
     }
 
     pub(super) fn step(&mut self) {
-        self.events.push(Event::Step);
+        self.events.push(TraceEvent::Step);
     }
 
-    pub(super) fn into_events(self) -> Vec<Event> {
+    pub(super) fn into_events(self) -> Vec<TraceEvent> {
         self.events
     }
 }

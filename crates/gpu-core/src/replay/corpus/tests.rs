@@ -1,8 +1,8 @@
 use super::*;
-use crate::replay::{Limits, Outcome, Policy, Reader, replay, write};
+use crate::replay::{Limits, Policy, ReplayOutcome, TraceReader, replay, write};
 use crate::source::StreamId;
 
-fn play(pattern: &Pattern, policy: Policy) -> Outcome {
+fn play(pattern: &Pattern, policy: Policy) -> ReplayOutcome {
     let Ok(outcome) = replay(pattern.lines(0), policy, &pattern.limits());
     outcome
 }
@@ -23,25 +23,25 @@ fn every_pattern_is_a_trace_that_frees_all_it_takes_and_depends_on_its_seed_alon
         assert_eq!(events, pattern.events(1), "{}", pattern.name);
         let mut text = Vec::new();
         events.iter().for_each(|event| write(&mut text, event).unwrap());
-        let read: Vec<Event> = Reader::new(text.as_slice()).map(|line| line.unwrap().event).collect();
+        let read: Vec<TraceEvent> = TraceReader::new(text.as_slice()).map(|line| line.unwrap().event).collect();
         assert_eq!(read, events, "{}", pattern.name);
-        let count = |wanted: fn(&Event) -> bool| events.iter().filter(|event| wanted(event)).count();
-        let allocated = count(|event| matches!(event, Event::Alloc { .. }));
-        assert_eq!(allocated, count(|event| matches!(event, Event::Free { .. })), "{}", pattern.name);
+        let count = |wanted: fn(&TraceEvent) -> bool| events.iter().filter(|event| wanted(event)).count();
+        let allocated = count(|event| matches!(event, TraceEvent::Alloc { .. }));
+        assert_eq!(allocated, count(|event| matches!(event, TraceEvent::Free { .. })), "{}", pattern.name);
         assert!(PATTERNS.iter().filter(|other| other.name == pattern.name).count() == 1);
     }
 }
 
 #[test]
 fn the_patterns_of_the_field_have_the_figures_that_were_reported() {
-    let half = Size::of(&named("half-mebibytes").events(0));
+    let half = TraceSize::of(&named("half-mebibytes").events(0));
     assert_eq!(half.smallest_block_bytes / KIB, 256);
-    let grown = Size::of(&named("reserved-growth").events(0));
+    let grown = TraceSize::of(&named("reserved-growth").events(0));
     assert_eq!(grown.peak_live_bytes, 266 * MIB + 136 * MIB + MIB / 2);
-    let long = Size::of(&named("long-run").events(0));
+    let long = TraceSize::of(&named("long-run").events(0));
     assert!(long.events >= 1_000_000 && long.is_promised());
     let two = named("two-streams").events(0);
-    assert!(two.iter().any(|event| matches!(event, Event::Alloc { stream: StreamId(1), .. })));
+    assert!(two.iter().any(|event| matches!(event, TraceEvent::Alloc { stream: StreamId(1), .. })));
 }
 
 #[test]
@@ -53,9 +53,10 @@ fn the_model_grows_as_pytorch_was_measured_to_grow() {
     let events = pattern.events(0);
     for (k, (allocated, reserved)) in reported.into_iter().enumerate() {
         let boundary = 20 * k + 1;
-        let steps = events.iter().enumerate().filter(|(_, event)| **event == Event::Step);
+        let steps = events.iter().enumerate().filter(|(_, event)| **event == TraceEvent::Step);
         let end = steps.map(|(at, _)| at).nth(boundary - 1).unwrap();
-        let lines = || (1..).zip(&events[..=end]).map(|(number, &event)| Ok::<_, Infallible>(Line { number, event }));
+        let lines =
+            || (1..).zip(&events[..=end]).map(|(number, &event)| Ok::<_, Infallible>(TraceLine { number, event }));
         let Ok(outcome) = replay(lines(), Policy::PyTorchExpandable, &limits);
         assert_eq!(outcome.peak_reserved_bytes, reserved * MIB, "cycle {}", boundary - 1);
         let live: usize = 64 + 2 * boundary;
@@ -114,7 +115,7 @@ const MISSED: &[(&str, f64)] = &[("odd-comb", 1.16), ("narrow-churn", 1.11)];
 
 #[test]
 fn our_pool_holds_hardly_more_than_what_is_live() {
-    for pattern in PATTERNS.iter().filter(|pattern| Size::of(&pattern.events(0)).is_promised()) {
+    for pattern in PATTERNS.iter().filter(|pattern| TraceSize::of(&pattern.events(0)).is_promised()) {
         let missed = MISSED.iter().find(|(name, _)| *name == pattern.name);
         let (least, most) = missed.map_or((1.0, 1.02), |&(_, most)| (1.02, most));
         let outcome = play(pattern, Policy::Megabatch);

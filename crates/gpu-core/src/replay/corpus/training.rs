@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::random::Random;
-use super::tape::{Block, Tape};
+use super::tape::{Tape, TracedBlock};
 use super::{GIB, KIB, MIB, Pattern, ROOMY_BYTES};
 
 /// Sequences that grow through the run, as with a curriculum or with data sorted by length.
@@ -68,23 +68,23 @@ pub(super) const MIXED_SIZES: Pattern = Pattern {
 };
 
 /// Weights, and from the first step on the optimizer's two moments of each.
-struct Parameters {
+struct WeightBlocks {
     sizes: Vec<usize>,
-    held: Vec<Block>,
+    held: Vec<TracedBlock>,
     has_moments: bool,
 }
 
-impl Parameters {
+impl WeightBlocks {
     fn new(tape: &mut Tape, sizes: Vec<usize>) -> Self {
         let held = tape.alloc_all(sizes.iter().copied());
-        Parameters { sizes, held, has_moments: false }
+        WeightBlocks { sizes, held, has_moments: false }
     }
 
-    fn gradients(&self, tape: &mut Tape) -> Vec<Block> {
+    fn gradients(&self, tape: &mut Tape) -> Vec<TracedBlock> {
         tape.alloc_all(self.sizes.iter().copied())
     }
 
-    fn update(&mut self, tape: &mut Tape, gradients: Vec<Block>) {
+    fn update(&mut self, tape: &mut Tape, gradients: Vec<TracedBlock>) {
         if !self.has_moments {
             let moments = self.sizes.iter().flat_map(|&bytes| [bytes, bytes]);
             self.held.extend(tape.alloc_all(moments));
@@ -97,18 +97,18 @@ impl Parameters {
 
 /// Forward and backward of an LSTM in f32 with `hidden` units: per layer the projected input lives
 /// for a moment, gates, cell and hidden states until backward.
-struct Lstm {
+struct LstmActivations {
     layers: usize,
     hidden: usize,
 }
 
-impl Lstm {
+impl LstmActivations {
     /// 4H × 2H weights a layer.
     fn weights(&self) -> Vec<usize> {
         vec![4 * self.hidden * 2 * self.hidden * 4; self.layers]
     }
 
-    fn forward(&self, tape: &mut Tape, states: usize) -> Vec<[Block; 3]> {
+    fn forward(&self, tape: &mut Tape, states: usize) -> Vec<[TracedBlock; 3]> {
         let bytes = states * self.hidden * 4;
         let layer = |_| {
             let projection = tape.alloc(4 * bytes);
@@ -119,7 +119,7 @@ impl Lstm {
         (0..self.layers).map(layer).collect()
     }
 
-    fn backward(&self, tape: &mut Tape, states: usize, saved: Vec<[Block; 3]>) {
+    fn backward(&self, tape: &mut Tape, states: usize, saved: Vec<[TracedBlock; 3]>) {
         let bytes = states * self.hidden * 4;
         let mut upstream = tape.alloc(bytes);
         for layer in saved.into_iter().rev() {
@@ -134,8 +134,8 @@ impl Lstm {
 }
 
 fn growing_sequences(tape: &mut Tape, random: &mut Random) {
-    let lstm = Lstm { layers: 4, hidden: 512 };
-    let mut parameters = Parameters::new(tape, lstm.weights());
+    let lstm = LstmActivations { layers: 4, hidden: 512 };
+    let mut parameters = WeightBlocks::new(tape, lstm.weights());
     for length in (64..1_000).step_by(24) {
         let states = 256 * (length + random.between(0, 24));
         let batch = tape.alloc(states * 128 * 4);
@@ -149,8 +149,8 @@ fn growing_sequences(tape: &mut Tape, random: &mut Random) {
 }
 
 fn train_and_evaluate(tape: &mut Tape, random: &mut Random) {
-    let lstm = Lstm { layers: 3, hidden: 512 };
-    let mut parameters = Parameters::new(tape, lstm.weights());
+    let lstm = LstmActivations { layers: 3, hidden: 512 };
+    let mut parameters = WeightBlocks::new(tape, lstm.weights());
     for _epoch in 0..6 {
         for step in 0..10 {
             // The last batch of an epoch is what the others left.
@@ -174,7 +174,7 @@ fn train_and_evaluate(tape: &mut Tape, random: &mut Random) {
 }
 
 fn gnn_batches(tape: &mut Tape, random: &mut Random) {
-    let mut parameters = Parameters::new(tape, vec![2 * MIB; 12]);
+    let mut parameters = WeightBlocks::new(tape, vec![2 * MIB; 12]);
     let mut embeddings = VecDeque::new();
     for _step in 0..80 {
         let nodes = random.between(20_000, 60_000);
@@ -207,7 +207,7 @@ fn gnn_batches(tape: &mut Tape, random: &mut Random) {
 fn repeated_steps(tape: &mut Tape, random: &mut Random) {
     let weights: Vec<usize> = (0..24).map(|_| random.size(4 * MIB, 64 * MIB)).collect();
     let activations: Vec<usize> = (0..48).map(|_| random.size(8 * MIB, 400 * MIB)).collect();
-    let mut parameters = Parameters::new(tape, weights);
+    let mut parameters = WeightBlocks::new(tape, weights);
     for _step in 0..20 {
         let mut saved = Vec::new();
         for pair in activations.chunks(2) {
@@ -234,7 +234,7 @@ fn long_run(tape: &mut Tape, random: &mut Random) {
     let lifetimes: Vec<usize> =
         (0..BLOCKS).map(|_| if random.percent(50) { random.between(1, 16) } else { random.between(16, 800) }).collect();
     for _step in 0..200 {
-        let mut ending: Vec<Vec<Block>> = (0..=BLOCKS).map(|_| Vec::new()).collect();
+        let mut ending: Vec<Vec<TracedBlock>> = (0..=BLOCKS).map(|_| Vec::new()).collect();
         for (k, (&bytes, &lifetime)) in sizes.iter().zip(&lifetimes).enumerate() {
             let due = std::mem::take(&mut ending[k]);
             tape.free_all(due);
@@ -249,7 +249,7 @@ fn long_run(tape: &mut Tape, random: &mut Random) {
 
 fn mixed_sizes(tape: &mut Tape, random: &mut Random) {
     let weights: Vec<usize> = (0..120).map(|_| random.size(512, 64 * MIB)).collect();
-    let mut parameters = Parameters::new(tape, weights);
+    let mut parameters = WeightBlocks::new(tape, weights);
     let mut kept = VecDeque::new();
     for _step in 0..60 {
         let batch = 70 + random.between(0, 60);

@@ -2,16 +2,16 @@
 
 use std::ops::{Index, IndexMut};
 
-use super::rules::Kind;
+use super::rules::PoolKind;
 use crate::source::StreamId;
 
 /// Names a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::replay) struct Key(u32);
+pub(in crate::replay) struct BlockKey(u32);
 
-impl Key {
+impl BlockKey {
     /// The least in order.
-    pub(super) const FIRST: Key = Key(0);
+    pub(super) const FIRST: BlockKey = BlockKey(0);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +27,12 @@ pub(super) struct Block {
     pub(super) address: u64,
     pub(super) bytes: usize,
     pub(super) stream: StreamId,
-    pub(super) kind: Kind,
+    pub(super) kind: PoolKind,
     pub(super) state: State,
     /// The block before it in the segment.
-    pub(super) previous: Option<Key>,
+    pub(super) previous: Option<BlockKey>,
     /// The block behind it in the segment.
-    pub(super) next: Option<Key>,
+    pub(super) next: Option<BlockKey>,
 }
 
 impl Block {
@@ -52,11 +52,11 @@ impl Block {
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     slots: Vec<Block>,
-    vacant: Vec<Key>,
+    vacant: Vec<BlockKey>,
 }
 
 impl Blocks {
-    pub(super) fn insert(&mut self, block: Block) -> Key {
+    pub(super) fn insert(&mut self, block: Block) -> BlockKey {
         match self.vacant.pop() {
             Some(key) => {
                 self[key] = block;
@@ -64,20 +64,20 @@ impl Blocks {
             }
             None => {
                 self.slots.push(block);
-                Key(u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 blocks at a time"))
+                BlockKey(u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 blocks at a time"))
             }
         }
     }
 
     /// Forgets a block that is linked to no other.
-    pub(super) fn remove(&mut self, key: Key) {
+    pub(super) fn remove(&mut self, key: BlockKey) {
         assert!(!self[key].is_split(), "what shares its segment stays in it");
         self.vacant.push(key);
     }
 
     /// Cuts a block behind its first `bytes`; the new block holds the rest and is like it in all
     /// else.
-    pub(super) fn split(&mut self, key: Key, bytes: usize) -> Key {
+    pub(super) fn split(&mut self, key: BlockKey, bytes: usize) -> BlockKey {
         let block = &self[key];
         assert!(0 < bytes && bytes < block.bytes, "both parts hold something");
         let rest = Block {
@@ -97,7 +97,7 @@ impl Blocks {
     }
 
     /// Adds a neighbour to a block; the neighbour is no more.
-    pub(super) fn absorb(&mut self, key: Key, neighbour: Key) {
+    pub(super) fn absorb(&mut self, key: BlockKey, neighbour: BlockKey) {
         let Block { address, bytes, previous, next, .. } = self[neighbour];
         if next == Some(key) {
             self[key].address = address;
@@ -117,16 +117,16 @@ impl Blocks {
     }
 }
 
-impl Index<Key> for Blocks {
+impl Index<BlockKey> for Blocks {
     type Output = Block;
 
-    fn index(&self, key: Key) -> &Block {
+    fn index(&self, key: BlockKey) -> &Block {
         &self.slots[key.0 as usize]
     }
 }
 
-impl IndexMut<Key> for Blocks {
-    fn index_mut(&mut self, key: Key) -> &mut Block {
+impl IndexMut<BlockKey> for Blocks {
+    fn index_mut(&mut self, key: BlockKey) -> &mut Block {
         &mut self.slots[key.0 as usize]
     }
 }

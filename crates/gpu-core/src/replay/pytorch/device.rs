@@ -1,15 +1,15 @@
 /// A device that counts: bytes in use, calls, addresses given.
 #[derive(Debug)]
-pub(super) struct Device {
+pub(super) struct ModelDevice {
     capacity_bytes: usize,
     used_bytes: usize,
     calls: u64,
     next_address: u64,
 }
 
-impl Device {
+impl ModelDevice {
     pub(super) fn new(capacity_bytes: usize) -> Self {
-        Device { capacity_bytes, used_bytes: 0, calls: 0, next_address: 0 }
+        ModelDevice { capacity_bytes, used_bytes: 0, calls: 0, next_address: 0 }
     }
 
     pub(super) fn capacity_bytes(&self) -> usize {

@@ -1,20 +1,20 @@
 //! Memory in pages that are mapped into long ranges of addresses: `expandable_segments:True`.
 
 use super::CachingAllocator;
-use super::blocks::{Block, Key, State};
-use super::rules::Wish;
+use super::blocks::{Block, BlockKey, State};
+use super::rules::RoundedRequest;
 
 impl CachingAllocator {
     /// First of the free blocks from the best fit on that can grow to less than the one behind it
     /// in order of size.
-    pub(super) fn best_expandable_fit(&self, best: Key) -> Key {
+    pub(super) fn best_expandable_fit(&self, best: BlockKey) -> BlockKey {
         let Block { stream, bytes, address, kind, .. } = self.blocks[best];
-        let grown_bytes = |key: Key| {
+        let grown_bytes = |key: BlockKey| {
             let unmapped = self.blocks[key].next.filter(|&next| self.blocks[next].state == State::Unmapped);
             self.blocks[key].bytes + unmapped.map_or(0, |next| self.blocks[next].bytes)
         };
         let mut chosen = best;
-        let before_best = |&key: &Key| (self.blocks[key].bytes, self.blocks[key].address) <= (bytes, address);
+        let before_best = |&key: &BlockKey| (self.blocks[key].bytes, self.blocks[key].address) <= (bytes, address);
         for next in self.pool(kind).at_least(stream, bytes).skip_while(before_best) {
             if grown_bytes(next) >= grown_bytes(chosen) {
                 break;
@@ -25,7 +25,7 @@ impl CachingAllocator {
     }
 
     /// Maps memory until some free block has the size of `wish`; it is in no list then.
-    pub(super) fn extend(&mut self, wish: &Wish) -> Option<Key> {
+    pub(super) fn extend(&mut self, wish: &RoundedRequest) -> Option<BlockKey> {
         let mut candidate = self.expandable_range(wish);
         if self.blocks[candidate].state == State::Unmapped {
             self.map(candidate, wish.bytes.min(self.blocks[candidate].bytes))?;
@@ -42,9 +42,9 @@ impl CachingAllocator {
 
     /// The first of neighbouring blocks, free and unmapped in turn, with addresses enough for
     /// `wish`: the lowest there are.
-    fn expandable_range(&mut self, wish: &Wish) -> Key {
-        let is_usable = |key: &Key| self.blocks[*key].state != State::Live;
-        let has_room = |first: Key| {
+    fn expandable_range(&mut self, wish: &RoundedRequest) -> BlockKey {
+        let is_usable = |key: &BlockKey| self.blocks[*key].state != State::Live;
+        let has_room = |first: BlockKey| {
             let blocks = std::iter::successors(Some(first), |&key| self.blocks[key].next.filter(is_usable));
             let mut bytes = 0;
             blocks.into_iter().any(|key| {
@@ -53,14 +53,14 @@ impl CachingAllocator {
             })
         };
         let ranges = self.pool(wish.kind).unmapped(wish.stream);
-        let from_free = |key: Key| self.blocks[key].previous.filter(is_usable).unwrap_or(key);
+        let from_free = |key: BlockKey| self.blocks[key].previous.filter(is_usable).unwrap_or(key);
         let found = ranges.map(from_free).find(|&key| has_room(key));
         found.unwrap_or_else(|| self.add_range(wish))
     }
 
     /// Reserves addresses for what the device has and an eighth more.
-    fn add_range(&mut self, wish: &Wish) -> Key {
-        let Wish { stream, kind, .. } = *wish;
+    fn add_range(&mut self, wish: &RoundedRequest) -> BlockKey {
+        let RoundedRequest { stream, kind, .. } = *wish;
         let capacity_bytes = self.device.capacity_bytes();
         let bytes = (capacity_bytes + capacity_bytes / 8).max(wish.bytes).next_multiple_of(kind.page_bytes());
         self.device.called(1);
@@ -73,7 +73,7 @@ impl CachingAllocator {
 
     /// Maps pages for the first `bytes` of an unmapped range, which becomes free and merges with
     /// its free neighbours.
-    fn map(&mut self, key: Key, bytes: usize) -> Option<()> {
+    fn map(&mut self, key: BlockKey, bytes: usize) -> Option<()> {
         let page_bytes = self.blocks[key].kind.page_bytes();
         let bytes = bytes.next_multiple_of(page_bytes);
         let pages = bytes / page_bytes;
@@ -97,7 +97,7 @@ impl CachingAllocator {
 
     /// Takes the whole pages inside the free block `key` away from it, and its range with them if
     /// nothing is left mapped there.
-    pub(super) fn unmap(&mut self, key: Key) {
+    pub(super) fn unmap(&mut self, key: BlockKey) {
         let (offset, bytes) = self.blocks[key].whole_pages();
         if bytes == 0 {
             return;
@@ -129,7 +129,7 @@ impl CachingAllocator {
         }
     }
 
-    fn merge_with_unmapped_neighbours(&mut self, key: Key) {
+    fn merge_with_unmapped_neighbours(&mut self, key: BlockKey) {
         let neighbours = [self.blocks[key].previous, self.blocks[key].next];
         for neighbour in neighbours.into_iter().flatten() {
             if self.blocks[neighbour].state == State::Unmapped {

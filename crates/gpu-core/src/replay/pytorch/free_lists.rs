@@ -1,22 +1,22 @@
 use std::collections::BTreeSet;
 
-use super::blocks::{Block, Key, State};
-use super::rules::Wish;
+use super::blocks::{Block, BlockKey, State};
+use super::rules::RoundedRequest;
 use crate::source::StreamId;
 
 /// The blocks of a pool that are not live.
 #[derive(Debug, Default)]
 pub(super) struct FreeLists {
     /// Free blocks by stream, size, address.
-    free: BTreeSet<(StreamId, usize, u64, Key)>,
+    free: BTreeSet<(StreamId, usize, u64, BlockKey)>,
     /// Unmapped ranges by stream, address.
-    unmapped: BTreeSet<(StreamId, u64, Key)>,
+    unmapped: BTreeSet<(StreamId, u64, BlockKey)>,
     /// Sizes of the free blocks with their addresses, of all streams.
     sizes: BTreeSet<(usize, u64)>,
 }
 
 impl FreeLists {
-    pub(super) fn insert(&mut self, block: &Block, key: Key) {
+    pub(super) fn insert(&mut self, block: &Block, key: BlockKey) {
         let Block { address, bytes, stream, state, .. } = *block;
         let is_new = match state {
             State::Free => {
@@ -29,7 +29,7 @@ impl FreeLists {
         assert!(is_new, "a block is listed once");
     }
 
-    pub(super) fn remove(&mut self, block: &Block, key: Key) {
+    pub(super) fn remove(&mut self, block: &Block, key: BlockKey) {
         let Block { address, bytes, stream, state, .. } = *block;
         let was_listed = match state {
             State::Free => {
@@ -44,31 +44,31 @@ impl FreeLists {
 
     /// The smallest free block of the wish's stream that has its size, at the lowest address of
     /// equals.
-    pub(super) fn best_fit(&self, wish: &Wish) -> Option<Key> {
+    pub(super) fn best_fit(&self, wish: &RoundedRequest) -> Option<BlockKey> {
         self.at_least(wish.stream, wish.bytes).next()
     }
 
     /// The free blocks of a stream from a size on, the smallest first.
-    pub(super) fn at_least(&self, stream: StreamId, bytes: usize) -> impl Iterator<Item = Key> {
-        let of_stream = move |&&(owner, ..): &&(StreamId, usize, u64, Key)| owner == stream;
-        self.free.range((stream, bytes, 0, Key::FIRST)..).take_while(of_stream).map(|&(.., key)| key)
+    pub(super) fn at_least(&self, stream: StreamId, bytes: usize) -> impl Iterator<Item = BlockKey> {
+        let of_stream = move |&&(owner, ..): &&(StreamId, usize, u64, BlockKey)| owner == stream;
+        self.free.range((stream, bytes, 0, BlockKey::FIRST)..).take_while(of_stream).map(|&(.., key)| key)
     }
 
     /// The free blocks of a stream from a size on, the largest first.
-    pub(super) fn largest_first(&self, stream: StreamId, bytes: usize) -> Vec<Key> {
-        let mut keys: Vec<Key> = self.at_least(stream, bytes).collect();
+    pub(super) fn largest_first(&self, stream: StreamId, bytes: usize) -> Vec<BlockKey> {
+        let mut keys: Vec<BlockKey> = self.at_least(stream, bytes).collect();
         keys.reverse();
         keys
     }
 
     /// The unmapped ranges of a stream, the lowest address first.
-    pub(super) fn unmapped(&self, stream: StreamId) -> impl Iterator<Item = Key> {
-        let of_stream = move |&&(owner, ..): &&(StreamId, u64, Key)| owner == stream;
-        self.unmapped.range((stream, 0, Key::FIRST)..).take_while(of_stream).map(|&(.., key)| key)
+    pub(super) fn unmapped(&self, stream: StreamId) -> impl Iterator<Item = BlockKey> {
+        let of_stream = move |&&(owner, ..): &&(StreamId, u64, BlockKey)| owner == stream;
+        self.unmapped.range((stream, 0, BlockKey::FIRST)..).take_while(of_stream).map(|&(.., key)| key)
     }
 
     /// Every free block.
-    pub(super) fn keys(&self) -> Vec<Key> {
+    pub(super) fn keys(&self) -> Vec<BlockKey> {
         self.free.iter().map(|&(.., key)| key).collect()
     }
 

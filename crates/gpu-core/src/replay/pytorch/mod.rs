@@ -5,20 +5,29 @@
 //! used. What the model leaves out: private pools of CUDA graphs, garbage collection by threshold,
 //! rounding to powers of two (all off by default), and blocks that a second stream uses.
 //!
-//! | rule | function |
-//! | --- | --- |
-//! | sizes are rounded up to 512 bytes | `round_size` |
-//! | blocks up to 1 MiB live in the small pool, larger ones in the large pool | `get_pool` |
-//! | best fit: the smallest free block of the stream and pool that suffices, the lowest address of equals | `get_free_block`, `BlockComparatorSize` |
-//! | with `max_split_size`, a block of that size or more serves no smaller request, and a larger one only with less than 20 MiB to spare | `get_free_block` |
-//! | a segment is 2 MiB for the small pool, 20 MiB for requests below 10 MiB, else the request rounded up to 2 MiB | `get_allocation_size` |
-//! | the rest of a block is split off where it is 512 bytes or more (small pool, expandable segments), or more than 1 MiB and the request below `max_split_size` (large pool) | `should_split` |
-//! | a freed block merges with its free neighbours in the segment | `free_block`, `try_merge_blocks` |
-//! | when the device has no memory: with `max_split_size`, free blocks of that size or more go back, the largest first, until enough has; try again; then every segment without a live block goes back; try once more; else the request fails | `malloc`, `release_available_cached_blocks`, `release_cached_blocks` |
-//! | expandable segments: an address range 1 1/8 times the device for each stream and pool, mapped in pages of 2 MiB (small pool) or 20 MiB (large pool) | `ExpandableSegment` |
-//! | a free block that can grow counts for best fit with what it can grow to | `get_free_block` |
-//! | growth takes the lowest unmapped range that has room, together with the free block before it | `find_expandable_block`, `try_allocate_expandable_block`, `map_block` |
-//! | going back to the device are the whole pages inside free blocks | `unmap_block`, `release_blocks` |
+//! - Sizes are rounded up to 512 bytes (`round_size`).
+//! - Blocks up to 1 MiB live in the small pool, larger ones in the large pool (`get_pool`).
+//! - Best fit: the smallest free block of the stream and pool that suffices, at the lowest address
+//!   among equals (`get_free_block`, `BlockComparatorSize`).
+//! - With `max_split_size`, a block of that size or more serves no smaller request, and a larger
+//!   one only with less than 20 MiB to spare (`get_free_block`).
+//! - A segment is 2 MiB for the small pool, 20 MiB for requests below 10 MiB, else the request
+//!   rounded up to 2 MiB (`get_allocation_size`).
+//! - The rest of a block is split off where it is 512 bytes or more (small pool, expandable
+//!   segments), or more than 1 MiB and the request below `max_split_size` (large pool)
+//!   (`should_split`).
+//! - A freed block merges with its free neighbours in the segment (`free_block`,
+//!   `try_merge_blocks`).
+//! - When the device has no memory: with `max_split_size`, free blocks of that size or more go
+//!   back, the largest first, until enough has; try again; then every segment without a live block
+//!   goes back; try once more; else the request fails (`malloc`, `release_available_cached_blocks`,
+//!   `release_cached_blocks`).
+//! - Expandable segments: an address range 1 1/8 times the device for each stream and pool, mapped
+//!   in pages of 2 MiB (small pool) or 20 MiB (large pool) (`ExpandableSegment`).
+//! - A free block that can grow counts for best fit with what it can grow to (`get_free_block`).
+//! - Growth takes the lowest unmapped range that has room, together with the free block before it
+//!   (`find_expandable_block`, `try_allocate_expandable_block`, `map_block`).
+//! - The whole pages inside free blocks go back to the device (`unmap_block`, `release_blocks`).
 //!
 //! A call of `cudaMalloc`, `cudaFree`, `cuMemAddressReserve`, `cuMemAddressFree`, `cuMemCreate`,
 //! `cuMemRelease`, `cuMemMap`, `cuMemSetAccess`, `cuMemUnmap` or `cudaStreamSynchronize` counts as
@@ -34,17 +43,17 @@ mod segments;
 #[cfg(test)]
 mod tests;
 
-use blocks::{Blocks, Key, State};
-use device::Device;
+use blocks::{BlockKey, Blocks, State};
+use device::ModelDevice;
 use free_lists::FreeLists;
-use rules::{Kind, Wish};
+use rules::{PoolKind, RoundedRequest};
 
 use super::allocator::{Allocator, Levels};
 use crate::source::StreamId;
 
 /// Growth of the allocator's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Growth {
+pub(super) enum GrowthMode {
     /// In segments, each of one call of `cudaMalloc`.
     Segments,
     /// In pages, at the end of a range of addresses or in a hole of it.
@@ -52,8 +61,8 @@ pub(super) enum Growth {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
-    pub(super) growth: Growth,
+pub(super) struct AllocatorSettings {
+    pub(super) growth: GrowthMode,
     pub(super) capacity_bytes: usize,
     pub(super) max_split_bytes: Option<usize>,
 }
@@ -61,8 +70,8 @@ pub(super) struct Settings {
 /// The model.
 #[derive(Debug)]
 pub(super) struct CachingAllocator {
-    settings: Settings,
-    device: Device,
+    settings: AllocatorSettings,
+    device: ModelDevice,
     blocks: Blocks,
     /// Free lists of the small pool and of the large one.
     pools: [FreeLists; 2],
@@ -72,10 +81,10 @@ pub(super) struct CachingAllocator {
 }
 
 impl CachingAllocator {
-    pub(super) fn new(settings: Settings) -> Self {
+    pub(super) fn new(settings: AllocatorSettings) -> Self {
         CachingAllocator {
             settings,
-            device: Device::new(settings.capacity_bytes),
+            device: ModelDevice::new(settings.capacity_bytes),
             blocks: Blocks::default(),
             pools: <[FreeLists; 2]>::default(),
             allocated_bytes: 0,
@@ -83,8 +92,8 @@ impl CachingAllocator {
         }
     }
 
-    /// The ladder; `None` at its end.
-    fn find(&mut self, wish: &Wish) -> Option<Key> {
+    /// A block by best fit, then by the fallbacks in order; `None` if all fail.
+    fn find(&mut self, wish: &RoundedRequest) -> Option<BlockKey> {
         if let Some(key) = self.take_free(wish).or_else(|| self.grow(wish)) {
             return Some(key);
         }
@@ -98,11 +107,11 @@ impl CachingAllocator {
     }
 
     /// A free block of the pool and stream, best fit; it is in no list any more.
-    fn take_free(&mut self, wish: &Wish) -> Option<Key> {
+    fn take_free(&mut self, wish: &RoundedRequest) -> Option<BlockKey> {
         let best = self.pool(wish.kind).best_fit(wish)?;
         let best = match self.settings.growth {
-            Growth::Segments => best,
-            Growth::Expandable => self.best_expandable_fit(best),
+            GrowthMode::Segments => best,
+            GrowthMode::Expandable => self.best_expandable_fit(best),
         };
         if let Some(limit) = self.settings.max_split_bytes {
             let bytes = self.blocks[best].bytes;
@@ -118,27 +127,27 @@ impl CachingAllocator {
 
     /// A block from memory that the device had free; it is in no list. `None` if the device has too
     /// little.
-    fn grow(&mut self, wish: &Wish) -> Option<Key> {
+    fn grow(&mut self, wish: &RoundedRequest) -> Option<BlockKey> {
         match self.settings.growth {
-            Growth::Segments => self.add_segment(wish),
-            Growth::Expandable => self.extend(wish),
+            GrowthMode::Segments => self.add_segment(wish),
+            GrowthMode::Expandable => self.extend(wish),
         }
     }
 
     /// Gives everything back to the device that can go.
     fn release_cached(&mut self) {
-        for kind in [Kind::Large, Kind::Small] {
+        for kind in [PoolKind::Large, PoolKind::Small] {
             for key in self.pool(kind).keys() {
                 match self.settings.growth {
-                    Growth::Segments => self.release_segment(key),
-                    Growth::Expandable => self.unmap(key),
+                    GrowthMode::Segments => self.release_segment(key),
+                    GrowthMode::Expandable => self.unmap(key),
                 }
             }
         }
     }
 
     /// Makes `key` live, without what is not needed of it.
-    fn hand_out(&mut self, key: Key, wish: &Wish) {
+    fn hand_out(&mut self, key: BlockKey, wish: &RoundedRequest) {
         let rest_bytes = self.blocks[key].bytes - wish.bytes;
         if rules::should_split(wish, rest_bytes, &self.settings) {
             let rest = self.blocks.split(key, wish.bytes);
@@ -148,7 +157,7 @@ impl CachingAllocator {
         self.allocated_bytes += self.blocks[key].bytes;
     }
 
-    fn merge_with_free_neighbours(&mut self, key: Key) {
+    fn merge_with_free_neighbours(&mut self, key: BlockKey) {
         let neighbours = [self.blocks[key].previous, self.blocks[key].next];
         for neighbour in neighbours.into_iter().flatten() {
             if self.blocks[neighbour].state == State::Free {
@@ -159,45 +168,45 @@ impl CachingAllocator {
     }
 
     /// Puts a free block into its list.
-    fn list(&mut self, key: Key) {
+    fn list(&mut self, key: BlockKey) {
         self.inactive_split_bytes += self.stuck_bytes(key);
         let block = &self.blocks[key];
         self.pools[block.kind as usize].insert(block, key);
     }
 
     /// Takes a free block out of its list.
-    fn unlist(&mut self, key: Key) {
+    fn unlist(&mut self, key: BlockKey) {
         self.inactive_split_bytes -= self.stuck_bytes(key);
         let block = &self.blocks[key];
         self.pools[block.kind as usize].remove(block, key);
     }
 
     /// Bytes of a free block that cannot go back to the device.
-    fn stuck_bytes(&self, key: Key) -> usize {
+    fn stuck_bytes(&self, key: BlockKey) -> usize {
         let block = &self.blocks[key];
         match self.settings.growth {
-            Growth::Segments if block.is_split() => block.bytes,
-            Growth::Segments => 0,
-            Growth::Expandable => block.bytes - block.whole_pages().1,
+            GrowthMode::Segments if block.is_split() => block.bytes,
+            GrowthMode::Segments => 0,
+            GrowthMode::Expandable => block.bytes - block.whole_pages().1,
         }
     }
 
-    fn pool(&self, kind: Kind) -> &FreeLists {
+    fn pool(&self, kind: PoolKind) -> &FreeLists {
         &self.pools[kind as usize]
     }
 }
 
 impl Allocator for CachingAllocator {
-    type Block = Key;
+    type Block = BlockKey;
 
-    fn allocate(&mut self, bytes: usize, stream: StreamId) -> Option<Key> {
-        let wish = Wish::new(bytes, stream);
+    fn allocate(&mut self, bytes: usize, stream: StreamId) -> Option<BlockKey> {
+        let wish = RoundedRequest::new(bytes, stream);
         let key = self.find(&wish)?;
         self.hand_out(key, &wish);
         Some(key)
     }
 
-    fn free(&mut self, key: Key) {
+    fn free(&mut self, key: BlockKey) {
         self.allocated_bytes -= self.blocks[key].bytes;
         self.blocks[key].state = State::Free;
         self.merge_with_free_neighbours(key);

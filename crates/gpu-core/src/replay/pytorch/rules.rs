@@ -1,6 +1,6 @@
 //! Sizes: how requests are rounded, what is taken from the device, when a block is split.
 
-use super::{Growth, Settings};
+use super::{AllocatorSettings, GrowthMode};
 use crate::source::StreamId;
 
 /// Every size is a multiple of it.
@@ -18,33 +18,33 @@ const LARGE_ROUNDING_BYTES: usize = 2 << 20;
 
 /// Which of the two pools a block belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PoolKind {
     Small = 0,
     Large = 1,
 }
 
-impl Kind {
+impl PoolKind {
     /// Pages in which an expandable segment is mapped.
     pub(super) fn page_bytes(self) -> usize {
         match self {
-            Kind::Small => SMALL_SEGMENT_BYTES,
-            Kind::Large => LARGE_SEGMENT_BYTES,
+            PoolKind::Small => SMALL_SEGMENT_BYTES,
+            PoolKind::Large => LARGE_SEGMENT_BYTES,
         }
     }
 }
 
 /// A request, as the allocator understands it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wish {
+pub(super) struct RoundedRequest {
     pub(super) bytes: usize,
     pub(super) stream: StreamId,
-    pub(super) kind: Kind,
+    pub(super) kind: PoolKind,
 }
 
-impl Wish {
+impl RoundedRequest {
     pub(super) fn new(bytes: usize, stream: StreamId) -> Self {
         let bytes = bytes.max(1).next_multiple_of(MIN_BLOCK_BYTES);
-        Wish { bytes, stream, kind: if bytes <= SMALL_BYTES_MAX { Kind::Small } else { Kind::Large } }
+        RoundedRequest { bytes, stream, kind: if bytes <= SMALL_BYTES_MAX { PoolKind::Small } else { PoolKind::Large } }
     }
 
     /// Size of the segment that is made for it where no block is free.
@@ -58,9 +58,9 @@ impl Wish {
 }
 
 /// True if what is left of a block beyond `wish` becomes a block of its own.
-pub(super) fn should_split(wish: &Wish, rest_bytes: usize, settings: &Settings) -> bool {
+pub(super) fn should_split(wish: &RoundedRequest, rest_bytes: usize, settings: &AllocatorSettings) -> bool {
     match (wish.kind, settings.growth) {
-        (Kind::Large, Growth::Segments) => {
+        (PoolKind::Large, GrowthMode::Segments) => {
             settings.max_split_bytes.is_none_or(|limit| wish.bytes < limit) && rest_bytes > SMALL_BYTES_MAX
         }
         _ => rest_bytes >= MIN_BLOCK_BYTES,

@@ -7,24 +7,24 @@ use super::*;
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-fn allocator(growth: Growth, capacity_bytes: usize, max_split_bytes: Option<usize>) -> CachingAllocator {
-    CachingAllocator::new(Settings { growth, capacity_bytes, max_split_bytes })
+fn allocator(growth: GrowthMode, capacity_bytes: usize, max_split_bytes: Option<usize>) -> CachingAllocator {
+    CachingAllocator::new(AllocatorSettings { growth, capacity_bytes, max_split_bytes })
 }
 
 fn plain(capacity_bytes: usize) -> CachingAllocator {
-    allocator(Growth::Segments, capacity_bytes, None)
+    allocator(GrowthMode::Segments, capacity_bytes, None)
 }
 
 fn expandable(capacity_bytes: usize) -> CachingAllocator {
-    allocator(Growth::Expandable, capacity_bytes, None)
+    allocator(GrowthMode::Expandable, capacity_bytes, None)
 }
 
 impl CachingAllocator {
-    fn get(&mut self, bytes: usize) -> Key {
+    fn get(&mut self, bytes: usize) -> BlockKey {
         self.allocate(bytes, StreamId(0)).expect("there is memory")
     }
 
-    fn free_all(&mut self, keys: impl IntoIterator<Item = Key>) {
+    fn free_all(&mut self, keys: impl IntoIterator<Item = BlockKey>) {
         keys.into_iter().for_each(|key| self.free(key));
     }
 
@@ -32,7 +32,7 @@ impl CachingAllocator {
         self.levels().reserved_bytes
     }
 
-    fn address(&self, key: Key) -> u64 {
+    fn address(&self, key: BlockKey) -> u64 {
         self.blocks[key].address
     }
 
@@ -40,7 +40,7 @@ impl CachingAllocator {
     /// the blocks say.
     fn check(&self) {
         let (mut allocated, mut free, mut stuck) = (0, 0, 0);
-        let listed: Vec<Key> = self.pools.iter().flat_map(FreeLists::keys).collect();
+        let listed: Vec<BlockKey> = self.pools.iter().flat_map(FreeLists::keys).collect();
         for &key in &listed {
             let block = &self.blocks[key];
             assert_eq!(block.state, State::Free);
@@ -119,7 +119,7 @@ fn what_is_left_of_a_large_block_is_split_off_above_a_mebibyte() {
 #[test]
 fn blocks_of_a_mebibyte_and_less_are_split_to_512_bytes_and_never_leave_their_pool() {
     let mut allocator = plain(1 << 30);
-    let blocks: Vec<Key> = (0..4096).map(|_| allocator.get(512)).collect();
+    let blocks: Vec<BlockKey> = (0..4096).map(|_| allocator.get(512)).collect();
     assert_eq!(allocator.reserved(), 2 * MIB);
     let large = allocator.get(2 * MIB);
     assert_eq!(allocator.reserved(), 22 * MIB);
@@ -148,7 +148,7 @@ fn neighbours_merge_within_a_segment_only() {
 
 #[test]
 fn memory_stays_with_its_stream() {
-    for growth in [Growth::Segments, Growth::Expandable] {
+    for growth in [GrowthMode::Segments, GrowthMode::Expandable] {
         let mut allocator = allocator(growth, 100 * MIB, None);
         let first = allocator.get(40 * MIB);
         allocator.free(first);
@@ -183,7 +183,7 @@ fn before_it_fails_it_releases_segments_without_a_live_block() {
 
 #[test]
 fn with_a_limit_large_blocks_are_neither_split_nor_wasted() {
-    let mut allocator = allocator(Growth::Segments, 1 << 30, Some(64 * MIB));
+    let mut allocator = allocator(GrowthMode::Segments, 1 << 30, Some(64 * MIB));
     let oversize = allocator.get(100 * MIB);
     allocator.free(oversize);
     let below = allocator.get(50 * MIB);
@@ -199,7 +199,7 @@ fn with_a_limit_large_blocks_are_neither_split_nor_wasted() {
 
 #[test]
 fn with_a_limit_oversize_blocks_go_first_and_no_more_than_needed() {
-    let mut allocator = allocator(Growth::Segments, 400 * MIB, Some(64 * MIB));
+    let mut allocator = allocator(GrowthMode::Segments, 400 * MIB, Some(64 * MIB));
     let blocks = [70, 90, 120, 50].map(|size| allocator.get(size * MIB));
     allocator.free_all(blocks);
     allocator.get(66 * MIB);
@@ -232,7 +232,7 @@ fn an_expandable_segment_grows_in_pages_and_leaves_no_hole_at_its_end() {
 #[test]
 fn an_expandable_segment_does_not_stitch_its_holes() {
     let mut allocator = expandable(1 << 30);
-    let blocks: Vec<Key> = (0..10).map(|_| allocator.get(20 * MIB)).collect();
+    let blocks: Vec<BlockKey> = (0..10).map(|_| allocator.get(20 * MIB)).collect();
     for &key in blocks.iter().step_by(2) {
         allocator.free(key);
     }
@@ -305,9 +305,9 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
 proptest! {
     #[test]
     fn what_is_held_adds_up(actions in actions(), is_expandable in any::<bool>(), limit in prop::option::of(Just(32 * MIB))) {
-        let growth = if is_expandable { Growth::Expandable } else { Growth::Segments };
+        let growth = if is_expandable { GrowthMode::Expandable } else { GrowthMode::Segments };
         let mut allocator = allocator(growth, 256 * MIB, limit);
-        let mut live: Vec<Key> = Vec::new();
+        let mut live: Vec<BlockKey> = Vec::new();
         for action in actions {
             match action {
                 Action::Allocate(bytes, stream) => live.extend(allocator.allocate(bytes, StreamId(stream))),

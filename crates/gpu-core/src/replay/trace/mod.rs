@@ -6,19 +6,19 @@ mod read;
 use std::io::{self, Write};
 
 pub use error::TraceError;
-pub use read::Reader;
+pub use read::TraceReader;
 
 use crate::source::StreamId;
 
 /// Largest block that a trace may ask for, in bytes: all the memory that 48-bit addresses reach.
 pub const BLOCK_BYTES_MAX: usize = 1 << 48;
 
-/// Something that a program asked of its allocator.
+/// A request of a program to its allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum TraceEvent {
     /// A block of `bytes` is wanted, for work on `stream`.
     Alloc {
-        /// By what the trace knows the block until it is freed; then another block may have it.
+        /// Identifier of the block until it is freed; then another block may have it.
         id: u64,
         /// Size in bytes.
         bytes: usize,
@@ -34,25 +34,25 @@ pub enum Event {
     Step,
 }
 
-/// An event and where it stands.
+/// An event and its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct TraceLine {
     /// Line of the trace, from 1.
     pub number: u64,
     /// The event.
-    pub event: Event,
+    pub event: TraceEvent,
 }
 
 /// Writes one event as a line of a trace.
 ///
 /// # Errors
-/// What `out` fails with.
-pub fn write(out: &mut impl Write, event: &Event) -> io::Result<()> {
+/// Errors of writing to `out`.
+pub fn write(out: &mut impl Write, event: &TraceEvent) -> io::Result<()> {
     match *event {
-        Event::Alloc { id, bytes, stream: StreamId(stream) } => {
+        TraceEvent::Alloc { id, bytes, stream: StreamId(stream) } => {
             writeln!(out, r#"{{"op":"alloc","id":{id},"bytes":{bytes},"stream":{stream}}}"#)
         }
-        Event::Free { id } => writeln!(out, r#"{{"op":"free","id":{id}}}"#),
-        Event::Step => writeln!(out, r#"{{"op":"step"}}"#),
+        TraceEvent::Free { id } => writeln!(out, r#"{{"op":"free","id":{id}}}"#),
+        TraceEvent::Step => writeln!(out, r#"{{"op":"step"}}"#),
     }
 }

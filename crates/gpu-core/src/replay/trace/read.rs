@@ -4,7 +4,7 @@ use std::io::{BufRead, Read as _};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{BLOCK_BYTES_MAX, Event, Line, TraceError};
+use super::{BLOCK_BYTES_MAX, TraceError, TraceEvent, TraceLine};
 use crate::source::StreamId;
 
 /// Longest line that is read, in bytes.
@@ -15,7 +15,7 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 /// Lines of blanks are passed over, and keys that are not of the format are ignored, so that
 /// recorders may add their own. After an error the trace ends.
 #[derive(Debug)]
-pub struct Reader<R> {
+pub struct TraceReader<R> {
     input: R,
     buffer: Vec<u8>,
     line: u64,
@@ -24,14 +24,14 @@ pub struct Reader<R> {
     ended: bool,
 }
 
-impl<R: BufRead> Reader<R> {
+impl<R: BufRead> TraceReader<R> {
     /// Reads from the first line of `input` on.
     pub fn new(input: R) -> Self {
-        Reader { input, buffer: Vec::new(), line: 0, live: HashMap::new(), ended: false }
+        TraceReader { input, buffer: Vec::new(), line: 0, live: HashMap::new(), ended: false }
     }
 
     /// The next line that is not blank; `None` at the end.
-    fn next_line(&mut self) -> Result<Option<Line>, TraceError> {
+    fn next_line(&mut self) -> Result<Option<TraceLine>, TraceError> {
         loop {
             self.line += 1;
             let line = self.line;
@@ -48,30 +48,30 @@ impl<R: BufRead> Reader<R> {
             if !self.buffer.trim_ascii().is_empty() {
                 let event = parse(line, self.buffer.trim_ascii())?;
                 self.admit(event)?;
-                return Ok(Some(Line { number: line, event }));
+                return Ok(Some(TraceLine { number: line, event }));
             }
         }
     }
 
     /// Keeps account of which ids are live.
-    fn admit(&mut self, event: Event) -> Result<(), TraceError> {
+    fn admit(&mut self, event: TraceEvent) -> Result<(), TraceError> {
         let line = self.line;
         match event {
-            Event::Alloc { id, .. } => match self.live.insert(id, line) {
+            TraceEvent::Alloc { id, .. } => match self.live.insert(id, line) {
                 Some(since_line) => Err(TraceError::AllocatedTwice { line, id, since_line }),
                 None => Ok(()),
             },
-            Event::Free { id } => match self.live.remove(&id) {
+            TraceEvent::Free { id } => match self.live.remove(&id) {
                 Some(_) => Ok(()),
                 None => Err(TraceError::NotLive { line, id }),
             },
-            Event::Step => Ok(()),
+            TraceEvent::Step => Ok(()),
         }
     }
 }
 
-impl<R: BufRead> Iterator for Reader<R> {
-    type Item = Result<Line, TraceError>;
+impl<R: BufRead> Iterator for TraceReader<R> {
+    type Item = Result<TraceLine, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended {
@@ -92,7 +92,7 @@ struct Fields {
     stream: Option<Value>,
 }
 
-fn parse(line: u64, text: &[u8]) -> Result<Event, TraceError> {
+fn parse(line: u64, text: &[u8]) -> Result<TraceEvent, TraceError> {
     let not_an_object = |reason: String| TraceError::NotAnObject { line, reason };
     // An array would do as well for a structure's fields, in their order.
     if text[0] != b'{' {
@@ -110,10 +110,10 @@ fn parse(line: u64, text: &[u8]) -> Result<Event, TraceError> {
             let bytes = required("alloc", ("bytes", fields.bytes.as_ref()), BLOCK_BYTES_MAX as u64)?;
             let stream = number(("stream", fields.stream.as_ref()), u32::MAX.into())?.unwrap_or(0);
             let bytes = usize::try_from(bytes).expect("addresses have 64 bits");
-            Ok(Event::Alloc { id: id("alloc")?, bytes, stream: StreamId(stream as u32) })
+            Ok(TraceEvent::Alloc { id: id("alloc")?, bytes, stream: StreamId(stream as u32) })
         }
-        Some((_, Some("free"))) => Ok(Event::Free { id: id("free")? }),
-        Some((_, Some("step"))) => Ok(Event::Step),
+        Some((_, Some("free"))) => Ok(TraceEvent::Free { id: id("free")? }),
+        Some((_, Some("step"))) => Ok(TraceEvent::Step),
         Some((op, text)) => Err(TraceError::UnknownOp { line, op: text.map_or_else(|| op.to_string(), str::to_owned) }),
     }
 }
@@ -134,8 +134,8 @@ mod tests {
     use super::*;
     use crate::replay::write;
 
-    fn read(text: &str) -> Result<Vec<Line>, TraceError> {
-        Reader::new(text.as_bytes()).collect()
+    fn read(text: &str) -> Result<Vec<TraceLine>, TraceError> {
+        TraceReader::new(text.as_bytes()).collect()
     }
 
     #[test]
@@ -143,12 +143,12 @@ mod tests {
         let text = "{\"op\":\"alloc\",\"id\":7,\"bytes\":1048576,\"stream\":3}\n\n \t\r\n{\"id\":8,\"bytes\":0,\"op\":\"alloc\"}\r\n\
                     {\"op\":\"step\",\"time_us\":5}\n{\"op\":\"free\",\"id\":7,\"owner\":null}";
         let events = [
-            (1, Event::Alloc { id: 7, bytes: 1 << 20, stream: StreamId(3) }),
-            (4, Event::Alloc { id: 8, bytes: 0, stream: StreamId(0) }),
-            (5, Event::Step),
-            (6, Event::Free { id: 7 }),
+            (1, TraceEvent::Alloc { id: 7, bytes: 1 << 20, stream: StreamId(3) }),
+            (4, TraceEvent::Alloc { id: 8, bytes: 0, stream: StreamId(0) }),
+            (5, TraceEvent::Step),
+            (6, TraceEvent::Free { id: 7 }),
         ];
-        assert_eq!(read(text).unwrap(), events.map(|(number, event)| Line { number, event }));
+        assert_eq!(read(text).unwrap(), events.map(|(number, event)| TraceLine { number, event }));
         assert_eq!(read("").unwrap(), []);
     }
 
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn a_line_without_end_is_not_read_to_its_end() {
         let endless = std::io::BufReader::new(std::io::repeat(b' '));
-        let error = Reader::new(endless).next().unwrap().unwrap_err();
+        let error = TraceReader::new(endless).next().unwrap().unwrap_err();
         assert!(matches!(error, TraceError::TooLong { line: 1, .. }), "{error}");
         let padded = format!("{{\"op\":\"step\"}}{}\n", " ".repeat(LINE_BYTES_MAX - 14));
         assert_eq!(read(&padded).unwrap().len(), 1);
@@ -201,16 +201,16 @@ mod tests {
     }
 
     /// Traces without an error: an id is allocated when it is not live, and freed when it is.
-    fn events() -> impl Strategy<Value = Vec<Event>> {
+    fn events() -> impl Strategy<Value = Vec<TraceEvent>> {
         let wish = (0..8_u64, 0..=BLOCK_BYTES_MAX, any::<u32>(), any::<bool>());
         prop::collection::vec(wish, 0..40).prop_map(|wishes| {
             let mut live = std::collections::HashSet::new();
             let event = |(id, bytes, stream, step)| match step {
-                true => Event::Step,
-                false if live.remove(&id) => Event::Free { id },
+                true => TraceEvent::Step,
+                false if live.remove(&id) => TraceEvent::Free { id },
                 false => {
                     live.insert(id);
-                    Event::Alloc { id, bytes, stream: StreamId(stream) }
+                    TraceEvent::Alloc { id, bytes, stream: StreamId(stream) }
                 }
             };
             wishes.into_iter().map(event).collect()
@@ -252,8 +252,8 @@ mod tests {
         fn what_is_written_is_read(events in events()) {
             let mut text = Vec::new();
             events.iter().for_each(|event| write(&mut text, event).unwrap());
-            let read: Vec<Line> = Reader::new(text.as_slice()).collect::<Result<_, _>>().unwrap();
-            let numbered = (1..).zip(events).map(|(number, event)| Line { number, event });
+            let read: Vec<TraceLine> = TraceReader::new(text.as_slice()).collect::<Result<_, _>>().unwrap();
+            let numbered = (1..).zip(events).map(|(number, event)| TraceLine { number, event });
             prop_assert_eq!(read, numbered.collect::<Vec<_>>());
         }
 
@@ -261,7 +261,7 @@ mod tests {
         fn garbage_is_an_error_on_its_line_or_a_trace(garbage in garbage()) {
             let good = b"{\"op\":\"alloc\",\"id\":18446744073709551615,\"bytes\":1}\n";
             let text = [good.as_slice(), &garbage].concat();
-            let mut reader = Reader::new(text.as_slice());
+            let mut reader = TraceReader::new(text.as_slice());
             let results: Vec<_> = reader.by_ref().collect();
             prop_assert!(results[0].is_ok());
             if let Some(Err(error)) = results.last() {

@@ -6,15 +6,15 @@ use crate::source::StreamId;
 
 /// Which work on which stream is done, and which is ordered after which: a vector clock a stream.
 #[derive(Debug, Default)]
-pub(super) struct Clocks {
-    streams: BTreeMap<StreamId, Stream>,
+pub(super) struct StreamClocks {
+    streams: BTreeMap<StreamId, StreamClock>,
     /// The last ticket of each stream after which all work submitted from now on runs, whatever its
     /// stream.
     before_all: BTreeMap<StreamId, u64>,
 }
 
 #[derive(Debug, Default)]
-struct Stream {
+struct StreamClock {
     /// Pieces of work submitted so far; the last one's ticket.
     submitted: u64,
     /// Pieces of work done: all up to this ticket.
@@ -23,7 +23,7 @@ struct Stream {
     after: BTreeMap<StreamId, u64>,
 }
 
-impl Clocks {
+impl StreamClocks {
     /// Submits a piece of work; returns its ticket.
     pub(super) fn submit(&mut self, stream: StreamId) -> u64 {
         let stream = self.streams.entry(stream).or_default();
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn order_is_transitive_and_holds_for_what_came_before_it() {
-        let mut clocks = Clocks::default();
+        let mut clocks = StreamClocks::default();
         let first = clocks.submit(A);
         clocks.order(B, A);
         clocks.order(C, B);
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn work_ends_with_what_it_waited_for() {
-        let mut clocks = Clocks::default();
+        let mut clocks = StreamClocks::default();
         clocks.submit(A);
         clocks.order(B, A);
         let second = clocks.submit(A);

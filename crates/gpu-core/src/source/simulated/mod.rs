@@ -8,8 +8,8 @@ mod uses;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use self::clocks::Clocks;
-use self::uses::Uses;
+use self::clocks::StreamClocks;
+use self::uses::{Uses, Work};
 use super::address_space::AddressSpace;
 use super::granules::Granules;
 use super::{Granule, Refusal, Source, StreamId};
@@ -27,11 +27,11 @@ const FIRST_ADDRESS: u64 = 1 << 40;
 /// memory, submits work to streams and looks at bytes.
 #[derive(Clone, Debug)]
 pub struct Simulated {
-    device: Arc<Mutex<Device>>,
+    device: Arc<Mutex<SimulatedDevice>>,
 }
 
 #[derive(Debug)]
-struct Device {
+struct SimulatedDevice {
     granule_bytes: usize,
     capacity_bytes: usize,
     held_by_others_bytes: usize,
@@ -39,11 +39,11 @@ struct Device {
     granules: Granules,
     address_next: u64,
     calls: u64,
-    fault: Option<Fault>,
+    fault: Option<InjectedFault>,
     refusals_total: u64,
     /// True if submitted work is done at once.
     completion: Completion,
-    clocks: Clocks,
+    clocks: StreamClocks,
     uses: Uses,
     /// The bytes of each granule, where they are kept.
     bytes: Option<BTreeMap<Granule, Box<[u8]>>>,
@@ -59,7 +59,7 @@ pub enum Completion {
 }
 
 #[derive(Debug)]
-struct Fault {
+struct InjectedFault {
     calls_before: u64,
     refusal: Refusal,
 }
@@ -68,7 +68,7 @@ impl Simulated {
     /// A device of `capacity_bytes` in granules of `granule_bytes`, a power of two. Its streams are
     /// always idle, and it keeps no bytes.
     pub fn new(capacity_bytes: usize, granule_bytes: usize) -> Self {
-        let device = Device {
+        let device = SimulatedDevice {
             granule_bytes,
             capacity_bytes,
             held_by_others_bytes: 0,
@@ -79,7 +79,7 @@ impl Simulated {
             fault: None,
             refusals_total: 0,
             completion: Completion::Immediate,
-            clocks: Clocks::default(),
+            clocks: StreamClocks::default(),
             uses: Uses::default(),
             bytes: None,
         };
@@ -101,7 +101,7 @@ impl Simulated {
     /// [`Simulated::stop_faults`] takes it back.
     pub fn fail_call(&self, nth: u64, refusal: Refusal) {
         assert!(nth > 0, "calls are counted from 1");
-        self.device().fault = Some(Fault { calls_before: nth - 1, refusal });
+        self.device().fault = Some(InjectedFault { calls_before: nth - 1, refusal });
     }
 
     /// Refuses nothing any more; returns whether a refusal was still to come.
@@ -142,11 +142,11 @@ impl Simulated {
         for (granule, offset, len) in device.space.pieces(address, bytes) {
             let range = offset..offset + len;
             for before in device.uses.of(granule, &range) {
-                let in_order = device.clocks.runs_after(stream, before.0, before.1);
+                let in_order = device.clocks.runs_after(stream, before.stream, before.ticket);
                 assert!(in_order, "{stream:?} uses {granule:?} {range:?}, and is not ordered after {before:?}");
             }
             if device.completion == Completion::Manual {
-                device.uses.note(granule, range, (stream, ticket));
+                device.uses.note(granule, range, Work { stream, ticket });
             }
         }
         if device.completion == Completion::Immediate {
@@ -188,16 +188,16 @@ impl Simulated {
     }
 
     /// The state, also after a panic of this or another test's assertion.
-    fn device(&self) -> MutexGuard<'_, Device> {
+    fn device(&self) -> MutexGuard<'_, SimulatedDevice> {
         self.device.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The state in a call that can be refused; counts it as so many calls to the driver.
-    fn call(&self, calls: usize) -> Result<MutexGuard<'_, Device>, Refusal> {
+    fn call(&self, calls: usize) -> Result<MutexGuard<'_, SimulatedDevice>, Refusal> {
         let mut device = self.device();
         device.calls += calls as u64;
         match &mut device.fault {
-            Some(Fault { calls_before: 0, .. }) => {
+            Some(InjectedFault { calls_before: 0, .. }) => {
                 device.refusals_total += 1;
                 Err(device.fault.take().expect("just seen").refusal)
             }
@@ -322,7 +322,7 @@ impl Source for Simulated {
     }
 }
 
-impl Device {
+impl SimulatedDevice {
     fn free_bytes(&self) -> usize {
         let held = self.granules.len() * self.granule_bytes;
         self.capacity_bytes.saturating_sub(held).saturating_sub(self.held_by_others_bytes)

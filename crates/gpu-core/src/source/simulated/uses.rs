@@ -9,32 +9,41 @@ use crate::source::{Granule, StreamId};
 #[derive(Debug, Default)]
 pub(super) struct Uses {
     /// Disjoint ranges of each granule, in no order.
-    of: BTreeMap<Granule, Vec<Use>>,
+    of: BTreeMap<Granule, Vec<GranuleUse>>,
+}
+
+/// A piece of work: the `ticket`-th of a stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    pub(super) stream: StreamId,
+    pub(super) ticket: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Use {
+struct GranuleUse {
     bytes: Range<usize>,
-    by: (StreamId, u64),
+    by: Work,
 }
 
 impl Uses {
     /// The pieces of work that used some byte of a range last.
-    pub(super) fn of(&self, granule: Granule, bytes: &Range<usize>) -> impl Iterator<Item = (StreamId, u64)> {
+    pub(super) fn of(&self, granule: Granule, bytes: &Range<usize>) -> impl Iterator<Item = Work> {
         let uses = self.of.get(&granule).map_or(&[][..], Vec::as_slice);
         uses.iter().filter(move |used| used.bytes.start < bytes.end && bytes.start < used.bytes.end).map(|used| used.by)
     }
 
     /// Notes the piece of work that uses a range from now on.
-    pub(super) fn note(&mut self, granule: Granule, bytes: Range<usize>, by: (StreamId, u64)) {
+    pub(super) fn note(&mut self, granule: Granule, bytes: Range<usize>, by: Work) {
         let uses = self.of.entry(granule).or_default();
         let mut kept = Vec::with_capacity(uses.len() + 2);
         for used in uses.drain(..) {
             let below = used.bytes.start..used.bytes.end.min(bytes.start);
             let above = used.bytes.start.max(bytes.end)..used.bytes.end;
-            kept.extend([below, above].into_iter().filter(|rest| !rest.is_empty()).map(|bytes| Use { bytes, ..used }));
+            kept.extend(
+                [below, above].into_iter().filter(|rest| !rest.is_empty()).map(|bytes| GranuleUse { bytes, ..used }),
+            );
         }
-        kept.push(Use { bytes, by });
+        kept.push(GranuleUse { bytes, by });
         *uses = kept;
     }
 
@@ -51,11 +60,11 @@ mod tests {
     fn the_last_use_of_each_byte_is_known() {
         let mut uses = Uses::default();
         let granule = Granule(7);
-        let by = |ticket| (StreamId(0), ticket);
+        let by = |ticket| Work { stream: StreamId(0), ticket };
         uses.note(granule, 0..100, by(1));
         uses.note(granule, 40..60, by(2));
         let of =
-            |uses: &Uses, bytes: Range<usize>| uses.of(granule, &bytes).map(|(_, ticket)| ticket).collect::<Vec<_>>();
+            |uses: &Uses, bytes: Range<usize>| uses.of(granule, &bytes).map(|work| work.ticket).collect::<Vec<_>>();
         assert_eq!(of(&uses, 0..40), [1]);
         assert_eq!(of(&uses, 40..60), [2]);
         assert_eq!(of(&uses, 60..61), [1]);

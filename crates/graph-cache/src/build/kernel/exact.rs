@@ -1,16 +1,16 @@
-//! Sums in double precision whose bits no instruction set changes: eight partial sums, of the
-//! numbers whose place leaves each remainder by eight, added in pairs, and no multiplication fused
-//! with an addition.
+//! Sums in double precision with the same bits on every instruction set: eight partial sums, one
+//! for each place modulo 8, added in pairs, without fused multiply-add.
 //!
 //! ```text
-//! Σ_t f(t) = ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7))    with    s_l = Σ_{t mod 8 = l} f(t)
+//! Σ_t f(t) = ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7))
+//! s_l    = Σ_{t mod 8 = l} f(t)
 //! ```
 //!
-//! They are what graphs are made of; single precision only says where to look. Rows end in zeros up
-//! to a multiple of eight.
+//! Graphs hold these sums; single precision only proposes candidates. Rows end in zeros up to a
+//! multiple of eight.
 
 use super::lanes::ExactLanes;
-use super::{Between, LANES, Measure};
+use super::{LANES, MeasureArguments, RowMeasure};
 
 /// Σ f over the places of rows of the same length, a multiple of eight. Inlined into what is
 /// compiled for an instruction set.
@@ -29,21 +29,20 @@ pub(crate) fn sum<const ROWS: usize>(rows: [&[f64]; ROWS], f: impl Fn([f64; ROWS
     ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7))
 }
 
-/// Columns whose sums are formed side by side: the additions of one sum wait for each other.
+/// Columns whose sums are formed side by side, as the additions of one sum wait for each other.
 const TOGETHER: usize = 4;
 
 /// Writes the measure between a row and each of the columns.
 ///
 /// # Safety
-/// The rows hold all that the columns name, see [`Between`]; the CPU has the instruction set
-/// of V.
+/// The rows contain all columns, see [`MeasureArguments`]; the CPU has the instruction set of V.
 #[inline(always)]
-pub(super) unsafe fn between<V: ExactLanes>(b: &mut Between<'_>) {
+pub(super) unsafe fn between<V: ExactLanes>(b: &mut MeasureArguments<'_>) {
     // SAFETY: the caller keeps the contract of the sums, which is this function's.
     unsafe {
         match b.measure {
-            Measure::Product => measures::<V>(b, |x, y| x.times(y)),
-            Measure::SquaredDistance => measures::<V>(b, |x, y| x.minus(y).times(x.minus(y))),
+            RowMeasure::Product => measures::<V>(b, |x, y| x.times(y)),
+            RowMeasure::SquaredDistance => measures::<V>(b, |x, y| x.minus(y).times(x.minus(y))),
         }
     }
 }
@@ -51,7 +50,7 @@ pub(super) unsafe fn between<V: ExactLanes>(b: &mut Between<'_>) {
 /// # Safety
 /// As [`between`].
 #[inline(always)]
-unsafe fn measures<V: ExactLanes>(b: &mut Between<'_>, f: impl Fn(V, V) -> V + Copy) {
+unsafe fn measures<V: ExactLanes>(b: &mut MeasureArguments<'_>, f: impl Fn(V, V) -> V + Copy) {
     let row = |at: u32| b.rows[at as usize * b.stride..][..b.stride].as_ptr();
     let (from, stride) = (row(b.row), b.stride);
     let (columns, rest) = b.columns.as_chunks::<TOGETHER>();

@@ -1,9 +1,8 @@
-//! The arithmetic of the search for neighbours: products in single precision to see where they are,
-//! sums in double precision to say how near.
+//! Arithmetic of the search for neighbours: products in single precision propose candidates, sums
+//! in double precision give their values.
 //!
-//! This folder is the one place of the builders with unsafe code. The functions of this file are
-//! safe: they check that the slices hold what the sizes say and pick the instruction set; the
-//! kernels rely on that.
+//! Only this folder of the builders has unsafe code. The functions of this file are safe: they
+//! check slices against sizes and choose the instruction set; the kernels rely on that.
 
 #![allow(
     unsafe_code,
@@ -28,7 +27,7 @@ pub(crate) const PANEL: usize = 16;
 /// Panels come in pairs.
 pub(crate) const COLUMNS_TOGETHER: usize = 2 * PANEL;
 
-/// Partial sums of a sum in double precision, which rows are padded with zeros for.
+/// Partial sums of a sum in double precision; rows are padded with zeros to a multiple.
 pub(crate) const LANES: usize = 8;
 
 /// Groups that single precision counts one by one.
@@ -36,7 +35,7 @@ pub(crate) const GROUPS_MAX: usize = 1 << 24;
 
 /// Measure between two rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Measure {
+pub(crate) enum RowMeasure {
     /// Σ x·y
     Product,
     /// Σ (x − y)²
@@ -45,7 +44,7 @@ pub(crate) enum Measure {
 
 /// Arguments of the kernel `scores`: rows [depth][16], panels [columns / 16][depth][16], start
 /// [columns], to [16][columns], which overlaps none of the others; an even number of panels.
-struct Scores {
+struct ScoreArguments {
     depth: usize,
     columns: usize,
     rows: *const f32,
@@ -56,7 +55,7 @@ struct Scores {
 
 /// Arguments of the kernel `at_least`: row [columns], whole panels, and `to` with room for as many
 /// places.
-struct Largest {
+struct AtLeastArguments {
     columns: usize,
     row: *const f32,
     limit: f32,
@@ -65,7 +64,7 @@ struct Largest {
 
 /// Arguments of the kernel `kth_group`: row [columns], largest [groups] for its own use; whole
 /// panels both, and no more groups than columns or [`GROUPS_MAX`].
-struct Groups {
+struct GroupArguments {
     columns: usize,
     groups: usize,
     k: usize,
@@ -75,8 +74,8 @@ struct Groups {
 
 /// Arguments of the kernel `between`: rows [.., stride], the stride a multiple of eight; `to` as
 /// long as `columns`.
-struct Between<'a> {
-    measure: Measure,
+struct MeasureArguments<'a> {
+    measure: RowMeasure,
     rows: &'a [f64],
     stride: usize,
     row: u32,
@@ -90,7 +89,7 @@ macro_rules! entry_points {
         /// # Safety
         /// As [`scores`](super::scores::scores).
         $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn scores(s: &super::Scores) {
+        pub(super) unsafe fn scores(s: &super::ScoreArguments) {
             // SAFETY: the caller keeps this function's contract, which is the kernel's.
             unsafe { super::scores::scores::<$lanes>(s) }
         }
@@ -98,7 +97,7 @@ macro_rules! entry_points {
         /// # Safety
         /// As [`at_least`](super::scores::at_least).
         $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn at_least(l: &super::Largest) -> usize {
+        pub(super) unsafe fn at_least(l: &super::AtLeastArguments) -> usize {
             // SAFETY: the caller keeps this function's contract, which is the kernel's.
             unsafe { super::scores::at_least::<$lanes>(l) }
         }
@@ -106,7 +105,7 @@ macro_rules! entry_points {
         /// # Safety
         /// As [`kth_group`](super::scores::kth_group).
         $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn kth_group(g: &super::Groups) -> f32 {
+        pub(super) unsafe fn kth_group(g: &super::GroupArguments) -> f32 {
             // SAFETY: the caller keeps this function's contract, which is the kernel's.
             unsafe { super::scores::kth_group::<$lanes>(g) }
         }
@@ -114,7 +113,7 @@ macro_rules! entry_points {
         /// # Safety
         /// As [`between`](super::exact::between).
         $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn between(b: &mut super::Between<'_>) {
+        pub(super) unsafe fn between(b: &mut super::MeasureArguments<'_>) {
             // SAFETY: the caller keeps this function's contract, which is the kernel's.
             unsafe { super::exact::between::<$exact>(b) }
         }
@@ -152,7 +151,7 @@ pub(crate) fn scores(isa: Isa, panels: &[f32], depth: usize, panel: usize, start
     assert_eq!(to.len(), PANEL * columns, "sixteen rows of {columns} columns");
     let rows = panels[panel * depth * PANEL..][..depth * PANEL].as_ptr();
     let arguments =
-        Scores { depth, columns, rows, panels: panels.as_ptr(), start: start.as_ptr(), to: to.as_mut_ptr() };
+        ScoreArguments { depth, columns, rows, panels: panels.as_ptr(), start: start.as_ptr(), to: to.as_mut_ptr() };
     dispatch!(isa, scores, &arguments);
 }
 
@@ -163,12 +162,12 @@ pub(crate) fn scores(isa: Isa, panels: &[f32], depth: usize, panel: usize, start
 /// If the row is no whole number of panels or longer than `to`.
 pub(crate) fn at_least(isa: Isa, row: &[f32], limit: f32, to: &mut [u32]) -> usize {
     assert!(row.len().is_multiple_of(PANEL) && row.len() <= to.len(), "{} columns", row.len());
-    let arguments = Largest { columns: row.len(), row: row.as_ptr(), limit, to: to.as_mut_ptr() };
+    let arguments = AtLeastArguments { columns: row.len(), row: row.as_ptr(), limit, to: to.as_mut_ptr() };
     dispatch!(isa, at_least, &arguments)
 }
 
-/// The columns of `row` are dealt into as many groups as `largest` has places, which is what the
-/// largest of each is written to; the k-th largest of these.
+/// Deals the columns of `row` into as many groups as `largest` has places, and writes the largest
+/// of each group there. Returns the k-th largest of these.
 ///
 /// # Panics
 /// If columns or groups are no whole panels, or the groups more than the columns or [`GROUPS_MAX`],
@@ -177,7 +176,7 @@ pub(crate) fn kth_group(isa: Isa, row: &[f32], k: usize, largest: &mut [f32]) ->
     let (columns, groups) = (row.len(), largest.len());
     assert!(columns.is_multiple_of(PANEL) && groups.is_multiple_of(PANEL), "{columns} columns in {groups} groups");
     assert!(k <= groups && groups <= columns.min(GROUPS_MAX), "the {k}th of {groups} groups of {columns} columns");
-    let arguments = Groups { columns, groups, k, row: row.as_ptr(), largest: largest.as_mut_ptr() };
+    let arguments = GroupArguments { columns, groups, k, row: row.as_ptr(), largest: largest.as_mut_ptr() };
     dispatch!(isa, kth_group, &arguments)
 }
 
@@ -188,7 +187,7 @@ pub(crate) fn kth_group(isa: Isa, row: &[f32], k: usize, largest: &mut [f32]) ->
 /// If there is no such row or column, or the stride is no multiple of eight.
 pub(crate) fn between(
     isa: Isa,
-    measure: Measure,
+    measure: RowMeasure,
     rows: &[f64],
     stride: usize,
     row: u32,
@@ -197,7 +196,7 @@ pub(crate) fn between(
 ) {
     assert!(stride.is_multiple_of(LANES), "rows of {stride}");
     assert_eq!(columns.len(), to.len());
-    let mut arguments = Between { measure, rows, stride, row, columns, to };
+    let mut arguments = MeasureArguments { measure, rows, stride, row, columns, to };
     dispatch!(isa, between, &mut arguments);
 }
 

@@ -1,27 +1,26 @@
-//! Sixteen rows of a product Z·Zᵀ in single precision, and which of a row's numbers are large.
+//! Sixteen rows of a product Z·Zᵀ in single precision, and the search for a row's large numbers.
 //!
 //! ```text
 //! scores:     for row r of a panel, column c:    to[r][c] = start[c] + Σ_t z[r, t] · z[c, t]
-//! kth_group:  the k-th largest of G numbers, of which number g is the largest row[c] with c mod G = g
+//! kth_group:  the k-th largest of G numbers; number g is the largest row[c] with c mod G = g
 //! at_least:   the columns c with row[c] ≥ limit, ascending
 //! ```
 //!
 //! Both operands of the product are the same panels: sixteen rows of Z, `[panel][t][16]`. A tile of
-//! a few rows and one or two panels is summed in registers over the whole depth. That each sum of
-//! the product is formed twice, once for either of its ends, is the price of never holding more
-//! than sixteen rows of it, which stay in the first-level cache until they have been looked
-//! through.
+//! a few rows and one or two panels is summed in registers over the whole depth. Each sum of the
+//! product is formed twice, once for either end. In return no more than sixteen rows exist at a
+//! time, which stay in the first-level cache until they are searched.
 
 #![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
 
 use super::lanes::Lanes;
-use super::{Groups, Largest, PANEL, Scores};
+use super::{AtLeastArguments, GroupArguments, PANEL, ScoreArguments};
 
 /// # Safety
-/// The pointers of `s` reach all that its sizes say, see [`Scores`]; the CPU has the
+/// The pointers of `s` reach all that its sizes say, see [`ScoreArguments`]; the CPU has the
 /// instruction set of V.
 #[inline(always)]
-pub(super) unsafe fn scores<V: Lanes>(s: &Scores) {
+pub(super) unsafe fn scores<V: Lanes>(s: &ScoreArguments) {
     for panel in (0..s.columns / PANEL).step_by(V::PANELS) {
         for row in (0..PANEL).step_by(V::ROWS) {
             // SAFETY: the number of panels is even, so that all panels of the tile exist; its rows
@@ -40,7 +39,7 @@ pub(super) unsafe fn scores<V: Lanes>(s: &Scores) {
 
 /// R rows of P panels from `row` and `panel` on.
 #[inline(always)]
-unsafe fn tile<V: Lanes, const R: usize, const P: usize>(s: &Scores, row: usize, panel: usize) {
+unsafe fn tile<V: Lanes, const R: usize, const P: usize>(s: &ScoreArguments, row: usize, panel: usize) {
     // SAFETY: rows and panels lie inside the product, whose pointers reach them by its contract.
     unsafe {
         let start = s.start.add(panel * PANEL);
@@ -75,14 +74,14 @@ unsafe fn tile<V: Lanes, const R: usize, const P: usize>(s: &Scores, row: usize,
     }
 }
 
-/// The largest of a few numbers that k of them are no less than. Each is held against all, sixteen
-/// at a time: they are too few for a search to pay.
+/// The k-th largest of a few numbers. Each is compared with all, sixteen at a time, which is
+/// cheaper than a selection algorithm for so few.
 ///
 /// # Safety
-/// The pointers of `g` reach all that its sizes say, see [`Groups`]; the CPU has the
+/// The pointers of `g` reach all that its sizes say, see [`GroupArguments`]; the CPU has the
 /// instruction set of V.
 #[inline(always)]
-pub(super) unsafe fn kth_group<V: Lanes>(g: &Groups) -> f32 {
+pub(super) unsafe fn kth_group<V: Lanes>(g: &GroupArguments) -> f32 {
     // SAFETY: columns and groups are whole panels, and no fewer columns than groups.
     unsafe {
         for group in (0..g.groups).step_by(PANEL) {
@@ -108,7 +107,7 @@ pub(super) unsafe fn kth_group<V: Lanes>(g: &Groups) -> f32 {
 /// # Safety
 /// As [`kth_group`], whose first loop has run.
 #[inline(always)]
-unsafe fn counts_as_large<V: Lanes>(g: &Groups, sixteen: V) -> V {
+unsafe fn counts_as_large<V: Lanes>(g: &GroupArguments, sixteen: V) -> V {
     // SAFETY: the groups are whole panels, and so an even number.
     unsafe {
         let mut counts = [V::splat(0.0); 2];
@@ -124,10 +123,10 @@ unsafe fn counts_as_large<V: Lanes>(g: &Groups, sixteen: V) -> V {
 /// Number of places written.
 ///
 /// # Safety
-/// The pointers of `l` reach all that its sizes say, see [`Largest`]; the CPU has the
+/// The pointers of `l` reach all that its sizes say, see [`AtLeastArguments`]; the CPU has the
 /// instruction set of V.
 #[inline(always)]
-pub(super) unsafe fn at_least<V: Lanes>(l: &Largest) -> usize {
+pub(super) unsafe fn at_least<V: Lanes>(l: &AtLeastArguments) -> usize {
     let mut found = 0;
     for first in (0..l.columns).step_by(PANEL) {
         // SAFETY: the columns are whole panels, and `to` has room for as many places as there are

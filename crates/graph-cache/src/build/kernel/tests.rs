@@ -70,7 +70,7 @@ proptest! {
         let stride = blocks * LANES;
         let rows = numbers(count * stride, seed);
         let columns: Vec<u32> = (0..count as u32).rev().collect();
-        for measure in [Measure::Product, Measure::SquaredDistance] {
+        for measure in [RowMeasure::Product, RowMeasure::SquaredDistance] {
             let of = |isa| {
                 let mut to = vec![f64::NAN; count];
                 between(isa, measure, &rows, stride, 0, &columns, &mut to);
@@ -82,8 +82,8 @@ proptest! {
             }
             for (&column, bits) in columns.iter().zip(bits) {
                 let term = |t: usize| match (rows[t], rows[column as usize * stride + t], measure) {
-                    (x, y, Measure::Product) => x * y,
-                    (x, y, Measure::SquaredDistance) => (x - y) * (x - y),
+                    (x, y, RowMeasure::Product) => x * y,
+                    (x, y, RowMeasure::SquaredDistance) => (x - y) * (x - y),
                 };
                 let loops = (0..stride).map(term).sum::<f64>();
                 prop_assert!((f64::from_bits(bits) - loops).abs() <= 1e-15 * (stride as f64 + 1.0).powi(2));

@@ -4,27 +4,27 @@
 
 use std::collections::HashSet;
 
-use super::File;
+use super::SafetensorsFile;
 use crate::error::Result;
 use crate::graph::{Graph, Targets};
-use crate::import::columns::Columns;
-use crate::import::{Graphs, numbered};
+use crate::import::columns::NamedColumns;
+use crate::import::{ImportedGraphs, numbered};
 use crate::schema::TargetLevel;
 
 /// Most classes that integers in `y` may stand for; more are numbers.
 const CLASSES_MAX: i64 = 2048;
-/// The masks of a split and the keys that they become.
+/// Masks of a split, and their keys.
 const MASKS: [(&str, &str); 3] = [("train_mask", "train"), ("val_mask", "validation"), ("test_mask", "test")];
 
-impl File<'_> {
-    pub(super) fn targets(&self, offsets: &[usize]) -> Result<(Columns, TargetLevel)> {
+impl SafetensorsFile<'_> {
+    pub(super) fn targets(&self, offsets: &[usize]) -> Result<(NamedColumns, TargetLevel)> {
         let targets = match self.tensors.is_of_integers("y") {
-            None => return Ok((Columns::default(), TargetLevel::None)),
+            None => return Ok((NamedColumns::default(), TargetLevel::None)),
             Some(true) => self.classes()?,
             Some(false) => {
                 let tensor = self.tensors.floats("y")?.expect("it is there");
                 let (rows, width) = tensor.rows();
-                (rows, Columns { names: self.names("targets", "y", width)?, values: tensor.values })
+                (rows, NamedColumns { names: self.names("targets", "y", width)?, values: tensor.values })
             }
         };
         let (rows, columns) = targets;
@@ -42,7 +42,7 @@ impl File<'_> {
         Ok((columns, level))
     }
 
-    fn classes(&self) -> Result<(usize, Columns)> {
+    fn classes(&self) -> Result<(usize, NamedColumns)> {
         let tensor = self.tensors.integers("y")?.expect("it is there");
         let (rows, width) = tensor.rows();
         let classes = tensor.values.iter().max().map_or(0, |&last| last.max(-1).saturating_add(1));
@@ -61,7 +61,7 @@ impl File<'_> {
             .tensors
             .metadata("targets", "a list of names")?
             .filter(|names: &Vec<_>| names.len() == classes as usize);
-        Ok((rows, Columns { names: names.unwrap_or(numbers), values }))
+        Ok((rows, NamedColumns { names: names.unwrap_or(numbers), values }))
     }
 
     pub(super) fn known_times(&self, graphs: &mut [Graph]) -> Result<()> {
@@ -76,8 +76,10 @@ impl File<'_> {
     }
 
     /// The graphs with their keys: by the masks of a single graph, where there are any.
-    pub(super) fn keyed(&self, mut graphs: Vec<Graph>) -> Result<(Vec<String>, Graphs)> {
-        let [graph] = graphs.as_mut_slice() else { return Ok((self.keys(graphs.len())?, Graphs::Each(graphs))) };
+    pub(super) fn keyed(&self, mut graphs: Vec<Graph>) -> Result<(Vec<String>, ImportedGraphs)> {
+        let [graph] = graphs.as_mut_slice() else {
+            return Ok((self.keys(graphs.len())?, ImportedGraphs::Each(graphs)));
+        };
         let (mut keys, mut parts) = (Vec::new(), Vec::new());
         for (mask, key) in MASKS {
             let Some(mask) = self.tensors.integers(mask)? else { continue };
@@ -94,8 +96,8 @@ impl File<'_> {
             parts.push(Targets::Nodes(targets));
         }
         match keys.is_empty() {
-            true => Ok((self.keys(1)?, Graphs::Each(graphs))),
-            false => Ok((keys, Graphs::Parts { graph: graph.clone(), targets: parts })),
+            true => Ok((self.keys(1)?, ImportedGraphs::Each(graphs))),
+            false => Ok((keys, ImportedGraphs::Parts { graph: graph.clone(), targets: parts })),
         }
     }
 

@@ -12,19 +12,19 @@ use serde::de::DeserializeOwned;
 use crate::error::{Error, Result};
 
 /// A file's tensors and metadata.
-pub(super) struct Tensors<'b> {
+pub(super) struct TensorReader<'b> {
     path: &'b Path,
     tensors: SafeTensors<'b>,
     metadata: HashMap<String, String>,
 }
 
 /// Values with their shape.
-pub(super) struct Tensor<T> {
+pub(super) struct TypedTensor<T> {
     pub(super) shape: Vec<usize>,
     pub(super) values: Vec<T>,
 }
 
-impl<T> Tensor<T> {
+impl<T> TypedTensor<T> {
     /// Length of the first dimension, and the values in each of its rows.
     pub(super) fn rows(&self) -> (usize, usize) {
         // Of no rows, any width is stated at no cost.
@@ -33,7 +33,7 @@ impl<T> Tensor<T> {
     }
 }
 
-impl<'b> Tensors<'b> {
+impl<'b> TensorReader<'b> {
     pub(super) fn new(path: &'b Path, bytes: &'b [u8]) -> Result<Self> {
         let wrong = |error: safetensors::SafeTensorError| Error::Contradiction {
             path: path.to_owned(),
@@ -42,7 +42,7 @@ impl<'b> Tensors<'b> {
         };
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(wrong)?;
         let metadata = header.metadata().clone().unwrap_or_default();
-        Ok(Tensors { path, tensors: SafeTensors::deserialize(bytes).map_err(wrong)?, metadata })
+        Ok(TensorReader { path, tensors: SafeTensors::deserialize(bytes).map_err(wrong)?, metadata })
     }
 
     pub(super) fn contradiction(&self, found: impl Into<String>, expected: impl Into<String>) -> Error {
@@ -62,7 +62,7 @@ impl<'b> Tensors<'b> {
         Some(matches!(dtype, Dtype::I64 | Dtype::I32 | Dtype::I16 | Dtype::I8 | Dtype::U8 | Dtype::BOOL))
     }
 
-    pub(super) fn integers(&self, name: &str) -> Result<Option<Tensor<i64>>> {
+    pub(super) fn integers(&self, name: &str) -> Result<Option<TypedTensor<i64>>> {
         let Ok(view) = self.tensors.tensor(name) else { return Ok(None) };
         let data = view.data();
         let values = match view.dtype() {
@@ -73,10 +73,10 @@ impl<'b> Tensors<'b> {
             Dtype::U8 | Dtype::BOOL => each(data, |[byte]| byte.into()),
             other => return Err(self.contradiction(format!("`{name}` is of {other:?}"), "int64 or other integers")),
         };
-        Ok(Some(Tensor { shape: view.shape().to_vec(), values }))
+        Ok(Some(TypedTensor { shape: view.shape().to_vec(), values }))
     }
 
-    pub(super) fn floats(&self, name: &str) -> Result<Option<Tensor<f32>>> {
+    pub(super) fn floats(&self, name: &str) -> Result<Option<TypedTensor<f32>>> {
         let Ok(view) = self.tensors.tensor(name) else { return Ok(None) };
         let data = view.data();
         let values = match view.dtype() {
@@ -86,7 +86,7 @@ impl<'b> Tensors<'b> {
             Dtype::BF16 => each(data, |bytes| bf16::from_le_bytes(bytes).to_f32()),
             other => return Err(self.contradiction(format!("`{name}` is of {other:?}"), "float32 or other floats")),
         };
-        Ok(Some(Tensor { shape: view.shape().to_vec(), values }))
+        Ok(Some(TypedTensor { shape: view.shape().to_vec(), values }))
     }
 
     /// Metadata under a key, as JSON.

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::nodes::Nodes;
+use super::nodes::NodeNames;
 use crate::error::Result;
-use crate::import::columns::Columns;
-use crate::import::table::{Row, Table};
+use crate::import::columns::NamedColumns;
+use crate::import::table::{DelimitedText, TableRow};
 use crate::import::text::Text;
 
 /// Most values that a matrix may have for each entry in its file, beyond [`DENSE_VALUES_MIN`]: bags
@@ -14,8 +14,8 @@ const VALUES_PER_ENTRY_MAX: usize = 1000;
 const DENSE_VALUES_MIN: usize = 1 << 20;
 
 /// The features of all nodes, dense.
-pub(super) fn read(text: &Text, nodes: &Nodes) -> Result<Columns> {
-    let (table, header) = Table::with_header(text)?;
+pub(super) fn read(text: &Text, nodes: &NodeNames) -> Result<NamedColumns> {
+    let (table, header) = DelimitedText::with_header(text)?;
     let names: Vec<&str> = header.iter().map(String::as_str).collect();
     match names.as_slice() {
         ["node", "feature"] | ["node", "feature", "value"] => sparse(text, table, names.len(), nodes),
@@ -23,7 +23,7 @@ pub(super) fn read(text: &Text, nodes: &Nodes) -> Result<Columns> {
     }
 }
 
-fn dense(text: &Text, mut table: Table<'_>, names: Vec<String>, nodes: &Nodes) -> Result<Columns> {
+fn dense(text: &Text, mut table: DelimitedText<'_>, names: Vec<String>, nodes: &NodeNames) -> Result<NamedColumns> {
     let width = names.len();
     let mut rows: HashMap<u32, Vec<f32>> = HashMap::new();
     while let Some(row) = table.next()? {
@@ -38,7 +38,7 @@ fn dense(text: &Text, mut table: Table<'_>, names: Vec<String>, nodes: &Nodes) -
         return Err(text.contradiction(found, "a row a node, or the sparse form, in which what is missing is zero"));
     }
     let values = (0..nodes.len() as u32).flat_map(|node| rows.remove(&node).unwrap_or_default()).collect();
-    Ok(Columns { names, values })
+    Ok(NamedColumns { names, values })
 }
 
 /// Refuses a matrix of `size` that is far more than the entries of its file.
@@ -54,7 +54,7 @@ pub(super) fn check_size(text: &Text, entries: usize, nodes: usize, width: usize
 }
 
 /// Features by number where all are numbers, or else in the order in which they occur.
-fn sparse(text: &Text, mut table: Table<'_>, columns: usize, nodes: &Nodes) -> Result<Columns> {
+fn sparse(text: &Text, mut table: DelimitedText<'_>, columns: usize, nodes: &NodeNames) -> Result<NamedColumns> {
     let (mut entries, mut features) = (Vec::new(), Names::default());
     while let Some(row) = table.next()? {
         row.check_len(columns)?;
@@ -69,7 +69,7 @@ fn sparse(text: &Text, mut table: Table<'_>, columns: usize, nodes: &Nodes) -> R
         values[node as usize * width + column] = value;
     }
     let names = if numbers { (0..width).map(|number| number.to_string()).collect() } else { features.names };
-    Ok(Columns { names, values })
+    Ok(NamedColumns { names, values })
 }
 
 /// The features that a sparse file names.
@@ -83,7 +83,7 @@ struct Names {
 
 impl Names {
     /// The place of the feature of a row among those seen.
-    fn place(&mut self, row: &Row<'_>) -> Result<usize> {
+    fn place(&mut self, row: &TableRow<'_>) -> Result<usize> {
         if let Some(&place) = self.places.get(row.bytes(1)) {
             return Ok(place);
         }

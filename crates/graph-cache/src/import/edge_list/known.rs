@@ -1,37 +1,37 @@
 #![forbid(unsafe_code)]
 
 use super::features;
-use super::nodes::Nodes;
+use super::nodes::NodeNames;
 use crate::error::Result;
-use crate::import::classes::Classes;
-use crate::import::columns::Columns;
-use crate::import::table::{Row, Table};
+use crate::import::classes::LabelClasses;
+use crate::import::columns::NamedColumns;
+use crate::import::table::{DelimitedText, TableRow};
 use crate::import::text::Text;
 
 /// A part of a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum SplitPart {
     Train,
     Validation,
     Test,
 }
 
-impl Part {
-    pub(super) const ALL: [Part; 3] = [Part::Train, Part::Validation, Part::Test];
+impl SplitPart {
+    pub(super) const ALL: [SplitPart; 3] = [SplitPart::Train, SplitPart::Validation, SplitPart::Test];
 
     pub(super) fn key(self) -> &'static str {
         match self {
-            Part::Train => "train",
-            Part::Validation => "validation",
-            Part::Test => "test",
+            SplitPart::Train => "train",
+            SplitPart::Validation => "validation",
+            SplitPart::Test => "test",
         }
     }
 
-    fn read(row: &Row<'_>, column: usize) -> Result<Option<Part>> {
+    fn read(row: &TableRow<'_>, column: usize) -> Result<Option<SplitPart>> {
         match row.bytes(column) {
-            b"train" => Ok(Some(Part::Train)),
-            b"validation" | b"val" | b"valid" => Ok(Some(Part::Validation)),
-            b"test" => Ok(Some(Part::Test)),
+            b"train" => Ok(Some(SplitPart::Train)),
+            b"validation" | b"val" | b"valid" => Ok(Some(SplitPart::Validation)),
+            b"test" => Ok(Some(SplitPart::Test)),
             b"none" | b"" => Ok(None),
             _ => Err(row.error(column, "`train`, `validation`, `test` or `none`")),
         }
@@ -40,16 +40,16 @@ impl Part {
 
 /// Known attributes of the nodes, and their use.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct KnownNodes {
     /// [nodes, K], NaN where it is not known.
-    pub(super) targets: Columns,
+    pub(super) targets: NamedColumns,
     /// [nodes], or empty where no file speaks of nodes.
-    pub(super) parts: Vec<Option<Part>>,
+    pub(super) parts: Vec<Option<SplitPart>>,
 }
 
-impl Known {
-    pub(super) fn read(text: &Text, nodes: &Nodes) -> Result<Self> {
-        let (mut table, header) = Table::with_header(text)?;
+impl KnownNodes {
+    pub(super) fn read(text: &Text, nodes: &NodeNames) -> Result<Self> {
+        let (mut table, header) = DelimitedText::with_header(text)?;
         let split = header.iter().position(|name| name == "split");
         let columns: Vec<usize> = (1..header.len()).filter(|&column| Some(column) != split).collect();
         let labels = text.name() == super::KNOWN[0];
@@ -57,7 +57,7 @@ impl Known {
             let found = format!("the columns are `{}`", header.join(","));
             return Err(text.contradiction(found, "`node`, `label` and `split`; numbers stand in `targets.csv`"));
         }
-        let mut rows: Vec<Option<Entry>> = vec![None; nodes.len()];
+        let mut rows: Vec<Option<NodeEntry>> = vec![None; nodes.len()];
         let mut parts = vec![None; nodes.len()];
         while let Some(row) = table.next()? {
             row.check_len(header.len())?;
@@ -65,60 +65,60 @@ impl Known {
             if rows[node].is_some() {
                 return Err(row.error(0, "a node that is not named above"));
             }
-            parts[node] = split.map_or(Ok(None), |column| Part::read(&row, column))?;
-            rows[node] = Some(Entry::read(&row, &columns, labels)?);
+            parts[node] = split.map_or(Ok(None), |column| SplitPart::read(&row, column))?;
+            rows[node] = Some(NodeEntry::read(&row, &columns, labels)?);
         }
         let entries = columns.len() * rows.iter().flatten().count();
         features::check_size(text, entries, nodes.len(), columns.len())?;
         let names = columns.iter().map(|&column| header[column].clone()).collect();
         let targets = if labels { one_hot(text, &rows)? } else { numbers(names, &rows) };
-        Ok(Known { targets, parts })
+        Ok(KnownNodes { targets, parts })
     }
 }
 
-/// Entry of a row about a node.
+/// Label or targets of a node.
 #[derive(Clone)]
-enum Entry {
+enum NodeEntry {
     Label(Option<String>),
     Numbers(Vec<f32>),
 }
 
-impl Entry {
-    fn read(row: &Row<'_>, columns: &[usize], labels: bool) -> Result<Self> {
+impl NodeEntry {
+    fn read(row: &TableRow<'_>, columns: &[usize], labels: bool) -> Result<Self> {
         if !labels {
-            return Ok(Entry::Numbers(columns.iter().map(|&column| row.target(column)).collect::<Result<_>>()?));
+            return Ok(NodeEntry::Numbers(columns.iter().map(|&column| row.target(column)).collect::<Result<_>>()?));
         }
         let label = columns.iter().filter(|&&column| !row.bytes(column).is_empty());
-        Ok(Entry::Label(
+        Ok(NodeEntry::Label(
             label.map(|&column| row.name(column, "a label in UTF-8").map(str::to_owned)).next().transpose()?,
         ))
     }
 }
 
 /// Labels in the order of numbers where all are numbers, or else in that of text.
-fn one_hot(text: &Text, rows: &[Option<Entry>]) -> Result<Columns> {
-    let label = |(node, row): (usize, &Option<Entry>)| match row {
-        Some(Entry::Label(Some(label))) => Some((node, label.clone())),
+fn one_hot(text: &Text, rows: &[Option<NodeEntry>]) -> Result<NamedColumns> {
+    let label = |(node, row): (usize, &Option<NodeEntry>)| match row {
+        Some(NodeEntry::Label(Some(label))) => Some((node, label.clone())),
         _ => None,
     };
     let (labelled, labels): (Vec<usize>, Vec<String>) = rows.iter().enumerate().filter_map(label).unzip();
     let number = |label: &String| label.parse::<i64>().ok();
     let by_number = labels.iter().all(|label| number(label).is_some());
     let keyed: Vec<_> = labels.into_iter().map(|label| (number(&label).filter(|_| by_number), label)).collect();
-    let classes = Classes::of(text, &keyed)?;
+    let classes = LabelClasses::of(text, &keyed)?;
     let width = classes.distinct.len();
     let mut values = vec![f32::NAN; rows.len() * width];
     for (node, row) in labelled.into_iter().zip(classes.one_hot().chunks_exact(width.max(1))) {
         values[node * width..(node + 1) * width].copy_from_slice(row);
     }
-    Ok(Columns { names: classes.distinct.into_iter().map(|(_, label)| label).collect(), values })
+    Ok(NamedColumns { names: classes.distinct.into_iter().map(|(_, label)| label).collect(), values })
 }
 
-fn numbers(names: Vec<String>, rows: &[Option<Entry>]) -> Columns {
+fn numbers(names: Vec<String>, rows: &[Option<NodeEntry>]) -> NamedColumns {
     let unknown = vec![f32::NAN; names.len()];
-    let numbers = |row: &Option<Entry>| match row {
-        Some(Entry::Numbers(numbers)) => numbers.clone(),
+    let numbers = |row: &Option<NodeEntry>| match row {
+        Some(NodeEntry::Numbers(numbers)) => numbers.clone(),
         _ => unknown.clone(),
     };
-    Columns { values: rows.iter().flat_map(numbers).collect(), names }
+    NamedColumns { values: rows.iter().flat_map(numbers).collect(), names }
 }

@@ -3,29 +3,29 @@
 use std::collections::HashMap;
 
 use crate::error::Result;
-use crate::import::table::Table;
+use crate::import::table::DelimitedText;
 use crate::import::text::Text;
 
 /// The nodes that the files name.
-pub(super) struct Nodes {
+pub(super) struct NodeNames {
     /// In the order of the graph.
     names: Vec<Vec<u8>>,
     places: HashMap<Vec<u8>, u32>,
 }
 
-impl Nodes {
+impl NodeNames {
     /// All names of nodes, in order; see [`edge_list`](super::edge_list).
     pub(super) fn read(known: Option<&Text>, features: Option<&Text>, edges: &Text) -> Result<Self> {
-        let mut nodes = Nodes { names: Vec::new(), places: HashMap::new() };
+        let mut nodes = NodeNames { names: Vec::new(), places: HashMap::new() };
         for text in [known, features].into_iter().flatten() {
-            let (table, header) = Table::with_header(text)?;
+            let (table, header) = DelimitedText::with_header(text)?;
             if header[0] != "node" {
                 let found = format!("the first column is `{}`", header[0]);
                 return Err(text.contradiction(found, "a header that begins with `node`"));
             }
             nodes.add(table, 1)?;
         }
-        let (table, header) = Table::with_header(edges)?;
+        let (table, header) = DelimitedText::with_header(edges)?;
         check_ends(edges, &header)?;
         nodes.add(table, 2)?;
         if nodes.len() > u32::MAX as usize {
@@ -36,7 +36,7 @@ impl Nodes {
     }
 
     /// The names in the first `columns` of a table.
-    fn add(&mut self, mut table: Table<'_>, columns: usize) -> Result<()> {
+    fn add(&mut self, mut table: DelimitedText<'_>, columns: usize) -> Result<()> {
         while let Some(row) = table.next()? {
             for column in 0..columns {
                 let name = row.name(column, "the name of a node")?.as_bytes();

@@ -9,22 +9,22 @@ use crate::error::{Error, Result};
 use crate::import::text::Text;
 
 /// The lines of a text, which end with LF or CR LF.
-pub(super) struct Lines<'t> {
+pub(super) struct FixedLines<'t> {
     text: &'t Text,
     rest: &'t [u8],
     number: u64,
 }
 
-impl<'t> Lines<'t> {
+impl<'t> FixedLines<'t> {
     pub(super) fn new(text: &'t Text) -> Self {
-        Lines { text, rest: text.bytes(), number: 0 }
+        FixedLines { text, rest: text.bytes(), number: 0 }
     }
 
     pub(super) fn only_blanks_left(&self) -> bool {
         self.rest.iter().all(u8::is_ascii_whitespace)
     }
 
-    pub(super) fn next(&mut self) -> Option<Line<'t>> {
+    pub(super) fn next(&mut self) -> Option<FixedLine<'t>> {
         if self.rest.is_empty() {
             return None;
         }
@@ -34,25 +34,25 @@ impl<'t> Lines<'t> {
         self.number += 1;
         let bytes = line.strip_suffix(b"\n").unwrap_or(line);
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
-        Some(Line { text: self.text, number: self.number, bytes })
+        Some(FixedLine { text: self.text, number: self.number, bytes })
     }
 
-    /// The next line; an error that says what it would have been where the file ends.
-    pub(super) fn need(&mut self, expected: &str) -> Result<Line<'t>> {
+    /// The next line; at the end of the file, an error that names the expected line.
+    pub(super) fn need(&mut self, expected: &str) -> Result<FixedLine<'t>> {
         let number = self.number + 1;
         self.next().ok_or_else(|| self.text.field(number, 1, b"the end of the file", expected))
     }
 }
 
 /// One line.
-pub(super) struct Line<'t> {
+pub(super) struct FixedLine<'t> {
     text: &'t Text,
     /// From 1.
     pub(super) number: u64,
     bytes: &'t [u8],
 }
 
-impl<'t> Line<'t> {
+impl<'t> FixedLine<'t> {
     /// All of it.
     pub(super) fn all(&self) -> Result<&'t str> {
         str::from_utf8(self.bytes).map_err(|_| self.error(0..self.bytes.len(), "text in UTF-8"))

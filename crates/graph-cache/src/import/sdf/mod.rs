@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-mod element;
 mod lines;
 mod molecule;
 mod valence;
@@ -11,11 +10,11 @@ use std::path::Path;
 
 use crate::error::Result;
 use crate::graph::{Graph, Targets};
-use crate::import::columns::Columns;
+use crate::import::columns::NamedColumns;
 use crate::import::edges::EdgeList;
-use crate::import::table::Table;
+use crate::import::table::DelimitedText;
 use crate::import::text::Text;
-use crate::import::{Graphs, Imported, identity, numbered};
+use crate::import::{Imported, ImportedGraphs, identity, numbered};
 use crate::schema::{Schema, TargetLevel};
 use molecule::{Atom, Molecule};
 
@@ -25,52 +24,51 @@ pub(crate) const EDGE_ATTRIBUTES: [&str; 5] =
 /// Names of the features of a node's position.
 pub(crate) const POSITION: [&str; 3] = ["x", "y", "z"];
 
-/// Options of turning molecules into graphs.
+/// Options of converting molecules to graphs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SdfOptions {
-    /// Which atoms are joined.
+    /// Pairs of atoms that are joined.
     pub edges: MoleculeEdges,
-    /// True if nodes know where they are.
+    /// Positions as features of nodes.
     pub positions: Positions,
     /// A CSV of targets: a header, and a row a molecule, in their order. Without it targets are
     /// data items of the file. A table with a row for each molecule but those with an atom of
-    /// impossible valence, such as neutral nitrogen with four bonds, is one that was written
-    /// through RDKit, which leaves them out: their targets are not known, and a
-    /// [note](Imported::notes) says so.
+    /// impossible valence, such as neutral nitrogen with four bonds, was written through RDKit,
+    /// which drops them: their targets are unknown, and a [note](Imported::notes) says so.
     pub table: Option<Text>,
     /// Names of targets: columns of the table (all of them where no name is given), or data items
     /// that every molecule has.
     pub targets: Vec<String>,
 }
 
-/// Which atoms of a molecule are joined.
+/// Pairs of atoms of a molecule that are joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum MoleculeEdges {
     /// Pairs with a bond, both ways.
     #[default]
     Bonds,
-    /// Pairs at most so far apart, both ways, in the unit of the file, which is ångström.
+    /// Pairs at most this distance apart, both ways, in the unit of the file, which is ångström.
     Radius(f32),
 }
 
-/// True if nodes have their positions as features.
+/// Positions as features of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Positions {
-    /// They have not: a model of what turning the molecule does not change has distances.
+    /// Without positions: a rotation-invariant model uses distances.
     #[default]
     Left,
-    /// They have, as `x`, `y` and `z`.
+    /// With positions, as `x`, `y` and `z`.
     Kept,
 }
 
 /// The molecules of an SDF file, version V2000.
 ///
 /// Keys are the numbers of the molecules in the file, from 1. Features of nodes are the elements
-/// that occur in the file, one-hot in the order of
-/// atomic numbers (`element=H`, …), the formal `charge`, from the line of the atom or from
-/// `M  CHG`, and the position where it is asked for. Attributes of edges are the order of the bond,
-/// one-hot and all zero where there is none (`bond=single`, `double`, `triple`, `aromatic`), and
-/// the `distance`. Hydrogen is a node as far as it is in the file. Targets are of graphs.
+/// that occur in the file, one-hot in the order of atomic numbers (`element=H`, …), the formal
+/// `charge`, from the line of the atom or from `M  CHG`, and the position if requested. Attributes
+/// of edges are the order of the bond, one-hot and all zero where there is none (`bond=single`,
+/// `double`, `triple`, `aromatic`), and the `distance`. Hydrogen is a node as far as it is in the
+/// file. Targets are of graphs.
 ///
 /// # Errors
 /// [`Error::Field`](crate::Error::Field) for lines that are not of the format, V3000 among them,
@@ -112,7 +110,7 @@ pub fn sdf_text(text: &Text, options: &SdfOptions) -> Result<Imported> {
             ..Schema::default()
         },
         keys: numbered(graphs.len()),
-        graphs: Graphs::Each(graphs),
+        graphs: ImportedGraphs::Each(graphs),
         identity: identity(&texts, "sdf/1", options.canonical()),
         notes,
     })
@@ -138,7 +136,7 @@ fn elements(molecules: &[Molecule]) -> Vec<u8> {
 
 fn feature_names(elements: &[u8], positions: Positions) -> Vec<String> {
     let mut names: Vec<String> =
-        elements.iter().map(|&number| format!("element={}", element::symbol(number))).collect();
+        elements.iter().map(|&number| format!("element={}", molecule::element_symbol(number))).collect();
     names.push("charge".to_owned());
     if positions == Positions::Kept {
         names.extend(POSITION.map(str::to_owned));
@@ -199,8 +197,8 @@ fn distance(one: &Atom, other: &Atom) -> f32 {
 }
 
 /// The targets of all molecules, NaN where the table has no row.
-fn from_table(text: &Text, names: &[String], molecules: &[Molecule], notes: &mut Vec<String>) -> Result<Columns> {
-    let (mut table, header) = Table::with_header(text)?;
+fn from_table(text: &Text, names: &[String], molecules: &[Molecule], notes: &mut Vec<String>) -> Result<NamedColumns> {
+    let (mut table, header) = DelimitedText::with_header(text)?;
     let names = if names.is_empty() { &header } else { names };
     let column = |name: &String| {
         let column = header.iter().position(|other| other == name);
@@ -215,7 +213,7 @@ fn from_table(text: &Text, names: &[String], molecules: &[Molecule], notes: &mut
         }
         rows += 1;
     }
-    let columns = Columns { names: names.to_vec(), values };
+    let columns = NamedColumns { names: names.to_vec(), values };
     let impossible: Vec<usize> =
         (0..molecules.len()).filter(|&place| !valence::is_possible(&molecules[place])).collect();
     let possible = molecules.len() - impossible.len();
@@ -237,7 +235,7 @@ fn from_table(text: &Text, names: &[String], molecules: &[Molecule], notes: &mut
     }
 }
 
-fn from_data(text: &Text, names: &[String], molecules: &[Molecule]) -> Result<Columns> {
+fn from_data(text: &Text, names: &[String], molecules: &[Molecule]) -> Result<NamedColumns> {
     let mut values = Vec::new();
     for (molecule, name) in molecules.iter().flat_map(|molecule| names.iter().map(move |name| (molecule, name))) {
         let value = molecule.data.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str());
@@ -248,7 +246,7 @@ fn from_data(text: &Text, names: &[String], molecules: &[Molecule]) -> Result<Co
             text.contradiction(found, format!("a number `> <{name}>` of every molecule"))
         })?);
     }
-    Ok(Columns { names: names.to_vec(), values })
+    Ok(NamedColumns { names: names.to_vec(), values })
 }
 
 #[cfg(test)]

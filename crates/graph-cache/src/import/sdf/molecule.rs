@@ -1,12 +1,10 @@
-//! Molecules as an SDF file has them: molfiles of version V2000, each with data items, one after
-//! the other.
+//! Parser of SDF files: molfiles of version V2000, each with data items, one after the other.
 //!
 //! Source: BIOVIA, "CTfile Formats", chapters "The Connection Table" and "SDfiles".
 
 #![forbid(unsafe_code)]
 
-use super::element;
-use super::lines::{Line, Lines};
+use super::lines::{FixedLine, FixedLines};
 use crate::error::Result;
 use crate::import::text::Text;
 
@@ -44,7 +42,7 @@ const CHARGES: [i8; 8] = [0, 3, 2, 1, 0, -1, -2, -3];
 
 /// All molecules of a file.
 pub(super) fn read(text: &Text) -> Result<Vec<Molecule>> {
-    let mut lines = Lines::new(text);
+    let mut lines = FixedLines::new(text);
     let mut molecules = Vec::new();
     while !lines.only_blanks_left() {
         molecules.push(molecule(&mut lines)?);
@@ -52,7 +50,7 @@ pub(super) fn read(text: &Text) -> Result<Vec<Molecule>> {
     Ok(molecules)
 }
 
-fn molecule(lines: &mut Lines<'_>) -> Result<Molecule> {
+fn molecule(lines: &mut FixedLines<'_>) -> Result<Molecule> {
     let line = lines.need("a molecule: three lines of header")?.number;
     lines.need("the second line of a molecule's header")?;
     lines.need("the third line of a molecule's header")?;
@@ -70,7 +68,7 @@ fn molecule(lines: &mut Lines<'_>) -> Result<Molecule> {
 }
 
 /// `aaabbblllfffcccsssxxxrrrpppiiimmmvvvvvv`: numbers of atoms and of bonds, and the version.
-fn counts(line: &Line<'_>) -> Result<(u16, u16)> {
+fn counts(line: &FixedLine<'_>) -> Result<(u16, u16)> {
     match line.text(33..39)? {
         "V2000" => {}
         "V3000" => {
@@ -83,13 +81,13 @@ fn counts(line: &Line<'_>) -> Result<(u16, u16)> {
 }
 
 /// `xxxxx.xxxxyyyyy.yyyyzzzzz.zzzz aaaddcccssshhhbbbvvvHHHrrriiimmmnnneee`
-fn atom(line: &Line<'_>) -> Result<Atom> {
+fn atom(line: &FixedLine<'_>) -> Result<Atom> {
     let coordinate = |columns: std::ops::Range<usize>| {
         let number: f32 = line.number(columns.clone(), "a coordinate, in ten columns")?;
         if number.is_finite() { Ok(number) } else { Err(line.error(columns, "a finite coordinate")) }
     };
     let position = [coordinate(0..10)?, coordinate(10..20)?, coordinate(20..30)?];
-    let element = element::number(line.text(31..34)?).ok_or_else(|| line.error(31..34, "the symbol of an element"))?;
+    let element = atomic_number(line.text(31..34)?).ok_or_else(|| line.error(31..34, "the symbol of an element"))?;
     let code = match line.text(36..39)? {
         "" => 0,
         _ => line.number::<usize>(36..39, "the code of a charge, 0 to 7")?,
@@ -99,7 +97,7 @@ fn atom(line: &Line<'_>) -> Result<Atom> {
 }
 
 /// `111222tttsssxxxrrrccc`
-fn bond(line: &Line<'_>, atoms: u16) -> Result<Bond> {
+fn bond(line: &FixedLine<'_>, atoms: u16) -> Result<Bond> {
     let end = |columns: std::ops::Range<usize>| {
         let expected = || format!("the number of an atom, 1 to {atoms}");
         let number: u16 = line.number(columns.clone(), &expected())?;
@@ -116,9 +114,9 @@ fn bond(line: &Line<'_>, atoms: u16) -> Result<Bond> {
     }
 }
 
-/// Lines up to `M  END`, of which `M  CHGnn8 aaa vvv …` gives charges: where there is one, those of
-/// the lines of atoms do not count.
-fn properties(lines: &mut Lines<'_>, atoms: &mut [Atom]) -> Result<()> {
+/// Lines up to `M  END`, of which `M  CHGnn8 aaa vvv …` gives charges, which override those in the
+/// lines of atoms.
+fn properties(lines: &mut FixedLines<'_>, atoms: &mut [Atom]) -> Result<()> {
     let mut charged = false;
     loop {
         let line = lines.need("`M  END`")?;
@@ -136,7 +134,7 @@ fn properties(lines: &mut Lines<'_>, atoms: &mut [Atom]) -> Result<()> {
     }
 }
 
-fn charges(line: &Line<'_>, atoms: &mut [Atom]) -> Result<()> {
+fn charges(line: &FixedLine<'_>, atoms: &mut [Atom]) -> Result<()> {
     let entries: usize = line.number(6..9, "how many charges follow")?;
     for entry in 0..entries {
         let columns = 10 + 8 * entry..13 + 8 * entry;
@@ -150,7 +148,7 @@ fn charges(line: &Line<'_>, atoms: &mut [Atom]) -> Result<()> {
 }
 
 /// Data items up to `$$$$` or the end of the file: `> <name>`, lines of its value, an empty line.
-fn data(lines: &mut Lines<'_>) -> Result<Vec<(String, String)>> {
+fn data(lines: &mut FixedLines<'_>) -> Result<Vec<(String, String)>> {
     let mut items = Vec::<(String, String)>::new();
     let mut inside = false;
     while let Some(line) = lines.next() {
@@ -170,4 +168,47 @@ fn data(lines: &mut Lines<'_>) -> Result<Vec<(String, String)>> {
         }
     }
     Ok(items)
+}
+
+/// Symbols of the elements in the order of their atomic numbers, from 1.
+const SYMBOLS: [&str; 118] = [
+    "H", "He", "Li", "Be", "B", "C", "N", "O", "F", "Ne", "Na", "Mg", "Al", "Si", "P", "S", "Cl", "Ar", "K", "Ca",
+    "Sc", "Ti", "V", "Cr", "Mn", "Fe", "Co", "Ni", "Cu", "Zn", "Ga", "Ge", "As", "Se", "Br", "Kr", "Rb", "Sr", "Y",
+    "Zr", "Nb", "Mo", "Tc", "Ru", "Rh", "Pd", "Ag", "Cd", "In", "Sn", "Sb", "Te", "I", "Xe", "Cs", "Ba", "La", "Ce",
+    "Pr", "Nd", "Pm", "Sm", "Eu", "Gd", "Tb", "Dy", "Ho", "Er", "Tm", "Yb", "Lu", "Hf", "Ta", "W", "Re", "Os", "Ir",
+    "Pt", "Au", "Hg", "Tl", "Pb", "Bi", "Po", "At", "Rn", "Fr", "Ra", "Ac", "Th", "Pa", "U", "Np", "Pu", "Am", "Cm",
+    "Bk", "Cf", "Es", "Fm", "Md", "No", "Lr", "Rf", "Db", "Sg", "Bh", "Hs", "Mt", "Ds", "Rg", "Cn", "Nh", "Fl", "Mc",
+    "Lv", "Ts", "Og",
+];
+
+/// The atomic number of a symbol; deuterium (`D`) and tritium (`T`) are hydrogen.
+fn atomic_number(symbol: &str) -> Option<u8> {
+    if matches!(symbol, "D" | "T") {
+        return Some(1);
+    }
+    SYMBOLS.iter().position(|known| *known == symbol).map(|place| place as u8 + 1)
+}
+
+/// The symbol of an atomic number.
+///
+/// # Panics
+/// If there is no such element.
+pub(super) fn element_symbol(number: u8) -> &'static str {
+    SYMBOLS[usize::from(number) - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn atomic_numbers() {
+        for (symbol_, expected) in
+            [("H", 1), ("D", 1), ("C", 6), ("Cl", 17), ("I", 53), ("Au", 79), ("U", 92), ("Og", 118)]
+        {
+            assert_eq!(atomic_number(symbol_), Some(expected), "{symbol_}");
+        }
+        assert_eq!((element_symbol(1), element_symbol(118)), ("H", "Og"));
+        assert!(["", "h", "R#", "CL", "*"].map(atomic_number).iter().all(Option::is_none));
+    }
 }

@@ -1,12 +1,12 @@
-//! True if the bonds of a molecule are as many as its atoms can have.
+//! Valence check of molecules.
 
 #![forbid(unsafe_code)]
 
 use super::molecule::Molecule;
 
 /// True if no atom has a larger valence than RDKit's sanitization takes: that of the neutral
-/// element with as many electrons. Aromatic bonds count as single ones, so that only what is
-/// impossible in any case is.
+/// element with as many electrons. Aromatic bonds count as single ones, so that only impossible
+/// valences are found.
 ///
 /// Source: RDKit, "The RDKit Book", section "Molecular Sanitization", and the valences of its
 /// periodic table.

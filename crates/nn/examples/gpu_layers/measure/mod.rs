@@ -58,7 +58,7 @@ impl Answer {
 /// Measures a case.
 ///
 /// # Errors
-/// What the device says, as that there is no memory for it.
+/// Errors of the device, such as that there is no memory.
 pub(crate) fn measure(device: &Device, case: &Case) -> Result<Answer> {
     match case.precision {
         Precision::Fp32 => measure_in::<f32>(device, case),

@@ -5,9 +5,9 @@
 use megabatch_gpu_core::{Buffer, Device, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::cuda::ops::{
-    Arithmetic, BatchUploader, Gradients, InputWeights, Inputs, Layout, Operand, Output, Part, Product,
-    RecurrenceSchedule, RecurrentWeights, RowInputs, Scratch, Sequence, States, WorkList, add_column_sums, multiply,
-    recurrence, recurrence_backward, recurrence_of_rows,
+    Arithmetic, BatchUploader, Gradients, InputWeights, Operand, Output, Part, Product, RecurrenceInputs,
+    RecurrenceSchedule, RecurrentWeights, RowInputs, Scratch, Sequence, States, Transpose, WorkList, add_column_sums,
+    multiply, recurrence, recurrence_backward, recurrence_of_rows,
 };
 use megabatch_order::random::{Stream, uniform};
 
@@ -49,10 +49,10 @@ impl<T: Operand> Stack<T> {
         let mut list = WorkList::empty(&scope, hidden)?;
         list.set(RecurrenceSchedule::for_windows(batch), &[sequence]);
         list.read_rows(&[(0, case.features)]);
-        let mut delivery = BatchUploader::new(&scope)?;
-        let mut mail = delivery.mail();
-        list.enqueue(&mut mail)?;
-        mail.send()?;
+        let mut uploader = BatchUploader::new(&scope)?;
+        let mut upload = uploader.upload();
+        list.enqueue(&mut upload)?;
+        upload.send()?;
         let layer = |l| Layer::new(&scope, &list, if l == 0 { case.features } else { hidden });
         let mut own_input = None;
         if InputWeights::<T>::are_possible(hidden, &[case.features]) {
@@ -170,7 +170,7 @@ impl<T: Operand> Layer<T> {
         projected: &mut Buffer<f32>,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let of = product(x, (&self.weight_ih).into(), [list.rows(), 4 * list.hidden(), self.input], Layout::Straight);
+        let of = product(x, (&self.weight_ih).into(), [list.rows(), 4 * list.hidden(), self.input], Transpose::Nt);
         let of = Product { start: Some((&self.bias).into()), ..of };
         multiply(&of, Output::Overwrite, projected, 0, scratch)
     }
@@ -182,16 +182,16 @@ impl<T: Operand> Layer<T> {
     }
 
     fn recur(&mut self, list: &WorkList, projected: &Buffer<f32>) -> Result<()> {
-        recurrence(list, &Inputs { weights: &self.recurrent, projected }, &mut self.states)
+        recurrence(list, &RecurrenceInputs { weights: &self.recurrent, projected }, &mut self.states)
     }
 
     /// Gradients of the weights from those of gates and from what was read.
     fn add_up(&mut self, list: &WorkList, d_gates: &Buffer<T>, x: Part<'_, T>, scratch: &mut Scratch) -> Result<()> {
         let (gates, rows) = (4 * list.hidden(), list.rows());
         let before = Part { buffer: &self.states.hidden, start: list.states_row(0) * list.hidden() };
-        let of_states = product(d_gates.into(), before, [gates, list.hidden(), rows], Layout::BothTransposed);
+        let of_states = product(d_gates.into(), before, [gates, list.hidden(), rows], Transpose::Tn);
         multiply(&of_states, Output::Overwrite, &mut self.d_weight_hh, 0, scratch)?;
-        let of_inputs = product(d_gates.into(), x, [gates, self.input, rows], Layout::BothTransposed);
+        let of_inputs = product(d_gates.into(), x, [gates, self.input, rows], Transpose::Tn);
         multiply(&of_inputs, Output::Overwrite, &mut self.d_weight_ih, 0, scratch)?;
         self.d_bias.set_zero()?;
         add_column_sums(d_gates.into(), rows, gates, &mut self.d_bias, 0, scratch)
@@ -200,19 +200,19 @@ impl<T: Operand> Layer<T> {
     /// Gradients of what was read.
     fn d_input(&self, list: &WorkList, d_gates: &Buffer<T>, to: &mut Buffer<f32>, scratch: &mut Scratch) -> Result<()> {
         let shape = [list.rows(), self.input, 4 * list.hidden()];
-        let of = product(d_gates.into(), (&self.weight_ih).into(), shape, Layout::SecondTransposed);
+        let of = product(d_gates.into(), (&self.weight_ih).into(), shape, Transpose::Nn);
         multiply(&of, Output::Overwrite, to, 0, scratch)
     }
 }
 
-fn product<'a, T: Operand>(a: Part<'a, T>, b: Part<'a, T>, shape: [usize; 3], layout: Layout) -> Product<'a, T> {
+fn product<'a, T: Operand>(a: Part<'a, T>, b: Part<'a, T>, shape: [usize; 3], layout: Transpose) -> Product<'a, T> {
     Product { a, b, start: None, shape, layout, arithmetic: Arithmetic::Exact }
 }
 
 /// Numbers within ±`most`, drawn by `name`; those of long arrays come again after 65,536.
 fn noise<T: Operand>(scope: &Scope, name: &str, len: usize, most: f32) -> Result<Buffer<T>> {
     let number = |k| T::narrow((uniform(Stream { seed: 1, name }, k) as f32 - 0.5) * 2.0 * most);
-    let drawn: Vec<T> = (0..len.min(1 << 16) as u64).map(number).collect();
-    let numbers: Vec<T> = drawn.iter().copied().cycle().take(len).collect();
+    let dropout_seed: Vec<T> = (0..len.min(1 << 16) as u64).map(number).collect();
+    let numbers: Vec<T> = dropout_seed.iter().copied().cycle().take(len).collect();
     Ok(Buffer::from_slice(scope, &numbers)?)
 }

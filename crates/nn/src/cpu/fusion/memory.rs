@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-use megabatch_amp::{Operation, Precision, Trace, round_to};
+use megabatch_amp::{NonFiniteTrace, Operation, Precision, round_to};
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::attention::{self, Sample};
@@ -138,7 +138,7 @@ impl FusionMemory {
     }
 
     /// Looks at all that [`FusionMemory::forward`] computed, in its order.
-    pub(crate) fn trace(&self, of: FusionSizes, trace: &mut Trace) {
+    pub(crate) fn trace(&self, of: FusionSizes, trace: &mut NonFiniteTrace) {
         let (FusionSizes { tokens, hidden, inner, .. }, weights) = (of, of.weights());
         let (rows, samples) = (self.tokens, self.tokens / tokens);
         for (tensor, buffer, len) in [

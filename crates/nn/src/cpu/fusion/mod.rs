@@ -16,8 +16,8 @@
 //! Tokens have no positions: that they come from different timeframes they know from the LSTMs,
 //! which are different ones. Nothing is dropped.
 //!
-//! Both forms of the model compute this alike: n tokens a sample are few beside the T steps that
-//! each of them took, and all samples' tokens go through a matrix at once.
+//! n tokens a sample are few beside the T steps that each of them took, and all samples' tokens go
+//! through a matrix at once.
 
 mod attention;
 mod memory;

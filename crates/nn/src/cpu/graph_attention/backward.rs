@@ -4,11 +4,11 @@
 
 use super::columns::{Columns, unpack_row_add};
 use super::forward::{Context, draw, dropped, scale};
-use super::memory::{LayerMemory, Scratch};
+use super::memory::{AttentionLayerMemory, AttentionScratch};
 use super::softmax;
 use crate::cpu::kernel::attention::{self as gathers, JointGiven};
-use crate::cpu::kernel::{self, PANEL, Start, View, ViewMut};
-use crate::model::graph::{AttentionKind, GraphActivation, Layer, Scoring};
+use crate::cpu::kernel::{self, PANEL, PanelProduct, Start, View, ViewMut};
+use crate::model::graph::{AttentionKind, AttentionLayer, GraphActivation, Scoring};
 use crate::model::tensor::{Slot, TensorSet};
 
 /// True if a layer's input has a gradient.
@@ -19,8 +19,8 @@ pub(super) enum InputGradient {
 }
 
 /// Parameters of a layer, and their gradients.
-pub(super) struct Parameters<'a> {
-    pub(super) layer: &'a Layer,
+pub(super) struct LayerParameters<'a> {
+    pub(super) layer: &'a AttentionLayer,
     pub(super) values: &'a TensorSet,
     pub(super) gradients: &'a mut TensorSet,
 }
@@ -31,9 +31,9 @@ pub(super) fn backward(
     context: &Context<'_>,
     input: &[f32],
     input_gradient: InputGradient,
-    memory: &LayerMemory,
-    scratch: &mut Scratch,
-    mut parameters: Parameters<'_>,
+    memory: &AttentionLayerMemory,
+    scratch: &mut AttentionScratch,
+    mut parameters: LayerParameters<'_>,
 ) {
     let (shape, at) = (context.shape, context.place());
     if context.is_inner {
@@ -65,7 +65,7 @@ fn multiply_by_slopes(activation: GraphActivation, y: &[f32], d_y: &mut [f32]) {
 }
 
 /// The gradients of the scores of all edges, in `scratch.d_scores`.
-fn score_gradients(context: &Context<'_>, memory: &LayerMemory, scratch: &mut Scratch) {
+fn score_gradients(context: &Context<'_>, memory: &AttentionLayerMemory, scratch: &mut AttentionScratch) {
     let Context { isa, shape, lists, .. } = *context;
     let (heads, edges, at) = (shape.heads, context.edges(), context.place());
     let d_scores = scratch.d_scores.as_mut_slice();
@@ -93,9 +93,9 @@ fn score_gradients(context: &Context<'_>, memory: &LayerMemory, scratch: &mut Sc
 /// of what edges give.
 fn linear_backward(
     context: &Context<'_>,
-    memory: &LayerMemory,
-    scratch: &mut Scratch,
-    parameters: &mut Parameters<'_>,
+    memory: &AttentionLayerMemory,
+    scratch: &mut AttentionScratch,
+    parameters: &mut LayerParameters<'_>,
 ) {
     let Context { isa, shape, lists, .. } = *context;
     let (heads, edges, nodes, at) = (shape.heads, context.edges(), context.nodes(), context.place());
@@ -161,10 +161,10 @@ fn unpack_edges(
     attention: Slot,
     weight: Slot,
     d_edges: &[f32],
-    parameters: &mut Parameters<'_>,
+    parameters: &mut LayerParameters<'_>,
 ) {
     let (heads, units, width) = (context.shape.heads, context.shape.sizes.units, context.shape.sizes.attributes);
-    let Parameters { values, gradients, .. } = parameters;
+    let LayerParameters { values, gradients, .. } = parameters;
     let (vector, matrix) = (values.slot(attention), values.slot(weight));
     for c in 0..heads.count * units {
         let head = c / units;
@@ -178,7 +178,12 @@ fn unpack_edges(
 
 /// GATv2, from the gradients of scores to those of both maps of the nodes, of the attention vector
 /// and of the map of the edges.
-fn joint_backward(context: &Context<'_>, memory: &LayerMemory, scratch: &mut Scratch, parameters: &mut Parameters<'_>) {
+fn joint_backward(
+    context: &Context<'_>,
+    memory: &AttentionLayerMemory,
+    scratch: &mut AttentionScratch,
+    parameters: &mut LayerParameters<'_>,
+) {
     let Context { isa, shape, lists, .. } = *context;
     let (heads, edges, at) = (shape.heads, context.edges(), context.place());
     let (panels, padded) = (shape.projected.panels(), shape.projected.padded());
@@ -218,7 +223,12 @@ fn joint_backward(context: &Context<'_>, memory: &LayerMemory, scratch: &mut Scr
 }
 
 /// The gradients of weights and biases, from those of the maps and of the output.
-fn weight_gradients(context: &Context<'_>, input: &[f32], scratch: &mut Scratch, parameters: &mut Parameters<'_>) {
+fn weight_gradients(
+    context: &Context<'_>,
+    input: &[f32],
+    scratch: &mut AttentionScratch,
+    parameters: &mut LayerParameters<'_>,
+) {
     let Context { isa, shape, .. } = *context;
     let (nodes, at) = (context.nodes(), context.place());
     let x = View(dropped(context, input, scratch.dropped.as_mut_slice()), at);
@@ -270,15 +280,18 @@ fn add_rows(nodes: usize, matrix: View<'_>, columns: Columns, row: &mut [f32], s
 }
 
 /// The gradient of what the layer read, before dropout.
-fn go_below(context: &Context<'_>, scratch: &mut Scratch) {
+fn go_below(context: &Context<'_>, scratch: &mut AttentionScratch) {
     let Context { isa, shape, weights, .. } = *context;
     let (nodes, at) = (context.nodes(), context.place());
     let d_x = &mut ViewMut(scratch.d_x.as_mut_slice(), at);
-    let operands = (Start::Zero, View(scratch.d_maps.as_slice(), at), weights.maps_turned.as_slice());
-    kernel::product(isa, [nodes, shape.map_columns(), shape.input.panels()], operands, d_x);
+    let panels = shape.input.panels();
+    let (a, b) = (View(scratch.d_maps.as_slice(), at), weights.maps_turned.as_slice());
+    let depth = shape.map_columns();
+    kernel::product(isa, PanelProduct { rows: nodes, depth, panels, start: Start::Zero, a, b }, d_x);
     if !weights.residual_turned.is_empty() {
-        let operands = (Start::Result, View(scratch.d_y.as_slice(), at), weights.residual_turned.as_slice());
-        kernel::product(isa, [nodes, shape.output.padded(), shape.input.panels()], operands, d_x);
+        let (a, b) = (View(scratch.d_y.as_slice(), at), weights.residual_turned.as_slice());
+        let depth = shape.output.padded();
+        kernel::product(isa, PanelProduct { rows: nodes, depth, panels, start: Start::Result, a, b }, d_x);
     }
     if let Some(mask) = context.masks.0 {
         let factors = scratch.dropped.as_mut_slice();

@@ -15,7 +15,7 @@ pub(super) struct Columns {
 
 /// Columns of one panel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct ColumnRun {
     pub(super) panel: usize,
     pub(super) first: usize,
     pub(super) len: usize,
@@ -47,10 +47,10 @@ impl Columns {
     }
 
     /// The columns of each panel.
-    pub(super) fn runs(self) -> impl Iterator<Item = Run> + Clone {
+    pub(super) fn runs(self) -> impl Iterator<Item = ColumnRun> + Clone {
         (0..self.panels()).map(move |panel| {
             let (block, part) = (panel / self.block_panels(), panel % self.block_panels() * PANEL);
-            Run { panel, first: block * self.units + part, len: PANEL.min(self.units - part) }
+            ColumnRun { panel, first: block * self.units + part, len: PANEL.min(self.units - part) }
         })
     }
 }

@@ -3,12 +3,12 @@
 //! One layer forward.
 
 use super::columns::{Columns, place};
-use super::memory::{LayerMemory, Scratch};
-use super::shape::Shape;
-use super::softmax::{self, Linear};
-use super::weights::LayerWeights;
+use super::memory::{AttentionLayerMemory, AttentionScratch};
+use super::shape::PanelShape;
+use super::softmax::{self, LinearScores};
+use super::weights::AttentionLayerWeights;
 use crate::cpu::kernel::attention::{self as gathers, EdgeLists, Joint};
-use crate::cpu::kernel::{self, Isa, PANEL, Place, Start, View, ViewMut};
+use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, Place, Start, View, ViewMut};
 use crate::graph::GraphMask;
 use crate::model::graph::{AttentionKind, GraphActivation, GraphConfig};
 
@@ -16,9 +16,9 @@ use crate::model::graph::{AttentionKind, GraphActivation, GraphConfig};
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) isa: Isa,
-    pub(super) shape: Shape,
+    pub(super) shape: PanelShape,
     pub(super) config: &'a GraphConfig,
-    pub(super) weights: &'a LayerWeights,
+    pub(super) weights: &'a AttentionLayerWeights,
     pub(super) lists: &'a EdgeLists,
     /// By place.
     pub(super) attributes: &'a [f32],
@@ -56,14 +56,14 @@ impl<'a> Context<'a> {
     }
 
     /// Scores of GAT in group `group`, from att_src · v and att_dst · v of all nodes and heads.
-    pub(super) fn linear<'m>(&self, source: &'m [f32], target: &'m [f32], group: usize) -> Linear<'m>
+    pub(super) fn linear<'m>(&self, source: &'m [f32], target: &'m [f32], group: usize) -> LinearScores<'m>
     where
         'a: 'm,
     {
         let (heads, width) = (self.shape.heads, self.shape.sizes.attributes);
         let of_nodes = group * self.nodes() * heads.group..(group + 1) * self.nodes() * heads.group;
         let of_edges = group * width * heads.group..(group + 1) * width * heads.group;
-        Linear {
+        LinearScores {
             source: &source[of_nodes.clone()],
             target: &target[of_nodes],
             attributes: self.attributes,
@@ -101,7 +101,12 @@ impl<'a> Context<'a> {
 }
 
 /// From `input` to `memory.y`.
-pub(super) fn forward(context: &Context<'_>, input: &[f32], memory: &mut LayerMemory, scratch: &mut Scratch) {
+pub(super) fn forward(
+    context: &Context<'_>,
+    input: &[f32],
+    memory: &mut AttentionLayerMemory,
+    scratch: &mut AttentionScratch,
+) {
     let Context { isa, shape, weights, .. } = *context;
     let (nodes, depth, at) = (context.nodes(), shape.input.depth(), context.place());
     let x = View(dropped(context, input, scratch.dropped.as_mut_slice()), at);
@@ -110,14 +115,15 @@ pub(super) fn forward(context: &Context<'_>, input: &[f32], memory: &mut LayerMe
         AttentionKind::GatV2 => Start::Row(weights.map_bias.as_slice()),
     };
     let maps = &mut ViewMut(memory.maps.as_mut_slice(), at);
-    kernel::product(isa, [nodes, depth, shape.map_panels()], (start, x, weights.maps.as_slice()), maps);
+    let product = |panels, start, b| PanelProduct { rows: nodes, depth, panels, start, a: x, b };
+    kernel::product(isa, product(shape.map_panels(), start, weights.maps.as_slice()), maps);
 
     let y = &mut ViewMut(memory.y.as_mut_slice(), at);
     if weights.residual.is_empty() {
         fill(nodes, weights.bias.as_slice(), y);
     } else {
-        let operands = (Start::Row(weights.bias.as_slice()), x, weights.residual.as_slice());
-        kernel::product(isa, [nodes, depth, shape.output.panels()], operands, y);
+        let start = Start::Row(weights.bias.as_slice());
+        kernel::product(isa, product(shape.output.panels(), start, weights.residual.as_slice()), y);
     }
     score(context, memory);
     let rows = context.lists.rows();
@@ -167,10 +173,10 @@ fn fill(nodes: usize, row: &[f32], to: &mut ViewMut<'_>) {
 }
 
 /// The scores of all edges, in `memory.coefficients`.
-fn score(context: &Context<'_>, memory: &mut LayerMemory) {
+fn score(context: &Context<'_>, memory: &mut AttentionLayerMemory) {
     let Context { isa, shape, lists, .. } = *context;
     let (heads, edges) = (shape.heads, context.edges());
-    let LayerMemory { maps, source, target, coefficients, .. } = memory;
+    let AttentionLayerMemory { maps, source, target, coefficients, .. } = memory;
     let scores = coefficients.as_mut_slice();
     match shape.kind {
         AttentionKind::Gat => {

@@ -1,11 +1,11 @@
 #![forbid(unsafe_code)]
 
-//! The memory of the fast form, by shape.
+//! The memory of graph attention, by shape.
 
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::columns::room;
-use super::shape::{Shape, shapes};
+use super::shape::{PanelShape, shapes};
 use crate::cpu::graph_attention::Passes;
 use crate::cpu::kernel::PANEL;
 use crate::cpu::kernel::attention::EdgeLists;
@@ -13,19 +13,33 @@ use crate::error::Result;
 use crate::graph::places;
 use crate::model::graph::{AttentionKind, GraphAttention};
 
+/// Largest graph that there is memory for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GraphCapacity {
+    pub(super) nodes: usize,
+    pub(super) edges: usize,
+}
+
+impl GraphCapacity {
+    /// P.
+    fn places(self) -> usize {
+        places(self.nodes, self.edges)
+    }
+}
+
 /// The memory with which one thread takes one graph after another through the layers.
 #[derive(Debug)]
 pub(super) struct AttentionWorkspace {
-    pub(super) capacity: (usize, usize),
-    pub(super) lists: EdgeLists,
+    pub(super) capacity: GraphCapacity,
     pub(super) shared: Shared,
-    pub(super) layers: Vec<LayerMemory>,
-    pub(super) scratch: Scratch,
+    pub(super) layers: Vec<AttentionLayerMemory>,
+    pub(super) scratch: AttentionScratch,
 }
 
 /// Buffers that belong to no layer.
 #[derive(Debug)]
 pub(super) struct Shared {
+    pub(super) lists: EdgeLists,
     /// The attributes of edges and loops by place.
     pub(super) attributes: Buffer<f32>, // [P, A]
     /// Input of the first layer.
@@ -35,7 +49,7 @@ pub(super) struct Shared {
 
 /// Saved forward pass of one layer.
 #[derive(Debug)]
-pub(super) struct LayerMemory {
+pub(super) struct AttentionLayerMemory {
     pub(super) maps: Buffer<f32>, // [map panels][N][16]
     /// For GAT.
     pub(super) source: Buffer<f32>, // [groups][N][group]
@@ -48,7 +62,7 @@ pub(super) struct LayerMemory {
 
 /// Scratch buffers, used by one layer after another.
 #[derive(Debug)]
-pub(super) struct Scratch {
+pub(super) struct AttentionScratch {
     /// Input of a layer, under dropout.
     pub(super) dropped: Buffer<f32>, // [input panels][N][16]
     /// Factors of the coefficients under dropout or as a share of a mean, and the products.
@@ -70,13 +84,13 @@ pub(super) struct Scratch {
 }
 
 /// Numbers of all edges and heads, up to a whole row of a panel.
-fn numbers(shape: Shape, capacity: (usize, usize)) -> usize {
-    (places(capacity.0, capacity.1) * shape.heads.padded()).next_multiple_of(PANEL)
+fn numbers(shape: PanelShape, capacity: GraphCapacity) -> usize {
+    (capacity.places() * shape.heads.padded()).next_multiple_of(PANEL)
 }
 
 /// Numbers in each buffer of a layer, in the order of the fields.
-fn layer_len(shape: Shape, capacity: (usize, usize)) -> [usize; 5] {
-    let nodes = capacity.0;
+fn layer_len(shape: PanelShape, capacity: GraphCapacity) -> [usize; 5] {
+    let nodes = capacity.nodes;
     let scalars = if shape.kind == AttentionKind::Gat { nodes * shape.heads.padded() } else { 0 };
     let maps = room(nodes, shape.map_panels());
     [maps, scalars, scalars, numbers(shape, capacity), room(nodes, shape.output.panels())]
@@ -84,12 +98,12 @@ fn layer_len(shape: Shape, capacity: (usize, usize)) -> [usize; 5] {
 
 /// Numbers in each buffer of the scratch for one layer, in the order of the fields.
 fn scratch_len_of(
-    shape: Shape,
+    shape: PanelShape,
     config: &crate::model::graph::GraphConfig,
-    capacity: (usize, usize),
+    capacity: GraphCapacity,
     passes: Passes,
 ) -> [usize; 14] {
-    let nodes = capacity.0;
+    let nodes = capacity.nodes;
     let dropped = if config.dropout > 0.0 { room(nodes, shape.input.panels()) } else { 0 };
     let scaled = config.attention_dropout > 0.0 || shape.share() < 1.0;
     let factors = if scaled { numbers(shape, capacity) } else { 0 };
@@ -107,7 +121,7 @@ fn scratch_len_of(
             numbers(shape, capacity),
             scalars,
             scalars,
-            places(capacity.0, capacity.1) * shape.heads.group,
+            capacity.places() * shape.heads.group,
             shape.input.padded() * columns,
             2 * shape.projected.padded(),
             edges * shape.sizes.attributes,
@@ -119,37 +133,37 @@ fn scratch_len_of(
 }
 
 /// Numbers in each buffer of the scratch for all layers.
-fn scratch_len(attention: &GraphAttention, capacity: (usize, usize), passes: Passes) -> [usize; 14] {
+fn scratch_len(attention: &GraphAttention, capacity: GraphCapacity, passes: Passes) -> [usize; 14] {
     let each = shapes(attention).into_iter().map(|shape| scratch_len_of(shape, &attention.config, capacity, passes));
     each.fold([0; 14], |most, len| std::array::from_fn(|i| most[i].max(len[i])))
 }
 
 /// Numbers in what belongs to no layer, in the order of the fields.
-fn shared_len(attention: &GraphAttention, capacity: (usize, usize)) -> [usize; 3] {
+fn shared_len(attention: &GraphAttention, capacity: GraphCapacity) -> [usize; 3] {
     let shapes = shapes(attention);
     let (first, last) = (shapes[0], shapes[shapes.len() - 1]);
-    let attributes = places(capacity.0, capacity.1) * first.sizes.attributes;
-    [attributes, room(capacity.0, first.input.panels()), capacity.0 * last.output.width()]
+    let attributes = capacity.places() * first.sizes.attributes;
+    [attributes, room(capacity.nodes, first.input.panels()), capacity.nodes * last.output.width()]
 }
 
 /// Numbers in all of it, at four bytes each.
-pub(super) fn memory_len(attention: &GraphAttention, capacity: (usize, usize), passes: Passes) -> usize {
+pub(super) fn memory_len(attention: &GraphAttention, capacity: GraphCapacity, passes: Passes) -> usize {
     let layers = shapes(attention).into_iter().flat_map(|shape| layer_len(shape, capacity));
     let rest = scratch_len(attention, capacity, passes).into_iter().chain(shared_len(attention, capacity));
-    layers.chain(rest).sum::<usize>() + EdgeLists::len(capacity.0, capacity.1)
+    layers.chain(rest).sum::<usize>() + EdgeLists::len(capacity.nodes, capacity.edges)
 }
 
 impl AttentionWorkspace {
     pub(super) fn new(
         scope: &Scope,
         attention: &GraphAttention,
-        capacity: (usize, usize),
+        capacity: GraphCapacity,
         passes: Passes,
     ) -> Result<Self> {
         let zeros = |len| Buffer::zeros(scope, len);
         let layer = |shape| {
             let [maps, source, target, coefficients, y] = layer_len(shape, capacity);
-            Ok(LayerMemory {
+            Ok(AttentionLayerMemory {
                 maps: zeros(maps)?,
                 source: zeros(source)?,
                 target: zeros(target)?,
@@ -160,20 +174,24 @@ impl AttentionWorkspace {
         let [attributes, x, output] = shared_len(attention, capacity);
         Ok(AttentionWorkspace {
             capacity,
-            lists: EdgeLists::new(scope, capacity.0, capacity.1)?,
-            shared: Shared { attributes: zeros(attributes)?, x: zeros(x)?, output: zeros(output)? },
+            shared: Shared {
+                lists: EdgeLists::new(scope, capacity.nodes, capacity.edges)?,
+                attributes: zeros(attributes)?,
+                x: zeros(x)?,
+                output: zeros(output)?,
+            },
             layers: shapes(attention).into_iter().map(layer).collect::<Result<_>>()?,
-            scratch: Scratch::new(scope, scratch_len(attention, capacity, passes))?,
+            scratch: AttentionScratch::new(scope, scratch_len(attention, capacity, passes))?,
         })
     }
 }
 
-impl Scratch {
+impl AttentionScratch {
     fn new(scope: &Scope, len: [usize; 14]) -> Result<Self> {
         let zeros = |len| Buffer::zeros(scope, len);
         let [dropped, factors, kept, d_y, d_x, d_maps, d_scores, d_source, d_target, by_column, ..] = len;
         let [.., d_weight, d_vectors, d_edges, d_row] = len;
-        Ok(Scratch {
+        Ok(AttentionScratch {
             dropped: zeros(dropped)?,
             factors: zeros(factors)?,
             kept: zeros(kept)?,

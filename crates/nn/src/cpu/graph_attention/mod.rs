@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! The fast form: the same mathematics as the plain one, in another order.
+//! Graph attention on the CPU. Departures from the equations of
+//! [`GraphAttention`](crate::model::GraphAttention):
 //!
 //! 1. Matrices of nodes are panel-major (see [`kernel`](crate::cpu::kernel)), a head's columns
 //!    being whole panels. Maps of the nodes are products; the weights are packed once an optimizer
@@ -33,11 +34,11 @@ use crate::error::Result;
 use crate::graph::{GraphDropout, GraphView, place_attributes};
 use crate::model::graph::GraphAttention;
 use crate::model::tensor::TensorSet;
-use backward::{InputGradient, Parameters};
+use backward::{InputGradient, LayerParameters};
 use columns::{from_panels, into_panels};
 use forward::Context;
-use memory::AttentionWorkspace;
-use shape::{Shape, shapes};
+use memory::{AttentionWorkspace, GraphCapacity, Shared};
+use shape::{PanelShape, shapes};
 
 /// Input of attention: a graph, its nodes, and dropout.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +73,7 @@ pub struct NodeGradients<'a> {
 #[derive(Debug)]
 pub struct AttentionPass {
     isa: Isa,
-    shapes: Vec<Shape>,
+    shapes: Vec<PanelShape>,
     memory: AttentionWorkspace,
 }
 
@@ -82,13 +83,13 @@ impl AttentionPass {
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory) when the device has no room.
     pub fn new(scope: &Scope, attention: &GraphAttention, nodes: usize, edges: usize, passes: Passes) -> Result<Self> {
-        let memory = AttentionWorkspace::new(scope, attention, (nodes, edges), passes)?;
+        let memory = AttentionWorkspace::new(scope, attention, GraphCapacity { nodes, edges }, passes)?;
         Ok(AttentionPass { isa: Isa::best(), shapes: shapes(attention), memory })
     }
 
     /// Numbers in it, four bytes each.
     pub fn len(attention: &GraphAttention, nodes: usize, edges: usize, passes: Passes) -> usize {
-        memory::memory_len(attention, (nodes, edges), passes)
+        memory::memory_len(attention, GraphCapacity { nodes, edges }, passes)
     }
 
     /// The output [N, D] of one graph. `packed` holds the weights.
@@ -97,12 +98,11 @@ impl AttentionPass {
     /// If the graph is larger than the memory is for, or the sizes differ otherwise.
     pub fn forward(&mut self, attention: &GraphAttention, packed: &PackedAttention, nodes: Nodes<'_>) -> &[f32] {
         self.load(attention, &nodes);
-        let AttentionWorkspace { lists, shared, layers, scratch, .. } = &mut self.memory;
+        let AttentionWorkspace { shared, layers, scratch, .. } = &mut self.memory;
         for (l, &shape) in self.shapes.iter().enumerate() {
             let (below, rest) = layers.split_at_mut(l);
             let input = below.last().map_or(shared.x.as_slice(), |below| below.y.as_slice());
-            let of = (attention, packed, nodes.dropout);
-            let context = context(self.isa, l, shape, of, (lists, shared.attributes.as_slice()));
+            let context = context(self.isa, l, shape, attention, packed, nodes.dropout, shared);
             forward::forward(&context, input, &mut rest[0], scratch);
         }
         let (last, top) = (self.shapes[layers.len() - 1], &layers[layers.len() - 1]);
@@ -127,17 +127,16 @@ impl AttentionPass {
         gradients: &mut TensorSet,
     ) {
         let NodeGradients { d_output, d_x } = node_gradients;
-        let AttentionWorkspace { lists, shared, layers, scratch, .. } = &mut self.memory;
+        let AttentionWorkspace { shared, layers, scratch, .. } = &mut self.memory;
         let last = self.shapes[layers.len() - 1];
         assert_eq!(d_output.len(), nodes.graph.nodes() * last.output.width(), "a gradient for each output");
         into_panels(last.output, d_output, scratch.d_y.as_mut_slice());
         for (l, &shape) in self.shapes.iter().enumerate().rev() {
             let (below, rest) = layers.split_at(l);
             let input = below.last().map_or(shared.x.as_slice(), |below| below.y.as_slice());
-            let of = (attention, packed, nodes.dropout);
-            let context = context(self.isa, l, shape, of, (lists, shared.attributes.as_slice()));
+            let context = context(self.isa, l, shape, attention, packed, nodes.dropout, shared);
             let wanted = if l > 0 || d_x.is_some() { InputGradient::Wanted } else { InputGradient::Unwanted };
-            let of_layer = Parameters { layer: &attention.layers[l], values: parameters, gradients };
+            let of_layer = LayerParameters { layer: &attention.layers[l], values: parameters, gradients };
             backward::backward(&context, input, wanted, &rest[0], scratch, of_layer);
             std::mem::swap(&mut scratch.d_x, &mut scratch.d_y);
         }
@@ -148,14 +147,17 @@ impl AttentionPass {
 
     /// Takes a graph and its nodes.
     fn load(&mut self, attention: &GraphAttention, nodes: &Nodes<'_>) {
-        let AttentionWorkspace { capacity, lists, shared, .. } = &mut self.memory;
+        let AttentionWorkspace { capacity, shared, .. } = &mut self.memory;
         let (count, edges, sizes) = (nodes.graph.nodes(), nodes.graph.edges(), attention.layers[0].sizes);
-        assert!(count <= capacity.0 && edges <= capacity.1, "memory for {capacity:?} nodes and edges");
+        assert!(
+            count <= capacity.nodes && edges <= capacity.edges,
+            "a graph of {count} nodes and {edges} edges: {capacity:?}"
+        );
         assert_eq!(nodes.x.len(), count * sizes.input, "{count} nodes of {} numbers", sizes.input);
         assert_eq!(nodes.graph.attributes.len(), edges * sizes.attributes, "{edges} edges of {}", sizes.attributes);
         into_panels(self.shapes[0].input, nodes.x, shared.x.as_mut_slice());
         let self_loops = attention.config.self_loops;
-        lists.fill(&nodes.graph, self_loops);
+        shared.lists.fill(&nodes.graph, self_loops);
         if sizes.attributes > 0 {
             place_attributes(&nodes.graph, self_loops, sizes.attributes, shared.attributes.as_mut_slice());
         }
@@ -166,9 +168,11 @@ impl AttentionPass {
 fn context<'a>(
     isa: Isa,
     l: usize,
-    shape: Shape,
-    (attention, packed, dropout): (&'a GraphAttention, &'a PackedAttention, Option<GraphDropout>),
-    (lists, attributes): (&'a crate::cpu::kernel::attention::EdgeLists, &'a [f32]),
+    shape: PanelShape,
+    attention: &'a GraphAttention,
+    packed: &'a PackedAttention,
+    dropout: Option<GraphDropout>,
+    shared: &'a Shared,
 ) -> Context<'a> {
     let config = &attention.config;
     Context {
@@ -176,8 +180,8 @@ fn context<'a>(
         shape,
         config,
         weights: &packed.layers[l],
-        lists,
-        attributes,
+        lists: &shared.lists,
+        attributes: shared.attributes.as_slice(),
         masks: (
             dropout.and_then(|dropout| dropout.input(l, config.dropout)),
             dropout.and_then(|dropout| dropout.attention(l, config.attention_dropout)),

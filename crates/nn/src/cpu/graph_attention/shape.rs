@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
 use super::columns::{Columns, Map};
-use crate::cpu::kernel::attention::{Head, HeadMut};
+use crate::cpu::kernel::attention::{HeadNumbers, HeadNumbersMut};
 use crate::model::graph::{AttentionKind, GraphAttention, Joined, LayerSizes};
 
 /// Most heads of a group: as many numbers as are worked on at once.
@@ -31,21 +31,21 @@ impl Heads {
 
     /// The numbers of head `head` among those of all heads for `items` edges or nodes:
     /// [groups][items][group].
-    pub(super) fn of(self, values: &[f32], items: usize, head: usize) -> Head<'_> {
+    pub(super) fn of(self, values: &[f32], items: usize, head: usize) -> HeadNumbers<'_> {
         let values = &values[head / self.group * items * self.group..][..items * self.group];
-        Head { values, group: self.group, index: head % self.group }
+        HeadNumbers { values, group: self.group, index: head % self.group }
     }
 
     /// The same, to write.
-    pub(super) fn of_mut(self, values: &mut [f32], items: usize, head: usize) -> HeadMut<'_> {
+    pub(super) fn of_mut(self, values: &mut [f32], items: usize, head: usize) -> HeadNumbersMut<'_> {
         let values = &mut values[head / self.group * items * self.group..][..items * self.group];
-        HeadMut { values, group: self.group, index: head % self.group }
+        HeadNumbersMut { values, group: self.group, index: head % self.group }
     }
 }
 
 /// A layer in panels.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct PanelShape {
     pub(super) sizes: LayerSizes,
     pub(super) kind: AttentionKind,
     pub(super) heads: Heads,
@@ -56,7 +56,7 @@ pub(super) struct Shape {
 }
 
 /// The shapes of all layers.
-pub(super) fn shapes(attention: &GraphAttention) -> Vec<Shape> {
+pub(super) fn shapes(attention: &GraphAttention) -> Vec<PanelShape> {
     let first = attention.layers.first().map_or(0, |layer| layer.sizes.input);
     let mut input = Columns { blocks: 1, units: first };
     let shape = |sizes: LayerSizes| {
@@ -66,14 +66,14 @@ pub(super) fn shapes(attention: &GraphAttention) -> Vec<Shape> {
             Joined::Averaged => Columns { blocks: 1, units: sizes.units },
         };
         let kind = attention.config.kind;
-        let shape = Shape { sizes, kind, heads: Heads::new(sizes.heads), input, projected, output };
+        let shape = PanelShape { sizes, kind, heads: Heads::new(sizes.heads), input, projected, output };
         input = output;
         shape
     };
     attention.layers.iter().map(|layer| layer.sizes).map(shape).collect()
 }
 
-impl Shape {
+impl PanelShape {
     /// Maps of the nodes: GAT has one, GATv2 one for nodes that give and one for nodes that
     /// receive.
     pub(super) fn maps(self) -> usize {

@@ -24,7 +24,7 @@ macro_rules! by_group {
 
 /// Scores of GAT, for one group of heads.
 #[derive(Clone, Copy)]
-pub(super) struct Linear<'a> {
+pub(super) struct LinearScores<'a> {
     /// att_src · v and att_dst · v by node, [N, G].
     pub(super) source: &'a [f32],
     pub(super) target: &'a [f32],
@@ -36,13 +36,13 @@ pub(super) struct Linear<'a> {
 }
 
 /// LeakyReLU of the sum of an edge's terms, in `to` [P, G].
-pub(super) fn scores(group: usize, walk: Walk<'_>, linear: Linear<'_>, to: &mut [f32]) {
+pub(super) fn scores(group: usize, walk: Walk<'_>, linear: LinearScores<'_>, to: &mut [f32]) {
     by_group!(group, scores_of(walk, linear, to));
 }
 
 /// The sum of an edge's terms.
 #[inline(always)]
-fn sum_of<const G: usize>(linear: &Linear<'_>, source: [f32; G], target: [f32; G], place: usize) -> [f32; G] {
+fn sum_of<const G: usize>(linear: &LinearScores<'_>, source: [f32; G], target: [f32; G], place: usize) -> [f32; G] {
     let mut sums: [f32; G] = std::array::from_fn(|k| source[k] + target[k]);
     let attributes = &linear.attributes[place * linear.width..][..linear.width];
     for (&attribute, weights) in attributes.iter().zip(linear.weight.as_chunks::<G>().0) {
@@ -56,7 +56,7 @@ fn nodes(walk: Walk<'_>) -> impl Iterator<Item = (usize, std::ops::Range<usize>)
     walk.starts().windows(2).map(|bounds| bounds[0] as usize..bounds[1] as usize).enumerate()
 }
 
-fn scores_of<const G: usize>(walk: Walk<'_>, linear: Linear<'_>, to: &mut [f32]) {
+fn scores_of<const G: usize>(walk: Walk<'_>, linear: LinearScores<'_>, to: &mut [f32]) {
     let (source, target) = (linear.source.as_chunks::<G>().0, linear.target.as_chunks::<G>().0);
     let to = to.as_chunks_mut::<G>().0;
     for (node, edges) in nodes(walk) {
@@ -132,11 +132,17 @@ fn softmax_backward_of<const G: usize>(walk: Walk<'_>, coefficients: &[f32], fac
 
 /// Gradients `d` [P, G] of GAT's scores turn into those of the sums that LeakyReLU was applied to;
 /// `d_target` [N, G] are their sums by node.
-pub(super) fn scores_backward(group: usize, walk: Walk<'_>, linear: Linear<'_>, d: &mut [f32], d_target: &mut [f32]) {
+pub(super) fn scores_backward(
+    group: usize,
+    walk: Walk<'_>,
+    linear: LinearScores<'_>,
+    d: &mut [f32],
+    d_target: &mut [f32],
+) {
     by_group!(group, scores_backward_of(walk, linear, d, d_target));
 }
 
-fn scores_backward_of<const G: usize>(walk: Walk<'_>, linear: Linear<'_>, d: &mut [f32], d_target: &mut [f32]) {
+fn scores_backward_of<const G: usize>(walk: Walk<'_>, linear: LinearScores<'_>, d: &mut [f32], d_target: &mut [f32]) {
     let (source, target) = (linear.source.as_chunks::<G>().0, linear.target.as_chunks::<G>().0);
     let (d, d_target) = (d.as_chunks_mut::<G>().0, d_target.as_chunks_mut::<G>().0);
     for (node, edges) in nodes(walk) {

@@ -58,7 +58,7 @@ impl OwnedGraph {
 
 /// Numbers of a node and attributes of an edge.
 #[derive(Clone, Copy, Debug)]
-struct Widths {
+struct NodeWidths {
     features: usize,
     attributes: usize,
 }
@@ -66,21 +66,21 @@ struct Widths {
 /// Outputs of a node where attention gives them.
 const OUTPUTS: usize = 5;
 
-/// What dropout in a graph is drawn by.
+/// Seed, step and graph of the dropout.
 const DROPOUT: megabatch_reference::GraphDropout = megabatch_reference::GraphDropout { seed: 77, step: 2, graph: 11 };
 
 /// Attention and its weights.
 struct Problem {
     attention: GraphAttention,
     parameters: TensorSet,
-    sizes: Widths,
+    sizes: NodeWidths,
 }
 
 /// Output, gradient of the input, gradients of the parameters.
 type Results = (Vec<f32>, Vec<f32>, Vec<f32>);
 
 impl Problem {
-    fn new(config: GraphConfig, sizes: Widths, seed: u64) -> Self {
+    fn new(config: GraphConfig, sizes: NodeWidths, seed: u64) -> Self {
         let mut layout = Layout::default();
         let attention = GraphAttention::new(config, sizes.features, sizes.attributes, OUTPUTS, &mut layout);
         let mut parameters = TensorSet::zeros(&Device::cpu().scope("problem"), &Arc::new(layout)).unwrap();
@@ -217,7 +217,7 @@ proptest! {
         attributes in 0usize..4,
         seed in 0u64..1000,
     ) {
-        let problem = Problem::new(config, Widths { features, attributes }, seed);
+        let problem = Problem::new(config, NodeWidths { features, attributes }, seed);
         let graph = problem.graph(seed, nodes, density);
         let expected = problem.expected(&graph);
         // Asked for where it is needed only, for it is two dozen runs of the oracle.
@@ -247,7 +247,7 @@ fn a_graph_leaves_no_trace_in_the_next() {
         let output = GraphOutput::Attention;
         let config =
             GraphConfig { kind, hidden: 20, output, dropout: 0.3, attention_dropout: 0.4, ..Default::default() };
-        let problem = Problem::new(config, Widths { features: 7, attributes: 2 }, 4);
+        let problem = Problem::new(config, NodeWidths { features: 7, attributes: 2 }, 4);
         let (small, large) = (problem.graph(5, 6, 0.3), problem.graph(6, 33, 0.4));
         for isa in Isa::all() {
             let mut own = problem.pass(isa, 6, small.view().edges());
@@ -266,7 +266,7 @@ fn memory_is_what_is_computed_beforehand() {
         for passes in [Passes::Forward, Passes::ForwardAndBackward] {
             let config =
                 GraphConfig { kind, output, dropout: 0.5, residual: true, output_heads: 3, ..Default::default() };
-            let problem = Problem::new(config, Widths { features: 7, attributes: 2 }, 4);
+            let problem = Problem::new(config, NodeWidths { features: 7, attributes: 2 }, 4);
             let device = Device::cpu();
             let allocated = |scope: &str| device.scope(scope).usage().allocated_bytes;
             let _pass = AttentionPass::new(&device.scope("pass"), &problem.attention, 20, 90, passes).unwrap();

@@ -5,22 +5,22 @@
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::columns::pack_row;
-use super::shape::{Shape, shapes};
+use super::shape::{PanelShape, shapes};
 use crate::cpu::graph_attention::Passes;
 use crate::error::Result;
-use crate::model::graph::{AttentionKind, GraphAttention, Layer, Scoring};
+use crate::model::graph::{AttentionKind, AttentionLayer, GraphAttention, Scoring};
 use crate::model::tensor::TensorSet;
 
-/// The weights of an attention as the fast form reads them: packed once an optimizer step, and read
+/// The weights of an attention as the kernels read them: packed once an optimizer step, and read
 /// by all threads.
 #[derive(Debug)]
 pub struct PackedAttention {
-    pub(super) layers: Vec<LayerWeights>,
+    pub(super) layers: Vec<AttentionLayerWeights>,
 }
 
 /// One layer's weights; what a layer does not have is empty.
 #[derive(Debug)]
-pub(super) struct LayerWeights {
+pub(super) struct AttentionLayerWeights {
     /// W, or W_l and W_r.
     pub(super) maps: Buffer<f32>, // [map panels][input depth][16]
     pub(super) map_bias: Buffer<f32>, // [map panels][16]
@@ -36,7 +36,7 @@ pub(super) struct LayerWeights {
 }
 
 /// Numbers in each buffer, in the order of the fields.
-fn weights_len(shape: Shape, has_residual: bool, passes: Passes) -> [usize; 8] {
+fn weights_len(shape: PanelShape, has_residual: bool, passes: Passes) -> [usize; 8] {
     let (depth, columns) = (shape.input.depth(), shape.map_columns());
     let residual = |len: usize| if has_residual { len } else { 0 };
     let backward = |len: usize| if passes == Passes::ForwardAndBackward { len } else { 0 };
@@ -63,10 +63,10 @@ impl PackedAttention {
     /// [`Error::Memory`](crate::Error::Memory) when the device has no room.
     pub fn new(scope: &Scope, attention: &GraphAttention, passes: Passes) -> Result<Self> {
         let zeros = |len| Buffer::zeros(scope, len);
-        let layer = |shape: Shape| {
+        let layer = |shape: PanelShape| {
             let [maps, map_bias, residual, bias, vectors, edges, maps_turned, residual_turned] =
                 weights_len(shape, attention.config.residual, passes);
-            Ok(LayerWeights {
+            Ok(AttentionLayerWeights {
                 maps: zeros(maps)?,
                 map_bias: zeros(map_bias)?,
                 residual: zeros(residual)?,
@@ -94,8 +94,8 @@ impl PackedAttention {
     }
 }
 
-impl LayerWeights {
-    fn pack(&mut self, shape: Shape, layer: &Layer, parameters: &TensorSet) {
+impl AttentionLayerWeights {
+    fn pack(&mut self, shape: PanelShape, layer: &AttentionLayer, parameters: &TensorSet) {
         let width = shape.projected.padded();
         pack_row(shape.output, parameters.slot(layer.bias), self.bias.as_mut_slice());
         match layer.scoring {
@@ -124,7 +124,7 @@ impl LayerWeights {
         self.pack_edges(shape, layer, parameters);
     }
 
-    fn pack_map(&mut self, shape: Shape, map: usize, weight: &[f32]) {
+    fn pack_map(&mut self, shape: PanelShape, map: usize, weight: &[f32]) {
         let len = shape.projected.padded() * shape.input.depth();
         shape.map().pack(weight, &mut self.maps.as_mut_slice()[map * len..][..len]);
         if !self.maps_turned.is_empty() {
@@ -137,7 +137,7 @@ impl LayerWeights {
         }
     }
 
-    fn pack_edges(&mut self, shape: Shape, layer: &Layer, parameters: &TensorSet) {
+    fn pack_edges(&mut self, shape: PanelShape, layer: &AttentionLayer, parameters: &TensorSet) {
         let Some(slot) = layer.edge_weight else { return };
         let (weight, width, to) = (parameters.slot(slot), shape.sizes.attributes, self.edges.as_mut_slice());
         match layer.scoring {

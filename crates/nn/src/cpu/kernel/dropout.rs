@@ -1,7 +1,8 @@
 //! The factors of dropout for sixteen units of every window at some steps.
 //!
 //! ```text
-//! for window w, step t, unit u:    to[t · W + w][u] = word t mod 4 of philox(key, [u, t / 4, end of w]) < limit ? 0 : scale
+//! for window w, step t, unit u:
+//!     to[t · W + w][u] = word t mod 4 of philox(key, [u, t / 4, end of w]) < limit ? 0 : scale
 //! ```
 //!
 //! Departure: the sixteen units of four steps are drawn at once, and their words lie in the lower
@@ -15,7 +16,7 @@ use super::{Draw, PANEL};
 /// Steps whose numbers are the words of one answer.
 pub(super) const WORDS: usize = 4;
 
-type Lanes = [u64; PANEL];
+type UnitLanes = [u64; PANEL];
 
 /// Inlined into a function compiled for an instruction set. `d.to` holds a row for each step and
 /// window.
@@ -40,7 +41,7 @@ pub(super) fn draw(d: &mut Draw<'_>) {
 /// Ten rounds of Philox4x32 for sixteen counters that differ by 0, 1, … in their first word; the
 /// other halves are of no meaning.
 #[inline(always)]
-fn philox(mut key: [u32; 2], counter: [u32; 4]) -> [Lanes; WORDS] {
+fn philox(mut key: [u32; 2], counter: [u32; 4]) -> [UnitLanes; WORDS] {
     let mut lanes = counter.map(|word| [u64::from(word); PANEL]);
     for (unit, word) in lanes[0].iter_mut().enumerate() {
         *word += unit as u64;
@@ -61,7 +62,7 @@ fn philox(mut key: [u32; 2], counter: [u32; 4]) -> [Lanes; WORDS] {
 
 /// The lower halves of `lanes` times the multiplier `which`.
 #[inline(always)]
-fn multiply(mut lanes: Lanes, which: usize) -> Lanes {
+fn multiply(mut lanes: UnitLanes, which: usize) -> UnitLanes {
     for lane in &mut lanes {
         *lane = (*lane & u64::from(u32::MAX)).wrapping_mul(u64::from(PHILOX_MULTIPLIERS[which]));
     }

@@ -1,4 +1,4 @@
-//! The arithmetic of the fast form: products and cells on panel-major matrices, for several
+//! Arithmetic of the CPU engine: products and cells on panel-major matrices, for several
 //! instruction sets.
 //!
 //! A *panel* is sixteen columns of a matrix, row after row: `[panel][row][16]`, panels a stride
@@ -23,8 +23,8 @@ mod avx512;
 mod cell;
 mod dropout;
 mod lanes;
-mod portable;
 pub(crate) mod pairs;
+mod portable;
 mod product;
 pub(crate) mod quantized;
 mod read_ahead;
@@ -88,8 +88,8 @@ pub(crate) enum Start<'a> {
 }
 
 impl Start<'_> {
-    /// Where the first panel's first row starts from, null for the result itself, and how many
-    /// numbers on the next panel's and the next row's do.
+    /// Start of the first panel's first row, null for the result itself, and the strides of panels
+    /// and rows.
     ///
     /// # Panics
     /// If a slice is shorter than so many panels and rows.
@@ -134,7 +134,7 @@ impl Sweep {
 /// panel and every `start_row` for each row, or null to start from c. c overlaps none of the
 /// others.
 #[derive(Clone, Copy)]
-struct Product {
+struct ProductArguments {
     rows: usize,
     depth: usize,
     panels: usize,
@@ -184,7 +184,7 @@ macro_rules! entry_points {
         /// # Safety
         /// As [`product`](super::product::product).
         $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn product(p: &super::Product) {
+        pub(super) unsafe fn product(p: &super::ProductArguments) {
             // SAFETY: the caller keeps this function's contract, which is the kernel's.
             unsafe { super::product::product::<$lanes>(p) }
         }
@@ -224,7 +224,7 @@ macro_rules! entry_points {
         /// # Safety
         /// As [`cells`](super::cell::kernels::cells).
         $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn cells(s: &super::cell::Cells) {
+        pub(super) unsafe fn cells(s: &super::cell::CellsArguments) {
             // SAFETY: the caller keeps this function's contract, which is the kernel's.
             unsafe { super::cell::kernels::cells::<$lanes>(s) }
         }
@@ -270,12 +270,23 @@ use dispatch;
 /// Zeros for products that start from zero.
 static ZERO: [f32; PANEL] = [0.0; PANEL];
 
-/// `to` [rows, panels · 16] = `start` + `a` [rows, depth] · `b` [panels][depth][16].
+/// `start` [rows, panels · 16] + `a` [rows, depth] · `b` [panels][depth][16].
+#[derive(Clone, Copy)]
+pub(crate) struct PanelProduct<'a> {
+    pub(crate) rows: usize,
+    pub(crate) depth: usize,
+    pub(crate) panels: usize,
+    pub(crate) start: Start<'a>,
+    pub(crate) a: View<'a>,
+    pub(crate) b: &'a [f32],
+}
+
+/// Writes a product to `to` [rows, panels · 16].
 ///
 /// # Panics
-/// If a slice is shorter than these sizes, or the depth is 0.
-pub(crate) fn product(isa: Isa, shape: [usize; 3], operands: (Start<'_>, View<'_>, &[f32]), to: &mut ViewMut<'_>) {
-    product_with(isa, shape, operands, to, (Sweep::Up, Ahead::default()));
+/// If a slice is shorter than the sizes, or the depth is 0.
+pub(crate) fn product(isa: Isa, of: PanelProduct<'_>, to: &mut ViewMut<'_>) {
+    product_with(isa, of, to, Sweep::Up, Ahead::default());
 }
 
 /// [`product`], which goes over the panels as `sweep` says and has the rows of `ahead` brought to
@@ -283,20 +294,15 @@ pub(crate) fn product(isa: Isa, shape: [usize; 3], operands: (Start<'_>, View<'_
 ///
 /// # Panics
 /// As `product` does.
-pub(crate) fn product_with(
-    isa: Isa,
-    [rows, depth, panels]: [usize; 3],
-    (start, a, b): (Start<'_>, View<'_>, &[f32]),
-    to: &mut ViewMut<'_>,
-    (sweep, ahead): (Sweep, Ahead),
-) {
+pub(crate) fn product_with(isa: Isa, of: PanelProduct<'_>, to: &mut ViewMut<'_>, sweep: Sweep, ahead: Ahead) {
+    let PanelProduct { rows, depth, panels, start, a, b } = of;
     assert!(depth > 0, "a product over nothing");
     a.1.check(a.0.len(), depth.div_ceil(PANEL), rows);
     let b_place = Place { start: 0, stride: depth * PANEL };
     b_place.check(b.len(), panels, depth);
     to.1.check(to.0.len(), panels, rows);
     let (start, start_stride, start_row) = start.steps(panels, rows);
-    let arguments = Product {
+    let arguments = ProductArguments {
         rows,
         depth,
         panels,

@@ -1,8 +1,9 @@
 //! Products of panel-major matrices.
 //!
 //! ```text
-//! product:  for panel p of c, row r:    c[p][r] = start + Σ_k a[r, k] · b[p][k]         sixteen columns at once
+//! product:  for panel p of c, row r:    c[p][r] = start + Σ_k a[r, k] · b[p][k]
 //! outer:    for panel p of c, column j: c[p][j] = c[p][j] + Σ_r a[r, j] · d[p][r]
+//!           sixteen columns at once
 //! ```
 //!
 //! Departures from these loops, all to keep the multipliers busy:
@@ -23,7 +24,7 @@
 
 use super::lanes::Words;
 use super::read_ahead::Turns;
-use super::{Outer, PANEL, Product, Sweep};
+use super::{Outer, PANEL, ProductArguments, Sweep};
 
 /// Largest depth of a block: (32 rows + 16 columns) · 168 · 4 bytes are 31.5 KiB.
 const DEPTH_MAX: usize = 168;
@@ -47,10 +48,10 @@ fn parts(total: usize, max: usize) -> impl Iterator<Item = (usize, usize)> {
 }
 
 /// # Safety
-/// The pointers of `p` reach all that its sizes say, see [`Product`]; the CPU has the
+/// The pointers of `p` reach all that its sizes say, see [`ProductArguments`]; the CPU has the
 /// instruction set of V.
 #[inline(always)]
-pub(super) unsafe fn product<V: Words>(p: &Product) {
+pub(super) unsafe fn product<V: Words>(p: &ProductArguments) {
     let width = panels_of_tile::<V>(p.rows, p.panels);
     let tiles = p.panels.div_ceil(width.max(1)) * p.rows.div_ceil(rows_of_tile::<V>(width));
     let mut ahead = p.ahead.in_turns(tiles * (p.depth / PANEL));
@@ -64,7 +65,7 @@ pub(super) unsafe fn product<V: Words>(p: &Product) {
         // SAFETY: `done` is a multiple of sixteen below the depth, so that panel done / 16 of a and
         // row `done` of b exist.
         unsafe {
-            let part = Product {
+            let part = ProductArguments {
                 depth,
                 a: p.a.add(done / PANEL * p.a_stride),
                 b: p.b.add(done * PANEL),
@@ -93,7 +94,7 @@ fn rows_of_tile<V: Words>(panels: usize) -> usize {
 
 /// One block of the depth: panel after panel, so that each is read once, and all rows for it.
 #[inline(always)]
-unsafe fn block_product<V: Words>(p: &Product, ahead: &mut Turns<'_>) {
+unsafe fn block_product<V: Words>(p: &ProductArguments, ahead: &mut Turns<'_>) {
     let mut done = 0;
     while done < p.panels {
         let width = panels_of_tile::<V>(p.rows, p.panels - done);
@@ -141,7 +142,12 @@ unsafe fn block_product<V: Words>(p: &Product, ahead: &mut Turns<'_>) {
 
 /// R rows of P panels from `row` and `panel` on.
 #[inline(always)]
-unsafe fn tile<V: Words, const R: usize, const P: usize>(p: &Product, row: usize, panel: usize, ahead: &mut Turns<'_>) {
+unsafe fn tile<V: Words, const R: usize, const P: usize>(
+    p: &ProductArguments,
+    row: usize,
+    panel: usize,
+    ahead: &mut Turns<'_>,
+) {
     // SAFETY: the rows and panels lie inside the product, whose pointers reach them by its
     // contract: a's column k is at k % 16 of panel k / 16, b's row k of a panel at k · 16, both for
     // k below the depth.

@@ -11,22 +11,22 @@ use super::{PANEL, Place};
 /// may lie anywhere.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Ahead {
-    matrices: [Rows; 3],
+    matrices: [PanelRows; 3],
     used: usize,
 }
 
 /// The first rows of each of some panels.
 #[derive(Clone, Copy)]
-struct Rows {
+struct PanelRows {
     from: *const f32,
     stride: usize,
     panels: usize,
     rows: usize,
 }
 
-impl Default for Rows {
+impl Default for PanelRows {
     fn default() -> Self {
-        Rows { from: std::ptr::null(), stride: 0, panels: 0, rows: 0 }
+        PanelRows { from: std::ptr::null(), stride: 0, panels: 0, rows: 0 }
     }
 }
 
@@ -34,7 +34,7 @@ impl Ahead {
     /// Besides, the first `rows` rows of `panels` panels at `place` in `values`.
     pub(crate) fn and(mut self, values: &[f32], place: Place, panels: usize, rows: usize) -> Self {
         let from = values.as_ptr().wrapping_add(place.start);
-        self.matrices[self.used] = Rows { from, stride: place.stride, panels, rows };
+        self.matrices[self.used] = PanelRows { from, stride: place.stride, panels, rows };
         self.used += 1;
         self
     }
@@ -56,7 +56,7 @@ impl Ahead {
 pub(super) struct Turns<'a> {
     /// Remaining matrices; of the first, the panels before `panel` and in it the rows before `row`
     /// are done.
-    matrices: &'a [Rows],
+    matrices: &'a [PanelRows],
     panel: usize,
     row: usize,
     in_turn: usize,

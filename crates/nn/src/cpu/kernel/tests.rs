@@ -90,8 +90,8 @@ proptest! {
             let mut c = before.clone();
             let from = [Start::Result, Start::Row(&start), Start::Rows(View(&starts, place(rows)))][begin];
             let a = View(&a, place(rows));
-            let (operands, way) = ((from, a, &b[..]), (Sweep::of_step(rows), Ahead::default()));
-            product_with(isa, [rows, depth, panels], operands, &mut ViewMut(&mut c, place(rows)), way);
+            let of = PanelProduct { rows, depth, panels, start: from, a, b: &b };
+            product_with(isa, of, &mut ViewMut(&mut c, place(rows)), Sweep::of_step(rows), Ahead::default());
             let (c, before) = (View(&c, place(rows)), View(&before, place(rows)));
             let b = View(&b, Place { start: 0, stride: depth * PANEL });
             for (row, column) in (0..rows).flat_map(|row| (0..panels * PANEL).map(move |column| (row, column))) {
@@ -227,5 +227,6 @@ fn masks_are_drawn_as_the_scalar_function_draws_them() {
 fn slices_that_are_too_short_are_refused() {
     let (a, b, place) = ([0.0; 48], [0.0; 32], Place { start: 0, stride: 48 });
     let mut c = [0.0; 95];
-    product(Isa::best(), [3, 1, 2], (Start::Result, View(&a, place), &b), &mut ViewMut(&mut c, place));
+    let of = PanelProduct { rows: 3, depth: 1, panels: 2, start: Start::Result, a: View(&a, place), b: &b };
+    product(Isa::best(), of, &mut ViewMut(&mut c, place));
 }

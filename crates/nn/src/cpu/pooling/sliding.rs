@@ -82,9 +82,9 @@ fn lens(heads: usize, hidden: usize, room: SlidingRoom) -> [usize; 9] {
 
 impl SlidingPooling {
     /// Memory for what `room` says, booked on `scope`.
-    pub(crate) fn new(scope: &Scope, sizes: (usize, usize), room: SlidingRoom) -> Result<Self> {
+    pub(crate) fn new(scope: &Scope, heads: usize, hidden: usize, room: SlidingRoom) -> Result<Self> {
         let zeros = |len| Buffer::zeros(scope, len);
-        let [states, d_states, scores, d_scores, keys, d_keys, largest, totals, running] = lens(sizes.0, sizes.1, room);
+        let [states, d_states, scores, d_scores, keys, d_keys, largest, totals, running] = lens(heads, hidden, room);
         Ok(SlidingPooling {
             room,
             window_at: Vec::new(),
@@ -97,14 +97,14 @@ impl SlidingPooling {
             largest: zeros(largest)?,
             totals: zeros(totals)?,
             running: zeros(running)?,
-            vectors: Vectors::new(scope, sizes.0, sizes.1, room.windows)?,
-            d_vectors: Vectors::new(scope, sizes.0, sizes.1, room.windows)?,
+            vectors: Vectors::new(scope, heads, hidden, room.windows)?,
+            d_vectors: Vectors::new(scope, heads, hidden, room.windows)?,
         })
     }
 
     /// Numbers in it.
-    pub(crate) fn len(sizes: (usize, usize), room: SlidingRoom) -> usize {
-        lens(sizes.0, sizes.1, room).iter().sum::<usize>() + 2 * Vectors::len(sizes.0, sizes.1, room.windows)
+    pub(crate) fn len(heads: usize, hidden: usize, room: SlidingRoom) -> usize {
+        lens(heads, hidden, room).iter().sum::<usize>() + 2 * Vectors::len(heads, hidden, room.windows)
     }
 
     /// Pools the windows that end at `ends`, of the states that `read` writes: `[W, H]`.
@@ -208,11 +208,11 @@ impl SlidingPooling {
             let Some(window) = window_at.get(first + steps - 1).copied().flatten() else { return };
             let (most, total, sum) = (&mut largest[window], &mut totals[window], vectors.sum_mut(head, window));
             match part {
-                Part::End => {
+                WindowPart::End => {
                     (*most, *total) = (running.most, running.number);
                     sum.copy_from_slice(running.vector);
                 }
-                Part::Beginning => {
+                WindowPart::Beginning => {
                     let both = if running.most > *most { running.most } else { *most };
                     let [fading, share] = [(*most - both).exp(), (running.most - both).exp()];
                     (*most, *total) = (both, fading * *total + share * running.number);
@@ -269,7 +269,7 @@ impl<'a> Running<'a> {
     /// Empty pooling.
     fn new(vector: &'a mut [f32]) -> Self {
         vector.fill(0.0);
-        Running { most: ((f64::NEG_INFINITY) as f32), number: 0.0, vector }
+        Running { most: f32::NEG_INFINITY, number: 0.0, vector }
     }
 
     fn add(&mut self, exponent: f32, factor: f32, number: f32, vector: &[f32]) {
@@ -287,7 +287,7 @@ impl<'a> Running<'a> {
 
 /// The part of a window that is summed up, see the module.
 #[derive(Clone, Copy)]
-enum Part {
+enum WindowPart {
     /// From the window's first place to the end of that one's block.
     End,
     /// From the beginning of the next block to the window's last place.
@@ -302,13 +302,13 @@ fn sweep(
     steps: usize,
     vector: &mut [f32],
     add: impl Fn(&mut Running<'_>, usize),
-    mut read: impl FnMut(&Running<'_>, usize, Part),
+    mut read: impl FnMut(&Running<'_>, usize, WindowPart),
 ) {
     for start in (0..len).step_by(steps) {
         let mut down = Running::new(vector);
         for place in (start..len.min(start + steps)).rev() {
             add(&mut down, place);
-            read(&down, place, Part::End);
+            read(&down, place, WindowPart::End);
         }
         if start > 0 {
             let mut up = Running::new(vector);
@@ -316,7 +316,7 @@ fn sweep(
                 if place < len {
                     add(&mut up, place);
                 }
-                read(&up, place + 1 - steps, Part::Beginning);
+                read(&up, place + 1 - steps, WindowPart::Beginning);
             }
         }
     }

@@ -97,5 +97,5 @@ pub(crate) fn softmax(scores: &mut [f32]) {
         *score = (*score - most).exp();
         sum += *score;
     }
-    scores.iter_mut().for_each(|weight| *weight = *weight / sum);
+    scores.iter_mut().for_each(|weight| *weight /= sum);
 }

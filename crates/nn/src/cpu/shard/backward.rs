@@ -17,12 +17,12 @@ use std::ops::Range;
 
 use megabatch_amp::Precision;
 
-use super::memory::{Scratch, place};
+use super::memory::{ShardScratch, place};
 use super::norm::norm_len;
 use super::sequence::{Sequence, input};
 use super::weights::{LayerWeights, unpack_add};
 use super::{BLOCK_STEPS, Dimensions, add};
-use crate::cpu::kernel::{self, Ahead, Isa, PANEL, Place, Start, Step, Sweep, Unwound, View, ViewMut};
+use crate::cpu::kernel::{self, Ahead, Isa, PANEL, PanelProduct, Place, Start, Step, Sweep, Unwound, View, ViewMut};
 use crate::cpu::profile::Work;
 use crate::model::lstm::{LayerSlots, Read};
 use crate::model::tensor::TensorSet;
@@ -36,7 +36,7 @@ impl Sequence {
         all: &[LayerWeights],
         slots: &[LayerSlots],
         bars: &[f32],
-        scratch: &mut Scratch,
+        scratch: &mut ShardScratch,
         gradients: &mut TensorSet,
     ) {
         for (l, (weights, slots)) in all.iter().zip(slots).enumerate().rev() {
@@ -78,13 +78,13 @@ impl Sequence {
         }
     }
 
-    /// The gradient of a layer's state, in [`Scratch::d_hidden`].
+    /// The gradient of a layer's state, in [`ShardScratch::d_hidden`].
     pub(super) fn d_state_at(&self) -> Place {
         place(self.windows.len(), self.windows.len())
     }
 
-    /// Where the gradients of the top layer's outputs at step `t` go before [`Sequence::backward`]:
-    /// each to its step or, where only the last is read, to that of the last state.
+    /// Place of the gradients of the top layer's outputs at step `t` before [`Sequence::backward`]:
+    /// that of the step or, where only the last is read, of the last state.
     fn d_top_at(&self, t: usize) -> Place {
         match self.of.sizes.read {
             Read::EveryStep => self.d_between_at(t),
@@ -93,7 +93,7 @@ impl Sequence {
     }
 
     /// Sets the gradients of the top layer's outputs to zero, and gives them for writing.
-    pub(super) fn clear_d_top<'s>(&self, scratch: &'s mut Scratch) -> &'s mut [f32] {
+    pub(super) fn clear_d_top<'s>(&self, scratch: &'s mut ShardScratch) -> &'s mut [f32] {
         let (d_top, at) = match self.of.sizes.read {
             Read::EveryStep => (scratch.d_between.as_mut_slice(), self.d_between_at(0)),
             Read::LastStep => (scratch.d_hidden.as_mut_slice(), self.d_state_at()),
@@ -133,7 +133,7 @@ impl Sequence {
 
     /// Sets to zero what layer `l` sums up, and its gradients from later steps: the cell's, and the
     /// hidden state's unless that is given after the last step.
-    fn clear(&self, l: usize, scratch: &mut Scratch) {
+    fn clear(&self, l: usize, scratch: &mut ShardScratch) {
         for sums in
             [&mut scratch.d_input_weight, &mut scratch.d_recurrent_weight, &mut scratch.d_bias, &mut scratch.d_norm]
         {
@@ -158,7 +158,7 @@ impl Sequence {
         weights: &LayerWeights,
         t: usize,
         t_in_block: usize,
-        scratch: &mut Scratch,
+        scratch: &mut ShardScratch,
     ) {
         let (rows, layer) = (self.windows.len(), &self.layers[l]);
         let (state_at, d_gates_at) = (self.d_state_at(), self.d_gates_at(t_in_block));
@@ -197,9 +197,14 @@ impl Sequence {
             self.gates_backward_pairs(pair_isa, l, weights, t, d_gates_at, scratch);
             self.round_d_hidden(scratch);
         } else if t > 0 {
-            let d_gates = scratch.d_gates.as_slice();
-            let shape = [rows, self.of.gates() * PANEL, self.of.units()];
-            let operands = (Start::Zero, View(d_gates, d_gates_at), weights.recurrent_turned.as_slice());
+            let product = PanelProduct {
+                rows,
+                depth: self.of.gates() * PANEL,
+                panels: self.of.units(),
+                start: Start::Zero,
+                a: View(scratch.d_gates.as_slice(), d_gates_at),
+                b: weights.recurrent_turned.as_slice(),
+            };
             let View(gates, gates_at) = self.gates_at(t - 1).view(&layer.gates, &scratch.segment.gates);
             let View(cell, cell_at) = self.cell_at(t - 1).view(&layer.cell, &scratch.segment.cell);
             let ahead = Ahead::default()
@@ -207,13 +212,13 @@ impl Sequence {
                 .and(cell, cell_at, self.of.units(), rows)
                 .and(layer.hidden.as_slice(), self.states_at(t - 1), self.of.units(), rows);
             let mut d_hidden = ViewMut(scratch.d_hidden.as_mut_slice(), state_at);
-            kernel::product_with(isa, shape, operands, &mut d_hidden, (Sweep::Up, ahead));
+            kernel::product_with(isa, product, &mut d_hidden, Sweep::Up, ahead);
             self.round_d_hidden(scratch);
         }
     }
 
     /// Adds what the layer above gave this one's output at step `t`.
-    fn add_from_above(&self, t: usize, scratch: &mut Scratch) {
+    fn add_from_above(&self, t: usize, scratch: &mut ShardScratch) {
         let (from, to, len) = (self.d_between_at(t), self.d_state_at(), self.windows.len() * PANEL);
         for n in 0..self.of.units() {
             let terms = &scratch.d_between.as_slice()[from.panel(n).start..][..len];
@@ -223,7 +228,7 @@ impl Sequence {
     }
 
     /// Adds a block's share of dW_hh and, unless they are formed by bar, of dW_ih and db.
-    fn add_block(&self, isa: Isa, l: usize, block: Range<usize>, scratch: &mut Scratch) {
+    fn add_block(&self, isa: Isa, l: usize, block: Range<usize>, scratch: &mut ShardScratch) {
         let (rows, gates, hidden) = (block.len() * self.windows.len(), self.of.gates(), self.of.sizes.hidden);
         let d_gates = View(scratch.d_gates.as_slice(), self.d_gates_at(0));
         let before = View(self.layers[l].hidden.as_slice(), self.states_at(block.start));
@@ -247,22 +252,28 @@ impl Sequence {
 
     /// d_between = dgates · W_ih: the gradients of a block of the inputs of a layer above the
     /// first.
-    fn go_below(&self, isa: Isa, weights: &LayerWeights, block: Range<usize>, scratch: &mut Scratch) {
-        let shape = [block.len() * self.windows.len(), self.of.gates() * PANEL, self.of.units()];
-        let d_gates = View(scratch.d_gates.as_slice(), self.d_gates_at(0));
+    fn go_below(&self, isa: Isa, weights: &LayerWeights, block: Range<usize>, scratch: &mut ShardScratch) {
+        let product = PanelProduct {
+            rows: block.len() * self.windows.len(),
+            depth: self.of.gates() * PANEL,
+            panels: self.of.units(),
+            start: Start::Zero,
+            a: View(scratch.d_gates.as_slice(), self.d_gates_at(0)),
+            b: weights.input_turned.as_slice(),
+        };
         let mut to = ViewMut(scratch.d_between.as_mut_slice(), self.d_between_at(block.start));
-        kernel::product(isa, shape, (Start::Zero, d_gates, weights.input_turned.as_slice()), &mut to);
+        kernel::product(isa, product, &mut to);
     }
 
     /// dW_ih and db of the first layer, once a bar.
-    fn add_bars(&self, isa: Isa, bars: &[f32], scratch: &mut Scratch) {
+    fn add_bars(&self, isa: Isa, bars: &[f32], scratch: &mut ShardScratch) {
         for rows in self.bars_in_parts() {
             self.take_bars(&rows, bars, scratch);
-            let shape = [rows.len(), self.of.sizes.features, self.of.gates()];
+            let (features, gates) = (self.of.sizes.features, self.of.gates());
             let d_gates = View(scratch.by_bar.as_slice(), self.by_bar_at().row(rows.start));
             let x = View(scratch.x.as_slice(), self.x_at());
-            kernel::outer(isa, shape[0], shape[1], shape[2], x, d_gates, scratch.d_input_weight.as_mut_slice());
-            add_rows(shape[0], d_gates, scratch.d_bias.as_mut_slice());
+            kernel::outer(isa, rows.len(), features, gates, x, d_gates, scratch.d_input_weight.as_mut_slice());
+            add_rows(rows.len(), d_gates, scratch.d_bias.as_mut_slice());
         }
     }
 }
@@ -278,7 +289,7 @@ fn add_rows(rows: usize, matrix: View<'_>, sums: &mut [f32]) {
 }
 
 /// Adds the sums of layer `l` to its parameters' gradients.
-fn unpack(of: Dimensions, l: usize, slots: &LayerSlots, scratch: &Scratch, gradients: &mut TensorSet) {
+fn unpack(of: Dimensions, l: usize, slots: &LayerSlots, scratch: &ShardScratch, gradients: &mut TensorSet) {
     let (hidden, width) = (of.sizes.hidden, of.gates() * PANEL);
     unpack_add(hidden, &scratch.d_input_weight.as_slice()[..width * of.input(l)], slots.weight_ih, gradients);
     unpack_add(hidden, &scratch.d_recurrent_weight.as_slice()[..width * hidden], slots.weight_hh, gradients);

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::memory::{Scratch, place};
+use super::memory::{ShardScratch, place};
 use super::norm::normalise;
 use super::sequence::Sequence;
 use super::weights::LayerWeights;
@@ -13,7 +13,7 @@ use super::{BLOCK_STEPS, Dimensions};
 use crate::cpu::kernel::{self, Isa, PANEL, Place, ViewMut};
 
 impl Sequence {
-    /// A block of steps in [`Scratch::factors`] and [`Scratch::dropped`].
+    /// A block of steps in [`ShardScratch::factors`] and [`ShardScratch::dropped`].
     pub(super) fn dropped_at(&self) -> Place {
         let windows = self.windows.len();
         place(BLOCK_STEPS * windows, windows)
@@ -29,15 +29,15 @@ impl Sequence {
         l > 0 && (self.of.sizes.norm || self.drops_below(l))
     }
 
-    /// Fills [`Scratch::dropped`], and [`Scratch::factors`] for dropout, for what layer `l`, above
-    /// the first, reads at a block of steps.
+    /// Fills [`ShardScratch::dropped`], and [`ShardScratch::factors`] for dropout, for what layer
+    /// `l`, above the first, reads at a block of steps.
     pub(super) fn copy_block(
         &self,
         isa: Isa,
         l: usize,
         weights: &[LayerWeights],
         block: Range<usize>,
-        scratch: &mut Scratch,
+        scratch: &mut ShardScratch,
     ) {
         let (at, ends) = (self.dropped_at(), self.windows.ends());
         let rows = block.len() * ends.len();
@@ -59,7 +59,7 @@ impl Sequence {
 
     /// Turns the gradients of what layer `l` read at a block of steps into those of the outputs
     /// below it.
-    pub(super) fn turn_dropped(&self, block: Range<usize>, scratch: &mut Scratch) {
+    pub(super) fn turn_dropped(&self, block: Range<usize>, scratch: &mut ShardScratch) {
         let rows = block.len() * self.windows.len();
         multiply_rows(
             self.of,

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! The memory of the fast form, by shape.
+//! The memory of a shard, by shape.
 
 use megabatch_gpu_core::{Buffer, Scope};
 
@@ -71,7 +71,7 @@ pub(super) struct Segment {
 
 /// Scratch buffers, used by one timeframe after another.
 #[derive(Debug)]
-pub(super) struct Scratch {
+pub(super) struct ShardScratch {
     pub(super) segment: Segment,
     /// Bars: those of a block of steps or, where windows overlap, as many of those that they cover.
     pub(super) x: Buffer<f32>, // [F panels][block · B][16]
@@ -177,13 +177,13 @@ pub(super) fn scratch_len(all: &[Dimensions], purpose: Purpose) -> [usize; 17] {
     each.fold([0; 17], |most, len| std::array::from_fn(|i| most[i].max(len[i])))
 }
 
-impl Scratch {
+impl ShardScratch {
     pub(super) fn new(scope: &Scope, all: &[Dimensions], purpose: Purpose) -> Result<Self> {
         let [segment_gates, segment_cell, rest @ ..] = scratch_len(all, purpose);
         let [x, by_bar, d_gates, d_hidden, d_cell, d_between, factors, dropped, rest @ ..] = rest;
         let [d_input, d_recurrent, d_bias, d_norm, pair_rows, pair_gates, pair_turned] = rest;
         let zeros = |len| Buffer::zeros(scope, len);
-        Ok(Scratch {
+        Ok(ShardScratch {
             segment: Segment { gates: zeros(segment_gates)?, cell: zeros(segment_cell)? },
             x: zeros(x)?,
             by_bar: zeros(by_bar)?,

@@ -47,16 +47,16 @@ use crate::cpu::profile::{Clock, Profile};
 use crate::cpu::step::{Capacity, Purpose};
 use crate::error::Result;
 use crate::memory::{BACKWARD, BOTH, Parts, StepPhase};
-use crate::model::lstm::{Read, Sizes};
+use crate::model::lstm::{LstmSizes, Read};
 use crate::model::tensor::TensorSet;
 use crate::model::{Model, prefixed};
 pub(crate) use input::{Shard, Weights};
-use memory::Scratch;
+use memory::ShardScratch;
 pub use pairs::instructions;
 pub(crate) use pairs::pair_isa;
 use pooling::{PackedKeys, Pooled, PoolingScratch};
 use quantized::Activations;
-use sequence::{Input, Sequence};
+use sequence::{Sequence, SequenceInput};
 use weights::LayerWeights;
 pub(crate) use windows::Windows;
 
@@ -67,7 +67,7 @@ const BLOCK_STEPS: usize = 8;
 /// Sizes of one timeframe's LSTM, in panels.
 #[derive(Clone, Copy, Debug)]
 struct Dimensions {
-    sizes: Sizes,
+    sizes: LstmSizes,
     /// Windows that there is room for, and bars in the longest.
     capacity: usize,
     steps: usize,
@@ -103,11 +103,11 @@ impl Dimensions {
 
 fn dimensions(model: &Model, room: Capacity, pair_isa: Option<PairIsa>) -> Vec<Dimensions> {
     let heads = model.config().pooling.heads();
-    let of = |sizes: Sizes| {
+    let of = |sizes: LstmSizes| {
         // The samples of a run read the states after many steps of one sequence.
         let read = if room.run > 1 { Read::EveryStep } else { sizes.read };
         let (capacity, steps) = (room.sequences(), room.steps(sizes.steps));
-        Dimensions { sizes: Sizes { read, ..sizes }, capacity, steps, samples: room.samples, heads, pair_isa }
+        Dimensions { sizes: LstmSizes { read, ..sizes }, capacity, steps, samples: room.samples, heads, pair_isa }
     };
     model.lstms().iter().map(|lstm| of(lstm.sizes)).collect()
 }
@@ -137,7 +137,10 @@ impl PackedWeights {
         Ok(PackedWeights {
             precision: Precision::Fp32,
             profiles: false,
-            timeframes: dimensions(model, Capacity::default(), pair_isa).into_iter().map(layers).collect::<Result<_>>()?,
+            timeframes: dimensions(model, Capacity::default(), pair_isa)
+                .into_iter()
+                .map(layers)
+                .collect::<Result<_>>()?,
             keys: keys.map(|(_, of)| PackedKeys::new(scope, of, purpose)).collect::<Result<_>>()?,
             attention: attention.map(|of| PackedAttention::new(scope, of, passes(purpose))).transpose()?,
         })
@@ -218,7 +221,7 @@ impl PackedWeights {
 pub(crate) struct ShardWorkspace {
     isa: Isa,
     sequences: Vec<Sequence>,
-    scratch: Scratch,
+    scratch: ShardScratch,
     /// One a timeframe, for pooling by attention.
     pooled: Vec<Pooled>,
     pooling: PoolingScratch,
@@ -239,7 +242,7 @@ impl ShardWorkspace {
         let all = dimensions(model, room, pair_isa);
         Ok(ShardWorkspace {
             isa: Isa::best(),
-            scratch: Scratch::new(scope, &all, purpose)?,
+            scratch: ShardScratch::new(scope, &all, purpose)?,
             pooled: model.poolings().iter().zip(&all).map(|(_, &of)| Pooled::new(scope, of)).collect::<Result<_>>()?,
             pooling: PoolingScratch::new(scope, &all, purpose)?,
             sequences: all.into_iter().map(|of| Sequence::new(scope, of, purpose)).collect::<Result<_>>()?,
@@ -289,7 +292,8 @@ impl ShardWorkspace {
         parts
     }
 
-    /// Computes the outputs [R, K] of the samples of `shard`: they and, for writing, their gradient.
+    /// Computes the outputs [R, K] of the samples of `shard`: they and, for writing, their
+    /// gradient.
     pub(crate) fn forward(&mut self, weights: Weights<'_>, shard: &Shard<'_>) -> (&[f32], &mut [f32]) {
         let Weights { model, parameters, packed, .. } = weights;
         let (hidden, width) = (model.config().hidden, model.decoder().width());
@@ -304,7 +308,7 @@ impl ShardWorkspace {
             sequence.precision = packed.precision.arithmetic(Operation::Recurrence).operands;
             let steps = sequence.of.sizes.steps;
             let (starts, ends) = (shard.starts(k), shard.ends(k));
-            let input = Input { bars: shard.batch.bars(k), starts, ends, steps, runs: &runs };
+            let input = SequenceInput { bars: shard.batch.bars(k), starts, ends, steps, runs: &runs };
             sequence.masks.clear();
             sequence.masks.extend((1..weights.len()).filter_map(|above| shard.mask(k, above - 1)));
             sequence.forward(self.isa, weights, input, shard.initial(k), &mut self.scratch);
@@ -313,7 +317,7 @@ impl ShardWorkspace {
             match (self.pooled.get_mut(k), model.poolings().get(k)) {
                 (Some(pooled), Some(pooling)) => {
                     let norm = weights[weights.len() - 1].norm.as_slice();
-                    let of = pooling::Parameters { pooling, values: parameters, keys: &packed.keys[k], norm };
+                    let of = pooling::PoolingParameters { pooling, values: parameters, keys: &packed.keys[k], norm };
                     let vectors = pooled.forward(self.isa, of, sequence, &mut self.pooling);
                     let read = sequence.windows.read_of_sample();
                     rows.zip(read).for_each(|(row, read)| row.copy_from_slice(&vectors[read * hidden..][..hidden]));
@@ -326,14 +330,14 @@ impl ShardWorkspace {
             self.clock.stop(start, 2 * (k + 1));
         }
         let start = self.clock.start();
-        let weights = (parameters, packed.attention.as_ref());
-        self.decoding.forward_in(packed.precision, model.decoder(), weights, shard.graph);
+        let attention = packed.attention.as_ref();
+        self.decoding.forward_in(packed.precision, model.decoder(), parameters, attention, shard.graph);
         self.clock.stop(start, 0);
         self.decoding.outputs_and_gradient_mut()
     }
 
-    /// Goes back from the outputs' gradient, after [`ShardWorkspace::forward`] of the same samples; adds the
-    /// gradients to `gradients`.
+    /// Goes back from the outputs' gradient, after [`ShardWorkspace::forward`] of the same samples;
+    /// adds the gradients to `gradients`.
     pub(crate) fn backward(&mut self, weights: Weights<'_>, shard: &Shard<'_>, gradients: &mut TensorSet) {
         let Weights { model, parameters, packed, .. } = weights;
         let (hidden, width) = (model.config().hidden, model.decoder().width());
@@ -351,7 +355,7 @@ impl ShardWorkspace {
                     let rows = rows.zip(sequence.windows.read_of_sample());
                     rows.for_each(|(row, read)| add(&mut d_pooled[read * hidden..][..hidden], row));
                     let norm = weights[weights.len() - 1].norm.as_slice();
-                    let of = pooling::Parameters { pooling, values: parameters, keys: &packed.keys[k], norm };
+                    let of = pooling::PoolingParameters { pooling, values: parameters, keys: &packed.keys[k], norm };
                     pooled.backward(self.isa, of, &*sequence, &mut self.scratch, &mut self.pooling, gradients);
                 }
                 _ => {
@@ -388,7 +392,7 @@ impl ShardWorkspace {
         let sequence = &mut self.sequences[k];
         sequence.precision = packed.precision.arithmetic(Operation::Recurrence).operands;
         let steps = bars.len() / sequence.of.sizes.features;
-        let input = Input { bars, starts: &[0], ends: &[0], steps, runs: &[] };
+        let input = SequenceInput { bars, starts: &[0], ends: &[0], steps, runs: &[] };
         sequence.masks.clear();
         sequence.forward(self.isa, &packed.timeframes[k], input, Initial::State(state), &mut self.scratch);
         sequence.read_state(0, steps - 1, state);

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::Dimensions;
-use super::memory::Scratch;
+use super::memory::ShardScratch;
 use super::sequence::Sequence;
 use crate::cpu::kernel::{PANEL, Place, View, ViewMut};
 use crate::model::norm::EPSILON;
@@ -88,10 +88,10 @@ pub(super) fn norm_len(of: Dimensions) -> usize {
 impl Sequence {
     /// Turns the gradients of the outputs of layer `l` at a block of steps into those of its
     /// states.
-    pub(super) fn denormalise_block(&self, l: usize, norm: &[f32], block: Range<usize>, scratch: &mut Scratch) {
-        let sizes = (self.of.sizes.hidden, block.len() * self.windows.len());
+    pub(super) fn denormalise_block(&self, l: usize, norm: &[f32], block: Range<usize>, scratch: &mut ShardScratch) {
+        let (hidden, rows) = (self.of.sizes.hidden, block.len() * self.windows.len());
         let states = View(self.layers[l].hidden.as_slice(), self.states_at(block.start + 1));
         let d = ViewMut(scratch.d_between.as_mut_slice(), self.d_between_at(block.start));
-        normalise_backward(sizes.0, sizes.1, norm, states, d, scratch.d_norm.as_mut_slice());
+        normalise_backward(hidden, rows, norm, states, d, scratch.d_norm.as_mut_slice());
     }
 }

@@ -30,13 +30,13 @@ use std::ops::Range;
 use megabatch_amp::{Operation, Precision};
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::memory::{LayerMemory, Scratch, place, room};
+use super::memory::{LayerMemory, ShardScratch, place, room};
 use super::sequence::{Sequence, input};
 use super::single::ROWS_FEW;
 use super::weights::{LayerWeights, gate_rows};
 use super::{BLOCK_STEPS, Dimensions};
-use crate::cpu::kernel::pairs::{self, PAIRED_PANEL, PairIsa, ProductShape, padded_words};
-use crate::cpu::kernel::{self, Ahead, Isa, PANEL, Place, Start, Sweep, View, ViewMut};
+use crate::cpu::kernel::pairs::{self, PAIRED_PANEL, PairIsa, padded_words};
+use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, Place, Start, Sweep, View, ViewMut};
 use crate::cpu::step::Purpose;
 use crate::error::Result;
 
@@ -88,19 +88,11 @@ impl PairScratch {
         Ok(PairScratch { rows: zeros(rows)?, d_gates: zeros(d_gates)?, turned: zeros(turned)? })
     }
 
-    /// `to` [rows, panels · 16] = `start` + `a` [rows, depth] · `b`.
-    fn multiply(
-        &mut self,
-        isa: PairIsa,
-        shape: ProductShape,
-        start: Start<'_>,
-        a: View<'_>,
-        b: &[f32],
-        to: &mut ViewMut<'_>,
-    ) {
-        let at = rows_at(shape.rows);
-        pairs::rows(isa, shape.rows, shape.depth, a, &mut ViewMut(self.rows.as_mut_slice(), at));
-        pairs::product(isa, shape, start, View(self.rows.as_slice(), at), b, to, (Sweep::Up, Ahead::default()));
+    /// The product `of` a matrix that is packed for it.
+    pub(super) fn multiply(&mut self, isa: PairIsa, of: PanelProduct<'_>, to: &mut ViewMut<'_>) {
+        let at = rows_at(of.rows);
+        pairs::rows(isa, of.rows, of.depth, of.a, &mut ViewMut(self.rows.as_mut_slice(), at));
+        pairs::product(isa, PanelProduct { a: View(self.rows.as_slice(), at), ..of }, to, Sweep::Up);
     }
 
     /// Adds `a` [rows, columns]ᵀ · the gradients of gates to `sums`.
@@ -109,15 +101,8 @@ impl PairScratch {
         let at = place(columns_at, PANEL);
         pairs::turned_pairs(isa, rows, columns, a, &mut ViewMut(self.turned.as_mut_slice(), at));
         let mut sums = ViewMut(sums, Place { start: 0, stride: columns * PANEL });
-        pairs::product(
-            isa,
-            ProductShape { rows: columns, depth: rows, panels },
-            Start::Result,
-            View(self.turned.as_slice(), at),
-            self.d_gates.as_slice(),
-            &mut sums,
-            (Sweep::Up, Ahead::default()),
-        );
+        let (start, a, b) = (Start::Result, View(self.turned.as_slice(), at), self.d_gates.as_slice());
+        pairs::product(isa, PanelProduct { rows: columns, depth: rows, panels, start, a, b }, &mut sums, Sweep::Up);
     }
 }
 
@@ -164,18 +149,10 @@ pub(super) fn weights_len(of: Dimensions, input: usize) -> [usize; 3] {
 }
 
 impl LayerWeights {
-    /// `to` [rows, gates] = `x` [rows, depth] · W_ihᵀ + b.
-    pub(super) fn project_pairs(
-        &self,
-        isa: PairIsa,
-        rows: usize,
-        depth: usize,
-        x: View<'_>,
-        scratch: &mut PairScratch,
-        to: &mut ViewMut<'_>,
-    ) {
-        let shape = ProductShape { rows, depth, panels: self.bias.len() / PANEL };
-        scratch.multiply(isa, shape, Start::Row(self.bias.as_slice()), x, self.input.as_slice(), to);
+    /// `x` [rows, depth] · W_ihᵀ + b.
+    pub(super) fn projection<'a>(&'a self, rows: usize, depth: usize, x: View<'a>) -> PanelProduct<'a> {
+        let (panels, start) = (self.bias.len() / PANEL, Start::Row(self.bias.as_slice()));
+        PanelProduct { rows, depth, panels, start, a: x, b: self.input.as_slice() }
     }
 }
 
@@ -188,7 +165,7 @@ impl Sequence {
         l: usize,
         weights: &LayerWeights,
         t: usize,
-        Scratch { segment, by_bar, pairs: PairScratch { rows: states_as_rows, .. }, .. }: &mut Scratch,
+        ShardScratch { segment, by_bar, pairs: PairScratch { rows: states_as_rows, .. }, .. }: &mut ShardScratch,
     ) {
         let (rows, hidden, units) = (self.windows.len(), self.of.sizes.hidden, self.of.units());
         let projected = self.by_bar_in_step(l, t);
@@ -209,9 +186,8 @@ impl Sequence {
         {
             let mut of_units = gates_at.panel(4 * first).view_mut(gates, &mut segment.gates);
             let start = projected.map_or(Start::Result, |at| Start::Rows(View(by_bar.as_slice(), at.panel(4 * first))));
-            let shape = ProductShape { rows, depth: hidden, panels: 4 * at_once };
-            let way = (Sweep::of_step(t), Ahead::default());
-            pairs::product(pair_isa, shape, start, h, weight, &mut of_units, way);
+            let product = PanelProduct { rows, depth: hidden, panels: 4 * at_once, start, a: h, b: weight };
+            pairs::product(pair_isa, product, &mut of_units, Sweep::of_step(t));
             if few {
                 let mut cell = cell_at.panel(first).view_mut(cell, &mut segment.cell);
                 let mut after = ViewMut(states.as_mut_slice(), after.panel(first));
@@ -235,15 +211,21 @@ impl Sequence {
         l: usize,
         weights: &LayerWeights,
         segment: &Range<usize>,
-        scratch: &mut Scratch,
+        scratch: &mut ShardScratch,
     ) {
         let rows = segment.len() * self.windows.len();
         let before = View(self.layers[l].hidden.as_slice(), self.states_at(segment.start));
-        let shape = ProductShape { rows, depth: self.of.sizes.hidden, panels: self.of.gates() };
         let gates_at = self.segment_gates_at(0);
         let mut gates = ViewMut(scratch.segment.gates.as_mut_slice(), gates_at);
-        let weight = weights.recurrent.as_slice();
-        scratch.pairs.multiply(pair_isa, shape, Start::Result, before, weight, &mut gates);
+        let product = PanelProduct {
+            rows,
+            depth: self.of.sizes.hidden,
+            panels: self.of.gates(),
+            start: Start::Result,
+            a: before,
+            b: weights.recurrent.as_slice(),
+        };
+        scratch.pairs.multiply(pair_isa, product, &mut gates);
         for n in 0..self.of.units() {
             let mut gates = ViewMut(scratch.segment.gates.as_mut_slice(), gates_at.panel(4 * n));
             kernel::activate(isa, rows, &mut gates);
@@ -259,18 +241,18 @@ impl Sequence {
         weights: &LayerWeights,
         t: usize,
         d_gates_at: Place,
-        scratch: &mut Scratch,
+        scratch: &mut ShardScratch,
     ) {
-        let Scratch { d_gates, d_hidden, d_between, pairs: PairScratch { rows: d_gate_rows, .. }, .. } = scratch;
+        let ShardScratch { d_gates, d_hidden, d_between, pairs: PairScratch { rows: d_gate_rows, .. }, .. } = scratch;
         let (rows, depth) = (self.windows.len(), self.of.gates() * PANEL);
-        let shape = ProductShape { rows, depth, panels: self.of.units() };
+        let panels = self.of.units();
         let at = rows_at(rows);
         let mut d_rows = ViewMut(d_gate_rows.as_mut_slice(), at);
         pairs::rows(pair_isa, rows, depth, View(d_gates.as_slice(), d_gates_at), &mut d_rows);
         let d_rows = View(d_gate_rows.as_slice(), at);
         let multiply = |weight: &Buffer<f32>, to: &mut ViewMut<'_>| {
-            let way = (Sweep::of_step(t), Ahead::default());
-            pairs::product(pair_isa, shape, Start::Zero, d_rows, weight.as_slice(), to, way);
+            let (start, b) = (Start::Zero, weight.as_slice());
+            pairs::product(pair_isa, PanelProduct { rows, depth, panels, start, a: d_rows, b }, to, Sweep::of_step(t));
         };
         if t > 0 {
             multiply(&weights.recurrent_turned, &mut ViewMut(d_hidden.as_mut_slice(), self.d_state_at()));
@@ -281,7 +263,13 @@ impl Sequence {
     }
 
     /// Adds a block's share of dW_hh and, unless it is formed by bar, of dW_ih.
-    pub(super) fn add_block_pairs(&self, pair_isa: PairIsa, l: usize, block: &Range<usize>, scratch: &mut Scratch) {
+    pub(super) fn add_block_pairs(
+        &self,
+        pair_isa: PairIsa,
+        l: usize,
+        block: &Range<usize>,
+        scratch: &mut ShardScratch,
+    ) {
         let (rows, gates, hidden) = (block.len() * self.windows.len(), self.of.gates(), self.of.sizes.hidden);
         let d_gates = View(scratch.d_gates.as_slice(), self.d_gates_at(0));
         let d_gates_at = Place { start: 0, stride: padded_words(rows) * PANEL };
@@ -307,7 +295,8 @@ mod tests {
     #[test]
     fn packed_weights_are_those_of_the_kernels() {
         let (hidden, width) = (18, 5);
-        let weight = |len: usize| (0..len).map(|x| half::bf16::from_f32(x as f32 - 40.0).to_f32()).collect::<Vec<f32>>();
+        let weight =
+            |len: usize| (0..len).map(|x| half::bf16::from_f32(x as f32 - 40.0).to_f32()).collect::<Vec<f32>>();
         let of = |stride: usize| Place { start: 0, stride: stride * PANEL };
         for isa in PairIsa::all() {
             let input = weight(4 * hidden * width);

@@ -9,12 +9,12 @@
 use megabatch_amp::{Accuracy, QuantizedMatrix};
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::memory::{LayerMemory, Scratch};
+use super::memory::{LayerMemory, ShardScratch};
 use super::sequence::Sequence;
 use super::single::ROWS_FEW;
 use super::weights::{LayerWeights, gate_rows};
 use super::{BLOCK_STEPS, Dimensions};
-use crate::cpu::kernel::quantized::{self as bytes, ByteIsa, ByteRows, ByteWeights, PANELS};
+use crate::cpu::kernel::quantized::{self as bytes, ByteIsa, ByteProduct, ByteRows, ByteWeights, PANELS};
 use crate::cpu::kernel::{self, Isa, PANEL, Start, Sweep, View, ViewMut};
 use crate::error::Result;
 use crate::model::lstm::{LayerSlots, Lstm};
@@ -139,19 +139,14 @@ impl LayerWeights {
         let ViewMut(to, at) = to;
         let bias = Start::Row(self.bias.as_slice());
         let Some(QuantizedLayer { input, .. }) = &self.quantized else {
-            let panels = self.bias.len() / PANEL;
-            return kernel::product(
-                isa,
-                [rows, depth, panels],
-                (bias, x, self.input.as_slice()),
-                &mut ViewMut(to, *at),
-            );
+            return kernel::product(isa, self.projection(rows, depth, x), &mut ViewMut(to, *at));
         };
         let (byte_isa, at_once) = (activations.isa, activations.rows);
         for first in (0..rows).step_by(at_once.max(1)) {
             let part = activations.take(at_once.min(rows - first), depth, View(x.0, x.1.row(first)));
-            let mut to = ViewMut(to, at.row(first));
-            bytes::product(byte_isa, depth, input.panels(), (bias, part, input.from(0)), &mut to, Sweep::Up);
+            let (panels, weights) = (input.panels(), input.from(0));
+            let product = ByteProduct { depth, panels, start: bias, x: part, weights };
+            bytes::product(byte_isa, product, &mut ViewMut(to, at.row(first)), Sweep::Up);
         }
     }
 }
@@ -178,7 +173,7 @@ impl Sequence {
         l: usize,
         QuantizedLayer { recurrent, .. }: &QuantizedLayer,
         t: usize,
-        Scratch { segment, by_bar, activations, .. }: &mut Scratch,
+        ShardScratch { segment, by_bar, activations, .. }: &mut ShardScratch,
     ) {
         let projected = self.by_bar_in_step(l, t);
         let (rows, hidden, units) = (self.windows.len(), self.of.sizes.hidden, self.of.units());
@@ -193,8 +188,9 @@ impl Sequence {
         for n in (0..units).step_by(at_once) {
             let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
             let start = projected.map_or(Start::Result, |at| Start::Rows(View(by_bar.as_slice(), at.panel(4 * n))));
-            let operands = (start, h, recurrent.from(4 * n));
-            bytes::product(byte_isa, hidden, PANELS * at_once, operands, &mut gates, Sweep::of_step(t));
+            let (panels, weights) = (PANELS * at_once, recurrent.from(4 * n));
+            let product = ByteProduct { depth: hidden, panels, start, x: h, weights };
+            bytes::product(byte_isa, product, &mut gates, Sweep::of_step(t));
             let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
             let mut after = ViewMut(states.as_mut_slice(), after.panel(n));
             kernel::forward_units(isa, at_once, rows, &mut gates, &mut cell, &mut after);

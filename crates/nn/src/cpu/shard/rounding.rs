@@ -13,15 +13,15 @@ use std::ops::Range;
 
 use megabatch_amp::{Precision, round_to};
 
-use super::memory::Scratch;
+use super::memory::ShardScratch;
 use super::sequence::Sequence;
 use crate::cpu::kernel::{PANEL, Place};
 
 impl Sequence {
-    /// `rows` bars in [`Scratch::x`].
-    pub(super) fn round_bars(&self, rows: usize, scratch: &mut Scratch) {
-        let (panels, of) = (0..self.of.sizes.features.div_ceil(PANEL), (scratch.x.as_mut_slice(), self.x_at()));
-        round_panels(self.precision, of.0, of.1, panels, rows);
+    /// `rows` bars in [`ShardScratch::x`].
+    pub(super) fn round_bars(&self, rows: usize, scratch: &mut ShardScratch) {
+        let panels = 0..self.of.sizes.features.div_ceil(PANEL);
+        round_panels(self.precision, scratch.x.as_mut_slice(), self.x_at(), panels, rows);
     }
 
     /// The hidden states of layer `l` after step `t`.
@@ -32,17 +32,17 @@ impl Sequence {
     }
 
     /// Rounds a block of `rows` rows after dropout.
-    pub(super) fn round_dropped(&self, rows: usize, scratch: &mut Scratch) {
+    pub(super) fn round_dropped(&self, rows: usize, scratch: &mut ShardScratch) {
         round_panels(self.precision, scratch.dropped.as_mut_slice(), self.dropped_at(), 0..self.of.units(), rows);
     }
 
     /// The gradients of the gates of a step.
-    pub(super) fn round_d_gates(&self, at: Place, scratch: &mut Scratch) {
+    pub(super) fn round_d_gates(&self, at: Place, scratch: &mut ShardScratch) {
         round_panels(self.precision, scratch.d_gates.as_mut_slice(), at, 0..self.of.gates(), self.windows.len());
     }
 
     /// The gradients of the hidden states before a step.
-    pub(super) fn round_d_hidden(&self, scratch: &mut Scratch) {
+    pub(super) fn round_d_hidden(&self, scratch: &mut ShardScratch) {
         round_panels(
             self.precision,
             scratch.d_hidden.as_mut_slice(),
@@ -53,7 +53,7 @@ impl Sequence {
     }
 
     /// The gradients of what a layer above the first read in a block of steps.
-    pub(super) fn round_d_between(&self, block: Range<usize>, scratch: &mut Scratch) {
+    pub(super) fn round_d_between(&self, block: Range<usize>, scratch: &mut ShardScratch) {
         round_panels(
             self.precision,
             scratch.d_between.as_mut_slice(),

@@ -32,16 +32,16 @@ use std::ops::Range;
 use megabatch_gpu_core::Buffer;
 
 use super::dropout::copy_rows;
-use super::memory::{Scratch, place};
+use super::memory::{ShardScratch, place};
 use super::sequence::Sequence;
 use super::weights::LayerWeights;
 use super::{BLOCK_STEPS, Dimensions};
-use crate::cpu::kernel::{self, Isa, PANEL, Place, Start, View, ViewMut};
+use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, Place, Start, View, ViewMut};
 use crate::cpu::step::{Kept, Purpose};
 
 /// After which steps a layer's cell states are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cells {
+pub(super) enum KeptCells {
     /// All, after the initial state.
     EveryStep,
     /// States before each segment, and after the last.
@@ -55,7 +55,7 @@ pub(super) struct Extent {
     pub(super) gate_steps: usize,
     /// True if there are others.
     again: bool,
-    pub(super) cells: Cells,
+    pub(super) cells: KeptCells,
 }
 
 impl Extent {
@@ -63,10 +63,10 @@ impl Extent {
         // Too few steps for two segments are kept as a whole.
         let half = of.steps / 2 / BLOCK_STEPS * BLOCK_STEPS;
         let (again, cells) = match purpose {
-            Purpose::Prediction => (of.steps, Cells::EveryStep),
-            Purpose::Training { kept: Kept::Half, .. } if half > 0 => (half, Cells::EverySegment),
-            Purpose::Training { kept: Kept::HalfAndCells, .. } => (half, Cells::EveryStep),
-            Purpose::Training { .. } => (0, Cells::EveryStep),
+            Purpose::Prediction => (of.steps, KeptCells::EveryStep),
+            Purpose::Training { kept: Kept::Half, .. } if half > 0 => (half, KeptCells::EverySegment),
+            Purpose::Training { kept: Kept::HalfAndCells, .. } => (half, KeptCells::EveryStep),
+            Purpose::Training { .. } => (0, KeptCells::EveryStep),
         };
         Extent { gate_steps: of.steps - again, again: again > 0, cells }
     }
@@ -74,15 +74,15 @@ impl Extent {
     /// Rows of each window in the cell states that are kept.
     pub(super) fn cell_rows(self, of: Dimensions) -> usize {
         match self.cells {
-            Cells::EveryStep => of.steps + 1,
-            Cells::EverySegment => of.steps.div_ceil(BLOCK_STEPS) + 1,
+            KeptCells::EveryStep => of.steps + 1,
+            KeptCells::EverySegment => of.steps.div_ceil(BLOCK_STEPS) + 1,
         }
     }
 
     /// Rows of each window in the gates and in the cell states of the segment in work.
     pub(super) fn segment_rows(self) -> [usize; 2] {
         let gates = if self.again { BLOCK_STEPS } else { 0 };
-        let cells = if self.cells == Cells::EverySegment { BLOCK_STEPS + 1 } else { 0 };
+        let cells = if self.cells == KeptCells::EverySegment { BLOCK_STEPS + 1 } else { 0 };
         [gates, cells]
     }
 }
@@ -144,8 +144,8 @@ impl Sequence {
     /// The cell state before step `t` and, in the rows that follow, that after it.
     pub(super) fn cell_at(&self, t: usize) -> Held {
         match self.extent.cells {
-            Cells::EveryStep => Held::ByLayer(self.states_at(t)),
-            Cells::EverySegment => Held::BySegment(self.segment_cell_at(t % BLOCK_STEPS)),
+            KeptCells::EveryStep => Held::ByLayer(self.states_at(t)),
+            KeptCells::EverySegment => Held::BySegment(self.segment_cell_at(t % BLOCK_STEPS)),
         }
     }
 
@@ -160,8 +160,8 @@ impl Sequence {
     pub(super) fn kept_cell_at(&self, t: usize) -> Place {
         let windows = self.windows.len();
         match self.extent.cells {
-            Cells::EveryStep => self.states_at(t),
-            Cells::EverySegment => {
+            KeptCells::EveryStep => self.states_at(t),
+            KeptCells::EverySegment => {
                 let segments = self.windows.steps().div_ceil(BLOCK_STEPS);
                 place((segments + 1) * windows, windows).row(t.div_ceil(BLOCK_STEPS) * windows)
             }
@@ -169,8 +169,8 @@ impl Sequence {
     }
 
     /// Begins a segment with the cell state that layer `l` keeps before it.
-    pub(super) fn begin_segment(&self, l: usize, segment: &Range<usize>, scratch: &mut Scratch) {
-        if self.extent.cells == Cells::EverySegment {
+    pub(super) fn begin_segment(&self, l: usize, segment: &Range<usize>, scratch: &mut ShardScratch) {
+        if self.extent.cells == KeptCells::EverySegment {
             copy_rows(
                 self.of,
                 self.windows.len(),
@@ -183,8 +183,8 @@ impl Sequence {
     }
 
     /// Has layer `l` keep the cell state after a segment.
-    pub(super) fn end_segment(&mut self, l: usize, segment: &Range<usize>, scratch: &Scratch) {
-        if self.extent.cells == Cells::EverySegment {
+    pub(super) fn end_segment(&mut self, l: usize, segment: &Range<usize>, scratch: &ShardScratch) {
+        if self.extent.cells == KeptCells::EverySegment {
             let at = self.kept_cell_at(segment.end);
             copy_rows(
                 self.of,
@@ -206,7 +206,7 @@ impl Sequence {
         weights: &LayerWeights,
         segment: &Range<usize>,
         bars: &[f32],
-        scratch: &mut Scratch,
+        scratch: &mut ShardScratch,
     ) {
         self.begin_segment(l, segment, scratch);
         let again = segment.start < self.steps_again();
@@ -222,7 +222,7 @@ impl Sequence {
             if again && self.of.pair_isa.is_none() {
                 self.gates_again(isa, l, weights, n, segment, scratch);
             }
-            if self.extent.cells == Cells::EverySegment {
+            if self.extent.cells == KeptCells::EverySegment {
                 self.cells_again(isa, l, n, segment, scratch);
             }
         }
@@ -236,7 +236,7 @@ impl Sequence {
         weights: &LayerWeights,
         segment: &Range<usize>,
         bars: &[f32],
-        scratch: &mut Scratch,
+        scratch: &mut ShardScratch,
     ) {
         let (features, gates, windows) = (self.of.sizes.features, self.of.gates(), self.windows.len());
         // No gradients of gates are there yet.
@@ -245,13 +245,12 @@ impl Sequence {
         for (run, rows) in self.windows.bars_of(segment) {
             self.take_bars(&rows, bars, scratch);
             let x = View(scratch.x.as_slice(), self.x_at());
-            let operands = (Start::Row(weights.bias.as_slice()), x, weights.input.as_slice());
+            let (start, b) = (Start::Row(weights.bias.as_slice()), weights.input.as_slice());
+            let product = PanelProduct { rows: rows.len(), depth: features, panels: gates, start, a: x, b };
             let mut by_bar = ViewMut(scratch.d_gates.as_mut_slice(), bars_at);
             match self.of.pair_isa {
-                Some(pair_isa) => {
-                    weights.project_pairs(pair_isa, rows.len(), features, x, &mut scratch.pairs, &mut by_bar);
-                }
-                None => kernel::product(isa, [rows.len(), features, gates], operands, &mut by_bar),
+                Some(pair_isa) => scratch.pairs.multiply(pair_isa, product, &mut by_bar),
+                None => kernel::product(isa, product, &mut by_bar),
             }
             let to = scratch.segment.gates.as_mut_slice();
             for (panel, t) in (0..gates).flat_map(|panel| (0..segment.len()).map(move |t| (panel, t))) {
@@ -269,18 +268,19 @@ impl Sequence {
         weights: &LayerWeights,
         n: usize,
         segment: &Range<usize>,
-        scratch: &mut Scratch,
+        scratch: &mut ShardScratch,
     ) {
         let (rows, hidden) = (segment.len() * self.windows.len(), self.of.sizes.hidden);
         let before = View(self.layers[l].hidden.as_slice(), self.states_at(segment.start));
         let weight = &weights.recurrent.as_slice()[4 * n * hidden * PANEL..][..4 * hidden * PANEL];
         let mut gates = ViewMut(scratch.segment.gates.as_mut_slice(), self.segment_gates_at(0).panel(4 * n));
-        kernel::product(isa, [rows, hidden, 4], (Start::Result, before, weight), &mut gates);
+        let product = PanelProduct { rows, depth: hidden, panels: 4, start: Start::Result, a: before, b: weight };
+        kernel::product(isa, product, &mut gates);
         kernel::activate(isa, rows, &mut gates);
     }
 
     /// The cell states of sixteen units after each step of a segment, from their gates.
-    fn cells_again(&self, isa: Isa, l: usize, n: usize, segment: &Range<usize>, scratch: &mut Scratch) {
+    fn cells_again(&self, isa: Isa, l: usize, n: usize, segment: &Range<usize>, scratch: &mut ShardScratch) {
         let layer = &self.layers[l];
         for t in segment.clone() {
             let gates = self.gates_at(t).panel(4 * n).view(&layer.gates, &scratch.segment.gates);

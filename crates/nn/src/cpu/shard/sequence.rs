@@ -18,14 +18,14 @@ use std::ops::Range;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Scope;
 
-use super::memory::{LayerMemory, Scratch, place};
+use super::memory::{LayerMemory, ShardScratch, place};
 use super::segments::Extent;
 use super::single::ROWS_FEW;
 use super::weights::LayerWeights;
 use super::windows::Windows;
 use super::{BLOCK_STEPS, Dimensions};
 use crate::cpu::carried::Initial;
-use crate::cpu::kernel::{self, Ahead, Isa, PANEL, Place, Start, Sweep, View, ViewMut};
+use crate::cpu::kernel::{self, Ahead, Isa, PANEL, PanelProduct, Place, Start, Sweep, View, ViewMut};
 use crate::cpu::profile::{Clock, Work};
 use crate::cpu::step::Purpose;
 use crate::error::Result;
@@ -46,7 +46,7 @@ pub(super) struct Sequence {
 
 /// The windows that a sequence is run over, one a sample.
 #[derive(Clone, Copy)]
-pub(super) struct Input<'a> {
+pub(super) struct SequenceInput<'a> {
     pub(super) bars: &'a [f32], // [.., F]
     /// Row among `bars` of each window's first bar.
     pub(super) starts: &'a [usize],
@@ -81,12 +81,12 @@ impl Sequence {
         place((self.windows.steps() + 1) * windows, windows).row(t * windows)
     }
 
-    /// Bars that there is room for in [`Scratch::x`].
+    /// Bars that there is room for in [`ShardScratch::x`].
     fn bars_at_once(&self) -> usize {
         BLOCK_STEPS * self.of.capacity
     }
 
-    /// The bars in [`Scratch::x`].
+    /// The bars in [`ShardScratch::x`].
     pub(super) fn x_at(&self) -> Place {
         place(self.bars_at_once(), 1)
     }
@@ -97,24 +97,24 @@ impl Sequence {
         (0..bars).step_by(at_once).map(move |first| first..bars.min(first + at_once))
     }
 
-    /// Brings some of the bars covered to [`Scratch::x`].
-    pub(super) fn take_bars(&self, rows: &Range<usize>, bars: &[f32], scratch: &mut Scratch) {
+    /// Brings some of the bars covered to [`ShardScratch::x`].
+    pub(super) fn take_bars(&self, rows: &Range<usize>, bars: &[f32], scratch: &mut ShardScratch) {
         self.windows.pack_bars(rows, bars, self.of.sizes.features, scratch.x.as_mut_slice(), self.x_at());
         self.round_bars(rows.len(), scratch);
     }
 
-    /// Brings what the first layer reads at a block of steps to [`Scratch::x`].
-    pub(super) fn take_block(&self, block: &Range<usize>, bars: &[f32], scratch: &mut Scratch) {
+    /// Brings what the first layer reads at a block of steps to [`ShardScratch::x`].
+    pub(super) fn take_block(&self, block: &Range<usize>, bars: &[f32], scratch: &mut ShardScratch) {
         self.windows.pack_steps(block, bars, self.of.sizes.features, scratch.x.as_mut_slice(), self.x_at());
         self.round_bars(block.len() * self.windows.len(), scratch);
     }
 
-    /// Place of the values by bar, in [`Scratch::by_bar`].
+    /// Place of the values by bar, in [`ShardScratch::by_bar`].
     pub(super) fn by_bar_at(&self) -> Place {
         place(self.windows.bars(), 1)
     }
 
-    /// The rows of all windows at step `t` of layer `l` in [`Scratch::by_bar`], where it is
+    /// The rows of all windows at step `t` of layer `l` in [`ShardScratch::by_bar`], where it is
     /// computed by bar and they follow one another.
     pub(super) fn by_bar_in_step(&self, l: usize, t: usize) -> Option<Place> {
         self.is_by_bar(l).then(|| self.windows.rows_in_step(t))?.map(|row| self.by_bar_at().row(row))
@@ -131,9 +131,9 @@ impl Sequence {
         &mut self,
         isa: Isa,
         all: &[LayerWeights],
-        input: Input<'_>,
+        input: SequenceInput<'_>,
         initial: Initial<'_>,
-        scratch: &mut Scratch,
+        scratch: &mut ShardScratch,
     ) {
         self.windows.set(input.starts, input.ends, input.steps, input.runs);
         let start = self.clock.start();
@@ -173,14 +173,14 @@ impl Sequence {
     }
 
     /// by_bar = x · W_ihᵀ + b for every bar that the windows cover.
-    fn project_bars(&self, isa: Isa, weights: &LayerWeights, bars: &[f32], scratch: &mut Scratch) {
+    fn project_bars(&self, isa: Isa, weights: &LayerWeights, bars: &[f32], scratch: &mut ShardScratch) {
         for rows in self.bars_in_parts() {
             self.take_bars(&rows, bars, scratch);
             let mut to = ViewMut(scratch.by_bar.as_mut_slice(), self.by_bar_at().row(rows.start));
             let (depth, x) = (self.of.sizes.features, View(scratch.x.as_slice(), self.x_at()));
             match self.of.pair_isa {
                 Some(pair_isa) => {
-                    weights.project_pairs(pair_isa, rows.len(), depth, x, &mut scratch.pairs, &mut to);
+                    scratch.pairs.multiply(pair_isa, weights.projection(rows.len(), depth, x), &mut to);
                 }
                 None => weights.project(isa, rows.len(), depth, x, &mut scratch.activations, &mut to),
             }
@@ -196,7 +196,7 @@ impl Sequence {
         all: &[LayerWeights],
         block: &Range<usize>,
         bars: &[f32],
-        scratch: &mut Scratch,
+        scratch: &mut ShardScratch,
     ) {
         if l == 0 {
             self.take_block(block, bars, scratch);
@@ -212,7 +212,7 @@ impl Sequence {
         l: usize,
         weights: &LayerWeights,
         block: Range<usize>,
-        scratch: &mut Scratch,
+        scratch: &mut ShardScratch,
     ) {
         let shape = [block.len() * self.windows.len(), self.of.input(l)];
         let (input_at, gates_at) = (self.input_at(l, block.start), self.gates_at(block.start));
@@ -223,7 +223,7 @@ impl Sequence {
         let input = View(input, input_at);
         match self.of.pair_isa {
             Some(pair_isa) => {
-                weights.project_pairs(pair_isa, shape[0], shape[1], input, &mut scratch.pairs, &mut gates);
+                scratch.pairs.multiply(pair_isa, weights.projection(shape[0], shape[1], input), &mut gates);
             }
             None => weights.project(isa, shape[0], shape[1], input, &mut scratch.activations, &mut gates),
         }
@@ -241,8 +241,8 @@ impl Sequence {
 
     /// gates = their projections + h · W_hhᵀ, then the cell. Projections are read where they are:
     /// in the gates, unless they were made by bar and the windows' bars follow one another.
-    fn step(&mut self, isa: Isa, l: usize, weights: &LayerWeights, t: usize, scratch: &mut Scratch) {
-        let Scratch { segment, by_bar, .. } = scratch;
+    fn step(&mut self, isa: Isa, l: usize, weights: &LayerWeights, t: usize, scratch: &mut ShardScratch) {
+        let ShardScratch { segment, by_bar, .. } = scratch;
         let (rows, hidden) = (self.windows.len(), self.of.sizes.hidden);
         let projected = self.by_bar_in_step(l, t);
         let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
@@ -259,8 +259,9 @@ impl Sequence {
                 .and(states.as_slice(), after.panel(n).row(rows), 1, rows);
             let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
             let start = projected.map_or(Start::Result, |at| Start::Rows(View(by_bar.as_slice(), at.panel(4 * n))));
-            let operands = (start, View(states.as_slice(), before), weight);
-            kernel::product_with(isa, [rows, hidden, 4], operands, &mut gates, (Sweep::Up, ahead));
+            let a = View(states.as_slice(), before);
+            let product = PanelProduct { rows, depth: hidden, panels: 4, start, a, b: weight };
+            kernel::product_with(isa, product, &mut gates, Sweep::Up, ahead);
             let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
             let mut after = ViewMut(states.as_mut_slice(), after.panel(n));
             kernel::forward(isa, rows, &mut gates, &mut cell, &mut after);

@@ -2,15 +2,15 @@
 
 //! A step of few windows, down to a single one.
 //!
-//! What such a step waits for is W_hh, which every step reads from the second-level cache, and
-//! chains of operations that depend on one another. So the product runs over all gates at once,
+//! Such a step waits for W_hh, which every step reads from the second-level cache, and for chains
+//! of operations that depend on one another. So the product runs over all gates at once,
 //! from either end in turn, and then the cell over all units at once: chains of many units are
 //! under way beside each other.
 
-use super::memory::{LayerMemory, Scratch};
+use super::memory::{LayerMemory, ShardScratch};
 use super::sequence::Sequence;
 use super::weights::LayerWeights;
-use crate::cpu::kernel::{self, Ahead, Isa, Start, Sweep, View, ViewMut};
+use crate::cpu::kernel::{self, Ahead, Isa, PanelProduct, Start, Sweep, View, ViewMut};
 
 /// Windows up to which this is the faster way; for more, the gates of sixteen units stay in the
 /// first-level cache from product to cell.
@@ -25,7 +25,7 @@ impl Sequence {
         l: usize,
         weights: &LayerWeights,
         t: usize,
-        Scratch { segment, by_bar, .. }: &mut Scratch,
+        ShardScratch { segment, by_bar, .. }: &mut ShardScratch,
     ) {
         let (rows, hidden, units) = (self.windows.len(), self.of.sizes.hidden, self.of.units());
         let projected = self.by_bar_in_step(l, t);
@@ -34,14 +34,9 @@ impl Sequence {
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
         let mut gates = gates_at.view_mut(gates, &mut segment.gates);
         let start = projected.map_or(Start::Result, |at| Start::Rows(View(by_bar.as_slice(), at)));
-        let operands = (start, View(states.as_slice(), before), weights.recurrent.as_slice());
-        kernel::product_with(
-            isa,
-            [rows, hidden, 4 * units],
-            operands,
-            &mut gates,
-            (Sweep::of_step(t), Ahead::default()),
-        );
+        let (a, b) = (View(states.as_slice(), before), weights.recurrent.as_slice());
+        let product = PanelProduct { rows, depth: hidden, panels: 4 * units, start, a, b };
+        kernel::product_with(isa, product, &mut gates, Sweep::of_step(t), Ahead::default());
         let mut cell = cell_at.view_mut(cell, &mut segment.cell);
         let mut after = ViewMut(states.as_mut_slice(), after);
         kernel::forward_units(isa, units, rows, &mut gates, &mut cell, &mut after);

@@ -5,7 +5,7 @@
 
 use megabatch_gpu_core::Buffer;
 
-use super::segments::Cells;
+use super::segments::KeptCells;
 use super::sequence::Sequence;
 use crate::cpu::carried::Initial;
 use crate::cpu::kernel::{PANEL, Place};
@@ -36,7 +36,7 @@ impl Sequence {
     /// # Panics
     /// If cell states are not kept after every step, unless it is the last.
     pub(super) fn read_state(&self, w: usize, t: usize, to: &mut [f32]) {
-        let kept = self.extent.cells == Cells::EveryStep || t + 1 == self.windows.steps();
+        let kept = self.extent.cells == KeptCells::EveryStep || t + 1 == self.windows.steps();
         assert!(kept, "the cell state after step {t} of {}", self.windows.steps());
         let (hidden_at, cell_at) = (self.states_at(t + 1).row(w), self.kept_cell_at(t + 1).row(w));
         let hidden = self.of.sizes.hidden;
@@ -52,7 +52,7 @@ impl Sequence {
 
     /// True if there are cell states after every step.
     pub(super) fn keeps_cells(&self) -> bool {
-        self.extent.cells == Cells::EveryStep
+        self.extent.cells == KeptCells::EveryStep
     }
 
     /// The hidden state [H] of layer `l` in window `w` after step `t`, which is in `to` afterwards.

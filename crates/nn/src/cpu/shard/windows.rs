@@ -117,9 +117,8 @@ impl Windows {
         &self.of_sample
     }
 
-    /// Reads of samples, ascending: distinct windows and the steps at which samples' windows end.
-    /// Where each sample's window is a sequence of its own, the distinct windows with their last
-    /// steps.
+    /// Reads of samples, ascending: distinct windows and the steps at which samples' windows end,
+    /// which are the last ones where each sample's window is a sequence of its own.
     pub(super) fn read(&self) -> &[(usize, usize)] {
         &self.read
     }

@@ -8,7 +8,6 @@
 //! are summed in order. Every sum is thus formed in one order, always.
 
 mod compute;
-mod estimate;
 mod parts;
 mod trace;
 mod worker;
@@ -23,18 +22,19 @@ use rayon::prelude::*;
 
 use crate::batch::{BatchView, Series};
 use crate::cpu::carried::Carried;
-use crate::cpu::profile::Profile;
 use crate::cpu::kernel::pairs::PairIsa;
+use crate::cpu::profile::Profile;
 use crate::cpu::shard::{PackedWeights, Shard, ShardWorkspace, Weights, pair_isa};
 use crate::cpu::stateful_inference::{StatefulInference, work_off};
 use crate::error::{Error, Result};
 use crate::graph::Graphs;
 use crate::loss::Objective;
+use crate::memory::Parts;
 use crate::model::Model;
 use crate::model::tensor::TensorSet;
 pub use compute::Compute;
 pub use compute::{Capacity, Kept, Purpose};
-use parts::{Part, parts_of};
+use parts::{BatchPart, parts_of};
 use worker::Worker;
 use workspace::{WorkingCopy, weights};
 
@@ -302,7 +302,7 @@ impl Engine {
     ) {
         let weights = weights(model, parameters, &self.weights, &self.working);
         let mut rest = to;
-        let rows = |part: Part| {
+        let rows = |part: BatchPart| {
             let (own, others) = std::mem::take(&mut rest).split_at_mut(len(part.samples.len()));
             rest = others;
             (own, part)
@@ -358,5 +358,28 @@ impl Engine {
     /// [`Engine::advance`] went last.
     pub fn read_state(&self, k: usize, t: usize, to: &mut [f32]) {
         self.workers[0].memory.read_state(k, 0, t, to);
+    }
+}
+
+/// Memory, from shapes.
+impl Engine {
+    /// Numbers in the weights as the kernels read them.
+    pub fn weights_len(model: &Model, purpose: Purpose, precision: Precision) -> usize {
+        PackedWeights::len(model, purpose, pair_isa(precision))
+    }
+
+    /// The same by tensor.
+    pub fn weights_parts(model: &Model, purpose: Purpose, precision: Precision) -> Parts {
+        PackedWeights::parts(model, purpose, pair_isa(precision))
+    }
+
+    /// Numbers in the workspace of one shard of up to `capacity`.
+    pub fn workspace_len(model: &Model, capacity: Capacity, purpose: Purpose, precision: Precision) -> usize {
+        ShardWorkspace::len(model, capacity, purpose, pair_isa(precision))
+    }
+
+    /// The same by tensor.
+    pub fn workspace_parts(model: &Model, capacity: Capacity, purpose: Purpose, precision: Precision) -> Parts {
+        ShardWorkspace::parts(model, capacity, purpose, pair_isa(precision))
     }
 }

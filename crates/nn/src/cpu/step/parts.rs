@@ -15,7 +15,7 @@ use crate::model::dropout::{StepDropout, StepSeed};
 /// The part of a batch that makes a shard: some samples, some runs or, of a batch of graphs, one of
 /// them.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct BatchPart {
     pub(super) samples: Range<usize>,
     /// The samples in runs, for dense training.
     runs: Vec<Range<usize>>,
@@ -23,7 +23,7 @@ pub(super) struct Part {
     graph: Option<usize>,
 }
 
-impl Part {
+impl BatchPart {
     /// This part of `batch`, from the states of `carried`; `dropout` is that of the step.
     pub(super) fn shard<'a>(
         &'a self,
@@ -52,9 +52,9 @@ impl Part {
 ///
 /// `position` is that of the first sample in the epoch's order, by which dense training tells runs
 /// apart.
-pub(super) fn parts_of(batch: &BatchView<'_>, purpose: Purpose, position: usize) -> Vec<Part> {
+pub(super) fn parts_of(batch: &BatchView<'_>, purpose: Purpose, position: usize) -> Vec<BatchPart> {
     let samples = batch.len();
-    let of_samples = |samples, graph| Part { samples, runs: Vec::new(), graph };
+    let of_samples = |samples, graph| BatchPart { samples, runs: Vec::new(), graph };
     match (batch.graphs(), purpose.runs()) {
         (Some(graphs), _) => {
             graphs.samples().enumerate().map(|(graph, samples)| of_samples(samples, Some(graph))).collect()
@@ -62,7 +62,7 @@ pub(super) fn parts_of(batch: &BatchView<'_>, purpose: Purpose, position: usize)
         (None, Some(runs)) => {
             let part = |runs: Vec<Range<usize>>| {
                 let samples = runs.first().map_or(0, |run| run.start)..runs.last().map_or(0, |run| run.end);
-                Part { samples, runs, graph: None }
+                BatchPart { samples, runs, graph: None }
             };
             runs.shards_of_batch(batch, position).into_iter().map(part).collect()
         }

@@ -3,7 +3,7 @@
 //! Search for the first non-finite number: a step's forward pass once more, with a look at all that
 //! it keeps.
 
-use megabatch_amp::Trace;
+use megabatch_amp::NonFiniteTrace;
 
 use super::workspace::weights;
 use super::{Engine, Objective, parts_of};
@@ -24,7 +24,7 @@ impl Engine {
         batch: &BatchView<'_>,
         carried: Option<&Carried>,
         objective: Objective,
-        trace: &mut Trace,
+        trace: &mut NonFiniteTrace,
     ) {
         let weights = weights(model, parameters, &self.weights, &self.working);
         let memory = &mut self.workers[0].memory;
@@ -43,7 +43,7 @@ impl Engine {
 
 impl ShardWorkspace {
     /// Looks at what the forward pass of a shard of so many samples computed, in its order.
-    fn trace(&self, model: &Model, samples: usize, trace: &mut Trace) {
+    fn trace(&self, model: &Model, samples: usize, trace: &mut NonFiniteTrace) {
         for (k, timeframe) in model.shape().timeframes.iter().enumerate() {
             if !model.lstms().is_empty() {
                 self.trace_layers(model, k, samples, trace);
@@ -61,7 +61,7 @@ impl ShardWorkspace {
 
     /// Looks at the states of timeframe `k`: layer by layer, in each step by step, the cell state
     /// before the hidden state.
-    fn trace_layers(&self, model: &Model, k: usize, samples: usize, trace: &mut Trace) {
+    fn trace_layers(&self, model: &Model, k: usize, samples: usize, trace: &mut NonFiniteTrace) {
         let (timeframe, config) = (&model.shape().timeframes[k], model.config());
         let name = prefixed("lstm", &timeframe.name);
         for l in 0..config.layers {

@@ -24,7 +24,13 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(device: &Device, model: &Model, room: Capacity, purpose: Purpose, pair_isa: Option<PairIsa>) -> Result<Self> {
+    pub(super) fn new(
+        device: &Device,
+        model: &Model,
+        room: Capacity,
+        purpose: Purpose,
+        pair_isa: Option<PairIsa>,
+    ) -> Result<Self> {
         let (activations, gradients) = (device.scope("activations"), device.scope("model/gradients/shards"));
         Ok(Worker {
             memory: ShardWorkspace::new(&activations, model, room, purpose, pair_isa)?,

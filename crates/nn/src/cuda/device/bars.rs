@@ -7,14 +7,14 @@ use megabatch_gpu_core::{Buffer, DoubleBufferedUpload, Scope};
 use super::memory_estimate::MemoryEstimate;
 use crate::batch::BatchView;
 use crate::cpu::shard::Windows;
-use crate::cuda::ops::{Operand, Rows, Sequence, UploadBatch, ensure_capacity, take_rows};
+use crate::cuda::ops::{Operand, Sequence, TableRows, UploadBatch, ensure_capacity, take_rows};
 use crate::error::{Error, Result};
 use crate::memory::{BOTH, FORWARD, StepPhase};
-use crate::model::lstm::Sizes;
+use crate::model::lstm::LstmSizes;
 
 #[derive(Debug)]
 pub(super) struct Bars {
-    sizes: Sizes,
+    sizes: LstmSizes,
     /// All bars of the series, [.., F], where they stay on the device.
     series: Option<Buffer<f32>>,
     /// Elsewhere those of the batch, and of the one before it.
@@ -33,7 +33,7 @@ pub(super) struct Bars {
 }
 
 impl Bars {
-    pub(super) fn new(scope: &Scope, sizes: Sizes) -> Result<Self> {
+    pub(super) fn new(scope: &Scope, sizes: LstmSizes) -> Result<Self> {
         Ok(Bars {
             sizes,
             series: None,
@@ -50,7 +50,7 @@ impl Bars {
     }
 
     /// Counts what the bars of timeframe `k` take, of which the model reads such windows.
-    pub(super) fn estimate<T: Operand>(estimate: &mut MemoryEstimate<'_>, k: usize, sizes: Sizes) {
+    pub(super) fn estimate<T: Operand>(estimate: &mut MemoryEstimate<'_>, k: usize, sizes: LstmSizes) {
         let (batch, name) = (estimate.batch, estimate.model.shape().timeframes[k].name.clone());
         let (features, bars) = (sizes.features, batch.bars[k]);
         match &batch.series {
@@ -118,14 +118,14 @@ impl Bars {
         ensure_capacity(&mut self.wide, bars * self.sizes.features)
     }
 
-    /// Gives `mail` what the device has to know of them. The bars themselves, where it does not
+    /// Gives `upload` what the device has to know of them. The bars themselves, where it does not
     /// keep the series, go there beside the work of the batch before.
     pub(super) fn enqueue<'a>(
         &'a mut self,
         batch: &BatchView<'_>,
         k: usize,
         has_dropout: bool,
-        mail: &mut UploadBatch<'a>,
+        upload: &mut UploadBatch<'a>,
     ) -> Result<()> {
         if self.series.is_none() {
             self.of_batches.take(&batch.bars(k)[..self.bars_read() * self.sizes.features])?;
@@ -134,15 +134,15 @@ impl Bars {
             self.last.clear();
             self.last.extend(self.windows.ends().iter().map(|&end| end as u64));
             self.last.resize(self.first.len(), self.last.last().copied().unwrap_or(0));
-            mail.put(&mut self.ends, &self.last)?;
+            upload.put(&mut self.ends, &self.last)?;
         }
-        mail.put(&mut self.rows, &self.numbers)
+        upload.put(&mut self.rows, &self.numbers)
     }
 
     /// Takes the bars that were found, rounded to `narrow` from element number `start` on.
     pub(super) fn take<T: Operand>(&mut self, narrow: &mut Buffer<T>, narrow_start: usize) -> Result<()> {
         let table = self.series.as_ref().unwrap_or(self.of_batches.values());
-        let rows = Rows { table, rows: &self.rows, count: self.numbers.len(), width: self.sizes.features };
+        let rows = TableRows { table, rows: &self.rows, count: self.numbers.len(), width: self.sizes.features };
         take_rows(&rows, narrow, narrow_start, &mut self.wide)
     }
 

@@ -7,9 +7,9 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::memory_estimate::MemoryEstimate;
 use crate::cuda::ops::{
-    Arithmetic, ByteMatrix, ByteRows, GateRows, GateTensor, InputWeights, Layout, Operand, Output, Part, Product,
-    Scratch, add_column_sums, add_separated, column_sum_parts, ensure_capacity, interleave, multiply, multiply_bytes,
-    parts_of_rows, parts_of_sum,
+    Arithmetic, DeviceByteMatrix, DeviceByteRows, GateRows, GateTensor, InputWeights, Operand, Output, Part, Product,
+    Scratch, Transpose, add_column_sums, add_separated, column_sum_parts, ensure_capacity, interleave, multiply,
+    multiply_bytes, parts_of_rows, parts_of_sum,
 };
 use crate::cuda::tuning::Tuner;
 use crate::error::Result;
@@ -27,7 +27,7 @@ pub(super) struct Cells<T: Operand> {
     /// W_ih, `[H, 4, input]` of one timeframe after the other.
     weights: Buffer<T>,
     /// The same in eight bits, in their place.
-    in_bytes: Vec<ByteMatrix>,
+    in_bytes: Vec<DeviceByteMatrix>,
     bias: Option<Bias>,
     of_gradients: GateRows,
     /// Gradients of W_ih, W_hh and the biases, unit by unit; empty until training needs them.
@@ -58,7 +58,7 @@ pub(super) struct Shared {
     /// Gates' gradients by bar, [bars, H, 4].
     pub(super) by_bar: Buffer<f32>,
     /// Rows of 8-bit projections.
-    rows: ByteRows,
+    rows: DeviceByteRows,
     scratch: Scratch,
 }
 
@@ -72,7 +72,7 @@ impl Shared {
 
     pub(super) fn new(scope: &Scope, tuner: &Tuner) -> Result<Self> {
         let by_bar = Buffer::zeros(scope, 0)?;
-        Ok(Shared { by_bar, rows: ByteRows::empty(scope)?, scratch: Scratch::tuned(scope, tuner)? })
+        Ok(Shared { by_bar, rows: DeviceByteRows::empty(scope)?, scratch: Scratch::tuned(scope, tuner)? })
     }
 }
 
@@ -168,7 +168,7 @@ impl<T: Operand> Cells<T> {
     }
 
     /// Projects by these matrices from now on, one a timeframe.
-    pub(super) fn set_in_bytes(&mut self, matrices: Vec<ByteMatrix>) {
+    pub(super) fn set_in_bytes(&mut self, matrices: Vec<DeviceByteMatrix>) {
         self.in_bytes = matrices;
     }
 
@@ -177,7 +177,7 @@ impl<T: Operand> Cells<T> {
         a: Part<'a, S>,
         b: Part<'a, S>,
         shape: [usize; 3],
-        layout: Layout,
+        layout: Transpose,
     ) -> Product<'a, S> {
         Product { a, b, start: None, shape, layout, arithmetic: self.arithmetic }
     }
@@ -219,7 +219,7 @@ impl<T: Operand> Cells<T> {
             shared.rows.quantize(x, [rows, input])?;
             return multiply_bytes(&shared.rows, matrix, start, to, to_start);
         }
-        let of = self.product(x, self.weight(k), [rows, 4 * self.hidden, input], Layout::Straight);
+        let of = self.product(x, self.weight(k), [rows, 4 * self.hidden, input], Transpose::Nt);
         multiply(&Product { start, ..of }, Output::Overwrite, to, to_start, &mut shared.scratch)
     }
 
@@ -234,7 +234,7 @@ impl<T: Operand> Cells<T> {
         shared: &mut Shared,
     ) -> Result<()> {
         let shape = [steps.rows, self.timeframes[k].input, 4 * self.hidden];
-        let of = self.product(steps.d_gates, self.weight(k), shape, Layout::SecondTransposed);
+        let of = self.product(steps.d_gates, self.weight(k), shape, Transpose::Nn);
         multiply(&of, Output::Overwrite, to, to_start, &mut shared.scratch)
     }
 
@@ -277,7 +277,7 @@ impl<T: Operand> Cells<T> {
 
     fn learn_recurrent(&mut self, k: usize, steps: &Steps<'_, T>, scratch: &mut Scratch) -> Result<()> {
         let (shape, [_, hh, _]) = ([4 * self.hidden, self.hidden, steps.rows], self.timeframes[k].gradients);
-        let of = self.product(steps.d_gates, steps.hidden_before, shape, Layout::BothTransposed);
+        let of = self.product(steps.d_gates, steps.hidden_before, shape, Transpose::Tn);
         multiply(&of, Output::Overwrite, &mut self.gradients, hh, scratch)
     }
 
@@ -290,7 +290,7 @@ impl<T: Operand> Cells<T> {
         scratch: &mut Scratch,
     ) -> Result<()> {
         let (gates, OfTimeframe { input, gradients: [ih, _, biases], .. }) = (4 * self.hidden, self.timeframes[k]);
-        let of = self.product(d_gates, x, [gates, input, rows], Layout::BothTransposed);
+        let of = self.product(d_gates, x, [gates, input, rows], Transpose::Tn);
         multiply(&of, Output::Overwrite, &mut self.gradients, ih, scratch)?;
         if self.bias.is_none() {
             return Ok(());

@@ -7,8 +7,9 @@ use megabatch_gpu_core::{Buffer, Scope};
 use super::memory_estimate::MemoryEstimate;
 use super::workspace_cache::WorkspaceCache;
 use crate::cuda::ops::{
-    Arithmetic, Layout, LossTable, Objective, Operand, Output, Part, Predictions, Product, Rows, Scratch, Terms,
-    UploadBatch, add_column_sums, column_sum_parts, loss, loss_parts, multiply, parts_of_rows, parts_of_sum, take_rows,
+    Arithmetic, LossScaling, LossTable, Operand, Output, Part, Predictions, Product, Scratch, TableRows, Terms,
+    Transpose, UploadBatch, add_column_sums, column_sum_parts, loss, loss_parts, multiply, parts_of_rows, parts_of_sum,
+    take_rows,
 };
 use crate::error::Result;
 use crate::loss::Loss;
@@ -16,7 +17,7 @@ use crate::memory::BOTH;
 use crate::model::Model;
 
 #[derive(Debug)]
-pub(super) struct Head<T: Operand> {
+pub(super) struct DeviceHead<T: Operand> {
     batches: Scope,
     /// W of what the head reads, K of outputs and of targets.
     width: usize,
@@ -35,12 +36,12 @@ pub(super) struct Head<T: Operand> {
     /// The sum of the losses since a step began, and the number of its terms.
     totals: Buffer<f64>,
     scratch: Scratch,
-    rooms: WorkspaceCache<Capacity<T>>,
+    rooms: WorkspaceCache<HeadBuffers<T>>,
 }
 
 /// Buffers of a batch.
 #[derive(Debug)]
-struct Capacity<T: Operand> {
+struct HeadBuffers<T: Operand> {
     samples: usize,
     read: Buffer<T>,      // [B, W]
     d_read: Buffer<f32>,  // [B, W]
@@ -59,7 +60,7 @@ pub(super) struct LossInput<'a> {
     pub(super) scale: &'a Buffer<f32>,
 }
 
-impl<T: Operand> Head<T> {
+impl<T: Operand> DeviceHead<T> {
     /// The head of `model`.
     ///
     /// # Panics
@@ -70,7 +71,7 @@ impl<T: Operand> Head<T> {
         let [weight, bias] = head.slots().map(|slot| model.layout().place(slot));
         let places: Vec<u32> = weight.clone().map(|place| place as u32).collect();
         let (width, outputs, targets) = (model.decoder().top(), model.outputs(), model.shape().outputs);
-        Ok(Head {
+        Ok(DeviceHead {
             width,
             outputs,
             targets,
@@ -89,7 +90,7 @@ impl<T: Operand> Head<T> {
         })
     }
 
-    /// Counts what [`Head::new`] takes, and [`Head::begin`] for batches.
+    /// Counts what [`DeviceHead::new`] takes, and [`DeviceHead::begin`] for batches.
     pub(super) fn estimate(estimate: &mut MemoryEstimate<'_>) {
         let (model, batch) = (estimate.model, estimate.batch);
         let (width, outputs, targets) = (model.decoder().top(), model.outputs(), model.shape().outputs);
@@ -114,16 +115,16 @@ impl<T: Operand> Head<T> {
 
     /// Makes ready for `parameters`, and for the losses of a step.
     pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
-        let numbers = Rows { table: parameters, rows: &self.places, count: self.places.len(), width: 1 };
+        let numbers = TableRows { table: parameters, rows: &self.places, count: self.places.len(), width: 1 };
         take_rows(&numbers, &mut self.weight, 0, &mut self.rounded)?;
         Ok(self.totals.set_zero()?)
     }
 
     /// Makes ready for a batch of so many samples.
     pub(super) fn begin(&mut self, samples: usize) -> Result<()> {
-        let &mut Head { ref batches, width, outputs, targets, ref mut rooms, .. } = self;
+        let &mut DeviceHead { ref batches, width, outputs, targets, ref mut rooms, .. } = self;
         rooms.enter(samples, || {
-            Ok(Capacity {
+            Ok(HeadBuffers {
                 samples,
                 read: Buffer::zeros(batches, samples * width)?,
                 d_read: Buffer::zeros(batches, samples * width)?,
@@ -134,13 +135,13 @@ impl<T: Operand> Head<T> {
         })
     }
 
-    /// Gives `mail` the targets of the batch, and what the terms of their losses are divided by,
-    /// after [`Head::begin`].
-    pub(super) fn enqueue<'a>(&'a mut self, goal: LossInput<'_>, mail: &mut UploadBatch<'a>) -> Result<()> {
+    /// Gives `upload` the targets of the batch, and what the terms of their losses are divided by,
+    /// after [`DeviceHead::begin`].
+    pub(super) fn enqueue<'a>(&'a mut self, loss_input: LossInput<'_>, upload: &mut UploadBatch<'a>) -> Result<()> {
         let room = self.rooms.now_mut();
-        assert_eq!(goal.targets.len(), room.targets.len(), "targets of the batch's samples");
-        mail.put(&mut self.terms, &[Terms::of(goal.loss, goal.count, goal.targets)])?;
-        mail.put(&mut room.targets, goal.targets)
+        assert_eq!(loss_input.targets.len(), room.targets.len(), "targets of the batch's samples");
+        upload.put(&mut self.terms, &[Terms::of(loss_input.loss, loss_input.count, loss_input.targets)])?;
+        upload.put(&mut room.targets, loss_input.targets)
     }
 
     /// Input of the head by sample, `[B, W]`, for writing.
@@ -148,7 +149,7 @@ impl<T: Operand> Head<T> {
         &mut self.rooms.now_mut().read
     }
 
-    /// The gradient of what was read, `[B, W]`, after [`Head::accumulate_gradients`].
+    /// The gradient of what was read, `[B, W]`, after [`DeviceHead::accumulate_gradients`].
     pub(super) fn d_read(&self) -> &Buffer<f32> {
         &self.rooms.now().d_read
     }
@@ -161,7 +162,7 @@ impl<T: Operand> Head<T> {
             b: (&self.weight).into(),
             start: Some(Part { buffer: parameters, start: self.bias_start }),
             shape: [room.samples, self.outputs, self.width],
-            layout: Layout::Straight,
+            layout: Transpose::Nt,
             arithmetic: self.arithmetic,
         };
         multiply(&of, Output::Overwrite, &mut room.outputs, 0, &mut self.scratch)
@@ -181,23 +182,23 @@ impl<T: Operand> Head<T> {
         gradients: &mut Buffer<f32>,
     ) -> Result<()> {
         self.predict(parameters)?;
-        let Head { width, outputs, arithmetic, .. } = *self;
+        let DeviceHead { width, outputs, arithmetic, .. } = *self;
         let (room, scratch) = (self.rooms.now_mut(), &mut self.scratch);
         let of = Predictions { outputs: &room.outputs, targets: &room.targets, rows: room.samples };
-        let objective = Objective { terms: &self.terms, scale };
+        let objective = LossScaling { terms: &self.terms, scale };
         loss(&self.table, of, objective, &mut room.d_outputs, &mut self.totals, scratch)?;
 
         let product = |a, b, shape, layout| Product { a, b, start: None, shape, layout, arithmetic };
         let weight = Part::from(&self.weight);
         let d_outputs = Part::from(&room.d_outputs);
-        let of_weight = product(d_outputs, (&room.read).into(), [outputs, width, room.samples], Layout::BothTransposed);
+        let of_weight = product(d_outputs, (&room.read).into(), [outputs, width, room.samples], Transpose::Tn);
         multiply(&of_weight, Output::Add, gradients, self.weight_start, scratch)?;
         add_column_sums(d_outputs, room.samples, outputs, gradients, self.bias_start, scratch)?;
-        let of_read = product(d_outputs, weight, [room.samples, width, outputs], Layout::SecondTransposed);
+        let of_read = product(d_outputs, weight, [room.samples, width, outputs], Transpose::Nn);
         multiply(&of_read, Output::Overwrite, &mut room.d_read, 0, scratch)
     }
 
-    /// `[2]`: the sum of the losses since [`Head::load`], and the number of its terms.
+    /// `[2]`: the sum of the losses since [`DeviceHead::load`], and the number of its terms.
     pub(super) fn totals(&self) -> &Buffer<f64> {
         &self.totals
     }

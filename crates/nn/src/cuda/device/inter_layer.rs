@@ -5,7 +5,7 @@
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::norm::Norms;
-use super::outputs::{Outputs, Rows};
+use super::outputs::{OutputRows, Outputs};
 use crate::cuda::ops::{Dropped, Operand, Part, drop_gradients, drop_outputs, ensure_capacity, round_part};
 use crate::error::Result;
 use crate::model::Model;
@@ -73,12 +73,12 @@ impl<T: Operand> InterLayer<T> {
     }
 
     /// Input of the layer above in timeframe `k`.
-    pub(super) fn read<'a>(&'a self, outputs: Outputs<'a, T>, k: usize) -> Rows<'a, T> {
+    pub(super) fn read<'a>(&'a self, outputs: Outputs<'a, T>, k: usize) -> OutputRows<'a, T> {
         let of = outputs.all(k);
         if !self.is_changed {
             return of;
         }
-        Rows { part: Part { buffer: &self.changed, start: outputs.start_of_all(k) }, ..of }
+        OutputRows { part: Part { buffer: &self.changed, start: outputs.start_of_all(k) }, ..of }
     }
 
     /// Turns the gradients of what the layer above read, `d` `[Σ T·B, H]`, into those of `outputs`;
@@ -98,7 +98,7 @@ impl<T: Operand> InterLayer<T> {
                 drop_gradients(dropped, &mut *d, start)?;
             }
             if let Some(norms) = &mut self.norms {
-                norms.backward(k, weights, outputs.all(k), (&mut *d, start), gradients)?;
+                norms.backward(k, weights, outputs.all(k), &mut *d, start, gradients)?;
             }
         }
         Ok(())

@@ -17,12 +17,12 @@ use super::bars::Bars;
 use super::cell::{Cells, Shared, Steps};
 use super::inter_layer::InterLayer;
 use super::lstm_model::DropoutSeed;
-use super::outputs::{Outputs, Rows};
+use super::outputs::{OutputRows, Outputs};
 use super::top::Top;
 use crate::batch::{BatchView, Runs, SeriesView};
 use crate::cuda::ComputeConfig;
 use crate::cuda::ops::{
-    ByteMatrix, Dropped, GatherIndex, Gradients, InputWeights, MaskNumbers, Operand, Part, RecurrenceSchedule,
+    DeviceByteMatrix, Dropped, GatherIndex, Gradients, InputWeights, MaskNumbers, Operand, Part, RecurrenceSchedule,
     RecurrentBytes, RecurrentWeights, RowGranularity, States, UploadBatch, WorkList, recurrence_backward, sum_by_bar,
 };
 use crate::cuda::tuning::{Choices, Tuner};
@@ -31,7 +31,7 @@ use crate::model::Model;
 use crate::model::dropout::Dropout;
 use crate::model::pooling::Pooling;
 use crate::model::tensor::TensorSet;
-use tuning::Windows;
+use tuning::ScheduleKey;
 
 #[derive(Debug)]
 pub(super) struct Lstms<T: Operand> {
@@ -46,7 +46,7 @@ pub(super) struct Lstms<T: Operand> {
     /// For windows that share no bar, whose recurrence projects them itself, if they are narrow
     /// enough.
     input: Option<InputWeights<T>>,
-    layers: Vec<Layer<T>>,
+    layers: Vec<LstmLayer<T>>,
     /// Work of the first layer, which reads bars, and of those above, which read the layer below.
     over_bars: WorkList,
     over_states: WorkList,
@@ -66,14 +66,14 @@ pub(super) struct Lstms<T: Operand> {
     /// [layers - 1, timeframes].
     dropout: Option<Dropout>,
     masks: Buffer<MaskNumbers>,
-    paces: Choices<Windows, RecurrenceSchedule>,
+    schedules: Choices<ScheduleKey, RecurrenceSchedule>,
     /// Layout of the batch's windows, where nobody has measured it.
-    unmeasured: Option<Windows>,
+    unmeasured: Option<ScheduleKey>,
 }
 
 /// One layer of all timeframes.
 #[derive(Debug)]
-struct Layer<T: Operand> {
+struct LstmLayer<T: Operand> {
     cells: Cells<T>,
     recurrent: RecurrentWeights<T>,
     /// The same in eight bits, in their place.
@@ -95,7 +95,7 @@ impl<T: Operand> Lstms<T> {
         let over_bars = WorkList::empty(&batches, hidden)?;
         let layer = |l: usize| {
             let starts = model.lstms().iter().map(|lstm| model.layout().place(lstm.layers[l].weight_hh).start);
-            Ok(Layer {
+            Ok(LstmLayer {
                 cells: Cells::new(&weights, model, l, arithmetic)?,
                 recurrent: RecurrentWeights::zeros(&weights, hidden, &starts.collect::<Vec<_>>())?,
                 in_bytes: None,
@@ -122,7 +122,7 @@ impl<T: Operand> Lstms<T> {
             back: Gradients::zeros(&activations, &over_bars)?,
             d_outputs: all_are_read(model, runs).then(|| Buffer::zeros(&activations, 0)).transpose()?,
             shared: Shared::new(&activations, tuner)?,
-            paces: Choices::new(tuner),
+            schedules: Choices::new(tuner),
             unmeasured: None,
             top,
             reads: GatherIndex::empty(&batches)?,
@@ -149,7 +149,7 @@ impl<T: Operand> Lstms<T> {
 
     /// Makes ready for `parameters`.
     pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
-        for Layer { cells, recurrent, .. } in &mut self.layers {
+        for LstmLayer { cells, recurrent, .. } in &mut self.layers {
             cells.load(parameters)?;
             recurrent.set(parameters)?;
         }
@@ -163,7 +163,7 @@ impl<T: Operand> Lstms<T> {
             let (mut inputs, mut recurrent) = (Vec::new(), Vec::new());
             for lstm in model.lstms() {
                 let [input, of_states] = lstm.layers[l].quantized(lstm.sizes.hidden, parameters)?;
-                inputs.push(ByteMatrix::new(&scope, &input)?);
+                inputs.push(DeviceByteMatrix::new(&scope, &input)?);
                 recurrent.push(of_states);
             }
             layer.cells.set_in_bytes(inputs);
@@ -172,17 +172,18 @@ impl<T: Operand> Lstms<T> {
         Ok(())
     }
 
-    /// Finds the windows of a batch, and gives `mail` what the device has to know of them. Takes
+    /// Finds the windows of a batch, and gives `upload` what the device has to know of them. Takes
     /// memory for gradients where the batch `learns`.
     pub(super) fn enqueue<'a>(
         &'a mut self,
-        (batch, DropoutSeed { dropout, position }): (&BatchView<'_>, DropoutSeed),
+        batch: &BatchView<'_>,
+        seed: DropoutSeed,
         learns: bool,
-        mail: &mut UploadBatch<'a>,
+        upload: &mut UploadBatch<'a>,
     ) -> Result<()> {
-        let dropout = dropout.and_then(|dropout| dropout.between_layers);
+        let dropout = seed.dropout.and_then(|dropout| dropout.between_layers);
         self.dropout = dropout;
-        self.find(batch, position, learns)?;
+        self.find(batch, seed.position, learns)?;
         self.fill_up()?;
         self.build_layout(learns)?;
         if learns {
@@ -190,15 +191,15 @@ impl<T: Operand> Lstms<T> {
         }
         let Lstms { names, layers, bars, over_bars, over_states, reads, masks, .. } = self;
         for (k, bars) in bars.iter_mut().enumerate() {
-            bars.enqueue(batch, k, dropout.is_some(), mail)?;
+            bars.enqueue(batch, k, dropout.is_some(), upload)?;
         }
         if let Some(dropout) = dropout {
             let of_layer = |l| names.iter().map(move |name| dropout.mask(name, l).into());
-            mail.put(masks, &(0..layers.len() - 1).flat_map(of_layer).collect::<Vec<_>>())?;
+            upload.put(masks, &(0..layers.len() - 1).flat_map(of_layer).collect::<Vec<_>>())?;
         }
-        over_bars.enqueue(mail)?;
-        over_states.enqueue(mail)?;
-        reads.enqueue(mail)
+        over_bars.enqueue(upload)?;
+        over_states.enqueue(upload)?;
+        reads.enqueue(upload)
     }
 
     /// Takes the windows that were found from their first bar to their last, and makes a vector of
@@ -211,7 +212,7 @@ impl<T: Operand> Lstms<T> {
                 self.project(l)?;
             }
             let list = if l == 0 { &self.over_bars } else { &self.over_states };
-            let Layer { states, .. } = &mut self.layers[l];
+            let LstmLayer { states, .. } = &mut self.layers[l];
             states.ensure_capacity(list)?;
             states.start_from_zero(list)?;
             self.recur(l)?;
@@ -224,7 +225,7 @@ impl<T: Operand> Lstms<T> {
     /// one.
     fn layer_forward(&mut self, l: usize, weights: &Buffer<f32>) -> Result<()> {
         let Lstms { over_bars: list, layers, top, reads, bars, masks, dropout, .. } = self;
-        let Layer { states, between, .. } = &mut layers[l];
+        let LstmLayer { states, between, .. } = &mut layers[l];
         let outputs = Outputs { list, hidden: &states.hidden };
         let masks = dropout.map(|_| &*masks);
         match between {
@@ -236,7 +237,7 @@ impl<T: Operand> Lstms<T> {
     /// From the gradients of what the layer above layer `l` read to those of its outputs.
     fn layer_backward(&mut self, l: usize, weights: &Buffer<f32>, gradients: &mut Buffer<f32>) -> Result<()> {
         let Lstms { over_bars: list, layers, bars, masks, dropout, d_outputs, .. } = self;
-        let Layer { states, between, .. } = &mut layers[l];
+        let LstmLayer { states, between, .. } = &mut layers[l];
         let outputs = Outputs { list, hidden: &states.hidden };
         let (Some(between), Some(d_outputs)) = (between, d_outputs) else { return Ok(()) };
         let masks = dropout.map(|_| &*masks);
@@ -287,7 +288,7 @@ impl<T: Operand> Lstms<T> {
         let of_steps = self.vectors == RowGranularity::OfSteps || self.top.reads_every_step();
         let every_step = l + 1 < self.layers.len() || of_steps;
         let list = if l == 0 { &self.over_bars } else { &self.over_states };
-        let Layer { recurrent, states, .. } = &self.layers[l];
+        let LstmLayer { recurrent, states, .. } = &self.layers[l];
         // What reads the layer has left them there, and the next layer does when these are read.
         self.back.outputs = if every_step { self.d_outputs.take() } else { None };
         let done = recurrence_backward(list, recurrent, states, &mut self.back);
@@ -299,7 +300,7 @@ impl<T: Operand> Lstms<T> {
     fn add_gradients(&mut self, l: usize, gradients: &mut Buffer<f32>) -> Result<()> {
         let hidden = self.hidden;
         let (below, above) = self.layers.split_at_mut(l);
-        let Layer { cells, states, .. } = &mut above[0];
+        let LstmLayer { cells, states, .. } = &mut above[0];
         cells.begin_gradients()?;
         for (k, bars) in self.bars.iter().enumerate() {
             let gates_row = self.over_bars.gates_row(k);
@@ -325,9 +326,9 @@ impl<T: Operand> Lstms<T> {
     }
 }
 
-impl<T: Operand> Layer<T> {
+impl<T: Operand> LstmLayer<T> {
     /// Input of the layer above in timeframe `k`.
-    fn read<'a>(&'a self, k: usize, list: &'a WorkList) -> Rows<'a, T> {
+    fn read<'a>(&'a self, k: usize, list: &'a WorkList) -> OutputRows<'a, T> {
         let between = self.between.as_ref().expect("there is a layer above");
         between.read(Outputs { list, hidden: &self.states.hidden }, k)
     }

@@ -9,8 +9,8 @@ use megabatch_amp::Precision;
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::fusion::DeviceFusion;
-use super::graphs::GraphLearner;
-use super::head::{Head, LossInput};
+use super::graphs::GraphModel;
+use super::head::{DeviceHead, LossInput};
 use super::lstm::Lstms;
 use super::memory_estimate::MemoryEstimate;
 use super::workspace::WorkingCopy;
@@ -42,8 +42,8 @@ pub(super) trait DeviceModel: Debug + Send {
     fn accumulate_gradients(
         &mut self,
         batch: &BatchView<'_>,
-        drawn: DropoutSeed,
-        goal: LossInput<'_>,
+        dropout_seed: DropoutSeed,
+        loss_input: LossInput<'_>,
         parameters: &Buffer<f32>,
         gradients: &mut Buffer<f32>,
     ) -> Result<()>;
@@ -68,14 +68,14 @@ pub(super) struct DropoutSeed {
 }
 
 /// The model of a run with `config`, on scopes below `scope`, whose kernels `tuner` chooses.
-pub(super) fn learner(
+pub(super) fn device_model(
     scope: &Scope,
     model: &Model,
     config: &ComputeConfig,
     tuner: &Tuner,
 ) -> Result<Box<dyn DeviceModel>> {
     if model.config().is_over_graphs() {
-        return Ok(Box::new(GraphLearner::new(scope, model, config, tuner)?));
+        return Ok(Box::new(GraphModel::new(scope, model, config, tuner)?));
     }
     Ok(match config.precision {
         Precision::Fp32 => Box::new(LstmModel::<f32>::new(scope, model, config, tuner)?),
@@ -89,43 +89,44 @@ pub(super) fn estimate<T: Operand>(estimate: &mut MemoryEstimate<'_>) {
     WorkingCopy::<T>::estimate(estimate);
     Lstms::<T>::estimate(estimate);
     DeviceFusion::estimate(estimate);
-    Head::<T>::estimate(estimate);
+    DeviceHead::<T>::estimate(estimate);
 }
 
 #[derive(Debug)]
 struct LstmModel<T: Operand> {
     lstms: Lstms<T>,
     fusion: Option<DeviceFusion>,
-    head: Head<T>,
+    head: DeviceHead<T>,
     working: Option<WorkingCopy<T>>,
-    delivery: BatchUploader,
+    uploader: BatchUploader,
 }
 
 impl<T: Operand> LstmModel<T> {
     fn new(scope: &Scope, model: &Model, config: &ComputeConfig, tuner: &Tuner) -> Result<Self> {
         let arithmetic = config.arithmetic;
         let lstms = Lstms::new(scope, model, config, tuner)?;
-        let head = Head::new(scope, model, config.loss, arithmetic)?;
+        let head = DeviceHead::new(scope, model, config.loss, arithmetic)?;
         let working = WorkingCopy::new(scope, model)?;
-        let delivery = BatchUploader::new(&scope.child("batches"))?;
-        Ok(LstmModel { lstms, fusion: DeviceFusion::new(scope, model, arithmetic)?, head, working, delivery })
+        let uploader = BatchUploader::new(&scope.child("batches"))?;
+        Ok(LstmModel { lstms, fusion: DeviceFusion::new(scope, model, arithmetic)?, head, working, uploader })
     }
 
     /// From a batch, with its targets where they are learnt, to what the head reads.
     fn encode(
         &mut self,
-        batch: (&BatchView<'_>, DropoutSeed),
-        goal: Option<LossInput<'_>>,
+        batch: &BatchView<'_>,
+        seed: DropoutSeed,
+        loss_input: Option<LossInput<'_>>,
         parameters: &Buffer<f32>,
     ) -> Result<()> {
-        let LstmModel { lstms, fusion, head, working, delivery } = self;
-        let (weights, samples) = (working.as_ref().map_or(parameters, WorkingCopy::values), batch.0.len());
+        let LstmModel { lstms, fusion, head, working, uploader } = self;
+        let (weights, samples) = (working.as_ref().map_or(parameters, WorkingCopy::values), batch.len());
         head.begin(samples)?;
-        let mut mail = delivery.mail();
-        lstms.enqueue(batch, goal.is_some(), &mut mail)?;
-        let learns = goal.is_some();
-        goal.map_or(Ok(()), |goal| head.enqueue(goal, &mut mail))?;
-        mail.send()?;
+        let mut upload = uploader.upload();
+        lstms.enqueue(batch, seed, loss_input.is_some(), &mut upload)?;
+        let learns = loss_input.is_some();
+        loss_input.map_or(Ok(()), |loss_input| head.enqueue(loss_input, &mut upload))?;
+        upload.send()?;
         lstms.tune(learns)?;
         lstms.forward(weights)?;
         let Some(fusion) = fusion else { return lstms.join(head.read_mut()) };
@@ -157,13 +158,13 @@ impl<T: Operand> DeviceModel for LstmModel<T> {
     fn accumulate_gradients(
         &mut self,
         batch: &BatchView<'_>,
-        drawn: DropoutSeed,
-        goal: LossInput<'_>,
+        dropout_seed: DropoutSeed,
+        loss_input: LossInput<'_>,
         parameters: &Buffer<f32>,
         gradients: &mut Buffer<f32>,
     ) -> Result<()> {
-        let scale = goal.scale;
-        self.encode((batch, drawn), Some(goal), parameters)?;
+        let scale = loss_input.scale;
+        self.encode(batch, dropout_seed, Some(loss_input), parameters)?;
         let LstmModel { lstms, fusion, head, working, .. } = self;
         let weights = working.as_ref().map_or(parameters, WorkingCopy::values);
         head.accumulate_gradients(scale, parameters, &mut *gradients)?;
@@ -173,7 +174,7 @@ impl<T: Operand> DeviceModel for LstmModel<T> {
     }
 
     fn predict(&mut self, batch: &BatchView<'_>, parameters: &Buffer<f32>) -> Result<()> {
-        self.encode((batch, DropoutSeed::default()), None, parameters)?;
+        self.encode(batch, DropoutSeed::default(), None, parameters)?;
         self.head.predict(parameters)
     }
 

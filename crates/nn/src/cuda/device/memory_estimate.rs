@@ -21,7 +21,7 @@ pub(super) struct MemoryEstimate<'a> {
     pub(super) rows: Vec<usize>,
     tensors: Vec<PlannedTensor>,
     /// Bytes of each array that a batch brings.
-    mail: Vec<usize>,
+    upload: Vec<usize>,
 }
 
 impl MemoryEstimate<'_> {
@@ -34,15 +34,15 @@ impl MemoryEstimate<'_> {
 
     /// Counts arrays of these bytes, which each batch brings, and their way.
     pub(super) fn put_mail(&mut self, name: &str, bytes: impl IntoIterator<Item = usize>) {
-        let before = self.mail.len();
-        self.mail.extend(bytes);
-        let all = self.mail[before..].iter().sum();
+        let before = self.upload.len();
+        self.upload.extend(bytes);
+        let all = self.upload[before..].iter().sum();
         self.put("batches", name, all, &StepPhase::ALL);
     }
 
     /// Counts the way of an array that is counted elsewhere.
     pub(super) fn enqueue(&mut self, bytes: usize) {
-        self.mail.push(bytes);
+        self.upload.push(bytes);
     }
 }
 
@@ -50,7 +50,7 @@ impl MemoryEstimate<'_> {
 pub fn tensors(model: &Model, config: &ComputeConfig, batch: &LargestBatch) -> Vec<PlannedTensor> {
     let batch = &*round_largest(model, config, batch);
     let rows = batch.steps.iter().zip(&batch.windows).map(|(steps, windows)| steps * windows).collect();
-    let mut estimate = MemoryEstimate { model, config, batch, rows, tensors: Vec::new(), mail: Vec::new() };
+    let mut estimate = MemoryEstimate { model, config, batch, rows, tensors: Vec::new(), upload: Vec::new() };
     Resident::estimate(&mut estimate);
     match config.precision {
         _ if model.config().is_over_graphs() => super::graphs::estimate(&mut estimate),
@@ -58,7 +58,7 @@ pub fn tensors(model: &Model, config: &ComputeConfig, batch: &LargestBatch) -> V
         Precision::Bf16 => super::lstm_model::estimate::<half::bf16>(&mut estimate),
         Precision::Fp16 => super::lstm_model::estimate::<half::f16>(&mut estimate),
     }
-    let on_its_way = BatchUploader::bytes(&estimate.mail);
+    let on_its_way = BatchUploader::bytes(&estimate.upload);
     estimate.put("batches", "a batch as it comes", on_its_way, &[StepPhase::Forward]);
     estimate.tensors
 }

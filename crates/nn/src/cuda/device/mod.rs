@@ -5,11 +5,13 @@
 //! ```text
 //! once a run    series, weights, moments  ─► device
 //! each batch    rows of bars, targets     ─► device
-//!               bars covered ─► projected ─► recurrence, norm, dropout, layer by layer ─► last states, or pooling ─► fusion ─► graphs ─► head, loss
-//!               gradients    ◄─ by bar    ◄─ the same backward                                                                        ◄─┘
+//!               bars covered ─► projected ─► recurrence, norm, dropout, layer by layer
+//!                            ─► last states, or pooling ─► fusion ─► graphs ─► head, loss
+//!               gradients    ◄─ by bar    ◄─ the same backward
 //! once a step   unscale, clip, update there, or nothing where the loss or a gradient is not finite
 //!               the batches of the next step, as above
-//!               loss, norm, overflow      ◄─ device, the one thing that the host waits for, while the device goes on
+//!               loss, norm, overflow      ◄─ device, the one thing that the host waits for, while
+//!                                            the device goes on
 //! where due     outputs of a validation   ◄─ device
 //!               weights, moments          ◄─ device, for checkpoints
 //! ```
@@ -28,41 +30,54 @@ mod outputs;
 mod pooling;
 mod predictor;
 mod rounded;
-mod support;
 mod top;
 mod weights;
 mod workspace;
 mod workspace_cache;
 
 use megabatch_amp::LossScaler;
-use megabatch_amp::ops::{PendingReport, Report, StepSettings};
+use megabatch_amp::ops::{PendingReport, StepReport, StepSettings};
 use megabatch_gpu_core::{Captures, Device};
 
 use crate::batch::{BatchView, SeriesView};
 use crate::cuda::ComputeConfig;
 use crate::cuda::tuning::Tuner;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::loss::Objective;
-use crate::model::Model;
 use crate::model::tensor::{Moments, TensorSet};
+use crate::model::{Encoder, Model, ModelConfig};
 use head::LossInput;
-use lstm_model::{DeviceModel, DropoutSeed, learner};
+use lstm_model::{DeviceModel, DropoutSeed, device_model};
 pub use memory_estimate::tensors;
 pub use predictor::{InferenceHandle, Trained};
-pub use support::check_encoder;
 use weights::Resident;
+
+/// Refusesa model that the CUDA engine does not compute, trained or not.
+///
+/// # Errors
+/// [`Error::NotOnGpu`].
+pub fn check_encoder(model: &ModelConfig) -> Result<()> {
+    if model.encoder == Encoder::LastBar && !model.is_over_graphs() {
+        return Err(Error::NotOnGpu {
+            setting: "model.encoder",
+            value: "none".to_owned(),
+            together_with: "samples that are not nodes of graphs",
+        });
+    }
+    Ok(())
+}
 
 /// Computes the steps of a run on a GPU.
 #[derive(Debug)]
 pub struct Accelerator {
     device: Device,
-    learner: Box<dyn DeviceModel>,
+    device_model: Box<dyn DeviceModel>,
     resident: Resident,
     /// Captures of steps and validations, each part of which comes again with the next batch of the
     /// same shape.
     captures: Captures,
     tuner: Tuner,
-    newest: WeightsLocation,
+    weights_location: WeightsLocation,
     /// Report on the step whose end was submitted last.
     report: Option<PendingReport>,
 }
@@ -94,14 +109,14 @@ impl Accelerator {
     pub fn new(device: &Device, model: &Model, config: &ComputeConfig) -> Result<Self> {
         let scope = device.scope("gpu");
         let tuner = Tuner::new(config.tuning);
-        let learner = learner(&scope, model, config, &tuner)?;
+        let device_model = device_model(&scope, model, config, &tuner)?;
         Ok(Accelerator {
             tuner,
             resident: Resident::new(&scope, model.layout(), config.has_moments)?,
             device: device.clone(),
-            learner,
+            device_model,
             captures: Captures::default(),
-            newest: WeightsLocation::Host,
+            weights_location: WeightsLocation::Host,
             report: None,
         })
     }
@@ -118,67 +133,71 @@ impl Accelerator {
 
     /// Keeps the series of `samples` on the device, if their windows are slices of some.
     pub fn keep_series(&mut self, series: Option<&SeriesView<'_>>) -> Result<()> {
-        self.learner.keep_series(series)
+        self.device_model.keep_series(series)
     }
 
     /// True if they are there, so that a batch need not bring bars.
     pub fn keeps_series(&self) -> bool {
-        self.learner.keeps_series()
+        self.device_model.keeps_series()
     }
 
     /// Takes weights and the optimizer's state from the host when the next step begins.
     pub fn mark_host_dirty(&mut self) {
-        self.newest = WeightsLocation::Host;
+        self.weights_location = WeightsLocation::Host;
     }
 
     /// Begins a step, with gradients and losses of zero.
     pub fn begin(&mut self, host: &mut Host<'_>, scaler: Option<&LossScaler>) -> Result<()> {
         self.fetch(host, scaler)?;
-        let Accelerator { device, learner, resident, captures, .. } = self;
+        let Accelerator { device, device_model, resident, captures, .. } = self;
         captures.run(device, || {
             resident.gradients.set_zero()?;
-            learner.load(&resident.values)
+            device_model.load(&resident.values)
         })
     }
 
     /// Makes ready for the weights as they are now.
     pub fn load(&mut self, host: &mut Host<'_>, scaler: Option<&LossScaler>) -> Result<()> {
         self.fetch(host, scaler)?;
-        let Accelerator { device, learner, resident, captures, .. } = self;
-        captures.run(device, || learner.load(&resident.values))
+        let Accelerator { device, device_model, resident, captures, .. } = self;
+        captures.run(device, || device_model.load(&resident.values))
     }
 
     /// Takes weights and the optimizer's state from the host where they are newer.
     fn fetch(&mut self, host: &mut Host<'_>, scaler: Option<&LossScaler>) -> Result<()> {
-        if self.newest == WeightsLocation::Host {
+        if self.weights_location == WeightsLocation::Host {
             self.resident.load(host, scaler)?;
-            self.newest = WeightsLocation::Both;
+            self.weights_location = WeightsLocation::Both;
         }
         Ok(())
     }
 
     /// The model in use, by the weights that [`Accelerator::load`] found.
     pub fn in_use(&mut self) -> InferenceHandle<'_> {
-        InferenceHandle { learner: &mut *self.learner, weights: &self.resident.values, captures: &mut self.captures }
+        InferenceHandle {
+            device_model: &mut *self.device_model,
+            weights: &self.resident.values,
+            captures: &mut self.captures,
+        }
     }
 
     /// Adds the gradients of `objective` over `batch`.
     pub fn accumulate(&mut self, batch: &BatchView<'_>, objective: Objective) -> Result<()> {
-        let Accelerator { device, learner, resident, captures, .. } = self;
+        let Accelerator { device, device_model, resident, captures, .. } = self;
         let Resident { values, gradients, control, .. } = resident;
         let Objective { loss, count, dropout, position, .. } = objective;
-        let drawn = DropoutSeed { dropout: Some(dropout), position };
-        let goal = LossInput { targets: batch.targets(), loss, count, scale: control.scale() };
-        captures.run(device, || learner.accumulate_gradients(batch, drawn, goal, values, gradients))
+        let dropout_seed = DropoutSeed { dropout: Some(dropout), position };
+        let loss_input = LossInput { targets: batch.targets(), loss, count, scale: control.scale() };
+        captures.run(device, || device_model.accumulate_gradients(batch, dropout_seed, loss_input, values, gradients))
     }
 
-    /// Ends a step: has the device judge losses and gradients as `of` says, and follow these where
+    /// Ends a step: has the device check losses and gradients as `of` says, and apply these where
     /// nothing speaks against it. Does not wait.
     pub fn finish(&mut self, of: &StepSettings) -> Result<()> {
-        self.newest = WeightsLocation::Device;
-        let Accelerator { device, learner, resident, captures, .. } = self;
+        self.weights_location = WeightsLocation::Device;
+        let Accelerator { device, device_model, resident, captures, .. } = self;
         resident.control.begin(of)?;
-        captures.run(device, || resident.follow(learner.totals()))?;
+        captures.run(device, || resident.follow(device_model.totals()))?;
         self.report = Some(resident.control.fetch_report()?);
         Ok(())
     }
@@ -188,15 +207,15 @@ impl Accelerator {
     ///
     /// # Panics
     /// If that was told before, or no step was finished.
-    pub fn report(&mut self) -> Result<Report> {
+    pub fn report(&mut self) -> Result<StepReport> {
         self.resident.read(self.report.take().expect("a step was finished"))
     }
 
     /// Brings weights and the optimizer's state on the host up to date. Waits for the device.
     pub fn sync_to_host(&mut self, host: &mut Host<'_>) -> Result<()> {
-        if self.newest == WeightsLocation::Device {
+        if self.weights_location == WeightsLocation::Device {
             self.resident.store(host)?;
-            self.newest = WeightsLocation::Both;
+            self.weights_location = WeightsLocation::Both;
         }
         Ok(())
     }

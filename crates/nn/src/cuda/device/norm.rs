@@ -4,7 +4,7 @@
 
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::outputs::Rows;
+use super::outputs::OutputRows;
 use crate::cuda::ops::{
     NormWeights, Normed, Operand, Part, Scratch, ensure_capacity, layer_norm, layer_norm_backward, norm_parts,
 };
@@ -59,7 +59,7 @@ impl Norms {
         &mut self,
         k: usize,
         weights: &Buffer<f32>,
-        of: Rows<'_, From>,
+        of: OutputRows<'_, From>,
         to: &mut Buffer<To>,
         to_start: usize,
     ) -> Result<()> {
@@ -69,19 +69,20 @@ impl Norms {
         layer_norm(of.part, NormWeights { weight, bias }, of.rows, self.hidden, to, to_start, moments)
     }
 
-    /// Replaces the gradients `d`, from its start on, of what [`Norms::forward`] made of the same
-    /// outputs by those of the outputs; adds those of γ and β.
+    /// Replaces the gradients `d`, from element `start` on, of what [`Norms::forward`] made of the
+    /// same outputs by those of the outputs; adds those of γ and β.
     pub(super) fn backward<From: Operand>(
         &mut self,
         k: usize,
         weights: &Buffer<f32>,
-        of: Rows<'_, From>,
-        d: (&mut Buffer<f32>, usize),
+        of: OutputRows<'_, From>,
+        d: &mut Buffer<f32>,
+        start: usize,
         gradients: &mut Buffer<f32>,
     ) -> Result<()> {
         let Norm { starts, moments } = &self.timeframes[k];
         let weight = Part { buffer: weights, start: starts[0] };
-        let to = (gradients, *starts, &mut self.scratch);
-        layer_norm_backward(Normed { x: of.part, moments, weight }, [of.rows, self.hidden], d, to)
+        let normed = Normed { rows: of.rows, width: self.hidden, x: of.part, moments, weight };
+        layer_norm_backward(normed, d, start, gradients, *starts, &mut self.scratch)
     }
 }

@@ -15,27 +15,27 @@ pub(super) struct Outputs<'a, T: Operand> {
 
 /// Rows of H numbers each.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rows<'a, T: Operand> {
+pub(super) struct OutputRows<'a, T: Operand> {
     pub(super) part: Part<'a, T>,
     pub(super) rows: usize,
 }
 
 impl<'a, T: Operand> Outputs<'a, T> {
     /// Outputs of timeframe `k` after each step, `[T·B, H]`.
-    pub(super) fn all(self, k: usize) -> Rows<'a, T> {
+    pub(super) fn all(self, k: usize) -> OutputRows<'a, T> {
         let [steps, windows] = self.list.steps_and_windows(k);
         self.after(k, 0, steps * windows)
     }
 
     /// Outputs of timeframe `k` after the last step, `[B, H]`.
-    pub(super) fn last(self, k: usize) -> Rows<'a, T> {
+    pub(super) fn last(self, k: usize) -> OutputRows<'a, T> {
         let [steps, windows] = self.list.steps_and_windows(k);
         self.after(k, steps - 1, windows)
     }
 
-    fn after(self, k: usize, step: usize, rows: usize) -> Rows<'a, T> {
+    fn after(self, k: usize, step: usize, rows: usize) -> OutputRows<'a, T> {
         let start = self.list.states_row_after(k, step) * self.list.hidden();
-        Rows { part: Part { buffer: self.hidden, start }, rows }
+        OutputRows { part: Part { buffer: self.hidden, start }, rows }
     }
 
     /// Start of the values of timeframe `k` after each step in arrays `[Σ T·B, H]`.
@@ -49,7 +49,7 @@ impl<'a, T: Operand> Outputs<'a, T> {
     }
 
     /// Vectors of timeframe `k`, and their start among all.
-    pub(super) fn of_vectors(self, k: usize, vectors: RowGranularity) -> (Rows<'a, T>, usize) {
+    pub(super) fn of_vectors(self, k: usize, vectors: RowGranularity) -> (OutputRows<'a, T>, usize) {
         match vectors {
             RowGranularity::OfWindows => (self.last(k), self.start_of_last(k)),
             RowGranularity::OfSteps => (self.all(k), self.start_of_all(k)),

@@ -16,7 +16,7 @@ use crate::model::lstm::Lstm;
 use crate::model::pooling::AttentionPooling;
 
 #[derive(Debug)]
-pub(super) struct Pooled {
+pub(super) struct DevicePooled {
     norms: Option<Norms>,
     /// The outputs after their norm, `[Σ T·B, H]`; empty without norms.
     normed: Buffer<f32>,
@@ -39,7 +39,7 @@ impl OfTimeframe {
     }
 }
 
-impl Pooled {
+impl DevicePooled {
     /// The pooling of a model with so many heads; memory on `scope` is taken when batches come.
     pub(super) fn new(scope: &Scope, model: &Model, heads: usize, arithmetic: Arithmetic) -> Result<Self> {
         let (hidden, layers) = (model.config().hidden, model.config().layers);
@@ -51,7 +51,7 @@ impl Pooled {
                 memory: PoolMemory::zeros(scope, PoolSizes { steps, windows: 0, heads, hidden })?,
             })
         };
-        Ok(Pooled {
+        Ok(DevicePooled {
             norms: Norms::new(scope, model, layers - 1)?,
             normed: Buffer::zeros(scope, 0)?,
             timeframes: model.poolings().iter().zip(model.lstms()).map(timeframe).collect::<Result<_>>()?,
@@ -72,7 +72,7 @@ impl Pooled {
         model.lstms().iter().zip(windows).map(memory).sum::<usize>() + normed + Norms::bytes(model, rows)
     }
 
-    /// Pools `outputs` to [`Pooled::vectors`].
+    /// Pools `outputs` to [`DevicePooled::vectors`].
     pub(super) fn forward<T: Operand>(&mut self, outputs: Outputs<'_, T>, weights: &Buffer<f32>) -> Result<()> {
         let (list, hidden) = (outputs.list, outputs.list.hidden());
         ensure_capacity(&mut self.vectors, list.windows() * hidden)?;
@@ -95,8 +95,9 @@ impl Pooled {
         Ok(())
     }
 
-    /// Goes back from [`Pooled::d_vectors`] after [`Pooled::forward`] of the same: writes the
-    /// gradients of `outputs` to `d_outputs` `[Σ T·B, H]`, and adds those of the parameters.
+    /// Goes back from [`DevicePooled::d_vectors`] after [`DevicePooled::forward`] of the same:
+    /// writes the gradients of `outputs` to `d_outputs` `[Σ T·B, H]`, and adds those of the
+    /// parameters.
     pub(super) fn backward<T: Operand>(
         &mut self,
         outputs: Outputs<'_, T>,
@@ -115,7 +116,7 @@ impl Pooled {
                 Some(norms) => {
                     let states = Part { buffer: &self.normed, start };
                     pool_backward(of.weights(weights), states, d_vectors, &mut of.memory, d_outputs, start, gradients)?;
-                    norms.backward(k, weights, outputs.all(k), (&mut *d_outputs, start), gradients)?;
+                    norms.backward(k, weights, outputs.all(k), &mut *d_outputs, start, gradients)?;
                 }
             }
         }

@@ -5,7 +5,7 @@
 use megabatch_amp::Precision;
 use megabatch_gpu_core::{AsyncDownload, Buffer, Captures, Device};
 
-use super::lstm_model::{DeviceModel, learner};
+use super::lstm_model::{DeviceModel, device_model};
 use crate::batch::{BatchView, SeriesView};
 use crate::cuda::ComputeConfig;
 use crate::cuda::tuning::Tuner;
@@ -16,7 +16,7 @@ use crate::model::tensor::TensorSet;
 /// A model on a device, made ready for the weights beside it; nothing is dropped.
 #[derive(Debug)]
 pub struct InferenceHandle<'a> {
-    pub(super) learner: &'a mut dyn DeviceModel,
+    pub(super) device_model: &'a mut dyn DeviceModel,
     pub(super) weights: &'a Buffer<f32>,
     /// Captures of the batches' commands.
     pub(super) captures: &'a mut Captures,
@@ -25,14 +25,14 @@ pub struct InferenceHandle<'a> {
 impl InferenceHandle<'_> {
     /// True if the series of the samples are there, so that a batch need not bring bars.
     pub fn keeps_series(&self) -> bool {
-        self.learner.keeps_series()
+        self.device_model.keeps_series()
     }
 
     /// The outputs of `batch`, `[B, K]`, and whatever lies behind them.
     pub fn predict(&mut self, batch: &BatchView<'_>) -> Result<AsyncDownload<f32>> {
-        let InferenceHandle { learner, weights, captures } = self;
-        captures.run(weights.scope().device(), || learner.predict(batch, weights))?;
-        Ok(learner.outputs().fetch()?)
+        let InferenceHandle { device_model, weights, captures } = self;
+        captures.run(weights.scope().device(), || device_model.predict(batch, weights))?;
+        Ok(device_model.outputs().fetch()?)
     }
 }
 
@@ -40,7 +40,7 @@ impl InferenceHandle<'_> {
 #[derive(Debug)]
 pub struct Trained {
     device: Device,
-    learner: Box<dyn DeviceModel>,
+    device_model: Box<dyn DeviceModel>,
     weights: Buffer<f32>,
     captures: Captures,
 }
@@ -58,13 +58,13 @@ impl Trained {
         let scope = device.scope("gpu");
         let config = ComputeConfig::for_prediction(precision);
         // A few passes are no more than what it would take to measure kernels.
-        let mut learner = learner(&scope, model, &config, &Tuner::off())?;
+        let mut device_model = device_model(&scope, model, &config, &Tuner::off())?;
         let weights = Buffer::from_slice(&scope.child("model/parameters"), parameters.values())?;
-        learner.load(&weights)?;
+        device_model.load(&weights)?;
         if in_bytes {
-            learner.quantize(&scope, model, parameters)?;
+            device_model.quantize(&scope, model, parameters)?;
         }
-        Ok(Trained { device: device.clone(), learner, weights, captures: Captures::default() })
+        Ok(Trained { device: device.clone(), device_model, weights, captures: Captures::default() })
     }
 
     /// The device that computes.
@@ -75,11 +75,11 @@ impl Trained {
     /// Keeps the series of `samples` on the device, if their windows are slices of some, in the
     /// place of those before.
     pub fn keep_series(&mut self, series: Option<&SeriesView<'_>>) -> Result<()> {
-        self.learner.keep_series(series)
+        self.device_model.keep_series(series)
     }
 
     /// Model for inference.
     pub fn in_use(&mut self) -> InferenceHandle<'_> {
-        InferenceHandle { learner: &mut *self.learner, weights: &self.weights, captures: &mut self.captures }
+        InferenceHandle { device_model: &mut *self.device_model, weights: &self.weights, captures: &mut self.captures }
     }
 }

@@ -7,7 +7,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::norm::Norms;
 use super::outputs::Outputs;
-use super::pooling::Pooled;
+use super::pooling::DevicePooled;
 use crate::cuda::ops::{
     Arithmetic, GatherIndex, Gradients, Operand, ReadFrom, RowGranularity, ensure_capacity, join, scatter_add,
 };
@@ -22,14 +22,14 @@ pub(super) enum Top {
     /// The states after their norm, a row a vector.
     Normed { norms: Norms, vectors: Buffer<f32> },
     /// Attention pooling over all of them.
-    Pooled(Pooled),
+    DevicePooled(DevicePooled),
 }
 
 impl Top {
     /// Top of a model; memory on `scope` is taken when batches come.
     pub(super) fn new(scope: &Scope, model: &Model, arithmetic: Arithmetic) -> Result<Self> {
         if let Pooling::Attention { heads } = model.config().pooling {
-            return Ok(Top::Pooled(Pooled::new(scope, model, heads, arithmetic)?));
+            return Ok(Top::DevicePooled(DevicePooled::new(scope, model, heads, arithmetic)?));
         }
         Ok(match Norms::new(scope, model, model.config().layers - 1)? {
             Some(norms) => Top::Normed { norms, vectors: Buffer::zeros(scope, 0)? },
@@ -42,7 +42,7 @@ impl Top {
     pub(super) fn bytes(model: &Model, vectors: &[usize], rows: &[usize]) -> usize {
         let bytes = vectors.iter().sum::<usize>() * model.config().hidden * size_of::<f32>();
         match model.config().pooling {
-            Pooling::Attention { heads } => 2 * bytes + Pooled::bytes(model, heads, vectors, rows),
+            Pooling::Attention { heads } => 2 * bytes + DevicePooled::bytes(model, heads, vectors, rows),
             Pooling::Last if model.config().layer_norm => bytes + Norms::bytes(model, vectors),
             Pooling::Last => 0,
         }
@@ -50,7 +50,7 @@ impl Top {
 
     /// True if the outputs after every step get a gradient, and not the last ones alone.
     pub(super) fn reads_every_step(&self) -> bool {
-        matches!(self, Top::Pooled(_))
+        matches!(self, Top::DevicePooled(_))
     }
 
     /// Vectors that samples read.
@@ -74,7 +74,7 @@ impl Top {
                     norms.forward(k, weights, of, &mut *vectors, start)
                 })
             }
-            Top::Pooled(pooled) => pooled.forward(outputs, weights),
+            Top::DevicePooled(pooled) => pooled.forward(outputs, weights),
         }
     }
 
@@ -88,7 +88,7 @@ impl Top {
         match self {
             Top::Last => join(reads, outputs.hidden, joined),
             Top::Normed { vectors, .. } => join(reads, vectors, joined),
-            Top::Pooled(pooled) => join(reads, &pooled.vectors, joined),
+            Top::DevicePooled(pooled) => join(reads, &pooled.vectors, joined),
         }
     }
 
@@ -105,7 +105,7 @@ impl Top {
         weights: &Buffer<f32>,
         gradients: &mut Buffer<f32>,
     ) -> Result<()> {
-        if let Top::Pooled(pooled) = self {
+        if let Top::DevicePooled(pooled) = self {
             back.hidden.set_zero()?;
             scatter_add::<T>(reads, d_joined, &mut pooled.d_vectors)?;
             return pooled.backward(outputs, d_outputs.expect(EVERY_OUTPUT), weights, gradients);
@@ -121,7 +121,7 @@ impl Top {
         let Top::Normed { norms, .. } = self else { return Ok(()) };
         outputs.timeframes().try_for_each(|k| {
             let (of, start) = outputs.of_vectors(k, reads.vectors());
-            norms.backward(k, weights, of, (&mut *d, start), gradients)
+            norms.backward(k, weights, of, &mut *d, start, gradients)
         })
     }
 }

@@ -3,7 +3,10 @@
 //! Weights, gradients and the optimizer's state on a device.
 
 use megabatch_amp::LossScaler;
-use megabatch_amp::ops::{DeviceScaler, Examinee, Moments, PendingReport, Report, Tensors, Weights, examine, update};
+use megabatch_amp::ops::{
+    ChunkedTensors, DeviceScaler, MomentBuffers, OptimizerBuffers, PendingReport, ScaledGradients, StepReport,
+    unscale_and_check, update,
+};
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::Host;
@@ -19,7 +22,7 @@ pub(super) struct Resident {
     pub(super) gradients: Buffer<f32>,
     /// Means of the gradients and of their squares, for a rule that keeps them.
     moments: Option<[Buffer<f32>; 2]>,
-    tensors: Tensors,
+    tensors: ChunkedTensors,
     pub(super) control: DeviceScaler,
 }
 
@@ -34,7 +37,7 @@ impl Resident {
             gradients: zeros("model/gradients")?,
             moments: has_moments.then(moments).transpose()?,
             // All in one, as the CPU takes them: its sums have the same bits.
-            tensors: Tensors::new(&of_optimizer, std::slice::from_ref(&(0..layout.len())))?,
+            tensors: ChunkedTensors::new(&of_optimizer, std::slice::from_ref(&(0..layout.len())))?,
             control: DeviceScaler::new(&of_optimizer, None, 0)?,
             scope: of_optimizer,
         })
@@ -48,7 +51,7 @@ impl Resident {
         estimate.put("gradients", "gradients", bytes, &[StepPhase::Backward, StepPhase::Optimizer]);
         let moments = if estimate.config.has_moments { 2 * bytes } else { 0 };
         estimate.put("optimizer", "moments", moments, &[StepPhase::Optimizer]);
-        let steering = Tensors::bytes(std::slice::from_ref(&(0..len))) + DeviceScaler::BYTES;
+        let steering = ChunkedTensors::bytes(std::slice::from_ref(&(0..len))) + DeviceScaler::BYTES;
         estimate.put("optimizer", "what steers steps", steering, &[StepPhase::Backward, StepPhase::Optimizer]);
     }
 
@@ -79,14 +82,14 @@ impl Resident {
     /// the gradients where nothing speaks against it. Does not wait.
     pub(super) fn follow(&mut self, losses: &Buffer<f64>) -> Result<()> {
         let Resident { values, gradients, moments, tensors, control, .. } = self;
-        examine(tensors, Examinee { gradients, losses }, control)?;
-        let moments = moments.as_mut().map(|[exp_avg, exp_avg_sq]| Moments { exp_avg, exp_avg_sq });
-        let mut weights = Weights { values, gradients, moments, working_copy: None };
+        unscale_and_check(tensors, ScaledGradients { gradients, losses }, control)?;
+        let moments = moments.as_mut().map(|[exp_avg, exp_avg_sq]| MomentBuffers { exp_avg, exp_avg_sq });
+        let mut weights = OptimizerBuffers { values, gradients, moments, working_copy: None };
         Ok(update(tensors, &mut weights, control)?)
     }
 
     /// Report on a step. Waits for what was submitted before the report was asked for.
-    pub(super) fn read(&self, report: PendingReport) -> Result<Report> {
+    pub(super) fn read(&self, report: PendingReport) -> Result<StepReport> {
         Ok(report.wait(&self.tensors)?)
     }
 }

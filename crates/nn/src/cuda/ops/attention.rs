@@ -21,14 +21,14 @@
 //! ```
 
 mod backward;
-mod plain;
+mod cpu;
 
 use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, arguments};
 
 pub(crate) use backward::{
-    NodeDots, ReceiverRows, activation_gradients, node_dot_gradients, receiver_gradients, score_gradients,
+    NodeDotInputs, ReceiverRows, activation_gradients, node_dot_gradients, receiver_gradients, score_gradients,
     src_gradients, value_gradients,
 };
 
@@ -108,7 +108,7 @@ pub(crate) struct Scored<'a> {
 
 /// Initial value of the sums of a row of heads.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Start<'a> {
+pub(crate) enum OutputStart<'a> {
     /// This row `[D]`.
     Bias(Part<'a, f32>),
     /// Current value.
@@ -169,7 +169,7 @@ pub(crate) fn node_dots(
     vectors.iter().for_each(|vector| vector.assert_has(sizes.projected(), &device));
     match device {
         Device::Cuda(device) => {
-            let kernel = Kernel { module: "trainer/attention", ptx: PTX, name: "node_dots" };
+            let kernel = Kernel { module: "nn/attention", ptx: PTX, name: "node_dots" };
             let [source, target] = vectors.map(|vector| vector.address());
             let arguments = arguments![sizes, values.address(), source, target, giving.address(), receiving.address()];
             // SAFETY: a warp reads a head of a node, and writes its two numbers, which the arrays
@@ -178,7 +178,7 @@ pub(crate) fn node_dots(
         }
         _ => {
             for (to, vector) in [giving, receiving].into_iter().zip(vectors) {
-                plain::node_dots(sizes, values.as_slice(), vector.elements(), to.as_mut_slice());
+                cpu::node_dots(sizes, values.as_slice(), vector.elements(), to.as_mut_slice());
             }
             Ok(())
         }
@@ -192,7 +192,7 @@ pub(crate) fn coefficients(of: Attended<'_>, scored: Scored<'_>, to: &mut Buffer
     of.assert_have([(to, of.lens()[1])]);
     match of.device() {
         Device::Cuda(device) => {
-            let kernel = Kernel { module: "trainer/attention", ptx: PTX, name: "coefficients" };
+            let kernel = Kernel { module: "nn/attention", ptx: PTX, name: "coefficients" };
             let (lists, Scored { giving, receiving, vector, edge_weight }) = (&of.lists.on_device, scored);
             let arguments = arguments![
                 of.sizes,
@@ -214,7 +214,7 @@ pub(crate) fn coefficients(of: Attended<'_>, scored: Scored<'_>, to: &mut Buffer
             Ok(unsafe { kernel.submit(&device, Launch::over(of.sizes.node_heads() * WARP), &arguments) }?)
         }
         _ => {
-            plain::coefficients(of, scored, to.as_mut_slice());
+            cpu::coefficients(of, scored, to.as_mut_slice());
             Ok(())
         }
     }
@@ -226,23 +226,23 @@ pub(crate) fn gather_heads(
     of: Attended<'_>,
     coefficients: &Buffer<f32>,
     values: &Buffer<f32>,
-    start: Start<'_>,
+    start: OutputStart<'_>,
     activation: Option<GraphActivation>,
     y: &mut Buffer<f32>,
 ) -> Result<()> {
     let (sizes, device, [_, edges]) = (of.sizes, of.device(), of.lens());
     let (nodes, len) = (sizes.nodes as usize, sizes.nodes as usize * sizes.width());
     of.assert_have([(coefficients, edges), (values, nodes * sizes.projected()), (y, len)]);
-    if let Start::Bias(bias) = start {
+    if let OutputStart::Bias(bias) = start {
         bias.assert_has(sizes.width(), &device);
     }
     match device {
         Device::Cuda(device) => {
-            let kernel = Kernel { module: "trainer/attention", ptx: PTX, name: "gather_heads" };
+            let kernel = Kernel { module: "nn/attention", ptx: PTX, name: "gather_heads" };
             let lists = &of.lists.on_device;
             let (bias, adds) = match start {
-                Start::Bias(bias) => (bias.address(), 0u32),
-                Start::Present => (0, 1),
+                OutputStart::Bias(bias) => (bias.address(), 0u32),
+                OutputStart::Present => (0, 1),
             };
             let arguments = arguments![
                 sizes,
@@ -262,7 +262,7 @@ pub(crate) fn gather_heads(
         }
         _ => {
             let y = &mut y.as_mut_slice()[..len];
-            plain::gather_heads(of, coefficients.as_slice(), values.as_slice(), start, y);
+            cpu::gather_heads(of, coefficients.as_slice(), values.as_slice(), start, y);
             y.iter_mut().for_each(|y| *y = activation.map_or(*y, |activation| activation.of(*y)));
             Ok(())
         }

@@ -12,16 +12,16 @@ use crate::error::Result;
 /// Threads of a block: that of deliver.cu.
 const THREADS: u32 = 256;
 
-/// Words of a parcel at most: sixteen of each thread.
-const PARCEL: usize = 16 * THREADS as usize;
+/// Words of a copy command at most: sixteen of each thread.
+const COMMAND_WORDS: usize = 16 * THREADS as usize;
 
-/// Brings mail to a device.
+/// Uploads batches to a device.
 #[derive(Debug)]
 pub struct BatchUploader {
     staging: Staging,
     /// Commands of all copies; then the data, from an even number of words on.
     words: Vec<u32>,
-    parcels: Vec<CopyCommand>,
+    commands: Vec<CopyCommand>,
     on_device: Buffer<u32>,
 }
 
@@ -37,33 +37,33 @@ struct CopyCommand {
 /// Numbers that are on their way to arrays, which are borrowed until they have been sent.
 #[derive(Debug)]
 pub struct UploadBatch<'a> {
-    delivery: &'a mut BatchUploader,
+    uploader: &'a mut BatchUploader,
     arrays: PhantomData<&'a mut ()>,
 }
 
 impl BatchUploader {
-    /// A delivery to the device of `scope`, with its memory there.
+    /// An uploader to the device of `scope`, with its memory there.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
     pub fn new(scope: &Scope) -> Result<Self> {
         let on_device = Buffer::zeros(scope, 0)?;
-        Ok(BatchUploader { staging: Staging::default(), words: Vec::new(), parcels: Vec::new(), on_device })
+        Ok(BatchUploader { staging: Staging::default(), words: Vec::new(), commands: Vec::new(), on_device })
     }
 
     /// Bytes that it takes on a GPU, beside the arrays, once it has brought so many bytes to each
-    /// of them in one mail.
+    /// of them in one upload.
     pub(crate) fn bytes(of_arrays: &[usize]) -> usize {
         let words = of_arrays.iter().map(|bytes| bytes / size_of::<u32>());
-        let parcels: usize = words.clone().map(|words| words.div_ceil(PARCEL)).sum();
-        words.sum::<usize>().next_multiple_of(2) * size_of::<u32>() + parcels * size_of::<CopyCommand>()
+        let commands: usize = words.clone().map(|words| words.div_ceil(COMMAND_WORDS)).sum();
+        words.sum::<usize>().next_multiple_of(2) * size_of::<u32>() + commands * size_of::<CopyCommand>()
     }
 
-    /// Mail of nothing so far.
-    pub fn mail(&mut self) -> UploadBatch<'_> {
+    /// An upload of nothing so far.
+    pub fn upload(&mut self) -> UploadBatch<'_> {
         self.words.clear();
-        self.parcels.clear();
-        UploadBatch { delivery: self, arrays: PhantomData }
+        self.commands.clear();
+        UploadBatch { uploader: self, arrays: PhantomData }
     }
 }
 
@@ -80,7 +80,7 @@ impl<'a> UploadBatch<'a> {
     pub fn put<T: Pod>(&mut self, to: &'a mut Buffer<T>, values: &[T]) -> Result<()> {
         const { assert!(size_of::<T>().is_multiple_of(size_of::<u32>()) && align_of::<T>() >= align_of::<u32>()) };
         ensure_capacity(to, values.len())?;
-        let BatchUploader { words, parcels, on_device, .. } = &mut *self.delivery;
+        let BatchUploader { words, commands, on_device, .. } = &mut *self.uploader;
         to.scope().device().assert_beside(on_device.scope().device());
         if let Device::Cpu(_) = to.scope().device() {
             to.as_mut_slice()[..values.len()].copy_from_slice(values);
@@ -90,8 +90,8 @@ impl<'a> UploadBatch<'a> {
         words.extend_from_slice(bytemuck::cast_slice(values));
         assert!(u32::try_from(words.len()).is_ok(), "numbers of words have 32 bits");
         while from < words.len() {
-            let len = PARCEL.min(words.len() - from);
-            parcels.push(CopyCommand { to: address, from: from as u32, words: len as u32 });
+            let len = COMMAND_WORDS.min(words.len() - from);
+            commands.push(CopyCommand { to: address, from: from as u32, words: len as u32 });
             address += (len * size_of::<u32>()) as u64;
             from += len;
         }
@@ -104,28 +104,28 @@ impl<'a> UploadBatch<'a> {
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory): what the device says.
     pub fn send(self) -> Result<()> {
-        let BatchUploader { staging, words, parcels, on_device } = self.delivery;
+        let BatchUploader { staging, words, commands, on_device } = self.uploader;
         let Device::Cuda(device) = on_device.scope().device().clone() else { return Ok(()) };
-        if parcels.is_empty() {
+        if commands.is_empty() {
             return Ok(());
         }
         words.resize(words.len().next_multiple_of(2), 0);
         let table = words.len() * size_of::<u32>();
-        words.extend_from_slice(bytemuck::cast_slice(parcels));
+        words.extend_from_slice(bytemuck::cast_slice(commands));
         ensure_capacity(on_device, words.len())?;
         staging.send(words, on_device)?;
-        let kernel = Kernel { module: "trainer/deliver", ptx: megabatch_gpu_core::ptx!("deliver"), name: "deliver" };
+        let kernel = Kernel { module: "nn/deliver", ptx: megabatch_gpu_core::ptx!("deliver"), name: "deliver" };
         let arguments = arguments![on_device.address(), on_device.address() + table as u64];
-        // SAFETY: a parcel's words are among those that were sent before, and it goes to an array
+        // SAFETY: a command's words are among those that were sent before, and it goes to an array
         // that had room for it and is borrowed until here, so that it has not moved. What is
-        // submitted to the default stream later, the next mail and the next use of the memory of an
-        // array included, runs after it.
-        Ok(unsafe { kernel.submit(&device, launch(parcels), &arguments) }?)
+        // submitted to the default stream later, the next upload and the next use of the memory of
+        // an array included, runs after it.
+        Ok(unsafe { kernel.submit(&device, launch(commands), &arguments) }?)
     }
 }
 
-fn launch(parcels: &[CopyCommand]) -> Option<Launch> {
-    Launch::of_blocks(parcels.len()).map(|launch| launch.with_threads(THREADS))
+fn launch(commands: &[CopyCommand]) -> Option<Launch> {
+    Launch::of_blocks(commands.len()).map(|launch| launch.with_threads(THREADS))
 }
 
 #[cfg(test)]
@@ -135,11 +135,11 @@ mod tests {
     #[test]
     fn arrays_on_the_processor_have_their_mail_at_once() {
         let scope = Device::cpu().scope("test");
-        let (mut delivery, mut numbers) =
+        let (mut uploader, mut numbers) =
             (BatchUploader::new(&scope).unwrap(), Buffer::<f32>::zeros(&scope, 0).unwrap());
-        let mut mail = delivery.mail();
-        mail.put(&mut numbers, &[1.5, 2.5]).unwrap();
-        mail.send().unwrap();
+        let mut upload = uploader.upload();
+        upload.put(&mut numbers, &[1.5, 2.5]).unwrap();
+        upload.send().unwrap();
         assert_eq!(numbers.as_slice(), [1.5, 2.5]);
     }
 }

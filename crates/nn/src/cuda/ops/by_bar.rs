@@ -36,7 +36,7 @@ pub fn sum_by_bar<T: Operand>(
     match list.device() {
         Device::Cuda(device) => {
             let name = format!("by_bar_{}", T::SUFFIX);
-            let kernel = Kernel { module: "trainer/by_bar", ptx: megabatch_gpu_core::ptx!("by_bar"), name: &name };
+            let kernel = Kernel { module: "nn/by_bar", ptx: megabatch_gpu_core::ptx!("by_bar"), name: &name };
             let (places, first) = (list.on_device.places.address(), list.on_device.first.address());
             let (d_gates, to) = (d_gates.address(), to.address());
             let arguments = arguments![places, sequence as u32, hidden as u32, first, d_gates, to, rows as u32];

@@ -1,10 +1,12 @@
 //! Products with weights in eight bits, for inference; the arithmetic and its bits are those of the
-//! CPU's fast form.
+//! CPU engine.
 //!
 //! ```text
 //! w[n][k] ≈ scale[n] · q[n][k]                          -127 ≤ q ≤ 127, of each output n, once
-//! x[r][k] ≈ scale[r] · (128 · high[r][k] + low[r][k])   -64 ≤ high < 64, 0 ≤ low < 128, of each row r, in each product
-//! c[r][n] = start[n] + (128 · Σ high[r][k] · q[n][k] + Σ low[r][k] · q[n][k]) · (scale[r] · scale[n])
+//! x[r][k] ≈ scale[r] · (128 · high[r][k] + low[r][k])   -64 ≤ high < 64, 0 ≤ low < 128, of each
+//!                                                       row r, in each product
+//! c[r][n] = start[n]
+//!         + (128 · Σ high[r][k] · q[n][k] + Σ low[r][k] · q[n][k]) · (scale[r] · scale[n])
 //! ```
 //!
 //! Both sums are exact, in 32 bits: on a GPU of tensor cores for bytes, which take two products a
@@ -35,7 +37,7 @@ const PTX: &str = megabatch_gpu_core::ptx!("bytes");
 
 /// A matrix `[N, K]` in eight bits, the rows of a layer's gates unit by unit as everywhere here.
 #[derive(Debug)]
-pub struct ByteMatrix {
+pub struct DeviceByteMatrix {
     depth: usize,
     /// `[N, padded]`, zeros from K on.
     bytes: Buffer<i8>,
@@ -45,7 +47,7 @@ pub struct ByteMatrix {
 
 /// Rows `[M, K]` of fourteen bits a number; those of the largest product so far have room.
 #[derive(Debug)]
-pub struct ByteRows {
+pub struct DeviceByteRows {
     rows: usize,
     depth: usize,
     /// `[M, 2, padded]`: high bytes, then low ones, zeros from K on.
@@ -54,7 +56,7 @@ pub struct ByteRows {
     scales: Buffer<f32>,
 }
 
-impl ByteMatrix {
+impl DeviceByteMatrix {
     /// `matrix` `[4H, K]`, whose rows are in PyTorch's order of gates, on the device of `scope`.
     ///
     /// # Errors
@@ -66,7 +68,11 @@ impl ByteMatrix {
         let byte = |at: usize| if at % padded < depth { matrix.at(row(at / padded), at % padded) } else { 0 };
         let bytes: Vec<i8> = (0..outputs * padded).map(byte).collect();
         let scales: Vec<f32> = scales_of(matrix).collect();
-        Ok(ByteMatrix { depth, bytes: Buffer::from_slice(scope, &bytes)?, scales: Buffer::from_slice(scope, &scales)? })
+        Ok(DeviceByteMatrix {
+            depth,
+            bytes: Buffer::from_slice(scope, &bytes)?,
+            scales: Buffer::from_slice(scope, &scales)?,
+        })
     }
 
     /// N, K.
@@ -86,13 +92,13 @@ impl ByteMatrix {
     }
 }
 
-impl ByteRows {
+impl DeviceByteRows {
     /// No row so far, with memory on `scope`.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
     pub fn empty(scope: &Scope) -> Result<Self> {
-        Ok(ByteRows { rows: 0, depth: 0, bytes: Buffer::zeros(scope, 0)?, scales: Buffer::zeros(scope, 0)? })
+        Ok(DeviceByteRows { rows: 0, depth: 0, bytes: Buffer::zeros(scope, 0)?, scales: Buffer::zeros(scope, 0)? })
     }
 
     /// Takes the rows `[M, K]` of `x`. A row with an infinity or a NaN has the scale NaN, and one
@@ -142,9 +148,9 @@ impl ByteRows {
     /// Takes the rows at an address, in single precision.
     ///
     /// # Safety
-    /// There are as many as [`ByteRows::ensure_capacity`] was asked for.
+    /// There are as many as [`DeviceByteRows::ensure_capacity`] was asked for.
     pub(super) unsafe fn quantize_at(&mut self, device: &Cuda, x: u64) -> Result<()> {
-        let kernel = Kernel { module: "trainer/bytes", ptx: PTX, name: "quantize" };
+        let kernel = Kernel { module: "nn/bytes", ptx: PTX, name: "quantize" };
         let (rows, depth, padded) = (self.rows as u64, self.depth as u32, padded(self.depth) as u32);
         let arguments = arguments![x, self.bytes.address(), self.scales.address(), rows, depth, padded];
         // SAFETY: a warp reads a row, which is there as the caller promised, and writes its own
@@ -163,8 +169,8 @@ impl ByteRows {
 /// # Panics
 /// If K differs, a buffer ends too early for the shape, or arrays are on several devices.
 pub fn multiply_bytes(
-    x: &ByteRows,
-    weights: &ByteMatrix,
+    x: &DeviceByteRows,
+    weights: &DeviceByteMatrix,
     start: Option<Part<'_, f32>>,
     out: &mut Buffer<f32>,
     at: usize,
@@ -201,12 +207,12 @@ pub fn multiply_bytes(
 /// There are `[N]` and `[M, N]` numbers there, and nothing else touches the latter meanwhile.
 pub(super) unsafe fn multiply_at(
     device: &Cuda,
-    x: &ByteRows,
-    weights: &ByteMatrix,
+    x: &DeviceByteRows,
+    weights: &DeviceByteMatrix,
     start: u64,
     out: u64,
 ) -> Result<()> {
-    let kernel = Kernel { module: "trainer/bytes", ptx: PTX, name: "product_of_bytes" };
+    let kernel = Kernel { module: "nn/bytes", ptx: PTX, name: "product_of_bytes" };
     let ([outputs, depth], [bytes, scales]) = (weights.shape(), weights.addresses());
     let (rows, columns, padded) = (x.rows as u64, outputs as u64, padded(depth) as u64);
     let arguments = arguments![x.bytes.address(), x.scales.address(), bytes, scales, start, out, rows, columns, padded];

@@ -5,12 +5,12 @@
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, arguments};
 
-use super::matmul::{Call, Layout, Operands, Output};
+use super::matmul::{Call, Operands, Output, Transpose};
 use super::operand::Operand;
-use super::recurrence::{Inputs, States};
+use super::recurrence::{RecurrenceInputs, States};
 use super::recurrence_backward::Gradients;
 use super::recurrent_weights::RecurrentWeights;
-use super::work_list::{Place, WorkList};
+use super::work_list::{SequencePlace, WorkList};
 use crate::error::Result;
 
 pub(super) const PTX: &str = megabatch_gpu_core::ptx!("cell");
@@ -19,13 +19,13 @@ pub(super) const PTX: &str = megabatch_gpu_core::ptx!("cell");
 pub(super) fn forward<T: Operand>(
     device: &Cuda,
     list: &WorkList,
-    inputs: &Inputs<'_, T>,
+    inputs: &RecurrenceInputs<'_, T>,
     states: &mut States<T>,
 ) -> Result<()> {
     let hidden = list.hidden();
     forward_by(device, list, inputs.projected, states, |of, h, out| {
         let weight = inputs.weights.of(of.weight).address();
-        let call = Call::whole::<T>([of.windows as usize, 4 * hidden, hidden], Layout::Straight, Output::Overwrite);
+        let call = Call::whole::<T>([of.windows as usize, 4 * hidden, hidden], Transpose::Nt, Output::Overwrite);
         // SAFETY: `recurrence` has seen that the weights have the list's lengths, and this module's
         // steps bring a sequence's states and room for its product.
         unsafe { call.submit(device, Operands { a: h, b: weight, start: 0, out }) }
@@ -39,11 +39,11 @@ pub(super) fn forward_by<T: Operand>(
     list: &WorkList,
     projected: &Buffer<f32>,
     states: &mut States<T>,
-    mut multiply: impl FnMut(&Place, u64, u64) -> Result<()>,
+    mut multiply: impl FnMut(&SequencePlace, u64, u64) -> Result<()>,
 ) -> Result<()> {
     let (hidden, name) = (list.hidden(), format!("step_forward_{}", T::SUFFIX));
     let product = states.scratch.address_of::<f32>(product_len(widest(list), hidden))?;
-    let kernel = Kernel { module: "trainer/cell", ptx: PTX, name: &name };
+    let kernel = Kernel { module: "nn/cell", ptx: PTX, name: &name };
     for of in list.places() {
         let windows = of.windows as usize;
         let first = element(&list.on_device.first, of.window as usize);
@@ -84,10 +84,10 @@ pub(super) fn backward<T: Operand>(
     gradients: &mut Gradients<T>,
 ) -> Result<()> {
     let (hidden, name) = (list.hidden(), format!("step_backward_{}", T::SUFFIX));
-    let kernel = Kernel { module: "trainer/cell", ptx: PTX, name: &name };
+    let kernel = Kernel { module: "nn/cell", ptx: PTX, name: &name };
     for of in list.places() {
         let (windows, weight) = (of.windows as usize, weights.of(of.weight));
-        let call = Call::whole::<T>([windows, hidden, 4 * hidden], Layout::SecondTransposed, Output::Overwrite);
+        let call = Call::whole::<T>([windows, hidden, 4 * hidden], Transpose::Nn, Output::Overwrite);
         let edge = of.window as usize * hidden;
         let (d_hidden, d_cell) = (element(&gradients.hidden, edge), element(&gradients.cell, edge));
         for t in (0..of.steps as usize).rev() {
@@ -153,7 +153,7 @@ mod tests {
         let projected = Buffer::from_slice(&scope, &sums).unwrap();
         let mut expected = States::<T>::zeros(&scope, &list).unwrap();
         expected.cell.copy_from(&noise("cell", 2 * edge, 1.0)).unwrap();
-        recurrence(&list, &Inputs { weights: &weights, projected: &projected }, &mut expected).unwrap();
+        recurrence(&list, &RecurrenceInputs { weights: &weights, projected: &projected }, &mut expected).unwrap();
 
         let (before, after) = expected.cell.as_slice().split_at(edge);
         let (mut cell, mut h, mut kept) =

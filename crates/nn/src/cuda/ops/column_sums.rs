@@ -62,7 +62,7 @@ fn cuda<T: Operand>(
 ) -> Result<()> {
     let parts = scratch.address_of::<f32>(column_sum_parts(rows, columns))?;
     let name = kernel::<T>();
-    let kernel = Kernel { module: "trainer/column_sums", ptx: megabatch_gpu_core::ptx!("column_sums"), name: &name };
+    let kernel = Kernel { module: "nn/column_sums", ptx: megabatch_gpu_core::ptx!("column_sums"), name: &name };
     let arguments = arguments![x.address(), parts, rows as u64, columns as u32];
     // SAFETY: a block reads within the shape, which the operands were seen to have, and writes sums
     // of its own; these are read after that, in the order of the default stream.

@@ -14,8 +14,8 @@ use megabatch_gpu_core::{Buffer, Device, Scope};
 use megabatch_order::random::{Stream, uniform};
 
 use super::{
-    Arithmetic, GateRows, GateTensor, Gradients, Inputs, Layout, Operand, Output, Part, Product, RecurrentWeights,
-    Scratch, Sequence, States, TileWindows, WorkList, add_separated, interleave, multiply, recurrence,
+    Arithmetic, GateRows, GateTensor, Gradients, Operand, Output, Part, Product, RecurrenceInputs, RecurrentWeights,
+    Scratch, Sequence, States, TileWindows, Transpose, WorkList, add_separated, interleave, multiply, recurrence,
     recurrence_backward, sum_by_bar,
 };
 use crate::error::Result;
@@ -88,7 +88,7 @@ pub const CASES: &[Case] = &[
     ("products in TF32 by cuBLASLt, if it is here, are the CPU's to 11 bits", |device| {
         products::of::<f32>(device, Arithmetic::Tf32, 6e-3)
     }),
-    ("what a batch brings reaches its arrays", inter_layer::mail),
+    ("what a batch brings reaches its arrays", inter_layer::upload),
     ("losses and their gradients are the CPU's", inter_layer::losses),
     ("sums of columns, norms and dropout have the CPU's bits", inter_layer::rows),
     ("vectors are joined for samples and taken apart with the CPU's bits", inter_layer::joins),
@@ -108,7 +108,7 @@ const TIMEFRAMES: [(usize, &[u32]); 3] = [(4, &[0, 1, 2, 3, 4, 5, 6, 9, 10]), (1
 
 /// A layer, everything in f32 and in PyTorch's order of gates.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Layer {
+pub(super) struct LayerResults {
     /// Hidden states of each timeframe `[T + 1, B, H]`.
     pub(super) hidden: Vec<f32>,
     pub(super) cell: Vec<f32>,
@@ -172,18 +172,18 @@ impl Example {
     }
 
     /// The layer forward and backward on a device.
-    pub(super) fn run<T: Operand>(&self, device: &Device, tile: TileWindows) -> Result<Layer> {
+    pub(super) fn run<T: Operand>(&self, device: &Device, tile: TileWindows) -> Result<LayerResults> {
         let scope = device.scope("ops");
         let list = self.work_list(&scope, tile)?;
         let Prepared { weights, projected, bars_of } = self.prepare::<T>(&scope, &list)?;
         let mut states = States::<T>::zeros(&scope, &list)?;
-        recurrence(&list, &Inputs { weights: &weights, projected: &projected }, &mut states)?;
+        recurrence(&list, &RecurrenceInputs { weights: &weights, projected: &projected }, &mut states)?;
 
         let mut gradients = Gradients::<T>::zeros(&scope, &list)?;
         gradients.outputs = Some(Buffer::from_slice(&scope, &self.d_outputs.concat())?);
         recurrence_backward(&list, &weights, &states, &mut gradients)?;
 
-        let mut layer = Layer {
+        let mut layer = LayerResults {
             hidden: states.hidden.to_vec()?.into_iter().map(T::widen).collect(),
             cell: states.cell.to_vec()?,
             d_weight_ih: Vec::new(),
@@ -226,7 +226,7 @@ impl Example {
             b: (&weight).into(),
             start: Some((&bias).into()),
             shape: [bars(s), 4 * self.hidden, WIDTH],
-            layout: Layout::Straight,
+            layout: Transpose::Nt,
             arithmetic: Arithmetic::Exact,
         };
         multiply(&product, Output::Overwrite, to, to_start, &mut Scratch::empty(scope)?)?;
@@ -265,7 +265,7 @@ impl Example {
             b,
             start: None,
             shape: [gates, width, bars(s)],
-            layout: Layout::BothTransposed,
+            layout: Transpose::Tn,
             arithmetic: Arithmetic::Exact,
         };
         let of_states = Product {
@@ -273,7 +273,7 @@ impl Example {
             b: Part { buffer: &states.hidden, start: list.states_row(s) * self.hidden },
             start: None,
             shape: [gates, self.hidden, rows],
-            layout: Layout::BothTransposed,
+            layout: Transpose::Tn,
             arithmetic: Arithmetic::Exact,
         };
         Ok([
@@ -299,7 +299,7 @@ fn bars(s: usize) -> usize {
     first.iter().max().map_or(0, |&first| first as usize) + steps + 1
 }
 
-impl Layer {
+impl LayerResults {
     pub(super) fn parts(&self) -> [(&'static str, &[f32]); 7] {
         [
             ("hidden states", &self.hidden),
@@ -314,7 +314,7 @@ impl Layer {
 
     /// Holds every part to `expected`: the difference is within `tolerance` of the part's largest
     /// number, or of 1.
-    pub(super) fn assert_close(&self, expected: &Layer, tolerance: f32, what: &str) {
+    pub(super) fn assert_close(&self, expected: &LayerResults, tolerance: f32, what: &str) {
         for ((name, found), (_, expected)) in self.parts().into_iter().zip(expected.parts()) {
             assert_eq!(found.len(), expected.len(), "{what}: {name}");
             let most = expected.iter().fold(1.0f32, |most, x| most.max(x.abs()));

@@ -19,7 +19,7 @@ pub struct Dropped<'a> {
     /// The mask of the layer and the timeframe, by its number: it is another in each step, and read
     /// on the device.
     pub mask: (&'a Buffer<MaskNumbers>, usize),
-    /// What stands for each of the B windows, see [`Mask::factor`], from an element on.
+    /// Identities of the B windows, see [`Mask::factor`], from an element on.
     pub ends: (&'a Buffer<u64>, usize),
     /// T, B, H.
     pub shape: [usize; 3],
@@ -112,7 +112,7 @@ pub fn drop_outputs<From: Operand, To: Operand>(
     match &device {
         Device::Cuda(device) => {
             let (name, [steps, windows, hidden]) = (kernel::<From, To>(), of.shape);
-            let kernel = Kernel { module: "trainer/dropout", ptx: PTX, name: &name };
+            let kernel = Kernel { module: "nn/dropout", ptx: PTX, name: &name };
             let to = Part { buffer: to, start }.address();
             let (mask, ends) = (mask_address(of.mask.0, of.mask.1), of.ends_address());
             let arguments = arguments![mask, ends, from.address(), to, steps as u32, windows as u32, hidden as u32];
@@ -143,7 +143,7 @@ pub fn drop_gradients(of: Dropped<'_>, d: &mut Buffer<f32>, start: usize) -> Res
     Part { buffer: d, start }.assert_has(of.len(), &device);
     match &device {
         Device::Cuda(device) => {
-            let kernel = Kernel { module: "trainer/dropout", ptx: PTX, name: "drop_gradients" };
+            let kernel = Kernel { module: "nn/dropout", ptx: PTX, name: "drop_gradients" };
             let (d, [steps, windows, hidden]) = (Part { buffer: d, start }.address(), of.shape);
             let arguments = arguments![
                 mask_address(of.mask.0, of.mask.1),

@@ -10,7 +10,7 @@ use megabatch_gpu_core::{Buffer, Cuda, Scope};
 
 use super::capacity::ensure_capacity;
 use super::column_sums::{add_column_sums, column_sum_parts};
-use super::matmul::{Arithmetic, Layout, Output, Product, multiply, parts_of_rows, parts_of_sum};
+use super::matmul::{Arithmetic, Output, Product, Transpose, multiply, parts_of_rows, parts_of_sum};
 use super::norm::{NormWeights, Normed, layer_norm, layer_norm_backward, norm_parts};
 use super::operand::{Operand, Part};
 use super::round::round_to;
@@ -119,7 +119,7 @@ impl FuseSizes {
 
     /// Starts of the weight and the bias of each linear map, and their outputs and inputs: q, k and
     /// v; the output projection; the two of the network.
-    fn linear(self, start: usize) -> [Linear; 4] {
+    fn linear(self, start: usize) -> [LinearPlace; 4] {
         let shapes = [
             [3 * self.hidden, self.hidden],
             [self.hidden, self.hidden],
@@ -130,7 +130,7 @@ impl FuseSizes {
         shapes.map(|[outputs, inputs]| {
             let weight = next;
             next += outputs * (inputs + 1);
-            Linear { weight, bias: weight + outputs * inputs, outputs, inputs }
+            LinearPlace { weight, bias: weight + outputs * inputs, outputs, inputs }
         })
     }
 
@@ -144,7 +144,7 @@ impl FuseSizes {
     /// Numbers that the backward pass asks a scratch for, over so many samples or fewer.
     fn parts(self) -> usize {
         let rows = self.rows();
-        let of_map = |Linear { outputs, inputs, .. }: Linear| {
+        let of_map = |LinearPlace { outputs, inputs, .. }: LinearPlace| {
             let products = parts_of_sum([outputs, inputs, rows]).max(parts_of_rows(rows, inputs, outputs));
             products.max(column_sum_parts(rows, outputs))
         };
@@ -160,7 +160,7 @@ impl FuseSizes {
 
 /// Offsets of the parameters of a linear map, and of their gradients.
 #[derive(Clone, Copy, Debug)]
-struct Linear {
+struct LinearPlace {
     weight: usize,
     bias: usize,
     outputs: usize,
@@ -179,7 +179,7 @@ impl<'a> FuseWeights<'a> {
     /// `to` `[N, outputs]` = `x` · Wᵀ + b, or that added to it.
     fn forward(
         &self,
-        of: Linear,
+        of: LinearPlace,
         x: &Buffer<f32>,
         rows: usize,
         output: Output,
@@ -191,7 +191,7 @@ impl<'a> FuseWeights<'a> {
             b: self.part(of.weight),
             start: Some(self.part(of.bias)),
             shape: [rows, of.outputs, of.inputs],
-            layout: Layout::Straight,
+            layout: Transpose::Nt,
             arithmetic: self.arithmetic,
         };
         multiply(&product, output, to, 0, scratch)
@@ -200,7 +200,7 @@ impl<'a> FuseWeights<'a> {
     /// Adds the gradients of W and b, from those of the outputs.
     fn add_gradients(
         &self,
-        of: Linear,
+        of: LinearPlace,
         x: &Buffer<f32>,
         d_y: &Buffer<f32>,
         rows: usize,
@@ -212,7 +212,7 @@ impl<'a> FuseWeights<'a> {
             b: x.into(),
             start: None,
             shape: [of.outputs, of.inputs, rows],
-            layout: Layout::BothTransposed,
+            layout: Transpose::Tn,
             arithmetic: self.arithmetic,
         };
         multiply(&product, Output::Add, gradients, of.weight, scratch)?;
@@ -222,7 +222,7 @@ impl<'a> FuseWeights<'a> {
     /// `d_x` `[N, inputs]` = `d_y` · W, or that added to it.
     fn backward(
         &self,
-        of: Linear,
+        of: LinearPlace,
         d_y: &Buffer<f32>,
         rows: usize,
         output: Output,
@@ -234,7 +234,7 @@ impl<'a> FuseWeights<'a> {
             b: self.part(of.weight),
             start: None,
             shape: [rows, of.inputs, of.outputs],
-            layout: Layout::SecondTransposed,
+            layout: Transpose::Nn,
             arithmetic: self.arithmetic,
         };
         multiply(&product, output, d_x, 0, scratch)
@@ -367,13 +367,14 @@ pub fn fuse_backward<T: Operand>(
 ) -> Result<()> {
     let sizes = memory.sizes;
     let (rows, [input, output, widen, narrow]) = (sizes.rows(), sizes.linear(of.start));
-    let shape = [rows, sizes.hidden];
+    let width = sizes.hidden;
     assert!(tokens.len() >= rows * sizes.hidden, "tokens of every sample");
     let [norm1, norm2] = sizes.norms(of.start);
 
     spread_to_tokens(d_fused, memory)?;
-    let normed = Normed { x: (&memory.sum2).into(), moments: &memory.moments2, weight: of.part(norm2[0]) };
-    layer_norm_backward(normed, shape, (&mut memory.d_tokens, 0), (gradients, norm2, &mut memory.scratch))?;
+    let (x, moments, weight) = ((&memory.sum2).into(), &memory.moments2, of.part(norm2[0]));
+    let normed = Normed { rows, width, x, moments, weight };
+    layer_norm_backward(normed, &mut memory.d_tokens, 0, gradients, norm2, &mut memory.scratch)?;
     of.add_gradients(narrow, &memory.inner, &memory.d_tokens, rows, gradients, &mut memory.scratch)?;
     of.backward(narrow, &memory.d_tokens, rows, Output::Overwrite, &mut memory.d_inner, &mut memory.scratch)?;
     round_to::<T>(&mut memory.d_inner)?;
@@ -381,8 +382,9 @@ pub fn fuse_backward<T: Operand>(
     of.add_gradients(widen, &memory.first, &memory.d_inner, rows, gradients, &mut memory.scratch)?;
     of.backward(widen, &memory.d_inner, rows, Output::Add, &mut memory.d_tokens, &mut memory.scratch)?;
 
-    let normed = Normed { x: (&memory.sum1).into(), moments: &memory.moments1, weight: of.part(norm1[0]) };
-    layer_norm_backward(normed, shape, (&mut memory.d_tokens, 0), (gradients, norm1, &mut memory.scratch))?;
+    let (x, moments, weight) = ((&memory.sum1).into(), &memory.moments1, of.part(norm1[0]));
+    let normed = Normed { rows, width, x, moments, weight };
+    layer_norm_backward(normed, &mut memory.d_tokens, 0, gradients, norm1, &mut memory.scratch)?;
     of.add_gradients(output, &memory.seen, &memory.d_tokens, rows, gradients, &mut memory.scratch)?;
     of.backward(output, &memory.d_tokens, rows, Output::Overwrite, &mut memory.d_seen, &mut memory.scratch)?;
     attend_backward(memory)?;
@@ -396,7 +398,7 @@ pub fn fuse_backward<T: Operand>(
 /// # Safety
 /// As of [`Kernel::submit`].
 unsafe fn submit(device: &Cuda, name: &str, launch: Option<Launch>, arguments: &Arguments) -> Result<()> {
-    let kernel = Kernel { module: "trainer/fuse", ptx: PTX, name };
+    let kernel = Kernel { module: "nn/fuse", ptx: PTX, name };
     // SAFETY: as the caller promised. What is submitted to the default stream later runs after it.
     Ok(unsafe { kernel.submit(device, launch, arguments) }?)
 }

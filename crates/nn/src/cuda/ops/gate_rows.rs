@@ -15,9 +15,9 @@ const PTX: &str = megabatch_gpu_core::ptx!("gate_rows");
 #[derive(Debug)]
 pub struct GateRows {
     hidden: usize,
-    tensors: Vec<Entry>,
+    tensors: Vec<GateEntry>,
     /// The same on the device.
-    table: Buffer<Entry>,
+    table: Buffer<GateEntry>,
     blocks: usize,
 }
 
@@ -38,7 +38,7 @@ pub struct GateTensor {
 /// `GateTensor` of gate_rows.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-struct Entry {
+struct GateEntry {
     start: u64,
     other: u64,
     place: u64,
@@ -60,19 +60,19 @@ impl GateRows {
             let first_block = blocks as u32;
             blocks += (4 * hidden * width).div_ceil(BLOCK_THREADS as usize);
             let other = other.map_or(NONE, |other| other as u64);
-            Entry { start: start as u64, other, place: place as u64, width: width as u32, first_block }
+            GateEntry { start: start as u64, other, place: place as u64, width: width as u32, first_block }
         };
-        let tensors: Vec<Entry> = rows.iter().map(tensor).collect();
+        let tensors: Vec<GateEntry> = rows.iter().map(tensor).collect();
         Ok(GateRows { hidden, table: Buffer::from_slice(scope, &tensors)?, tensors, blocks })
     }
 
     /// Bytes of what a device is told of so many tensors.
     pub(crate) fn bytes(tensors: usize) -> usize {
-        tensors * size_of::<Entry>()
+        tensors * size_of::<GateEntry>()
     }
 
     /// Elements of a tensor.
-    fn len(&self, of: &Entry) -> usize {
+    fn len(&self, of: &GateEntry) -> usize {
         4 * self.hidden * of.width as usize
     }
 
@@ -89,7 +89,7 @@ impl GateRows {
     }
 
     /// Calls `each` with every element's tensor, its number unit by unit and that gate by gate.
-    fn each(&self, mut each: impl FnMut(&Entry, usize, usize)) {
+    fn each(&self, mut each: impl FnMut(&GateEntry, usize, usize)) {
         for of in &self.tensors {
             let width = of.width as usize;
             for k in 0..self.len(of) {
@@ -163,7 +163,7 @@ pub fn add_separated(rows: &GateRows, from: &Buffer<f32>, to: &mut Buffer<f32>) 
 /// that meanwhile. What is submitted to the default stream later runs after it.
 unsafe fn launch(rows: &GateRows, name: &str, from: u64, to: u64) -> Result<()> {
     let Device::Cuda(device) = rows.table.scope().device() else { unreachable!("the table is beside the buffers") };
-    let kernel = Kernel { module: "trainer/gate_rows", ptx: PTX, name };
+    let kernel = Kernel { module: "nn/gate_rows", ptx: PTX, name };
     let arguments = arguments![rows.table.address(), rows.tensors.len() as u32, rows.hidden as u64, from, to];
     // SAFETY: as the caller promised; the table has so many tensors, whose blocks follow one
     // another.

@@ -6,7 +6,7 @@ use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 
 use super::batch_upload::{BatchUploader, UploadBatch};
 use super::operand::Operand;
-use super::work_list::{Place, WorkList};
+use super::work_list::{SequencePlace, WorkList};
 use crate::error::Result;
 
 const PTX: &str = megabatch_gpu_core::ptx!("join");
@@ -69,15 +69,16 @@ impl GatherIndex {
     pub fn new(
         scope: &Scope,
         list: &WorkList,
-        of: (RowGranularity, ReadFrom),
+        vectors: RowGranularity,
+        from: ReadFrom,
         of_samples: &[&[(usize, usize)]],
     ) -> Result<Self> {
         let mut reads = GatherIndex::empty(scope)?;
-        reads.set(list, of.0, of.1, of_samples);
-        let mut delivery = BatchUploader::new(scope)?;
-        let mut mail = delivery.mail();
-        reads.enqueue(&mut mail)?;
-        mail.send()?;
+        reads.set(list, vectors, from, of_samples);
+        let mut uploader = BatchUploader::new(scope)?;
+        let mut upload = uploader.upload();
+        reads.enqueue(&mut upload)?;
+        upload.send()?;
         Ok(reads)
     }
 
@@ -141,21 +142,21 @@ impl GatherIndex {
         (0..vectors).for_each(|vector| starts[vector + 1] += starts[vector]);
     }
 
-    /// Gives `mail` what the device has to know of the reads. Memory is taken only where there is
+    /// Gives `upload` what the device has to know of the reads. Memory is taken only where there is
     /// less than that needs.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
-    pub fn enqueue<'a>(&'a mut self, mail: &mut UploadBatch<'a>) -> Result<()> {
+    pub fn enqueue<'a>(&'a mut self, upload: &mut UploadBatch<'a>) -> Result<()> {
         let (Lists { rows, starts, readers }, lists) = (&mut self.on_device, &self.lists);
-        mail.put(rows, &lists.rows)?;
-        mail.put(starts, &lists.starts)?;
-        mail.put(readers, &lists.readers)
+        upload.put(rows, &lists.rows)?;
+        upload.put(starts, &lists.starts)?;
+        upload.put(readers, &lists.readers)
     }
 
     /// Bytes of what the device has of the reads of so many samples of `sequences`, which have so
     /// many vectors in all at most.
-    pub(crate) fn mail_bytes(samples: usize, sequences: usize, vectors: usize) -> [usize; 3] {
+    pub(crate) fn upload_bytes(samples: usize, sequences: usize, vectors: usize) -> [usize; 3] {
         [samples * sequences, vectors + 1, samples * sequences].map(|numbers| numbers * size_of::<u32>())
     }
 
@@ -184,7 +185,7 @@ impl GatherIndex {
 impl RowGranularity {
     /// The number of the vector of sequence `s` that belongs to a window of its own after step
     /// `step`.
-    fn number(self, s: usize, of: &Place, window: usize, step: usize) -> usize {
+    fn number(self, s: usize, of: &SequencePlace, window: usize, step: usize) -> usize {
         let (windows, steps) = (of.windows as usize, of.steps as usize);
         assert!(
             window < windows && step < steps,
@@ -218,7 +219,7 @@ pub fn join<From: Operand, T: Operand>(reads: &GatherIndex, from: &Buffer<From>,
     match &device {
         Device::Cuda(device) => {
             let name = kernel::<From, T>();
-            let kernel = Kernel { module: "trainer/join", ptx: PTX, name: &name };
+            let kernel = Kernel { module: "nn/join", ptx: PTX, name: &name };
             let (rows, from, to) = (reads.on_device.rows.address(), from.address(), joined.address());
             let arguments = arguments![rows, from, to, len as u64, width as u32];
             // SAFETY: rows are less than `rows_end`, and `from` was seen to have as many; a thread
@@ -258,7 +259,7 @@ pub fn scatter_add<T: Operand>(reads: &GatherIndex, d_joined: &Buffer<f32>, d_ve
     match &device {
         Device::Cuda(device) => {
             let name = format!("separate_{}", T::SUFFIX);
-            let kernel = Kernel { module: "trainer/join", ptx: PTX, name: &name };
+            let kernel = Kernel { module: "nn/join", ptx: PTX, name: &name };
             let (starts, readers) = (reads.on_device.starts.address(), reads.on_device.readers.address());
             let arguments =
                 arguments![starts, readers, d_joined.address(), d_vectors.address(), len as u64, width as u32];

@@ -37,7 +37,7 @@ impl DroppedNodes<'_> {
     /// # Safety
     /// As [`Kernel::submit`].
     unsafe fn submit(&self, device: &Cuda, name: &str, arguments: &Arguments) -> Result<()> {
-        let kernel = Kernel { module: "trainer/graph_dropout", ptx: megabatch_gpu_core::ptx!("graph_dropout"), name };
+        let kernel = Kernel { module: "nn/graph_dropout", ptx: megabatch_gpu_core::ptx!("graph_dropout"), name };
         // SAFETY: as the caller promised.
         Ok(unsafe { kernel.submit(device, Launch::over(self.len()), arguments) }?)
     }

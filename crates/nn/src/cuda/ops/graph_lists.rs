@@ -50,11 +50,11 @@ impl GraphLists {
 
     /// Lists of these edges, which the device has.
     pub(crate) fn new(scope: &Scope, edges: BatchEdges) -> Result<Self> {
-        let (mut lists, mut delivery) = (GraphLists::empty(scope)?, BatchUploader::new(scope)?);
+        let (mut lists, mut uploader) = (GraphLists::empty(scope)?, BatchUploader::new(scope)?);
         lists.set(Arc::new(edges));
-        let mut mail = delivery.mail();
-        lists.enqueue(&mut mail)?;
-        mail.send()?;
+        let mut upload = uploader.upload();
+        lists.enqueue(&mut upload)?;
+        upload.send()?;
         Ok(lists)
     }
 
@@ -63,23 +63,23 @@ impl GraphLists {
         self.edges = edges;
     }
 
-    /// Gives `mail` what the device has to know of the graphs.
-    pub(crate) fn enqueue<'a>(&'a mut self, mail: &mut UploadBatch<'a>) -> Result<()> {
+    /// Gives `upload` what the device has to know of the graphs.
+    pub(crate) fn enqueue<'a>(&'a mut self, upload: &mut UploadBatch<'a>) -> Result<()> {
         let (BatchEdges { starts, from, starts_of_givers, places, to, attributes, graph_of, graphs }, on_device) =
             (&*self.edges, &mut self.on_device);
-        mail.put(&mut on_device.starts, starts)?;
-        mail.put(&mut on_device.from, from)?;
-        mail.put(&mut on_device.starts_of_givers, starts_of_givers)?;
-        mail.put(&mut on_device.places, places)?;
-        mail.put(&mut on_device.to, to)?;
-        mail.put(&mut on_device.attributes, attributes)?;
-        mail.put(&mut on_device.graph_of, graph_of)?;
-        mail.put(&mut on_device.graphs, graphs)
+        upload.put(&mut on_device.starts, starts)?;
+        upload.put(&mut on_device.from, from)?;
+        upload.put(&mut on_device.starts_of_givers, starts_of_givers)?;
+        upload.put(&mut on_device.places, places)?;
+        upload.put(&mut on_device.to, to)?;
+        upload.put(&mut on_device.attributes, attributes)?;
+        upload.put(&mut on_device.graph_of, graph_of)?;
+        upload.put(&mut on_device.graphs, graphs)
     }
 
     /// Bytes of what the device has of so many graphs of so many nodes and places in all, whose
     /// edges have so many attributes.
-    pub(crate) fn mail_bytes(graphs: usize, nodes: usize, places: usize, attributes: usize) -> [usize; 8] {
+    pub(crate) fn upload_bytes(graphs: usize, nodes: usize, places: usize, attributes: usize) -> [usize; 8] {
         let words = [nodes + 1, places, nodes + 1, places, places, places * attributes, nodes];
         let words = words.map(|words| words * size_of::<u32>());
         let [starts, from, givers, of_givers, to, attributes, graph_of] = words;

@@ -7,7 +7,7 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 
 use super::graph_lists::GraphLists;
-use super::loss::{Objective, THREADS, add_totals};
+use super::loss::{LossScaling, THREADS, add_totals};
 use super::operand::Part;
 use super::scratch::Scratch;
 use crate::error::Result;
@@ -61,7 +61,7 @@ pub(crate) fn graph_loss_parts(loss: Loss, sizes: [usize; 3]) -> usize {
 pub(crate) fn graph_loss(
     loss: Loss,
     of: GraphRows<'_>,
-    objective: Objective<'_>,
+    objective: LossScaling<'_>,
     d_outputs: &mut Buffer<f32>,
     totals: &mut Buffer<f64>,
     scratch: &mut Scratch,
@@ -69,7 +69,7 @@ pub(crate) fn graph_loss(
     let (device, len) = (of.lists.device().clone(), of.rows() * of.width);
     assert!(loss == Loss::CrossEntropy || loss.ranks() && of.by_node, "{} is no loss of rows of graphs", loss.name());
     [of.outputs, of.targets, &*d_outputs].into_iter().for_each(|array| Part::from(array).assert_has(len, &device));
-    let Objective { terms, scale } = objective;
+    let LossScaling { terms, scale } = objective;
     assert_eq!(
         (totals.len(), terms.len(), scale.len()),
         (2, 1, 1),
@@ -92,7 +92,7 @@ fn cuda(
     device: &Cuda,
     loss: Loss,
     of: GraphRows<'_>,
-    Objective { terms, scale }: Objective<'_>,
+    LossScaling { terms, scale }: LossScaling<'_>,
     d_outputs: &mut Buffer<f32>,
     totals: &mut Buffer<f64>,
     scratch: &mut Scratch,
@@ -109,8 +109,7 @@ fn cuda(
         }
         _ => arguments![outputs, targets, rows as u64, width, terms, scale, d_outputs, parts],
     };
-    let kernel =
-        Kernel { module: "trainer/graph_loss", ptx: megabatch_gpu_core::ptx!("graph_loss"), name: loss.name() };
+    let kernel = Kernel { module: "nn/graph_loss", ptx: megabatch_gpu_core::ptx!("graph_loss"), name: loss.name() };
     // SAFETY: a block reads rows of a graph, which are among those that the arrays were seen to
     // have, and writes a gradient for each and a part of its own; the parts are added after that,
     // in the order of the default stream.
@@ -125,7 +124,12 @@ fn launch(loss: Loss, sizes: [usize; 3]) -> Option<Launch> {
 }
 
 /// The sum of the losses, and the number of its terms.
-fn cpu(loss: Loss, of: GraphRows<'_>, Objective { terms, scale }: Objective<'_>, d_outputs: &mut [f32]) -> [f64; 2] {
+fn cpu(
+    loss: Loss,
+    of: GraphRows<'_>,
+    LossScaling { terms, scale }: LossScaling<'_>,
+    d_outputs: &mut [f32],
+) -> [f64; 2] {
     let (count, scale, mut totals) = (terms.as_slice()[0].count as usize, scale.as_slice()[0], [0.0; 2]);
     for rows in of.of_graphs() {
         let values = rows.start * of.width..rows.end * of.width;
@@ -171,7 +175,7 @@ mod tests {
         let terms = Buffer::from_slice(&scope, &[Terms::of(loss, 7, &known)]).unwrap();
         let of = GraphRows { lists: &lists, by_node: true, outputs: &outputs, targets: &targets, width };
         let (mut d, mut totals) = (buffer(&vec![9.0; y.len()]), Buffer::from_slice(&scope, &[1.0, 2.0]).unwrap());
-        let objective = Objective { terms: &terms, scale: &scale };
+        let objective = LossScaling { terms: &terms, scale: &scale };
         graph_loss(loss, of, objective, &mut d, &mut totals, &mut Scratch::empty(&scope).unwrap()).unwrap();
 
         let all = [lists.graphs(), rows, width];
@@ -226,7 +230,7 @@ mod tests {
         let (terms, scale) = (Buffer::zeros(&scope, 1).unwrap(), Buffer::zeros(&scope, 1).unwrap());
         let of = GraphRows { lists: &lists, by_node: true, outputs: &none, targets: &none, width: 1 };
         let (mut d, mut scratch) = (Buffer::zeros(&scope, 0).unwrap(), Scratch::empty(&scope).unwrap());
-        let objective = Objective { terms: &terms, scale: &scale };
+        let objective = LossScaling { terms: &terms, scale: &scale };
         let _ = graph_loss(Loss::Mse, of, objective, &mut d, &mut totals, &mut scratch);
     }
 }

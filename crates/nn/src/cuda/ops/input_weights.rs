@@ -90,7 +90,7 @@ impl<T: Operand> InputWeights<T> {
             return Ok(());
         };
         let (len, name) = (fragments_len::<T>(self.hidden, &self.features), format!("input_fragments_{}", T::SUFFIX));
-        let kernel = Kernel { module: "trainer/recurrent_weights", ptx: PTX, name: &name };
+        let kernel = Kernel { module: "nn/recurrent_weights", ptx: PTX, name: &name };
         let fragments = self.fragments.address() + (sequence * len * size_of::<u32>()) as u64;
         let (from, to) =
             (bias.map_or(0, |bias| bias.address()), self.bias.address() + (sequence * gates * size_of::<f32>()) as u64);

@@ -1,4 +1,4 @@
-//! The order in which a warp adds, for the plain forms whose kernels have their bits.
+//! The order in which a warp adds, for operations on the CPU that have their kernels' bits.
 #![forbid(unsafe_code)]
 
 const LANES: usize = 32;

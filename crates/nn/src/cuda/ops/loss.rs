@@ -62,7 +62,7 @@ pub struct Predictions<'a> {
 
 /// Objective of a gradient: Σ factor · term · scale / count.
 #[derive(Clone, Copy, Debug)]
-pub struct Objective<'a> {
+pub struct LossScaling<'a> {
     /// `[1]`: the count and the factors.
     pub terms: &'a Buffer<Terms>,
     /// `[1]`: the loss scale.
@@ -152,7 +152,7 @@ impl Terms {
 pub fn loss<T: Operand>(
     table: &LossTable,
     of: Predictions<'_>,
-    objective: Objective<'_>,
+    objective: LossScaling<'_>,
     d_outputs: &mut Buffer<T>,
     totals: &mut Buffer<f64>,
     scratch: &mut Scratch,
@@ -163,7 +163,7 @@ pub fn loss<T: Operand>(
     let singles = [objective.scale.len(), objective.terms.len()];
     assert_eq!((totals.len(), singles), (2, [1, 1]), "a sum and a number of terms; a scale; what terms are divided by");
     let device = d_outputs.scope().device().clone();
-    let Objective { terms, scale } = objective;
+    let LossScaling { terms, scale } = objective;
     let scopes =
         [of.outputs.scope(), of.targets.scope(), terms.scope(), scale.scope(), totals.scope(), table.on_device.scope()];
     scopes.into_iter().for_each(|scope| device.assert_beside(scope.device()));
@@ -188,7 +188,7 @@ fn cuda<T: Operand>(
     device: &Cuda,
     table: &LossTable,
     of: Predictions<'_>,
-    Objective { terms, scale }: Objective<'_>,
+    LossScaling { terms, scale }: LossScaling<'_>,
     d_outputs: &mut Buffer<T>,
     totals: &mut Buffer<f64>,
     scratch: &mut Scratch,
@@ -196,7 +196,7 @@ fn cuda<T: Operand>(
     let len = of.rows * table.targets;
     let parts = scratch.address_of::<f64>(loss_parts(len))?;
     let name = kernel::<T>();
-    let kernel = Kernel { module: "trainer/loss", ptx: PTX, name: &name };
+    let kernel = Kernel { module: "nn/loss", ptx: PTX, name: &name };
     let (rows, targets, width) = (table.on_device.address(), table.targets as u32, table.outputs as u32);
     let (outputs, known, d_outputs) = (of.outputs.address(), of.targets.address(), d_outputs.address());
     let (terms, scale) = (terms.address(), scale.address());
@@ -215,7 +215,7 @@ fn cuda<T: Operand>(
 /// # Safety
 /// There are so many parts, and nothing else touches them meanwhile.
 pub(super) unsafe fn add_totals(device: &Cuda, parts: u64, blocks: usize, totals: &mut Buffer<f64>) -> Result<()> {
-    let kernel = Kernel { module: "trainer/loss", ptx: PTX, name: "add_totals" };
+    let kernel = Kernel { module: "nn/loss", ptx: PTX, name: "add_totals" };
     let arguments = arguments![parts, blocks as u32, totals.address()];
     // SAFETY: a thread reads its number of each part, as the caller promised, and writes its own
     // total.
@@ -234,7 +234,7 @@ pub(super) fn launch_of_totals() -> Option<Launch> {
 fn cpu<T: Operand>(
     table: &LossTable,
     of: Predictions<'_>,
-    Objective { terms, scale }: Objective<'_>,
+    LossScaling { terms, scale }: LossScaling<'_>,
     d_outputs: &mut [T],
 ) -> [f64; 2] {
     let Terms { count, factors } = terms.as_slice()[0];
@@ -303,11 +303,11 @@ mod tests {
         let terms = Buffer::from_slice(&scope, &[Terms::of(loss_of, 7, &known)]).unwrap();
         let targets_of = buffer(&known);
         let of = Predictions { outputs: &outputs, targets: &targets_of, rows };
-        let objective = Objective { terms: &terms, scale: &scale };
+        let objective = LossScaling { terms: &terms, scale: &scale };
         let mut expected =
             (Buffer::<T>::zeros(&scope, y.len()).unwrap(), Buffer::from_slice(&scope, &[1.0, 2.0]).unwrap());
         loss(&table, of, objective, &mut expected.0, &mut expected.1, &mut Scratch::empty(&scope).unwrap()).unwrap();
-        assert_plain(loss_of, &y, &known, &expected);
+        assert_near_the_loss(loss_of, &y, &known, expected.0.as_slice(), expected.1.as_slice());
 
         let blocks = known.len().div_ceil(THREADS);
         let (mut d, mut parts, mut totals) = (vec![T::narrow(9.0); y.len()], vec![f64::NAN; 2 * blocks], [1.0, 2.0]);
@@ -336,14 +336,14 @@ mod tests {
     }
 
     /// Value of [`Loss`] itself for the whole batch.
-    fn assert_plain<T: Operand>(loss: Loss, y: &[f32], targets: &[f32], (d, totals): &(Buffer<T>, Buffer<f64>)) {
+    fn assert_near_the_loss<T: Operand>(loss: Loss, y: &[f32], targets: &[f32], d: &[T], totals: &[f64]) {
         let mut slopes = vec![0.0f32; y.len()];
         loss.gradient(y, targets, 7, &mut slopes);
-        for (found, slope) in d.as_slice().iter().zip(slopes) {
+        for (found, slope) in d.iter().zip(slopes) {
             assert_eq!(found.widen(), T::narrow(slope * 4.0).widen(), "{loss:?}");
         }
         let (sum, terms) = (1.0 + loss.sum(y, targets), 2.0 + loss.terms(targets) as f64);
-        let [found, count] = [totals.as_slice()[0], totals.as_slice()[1]];
+        let [found, count] = [totals[0], totals[1]];
         assert!((found - sum).abs() <= 1e-13 * sum.abs() && count == terms, "{loss:?}: {found} and {count}");
     }
 

@@ -19,25 +19,25 @@ pub(super) use library::alone as by_library;
 
 /// Layout of a product's operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Layout {
+pub enum Transpose {
     /// a `[M, K]`, b `[N, K]`: rows by weights that have a row for each output.
-    Straight,
+    Nt,
     /// a `[M, K]`, b `[K, N]`: gradients by the same weights.
-    SecondTransposed,
+    Nn,
     /// a `[K, M]`, b `[N, K]`: columns by weights that have a row for each output.
-    FirstTurned,
+    Tt,
     /// a `[K, M]`, b `[K, N]`: gradients by what was multiplied, summed over rows.
-    BothTransposed,
+    Tn,
 }
 
-impl Layout {
+impl Transpose {
     /// True if a lies with its rows contiguous, and b.
     fn turned(self) -> [bool; 2] {
         match self {
-            Layout::Straight => [false, false],
-            Layout::SecondTransposed => [false, true],
-            Layout::FirstTurned => [true, false],
-            Layout::BothTransposed => [true, true],
+            Transpose::Nt => [false, false],
+            Transpose::Nn => [false, true],
+            Transpose::Tt => [true, false],
+            Transpose::Tn => [true, true],
         }
     }
 }
@@ -74,7 +74,7 @@ pub struct Product<'a, T: Operand> {
     /// M, N, K.
     pub shape: [usize; 3],
     /// Layout of `a` and `b`.
-    pub layout: Layout,
+    pub layout: Transpose,
     /// Arithmetic of f32 products.
     pub arithmetic: Arithmetic,
 }
@@ -146,7 +146,7 @@ fn cuda<T: Operand>(device: &Cuda, of: &Product<'_, T>, output: Output, to: u64,
     let (kind, tuner) = (Kind::of(of, output), scratch.products_mut().tuner().clone());
     // SAFETY: as for a call that is not split; `parts` has as many numbers as the shape asks a
     // scratch for.
-    let by_library = || unsafe { library::multiply(&tuner, device, of, (operands, parts)) };
+    let by_library = || unsafe { library::multiply(&tuner, device, of, operands, parts) };
     // Doing it again changes nothing: there are several ways only where the output is overwritten.
     let measured = |method| match method {
         Method::Kernel(cut) => device.elapsed_ms(|| run(cut)),

@@ -1,5 +1,5 @@
 //! Operations of a training step on a device, each in a file of its own: the function with its one
-//! match on the device, its plain form on the CPU, and the launch of its kernel, whose source lies
+//! match on the device, its loops on the CPU, and the launch of its kernel, whose source lies
 //! beside it as `.cu`. docs/design/gpu.md tells how they make a step, and what is missing.
 //!
 //! Gates lie unit by unit here, `[.., H, 4]` in the order i, f, g, o, so that the four of a unit
@@ -9,15 +9,19 @@
 //! ```text
 //! forward    bars that the windows cover                     take_rows
 //!            projected = x · W_ihᵀ + b, once a bar            multiply
-//!            states, gates of all steps and timeframes        recurrence; or recurrence_of_rows, from bars
+//!            states, gates of all steps and timeframes        recurrence; from bars:
+//!                                                             recurrence_of_rows
 //!            between layers: norm, dropout                    layer_norm, drop_outputs
 //!            a vector for each window                         as it is, layer_norm or pool
-//!            of all timeframes, one for each sample           join, then fuse or as they are joined
-//!            over graphs: layers of attention, a readout      drop_nodes, coefficients, gather_heads, read_graphs
+//!            of all timeframes, one for each sample           join, then fuse or as they are
+//!            over graphs: layers of attention, a readout      drop_nodes, coefficients,
+//!                                                             gather_heads, read_graphs
 //!            outputs, losses and their gradients              multiply, loss, graph_loss
-//! backward   the same in reverse                              multiply, add_column_sums, fuse_backward,
-//!                                                             scatter_add, pool_backward
-//!            between layers                                   multiply, round_to, drop_gradients, layer_norm_backward
+//! backward   the same in reverse                              multiply, add_column_sums,
+//!                                                             fuse_backward, scatter_add,
+//!                                                             pool_backward
+//!            between layers                                   multiply, round_to, drop_gradients,
+//!                                                             layer_norm_backward
 //!            d_gates of all steps and timeframes              recurrence_backward
 //!            d_gates summed by bar                            sum_by_bar
 //!            dW_ih = by_barᵀ · x,  dW_hh = d_gatesᵀ · h        multiply
@@ -63,12 +67,12 @@ mod take_rows;
 mod work_list;
 
 pub(crate) use attention::{
-    Attended, AttentionSizes, NodeDots, ReceiverRows, Scored, Start, activation_gradients, coefficients, gather_heads,
-    node_dot_gradients, node_dots, receiver_gradients, score_gradients, src_gradients, value_gradients,
+    Attended, AttentionSizes, NodeDotInputs, OutputStart, ReceiverRows, Scored, activation_gradients, coefficients,
+    gather_heads, node_dot_gradients, node_dots, receiver_gradients, score_gradients, src_gradients, value_gradients,
 };
 pub use batch_upload::{BatchUploader, UploadBatch};
 pub use by_bar::sum_by_bar;
-pub use bytes::{ByteMatrix, ByteRows, multiply_bytes};
+pub use bytes::{DeviceByteMatrix, DeviceByteRows, multiply_bytes};
 pub(crate) use capacity::ensure_capacity;
 pub use column_sums::add_column_sums;
 pub(crate) use column_sums::column_sum_parts;
@@ -81,15 +85,15 @@ pub(crate) use graph_lists::GraphLists;
 pub(crate) use graph_loss::{GraphRows, graph_loss, graph_loss_parts};
 pub use input_weights::InputWeights;
 pub(crate) use loss::loss_parts;
-pub use loss::{LossTable, Objective, Predictions, Terms, loss};
-pub use matmul::{Arithmetic, Layout, Output, Product, multiply};
+pub use loss::{LossScaling, LossTable, Predictions, Terms, loss};
+pub use matmul::{Arithmetic, Output, Product, Transpose, multiply};
 pub(crate) use matmul::{parts_of_rows, parts_of_sum};
 pub(crate) use norm::norm_parts;
 pub use norm::{NormWeights, Normed, layer_norm, layer_norm_backward};
 pub use operand::{Operand, Part};
 pub use pool::{PoolMemory, PoolSizes, PoolSlots, PoolWeights, pool, pool_backward};
 pub(crate) use readout::{ReadGraphs, read_graphs, read_graphs_backward};
-pub use recurrence::{Inputs, States, recurrence};
+pub use recurrence::{RecurrenceInputs, States, recurrence};
 pub use recurrence_backward::{Gradients, recurrence_backward};
 pub use recurrence_bytes::{RecurrentBytes, recurrence_in_bytes};
 pub use recurrence_of_rows::{RowInputs, recurrence_of_rows};
@@ -97,5 +101,5 @@ pub use recurrence_schedule::RecurrenceSchedule;
 pub use recurrent_weights::RecurrentWeights;
 pub use round::{round_part, round_to};
 pub use scratch::Scratch;
-pub use take_rows::{Rows, take_rows};
+pub use take_rows::{TableRows, take_rows};
 pub use work_list::{Sequence, TileWindows, WorkList};

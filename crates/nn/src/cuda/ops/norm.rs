@@ -31,6 +31,10 @@ pub struct NormWeights<'a> {
 /// Inputs of the backward pass of a norm.
 #[derive(Clone, Copy, Debug)]
 pub struct Normed<'a, T: Operand> {
+    /// Number of rows.
+    pub rows: usize,
+    /// Numbers in a row.
+    pub width: usize,
     /// The rows before the norm, `[rows, width]`.
     pub x: Part<'a, T>,
     /// Moments from [`layer_norm`].
@@ -38,9 +42,6 @@ pub struct Normed<'a, T: Operand> {
     /// γ, `[width]`.
     pub weight: Part<'a, f32>,
 }
-
-/// A buffer that is changed from an element on.
-type Changed<'a, Start> = (&'a mut Buffer<f32>, Start);
 
 /// Writes the rows of `x` `[rows, width]` after the norm to `to` from its start on, rounded to its
 /// type: that of `x`, or f32. `moments` `[rows, 2]` gets the mean of each row and one over its
@@ -68,7 +69,7 @@ pub fn layer_norm<From: Operand, To: Operand>(
     match &device {
         Device::Cuda(device) => {
             let name = kernel::<From, To>();
-            let kernel = Kernel { module: "trainer/norm", ptx: PTX, name: &name };
+            let kernel = Kernel { module: "nn/norm", ptx: PTX, name: &name };
             let (weight, bias) = (of.weight.address(), of.bias.address());
             let to = Part { buffer: to, start }.address();
             let arguments =
@@ -91,9 +92,9 @@ pub fn layer_norm<From: Operand, To: Operand>(
     }
 }
 
-/// Replaces the gradient of normalised rows, `d` `[rows, width]` from its start on, by that of the
-/// rows, and adds those of γ and β to the `width` elements of `gradients` from the two given ones
-/// on.
+/// Replaces the gradient of normalised rows, `d` `[rows, width]` from element `start` on, by that
+/// of the rows, and adds those of γ and β to the `width` elements of `gradients` from each of
+/// `starts` on.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::Error::Memory): what the device says of a launch, or that there is no
@@ -103,11 +104,13 @@ pub fn layer_norm<From: Operand, To: Operand>(
 /// If a buffer ends too early for the shape, and if they are on several devices.
 pub fn layer_norm_backward<T: Operand>(
     of: Normed<'_, T>,
-    [rows, width]: [usize; 2],
-    (d, start): (&mut Buffer<f32>, usize),
-    (gradients, starts, scratch): (&mut Buffer<f32>, [usize; 2], &mut Scratch),
+    d: &mut Buffer<f32>,
+    start: usize,
+    gradients: &mut Buffer<f32>,
+    starts: [usize; 2],
+    scratch: &mut Scratch,
 ) -> Result<()> {
-    let device = d.scope().device().clone();
+    let (device, Normed { rows, width, .. }) = (d.scope().device().clone(), of);
     of.x.assert_has(rows * width, &device);
     of.weight.assert_has(width, &device);
     Part::from(of.moments).assert_has(2 * rows, &device);
@@ -115,10 +118,10 @@ pub fn layer_norm_backward<T: Operand>(
     starts.iter().for_each(|&start| Part { buffer: gradients, start }.assert_has(width, &device));
     scratch.assert_beside(&device);
     match &device {
-        Device::Cuda(device) => cuda_backward(device, of, rows, width, (d, start), (gradients, starts), scratch),
+        Device::Cuda(device) => cuda_backward(device, of, d, start, gradients, starts, scratch),
         _ => {
             let d = &mut d.as_mut_slice()[start..][..rows * width];
-            cpu_backward(of, rows, width, d, gradients.as_mut_slice(), starts);
+            cpu_backward(of, d, gradients.as_mut_slice(), starts);
             Ok(())
         }
     }
@@ -132,16 +135,17 @@ pub(crate) fn norm_parts(rows: usize, width: usize) -> usize {
 fn cuda_backward<T: Operand>(
     device: &Cuda,
     of: Normed<'_, T>,
-    rows: usize,
-    width: usize,
-    (d, start): Changed<'_, usize>,
-    (gradients, starts): Changed<'_, [usize; 2]>,
+    d: &mut Buffer<f32>,
+    start: usize,
+    gradients: &mut Buffer<f32>,
+    starts: [usize; 2],
     scratch: &mut Scratch,
 ) -> Result<()> {
+    let Normed { rows, width, .. } = of;
     let chunks = rows.div_ceil(ROWS);
     let parts = scratch.address_of::<f32>(norm_parts(rows, width))?;
     let names = ["norm_columns", "norm_backward"].map(|name| format!("{name}_{}", T::SUFFIX));
-    let [columns, backward] = [0, 1].map(|k| Kernel { module: "trainer/norm", ptx: PTX, name: &names[k] });
+    let [columns, backward] = [0, 1].map(|k| Kernel { module: "nn/norm", ptx: PTX, name: &names[k] });
     let (x, moments, weight) = (of.x.address(), of.moments.address(), of.weight.address());
     let d = Part { buffer: d, start }.address();
     let of_columns = arguments![x, moments, d, parts, rows as u64, width as u32];
@@ -191,14 +195,8 @@ fn cpu<From: Operand, To: Operand>(x: &[From], weight: &[f32], bias: &[f32], to:
     [mean, scale]
 }
 
-fn cpu_backward<T: Operand>(
-    of: Normed<'_, T>,
-    rows: usize,
-    width: usize,
-    d: &mut [f32],
-    gradients: &mut [f32],
-    starts: [usize; 2],
-) {
+fn cpu_backward<T: Operand>(of: Normed<'_, T>, d: &mut [f32], gradients: &mut [f32], starts: [usize; 2]) {
+    let Normed { rows, width, .. } = of;
     let (x, weight, moments) = (of.x.elements(), of.weight.elements(), of.moments.as_slice().as_chunks::<2>().0);
     let unit = |row: usize, k: usize| (x[row * width + k].widen() - moments[row][0]) * moments[row][1];
     for column in 0..width {
@@ -283,11 +281,11 @@ mod tests {
         /// Gradients of the rows, and of weight and bias.
         fn backward(&self, moments: &Buffer<f32>) -> (Vec<f32>, Vec<f32>) {
             let ([rows, width], scope) = (self.shape, Device::cpu().scope("test"));
-            let of = Normed { x: (&self.x).into(), moments, weight: self.of().weight };
+            let of = Normed { rows, width, x: (&self.x).into(), moments, weight: self.of().weight };
             let mut expected = Buffer::from_slice(&scope, &self.d).unwrap();
             let mut gradients = Buffer::from_slice(&scope, &self.gradients).unwrap();
-            let to = (&mut gradients, [1 + width, 1], &mut Scratch::empty(&scope).unwrap());
-            layer_norm_backward(of, self.shape, (&mut expected, 0), to).unwrap();
+            let (starts, mut scratch) = ([1 + width, 1], Scratch::empty(&scope).unwrap());
+            layer_norm_backward(of, &mut expected, 0, &mut gradients, starts, &mut scratch).unwrap();
 
             let chunks = rows.div_ceil(ROWS);
             let (mut parts, mut found) = (vec![f32::NAN; 2 * chunks * width], self.d.clone());

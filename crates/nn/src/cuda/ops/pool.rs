@@ -10,11 +10,11 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::capacity::ensure_capacity;
 use super::column_sums::{add_column_sums, column_sum_parts};
-use super::matmul::{Arithmetic, Layout, Output, Product, multiply, parts_of_rows, parts_of_sum};
+use super::matmul::{Arithmetic, Output, Product, Transpose, multiply, parts_of_rows, parts_of_sum};
 use super::operand::{Operand, Part};
 use super::scratch::Scratch;
 use crate::error::Result;
-use keys::{Affine, affine_backward, find_keys, keys_backward};
+use keys::{AffinePlace, affine_backward, find_keys, keys_backward};
 use states::{sum_states, sum_states_backward};
 
 /// Warps of a block: that of pool.cu.
@@ -80,7 +80,13 @@ impl<'a> PoolWeights<'a> {
     }
 
     /// A product without a start.
-    fn product<'p>(&self, a: Part<'p, f32>, b: Part<'p, f32>, shape: [usize; 3], layout: Layout) -> Product<'p, f32> {
+    fn product<'p>(
+        &self,
+        a: Part<'p, f32>,
+        b: Part<'p, f32>,
+        shape: [usize; 3],
+        layout: Transpose,
+    ) -> Product<'p, f32> {
         Product { a, b, start: None, shape, layout, arithmetic: self.arithmetic }
     }
 }
@@ -226,13 +232,13 @@ pub fn pool<T: Operand>(
     for head in 0..heads {
         let sums = Part { buffer: &memory.sums, start: head * windows * hidden };
         let weight_v = of.parameter(in_weight + (2 * hidden + head * width) * hidden);
-        let values = of.product(weight_v, sums, [width, windows, hidden], Layout::Straight);
+        let values = of.product(weight_v, sums, [width, windows, hidden], Transpose::Nt);
         multiply(&values, Output::Overwrite, &mut memory.values, head * width * windows, &mut memory.scratch)?;
     }
     let start = Some(Part::from(&memory.bias));
     let all = Product {
         start,
-        ..of.product((&memory.values).into(), of.parameter(out_weight), [windows, hidden, hidden], Layout::FirstTurned)
+        ..of.product((&memory.values).into(), of.parameter(out_weight), [windows, hidden, hidden], Transpose::Tt)
     };
     multiply(&all, Output::Overwrite, pooled, pooled_start, &mut memory.scratch)
 }
@@ -278,19 +284,19 @@ fn project_backward(
     memory.column.set_zero()?;
     add_column_sums(d_pooled, windows, hidden, &mut memory.column, 0, &mut memory.scratch)?;
     // W_o (values + b_v) + b_o: the values as they are kept, and the biases of all windows at once.
-    let of_values = of.product(d_pooled, (&memory.values).into(), [hidden, hidden, windows], Layout::FirstTurned);
+    let of_values = of.product(d_pooled, (&memory.values).into(), [hidden, hidden, windows], Transpose::Tt);
     multiply(&of_values, Output::Add, gradients, out_weight, &mut memory.scratch)?;
-    let of_bias = Affine { x: in_bias + 2 * hidden, weight: out_weight, bias: out_bias };
+    let of_bias = AffinePlace { x: in_bias + 2 * hidden, weight: out_weight, bias: out_bias };
     affine_backward(of, &memory.column, of_bias, gradients)?;
-    let d_values = of.product(of.parameter(out_weight), d_pooled, [hidden, windows, hidden], Layout::FirstTurned);
+    let d_values = of.product(of.parameter(out_weight), d_pooled, [hidden, windows, hidden], Transpose::Tt);
     multiply(&d_values, Output::Overwrite, &mut memory.d_values, 0, &mut memory.scratch)?;
     for head in 0..heads {
         let weight_v = in_weight + (2 * hidden + head * width) * hidden;
         let d_values = Part { buffer: &memory.d_values, start: head * width * windows };
         let sums = Part { buffer: &memory.sums, start: head * windows * hidden };
-        let d_weight_v = of.product(d_values, sums, [width, hidden, windows], Layout::SecondTransposed);
+        let d_weight_v = of.product(d_values, sums, [width, hidden, windows], Transpose::Nn);
         multiply(&d_weight_v, Output::Add, gradients, weight_v, &mut memory.scratch)?;
-        let d_sums = of.product(d_values, of.parameter(weight_v), [windows, hidden, width], Layout::BothTransposed);
+        let d_sums = of.product(d_values, of.parameter(weight_v), [windows, hidden, width], Transpose::Tn);
         multiply(&d_sums, Output::Overwrite, &mut memory.d_sums, head * windows * hidden, &mut memory.scratch)?;
     }
     Ok(())

@@ -57,7 +57,7 @@ pub(crate) fn read_graphs(
 ) -> Result<()> {
     match of.assert_have(read, nodes, arguments) {
         Device::Cuda(device) => {
-            let kernel = Kernel { module: "trainer/readout", ptx: PTX, name: "read_graphs" };
+            let kernel = Kernel { module: "nn/readout", ptx: PTX, name: "read_graphs" };
             let (len, graphs) = (of.lens()[0], of.lists.on_device.graphs.address());
             let (nodes, read, to) = (nodes.address(), read.address(), arguments.address());
             let arguments = arguments![of.code(), graphs, nodes, read, to, len as u64, of.width as u32];
@@ -90,7 +90,7 @@ pub(crate) fn read_graphs_backward(
 ) -> Result<()> {
     match of.assert_have(d_read, d_nodes, arguments) {
         Device::Cuda(device) => {
-            let kernel = Kernel { module: "trainer/readout", ptx: PTX, name: "read_graphs_backward" };
+            let kernel = Kernel { module: "nn/readout", ptx: PTX, name: "read_graphs_backward" };
             let (len, lists) = (of.lens()[1], &of.lists.on_device);
             let (graphs, graph_of, from) = (lists.graphs.address(), lists.graph_of.address(), arguments.address());
             let (d_read, d_nodes) = (d_read.address(), d_nodes.address());

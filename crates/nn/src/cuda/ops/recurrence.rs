@@ -9,7 +9,7 @@ use super::group::{self, Groups};
 use super::operand::Operand;
 use super::recurrent_weights::{Fragments, RecurrentWeights, is_of_a_block, persistent_units};
 use super::scratch::Scratch;
-use super::work_list::{Place, WorkList};
+use super::work_list::{SequencePlace, WorkList};
 use crate::error::Result;
 
 pub(super) const PTX: &str = megabatch_gpu_core::ptx!("recurrence");
@@ -17,7 +17,7 @@ pub(super) const PTX_OF_GROUPS: &str = megabatch_gpu_core::ptx!("recurrence_grou
 
 /// Inputs of the recurrence.
 #[derive(Clone, Copy, Debug)]
-pub struct Inputs<'a, T: Operand> {
+pub struct RecurrenceInputs<'a, T: Operand> {
     /// W_hh of each sequence.
     pub weights: &'a RecurrentWeights<T>,
     /// x · W_ihᵀ + b_ih + b_hh, `[rows, H, 4]`, the rows of all sequences.
@@ -128,7 +128,7 @@ fn lens(rows: usize, windows: usize, hidden: usize) -> [usize; 2] {
 /// # Panics
 /// If anything has not room for the list, if arrays are on several devices, and if a list for
 /// groups has 2³² rows of states.
-pub fn recurrence<T: Operand>(list: &WorkList, inputs: &Inputs<'_, T>, states: &mut States<T>) -> Result<()> {
+pub fn recurrence<T: Operand>(list: &WorkList, inputs: &RecurrenceInputs<'_, T>, states: &mut States<T>) -> Result<()> {
     states.assert_fit(list);
     assert!(inputs.projected.len() >= list.projected_rows() * 4 * list.hidden(), "projected inputs of the list");
     inputs.weights.assert_fit(list);
@@ -156,11 +156,11 @@ fn persistent<T: Operand>(
     device: &Cuda,
     list: &WorkList,
     fragments: &Fragments,
-    inputs: &Inputs<'_, T>,
+    inputs: &RecurrenceInputs<'_, T>,
     states: &mut States<T>,
 ) -> Result<()> {
     let (name, launch) = kernel::<T>("forward", list, fragments.units);
-    let kernel = Kernel { module: "trainer/recurrence", ptx: PTX, name: &name };
+    let kernel = Kernel { module: "nn/recurrence", ptx: PTX, name: &name };
     let (places, tiles, first) =
         (list.on_device.places.address(), list.on_device.tiles.address(), list.on_device.first.address());
     let (fragments, projected) = (fragments.forward.address(), inputs.projected.address());
@@ -177,11 +177,11 @@ fn by_groups<T: Operand>(
     device: &Cuda,
     list: &WorkList,
     fragments: &Fragments,
-    inputs: &Inputs<'_, T>,
+    inputs: &RecurrenceInputs<'_, T>,
     states: &mut States<T>,
 ) -> Result<()> {
     let name = group::kernel_name::<T>("forward", fragments.units);
-    let kernel = Kernel { module: "trainer/recurrence_group", ptx: PTX_OF_GROUPS, name: &name };
+    let kernel = Kernel { module: "nn/recurrence_group", ptx: PTX_OF_GROUPS, name: &name };
     let Some(groups) = Groups::of(&kernel, fragments.units, device, list, &mut states.scratch)? else {
         return cell::forward(device, list, inputs, states);
     };
@@ -205,16 +205,16 @@ pub(super) fn kernel<T: Operand>(direction: &str, list: &WorkList, units: usize)
     (name, Launch::of_blocks(list.tiles()).map(|launch| launch.with_threads(4 * units as u32)))
 }
 
-/// The plain form. `add_products` adds W_hh · h of a window of a sequence to the gates of its
-/// units, `[H, 4]`.
+/// The recurrence on the CPU. `add_products` adds W_hh · h of a window of a sequence to the gates
+/// of its units, `[H, 4]`.
 pub(super) fn cpu<T: Operand>(
     list: &WorkList,
     projected: &Buffer<f32>,
     states: &mut States<T>,
-    add_products: impl Fn(&Place, &[f32], &mut [f32]),
+    add_products: impl Fn(&SequencePlace, &[f32], &mut [f32]),
 ) {
     let hidden = list.hidden();
-    let of_step = |of: &Place, t: usize, (window, first): (usize, u32), states: &mut States<T>| {
+    let of_step = |of: &SequencePlace, t: usize, (window, first): (usize, u32), states: &mut States<T>| {
         let [before, after] = [of.states(t), of.states(t + 1)].map(|row| (row + window) * hidden);
         let row = of.projected_row as usize + first as usize + t * of.row_step as usize;
         let mut sums = projected.as_slice()[row * 4 * hidden..][..4 * hidden].to_vec();

@@ -10,7 +10,7 @@ use super::operand::Operand;
 use super::recurrence::{States, kernel};
 use super::recurrent_weights::{Fragments, RecurrentWeights, persistent_units};
 use super::scratch::Scratch;
-use super::work_list::{Place, WorkList};
+use super::work_list::{SequencePlace, WorkList};
 use crate::error::Result;
 
 pub(super) const PTX: &str = megabatch_gpu_core::ptx!("recurrence_backward");
@@ -120,7 +120,7 @@ fn persistent<T: Operand>(
     gradients: &mut Gradients<T>,
 ) -> Result<()> {
     let (name, launch) = kernel::<T>("backward", list, fragments.units);
-    let kernel = Kernel { module: "trainer/recurrence_backward", ptx: PTX, name: &name };
+    let kernel = Kernel { module: "nn/recurrence_backward", ptx: PTX, name: &name };
     let (places, tiles) = (list.on_device.places.address(), list.on_device.tiles.address());
     let (fragments, cell, gates) = (fragments.backward.address(), states.cell.address(), states.gates.address());
     let d_outputs = gradients.outputs.as_ref().map_or(0, Buffer::address);
@@ -142,7 +142,7 @@ fn by_groups<T: Operand>(
     gradients: &mut Gradients<T>,
 ) -> Result<()> {
     let name = group::kernel_name::<T>("backward", fragments.units);
-    let kernel = Kernel { module: "trainer/recurrence_group_backward", ptx: PTX_OF_GROUPS, name: &name };
+    let kernel = Kernel { module: "nn/recurrence_group_backward", ptx: PTX_OF_GROUPS, name: &name };
     let Some(groups) = Groups::of(&kernel, fragments.units, device, list, &mut gradients.scratch)? else {
         return cell::backward(device, list, weights, states, gradients);
     };
@@ -163,7 +163,7 @@ fn by_groups<T: Operand>(
 
 fn cpu<T: Operand>(
     list: &WorkList,
-    of: &Place,
+    of: &SequencePlace,
     weights: &RecurrentWeights<T>,
     states: &States<T>,
     gradients: &mut Gradients<T>,

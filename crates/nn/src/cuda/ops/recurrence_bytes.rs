@@ -4,7 +4,7 @@ use megabatch_amp::QuantizedMatrix;
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
 
-use super::bytes::{ByteMatrix, ByteRows, multiply_at, padded, product_of, quantize_row, scales_of};
+use super::bytes::{DeviceByteMatrix, DeviceByteRows, multiply_at, padded, product_of, quantize_row, scales_of};
 use super::cell;
 use super::operand::Operand;
 use super::recurrence::{States, cpu};
@@ -23,14 +23,14 @@ pub struct RecurrentBytes {
 /// The form in which they are read.
 #[derive(Debug)]
 enum WeightsForm {
-    Persistent(Fragments),
+    Persistent(ByteFragments),
     /// Each matrix by itself, and the states of a step of one sequence.
-    StepByStep(Vec<ByteMatrix>, ByteRows),
+    StepByStep(Vec<DeviceByteMatrix>, DeviceByteRows),
 }
 
 /// For the persistent kernels, of all sequences.
 #[derive(Debug)]
-struct Fragments {
+struct ByteFragments {
     units: usize,
     /// `[sequences, HP / 8 warps, HP / 32, 2, 32 lanes, 16]`.
     bytes: Buffer<i8>,
@@ -51,10 +51,10 @@ impl RecurrentBytes {
         let [gates, hidden] = matrices[0].shape();
         assert!(matrices.iter().all(|of| of.shape() == [gates, hidden]) && gates == 4 * hidden, "[4H, H] each");
         let form = if matches!(scope.device(), Device::Cuda(_)) && is_of_a_block(hidden) {
-            WeightsForm::Persistent(Fragments::new(scope, matrices)?)
+            WeightsForm::Persistent(ByteFragments::new(scope, matrices)?)
         } else {
-            let each = matrices.iter().map(|of| ByteMatrix::new(scope, of)).collect::<Result<_>>()?;
-            WeightsForm::StepByStep(each, ByteRows::empty(scope)?)
+            let each = matrices.iter().map(|of| DeviceByteMatrix::new(scope, of)).collect::<Result<_>>()?;
+            WeightsForm::StepByStep(each, DeviceByteRows::empty(scope)?)
         };
         Ok(RecurrentBytes { hidden, sequences: matrices.len(), form })
     }
@@ -67,13 +67,13 @@ impl RecurrentBytes {
     }
 }
 
-impl Fragments {
+impl ByteFragments {
     fn new(scope: &Scope, matrices: &[QuantizedMatrix]) -> Result<Self> {
         let hidden = matrices[0].shape()[1];
         let bytes: Vec<i8> = matrices.iter().flat_map(fragments).collect();
         let scales: Vec<f32> = matrices.iter().flat_map(scales_of).collect();
         let (bytes, scales) = (Buffer::from_slice(scope, &bytes)?, Buffer::from_slice(scope, &scales)?);
-        Ok(Fragments { units: block_units(hidden), bytes, scales })
+        Ok(ByteFragments { units: block_units(hidden), bytes, scales })
     }
 }
 
@@ -143,13 +143,13 @@ pub fn recurrence_in_bytes<T: Operand>(
 fn persistent<T: Operand>(
     device: &Cuda,
     list: &WorkList,
-    fragments: &Fragments,
+    fragments: &ByteFragments,
     projected: &Buffer<f32>,
     states: &mut States<T>,
 ) -> Result<()> {
     let (name, launch) = kernel(list, fragments.units);
     let kernel =
-        Kernel { module: "trainer/recurrence_bytes", ptx: megabatch_gpu_core::ptx!("recurrence_bytes"), name: &name };
+        Kernel { module: "nn/recurrence_bytes", ptx: megabatch_gpu_core::ptx!("recurrence_bytes"), name: &name };
     let (places, tiles, first) =
         (list.on_device.places.address(), list.on_device.tiles.address(), list.on_device.first.address());
     let (bytes, scales, projected) = (fragments.bytes.address(), fragments.scales.address(), projected.address());
@@ -170,8 +170,8 @@ fn kernel(list: &WorkList, units: usize) -> (String, Option<Launch>) {
 fn step_by_step<T: Operand>(
     device: &Cuda,
     list: &WorkList,
-    matrices: &[ByteMatrix],
-    rows: &mut ByteRows,
+    matrices: &[DeviceByteMatrix],
+    rows: &mut DeviceByteRows,
     projected: &Buffer<f32>,
     states: &mut States<T>,
 ) -> Result<()> {
@@ -225,7 +225,7 @@ mod tests {
         }
 
         fn run_by_kernel(&mut self) {
-            let of = Fragments::new(&Device::cpu().scope("test"), &self.matrices).unwrap();
+            let of = ByteFragments::new(&Device::cpu().scope("test"), &self.matrices).unwrap();
             let (name, launch) = kernel(&self.list, of.units);
             let mut arguments = self.list.arguments(&[self.list.hidden() as u32]);
             arguments.extend([
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn states_in_eight_bits_are_near_those_of_the_weights_as_they_are() {
-        use super::super::recurrence::{Inputs, recurrence};
+        use super::super::recurrence::{RecurrenceInputs, recurrence};
         use super::super::recurrent_weights::RecurrentWeights;
 
         let (hidden, scope) = (40, Device::cpu().scope("test"));
@@ -268,7 +268,7 @@ mod tests {
         let mut weights = RecurrentWeights::<f32>::zeros(&scope, hidden, &starts).unwrap();
         let dequantized: Vec<f32> = exact.matrices.iter().flat_map(QuantizedMatrix::dequantized).collect();
         weights.set(&Buffer::from_slice(&scope, &dequantized).unwrap()).unwrap();
-        let inputs = Inputs { weights: &weights, projected: &exact.projected };
+        let inputs = RecurrenceInputs { weights: &weights, projected: &exact.projected };
         recurrence(&exact.list, &inputs, &mut exact.states).unwrap();
         assert_close(bytes.states.hidden.as_slice(), exact.states.hidden.as_slice(), 1e-3, "hidden states");
     }

@@ -5,7 +5,7 @@ use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 
 use super::input_weights::InputWeights;
 use super::operand::Operand;
-use super::recurrence::{Inputs, States, kernel, recurrence};
+use super::recurrence::{RecurrenceInputs, States, kernel, recurrence};
 use super::recurrent_weights::{Fragments, RecurrentWeights};
 use super::work_list::WorkList;
 use crate::error::Result;
@@ -56,7 +56,7 @@ fn cuda<T: Operand>(
     states: &mut States<T>,
 ) -> Result<()> {
     let (name, launch) = kernel::<T>("rows", list, fragments.units);
-    let kernel = Kernel { module: "trainer/recurrence_of_rows", ptx: PTX, name: &name };
+    let kernel = Kernel { module: "nn/recurrence_of_rows", ptx: PTX, name: &name };
     let (places, tiles, first) =
         (list.on_device.places.address(), list.on_device.tiles.address(), list.on_device.first.address());
     let (input, rows) = (inputs.input, inputs.rows.address());
@@ -83,7 +83,7 @@ fn cpu<T: Operand>(list: &WorkList, inputs: &RowInputs<'_, T>, states: &mut Stat
         }
     }
     let projected = Buffer::from_slice(states.cell.scope(), &projected)?;
-    recurrence(list, &Inputs { weights: inputs.weights, projected: &projected }, states)
+    recurrence(list, &RecurrenceInputs { weights: inputs.weights, projected: &projected }, states)
 }
 
 #[cfg(test)]

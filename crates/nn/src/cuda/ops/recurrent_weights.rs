@@ -86,7 +86,7 @@ impl<T: Operand> RecurrentWeights<T> {
         match (&mut self.fragments, parameters.scope().device()) {
             (Some(fragments), Device::Cuda(device)) => {
                 let (len, name) = (fragments.forward.len(), kernel::<T>(fragments.units));
-                let kernel = Kernel { module: "trainer/recurrent_weights", ptx: PTX, name: &name };
+                let kernel = Kernel { module: "nn/recurrent_weights", ptx: PTX, name: &name };
                 let (forward, backward) = (fragments.forward.address(), fragments.backward.address());
                 let (hidden, units) = (self.hidden as u32, fragments.units as u32);
                 let arguments = arguments![self.rows.address(), forward, backward, hidden, units, len as u32];

@@ -34,7 +34,7 @@ pub fn round_part<T: Operand>(x: &mut Buffer<f32>, range: Range<usize>) -> Resul
         _ if !T::IS_NARROW => Ok(()),
         Device::Cuda(device) => {
             let name = kernel::<T>();
-            let kernel = Kernel { module: "trainer/round", ptx: megabatch_gpu_core::ptx!("round"), name: &name };
+            let kernel = Kernel { module: "nn/round", ptx: megabatch_gpu_core::ptx!("round"), name: &name };
             let arguments = arguments![Part { buffer: x, start: range.start }.address(), len as u64];
             // SAFETY: a thread changes one of the elements, which the buffer was seen to have. What
             // is submitted to the default stream later runs after it.

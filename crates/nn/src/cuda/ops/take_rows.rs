@@ -8,7 +8,7 @@ use crate::error::Result;
 
 /// A table in single precision, and which of its rows are taken.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows<'a> {
+pub struct TableRows<'a> {
     /// `[.., width]`, row-major.
     pub table: &'a Buffer<f32>,
     /// Numbers of the rows; the first `count` are taken.
@@ -30,12 +30,12 @@ pub struct Rows<'a> {
 /// If a buffer ends too early, and if buffers are on several devices. On the CPU, if there is no
 /// such row; on a GPU the numbers are the caller's to keep in range.
 pub fn take_rows<T: Operand>(
-    of: &Rows<'_>,
+    of: &TableRows<'_>,
     narrow: &mut Buffer<T>,
     start: usize,
     wide: &mut Buffer<f32>,
 ) -> Result<()> {
-    let &Rows { table, rows, count, width } = of;
+    let &TableRows { table, rows, count, width } = of;
     let len = count * width;
     assert!(
         count <= rows.len() && start + len <= narrow.len() && len <= wide.len(),
@@ -46,8 +46,7 @@ pub fn take_rows<T: Operand>(
     match &device {
         Device::Cuda(device) => {
             let name = format!("take_rows_{}", T::SUFFIX);
-            let kernel =
-                Kernel { module: "trainer/take_rows", ptx: megabatch_gpu_core::ptx!("take_rows"), name: &name };
+            let kernel = Kernel { module: "nn/take_rows", ptx: megabatch_gpu_core::ptx!("take_rows"), name: &name };
             let narrow = Part { buffer: &*narrow, start }.address();
             let (table, rows, wide) = (table.address(), rows.address(), wide.address());
             let arguments = arguments![table, rows, narrow, wide, count as u64, width as u64];
@@ -85,7 +84,7 @@ mod tests {
         let mut narrow = Buffer::<T>::zeros(&scope, count * width + 1).unwrap();
         let mut wide = Buffer::<f32>::zeros(&scope, count * width + 1).unwrap();
         let rows = Buffer::from_slice(&scope, rows).unwrap();
-        let of = Rows { table: &table, rows: &rows, count, width };
+        let of = TableRows { table: &table, rows: &rows, count, width };
         take_rows(&of, &mut narrow, 0, &mut wide).unwrap();
         for (k, &row) in rows.as_slice().iter().enumerate() {
             let expected = T::narrow(table.as_slice()[row as usize * width]).widen();

@@ -44,7 +44,7 @@ const WINDOWS_BY_EIGHTS: usize = 1024;
 pub struct WorkList {
     hidden: usize,
     pace: RecurrenceSchedule,
-    places: Vec<Place>,
+    places: Vec<SequencePlace>,
     firsts: Vec<u32>,
     /// Rows of projected inputs of each sequence.
     projected_rows: Vec<usize>,
@@ -55,7 +55,7 @@ pub struct WorkList {
 /// Work list as kernels read it; there may be room for more behind it.
 #[derive(Debug)]
 pub(super) struct OnDevice {
-    pub(super) places: Buffer<Place>,
+    pub(super) places: Buffer<SequencePlace>,
     pub(super) tiles: Buffer<Tile>,
     pub(super) first: Buffer<u32>,
 }
@@ -63,7 +63,7 @@ pub(super) struct OnDevice {
 /// Start of a sequence's arrays, in rows: `Sequence` of work.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
-pub(super) struct Place {
+pub(super) struct SequencePlace {
     pub(super) projected_row: u64,
     /// First row of gates; of states, of which there are those before the first step besides, it is
     /// `window` rows further.
@@ -104,10 +104,10 @@ impl WorkList {
     pub fn new(scope: &Scope, hidden: usize, tile: TileWindows, sequences: &[Sequence<'_>]) -> Result<Self> {
         let mut list = WorkList::empty(scope, hidden)?;
         list.set(RecurrenceSchedule { tile, ..RecurrenceSchedule::default() }, sequences);
-        let mut delivery = BatchUploader::new(scope)?;
-        let mut mail = delivery.mail();
-        list.enqueue(&mut mail)?;
-        mail.send()?;
+        let mut uploader = BatchUploader::new(scope)?;
+        let mut upload = uploader.upload();
+        list.enqueue(&mut upload)?;
+        upload.send()?;
         Ok(list)
     }
 
@@ -149,7 +149,7 @@ impl WorkList {
                 "a window of sequence {weight} reads row {last} of {}",
                 of.projected_rows
             );
-            places.push(Place {
+            places.push(SequencePlace {
                 projected_row: projected_row as u64,
                 step_row: step_row as u64,
                 row_step: of.row_step as u64,
@@ -192,16 +192,16 @@ impl WorkList {
         }
     }
 
-    /// Gives `mail` what the device has to know of the list. Memory is taken only where there is
+    /// Gives `upload` what the device has to know of the list. Memory is taken only where there is
     /// less than that needs.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
-    pub fn enqueue<'a>(&'a mut self, mail: &mut UploadBatch<'a>) -> Result<()> {
+    pub fn enqueue<'a>(&'a mut self, upload: &mut UploadBatch<'a>) -> Result<()> {
         let OnDevice { places, tiles, first } = &mut self.on_device;
-        mail.put(places, &self.places)?;
-        mail.put(tiles, &self.tiles)?;
-        mail.put(first, &self.firsts)
+        upload.put(places, &self.places)?;
+        upload.put(tiles, &self.tiles)?;
+        upload.put(first, &self.firsts)
     }
 
     /// The most tiles of a list whose sequences have so many windows.
@@ -210,10 +210,10 @@ impl WorkList {
     }
 
     /// Bytes of what the device has of a list, of which each sequence has so many windows at most.
-    pub(crate) fn mail_bytes(windows: &[usize]) -> [usize; 3] {
+    pub(crate) fn upload_bytes(windows: &[usize]) -> [usize; 3] {
         let tiles = WorkList::tiles_max(windows);
         let firsts: usize = windows.iter().sum();
-        [windows.len() * size_of::<Place>(), tiles * size_of::<Tile>(), firsts * size_of::<u32>()]
+        [windows.len() * size_of::<SequencePlace>(), tiles * size_of::<Tile>(), firsts * size_of::<u32>()]
     }
 
     /// H.
@@ -233,7 +233,7 @@ impl WorkList {
 
     /// T and B of a sequence.
     pub fn steps_and_windows(&self, sequence: usize) -> [usize; 2] {
-        let Place { steps, windows, .. } = self.places[sequence];
+        let SequencePlace { steps, windows, .. } = self.places[sequence];
         [steps, windows].map(|size| size as usize)
     }
 
@@ -286,7 +286,7 @@ impl WorkList {
 
     /// Elements up to the end of the rows that are read.
     pub(super) fn rows_end(&self) -> usize {
-        let end = |(of, &count): (&Place, &usize)| of.input as usize + count * of.features as usize;
+        let end = |(of, &count): (&SequencePlace, &usize)| of.input as usize + count * of.features as usize;
         self.places.iter().zip(&self.projected_rows).map(end).max().unwrap_or(0)
     }
 
@@ -294,12 +294,12 @@ impl WorkList {
         self.on_device.places.scope().device()
     }
 
-    pub(super) fn places(&self) -> &[Place] {
+    pub(super) fn places(&self) -> &[SequencePlace] {
         &self.places
     }
 
     /// Row of each window's first step.
-    pub(super) fn first(&self, of: &Place) -> &[u32] {
+    pub(super) fn first(&self, of: &SequencePlace) -> &[u32] {
         &self.firsts[of.window as usize..][..of.windows as usize]
     }
 
@@ -330,7 +330,7 @@ impl TileWindows {
     }
 }
 
-impl Place {
+impl SequencePlace {
     /// Row of the states of the first window before step `t`, which are those after step `t` - 1.
     pub(super) fn states(&self, t: usize) -> usize {
         self.gates(t) + self.window as usize
@@ -343,7 +343,7 @@ impl Place {
 }
 
 /// Tiles of all sequences, those of the longest ones first.
-fn tiles(places: &[Place], windows: usize) -> Vec<Tile> {
+fn tiles(places: &[SequencePlace], windows: usize) -> Vec<Tile> {
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by_key(|&sequence| std::cmp::Reverse(places[sequence].steps));
     let of = |sequence: usize| {
@@ -380,10 +380,10 @@ mod tests {
         let mut list = WorkList::new(&scope, 4, TileWindows::Eight, &[of(9, &[0; 17]), of(3, &[0; 9])]).unwrap();
         let before = device.usage().allocated_bytes;
         list.set(RecurrenceSchedule { tile: TileWindows::Sixteen, step_by_step: false }, &[of(2, &[0, 1, 2])]);
-        let mut delivery = BatchUploader::new(&scope).unwrap();
-        let mut mail = delivery.mail();
-        list.enqueue(&mut mail).unwrap();
-        mail.send().unwrap();
+        let mut uploader = BatchUploader::new(&scope).unwrap();
+        let mut upload = uploader.upload();
+        list.enqueue(&mut upload).unwrap();
+        upload.send().unwrap();
         assert_eq!(device.usage().allocated_bytes, before);
         assert_eq!((list.windows(), list.rows(), list.projected_rows(), list.tiles()), (3, 6, 4, 1));
         assert_eq!(list.on_device.first.as_slice()[..3], [0, 1, 2]);

@@ -39,7 +39,7 @@ impl<K: Copy + Eq + Hash, C: Copy> Choices<K, C> {
     /// Choice, by measurement if need be.
     ///
     /// # Errors
-    /// Those of `measure`.
+    /// Errors of `measure`.
     pub(crate) fn choose(
         &mut self,
         cuda: &Cuda,

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::{Error, Result};
-use crate::file::write_atomically;
 
 /// Version of the files' form.
 const FORMAT: u32 = 1;
@@ -74,7 +73,7 @@ impl Store {
         };
         let bytes = serde_json::to_vec_pretty(&kept).expect("names and numbers");
         std::fs::create_dir_all(&self.folder).map_err(Error::file(&self.folder, "make the folder"))?;
-        write_atomically(&path, &bytes)
+        Ok(megabatch_atomic_file::write(&path, &bytes)?)
     }
 
     /// The file of a question, and the digest of the PTX.

@@ -64,7 +64,7 @@ pub(super) fn layer_sizes(config: &GraphConfig, width_in: usize, attributes: usi
 
 /// Offsets of a layer's parameters, by the names that they have in PyTorch Geometric.
 #[derive(Debug)]
-pub(crate) struct Layer {
+pub(crate) struct AttentionLayer {
     pub(crate) sizes: LayerSizes,
     pub(crate) scoring: Scoring,
     pub(crate) bias: Slot,                // [D]
@@ -104,7 +104,7 @@ fn glorot(rows: usize, columns: usize) -> f64 {
     (6.0 / (rows + columns) as f64).sqrt()
 }
 
-impl Layer {
+impl AttentionLayer {
     /// Appends the parameters of layer `l` to `layout`, named `graph.<l>.lin.weight` and so on.
     pub(super) fn new(kind: AttentionKind, l: usize, sizes: LayerSizes, residual: bool, layout: &mut Layout) -> Self {
         let LayerSizes { input, heads, units, attributes, .. } = sizes;
@@ -139,7 +139,7 @@ impl Layer {
             has_edges.then(|| push("lin_edge.weight", &[projected, attributes], glorot(projected, attributes)));
         let residual = residual.then(|| push("res.weight", &[width, input], glorot(width, input)));
         let bias = push("bias", &[width], 0.0);
-        Layer { sizes, scoring, bias, residual, edge_weight, drawn }
+        AttentionLayer { sizes, scoring, bias, residual, edge_weight, drawn }
     }
 
     /// Draws the parameters as PyTorch Geometric does: element `i` of tensor `name` is a function

@@ -4,8 +4,10 @@
 //!
 //! ```text
 //! for each layer, x [N, F], node i, edges e = j → i with attributes a_e, heads h of C units:
-//!     GAT:    v_j = W x_j;                score = LeakyReLU(att_src · v_j + att_dst · v_i + att_edge · W_e a_e)
-//!     GATv2:  v_j = W_l x_j + b_l;        score = att · LeakyReLU(v_j + W_r x_i + b_r + W_e a_e)
+//!     GAT:    v_j = W x_j;
+//!             score = LeakyReLU(att_src · v_j + att_dst · v_i + att_edge · W_e a_e)
+//!     GATv2:  v_j = W_l x_j + b_l;
+//!             score = att · LeakyReLU(v_j + W_r x_i + b_r + W_e a_e)
 //!     coefficient = softmax of the scores over the edges that i receives
 //!     y_i = bias + W_res x_i + Σ_e coefficient · v_j          heads side by side, or their mean
 //!     ELU or ReLU of y, before the next layer
@@ -19,7 +21,7 @@ mod layer;
 
 pub use config::{AttentionKind, GraphActivation, GraphConfig, GraphOutput};
 use layer::layer_sizes;
-pub(crate) use layer::{Joined, Layer, LayerSizes, Scoring};
+pub(crate) use layer::{AttentionLayer, Joined, LayerSizes, Scoring};
 
 use crate::model::tensor::{Layout, TensorSet};
 
@@ -28,7 +30,7 @@ use crate::model::tensor::{Layout, TensorSet};
 #[derive(Debug)]
 pub struct GraphAttention {
     pub(crate) config: GraphConfig,
-    pub(crate) layers: Vec<Layer>,
+    pub(crate) layers: Vec<AttentionLayer>,
 }
 
 impl GraphAttention {
@@ -36,7 +38,8 @@ impl GraphAttention {
     /// K = `outputs` is the width of an averaging last layer.
     pub fn new(config: GraphConfig, width_in: usize, attributes: usize, outputs: usize, layout: &mut Layout) -> Self {
         let sizes = layer_sizes(&config, width_in, attributes, outputs).into_iter().enumerate();
-        let layers = sizes.map(|layer| Layer::new(config.kind, layer.0, layer.1, config.residual, layout)).collect();
+        let layers =
+            sizes.map(|layer| AttentionLayer::new(config.kind, layer.0, layer.1, config.residual, layout)).collect();
         GraphAttention { config, layers }
     }
 
@@ -45,7 +48,7 @@ impl GraphAttention {
         &self.config
     }
 
-    pub(crate) fn layers(&self) -> &[Layer] {
+    pub(crate) fn layers(&self) -> &[AttentionLayer] {
         &self.layers
     }
 

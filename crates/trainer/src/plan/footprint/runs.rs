@@ -109,21 +109,23 @@ mod tests {
     }
 
     proptest! {
-        /// Batches of any pieces, in any order.
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Batches of any pieces of the longest run's length, in any order.
         #[test]
         fn no_batch_has_more(
             moved in prop::collection::vec((prop_oneof![8 => 0i64..3, 1 => 4i64..7], prop_oneof![5 => 0i64..2, 1 => 2i64..4]), 1..40),
-            (longest, len, count) in (1usize..9, 1usize..9, 1usize..4),
+            (longest, count) in (1usize..9, 1usize..4),
             starts in prop::collection::vec(0usize..40, 3),
         ) {
-            let samples = samples(&moved);
-            let most = most(&samples, longest, Pieces { count, len });
-            let pieces = starts.iter().take(count).map(|start| start % moved.len());
-            let list: Vec<usize> = pieces.flat_map(|start| start..(start + len).min(moved.len())).collect();
+            let (samples, len) = (samples(&moved), longest.min(moved.len()));
+            let most = most(&samples, len, Pieces { count, len });
+            let pieces = starts.iter().take(count).map(|start| start % (moved.len() - len + 1));
+            let list: Vec<usize> = pieces.flat_map(|start| start..start + len).collect();
             let mut batch = Batch::new(&Device::cpu().scope("test"), samples.shape(), list.len()).unwrap();
             batch.take_series(&samples.series().unwrap(), &list).unwrap();
             let view = batch.view();
-            let runs = Runs { longest, at_once: 1, piece: usize::MAX }.of_batch(&view, 0);
+            let runs = Runs { longest: len, at_once: 1, piece: usize::MAX }.of_batch(&view, 0);
             prop_assert!(runs.len() <= most.count, "{} runs for {:?}", runs.len(), most);
             for (k, timeframe) in samples.shape().timeframes.iter().enumerate() {
                 let reach = |run: &std::ops::Range<usize>| view.starts(k)[run.end - 1] - view.starts(k)[run.start];

@@ -7,7 +7,8 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::graph::{GraphView, Graphs};
 use megabatch_nn::loss::Loss;
-use megabatch_nn::model::{AttentionKind, Fusion, GraphConfig, GraphOutput, Readout, Timeframe};
+use megabatch_nn::memory::PlannedTensor;
+use megabatch_nn::model::{AttentionKind, Encoder, Fusion, GraphConfig, GraphOutput, Readout, Timeframe};
 use megabatch_segment::{Compressed, Csc};
 use proptest::prelude::*;
 
@@ -15,6 +16,7 @@ use super::*;
 use crate::config::optimizer::{OptimizerConfig, OptimizerKind};
 use crate::data::samples::{Batch, InMemory};
 use crate::data::series_in_memory::SeriesInMemory;
+use crate::error::Error;
 use crate::train::{Run, Trainer};
 
 const SAMPLES: usize = 70;
@@ -157,7 +159,7 @@ proptest! {
         timeframes in prop::collection::vec((1usize..4, 1usize..4), 1..3),
         (hidden, layers, graph_layers, heads) in (1usize..6, 1usize..3, 1usize..4, 1usize..4),
         (batch_size, threads, accumulation_steps) in (1usize..20, 1usize..4, 1usize..3),
-        [lstm, attends, v2, attention_head, validates, plain, drops, attributes] in any::<[bool; 8]>(),
+        [lstm, attends, v2, attention_head, validates, drops, attributes] in any::<[bool; 7]>(),
         (by_node, pools, fuses, norm) in any::<(bool, bool, bool, bool)>(),
     ) {
         let timeframe = |(k, &(steps, features)): (usize, &(usize, usize))| {
@@ -192,7 +194,6 @@ proptest! {
             threads,
             accumulation_steps,
             dropout: if drops { 0.5 } else { 0.0 },
-            form: if plain { Form::Plain } else { Form::Fast },
             ..Config::default()
         };
         let validation: &[usize] = if validates { &[60, 61] } else { &[] };
@@ -209,7 +210,7 @@ proptest! {
         timeframes in prop::collection::vec((prop_oneof![1usize..5, 14usize..35], 1usize..4), 1..4),
         (hidden, layers, bias) in (1usize..6, 1usize..4, any::<bool>()),
         (batch_size, threads, accumulation_steps) in (1usize..80, 1usize..4, 1usize..3),
-        [adam, validates, plain, drops, carries, dense, bf16, pools, fuses, layer_norm, checkpointing] in any::<[bool; 11]>(),
+        [adam, validates, drops, carries, dense, bf16, pools, fuses, layer_norm, checkpointing] in any::<[bool; 10]>(),
         run_length in prop_oneof![Just(None), (1usize..20).prop_map(Some)],
     ) {
         let timeframe = |(k, &(steps, features)): (usize, &(usize, usize))| {
@@ -234,10 +235,9 @@ proptest! {
             dropout: if drops { 0.5 } else { 0.0 },
             carry_state: carries,
             loss_on: if dense { LossOn::EveryStep } else { LossOn::LastStep },
-            precision: if bf16 && (dense || !plain) { Precision::Bf16 } else { Precision::Fp32 },
+            precision: if bf16 { Precision::Bf16 } else { Precision::Fp32 },
             run_length,
-            form: if plain && !dense { Form::Plain } else { Form::Fast },
-            gradient_checkpointing: checkpointing && (!plain || dense),
+            gradient_checkpointing: checkpointing,
             ..Config::default()
         };
         let validation: &[usize] = if validates { &[60, 61] } else { &[] };

@@ -28,7 +28,7 @@ use crate::error::{Error, Result};
 ///
 /// What is not here may change without a word: when to end, validate and save (early stopping and,
 /// at a constant rate, the number of steps among them), what to do about divergence, gradient
-/// checkpointing, and the number of threads. The form is told apart, see
+/// checkpointing, and the number of threads. The instruction set is told apart, see
 /// [`Arithmetic`](crate::Arithmetic).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSettings {
@@ -151,7 +151,7 @@ impl RunSettings {
             ("model.fusion", model.fusion.to_string()),
             ("model.readout", model.readout.map_or("none".to_owned(), |readout| lower(&readout))),
             ("model.graph", if model.graph.is_some() { "attention" } else { "none" }.to_owned()),
-            ("model.edge_attributes", model.edge_attributes.to_string()),
+            ("model.graph_edge_attributes", model.edge_attributes.to_string()),
             ("data.split (training samples)", train_samples.to_string()),
             ("data.split (validation samples)", validation_samples.to_string()),
             ("training.seed", seed.to_string()),
@@ -240,7 +240,7 @@ fn graph_settings(graph: &GraphConfig) -> (Settings, Settings) {
         self_loops,
     } = graph;
     let fixed = vec![
-        ("model.graph_kind", lower(kind)),
+        ("model.graph_attention", lower(kind)),
         ("model.graph_layers", layers.to_string()),
         ("model.graph_heads", heads.to_string()),
         ("model.graph_hidden", hidden.to_string()),
@@ -248,7 +248,7 @@ fn graph_settings(graph: &GraphConfig) -> (Settings, Settings) {
         ("model.graph_output_heads", output_heads.to_string()),
         ("model.graph_activation", lower(activation)),
         ("model.graph_residual", residual.to_string()),
-        ("model.graph_negative_slope", negative_slope.to_string()),
+        ("the negative slope of graph attention", negative_slope.to_string()),
         ("model.graph_self_loops", self_loops.to_string()),
     ];
     let free = vec![

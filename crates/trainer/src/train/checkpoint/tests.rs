@@ -5,8 +5,8 @@ use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 
+use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
-use megabatch_nn::cpu::Form;
 use megabatch_nn::cuda::Tuning;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Layout, ModelConfig, SampleShape};
@@ -132,7 +132,7 @@ fn state(step: u64) -> State {
             tuning: Tuning::Off,
             loss_scale: megabatch_amp::ScalerConfig::default(),
         },
-        arithmetic: Arithmetic::here(Form::Fast),
+        arithmetic: Arithmetic::here(Precision::Fp32),
         best: Some(Best { step: 1, loss: 0.5 }),
         plateau: EarlyStoppingState::default(),
         course: DivergenceState::default(),

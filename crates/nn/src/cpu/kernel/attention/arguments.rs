@@ -7,29 +7,29 @@ use crate::cpu::kernel::{PANEL, View};
 
 /// Numbers of one head: that of edge or node `i` is `values[i * group + index]`.
 #[derive(Clone, Copy)]
-pub(crate) struct Head<'a> {
+pub(crate) struct HeadNumbers<'a> {
     pub(crate) values: &'a [f32],
     pub(crate) group: usize,
     pub(crate) index: usize,
 }
 
 /// The same, to write.
-pub(crate) struct HeadMut<'a> {
+pub(crate) struct HeadNumbersMut<'a> {
     pub(crate) values: &'a mut [f32],
     pub(crate) group: usize,
     pub(crate) index: usize,
 }
 
-impl Head<'_> {
+impl HeadNumbers<'_> {
     /// Panics unless there are numbers of `count` edges or nodes.
     pub(super) fn check(&self, count: usize) {
         assert!(self.index < self.group && count * self.group <= self.values.len(), "{count} numbers of a head");
     }
 }
 
-impl HeadMut<'_> {
+impl HeadNumbersMut<'_> {
     pub(super) fn check(&self, count: usize) {
-        Head { values: self.values, group: self.group, index: self.index }.check(count);
+        HeadNumbers { values: self.values, group: self.group, index: self.index }.check(count);
     }
 }
 
@@ -72,7 +72,7 @@ pub(super) fn check_edge_weight(joint: &Joint<'_>, len: usize) {
 /// at the edges' other ends.
 pub(super) struct Gather<'a> {
     pub(super) walk: Walk<'a>,
-    pub(super) head: Head<'a>,
+    pub(super) head: HeadNumbers<'a>,
     pub(super) panels: usize,
     pub(super) from: *const f32,
     pub(super) from_stride: usize,
@@ -82,14 +82,14 @@ pub(super) struct Gather<'a> {
 
 /// Arguments of the kernel `dots`: numbers of a head = nodes [panels][N][16] · ends
 /// [panels][N][16], by edge.
-pub(super) struct Dots<'a> {
+pub(super) struct EdgeDots<'a> {
     pub(super) walk: Walk<'a>,
     pub(super) panels: usize,
     pub(super) nodes: *const f32,
     pub(super) nodes_stride: usize,
     pub(super) ends: *const f32,
     pub(super) ends_stride: usize,
-    pub(super) to: HeadMut<'a>,
+    pub(super) to: HeadNumbersMut<'a>,
 }
 
 /// Arguments of the kernel `node_dots`: numbers of a head = values [panels][N][16] · vector, by
@@ -99,14 +99,14 @@ pub(super) struct NodeDots<'a> {
     pub(super) values: *const f32,
     pub(super) values_stride: usize,
     pub(super) vector: &'a [f32],
-    pub(super) to: HeadMut<'a>,
+    pub(super) to: HeadNumbersMut<'a>,
 }
 
 /// Arguments of the kernel `spread`: d_values [panels][N][16] += d · vector and d_vector += d ·
 /// values, for d of a head by node.
 pub(super) struct Spread<'a> {
     pub(super) nodes: usize,
-    pub(super) d: Head<'a>,
+    pub(super) d: HeadNumbers<'a>,
     pub(super) values: *const f32,
     pub(super) values_stride: usize,
     pub(super) vector: &'a [f32],
@@ -119,14 +119,14 @@ pub(super) struct Spread<'a> {
 pub(super) struct JointScores<'a> {
     pub(super) walk: Walk<'a>,
     pub(super) joint: Joint<'a>,
-    pub(super) to: HeadMut<'a>,
+    pub(super) to: HeadNumbersMut<'a>,
 }
 
 /// Arguments of the kernel `joint_rows`.
 pub(super) struct JointRows<'a> {
     pub(super) walk: Walk<'a>,
     pub(super) joint: Joint<'a>,
-    pub(super) d_scores: Head<'a>,
+    pub(super) d_scores: HeadNumbers<'a>,
     pub(super) d_to: *mut f32,
     pub(super) d_to_stride: usize,
     pub(super) d_attention: &'a mut [f32],
@@ -139,8 +139,8 @@ pub(super) struct JointColumns<'a> {
     pub(super) walk: Walk<'a>,
     pub(super) places: &'a [u32],
     pub(super) joint: Joint<'a>,
-    pub(super) coefficients: Head<'a>,
-    pub(super) d_scores: Head<'a>,
+    pub(super) coefficients: HeadNumbers<'a>,
+    pub(super) d_scores: HeadNumbers<'a>,
     pub(super) d_y: *const f32,
     pub(super) d_y_stride: usize,
     pub(super) d_from: *mut f32,

@@ -4,7 +4,8 @@
 //! gather:     for node i, edge e to j:   to[i] += number of e · from[j]
 //! dots:       for node i, edge e to j:   number of e = nodes[i] · ends[j]
 //! node_dots:  for node i:                number of i = values[i] · vector
-//! spread:     for node i:                d_values[i] += d of i · vector;  d_vector += d of i · values[i]
+//! spread:     for node i:                d_values[i] += d of i · vector
+//!                                        d_vector += d of i · values[i]
 //! ```
 //!
 //! Departures: a few panels of a head at a time, whose sums stay in registers over all edges of a
@@ -13,7 +14,7 @@
 
 #![allow(clippy::needless_range_loop, reason = "the indices are panels of a tile, counted at compile time")]
 
-use super::arguments::{Dots, Gather, NodeDots, Spread};
+use super::arguments::{EdgeDots, Gather, NodeDots, Spread};
 use crate::cpu::kernel::PANEL;
 use crate::cpu::kernel::lanes::Lanes;
 
@@ -79,10 +80,10 @@ unsafe fn gather_tile<V: Lanes, const P: usize>(g: &Gather<'_>, panel: usize) {
 }
 
 /// # Safety
-/// The pointers of `d` reach all that its sizes say, see [`Dots`]; the CPU has the
+/// The pointers of `d` reach all that its sizes say, see [`EdgeDots`]; the CPU has the
 /// instruction set of V.
 #[inline(always)]
-pub(super) unsafe fn dots<V: Lanes>(d: &mut Dots<'_>) {
+pub(super) unsafe fn dots<V: Lanes>(d: &mut EdgeDots<'_>) {
     for (panel, panels) in tiles(d.panels) {
         // SAFETY: these panels are among those of the arguments.
         unsafe {
@@ -100,7 +101,7 @@ pub(super) unsafe fn dots<V: Lanes>(d: &mut Dots<'_>) {
 
 /// The share of some panels, which is the first or is added to that of those before.
 #[inline(always)]
-unsafe fn dots_tile<V: Lanes, const P: usize, const FIRST: bool>(d: &mut Dots<'_>, panel: usize) {
+unsafe fn dots_tile<V: Lanes, const P: usize, const FIRST: bool>(d: &mut EdgeDots<'_>, panel: usize) {
     let numbers = d.to.values.as_mut_ptr().wrapping_add(d.to.index);
     // SAFETY: as in `gather_tile`.
     unsafe {

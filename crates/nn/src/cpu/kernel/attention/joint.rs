@@ -4,7 +4,8 @@
 //! ```text
 //! z of e = from[j] + to[i] + W_e a_e                    for edge e, which i receives from j
 //! scores:   number of e = attention · LeakyReLU(z)
-//! rows:     d_to[i] = Σ_e dz of e;  d_attention += Σ_e d_score · LeakyReLU(z);  dW_e += Σ_e dz · a_e
+//! rows:     d_to[i] = Σ_e dz of e;  dW_e += Σ_e dz · a_e
+//!           d_attention += Σ_e d_score · LeakyReLU(z)
 //! columns:  d_from[j] = Σ_e (coefficient of e · d_y[i] + dz of e)
 //!           with dz = d_score · attention · (1 where z > 0, else the slope)
 //! ```

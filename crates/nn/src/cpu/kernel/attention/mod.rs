@@ -11,13 +11,13 @@ mod gather;
 mod joint;
 mod pointwise;
 
-pub(crate) use arguments::{Head, HeadMut, Joint};
+pub(crate) use arguments::{HeadNumbers, HeadNumbersMut, Joint};
 pub(crate) use edges::{EdgeLists, Walk};
 
 use megabatch_gpu_core::isa::InstructionSet;
 
 use super::{Isa, PANEL, View, ViewMut, dispatch};
-use arguments::{Dots, Gather, JointColumns, JointRows, JointScores, NodeDots, Spread, check_edge_weight};
+use arguments::{EdgeDots, Gather, JointColumns, JointRows, JointScores, NodeDots, Spread, check_edge_weight};
 
 /// Compiles a kernel for one implementation of `Lanes`, with the instructions that it needs.
 macro_rules! entry_point {
@@ -36,7 +36,7 @@ macro_rules! entry_point {
 macro_rules! entry_points {
     ($lanes:ty $(, $features:literal)?) => {
         entry_point!($lanes, [$($features)?], gather::gather(&super::Gather<'_>));
-        entry_point!($lanes, [$($features)?], gather::dots(&mut super::Dots<'_>));
+        entry_point!($lanes, [$($features)?], gather::dots(&mut super::EdgeDots<'_>));
         entry_point!($lanes, [$($features)?], gather::node_dots(&mut super::NodeDots<'_>));
         entry_point!($lanes, [$($features)?], gather::spread(&mut super::Spread<'_>));
         entry_point!($lanes, [$($features)?], joint::joint_scores(&mut super::JointScores<'_>));
@@ -66,7 +66,14 @@ mod avx512 {
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
-pub(crate) fn gather(isa: Isa, walk: Walk<'_>, head: Head<'_>, panels: usize, from: View<'_>, to: &mut ViewMut<'_>) {
+pub(crate) fn gather(
+    isa: Isa,
+    walk: Walk<'_>,
+    head: HeadNumbers<'_>,
+    panels: usize,
+    from: View<'_>,
+    to: &mut ViewMut<'_>,
+) {
     head.check(walk.edges());
     from.1.check(from.0.len(), panels, walk.nodes());
     to.1.check(to.0.len(), panels, walk.nodes());
@@ -87,11 +94,11 @@ pub(crate) fn gather(isa: Isa, walk: Walk<'_>, head: Head<'_>, panels: usize, fr
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
-pub(crate) fn dots(isa: Isa, walk: Walk<'_>, panels: usize, nodes: View<'_>, ends: View<'_>, to: HeadMut<'_>) {
+pub(crate) fn dots(isa: Isa, walk: Walk<'_>, panels: usize, nodes: View<'_>, ends: View<'_>, to: HeadNumbersMut<'_>) {
     to.check(walk.edges());
     nodes.1.check(nodes.0.len(), panels, walk.nodes());
     ends.1.check(ends.0.len(), panels, walk.nodes());
-    let mut arguments = Dots {
+    let mut arguments = EdgeDots {
         walk,
         panels,
         nodes: nodes.0[nodes.1.start..].as_ptr(),
@@ -107,7 +114,7 @@ pub(crate) fn dots(isa: Isa, walk: Walk<'_>, panels: usize, nodes: View<'_>, end
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
-pub(crate) fn node_dots(isa: Isa, nodes: usize, values: View<'_>, vector: &[f32], to: HeadMut<'_>) {
+pub(crate) fn node_dots(isa: Isa, nodes: usize, values: View<'_>, vector: &[f32], to: HeadNumbersMut<'_>) {
     to.check(nodes);
     values.1.check(values.0.len(), vector.len() / PANEL, nodes);
     let (values, values_stride) = (values.0[values.1.start..].as_ptr(), values.1.stride);
@@ -122,7 +129,7 @@ pub(crate) fn node_dots(isa: Isa, nodes: usize, values: View<'_>, vector: &[f32]
 pub(crate) fn spread(
     isa: Isa,
     nodes: usize,
-    d: Head<'_>,
+    d: HeadNumbers<'_>,
     values: View<'_>,
     vector: &[f32],
     d_values: &mut ViewMut<'_>,
@@ -150,7 +157,7 @@ pub(crate) fn spread(
 ///
 /// # Panics
 /// If a slice is shorter than the sizes of `joint`.
-pub(crate) fn joint_scores(isa: Isa, walk: Walk<'_>, joint: Joint<'_>, to: HeadMut<'_>) {
+pub(crate) fn joint_scores(isa: Isa, walk: Walk<'_>, joint: Joint<'_>, to: HeadNumbersMut<'_>) {
     joint.check(walk.nodes(), walk.edges());
     to.check(walk.edges());
     dispatch!(isa, joint_scores, &mut JointScores { walk, joint, to });
@@ -164,7 +171,7 @@ pub(crate) fn joint_scores(isa: Isa, walk: Walk<'_>, joint: Joint<'_>, to: HeadM
 pub(crate) fn joint_rows(
     isa: Isa,
     walk: Walk<'_>,
-    d_scores: Head<'_>,
+    d_scores: HeadNumbers<'_>,
     joint: Joint<'_>,
     d_to: &mut ViewMut<'_>,
     d_attention: &mut [f32],
@@ -187,8 +194,8 @@ pub(crate) struct JointGiven<'a> {
     pub(crate) walk: Walk<'a>,
     pub(crate) places: &'a [u32],
     /// Coefficients and gradients of scores, by place.
-    pub(crate) coefficients: Head<'a>,
-    pub(crate) d_scores: Head<'a>,
+    pub(crate) coefficients: HeadNumbers<'a>,
+    pub(crate) d_scores: HeadNumbers<'a>,
     /// The gradient of what the head gathered, [N, panels · 16].
     pub(crate) d_y: View<'a>,
 }

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! forward:   i, f, o = sigmoid, g = tanh;  c' = f·c + i·g;  h' = o·tanh(c')
-//! backward:  dc' += dh'·o·(1 - tanh²c');   di = dc'·g·i·(1 - i);  df = dc'·c·f·(1 - f);  dg = dc'·i·(1 - g²)
-//!            do = dh'·tanh(c')·o·(1 - o);  dc = dc'·f
+//! backward:  dc' += dh'·o·(1 - tanh²c');   dc = dc'·f
+//!            di = dc'·g·i·(1 - i);         df = dc'·c·f·(1 - f)
+//!            dg = dc'·i·(1 - g²);          do = dh'·tanh(c')·o·(1 - o)
 //! ```
 //!
 //! Departures:
@@ -14,7 +15,7 @@
 //! 3. Forward of few windows goes over all units twice instead, for the same reason.
 //! 4. Backward sets what has vanished to zero, see [`flush`](crate::cpu::flush::flush).
 
-use super::{Activate, Cells, Forward, ForwardUnits, Unwind};
+use super::{Activate, CellsArguments, Forward, ForwardUnits, Unwind};
 use crate::cpu::flush::NEGLIGIBLE;
 use crate::cpu::kernel::PANEL;
 use crate::cpu::kernel::lanes::{Lanes, sigmoid, tanh};
@@ -83,11 +84,12 @@ pub(in crate::cpu::kernel) unsafe fn activate<V: Lanes>(s: &Activate) {
 }
 
 /// # Safety
-/// The pointers of `s` reach all that its sizes say, see [`Cells`]; the CPU has the
+/// The pointers of `s` reach all that its sizes say, see [`CellsArguments`]; the CPU has the
 /// instruction set of V.
 #[inline(always)]
-pub(in crate::cpu::kernel) unsafe fn cells<V: Lanes>(s: &Cells) {
-    // SAFETY: rows 0..rows of the gates and of the states lie where the contract of `Cells` says.
+pub(in crate::cpu::kernel) unsafe fn cells<V: Lanes>(s: &CellsArguments) {
+    // SAFETY: rows 0..rows of the gates and of the states lie where the contract of
+    // `CellsArguments` says.
     unsafe {
         for row in 0..s.rows {
             let at = row * PANEL;

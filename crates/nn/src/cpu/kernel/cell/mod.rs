@@ -42,7 +42,7 @@ pub(super) struct Activate {
 
 /// Arguments of the kernel `cells`: gates [4][rows][16] at their stride and cell [2 · rows][16]
 /// (before, then after the step), which does not overlap them.
-pub(super) struct Cells {
+pub(super) struct CellsArguments {
     rows: usize,
     gates: *const f32,
     gates_stride: usize,
@@ -134,16 +134,15 @@ pub(crate) fn activate(isa: Isa, rows: usize, gates: &mut ViewMut<'_>) {
     dispatch!(isa, activate, &arguments);
 }
 
-/// What [`forward`] does with cell states, from `gates` [rows, 4 · 16] after their functions:
-/// `cell` holds the state before the step in `rows` rows and receives the one after it in the
-/// `rows` that follow.
+/// Cell states of [`forward`], from `gates` [rows, 4 · 16] after their functions: `cell` holds the
+/// state before the step in `rows` rows and receives the one after it in the `rows` that follow.
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
 pub(crate) fn cells(isa: Isa, rows: usize, gates: View<'_>, cell: &mut ViewMut<'_>) {
     gates.1.check(gates.0.len(), 4, rows);
     cell.1.check(cell.0.len(), 1, 2 * rows);
-    let arguments = Cells {
+    let arguments = CellsArguments {
         rows,
         gates: gates.0[gates.1.start..].as_ptr(),
         gates_stride: gates.1.stride,

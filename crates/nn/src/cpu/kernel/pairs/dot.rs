@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use crate::cpu::kernel::Product;
+use crate::cpu::kernel::ProductArguments;
 use crate::cpu::kernel::avx512::Avx512;
 use crate::cpu::kernel::lanes::Words;
 
@@ -52,7 +52,7 @@ impl Words for Dots {
 /// # Safety
 /// As [`product`](crate::cpu::kernel::product::product).
 #[target_feature(enable = "avx512f,avx512bf16")]
-pub(super) unsafe fn product(p: &Product) {
+pub(super) unsafe fn product(p: &ProductArguments) {
     // SAFETY: the caller keeps this function's contract, which is the kernel's.
     unsafe { crate::cpu::kernel::product::product::<Dots>(p) }
 }

@@ -3,9 +3,11 @@
 /// The instruction sets that there are kernels on pairs for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InstructionSet {
-    /// The twin of `Dot`, for tests.
+    /// The twin of `Dot`.
+    #[cfg_attr(not(test), allow(dead_code, reason = "twins are for tests"))]
     PortableDot,
-    /// The twin of `Tiles`, for tests.
+    /// The twin of `Tiles`.
+    #[cfg_attr(not(test), allow(dead_code, reason = "twins are for tests"))]
     PortableTiles,
     /// AVX512_BF16: `vdpbf16ps`.
     #[cfg(target_arch = "x86_64")]
@@ -50,6 +52,12 @@ impl PairIsa {
             }
         }
         None
+    }
+
+    /// True for the kernels of any CPU, which take a thousand times as long.
+    #[cfg(test)]
+    pub(crate) fn is_twin(self) -> bool {
+        matches!(self.0, InstructionSet::PortableDot | InstructionSet::PortableTiles)
     }
 
     pub(super) fn instruction_set(self) -> InstructionSet {

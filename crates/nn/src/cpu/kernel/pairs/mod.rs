@@ -35,10 +35,10 @@ pub(in crate::cpu::kernel) mod portable;
 #[cfg(target_arch = "x86_64")]
 mod tiles;
 
-pub(crate) use isa::PairIsa;
 use isa::InstructionSet;
+pub(crate) use isa::PairIsa;
 
-use super::{Ahead, PANEL, Place, Product, Start, Sweep, View, ViewMut};
+use super::{Ahead, PANEL, PanelProduct, Place, ProductArguments, Sweep, View, ViewMut};
 
 /// Numbers of a row that one panel of an operand holds.
 pub(crate) const PAIRED_PANEL: usize = 2 * PANEL;
@@ -79,32 +79,13 @@ macro_rules! dispatch_packing {
     };
 }
 
-/// Sizes of [`product`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ProductShape {
-    /// Rows of a and c.
-    pub(crate) rows: usize,
-    /// Numbers along the summed dimension.
-    pub(crate) depth: usize,
-    /// Panels of b and c.
-    pub(crate) panels: usize,
-}
-
-/// `to` [rows, panels · 16] = `start` + `a` [rows, depth] · `b` [panels][padded words of depth][16],
-/// going over the panels as `sweep` says.
+/// `to` [rows, panels · 16] = `start` + a [rows, depth] · b [panels][padded words of depth][16],
+/// going over the panels as `sweep` says; the depth counts numbers.
 ///
 /// # Panics
 /// If a slice is shorter than these sizes, or the depth is 0.
-pub(crate) fn product(
-    isa: PairIsa,
-    shape: ProductShape,
-    start: Start<'_>,
-    a: View<'_>,
-    b: &[f32],
-    to: &mut ViewMut<'_>,
-    way: (Sweep, Ahead),
-) {
-    let ProductShape { rows, depth, panels } = shape;
+pub(crate) fn product(isa: PairIsa, of: PanelProduct<'_>, to: &mut ViewMut<'_>, sweep: Sweep) {
+    let PanelProduct { rows, depth, panels, start, a, b } = of;
     assert!(depth > 0, "a product over nothing");
     let b_rows = padded_words(depth);
     a.1.check(a.0.len(), b_rows / PANEL, rows);
@@ -112,7 +93,7 @@ pub(crate) fn product(
     b_place.check(b.len(), panels, b_rows);
     to.1.check(to.0.len(), panels, rows);
     let (start, start_stride, start_row) = start.steps(panels, rows);
-    let arguments = Product {
+    let arguments = ProductArguments {
         rows,
         depth: words(depth),
         panels,
@@ -125,8 +106,8 @@ pub(crate) fn product(
         b_stride: b_place.stride,
         c: to.0[to.1.start..].as_mut_ptr(),
         c_stride: to.1.stride,
-        sweep: way.0,
-        ahead: way.1,
+        sweep,
+        ahead: Ahead::default(),
     };
     // SAFETY: `PairIsa` proves that the CPU has the instruction set; every pointer reaches what the
     // sizes say, up to whole panels of the depth, and `to` is borrowed alone.

@@ -35,8 +35,7 @@ pub(super) unsafe fn rows(p: &Packing) {
     for panel in 0..p.columns.div_ceil(PAIRED_PANEL) {
         let first = panel * PAIRED_PANEL;
         let (low, high) = (mask(first, p.columns), mask(first + PANEL, p.columns));
-        let (from, to) =
-            (p.from.wrapping_add(2 * panel * p.from_stride), p.to.wrapping_add(panel * p.to_stride));
+        let (from, to) = (p.from.wrapping_add(2 * panel * p.from_stride), p.to.wrapping_add(panel * p.to_stride));
         for row in 0..p.rows {
             // SAFETY: the row of the panel of `to` and, with the masks, those of the two panels of
             // `from` are there.

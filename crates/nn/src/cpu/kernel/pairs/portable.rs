@@ -15,7 +15,7 @@ use half::bf16;
 
 use super::Packing;
 use crate::cpu::kernel::lanes::Words;
-use crate::cpu::kernel::{PANEL, Product};
+use crate::cpu::kernel::{PANEL, ProductArguments};
 
 /// Sixteen words, multiplied as vdpbf16ps does.
 #[derive(Clone, Copy)]
@@ -56,7 +56,7 @@ impl Words for Dots {
 
 /// # Safety
 /// As [`product`](crate::cpu::kernel::product::product).
-pub(super) unsafe fn product_by_dots(p: &Product) {
+pub(super) unsafe fn product_by_dots(p: &ProductArguments) {
     // SAFETY: the contract is the same; no instruction set is needed.
     unsafe { crate::cpu::kernel::product::product::<Dots>(p) }
 }
@@ -68,7 +68,7 @@ pub(super) fn dot(sum: f32, a: u32, b: u32) -> f32 {
 
 /// # Safety
 /// As [`product`](crate::cpu::kernel::product::product); a and b reach whole panels of the depth.
-pub(super) unsafe fn product_by_tiles(p: &Product) {
+pub(super) unsafe fn product_by_tiles(p: &ProductArguments) {
     for (panel, row) in (0..p.panels).flat_map(|panel| (0..p.rows).map(move |row| (panel, row))) {
         // SAFETY: the row of the panel lies inside the product, whose pointers reach it by its
         // contract, and whole panels of a's row and b's panel.

@@ -5,6 +5,7 @@ use megabatch_order::random::{Stream, uniform};
 use proptest::prelude::*;
 
 use super::*;
+use crate::cpu::kernel::Start;
 
 fn numbers(name: &str, len: usize) -> Vec<f32> {
     (0..len as u64).map(|i| uniform(Stream { seed: 3, name }, i) as f32 - 0.5).collect()
@@ -41,9 +42,16 @@ fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|x| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() }).collect()
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    rows: usize,
+    depth: usize,
+    panels: usize,
+}
+
 /// A product of `a` [rows, depth] and `b` [depth, panels · 16], as they are packed for `isa`.
 struct Case {
-    shape: ProductShape,
+    shape: Shape,
     a: Vec<f32>,
     b: Vec<f32>,
     c: Vec<f32>,
@@ -51,8 +59,8 @@ struct Case {
 }
 
 impl Case {
-    fn new(shape: ProductShape, gap: usize, values: impl Fn(usize) -> Vec<f32>) -> Self {
-        let ProductShape { rows, depth, panels } = shape;
+    fn new(shape: Shape, gap: usize, values: impl Fn(usize) -> Vec<f32>) -> Self {
+        let Shape { rows, depth, panels } = shape;
         let len = |columns: usize, rows: usize| columns.div_ceil(PANEL) * (rows + gap) * PANEL;
         let (a, b) = (values(len(depth, rows)), values(len(panels * PANEL, depth)));
         Case { shape, a, b, c: values(len(panels * PANEL, rows)), gap }
@@ -71,7 +79,7 @@ impl Case {
     }
 
     fn product(&self, isa: PairIsa, start: Start<'_>) -> Vec<f32> {
-        let ProductShape { rows, depth, panels } = self.shape;
+        let Shape { rows, depth, panels } = self.shape;
         let a_place = Place { start: 0, stride: (rows + 2) * PANEL };
         let mut a = vec![f32::NAN; depth.div_ceil(PAIRED_PANEL) * a_place.stride];
         let mut b = vec![f32::NAN; panels * padded_words(depth) * PANEL];
@@ -80,7 +88,8 @@ impl Case {
         pairs(isa, depth, panels, self.b(), &mut ViewMut(&mut b, b_place));
         let mut c = self.c.clone();
         let mut to = ViewMut(&mut c, self.place(rows));
-        product(isa, self.shape, start, View(&a, a_place), &b, &mut to, (Sweep::of_step(rows), Ahead::default()));
+        let product = PanelProduct { rows, depth, panels, start, a: View(&a, a_place), b: &b };
+        super::product(isa, product, &mut to, Sweep::of_step(rows));
         c
     }
 }
@@ -90,7 +99,7 @@ fn instructions_add_as_their_twins_do_to_the_bit() {
     let twins = [InstructionSet::PortableDot, InstructionSet::PortableTiles];
     for seed in 0..40 {
         for (rows, depth, panels) in [(1, 1, 1), (5, 33, 3), (16, 64, 4), (31, 7, 5), (33, 96, 2), (64, 100, 9)] {
-            let case = Case::new(ProductShape { rows, depth, panels }, 1, |len| specials(seed, len));
+            let case = Case::new(Shape { rows, depth, panels }, 1, |len| specials(seed, len));
             for isa in PairIsa::all() {
                 let is_dot = !isa.multiplies_whole_steps();
                 let twin = PairIsa::all()[usize::from(!is_dot)];
@@ -109,7 +118,8 @@ fn packing_has_the_same_bits_everywhere() {
         let from = specials(rows as u32, PANEL + columns.div_ceil(PANEL) * place.stride);
         let packed = |isa: PairIsa, kind: usize| {
             let to_place = Place { start: PANEL, stride: (rows.max(columns) + 4 * PANEL) * PANEL };
-            let mut to = vec![7.0; PANEL + 2 * columns.max(rows).next_multiple_of(PAIRED_PANEL) / PANEL * to_place.stride];
+            let mut to =
+                vec![7.0; PANEL + 2 * columns.max(rows).next_multiple_of(PAIRED_PANEL) / PANEL * to_place.stride];
             let (from, mut to_view) = (View(&from, place), ViewMut(&mut to, to_place));
             match kind {
                 0 => super::rows(isa, rows, columns, from, &mut to_view),
@@ -135,9 +145,9 @@ fn transposed_operands_multiply_as_columns() {
         turned_pairs(isa, rows, columns, View(&a, of(rows)), &mut ViewMut(&mut turned, of(48)));
         pairs(isa, rows, panels, View(&d, of(rows)), &mut ViewMut(&mut b, of(padded_words(rows))));
         let mut sums = vec![1.0; panels * columns * PANEL];
-        let shape = ProductShape { rows: columns, depth: rows, panels };
-        let mut to = ViewMut(&mut sums, of(columns));
-        product(isa, shape, Start::Result, View(&turned, of(48)), &b, &mut to, (Sweep::Up, Ahead::default()));
+        let (start, turned) = (Start::Result, View(&turned, of(48)));
+        let product = PanelProduct { rows: columns, depth: rows, panels, start, a: turned, b: &b };
+        super::product(isa, product, &mut ViewMut(&mut sums, of(columns)), Sweep::Up);
         for (j, gate) in (0..columns).flat_map(|j| (0..panels * PANEL).map(move |gate| (j, gate))) {
             let term = |row| rounded(at(View(&a, of(rows)), row, j)) * rounded(at(View(&d, of(rows)), row, gate));
             let exact = 1.0 + (0..rows).map(term).sum::<f64>();
@@ -156,7 +166,7 @@ proptest! {
     fn products_are_those_of_the_loops(
         rows in 0usize..70, depth in 1usize..300, panels in 0usize..12, gap in 0usize..3, begin in 0usize..4,
     ) {
-        let case = Case::new(ProductShape { rows, depth, panels }, gap, |len| numbers("matrix", len));
+        let case = Case::new(Shape { rows, depth, panels }, gap, |len| numbers("matrix", len));
         let row = numbers("row", panels * PANEL);
         let start = [Start::Zero, Start::Row(&row), Start::Rows(View(&case.c, case.place(rows))), Start::Result][begin];
         for isa in PairIsa::all() {

@@ -11,7 +11,7 @@
 
 use std::arch::asm;
 
-use crate::cpu::kernel::{PANEL, Product};
+use crate::cpu::kernel::{PANEL, ProductArguments};
 
 /// Bytes of a row of sixteen words.
 const ROW_BYTES: usize = 4 * PANEL;
@@ -57,8 +57,7 @@ impl TileConfig {
     /// and 7 are of b.
     fn load(rows: [usize; 2]) {
         let [first, second] = rows.map(|rows| rows as u8);
-        let mut config =
-            TileConfig { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
+        let mut config = TileConfig { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
         let of_tiles = [first, first, second, second, first, second, PANEL as u8, PANEL as u8];
         for (tile, rows) in of_tiles.into_iter().enumerate() {
             (config.rows[tile], config.row_bytes[tile]) = (rows, if rows == 0 { 0 } else { ROW_BYTES as u16 });
@@ -70,8 +69,7 @@ impl TileConfig {
 
     /// Four panels for one block of up to sixteen rows: tiles 0 to 3 are of c.
     fn load_few(rows: usize) {
-        let mut config =
-            TileConfig { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
+        let mut config = TileConfig { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
         let (rows, all) = (rows as u8, PANEL as u8);
         for (tile, rows) in [rows, rows, rows, rows, rows, 0, all, all].into_iter().enumerate() {
             (config.rows[tile], config.row_bytes[tile]) = (rows, if rows == 0 { 0 } else { ROW_BYTES as u16 });
@@ -84,7 +82,7 @@ impl TileConfig {
 /// # Safety
 /// As [`product`](crate::cpu::kernel::product::product), with whole panels of the depth in a and
 /// b; the process has the tiles of AMX.
-pub(super) unsafe fn product(p: &Product) {
+pub(super) unsafe fn product(p: &ProductArguments) {
     let whole = p.rows / (2 * PANEL) * (2 * PANEL);
     // SAFETY: rows below `p.rows` and panels below `p.panels` lie inside the product.
     unsafe {
@@ -108,7 +106,7 @@ pub(super) unsafe fn product(p: &Product) {
 }
 
 /// Blocks of two tiles of rows.
-unsafe fn pairs_of_rows(p: &Product, rows: std::ops::Range<usize>) {
+unsafe fn pairs_of_rows(p: &ProductArguments, rows: std::ops::Range<usize>) {
     let mut panel = 0;
     while panel < p.panels {
         let two = panel + 1 < p.panels;
@@ -126,7 +124,7 @@ unsafe fn pairs_of_rows(p: &Product, rows: std::ops::Range<usize>) {
 }
 
 /// One block of up to sixteen rows.
-unsafe fn few_rows(p: &Product, row: usize) {
+unsafe fn few_rows(p: &ProductArguments, row: usize) {
     let mut panel = 0;
     while panel < p.panels {
         // SAFETY: the block's rows and panels lie inside the product.
@@ -143,17 +141,15 @@ unsafe fn few_rows(p: &Product, row: usize) {
 }
 
 /// Where the sums of a block start from, and how many bytes on those of the next row do.
-fn start_of(p: &Product, row: usize, panel: usize) -> (*const f32, usize, usize) {
+fn start_of(p: &ProductArguments, row: usize, panel: usize) -> (*const f32, usize, usize) {
     match p.start.is_null() {
         true => (p.c.wrapping_add(panel * p.c_stride + row * PANEL).cast_const(), p.c_stride, ROW_BYTES),
-        false => {
-            (p.start.wrapping_add(panel * p.start_stride + row * p.start_row), p.start_stride, 4 * p.start_row)
-        }
+        false => (p.start.wrapping_add(panel * p.start_stride + row * p.start_row), p.start_stride, 4 * p.start_row),
     }
 }
 
 /// Two tiles of rows from `row` on, two panels from `panel` on.
-unsafe fn two_by_two(p: &Product, row: usize, panel: usize) {
+unsafe fn two_by_two(p: &ProductArguments, row: usize, panel: usize) {
     let (start, start_stride, start_bytes) = start_of(p, row, panel);
     let c = p.c.wrapping_add(panel * p.c_stride + row * PANEL);
     // SAFETY: the rows and panels lie inside the product, whose pointers reach them by its
@@ -205,7 +201,7 @@ unsafe fn two_by_two(p: &Product, row: usize, panel: usize) {
 }
 
 /// Two tiles of rows from `row` on, one panel.
-unsafe fn two_by_one(p: &Product, row: usize, panel: usize) {
+unsafe fn two_by_one(p: &ProductArguments, row: usize, panel: usize) {
     let (start, _, start_bytes) = start_of(p, row, panel);
     // SAFETY: as in `two_by_two`.
     unsafe {
@@ -242,7 +238,7 @@ unsafe fn two_by_one(p: &Product, row: usize, panel: usize) {
 }
 
 /// One tile of rows from `row` on, four panels from `panel` on.
-unsafe fn one_by_four(p: &Product, row: usize, panel: usize) {
+unsafe fn one_by_four(p: &ProductArguments, row: usize, panel: usize) {
     let (start, start_stride, start_bytes) = start_of(p, row, panel);
     let (b, c) = (p.b.wrapping_add(panel * p.b_stride), p.c.wrapping_add(panel * p.c_stride + row * PANEL));
     // SAFETY: as in `two_by_two`.
@@ -300,7 +296,7 @@ unsafe fn one_by_four(p: &Product, row: usize, panel: usize) {
 }
 
 /// One tile of rows from `row` on, one panel.
-unsafe fn one_by_one(p: &Product, row: usize, panel: usize) {
+unsafe fn one_by_one(p: &ProductArguments, row: usize, panel: usize) {
     let (start, _, start_bytes) = start_of(p, row, panel);
     // SAFETY: as in `two_by_two`.
     unsafe {

@@ -1,8 +1,10 @@
 //! Products of rows in two bytes a number with weights in one.
 //!
 //! ```text
-//! for panel p of c, row r:    high = offsets[p] + Σ_k x[r][high][k] · w[p][k],  low = Σ_k x[r][low][k] · w[p][k]
-//!                             c[p][r] = start + (128 · high + low) · (scale[r] · scales[p])        sixteen outputs at once
+//! for panel p of c, row r:    high = offsets[p] + Σ_k x[r][high][k] · w[p][k]
+//!                             low = Σ_k x[r][low][k] · w[p][k]
+//!                             c[p][r] = start + (128 · high + low) · (scale[r] · scales[p])
+//!                             sixteen outputs at once
 //! ```
 //!
 //! Departures: four inputs at a time, as the instructions for bytes take them; and a tile of
@@ -11,7 +13,7 @@
 
 #![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
 
-use super::{BASE, GROUP, PANELS, Product};
+use super::{BASE, ByteProductArguments, GROUP, PANELS};
 use crate::cpu::kernel::PANEL;
 use crate::cpu::kernel::lanes::{Lanes, Words};
 
@@ -50,10 +52,10 @@ pub(super) trait Dots: Copy {
 static NOTHING: [i32; PANEL] = [0; PANEL];
 
 /// # Safety
-/// The pointers of `p` reach all that its sizes say, see [`Product`]; the CPU has the
+/// The pointers of `p` reach all that its sizes say, see [`ByteProductArguments`]; the CPU has the
 /// instruction set of D.
 #[inline(always)]
-pub(super) unsafe fn product<D: Dots>(p: &Product) {
+pub(super) unsafe fn product<D: Dots>(p: &ByteProductArguments) {
     if p.rows == 1 {
         for group in p.sweep.over(p.panels / PANELS) {
             // SAFETY: panels are a multiple of four, and the row exists.
@@ -89,7 +91,7 @@ pub(super) unsafe fn product<D: Dots>(p: &Product) {
 
 /// R rows of P panels from `row` and `panel` on.
 #[inline(always)]
-unsafe fn tile<D: Dots, const R: usize, const P: usize>(p: &Product, row: usize, panel: usize) {
+unsafe fn tile<D: Dots, const R: usize, const P: usize>(p: &ByteProductArguments, row: usize, panel: usize) {
     // SAFETY: the rows and panels lie inside the product, whose pointers reach them by its
     // contract: the bytes of a row are 2 · padded, the weights of a panel 16 · padded, and `padded`
     // is a multiple of four.

@@ -26,7 +26,7 @@ pub(super) struct Halves<E>(__m256i, __m256i, PhantomData<E>);
 impl<E: Eight> Dots for Halves<E> {
     type Numbers = Avx2;
     type Four = __m256i;
-    type Weights = (__m256i, __m256i);
+    type Weights = [__m256i; 2];
     const ROWS: usize = E::ROWS;
     const TWO: bool = false;
 
@@ -43,15 +43,15 @@ impl<E: Eight> Dots for Halves<E> {
     }
 
     #[inline(always)]
-    unsafe fn weights(from: *const i8) -> (__m256i, __m256i) {
+    unsafe fn weights(from: *const i8) -> [__m256i; 2] {
         // SAFETY: the caller has AVX2, and sixty-four bytes from `from` on.
-        unsafe { (_mm256_loadu_si256(from.cast()), _mm256_loadu_si256(from.add(32).cast())) }
+        unsafe { [_mm256_loadu_si256(from.cast()), _mm256_loadu_si256(from.add(32).cast())] }
     }
 
     #[inline(always)]
-    unsafe fn dot(self, x: __m256i, weights: (__m256i, __m256i)) -> Self {
+    unsafe fn dot(self, x: __m256i, weights: [__m256i; 2]) -> Self {
         // SAFETY: the caller has the instruction set of E.
-        unsafe { Halves(E::add(self.0, x, weights.0), E::add(self.1, x, weights.1), PhantomData) }
+        unsafe { Halves(E::add(self.0, x, weights[0]), E::add(self.1, x, weights[1]), PhantomData) }
     }
 
     #[inline(always)]

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! w[n][k] ≈ scale[n] · q[n][k]                          -127 ≤ q ≤ 127, of each output n, once
-//! x[r][k] ≈ scale[r] · (128 · high[r][k] + low[r][k])   -64 ≤ high < 64, 0 ≤ low < 128, of each row r, in each product
+//! x[r][k] ≈ scale[r] · (128 · high[r][k] + low[r][k])   -64 ≤ high < 64, 0 ≤ low < 128, of each
+//!                                                       row r, in each product
 //! c[r][n] = start + (128 · Σ high[r][k] · q[n][k] + Σ low[r][k] · q[n][k]) · (scale[r] · scale[n])
 //! ```
 //!
@@ -12,7 +13,7 @@
 //! not.
 //!
 //! The sums are exact, in 32 bits, and what follows them is the same few operations everywhere: all
-//! forms give the same bits.
+//! instruction sets give the same bits.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -83,7 +84,7 @@ pub(crate) struct ByteRows<'a> {
 /// `start` [16] every `start_stride` numbers for each panel and every `start_row` for each row, or
 /// null to start from c. Panels are a multiple of four; c overlaps none of the others.
 #[derive(Clone, Copy)]
-struct Product {
+struct ByteProductArguments {
     rows: usize,
     padded: usize,
     panels: usize,
@@ -115,7 +116,7 @@ macro_rules! byte_entry_points {
         /// # Safety
         /// As [`product`](super::dots::product).
         $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn product(p: &super::Product) {
+        pub(super) unsafe fn product(p: &super::ByteProductArguments) {
             // SAFETY: the caller keeps this function's contract, which is the kernel's.
             unsafe { super::dots::product::<$dots>(p) }
         }
@@ -163,27 +164,31 @@ pub(crate) fn quantize(isa: ByteIsa, depth: usize, from: View<'_>, bytes: &mut [
     dispatch!(isa, quantize, &mut arguments);
 }
 
-/// `to` [rows, panels · 16] = `start` + `x` [rows, depth] · `weights`, for the rows that
-/// [`quantize`] made, panel after panel as `sweep` says.
+/// `start` [rows, panels · 16] + `x` [rows, depth] · `weights`, for the rows that [`quantize`]
+/// made.
+#[derive(Clone, Copy)]
+pub(crate) struct ByteProduct<'a> {
+    pub(crate) depth: usize,
+    pub(crate) panels: usize,
+    pub(crate) start: Start<'a>,
+    pub(crate) x: ByteRows<'a>,
+    pub(crate) weights: ByteWeights<'a>,
+}
+
+/// Writes a product to `to` [rows, panels · 16], panel after panel as `sweep` says.
 ///
 /// # Panics
-/// If a slice is shorter than these sizes, the depth is 0 or more than 65,536, or the panels are
+/// If a slice is shorter than the sizes, the depth is 0 or more than 65,536, or the panels are
 /// not whole units.
-pub(crate) fn product(
-    isa: ByteIsa,
-    depth: usize,
-    panels: usize,
-    (start, x, weights): (Start<'_>, ByteRows<'_>, ByteWeights<'_>),
-    to: &mut ViewMut<'_>,
-    sweep: Sweep,
-) {
+pub(crate) fn product(isa: ByteIsa, of: ByteProduct<'_>, to: &mut ViewMut<'_>, sweep: Sweep) {
+    let ByteProduct { depth, panels, start, x, weights } = of;
     assert!((1..=DEPTH_MAX).contains(&depth) && panels.is_multiple_of(PANELS), "{depth} inputs, {panels} panels");
     let (rows, padded) = (x.scales.len(), padded(depth));
     assert!(x.bytes.len() >= rows * 2 * padded, "{} bytes of {rows} rows", x.bytes.len());
     assert!(weights.weights.len() >= panels * padded * PANEL, "{} weights", weights.weights.len());
     to.1.check(to.0.len(), panels, rows);
     let (start, start_stride, start_row) = start.steps(panels, rows);
-    let arguments = Product {
+    let arguments = ByteProductArguments {
         rows,
         padded,
         panels,

@@ -8,7 +8,7 @@ mod windows;
 use megabatch_gpu_core::Scope;
 
 use super::Dimensions;
-use super::memory::Scratch;
+use super::memory::ShardScratch;
 use super::norm::normalise;
 use super::sequence::Sequence;
 use crate::cpu::kernel::{Isa, PANEL, Place, ViewMut};
@@ -30,7 +30,7 @@ pub(super) enum Pooled {
 
 /// The parameters of one timeframe's pooling.
 #[derive(Clone, Copy)]
-pub(super) struct Parameters<'a> {
+pub(super) struct PoolingParameters<'a> {
     pub(super) pooling: &'a AttentionPooling,
     pub(super) values: &'a TensorSet,
     pub(super) keys: &'a PackedKeys,
@@ -40,13 +40,9 @@ pub(super) struct Parameters<'a> {
 
 /// Numbers in all memory of pooling.
 pub(super) fn len(all: &[Dimensions], purpose: Purpose) -> usize {
-    let of_run = |&of: &Dimensions| SlidingPooling::len(sizes(of), sliding_room(of));
+    let of_run = |&of: &Dimensions| SlidingPooling::len(of.heads, of.sizes.hidden, sliding_room(of));
     let runs = all.iter().filter(|of| of.heads > 0 && of.is_dense());
     windows::len(all, purpose) + runs.map(of_run).sum::<usize>()
-}
-
-fn sizes(of: Dimensions) -> (usize, usize) {
-    (of.heads, of.sizes.hidden)
 }
 
 fn sliding_room(of: Dimensions) -> SlidingRoom {
@@ -56,7 +52,8 @@ fn sliding_room(of: Dimensions) -> SlidingRoom {
 impl Pooled {
     pub(super) fn new(scope: &Scope, of: Dimensions) -> Result<Self> {
         if of.is_dense() {
-            return Ok(Pooled::Runs(SlidingPooling::new(scope, sizes(of), sliding_room(of))?));
+            let runs = SlidingPooling::new(scope, of.heads, of.sizes.hidden, sliding_room(of))?;
+            return Ok(Pooled::Runs(runs));
         }
         Ok(Pooled::Windows(PooledWindows::new(scope, of)?))
     }
@@ -66,7 +63,7 @@ impl Pooled {
     pub(super) fn forward(
         &mut self,
         isa: Isa,
-        of: Parameters<'_>,
+        of: PoolingParameters<'_>,
         sequence: &Sequence,
         scratch: &mut PoolingScratch,
     ) -> &[f32] {
@@ -87,13 +84,14 @@ impl Pooled {
     }
 
     /// Goes back from the gradients of the pooled vectors, set by [`Pooled::d_pooled_mut`], to
-    /// those of the states, in [`Scratch::d_between`]; adds those of the parameters to `gradients`.
+    /// those of the states, in [`ShardScratch::d_between`]; adds those of the parameters to
+    /// `gradients`.
     pub(super) fn backward(
         &mut self,
         isa: Isa,
-        of: Parameters<'_>,
+        of: PoolingParameters<'_>,
         sequence: &Sequence,
-        to: &mut Scratch,
+        to: &mut ShardScratch,
         scratch: &mut PoolingScratch,
         gradients: &mut TensorSet,
     ) {

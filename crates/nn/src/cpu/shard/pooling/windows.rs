@@ -25,9 +25,9 @@ use super::super::Dimensions;
 use super::super::memory::place;
 use super::super::norm::normalise;
 use super::super::sequence::Sequence;
-use super::Parameters;
+use super::PoolingParameters;
 use crate::cpu::flush::flush;
-use crate::cpu::kernel::{self, Isa, PANEL, Place, Start, View, ViewMut};
+use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, Place, Start, View, ViewMut};
 use crate::cpu::pooling::Vectors;
 use crate::cpu::step::Purpose;
 use crate::error::Result;
@@ -156,6 +156,12 @@ impl Dimensions {
         self.heads.div_ceil(PANEL)
     }
 
+    /// The products of the `states` [T, H] of a window with a vector a head.
+    fn scores<'a>(self, states: View<'a>, by_head: &'a [f32]) -> PanelProduct<'a> {
+        let (rows, depth, panels) = (self.sizes.steps, self.sizes.hidden, self.head_panels());
+        PanelProduct { rows, depth, panels, start: Start::Zero, a: states, b: by_head }
+    }
+
     fn weights_len(self) -> usize {
         self.capacity * self.head_panels() * self.sizes.steps * PANEL
     }
@@ -202,19 +208,18 @@ impl PooledWindows {
     pub(in crate::cpu::shard) fn forward(
         &mut self,
         isa: Isa,
-        Parameters { pooling, values, keys, norm }: Parameters<'_>,
+        PoolingParameters { pooling, values, keys, norm }: PoolingParameters<'_>,
         sequence: &Sequence,
         scratch: &mut PoolingScratch,
     ) -> &[f32] {
         let (of, windows) = (self.of, sequence.windows.len());
-        let (steps, hidden) = (of.sizes.steps, of.sizes.hidden);
+        let steps = of.sizes.steps;
         self.vectors.set_windows(windows);
         for w in 0..windows {
             sequence.gather_window(w, norm, scratch.states.as_mut_slice());
             let states = View(scratch.states.as_slice(), window_place(steps));
             let mut weights = ViewMut(self.weights.as_mut_slice(), of.weights_at(w));
-            let operands = (Start::Zero, states, keys.by_head.as_slice());
-            kernel::product(isa, [steps, hidden, of.head_panels()], operands, &mut weights);
+            kernel::product(isa, of.scores(states, keys.by_head.as_slice()), &mut weights);
             for panel in 0..of.head_panels() {
                 softmax(isa, &mut weights.0[of.weights_at(w).panel(panel).start..][..steps * PANEL]);
             }
@@ -236,7 +241,7 @@ impl PooledWindows {
     pub(in crate::cpu::shard) fn backward(
         &self,
         isa: Isa,
-        Parameters { pooling, values, keys, norm }: Parameters<'_>,
+        PoolingParameters { pooling, values, keys, norm }: PoolingParameters<'_>,
         sequence: &Sequence,
         d_between: &mut [f32],
         scratch: &mut PoolingScratch,
@@ -261,17 +266,16 @@ impl PooledWindows {
     /// The gradients of one window's scores, in [`PoolingScratch::d_scores`].
     fn score_gradients(&self, isa: Isa, w: usize, scratch: &mut PoolingScratch) {
         let of = self.of;
-        let (steps, hidden) = (of.sizes.steps, of.sizes.hidden);
+        let steps = of.sizes.steps;
         let d_vectors = scratch.d_vectors.as_ref().expect("memory made for training");
         for head in 0..of.heads {
-            let d_sum = (d_vectors.sum(head, w), head);
-            put_column(d_sum.0, d_sum.1, scratch.d_by_head.as_mut_slice());
-            put_row(d_sum.0, d_sum.1, of.heads, scratch.sums.as_mut_slice());
+            let d_sum = d_vectors.sum(head, w);
+            put_column(d_sum, head, scratch.d_by_head.as_mut_slice());
+            put_row(d_sum, head, of.heads, scratch.sums.as_mut_slice());
         }
         let states = View(scratch.states.as_slice(), window_place(steps));
         let mut d_scores = ViewMut(scratch.d_scores.as_mut_slice(), of.weights_at(0));
-        let operands = (Start::Zero, states, scratch.d_by_head.as_slice());
-        kernel::product(isa, [steps, hidden, of.head_panels()], operands, &mut d_scores);
+        kernel::product(isa, of.scores(states, scratch.d_by_head.as_slice()), &mut d_scores);
         for panel in 0..of.head_panels() {
             let weights = &self.weights.as_slice()[of.weights_at(w).panel(panel).start..][..steps * PANEL];
             softmax_backward(weights, &mut d_scores.0[panel * steps * PANEL..][..steps * PANEL]);
@@ -281,15 +285,17 @@ impl PooledWindows {
     /// The gradients of one window's states, from those of its scores and sums; adds the keys'.
     fn state_gradients(&self, isa: Isa, w: usize, keys: &PackedKeys, scratch: &mut PoolingScratch) {
         let of = self.of;
-        let shape = [of.sizes.steps, of.heads, of.units()];
+        let (rows, depth, panels) = (of.sizes.steps, of.heads, of.units());
         let weights = View(self.weights.as_slice(), of.weights_at(w));
         let d_scores = View(scratch.d_scores.as_slice(), of.weights_at(0));
         let states_at = window_place(of.sizes.steps);
         let mut d_states = ViewMut(scratch.d_states.as_mut_slice(), states_at);
-        kernel::product(isa, shape, (Start::Zero, weights, scratch.sums.as_slice()), &mut d_states);
-        kernel::product(isa, shape, (Start::Result, d_scores, keys.by_unit.as_slice()), &mut d_states);
+        let (start, b) = (Start::Zero, scratch.sums.as_slice());
+        kernel::product(isa, PanelProduct { rows, depth, panels, start, a: weights, b }, &mut d_states);
+        let (start, b) = (Start::Result, keys.by_unit.as_slice());
+        kernel::product(isa, PanelProduct { rows, depth, panels, start, a: d_scores, b }, &mut d_states);
         let d_keys = &mut scratch.d_keys.as_mut_slice()[..of.units() * of.heads * PANEL];
-        kernel::outer(isa, shape[0], shape[1], shape[2], d_scores, View(scratch.states.as_slice(), states_at), d_keys);
+        kernel::outer(isa, rows, depth, panels, d_scores, View(scratch.states.as_slice(), states_at), d_keys);
     }
 
     /// The weights of window `w`, which are in `to` [heads, T] afterwards.

@@ -5,7 +5,7 @@
 use megabatch_gpu_core::Buffer;
 
 use crate::cuda::ops::{
-    Arithmetic, Layout, Output, Part, Product, Scratch, add_column_sums, column_sum_parts, multiply, parts_of_rows,
+    Arithmetic, Output, Part, Product, Scratch, Transpose, add_column_sums, column_sum_parts, multiply, parts_of_rows,
     parts_of_sum,
 };
 use crate::error::Result;
@@ -39,7 +39,13 @@ impl Affine {
         of_rows.max(of_bias).max(parts_of_sum([outputs, inputs, rows]))
     }
 
-    fn product<'a>(&self, a: Part<'a, f32>, b: Part<'a, f32>, shape: [usize; 3], layout: Layout) -> Product<'a, f32> {
+    fn product<'a>(
+        &self,
+        a: Part<'a, f32>,
+        b: Part<'a, f32>,
+        shape: [usize; 3],
+        layout: Transpose,
+    ) -> Product<'a, f32> {
         Product { a, b, start: None, shape, layout, arithmetic: self.arithmetic }
     }
 
@@ -53,7 +59,7 @@ impl Affine {
         scratch: &mut Scratch,
     ) -> Result<()> {
         let ([outputs, inputs], part) = (self.shape, |start| Part { buffer: parameters, start });
-        let product = self.product(x.into(), part(self.weight), [rows, outputs, inputs], Layout::Straight);
+        let product = self.product(x.into(), part(self.weight), [rows, outputs, inputs], Transpose::Nt);
         let product = Product { start: self.bias.map(part), ..product };
         multiply(&product, Output::Overwrite, y, 0, scratch)
     }
@@ -68,7 +74,7 @@ impl Affine {
         scratch: &mut Scratch,
     ) -> Result<()> {
         let [outputs, inputs] = self.shape;
-        let product = self.product(d_y.into(), x.into(), [outputs, inputs, rows], Layout::BothTransposed);
+        let product = self.product(d_y.into(), x.into(), [outputs, inputs, rows], Transpose::Tn);
         multiply(&product, Output::Add, &mut *gradients, self.weight, scratch)?;
         let Some(bias) = self.bias else { return Ok(()) };
         add_column_sums(d_y.into(), rows, outputs, gradients, bias, scratch)
@@ -85,7 +91,7 @@ impl Affine {
         scratch: &mut Scratch,
     ) -> Result<()> {
         let ([outputs, inputs], weight) = (self.shape, Part { buffer: parameters, start: self.weight });
-        let product = self.product(d_y.into(), weight, [rows, inputs, outputs], Layout::SecondTransposed);
+        let product = self.product(d_y.into(), weight, [rows, inputs, outputs], Transpose::Nn);
         multiply(&product, output, d_x, 0, scratch)
     }
 }

@@ -5,7 +5,7 @@
 use super::affine::Affine;
 use super::encoder::Encodings;
 use super::graph_loss::GraphLoss;
-use super::layer::Shape;
+use super::layer::LayerShape;
 use super::shared::Shared;
 use crate::cuda::device::memory_estimate::MemoryEstimate;
 use crate::cuda::ops::{GraphLists, MaskNumbers, Scratch};
@@ -13,7 +13,7 @@ use crate::graph::SeenEdges;
 use crate::memory::{BACKWARD, BOTH, LargestGraphs, StepPhase};
 use crate::model::readout::Readout;
 
-/// Counts what [`GraphLearner`](super::GraphLearner) takes, and what batches do.
+/// Counts what [`GraphModel`](super::GraphLearner) takes, and what batches do.
 pub(in crate::cuda::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
     let (model, LargestGraphs { graphs, edges }) = (estimate.model, estimate.batch.graphs.unwrap_or_default());
     let (decoder, nodes) = (model.decoder(), estimate.batch.sizes.iter().copied().max().unwrap_or(0));
@@ -21,8 +21,8 @@ pub(in crate::cuda::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
     let seen = SeenEdges::of(&model.config());
     let places = if seen.self_loops { nodes + edges } else { edges };
     Encodings::estimate(estimate, nodes);
-    estimate.put_mail("edges of the graphs", GraphLists::mail_bytes(graphs, nodes, places, seen.attributes));
-    let shapes = Shape::all(model, estimate.config.arithmetic);
+    estimate.put_mail("edges of the graphs", GraphLists::upload_bytes(graphs, nodes, places, seen.attributes));
+    let shapes = LayerShape::all(model, estimate.config.arithmetic);
     let drops = attention.is_some_and(|of| of.config().dropout > 0.0 || of.config().attention_dropout > 0.0);
     let masks = if drops { 2 * shapes.len() * size_of::<MaskNumbers>() } else { 0 };
     estimate.put_mail("masks of the layers over graphs", [masks]);
@@ -49,12 +49,12 @@ fn tally_outputs(estimate: &mut MemoryEstimate<'_>, rows: usize, by_node: bool) 
 }
 
 /// Counts the loss of so many graphs and rows, and the parts of all sums.
-fn tally_loss(estimate: &mut MemoryEstimate<'_>, shapes: &[Shape], nodes: usize, graphs: usize, rows: usize) {
+fn tally_loss(estimate: &mut MemoryEstimate<'_>, shapes: &[LayerShape], nodes: usize, graphs: usize, rows: usize) {
     let (model, config) = (estimate.model, estimate.config);
     let of_loss = (config.loss, model.shape().outputs);
-    let (table, mail, totals) = GraphLoss::bytes(of_loss.0, of_loss.1, rows);
+    let (table, upload, totals) = GraphLoss::bytes(of_loss.0, of_loss.1, rows);
     estimate.put("parameters", "what the loss holds outputs against", table, BACKWARD);
-    estimate.put_mail("targets", mail);
+    estimate.put_mail("targets", upload);
     estimate.put("batches", "sums of losses", totals, &StepPhase::ALL);
     let of_head = model.decoder().head().map(|head| {
         let [weight, bias] = head.slots();

@@ -75,19 +75,19 @@ impl Encodings {
         self.lstms.as_mut().map_or(Ok(()), |lstms| lstms.quantize(scope, model, parameters))
     }
 
-    /// Gives `mail` what the device has to know of the windows of a batch.
+    /// Gives `upload` what the device has to know of the windows of a batch.
     pub(super) fn enqueue<'a>(
         &'a mut self,
         batch: &BatchView<'_>,
-        drawn: DropoutSeed,
+        dropout_seed: DropoutSeed,
         learns: bool,
-        mail: &mut UploadBatch<'a>,
+        upload: &mut UploadBatch<'a>,
     ) -> Result<()> {
         let Encodings { lstms, fusion, width, last, x } = self;
         if let Some(lstms) = lstms {
             ensure_capacity(x, batch.len() * *width)?;
             fusion.iter_mut().try_for_each(|fusion| fusion.begin(batch.len()))?;
-            return lstms.enqueue((batch, drawn), learns, mail);
+            return lstms.enqueue(batch, dropout_seed, learns, upload);
         }
         last.clear();
         for sample in 0..batch.len() {
@@ -95,7 +95,7 @@ impl Encodings {
                 last.extend_from_slice(&batch.window(k, sample)[(timeframe.steps - 1) * timeframe.features..]);
             }
         }
-        mail.put(x, last)
+        upload.put(x, last)
     }
 
     /// Makes [`Encodings::x`].

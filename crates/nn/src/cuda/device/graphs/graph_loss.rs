@@ -7,7 +7,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 use crate::batch::BatchView;
 use crate::cuda::device::head::LossInput;
 use crate::cuda::ops::{
-    GraphLists, GraphRows, LossTable, Objective, Predictions, Scratch, Terms, UploadBatch, graph_loss,
+    GraphLists, GraphRows, LossScaling, LossTable, Predictions, Scratch, Terms, UploadBatch, graph_loss,
     graph_loss_parts, loss, loss_parts,
 };
 use crate::error::Result;
@@ -72,14 +72,14 @@ impl GraphLoss {
         Ok(self.totals.set_zero()?)
     }
 
-    /// Gives `mail` the targets of a batch: those of nodes, or those of each graph's first node,
+    /// Gives `upload` the targets of a batch: those of nodes, or those of each graph's first node,
     /// which are those of all.
     pub(super) fn enqueue<'a>(
         &'a mut self,
         batch: &BatchView<'_>,
         graphs: &GraphBatch<'_>,
-        goal: LossInput<'_>,
-        mail: &mut UploadBatch<'a>,
+        loss_input: LossInput<'_>,
+        upload: &mut UploadBatch<'a>,
     ) -> Result<()> {
         let GraphLoss { by_node, width, rows, known, targets, terms, .. } = self;
         known.clear();
@@ -90,8 +90,8 @@ impl GraphLoss {
         known.chunks_exact_mut(*width).filter(|row| !is_labelled(row)).for_each(|row| row.fill(f32::NAN));
         *rows = known.len() / *width;
         // Without a label in the whole step there is no term to divide by.
-        mail.put(terms, &[Terms::of(goal.loss, goal.count.max(1), known)])?;
-        mail.put(targets, known)
+        upload.put(terms, &[Terms::of(loss_input.loss, loss_input.count.max(1), known)])?;
+        upload.put(targets, known)
     }
 
     /// Writes the gradient of the loss by `outputs`, times `scale` `[1]`, and adds the loss to the
@@ -105,7 +105,7 @@ impl GraphLoss {
         scratch: &mut Scratch,
     ) -> Result<()> {
         let GraphLoss { by_node, width, rows, ref targets, ref terms, .. } = *self;
-        let objective = Objective { terms, scale };
+        let objective = LossScaling { terms, scale };
         let to = (d_outputs, &mut self.totals, scratch);
         match &self.table {
             Some(table) => loss(table, Predictions { outputs, targets, rows }, objective, to.0, to.1, to.2),

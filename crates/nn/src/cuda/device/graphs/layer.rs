@@ -7,14 +7,14 @@ use megabatch_gpu_core::{Buffer, Scope};
 use super::shared::Shared;
 use super::slots::Slots;
 use crate::cuda::ops::{
-    Arithmetic, Attended, AttentionSizes, DroppedNodes, GraphLists, MaskNumbers, NodeDots, Output, Part, ReceiverRows,
-    Scored, Scratch, Start, activation_gradients, add_column_sums, coefficients, drop_node_gradients, drop_nodes,
-    ensure_capacity, gather_heads, node_dot_gradients, node_dots, receiver_gradients, score_gradients, src_gradients,
-    value_gradients,
+    Arithmetic, Attended, AttentionSizes, DroppedNodes, GraphLists, MaskNumbers, NodeDotInputs, Output, OutputStart,
+    Part, ReceiverRows, Scored, Scratch, activation_gradients, add_column_sums, coefficients, drop_node_gradients,
+    drop_nodes, ensure_capacity, gather_heads, node_dot_gradients, node_dots, receiver_gradients, score_gradients,
+    src_gradients, value_gradients,
 };
 use crate::error::Result;
 use crate::model::Model;
-use crate::model::graph::{GraphActivation, Joined, Layer as AttentionLayer};
+use crate::model::graph::{AttentionLayer, GraphActivation, Joined};
 
 /// The batch that a layer is computed for.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub(super) struct OfBatch<'a> {
 
 /// Shape of a layer.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub(super) struct LayerShape {
     pub(super) sizes: AttentionSizes,
     /// F.
     pub(super) input: usize,
@@ -43,8 +43,8 @@ pub(super) struct Shape {
 
 /// A layer, and what it keeps of its forward pass.
 #[derive(Debug)]
-pub(super) struct Layer {
-    pub(super) shape: Shape,
+pub(super) struct GraphLayer {
+    pub(super) shape: LayerShape,
     dropped: Buffer<f32>, // [N, F], its input under dropout
     mapped: Mapped,
     coefficients: Buffer<f32>, // [P, H]
@@ -76,7 +76,7 @@ impl Mapped {
     }
 }
 
-impl Shape {
+impl LayerShape {
     /// Shapes of the layers of a model's attention, if it has one.
     pub(super) fn all(model: &Model, arithmetic: Arithmetic) -> Vec<Self> {
         let Some(attention) = model.decoder().attention() else { return Vec::new() };
@@ -94,7 +94,7 @@ impl Shape {
             };
             let drops = [config.dropout > 0.0, config.attention_dropout > 0.0];
             let activation = (l + 1 < layers.len()).then_some(config.activation);
-            Shape { sizes, input: of.sizes.input, slots, l, drops, activation }
+            LayerShape { sizes, input: of.sizes.input, slots, l, drops, activation }
         };
         layers.iter().enumerate().map(shape).collect()
     }
@@ -135,11 +135,11 @@ impl Shape {
     }
 }
 
-impl Layer {
+impl GraphLayer {
     /// A layer whose memory on `scope` is taken when batches come.
-    pub(super) fn new(scope: &Scope, shape: Shape) -> Result<Self> {
+    pub(super) fn new(scope: &Scope, shape: LayerShape) -> Result<Self> {
         let none = || Buffer::zeros(scope, 0);
-        Ok(Layer {
+        Ok(GraphLayer {
             shape,
             dropped: none()?,
             mapped: Mapped { values: none()?, giving: none()?, receiving: none()?, edge_vectors: none()? },
@@ -152,7 +152,8 @@ impl Layer {
     pub(super) fn begin(&mut self, lists: &GraphLists, learns: bool) -> Result<()> {
         self.shape.sizes.nodes = lists.nodes() as u32;
         let lens = self.shape.lens(lists.nodes(), lists.places());
-        let Layer { dropped, mapped: Mapped { values, giving, receiving, edge_vectors }, coefficients, y, .. } = self;
+        let GraphLayer { dropped, mapped: Mapped { values, giving, receiving, edge_vectors }, coefficients, y, .. } =
+            self;
         let buffers = [dropped, values, giving, receiving, edge_vectors, coefficients, y];
         let skipped = usize::from(!learns);
         buffers.into_iter().zip(lens).skip(skipped).try_for_each(|(buffer, len)| ensure_capacity(buffer, len))
@@ -165,11 +166,11 @@ impl Layer {
         if let Some(dropped) = dropped {
             drop_nodes(dropped, x, &mut self.dropped)?;
         }
-        let x = (if dropped.is_some() { &self.dropped } else { x }, nodes);
+        let x = if dropped.is_some() { &self.dropped } else { x };
         let (parameters, Mapped { values, giving, receiving, edge_vectors }) = (of.parameters, &mut self.mapped);
         match &self.shape.slots {
             Slots::Gat { map, vectors, edge_attention, common } => {
-                map.forward(parameters, x.0, x.1, values, scratch)?;
+                map.forward(parameters, x, nodes, values, scratch)?;
                 let vectors = vectors.map(|start| Part { buffer: parameters, start });
                 node_dots(attended, values, vectors, giving, receiving)?;
                 if let (Some(vector), Some(weight)) = (*edge_attention, common.edge_weight) {
@@ -177,17 +178,17 @@ impl Layer {
                 }
             }
             Slots::GatV2 { maps: [from, to], .. } => {
-                from.forward(parameters, x.0, x.1, values, scratch)?;
-                to.forward(parameters, x.0, x.1, receiving, scratch)?;
+                from.forward(parameters, x, nodes, values, scratch)?;
+                to.forward(parameters, x, nodes, receiving, scratch)?;
             }
         }
         let common = self.shape.slots.common();
         let start = match &common.residual {
             Some(residual) => {
-                residual.forward(parameters, x.0, x.1, &mut self.y, scratch)?;
-                Start::Present
+                residual.forward(parameters, x, nodes, &mut self.y, scratch)?;
+                OutputStart::Present
             }
-            None => Start::Bias(Part { buffer: parameters, start: common.bias }),
+            None => OutputStart::Bias(Part { buffer: parameters, start: common.bias }),
         };
         coefficients(attended, self.mapped.scored(&self.shape.slots, parameters), &mut self.coefficients)?;
         gather_heads(attended, &self.coefficients, &self.mapped.values, start, self.shape.activation, &mut self.y)
@@ -214,8 +215,8 @@ impl Layer {
         match &common.residual {
             Some(residual) => residual.add_gradients(&shared.d_y, x, nodes, gradients, scratch)?,
             None => {
-                let sizes = [nodes, self.shape.sizes.width()];
-                add_column_sums((&shared.d_y).into(), sizes[0], sizes[1], &mut *gradients, common.bias, scratch)?;
+                let width = self.shape.sizes.width();
+                add_column_sums((&shared.d_y).into(), nodes, width, &mut *gradients, common.bias, scratch)?;
             }
         }
         self.scores_backward(attended, of.parameters, shared, scratch, gradients)?;
@@ -260,11 +261,10 @@ impl Layer {
             Slots::Gat { vectors, edge_attention, common, .. } => {
                 src_gradients(of, scored, d_scores, Output::Overwrite, d_giving)?;
                 let parts = vectors.map(|start| Part { buffer: parameters, start });
-                let dots = NodeDots { values: &self.mapped.values, vectors: parts, d: [d_giving, d_receiving] };
+                let dots = NodeDotInputs { values: &self.mapped.values, vectors: parts, d: [d_giving, d_receiving] };
                 node_dot_gradients(of, dots, d_values, &mut *first, &mut *second)?;
                 for (rows, start) in [first, second].into_iter().zip(*vectors) {
-                    let sizes = [nodes, sizes.projected()];
-                    add_column_sums((&*rows).into(), sizes[0], sizes[1], &mut *gradients, start, scratch)?;
+                    add_column_sums((&*rows).into(), nodes, sizes.projected(), &mut *gradients, start, scratch)?;
                 }
                 let (Some(vector), Some(weight)) = (*edge_attention, common.edge_weight) else { return Ok(()) };
                 let d = &mut shared.d_edge_vectors;

@@ -33,13 +33,13 @@ use affine::Affine;
 pub(super) use counting::estimate;
 use encoder::Encodings;
 use graph_loss::GraphLoss;
-use layer::{Layer, OfBatch, Shape};
+use layer::{GraphLayer, LayerShape, OfBatch};
 use shared::Shared;
 
 #[derive(Debug)]
-pub(super) struct GraphLearner {
+pub(super) struct GraphModel {
     encodings: Encodings,
-    layers: Vec<Layer>,
+    layers: Vec<GraphLayer>,
     /// None where attention gives the outputs.
     head: Option<Affine>,
     readout: Readout,
@@ -57,12 +57,12 @@ pub(super) struct GraphLearner {
     d_outputs: Buffer<f32>, // [R, K]
     d_read: Buffer<f32>,    // [G, W]
     shared: Shared,
-    judge: GraphLoss,
+    graph_loss: GraphLoss,
     scratch: Scratch,
-    delivery: BatchUploader,
+    uploader: BatchUploader,
 }
 
-impl GraphLearner {
+impl GraphModel {
     /// The model of a run with `config`, on scopes below `scope`, whose kernels `tuner` chooses;
     /// memory for batches is taken when they come.
     pub(super) fn new(scope: &Scope, model: &Model, config: &ComputeConfig, tuner: &Tuner) -> Result<Self> {
@@ -74,9 +74,9 @@ impl GraphLearner {
             let [weight, bias] = head.slots();
             Affine::new(model, weight, Some(bias), decoder.top(), arithmetic)
         });
-        let layers = Shape::all(model, arithmetic).into_iter().map(|shape| Layer::new(&activations, shape));
+        let layers = LayerShape::all(model, arithmetic).into_iter().map(|shape| GraphLayer::new(&activations, shape));
         let none = || Buffer::zeros(&activations, 0);
-        Ok(GraphLearner {
+        Ok(GraphModel {
             encodings: Encodings::new(scope, model, config, tuner)?,
             layers: layers.collect::<Result<_>>()?,
             head,
@@ -92,9 +92,9 @@ impl GraphLearner {
             d_outputs: none()?,
             d_read: none()?,
             shared: Shared::empty(&activations)?,
-            judge: GraphLoss::new(scope, model, config.loss)?,
+            graph_loss: GraphLoss::new(scope, model, config.loss)?,
             scratch: Scratch::tuned(&activations, tuner)?,
-            delivery: BatchUploader::new(&batches)?,
+            uploader: BatchUploader::new(&batches)?,
         })
     }
 
@@ -135,30 +135,31 @@ impl GraphLearner {
     fn forward(
         &mut self,
         batch: &BatchView<'_>,
-        drawn: DropoutSeed,
-        goal: Option<LossInput<'_>>,
+        dropout_seed: DropoutSeed,
+        loss_input: Option<LossInput<'_>>,
         parameters: &Buffer<f32>,
     ) -> Result<()> {
-        self.begin(batch, goal.is_some())?;
-        self.drops = drawn.dropout.is_some() && self.rates.iter().any(|&rate| rate > 0.0);
-        let masks = self.masks_of(drawn);
-        let GraphLearner { encodings, lists, masks: of_layers, judge, delivery, .. } = self;
-        let mut mail = delivery.mail();
-        encodings.enqueue(batch, drawn, goal.is_some(), &mut mail)?;
-        lists.enqueue(&mut mail)?;
-        mail.put(of_layers, &masks)?;
-        if let (Some(goal), Some(graphs)) = (goal, batch.graphs()) {
-            judge.enqueue(batch, graphs, goal, &mut mail)?;
+        self.begin(batch, loss_input.is_some())?;
+        self.drops = dropout_seed.dropout.is_some() && self.rates.iter().any(|&rate| rate > 0.0);
+        let masks = self.masks_of(dropout_seed);
+        let GraphModel { encodings, lists, masks: of_layers, graph_loss, uploader, .. } = self;
+        let mut upload = uploader.upload();
+        encodings.enqueue(batch, dropout_seed, loss_input.is_some(), &mut upload)?;
+        lists.enqueue(&mut upload)?;
+        upload.put(of_layers, &masks)?;
+        if let (Some(loss_input), Some(graphs)) = (loss_input, batch.graphs()) {
+            graph_loss.enqueue(batch, graphs, loss_input, &mut upload)?;
         }
-        mail.send()?;
+        upload.send()?;
         self.encodings.forward(parameters)?;
         self.attend(parameters)?;
         self.read_out(parameters)
     }
 
     /// The masks of all layers, where something is dropped.
-    fn masks_of(&self, drawn: DropoutSeed) -> Vec<MaskNumbers> {
-        let Some(StepDropout { in_graphs: StepSeed { seed, step }, .. }) = drawn.dropout.filter(|_| self.drops) else {
+    fn masks_of(&self, dropout_seed: DropoutSeed) -> Vec<MaskNumbers> {
+        let Some(StepDropout { in_graphs: StepSeed { seed, step }, .. }) = dropout_seed.dropout.filter(|_| self.drops)
+        else {
             return Vec::new();
         };
         // The graph is no part of a mask's key.
@@ -169,7 +170,7 @@ impl GraphLearner {
     }
 
     fn attend(&mut self, parameters: &Buffer<f32>) -> Result<()> {
-        let GraphLearner { encodings, layers, lists, masks, drops, scratch, .. } = self;
+        let GraphModel { encodings, layers, lists, masks, drops, scratch, .. } = self;
         let of = OfBatch { parameters, lists, masks: drops.then_some(&*masks) };
         for l in 0..layers.len() {
             let (below, above) = layers.split_at_mut(l);
@@ -181,7 +182,7 @@ impl GraphLearner {
     /// From what nodes came to, to the outputs.
     fn read_out(&mut self, parameters: &Buffer<f32>) -> Result<()> {
         let (rows, of) = (self.rows(), self.read_graphs());
-        let GraphLearner { encodings, layers, read, arguments, head, outputs, scratch, .. } = self;
+        let GraphModel { encodings, layers, read, arguments, head, outputs, scratch, .. } = self;
         let nodes = layers.last().map_or(&encodings.x, |top| &top.y);
         let read = match of {
             Some((readout, width)) => {
@@ -200,8 +201,8 @@ impl GraphLearner {
     }
 
     /// From the outputs to their loss, and its gradient.
-    fn judge(&mut self, scale: &Buffer<f32>) -> Result<()> {
-        let GraphLearner { encodings, layers, lists, readout, read, head, outputs, d_outputs, shared, .. } = self;
+    fn graph_loss(&mut self, scale: &Buffer<f32>) -> Result<()> {
+        let GraphModel { encodings, layers, lists, readout, read, head, outputs, d_outputs, shared, .. } = self;
         let nodes = layers.last().map_or(&encodings.x, |top| &top.y);
         // Where attention gives the outputs of nodes, their gradient is that of what nodes came to.
         let (outputs, d_outputs) = match (head, readout) {
@@ -209,13 +210,13 @@ impl GraphLearner {
             (None, Readout::Node) => (nodes, &mut shared.d_y),
             (None, _) => (&*read, d_outputs),
         };
-        self.judge.accumulate_gradients(lists, outputs, scale, d_outputs, &mut self.scratch)
+        self.graph_loss.accumulate_gradients(lists, outputs, scale, d_outputs, &mut self.scratch)
     }
 
     /// Goes back from the outputs' gradient to that of what nodes came to, `shared.d_y`.
     fn read_out_backward(&mut self, parameters: &Buffer<f32>, gradients: &mut Buffer<f32>) -> Result<()> {
         let (rows, of) = (self.rows(), self.read_graphs());
-        let GraphLearner { encodings, layers, read, arguments, head, d_outputs, d_read, shared, scratch, .. } = self;
+        let GraphModel { encodings, layers, read, arguments, head, d_outputs, d_read, shared, scratch, .. } = self;
         let nodes = layers.last().map_or(&encodings.x, |top| &top.y);
         if let Some(head) = head {
             let read = if of.is_some() { &*read } else { nodes };
@@ -230,7 +231,7 @@ impl GraphLearner {
     }
 }
 
-impl DeviceModel for GraphLearner {
+impl DeviceModel for GraphModel {
     fn keep_series(&mut self, series: Option<&SeriesView<'_>>) -> Result<()> {
         self.encodings.keep_series(series)
     }
@@ -240,7 +241,7 @@ impl DeviceModel for GraphLearner {
     }
 
     fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
-        self.judge.begin()?;
+        self.graph_loss.begin()?;
         self.encodings.load(parameters)
     }
 
@@ -251,16 +252,16 @@ impl DeviceModel for GraphLearner {
     fn accumulate_gradients(
         &mut self,
         batch: &BatchView<'_>,
-        drawn: DropoutSeed,
-        goal: LossInput<'_>,
+        dropout_seed: DropoutSeed,
+        loss_input: LossInput<'_>,
         parameters: &Buffer<f32>,
         gradients: &mut Buffer<f32>,
     ) -> Result<()> {
-        let scale = goal.scale;
-        self.forward(batch, drawn, Some(goal), parameters)?;
-        self.judge(scale)?;
+        let scale = loss_input.scale;
+        self.forward(batch, dropout_seed, Some(loss_input), parameters)?;
+        self.graph_loss(scale)?;
         self.read_out_backward(parameters, gradients)?;
-        let GraphLearner { encodings, layers, lists, masks, drops, shared, scratch, .. } = self;
+        let GraphModel { encodings, layers, lists, masks, drops, shared, scratch, .. } = self;
         let of = OfBatch { parameters, lists, masks: drops.then_some(&*masks) };
         for l in (0..layers.len()).rev() {
             let x = if l > 0 { &layers[l - 1].y } else { &encodings.x };
@@ -288,6 +289,6 @@ impl DeviceModel for GraphLearner {
     }
 
     fn totals(&self) -> &Buffer<f64> {
-        &self.judge.totals
+        &self.graph_loss.totals
     }
 }

@@ -4,7 +4,7 @@
 
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::layer::Shape;
+use super::layer::LayerShape;
 use crate::cuda::ops::ensure_capacity;
 use crate::error::Result;
 
@@ -41,8 +41,8 @@ impl Shared {
     }
 
     /// Numbers in each, in the order of the fields, for layers over so many nodes and places.
-    fn lens<'a>(layers: impl Iterator<Item = &'a Shape>, nodes: usize, places: usize) -> [usize; 10] {
-        let of_layer = |layer: &Shape| {
+    fn lens<'a>(layers: impl Iterator<Item = &'a LayerShape>, nodes: usize, places: usize) -> [usize; 10] {
+        let of_layer = |layer: &LayerShape| {
             let (sizes, heads, attributes) = (layer.sizes, layer.sizes.heads as usize, layer.sizes.attributes as usize);
             let is_gat = usize::from(layer.is_gat());
             // Which of the two is which depends on how many layers there are.
@@ -67,14 +67,14 @@ impl Shared {
     }
 
     /// Bytes of it for layers over so many nodes and places.
-    pub(super) fn bytes<'a>(layers: impl Iterator<Item = &'a Shape>, of: [usize; 2]) -> usize {
+    pub(super) fn bytes<'a>(layers: impl Iterator<Item = &'a LayerShape>, of: [usize; 2]) -> usize {
         Shared::lens(layers, of[0], of[1]).iter().sum::<usize>() * size_of::<f32>()
     }
 
     /// Takes memory for layers over so many nodes and places, where there is not as much.
     pub(super) fn ensure_capacity<'a>(
         &mut self,
-        layers: impl Iterator<Item = &'a Shape>,
+        layers: impl Iterator<Item = &'a LayerShape>,
         of: [usize; 2],
     ) -> Result<()> {
         let lens = Shared::lens(layers, of[0], of[1]);

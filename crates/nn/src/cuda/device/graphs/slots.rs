@@ -6,11 +6,11 @@ use megabatch_gpu_core::Buffer;
 
 use super::affine::Affine;
 use crate::cuda::ops::{
-    Arithmetic, AttentionSizes, Layout, Output, Part, Product, Scratch, column_sum_parts, multiply, parts_of_sum,
+    Arithmetic, AttentionSizes, Output, Part, Product, Scratch, Transpose, column_sum_parts, multiply, parts_of_sum,
 };
 use crate::error::Result;
 use crate::model::Model;
-use crate::model::graph::{Layer as AttentionLayer, Scoring};
+use crate::model::graph::{AttentionLayer, Scoring};
 
 #[derive(Debug)]
 pub(super) enum Slots {
@@ -96,7 +96,13 @@ impl Slots {
 }
 
 impl Common {
-    fn product<'a>(&self, a: Part<'a, f32>, b: Part<'a, f32>, shape: [usize; 3], layout: Layout) -> Product<'a, f32> {
+    fn product<'a>(
+        &self,
+        a: Part<'a, f32>,
+        b: Part<'a, f32>,
+        shape: [usize; 3],
+        layout: Transpose,
+    ) -> Product<'a, f32> {
         Product { a, b, start: None, shape, layout, arithmetic: self.arithmetic }
     }
 
@@ -114,7 +120,7 @@ impl Common {
         let part = |start| Part { buffer: parameters, start };
         for head in 0..sizes.heads as usize {
             let operands = [part(vector + head * units), part(weight + head * units * attributes)];
-            let product = self.product(operands[0], operands[1], [1, attributes, units], Layout::SecondTransposed);
+            let product = self.product(operands[0], operands[1], [1, attributes, units], Transpose::Nn);
             multiply(&product, Output::Overwrite, &mut *to, head * attributes, scratch)?;
         }
         Ok(())
@@ -136,9 +142,9 @@ impl Common {
         for head in 0..sizes.heads as usize {
             let (vector, weight) = (vector + head * units, weight + head * units * attributes);
             let d = Part { buffer: d, start: head * attributes };
-            let of_vector = self.product(d, part(weight), [1, units, attributes], Layout::Straight);
+            let of_vector = self.product(d, part(weight), [1, units, attributes], Transpose::Nt);
             multiply(&of_vector, Output::Add, &mut *gradients, vector, scratch)?;
-            let of_weight = self.product(part(vector), d, [units, attributes, 1], Layout::BothTransposed);
+            let of_weight = self.product(part(vector), d, [units, attributes, 1], Transpose::Tn);
             multiply(&of_weight, Output::Add, &mut *gradients, weight, scratch)?;
         }
         Ok(())

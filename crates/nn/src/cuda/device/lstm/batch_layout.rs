@@ -11,9 +11,9 @@ use crate::cuda::ops::{Operand, RowGranularity, Sequence, ensure_capacity};
 use crate::error::{Error, Result};
 
 impl<T: Operand> Lstms<T> {
-    /// Finds the windows of a batch, whose first sample is at `position` in the epoch's order.
-    /// Those of samples that follow one another are one in dense training, and each by itself in
-    /// predictions.
+    /// Finds the windows of a batch, whose first sample is at `position` in the epoch's order. In
+    /// dense training, windows of samples that follow one another are one; in predictions, each
+    /// stands by itself.
     pub(super) fn find(&mut self, batch: &BatchView<'_>, position: usize, learns: bool) -> Result<()> {
         let runs = self.runs.filter(|_| learns);
         let lens: Vec<usize> =

@@ -2,7 +2,7 @@
 
 //! Device memory of the LSTMs, from shapes.
 
-use super::{Layer, Lstms, all_are_read};
+use super::{LstmLayer, Lstms, all_are_read};
 use crate::cuda::device::bars::Bars;
 use crate::cuda::device::cell::{Cells, Shared};
 use crate::cuda::device::inter_layer::InterLayer;
@@ -22,8 +22,8 @@ impl<T: Operand> Lstms<T> {
             Bars::estimate::<T>(estimate, k, lstm.sizes);
         }
         let layers = model.config().layers;
-        (0..layers).for_each(|l| Layer::<T>::estimate(estimate, l));
-        let parts = (0..layers).map(|l| Layer::<T>::parts(estimate, l)).max().unwrap_or(0);
+        (0..layers).for_each(|l| LstmLayer::<T>::estimate(estimate, l));
+        let parts = (0..layers).map(|l| LstmLayer::<T>::parts(estimate, l)).max().unwrap_or(0);
         Shared::estimate(estimate, parts, batch.bars.iter().copied().max().unwrap_or(0));
         let of_top = Top::bytes(model, Self::vectors(estimate), &estimate.rows);
         estimate.put("activations", "what is read of windows", of_top, BOTH);
@@ -61,17 +61,17 @@ impl<T: Operand> Lstms<T> {
         let (model, batch) = (estimate.model, estimate.batch);
         let (layers, timeframes) = (model.config().layers, model.lstms().len());
         let samples = batch.sizes.iter().copied().max().unwrap_or(0);
-        let lists = WorkList::mail_bytes(&batch.windows).into_iter();
+        let lists = WorkList::upload_bytes(&batch.windows).into_iter();
         estimate.put_mail("work list of the first layer", lists.clone());
         estimate.put_mail("work list of those above", lists.filter(|_| layers > 1));
-        let reads = GatherIndex::mail_bytes(samples, timeframes, Self::vectors(estimate).iter().sum());
+        let reads = GatherIndex::upload_bytes(samples, timeframes, Self::vectors(estimate).iter().sum());
         estimate.put_mail("what samples read", reads);
         let masks = estimate.config.drops_between_layers.then_some((layers - 1) * timeframes);
         estimate.put_mail("masks", masks.map(|masks| masks * size_of::<MaskNumbers>()));
     }
 }
 
-impl<T: Operand> Layer<T> {
+impl<T: Operand> LstmLayer<T> {
     /// Counts layer `l`.
     fn estimate(estimate: &mut MemoryEstimate<'_>, l: usize) {
         let (model, batch) = (estimate.model, estimate.batch);

@@ -2,10 +2,10 @@
 
 //! Inputs of layers: bars or the layer below, projected before or by the recurrence itself.
 
-use super::{Layer, Lstms};
+use super::{LstmLayer, Lstms};
 use crate::cuda::device::bars::Bars;
 use crate::cuda::ops::{
-    Inputs, Operand, Part, RowInputs, ensure_capacity, recurrence, recurrence_in_bytes, recurrence_of_rows,
+    Operand, Part, RecurrenceInputs, RowInputs, ensure_capacity, recurrence, recurrence_in_bytes, recurrence_of_rows,
 };
 use crate::error::Result;
 
@@ -68,14 +68,14 @@ impl<T: Operand> Lstms<T> {
     pub(super) fn recur(&mut self, l: usize) -> Result<()> {
         let itself = self.projects_itself() && l == 0;
         let Lstms { over_bars, over_states, layers, input, rows, projected, .. } = self;
-        let Layer { recurrent, in_bytes, states, .. } = &mut layers[l];
+        let LstmLayer { recurrent, in_bytes, states, .. } = &mut layers[l];
         let list = if l == 0 { over_bars } else { over_states };
         match (in_bytes, input) {
             (Some(weights), _) => recurrence_in_bytes(list, weights, projected, states),
             (None, Some(input)) if itself => {
                 recurrence_of_rows(list, &RowInputs { weights: recurrent, input, rows }, states)
             }
-            _ => recurrence(list, &Inputs { weights: recurrent, projected }, states),
+            _ => recurrence(list, &RecurrenceInputs { weights: recurrent, projected }, states),
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use megabatch_gpu_core::Device;
 
-use super::{Layer, Lstms};
+use super::{LstmLayer, Lstms};
 use crate::cuda::device::bars::Bars;
 use crate::cuda::ops::{Operand, RecurrenceSchedule};
 use crate::cuda::tuning::{TuningQuery, bucket};
@@ -12,7 +12,7 @@ use crate::error::Result;
 
 /// All of a batch that decides how its windows are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Windows {
+pub(super) struct ScheduleKey {
     learns: bool,
     /// True if the recurrence projects what it reads.
     is_of_rows: bool,
@@ -29,9 +29,9 @@ impl<T: Operand> Lstms<T> {
         let rows = self.bars.iter().map(|bars| bars.windows() * bars.steps()).sum();
         let steps = self.bars.iter().map(Bars::steps).max().unwrap_or(0);
         let sizes = [windows, rows, steps, self.bars.len()].map(bucket);
-        let of = Windows { learns, is_of_rows: self.projects_itself(), sizes };
-        let (hidden, may_differ) = (self.hidden, self.paces.tuner().is_fast());
-        let known = self.paces.stored_choice(cuda, of, || of.question::<T>(hidden, may_differ));
+        let of = ScheduleKey { learns, is_of_rows: self.projects_itself(), sizes };
+        let (hidden, may_differ) = (self.hidden, self.schedules.tuner().is_fast());
+        let known = self.schedules.stored_choice(cuda, of, || of.question::<T>(hidden, may_differ));
         self.unmeasured = if known.is_none() { Some(of) } else { None };
         known.unwrap_or_else(|| RecurrenceSchedule::for_windows(windows))
     }
@@ -43,10 +43,10 @@ impl<T: Operand> Lstms<T> {
         let (Some(of), Device::Cuda(cuda)) = (self.unmeasured.take(), self.series.device().clone()) else {
             return Ok(());
         };
-        let Layer { states, .. } = &mut self.layers[0];
+        let LstmLayer { states, .. } = &mut self.layers[0];
         states.ensure_capacity(&self.over_bars)?;
         states.start_from_zero(&self.over_bars)?;
-        let tuner = self.paces.tuner().clone();
+        let tuner = self.schedules.tuner().clone();
         let pace = tuner.choose(&cuda, &of.question::<T>(self.hidden, tuner.is_fast()), |pace| {
             self.over_bars.change_pace(pace)?;
             cuda.elapsed_ms(|| self.take_once(learns))
@@ -61,7 +61,7 @@ impl<T: Operand> Lstms<T> {
     }
 }
 
-impl Windows {
+impl ScheduleKey {
     fn question<T: Operand>(self, hidden: usize, may_differ: bool) -> TuningQuery<RecurrenceSchedule> {
         let back = if self.learns { " and back" } else { "" };
         let of_rows = if self.is_of_rows { " of rows" } else { "" };

@@ -3,7 +3,7 @@
 use megabatch_gpu_core::kernel::{Arguments, Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 
-use super::{Attended, Scored, WARP, address, plain};
+use super::{Attended, Scored, WARP, address, cpu};
 use crate::cuda::ops::matmul::Output;
 use crate::cuda::ops::operand::Part;
 use crate::error::Result;
@@ -14,7 +14,7 @@ const PTX: &str = megabatch_gpu_core::ptx!("attention_backward");
 /// # Safety
 /// As [`Kernel::submit`].
 unsafe fn submit(device: &Cuda, name: &str, launch: Option<Launch>, arguments: &Arguments) -> Result<()> {
-    let kernel = Kernel { module: "trainer/attention_backward", ptx: PTX, name };
+    let kernel = Kernel { module: "nn/attention_backward", ptx: PTX, name };
     // SAFETY: as the caller promised.
     Ok(unsafe { kernel.submit(device, launch, arguments) }?)
 }
@@ -76,7 +76,7 @@ pub(crate) fn score_gradients(
         }
         _ => {
             let arrays = [coefficients, values, d_y].map(Buffer::as_slice);
-            plain::score_gradients(of, arrays[0], arrays[1], arrays[2], d_scores.as_mut_slice());
+            cpu::score_gradients(of, arrays[0], arrays[1], arrays[2], d_scores.as_mut_slice());
             Ok(())
         }
     }
@@ -133,7 +133,7 @@ pub(crate) fn receiver_gradients(
         }
         _ => {
             let [receiving, vector, edges] = [to.receiving, to.vector, to.edges].map(Buffer::as_mut_slice);
-            plain::receiver_gradients(of, scored, d_scores.as_slice(), receiving, vector, edges);
+            cpu::receiver_gradients(of, scored, d_scores.as_slice(), receiving, vector, edges);
             Ok(())
         }
     }
@@ -168,7 +168,7 @@ pub(crate) fn value_gradients(
             unsafe { submit(&device, "value_gradients", Launch::over(len), &arguments) }
         }
         _ => {
-            plain::value_gradients(of, coefficients.as_slice(), d_y.as_slice(), d_values.as_mut_slice());
+            cpu::value_gradients(of, coefficients.as_slice(), d_y.as_slice(), d_values.as_mut_slice());
             Ok(())
         }
     }
@@ -209,7 +209,7 @@ pub(crate) fn src_gradients(
         }
         _ => {
             let adds = output == Output::Add;
-            plain::src_gradients(of, scored, d_scores.as_slice(), adds, d_giving.as_mut_slice());
+            cpu::src_gradients(of, scored, d_scores.as_slice(), adds, d_giving.as_mut_slice());
             Ok(())
         }
     }
@@ -218,7 +218,7 @@ pub(crate) fn src_gradients(
 /// Inputs of [`node_dot_gradients`]: the values `[N, H · C]`, the vectors `[H · C]` and the
 /// gradients of the dots `[N, H]`, of nodes that give and of those that receive.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NodeDots<'a> {
+pub(crate) struct NodeDotInputs<'a> {
     pub(crate) values: &'a Buffer<f32>,
     pub(crate) vectors: [Part<'a, f32>; 2],
     pub(crate) d: [&'a Buffer<f32>; 2],
@@ -228,7 +228,7 @@ pub(crate) struct NodeDots<'a> {
 /// · C]`, and writes what each node gives to those of the two vectors, `rows` `[N, H · C]`.
 pub(crate) fn node_dot_gradients(
     of: Attended<'_>,
-    NodeDots { values, vectors, d }: NodeDots<'_>,
+    NodeDotInputs { values, vectors, d }: NodeDotInputs<'_>,
     d_values: &mut Buffer<f32>,
     source_rows: &mut Buffer<f32>,
     target_rows: &mut Buffer<f32>,
@@ -257,7 +257,7 @@ pub(crate) fn node_dot_gradients(
         _ => {
             for ((vector, d), rows) in vectors.into_iter().zip(d).zip([source_rows, target_rows]) {
                 let (d_values, rows) = (d_values.as_mut_slice(), rows.as_mut_slice());
-                plain::node_dot_gradients(sizes, values.as_slice(), vector.elements(), d.as_slice(), d_values, rows);
+                cpu::node_dot_gradients(sizes, values.as_slice(), vector.elements(), d.as_slice(), d_values, rows);
             }
             Ok(())
         }

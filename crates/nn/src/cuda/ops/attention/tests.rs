@@ -1,4 +1,4 @@
-//! The kernels beside the plain forms, and these beside the trainer's plain form in f64.
+//! The kernels beside the operations on the CPU.
 
 use megabatch_simt::Arg;
 
@@ -128,7 +128,7 @@ impl Example {
         for (adds, activation) in functions {
             let mut y = buffer("before", self.d_y.len());
             let mut found = y.as_slice().to_vec();
-            let start = if adds { Start::Present } else { Start::Bias((&bias).into()) };
+            let start = if adds { OutputStart::Present } else { OutputStart::Bias((&bias).into()) };
             gather_heads(of, coefficients, &self.values, start, activation, &mut y).unwrap();
             let mut arguments = self.receivers();
             arguments.extend([Arg::from(coefficients.as_slice()), self.mask(), Arg::from(self.values.as_slice())]);
@@ -210,7 +210,7 @@ impl Example {
 }
 
 #[test]
-fn the_kernels_are_the_plain_forms() {
+fn the_kernels_compute_what_the_cpu_does() {
     let flags = [[false, true, true], [true, false, false], [true, true, true], [false, false, false]];
     let heads = [[1, 1, 1], [3, 5, 5], [2, 7, 1], [2, 40, 40], [5, 3, 3]];
     for (k, [heads, units, score_units]) in heads.into_iter().enumerate() {
@@ -223,7 +223,7 @@ fn the_kernels_are_the_plain_forms() {
 }
 
 #[test]
-fn dots_of_nodes_are_the_plain_forms() {
+fn dots_of_nodes_are_the_cpus() {
     for sizes in [[1, 1, 1], [3, 5, 1], [2, 40, 1]] {
         let example = Example::new(sizes[0], sizes[1], sizes[2], 0, false, true, false);
         let (of, projected) = (example.attended(), example.sizes.projected());
@@ -244,7 +244,7 @@ fn dots_of_nodes_are_the_plain_forms() {
         let d = [buffer("d_source", len), buffer("d_target", len)];
         let mut to = [buffer("before", example.values.len()), zeros(example.values.len()), zeros(example.values.len())];
         let mut found = [0, 1, 2].map(|k: usize| to[k].as_slice().to_vec());
-        let dots = NodeDots { values: &example.values, vectors: parts, d: [&d[0], &d[1]] };
+        let dots = NodeDotInputs { values: &example.values, vectors: parts, d: [&d[0], &d[1]] };
         let [d_values, source_rows, target_rows] = &mut to;
         node_dot_gradients(of, dots, d_values, source_rows, target_rows).unwrap();
         let mut arguments = vec![Arg::of_struct(&example.sizes), Arg::from(example.values.as_slice())];

@@ -36,7 +36,7 @@ fn check(count: usize, depth: usize, outputs: usize, has_start: bool) {
     let scope = Device::cpu().scope("test");
     let x = rows(count, depth);
     let x_of = Buffer::from_slice(&scope, &x).unwrap();
-    let mut expected = ByteRows::empty(&scope).unwrap();
+    let mut expected = DeviceByteRows::empty(&scope).unwrap();
     expected.quantize((&x_of).into(), [count, depth]).unwrap();
     let padded = padded(depth);
     let (mut bytes, mut scales) = (vec![7i8; count * 2 * padded], vec![9.0f32; count]);
@@ -52,7 +52,7 @@ fn check(count: usize, depth: usize, outputs: usize, has_start: bool) {
     assert_eq!(bytes, expected.bytes.as_slice(), "{count} rows of {depth}");
     assert_eq!(bits(&scales), bits(expected.scales.as_slice()), "{count} rows of {depth}");
 
-    let weights = ByteMatrix::new(&scope, &matrix("weights", [outputs, depth])).unwrap();
+    let weights = DeviceByteMatrix::new(&scope, &matrix("weights", [outputs, depth])).unwrap();
     let start = noise("start", outputs, 1.0);
     let start_of = has_start.then(|| Buffer::from_slice(&scope, &start).unwrap());
     let mut product = Buffer::from_slice(&scope, &vec![5.0f32; count * outputs + 3]).unwrap();
@@ -86,10 +86,10 @@ fn rows_have_the_bits_of_the_processors_fast_form() {
     let ([count, depth], scope) = ([7, 45], Device::cpu().scope("test"));
     let x = rows(count, depth);
     let x_of = Buffer::from_slice(&scope, &x).unwrap();
-    let mut own = ByteRows::empty(&scope).unwrap();
+    let mut own = DeviceByteRows::empty(&scope).unwrap();
     own.quantize((&x_of).into(), [count, depth]).unwrap();
 
-    // The fast form's rows lie in panels.
+    // The CPU engine's rows lie in panels.
     let panels = depth.div_ceil(PANEL);
     let mut in_panels = vec![0.0; panels * count * PANEL];
     for (k, &x) in x.iter().enumerate() {
@@ -117,7 +117,7 @@ fn a_product_is_near_that_of_the_numbers() {
     let ([count, depth, outputs], scope) = ([2, 300, 8], Device::cpu().scope("test"));
     let (x, of) = (noise("x", count * depth, 2.0), matrix("weights", [outputs, depth]));
     let x_of = Buffer::from_slice(&scope, &x).unwrap();
-    let (mut rows, weights) = (ByteRows::empty(&scope).unwrap(), ByteMatrix::new(&scope, &of).unwrap());
+    let (mut rows, weights) = (DeviceByteRows::empty(&scope).unwrap(), DeviceByteMatrix::new(&scope, &of).unwrap());
     rows.quantize((&x_of).into(), [count, depth]).unwrap();
     let mut found = Buffer::zeros(&scope, count * outputs).unwrap();
     multiply_bytes(&rows, &weights, None, &mut found, 0).unwrap();

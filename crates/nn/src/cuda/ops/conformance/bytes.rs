@@ -4,7 +4,7 @@ use megabatch_amp::QuantizedMatrix;
 use megabatch_gpu_core::{Buffer, Device};
 
 use super::super::{
-    ByteMatrix, ByteRows, Part, RecurrentBytes, States, TileWindows, multiply_bytes, recurrence_in_bytes,
+    DeviceByteMatrix, DeviceByteRows, Part, RecurrentBytes, States, TileWindows, multiply_bytes, recurrence_in_bytes,
 };
 use super::inter_layer::same;
 use super::{Example, TIMEFRAMES, WIDTH, bars};
@@ -20,11 +20,11 @@ pub(super) fn layer(device: &Device, hidden: usize) -> Result<()> {
     same(device, 3e-4, |scope| {
         let list = of.work_list(scope, TileWindows::Eight)?;
         let mut projected = Buffer::zeros(scope, list.projected_rows() * 4 * hidden)?;
-        let mut rows = ByteRows::empty(scope)?;
+        let mut rows = DeviceByteRows::empty(scope)?;
         for s in 0..TIMEFRAMES.len() {
             let [x, bias] = [&of.bars[s], &of.bias[s]].map(|numbers| Buffer::from_slice(scope, numbers));
             rows.quantize(Part::from(&x?), [bars(s), WIDTH])?;
-            let weights = ByteMatrix::new(scope, &matrix(&of.weight_ih[s], WIDTH))?;
+            let weights = DeviceByteMatrix::new(scope, &matrix(&of.weight_ih[s], WIDTH))?;
             multiply_bytes(
                 &rows,
                 &weights,

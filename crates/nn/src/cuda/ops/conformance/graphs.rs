@@ -5,10 +5,10 @@ use megabatch_segment::{Compressed, Csc};
 
 use super::super::dropout::MaskNumbers;
 use super::super::{
-    Attended, AttentionSizes, DroppedNodes, GraphLists, GraphRows, NodeDots, Objective, Output, Part, ReadGraphs,
-    ReceiverRows, Scored, Scratch, Start, Terms, activation_gradients, coefficients, drop_node_gradients, drop_nodes,
-    gather_heads, graph_loss, node_dot_gradients, node_dots, read_graphs, read_graphs_backward, receiver_gradients,
-    score_gradients, src_gradients, value_gradients,
+    Attended, AttentionSizes, DroppedNodes, GraphLists, GraphRows, LossScaling, NodeDotInputs, Output, OutputStart,
+    Part, ReadGraphs, ReceiverRows, Scored, Scratch, Terms, activation_gradients, coefficients, drop_node_gradients,
+    drop_nodes, gather_heads, graph_loss, node_dot_gradients, node_dots, read_graphs, read_graphs_backward,
+    receiver_gradients, score_gradients, src_gradients, value_gradients,
 };
 use super::inter_layer::{buffer, same};
 use super::noise;
@@ -19,7 +19,7 @@ use crate::model::graph::GraphActivation;
 use crate::model::readout::Readout;
 
 /// Graphs that own their arrays; their numbers in the source are 5, 8, 11 and so on.
-pub(in crate::cuda::ops) struct Graphs {
+pub(in crate::cuda::ops) struct GraphExample {
     all: Vec<Graph>,
 }
 
@@ -32,7 +32,7 @@ struct Graph {
 
 /// A graph of each size, whose edges have so many attributes. There are edges from nodes to
 /// themselves, nodes that receive nothing, and one that receives from all.
-pub(in crate::cuda::ops) fn graphs(sizes: &[usize], attributes: usize) -> Graphs {
+pub(in crate::cuda::ops) fn graphs(sizes: &[usize], attributes: usize) -> GraphExample {
     let graph = |(g, &nodes): (usize, &usize)| {
         let ends = (0..nodes).flat_map(|to| (0..nodes).map(move |from| (to, from)));
         let is_edge =
@@ -42,10 +42,10 @@ pub(in crate::cuda::ops) fn graphs(sizes: &[usize], attributes: usize) -> Graphs
         let by_column = by_row.csr(nodes).and_then(|csr| csr.transposed()).expect("edges of the nodes");
         Graph { nodes, by_row, by_column, attributes: noise(g, "attributes", to.len() * attributes, 1.0) }
     };
-    Graphs { all: sizes.iter().enumerate().map(graph).collect() }
+    GraphExample { all: sizes.iter().enumerate().map(graph).collect() }
 }
 
-impl Graphs {
+impl GraphExample {
     /// Their edges, of which A = `attributes` attributes are seen.
     pub(in crate::cuda::ops) fn edges(&self, self_loops: bool, attributes: usize) -> BatchEdges {
         BatchEdges::new(self.views(), SeenEdges { self_loops, attributes })
@@ -93,7 +93,7 @@ fn attend(scope: &Scope, heads: u32, units: u32, score_units: u32) -> Result<Vec
     let (mut weights, mut y, bias) =
         (zeros(edges)?, zeros(nodes * sizes.width())?, buffer(scope, "bias", sizes.width())?);
     coefficients(of, scored, &mut weights)?;
-    gather_heads(of, &weights, &values, Start::Bias((&bias).into()), Some(GraphActivation::Elu), &mut y)?;
+    gather_heads(of, &weights, &values, OutputStart::Bias((&bias).into()), Some(GraphActivation::Elu), &mut y)?;
 
     let mut d_y = buffer(scope, "d_y", y.len())?;
     activation_gradients(GraphActivation::Elu, &y, y.len(), &mut d_y)?;
@@ -107,7 +107,7 @@ fn attend(scope: &Scope, heads: u32, units: u32, score_units: u32) -> Result<Vec
     let mut dot_rows = [zeros(values.len())?, zeros(values.len())?];
     if is_gat {
         let [first, second] = &mut dot_rows;
-        let dots = NodeDots { values: &values, vectors: parts, d: [&d_giving, &d_receiving] };
+        let dots = NodeDotInputs { values: &values, vectors: parts, d: [&d_giving, &d_receiving] };
         node_dot_gradients(of, dots, &mut d_values, first, second)?;
     }
     let [first, second] = &dot_rows;
@@ -156,7 +156,7 @@ pub(super) fn losses(device: &Device) -> Result<()> {
             let terms = Buffer::from_slice(scope, &[Terms::of(loss, 3, &known)])?;
             let of = GraphRows { lists: &lists, by_node: true, outputs: &outputs, targets: &targets, width };
             let (mut d, mut totals) = (Buffer::zeros(scope, known.len())?, Buffer::zeros(scope, 2)?);
-            let objective = Objective { terms: &terms, scale: &scale };
+            let objective = LossScaling { terms: &terms, scale: &scale };
             graph_loss(loss, of, objective, &mut d, &mut totals, &mut Scratch::empty(scope)?)?;
             all.extend(d.to_vec()?);
             all.extend(totals.to_vec()?.into_iter().map(|total| (total / lists.nodes() as f64) as f32));

@@ -4,8 +4,8 @@ use half::bf16;
 use megabatch_gpu_core::{Buffer, Device, Scope};
 
 use super::super::{
-    Arithmetic, BatchUploader, Dropped, FuseMemory, FuseSizes, FuseWeights, GatherIndex, LossTable, NormWeights,
-    Normed, Objective, Operand, Part, PoolMemory, PoolSizes, PoolSlots, PoolWeights, Predictions, ReadFrom,
+    Arithmetic, BatchUploader, Dropped, FuseMemory, FuseSizes, FuseWeights, GatherIndex, LossScaling, LossTable,
+    NormWeights, Normed, Operand, Part, PoolMemory, PoolSizes, PoolSlots, PoolWeights, Predictions, ReadFrom,
     RowGranularity, Scratch, Sequence, Terms, TileWindows, WorkList, add_column_sums, drop_gradients, drop_outputs,
     fuse, fuse_backward, join, layer_norm, layer_norm_backward, loss, pool, pool_backward, round_to, scatter_add,
 };
@@ -63,7 +63,7 @@ pub(super) fn losses(device: &Device) -> Result<()> {
             let (mut d, mut totals) = (Buffer::<f32>::zeros(scope, outputs.len())?, Buffer::zeros(scope, 2)?);
             let mut scratch = Scratch::empty(scope)?;
             let predictions = Predictions { outputs: &outputs, targets: &targets, rows: ROWS };
-            loss(&table, predictions, Objective { terms: &terms, scale: &scale }, &mut d, &mut totals, &mut scratch)?;
+            loss(&table, predictions, LossScaling { terms: &terms, scale: &scale }, &mut d, &mut totals, &mut scratch)?;
             all.extend(d.to_vec()?);
             all.extend(totals.to_vec()?.into_iter().map(|total| (total / ROWS as f64) as f32));
         }
@@ -80,8 +80,8 @@ pub(super) fn rows(device: &Device) -> Result<()> {
         let [weight, bias] = [0, HIDDEN].map(|start| Part { buffer: &parameters, start });
         let (mut y, mut moments) = (Buffer::<f32>::zeros(scope, ROWS * HIDDEN)?, Buffer::zeros(scope, 2 * ROWS)?);
         layer_norm(Part::from(&x), NormWeights { weight, bias }, ROWS, HIDDEN, &mut y, 0, &mut moments)?;
-        let normed = Normed { x: Part::from(&x), moments: &moments, weight };
-        layer_norm_backward(normed, [ROWS, HIDDEN], (&mut d, 0), (&mut gradients, [0, HIDDEN], &mut scratch))?;
+        let normed = Normed { rows: ROWS, width: HIDDEN, x: Part::from(&x), moments: &moments, weight };
+        layer_norm_backward(normed, &mut d, 0, &mut gradients, [0, HIDDEN], &mut scratch)?;
 
         let ends = Buffer::from_slice(scope, &[0u64, 77, 1 << 40, 3, 4, 9])?;
         let masks = Buffer::from_slice(scope, &[Dropout::of_step(0.25, 3, 4)?.mask("M1", 0).into()])?;
@@ -94,19 +94,19 @@ pub(super) fn rows(device: &Device) -> Result<()> {
     })
 }
 
-/// Mail of several sizes, to arrays that grow and that have more room than it takes, some of it in
-/// more than one parcel.
-pub(super) fn mail(device: &Device) -> Result<()> {
+/// Uploads of several sizes, to arrays that grow and that have more room than they take, some of
+/// them in more than one copy command.
+pub(super) fn upload(device: &Device) -> Result<()> {
     let scope = device.scope("ops");
-    let mut delivery = BatchUploader::new(&scope)?;
+    let mut uploader = BatchUploader::new(&scope)?;
     let (mut numbers, mut places) = (Buffer::<f32>::zeros(&scope, 0)?, Buffer::<u64>::zeros(&scope, 4)?);
     for (round, len) in [3, 10_000, 0, 4097].into_iter().enumerate() {
         let values = noise(round, "mail", len, 3.0);
         let ends: Vec<u64> = (0..3).map(|k| (round as u64) << 40 | k).collect();
-        let mut mail = delivery.mail();
-        mail.put(&mut numbers, &values)?;
-        mail.put(&mut places, &ends)?;
-        mail.send()?;
+        let mut upload = uploader.upload();
+        upload.put(&mut numbers, &values)?;
+        upload.put(&mut places, &ends)?;
+        upload.send()?;
         let (found, places) = (numbers.to_vec()?, places.to_vec()?);
         assert_eq!((&found[..len], &places[..3], places[3]), (&values[..], &ends[..], 0), "round {round}");
     }
@@ -121,7 +121,7 @@ pub(super) fn joins(device: &Device) -> Result<()> {
         let reads = |vectors, from| {
             let step = |s: usize, n: usize| if vectors == RowGranularity::OfSteps { steps[s][n] } else { 2 - 2 * s };
             let of = [0, 1].map(|s| [0, 1, 2, 3].map(|n| (windows[s][n], step(s, n))));
-            GatherIndex::new(scope, &list, (vectors, from), &[&of[0], &of[1]])
+            GatherIndex::new(scope, &list, vectors, from, &[&of[0], &of[1]])
         };
         let hidden = narrow::<bf16>(scope, "hidden", (list.rows() + list.windows()) * HIDDEN)?;
         let (vectors, d) = (buffer(scope, "vectors", list.rows() * HIDDEN)?, buffer(scope, "d", 8 * HIDDEN)?);

@@ -5,7 +5,7 @@
 use megabatch_gpu_core::{Buffer, Device};
 
 use super::super::matmul::by_library;
-use super::super::{Arithmetic, Layout, Operand, Output, Part, Product, Scratch, multiply};
+use super::super::{Arithmetic, Operand, Output, Part, Product, Scratch, Transpose, multiply};
 use super::inter_layer::{buffer, narrow};
 use crate::cuda::tuning::{Tuner, Tuning};
 use crate::error::Result;
@@ -22,7 +22,7 @@ pub(super) fn of<T: Operand>(device: &Device, arithmetic: Arithmetic, tolerance:
     let tuner = Tuner::new(Tuning::Fast);
     let (Device::Cuda(cuda), mut done) = (device, 0) else { return Ok(()) };
     if tuner.library_name(cuda).is_some() {
-        for layout in [Layout::Straight, Layout::SecondTransposed, Layout::FirstTurned, Layout::BothTransposed] {
+        for layout in [Transpose::Nt, Transpose::Nn, Transpose::Tt, Transpose::Tn] {
             for (shape, starts) in SHAPES.into_iter().flat_map(|shape| [(shape, true), (shape, false)]) {
                 let tolerance = tolerance * (shape[2] as f32 / 64.0).sqrt().max(1.0);
                 let is_done = one::<T>(device, &tuner, shape, layout, arithmetic, starts, tolerance)?;
@@ -41,7 +41,7 @@ fn one<T: Operand>(
     device: &Device,
     tuner: &Tuner,
     shape: [usize; 3],
-    layout: Layout,
+    layout: Transpose,
     arithmetic: Arithmetic,
     starts: bool,
     tolerance: f32,

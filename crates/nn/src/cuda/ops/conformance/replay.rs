@@ -5,7 +5,7 @@
 use half::bf16;
 use megabatch_gpu_core::{Buffer, Captures, Device};
 
-use super::super::{Gradients, Inputs, States, TileWindows, recurrence, recurrence_backward};
+use super::super::{Gradients, RecurrenceInputs, States, TileWindows, recurrence, recurrence_backward};
 use super::inter_layer::wide;
 use super::{Example, Prepared};
 use crate::error::Result;
@@ -23,7 +23,7 @@ pub(super) fn layer(device: &Device, hidden: usize) -> Result<()> {
         captures.run(device, || {
             gradients.hidden.set_zero()?;
             gradients.cell.set_zero()?;
-            recurrence(&list, &Inputs { weights: &weights, projected: &projected }, &mut states)?;
+            recurrence(&list, &RecurrenceInputs { weights: &weights, projected: &projected }, &mut states)?;
             recurrence_backward(&list, &weights, &states, &mut gradients)
         })?;
         let of_states = [wide(&states.hidden)?, states.cell.to_vec()?, wide(&gradients.gates)?];

@@ -30,10 +30,10 @@ pub(super) fn projected<T: Operand>(device: &Device, hidden: usize, features: [u
             input.set(k, (&weight).into(), (k == 0).then_some((&bias).into()))?;
         }
         list.read_rows(&[(0, features[0]), (36 * features[0], features[1])]);
-        let mut delivery = BatchUploader::new(scope)?;
-        let mut mail = delivery.mail();
-        list.enqueue(&mut mail)?;
-        mail.send()?;
+        let mut uploader = BatchUploader::new(scope)?;
+        let mut upload = uploader.upload();
+        list.enqueue(&mut upload)?;
+        upload.send()?;
         let rows = narrow::<T>(scope, "rows", 36 * features[0] + 4 * features[1])?;
         let mut states = States::zeros(scope, &list)?;
         recurrence_of_rows(&list, &RowInputs { weights: &recurrent, input: &input, rows: &rows }, &mut states)?;

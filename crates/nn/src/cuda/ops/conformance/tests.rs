@@ -6,11 +6,11 @@ use crate::oracle;
 
 /// The layer in double precision, from operands rounded to `T`: a model of each timeframe, whose
 /// samples read every step of every window.
-fn expected<T: Operand>(of: &Example) -> Layer {
+fn expected<T: Operand>(of: &Example) -> LayerResults {
     let rounded = |values: &[f32]| values.iter().map(|&x| T::narrow(x).widen()).collect::<Vec<f32>>();
     let single = |values: &[f64]| values.iter().map(|&x| x as f32).collect::<Vec<f32>>();
     let hidden = of.hidden;
-    let mut layer = Layer {
+    let mut layer = LayerResults {
         hidden: Vec::new(),
         cell: Vec::new(),
         d_weight_ih: Vec::new(),

@@ -16,14 +16,14 @@ fn list(scope: &Scope) -> WorkList {
 
 fn of_windows(scope: &Scope, list: &WorkList, from: ReadFrom) -> GatherIndex {
     let of_samples = [[2, 0, 2, 2].map(|window| (window, 2)), [1, 1, 0, 1].map(|window| (window, 0))];
-    GatherIndex::new(scope, list, (RowGranularity::OfWindows, from), &of_samples.each_ref().map(|of| &of[..])).unwrap()
+    GatherIndex::new(scope, list, RowGranularity::OfWindows, from, &of_samples.each_ref().map(|of| &of[..])).unwrap()
 }
 
 /// The second sample reads the first's window a step later, the third another one, and the last
 /// what the first does.
 fn of_steps(scope: &Scope, list: &WorkList, from: ReadFrom) -> GatherIndex {
     let of_samples = [[(2, 1), (2, 2), (0, 0), (2, 1)], [(1, 0), (1, 0), (0, 0), (1, 0)]];
-    GatherIndex::new(scope, list, (RowGranularity::OfSteps, from), &of_samples.each_ref().map(|of| &of[..])).unwrap()
+    GatherIndex::new(scope, list, RowGranularity::OfSteps, from, &of_samples.each_ref().map(|of| &of[..])).unwrap()
 }
 
 /// Checks that samples read the rows `expected`.
@@ -113,7 +113,7 @@ fn samples_read_the_states_of_any_step_or_what_was_made_of_them() {
 fn a_window_that_is_not_there_is_refused() {
     let scope = Device::cpu().scope("test");
     let of_samples = [&[(0, 2)][..], &[(2, 0)]];
-    let _ = GatherIndex::new(&scope, &list(&scope), (RowGranularity::OfWindows, ReadFrom::States), &of_samples);
+    let _ = GatherIndex::new(&scope, &list(&scope), RowGranularity::OfWindows, ReadFrom::States, &of_samples);
 }
 
 #[test]
@@ -121,5 +121,5 @@ fn a_window_that_is_not_there_is_refused() {
 fn a_step_of_which_there_is_no_vector_is_refused() {
     let scope = Device::cpu().scope("test");
     let of_samples = [&[(0, 1)][..], &[(1, 0)]];
-    let _ = GatherIndex::new(&scope, &list(&scope), (RowGranularity::OfWindows, ReadFrom::RowGranularity), &of_samples);
+    let _ = GatherIndex::new(&scope, &list(&scope), RowGranularity::OfWindows, ReadFrom::RowGranularity, &of_samples);
 }

@@ -5,7 +5,7 @@ use megabatch_gpu_core::{Cuda, arguments};
 
 use super::super::operand::Operand;
 use super::gemm_plan::{GemmPlan, Tile};
-use super::{Arithmetic, Layout, Output, Product};
+use super::{Arithmetic, Output, Product, Transpose};
 use crate::error::Result;
 
 pub(in super::super) const PTX: &str = megabatch_gpu_core::ptx!("matmul");
@@ -38,14 +38,14 @@ pub(in super::super) struct Call {
 
 impl Call {
     /// A product by the smallest tile that is not split.
-    pub(in super::super) fn whole<T: Operand>(shape: [usize; 3], layout: Layout, output: Output) -> Self {
-        Call::new::<T>(shape, layout, Arithmetic::Exact, GemmPlan::whole(shape), output)
+    pub(in super::super) fn whole<T: Operand>(shape: [usize; 3], layout: Transpose, output: Output) -> Self {
+        Call::new::<T>(shape, layout, Arithmetic::Exact, GemmPlan::whole(shape[2]), output)
     }
 
     /// A product done in a way of its own.
     pub(super) fn new<T: Operand>(
         shape: [usize; 3],
-        layout: Layout,
+        layout: Transpose,
         arithmetic: Arithmetic,
         way: GemmPlan,
         output: Output,
@@ -62,8 +62,8 @@ impl Call {
 
     fn kernel(&self) -> Kernel<'_> {
         match self.way.tile {
-            Tile::Square => Kernel { module: "trainer/matmul", ptx: PTX, name: &self.name },
-            Tile::Tall | Tile::Large => Kernel { module: "trainer/matmul_large", ptx: PTX_LARGE, name: &self.name },
+            Tile::Square => Kernel { module: "nn/matmul", ptx: PTX, name: &self.name },
+            Tile::Tall | Tile::Large => Kernel { module: "nn/matmul_large", ptx: PTX_LARGE, name: &self.name },
         }
     }
 
@@ -81,17 +81,17 @@ impl Call {
 }
 
 /// Name of the kernel for a product.
-pub(super) fn name<T: Operand>(layout: Layout, arithmetic: Arithmetic, tile: Tile) -> String {
+pub(super) fn name<T: Operand>(layout: Transpose, arithmetic: Arithmetic, tile: Tile) -> String {
     let tile = match tile {
         Tile::Square => "",
         Tile::Tall => "128_64_",
         Tile::Large => "128_128_",
     };
     let layout = match layout {
-        Layout::Straight => "",
-        Layout::SecondTransposed => "b_turned_",
-        Layout::FirstTurned => "a_turned_",
-        Layout::BothTransposed => "both_turned_",
+        Transpose::Nt => "",
+        Transpose::Nn => "b_turned_",
+        Transpose::Tt => "a_turned_",
+        Transpose::Tn => "both_turned_",
     };
     let suffix = if arithmetic == Arithmetic::Tf32 && !T::IS_NARROW { "tf32" } else { T::SUFFIX };
     format!("product_{tile}{layout}{suffix}")
@@ -110,7 +110,7 @@ pub(in super::super) unsafe fn add_parts(
     len: usize,
     output: Output,
 ) -> Result<()> {
-    let kernel = Kernel { module: "trainer/matmul", ptx: PTX, name: "add_parts" };
+    let kernel = Kernel { module: "nn/matmul", ptx: PTX, name: "add_parts" };
     let adds = u32::from(output == Output::Add);
     let arguments = arguments![parts, to, len as u64, splits as u32, adds];
     // SAFETY: a thread reads its number of each part, and writes that of the output, as the caller

@@ -4,7 +4,7 @@
 
 use super::super::operand::Operand;
 use super::call::{self, PTX, PTX_LARGE};
-use super::{Arithmetic, Layout, Output, Product};
+use super::{Arithmetic, Output, Product, Transpose};
 use crate::cuda::tuning::{TuningQuery, bucket};
 
 /// Rows and columns of the smallest tile, by which products are split, and inner indices at a time:
@@ -48,7 +48,7 @@ pub(super) struct GemmPlan {
 
 impl GemmPlan {
     /// By the smallest tile, in one part.
-    pub(super) fn whole([_, _, inner]: [usize; 3]) -> Self {
+    pub(super) fn whole(inner: usize) -> Self {
         GemmPlan { tile: Tile::Square, splits: 1, inner_each: inner }
     }
 
@@ -57,21 +57,21 @@ impl GemmPlan {
         let (splits, inner_each) = if starts { (1, shape[2]) } else { splits(shape) };
         let way = GemmPlan { tile: cut.tile, splits, inner_each };
         match cut.parts {
-            Parts::HalfAsMany if splits > 1 => {
+            SplitRule::HalfAsMany if splits > 1 => {
                 let inner_each = 2 * inner_each;
                 GemmPlan { splits: shape[2].div_ceil(inner_each), inner_each, ..way }
             }
-            Parts::ByRule | Parts::HalfAsMany => way,
+            SplitRule::ByRule | SplitRule::HalfAsMany => way,
         }
     }
 }
 
 /// Into how many parts a sum is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Parts {
+pub(in super::super) enum SplitRule {
     /// As the shape alone decides.
     ByRule,
-    /// Where those are several.
+    /// Half as many, if the shape alone decides for several.
     HalfAsMany,
 }
 
@@ -79,11 +79,11 @@ pub(in super::super) enum Parts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct TileConfig {
     pub(super) tile: Tile,
-    pub(super) parts: Parts,
+    pub(super) parts: SplitRule,
 }
 
 impl TileConfig {
-    pub(super) const BY_RULE: TileConfig = TileConfig { tile: Tile::Square, parts: Parts::ByRule };
+    pub(super) const BY_RULE: TileConfig = TileConfig { tile: Tile::Square, parts: SplitRule::ByRule };
 }
 
 /// Method of a product.
@@ -100,7 +100,7 @@ pub(in super::super) enum Method {
 pub(in super::super) struct Kind {
     /// [`Operand::SUFFIX`], and whether tensor cores take that.
     operands: (&'static str, bool),
-    layout: Layout,
+    layout: Transpose,
     arithmetic: Arithmetic,
     output: Output,
     is_split: bool,
@@ -147,7 +147,7 @@ impl Kind {
         let ([rows, columns, _], is_narrow) = (self.sizes, self.operands.1);
         let mut cuts = vec![("64 x 64", TileConfig::BY_RULE)];
         // To measure what is added to would add to it; other types and layouts have one kernel.
-        if self.output == Output::Add || !is_narrow || self.layout == Layout::FirstTurned || rows <= SIDE {
+        if self.output == Output::Add || !is_narrow || self.layout == Transpose::Tt || rows <= SIDE {
             return cuts;
         }
         cuts.push(("128 x 64", TileConfig { tile: Tile::Tall, ..TileConfig::BY_RULE }));
@@ -155,7 +155,7 @@ impl Kind {
             cuts.push(("128 x 128", TileConfig { tile: Tile::Large, ..TileConfig::BY_RULE }));
         }
         if may_differ && self.is_split {
-            let halves = |tile| TileConfig { tile, parts: Parts::HalfAsMany };
+            let halves = |tile| TileConfig { tile, parts: SplitRule::HalfAsMany };
             cuts.push(("64 x 64 in half the parts", halves(Tile::Square)));
             cuts.push(("128 x 64 in half the parts", halves(Tile::Tall)));
         }

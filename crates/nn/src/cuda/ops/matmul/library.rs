@@ -1,6 +1,6 @@
 //! Products by cuBLASLt.
 
-use megabatch_gpu_core::{Buffer, Cuda, Device, Factors, MatrixAddresses, MatrixProduct};
+use megabatch_gpu_core::{Buffer, Cuda, Device, FactorType, MatrixAddresses, MatrixProduct};
 
 use super::super::operand::{Operand, Part};
 use super::super::scratch::Scratch;
@@ -20,12 +20,14 @@ pub(super) unsafe fn multiply<T: Operand>(
     tuner: &Tuner,
     device: &Cuda,
     of: &Product<'_, T>,
-    (Operands { a, b, start, out }, parts): (Operands, u64),
+    operands: Operands,
+    parts: u64,
 ) -> bool {
+    let Operands { a, b, start, out } = operands;
     let factors = match T::SUFFIX {
-        "f16" => Factors::F16,
-        "bf16" => Factors::Bf16,
-        _ => Factors::Tf32,
+        "f16" => FactorType::F16,
+        "bf16" => FactorType::Bf16,
+        _ => FactorType::Tf32,
     };
     let product = MatrixProduct { shape: of.shape, turned: of.layout.turned(), factors };
     let bytes = if start == 0 { parts_of_sum(of.shape) * size_of::<f32>() } else { 0 };
@@ -61,5 +63,5 @@ pub(in super::super) fn alone<T: Operand>(
     let operands = Operands::of(of, Part { buffer: out, start }.address());
     // SAFETY: the buffers have the lengths of the shape, as was seen above, and the scratch has the
     // parts. What is submitted to the default stream later runs after it.
-    Ok(unsafe { multiply(&tuner, &device, of, (operands, parts)) })
+    Ok(unsafe { multiply(&tuner, &device, of, operands, parts) })
 }

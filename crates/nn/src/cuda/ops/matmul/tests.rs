@@ -6,7 +6,7 @@ use super::super::harness::{HARNESS, noise};
 use super::gemm_plan::splits;
 use super::*;
 
-fn check<T: Operand>(shape: [usize; 3], layout: Layout, arithmetic: Arithmetic, tolerance: f32) {
+fn check<T: Operand>(shape: [usize; 3], layout: Transpose, arithmetic: Arithmetic, tolerance: f32) {
     let [rows, columns, inner] = shape;
     let scope = Device::cpu().scope("test");
     let operand = |name, len| {
@@ -70,7 +70,7 @@ const TF32: (Arithmetic, f32) = (Arithmetic::Tf32, 6e-3);
 
 #[test]
 fn every_kernel_gives_the_cpus_products() {
-    for layout in [Layout::Straight, Layout::SecondTransposed, Layout::FirstTurned, Layout::BothTransposed] {
+    for layout in [Transpose::Nt, Transpose::Nn, Transpose::Tt, Transpose::Tn] {
         // Aligned, ragged on every side, a single element, one more than a tile.
         for shape in [[64, 64, 64], [19, 37, 45], [1, 1, 1], [65, 8, 33], [5, 66, 16]] {
             check::<f16>(shape, layout, EXACT.0, EXACT.1);
@@ -95,15 +95,15 @@ fn larger_tiles_are_for_products_that_fill_them() {
     };
     let (sets, square) = (Output::Overwrite, ("64 x 64", 1));
     let tall = ("128 x 64", 1);
-    assert_eq!(names([64, 512, 16], Layout::Straight, (sets, true)), [square]);
-    assert_eq!(names([65, 64, 16], Layout::Straight, (sets, true)), [square, tall]);
-    assert_eq!(names([65, 65, 16], Layout::SecondTransposed, (sets, true)), [square, tall, ("128 x 128", 1)]);
-    assert_eq!(names([65, 65, 16], Layout::FirstTurned, (sets, true)), [square]);
-    assert_eq!(names([65, 65, 16], Layout::Straight, (Output::Add, true)), [square]);
+    assert_eq!(names([64, 512, 16], Transpose::Nt, (sets, true)), [square]);
+    assert_eq!(names([65, 64, 16], Transpose::Nt, (sets, true)), [square, tall]);
+    assert_eq!(names([65, 65, 16], Transpose::Nn, (sets, true)), [square, tall, ("128 x 128", 1)]);
+    assert_eq!(names([65, 65, 16], Transpose::Tt, (sets, true)), [square]);
+    assert_eq!(names([65, 65, 16], Transpose::Nt, (Output::Add, true)), [square]);
     let of_rule = [("64 x 64", 16), ("128 x 64", 16), ("128 x 128", 16)];
-    assert_eq!(names([512, 128, 61_440], Layout::BothTransposed, (sets, false)), of_rule);
+    assert_eq!(names([512, 128, 61_440], Transpose::Tn, (sets, false)), of_rule);
     let halves = [("64 x 64 in half the parts", 8), ("128 x 64 in half the parts", 8)];
-    assert_eq!(names([512, 128, 61_440], Layout::BothTransposed, (sets, true)), [&of_rule[..], &halves].concat());
+    assert_eq!(names([512, 128, 61_440], Transpose::Tn, (sets, true)), [&of_rule[..], &halves].concat());
 }
 
 #[test]
@@ -118,14 +118,14 @@ fn products_over_many_rows_are_split() {
     for rows in 1..=700 {
         assert!(parts_of_sum([rows, 70, 4000]) <= parts_of_rows(700, 70, 4000), "{rows}");
     }
-    check::<bf16>([4, 3, 1100], Layout::BothTransposed, Arithmetic::Exact, 5e-5);
-    check::<f16>([67, 3, 1100], Layout::BothTransposed, Arithmetic::Exact, 5e-5);
-    check::<f32>([4, 3, 1100], Layout::BothTransposed, Arithmetic::Exact, 5e-5);
+    check::<bf16>([4, 3, 1100], Transpose::Tn, Arithmetic::Exact, 5e-5);
+    check::<f16>([67, 3, 1100], Transpose::Tn, Arithmetic::Exact, 5e-5);
+    check::<f32>([4, 3, 1100], Transpose::Tn, Arithmetic::Exact, 5e-5);
 }
 
 #[test]
 fn nothing_times_nothing() {
     for shape in [[0, 3, 2], [3, 0, 2], [3, 2, 0]] {
-        check::<bf16>(shape, Layout::Straight, EXACT.0, EXACT.1);
+        check::<bf16>(shape, Transpose::Nt, EXACT.0, EXACT.1);
     }
 }

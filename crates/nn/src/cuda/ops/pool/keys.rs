@@ -47,8 +47,12 @@ pub(super) fn find_keys(of: PoolWeights<'_>, memory: &mut PoolMemory) -> Result<
             Ok(unsafe { kernel("pool_keys").submit(&device, launch_of_keys(*sizes), &arguments) }?)
         }
         _ => {
-            let from = read.map(|start| of.parameter(start).elements());
-            cpu(*sizes, from, [query, keys, bias].map(Buffer::as_mut_slice));
+            let [query_from, weight_q, bias_q, weight_k, weight_o, bias_v, bias_o] =
+                read.map(|start| of.parameter(start).elements());
+            let scaled = query.as_mut_slice();
+            scaled_query(*sizes, query_from, weight_q, bias_q, scaled);
+            keys_of(*sizes, scaled, weight_k, keys.as_mut_slice());
+            bias_of(bias_v, weight_o, bias_o, bias.as_mut_slice());
             Ok(())
         }
     }
@@ -78,13 +82,13 @@ pub(super) fn keys_backward(of: PoolWeights<'_>, memory: &mut PoolMemory, gradie
             cpu_backward(*sizes, read[0], read[1], read[2], d_query.as_mut_slice(), d_weight);
         }
     }
-    let affine = Affine { x: query, weight: in_weight, bias: in_bias };
+    let affine = AffinePlace { x: query, weight: in_weight, bias: in_bias };
     affine_backward(of, d_query, affine, gradients)
 }
 
 /// y = W x + b of H numbers: where these are among the parameters.
 #[derive(Clone, Copy)]
-pub(super) struct Affine {
+pub(super) struct AffinePlace {
     pub(super) x: usize,
     pub(super) weight: usize,
     pub(super) bias: usize,
@@ -94,7 +98,7 @@ pub(super) struct Affine {
 pub(super) fn affine_backward(
     of: PoolWeights<'_>,
     d: &Buffer<f32>,
-    Affine { x, weight, bias }: Affine,
+    AffinePlace { x, weight, bias }: AffinePlace,
     gradients: &mut Buffer<f32>,
 ) -> Result<()> {
     let hidden = d.len();
@@ -127,7 +131,7 @@ pub(super) fn affine_backward(
 }
 
 fn kernel(name: &str) -> Kernel<'_> {
-    Kernel { module: "trainer/pool_keys", ptx: PTX, name }
+    Kernel { module: "nn/pool_keys", ptx: PTX, name }
 }
 
 fn launch_of_keys(sizes: PoolSizes) -> Option<Launch> {
@@ -147,22 +151,32 @@ fn launch(blocks: usize) -> Option<Launch> {
     Launch::of_blocks(blocks).map(|launch| launch.with_threads(32 * WARPS as u32))
 }
 
-fn cpu(
-    sizes: PoolSizes,
-    [query, weight_q, bias_q, weight_k, weight_o, bias_v, bias_o]: [&[f32]; 7],
-    [scaled, keys, bias]: [&mut [f32]; 3],
-) {
-    let ([_, _, _, hidden], width) = (sizes.wide(), sizes.head_width());
-    let product = |weight: &[f32], row: usize, x: &[f32]| lanes::sum(hidden, |k| weight[row * hidden + k] * x[k]);
+fn product(weight: &[f32], row: usize, x: &[f32], hidden: usize) -> f32 {
+    lanes::sum(hidden, |k| weight[row * hidden + k] * x[k])
+}
+
+/// (W_q query + b_q) / √d.
+fn scaled_query(sizes: PoolSizes, query: &[f32], weight: &[f32], bias: &[f32], scaled: &mut [f32]) {
+    let [_, _, _, hidden] = sizes.wide();
     for (row, scaled) in scaled.iter_mut().enumerate() {
-        *scaled = (product(weight_q, row, query) + bias_q[row]) * sizes.scale();
+        *scaled = (product(weight, row, query, hidden) + bias[row]) * sizes.scale();
     }
+}
+
+/// W_kᵀ of the scaled query, head by head.
+fn keys_of(sizes: PoolSizes, scaled: &[f32], weight: &[f32], keys: &mut [f32]) {
+    let ([_, _, _, hidden], width) = (sizes.wide(), sizes.head_width());
     for (k, key) in keys.iter_mut().enumerate() {
         let rows = (k / hidden * width..).take(width);
-        *key = rows.fold(0.0, |sum, row| sum + scaled[row] * weight_k[row * hidden + k % hidden]);
+        *key = rows.fold(0.0, |sum, row| sum + scaled[row] * weight[row * hidden + k % hidden]);
     }
+}
+
+/// W_o b_v + b_o.
+fn bias_of(bias_v: &[f32], weight_o: &[f32], bias_o: &[f32], bias: &mut [f32]) {
+    let hidden = bias.len();
     for (row, bias) in bias.iter_mut().enumerate() {
-        *bias = product(weight_o, row, bias_v) + bias_o[row];
+        *bias = product(weight_o, row, bias_v, hidden) + bias_o[row];
     }
 }
 

@@ -13,7 +13,7 @@ pub(super) fn sum_states<T: Operand>(states: Part<'_, T>, memory: &mut PoolMemor
     match memory.keys.scope().device().clone() {
         Device::Cuda(device) => {
             let name = format!("pool_{}", T::SUFFIX);
-            let kernel = Kernel { module: "trainer/pool", ptx: PTX, name: &name };
+            let kernel = Kernel { module: "nn/pool", ptx: PTX, name: &name };
             let (keys, weights, sums) = (memory.keys.address(), memory.weights.address(), memory.sums.address());
             let arguments = arguments![memory.sizes, states.address(), keys, weights, sums];
             // SAFETY: a block reads the states of its window, of which `pool` has seen that they
@@ -39,7 +39,7 @@ pub(super) fn sum_states_backward<T: Operand>(
     match memory.keys.scope().device().clone() {
         Device::Cuda(device) => {
             let name = format!("pool_backward_{}", T::SUFFIX);
-            let kernel = Kernel { module: "trainer/pool", ptx: PTX, name: &name };
+            let kernel = Kernel { module: "nn/pool", ptx: PTX, name: &name };
             let (keys, weights, d_sums) = (memory.keys.address(), memory.weights.address(), memory.d_sums.address());
             let (d_scores, d_keys) = (memory.d_scores.address(), memory.d_keys_of.address());
             let d_states = Part { buffer: d_states, start }.address();

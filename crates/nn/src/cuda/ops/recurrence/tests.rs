@@ -44,7 +44,7 @@ impl<T: Operand> Example<T> {
     }
 
     pub(in super::super) fn run_on_cpu(&mut self) {
-        let inputs = Inputs { weights: &self.weights, projected: &self.projected };
+        let inputs = RecurrenceInputs { weights: &self.weights, projected: &self.projected };
         recurrence(&self.list, &inputs, &mut self.states).unwrap();
     }
 

@@ -57,17 +57,17 @@ fn run_by_groups<T: Operand>(of: &Example<T>, gradients: &mut Gradients<T>, grou
     HARNESS.run_cooperative(&group::kernel_name::<T>("backward", units), launch, &mut arguments);
 }
 
-/// A width, and whether there are gradients after every step.
-type Case = (usize, bool);
+/// Steps after which hidden states have gradients from above.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Given {
+    EveryStep,
+    LastStep,
+}
 
-fn check<T: Operand>(
-    (hidden, after_every_step): Case,
-    tile: TileWindows,
-    run: impl Fn(&Example<T>, &mut Gradients<T>),
-) {
+fn check<T: Operand>(hidden: usize, given: Given, tile: TileWindows, run: impl Fn(&Example<T>, &mut Gradients<T>)) {
     let mut example = Example::<T>::new(hidden, tile);
     example.run_on_cpu();
-    let [mut expected, mut found] = [(); 2].map(|()| gradients::<T>(&example.list, after_every_step));
+    let [mut expected, mut found] = [(); 2].map(|()| gradients::<T>(&example.list, given == Given::EveryStep));
     recurrence_backward(&example.list, &example.weights, &example.states, &mut expected).unwrap();
     run(&example, &mut found);
     let (what, most) = (|part| format!("{part} of {hidden} units in {}, {tile:?}", T::SUFFIX), tolerance::<T>());
@@ -79,22 +79,22 @@ fn check<T: Operand>(
 #[test]
 fn the_persistent_kernels_give_the_cpus_gradients() {
     for (hidden, tile) in [(1, TileWindows::Eight), (20, TileWindows::Sixteen), (33, TileWindows::Eight)] {
-        check::<bf16>((hidden, true), tile, run_by_kernel);
-        check::<f16>((hidden, false), tile, run_by_kernel);
+        check::<bf16>(hidden, Given::EveryStep, tile, run_by_kernel);
+        check::<f16>(hidden, Given::LastStep, tile, run_by_kernel);
     }
-    check::<f16>((32, true), TileWindows::Eight, run_by_kernel);
-    check::<bf16>((64, false), TileWindows::Sixteen, run_by_kernel);
-    check::<bf16>((128, true), TileWindows::Eight, run_by_kernel);
-    check::<f16>((101, true), TileWindows::Sixteen, run_by_kernel);
+    check::<f16>(32, Given::EveryStep, TileWindows::Eight, run_by_kernel);
+    check::<bf16>(64, Given::LastStep, TileWindows::Sixteen, run_by_kernel);
+    check::<bf16>(128, Given::EveryStep, TileWindows::Eight, run_by_kernel);
+    check::<f16>(101, Given::EveryStep, TileWindows::Sixteen, run_by_kernel);
 }
 
 #[test]
 fn groups_of_blocks_give_the_cpus_gradients() {
-    check::<bf16>((129, true), TileWindows::Eight, |of, found| run_by_groups(of, found, 1));
-    check::<f16>((256, false), TileWindows::Sixteen, |of, found| run_by_groups(of, found, 2));
-    check::<bf16>((200, true), TileWindows::Eight, |of, found| run_by_groups(of, found, 3));
-    check::<f16>((331, true), TileWindows::Eight, |of, found| run_by_groups(of, found, 1));
-    check::<bf16>((512, false), TileWindows::Eight, |of, found| run_by_groups(of, found, 2));
+    check::<bf16>(129, Given::EveryStep, TileWindows::Eight, |of, found| run_by_groups(of, found, 1));
+    check::<f16>(256, Given::LastStep, TileWindows::Sixteen, |of, found| run_by_groups(of, found, 2));
+    check::<bf16>(200, Given::EveryStep, TileWindows::Eight, |of, found| run_by_groups(of, found, 3));
+    check::<f16>(331, Given::EveryStep, TileWindows::Eight, |of, found| run_by_groups(of, found, 1));
+    check::<bf16>(512, Given::LastStep, TileWindows::Eight, |of, found| run_by_groups(of, found, 2));
 }
 
 #[test]

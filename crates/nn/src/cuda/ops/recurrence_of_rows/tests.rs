@@ -37,10 +37,10 @@ impl<T: Operand> OfRows<T> {
             end += of.list.projected_rows_of(k) * features + 3;
         }
         of.list.read_rows(&rows);
-        let mut delivery = BatchUploader::new(&scope).unwrap();
-        let mut mail = delivery.mail();
-        of.list.enqueue(&mut mail).unwrap();
-        mail.send().unwrap();
+        let mut uploader = BatchUploader::new(&scope).unwrap();
+        let mut upload = uploader.upload();
+        of.list.enqueue(&mut upload).unwrap();
+        upload.send().unwrap();
         OfRows { of, input, rows: numbers(&scope, "rows", end, 1.5) }
     }
 

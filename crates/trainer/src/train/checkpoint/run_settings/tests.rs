@@ -1,10 +1,10 @@
 //! Settings that may change between a run and its resumption.
 
 use megabatch_nn::loss::Ascending;
-use megabatch_nn::model::{Pooling, Timeframe};
+use megabatch_nn::model::{AttentionKind, Pooling, Readout, Timeframe};
 
 use super::*;
-use crate::train::optimizer::OptimizerKind;
+use crate::config::optimizer::OptimizerKind;
 
 fn settings() -> RunSettings {
     let timeframe = Timeframe { name: "M1".to_owned(), steps: 6, features: 3 };
@@ -121,6 +121,30 @@ fn a_model_that_pools_otherwise_is_refused() {
         ..before.clone()
     };
     assert!(refused(&before, &one_head).to_string().contains("but this run has attention of 1 heads;"));
+}
+
+#[test]
+fn attention_that_scores_otherwise_is_refused() {
+    let graph = |change: fn(&mut GraphConfig)| {
+        let mut graph = GraphConfig::default();
+        change(&mut graph);
+        let model = ModelConfig { graph: Some(graph), readout: Some(Readout::Node), ..settings().model };
+        RunSettings { model, ..settings() }
+    };
+    let before = graph(|_| {});
+    let changes: [(fn(&mut GraphConfig), &str); 3] = [
+        (|graph| graph.kind = AttentionKind::GatV2, "model.graph_attention gat, but this run has gatv2;"),
+        (|graph| graph.heads = 2, "model.graph_heads 4, but this run has 2;"),
+        (|graph| graph.negative_slope = 0.1, "the negative slope of graph attention 0.2, but this run has 0.1;"),
+    ];
+    for (change, expected) in changes {
+        let error = before.compare(Path::new("step"), &graph(change)).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("step: made with {expected}")), "{error}");
+    }
+    let mut now = before.clone();
+    now.model.edge_attributes = 2;
+    let error = before.compare(Path::new("step"), &now).unwrap_err().to_string();
+    assert!(error.starts_with("step: made with model.graph_edge_attributes 0, but this run has 2;"), "{error}");
 }
 
 #[test]

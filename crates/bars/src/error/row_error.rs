@@ -1,0 +1,147 @@
+use std::fmt;
+use std::str::FromStr;
+
+use crate::unknown_name::UnknownName;
+
+/// Reasons for which a row cannot be used as it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum RowError {
+    /// A field is missing, or is no timestamp or no number.
+    Unreadable,
+    /// A price is not positive and finite, or open or close lies outside low and high, or volume or
+    /// spread is negative.
+    Inconsistent,
+    /// A time that the clock of the file skips in spring.
+    NoSuchTime,
+    /// An earlier row once more, the same in every number.
+    Copy,
+    /// The time of an earlier row, with other numbers.
+    Duplicate,
+    /// A time before that of an earlier row, at which there is no bar.
+    Backward,
+    /// A time out of order, after which the rows go on as before it; or, in rows that are sorted, a
+    /// time far from every other.
+    Outlier,
+}
+
+impl RowError {
+    /// Every kind.
+    pub const ALL: [RowError; 7] = [
+        RowError::Unreadable,
+        RowError::Inconsistent,
+        RowError::NoSuchTime,
+        RowError::Copy,
+        RowError::Duplicate,
+        RowError::Backward,
+        RowError::Outlier,
+    ];
+}
+
+impl fmt::Display for RowError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            RowError::Unreadable => "unreadable row",
+            RowError::Inconsistent => "inconsistent prices",
+            RowError::NoSuchTime => "time that does not exist",
+            RowError::Copy => "copy of an earlier row",
+            RowError::Duplicate => "duplicate timestamp",
+            RowError::Backward => "backward timestamp",
+            RowError::Outlier => "stray timestamp",
+        })
+    }
+}
+
+/// Fix that made a row usable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum RowFix {
+    /// A row of the second pass of the hour that a clock going back repeats, recognised by the
+    /// zone. This is reading and no repair: it is done under every [`OnError`].
+    SecondPass,
+    /// High and low stood in each other's place.
+    Exchanged,
+    /// A high or low that missed open or close by less than single precision can tell was moved to
+    /// it.
+    Widened,
+    /// The noise of binary fractions was rounded off: 1.1687900000000002 is 1.16879 in a file of
+    /// five digits.
+    Rounded,
+    /// A row out of order was put in its place, where there was no other.
+    Sorted,
+}
+
+impl RowFix {
+    /// Every kind.
+    pub const ALL: [RowFix; 5] =
+        [RowFix::SecondPass, RowFix::Exchanged, RowFix::Widened, RowFix::Rounded, RowFix::Sorted];
+}
+
+impl fmt::Display for RowFix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            RowFix::SecondPass => "second pass of an hour",
+            RowFix::Exchanged => "high and low exchanged",
+            RowFix::Widened => "high or low widened by noise",
+            RowFix::Rounded => "noise rounded off",
+            RowFix::Sorted => "sorted in",
+        })
+    }
+}
+
+/// Treatment of rows that cannot be used as they stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnError {
+    /// Stop with an error that names file and line.
+    #[default]
+    Fail,
+    /// Drop the row and count it by [`RowError`]. Of two rows of one time the first stays.
+    Skip,
+    /// Put right what can be put right without inventing anything, counted by [`RowFix`]; drop the
+    /// rest as [`Skip`](OnError::Skip) does.
+    Repair,
+}
+
+impl OnError {
+    /// Every treatment.
+    pub const ALL: [OnError; 3] = [OnError::Fail, OnError::Skip, OnError::Repair];
+}
+
+impl fmt::Display for OnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            OnError::Fail => "fail",
+            OnError::Skip => "skip",
+            OnError::Repair => "repair",
+        })
+    }
+}
+
+impl FromStr for OnError {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        OnError::ALL.into_iter().find(|on_error| on_error.to_string() == name).ok_or_else(|| {
+            let expected = "fail, skip or repair".to_owned();
+            UnknownName::new("treatment of errors", name, expected)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for on_error in OnError::ALL {
+            assert_eq!(on_error.to_string().parse::<OnError>().unwrap(), on_error);
+        }
+        assert!("ignore".parse::<OnError>().is_err());
+    }
+
+    #[test]
+    fn kinds_are_listed_in_their_order() {
+        assert!(RowError::ALL.is_sorted() && RowFix::ALL.is_sorted());
+    }
+}

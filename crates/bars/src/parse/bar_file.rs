@@ -1,0 +1,203 @@
+//! One file of bars: its rows as read, before clock and timeframe are known.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::row_error::{RowError, RowFix};
+use crate::error::{Error, Result, shortened};
+use crate::parse::adjusted_column::AdjustedColumn;
+use crate::parse::column_order::ColumnOrder;
+use crate::parse::date_order::order_of_dates;
+use crate::parse::digits::Digits;
+use crate::parse::fields::RowFields;
+use crate::parse::format::{LaterLine, RowFormat};
+use crate::parse::format_name::TRIED;
+use crate::parse::ledger::RowLedger;
+use crate::parse::lines::TextLines;
+use crate::parse::options::{Prices, ReadOptions};
+use crate::parse::row::{BarRow, RowFault};
+use crate::time::timestamp::DateStyle;
+
+/// Lines from which the format is recognised.
+const HEAD_LINES: usize = 64;
+/// Rows of one file: every minute of 31 years. It bounds the memory that a small compressed file
+/// can ask for.
+const ROWS_MAX: usize = 1 << 24;
+
+/// The rows of one file that can be read, in the order of the file, or backward where it is written
+/// newest first.
+pub(crate) struct BarFile {
+    pub(crate) path: PathBuf,
+    pub(crate) format: RowFormat,
+    pub(crate) rows: Vec<BarRow>,
+    /// Rows in the file, without header, empty lines and what stands before the header.
+    pub(crate) row_count: u64,
+    /// Lines before the header that are not empty.
+    pub(crate) preamble: u64,
+    pub(crate) newest_first: bool,
+    pub(crate) digits: Digits,
+    pub(crate) ledger: RowLedger,
+    header: Vec<u8>,
+    column_order: ColumnOrder,
+    adjusted_column: Option<AdjustedColumn>,
+    /// Error of the first row that stops reading, unless the rows together show which column is
+    /// wrong.
+    stopped: Option<Error>,
+}
+
+impl BarFile {
+    /// Reads a file, whose format is recognised or stated.
+    pub(crate) fn read(path: &Path, options: &ReadOptions) -> Result<Self> {
+        let mut lines = TextLines::open(path)?;
+        let head = read_head(&mut lines)?;
+        let format = recognise(path, &head, options)?;
+        let mut source = BarFile {
+            path: path.to_owned(),
+            format,
+            rows: Vec::new(),
+            row_count: 0,
+            preamble: 0,
+            newest_first: false,
+            digits: Digits::default(),
+            ledger: RowLedger::new(path.to_owned(), options.on_error),
+            header: Vec::new(),
+            column_order: ColumnOrder::default(),
+            adjusted_column: AdjustedColumn::of(&format),
+            stopped: None,
+        };
+        for (line, text) in &head {
+            source.add(*line, text)?;
+        }
+        let mut text = Vec::new();
+        while let Some(line) = lines.read_into(&mut text)? {
+            source.add(line, &text)?;
+        }
+        if let Some(column) = source.adjusted_column {
+            column.check(path, &source.format)?;
+        }
+        source.column_order.check(path, &source.format)?;
+        if let Some(error) = source.stopped.take() {
+            return Err(error);
+        }
+        source.denoise();
+        source.put_oldest_first();
+        Ok(source)
+    }
+
+    fn add(&mut self, line: u64, text: &[u8]) -> Result<()> {
+        match self.format.header_line {
+            Some(header_line) if line < header_line => self.preamble += u64::from(!text.is_empty()),
+            Some(header_line) if line == header_line => self.header = text.to_vec(),
+            // Concatenated files repeat their header.
+            Some(_) if text == self.header => {}
+            _ if text.is_empty() => {}
+            _ => return self.add_row(line, text),
+        }
+        Ok(())
+    }
+
+    fn add_row(&mut self, line: u64, text: &[u8]) -> Result<()> {
+        if self.rows.len() == ROWS_MAX {
+            return Err(Error::TooManyRows { path: self.path.clone(), rows_max: ROWS_MAX });
+        }
+        let fields = RowFields::split(text, self.format.delimiter);
+        let row = BarRow::parse(&fields, &self.format, line);
+        let is_unreadable = row.as_ref().is_err_and(|fault| fault.kind == RowError::Unreadable);
+        if is_unreadable && self.format.check_later_line(&self.path, line, text)? == LaterLine::Header {
+            return Ok(());
+        }
+        self.row_count += 1;
+        let is_no_adjusted_close =
+            self.adjusted_column.as_mut().is_some_and(|column| column.add(&fields, &self.format, line));
+        let misfits = row.as_ref().is_ok_and(|row| self.column_order.add(row)) || is_no_adjusted_close;
+        match row.and_then(|row| self.checked(row)) {
+            Ok(row) => {
+                self.digits.add(&fields, &self.format.columns);
+                self.rows.push(row);
+                Ok(())
+            }
+            // The other rows show if the columns are wrong rather than this row.
+            Err(fault) => match self.ledger.refuse(line, fault, |_| text.to_vec()) {
+                Err(error) if self.stopped.is_some() || misfits => {
+                    self.stopped.get_or_insert(error);
+                    Ok(())
+                }
+                counted => counted,
+            },
+        }
+    }
+
+    fn checked(&mut self, row: BarRow) -> Result<BarRow, RowFault> {
+        let Err(fault) = row.check() else { return Ok(row) };
+        match row.fixed().filter(|_| self.ledger.repairs()) {
+            Some((row, fix)) => {
+                self.ledger.fix(row.line, fix);
+                Ok(row)
+            }
+            None => Err(fault),
+        }
+    }
+
+    /// Rounds the noise off the prices, where repairs are wanted. Adjusted prices have no digits to
+    /// round to.
+    fn denoise(&mut self) {
+        if self.ledger.repairs() && self.digits.are_noisy() && self.format.columns.adjusted.is_none() {
+            for row in &mut self.rows {
+                if self.digits.denoise(row) {
+                    self.ledger.fix(row.line, RowFix::Rounded);
+                }
+            }
+        }
+    }
+
+    /// Some vendors write the newest bar first; that is an order and not an error. A few rows out
+    /// of it do not hide it.
+    fn put_oldest_first(&mut self) {
+        let steps = || self.rows.windows(2).map(|pair| pair[1].stamp.ns().cmp(&pair[0].stamp.ns()));
+        let forward = steps().filter(|step| step.is_gt()).count();
+        self.newest_first = steps().filter(|step| step.is_lt()).count() > forward;
+        if self.newest_first {
+            self.rows.reverse();
+        }
+    }
+}
+
+fn read_head(lines: &mut TextLines) -> Result<Vec<(u64, Vec<u8>)>> {
+    let mut head = Vec::new();
+    let mut text = Vec::new();
+    while head.len() < HEAD_LINES
+        && let Some(line) = lines.read_into(&mut text)?
+    {
+        head.push((line, text.clone()));
+    }
+    Ok(head)
+}
+
+fn recognise(path: &Path, head: &[(u64, Vec<u8>)], options: &ReadOptions) -> Result<RowFormat> {
+    let mut format = RowFormat::detect(head, options.format).map_err(|reason| Error::UnknownFormat {
+        path: path.to_owned(),
+        reason,
+        tried: TRIED,
+        first_line: head.first().map_or_else(String::new, |(_, text)| shortened(text)),
+    })?;
+    if format.has_year_last() {
+        let order = match options.date_order {
+            Some(order) => order,
+            None => order_of_dates(path, &format)?,
+        };
+        format.style = DateStyle::YearLast(order);
+    }
+    choose_prices(path, &mut format, options.prices)?;
+    Ok(format)
+}
+
+/// Drops the column of adjusted closes if prices are read as quoted.
+pub(crate) fn choose_prices(path: &Path, format: &mut RowFormat, prices: Prices) -> Result<()> {
+    match prices {
+        Prices::AsQuoted => format.columns.adjusted = None,
+        Prices::Adjusted if format.columns.adjusted.is_none() => {
+            return Err(Error::NoAdjustedClose { path: path.to_owned() });
+        }
+        Prices::AdjustedIfGiven | Prices::Adjusted => {}
+    }
+    Ok(())
+}

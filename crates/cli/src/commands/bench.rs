@@ -1,0 +1,297 @@
+//! `megabatch bench`: what this machine does, measured.
+
+use std::path::PathBuf;
+
+use clap::{Subcommand, ValueEnum};
+use megabatch_run::Result;
+use megabatch_run::bench::{
+    Direct, FollowOptions, LoadOptions, ModelKind, Precision, PredictOptions, SampleOrder, TrainOptions, WatchOptions,
+    Work, follow, load, predict, train, watch,
+};
+
+use super::trained::weights;
+use crate::answer::Answer;
+use crate::host::host;
+
+/// Measure what this machine does
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  megabatch bench train --model multi --batch 64 --features 128 --hidden 128 --threads 2
+  megabatch bench load windows.h5 --batch 128 --shuffled")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    Train(TrainArgs),
+    Predict(PredictArgs),
+    Load(LoadArgs),
+    Follow(FollowArgs),
+    Watch(WatchArgs),
+}
+
+/// Training steps on made-up numbers: forward, loss, backward, clipping and Adam
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  megabatch bench train --model single --batch 128 --features 167 --shuffled
+  megabatch bench train --batch 2048 --precision bf16 --device cuda:0 --steps 100")]
+struct TrainArgs {
+    #[command(flatten)]
+    work: WorkArgs,
+    /// Steps that are timed, after one that is not
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    steps: u64,
+    /// Samples in random order instead of consecutive ones
+    #[arg(long)]
+    shuffled: bool,
+    /// Computes half of the gates again in the backward pass, in place of keeping them
+    #[arg(long)]
+    gradient_checkpointing: bool,
+    /// What products and the recurrence read
+    #[arg(long, value_enum, default_value_t = PrecisionName::Fp32)]
+    precision: PrecisionName,
+    /// cpu, auto, cuda or cuda:N
+    #[arg(long, default_value = "cpu")]
+    device: String,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PrecisionName {
+    Fp32,
+    Bf16,
+    Fp16,
+}
+
+/// Predictions for samples of made-up numbers
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  megabatch bench predict --model single --batch 1 --features 167 --threads 1")]
+struct PredictArgs {
+    #[command(flatten)]
+    work: WorkArgs,
+    /// Batches that are timed, after one that is not
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    batches: u32,
+    /// Compute with the LSTM's weights in eight bits
+    #[arg(long)]
+    int8: bool,
+    /// Samples that lie far apart instead of consecutive ones
+    #[arg(long)]
+    shuffled: bool,
+}
+
+/// Delivery of every sample of a file in batches, the opening of the file included
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  megabatch bench load windows.h5 --batch 128
+  megabatch bench load windows.h5 --batch 128 --shuffled --threads 1
+  megabatch bench load series.h5 --resident")]
+struct LoadArgs {
+    /// The data, of either layout
+    file: PathBuf,
+    /// Samples in a batch
+    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u64).range(1..))]
+    batch: u64,
+    /// Samples that are read at once; two such chunks are in memory
+    #[arg(long, default_value_t = 1024)]
+    chunk_samples: usize,
+    /// Samples in random order instead of that of the file
+    #[arg(long)]
+    shuffled: bool,
+    /// Consecutive samples that stay together in random order
+    #[arg(long, default_value_t = 1, requires = "shuffled", value_parser = clap::value_parser!(u64).range(1..))]
+    run_length: u64,
+    /// Read all windows before the first batch and keep them in memory; a series always is
+    #[arg(long)]
+    resident: bool,
+    /// Threads that read and decode; 0 for as many as the CPU runs at once
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+    /// Whether reading passes the page cache by
+    #[arg(long, value_enum, default_value_t = DirectArg::Off)]
+    direct: DirectArg,
+    /// Epochs; the fastest counts
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    epochs: u64,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum DirectArg {
+    /// Through it
+    Off,
+    /// Past it for what it does not hold
+    WhenCold,
+    /// Always past it
+    On,
+}
+
+/// Latency of a bar that is followed, by part: from a line of text over features to predictions
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  megabatch bench follow --model multi --hidden 128 --bars 5000")]
+struct FollowArgs {
+    /// The model
+    #[arg(long, value_enum, default_value_t = ModelArg::Multi)]
+    model: ModelArg,
+    /// Hidden units
+    #[arg(long, default_value_t = 32)]
+    hidden: usize,
+    /// LSTM layers
+    #[arg(long, default_value_t = 1)]
+    layers: usize,
+    /// Minutes that are timed, after four weeks that are not
+    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    bars: u32,
+}
+
+/// Training steps with and without everything that is written and judged while a run trains
+///
+/// In one run, ten steps are followed and ten are not, in turn: metrics.jsonl, TensorBoard's
+/// events, the trace, warnings, progress.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  megabatch bench watch --hidden 32 --batch 64")]
+struct WatchArgs {
+    /// Samples in a batch
+    #[arg(long, default_value_t = 64)]
+    batch: usize,
+    /// Hidden units
+    #[arg(long, default_value_t = 32)]
+    hidden: usize,
+    /// Bars in a window
+    #[arg(long, default_value_t = 60)]
+    bars: usize,
+    /// Threads that compute
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Steps that are timed, after twenty that are not
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(40..))]
+    steps: u64,
+}
+
+/// The model that is measured, and what is computed with it at once.
+#[derive(clap::Args)]
+struct WorkArgs {
+    /// The model
+    #[arg(long, value_enum, default_value_t = ModelArg::Multi)]
+    model: ModelArg,
+    /// Samples in a batch
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    batch: u32,
+    /// Features of a bar
+    #[arg(long, default_value_t = 128)]
+    features: usize,
+    /// Hidden units
+    #[arg(long, default_value_t = 128)]
+    hidden: usize,
+    /// LSTM layers
+    #[arg(long, default_value_t = 1)]
+    layers: usize,
+    /// Threads that compute
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+}
+
+/// Which windows a sample has.
+#[derive(Clone, Copy, ValueEnum)]
+enum ModelArg {
+    /// Five timeframes of 480, 288, 192, 96 and 48 bars
+    Multi,
+    /// One timeframe of 360 bars
+    Single,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Answer> {
+    let findings = match &args.what {
+        What::Train(args) => train(&args.options())?,
+        What::Predict(args) => predict(&args.options())?,
+        What::Load(args) => load(&args.options())?,
+        What::Follow(args) => follow(&args.options())?,
+        What::Watch(WatchArgs { batch, hidden, bars, threads, steps }) => {
+            let options =
+                WatchOptions { batch: *batch, hidden: *hidden, bars: *bars, threads: *threads, steps: *steps };
+            watch(&options, &host())?
+        }
+    };
+    Ok(findings.into())
+}
+
+impl TrainArgs {
+    fn options(&self) -> TrainOptions {
+        TrainOptions {
+            work: self.work.work(),
+            steps: self.steps,
+            samples: order(self.shuffled),
+            gradient_checkpointing: self.gradient_checkpointing,
+            precision: match self.precision {
+                PrecisionName::Fp32 => Precision::Fp32,
+                PrecisionName::Bf16 => Precision::Bf16,
+                PrecisionName::Fp16 => Precision::Fp16,
+            },
+            device: self.device.clone(),
+        }
+    }
+}
+
+impl PredictArgs {
+    fn options(&self) -> PredictOptions {
+        PredictOptions {
+            work: self.work.work(),
+            batches: self.batches,
+            weights: weights(self.int8),
+            samples: order(self.shuffled),
+        }
+    }
+}
+
+impl LoadArgs {
+    fn options(&self) -> LoadOptions {
+        LoadOptions {
+            file: self.file.clone(),
+            batch: self.batch,
+            chunk_samples: self.chunk_samples,
+            samples: order(self.shuffled),
+            run_length: self.run_length,
+            resident: self.resident,
+            threads: self.threads,
+            direct: match self.direct {
+                DirectArg::Off => Direct::Off,
+                DirectArg::WhenCold => Direct::WhenCold,
+                DirectArg::On => Direct::On,
+            },
+            epochs: self.epochs,
+        }
+    }
+}
+
+impl FollowArgs {
+    fn options(&self) -> FollowOptions {
+        FollowOptions { model: self.model.into(), hidden: self.hidden, layers: self.layers, bars: self.bars }
+    }
+}
+
+impl WorkArgs {
+    fn work(&self) -> Work {
+        Work {
+            model: self.model.into(),
+            batch: self.batch,
+            features: self.features,
+            hidden: self.hidden,
+            layers: self.layers,
+            threads: self.threads,
+        }
+    }
+}
+
+impl From<ModelArg> for ModelKind {
+    fn from(model: ModelArg) -> Self {
+        match model {
+            ModelArg::Multi => ModelKind::Multi,
+            ModelArg::Single => ModelKind::Single,
+        }
+    }
+}
+
+/// Order by `--shuffled`.
+fn order(shuffled: bool) -> SampleOrder {
+    if shuffled { SampleOrder::Shuffled } else { SampleOrder::Consecutive }
+}

@@ -1,0 +1,220 @@
+//! `megabatch graph`: graphs are built once, kept in a file, and looked at.
+
+mod build;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Subcommand, ValueEnum};
+use megabatch_run::bench::{self, GraphOptions};
+use megabatch_run::graph::{ExportFormat, ExportRequest, draw, dump, export, inspect, verify};
+use megabatch_run::{Findings, Result};
+
+use crate::answer::Answer;
+
+/// Build graphs once into a file, check it, look into it, write it for others, and measure what
+/// reading it costs
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  megabatch graph build shares/ --kind correlation --lookback 60 --k 10 --out shares.mbg
+  megabatch graph build shares/ --kind correlation --lookback 60 --k 10 --cache graphs/ --limit 2GiB
+  megabatch graph inspect shares.mbg --dump 2021-04-21 day.safetensors
+  megabatch graph inspect shares.mbg --svg 2021-04-21 day.svg
+  megabatch graph export shares.mbg --key 2021-04-21 --format edge-list --out day/
+  megabatch graph verify shares.mbg
+  megabatch graph bench")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    Build(Box<build::BuildArgs>),
+    Verify(VerifyArgs),
+    Inspect(InspectArgs),
+    Export(ExportArgs),
+    Bench(BenchArgs),
+}
+
+/// Check every byte of a file of graphs against its checksums, and every graph for its form
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  megabatch graph verify shares.mbg")]
+struct VerifyArgs {
+    /// The file of graphs
+    file: PathBuf,
+}
+
+/// Show what is in a file of graphs, write one of them for other programs, or draw it
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  megabatch graph inspect shares.mbg
+  megabatch graph inspect shares.mbg --dump 2021-04-21 day.safetensors
+  megabatch graph inspect shares.mbg --svg 2021-04-21 day.svg")]
+struct InspectArgs {
+    /// The file of graphs
+    file: PathBuf,
+    /// Write the graph KEY to a safetensors file: edge_index [2, E] int64 (row 0: sources),
+    /// edge_weight, and what else it has
+    #[arg(long, num_args = 2, value_names = ["KEY", "OUT"])]
+    dump: Option<Vec<String>>,
+    /// Draw the graph KEY as an SVG file
+    #[arg(long, num_args = 2, value_names = ["KEY", "OUT"], conflicts_with = "dump")]
+    svg: Option<Vec<String>>,
+}
+
+/// Write graphs for other programs, in formats that `graph build` reads
+///
+/// A format that has no place for what the graphs hold refuses them, and says which has. What was
+/// imported from a format and exported to it is imported again as the same graphs.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  megabatch graph export shares.mbg --format edge-index --out shares.safetensors
+  megabatch graph export shares.mbg --key 2021-04-21 --format edge-list --out day/
+  megabatch graph export mutag.mbg --format tu --out MUTAG/
+  megabatch graph export gdb1k.mbg --key 1 --key 2 --format sdf --out two.sdf")]
+struct ExportArgs {
+    /// The file of graphs
+    file: PathBuf,
+    /// What to write
+    #[arg(long, value_enum)]
+    format: FormatArg,
+    /// The file, .safetensors or .sdf; of tu and edge-list the folder, which is made where it is
+    /// missing
+    #[arg(long)]
+    out: PathBuf,
+    /// A graph to write; may be given several times [default: all graphs]
+    #[arg(long, value_name = "KEY")]
+    key: Vec<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum FormatArg {
+    /// A folder with a TU dataset, which has the name of the folder; keys, names of nodes and known
+    /// times have no place in it
+    Tu,
+    /// A folder with one graph, or the parts of a split, as edges.csv, features.csv and labels.csv
+    /// or targets.csv
+    EdgeList,
+    /// Molecules in an SDF file, version V2000; nodes need their positions (`graph build --kind sdf
+    /// --positions`)
+    Sdf,
+    /// Tensors as in PyTorch Geometric, in a safetensors file; keeps everything
+    EdgeIndex,
+}
+
+/// Measure a validation loop whose graphs are built in every batch, read from a file, or in memory
+///
+/// Each iteration takes one graph of the nearest by correlation through graph attention, forward.
+/// The returns are made up.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  megabatch graph bench
+  megabatch graph bench --nodes 500 --k 10 --graphs 64 --json")]
+struct BenchArgs {
+    /// Nodes of a graph
+    #[arg(long, default_value_t = 256, value_parser = at_least_two)]
+    nodes: usize,
+    /// Neighbours of a node
+    #[arg(long, default_value_t = 10, value_parser = at_least_one)]
+    k: usize,
+    /// Returns that correlations are taken of
+    #[arg(long, default_value_t = 60, value_parser = at_least_two)]
+    window: usize,
+    /// Graphs in the loop
+    #[arg(long, default_value_t = 128, value_parser = at_least_one)]
+    graphs: usize,
+    /// Features of a node
+    #[arg(long, default_value_t = 64, value_parser = at_least_one)]
+    features: usize,
+    /// Layers of attention
+    #[arg(long, default_value_t = 2, value_parser = at_least_one)]
+    layers: usize,
+    /// Heads of a layer
+    #[arg(long, default_value_t = 4, value_parser = at_least_one)]
+    heads: usize,
+    /// Units of a head
+    #[arg(long, default_value_t = 64, value_parser = at_least_one)]
+    hidden: usize,
+    /// Graphs of a batch that is taken through the model forward and back
+    #[arg(long, default_value_t = 32, value_parser = at_least_one)]
+    batch: usize,
+    /// Threads that build, and that take batches through the model; in the loop it has one
+    #[arg(long, default_value_t = 1, value_parser = at_least_one)]
+    threads: usize,
+    /// Also measure a loop whose graphs another program builds, split at blanks: it reads N, W and
+    /// k as u32 and the returns [N, W] as f32 from its standard input, and answers with the k
+    /// neighbours of each node, [N, k] u32, little-endian all
+    #[arg(long, value_name = "COMMAND")]
+    rebuild_with: Option<String>,
+    /// Times that each loop runs; the fastest counts
+    #[arg(long, default_value_t = 5, value_parser = at_least_one)]
+    repeats: usize,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    at_least(1, text)
+}
+
+fn at_least_two(text: &str) -> Result<usize, String> {
+    at_least(2, text)
+}
+
+fn at_least(least: usize, text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|&number| number >= least).ok_or_else(|| format!("expected {least} or more"))
+}
+
+pub(crate) fn run(args: &Args) -> Result<Answer> {
+    let findings = match &args.what {
+        What::Build(args) => args.build()?,
+        What::Verify(VerifyArgs { file }) => verify(file)?,
+        What::Inspect(args) => args.inspect()?,
+        What::Export(args) => args.export()?,
+        What::Bench(args) => bench::graph(&args.options())?,
+    };
+    Ok(findings.into())
+}
+
+impl InspectArgs {
+    fn inspect(&self) -> Result<Findings> {
+        match (self.dump.as_deref(), self.svg.as_deref()) {
+            (Some([key, out]), _) => dump(&self.file, key, Path::new(out)),
+            (_, Some([key, out])) => draw(&self.file, key, Path::new(out)),
+            _ => inspect(&self.file),
+        }
+    }
+}
+
+impl ExportArgs {
+    fn export(&self) -> Result<Findings> {
+        export(&ExportRequest {
+            file: self.file.clone(),
+            format: match self.format {
+                FormatArg::Tu => ExportFormat::Tu,
+                FormatArg::EdgeList => ExportFormat::EdgeList,
+                FormatArg::Sdf => ExportFormat::Sdf,
+                FormatArg::EdgeIndex => ExportFormat::EdgeIndex,
+            },
+            out: self.out.clone(),
+            keys: self.key.clone(),
+        })
+    }
+}
+
+impl BenchArgs {
+    fn options(&self) -> GraphOptions {
+        GraphOptions {
+            nodes: self.nodes,
+            k: self.k,
+            window: self.window,
+            graphs: self.graphs,
+            features: self.features,
+            layers: self.layers,
+            heads: self.heads,
+            hidden: self.hidden,
+            batch: self.batch,
+            threads: self.threads,
+            rebuild_with: self.rebuild_with.clone(),
+            repeats: self.repeats,
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Exit codes, which other programs read.
+
+use megabatch_run::Kind;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::interruption;
+
+/// Exit code after an error of `kind`. Of work that a signal ended it is 128 and the signal's
+/// number, as shells count.
+pub(crate) fn code(kind: Kind) -> u8 {
+    match kind {
+        Kind::Usage => 2,
+        Kind::Data => 3,
+        Kind::Capacity => 4,
+        Kind::Numeric => 5,
+        Kind::Device => 6,
+        Kind::Cancelled => 128 + if interruption::signal() == Some(SIGTERM) { SIGTERM } else { SIGINT } as u8,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_has_its_code() {
+        for (kind, expected) in [
+            (Kind::Failed, 1),
+            (Kind::Usage, 2),
+            (Kind::Data, 3),
+            (Kind::Capacity, 4),
+            (Kind::Numeric, 5),
+            (Kind::Device, 6),
+            (Kind::Cancelled, 130),
+        ] {
+            assert_eq!(code(kind), expected, "{kind:?}");
+        }
+        assert_eq!(128 + SIGTERM, 143);
+    }
+}

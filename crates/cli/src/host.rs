@@ -1,0 +1,56 @@
+//! The terminal around a run: environment, progress bars, remarks on standard error, signals.
+
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use megabatch_run::{Cancel, Host, Milestone, Observer, Progress, Result, Work, cache_folder};
+
+use crate::interruption::Interruption;
+use crate::progress::WorkDisplay;
+
+/// The host of every command.
+pub(crate) fn host() -> Host<'static> {
+    Host {
+        environment: std::env::vars_os().collect(),
+        cache_folder: cache_folder(|name| std::env::var_os(name)),
+        observer: &StandardError,
+        cancel: &Signals,
+    }
+}
+
+/// Everything goes to standard error; standard output is for the answer.
+struct StandardError;
+
+impl Observer for StandardError {
+    fn begin(&self, work: Work<'_>) -> Box<dyn Progress> {
+        Box::new(WorkDisplay::begin(work))
+    }
+
+    fn note(&self, text: &str) {
+        eprintln!("megabatch: {text}");
+    }
+
+    fn milestone(&self, milestone: &Milestone<'_>) {
+        match milestone {
+            // A program finds them in the answer, and its standard error has nothing but errors.
+            Milestone::Planned(uses) if std::io::stderr().is_terminal() => {
+                uses.iter().for_each(|line| eprintln!("after training: {line}"));
+            }
+            Milestone::Fold { number, of } => eprintln!("fold {number} of {of}"),
+            _ => {}
+        }
+    }
+}
+
+/// The signals of the process.
+struct Signals;
+
+impl Cancel for Signals {
+    fn watch(&self, patience: Duration) -> Result<()> {
+        Interruption::watch(patience).map(|_| ())
+    }
+
+    fn is_requested(&self) -> bool {
+        Interruption::current().is_some_and(Interruption::is_asked)
+    }
+}

@@ -1,0 +1,439 @@
+//! Samples of many instruments at one time, and the graph that was known by then.
+
+use std::collections::HashMap;
+use std::error::Error as StdError;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use megabatch_graph_cache::{GraphFile, StoredGraph};
+use megabatch_nn::batch::SeriesView;
+use megabatch_nn::graph::{GraphTargets, GraphView, Graphs, LabelSpan};
+use megabatch_nn::model::SampleShape;
+use megabatch_trainer::{Batch, Samples};
+use rayon::prelude::*;
+use xxhash_rust::xxh3::Xxh3;
+
+use super::data::DataFile;
+use super::edges::Edges;
+use super::label_spans::LabelSpans;
+use super::samples::SourceSamples;
+use super::stored::EdgeFeatureSelection;
+use crate::config::Config;
+use crate::error::{Context as _, Error, Result};
+
+/// The samples of a data file by their times. A cross-section has every sample of its time, in the
+/// order of the instruments; its edges are those of the last graph that was known by then, as far
+/// as both ends have a sample.
+pub(crate) struct CrossSections {
+    source: SourceSamples,
+    graph: PathBuf,
+    /// Fingerprint of the file of graphs.
+    graphs_fingerprint: u128,
+    /// `[G]` ascending.
+    times: Vec<i64>,
+    /// The samples of all cross-sections, one after the other.
+    samples: Vec<usize>,
+    /// [G + 1] where those of each begin in `samples`.
+    offsets: Vec<usize>,
+    edges: Vec<Edges>, // [G]
+    edge_attributes: usize,
+    labels: LabelSpans,
+    /// Samples of times at which no graph was known yet.
+    left_out: usize,
+    /// Samples whose instrument is not in the graph of their time.
+    unmatched: usize,
+}
+
+impl CrossSections {
+    /// Joins the samples of `source` with the graphs of the file at `graph`.
+    ///
+    /// # Errors
+    /// What is wrong with the graphs; a usage failure where they do not belong to the data.
+    pub(crate) fn join(source: SourceSamples, graph: &Path, config: &Config) -> Result<Self> {
+        let file = GraphFile::open(graph)?;
+        let seen = EdgeFeatureSelection::of(config);
+        let known = KnownGraphs::of(&file, graph)?;
+        let names = &file.schema().names;
+        let (times, samples, offsets) = by_time(&source)?;
+        let first = times.partition_point(|&time| known.at(time).is_none());
+        let left_out = offsets[first];
+        if first == times.len() {
+            return Err(Error::usage(format!(
+                "model.graph={}: all samples of {} are older than its first graph, which was known at {}",
+                graph.display(),
+                source.source().path().display(),
+                crate::text::utc(known.times[0]),
+            )));
+        }
+        let places = places_of(source.source().instruments(), names).ok_or_else(|| {
+            Error::usage(format!(
+                "model.graph={}: none of its names, such as {:?}, is an instrument of {}; graphs are joined with bars by name",
+                graph.display(),
+                names.first().map_or("", String::as_str),
+                source.source().path().display(),
+            ))
+        })?;
+        let of_sample = source.source().sample_instruments().expect("a file with instruments has one a sample");
+        let joined: Result<Vec<(Edges, usize)>> = (first..times.len())
+            .into_par_iter()
+            .map(|section| {
+                let stored = file.graph(known.at(times[section]).expect("a graph is known by then"))?;
+                let attributes = seen.attributes(file.schema(), &stored);
+                let members = &samples[offsets[section]..offsets[section + 1]];
+                let rows = members.iter().map(|&sample| places[of_sample[sample] as usize]);
+                restrict(&stored, &attributes, &rows.collect::<Vec<_>>()).with_context(|| graph.display().to_string())
+            })
+            .collect();
+        let (edges, unmatched): (Vec<Edges>, Vec<usize>) = joined?.into_iter().unzip();
+        Ok(CrossSections {
+            graph: graph.to_owned(),
+            graphs_fingerprint: file.fingerprint(),
+            times: times[first..].to_vec(),
+            samples: samples[left_out..].to_vec(),
+            offsets: offsets[first..].iter().map(|offset| offset - left_out).collect(),
+            edges,
+            edge_attributes: seen.width(file.schema()),
+            labels: LabelSpans::of(source.source().series().expect("cross-sections are of a series"))?,
+            left_out,
+            unmatched: unmatched.iter().sum(),
+            source,
+        })
+    }
+
+    /// The samples, each by itself.
+    pub(crate) fn source(&self) -> &SourceSamples {
+        &self.source
+    }
+
+    /// Bytes of the lists of samples and of their edges. The file of graphs is not needed any more.
+    pub(crate) fn beside_bytes(&self) -> usize {
+        let lists = size_of_val(self.samples.as_slice()) + size_of_val(self.offsets.as_slice());
+        lists + size_of_val(self.times.as_slice()) + self.edges.iter().map(Edges::bytes).sum::<usize>()
+    }
+
+    /// `[G]` when each cross-section was taken, ns since 1970 UTC, ascending.
+    pub(crate) fn times(&self) -> &[i64] {
+        &self.times
+    }
+
+    /// The file of the graphs.
+    pub(super) fn graph_file(&self) -> DataFile {
+        DataFile { path: self.graph.clone(), fingerprint: format!("{:032x}", self.graphs_fingerprint) }
+    }
+
+    /// The fingerprint of the graphs together with that of the samples' numbers.
+    pub(super) fn fingerprint(&self, of_samples: &str) -> String {
+        let mut hash = Xxh3::new();
+        hash.update(of_samples.as_bytes());
+        hash.update(&self.graphs_fingerprint.to_le_bytes());
+        format!("{:032x}", hash.digest128())
+    }
+
+    /// Notes on how data and graphs fit together, for people.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let graph = self.graph.display();
+        let mut notes = Vec::new();
+        if self.left_out > 0 {
+            notes.push(format!("{} samples are older than the first graph of {graph} and are left out", self.left_out));
+        }
+        if self.unmatched > 0 {
+            notes.push(format!(
+                "{} of {} samples are of instruments that {graph} does not have at their time: they have no neighbours",
+                self.unmatched,
+                self.samples.len()
+            ));
+        }
+        notes
+    }
+
+    /// The name of each node's instrument.
+    pub(crate) fn names(&self, section: usize) -> Vec<String> {
+        let name = |&sample: &usize| self.source.instrument(sample).unwrap_or_default().to_owned();
+        self.nodes(section).iter().map(name).collect()
+    }
+
+    fn range(&self, section: usize) -> Range<usize> {
+        self.offsets[section]..self.offsets[section + 1]
+    }
+}
+
+impl Samples for CrossSections {
+    fn shape(&self) -> &SampleShape {
+        self.source.shape()
+    }
+
+    fn len(&self) -> usize {
+        self.source.len()
+    }
+
+    fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        self.source.gather(samples, batch)
+    }
+
+    fn series(&self) -> Option<SeriesView<'_>> {
+        self.source.series()
+    }
+
+    fn graphs(&self) -> Option<&dyn Graphs> {
+        Some(self)
+    }
+
+    fn instrument(&self, sample: usize) -> Option<&str> {
+        self.source.instrument(sample)
+    }
+}
+
+impl Graphs for CrossSections {
+    fn len(&self) -> usize {
+        self.times.len()
+    }
+
+    fn targets_of(&self) -> Option<GraphTargets> {
+        Some(GraphTargets::Nodes)
+    }
+
+    fn nodes(&self, graph: usize) -> &[usize] {
+        &self.samples[self.range(graph)]
+    }
+
+    fn graph(&self, graph: usize) -> Result<GraphView<'_>, Box<dyn StdError + Send + Sync>> {
+        Ok(self.edges[graph].view()?)
+    }
+
+    fn edge_attributes(&self) -> usize {
+        self.edge_attributes
+    }
+
+    fn largest(&self) -> (usize, usize) {
+        let nodes = (0..self.times.len()).map(|section| self.range(section).len()).max();
+        (nodes.unwrap_or(0), self.edges.iter().map(Edges::len).max().unwrap_or(0))
+    }
+
+    fn labelled(&self, graph: usize) -> usize {
+        let (targets, outputs) = (self.series().map_or(&[][..], |series| series.targets), self.shape().outputs);
+        let is_known = |&&sample: &&usize| !targets[sample * outputs..][..outputs].iter().any(|target| target.is_nan());
+        self.nodes(graph).iter().filter(is_known).count()
+    }
+
+    fn label_span(&self, graph: usize, target: usize) -> Option<LabelSpan> {
+        let series = self.source.source().series()?;
+        Some(self.labels.of_samples(series, self.nodes(graph), self.times[graph], target))
+    }
+}
+
+/// When each graph of a file was known.
+struct KnownGraphs {
+    /// Ascending.
+    times: Vec<i64>,
+    /// The graph of each.
+    graphs: Vec<usize>,
+}
+
+impl KnownGraphs {
+    fn of(file: &GraphFile, path: &Path) -> Result<Self> {
+        let timeless = |key: &str| {
+            Error::usage(format!(
+                "model.graph={}: graph {key:?} does not tell from when on it was known, so that it cannot be joined with bars; \
+                 `megabatch graph build --kind correlation` makes graphs that do",
+                path.display()
+            ))
+        };
+        let mut known = Vec::with_capacity(file.len());
+        for graph in 0..file.len() {
+            known.push((file.known_time(graph).ok_or_else(|| timeless(file.key(graph)))?, graph));
+        }
+        known.sort_unstable();
+        let (times, graphs): (Vec<i64>, Vec<usize>) = known.into_iter().unzip();
+        if times.is_empty() {
+            return Err(Error::data(format!("{}: it has no graphs", path.display())));
+        }
+        Ok(KnownGraphs { times, graphs })
+    }
+
+    /// The last graph that was known at `time`.
+    fn at(&self, time: i64) -> Option<usize> {
+        let known = self.times.partition_point(|&known| known <= time);
+        known.checked_sub(1).map(|last| self.graphs[last])
+    }
+}
+
+/// The distinct times of the samples, ascending; the samples by time, those of one time by
+/// instrument; and where those of each time begin.
+fn by_time(source: &SourceSamples) -> Result<(Vec<i64>, Vec<usize>, Vec<usize>)> {
+    let file = source.source();
+    let (Some(times), Some(instruments), Some(_)) = (file.sample_times(), file.sample_instruments(), file.series())
+    else {
+        return Err(Error::usage(format!(
+            "model.graph: {} is no series of several instruments, between which a graph could be; `megabatch ingest` makes one of many files",
+            file.path().display()
+        )));
+    };
+    let mut samples: Vec<usize> = (0..times.len()).collect();
+    samples.sort_unstable_by_key(|&sample| (times[sample], instruments[sample], sample));
+    let (mut distinct, mut offsets) = (Vec::new(), vec![0]);
+    for section in samples.chunk_by(|&a, &b| times[a] == times[b]) {
+        distinct.push(times[section[0]]);
+        offsets.push(offsets[offsets.len() - 1] + section.len());
+    }
+    Ok((distinct, samples, offsets))
+}
+
+/// The place of each instrument among the names of the graphs, where it has one; `None` if no
+/// instrument has.
+fn places_of(instruments: &[String], names: &[String]) -> Option<Vec<Option<u32>>> {
+    let place: HashMap<&str, u32> = names.iter().map(String::as_str).zip(0..).collect();
+    let places: Vec<Option<u32>> = instruments.iter().map(|name| place.get(name.as_str()).copied()).collect();
+    places.iter().any(Option::is_some).then_some(places)
+}
+
+/// The edges of a graph, with their attributes, between nodes with the names `rows`, each node at
+/// the row of its name; and the number of rows that the graph does not have.
+fn restrict(graph: &StoredGraph<'_>, attributes: &[f32], rows: &[Option<u32>]) -> Result<(Edges, usize)> {
+    let row_of: HashMap<u32, u32> = rows.iter().zip(0..).filter_map(|(name, row)| Some(((*name)?, row))).collect();
+    let node_of: HashMap<u32, usize> = graph.nodes().iter().zip(0..).map(|(&name, node)| (name, node)).collect();
+    // The row of each node of the graph, where it has one.
+    let kept: Vec<Option<u32>> = graph.nodes().iter().map(|name| row_of.get(name).copied()).collect();
+    let (csr, mut lists, mut unmatched) = (graph.csr(), Vec::with_capacity(rows.len()), 0);
+    let width = attributes.len().checked_div(csr.edges()).unwrap_or(0);
+    for name in rows {
+        let (mut columns, mut of_columns) = (Vec::new(), Vec::new());
+        match name.and_then(|name| node_of.get(&name)) {
+            Some(&node) => {
+                for edge in csr.edges_of(node) {
+                    if let Some(row) = kept[csr.col()[edge] as usize] {
+                        columns.push(row);
+                        of_columns.extend_from_slice(&attributes[edge * width..][..width]);
+                    }
+                }
+            }
+            None => unmatched += 1,
+        }
+        lists.push((columns, of_columns));
+    }
+    let edges = Edges::of_rows(rows.len(), lists.iter().map(|(columns, attributes)| (&columns[..], &attributes[..])))?;
+    Ok((edges, unmatched))
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_chunk_io::{Instruments, Series, SeriesTimeframe, WriteOptions, write_series};
+    use megabatch_gpu_core::Device;
+    use megabatch_graph_cache::{BuildOptions, Builder, Graph, Identity, Schema, build_cached};
+
+    use super::*;
+
+    const DAY_NS: i64 = 86_400_000_000_000;
+
+    /// Graphs as they are given.
+    struct Given {
+        schema: Schema,
+        keys: Vec<String>,
+        graphs: Vec<Graph>,
+    }
+
+    impl Builder for Given {
+        fn identity(&self) -> Identity {
+            Identity { data: 1, builder: "given/1".to_owned(), parameters: "{}".to_owned() }
+        }
+
+        fn schema(&self) -> &Schema {
+            &self.schema
+        }
+
+        fn keys(&self) -> &[String] {
+            &self.keys
+        }
+
+        fn build(&self, index: usize) -> megabatch_graph_cache::Result<Graph> {
+            Ok(self.graphs[index].clone())
+        }
+    }
+
+    /// Bars of A and B that close on days 1 to 6, and of C from day 4 on, in windows of two; joined
+    /// with graphs that were known on these days.
+    fn join(folder: &Path, known_days: [i64; 2], names: [&str; 4]) -> Result<CrossSections> {
+        let days = [1..=6, 1..=6, 4..=6];
+        let timeframe = SeriesTimeframe {
+            name: "D1".to_owned(),
+            steps: 2,
+            feature_names: vec!["return".to_owned()],
+            values: (0..15).map(|row| row as f32).collect(),
+            close_time: days.iter().cloned().flatten().map(|day| day * DAY_NS).collect(),
+            sample_end: (1..6).chain(7..12).chain(13..15).collect(),
+            instrument_start: vec![0, 6, 12, 15],
+            ..SeriesTimeframe::default()
+        };
+        let sample_days = [2..=6, 2..=6, 5..=6];
+        let sample_instrument = vec![0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2];
+        let series = Series {
+            timeframes: vec![timeframe],
+            sample_time: sample_days.into_iter().flatten().map(|day| day * DAY_NS).collect(),
+            targets: vec![0.5; 12],
+            instruments: Some(Instruments { names: ["A", "B", "C"].map(str::to_owned).to_vec(), sample_instrument }),
+            ..Series::default()
+        };
+        write_series(folder.join("bars.h5"), &series, &WriteOptions::default())?;
+
+        let schema = Schema { names: names.map(str::to_owned).to_vec(), weighted: true, ..Schema::default() };
+        // A ← B, then between all that the names have: B ← C, C ← B and C ← A.
+        let early = Graph::from_edges(&schema, vec![1, 2], &[(0, 1, 0.5)])?;
+        let late =
+            Graph::from_edges(&schema, vec![0, 1, 2, 3], &[(0, 1, 0.25), (1, 0, 0.75), (2, 0, 1.0), (3, 2, 2.0)])?;
+        let graphs = [early, late].into_iter().zip(known_days);
+        let graphs = graphs.map(|(graph, day)| Graph { known_time: Some(day * DAY_NS), ..graph }).collect();
+        let given = Given { schema, keys: vec!["early".to_owned(), "late".to_owned()], graphs };
+        let path = folder.join(format!("{names:?} {known_days:?}.mbg"));
+        build_cached(&path, &given, &BuildOptions::default(), &mut |_| {})?;
+        let source = SourceSamples::open(&folder.join("bars.h5"), &Device::cpu(), 0)?;
+        CrossSections::join(source, &path, &Config::load(None, &[], &[])?)
+    }
+
+    #[test]
+    fn samples_of_a_time_are_joined_with_the_last_graph_that_was_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let sections = join(folder.path(), [3, 5], ["C", "B", "A", "Z"]).unwrap();
+        assert_eq!(sections.times(), [3, 4, 5, 6].map(|day| day * DAY_NS));
+        assert_eq!((sections.nodes(0), sections.nodes(2)), (&[1, 6][..], &[3, 8, 10][..]));
+        let edges = |section: usize| {
+            let view = Graphs::graph(&sections, section).unwrap();
+            (view.csr.row_ptr().to_vec(), view.csr.col().to_vec(), view.attributes.to_vec())
+        };
+        // Rows are instruments in order: A ← B at first, then B ← C, C ← B and C ← A; Z has no
+        // sample.
+        assert_eq!(edges(1), (vec![0, 1, 1], vec![1], vec![0.5]));
+        assert_eq!(edges(2), (vec![0, 0, 1, 3], vec![2, 1, 0], vec![0.25, 0.75, 1.0]));
+        assert_eq!((sections.largest(), sections.edge_attributes()), ((3, 3), 1));
+        let notes = sections.notes();
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(notes[0].starts_with("2 samples are older than the first graph of "), "{notes:?}");
+    }
+
+    /// One target, a bar ahead: it ends with the next day's bar, or with the instrument's last.
+    #[test]
+    fn targets_end_with_the_bar_that_they_look_ahead_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let sections = join(folder.path(), [3, 5], ["C", "B", "A", "Z"]).unwrap();
+        let spans = (0..4).map(|section| sections.label_span(section, 0).unwrap());
+        let days: Vec<[i64; 2]> = spans.map(|span| [span.start_ns / DAY_NS, span.end_ns / DAY_NS]).collect();
+        assert_eq!(days, [[3, 4], [4, 5], [5, 6], [6, 6]]);
+    }
+
+    #[test]
+    fn instruments_that_a_graph_lacks_have_no_neighbours() {
+        let folder = tempfile::tempdir().unwrap();
+        let sections = join(folder.path(), [1, 2], ["X", "B", "A", "Z"]).unwrap();
+        let view = Graphs::graph(&sections, 4).unwrap();
+        assert_eq!((view.nodes(), view.edges()), (3, 0));
+        assert!(sections.notes()[0].contains("2 of 12 samples are of instruments that"), "{:?}", sections.notes());
+    }
+
+    #[test]
+    fn graphs_of_other_names_and_of_later_times_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let message = |known, names| join(folder.path(), known, names).err().unwrap().to_string();
+        let others = message([1, 2], ["W", "X", "Y", "Z"]);
+        assert!(others.contains("none of its names, such as \"W\", is an instrument of"), "{others}");
+        let late = message([7, 8], ["A", "B", "C", "D"]);
+        assert!(late.contains("are older than its first graph, which was known at 1970-01-08"), "{late}");
+    }
+}

@@ -1,0 +1,249 @@
+//! Training data of a job, from any kind of file.
+
+use std::path::{Path, PathBuf};
+
+use megabatch_chunk_io::{Layout, Shape, Source};
+use megabatch_gpu_core::Device;
+use megabatch_nn::graph::Graphs;
+use megabatch_nn::model::{Encoder, Readout};
+use megabatch_trainer::{Samples, Split};
+use serde::Serialize;
+
+use super::cross_section::CrossSections;
+use super::data_schema::DataSchema;
+use super::graphs::GraphSamples;
+use super::samples::SourceSamples;
+use super::split::{split_cross_sections, split_source};
+use crate::config::Config;
+use crate::error::{Error, Result};
+
+/// A file that samples or edges come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct DataFile {
+    pub(crate) path: PathBuf,
+    /// A hash of its numbers: other data have another one.
+    pub(crate) fingerprint: String,
+}
+
+/// The samples of a job. What its order counts, the units, are samples, or graphs whose nodes are
+/// samples.
+pub(crate) enum Data {
+    /// Samples of a data file, each by itself.
+    Samples(SourceSamples),
+    /// Samples of a data file, all of one time together, with a graph between them.
+    CrossSections(CrossSections),
+    /// Graphs that have features and targets of their own.
+    Graphs(GraphSamples),
+}
+
+impl Data {
+    /// Opens `path`, and the graphs that `config` has for it. Windows stay in their file.
+    ///
+    /// # Errors
+    /// Those of the files; a usage failure where the graphs do not belong to the data.
+    pub(crate) fn open(path: &Path, config: &Config, device: &Device) -> Result<Self> {
+        let graph = config.path("model.graph").filter(|graph| graph.as_os_str() != "none");
+        if is_graphs(path) {
+            return match graph {
+                None => Ok(Data::Graphs(GraphSamples::open(path, config, device)?)),
+                Some(graph) => Err(Error::usage(format!(
+                    "model.graph={}: {} has graphs of its own; leave model.graph at none",
+                    graph.display(),
+                    path.display()
+                ))),
+            };
+        }
+        let source = SourceSamples::open(path, device, 0)?;
+        match graph {
+            None => Ok(Data::Samples(source)),
+            Some(graph) => Ok(Data::CrossSections(CrossSections::join(source, &graph, config)?)),
+        }
+    }
+
+    /// As the trainer reads them.
+    pub(crate) fn samples(&self) -> &dyn Samples {
+        match self {
+            Data::Samples(samples) => samples,
+            Data::CrossSections(sections) => sections,
+            Data::Graphs(graphs) => graphs,
+        }
+    }
+
+    /// The data file behind the samples; graphs with features of their own have none.
+    pub(crate) fn source(&self) -> Option<&Source> {
+        match self {
+            Data::Samples(samples) => Some(samples.source()),
+            Data::CrossSections(sections) => Some(sections.source().source()),
+            Data::Graphs(_) => None,
+        }
+    }
+
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Data::Graphs(graphs) => graphs.path(),
+            _ => self.source().expect("what is not a file of graphs has a source").path(),
+        }
+    }
+
+    /// Dimensions of the samples.
+    pub(crate) fn shape(&self) -> &Shape {
+        match self {
+            Data::Graphs(graphs) => graphs.file_shape(),
+            _ => self.source().expect("what is not a file of graphs has a source").shape(),
+        }
+    }
+
+    /// Layout of the samples in the file.
+    pub(crate) fn layout(&self) -> String {
+        self.source().map_or("graphs".to_owned(), |source| source.layout().to_string())
+    }
+
+    /// True if windows pass through memory, or would if they did not fit.
+    pub(crate) fn is_windows(&self) -> bool {
+        self.source().is_some_and(|source| source.layout() == Layout::Windows)
+    }
+
+    /// Number of units.
+    pub(crate) fn units(&self) -> usize {
+        let samples = self.samples();
+        samples.graphs().map_or(samples.len(), Graphs::len)
+    }
+
+    /// The time of each unit, ns since 1970 UTC, where the data have times.
+    pub(crate) fn unit_times(&self) -> Option<&[i64]> {
+        match self {
+            Data::Samples(samples) => samples.source().sample_times(),
+            Data::CrossSections(sections) => Some(sections.times()),
+            Data::Graphs(_) => None,
+        }
+    }
+
+    /// Bytes that the data take beside what is booked on their device: a mapped file of graphs, and
+    /// lists of nodes and edges.
+    pub(crate) fn beside_bytes(&self) -> usize {
+        match self {
+            Data::Samples(_) => 0,
+            Data::CrossSections(sections) => sections.beside_bytes(),
+            Data::Graphs(graphs) => graphs.beside_bytes(),
+        }
+    }
+
+    /// The rule by which [`Data::split`] divides the units, in a sentence.
+    pub(crate) fn split_rule(&self, config: &Config) -> String {
+        match self {
+            Data::Graphs(graphs) => graphs.split_rule(config),
+            Data::Samples(_) | Data::CrossSections(_) => "Split by time.".to_owned(),
+        }
+    }
+
+    /// Encoder before graph attention and prediction target where the user leaves them to the data.
+    pub(crate) fn model_of_graphs(&self) -> (Encoder, Readout) {
+        match self {
+            Data::Graphs(graphs) if graphs.targets_graphs() => (Encoder::LastBar, Readout::Mean),
+            Data::Graphs(_) => (Encoder::LastBar, Readout::Node),
+            Data::Samples(_) | Data::CrossSections(_) => (Encoder::Lstm, Readout::Node),
+        }
+    }
+
+    /// The loss that `training.loss: auto` stands for.
+    pub(crate) fn default_loss(&self) -> &'static str {
+        match self {
+            Data::Graphs(graphs) if graphs.targets_are_labels() => "cross_entropy",
+            _ => "mse",
+        }
+    }
+
+    /// Splits the units as `config` says.
+    ///
+    /// # Errors
+    /// As [`split_source`].
+    pub(crate) fn split(&self, config: &Config) -> Result<Split> {
+        match self {
+            Data::Samples(samples) => split_source(samples.source(), config),
+            Data::CrossSections(sections) => split_cross_sections(sections, config),
+            Data::Graphs(graphs) => graphs.split(config),
+        }
+    }
+
+    /// True if any target of `units` is known, so that they have a loss.
+    pub(crate) fn any_target_known(&self, units: &[usize]) -> Result<bool> {
+        match self {
+            Data::Samples(samples) => Ok(samples.source().any_target_known(units)?),
+            // A node counts with all its targets or not at all.
+            Data::CrossSections(sections) => Ok(units.iter().any(|&section| sections.labelled(section) > 0)),
+            Data::Graphs(graphs) => Ok(units.iter().any(|&graph| graphs.labelled(graph) > 0)),
+        }
+    }
+
+    /// The files behind the samples: the data file, then that of the graphs between its samples.
+    pub(crate) fn files(&self) -> Result<Vec<DataFile>> {
+        let data = |fingerprint| DataFile { path: self.path().to_owned(), fingerprint };
+        Ok(match self {
+            Data::Samples(samples) => vec![data(samples.fingerprint()?)],
+            Data::CrossSections(sections) => {
+                vec![data(sections.source().fingerprint()?), sections.graph_file()]
+            }
+            Data::Graphs(graphs) => vec![data(graphs.fingerprint())],
+        })
+    }
+
+    /// The fingerprint of the samples and of the edges between them, from those of [`Data::files`].
+    pub(crate) fn fingerprint(&self, files: &[DataFile]) -> String {
+        match self {
+            Data::CrossSections(sections) => sections.fingerprint(&files[0].fingerprint),
+            Data::Samples(_) | Data::Graphs(_) => files[0].fingerprint.clone(),
+        }
+    }
+
+    /// Meaning of the numbers.
+    pub(crate) fn meaning(&self) -> Result<DataSchema> {
+        match self {
+            Data::Graphs(graphs) => Ok(graphs.meaning()),
+            _ => DataSchema::of(self.source().expect("what is not a file of graphs has a source")),
+        }
+    }
+
+    /// Reads windows into memory that are not there yet.
+    pub(crate) fn hold(&mut self) -> megabatch_chunk_io::Result<()> {
+        match self {
+            Data::Samples(samples) => samples.hold(),
+            // A series is, and graphs are mapped.
+            Data::CrossSections(_) | Data::Graphs(_) => Ok(()),
+        }
+    }
+
+    /// As [`SourceSamples::load_in_chunks_of`].
+    pub(crate) fn load_in_chunks_of(&mut self, chunk_samples: usize, batch_size: usize) {
+        if let Data::Samples(samples) = self {
+            samples.load_in_chunks_of(chunk_samples, batch_size);
+        }
+    }
+
+    /// Notes on how data and graphs fit together, one sentence each, without its stop.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        match self {
+            Data::CrossSections(sections) => sections.notes(),
+            Data::Samples(_) | Data::Graphs(_) => Vec::new(),
+        }
+    }
+}
+
+/// Refuses a file of graphs where samples are wanted.
+///
+/// # Errors
+/// A data failure that names the commands for graphs.
+pub(crate) fn refuse_graphs(path: &Path) -> Result<()> {
+    if !is_graphs(path) {
+        return Ok(());
+    }
+    let file = path.display();
+    Err(Error::data(format!(
+        "{file}: a file of graphs, which this command does not read; use `megabatch graph inspect {file}` or `megabatch graph bench`"
+    )))
+}
+
+/// True if the file is one of graphs, by its ending.
+fn is_graphs(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("mbg"))
+}

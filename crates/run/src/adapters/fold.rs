@@ -1,0 +1,109 @@
+//! Graphs divided by chance, which have no order in time.
+
+use megabatch_order::Order;
+use megabatch_trainer::Split;
+
+use crate::error::{Error, Result};
+
+/// The division is the same for every run, whatever its seed, so that runs can be compared.
+const SEED: u64 = 0;
+
+/// Cross-validation: the part `fold` is for the test, the next for validation, the others for
+/// training.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Folds {
+    pub(super) folds: usize,
+    pub(super) fold: usize,
+}
+
+impl Folds {
+    /// Divides units of these `classes`, each class as evenly as can be.
+    ///
+    /// # Errors
+    /// A usage failure for a fold that there is not, or more folds than units.
+    pub(super) fn split(self, classes: &[usize]) -> Result<Split> {
+        let Folds { folds, fold } = self;
+        if fold >= folds || folds > classes.len() {
+            let reason = if fold >= folds { "folds count from 0" } else { "a fold needs a graph at least" };
+            let graphs = classes.len();
+            return Err(Error::usage(format!("data.fold={fold} of data.folds={folds} over {graphs} graphs: {reason}")));
+        }
+        let mut dealt = shuffled(classes.len())?;
+        dealt.sort_by_key(|&unit| classes[unit]);
+        let mut split = Split::default();
+        for (card, unit) in dealt.into_iter().enumerate() {
+            match (card % folds + folds - fold) % folds {
+                0 => split.test.push(unit),
+                1 => split.validation.push(unit),
+                _ => split.train.push(unit),
+            }
+        }
+        Ok(sorted(split))
+    }
+}
+
+/// Divides `units` by fractions for training, validation and test.
+///
+/// # Errors
+/// A usage failure where a part that should have units has none.
+pub(super) fn split_by_chance(units: usize, fractions: [f64; 3]) -> Result<Split> {
+    let all = shuffled(units)?;
+    let train = (units as f64 * fractions[0]).round() as usize;
+    let validation = (units as f64 * fractions[1]).round() as usize;
+    let ends = [train.min(units), (train + validation).min(units)];
+    let parts = [&all[..ends[0]], &all[ends[0]..ends[1]], &all[ends[1]..]];
+    for ((part, fraction), name) in parts.iter().zip(fractions).zip(["training", "validation", "test"]) {
+        if fraction > 0.0 && part.is_empty() {
+            return Err(Error::usage(format!("data.split: {fraction} of {units} graphs leaves none for {name}")));
+        }
+    }
+    let [train, validation, test] = parts.map(<[usize]>::to_vec);
+    Ok(sorted(Split { train, validation, test, ..Split::default() }))
+}
+
+fn shuffled(units: usize) -> Result<Vec<usize>> {
+    let epoch = Order::new(units, 1, SEED)?.epoch(0);
+    Ok((0..units).map(|position| epoch.sample(position)).collect())
+}
+
+fn sorted(mut split: Split) -> Split {
+    for part in [&mut split.train, &mut split.validation, &mut split.test] {
+        part.sort_unstable();
+    }
+    split
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_unit_is_tested_once_and_validated_once_with_its_class_dealt_evenly() {
+        let classes: Vec<usize> = (0..23).map(|unit| usize::from(unit % 3 == 0)).collect();
+        let (mut tested, mut validated) = (Vec::new(), Vec::new());
+        for fold in 0..5 {
+            let Split { train, validation, test, .. } = Folds { folds: 5, fold }.split(&classes).unwrap();
+            assert_eq!(train.len() + validation.len() + test.len(), 23);
+            let of_class_one = test.iter().filter(|&&unit| classes[unit] == 1).count();
+            assert!((1..=2).contains(&of_class_one), "{test:?}");
+            tested.extend(test);
+            validated.extend(validation);
+        }
+        for mut units in [tested, validated] {
+            units.sort_unstable();
+            assert_eq!(units, (0..23).collect::<Vec<_>>());
+        }
+        let error = Folds { folds: 5, fold: 5 }.split(&classes).unwrap_err().to_string();
+        assert!(error.contains("data.fold=5 of data.folds=5 over 23 graphs: folds count from 0"), "{error}");
+    }
+
+    #[test]
+    fn fractions_are_of_the_whole() {
+        let Split { train, validation, test, .. } = split_by_chance(10, [0.8, 0.1, 0.1]).unwrap();
+        let mut all = [train.clone(), validation, test].concat();
+        all.sort_unstable();
+        assert_eq!((train.len(), all), (8, (0..10).collect()));
+        assert_ne!(train, (0..8).collect::<Vec<_>>());
+        assert!(split_by_chance(2, [0.5, 0.25, 0.25]).unwrap_err().to_string().contains("leaves none for test"));
+    }
+}

@@ -1,0 +1,77 @@
+//! The time that the targets of cross-sections are about, by which neighbouring days overlap.
+
+use megabatch_bars::{TargetKind, Timeframe};
+use megabatch_chunk_io::{AttributeValue, ResidentSeries};
+use megabatch_nn::graph::LabelSpan;
+
+use crate::error::Result;
+
+/// Begin and end of the targets of a series' samples.
+pub(super) struct LabelSpans {
+    /// Rows of the shortest timeframe from a sample's last row to the end of each target, `[K]`.
+    rows: Vec<usize>,
+    /// Targets begin where the target before ends, and not at the sample's time.
+    are_increments: bool,
+}
+
+impl LabelSpans {
+    /// The spans of the targets of `series`: one target a bar ahead, in base bars.
+    ///
+    /// # Errors
+    /// An attribute of the file cannot be read.
+    pub(super) fn of(series: &ResidentSeries) -> Result<Self> {
+        let file = series.file();
+        let targets = file.shape().horizons;
+        let horizon = match file.attribute("horizon_bars")? {
+            Some(AttributeValue::Int(bars)) => usize::try_from(bars).unwrap_or(targets),
+            _ => targets,
+        };
+        let text = |value| if let Some(AttributeValue::Text(text)) = value { Some(text) } else { None };
+        let duration = |name: &str| name.parse().ok().map(Timeframe::duration_ns);
+        let base = text(file.attribute("base")?).and_then(|name| duration(&name));
+        let kind = text(file.attribute("target_kind")?);
+        let rows = |bars: usize| match (base, duration(file.timeframes()[0].name())) {
+            // A sample may lie anywhere within a row, so that one more is reached.
+            (Some(base), Some(row)) if base < row => bars.div_ceil((row / base) as usize) + 1,
+            _ => bars,
+        };
+        // Targets that are not one a bar may each reach to the end.
+        let bars = |target: usize| if horizon == targets { target + 1 } else { horizon };
+        Ok(LabelSpans {
+            rows: (0..targets).map(|target| rows(bars(target))).collect(),
+            are_increments: horizon == targets && kind.as_deref() == Some(TargetKind::Increment.name()),
+        })
+    }
+
+    /// The span of one target of `samples` of `series`, all taken at `time_ns`. Instruments whose
+    /// bars are rare end later than the others: the median sample counts.
+    pub(super) fn of_samples(
+        &self,
+        series: &ResidentSeries,
+        samples: &[usize],
+        time_ns: i64,
+        target: usize,
+    ) -> LabelSpan {
+        let start_ns = match target.checked_sub(1).filter(|_| self.are_increments) {
+            Some(before) => median_end(series, samples, self.rows[before]),
+            None => time_ns,
+        };
+        LabelSpan { start_ns, end_ns: median_end(series, samples, self.rows[target]) }
+    }
+}
+
+/// When the row closes that lies `rows` after the last one of a sample, or the instrument's last
+/// row.
+fn median_end(series: &ResidentSeries, samples: &[usize], rows: usize) -> i64 {
+    let file = series.file();
+    let shortest = &file.timeframes()[0];
+    let (closes, instruments) = (shortest.close_times(), file.sample_instruments());
+    let end = |&sample: &usize| {
+        let rows_end =
+            instruments.map_or(closes.len(), |of| shortest.instrument_starts()[of[sample] as usize + 1] as usize);
+        closes[(shortest.sample_ends()[sample] as usize + rows).min(rows_end - 1)]
+    };
+    let mut ends: Vec<i64> = samples.iter().map(end).collect();
+    let middle = ends.len() / 2;
+    *ends.select_nth_unstable(middle).1
+}

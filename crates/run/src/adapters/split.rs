@@ -1,0 +1,203 @@
+//! A data file's samples, split by time with a purge that fits what the file knows of its windows.
+
+use std::borrow::Cow;
+
+use megabatch_chunk_io::Source;
+use megabatch_nn::graph::Graphs as _;
+use megabatch_trainer as trainer;
+use megabatch_trainer::{Purge, Split, SplitFractions, TrainingWindow, WalkForward, split};
+
+use super::cross_section::CrossSections;
+use super::purge_by_bars::{label_end_times, reach_of_windows};
+use super::spans::SampleSpans;
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::text::utc;
+
+/// The folds that training walks forward through, if it does.
+pub(crate) fn walk_forward(config: &Config) -> Option<WalkForward> {
+    Some(WalkForward {
+        folds: config.optional_count("data.walk_forward")?,
+        window: match config.text("data.walk_forward_window") {
+            Some("sliding") => TrainingWindow::Sliding,
+            _ => TrainingWindow::Expanding,
+        },
+        overlap: config.number("data.walk_forward_overlap"),
+    })
+}
+
+/// Splits the samples of `source` as `config` says.
+///
+/// # Errors
+/// A part that should have samples is left without, or the scaler of the file saw samples that are
+/// not for training.
+pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
+    let division = Division::of(config);
+    let times = times(source);
+    let split = match config.purge_ns() {
+        Some(duration_ns) if duration_ns == 0 || source.sample_times().is_some() => {
+            division.split(&times, Purge::Duration(duration_ns))?
+        }
+        Some(_) => {
+            return Err(Error::usage(format!(
+                "data.purge: {} has no timestamps, so that a duration means nothing; use auto, which counts samples, or 0s",
+                source.path().display()
+            )));
+        }
+        None if config.purges_by_bars() => split_by_bars(source, &times, &division)?,
+        None if !config.has_unseen() => division.split(&times, Purge::Duration(0))?,
+        None => {
+            let SampleSpans { reach_ns, label_end_ns, .. } = SampleSpans::of(source, &times)?;
+            let purge = Purge::Windows { window_start_ns: &reach_ns, label_end_ns: &label_end_ns };
+            let has_times = source.sample_times().is_some();
+            division.split(&times, purge).map_err(|error| match has_times {
+                true => explain_reach(error, &times, &reach_ns),
+                false => error.into(),
+            })?
+        }
+    };
+    check_scalers(source, &split)?;
+    Ok(split)
+}
+
+/// The split of a run that began when bars were counted.
+fn split_by_bars(source: &Source, times: &[i64], division: &Division) -> Result<Split> {
+    let Some(series) = source.series() else {
+        return Ok(division.split(times, Purge::Duration(reach_of_windows(source, times)))?);
+    };
+    let (SampleSpans { reach_ns, .. }, label_end_ns) = (SampleSpans::of(source, times)?, label_end_times(series)?);
+    let purge = Purge::Windows { window_start_ns: &reach_ns, label_end_ns: &label_end_ns };
+    Ok(division.split(times, purge)?)
+}
+
+/// Splits cross-sections as `config` says: each reaches as far back as any of its samples.
+///
+/// # Errors
+/// As [`split_source`].
+pub(crate) fn split_cross_sections(sections: &CrossSections, config: &Config) -> Result<Split> {
+    let source = sections.source().source();
+    let division = Division::of(config);
+    let times = sections.times();
+    let split = match config.purge_ns() {
+        Some(duration_ns) => division.split(times, Purge::Duration(duration_ns))?,
+        None => {
+            let SampleSpans { reach_ns, mut label_end_ns, .. } = SampleSpans::of(source, times)?;
+            if let Some(series) = source.series().filter(|_| config.purges_by_bars()) {
+                label_end_ns = Cow::Owned(label_end_times(series)?);
+            }
+            let of_sections = |of_samples: &dyn Fn(&[usize]) -> Option<i64>| -> Vec<i64> {
+                let of_section = |section| of_samples(sections.nodes(section)).expect("a cross-section has samples");
+                (0..times.len()).map(of_section).collect()
+            };
+            let window_start_ns = of_sections(&|samples| samples.iter().map(|&n| reach_ns[n]).min());
+            let label_end_ns = of_sections(&|samples| samples.iter().map(|&n| label_end_ns[n]).max());
+            let purge = Purge::Windows { window_start_ns: &window_start_ns, label_end_ns: &label_end_ns };
+            division.split(times, purge).map_err(|error| explain_reach(error, times, &window_start_ns))?
+        }
+    };
+    check_scalers(source, &split)?;
+    Ok(split)
+}
+
+/// The rule by which samples are divided.
+struct Division {
+    fractions: SplitFractions,
+    /// A fold, where they are walked through.
+    fold: Option<(WalkForward, usize)>,
+}
+
+impl Division {
+    /// Split of `config`; of all folds together, the last one.
+    fn of(config: &Config) -> Self {
+        let [train, validation, test] = config.split();
+        let of_walk = |walk: WalkForward| (walk, config.walk_forward_fold().unwrap_or(walk.folds - 1));
+        Division { fractions: SplitFractions { train, validation, test }, fold: walk_forward(config).map(of_walk) }
+    }
+
+    fn split(&self, times: &[i64], purge: Purge<'_>) -> trainer::Result<Split> {
+        match self.fold {
+            None => split(times, self.fractions, purge),
+            Some(fold) => trainer::walk_forward(times, self.fractions, fold.0, fold.1, purge),
+        }
+    }
+}
+
+/// When each sample was taken. A file without times is in their order by its layout's definition,
+/// and its samples are numbered.
+fn times(source: &Source) -> Cow<'_, [i64]> {
+    match source.sample_times() {
+        Some(times) => Cow::Borrowed(times),
+        None => Cow::Owned((0..source.shape().samples as i64).collect()),
+    }
+}
+
+/// Notes on the purge between the parts of `split`, one sentence each, without its stop.
+pub(crate) fn notes_on_purge(source: &Source, config: &Config, split: &Split) -> Result<Vec<String>> {
+    if split.validation.is_empty() && split.test.is_empty() {
+        return Ok(Vec::new());
+    }
+    if config.purge_ns().is_some() && !SampleSpans::is_known(source) {
+        return Ok(Vec::new());
+    }
+    let spans = SampleSpans::of(source, &times(source))?;
+    if config.purge_ns().is_none() && !config.purges_by_bars() {
+        return Ok(spans.note.into_iter().collect());
+    }
+    let count = |before: &[usize], after: &[usize]| {
+        let last_label_ns = before.iter().map(|&n| spans.label_end_ns[n]).max().unwrap_or(i64::MIN);
+        after.iter().filter(|&&n| spans.reach_ns[n] < last_label_ns).count()
+    };
+    let before_test = if split.validation.is_empty() { &split.train } else { &split.validation };
+    let overlaps = [count(&split.train, &split.validation), count(before_test, &split.test)];
+    Ok(match overlaps {
+        [0, 0] => Vec::new(),
+        [validation, test] => vec![format!(
+            "data.purge leaves {validation} samples to validate and {test} to test that look back to before the end of labels of the part \
+             before theirs: their errors flatter the model; {}",
+            match config.purges_by_bars() {
+                true => "the run began when labels were taken to end earlier: train anew for errors that hold",
+                false => "auto leaves such samples out",
+            }
+        )],
+    })
+}
+
+/// Says why so much was left out between the parts, where nothing remained of one.
+fn explain_reach(error: trainer::Error, times: &[i64], reach_ns: &[i64]) -> Error {
+    let nothing_left = matches!(error, trainer::Error::NothingLeft { before: 1.., .. });
+    // Of the first samples of a windows file it is not known how far they reach.
+    let known = times.iter().zip(reach_ns).filter(|(_, reach)| **reach > i64::MIN);
+    let longest_ns = known.map(|(time, reach)| time - reach).max().unwrap_or(0);
+    let error = Error::from(error);
+    match nothing_left {
+        true => error.context(format!(
+            "data.purge is auto, and samples reach back up to {:.1} days: their windows, and what features of the windows' first bars look back at",
+            longest_ns as f64 / DAY_NS
+        )),
+        false => error,
+    }
+}
+
+const DAY_NS: f64 = 86_400e9;
+
+/// A scaler that was fitted on bars of the validation or test span carries knowledge of them into
+/// training.
+fn check_scalers(source: &Source, split: &Split) -> Result<()> {
+    let Some(series) = source.series() else { return Ok(()) };
+    for timeframe in series.file().timeframes() {
+        if let Some(scaler) = timeframe.scaler()
+            && scaler.kind != "none"
+            && scaler.fit_end_time > split.validation_start_ns
+        {
+            return Err(Error::data(format!(
+                "{}: /scaler/{}: fitted on bars up to {}, but training ends at {}, so that validation would have shaped the features; \
+                 give `ingest --train-fraction` the first number of data.split, or make that number larger",
+                source.path().display(),
+                timeframe.name(),
+                utc(scaler.fit_end_time),
+                utc(split.validation_start_ns),
+            )));
+        }
+    }
+    Ok(())
+}

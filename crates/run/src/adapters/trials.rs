@@ -1,0 +1,216 @@
+//! Small trials on every GPU: kernels, copies, the memory pool.
+
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use megabatch_doctor::Trial;
+use megabatch_gpu_core::cuda::Gpu;
+use megabatch_gpu_core::{Arena, Buffer, Device, Error, Result, ops};
+use megabatch_segment::{SegmentPlan, ops as segments};
+
+/// Bytes of a copy whose rate is taken; a quarter of what is free, if that is less.
+const COPY_BYTES_MAX: usize = 64 << 20;
+/// Blocks that the pool is asked for.
+const BLOCKS: usize = 64;
+
+/// Cases of the memory pool, in small: asserted, and failing with the device's error.
+const POOL: &[ops::conformance::Case] = &[
+    ("blocks keep their contents", blocks_keep_their_contents),
+    ("what was given back is used again", given_back_is_used_again),
+    ("a refused request leaves blocks as they were", refused_requests_change_nothing),
+    ("defragmentation keeps contents", defragmentation_keeps_contents),
+];
+
+/// Tries every GPU that the driver lists. None where there is no driver, which is for others to
+/// tell.
+pub(crate) fn run() -> Vec<Trial> {
+    let count = match Gpu::count() {
+        Ok(count) => count,
+        Err(Error::DriverAbsent { .. }) => return Vec::new(),
+        Err(error) => return vec![failed("cuda", "asking the driver", &error)],
+    };
+    (0..count).flat_map(of_device).collect()
+}
+
+fn failed(device: &str, name: &str, error: &Error) -> Trial {
+    Trial { device: device.to_owned(), name: name.to_owned(), result: None, fault: Some(error.to_string()) }
+}
+
+fn of_device(ordinal: u32) -> Vec<Trial> {
+    let name = format!("cuda:{ordinal}");
+    let device = match Device::cuda(ordinal) {
+        Ok(device) => device,
+        Err(error) => return vec![failed(&name, "opening", &error)],
+    };
+    let kernels = ops::conformance::CASES
+        .iter()
+        .map(|(case, run)| tried(&device, &format!("kernels: {case}"), || run(&device).map(|()| None)));
+    let of_segments = segments::conformance::CASES
+        .iter()
+        .map(|(case, run)| tried(&device, &format!("segment kernels: {case}"), || run(&device).map(|()| None)));
+    let pool =
+        POOL.iter().map(|(case, run)| tried(&device, &format!("memory pool: {case}"), || run(&device).map(|()| None)));
+    let mut trials: Vec<Trial> = kernels.chain([scatter_max(&device)]).chain(of_segments).chain(pool).collect();
+    trials.push(tried(&device, "copies from pageable memory", || pageable(&device).map(Some)));
+    trials.push(tried(&device, "copies from pinned memory", || pinned(&device).map(Some)));
+    trials
+}
+
+/// Runs a trial; a panic is a fault, and its message is on the standard error.
+fn tried<E: Display>(device: &Device, name: &str, run: impl FnOnce() -> Result<Option<String>, E>) -> Trial {
+    let (result, fault) = match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(result)) => (result, None),
+        Ok(Err(error)) => (None, Some(error.to_string())),
+        Err(_) => (None, Some("it gave a wrong result".to_owned())),
+    };
+    Trial { device: device.to_string(), name: name.to_owned(), result, fault }
+}
+
+/// The question of torch_scatter.scatter_max put to our own kernel: rows by an unsorted index, with
+/// an empty segment.
+fn scatter_max(device: &Device) -> Trial {
+    tried(device, "scatter_max gives the right result", || {
+        let scope = device.scope("doctor");
+        let plan = SegmentPlan::of_index(&scope, &[3u32, 0, 3, 1, 0], 4)?;
+        let x = Buffer::from_slice(&scope, &[1.0f32, -2.0, 5.0, 0.5, -1.0])?;
+        let (mut largest, mut rows) = (Buffer::zeros(&scope, 4)?, Buffer::zeros(&scope, 4)?);
+        segments::max(&plan, &x, &mut largest, &mut rows)?;
+        let found: Vec<f32> = largest.to_vec()?;
+        assert_eq!((found[0], found[1], found[3]), (-1.0, 0.5, 5.0), "the largest of each segment");
+        Ok::<_, megabatch_segment::Error>(None)
+    })
+}
+
+/// Blocks of many sizes, every other one given back and asked for anew, each holding what was
+/// written to it.
+fn blocks_keep_their_contents(device: &Device) -> Result<()> {
+    let scope = device.scope("doctor");
+    let block = |number: usize| Buffer::from_slice(&scope, &vec![number as u32; 1 + number * number * 97]);
+    let mut blocks = (0..BLOCKS).map(block).collect::<Result<Vec<_>>>()?;
+    for number in (0..BLOCKS).step_by(2) {
+        blocks[number] = block(number)?;
+    }
+    for (number, block) in blocks.iter().enumerate() {
+        assert!(block.to_vec()?.iter().all(|&word| word == number as u32), "block {number} was written to by another");
+    }
+    Ok(())
+}
+
+/// The same blocks a second time take nothing more from the device.
+fn given_back_is_used_again(device: &Device) -> Result<()> {
+    let scope = device.scope("doctor");
+    let fill = || (1..=BLOCKS).map(|number| Buffer::<u8>::zeros(&scope, number << 12)).collect::<Result<Vec<_>>>();
+    drop(fill()?);
+    let reserved = device.stats().reserved_bytes;
+    let blocks = fill()?;
+    assert_eq!(device.stats().reserved_bytes, reserved, "what was given back was not used");
+    drop(blocks);
+    Ok(())
+}
+
+/// A request beyond the budget fails, and what is there stays.
+fn refused_requests_change_nothing(device: &Device) -> Result<()> {
+    let scope = device.scope("doctor");
+    let values: Vec<u32> = (0..1 << 16).collect();
+    let block = Buffer::from_slice(&scope, &values)?;
+    device.set_budget_bytes(Some(device.usage().allocated_bytes + 1024));
+    let refused = Buffer::<u8>::zeros(&scope, 1 << 20);
+    device.set_budget_bytes(None);
+    assert!(refused.is_err(), "more than the budget was given out");
+    assert_eq!(block.to_vec()?, values, "a refused request changed a block");
+    drop(Buffer::<u8>::zeros(&scope, 1 << 20)?);
+    Ok(())
+}
+
+/// Every other block of an arena goes, and the others are moved together.
+fn defragmentation_keeps_contents(device: &Device) -> Result<()> {
+    const WORDS: usize = 1 << 12;
+    let mut arena = Arena::new(&device.scope("doctor"))?;
+    let mut handles = Vec::with_capacity(BLOCKS);
+    for number in 0..BLOCKS {
+        let mut handle = arena.zeros::<u32>(WORDS)?;
+        arena.write(&mut handle, &[number as u32; WORDS])?;
+        handles.push((number, handle));
+    }
+    let (kept, given_back): (Vec<_>, Vec<_>) = handles.into_iter().partition(|(number, _)| number % 2 == 0);
+    given_back.into_iter().for_each(|(_, handle)| arena.free(handle));
+    (0..4).for_each(|_| arena.step());
+    let mut found = vec![0; WORDS];
+    for (number, handle) in &kept {
+        arena.read(handle, &mut found)?;
+        assert!(found.iter().all(|&word| word == *number as u32), "block {number} lost its contents");
+    }
+    Ok(())
+}
+
+fn copy_bytes(device: &Device) -> usize {
+    device.free_bytes().map_or(COPY_BYTES_MAX, |free| COPY_BYTES_MAX.min(free / 4)).max(1)
+}
+
+fn pageable(device: &Device) -> Result<String> {
+    let host = vec![1_u8; copy_bytes(device)];
+    let mut block = Buffer::<u8>::zeros(&device.scope("doctor"), host.len())?;
+    rate(host.len(), || block.copy_from(&host))
+}
+
+fn pinned(device: &Device) -> Result<String> {
+    let gpu = device.gpu().expect("the device is a GPU");
+    let bytes = copy_bytes(device);
+    let mut block = Buffer::<u8>::zeros(&device.scope("doctor"), bytes)?;
+    let mut host = Some(gpu.pinned::<u8>(bytes)?);
+    rate(bytes, || {
+        let memory = host.take().expect("the copy before gave it back");
+        host = Some(block.upload(&gpu.default_stream(), memory)?.wait()?);
+        Ok(())
+    })
+}
+
+/// The best of three copies after one that does not count.
+fn rate(bytes: usize, mut copy: impl FnMut() -> Result<()>) -> Result<String> {
+    copy()?;
+    let mut seconds = f64::INFINITY;
+    for _ in 0..3 {
+        let start = Instant::now();
+        copy()?;
+        seconds = seconds.min(start.elapsed().as_secs_f64());
+    }
+    Ok(format!("{:.1} GB/s", bytes as f64 / seconds / 1e9))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use megabatch_simt::driver::FakeDriver;
+    use megabatch_simt::{Checks, CompileOptions, Harness, Kernels};
+
+    use super::*;
+
+    const SEGMENT_OPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../segment/src/ops");
+    const GPU_OPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../gpu-core/src/ops");
+
+    /// The fake driver with the kernels of both crates.
+    fn with_kernels() -> FakeDriver {
+        let driver =
+            Harness::new(SEGMENT_OPS, &["extremum", "extremum_backward", "fold", "gather", "softmax"]).driver();
+        let sources = ["cast", "copy_strided", "fill", "reduce"].map(|name| format!("{GPU_OPS}/{name}.cu"));
+        let options = CompileOptions { checks: Checks::Barriers, ..CompileOptions::default() };
+        driver.add_kernels(Kernels::compile_with(&sources, &options).unwrap().path());
+        driver
+    }
+
+    #[test]
+    fn everything_is_tried_on_every_gpu_and_a_failure_is_told() {
+        let driver = with_kernels();
+        let trials = run();
+        for name in ["kernels: fill", "scatter_max gives", "segment kernels: extrema", "memory pool: defragmentation"] {
+            assert!(trials.iter().any(|trial| trial.name.starts_with(name)), "{name}: {trials:?}");
+        }
+        let faults: Vec<_> = trials.iter().filter(|trial| trial.fault.is_some()).collect();
+        assert!(faults.is_empty(), "{faults:?}");
+        assert!(trials.iter().all(|trial| trial.device == "cuda:0"));
+
+        driver.fail("cuLaunchKernel", 1, 700);
+        let trial = scatter_max(&Device::cuda(0).unwrap());
+        assert!(trial.fault.as_ref().is_some_and(|fault| fault.contains("cuLaunchKernel")), "{trial:?}");
+    }
+}

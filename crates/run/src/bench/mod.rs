@@ -1,0 +1,30 @@
+//! Measurements of this machine: training, predictions, delivery of data, following bars and runs,
+//! graphs.
+
+mod follow;
+mod graph;
+mod load;
+mod predict;
+mod series;
+mod train;
+mod watch;
+
+pub use follow::{FollowOptions, follow};
+pub use graph::{GraphOptions, graph};
+pub use load::{LoadOptions, load};
+pub use megabatch_amp::Precision;
+pub use megabatch_chunk_io::Direct;
+pub use predict::{PredictOptions, predict};
+pub use series::{ModelKind, Work};
+pub use train::{TrainOptions, train};
+pub use watch::{WatchOptions, watch};
+
+/// Order of samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SampleOrder {
+    /// That of the file.
+    #[default]
+    Consecutive,
+    /// By chance.
+    Shuffled,
+}

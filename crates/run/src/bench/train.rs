@@ -1,0 +1,162 @@
+//! Training steps, without data that have to be read.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use megabatch_amp::Precision;
+use megabatch_gpu_core::Device;
+use megabatch_trainer::{
+    Config, Event, OptimizerConfig, OptimizerKind, Run, Samples, SeriesInMemory, StepEvent, Trainer,
+};
+use serde_json::json;
+
+use super::SampleOrder;
+use super::series::{SHUFFLED_SAMPLES, Work};
+use crate::adapters::management::GpuProbe;
+use crate::error::Result;
+use crate::findings::Findings;
+use crate::gpu::{Recorder, When};
+use crate::setup::computing::DeviceRequest;
+use crate::text::bytes;
+use crate::usage::peak_rss_bytes;
+
+/// Interval of looks at a GPU: as often as it tells anything new.
+const LOOKS_APART: Duration = Duration::from_millis(200);
+
+/// Training steps to measure.
+#[derive(Clone, Debug)]
+pub struct TrainOptions {
+    /// The model and its batches.
+    pub work: Work,
+    /// Steps that are timed, after one that is not.
+    pub steps: u64,
+    /// Samples of a batch.
+    pub samples: SampleOrder,
+    /// Compute half of the gates again in the backward pass, in place of keeping them.
+    pub gradient_checkpointing: bool,
+    /// Precision of products and of the recurrence.
+    pub precision: Precision,
+    /// `cpu`, `auto`, `cuda` or `cuda:N`.
+    pub device: String,
+}
+
+/// Measures training steps on made-up numbers: forward, loss, backward, clipping and Adam.
+///
+/// # Errors
+/// A capacity error for a model that does not fit into memory, a device error for a device that is
+/// not here.
+pub fn train(options: &TrainOptions) -> Result<Findings> {
+    let work = &options.work;
+    let samples =
+        work.samples(if options.samples == SampleOrder::Shuffled { SHUFFLED_SAMPLES } else { 4 * work.batch() })?;
+    let (host, config, shape) = (Device::cpu(), config(options), samples.shape().clone());
+    let gpu = DeviceRequest::select(&options.device)?.computing(config.check_on_gpu())?.gpu;
+    let mut trainer = match &gpu {
+        Some(gpu) => Trainer::on_gpu(gpu, &host, config, shape)?,
+        None => Trainer::new(&host, config, shape)?,
+    };
+    let watch = gpu.as_ref().and_then(Watch::begin);
+    let timed = timed(&mut trainer, &samples, watch.as_ref())?;
+    let busy = watch.map(Watch::busy_share).transpose()?.flatten();
+    let mut rates: Vec<f64> = timed.steps.iter().map(|step| step.samples_per_s).collect();
+    rates.sort_by(f64::total_cmp);
+    let (best, median) = (rates[rates.len() - 1], rates[rates.len() / 2]);
+    let allocated = host.usage().allocated_bytes_peak;
+    let activations = host.scope("activations").usage().allocated_bytes_peak;
+    let of_gpu = gpu.as_ref().map(|gpu| gpu.usage().allocated_bytes_peak);
+    let mut text = format!(
+        "{best:.1} samples/s (median {median:.1}), {} allocated at the peak, {} of it for activations",
+        bytes(allocated),
+        bytes(activations)
+    );
+    if let Some(of_gpu) = of_gpu {
+        text.push_str(&format!("; on {} {}", trainer.device(), bytes(of_gpu)));
+    }
+    let json = json!({
+        "samples_per_s": best,
+        "samples_per_s_median": median,
+        "samples_per_s_mean": (timed.steps.len() * work.batch()) as f64 / timed.seconds,
+        "step_s": work.batch() as f64 / best,
+        "peak_rss_bytes": peak_rss_bytes(),
+        "peak_allocated_bytes": allocated,
+        "peak_activations_bytes": activations,
+        "peak_gpu_bytes": of_gpu,
+        "gpu_busy": busy,
+        "device": trainer.device().to_string(),
+        "parameters": trainer.parameters().values().len(),
+    });
+    Ok(Findings::new(text, &json))
+}
+
+fn config(options: &TrainOptions) -> Config {
+    let work = &options.work;
+    Config {
+        model: work.model(),
+        optimizer: OptimizerConfig { kind: OptimizerKind::Adam, weight_decay: 0.0, ..OptimizerConfig::default() },
+        max_steps: Some(options.steps + 1),
+        batch_size: work.batch(),
+        run_length: (options.samples == SampleOrder::Shuffled).then_some(1),
+        threads: work.threads,
+        precision: options.precision,
+        gradient_checkpointing: options.gradient_checkpointing,
+        ..Config::default()
+    }
+}
+
+/// The steps after the first, and how long they took together, with what came between them.
+struct Timed {
+    steps: Vec<StepEvent>,
+    seconds: f64,
+}
+
+fn timed(trainer: &mut Trainer, samples: &SeriesInMemory, watch: Option<&Watch>) -> Result<Timed> {
+    let train: Vec<usize> = (0..samples.len()).collect();
+    let run = Run { samples, train: &train, validation: &[], checkpoints: None };
+    let mut timed = Timed { steps: Vec::new(), seconds: 0.0 };
+    let mut begun = Instant::now();
+    trainer.train(&run, &mut |event| {
+        match event {
+            Event::Step(step) if step.step == 1 => {
+                watch.iter().for_each(|watch| watch.forget());
+                begun = Instant::now();
+            }
+            Event::Step(step) => {
+                timed.steps.push(step);
+                timed.seconds = begun.elapsed().as_secs_f64();
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(timed)
+}
+
+/// Looks at a GPU while it works.
+struct Watch {
+    recorder: Recorder,
+    /// Folder of the rows, which nobody reads.
+    _folder: tempfile::TempDir,
+}
+
+impl Watch {
+    /// None where NVIDIA's management library does not answer.
+    fn begin(device: &Device) -> Option<Self> {
+        let probe = GpuProbe::open(&device.gpu()?.properties().pci_bus_id).ok()?;
+        let folder = tempfile::tempdir().ok()?;
+        let every = When::Every(LOOKS_APART);
+        let recorder = Recorder::begin(&folder.path().join("gpu.csv"), Box::new(probe), every).ok()?;
+        Some(Watch { recorder, _folder: folder })
+    }
+
+    /// Begins anew.
+    fn forget(&self) {
+        self.recorder.take();
+    }
+
+    /// Share of the time in which the GPU was busy.
+    fn busy_share(self) -> Result<Option<f64>> {
+        let seen = self.recorder.take();
+        self.recorder.finish()?;
+        Ok(seen.busy_share())
+    }
+}

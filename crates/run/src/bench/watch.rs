@@ -1,0 +1,159 @@
+//! Cost of following a run.
+
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use megabatch_trainer::{Event, Run, Trainer};
+use serde_json::json;
+
+use crate::config::Config;
+use crate::error::Result;
+use crate::findings::Findings;
+use crate::host::Host;
+use crate::ingest::{Timeframe, Windows};
+use crate::plan::Plan;
+use crate::run_folder::{ResumePoint, RunFolder};
+use crate::setup::{Intent, Request, TrainingSetup};
+use crate::synth::{SampleOptions, SampleWindows, make_samples};
+use crate::text::number::{percent, seconds};
+use crate::train::{Watch, record};
+
+/// Steps to follow.
+#[derive(Clone, Copy, Debug)]
+pub struct WatchOptions {
+    /// Samples in a batch.
+    pub batch: usize,
+    /// Hidden units.
+    pub hidden: usize,
+    /// Bars in a window.
+    pub bars: usize,
+    /// Threads that compute.
+    pub threads: usize,
+    /// Steps that are timed, after twenty that are not.
+    pub steps: u64,
+}
+
+/// Steps that are followed, or not, one after the other.
+const BLOCK: u64 = 10;
+/// Steps that are not timed.
+const WARM_UP: u64 = 20;
+/// Samples that are drawn from.
+const SAMPLES: usize = 4000;
+
+/// Times of steps, in seconds.
+#[derive(Default)]
+struct Times {
+    /// Times of whole steps, including the work after them.
+    followed: Vec<f64>,
+    alone: Vec<f64>,
+    /// Times of the work after the steps.
+    following: Vec<f64>,
+}
+
+/// Measures training steps with and without everything that is written and judged while a run
+/// trains.
+///
+/// In one run, ten steps are followed and ten are not, in turn: metrics.jsonl, TensorBoard's
+/// events, the trace, warnings, progress.
+///
+/// # Errors
+/// A capacity error for a model that does not fit into memory.
+pub fn watch(options: &WatchOptions, host: &Host<'_>) -> Result<Findings> {
+    let folder = tempfile::tempdir()?;
+    let data = folder.path().join("series.h5");
+    let count = |count| NonZeroUsize::new(count).expect("above zero");
+    let windows = Windows(vec![(Timeframe::M1, options.bars)]);
+    let samples = SampleOptions {
+        samples: count(SAMPLES),
+        windows: SampleWindows::Named(windows),
+        features: count(16),
+        targets: count(4),
+        ..SampleOptions::default()
+    };
+    make_samples(&data, &samples)?;
+    let settings = [
+        format!("data.path={}", data.display()),
+        format!("model.hidden={}", options.hidden),
+        format!("gpu_optimization.batch_size={}", options.batch),
+        format!("training.threads={}", options.threads),
+        format!("output.trace_steps={}", options.steps + WARM_UP),
+        // No checkpoint is kept that a run could go back to.
+        "training.on_nan=stop".to_owned(),
+    ];
+    let job = TrainingSetup::open(Request {
+        config: Config::load(None, &[], &settings)?,
+        data: None,
+        device: "cpu",
+        max_steps: Some(options.steps + WARM_UP),
+        memory_bytes: None,
+        intent: Intent::Run,
+        cache_folder: None,
+    })?;
+    let times = times(&job, &RunFolder::new(&folder.path().join("run"))?, host)?;
+    Ok(findings(&times))
+}
+
+fn times(job: &TrainingSetup, folder: &RunFolder, host: &Host<'_>) -> Result<Times> {
+    let _taken = folder.take()?;
+    let plan = Plan::of(job)?;
+    folder.begin(&job.config, &plan)?;
+    record(job);
+    let mut trainer = Trainer::new(&job.device, job.training.clone(), plan.shape.clone())?;
+    let mut watch = Watch::new(folder, job, ResumePoint::default(), plan.steps, host)?;
+    let (mut times, mut since) = (Times::default(), Instant::now());
+    // Without validation: a step is a step.
+    let run = Run { samples: job.data.samples(), train: &job.split.train, validation: &[], checkpoints: None };
+    trainer.train(&run, &mut |event| {
+        let (told, step) = (Instant::now(), if let Event::Step(step) = &event { step.step } else { 0 });
+        let is_followed = step == 0 || step / BLOCK % 2 == 1;
+        let flow = if is_followed { watch.see(&event) } else { ControlFlow::Continue(()) };
+        if step > WARM_UP {
+            times.push(is_followed, since.elapsed(), told.elapsed());
+        }
+        since = Instant::now();
+        flow
+    })?;
+    watch.finish()?;
+    Ok(times)
+}
+
+impl Times {
+    fn push(&mut self, is_followed: bool, whole: Duration, after: Duration) {
+        if is_followed {
+            self.followed.push(whole.as_secs_f64());
+            self.following.push(after.as_secs_f64());
+        } else {
+            self.alone.push(whole.as_secs_f64());
+        }
+    }
+}
+
+fn median(times: &[f64]) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn findings(times: &Times) -> Findings {
+    let [alone_s, followed_s, following_s] = [&times.alone, &times.followed, &times.following].map(|all| median(all));
+    let text = format!(
+        "a step takes {} alone and {} followed (medians of {} and {}); following it takes {}, {} of the step",
+        seconds(alone_s),
+        seconds(followed_s),
+        times.alone.len(),
+        times.followed.len(),
+        seconds(following_s),
+        percent(following_s / alone_s),
+    );
+    let json = json!({
+        "step_alone_s": alone_s,
+        "step_followed_s": followed_s,
+        "following_s": following_s,
+        "following_ratio": following_s / alone_s,
+        "difference_ratio": followed_s / alone_s - 1.0,
+        "steps_alone": times.alone.len(),
+        "steps_followed": times.followed.len(),
+    });
+    Findings::new(text, &json)
+}

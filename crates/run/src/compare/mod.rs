@@ -1,0 +1,303 @@
+//! Several runs side by side: in what they differ, and what came of each.
+
+mod errors;
+mod page;
+mod rows;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use megabatch_atomic_file as atomic_file;
+use serde_json::{Value, json};
+
+use crate::error::{Error, Result};
+use crate::evaluate::folds::FoldPlan;
+use crate::findings::Findings;
+use crate::output;
+use crate::report::learning::points;
+use crate::report::time::{PHASES, Times, times};
+use crate::run_folder::RunFolder;
+use crate::text::number::{grouped, percent, significant};
+use crate::text::shown;
+use errors::Errors;
+
+/// Puts runs side by side: settings that differ, best validation loss, errors beside baselines,
+/// speed and time by phase, peaks of memory. Runs that have not ended are shown as far as they got,
+/// and runs on other samples are told apart. `page` is a file for all of it and the learning curves
+/// as HTML.
+///
+/// # Errors
+/// A usage error for fewer than two runs, or a folder that holds none.
+pub fn compare(runs: &[PathBuf], page: Option<&Path>) -> Result<Findings> {
+    if runs.len() < 2 {
+        return Err(Error::usage("compare needs two runs or more; `megabatch monitor RUN` shows one"));
+    }
+    if let Some(out) = page {
+        output::require_ending(out, &["html"])?;
+        output::check(out, &[])?;
+    }
+    let comparison = Comparison::open(runs)?;
+    let (mut text, mut json) = (comparison.to_text(), comparison.to_json());
+    if let Some(out) = page {
+        atomic_file::write(out, comparison.to_html().as_bytes())?;
+        text.push_str(&format!("\npage: {}", out.display()));
+        json["page"] = json!(out);
+    }
+    Ok(Findings::new(text, &json))
+}
+
+/// Settings that differ between any two runs and say nothing of how they train.
+const PLACES: [&str; 1] = ["output.dir"];
+
+/// A run as far as it got.
+pub(crate) struct Side {
+    folder: PathBuf,
+    /// Distinguishing part of the folder's name.
+    label: String,
+    /// Which samples it trains on and is judged by: runs with the same letter have the same.
+    samples: char,
+    settings: BTreeMap<&'static str, String>,
+    plan: Value,
+    /// The lines of metrics.jsonl.
+    metrics: Vec<Value>,
+    /// evaluation.json, null for a run that has not ended; of a run of several folds that has
+    /// ended, that of each.
+    evaluations: Vec<Value>,
+    /// Number of folds, and the optimizer steps of all of them, for a run of several.
+    folds: Option<FoldsDone>,
+}
+
+/// Progress of a run of several folds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FoldsDone {
+    folds: usize,
+    steps: u64,
+}
+
+/// Runs to be compared, in the order in which they were named.
+pub(crate) struct Comparison {
+    sides: Vec<Side>,
+}
+
+/// A setting that is not the same in all runs.
+struct Difference {
+    key: &'static str,
+    /// One a run; none where the key has no value.
+    values: Vec<Option<String>>,
+}
+
+impl Comparison {
+    /// Reads the runs in `folders`.
+    ///
+    /// # Errors
+    /// A usage failure for a folder that holds no run.
+    pub(crate) fn open(folders: &[PathBuf]) -> Result<Self> {
+        let labels = labels(folders);
+        let sides = folders.iter().zip(labels).map(|(folder, label)| Side::open(folder, label));
+        let mut sides = sides.collect::<Result<Vec<Side>>>()?;
+        let mut kinds: Vec<Value> = Vec::new();
+        for side in &mut sides {
+            let identity = side.identity();
+            let kind = kinds.iter().position(|kind| *kind == identity).unwrap_or_else(|| {
+                kinds.push(identity);
+                kinds.len() - 1
+            });
+            side.samples = (b'A' + kind.min(25) as u8) as char;
+        }
+        Ok(Comparison { sides })
+    }
+
+    /// The runs by the samples that they have in common, each with its place among all.
+    fn groups(&self) -> BTreeMap<char, Vec<(usize, &Side)>> {
+        let mut groups: BTreeMap<char, Vec<(usize, &Side)>> = BTreeMap::new();
+        for (place, side) in self.sides.iter().enumerate() {
+            groups.entry(side.samples).or_default().push((place, side));
+        }
+        groups
+    }
+
+    fn differences(&self) -> Vec<Difference> {
+        let keys: BTreeMap<&'static str, ()> =
+            self.sides.iter().flat_map(|side| side.settings.keys()).map(|&key| (key, ())).collect();
+        let keys = keys.into_keys().filter(|key| !PLACES.contains(key));
+        let of =
+            |key| Difference { key, values: self.sides.iter().map(|side| side.settings.get(key).cloned()).collect() };
+        keys.map(of).filter(|difference| difference.values.iter().any(|value| *value != difference.values[0])).collect()
+    }
+
+    /// Conclusions on the whole comparison, in sentences: which runs have the same samples, and
+    /// which of those is ahead.
+    fn sentences(&self) -> Vec<String> {
+        let groups = self.groups();
+        let mut sentences: Vec<String> = groups.iter().map(|(samples, sides)| told(*samples, sides)).collect();
+        if groups.len() > 1 {
+            sentences.push("Errors and losses compare among runs with the same letter only.".to_owned());
+        }
+        sentences.extend(groups.iter().filter_map(|(samples, sides)| ahead(*samples, sides)));
+        sentences
+    }
+
+    /// Text for a terminal: the sentences, the settings that differ, and the result of each run.
+    pub(crate) fn to_text(&self) -> String {
+        let sentences = self.sentences().join("\n");
+        let tables = [self.settings_table(), self.results_table()];
+        let tables = tables.iter().filter(|table| !table.rows.is_empty()).map(rows::to_text);
+        format!("{sentences}\n\n{}", tables.collect::<Vec<_>>().join("\n"))
+    }
+
+    /// JSON for programs.
+    pub(crate) fn to_json(&self) -> Value {
+        let differences =
+            self.differences().into_iter().map(|Difference { key, values }| json!({ "key": key, "values": values }));
+        json!({
+            "runs": self.sides.iter().map(Side::to_json).collect::<Vec<_>>(),
+            "differences": differences.collect::<Vec<_>>(),
+            "same_samples": self.groups().len() == 1,
+        })
+    }
+}
+
+impl Side {
+    fn open(folder: &Path, label: String) -> Result<Self> {
+        let run = RunFolder::open(folder)?;
+        let config = run.config(&[])?;
+        let plan = FoldPlan::of(&config)?.filter(|_| run.fold(0).has_begun());
+        let settings = config.settings().map(|(key, text)| (key, text.to_owned())).collect();
+        let (evaluations, folds) = match plan {
+            Some(plan) => {
+                let summary = read_json(&plan.file(&run));
+                let done = summary["folds"].as_array().cloned().unwrap_or_default();
+                let steps = done.iter().filter_map(|fold| fold["steps"].as_u64()).sum();
+                let evaluations = done.iter().map(|fold| fold["evaluation"].clone()).collect();
+                (evaluations, Some(FoldsDone { folds: plan.folds, steps }))
+            }
+            None => (vec![read_json(&run.evaluation_file())], None),
+        };
+        Ok(Side {
+            folder: folder.to_owned(),
+            label,
+            samples: 'A',
+            settings,
+            plan: run.saved_plan(),
+            metrics: run.metrics()?,
+            evaluations,
+            folds,
+        })
+    }
+
+    /// Values that are equal in runs with the same samples. Plans from before there were
+    /// fingerprints name their file at least.
+    fn identity(&self) -> Value {
+        let data = &self.plan["data"];
+        let file = if data["fingerprint"].is_string() { &data["fingerprint"] } else { &data["path"] };
+        json!([file, self.plan["split"], self.folds.map(|folds| folds.folds)])
+    }
+
+    fn steps_done(&self) -> u64 {
+        if let Some(folds) = self.folds {
+            return folds.steps;
+        }
+        self.metrics.iter().rev().find_map(|metric| metric["step"].as_u64()).unwrap_or(0)
+    }
+
+    /// Step and loss of the lowest validation loss.
+    fn best_validation(&self) -> Option<(u64, f64)> {
+        let validations = points(&self.metrics, "validation", "loss").into_iter();
+        validations.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(step, loss)| (step as u64, loss))
+    }
+
+    fn times(&self) -> Times {
+        times(&self.metrics)
+    }
+
+    /// Samples over the time of steps alone.
+    fn samples_per_s(&self) -> Option<f64> {
+        Some(self.times().samples_per_s()).filter(|rate| rate.is_finite())
+    }
+
+    /// The largest of a number that lines of the log hold.
+    fn largest(&self, key: &str) -> Option<usize> {
+        self.metrics.iter().filter_map(|metric| metric[key].as_u64()).max().map(|size| size as usize)
+    }
+
+    fn to_json(&self) -> Value {
+        let seconds: serde_json::Map<String, Value> = PHASES
+            .iter()
+            .zip(self.times().phases)
+            .map(|(phase, duration_s)| ((*phase).to_owned(), json!(duration_s)))
+            .collect();
+        json!({
+            "run": shown(&self.folder),
+            "label": self.label,
+            "samples": self.samples,
+            "data": self.plan["data"]["path"],
+            "steps": self.steps_done(),
+            "folds": self.folds.map(|folds| folds.folds),
+            "steps_planned": self.plan["steps"],
+            "parameters": self.plan["parameters"],
+            "best_validation": self.best_validation().map(|(step, loss)| json!({ "step": step, "loss": loss })),
+            "evaluation": Errors::of(self).map(|errors| errors.to_json()),
+            "samples_per_s": self.samples_per_s(),
+            "seconds": seconds,
+            "planned_bytes": self.plan["memory"]["total_bytes"],
+            "allocated_bytes_peak": self.largest("allocated_bytes_peak").or_else(|| self.largest("allocated_bytes")),
+            "reserved_bytes_peak": self.largest("reserved_bytes_peak"),
+        })
+    }
+}
+
+/// Content of a JSON file; null if it is absent or no JSON.
+fn read_json(file: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(file).unwrap_or_default()).unwrap_or_default()
+}
+
+/// Which samples some runs have in common.
+fn told(samples: char, sides: &[(usize, &Side)]) -> String {
+    let plan = &sides[0].1.plan;
+    let names: Vec<&str> = sides.iter().map(|(_, side)| side.label.as_str()).collect();
+    let count = |key: &str| plan["split"][key].as_u64().map_or("?".to_owned(), grouped);
+    let folds = sides[0].1.folds.map_or(String::new(), |folds| format!(" in the last of {} folds", folds.folds));
+    format!(
+        "{samples}: {}: {}, {} to train on, {} to validate, {} to test{folds}.",
+        names.join(", "),
+        plan["data"]["path"].as_str().unwrap_or("unknown data"),
+        count("train"),
+        count("validation"),
+        count("test"),
+    )
+}
+
+/// Which of several runs with the same samples and the same loss has the lowest validation loss.
+fn ahead(samples: char, sides: &[(usize, &Side)]) -> Option<String> {
+    let loss_of = |side: &Side| side.settings.get("training.loss").cloned();
+    if sides.iter().any(|(_, side)| loss_of(side) != loss_of(sides[0].1)) {
+        return Some(format!(
+            "{samples}: their losses are not the same (training.loss): validation losses do not compare."
+        ));
+    }
+    let mut validated: Vec<(&Side, (u64, f64))> =
+        sides.iter().filter_map(|(_, side)| Some((*side, side.best_validation()?))).collect();
+    validated.sort_by(|a, b| a.1.1.total_cmp(&b.1.1));
+    let [(best, (step, loss)), (next, (_, next_loss)), ..] = validated[..] else { return None };
+    let (best, next) = (&best.label, &next.label);
+    let loss_text = significant(loss, 4);
+    Some(format!(
+        "{samples}: {best} has the lowest validation loss, {loss_text} at step {}; that of {next}, the next one, is {} higher.",
+        grouped(step),
+        percent(next_loss / loss - 1.0)
+    ))
+}
+
+/// The paths without the folders that all of them begin with.
+fn labels(folders: &[PathBuf]) -> Vec<String> {
+    let parts: Vec<Vec<_>> = folders.iter().map(|folder| folder.components().collect()).collect();
+    let shortest = parts.iter().map(Vec::len).min().unwrap_or(0);
+    let is_common = |k: usize| parts.iter().all(|part| part[k] == parts[0][k]);
+    // The last part of a path stays, be it the same in all.
+    let common = (0..shortest.saturating_sub(1)).take_while(|&k| is_common(k)).count();
+    parts.iter().map(|part| part[common..].iter().collect::<PathBuf>().display().to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests;

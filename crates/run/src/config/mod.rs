@@ -1,0 +1,505 @@
+//! The configuration of a run: YAML < environment < `--set`, every key known, every value checked
+//! where it was written.
+
+mod error;
+mod keys;
+mod layers;
+mod tasks;
+mod value;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+pub(crate) use error::ConfigError;
+use error::Result;
+use keys::{ALIASES, VALUE_ALIASES, keys};
+pub(crate) use keys::{Acts, JobTraits};
+use megabatch_nn::loss::Ascending;
+
+use layers::Written;
+pub(crate) use tasks::TaskList;
+use value::Value;
+
+const RECKONING: &str = "data.purge_reckoning";
+const FOLD_NUMBER: &str = "data.walk_forward_number";
+/// The key that counted folds from 0, which runs of before have saved.
+const FOLD_FROM_ZERO: &str = "data.walk_forward_fold";
+
+/// Where settings come from besides the environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SettingSources {
+    /// Configuration in YAML; defaults stand where it says nothing.
+    pub file: Option<PathBuf>,
+    /// Settings over the file and the environment, `key=value` each.
+    pub set: Vec<String>,
+}
+
+impl SettingSources {
+    /// The configuration, with the variables of `environment` between the file and the settings.
+    pub(crate) fn load(&self, environment: &[(OsString, OsString)]) -> Result<Config> {
+        Config::load(self.file.as_deref(), environment, &self.set)
+    }
+}
+
+/// Every setting of a run, by key.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    settings: BTreeMap<&'static str, (String, Value)>,
+}
+
+impl Config {
+    /// Reads `file`, then the variables of `environment`, then `arguments` of `--set`, each over
+    /// the one before, over the defaults.
+    ///
+    /// # Errors
+    /// The first setting that is wrong, with the place where it was written.
+    pub(crate) fn load(
+        file: Option<&Path>,
+        environment: &[(OsString, OsString)],
+        arguments: &[String],
+    ) -> Result<Self> {
+        let text = match file {
+            Some(file) => std::fs::read_to_string(file)
+                .map_err(|reason| ConfigError::Unreadable { file: file.to_owned(), reason })?,
+            None => String::new(),
+        };
+        let yaml = layers::from_yaml(file.unwrap_or(Path::new("")), &text)?;
+        let environment = layers::from_environment(environment.iter().cloned())?;
+        Config::from_layers([yaml, environment, layers::from_arguments(arguments)?])
+    }
+
+    /// The settings that `file`, written by [`Config::to_yaml`], holds; the environment has no say.
+    pub(crate) fn load_saved(file: &Path, text: &str, arguments: &[String]) -> Result<Self> {
+        Config::from_layers([layers::from_yaml(file, text)?, layers::from_arguments(arguments)?])
+    }
+
+    fn from_layers(layers: impl IntoIterator<Item = Vec<Written>>) -> Result<Self> {
+        let mut settings = BTreeMap::new();
+        for key in keys().filter(|key| !key.default.is_empty()) {
+            let value = key.kind.parse(key.default).expect("a test parses every default");
+            settings.insert(key.path, (key.default.to_owned(), value));
+        }
+        for layer in layers {
+            settings.extend(accept(&layer)?);
+        }
+        let config = Config { settings };
+        config.check_median()?;
+        Ok(config)
+    }
+
+    /// A loss that is the median's by its name has no other quantiles.
+    fn check_median(&self) -> Result<()> {
+        let own = |path: &str| self.settings.get(path).map(|(text, _)| text.trim());
+        let loss = own("training.loss")
+            .filter(|&loss| loss != "quantile" && keys::own_value("training.loss", loss) == "quantile");
+        match (loss, self.value("training.quantile")) {
+            (Some(loss), Some(Value::Numbers(levels))) if *levels != Ascending::one(0.5) => {
+                Err(ConfigError::NotTheMedian { loss: loss.to_owned() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The configuration as YAML, one section after the other, in the order of the table.
+    pub(crate) fn to_yaml(&self) -> String {
+        let (mut yaml, mut open_section) = (String::new(), "");
+        for key in keys() {
+            let Some((text, _)) = self.settings.get(key.path) else { continue };
+            let (section, name) = key.path.split_once('.').expect("a key has a section");
+            if section != open_section {
+                yaml.push_str(&format!("{section}:\n"));
+                open_section = section;
+            }
+            yaml.push_str(&format!("  {name}: {}\n", quoted(text)));
+        }
+        yaml
+    }
+
+    /// The settings as `(key, text)`, in the order of the table.
+    pub(crate) fn settings(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        keys().filter_map(|key| self.settings.get(key.path).map(|(text, _)| (key.path, text.as_str())))
+    }
+
+    fn value(&self, path: &str) -> Option<&Value> {
+        self.settings.get(path).map(|(_, value)| value)
+    }
+
+    /// The whole number under `path`, which must be a key with a count and a default.
+    pub(crate) fn count(&self, path: &str) -> usize {
+        self.optional_count(path).unwrap_or_else(|| panic!("{path} has no count"))
+    }
+
+    /// The whole number under `path`, or `None` where the key's word stands instead.
+    pub(crate) fn optional_count(&self, path: &str) -> Option<usize> {
+        match self.value(path)? {
+            Value::Count(count) => Some(usize::try_from(*count).unwrap_or(usize::MAX)),
+            _ => None,
+        }
+    }
+
+    /// The number under `path`, which must be a key with a number and a default.
+    pub(crate) fn number(&self, path: &str) -> f64 {
+        self.optional_number(path).unwrap_or_else(|| panic!("{path} has no number"))
+    }
+
+    /// The number under `path`, or `None` where the key's word stands instead.
+    pub(crate) fn optional_number(&self, path: &str) -> Option<f64> {
+        match self.value(path)? {
+            Value::Number(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// The ascending numbers under `path`, or `None` where the key's word stands instead.
+    pub(crate) fn optional_numbers(&self, path: &str) -> Option<Ascending> {
+        match self.value(path)? {
+            Value::Numbers(numbers) => Some(*numbers),
+            _ => None,
+        }
+    }
+
+    /// `training.tasks`, where there are any.
+    pub(crate) fn tasks(&self) -> Option<&TaskList> {
+        match self.value("training.tasks")? {
+            Value::Tasks(tasks) => Some(tasks),
+            _ => None,
+        }
+    }
+
+    /// True if the switch `path` is on.
+    pub(crate) fn flag(&self, path: &str) -> bool {
+        matches!(self.value(path), Some(Value::Bool(true)))
+    }
+
+    /// The text or the chosen word under `path`.
+    pub(crate) fn text(&self, path: &str) -> Option<&str> {
+        match self.value(path)? {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Settings besides the defaults that do not act in `job`, each with the first condition that
+    /// does not hold.
+    pub(crate) fn idle(&self, job: &JobTraits) -> Vec<IdleSetting> {
+        let is_set = |key: &keys::Key| {
+            let default = key.kind.parse(key.default).ok();
+            self.value(key.path).is_some_and(|value| default.as_ref() != Some(value))
+        };
+        let unmet = |key: &'static keys::Key| {
+            let unmet = *key.acts.iter().find(|acts| !acts.holds(job, self))?;
+            let text = self.settings.get(key.path).map(|(text, _)| text.clone()).unwrap_or_default();
+            Some(IdleSetting { path: key.path, text, unmet })
+        };
+        keys().filter(|key| is_set(key)).filter_map(unmet).collect()
+    }
+
+    /// The path under `path`.
+    pub(crate) fn path(&self, path: &str) -> Option<PathBuf> {
+        self.text(path).map(PathBuf::from)
+    }
+
+    /// Sets the key `path`, which takes text, to a path that came by another way than the
+    /// configuration.
+    ///
+    /// # Errors
+    /// Where it is not UTF-8, which YAML cannot hold.
+    pub(crate) fn set_path(&mut self, path: &'static str, value: &Path) -> Result<()> {
+        let text = value.to_str().ok_or_else(|| ConfigError::PathNotText { path: value.to_owned() })?.to_owned();
+        self.settings.insert(path, (text.clone(), Value::Text(text)));
+        Ok(())
+    }
+
+    /// Sets the key `path`, which is a choice of words, to the word that stands for `auto`.
+    pub(crate) fn set_choice(&mut self, path: &'static str, word: &str) {
+        self.settings.insert(path, (word.to_owned(), Value::Text(word.to_owned())));
+    }
+
+    /// Sets the key `path`, which takes a count, to one that came by another way than the
+    /// configuration.
+    pub(crate) fn set_count(&mut self, path: &'static str, count: u64) {
+        self.settings.insert(path, (count.to_string(), Value::Count(count)));
+    }
+
+    /// Sets the key `path`, which takes a number, to one that was found out, in so many digits that
+    /// it reads back the same.
+    pub(crate) fn set_number(&mut self, path: &'static str, number: f64) {
+        self.settings.insert(path, (number.to_string(), Value::Number(number)));
+    }
+
+    /// `data.split`.
+    pub(crate) fn split(&self) -> [f64; 3] {
+        match self.value("data.split") {
+            Some(Value::Fractions(shares)) => *shares,
+            _ => unreachable!("data.split has a default"),
+        }
+    }
+
+    /// True if `data.purge: auto` counts bars, as a run of before did.
+    pub(crate) fn purges_by_bars(&self) -> bool {
+        self.text(RECKONING) == Some("bars")
+    }
+
+    /// Has `data.purge: auto` reckon as when the run began whose saved configuration is `text`:
+    /// those of before do not say how.
+    pub(crate) fn keep_reckoning_of(&mut self, text: &str) {
+        if !text.contains("purge_reckoning:") {
+            self.settings.insert(RECKONING, ("bars".to_owned(), Value::Text("bars".to_owned())));
+        }
+    }
+
+    /// True if `data.split` leaves samples to validate or to test.
+    pub(crate) fn has_unseen(&self) -> bool {
+        let [_, validation, test] = self.split();
+        validation > 0.0 || test > 0.0
+    }
+
+    /// The one fold of a walk forward that is asked for, counted from 0 whichever key says it.
+    pub(crate) fn walk_forward_fold(&self) -> Option<usize> {
+        let number = self.optional_count(FOLD_NUMBER).map(|number| number.saturating_sub(1));
+        number.or_else(|| self.optional_count(FOLD_FROM_ZERO))
+    }
+
+    /// Asks for the `fold`-th fold, counted from 0.
+    pub(crate) fn set_walk_forward_fold(&mut self, fold: usize) {
+        self.set_count(FOLD_NUMBER, fold as u64 + 1);
+        // A configuration of before may have it too.
+        self.settings.remove(FOLD_FROM_ZERO);
+    }
+
+    /// `data.purge` in nanoseconds, or `None` for `auto`.
+    pub(crate) fn purge_ns(&self) -> Option<i64> {
+        match self.value("data.purge") {
+            Some(Value::DurationNs(duration_ns)) => Some(*duration_ns),
+            _ => None,
+        }
+    }
+}
+
+/// A setting without effect.
+pub(crate) struct IdleSetting {
+    pub(crate) path: &'static str,
+    /// Its value, as the user wrote it.
+    pub(crate) text: String,
+    /// Unmet condition.
+    pub(crate) unmet: Acts,
+}
+
+/// The settings of one layer, checked; within a layer two names of one key must agree.
+fn accept(layer: &[Written]) -> Result<BTreeMap<&'static str, (String, Value)>> {
+    let mut accepted: BTreeMap<&'static str, (&Written, Value)> = BTreeMap::new();
+    for written in layer {
+        let key = keys::find(&written.path).ok_or_else(|| ConfigError::UnknownKey {
+            path: written.path.clone(),
+            origin: written.origin.to_string(),
+            nearest: keys::nearest(&written.path),
+        })?;
+        let value =
+            key.kind.parse(keys::own_value(key.path, &written.text)).map_err(|expected| ConfigError::BadValue {
+                path: written.path.clone(),
+                text: written.text.clone(),
+                origin: written.origin.to_string(),
+                expected,
+            })?;
+        match accepted.get(key.path) {
+            Some((other, other_value)) if other.path != written.path && *other_value != value => {
+                let (written, other) = (Box::new(written.clone()), Box::new(Written::clone(other)));
+                return Err(ConfigError::Contradiction { written, other });
+            }
+            _ => accepted.insert(key.path, (written, value)),
+        };
+    }
+    Ok(accepted.into_iter().map(|(path, (written, value))| (path, (written.text.clone(), value))).collect())
+}
+
+/// `text` as a YAML scalar: plain where that is safe, single-quoted otherwise.
+fn quoted(text: &str) -> String {
+    let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "._/-[], ".contains(c))
+        && (text.starts_with('[') == text.ends_with(']'))
+        && text.trim() == text
+        && !text.starts_with(['-', ',']);
+    if is_plain { text.to_owned() } else { format!("'{}'", text.replace('\'', "''")) }
+}
+
+/// The page of all keys: docs/reference/configuration.md.
+pub fn reference_page() -> String {
+    let mut page = String::from(
+        "# Configuration\n\n\
+         Settings come from a YAML file (`--config`), environment variables and `--set key=value`; later ones\n\
+         take precedence. In the environment, `training.lr` is `MEGABATCH_TRAINING__LR` or\n\
+         `MEGABATCH_TRAINING_LR`. An unknown key is an error that names the nearest known one.\n\
+         `megabatch config` prints this page.\n\n\
+         The column \"acts\" names the conditions of a setting; an empty field means always. `plan` and\n\
+         `train` name settings without effect, and refuse those that would split other data.\n\n\
+         | key | default | value | acts | meaning |\n| --- | --- | --- | --- | --- |\n",
+    );
+    for key in keys() {
+        let default = if key.default.is_empty() { String::new() } else { format!("`{}`", key.default) };
+        let acts = key.acts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        page.push_str(&format!("| `{}` | {default} | {} | {acts} | {} |\n", key.path, key.kind.expected(), key.doc));
+    }
+    page.push_str("\nAliases of names:\n\n| name | means |\n| --- | --- |\n");
+    for alias in ALIASES {
+        page.push_str(&format!("| `{}` | `{}` |\n", alias.path, alias.means));
+    }
+    page.push_str("\nAliases of values:\n\n| key | value | means |\n| --- | --- | --- |\n");
+    for alias in VALUE_ALIASES {
+        page.push_str(&format!("| `{}` | `{}` | `{}` |\n", alias.key, alias.text, alias.means));
+    }
+    page
+}
+
+/// Every key with its default and its meaning as a configuration file, which changes nothing as it
+/// stands.
+pub fn template() -> String {
+    let mut yaml = String::from("# Settings of a run, at their defaults. Keys without a default are commented out.\n");
+    let mut open_section = "";
+    for key in keys() {
+        let (section, name) = key.path.split_once('.').expect("a key has a section");
+        if section != open_section {
+            yaml.push_str(&format!("\n{section}:\n"));
+            open_section = section;
+        }
+        yaml.push_str(&comment(&format!("{} Values: {}.", key.doc, key.kind.expected())));
+        let mark = if key.default.is_empty() { "# " } else { "" };
+        yaml.push_str(&format!("  {mark}{name}: {}\n", quoted(key.default)).replace(": \n", ":\n"));
+    }
+    yaml
+}
+
+/// `text` as comments of a section, wrapped at 100 columns.
+fn comment(text: &str) -> String {
+    const COLUMNS: usize = 96;
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is one");
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > COLUMNS {
+            lines.push(word.to_owned());
+        } else {
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(word);
+        }
+    }
+    lines.iter().map(|line| format!("  # {line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(yaml: &str, arguments: &[&str]) -> Result<Config> {
+        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let yaml = layers::from_yaml(Path::new("run.yaml"), yaml)?;
+        Config::from_layers([yaml, layers::from_arguments(&arguments)?])
+    }
+
+    #[test]
+    fn later_layers_go_over_earlier_ones() {
+        let config = load("training:\n  lr: 0.5\n  epochs: 3\nmodel.hidden: 16\n", &["training.lr=0.25"]).unwrap();
+        assert_eq!(config.number("training.lr"), 0.25);
+        assert_eq!(config.count("training.epochs"), 3);
+        assert_eq!(config.count("model.hidden"), 16);
+        assert_eq!(config.count("model.layers"), 1);
+        for (variable, key) in
+            [("MEGABATCH_TRAINING__EPOCHS", "training.epochs"), ("MEGABATCH_MODEL_HIDDEN", "model.hidden")]
+        {
+            let variables = [(variable, "2"), ("MEGABATCH_DATA", "/x"), ("MEGABATCH_PYTHON", "/p"), ("HOME", "/h")];
+            let environment =
+                layers::from_environment(variables.map(|(k, v)| (k.into(), v.into())).into_iter()).unwrap();
+            assert_eq!(Config::from_layers([environment]).unwrap().count(key), 2);
+        }
+        let misspelt = [("MEGABATCH_TRAINING_EPOCH".into(), "2".into())];
+        let environment = layers::from_environment(misspelt.into_iter()).unwrap();
+        let error = Config::from_layers([environment]).unwrap_err().to_string();
+        assert!(error.contains("MEGABATCH_TRAINING_EPOCH: unknown key `training.epoch`"), "{error}");
+    }
+
+    #[test]
+    fn empty_files_and_empty_keys_say_nothing() {
+        for yaml in ["", "# only a comment\n", "training:\n", "training:\n  lr:\n", "~"] {
+            assert_eq!(load(yaml, &[]).unwrap().number("training.lr"), 0.001, "{yaml:?}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_setting_is_named_with_its_place() {
+        let cases: &[(&str, &[&str], &str)] = &[
+            (
+                "training:\n  lerning_rate: 1\n",
+                &[],
+                "run.yaml, line 2: unknown key `training.lerning_rate`; the nearest known key is",
+            ),
+            ("model:\n  hiden: 1\n", &[], "the nearest known key is `model.hidden`"),
+            ("training:\n  lr: -1\n", &[], "run.yaml, line 2: training.lr = -1: expected a number greater than 0"),
+            (
+                "",
+                &["training.epochs=0"],
+                "--set training.epochs=0: training.epochs = 0: expected a whole number from 1 to 1000000000",
+            ),
+            ("", &["training.precision=fp8"], "expected auto, fp32, bf16, fp16, bf16-mixed, 16-mixed"),
+            ("", &["lr"], "--set lr: expected key=value"),
+            ("training: [1\n", &[], "run.yaml, line "),
+            ("training: 1\ntraining: 2\n", &[], "duplicated key"),
+            ("5\n", &[], "run.yaml, line 1: expected sections"),
+            ("data:\n  split: [[1]]\n", &[], "data.split: a list of lists"),
+            (
+                "training:\n  batch_size: 8\ngpu_optimization:\n  batch_size: 16\n",
+                &[],
+                "gpu_optimization.batch_size = 16 (run.yaml, line 4) contradicts training.batch_size = 8 (run.yaml, line 2)",
+            ),
+        ];
+        for (yaml, arguments, message) in cases {
+            let error = load(yaml, arguments).unwrap_err().to_string();
+            assert!(error.contains(message), "{yaml:?} {arguments:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_template_changes_nothing() {
+        let template = template();
+        assert_eq!(load(&template, &[]).unwrap().settings, load("", &[]).unwrap().settings);
+        assert!(template.lines().all(|line| line.chars().count() <= 100 || !line.contains(' ')), "{template}");
+        assert!(keys().all(|key| template.contains(&format!("{}:", key.path.split_once('.').unwrap().1))));
+    }
+
+    // `--set training.loss=mae` was refused with a list of losses.
+    #[test]
+    fn the_mean_absolute_error_is_the_median() {
+        let config = load("training:\n  loss: mae\n", &[]).unwrap();
+        assert_eq!(config.text("training.loss"), Some("quantile"));
+        assert!(load(&config.to_yaml(), &[]).is_ok());
+        let error = load("training:\n  loss: mae\n", &["training.quantile=[0.1,0.5]"]).unwrap_err().to_string();
+        assert!(error.contains("training.loss = mae is the loss of the median"), "{error}");
+        assert_eq!(load("", &["training.learning_rate=0.5"]).unwrap().number("training.lr"), 0.5);
+    }
+
+    #[test]
+    fn settings_under_their_old_names_are_read() {
+        let old = "training:\n  mode: dense\n  tuning: fast\n  explosion_factor: 9\n";
+        let config = load(old, &[]).unwrap();
+        assert_eq!(config.text("training.loss_on"), Some("every_step"));
+        assert_eq!(config.text("training.autotune"), Some("fast"));
+        assert_eq!(config.optional_number("training.loss_spike_factor"), Some(9.0));
+        assert_eq!(load("", &["training.mode=windows"]).unwrap().text("training.loss_on"), Some("last_step"));
+    }
+
+    #[test]
+    fn what_is_saved_reads_back_the_same() {
+        let config = load("data:\n  path: 'a b: c''s.h5'\n  split: [0.8, 0.2, 0]\n", &["training.lr=1e-4"]).unwrap();
+        let saved = config.to_yaml();
+        let again = Config::load_saved(Path::new("config.yaml"), &saved, &[]).unwrap();
+        assert_eq!(again.settings, config.settings);
+        assert_eq!(again.path("data.path"), Some(PathBuf::from("a b: c's.h5")));
+    }
+
+    #[test]
+    fn the_reference_page_is_up_to_date() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/configuration.md");
+        let written = std::fs::read_to_string(&page).unwrap_or_default();
+        assert!(
+            written == reference_page(),
+            "docs/reference/configuration.md is old; run: megabatch config > docs/reference/configuration.md"
+        );
+    }
+}

@@ -1,0 +1,213 @@
+//! `training.tasks`: groups of targets with a loss each, read from YAML as a user wrote it.
+
+use megabatch_nn::loss::{Ascending, Classes, Task, TaskLoss, Tasks};
+use saphyr::{MarkedYaml, YamlData};
+
+use super::keys::nearest_of;
+use super::layers::{parse, scalar};
+use super::value::parse_ascending;
+
+/// Keys of each entry of the list.
+const KEYS: [&str; 8] = ["targets", "loss", "weight", "huber_delta", "quantile", "quantiles", "classes", "thresholds"];
+
+/// The tasks as they are written: the last may go on to the last target, and weights may be left
+/// out.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TaskList(Vec<Entry>);
+
+#[derive(Clone, Debug, PartialEq)]
+struct Entry {
+    start: usize,
+    /// None for all that follow.
+    end: Option<usize>,
+    loss: TaskLoss,
+    weight: Option<f64>,
+}
+
+impl TaskList {
+    /// Example for messages and the documentation.
+    pub(super) const EXPECTED: &str = "none, or a list such as [{targets: 0..35, loss: huber, weight: 0.7}, {targets: 35.., loss: cross_entropy, classes: 3, weight: 0.3}]";
+
+    /// Reads a list in YAML's flow style; else what was expected, by the name of the key.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let documents = parse(text).map_err(|error| format!("YAML: {}", error.info()))?;
+        let Some(YamlData::Sequence(items)) = documents.first().map(|document| &document.data) else {
+            return Err(Self::EXPECTED.to_owned());
+        };
+        let entry = |(k, item): (usize, &MarkedYaml<'_>)| {
+            Entry::parse(item).map_err(|(key, expected)| {
+                let dot = if key.is_empty() { "" } else { "." };
+                format!("training.tasks[{k}]{dot}{key} to be {expected}")
+            })
+        };
+        let entries: Vec<Entry> = items.iter().enumerate().map(entry).collect::<Result<_, String>>()?;
+        let weights = entries.iter().filter(|entry| entry.weight.is_some()).count();
+        match entries.iter().position(|entry| entry.weight.is_none()) {
+            Some(k) if weights > 0 => Err(format!(
+                "training.tasks[{k}].weight to be given, as in other tasks; left out of all, they weigh alike"
+            )),
+            _ => Ok(TaskList(entries)),
+        }
+    }
+
+    /// The tasks for samples of so many targets.
+    pub(crate) fn resolve(&self, targets: usize) -> Result<Tasks, megabatch_nn::Error> {
+        let alike = 1.0 / self.0.len() as f64;
+        let task = |entry: &Entry| Task {
+            targets: [entry.start, entry.end.unwrap_or(targets)],
+            loss: entry.loss,
+            weight: entry.weight.unwrap_or(alike),
+        };
+        Tasks::new(&self.0.iter().map(task).collect::<Vec<_>>())
+    }
+}
+
+/// A key and what was expected of it.
+type Fault = (String, String);
+
+impl Entry {
+    fn parse(item: &MarkedYaml<'_>) -> Result<Self, Fault> {
+        let YamlData::Mapping(pairs) = &item.data else {
+            return Err((String::new(), "keys and values in braces, such as {targets: 0..3, loss: mse}".to_owned()));
+        };
+        let mut texts: Vec<(&str, String)> = Vec::new();
+        for (key, value) in pairs {
+            let key = scalar(key).unwrap_or_default();
+            if !KEYS.contains(&key) {
+                return Err((key.to_owned(), format!("a key of a task; the nearest is `{}`", nearest_of(KEYS, key))));
+            }
+            texts.push((key, flow(value).ok_or_else(|| (key.to_owned(), "a value".to_owned()))?));
+        }
+        let of = |key: &str| texts.iter().find(|(name, _)| *name == key).map(|(_, text)| text.as_str());
+        let (start, end) = range(of("targets"))?;
+        let loss = of("loss").unwrap_or("mse");
+        let own: &[&str] = match loss {
+            "mse" => &[],
+            "huber" => &["huber_delta"],
+            "quantile" => &["quantile", "quantiles"],
+            "cross_entropy" => &["classes", "thresholds"],
+            _ => return Err(("loss".to_owned(), format!("mse, huber, quantile or cross_entropy, not {loss}"))),
+        };
+        let idle = texts.iter().find(|(key, _)| !own.contains(key) && !["targets", "loss", "weight"].contains(key));
+        if let Some((key, _)) = idle {
+            return Err(((*key).to_owned(), format!("left out: it does nothing with loss {loss}")));
+        }
+        let loss = match loss {
+            "huber" => {
+                TaskLoss::Huber { delta: of("huber_delta").map_or(Ok(1.0), |text| number("huber_delta", text))? }
+            }
+            "quantile" => {
+                let (key, text) = match (of("quantile"), of("quantiles")) {
+                    (text, None) => ("quantile", text),
+                    (None, text) => ("quantiles", text),
+                    _ => return Err(("quantiles".to_owned(), "left out beside quantile, which it is".to_owned())),
+                };
+                TaskLoss::Quantile { levels: text.map_or(Ok(Ascending::one(0.5)), |text| ascending(key, text))? }
+            }
+            "cross_entropy" => TaskLoss::Classes(match (of("classes"), of("thresholds")) {
+                (Some(text), None) => {
+                    let expected = || ("classes".to_owned(), format!("a whole number from 2 to {}", Classes::MAX));
+                    Classes::Labels(text.parse().map_err(|_| expected())?)
+                }
+                (None, Some(text)) => Classes::Thresholds(ascending("thresholds", text)?),
+                _ => return Err(("classes".to_owned(), "given, or thresholds, and not both".to_owned())),
+            }),
+            _ => TaskLoss::Mse,
+        };
+        let weight = of("weight").map(|text| number("weight", text)).transpose()?;
+        Ok(Entry { start, end, loss, weight })
+    }
+}
+
+fn range(text: Option<&str>) -> Result<(usize, Option<usize>), Fault> {
+    let parsed = text.and_then(|text| {
+        let number = |text: &str| text.trim().parse::<usize>().ok();
+        match text.split_once("..") {
+            Some((start, "")) => Some((number(start)?, None)),
+            Some((start, end)) => Some((number(start)?, Some(number(end)?))),
+            None => number(text).map(|one| (one, Some(one + 1))),
+        }
+    });
+    let expected = "A..B, half-open from 0, A.. up to the last target, or the number of one";
+    parsed.ok_or_else(|| ("targets".to_owned(), expected.to_owned()))
+}
+
+fn number(key: &str, text: &str) -> Result<f64, Fault> {
+    let number = text.parse().ok().filter(|x: &f64| x.is_finite() && *x > 0.0);
+    number.ok_or_else(|| (key.to_owned(), "a number greater than 0".to_owned()))
+}
+
+fn ascending(key: &str, text: &str) -> Result<Ascending, Fault> {
+    parse_ascending(text).ok_or_else(|| (key.to_owned(), "numbers in ascending order, such as [0.1, 0.9]".to_owned()))
+}
+
+/// A node in YAML's flow style, as it stands in one line; none for what is no value.
+pub(super) fn flow(node: &MarkedYaml<'_>) -> Option<String> {
+    match &node.data {
+        YamlData::Sequence(items) => {
+            let items: Option<Vec<String>> = items.iter().map(flow).collect();
+            Some(format!("[{}]", items?.join(", ")))
+        }
+        YamlData::Mapping(pairs) => {
+            let pair =
+                |(key, value): (&MarkedYaml<'_>, &MarkedYaml<'_>)| Some(format!("{}: {}", scalar(key)?, flow(value)?));
+            let pairs: Option<Vec<String>> = pairs.iter().map(pair).collect();
+            Some(format!("{{{}}}", pairs?.join(", ")))
+        }
+        _ => scalar(node).map(str::to_owned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_nn::loss::Loss;
+
+    use super::*;
+
+    #[test]
+    fn a_list_is_read_as_it_is_written() {
+        let text = "[{targets: 0..35, loss: huber, weight: 0.7}, {targets: 35.., loss: cross_entropy, classes: 3, weight: 0.3}]";
+        let tasks = TaskList::parse(text).unwrap().resolve(37).unwrap();
+        assert_eq!(Loss::Tasks(tasks).outputs(37), 35 + 2 * 3);
+        let block = "- targets: 0\n  loss: quantile\n  quantiles: [0.1, 0.5]\n- targets: 1..3\n  loss: cross_entropy\n  thresholds: [-1, 1]\n- targets: 3..\n";
+        let tasks = TaskList::parse(block).unwrap().resolve(4).unwrap();
+        assert_eq!(Loss::Tasks(tasks).outputs(4), 2 + 2 * 3 + 1);
+        assert!(tasks.as_slice().iter().all(|task| task.weight == 1.0 / 3.0));
+        let documents = parse(block).unwrap();
+        assert_eq!(TaskList::parse(&flow(&documents[0]).unwrap()), TaskList::parse(block));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_its_key() {
+        for (text, expected) in [
+            ("0..3", "none, or a list such as"),
+            ("[0..3]", "training.tasks[0] to be keys and values"),
+            ("[{loss: mse}]", "training.tasks[0].targets to be A..B"),
+            ("[{targets: 3..x}]", "training.tasks[0].targets to be A..B"),
+            (
+                "[{targets: 0}, {targets: 1, los: mse}]",
+                "training.tasks[1].los to be a key of a task; the nearest is `loss`",
+            ),
+            (
+                "[{targets: 0.., loss: hubr}]",
+                "training.tasks[0].loss to be mse, huber, quantile or cross_entropy, not hubr",
+            ),
+            ("[{targets: 0.., loss: huber, huber_delta: -1}]", "training.tasks[0].huber_delta to be a number greater"),
+            (
+                "[{targets: 0.., huber_delta: 1}]",
+                "training.tasks[0].huber_delta to be left out: it does nothing with loss mse",
+            ),
+            ("[{targets: 0.., loss: cross_entropy}]", "training.tasks[0].classes to be given, or thresholds"),
+            ("[{targets: 0.., loss: cross_entropy, classes: x}]", "training.tasks[0].classes to be a whole number"),
+            (
+                "[{targets: 0.., loss: quantile, quantile: [0.9, 0.1]}]",
+                "training.tasks[0].quantile to be numbers in asc",
+            ),
+            ("[{targets: 0, weight: 0.5}, {targets: 1..}]", "training.tasks[1].weight to be given"),
+            ("[{targets: 0.., weight: 0}]", "training.tasks[0].weight to be a number greater than 0"),
+        ] {
+            let message = TaskList::parse(text).unwrap_err();
+            assert!(message.starts_with(expected), "{text}: {message}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The values that configuration keys take, read from the text a user wrote in a file, a variable
+//! or an argument.
+
+use megabatch_nn::loss::Ascending;
+
+use super::tasks::TaskList;
+use crate::text::Duration;
+
+/// Kinds of values.
+pub(crate) enum Kind {
+    Bool,
+    /// A whole number from `min` to `max`.
+    Count {
+        min: u64,
+        max: u64,
+    },
+    /// A finite number greater than `above`.
+    Number {
+        above: f64,
+    },
+    /// A number from 0 to below 1.
+    Probability,
+    Text,
+    /// One of the words in `now`. A value such as `later` belongs to a feature that this version
+    /// does not have.
+    Choice {
+        now: &'static [&'static str],
+        later: &'static str,
+    },
+    /// Three shares that sum to one, the first above zero.
+    Fractions,
+    /// Shares above 0 and below 1, in ascending order; one may be written by itself.
+    Levels,
+    /// Numbers in ascending order; one may be written by itself.
+    Ascending,
+    /// Groups of targets with a loss each, or `none`.
+    Tasks,
+    /// A whole number of days, hours, minutes or seconds, such as `8d`.
+    Duration,
+    /// A certain word, or another kind.
+    OrWord {
+        word: &'static str,
+        otherwise: &'static Kind,
+    },
+}
+
+/// A value that its key has accepted.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    Bool(bool),
+    Count(u64),
+    Number(f64),
+    Text(String),
+    Fractions([f64; 3]),
+    /// In ascending order, as many as the trainer takes.
+    Numbers(Ascending),
+    DurationNs(i64),
+    Tasks(TaskList),
+}
+
+impl Kind {
+    /// The value that `text` stands for, or what was expected instead.
+    pub(crate) fn parse(&self, text: &str) -> Result<Value, String> {
+        let text = text.trim();
+        if let (Kind::Tasks, true) = (self, text != "none") {
+            return TaskList::parse(text).map(Value::Tasks);
+        }
+        self.parse_trimmed(text).ok_or_else(|| self.expected())
+    }
+
+    fn parse_trimmed(&self, text: &str) -> Option<Value> {
+        match self {
+            Kind::Bool => match text {
+                "true" | "yes" | "on" => Some(Value::Bool(true)),
+                "false" | "no" | "off" => Some(Value::Bool(false)),
+                _ => None,
+            },
+            Kind::Count { min, max } => {
+                text.parse().ok().filter(|count| (min..=max).contains(&count)).map(Value::Count)
+            }
+            Kind::Number { above } => text.parse().ok().filter(|x: &f64| x.is_finite() && x > above).map(Value::Number),
+            Kind::Probability => text.parse().ok().filter(|x| (0.0..1.0).contains(x)).map(Value::Number),
+            Kind::Text => (!text.is_empty()).then(|| Value::Text(text.to_owned())),
+            Kind::Choice { now, .. } => {
+                now.iter().find(|word| same(word, text)).map(|word| Value::Text((*word).into()))
+            }
+            Kind::Fractions => parse_fractions(text).map(Value::Fractions),
+            Kind::Levels => {
+                let levels = parse_ascending(text)?;
+                // As the trainer has them, whose gradients are in single precision.
+                let in_range = levels.as_slice().iter().all(|&level| level as f32 > 0.0 && (level as f32) < 1.0);
+                in_range.then_some(Value::Numbers(levels))
+            }
+            Kind::Ascending => parse_ascending(text).map(Value::Numbers),
+            Kind::Tasks => Some(Value::Text(text.to_owned())),
+            Kind::Duration => text.parse::<Duration>().ok().map(|duration| Value::DurationNs(duration.ns)),
+            Kind::OrWord { word, .. } if *word == text => Some(Value::Text(text.to_owned())),
+            Kind::OrWord { otherwise, .. } => otherwise.parse_trimmed(text),
+        }
+    }
+
+    /// Description of allowed values, for error messages and the documentation.
+    pub(crate) fn expected(&self) -> String {
+        match self {
+            Kind::Bool => "true or false".to_owned(),
+            Kind::Count { min, max: u64::MAX } => format!("a whole number, at least {min}"),
+            Kind::Count { min, max } => format!("a whole number from {min} to {max}"),
+            Kind::Number { above } if *above < 0.0 => "a number, 0 or greater".to_owned(),
+            Kind::Number { above } => format!("a number greater than {above}"),
+            Kind::Probability => "a number from 0 to below 1".to_owned(),
+            Kind::Text => "text".to_owned(),
+            Kind::Choice { now, later: "" } => now.join(", "),
+            Kind::Choice { now, .. } => format!("{} (the only choice in this version)", now.join(", ")),
+            Kind::Fractions => {
+                "three shares that sum to 1, the first greater than 0, such as [0.7, 0.15, 0.15]".to_owned()
+            }
+            Kind::Levels => format!(
+                "a number above 0 and below 1, or up to {} in ascending order, such as [0.1, 0.5, 0.9]",
+                Ascending::MAX
+            ),
+            Kind::Ascending => {
+                format!("a number, or up to {} in ascending order, such as [-5, 5]", Ascending::MAX)
+            }
+            Kind::Tasks => TaskList::EXPECTED.to_owned(),
+            Kind::Duration => Duration::EXPECTED.to_owned(),
+            Kind::OrWord { word, otherwise } => format!("{word}, or {}", otherwise.expected()),
+        }
+    }
+}
+
+/// True if two words say the same: `0` and `0.0` do.
+fn same(word: &str, text: &str) -> bool {
+    let number = |text: &str| text.parse::<f64>().ok();
+    word == text || number(word).is_some_and(|x| number(text) == Some(x))
+}
+
+/// A list with or without its brackets.
+fn parse_numbers(text: &str) -> Option<Vec<f64>> {
+    let list = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    list.split(',').map(|number| number.trim().parse().ok()).collect()
+}
+
+pub(super) fn parse_ascending(text: &str) -> Option<Ascending> {
+    Ascending::new(&parse_numbers(text)?)
+}
+
+fn parse_fractions(text: &str) -> Option<[f64; 3]> {
+    let shares: [f64; 3] = parse_numbers(text)?.try_into().ok()?;
+    let in_range = shares.iter().all(|share| (0.0..=1.0).contains(share));
+    (in_range && shares[0] > 0.0 && (shares.iter().sum::<f64>() - 1.0).abs() < 1e-9).then_some(shares)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_as_users_write_them() {
+        let count = Kind::Count { min: 1, max: 9 };
+        let or_word = Kind::OrWord { word: "batch", otherwise: &Kind::Count { min: 1, max: u64::MAX } };
+        let choice = Kind::Choice { now: &["0"], later: "0.1" };
+        let cases: &[(&Kind, &str, Option<Value>)] = &[
+            (&Kind::Bool, " true ", Some(Value::Bool(true))),
+            (&Kind::Bool, "True?", None),
+            (&count, "1", Some(Value::Count(1))),
+            (&count, "9", Some(Value::Count(9))),
+            (&count, "10", None),
+            (&count, "0", None),
+            (&count, "-1", None),
+            (&count, "1.5", None),
+            (&Kind::Number { above: 0.0 }, "1e-3", Some(Value::Number(0.001))),
+            (&Kind::Number { above: 0.0 }, "0", None),
+            (&Kind::Number { above: -f64::MIN_POSITIVE }, "0", Some(Value::Number(0.0))),
+            (&Kind::Number { above: 0.0 }, "nan", None),
+            (&Kind::Number { above: 0.0 }, "inf", None),
+            (&Kind::Probability, "0", Some(Value::Number(0.0))),
+            (&Kind::Probability, "0.1", Some(Value::Number(0.1))),
+            (&Kind::Probability, "1", None),
+            (&Kind::Probability, "-0.1", None),
+            (&Kind::Probability, "nan", None),
+            (&Kind::Text, "", None),
+            (&choice, "0.0", Some(Value::Text("0".into()))),
+            (&choice, "0.1", None),
+            (&Kind::Fractions, "[0.7, 0.15, 0.15]", Some(Value::Fractions([0.7, 0.15, 0.15]))),
+            (&Kind::Fractions, "1,0,0", Some(Value::Fractions([1.0, 0.0, 0.0]))),
+            (&Kind::Fractions, "0,1,0", None),
+            (&Kind::Fractions, "0.7,0.2", None),
+            (&Kind::Fractions, "0.7,0.2,0.2", None),
+            (&Kind::Levels, "0.5", Some(Value::Numbers(Ascending::one(0.5)))),
+            (&Kind::Levels, "[0.1, 0.9]", Ascending::new(&[0.1, 0.9]).map(Value::Numbers)),
+            (&Kind::Levels, "0.9, 0.1", None),
+            (&Kind::Levels, "[0, 0.5]", None),
+            (&Kind::Levels, "0.99999999999", None),
+            (&Kind::Levels, "[]", None),
+            (&Kind::Ascending, "[-5, 5]", Ascending::new(&[-5.0, 5.0]).map(Value::Numbers)),
+            (&Kind::Ascending, "0", Some(Value::Numbers(Ascending::one(0.0)))),
+            (&Kind::Ascending, "[5, -5]", None),
+            (&Kind::Ascending, "[0, inf]", None),
+            (&Kind::Duration, "8d", Some(Value::DurationNs(691_200_000_000_000))),
+            (&Kind::Duration, "8", None),
+            (&or_word, "batch", Some(Value::Text("batch".into()))),
+            (&or_word, "8", Some(Value::Count(8))),
+            (&or_word, "0", None),
+        ];
+        for (kind, text, expected) in cases {
+            assert_eq!(kind.parse(text).ok(), *expected, "{text:?} as {}", kind.expected());
+        }
+    }
+}

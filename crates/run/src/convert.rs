@@ -1,0 +1,182 @@
+//! Windows into a series and back, and files into other chunks or another
+//! compression.
+
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use megabatch_chunk_io::{Conversion, ConversionProgress, ConversionStage, ConvertOptions, StorageChoice, layout_of};
+use megabatch_gpu_core::Device;
+
+use crate::error::Result;
+use crate::findings::Findings;
+use crate::host::{Host, Progress, Work};
+use crate::output;
+use crate::text::{ByteSize, bytes, shown};
+
+pub use megabatch_chunk_io::{Compression, Layout, StorageForm};
+
+/// Options of a conversion.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Layout of the new file; the other one if `None`, or the same where its storage is chosen.
+    pub to: Option<Layout>,
+    /// One block a table, or chunks of whole rows.
+    pub storage: Option<StorageForm>,
+    /// Samples, or bars, in a chunk; about 1 MiB if neither asked for nor there before.
+    pub chunk_rows: Option<NonZeroUsize>,
+    /// Compression of chunks.
+    pub compression: Option<Filter>,
+    /// Name in the series for the one timeframe of a file that has its windows in `/features`.
+    pub timeframe: Option<String>,
+    /// Memory for values, about.
+    pub memory: ByteSize,
+    /// Threads that compress; one a core if `None`.
+    pub threads: Option<NonZeroUsize>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            to: None,
+            storage: None,
+            chunk_rows: None,
+            compression: None,
+            timeframe: None,
+            memory: ByteSize(512 << 20),
+            threads: None,
+        }
+    }
+}
+
+/// A compression as people write it: `none`, `gzip:4`, `lzf`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Filter(
+    /// The compression.
+    pub Compression,
+);
+
+impl FromStr for Filter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, level) = text.split_once(':').map_or((text, None), |(name, level)| (name, Some(level)));
+        let level: Option<u8> = match level {
+            None => None,
+            Some(level) => Some(level.parse().ok().filter(|level| *level <= 9).ok_or("expected a level from 0 to 9")?),
+        };
+        match (name, level) {
+            ("none", None) => Ok(Filter(Compression::None)),
+            ("lzf", None) => Ok(Filter(Compression::Lzf)),
+            ("gzip", level) => Ok(Filter(Compression::Gzip { level: level.unwrap_or(4) })),
+            _ => Err(format!("`{text}` is no compression; expected none, gzip, gzip:LEVEL or lzf")),
+        }
+    }
+}
+
+/// Turns the windows in `input` into a series, or a series into windows, or stores a file in other
+/// chunks; the new file is checked bit for bit. Interrupted, the same call goes on where it was;
+/// `out` appears whole or not at all.
+///
+/// # Errors
+/// [`Kind::Cancelled`](crate::Kind::Cancelled) where the host ended it,
+/// [`Kind::Data`](crate::Kind::Data) for windows that do not overlap as those of a series do.
+pub fn convert(input: &Path, out: &Path, options: &Options, host: &Host<'_>) -> Result<Findings> {
+    let start = Instant::now();
+    output::require_ending(out, &["h5", "hdf5"])?;
+    output::check(out, &[input])?;
+    let options = options.resolve(input)?;
+    // What is in the spool is safe at any moment.
+    host.cancel.watch(Duration::from_secs(5))?;
+    let mut progress: Option<Box<dyn Progress>> = None;
+    let mut observe = |report: ConversionProgress| {
+        // Work of an earlier run is the first report.
+        let bar = progress.get_or_insert_with(|| {
+            let work = Work { label: "convert", total: report.total_bytes, unit: "bytes" };
+            let mut bar = host.observer.begin(work);
+            bar.begin_at(report.done_bytes);
+            bar
+        });
+        bar.at(report.done_bytes, stage(report.stage));
+        if host.cancel.is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let scope = Device::cpu().scope("convert");
+    let done = megabatch_chunk_io::convert(input, out, &options, &scope, &mut observe);
+    drop(progress);
+    Ok(describe(out, &done?, start.elapsed().as_secs_f64()))
+}
+
+fn stage(stage: ConversionStage) -> &'static str {
+    match stage {
+        ConversionStage::Converting => "converting",
+        ConversionStage::Writing => "writing",
+        _ => "verifying",
+    }
+}
+
+impl Options {
+    fn resolve(&self, input: &Path) -> Result<ConvertOptions> {
+        let storage = StorageChoice {
+            form: self.storage,
+            chunk_rows: self.chunk_rows,
+            compression: self.compression.map(|Filter(compression)| compression),
+        };
+        let stored_anew = storage.form.is_some() || storage.chunk_rows.is_some() || storage.compression.is_some();
+        let to = match self.to {
+            Some(layout) => Some(layout),
+            None if stored_anew => None,
+            None => Some(match layout_of(input)? {
+                Layout::Series => Layout::Windows,
+                _ => Layout::Series,
+            }),
+        };
+        let (ByteSize(memory_bytes), threads) = (self.memory, self.threads.map_or(0, NonZeroUsize::get));
+        Ok(ConvertOptions { to, storage, timeframe: self.timeframe.clone(), memory_bytes, threads })
+    }
+}
+
+fn describe(out: &Path, done: &Conversion, seconds: f64) -> Findings {
+    let ratio = done.bytes_before as f64 / done.bytes_after.max(1) as f64;
+    let mut text = format!("{}: {} → {} layout, {} samples", out.display(), done.from, done.to, done.samples);
+    for (name, bars) in &done.bars {
+        text.push_str(&format!("\n{name:>4}: {bars} bars"));
+    }
+    let (before, after) = (bytes(done.bytes_before as usize), bytes(done.bytes_after as usize));
+    let change =
+        if ratio < 1.0 { format!("{:.1} times larger", 1.0 / ratio) } else { format!("{ratio:.1} times smaller") };
+    text.push_str(&format!("\n{before} → {after}, {change}, in {seconds:.2} s"));
+    if done.continued {
+        text.push_str(", going on where an earlier run was");
+    }
+    text.push_str("\nverified: every table was read back and is the same, bit for bit");
+    done.notes.iter().for_each(|note| text.push_str(&format!("\nnote: {note}")));
+    let mut json = serde_json::to_value(done).expect("a conversion serialises without error");
+    json["out"] = shown(out).into();
+    json["bars"] = done.bars.iter().map(|(name, bars)| (name.clone(), serde_json::json!(bars))).collect();
+    json["ratio"] = ratio.into();
+    json["seconds"] = seconds.into();
+    Findings::new(text, &json)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compressions_are_read() {
+        for (text, compression) in [
+            ("none", Compression::None),
+            ("lzf", Compression::Lzf),
+            ("gzip", Compression::Gzip { level: 4 }),
+            ("gzip:0", Compression::Gzip { level: 0 }),
+            ("gzip:9", Compression::Gzip { level: 9 }),
+        ] {
+            assert_eq!(text.parse(), Ok(Filter(compression)), "{text}");
+        }
+        for wrong in ["", "gzip:10", "gzip:", "gzip:-1", "lzf:1", "none:0", "zstd"] {
+            assert!(wrong.parse::<Filter>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The kind of an error of the libraries.
+
+use std::error::Error as StdError;
+use std::io;
+
+use megabatch_gpu_core::replay::TraceError;
+
+use super::{Error, Kind};
+use crate::config::ConfigError;
+
+/// The kind of the first cause in the chain of `error` that has one.
+pub(super) fn of(error: &(dyn StdError + 'static)) -> Kind {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(kind) = of_cause(error) {
+            return kind;
+        }
+        cause = error.source();
+    }
+    Kind::Failed
+}
+
+fn of_cause(cause: &(dyn StdError + 'static)) -> Option<Kind> {
+    // The port of a library hands errors of the adapters on.
+    if let Some(error) = cause.downcast_ref::<Error>() {
+        return Some(error.kind());
+    }
+    if cause.is::<ConfigError>() || cause.is::<megabatch_bars::UnknownName>() {
+        return Some(Kind::Usage);
+    }
+    if cause.is::<TraceError>() {
+        return Some(Kind::Data);
+    }
+    cause
+        .downcast_ref()
+        .and_then(of_device)
+        .or_else(|| cause.downcast_ref().and_then(of_training))
+        .or_else(|| cause.downcast_ref().and_then(of_model))
+        .or_else(|| cause.downcast_ref().and_then(of_file).or_else(|| cause.downcast_ref().and_then(of_bars)))
+        .or_else(|| cause.downcast_ref().and_then(of_graphs))
+}
+
+fn of_device(error: &megabatch_gpu_core::Error) -> Option<Kind> {
+    use megabatch_gpu_core::Error;
+    Some(match error {
+        Error::UnknownDevice { .. } => Kind::Usage,
+        Error::CudaNotBuilt { .. }
+        | Error::DriverAbsent { .. }
+        | Error::DriverTooOld { .. }
+        | Error::NoSuchDevice { .. }
+        | Error::DeviceUnfit { .. }
+        | Error::Driver { .. }
+        | Error::Refused { .. } => Kind::Device,
+        Error::Snapshot { .. } => Kind::Data,
+        _ => Kind::Capacity,
+    })
+}
+
+/// `None` leaves the answer to the causes behind the error.
+fn of_training(error: &megabatch_trainer::Error) -> Option<Kind> {
+    use megabatch_trainer::Error;
+    match error {
+        Error::Model(error) => of_model(error),
+        Error::Setting { .. }
+        | Error::NotOnGpu { .. }
+        | Error::Scaling { .. }
+        | Error::Order(_)
+        | Error::NothingLeft { .. }
+        | Error::OtherRun { .. } => Some(Kind::Usage),
+        Error::Memory(error) => of_device(error),
+        Error::CannotReduceFurther { .. } => Some(Kind::Capacity),
+        Error::SamplesShape { .. } | Error::Checkpoint { .. } => Some(Kind::Data),
+        Error::NotFinite { .. } | Error::Scale(_) | Error::LossSpike { .. } | Error::Diverged { .. } => {
+            Some(Kind::Numeric)
+        }
+        _ => None,
+    }
+}
+
+/// `None` leaves the answer to the causes behind the error.
+fn of_model(error: &megabatch_nn::Error) -> Option<Kind> {
+    use megabatch_nn::Error;
+    match error {
+        Error::Setting { .. } | Error::NotOnGpu { .. } | Error::Task { .. } => Some(Kind::Usage),
+        Error::Memory(error) => of_device(error),
+        Error::Threads { .. } => Some(Kind::Capacity),
+        Error::SamplesShape { .. } | Error::Targets { .. } | Error::Weights { .. } | Error::Safetensors { .. } => {
+            Some(Kind::Data)
+        }
+        Error::Quantize { .. } => Some(Kind::Numeric),
+        _ => None,
+    }
+}
+
+fn of_file(error: &megabatch_chunk_io::Error) -> Option<Kind> {
+    use megabatch_chunk_io::Error;
+    match error {
+        Error::Memory { source, .. } => of_device(source),
+        Error::BadRequest { .. } | Error::NotWritable { .. } => Some(Kind::Usage),
+        Error::Interrupted { .. } => Some(Kind::Cancelled),
+        Error::Io { .. } => None,
+        _ => Some(Kind::Data),
+    }
+}
+
+/// `None` leaves the answer to the causes behind the error.
+fn of_graphs(error: &megabatch_graph_cache::Error) -> Option<Kind> {
+    use megabatch_graph_cache::Error;
+    match error {
+        Error::Option { .. } | Error::NoKey { .. } | Error::NotExportable { .. } | Error::TooLargeForF16 { .. } => {
+            Some(Kind::Usage)
+        }
+        Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => Some(Kind::Data),
+        Error::Io { .. } | Error::Full { .. } | Error::Stopped => None,
+        _ => Some(Kind::Data),
+    }
+}
+
+fn of_bars(error: &megabatch_bars::Error) -> Option<Kind> {
+    use megabatch_bars::Error;
+    Some(match error {
+        Error::Invalid { .. }
+        | Error::UnknownName { .. }
+        | Error::UnknownPipSize { .. }
+        | Error::NotAMultiple { .. } => Kind::Usage,
+        _ => Kind::Data,
+    })
+}

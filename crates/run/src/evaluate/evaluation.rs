@@ -1,0 +1,344 @@
+//! A model's errors by horizon beside those of baselines that anyone could use instead.
+
+mod information;
+mod text;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use megabatch_nn::loss::Loss;
+use megabatch_trainer as trainer;
+use megabatch_trainer::{ClassErrors, GraphCorrelations, InstrumentEvaluation, Metrics, Split, TaskEvaluation};
+use serde::Serialize;
+
+use crate::adapters::data::Data;
+use crate::nouns::{Nouns, TargetKind};
+use crate::text::plural;
+
+/// A part of the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// Samples that the model was trained on.
+    Train,
+    /// Samples that chose the best checkpoint.
+    Validation,
+    /// Samples that nothing was chosen by.
+    Test,
+    /// Every sample of the file, those lost to the purge included.
+    All,
+}
+
+impl Part {
+    /// The part that says most about a model: the test split, or validation where it is empty, or
+    /// all.
+    pub(crate) fn unseen(split: &Split) -> Self {
+        match (split.test.is_empty(), split.validation.is_empty()) {
+            (false, _) => Part::Test,
+            (true, false) => Part::Validation,
+            (true, true) => Part::All,
+        }
+    }
+
+    /// The samples of this part of a file that has `len`.
+    pub(crate) fn indices(self, split: &Split, len: usize) -> Cow<'_, [usize]> {
+        match self {
+            Part::Train => Cow::Borrowed(&split.train),
+            Part::Validation => Cow::Borrowed(&split.validation),
+            Part::Test => Cow::Borrowed(&split.test),
+            Part::All => Cow::Owned((0..len).collect()),
+        }
+    }
+
+    /// The part's name in a sentence.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Train => "train",
+            Part::Validation => "validation",
+            Part::Test => "test",
+            Part::All => "all",
+        }
+    }
+}
+
+/// Errors of the model and of the baselines on the same samples.
+#[derive(Clone, Debug, Serialize)]
+pub struct Evaluation {
+    /// Which samples were predicted.
+    pub split: Part,
+    /// Number of them.
+    pub samples: usize,
+    /// The checkpoint's step.
+    pub step: u64,
+    /// True if the model learnt only to rank, so that its outputs have no unit and their errors say
+    /// nothing.
+    #[serde(skip)]
+    pub(crate) ranks: bool,
+    /// Nouns of the data, for tables and sentences.
+    #[serde(skip)]
+    pub(crate) nouns: Nouns,
+    /// The model's metrics; in JSON they stand at the top level.
+    #[serde(flatten)]
+    pub model: Metrics,
+    /// The same of each baseline, fitted on the training split of the data given.
+    pub baselines: BTreeMap<&'static str, Metrics>,
+    /// Each task by itself, for a model of several. Their horizons stand in the lists above too, in
+    /// the order of the targets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<TaskEvaluation>,
+    /// The same of each instrument's samples, by name, where the data have several. The baselines
+    /// are those fitted on all.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub instruments: BTreeMap<String, InstrumentEvaluation>,
+    /// Rank correlations of each graph's nodes, for a model over graphs that predicts numbers for
+    /// their nodes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub graphs: Vec<GraphRanking>,
+}
+
+/// The model's correlations within one graph.
+#[derive(Clone, Debug, Serialize)]
+pub struct GraphRanking {
+    /// When the graph's samples were taken, ns since 1970 UTC, where the data tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_ns: Option<i64>,
+    /// The correlations.
+    #[serde(flatten)]
+    pub correlations: GraphCorrelations,
+}
+
+impl Evaluation {
+    /// The errors of the checkpoint of `step`, trained with `loss`, on `split` of `data`. Where
+    /// targets are no moves, there are neither directions nor a prediction of no change.
+    pub(crate) fn new(split: Part, step: u64, loss: Loss, errors: trainer::Evaluation, data: &Data) -> Self {
+        let trainer::Evaluation { samples, mut metrics, mut baselines, tasks, instruments, graphs, .. } = errors;
+        let (nouns, times) = (Nouns::of(data).with(loss), data.unit_times());
+        if nouns.targets == TargetKind::Quantities {
+            baselines.remove("no_change");
+            let all = baselines.values_mut().chain([&mut metrics]);
+            all.for_each(|metrics| metrics.direction_accuracy.fill(None));
+        }
+        let ranking = |correlations: GraphCorrelations| GraphRanking {
+            time_ns: times.map(|times| times[correlations.graph]),
+            correlations,
+        };
+        let graphs = graphs.into_iter().map(ranking).collect();
+        let ranks = loss.ranks();
+        Evaluation { split, samples, step, ranks, nouns, model: metrics, baselines, tasks, instruments, graphs }
+    }
+
+    /// Each task with its name, as if it were all that the model learnt; none for a model of one
+    /// loss.
+    pub(crate) fn by_task(&self) -> impl Iterator<Item = (String, Evaluation)> {
+        self.tasks.iter().map(|task| {
+            let TaskEvaluation { targets: [start, end], objective, weight, .. } = task;
+            let name = format!("targets {start}..{end}, {objective}, weight {weight:.3}, loss {:.6}", task.loss);
+            let (model, baselines) = (task.metrics.clone(), task.baselines.clone());
+            let (tasks, instruments, graphs) = (Vec::new(), BTreeMap::new(), Vec::new());
+            (name, Evaluation { model, baselines, tasks, instruments, graphs, ..*self })
+        })
+    }
+
+    /// The model, then the baselines by name.
+    pub(crate) fn contenders(&self) -> impl Iterator<Item = (&'static str, &Metrics)> {
+        contenders(&self.model, &self.baselines)
+    }
+
+    /// Rows of tables by instrument; empty for data of one instrument.
+    pub(crate) fn by_instrument(&self) -> impl Iterator<Item = (&str, OverHorizons)> {
+        self.instruments.iter().map(|(name, errors)| (name.as_str(), OverHorizons::of(errors)))
+    }
+
+    /// One sentence, or one a task: how the model stands against the best baseline, by RMSE
+    /// averaged over the horizons; of a classification, its accuracy; and of cross-sections, how
+    /// well it ranks them, which is all that is said of a model of ranks: its outputs have no unit.
+    pub fn verdict(&self) -> String {
+        if !self.tasks.is_empty() {
+            let of_task = |(name, task): (String, Evaluation)| format!("{name}: {}", task.verdict());
+            return self.by_task().map(of_task).collect::<Vec<_>>().join("\n");
+        }
+        if let Some(accuracy) = self.model.accuracy {
+            return self.accuracy_verdict(accuracy);
+        }
+        if let Some(classes) = &self.model.classes {
+            return self.class_verdict(classes);
+        }
+        if self.ranks {
+            return self.information_verdict();
+        }
+        let information = self.information_verdict();
+        let blank = if information.is_empty() { "" } else { " " };
+        self.error_verdict() + blank + &information
+    }
+
+    /// The accuracy of a model that predicts one class a row, beside that of the baselines.
+    fn accuracy_verdict(&self, accuracy: f64) -> String {
+        let beside = self.baselines.iter().filter_map(|(name, metrics)| Some((name, metrics.accuracy?)));
+        let beside: String =
+            beside.map(|(name, share)| format!("; {}: {:.2} %", name.replace('_', " "), 100.0 * share)).collect();
+        format!("Accuracy {:.2} % of {}{beside}.", 100.0 * accuracy, plural(self.samples, self.nouns.row))
+    }
+
+    fn class_verdict(&self, classes: &ClassErrors) -> String {
+        let facts = |classes: &ClassErrors| {
+            let (accuracy, balanced) = (100.0 * mean(&classes.accuracy), 100.0 * mean(&classes.balanced_accuracy));
+            format!("{accuracy:.1} % (balanced {balanced:.1} %), cross entropy {:.4}", mean(&classes.cross_entropy))
+        };
+        let beside = self.baselines.iter().filter_map(|(name, metrics)| Some((name, metrics.classes.as_ref()?)));
+        let beside: String =
+            beside.map(|(name, classes)| format!("; {}: {}", name.replace('_', " "), facts(classes))).collect();
+        format!("Accuracy {}, averaged over the {}s{beside}.", facts(classes), self.nouns.target)
+    }
+
+    fn error_verdict(&self) -> String {
+        let model = mean(&self.model.rmse);
+        let each = self.baselines.iter().map(|(name, metrics)| (name, mean(&metrics.rmse)));
+        let best = each.min_by(|a, b| a.1.total_cmp(&b.1));
+        let Some((name, best)) = best else {
+            return format!("RMSE {model:.3}, averaged over the {}s.", self.nouns.target);
+        };
+        let name = name.replace('_', " ");
+        let share = 100.0 * (model / best - 1.0);
+        let stand = match share {
+            share if share <= -0.05 => format!("{:.1} % better than", -share),
+            share if share < 0.05 => "level with".to_owned(),
+            share if share >= 1000.0 => format!("{:.0} times as large as", model / best),
+            share => format!("{share:.1} % worse than"),
+        };
+        let targets = self.nouns.target;
+        format!("RMSE {model:.3}, averaged over the {targets}s: {stand} the best baseline ({name}, {best:.3}).")
+    }
+}
+
+/// Note on the baselines in a table by instrument.
+pub(crate) const BASELINES_ARE_OF_ALL: &str = "baselines are fitted on all instruments together";
+
+/// Errors on the samples of an instrument, averaged over the horizons.
+pub(crate) struct OverHorizons {
+    pub(crate) samples: usize,
+    /// RMSE of each contender, the model first.
+    pub(crate) rmse: Vec<f64>,
+    /// The model's.
+    pub(crate) mae: f64,
+    /// The model's share of signs, over the horizons that have any.
+    pub(crate) direction: Option<f64>,
+}
+
+impl OverHorizons {
+    fn of(errors: &InstrumentEvaluation) -> Self {
+        let shares: Vec<f64> = errors.metrics.direction_accuracy.iter().copied().flatten().collect();
+        let rmse = contenders(&errors.metrics, &errors.baselines).map(|(_, metrics)| mean(&metrics.rmse));
+        OverHorizons {
+            samples: errors.samples,
+            rmse: rmse.collect(),
+            mae: mean(&errors.metrics.mae),
+            direction: (!shares.is_empty()).then(|| mean(&shares)),
+        }
+    }
+}
+
+fn contenders<'a>(
+    model: &'a Metrics,
+    baselines: &'a BTreeMap<&'static str, Metrics>,
+) -> impl Iterator<Item = (&'static str, &'a Metrics)> {
+    std::iter::once(("model", model)).chain(baselines.iter().map(|(name, metrics)| (*name, metrics)))
+}
+
+/// Over the horizons of which something is known.
+pub(crate) fn mean(values: &[f64]) -> f64 {
+    let known = || values.iter().filter(|value| !value.is_nan());
+    known().sum::<f64>() / known().count() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Evaluation {
+        /// A made-up evaluation with one horizon: the first contender is the model.
+        pub(crate) fn of_one_horizon<const N: usize>(rmse: [(&'static str, f64); N]) -> Self {
+            let metrics = |rmse| Metrics {
+                rmse: vec![rmse],
+                mae: vec![rmse],
+                direction_accuracy: vec![Some(0.5)],
+                ..Metrics::default()
+            };
+            let baselines = rmse[1..].iter().map(|&(name, rmse)| (name, metrics(rmse))).collect();
+            let model = metrics(rmse[0].1);
+            let (tasks, instruments, graphs) = (Vec::new(), BTreeMap::new(), Vec::new());
+            let (split, ranks, nouns) = (Part::Test, false, Nouns::SAMPLES);
+            Evaluation { split, samples: 10, step: 3, ranks, nouns, model, baselines, tasks, instruments, graphs }
+        }
+
+        /// The same with its samples divided between EURUSD and USDJPY, of which the second has
+        /// twice the errors.
+        pub(crate) fn of_two_instruments(mut self) -> Self {
+            for (name, samples, factor) in [("EURUSD", 6, 1.0), ("USDJPY", 4, 2.0)] {
+                let times = |metrics: &Metrics| Metrics {
+                    rmse: metrics.rmse.iter().map(|rmse| rmse * factor).collect(),
+                    ..metrics.clone()
+                };
+                let baselines = self.baselines.iter().map(|(name, metrics)| (*name, times(metrics))).collect();
+                let errors = InstrumentEvaluation { samples, metrics: times(&self.model), baselines };
+                self.instruments.insert(name.to_owned(), errors);
+            }
+            self
+        }
+    }
+
+    #[test]
+    fn the_verdict_names_the_best_baseline_and_hides_nothing() {
+        let verdict = |model, other| {
+            Evaluation::of_one_horizon([("model", model), ("mean", other), ("no_change", 9.0)]).verdict()
+        };
+        assert!(verdict(1.0, 2.0).contains("50.0 % better than the best baseline (mean, 2.000)"));
+        assert!(verdict(2.0, 1.0).contains("100.0 % worse than the best baseline (mean"));
+        assert!(verdict(1.0, 1.0002).contains("level with the best baseline (mean"));
+    }
+
+    /// A model of 4,110 molecules was said to have an "Accuracy 80.05 % of 411", beside nothing.
+    #[test]
+    fn accuracy_stands_beside_that_of_the_most_frequent_class() {
+        let mut evaluation = Evaluation::of_one_horizon([("model", 0.2), ("most_frequent", 0.3)]);
+        evaluation.nouns = Nouns { row: "graph", ..Nouns::SAMPLES.with(Loss::CrossEntropy) };
+        evaluation.model.accuracy = Some(0.8);
+        evaluation.baselines.get_mut("most_frequent").unwrap().accuracy = Some(0.5);
+        assert_eq!(evaluation.verdict(), "Accuracy 80.00 % of 10 graphs; most frequent: 50.00 %.");
+        let text = evaluation.to_text();
+        assert!(text.starts_with("10 graphs (test), checkpoint of step 3\n"), "{text}");
+        assert!(text.contains("model  most frequent") && !text.contains("horizon"), "{text}");
+    }
+
+    #[test]
+    fn ranks_are_not_held_to_errors() {
+        let evaluation = Evaluation { ranks: true, ..Evaluation::of_one_horizon([("model", 9.0), ("mean", 1.0)]) };
+        assert!(!evaluation.verdict().contains("RMSE"), "{}", evaluation.verdict());
+    }
+
+    #[test]
+    fn json_has_the_metrics_by_name_and_the_baselines_below() {
+        let json = serde_json::to_value(Evaluation::of_one_horizon([("model", 1.0), ("mean", 2.0)])).unwrap();
+        assert_eq!(json["rmse"][0], 1.0);
+        assert_eq!(json["baselines"]["mean"]["direction_accuracy"][0], 0.5);
+    }
+
+    #[test]
+    fn several_instruments_have_a_row_each_and_one_has_none() {
+        let one = Evaluation::of_one_horizon([("model", 1.0), ("mean", 2.0)]);
+        assert!(!one.to_text().contains("by instrument"));
+        assert_eq!(serde_json::to_value(&one).unwrap().get("instruments"), None);
+
+        let two = one.of_two_instruments();
+        let text = two.to_text();
+        let row = |name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+            line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(row("EURUSD"), ["EURUSD", "6", "1.0000", "2.0000", "1.0000", "0.5000"]);
+        assert_eq!(row("USDJPY"), ["USDJPY", "4", "2.0000", "4.0000", "1.0000", "0.5000"]);
+        assert!(text.contains("fitted on all instruments together"), "{text}");
+        let json = serde_json::to_value(&two).unwrap();
+        assert_eq!(json["instruments"]["USDJPY"]["samples"], 4);
+        assert_eq!(json["instruments"]["USDJPY"]["baselines"]["mean"]["rmse"][0], 4.0);
+    }
+}

@@ -1,0 +1,151 @@
+//! An evaluation as `eval` prints it: tables below each other, and the verdict.
+
+use megabatch_nn::loss::{Ascending, Loss};
+use megabatch_trainer::ClassErrors;
+
+use super::{BASELINES_ARE_OF_ALL, Evaluation, OverHorizons, mean};
+use crate::nouns::TargetKind;
+
+impl Evaluation {
+    /// The table that `eval` prints.
+    pub fn to_text(&self) -> String {
+        let mut text = format!(
+            "{} {}s ({}), checkpoint of step {}\n\n",
+            self.samples,
+            self.nouns.row,
+            self.split.name(),
+            self.step
+        );
+        if !self.tasks.is_empty() {
+            // Horizons of a task are counted from its first target.
+            let of_task =
+                |(name, task): (String, Evaluation)| format!("{name}\n\n{}\n\n", task.errors_text().trim_end());
+            return text + &self.by_task().map(of_task).collect::<String>() + &self.verdict();
+        }
+        text.push_str(&self.errors_text());
+        text + "\n" + &self.verdict()
+    }
+
+    /// The tables below each other.
+    fn errors_text(&self) -> String {
+        let mut text = String::new();
+        if self.model.accuracy.is_some() {
+            return self.accuracy_text();
+        }
+        if self.ranks {
+            // Outputs of a model of ranks have no unit, so that their errors say nothing.
+            return self.information_text();
+        }
+        if self.model.classes.is_some() {
+            return text + &self.classes_text() + &self.instruments_text();
+        }
+        let moves = self.nouns.targets == TargetKind::Moves;
+        text.push_str(&format!("{:>8}", self.nouns.target));
+        for (name, _) in self.contenders() {
+            text.push_str(&format!("  {:>14}", format!("rmse {}", name.replace('_', " "))));
+        }
+        text.push_str(&format!("  {:>10}{}\n", "mae", if moves { "   direction" } else { "" }));
+        for k in 0..self.model.rmse.len() {
+            text.push_str(&format!("{:>8}", k + 1));
+            for (_, metrics) in self.contenders() {
+                text.push_str(&format!("  {:>14}", shown(metrics.rmse[k])));
+            }
+            let direction = self.model.direction_accuracy[k].map_or("-".to_owned(), shown);
+            let direction = if moves { format!("  {direction:>10}") } else { String::new() };
+            text.push_str(&format!("  {:>10}{direction}\n", shown(self.model.mae[k])));
+        }
+        let information = self.information_text();
+        let blank = if information.is_empty() { "" } else { "\n" };
+        text + &self.quantiles_text() + blank + &information + &self.instruments_text()
+    }
+
+    /// Accuracies of a model that predicts one class a row, and of the baselines.
+    fn accuracy_text(&self) -> String {
+        let contenders: Vec<(String, f64)> =
+            self.contenders().filter_map(|(name, metrics)| Some((name.replace('_', " "), metrics.accuracy?))).collect();
+        let head: String = contenders.iter().map(|(name, _)| format!("  {name:>13}")).collect();
+        let row: String = contenders.iter().map(|(_, accuracy)| format!("  {:>13}", shown(*accuracy))).collect();
+        format!("{:>8}{head}\n{:>8}{row}\n", "", "accuracy")
+    }
+
+    /// A row a target: accuracies and cross entropies.
+    fn classes_text(&self) -> String {
+        type ByHorizon = fn(&ClassErrors) -> &[f64];
+        let contenders = self.contenders().filter_map(|(name, metrics)| Some((name, metrics.classes.as_deref()?)));
+        let contenders: Vec<(&str, &ClassErrors)> = contenders.collect();
+        let columns: [(&str, ByHorizon); 3] = [
+            ("accuracy", |classes| &classes.accuracy),
+            ("balanced", |classes| &classes.balanced_accuracy),
+            ("cross entropy", |classes| &classes.cross_entropy),
+        ];
+        let cells = columns.iter().flat_map(|column| contenders.iter().map(move |contender| (column, contender)));
+        let cells: Vec<_> = cells.collect();
+        let mut text = format!("{:>8}", self.nouns.target);
+        for ((column, _), (name, _)) in &cells {
+            text.push_str(&format!("  {:>27}", format!("{column} {}", name.replace('_', " "))));
+        }
+        text.push('\n');
+        for k in 0..self.model.rmse.len() {
+            text.push_str(&format!("{:>8}", k + 1));
+            for ((_, values), (_, classes)) in &cells {
+                text.push_str(&format!("  {:>27}", shown(values(classes)[k])));
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// A row a level, averaged over the horizons.
+    fn quantiles_text(&self) -> String {
+        let Some(quantiles) = &self.model.quantiles else { return String::new() };
+        let mut text =
+            "\nquantiles, averaged over the horizons; coverage is the share of targets that are no higher\n\n"
+                .to_owned();
+        text.push_str(&format!("{:>8}  {:>14}  {:>10}\n", "level", "pinball loss", "coverage"));
+        for (level, (loss, coverage)) in
+            quantiles.levels.iter().zip(quantiles.pinball_loss.iter().zip(&quantiles.coverage))
+        {
+            text.push_str(&format!("{level:>8}  {:>14.4}  {:>10.4}\n", mean(loss), mean(coverage)));
+        }
+        if quantiles.levels.len() > 1 {
+            let (crossing, shown) = (100.0 * mean(&quantiles.crossing), self.of_level());
+            text.push_str(&format!("{crossing:.2} % cross: a quantile is above one of a higher level.{shown}\n"));
+        }
+        text
+    }
+
+    /// Which quantile the errors by horizon are of.
+    fn of_level(&self) -> String {
+        let levels = self.model.quantiles.as_ref().and_then(|quantiles| Ascending::new(&quantiles.levels));
+        levels.map_or(String::new(), |levels| {
+            let level = levels.as_slice()[Loss::Quantile { levels }.point()];
+            format!(" RMSE, MAE and direction are those of level {level}.")
+        })
+    }
+
+    /// A row an instrument.
+    fn instruments_text(&self) -> String {
+        if self.instruments.is_empty() {
+            return String::new();
+        }
+        let width = self.instruments.keys().map(|name| name.chars().count()).max().unwrap_or(0).max(10);
+        let mut text = format!("\nby instrument, averaged over the horizons; {BASELINES_ARE_OF_ALL}\n\n");
+        text.push_str(&format!("{:<width$}  {:>8}", "instrument", "samples"));
+        for (name, _) in self.contenders() {
+            text.push_str(&format!("  {:>14}", format!("rmse {}", name.replace('_', " "))));
+        }
+        text.push_str(&format!("  {:>10}  {:>10}\n", "mae", "direction"));
+        for (name, OverHorizons { samples, rmse, mae, direction }) in self.by_instrument() {
+            text.push_str(&format!("{name:<width$}  {samples:>8}"));
+            rmse.iter().for_each(|rmse| text.push_str(&format!("  {rmse:>14.4}")));
+            let direction = direction.map_or("-".to_owned(), |share| format!("{share:.4}"));
+            text.push_str(&format!("  {mae:>10.4}  {direction:>10}\n"));
+        }
+        text
+    }
+}
+
+/// Four digits; of a horizon without known targets, a dash.
+fn shown(value: f64) -> String {
+    if value.is_nan() { "-".to_owned() } else { format!("{value:.4}") }
+}

@@ -1,0 +1,436 @@
+//! Runs of several folds: which folds there are, and their errors together.
+
+mod columns;
+
+use std::path::{Path, PathBuf};
+
+use megabatch_trainer::t_statistic;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::adapters::split::walk_forward;
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::evaluate::{Evaluation, GraphRanking};
+use crate::plan::SplitPlan;
+use crate::run_folder::RunFolder;
+use crate::text::utc;
+
+pub(crate) use columns::{FoldColumn, columns};
+
+/// Kinds of folds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FoldKind {
+    /// One test after the other in time, each with a model that was trained on what lies before it.
+    WalkForward,
+    /// Graphs that are divided by chance: each part is the test once.
+    CrossValidation,
+}
+
+/// The folds that a configuration asks to be trained one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoldPlan {
+    pub(crate) kind: FoldKind,
+    /// Number of folds.
+    pub(crate) folds: usize,
+    /// Number of later folds whose tests overlap with that of one fold.
+    pub(crate) overlap: usize,
+}
+
+impl FoldPlan {
+    /// The folds of `config`; `None` where it asks for one model.
+    ///
+    /// # Errors
+    /// A usage failure for `data.fold=all` without a number of folds.
+    pub(crate) fn of(config: &Config) -> Result<Option<Self>> {
+        if let Some(walk) = walk_forward(config) {
+            let one = config.walk_forward_fold();
+            // Tests that begin 1 - o of their length apart; less a rounding error.
+            let overlap = (1.0 / (1.0 - walk.overlap) - 1e-9).ceil() as usize - 1;
+            let overlap = overlap.min(walk.folds.saturating_sub(1));
+            let plan = FoldPlan { kind: FoldKind::WalkForward, folds: walk.folds, overlap };
+            return Ok(Some(plan).filter(|_| one.is_none()));
+        }
+        match (config.optional_count("data.fold"), config.optional_count("data.folds")) {
+            (Some(_), _) => Ok(None),
+            (None, Some(folds)) => Ok(Some(FoldPlan { kind: FoldKind::CrossValidation, folds, overlap: 0 })),
+            (None, None) => Err(Error::usage(
+                "data.fold=all: expected a number of folds, such as data.folds=10; data.folds is none",
+            )),
+        }
+    }
+
+    /// Sets the one fold to train; `fold` counts from 0.
+    pub(crate) fn choose(self, config: &mut Config, fold: usize) {
+        match self.kind {
+            FoldKind::WalkForward => config.set_walk_forward_fold(fold),
+            FoldKind::CrossValidation => config.set_count("data.fold", fold as u64),
+        }
+    }
+
+    /// The file of the errors of all folds of the run in `folder`.
+    pub(crate) fn file(self, folder: &RunFolder) -> PathBuf {
+        match self.kind {
+            FoldKind::WalkForward => folder.walk_forward_file(),
+            FoldKind::CrossValidation => folder.cross_validation_file(),
+        }
+    }
+}
+
+/// One fold that is done.
+#[derive(Serialize)]
+pub(crate) struct Fold {
+    /// Its number, from 1.
+    pub(crate) fold: usize,
+    pub(crate) run: PathBuf,
+    pub(crate) steps: u64,
+    pub(crate) split: SplitPlan,
+    pub(crate) evaluation: Evaluation,
+}
+
+/// True if all folds of a run are done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Finished,
+    Stopped,
+}
+
+/// The folds of a run that are done.
+pub(crate) struct Folds<'a> {
+    pub(crate) plan: FoldPlan,
+    /// The run's folder.
+    pub(crate) run: &'a Path,
+    pub(crate) done: &'a [Fold],
+}
+
+/// Mean and standard deviation over folds, the latter of a sample, and `None` for a single fold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) mean: f64,
+    pub(crate) deviation: Option<f64>,
+}
+
+impl Spread {
+    pub(crate) fn of(numbers: &[f64]) -> Self {
+        let count = numbers.len() as f64;
+        let mean = numbers.iter().sum::<f64>() / count;
+        let squares = numbers.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
+        Spread { mean, deviation: (numbers.len() > 1).then(|| (squares / (count - 1.0)).sqrt()) }
+    }
+}
+
+/// A correlation over the days of all tests together.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct OverDays {
+    pub(crate) ic: Option<f64>,
+    pub(crate) ic_t: Option<f64>,
+    pub(crate) rank_ic: Option<f64>,
+    pub(crate) rank_ic_t: Option<f64>,
+    /// Lag of the t-statistics.
+    pub(crate) lag: usize,
+}
+
+impl Folds<'_> {
+    /// The folds, and the errors of all of them together: of each number its mean over folds and
+    /// its standard deviation.
+    pub(crate) fn to_json(&self, progress: Progress) -> Value {
+        let evaluations: Vec<Value> = self.done.iter().map(|fold| json!(fold.evaluation)).collect();
+        let spread = |of: &dyn Fn(&Value) -> Value| {
+            let values: Vec<Value> = evaluations.iter().map(of).collect();
+            over_folds(&values.iter().collect::<Vec<_>>())
+        };
+        let metrics = |evaluation: &Value| {
+            let mut metrics = evaluation.as_object().cloned().unwrap_or_default();
+            ["split", "samples", "step", "baselines", "instruments", "graphs"]
+                .iter()
+                .for_each(|key| drop(metrics.remove(*key)));
+            Value::Object(metrics)
+        };
+        let horizons = self.horizons();
+        let t = |of: fn(&Evaluation, usize) -> Option<f64>| -> Vec<Option<f64>> {
+            (0..horizons).map(|k| self.t_over_folds(|evaluation| of(evaluation, k))).collect()
+        };
+        let mut json = json!({
+            "run": self.run,
+            "finished": progress == Progress::Finished,
+            "kind": self.plan.kind,
+            "folds": self.done,
+            "model": spread(&metrics),
+            "baselines": spread(&|evaluation| evaluation["baselines"].clone()),
+        });
+        if horizons > 0 {
+            json["t_over_folds"] = json!({ "ic": t(columns::ic), "rank_ic": t(columns::rank_ic) });
+        }
+        if let Some(over_days) = self.over_days() {
+            json["over_days"] = json!(over_days);
+        }
+        json
+    }
+
+    /// The table, and a sentence on all folds.
+    pub(crate) fn to_text(&self) -> String {
+        let Some(first) = self.done.first() else { return String::new() };
+        let has_times = first.split.test_start_ns.is_some();
+        let mut text = format!("{:>9}", "fold");
+        if has_times {
+            text.push_str(&format!("  {:<16}", "test begins"));
+        }
+        text.push_str(&format!("  {:>8}  {:>8}", "train", "test"));
+        let columns = columns(&first.evaluation);
+        columns.iter().for_each(|column| text.push_str(&format!("  {:>w$}", column.name, w = column.width())));
+        text.push('\n');
+        for fold in self.done {
+            text.push_str(&format!("{:>9}", fold.fold));
+            if has_times {
+                let begins = fold.split.test_start_ns.map_or("-".to_owned(), |time| utc(time).replace(" UTC", ""));
+                text.push_str(&format!("  {begins:<16}"));
+            }
+            text.push_str(&format!("  {:>8}  {:>8}", fold.split.train, fold.split.test));
+            for column in &columns {
+                text.push_str(&format!("  {:>w$}", column.cell(column.value(&fold.evaluation)), w = column.width()));
+            }
+            text.push('\n');
+        }
+        for (name, values) in self.summary_rows(&columns) {
+            let blank = if has_times { 16 + 2 } else { 0 } + 2 * (2 + 8);
+            text.push_str(&format!("{name:>9}{:blank$}", ""));
+            for (column, value) in columns.iter().zip(values) {
+                text.push_str(&format!("  {:>w$}", value, w = column.width()));
+            }
+            text.push('\n');
+        }
+        text + "\n" + &self.verdict() + "\n"
+    }
+
+    /// Rows below the folds: mean, deviation and, of correlations, the t-statistic over folds.
+    pub(crate) fn summary_rows(&self, columns: &[FoldColumn]) -> Vec<(&'static str, Vec<String>)> {
+        let spreads: Vec<Option<Spread>> = columns.iter().map(|column| self.spread(column)).collect();
+        let cells = |of: &dyn Fn(&Spread) -> Option<f64>| -> Vec<String> {
+            columns.iter().zip(&spreads).map(|(column, spread)| column.cell(spread.as_ref().and_then(of))).collect()
+        };
+        let mut rows =
+            vec![("mean", cells(&|spread| Some(spread.mean))), ("deviation", cells(&|spread| spread.deviation))];
+        if columns.iter().any(FoldColumn::is_correlation) {
+            let t = |column: &FoldColumn| {
+                let t = self.t_over_folds(|evaluation| column.value(evaluation)).filter(|_| column.is_correlation());
+                t.map_or("-".to_owned(), |t| format!("{t:.2}"))
+            };
+            rows.push(("t", columns.iter().map(t).collect()));
+        }
+        rows
+    }
+
+    /// One sentence: the measures that count, mean ± deviation over folds, and of cross-sections
+    /// the correlation over all days.
+    pub(crate) fn verdict(&self) -> String {
+        let Some(first) = self.done.first() else { return String::new() };
+        let columns = columns(&first.evaluation);
+        let leading = columns.iter().filter(|column| column.leads).filter_map(|column| {
+            let Spread { mean, deviation } = self.spread(column)?;
+            let deviation = deviation.map_or(String::new(), |deviation| format!(" ± {}", column.cell(Some(deviation))));
+            Some(format!("{} {}{deviation}", column.name, column.cell(Some(mean))))
+        });
+        let leading: Vec<String> = leading.collect();
+        let folds = match self.done.len() {
+            1 => "1 fold".to_owned(),
+            folds => format!("{folds} folds"),
+        };
+        let mut text = format!("{}: mean ± deviation over {folds}.", leading.join("; "));
+        if let Some(OverDays { rank_ic: Some(rank_ic), rank_ic_t, .. }) =
+            self.over_days().and_then(|all| all.first().copied())
+        {
+            let t = rank_ic_t.map_or(String::new(), |t| format!(" (t = {t:.2})"));
+            text.push_str(&format!(" Over the days of all tests: rank IC {rank_ic:.4}{t} at the first horizon."));
+        }
+        text
+    }
+
+    /// Mean and deviation of a column that means something over folds, where all folds have it.
+    pub(crate) fn spread(&self, column: &FoldColumn) -> Option<Spread> {
+        let values = self.done.iter().map(|fold| column.value(&fold.evaluation)).collect::<Option<Vec<f64>>>()?;
+        Some(Spread::of(&values)).filter(|_| column.is_summarised() && !values.is_empty())
+    }
+
+    fn t_over_folds(&self, of: impl Fn(&Evaluation) -> Option<f64>) -> Option<f64> {
+        let values: Vec<Option<f64>> = self.done.iter().map(|fold| of(&fold.evaluation)).collect();
+        t_statistic(&values, self.plan.overlap)
+    }
+
+    /// Horizons of which there are correlations.
+    fn horizons(&self) -> usize {
+        let of_fold = |fold: &Fold| fold.evaluation.model.information.as_ref().map_or(0, |all| all.ic.len());
+        self.done.iter().map(of_fold).max().unwrap_or(0)
+    }
+
+    /// The days of all tests in order of time; none where days are tested twice or have no time.
+    pub(crate) fn days(&self) -> Vec<&GraphRanking> {
+        let mut days: Vec<&GraphRanking> = self.done.iter().flat_map(|fold| &fold.evaluation.graphs).collect();
+        if self.plan.overlap > 0 || days.iter().any(|day| day.time_ns.is_none()) {
+            return Vec::new();
+        }
+        days.sort_by_key(|day| day.time_ns);
+        days
+    }
+
+    /// Correlations over the days of all tests, by horizon.
+    pub(crate) fn over_days(&self) -> Option<Vec<OverDays>> {
+        let days = self.days();
+        let of_horizon = |k: usize| {
+            let lags = self.done.iter().filter_map(|fold| fold.evaluation.model.information.as_ref()?.ic_lags.get(k));
+            let lag = lags.copied().max().unwrap_or(0);
+            let values = |of: fn(&GraphRanking) -> &[Option<f64>]| -> Vec<Option<f64>> {
+                days.iter().map(|day| of(day).get(k).copied().flatten()).collect()
+            };
+            let mean = |values: &[Option<f64>]| {
+                let known: Vec<f64> = values.iter().copied().flatten().collect();
+                (!known.is_empty()).then(|| Spread::of(&known).mean)
+            };
+            let ic = values(|day| &day.correlations.ic);
+            let rank_ic = values(|day| &day.correlations.rank_ic);
+            OverDays {
+                ic: mean(&ic),
+                ic_t: t_statistic(&ic, lag),
+                rank_ic: mean(&rank_ic),
+                rank_ic_t: t_statistic(&rank_ic, lag),
+                lag,
+            }
+        };
+        (!days.is_empty()).then(|| (0..self.horizons()).map(of_horizon).collect())
+    }
+}
+
+/// `mean` and `deviation`, over folds, of each number that all have in the same place; a number
+/// that some fold does not have is null.
+fn over_folds(values: &[&Value]) -> Value {
+    match values {
+        [Value::Object(first), ..] => first
+            .keys()
+            .map(|key| (key.clone(), over_folds(&values.iter().map(|value| &value[key]).collect::<Vec<_>>())))
+            .collect(),
+        [Value::Array(first), ..] => (0..first.len())
+            .map(|k| over_folds(&values.iter().map(|value| value.get(k).unwrap_or(&Value::Null)).collect::<Vec<_>>()))
+            .collect(),
+        _ => match values.iter().map(|value| value.as_f64()).collect::<Option<Vec<f64>>>() {
+            Some(numbers) if !numbers.is_empty() => {
+                let Spread { mean, deviation } = Spread::of(&numbers);
+                json!({ "mean": mean, "deviation": deviation })
+            }
+            _ => Value::Null,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_trainer::{GraphCorrelations, InformationCoefficients};
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_taken_together_place_by_place() {
+        let (a, b) =
+            (json!({ "rmse": [1.0, 4.0], "share": [null, 0.5] }), json!({ "rmse": [3.0, 4.0], "share": [0.5, 0.5] }));
+        let same = json!({ "mean": 4.0, "deviation": 0.0 });
+        assert_eq!(
+            over_folds(&[&a, &b]),
+            json!({
+                "rmse": [{ "mean": 2.0, "deviation": 2f64.sqrt() }, same],
+                "share": [null, { "mean": 0.5, "deviation": 0.0 }],
+            })
+        );
+        assert_eq!(over_folds(&[&json!([2.0])]), json!([{ "mean": 2.0, "deviation": null }]));
+        assert_eq!(over_folds(&[]), Value::Null);
+    }
+
+    fn plan_of(settings: &[&str]) -> Result<Option<FoldPlan>> {
+        let arguments: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
+        FoldPlan::of(&Config::load(None, &[], &arguments)?)
+    }
+
+    #[test]
+    fn folds_are_those_of_the_configuration() {
+        let plan = |settings: &[&str]| plan_of(settings).unwrap().map(|plan| (plan.kind, plan.folds, plan.overlap));
+        assert_eq!(plan(&[]), None);
+        assert_eq!(plan(&["data.folds=10"]), None);
+        assert_eq!(plan(&["data.folds=10", "data.fold=all"]), Some((FoldKind::CrossValidation, 10, 0)));
+        for (overlap, expected) in [("0", 0), ("0.25", 1), ("0.5", 1), ("0.6", 2), ("0.75", 3), ("0.9", 4)] {
+            let overlap = format!("data.walk_forward_overlap={overlap}");
+            let found = plan(&["data.walk_forward=5", &overlap]);
+            assert_eq!(found, Some((FoldKind::WalkForward, 5, expected)), "{overlap}");
+        }
+        let error = plan_of(&["data.fold=all"]).unwrap_err().to_string();
+        assert!(error.starts_with("data.fold=all: expected a number of folds"), "{error}");
+    }
+
+    /// A fold whose test has two days with these correlations, learnt with a loss of ranks.
+    fn fold(number: usize, correlations: [f64; 2]) -> Fold {
+        let day = |(k, &ic): (usize, &f64)| GraphRanking {
+            time_ns: Some((10 * number + k) as i64),
+            correlations: GraphCorrelations { graph: k, ic: vec![Some(ic)], rank_ic: vec![Some(2.0 * ic)] },
+        };
+        let ic = correlations.iter().sum::<f64>() / 2.0;
+        let mut evaluation = Evaluation::of_one_horizon([("model", 777.0), ("linear", 777.0)]);
+        evaluation.ranks = true;
+        evaluation.graphs = correlations.iter().enumerate().map(day).collect();
+        evaluation.model.information = Some(InformationCoefficients {
+            ic: vec![Some(ic)],
+            ic_std: vec![Some(0.5)],
+            ic_t: vec![Some(1.5)],
+            ic_lags: vec![1],
+            ic_graphs: vec![2],
+            rank_ic: vec![Some(2.0 * ic)],
+            rank_ic_std: vec![None],
+            rank_ic_t: vec![None],
+        });
+        let split = SplitPlan {
+            train: 20,
+            validation: 2,
+            test: 2,
+            purged: 0,
+            validation_start_ns: Some(0),
+            test_start_ns: Some(0),
+        };
+        Fold { fold: number, run: "walk/fold".into(), steps: 3, split, evaluation }
+    }
+
+    /// `train --set data.walk_forward=3 --set training.loss=rank_pairwise` printed a table of RMSE,
+    /// of which `eval` says that it means nothing, and no correlation.
+    #[test]
+    fn folds_of_a_model_of_ranks_have_their_coefficients_with_mean_and_t() {
+        let done = [fold(1, [0.1, 0.3]), fold(2, [0.3, 0.5]), fold(3, [-0.1, 0.1])];
+        let plan = FoldPlan { kind: FoldKind::WalkForward, folds: 3, overlap: 0 };
+        let folds = Folds { plan, run: Path::new("walk"), done: &done };
+        let text = folds.to_text();
+        let words = |name: &str| {
+            let line = text.lines().find(|line| line.trim_start().starts_with(name));
+            line.unwrap_or_else(|| panic!("{name}: {text}")).split_whitespace().collect::<Vec<_>>()
+        };
+        assert_eq!(words("fold"), "fold test begins train test IC t rank IC t".split(' ').collect::<Vec<_>>());
+        assert_eq!(words("1 ")[3..], ["20", "2", "0.2000", "1.50", "0.4000", "-"]);
+        // Means 0.2, 0.4 and 0: 0.2 in the mean, 0.2 the deviation, t = √3.
+        assert_eq!(words("mean"), ["mean", "0.2000", "-", "0.4000", "-"]);
+        assert_eq!(words("deviation"), ["deviation", "0.2000", "-", "0.4000", "-"]);
+        assert_eq!(words("t "), ["t", "1.73", "-", "1.73", "-"]);
+        assert!(!text.to_lowercase().contains("rmse") && !text.contains("777"), "{text}");
+        assert!(text.contains("IC 0.2000 ± 0.2000; rank IC 0.4000 ± 0.4000: mean ± deviation over 3 folds."), "{text}");
+        assert!(text.contains("Over the days of all tests: rank IC 0.4000 (t = "), "{text}");
+
+        let json = folds.to_json(Progress::Finished);
+        assert!((json["t_over_folds"]["ic"][0].as_f64().unwrap() - 3f64.sqrt()).abs() < 1e-12, "{json}");
+        let days: Vec<Option<f64>> = [0.1, 0.3, 0.3, 0.5, -0.1, 0.1].map(Some).to_vec();
+        assert_eq!(json["over_days"][0]["ic_t"], json!(t_statistic(&days, 1)));
+        assert_eq!((&json["kind"], &json["over_days"][0]["lag"]), (&json!("walk_forward"), &json!(1)));
+    }
+
+    #[test]
+    fn tests_that_overlap_have_a_lag_and_no_days_together() {
+        let done = [fold(1, [0.1, 0.3]), fold(2, [0.3, 0.5]), fold(3, [-0.1, 0.1])];
+        let plan = FoldPlan { kind: FoldKind::WalkForward, folds: 3, overlap: 1 };
+        let folds = Folds { plan, run: Path::new("walk"), done: &done };
+        let expected = t_statistic(&[Some(0.2), Some(0.4), Some(0.0)], 1);
+        let found = folds.t_over_folds(|evaluation| columns::ic(evaluation, 0));
+        assert!((found.unwrap() - expected.unwrap()).abs() < 1e-9);
+        assert!(folds.over_days().is_none());
+    }
+}

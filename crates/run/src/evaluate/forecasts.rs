@@ -1,0 +1,185 @@
+//! Predictions beside targets at a few horizons, for the report.
+
+use std::ops::Range;
+use std::path::Path;
+
+use megabatch_chunk_io::{SampleBlock, Source};
+use megabatch_nn::loss::{Group, Loss};
+use megabatch_trainer::{Samples as _, Selection};
+
+use crate::adapters::samples::SourceSamples;
+use crate::error::Result;
+use crate::evaluate::Part;
+use crate::setup::TrainingSetup;
+
+/// Predictions and outcomes of every sample of a part of the data.
+pub(crate) struct Forecasts {
+    pub(crate) part: Part,
+    /// The samples, by their place in the file.
+    pub(crate) indices: Vec<usize>,
+    /// When each sample was taken, ns since 1970 UTC, where the data tell.
+    pub(crate) times: Option<Vec<i64>>,
+    /// The name of each sample's instrument, where the file has several.
+    pub(crate) instruments: Option<Vec<String>>,
+    /// A few horizons of those that are numbers, the nearest first; none of a model of classes.
+    pub(crate) pairs: Vec<Pairs>,
+}
+
+/// Predicted and actual values at one horizon, a pair a sample; an actual one that is not known is
+/// NaN.
+pub(crate) struct Pairs {
+    /// From 1.
+    pub(crate) horizon: usize,
+    pub(crate) predicted: Vec<f32>,
+    pub(crate) actual: Vec<f32>,
+}
+
+/// Samples of a stretch of time.
+const STRETCH: usize = 240;
+/// Samples whose windows are read for their targets at a time.
+const BLOCK: usize = 16;
+
+impl Forecasts {
+    /// Predicts `part` of `job`'s data, which are `samples`, with `weights`. It takes no more
+    /// memory than training did, once the trainer is gone.
+    pub(crate) fn of(job: &TrainingSetup, samples: &SourceSamples, part: Part, weights: &Path) -> Result<Self> {
+        let TrainingSetup { split, training, .. } = job;
+        let indices = part.indices(split, samples.len()).into_owned();
+        let outputs = samples.shape().outputs;
+        let points = points(training.loss, outputs);
+        // A class has no place on an axis of targets.
+        let numbers: Vec<usize> = (0..outputs).filter(|&k| points[k].is_some()).collect();
+        let chosen = horizons(numbers.len()).into_iter().filter(|_| !numbers.is_empty());
+        let mut pairs: Vec<Pairs> = chosen.map(|horizon| Pairs::at(numbers[horizon - 1] + 1)).collect();
+        if pairs.is_empty() {
+            return Ok(Forecasts { part, indices, times: None, instruments: None, pairs });
+        }
+        let mut predictor = job.predictor(weights)?;
+        let width = training.loss.outputs(outputs);
+        predictor.predict(Selection { samples, indices: &indices }, |_, predictions| {
+            for Pairs { horizon, predicted, .. } in &mut pairs {
+                let at = points[*horizon - 1].expect("a horizon of numbers");
+                predicted.extend(predictions.chunks_exact(width).map(|of_sample| of_sample[at]));
+            }
+            Ok::<(), megabatch_trainer::Error>(())
+        })?;
+        add_targets(samples.source(), &indices, &mut pairs)?;
+        let source = samples.source();
+        let times = source.sample_times().map(|times| indices.iter().map(|&k| times[k]).collect());
+        let name = |instrument: i32| source.instruments()[instrument as usize].clone();
+        let instruments = source.sample_instruments().map(|all| indices.iter().map(|&k| name(all[k])).collect());
+        Ok(Forecasts { part, indices, times, instruments, pairs })
+    }
+
+    /// Number of samples.
+    pub(crate) fn len(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// Consecutive samples of one instrument, as near to the middle of the part as can be, and the
+    /// horizon that they are shown at: the second of those there are, which is neither noise nor
+    /// far away. `None` where fewer than two would be shown.
+    pub(crate) fn stretch(&self) -> Option<(Range<usize>, &Pairs)> {
+        let pairs = self.pairs.get(1).or(self.pairs.first())?;
+        let middle = self.len() / 2;
+        let (first, end) = match &self.instruments {
+            Some(names) if middle < names.len() => {
+                let is_other = |name: &String| *name != names[middle];
+                let before = names[..middle].iter().rposition(is_other).map_or(0, |other| other + 1);
+                (before, names[middle..].iter().position(is_other).map_or(names.len(), |other| middle + other))
+            }
+            _ => (0, self.len()),
+        };
+        let start = middle.saturating_sub(STRETCH / 2).min(end.saturating_sub(STRETCH)).max(first);
+        let range = start..(start + STRETCH).min(end);
+        (range.len() > 1).then_some((range, pairs))
+    }
+
+    /// The instrument of a sample of [`Forecasts::stretch`], where the file has several.
+    pub(crate) fn instrument(&self, sample: usize) -> Option<&str> {
+        Some(self.instruments.as_ref()?[sample].as_str())
+    }
+}
+
+impl Pairs {
+    /// Pairs whose actual value is known.
+    pub(crate) fn known(&self) -> Pairs {
+        let known = self.predicted.iter().zip(&self.actual).filter(|(_, actual)| !actual.is_nan());
+        let (predicted, actual) = known.unzip();
+        Pairs { horizon: self.horizon, predicted, actual }
+    }
+
+    fn at(horizon: usize) -> Self {
+        Pairs { horizon, predicted: Vec::new(), actual: Vec::new() }
+    }
+}
+
+/// Which output of a sample stands for each of its targets; none for a class.
+fn points(loss: Loss, targets: usize) -> Vec<Option<usize>> {
+    let of_group = |Group { targets, outputs, loss, .. }: Group| {
+        let (width, point) = (loss.outputs_per_target(), loss.point());
+        let is_number = !matches!(loss, Loss::Classes(_));
+        (0..targets.len()).map(move |k| is_number.then_some(outputs.start + k * width + point)).collect::<Vec<_>>()
+    };
+    loss.groups(targets).into_iter().flat_map(of_group).collect()
+}
+
+/// The first horizon, the last, and what lies a quarter and half way between.
+fn horizons(outputs: usize) -> Vec<usize> {
+    let mut chosen = vec![1, outputs.div_ceil(4), outputs.div_ceil(2), outputs];
+    chosen.dedup();
+    chosen
+}
+
+/// Column `horizon`, from 1, of `rows` [B, K].
+fn column(rows: &[f32], outputs: usize, horizon: usize) -> impl Iterator<Item = f32> + '_ {
+    rows.chunks_exact(outputs).map(move |row| row[horizon - 1])
+}
+
+fn add_targets(source: &Source, indices: &[usize], pairs: &mut [Pairs]) -> Result<()> {
+    let outputs = source.shape().horizons;
+    if let Some(series) = source.series() {
+        for Pairs { horizon, actual, .. } in pairs {
+            actual.extend(indices.iter().map(|&sample| series.targets()[sample * outputs + *horizon - 1]));
+        }
+        return Ok(());
+    }
+    for some in indices.chunks(BLOCK) {
+        let mut block = SampleBlock::zeros(source.shape(), some.len());
+        source.gather(some, block.slices())?;
+        for Pairs { horizon, actual, .. } in &mut *pairs {
+            actual.extend(column(&block.targets, outputs, *horizon));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_horizons_from_the_first_to_the_last() {
+        for (outputs, expected) in [(1, vec![1]), (2, vec![1, 2]), (5, vec![1, 2, 3, 5]), (36, vec![1, 9, 18, 36])] {
+            assert_eq!(horizons(outputs), expected);
+        }
+    }
+
+    fn forecasts(len: usize, instruments: Option<Vec<String>>) -> Forecasts {
+        let pairs = Pairs { horizon: 1, predicted: vec![0.0; len], actual: vec![0.0; len] };
+        Forecasts { part: Part::Test, indices: (0..len).collect(), times: None, instruments, pairs: vec![pairs] }
+    }
+
+    #[test]
+    fn a_stretch_lies_in_the_middle_and_within_one_instrument() {
+        assert_eq!(forecasts(1000, None).stretch().unwrap().0, 380..620);
+        assert_eq!(forecasts(10, None).stretch().unwrap().0, 0..10);
+        assert!(forecasts(1, None).stretch().is_none());
+        for (second_from, range) in [(501, 261..501), (500, 500..740), (400, 400..640), (999, 380..620)] {
+            let names = (0..1000).map(|k| if k < second_from { "A" } else { "B" }.to_owned()).collect();
+            let all = forecasts(1000, Some(names));
+            assert_eq!(all.stretch().unwrap().0, range, "{second_from}");
+            assert_eq!(all.instrument(0), Some("A"));
+        }
+    }
+}

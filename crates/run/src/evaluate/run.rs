@@ -1,0 +1,193 @@
+//! A model's errors on a part of the data, or those of the model of each fold.
+
+use std::path::{Path, PathBuf};
+
+use megabatch_gpu_core::Device;
+use megabatch_trainer::{Baselines, Selection};
+use serde::Serialize;
+
+use super::folds::{Fold, FoldPlan, Folds, Progress};
+use super::int8::Report;
+use super::{Evaluation, Part};
+use crate::error::{Context as _, Error, Result};
+use crate::findings::Findings;
+use crate::host::Host;
+use crate::plan::SplitPlan;
+use crate::run_folder::RunFolder;
+use crate::setup::settings::loss;
+use crate::trained::{ChangedData, CheckpointChoice, Instruments, Opening, Trained, UnitsOfErrors, Weights};
+
+/// A model to evaluate.
+#[derive(Clone, Debug)]
+pub struct EvaluateRequest {
+    /// Folder of the run; of a run of several folds, all of them are evaluated.
+    pub run: PathBuf,
+    /// Data file; the one trained on if `None`.
+    pub data: Option<PathBuf>,
+    /// Which part of the data, split as in training; the test split if `None`, or validation or all
+    /// where it is empty.
+    pub part: Option<Part>,
+    /// Which checkpoint.
+    pub checkpoint: CheckpointChoice,
+    /// Arithmetic of the LSTMs' matrices; with eight bits the answer says what they change.
+    pub weights: Weights,
+    /// Data of the run that have changed since it was trained.
+    pub changed_data: ChangedData,
+    /// `cpu`, `auto`, `cuda` or `cuda:N`.
+    pub device: String,
+    /// Instruments that the model was not trained on.
+    pub instruments: Instruments,
+}
+
+impl EvaluateRequest {
+    /// The best checkpoint of the run in `run`, on what it did not train on.
+    pub fn new(run: impl Into<PathBuf>) -> Self {
+        EvaluateRequest {
+            run: run.into(),
+            data: None,
+            part: None,
+            checkpoint: CheckpointChoice::default(),
+            weights: Weights::default(),
+            changed_data: ChangedData::default(),
+            device: "auto".to_owned(),
+            instruments: Instruments::default(),
+        }
+    }
+}
+
+/// Errors of a model, or of one a fold.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Errors {
+    /// One a fold.
+    pub evaluations: Vec<Evaluation>,
+    /// All of it, for people and programs.
+    pub findings: Findings,
+}
+
+/// Errors of a model by horizon beside those of baselines that need no model.
+///
+/// # Errors
+/// A usage error for a part that is empty or a fold that has not been trained, a data error for
+/// data that are not as in training.
+pub fn evaluate(request: &EvaluateRequest, host: &Host<'_>) -> Result<Errors> {
+    let folder = RunFolder::open(&request.run)?;
+    if let Some(folds) = FoldPlan::of(&folder.config(&[])?)?.filter(|_| folder.fold(0).has_begun()) {
+        return evaluate_folds(request, &folder, folds, host);
+    }
+    let OfRun { evaluated, .. } = evaluate_run(request, &request.run, host)?;
+    let Evaluated { evaluation, int8, units, notes, .. } = &evaluated;
+    // Outputs of a model of ranks have no unit.
+    let told = |units: &UnitsOfErrors| format!("errors in {}, horizons in {}\n", units.errors, units.horizons);
+    let mut text = units.as_ref().filter(|_| !evaluation.ranks).map_or(String::new(), told) + &evaluation.to_text();
+    text.extend(int8.iter().map(|report| format!("\n{}", report.to_text(&evaluation.model.rmse))));
+    text.extend(notes.iter().map(|note| format!("\nnote: {note}")));
+    let findings = Findings::new(text, &evaluated);
+    Ok(Errors { evaluations: vec![evaluated.evaluation], findings })
+}
+
+/// The errors of the model of each fold on its own part, and of all together.
+fn evaluate_folds(request: &EvaluateRequest, folder: &RunFolder, folds: FoldPlan, host: &Host<'_>) -> Result<Errors> {
+    if request.weights == Weights::Int8 {
+        return Err(Error::usage(format!(
+            "--int8: {} has a model a fold; name one, such as {}",
+            folder.root().display(),
+            folder.fold(0).root().display()
+        )));
+    }
+    let (mut done, mut notes) = (Vec::new(), Vec::new());
+    for fold in 0..folds.folds {
+        let own = folder.fold(fold);
+        if !own.has_begun() {
+            return Err(Error::usage(format!(
+                "{}: fold {} of {} has not been trained; `megabatch train --out {} --resume` goes on with it",
+                folder.root().display(),
+                fold + 1,
+                folds.folds,
+                folder.root().display()
+            )));
+        }
+        let judged = evaluate_run(request, own.root(), host).with_context(|| format!("fold {}", fold + 1))?;
+        let OfRun { evaluated: Evaluated { evaluation, notes: of_fold, .. }, split } = judged;
+        notes.extend(of_fold);
+        done.push(Fold { fold: fold + 1, run: own.root().to_owned(), steps: evaluation.step, split, evaluation });
+    }
+    let all = Folds { plan: folds, run: folder.root(), done: &done };
+    notes.dedup();
+    let (mut text, mut json) = (all.to_text(), all.to_json(Progress::Finished));
+    text.extend(notes.iter().map(|note| format!("\nnote: {note}")));
+    if !notes.is_empty() {
+        json["notes"] = serde_json::json!(notes);
+    }
+    let findings = Findings::new(text, &json);
+    Ok(Errors { evaluations: done.into_iter().map(|fold| fold.evaluation).collect(), findings })
+}
+
+/// Evaluation of a run's model, and the split of its data.
+struct OfRun {
+    evaluated: Evaluated,
+    split: SplitPlan,
+}
+
+fn evaluate_run(request: &EvaluateRequest, run: &Path, host: &Host<'_>) -> Result<OfRun> {
+    let opening = Opening {
+        run,
+        data: request.data.as_deref(),
+        checkpoint: request.checkpoint,
+        weights: Weights::AsTrained,
+        device: &request.device,
+        instruments: request.instruments,
+        changed: request.changed_data,
+    };
+    let mut trained = Trained::open(opening, host)?;
+    let split = trained.data.split(&trained.config)?;
+    let part = request.part.unwrap_or_else(|| Part::unseen(&split));
+    let indices = part.indices(&split, trained.units());
+    if indices.is_empty() {
+        return Err(Error::usage(format!("--split {}: it is empty; data.split says how large each is", part.name())));
+    }
+    let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
+    let int8 = match request.weights {
+        Weights::Int8 => Some(trained.int8(run, request.checkpoint)?),
+        Weights::AsTrained => None,
+    };
+    let units = trained.units_of_errors()?;
+    let Trained { device, data, predictor, step, notes, .. } = &mut trained;
+    let samples = data.samples();
+    let baselines = Baselines::fit_for(
+        device,
+        Selection { samples, indices: &split.train },
+        predictor.model().config().readout,
+        loss,
+    )?;
+    let selection = Selection { samples, indices: &indices };
+    let errors = predictor.evaluate(selection, loss, Some(&baselines))?;
+    let (errors, int8) = match int8 {
+        None => (errors, None),
+        Some(mut int8) => {
+            let of_int8 = int8.evaluate(selection, loss, Some(&baselines))?;
+            (of_int8, Some(Report::of(errors.metrics, predictor, &mut int8, selection)?))
+        }
+    };
+    let evaluation = Evaluation::new(part, *step, loss, errors, data);
+    let device = predictor.device();
+    let gpu = matches!(device, Device::Cuda(_)).then(|| device.to_string());
+    let evaluated = Evaluated { evaluation, int8, gpu, units, notes: std::mem::take(notes) };
+    Ok(OfRun { evaluated, split: SplitPlan::of(&split, data) })
+}
+
+/// The errors, and how they were computed where that is not as usual.
+#[derive(Serialize)]
+struct Evaluated {
+    #[serde(flatten)]
+    evaluation: Evaluation,
+    /// Change of errors by eight bits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    int8: Option<Report>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gpu: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    units: Option<UnitsOfErrors>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+}

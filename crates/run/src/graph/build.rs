@@ -1,0 +1,203 @@
+//! Graphs of files, built where they are not there yet.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use megabatch_graph_cache::build::Rewired;
+use megabatch_graph_cache::{BuildOptions, Builder, CollectionChange, Error, GraphFile, Stale, Widths, build_cached};
+use serde_json::{Value, json};
+
+use super::building::{Wrote, describe_graphs, facts, with_progress};
+use super::cached::{self, CacheFolder};
+use super::options::{GraphKind, Options};
+use super::source::{Source, with_source};
+use crate::error::Result;
+use crate::findings::Findings;
+use crate::host::Host;
+use crate::output;
+use crate::text::ByteSize;
+
+/// Graphs to build.
+#[derive(Clone, Debug)]
+pub struct BuildRequest {
+    /// Files or folders, as the kind says.
+    pub inputs: Vec<PathBuf>,
+    /// What the graphs are built from, and how.
+    pub kind: GraphKind,
+    /// Where the graphs go.
+    pub place: Place,
+    /// Options of the kind.
+    pub options: Options,
+    /// Keep how many neighbours a node has and draw them by chance, from this seed: what the graphs
+    /// have to be better than.
+    pub rewire: Option<u64>,
+    /// Width of stored numbers.
+    pub widths: Widths,
+    /// Threads that build; as many as there are CPUs if `None`.
+    pub threads: Option<NonZeroUsize>,
+}
+
+/// Place of graphs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A file.
+    File(PathBuf),
+    /// A cache folder with files of any number of builds, named by content hash.
+    Cache {
+        /// The folder.
+        folder: PathBuf,
+        /// Bytes that its files may take together: those go whose use is longest ago.
+        limit: Option<ByteSize>,
+    },
+}
+
+/// Builds graphs into a file, unless it holds them already.
+///
+/// The file knows what it was built from, by what and how. Where none of it has changed, nothing is
+/// done; where something has, the answer says what, and the file is replaced. Building that was
+/// interrupted goes on where it stopped.
+///
+/// # Errors
+/// A usage error for options that do nothing for the kind; a data error for inputs that cannot be
+/// used.
+pub fn build(request: &BuildRequest, host: &Host<'_>) -> Result<Findings> {
+    request.place.check(&request.inputs)?;
+    with_source(request.kind, &request.inputs, &request.options, &mut |source| match request.rewire {
+        None => build_source(request, source, host),
+        Some(seed) => {
+            let Source { builder, found, facts } = source;
+            build_source(request, Source { builder: &Rewired::new(builder, seed), found, facts }, host)
+        }
+    })
+}
+
+impl Place {
+    fn check(&self, inputs: &[PathBuf]) -> Result<()> {
+        match self {
+            Place::File(out) => {
+                output::require_ending(out, &["mbg"])?;
+                output::check(out, &inputs.iter().map(PathBuf::as_path).collect::<Vec<_>>())
+            }
+            Place::Cache { folder, .. } => output::check_folder(folder),
+        }
+    }
+}
+
+fn build_source(request: &BuildRequest, source: Source<'_>, host: &Host<'_>) -> Result<Findings> {
+    match &request.place {
+        Place::File(out) => build_file(request, out, source, host),
+        Place::Cache { folder, limit } => cached::build(request, CacheFolder { folder, limit: *limit }, source, host),
+    }
+}
+
+fn build_file(request: &BuildRequest, out: &Path, source: Source<'_>, host: &Host<'_>) -> Result<Findings> {
+    let start = Instant::now();
+    let changes = changes(out, source.builder)?;
+    let (file, wrote) = with_progress(request, source.builder, host, &mut |options, progress| {
+        build_cached(out, source.builder, options, progress)
+    })?;
+    let seconds = start.elapsed().as_secs_f64();
+    let state = match (wrote, &changes) {
+        (Wrote::Nothing, _) => State::Unchanged,
+        (Wrote::Graphs { .. }, Some(changes)) if !changes.is_empty() => State::Replaced,
+        (Wrote::Graphs { .. }, _) => State::Built,
+    };
+    let changes = changes.unwrap_or_default();
+    let text = source.found + &describe(&file, state, &changes, wrote, seconds);
+    let mut json = facts(&file, wrote, request.kind, seconds);
+    json["state"] = state.name().into();
+    json["changes"] = changes
+        .iter()
+        .map(|CollectionChange { what, old, new, .. }| json!({ "what": what, "old": old, "new": new }))
+        .collect();
+    json["found"] = source.facts;
+    Ok(Findings::new(text, &json))
+}
+
+/// Outcome for the file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It holds the graphs already.
+    Unchanged,
+    Built,
+    /// It held others.
+    Replaced,
+}
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            State::Unchanged => "unchanged",
+            State::Built => "built",
+            State::Replaced => "replaced",
+        }
+    }
+}
+
+/// In what the file at `path` is not of what `builder` builds from; `None` where there is no file
+/// that could tell.
+fn changes(path: &Path, builder: &dyn Builder) -> Result<Option<Vec<CollectionChange>>> {
+    let Ok(file) = GraphFile::open(path) else { return Ok(None) };
+    match file.check_fresh(builder) {
+        Ok(()) => Ok(Some(Vec::new())),
+        Err(Error::Stale { changes, .. }) => Ok(Some(changes)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl BuildRequest {
+    pub(super) fn build_options(&self) -> BuildOptions {
+        BuildOptions { threads: self.threads, widths: self.widths, stale: Stale::Replace }
+    }
+}
+
+fn describe(file: &GraphFile, state: State, changes: &[CollectionChange], wrote: Wrote, seconds: f64) -> String {
+    let how = match state {
+        State::Unchanged => "it was built from the same, in the same way: nothing to do".to_owned(),
+        State::Built => wrote.describe(seconds),
+        State::Replaced => {
+            let said: Vec<String> =
+                changes.iter().flat_map(|change| said(change.what, &change.old, &change.new)).collect();
+            format!("{}; it held others: {}", wrote.describe(seconds), said.join(", "))
+        }
+    };
+    describe_graphs(file, &how)
+}
+
+/// Changes in words: of parameters, each that has changed.
+fn said(what: &str, old: &str, new: &str) -> Vec<String> {
+    let object = |text: &str| serde_json::from_str(text).ok().filter(Value::is_object);
+    let (Some(old_values), Some(new_values)) = (object(old), object(new)) else {
+        return vec![match what {
+            "data" => "data have changed".to_owned(),
+            what => format!("{what} was {old:.80}, is {new:.80}"),
+        }];
+    };
+    let empty = serde_json::Map::new();
+    let names = new_values.as_object().unwrap_or(&empty).keys();
+    let differ = names.filter(|name| old_values[name.as_str()] != new_values[name.as_str()]);
+    let was = |name: &str| match &old_values[name] {
+        Value::Null => "not set".to_owned(),
+        value => value.to_string(),
+    };
+    differ.map(|name| format!("{name} was {}, is {}", was(name), new_values[name.as_str()])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_that_have_changed_are_named() {
+        let cases = [
+            ("parameters", r#"{"k":10,"lookback":60}"#, r#"{"k":5,"lookback":60}"#, vec!["k was 10, is 5"]),
+            ("parameters", r#"{"k":10}"#, r#"{"k":10,"demean":true}"#, vec!["demean was not set, is true"]),
+            ("builder", "tu/1", "tu/2", vec!["builder was tu/1, is tu/2"]),
+            ("data", "a", "b", vec!["data have changed"]),
+        ];
+        for (what, old, new, expected) in cases {
+            assert_eq!(said(what, old, new), expected);
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Graphs: built once, kept in a file, looked at, and written for other programs.
+
+mod build;
+mod building;
+mod cached;
+mod export;
+mod inspect;
+mod options;
+mod points;
+mod shares;
+mod sizes;
+mod source;
+mod stored;
+mod verify;
+
+pub use build::{BuildRequest, Place, build};
+pub use export::{ExportFormat, ExportRequest, export};
+pub use inspect::{draw, dump, inspect};
+pub use megabatch_graph_cache::build::Symmetry;
+pub use megabatch_graph_cache::{FloatWidth, IndexWidth, Widths};
+pub use options::{BoxEdges, GraphKind, Options};
+pub use verify::verify;
+
+/// `1 graph`, `2 graphs`.
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A note where `k` neighbours are all other nodes.
+fn note_on_k(k: usize, nodes: usize, what: &str) -> String {
+    match k < nodes {
+        true => String::new(),
+        false => format!("note: --k {k} makes neighbours of all {}\n", counted(nodes, what)),
+    }
+}

@@ -1,0 +1,42 @@
+//! Check of a file of graphs against what was written.
+
+use std::path::Path;
+
+use megabatch_graph_cache::GraphFile;
+use serde_json::json;
+
+use super::counted;
+use crate::error::{Error, Result};
+use crate::findings::Findings;
+use crate::text::{bytes, shown};
+
+/// Damaged graphs that are told by name.
+const NAMED_MAX: usize = 10;
+
+/// Checks every byte of the file of graphs `path` against its checksums, and every graph for its
+/// form.
+///
+/// # Errors
+/// A data error that names the damaged graphs.
+pub fn verify(path: &Path) -> Result<Findings> {
+    let file = GraphFile::open(path)?;
+    let damaged = file.damaged();
+    if let [(_, first), ..] = damaged.as_slice() {
+        let keys: Vec<&str> = damaged.iter().take(NAMED_MAX).map(|(index, _)| file.key(*index)).collect();
+        let more = if damaged.len() > keys.len() { ", …" } else { "" };
+        return Err(Error::data(format!(
+            "{first}; of {} {} damaged: {}{more}",
+            counted(file.len(), "graph"),
+            damaged.len(),
+            keys.join(", ")
+        )));
+    }
+    let text = format!(
+        "{}: {}, {}: all as they were written",
+        path.display(),
+        counted(file.len(), "graph"),
+        bytes(file.bytes())
+    );
+    let json = json!({ "file": shown(path), "graphs": file.len(), "bytes": file.bytes(), "damaged": 0 });
+    Ok(Findings::new(text, &json))
+}

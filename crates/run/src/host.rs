@@ -1,0 +1,123 @@
+//! What a run takes from the program that it is a part of: environment, cache folder, progress and
+//! cancellation.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use megabatch_trainer::Event;
+
+use crate::error::Result;
+
+/// The program around a run. [`Host::silent`] is that of a library's user, who wants none of it.
+pub struct Host<'a> {
+    /// Environment variables. Those that begin with `MEGABATCH_` and a section are settings.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Folder for results that can be computed again, such as the choice of GPU kernels; nothing is
+    /// kept if `None`. [`cache_folder`](crate::cache_folder) says where the system wants it.
+    pub cache_folder: Option<PathBuf>,
+    /// Who hears of the work under way.
+    pub observer: &'a dyn Observer,
+    /// Who may end it.
+    pub cancel: &'a dyn Cancel,
+}
+
+impl Host<'static> {
+    /// No environment, no cache, nobody who listens, and work that goes on to its end.
+    pub fn silent() -> Self {
+        Host { environment: Vec::new(), cache_folder: None, observer: &Silent, cancel: &Silent }
+    }
+}
+
+/// Work of a known length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work<'a> {
+    /// Its name: `train`.
+    pub label: &'static str,
+    /// Length in units.
+    pub total: u64,
+    /// Units, in the plural: `steps`.
+    pub unit: &'a str,
+}
+
+/// Observer of a run.
+pub trait Observer: Sync {
+    /// Work begins; it has ended when the answer is dropped.
+    fn begin(&self, work: Work<'_>) -> Box<dyn Progress>;
+
+    /// A remark for the user, a sentence without its stop.
+    fn note(&self, text: &str);
+
+    /// A milestone is reached.
+    fn milestone(&self, _milestone: &Milestone<'_>) {}
+
+    /// A step, a validation, a checkpoint or anything else of training.
+    fn event(&self, _event: &Event<'_>) {}
+}
+
+/// Milestone of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Milestone<'a> {
+    /// A new run is planned: which exports and which streaming its model allows, a line each.
+    Planned(&'a [String]),
+    /// Training of a fold begins, counted from 1.
+    Fold {
+        /// Its number.
+        number: usize,
+        /// Number of folds.
+        of: usize,
+    },
+}
+
+/// Display of work under way.
+pub trait Progress: Send {
+    /// `first` units were done before this work began; they do not count as speed.
+    fn begin_at(&mut self, first: u64);
+
+    /// `done` units are done; `message` says how it goes.
+    fn at(&mut self, done: u64, message: &str);
+
+    /// A line that stays.
+    fn note(&self, text: &str);
+}
+
+/// A wish to end work early, but in order.
+pub trait Cancel: Sync {
+    /// Work begins that looks for the wish at least once in `patience`.
+    ///
+    /// # Errors
+    /// Where no wish can be heard.
+    fn watch(&self, _patience: Duration) -> Result<()> {
+        Ok(())
+    }
+
+    /// True if the work is to end.
+    fn is_requested(&self) -> bool;
+}
+
+/// Hears nothing and wants nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Observer for Silent {
+    fn begin(&self, _work: Work<'_>) -> Box<dyn Progress> {
+        Box::new(Silent)
+    }
+
+    fn note(&self, _text: &str) {}
+}
+
+impl Progress for Silent {
+    fn begin_at(&mut self, _first: u64) {}
+
+    fn at(&mut self, _done: u64, _message: &str) {}
+
+    fn note(&self, _text: &str) {}
+}
+
+impl Cancel for Silent {
+    fn is_requested(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,62 @@
+//! Weights from elsewhere become a run that can be evaluated, used and trained on.
+
+use std::path::PathBuf;
+
+use megabatch_trainer::Trainer;
+use serde_json::json;
+
+use crate::config::SettingSources;
+use crate::error::Result;
+use crate::findings::Findings;
+use crate::host::Host;
+use crate::plan::Plan;
+use crate::run_folder::RunFolder;
+use crate::setup::{Intent, Request, TrainingSetup, data_path};
+use crate::text::shown;
+
+/// Weights to import.
+#[derive(Clone, Debug)]
+pub struct ImportRequest {
+    /// The weights, in safetensors, with PyTorch's names, shapes and gate order.
+    pub weights: PathBuf,
+    /// Settings, whose `model.*` fits the weights.
+    pub settings: SettingSources,
+    /// Data of the model's shape; goes over `data.path`.
+    pub data: Option<PathBuf>,
+    /// Folder of the run to make.
+    pub out: PathBuf,
+}
+
+/// Makes a run of weights from elsewhere.
+///
+/// # Errors
+/// A data error for weights that do not fit the model, a usage error for a folder that holds a run.
+pub fn import(request: &ImportRequest, host: &Host<'_>) -> Result<Findings> {
+    let mut config = request.settings.load(&host.environment)?;
+    let data = data_path(&config, request.data.as_deref())?;
+    config.set_path("data.path", &std::path::absolute(data)?)?;
+    config.set_path("output.dir", &request.out)?;
+    let folder = RunFolder::new(&request.out)?;
+    let job = TrainingSetup::open(Request {
+        config,
+        data: None,
+        device: "cpu",
+        max_steps: None,
+        memory_bytes: None,
+        intent: Intent::Plan,
+        cache_folder: None,
+    })?;
+    let plan = Plan::of(&job)?;
+    let mut trainer = Trainer::new(&job.device, job.training.clone(), plan.shape.clone())?;
+    trainer.load_weights(&request.weights)?;
+
+    let _taken = folder.take()?;
+    folder.begin(&job.config, &plan)?;
+    let checkpoints = folder.keep_checkpoints(&job.config);
+    let checkpoint = trainer.save_checkpoint(&job.run(&checkpoints))?;
+    let text = format!("{}: {} weights as step 0", folder.root().display(), plan.parameters);
+    Ok(Findings::new(
+        text,
+        &json!({ "run": shown(folder.root()), "checkpoint": checkpoint.as_deref().map(shown), "parameters": plan.parameters }),
+    ))
+}

@@ -1,0 +1,14 @@
+//! From bars as text to one file of aligned multi-timeframe series.
+
+pub(crate) mod provenance;
+mod recipe;
+mod series;
+pub(crate) mod universe;
+
+pub use megabatch_bars::{
+    DateOrder, Feature, FormatName, OnError, Prices, Repeats, Scaling, StampedAt, SymbolPattern, TargetKind, Timeframe,
+    Weekends, Zone,
+};
+pub(crate) use recipe::Recordings;
+pub use recipe::{Calendar, FeatureList, PipSizes, Recipe, SampleRange, Windows, symbol_name};
+pub use series::ingest;

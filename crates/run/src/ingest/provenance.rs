@@ -1,0 +1,174 @@
+//! Provenance of a series as JSON: in the answer of `ingest`, and in the file's attribute `source`.
+
+use std::fmt::Display;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use megabatch_bars::{
+    Adjustments, AlignedSeries, ComparedFiles, Excluded, FileSummary, Gap, ReadSummary, RowCount, Segment,
+};
+use serde_json::{Map, Value, json};
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::ingest::{Recipe, Recordings};
+use crate::text::shown;
+
+/// The account of a series file.
+pub(crate) fn account(recipe: &Recipe, recordings: &Recordings, aligned: &AlignedSeries) -> io::Result<Value> {
+    let all = &recordings.universe.recordings;
+    let uses_pips = recipe.spec().uses_pips();
+    let mut instruments = Vec::with_capacity(all.len());
+    for (place, (recording, pip_size)) in all.iter().zip(&recordings.pip_sizes).enumerate() {
+        let mut of_bars = of_bars(&recording.summary)?;
+        of_bars["pip_size"] = json!(uses_pips.then_some(pip_size));
+        of_bars["segments"] = of_segments(place, aligned);
+        instruments.push(of_bars);
+    }
+    let mut account = json!({ "recipe": recipe.to_words(), "instruments": instruments, "warnings": aligned.warnings });
+    if !recordings.universe.excluded.is_empty() {
+        let left_out = recordings.universe.excluded.iter().map(|left_out| of_left_out(recipe, left_out));
+        account["left_out"] = left_out.collect::<io::Result<Value>>()?;
+    }
+    Ok(account)
+}
+
+fn of_left_out(recipe: &Recipe, Excluded { symbol, reason }: &Excluded) -> io::Result<Value> {
+    let file = |path: &Path| Ok(json!({ "file": shown(path), "xxh3_128": fingerprint(path)? }));
+    let files = recipe.files_of(symbol).map(file).collect::<io::Result<Value>>()?;
+    Ok(json!({ "symbol": symbol, "reason": reason.to_string(), "files": files }))
+}
+
+/// The account of the bars of one instrument.
+pub(crate) fn of_bars(summary: &ReadSummary) -> io::Result<Value> {
+    let files = summary.files.iter().map(of_file).collect::<io::Result<Vec<Value>>>()?;
+    let kinds: Map<String, Value> = summary
+        .gaps
+        .kinds
+        .iter()
+        .map(|gaps| (gaps.kind.to_string(), json!({ "count": gaps.count, "duration_ns": gaps.duration_ns })))
+        .collect();
+    let jumps = summary
+        .jumps
+        .iter()
+        .map(|jump| json!({ "open_time_ns": jump.open_time, "from": jump.from, "to": jump.to, "split": jump.split }));
+    let compared = summary.compared.iter().map(of_compared).collect::<io::Result<Vec<Value>>>()?;
+    let pair = summary.pair.map(|pair| {
+        json!({ "bid_only": pair.bid_only.count, "ask_only": pair.ask_only.count, "crossed": pair.crossed.count })
+    });
+    Ok(json!({
+        "symbol": summary.symbol,
+        "base": summary.base.name(),
+        "first_open_time_ns": summary.first_open_time,
+        "last_close_time_ns": summary.last_close_time,
+        "rows": summary.rows(),
+        "kept": summary.kept(),
+        "bars": {
+            "all": summary.bars.all,
+            "flat": summary.bars.flat,
+            "without_volume": summary.bars.without_volume,
+            "with_spread": summary.bars.with_spread,
+        },
+        "gaps": {
+            "count": summary.gaps.count(),
+            "weekends": summary.gaps.weekends(),
+            "kinds": kinds,
+            "longest": summary.gaps.longest.iter().map(of_gap).collect::<Vec<_>>(),
+        },
+        "jumps": jumps.collect::<Vec<_>>(),
+        "pair": pair,
+        "compared": compared,
+        "files": files,
+        "warnings": summary.warnings,
+    }))
+}
+
+fn of_file(file: &FileSummary) -> io::Result<Value> {
+    let mut account = json!({
+        "file": shown(&file.path),
+        "xxh3_128": fingerprint(&file.path)?,
+        "format": file.format.name(),
+        "zone": file.zone.as_ref().map(ToString::to_string),
+        "zone_why": file.zone_why,
+        "rows": file.rows,
+        "kept": file.kept,
+        "preamble": file.preamble,
+        "dropped": of_tallies(&file.dropped),
+        "repaired": of_tallies(&file.fixed),
+    });
+    if file.newest_first {
+        account["newest_first"] = true.into();
+    }
+    if let Some(adjusted) = &file.adjusted {
+        let Adjustments { first_factor, last_factor, splits, dividends, factor_changes, .. } = adjusted;
+        let splits =
+            splits.iter().map(|split| json!({ "open_time_ns": split.open_time, "coefficient": split.coefficient }));
+        account["adjusted"] = json!({
+            "first_factor": first_factor,
+            "last_factor": last_factor,
+            "splits": splits.collect::<Vec<_>>(),
+            "dividends": dividends,
+            "factor_changes": factor_changes,
+        });
+    }
+    Ok(account)
+}
+
+/// Files of a longer timeframe, which are not in the series.
+fn of_compared(compared: &ComparedFiles) -> io::Result<Value> {
+    let file = |path: &PathBuf| Ok(json!({ "file": path, "xxh3_128": fingerprint(path)? }));
+    Ok(json!({
+        "timeframe": compared.timeframe.name(),
+        "files": compared.paths.iter().map(file).collect::<io::Result<Value>>()?,
+        "same": compared.same,
+        "different": compared.different.count,
+        "not_covered": compared.not_covered,
+    }))
+}
+
+fn of_tallies<K: Display>(tallies: &[RowCount<K>]) -> Value {
+    let entry =
+        |tally: &RowCount<K>| (tally.kind.to_string(), json!({ "rows": tally.rows, "first_line": tally.first_line }));
+    Value::Object(tallies.iter().map(entry).collect())
+}
+
+fn of_gap(gap: &Gap) -> Value {
+    json!({ "from_ns": gap.from, "to_ns": gap.to })
+}
+
+fn of_segments(instrument: usize, aligned: &AlignedSeries) -> Value {
+    let own = |segments: &[Segment]| -> Vec<Value> {
+        let own = segments.iter().filter(|segment| segment.instrument as usize == instrument);
+        own.map(|segment| {
+            json!({
+                "open_time_ns": segment.open_time,
+                "close_time_ns": segment.close_time,
+                "bars": segment.bars,
+                "samples": segment.samples.len(),
+            })
+        })
+        .collect()
+    };
+    json!({ "kept": own(&aligned.segments), "left_out": own(&aligned.excluded) })
+}
+
+/// A fingerprint of a file's bytes, 32 hexadecimal digits.
+pub(crate) fn fingerprint(path: &Path) -> io::Result<String> {
+    let mut hash = Xxh3::new();
+    let mut file = std::fs::File::open(path)?;
+    io::copy(&mut file, &mut Hashing(&mut hash))?;
+    Ok(format!("{:032x}", hash.digest128()))
+}
+
+/// A hash as something to write to.
+struct Hashing<'a>(&'a mut Xxh3);
+
+impl io::Write for Hashing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

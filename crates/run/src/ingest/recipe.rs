@@ -1,0 +1,197 @@
+//! Recipe of a series file: the files, how they are read, and the series made of them. `ingest`
+//! takes it and writes it into the file; `leak` reads it there and makes the series again,
+//! `predict --follow` goes on with it.
+
+mod lists;
+mod recordings;
+mod windows;
+mod words;
+
+use std::path::{Path, PathBuf};
+
+use megabatch_bars::{
+    DateOrder, Feature, FormatName, GapPolicy, OnError, Prices, ReadOptions, Repeats, Scaling, SeriesSpec, StampedAt,
+    SymbolPattern, TargetKind, Timeframe, Weekends, Window, Zone, bar_files,
+};
+use megabatch_chunk_io::AttributeValue;
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::text::Duration;
+
+pub use lists::{FeatureList, PipSizes, symbol_name};
+pub(crate) use recordings::Recordings;
+pub use windows::{SampleRange, Windows};
+
+/// What decides what a series file holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recipe {
+    /// Files of bars, in any order, or folders of them. Files of several symbols become several
+    /// instruments.
+    pub bars: Vec<PathBuf>,
+    /// Files of bars of the bid, to be joined with those of the ask to their mean and a spread.
+    pub bid: Vec<PathBuf>,
+    /// Files of bars of the ask.
+    pub ask: Vec<PathBuf>,
+    /// Symbol; taken from the files' names if `None`.
+    pub symbol: Option<String>,
+    /// Where the symbol stands in the files' names.
+    pub symbol_pattern: Option<SymbolPattern>,
+    /// Size of a pip in units of the price; known for currency pairs, and not needed where neither
+    /// target nor features are in pips.
+    pub pip_size: Option<PipSizes>,
+    /// Format of the files; recognised if `None`.
+    pub format: Option<FormatName>,
+    /// Order of day and month where the year comes last; found if all dates can be read in one
+    /// order only.
+    pub date_order: Option<DateOrder>,
+    /// Which end of a bar its timestamp is.
+    pub time: StampedAt,
+    /// Zone of the timestamps; if `None`, UTC for ISO timestamps, and for others found from the
+    /// weekly closes.
+    pub zone: Option<Zone>,
+    /// Timeframe of the bars; found from their spacing if `None`.
+    pub base: Option<Timeframe>,
+    /// Prices as they were quoted, or adjusted for splits and dividends.
+    pub prices: Prices,
+    /// What happens to rows that cannot be used as they stand.
+    pub on_error: OnError,
+    /// Which of several rows of one time stays.
+    pub repeats: Repeats,
+    /// Which bars of several instruments are read.
+    pub calendar: Calendar,
+    /// Window of each timeframe in bars.
+    pub timeframes: Windows,
+    /// Features of a bar.
+    pub features: FeatureList,
+    /// Future bars whose price changes are the targets.
+    pub horizon: usize,
+    /// What is predicted of each future bar.
+    pub target: TargetKind,
+    /// Every how many bars there is a sample.
+    pub stride: usize,
+    /// Longest hole in the bars that windows may reach across; a longer one ends a segment.
+    pub longest_hole: Duration,
+    /// Whether windows may reach across weekends.
+    pub weekends: Weekends,
+    /// How features are scaled.
+    pub scaling: Scaling,
+    /// Share of the samples, the earliest, on which the scaling is fitted: the first number of
+    /// `data.split`.
+    pub train_fraction: f64,
+}
+
+/// Bars of several instruments that are read. An instrument is listed from its first bar on, until
+/// it has had none for four weeks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calendar {
+    /// Every bar of every instrument.
+    All,
+    /// Bars at times at which at least half of the instruments that are listed then have one.
+    Common,
+}
+
+impl Default for Recipe {
+    /// No files; closed bars of five timeframes, and 36 targets in pips.
+    fn default() -> Self {
+        Recipe {
+            bars: Vec::new(),
+            bid: Vec::new(),
+            ask: Vec::new(),
+            symbol: None,
+            symbol_pattern: None,
+            pip_size: None,
+            format: None,
+            date_order: None,
+            time: StampedAt::Open,
+            zone: None,
+            base: None,
+            prices: Prices::AdjustedIfGiven,
+            on_error: OnError::Fail,
+            repeats: Repeats::Refuse,
+            calendar: Calendar::All,
+            timeframes: Windows::default(),
+            features: FeatureList(Feature::DEFAULT.to_vec()),
+            horizon: 36,
+            target: TargetKind::Cumulative,
+            stride: 1,
+            longest_hole: Duration { ns: 4 * DAY_NS },
+            weekends: Weekends::Spanned,
+            scaling: Scaling::Robust,
+            train_fraction: 0.7,
+        }
+    }
+}
+
+const DAY_NS: i64 = 86_400_000_000_000;
+
+impl Recipe {
+    /// Refuses a recipe that reads no bars, or bars of two kinds, or names symbols in two ways.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.is_whole() {
+            true => Ok(()),
+            false => Err(Error::usage(
+                "a recipe reads either files of bars or those of the bid and of the ask, and takes their symbol from one place",
+            )),
+        }
+    }
+
+    /// Every file that is read.
+    pub(crate) fn files(&self) -> Vec<&Path> {
+        self.bars.iter().chain(&self.bid).chain(&self.ask).map(PathBuf::as_path).collect()
+    }
+
+    /// The recipe with the files of bars that stand in its folders in their place.
+    pub(crate) fn with_files_of_folders(mut self) -> Result<Self> {
+        let files = self.bars.iter().map(|path| bar_files(path)).collect::<Result<Vec<_>, _>>()?;
+        self.bars = files.into_iter().flatten().collect();
+        Ok(self)
+    }
+
+    pub(crate) fn read_options(&self) -> ReadOptions {
+        ReadOptions {
+            format: self.format,
+            date_order: self.date_order,
+            zone: self.zone.clone(),
+            stamped_at: self.time,
+            base: self.base,
+            prices: self.prices,
+            on_error: self.on_error,
+            repeats: self.repeats,
+            symbol: self.symbol.clone(),
+            symbol_pattern: self.symbol_pattern.clone(),
+        }
+    }
+
+    /// Definition of the series.
+    pub(crate) fn spec(&self) -> SeriesSpec {
+        let window = |&(timeframe, seq_len): &(Timeframe, usize)| Window { timeframe, seq_len };
+        SeriesSpec {
+            windows: self.timeframes.0.iter().map(window).collect(),
+            features: self.features.0.clone(),
+            horizon: self.horizon,
+            target_kind: self.target,
+            stride: self.stride,
+            scaling: self.scaling,
+            train_fraction: self.train_fraction,
+            holes: GapPolicy { longest_ns: self.longest_hole.ns, weekends: self.weekends },
+        }
+    }
+
+    /// The account of its bars in the series file at `path`, which is its attribute `source`, and
+    /// the recipe in it.
+    pub(crate) fn of_series(path: &Path, source: Option<&AttributeValue>) -> Result<(Value, Self)> {
+        let account = match source {
+            Some(AttributeValue::Text(text)) => serde_json::from_str(text).unwrap_or_default(),
+            _ => Value::Null,
+        };
+        let words: Option<Vec<String>> = serde_json::from_value(account["recipe"].clone()).ok();
+        let recipe = words.and_then(|words| Recipe::from_words(&words)).ok_or_else(|| {
+            Error::data(format!(
+                "{}: /@source: expected the recipe by which `ingest` made the file, found none; make it again from its bars",
+                path.display()
+            ))
+        })?;
+        Ok((account, recipe))
+    }
+}

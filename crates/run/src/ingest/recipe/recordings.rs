@@ -1,0 +1,143 @@
+//! The bars that a recipe reads, and the series that they make.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use megabatch_bars::{
+    AlignedSeries, Bars, CommonTimes, Excluded, Instrument, OnError, ReadOptions, Recording, Universe, align,
+    align_usable, on_common_times, pip_size_of, read_all, read_pair,
+};
+
+use super::lists::PipSizes;
+use super::{Calendar, Recipe};
+use crate::error::{Error, Result};
+
+/// The bars of the instruments that can be used, with the size of a pip of each, and the
+/// instruments that cannot.
+pub(crate) struct Recordings {
+    pub(crate) universe: Universe,
+    /// One size an instrument; 1 where pips have no part in the series.
+    pub(crate) pip_sizes: Vec<f64>,
+}
+
+impl Recordings {
+    /// The recordings as they are aligned.
+    pub(crate) fn instruments(&self) -> Vec<Instrument<'_>> {
+        let together = self.universe.recordings.iter().zip(&self.pip_sizes);
+        together
+            .map(|(Recording { symbol, bars, .. }, &pip_size)| Instrument { name: symbol, bars, pip_size })
+            .collect()
+    }
+
+    /// The series that the recipe makes of them. Where errors are to be passed over, an instrument
+    /// that cannot be in it joins those that are left out.
+    pub(crate) fn align(&mut self, recipe: &Recipe) -> Result<AlignedSeries> {
+        let spec = recipe.spec();
+        if recipe.on_error == OnError::Fail {
+            return Ok(align(&self.instruments(), &spec)?);
+        }
+        let (series, left_out) = align_usable(&self.instruments(), &spec)?;
+        let is_kept = |symbol: &String| left_out.iter().all(|Excluded { symbol: lacking, .. }| lacking != symbol);
+        let kept: Vec<bool> = self.universe.recordings.iter().map(|recording| is_kept(&recording.symbol)).collect();
+        let (mut of_recordings, mut of_sizes) = (kept.iter(), kept.iter());
+        self.universe.recordings.retain(|_| of_recordings.next() == Some(&true));
+        self.pip_sizes.retain(|_| of_sizes.next() == Some(&true));
+        self.universe.excluded.extend(left_out);
+        self.universe.excluded.sort_by(|a, b| a.symbol.cmp(&b.symbol));
+        Ok(series)
+    }
+}
+
+impl Recipe {
+    /// Reads the bars.
+    pub(crate) fn read(&self) -> Result<Recordings> {
+        let options = self.read_options();
+        let mut universe =
+            if self.bid.is_empty() { read_all(&self.bars, &options)? } else { self.read_pairs(&options)? };
+        if self.calendar == Calendar::Common {
+            keep_common_times(&mut universe)?;
+        }
+        self.require_known_symbols(&universe.recordings)?;
+        let sizes = universe.recordings.iter().map(|recording| self.pip_size_of(&recording.symbol));
+        let pip_sizes = sizes.collect::<Result<_>>()?;
+        Ok(Recordings { universe, pip_sizes })
+    }
+
+    fn read_pairs(&self, options: &ReadOptions) -> Result<Universe> {
+        let (bids, mut asks) = (by_symbol(&self.bid, options)?, by_symbol(&self.ask, options)?);
+        let mut universe = Universe::default();
+        for (symbol, bid) in bids {
+            let ask = asks.remove(&symbol).ok_or_else(|| one_sided(&symbol, "bid", "ask"))?;
+            universe.recordings.push(read_pair(&bid, &ask, options)?);
+        }
+        match asks.into_keys().next() {
+            Some(symbol) => Err(one_sided(&symbol, "ask", "bid")),
+            None => Ok(universe),
+        }
+    }
+
+    /// The files of a symbol.
+    pub(crate) fn files_of(&self, symbol: &str) -> impl Iterator<Item = &Path> {
+        let options = self.read_options();
+        self.files().into_iter().filter(move |path| options.symbol_of(path).is_ok_and(|found| found == symbol))
+    }
+
+    /// A size for a symbol that is not there is a slip of the keyboard, and the true symbol would
+    /// get another size.
+    fn require_known_symbols(&self, recordings: &[Recording]) -> Result<()> {
+        let Some(PipSizes::BySymbol(sizes)) = &self.pip_size else { return Ok(()) };
+        let symbols: Vec<&str> = recordings.iter().map(|recording| recording.symbol.as_str()).collect();
+        match sizes.keys().find(|symbol| !symbols.contains(&symbol.as_str())) {
+            None => Ok(()),
+            Some(unknown) => Err(Error::usage(format!(
+                "--pip-size: no bars are of the symbol {unknown}; there are {}",
+                symbols.join(", ")
+            ))),
+        }
+    }
+
+    fn pip_size_of(&self, symbol: &str) -> Result<f64> {
+        match &self.pip_size {
+            Some(PipSizes::All(size)) => return Ok(*size),
+            Some(PipSizes::BySymbol(sizes)) => {
+                if let Some(size) = sizes.get(symbol) {
+                    return Ok(*size);
+                }
+            }
+            None => {}
+        }
+        if self.spec().uses_pips() { Ok(pip_size_of(symbol)?) } else { Ok(1.0) }
+    }
+}
+
+/// Drops the bars at times at which few instruments have one, and warns of them in the summaries.
+fn keep_common_times(universe: &mut Universe) -> Result<()> {
+    let instruments: Vec<(&str, &Bars)> =
+        universe.recordings.iter().map(|recording| (recording.symbol.as_str(), &recording.bars)).collect();
+    let CommonTimes { bars, dropped, .. } = on_common_times(&instruments)?;
+    for ((recording, bars), dropped) in universe.recordings.iter_mut().zip(bars).zip(dropped) {
+        if dropped > 0 {
+            recording.summary.warnings.push(format!(
+                "{dropped} of {} bars dropped: fewer than half of the instruments that are listed then have one (--calendar common)",
+                recording.bars.len()
+            ));
+        }
+        recording.bars = bars;
+    }
+    Ok(())
+}
+
+fn by_symbol(paths: &[PathBuf], options: &ReadOptions) -> Result<BTreeMap<String, Vec<PathBuf>>> {
+    let mut of: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for path in paths {
+        of.entry(options.symbol_of(path)?).or_default().push(path.clone());
+    }
+    Ok(of)
+}
+
+fn one_sided(symbol: &str, there: &str, missing: &str) -> crate::error::Error {
+    Error::usage(format!(
+        "{symbol} has bars of the {there} and none of the {missing}: give both sides of every symbol; symbols are taken from the files' \
+         names, or from --symbol"
+    ))
+}

@@ -1,0 +1,40 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod adapters;
+pub mod bench;
+pub mod compare;
+pub mod config;
+pub mod convert;
+pub mod doctor;
+mod error;
+pub mod evaluate;
+pub mod export;
+mod findings;
+mod gpu;
+pub mod graph;
+mod host;
+pub mod import;
+pub mod ingest;
+pub mod inspect;
+pub mod leak;
+pub mod memory;
+pub mod monitor;
+mod nouns;
+mod output;
+pub mod plan;
+pub mod predict;
+mod report;
+mod run_folder;
+mod setup;
+pub mod synth;
+pub mod text;
+pub mod train;
+mod trained;
+mod usage;
+
+pub use error::{Context, Error, Kind, Result};
+pub use findings::Findings;
+pub use host::{Cancel, Host, Milestone, Observer, Progress, Silent, Work};
+pub use setup::cache::folder as cache_folder;
+pub use trained::{ChangedData, CheckpointChoice, Instruments, Weights};

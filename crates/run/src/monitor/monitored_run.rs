@@ -1,0 +1,178 @@
+//! A run that is followed through what it writes into its folder.
+
+use std::fs;
+use std::path::Path;
+use std::time::SystemTime;
+
+use serde_json::{Map, Value, json};
+
+use super::run_status::{READINGS, RunStatus};
+use crate::error::{Context as _, Result};
+use crate::run_folder::{LogFollower, LogUpdate, RunFolder};
+use crate::text::number::{grouped, seconds, significant};
+
+/// A run, and what is known of it.
+pub struct MonitoredRun {
+    root: RunFolder,
+    /// The run itself, or its last fold.
+    run: RunFolder,
+    name: String,
+    follower: LogFollower,
+    /// Status by the last refresh.
+    pub vitals: RunStatus,
+}
+
+impl MonitoredRun {
+    /// The run in the folder `root`.
+    ///
+    /// # Errors
+    /// A usage failure where there is none.
+    pub fn open(root: &Path) -> Result<Self> {
+        let root = RunFolder::open(root)?;
+        let run = root.clone();
+        let follower = LogFollower::new(run.metrics_file());
+        let mut followed =
+            MonitoredRun { name: run.root().display().to_string(), root, run, follower, vitals: RunStatus::default() };
+        followed.refresh()?;
+        Ok(followed)
+    }
+
+    /// The folder that is shown.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Takes account of what the run has written.
+    pub fn refresh(&mut self) -> Result<()> {
+        self.find_fold();
+        let log = self.run.metrics_file();
+        let news = self.follower.look().with_context(|| format!("{}: cannot be read", log.display()))?;
+        let lines = match news {
+            LogUpdate::More(lines) => lines,
+            LogUpdate::Anew(lines) => {
+                self.vitals = RunStatus::default();
+                lines
+            }
+        };
+        if self.vitals.available_bytes.is_none() {
+            let plan = self.run.saved_plan();
+            self.vitals.available_bytes = plan["memory"]["available_bytes"].as_f64();
+            self.vitals.steps = plan["steps"].as_f64();
+        }
+        lines.iter().for_each(|line| self.vitals.see(line));
+        self.see_files();
+        let gpu = self.run.gpu_file();
+        let last = crate::gpu::last(&gpu).with_context(|| format!("{}: cannot be read", gpu.display()))?;
+        self.vitals.gpu = last.map(|row| row.sample);
+        Ok(())
+    }
+
+    /// Goes on to the last fold that has begun.
+    fn find_fold(&mut self) {
+        let folds = (0..).map(|n| self.root.fold(n)).take_while(RunFolder::has_begun);
+        let Some(last) = folds.last().filter(|fold| fold.root() != self.run.root()) else { return };
+        self.name = last.root().display().to_string();
+        self.follower = LogFollower::new(last.metrics_file());
+        self.run = last;
+        self.vitals = RunStatus::default();
+    }
+
+    /// Status by the times of files: a run that was evaluated and then resumed has a log younger
+    /// than its evaluation.
+    fn see_files(&mut self) {
+        let written = self.follower.written;
+        let evaluated = fs::metadata(self.run.evaluation_file()).and_then(|found| found.modified()).ok();
+        self.vitals.has_ended = evaluated.is_some() && evaluated >= written;
+        self.vitals.silence = written.and_then(|written| SystemTime::now().duration_since(written).ok());
+    }
+
+    /// Line left on the terminal after the screen closes.
+    pub fn sentence(&self) -> String {
+        let Some(step) = self.vitals.get("step") else { return format!("{}: no step yet", self.name) };
+        let steps = self.vitals.get("steps").map_or_else(String::new, |steps| format!(" of {}", grouped(steps as u64)));
+        let loss = self.vitals.get("loss").map_or("-".to_owned(), |loss| significant(loss, 5));
+        let left = match self.vitals.get("time_left_seconds") {
+            _ if self.vitals.has_ended => "ended".to_owned(),
+            Some(left_s) => format!("{} left", seconds(left_s)),
+            None => "time left unknown".to_owned(),
+        };
+        format!("{}: step {}{steps}, loss {loss}, {left}", self.name, grouped(step as u64))
+    }
+
+    /// Every reading, null where it is not known, and the last warnings.
+    pub fn to_json(&self) -> Value {
+        let readings = READINGS.iter().map(|reading| (reading.key.to_owned(), json!(self.vitals.get(reading.key))));
+        let mut answer: Map<String, Value> =
+            std::iter::once(("run".to_owned(), json!(self.name))).chain(readings).collect();
+        let warnings = self.vitals.warnings.iter().map(|(step, text)| json!({ "step": step, "text": text }));
+        answer.insert("warnings".to_owned(), warnings.collect());
+        Value::Object(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::made_up::{epoch, step};
+    use super::*;
+
+    fn write(path: &Path, lines: &[Value]) {
+        fs::create_dir_all(path).unwrap();
+        fs::write(path.join("config.yaml"), "").unwrap();
+        fs::write(path.join("plan.json"), r#"{"steps": 40, "memory": {"available_bytes": 1000000000}}"#).unwrap();
+        fs::write(path.join("metrics.jsonl"), lines.iter().map(|line| format!("{line}\n")).collect::<String>())
+            .unwrap();
+    }
+
+    #[test]
+    fn a_run_is_followed_back_and_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        write(root, &[]);
+        let mut followed = MonitoredRun::open(root).unwrap();
+        assert!(followed.sentence().ends_with(": no step yet"));
+        assert_eq!((&followed.to_json()["steps"], &followed.to_json()["loss"]), (&json!(40.0), &Value::Null));
+        write(root, &[step(1, 9.0), epoch(1), step(2, 8.0), step(3, 7.0)]);
+        followed.refresh().unwrap();
+        assert_eq!((followed.vitals.losses.len(), followed.vitals.get("free_bytes")), (3, Some(6e8)));
+        let rollback = json!({ "event": "rollback", "step": 1, "failed_step": 4, "cause": "NaN", "rollbacks": 1, "rate_factor": 0.5 });
+        write(root, &[step(1, 9.0), epoch(1), rollback, step(2, 6.0)]);
+        followed.refresh().unwrap();
+        assert_eq!(followed.vitals.losses, [(1.0, 9.0), (2.0, 6.0)]);
+        assert_eq!(followed.to_json()["gpu_busy_ratio"], Value::Null);
+        let row = format!("{}\n1.000,2,97,3000000000,,351.5,61,1980,\n", crate::gpu::HEADER);
+        fs::write(root.join("gpu.csv"), row).unwrap();
+        followed.refresh().unwrap();
+        let json = followed.to_json();
+        assert_eq!((&json["gpu_busy_ratio"], &json["gpu_clock_hertz"]), (&json!(0.97), &json!(1.98e9)));
+        assert_eq!((&json["rollbacks_total"], &json["warnings"][0]["step"]), (&json!(1.0), &json!(1)));
+        assert!(followed.sentence().contains(": step 2 of 10, loss 6.0000, 4.00 s left"), "{}", followed.sentence());
+    }
+
+    #[test]
+    fn a_run_has_ended_when_its_errors_are_younger_than_its_log() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), &[step(1, 9.0)]);
+        fs::write(folder.path().join("evaluation.json"), "{}").unwrap();
+        let mut followed = MonitoredRun::open(folder.path()).unwrap();
+        assert!(followed.vitals.has_ended && followed.sentence().ends_with("ended"));
+        let log = fs::File::options().append(true).open(folder.path().join("metrics.jsonl")).unwrap();
+        log.set_modified(SystemTime::now() + Duration::from_secs(60)).unwrap();
+        followed.refresh().unwrap();
+        assert!(!followed.vitals.has_ended);
+    }
+
+    #[test]
+    fn of_a_run_that_walks_forward_the_last_fold_is_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("config.yaml"), "").unwrap();
+        let mut followed = MonitoredRun::open(folder.path()).unwrap();
+        for (fold, loss) in [("fold-0", 3.0), ("fold-1", 4.0)] {
+            write(&folder.path().join(fold), &[step(1, loss)]);
+            followed.refresh().unwrap();
+            assert!(followed.name().ends_with(fold), "{}", followed.name());
+            assert_eq!((followed.vitals.get("loss"), followed.vitals.losses.len()), (Some(loss), 1));
+        }
+    }
+}

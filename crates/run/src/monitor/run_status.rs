@@ -1,0 +1,293 @@
+//! Status of a run from the lines of its log, for the screen, the JSON and the metrics of
+//! Prometheus.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::warning;
+use crate::gpu::GpuSample;
+use crate::text::number::percent;
+
+/// Steps over which speed and shares of time are averaged.
+const RECENT_STEPS: usize = 50;
+/// Warnings that are kept.
+const WARNINGS_MAX: usize = 20;
+
+/// Status of a run.
+#[derive(Clone, Debug, Default)]
+pub struct RunStatus {
+    /// True if its errors were told after its last step.
+    pub has_ended: bool,
+    /// Since the last line of its log was written.
+    pub silence: Option<Duration>,
+    /// Memory of the device before the run began.
+    pub available_bytes: Option<f64>,
+    /// Optimizer steps at which training ends.
+    pub steps: Option<f64>,
+    /// The last look at the GPU, of a run on one.
+    pub gpu: Option<GpuSample>,
+    /// The last step's line; null before the first.
+    pub step: Value,
+    /// The last line of an epoch's end, which tells what is reserved; null before the first.
+    pub epoch: Value,
+    /// Step and loss.
+    pub losses: Vec<(f64, f64)>,
+    /// Step and loss of each validation.
+    pub validations: Vec<(f64, f64)>,
+    /// The last warnings with their steps, oldest first.
+    pub warnings: VecDeque<(u64, String)>,
+    /// Number of warnings so far.
+    pub warnings_total: u64,
+    rollbacks: f64,
+    recent: VecDeque<StepTime>,
+    /// Validations and saving since the first line.
+    between_steps_s: f64,
+}
+
+/// Time of a step by phase, in seconds.
+#[derive(Clone, Copy, Debug)]
+struct StepTime {
+    samples: f64,
+    whole_s: f64,
+    wait_s: f64,
+    computing_s: f64,
+}
+
+/// A number that a run has at any time.
+pub struct Reading {
+    /// Its name in JSON; in Prometheus `megabatch_` comes before it.
+    pub key: &'static str,
+    /// What it measures.
+    pub about: &'static str,
+    /// Its value; `None` where it is not known.
+    pub value: fn(&RunStatus) -> Option<f64>,
+}
+
+const fn reading(key: &'static str, about: &'static str, value: fn(&RunStatus) -> Option<f64>) -> Reading {
+    Reading { key, about, value }
+}
+
+/// All of them.
+pub const READINGS: [Reading; 27] = [
+    reading("step", "Optimizer steps done.", |vitals| vitals.of_step("step")),
+    reading("steps", "Optimizer steps at which training ends.", |vitals| vitals.steps),
+    reading("epoch", "Epoch of the last step, from 0.", |vitals| vitals.of_step("epoch")),
+    reading("time_left_seconds", "Time to the last step at the pace of the last ones.", RunStatus::time_left_s),
+    reading("loss", "Loss of the last step.", |vitals| vitals.of_step("loss")),
+    reading("validation_loss", "Last validation loss.", |vitals| vitals.validations.last().map(|point| point.1)),
+    reading("best_validation_loss", "Lowest validation loss.", |vitals| vitals.best().map(|point| point.1)),
+    reading("learning_rate", "Learning rate of the last step.", |vitals| vitals.of_step("lr")),
+    reading("grad_norm", "Norm of the gradients of the last step, before clipping.", |vitals| {
+        vitals.of_step("grad_norm")
+    }),
+    reading("loss_scale", "Loss scale of the last step, in fp16.", |vitals| vitals.of_step("loss_scale")),
+    reading("samples_per_second", "Samples over the time of the last steps.", RunStatus::samples_per_s),
+    reading("data_wait_ratio", "Share of the last steps that waited for data.", |vitals| {
+        vitals.share(|time| time.wait_s)
+    }),
+    reading(
+        "computing_ratio",
+        "Share of the last steps in which the device computed, as far as it is known.",
+        |vitals| vitals.share(|time| time.computing_s),
+    ),
+    reading("allocated_bytes", "Bytes allocated on the device.", |vitals| vitals.of_step("allocated_bytes")),
+    reading("allocated_bytes_peak", "Most bytes allocated in the last epoch.", |vitals| {
+        vitals.of_epoch("allocated_bytes_peak")
+    }),
+    reading("reserved_bytes", "Bytes that the memory pool held at the end of the last epoch.", |vitals| {
+        vitals.of_epoch("reserved_bytes")
+    }),
+    reading("reserved_bytes_peak", "Most bytes that the memory pool held in the last epoch.", |vitals| {
+        vitals.of_epoch("reserved_bytes_peak")
+    }),
+    reading(
+        "free_bytes",
+        "What the device had for the run when it began, less what is reserved.",
+        RunStatus::free_bytes,
+    ),
+    reading("gpu_busy_ratio", "Share of the last moments in which the GPU ran a kernel.", |vitals| {
+        vitals.of_gpu(|gpu| gpu.busy_percent).map(|percent| percent / 100.0)
+    }),
+    reading("gpu_memory_used_bytes", "Bytes of the GPU's memory that any program holds.", |vitals| {
+        vitals.of_gpu(|gpu| gpu.memory_used_bytes)
+    }),
+    reading("gpu_power_watts", "Power that the GPU takes.", |vitals| vitals.of_gpu(|gpu| gpu.power_w)),
+    reading("gpu_temperature_celsius", "The GPU's temperature.", |vitals| vitals.of_gpu(|gpu| gpu.celsius)),
+    reading("gpu_clock_hertz", "Clock of the GPU's multiprocessors.", |vitals| {
+        vitals.of_gpu(|gpu| gpu.sm_mhz).map(|mhz| mhz * 1e6)
+    }),
+    reading("rollbacks_total", "How often the run went back because it diverged.", |vitals| Some(vitals.rollbacks)),
+    reading("warnings_total", "Warnings so far.", |vitals| Some(vitals.warnings_total as f64)),
+    reading("finished", "1 for a run that has ended and is evaluated, else 0.", |vitals| {
+        Some(f64::from(u8::from(vitals.has_ended)))
+    }),
+    reading("silence_seconds", "Time since the run last told anything.", |vitals| {
+        vitals.silence.map(|silence| silence.as_secs_f64())
+    }),
+];
+
+impl RunStatus {
+    /// Takes account of a line of the log.
+    pub fn see(&mut self, line: &Value) {
+        let number = |key: &str| line[key].as_f64();
+        match line["event"].as_str() {
+            Some("step") => {
+                self.step.clone_from(line);
+                self.steps = number("steps").or(self.steps);
+                self.losses.extend(number("step").zip(number("loss")));
+                self.recent.extend(StepTime::of(line));
+                if self.recent.len() > RECENT_STEPS {
+                    self.recent.pop_front();
+                }
+            }
+            Some("validation") => {
+                self.validations.extend(number("step").zip(number("loss")));
+                self.between_steps_s += number("validation_s").unwrap_or(0.0);
+            }
+            Some("checkpoint") => self.between_steps_s += number("save_s").unwrap_or(0.0),
+            Some("epoch") => self.epoch.clone_from(line),
+            _ => {}
+        }
+        self.rollbacks = number("rollbacks").unwrap_or(self.rollbacks);
+        if let Some(sentence) = warning::sentence(line) {
+            self.warnings.push_back((line["step"].as_u64().unwrap_or(0), sentence));
+            self.warnings_total += 1;
+            if self.warnings.len() > WARNINGS_MAX {
+                self.warnings.pop_front();
+            }
+        }
+    }
+
+    fn of_step(&self, key: &str) -> Option<f64> {
+        self.step[key].as_f64()
+    }
+
+    fn of_epoch(&self, key: &str) -> Option<f64> {
+        self.epoch[key].as_f64()
+    }
+
+    fn of_gpu(&self, value: fn(&GpuSample) -> Option<f64>) -> Option<f64> {
+        self.gpu.as_ref().and_then(value)
+    }
+
+    /// Step and loss of the lowest validation loss.
+    pub fn best(&self) -> Option<(f64, f64)> {
+        self.validations.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// Share of the steps that are done.
+    pub fn progress(&self) -> Option<f64> {
+        Some(self.of_step("step")? / self.steps.filter(|&steps| steps > 0.0)?)
+    }
+
+    fn whole_s(&self) -> Option<f64> {
+        Some(self.recent.iter().map(|time| time.whole_s).sum()).filter(|&whole_s: &f64| whole_s > 0.0)
+    }
+
+    fn share(&self, part: fn(&StepTime) -> f64) -> Option<f64> {
+        Some((self.recent.iter().map(part).sum::<f64>() / self.whole_s()?).min(1.0))
+    }
+
+    fn samples_per_s(&self) -> Option<f64> {
+        Some(self.recent.iter().map(|time| time.samples).sum::<f64>() / self.whole_s()?)
+    }
+
+    /// Steps at the pace of the last ones, and what lies between them as often as before.
+    pub fn time_left_s(&self) -> Option<f64> {
+        if self.has_ended {
+            return Some(0.0);
+        }
+        let done = self.of_step("step")?;
+        let step_s =
+            self.whole_s()? / self.recent.len() as f64 + self.between_steps_s / self.losses.len().max(1) as f64;
+        Some((self.steps? - done).max(0.0) * step_s)
+    }
+
+    fn free_bytes(&self) -> Option<f64> {
+        let held = self.of_epoch("reserved_bytes").or_else(|| self.of_step("allocated_bytes"))?;
+        Some((self.available_bytes? - held).max(0.0))
+    }
+
+    /// The reading called `key`, as a share in percent.
+    pub fn percent_of(&self, key: &str) -> Option<String> {
+        self.get(key).map(percent)
+    }
+
+    /// The reading called `key`.
+    pub fn get(&self, key: &str) -> Option<f64> {
+        let reading = READINGS.iter().find(|reading| reading.key == key).expect("the table has the reading");
+        (reading.value)(self).filter(|value| value.is_finite())
+    }
+}
+
+impl StepTime {
+    fn of(line: &Value) -> Option<Self> {
+        let number = |key: &str| line[key].as_f64();
+        let samples = number("samples")?;
+        let whole_s = samples / number("samples_per_s").filter(|&rate| rate > 0.0)?;
+        let computing_s = ["forward_s", "backward_s", "optimizer_s"].into_iter().filter_map(number).sum();
+        Some(StepTime { samples, whole_s, wait_s: number("data_wait_s").unwrap_or(0.0), computing_s })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::made_up::{epoch, seen, step, validation};
+    use super::*;
+
+    #[test]
+    fn readings_are_those_of_the_last_lines() {
+        let vitals = RunStatus {
+            available_bytes: Some(1e9),
+            ..seen(&[step(1, 4.0), step(2, 2.0), validation(2, 3.0), epoch(2), step(3, 1.0), validation(3, 5.0)])
+        };
+        for (key, expected) in [
+            ("step", 3.0),
+            ("steps", 10.0),
+            ("loss", 1.0),
+            ("validation_loss", 5.0),
+            ("best_validation_loss", 3.0),
+            ("samples_per_second", 20.0),
+            ("data_wait_ratio", 0.25),
+            ("computing_ratio", 0.5),
+            ("reserved_bytes", 4e8),
+            ("free_bytes", 6e8),
+            // Seven steps of half a second, and the two seconds of two validations over three
+            // steps.
+            ("time_left_seconds", 7.0 * (0.5 + 2.0 / 3.0)),
+            ("finished", 0.0),
+        ] {
+            let value = vitals.get(key).unwrap_or_else(|| panic!("no {key}"));
+            assert!((value - expected).abs() < 1e-9 * expected.max(1.0), "{key} is {value}");
+        }
+        assert_eq!((vitals.get("loss_scale"), vitals.get("silence_seconds")), (None, None));
+        assert_eq!(RunStatus { has_ended: true, ..vitals }.time_left_s(), Some(0.0));
+    }
+
+    #[test]
+    fn a_run_that_has_not_begun_and_numbers_that_are_none_are_absent() {
+        let nothing = RunStatus::default();
+        for Reading { key, .. } in &READINGS {
+            let is_count = key.ends_with("_total") || *key == "finished";
+            assert_eq!(nothing.get(key), is_count.then_some(0.0), "{key}");
+        }
+        let mut line = step(1, 1.0);
+        (line["loss"], line["samples_per_s"]) = (Value::Null, Value::Null);
+        let vitals = seen(&[line]);
+        assert_eq!((vitals.get("loss"), vitals.get("time_left_seconds"), vitals.losses.len()), (None, None, 0));
+    }
+
+    #[test]
+    fn the_pace_is_that_of_the_last_steps() {
+        let slow = |at| {
+            let mut line = step(at, 1.0);
+            line["samples_per_s"] = 1.0.into();
+            line
+        };
+        let lines: Vec<Value> =
+            (1..=30).map(slow).chain((31..=30 + RECENT_STEPS as u64).map(|at| step(at, 1.0))).collect();
+        assert_eq!(seen(&lines).get("samples_per_second"), Some(20.0));
+    }
+}

@@ -1,0 +1,93 @@
+//! Files that commands write: refused before any work where they could not be written, or would
+//! replace what is being read.
+
+use std::fs;
+use std::path::Path;
+
+use megabatch_atomic_file::{check_replaceable, resolve_target};
+
+use crate::error::{Error, Result};
+
+/// Checks that `out` can be a new file, or replace an old one that is none of `inputs`.
+///
+/// # Errors
+/// A usage failure that names the path.
+pub(crate) fn check(out: &Path, inputs: &[&Path]) -> Result<()> {
+    let refuse = |reason: &str| Err(Error::usage(format!("{}: cannot write here: {reason}", out.display())));
+    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match fs::metadata(folder) {
+        Err(error) => return refuse(&format!("{}: {error}", folder.display())),
+        Ok(found) if !found.is_dir() => return refuse(&format!("{} is not a folder", folder.display())),
+        Ok(_) => {}
+    }
+    if out.is_dir() || out.file_name().is_none() {
+        return refuse("this is a folder; name a file");
+    }
+    if let Err(error) = resolve_target(out).and_then(|target| check_replaceable(&target)) {
+        return refuse(&error.to_string());
+    }
+    // Compared as the system resolves them, so that a link or another spelling is seen through.
+    let same = |input: &&&Path| matches!((fs::canonicalize(out), fs::canonicalize(input)), (Ok(a), Ok(b)) if a == b);
+    match inputs.iter().find(same) {
+        Some(_) => refuse("this is the file that is read; name another"),
+        None => Ok(()),
+    }
+}
+
+/// Checks that `folder` is one, or is not there yet.
+///
+/// # Errors
+/// A usage failure that names the path.
+pub(crate) fn check_folder(folder: &Path) -> Result<()> {
+    if folder.exists() && !folder.is_dir() {
+        return Err(Error::usage(format!("{}: cannot write here: this is a file; name a folder", folder.display())));
+    }
+    Ok(())
+}
+
+/// Checks that the name of `out` ends in one of `endings`, of which the format follows.
+///
+/// # Errors
+/// A usage failure that names the path and the endings.
+pub(crate) fn require_ending(out: &Path, endings: &[&str]) -> Result<()> {
+    if out.extension().and_then(|ending| ending.to_str()).is_some_and(|ending| endings.contains(&ending)) {
+        return Ok(());
+    }
+    let list = endings.iter().map(|ending| format!(".{ending}")).collect::<Vec<_>>().join(" or ");
+    Err(Error::usage(format!("{}: the ending of its name says the format; expected {list}", out.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_no_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("file"), "").unwrap();
+        assert!(check_folder(folder.path()).is_ok() && check_folder(&at("absent")).is_ok());
+        assert!(check_folder(&at("file")).unwrap_err().to_string().contains("name a folder"));
+    }
+
+    #[test]
+    fn outputs_are_new_files_in_folders_that_exist() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("input"), "").unwrap();
+        let check = |name: &str| check(&at(name), &[&at("input")]).err().map(|error| error.to_string());
+        assert_eq!(check("output"), None);
+        fs::write(at("output"), "").unwrap();
+        assert_eq!(check("output"), None);
+        for (name, reason) in [
+            ("absent/output", "No such file"),
+            ("input/output", "not a folder"),
+            ("", "this is a folder"),
+            ("input", "the file that is read"),
+            ("./input", "the file that is read"),
+        ] {
+            let error = check(name).unwrap();
+            assert!(error.contains("cannot write here") && error.contains(reason), "{name}: {error}");
+        }
+    }
+}

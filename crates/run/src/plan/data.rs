@@ -1,0 +1,100 @@
+//! The data of a run: how they pass through memory, and what reading them costs.
+
+use std::path::PathBuf;
+
+use megabatch_chunk_io::{ChunkPlan, Recommendation, Residence, recommend};
+use serde::Serialize;
+
+use super::reads::{DatasetReads, epoch_reads};
+use crate::adapters::data::DataFile;
+use crate::adapters::data_schema::DataSchema;
+use crate::error::Result;
+use crate::nouns::Nouns;
+use crate::setup::TrainingSetup;
+use crate::text::{bytes, plural, serialize_shown};
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct DataPlan {
+    #[serde(serialize_with = "serialize_shown")]
+    pub(crate) path: PathBuf,
+    /// Fingerprint of the samples; a run resumes on data of the same fingerprint only.
+    pub(crate) fingerprint: String,
+    /// The files behind the samples, each with its fingerprint, to name the one that has changed.
+    pub(crate) files: Vec<DataFile>,
+    /// Inputs and targets of the model, as far as the file tells: a model is used on data of the
+    /// same meaning only.
+    pub(crate) meaning: DataSchema,
+    /// `series`, `windows` or `graphs`.
+    pub(crate) layout: String,
+    pub(crate) samples: usize,
+    /// Unit of split, batches and order: samples, or graphs whose nodes are samples.
+    pub(crate) unit: &'static str,
+    pub(crate) units: usize,
+    /// Bytes of the samples as windows, whichever the layout.
+    pub(crate) windows_bytes: u64,
+    /// Bytes held in memory during the run, the chunks in flight included.
+    pub(crate) resident_bytes: usize,
+    #[serde(flatten)]
+    pub(crate) chunks: ChunkPlan,
+    /// Batches in each chunk but the last.
+    pub(crate) batches_per_chunk: usize,
+    /// Recommended start on a device with as much memory.
+    pub(crate) recommended: Recommendation,
+    /// Reads of an epoch of training, by dataset; empty for data that stay in memory.
+    pub(crate) reads: Vec<DatasetReads>,
+}
+
+impl DataPlan {
+    pub(super) fn of(job: &TrainingSetup, chunks: ChunkPlan) -> Result<Self> {
+        let (data, shape) = (&job.data, job.data.shape());
+        let files = data.files()?;
+        Ok(DataPlan {
+            path: data.path().to_owned(),
+            fingerprint: data.fingerprint(&files),
+            files,
+            meaning: data.meaning()?,
+            layout: data.layout(),
+            samples: shape.samples,
+            unit: Nouns::of(data).unit,
+            units: data.units(),
+            windows_bytes: shape.windows_bytes(),
+            resident_bytes: job.data_bytes(&chunks),
+            batches_per_chunk: chunks.samples_per_chunk.div_ceil(job.training.batch_size),
+            recommended: recommend(job.memory_bytes as u64),
+            reads: match chunks.residence {
+                Residence::Resident => Vec::new(),
+                Residence::Chunked => epoch_reads(job, chunks.samples_per_chunk)?,
+            },
+            chunks,
+        })
+    }
+
+    /// True if the data are graphs by themselves, which have neither windows nor times.
+    pub(crate) fn is_of_graphs(&self) -> bool {
+        self.layout == "graphs"
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        if self.is_of_graphs() {
+            let (nodes, held) = (plural(self.samples, "node"), bytes(self.resident_bytes));
+            return format!("data      {held} stay in memory ({nodes})\n");
+        }
+        let DataPlan { windows_bytes, resident_bytes, chunks, batches_per_chunk, recommended, .. } = self;
+        let windows_bytes = bytes(usize::try_from(*windows_bytes).unwrap_or(usize::MAX));
+        let residence = match chunks.residence {
+            Residence::Resident => format!("{} stay in memory ({windows_bytes} as windows)", bytes(*resident_bytes)),
+            Residence::Chunked => format!(
+                "{windows_bytes} as windows in {} chunks of {} samples, {batches_per_chunk} batches, {} each",
+                chunks.chunks,
+                chunks.samples_per_chunk,
+                bytes(chunks.chunk_bytes as usize)
+            ),
+        };
+        let reads: String = self.reads.iter().map(DatasetReads::to_text).collect();
+        format!(
+            "data      {residence}\nadvised   chunks of {}, batches of {} for as much memory as is available\n{reads}",
+            bytes(recommended.chunk_bytes as usize),
+            recommended.batch_size
+        )
+    }
+}

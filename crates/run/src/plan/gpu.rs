@@ -1,0 +1,87 @@
+//! The memory of a run on a GPU by what it is for and by phase of a step, and what to change where
+//! it is too much.
+
+use megabatch_nn::memory::PlannedTensor;
+use megabatch_trainer as trainer;
+use megabatch_trainer::GpuFootprint;
+use serde::Serialize;
+
+use super::memory::{Phase, line, smaller_batch, step_phases};
+use crate::error::{Error, Result};
+use crate::setup::TrainingSetup;
+use crate::text::bytes;
+
+/// Peak bytes of a run on a GPU. Beside it the run keeps in host memory what is planned there.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct GpuPlan {
+    /// As the command line names it.
+    pub(crate) device: String,
+    pub(crate) total_bytes: usize,
+    /// Bytes that the GPU could hand out when the plan was made; unknown for one that is elsewhere.
+    pub(crate) available_bytes: Option<usize>,
+    pub(crate) parts: Vec<Phase>,
+    /// Memory that each phase of an optimizer step reads and writes. All of it is held from the
+    /// first batch of full size to the run's end.
+    pub(crate) step_phases: Vec<Phase>,
+    pub(crate) tensors: Vec<PlannedTensor>,
+}
+
+impl GpuPlan {
+    /// Plan of `job`, where it computes on a GPU.
+    pub(super) fn of(job: &TrainingSetup) -> Result<Option<Self>> {
+        let Some(gpu) = &job.gpu_asked else { return Ok(None) };
+        let footprint = job.gpu_footprint(&job.training)?;
+        let part = |name| Phase { name, bytes: footprint.part_bytes(name) };
+        Ok(Some(GpuPlan {
+            device: gpu.name.clone(),
+            total_bytes: footprint.total_bytes(),
+            available_bytes: gpu.free_bytes,
+            parts: GpuFootprint::PARTS.map(part).into(),
+            step_phases: step_phases(&footprint.tensors),
+            tensors: footprint.tensors,
+        }))
+    }
+
+    /// # Errors
+    /// A capacity failure that names the largest batch that would fit.
+    pub(super) fn require_fit(&self, job: &TrainingSetup) -> Result<()> {
+        let Some(available) = self.available_bytes.filter(|&available| available < self.total_bytes) else {
+            return Ok(());
+        };
+        let advice = match largest_batch(job, available)? {
+            None => "no smaller batch would; use a smaller model.hidden, fewer layers or shorter windows".to_owned(),
+            Some(batch) => smaller_batch(job, batch),
+        };
+        let (needed, available, device) = (bytes(self.total_bytes), bytes(available), &self.device);
+        Err(Error::capacity(format!(
+            "a run needs {needed} of the memory of {device}, and {available} are available there: it would not fit; {advice}"
+        )))
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        let GpuPlan { device, total_bytes, available_bytes, parts, step_phases, .. } = self;
+        let lines = |of: &[Phase]| of.iter().map(|phase| line(phase.name, phase.bytes)).collect::<String>();
+        let available =
+            available_bytes.map_or("  available      not known here\n".to_owned(), |size| line("available", size));
+        format!(
+            "\npeak memory of {device}, besides\n{}{}{available}\nused by the phases of a step there\n{}",
+            lines(parts),
+            line("total", *total_bytes),
+            lines(step_phases)
+        )
+    }
+}
+
+/// The largest batch that takes no more than `available` bytes and divides the samples of an
+/// optimizer step, so that accumulation makes up for it.
+fn largest_batch(job: &TrainingSetup, available: usize) -> Result<Option<usize>> {
+    let step_samples = job.training.step_samples();
+    for batch_size in (1..job.training.batch_size).rev().filter(|size| step_samples.is_multiple_of(*size)) {
+        let accumulation_steps = step_samples / batch_size;
+        let training = trainer::Config { batch_size, accumulation_steps, ..job.training.clone() };
+        if job.gpu_footprint(&training)?.total_bytes() <= available {
+            return Ok(Some(batch_size));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,215 @@
+//! The memory of a run by what it is for and by phase, and what to change where it is too much.
+
+use megabatch_chunk_io::MemoryShortage;
+use megabatch_nn::graph::Graphs;
+use megabatch_nn::memory::{PlannedTensor, StepPhase};
+use megabatch_trainer as trainer;
+use megabatch_trainer::Footprint;
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::setup::{TrainingSetup, free_memory_bytes};
+use crate::text::bytes;
+
+/// Peak bytes of a run, by what they are for.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct MemoryPlan {
+    pub(crate) data_bytes: usize,
+    #[serde(flatten)]
+    pub(crate) training: Footprint,
+    pub(crate) total_bytes: usize,
+    /// Bytes that the device could hand out when the plan was made.
+    pub(crate) available_bytes: usize,
+    pub(crate) phases: Vec<Phase>,
+    /// Memory that each phase of an optimizer step reads and writes, without the data. All of it is
+    /// held from the first step to the last.
+    pub(crate) step_phases: Vec<Phase>,
+    /// All but the data, tensor by tensor.
+    pub(crate) tensors: Vec<PlannedTensor>,
+}
+
+/// A stretch of a run, and its peak.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Phase {
+    pub(crate) name: &'static str,
+    pub(crate) bytes: usize,
+}
+
+impl MemoryPlan {
+    pub(super) fn of(job: &TrainingSetup, data_bytes: usize, training: Footprint) -> Result<Self> {
+        let total_bytes = data_bytes + training.total_bytes();
+        // A validation comes on top of training, with batches of its own.
+        let validates = !job.split.validation.is_empty();
+        let of_validation = if validates { training.batches_bytes / 2 } else { 0 };
+        let mut phases = vec![
+            Phase { name: "loading", bytes: data_bytes },
+            Phase { name: "training", bytes: total_bytes - of_validation },
+        ];
+        if validates {
+            phases.push(Phase { name: "validation", bytes: total_bytes });
+        }
+        let samples = job.data.samples();
+        let largest = samples.graphs().map(Graphs::largest);
+        let tensors = training.tensors(&job.training, samples.shape(), largest)?;
+        let step_phases = step_phases(&tensors);
+        let available_bytes = job.memory_bytes;
+        Ok(MemoryPlan { data_bytes, training, total_bytes, available_bytes, phases, step_phases, tensors })
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        let MemoryPlan { data_bytes, training, total_bytes, available_bytes, phases, step_phases, .. } = self;
+        let parts = [
+            ("data", *data_bytes),
+            ("parameters", training.parameters_bytes),
+            ("gradients", training.gradients_bytes),
+            ("optimizer", training.optimizer_bytes),
+            ("activations", training.activations_bytes),
+            ("batches", training.batches_bytes),
+            ("carried", training.carried_bytes),
+            ("total", *total_bytes),
+            ("available", *available_bytes),
+        ];
+        let parts: String = parts.into_iter().map(|(name, size)| line(name, size)).collect();
+        let phases: String = phases.iter().map(|phase| line(phase.name, phase.bytes)).collect();
+        let of_step: String = step_phases.iter().map(|phase| line(phase.name, phase.bytes)).collect();
+        format!(
+            "peak memory\n{parts}\npeak memory by phase\n{phases}\nused by the phases of a step, beside the data\n{of_step}"
+        )
+    }
+}
+
+/// Part of `tensors` that each phase of a step uses.
+pub(super) fn step_phases(tensors: &[PlannedTensor]) -> Vec<Phase> {
+    let used_in = |phase: StepPhase| -> usize {
+        tensors.iter().filter(|tensor| tensor.used_in.contains(&phase)).map(|tensor| tensor.bytes).sum()
+    };
+    let names = ["forward", "backward", "optimizer"].into_iter().zip(StepPhase::ALL);
+    names.map(|(name, phase)| Phase { name, bytes: used_in(phase) }).collect()
+}
+
+/// A line a tensor, the largest first.
+pub(super) fn tensors_text(tensors: &[PlannedTensor]) -> String {
+    let mut tensors: Vec<&PlannedTensor> = tensors.iter().collect();
+    tensors.sort_by_key(|tensor| std::cmp::Reverse(tensor.bytes));
+    let of_tensor = |PlannedTensor { part, name, count, bytes: size, used_in }: &PlannedTensor| {
+        let phases: Vec<String> = used_in.iter().map(|phase| format!("{phase:?}").to_lowercase()).collect();
+        let times = if *count > 1 { format!(" x {count}") } else { String::new() };
+        format!("  {:>12}  {part:<12} {name}{times}  ({})\n", bytes(*size), phases.join(", "))
+    };
+    tensors.into_iter().map(of_tensor).collect()
+}
+
+/// A line of a size and what it is of.
+pub(super) fn line(name: &str, size: usize) -> String {
+    format!("  {name:<12}{:>12}\n", bytes(size))
+}
+
+/// The failure of a job that needs more than there is, with the nearest setting that would do.
+pub(super) fn would_not_fit(job: &TrainingSetup, needed: usize) -> Result<Error> {
+    let advice = match largest_batch(job)? {
+        None if job.held_bytes() >= job.memory_bytes => {
+            "the data alone would not; give more memory or less data".to_owned()
+        }
+        None => "not even one sample at a time would; use a smaller model.hidden, fewer layers or shorter windows"
+            .to_owned(),
+        Some(batch) => smaller_batch(job, batch),
+    };
+    let (needed, available) = (bytes(needed), bytes(job.memory_bytes));
+    Ok(Error::capacity(format!("a run needs {needed} and {available} are available: it would not fit; {advice}")))
+}
+
+/// Advice that batches of `batch` samples would fit, and how steps stay as they are.
+pub(super) fn smaller_batch(job: &TrainingSetup, batch: usize) -> String {
+    let step_samples = job.training.step_samples();
+    format!(
+        "gpu_optimization.batch_size={batch} would, with gpu_optimization.gradient_accumulation_steps={} for the same \
+         {step_samples} samples a step",
+        step_samples / batch
+    )
+}
+
+/// The failure of a job whose data cannot pass through memory, with the nearest setting that would
+/// do.
+pub(super) fn no_way_through(job: &TrainingSetup, shortage: &MemoryShortage) -> Result<Error> {
+    match *shortage {
+        MemoryShortage::Chunk { chunk_bytes, fitting_bytes } => Ok(Error::capacity(format!(
+            "gpu_optimization.chunk_size_gb={}: two such chunks beside the model would not fit into {}; \
+             gpu_optimization.chunk_size_gb={} would, and auto chooses",
+            gigabytes(chunk_bytes),
+            bytes(job.memory_bytes),
+            gigabytes(fitting_bytes)
+        ))),
+        MemoryShortage::Batch { chunk_bytes, sample_bytes, batch_size, .. } => {
+            let batch_bytes = sample_bytes.saturating_mul(batch_size as u64);
+            let at_least = match job.chunk_bytes_set() {
+                Some(_) => format!("; or gpu_optimization.chunk_size_gb={}", gigabytes(batch_bytes + 1_000_000)),
+                None => String::new(),
+            };
+            let error = would_not_fit(job, usize::try_from(batch_bytes).unwrap_or(usize::MAX))?;
+            Ok(error.context(format!(
+                "a chunk of {} does not hold one batch of {batch_size} samples, {}{at_least}",
+                bytes(chunk_bytes as usize),
+                bytes(batch_bytes as usize)
+            )))
+        }
+        _ => {
+            let least = job.footprint(&job.training)?.total_bytes() as u64 + least_data_bytes(job);
+            would_not_fit(job, usize::try_from(least).unwrap_or(usize::MAX))
+        }
+    }
+}
+
+/// `error`, if it says that a run came to the end of what could be cut, with a model that would fit
+/// into what is free now.
+pub(crate) fn advise_smaller_model(job: &TrainingSetup, error: Error) -> Error {
+    if !matches!(error.find(), Some(trainer::Error::CannotReduceFurther { .. })) {
+        return error;
+    }
+    let free = free_memory_bytes(&job.device);
+    let advice = match smaller_model(job, free) {
+        Some(hidden) => format!("model.hidden={hidden} would fit into the {} that are free now", bytes(free)),
+        None => format!("{} are free now, which is not enough for a smaller model.hidden either", bytes(free)),
+    };
+    let told = error.exact_message();
+    error.context(format!("{told}; {advice}; with more memory, --resume goes on"))
+}
+
+/// The largest halving of the model's width with which a run on these data, one sample at a time,
+/// takes no more than `free` bytes beside them.
+fn smaller_model(job: &TrainingSetup, free: usize) -> Option<usize> {
+    let halved = std::iter::successors(Some(job.training.model.hidden / 2), |hidden| Some(hidden / 2));
+    halved.take_while(|&hidden| hidden > 0).find(|&hidden| {
+        let model = megabatch_nn::model::ModelConfig { hidden, ..job.training.model };
+        let training = trainer::Config { model, batch_size: 1, ..job.training.clone() };
+        job.footprint(&training).is_ok_and(|footprint| footprint.total_bytes() <= free)
+    })
+}
+
+/// Least bytes of data: two chunks of a batch.
+fn least_data_bytes(job: &TrainingSetup) -> u64 {
+    2 * job.training.batch_size as u64 * job.data.shape().sample_bytes()
+}
+
+/// In units of 10^9 bytes, rounded down to what can be typed.
+fn gigabytes(bytes: u64) -> f64 {
+    (bytes / 1_000_000) as f64 / 1e3
+}
+
+/// The largest batch that fits and divides the samples of an optimizer step, so that accumulation
+/// makes up for it.
+fn largest_batch(job: &TrainingSetup) -> Result<Option<usize>> {
+    let step_samples = job.training.step_samples();
+    let fits = |batch_size: usize| -> Result<bool> {
+        let training = trainer::Config { batch_size, ..job.training.clone() };
+        let footprint = job.footprint(&training)?.total_bytes();
+        let Ok(chunks) = job.chunks_beside(footprint, batch_size) else { return Ok(false) };
+        Ok(job.data_bytes(&chunks) + footprint <= job.memory_bytes)
+    };
+    // A larger batch never takes less: the first that does not fit ends the search.
+    let (mut fitting, mut too_large) = (0, job.training.batch_size);
+    while too_large - fitting > 1 {
+        let middle = fitting + (too_large - fitting) / 2;
+        if fits(middle)? { fitting = middle } else { too_large = middle }
+    }
+    Ok((1..=fitting).rev().find(|batch| step_samples.is_multiple_of(*batch)))
+}

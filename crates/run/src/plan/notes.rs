@@ -1,0 +1,121 @@
+//! Notes on a job's settings and data before it runs.
+
+use megabatch_amp::Precision;
+use megabatch_chunk_io::Source;
+use megabatch_nn::loss::Loss;
+use megabatch_trainer as trainer;
+use megabatch_trainer::LrSchedule;
+
+use crate::adapters::data::Data;
+use crate::adapters::spans::SampleSpans;
+use crate::adapters::split::{notes_on_purge, walk_forward};
+use crate::error::Result;
+use crate::setup::TrainingSetup;
+use crate::setup::settings::{precision, streams};
+
+/// One sentence a finding, without its stop, on a job of `steps` optimizer steps.
+pub(crate) fn notes(job: &TrainingSetup, steps: u64) -> Result<Vec<String>> {
+    let idle = job.config.idle(&job.traits());
+    let mut notes: Vec<String> =
+        idle.iter().map(|setting| format!("{} does nothing{}", setting.path, setting.unmet.reason())).collect();
+    notes.extend(odd_settings(job, steps));
+    notes.extend(job.data.notes());
+    notes.extend(job.temperature.map(|temperature| {
+        format!(
+            "training.rank_temperature is {temperature}, the deviation of targets within a graph of the training part"
+        )
+    }));
+    notes.extend(job.gpu_passed_over.clone());
+    if let (Data::Graphs(graphs), Loss::Mse | Loss::Huber { .. }) = (&job.data, job.training.loss)
+        && graphs.targets_are_labels()
+    {
+        let loss = job.training.loss.name();
+        notes.push(format!(
+            "training.loss {loss} learns the class labels of {} as numbers; cross_entropy, the default for labels, learns classes",
+            job.data.path().display()
+        ));
+    }
+    match &job.data {
+        Data::Samples(samples) => notes.extend(notes_on_purge(samples.source(), &job.config, &job.split)?),
+        Data::CrossSections(sections) => {
+            let source = sections.source().source();
+            let spans = SampleSpans::of(source, source.sample_times().unwrap_or_default())?;
+            notes.extend(spans.note.filter(|_| job.config.purge_ns().is_none()));
+        }
+        Data::Graphs(graphs) => {
+            let loss = job.training.loss;
+            if matches!(loss, Loss::Mse | Loss::Huber { .. }) && graphs.targets_are_labels() {
+                notes.push(format!(
+                    "training.loss {} learns the class labels of {} as numbers; cross_entropy, the default for labels, learns classes",
+                    loss.name(),
+                    job.data.path().display()
+                ));
+            }
+        }
+    }
+    Ok(notes)
+}
+
+/// Which exports and which streaming the job's model allows, a line each. Both follow from the
+/// settings that it is trained with.
+pub(crate) fn uses(job: &TrainingSetup) -> Vec<String> {
+    if job.training.model.is_over_graphs() {
+        return vec![
+            "graphs: neither `predict --follow` nor `export --format onnx`, whose samples stand alone".to_owned(),
+        ];
+    }
+    let carries = streams(&job.config);
+    let steps: usize = job.data.samples().shape().timeframes.iter().map(|timeframe| timeframe.steps).sum();
+    let is_series = job.data.source().and_then(Source::series).is_some();
+    let follow = match (precision(&job.config), carries) {
+        _ if !is_series => "no `predict --follow`, which needs a series that `ingest` made".to_owned(),
+        (Precision::Fp32, true) => "`predict --follow` takes one step a bar".to_owned(),
+        (Precision::Fp32, false) => {
+            format!("`predict --follow` computes {steps} steps a bar; with training.carry_state=true it would take one")
+        }
+        _ => "no `predict --follow`, which computes in fp32 alone".to_owned(),
+    };
+    let onnx = if carries {
+        "`export --format onnx` needs --stateless: each window starts with zeros there, and predictions differ"
+    } else {
+        "`export --format onnx` predicts as trained"
+    };
+    vec![follow, onnx.to_owned()]
+}
+
+/// Settings that do other than they seem to beside the others.
+fn odd_settings(job: &TrainingSetup, steps: u64) -> Vec<String> {
+    let trainer::Config { model, dropout, loss, .. } = &job.training;
+    let walks = walk_forward(&job.config).is_some() && job.config.walk_forward_fold().is_none();
+    let findings = [
+        (
+            *dropout > 0.0 && model.layers == 1,
+            "model.dropout leaves nothing out of a model of one layer, as it lies between layers".to_owned(),
+        ),
+        (
+            matches!(loss, Loss::Quantile { levels } if !levels.as_slice().contains(&0.5)),
+            "training.quantile leaves out the median, 0.5: how well quantiles are met, their pinball loss and coverage say, while RMSE and the \
+             baselines are about what is expected in the middle"
+                .to_owned(),
+        ),
+        (
+            walks,
+            "data.walk_forward: this is the plan of the last fold, which trains on the latest samples".to_owned(),
+        ),
+        (
+            job.training.step_samples() > job.split.train.len(),
+            format!(
+                "an optimizer step takes {} samples and there are {} to train on: an epoch is one smaller step",
+                job.training.step_samples(),
+                job.split.train.len()
+            ),
+        ),
+    ];
+    let LrSchedule { warmup_steps, .. } = job.training.lr_schedule;
+    let warm_up = (
+        warmup_steps >= steps.max(1),
+        format!("training.warmup_steps is {warmup_steps} of {steps} steps: the rate never gets beyond the warm-up"),
+    );
+    let all = findings.into_iter().chain([warm_up]);
+    all.filter(|(holds, _)| *holds).map(|(_, note)| note).collect()
+}

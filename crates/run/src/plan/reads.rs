@@ -1,0 +1,88 @@
+//! Reads of an epoch of training from a windows file that passes through memory, and better storage
+//! for the file.
+
+use megabatch_chunk_io::{ReadBy, Remedy, Source, StoredDataset, read_amplification, remedy};
+use megabatch_order::Order;
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::setup::{TrainingSetup, decoded_rows};
+use crate::text::bytes;
+
+/// Reads of an epoch of training from a dataset.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct DatasetReads {
+    #[serde(flatten)]
+    stored: StoredDataset,
+    /// Rows that are read for each that is asked for; above 1 where a compressed chunk holds rows
+    /// for which it is decoded at different times.
+    read_amplification: f64,
+    /// Bytes that come from the file in an epoch.
+    epoch_bytes: u64,
+    /// The command that would mend the amplification.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+/// Reads of the first epoch of `job`, by dataset, with `samples_per_chunk` read at once.
+pub(super) fn epoch_reads(job: &TrainingSetup, samples_per_chunk: usize) -> Result<Vec<DatasetReads>> {
+    let (train, training) = (&job.split.train, &job.training);
+    let epoch = Order::new(train.len(), training.run_samples(), training.seed)?.epoch(0);
+    let order = (0..train.len()).map(|position| train[epoch.sample(position)]);
+    let Some(source) = job.data.source() else { return Ok(Vec::new()) };
+    let reads = |stored| DatasetReads::of(source, stored, &order, samples_per_chunk);
+    Ok(source.storage()?.into_iter().map(reads).collect())
+}
+
+impl DatasetReads {
+    fn of(
+        source: &Source,
+        stored: StoredDataset,
+        order: &(impl ExactSizeIterator<Item = usize> + Clone),
+        samples_per_chunk: usize,
+    ) -> Self {
+        let rows = stored.shape[0];
+        let row_bytes = stored.shape[1..].iter().product::<usize>() as u64 * stored.element_bytes as u64;
+        let (mut read_amplification_factor, mut better) = (1.0, None);
+        if let Some(stored_rows) = decoded_rows(&stored) {
+            let rows = (rows, stored_rows);
+            read_amplification_factor = read_amplification(order.clone(), rows.0, rows.1, samples_per_chunk).factor();
+            better = remedy(order, rows.0, rows.1, row_bytes, samples_per_chunk);
+        }
+        let asked = stored.stored_bytes as f64 * order.len() as f64 / rows as f64;
+        DatasetReads {
+            read_amplification: read_amplification_factor,
+            epoch_bytes: (asked * read_amplification_factor) as u64,
+            remedy: better.map(|better| {
+                let path = source.path();
+                let out = path.with_extension("better.h5");
+                let options = match better {
+                    Remedy::ChunkRows(rows) => format!("--chunk-rows {rows}"),
+                    Remedy::Contiguous => "--storage contiguous".to_owned(),
+                };
+                format!("megabatch convert {} {} {options}", path.display(), out.display())
+            }),
+            stored,
+        }
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        let DatasetReads { stored, read_amplification, epoch_bytes, remedy } = self;
+        let storage = match &stored.chunk {
+            Some(chunk) if stored.filters.is_empty() => format!("chunks of {}", chunk[0]),
+            Some(chunk) => format!("chunks of {}, {}", chunk[0], stored.filters.join(" and ")),
+            None => "contiguous".to_owned(),
+        };
+        let by = match &stored.read_by {
+            ReadBy::Library { reason } => format!("; read by the HDF5 library on one thread: {reason}"),
+            _ => String::new(),
+        };
+        let read = bytes(usize::try_from(*epoch_bytes).unwrap_or(usize::MAX));
+        let remedy =
+            remedy.as_ref().map_or(String::new(), |command| format!("\n          `{command}` would make it 1.0"));
+        format!(
+            "reading   {}: {storage}; {read} an epoch, read amplification {read_amplification:.2}{by}{remedy}\n",
+            stored.object
+        )
+    }
+}

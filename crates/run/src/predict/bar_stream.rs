@@ -1,0 +1,111 @@
+//! A model that follows the bars of one instrument: its series and its states go on together, a bar
+//! at a time.
+
+use megabatch_bars::{Bar, Bars, GapPolicy, SeriesStep, SeriesStream};
+use megabatch_nn::cpu::StreamingPredictor;
+
+use crate::error::Result;
+
+/// Numbers of a timeframe that are replayed at once: enough for products of many rows, and no
+/// memory to speak of.
+const REPLAYED_LEN_MAX: usize = 1 << 16;
+
+/// Origin of the model's states at a bar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Streaming {
+    /// They go on from bar to bar: a step a bar, for models that were trained so.
+    Carried,
+    /// Each window is computed anew from zeros, as the model was trained: as many steps a bar as
+    /// its windows have.
+    Windows,
+}
+
+/// The series of an instrument and the model's states after its last bar.
+pub(crate) struct BarStream {
+    series: SeriesStream,
+    follower: StreamingPredictor,
+    /// The last rows of each timeframe, `[T, F]` at most, where windows are computed anew.
+    windows: Option<Vec<Vec<f32>>>,
+}
+
+impl BarStream {
+    /// Neither has seen a bar. The model's timeframes are those of the series.
+    pub(crate) fn new(series: SeriesStream, follower: StreamingPredictor, streaming: Streaming) -> Self {
+        let count = series.windows().len();
+        assert_eq!(count, follower.model().shape().timeframes.len(), "a state a timeframe");
+        let windows = (streaming == Streaming::Windows).then(|| vec![Vec::new(); count]);
+        BarStream { series, follower, windows }
+    }
+
+    /// The states after bars that are history: they depend on the last segment alone, of which
+    /// nothing is predicted.
+    pub(crate) fn replay(&mut self, bars: &Bars, holes: GapPolicy) -> Result<()> {
+        let Some(segment) = holes.segments(bars).pop() else { return Ok(()) };
+        let mut rows = vec![Vec::new(); self.series.windows().len()];
+        self.restart();
+        for index in segment {
+            self.series.push(&bars.bar(index))?;
+            if self.windows.is_some() {
+                self.keep_rows();
+                continue;
+            }
+            for (k, rows) in rows.iter_mut().enumerate() {
+                rows.extend_from_slice(self.series.closed(k));
+                if rows.len() >= REPLAYED_LEN_MAX {
+                    self.follower.push(k, rows);
+                    rows.clear();
+                }
+            }
+        }
+        rows.iter().enumerate().for_each(|(k, rows)| self.follower.push(k, rows));
+        Ok(())
+    }
+
+    /// Takes the next bar into the series: resampling, features and scaling.
+    pub(crate) fn close(&mut self, bar: &Bar) -> Result<SeriesStep> {
+        Ok(self.series.push(bar)?)
+    }
+
+    /// Moves the states on by the rows that closed with the bar of `step`, which is the last one.
+    /// The outputs [K, M] where a sample stands at it.
+    pub(crate) fn predict(&mut self, step: SeriesStep) -> Option<Vec<f32>> {
+        if step.begins_segment {
+            self.restart();
+        }
+        if self.windows.is_none() {
+            (0..self.series.windows().len()).for_each(|k| self.follower.push(k, self.series.closed(k)));
+            return step.has_full_windows.then(|| self.follower.predict());
+        }
+        self.keep_rows();
+        if !step.has_full_windows {
+            return None;
+        }
+        self.follower.restart();
+        let windows = self.windows.iter().flatten().enumerate();
+        windows.for_each(|(k, rows)| self.follower.push(k, rows));
+        Some(self.follower.predict())
+    }
+
+    /// Bars that must close before windows are full, by the timeframe's name; none where all are.
+    pub(crate) fn bars_needed(&self) -> Vec<(String, usize)> {
+        let needed =
+            self.series.windows().enumerate().map(|(k, of)| (of.timeframe.to_string(), self.series.bars_needed(k)));
+        needed.filter(|(_, bars)| *bars > 0).collect()
+    }
+
+    /// A segment begins.
+    fn restart(&mut self) {
+        self.follower.restart();
+        self.windows.iter_mut().flatten().for_each(Vec::clear);
+    }
+
+    /// Keeps the rows that closed last, and as many before them as a window has.
+    fn keep_rows(&mut self) {
+        let shapes = &self.follower.model().shape().timeframes;
+        for (k, rows) in self.windows.iter_mut().flatten().enumerate() {
+            rows.extend_from_slice(self.series.closed(k));
+            let surplus = rows.len().saturating_sub(shapes[k].steps * shapes[k].features);
+            rows.drain(..surplus);
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! A prediction for each bar as it comes, from states that go on by one step a bar.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use megabatch_bars::{BarLines, DateOrder, FormatName, OnError, SeriesStream, Zone};
+use megabatch_gpu_core::Device;
+use megabatch_nn::cpu::StreamingPredictor;
+use serde_json::json;
+
+use super::bar_stream::{BarStream, Streaming};
+use super::forecast_lines::{ForecastLines, LineForm};
+use super::stream_progress::{StreamProgress, needed_text};
+use super::streaming_model::StreamingModel;
+use super::tail::{BarSource, Tail};
+use crate::error::{Error, Result};
+use crate::findings::Findings;
+use crate::host::Host;
+use crate::output;
+use crate::setup::computing::DeviceRequest;
+use crate::setup::settings::loss;
+use crate::text::utc;
+use crate::trained::{CheckpointChoice, Instruments};
+
+/// A model that follows bars.
+#[derive(Clone, Debug)]
+pub struct FollowRequest {
+    /// Folder of the run.
+    pub run: PathBuf,
+    /// Data file, whose recipe, scalers and clock hold for the bars; the one trained on if `None`.
+    pub data: Option<PathBuf>,
+    /// Which checkpoint.
+    pub checkpoint: CheckpointChoice,
+    /// `cpu` or `auto`.
+    pub device: String,
+    /// Instruments that the model was not trained on.
+    pub instruments: Instruments,
+    /// Bars before those that come.
+    pub history: History,
+    /// Whose bars they are, where the data file has several instruments.
+    pub symbol: Option<String>,
+    /// Format of the lines; that of the files that the data file was made of if `None`.
+    pub format: Option<FormatName>,
+    /// Order of day and month where the year comes last.
+    pub date_order: Option<DateOrder>,
+    /// Zone of the timestamps; that of the files that the data file was made of if `None`.
+    pub zone: Option<Zone>,
+    /// What happens to lines that cannot be used; as the data file was made if `None`.
+    pub on_error: Option<OnError>,
+}
+
+/// Bars before those that are followed, from whose states the model goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum History {
+    /// Those that the data file was made of.
+    OfTheData,
+    /// Those of these files.
+    Files(Vec<PathBuf>),
+    /// None: predictions begin once features have warmed up and windows are full.
+    Cold,
+}
+
+impl FollowRequest {
+    /// The best checkpoint of the run in `run`, after the bars that its data were made of.
+    pub fn new(run: impl Into<PathBuf>) -> Self {
+        FollowRequest {
+            run: run.into(),
+            data: None,
+            checkpoint: CheckpointChoice::default(),
+            device: "auto".to_owned(),
+            instruments: Instruments::default(),
+            history: History::OfTheData,
+            symbol: None,
+            format: None,
+            date_order: None,
+            zone: None,
+            on_error: None,
+        }
+    }
+}
+
+/// Where predictions go, a line a bar.
+pub enum LineOutput<'a> {
+    /// A file: CSV, or JSON where its name ends in `.jsonl`. Its old contents go when the first of
+    /// the new come.
+    File(&'a Path),
+    /// Anything else.
+    Writer {
+        /// Each line is flushed.
+        to: Box<dyn Write + 'a>,
+        /// Format of a line.
+        form: LineForm,
+    },
+}
+
+/// Totals of a stream.
+#[derive(Default)]
+pub(super) struct StreamTotals {
+    pub(super) bars: u64,
+    pub(super) predictions: u64,
+    /// Lines that were dropped.
+    dropped: usize,
+    /// Holes at which the states began anew.
+    holes: u64,
+}
+
+/// A file whose old contents go when the first of the new come: not before it is known that what is
+/// followed has bars.
+struct EmptiedLate {
+    file: File,
+    is_old: bool,
+}
+
+impl EmptiedLate {
+    fn open(path: &Path) -> io::Result<Self> {
+        let file = File::options().write(true).create(true).truncate(false).open(path)?;
+        Ok(EmptiedLate { file, is_old: true })
+    }
+}
+
+impl Write for EmptiedLate {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if std::mem::take(&mut self.is_old) {
+            self.file.set_len(0)?;
+        }
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Predicts each bar of `source` as it comes, until there are no more.
+///
+/// # Errors
+/// A usage error for a model that cannot follow bars, a data error for lines that cannot be used.
+pub fn follow(
+    request: &FollowRequest,
+    source: BarSource<'_>,
+    output: LineOutput<'_>,
+    host: &Host<'_>,
+) -> Result<Findings> {
+    let line_form = match &output {
+        LineOutput::File(out) => LineForm::of(out)?,
+        LineOutput::Writer { form, .. } => *form,
+    };
+    if let Some(gpu) = DeviceRequest::select(&request.device)?.gpu() {
+        return Err(refuse(&format!(
+            "--device {gpu}: states go on by one step a bar, which the CPU takes; leave --device out, or give cpu"
+        )));
+    }
+    let subject = StreamingModel::open(request, host)?;
+    let (mut live, history) = begin(&subject, request)?;
+    let mut tail = Tail::open(source)?;
+    let mut lines = BarLines::new(tail.name(), &subject.line_options(request), subject.base, history.until);
+    let to: Box<dyn Write + '_> = match output {
+        LineOutput::File(out) => {
+            output::check(out, &[tail.name(), &subject.data])?;
+            Box::new(EmptiedLate::open(out)?)
+        }
+        LineOutput::Writer { to, .. } => to,
+    };
+    host.observer.note(&greeting(&subject, &history, tail.name()));
+    let mut course = StreamProgress::new(&subject.symbol, host.observer);
+    course.begin(&live);
+    let (horizons, outputs) = subject.outputs();
+    let loss = loss(&subject.config, horizons)?;
+    let mut forecasts = ForecastLines::new(to, line_form, loss, horizons, outputs, subject.name_told());
+    let mut stream =
+        Stream { live: &mut live, lines: &mut lines, course: &mut course, totals: StreamTotals::default() };
+    match stream.run(&mut tail, &mut forecasts, host) {
+        // A reader that went away, as `head` does, is no error.
+        Err(error) if error.find::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) => {}
+        done => done?,
+    }
+    let totals = stream.totals;
+    Ok(findings(&subject, &history, tail.name(), &totals, lines.passed_over(), &live.bars_needed()))
+}
+
+/// The bars that the states have seen before the first one that is followed.
+struct SeenBars {
+    bars: usize,
+    /// When the last of them opens.
+    until: Option<i64>,
+    closes: Option<i64>,
+}
+
+/// The model with the states after its history.
+fn begin(subject: &StreamingModel, request: &FollowRequest) -> Result<(BarStream, SeenBars)> {
+    let bars = subject.history(&request.history)?;
+    let series = SeriesStream::new(subject.instrument(&bars), &subject.spec, &subject.scalers)?;
+    subject.require_same_windows(&series)?;
+    let follower = StreamingPredictor::open(&Device::cpu(), subject.model()?, &subject.weights)?;
+    let mut live = BarStream::new(series, follower, subject.streaming());
+    live.replay(&bars, subject.spec.holes)?;
+    let closes = bars.len().checked_sub(1).map(|last| bars.close_time(last));
+    Ok((live, SeenBars { bars: bars.len(), until: bars.open_time.last().copied(), closes }))
+}
+
+fn greeting(subject: &StreamingModel, history: &SeenBars, name: &Path) -> String {
+    let (symbol, base, name) = (&subject.symbol, subject.base, name.display());
+    let way = match subject.streaming() {
+        Streaming::Carried => "",
+        Streaming::Windows => "; windows are computed anew at each bar, as the model carries no states",
+    };
+    match history.closes {
+        Some(closes) => {
+            format!("{symbol}: the states of {} {base} bars up to {} go on with {name}{way}", history.bars, utc(closes))
+        }
+        None => format!(
+            "{symbol}: begins with the first {base} bar of {name}; predictions follow once every window is full{way}"
+        ),
+    }
+}
+
+/// A model that follows bars.
+struct Stream<'s, 'o> {
+    live: &'s mut BarStream,
+    lines: &'s mut BarLines,
+    course: &'s mut StreamProgress<'o>,
+    totals: StreamTotals,
+}
+
+impl Stream<'_, '_> {
+    /// Reads, predicts and writes, until there are no more lines.
+    fn run(&mut self, tail: &mut Tail<'_>, forecasts: &mut ForecastLines<'_>, host: &Host<'_>) -> Result<()> {
+        let mut text = Vec::new();
+        while tail.next_into(&mut text)? {
+            for bar in self.lines.push(&text)? {
+                let step = self.live.close(&bar)?;
+                self.totals.bars += 1;
+                self.totals.holes += u64::from(step.hole.is_some());
+                if let Some(outputs) = self.live.predict(step) {
+                    forecasts.write(step.close_time, &outputs)?;
+                    self.totals.predictions += 1;
+                }
+                self.course.see(step, self.live, &self.totals);
+            }
+            for complaint in self.lines.take_complaints() {
+                host.observer.note(&complaint.to_string());
+                self.totals.dropped += 1;
+            }
+        }
+        self.lines.finish()?;
+        Ok(forecasts.finish()?)
+    }
+}
+
+fn findings(
+    subject: &StreamingModel,
+    history: &SeenBars,
+    name: &Path,
+    tally: &StreamTotals,
+    passed_over: u64,
+    needed: &[(String, usize)],
+) -> Findings {
+    let StreamTotals { bars, predictions, dropped, holes } = *tally;
+    let mut text = format!("{}: {predictions} predictions for {bars} bars of {}", name.display(), subject.symbol);
+    if passed_over > 0 {
+        text.push_str(&format!("; {passed_over} rows of bars that the states had seen were passed over"));
+    }
+    if dropped > 0 {
+        text.push_str(&format!("; {dropped} rows were dropped"));
+    }
+    if holes > 0 {
+        let plural = if holes == 1 { "" } else { "s" };
+        text.push_str(&format!("; the states began anew after {holes} hole{plural}"));
+    }
+    if !needed.is_empty() {
+        text.push_str(&format!("; {}", needed_text(needed)));
+    }
+    let json = json!({
+        "symbol": subject.symbol,
+        "step": subject.step,
+        "history_bars": history.bars,
+        "bars": bars,
+        "predictions": predictions,
+        "passed_over": passed_over,
+        "dropped": dropped,
+        "holes": holes,
+        "bars_needed": needed.iter().cloned().collect::<BTreeMap<_, _>>(),
+        "streaming": match subject.streaming() {
+            Streaming::Carried => "carried",
+            Streaming::Windows => "windows",
+        },
+    });
+    Findings::new(text, &json)
+}
+
+/// Refuses what cannot be followed, with the reason and what to do.
+pub(super) fn refuse(reason: &str) -> Error {
+    Error::usage(format!("--follow: {reason}"))
+}

@@ -1,0 +1,14 @@
+//! Predictions of a trained model: for samples, or for bars as they come.
+
+pub(crate) mod bar_stream;
+mod follow;
+mod forecast_lines;
+mod samples;
+mod stream_progress;
+mod streaming_model;
+mod tail;
+
+pub use follow::{FollowRequest, History, LineOutput, follow};
+pub use forecast_lines::LineForm;
+pub use samples::{InstrumentsOfSamples, PredictRequest, Predicted, predict, predict_to_file};
+pub use tail::{AtEnd, BarSource};

@@ -1,0 +1,453 @@
+//! A model's outputs for some samples.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use megabatch_atomic_file as atomic_file;
+use megabatch_chunk_io::{Predictions, SampleInstruments, Source, write_predictions};
+use megabatch_nn::graph::Graphs;
+use megabatch_nn::loss::{Group, Loss};
+use megabatch_nn::model::Readout;
+use megabatch_trainer::Selection;
+use serde_json::json;
+
+use crate::adapters::data::Data;
+use crate::error::{Error, Result};
+use crate::findings::Findings;
+use crate::host::{Host, Work};
+use crate::nouns::Nouns;
+use crate::output;
+use crate::setup::settings::loss;
+use crate::text::{plural, shown};
+use crate::trained::{ChangedData, CheckpointChoice, Instruments, Opening, Trained, Weights};
+
+/// Samples to predict.
+#[derive(Clone, Debug)]
+pub struct PredictRequest {
+    /// Folder of the run.
+    pub run: PathBuf,
+    /// Data file; the one trained on if `None`.
+    pub data: Option<PathBuf>,
+    /// Samples, or graphs where the model predicts these as wholes; all if `None`.
+    pub samples: Option<Range<usize>>,
+    /// Which checkpoint.
+    pub checkpoint: CheckpointChoice,
+    /// Arithmetic of the LSTMs' matrices.
+    pub weights: Weights,
+    /// Data of the run that have changed since it was trained.
+    pub changed_data: ChangedData,
+    /// `cpu`, `auto`, `cuda` or `cuda:N`.
+    pub device: String,
+    /// Instruments that the model was not trained on.
+    pub instruments: Instruments,
+}
+
+impl PredictRequest {
+    /// All samples of the data that the run in `run` was trained on, by its best checkpoint.
+    pub fn new(run: impl Into<PathBuf>) -> Self {
+        PredictRequest {
+            run: run.into(),
+            data: None,
+            samples: None,
+            checkpoint: CheckpointChoice::default(),
+            weights: Weights::default(),
+            changed_data: ChangedData::default(),
+            device: "auto".to_owned(),
+            instruments: Instruments::default(),
+        }
+    }
+
+    fn opening(&self) -> Opening<'_> {
+        Opening {
+            run: &self.run,
+            data: self.data.as_deref(),
+            checkpoint: self.checkpoint,
+            weights: self.weights,
+            device: &self.device,
+            instruments: self.instruments,
+            changed: self.changed_data,
+        }
+    }
+}
+
+/// Predictions of samples.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Predicted {
+    /// The samples, or graphs.
+    pub samples: Range<usize>,
+    /// `[n, K]`: of several quantiles the one nearest to the median, of classes the most probable
+    /// one; NaN for a sample that is in no graph.
+    pub values: Vec<f32>,
+    /// Quantiles, or probabilities of classes, `[n, K]` each, by name.
+    pub named: Vec<(String, Vec<f32>)>,
+    /// K: numbers a sample.
+    pub horizons: usize,
+    /// `[n]` ns since 1970 UTC, where the data tell.
+    pub sample_times: Option<Vec<i64>>,
+    /// Instruments of the samples, where the data have several.
+    pub instruments: Option<InstrumentsOfSamples>,
+    /// Step of the checkpoint.
+    pub step: u64,
+    /// Notes on the computation.
+    pub notes: Vec<String>,
+}
+
+/// Instruments of predicted samples.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstrumentsOfSamples {
+    /// Names.
+    pub names: Vec<String>,
+    /// `[n]` index of the name of each sample.
+    pub of_sample: Vec<i32>,
+}
+
+impl Predicted {
+    fn predictions(&self) -> Predictions<'_> {
+        Predictions {
+            values: &self.values,
+            named: &self.named,
+            horizons: self.horizons,
+            sample_times: self.sample_times.as_deref(),
+            instruments: self
+                .instruments
+                .as_ref()
+                .map(|InstrumentsOfSamples { names, of_sample }| SampleInstruments { names, of_sample }),
+        }
+    }
+}
+
+/// Predicts samples.
+///
+/// # Errors
+/// A usage error for samples that the data do not have, a data error for data that are not as in
+/// training.
+pub fn predict(request: &PredictRequest, host: &Host<'_>) -> Result<Predicted> {
+    predict_with(&mut Trained::open(request.opening(), host)?, request, host)
+}
+
+/// Predicts samples and writes them to `out`: `.h5`, with a dataset `predictions` `[n, K]` and one
+/// for each name, or `.csv`.
+///
+/// # Errors
+/// Those of [`predict`], and a usage error for an output that cannot be written.
+pub fn predict_to_file(request: &PredictRequest, out: &Path, host: &Host<'_>) -> Result<Findings> {
+    let format = Format::of(out)?;
+    let mut trained = Trained::open(request.opening(), host)?;
+    output::check(out, &[trained.data.path()])?;
+    let predicted = predict_with(&mut trained, request, host)?;
+    let predictions = predicted.predictions();
+    match format {
+        Format::Csv => atomic_file::write(out, to_csv(predicted.samples.start, &predictions).as_bytes())?,
+        Format::Hdf5 => write_predictions(out, &predictions)?,
+    }
+    let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
+    let target = plural(predicted.horizons, Nouns::of(&trained.data).with(loss).target);
+    let samples = predicted.samples.len();
+    let mut text = format!("{}: {samples} predictions of {target}", out.display());
+    text.extend(predicted.notes.iter().map(|note| format!("\nnote: {note}")));
+    Ok(Findings::new(
+        text,
+        &json!({
+            "out": shown(out),
+            "samples": samples,
+            "horizons": predicted.horizons,
+            "named": predicted.named.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+            "step": predicted.step,
+            "int8": request.weights == Weights::Int8,
+            "device": trained.predictor.device().to_string(),
+            "notes": predicted.notes,
+        }),
+    ))
+}
+
+fn predict_with(trained: &mut Trained, request: &PredictRequest, host: &Host<'_>) -> Result<Predicted> {
+    let loss = loss(&trained.config, trained.data.samples().shape().outputs)?;
+    let Trained { data, predictor, .. } = trained;
+    let rows = Rows::of(data, predictor.model().config().readout);
+    let range = request.samples.clone().unwrap_or(0..rows.len());
+    if range.end > rows.len() {
+        let file = data.path().display();
+        let (Range { start, end }, found) = (&range, rows.len());
+        return Err(Error::usage(format!("--samples {start}..{end}: {file} has {found} {}s", rows.noun())));
+    }
+    let horizons = data.samples().shape().outputs;
+    // What is in no graph stays unknown.
+    let outputs = predictor.model().outputs();
+    let mut predicted = vec![f32::NAN; range.len() * outputs];
+    let unit = format!("{}s", rows.noun());
+    let mut progress = host.observer.begin(Work { label: "predict", total: range.len() as u64, unit: &unit });
+    let (indices, mut done) = (rows.units(&range), 0);
+    predictor.predict(Selection { samples: data.samples(), indices: &indices }, |rows, batch| {
+        for (row, own) in rows.iter().zip(batch.chunks_exact(outputs)).filter(|(row, _)| range.contains(row)) {
+            predicted[(row - range.start) * outputs..][..outputs].copy_from_slice(own);
+            done += 1;
+        }
+        progress.at(done, "");
+        Ok::<(), megabatch_trainer::Error>(())
+    })?;
+    drop(progress);
+    let source = data.source();
+    let (values, named) = by_name(loss, &predicted, horizons);
+    let of_source = |source: &Source| {
+        let of_sample = source.sample_instruments()?[range.clone()].to_vec();
+        Some(InstrumentsOfSamples { names: source.instruments().to_vec(), of_sample })
+    };
+    Ok(Predicted {
+        horizons: values.len() / range.len().max(1),
+        values,
+        named,
+        sample_times: source.and_then(Source::sample_times).map(|times| times[range.clone()].to_vec()),
+        instruments: source.and_then(of_source),
+        step: trained.step,
+        notes: trained.notes.clone(),
+        samples: range,
+    })
+}
+
+/// What a model's outputs say of each horizon, [n, K], or of the one class [n, 1] that
+/// `cross_entropy` learns from its probabilities: one number, and of several quantiles each by its
+/// name; of classes the most probable one, the first of those that are equally probable, and the
+/// probability of each. What one task alone has is named by its targets, and NaN for all others.
+pub(super) fn by_name(loss: Loss, outputs: &[f32], horizons: usize) -> (Vec<f32>, Vec<(String, Vec<f32>)>) {
+    let groups = loss.groups(horizons);
+    if let [_] = groups.as_slice() {
+        return of_group(groups[0].loss, outputs, horizons);
+    }
+    let width = loss.outputs(horizons);
+    let rows = outputs.len() / width;
+    let (mut values, mut all) = (vec![f32::NAN; rows * horizons], Vec::new());
+    for Group { targets, outputs: places, loss, .. } in groups {
+        let own: Vec<f32> = outputs.chunks_exact(width).flat_map(|row| &row[places.clone()]).copied().collect();
+        let (of_targets, named) = of_group(loss, &own, targets.len());
+        let place = |from: &[f32], to: &mut [f32]| {
+            let rows = to.chunks_exact_mut(horizons).zip(from.chunks_exact(targets.len()));
+            rows.for_each(|(to, from)| to[targets.clone()].copy_from_slice(from));
+        };
+        place(&of_targets, &mut values);
+        for (name, own) in named {
+            let mut wide = vec![f32::NAN; rows * horizons];
+            place(&own, &mut wide);
+            all.push((format!("t{}-{}_{name}", targets.start, targets.end), wide));
+        }
+    }
+    (values, all)
+}
+
+/// The same of `targets` targets that are learnt with one loss, of outputs [n, K, M].
+fn of_group(loss: Loss, outputs: &[f32], targets: usize) -> (Vec<f32>, Vec<(String, Vec<f32>)>) {
+    match loss {
+        Loss::Classes(classes) => return classes_by_name(outputs, classes.count()),
+        // The targets of a row are the probabilities of its one class.
+        Loss::CrossEntropy => return classes_by_name(outputs, targets),
+        _ => {}
+    }
+    let each = |at: usize| outputs.iter().skip(at).step_by(loss.outputs_per_target()).copied().collect::<Vec<f32>>();
+    let named = match loss {
+        Loss::Quantile { levels } if levels.as_slice().len() > 1 => {
+            let levels = levels.as_slice().iter().enumerate();
+            levels.map(|(k, level)| (format!("q{level}"), each(k))).collect()
+        }
+        _ => Vec::new(),
+    };
+    (each(loss.point()), named)
+}
+
+/// Rows to predict.
+enum Rows<'a> {
+    /// Samples that stand alone, or graphs as wholes.
+    Units { count: usize, noun: &'static str },
+    /// Samples that are the nodes of graphs.
+    Nodes { count: usize, graphs: &'a dyn Graphs, noun: &'static str },
+}
+
+impl<'a> Rows<'a> {
+    fn of(data: &'a Data, readout: Option<Readout>) -> Self {
+        match (readout, data.samples().graphs()) {
+            (Some(Readout::Node), Some(graphs)) => {
+                Rows::Nodes { count: data.samples().len(), graphs, noun: Nouns::of(data).row }
+            }
+            (Some(_), _) => Rows::Units { count: data.units(), noun: "graph" },
+            (None, _) => Rows::Units { count: data.units(), noun: "sample" },
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Rows::Units { count, .. } | Rows::Nodes { count, .. } => *count,
+        }
+    }
+
+    /// The singular of what a row is of.
+    fn noun(&self) -> &'static str {
+        match self {
+            Rows::Units { noun, .. } | Rows::Nodes { noun, .. } => noun,
+        }
+    }
+
+    /// The units to be computed for the rows of `range`: graphs are computed whole.
+    fn units(&self, range: &Range<usize>) -> Vec<usize> {
+        match self {
+            Rows::Units { .. } => range.clone().collect(),
+            Rows::Nodes { graphs, .. } => {
+                let has_some = |&graph: &usize| graphs.nodes(graph).iter().any(|sample| range.contains(sample));
+                (0..graphs.len()).filter(has_some).collect()
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Format {
+    Csv,
+    Hdf5,
+}
+
+impl Format {
+    /// The format that the file's ending asks for.
+    fn of(out: &Path) -> Result<Self> {
+        match out.extension().and_then(|ending| ending.to_str()) {
+            Some("csv") => Ok(Format::Csv),
+            Some("h5" | "hdf5") => Ok(Format::Hdf5),
+            _ => output::require_ending(out, &["h5", "csv"]).map(|()| Format::Hdf5),
+        }
+    }
+}
+
+fn classes_by_name(outputs: &[f32], count: usize) -> (Vec<f32>, Vec<(String, Vec<f32>)>) {
+    let mut named: Vec<_> = (0..count).map(|class| (format!("p{class}"), Vec::new())).collect();
+    let mut most_probable = Vec::with_capacity(outputs.len() / count);
+    for of_target in outputs.chunks_exact(count) {
+        let class = (1..count).fold(0, |most, c| if of_target[c] > of_target[most] { c } else { most });
+        // What was not predicted stays unknown.
+        most_probable.push(if of_target[class].is_nan() { f32::NAN } else { class as f32 });
+        let weights: Vec<f64> = of_target.iter().map(|&y| f64::from(y - of_target[class]).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        named.iter_mut().zip(weights).for_each(|((_, shares), weight)| shares.push((weight / sum) as f32));
+    }
+    (most_probable, named)
+}
+
+/// One line a sample: its index, its time and its instrument where known, and a column a horizon;
+/// then those that have a name.
+fn to_csv(first: usize, predictions: &Predictions<'_>) -> String {
+    let Predictions { values, named, horizons, sample_times, instruments } = *predictions;
+    let mut csv = "sample".to_owned();
+    if sample_times.is_some() {
+        csv.push_str(",time");
+    }
+    if instruments.is_some() {
+        csv.push_str(",instrument");
+    }
+    (1..=horizons).for_each(|horizon| csv.push_str(&format!(",h{horizon}")));
+    // A name that one task alone has says nothing of the horizons of others.
+    let has_any =
+        |values: &[f32], k: usize| values.is_empty() || values.iter().skip(k).step_by(horizons).any(|x| !x.is_nan());
+    let of_name = |(name, values): &(String, Vec<f32>)| {
+        let is_of_task = name.starts_with('t');
+        (0..horizons).filter(|&k| !is_of_task || has_any(values, k)).collect::<Vec<usize>>()
+    };
+    let columns: Vec<Vec<usize>> = named.iter().map(of_name).collect();
+    for ((name, _), columns) in named.iter().zip(&columns) {
+        columns.iter().for_each(|k| csv.push_str(&format!(",h{}_{name}", k + 1)));
+    }
+    csv.push('\n');
+    for (k, row) in values.chunks_exact(horizons).enumerate() {
+        csv.push_str(&format!("{}", first + k));
+        if let Some(times) = sample_times {
+            let time = jiff::Timestamp::from_nanosecond(times[k].into()).expect("64 bits of nanoseconds are a time");
+            csv.push_str(&format!(",{time}"));
+        }
+        if let Some(instruments) = instruments {
+            let name = instruments.name(k).expect("an open file names the instrument of each sample");
+            csv.push_str(&format!(",{}", csv_field(name)));
+        }
+        let of_sample = |values: &[f32], columns: &[usize]| {
+            columns.iter().map(|at| values[k * horizons + at]).collect::<Vec<f32>>()
+        };
+        let all = named.iter().zip(&columns).flat_map(|((_, values), columns)| of_sample(values, columns));
+        row.iter().copied().chain(all).for_each(|value| csv.push_str(&format!(",{value}")));
+        csv.push('\n');
+    }
+    csv
+}
+
+/// A field of a CSV, in quotes where it could be taken for several (RFC 4180).
+pub(super) fn csv_field(text: &str) -> Cow<'_, str> {
+    if text.contains([',', '"', '\n', '\r']) {
+        Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_nn::loss::{Ascending, Classes};
+
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_sample_with_its_time_and_horizons() {
+        let predictions = Predictions {
+            values: &[1.5, -2.0, 0.25, 3.0],
+            named: &[],
+            horizons: 2,
+            sample_times: Some(&[0, 60_000_000_000]),
+            instruments: None,
+        };
+        assert_eq!(
+            to_csv(7, &predictions),
+            "sample,time,h1,h2\n7,1970-01-01T00:00:00Z,1.5,-2\n8,1970-01-01T00:01:00Z,0.25,3\n"
+        );
+        let untimed = Predictions { sample_times: None, ..predictions };
+        assert_eq!(to_csv(0, &untimed), "sample,h1,h2\n0,1.5,-2\n1,0.25,3\n");
+        let names = ["EURUSD", "\"A, B\""].map(str::to_owned);
+        let instruments = Some(SampleInstruments { names: &names, of_sample: &[1, 0] });
+        assert_eq!(
+            to_csv(0, &Predictions { instruments, ..untimed }),
+            "sample,instrument,h1,h2\n0,\"\"\"A, B\"\"\",1.5,-2\n1,EURUSD,0.25,3\n"
+        );
+    }
+
+    #[test]
+    fn classes_have_their_probabilities_beside_the_most_probable_one() {
+        let outputs = [0.0, 2f32.ln(), 1000.0, 0.0, f32::NAN, f32::NAN];
+        let (values, named) = by_name(Loss::Classes(Classes::Labels(2)), &outputs, 1);
+        assert_eq!((values[0], values[1]), (1.0, 0.0));
+        assert_eq!(named.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["p0", "p1"]);
+        for ((_, shares), expected) in named.iter().zip([[1.0 / 3.0, 1.0], [2.0 / 3.0, 0.0]]) {
+            assert!(shares.iter().zip(expected).all(|(share, expected)| (share - expected).abs() < 1e-6), "{shares:?}");
+            assert!(shares[2].is_nan() && values[2].is_nan());
+        }
+    }
+
+    /// `predict` of a run on a TU dataset wrote the logits of its two classes as `h1,h2`.
+    #[test]
+    fn a_class_that_is_learnt_from_its_probabilities_is_one_prediction() {
+        let (values, named) = by_name(Loss::CrossEntropy, &[0.0, 3f32.ln(), 5.0, 5.0, f32::NAN, f32::NAN], 2);
+        assert_eq!(values[..2], [1.0, 0.0]);
+        assert!(values[2].is_nan() && values.len() == 3);
+        assert_eq!(named.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["p0", "p1"]);
+        assert!((named[0].1[0] - 0.25).abs() < 1e-6 && (named[1].1[0] - 0.75).abs() < 1e-6, "{named:?}");
+    }
+
+    #[test]
+    fn several_quantiles_have_a_column_each_beside_the_median() {
+        let levels = Ascending::new(&[0.1, 0.5, 0.95]).unwrap();
+        // Two samples of two horizons.
+        let outputs: Vec<f32> = (0..12u8).map(f32::from).collect();
+        let (values, named) = by_name(Loss::Quantile { levels }, &outputs, 2);
+        assert_eq!(values, [1.0, 4.0, 7.0, 10.0]);
+        let predictions =
+            Predictions { values: &values, named: &named, horizons: 2, sample_times: None, instruments: None };
+        assert_eq!(
+            to_csv(5, &predictions),
+            "sample,h1,h2,h1_q0.1,h2_q0.1,h1_q0.5,h2_q0.5,h1_q0.95,h2_q0.95\n5,1,4,0,3,1,4,2,5\n6,7,10,6,9,7,10,8,11\n"
+        );
+        for loss in [Loss::Mse, Loss::Quantile { levels: Ascending::one(0.9) }] {
+            assert_eq!(by_name(loss, &outputs, 2), (outputs.clone(), Vec::new()), "{loss:?}");
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Model for streaming, and the recipe of its data.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use megabatch_amp::Precision;
+use megabatch_bars::{
+    Bars, Feature, FormatName, Instrument, ReadOptions, Scalers, SeriesSpec, SeriesStream, Timeframe, TimeframeScaler,
+    Zone, bar_files, read,
+};
+use megabatch_chunk_io::SeriesFile;
+use megabatch_gpu_core::Device;
+use megabatch_nn::model::Model;
+use serde_json::Value;
+
+use super::bar_stream::Streaming;
+use super::follow::{FollowRequest, History, refuse};
+use crate::adapters::data_schema::DataSchema;
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::ingest::{Calendar, Recipe};
+use crate::run_folder::RunFolder;
+use crate::setup::data_path;
+use crate::setup::settings::{precision, streams};
+use crate::trained::{
+    Instruments, doubt_instruments, meaning_in_training, require_meaning, trained_model, weights_file,
+};
+
+/// A model, and one instrument of the series file whose recipe, scalers and clock hold for the bars
+/// that come.
+pub(super) struct StreamingModel {
+    folder: RunFolder,
+    pub(super) config: Config,
+    pub(super) step: u64,
+    pub(super) weights: PathBuf,
+    /// The series file.
+    pub(super) data: PathBuf,
+    pub(super) symbol: String,
+    pub(super) base: Timeframe,
+    pub(super) spec: SeriesSpec,
+    pub(super) scalers: Scalers,
+    recipe: Recipe,
+    pip_size: f64,
+    /// By which the files of the instrument were read.
+    zone: Option<Zone>,
+    /// The files were read by more than one clock, so that each has to show its own again.
+    has_several_zones: bool,
+    format: Option<FormatName>,
+    horizons: usize,
+    outputs: usize,
+}
+
+impl StreamingModel {
+    pub(super) fn open(request: &FollowRequest, host: &Host<'_>) -> Result<Self> {
+        let folder = RunFolder::open(&request.run)?;
+        let config = folder.config(&[])?;
+        require_fp32(&config)?;
+        let (step, weights) = weights_file(&folder, request.checkpoint)?;
+        let data = data_path(&config, request.data.as_deref())?;
+        let file = SeriesFile::open(&data, &Device::cpu().scope("follow"))?;
+        let meaning = DataSchema::of_series(&file)?;
+        require_meaning(&folder, &data, &meaning)?;
+        if request.instruments == Instruments::Doubted
+            && let Some(doubt) = doubt_instruments(&meaning_in_training(&folder), &meaning)
+        {
+            host.observer.note(&doubt);
+        }
+        let (account, recipe) = Recipe::of_series(&data, file.attribute("source")?.as_ref())?;
+        let spec = recipe.spec();
+        if spec.features.contains(&Feature::SpreadPips) {
+            return Err(refuse(
+                "spread_pips is a feature of the model, and the unit of spreads is told by whole files alone; train without it",
+            ));
+        }
+        if recipe.calendar == Calendar::Common {
+            return Err(refuse(
+                "the data were made with --calendar common, and bars of one instrument do not show which times are common; make them with --calendar all",
+            ));
+        }
+        let accounts = account["instruments"].as_array().map_or(&[][..], Vec::as_slice);
+        let own = chosen(accounts, &data, request.symbol.as_deref())?;
+        let (names, files) = (names(accounts), own["files"].as_array().map_or(&[][..], Vec::as_slice));
+        // Files may have several clocks; the last one's goes on.
+        let told = |key: &str| files.iter().rev().find_map(|file| file[key].as_str());
+        let zones: BTreeSet<&str> = files.iter().filter_map(|file| file["zone"].as_str()).collect();
+        let model = trained_model(&folder)?;
+        Ok(StreamingModel {
+            symbol: own["symbol"].as_str().unwrap_or_default().to_owned(),
+            base: own["base"].as_str().unwrap_or_default().parse()?,
+            pip_size: own["pip_size"].as_f64().unwrap_or(1.0),
+            zone: told("zone").map(str::parse).transpose()?,
+            has_several_zones: zones.len() > 1,
+            format: told("format").map(str::parse).transpose()?,
+            scalers: scalers(&data, &file, names, &spec)?,
+            horizons: model.shape().outputs,
+            outputs: model.outputs(),
+            folder,
+            config,
+            step,
+            weights,
+            data,
+            spec,
+            recipe,
+        })
+    }
+
+    /// As the model was trained: from bar to bar, or on windows that each begin with zeros.
+    pub(super) fn streaming(&self) -> Streaming {
+        if streams(&self.config) { Streaming::Carried } else { Streaming::Windows }
+    }
+
+    /// The model without its weights.
+    pub(super) fn model(&self) -> Result<Model> {
+        trained_model(&self.folder)
+    }
+
+    /// Horizons K, and numbers [K, M] that the model gives.
+    pub(super) fn outputs(&self) -> (usize, usize) {
+        (self.horizons, self.outputs)
+    }
+
+    /// The instrument's name, where lines have to tell it from others.
+    pub(super) fn name_told(&self) -> Option<String> {
+        (self.scalers.instruments.len() > 1).then(|| self.symbol.clone())
+    }
+
+    /// The instrument, of which there are these bars.
+    pub(super) fn instrument<'a>(&'a self, bars: &'a Bars) -> Instrument<'a> {
+        Instrument { name: &self.symbol, bars, pip_size: self.pip_size }
+    }
+
+    /// The bars that the states go on from; none where it begins cold.
+    pub(super) fn history(&self, history: &History) -> Result<Bars> {
+        let given = match history {
+            History::Cold => return Ok(Bars::with_capacity(self.base, 0)),
+            History::OfTheData => Vec::new(),
+            History::Files(paths) => paths.iter().map(|path| bar_files(path)).collect::<Result<Vec<_>, _>>()?.concat(),
+        };
+        if given.is_empty() && !self.recipe.bid.is_empty() {
+            return Err(refuse(
+                "the data were made of bid and ask; give bars of their means with --history, or begin with --cold",
+            ));
+        }
+        let own = || self.recipe.files_of(&self.symbol).map(Path::to_owned).collect();
+        let is_own = given.is_empty();
+        let files: Vec<PathBuf> = if is_own { own() } else { given };
+        let reading = match is_own && self.has_several_zones {
+            true => self.reading(),
+            false => ReadOptions { zone: self.zone.clone(), ..self.reading() },
+        };
+        let recording = read(&files, &reading).map_err(|error| match error {
+            error @ megabatch_bars::Error::Open { .. } => Error::data(format!(
+                "{error}; say with --history where bars before those that come are, or begin without any with --cold"
+            )),
+            error => error.into(),
+        })?;
+        Ok(recording.bars)
+    }
+
+    /// Options of reading the lines that come.
+    pub(super) fn line_options(&self, options: &FollowRequest) -> ReadOptions {
+        let reading = self.reading();
+        let zone = match (&options.zone, options.format) {
+            (Some(zone), _) => Some(zone.clone()),
+            (None, None) => self.zone.clone(),
+            // The clock of another vendor is not known.
+            (None, Some(format)) => (format == FormatName::Iso).then(Zone::utc),
+        };
+        ReadOptions {
+            format: options.format.or(reading.format).or(self.format),
+            date_order: options.date_order.or(reading.date_order),
+            on_error: options.on_error.unwrap_or(reading.on_error),
+            zone,
+            ..reading
+        }
+    }
+
+    fn reading(&self) -> ReadOptions {
+        ReadOptions {
+            symbol: Some(self.symbol.clone()),
+            symbol_pattern: None,
+            base: Some(self.base),
+            ..self.recipe.read_options()
+        }
+    }
+
+    /// Refuses series of other windows than the model's.
+    pub(super) fn require_same_windows(&self, series: &SeriesStream) -> Result<()> {
+        let model = self.model()?;
+        let of_model = model.shape().timeframes.iter().map(|of| (of.name.clone(), of.steps, of.features));
+        let features = self.spec.features.len();
+        let of_series = series.windows().map(|window| (window.timeframe.to_string(), window.seq_len, features));
+        if of_model.eq(of_series) {
+            return Ok(());
+        }
+        let (data, run) = (self.data.display(), self.folder.root().display());
+        Err(Error::data(format!(
+            "{data}: the model of {run} takes {}; name the data that it was trained on with --data",
+            model.shape()
+        )))
+    }
+}
+
+/// Refuses a model that is computed otherwise than following does.
+fn require_fp32(config: &Config) -> Result<()> {
+    match precision(config) {
+        Precision::Fp32 => Ok(()),
+        _ => Err(refuse(
+            "the run was trained with training.precision other than fp32, and following computes in fp32 alone",
+        )),
+    }
+}
+
+fn names(accounts: &[Value]) -> Vec<String> {
+    accounts.iter().map(|account| account["symbol"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// The account of one instrument.
+fn chosen<'a>(accounts: &'a [Value], data: &Path, symbol: Option<&str>) -> Result<&'a Value> {
+    let (data, list) = (data.display(), names(accounts).join(", "));
+    match (symbol, accounts) {
+        (None, [only]) => Ok(only),
+        (None, _) => Err(Error::usage(format!("{data}: --symbol says whose bars are followed: {list}"))),
+        (Some(symbol), _) => accounts
+            .iter()
+            .find(|account| account["symbol"] == symbol)
+            .ok_or_else(|| Error::usage(format!("--symbol {symbol}: {data} has {list}"))),
+    }
+}
+
+/// The scalers that the file was scaled with.
+fn scalers(path: &Path, file: &SeriesFile, instruments: Vec<String>, spec: &SeriesSpec) -> Result<Scalers> {
+    let mut timeframes = Vec::new();
+    let mut fit_end_time = 0;
+    for timeframe in file.timeframes() {
+        let name = timeframe.name();
+        let scaler = timeframe
+            .scaler()
+            .ok_or_else(|| Error::data(format!("{}: no /scaler/{name}: ingest its bars anew", path.display())))?;
+        fit_end_time = scaler.fit_end_time;
+        let (center, scale) = (scaler.center.clone(), scaler.scale.clone());
+        timeframes.push(TimeframeScaler { timeframe: name.parse()?, center, scale });
+    }
+    Ok(Scalers { kind: spec.scaling, fit_end_time, instruments, features: spec.features.clone(), timeframes })
+}

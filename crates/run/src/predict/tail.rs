@@ -1,0 +1,165 @@
+//! Lines of a file that grows, or of any other source.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use megabatch_bars::LINE_BYTES_MAX;
+
+use crate::error::{Error, Result};
+
+/// Interval of looks at a file that has no more lines: far below the time of a bar, and next to no
+/// work.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// First bytes of gzip files.
+const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
+
+/// Behaviour at the end of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtEnd {
+    /// More is awaited.
+    Wait,
+    /// It is the end.
+    Stop,
+}
+
+/// Where lines of bars come from.
+pub enum BarSource<'a> {
+    /// A file, which may grow.
+    File {
+        /// The file.
+        path: &'a Path,
+        /// Behaviour at its end.
+        at_end: AtEnd,
+    },
+    /// Anything else, which ends where it ends.
+    Lines {
+        /// Its name in messages.
+        name: &'a str,
+        /// The lines.
+        lines: Box<dyn BufRead + 'a>,
+    },
+}
+
+/// Lines as they come.
+pub(super) struct Tail<'a> {
+    name: PathBuf,
+    input: Input<'a>,
+}
+
+enum Input<'a> {
+    Lines(Box<dyn BufRead + 'a>),
+    File { reader: BufReader<File>, read_bytes: u64, at_end: AtEnd },
+}
+
+impl<'a> Tail<'a> {
+    /// Opens the source.
+    pub(super) fn open(source: BarSource<'a>) -> Result<Self> {
+        let (path, at_end) = match source {
+            BarSource::Lines { name, lines } => return Ok(Tail { name: name.into(), input: Input::Lines(lines) }),
+            BarSource::File { path, at_end } => (path, at_end),
+        };
+        let file = File::open(path).map_err(|error| unusable(path, "opened", &error))?;
+        if file.metadata().is_ok_and(|found| found.is_dir()) {
+            return Err(unusable(path, "read", &io::ErrorKind::IsADirectory.into()));
+        }
+        let mut reader = BufReader::new(file);
+        if reader.fill_buf().map_err(|error| unusable(path, "read", &error))?.starts_with(GZIP_MAGIC) {
+            let path = path.display();
+            return Err(Error::data(format!(
+                "{path}: is compressed with gzip; bars are followed as plain lines: `zcat {path} | megabatch predict --follow - …`"
+            )));
+        }
+        Ok(Tail { name: path.to_owned(), input: Input::File { reader, read_bytes: 0, at_end } })
+    }
+
+    /// Name in messages.
+    pub(super) fn name(&self) -> &Path {
+        &self.name
+    }
+
+    /// Puts the next line into `line` once it is whole, or where nothing follows; false after the
+    /// last.
+    pub(super) fn next_into(&mut self, line: &mut Vec<u8>) -> Result<bool> {
+        line.clear();
+        let (reader, read_bytes, at_end): (&mut dyn BufRead, _, _) = match &mut self.input {
+            Input::Lines(lines) => return Ok(read_line(lines, line)? > 0),
+            Input::File { reader, read_bytes, at_end } => (reader, read_bytes, *at_end),
+        };
+        loop {
+            let read = read_line(reader, line);
+            *read_bytes += read.map_err(|error| unusable(&self.name, "read", &error))? as u64;
+            if line.ends_with(b"\n") {
+                return Ok(true);
+            }
+            if at_end == AtEnd::Stop {
+                return Ok(!line.is_empty());
+            }
+            self::wait(&self.name, *read_bytes)?;
+        }
+    }
+}
+
+/// Takes bytes up to the end of a line, or of the file; how many there were. Of a line that is
+/// longer than [`LINE_BYTES_MAX`] the beginning and the end of line are kept.
+fn read_line(reader: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
+    let mut read = 0;
+    loop {
+        let buffer = match reader.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            buffer => buffer?,
+        };
+        let end = buffer.iter().position(|&byte| byte == b'\n');
+        let text = &buffer[..end.unwrap_or(buffer.len())];
+        line.extend_from_slice(&text[..text.len().min(LINE_BYTES_MAX.saturating_sub(line.len()))]);
+        let taken = text.len() + usize::from(end.is_some());
+        let is_last = end.is_some() || buffer.is_empty();
+        reader.consume(taken);
+        read += taken;
+        if is_last {
+            line.extend(end.map(|_| b'\n'));
+            return Ok(read);
+        }
+    }
+}
+
+fn unusable(path: &Path, what: &str, error: &io::Error) -> Error {
+    Error::data(format!("{}: cannot be {what}: {error}", path.display()))
+}
+
+/// Waits a while, in which the file may have grown. One that is shorter than what was read of it is
+/// another file.
+fn wait(path: &Path, read_bytes: u64) -> Result<()> {
+    if std::fs::metadata(path).map_or(0, |found| found.len()) < read_bytes {
+        return Err(Error::data(format!(
+            "{}: was cut or replaced while it was followed; a file that is followed may only grow",
+            path.display()
+        )));
+    }
+    std::thread::sleep(INTERVAL);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    // `head -c 1500000000 /dev/zero | megabatch predict --run run --follow -` took as much memory.
+    #[test]
+    fn a_line_without_end_takes_bounded_memory() {
+        let mut reader = BufReader::with_capacity(1 << 12, io::repeat(b'x').take(50 << 20).chain(&b"\nnext\nlast"[..]));
+        let mut line = Vec::new();
+        let mut next = || {
+            line.clear();
+            let read = read_line(&mut reader, &mut line).unwrap();
+            assert!(line.capacity() <= 4 * LINE_BYTES_MAX);
+            (read, line.len())
+        };
+        assert_eq!(next(), ((50 << 20) + 1, LINE_BYTES_MAX + 1));
+        assert_eq!([next(), next(), next()], [(5, 5), (4, 4), (0, 0)]);
+    }
+}

@@ -1,0 +1,225 @@
+//! The data: what was read, what was wrong with it, where it has gaps.
+
+use megabatch_chunk_io::{AttributeValue, ResidentSeries, Source};
+use serde_json::Value;
+
+use super::chart::{Axis, Row, Span, Timeline, Words};
+use super::html::{Section, Table, paragraph};
+use super::json;
+use crate::adapters::data::Data;
+use crate::error::Result;
+use crate::nouns::Nouns;
+use crate::text::number::{grouped, instant, plural, seconds};
+
+/// Facts about a data file.
+#[derive(Debug, Default)]
+pub(crate) struct DataFacts {
+    /// JSON that `ingest` wrote; null where the file has none.
+    pub(crate) source: Value,
+    /// Other attributes, as text.
+    pub(crate) attributes: Vec<(&'static str, String)>,
+    /// Name, bars, window and features of each timeframe.
+    pub(crate) timeframes: Vec<[String; 4]>,
+    /// Each instrument's stretches of bars without a long gap: first and last close, ns.
+    pub(crate) stretches: Vec<(String, Vec<(i64, i64)>)>,
+    /// Unit of the targets.
+    pub(crate) unit: &'static str,
+    /// Unit of horizons.
+    pub(crate) bar: String,
+    /// The noun of a file of windows or of graphs; empty for bars.
+    pub(crate) holds: &'static str,
+}
+
+/// A gap longer than this ends a stretch; weekends and holidays at their ends are shorter.
+const LONG_GAP_NS: i64 = 80 * 3_600 * 1_000_000_000;
+const ATTRIBUTES: [&str; 7] = ["symbol", "base", "target_kind", "horizon_bars", "pip_size", "builder", "layout"];
+/// Rows of the timeline.
+const INSTRUMENTS_MAX: usize = 24;
+/// Rows of the table of gaps.
+const GAPS_MAX: usize = 12;
+
+impl DataFacts {
+    /// The facts of `data`. Files of windows and of graphs tell none.
+    pub(crate) fn of(data: &Data) -> Result<Self> {
+        let Some(series) = data.source().and_then(Source::series) else {
+            let holds = Nouns::of(data).unit;
+            return Ok(DataFacts {
+                unit: "units of the targets",
+                bar: "steps".to_owned(),
+                holds,
+                ..DataFacts::default()
+            });
+        };
+        let file = series.file();
+        let mut attributes = Vec::new();
+        for name in ATTRIBUTES {
+            attributes.extend(file.attribute(name)?.map(|value| (name, value.to_string())));
+        }
+        let json = match file.attribute("source")? {
+            Some(AttributeValue::Text(text)) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+            _ => Value::Null,
+        };
+        let has = |name: &str| attributes.iter().find(|(found, _)| *found == name).map(|(_, value)| value.as_str());
+        let timeframes = file.timeframes();
+        let base = has("base").map_or_else(|| timeframes[0].name().to_owned(), str::to_owned);
+        Ok(DataFacts {
+            unit: match has("target_kind") {
+                Some("log_return") => "log return",
+                Some(_) => "pips",
+                None => "units of the targets",
+            },
+            bar: format!("bars of {base}"),
+            holds: "",
+            timeframes: timeframes
+                .iter()
+                .map(|timeframe| {
+                    let counts = [timeframe.close_times().len(), timeframe.steps(), timeframe.feature_names().len()];
+                    let [bars, steps, features] = counts.map(|count| grouped(count as u64));
+                    [timeframe.name().to_owned(), bars, steps, features]
+                })
+                .collect(),
+            stretches: stretches(series),
+            source: json,
+            attributes,
+        })
+    }
+}
+
+/// Each instrument's stretches, by the bars of the shortest timeframe.
+fn stretches(series: &ResidentSeries) -> Vec<(String, Vec<(i64, i64)>)> {
+    let file = series.file();
+    let shortest = &file.timeframes()[0];
+    let times = shortest.close_times();
+    let starts: Vec<usize> =
+        shortest.instrument_starts().iter().filter_map(|&start| usize::try_from(start).ok()).collect();
+    if file.instruments().is_empty() || starts.len() != file.instruments().len() + 1 {
+        return vec![("bars".to_owned(), without_gaps(times))];
+    }
+    let spans = starts.windows(2).map(|pair| without_gaps(&times[pair[0]..pair[1]]));
+    file.instruments().iter().cloned().zip(spans).collect()
+}
+
+fn without_gaps(times: &[i64]) -> Vec<(i64, i64)> {
+    let mut spans: Vec<(i64, i64)> = Vec::new();
+    for &time in times {
+        match spans.last_mut().filter(|(_, last)| time - *last <= LONG_GAP_NS) {
+            Some((_, last)) => *last = time,
+            None => spans.push((time, time)),
+        }
+    }
+    spans
+}
+
+pub(crate) fn section(facts: &DataFacts) -> Section {
+    let mut body = String::new();
+    if facts.timeframes.is_empty() {
+        body.push_str(&paragraph(match facts.holds {
+            "graph" => "The file holds graphs; `megabatch graph inspect` says what they were built from.",
+            _ => "The file holds samples and not bars; it does not tell where they come from.",
+        }));
+    } else {
+        body.push_str(&series_table(facts));
+        body.push_str(&timeline(facts));
+        body.push_str(&gaps_table(facts));
+    }
+    body.push_str(&match &facts.source {
+        Value::Null if !facts.timeframes.is_empty() => {
+            paragraph("The file does not say which bars it was made from, nor what was wrong with them.")
+        }
+        source => json::to_html("made from", source),
+    });
+    Section { id: "data", title: "Data, gaps and repairs", body }
+}
+
+fn series_table(facts: &DataFacts) -> String {
+    let facts_rows =
+        facts.attributes.iter().map(|(name, value)| vec![name.replace('_', " "), value.clone()]).collect::<Vec<_>>();
+    let head = ["timeframe", "bars", "bars in a window", "features of a bar"].map(str::to_owned).to_vec();
+    let rows = facts.timeframes.iter().map(|row| row.to_vec()).collect();
+    let series = Table { caption: "Series".to_owned(), head, rows }.to_html();
+    if facts_rows.is_empty() {
+        return series;
+    }
+    let facts = Table { caption: "The file".to_owned(), head: vec![String::new(), String::new()], rows: facts_rows };
+    super::html::side_by_side(&[series, facts.to_html()])
+}
+
+fn timeline(facts: &DataFacts) -> String {
+    let span = |&(from, to): &(i64, i64)| Span {
+        from: from as f64,
+        to: to as f64,
+        color: 0,
+        text: format!("bars from {} to {}", instant(from), instant(to)),
+    };
+    let row =
+        |(name, spans): &(String, Vec<(i64, i64)>)| Row { name: name.clone(), spans: spans.iter().map(span).collect() };
+    let title = format!("Bars over time, with gaps longer than {} h left blank", LONG_GAP_NS / 3_600_000_000_000);
+    let mut html = Timeline {
+        words: Words { title, description: "One row an instrument.".to_owned() },
+        x: Axis::time(""),
+        rows: facts.stretches.iter().take(INSTRUMENTS_MAX).map(row).collect(),
+        legend: Vec::new(),
+    }
+    .to_html();
+    if facts.stretches.len() > INSTRUMENTS_MAX {
+        html.push_str(&paragraph(&format!("The first {INSTRUMENTS_MAX} of {} instruments.", facts.stretches.len())));
+    }
+    html
+}
+
+fn gaps_table(facts: &DataFacts) -> String {
+    let mut gaps: Vec<(i64, i64, &str)> = Vec::new();
+    for (name, spans) in &facts.stretches {
+        gaps.extend(spans.windows(2).map(|pair| (pair[0].1, pair[1].0, name.as_str())));
+    }
+    if gaps.is_empty() {
+        return paragraph(&format!("No gap is longer than {}.", seconds(LONG_GAP_NS as f64 / 1e9)));
+    }
+    let count = gaps.len();
+    gaps.sort_by_key(|&(from, to, _)| std::cmp::Reverse(to - from));
+    gaps.truncate(GAPS_MAX);
+    let row = |&(from, to, name): &(i64, i64, &str)| {
+        vec![name.to_owned(), instant(from), instant(to), seconds((to - from) as f64 / 1e9)]
+    };
+    let shown = if count > GAPS_MAX { format!("; the longest {GAPS_MAX}") } else { String::new() };
+    Table {
+        caption: format!("{} longer than {} h{shown}", plural(count, "gap"), LONG_GAP_NS / 3_600_000_000_000),
+        head: ["", "last close before", "first close after", "length"].map(str::to_owned).to_vec(),
+        rows: gaps.iter().map(row).collect(),
+    }
+    .to_html()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const HOUR: i64 = 3_600_000_000_000;
+
+    #[test]
+    fn stretches_end_at_long_gaps_only() {
+        let times = [0, HOUR, 60 * HOUR, 61 * HOUR, 200 * HOUR];
+        assert_eq!(without_gaps(&times), [(0, 61 * HOUR), (200 * HOUR, 200 * HOUR)]);
+        assert!(without_gaps(&[]).is_empty());
+    }
+
+    #[test]
+    fn gaps_and_what_was_read_are_told() {
+        let facts = DataFacts {
+            source: json!({ "gaps": { "count": 7, "weekends": 5 } }),
+            attributes: vec![("symbol", "EURUSD".to_owned())],
+            timeframes: vec![["M1", "1,000", "60", "8"].map(str::to_owned)],
+            stretches: vec![("bars".to_owned(), vec![(0, HOUR), (200 * HOUR, 300 * HOUR)])],
+            unit: "pips",
+            holds: "",
+            bar: "bars of M1".to_owned(),
+        };
+        let body = section(&facts).body;
+        for part in ["EURUSD", "Bars over time", "1 gap longer than 80 h", "8 d 7 h", "weekends", "1,000"] {
+            assert!(body.contains(part), "{part}: {body}");
+        }
+        assert!(section(&DataFacts::default()).body.contains("holds samples"));
+    }
+}

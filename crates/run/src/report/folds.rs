@@ -1,0 +1,140 @@
+//! The page of a run of several folds: the errors of each, and of all together.
+
+use super::chart::{Axis, Chart, Mark, Series, Size, Words};
+use super::html::{Section, Table, escape, page, paragraph, side_by_side};
+use super::information;
+use crate::evaluate::GraphRanking;
+use crate::evaluate::folds::{Fold, FoldColumn, FoldKind, Folds, columns};
+use crate::text::utc;
+
+/// The page as HTML, which needs nothing else.
+pub(crate) fn folds_page(folds: &Folds<'_>) -> String {
+    let over = match folds.plan.kind {
+        FoldKind::WalkForward => "Walk-forward evaluation",
+        FoldKind::CrossValidation => "Cross-validation",
+    };
+    let run = folds.run.display().to_string();
+    let head = format!(
+        "<p class=\"over\">{over}</p>\n<h1>{}</h1>\n<p class=\"verdict\">{}</p>\n",
+        escape(&run),
+        escape(&folds.verdict())
+    );
+    let sections: Vec<Section> = [Some(table(folds)), by_fold(folds), by_day(folds)].into_iter().flatten().collect();
+    page(&format!("megabatch: {run}"), &head, &sections)
+}
+
+fn table(folds: &Folds<'_>) -> Section {
+    let columns = folds.done.first().map_or(Vec::new(), |first| columns(&first.evaluation));
+    let names = columns.iter().map(|column| column.name.clone());
+    let head = ["fold", "test begins", "train", "test"].map(str::to_owned).into_iter().chain(names).collect();
+    let of_fold = |fold: &Fold| -> Vec<String> {
+        let begins = fold.split.test_start_ns.map_or("-".to_owned(), |time| utc(time).replace(" UTC", ""));
+        let counts = [fold.fold.to_string(), begins, fold.split.train.to_string(), fold.split.test.to_string()];
+        let cells = columns.iter().map(|column| column.cell(column.value(&fold.evaluation)));
+        counts.into_iter().chain(cells).collect()
+    };
+    let summary = folds.summary_rows(&columns).into_iter().map(|(name, cells)| {
+        [name.to_owned(), String::new(), String::new(), String::new()].into_iter().chain(cells).collect()
+    });
+    let rows = folds.done.iter().map(of_fold).chain(summary).collect();
+    let table = Table { caption: "Errors on the test of each fold".to_owned(), head, rows };
+    let told = paragraph(
+        "Each fold is a run of its own, with its report in its folder. The deviation over folds is that of a sample; \
+         t is the t-statistic of the mean over folds.",
+    );
+    Section { id: "folds", title: "Folds", body: told + &table.to_html() }
+}
+
+/// A chart a leading measure: a line the model, one each baseline.
+fn by_fold(folds: &Folds<'_>) -> Option<Section> {
+    let columns = columns(&folds.done.first()?.evaluation);
+    let charts: Vec<String> = columns
+        .iter()
+        .filter(|column| column.leads && column.baseline.is_none())
+        .map(|model| {
+            let lines = columns.iter().filter(|column| column.is_of_the_same(model));
+            let line = |(color, column): (usize, &FoldColumn)| Series {
+                name: column.baseline.unwrap_or("model").replace('_', " "),
+                mark: Mark::Dots,
+                color,
+                points: folds
+                    .done
+                    .iter()
+                    .filter_map(|fold| Some((fold.fold as f64, column.value(&fold.evaluation)?)))
+                    .collect(),
+            };
+            Chart {
+                words: Words {
+                    title: format!("{} by fold", model.name),
+                    description: "On the test of each fold. One line a contender.".to_owned(),
+                },
+                size: Size::Half,
+                x: Axis::number("fold"),
+                y: Axis::number(model.name.clone()),
+                series: lines.enumerate().map(line).collect(),
+            }
+            .to_html()
+        })
+        .collect();
+    (!charts.is_empty()).then(|| Section { id: "by-fold", title: "Fold by fold", body: side_by_side(&charts) })
+}
+
+/// Correlations over the days of all tests.
+fn by_day(folds: &Folds<'_>) -> Option<Section> {
+    let first = folds.over_days()?.first().copied()?;
+    let days: Vec<GraphRanking> = folds.days().into_iter().cloned().collect();
+    let charts = [
+        information::ic_chart(&days, first.ic, first.ic_t),
+        information::rank_ic_chart(&days, first.rank_ic, first.rank_ic_t),
+    ];
+    let told = paragraph(&format!(
+        "The correlation of predictions with what came, over the nodes of each day by itself, on the {} days of all tests, at the first horizon. Zero is \
+         chance. t is by Newey-West with lag {}.",
+        days.len(),
+        first.lag
+    ));
+    Some(Section { id: "information", title: "Correlation by day", body: told + &side_by_side(&charts) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::evaluate::Evaluation;
+    use crate::evaluate::folds::FoldPlan;
+    use crate::plan::SplitPlan;
+
+    #[test]
+    fn every_fold_has_a_row_and_the_page_needs_nothing_else() {
+        let fold = |number: usize, rmse: f64| Fold {
+            fold: number,
+            run: format!("<walk>/fold-{number}").into(),
+            steps: 3,
+            split: SplitPlan {
+                train: 70,
+                validation: 10,
+                test: 20,
+                purged: 0,
+                validation_start_ns: None,
+                test_start_ns: Some(0),
+            },
+            evaluation: Evaluation::of_one_horizon([("model", rmse), ("no_change", 5.0)]),
+        };
+        let done = [fold(1, 2.0), fold(2, 4.0)];
+        let plan = FoldPlan { kind: FoldKind::WalkForward, folds: 2, overlap: 0 };
+        let html = folds_page(&Folds { plan, run: Path::new("<walk>"), done: &done });
+        for part in [
+            "rmse 3.0000 ± 1.4142; rmse no change 5.0000 ± 0.0000: mean ± deviation over 2 folds.",
+            "&lt;walk&gt;",
+            "rmse by fold",
+            "1970-01-01 00:00",
+            "<th scope=\"row\">deviation</th>",
+        ] {
+            assert!(html.contains(part), "{part}: {html}");
+        }
+        for outside in ["http:", "https:", "<script", "src=", "url(", "@import", "NaN", "<walk>"] {
+            assert!(!html.contains(outside), "{outside}");
+        }
+    }
+}

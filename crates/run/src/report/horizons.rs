@@ -1,0 +1,170 @@
+//! The model's error at each horizon beside those of the baselines.
+
+use megabatch_trainer::Metrics;
+
+use super::chart::{Axis, Chart, Mark, Series, Size, Words};
+use super::html::{Section, Table, escape, paragraph, side_by_side};
+use crate::evaluate::{BASELINES_ARE_OF_ALL, Evaluation, OverHorizons, Part};
+use crate::nouns::TargetKind;
+use crate::text::number::{grouped, plural, significant};
+
+type Metric = fn(&Metrics, usize) -> f64;
+
+/// One chart of an error by horizon.
+struct ErrorChart<'a> {
+    /// Title before its "by horizon".
+    title: &'a str,
+    description: &'a str,
+    y_label: &'a str,
+    metric: Metric,
+}
+
+const CLASS_CHARTS: [ErrorChart<'static>; 2] = [
+    ErrorChart {
+        title: "Accuracy",
+        description: "Share of targets whose class was predicted. Higher is better. One line a contender.",
+        y_label: "accuracy",
+        metric: |metrics, k| metrics.classes.as_ref().map_or(f64::NAN, |classes| classes.accuracy[k]),
+    },
+    ErrorChart {
+        title: "Cross entropy",
+        description: "Lower is better. One line a contender.",
+        y_label: "cross entropy",
+        metric: |metrics, k| metrics.classes.as_ref().map_or(f64::NAN, |classes| classes.cross_entropy[k]),
+    },
+];
+
+const DIRECTION_CHART: ErrorChart<'static> = ErrorChart {
+    title: "Direction",
+    description: "Share of moves whose sign was predicted. Higher is better; one half is chance.",
+    y_label: "share of signs predicted",
+    metric: |metrics, k| metrics.direction_accuracy[k].filter(|&share| share > 0.0).unwrap_or(f64::NAN),
+};
+
+/// A line a contender; `unit` is that of the targets.
+pub(crate) fn section(evaluation: &Evaluation, bar: &str, unit: &str) -> Section {
+    let seen = match evaluation.split {
+        Part::Validation | Part::Test => ", none of which the model was trained on",
+        Part::Train | Part::All => ", which the model was trained on",
+    };
+    let mut body = paragraph(&format!(
+        "The weights of step {} on {} ({}){seen}. Baselines are fitted on the training split.",
+        evaluation.step,
+        plural(evaluation.samples, evaluation.nouns.row),
+        evaluation.split.name(),
+    ));
+    body.push_str(&errors(evaluation, bar, unit));
+    for (name, task) in evaluation.by_task() {
+        body.push_str(&format!("<h3>{}</h3>", escape(&name)));
+        body.push_str(&errors(&task, bar, unit));
+    }
+    let title = if evaluation.nouns.target == "horizon" { "Error by horizon" } else { "Error by target" };
+    Section { id: "horizons", title, body }
+}
+
+/// Charts and tables; of several tasks only the table by instrument, for each has its own.
+fn errors(evaluation: &Evaluation, bar: &str, unit: &str) -> String {
+    let mut body = String::new();
+    if !evaluation.tasks.is_empty() {
+        return body;
+    }
+    let noun = evaluation.nouns.target;
+    let x_label = if noun == "horizon" { format!("horizon in {bar}") } else { noun.to_owned() };
+    let to_html = |ErrorChart { title, description, y_label, metric }: &ErrorChart<'_>| {
+        let lines = evaluation.contenders().enumerate();
+        Chart {
+            words: Words { title: format!("{title} by {noun}"), description: (*description).to_owned() },
+            size: Size::Half,
+            x: Axis::number(x_label.clone()),
+            y: Axis::number(*y_label),
+            series: lines.map(|(color, contender)| line(contender.0, contender.1, color, *metric)).collect(),
+        }
+        .to_html()
+    };
+    let y_label = format!("RMSE, {unit}");
+    let rmse_chart = ErrorChart {
+        title: "Root mean square error",
+        description: "Lower is better. One line a contender.",
+        y_label: &y_label,
+        metric: |metrics, k| metrics.rmse[k],
+    };
+    let charts: Vec<String> = match (&evaluation.model.classes, evaluation.nouns.targets) {
+        (Some(_), _) => CLASS_CHARTS.iter().map(to_html).collect(),
+        (None, TargetKind::Moves) => vec![to_html(&rmse_chart), to_html(&DIRECTION_CHART)],
+        (None, TargetKind::Quantities) => vec![to_html(&rmse_chart)],
+    };
+    body.push_str(&side_by_side(&charts));
+    // RMSE of a model of classes is that of probabilities, which have no unit.
+    let unit =
+        if evaluation.model.classes.is_some() || evaluation.model.accuracy.is_some() { "probabilities" } else { unit };
+    body.push_str(&table(evaluation, unit).to_html());
+    if !evaluation.instruments.is_empty() {
+        body.push_str(&instruments_table(evaluation, unit).to_html());
+    }
+    body
+}
+
+/// A contender without directions, as `no_change` is, has no line of them: one at zero would only
+/// squeeze the others.
+fn line(name: &str, metrics: &Metrics, color: usize, metric: Metric) -> Series {
+    let all = (0..metrics.rmse.len()).map(|k| ((k + 1) as f64, metric(metrics, k)));
+    let points: Vec<(f64, f64)> = all.filter(|point| point.1.is_finite()).collect();
+    Series { name: name.replace('_', " "), mark: Mark::Dots, color, points }
+}
+
+fn table(evaluation: &Evaluation, unit: &str) -> Table {
+    let noun = evaluation.nouns.target;
+    // The sign of what is no move has no meaning.
+    let has_directions = evaluation.nouns.targets == TargetKind::Moves;
+    let names = evaluation.contenders().map(|(name, _)| format!("RMSE {}", name.replace('_', " ")));
+    let head = std::iter::once(noun.to_owned()).chain(names).chain(["MAE model".to_owned()]);
+    let rows = (0..evaluation.model.rmse.len()).map(|k| {
+        let direction = evaluation.model.direction_accuracy[k];
+        let direction = direction.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
+        std::iter::once((k + 1).to_string())
+            .chain(evaluation.contenders().map(|(_, metrics)| significant(metrics.rmse[k], 4)))
+            .chain([significant(evaluation.model.mae[k], 4)])
+            .chain(has_directions.then_some(direction))
+            .collect()
+    });
+    Table {
+        caption: format!("Errors by {noun}, in {unit}"),
+        head: head.chain(has_directions.then(|| "direction model".to_owned())).collect(),
+        rows: rows.collect(),
+    }
+}
+
+/// A row an instrument.
+fn instruments_table(evaluation: &Evaluation, unit: &str) -> Table {
+    let names = evaluation.contenders().map(|(name, _)| format!("RMSE {}", name.replace('_', " ")));
+    let head = ["instrument".to_owned(), "samples".to_owned()].into_iter().chain(names);
+    let row = |(name, errors): (&str, OverHorizons)| {
+        let direction = errors.direction.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
+        [name.to_owned(), grouped(errors.samples as u64)]
+            .into_iter()
+            .chain(errors.rmse.iter().map(|&rmse| significant(rmse, 4)))
+            .chain([significant(errors.mae, 4), direction])
+            .collect()
+    };
+    Table {
+        caption: format!("Errors by instrument, averaged over the horizons, in {unit}; {BASELINES_ARE_OF_ALL}"),
+        head: head.chain(["MAE model".to_owned(), "direction model".to_owned()]).collect(),
+        rows: evaluation.by_instrument().map(row).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_instruments_have_a_table_of_their_own() {
+        let one = Evaluation::of_one_horizon([("model", 1.0), ("mean", 2.0)]);
+        let body = |evaluation: &Evaluation| section(evaluation, "bars of M1", "pips").body;
+        assert!(!body(&one).contains("Errors by instrument"));
+        let html = body(&one.of_two_instruments());
+        let row = html.split("<th scope=\"row\">USDJPY</th>").nth(1).unwrap_or_else(|| panic!("{html}"));
+        let cells = "<td class=\"n\">4</td><td class=\"n\">2.000</td><td class=\"n\">4.000</td>";
+        assert!(row.starts_with(cells), "{row}");
+    }
+}

@@ -1,0 +1,176 @@
+//! Training curves: loss by step and by epoch, learning rate, norm of the gradients.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::chart::{Axis, Chart, Mark, Series, Size, Words};
+use super::html::{Section, paragraph, side_by_side};
+use crate::text::number::{plural, significant};
+
+/// Share of a new loss in the smoothed line.
+const SMOOTHING: f64 = 0.05;
+
+/// Section on learning, from the run's log; `clip_norm` is the configuration's.
+pub(crate) fn section(metrics: &[Value], clip_norm: Option<f64>) -> Section {
+    let mut body = paragraph(&story(metrics));
+    let charts = [by_step(metrics), by_epoch(metrics), learning_rate(metrics), gradients(metrics, clip_norm)];
+    body.push_str(&side_by_side(&charts.map(|chart| chart.to_html())));
+    Section { id: "loss", title: "Loss", body }
+}
+
+/// One sentence on where the validation loss went.
+fn story(metrics: &[Value]) -> String {
+    let validations = points(metrics, "validation", "loss");
+    let best = validations.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1));
+    let (Some(&first), Some(best)) = (validations.first(), best) else { return "Nothing was validated.".to_owned() };
+    let times = plural(validations.len(), "time");
+    let at = |(step, loss): (f64, f64)| format!("{} at step {step}", significant(loss, 4));
+    match validations.len() {
+        1 => format!("Validated once. The validation loss was {}.", at(first)),
+        _ if best == first => format!("Validated {times}. The validation loss was best at first, {}.", at(first)),
+        _ => format!("Validated {times}. The validation loss went from {} to its best, {}.", at(first), at(best)),
+    }
+}
+
+/// `key` of each `event`, over the steps.
+pub(crate) fn points(metrics: &[Value], event: &str, key: &str) -> Vec<(f64, f64)> {
+    let of_kind = metrics.iter().filter(|metric| metric["event"] == event);
+    of_kind.filter_map(|metric| Some((metric["step"].as_f64()?, metric[key].as_f64()?))).collect()
+}
+
+fn by_step(metrics: &[Value]) -> Chart {
+    let raw = points(metrics, "step", "loss");
+    let smoothed = smooth(&raw);
+    Chart {
+        words: words("Loss by step", "Training loss of every step, smoothed and as it was, and validation loss."),
+        size: Size::Half,
+        x: Axis::number("optimizer step"),
+        y: Axis::number("loss"),
+        series: vec![
+            series("training, each step", Mark::Faint, 0, raw),
+            series("training, smoothed", Mark::Line, 0, smoothed),
+            series("validation", Mark::Dots, 1, points(metrics, "validation", "loss")),
+        ],
+    }
+}
+
+fn by_epoch(metrics: &[Value]) -> Chart {
+    let epoch = |metric: &Value| Some(metric["epoch"].as_u64()? + 1);
+    let mut training: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
+    for metric in metrics.iter().filter(|metric| metric["event"] == "step") {
+        if let (Some(epoch), Some(loss)) = (epoch(metric), metric["loss"].as_f64()) {
+            let samples = metric["samples"].as_f64().unwrap_or(1.0);
+            let (sum, count) = training.entry(epoch).or_default();
+            (*sum, *count) = (*sum + loss * samples, *count + samples);
+        }
+    }
+    // The last validation of an epoch is the one at its end.
+    let validation: BTreeMap<u64, f64> = metrics
+        .iter()
+        .filter(|metric| metric["event"] == "validation")
+        .filter_map(|metric| Some((epoch(metric)?, metric["loss"].as_f64()?)))
+        .collect();
+    Chart {
+        words: words("Loss by epoch", "Mean training loss of each epoch, and validation loss at its end."),
+        size: Size::Half,
+        x: Axis::number("epoch"),
+        y: Axis::number("loss"),
+        series: vec![
+            series(
+                "training, mean of the epoch",
+                Mark::Dots,
+                0,
+                training.into_iter().map(|(epoch, (sum, count))| (epoch as f64, sum / count)).collect(),
+            ),
+            series(
+                "validation, at its end",
+                Mark::Dots,
+                1,
+                validation.into_iter().map(|(epoch, loss)| (epoch as f64, loss)).collect(),
+            ),
+        ],
+    }
+}
+
+fn learning_rate(metrics: &[Value]) -> Chart {
+    Chart {
+        words: words("Learning rate", "Learning rate of every step."),
+        size: Size::Half,
+        x: Axis::number("optimizer step"),
+        y: Axis::number("learning rate").with_zero(),
+        series: vec![series("learning rate", Mark::Line, 2, points(metrics, "step", "lr"))],
+    }
+}
+
+fn gradients(metrics: &[Value], clip_norm: Option<f64>) -> Chart {
+    let norms = points(metrics, "step", "grad_norm");
+    let ends = norms.first().zip(norms.last());
+    let limit = clip_norm.zip(ends).map(|(norm, (first, last))| vec![(first.0, norm), (last.0, norm)]);
+    Chart {
+        words: words("Norm of the gradients", "Global norm of the gradients before clipping, smoothed and as it was."),
+        size: Size::Half,
+        x: Axis::number("optimizer step"),
+        y: Axis::number("norm before clipping").with_zero(),
+        series: vec![
+            series("smoothed", Mark::Line, 3, smooth(&norms)),
+            series("each step", Mark::Faint, 3, norms),
+            series("clipped to", Mark::Guide, 6, limit.unwrap_or_default()),
+        ],
+    }
+}
+
+fn words(title: &str, description: &str) -> Words {
+    Words { title: title.to_owned(), description: description.to_owned() }
+}
+
+fn series(name: &str, mark: Mark, color: usize, points: Vec<(f64, f64)>) -> Series {
+    Series { name: name.to_owned(), mark, color, points }
+}
+
+/// The exponential moving average of a line, free of the bias towards its start (Kingma and Ba,
+/// 2015, section 3).
+pub(crate) fn smooth(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let (mut average, mut weight) = (0.0, 0.0);
+    let smoothed = points.iter().map(|&(x, y)| {
+        average += SMOOTHING * (y - average);
+        weight += SMOOTHING * (1.0 - weight);
+        (x, average / weight)
+    });
+    smoothed.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn smoothing_starts_at_the_first_value_and_follows_a_level() {
+        let flat: Vec<(f64, f64)> = (0..50).map(|x| (f64::from(x), 3.0)).collect();
+        assert!(smooth(&flat).iter().all(|&(_, y)| (y - 3.0).abs() < 1e-12));
+        assert!(smooth(&[]).is_empty());
+    }
+
+    #[test]
+    fn an_epoch_is_the_mean_over_its_samples_and_its_last_validation() {
+        let metrics = [
+            json!({ "event": "step", "step": 1, "epoch": 0, "samples": 3, "loss": 4.0 }),
+            json!({ "event": "validation", "step": 1, "epoch": 0, "loss": 9.0 }),
+            json!({ "event": "step", "step": 2, "epoch": 0, "samples": 1, "loss": 8.0 }),
+            json!({ "event": "validation", "step": 2, "epoch": 0, "loss": 7.0 }),
+            json!({ "event": "step", "step": 3, "epoch": 1, "samples": 1, "loss": 1.0 }),
+        ];
+        let chart = by_epoch(&metrics);
+        assert_eq!(chart.series[0].points, [(1.0, 5.0), (2.0, 1.0)]);
+        assert_eq!(chart.series[1].points, [(1.0, 7.0)]);
+        assert_eq!(
+            story(&metrics),
+            "Validated 2 times. The validation loss went from 9.000 at step 1 to its best, 7.000 at step 2."
+        );
+        assert_eq!(story(&metrics[..2]), "Validated once. The validation loss was 9.000 at step 1.");
+        let worse = [metrics[3].clone(), metrics[1].clone()];
+        assert_eq!(story(&worse), "Validated 2 times. The validation loss was best at first, 7.000 at step 2.");
+    }
+}

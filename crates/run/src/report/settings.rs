@@ -1,0 +1,25 @@
+//! The configuration, with what differs from the defaults.
+
+use super::html::{Section, Table, paragraph};
+use crate::config::Config;
+use crate::text::number::plural;
+
+/// `notes` are the plan's on the settings.
+pub(crate) fn section(config: &Config, notes: &[String]) -> Section {
+    let defaults = Config::load_saved(std::path::Path::new("defaults"), "", &[]).expect("the defaults are valid");
+    let default = |key: &str| defaults.settings().find(|(found, _)| *found == key).map(|(_, text)| text);
+    let rows: Vec<Vec<String>> = config
+        .settings()
+        .map(|(key, text)| match default(key) {
+            Some(default) if default == text => vec![key.to_owned(), text.to_owned(), String::new()],
+            Some(default) => vec![key.to_owned(), text.to_owned(), default.to_owned()],
+            None => vec![key.to_owned(), text.to_owned(), "none".to_owned()],
+        })
+        .collect();
+    let changed = rows.iter().filter(|row| !row[2].is_empty()).count();
+    let head = ["key", "value", "default, where it differs"].map(str::to_owned).to_vec();
+    let table = Table { caption: "Settings".to_owned(), head, rows }.to_html();
+    let notes: String = notes.iter().map(|note| paragraph(&format!("Note: {note}."))).collect();
+    let body = paragraph(&format!("{} set; the others are defaults.", plural(changed, "key"))) + &notes + &table;
+    Section { id: "configuration", title: "Configuration", body }
+}

@@ -1,0 +1,128 @@
+//! Which samples the model was trained, validated and tested on, and what was left out between
+//! them.
+
+use super::chart::{Axis, Row, Span, Timeline, Words};
+use super::html::{Section, Table, paragraph};
+use crate::config::Config;
+use crate::plan::Plan;
+use crate::text::number::{fixed, grouped, instant, percent, plural};
+
+/// The instants of each part of the split.
+#[derive(Clone, Debug)]
+pub(crate) struct PartSpan {
+    pub(crate) name: &'static str,
+    pub(crate) samples: usize,
+    /// First and last sample, ns since 1970 UTC, or their places where the data have no times.
+    pub(crate) ends: Option<(i64, i64)>,
+}
+
+/// The spans of training, validation and test.
+#[derive(Clone, Debug)]
+pub(crate) struct SplitFacts {
+    pub(crate) parts: Vec<PartSpan>,
+    pub(crate) has_times: bool,
+}
+
+impl SplitFacts {
+    /// The spans of `split`, whose samples were taken at `times`.
+    pub(crate) fn of(split: &megabatch_trainer::Split, times: Option<&[i64]>) -> Self {
+        let parts = [("train", &split.train), ("validation", &split.validation), ("test", &split.test)];
+        let span = |(name, samples): (&'static str, &Vec<usize>)| {
+            let time = |&sample: &usize| times.map_or(sample as i64, |times| times[sample]);
+            let (first, last) = (samples.iter().map(time).min(), samples.iter().map(time).max());
+            PartSpan { name, samples: samples.len(), ends: first.zip(last) }
+        };
+        SplitFacts { parts: parts.map(span).to_vec(), has_times: times.is_some() }
+    }
+
+    fn end(&self, at: i64) -> String {
+        if self.has_times { instant(at) } else { fixed(at as f64, 0) }
+    }
+}
+
+pub(crate) fn section(facts: &SplitFacts, plan: &Plan, config: &Config) -> Section {
+    let mut body = paragraph(&rule(plan, config));
+    if !plan.data.is_of_graphs() {
+        body.push_str(&timeline(facts));
+    }
+    body.push_str(&table(facts, plan).to_html());
+    Section { id: "split", title: "Split and purge", body }
+}
+
+/// The rule of the split, and of the purge where there is one.
+fn rule(plan: &Plan, config: &Config) -> String {
+    if plan.data.is_of_graphs() {
+        return plan.split_rule.clone();
+    }
+    let purge = config.settings().find(|(key, _)| *key == "data.purge").map_or("auto", |(_, text)| text);
+    let how = match purge {
+        "auto" => "all whose windows reach back to before the end of the last label of the part before".to_owned(),
+        duration => format!("what lies within {duration} of the part before"),
+    };
+    format!(
+        "Split by time, at the same instants for everything in the file. The purge leaves out {how}: {}, {} of all.",
+        plural(plan.split.purged, plan.data.unit),
+        percent(plan.split.purged as f64 / plan.data.units.max(1) as f64),
+    )
+}
+
+fn table(facts: &SplitFacts, plan: &Plan) -> Table {
+    let row = |part: &PartSpan| {
+        let (from, to) =
+            part.ends.map_or(("-".to_owned(), "-".to_owned()), |(from, to)| (facts.end(from), facts.end(to)));
+        let share = percent(part.samples as f64 / plan.data.units.max(1) as f64);
+        vec![part.name.to_owned(), grouped(part.samples as u64), share, from, to]
+    };
+    let purged = vec![
+        "left out".to_owned(),
+        grouped(plan.split.purged as u64),
+        percent(plan.split.purged as f64 / plan.data.units.max(1) as f64),
+        "-".to_owned(),
+        "-".to_owned(),
+    ];
+    // Graphs have neither an order nor neighbours to be purged.
+    let columns = if plan.data.is_of_graphs() { 3 } else { 5 };
+    let purged = (!plan.data.is_of_graphs()).then_some(purged);
+    let cut = |row: Vec<String>| row.into_iter().take(columns).collect::<Vec<_>>();
+    Table {
+        caption: format!("Parts of {}", plural(plan.data.units, plan.data.unit)),
+        head: cut(["part", "size", "share", "first", "last"].map(str::to_owned).to_vec()),
+        rows: facts.parts.iter().map(row).chain(purged).map(cut).collect(),
+    }
+}
+
+fn timeline(facts: &SplitFacts) -> String {
+    let row = |(color, part): (usize, &PartSpan)| {
+        let span = part.ends.map(|(from, to)| Span {
+            from: from as f64,
+            to: to as f64,
+            color,
+            text: format!("{} from {} to {}", part.name, facts.end(from), facts.end(to)),
+        });
+        Row { name: part.name.to_owned(), spans: span.into_iter().collect() }
+    };
+    Timeline {
+        words: Words { title: "Parts over time".to_owned(), description: "One row a part of the split.".to_owned() },
+        x: if facts.has_times { Axis::time("") } else { Axis::number("") },
+        rows: facts.parts.iter().enumerate().map(row).collect(),
+        legend: Vec::new(),
+    }
+    .to_html()
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_trainer::Split;
+
+    use super::*;
+
+    #[test]
+    fn parts_have_the_times_of_their_samples() {
+        let split = Split { train: vec![0, 1, 4], test: vec![2], ..Split::default() };
+        let ends = |times: Option<&[i64]>| {
+            SplitFacts::of(&split, times).parts.iter().map(|part| part.ends).collect::<Vec<_>>()
+        };
+        assert_eq!(ends(Some(&[5, 90, 30, 40, 10])), [Some((5, 90)), None, Some((30, 30))]);
+        assert_eq!(ends(None), [Some((0, 4)), None, Some((2, 2))]);
+    }
+}

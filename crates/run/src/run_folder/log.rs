@@ -1,0 +1,154 @@
+//! metrics.jsonl: what has happened in a run, line by line.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use megabatch_atomic_file as atomic_file;
+use megabatch_trainer::StepEvent;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::RunFolder;
+use crate::error::{Context as _, Result};
+
+/// metrics.jsonl, one JSON object a line, in the order of the steps.
+pub(crate) struct MetricsLog {
+    path: PathBuf,
+    file: File,
+    /// When the line before was written.
+    since: Instant,
+    /// The line that is written, kept for the next one's sake.
+    line: Vec<u8>,
+}
+
+/// A step as its line has it.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "step")]
+struct StepLine<'a> {
+    #[serde(flatten)]
+    step: &'a StepEvent,
+}
+
+/// Progress of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ResumePoint {
+    /// Optimizer steps done.
+    pub(crate) step: u64,
+    /// Number of rollbacks.
+    pub(crate) rollbacks: u32,
+}
+
+impl ResumePoint {
+    /// True if a line tells of what a run that stands here has behind it.
+    fn has(self, metric: &Value) -> bool {
+        let number = |key: &str| metric[key].as_u64();
+        // A rollback has the step that it led to, and is done again with what comes after that.
+        let is_done = metric["event"] != "rollback" || number("rollbacks") <= Some(self.rollbacks.into());
+        is_done && number("step").is_some_and(|step| step <= self.step)
+    }
+}
+
+/// Events whose whole duration lies between the line before theirs and their own, and the key that
+/// tells it.
+const TIMED_EVENTS: [(&str, &str); 2] = [("validation", "validation_s"), ("checkpoint", "save_s")];
+
+impl MetricsLog {
+    /// Opens the log of `run` where it stands: what lies beyond, which a resumed run will write
+    /// again, is dropped.
+    pub(crate) fn open_at(run: &RunFolder, standing: ResumePoint) -> Result<Self> {
+        let kept: String =
+            run.metrics()?.iter().filter(|metric| standing.has(metric)).map(|metric| format!("{metric}\n")).collect();
+        atomic_file::write(&run.metrics_file(), kept.as_bytes())?;
+        let file = OpenOptions::new().append(true).open(run.metrics_file())?;
+        Ok(MetricsLog { path: run.metrics_file(), file, since: Instant::now(), line: Vec::new() })
+    }
+
+    /// Appends one line, to be called as soon as what it tells of is over: validations and
+    /// checkpoints get the time since the line before.
+    pub(crate) fn push(&mut self, metric: &Value) -> Result<()> {
+        let seconds = self.since.elapsed().as_secs_f64();
+        let mut line = metric.clone();
+        if let Some((_, key)) = TIMED_EVENTS.iter().find(|(event, _)| metric["event"] == *event) {
+            line[key] = seconds.into();
+        }
+        self.write(&line)
+    }
+
+    /// The same of a step, of which there are many: its line is made without a value in between.
+    pub(crate) fn push_step(&mut self, step: &StepEvent) -> Result<()> {
+        self.write(&StepLine { step })
+    }
+
+    fn write(&mut self, line: &impl Serialize) -> Result<()> {
+        self.line.clear();
+        serde_json::to_writer(&mut self.line, line)?;
+        self.line.push(b'\n');
+        // In one call, so that a line is cut short only where the system itself cuts it.
+        let write = self.file.write_all(&self.line);
+        write.with_context(|| format!("{}: cannot write", self.path.display()))?;
+        self.since = Instant::now();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_resumed_log_has_each_step_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(folder.path()).unwrap();
+        let mut log = MetricsLog::open_at(&run, ResumePoint::default()).unwrap();
+        (1..=4).for_each(|step| log.push(&json!({ "step": step })).unwrap());
+        write!(log.file, "{{\"step\": 5, \"lo").unwrap();
+        let mut log = MetricsLog::open_at(&run, ResumePoint { step: 2, rollbacks: 0 }).unwrap();
+        log.push(&json!({ "step": 3 })).unwrap();
+        let steps: Vec<u64> = run.metrics().unwrap().iter().map(|metric| metric["step"].as_u64().unwrap()).collect();
+        assert_eq!(steps, [1, 2, 3]);
+    }
+
+    #[test]
+    fn validations_and_checkpoints_tell_how_long_they_took() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(folder.path()).unwrap();
+        let mut log = MetricsLog::open_at(&run, ResumePoint::default()).unwrap();
+        for event in ["step", "validation", "checkpoint"] {
+            log.since -= std::time::Duration::from_secs(3);
+            log.push(&json!({ "event": event, "step": 1 })).unwrap();
+        }
+        let lines = run.metrics().unwrap();
+        assert_eq!(lines[0], json!({ "event": "step", "step": 1 }));
+        for (line, key) in [(&lines[1], "validation_s"), (&lines[2], "save_s")] {
+            let seconds = line[key].as_f64().unwrap();
+            assert!((3.0..4.0).contains(&seconds), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_log_that_goes_back_has_one_course_of_steps() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(folder.path()).unwrap();
+        let rollback = |rollbacks: u32| json!({ "event": "rollback", "step": 2, "rollbacks": rollbacks });
+        let mut log = MetricsLog::open_at(&run, ResumePoint::default()).unwrap();
+        (1..=3).for_each(|step| log.push(&json!({ "step": step })).unwrap());
+        let at = |rollbacks| ResumePoint { step: 2, rollbacks };
+        for rollbacks in [1, 2] {
+            log = MetricsLog::open_at(&run, at(rollbacks)).unwrap();
+            log.push(&rollback(rollbacks)).unwrap();
+            log.push(&json!({ "step": 3 })).unwrap();
+        }
+        let kept = |standing| {
+            MetricsLog::open_at(&run, standing).unwrap();
+            run.metrics().unwrap()[2..].to_vec()
+        };
+        assert_eq!(kept(ResumePoint { step: 3, rollbacks: 2 }), [rollback(1), rollback(2), json!({ "step": 3 })]);
+        // Killed before the second was saved: it is done, and told, again.
+        assert_eq!(kept(at(1)), [rollback(1)]);
+        assert_eq!(kept(at(0)), [] as [Value; 0]);
+    }
+}

@@ -1,0 +1,342 @@
+//! A run's folder: what is where in it, and the small files that the program itself writes there.
+
+mod follow;
+mod log;
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, BufRead, BufReader, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use megabatch_atomic_file as atomic_file;
+use megabatch_atomic_file::remove_stale_in;
+use megabatch_gpu_core::snapshot::Snapshot;
+use megabatch_trainer::Checkpoints;
+use serde_json::Value;
+
+use crate::config::Config;
+use crate::error::{Context as _, Error, Result};
+use crate::plan::Plan;
+
+pub(crate) use follow::{LogFollower, LogUpdate};
+pub(crate) use log::{MetricsLog, ResumePoint};
+
+/// Names of files that earlier versions were writing begin so.
+const UNFINISHED: &str = ".tmp";
+
+/// The folder that `train --out` names.
+#[derive(Clone)]
+pub(crate) struct RunFolder {
+    root: PathBuf,
+}
+
+impl RunFolder {
+    /// A folder for a new run, which [`RunFolder::begin`] will make.
+    ///
+    /// # Errors
+    /// A usage failure where a run is there already: nothing is ever written over.
+    pub(crate) fn new(root: &Path) -> Result<Self> {
+        let run = RunFolder { root: root.to_owned() };
+        let refuse = |reason: &str| Err(Error::usage(format!("{}: {reason}", root.display())));
+        if run.walk_forward_file().exists() {
+            return refuse(
+                "holds a finished walk-forward run, whose errors are in walk-forward.json; name another folder",
+            );
+        }
+        if run.cross_validation_file().exists() {
+            return refuse(
+                "holds a finished run of all folds, whose errors are in cross-validation.json; name another folder",
+            );
+        }
+        if run.fold(0).has_begun() {
+            return refuse(
+                "holds a run of several folds that has not ended; --resume goes on with it, or name another folder",
+            );
+        }
+        match (run.checkpoints().exists(), run.config_file().exists()) {
+            (true, _) => refuse("holds a run already; --resume goes on with it, or name another folder"),
+            (false, true) => refuse(
+                "holds a run that ended before its first checkpoint; --resume starts it again, or name another folder",
+            ),
+            (false, false) => Ok(run),
+        }
+    }
+
+    /// Makes the folder, if it is not there, and takes it for this process until the answer is
+    /// dropped.
+    ///
+    /// # Errors
+    /// A usage failure where another process trains in it.
+    pub(crate) fn take(&self) -> Result<RunLock> {
+        let root = self.root.display();
+        fs::create_dir_all(&self.root)
+            .map_err(|error| Error::usage(format!("{root}: cannot be written to: {error}")))?;
+        // The folder itself is locked, so that nothing has to be written for it. Where the system
+        // cannot, nothing is.
+        let Ok(folder) = File::open(&self.root) else { return Ok(RunLock { _folder: None }) };
+        match folder.try_lock() {
+            Err(TryLockError::WouldBlock) => Err(Error::usage(format!(
+                "{root}: another process trains in this folder; wait for it, or name another folder"
+            ))),
+            _ => Ok(RunLock { _folder: Some(folder) }),
+        }
+    }
+
+    /// Writes what is known before the first step.
+    pub(crate) fn begin(&self, config: &Config, plan: &Plan) -> Result<()> {
+        self.clean()?;
+        atomic_file::write(&self.config_file(), config.to_yaml().as_bytes())?;
+        Ok(atomic_file::write(&self.plan_file(), serde_json::to_string_pretty(plan)?.as_bytes())?)
+    }
+
+    /// Removes files that were being written when an earlier process was killed.
+    fn clean(&self) -> Result<()> {
+        for entry in fs::read_dir(&self.root).with_context(|| format!("{}: cannot be listed", self.root.display()))? {
+            let path = entry?.path();
+            let is_unfinished = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(UNFINISHED));
+            if is_unfinished && path.is_file() {
+                fs::remove_file(&path).with_context(|| format!("{}: cannot be removed", path.display()))?;
+            }
+        }
+        remove_stale_in(&self.root);
+        Ok(())
+    }
+
+    /// `error`, with what to do about it where it says that the disk has no room for this run.
+    pub(crate) fn advise(&self, error: Error) -> Error {
+        let is_full = |error: &io::Error| {
+            matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
+        };
+        if !error.find().is_some_and(is_full) {
+            return error;
+        }
+        let out = self.root.display();
+        let begin = match (self.checkpoints().exists(), self.config_file().exists()) {
+            (true, _) => {
+                format!("what was saved before is whole, and `megabatch train --out {out} --resume` goes on from it")
+            }
+            (false, true) => format!("`megabatch train --out {out} --resume` starts it again"),
+            (false, false) => "start it again".to_owned(),
+        };
+        error.context(format!("no room for the run: make room, and {begin}"))
+    }
+
+    /// The folder of the `fold`-th fold of this run, counted from 0, whether it is there or not.
+    ///
+    /// Names count from 1, but from 0 in a run of before, which has a `fold-0`.
+    pub(crate) fn fold(&self, fold: usize) -> RunFolder {
+        let first = usize::from(!self.root.join("fold-0").exists());
+        RunFolder { root: self.root.join(format!("fold-{}", fold + first)) }
+    }
+
+    /// True if a run has begun here.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.config_file().is_file()
+    }
+
+    /// The folder of a run that exists.
+    ///
+    /// # Errors
+    /// A usage failure where there is none.
+    pub(crate) fn open(root: &Path) -> Result<Self> {
+        let run = RunFolder { root: root.to_owned() };
+        if !run.has_begun() {
+            return Err(Error::usage(format!(
+                "{}: not a run folder: it has no config.yaml; `megabatch train --out` makes one",
+                root.display()
+            )));
+        }
+        Ok(run)
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn config_file(&self) -> PathBuf {
+        self.root.join("config.yaml")
+    }
+
+    pub(crate) fn plan_file(&self) -> PathBuf {
+        self.root.join("plan.json")
+    }
+
+    pub(crate) fn metrics_file(&self) -> PathBuf {
+        self.root.join("metrics.jsonl")
+    }
+
+    pub(crate) fn evaluation_file(&self) -> PathBuf {
+        self.root.join("evaluation.json")
+    }
+
+    /// The errors of all folds of a run that walks forward.
+    pub(crate) fn walk_forward_file(&self) -> PathBuf {
+        self.root.join("walk-forward.json")
+    }
+
+    /// The errors of all folds of a run that cross-validates.
+    pub(crate) fn cross_validation_file(&self) -> PathBuf {
+        self.root.join("cross-validation.json")
+    }
+
+    pub(crate) fn report_file(&self) -> PathBuf {
+        self.root.join("report.html")
+    }
+
+    pub(crate) fn memory_file(&self) -> PathBuf {
+        self.root.join("memory.json")
+    }
+
+    pub(crate) fn trace_file(&self) -> PathBuf {
+        self.root.join("memory-trace.jsonl")
+    }
+
+    /// Folder of each session's events for TensorBoard.
+    pub(crate) fn event_folder(&self) -> PathBuf {
+        self.root.join("tb")
+    }
+
+    /// Trace of the session's steps, for Perfetto.
+    pub(crate) fn timeline_file(&self) -> PathBuf {
+        self.root.join("trace.json")
+    }
+
+    /// Utilisation of the GPU at many moments.
+    pub(crate) fn gpu_file(&self) -> PathBuf {
+        self.root.join("gpu.csv")
+    }
+
+    /// Report on the `n`-th shortage of memory, n from 1.
+    pub(crate) fn shortage_file(&self, n: usize) -> PathBuf {
+        self.root.join(format!("oom-{n}.json"))
+    }
+
+    /// Writes a shortage of memory beside those that the folder has already.
+    pub(crate) fn keep_shortage(&self, snapshot: &Snapshot) -> Result<PathBuf> {
+        fs::create_dir_all(&self.root)?;
+        let free = (1..).map(|n| self.shortage_file(n)).find(|path| !path.exists()).expect("a number is free");
+        atomic_file::write(&free, snapshot.to_json().as_bytes())?;
+        Ok(free)
+    }
+
+    pub(crate) fn checkpoints(&self) -> PathBuf {
+        self.root.join("checkpoints")
+    }
+
+    /// The run's checkpoints, each with `config` beside it.
+    pub(crate) fn keep_checkpoints(&self, config: &Config) -> Checkpoints {
+        Checkpoints {
+            keep_last: config.count("training.keep_checkpoints"),
+            keep_best: config.flag("training.keep_best_checkpoint"),
+            every_steps: config.optional_count("training.checkpoint_every_steps").map(|steps| steps as u64),
+            config_text: config.to_yaml(),
+            ..Checkpoints::new(self.checkpoints())
+        }
+    }
+
+    /// The configuration that the run was started with, and `arguments` of `--set` over it.
+    pub(crate) fn config(&self, arguments: &[String]) -> Result<Config> {
+        let file = self.config_file();
+        let text = fs::read_to_string(&file).with_context(|| format!("{}: cannot be read", file.display()))?;
+        Ok(Config::load_saved(&file, &text, arguments)?)
+    }
+
+    /// [`RunFolder::config`] for a run that goes on with the samples that it began with.
+    pub(crate) fn config_to_resume(&self, arguments: &[String]) -> Result<Config> {
+        let mut config = self.config(arguments)?;
+        config.keep_reckoning_of(&fs::read_to_string(self.config_file())?);
+        Ok(config)
+    }
+
+    /// Content of plan.json; null where the file is absent or no plan.
+    pub(crate) fn saved_plan(&self) -> Value {
+        let text = fs::read_to_string(self.plan_file()).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+
+    /// The lines of metrics.jsonl; none where the file is absent. A last line that a crash cut
+    /// short is left out.
+    pub(crate) fn metrics(&self) -> Result<Vec<Value>> {
+        let Ok(file) = File::open(self.metrics_file()) else { return Ok(Vec::new()) };
+        let mut metrics = Vec::new();
+        for line in BufReader::new(file).lines() {
+            match serde_json::from_str(&line?) {
+                Ok(metric) => metrics.push(metric),
+                Err(_) => break,
+            }
+        }
+        Ok(metrics)
+    }
+}
+
+/// A folder that this process alone trains in; dropping it, or the end of the process, however it
+/// comes, lets others in.
+pub(crate) struct RunLock {
+    _folder: Option<File>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_never_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(&folder.path().join("run")).unwrap();
+        fs::create_dir_all(run.root()).unwrap();
+        assert!(RunFolder::open(run.root()).is_err());
+        atomic_file::write(&run.config_file(), b"").unwrap();
+        assert!(RunFolder::open(run.root()).is_ok());
+        let error = RunFolder::new(run.root()).err().unwrap().to_string();
+        assert!(error.contains("before its first checkpoint; --resume"), "{error}");
+        fs::create_dir(run.checkpoints()).unwrap();
+        let error = RunFolder::new(run.root()).err().unwrap().to_string();
+        assert!(error.contains("holds a run already; --resume"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_is_taken_by_one_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(&folder.path().join("run")).unwrap();
+        let taken = run.take().unwrap();
+        let error = run.take().err().unwrap().to_string();
+        assert!(error.contains("run: another process trains in this folder"), "{error}");
+        drop(taken);
+        assert!(run.take().is_ok());
+    }
+
+    #[test]
+    fn what_a_killed_process_was_writing_is_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(folder.path()).unwrap();
+        fs::create_dir(folder.path().join(".tmpfolder")).unwrap();
+        for name in [".tmpAbCdEf", ".plan.json.AbCdEf.tmp", ".hidden", "tmp", "notes.tmp"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        run.clean().unwrap();
+        let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+        let mut left: Vec<String> = fs::read_dir(folder.path()).unwrap().map(name).collect();
+        left.sort();
+        assert_eq!(left, [".hidden", ".tmpfolder", "notes.tmp", "tmp"]);
+    }
+
+    #[test]
+    fn a_full_disk_is_told_what_to_do_about() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(folder.path()).unwrap();
+        let advise = |kind: ErrorKind| {
+            let error = crate::error::Error::from(io::Error::from(kind)).context("x: cannot write");
+            run.advise(error).exact_message()
+        };
+        assert!(advise(ErrorKind::PermissionDenied).starts_with("x: cannot write: "));
+        for kind in [ErrorKind::StorageFull, ErrorKind::QuotaExceeded, ErrorKind::FileTooLarge] {
+            let message = advise(kind);
+            assert!(
+                message.starts_with("no room for the run: make room, and start it again: x: cannot write"),
+                "{message}"
+            );
+        }
+        fs::create_dir(run.checkpoints()).unwrap();
+        let message = advise(ErrorKind::StorageFull);
+        assert!(message.contains("--resume` goes on from it: x: cannot write"), "{message}");
+    }
+}

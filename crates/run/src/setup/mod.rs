@@ -1,0 +1,385 @@
+//! A training job before it runs: settings, data and split, and what they will take.
+
+pub(crate) mod cache;
+pub(crate) mod computing;
+pub(crate) mod settings;
+
+use std::path::{Path, PathBuf};
+
+use megabatch_chunk_io::{ChunkPlan, Filling, MemoryShortage, PlanRequest, ReadBy, Residence, Source, StoredDataset};
+use megabatch_gpu_core::Device;
+use megabatch_nn::cpu::Compute;
+use megabatch_nn::model::{Encoder, Model, SampleShape};
+use megabatch_trainer as trainer;
+use megabatch_trainer::{
+    CarriedStates, Checkpoints, Footprint, GpuFootprint, Predictor, Run, Samples, Selection, Split, Trainer,
+    cross_sectional_deviation,
+};
+
+use crate::adapters::data::Data;
+use crate::adapters::neighbours::Neighbours;
+use crate::config::{Config, IdleSetting, JobTraits};
+use crate::error::{Error, Kind, Result};
+use crate::nouns::Nouns;
+use crate::text::bytes;
+use computing::{Computing, DeviceRequest, RequestedGpu};
+use settings::{check_classes, check_precision, data_choose_order, targets_choose_temperature, training_config};
+
+/// Memory that is assumed where the system does not tell how much is free.
+const MEMORY_BYTES_ASSUMED: usize = 4 << 30;
+
+/// Settings and data that belong together.
+pub(crate) struct TrainingSetup {
+    /// The CPU, whose memory data, weights and batches are in.
+    pub(crate) device: Device,
+    /// GPU that computes steps instead.
+    pub(crate) gpu: Option<Device>,
+    /// The GPU that the job is to compute on, which is not here where the job is only looked at.
+    pub(crate) gpu_asked: Option<RequestedGpu>,
+    /// Why a GPU that is there is not used, where the choice was left open.
+    pub(crate) gpu_passed_over: Option<String>,
+    /// Bytes that the job may take.
+    pub(crate) memory_bytes: usize,
+    pub(crate) data: Data,
+    pub(crate) split: Split,
+    pub(crate) config: Config,
+    pub(crate) training: trainer::Config,
+    /// `training.rank_temperature`, where the targets decided.
+    pub(crate) temperature: Option<f64>,
+    /// Relation of neighbours, where it decides the order.
+    pub(crate) neighbours: Option<Neighbours>,
+    /// Passage of the data through memory.
+    pub(crate) chunks: Result<ChunkPlan, MemoryShortage>,
+    /// Bytes that were held before any windows were: of a series all, of windows what tells their
+    /// times.
+    held_beside_bytes: usize,
+    /// Rows of the file that are decoded together, 1 where none are.
+    stored_rows: usize,
+    cache_folder: Option<PathBuf>,
+}
+
+/// Purpose of opening a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Intent {
+    /// To run: data that stay in memory are read.
+    Run,
+    /// To be looked at: windows are not read.
+    Plan,
+}
+
+/// The configuration of a job, and what goes over it.
+pub(crate) struct Request<'a> {
+    pub(crate) config: Config,
+    pub(crate) data: Option<&'a Path>,
+    pub(crate) device: &'a str,
+    pub(crate) max_steps: Option<u64>,
+    /// Memory of another machine, to plan for it.
+    pub(crate) memory_bytes: Option<usize>,
+    pub(crate) intent: Intent,
+    /// Folder that keeps the choice of GPU kernels.
+    pub(crate) cache_folder: Option<&'a Path>,
+}
+
+impl TrainingSetup {
+    /// Device that computes steps.
+    pub(crate) fn computes_on(&self) -> &Device {
+        self.gpu.as_ref().unwrap_or(&self.device)
+    }
+
+    /// The trainer of a run, with first weights.
+    ///
+    /// # Errors
+    /// As `Trainer::new` and `Trainer::on_gpu`.
+    pub(crate) fn trainer(&self, shape: SampleShape) -> trainer::Result<Trainer> {
+        let Some(gpu) = &self.gpu else { return Trainer::new(&self.device, self.training.clone(), shape) };
+        let trainer = Trainer::on_gpu(gpu, &self.device, self.training.clone(), shape)?;
+        if let Some(folder) = &self.cache_folder {
+            trainer.keep_tuning_in(&folder.join("kernels"));
+        }
+        Ok(trainer)
+    }
+
+    /// The job as the trainer takes it.
+    pub(crate) fn run<'a>(&'a self, checkpoints: &'a Checkpoints) -> Run<'a> {
+        let Split { train, validation, .. } = &self.split;
+        Run { samples: self.data.samples(), train, validation, checkpoints: Some(checkpoints) }
+    }
+
+    /// The model with the weights of the file `weights`, in use. It takes no more memory than
+    /// training, once the trainer is gone.
+    pub(crate) fn predictor(&self, weights: &Path) -> Result<Predictor> {
+        let TrainingSetup { device, training, data, .. } = self;
+        let model = Model::new(data.samples().shape().clone(), training.model)?;
+        let compute = Compute { threads: training.threads, batch_size: training.batch_size };
+        let predictor = Predictor::open(device, model, weights, compute)?.with_precision(training.precision)?;
+        Ok(if training.streams() { predictor.with_carried_state() } else { predictor })
+    }
+
+    /// Traits that decide which settings act.
+    pub(crate) fn traits(&self) -> JobTraits {
+        let model = &self.training.model;
+        JobTraits {
+            is_graph_file: matches!(self.data, Data::Graphs(_)),
+            is_windows: self.data.is_windows(),
+            validates: !self.split.validation.is_empty(),
+            has_graphs: self.data.samples().graphs().is_some(),
+            has_graph_attention: model.graph.is_some(),
+            has_lstms: model.encoder == Encoder::Lstm,
+            is_fp16: self.training.precision.needs_loss_scale(),
+            is_on_gpu: self.gpu.is_some() || self.gpu_asked.is_some(),
+        }
+    }
+
+    /// Refuses settings of another kind of data: who sets them expects another split.
+    ///
+    /// # Errors
+    /// A usage failure that names the first.
+    pub(crate) fn require_settings_of_its_data(&self) -> Result<()> {
+        let idle = self.config.idle(&self.traits());
+        let Some(IdleSetting { path, text, unmet }) = idle.into_iter().find(|setting| setting.unmet.is_of_data())
+        else {
+            return Ok(());
+        };
+        let instead = match path {
+            "data.folds" | "data.fold" => "; data.walk_forward tests bars fold after fold",
+            _ => "",
+        };
+        Err(Error::usage(format!(
+            "{path}={text}: it does nothing{}, and {} would be split without it; leave it out{instead}",
+            unmet.reason(),
+            self.data.path().display()
+        )))
+    }
+
+    /// Bytes that are held in memory for the data by now.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let is_of_data =
+            |label: &str| label.strip_prefix("data").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let scopes = self.device.usage_by_scope();
+        let booked = scopes.iter().filter(|(label, _)| is_of_data(label)).map(|(_, usage)| usage.allocated_bytes);
+        booked.sum::<usize>() + self.data.beside_bytes()
+    }
+
+    /// Bytes that the data hold in memory during a run: as samples, what tells their times, and a
+    /// mapped file.
+    pub(crate) fn data_bytes(&self, chunks: &ChunkPlan) -> usize {
+        match self.data.source().is_none_or(Source::is_resident) {
+            true => self.held_bytes(),
+            false => self.held_bytes() + usize::try_from(chunks.data_bytes).unwrap_or(usize::MAX / 2),
+        }
+    }
+
+    /// Bytes that `training` takes beside the data.
+    pub(crate) fn footprint(&self, training: &trainer::Config) -> Result<Footprint> {
+        footprint(self.data.samples(), &self.split, training)
+    }
+
+    /// Bytes that `training` takes on a GPU.
+    pub(crate) fn gpu_footprint(&self, training: &trainer::Config) -> trainer::Result<GpuFootprint> {
+        let Split { train, validation, .. } = &self.split;
+        GpuFootprint::of(training, self.data.samples(), train, validation)
+    }
+
+    /// Passage of the data through memory in batches of `batch_size`, beside a model that takes
+    /// `model_bytes`.
+    pub(crate) fn chunks_beside(&self, model_bytes: usize, batch_size: usize) -> Result<ChunkPlan, MemoryShortage> {
+        let TrainingSetup { held_beside_bytes: held_bytes, stored_rows, .. } = *self;
+        let beside = Beside { model_bytes, held_bytes, batch_size, stored_rows };
+        chunks(&self.data, &self.config, self.memory_bytes, beside)
+    }
+
+    /// The size of a chunk, where the user set it.
+    pub(crate) fn chunk_bytes_set(&self) -> Option<u64> {
+        chunk_bytes_set(&self.config)
+    }
+
+    /// Opens the data and splits it.
+    pub(crate) fn open(request: Request<'_>) -> Result<Self> {
+        let Request { mut config, device: device_name, max_steps, .. } = request;
+        check_precision(&config)?;
+        check_classes(&config)?;
+        if let Some(steps) = max_steps {
+            config.set_count("training.max_steps", steps);
+        }
+        let named = match request.intent {
+            Intent::Run => DeviceRequest::select(device_name)?,
+            Intent::Plan => DeviceRequest::select_for_plan(device_name)?,
+        };
+        let mut gpu_asked = named.asked();
+        let mut memory_bytes = request.memory_bytes;
+        if let Some(gpu) = &mut gpu_asked {
+            gpu.free_bytes = memory_bytes.take().or(gpu.free_bytes);
+        }
+        let device = Device::cpu();
+        let memory_bytes = memory_bytes.unwrap_or_else(|| free_memory_bytes(&device));
+        device.set_budget_bytes(Some(memory_bytes));
+        let path = data_path(&config, request.data)?;
+        let not_even_data = |error| not_even_data(error, memory_bytes);
+        let mut data = Data::open(&path, &config, &device).map_err(not_even_data)?;
+        let split = data.split(&config)?;
+        if config.text("training.loss") == Some("auto") && config.tasks().is_none() {
+            config.set_choice("training.loss", data.default_loss());
+        }
+        let temperature = match targets_choose_temperature(&config) && data.samples().graphs().is_some() {
+            true => {
+                settle_temperature(&mut config, &device, Selection { samples: data.samples(), indices: &split.train })?
+            }
+            false => None,
+        };
+        let neighbours = data_choose_order(&config).then(|| Neighbours::of(&data)).transpose()?;
+        let training = training_config(&config, &data, neighbours)?;
+        let unfit = |error| Error::from(error).context(path.display().to_string());
+        training.check_samples(data.samples()).map_err(unfit)?;
+        let Computing { gpu, skip_reason: gpu_passed_over } = named.computing(training.check_on_gpu())?;
+        let model_bytes = footprint(data.samples(), &split, &training)?.total_bytes();
+        let held_beside_bytes = device.usage().allocated_bytes + data.beside_bytes();
+        let stored_rows = stored_rows(&data)?;
+        let beside =
+            Beside { model_bytes, held_bytes: held_beside_bytes, batch_size: training.batch_size, stored_rows };
+        let chunks = chunks(&data, &config, memory_bytes, beside);
+        let stays = chunks.as_ref().is_ok_and(|chunks| chunks.residence == Residence::Resident);
+        if request.intent == Intent::Run && stays {
+            data.hold().map_err(|error| not_even_data(error.into()))?;
+        }
+        Ok(TrainingSetup {
+            device,
+            gpu,
+            gpu_asked,
+            gpu_passed_over,
+            memory_bytes,
+            data,
+            split,
+            config,
+            training,
+            temperature,
+            neighbours,
+            chunks,
+            held_beside_bytes,
+            stored_rows,
+            cache_folder: request.cache_folder.map(Path::to_owned),
+        })
+    }
+}
+
+/// Sets `training.rank_temperature` in `config` to the deviation of targets within the graphs of
+/// `train`, to three digits.
+fn settle_temperature(config: &mut Config, device: &Device, train: Selection<'_>) -> Result<Option<f64>> {
+    let Some(deviation) = cross_sectional_deviation(device, train)? else { return Ok(None) };
+    let rounded: f64 = format!("{deviation:.2e}").parse().expect("a number as it is written");
+    config.set_number("training.rank_temperature", rounded);
+    Ok(Some(rounded))
+}
+
+/// Refuses parts of `split` without a known target, which would show only after an epoch, or at the
+/// end of the run.
+///
+/// # Errors
+/// A data failure that names the part.
+pub(crate) fn require_known_targets(data: &Data, split: &Split) -> Result<()> {
+    let Split { train, validation, test, .. } = split;
+    let parts = [("training", "train on", train), ("validation", "validate", validation), ("test", "test", test)];
+    for (part, purpose, units) in parts {
+        if !units.is_empty() && !data.any_target_known(units)? {
+            return Err(Error::data(format!(
+                "{}: none of the targets of the {} {}s to {purpose} is known, so that {part} has no loss; change data.split, or give data whose \
+                 targets are known there",
+                data.path().display(),
+                units.len(),
+                Nouns::of(data).unit
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Memory needed beside the data, and the device of the data.
+struct Beside {
+    model_bytes: usize,
+    held_bytes: usize,
+    batch_size: usize,
+    stored_rows: usize,
+}
+
+/// Rows of windows that are decoded together: a chunk that ends with them leaves none to be decoded
+/// twice.
+fn stored_rows(data: &Data) -> Result<usize> {
+    match data.source() {
+        Some(source) if data.is_windows() => Ok(source.storage()?.iter().filter_map(decoded_rows).max().unwrap_or(1)),
+        _ => Ok(1),
+    }
+}
+
+/// Passage of `data` through memory of `memory_bytes`.
+fn chunks(
+    data: &Data,
+    config: &Config,
+    memory_bytes: usize,
+    Beside { model_bytes, held_bytes, batch_size, stored_rows }: Beside,
+) -> Result<ChunkPlan, MemoryShortage> {
+    let shape = data.shape();
+    if !data.is_windows() {
+        return Ok(ChunkPlan::resident(shape, held_bytes as u64));
+    }
+    let batch_bytes = shape.sample_bytes().saturating_mul(batch_size as u64);
+    ChunkPlan::of(&PlanRequest {
+        shape,
+        resident_bytes: shape.windows_bytes(),
+        device_bytes: memory_bytes as u64,
+        model_bytes: (model_bytes + held_bytes) as u64,
+        filling: Filling::Device,
+        // Without the chunk loader a chunk is a batch.
+        chunk_bytes: if config.flag("gpu_optimization.use_chunk_loader") {
+            chunk_bytes_set(config)
+        } else {
+            Some(batch_bytes)
+        },
+        batch_size,
+        stored_rows,
+    })
+}
+
+fn chunk_bytes_set(config: &Config) -> Option<u64> {
+    config.optional_number("gpu_optimization.chunk_size_gb").map(|gigabytes| (gigabytes * 1e9) as u64)
+}
+
+/// Bytes that `training` takes beside the data.
+fn footprint(samples: &dyn Samples, split: &Split, training: &trainer::Config) -> Result<Footprint> {
+    let shape = samples.shape();
+    let footprint = match samples.graphs() {
+        Some(graphs) => {
+            let (nodes, edges) = graphs.largest();
+            Footprint::of_graphs(training, shape, nodes, edges, split.validation.len())?
+        }
+        None => Footprint::of(training, shape, split.validation.len())?,
+    };
+    if !training.streams() {
+        return Ok(footprint);
+    }
+    let states = CarriedStates::of(training, samples, &split.train, &split.validation)?;
+    Ok(footprint.with_carried_states(training, shape, &states))
+}
+
+/// Says what did not fit, where the memory that was granted does not hold the data alone.
+fn not_even_data(error: Error, memory_bytes: usize) -> Error {
+    match error.kind() {
+        Kind::Capacity => error.context(format!("the data alone do not fit into {}", bytes(memory_bytes))),
+        _ => error,
+    }
+}
+
+/// Bytes that the device could hand out now.
+pub(crate) fn free_memory_bytes(device: &Device) -> usize {
+    device.free_bytes().unwrap_or(MEMORY_BYTES_ASSUMED)
+}
+
+/// The data file: the argument, or the configuration's.
+pub(crate) fn data_path(config: &Config, argument: Option<&Path>) -> Result<PathBuf> {
+    let path = argument.map(Path::to_owned).or_else(|| config.path("data.path"));
+    path.ok_or_else(|| Error::usage("no data: give --data FILE, or data.path in the configuration"))
+}
+
+/// Rows that are decoded together, where rows are not read one by one.
+pub(crate) fn decoded_rows(stored: &StoredDataset) -> Option<usize> {
+    let chunk_rows = stored.chunk.as_ref().map(|chunk| chunk[0]);
+    chunk_rows.filter(|_| stored.read_by != ReadBy::Position)
+}

@@ -1,0 +1,163 @@
+//! Made-up data: the demo and the tests run on them, and a user tries a set-up with them before his
+//! own are ready. The same seed gives the same file.
+
+mod bars;
+pub(crate) mod random;
+mod samples;
+mod shares;
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use megabatch_atomic_file as atomic_file;
+use megabatch_chunk_io::{Compression, Storage, WriteOptions};
+use megabatch_gpu_core::Device;
+use serde_json::json;
+
+use crate::error::{Error, Result};
+use crate::findings::Findings;
+use crate::ingest::Windows;
+use crate::output;
+use crate::setup::free_memory_bytes;
+use crate::text::{bytes, shown};
+
+pub(crate) use bars::write_csv;
+pub use megabatch_chunk_io::Layout;
+
+/// Samples to make up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SampleOptions {
+    /// Layout of the file: bars once, or every window whole.
+    pub layout: Layout,
+    /// Number of samples, N.
+    pub samples: NonZeroUsize,
+    /// Windows of a sample.
+    pub windows: SampleWindows,
+    /// Features of a bar, F.
+    pub features: NonZeroUsize,
+    /// Targets of a sample, K.
+    pub targets: NonZeroUsize,
+    /// How the file is compressed.
+    pub compression: Filter,
+    /// Samples or bars in a chunk of the file; as many as make about 1 MiB if `None`.
+    pub chunk_rows: Option<NonZeroUsize>,
+    /// Seed of the random numbers.
+    pub seed: u64,
+}
+
+/// Windows of made-up samples.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SampleWindows {
+    /// A window a timeframe.
+    Named(Windows),
+    /// The window of a single timeframe without a name, in bars; windows layout only.
+    Unnamed(NonZeroUsize),
+}
+
+/// Compression of made-up samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filter {
+    /// One block, no chunks.
+    Contiguous,
+    /// Chunks as they are.
+    None,
+    /// Shuffle and deflate.
+    Gzip,
+    /// Shuffle and LZF.
+    Lzf,
+}
+
+impl Default for SampleOptions {
+    fn default() -> Self {
+        let count = |count| NonZeroUsize::new(count).expect("above zero");
+        SampleOptions {
+            layout: Layout::Series,
+            samples: count(1000),
+            windows: SampleWindows::Named(Windows::default()),
+            features: count(16),
+            targets: count(36),
+            compression: Filter::Gzip,
+            chunk_rows: None,
+            seed: 0,
+        }
+    }
+}
+
+/// Writes `count` shares, a file of `days` calendar days of daily bars each, into the new folder
+/// `folder`.
+///
+/// # Errors
+/// A usage error where the folder is not empty or cannot be made.
+pub fn make_shares(folder: &Path, count: NonZeroUsize, days: u32, seed: u64) -> Result<Findings> {
+    let failed = |error: &dyn std::fmt::Display| Error::usage(format!("{}: {error}", folder.display()));
+    if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(failed(&"is there already and not empty; name another folder"));
+    }
+    std::fs::create_dir_all(folder).map_err(|error| failed(&format!("cannot be made: {error}")))?;
+    let files = shares::csv_files(count.get(), days, seed);
+    let bars = files.first().map_or(0, |(_, csv)| csv.lines().count() - 1);
+    for (name, csv) in &files {
+        atomic_file::write(&folder.join(format!("{name}.csv")), csv.as_bytes())?;
+    }
+    let text = format!("{}: {count} shares with {bars} daily bars each", folder.display());
+    Ok(Findings::new(text, &json!({ "folder": shown(folder), "shares": count, "bars": bars })))
+}
+
+/// Writes one-minute bars of `days` calendar days to the CSV file `out`.
+///
+/// # Errors
+/// A usage error where the file cannot be written.
+pub fn make_bars(out: &Path, days: u32, seed: u64) -> Result<Findings> {
+    output::check(out, &[])?;
+    let mut csv = Vec::new();
+    let count = write_csv(&mut csv, days, seed)?;
+    atomic_file::write(out, &csv)?;
+    let text = format!("{}: {count} one-minute bars of {days} days", out.display());
+    Ok(Findings::new(text, &json!({ "file": shown(out), "bars": count })))
+}
+
+/// Writes samples to the HDF5 file `out`.
+///
+/// # Errors
+/// [`Kind::Capacity`](crate::Kind::Capacity) for samples that do not fit into memory while they are
+/// made; a usage error where the file cannot be written.
+pub fn make_samples(out: &Path, options: &SampleOptions) -> Result<Findings> {
+    output::check(out, &[])?;
+    let spec = samples::Spec {
+        samples: options.samples.get(),
+        windows: match &options.windows {
+            SampleWindows::Unnamed(steps) => samples::SynthWindows::Unnamed(steps.get()),
+            SampleWindows::Named(windows) => samples::SynthWindows::Named(windows.0.clone()),
+        },
+        features: options.features.get(),
+        targets: options.targets.get(),
+        seed: options.seed,
+    };
+    let (needed, available) = (spec.held_bytes(), free_memory_bytes(&Device::cpu()));
+    if needed > available {
+        return Err(Error::capacity(format!(
+            "making {} samples takes {} of memory and {} are free; ask for fewer",
+            options.samples,
+            bytes(needed),
+            bytes(available)
+        )));
+    }
+    let storage = WriteOptions { storage: storage(options) };
+    match options.layout {
+        Layout::Windows => samples::write_windows_file(out, &spec, &storage)?,
+        _ => samples::write_series_file(out, &spec, &storage)?,
+    }
+    let size = std::fs::metadata(out)?.len();
+    let text = format!("{}: {} samples, {}", out.display(), options.samples, bytes(size as usize));
+    Ok(Findings::new(text, &json!({ "file": shown(out), "samples": options.samples, "bytes": size })))
+}
+
+fn storage(options: &SampleOptions) -> Storage {
+    let compression = match options.compression {
+        Filter::Contiguous => return Storage::Contiguous,
+        Filter::None => Compression::None,
+        Filter::Gzip => Compression::Gzip { level: 4 },
+        Filter::Lzf => Compression::Lzf,
+    };
+    Storage::Chunked { rows: options.chunk_rows, compression }
+}

@@ -1,0 +1,137 @@
+//! Training of several folds: a model each, and their errors together.
+
+use megabatch_atomic_file as atomic_file;
+use megabatch_trainer::End;
+
+use super::session::{Begin, Trained, train};
+use super::{Start, TrainRequest, Training};
+use crate::config::Config;
+use crate::error::{Context as _, Error, Kind, Result};
+use crate::evaluate::folds::{Fold, FoldKind, FoldPlan, Folds, Progress};
+use crate::findings::Findings;
+use crate::host::{Host, Milestone};
+use crate::plan::Plan;
+use crate::report::folds_page;
+use crate::run_folder::RunFolder;
+use crate::setup::{Intent, Request, TrainingSetup, require_known_targets};
+
+/// Settings that must not change between the folds of a run.
+const SETTINGS: [&str; 5] =
+    ["data.walk_forward", "data.walk_forward_window", "data.walk_forward_overlap", "data.split", "data.folds"];
+
+/// Trains fold after fold, each in a folder of its own, or goes on with the one that was
+/// interrupted.
+pub(super) fn train_folds(
+    request: &TrainRequest,
+    folder: &RunFolder,
+    mut config: Config,
+    folds: FoldPlan,
+    host: &Host<'_>,
+) -> Result<Training> {
+    if request.init.is_some() {
+        return Err(Error::usage(
+            "--init: each fold begins with weights of its own, which have seen nothing of its test; train one with --set data.walk_forward_number=N or data.fold=N",
+        ));
+    }
+    if let Some(steps) = request.max_steps {
+        config.set_count("training.max_steps", steps);
+    }
+    if request.start == Start::Resume {
+        require_same_folds(folder, &config)?;
+    }
+    let plan = look_ahead(request, &config, folds)?;
+    let _taken = folder.take()?;
+    folder.begin(&config, &plan)?;
+    drop(plan);
+
+    let mut done = Vec::new();
+    for fold in 0..folds.folds {
+        host.observer.milestone(&Milestone::Fold { number: fold + 1, of: folds.folds });
+        let own = folder.fold(fold);
+        let mut of_fold = config.clone();
+        folds.choose(&mut of_fold, fold);
+        let trained = train_fold(request, &own, of_fold, host).with_context(|| format!("fold {}", fold + 1))?;
+        let Trained { outcome, split, evaluation, .. } = trained;
+        let all = |done| Folds { plan: folds, run: folder.root(), done };
+        let Some(evaluation) = evaluation.filter(|_| outcome.end != End::Stopped) else {
+            let text = format!("stopped in fold {} after {} steps; --resume goes on", fold + 1, outcome.steps);
+            let findings = Findings::new(text, &all(&done).to_json(Progress::Stopped)).with_verdict(Kind::Cancelled);
+            return Ok(training(folder, done, findings));
+        };
+        done.push(Fold { fold: fold + 1, run: own.root().to_owned(), steps: outcome.steps, split, evaluation });
+    }
+    let all = Folds { plan: folds, run: folder.root(), done: &done };
+    let (summary, file) = (all.to_json(Progress::Finished), folds.file(folder));
+    atomic_file::write(&file, serde_json::to_string_pretty(&summary)?.as_bytes())?;
+    atomic_file::write(&folder.report_file(), folds_page(&all).as_bytes())?;
+    let text = format!("{}\nsummary: {}\nreport: {}", all.to_text(), file.display(), folder.report_file().display());
+    let findings = Findings::new(text, &summary);
+    Ok(training(folder, done, findings))
+}
+
+/// The result of the folds that are done.
+fn training(folder: &RunFolder, done: Vec<Fold>, findings: Findings) -> Training {
+    Training {
+        run: folder.root().to_owned(),
+        steps: done.iter().map(|fold| fold.steps).sum(),
+        is_finished: findings.verdict.is_none(),
+        best_validation: None,
+        evaluations: done.into_iter().map(|fold| fold.evaluation).collect(),
+        findings,
+    }
+}
+
+fn train_fold(request: &TrainRequest, folder: &RunFolder, mut config: Config, host: &Host<'_>) -> Result<Trained> {
+    config.set_path("output.dir", folder.root())?;
+    let begin = if folder.has_begun() { Begin::AtTheLastCheckpoint } else { Begin::Anew };
+    train(request, folder.clone(), config, begin, host)
+}
+
+/// The plan of the last fold, which may have most to train on, after a look at the splits of all:
+/// what is wrong with one is to be known before the first is trained.
+fn look_ahead(request: &TrainRequest, config: &Config, folds: FoldPlan) -> Result<Plan> {
+    let of_fold = |fold: usize| {
+        let mut config = config.clone();
+        folds.choose(&mut config, fold);
+        config
+    };
+    let job = Request {
+        config: match folds.kind {
+            // The notes say of which fold the plan is.
+            FoldKind::WalkForward => config.clone(),
+            FoldKind::CrossValidation => of_fold(folds.folds - 1),
+        },
+        data: request.data.as_deref(),
+        device: &request.device,
+        max_steps: request.max_steps,
+        memory_bytes: None,
+        intent: Intent::Plan,
+        cache_folder: None,
+    };
+    let job = TrainingSetup::open(job).with_context(|| format!("fold {}", folds.folds))?;
+    for fold in 0..folds.folds {
+        let split = job.data.split(&of_fold(fold));
+        split
+            .and_then(|split| require_known_targets(&job.data, &split))
+            .with_context(|| format!("fold {}", fold + 1))?;
+    }
+    let plan = Plan::of(&job)?;
+    plan.require_fit(&job)?;
+    Ok(plan)
+}
+
+fn require_same_folds(folder: &RunFolder, config: &Config) -> Result<()> {
+    let before = folder.config(&[])?;
+    let value = |config: &Config, path: &str| {
+        config.settings().find(|(key, _)| *key == path).map(|(_, text)| text.to_owned()).unwrap_or_default()
+    };
+    match SETTINGS.iter().find(|path| value(&before, path) != value(config, path)) {
+        None => Ok(()),
+        Some(path) => Err(Error::usage(format!(
+            "{path}={}: the run in {} began with {}; resume with its settings",
+            value(config, path),
+            folder.root().display(),
+            value(&before, path)
+        ))),
+    }
+}

@@ -1,0 +1,228 @@
+//! Following a run: metrics.jsonl, recordings, the progress display, memory, and the signals that
+//! end it.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use megabatch_trainer::{Event, RollbackEvent, Waits};
+use serde_json::Value;
+
+use super::data_stalls::{Kept, WaitWatch};
+use super::gpu::GpuWatch;
+use super::memory::MemoryWatch;
+use super::recordings::Recordings;
+use super::scaling::ScaleWatch;
+use super::time_breakdown::LossWatch;
+use crate::error::{Error, Result};
+use crate::host::{Host, Progress, Work};
+use crate::report::Peaks;
+use crate::run_folder::{MetricsLog, ResumePoint, RunFolder};
+use crate::setup::TrainingSetup;
+use crate::usage::cpu_seconds;
+
+/// Time limit of a step or a validation after a signal, before the process ends without a
+/// checkpoint.
+const STEP_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waiting of a session's steps for data.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waited {
+    pub(crate) seconds: f64,
+    /// By cause, where data pass through memory.
+    pub(crate) causes: Option<Waits>,
+}
+
+/// Measurements of a session.
+pub(crate) struct Watched {
+    /// Memory peaks of the epochs that were followed.
+    pub(crate) peaks: Peaks,
+    pub(crate) waited: Waited,
+    /// Time of all validations.
+    pub(crate) validation_s: f64,
+}
+
+/// The observer of a run.
+pub(crate) struct Watch<'a> {
+    folder: &'a RunFolder,
+    log: MetricsLog,
+    recordings: Recordings,
+    progress: Box<dyn Progress>,
+    memory: MemoryWatch<'a>,
+    waiting: WaitWatch,
+    losses: LossWatch,
+    gpu: Option<GpuWatch>,
+    /// When the session began.
+    start: Instant,
+    /// When the event before was seen.
+    since: Instant,
+    validation_s: f64,
+    scaling: ScaleWatch,
+    waited: Waited,
+    /// True if the user knows that some step taught nothing.
+    told_of_unlabelled: bool,
+    host: &'a Host<'a>,
+    /// The first failure to write the log or a recording; it ends the run.
+    failure: Option<Error>,
+}
+
+impl<'a> Watch<'a> {
+    /// Goes on with the run in `folder`, which stands there and has so many `steps`.
+    pub(crate) fn new(
+        folder: &'a RunFolder,
+        job: &'a TrainingSetup,
+        standing: ResumePoint,
+        steps: u64,
+        host: &'a Host<'a>,
+    ) -> Result<Self> {
+        host.cancel.watch(STEP_PATIENCE)?;
+        let log = MetricsLog::open_at(folder, standing)?;
+        let mut progress = host.observer.begin(Work { label: "train", total: steps, unit: "steps" });
+        progress.begin_at(standing.step);
+        let gpu = GpuWatch::begin(folder, job, progress.as_ref())?;
+        Ok(Watch {
+            folder,
+            log,
+            recordings: Recordings::begin(folder, &job.config, standing.step)?,
+            progress,
+            memory: MemoryWatch::new(job, standing.step),
+            waiting: WaitWatch::new(if job.data.is_windows() { Kept::Windows } else { Kept::Otherwise }),
+            losses: LossWatch::new(job.training.threads, cpu_seconds),
+            gpu,
+            start: Instant::now(),
+            since: Instant::now(),
+            validation_s: 0.0,
+            scaling: ScaleWatch::default(),
+            waited: Waited::default(),
+            told_of_unlabelled: false,
+            host,
+            failure: None,
+        })
+    }
+
+    pub(crate) fn see(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        if let Event::Rollback(RollbackEvent { step, rollbacks, .. }) = *event {
+            self.go_back(ResumePoint { step, rollbacks });
+        }
+        match event {
+            Event::Step(step) if self.failure.is_none() => self.failure = self.log.push_step(step).err(),
+            _ => self.write(&serde_json::to_value(event).expect("events serialize without error")),
+        }
+        self.record(event);
+        self.host.observer.event(event);
+        self.show(event);
+        let passed_s = std::mem::replace(&mut self.since, Instant::now()).elapsed().as_secs_f64();
+        if let Event::Validation(_) = event {
+            self.validation_s += passed_s;
+        }
+        if let Event::Step(step) = event {
+            self.waited.seconds += step.data_wait_s;
+            step.data_waits.iter().for_each(|waits| *self.waited.causes.get_or_insert_default() += *waits);
+        }
+        for (metric, sentence) in self.warnings(event) {
+            metric.iter().for_each(|metric| self.write(metric));
+            self.progress.note(&format!("warning: {sentence}"));
+        }
+        if self.failure.is_some() || self.host.cancel.is_requested() {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Warnings after `event`: sentences, and their lines in the log.
+    fn warnings(&mut self, event: &Event<'_>) -> Vec<(Option<Value>, String)> {
+        let now = self.start.elapsed();
+        let warnings = [
+            self.waiting.see(event).map(|long| (long.metric(), long.sentence())),
+            self.scaling.see(event).map(|collapse| (collapse.metric(), collapse.sentence())),
+            self.memory.see(event).map(|leak| (leak.metric(), leak.sentence())),
+        ];
+        let losses = self.losses.see(event, now).into_iter().map(|loss| (Some(loss.metric()), loss.sentence()));
+        let gpu = self.gpu.as_mut().and_then(|gpu| gpu.see(event, now)).map(|news| (news.metric(), news.sentence()));
+        let warnings = warnings.into_iter().flatten().map(|(metric, sentence)| (Some(metric), sentence));
+        warnings.chain(losses).chain(gpu).collect()
+    }
+
+    /// Drops what the run has gone back behind.
+    fn go_back(&mut self, to: ResumePoint) {
+        match MetricsLog::open_at(self.folder, to) {
+            Ok(log) => self.log = log,
+            Err(error) => self.failure = self.failure.take().or(Some(error)),
+        }
+    }
+
+    /// A line cut short is the log's last one: what comes after it is not written.
+    fn write(&mut self, metric: &Value) {
+        if self.failure.is_none() {
+            self.failure = self.log.push(metric).err();
+        }
+    }
+
+    fn record(&mut self, event: &Event<'_>) {
+        if self.failure.is_none() {
+            self.failure = self.recordings.see(event).err();
+        }
+    }
+
+    fn show(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Step(step) => {
+                let message = format!("loss {:.5}  {:.0} samples/s", step.loss, step.samples_per_s);
+                self.progress.at(step.step, &message);
+                if step.loss_terms == Some(0) && !std::mem::replace(&mut self.told_of_unlabelled, true) {
+                    self.progress.note(&format!(
+                        "warning: step {}: none of its targets is known, so that it changes no weight; metrics.jsonl has loss_terms 0 for \
+                         such steps",
+                        step.step
+                    ));
+                }
+            }
+            Event::Validation(validation) => {
+                let best = if validation.best { ", the best so far" } else { "" };
+                let (epoch, step) = (validation.epoch + 1, validation.step);
+                self.progress
+                    .note(&format!("epoch {epoch}, step {step}: validation loss {:.6}{best}", validation.loss));
+            }
+            Event::Rollback(rollback) => {
+                let RollbackEvent { step, cause, rollbacks, rollbacks_max, rate_factor, .. } = rollback;
+                self.progress.note(&format!(
+                    "{cause}; back to step {step}, and on with {rate_factor} of the learning rate (rollback {rollbacks} of {rollbacks_max})"
+                ));
+            }
+            Event::Shortage(cut) => self.progress.note(&format!("warning: {}", self.memory.went_on(self.folder, cut))),
+            Event::Note { text, .. } => self.progress.note(&format!("note: {text}")),
+            Event::Checkpoint { .. } | Event::Epoch(_) => {}
+            other => self.progress.note(&serde_json::to_string(other).unwrap_or_default()),
+        }
+    }
+
+    /// The session's measurements.
+    pub(crate) fn finish(self) -> Result<Watched> {
+        let Watch { waited, validation_s, .. } = self;
+        let answer = Watched { peaks: self.memory.into_peaks(), waited, validation_s };
+        let watched = self.gpu.map_or(Ok(()), GpuWatch::finish);
+        let recorded = self.recordings.finish().and(watched);
+        self.failure.map_or(recorded, Err).map(|()| answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_trainer::StepEvent;
+    use serde_json::json;
+
+    use super::super::made_up;
+    use super::*;
+
+    #[test]
+    fn a_step_is_written_as_its_event_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(folder.path()).unwrap();
+        let mut log = MetricsLog::open_at(&run, ResumePoint::default()).unwrap();
+        let step = StepEvent { loss: f64::NAN, loss_scale: Some(0.5), ..made_up::step(3) };
+        log.push_step(&step).unwrap();
+        log.push(&serde_json::to_value(Event::Step(step)).unwrap()).unwrap();
+        let lines = run.metrics().unwrap();
+        assert_eq!((lines.len(), &lines[0]), (2, &lines[1]));
+        assert_eq!((&lines[0]["event"], &lines[0]["loss"]), (&json!("step"), &Value::Null));
+    }
+}

@@ -1,0 +1,303 @@
+//! A trained model off a run's folder.
+
+use std::path::{Path, PathBuf};
+
+use megabatch_chunk_io::{AttributeValue, Source};
+use megabatch_gpu_core::Device;
+use megabatch_nn::cpu::Compute;
+use megabatch_nn::model::{Model, ModelConfig, SampleShape};
+use megabatch_trainer as trainer;
+use megabatch_trainer::{Checkpoints, Predictor, State};
+use serde::Serialize;
+
+use crate::adapters::data::{Data, DataFile};
+use crate::adapters::data_schema::DataSchema;
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::host::Host;
+use crate::run_folder::RunFolder;
+use crate::setup::computing::{Computing, DeviceRequest};
+use crate::setup::settings::{loss, lstm_config, precision, streams, threads};
+use crate::setup::{data_path, free_memory_bytes};
+
+/// Which checkpoint of a run is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CheckpointChoice {
+    /// The one with the lowest validation loss; the last where nothing was validated.
+    #[default]
+    Best,
+    /// The last one.
+    Last,
+}
+
+/// The model of a run and the data it is asked about.
+pub(crate) struct Trained {
+    pub(crate) device: Device,
+    pub(crate) config: Config,
+    pub(crate) data: Data,
+    pub(crate) predictor: Predictor,
+    /// The checkpoint's step.
+    pub(crate) step: u64,
+    /// Notes on the computation, for people.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Run to open, and how it computes.
+pub(crate) struct Opening<'a> {
+    /// Folder of the run.
+    pub(crate) run: &'a Path,
+    /// Data file; the one that the run was trained on if not given.
+    pub(crate) data: Option<&'a Path>,
+    pub(crate) checkpoint: CheckpointChoice,
+    pub(crate) weights: Weights,
+    /// As `--device` names it.
+    pub(crate) device: &'a str,
+    pub(crate) instruments: Instruments,
+    pub(crate) changed: ChangedData,
+}
+
+/// Units of errors by horizon.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct UnitsOfErrors {
+    pub(crate) errors: &'static str,
+    pub(crate) horizons: String,
+}
+
+/// Treatment of instruments that the model has not seen in training.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Instruments {
+    /// They are named in a note.
+    #[default]
+    Doubted,
+    /// They are what the user wants.
+    Allowed,
+}
+
+/// Data of the run that are not any more as it was trained on them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChangedData {
+    /// They are an error.
+    #[default]
+    Refuse,
+    /// Used, with a word about the change.
+    Accept,
+}
+
+/// True if `data`, the argument, names the data that the run of `config` was trained on.
+fn is_own_data(config: &Config, data: Option<&Path>) -> bool {
+    let own = config.path("data.path").and_then(|own| own.canonicalize().ok());
+    data.is_none_or(|data| data.canonicalize().ok() == own)
+}
+
+/// Arithmetic of the matrices of a model's LSTMs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Weights {
+    /// Arithmetic of training.
+    #[default]
+    AsTrained,
+    /// Eight bits.
+    Int8,
+}
+
+impl Trained {
+    /// Opens a run, and the data that it is asked about.
+    pub(crate) fn open(
+        Opening { run, data, checkpoint, weights, device: name, instruments, changed }: Opening<'_>,
+        host: &Host<'_>,
+    ) -> Result<Self> {
+        let named = DeviceRequest::select(name)?;
+        let folder = RunFolder::open(run)?;
+        let config = folder.config(&[])?;
+        let (step, file) = weights_file(&folder, checkpoint)?;
+        let device = Device::cpu();
+        let is_own_data = is_own_data(&config, data);
+        let mut data = Data::open(&data_path(&config, data)?, &config, &device)?;
+        if data.shape().windows_bytes() <= free_memory_bytes(&device) as u64 / 2 {
+            data.hold()?;
+        }
+        require_same_meaning(&folder, &data)?;
+        if let Some(change) = change(&folder, &data)?.filter(|_| is_own_data) {
+            match changed {
+                ChangedData::Refuse => {
+                    return Err(Error::data(format!(
+                        "{change}, and its split would part other samples; bring back the file, name other data with --data, or \
+                         add --force"
+                    )));
+                }
+                ChangedData::Accept => host.observer.note(&change),
+            }
+        }
+        let model = trained_model(&folder)?;
+        if data.samples().shape() != model.shape() {
+            let (model, samples) = (model.shape().to_string(), data.samples().shape().to_string());
+            return Err(trainer::Error::SamplesShape { model, samples }.into());
+        }
+        let predictor = open_predictor(&device, model, &file, &config, weights)?;
+        let Computing { gpu, skip_reason } = named.computing(predictor.check_on_gpu())?;
+        let predictor = on(gpu.as_ref(), predictor)?;
+        let mut notes: Vec<String> = skip_reason.into_iter().collect();
+        if instruments == Instruments::Doubted {
+            notes.extend(doubt_instruments(&meaning_in_training(&folder), &data.meaning()?));
+        }
+        Ok(Trained { device, config, data, predictor, step, notes })
+    }
+
+    /// Units of errors by horizon, where a series file tells.
+    pub(crate) fn units_of_errors(&self) -> Result<Option<UnitsOfErrors>> {
+        let Some(series) = self.data.source().and_then(Source::series) else { return Ok(None) };
+        let text = |name| match series.file().attribute(name) {
+            Ok(Some(AttributeValue::Text(text))) => Ok(Some(text)),
+            other => other.map(|_| None),
+        };
+        let errors = match text("target_kind")?.as_deref() {
+            Some("cumulative" | "increment") => "pips",
+            Some("log_return") => "log returns",
+            _ => return Ok(None),
+        };
+        Ok(text("base")?.map(|base| UnitsOfErrors { errors, horizons: format!("bars of {base}") }))
+    }
+
+    /// A second predictor of the same model, with the LSTMs' matrices in eight bits, on the same
+    /// device.
+    pub(crate) fn int8(&self, run: &Path, which: CheckpointChoice) -> Result<Predictor> {
+        let folder = RunFolder::open(run)?;
+        let (_, file) = weights_file(&folder, which)?;
+        let predictor = open_predictor(&self.device, trained_model(&folder)?, &file, &self.config, Weights::Int8)?;
+        on(Some(self.predictor.device()).filter(|device| matches!(device, Device::Cuda(_))), predictor)
+    }
+
+    /// Number of units in the data.
+    pub(crate) fn units(&self) -> usize {
+        self.data.units()
+    }
+}
+
+fn open_predictor(device: &Device, model: Model, file: &Path, config: &Config, weights: Weights) -> Result<Predictor> {
+    let batch_size = config.count("gpu_optimization.batch_size");
+    let compute = Compute { threads: threads(config), batch_size };
+    let predictor = Predictor::open(device, model, file, compute)?;
+    let predictor = match weights {
+        Weights::AsTrained => predictor.with_precision(precision(config))?,
+        Weights::Int8 => predictor.with_int8()?,
+    };
+    Ok(if streams(config) { predictor.with_carried_state() } else { predictor })
+}
+
+fn on(gpu: Option<&Device>, predictor: Predictor) -> Result<Predictor> {
+    Ok(match gpu {
+        Some(gpu) => predictor.on_gpu(gpu)?,
+        None => predictor,
+    })
+}
+
+/// The files of a run's data that are not any more as the run was trained on them; empty where none
+/// has changed, and for runs that kept no fingerprint.
+pub(crate) fn changed_files(folder: &RunFolder, found: &[DataFile], fingerprint: &str) -> Vec<PathBuf> {
+    let saved = &folder.saved_plan()["data"];
+    if saved["fingerprint"].as_str().is_none_or(|saved| saved == fingerprint) {
+        return Vec::new();
+    }
+    let is_as_saved = |place: usize| saved["files"][place]["fingerprint"] == found[place].fingerprint.as_str();
+    let changed: Vec<PathBuf> =
+        (0..found.len()).filter(|&place| !is_as_saved(place)).map(|place| found[place].path.clone()).collect();
+    // A run that had another number of files, or none by name, is of other data as a whole.
+    if changed.is_empty() { found.iter().map(|file| file.path.clone()).collect() } else { changed }
+}
+
+/// Paths in a sentence.
+pub(crate) fn named(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" or ")
+}
+
+/// Change of the data since the run in `folder` was trained, in a sentence without its stop.
+pub(crate) fn change(folder: &RunFolder, data: &Data) -> Result<Option<String>> {
+    let files = data.files()?;
+    let changed = changed_files(folder, &files, &data.fingerprint(&files));
+    let root = folder.root().display();
+    Ok((!changed.is_empty()).then(|| format!("{}: changed since {root} was trained on it", named(&changed))))
+}
+
+/// A note on instruments that the model has not been trained on: their prices move otherwise.
+pub(crate) fn doubt_instruments(trained: &DataSchema, found: &DataSchema) -> Option<String> {
+    const NAMED_MAX: usize = 10;
+    let others = trained.other_instruments(found);
+    let rest = others.len().saturating_sub(NAMED_MAX);
+    let named = others.iter().take(NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
+    let named = if rest > 0 { format!("{named} and {rest} more") } else { named };
+    let ours = match trained.instruments() {
+        [one] => one.clone(),
+        all => format!("{} others", all.len()),
+    };
+    (!others.is_empty()).then(|| {
+        format!(
+            "the model was trained on {ours} and is used on {named}; --allow-other-instruments says that it is meant"
+        )
+    })
+}
+
+/// Meaning of the numbers that a run was trained on.
+pub(crate) fn meaning_in_training(folder: &RunFolder) -> DataSchema {
+    serde_json::from_value(folder.saved_plan()["data"]["meaning"].clone()).unwrap_or_default()
+}
+
+/// Refuses data that say that their numbers stand for something else than in training.
+pub(crate) fn require_same_meaning(folder: &RunFolder, data: &Data) -> Result<()> {
+    require_meaning(folder, data.path(), &data.meaning()?)
+}
+
+/// Refuses the file at `path`, whose numbers mean `found`, where they stand for something else than
+/// in training.
+pub(crate) fn require_meaning(folder: &RunFolder, path: &Path, found: &DataSchema) -> Result<()> {
+    match meaning_in_training(folder).difference(found) {
+        None => Ok(()),
+        Some(difference) => Err(Error::data(format!(
+            "{}: {difference}; the model of {} takes data made as its own were",
+            path.display(),
+            folder.root().display()
+        ))),
+    }
+}
+
+/// The weights of a run's checkpoint, and its step.
+pub(crate) fn weights_file(folder: &RunFolder, which: CheckpointChoice) -> Result<(u64, PathBuf)> {
+    let all = Checkpoints::new(folder.checkpoints()).list()?;
+    let Some((last_step, last)) = all.last().cloned() else {
+        if folder.fold(0).has_begun() {
+            return Err(Error::usage(format!(
+                "{}: the run has a model a fold; name one, such as {}",
+                folder.root().display(),
+                folder.fold(0).root().display()
+            )));
+        }
+        return Err(Error::usage(format!("{}: the run has no checkpoint yet", folder.root().display())));
+    };
+    let best_step = State::of_checkpoint(&last)?.best.map(|best| best.step);
+    let chosen = match which {
+        CheckpointChoice::Best => all.into_iter().find(|(step, _)| Some(*step) == best_step),
+        CheckpointChoice::Last => None,
+    };
+    let (step, path) = chosen.unwrap_or((last_step, last));
+    // Reading its state compares every file with its checksum: a damaged model would predict
+    // without a word.
+    State::of_checkpoint(&path)?;
+    Ok((step, path.join("model.safetensors")))
+}
+
+/// The model of a run, for the samples that it was trained on.
+pub(crate) fn trained_model(folder: &RunFolder) -> Result<Model> {
+    let file = folder.plan_file();
+    let fault = |what: &str| Error::data(format!("{}: {what}; it is written by `megabatch train`", file.display()));
+    let text = std::fs::read_to_string(&file).map_err(|error| fault(&error.to_string()))?;
+    let plan: serde_json::Value = serde_json::from_str(&text).map_err(|error| fault(&error.to_string()))?;
+    let shape: SampleShape =
+        serde_json::from_value(plan["shape"].clone()).map_err(|error| fault(&format!("shape: {error}")))?;
+    let model: ModelConfig = match &plan["model"] {
+        // Runs from before there were other models.
+        serde_json::Value::Null => {
+            let config = folder.config(&[])?;
+            lstm_config(&config).for_loss(loss(&config, shape.outputs)?)
+        }
+        model => serde_json::from_value(model.clone()).map_err(|error| fault(&format!("model: {error}")))?,
+    };
+    Ok(Model::new(shape, model)?)
+}
