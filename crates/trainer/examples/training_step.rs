@@ -9,12 +9,14 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::model::{ModelConfig, SampleShape, Timeframe};
 use megabatch_trainer::{Config, Event, Result, Run, Samples, SeriesInMemory, Trainer};
 
 const TARGETS: usize = 36;
-const USAGE: &str = "training_step [STEPS] [timeframes|bars|features|hidden|layers|batch|threads|apart=NUMBER…]";
+const USAGE: &str = "training_step [STEPS] [timeframes|bars|features|hidden|layers|batch|threads|apart=NUMBER…]\
+ [precision=fp32|bf16|fp16]";
 
 /// Shape of the model.
 #[derive(Clone, Copy)]
@@ -29,11 +31,22 @@ struct Shape {
     threads: usize,
     /// Bars between the ends of neighbouring samples.
     apart: usize,
+    precision: Precision,
 }
 
 impl Default for Shape {
     fn default() -> Self {
-        Shape { timeframes: 1, bars: 40, features: 24, hidden: 48, layers: 1, batch: 32, threads: 1, apart: 1 }
+        Shape {
+            timeframes: 1,
+            bars: 40,
+            features: 24,
+            hidden: 48,
+            layers: 1,
+            batch: 32,
+            threads: 1,
+            apart: 1,
+            precision: Precision::Fp32,
+        }
     }
 }
 
@@ -41,6 +54,10 @@ impl Shape {
     /// Sets the value of `key=value`, if that is one.
     fn set(&mut self, argument: &str) -> Option<()> {
         let (key, value) = argument.split_once('=')?;
+        if key == "precision" {
+            self.precision = Precision::ALL.into_iter().find(|precision| precision.name() == value)?;
+            return Some(());
+        }
         let field = match key {
             "timeframes" => &mut self.timeframes,
             "bars" => &mut self.bars,
@@ -97,8 +114,8 @@ fn series(shape: Shape) -> Result<SeriesInMemory> {
 fn train(shape: Shape, steps: u64) -> Result<f64> {
     let samples = series(shape)?;
     let model = ModelConfig { hidden: shape.hidden, layers: shape.layers, ..ModelConfig::default() };
-    let Shape { batch: batch_size, threads, .. } = shape;
-    let config = Config { model, batch_size, threads, max_steps: Some(steps), ..Config::default() };
+    let Shape { batch: batch_size, threads, precision, .. } = shape;
+    let config = Config { model, batch_size, threads, precision, max_steps: Some(steps), ..Config::default() };
     let mut trainer = Trainer::new(&Device::cpu(), config, samples.shape().clone())?;
     let train: Vec<usize> = (0..batch_size).collect();
     let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
