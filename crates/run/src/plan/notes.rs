@@ -2,6 +2,7 @@
 
 use megabatch_amp::Precision;
 use megabatch_chunk_io::Source;
+use megabatch_nn::cpu::instructions;
 use megabatch_nn::loss::Loss;
 use megabatch_trainer as trainer;
 use megabatch_trainer::LrSchedule;
@@ -96,6 +97,12 @@ fn odd_settings(job: &TrainingSetup, steps: u64) -> Vec<String> {
             matches!(loss, Loss::Quantile { levels } if !levels.as_slice().contains(&0.5)),
             "training.quantile leaves out the median, 0.5: how well quantiles are met, their pinball loss and coverage say, while RMSE and the \
              baselines are about what is expected in the middle"
+                .to_owned(),
+        ),
+        (
+            job.gpu.is_none() && job.training.precision == Precision::Bf16 && instructions(Precision::Bf16).is_none(),
+            "training.precision bf16 takes longer than fp32: this CPU multiplies no bf16 numbers faster, and rounds \
+             them in fp32"
                 .to_owned(),
         ),
         (

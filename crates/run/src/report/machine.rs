@@ -20,7 +20,7 @@ impl Machine {
             ("device", device.to_string()),
             ("cores", cores),
             ("threads", training.threads.to_string()),
-            ("instruction set", Arithmetic::here().instruction_set),
+            ("instruction set", Arithmetic::here(training.precision).instruction_set),
             ("system", format!("{} on {}", std::env::consts::OS, std::env::consts::ARCH)),
         ];
         rows.extend(processor().map(|name| ("processor", name)));

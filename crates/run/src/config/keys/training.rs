@@ -193,8 +193,9 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Choice { now: &["auto", "fp32", "bf16", "fp16", "bf16-mixed", "16-mixed"], later: "" },
         "auto",
         "Precision of the inputs of matrix products and the recurrence; everything else, \
-         including the stored weights, is fp32. fp16 scales the loss. On the CPU, bf16 and fp16 \
-         show a GPU's rounding and save no time. `auto` is fp32, or fp16 with \
+         including the stored weights, is fp32. fp16 scales the loss. On the CPU, bf16 is \
+         faster than fp32 with AMX, or with AVX512_BF16 of AMD; elsewhere it, and fp16 always, show \
+         a GPU's rounding and save no time. `auto` is fp32, or fp16 with \
          `gpu_optimization.use_amp`; `16-mixed` is fp16, `bf16-mixed` bf16.",
     ),
     key(
