@@ -71,8 +71,8 @@ impl LayerWeights {
     /// Copies the weights of a layer of H = `hidden` units.
     pub(super) fn pack(&mut self, hidden: usize, slots: &LayerSlots, parameters: &TensorSet) {
         let (weight_ih, weight_hh) = (parameters.slot(slots.weight_ih), parameters.slot(slots.weight_hh));
-        let (pack, turn): (fn(usize, &[f32], &mut [f32]), fn(usize, &[f32], &mut [f32])) =
-            if self.is_paired { (pairs::pack, pairs::turn) } else { (pack, turn) };
+        let pack = if self.is_paired { pairs::pack } else { pack };
+        let turn = if self.is_paired { pairs::turn } else { turn };
         pack(hidden, weight_ih, self.input.as_mut_slice());
         pack(hidden, weight_hh, self.recurrent.as_mut_slice());
         if !self.recurrent_turned.is_empty() {

@@ -43,7 +43,7 @@ impl Words for Dots {
     unsafe fn mul_add(self, factor: Self, term: Self) -> Self {
         // SAFETY: the caller has AVX512_BF16; both types are 64 bytes of any content.
         unsafe {
-            let (a, b) = (std::mem::transmute::<__m512, __m512bh>(self.0.0), std::mem::transmute(factor.0.0));
+            let [a, b] = [self.0.0, factor.0.0].map(|x| std::mem::transmute::<__m512, __m512bh>(x));
             Dots(Avx512(_mm512_dpbf16_ps(term.0.0, a, b)))
         }
     }
