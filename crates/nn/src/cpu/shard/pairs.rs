@@ -47,8 +47,9 @@ pub(crate) fn pair_isa(precision: Precision) -> Option<PairIsa> {
     if operands == Precision::Bf16 { PairIsa::best() } else { None }
 }
 
-/// The name of the instructions for numbers of `precision` that LSTMs are computed with on this CPU,
-/// such as `amx-bf16`; `None` where they are computed in single precision, of rounded operands.
+/// The name of the instructions for numbers of `precision` that LSTMs are computed with on this
+/// CPU, such as `amx-bf16`; `None` where they are computed in single precision, of rounded
+/// operands.
 pub fn instructions(precision: Precision) -> Option<&'static str> {
     pair_isa(precision).map(PairIsa::name)
 }
@@ -83,7 +84,8 @@ pub(super) fn scratch_len(of: Dimensions, purpose: Purpose) -> [usize; 3] {
 }
 
 impl PairScratch {
-    pub(super) fn new(scope: &Scope, [rows, d_gates, turned]: [usize; 3]) -> Result<Self> {
+    pub(super) fn new(scope: &Scope, lens: [usize; 3]) -> Result<Self> {
+        let [rows, d_gates, turned] = lens;
         let zeros = |len| Buffer::zeros(scope, len);
         Ok(PairScratch { rows: zeros(rows)?, d_gates: zeros(d_gates)?, turned: zeros(turned)? })
     }

@@ -1,9 +1,9 @@
 #![forbid(unsafe_code)]
 
 //! Arithmetic in 16 bits, as far as a CPU without it can tell what comes of it: what a
-//! product reads is rounded to the precision of the run, and its sums are in single precision. Where
-//! products read pairs of bf16 numbers, see [`pairs`](super::pairs), what is packed for nothing but
-//! products is rounded there.
+//! product reads is rounded to the precision of the run, and its sums are in single precision.
+//! Where products read pairs of bf16 numbers, gradients of gates are rounded when they are packed,
+//! see [`pairs`](super::pairs).
 //!
 //! To what, the table of amp's policy says ([`Precision::arithmetic`]). Rounded are bars, weights
 //! (see [`Engine`](crate::cpu::step::Engine)), hidden states after each step, what dropout leaves

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Stored")]
 pub struct Arithmetic {
-    /// Kind of CPU and vector instructions, such as `x86_64 avx512`; for a run in 16 bits those that
-    /// multiply such numbers besides, such as `x86_64 avx512 amx-bf16`.
+    /// Kind of CPU and vector instructions, such as `x86_64 avx512`; for a run in bf16 also those
+    /// that multiply its numbers, such as `x86_64 avx512 amx-bf16`.
     pub instruction_set: String,
 }
 
@@ -52,6 +52,14 @@ impl From<Stored> for Arithmetic {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn runs_in_bf16_name_the_instructions_that_multiply_it() {
+        let [fp32, bf16, fp16] = Precision::ALL.map(|precision| Arithmetic::here(precision).instruction_set);
+        assert_eq!(fp16, fp32);
+        let named = instructions(Precision::Bf16).map_or(String::new(), |name| format!(" {name}"));
+        assert_eq!(bf16, fp32 + &named);
+    }
 
     #[test]
     fn checkpoints_that_name_a_form_are_read() {

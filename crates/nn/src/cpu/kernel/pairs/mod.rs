@@ -1,8 +1,9 @@
 //! Products of bf16 numbers, summed in single precision.
 //!
-//! The layout is that of [`kernel`](super): panels of rows of sixteen words of 32 bits. A word of an
-//! operand holds two numbers in bf16 that are neighbours along the summed dimension, the first in
-//! the lower half; a word of a result holds one number in single precision.
+//! The layout is that of [`kernel`](super): panels of rows of sixteen words of 32 bits. A word of
+//! an operand holds two numbers in bf16 that are neighbours along the summed dimension, the first
+//! in the lower half; a word of a result holds one number in single precision. Words are moved as
+//! they are, in slices of f32 that nobody computes with.
 //!
 //! ```text
 //! operand        word w of row r of panel p                              is made by

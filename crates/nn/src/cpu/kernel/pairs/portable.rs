@@ -4,12 +4,14 @@
 //! ```text
 //! vdpbf16ps:  c = fma(a.hi, b.hi, c);  c = fma(a.lo, b.lo, c)                            (1)
 //! tdpbf16ps:  even = odd = 0
-//!             for each of up to sixteen words:  even = fma(a.lo, b.lo, even);  odd = fma(a.hi, b.hi, odd)
+//!             for each of up to sixteen words:
+//!                 even = fma(a.lo, b.lo, even);  odd = fma(a.hi, b.hi, odd)
 //!             c = c + (even + odd)                                                       (1)
 //! ```
 //!
-//! 1. Each rounds to the nearest, ties to even; subnormal numbers are read and written as zero (Intel
-//!    64 and IA-32 Architectures Software Developer's Manual, volume 2: VDPBF16PS, TDPBF16PS).
+//! 1. Each rounds to the nearest, ties to even; subnormal numbers are read and written as zero
+//!    (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2: VDPBF16PS,
+//!    TDPBF16PS).
 
 use half::bf16;
 

@@ -111,6 +111,18 @@ fn instructions_add_as_their_twins_do_to_the_bit() {
     }
 }
 
+/// Tests that go through [`PairIsa::all`] pass over the others in silence.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn instruction_sets_that_this_cpu_lacks_are_reported() {
+    let present: Vec<&str> = PairIsa::all().into_iter().map(PairIsa::name).collect();
+    for missing in ["bf16", "amx-bf16"].into_iter().filter(|name| !present.contains(name)) {
+        let reason = format!("kernels for pairs by {missing}");
+        megabatch_test_support::skip(megabatch_test_support::Requirement::Instructions, &reason);
+    }
+    assert!(present.len() <= 4, "a new instruction set has no row here: {present:?}");
+}
+
 #[test]
 fn packing_has_the_same_bits_everywhere() {
     for (rows, columns) in [(1usize, 1usize), (2, 16), (3, 17), (31, 33), (32, 32), (40, 167), (0, 5)] {
