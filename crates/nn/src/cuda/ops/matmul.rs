@@ -127,9 +127,9 @@ fn cuda<T: Operand>(device: &Cuda, of: &Product<'_, T>, output: Output, to: u64,
     let operands = Operands::of(of, to);
     let parts = if of.start.is_some() { 0 } else { scratch.address_of::<f32>(parts_of_sum(of.shape))? };
     let run = |cut: TileConfig| {
-        let way = GemmPlan::of(cut, of.shape, of.start.is_some());
-        let call = Call::new::<T>(of.shape, of.layout, of.arithmetic, way, output);
-        if way.splits == 1 {
+        let plan = GemmPlan::of(cut, of.shape, of.start.is_some());
+        let call = Call::new::<T>(of.shape, of.layout, of.arithmetic, plan, output);
+        if plan.splits == 1 {
             // SAFETY: `multiply` has seen that the buffers have the lengths of the shape.
             return unsafe { call.submit(device, operands) };
         }
@@ -141,7 +141,7 @@ fn cuda<T: Operand>(device: &Cuda, of: &Product<'_, T>, output: Output, to: u64,
         // SAFETY: `parts` has the output of every split, and there are `len` elements from `to` on.
         // What is submitted to the default stream later, the next use of the scratch included, runs
         // after it.
-        unsafe { add_parts(device, parts, way.splits, to, len, output) }
+        unsafe { add_parts(device, parts, plan.splits, to, len, output) }
     };
     let (kind, tuner) = (Kind::of(of, output), scratch.products_mut().tuner().clone());
     // SAFETY: as for a call that is not split; `parts` has as many numbers as the shape asks a

@@ -86,7 +86,7 @@ pub(crate) fn score_gradients(
 #[derive(Debug)]
 pub(crate) struct ReceiverRows<'a> {
     /// `[N, H · U]`: the gradient of what it scored by.
-    pub(crate) receiving: &'a mut Buffer<f32>,
+    pub(crate) dst: &'a mut Buffer<f32>,
     /// `[N, H · U]`: what it gives to that of the vector; nothing is written where there is none.
     pub(crate) vector: &'a mut Buffer<f32>,
     /// `[N, H · U, A]`: what it gives to that of the edges' weight.
@@ -105,24 +105,24 @@ pub(crate) fn receiver_gradients(
     of.assert_has_scored(scored);
     of.assert_have([
         (d_scores, edges),
-        (to.receiving, len),
+        (to.dst, len),
         (to.vector, vector_len),
         (to.edges, len * of.sizes.attributes as usize),
     ]);
     match of.device() {
         Device::Cuda(device) => {
-            let (lists, Scored { giving, receiving, vector, edge_weight }) = (&of.lists.on_device, scored);
+            let (lists, Scored { src, dst, vector, edge_weight }) = (&of.lists.on_device, scored);
             let arguments = arguments![
                 of.sizes,
                 lists.starts.address(),
                 lists.from.address(),
-                giving.address(),
-                receiving.address(),
+                src.address(),
+                dst.address(),
                 address(vector),
                 address(edge_weight),
                 lists.attributes.address(),
                 d_scores.address(),
-                to.receiving.address(),
+                to.dst.address(),
                 to.vector.address(),
                 to.edges.address(),
             ];
@@ -132,8 +132,8 @@ pub(crate) fn receiver_gradients(
             unsafe { submit(&device, "receiver_gradients", Launch::over(len), &arguments) }
         }
         _ => {
-            let [receiving, vector, edges] = [to.receiving, to.vector, to.edges].map(Buffer::as_mut_slice);
-            cpu::receiver_gradients(of, scored, d_scores.as_slice(), receiving, vector, edges);
+            let [dst, vector, edges] = [to.dst, to.vector, to.edges].map(Buffer::as_mut_slice);
+            cpu::receiver_gradients(of, scored, d_scores.as_slice(), dst, vector, edges);
             Ok(())
         }
     }
@@ -155,7 +155,7 @@ pub(crate) fn value_gradients(
             let lists = &of.lists.on_device;
             let arguments = arguments![
                 sizes,
-                lists.starts_of_givers.address(),
+                lists.src_starts.address(),
                 lists.places.address(),
                 lists.to.address(),
                 coefficients.address(),
@@ -175,33 +175,33 @@ pub(crate) fn value_gradients(
 }
 
 /// From the gradients of scores, `d_scores` `[P, H]`, to those of what nodes that give were scored
-/// by, `d_giving` `[N, H · U]`.
+/// by, `d_src` `[N, H · U]`.
 pub(crate) fn src_gradients(
     of: Attended<'_>,
     scored: Scored<'_>,
     d_scores: &Buffer<f32>,
     output: Output,
-    d_giving: &mut Buffer<f32>,
+    d_src: &mut Buffer<f32>,
 ) -> Result<()> {
     let [len, edges] = of.lens();
     of.assert_has_scored(scored);
-    of.assert_have([(d_scores, edges), (d_giving, len)]);
+    of.assert_have([(d_scores, edges), (d_src, len)]);
     match of.device() {
         Device::Cuda(device) => {
-            let (lists, Scored { giving, receiving, vector, edge_weight }) = (&of.lists.on_device, scored);
+            let (lists, Scored { src, dst, vector, edge_weight }) = (&of.lists.on_device, scored);
             let arguments = arguments![
                 of.sizes,
-                lists.starts_of_givers.address(),
+                lists.src_starts.address(),
                 lists.places.address(),
                 lists.to.address(),
-                giving.address(),
-                receiving.address(),
+                src.address(),
+                dst.address(),
                 address(vector),
                 address(edge_weight),
                 lists.attributes.address(),
                 d_scores.address(),
                 u32::from(output == Output::Add),
-                d_giving.address(),
+                d_src.address(),
             ];
             // SAFETY: the lists were made with nodes and places within them; a thread writes one
             // element. What is submitted to the default stream later runs after it.
@@ -209,7 +209,7 @@ pub(crate) fn src_gradients(
         }
         _ => {
             let adds = output == Output::Add;
-            cpu::src_gradients(of, scored, d_scores.as_slice(), adds, d_giving.as_mut_slice());
+            cpu::src_gradients(of, scored, d_scores.as_slice(), adds, d_src.as_mut_slice());
             Ok(())
         }
     }
