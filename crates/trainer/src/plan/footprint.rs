@@ -88,8 +88,8 @@ impl Footprint {
     }
 
     /// The footprint of training a model over graphs, of which the largest have so many nodes and
-    /// edges ([`Graphs::largest`](crate::Graphs::largest)), with `validation_graphs` to validate
-    /// on.
+    /// edges ([`Graphs::largest`](megabatch_nn::graph::Graphs::largest)), with `validation_graphs` to
+    /// validate on.
     ///
     /// # Errors
     /// As [`Model::new`].

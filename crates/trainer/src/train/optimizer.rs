@@ -21,8 +21,8 @@ impl Optimizer {
     /// `scope`.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a setting out of range, [`Error::Memory`] when the device has no
-    /// room.
+    /// [`Setting`](crate::Error::Setting) for a setting out of range,
+    /// [`Memory`](megabatch_nn::Error::Memory) when the device has no room.
     pub fn new(scope: &Scope, config: OptimizerConfig, parameters: &TensorSet) -> Result<Self> {
         config.check()?;
         let zeros = || TensorSet::zeros(scope, parameters.layout());

@@ -23,7 +23,7 @@ impl Trainer {
     /// removed. A run that had ended, ends at once when it is trained.
     ///
     /// # Errors
-    /// [`Error::OtherRun`](crate::Error::OtherRun) when a setting that must be the checkpoint's is
+    /// [`Error::OtherRun`] when a setting that must be the checkpoint's is
     /// not, see [`RunSettings`]; when no checkpoint can be read, why the newest cannot. The trainer
     /// is then as before.
     pub fn resume(&mut self, run: &Run<'_>) -> Result<Option<Resumed>> {
@@ -59,9 +59,9 @@ impl Trainer {
     /// `None` where the run keeps none.
     ///
     /// # Errors
-    /// [`Error::File`](crate::Error::File) when it cannot be written: the checkpoints before it are
-    /// then still there. [`Error::NothingLeft`](crate::Error::NothingLeft) for a run without
-    /// training samples; [`Error::Setting`](crate::Error::Setting) for carried state of samples
+    /// [`Error::File`] when it cannot be written: the checkpoints before it are
+    /// then still there. [`Error::NothingLeft`] for a run without
+    /// training samples; [`Error::Setting`] for carried state of samples
     /// that are stored as windows.
     pub fn save_checkpoint(&self, run: &Run<'_>) -> Result<Option<PathBuf>> {
         let Some(checkpoints) = run.checkpoints else { return Ok(None) };
