@@ -2,7 +2,6 @@
 
 mod after;
 pub(crate) mod checkpoint;
-pub(crate) mod clip;
 pub(crate) mod events;
 mod on_gpu;
 pub(crate) mod oom_fallback;

@@ -33,7 +33,7 @@ pub struct Config {
     /// The model.
     pub model: ModelConfig,
     /// Dropout rate of the outputs of every layer but the last in training, in [0, 1), as
-    /// `torch.nn.LSTM` has it; see [`Dropout`](megabatch_nn::model::Dropout).
+    /// `torch.nn.LSTM` has it; see [`Dropout`].
     #[serde(default)]
     pub dropout: f32,
     /// The optimizer.

@@ -53,7 +53,7 @@ impl Predictor {
     /// The model with the weights of a safetensors file.
     ///
     /// # Errors
-    /// As [`load_weights`](megabatch_nn::model::load_weights); of `megabatch_nn`, too:
+    /// As [`load_weights`]; of `megabatch_nn`, too:
     /// [`Memory`](megabatch_nn::Error::Memory), [`Threads`](megabatch_nn::Error::Threads) and
     /// [`Setting`](megabatch_nn::Error::Setting) as for training.
     pub fn open(device: &Device, model: Model, weights: &Path, compute: Compute) -> Result<Self> {

@@ -3,8 +3,8 @@
 //! Steps on a GPU, which does not wait for the host.
 //!
 //! ```text
-//! host     batches of step n + 1   wait for the report of n   judge, tell   end of n + 1   batches of n + 2 …
-//! device   batches of n, end of n, report  │  batches of n + 1                │  end of n + 1 …
+//! host     batches of n + 1   wait for report n   judge, tell   end of n + 1   batches of n + 2 …
+//! device   batches of n, end of n, report  │  batches of n + 1  │  end of n + 1 …
 //! ```
 //!
 //! Nothing that a report could speak against is submitted before that is read: gradients of the
@@ -28,9 +28,9 @@ use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
 
 impl Trainer {
-    /// What was computed, the sums over its batches, and how the device judged them, with weights
-    /// that have followed where nothing spoke against it. The batches of the next step are
-    /// submitted by then.
+    /// One step: its plan, the sums over its batches, and the device's report of them, with weights
+    /// that are updated where nothing spoke against it. The batches of the next step are submitted
+    /// by then.
     pub(super) fn step_on_gpu(
         &mut self,
         supply: &mut BatchPipeline<'_, '_>,

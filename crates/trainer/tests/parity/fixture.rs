@@ -150,8 +150,8 @@ impl Fixture {
         }
     }
 
-    /// Refuses tensors that were neither read nor compared, but for those whose names begin with one
-    /// of `except`.
+    /// Refuses tensors that were neither read nor compared, but for those whose names begin with
+    /// one of `except`.
     pub(crate) fn check_that_all_was_seen(&mut self, except: &[&str]) {
         self.seen.sort();
         let is_left = |name: &&String| {

@@ -126,8 +126,8 @@ fn series_whose_ends_move(
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Single precision over up to 80 steps beside double, as in `oracle.rs`; gradients are read off
-    /// weights of up to 1, which rounds them by 6e-8.
+    /// Single precision over up to 80 steps beside double, as in `oracle.rs`; gradients are read
+    /// off weights of up to 1, which rounds them by 6e-8.
     #[test]
     fn a_run_is_one_pass_over_its_bars(
         timeframes in prop::collection::vec((1usize..12, 1usize..20, 1usize..4), 1..4),
