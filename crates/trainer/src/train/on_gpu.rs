@@ -28,9 +28,9 @@ use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
 
 impl Trainer {
-    /// What was computed, the sums over its batches, and how the device judged them, with weights
-    /// that have followed where nothing spoke against it. The batches of the next step are
-    /// submitted by then.
+    /// One step: its plan, the sums over its batches, and the device's report of them, with weights
+    /// that are updated where nothing spoke against it. The batches of the next step are submitted
+    /// by then.
     pub(super) fn step_on_gpu(
         &mut self,
         supply: &mut BatchPipeline<'_, '_>,
