@@ -11,7 +11,7 @@ use crate::model::ModelConfig;
 /// In the place of a node: the place of an edge from a node to itself that a loop replaces.
 pub const NO_EDGE: u32 = u32::MAX;
 
-/// Edges and nodes of graphs one behind the other: N nodes, P places, as [`edges_to`] has them, of
+/// Edges and nodes of graphs one behind the other: N nodes, P places, as `edges_to` has them, of
 /// the edges that nodes receive.
 #[derive(Debug, Default)]
 pub struct BatchEdges {

@@ -22,9 +22,9 @@ pub use of_graph::{is_labelled, labelled_rows, softmax};
 pub use tasks::{Group, Task, TaskLoss, Tasks};
 
 /// Losses. A target of NaN is not known, and counts nowhere; in graphs, a node whose targets are
-/// not all known does not, see [`Graphs::labelled`](crate::Graphs::labelled). The losses that
-/// compare the outputs of one row, or the rows of one graph, with each other are for models over
-/// graphs.
+/// not all known does not, see [`Graphs::labelled`](crate::graph::Graphs::labelled). The losses
+/// that compare the outputs of one row, or the rows of one graph, with each other are for models
+/// over graphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
