@@ -29,9 +29,9 @@ pub struct Recipe {
     /// Files of bars, in any order, or folders of them. Files of several symbols become several
     /// instruments.
     pub bars: Vec<PathBuf>,
-    /// Files of bars of the bid, to be joined with those of the ask to their mean and a spread.
+    /// Files of bid bars; with --ask they give mean prices and a spread.
     pub bid: Vec<PathBuf>,
-    /// Files of bars of the ask.
+    /// Files of ask bars.
     pub ask: Vec<PathBuf>,
     /// Symbol; taken from the files' names if `None`.
     pub symbol: Option<String>,
@@ -42,10 +42,10 @@ pub struct Recipe {
     pub pip_size: Option<PipSizes>,
     /// Format of the files; recognised if `None`.
     pub format: Option<FormatName>,
-    /// Order of day and month where the year comes last; found if all dates can be read in one
-    /// order only.
+    /// Order of day and month in dates with the year last [default: the only one that fits all
+    /// dates].
     pub date_order: Option<DateOrder>,
-    /// Which end of a bar its timestamp is.
+    /// Meaning of a bar's timestamp.
     pub time: StampedAt,
     /// Zone of the timestamps; if `None`, UTC for ISO timestamps, and for others found from the
     /// weekly closes.

@@ -52,7 +52,7 @@ pub(super) const KEYS: &[Key] = &[
         "data.walk_forward_number",
         Kind::OrWord { word: "all", otherwise: &COUNT },
         "all",
-        "Number of the one fold to train, from 1, as an ordinary run.",
+        "Trains only this fold, numbered from 1, as an ordinary run.",
     )
     .only(&[Acts::OnSamples, Acts::Without { key: "data.walk_forward", value: "none" }]),
     key(
