@@ -295,13 +295,6 @@ fn carried_state_and_dropout_go_on_bit_for_bit() {
 }
 
 #[test]
-fn a_configuration_that_names_a_form_of_the_computation_is_read() {
-    let stage = Stage::with_series();
-    let text = stage.said(&format!("train --data series.h5 --out run --max-steps 1 {SMALL} --set training.form=plain"));
-    assert!(text.contains("training.form does nothing: there is one form of the computation"), "{text}");
-}
-
-#[test]
 fn predictions_of_carried_state_do_not_depend_on_what_else_is_asked_for() {
     let stage = Stage::with_series();
     let answer = stage.succeeds(&format!("train --data series.h5 --out run --max-steps 5 {SMALL} {CARRYING}"));
@@ -347,6 +340,7 @@ fn settings_that_do_nothing_are_told() {
         ("training.div_factor=10", "training.div_factor does nothing without training.lr_schedule one_cycle"),
         ("training.quantile=0.9", "training.quantile does nothing"),
         ("training.tf32=true", "training.tf32 does nothing on the CPU"),
+        ("training.form=plain", "training.form does nothing: there is one form of the computation"),
         ("training.warmup_steps=500", "training.warmup_steps is 500 of 30 steps"),
         ("training.early_stopping_min_delta=1", "training.early_stopping_min_delta does nothing"),
         ("gpu_optimization.num_workers=4", "gpu_optimization.num_workers does nothing"),
