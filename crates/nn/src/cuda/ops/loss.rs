@@ -102,6 +102,15 @@ impl LossTable {
     }
 }
 
+/// Kinds of losses, as in loss.cu, where those from `LABELS` on are classes.
+mod kind {
+    pub(super) const MSE: u32 = 0;
+    pub(super) const HUBER: u32 = 1;
+    pub(super) const QUANTILE: u32 = 2;
+    pub(super) const LABELS: u32 = 3;
+    pub(super) const THRESHOLDS: u32 = 4;
+}
+
 impl TargetLoss {
     fn of(loss: Loss) -> Self {
         let of = |kind, given: &[f64]| {
@@ -110,12 +119,14 @@ impl TargetLoss {
             TargetLoss { numbers, kind, len: given.len() as u32, ..TargetLoss::zeroed() }
         };
         match loss {
-            Loss::Mse => of(0, &[]),
-            Loss::Huber { delta } => of(1, &[delta]),
-            Loss::Quantile { levels } => of(2, levels.as_slice()),
-            Loss::Classes(Classes::Labels(_)) => of(3, &[]),
-            Loss::Classes(Classes::Thresholds(thresholds)) => of(4, thresholds.as_slice()),
-            _ => panic!("{} is a loss of graphs", loss.name()),
+            Loss::Mse => of(kind::MSE, &[]),
+            Loss::Huber { delta } => of(kind::HUBER, &[delta]),
+            Loss::Quantile { levels } => of(kind::QUANTILE, levels.as_slice()),
+            Loss::Classes(Classes::Labels(_)) => of(kind::LABELS, &[]),
+            Loss::Classes(Classes::Thresholds(thresholds)) => of(kind::THRESHOLDS, thresholds.as_slice()),
+            Loss::CrossEntropy | Loss::RankPairwise | Loss::RankListwise { .. } | Loss::Tasks(_) => {
+                panic!("{} has no value for one target", loss.name())
+            }
         }
     }
 }
