@@ -311,7 +311,7 @@ pub struct Objective {
     pub position: usize,
     /// Dropout of the step.
     pub dropout: StepDropout,
-    /// Factor of the gradients: the loss scale, or 1.
+    /// Factor of the gradients: the loss scale, or 1. A GPU reads the scale in its own memory.
     pub scale: f32,
 }
 

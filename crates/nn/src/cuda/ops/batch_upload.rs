@@ -25,7 +25,7 @@ pub struct BatchUploader {
     on_device: Buffer<u32>,
 }
 
-/// `CopyCommand` of deliver.cu.
+/// `Parcel` of deliver.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 struct CopyCommand {
@@ -98,8 +98,8 @@ impl<'a> UploadBatch<'a> {
         Ok(())
     }
 
-    /// Sends everything off, and does not wait: what is submitted to the device later finds it
-    /// there.
+    /// Sends everything off. Work submitted to the device later finds it there. The host waits only
+    /// for the upload before the last one.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory): what the device says.

@@ -25,7 +25,7 @@ pub struct Dropped<'a> {
     pub shape: [usize; 3],
 }
 
-/// The numbers that a [`Mask`] is drawn from: `Mask` of dropout.cu.
+/// The numbers that a [`Mask`] is drawn from: `Mask` of mask.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct MaskNumbers {

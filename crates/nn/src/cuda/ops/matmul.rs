@@ -31,7 +31,7 @@ pub enum Transpose {
 }
 
 impl Transpose {
-    /// True if a lies with its rows contiguous, and b.
+    /// True where the inner dimension is not the contiguous one: of a, and of b.
     fn turned(self) -> [bool; 2] {
         match self {
             Transpose::Nt => [false, false],
