@@ -51,7 +51,7 @@ impl Trainer {
             supply.ahead = Some(self.submit(self.step + 1, supply.feed, schedule, run));
         }
         let report = self.accelerator_mut().report()?;
-        // The host's time of the whole step, with its wait for data. GPU passes are not timed apart.
+        // Host time of the whole step, with its wait for data: GPU passes are not timed apart.
         let (terms, forward) = (report.terms as usize, start.elapsed());
         let totals = Totals { loss_sum: report.loss_sum, terms, forward, ..Totals::default() };
         if !totals.loss_sum.is_finite() {
