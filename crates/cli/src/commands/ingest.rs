@@ -81,8 +81,8 @@ struct RecipeArgs {
     /// Row kept if several have the same time and daylight saving does not explain it
     #[arg(long, value_enum, default_value_t = RepeatedArg::Refuse)]
     repeats: RepeatedArg,
-    /// Bars of several instruments that are read. An instrument is listed from its first bar until
-    /// it has had none for four weeks
+    /// Bars that are used if there are several instruments. An instrument is listed from its first
+    /// bar until it has had none for four weeks
     #[arg(long, value_enum, default_value_t = CalendarArg::All)]
     calendar: CalendarArg,
     /// Window of each timeframe in bars
@@ -98,10 +98,11 @@ struct RecipeArgs {
     /// return up to it (log_return)
     #[arg(long, default_value = "cumulative")]
     target: TargetKind,
-    /// Base bars from one sample to the next; samples of several instruments are at common times
+    /// Base bars from one sample to the next. Above 1, several instruments share one grid of times,
+    /// and each has samples at those at which it has a bar
     #[arg(long, default_value_t = 1)]
     stride: usize,
-    /// Longest hole in the bars that windows may reach across; a longer one ends a segment
+    /// Longest gap between bars that windows may reach across; a longer one ends a segment
     #[arg(long, default_value = "4d")]
     longest_hole: Duration,
     /// Whether windows may reach across weekends
@@ -147,9 +148,9 @@ enum RepeatedArg {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum WeekendRuleArg {
-    /// Like any other hole
+    /// Like any other gap
     Span,
-    /// A weekend ends a segment
+    /// A gap with a Saturday noon UTC in it ends a segment
     Split,
 }
 
@@ -157,7 +158,8 @@ enum WeekendRuleArg {
 enum CalendarArg {
     /// Every bar of every instrument
     All,
-    /// Bars at times at which at least half of the listed instruments have one
+    /// Bars at times at which at least half of the listed instruments have one; of two
+    /// instruments, every bar
     Common,
 }
 

@@ -68,9 +68,10 @@ pub struct Recipe {
     pub horizon: usize,
     /// What is predicted of each future bar.
     pub target: TargetKind,
-    /// Every how many bars there is a sample.
+    /// Base bars from one sample to the next. Above 1, several instruments share one grid of times,
+    /// and each has samples at those at which it has a bar.
     pub stride: usize,
-    /// Longest hole in the bars that windows may reach across; a longer one ends a segment.
+    /// Longest gap between bars that windows may reach across; a longer one ends a segment.
     pub longest_hole: Duration,
     /// Whether windows may reach across weekends.
     pub weekends: Weekends,
@@ -81,13 +82,14 @@ pub struct Recipe {
     pub train_fraction: f64,
 }
 
-/// Bars of several instruments that are read. An instrument is listed from its first bar on, until
-/// it has had none for four weeks.
+/// Bars that are used if there are several instruments. An instrument is listed from its first bar
+/// until it has had none for four weeks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calendar {
     /// Every bar of every instrument.
     All,
-    /// Bars at times at which at least half of the instruments that are listed then have one.
+    /// Bars at times at which at least half of the listed instruments have one; of two instruments,
+    /// every bar.
     Common,
 }
 
