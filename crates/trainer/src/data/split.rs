@@ -35,7 +35,7 @@ impl Default for SplitFractions {
 
 /// Rule by which samples of an earlier and a later part must lie apart.
 ///
-/// [`split`] excludes later samples that break it, [`walk_forward`] earlier ones.
+/// [`split`] excludes later samples that break it, [`walk_forward()`] earlier ones.
 #[derive(Clone, Copy, Debug)]
 pub enum Purge<'a> {
     /// The later sample depends on no bar that opens before the earlier sample's label ends.
