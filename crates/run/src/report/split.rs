@@ -1,4 +1,5 @@
-//! The samples that the model was trained, validated and tested on, and those excluded between them.
+//! The samples that the model was trained, validated and tested on, and those excluded between
+//! them.
 
 use super::chart::{Axis, Row, Span, Timeline, Words};
 use super::html::{Section, Table, paragraph};
