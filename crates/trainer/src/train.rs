@@ -176,6 +176,9 @@ impl Trainer {
     /// As [`Trainer::new`]; [`Error::NotOnGpu`] for what is not computed on a GPU yet: last bars of
     /// samples that stand alone, dense training with attention pooling, carried state, gradient
     /// checkpointing, profiles.
+    ///
+    /// # Panics
+    /// If `gpu` is the CPU.
     pub fn on_gpu(gpu: &Device, host: &Device, config: Config, shape: SampleShape) -> Result<Self> {
         Trainer::on(host, Some(gpu), config, shape)
     }

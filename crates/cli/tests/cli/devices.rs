@@ -3,7 +3,7 @@
 
 use std::process::Output;
 
-use megabatch_nn::cuda::ops::conformance::SOURCES;
+use megabatch_nn::cuda::ops::SOURCES;
 use megabatch_simt::Harness;
 use megabatch_simt::driver::FakeDriver;
 use megabatch_test_support::{Requirement, skip};

@@ -120,6 +120,9 @@ impl Predictor {
     ///
     /// # Errors
     /// As [`Predictor::check_on_gpu`]; [`Error::Memory`] when the GPU has no room.
+    ///
+    /// # Panics
+    /// If `gpu` is the CPU.
     pub fn on_gpu(self, gpu: &Device) -> Result<Self> {
         self.check_on_gpu()?;
         let in_bytes = !self.weight_errors.is_empty();

@@ -21,6 +21,7 @@
 //! ```
 
 mod backward;
+#[cfg(feature = "conformance")]
 mod cpu;
 
 use bytemuck::{Pod, Zeroable};
@@ -176,12 +177,9 @@ pub(crate) fn node_dots(
             // were seen to have. What is submitted to the default stream later runs after it.
             Ok(unsafe { kernel.submit(&device, Launch::over(sizes.node_heads() * WARP), &arguments) }?)
         }
-        _ => {
-            for (to, vector) in [src, dst].into_iter().zip(vectors) {
-                cpu::node_dots(sizes, values.as_slice(), vector.elements(), to.as_mut_slice());
-            }
-            Ok(())
-        }
+        _ => cpu_arm!(for (to, vector) in [src, dst].into_iter().zip(vectors) {
+            cpu::node_dots(sizes, values.as_slice(), vector.elements(), to.as_mut_slice());
+        }),
     }
 }
 
@@ -213,10 +211,7 @@ pub(crate) fn coefficients(of: Attended<'_>, scored: Scored<'_>, to: &mut Buffer
             // submitted to the default stream later runs after it.
             Ok(unsafe { kernel.submit(&device, Launch::over(of.sizes.node_heads() * WARP), &arguments) }?)
         }
-        _ => {
-            cpu::coefficients(of, scored, to.as_mut_slice());
-            Ok(())
-        }
+        _ => cpu_arm!(cpu::coefficients(of, scored, to.as_mut_slice())),
     }
 }
 
@@ -260,12 +255,11 @@ pub(crate) fn gather_heads(
             // element. What is submitted to the default stream later runs after it.
             Ok(unsafe { kernel.submit(&device, Launch::over(len), &arguments) }?)
         }
-        _ => {
+        _ => cpu_arm!({
             let y = &mut y.as_mut_slice()[..len];
             cpu::gather_heads(of, coefficients.as_slice(), values.as_slice(), start, y);
             y.iter_mut().for_each(|y| *y = activation.map_or(*y, |activation| activation.of(*y)));
-            Ok(())
-        }
+        }),
     }
 }
 

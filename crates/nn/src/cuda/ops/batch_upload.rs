@@ -83,8 +83,7 @@ impl<'a> UploadBatch<'a> {
         let BatchUploader { words, commands, on_device, .. } = &mut *self.uploader;
         to.scope().device().assert_beside(on_device.scope().device());
         if let Device::Cpu(_) = to.scope().device() {
-            to.as_mut_slice()[..values.len()].copy_from_slice(values);
-            return Ok(());
+            return cpu_arm!(to.as_mut_slice()[..values.len()].copy_from_slice(values));
         }
         let (mut address, mut from) = (to.address(), words.len());
         words.extend_from_slice(bytemuck::cast_slice(values));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use megabatch_gpu_core::{Buffer, Device, Scope};
 
-use super::batch_upload::{BatchUploader, UploadBatch};
+use super::batch_upload::UploadBatch;
 use crate::error::Result;
 use crate::graph::{BatchEdges, GraphPlace};
 
@@ -49,8 +49,10 @@ impl GraphLists {
     }
 
     /// Lists of these edges, which the device has.
+    #[cfg(feature = "conformance")]
     pub(crate) fn new(scope: &Scope, edges: BatchEdges) -> Result<Self> {
-        let (mut lists, mut uploader) = (GraphLists::empty(scope)?, BatchUploader::new(scope)?);
+        let mut lists = GraphLists::empty(scope)?;
+        let mut uploader = super::BatchUploader::new(scope)?;
         lists.set(Arc::new(edges));
         let mut upload = uploader.upload();
         lists.enqueue(&mut upload)?;

@@ -15,7 +15,6 @@ pub(super) use call::{Call, Operands, PTX, add_parts};
 use gemm_plan::{GemmPlan, TileConfig};
 pub(super) use gemm_plan::{Kind, Method};
 pub(crate) use gemm_plan::{parts_of_rows, parts_of_sum};
-pub(super) use library::alone as by_library;
 
 /// Layout of a product's operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -114,11 +113,7 @@ pub fn multiply<T: Operand>(
     scratch.assert_beside(&device);
     match &device {
         Device::Cuda(device) => cuda(device, product, output, Part { buffer: out, start }.address(), scratch),
-        _ => {
-            let [rows, columns, _] = product.shape;
-            cpu(product, output, &mut out.as_mut_slice()[start..][..rows * columns]);
-            Ok(())
-        }
+        _ => cpu_arm!(cpu(product, output, &mut out.as_mut_slice()[start..])),
     }
 }
 
@@ -163,9 +158,30 @@ fn cuda<T: Operand>(device: &Cuda, of: &Product<'_, T>, output: Output, to: u64,
     }
 }
 
+/// As [`multiply`] by the library alone, where it is here and has a way.
+///
+/// # Errors
+/// [`Error::Memory`](crate::Error::Memory).
+#[cfg(feature = "conformance")]
+pub(super) fn by_library<T: Operand>(
+    of: &Product<'_, T>,
+    out: &mut Buffer<f32>,
+    start: usize,
+    scratch: &mut Scratch,
+) -> Result<bool> {
+    let Device::Cuda(device) = of.assert_fits(&*out, start) else { return Ok(false) };
+    let parts = if of.start.is_some() { 0 } else { scratch.address_of::<f32>(parts_of_sum(of.shape))? };
+    let tuner = scratch.products_mut().tuner().clone();
+    let operands = Operands::of(of, Part { buffer: out, start }.address());
+    // SAFETY: the buffers have the lengths of the shape, as was seen above, and the scratch has the
+    // parts. What is submitted to the default stream later runs after it.
+    Ok(unsafe { library::multiply(&tuner, &device, of, operands, parts) })
+}
+
+#[cfg(feature = "conformance")]
 fn cpu<T: Operand>(of: &Product<'_, T>, output: Output, out: &mut [f32]) {
     let ([rows, columns, inner], a, b) = (of.shape, of.a.elements(), of.b.elements());
-    for (k, out) in out.iter_mut().enumerate() {
+    for (k, out) in out[..rows * columns].iter_mut().enumerate() {
         let (row, column) = (k / columns, k % columns);
         let term = |l: usize| {
             let [is_a_turned, is_b_turned] = of.layout.turned();

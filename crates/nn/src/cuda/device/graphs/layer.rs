@@ -248,8 +248,8 @@ impl GraphLayer {
         let Shared { d_y, d_values, d_dst, d_src, d_scores, rows: [first, second], edge_rows, .. } = shared;
         score_gradients(of, &self.coefficients, &self.mapped.values, d_y, d_scores)?;
         value_gradients(of, &self.coefficients, d_y, d_values)?;
-        let rows = ReceiverRows { dst: d_dst, vector: first, edges: edge_rows };
-        receiver_gradients(of, scored, d_scores, rows)?;
+        let mut rows = ReceiverRows { dst: d_dst, vector: first, edges: edge_rows };
+        receiver_gradients(of, scored, d_scores, &mut rows)?;
         match &self.shape.slots {
             Slots::GatV2 { attention, common, .. } => {
                 src_gradients(of, scored, d_scores, Output::Add, d_values)?;

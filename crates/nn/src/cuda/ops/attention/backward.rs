@@ -3,7 +3,9 @@
 use megabatch_gpu_core::kernel::{Arguments, Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 
-use super::{Attended, Scored, WARP, address, cpu};
+#[cfg(feature = "conformance")]
+use super::cpu;
+use super::{Attended, Scored, WARP, address};
 use crate::cuda::ops::matmul::Output;
 use crate::cuda::ops::operand::Part;
 use crate::error::Result;
@@ -36,11 +38,10 @@ pub(crate) fn activation_gradients(
             // What is submitted to the default stream later runs after it.
             unsafe { submit(&device, "activation_gradients", Launch::over(len), &arguments) }
         }
-        _ => {
+        _ => cpu_arm!({
             let pairs = d.as_mut_slice()[..len].iter_mut().zip(y.as_slice());
             pairs.for_each(|(d, &y)| *d *= activation.slope(y));
-            Ok(())
-        }
+        }),
     }
 }
 
@@ -74,11 +75,10 @@ pub(crate) fn score_gradients(
             // the default stream later runs after it.
             unsafe { submit(&device, "score_gradients", launch, &arguments) }
         }
-        _ => {
+        _ => cpu_arm!({
             let arrays = [coefficients, values, d_y].map(Buffer::as_slice);
             cpu::score_gradients(of, arrays[0], arrays[1], arrays[2], d_scores.as_mut_slice());
-            Ok(())
-        }
+        }),
     }
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn receiver_gradients(
     of: Attended<'_>,
     scored: Scored<'_>,
     d_scores: &Buffer<f32>,
-    to: ReceiverRows<'_>,
+    to: &mut ReceiverRows<'_>,
 ) -> Result<()> {
     let [len, edges] = of.lens();
     let vector_len = if scored.vector.is_some() { len } else { 0 };
@@ -131,11 +131,10 @@ pub(crate) fn receiver_gradients(
             // after it.
             unsafe { submit(&device, "receiver_gradients", Launch::over(len), &arguments) }
         }
-        _ => {
-            let [dst, vector, edges] = [to.dst, to.vector, to.edges].map(Buffer::as_mut_slice);
+        _ => cpu_arm!({
+            let [dst, vector, edges] = [&mut *to.dst, to.vector, to.edges].map(Buffer::as_mut_slice);
             cpu::receiver_gradients(of, scored, d_scores.as_slice(), dst, vector, edges);
-            Ok(())
-        }
+        }),
     }
 }
 
@@ -167,10 +166,7 @@ pub(crate) fn value_gradients(
             // element. What is submitted to the default stream later runs after it.
             unsafe { submit(&device, "value_gradients", Launch::over(len), &arguments) }
         }
-        _ => {
-            cpu::value_gradients(of, coefficients.as_slice(), d_y.as_slice(), d_values.as_mut_slice());
-            Ok(())
-        }
+        _ => cpu_arm!(cpu::value_gradients(of, coefficients.as_slice(), d_y.as_slice(), d_values.as_mut_slice())),
     }
 }
 
@@ -207,11 +203,10 @@ pub(crate) fn src_gradients(
             // element. What is submitted to the default stream later runs after it.
             unsafe { submit(&device, "giver_gradients", Launch::over(len), &arguments) }
         }
-        _ => {
+        _ => cpu_arm!({
             let adds = output == Output::Add;
             cpu::src_gradients(of, scored, d_scores.as_slice(), adds, d_src.as_mut_slice());
-            Ok(())
-        }
+        }),
     }
 }
 
@@ -254,12 +249,11 @@ pub(crate) fn node_dot_gradients(
             // What is submitted to the default stream later runs after it.
             unsafe { submit(&device, "node_dot_gradients", Launch::over(len), &arguments) }
         }
-        _ => {
+        _ => cpu_arm!({
             for ((vector, d), rows) in vectors.into_iter().zip(d).zip([source_rows, target_rows]) {
                 let (d_values, rows) = (d_values.as_mut_slice(), rows.as_mut_slice());
                 cpu::node_dot_gradients(sizes, values.as_slice(), vector.elements(), d.as_slice(), d_values, rows);
             }
-            Ok(())
-        }
+        }),
     }
 }

@@ -161,7 +161,7 @@ impl Example {
         let mut rows = [len, vector_len, len * self.sizes.attributes as usize].map(zeros);
         let mut found = [0, 1, 2].map(|k: usize| vec![f32::NAN; rows[k].len()]);
         let [dst, vector, edges] = &mut rows;
-        receiver_gradients(of, scored, d_scores, ReceiverRows { dst, vector, edges }).unwrap();
+        receiver_gradients(of, scored, d_scores, &mut ReceiverRows { dst, vector, edges }).unwrap();
         let mut arguments = self.receivers();
         arguments.extend(self.score_arguments());
         arguments.push(Arg::from(d_scores.as_slice()));

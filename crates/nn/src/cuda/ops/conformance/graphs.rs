@@ -102,8 +102,8 @@ fn attend(scope: &Scope, heads: u32, units: u32, score_units: u32) -> Result<Vec
     value_gradients(of, &weights, &d_y, &mut d_values)?;
     src_gradients(of, scored, &d_scores, Output::Overwrite, &mut d_src)?;
     let [mut d_dst, mut vector_rows, mut edge_rows] = [zeros(rows)?, zeros(rows)?, zeros(2 * rows)?];
-    let to = ReceiverRows { dst: &mut d_dst, vector: &mut vector_rows, edges: &mut edge_rows };
-    receiver_gradients(of, scored, &d_scores, to)?;
+    let mut to = ReceiverRows { dst: &mut d_dst, vector: &mut vector_rows, edges: &mut edge_rows };
+    receiver_gradients(of, scored, &d_scores, &mut to)?;
     let mut dot_rows = [zeros(values.len())?, zeros(values.len())?];
     if is_gat {
         let [first, second] = &mut dot_rows;
