@@ -173,7 +173,7 @@ pub enum Error {
         place: String,
         /// The targets.
         found: String,
-        /// The requirement of the loss ([`TargetNeeds`](crate::TargetNeeds)).
+        /// The requirement of the loss ([`TargetNeeds`](crate::loss::TargetNeeds)).
         expected: String,
         /// Advice.
         advice: &'static str,

@@ -3,7 +3,8 @@
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
-use megabatch_nn::cuda::ops::conformance::{CASES, SOURCES};
+use megabatch_nn::cuda::ops::SOURCES;
+use megabatch_nn::cuda::ops::conformance::CASES;
 use megabatch_simt::Harness;
 use megabatch_simt::driver::{FakeDriver, Setting};
 

@@ -269,48 +269,50 @@ fn graphs() -> impl Strategy<Value = Vec<(usize, Vec<Edge>)>> {
     prop::collection::vec((1usize..7, edges), 1..4)
 }
 
+/// Every combination of the parts of a model, over windows of timeframes.
+fn configs() -> impl Strategy<Value = ModelConfig> {
+    let readouts = prop::sample::select(vec![Readout::Node, Readout::Mean, Readout::Sum, Readout::Max]);
+    let attention = prop::option::of((any::<bool>(), any::<bool>()));
+    let choices = (any::<bool>(), any::<bool>(), any::<bool>());
+    ((2usize..5, 1usize..3), choices, attention, readouts).prop_map(
+        |((width, layers), (layer_norm, pools, fuses), attention, readout)| {
+            let graph = |(v2, _): (bool, bool)| GraphConfig {
+                kind: if v2 { AttentionKind::GatV2 } else { AttentionKind::Gat },
+                layers: 2,
+                heads: 2,
+                hidden: 3,
+                dropout: 0.3,
+                attention_dropout: 0.2,
+                ..GraphConfig::default()
+            };
+            ModelConfig {
+                hidden: 2 * width,
+                layers,
+                layer_norm,
+                pooling: if pools { Pooling::Attention { heads: 2 } } else { Pooling::Last },
+                fusion: if fuses { Fusion::Attention { heads: 2, feed_forward: 2 } } else { Fusion::Concat },
+                graph: attention.map(graph),
+                edge_attributes: if attention.is_some_and(|(_, sees_attributes)| sees_attributes) { 2 } else { 0 },
+                readout: Some(readout),
+                ..ModelConfig::default()
+            }
+        },
+    )
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn outputs_and_gradients_are_the_oracles(
+        config in configs(),
         windows in prop::collection::vec((1usize..6, 1usize..4), 1..4),
-        graphs in graphs(),
-        width in 2usize..5,
-        layers in 1usize..3,
         outputs in 1usize..4,
-        norm in any::<bool>(),
-        pools in any::<bool>(),
-        fuses in any::<bool>(),
-        drops in any::<bool>(),
-        attends in any::<bool>(),
-        v2 in any::<bool>(),
-        sees_attributes in any::<bool>(),
-        readout in prop::sample::select(vec![Readout::Node, Readout::Mean, Readout::Sum, Readout::Max]),
+        graphs in graphs(),
         loss in prop::sample::select(vec![Loss::Mse, Loss::CrossEntropy, Loss::RankPairwise]),
+        drops in any::<bool>(),
     ) {
-        prop_assume!(loss.check_readout(Some(readout)).is_ok());
-        let hidden = 2 * width;
-        let graph = GraphConfig {
-            kind: if v2 { AttentionKind::GatV2 } else { AttentionKind::Gat },
-            layers: 2,
-            heads: 2,
-            hidden: 3,
-            dropout: 0.3,
-            attention_dropout: 0.2,
-            ..GraphConfig::default()
-        };
-        let config = ModelConfig {
-            hidden,
-            layers,
-            layer_norm: norm,
-            pooling: if pools { Pooling::Attention { heads: 2 } } else { Pooling::Last },
-            fusion: if fuses { Fusion::Attention { heads: 2, feed_forward: 2 } } else { Fusion::Concat },
-            graph: attends.then_some(graph),
-            edge_attributes: if attends && sees_attributes { 2 } else { 0 },
-            readout: Some(readout),
-            ..ModelConfig::default()
-        };
+        prop_assume!(loss.check_readout(config.readout).is_ok());
         let timeframe = |k: usize, steps, features| Timeframe { name: format!("T{k}"), steps, features };
         let timeframes = windows.iter().enumerate().map(|(k, &(steps, features))| timeframe(k, steps, features));
         let shape = SampleShape { timeframes: timeframes.collect(), outputs };

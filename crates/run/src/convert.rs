@@ -23,15 +23,15 @@ pub use megabatch_chunk_io::{Compression, Layout, StorageForm};
 pub struct Options {
     /// Layout of the new file; the other one if `None`, or the same where its storage is chosen.
     pub to: Option<Layout>,
-    /// One block a table, or chunks of whole rows.
+    /// Contiguous tables, or chunks of whole rows.
     pub storage: Option<StorageForm>,
-    /// Samples, or bars, in a chunk; about 1 MiB if neither asked for nor there before.
+    /// Samples or bars in a chunk [default: as in the input, or about 1 MiB].
     pub chunk_rows: Option<NonZeroUsize>,
     /// Compression of chunks.
     pub compression: Option<Filter>,
     /// Name in the series for the one timeframe of a file that has its windows in `/features`.
     pub timeframe: Option<String>,
-    /// Memory for values, about.
+    /// Approximate memory for values.
     pub memory: ByteSize,
     /// Threads that compress; one a core if `None`.
     pub threads: Option<NonZeroUsize>,

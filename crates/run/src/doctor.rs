@@ -22,8 +22,7 @@ const LIMIT: Duration = Duration::from_secs(180);
 /// What to look at.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The interpreter of the environment to look at; else the active one, or the first on the
-    /// path.
+    /// Python interpreter to examine [default: the active one, or the first on the path].
     pub python: Option<PathBuf>,
     /// File for a script that mends the Python environment and proves it on the GPU.
     pub fix_script: Option<PathBuf>,

@@ -21,7 +21,7 @@ pub struct ImportRequest {
     pub weights: PathBuf,
     /// Settings, whose `model.*` fits the weights.
     pub settings: SettingSources,
-    /// Data of the model's shape; goes over `data.path`.
+    /// Data with the shape of the model; goes over `data.path`.
     pub data: Option<PathBuf>,
     /// Folder of the run to make.
     pub out: PathBuf,

@@ -24,9 +24,8 @@ pub use evaluate::metrics::{
 pub use evaluate::predict::{Predictor, Selection};
 pub use evaluate::{Evaluation, InstrumentEvaluation, TaskEvaluation, cross_sectional_deviation, uninformed_loss};
 pub use megabatch_order::LastBatch;
-pub use plan::footprint::{CarriedStates, Footprint, GpuFootprint};
+pub use plan::{CarriedStates, Footprint, GpuFootprint};
 pub use train::checkpoint::{Arithmetic, Best, ChangedSetting, Checkpoints, Resumed, RunSettings, State};
-pub use train::clip::{clip_by_norm, global_norm};
 pub use train::events::{EpochEvent, Event, Observer, RollbackEvent, ShortageEvent, StepEvent, ValidationEvent};
-pub use train::optimizer::Optimizer;
+pub use train::optimizer::{Optimizer, clip_by_norm, global_norm};
 pub use train::{End, Outcome, Run, Trainer};

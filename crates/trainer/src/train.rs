@@ -2,7 +2,6 @@
 
 mod after;
 pub(crate) mod checkpoint;
-pub(crate) mod clip;
 pub(crate) mod events;
 mod on_gpu;
 pub(crate) mod oom_fallback;
@@ -155,7 +154,8 @@ impl Trainer {
     /// that of its batches, carried states and graphs, whose size depends on the samples.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a setting out of range; [`Error::Memory`] and [`Error::Threads`] when
+    /// [`Error::Setting`], here or of `megabatch_nn`, for a setting out of range;
+    /// [`Memory`](megabatch_nn::Error::Memory) and [`Threads`](megabatch_nn::Error::Threads) when
     /// the device has no room.
     ///
     /// # Panics
@@ -173,6 +173,9 @@ impl Trainer {
     /// As [`Trainer::new`]; [`Error::NotOnGpu`] for what is not computed on a GPU yet: last bars of
     /// samples that stand alone, dense training with attention pooling, carried state, gradient
     /// checkpointing, profiles.
+    ///
+    /// # Panics
+    /// If `gpu` is the CPU.
     pub fn on_gpu(gpu: &Device, host: &Device, config: Config, shape: SampleShape) -> Result<Self> {
         Trainer::on(host, Some(gpu), config, shape)
     }
@@ -278,9 +281,11 @@ impl Trainer {
     /// dense training of samples that are stored as windows; [`Error::SamplesShape`],
     /// [`Error::NothingLeft`] and [`Error::SampleOutOfRange`] for samples that cannot be trained
     /// on; [`Error::Gather`] when they cannot be read; for a model over graphs [`Error::Setting`]
-    /// where the samples are not nodes of graphs, [`Error::GraphOutOfRange`], [`Error::Graph`] and
-    /// [`Error::GraphShape`]; [`Error::CannotReduceFurther`] where the device has too little memory
-    /// whatever is cut; [`Error::Targets`] for targets that the loss has no meaning for,
+    /// where the samples are not nodes of graphs, and of `megabatch_nn`
+    /// [`GraphOutOfRange`](megabatch_nn::Error::GraphOutOfRange),
+    /// [`Graph`](megabatch_nn::Error::Graph) and [`GraphShape`](megabatch_nn::Error::GraphShape);
+    /// [`Error::CannotReduceFurther`] where the device has too little memory whatever is cut;
+    /// [`Targets`](megabatch_nn::Error::Targets) for targets that the loss has no meaning for,
     /// [`Error::NotFinite`] when numbers overflow, [`Error::LossSpike`] when the loss does, and
     /// [`Error::Diverged`] when they still do after all rollbacks (see
     /// [`Divergence`](crate::Divergence)); [`Error::File`] when a checkpoint cannot be saved. The

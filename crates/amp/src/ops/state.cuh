@@ -1,4 +1,4 @@
-// What steers steps and stays on the device: `Chunk` of tensors.rs, `State`, `Step` and `Rules` of control.rs.
+// Loss scaler and settings of steps, which stay on the device: `DeviceState`, `DeviceStep` and the like of device_scaler.rs.
 #pragma once
 
 typedef unsigned long long u64;

@@ -1,6 +1,6 @@
-// The first pass: norm and finiteness of all gradients. Source of examine.ptx; launched by examine.rs.
+// The first pass: norm and finiteness of all gradients. Source of unscale_and_check.ptx; launched by unscale_and_check.rs.
 //
-//   squares: a warp adds the squares of a chunk, as gradients.rs orders them      judge: one block adds the chunks, and decides what becomes of the step
+//   squares: a warp adds the squares of a chunk, as the CPU orders them      judge: one block adds the chunks, and decides what becomes of the step
 #include "state.cuh"
 
 #define ALL_LANES 0xffffffffu

@@ -16,7 +16,7 @@ use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{DateStyle, RowTime, display_utc};
 use crate::time::zone::{Occurrence, Zone};
 
-/// TextMost lines without a recognised format before an error.
+/// Most lines without a recognised format before an error.
 const HEAD_LINES_MAX: usize = 8;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -52,7 +52,7 @@ pub struct BarLines {
 }
 
 impl BarLines {
-    /// TextA reader of bars of `base`, which messages call `name`. Bars that open at `known_until`
+    /// A reader of bars of `base`, which messages call `name`. Bars that open at `known_until`
     /// or before are skipped.
     pub fn new(name: &Path, options: &ReadOptions, base: Timeframe, known_until: Option<i64>) -> Self {
         BarLines {

@@ -1,4 +1,5 @@
-//! The closes of many instruments on one grid of days: what graphs between them are built from.
+//! Many instruments at common times: their log returns, from which graphs between them are built,
+//! and their bars, from which series are made.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! PlacedSamples of all samples: the bars of each chain, their places in the journal, and every
+//! Placements of all samples: the bars of each chain, their places in the journal, and every
 //! sample's last bar.
 
 use std::ops::Range;

@@ -13,7 +13,7 @@ use super::trained::weights;
 use crate::answer::Answer;
 use crate::host::host;
 
-/// Measure what this machine does
+/// Measure the speed of this machine
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch bench train --model multi --batch 64 --features 128 --hidden 128 --threads 2
@@ -32,7 +32,7 @@ enum What {
     Watch(WatchArgs),
 }
 
-/// Training steps on made-up numbers: forward, loss, backward, clipping and Adam
+/// Time training steps on synthetic data: forward, loss, backward, clipping, Adam
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch bench train --model single --batch 128 --features 167 --shuffled
@@ -40,16 +40,16 @@ enum What {
 struct TrainArgs {
     #[command(flatten)]
     work: WorkArgs,
-    /// Steps that are timed, after one that is not
+    /// Timed steps, after one untimed step
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     steps: u64,
     /// Samples in random order instead of consecutive ones
     #[arg(long)]
     shuffled: bool,
-    /// Computes half of the gates again in the backward pass, in place of keeping them
+    /// Recompute half of the gates in the backward pass instead of keeping them
     #[arg(long)]
     gradient_checkpointing: bool,
-    /// What products and the recurrence read
+    /// Precision of the inputs of products and the recurrence
     #[arg(long, value_enum, default_value_t = PrecisionName::Fp32)]
     precision: PrecisionName,
     /// cpu, auto, cuda or cuda:N
@@ -64,13 +64,13 @@ enum PrecisionName {
     Fp16,
 }
 
-/// Predictions for samples of made-up numbers
+/// Time predictions on synthetic data
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  megabatch bench predict --model single --batch 1 --features 167 --threads 1")]
 struct PredictArgs {
     #[command(flatten)]
     work: WorkArgs,
-    /// Batches that are timed, after one that is not
+    /// Timed batches, after one untimed batch
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     batches: u32,
     /// Compute with the LSTM's weights in eight bits
@@ -81,7 +81,7 @@ struct PredictArgs {
     shuffled: bool,
 }
 
-/// Delivery of every sample of a file in batches, the opening of the file included
+/// Time the loading of every sample of a file in batches, opening included
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch bench load windows.h5 --batch 128
@@ -93,7 +93,7 @@ struct LoadArgs {
     /// Samples in a batch
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u64).range(1..))]
     batch: u64,
-    /// Samples that are read at once; two such chunks are in memory
+    /// Samples of a chunk; two chunks are in memory
     #[arg(long, default_value_t = 1024)]
     chunk_samples: usize,
     /// Samples in random order instead of that of the file
@@ -102,13 +102,13 @@ struct LoadArgs {
     /// Consecutive samples that stay together in random order
     #[arg(long, default_value_t = 1, requires = "shuffled", value_parser = clap::value_parser!(u64).range(1..))]
     run_length: u64,
-    /// Read all windows before the first batch and keep them in memory; a series always is
+    /// Keep all windows in memory, read before the first batch; a series always stays in memory
     #[arg(long)]
     resident: bool,
-    /// Threads that read and decode; 0 for as many as the CPU runs at once
+    /// Threads that read and decode; 0 for all
     #[arg(long, default_value_t = 0)]
     threads: usize,
-    /// Whether reading passes the page cache by
+    /// Reading past the page cache
     #[arg(long, value_enum, default_value_t = DirectArg::Off)]
     direct: DirectArg,
     /// Epochs; the fastest counts
@@ -120,13 +120,13 @@ struct LoadArgs {
 enum DirectArg {
     /// Through it
     Off,
-    /// Past it for what it does not hold
+    /// Past it for data that it does not hold
     WhenCold,
     /// Always past it
     On,
 }
 
-/// Latency of a bar that is followed, by part: from a line of text over features to predictions
+/// Time a followed bar, by part: text, features, predictions
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  megabatch bench follow --model multi --hidden 128 --bars 5000")]
 struct FollowArgs {
@@ -139,15 +139,15 @@ struct FollowArgs {
     /// LSTM layers
     #[arg(long, default_value_t = 1)]
     layers: usize,
-    /// Minutes that are timed, after four weeks that are not
+    /// Timed minutes, after four untimed weeks
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     bars: u32,
 }
 
-/// Training steps with and without everything that is written and judged while a run trains
+/// Time training steps with and without logging and warnings
 ///
-/// In one run, ten steps are followed and ten are not, in turn: metrics.jsonl, TensorBoard's
-/// events, the trace, warnings, progress.
+/// In one run every other ten steps are logged: metrics.jsonl, TensorBoard, trace, warnings,
+/// progress.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  megabatch bench watch --hidden 32 --batch 64")]
 struct WatchArgs {
@@ -163,7 +163,7 @@ struct WatchArgs {
     /// Threads that compute
     #[arg(long, default_value_t = 2)]
     threads: usize,
-    /// Steps that are timed, after twenty that are not
+    /// Timed steps, after twenty untimed steps
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(40..))]
     steps: u64,
 }

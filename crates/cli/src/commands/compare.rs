@@ -7,18 +7,18 @@ use megabatch_run::compare::compare;
 
 use crate::answer::Answer;
 
-/// Put several runs side by side: in what they differ, and what came of each
+/// Compare runs: settings that differ, and results
 ///
-/// Settings that differ, best validation loss, errors beside baselines, speed and time by phase,
-/// peaks of memory; with --out, also the learning curves, on one page that needs nothing else. Runs
-/// that have not ended are shown as far as they got, and runs on other samples are told apart.
+/// Shows settings that differ, best validation loss, errors beside baselines, speed, time by phase
+/// and memory peaks; with --out, a self-contained page with learning curves. Unfinished runs are
+/// shown as far as they got. Runs on different samples are marked.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch compare runs/first runs/second
   megabatch compare runs/* --out compare.html
   megabatch compare runs/first runs/second --json")]
 pub(crate) struct Args {
-    /// Folders of two runs or more
+    /// Folders of two or more runs
     #[arg(value_name = "RUN", required = true, num_args = 1..)]
     runs: Vec<PathBuf>,
     /// Write a page with all of it and the learning curves

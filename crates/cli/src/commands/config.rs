@@ -6,8 +6,7 @@ use serde_json::json;
 
 use crate::answer::Answer;
 
-/// Print every configuration key with its default and meaning, as Markdown or as a file to begin
-/// with
+/// Print every configuration key with its default and meaning, as Markdown or as a template
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch config > docs/reference/configuration.md

@@ -12,13 +12,12 @@ use megabatch_run::text::ByteSize;
 use crate::answer::Answer;
 use crate::host::host;
 
-/// Turn windows into a series or a series into windows, or store a file in other chunks; checked
-/// bit for bit
+/// Convert windows to a series or back, or store a file with other chunks; verified bit for bit
 ///
-/// Windows that overlap become a series, which holds every bar once: hundreds of times smaller, and
-/// the same samples. Without --to the layout becomes the other one, or stays where the storage is
-/// chosen. Interrupted or killed, the same command goes on where it was; OUT appears whole or not
-/// at all.
+/// Overlapping windows become a series, which holds every bar once: hundreds of times smaller, with
+/// the same samples. Without --to the layout changes to the other one, or stays if a storage option
+/// is given. After an interruption, repeat the command to continue. OUT appears whole or not at
+/// all.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch convert windows.h5 series.h5
@@ -33,23 +32,22 @@ pub(crate) struct Args {
     /// Layout of the new file
     #[arg(long, value_enum)]
     to: Option<LayoutArg>,
-    /// One block a table, or chunks of whole rows
+    /// Contiguous tables, or chunks of whole rows
     #[arg(long, value_enum)]
     storage: Option<StorageArg>,
-    /// Samples, or bars, in a chunk; about 1 MiB if neither asked for nor there before
+    /// Samples or bars in a chunk [default: as in the input, or about 1 MiB]
     #[arg(long)]
     chunk_rows: Option<NonZeroUsize>,
     /// Compression of chunks: none, gzip:LEVEL (0 to 9) or lzf
     #[arg(long, value_name = "none|gzip:LEVEL|lzf")]
     compression: Option<Filter>,
-    /// Name in the series for the one timeframe of a file that has its windows in /features, such
-    /// as M1
+    /// Name, such as M1, for the only timeframe of a file with windows in /features
     #[arg(long, value_name = "NAME")]
     timeframe: Option<String>,
-    /// Memory for values, about
+    /// Approximate memory for values
     #[arg(long, default_value = "512MiB")]
     memory: ByteSize,
-    /// Threads that compress; one a core if not given
+    /// Threads that compress [default: one a core]
     #[arg(long)]
     threads: Option<NonZeroUsize>,
 }

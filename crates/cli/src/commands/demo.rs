@@ -11,7 +11,7 @@ use serde_json::json;
 use super::Cli;
 use crate::answer::{Answer, Form};
 
-/// Take made-up bars through ingest, plan, train, evaluation and report, in about a minute
+/// Run ingest, plan, train, evaluation and report on synthetic bars, in about a minute
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  megabatch demo --out demo")]
 pub(crate) struct Args {

@@ -9,26 +9,25 @@ use megabatch_run::doctor::{Options, Topic, examine, explain};
 use crate::answer::Answer;
 use crate::host::host;
 
-/// Find what is wrong with a GPU training set-up, and the command that mends it
+/// Find faults of a GPU set-up and the commands that fix them
 ///
-/// Looks at the GPU, its driver, the way to it out of a container, environment variables,
-/// megabatch's own kernels, and a Python environment: PyTorch and the packages that are built for
-/// it, by running them. Nothing is changed. Exits with 0 where training on a GPU can begin, and
-/// with 6 where a problem is in its way.
+/// Checks the GPU, its driver, containers, environment variables, megabatch's kernels, and a Python
+/// environment by running PyTorch and its extensions. Changes nothing. Exits with 0 if training on
+/// a GPU can begin, and with 6 if a problem prevents it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch doctor
   megabatch doctor --python ~/venv/bin/python --fix-script fix.sh
   megabatch doctor --explain arm")]
 pub(crate) struct Args {
-    /// The interpreter of the environment to look at; else the active one, or the first on the path
+    /// Python interpreter to examine [default: the active one, or the first on the path]
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
-    /// Write a script that mends the Python environment and proves it on the GPU; it is for you to
-    /// read and run
+    /// Write a script that fixes the Python environment and tests it on the GPU; read it before you
+    /// run it
     #[arg(long, value_name = "FILE")]
     fix_script: Option<PathBuf>,
-    /// Print a page instead
+    /// Print an explanation instead
     #[arg(long, value_name = "TOPIC", value_parser = topics(), conflicts_with_all = ["python", "fix_script"])]
     explain: Option<Topic>,
 }

@@ -10,33 +10,32 @@ use super::trained::{CheckpointArg, changed_data, instruments, weights};
 use crate::answer::Answer;
 use crate::host::host;
 
-/// Show a model's error by horizon beside baselines that need no model
+/// Show the errors of a model by horizon, beside baselines
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  megabatch eval --run runs/first --data series.h5")]
 pub(crate) struct Args {
-    /// Folder of the run; of a run of several folds, all of them are evaluated
+    /// Folder of the run; of a run of several folds, every fold is evaluated
     #[arg(long)]
     run: PathBuf,
-    /// Data file; the one trained on if not given
+    /// Data file [default: the training data]
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Which part of the data, split as in training; the test split if not given, or validation or
-    /// all where it is empty
+    /// Part of the data, split as in training [default: test, or validation or all if it is empty]
     #[arg(long, value_enum)]
     split: Option<PartArg>,
     /// Which checkpoint
     #[arg(long, value_enum, default_value_t = CheckpointArg::Best)]
     checkpoint: CheckpointArg,
-    /// Compute with the LSTMs' weights in eight bits, and say what that changes
+    /// Compute with 8-bit LSTM weights and show the difference
     #[arg(long)]
     int8: bool,
-    /// Go on where the run's own data have changed since it was trained
+    /// Accept that the data of the run have changed since training
     #[arg(long)]
     force: bool,
     /// cpu, auto, cuda or cuda:N
     #[arg(long, default_value = "auto")]
     device: String,
-    /// Say nothing about instruments that the model was not trained on
+    /// Accept instruments that the model was not trained on
     #[arg(long)]
     allow_other_instruments: bool,
 }
@@ -47,9 +46,9 @@ enum PartArg {
     Train,
     /// Samples that chose the best checkpoint
     Validation,
-    /// Samples that nothing was chosen by
+    /// Samples that influenced no choice
     Test,
-    /// Every sample of the file, those lost to the purge included
+    /// Every sample of the file, including purged ones
     All,
 }
 

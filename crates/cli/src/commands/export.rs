@@ -10,8 +10,7 @@ use super::trained::CheckpointArg;
 use crate::answer::Answer;
 use crate::host::host;
 
-/// Write a model for other programs: its weights with PyTorch's names, shapes and gate order, or
-/// all of it as ONNX
+/// Export a model: weights with PyTorch's names, shapes and gate order, or the whole model as ONNX
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch export --run runs/first --format safetensors --out model.safetensors
@@ -20,7 +19,7 @@ pub(crate) struct Args {
     /// Folder of the run
     #[arg(long)]
     run: PathBuf,
-    /// Format of the file; that of its ending if not given
+    /// Format of the file [default: by its extension]
     #[arg(long, value_enum)]
     format: Option<FormatArg>,
     /// File to write: .safetensors or .onnx
@@ -45,20 +44,19 @@ enum FormatArg {
 /// Options of an ONNX file.
 #[derive(clap::Args)]
 struct OnnxArgs {
-    /// onnx: samples that the model predicts at once; any number of them if not given
+    /// onnx: fixed batch size [default: any]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
-    /// onnx: scale within the model, so that raw features go in
+    /// onnx: scale features within the model, which then takes raw features
     #[arg(long)]
     fold_scaler: bool,
-    /// onnx: the series file that has the scaler; the one trained on if not given
+    /// onnx: series file with the scaler [default: the training data]
     #[arg(long, requires = "fold_scaler")]
     data: Option<PathBuf>,
-    /// onnx: whose scaler, where each instrument has its own
+    /// onnx: instrument of the scaler, if each has its own
     #[arg(long, value_name = "NAME", requires = "fold_scaler")]
     instrument: Option<String>,
-    /// onnx: write a model that was trained to go on from bar to bar as one whose windows each
-    /// start with zeros
+    /// onnx: export a model with carried state as one whose windows start from zeros
     #[arg(long)]
     stateless: bool,
 }

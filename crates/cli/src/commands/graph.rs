@@ -11,8 +11,7 @@ use megabatch_run::{Findings, Result};
 
 use crate::answer::Answer;
 
-/// Build graphs once into a file, check it, look into it, write it for others, and measure what
-/// reading it costs
+/// Build, verify, inspect, export and benchmark files of graphs
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch graph build shares/ --kind correlation --lookback 60 --k 10 --out shares.mbg
@@ -36,7 +35,7 @@ enum What {
     Bench(BenchArgs),
 }
 
-/// Check every byte of a file of graphs against its checksums, and every graph for its form
+/// Verify checksums and structure of a file of graphs
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  megabatch graph verify shares.mbg")]
 struct VerifyArgs {
@@ -44,7 +43,7 @@ struct VerifyArgs {
     file: PathBuf,
 }
 
-/// Show what is in a file of graphs, write one of them for other programs, or draw it
+/// Describe a file of graphs; write or draw one of them
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch graph inspect shares.mbg
@@ -54,7 +53,7 @@ struct InspectArgs {
     /// The file of graphs
     file: PathBuf,
     /// Write the graph KEY to a safetensors file: edge_index [2, E] int64 (row 0: sources),
-    /// edge_weight, and what else it has
+    /// edge_weight, and its other data
     #[arg(long, num_args = 2, value_names = ["KEY", "OUT"])]
     dump: Option<Vec<String>>,
     /// Draw the graph KEY as an SVG file
@@ -64,8 +63,8 @@ struct InspectArgs {
 
 /// Write graphs for other programs, in formats that `graph build` reads
 ///
-/// A format that has no place for what the graphs hold refuses them, and says which has. What was
-/// imported from a format and exported to it is imported again as the same graphs.
+/// Graphs with content that a format cannot hold are refused, with a format that can. Graphs
+/// imported from a format survive export to it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch graph export shares.mbg --format edge-index --out shares.safetensors
@@ -75,22 +74,20 @@ struct InspectArgs {
 struct ExportArgs {
     /// The file of graphs
     file: PathBuf,
-    /// What to write
+    /// Format of the files
     #[arg(long, value_enum)]
     format: FormatArg,
-    /// The file, .safetensors or .sdf; of tu and edge-list the folder, which is made where it is
-    /// missing
+    /// File, .safetensors or .sdf; for tu and edge-list the folder, created if missing
     #[arg(long)]
     out: PathBuf,
-    /// A graph to write; may be given several times [default: all graphs]
+    /// Key of a graph to write; may be repeated [default: all graphs]
     #[arg(long, value_name = "KEY")]
     key: Vec<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum FormatArg {
-    /// A folder with a TU dataset, which has the name of the folder; keys, names of nodes and known
-    /// times have no place in it
+    /// A folder with a TU dataset of its name; without keys, node names and known times
     Tu,
     /// A folder with one graph, or the parts of a split, as edges.csv, features.csv and labels.csv
     /// or targets.csv
@@ -102,10 +99,10 @@ enum FormatArg {
     EdgeIndex,
 }
 
-/// Measure a validation loop whose graphs are built in every batch, read from a file, or in memory
+/// Time a validation loop with graphs built in every batch, read from a file, or in memory
 ///
-/// Each iteration takes one graph of the nearest by correlation through graph attention, forward.
-/// The returns are made up.
+/// Each iteration passes one correlation graph of synthetic returns through graph attention,
+/// forward.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch graph bench
@@ -117,7 +114,7 @@ struct BenchArgs {
     /// Neighbours of a node
     #[arg(long, default_value_t = 10, value_parser = at_least_one)]
     k: usize,
-    /// Returns that correlations are taken of
+    /// Returns in the look-back of a correlation
     #[arg(long, default_value_t = 60, value_parser = at_least_two)]
     window: usize,
     /// Graphs in the loop
@@ -135,18 +132,18 @@ struct BenchArgs {
     /// Units of a head
     #[arg(long, default_value_t = 64, value_parser = at_least_one)]
     hidden: usize,
-    /// Graphs of a batch that is taken through the model forward and back
+    /// Graphs of a batch, forward and backward
     #[arg(long, default_value_t = 32, value_parser = at_least_one)]
     batch: usize,
-    /// Threads that build, and that take batches through the model; in the loop it has one
+    /// Threads that build and that compute batches; the loop uses one
     #[arg(long, default_value_t = 1, value_parser = at_least_one)]
     threads: usize,
-    /// Also measure a loop whose graphs another program builds, split at blanks: it reads N, W and
-    /// k as u32 and the returns [N, W] as f32 from its standard input, and answers with the k
-    /// neighbours of each node, [N, k] u32, little-endian all
+    /// Also time a loop whose graphs this command builds (split at blanks). It reads N, W and k as
+    /// u32 and the returns [N, W] as f32 from standard input, and writes the k neighbours of each
+    /// node, [N, k] u32; all little-endian
     #[arg(long, value_name = "COMMAND")]
     rebuild_with: Option<String>,
-    /// Times that each loop runs; the fastest counts
+    /// Repetitions of each loop; the fastest counts
     #[arg(long, default_value_t = 5, value_parser = at_least_one)]
     repeats: usize,
 }

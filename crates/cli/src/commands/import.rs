@@ -10,7 +10,7 @@ use super::settings;
 use crate::answer::Answer;
 use crate::host::host;
 
-/// Make a run of weights from elsewhere: PyTorch's names, shapes and gate order
+/// Make a run from external weights with PyTorch's names, shapes and gate order
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  megabatch import model.safetensors --data series.h5 --out runs/imported")]
 pub(crate) struct Args {
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     /// Configuration whose model.* fits the weights
     #[arg(long)]
     config: Option<PathBuf>,
-    /// Data of the model's shape
+    /// Data with the shape of the model
     #[arg(long)]
     data: Option<PathBuf>,
     /// Folder of the run to make

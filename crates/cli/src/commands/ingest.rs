@@ -32,88 +32,87 @@ pub(crate) struct Args {
 /// What decides what a series file holds.
 #[derive(clap::Args)]
 struct RecipeArgs {
-    /// Files of bars, in any order, or folders of them; .gz is read as it is. Files of several
-    /// symbols become several instruments
+    /// Files of bars, in any order, or folders; plain or .gz. Files of several symbols become
+    /// several instruments
     #[arg(required_unless_present = "bid")]
     bars: Vec<PathBuf>,
-    /// Files of bars of the bid, to be joined with those of the ask to their mean and a spread
+    /// Files of bid bars; with --ask they give mean prices and a spread
     #[arg(long, requires = "ask", conflicts_with = "bars", num_args = 1..)]
     bid: Vec<PathBuf>,
-    /// Files of bars of the ask
+    /// Files of ask bars
     #[arg(long, requires = "bid", num_args = 1..)]
     ask: Vec<PathBuf>,
-    /// Symbol; taken from the files' names if not given
+    /// Symbol [default: from the file names]
     #[arg(long, value_parser = symbol_name)]
     symbol: Option<String>,
-    /// Where the symbol stands in the files' names: {} for it, * for anything else (DA-{}-T-*);
-    /// names without their endings
+    /// Pattern of file names without extension: {} is the symbol, * anything else (DA-{}-T-*)
     #[arg(long, conflicts_with = "symbol")]
     symbol_pattern: Option<SymbolPattern>,
-    /// Size of a pip in units of the price, for all symbols or by symbol (EURUSD=0.0001,AAPL=0.01);
-    /// known for currency pairs, and not needed where neither target nor features are in pips
+    /// Size of a pip in units of the price, for all symbols or by symbol (EURUSD=0.0001,AAPL=0.01).
+    /// Known for currency pairs; needed only if targets or features are in pips
     #[arg(long, allow_hyphen_values = true)]
     pip_size: Option<PipSizes>,
-    /// Format of the files: histdata, metatrader, iso, year-last, epoch; recognised if not given
+    /// Format of the files: histdata, metatrader, iso, year-last, epoch [default: recognised]
     #[arg(long)]
     format: Option<FormatName>,
-    /// Order of day and month where the year comes last; found if all dates can be read in one
-    /// order only
+    /// Order of day and month in dates with the year last [default: the only one that fits all
+    /// dates]
     #[arg(long)]
     date_order: Option<DateOrder>,
-    /// Which end of a bar its timestamp is
+    /// Meaning of a bar's timestamp
     #[arg(long, value_enum, default_value_t = StampArg::Open)]
     time: StampArg,
-    /// Zone of the timestamps: UTC, +02:00, America/New_York, new-york+7 or london-5; if not given,
-    /// UTC for ISO timestamps, and for others found from the weekly closes
+    /// Zone of the timestamps: UTC, +02:00, America/New_York, new-york+7 or london-5 [default: UTC
+    /// for ISO timestamps, else inferred from weekly closes]
     #[arg(long, allow_hyphen_values = true)]
     zone: Option<Zone>,
-    /// Timeframe of the bars; found from their spacing if not given
+    /// Timeframe of the bars [default: from their spacing]
     #[arg(long)]
     base: Option<Timeframe>,
     /// Prices as they were quoted, or adjusted for splits and dividends by the file's adjusted
     /// close
     #[arg(long, value_enum, default_value_t = QuotesArg::Auto)]
     prices: QuotesArg,
-    /// What happens to rows that cannot be used as they stand: fail, skip (drop and count), or
-    /// repair (put right what can be put right without inventing anything, drop the rest). Of
-    /// several instruments, one that cannot be used at all is left out and named by skip and repair
+    /// Treatment of defective rows: fail, skip (drop and count), or repair (fix what can be fixed
+    /// without inventing anything, drop the rest). skip and repair exclude and name unusable
+    /// instruments
     #[arg(long, default_value_t = OnError::Fail)]
     on_error: OnError,
-    /// Which of several rows of one time stays, where the zone's daylight saving does not tell them
-    /// apart
+    /// Row kept if several have the same time and daylight saving does not explain it
     #[arg(long, value_enum, default_value_t = RepeatedArg::Refuse)]
     repeats: RepeatedArg,
-    /// Which bars of several instruments are read; an instrument is listed from its first bar on,
-    /// until it has had none for four weeks
+    /// Bars that are used if there are several instruments. An instrument is listed from its first
+    /// bar until it has had none for four weeks
     #[arg(long, value_enum, default_value_t = CalendarArg::All)]
     calendar: CalendarArg,
     /// Window of each timeframe in bars
     #[arg(long, default_value = "M1:480,M5:288,M15:192,H1:96,H4:48")]
     timeframes: Windows,
-    /// Features of a bar, separated by commas; `default` and `all` stand for several
+    /// Features of a bar, separated by commas, or `default` or `all`
     #[arg(long, default_value = "default")]
     features: FeatureList,
     /// Future bars K whose price changes are the targets
     #[arg(long, default_value_t = 36)]
     horizon: usize,
-    /// What is predicted: the change in pips up to each future bar (cumulative) or within it
-    /// (increment), or the log return up to it (log_return)
+    /// Target: change in pips up to each future bar (cumulative) or within it (increment), or log
+    /// return up to it (log_return)
     #[arg(long, default_value = "cumulative")]
     target: TargetKind,
-    /// Every how many bars there is a sample; several instruments have theirs at common times
+    /// Base bars from one sample to the next. Above 1, several instruments share one grid of times,
+    /// and each has samples at those at which it has a bar
     #[arg(long, default_value_t = 1)]
     stride: usize,
-    /// Longest hole in the bars that windows may reach across; a longer one ends a segment
+    /// Longest gap between bars that windows may reach across; a longer one ends a segment
     #[arg(long, default_value = "4d")]
     longest_hole: Duration,
     /// Whether windows may reach across weekends
     #[arg(long, value_enum, default_value_t = WeekendRuleArg::Span)]
     weekends: WeekendRuleArg,
-    /// How features are scaled: robust (median, interquartile range), standard (mean, deviation) or
+    /// Scaling of features: robust (median, interquartile range), standard (mean, deviation) or
     /// none
     #[arg(long, default_value = "robust")]
     scaling: Scaling,
-    /// Share of the samples, the earliest, on which the scaling is fitted: the first number of
+    /// Share of the earliest samples that the scaling is fitted on; use the first number of
     /// data.split
     #[arg(long, default_value_t = 0.7)]
     train_fraction: f64,
@@ -133,7 +132,7 @@ enum QuotesArg {
     Auto,
     /// As they were quoted
     Quoted,
-    /// As they would have been without later splits and dividends
+    /// Adjusted for later splits and dividends
     Adjusted,
 }
 
@@ -149,9 +148,9 @@ enum RepeatedArg {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum WeekendRuleArg {
-    /// Like any other hole
+    /// Like any other gap
     Span,
-    /// A weekend ends a segment
+    /// A gap with a Saturday noon UTC in it ends a segment
     Split,
 }
 
@@ -159,7 +158,8 @@ enum WeekendRuleArg {
 enum CalendarArg {
     /// Every bar of every instrument
     All,
-    /// The bars at times at which at least half of the instruments that are listed then have one
+    /// Bars at times at which at least half of the listed instruments have one; of two
+    /// instruments, every bar
     Common,
 }
 

@@ -9,7 +9,7 @@ use megabatch_run::{Error, Result};
 
 use crate::answer::Answer;
 
-/// Show what is in a data file, what is wrong with it, and what the model will see
+/// Describe a data file, its problems and the inputs of the model
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch inspect series.h5
@@ -18,7 +18,7 @@ use crate::answer::Answer;
 pub(crate) struct Args {
     /// An HDF5 file of either layout, or a file of bars as text
     file: PathBuf,
-    /// Write samples A..B (half-open, from 0) as the model will see them to a safetensors file
+    /// Write the model's inputs for samples A..B (half-open, from 0) to a safetensors file
     #[arg(long, num_args = 2, value_names = ["A..B", "OUT"])]
     dump: Option<Vec<OsString>>,
 }

@@ -9,7 +9,7 @@ use super::settings;
 use crate::answer::Answer;
 use crate::host::host;
 
-/// Prove that no sample sees a bar that had not closed
+/// Prove that no sample sees an open bar
 ///
 /// The series is made again from its bars and compared with the file, byte for byte. Then, for
 /// samples at random and at every change of the clocks, every bar that had not closed by the
@@ -24,17 +24,16 @@ use crate::host::host;
 pub(crate) struct Args {
     /// A series file, as `ingest` writes it
     file: PathBuf,
-    /// The files of bars that it was made of, or folders with them, where they are not where they
-    /// were
+    /// New location of the files of bars, or of their folders, if they were moved
     #[arg(long, num_args = 1..)]
     source: Vec<PathBuf>,
     /// Samples drawn at random
     #[arg(long, default_value_t = 32)]
     samples: usize,
-    /// Seed of the draw and of the bars that replace the true ones
+    /// Seed of the random samples and of the replacement bars
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Configuration in YAML, whose split is proven
+    /// Configuration in YAML; its split is checked
     #[arg(long)]
     config: Option<PathBuf>,
     /// Set a configuration key; may be repeated

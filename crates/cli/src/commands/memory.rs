@@ -14,8 +14,8 @@ use megabatch_run::{Error, Findings, Result};
 
 use crate::answer::Answer;
 
-/// Look into the memory of a run, or replay recorded allocations on megabatch's pool and on models
-/// of PyTorch's allocator
+/// Show the memory of a run, or replay allocations on megabatch's pool and models of PyTorch's
+/// allocator
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch memory snapshot runs/first
@@ -34,7 +34,7 @@ enum What {
     Table(TableArgs),
 }
 
-/// Show a snapshot of memory: who holds what, what is free, how it is scattered
+/// Show a memory snapshot: holders, free memory and fragmentation
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch memory snapshot runs/first
@@ -54,8 +54,8 @@ struct SnapshotArgs {
 /// Play a trace of allocations on megabatch's pool or on a model of PyTorch's allocator
 ///
 /// A trace has one JSON object a line: {"op":"alloc","id":7,"bytes":1048576,"stream":0},
-/// {"op":"free","id":7} or {"op":"step"}. The first request that cannot be met ends the replay;
-/// that is an answer and no error.
+/// {"op":"free","id":7} or {"op":"step"}. The first refused request ends the replay; this is a
+/// result, not an error.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch memory replay trace.jsonl --capacity 44.18GiB --policy megabatch
@@ -84,7 +84,7 @@ struct TraceArgs {
     name: String,
     /// The file to write, one JSON object a line
     out: PathBuf,
-    /// Seed of what the pattern leaves to chance
+    /// Seed of the random parts of the pattern
     #[arg(long, default_value_t = 0)]
     seed: u64,
 }
@@ -93,11 +93,11 @@ fn names() -> PossibleValuesParser {
     patterns().map(|PatternName { name, about }| PossibleValue::new(name).help(about)).collect::<Vec<_>>().into()
 }
 
-/// Print peak memory held ÷ peak memory asked for, for every pattern of the corpus and every policy
+/// Print peak memory held ÷ peak memory requested, for every pattern and policy
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  megabatch memory table > table.md")]
 struct TableArgs {
-    /// Seed of what patterns leave to chance
+    /// Seed of the random parts of patterns
     #[arg(long, default_value_t = 0)]
     seed: u64,
 }

@@ -33,8 +33,8 @@ use crate::answer::{Answer, Form};
 
 /// A training runtime for recurrent models on market data
 ///
-/// Bars become aligned multi-timeframe series (ingest), series train an LSTM (train), and every
-/// error is shown beside baselines (eval). `megabatch demo` does all of it on made-up bars.
+/// `ingest` turns bars into aligned series of several timeframes, `train` trains an LSTM on them,
+/// and `eval` shows errors beside baselines. `megabatch demo` does all three on synthetic bars.
 #[derive(Parser)]
 #[command(
     name = "megabatch",

@@ -26,10 +26,9 @@ const PRINTED: (u16, u16) = (100, 30);
 
 /// Follow a run: loss, speed, time left, waiting for data, memory, warnings
 ///
-/// Reads what `train` writes into the run's folder, and nothing else: it can be started and ended
-/// at any time, on a run that trains, one that has ended, or one on a disk that another machine
-/// trains on. The screen works over ssh; q ends it. Where standard output is no terminal, one
-/// screen is printed. Of a run that walks forward the last fold that has begun is shown.
+/// Reads only the run folder, so it can start and end at any time, on a running or finished run,
+/// here or on a shared disk. q quits. If standard output is not a terminal, one screen is printed.
+/// Of a walk-forward run the last started fold is shown.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch monitor runs/first

@@ -9,7 +9,7 @@ use super::settings;
 use crate::answer::Answer;
 use crate::host::host;
 
-/// Compute what a run will take; refuse what would not fit and say what would
+/// Compute memory, steps and time of a run; refuse one that does not fit and name one that does
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch plan --data series.h5
@@ -17,20 +17,20 @@ use crate::host::host;
   megabatch plan --data series.h5 --device cuda:0 --memory-gb 16
   megabatch plan --config config.yaml --data series.h5 --memory-gb 16")]
 pub(crate) struct Args {
-    /// Configuration in YAML; defaults stand where it says nothing
+    /// Configuration in YAML; missing keys have their defaults
     #[arg(long)]
     config: Option<PathBuf>,
-    /// Data file; goes over data.path
+    /// Data file; overrides data.path
     #[arg(long)]
     data: Option<PathBuf>,
-    /// cpu, auto, cuda or cuda:N; a GPU need not be here
+    /// cpu, auto, cuda or cuda:N; the GPU need not be present
     #[arg(long, default_value = "auto")]
     device: String,
-    /// Plan for a device with so much memory, in units of 10^9 bytes, instead of what is free here;
-    /// with --device cuda:N, for a GPU with so much
+    /// Memory of the planned device, in units of 10^9 bytes, instead of this machine's free memory;
+    /// with --device cuda:N, of the GPU
     #[arg(long)]
     memory_gb: Option<f64>,
-    /// Optimizer steps, whatever training.epochs says
+    /// Optimizer steps; overrides training.epochs
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     max_steps: Option<u64>,
     /// Also list every tensor with its bytes and the phases of a step that use it; --json always

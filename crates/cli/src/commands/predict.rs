@@ -13,7 +13,7 @@ use super::trained::{CheckpointArg, changed_data, instruments, weights};
 use crate::answer::{Answer, Form};
 use crate::host::host;
 
-/// Write what a model predicts for samples A..B, or for each bar as it comes
+/// Write predictions for samples A..B, or for each bar as it closes
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch predict --run runs/first --data series.h5 --samples 0..100 --out predictions.csv
@@ -23,32 +23,30 @@ pub(crate) struct Args {
     /// Folder of the run
     #[arg(long)]
     run: PathBuf,
-    /// Data file; the one trained on if not given
+    /// Data file [default: the training data]
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Samples A..B, or graphs where a model predicts these as wholes, half-open, from 0; all if
-    /// not given
+    /// Samples A..B, half-open, from 0; graphs A..B for a model of whole graphs [default: all]
     #[arg(long, value_name = "A..B")]
     samples: Option<SampleRange>,
-    /// File to write, needed but with --follow: .h5, with a dataset `predictions` [n, K], or .csv;
-    /// of several quantiles, `predictions` is the one nearest to the median, and each has a dataset
-    /// too, such as `predictions_q0.1`; of classes, `predictions` is the most probable one, and
-    /// each has a dataset of its probabilities, such as `predictions_p0`
+    /// File to write, .h5 or .csv; optional with --follow. The dataset `predictions` [n, K] holds
+    /// numbers, the quantile nearest to the median, or the most probable class. Quantiles and class
+    /// probabilities have datasets of their own: `predictions_q0.1`, `predictions_p0`
     #[arg(long, required_unless_present = "follow")]
     out: Option<PathBuf>,
     /// Which checkpoint
     #[arg(long, value_enum, default_value_t = CheckpointArg::Best)]
     checkpoint: CheckpointArg,
-    /// Compute with the LSTMs' weights in eight bits; `eval --int8` says what that changes
+    /// Compute with 8-bit LSTM weights; `eval --int8` shows the difference
     #[arg(long, conflicts_with = "follow")]
     int8: bool,
-    /// Go on where the run's own data have changed since it was trained
+    /// Accept that the data of the run have changed since training
     #[arg(long, conflicts_with = "follow")]
     force: bool,
     /// cpu, auto, cuda or cuda:N
     #[arg(long, default_value = "auto")]
     device: String,
-    /// Say nothing about instruments that the model was not trained on
+    /// Accept instruments that the model was not trained on
     #[arg(long)]
     allow_other_instruments: bool,
     #[command(flatten)]
@@ -59,34 +57,32 @@ pub(crate) struct Args {
 #[derive(clap::Args)]
 #[command(next_help_heading = "Following bars")]
 struct FollowOptions {
-    /// Predict for each bar as it comes: a file that grows, or standard input (-), with a line for
-    /// each bar that has closed. Predictions are lines of CSV, or of JSON with --json or --out
-    /// FILE.jsonl, and go to standard output if --out names no file. A model with
-    /// training.carry_state or training.loss_on: every_step takes a step a bar; any other computes
-    /// its windows anew at each
+    /// Predict at each closed bar of a growing file or of standard input (-). Predictions are lines
+    /// of CSV, or of JSON with --json or --out FILE.jsonl; without --out they go to standard
+    /// output. A model with training.carry_state or training.loss_on: every_step computes one step
+    /// a bar; any other recomputes its windows
     #[arg(long, value_name = "BARS", conflicts_with = "samples")]
     follow: Option<PathBuf>,
-    /// Bars before those that come, from whose states it goes on; those that the data file was made
-    /// of if not given
+    /// Files of earlier bars that initialise the states [default: the bars of the data file]
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "follow", conflicts_with = "cold")]
     history: Vec<PathBuf>,
-    /// Begin with nothing: predictions begin once features have warmed up and windows are full
+    /// Start without history; predictions begin once features have warmed up and windows are full
     #[arg(long, requires = "follow")]
     cold: bool,
-    /// Whose bars they are, where the data file has several instruments
+    /// Instrument of the bars, if the data file has several
     #[arg(long, requires = "follow")]
     symbol: Option<String>,
-    /// Format of the lines; that of the files that the data file was made of if not given
+    /// Format of the lines [default: as in the data file]
     #[arg(long, requires = "follow")]
     format: Option<FormatName>,
     /// Order of day and month where the year comes last
     #[arg(long, requires = "follow")]
     date_order: Option<DateOrder>,
-    /// Zone of the timestamps; that of the files that the data file was made of if not given
+    /// Zone of the timestamps [default: as in the data file]
     #[arg(long, requires = "follow", allow_hyphen_values = true)]
     zone: Option<Zone>,
-    /// What happens to lines that cannot be used: fail, skip or repair, as in `ingest`; as the data
-    /// file was made if not given
+    /// Treatment of defective lines: fail, skip or repair, as in `ingest` [default: as in the data
+    /// file]
     #[arg(long, requires = "follow")]
     on_error: Option<OnError>,
     /// End at the end of the file instead of waiting for more

@@ -10,7 +10,7 @@ use megabatch_run::{Error, Result};
 
 use crate::answer::Answer;
 
-/// Make up bars (.csv) or samples (.h5) of any shape; the same seed gives the same file
+/// Write synthetic bars (.csv) or samples (.h5) of any shape; equal seeds give equal files
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch synth bars.csv --days 30
@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// The file to write: bars if it ends in .csv, samples if it ends in .h5 or .hdf5; with
     /// --shares a folder
     out: PathBuf,
-    /// Number of shares, a file of daily bars each, in the folder that is named
+    /// Number of shares; writes a folder with a file of daily bars for each
     #[arg(long)]
     shares: Option<NonZeroUsize>,
     /// Calendar days of one-minute bars, or of daily ones with --shares
@@ -45,10 +45,10 @@ pub(crate) struct Args {
     /// Targets of a sample, K
     #[arg(long, default_value = "36")]
     targets: NonZeroUsize,
-    /// How the file is compressed
+    /// Compression of the file
     #[arg(long, value_enum, default_value_t = FilterArg::Gzip)]
     compression: FilterArg,
-    /// Samples or bars in a chunk of the file; as many as make about 1 MiB if not given
+    /// Samples or bars in a chunk of the file [default: about 1 MiB]
     #[arg(long)]
     chunk_rows: Option<NonZeroUsize>,
     /// Seed of the random numbers
@@ -68,7 +68,7 @@ enum LayoutArg {
 enum FilterArg {
     /// One block, no chunks
     Contiguous,
-    /// Chunks as they are
+    /// Chunks without filters
     None,
     /// Shuffle and deflate
     Gzip,

@@ -9,30 +9,29 @@ use super::settings;
 use crate::answer::Answer;
 use crate::host::host;
 
-/// Train a model; everything the run leaves is in one folder
+/// Train a model; all files of the run are in one folder
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch train --data series.h5 --out runs/first
   megabatch train --config config.yaml --data series.h5 --out runs/second --set training.lr=0.0005
   megabatch train --out runs/first --resume")]
 pub(crate) struct Args {
-    /// Configuration in YAML; defaults stand where it says nothing
+    /// Configuration in YAML; missing keys have their defaults
     #[arg(long)]
     config: Option<PathBuf>,
-    /// Data file; goes over data.path
+    /// Data file; overrides data.path
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Folder of the run; goes over output.dir
+    /// Folder of the run; overrides output.dir
     #[arg(long)]
     out: Option<PathBuf>,
     /// Start from these weights, with PyTorch's names
     #[arg(long, conflicts_with = "resume")]
     init: Option<PathBuf>,
-    /// Go on from the last checkpoint in the run's folder, bit for bit as if it had not been
-    /// interrupted
+    /// Continue from the last checkpoint of the run, bit for bit as without interruption
     #[arg(long, conflicts_with = "config")]
     resume: bool,
-    /// End after this many optimizer steps, whatever training.epochs says
+    /// Optimizer steps after which the run ends; overrides training.epochs
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     max_steps: Option<u64>,
     /// cpu, auto, cuda or cuda:N

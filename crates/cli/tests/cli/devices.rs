@@ -3,7 +3,7 @@
 
 use std::process::Output;
 
-use megabatch_nn::cuda::ops::conformance::SOURCES;
+use megabatch_nn::cuda::ops::SOURCES;
 use megabatch_simt::Harness;
 use megabatch_simt::driver::FakeDriver;
 use megabatch_test_support::{Requirement, skip};
@@ -59,7 +59,7 @@ fn a_gpu_trains_as_the_processor_does_and_either_goes_on_where_the_other_stopped
         ("processor", "--device cpu"),
         ("gpu", "--device cuda:0"),
         ("auto", "--device auto"),
-        ("other", "--device auto --set training.form=plain"),
+        ("other", "--device auto --set training.profile=true"),
         ("first", "--device cuda:0 --max-steps 5"),
         ("second", "--device cpu --max-steps 5"),
     ] {
@@ -80,7 +80,8 @@ fn a_gpu_trains_as_the_processor_does_and_either_goes_on_where_the_other_stopped
         assert!(error < 1e-4 * expected[0], "{run}: losses differ by {error}");
     }
     assert_eq!(trained(&stage, "other").1, "cpu");
-    for (run, reason) in [("other", "training.form is plain"), ("auto", "its kernels have run on a fake driver only")] {
+    for (run, reason) in [("other", "training.profile is true"), ("auto", "its kernels have run on a fake driver only")]
+    {
         assert!(stage.text(&format!("{run}/plan.json")).contains(&format!("cuda:0 is not used: {reason}")), "{run}");
     }
 }

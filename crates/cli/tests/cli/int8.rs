@@ -35,15 +35,6 @@ fn eval_says_what_eight_bits_change_and_predict_computes_in_them() {
 }
 
 #[test]
-fn the_plain_form_is_refused() {
-    let stage = Stage::with_series();
-    stage.succeeds("train --data series.h5 --out run --max-steps 1 --set model.hidden=4 --set training.form=plain");
-    for line in ["predict --run run --int8 --out p.csv", "eval --run run --int8"] {
-        assert!(stage.fails(line, 2)[0].contains("training.form is plain: expected fast"), "{line}");
-    }
-}
-
-#[test]
 fn predictions_in_eight_bits_are_timed() {
     let stage = Stage::new();
     let answer = stage.succeeds("bench predict --model single --batch 1 --features 3 --hidden 4 --batches 1 --int8");

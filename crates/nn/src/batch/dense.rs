@@ -35,8 +35,8 @@ pub enum LossOn {
     #[default]
     #[serde(alias = "windows")]
     LastStep,
-    /// All samples of a run ([`Config::run_length`](crate::Config::run_length)) in one pass over
-    /// their bars, from the first bar of the first window on. The samples must be slices of series.
+    /// All samples of a run in one pass over their bars, from the first bar of the first window on.
+    /// The samples must be slices of series.
     /// Such models are evaluated as those with carried state: in one pass over each segment.
     #[serde(alias = "dense")]
     EveryStep,

@@ -23,7 +23,7 @@ pub enum BatchStorage {
     Series,
 }
 
-/// Starts and indices of windows, [B] a timeframe.
+/// Starts and indices of windows, `[B]` a timeframe.
 #[derive(Clone, Debug)]
 pub struct WindowOffsets {
     /// Row of each window's first bar.

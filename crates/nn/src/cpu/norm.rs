@@ -61,7 +61,7 @@ impl LayerNorm {
     /// Replaces the gradient of the normalised rows [N, width] by that of the rows; adds the
     /// parameters' gradients to `gradients`.
     pub(crate) fn backward(&self, parameters: &TensorSet, kept: &Normalised, d: &mut [f32], gradients: &mut TensorSet) {
-        let (weight, share) = (parameters.slot(self.weight), ((1.0 / self.width as f64) as f32));
+        let (weight, share) = (parameters.slot(self.weight), (1.0 / self.width as f64) as f32);
         let kept = kept.unit.as_slice().chunks_exact(self.width).zip(kept.scale.as_slice());
         for (d, (unit, &scale)) in d.chunks_exact_mut(self.width).zip(kept) {
             let terms = || d.iter().zip(unit);
@@ -91,5 +91,5 @@ fn moments(row: &[f32]) -> [f32; 2] {
     let share = (1.0 / row.len() as f64) as f32;
     let mean = row.iter().fold(0.0, |sum, &x| sum + x) * share;
     let variance = row.iter().fold(0.0, |sum, &x| sum + (x - mean) * (x - mean)) * share;
-    [mean, 1.0 / (variance + ((EPSILON) as f32)).sqrt()]
+    [mean, 1.0 / (variance + EPSILON as f32).sqrt()]
 }

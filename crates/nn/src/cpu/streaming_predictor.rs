@@ -18,7 +18,7 @@ use crate::model::{Model, Timeframe};
 /// A trained model that follows one instrument bar by bar: it holds the states of all its LSTMs,
 /// and a bar moves those of its timeframe on by one step.
 ///
-/// It gives, bit for bit, the predictions that a [`Predictor`](crate::Predictor) with carried state
+/// It gives, bit for bit, the predictions that a predictor with carried state
 /// gives in single precision for samples whose windows end at the bars pushed last. Give the bars
 /// of each timeframe in order, only once they have closed, and
 /// [`restart`](StreamingPredictor::restart) all timeframes where a segment begins. A model that

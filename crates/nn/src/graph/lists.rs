@@ -11,7 +11,7 @@ use crate::model::ModelConfig;
 /// In the place of a node: the place of an edge from a node to itself that a loop replaces.
 pub const NO_EDGE: u32 = u32::MAX;
 
-/// Edges and nodes of graphs one behind the other: N nodes, P places, as [`edges_to`] has them, of
+/// Edges and nodes of graphs one behind the other: N nodes, P places, as `edges_to` has them, of
 /// the edges that nodes receive.
 #[derive(Debug, Default)]
 pub struct BatchEdges {
@@ -20,7 +20,7 @@ pub struct BatchEdges {
     /// `[P]`: the node that gives, or [`NO_EDGE`].
     pub from: Vec<u32>,
     /// `[N + 1]`: the first edge of each node that gives, in the two lists that follow.
-    pub starts_of_givers: Vec<u32>,
+    pub src_starts: Vec<u32>,
     /// The place of each edge.
     pub places: Vec<u32>,
     /// The node that receives it.
@@ -75,7 +75,7 @@ impl BatchEdges {
         }
         let places = u32::try_from(lists.from.len()).expect("places are counted by u32");
         lists.starts.push(places);
-        lists.starts_of_givers.push(lists.places.len() as u32);
+        lists.src_starts.push(lists.places.len() as u32);
         lists.graphs.push(GraphPlace { index: 0, node: lists.graph_of.len() as u32, place: places });
         lists
     }
@@ -105,7 +105,7 @@ impl BatchEdges {
         let (csc, nodes) = (graph.csc, graph.nodes());
         assert_eq!(csc.columns(), nodes, "columns of the same graph");
         for j in 0..nodes {
-            self.starts_of_givers.push(self.places.len() as u32);
+            self.src_starts.push(self.places.len() as u32);
             let of_node = csc.offsets()[j] as usize..csc.offsets()[j + 1] as usize;
             for (&i, &edge) in csc.rows()[of_node.clone()].iter().zip(&csc.edges()[of_node]) {
                 let (i, edge) = (i as usize, edge as usize);
@@ -155,7 +155,7 @@ mod tests {
             let seen = SeenEdges { self_loops, attributes: 1 };
             let lists = BatchEdges::new([(7, graph), (2, graph)].into_iter(), seen);
             assert_eq!((&lists.starts[..], &lists.from), (&starts[..], &from));
-            assert_eq!((&lists.starts_of_givers[..], &lists.places), (&givers[..], &places));
+            assert_eq!((&lists.src_starts[..], &lists.places), (&givers[..], &places));
             // Both lists have the same edges.
             for (j, pair) in givers.windows(2).enumerate() {
                 for edge in pair[0] as usize..pair[1] as usize {

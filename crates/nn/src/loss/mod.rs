@@ -22,9 +22,9 @@ pub use of_graph::{is_labelled, labelled_rows, softmax};
 pub use tasks::{Group, Task, TaskLoss, Tasks};
 
 /// Losses. A target of NaN is not known, and counts nowhere; in graphs, a node whose targets are
-/// not all known does not, see [`Graphs::labelled`](crate::Graphs::labelled). The losses that
-/// compare the outputs of one row, or the rows of one graph, with each other are for models over
-/// graphs.
+/// not all known does not, see [`Graphs::labelled`](crate::graph::Graphs::labelled). The losses
+/// that compare the outputs of one row, or the rows of one graph, with each other are for models
+/// over graphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -235,7 +235,7 @@ impl Loss {
         known.fold(sum, |sum, (y, target)| sum + self.of_target(y, f64::from(*target)))
     }
 
-    /// The loss of the outputs [M] for one target; NaN for one that names no class.
+    /// The loss of the outputs [M] for one target. Of classes, NaN for a target that names none.
     fn of_target(&self, y: &[f32], target: f64) -> f64 {
         let error = |y: f32| f64::from(y) - target;
         match *self {
@@ -248,7 +248,9 @@ impl Loss {
                 let of_class = |class: usize| softmax(&wide(y)).1 - f64::from(y[class]);
                 classes.of(target).map_or(f64::NAN, of_class)
             }
-            _ => panic!("{} is a loss of graphs", self.name()),
+            Loss::CrossEntropy | Loss::RankPairwise | Loss::RankListwise { .. } | Loss::Tasks(_) => {
+                panic!("{} has no value for one target", self.name())
+            }
         }
     }
 
@@ -290,7 +292,9 @@ impl Loss {
                     *d = over_count(share - wanted);
                 }
             }
-            _ => panic!("{} is a loss of graphs", self.name()),
+            Loss::CrossEntropy | Loss::RankPairwise | Loss::RankListwise { .. } | Loss::Tasks(_) => {
+                panic!("{} has no value for one target", self.name())
+            }
         }
     }
 }
@@ -307,7 +311,7 @@ pub struct Objective {
     pub position: usize,
     /// Dropout of the step.
     pub dropout: StepDropout,
-    /// Factor of the gradients: the loss scale, or 1.
+    /// Factor of the gradients: the loss scale, or 1. A GPU reads the scale in its own memory.
     pub scale: f32,
 }
 

@@ -57,7 +57,7 @@ impl Loss {
         self.needs(targets).iter().all(|&needs| needs == TargetNeeds::Numbers)
     }
 
-    /// The first number of a row of targets [K] that the loss has no meaning for.
+    /// The first number of a row of targets `[K]` that the loss has no meaning for.
     pub fn fault(self, row: &[f32]) -> Option<Fault> {
         let groups = self.groups(row.len()).into_iter().zip(self.needs(row.len()));
         groups.filter_map(|(group, needs)| Some(Fault { found: needs.fault(&row[group.targets])?, needs })).next()

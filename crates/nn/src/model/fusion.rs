@@ -46,7 +46,7 @@ impl fmt::Display for Fusion {
     }
 }
 
-/// FusionSizes of fusion by attention.
+/// Sizes of fusion by attention.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FusionSizes {
     /// n: timeframes.

@@ -119,11 +119,12 @@ pub struct ModelConfig {
     #[serde(default)]
     pub readout: Option<Readout>,
     /// M: outputs for each target, side by side: as many as the loss compares with it, see
-    /// [`Loss::outputs_per_target`]. A trainer takes this from its loss.
+    /// [`Loss::outputs_per_target`](crate::loss::Loss::outputs_per_target). A trainer takes this
+    /// from its loss.
     #[serde(default = "one")]
     pub outputs_per_target: usize,
     /// Outputs of a sample, where targets have different numbers of them, as tasks may
-    /// ([`Loss::groups`]).
+    /// ([`Loss::groups`](crate::loss::Loss::groups)).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<usize>,
 }
@@ -183,7 +184,7 @@ impl ModelConfig {
 /// side or fused by attention, and a linear head; where samples are the nodes of graphs, attention
 /// over each graph between the two, and a readout where it is the graph that is predicted.
 ///
-/// A description: the numbers live in [`TensorSet`](crate::TensorSet)s with this model's
+/// A description: the numbers live in [`TensorSet`]s with this model's
 /// [`layout`](Model::layout).
 #[derive(Debug)]
 pub struct Model {

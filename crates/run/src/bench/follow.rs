@@ -35,7 +35,7 @@ pub struct FollowOptions {
     pub hidden: usize,
     /// LSTM layers.
     pub layers: usize,
-    /// Minutes that are timed, after four weeks that are not.
+    /// Timed minutes, after four untimed weeks.
     pub bars: u32,
 }
 

@@ -23,17 +23,17 @@ pub struct LoadOptions {
     pub file: PathBuf,
     /// Samples in a batch.
     pub batch: u64,
-    /// Samples that are read at once; two such chunks are in memory.
+    /// Samples of a chunk; two chunks are in memory.
     pub chunk_samples: usize,
     /// Order of samples.
     pub samples: SampleOrder,
     /// Consecutive samples that stay together in random order.
     pub run_length: u64,
-    /// Read all windows before the first batch and keep them in memory; a series always is.
+    /// Keep all windows in memory, read before the first batch; a series always stays in memory.
     pub resident: bool,
-    /// Threads that read and decode; 0 for as many as the CPU runs at once.
+    /// Threads that read and decode; 0 for all.
     pub threads: usize,
-    /// Whether reading passes the page cache by.
+    /// Reading past the page cache.
     pub direct: Direct,
     /// Epochs; the fastest counts.
     pub epochs: u64,

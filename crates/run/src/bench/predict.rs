@@ -21,7 +21,7 @@ use crate::usage::peak_rss_bytes;
 pub struct PredictOptions {
     /// The model and its batches.
     pub work: Work,
-    /// Batches that are timed, after one that is not.
+    /// Timed batches, after one untimed batch.
     pub batches: u32,
     /// Arithmetic of the LSTMs' matrices.
     pub weights: Weights,

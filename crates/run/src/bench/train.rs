@@ -28,7 +28,7 @@ const LOOKS_APART: Duration = Duration::from_millis(200);
 pub struct TrainOptions {
     /// The model and its batches.
     pub work: Work,
-    /// Steps that are timed, after one that is not.
+    /// Timed steps, after one untimed step.
     pub steps: u64,
     /// Samples of a batch.
     pub samples: SampleOrder,

@@ -30,7 +30,7 @@ pub struct WatchOptions {
     pub bars: usize,
     /// Threads that compute.
     pub threads: usize,
-    /// Steps that are timed, after twenty that are not.
+    /// Timed steps, after twenty untimed steps.
     pub steps: u64,
 }
 
@@ -54,8 +54,8 @@ struct Times {
 /// Measures training steps with and without everything that is written and judged while a run
 /// trains.
 ///
-/// In one run, ten steps are followed and ten are not, in turn: metrics.jsonl, TensorBoard's
-/// events, the trace, warnings, progress.
+/// In one run every other ten steps are logged: metrics.jsonl, TensorBoard, trace, warnings,
+/// progress.
 ///
 /// # Errors
 /// A capacity error for a model that does not fit into memory.

@@ -29,7 +29,7 @@ const FOLD_FROM_ZERO: &str = "data.walk_forward_fold";
 /// Where settings come from besides the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SettingSources {
-    /// Configuration in YAML; defaults stand where it says nothing.
+    /// Configuration in YAML; missing keys have their defaults.
     pub file: Option<PathBuf>,
     /// Settings over the file and the environment, `key=value` each.
     pub set: Vec<String>,

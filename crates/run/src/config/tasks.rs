@@ -112,7 +112,8 @@ impl Entry {
                 (None, Some(text)) => Classes::Thresholds(ascending("thresholds", text)?),
                 _ => return Err(("classes".to_owned(), "given, or thresholds, and not both".to_owned())),
             }),
-            _ => TaskLoss::Mse,
+            "mse" => TaskLoss::Mse,
+            other => unreachable!("{other} has options, but no loss is made of it"),
         };
         let weight = of("weight").map(|text| number("weight", text)).transpose()?;
         Ok(Entry { start, end, loss, weight })

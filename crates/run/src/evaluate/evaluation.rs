@@ -23,9 +23,9 @@ pub enum Part {
     Train,
     /// Samples that chose the best checkpoint.
     Validation,
-    /// Samples that nothing was chosen by.
+    /// Samples that influenced no choice.
     Test,
-    /// Every sample of the file, those lost to the purge included.
+    /// Every sample of the file, including purged ones.
     All,
 }
 

@@ -20,7 +20,7 @@ use crate::trained::{ChangedData, CheckpointChoice, Instruments, Opening, Traine
 /// A model to evaluate.
 #[derive(Clone, Debug)]
 pub struct EvaluateRequest {
-    /// Folder of the run; of a run of several folds, all of them are evaluated.
+    /// Folder of the run; of a run of several folds, every fold is evaluated.
     pub run: PathBuf,
     /// Data file; the one trained on if `None`.
     pub data: Option<PathBuf>,

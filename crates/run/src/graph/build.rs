@@ -21,16 +21,15 @@ use crate::text::ByteSize;
 /// Graphs to build.
 #[derive(Clone, Debug)]
 pub struct BuildRequest {
-    /// Files or folders, as the kind says.
+    /// Files or folders; see --kind.
     pub inputs: Vec<PathBuf>,
-    /// What the graphs are built from, and how.
+    /// Input and builder of the graphs.
     pub kind: GraphKind,
     /// Where the graphs go.
     pub place: Place,
     /// Options of the kind.
     pub options: Options,
-    /// Keep how many neighbours a node has and draw them by chance, from this seed: what the graphs
-    /// have to be better than.
+    /// Replace neighbours by as many random ones, from this seed: a control.
     pub rewire: Option<u64>,
     /// Width of stored numbers.
     pub widths: Widths,
@@ -54,9 +53,9 @@ pub enum Place {
 
 /// Builds graphs into a file, unless it holds them already.
 ///
-/// The file knows what it was built from, by what and how. Where none of it has changed, nothing is
-/// done; where something has, the answer says what, and the file is replaced. Building that was
-/// interrupted goes on where it stopped.
+/// The file holds a hash of its data, its builder and parameters. If nothing has changed, nothing
+/// is done; else the difference is named and the file is replaced. An interrupted build continues
+/// where it stopped.
 ///
 /// # Errors
 /// A usage error for options that do nothing for the kind; a data error for inputs that cannot be

@@ -20,7 +20,7 @@ use crate::text::{bytes, shown};
 pub struct ExportRequest {
     /// The file of graphs.
     pub file: PathBuf,
-    /// What to write.
+    /// Format of the files.
     pub format: ExportFormat,
     /// The file, `.safetensors` or `.sdf`; of TU and edge lists the folder, which is made where it
     /// is missing.
@@ -32,8 +32,7 @@ pub struct ExportRequest {
 /// Formats that graphs are exported to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportFormat {
-    /// A folder with a TU dataset, which has the name of the folder; keys, names of nodes and known
-    /// times have no place in it.
+    /// A folder with a TU dataset of its name; without keys, node names and known times.
     Tu,
     /// A folder with one graph, or the parts of a split, as edges.csv, features.csv and labels.csv
     /// or targets.csv.
@@ -58,8 +57,8 @@ impl ExportFormat {
 
 /// Writes graphs for other programs, in formats that [`build`](super::build) reads.
 ///
-/// A format that has no place for what the graphs hold refuses them, and says which has. What was
-/// imported from a format and exported to it is imported again as the same graphs.
+/// Graphs with content that a format cannot hold are refused, with a format that can. Graphs
+/// imported from a format survive export to it.
 ///
 /// # Errors
 /// A usage error for a format that cannot hold the graphs, or an output that cannot be written.

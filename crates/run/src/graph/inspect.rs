@@ -25,7 +25,7 @@ pub fn inspect(path: &Path) -> Result<Findings> {
 }
 
 /// Writes the graph `key` of the file `path` to the safetensors file `out`: `edge_index` `[2, E]`
-/// int64 (row 0: sources), `edge_weight`, and what else it has.
+/// int64 (row 0: sources), `edge_weight`, and its other data.
 ///
 /// # Errors
 /// A usage error for a key that is not there, or an output that cannot be written.

@@ -11,14 +11,13 @@ use crate::error::{Error, Result};
 /// Kinds of graphs, with their inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GraphKind {
-    /// Shares, a file of bars each: a graph a day of the nearest by correlation of log returns
-    /// before it.
+    /// Shares, a file of bars each: one graph a day, by correlation of earlier log returns.
     Correlation,
-    /// A CSV of rows of features: the nearest by cosine.
+    /// A CSV of feature rows: nearest by cosine.
     Cosine,
-    /// A CSV of rows of features: the nearest by distance.
+    /// A CSV of feature rows: nearest by distance.
     Euclidean,
-    /// A CSV of x, y and z: those that are at most a radius apart.
+    /// A CSV of x, y and z: points within a radius.
     Radius,
     /// A folder with a TU dataset.
     Tu,
@@ -50,23 +49,23 @@ impl GraphKind {
 /// Options of all kinds; one that does nothing for a kind is refused.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Returns that a correlation is taken of; 60 if `None`.
+    /// Returns in the look-back of a correlation; 60 if `None`.
     pub lookback: Option<usize>,
     /// Neighbours that send to a node, of correlation, cosine and euclidean; 10 if `None`.
     pub k: Option<usize>,
     /// Age in days at which returns count half, of correlation.
     pub half_life: Option<f64>,
-    /// Take the mean return of all shares from each first, of correlation.
+    /// Subtract the mean return of all shares first, of correlation.
     pub demean: bool,
-    /// Returns in the window that a share needs to be a node, of correlation; 40, or the look-back
-    /// if that is less, if `None`.
+    /// Returns in the look-back that a share needs to be a node, of correlation; 40, or the
+    /// look-back if that is less, if `None`.
     pub min_observations: Option<usize>,
-    /// Neighbours that are kept below the threshold and in mutual edges, of correlation; 0 if
+    /// Neighbours kept despite --threshold and mutual symmetry, of correlation; 0 if
     /// `None`.
     pub min_degree: Option<usize>,
-    /// Neighbours are those of the largest magnitude, opposite ones too, of correlation.
+    /// Rank neighbours by magnitude, including negative correlations, of correlation.
     pub absolute: bool,
-    /// The least correlation of a neighbour.
+    /// Minimum correlation of a neighbour.
     pub threshold: Option<f64>,
     /// Which edges come with the one back, of correlation, cosine and euclidean; none if `None`.
     pub symmetry: Option<Symmetry>,
@@ -82,13 +81,13 @@ pub struct Options {
     pub radius: Option<f32>,
     /// A box that repeats in all directions, of radius.
     pub periodic: Option<BoxEdges>,
-    /// Divide the features of a node by their sum, of edge-list.
+    /// edge-list: divide the features of a node by their sum.
     pub normalize_features: bool,
-    /// A CSV of targets, a row a molecule, of sdf.
+    /// sdf: a CSV of targets, one row a molecule.
     pub targets: Option<PathBuf>,
     /// Columns of `targets`, or data items of the SDF file, that are targets.
     pub target: Vec<String>,
-    /// Keep the positions of atoms as features, of sdf.
+    /// sdf: keep the positions of atoms as features.
     pub positions: bool,
 }
 

@@ -29,9 +29,9 @@ pub struct Recipe {
     /// Files of bars, in any order, or folders of them. Files of several symbols become several
     /// instruments.
     pub bars: Vec<PathBuf>,
-    /// Files of bars of the bid, to be joined with those of the ask to their mean and a spread.
+    /// Files of bid bars; with --ask they give mean prices and a spread.
     pub bid: Vec<PathBuf>,
-    /// Files of bars of the ask.
+    /// Files of ask bars.
     pub ask: Vec<PathBuf>,
     /// Symbol; taken from the files' names if `None`.
     pub symbol: Option<String>,
@@ -42,10 +42,10 @@ pub struct Recipe {
     pub pip_size: Option<PipSizes>,
     /// Format of the files; recognised if `None`.
     pub format: Option<FormatName>,
-    /// Order of day and month where the year comes last; found if all dates can be read in one
-    /// order only.
+    /// Order of day and month in dates with the year last [default: the only one that fits all
+    /// dates].
     pub date_order: Option<DateOrder>,
-    /// Which end of a bar its timestamp is.
+    /// Meaning of a bar's timestamp.
     pub time: StampedAt,
     /// Zone of the timestamps; if `None`, UTC for ISO timestamps, and for others found from the
     /// weekly closes.
@@ -68,9 +68,10 @@ pub struct Recipe {
     pub horizon: usize,
     /// What is predicted of each future bar.
     pub target: TargetKind,
-    /// Every how many bars there is a sample.
+    /// Base bars from one sample to the next. Above 1, several instruments share one grid of times,
+    /// and each has samples at those at which it has a bar.
     pub stride: usize,
-    /// Longest hole in the bars that windows may reach across; a longer one ends a segment.
+    /// Longest gap between bars that windows may reach across; a longer one ends a segment.
     pub longest_hole: Duration,
     /// Whether windows may reach across weekends.
     pub weekends: Weekends,
@@ -81,13 +82,14 @@ pub struct Recipe {
     pub train_fraction: f64,
 }
 
-/// Bars of several instruments that are read. An instrument is listed from its first bar on, until
-/// it has had none for four weeks.
+/// Bars that are used if there are several instruments. An instrument is listed from its first bar
+/// until it has had none for four weeks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Calendar {
     /// Every bar of every instrument.
     All,
-    /// Bars at times at which at least half of the instruments that are listed then have one.
+    /// Bars at times at which at least half of the listed instruments have one; of two instruments,
+    /// every bar.
     Common,
 }
 

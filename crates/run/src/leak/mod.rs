@@ -39,7 +39,7 @@ pub struct Options {
     pub source: Vec<PathBuf>,
     /// Samples drawn at random.
     pub samples: usize,
-    /// Seed of the draw and of the bars that replace the true ones.
+    /// Seed of the random samples and of the replacement bars.
     pub seed: u64,
     /// The configuration whose split is proven; the default split where none is given.
     pub settings: SettingSources,

@@ -52,8 +52,8 @@ impl std::str::FromStr for Policies {
 /// Plays a trace of allocations on megabatch's pool or on a model of PyTorch's allocator.
 ///
 /// A trace has one JSON object a line: `{"op":"alloc","id":7,"bytes":1048576,"stream":0}`,
-/// `{"op":"free","id":7}` or `{"op":"step"}`. The first request that cannot be met ends the replay;
-/// that is an answer and no error.
+/// `{"op":"free","id":7}` or `{"op":"step"}`. The first refused request ends the replay; this is a
+/// result, not an error.
 ///
 /// # Errors
 /// A data error for a trace that cannot be read.

@@ -27,15 +27,6 @@ pub(crate) fn notes(job: &TrainingSetup, steps: u64) -> Result<Vec<String>> {
         )
     }));
     notes.extend(job.gpu_passed_over.clone());
-    if let (Data::Graphs(graphs), Loss::Mse | Loss::Huber { .. }) = (&job.data, job.training.loss)
-        && graphs.targets_are_labels()
-    {
-        let loss = job.training.loss.name();
-        notes.push(format!(
-            "training.loss {loss} learns the class labels of {} as numbers; cross_entropy, the default for labels, learns classes",
-            job.data.path().display()
-        ));
-    }
     match &job.data {
         Data::Samples(samples) => notes.extend(notes_on_purge(samples.source(), &job.config, &job.split)?),
         Data::CrossSections(sections) => {

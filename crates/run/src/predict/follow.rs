@@ -39,7 +39,7 @@ pub struct FollowRequest {
     pub instruments: Instruments,
     /// Bars before those that come.
     pub history: History,
-    /// Whose bars they are, where the data file has several instruments.
+    /// Instrument of the bars, if the data file has several.
     pub symbol: Option<String>,
     /// Format of the lines; that of the files that the data file was made of if `None`.
     pub format: Option<FormatName>,

@@ -1,4 +1,4 @@
-//! Which samples the model was trained, validated and tested on, and what was left out between
+//! The samples that the model was trained, validated and tested on, and those excluded between
 //! them.
 
 use super::chart::{Axis, Row, Span, Timeline, Words};
@@ -55,12 +55,21 @@ fn rule(plan: &Plan, config: &Config) -> String {
         return plan.split_rule.clone();
     }
     let purge = config.settings().find(|(key, _)| *key == "data.purge").map_or("auto", |(_, text)| text);
-    let how = match purge {
-        "auto" => "all whose windows reach back to before the end of the last label of the part before".to_owned(),
-        duration => format!("what lies within {duration} of the part before"),
+    let is_fold = config.optional_count("data.walk_forward").is_some();
+    let how = match (purge, is_fold) {
+        ("auto", false) => {
+            "the first of validation and of test: all that look back to before the last label of an earlier part ends"
+                .to_owned()
+        }
+        ("auto", true) => {
+            "the last of training and of validation: all whose labels end after a later part begins to look back"
+                .to_owned()
+        }
+        (duration, false) => format!("what is less than {duration} later than an earlier part"),
+        (duration, true) => format!("what is less than {duration} earlier than a later part"),
     };
     format!(
-        "Split by time, at the same instants for everything in the file. The purge leaves out {how}: {}, {} of all.",
+        "Split by time, at the same instants for everything in the file. The purge excludes {how}: {}, {} of all.",
         plural(plan.split.purged, plan.data.unit),
         percent(plan.split.purged as f64 / plan.data.units.max(1) as f64),
     )

@@ -156,7 +156,7 @@ pub(crate) fn streams(config: &Config) -> bool {
     config.flag("training.carry_state") || loss_on(config) == LossOn::EveryStep
 }
 
-/// The loss of samples with so many targets, which validation and evaluation measure too.
+/// The loss of samples with this number of targets, in training, validation and evaluation.
 ///
 /// # Errors
 /// A usage failure for tasks that are not groups of these targets.
@@ -174,7 +174,10 @@ pub(crate) fn loss(config: &Config, targets: usize) -> crate::error::Result<Loss
             let temperature = config.optional_number("training.rank_temperature").unwrap_or(1.0);
             Loss::RankListwise { temperature }
         }
-        _ => Loss::Mse,
+        Some("mse") => Loss::Mse,
+        // `auto` is settled by the data before a run begins.
+        Some("auto") | None => Loss::Mse,
+        Some(other) => unreachable!("{other} is a choice of training.loss that no loss is made of"),
     })
 }
 

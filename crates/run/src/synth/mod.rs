@@ -37,7 +37,7 @@ pub struct SampleOptions {
     pub features: NonZeroUsize,
     /// Targets of a sample, K.
     pub targets: NonZeroUsize,
-    /// How the file is compressed.
+    /// Compression of the file.
     pub compression: Filter,
     /// Samples or bars in a chunk of the file; as many as make about 1 MiB if `None`.
     pub chunk_rows: Option<NonZeroUsize>,
@@ -59,7 +59,7 @@ pub enum SampleWindows {
 pub enum Filter {
     /// One block, no chunks.
     Contiguous,
-    /// Chunks as they are.
+    /// Chunks without filters.
     None,
     /// Shuffle and deflate.
     Gzip,

@@ -32,9 +32,8 @@ use optimizer::OptimizerConfig;
 pub struct Config {
     /// The model.
     pub model: ModelConfig,
-    /// Which share of the outputs of every layer but the last is dropped in training, in [0, 1), as
-    /// by `torch.nn.LSTM`; nothing is with one layer, and nothing is when a model is evaluated. See
-    /// [`Dropout`](crate::Dropout).
+    /// Dropout rate of the outputs of every layer but the last in training, in [0, 1), as
+    /// `torch.nn.LSTM` has it; see [`Dropout`].
     #[serde(default)]
     pub dropout: f32,
     /// The optimizer.

@@ -15,9 +15,9 @@ impl Config {
     /// their batch comes.
     ///
     /// # Errors
-    /// [`Setting`](crate::Error::Setting) for a readout that is not that of the targets, or not one
-    /// of the loss; [`Task`](crate::Error::Task) for tasks that are not of all targets;
-    /// [`Targets`](crate::Error::Targets).
+    /// Of `megabatch_nn`: [`Setting`](megabatch_nn::Error::Setting) for a readout that is not that
+    /// of the targets, or not one of the loss; [`Task`](megabatch_nn::Error::Task) for tasks that
+    /// are not of all targets; [`Targets`](megabatch_nn::Error::Targets).
     pub fn check_samples(&self, samples: &dyn Samples) -> Result<()> {
         let width = samples.shape().outputs;
         self.loss.check_readout(self.model.readout)?;

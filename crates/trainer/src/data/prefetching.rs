@@ -21,7 +21,7 @@ pub trait PrefetchingSource: Sync {
     /// says. A validation that interrupts training loads its batches beside those of training.
     ///
     /// # Errors
-    /// Where there is no memory, or whatever keeps the source from beginning.
+    /// No memory, or whatever else keeps the source from beginning.
     fn load<'a>(
         &'a self,
         lists: BatchLists<'a>,

@@ -53,8 +53,8 @@ pub trait Samples: Sync {
     }
 
     /// The graphs that the samples are the nodes of, for a source that has any. A model over graphs
-    /// ([`ModelConfig::readout`](crate::ModelConfig::readout)) is then trained on graphs, by index,
-    /// in place of samples.
+    /// ([`ModelConfig::readout`](megabatch_nn::model::ModelConfig::readout)) is then trained on
+    /// graphs, by index, in place of samples.
     fn graphs(&self) -> Option<&dyn Graphs> {
         None
     }

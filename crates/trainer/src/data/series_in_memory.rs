@@ -24,7 +24,8 @@ impl SeriesInMemory {
     ///
     /// # Errors
     /// [`Error::SamplesShape`] when the lengths do not fit the shape and one N;
-    /// [`Error::WindowOutOfRange`] for a window that is not inside its series.
+    /// [`WindowOutOfRange`](megabatch_nn::Error::WindowOutOfRange) for a window that is not inside
+    /// its series.
     pub fn new(shape: SampleShape, series: Vec<(Vec<f32>, Vec<i64>)>, targets: Vec<f32>) -> Result<Self> {
         let samples = targets.len() / shape.outputs.max(1);
         let of_timeframe = |((values, ends), timeframe): (&(Vec<f32>, Vec<i64>), &Timeframe)| {
@@ -46,8 +47,10 @@ impl SeriesInMemory {
     /// see [`Series::segment_starts`].
     ///
     /// # Errors
-    /// [`Error::SamplesShape`] for other timeframes, [`Error::SegmentStart`] for segments out of
-    /// order and [`Error::WindowAcrossSegments`] for a window that is not inside one.
+    /// Of `megabatch_nn`: [`SamplesShape`](megabatch_nn::Error::SamplesShape) for other timeframes,
+    /// [`SegmentStart`](megabatch_nn::Error::SegmentStart) for segments out of order and
+    /// [`WindowAcrossSegments`](megabatch_nn::Error::WindowAcrossSegments) for a window that is not
+    /// inside one.
     pub fn with_segments(self, segment_starts: Vec<Vec<i64>>) -> Result<Self> {
         SeriesInMemory { segment_starts, ..self }.checked()
     }

@@ -33,17 +33,20 @@ impl Default for SplitFractions {
     }
 }
 
-/// Gap between the last sample of one part and the first of the next.
+/// Rule by which samples of an earlier and a later part must lie apart.
+///
+/// [`split`] excludes later samples that break it, [`walk_forward()`] earlier ones.
 #[derive(Clone, Copy, Debug)]
 pub enum Purge<'a> {
-    /// The later sample's earliest window starts at or after the end of the last label before it.
+    /// The later sample depends on no bar that opens before the earlier sample's label ends.
     Windows {
-        /// Open time of the earliest bar in any window of each sample, ns.
+        /// Open time of the earliest bar that each sample depends on, ns: in its windows or, before
+        /// them, where the look-back of their features is known.
         window_start_ns: &'a [i64],
         /// Close time of the last bar that each sample's label uses, ns.
         label_end_ns: &'a [i64],
     },
-    /// The later sample is at least this much later than the last one before it, ns.
+    /// The later sample is at least this much later than the earlier one, ns.
     Duration(i64),
 }
 
@@ -76,7 +79,9 @@ pub struct Split {
 /// fraction of the samples.
 ///
 /// `time_ns` has each sample's time in any order; samples of one time are never parted. The purge
-/// takes samples away from the beginning of validation and of test, never from training.
+/// excludes samples of validation and of test, each by its own start, and never of training. With
+/// [`Purge::Windows`] the limit is the end of the last label, whichever instrument has it: for
+/// validation that of training, for the test that of both.
 ///
 /// # Errors
 /// [`Error::Setting`] for fractions that are negative or do not sum to 1; [`Error::NothingLeft`]

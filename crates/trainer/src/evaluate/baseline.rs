@@ -64,13 +64,14 @@ impl Baselines {
         Baselines::fit_for(device, training, training.samples.graphs().map(|_| Readout::Node), Loss::Mse)
     }
 
-    /// The same beside a model that predicts with this readout and was trained with this loss.
-    /// Graphs as a whole are regressed on the sums over their nodes beside a model that reads the
+    /// Baselines of a model that predicts with this readout and was trained with this loss. Graphs
+    /// as a whole are regressed on the sums over their nodes beside a model that reads the
     /// sum, else on the means. Beside a model of classes, it is the share of each class that is
     /// fitted.
     ///
     /// # Errors
-    /// As [`Baselines::fit`]; [`Error::Targets`] for targets that the loss has no meaning for.
+    /// As [`Baselines::fit`]; [`Targets`](megabatch_nn::Error::Targets) for targets that the loss
+    /// has no meaning for.
     pub fn fit_for(device: &Device, training: Selection<'_>, readout: Option<Readout>, loss: Loss) -> Result<Self> {
         let Selection { samples, indices } = training;
         if indices.is_empty() {

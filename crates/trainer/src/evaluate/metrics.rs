@@ -67,8 +67,10 @@ pub struct MetricsSum {
     classified: Option<usize>,
     /// By horizon, once a graph was seen.
     correlations: Vec<Correlations>,
-    /// Graphs seen, and the numbers of those that correlations were taken of.
-    graphs: (usize, Vec<usize>),
+    /// Graphs seen.
+    graphs: usize,
+    /// Numbers of the graphs that correlations were taken of.
+    correlated: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,11 +96,12 @@ impl MetricsSum {
             classes: None,
             classified: None,
             correlations: Vec::new(),
-            graphs: (0, Vec::new()),
+            graphs: 0,
+            correlated: Vec::new(),
         }
     }
 
-    /// The same for outputs that were trained with `loss`, which says what they mean.
+    /// Nothing seen yet, for outputs that were trained with `loss`, which says what they mean.
     pub fn of_loss(loss: Loss, outputs: usize) -> Self {
         MetricsSum {
             outputs: (loss.outputs_per_target(), loss.point()),
@@ -156,10 +159,10 @@ impl MetricsSum {
         self.add(&y.concat(), &targets.concat());
         // One row, as of a graph that is predicted as a whole, correlates with nothing.
         let are_numbers = self.classified.is_none() && self.classes.is_none();
-        let number = self.graphs.0;
-        self.graphs.0 += 1;
+        let number = self.graphs;
+        self.graphs += 1;
         if are_numbers && targets.len() > 1 {
-            self.graphs.1.push(number);
+            self.correlated.push(number);
             self.correlations.resize_with(horizons, Correlations::default);
             for (k, correlations) in self.correlations.iter_mut().enumerate() {
                 let column = |rows: &[&[f32]], at: usize| rows.iter().map(|row| f64::from(row[at])).collect::<Vec<_>>();
@@ -171,7 +174,7 @@ impl MetricsSum {
     /// The correlations within each graph seen that has two labelled nodes or more; graphs are
     /// numbered in the order in which they were added.
     pub fn by_graph(&self) -> Vec<GraphCorrelations> {
-        let graphs = self.graphs.1.iter().enumerate();
+        let graphs = self.correlated.iter().enumerate();
         graphs.map(|(place, &graph)| GraphCorrelations::of(&self.correlations, place, graph)).collect()
     }
 
@@ -185,7 +188,7 @@ impl MetricsSum {
         self.finish_with_lags(&[])
     }
 
-    /// The same for graphs that were added in order of time, of which the targets of horizon k
+    /// The metrics of graphs that were added in order of time, of which the targets of horizon k
     /// overlap with those of the next `lags[k]` ones that have two labelled nodes or more.
     pub(crate) fn finish_with_lags(&self, lags: &[usize]) -> Metrics {
         let each = |metric: fn(&HorizonSum) -> f64| self.horizons.iter().map(metric).collect();

@@ -53,8 +53,9 @@ impl Predictor {
     /// The model with the weights of a safetensors file.
     ///
     /// # Errors
-    /// As [`load_weights`]; [`Error::Memory`], [`Error::Threads`] and [`Error::Setting`] as for
-    /// training.
+    /// As [`load_weights`]; of `megabatch_nn`, too:
+    /// [`Memory`](megabatch_nn::Error::Memory), [`Threads`](megabatch_nn::Error::Threads) and
+    /// [`Setting`](megabatch_nn::Error::Setting) as for training.
     pub fn open(device: &Device, model: Model, weights: &Path, compute: Compute) -> Result<Self> {
         let mut parameters = TensorSet::zeros(&device.scope("model/parameters"), model.layout())?;
         load_weights(weights, &mut parameters)?;
@@ -120,6 +121,9 @@ impl Predictor {
     ///
     /// # Errors
     /// As [`Predictor::check_on_gpu`]; [`Error::Memory`] when the GPU has no room.
+    ///
+    /// # Panics
+    /// If `gpu` is the CPU.
     pub fn on_gpu(self, gpu: &Device) -> Result<Self> {
         self.check_on_gpu()?;
         let in_bytes = !self.weight_errors.is_empty();
@@ -242,8 +246,8 @@ impl Predictor {
     ///
     /// # Errors
     /// As [`Predictor::predict`]; [`Error::NothingLeft`] for no samples, [`Error::Setting`] for a
-    /// loss out of range or of other outputs than the model's, [`Error::Targets`] for targets that
-    /// the loss has no meaning for.
+    /// loss out of range or of other outputs than the model's,
+    /// [`Targets`](megabatch_nn::Error::Targets) for targets that the loss has no meaning for.
     pub fn evaluate(
         &mut self,
         selection: Selection<'_>,

@@ -1,3 +1,213 @@
-//! Memory of a run before it starts.
+#![forbid(unsafe_code)]
 
-pub(crate) mod footprint;
+//! The memory of a training run, on the CPU and of a GPU, computed from its shapes before anything
+//! is allocated.
+
+mod largest;
+mod runs;
+mod tensors;
+#[cfg(test)]
+mod tests;
+
+use megabatch_amp::Precision;
+use megabatch_nn::cpu::{Capacity, Engine, carried_len, read_rows, streamed_len};
+use megabatch_nn::cuda;
+use megabatch_nn::loss::Loss;
+use megabatch_nn::memory::PlannedTensor;
+use megabatch_nn::model::{Model, ModelConfig, Pooling, SampleShape};
+use serde::Serialize;
+
+use largest::largest_batch;
+
+use crate::config::Config;
+use crate::config::countable::check_countable;
+use crate::data::carried_rows::{carried_rows, distinct_ends};
+use crate::data::samples::Samples;
+use crate::error::Result;
+
+/// Bytes that a run takes from its device, by what they are for. Together they are the peak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Footprint {
+    /// The weights, a working copy of them for products in 16 bits, and the LSTMs' once more in the
+    /// kernels' order.
+    pub parameters_bytes: usize,
+    /// Gradients: their sum, and one set for each shard in work.
+    pub gradients_bytes: usize,
+    /// The optimizer's moments.
+    pub optimizer_bytes: usize,
+    /// Bytes that the forward pass saves for the backward pass, for each shard in work.
+    pub activations_bytes: usize,
+    /// Batches: the one in work and the one being read, twice while a validation interrupts
+    /// training. None are taken for samples that load themselves ahead
+    /// ([`PrefetchingSource`](crate::PrefetchingSource)), whose memory is the source's.
+    pub batches_bytes: usize,
+    /// Carried states, for a run that carries them: see [`Footprint::with_carried_states`].
+    pub carried_bytes: usize,
+}
+
+/// Number of states that a run carries: its footprint depends on it beside shapes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CarriedStates {
+    /// Bars before the first bars of the training windows, by timeframe.
+    training: Vec<usize>,
+    /// Last bars of the validation windows, by timeframe.
+    validation: Vec<usize>,
+    /// Bars that the validation windows cover, by timeframe.
+    validation_covered: Vec<usize>,
+}
+
+impl CarriedStates {
+    /// Footprint of a run that trains and validates on samples of `samples` with these indices, for
+    /// a configuration that carries states or only evaluates from them ([`Config::streams`]).
+    ///
+    /// # Errors
+    /// [`Error::Setting`](crate::Error::Setting) for samples that are stored as windows, and
+    /// whatever is wrong with series.
+    pub fn of(config: &Config, samples: &dyn Samples, train: &[usize], validation: &[usize]) -> Result<Self> {
+        let train = if config.carry_state { train } else { &[] };
+        let count = |rows: Vec<Vec<usize>>| rows.iter().map(Vec::len).collect();
+        let ends = distinct_ends(samples, validation)?;
+        let covered = ends.iter().zip(&samples.shape().timeframes);
+        let any = Pooling::Attention { heads: 1 };
+        Ok(CarriedStates {
+            training: count(carried_rows(samples, train)?),
+            validation_covered: covered.map(|(ends, tf)| read_rows(any, ends.clone(), tf.steps).len()).collect(),
+            validation: count(ends),
+        })
+    }
+}
+
+impl Footprint {
+    /// The footprint of training on samples of `shape`, with `validation_samples` to validate on;
+    /// without the carried states of a run that carries them.
+    ///
+    /// # Errors
+    /// As [`Model::new`].
+    pub fn of(config: &Config, shape: &SampleShape, validation_samples: usize) -> Result<Self> {
+        let room = config.compute().room(config.purpose());
+        Footprint::with_room(config, shape, room, 1, validation_samples > 0)
+    }
+
+    /// The footprint of training a model over graphs, of which the largest have so many nodes and
+    /// edges ([`Graphs::largest`](megabatch_nn::graph::Graphs::largest)), with `validation_graphs`
+    /// to validate on.
+    ///
+    /// # Errors
+    /// As [`Model::new`].
+    pub fn of_graphs(
+        config: &Config,
+        shape: &SampleShape,
+        nodes: usize,
+        edges: usize,
+        validation_graphs: usize,
+    ) -> Result<Self> {
+        Footprint::with_room(config, shape, Capacity { samples: nodes, edges, run: 1 }, nodes, validation_graphs > 0)
+    }
+
+    /// The footprint with shards of `room`, in batches of so many samples times the batch size.
+    fn with_room(
+        config: &Config,
+        shape: &SampleShape,
+        room: Capacity,
+        samples: usize,
+        validates: bool,
+    ) -> Result<Self> {
+        config.loss.check_groups(shape.outputs)?;
+        check_countable(config, shape, samples)?;
+        let model = Model::new(shape.clone(), config.model.for_loss(config.loss))?;
+        let weights = model.layout().len();
+        let shards = config.compute().shards_at_once(&model, config.purpose());
+        let packed = Engine::weights_len(&model, config.purpose(), config.precision);
+        let workspace = Engine::workspace_len(&model, room, config.purpose(), config.precision);
+        let working = if config.precision == Precision::Fp32 { 0 } else { weights };
+        let moments = if config.optimizer.kind.has_moments() { 2 } else { 0 };
+        // Two of a step and, while a validation interrupts training, two of its own.
+        let rows = 2 * config.batch_capacity() + if validates { 2 * config.batch_size } else { 0 };
+        let sample = (0..shape.timeframes.len()).map(|k| shape.window_len(k)).sum::<usize>() + shape.outputs;
+        // Tasks of a step of several batches are counted ahead, sample by sample.
+        let counted = usize::from(matches!(config.loss, Loss::Tasks(_)) && config.accumulation_steps > 1);
+        let bytes = |numbers: usize| numbers * size_of::<f32>();
+        Ok(Footprint {
+            parameters_bytes: bytes(weights + working + packed),
+            gradients_bytes: bytes((1 + shards) * weights),
+            optimizer_bytes: bytes(moments * weights),
+            activations_bytes: bytes(shards * workspace),
+            batches_bytes: bytes((rows * samples + counted) * sample),
+            carried_bytes: 0,
+        })
+    }
+
+    /// This footprint for a run that carries `states`: those that windows start from, those that a
+    /// step computes, and while it is validated those that predictions are made from.
+    ///
+    /// # Panics
+    /// If there is no model of this configuration, so that there is no footprint of it either.
+    pub fn with_carried_states(self, config: &Config, shape: &SampleShape, states: &CarriedStates) -> Self {
+        let ModelConfig { hidden, layers, pooling, .. } = config.model;
+        let training = states.training.iter().zip(&shape.timeframes);
+        let training = training.map(|(&rows, timeframe)| {
+            carried_len(2 * layers * hidden, rows, config.step_samples().saturating_mul(timeframe.steps))
+        });
+        let is_validated = states.validation.iter().any(|&ends| ends > 0);
+        let read = match pooling {
+            Pooling::Last => &states.validation,
+            Pooling::Attention { .. } => &states.validation_covered,
+        };
+        let read = read.iter().zip(&shape.timeframes).map(|(&rows, timeframe)| (rows, timeframe.steps));
+        let model =
+            Model::new(shape.clone(), config.model.for_loss(config.loss)).expect("a footprint is that of a model");
+        let validation = if is_validated { streamed_len(&model, config.compute(), read) } else { 0 };
+        let numbers = training.sum::<usize>() + validation;
+        Footprint { carried_bytes: numbers * size_of::<f32>(), ..self }
+    }
+
+    /// All of it.
+    pub fn total_bytes(&self) -> usize {
+        self.parameters_bytes
+            + self.gradients_bytes
+            + self.optimizer_bytes
+            + self.activations_bytes
+            + self.batches_bytes
+            + self.carried_bytes
+    }
+}
+
+/// GPU memory of a run at its peak, tensor by tensor: of its largest batch all of it, from the
+/// first such batch to the run's end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GpuFootprint {
+    /// The tensors, none of them empty.
+    pub tensors: Vec<PlannedTensor>,
+}
+
+impl GpuFootprint {
+    /// Parts of the tensors, in the order of a plan.
+    pub const PARTS: [&str; 6] = ["series", "parameters", "gradients", "optimizer", "activations", "batches"];
+
+    /// Footprint of training with `config` on the samples `train` of `samples`, validated on
+    /// `validation`. Of windows that are slices of series, those that a batch has in common are
+    /// counted once, as far as they are in common in every batch; batches take no more than that,
+    /// and less where they happen to have more in common.
+    ///
+    /// # Errors
+    /// As [`Config::check_on_gpu`] and [`Model::new`], and whatever is wrong with series.
+    pub fn of(config: &Config, samples: &dyn Samples, train: &[usize], validation: &[usize]) -> Result<Self> {
+        config.check_on_gpu()?;
+        config.loss.check_groups(samples.shape().outputs)?;
+        let config = Config { model: config.model.for_loss(config.loss), ..config.clone() };
+        check_countable(&config, samples.shape(), samples.graphs().map_or(1, |graphs| graphs.largest().0))?;
+        let model = Model::new(samples.shape().clone(), config.model)?;
+        let batch = largest_batch(&config, samples, train, validation)?;
+        Ok(GpuFootprint { tensors: cuda::tensors(&model, &config.on_device(), &batch) })
+    }
+
+    /// All of it.
+    pub fn total_bytes(&self) -> usize {
+        self.tensors.iter().map(|tensor| tensor.bytes).sum()
+    }
+
+    /// Bytes of the tensors of one of [`GpuFootprint::PARTS`].
+    pub fn part_bytes(&self, part: &str) -> usize {
+        self.tensors.iter().filter(|tensor| tensor.part == part).map(|tensor| tensor.bytes).sum()
+    }
+}

@@ -68,7 +68,8 @@ impl Trainer {
             let state = State { unfinished: false, ..self.state(schedule, run) };
             let path = checkpoints.save(
                 &state,
-                (&self.parameters, &self.optimizer),
+                &self.parameters,
+                &self.optimizer,
                 self.carried.as_ref().map(Carried::states),
             )?;
             let answer = observer(Event::Checkpoint { step: self.step, path: &path });

@@ -82,7 +82,8 @@ pub struct StepEvent {
     /// ([`PrefetchingSource`](crate::PrefetchingSource)).
     #[serde(flatten)]
     pub data_waits: Option<Waits>,
-    /// Time of the forward pass.
+    /// Time of the forward pass. On a GPU, the host's time of the whole step, with its wait for
+    /// data.
     pub forward_s: f64,
     /// Time of the backward pass.
     pub backward_s: f64,

@@ -7,9 +7,8 @@
 //! device   batches of n, end of n, report n  │  batches of n + 1   │  end of n + 1 …
 //! ```
 //!
-//! Nothing that a report could speak against is submitted before that is read: gradients of the
-//! next step change neither weights nor the optimizer, and where the run stops, goes back or is
-//! cut, they are dropped.
+//! Only the gradients of step n + 1 are submitted before report n is read: they change neither
+//! weights nor the optimizer. If the run stops or rolls back after step n, they are dropped.
 
 use std::time::Instant;
 
@@ -28,9 +27,9 @@ use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
 
 impl Trainer {
-    /// What was computed, the sums over its batches, and how the device judged them, with weights
-    /// that have followed where nothing spoke against it. The batches of the next step are
-    /// submitted by then.
+    /// One step: its plan, the sums over its batches, and the device's report of them, with weights
+    /// that are updated where nothing spoke against it. The batches of the next step are submitted
+    /// by then.
     pub(super) fn step_on_gpu(
         &mut self,
         supply: &mut BatchPipeline<'_, '_>,
@@ -43,7 +42,8 @@ impl Trainer {
             Some(submitted) => submitted?,
             None => self.submit(self.step, supply.feed, schedule, run)?,
         };
-        // What it was when the step was submitted ahead, the step before may have changed.
+        // The step before may have changed the scale since. This is for the log: kernels read the
+        // device's.
         work.objective.scale = self.scale();
         let settings = step_settings(&self.config, &self.course, work.objective.count, lr);
         self.accelerator_mut().finish(&settings)?;
@@ -51,7 +51,7 @@ impl Trainer {
             supply.ahead = Some(self.submit(self.step + 1, supply.feed, schedule, run));
         }
         let report = self.accelerator_mut().report()?;
-        // Backward passes included, which nobody waits for.
+        // Host time of the whole step, with its wait for data: GPU passes are not timed apart.
         let (terms, forward) = (report.terms as usize, start.elapsed());
         let totals = Totals { loss_sum: report.loss_sum, terms, forward, ..Totals::default() };
         if !totals.loss_sum.is_finite() {
@@ -73,8 +73,8 @@ impl Trainer {
         Ok(work)
     }
 
-    /// True if nothing but the next step comes after so many steps, as far as is known: what else
-    /// uses the device would undo what was submitted of that.
+    /// True if neither a validation nor a checkpoint follows after `steps` steps: these would
+    /// overwrite what was submitted ahead.
     fn goes_on(&self, steps: u64, schedule: &Schedule, run: &Run<'_>) -> bool {
         let due = self.due(steps, schedule, run);
         steps < schedule.steps && !due.validation && !due.checkpoint

@@ -1,6 +1,8 @@
 #![forbid(unsafe_code)]
 
-use megabatch_amp::{GradientFactors, OptimizerStep, ParameterTensor, Threads, update};
+//! The optimizer, and the norm that gradients are clipped to.
+
+use megabatch_amp::{GradientFactors, OptimizerStep, ParameterTensor, Threads, unscale_and_check, update};
 use megabatch_gpu_core::Scope;
 use megabatch_nn::cuda::Host;
 use megabatch_nn::model::{Moments, TensorSet};
@@ -21,8 +23,8 @@ impl Optimizer {
     /// `scope`.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a setting out of range, [`Error::Memory`] when the device has no
-    /// room.
+    /// [`Setting`](crate::Error::Setting) for a setting out of range,
+    /// [`Memory`](megabatch_nn::Error::Memory) when the device has no room.
     pub fn new(scope: &Scope, config: OptimizerConfig, parameters: &TensorSet) -> Result<Self> {
         config.check()?;
         let zeros = || TensorSet::zeros(scope, parameters.layout());
@@ -96,16 +98,29 @@ impl Optimizer {
     }
 }
 
+/// The square root of the sum of the squares of all elements, summed in double precision.
+pub fn global_norm(gradients: &TensorSet) -> f64 {
+    unscale_and_check(&[gradients.values()], 1.0, Threads::Caller).norm
+}
+
+/// Scales all gradients by clip / (norm + 1e-6) where that is below 1, as
+/// `torch.nn.utils.clip_grad_norm_` does.
+pub fn clip_by_norm(gradients: &mut TensorSet, norm: f64, clip_norm: f64) {
+    let coefficient = clip_norm / (norm + 1e-6);
+    if coefficient < 1.0 {
+        let coefficient = coefficient as f32;
+        gradients.values_mut().iter_mut().for_each(|g| *g *= coefficient);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use megabatch_amp::unscale_and_check;
     use megabatch_gpu_core::Device;
     use megabatch_nn::model::Layout;
 
     use super::*;
-    use crate::train::clip::{clip_by_norm, global_norm};
 
     /// One parameter of 2 with a gradient of 0.5 at the rate of 0.1 that the step is given;
     /// expected values by hand from the papers' formulas.
@@ -162,6 +177,21 @@ mod tests {
                 let found = moved(&|optimizer, parameters| optimizer.step(parameters, &gradients, 0.1, factors));
                 assert_eq!(found, expected, "{kind:?}, {clip_norm}");
             }
+        }
+    }
+
+    #[test]
+    fn gradients_above_the_limit_are_scaled_to_it() {
+        for (clip, expected) in [(5.0, [3.0, 4.0]), (100.0, [3.0, 4.0]), (0.5, [0.3, 0.4])] {
+            let mut layout = Layout::default();
+            layout.push("g".to_owned(), &[2]);
+            let mut gradients = TensorSet::zeros(&Device::cpu().scope("test"), &Arc::new(layout)).unwrap();
+            gradients.values_mut().copy_from_slice(&[3.0, 4.0]);
+            assert_eq!(global_norm(&gradients), 5.0);
+            clip_by_norm(&mut gradients, 5.0, clip);
+            // The 1e-6 in the denominator changes the result by a relative 2e-7.
+            let close = gradients.values().iter().zip(expected).all(|(got, want)| (got - want).abs() <= 1e-6 * want);
+            assert!(close, "clip {clip}: {:?}", gradients.values());
         }
     }
 }

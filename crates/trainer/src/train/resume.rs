@@ -23,23 +23,23 @@ impl Trainer {
     /// removed. A run that had ended, ends at once when it is trained.
     ///
     /// # Errors
-    /// [`Error::OtherRun`](crate::Error::OtherRun) when a setting that must be the checkpoint's is
-    /// not, see [`RunSettings`]; when no checkpoint can be read, why the newest cannot. The trainer
-    /// is then as before.
+    /// [`Error::OtherRun`] when a setting that must be the checkpoint's is not, see
+    /// [`RunSettings`]; when no checkpoint can be read, why the newest cannot. The trainer is then
+    /// as before.
     pub fn resume(&mut self, run: &Run<'_>) -> Result<Option<Resumed>> {
         self.restore(run, None)
     }
 
-    /// The same, of the checkpoints of less than `before` steps, if that is given.
+    /// Goes back to the latest checkpoint of less than `before` steps, if that is given.
     pub(super) fn restore(&mut self, run: &Run<'_>, before: Option<u64>) -> Result<Option<Resumed>> {
         let Some(checkpoints) = run.checkpoints else { return Ok(None) };
         let settings = self.run_settings(&Schedule::new(&self.config, run.train.len())?, run);
         self.carry_states_of(run)?;
-        let here = (&settings, &Arithmetic::here(self.config.precision));
+        let arithmetic = Arithmetic::here(self.config.precision);
         let before = before.unwrap_or(u64::MAX);
         let carried = self.carried.as_mut().map(Carried::states_mut);
-        let resumed =
-            checkpoints.load_latest(before, here.0, here.1, &mut self.parameters, &mut self.optimizer, carried)?;
+        let (parameters, optimizer) = (&mut self.parameters, &mut self.optimizer);
+        let resumed = checkpoints.load_latest(before, &settings, &arithmetic, parameters, optimizer, carried)?;
         if let Some(Resumed { state, skipped_paths, .. }) = &resumed {
             self.unreadable.extend(skipped_paths.iter().cloned());
             self.accelerator.iter_mut().for_each(Accelerator::mark_host_dirty);
@@ -59,16 +59,16 @@ impl Trainer {
     /// `None` where the run keeps none.
     ///
     /// # Errors
-    /// [`Error::File`](crate::Error::File) when it cannot be written: the checkpoints before it are
-    /// then still there. [`Error::NothingLeft`](crate::Error::NothingLeft) for a run without
-    /// training samples; [`Error::Setting`](crate::Error::Setting) for carried state of samples
+    /// [`Error::File`] when it cannot be written: the checkpoints before it are
+    /// then still there. [`Error::NothingLeft`] for a run without
+    /// training samples; [`Error::Setting`] for carried state of samples
     /// that are stored as windows.
     pub fn save_checkpoint(&self, run: &Run<'_>) -> Result<Option<PathBuf>> {
         let Some(checkpoints) = run.checkpoints else { return Ok(None) };
         let state = self.state(&Schedule::new(&self.config, run.train.len())?, run);
         let fresh = if self.carried.is_none() { self.fresh_states(run)? } else { None };
         let carried = self.carried.as_ref().or(fresh.as_ref()).map(Carried::states);
-        checkpoints.save(&state, (&self.parameters, &self.optimizer), carried).map(Some)
+        checkpoints.save(&state, &self.parameters, &self.optimizer, carried).map(Some)
     }
 
     /// Makes ready to carry the states of `run`; those that are carried already stay, if they are

@@ -65,8 +65,8 @@ impl Trainer {
     /// Gradients of the step's batches, norm, clip, update.
     ///
     /// # Errors
-    /// [`Error::NotFinite`], [`Error::Targets`], [`Error::Scale`] and [`Error::LossSpike`] before
-    /// anything is updated.
+    /// [`Error::NotFinite`], [`Targets`](megabatch_nn::Error::Targets), [`Error::Scale`] and
+    /// [`Error::LossSpike`] before anything is updated.
     pub(super) fn training_step(
         &mut self,
         supply: &mut BatchPipeline<'_, '_>,

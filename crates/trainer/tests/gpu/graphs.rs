@@ -299,10 +299,10 @@ fn a_gpu_predicts_as_the_processor_does() {
             (visited, numbers, of.evaluate(selection, config.loss, None).unwrap())
         };
         let (visited, expected, evaluation) = answers(predictor(samples));
-        let found = answers(predictor(samples).on_gpu(&gpu).unwrap());
-        assert_eq!(found.0, visited);
-        assert_close("predictions", &found.1, &expected, tolerance);
-        assert_close("loss", &[found.2.loss], &[evaluation.loss], tolerance);
-        assert_eq!(found.2.samples, evaluation.samples);
+        let (visited_on_gpu, found, found_evaluation) = answers(predictor(samples).on_gpu(&gpu).unwrap());
+        assert_eq!(visited_on_gpu, visited);
+        assert_close("predictions", &found, &expected, tolerance);
+        assert_close("loss", &[found_evaluation.loss], &[evaluation.loss], tolerance);
+        assert_eq!(found_evaluation.samples, evaluation.samples);
     }
 }

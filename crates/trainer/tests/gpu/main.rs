@@ -20,7 +20,7 @@ use std::ops::ControlFlow;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::cuda::Tuning;
-use megabatch_nn::cuda::ops::conformance::SOURCES;
+use megabatch_nn::cuda::ops::SOURCES;
 use megabatch_nn::loss::{Ascending, Classes, Loss, Task, TaskLoss, Tasks};
 use megabatch_nn::model::{Fusion, ModelConfig, Pooling, SampleShape, Timeframe};
 use megabatch_simt::Harness;

@@ -64,8 +64,8 @@ impl Stage {
         all
     }
 
-    fn int8(&self, compute: (usize, usize)) -> Vec<f32> {
-        self.predictions(self.predictor("exact", compute.0, compute.1).with_int8().unwrap())
+    fn int8(&self, threads: usize, batch_size: usize) -> Vec<f32> {
+        self.predictions(self.predictor("exact", threads, batch_size).with_int8().unwrap())
     }
 }
 
@@ -112,14 +112,14 @@ fn the_error_is_that_of_the_weights() {
 fn threads_change_nothing_and_batches_no_more_than_rounding() {
     for config in configs() {
         let stage = Stage::new(config);
-        let expected = stage.int8((1, 40));
+        let expected = stage.int8(1, 40);
         for threads in [2, 3] {
-            assert_eq!(stage.int8((threads, 40)), expected, "{config:?}, {threads} threads");
+            assert_eq!(stage.int8(threads, 40), expected, "{config:?}, {threads} threads");
         }
         // Few windows take another way than many, in eight bits and in single precision.
         let exact = stage.predictions(stage.predictor("exact", 1, 40));
         for batch in [1, 3, 7] {
-            let alone = Accuracy::of(&expected, &stage.int8((2, batch)));
+            let alone = Accuracy::of(&expected, &stage.int8(2, batch));
             assert!(alone.max_error < 1e-6, "{config:?}, batches of {batch}: {alone}");
             let alone = Accuracy::of(&exact, &stage.predictions(stage.predictor("exact", 2, batch)));
             assert!(alone.max_error < 1e-6, "{config:?}, batches of {batch} in single precision: {alone}");

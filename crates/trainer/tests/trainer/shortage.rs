@@ -13,8 +13,12 @@ use crate::dense::instruments;
 use crate::loading::lending_of;
 use crate::made_up::{config, samples, series};
 
-/// Samples of a run on a device, and how it is trained.
-type Case = (fn(&Device) -> Box<dyn Samples>, Config);
+/// A run.
+struct Case {
+    /// Its samples on a device.
+    samples: fn(&Device) -> Box<dyn Samples>,
+    config: Config,
+}
 
 /// Runs that take memory in different ways, all of batches of several shards.
 fn cases() -> Vec<Case> {
@@ -28,13 +32,14 @@ fn cases() -> Vec<Case> {
     let of_instruments: fn(&Device) -> Box<dyn Samples> = |_| Box::new(instruments(&[33, 7, 50, 21, 64, 25]));
     let broken = Config { loss_on: LossOn::EveryStep, run_length: Some(10), batch_size: 96, ..config.clone() };
     let rounded = Config { precision: Precision::Fp16, dropout: 0.25, ..config.clone() };
+    let lent: fn(&Device) -> Box<dyn Samples> = |device| Box::new(lending_of(device, 100, 90));
     vec![
-        (of_windows, config.clone()),
-        (of_series, carrying),
-        (of_series, dense),
-        (of_instruments, broken),
-        (of_windows, rounded),
-        (|device| Box::new(lending_of(device, 100, 90)), config),
+        Case { samples: of_windows, config: config.clone() },
+        Case { samples: of_series, config: carrying },
+        Case { samples: of_series, config: dense },
+        Case { samples: of_instruments, config: broken },
+        Case { samples: of_windows, config: rounded },
+        Case { samples: lent, config },
     ]
 }
 
@@ -53,10 +58,10 @@ impl Told {
     /// Trains on four fifths of the samples, from the last checkpoint on, or ends with an error;
     /// `None` where not even the trainer could be made.
     fn of(device: &Device, case: &Case, checkpoints: Option<&Checkpoints>) -> (Option<Told>, Result<(), Error>) {
-        let samples = case.0(device);
+        let samples = (case.samples)(device);
         let (train, validation): (Vec<usize>, Vec<usize>) = (0..samples.len()).partition(|&n| n % 5 > 0);
         let run = Run { samples: &*samples, train: &train, validation: &validation, checkpoints };
-        let mut trainer = match Trainer::new(device, case.1.clone(), samples.shape().clone()) {
+        let mut trainer = match Trainer::new(device, case.config.clone(), samples.shape().clone()) {
             Ok(trainer) => trainer,
             Err(error) => return (None, Err(error)),
         };
@@ -159,8 +164,8 @@ fn a_run_goes_on_in_what_another_process_left() {
     let case = &cases()[0];
     let calm = calm(case);
     let device = Device::cpu();
-    let shape = case.0(&device).shape().clone();
-    let planned = Footprint::of(&case.1, &shape, 20).unwrap();
+    let shape = (case.samples)(&device).shape().clone();
+    let planned = Footprint::of(&case.config, &shape, 20).unwrap();
     let mut batch_sizes = Vec::new();
     for percent in [100, 90, 80, 70, 60, 50] {
         let device = Device::cpu();
@@ -168,7 +173,7 @@ fn a_run_goes_on_in_what_another_process_left() {
         let (told, outcome) = Told::of(&device, case, None);
         let told = told.filter(|_| outcome.is_ok()).unwrap_or_else(|| panic!("{percent} %: {outcome:?}"));
         // Below 32 samples, sums are formed in another order.
-        let last = told.cuts.last().map_or(case.1.batch_size, |cut| cut.batch_size);
+        let last = told.cuts.last().map_or(case.config.batch_size, |cut| cut.batch_size);
         if last >= 32 {
             told.assert_learnt_as(&calm, &format!("{percent} %"));
         }

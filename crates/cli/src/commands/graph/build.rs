@@ -12,11 +12,11 @@ use megabatch_run::{Findings, Result};
 
 use crate::host::host;
 
-/// Build graphs into a file, unless it holds them already
+/// Build graphs into a file, unless the file has them already
 ///
-/// The file knows what it was built from, by what and how. Where none of it has changed, nothing is
-/// done; where something has, the answer says what, and the file is replaced. Building that was
-/// interrupted goes on where it stopped.
+/// The file holds a hash of its data, its builder and parameters. If nothing has changed, nothing
+/// is done; else the difference is named and the file is replaced. An interrupted build continues
+/// where it stopped.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch graph build shares/ --kind correlation --lookback 60 --k 10 --out shares.mbg
@@ -27,39 +27,37 @@ use crate::host::host;
   megabatch graph build atoms.csv --kind radius --radius 3.5 --periodic 10,10,10 --out atoms.mbg
   megabatch graph build shares/ --kind correlation --lookback 90 --k 5 --cache graphs/ --limit 2GiB")]
 pub(super) struct BuildArgs {
-    /// Files or folders, as the kind says
+    /// Files or folders; see --kind
     #[arg(required = true)]
     inputs: Vec<PathBuf>,
-    /// What the graphs are built from, and how
+    /// Input and builder of the graphs
     #[arg(long, value_enum)]
     kind: KindArg,
     /// The file of graphs
     #[arg(long, required_unless_present = "cache")]
     out: Option<PathBuf>,
-    /// Instead of --out: a folder that has files of any number of builds, each named by a hash of
-    /// what it is of; the answer says which
+    /// Instead of --out: cache folder; files are named by a hash of their inputs
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     cache: Option<PathBuf>,
-    /// What the files of the folder may take together, such as 2GiB: those go whose use is longest
-    /// ago [default: no limit]
+    /// Size limit of the cache folder, such as 2GiB; the least recently used files are removed
+    /// [default: no limit]
     #[arg(long, value_name = "BYTES", requires = "cache", conflicts_with = "out")]
     limit: Option<ByteSize>,
     #[command(flatten)]
     options: KindOptions,
-    /// Keep how many neighbours a node has and draw them by chance, from this seed: what the graphs
-    /// have to be better than
+    /// Replace neighbours by as many random ones, from this seed: a control
     #[arg(long, value_name = "SEED")]
     rewire: Option<u64>,
-    /// What weights and attributes of edges are stored in
+    /// Storage type of edge weights and attributes
     #[arg(long, value_enum, default_value_t = FloatArg::F32)]
     edge_width: FloatArg,
-    /// What features of nodes are stored in
+    /// Storage type of node features
     #[arg(long, value_enum, default_value_t = FloatArg::F32)]
     feature_width: FloatArg,
-    /// What indices are stored in
+    /// Storage type of indices
     #[arg(long, value_enum, default_value_t = IndexArg::U32)]
     index_width: IndexArg,
-    /// Threads that build [default: as many as there are CPUs]
+    /// Threads that build [default: all CPUs]
     #[arg(long)]
     threads: Option<std::num::NonZero<usize>>,
 }
@@ -79,14 +77,13 @@ enum IndexArg {
 /// Kinds of graphs, with their inputs.
 #[derive(Clone, Copy, ValueEnum)]
 enum KindArg {
-    /// Shares, a file of bars each: a graph a day of the nearest by correlation of log returns
-    /// before it
+    /// Shares, a file of bars each: one graph a day, by correlation of earlier log returns
     Correlation,
-    /// A CSV of rows of features: the nearest by cosine
+    /// A CSV of feature rows: nearest by cosine
     Cosine,
-    /// A CSV of rows of features: the nearest by distance
+    /// A CSV of feature rows: nearest by distance
     Euclidean,
-    /// A CSV of x, y and z: those that are at most a radius apart
+    /// A CSV of x, y and z: points within a radius
     Radius,
     /// A folder with a TU dataset
     Tu,
@@ -102,42 +99,42 @@ enum KindArg {
 /// Options of all kinds; what an option is without being given is said with it.
 #[derive(clap::Args)]
 struct KindOptions {
-    /// Returns that a correlation is taken of [default: 60]
+    /// Returns in the look-back of a correlation [default: 60]
     #[arg(long, help_heading = "Correlation")]
     lookback: Option<usize>,
-    /// Neighbours that send to a node; also of cosine and euclidean [default: 10]
+    /// Neighbours of a node (sources); also for cosine and euclidean [default: 10]
     #[arg(long, help_heading = "Correlation")]
     k: Option<usize>,
-    /// Weight returns by age: those so many days old count half
+    /// Half-life in days of the weights of returns
     #[arg(long, help_heading = "Correlation", value_name = "DAYS")]
     half_life: Option<f64>,
-    /// Take the mean return of all shares from each first
+    /// Subtract the mean return of all shares first
     #[arg(long, help_heading = "Correlation")]
     demean: bool,
-    /// Returns in the window that a share needs to be a node [default: 40, or the look-back if that
-    /// is less]
+    /// Returns in the look-back that a share needs to be a node [default: 40, or the look-back if
+    /// that is less]
     #[arg(long, help_heading = "Correlation")]
     min_observations: Option<usize>,
-    /// Neighbours that are kept below the threshold and in mutual edges [default: 0]
+    /// Neighbours kept despite --threshold and mutual symmetry [default: 0]
     #[arg(long, help_heading = "Correlation")]
     min_degree: Option<usize>,
-    /// Neighbours are those of the largest magnitude, opposite ones too
+    /// Rank neighbours by magnitude, including negative correlations
     #[arg(long, help_heading = "Correlation")]
     absolute: bool,
-    /// The least correlation of a neighbour
+    /// Minimum correlation of a neighbour
     #[arg(long, help_heading = "Correlation", allow_hyphen_values = true)]
     threshold: Option<f64>,
-    /// Which edges come with the one back; also of cosine and euclidean [default: none]
+    /// Treatment of reverse edges; also for cosine and euclidean [default: none]
     #[arg(long, help_heading = "Correlation", value_enum)]
     symmetry: Option<SymmetryArg>,
-    /// Nodes send to themselves; also of cosine, euclidean and radius
+    /// Add self-loops; also for cosine, euclidean and radius
     #[arg(long, help_heading = "Correlation")]
     self_loops: bool,
-    /// A CSV of symbols and what is known of them: each further column becomes an attribute of
-    /// edges, smaller / larger of two numbers, and of texts 1 where they are equal
+    /// A CSV with a row a symbol; each further column becomes an edge attribute: smaller / larger
+    /// for numbers, 1 if equal for texts
     #[arg(long, help_heading = "Correlation", value_name = "CSV")]
     similarities: Option<PathBuf>,
-    /// What happens to rows and files that cannot be used, as in `ingest` [default: fail]
+    /// Treatment of defective rows and files, as in `ingest` [default: fail]
     #[arg(long, help_heading = "Correlation", value_enum)]
     on_error: Option<OnErrorArg>,
     /// The largest distance; of radius and sdf, whose edges are bonds without it
@@ -146,27 +143,27 @@ struct KindOptions {
     /// Edges of a box that repeats in all directions, of radius: 10,10,10
     #[arg(long, help_heading = "Other kinds", value_name = "X,Y,Z")]
     periodic: Option<BoxEdges>,
-    /// Divide the features of a node by their sum, of edge-list
+    /// edge-list: divide the features of a node by their sum
     #[arg(long, help_heading = "Other kinds")]
     normalize_features: bool,
-    /// A CSV of targets, a row a molecule, of sdf
+    /// sdf: a CSV of targets, one row a molecule
     #[arg(long, help_heading = "Other kinds", value_name = "CSV")]
     targets: Option<PathBuf>,
     /// A column of --targets, or a data item of the SDF file, that is a target; several with commas
     #[arg(long, help_heading = "Other kinds", value_name = "NAME", value_delimiter = ',')]
     target: Vec<String>,
-    /// Keep the positions of atoms as features, of sdf
+    /// sdf: keep the positions of atoms as features
     #[arg(long, help_heading = "Other kinds")]
     positions: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum SymmetryArg {
-    /// None: a node may be a neighbour of one that is none of its
+    /// Edges stay directed
     None,
-    /// All: where one is a neighbour, both are
+    /// Every edge gets its reverse
     Union,
-    /// Only edges that there are both ways stay
+    /// Only edges present in both directions stay
     Mutual,
 }
 
@@ -174,9 +171,9 @@ enum SymmetryArg {
 enum OnErrorArg {
     /// Stop at the first
     Fail,
-    /// Leave them out, and say which
+    /// Exclude and name them
     Skip,
-    /// Mend what can be, and leave out the rest
+    /// Fix what can be fixed, exclude the rest
     Repair,
 }
 

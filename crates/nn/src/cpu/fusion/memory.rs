@@ -166,7 +166,7 @@ impl FusionMemory {
         gradients: &mut TensorSet,
     ) {
         let FusionSizes { tokens, hidden, inner, .. } = of.sizes;
-        let (rows, share) = (self.tokens, ((1.0 / tokens as f64) as f32));
+        let (rows, share) = (self.tokens, (1.0 / tokens as f64) as f32);
         let d_rows = &mut self.d_rows.as_mut_slice()[..rows * hidden];
         for (row, d_rows) in d_rows.chunks_exact_mut(hidden).enumerate() {
             let d_fused = &d_fused[row / tokens * hidden..][..hidden];

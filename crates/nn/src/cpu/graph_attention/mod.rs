@@ -1,11 +1,10 @@
 #![forbid(unsafe_code)]
 
 //! Graph attention on the CPU. Departures from the equations of
-//! [`GraphAttention`](crate::model::GraphAttention):
+//! [the model](crate::model::GraphAttention):
 //!
-//! 1. Matrices of nodes are panel-major (see [`kernel`](crate::cpu::kernel)), a head's columns
-//!    being whole panels. Maps of the nodes are products; the weights are packed once an optimizer
-//!    step.
+//! 1. Matrices of nodes are panel-major (see `cpu/kernel`), a head's columns being whole panels.
+//!    Maps of the nodes are products; the weights are packed once an optimizer step.
 //! 2. GAT's scores are sums of a number of the node that gives, one of the node that receives and
 //!    one of the edge, so that an edge costs a few additions. GATv2's are computed from both nodes'
 //!    rows, forward and twice backward, and nothing of that size is kept.

@@ -30,5 +30,5 @@ mod sliding;
 mod window;
 
 pub(crate) use project::Vectors;
-pub(crate) use sliding::{SlidingPooling, SlidingRoom};
+pub(crate) use sliding::{SlidingCapacity, SlidingPooling};
 pub(crate) use window::{WindowPooling, softmax};

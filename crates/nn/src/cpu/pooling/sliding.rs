@@ -43,7 +43,7 @@ use crate::model::tensor::TensorSet;
 
 /// Capacity.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SlidingRoom {
+pub(crate) struct SlidingCapacity {
     /// T: states of each window.
     pub(crate) steps: usize,
     /// States of the longest sequence.
@@ -58,7 +58,7 @@ pub(crate) struct SlidingRoom {
 /// `(sequence, T - 1)` and on.
 #[derive(Debug)]
 pub(crate) struct SlidingPooling {
-    room: SlidingRoom,
+    room: SlidingCapacity,
     /// The window that ends at each state of the sequence in work.
     window_at: Vec<Option<usize>>,
     states: Buffer<f32>,   // [longest, H], of the sequence in work
@@ -75,14 +75,14 @@ pub(crate) struct SlidingPooling {
 }
 
 /// Numbers in each buffer, in the order of the fields, without the last two.
-fn lens(heads: usize, hidden: usize, room: SlidingRoom) -> [usize; 9] {
+fn lens(heads: usize, hidden: usize, room: SlidingCapacity) -> [usize; 9] {
     let (states, keys, windows) = (room.longest * hidden, heads * hidden, heads * room.windows);
     [states, states, room.sequences * heads * room.longest, room.longest, keys, keys, windows, windows, hidden]
 }
 
 impl SlidingPooling {
     /// Memory for what `room` says, booked on `scope`.
-    pub(crate) fn new(scope: &Scope, heads: usize, hidden: usize, room: SlidingRoom) -> Result<Self> {
+    pub(crate) fn new(scope: &Scope, heads: usize, hidden: usize, room: SlidingCapacity) -> Result<Self> {
         let zeros = |len| Buffer::zeros(scope, len);
         let [states, d_states, scores, d_scores, keys, d_keys, largest, totals, running] = lens(heads, hidden, room);
         Ok(SlidingPooling {
@@ -103,7 +103,7 @@ impl SlidingPooling {
     }
 
     /// Numbers in it.
-    pub(crate) fn len(heads: usize, hidden: usize, room: SlidingRoom) -> usize {
+    pub(crate) fn len(heads: usize, hidden: usize, room: SlidingCapacity) -> usize {
         lens(heads, hidden, room).iter().sum::<usize>() + 2 * Vectors::len(heads, hidden, room.windows)
     }
 
@@ -161,7 +161,7 @@ impl SlidingPooling {
     /// The weights `[heads, T]` of window `window`, which ends at `end`, after
     /// [`SlidingPooling::forward`].
     pub(crate) fn read_weights(&self, window: usize, sequence: usize, last: usize, to: &mut [f32]) {
-        let SlidingRoom { steps, longest, windows, .. } = self.room;
+        let SlidingCapacity { steps, longest, windows, .. } = self.room;
         let heads = to.len() / steps;
         for (head, weights) in to.chunks_exact_mut(steps).enumerate() {
             let of_window = head * windows + window;
@@ -192,7 +192,7 @@ impl SlidingPooling {
     /// The sums over windows `own` in a head, and their M and Z.
     fn sum_windows(&mut self, of: &AttentionPooling, sequence: usize, head: usize, own: Range<usize>) {
         let (hidden, len) = (of.hidden, self.window_at.len());
-        let SlidingRoom { steps, longest, windows, .. } = self.room;
+        let SlidingCapacity { steps, longest, windows, .. } = self.room;
         let states = self.states.as_slice();
         let scores = &mut self.scores.as_mut_slice()[(sequence * of.heads + head) * longest..][..len];
         let key = Matrix::new(&self.keys.as_slice()[head * hidden..][..hidden], hidden, 1);
@@ -230,7 +230,7 @@ impl SlidingPooling {
     /// Adds a head's part to the gradients of the states and keys.
     fn gather_gradients(&mut self, of: &AttentionPooling, sequence: usize, head: usize) {
         let (hidden, len) = (of.hidden, self.window_at.len());
-        let SlidingRoom { steps, longest, windows, .. } = self.room;
+        let SlidingCapacity { steps, longest, windows, .. } = self.room;
         let scores = &self.scores.as_slice()[(sequence * of.heads + head) * longest..][..len];
         let largest = &self.largest.as_slice()[head * windows..][..windows];
         let totals = &self.totals.as_slice()[head * windows..][..windows];

@@ -319,7 +319,7 @@ impl Engine {
     }
 }
 
-/// Carried state with the weights at rest, see [`stream`](crate::stream).
+/// Carried state with the weights at rest, see [`StatefulInference`].
 impl Engine {
     /// Computes the states that `streamed` asks for, on all threads.
     pub fn stream(

@@ -95,8 +95,7 @@ impl Bars {
     }
 
     /// Has the windows that were found go on to so many `steps`, and lists the bars that they
-    /// cover. Of what comes after the last bar that a sample reads, nothing is read: it stands in
-    /// for it.
+    /// cover. Steps past the last bar that a sample reads repeat it.
     pub(super) fn lay(&mut self, steps: usize) -> Result<()> {
         self.windows.go_on_to(steps);
         let last = self.bars_read().saturating_sub(1);

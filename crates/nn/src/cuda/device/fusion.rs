@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! DeviceFusion by attention on a device.
+//! Fusion by attention on a device.
 
 use megabatch_gpu_core::{Buffer, Scope};
 
@@ -24,7 +24,7 @@ pub(super) struct DeviceFusion {
     memory: FuseMemory,
 }
 
-/// FusionSizes for so many samples.
+/// Sizes of a fusion of `samples` samples.
 fn sizes_of(samples: usize, FusionSizes { tokens, hidden, heads, inner }: FusionSizes) -> FuseSizes {
     FuseSizes { samples, tokens, heads, hidden, inner }
 }

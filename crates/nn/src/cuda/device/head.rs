@@ -113,7 +113,7 @@ impl<T: Operand> DeviceHead<T> {
         estimate.enqueue(samples * targets * size_of::<f32>());
     }
 
-    /// Makes ready for `parameters`, and for the losses of a step.
+    /// Packs the weights of `parameters`, and sets the totals of the losses to zero.
     pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
         let numbers = TableRows { table: parameters, rows: &self.places, count: self.places.len(), width: 1 };
         take_rows(&numbers, &mut self.weight, 0, &mut self.rounded)?;

@@ -289,7 +289,7 @@ impl<T: Operand> Lstms<T> {
         let every_step = l + 1 < self.layers.len() || of_steps;
         let list = if l == 0 { &self.over_bars } else { &self.over_states };
         let LstmLayer { recurrent, states, .. } = &self.layers[l];
-        // What reads the layer has left them there, and the next layer does when these are read.
+        // Gradients from above, if every step has one.
         self.back.outputs = if every_step { self.d_outputs.take() } else { None };
         let done = recurrence_backward(list, recurrent, states, &mut self.back);
         self.d_outputs = self.back.outputs.take().or(self.d_outputs.take());

@@ -10,8 +10,7 @@
 //!               gradients    ◄─ by bar    ◄─ the same backward
 //! once a step   unscale, clip, update there, or nothing where the loss or a gradient is not finite
 //!               the batches of the next step, as above
-//!               loss, norm, overflow      ◄─ device, the one thing that the host waits for, while
-//!                                            the device goes on
+//!               loss, norm, overflow      ◄─ device; the host waits for it, the device goes on
 //! where due     outputs of a validation   ◄─ device
 //!               weights, moments          ◄─ device, for checkpoints
 //! ```
@@ -52,7 +51,7 @@ pub use memory_estimate::tensors;
 pub use predictor::{InferenceHandle, Trained};
 use weights::Resident;
 
-/// Refusesa model that the CUDA engine does not compute, trained or not.
+/// Refuses a model that the CUDA engine does not compute, trained or not.
 ///
 /// # Errors
 /// [`Error::NotOnGpu`].
@@ -131,7 +130,7 @@ impl Accelerator {
         &self.tuner
     }
 
-    /// Keeps the series of `samples` on the device, if their windows are slices of some.
+    /// Keeps `series` on the device, if the windows are slices of some.
     pub fn keep_series(&mut self, series: Option<&SeriesView<'_>>) -> Result<()> {
         self.device_model.keep_series(series)
     }

@@ -52,7 +52,12 @@ impl Resident {
         let moments = if estimate.config.has_moments { 2 * bytes } else { 0 };
         estimate.put("optimizer", "moments", moments, &[StepPhase::Optimizer]);
         let steering = ChunkedTensors::bytes(std::slice::from_ref(&(0..len))) + DeviceScaler::BYTES;
-        estimate.put("optimizer", "what steers steps", steering, &[StepPhase::Backward, StepPhase::Optimizer]);
+        estimate.put(
+            "optimizer",
+            "loss scaler and step settings",
+            steering,
+            &[StepPhase::Backward, StepPhase::Optimizer],
+        );
     }
 
     /// Takes weights, moments, the number of updates and the loss scale as they are on the host.

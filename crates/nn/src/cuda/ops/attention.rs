@@ -21,6 +21,7 @@
 //! ```
 
 mod backward;
+#[cfg(feature = "conformance")]
 mod cpu;
 
 use bytemuck::{Pod, Zeroable};
@@ -98,8 +99,8 @@ pub(crate) struct Attended<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scored<'a> {
     /// `[N, H · U]`, of nodes that give and of those that receive.
-    pub(crate) giving: &'a Buffer<f32>,
-    pub(crate) receiving: &'a Buffer<f32>,
+    pub(crate) src: &'a Buffer<f32>,
+    pub(crate) dst: &'a Buffer<f32>,
     /// `[H · U]`; none for ones.
     pub(crate) vector: Option<Part<'a, f32>>,
     /// `[H · U, A]`; none without attributes.
@@ -136,9 +137,9 @@ impl Attended<'_> {
         arrays.into_iter().for_each(|(array, len)| Part::from(array).assert_has(len, &device));
     }
 
-    fn assert_has_scored(&self, Scored { giving, receiving, vector, edge_weight }: Scored<'_>) {
+    fn assert_has_scored(&self, Scored { src, dst, vector, edge_weight }: Scored<'_>) {
         let (device, [scored, _]) = (self.device(), self.lens());
-        self.assert_have([(giving, scored), (receiving, scored)]);
+        self.assert_have([(src, scored), (dst, scored)]);
         let (width, attributes) = (self.sizes.scored(), self.sizes.attributes as usize);
         vector.iter().for_each(|vector| vector.assert_has(width, &device));
         assert!(edge_weight.is_some() || attributes == 0, "a weight for {attributes} attributes");
@@ -157,31 +158,28 @@ pub(crate) fn node_dots(
     of: Attended<'_>,
     values: &Buffer<f32>,
     vectors: [Part<'_, f32>; 2],
-    giving: &mut Buffer<f32>,
-    receiving: &mut Buffer<f32>,
+    src: &mut Buffer<f32>,
+    dst: &mut Buffer<f32>,
 ) -> Result<()> {
     let (sizes, device) = (of.sizes, of.device());
     of.assert_have([
         (values, sizes.nodes as usize * sizes.projected()),
-        (giving, sizes.node_heads()),
-        (receiving, sizes.node_heads()),
+        (src, sizes.node_heads()),
+        (dst, sizes.node_heads()),
     ]);
     vectors.iter().for_each(|vector| vector.assert_has(sizes.projected(), &device));
     match device {
         Device::Cuda(device) => {
             let kernel = Kernel { module: "nn/attention", ptx: PTX, name: "node_dots" };
             let [source, target] = vectors.map(|vector| vector.address());
-            let arguments = arguments![sizes, values.address(), source, target, giving.address(), receiving.address()];
+            let arguments = arguments![sizes, values.address(), source, target, src.address(), dst.address()];
             // SAFETY: a warp reads a head of a node, and writes its two numbers, which the arrays
             // were seen to have. What is submitted to the default stream later runs after it.
             Ok(unsafe { kernel.submit(&device, Launch::over(sizes.node_heads() * WARP), &arguments) }?)
         }
-        _ => {
-            for (to, vector) in [giving, receiving].into_iter().zip(vectors) {
-                cpu::node_dots(sizes, values.as_slice(), vector.elements(), to.as_mut_slice());
-            }
-            Ok(())
-        }
+        _ => cpu_arm!(for (to, vector) in [src, dst].into_iter().zip(vectors) {
+            cpu::node_dots(sizes, values.as_slice(), vector.elements(), to.as_mut_slice());
+        }),
     }
 }
 
@@ -193,13 +191,13 @@ pub(crate) fn coefficients(of: Attended<'_>, scored: Scored<'_>, to: &mut Buffer
     match of.device() {
         Device::Cuda(device) => {
             let kernel = Kernel { module: "nn/attention", ptx: PTX, name: "coefficients" };
-            let (lists, Scored { giving, receiving, vector, edge_weight }) = (&of.lists.on_device, scored);
+            let (lists, Scored { src, dst, vector, edge_weight }) = (&of.lists.on_device, scored);
             let arguments = arguments![
                 of.sizes,
                 lists.starts.address(),
                 lists.from.address(),
-                giving.address(),
-                receiving.address(),
+                src.address(),
+                dst.address(),
                 address(vector),
                 address(edge_weight),
                 lists.attributes.address(),
@@ -213,10 +211,7 @@ pub(crate) fn coefficients(of: Attended<'_>, scored: Scored<'_>, to: &mut Buffer
             // submitted to the default stream later runs after it.
             Ok(unsafe { kernel.submit(&device, Launch::over(of.sizes.node_heads() * WARP), &arguments) }?)
         }
-        _ => {
-            cpu::coefficients(of, scored, to.as_mut_slice());
-            Ok(())
-        }
+        _ => cpu_arm!(cpu::coefficients(of, scored, to.as_mut_slice())),
     }
 }
 
@@ -260,12 +255,11 @@ pub(crate) fn gather_heads(
             // element. What is submitted to the default stream later runs after it.
             Ok(unsafe { kernel.submit(&device, Launch::over(len), &arguments) }?)
         }
-        _ => {
+        _ => cpu_arm!({
             let y = &mut y.as_mut_slice()[..len];
             cpu::gather_heads(of, coefficients.as_slice(), values.as_slice(), start, y);
             y.iter_mut().for_each(|y| *y = activation.map_or(*y, |activation| activation.of(*y)));
-            Ok(())
-        }
+        }),
     }
 }
 

@@ -25,7 +25,7 @@ pub struct BatchUploader {
     on_device: Buffer<u32>,
 }
 
-/// `CopyCommand` of deliver.cu.
+/// `Parcel` of deliver.cu.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 struct CopyCommand {
@@ -83,8 +83,7 @@ impl<'a> UploadBatch<'a> {
         let BatchUploader { words, commands, on_device, .. } = &mut *self.uploader;
         to.scope().device().assert_beside(on_device.scope().device());
         if let Device::Cpu(_) = to.scope().device() {
-            to.as_mut_slice()[..values.len()].copy_from_slice(values);
-            return Ok(());
+            return cpu_arm!(to.as_mut_slice()[..values.len()].copy_from_slice(values));
         }
         let (mut address, mut from) = (to.address(), words.len());
         words.extend_from_slice(bytemuck::cast_slice(values));
@@ -98,8 +97,8 @@ impl<'a> UploadBatch<'a> {
         Ok(())
     }
 
-    /// Sends everything off, and does not wait: what is submitted to the device later finds it
-    /// there.
+    /// Sends everything off. Work submitted to the device later finds it there. The host waits only
+    /// for the upload before the last one.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory): what the device says.

@@ -45,17 +45,19 @@ pub fn sum_by_bar<T: Operand>(
             // runs after it.
             Ok(unsafe { kernel.submit(device, Launch::over(rows * hidden), &arguments) }?)
         }
-        _ => {
-            let (width, d_gates, to) = (4 * hidden, d_gates.as_slice(), to.as_mut_slice());
-            to[..rows * width].fill(0.0);
-            for (window, &first) in first.iter().enumerate() {
-                for t in 0..of.steps as usize {
-                    let terms = &d_gates[(of.gates(t) + window) * width..][..width];
-                    let sums = &mut to[(first as usize + t) * width..][..width];
-                    sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term.widen());
-                }
-            }
-            Ok(())
+        _ => cpu_arm!(cpu(list, sequence, d_gates.as_slice(), to.as_mut_slice())),
+    }
+}
+
+#[cfg(feature = "conformance")]
+fn cpu<T: Operand>(list: &WorkList, sequence: usize, d_gates: &[T], to: &mut [f32]) {
+    let (of, width) = (list.places()[sequence], 4 * list.hidden());
+    to[..list.projected_rows_of(sequence) * width].fill(0.0);
+    for (window, &first) in list.first(&of).iter().enumerate() {
+        for t in 0..of.steps as usize {
+            let terms = &d_gates[(of.gates(t) + window) * width..][..width];
+            let sums = &mut to[(first as usize + t) * width..][..width];
+            sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term.widen());
         }
     }
 }

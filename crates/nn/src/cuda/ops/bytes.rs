@@ -12,6 +12,9 @@
 //! Both sums are exact, in 32 bits: on a GPU of tensor cores for bytes, which take two products a
 //! number where those for 16 bits take one, and go twice as fast.
 
+#[cfg(feature = "conformance")]
+pub(super) mod cpu;
+
 use megabatch_amp::QuantizedMatrix;
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
@@ -29,9 +32,6 @@ const THREADS: u32 = 128;
 
 /// Threads that quantise a row.
 const WARP: usize = 32;
-
-/// Magnitude of the largest quantised number of a row: 64 · 128 - 1.
-const GREATEST: f32 = 8191.0;
 
 const PTX: &str = megabatch_gpu_core::ptx!("bytes");
 
@@ -80,12 +80,6 @@ impl DeviceByteMatrix {
         [self.scales.len(), self.depth]
     }
 
-    /// Row `n` and its scale, on the CPU.
-    pub(super) fn row(&self, n: usize) -> (&[i8], f32) {
-        let padded = padded(self.depth);
-        (&self.bytes.as_slice()[n * padded..][..padded], self.scales.as_slice()[n])
-    }
-
     /// Addresses of the bytes and the scales.
     fn addresses(&self) -> [u64; 2] {
         [self.bytes.address(), self.scales.address()]
@@ -121,15 +115,7 @@ impl DeviceByteRows {
                 // SAFETY: the rows were seen to be there.
                 unsafe { self.quantize_at(device, x.address()) }
             }
-            _ => {
-                let [rows, depth] = shape;
-                let to = self.bytes.as_mut_slice().chunks_exact_mut(2 * padded(depth)).zip(self.scales.as_mut_slice());
-                for (row, (bytes, scale)) in (0..rows).zip(to) {
-                    let of_row: Vec<f32> = x.elements()[row * depth..][..depth].iter().map(|x| x.widen()).collect();
-                    *scale = quantize_row(&of_row, bytes);
-                }
-                Ok(())
-            }
+            _ => cpu_arm!(cpu::quantize(self, x)),
         }
     }
 
@@ -186,18 +172,7 @@ pub fn multiply_bytes(
             // SAFETY: the buffers were seen to have the lengths of the shape.
             unsafe { multiply_at(device, x, weights, start, Part { buffer: out, start: at }.address()) }
         }
-        _ => {
-            let rows = out.as_mut_slice()[at..].chunks_exact_mut(outputs).take(x.rows);
-            for (r, out) in rows.enumerate() {
-                let padded = padded(depth);
-                let (row, row_scale) = (&x.bytes.as_slice()[r * 2 * padded..][..2 * padded], x.scales.as_slice()[r]);
-                for (n, out) in out.iter_mut().enumerate() {
-                    let (bytes, scale) = weights.row(n);
-                    *out = product_of(row, row_scale, bytes, scale) + start.map_or(0.0, |start| start.elements()[n]);
-                }
-            }
-            Ok(())
-        }
+        _ => cpu_arm!(cpu::multiply(x, weights, start, &mut out.as_mut_slice()[at..])),
     }
 }
 
@@ -240,34 +215,6 @@ pub(super) fn scales_of(matrix: &QuantizedMatrix) -> impl Iterator<Item = f32> {
 /// Inputs with those that fill the last tile up.
 pub(super) fn padded(depth: usize) -> usize {
     depth.next_multiple_of(DEPTH)
-}
-
-/// Quantises a row to `[2, padded]`; its scale.
-pub(super) fn quantize_row(x: &[f32], to: &mut [i8]) -> f32 {
-    /// Added to a number below 2²² and taken away, it leaves the nearest integer.
-    const ROUNDING: f32 = 12_582_912.0;
-    // As integers, magnitudes have the order of the numbers, and NaN stands above infinity.
-    let greatest = f32::from_bits(x.iter().map(|x| x.to_bits() & 0x7fff_ffff).max().unwrap_or(0));
-    let inverse = GREATEST / greatest;
-    let (factor, scale) = match (greatest.is_finite(), inverse.is_finite()) {
-        (true, true) => (inverse, greatest / GREATEST),
-        (true, false) => (0.0, 0.0),
-        (false, _) => (0.0, f32::NAN),
-    };
-    to.fill(0);
-    let (high, low) = to.split_at_mut(to.len() / 2);
-    for ((x, high), low) in x.iter().zip(high).zip(low) {
-        let number = (x * factor + ROUNDING) - ROUNDING;
-        (*high, *low) = ((number as i32 >> 7) as i8, (number as i32 & 127) as i8);
-    }
-    scale
-}
-
-/// The product of a quantised row and a row of weights, each with its scale.
-pub(super) fn product_of(row: &[i8], row_scale: f32, weights: &[i8], scale: f32) -> f32 {
-    let (high, low) = row.split_at(row.len() / 2);
-    let sum = |of: &[i8]| of.iter().zip(weights).map(|(&x, &w)| i32::from(x) * i32::from(w)).sum::<i32>() as f32;
-    (sum(high) * 128.0 + sum(low)) * (row_scale * scale)
 }
 
 #[cfg(test)]

@@ -26,40 +26,6 @@ pub(super) use graphs::graphs;
 /// device's answer is wrong.
 pub type Case = (&'static str, fn(&Device) -> Result<()>);
 
-/// The sources of the kernels, in this folder, without their ending: for a harness that runs them
-/// without a GPU.
-pub const SOURCES: &[&str] = &[
-    "attention",
-    "attention_backward",
-    "by_bar",
-    "bytes",
-    "cell",
-    "column_sums",
-    "deliver",
-    "dropout",
-    "fuse",
-    "gate_rows",
-    "graph_dropout",
-    "graph_loss",
-    "join",
-    "loss",
-    "matmul",
-    "matmul_large",
-    "norm",
-    "pool",
-    "pool_keys",
-    "readout",
-    "recurrence",
-    "recurrence_backward",
-    "recurrence_bytes",
-    "recurrence_group",
-    "recurrence_group_backward",
-    "recurrence_of_rows",
-    "recurrent_weights",
-    "round",
-    "take_rows",
-];
-
 /// The cases.
 pub const CASES: &[Case] = &[
     ("a layer in bf16 is the CPU's, held in registers", |device| same::<bf16>(device, &[1, 20, 64], 2e-2)),

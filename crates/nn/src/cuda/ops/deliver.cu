@@ -1,8 +1,8 @@
-// What a batch brings, which came in one copy, to the arrays that it is for. Source of deliver.ptx; launched by deliver.rs.
+// What a batch brings, which came in one copy, to the arrays that it is for. Source of deliver.ptx; launched by batch_upload.rs.
 
 #define THREADS 256
 
-// Words from number `from` on, for the array of which `to` is the address: `Parcel` of deliver.rs.
+// Words from number `from` on, for the array of which `to` is the address: `CopyCommand` of batch_upload.rs.
 struct Parcel {
   unsigned long long to;
   unsigned from, words;

@@ -25,7 +25,7 @@ pub struct Dropped<'a> {
     pub shape: [usize; 3],
 }
 
-/// The numbers that a [`Mask`] is drawn from: `Mask` of dropout.cu.
+/// The numbers that a [`Mask`] is drawn from: `Mask` of mask.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct MaskNumbers {
@@ -37,12 +37,6 @@ pub struct MaskNumbers {
 impl From<Mask> for MaskNumbers {
     fn from(Mask { key, dropped_below, scale }: Mask) -> Self {
         MaskNumbers { key, dropped_below, scale: scale as f32 }
-    }
-}
-
-impl From<MaskNumbers> for Mask {
-    fn from(MaskNumbers { key, dropped_below, scale }: MaskNumbers) -> Self {
-        Mask { key, dropped_below, scale: f64::from(scale) }
     }
 }
 
@@ -80,14 +74,6 @@ impl Dropped<'_> {
         let [steps, windows, hidden] = self.shape;
         Launch::over(steps.div_ceil(WORDS) * windows * hidden)
     }
-
-    /// Factor of element `at`.
-    fn factor(&self, at: usize) -> f32 {
-        let [_, windows, hidden] = self.shape;
-        let (row, unit) = (at / hidden, at % hidden);
-        let end = self.ends.0.as_slice()[self.ends.1 + row % windows];
-        Mask::from(self.mask.0.as_slice()[self.mask.1]).factor(end as usize, row / windows, unit) as f32
-    }
 }
 
 /// Writes `from` `[T, B, H]` with the dropped numbers zero and the others scaled up to `to` from
@@ -121,11 +107,7 @@ pub fn drop_outputs<From: Operand, To: Operand>(
             // after it.
             Ok(unsafe { kernel.submit(device, of.launch(), &arguments) }?)
         }
-        _ => {
-            let to = to.as_mut_slice()[start..][..len].iter_mut().zip(from.elements());
-            to.enumerate().for_each(|(at, (to, from))| *to = To::narrow(from.widen() * of.factor(at)));
-            Ok(())
-        }
+        _ => cpu_arm!(cpu::drop_outputs(of, from.elements(), &mut to.as_mut_slice()[start..])),
     }
 }
 
@@ -156,17 +138,45 @@ pub fn drop_gradients(of: Dropped<'_>, d: &mut Buffer<f32>, start: usize) -> Res
             // SAFETY: as in `drop_outputs`.
             Ok(unsafe { kernel.submit(device, of.launch(), &arguments) }?)
         }
-        _ => {
-            let d = &mut d.as_mut_slice()[start..][..of.len()];
-            d.iter_mut().enumerate().for_each(|(at, d)| *d *= of.factor(at));
-            Ok(())
-        }
+        _ => cpu_arm!(cpu::drop_gradients(of, &mut d.as_mut_slice()[start..])),
     }
 }
 
 fn kernel<From: Operand, To: Operand>() -> String {
     assert!(From::SUFFIX == To::SUFFIX || !From::IS_NARROW, "outputs are of f32, or of what they become");
     format!("drop_{}_{}", From::SUFFIX, To::SUFFIX)
+}
+
+#[cfg(feature = "conformance")]
+mod cpu {
+    use super::{Dropped, MaskNumbers};
+    use crate::cuda::ops::operand::Operand;
+    use crate::model::dropout::Mask;
+
+    impl From<MaskNumbers> for Mask {
+        fn from(MaskNumbers { key, dropped_below, scale }: MaskNumbers) -> Self {
+            Mask { key, dropped_below, scale: f64::from(scale) }
+        }
+    }
+
+    impl Dropped<'_> {
+        /// Factor of element `at`.
+        fn factor(&self, at: usize) -> f32 {
+            let [_, windows, hidden] = self.shape;
+            let (row, unit) = (at / hidden, at % hidden);
+            let end = self.ends.0.as_slice()[self.ends.1 + row % windows];
+            Mask::from(self.mask.0.as_slice()[self.mask.1]).factor(end as usize, row / windows, unit) as f32
+        }
+    }
+
+    pub(super) fn drop_outputs<From: Operand, To: Operand>(of: Dropped<'_>, from: &[From], to: &mut [To]) {
+        let to = to[..of.len()].iter_mut().zip(from);
+        to.enumerate().for_each(|(at, (to, from))| *to = To::narrow(from.widen() * of.factor(at)));
+    }
+
+    pub(super) fn drop_gradients(of: Dropped<'_>, d: &mut [f32]) {
+        d[..of.len()].iter_mut().enumerate().for_each(|(at, d)| *d *= of.factor(at));
+    }
 }
 
 #[cfg(test)]

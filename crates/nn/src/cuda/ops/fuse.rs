@@ -2,6 +2,8 @@
 //! `[H]`. [`Fusion`](crate::Fusion) has the definition; sums have a fixed order.
 
 mod attend;
+#[cfg(feature = "conformance")]
+mod cpu;
 mod numbers;
 
 use bytemuck::{Pod, Zeroable};

@@ -87,17 +87,6 @@ impl GateRows {
             assert!(end <= interleaved, "{end}: units end with their buffer, of {interleaved}");
         }
     }
-
-    /// Calls `each` with every element's tensor, its number unit by unit and that gate by gate.
-    fn each(&self, mut each: impl FnMut(&GateEntry, usize, usize)) {
-        for of in &self.tensors {
-            let width = of.width as usize;
-            for k in 0..self.len(of) {
-                let (row, column) = (k / width, k % width);
-                each(of, k, (row % 4 * self.hidden + row / 4) * width + column);
-            }
-        }
-    }
 }
 
 /// Brings the tensors of `rows` from PyTorch's order in `from` to that of the operations in `to`,
@@ -119,15 +108,7 @@ pub fn interleave<T: Operand>(rows: &GateRows, from: &Buffer<f32>, to: &mut Buff
             // have, and writes the one of `to` that is its own.
             unsafe { launch(rows, &name, from.address(), to.address()) }
         }
-        _ => {
-            let (from, to) = (from.as_slice(), to.as_mut_slice());
-            rows.each(|of, k, separated| {
-                let x = from[of.start as usize + separated];
-                let x = if of.other == NONE { x } else { x + from[of.other as usize + separated] };
-                to[of.place as usize + k] = T::narrow(x);
-            });
-            Ok(())
-        }
+        _ => cpu_arm!(cpu::interleave(rows, from.as_slice(), to.as_mut_slice())),
     }
 }
 
@@ -146,15 +127,7 @@ pub fn add_separated(rows: &GateRows, from: &Buffer<f32>, to: &mut Buffer<f32>) 
         // SAFETY: a thread reads its number of `from` and changes the one of each tensor of `to`
         // that is its own.
         Device::Cuda(_) => unsafe { launch(rows, "add_separated", from.address(), to.address()) },
-        _ => {
-            let (from, to) = (from.as_slice(), to.as_mut_slice());
-            rows.each(|of, k, separated| {
-                for start in [of.start, of.other].into_iter().filter(|&start| start != NONE) {
-                    to[start as usize + separated] += from[of.place as usize + k];
-                }
-            });
-            Ok(())
-        }
+        _ => cpu_arm!(cpu::add_separated(rows, from.as_slice(), to.as_mut_slice())),
     }
 }
 
@@ -168,6 +141,41 @@ unsafe fn launch(rows: &GateRows, name: &str, from: u64, to: u64) -> Result<()> 
     // SAFETY: as the caller promised; the table has so many tensors, whose blocks follow one
     // another.
     Ok(unsafe { kernel.submit(device, Launch::of_blocks(rows.blocks), &arguments) }?)
+}
+
+#[cfg(feature = "conformance")]
+mod cpu {
+    use super::{GateEntry, GateRows, NONE};
+    use crate::cuda::ops::operand::Operand;
+
+    impl GateRows {
+        /// Calls `each` with every element's tensor, its number unit by unit and that gate by gate.
+        fn each(&self, mut each: impl FnMut(&GateEntry, usize, usize)) {
+            for of in &self.tensors {
+                let width = of.width as usize;
+                for k in 0..self.len(of) {
+                    let (row, column) = (k / width, k % width);
+                    each(of, k, (row % 4 * self.hidden + row / 4) * width + column);
+                }
+            }
+        }
+    }
+
+    pub(super) fn interleave<T: Operand>(rows: &GateRows, from: &[f32], to: &mut [T]) {
+        rows.each(|of, k, separated| {
+            let x = from[of.start as usize + separated];
+            let x = if of.other == NONE { x } else { x + from[of.other as usize + separated] };
+            to[of.place as usize + k] = T::narrow(x);
+        });
+    }
+
+    pub(super) fn add_separated(rows: &GateRows, from: &[f32], to: &mut [f32]) {
+        rows.each(|of, k, separated| {
+            for start in [of.start, of.other].into_iter().filter(|&start| start != NONE) {
+                to[start as usize + separated] += from[of.place as usize + k];
+            }
+        });
+    }
 }
 
 #[cfg(test)]

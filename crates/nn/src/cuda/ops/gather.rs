@@ -226,14 +226,7 @@ pub fn join<From: Operand, T: Operand>(reads: &GatherIndex, from: &Buffer<From>,
             // writes one element. What is submitted to the default stream later runs after it.
             Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
         }
-        _ => {
-            let rows = joined.as_mut_slice().chunks_exact_mut(width.max(1)).zip(&reads.lists.rows);
-            for (to, &row) in rows {
-                let vector = &from.as_slice()[row as usize * width..][..width];
-                to.iter_mut().zip(vector).for_each(|(to, from)| *to = T::narrow(from.widen()));
-            }
-            Ok(())
-        }
+        _ => cpu_arm!(cpu::join(reads, from.as_slice(), joined.as_mut_slice())),
     }
 }
 
@@ -267,20 +260,35 @@ pub fn scatter_add<T: Operand>(reads: &GatherIndex, d_joined: &Buffer<f32>, d_ve
             // `d_vectors`. What is submitted to the default stream later runs after it.
             Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
         }
-        _ => {
-            d_vectors.as_mut_slice()[..len].fill(0.0);
-            let rows = d_joined.as_slice().chunks_exact(width.max(1));
-            for (row, &vector) in rows.zip(&reads.numbers) {
-                let sums = &mut d_vectors.as_mut_slice()[vector as usize * width..][..width];
-                sums.iter_mut().zip(row).for_each(|(sum, &term)| *sum += T::narrow(term).widen());
-            }
-            Ok(())
-        }
+        _ => cpu_arm!(cpu::scatter_add::<T>(reads, d_joined.as_slice(), d_vectors.as_mut_slice())),
     }
 }
 
 fn kernel<From: Operand, T: Operand>() -> String {
     format!("join_{}_{}", From::SUFFIX, T::SUFFIX)
+}
+
+#[cfg(feature = "conformance")]
+mod cpu {
+    use super::GatherIndex;
+    use crate::cuda::ops::operand::Operand;
+
+    pub(super) fn join<From: Operand, T: Operand>(reads: &GatherIndex, from: &[From], joined: &mut [T]) {
+        let width = reads.hidden;
+        for (to, &row) in joined.chunks_exact_mut(width.max(1)).zip(&reads.lists.rows) {
+            let vector = &from[row as usize * width..][..width];
+            to.iter_mut().zip(vector).for_each(|(to, from)| *to = T::narrow(from.widen()));
+        }
+    }
+
+    pub(super) fn scatter_add<T: Operand>(reads: &GatherIndex, d_joined: &[f32], d_vectors: &mut [f32]) {
+        let width = reads.hidden;
+        d_vectors[..reads.vectors_len() * width].fill(0.0);
+        for (row, &vector) in d_joined.chunks_exact(width.max(1)).zip(&reads.numbers) {
+            let sums = &mut d_vectors[vector as usize * width..][..width];
+            sums.iter_mut().zip(row).for_each(|(sum, &term)| *sum += T::narrow(term).widen());
+        }
+    }
 }
 
 #[cfg(test)]

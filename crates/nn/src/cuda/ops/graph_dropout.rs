@@ -8,7 +8,6 @@ use super::dropout::{MaskNumbers, mask_address};
 use super::graph_lists::GraphLists;
 use super::operand::Part;
 use crate::error::Result;
-use crate::model::dropout::Mask;
 
 /// Dropout of rows `[N, width]` of the nodes of a batch.
 #[derive(Clone, Copy, Debug)]
@@ -22,16 +21,6 @@ pub(crate) struct DroppedNodes<'a> {
 impl DroppedNodes<'_> {
     fn len(&self) -> usize {
         self.lists.nodes() * self.width
-    }
-
-    /// Factors of all numbers in their order.
-    fn factors(&self) -> impl Iterator<Item = f32> {
-        let (mask, edges) = (Mask::from(self.mask.0.as_slice()[self.mask.1]), &self.lists.edges);
-        (0..self.len()).map(move |k| {
-            let node = k / self.width;
-            let graph = edges.graphs[edges.graph_of[node] as usize];
-            mask.factor(graph.index as usize, node - graph.node as usize, k % self.width) as f32
-        })
     }
 
     /// # Safety
@@ -66,11 +55,7 @@ pub(crate) fn drop_nodes(of: DroppedNodes<'_>, x: &Buffer<f32>, to: &mut Buffer<
             // runs after it.
             unsafe { of.submit(&device, "drop_nodes", &arguments) }
         }
-        _ => {
-            let pairs = to.as_mut_slice().iter_mut().zip(x.as_slice());
-            pairs.zip(of.factors()).for_each(|((to, x), factor)| *to = x * factor);
-            Ok(())
-        }
+        _ => cpu_arm!(cpu::drop_nodes(of, x.as_slice(), to.as_mut_slice())),
     }
 }
 
@@ -88,10 +73,33 @@ pub(crate) fn drop_node_gradients(of: DroppedNodes<'_>, d: &mut Buffer<f32>) -> 
             // SAFETY: as in `drop_nodes`.
             unsafe { of.submit(&device, "drop_node_gradients", &arguments) }
         }
-        _ => {
-            d.as_mut_slice().iter_mut().zip(of.factors()).for_each(|(d, factor)| *d *= factor);
-            Ok(())
+        _ => cpu_arm!(cpu::drop_node_gradients(of, d.as_mut_slice())),
+    }
+}
+
+#[cfg(feature = "conformance")]
+mod cpu {
+    use super::DroppedNodes;
+    use crate::model::dropout::Mask;
+
+    impl DroppedNodes<'_> {
+        /// Factors of all numbers in their order.
+        fn factors(&self) -> impl Iterator<Item = f32> {
+            let (mask, edges) = (Mask::from(self.mask.0.as_slice()[self.mask.1]), &self.lists.edges);
+            (0..self.len()).map(move |k| {
+                let node = k / self.width;
+                let graph = edges.graphs[edges.graph_of[node] as usize];
+                mask.factor(graph.index as usize, node - graph.node as usize, k % self.width) as f32
+            })
         }
+    }
+
+    pub(super) fn drop_nodes(of: DroppedNodes<'_>, x: &[f32], to: &mut [f32]) {
+        to.iter_mut().zip(x).zip(of.factors()).for_each(|((to, x), factor)| *to = x * factor);
+    }
+
+    pub(super) fn drop_node_gradients(of: DroppedNodes<'_>, d: &mut [f32]) {
+        d.iter_mut().zip(of.factors()).for_each(|(d, factor)| *d *= factor);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use megabatch_gpu_core::{Buffer, Device, Scope};
 
-use super::batch_upload::{BatchUploader, UploadBatch};
+use super::batch_upload::UploadBatch;
 use crate::error::Result;
 use crate::graph::{BatchEdges, GraphPlace};
 
@@ -23,7 +23,7 @@ pub(crate) struct GraphLists {
 pub(super) struct OnDevice {
     pub(super) starts: Buffer<u32>,
     pub(super) from: Buffer<u32>,
-    pub(super) starts_of_givers: Buffer<u32>,
+    pub(super) src_starts: Buffer<u32>,
     pub(super) places: Buffer<u32>,
     pub(super) to: Buffer<u32>,
     pub(super) attributes: Buffer<f32>,
@@ -38,7 +38,7 @@ impl GraphLists {
         let on_device = OnDevice {
             starts: none()?,
             from: none()?,
-            starts_of_givers: none()?,
+            src_starts: none()?,
             places: none()?,
             to: none()?,
             attributes: Buffer::zeros(scope, 0)?,
@@ -49,8 +49,10 @@ impl GraphLists {
     }
 
     /// Lists of these edges, which the device has.
+    #[cfg(feature = "conformance")]
     pub(crate) fn new(scope: &Scope, edges: BatchEdges) -> Result<Self> {
-        let (mut lists, mut uploader) = (GraphLists::empty(scope)?, BatchUploader::new(scope)?);
+        let mut lists = GraphLists::empty(scope)?;
+        let mut uploader = super::BatchUploader::new(scope)?;
         lists.set(Arc::new(edges));
         let mut upload = uploader.upload();
         lists.enqueue(&mut upload)?;
@@ -65,11 +67,11 @@ impl GraphLists {
 
     /// Gives `upload` what the device has to know of the graphs.
     pub(crate) fn enqueue<'a>(&'a mut self, upload: &mut UploadBatch<'a>) -> Result<()> {
-        let (BatchEdges { starts, from, starts_of_givers, places, to, attributes, graph_of, graphs }, on_device) =
+        let (BatchEdges { starts, from, src_starts, places, to, attributes, graph_of, graphs }, on_device) =
             (&*self.edges, &mut self.on_device);
         upload.put(&mut on_device.starts, starts)?;
         upload.put(&mut on_device.from, from)?;
-        upload.put(&mut on_device.starts_of_givers, starts_of_givers)?;
+        upload.put(&mut on_device.src_starts, src_starts)?;
         upload.put(&mut on_device.places, places)?;
         upload.put(&mut on_device.to, to)?;
         upload.put(&mut on_device.attributes, attributes)?;

@@ -1,4 +1,4 @@
-// Losses that compare the outputs of a row, or the rows of a graph, with each other. Source of graph_loss.ptx; launched by graph_loss.rs; ../loss/of_graph.rs has the definitions.
+// Losses that compare the outputs of a row, or the rows of a graph, with each other. Source of graph_loss.ptx; launched by graph_loss.rs; ../../loss/of_graph.rs has the definitions.
 // Everything is in f64, and sums are in a fixed order. A row whose targets are not all known has NaN for all of them.
 #include "graphs.cuh"
 

@@ -1,17 +1,17 @@
 //! The losses that compare the outputs of a row, or the rows of a graph, with each other, and their
 //! gradients. [`Loss::graph_sum`] has the definitions.
 
-use std::ops::Range;
-
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 
 use super::graph_lists::GraphLists;
+#[cfg(feature = "conformance")]
+use super::loss::add_to;
 use super::loss::{LossScaling, THREADS, add_totals};
 use super::operand::Part;
 use super::scratch::Scratch;
 use crate::error::Result;
-use crate::loss::{Loss, labelled_rows};
+use crate::loss::Loss;
 
 /// Inputs of a loss of graphs: rows of K outputs and as many targets. Where not all targets of a
 /// row are known, they are NaN.
@@ -31,13 +31,6 @@ impl GraphRows<'_> {
     /// R.
     fn rows(&self) -> usize {
         if self.by_node { self.lists.nodes() } else { self.lists.graphs() }
-    }
-
-    /// The rows of each graph.
-    fn of_graphs(&self) -> impl Iterator<Item = Range<usize>> {
-        let by_node = self.by_node;
-        let pairs = self.lists.edges.graphs.windows(2).enumerate();
-        pairs.map(move |(g, pair)| if by_node { pair[0].node as usize..pair[1].node as usize } else { g..g + 1 })
     }
 }
 
@@ -79,12 +72,7 @@ pub(crate) fn graph_loss(
     scratch.assert_beside(&device);
     match &device {
         Device::Cuda(device) => cuda(device, loss, of, objective, d_outputs, totals, scratch),
-        _ => {
-            let [sum, terms] = cpu(loss, of, objective, d_outputs.as_mut_slice());
-            let totals = totals.as_mut_slice();
-            (totals[0], totals[1]) = (totals[0] + sum, totals[1] + terms);
-            Ok(())
-        }
+        _ => cpu_arm!(add_to(totals, cpu::graph_loss(loss, of, objective, d_outputs.as_mut_slice()))),
     }
 }
 
@@ -123,24 +111,42 @@ fn launch(loss: Loss, sizes: [usize; 3]) -> Option<Launch> {
     Launch::of_blocks(blocks(loss, sizes[0], sizes[1], sizes[2])).map(|launch| launch.with_threads(THREADS as u32))
 }
 
-/// The sum of the losses, and the number of its terms.
-fn cpu(
-    loss: Loss,
-    of: GraphRows<'_>,
-    LossScaling { terms, scale }: LossScaling<'_>,
-    d_outputs: &mut [f32],
-) -> [f64; 2] {
-    let (count, scale, mut totals) = (terms.as_slice()[0].count as usize, scale.as_slice()[0], [0.0; 2]);
-    for rows in of.of_graphs() {
-        let values = rows.start * of.width..rows.end * of.width;
-        let (y, targets) = (&of.outputs.as_slice()[values.clone()], &of.targets.as_slice()[values.clone()]);
-        let d = &mut d_outputs[values];
-        loss.graph_gradient(y, targets, of.width, count, d);
-        d.iter_mut().for_each(|d| *d *= scale);
-        totals[0] += loss.graph_sum(y, targets, of.width);
-        totals[1] += loss.graph_terms(labelled_rows(targets, of.width), of.width) as f64;
+#[cfg(feature = "conformance")]
+mod cpu {
+    use std::ops::Range;
+
+    use super::GraphRows;
+    use crate::cuda::ops::loss::LossScaling;
+    use crate::loss::{Loss, labelled_rows};
+
+    impl GraphRows<'_> {
+        /// The rows of each graph.
+        fn of_graphs(&self) -> impl Iterator<Item = Range<usize>> {
+            let by_node = self.by_node;
+            let pairs = self.lists.edges.graphs.windows(2).enumerate();
+            pairs.map(move |(g, pair)| if by_node { pair[0].node as usize..pair[1].node as usize } else { g..g + 1 })
+        }
     }
-    totals
+
+    /// The sum of the losses, and the number of its terms.
+    pub(super) fn graph_loss(
+        loss: Loss,
+        of: GraphRows<'_>,
+        LossScaling { terms, scale }: LossScaling<'_>,
+        d_outputs: &mut [f32],
+    ) -> [f64; 2] {
+        let (count, scale, mut totals) = (terms.as_slice()[0].count as usize, scale.as_slice()[0], [0.0; 2]);
+        for rows in of.of_graphs() {
+            let values = rows.start * of.width..rows.end * of.width;
+            let (y, targets) = (&of.outputs.as_slice()[values.clone()], &of.targets.as_slice()[values.clone()]);
+            let d = &mut d_outputs[values];
+            loss.graph_gradient(y, targets, of.width, count, d);
+            d.iter_mut().for_each(|d| *d *= scale);
+            totals[0] += loss.graph_sum(y, targets, of.width);
+            totals[1] += loss.graph_terms(labelled_rows(targets, of.width), of.width) as f64;
+        }
+        totals
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 #define NO_EDGE 0xffffffffu  // the node that a place is from which no edge has
 
-// `GraphPlace` of graph_lists.rs: its number in the source, its first node, and the first place of its edges. One more behind the last has the ends.
+// `GraphPlace` of nn/src/graph: its number in the source, its first node, and the first place of its edges. One more behind the last has the ends.
 struct Graph {
   u64 index;
   unsigned node, place;

@@ -4,7 +4,7 @@
 use megabatch_order::random::{Stream, uniform};
 use megabatch_simt::Harness;
 
-use super::conformance::SOURCES;
+use super::SOURCES;
 
 pub(super) static HARNESS: Harness = Harness::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/cuda/ops"), SOURCES);
 

@@ -1,5 +1,7 @@
 //! W_ih as the recurrence reads it where it projects rows itself.
 
+use std::marker::PhantomData;
+
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 
@@ -22,11 +24,13 @@ pub struct InputWeights<T: Operand> {
     /// F of each sequence.
     features: Vec<usize>,
     /// `[H, 4, F]` of each on the CPU.
+    #[cfg(feature = "conformance")]
     pub(super) rows: Vec<Buffer<T>>,
     /// On a GPU, two elements a number.
     pub(super) fragments: Buffer<u32>,
     /// `[sequences, H, 4]`.
     pub(super) bias: Buffer<f32>,
+    operands: PhantomData<T>,
 }
 
 impl<T: Operand> InputWeights<T> {
@@ -48,13 +52,14 @@ impl<T: Operand> InputWeights<T> {
         assert!(InputWeights::<T>::are_possible(hidden, features), "{hidden} units that read {features:?} numbers");
         let is_cuda = matches!(scope.device(), Device::Cuda(_));
         let len = if is_cuda { features.len() * fragments_len::<T>(hidden, features) } else { 0 };
-        let rows = features.iter().filter(|_| !is_cuda).map(|features| Buffer::zeros(scope, 4 * hidden * features));
         Ok(InputWeights {
             hidden,
             features: features.to_vec(),
-            rows: rows.collect::<Result<_, _>>()?,
+            #[cfg(feature = "conformance")]
+            rows: cpu::rows(scope, hidden, features)?,
             fragments: Buffer::zeros(scope, len)?,
             bias: Buffer::zeros(scope, features.len() * 4 * hidden)?,
+            operands: PhantomData,
         })
     }
 
@@ -80,15 +85,7 @@ impl<T: Operand> InputWeights<T> {
         let device = self.bias.scope().device().clone();
         weight.assert_has(gates * features, &device);
         bias.iter().for_each(|bias| bias.assert_has(gates, &device));
-        let Device::Cuda(cuda) = &device else {
-            self.rows[sequence].as_mut_slice().copy_from_slice(&weight.elements()[..gates * features]);
-            let to = &mut self.bias.as_mut_slice()[sequence * gates..][..gates];
-            match bias {
-                Some(bias) => to.copy_from_slice(&bias.elements()[..gates]),
-                None => to.fill(0.0),
-            }
-            return Ok(());
-        };
+        let Device::Cuda(cuda) = &device else { return cpu_arm!(cpu::set(self, sequence, weight, bias)) };
         let (len, name) = (fragments_len::<T>(self.hidden, &self.features), format!("input_fragments_{}", T::SUFFIX));
         let kernel = Kernel { module: "nn/recurrent_weights", ptx: PTX, name: &name };
         let fragments = self.fragments.address() + (sequence * len * size_of::<u32>()) as u64;
@@ -127,6 +124,36 @@ fn fragments_len<T: Operand>(hidden: usize, features: &[usize]) -> usize {
 
 /// Result of [`InputWeights::set`] on a GPU, for the tests of the kernels: fragments and biases of
 /// all sequences.
+#[cfg(feature = "conformance")]
+mod cpu {
+    use megabatch_gpu_core::{Buffer, Device, Scope};
+
+    use super::InputWeights;
+    use crate::cuda::ops::operand::{Operand, Part};
+    use crate::error::Result;
+
+    /// Weights of each sequence `[4H, F]`, none on a GPU.
+    pub(super) fn rows<T: Operand>(scope: &Scope, hidden: usize, features: &[usize]) -> Result<Vec<Buffer<T>>> {
+        let features = features.iter().filter(|_| matches!(scope.device(), Device::Cpu(_)));
+        Ok(features.map(|features| Buffer::zeros(scope, 4 * hidden * features)).collect::<Result<_, _>>()?)
+    }
+
+    pub(super) fn set<T: Operand>(
+        weights: &mut InputWeights<T>,
+        sequence: usize,
+        weight: Part<'_, T>,
+        bias: Option<Part<'_, f32>>,
+    ) {
+        let (gates, features) = (4 * weights.hidden, weights.features[sequence]);
+        weights.rows[sequence].as_mut_slice().copy_from_slice(&weight.elements()[..gates * features]);
+        let to = &mut weights.bias.as_mut_slice()[sequence * gates..][..gates];
+        match bias {
+            Some(bias) => to.copy_from_slice(&bias.elements()[..gates]),
+            None => to.fill(0.0),
+        }
+    }
+}
+
 #[cfg(test)]
 pub(super) fn fragments_by_kernel<T: Operand>(weights: &InputWeights<T>) -> (Vec<[u32; 4]>, Vec<f32>) {
     use megabatch_simt::Arg;

@@ -1,4 +1,4 @@
-// What samples read of windows, side by side for each, and gradients back. Source of join.ptx; launched by join.rs.
+// What samples read of windows, side by side for each, and gradients back. Source of join.ptx; launched by gather.rs.
 #include "mma.cuh"
 
 // rows: [samples, N], the row of `from`, [.., H], that a sample reads in each of N sequences.  to: [samples, N, H]. A thread takes an element of `to`.

@@ -1,4 +1,4 @@
-// The loss of a batch and its gradient. Source of loss.ptx; launched by loss.rs. What is computed is that of ../loss.rs: slopes in f32 where they are f32 there, all else in f64.
+// The loss of a batch and its gradient. Source of loss.ptx; launched by loss.rs. The definitions are in ../../loss/mod.rs: slopes in f32 where they are f32 there, all else in f64.
 #include "mma.cuh"
 
 #define THREADS 256

@@ -7,7 +7,7 @@ use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
 use super::operand::Operand;
 use super::scratch::Scratch;
 use crate::error::Result;
-use crate::loss::{Ascending, Classes, Group, Loss, Tasks};
+use crate::loss::{Ascending, Classes, Loss, Tasks};
 
 /// Threads of a block: that of loss.cu.
 pub(super) const THREADS: usize = 256;
@@ -17,7 +17,8 @@ const PTX: &str = megabatch_gpu_core::ptx!("loss");
 /// Comparison of each target's outputs with the target, on a device.
 #[derive(Debug)]
 pub struct LossTable {
-    groups: Vec<Group>,
+    #[cfg(feature = "conformance")]
+    groups: Vec<crate::loss::Group>,
     targets: usize,
     outputs: usize,
     on_device: Buffer<TargetLoss>,
@@ -93,13 +94,28 @@ impl LossTable {
         }
         assert_eq!(rows.len(), targets, "every target is in a group");
         let on_device = Buffer::from_slice(scope, &rows)?;
-        Ok(LossTable { targets, outputs: loss.outputs(targets), groups, on_device })
+        Ok(LossTable {
+            #[cfg(feature = "conformance")]
+            groups,
+            targets,
+            outputs: loss.outputs(targets),
+            on_device,
+        })
     }
 
     /// Bytes on the device of a table for so many targets.
     pub(crate) fn bytes(targets: usize) -> usize {
         targets * size_of::<TargetLoss>()
     }
+}
+
+/// Kinds of losses, as in loss.cu, where those from `LABELS` on are classes.
+mod kind {
+    pub(super) const MSE: u32 = 0;
+    pub(super) const HUBER: u32 = 1;
+    pub(super) const QUANTILE: u32 = 2;
+    pub(super) const LABELS: u32 = 3;
+    pub(super) const THRESHOLDS: u32 = 4;
 }
 
 impl TargetLoss {
@@ -110,12 +126,14 @@ impl TargetLoss {
             TargetLoss { numbers, kind, len: given.len() as u32, ..TargetLoss::zeroed() }
         };
         match loss {
-            Loss::Mse => of(0, &[]),
-            Loss::Huber { delta } => of(1, &[delta]),
-            Loss::Quantile { levels } => of(2, levels.as_slice()),
-            Loss::Classes(Classes::Labels(_)) => of(3, &[]),
-            Loss::Classes(Classes::Thresholds(thresholds)) => of(4, thresholds.as_slice()),
-            _ => panic!("{} is a loss of graphs", loss.name()),
+            Loss::Mse => of(kind::MSE, &[]),
+            Loss::Huber { delta } => of(kind::HUBER, &[delta]),
+            Loss::Quantile { levels } => of(kind::QUANTILE, levels.as_slice()),
+            Loss::Classes(Classes::Labels(_)) => of(kind::LABELS, &[]),
+            Loss::Classes(Classes::Thresholds(thresholds)) => of(kind::THRESHOLDS, thresholds.as_slice()),
+            Loss::CrossEntropy | Loss::RankPairwise | Loss::RankListwise { .. } | Loss::Tasks(_) => {
+                panic!("{} has no value for one target", loss.name())
+            }
         }
     }
 }
@@ -170,12 +188,7 @@ pub fn loss<T: Operand>(
     scratch.assert_beside(&device);
     match &device {
         Device::Cuda(device) => cuda(device, table, of, objective, d_outputs, totals, scratch),
-        _ => {
-            let [sum, terms] = cpu(table, of, objective, d_outputs.as_mut_slice());
-            let totals = totals.as_mut_slice();
-            (totals[0], totals[1]) = (totals[0] + sum, totals[1] + terms);
-            Ok(())
-        }
+        _ => cpu_arm!(add_to(totals, cpu(table, of, objective, d_outputs.as_mut_slice()))),
     }
 }
 
@@ -231,12 +244,15 @@ pub(super) fn launch_of_totals() -> Option<Launch> {
 }
 
 /// The sum of all terms, and their number.
+#[cfg(feature = "conformance")]
 fn cpu<T: Operand>(
     table: &LossTable,
     of: Predictions<'_>,
     LossScaling { terms, scale }: LossScaling<'_>,
     d_outputs: &mut [T],
 ) -> [f64; 2] {
+    use crate::loss::Group;
+
     let Terms { count, factors } = terms.as_slice()[0];
     let (scale, mut slopes) = (scale.as_slice()[0], vec![0.0f32; table.outputs]);
     let (mut sum, mut terms) = (0.0, 0);
@@ -252,6 +268,12 @@ fn cpu<T: Operand>(
         d.iter_mut().zip(&slopes).for_each(|(d, slope)| *d = T::narrow(slope * scale));
     }
     [sum, terms as f64]
+}
+
+/// Adds a sum and its number of terms to `totals`.
+#[cfg(feature = "conformance")]
+pub(super) fn add_to(totals: &mut Buffer<f64>, sums: [f64; 2]) {
+    totals.as_mut_slice().iter_mut().zip(sums).for_each(|(total, sum)| *total += sum);
 }
 
 #[cfg(test)]

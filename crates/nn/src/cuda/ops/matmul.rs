@@ -15,7 +15,6 @@ pub(super) use call::{Call, Operands, PTX, add_parts};
 use gemm_plan::{GemmPlan, TileConfig};
 pub(super) use gemm_plan::{Kind, Method};
 pub(crate) use gemm_plan::{parts_of_rows, parts_of_sum};
-pub(super) use library::alone as by_library;
 
 /// Layout of a product's operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,7 +30,7 @@ pub enum Transpose {
 }
 
 impl Transpose {
-    /// True if a lies with its rows contiguous, and b.
+    /// True where the inner dimension is not the contiguous one: of a, and of b.
     fn turned(self) -> [bool; 2] {
         match self {
             Transpose::Nt => [false, false],
@@ -114,11 +113,7 @@ pub fn multiply<T: Operand>(
     scratch.assert_beside(&device);
     match &device {
         Device::Cuda(device) => cuda(device, product, output, Part { buffer: out, start }.address(), scratch),
-        _ => {
-            let [rows, columns, _] = product.shape;
-            cpu(product, output, &mut out.as_mut_slice()[start..][..rows * columns]);
-            Ok(())
-        }
+        _ => cpu_arm!(cpu(product, output, &mut out.as_mut_slice()[start..])),
     }
 }
 
@@ -127,9 +122,9 @@ fn cuda<T: Operand>(device: &Cuda, of: &Product<'_, T>, output: Output, to: u64,
     let operands = Operands::of(of, to);
     let parts = if of.start.is_some() { 0 } else { scratch.address_of::<f32>(parts_of_sum(of.shape))? };
     let run = |cut: TileConfig| {
-        let way = GemmPlan::of(cut, of.shape, of.start.is_some());
-        let call = Call::new::<T>(of.shape, of.layout, of.arithmetic, way, output);
-        if way.splits == 1 {
+        let plan = GemmPlan::of(cut, of.shape, of.start.is_some());
+        let call = Call::new::<T>(of.shape, of.layout, of.arithmetic, plan, output);
+        if plan.splits == 1 {
             // SAFETY: `multiply` has seen that the buffers have the lengths of the shape.
             return unsafe { call.submit(device, operands) };
         }
@@ -141,7 +136,7 @@ fn cuda<T: Operand>(device: &Cuda, of: &Product<'_, T>, output: Output, to: u64,
         // SAFETY: `parts` has the output of every split, and there are `len` elements from `to` on.
         // What is submitted to the default stream later, the next use of the scratch included, runs
         // after it.
-        unsafe { add_parts(device, parts, way.splits, to, len, output) }
+        unsafe { add_parts(device, parts, plan.splits, to, len, output) }
     };
     let (kind, tuner) = (Kind::of(of, output), scratch.products_mut().tuner().clone());
     // SAFETY: as for a call that is not split; `parts` has as many numbers as the shape asks a
@@ -163,9 +158,30 @@ fn cuda<T: Operand>(device: &Cuda, of: &Product<'_, T>, output: Output, to: u64,
     }
 }
 
+/// As [`multiply`] by the library alone, where it is here and has a way.
+///
+/// # Errors
+/// [`Error::Memory`](crate::Error::Memory).
+#[cfg(feature = "conformance")]
+pub(super) fn by_library<T: Operand>(
+    of: &Product<'_, T>,
+    out: &mut Buffer<f32>,
+    start: usize,
+    scratch: &mut Scratch,
+) -> Result<bool> {
+    let Device::Cuda(device) = of.assert_fits(&*out, start) else { return Ok(false) };
+    let parts = if of.start.is_some() { 0 } else { scratch.address_of::<f32>(parts_of_sum(of.shape))? };
+    let tuner = scratch.products_mut().tuner().clone();
+    let operands = Operands::of(of, Part { buffer: out, start }.address());
+    // SAFETY: the buffers have the lengths of the shape, as was seen above, and the scratch has the
+    // parts. What is submitted to the default stream later runs after it.
+    Ok(unsafe { library::multiply(&tuner, &device, of, operands, parts) })
+}
+
+#[cfg(feature = "conformance")]
 fn cpu<T: Operand>(of: &Product<'_, T>, output: Output, out: &mut [f32]) {
     let ([rows, columns, inner], a, b) = (of.shape, of.a.elements(), of.b.elements());
-    for (k, out) in out.iter_mut().enumerate() {
+    for (k, out) in out[..rows * columns].iter_mut().enumerate() {
         let (row, column) = (k / columns, k % columns);
         let term = |l: usize| {
             let [is_a_turned, is_b_turned] = of.layout.turned();

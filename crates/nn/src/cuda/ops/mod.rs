@@ -1,6 +1,11 @@
-//! Operations of a training step on a device, each in a file of its own: the function with its one
-//! match on the device, its loops on the CPU, and the launch of its kernel, whose source lies
-//! beside it as `.cu`. docs/design/gpu.md tells how they make a step, and what is missing.
+//! Operations of a training step on a GPU, each in a file of its own: the function with its one
+//! match on the device and the launch of its kernel, whose source lies beside it as `.cu`.
+//! docs/design/gpu.md tells how they make a step, and what is missing.
+//!
+//! The CPU arm of a match is the operation's plain form, below its launch or in a child `cpu`. It
+//! belongs to the tests: the feature `conformance` compiles the plain forms and the suite
+//! `conformance`, which compares every device with them. Without the feature an operation on the
+//! CPU panics.
 //!
 //! Gates lie unit by unit here, `[.., H, 4]` in the order i, f, g, o, so that the four of a unit
 //! are one access to memory; [`interleave`] brings weights and biases of PyTorch's order into this
@@ -29,6 +34,22 @@
 //!
 //! The optimizer's two passes are those of [`megabatch_amp::ops`].
 
+/// The CPU arm of an operation, which computes its plain form for the suite. The product is built
+/// without it.
+#[cfg(feature = "conformance")]
+macro_rules! cpu_arm {
+    ($form:expr) => {
+        Ok::<_, $crate::error::Error>($form)
+    };
+}
+
+#[cfg(not(feature = "conformance"))]
+macro_rules! cpu_arm {
+    ($form:expr) => {
+        $crate::cuda::ops::refuse_cpu()
+    };
+}
+
 mod attention;
 mod batch_upload;
 mod by_bar;
@@ -36,6 +57,7 @@ mod bytes;
 mod capacity;
 mod cell;
 mod column_sums;
+#[cfg(feature = "conformance")]
 pub mod conformance;
 mod dropout;
 mod fuse;
@@ -48,6 +70,7 @@ mod group;
 #[cfg(test)]
 mod harness;
 mod input_weights;
+#[cfg(feature = "conformance")]
 mod lanes;
 mod loss;
 mod matmul;
@@ -103,3 +126,42 @@ pub use round::{round_part, round_to};
 pub use scratch::Scratch;
 pub use take_rows::{TableRows, take_rows};
 pub use work_list::{Sequence, TileWindows, WorkList};
+
+/// The sources of the kernels, in this folder, without their ending: for a harness that runs them
+/// without a GPU.
+pub const SOURCES: &[&str] = &[
+    "attention",
+    "attention_backward",
+    "by_bar",
+    "bytes",
+    "cell",
+    "column_sums",
+    "deliver",
+    "dropout",
+    "fuse",
+    "gate_rows",
+    "graph_dropout",
+    "graph_loss",
+    "join",
+    "loss",
+    "matmul",
+    "matmul_large",
+    "norm",
+    "pool",
+    "pool_keys",
+    "readout",
+    "recurrence",
+    "recurrence_backward",
+    "recurrence_bytes",
+    "recurrence_group",
+    "recurrence_group_backward",
+    "recurrence_of_rows",
+    "recurrent_weights",
+    "round",
+    "take_rows",
+];
+
+#[cfg(not(feature = "conformance"))]
+fn refuse_cpu() -> crate::error::Result<()> {
+    panic!("the CUDA engine computes on GPUs; for its operations on the CPU, build megabatch-nn with `conformance`")
+}

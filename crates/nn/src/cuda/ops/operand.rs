@@ -54,6 +54,7 @@ impl<'a, T: Operand> Part<'a, T> {
         self.buffer.address() + (self.start * size_of::<T>()) as u64
     }
 
+    #[cfg(feature = "conformance")]
     pub(super) fn elements(&self) -> &'a [T] {
         &self.buffer.as_slice()[self.start..]
     }

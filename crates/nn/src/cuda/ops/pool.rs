@@ -1,6 +1,8 @@
 //! Attention pooling: from the states of windows after every step to one vector `[H]` each.
 //! [`Pooling`](crate::Pooling) has the definition; sums have a fixed order.
 
+#[cfg(feature = "conformance")]
+mod cpu;
 mod keys;
 mod states;
 

@@ -66,17 +66,7 @@ pub(crate) fn read_graphs(
             // default stream later runs after it.
             Ok(unsafe { kernel.submit(&device, Launch::over(len), &arguments) }?)
         }
-        _ => {
-            let rows =
-                read.as_mut_slice().chunks_exact_mut(of.width).zip(arguments.as_mut_slice().chunks_exact_mut(of.width));
-            for (pair, (read, to)) in of.lists.edges.graphs.windows(2).zip(rows) {
-                let own = pair[0].node as usize * of.width..pair[1].node as usize * of.width;
-                let mut arguments = vec![0; of.width];
-                of.readout.forward(&nodes.as_slice()[own], read, &mut arguments);
-                to.iter_mut().zip(arguments).for_each(|(to, argument)| *to = pair[0].node + argument as u32);
-            }
-            Ok(())
-        }
+        _ => cpu_arm!(cpu::read_graphs(of, nodes.as_slice(), read.as_mut_slice(), arguments.as_mut_slice())),
     }
 }
 
@@ -99,15 +89,30 @@ pub(crate) fn read_graphs_backward(
             // submitted to the default stream later runs after it.
             Ok(unsafe { kernel.submit(&device, Launch::over(len), &arguments) }?)
         }
-        _ => {
-            let rows = d_read.as_slice().chunks_exact(of.width).zip(arguments.as_slice().chunks_exact(of.width));
-            for (pair, (d_read, from)) in of.lists.edges.graphs.windows(2).zip(rows) {
-                let own = pair[0].node as usize * of.width..pair[1].node as usize * of.width;
-                let arguments: Vec<usize> =
-                    from.iter().map(|node| (node.wrapping_sub(pair[0].node)) as usize).collect();
-                of.readout.backward(d_read, &arguments, &mut d_nodes.as_mut_slice()[own]);
-            }
-            Ok(())
+        _ => cpu_arm!(cpu::backward(of, d_read.as_slice(), arguments.as_slice(), d_nodes.as_mut_slice())),
+    }
+}
+
+#[cfg(feature = "conformance")]
+mod cpu {
+    use super::ReadGraphs;
+
+    pub(super) fn read_graphs(of: ReadGraphs<'_>, nodes: &[f32], read: &mut [f32], arguments: &mut [u32]) {
+        let rows = read.chunks_exact_mut(of.width).zip(arguments.chunks_exact_mut(of.width));
+        for (pair, (read, to)) in of.lists.edges.graphs.windows(2).zip(rows) {
+            let own = pair[0].node as usize * of.width..pair[1].node as usize * of.width;
+            let mut arguments = vec![0; of.width];
+            of.readout.forward(&nodes[own], read, &mut arguments);
+            to.iter_mut().zip(arguments).for_each(|(to, argument)| *to = pair[0].node + argument as u32);
+        }
+    }
+
+    pub(super) fn backward(of: ReadGraphs<'_>, d_read: &[f32], arguments: &[u32], d_nodes: &mut [f32]) {
+        let rows = d_read.chunks_exact(of.width).zip(arguments.chunks_exact(of.width));
+        for (pair, (d_read, from)) in of.lists.edges.graphs.windows(2).zip(rows) {
+            let own = pair[0].node as usize * of.width..pair[1].node as usize * of.width;
+            let arguments: Vec<usize> = from.iter().map(|node| (node.wrapping_sub(pair[0].node)) as usize).collect();
+            of.readout.backward(d_read, &arguments, &mut d_nodes[own]);
         }
     }
 }

@@ -9,7 +9,7 @@ use super::group::{self, Groups};
 use super::operand::Operand;
 use super::recurrent_weights::{Fragments, RecurrentWeights, is_of_a_block, persistent_units};
 use super::scratch::Scratch;
-use super::work_list::{SequencePlace, WorkList};
+use super::work_list::WorkList;
 use crate::error::Result;
 
 pub(super) const PTX: &str = megabatch_gpu_core::ptx!("recurrence");
@@ -141,14 +141,7 @@ pub fn recurrence<T: Operand>(list: &WorkList, inputs: &RecurrenceInputs<'_, T>,
             by_groups(device, list, fragments, inputs, states)
         }
         (Device::Cuda(device), _) => cell::forward(device, list, inputs, states),
-        _ => {
-            cpu(list, inputs.projected, states, |of, h, sums| {
-                let weight = inputs.weights.of(of.weight).elements().chunks_exact(h.len());
-                let products = |row: &[T]| row.iter().zip(h).map(|(w, h)| w.widen() * h).sum::<f32>();
-                sums.iter_mut().zip(weight).for_each(|(sum, row)| *sum += products(row));
-            });
-            Ok(())
-        }
+        _ => cpu_arm!(cpu::recurrence(list, inputs, states)),
     }
 }
 
@@ -205,42 +198,59 @@ pub(super) fn kernel<T: Operand>(direction: &str, list: &WorkList, units: usize)
     (name, Launch::of_blocks(list.tiles()).map(|launch| launch.with_threads(4 * units as u32)))
 }
 
-/// The recurrence on the CPU. `add_products` adds W_hh · h of a window of a sequence to the gates
-/// of its units, `[H, 4]`.
-pub(super) fn cpu<T: Operand>(
-    list: &WorkList,
-    projected: &Buffer<f32>,
-    states: &mut States<T>,
-    add_products: impl Fn(&SequencePlace, &[f32], &mut [f32]),
-) {
-    let hidden = list.hidden();
-    let of_step = |of: &SequencePlace, t: usize, (window, first): (usize, u32), states: &mut States<T>| {
-        let [before, after] = [of.states(t), of.states(t + 1)].map(|row| (row + window) * hidden);
-        let row = of.projected_row as usize + first as usize + t * of.row_step as usize;
-        let mut sums = projected.as_slice()[row * 4 * hidden..][..4 * hidden].to_vec();
-        let h: Vec<f32> = states.hidden.as_slice()[before..][..hidden].iter().map(|h| h.widen()).collect();
-        add_products(of, &h, &mut sums);
-        let gates = &mut states.gates.as_mut_slice()[(of.gates(t) + window) * 4 * hidden..][..4 * hidden];
-        for (unit, (sums, gates)) in sums.chunks_exact(4).zip(gates.chunks_exact_mut(4)).enumerate() {
-            let [i, f, g, o] = [sigmoid(sums[0]), sigmoid(sums[1]), sums[2].tanh(), sigmoid(sums[3])];
-            let cell = states.cell.as_mut_slice();
-            let c = f * cell[before + unit] + i * g;
-            cell[after + unit] = c;
-            states.hidden.as_mut_slice()[after + unit] = T::narrow(o * c.tanh());
-            gates.copy_from_slice(&[i, f, g, o].map(T::Kept::narrow));
-        }
-    };
-    for of in list.places() {
-        for t in 0..of.steps as usize {
-            for (window, &first) in list.first(of).iter().enumerate() {
-                of_step(of, t, (window, first), states);
+#[cfg(feature = "conformance")]
+pub(super) mod cpu {
+    use megabatch_gpu_core::Buffer;
+
+    use super::{RecurrenceInputs, States};
+    use crate::cuda::ops::operand::Operand;
+    use crate::cuda::ops::work_list::{SequencePlace, WorkList};
+
+    pub(super) fn recurrence<T: Operand>(list: &WorkList, inputs: &RecurrenceInputs<'_, T>, states: &mut States<T>) {
+        recurrence_by(list, inputs.projected, states, |of, h, sums| {
+            let weight = inputs.weights.of(of.weight).elements().chunks_exact(h.len());
+            let products = |row: &[T]| row.iter().zip(h).map(|(w, h)| w.widen() * h).sum::<f32>();
+            sums.iter_mut().zip(weight).for_each(|(sum, row)| *sum += products(row));
+        });
+    }
+
+    /// The recurrence on the CPU. `add_products` adds W_hh · h of a window of a sequence to the gates
+    /// of its units, `[H, 4]`.
+    pub(in crate::cuda::ops) fn recurrence_by<T: Operand>(
+        list: &WorkList,
+        projected: &Buffer<f32>,
+        states: &mut States<T>,
+        add_products: impl Fn(&SequencePlace, &[f32], &mut [f32]),
+    ) {
+        let hidden = list.hidden();
+        let of_step = |of: &SequencePlace, t: usize, (window, first): (usize, u32), states: &mut States<T>| {
+            let [before, after] = [of.states(t), of.states(t + 1)].map(|row| (row + window) * hidden);
+            let row = of.projected_row as usize + first as usize + t * of.row_step as usize;
+            let mut sums = projected.as_slice()[row * 4 * hidden..][..4 * hidden].to_vec();
+            let h: Vec<f32> = states.hidden.as_slice()[before..][..hidden].iter().map(|h| h.widen()).collect();
+            add_products(of, &h, &mut sums);
+            let gates = &mut states.gates.as_mut_slice()[(of.gates(t) + window) * 4 * hidden..][..4 * hidden];
+            for (unit, (sums, gates)) in sums.chunks_exact(4).zip(gates.chunks_exact_mut(4)).enumerate() {
+                let [i, f, g, o] = [sigmoid(sums[0]), sigmoid(sums[1]), sums[2].tanh(), sigmoid(sums[3])];
+                let cell = states.cell.as_mut_slice();
+                let c = f * cell[before + unit] + i * g;
+                cell[after + unit] = c;
+                states.hidden.as_mut_slice()[after + unit] = T::narrow(o * c.tanh());
+                gates.copy_from_slice(&[i, f, g, o].map(T::Kept::narrow));
+            }
+        };
+        for of in list.places() {
+            for t in 0..of.steps as usize {
+                for (window, &first) in list.first(of).iter().enumerate() {
+                    of_step(of, t, (window, first), states);
+                }
             }
         }
     }
-}
 
-fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + (-x).exp())
+    fn sigmoid(x: f32) -> f32 {
+        1.0 / (1.0 + (-x).exp())
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::operand::Operand;
 use super::recurrence::{States, kernel};
 use super::recurrent_weights::{Fragments, RecurrentWeights, persistent_units};
 use super::scratch::Scratch;
-use super::work_list::{SequencePlace, WorkList};
+use super::work_list::WorkList;
 use crate::error::Result;
 
 pub(super) const PTX: &str = megabatch_gpu_core::ptx!("recurrence_backward");
@@ -105,10 +105,7 @@ pub fn recurrence_backward<T: Operand>(
             by_groups(device, list, weights, fragments, states, gradients)
         }
         (Device::Cuda(device), _) => cell::backward(device, list, weights, states, gradients),
-        _ => {
-            list.places().iter().for_each(|of| cpu(list, of, weights, states, gradients));
-            Ok(())
-        }
+        _ => cpu_arm!(list.places().iter().for_each(|of| cpu(list, of, weights, states, gradients))),
     }
 }
 
@@ -161,9 +158,10 @@ fn by_groups<T: Operand>(
     Ok(unsafe { kernel.submit(device, groups.launch, &arguments) }?)
 }
 
+#[cfg(feature = "conformance")]
 fn cpu<T: Operand>(
     list: &WorkList,
-    of: &SequencePlace,
+    of: &super::work_list::SequencePlace,
     weights: &RecurrentWeights<T>,
     states: &States<T>,
     gradients: &mut Gradients<T>,

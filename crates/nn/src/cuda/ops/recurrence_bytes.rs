@@ -4,10 +4,10 @@ use megabatch_amp::QuantizedMatrix;
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
 
-use super::bytes::{DeviceByteMatrix, DeviceByteRows, multiply_at, padded, product_of, quantize_row, scales_of};
+use super::bytes::{DeviceByteMatrix, DeviceByteRows, multiply_at, scales_of};
 use super::cell;
 use super::operand::Operand;
-use super::recurrence::{States, cpu};
+use super::recurrence::States;
 use super::recurrent_weights::{block_units, is_of_a_block};
 use super::work_list::WorkList;
 use crate::error::Result;
@@ -124,19 +124,7 @@ pub fn recurrence_in_bytes<T: Operand>(
         (Device::Cuda(device), WeightsForm::StepByStep(matrices, rows)) => {
             step_by_step(device, list, matrices, rows, projected, states)
         }
-        (_, WeightsForm::Persistent(_)) => unreachable!("persistent kernels are a GPU's"),
-        (_, WeightsForm::StepByStep(matrices, _)) => {
-            cpu(list, projected, states, |of, h, sums| {
-                let mut bytes = vec![0; 2 * padded(h.len())];
-                let scale = quantize_row(h, &mut bytes);
-                let matrix = &matrices[of.weight as usize];
-                for (n, sum) in sums.iter_mut().enumerate() {
-                    let (weights, weights_scale) = matrix.row(n);
-                    *sum += product_of(&bytes, scale, weights, weights_scale);
-                }
-            });
-            Ok(())
-        }
+        _ => cpu_arm!(cpu(list, weights, projected, states)),
     }
 }
 
@@ -184,6 +172,23 @@ fn step_by_step<T: Operand>(
             multiply_at(device, rows, &matrices[of.weight as usize], 0, out)
         }
     })
+}
+
+#[cfg(feature = "conformance")]
+fn cpu<T: Operand>(list: &WorkList, weights: &RecurrentBytes, projected: &Buffer<f32>, states: &mut States<T>) {
+    use super::bytes::cpu::{product_of, quantize_row};
+
+    let WeightsForm::StepByStep(matrices, _) = &weights.form else { unreachable!("persistent kernels are a GPU's") };
+
+    super::recurrence::cpu::recurrence_by(list, projected, states, |of, h, sums| {
+        let mut bytes = vec![0; 2 * super::bytes::padded(h.len())];
+        let scale = quantize_row(h, &mut bytes);
+        let matrix = &matrices[of.weight as usize];
+        for (n, sum) in sums.iter_mut().enumerate() {
+            let (weights, weights_scale) = matrix.row(n);
+            *sum += product_of(&bytes, scale, weights, weights_scale);
+        }
+    });
 }
 
 #[cfg(test)]

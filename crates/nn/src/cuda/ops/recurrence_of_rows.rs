@@ -5,7 +5,7 @@ use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 
 use super::input_weights::InputWeights;
 use super::operand::Operand;
-use super::recurrence::{RecurrenceInputs, States, kernel, recurrence};
+use super::recurrence::{States, kernel};
 use super::recurrent_weights::{Fragments, RecurrentWeights};
 use super::work_list::WorkList;
 use crate::error::Result;
@@ -23,15 +23,15 @@ pub struct RowInputs<'a, T: Operand> {
     pub rows: &'a Buffer<T>,
 }
 
-/// As [`recurrence`], with gates = b + W_ih · x + W_hh · h, for rows that are [narrow
+/// As [`recurrence`](super::recurrence()), with gates = b + W_ih · x + W_hh · h, for rows that are [narrow
 /// enough](InputWeights::are_possible): for windows that share none, as then nobody else needs what
 /// comes of a row. The same but for the order of sums.
 ///
 /// # Errors
-/// As [`recurrence`].
+/// As [`recurrence`](super::recurrence()).
 ///
 /// # Panics
-/// As [`recurrence`], and if the list does not say where its rows are.
+/// As [`recurrence`](super::recurrence()), and if the list does not say where its rows are.
 pub fn recurrence_of_rows<T: Operand>(
     list: &WorkList,
     inputs: &RowInputs<'_, T>,
@@ -44,7 +44,7 @@ pub fn recurrence_of_rows<T: Operand>(
     list.device().assert_beside(inputs.rows.scope().device());
     match (list.device(), &inputs.weights.fragments) {
         (Device::Cuda(device), Some(fragments)) => cuda(device, list, fragments, inputs, states),
-        _ => cpu(list, inputs, states),
+        _ => cpu_arm!(cpu(list, inputs, states)?),
     }
 }
 
@@ -72,9 +72,11 @@ fn cuda<T: Operand>(
 }
 
 /// Projects every row, and then does the same as with rows that were projected.
+#[cfg(feature = "conformance")]
 fn cpu<T: Operand>(list: &WorkList, inputs: &RowInputs<'_, T>, states: &mut States<T>) -> Result<()> {
     let (gates, mut projected) = (4 * list.hidden(), Vec::new());
-    for (of, count) in list.places().iter().zip(list.projected_rows_each()) {
+    for (sequence, of) in list.places().iter().enumerate() {
+        let count = list.projected_rows_of(sequence);
         let (features, weight) = (of.features as usize, inputs.input.rows[of.weight as usize].as_slice());
         let bias = &inputs.input.bias.as_slice()[of.weight as usize * gates..][..gates];
         for x in inputs.rows.as_slice()[of.input as usize..][..count * features].chunks_exact(features) {
@@ -83,7 +85,7 @@ fn cpu<T: Operand>(list: &WorkList, inputs: &RowInputs<'_, T>, states: &mut Stat
         }
     }
     let projected = Buffer::from_slice(states.cell.scope(), &projected)?;
-    recurrence(list, &RecurrenceInputs { weights: inputs.weights, projected: &projected }, states)
+    super::recurrence(list, &super::RecurrenceInputs { weights: inputs.weights, projected: &projected }, states)
 }
 
 #[cfg(test)]

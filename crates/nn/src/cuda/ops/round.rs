@@ -40,10 +40,7 @@ pub fn round_part<T: Operand>(x: &mut Buffer<f32>, range: Range<usize>) -> Resul
             // is submitted to the default stream later runs after it.
             Ok(unsafe { kernel.submit(&device, Launch::over(len), &arguments) }?)
         }
-        _ => {
-            x.as_mut_slice()[range].iter_mut().for_each(|x| *x = T::narrow(*x).widen());
-            Ok(())
-        }
+        _ => cpu_arm!(x.as_mut_slice()[range].iter_mut().for_each(|x| *x = T::narrow(*x).widen())),
     }
 }
 

@@ -55,17 +55,19 @@ pub fn take_rows<T: Operand>(
             // default stream later runs after it.
             Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
         }
-        _ => {
-            let to =
-                narrow.as_mut_slice()[start..].chunks_exact_mut(width).zip(wide.as_mut_slice().chunks_exact_mut(width));
-            for (&row, (narrow, wide)) in rows.as_slice()[..count].iter().zip(to) {
-                let from = &table.as_slice()[row as usize * width..][..width];
-                for ((from, narrow), wide) in from.iter().zip(narrow).zip(wide) {
-                    *narrow = T::narrow(*from);
-                    *wide = narrow.widen();
-                }
-            }
-            Ok(())
+        _ => cpu_arm!(cpu(of, &mut narrow.as_mut_slice()[start..], wide.as_mut_slice())),
+    }
+}
+
+#[cfg(feature = "conformance")]
+fn cpu<T: Operand>(of: &TableRows<'_>, narrow: &mut [T], wide: &mut [f32]) {
+    let &TableRows { table, rows, count, width } = of;
+    let to = narrow.chunks_exact_mut(width).zip(wide.chunks_exact_mut(width));
+    for (&row, (narrow, wide)) in rows.as_slice()[..count].iter().zip(to) {
+        let from = &table.as_slice()[row as usize * width..][..width];
+        for ((from, narrow), wide) in from.iter().zip(narrow).zip(wide) {
+            *narrow = T::narrow(*from);
+            *wide = narrow.widen();
         }
     }
 }

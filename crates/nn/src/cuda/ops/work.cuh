@@ -1,4 +1,4 @@
-// What a launch of the recurrence works on: `Place` and `Tile` of work_list.rs.
+// What a launch of the recurrence works on: `SequencePlace` and `Tile` of work_list.rs.
 #pragma once
 
 // One layer of one timeframe. Arrays of all sequences follow one another; where this one's begins, in rows:

@@ -279,11 +279,6 @@ impl WorkList {
         self.places[sequence].states(t + 1)
     }
 
-    /// Rows of projected inputs of each sequence.
-    pub(super) fn projected_rows_each(&self) -> &[usize] {
-        &self.projected_rows
-    }
-
     /// Elements up to the end of the rows that are read.
     pub(super) fn rows_end(&self) -> usize {
         let end = |(of, &count): (&SequencePlace, &usize)| of.input as usize + count * of.features as usize;

@@ -23,7 +23,7 @@ pub struct GraphOptions {
     pub nodes: usize,
     /// Neighbours of a node.
     pub k: usize,
-    /// Returns that correlations are taken of.
+    /// Returns in the look-back of a correlation.
     pub window: usize,
     /// Graphs in the loop.
     pub graphs: usize,
@@ -35,15 +35,15 @@ pub struct GraphOptions {
     pub heads: usize,
     /// Units of a head.
     pub hidden: usize,
-    /// Graphs of a batch that is taken through the model forward and back.
+    /// Graphs of a batch, forward and backward.
     pub batch: usize,
-    /// Threads that build, and that take batches through the model; in the loop it has one.
+    /// Threads that build and that compute batches; the loop uses one.
     pub threads: usize,
     /// Also measure a loop whose graphs this program builds, split at blanks: it reads N, W and k
     /// as u32 and the returns `[N, W]` as f32 from its standard input, and answers with the k
     /// neighbours of each node, `[N, k]` u32, little-endian all.
     pub rebuild_with: Option<String>,
-    /// Times that each loop runs; the fastest counts.
+    /// Repetitions of each loop; the fastest counts.
     pub repeats: usize,
 }
 
@@ -56,8 +56,8 @@ impl GraphOptions {
 /// Measures a validation loop whose graphs are built in every batch, read from a file, or in
 /// memory.
 ///
-/// Each iteration takes one graph of the nearest by correlation through graph attention, forward.
-/// The returns are made up.
+/// Each iteration passes one correlation graph of synthetic returns through graph attention,
+/// forward.
 ///
 /// # Errors
 /// Where a file or a thread cannot be had.

@@ -17,8 +17,10 @@ pub(super) const KEYS: &[Key] = &[
         "data.purge",
         Kind::OrWord { word: "auto", otherwise: &Kind::Duration },
         "auto",
-        "Time excluded between two splits, such as `8d`, `36h` or `90m`. `auto` excludes every \
-         sample whose windows reach back before the end of the last label of the split before.",
+        "Distance between an earlier and a later split. `auto`: no window of the later one reaches \
+         back before the last label of the earlier one ends. A time such as `8d`, `36h` or `90m`: \
+         their samples lie that far apart. Samples of the later split are excluded; of \
+         walk-forward folds, those of the earlier one.",
     )
     .only(&[Acts::OnSamples]),
     key(
@@ -35,7 +37,7 @@ pub(super) const KEYS: &[Key] = &[
         "none",
         "Walk-forward validation: number of test folds in the last part of `data.split`. Each \
          fold has a model of its own, trained on the samples before it, in `fold-1`, `fold-2`, … \
-         of the run's folder. The purge shortens the training part, so every sample is tested.",
+         of the run's folder. The purge shortens training and validation, never a test.",
     )
     .only(&[Acts::OnSamples]),
     key(
@@ -52,7 +54,7 @@ pub(super) const KEYS: &[Key] = &[
         "data.walk_forward_number",
         Kind::OrWord { word: "all", otherwise: &COUNT },
         "all",
-        "Number of the one fold to train, from 1, as an ordinary run.",
+        "Trains only this fold, numbered from 1, as an ordinary run.",
     )
     .only(&[Acts::OnSamples, Acts::Without { key: "data.walk_forward", value: "none" }]),
     key(

@@ -69,16 +69,16 @@ pub(super) const KEYS: &[Key] = &[
         Kind::OrWord { word: "none", otherwise: &POSITIVE },
         "100",
         "Growth of live memory from epoch to epoch above which a warning names the owner, in \
-         units of 10^6 bytes. Growth counts after three rises or more since the first epoch \
-         without a fall.",
+         units of 10^6 bytes. Growth is reported after at least three rises since the first \
+         epoch, without a fall.",
     ),
     key(
         "gpu_optimization.record_memory",
         Kind::Choice { now: &["events", "trace", "off"], later: "" },
         "events",
-        "Record of memory use. `events`: course, peak and last allocations, for the report, \
-         memory.json and oom-<n>.json. `trace`: also every allocation, in memory-trace.jsonl, for \
-         `megabatch memory replay`.",
+        "Record of memory use. `events`: memory over time, peak and last allocations, for the \
+         report, memory.json and oom-<n>.json. `trace`: also every allocation, in \
+         memory-trace.jsonl, for `megabatch memory replay`.",
     ),
     key(
         "gpu_optimization.log_gpu_stats_every_n_batches",

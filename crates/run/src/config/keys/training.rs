@@ -52,7 +52,7 @@ pub(super) const KEYS: &[Key] = &[
         "training.clip_norm",
         Kind::OrWord { word: "none", otherwise: &POSITIVE },
         "1.0",
-        "Largest global norm of the gradients; larger gradients are scaled down to it.",
+        "Maximum global norm of the gradients; larger gradients are scaled down to it.",
     ),
     key(
         "training.loss",
@@ -83,9 +83,9 @@ pub(super) const KEYS: &[Key] = &[
         "training.quantile",
         Kind::Levels,
         "0.5",
-        "Quantile that `quantile` predicts: 0.5 for medians. With a list, such as [0.1, 0.5, \
-         0.9], the model predicts each; RMSE and the like are those of the quantile nearest to \
-         0.5, of two the lower.",
+        "Quantile that `quantile` predicts; 0.5 is the median. With a list, such as [0.1, 0.5, \
+         0.9], the model predicts each. RMSE, MAE and direction accuracy use the quantile nearest \
+         to 0.5, the lower of two.",
     )
     .only(&[
         Acts::With { key: "training.tasks", values: &["none"] },
@@ -117,10 +117,10 @@ pub(super) const KEYS: &[Key] = &[
         "training.rank_temperature",
         Kind::OrWord { word: "auto", otherwise: &POSITIVE },
         "auto",
-        "Divisor of the targets for `rank_listwise`, in their unit. Far below their spread, only \
-         the best node of each graph counts; far above it, all count alike and nothing is \
-         learned. `auto` is their deviation within a graph over the training part; the run keeps \
-         it.",
+        "Divisor of the targets for `rank_listwise`, in their unit. If it is far below their \
+         spread, only the best node of each graph counts; if far above, all count alike and \
+         nothing is learned. `auto` is their deviation within a graph over the training part; the \
+         run keeps it.",
     )
     .only(&[
         Acts::With { key: "training.tasks", values: &["none"] },
@@ -178,7 +178,7 @@ pub(super) const KEYS: &[Key] = &[
         "training.early_stopping_min_delta",
         NOT_NEGATIVE,
         "0",
-        "Least decrease of the best validation loss that counts as an improvement.",
+        "Minimum decrease of the best validation loss that counts as an improvement.",
     )
     .only(&[Acts::Without { key: "training.early_stopping", value: "none" }]),
     key(
@@ -230,15 +230,15 @@ pub(super) const KEYS: &[Key] = &[
         "training.loss_scale_growth_factor",
         Kind::Number { above: 1.0 },
         "2",
-        "Factor of the loss scale after `training.loss_scale_growth_interval` steps in a row \
-         without overflow.",
+        "Growth factor of the loss scale, after `training.loss_scale_growth_interval` steps in a \
+         row without overflow.",
     )
     .only(&[Acts::WithFp16]),
     key(
         "training.loss_scale_backoff_factor",
         POSITIVE,
         "0.5",
-        "Factor of the loss scale after an overflow, below 1. The step of an overflow is skipped.",
+        "Backoff factor of the loss scale after an overflow, below 1. The step that overflowed is skipped.",
     )
     .only(&[Acts::WithFp16]),
     key(
@@ -252,16 +252,15 @@ pub(super) const KEYS: &[Key] = &[
         "training.loss_scale_hysteresis",
         COUNT,
         "1",
-        "Overflows in a row from which on each lowers the loss scale; earlier ones only skip \
-         their step.",
+        "Consecutive overflows needed to lower the loss scale; earlier ones only skip their step.",
     )
     .only(&[Acts::WithFp16]),
     key(
         "training.loss_scale_floor",
         POSITIVE,
         "1",
-        "Least loss scale: an overflow at it counts as a NaN (`training.on_nan`) and names the \
-         first tensor that overflowed.",
+        "Floor of the loss scale. An overflow at the floor counts as a NaN (`training.on_nan`) \
+         and names the first tensor that overflowed.",
     )
     .only(&[Acts::WithFp16]),
     key("training.loss_scale_ceiling", POSITIVE, "16777216", "Largest loss scale.").only(&[Acts::WithFp16]),
@@ -303,8 +302,8 @@ pub(super) const KEYS: &[Key] = &[
         "Steps of the sequence that have a loss. `last_step`: the last of each window; every \
          window is computed from its first bar to its last. `every_step` (dense training): every \
          bar of a sample run (`training.run_length`); all samples of the run are computed in one \
-         pass, with a fraction of the operations. Use runs of several windows' length, and \
-         batches of many runs.",
+         pass, with a fraction of the operations. Use runs several times as long as a window, and \
+         many runs a batch.",
     ),
     key(
         "training.gradient_checkpointing",

@@ -20,8 +20,8 @@ pub(crate) struct Predictions<'a> {
     pub(crate) parameters: &'a TensorSet,
     /// There where no GPU is.
     pub(crate) engine: Option<&'a mut Engine>,
-    /// What computes outputs in the place of the engine: a GPU that has loaded the weights and,
-    /// where they stay there, the series of the samples.
+    /// A GPU that computes outputs in the place of the engine. It has loaded the weights and, where
+    /// they stay there, the series of the samples.
     pub(crate) gpu: Option<InferenceHandle<'a>>,
     pub(crate) device: &'a Device,
     pub(crate) compute: Compute,
@@ -99,21 +99,21 @@ impl Predictions<'_> {
         mut see: impl FnMut(&BatchView<'_>) -> Result<S>,
         mut each: impl FnMut(S, &[f32]) -> Result<Next>,
     ) -> Result<()> {
-        let (model, weights) = (self.model, (self.model, self.parameters));
+        let (model, parameters) = (self.model, self.parameters);
         let mut numbers = Vec::new();
         while let Some(batch) = feed.next()? {
             numbers.resize(computed.len(model, &batch), 0.0);
             let engine = self.engine();
             match &mut streamed {
-                Some(streamed) => engine.install(weights.0, weights.1, |weights| match computed {
+                Some(streamed) => engine.install(model, parameters, |weights| match computed {
                     Computed::Outputs => streamed.predict(weights, &batch, &mut numbers),
                     Computed::PoolingWeights => streamed.pooling_weights(weights, &batch, &mut numbers),
                     Computed::FusionWeights => streamed.fusion_weights(weights, &batch, &mut numbers),
                 }),
                 None => match computed {
-                    Computed::Outputs => engine.predict(model, weights.1, &batch, &mut numbers),
-                    Computed::PoolingWeights => engine.pooling_weights(weights.0, weights.1, &batch, &mut numbers),
-                    Computed::FusionWeights => engine.fusion_weights(weights.0, weights.1, &batch, &mut numbers),
+                    Computed::Outputs => engine.predict(model, parameters, &batch, &mut numbers),
+                    Computed::PoolingWeights => engine.pooling_weights(model, parameters, &batch, &mut numbers),
+                    Computed::FusionWeights => engine.fusion_weights(model, parameters, &batch, &mut numbers),
                 },
             }
             if each(see(&batch)?, &numbers)? == Next::Stop {

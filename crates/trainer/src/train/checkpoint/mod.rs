@@ -4,7 +4,7 @@
 //!
 //! A folder holds `model.safetensors`, `optimizer.safetensors` (`exp_avg.<name>` and
 //! `exp_avg_sq.<name>`; empty for an optimizer without moments), `carried.safetensors` for a run
-//! that carries states (see [`carried`](crate::cpu::carried)), `state.json` ([`State`]), the
+//! that carries states (see [`Carried`](megabatch_nn::cpu::Carried)), `state.json` ([`State`]), the
 //! caller's `config.yaml`, and the checksums of them all. It is written under another name beside
 //! its place, every file and the folder are flushed to the disk, and then it is renamed: what has
 //! the right name is complete, and what was damaged later is found out when it is read.
@@ -13,11 +13,11 @@ mod arithmetic;
 mod checksums;
 mod run_settings;
 mod state;
-mod storage;
 #[cfg(test)]
 mod tests;
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 pub use arithmetic::Arithmetic;
@@ -29,7 +29,6 @@ use megabatch_nn::model::{TensorFile, TensorSet, encode};
 
 use crate::error::{Error, Result};
 use crate::train::optimizer::Optimizer;
-use storage::{Disk, Storage};
 
 const PREFIX: &str = "step-";
 /// Before the name of a checkpoint that is being written or removed. What a run that was killed
@@ -106,10 +105,11 @@ impl Checkpoints {
     pub(crate) fn save(
         &self,
         state: &State,
-        model: (&TensorSet, &Optimizer),
+        parameters: &TensorSet,
+        optimizer: &Optimizer,
         carried: Option<&TensorSet>,
     ) -> Result<PathBuf> {
-        self.save_on(&Disk, state, self.encode(state, model.0, model.1, carried)?)
+        self.save_on(&Disk, state, self.encode(state, parameters, optimizer, carried)?)
     }
 
     fn encode(
@@ -346,4 +346,50 @@ fn sync_folder(storage: &dyn Storage, folder: &Path) -> Result<()> {
 
 fn file_name(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+/// Storage of checkpoints: the seam between saving and the file system. Each operation may fail
+/// before, within or after its effect; only a rename is never half done.
+trait Storage {
+    /// Makes a folder and those that it lies in.
+    fn create_folder(&self, folder: &Path) -> io::Result<()>;
+
+    /// Writes a file anew and brings its bytes to disk.
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+
+    /// Brings a folder's list of files to disk.
+    fn sync_folder(&self, folder: &Path) -> io::Result<()>;
+
+    /// Gives a folder another name beside its own, which no other has.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a folder and all that is in it.
+    fn remove_folder(&self, folder: &Path) -> io::Result<()>;
+}
+
+/// The file system.
+struct Disk;
+
+impl Storage for Disk {
+    fn create_folder(&self, folder: &Path) -> io::Result<()> {
+        fs::create_dir_all(folder)
+    }
+
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut file = File::create(path)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        File::open(folder)?.sync_all()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove_folder(&self, folder: &Path) -> io::Result<()> {
+        fs::remove_dir_all(folder)
+    }
 }

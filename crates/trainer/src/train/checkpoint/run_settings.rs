@@ -23,12 +23,13 @@ use crate::error::{Error, Result};
 /// stopping), what the order of samples depends on (position), and the curve of the learning rate,
 /// which is drawn over the whole run. Where it is not level, that includes the number of steps.
 ///
-/// What only decides how the next steps are made may be changed on purpose: learning rate, weight
-/// decay, limit of the norm, dropout, how the loss scale changes. Resuming tells these changes.
+/// Settings that only decide how the next steps are made may be changed on purpose: learning rate,
+/// weight decay, limit of the norm, dropout, how the loss scale changes. Resuming tells these
+/// changes.
 ///
-/// What is not here may change without a word: when to end, validate and save (early stopping and,
-/// at a constant rate, the number of steps among them), what to do about divergence, gradient
-/// checkpointing, and the number of threads. The instruction set is told apart, see
+/// Settings that are not here may change without a word: when to end, validate and save (early
+/// stopping and, at a constant rate, the number of steps among them), what to do about divergence,
+/// gradient checkpointing, and the number of threads. The instruction set is told apart, see
 /// [`Arithmetic`](crate::Arithmetic).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSettings {

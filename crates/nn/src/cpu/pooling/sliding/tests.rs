@@ -101,7 +101,7 @@ impl Case {
         let mut gradients = TensorSet::zeros(&scope, parameters.layout()).unwrap();
         let (longest, sequences, windows) = (self.longest(), self.sequences(), self.ends.len());
         // There may be room for more.
-        let room = SlidingRoom { steps: self.steps, longest: longest + 2, sequences, windows: windows + 1 };
+        let room = SlidingCapacity { steps: self.steps, longest: longest + 2, sequences, windows: windows + 1 };
         let mut pooling = SlidingPooling::new(&scope, self.heads, self.hidden, room).unwrap();
         let mut results = Results::default();
         let mut d_states = vec![0.0; sequences * longest * self.hidden];
@@ -181,7 +181,7 @@ proptest! {
 fn a_number_that_is_none_reaches_the_windows_that_it_is_in_and_no_others() {
     let case = Case { steps: 4, heads: 1, hidden: 3, scale: 1.0, ends: (3..16).map(|last| (0, last)).collect() };
     let (of, parameters) = case.of();
-    let room = SlidingRoom { steps: 4, longest: 16, sequences: 1, windows: 13 };
+    let room = SlidingCapacity { steps: 4, longest: 16, sequences: 1, windows: 13 };
     let mut pooling = SlidingPooling::new(&Device::cpu().scope("test"), 1, 3, room).unwrap();
     for bad in 0..16 {
         let pooled = pooling.forward(&of, &parameters, &case.ends, |(sequence, t), row| {

@@ -12,7 +12,7 @@ use super::memory::ShardScratch;
 use super::norm::normalise;
 use super::sequence::Sequence;
 use crate::cpu::kernel::{Isa, PANEL, Place, ViewMut};
-use crate::cpu::pooling::{SlidingPooling, SlidingRoom};
+use crate::cpu::pooling::{SlidingCapacity, SlidingPooling};
 use crate::cpu::step::Purpose;
 use crate::error::Result;
 use crate::model::pooling::AttentionPooling;
@@ -40,19 +40,19 @@ pub(super) struct PoolingParameters<'a> {
 
 /// Numbers in all memory of pooling.
 pub(super) fn len(all: &[Dimensions], purpose: Purpose) -> usize {
-    let of_run = |&of: &Dimensions| SlidingPooling::len(of.heads, of.sizes.hidden, sliding_room(of));
+    let of_run = |&of: &Dimensions| SlidingPooling::len(of.heads, of.sizes.hidden, sliding_capacity(of));
     let runs = all.iter().filter(|of| of.heads > 0 && of.is_dense());
     windows::len(all, purpose) + runs.map(of_run).sum::<usize>()
 }
 
-fn sliding_room(of: Dimensions) -> SlidingRoom {
-    SlidingRoom { steps: of.sizes.steps, longest: of.steps, sequences: of.capacity, windows: of.samples }
+fn sliding_capacity(of: Dimensions) -> SlidingCapacity {
+    SlidingCapacity { steps: of.sizes.steps, longest: of.steps, sequences: of.capacity, windows: of.samples }
 }
 
 impl Pooled {
     pub(super) fn new(scope: &Scope, of: Dimensions) -> Result<Self> {
         if of.is_dense() {
-            let runs = SlidingPooling::new(scope, of.heads, of.sizes.hidden, sliding_room(of))?;
+            let runs = SlidingPooling::new(scope, of.heads, of.sizes.hidden, sliding_capacity(of))?;
             return Ok(Pooled::Runs(runs));
         }
         Ok(Pooled::Windows(PooledWindows::new(scope, of)?))

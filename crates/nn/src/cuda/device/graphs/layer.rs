@@ -55,22 +55,22 @@ pub(super) struct GraphLayer {
 #[derive(Debug)]
 struct Mapped {
     values: Buffer<f32>,       // [N, H · C]
-    giving: Buffer<f32>,       // [N, H] of GAT; GATv2 has the values
-    receiving: Buffer<f32>,    // [N, H · U]
+    src: Buffer<f32>,          // [N, H] of GAT; GATv2 has the values
+    dst: Buffer<f32>,          // [N, H · U]
     edge_vectors: Buffer<f32>, // [H, A] of GAT
 }
 
 impl Mapped {
     fn scored<'a>(&'a self, slots: &Slots, parameters: &'a Buffer<f32>) -> Scored<'a> {
-        let (receiving, part) = (&self.receiving, |start| Part { buffer: parameters, start });
+        let (dst, part) = (&self.dst, |start| Part { buffer: parameters, start });
         match *slots {
             Slots::Gat { ref common, .. } => {
                 let edge_weight = common.edge_weight.map(|_| Part::from(&self.edge_vectors));
-                Scored { giving: &self.giving, receiving, vector: None, edge_weight }
+                Scored { src: &self.src, dst, vector: None, edge_weight }
             }
             Slots::GatV2 { attention, ref common, .. } => {
                 let edge_weight = common.edge_weight.map(part);
-                Scored { giving: &self.values, receiving, vector: Some(part(attention)), edge_weight }
+                Scored { src: &self.values, dst, vector: Some(part(attention)), edge_weight }
             }
         }
     }
@@ -106,11 +106,11 @@ impl LayerShape {
     /// Numbers in what a layer keeps of so many nodes and places, in the order of its fields.
     fn lens(&self, nodes: usize, places: usize) -> [usize; 7] {
         let (sizes, heads) = (self.sizes, self.sizes.heads as usize);
-        let [dropped, giving] = [if self.drops[0] { self.input } else { 0 }, if self.is_gat() { heads } else { 0 }];
+        let [dropped, src] = [if self.drops[0] { self.input } else { 0 }, if self.is_gat() { heads } else { 0 }];
         let edge_vectors = if self.is_gat() { heads * sizes.attributes as usize } else { 0 };
-        let of_nodes = [dropped, sizes.projected(), giving, sizes.scored()].map(|width| nodes * width);
-        let [dropped, values, giving, receiving] = of_nodes;
-        [dropped, values, giving, receiving, edge_vectors, places * heads, nodes * sizes.width()]
+        let of_nodes = [dropped, sizes.projected(), src, sizes.scored()].map(|width| nodes * width);
+        let [dropped, values, src, dst] = of_nodes;
+        [dropped, values, src, dst, edge_vectors, places * heads, nodes * sizes.width()]
     }
 
     /// Bytes of a layer over so many nodes and places.
@@ -142,7 +142,7 @@ impl GraphLayer {
         Ok(GraphLayer {
             shape,
             dropped: none()?,
-            mapped: Mapped { values: none()?, giving: none()?, receiving: none()?, edge_vectors: none()? },
+            mapped: Mapped { values: none()?, src: none()?, dst: none()?, edge_vectors: none()? },
             coefficients: none()?,
             y: none()?,
         })
@@ -152,9 +152,8 @@ impl GraphLayer {
     pub(super) fn begin(&mut self, lists: &GraphLists, learns: bool) -> Result<()> {
         self.shape.sizes.nodes = lists.nodes() as u32;
         let lens = self.shape.lens(lists.nodes(), lists.places());
-        let GraphLayer { dropped, mapped: Mapped { values, giving, receiving, edge_vectors }, coefficients, y, .. } =
-            self;
-        let buffers = [dropped, values, giving, receiving, edge_vectors, coefficients, y];
+        let GraphLayer { dropped, mapped: Mapped { values, src, dst, edge_vectors }, coefficients, y, .. } = self;
+        let buffers = [dropped, values, src, dst, edge_vectors, coefficients, y];
         let skipped = usize::from(!learns);
         buffers.into_iter().zip(lens).skip(skipped).try_for_each(|(buffer, len)| ensure_capacity(buffer, len))
     }
@@ -167,19 +166,19 @@ impl GraphLayer {
             drop_nodes(dropped, x, &mut self.dropped)?;
         }
         let x = if dropped.is_some() { &self.dropped } else { x };
-        let (parameters, Mapped { values, giving, receiving, edge_vectors }) = (of.parameters, &mut self.mapped);
+        let (parameters, Mapped { values, src, dst, edge_vectors }) = (of.parameters, &mut self.mapped);
         match &self.shape.slots {
             Slots::Gat { map, vectors, edge_attention, common } => {
                 map.forward(parameters, x, nodes, values, scratch)?;
                 let vectors = vectors.map(|start| Part { buffer: parameters, start });
-                node_dots(attended, values, vectors, giving, receiving)?;
+                node_dots(attended, values, vectors, src, dst)?;
                 if let (Some(vector), Some(weight)) = (*edge_attention, common.edge_weight) {
                     common.edge_vectors(parameters, vector, weight, self.shape.sizes, edge_vectors, scratch)?;
                 }
             }
             Slots::GatV2 { maps: [from, to], .. } => {
                 from.forward(parameters, x, nodes, values, scratch)?;
-                to.forward(parameters, x, nodes, receiving, scratch)?;
+                to.forward(parameters, x, nodes, dst, scratch)?;
             }
         }
         let common = self.shape.slots.common();
@@ -220,7 +219,7 @@ impl GraphLayer {
             }
         }
         self.scores_backward(attended, of.parameters, shared, scratch, gradients)?;
-        let d_maps = [&shared.d_values, &shared.d_receiving];
+        let d_maps = [&shared.d_values, &shared.d_dst];
         let maps = || self.shape.slots.maps().iter().zip(d_maps);
         maps().try_for_each(|(map, d)| map.add_gradients(d, x, nodes, &mut *gradients, scratch))?;
         if !wanted {
@@ -235,7 +234,7 @@ impl GraphLayer {
     }
 
     /// From the gradient of y to those of what the maps gave, `shared.d_values` and of GATv2
-    /// `shared.d_receiving`; adds those of what scores are made with.
+    /// `shared.d_dst`; adds those of what scores are made with.
     fn scores_backward(
         &self,
         of: Attended<'_>,
@@ -246,11 +245,11 @@ impl GraphLayer {
     ) -> Result<()> {
         let (sizes, scored) = (self.shape.sizes, self.mapped.scored(&self.shape.slots, parameters));
         let (nodes, width, attributes) = (sizes.nodes as usize, sizes.scored(), sizes.attributes as usize);
-        let Shared { d_y, d_values, d_receiving, d_giving, d_scores, rows: [first, second], edge_rows, .. } = shared;
+        let Shared { d_y, d_values, d_dst, d_src, d_scores, rows: [first, second], edge_rows, .. } = shared;
         score_gradients(of, &self.coefficients, &self.mapped.values, d_y, d_scores)?;
         value_gradients(of, &self.coefficients, d_y, d_values)?;
-        let rows = ReceiverRows { receiving: d_receiving, vector: first, edges: edge_rows };
-        receiver_gradients(of, scored, d_scores, rows)?;
+        let mut rows = ReceiverRows { dst: d_dst, vector: first, edges: edge_rows };
+        receiver_gradients(of, scored, d_scores, &mut rows)?;
         match &self.shape.slots {
             Slots::GatV2 { attention, common, .. } => {
                 src_gradients(of, scored, d_scores, Output::Add, d_values)?;
@@ -259,9 +258,9 @@ impl GraphLayer {
                 add_column_sums((&*edge_rows).into(), nodes, width * attributes, gradients, weight, scratch)
             }
             Slots::Gat { vectors, edge_attention, common, .. } => {
-                src_gradients(of, scored, d_scores, Output::Overwrite, d_giving)?;
+                src_gradients(of, scored, d_scores, Output::Overwrite, d_src)?;
                 let parts = vectors.map(|start| Part { buffer: parameters, start });
-                let dots = NodeDotInputs { values: &self.mapped.values, vectors: parts, d: [d_giving, d_receiving] };
+                let dots = NodeDotInputs { values: &self.mapped.values, vectors: parts, d: [d_src, d_dst] };
                 node_dot_gradients(of, dots, d_values, &mut *first, &mut *second)?;
                 for (rows, start) in [first, second].into_iter().zip(*vectors) {
                     add_column_sums((&*rows).into(), nodes, sizes.projected(), &mut *gradients, start, scratch)?;

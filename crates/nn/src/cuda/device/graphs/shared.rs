@@ -14,13 +14,13 @@ pub(super) struct Shared {
     /// places from layer to layer.
     pub(super) d_y: Buffer<f32>,
     pub(super) d_x: Buffer<f32>,
-    pub(super) d_values: Buffer<f32>,    // [N, H · C]
-    pub(super) d_receiving: Buffer<f32>, // [N, H · U]
-    pub(super) d_giving: Buffer<f32>,    // [N, H] of GAT
-    pub(super) d_scores: Buffer<f32>,    // [P, H]
+    pub(super) d_values: Buffer<f32>, // [N, H · C]
+    pub(super) d_dst: Buffer<f32>,    // [N, H · U]
+    pub(super) d_src: Buffer<f32>,    // [N, H] of GAT
+    pub(super) d_scores: Buffer<f32>, // [P, H]
     /// Contribution of each node to the gradients of vectors.
     pub(super) rows: [Buffer<f32>; 2], // [N, H · C], of GATv2 one
-    pub(super) edge_rows: Buffer<f32>,   // [N, H · U, A]
+    pub(super) edge_rows: Buffer<f32>, // [N, H · U, A]
     pub(super) d_edge_vectors: Buffer<f32>, // [H, A] of GAT
 }
 
@@ -31,8 +31,8 @@ impl Shared {
             d_y: none()?,
             d_x: none()?,
             d_values: none()?,
-            d_receiving: none()?,
-            d_giving: none()?,
+            d_dst: none()?,
+            d_src: none()?,
             d_scores: none()?,
             rows: [none()?, none()?],
             edge_rows: none()?,
@@ -48,20 +48,9 @@ impl Shared {
             // Which of the two is which depends on how many layers there are.
             let widest = nodes * layer.input.max(sizes.width());
             let [values, scored] = [sizes.projected(), sizes.scored()].map(|width| nodes * width);
-            let (giving, edge_vectors) = (is_gat * nodes * heads, is_gat * heads * attributes);
+            let (src, edge_vectors) = (is_gat * nodes * heads, is_gat * heads * attributes);
             let rows = [values, is_gat * values];
-            [
-                widest,
-                widest,
-                values,
-                scored,
-                giving,
-                places * heads,
-                rows[0],
-                rows[1],
-                scored * attributes,
-                edge_vectors,
-            ]
+            [widest, widest, values, scored, src, places * heads, rows[0], rows[1], scored * attributes, edge_vectors]
         };
         layers.map(of_layer).fold([0; 10], |most, len| std::array::from_fn(|k| most[k].max(len[k])))
     }
@@ -78,9 +67,9 @@ impl Shared {
         of: [usize; 2],
     ) -> Result<()> {
         let lens = Shared::lens(layers, of[0], of[1]);
-        let Shared { d_y, d_x, d_values, d_receiving, d_giving, d_scores, rows, edge_rows, d_edge_vectors } = self;
+        let Shared { d_y, d_x, d_values, d_dst, d_src, d_scores, rows, edge_rows, d_edge_vectors } = self;
         let [first, second] = rows;
-        let buffers = [d_y, d_x, d_values, d_receiving, d_giving, d_scores, first, second, edge_rows, d_edge_vectors];
+        let buffers = [d_y, d_x, d_values, d_dst, d_src, d_scores, first, second, edge_rows, d_edge_vectors];
         buffers.into_iter().zip(lens).try_for_each(|(buffer, len)| ensure_capacity(buffer, len))
     }
 

@@ -3,7 +3,9 @@
 use megabatch_gpu_core::kernel::{Arguments, Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 
-use super::{Attended, Scored, WARP, address, cpu};
+#[cfg(feature = "conformance")]
+use super::cpu;
+use super::{Attended, Scored, WARP, address};
 use crate::cuda::ops::matmul::Output;
 use crate::cuda::ops::operand::Part;
 use crate::error::Result;
@@ -36,11 +38,10 @@ pub(crate) fn activation_gradients(
             // What is submitted to the default stream later runs after it.
             unsafe { submit(&device, "activation_gradients", Launch::over(len), &arguments) }
         }
-        _ => {
+        _ => cpu_arm!({
             let pairs = d.as_mut_slice()[..len].iter_mut().zip(y.as_slice());
             pairs.for_each(|(d, &y)| *d *= activation.slope(y));
-            Ok(())
-        }
+        }),
     }
 }
 
@@ -74,11 +75,10 @@ pub(crate) fn score_gradients(
             // the default stream later runs after it.
             unsafe { submit(&device, "score_gradients", launch, &arguments) }
         }
-        _ => {
+        _ => cpu_arm!({
             let arrays = [coefficients, values, d_y].map(Buffer::as_slice);
             cpu::score_gradients(of, arrays[0], arrays[1], arrays[2], d_scores.as_mut_slice());
-            Ok(())
-        }
+        }),
     }
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn score_gradients(
 #[derive(Debug)]
 pub(crate) struct ReceiverRows<'a> {
     /// `[N, H · U]`: the gradient of what it scored by.
-    pub(crate) receiving: &'a mut Buffer<f32>,
+    pub(crate) dst: &'a mut Buffer<f32>,
     /// `[N, H · U]`: what it gives to that of the vector; nothing is written where there is none.
     pub(crate) vector: &'a mut Buffer<f32>,
     /// `[N, H · U, A]`: what it gives to that of the edges' weight.
@@ -98,31 +98,31 @@ pub(crate) fn receiver_gradients(
     of: Attended<'_>,
     scored: Scored<'_>,
     d_scores: &Buffer<f32>,
-    to: ReceiverRows<'_>,
+    to: &mut ReceiverRows<'_>,
 ) -> Result<()> {
     let [len, edges] = of.lens();
     let vector_len = if scored.vector.is_some() { len } else { 0 };
     of.assert_has_scored(scored);
     of.assert_have([
         (d_scores, edges),
-        (to.receiving, len),
+        (to.dst, len),
         (to.vector, vector_len),
         (to.edges, len * of.sizes.attributes as usize),
     ]);
     match of.device() {
         Device::Cuda(device) => {
-            let (lists, Scored { giving, receiving, vector, edge_weight }) = (&of.lists.on_device, scored);
+            let (lists, Scored { src, dst, vector, edge_weight }) = (&of.lists.on_device, scored);
             let arguments = arguments![
                 of.sizes,
                 lists.starts.address(),
                 lists.from.address(),
-                giving.address(),
-                receiving.address(),
+                src.address(),
+                dst.address(),
                 address(vector),
                 address(edge_weight),
                 lists.attributes.address(),
                 d_scores.address(),
-                to.receiving.address(),
+                to.dst.address(),
                 to.vector.address(),
                 to.edges.address(),
             ];
@@ -131,11 +131,10 @@ pub(crate) fn receiver_gradients(
             // after it.
             unsafe { submit(&device, "receiver_gradients", Launch::over(len), &arguments) }
         }
-        _ => {
-            let [receiving, vector, edges] = [to.receiving, to.vector, to.edges].map(Buffer::as_mut_slice);
-            cpu::receiver_gradients(of, scored, d_scores.as_slice(), receiving, vector, edges);
-            Ok(())
-        }
+        _ => cpu_arm!({
+            let [dst, vector, edges] = [&mut *to.dst, to.vector, to.edges].map(Buffer::as_mut_slice);
+            cpu::receiver_gradients(of, scored, d_scores.as_slice(), dst, vector, edges);
+        }),
     }
 }
 
@@ -155,7 +154,7 @@ pub(crate) fn value_gradients(
             let lists = &of.lists.on_device;
             let arguments = arguments![
                 sizes,
-                lists.starts_of_givers.address(),
+                lists.src_starts.address(),
                 lists.places.address(),
                 lists.to.address(),
                 coefficients.address(),
@@ -167,51 +166,47 @@ pub(crate) fn value_gradients(
             // element. What is submitted to the default stream later runs after it.
             unsafe { submit(&device, "value_gradients", Launch::over(len), &arguments) }
         }
-        _ => {
-            cpu::value_gradients(of, coefficients.as_slice(), d_y.as_slice(), d_values.as_mut_slice());
-            Ok(())
-        }
+        _ => cpu_arm!(cpu::value_gradients(of, coefficients.as_slice(), d_y.as_slice(), d_values.as_mut_slice())),
     }
 }
 
 /// From the gradients of scores, `d_scores` `[P, H]`, to those of what nodes that give were scored
-/// by, `d_giving` `[N, H · U]`.
+/// by, `d_src` `[N, H · U]`.
 pub(crate) fn src_gradients(
     of: Attended<'_>,
     scored: Scored<'_>,
     d_scores: &Buffer<f32>,
     output: Output,
-    d_giving: &mut Buffer<f32>,
+    d_src: &mut Buffer<f32>,
 ) -> Result<()> {
     let [len, edges] = of.lens();
     of.assert_has_scored(scored);
-    of.assert_have([(d_scores, edges), (d_giving, len)]);
+    of.assert_have([(d_scores, edges), (d_src, len)]);
     match of.device() {
         Device::Cuda(device) => {
-            let (lists, Scored { giving, receiving, vector, edge_weight }) = (&of.lists.on_device, scored);
+            let (lists, Scored { src, dst, vector, edge_weight }) = (&of.lists.on_device, scored);
             let arguments = arguments![
                 of.sizes,
-                lists.starts_of_givers.address(),
+                lists.src_starts.address(),
                 lists.places.address(),
                 lists.to.address(),
-                giving.address(),
-                receiving.address(),
+                src.address(),
+                dst.address(),
                 address(vector),
                 address(edge_weight),
                 lists.attributes.address(),
                 d_scores.address(),
                 u32::from(output == Output::Add),
-                d_giving.address(),
+                d_src.address(),
             ];
             // SAFETY: the lists were made with nodes and places within them; a thread writes one
             // element. What is submitted to the default stream later runs after it.
             unsafe { submit(&device, "giver_gradients", Launch::over(len), &arguments) }
         }
-        _ => {
+        _ => cpu_arm!({
             let adds = output == Output::Add;
-            cpu::src_gradients(of, scored, d_scores.as_slice(), adds, d_giving.as_mut_slice());
-            Ok(())
-        }
+            cpu::src_gradients(of, scored, d_scores.as_slice(), adds, d_src.as_mut_slice());
+        }),
     }
 }
 
@@ -254,12 +249,11 @@ pub(crate) fn node_dot_gradients(
             // What is submitted to the default stream later runs after it.
             unsafe { submit(&device, "node_dot_gradients", Launch::over(len), &arguments) }
         }
-        _ => {
+        _ => cpu_arm!({
             for ((vector, d), rows) in vectors.into_iter().zip(d).zip([source_rows, target_rows]) {
                 let (d_values, rows) = (d_values.as_mut_slice(), rows.as_mut_slice());
                 cpu::node_dot_gradients(sizes, values.as_slice(), vector.elements(), d.as_slice(), d_values, rows);
             }
-            Ok(())
-        }
+        }),
     }
 }

@@ -42,7 +42,7 @@ impl Attended<'_> {
     /// Place and receiver of the edges that a node gives.
     fn edges_from(&self, node: usize) -> impl Iterator<Item = (usize, usize)> {
         let of = &self.lists.edges;
-        let edges = of.starts_of_givers[node] as usize..of.starts_of_givers[node + 1] as usize;
+        let edges = of.src_starts[node] as usize..of.src_starts[node + 1] as usize;
         edges.map(|edge| (of.places[edge] as usize, of.to[edge] as usize))
     }
 
@@ -72,7 +72,7 @@ impl Scored<'_> {
     /// Argument of LeakyReLU in column `k`, for the edge at `place` from node `j` to node `i`.
     fn joined(&self, of: Attended<'_>, i: usize, j: usize, place: usize, k: usize) -> f32 {
         let (width, attributes) = (of.sizes.scored(), of.sizes.attributes as usize);
-        let z = self.giving.as_slice()[j * width + k] + self.receiving.as_slice()[i * width + k];
+        let z = self.src.as_slice()[j * width + k] + self.dst.as_slice()[i * width + k];
         let row = self.edge_weight.map_or(&[][..], |weight| &weight.elements()[k * attributes..][..attributes]);
         let own = &of.lists.edges.attributes[place * attributes..][..attributes];
         row.iter().zip(own).fold(z, |z, (weight, attribute)| z + weight * attribute)
@@ -163,13 +163,13 @@ pub(super) fn score_gradients(
     }
 }
 
-/// Contributions of the edges that nodes receive to the gradients of `receiving`, of the vector and
+/// Contributions of the edges that nodes receive to the gradients of `dst`, of the vector and
 /// of the edges' weight, `[N, H · U]` and once for each attribute.
 pub(super) fn receiver_gradients(
     of: Attended<'_>,
     scored: Scored<'_>,
     d_scores: &[f32],
-    d_receiving: &mut [f32],
+    d_dst: &mut [f32],
     vector_rows: &mut [f32],
     edge_rows: &mut [f32],
 ) {
@@ -177,7 +177,7 @@ pub(super) fn receiver_gradients(
     for (i, k) in of.nodes().flat_map(|i| (0..width).map(move |k| (i, k))) {
         let at = i * width + k;
         let of_edge = |place: usize, j: usize| d_scores[place * heads + k / units] * scored.slope(of, i, j, place, k);
-        d_receiving[at] = of.edges_to(i).map(|(place, j)| of_edge(place, j)).sum();
+        d_dst[at] = of.edges_to(i).map(|(place, j)| of_edge(place, j)).sum();
         if scored.vector.is_some() {
             let leaky = |(place, j)| of.sizes.leaky(scored.joined(of, i, j, place, k));
             vector_rows[at] = of.edges_to(i).map(|edge| d_scores[edge.0 * heads + k / units] * leaky(edge)).sum();

@@ -19,8 +19,8 @@ struct Example {
     masks: Buffer<MaskNumbers>,
     drops: bool,
     values: Buffer<f32>,
-    giving: Buffer<f32>,
-    receiving: Buffer<f32>,
+    src: Buffer<f32>,
+    dst: Buffer<f32>,
     vector: Buffer<f32>,
     edge_weight: Buffer<f32>,
     d_y: Buffer<f32>,
@@ -57,8 +57,8 @@ impl Example {
             masks: Buffer::from_slice(&scope, &[mask.into()]).unwrap(),
             drops,
             values: buffer("values", nodes * sizes.projected()),
-            giving: buffer("giving", nodes * scored),
-            receiving: buffer("receiving", nodes * scored),
+            src: buffer("giving", nodes * scored),
+            dst: buffer("receiving", nodes * scored),
             vector: buffer("vector", scored),
             edge_weight: buffer("edge_weight", scored * attributes as usize),
             d_y: buffer("d_y", nodes * sizes.width()),
@@ -76,14 +76,14 @@ impl Example {
     fn scored(&self) -> Scored<'_> {
         let vector = (self.sizes.score_units > 1).then_some(Part::from(&self.vector));
         let edge_weight = (self.sizes.attributes > 0).then_some(Part::from(&self.edge_weight));
-        Scored { giving: &self.giving, receiving: &self.receiving, vector, edge_weight }
+        Scored { src: &self.src, dst: &self.dst, vector, edge_weight }
     }
 
     fn score_arguments(&self) -> Vec<Arg<'_>> {
         let vector = if self.sizes.score_units > 1 { Arg::from(self.vector.as_slice()) } else { Arg::null() };
         let edge_weight = if self.sizes.attributes > 0 { Arg::from(self.edge_weight.as_slice()) } else { Arg::null() };
         let attributes = Arg::from(&self.lists.edges.attributes[..]);
-        vec![Arg::from(self.giving.as_slice()), Arg::from(self.receiving.as_slice()), vector, edge_weight, attributes]
+        vec![Arg::from(self.src.as_slice()), Arg::from(self.dst.as_slice()), vector, edge_weight, attributes]
     }
 
     fn receivers(&self) -> Vec<Arg<'_>> {
@@ -93,7 +93,7 @@ impl Example {
 
     fn givers(&self) -> Vec<Arg<'_>> {
         let edges = &self.lists.edges;
-        let lists = [&edges.starts_of_givers, &edges.places, &edges.to].map(|list| Arg::from(&list[..]));
+        let lists = [&edges.src_starts, &edges.places, &edges.to].map(|list| Arg::from(&list[..]));
         std::iter::once(Arg::of_struct(&self.sizes)).chain(lists).collect()
     }
 
@@ -160,8 +160,8 @@ impl Example {
         let vector_len = if scored.vector.is_some() { len } else { 0 };
         let mut rows = [len, vector_len, len * self.sizes.attributes as usize].map(zeros);
         let mut found = [0, 1, 2].map(|k: usize| vec![f32::NAN; rows[k].len()]);
-        let [receiving, vector, edges] = &mut rows;
-        receiver_gradients(of, scored, d_scores, ReceiverRows { receiving, vector, edges }).unwrap();
+        let [dst, vector, edges] = &mut rows;
+        receiver_gradients(of, scored, d_scores, &mut ReceiverRows { dst, vector, edges }).unwrap();
         let mut arguments = self.receivers();
         arguments.extend(self.score_arguments());
         arguments.push(Arg::from(d_scores.as_slice()));
@@ -185,16 +185,16 @@ impl Example {
         drop(arguments);
         self.assert_close("d_values", &found, d_values.as_slice());
         for output in [Output::Overwrite, Output::Add] {
-            let mut d_giving = buffer("before", self.giving.len());
-            let mut found = d_giving.as_slice().to_vec();
-            src_gradients(of, self.scored(), d_scores, output, &mut d_giving).unwrap();
+            let mut d_src = buffer("before", self.src.len());
+            let mut found = d_src.as_slice().to_vec();
+            src_gradients(of, self.scored(), d_scores, output, &mut d_src).unwrap();
             let mut arguments = self.givers();
             arguments.extend(self.score_arguments());
             arguments.extend([Arg::from(d_scores.as_slice()), Arg::from(u32::from(output == Output::Add))]);
             arguments.push(Arg::from(&mut found[..]));
-            HARNESS.run("giver_gradients", Launch::over(d_giving.len()), &mut arguments);
+            HARNESS.run("giver_gradients", Launch::over(d_src.len()), &mut arguments);
             drop(arguments);
-            self.assert_close("d_giving", &found, d_giving.as_slice());
+            self.assert_close("d_giving", &found, d_src.as_slice());
         }
     }
 
@@ -231,8 +231,8 @@ fn dots_of_nodes_are_the_cpus() {
         let parts = [Part::from(&vectors[0]), Part::from(&vectors[1])];
         let len = example.sizes.node_heads();
         let mut dots = [zeros(len), zeros(len)];
-        let [giving, receiving] = &mut dots;
-        node_dots(of, &example.values, parts, giving, receiving).unwrap();
+        let [src, dst] = &mut dots;
+        node_dots(of, &example.values, parts, src, dst).unwrap();
         let mut found = [vec![f32::NAN; len], vec![f32::NAN; len]];
         let mut arguments = vec![Arg::of_struct(&example.sizes), Arg::from(example.values.as_slice())];
         arguments.extend(vectors.iter().map(|vector| Arg::from(vector.as_slice())));

@@ -78,16 +78,16 @@ fn attend(scope: &Scope, heads: u32, units: u32, score_units: u32) -> Result<Vec
     let of = Attended { sizes, lists: &lists, mask: Some((&masks, 1)) };
     let values = buffer(scope, "values", nodes * projected)?;
     let vectors = [buffer(scope, "source", projected)?, buffer(scope, "target", projected)?];
-    let (mut giving, mut receiving) =
+    let (mut src, mut dst) =
         (buffer(scope, "giving", nodes * scored_len)?, buffer(scope, "receiving", nodes * scored_len)?);
     let parts = [Part::from(&vectors[0]), Part::from(&vectors[1])];
     let is_gat = score_units == 1;
     if is_gat {
-        node_dots(of, &values, parts, &mut giving, &mut receiving)?;
+        node_dots(of, &values, parts, &mut src, &mut dst)?;
     }
     let (vector, edge_weight) = (buffer(scope, "vector", scored_len)?, buffer(scope, "edges", 2 * scored_len)?);
     let vector = (!is_gat).then_some(Part::from(&vector));
-    let scored = Scored { giving: &giving, receiving: &receiving, vector, edge_weight: Some((&edge_weight).into()) };
+    let scored = Scored { src: &src, dst: &dst, vector, edge_weight: Some((&edge_weight).into()) };
     let zeros = |len| Buffer::<f32>::zeros(scope, len);
     let (edges, rows) = (lists.places() * heads as usize, nodes * scored_len);
     let (mut weights, mut y, bias) =
@@ -97,21 +97,21 @@ fn attend(scope: &Scope, heads: u32, units: u32, score_units: u32) -> Result<Vec
 
     let mut d_y = buffer(scope, "d_y", y.len())?;
     activation_gradients(GraphActivation::Elu, &y, y.len(), &mut d_y)?;
-    let (mut d_scores, mut d_values, mut d_giving) = (zeros(edges)?, zeros(values.len())?, zeros(rows)?);
+    let (mut d_scores, mut d_values, mut d_src) = (zeros(edges)?, zeros(values.len())?, zeros(rows)?);
     score_gradients(of, &weights, &values, &d_y, &mut d_scores)?;
     value_gradients(of, &weights, &d_y, &mut d_values)?;
-    src_gradients(of, scored, &d_scores, Output::Overwrite, &mut d_giving)?;
-    let [mut d_receiving, mut vector_rows, mut edge_rows] = [zeros(rows)?, zeros(rows)?, zeros(2 * rows)?];
-    let to = ReceiverRows { receiving: &mut d_receiving, vector: &mut vector_rows, edges: &mut edge_rows };
-    receiver_gradients(of, scored, &d_scores, to)?;
+    src_gradients(of, scored, &d_scores, Output::Overwrite, &mut d_src)?;
+    let [mut d_dst, mut vector_rows, mut edge_rows] = [zeros(rows)?, zeros(rows)?, zeros(2 * rows)?];
+    let mut to = ReceiverRows { dst: &mut d_dst, vector: &mut vector_rows, edges: &mut edge_rows };
+    receiver_gradients(of, scored, &d_scores, &mut to)?;
     let mut dot_rows = [zeros(values.len())?, zeros(values.len())?];
     if is_gat {
         let [first, second] = &mut dot_rows;
-        let dots = NodeDotInputs { values: &values, vectors: parts, d: [&d_giving, &d_receiving] };
+        let dots = NodeDotInputs { values: &values, vectors: parts, d: [&d_src, &d_dst] };
         node_dot_gradients(of, dots, &mut d_values, first, second)?;
     }
     let [first, second] = &dot_rows;
-    let all = [&y, &d_values, &d_giving, &d_receiving, &vector_rows, &edge_rows, first, second];
+    let all = [&y, &d_values, &d_src, &d_dst, &vector_rows, &edge_rows, first, second];
     Ok(all.iter().map(|of| of.to_vec()).collect::<Result<Vec<_>, _>>()?.concat())
 }
 

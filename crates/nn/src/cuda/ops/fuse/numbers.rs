@@ -4,6 +4,8 @@ use megabatch_gpu_core::kernel::Launch;
 use megabatch_gpu_core::{Buffer, Device, arguments};
 
 use super::super::operand::Operand;
+#[cfg(feature = "conformance")]
+use super::cpu;
 use super::{FuseMemory, submit};
 use crate::error::Result;
 
@@ -15,10 +17,7 @@ pub(super) fn rectify(x: &mut Buffer<f32>) -> Result<()> {
             // SAFETY: a thread changes an element.
             unsafe { submit(&device, "rectify", Launch::over(x.len()), &arguments) }
         }
-        _ => {
-            x.as_mut_slice().iter_mut().filter(|x| **x < 0.0).for_each(|x| *x = 0.0);
-            Ok(())
-        }
+        _ => cpu_arm!(cpu::rectify(x.as_mut_slice())),
     }
 }
 
@@ -31,11 +30,7 @@ pub(super) fn rectify_backward(x: &Buffer<f32>, d: &mut Buffer<f32>) -> Result<(
             // SAFETY: a thread changes an element, and reads one of as many.
             unsafe { submit(&device, "rectify_backward", Launch::over(x.len()), &arguments) }
         }
-        _ => {
-            let pairs = d.as_mut_slice().iter_mut().zip(x.as_slice());
-            pairs.filter(|(_, x)| **x == 0.0).for_each(|(d, _)| *d = 0.0);
-            Ok(())
-        }
+        _ => cpu_arm!(cpu::rectify_backward(x.as_slice(), d.as_mut_slice())),
     }
 }
 
@@ -49,16 +44,7 @@ pub(super) fn mean_of_tokens<T: Operand>(memory: &FuseMemory, fused: &mut Buffer
             // from those of its sample's tokens.
             unsafe { submit(&device, &mean_kernel::<T>(), Launch::over(sizes.samples * sizes.hidden), &arguments) }
         }
-        _ => {
-            let samples = memory.second.as_slice().chunks_exact(sizes.tokens * sizes.hidden).take(sizes.samples);
-            for (fused, tokens) in fused.as_mut_slice().chunks_exact_mut(sizes.hidden).zip(samples) {
-                for (unit, fused) in fused.iter_mut().enumerate() {
-                    let numbers = tokens[unit..].iter().step_by(sizes.hidden);
-                    *fused = T::narrow(numbers.fold(0.0, |sum, x| sum + x * share));
-                }
-            }
-            Ok(())
-        }
+        _ => cpu_arm!(cpu::mean_of_tokens(memory, fused.as_mut_slice())),
     }
 }
 
@@ -76,13 +62,6 @@ pub(super) fn spread_to_tokens(d_fused: &Buffer<f32>, memory: &mut FuseMemory) -
             // SAFETY: a thread writes an element of `d_tokens`, from one of its sample's.
             unsafe { submit(&device, "spread_to_tokens", Launch::over(sizes.rows() * sizes.hidden), &arguments) }
         }
-        _ => {
-            let rows = memory.d_tokens.as_mut_slice().chunks_exact_mut(sizes.hidden).take(sizes.rows());
-            for (row, to) in rows.enumerate() {
-                let from = &d_fused.as_slice()[row / sizes.tokens * sizes.hidden..];
-                to.iter_mut().zip(from).for_each(|(to, d)| *to = d * share);
-            }
-            Ok(())
-        }
+        _ => cpu_arm!(cpu::spread_to_tokens(d_fused.as_slice(), memory)),
     }
 }

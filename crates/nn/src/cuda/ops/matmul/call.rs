@@ -32,7 +32,7 @@ impl Operands {
 pub(in super::super) struct Call {
     pub(super) name: String,
     pub(super) shape: [usize; 3],
-    pub(super) way: GemmPlan,
+    pub(super) plan: GemmPlan,
     pub(super) output: Output,
 }
 
@@ -47,21 +47,21 @@ impl Call {
         shape: [usize; 3],
         layout: Transpose,
         arithmetic: Arithmetic,
-        way: GemmPlan,
+        plan: GemmPlan,
         output: Output,
     ) -> Self {
-        Call { name: name::<T>(layout, arithmetic, way.tile), shape, way, output }
+        Call { name: name::<T>(layout, arithmetic, plan.tile), shape, plan, output }
     }
 
     pub(super) fn launch(&self) -> Option<Launch> {
-        let ([rows, columns, _], GemmPlan { tile, splits, .. }) = (self.shape, self.way);
+        let ([rows, columns, _], GemmPlan { tile, splits, .. }) = (self.shape, self.plan);
         let ([tile_rows, tile_columns], threads) = tile.sizes();
         let blocks = rows.div_ceil(tile_rows) * columns.div_ceil(tile_columns) * splits;
         Launch::of_blocks(blocks).map(|launch| launch.with_threads(threads))
     }
 
     fn kernel(&self) -> Kernel<'_> {
-        match self.way.tile {
+        match self.plan.tile {
             Tile::Square => Kernel { module: "nn/matmul", ptx: PTX, name: &self.name },
             Tile::Tall | Tile::Large => Kernel { module: "nn/matmul_large", ptx: PTX_LARGE, name: &self.name },
         }
@@ -72,7 +72,7 @@ impl Call {
     /// Nothing else touches the output meanwhile.
     pub(in super::super) unsafe fn submit(&self, device: &Cuda, operands: Operands) -> Result<()> {
         let ([rows, columns, inner], Operands { a, b, start, out }) = (self.shape.map(|len| len as u64), operands);
-        let (inner_each, adds) = (self.way.inner_each as u64, u32::from(self.output == Output::Add));
+        let (inner_each, adds) = (self.plan.inner_each as u64, u32::from(self.output == Output::Add));
         let arguments = arguments![a, b, start, out, rows, columns, inner, inner_each, adds];
         // SAFETY: as the caller promised; a block reads within the shape, and writes its own tile
         // of its own split.

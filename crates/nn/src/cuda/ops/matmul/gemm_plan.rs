@@ -55,13 +55,13 @@ impl GemmPlan {
     /// A product of a shape, cut so. One that starts from something is never split.
     pub(super) fn of(cut: TileConfig, shape: [usize; 3], starts: bool) -> Self {
         let (splits, inner_each) = if starts { (1, shape[2]) } else { splits(shape) };
-        let way = GemmPlan { tile: cut.tile, splits, inner_each };
+        let plan = GemmPlan { tile: cut.tile, splits, inner_each };
         match cut.parts {
             SplitRule::HalfAsMany if splits > 1 => {
                 let inner_each = 2 * inner_each;
-                GemmPlan { splits: shape[2].div_ceil(inner_each), inner_each, ..way }
+                GemmPlan { splits: shape[2].div_ceil(inner_each), inner_each, ..plan }
             }
-            SplitRule::ByRule | SplitRule::HalfAsMany => way,
+            SplitRule::ByRule | SplitRule::HalfAsMany => plan,
         }
     }
 }

@@ -1,9 +1,8 @@
 //! Products by cuBLASLt.
 
-use megabatch_gpu_core::{Buffer, Cuda, Device, FactorType, MatrixAddresses, MatrixProduct};
+use megabatch_gpu_core::{Cuda, FactorType, MatrixAddresses, MatrixProduct};
 
-use super::super::operand::{Operand, Part};
-use super::super::scratch::Scratch;
+use super::super::operand::Operand;
 use super::call::Operands;
 use super::{Product, parts_of_sum};
 use crate::cuda::tuning::Tuner;
@@ -45,23 +44,4 @@ pub(super) fn elapsed_ms(device: &Cuda, multiply: impl FnOnce() -> bool) -> Resu
         Ok::<(), crate::error::Error>(())
     })?;
     Ok(if is_done { elapsed_ms } else { f32::INFINITY })
-}
-
-/// As [`multiply`](super::multiply) by the library alone, where it is here and has a way.
-///
-/// # Errors
-/// [`Error::Memory`](crate::Error::Memory).
-pub(in super::super) fn alone<T: Operand>(
-    of: &Product<'_, T>,
-    out: &mut Buffer<f32>,
-    start: usize,
-    scratch: &mut Scratch,
-) -> Result<bool> {
-    let Device::Cuda(device) = of.assert_fits(&*out, start) else { return Ok(false) };
-    let parts = if of.start.is_some() { 0 } else { scratch.address_of::<f32>(parts_of_sum(of.shape))? };
-    let tuner = scratch.products_mut().tuner().clone();
-    let operands = Operands::of(of, Part { buffer: out, start }.address());
-    // SAFETY: the buffers have the lengths of the shape, as was seen above, and the scratch has the
-    // parts. What is submitted to the default stream later runs after it.
-    Ok(unsafe { multiply(&tuner, &device, of, operands, parts) })
 }

@@ -24,8 +24,8 @@ fn check<T: Operand>(shape: [usize; 3], layout: Transpose, arithmetic: Arithmeti
         let mut by_rule = Vec::new();
         for (name, cut) in Kind::of(&product, Output::Overwrite).cuts(true) {
             let mut found = before.clone();
-            let way = GemmPlan::of(cut, shape, start.is_some());
-            let call = Call::new::<T>(shape, layout, arithmetic, way, output);
+            let plan = GemmPlan::of(cut, shape, start.is_some());
+            let call = Call::new::<T>(shape, layout, arithmetic, plan, output);
             run::<T>(&call, &a, &b, start.as_ref(), &mut found);
             for (found, expected) in found.iter().zip(expected.as_slice()) {
                 let error = (found - expected).abs();
@@ -41,8 +41,8 @@ fn check<T: Operand>(shape: [usize; 3], layout: Transpose, arithmetic: Arithmeti
 
 /// As `cuda` does it.
 fn run<T: Operand>(call: &Call, a: &Buffer<T>, b: &Buffer<T>, start: Option<&Buffer<f32>>, out: &mut [f32]) {
-    let is_split = call.way.splits > 1;
-    let mut parts = vec![f32::NAN; call.way.splits * out.len()];
+    let is_split = call.plan.splits > 1;
+    let mut parts = vec![f32::NAN; call.plan.splits * out.len()];
     let adds = u32::from(call.output == Output::Add);
     let mut arguments = vec![
         Arg::from(a.as_slice()),
@@ -50,14 +50,14 @@ fn run<T: Operand>(call: &Call, a: &Buffer<T>, b: &Buffer<T>, start: Option<&Buf
         start.map_or(Arg::null(), |start| Arg::from(start.as_slice())),
         if is_split { Arg::from(&mut parts[..]) } else { Arg::from(&mut out[..]) },
     ];
-    let numbers = [call.shape[0], call.shape[1], call.shape[2], call.way.inner_each];
+    let numbers = [call.shape[0], call.shape[1], call.shape[2], call.plan.inner_each];
     arguments.extend(numbers.map(|number| Arg::from(number as u64)));
     arguments.push(Arg::from(if is_split { 0 } else { adds }));
     HARNESS.run(&call.name, call.launch(), &mut arguments);
     drop(arguments);
     if is_split {
         let (launch, len) = (Launch::over(out.len()), out.len() as u64);
-        let numbers = [Arg::from(len), Arg::from(call.way.splits as u32), Arg::from(adds)];
+        let numbers = [Arg::from(len), Arg::from(call.plan.splits as u32), Arg::from(adds)];
         let mut arguments: Vec<_> = [Arg::from(&parts[..]), Arg::from(out)].into_iter().chain(numbers).collect();
         HARNESS.run("add_parts", launch, &mut arguments);
     }

@@ -3,15 +3,16 @@
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, arguments};
 
-use super::super::lanes;
 use super::super::operand::Part;
+#[cfg(feature = "conformance")]
+use super::cpu;
 use super::{PoolMemory, PoolSizes, PoolSlots, PoolWeights};
 use crate::error::Result;
 
 const PTX: &str = megabatch_gpu_core::ptx!("pool_keys");
 
 /// Warps of a block, and its columns: those of pool_keys.cu.
-const WARPS: usize = 8;
+pub(super) const WARPS: usize = 8;
 const COLUMNS: usize = 32;
 
 /// The scaled query, the heads' keys, and the bias of pooled vectors, W_o b_v + b_o.
@@ -46,15 +47,7 @@ pub(super) fn find_keys(of: PoolWeights<'_>, memory: &mut PoolMemory) -> Result<
             // the default stream later runs after it.
             Ok(unsafe { kernel("pool_keys").submit(&device, launch_of_keys(*sizes), &arguments) }?)
         }
-        _ => {
-            let [query_from, weight_q, bias_q, weight_k, weight_o, bias_v, bias_o] =
-                read.map(|start| of.parameter(start).elements());
-            let scaled = query.as_mut_slice();
-            scaled_query(*sizes, query_from, weight_q, bias_q, scaled);
-            keys_of(*sizes, scaled, weight_k, keys.as_mut_slice());
-            bias_of(bias_v, weight_o, bias_o, bias.as_mut_slice());
-            Ok(())
-        }
+        _ => cpu_arm!(cpu::find_keys(of, memory)),
     }
 }
 
@@ -75,12 +68,12 @@ pub(super) fn keys_backward(of: PoolWeights<'_>, memory: &mut PoolMemory, gradie
             // of that of W_k.
             unsafe { kernel("pool_keys_backward").submit(&device, launch_of_heads(*sizes), &arguments)? };
         }
-        _ => {
+        _ => cpu_arm!({
             let weight = &of.parameter(weight_k).elements()[..hidden * hidden];
             let d_weight = &mut gradients.as_mut_slice()[weight_k..][..hidden * hidden];
             let read = [d_keys.as_slice(), scaled.as_slice(), weight];
-            cpu_backward(*sizes, read[0], read[1], read[2], d_query.as_mut_slice(), d_weight);
-        }
+            cpu::keys_backward(*sizes, read[0], read[1], read[2], d_query.as_mut_slice(), d_weight);
+        })?,
     }
     let affine = AffinePlace { x: query, weight: in_weight, bias: in_bias };
     affine_backward(of, d_query, affine, gradients)
@@ -98,10 +91,10 @@ pub(super) struct AffinePlace {
 pub(super) fn affine_backward(
     of: PoolWeights<'_>,
     d: &Buffer<f32>,
-    AffinePlace { x, weight, bias }: AffinePlace,
+    place: AffinePlace,
     gradients: &mut Buffer<f32>,
 ) -> Result<()> {
-    let hidden = d.len();
+    let (hidden, AffinePlace { x, weight, bias }) = (d.len(), place);
     match d.scope().device().clone() {
         Device::Cuda(device) => {
             let [x_from, weight_from] = [x, weight].map(|start| of.parameter(start).address());
@@ -111,22 +104,7 @@ pub(super) fn affine_backward(
             // they are of; a thread changes elements of its own column.
             Ok(unsafe { kernel("affine_backward").submit(&device, launch_of_columns(hidden), &arguments) }?)
         }
-        _ => {
-            let (x_of, weight_of) = (of.parameter(x).elements(), of.parameter(weight).elements());
-            let (d, gradients) = (d.as_slice(), gradients.as_mut_slice());
-            for column in 0..hidden {
-                let warp = |warp: usize| {
-                    let rows = (warp..hidden).step_by(WARPS);
-                    rows.fold(0.0, |sum, row| sum + d[row] * weight_of[row * hidden + column])
-                };
-                gradients[x + column] += (1..WARPS).fold(warp(0), |sum, other| sum + warp(other));
-                gradients[bias + column] += d[column];
-                for row in 0..hidden {
-                    gradients[weight + row * hidden + column] += d[row] * x_of[column];
-                }
-            }
-            Ok(())
-        }
+        _ => cpu_arm!(cpu::affine_backward(of, d.as_slice(), place, gradients.as_mut_slice())),
     }
 }
 
@@ -149,53 +127,6 @@ fn launch_of_columns(hidden: usize) -> Option<Launch> {
 
 fn launch(blocks: usize) -> Option<Launch> {
     Launch::of_blocks(blocks).map(|launch| launch.with_threads(32 * WARPS as u32))
-}
-
-fn product(weight: &[f32], row: usize, x: &[f32], hidden: usize) -> f32 {
-    lanes::sum(hidden, |k| weight[row * hidden + k] * x[k])
-}
-
-/// (W_q query + b_q) / √d.
-fn scaled_query(sizes: PoolSizes, query: &[f32], weight: &[f32], bias: &[f32], scaled: &mut [f32]) {
-    let [_, _, _, hidden] = sizes.wide();
-    for (row, scaled) in scaled.iter_mut().enumerate() {
-        *scaled = (product(weight, row, query, hidden) + bias[row]) * sizes.scale();
-    }
-}
-
-/// W_kᵀ of the scaled query, head by head.
-fn keys_of(sizes: PoolSizes, scaled: &[f32], weight: &[f32], keys: &mut [f32]) {
-    let ([_, _, _, hidden], width) = (sizes.wide(), sizes.head_width());
-    for (k, key) in keys.iter_mut().enumerate() {
-        let rows = (k / hidden * width..).take(width);
-        *key = rows.fold(0.0, |sum, row| sum + scaled[row] * weight[row * hidden + k % hidden]);
-    }
-}
-
-/// W_o b_v + b_o.
-fn bias_of(bias_v: &[f32], weight_o: &[f32], bias_o: &[f32], bias: &mut [f32]) {
-    let hidden = bias.len();
-    for (row, bias) in bias.iter_mut().enumerate() {
-        *bias = product(weight_o, row, bias_v, hidden) + bias_o[row];
-    }
-}
-
-fn cpu_backward(
-    sizes: PoolSizes,
-    d_keys: &[f32],
-    scaled: &[f32],
-    weight: &[f32],
-    d_query: &mut [f32],
-    d_weight: &mut [f32],
-) {
-    let ([_, _, _, hidden], width) = (sizes.wide(), sizes.head_width());
-    for (row, d) in d_query.iter_mut().enumerate() {
-        let d_key = &d_keys[row / width * hidden..][..hidden];
-        *d = lanes::sum(hidden, |k| d_key[k] * weight[row * hidden + k]) * sizes.scale();
-        for (d, d_key) in d_weight[row * hidden..][..hidden].iter_mut().zip(d_key) {
-            *d += scaled[row] * d_key;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -132,13 +132,13 @@ fn attention_that_scores_otherwise_is_refused() {
         RunSettings { model, ..settings() }
     };
     let before = graph(|_| {});
-    let changes: [(fn(&mut GraphConfig), &str); 3] = [
-        (|graph| graph.kind = AttentionKind::GatV2, "model.graph_attention gat, but this run has gatv2;"),
-        (|graph| graph.heads = 2, "model.graph_heads 4, but this run has 2;"),
-        (|graph| graph.negative_slope = 0.1, "the negative slope of graph attention 0.2, but this run has 0.1;"),
+    let changes = [
+        (graph(|graph| graph.kind = AttentionKind::GatV2), "model.graph_attention gat, but this run has gatv2;"),
+        (graph(|graph| graph.heads = 2), "model.graph_heads 4, but this run has 2;"),
+        (graph(|graph| graph.negative_slope = 0.1), "the negative slope of graph attention 0.2, but this run has 0.1;"),
     ];
-    for (change, expected) in changes {
-        let error = before.compare(Path::new("step"), &graph(change)).unwrap_err().to_string();
+    for (changed, expected) in changes {
+        let error = before.compare(Path::new("step"), &changed).unwrap_err().to_string();
         assert!(error.starts_with(&format!("step: made with {expected}")), "{error}");
     }
     let mut now = before.clone();

@@ -73,15 +73,19 @@ mod tests {
     fn samples(moved: &[(i64, i64)]) -> SeriesInMemory {
         let timeframe = |name: &str, steps| Timeframe { name: name.to_owned(), steps, features: 1 };
         let shape = SampleShape { timeframes: vec![timeframe("M1", 4), timeframe("M5", 2)], outputs: 1 };
-        let mut at = (3, 1);
-        let mut ends = (Vec::new(), Vec::new());
-        for of in moved {
-            at = (at.0 + of.0, at.1 + of.1);
-            ends.0.push(at.0);
-            ends.1.push(at.1);
-        }
-        let bars = |last: i64| vec![0.0; last as usize + 1];
-        let series = vec![(bars(at.0), ends.0), (bars(at.1), ends.1)];
+        let ends = |first: i64, moved: Vec<i64>| -> Vec<i64> {
+            let last = moved.into_iter().scan(first, |at, by| {
+                *at += by;
+                Some(*at)
+            });
+            last.collect()
+        };
+        let series = |ends: Vec<i64>, first: i64| {
+            let last = ends.last().copied().unwrap_or(first);
+            (vec![0.0; last as usize + 1], ends)
+        };
+        let (m1, m5): (Vec<i64>, Vec<i64>) = moved.iter().copied().unzip();
+        let series = vec![series(ends(3, m1), 3), series(ends(1, m5), 1)];
         SeriesInMemory::new(shape, series, vec![0.0; moved.len()]).unwrap()
     }
 
