@@ -84,7 +84,7 @@ impl Engine {
     /// graphs, whose size is not known here, that is left to [`Engine::ensure_capacity`].
     pub fn new(device: &Device, model: &Model, compute: Compute, purpose: Purpose) -> Result<Self> {
         let Compute { threads, batch_size } = compute;
-        for (setting, value) in [("the number of threads", threads), ("training.batch_size", batch_size)] {
+        for (setting, value) in [("threads", threads), ("batch_size", batch_size)] {
             if value == 0 {
                 return Err(Error::setting(setting, &0, "1 or more"));
             }
@@ -124,7 +124,7 @@ impl Engine {
         parameters: &TensorSet,
     ) -> Result<(Self, Vec<(String, Accuracy)>)> {
         if model.lstms().is_empty() {
-            return Err(Error::setting("model.encoder", &"none", "lstm for predictions with weights in eight bits"));
+            return Err(Error::setting("encoder", &"none", "lstm for predictions with weights in eight bits"));
         }
         let errors = self.weights.quantize(scope, model, parameters)?;
         self.int8 = true;
