@@ -396,7 +396,7 @@ mod tests {
         for (names, config, what) in [
             (&["M1"][..], ModelConfig { hidden: 0, ..config }, "`hidden` is 0"),
             (&["M1"], ModelConfig { layers: 0, ..config }, "`layers` is 0"),
-            (&[], config, "the number of timeframes is 0"),
+            (&[], config, "`shape.timeframes` is 0"),
             (&["M1", "M1"], config, r#"`shape.timeframes.name` is "M1""#),
             (&["M1", ""], config, r#"`shape.timeframes.name` is """#),
             (&["M1"], ModelConfig { pooling: heads(2), ..config }, "`pooling.heads` is 2: expected a number"),

@@ -34,7 +34,7 @@ fn settings_that_do_not_go_together_are_named() {
             |config| (config.model.readout, config.model.graph) = (None, None),
             "`readout` is none: expected node, mean, sum or max for samples that are the nodes of graphs",
         ),
-        (|config| config.model.edge_attributes = 3, "the number of edge attributes is 3: expected"),
+        (|config| config.model.edge_attributes = 3, "`edge_attributes` is 3: expected"),
         (|config| config.carry_state = true, "`carry_state` is true: expected false for a model over graphs"),
         (
             |config| (config.model.readout, config.loss) = (Some(Readout::Sum), Loss::RankPairwise),

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
 use crate::config::optimizer::OptimizerConfig;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_field};
 
 /// The settings that decide the course of a run, kept in its checkpoints.
 ///
@@ -257,6 +257,7 @@ fn graph_settings(graph: &GraphConfig) -> (Settings, Settings) {
 }
 
 fn differences(before: Settings, now: Settings) -> impl Iterator<Item = ChangedSetting> {
+    debug_assert!(before.iter().all(|(setting, _)| is_field(setting)), "one of {before:?} is not one of `FIELDS`");
     let pairs = before.into_iter().zip(now).filter(|(before, now)| before != now);
     pairs.map(|((setting, before), (_, now))| ChangedSetting { setting, before, now })
 }

@@ -132,7 +132,7 @@ fn attention_that_scores_otherwise_is_refused() {
     let changes: [(fn(&mut GraphConfig), &str); 3] = [
         (|graph| graph.kind = AttentionKind::GatV2, "`graph.kind` gat, but this run has gatv2;"),
         (|graph| graph.heads = 2, "`graph.heads` 4, but this run has 2;"),
-        (|graph| graph.negative_slope = 0.1, "the negative slope of graph attention 0.2, but this run has 0.1;"),
+        (|graph| graph.negative_slope = 0.1, "`graph.negative_slope` 0.2, but this run has 0.1;"),
     ];
     for (change, expected) in changes {
         let error = before.compare(Path::new("step"), &graph(change)).unwrap_err().to_string();
