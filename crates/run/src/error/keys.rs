@@ -43,7 +43,7 @@ const KEYS: &[(&str, &str)] = &[
     ("graph.residual", "model.graph_residual"),
     ("graph.self_loops", "model.graph_self_loops"),
     ("hidden", "model.hidden"),
-    ("last_batch", "training.last_batch"),
+    ("last_batch", "the treatment of the last batch"),
     ("layer_norm", "model.layer_norm"),
     ("layers", "model.layers"),
     ("loss", "training.loss"),

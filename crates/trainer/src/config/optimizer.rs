@@ -96,7 +96,8 @@ mod tests {
             (OptimizerConfig { beta2: 1.0, ..good }, "optimizer.beta2"),
             (OptimizerConfig { epsilon: f64::INFINITY, ..good }, "optimizer.epsilon"),
         ] {
-            assert!(config.check().unwrap_err().to_string().starts_with(name));
+            let message = config.check().unwrap_err().to_string();
+            assert!(message.starts_with(&format!("`{name}` is ")), "{message}");
         }
     }
 }
