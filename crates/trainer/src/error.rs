@@ -12,8 +12,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Every field that an [`Error`](enum@Error) or a [`ChangedSetting`](crate::ChangedSetting) names
 /// beside nn's [`FIELDS`](megabatch_nn::FIELDS): its path inside [`Config`](crate::Config),
-/// [`ModelConfig`](megabatch_nn::model::ModelConfig) or [`RunSettings`](crate::RunSettings), or from
-/// the name of the argument on.
+/// [`ModelConfig`](megabatch_nn::model::ModelConfig) or [`RunSettings`](crate::RunSettings), or
+/// from the name of the argument on.
 ///
 /// Texts have paths in backticks, so that an application can put its own names in their place.
 pub const FIELDS: &[&str] = &[

@@ -24,7 +24,8 @@ impl Trainer {
     ///
     /// # Errors
     /// [`Error::OtherRun`] when a setting that must be the checkpoint's is not, see
-    /// [`RunSettings`]; when no checkpoint can be read, why the newest cannot. The trainer is then as before.
+    /// [`RunSettings`]; when no checkpoint can be read, why the newest cannot. The trainer is then
+    /// as before.
     pub fn resume(&mut self, run: &Run<'_>) -> Result<Option<Resumed>> {
         self.restore(run, None)
     }
