@@ -57,7 +57,7 @@ fn count_crate(root: &Path, folder: &Path) -> Result<(String, Counts)> {
 }
 
 /// Every `.rs` below `folder`, in order, without build outputs.
-fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
@@ -146,6 +146,21 @@ impl Imports {
     }
 }
 
+/// True for a module, an import or a function that only tests have.
+pub(crate) fn is_of_tests(item: &syn::Item) -> bool {
+    let is_test = |attribute: &syn::Attribute| {
+        matches!(&attribute.meta, syn::Meta::List(list)
+            if list.path.is_ident("cfg") && list.tokens.to_string() == "test")
+    };
+    let attributes = match item {
+        syn::Item::Mod(module) => &module.attrs,
+        syn::Item::Use(import) => &import.attrs,
+        syn::Item::Fn(function) => &function.attrs,
+        _ => return false,
+    };
+    attributes.iter().any(is_test)
+}
+
 /// Collects the first segment behind `crate::` of every path outside tests.
 struct Paths<'a> {
     found: &'a mut BTreeSet<String>,
@@ -171,17 +186,7 @@ impl Paths<'_> {
 
 impl<'ast> Visit<'ast> for Paths<'_> {
     fn visit_item(&mut self, item: &'ast syn::Item) {
-        let is_test = |attribute: &syn::Attribute| {
-            matches!(&attribute.meta, syn::Meta::List(list)
-                if list.path.is_ident("cfg") && list.tokens.to_string() == "test")
-        };
-        let attributes = match item {
-            syn::Item::Mod(module) => &module.attrs,
-            syn::Item::Use(import) => &import.attrs,
-            syn::Item::Fn(function) => &function.attrs,
-            _ => &Vec::new(),
-        };
-        if !attributes.iter().any(is_test) {
+        if !is_of_tests(item) {
             visit::visit_item(self, item);
         }
     }

@@ -12,6 +12,8 @@ mod house;
 mod instructions;
 mod kernels;
 mod kill;
+#[cfg(test)]
+mod language;
 mod layers;
 mod nextest;
 mod passed;

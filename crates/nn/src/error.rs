@@ -11,14 +11,62 @@ use thiserror::Error;
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Every field that an [`Error`](enum@Error) names, as its path inside
+/// [`ModelConfig`](crate::model::ModelConfig) or, for the shape, the loss and the computation, from
+/// the name of the argument on. `[]` stands for an index.
+///
+/// Texts have paths in backticks, so that an application can put its own names in their place.
+pub const FIELDS: &[&str] = &[
+    "batch_size",
+    "carry_state",
+    "dropout",
+    "encoder",
+    "fusion",
+    "fusion.feed_forward",
+    "fusion.heads",
+    "graph",
+    "graph.attention_dropout",
+    "graph.dropout",
+    "graph.heads",
+    "graph.hidden",
+    "graph.layers",
+    "graph.negative_slope",
+    "graph.output_heads",
+    "hidden",
+    "layer_norm",
+    "layers",
+    "loss",
+    "loss.classes",
+    "loss.delta",
+    "loss.levels",
+    "loss.tasks",
+    "loss.tasks[].loss.classes",
+    "loss.tasks[].loss.delta",
+    "loss.tasks[].loss.levels",
+    "loss.tasks[].targets",
+    "loss.tasks[].weight",
+    "loss.temperature",
+    "loss.thresholds",
+    "outputs_per_target",
+    "pooling",
+    "pooling.heads",
+    "series.bars",
+    "shape.outputs",
+    "shape.timeframes",
+    "shape.timeframes.features",
+    "shape.timeframes.name",
+    "shape.timeframes.steps",
+    "threads",
+];
+
 /// Errors of describing, computing and storing a model.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A setting lies outside its range.
-    #[error("{setting} is {value}: expected {expected}")]
+    #[error("`{setting}` is {value}: expected {expected}")]
     Setting {
-        /// Name of the setting.
+        /// Path of the field, one of [`FIELDS`].
         setting: &'static str,
         /// Its value.
         value: String,
@@ -27,9 +75,9 @@ pub enum Error {
     },
 
     /// A setting that a GPU does not compute yet.
-    #[error("{setting} is {value}, which is not supported on a GPU yet{}", if together_with.is_empty() { String::new() } else { format!(" together with {together_with}") })]
+    #[error("`{setting}` is {value}, which is not supported on a GPU yet{}", if together_with.is_empty() { String::new() } else { format!(" together with {together_with}") })]
     NotOnGpu {
-        /// Name of the setting.
+        /// Path of the field, one of [`FIELDS`].
         setting: &'static str,
         /// Its value.
         value: String,
@@ -38,14 +86,21 @@ pub enum Error {
     },
 
     /// A setting of a task is out of range.
-    #[error("{setting} is {value}: expected {expected}")]
+    #[error("`{setting}` is {value}: expected {expected}")]
     Task {
-        /// Its name, with the task's place in the list, from 0.
+        /// Path of the field, with the task's place in the list, from 0.
         setting: String,
         /// Its value.
         value: String,
         /// Allowed values.
         expected: String,
+    },
+
+    /// The weights of the tasks do not sum to 1.
+    #[error("`loss.tasks`: the sum of all weights is {sum}: expected 1")]
+    TaskWeights {
+        /// Sum of all weights.
+        sum: f64,
     },
 
     /// The device has no room.
@@ -239,8 +294,9 @@ impl Error {
         move |source| Error::File { path, action, source }
     }
 
-    /// A setting outside its range.
+    /// A field, one of [`FIELDS`], outside its range.
     pub fn setting(setting: &'static str, value: &dyn Display, expected: &'static str) -> Error {
+        debug_assert!(FIELDS.contains(&setting), "{setting} is not one of `FIELDS`");
         Error::Setting { setting, value: value.to_string(), expected }
     }
 }

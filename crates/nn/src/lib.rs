@@ -11,4 +11,4 @@ pub mod model;
 #[cfg(test)]
 mod oracle;
 
-pub use error::{Error, Result};
+pub use error::{Error, FIELDS, Result};

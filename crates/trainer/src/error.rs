@@ -10,6 +10,75 @@ use thiserror::Error;
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Every field that an [`Error`](enum@Error) or a [`ChangedSetting`](crate::ChangedSetting) names
+/// beside nn's [`FIELDS`](megabatch_nn::FIELDS): its path inside [`Config`](crate::Config),
+/// [`ModelConfig`](megabatch_nn::model::ModelConfig) or [`RunSettings`](crate::RunSettings), or
+/// from the name of the argument on.
+///
+/// Texts have paths in backticks, so that an application can put its own names in their place.
+pub const FIELDS: &[&str] = &[
+    "accumulation_steps",
+    "bias",
+    "clip_norm",
+    "device",
+    "divergence.loss_spike_factor",
+    "divergence.rollbacks_max",
+    "early_stopping.min_delta",
+    "early_stopping.patience",
+    "edge_attributes",
+    "fold + 1",
+    "form",
+    "fractions",
+    "gradient_checkpointing",
+    "graph.activation",
+    "graph.kind",
+    "graph.output",
+    "graph.residual",
+    "graph.self_loops",
+    "last_batch",
+    "loss_on",
+    "loss_scale.backoff_factor",
+    "loss_scale.growth_factor",
+    "loss_scale.growth_interval",
+    "loss_scale.hysteresis",
+    "loss_scale.initial_scale",
+    "loss_scale.max_scale",
+    "loss_scale.min_scale",
+    "lr_schedule.kind",
+    "lr_schedule.lr_min",
+    "lr_schedule.one_cycle.div_factor",
+    "lr_schedule.one_cycle.final_div_factor",
+    "lr_schedule.one_cycle.pct_start",
+    "lr_schedule.warmup_steps",
+    "optimizer.beta1",
+    "optimizer.beta2",
+    "optimizer.epsilon",
+    "optimizer.kind",
+    "optimizer.lr",
+    "optimizer.weight_decay",
+    "precision",
+    "profile",
+    "purge",
+    "readout",
+    "run_length",
+    "seed",
+    "shape",
+    "steps",
+    "tf32",
+    "train_samples",
+    "tuning",
+    "validate_every_steps",
+    "validation_samples",
+    "walk_forward.folds",
+    "walk_forward.overlap",
+    "with_carried_state",
+];
+
+/// True if `setting` is one of [`FIELDS`], here or in nn.
+pub(crate) fn is_field(setting: &str) -> bool {
+    FIELDS.contains(&setting) || megabatch_nn::FIELDS.contains(&setting)
+}
+
 /// Errors of training, saving and evaluating a model.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -19,9 +88,9 @@ pub enum Error {
     Model(#[from] megabatch_nn::Error),
 
     /// A setting lies outside its range.
-    #[error("{setting} is {value}: expected {expected}")]
+    #[error("`{setting}` is {value}: expected {expected}")]
     Setting {
-        /// Name of the setting.
+        /// Path of the field, one of [`FIELDS`] or nn's.
         setting: &'static str,
         /// Its value.
         value: String,
@@ -29,10 +98,30 @@ pub enum Error {
         expected: &'static str,
     },
 
+    /// A setting that samples do not have that are stored as windows: it needs series.
+    #[error("`{setting}` is {value}: expected {expected}")]
+    NeedsSeries {
+        /// Path of the field, one of [`FIELDS`] or nn's.
+        setting: &'static str,
+        /// Its value.
+        value: &'static str,
+        /// Allowed values, and the reason.
+        expected: &'static str,
+    },
+
+    /// A readout of nodes where graphs have the targets, or the other way round.
+    #[error("`readout` is {readout}: expected {expected}")]
+    ReadoutLevel {
+        /// The readout.
+        readout: &'static str,
+        /// Allowed values, and the reason.
+        expected: &'static str,
+    },
+
     /// A setting that a GPU does not compute yet.
-    #[error("{setting} is {value}, which is not supported on a GPU yet{}", if together_with.is_empty() { String::new() } else { format!(" together with {together_with}") })]
+    #[error("`{setting}` is {value}, which is not supported on a GPU yet{}", if together_with.is_empty() { String::new() } else { format!(" together with {together_with}") })]
     NotOnGpu {
-        /// Name of the setting.
+        /// Path of the field, one of [`FIELDS`] or nn's.
         setting: &'static str,
         /// Its value.
         value: String,
@@ -41,9 +130,9 @@ pub enum Error {
     },
 
     /// A setting of the loss scale is out of range.
-    #[error("{setting} is {found}: expected {expected}")]
+    #[error("`{setting}` is {found}: expected {expected}")]
     Scaling {
-        /// Its name.
+        /// Path of the field.
         setting: String,
         /// Its value.
         found: String,
@@ -144,7 +233,7 @@ pub enum Error {
     },
 
     /// A run diverged once more after it had gone back as often as it may.
-    #[error("diverged again after rollback {rollbacks}, the last one allowed (training.max_rollbacks): {source}")]
+    #[error("diverged again after rollback {rollbacks}, the last one allowed (`divergence.rollbacks_max`): {source}")]
     Diverged {
         /// Number of rollbacks.
         rollbacks: u32,
@@ -176,11 +265,11 @@ pub enum Error {
     },
 
     /// A checkpoint belongs to a run with other settings, which could not go on bit for bit.
-    #[error("{}: made with {setting} {found}, but this run has {expected}; resume with the settings of the checkpoint", path.display())]
+    #[error("{}: made with `{setting}` {found}, but this run has {expected}; resume with the settings of the checkpoint", path.display())]
     OtherRun {
         /// The checkpoint's folder.
         path: PathBuf,
-        /// Name of the setting that differs.
+        /// Path of the field that differs, one of [`FIELDS`] or nn's.
         setting: &'static str,
         /// Its value in the checkpoint.
         found: String,
@@ -231,6 +320,7 @@ impl Error {
     }
 
     pub(crate) fn setting(setting: &'static str, value: &dyn Display, expected: &'static str) -> Error {
+        debug_assert!(is_field(setting), "{setting} is not one of `FIELDS`");
         Error::Setting { setting, value: value.to_string(), expected }
     }
 }

@@ -16,7 +16,7 @@ pub use data::prefetching::{BatchLists, BorrowedBatch, Chunking, LoadedBatches, 
 pub use data::samples::{Batch, InMemory, Samples};
 pub use data::series_in_memory::SeriesInMemory;
 pub use data::split::{Purge, Split, SplitFractions, TrainingWindow, WalkForward, reckoning, split, walk_forward};
-pub use error::{Error, Result};
+pub use error::{Error, FIELDS, Result};
 pub use evaluate::baseline::Baselines;
 pub use evaluate::metrics::{
     ClassErrors, GraphCorrelations, InformationCoefficients, Metrics, MetricsSum, QuantileErrors, t_statistic,

@@ -329,13 +329,14 @@ fn a_readout_that_is_not_that_of_the_targets_is_refused_before_the_run() {
         for command in ["plan", "train --out run"] {
             let line = format!("{command} --data shapes.mbg --set model.readout=node --set training.loss={loss}");
             let [message, _] = stage.fails(&line, 2);
-            assert!(message.contains("model.readout is node: expected auto, mean, sum or max"), "{line}: {message}");
+            assert!(message.contains("model.readout is node: expected mean, sum or max"), "{line}: {message}");
+            assert!(message.contains("have none of their own; or leave it at auto"), "{line}: {message}");
         }
     }
     write_groups(&stage);
     stage.succeeds("graph build groups --kind edge-list --out groups.mbg");
     let [message, _] = stage.fails("train --out run --data groups.mbg --set model.readout=sum", 2);
-    assert!(message.contains("model.readout is sum: expected auto or node"), "{message}");
+    assert!(message.contains("model.readout is sum: expected node: each node has targets of its own"), "{message}");
     assert!(!stage.path("run").exists());
 }
 

@@ -43,7 +43,7 @@ pub enum LossOn {
 }
 
 impl LossOn {
-    /// The value of the setting `training.loss_on`.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             LossOn::LastStep => "last_step",

@@ -145,8 +145,8 @@ impl<'a> BatchView<'a> {
         rows * model.outputs()
     }
 
-    /// The first infinite or NaN feature, or infinite target: the name of its tensor, as in
-    /// `inspect --dump`, and its index there. A target of NaN is one that is not known.
+    /// The first infinite or NaN feature, or infinite target: its tensor's name, `features`,
+    /// `features.<TF>` or `targets`, and its index there. A target of NaN is one that is not known.
     pub fn first_non_finite(&self) -> Option<(String, usize)> {
         for (k, timeframe) in self.shape.timeframes.iter().enumerate() {
             for sample in 0..self.len() {

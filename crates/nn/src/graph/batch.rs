@@ -102,7 +102,7 @@ fn check_places(views: &[GraphView<'_>]) -> Result<()> {
         return Ok(());
     }
     let expected = "less on a GPU, with more gradient accumulation: nodes and edges of a batch must be fewer than 2^32";
-    Err(Error::setting("training.batch_size", &views.len(), expected))
+    Err(Error::setting("batch_size", &views.len(), expected))
 }
 
 /// Refuses edges that are not of the graph's nodes, or more than memory was taken for.

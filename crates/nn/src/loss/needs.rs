@@ -75,10 +75,10 @@ impl TargetNeeds {
     pub fn error(self, place: String, found: String) -> Error {
         let advice = match self {
             TargetNeeds::Numbers => "leave out samples of other targets",
-            TargetNeeds::Classes(_) => "set training.classes or training.thresholds for these targets",
+            TargetNeeds::Classes(_) => "set `loss.classes` or `loss.thresholds` for these targets",
             TargetNeeds::Probabilities => {
-                "set training.classes where a target is the number of its class, training.thresholds to make classes of numbers, or \
-                 training.loss=mse to predict numbers"
+                "set `loss.classes` where a target is the number of its class, `loss.thresholds` to make classes of numbers, or \
+                 `loss`=mse to predict numbers"
             }
         };
         Error::Targets { place, found, expected: self.to_string(), advice }

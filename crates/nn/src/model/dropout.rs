@@ -86,7 +86,7 @@ impl Mask {
 
 /// Refuses a rate with which nothing, or less, would be left.
 pub fn check_rate(rate: f32) -> Result<()> {
-    check_rate_of("model.dropout", rate)
+    check_rate_of("dropout", rate)
 }
 
 /// The same for the rate that is called `setting`.
@@ -182,7 +182,7 @@ mod tests {
     fn rates_outside_their_range_are_refused() {
         for rate in [-0.1, 1.0, 1.5, f32::NAN, f32::INFINITY] {
             let error = Dropout::of_step(rate, 1, 1).unwrap_err().to_string();
-            assert_eq!(error, format!("model.dropout is {rate}: expected 0 or more and less than 1"));
+            assert_eq!(error, format!("`dropout` is {rate}: expected 0 or more and less than 1"));
         }
         assert!(Dropout::of_step(1.0f32.next_down(), 1, 1).is_ok());
     }

@@ -83,6 +83,16 @@ pub enum Encoder {
     LastBar,
 }
 
+impl Encoder {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Encoder::Lstm => "lstm",
+            Encoder::LastBar => "none",
+        }
+    }
+}
+
 /// The choices of a model that its samples leave open.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelConfig {
@@ -174,7 +184,7 @@ impl ModelConfig {
     pub fn check_carried_state(&self) -> Result<()> {
         if self.is_over_graphs() || self.encoder != Encoder::Lstm {
             let expected = "false for a model over graphs, and for one without an LSTM";
-            return Err(Error::setting("training.carry_state", &true, expected));
+            return Err(Error::setting("carry_state", &true, expected));
         }
         Ok(())
     }
@@ -295,26 +305,29 @@ pub fn prefixed(part: &str, timeframe: &str) -> String {
 fn check(shape: &SampleShape, config: ModelConfig) -> Result<()> {
     if let (Some(graph), None) = (config.graph, config.readout) {
         let expected = "none without a readout, which says what is predicted where samples are the nodes of graphs";
-        return Err(Error::setting("model.graph", &format!("{:?}", graph.kind).to_lowercase(), expected));
+        return Err(Error::setting("graph", &format!("{:?}", graph.kind).to_lowercase(), expected));
     }
     config.graph.iter().try_for_each(GraphConfig::check)?;
     check_attention(config)?;
     let of_lstms = |size: usize| if config.encoder == Encoder::Lstm { size } else { 1 };
     let sizes = [
-        ("model.hidden", of_lstms(config.hidden)),
-        ("model.layers", of_lstms(config.layers)),
-        ("the number of timeframes", shape.timeframes.len()),
-        ("the number of targets", shape.outputs),
-        ("the number of outputs for each", config.outputs_per_target.min(config.outputs.unwrap_or(usize::MAX))),
+        ("hidden", of_lstms(config.hidden)),
+        ("layers", of_lstms(config.layers)),
+        ("shape.timeframes", shape.timeframes.len()),
+        ("shape.outputs", shape.outputs),
+        ("outputs_per_target", config.outputs_per_target.min(config.outputs.unwrap_or(usize::MAX))),
     ];
-    let windows = shape.timeframes.iter().flat_map(|tf| [("the window's length", tf.steps), ("features", tf.features)]);
+    let windows = shape
+        .timeframes
+        .iter()
+        .flat_map(|tf| [("shape.timeframes.steps", tf.steps), ("shape.timeframes.features", tf.features)]);
     if let Some((setting, _)) = sizes.into_iter().chain(windows).find(|&(_, size)| size == 0) {
         return Err(Error::setting(setting, &0, "1 or more"));
     }
     for (k, Timeframe { name, .. }) in shape.timeframes.iter().enumerate() {
         let repeated = shape.timeframes[..k].iter().any(|earlier| earlier.name == *name);
         if repeated || (name.is_empty() && shape.timeframes.len() > 1) {
-            return Err(Error::setting("a timeframe's name", &format!("`{name}`"), "a name of its own"));
+            return Err(Error::setting("shape.timeframes.name", &format!("{name:?}"), "a name of its own"));
         }
     }
     Ok(())
@@ -325,22 +338,20 @@ fn check(shape: &SampleShape, config: ModelConfig) -> Result<()> {
 fn check_attention(config: ModelConfig) -> Result<()> {
     let has_states = config.encoder == Encoder::Lstm;
     if config.layer_norm && !has_states {
-        return Err(Error::setting("model.layer_norm", &true, "false for a model without an LSTM"));
+        return Err(Error::setting("layer_norm", &true, "false for a model without an LSTM"));
     }
     match config.pooling {
         Pooling::Last => {}
-        Pooling::Attention { heads } if has_states => check_heads("model.pooling_heads", heads, config.hidden)?,
+        Pooling::Attention { heads } if has_states => check_heads("pooling.heads", heads, config.hidden)?,
         Pooling::Attention { .. } => {
-            return Err(Error::setting("model.pooling", &"attention", "last for a model without an LSTM"));
+            return Err(Error::setting("pooling", &"attention", "last for a model without an LSTM"));
         }
     }
     match config.fusion {
         Fusion::Concat => Ok(()),
-        Fusion::Attention { feed_forward: 0, .. } => Err(Error::setting("model.fusion_feed_forward", &0, "1 or more")),
-        Fusion::Attention { heads, .. } if has_states => check_heads("model.fusion_heads", heads, config.hidden),
-        Fusion::Attention { .. } => {
-            Err(Error::setting("model.fusion", &"attention", "concat for a model without an LSTM"))
-        }
+        Fusion::Attention { feed_forward: 0, .. } => Err(Error::setting("fusion.feed_forward", &0, "1 or more")),
+        Fusion::Attention { heads, .. } if has_states => check_heads("fusion.heads", heads, config.hidden),
+        Fusion::Attention { .. } => Err(Error::setting("fusion", &"attention", "concat for a model without an LSTM")),
     }
 }
 
@@ -383,22 +394,18 @@ mod tests {
         let heads = |heads| Pooling::Attention { heads };
         let fuse = |heads, feed_forward| Fusion::Attention { heads, feed_forward };
         for (names, config, what) in [
-            (&["M1"][..], ModelConfig { hidden: 0, ..config }, "model.hidden is 0"),
-            (&["M1"], ModelConfig { layers: 0, ..config }, "model.layers is 0"),
-            (&[], config, "the number of timeframes is 0"),
-            (&["M1", "M1"], config, "a timeframe's name is `M1`"),
-            (&["M1", ""], config, "a timeframe's name is ``"),
-            (&["M1"], ModelConfig { pooling: heads(2), ..config }, "model.pooling_heads is 2: expected a number"),
-            (&["M1"], ModelConfig { pooling: heads(0), ..config }, "model.pooling_heads is 0"),
-            (&["M1"], ModelConfig { pooling: heads(5), encoder: Encoder::LastBar, ..config }, "model.pooling is att"),
-            (
-                &["M1"],
-                ModelConfig { layer_norm: true, encoder: Encoder::LastBar, ..config },
-                "model.layer_norm is true",
-            ),
-            (&["M1"], ModelConfig { fusion: fuse(3, 4), ..config }, "model.fusion_heads is 3: expected a number"),
-            (&["M1"], ModelConfig { fusion: fuse(1, 0), ..config }, "model.fusion_feed_forward is 0: expected 1"),
-            (&["M1"], ModelConfig { fusion: fuse(1, 4), encoder: Encoder::LastBar, ..config }, "model.fusion is att"),
+            (&["M1"][..], ModelConfig { hidden: 0, ..config }, "`hidden` is 0"),
+            (&["M1"], ModelConfig { layers: 0, ..config }, "`layers` is 0"),
+            (&[], config, "`shape.timeframes` is 0"),
+            (&["M1", "M1"], config, r#"`shape.timeframes.name` is "M1""#),
+            (&["M1", ""], config, r#"`shape.timeframes.name` is """#),
+            (&["M1"], ModelConfig { pooling: heads(2), ..config }, "`pooling.heads` is 2: expected a number"),
+            (&["M1"], ModelConfig { pooling: heads(0), ..config }, "`pooling.heads` is 0"),
+            (&["M1"], ModelConfig { pooling: heads(5), encoder: Encoder::LastBar, ..config }, "`pooling` is att"),
+            (&["M1"], ModelConfig { layer_norm: true, encoder: Encoder::LastBar, ..config }, "`layer_norm` is true"),
+            (&["M1"], ModelConfig { fusion: fuse(3, 4), ..config }, "`fusion.heads` is 3: expected a number"),
+            (&["M1"], ModelConfig { fusion: fuse(1, 0), ..config }, "`fusion.feed_forward` is 0: expected 1"),
+            (&["M1"], ModelConfig { fusion: fuse(1, 4), encoder: Encoder::LastBar, ..config }, "`fusion` is att"),
         ] {
             let message = Model::new(shape(names), config).unwrap_err().to_string();
             assert!(message.starts_with(what), "{message}");

@@ -61,7 +61,7 @@ pub(crate) fn check_heads(setting: &'static str, heads: usize, hidden: usize) ->
     if heads > 0 && hidden.is_multiple_of(heads) {
         return Ok(());
     }
-    Err(Error::setting(setting, &heads, "a number, 1 or more, of which model.hidden is a multiple"))
+    Err(Error::setting(setting, &heads, "a number, 1 or more, of which `hidden` is a multiple"))
 }
 
 /// Offsets of one timeframe's attention parameters.
@@ -113,7 +113,7 @@ mod tests {
             assert_eq!(Pooling::attention(hidden), Pooling::Attention { heads }, "H = {hidden}");
         }
         for (heads, accepted) in [(0, false), (1, true), (4, false), (5, true), (10, true), (20, false)] {
-            assert_eq!(check_heads("model.pooling_heads", heads, 10).is_ok(), accepted, "{heads} heads");
+            assert_eq!(check_heads("pooling.heads", heads, 10).is_ok(), accepted, "{heads} heads");
         }
     }
 }

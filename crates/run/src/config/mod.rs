@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use error::ConfigError;
 use error::Result;
+#[cfg(test)]
+pub(crate) use keys::find as find_key;
 use keys::{ALIASES, VALUE_ALIASES, keys};
 pub(crate) use keys::{Acts, JobTraits};
 use megabatch_nn::loss::Ascending;

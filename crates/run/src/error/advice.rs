@@ -10,14 +10,19 @@ use megabatch_trainer::Error as TrainerError;
 
 /// Options that fix `cause`, as the end of a sentence; `None` where no option does.
 pub(crate) fn advice(cause: &(dyn StdError + 'static)) -> Option<&'static str> {
-    if let Some(TrainerError::NotOnGpu { .. } | TrainerError::Model(ModelError::NotOnGpu { .. })) = cause.downcast_ref()
-    {
-        return Some("use `--device cpu`");
-    }
     if let Some(FileError::NotHdf5 { .. }) = cause.downcast_ref() {
         return Some("bars in text form become a series file with `megabatch ingest`");
     }
-    cause.downcast_ref().and_then(of_bars)
+    cause.downcast_ref().and_then(of_training).or_else(|| cause.downcast_ref().and_then(of_bars))
+}
+
+fn of_training(error: &TrainerError) -> Option<&'static str> {
+    Some(match error {
+        TrainerError::NotOnGpu { .. } | TrainerError::Model(ModelError::NotOnGpu { .. }) => "use `--device cpu`",
+        TrainerError::NeedsSeries { .. } => "megabatch convert turns them into series",
+        TrainerError::ReadoutLevel { .. } => "or leave it at auto",
+        _ => return None,
+    })
 }
 
 fn of_bars(error: &BarsError) -> Option<&'static str> {
@@ -51,10 +56,15 @@ mod tests {
 
     #[test]
     fn errors_of_libraries_are_followed_by_the_options_that_fix_them() {
-        let error = TrainerError::NotOnGpu { setting: "training.profile", value: "true".to_owned(), together_with: "" };
+        let error = TrainerError::NotOnGpu { setting: "profile", value: "true".to_owned(), together_with: "" };
         assert_eq!(
             Error::from(error).context("run").to_string(),
             "run: training.profile is true, which is not supported on a GPU yet; use `--device cpu`"
+        );
+        let error = TrainerError::NeedsSeries { setting: "carry_state", value: "true", expected: "false for windows" };
+        assert_eq!(
+            Error::from(error).to_string(),
+            "training.carry_state is true: expected false for windows; megabatch convert turns them into series"
         );
         let error = BarsError::UnknownPipSize { symbol: "X".to_owned() };
         assert!(Error::from(error).to_string().ends_with("; use `--target log_return` or `--pip-size`"));

@@ -62,6 +62,8 @@ fn of_training(error: &megabatch_trainer::Error) -> Option<Kind> {
     match error {
         Error::Model(error) => of_model(error),
         Error::Setting { .. }
+        | Error::NeedsSeries { .. }
+        | Error::ReadoutLevel { .. }
         | Error::NotOnGpu { .. }
         | Error::Scaling { .. }
         | Error::Order(_)
@@ -81,7 +83,9 @@ fn of_training(error: &megabatch_trainer::Error) -> Option<Kind> {
 fn of_model(error: &megabatch_nn::Error) -> Option<Kind> {
     use megabatch_nn::Error;
     match error {
-        Error::Setting { .. } | Error::NotOnGpu { .. } | Error::Task { .. } => Some(Kind::Usage),
+        Error::Setting { .. } | Error::NotOnGpu { .. } | Error::Task { .. } | Error::TaskWeights { .. } => {
+            Some(Kind::Usage)
+        }
         Error::Memory(error) => of_device(error),
         Error::Threads { .. } => Some(Kind::Capacity),
         Error::SamplesShape { .. } | Error::Targets { .. } | Error::Weights { .. } | Error::Safetensors { .. } => {

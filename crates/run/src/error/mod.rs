@@ -1,12 +1,14 @@
 //! The error of a run: its kind, and the whole message.
 
 mod advice;
+mod keys;
 mod kinds;
 
 use std::error::Error as StdError;
 use std::{fmt, io};
 
 use crate::text::with_readable_sizes;
+pub(crate) use keys::with_keys;
 
 /// Result of a run's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -117,7 +119,7 @@ impl Error {
             Cause::Message(message) => Some(message.clone()),
             Cause::Library(_) => None,
         };
-        let texts = self.contexts.iter().rev().cloned().chain(own).chain(self.causes().map(ToString::to_string));
+        let texts = self.contexts.iter().rev().cloned().chain(own).chain(self.causes().map(keys::text_of));
         let message = texts.reduce(|message, text| match message.contains(&text) {
             true => message,
             false => format!("{message}: {text}"),

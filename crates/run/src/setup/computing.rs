@@ -3,6 +3,8 @@
 use megabatch_gpu_core::{Device, Error};
 use megabatch_trainer as trainer;
 
+use crate::error::with_keys;
+
 /// The device that the command line names.
 pub(crate) struct DeviceRequest<'a> {
     name: &'a str,
@@ -85,7 +87,7 @@ fn full_name(name: &str) -> &str {
 fn skip_reason(gpu: &Device, not_covered: Option<trainer::Error>) -> String {
     let reason = not_covered.map_or_else(
         || format!("its kernels have run on a fake driver only so far; --device {gpu} computes on it"),
-        |reason| reason.to_string(),
+        |reason| with_keys(&reason.to_string()),
     );
     format!("{gpu} is not used: {reason}")
 }

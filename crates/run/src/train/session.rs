@@ -14,7 +14,7 @@ use super::watch::{Waited, Watch, Watched};
 use super::{BestValidation, TrainRequest, Training};
 use crate::adapters::data::Data;
 use crate::config::Config;
-use crate::error::{Context as _, Error, Kind, Result};
+use crate::error::{Context as _, Error, Kind, Result, with_keys};
 use crate::evaluate::attention::Attention;
 use crate::evaluate::forecasts::Forecasts;
 use crate::evaluate::{Evaluation, Part};
@@ -407,13 +407,14 @@ impl Session {
 fn warn_of_resumed(resumed: &Resumed, host: &Host<'_>) {
     for (skipped, path) in resumed.skipped.iter().zip(&resumed.skipped_paths) {
         let name = path.file_name().unwrap_or_default().display();
-        host.observer.note(&format!("a checkpoint was passed over, and is kept as unreadable-{name}: {skipped}"));
+        let fault = with_keys(&skipped.to_string());
+        host.observer.note(&format!("a checkpoint was passed over, and is kept as unreadable-{name}: {fault}"));
     }
     for changed in &resumed.changed {
-        host.observer.note(&format!("the run goes on with another setting: {changed}"));
+        host.observer.note(&format!("the run goes on with another setting: {}", with_keys(&changed.to_string())));
     }
     if let Some(now) = &resumed.other_arithmetic {
-        let before = &resumed.state.arithmetic;
+        let before = with_keys(&resumed.state.arithmetic.to_string());
         host.observer.note(&format!(
             "the run began with {before} and goes on with {now}: it is the same to rounding, not to the bit"
         ));

@@ -13,7 +13,7 @@ use super::memory::MemoryWatch;
 use super::recordings::Recordings;
 use super::scaling::ScaleWatch;
 use super::time_breakdown::LossWatch;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, with_keys};
 use crate::host::{Host, Progress, Work};
 use crate::report::Peaks;
 use crate::run_folder::{MetricsLog, ResumePoint, RunFolder};
@@ -189,7 +189,7 @@ impl<'a> Watch<'a> {
                 ));
             }
             Event::Shortage(cut) => self.progress.note(&format!("warning: {}", self.memory.went_on(self.folder, cut))),
-            Event::Note { text, .. } => self.progress.note(&format!("note: {text}")),
+            Event::Note { text, .. } => self.progress.note(&format!("note: {}", with_keys(text))),
             Event::Checkpoint { .. } | Event::Epoch(_) => {}
             other => self.progress.note(&serde_json::to_string(other).unwrap_or_default()),
         }

@@ -41,5 +41,5 @@ pub(crate) fn check_countable(config: &Config, shape: &SampleShape, nodes: usize
         return Ok(());
     }
     let expected = "less, or a smaller model: the memory that they take together is more than can be counted";
-    Err(Error::setting("gpu_optimization.batch_size", &config.batch_size, expected))
+    Err(Error::setting("batch_size", &config.batch_size, expected))
 }

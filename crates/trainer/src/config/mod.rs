@@ -20,7 +20,7 @@ use megabatch_nn::model::{Dropout, Encoder, ModelConfig, Pooling, check_rate};
 use megabatch_order::LastBatch;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_field};
 use divergence::Divergence;
 use early_stopping::EarlyStopping;
 use learning_rate::LrSchedule;
@@ -169,14 +169,14 @@ impl Config {
             return Ok(());
         }
         let expected = "fp32 for a model over graphs, whose attention is in single precision";
-        Err(Error::setting("training.precision", &self.precision, expected))
+        Err(Error::setting("precision", &self.precision, expected))
     }
 
     fn check_tf32(&self) -> Result<()> {
         match self.precision {
             Precision::Bf16 | Precision::Fp16 if self.tf32 => {
-                let expected = "false beside training.precision bf16 or fp16, by which products read 16 bits";
-                Err(Error::setting("training.tf32", &true, expected))
+                let expected = "false beside `precision` bf16 or fp16, by which products read 16 bits";
+                Err(Error::setting("tf32", &true, expected))
             }
             _ => Ok(()),
         }
@@ -190,11 +190,11 @@ impl Config {
     fn check_loss_scale(&self) -> Result<()> {
         match self.loss_scale.check() {
             Err(amp::Error::Setting { setting, found, expected }) => {
-                Err(Error::Scaling { setting: format!("training.loss_scale_{}", written(setting)), found, expected })
+                Err(Error::Scaling { setting: format!("loss_scale.{setting}"), found, expected })
             }
             Err(error) => Err(Error::Scale(error)),
             Ok(()) if self.loss_scale.min_scale < LOSS_SCALE_MIN => Err(Error::Scaling {
-                setting: "training.loss_scale_floor".to_owned(),
+                setting: "loss_scale.min_scale".to_owned(),
                 found: self.loss_scale.min_scale.to_string(),
                 expected: "1e-18 or more",
             }),
@@ -207,7 +207,7 @@ impl Config {
             return Ok(());
         }
         let expected = "false for a model without LSTMs, which has no steps to compute again";
-        Err(Error::setting("training.gradient_checkpointing", &true, expected))
+        Err(Error::setting("gradient_checkpointing", &true, expected))
     }
 
     /// True if there are activations that can be computed again.
@@ -259,12 +259,12 @@ impl Config {
     pub fn check_on_gpu(&self) -> Result<()> {
         check_encoder(&self.model)?;
         if self.loss_on == LossOn::EveryStep && self.model.pooling != Pooling::Last {
-            return refuse_on_gpu("training.loss_on", &"every_step", "attention pooling");
+            return refuse_on_gpu("loss_on", &"every_step", "attention pooling");
         }
         let unsupported = [
-            ("training.carry_state", self.carry_state),
-            ("training.gradient_checkpointing", self.gradient_checkpointing),
-            ("training.profile", self.profile),
+            ("carry_state", self.carry_state),
+            ("gradient_checkpointing", self.gradient_checkpointing),
+            ("profile", self.profile),
         ];
         unsupported
             .into_iter()
@@ -301,18 +301,18 @@ impl Config {
         self.early_stopping.iter().try_for_each(EarlyStopping::check)?;
         self.divergence.check()?;
         let sizes = [
-            ("training.batch_size", self.batch_size as u64),
-            ("training.gradient_accumulation_steps", self.accumulation_steps as u64),
-            ("training.run_length", self.run_samples() as u64),
-            ("training.threads", self.threads as u64),
-            ("training.validate_every_steps", self.validate_every_steps.unwrap_or(1)),
+            ("batch_size", self.batch_size as u64),
+            ("accumulation_steps", self.accumulation_steps as u64),
+            ("run_length", self.run_samples() as u64),
+            ("threads", self.threads as u64),
+            ("validate_every_steps", self.validate_every_steps.unwrap_or(1)),
         ];
         if let Some((setting, _)) = sizes.into_iter().find(|&(_, size)| size == 0) {
             return Err(Error::setting(setting, &0, "1 or more"));
         }
         match self.clip_norm {
             Some(clip) if !(clip > 0.0 && clip.is_finite()) => {
-                Err(Error::setting("training.clip_norm", &clip, "a positive number, or none"))
+                Err(Error::setting("clip_norm", &clip, "a positive number, or none"))
             }
             _ => Ok(()),
         }
@@ -322,15 +322,6 @@ impl Config {
 /// The error for `setting`, which is supported on a GPU without `together_with`, if that is not
 /// empty.
 pub(crate) fn refuse_on_gpu(setting: &'static str, value: &dyn Display, together_with: &'static str) -> Result<()> {
+    debug_assert!(is_field(setting), "{setting} is not one of `FIELDS`");
     Err(Error::NotOnGpu { setting, value: value.to_string(), together_with })
-}
-
-/// The configuration's word for a setting of the loss scale.
-fn written(setting: &'static str) -> &'static str {
-    match setting {
-        "initial_scale" => "initial",
-        "min_scale" => "floor",
-        "max_scale" => "ceiling",
-        other => other,
-    }
 }

@@ -32,9 +32,8 @@ pub(crate) fn carried_rows(samples: &dyn Samples, indices: &[usize]) -> Result<V
 /// The series of samples whose states are to be carried from bar to bar.
 pub(crate) fn series_of(samples: &dyn Samples) -> Result<SeriesView<'_>> {
     let Some(series) = samples.series() else {
-        let expected = "false for samples that are stored as windows, which do not tell what bar came before; \
-                        megabatch convert turns them into series";
-        return Err(Error::setting("training.carry_state", &true, expected));
+        let expected = "false for samples that are stored as windows, which do not tell what bar came before";
+        return Err(Error::NeedsSeries { setting: "carry_state", value: "true", expected });
     };
     series.check(samples.shape())?;
     Ok(series)

@@ -78,16 +78,16 @@ impl Level {
 /// Refuses to predict nodes where graphs have the targets, and graphs where nodes have them.
 pub(crate) fn check_readout_of(samples: &dyn Samples, readout: Option<Readout>) -> Result<()> {
     let targets = samples.graphs().and_then(Graphs::targets_of);
-    let (found, expected) = match (readout, targets) {
+    let (readout, expected) = match (readout, targets) {
         (Some(Readout::Node), Some(GraphTargets::Graphs)) => {
-            ("node", "auto, mean, sum or max: each graph has one row of targets, and its nodes have none of their own")
+            ("node", "mean, sum or max: each graph has one row of targets, and its nodes have none of their own")
         }
         (Some(Readout::Mean), Some(GraphTargets::Nodes)) => ("mean", OF_NODES),
         (Some(Readout::Sum), Some(GraphTargets::Nodes)) => ("sum", OF_NODES),
         (Some(Readout::Max), Some(GraphTargets::Nodes)) => ("max", OF_NODES),
         _ => return Ok(()),
     };
-    Err(Error::setting("model.readout", &found, expected))
+    Err(Error::ReadoutLevel { readout, expected })
 }
 
-const OF_NODES: &str = "auto or node: each node has targets of its own, and graphs have none";
+const OF_NODES: &str = "node: each node has targets of its own, and graphs have none";

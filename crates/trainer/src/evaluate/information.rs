@@ -57,7 +57,7 @@ pub fn uninformed_loss(device: &Device, selection: Selection<'_>, loss: Loss) ->
 fn for_each_graph(device: &Device, selection: Selection<'_>, mut each: impl FnMut(&[f32])) -> Result<()> {
     let Some(graphs) = selection.samples.graphs() else {
         let expected = "node, mean, sum or max for samples that are the nodes of graphs";
-        return Err(Error::setting("model.readout", &"none", expected));
+        return Err(Error::setting("readout", &"none", expected));
     };
     let mut all = Targets::of(selection.samples, &device.scope("batches"))?;
     let mut targets = Vec::new();

@@ -253,8 +253,7 @@ proptest! {
     }
 }
 
-/// `--set training.batch_size=1000000000 --set training.gradient_accumulation_steps=1000000000`
-/// wrapped around in a release build.
+/// `batch_size` and `accumulation_steps` of 1,000,000,000 each wrapped around in a release build.
 #[test]
 fn settings_that_multiply_to_more_than_can_be_counted_are_refused() {
     let timeframe = |name: &str, steps| Timeframe { name: name.to_owned(), steps, features: 5 };
@@ -290,7 +289,7 @@ fn settings_that_multiply_to_more_than_can_be_counted_are_refused() {
             true => Footprint::of_graphs(&config, &shape, 30, 90, 3).unwrap_err(),
             false => footprint(&config).unwrap_err(),
         };
-        assert!(error.to_string().starts_with("gpu_optimization.batch_size is "), "{error}");
+        assert!(error.to_string().starts_with("`batch_size` is "), "{error}");
         let refused = Trainer::new(&Device::cpu(), config, shape.clone()).unwrap_err();
         assert!(matches!(refused, Error::Setting { .. }), "{refused}");
     }

@@ -17,7 +17,9 @@ impl Trainer {
             return Ok(ControlFlow::Continue(()));
         }
         let Some(checkpoints) = run.checkpoints else {
-            return Err(Error::setting("training.on_nan", &"rollback", "stop where no checkpoints are kept"));
+            let rollbacks_max = self.config.divergence.rollbacks_max;
+            let expected = "0 where no checkpoints are kept";
+            return Err(Error::setting("divergence.rollbacks_max", &rollbacks_max, expected));
         };
         if checkpoints.list()?.last().is_some_and(|(step, _)| *step == self.step) {
             return Ok(ControlFlow::Continue(()));

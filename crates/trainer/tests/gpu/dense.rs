@@ -82,6 +82,6 @@ fn each_goes_on_where_the_other_stopped() {
 fn attention_pooling_is_refused_by_name() {
     let config = in_runs(&whole(Precision::Fp32, 1), 5);
     let error = Trainer::on_gpu(&Device::cpu(), &Device::cpu(), config, shape()).unwrap_err();
-    assert!(matches!(error, Error::NotOnGpu { setting: "training.loss_on", .. }), "{error:?}");
+    assert!(matches!(error, Error::NotOnGpu { setting: "loss_on", .. }), "{error:?}");
     assert!(error.to_string().ends_with("not supported on a GPU yet together with attention pooling"), "{error}");
 }

@@ -283,7 +283,7 @@ fn with_tf32_where_it_is_allowed() {
     assert_ne!(trained(on_gpu(&gpu, &config)), trained(on_gpu(&gpu, &exact)));
     assert_eq!(trained(on_processor(&config)), trained(on_processor(&exact)));
     let refused = Trainer::new(&Device::cpu(), Config { precision: Precision::Bf16, ..config }, shape()).unwrap_err();
-    assert!(refused.to_string().starts_with("training.tf32 is true: expected false"), "{refused}");
+    assert!(refused.to_string().starts_with("`tf32` is true: expected false"), "{refused}");
 }
 
 /// A trainer with everything of the checkpoint that it goes on from.

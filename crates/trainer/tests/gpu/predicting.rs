@@ -166,8 +166,8 @@ fn what_a_gpu_does_not_predict_is_refused_by_name() {
     let on_gpu = |predictor: Predictor| predictor.on_gpu(&Device::cpu()).unwrap_err().to_string();
     let attention = whole(Precision::Fp32, 1);
     for (error, says) in [
-        (on_gpu(predictor(&Config { model: last_bar, ..of.clone() })), "model.encoder is none"),
-        (on_gpu(predictor(&of).with_carried_state()), "training.carry_state (or training.loss_on every_step) is true"),
+        (on_gpu(predictor(&Config { model: last_bar, ..of.clone() })), "`encoder` is none"),
+        (on_gpu(predictor(&of).with_carried_state()), "`with_carried_state` is true"),
     ] {
         assert!(error.starts_with(says) && error.contains("not supported on a GPU yet"), "{error}");
     }

@@ -29,28 +29,28 @@ fn refusal(config: &Config, samples: &dyn Samples, train: &[usize]) -> String {
 fn settings_that_do_not_go_together_are_named() {
     type Change = (fn(&mut Config), &'static str);
     let changes: [Change; 8] = [
-        (|config| config.model.readout = None, "model.graph is gat: expected none without a readout"),
+        (|config| config.model.readout = None, "`graph` is gat: expected none without a readout"),
         (
             |config| (config.model.readout, config.model.graph) = (None, None),
-            "model.readout is none: expected node, mean, sum or max for samples that are the nodes of graphs",
+            "`readout` is none: expected node, mean, sum or max for samples that are the nodes of graphs",
         ),
-        (|config| config.model.edge_attributes = 3, "the number of edge attributes is 3: expected"),
-        (|config| config.carry_state = true, "training.carry_state is true: expected false for a model over graphs"),
+        (|config| config.model.edge_attributes = 3, "`edge_attributes` is 3: expected"),
+        (|config| config.carry_state = true, "`carry_state` is true: expected false for a model over graphs"),
         (
             |config| (config.model.readout, config.loss) = (Some(Readout::Sum), Loss::RankPairwise),
-            "training.loss is rank_pairwise: expected a loss of one graph at a time",
+            "`loss` is rank_pairwise: expected a loss of one graph at a time",
         ),
         (
             |config| (config.model.readout, config.model.graph, config.loss) = (None, None, Loss::CrossEntropy),
-            "training.loss is cross_entropy: expected training.thresholds or training.classes beside it",
+            "`loss` is cross_entropy: expected `loss.thresholds` or `loss.classes` beside it",
         ),
         (
             |config| config.loss = Loss::RankListwise { temperature: 0.0 },
-            "training.rank_temperature is 0: expected a positive number",
+            "`loss.temperature` is 0: expected a positive number",
         ),
         (
             |config| config.model.graph = Some(GraphConfig { heads: 0, ..GraphConfig::default() }),
-            "model.graph_heads is 0: expected 1 or more",
+            "`graph.heads` is 0: expected 1 or more",
         ),
     ];
     for (change, expected) in changes {
@@ -61,13 +61,13 @@ fn settings_that_do_not_go_together_are_named() {
     }
     let samples = market(8);
     let error = refusal(&config(), &samples.inner, &[0, 1]);
-    assert!(error.starts_with("model.readout is node: expected none for samples that are not nodes of"), "{error}");
+    assert!(error.starts_with("`readout` is node: expected none for samples that are not nodes of"), "{error}");
     let last_bar = ModelConfig { encoder: Encoder::LastBar, ..ModelConfig::default() };
     for model in [config().model, last_bar] {
         let model = Model::new(samples.shape().clone(), model).unwrap();
         let weights = tempfile::NamedTempFile::new().unwrap();
         let error = StreamingPredictor::open(&Device::cpu(), model, weights.path()).unwrap_err().to_string();
-        assert!(error.starts_with("training.carry_state is true: expected false"), "{error}");
+        assert!(error.starts_with("`carry_state` is true: expected false"), "{error}");
     }
 }
 

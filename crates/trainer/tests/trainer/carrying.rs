@@ -129,7 +129,7 @@ fn a_resumed_run_goes_on_from_the_states_that_it_carried() {
     let resumed = fresh.resume(&run).unwrap().unwrap();
     assert!(resumed.skipped[0].to_string().contains("carried.safetensors: damaged"), "{:?}", resumed.skipped);
     let error = trainer(&Config { carry_state: false, ..config }).resume(&run).unwrap_err().to_string();
-    assert!(error.contains("training.carry_state true, but this run has false"), "{error}");
+    assert!(error.contains("`carry_state` true, but this run has false"), "{error}");
 }
 
 /// Series that come without targets once.
@@ -199,8 +199,8 @@ fn samples_that_are_stored_as_windows_are_refused_by_the_name_of_the_setting() {
     let samples = samples(20);
     let run = Run { samples: &samples, train: &[0, 1, 2], validation: &[3], checkpoints: None };
     let mut trainer = Trainer::new(&Device::cpu(), carrying(), samples.shape().clone()).unwrap();
-    let expected = "training.carry_state is true: expected false for samples that are stored as windows, which do not tell \
-                    what bar came before; megabatch convert turns them into series";
+    let expected = "`carry_state` is true: expected false for samples that are stored as windows, which do not tell \
+                    what bar came before";
     for error in [
         trainer.train(&run, &mut listen).map(drop).unwrap_err(),
         CarriedStates::of(&carrying(), &samples, &[0], &[]).map(drop).unwrap_err(),

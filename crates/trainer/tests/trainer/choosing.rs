@@ -41,9 +41,8 @@ fn what_cannot_be_read_is_passed_over_and_replaced() {
     assert_eq!(trainer(&config).resume(&run).unwrap().unwrap().state.step, 11);
 }
 
-/// `megabatch train --out RUN --resume` past newer checkpoints that are damaged saved one, and
-/// removed it at once as the oldest of too many: the run ended with exit 3, and so did every
-/// further try.
+/// A run that resumed past newer checkpoints that are damaged saved one, and removed it at once as
+/// the oldest of too many: the run ended with an error, and so did every further try.
 #[test]
 fn what_is_saved_after_damaged_checkpoints_is_kept() {
     for keep_last in [1, 2] {
@@ -128,16 +127,13 @@ fn checkpoints_of_another_run_or_format_are_refused() {
         config
     };
     for (config, setting) in [
-        (Config { seed: 12, ..config() }, "training.seed 11, but this run has 12"),
-        (Config { batch_size: 4, ..config() }, "training.batch_size 8, but this run has 4"),
-        (Config { run_length: Some(1), ..config() }, "training.run_length 8, but this run has 1"),
-        (with_kind(OptimizerKind::Sgd), "training.optimizer adamw, but this run has sgd"),
-        (Config { loss: Loss::Huber { delta: 1.0 }, ..config() }, "training.loss mse, but this run has huber"),
+        (Config { seed: 12, ..config() }, "`seed` 11, but this run has 12"),
+        (Config { batch_size: 4, ..config() }, "`batch_size` 8, but this run has 4"),
+        (Config { run_length: Some(1), ..config() }, "`run_length` 8, but this run has 1"),
+        (with_kind(OptimizerKind::Sgd), "`optimizer.kind` adamw, but this run has sgd"),
+        (Config { loss: Loss::Huber { delta: 1.0 }, ..config() }, "`loss` mse, but this run has huber"),
         // Not by the shapes of tensors, of which the user knows nothing.
-        (
-            Config { model: ModelConfig { hidden: 6, ..config().model }, ..config() },
-            "model.hidden 5, but this run has 6",
-        ),
+        (Config { model: ModelConfig { hidden: 6, ..config().model }, ..config() }, "`hidden` 5, but this run has 6"),
     ] {
         let mut trainer = trainer(&config);
         let before = state(&trainer);
@@ -147,7 +143,7 @@ fn checkpoints_of_another_run_or_format_are_refused() {
     }
     let fewer = Run { train: &TRAIN[..80], ..run };
     let error = trainer(&config()).resume(&fewer).unwrap_err().to_string();
-    assert!(error.contains("data.split (training samples) 90, but this run has 80"), "{error}");
+    assert!(error.contains("`train_samples` 90, but this run has 80"), "{error}");
 
     edit_state(&folder.path().join("step-00000011"), "\"format_version\": 2", "\"format_version\": 1");
     let error = trainer(&config()).resume(&run).unwrap_err().to_string();
@@ -171,7 +167,7 @@ fn what_makes_a_resumed_run_another_one_is_told() {
     let resumed = trainer.resume(&run).unwrap().unwrap();
     assert_eq!(
         resumed.changed.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        ["training.lr is 0.0001, it was 0.001"]
+        ["`optimizer.lr` is 0.0001, it was 0.001"]
     );
     assert_eq!(resumed.state.arithmetic.to_string(), "riscv64 portable");
     assert_eq!(resumed.other_arithmetic, Some(Arithmetic::here(Precision::Fp32)));
@@ -181,12 +177,12 @@ fn what_makes_a_resumed_run_another_one_is_told() {
     let resumed = trainer.resume(&run).unwrap().unwrap();
     assert!(resumed.changed.is_empty() && resumed.other_arithmetic.is_none(), "{resumed:?}");
 
-    // Checkpoints of before may name the setting `training.form`, of which one value remained.
+    // Checkpoints of before may have the field `form`, of which one value remained.
     let newest = folder.path().join("step-00000012");
     edit_state(&newest, "\"instruction_set\"", "\"form\": \"fast\", \"instruction_set\"");
     assert_eq!(trainer.resume(&run).unwrap().unwrap().other_arithmetic, None);
     edit_state(&newest, "\"form\": \"fast\"", "\"form\": \"plain\"");
     let resumed = trainer.resume(&run).unwrap().unwrap();
-    assert_eq!(resumed.state.arithmetic.to_string(), format!("{instruction_set}, training.form plain"));
+    assert_eq!(resumed.state.arithmetic.to_string(), format!("{instruction_set}, `form` plain"));
     assert_eq!(resumed.other_arithmetic, Some(Arithmetic::here(Precision::Fp32)));
 }

@@ -250,9 +250,8 @@ fn bits_on(device: &Device, samples: &SeriesInMemory, config: &Config) -> Option
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A memory shortage in `--set training.loss_on=every_step --set training.run_length=24 --set
-    /// gpu_optimization.batch_size=128` cut batches to 72 samples, and losses differed by 7e-3;
-    /// accumulation cut them in the same way.
+    /// A memory shortage in dense training with `run_length` 24 and `batch_size` 128 cut batches to
+    /// 72 samples, and losses differed by 7e-3; accumulation cut them in the same way.
     #[test]
     fn no_cut_into_batches_changes_a_bit(
         lens in prop::collection::vec(1usize..40, 1..8),
@@ -318,7 +317,7 @@ fn threads_change_no_bit_and_a_killed_run_goes_on_to_the_same() {
         let windows = Config { loss_on: LossOn::LastStep, ..config.clone() };
         let mut other = Trainer::new(&Device::cpu(), windows, samples.shape().clone()).unwrap();
         let error = other.resume(&run).unwrap_err().to_string();
-        assert!(error.contains("training.loss_on every_step, but this run has last_step"), "{error}");
+        assert!(error.contains("`loss_on` every_step, but this run has last_step"), "{error}");
         fs::remove_dir_all(folder.path()).unwrap();
     }
 }
@@ -333,7 +332,7 @@ fn what_has_no_bars_to_go_on_over_is_refused() {
     };
     let error = refused(dense(), &samples(20));
     assert!(
-        error.starts_with("training.loss_on is every_step: expected last_step for samples that are stored as windows"),
+        error.starts_with("`loss_on` is every_step: expected last_step for samples that are stored as windows"),
         "{error}"
     );
 }

@@ -102,7 +102,7 @@ fn early_stopping_needs_something_to_watch() {
     let samples = samples(30);
     let mut trainer = trainer(&restless(Some(EarlyStopping { patience: 3, min_delta: 0.0 })));
     let error = trainer.train(&Run { validation: &[], ..run(&samples, None) }, &mut listen).unwrap_err().to_string();
-    assert!(error.starts_with("training.early_stopping is 3: expected none where nothing is validated"), "{error}");
+    assert!(error.starts_with("`early_stopping.patience` is 3: expected none where nothing is validated"), "{error}");
 }
 
 /// The rates that events tell, and the weights after the last step.

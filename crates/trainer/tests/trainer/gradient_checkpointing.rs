@@ -113,8 +113,5 @@ fn what_cannot_profit_is_refused() {
     };
     let model = ModelConfig { encoder: Encoder::LastBar, ..config().model };
     let error = refused(Config { model, dropout: 0.0, ..config() });
-    assert!(
-        error.starts_with("training.gradient_checkpointing is true: expected false for a model without LSTMs"),
-        "{error}"
-    );
+    assert!(error.starts_with("`gradient_checkpointing` is true: expected false for a model without LSTMs"), "{error}");
 }

@@ -165,7 +165,7 @@ fn a_step_that_overflows_changes_nothing_but_the_scale_which_a_resumed_run_remem
     assert!(resumed.parameters().values() == whole.parameters().values(), "other weights than the whole run's");
 }
 
-/// `--set training.loss_scale_floor=1.2e-38` ended in an assert of amp's once the scale fell so
+/// A `loss_scale.min_scale` of 1.2e-38 ended in an assert of amp's once the scale fell so
 /// far, or few targets were known.
 #[test]
 fn a_loss_scale_whose_inverse_is_no_number_is_refused() {
@@ -176,7 +176,7 @@ fn a_loss_scale_whose_inverse_is_no_number_is_refused() {
         match found {
             Err(error) => {
                 assert!(is_refused, "{error}");
-                assert!(error.to_string().starts_with("training.loss_scale_floor is "), "{error}");
+                assert!(error.to_string().starts_with("`loss_scale.min_scale` is "), "{error}");
             }
             Ok(_) => assert!(!is_refused, "{min_scale}"),
         }

@@ -234,7 +234,7 @@ fn samples_that_are_stored_as_windows_cannot_be_streamed() {
     let mut predictor = predictor(&path, config().model, Compute { threads: 1, batch_size: 4 });
     let error = predictions(&mut predictor, &samples(10), &[1]).unwrap_err().to_string();
     assert!(
-        error.starts_with("training.carry_state is true: expected false for samples that are stored as windows"),
+        error.starts_with("`carry_state` is true: expected false for samples that are stored as windows"),
         "{error}"
     );
 }

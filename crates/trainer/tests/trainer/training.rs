@@ -288,10 +288,10 @@ fn a_profile_tells_the_time_of_every_layer_and_changes_nothing() {
 #[test]
 fn settings_out_of_range_are_named() {
     for (config, message) in [
-        (Config { batch_size: 0, ..config() }, "training.batch_size is 0: expected 1 or more"),
-        (Config { threads: 0, ..config() }, "training.threads is 0: expected 1 or more"),
-        (Config { run_length: Some(0), ..config() }, "training.run_length is 0: expected 1 or more"),
-        (Config { clip_norm: Some(0.0), ..config() }, "training.clip_norm is 0: expected a positive number, or none"),
+        (Config { batch_size: 0, ..config() }, "`batch_size` is 0: expected 1 or more"),
+        (Config { threads: 0, ..config() }, "`threads` is 0: expected 1 or more"),
+        (Config { run_length: Some(0), ..config() }, "`run_length` is 0: expected 1 or more"),
+        (Config { clip_norm: Some(0.0), ..config() }, "`clip_norm` is 0: expected a positive number, or none"),
     ] {
         let error = Trainer::new(&Device::cpu(), config, samples(1).shape().clone()).unwrap_err();
         assert_eq!(error.to_string(), message);

@@ -94,7 +94,7 @@ impl Engine {
         precision: Precision,
     ) -> Result<Self> {
         let Compute { threads, batch_size } = compute;
-        for (setting, value) in [("the number of threads", threads), ("training.batch_size", batch_size)] {
+        for (setting, value) in [("threads", threads), ("batch_size", batch_size)] {
             if value == 0 {
                 return Err(Error::setting(setting, &0, "1 or more"));
             }
@@ -130,7 +130,7 @@ impl Engine {
         parameters: &TensorSet,
     ) -> Result<(Self, Vec<(String, Accuracy)>)> {
         if model.lstms().is_empty() {
-            return Err(Error::setting("model.encoder", &"none", "lstm for predictions with weights in eight bits"));
+            return Err(Error::setting("encoder", &"none", "lstm for predictions with weights in eight bits"));
         }
         let errors = self.weights.quantize(scope, model, parameters)?;
         self.int8 = true;

@@ -105,7 +105,7 @@ impl Bars {
         self.numbers.extend(self.windows.rows().map(|row| row.min(last) as u32));
         if u32::try_from(last).is_err() {
             let expected = "fewer than 2^32 bars in a timeframe, for a GPU";
-            return Err(Error::setting("the number of bars", &"2^32 or more", expected));
+            return Err(Error::setting("series.bars", &"2^32 or more", expected));
         }
         Ok(())
     }

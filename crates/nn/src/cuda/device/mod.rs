@@ -58,7 +58,7 @@ use weights::Resident;
 pub fn check_encoder(model: &ModelConfig) -> Result<()> {
     if model.encoder == Encoder::LastBar && !model.is_over_graphs() {
         return Err(Error::NotOnGpu {
-            setting: "model.encoder",
+            setting: "encoder",
             value: "none".to_owned(),
             together_with: "samples that are not nodes of graphs",
         });

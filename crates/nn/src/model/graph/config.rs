@@ -117,18 +117,18 @@ impl GraphConfig {
     /// [`Error::Setting`] for a size of 0, a rate outside [0, 1) or a slope that is not a number.
     pub fn check(&self) -> Result<()> {
         let sizes = [
-            ("model.graph_layers", self.layers),
-            ("model.graph_heads", self.heads),
-            ("model.graph_hidden", self.hidden),
-            ("model.graph_output_heads", self.output_heads),
+            ("graph.layers", self.layers),
+            ("graph.heads", self.heads),
+            ("graph.hidden", self.hidden),
+            ("graph.output_heads", self.output_heads),
         ];
         if let Some((setting, _)) = sizes.into_iter().find(|&(_, size)| size == 0) {
             return Err(Error::setting(setting, &0, "1 or more"));
         }
-        check_rate_of("model.graph_dropout", self.dropout)?;
-        check_rate_of("model.graph_attention_dropout", self.attention_dropout)?;
+        check_rate_of("graph.dropout", self.dropout)?;
+        check_rate_of("graph.attention_dropout", self.attention_dropout)?;
         if !self.negative_slope.is_finite() {
-            return Err(Error::setting("model.graph_negative_slope", &self.negative_slope, "a finite number"));
+            return Err(Error::setting("graph.negative_slope", &self.negative_slope, "a finite number"));
         }
         Ok(())
     }

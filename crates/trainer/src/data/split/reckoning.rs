@@ -247,8 +247,7 @@ mod tests {
     proptest! {
         /// A reach that is reckoned without the short bars is never shorter than what they tell:
         /// labels of M15 shares in H4 bars ended up to 140 hours too early
-        /// (`ingest --timeframes H4:10 --horizon 130`), where they were counted as if bins were
-        /// full.
+        /// (windows of 10 bars, horizon 130), where they were counted as if bins were full.
         #[test]
         fn labels_never_end_earlier_than_they_do(
             recording in recordings(), horizon in 1usize..12, stride in 1usize..4, ends_known in any::<bool>(),

@@ -48,7 +48,7 @@ mod tests {
         LabelSpan { start_ns, end_ns }
     }
 
-    /// `eval` of a rank loss on daily shares, `ingest --horizon 5`: the t-statistic of the fifth
+    /// Evaluation of a rank loss on daily shares with five horizons: the t-statistic of the fifth
     /// horizon was mean / standard deviation · √days, and every day shares four days with the next.
     #[test]
     fn t_of_four_values_by_hand() {

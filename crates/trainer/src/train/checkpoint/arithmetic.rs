@@ -31,7 +31,7 @@ impl fmt::Display for Arithmetic {
     }
 }
 
-/// JSON of checkpoints. Those of earlier versions have the setting `training.form`: `fast` is the
+/// JSON of checkpoints. Those of earlier versions have a field `form`: `fast` is the
 /// engine of today, and `plain` was one that rounded in another order.
 #[derive(Deserialize)]
 struct Stored {
@@ -43,7 +43,7 @@ struct Stored {
 impl From<Stored> for Arithmetic {
     fn from(Stored { form, instruction_set }: Stored) -> Self {
         match form.as_deref() {
-            Some("plain") => Arithmetic { instruction_set: format!("{instruction_set}, training.form plain") },
+            Some("plain") => Arithmetic { instruction_set: format!("{instruction_set}, `form` plain") },
             _ => Arithmetic { instruction_set },
         }
     }
@@ -66,7 +66,7 @@ mod tests {
         for (text, expected) in [
             (r#"{"instruction_set":"x86_64 avx512"}"#, "x86_64 avx512"),
             (r#"{"form":"fast","instruction_set":"x86_64 avx512"}"#, "x86_64 avx512"),
-            (r#"{"form":"plain","instruction_set":"x86_64 avx2"}"#, "x86_64 avx2, training.form plain"),
+            (r#"{"form":"plain","instruction_set":"x86_64 avx2"}"#, "x86_64 avx2, `form` plain"),
         ] {
             assert_eq!(serde_json::from_str::<Arithmetic>(text).unwrap().instruction_set, expected);
         }

@@ -43,7 +43,7 @@ impl<T: Operand> Lstms<T> {
         // Bars are no more than steps of windows.
         if u32::try_from(4 * (rows + windows + 32) * self.hidden).is_err() {
             let expected = "less on a GPU, with more gradient accumulation: 4 H numbers for each step of its windows must be fewer than 2^32";
-            return Err(Error::setting("training.batch_size", &self.bars[0].samples(), expected));
+            return Err(Error::setting("batch_size", &self.bars[0].samples(), expected));
         }
         let pace = self.pace(learns);
         self.over_bars.set(pace, &self.bars.iter().map(Bars::sequence).collect::<Vec<_>>());

@@ -140,10 +140,10 @@ impl Predictor {
         check_encoder(&self.model.config())?;
         if self.model.config().is_over_graphs() && self.precision != Precision::Fp32 {
             let expected = "fp32 for a model over graphs, whose attention is in single precision";
-            return Err(Error::setting("training.precision", &self.precision, expected));
+            return Err(Error::setting("precision", &self.precision, expected));
         }
         if self.streams {
-            return refuse_on_gpu("training.carry_state (or training.loss_on every_step)", &true, "");
+            return refuse_on_gpu("with_carried_state", &true, "");
         }
         Ok(())
     }
@@ -199,7 +199,7 @@ impl Predictor {
         sink: impl FnMut(&[usize], &[f32]) -> Result<(), E>,
     ) -> Result<(), E> {
         if self.model.config().pooling == Pooling::Last {
-            return Err(Error::setting("model.pooling", &"last", "attention, which has weights").into());
+            return Err(Error::setting("pooling", &"last", "attention, which has weights").into());
         }
         self.weights(Computed::PoolingWeights, selection, sink)
     }
@@ -216,7 +216,7 @@ impl Predictor {
         sink: impl FnMut(&[usize], &[f32]) -> Result<(), E>,
     ) -> Result<(), E> {
         if self.model.fusion_weights_len() == 0 {
-            return Err(Error::setting("model.fusion", &"concat", "attention, which has weights").into());
+            return Err(Error::setting("fusion", &"concat", "attention, which has weights").into());
         }
         self.weights(Computed::FusionWeights, selection, sink)
     }
@@ -229,7 +229,7 @@ impl Predictor {
     ) -> Result<(), E> {
         if let Some(gpu) = &self.gpu {
             let expected = "cpu for weights of attention, which a GPU does not give so far";
-            return Err(Error::setting("the device", gpu.device(), expected).into());
+            return Err(Error::setting("device", gpu.device(), expected).into());
         }
         let mut unseen = selection.indices;
         let mut refused = None;
@@ -303,15 +303,15 @@ fn check_graphs_of(model: &Model, samples: &dyn Samples) -> Result<()> {
     match (config.readout, samples.graphs()) {
         (None, Some(_)) => {
             let expected = "node, mean, sum or max for samples that are the nodes of graphs";
-            Err(Error::setting("model.readout", &"none", expected))
+            Err(Error::setting("readout", &"none", expected))
         }
         (Some(readout), None) => {
             let readout = format!("{readout:?}").to_lowercase();
-            Err(Error::setting("model.readout", &readout, "none for samples that are not nodes of graphs"))
+            Err(Error::setting("readout", &readout, "none for samples that are not nodes of graphs"))
         }
         (Some(_), Some(graphs)) if ![0, graphs.edge_attributes()].contains(&config.edge_attributes) => {
             let expected = "the number of the graphs' edge attributes, or 0 to leave them unseen";
-            Err(Error::setting("the number of edge attributes", &config.edge_attributes, expected))
+            Err(Error::setting("edge_attributes", &config.edge_attributes, expected))
         }
         _ => Ok(()),
     }

@@ -75,7 +75,7 @@ impl Baselines {
     pub fn fit_for(device: &Device, training: Selection<'_>, readout: Option<Readout>, loss: Loss) -> Result<Self> {
         let Selection { samples, indices } = training;
         if indices.is_empty() {
-            let advice = "the baselines are fitted on the training samples; give them a fraction in data.split";
+            let advice = "the baselines are fitted on the training samples; give them a fraction in `fractions`";
             return Err(Error::NothingLeft { part: "training", before: 0, after: 0, advice });
         }
         let fitted = match loss {

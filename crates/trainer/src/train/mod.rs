@@ -405,8 +405,8 @@ impl Trainer {
     fn check_validation(&self, run: &Run<'_>) -> Result<()> {
         match self.config.early_stopping {
             Some(rule) if run.validation.is_empty() => {
-                let expected = "none where nothing is validated; or give validation a fraction in data.split";
-                Err(Error::setting("training.early_stopping", &rule.patience, expected))
+                let expected = "none where nothing is validated; or give validation a fraction in `fractions`";
+                Err(Error::setting("early_stopping.patience", &rule.patience, expected))
             }
             _ => Ok(()),
         }
@@ -414,9 +414,8 @@ impl Trainer {
 
     fn check_mode(&self, run: &Run<'_>) -> Result<()> {
         if self.config.loss_on == LossOn::EveryStep && run.samples.series().is_none() {
-            let expected = "last_step for samples that are stored as windows, which have no bars in common; megabatch convert turns \
-                            them into series";
-            return Err(Error::setting("training.loss_on", &"every_step", expected));
+            let expected = "last_step for samples that are stored as windows, which have no bars in common";
+            return Err(Error::NeedsSeries { setting: "loss_on", value: "every_step", expected });
         }
         Ok(())
     }

@@ -97,12 +97,12 @@ impl Tasks {
     /// do not sum to one, and settings of a loss out of range; it names the group, counted from 0.
     pub fn new(tasks: &[Task]) -> Result<Self> {
         let Some(&first) = tasks.first().filter(|_| tasks.len() <= Self::MAX) else {
-            return Err(Error::setting("training.tasks", &format!("a list of {}", tasks.len()), "1 to 8 tasks"));
+            return Err(Error::setting("loss.tasks", &format!("a list of {}", tasks.len()), "1 to 8 tasks"));
         };
         let mut next = 0;
         for (k, Task { targets: [start, end], loss, weight }) in tasks.iter().enumerate() {
             let refuse = |key: &str, found: String, expected: String| {
-                Err(Error::Task { setting: format!("training.tasks[{k}].{key}"), value: found, expected })
+                Err(Error::Task { setting: format!("loss.tasks[{k}].{key}"), value: found, expected })
             };
             if *start != next || end <= start {
                 let expected = format!("{next}..END: tasks follow one another and leave no target out");
@@ -112,15 +112,13 @@ impl Tasks {
                 return refuse("weight", weight.to_string(), "a positive number".to_owned());
             }
             if let Err(Error::Setting { setting, value, expected }) = Loss::from(*loss).check() {
-                let key = setting.strip_prefix("training.").unwrap_or(setting);
-                return refuse(key, value, expected.to_owned());
+                return refuse(setting, value, expected.to_owned());
             }
             next = *end;
         }
         let sum: f64 = tasks.iter().map(|task| task.weight).sum();
         if (sum - 1.0).abs() > WEIGHTS_TOLERANCE {
-            let setting = "training.tasks: the sum of all weights".to_owned();
-            return Err(Error::Task { setting, value: sum.to_string(), expected: "1".to_owned() });
+            return Err(Error::TaskWeights { sum });
         }
         let mut all = [first; Self::MAX];
         all[..tasks.len()].copy_from_slice(tasks);

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
 use crate::config::optimizer::OptimizerConfig;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_field};
 
 /// The settings that decide the course of a run, kept in its checkpoints.
 ///
@@ -86,7 +86,7 @@ pub struct RunSettings {
 /// A setting that a resumed run has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedSetting {
-    /// Its name.
+    /// Path of the field, one of [`FIELDS`](crate::error::FIELDS).
     pub setting: &'static str,
     /// Its value in the checkpoint.
     pub before: String,
@@ -96,11 +96,11 @@ pub struct ChangedSetting {
 
 impl fmt::Display for ChangedSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is {}, it was {}", self.setting, self.now, self.before)
+        write!(f, "`{}` is {}, it was {}", self.setting, self.now, self.before)
     }
 }
 
-/// Name and value of settings.
+/// Paths of fields and their values.
 type Settings = Vec<(&'static str, String)>;
 
 impl RunSettings {
@@ -142,44 +142,44 @@ impl RunSettings {
             loss_scale,
         } = self;
         let mut fixed = vec![
-            ("the shape of the samples", shape.to_string()),
-            ("model.encoder", lower(&model.encoder)),
-            ("model.hidden", model.hidden.to_string()),
-            ("model.layers", model.layers.to_string()),
-            ("model.bias", model.bias.to_string()),
-            ("model.layer_norm", model.layer_norm.to_string()),
-            ("model.pooling", model.pooling.to_string()),
-            ("model.fusion", model.fusion.to_string()),
-            ("model.readout", model.readout.map_or("none".to_owned(), |readout| lower(&readout))),
-            ("model.graph", if model.graph.is_some() { "attention" } else { "none" }.to_owned()),
-            ("model.graph_edge_attributes", model.edge_attributes.to_string()),
-            ("data.split (training samples)", train_samples.to_string()),
-            ("data.split (validation samples)", validation_samples.to_string()),
-            ("training.seed", seed.to_string()),
-            ("training.batch_size", batch_size.to_string()),
-            ("training.gradient_accumulation_steps", accumulation_steps.to_string()),
-            ("training.run_length", run_length.to_string()),
-            ("training.last_batch", lower(last_batch)),
-            ("training.optimizer", lower(&optimizer.kind)),
-            ("training.beta1", optimizer.beta1.to_string()),
-            ("training.beta2", optimizer.beta2.to_string()),
-            ("training.epsilon", optimizer.epsilon.to_string()),
-            ("training.loss", loss.name().to_owned()),
-            ("training.lr_schedule", lr_schedule.kind.name().to_owned()),
-            ("training.warmup_steps", lr_schedule.warmup_steps.to_string()),
-            ("training.carry_state", carry_state.to_string()),
-            ("training.loss_on", loss_on.name().to_owned()),
+            ("shape", shape.to_string()),
+            ("encoder", model.encoder.name().to_owned()),
+            ("hidden", model.hidden.to_string()),
+            ("layers", model.layers.to_string()),
+            ("bias", model.bias.to_string()),
+            ("layer_norm", model.layer_norm.to_string()),
+            ("pooling", model.pooling.to_string()),
+            ("fusion", model.fusion.to_string()),
+            ("readout", model.readout.map_or("none".to_owned(), |readout| lower(&readout))),
+            ("graph", if model.graph.is_some() { "attention" } else { "none" }.to_owned()),
+            ("edge_attributes", model.edge_attributes.to_string()),
+            ("train_samples", train_samples.to_string()),
+            ("validation_samples", validation_samples.to_string()),
+            ("seed", seed.to_string()),
+            ("batch_size", batch_size.to_string()),
+            ("accumulation_steps", accumulation_steps.to_string()),
+            ("run_length", run_length.to_string()),
+            ("last_batch", lower(last_batch)),
+            ("optimizer.kind", lower(&optimizer.kind)),
+            ("optimizer.beta1", optimizer.beta1.to_string()),
+            ("optimizer.beta2", optimizer.beta2.to_string()),
+            ("optimizer.epsilon", optimizer.epsilon.to_string()),
+            ("loss", loss.name().to_owned()),
+            ("lr_schedule.kind", lr_schedule.kind.name().to_owned()),
+            ("lr_schedule.warmup_steps", lr_schedule.warmup_steps.to_string()),
+            ("carry_state", carry_state.to_string()),
+            ("loss_on", loss_on.name().to_owned()),
         ];
         fixed.extend(loss.setting());
         fixed.extend(curve_settings(lr_schedule, *steps));
         let mut free = vec![
-            ("training.precision", precision.to_string()),
-            ("training.tf32", tf32.to_string()),
-            ("training.autotune", lower(tuning)),
-            ("training.lr", optimizer.lr.to_string()),
-            ("training.weight_decay", optimizer.weight_decay.to_string()),
-            ("training.clip_norm", clip_norm.map_or("none".to_owned(), |norm| norm.to_string())),
-            ("model.dropout", dropout.to_string()),
+            ("precision", precision.to_string()),
+            ("tf32", tf32.to_string()),
+            ("tuning", lower(tuning)),
+            ("optimizer.lr", optimizer.lr.to_string()),
+            ("optimizer.weight_decay", optimizer.weight_decay.to_string()),
+            ("clip_norm", clip_norm.map_or("none".to_owned(), |norm| norm.to_string())),
+            ("dropout", dropout.to_string()),
         ];
         if let Some(graph) = model.graph {
             let (fixed_of_graph, free_of_graph) = graph_settings(&graph);
@@ -197,29 +197,29 @@ impl RunSettings {
 /// Settings of the loss scale from now on; its value is in the checkpoint.
 fn loss_scale_settings(scale: &ScalerConfig) -> Settings {
     vec![
-        ("training.loss_scale_initial", scale.initial_scale.to_string()),
-        ("training.loss_scale_growth_factor", scale.growth_factor.to_string()),
-        ("training.loss_scale_backoff_factor", scale.backoff_factor.to_string()),
-        ("training.loss_scale_growth_interval", scale.growth_interval.to_string()),
-        ("training.loss_scale_hysteresis", scale.hysteresis.to_string()),
-        ("training.loss_scale_floor", scale.min_scale.to_string()),
-        ("training.loss_scale_ceiling", scale.max_scale.to_string()),
+        ("loss_scale.initial_scale", scale.initial_scale.to_string()),
+        ("loss_scale.growth_factor", scale.growth_factor.to_string()),
+        ("loss_scale.backoff_factor", scale.backoff_factor.to_string()),
+        ("loss_scale.growth_interval", scale.growth_interval.to_string()),
+        ("loss_scale.hysteresis", scale.hysteresis.to_string()),
+        ("loss_scale.min_scale", scale.min_scale.to_string()),
+        ("loss_scale.max_scale", scale.max_scale.to_string()),
     ]
 }
 
 /// Settings of the learning rate's curve.
 fn curve_settings(schedule: &LrSchedule, steps: u64) -> Settings {
-    let drawn_over = "training.epochs or training.max_steps (steps that the learning rate's curve is drawn over)";
     let mut settings = match schedule.kind {
         LrScheduleKind::Constant => return Vec::new(),
-        LrScheduleKind::Cosine => vec![("training.lr_min", schedule.lr_min.to_string())],
+        LrScheduleKind::Cosine => vec![("lr_schedule.lr_min", schedule.lr_min.to_string())],
         LrScheduleKind::OneCycle(OneCycle { pct_start, div_factor, final_div_factor }) => vec![
-            ("training.pct_start", pct_start.to_string()),
-            ("training.div_factor", div_factor.to_string()),
-            ("training.final_div_factor", final_div_factor.to_string()),
+            ("lr_schedule.one_cycle.pct_start", pct_start.to_string()),
+            ("lr_schedule.one_cycle.div_factor", div_factor.to_string()),
+            ("lr_schedule.one_cycle.final_div_factor", final_div_factor.to_string()),
         ],
     };
-    settings.push((drawn_over, steps.to_string()));
+    // The curve is drawn over them.
+    settings.push(("steps", steps.to_string()));
     settings
 }
 
@@ -241,30 +241,28 @@ fn graph_settings(graph: &GraphConfig) -> (Settings, Settings) {
         self_loops,
     } = graph;
     let fixed = vec![
-        ("model.graph_attention", lower(kind)),
-        ("model.graph_layers", layers.to_string()),
-        ("model.graph_heads", heads.to_string()),
-        ("model.graph_hidden", hidden.to_string()),
-        ("model.graph_output", lower(output)),
-        ("model.graph_output_heads", output_heads.to_string()),
-        ("model.graph_activation", lower(activation)),
-        ("model.graph_residual", residual.to_string()),
-        ("the negative slope of graph attention", negative_slope.to_string()),
-        ("model.graph_self_loops", self_loops.to_string()),
+        ("graph.kind", lower(kind)),
+        ("graph.layers", layers.to_string()),
+        ("graph.heads", heads.to_string()),
+        ("graph.hidden", hidden.to_string()),
+        ("graph.output", lower(output)),
+        ("graph.output_heads", output_heads.to_string()),
+        ("graph.activation", lower(activation)),
+        ("graph.residual", residual.to_string()),
+        ("graph.negative_slope", negative_slope.to_string()),
+        ("graph.self_loops", self_loops.to_string()),
     ];
-    let free = vec![
-        ("model.graph_dropout", dropout.to_string()),
-        ("model.graph_attention_dropout", attention_dropout.to_string()),
-    ];
+    let free = vec![("graph.dropout", dropout.to_string()), ("graph.attention_dropout", attention_dropout.to_string())];
     (fixed, free)
 }
 
 fn differences(before: Settings, now: Settings) -> impl Iterator<Item = ChangedSetting> {
+    debug_assert!(before.iter().all(|(setting, _)| is_field(setting)), "one of {before:?} is not one of `FIELDS`");
     let pairs = before.into_iter().zip(now).filter(|(before, now)| before != now);
     pairs.map(|((setting, before), (_, now))| ChangedSetting { setting, before, now })
 }
 
-/// The configuration's word for a choice without values.
+/// Name of a choice without values.
 fn lower(choice: &dyn fmt::Debug) -> String {
     format!("{choice:?}").to_lowercase()
 }

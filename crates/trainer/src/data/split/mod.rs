@@ -114,7 +114,7 @@ pub fn split(time_ns: &[i64], fractions: SplitFractions, purge: Purge<'_>) -> Re
         ("test", fractions.test, [counts[1], test.len()]),
     ] {
         if fraction > 0.0 && after == 0 {
-            let advice = "give it a larger fraction of data.split, shorten the windows, set data.purge, or add data";
+            let advice = "give it a larger fraction of `fractions`, shorten the windows, set `purge`, or add data";
             return Err(Error::NothingLeft { part, before, after, advice });
         }
     }
@@ -128,7 +128,7 @@ fn check(fractions: SplitFractions) -> Result<()> {
     let in_range = train > 0.0 && all.iter().all(|share| (0.0..=1.0).contains(share));
     if !in_range || (all.iter().sum::<f64>() - 1.0).abs() > 1e-6 {
         let value = format!("{train}, {validation}, {test}");
-        return Err(Error::setting("data.split", &value, "fractions from 0 to 1 that sum to 1, training above 0"));
+        return Err(Error::setting("fractions", &value, "fractions from 0 to 1 that sum to 1, training above 0"));
     }
     Ok(())
 }

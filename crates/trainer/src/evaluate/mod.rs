@@ -106,7 +106,7 @@ pub(crate) fn evaluate(
 ) -> Result<Evaluation> {
     loss.check()?;
     if selection.indices.is_empty() {
-        let advice = "give the part a fraction in data.split";
+        let advice = "give the part a fraction in `fractions`";
         return Err(Error::NothingLeft { part: "evaluation", before: 0, after: 0, advice });
     }
     loss.check_readout(predictions.model.config().readout)?;
@@ -185,5 +185,5 @@ fn check_outputs(model: &Model, loss: Loss) -> Result<()> {
         return Ok(());
     }
     let expected = "the loss that the model was trained with, which has as many outputs for each target";
-    Err(Error::setting("training.loss", &loss.name(), expected))
+    Err(Error::setting("loss", &loss.name(), expected))
 }
