@@ -214,8 +214,8 @@ pub(super) mod cpu {
         });
     }
 
-    /// The recurrence on the CPU. `add_products` adds W_hh · h of a window of a sequence to the gates
-    /// of its units, `[H, 4]`.
+    /// The recurrence on the CPU. `add_products` adds W_hh · h of a window of a sequence to the
+    /// gates of its units, `[H, 4]`.
     pub(in crate::cuda::ops) fn recurrence_by<T: Operand>(
         list: &WorkList,
         projected: &Buffer<f32>,
