@@ -98,7 +98,7 @@ pub enum Error {
         expected: &'static str,
     },
 
-    /// A setting that samples do not have that are stored as windows: it needs series.
+    /// A setting that needs series, for samples that are stored as windows.
     #[error("`{setting}` is {value}: expected {expected}")]
     NeedsSeries {
         /// Path of the field, one of [`FIELDS`] or nn's.

@@ -1,4 +1,4 @@
-//! Advice on errors of the libraries: the options of the command line that fix them. The libraries
+//! Advice on errors of the libraries: the options and commands that fix them. The libraries
 //! themselves know nothing of the command line.
 
 use std::error::Error as StdError;

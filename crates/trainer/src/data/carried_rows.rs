@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 /// The bars whose states are carried, by timeframe, ascending.
 ///
 /// # Errors
-/// [`Error::Setting`] for samples that are not slices of series; as [`SeriesView::check`] and
+/// [`Error::NeedsSeries`] for samples that are not slices of series; as [`SeriesView::check`] and
 /// [`SeriesView::window_start`].
 pub(crate) fn carried_rows(samples: &dyn Samples, indices: &[usize]) -> Result<Vec<Vec<usize>>> {
     let (shape, series) = (samples.shape(), series_of(samples)?);

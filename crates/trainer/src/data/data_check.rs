@@ -15,8 +15,9 @@ impl Config {
     /// their batch comes.
     ///
     /// # Errors
-    /// Of `megabatch_nn`: [`Setting`](megabatch_nn::Error::Setting) for a readout that is not that
-    /// of the targets, or not one of the loss; [`Task`](megabatch_nn::Error::Task) for tasks that
+    /// [`Error::ReadoutLevel`](crate::Error::ReadoutLevel) for a readout that is not that of the
+    /// targets. Of `megabatch_nn`: [`Setting`](megabatch_nn::Error::Setting) for a loss that is not
+    /// one of the readout; [`Task`](megabatch_nn::Error::Task) for tasks that
     /// are not of all targets; [`Targets`](megabatch_nn::Error::Targets).
     pub fn check_samples(&self, samples: &dyn Samples) -> Result<()> {
         let width = samples.shape().outputs;

@@ -61,8 +61,8 @@ impl CarriedStates {
     /// a configuration that carries states or only evaluates from them ([`Config::streams`]).
     ///
     /// # Errors
-    /// [`Error::Setting`](crate::Error::Setting) for samples that are stored as windows, and
-    /// whatever is wrong with series.
+    /// [`Error::NeedsSeries`](crate::Error::NeedsSeries) for samples that are stored as windows,
+    /// and whatever is wrong with series.
     pub fn of(config: &Config, samples: &dyn Samples, train: &[usize], validation: &[usize]) -> Result<Self> {
         let train = if config.carry_state { train } else { &[] };
         let count = |rows: Vec<Vec<usize>>| rows.iter().map(Vec::len).collect();

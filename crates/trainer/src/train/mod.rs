@@ -277,8 +277,9 @@ impl Trainer {
     /// observer asks to stop.
     ///
     /// # Errors
-    /// [`Error::Setting`] for early stopping without validation samples, and for carried state or
-    /// dense training of samples that are stored as windows; [`Error::SamplesShape`],
+    /// [`Error::Setting`] for early stopping without validation samples; [`Error::NeedsSeries`] for
+    /// carried state or dense training of samples that are stored as windows;
+    /// [`Error::SamplesShape`],
     /// [`Error::NothingLeft`] and [`Error::SampleOutOfRange`] for samples that cannot be trained
     /// on; [`Error::Gather`] when they cannot be read; for a model over graphs [`Error::Setting`]
     /// where the samples are not nodes of graphs, and of `megabatch_nn`

@@ -61,7 +61,7 @@ impl Trainer {
     /// # Errors
     /// [`Error::File`] when it cannot be written: the checkpoints before it are
     /// then still there. [`Error::NothingLeft`] for a run without
-    /// training samples; [`Error::Setting`] for carried state of samples
+    /// training samples; [`Error::NeedsSeries`] for carried state of samples
     /// that are stored as windows.
     pub fn save_checkpoint(&self, run: &Run<'_>) -> Result<Option<PathBuf>> {
         let Some(checkpoints) = run.checkpoints else { return Ok(None) };

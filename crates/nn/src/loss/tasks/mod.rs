@@ -93,8 +93,9 @@ impl Tasks {
     /// These groups.
     ///
     /// # Errors
-    /// [`Error::Setting`] for groups that do not follow one another from target 0 on, weights that
-    /// do not sum to one, and settings of a loss out of range; it names the group, counted from 0.
+    /// [`Error::Setting`] for no tasks or too many. [`Error::Task`] for groups that do not follow
+    /// one another from target 0 on, and settings of a loss out of range; it names the group,
+    /// counted from 0. [`Error::TaskWeights`] for weights that do not sum to 1.
     pub fn new(tasks: &[Task]) -> Result<Self> {
         let Some(&first) = tasks.first().filter(|_| tasks.len() <= Self::MAX) else {
             return Err(Error::setting("loss.tasks", &format!("a list of {}", tasks.len()), "1 to 8 tasks"));
