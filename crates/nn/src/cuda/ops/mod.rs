@@ -163,5 +163,5 @@ pub const SOURCES: &[&str] = &[
 
 #[cfg(not(feature = "conformance"))]
 fn refuse_cpu() -> crate::error::Result<()> {
-    panic!("the CUDA engine computes on GPUs; for its operations on the CPU, build megabatch-nn with `conformance`")
+    panic!("the CUDA engine computes on GPUs; for its operations on the CPU, enable megabatch-nn's feature conformance")
 }

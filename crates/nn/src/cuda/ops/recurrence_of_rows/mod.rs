@@ -24,8 +24,8 @@ pub struct RowInputs<'a, T: Operand> {
 }
 
 /// As [`recurrence`](super::recurrence()), with gates = b + W_ih · x + W_hh · h, for rows that are
-/// [narrow enough](InputWeights::are_possible): for windows that share none, as then nobody else needs what
-/// comes of a row. The same but for the order of sums.
+/// [narrow enough](InputWeights::are_possible): for windows that share none, as then nobody else
+/// needs what comes of a row. The same but for the order of sums.
 ///
 /// # Errors
 /// As [`recurrence`](super::recurrence()).
