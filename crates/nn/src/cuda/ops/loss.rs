@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "rank_pairwise is a loss of graphs")]
+    #[should_panic(expected = "rank_pairwise has no value for one target")]
     fn losses_of_graphs_are_refused() {
         let _ = LossTable::new(&Device::cpu().scope("test"), Loss::RankPairwise, 1);
     }
