@@ -169,7 +169,8 @@ impl Predictor {
     /// # Errors
     /// [`Error::SamplesShape`] for samples of another model, [`Error::Gather`], [`Error::Memory`],
     /// with carried state [`Error::NeedsSeries`] for samples that are stored as windows, for a
-    /// model over graphs those of [`Trainer::train`](crate::Trainer::train), and whatever `sink` returns.
+    /// model over graphs those of [`Trainer::train`](crate::Trainer::train), and whatever `sink`
+    /// returns.
     pub fn predict<E: From<Error>>(
         &mut self,
         selection: Selection<'_>,
