@@ -49,24 +49,16 @@ struct TrainArgs {
     /// Recompute half of the gates in the backward pass instead of keeping them
     #[arg(long)]
     gradient_checkpointing: bool,
-    /// Precision of the inputs of products and the recurrence
-    #[arg(long, value_enum, default_value_t = PrecisionName::Fp32)]
-    precision: PrecisionName,
     /// cpu, auto, cuda or cuda:N
     #[arg(long, default_value = "cpu")]
     device: String,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum PrecisionName {
-    Fp32,
-    Bf16,
-    Fp16,
-}
-
 /// Time predictions on synthetic data
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  megabatch bench predict --model single --batch 1 --features 167 --threads 1")]
+#[command(after_help = "Examples:
+  megabatch bench predict --model single --batch 1 --features 167 --threads 1
+  megabatch bench predict --model single --batch 128 --shuffled --precision bf16")]
 struct PredictArgs {
     #[command(flatten)]
     work: WorkArgs,
@@ -74,7 +66,7 @@ struct PredictArgs {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     batches: u32,
     /// Compute with the LSTM's weights in eight bits
-    #[arg(long)]
+    #[arg(long, conflicts_with = "precision")]
     int8: bool,
     /// Samples that lie far apart instead of consecutive ones
     #[arg(long)]
@@ -189,6 +181,9 @@ struct WorkArgs {
     /// Threads that compute
     #[arg(long, default_value_t = 2)]
     threads: usize,
+    /// Precision of the inputs of products and the recurrence
+    #[arg(long, value_enum, default_value_t = PrecisionName::Fp32)]
+    precision: PrecisionName,
 }
 
 /// Which windows a sample has.
@@ -198,6 +193,13 @@ enum ModelArg {
     Multi,
     /// One timeframe of 360 bars
     Single,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PrecisionName {
+    Fp32,
+    Bf16,
+    Fp16,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
@@ -222,11 +224,6 @@ impl TrainArgs {
             steps: self.steps,
             samples: order(self.shuffled),
             gradient_checkpointing: self.gradient_checkpointing,
-            precision: match self.precision {
-                PrecisionName::Fp32 => Precision::Fp32,
-                PrecisionName::Bf16 => Precision::Bf16,
-                PrecisionName::Fp16 => Precision::Fp16,
-            },
             device: self.device.clone(),
         }
     }
@@ -278,6 +275,11 @@ impl WorkArgs {
             hidden: self.hidden,
             layers: self.layers,
             threads: self.threads,
+            precision: match self.precision {
+                PrecisionName::Fp32 => Precision::Fp32,
+                PrecisionName::Bf16 => Precision::Bf16,
+                PrecisionName::Fp16 => Precision::Fp16,
+            },
         }
     }
 }

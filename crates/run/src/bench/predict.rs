@@ -66,6 +66,7 @@ pub fn predict(options: &PredictOptions) -> Result<Findings> {
         "batch_s_median": median,
         "peak_rss_bytes": peak_rss_bytes(),
         "int8": *weights == Weights::Int8,
+        "precision": work.precision.to_string(),
     });
     Ok(Findings::new(text, &json))
 }
@@ -85,6 +86,6 @@ fn predictor(work: &Work, weights: Weights, samples: &dyn Samples) -> Result<Pre
     let predictor = Predictor::open(&device, model, &file, compute)?;
     Ok(match weights {
         Weights::Int8 => predictor.with_int8()?,
-        Weights::AsTrained => predictor,
+        Weights::AsTrained => predictor.with_precision(work.precision)?,
     })
 }

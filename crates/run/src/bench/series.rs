@@ -1,5 +1,6 @@
 //! Made-up series to compute on.
 
+use megabatch_amp::Precision;
 use megabatch_nn::model::{ModelConfig, SampleShape, Timeframe};
 use megabatch_trainer::SeriesInMemory;
 
@@ -26,6 +27,8 @@ pub struct Work {
     pub layers: usize,
     /// Threads that compute.
     pub threads: usize,
+    /// Precision of products and of the recurrence.
+    pub precision: Precision,
 }
 
 impl Work {

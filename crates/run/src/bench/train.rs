@@ -3,7 +3,6 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
     Config, Event, OptimizerConfig, OptimizerKind, Run, Samples, SeriesInMemory, StepEvent, Trainer,
@@ -34,8 +33,6 @@ pub struct TrainOptions {
     pub samples: SampleOrder,
     /// Compute half of the gates again in the backward pass, in place of keeping them.
     pub gradient_checkpointing: bool,
-    /// Precision of products and of the recurrence.
-    pub precision: Precision,
     /// `cpu`, `auto`, `cuda` or `cuda:N`.
     pub device: String,
 }
@@ -97,7 +94,7 @@ fn config(options: &TrainOptions) -> Config {
         batch_size: work.batch(),
         run_length: (options.samples == SampleOrder::Shuffled).then_some(1),
         threads: work.threads,
-        precision: options.precision,
+        precision: work.precision,
         gradient_checkpointing: options.gradient_checkpointing,
         ..Config::default()
     }
