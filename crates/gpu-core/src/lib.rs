@@ -37,5 +37,6 @@ pub use cublaslt::CublasLt;
 pub use device::{Cpu, Cuda, Device, Scope, Usage};
 pub use double_buffered_upload::DoubleBufferedUpload;
 pub use error::{Error, Result};
+pub use host::reserved_bytes;
 pub use matrix_product::{FactorType, MatrixAddresses, MatrixProduct};
 pub use staging::Staging;

@@ -1,8 +1,8 @@
 //! The suite of memory sources, on every source that needs no device.
 
-#[cfg(target_os = "linux")]
-use megabatch_gpu_core::source::Memfd;
 use megabatch_gpu_core::source::conformance::{Bytes, CASES, Probe};
+#[cfg(target_os = "linux")]
+use megabatch_gpu_core::source::{Anonymous, Memfd};
 use megabatch_gpu_core::source::{Completion, Plain, Simulated};
 
 const GRANULE_BYTES: usize = 64 << 10;
@@ -68,4 +68,10 @@ fn memfd() {
         let source = Memfd::new(CAPACITY_BYTES, GRANULE_BYTES).unwrap();
         Probe { source: Box::new(source), bytes: Box::new(Host) }
     });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn anonymous() {
+    run(|| Probe { source: Box::new(Anonymous::new(CAPACITY_BYTES, GRANULE_BYTES)), bytes: Box::new(Host) });
 }

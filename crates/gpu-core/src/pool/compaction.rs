@@ -68,7 +68,7 @@ impl Pool {
     fn attainable_granules(&mut self) -> usize {
         let granule_bytes = self.main.granule_bytes();
         let creatable = self.source.free_bytes().map_or(usize::MAX, |free| free / granule_bytes);
-        self.main.held() + creatable.min(self.main.slots() - self.main.held())
+        self.main.held() + creatable.min(self.capacity - self.main.held())
     }
 
     pub(super) fn has_room(&self, goal: &CompactionGoal) -> bool {

@@ -93,6 +93,9 @@ impl Pool {
     }
 
     fn create_granules(&mut self, count: usize) -> Result<Vec<Granule>, Refusal> {
+        if count > self.capacity - self.main.held() {
+            return Err(Refusal::OutOfMemory);
+        }
         let mut granules = Vec::new();
         for _ in 0..count {
             match self.source.create() {

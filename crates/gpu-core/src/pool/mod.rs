@@ -2,8 +2,8 @@
 //! acts.
 //!
 //! Physical memory comes in *granules* (2 MiB on CUDA). Each is mapped once in the *main segment*,
-//! a range of addresses as large as the pool's capacity. Tiles of that range say of every byte
-//! whether it is live, free or unmapped. Blocks are cut from free tiles by best fit; small ones
+//! a range of addresses as large as the pool's capacity, or larger where addresses cost nothing
+//! ([`Source::address_bytes`]). Tiles of that range say of every byte whether it is live, free or unmapped. Blocks are cut from free tiles by best fit; small ones
 //! share slabs. When no free tile is large enough, free granules from anywhere are mapped side by
 //! side a second time: a *view* (virtual aliasing). The bytes of a block in a view are live in the
 //! main segment as well, as pieces, and each byte is used through one of its addresses only; the
@@ -46,6 +46,7 @@ mod walk;
 
 pub use event::{PoolEvent, PoolObserver};
 pub use segments::{BlockInfo, BlockState, SegmentInfo, SegmentKind};
+pub(crate) use slab::reserved_bytes;
 pub use stats::{Peaked, Stats};
 
 pub use crate::error::MemoryCounts;
@@ -121,6 +122,8 @@ pub enum AllocationError {
 #[derive(Debug)]
 pub struct Pool {
     source: Box<dyn Source>,
+    /// Granules that may exist.
+    capacity: usize,
     main: MainSegment,
     slabs: Slabs,
     views: AliasViews,
@@ -138,9 +141,12 @@ impl Pool {
     pub fn new(source: Box<dyn Source>, settings: PoolSettings) -> Self {
         let capacity_bytes = settings.capacity_bytes.unwrap_or(usize::MAX).min(source.capacity_bytes());
         let granule_bytes = source.granule_bytes();
+        let capacity = capacity_bytes / granule_bytes;
+        let slots = capacity * (source.address_bytes() / source.capacity_bytes().max(1)).max(1);
         Pool {
             source,
-            main: MainSegment::new(capacity_bytes / granule_bytes, granule_bytes),
+            capacity,
+            main: MainSegment::new(slots, granule_bytes),
             slabs: Slabs::default(),
             views: AliasViews::default(),
             blocks: LiveBlocks::default(),
@@ -226,7 +232,7 @@ impl Pool {
         let granule_bytes = self.main.granule_bytes();
         let reserved_bytes = self.main.held() * granule_bytes;
         MemoryCounts {
-            capacity_bytes: self.main.slots() * granule_bytes,
+            capacity_bytes: self.capacity * granule_bytes,
             allocated_bytes: self.stats.allocated_bytes.now,
             reserved_bytes,
             free_bytes: reserved_bytes - self.stats.allocated_bytes.now,
@@ -252,7 +258,7 @@ impl Pool {
     }
 
     fn pending_request(&mut self, request: &AllocationRequest) -> Result<PendingRequest, AllocationError> {
-        let largest_bytes = self.main.slots() * self.main.granule_bytes();
+        let largest_bytes = self.capacity * self.main.granule_bytes();
         if request.bytes > largest_bytes || largest_bytes == 0 {
             return Err(AllocationError::NeverFits { largest_bytes });
         }

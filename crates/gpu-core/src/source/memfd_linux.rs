@@ -2,23 +2,19 @@
 //! are wanted.
 
 use std::collections::BTreeSet;
-use std::ffi::c_void;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::{fs, ptr};
+use std::ptr;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
-use rustix::io::{Errno, retry_on_intr};
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::io::retry_on_intr;
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
 
 use super::address_space::AddressSpace;
 use super::granules::Granules;
+use super::mappings_linux::{FreeMemory, failed, pointer, refusal, reserve_aligned, runs_max, unreserve};
 use super::{Granule, Refusal, Source, StreamId};
 use crate::free_memory;
-
-/// Mappings that Linux allows a process unless told otherwise (`vm.max_map_count` of
-/// proc_sys_vm(5)).
-const MAPS_MAX_DEFAULT: usize = 65_530;
 
 /// Granules of a file in memory (memfd_create(2)): granule `n` is the pages from `n` granules on.
 ///
@@ -32,8 +28,7 @@ pub struct Memfd {
     capacity_bytes: usize,
     space: AddressSpace,
     granules: Granules,
-    /// Granules that may be created before the system is asked again what it has left.
-    unasked: usize,
+    free: FreeMemory,
     runs_max: usize,
     calls: u64,
 }
@@ -55,7 +50,7 @@ impl Memfd {
             capacity_bytes,
             space: AddressSpace::new(granule_bytes),
             granules: Granules::new(capacity_bytes / granule_bytes),
-            unasked: 0,
+            free: FreeMemory::default(),
             runs_max: runs_max(),
             calls: 2,
         })
@@ -86,13 +81,6 @@ impl Memfd {
         // `runs_max` leaves room.
         cleared.expect("the system replaces a mapping by a reservation");
     }
-
-    fn unreserve(address: u64, bytes: usize) {
-        // SAFETY: the range was returned by `mmap_anonymous` to this source, which gives it back
-        // once, and nobody holds a reference into it: that is the contract of `Source::release`,
-        // and when the source is dropped, of its owner.
-        unsafe { munmap(pointer(address), bytes) }.expect("the system takes a reservation back");
-    }
 }
 
 impl Source for Memfd {
@@ -117,22 +105,8 @@ impl Source for Memfd {
     }
 
     fn reserve(&mut self, bytes: usize) -> Result<u64, Refusal> {
-        // The system aligns to pages; one granule more holds an aligned range, and what is around
-        // it goes back.
-        let all = bytes.checked_add(self.granule_bytes).ok_or(Refusal::OutOfMemory)?;
         self.calls += 3;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at an address of the system's choice replaces nothing.
-        let start =
-            unsafe { mmap_anonymous(ptr::null_mut(), all, ProtFlags::empty(), flags) }.map_err(refusal("mmap"))?;
-        let start = start.expose_provenance() as u64;
-        let address = start.next_multiple_of(self.granule_bytes as u64);
-        let (end, end_of_all) = (address + bytes as u64, start + all as u64);
-        for (address, bytes) in [(start, address - start), (end, end_of_all - end)] {
-            if bytes > 0 {
-                Self::unreserve(address, bytes as usize);
-            }
-        }
+        let address = reserve_aligned(bytes, self.granule_bytes)?;
         self.space.reserve(address, bytes);
         Ok(address)
     }
@@ -140,19 +114,11 @@ impl Source for Memfd {
     fn release(&mut self, address: u64, bytes: usize) {
         self.space.release(address, bytes);
         self.calls += 1;
-        Self::unreserve(address, bytes);
+        unreserve(address, bytes);
     }
 
     fn create(&mut self) -> Result<Granule, Refusal> {
-        // A page that the system does not have would end the process when it is touched, which is
-        // too late for an error. Asking takes as long as touching some hundred pages, so that it is
-        // asked again after half of what was left.
-        if self.unasked == 0 {
-            self.calls += 1;
-            let left = free_memory::free_bytes().unwrap_or(usize::MAX) / self.granule_bytes;
-            self.unasked = left.div_ceil(2);
-        }
-        self.unasked = self.unasked.checked_sub(1).ok_or(Refusal::OutOfMemory)?;
+        self.calls += u64::from(self.free.take_granule(self.granule_bytes)?);
         self.granules.create()
     }
 
@@ -242,35 +208,14 @@ impl Source for Memfd {
 
 impl Drop for Memfd {
     fn drop(&mut self) {
-        self.space.reservations().for_each(|(address, bytes)| Self::unreserve(address, bytes));
+        self.space.reservations().for_each(|(address, bytes)| unreserve(address, bytes));
     }
-}
-
-fn pointer(address: u64) -> *mut c_void {
-    ptr::with_exposed_provenance_mut(address as usize)
-}
-
-/// Runs of granules that one source may map: a mapping each, and at worst one more for the gap
-/// behind each. A quarter of the process's mappings is left to other sources, libraries and
-/// threads, and to `unmap`, which must be able to split one.
-fn runs_max() -> usize {
-    let allowed = fs::read_to_string("/proc/sys/vm/max_map_count").ok().and_then(|text| text.trim().parse().ok());
-    allowed.unwrap_or(MAPS_MAX_DEFAULT) / 8 * 3
-}
-
-fn refusal(call: &'static str) -> impl Fn(Errno) -> Refusal {
-    move |error| match error {
-        Errno::NOMEM => Refusal::OutOfMemory,
-        other => failed(call)(other),
-    }
-}
-
-fn failed(call: &'static str) -> impl Fn(Errno) -> Refusal {
-    move |error| Refusal::Failed { call, reason: error.to_string() }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn maps() -> usize {

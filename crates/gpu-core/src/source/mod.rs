@@ -2,9 +2,13 @@
 //! mapped into them.
 
 pub(crate) mod address_space;
+#[cfg(target_os = "linux")]
+mod anonymous_linux;
 #[doc(hidden)]
 pub mod conformance;
 mod granules;
+#[cfg(target_os = "linux")]
+mod mappings_linux;
 #[cfg(target_os = "linux")]
 mod memfd_linux;
 mod plain;
@@ -12,6 +16,8 @@ mod simulated;
 
 use std::ops::Range;
 
+#[cfg(target_os = "linux")]
+pub use anonymous_linux::Anonymous;
 #[cfg(target_os = "linux")]
 pub use memfd_linux::Memfd;
 pub use plain::Plain;
@@ -42,6 +48,12 @@ pub trait Source: Send + std::fmt::Debug {
 
     /// Physical memory in bytes that could be created if nothing else used the device.
     fn capacity_bytes(&self) -> usize;
+
+    /// Addresses in bytes that a pool may reserve for it: the capacity, or more where addresses cost
+    /// nothing, so that blocks need not fill the gaps that others left.
+    fn address_bytes(&self) -> usize {
+        self.capacity_bytes()
+    }
 
     /// Physical memory in bytes that the device says is free now, where it can tell.
     fn free_bytes(&mut self) -> Option<usize>;

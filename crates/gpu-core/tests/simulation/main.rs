@@ -10,7 +10,7 @@ mod script;
 mod world;
 
 #[cfg(target_os = "linux")]
-use megabatch_gpu_core::source::Memfd;
+use megabatch_gpu_core::source::{Anonymous, Memfd};
 use megabatch_gpu_core::source::{Completion, Plain, Refusal, Simulated, Source};
 
 use self::memory::Memory;
@@ -37,6 +37,9 @@ enum Setting {
     /// Memory that is stitched by the system.
     #[cfg(target_os = "linux")]
     Memfd,
+    /// Memory in huge pages, with more addresses than memory.
+    #[cfg(target_os = "linux")]
+    Anonymous,
     /// Memory that cannot be stitched.
     Plain,
 }
@@ -48,6 +51,8 @@ impl Setting {
         Setting::Troubled,
         #[cfg(target_os = "linux")]
         Setting::Memfd,
+        #[cfg(target_os = "linux")]
+        Setting::Anonymous,
         Setting::Plain,
     ];
 
@@ -68,6 +73,8 @@ impl Setting {
             }
             #[cfg(target_os = "linux")]
             Setting::Memfd => (host(Box::new(Memfd::new(CAPACITY_BYTES, GRANULE_BYTES).unwrap())), calm),
+            #[cfg(target_os = "linux")]
+            Setting::Anonymous => (host(Box::new(Anonymous::new(CAPACITY_BYTES, GRANULE_BYTES))), calm),
             Setting::Plain => (host(Box::new(Plain::new(CAPACITY_BYTES, GRANULE_BYTES))), calm),
         }
     }
@@ -125,6 +132,12 @@ fn troubled() {
 #[test]
 fn memfd() {
     simulate(Setting::Memfd, SEED, EVENTS);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn anonymous() {
+    simulate(Setting::Anonymous, SEED, EVENTS);
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub(crate) struct MemoryPlan {
     #[serde(flatten)]
     pub(crate) training: Footprint,
     pub(crate) total_bytes: usize,
+    /// The same as the CPU's pool takes it from the system, in whole huge pages.
+    pub(crate) reserved_bytes: usize,
     /// Bytes that the device could hand out when the plan was made.
     pub(crate) available_bytes: usize,
     pub(crate) phases: Vec<Phase>,
@@ -53,11 +55,23 @@ impl MemoryPlan {
         let tensors = training.tensors(&job.training, samples.shape(), largest)?;
         let step_phases = step_phases(&tensors);
         let available_bytes = job.memory_bytes;
-        Ok(MemoryPlan { data_bytes, training, total_bytes, available_bytes, phases, step_phases, tensors })
+        let reserved_bytes = reserved(data_bytes, &training, &tensors);
+        Ok(MemoryPlan {
+            data_bytes,
+            training,
+            total_bytes,
+            reserved_bytes,
+            available_bytes,
+            phases,
+            step_phases,
+            tensors,
+        })
     }
 
     pub(super) fn to_text(&self) -> String {
-        let MemoryPlan { data_bytes, training, total_bytes, available_bytes, phases, step_phases, .. } = self;
+        let MemoryPlan {
+            data_bytes, training, total_bytes, reserved_bytes, available_bytes, phases, step_phases, ..
+        } = self;
         let parts = [
             ("data", *data_bytes),
             ("parameters", training.parameters_bytes),
@@ -67,6 +81,7 @@ impl MemoryPlan {
             ("batches", training.batches_bytes),
             ("carried", training.carried_bytes),
             ("total", *total_bytes),
+            ("in pages", *reserved_bytes),
             ("available", *available_bytes),
         ];
         let parts: String = parts.into_iter().map(|(name, size)| line(name, size)).collect();
@@ -76,6 +91,15 @@ impl MemoryPlan {
             "peak memory\n{parts}\npeak memory by phase\n{phases}\nused by the phases of a step, beside the data\n{of_step}"
         )
     }
+}
+
+/// Bytes in whole huge pages: weights, gradients and moments are a block each, the others a block a
+/// tensor.
+fn reserved(data_bytes: usize, training: &Footprint, tensors: &[PlannedTensor]) -> usize {
+    let whole = [data_bytes, training.parameters_bytes, training.gradients_bytes, training.optimizer_bytes];
+    let others = tensors.iter().filter(|tensor| !["parameters", "gradients", "optimizer"].contains(&tensor.part));
+    let others = others.flat_map(|tensor| std::iter::repeat_n(tensor.bytes / tensor.count, tensor.count));
+    megabatch_gpu_core::reserved_bytes(whole.into_iter().chain(others))
 }
 
 /// Part of `tensors` that each phase of a step uses.

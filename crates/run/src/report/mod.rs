@@ -243,6 +243,7 @@ mod tests {
                 data_bytes: 10,
                 training,
                 total_bytes: 10 + training.total_bytes(),
+                reserved_bytes: 2 << 20,
                 available_bytes: 1_000_000,
                 phases: Vec::new(),
                 step_phases: Vec::new(),
