@@ -59,12 +59,12 @@ def answer(command):
     return json.loads(done.stdout)
 
 
-def ours(case, args):
+def ours(case, args, *more):
     """Seconds of a step or batch, and bytes at the peak, of `megabatch bench`."""
     what, model, batch, order = case_of(case.name)
     command = [args.megabatch, "--json", "bench", what, "--model", model, "--batch", batch, "--features", SHAPES[model][1], *case.options(args)]
     command += ["--steps" if what == "train" else "--batches", args.steps]
-    answered = answer(command + ["--shuffled"] * (order == "shuffled"))
+    answered = answer([*command, *["--shuffled"] * (order == "shuffled"), *more])
     return {"step_s": batch / answered["samples_per_s"], "peak_rss_bytes": answered["peak_rss_bytes"]}
 
 

@@ -1,6 +1,7 @@
 """The PyTorch side of lstm_step.py: one shape of model, trained or predicted with in a process of its own, answered as JSON.
 
     python lstm_torch.py --case train:multi:64:consecutive [--hidden 128] [--layers 1] [--once] [--steps 3] [--threads 2]
+                         [--precision fp32 | autocast | bf16]
 
 Windows are materialised, as frameworks want them. `--once` encodes each distinct window once, by the samples of `minutes` below that share it, and copies
 its last state to them: what a careful user could write without leaving PyTorch.
@@ -50,14 +51,22 @@ class TorchSide:
         self.targets = torch.randn(batch, TARGETS)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3)
         self.step = self.train if what == "train" else self.predict
+        self.autocast = args.precision == "autocast"
+        if args.precision == "bf16":
+            self.model.bfloat16()
+            self.windows = [each.bfloat16() for each in self.windows]
+
+    def outputs(self):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.autocast):
+            return self.model(self.windows, self.of_sample)
 
     def predict(self):
         with torch.inference_mode():
-            self.model(self.windows, self.of_sample)
+            self.outputs()
 
     def train(self):
         self.optimizer.zero_grad(set_to_none=True)
-        loss = nn.functional.mse_loss(self.model(self.windows, self.of_sample), self.targets)
+        loss = nn.functional.mse_loss(self.outputs().float(), self.targets)
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
@@ -79,6 +88,7 @@ def main():
     parser.add_argument("--layers", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--precision", choices=["fp32", "autocast", "bf16"], default="fp32")
     parser.add_argument("--once", action="store_true")
     parser.add_argument("--keep-denormals", action="store_true")
     args = parser.parse_args()

@@ -70,6 +70,7 @@ const COMPARISONS: &[Comparison] = &[
         build: &[Built::Program, Built::Example("megabatch-nn", "multiply_add_peak")],
         program: MEGABATCH,
     },
+    Comparison { name: "bf16", script: "lstm_bf16.py", packages: PYTORCH, build: PROGRAM, program: MEGABATCH },
     Comparison { name: "loading", script: "loading.py", packages: PYTORCH, build: PROGRAM, program: MEGABATCH },
     Comparison {
         name: "segment",

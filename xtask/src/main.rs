@@ -74,7 +74,7 @@ cargo xtask COMMAND
   trampolines [--check]
                   writes crates/cuda-lazy/src/forward/functions.rs from the bindings in Cargo.lock,
                   or only compares
-  peers [training | gpu | loading | segment | graph-build | graph-cache | graph-attention |
+  peers [training | bf16 | gpu | loading | segment | graph-build | graph-cache | graph-attention |
          graph-training | amp] [-- ARGS]
                   megabatch beside PyTorch, PyTorch Geometric or h5py on the same work, interleaved
                   (installs PyTorch, 6 GB, under target/)
