@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Subcommand, ValueEnum};
 use megabatch_run::Result;
 use megabatch_run::bench::{
-    Direct, FollowOptions, LoadOptions, ModelKind, Precision, PredictOptions, SampleOrder, TrainOptions, WatchOptions,
-    Work, follow, load, predict, train, watch,
+    Direct, FollowOptions, LoadOptions, ModelKind, Precision, PredictOptions, SampleOrder, ScalingOptions,
+    TrainOptions, WatchOptions, Work, follow, load, predict, scaling, train, watch,
 };
 
 use super::trained::weights;
@@ -27,6 +27,7 @@ pub(crate) struct Args {
 enum What {
     Train(TrainArgs),
     Predict(PredictArgs),
+    Scaling(ScalingArgs),
     Load(LoadArgs),
     Follow(FollowArgs),
     Watch(WatchArgs),
@@ -52,6 +53,26 @@ struct TrainArgs {
     /// cpu, auto, cuda or cuda:N
     #[arg(long, default_value = "cpu")]
     device: String,
+}
+
+/// Forecast training steps on 1 to 128 threads from measured tasks
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  megabatch bench scaling --model multi --batch 64 --threads 2
+  megabatch bench scaling --model single --batch 128 --shuffled --memory-rate 200")]
+struct ScalingArgs {
+    #[command(flatten)]
+    work: WorkArgs,
+    /// Measured steps for each number of threads, after one unmeasured step
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    steps: u64,
+    /// Samples in random order instead of consecutive ones
+    #[arg(long)]
+    shuffled: bool,
+    /// Memory rate of the machine to forecast, in GB/s; default: that of one core here times the
+    /// threads
+    #[arg(long)]
+    memory_rate: Option<f64>,
 }
 
 /// Time predictions on synthetic data
@@ -206,6 +227,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     let findings = match &args.what {
         What::Train(args) => train(&args.options())?,
         What::Predict(args) => predict(&args.options())?,
+        What::Scaling(args) => scaling(&args.options())?,
         What::Load(args) => load(&args.options())?,
         What::Follow(args) => follow(&args.options())?,
         What::Watch(WatchArgs { batch, hidden, bars, threads, steps }) => {
@@ -225,6 +247,27 @@ impl TrainArgs {
             samples: order(self.shuffled),
             gradient_checkpointing: self.gradient_checkpointing,
             device: self.device.clone(),
+        }
+    }
+}
+
+impl ScalingArgs {
+    fn options(&self) -> ScalingOptions {
+        ScalingOptions {
+            work: self.work.work(),
+            steps: self.steps,
+            samples: order(self.shuffled),
+            memory_gb_per_s: self.memory_rate,
+        }
+    }
+}
+
+impl From<PrecisionName> for Precision {
+    fn from(name: PrecisionName) -> Self {
+        match name {
+            PrecisionName::Fp32 => Precision::Fp32,
+            PrecisionName::Bf16 => Precision::Bf16,
+            PrecisionName::Fp16 => Precision::Fp16,
         }
     }
 }
@@ -275,11 +318,7 @@ impl WorkArgs {
             hidden: self.hidden,
             layers: self.layers,
             threads: self.threads,
-            precision: match self.precision {
-                PrecisionName::Fp32 => Precision::Fp32,
-                PrecisionName::Bf16 => Precision::Bf16,
-                PrecisionName::Fp16 => Precision::Fp16,
-            },
+            precision: self.precision.into(),
         }
     }
 }

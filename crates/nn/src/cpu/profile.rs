@@ -95,6 +95,16 @@ impl Clock {
         self.stop(start, 4 * layer + work as usize);
     }
 
+    /// Adds the times of `other`, which has none afterwards.
+    pub fn take_from(&mut self, other: &mut Clock) {
+        if self.spent.len() < other.spent.len() {
+            self.spent.resize(other.spent.len(), Duration::ZERO);
+        }
+        for (own, time) in self.spent.iter_mut().zip(&mut other.spent) {
+            *own += std::mem::take(time);
+        }
+    }
+
     /// The seconds of `place` since they were taken last.
     fn take(&mut self, place: usize) -> f64 {
         self.spent.get_mut(place).map(std::mem::take).unwrap_or_default().as_secs_f64()

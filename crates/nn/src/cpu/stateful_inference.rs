@@ -19,7 +19,7 @@ use crate::model::pooling::Pooling;
 use crate::model::{Model, ModelConfig, Timeframe};
 
 /// Capacity to decode one sample at a time.
-pub(crate) const ONE_SAMPLE: Capacity = Capacity { samples: 1, edges: 0, run: 1 };
+pub(crate) const ONE_SAMPLE: Capacity = Capacity { samples: 1, edges: 0, run: 1, threads: 1 };
 
 /// The top layers' hidden states at the bars of some samples' windows that are read.
 #[derive(Debug)]

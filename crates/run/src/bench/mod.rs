@@ -1,10 +1,11 @@
 //! Measurements of this machine: training, predictions, delivery of data, following bars and runs,
-//! graphs.
+//! graphs; a forecast for more threads.
 
 mod follow;
 mod graph;
 mod load;
 mod predict;
+mod scaling;
 mod series;
 mod train;
 mod watch;
@@ -15,6 +16,7 @@ pub use load::{LoadOptions, load};
 pub use megabatch_amp::Precision;
 pub use megabatch_chunk_io::Direct;
 pub use predict::{PredictOptions, predict};
+pub use scaling::{ScalingOptions, scaling};
 pub use series::{ModelKind, Work};
 pub use train::{TrainOptions, train};
 pub use watch::{WatchOptions, watch};

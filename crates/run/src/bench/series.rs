@@ -42,6 +42,12 @@ impl Work {
 
     /// Synthetic samples.
     pub(super) fn samples(&self, count: usize) -> Result<SeriesInMemory> {
+        let MadeUp { shape, series, targets } = self.made_up(count);
+        Ok(SeriesInMemory::new(shape, series, targets)?)
+    }
+
+    /// The series of [`Work::samples`].
+    pub(super) fn made_up(&self, count: usize) -> MadeUp {
         made_up(self.model, self.features, count)
     }
 }
@@ -55,9 +61,17 @@ pub enum ModelKind {
     Single,
 }
 
+/// Made-up series, and the samples over them.
+pub(super) struct MadeUp {
+    pub(super) shape: SampleShape,
+    /// Bars of each timeframe [.., F], and the row of the last bar of each sample's window.
+    pub(super) series: Vec<(Vec<f32>, Vec<i64>)>,
+    pub(super) targets: Vec<f32>,
+}
+
 /// A sample every minute over made-up series of so many features: a window of M5 is thus that of
 /// five samples, and one of H4 that of 240.
-fn made_up(model: ModelKind, features: usize, samples: usize) -> Result<SeriesInMemory> {
+fn made_up(model: ModelKind, features: usize, samples: usize) -> MadeUp {
     // Name, bars in a window, minutes in a bar.
     let windows: &[(&str, usize, usize)] = match model {
         ModelKind::Multi => &[("M1", 480, 1), ("M5", 288, 5), ("M15", 192, 15), ("H1", 96, 60), ("H4", 48, 240)],
@@ -69,7 +83,7 @@ fn made_up(model: ModelKind, features: usize, samples: usize) -> Result<SeriesIn
         let ends: Vec<i64> = (0..samples).map(|n| (steps - 1 + n / minutes) as i64).collect();
         (noise((samples / minutes + steps) * features), ends)
     });
-    Ok(SeriesInMemory::new(shape, series.collect(), noise(samples * TARGETS))?)
+    MadeUp { shape, series: series.collect(), targets: noise(samples * TARGETS) }
 }
 
 /// Numbers in [-1, 1) that look random: the golden ratio's multiplicative hash of their index.

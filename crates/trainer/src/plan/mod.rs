@@ -101,7 +101,8 @@ impl Footprint {
         edges: usize,
         validation_graphs: usize,
     ) -> Result<Self> {
-        Footprint::with_room(config, shape, Capacity { samples: nodes, edges, run: 1 }, nodes, validation_graphs > 0)
+        let room = config.compute().room_of_graph(nodes, edges);
+        Footprint::with_room(config, shape, room, nodes, validation_graphs > 0)
     }
 
     /// The footprint with shards of `room`, in batches of so many samples times the batch size.

@@ -31,7 +31,7 @@ impl Footprint {
         let model = Model::new(shape.clone(), config.model.for_loss(config.loss))?;
         let purpose = config.purpose();
         let (room, samples) = match graphs {
-            Some((nodes, edges)) => (Capacity { samples: nodes, edges, run: 1 }, nodes),
+            Some((nodes, edges)) => (config.compute().room_of_graph(nodes, edges), nodes),
             None => (config.compute().room(purpose), 1),
         };
         let shards = config.compute().shards_at_once(&model, purpose);

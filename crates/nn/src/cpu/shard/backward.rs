@@ -19,7 +19,8 @@ use megabatch_amp::Precision;
 
 use super::memory::{ShardScratch, place};
 use super::norm::norm_len;
-use super::sequence::{Sequence, input};
+use super::sequence::{Role, Sequence, input};
+use super::tasks::SharedGradients;
 use super::weights::{LayerWeights, unpack_add};
 use super::{BLOCK_STEPS, Dimensions, add};
 use crate::cpu::kernel::{self, Ahead, Isa, PANEL, PanelProduct, Place, Start, Step, Sweep, Unwound, View, ViewMut};
@@ -37,13 +38,13 @@ impl Sequence {
         slots: &[LayerSlots],
         bars: &[f32],
         scratch: &mut ShardScratch,
-        gradients: &mut TensorSet,
+        gradients: &SharedGradients<'_>,
     ) {
         for (l, (weights, slots)) in all.iter().zip(slots).enumerate().rev() {
             self.clear(l, scratch);
             for block in self.blocks().rev() {
                 let start = self.clock.start();
-                if !self.is_by_bar(l) {
+                if !self.is_by_bar(l) && self.role == Role::Whole {
                     self.take_input(isa, l, all, &block, bars, scratch);
                 }
                 self.restore(isa, l, weights, &block, bars, scratch);
@@ -55,7 +56,10 @@ impl Sequence {
                 }
                 self.clock.stop_layer(start, l, Work::Backward);
                 let start = self.clock.start();
-                self.add_block(isa, l, block.clone(), scratch);
+                match self.role {
+                    Role::Whole => self.add_block(isa, l, block.clone(), scratch),
+                    Role::Group => self.keep_d_gates(l, &block, scratch),
+                }
                 self.clock.stop_layer(start, l, Work::WeightGradients);
                 let start = self.clock.start();
                 if l > 0 {
@@ -69,11 +73,14 @@ impl Sequence {
                 }
                 self.clock.stop_layer(start, l, Work::Backward);
             }
+            if self.role == Role::Group {
+                continue;
+            }
             let start = self.clock.start();
             if self.is_by_bar(l) {
                 self.add_bars(isa, bars, scratch);
             }
-            unpack(self.of, l, slots, scratch, gradients);
+            gradients.add(|gradients| unpack(self.of, l, slots, scratch, gradients));
             self.clock.stop_layer(start, l, Work::WeightGradients);
         }
     }
@@ -143,7 +150,7 @@ impl Sequence {
         if self.receives_at_every_step(l) {
             scratch.d_hidden.as_mut_slice().fill(0.0);
         }
-        if self.is_by_bar(l) {
+        if self.is_by_bar(l) && self.role == Role::Whole {
             let len = self.of.gates() * self.by_bar_at().stride;
             scratch.by_bar.as_mut_slice()[..len].fill(0.0);
         }
@@ -183,7 +190,7 @@ impl Sequence {
             self.round_d_gates(d_gates_at, scratch);
         }
         let d_gates = scratch.d_gates.as_slice();
-        if self.is_by_bar(l) && sums_at.is_none() {
+        if self.is_by_bar(l) && sums_at.is_none() && self.role == Role::Whole {
             self.windows.add_step(
                 t,
                 self.of.gates(),
@@ -250,6 +257,18 @@ impl Sequence {
         }
     }
 
+    /// Puts a block's gradients of gates in the place of the gates, for the sums over all windows
+    /// that are formed when every group has come to its first step.
+    fn keep_d_gates(&mut self, l: usize, block: &Range<usize>, scratch: &mut ShardScratch) {
+        let (len, from) = (block.len() * self.windows.len() * PANEL, self.d_gates_at(0));
+        let to = self.gates_at(block.start);
+        let ViewMut(gates, to) = to.view_mut(&mut self.layers[l].gates, &mut scratch.segment.gates);
+        for panel in 0..self.of.gates() {
+            gates[to.panel(panel).start..][..len]
+                .copy_from_slice(&scratch.d_gates.as_slice()[from.panel(panel).start..][..len]);
+        }
+    }
+
     /// d_between = dgates · W_ih: the gradients of a block of the inputs of a layer above the
     /// first.
     fn go_below(&self, isa: Isa, weights: &LayerWeights, block: Range<usize>, scratch: &mut ShardScratch) {
@@ -280,7 +299,7 @@ impl Sequence {
 
 /// sums [panels · 16] += the rows of a matrix.
 #[inline(never)] // Inside of `backward`, it would take four times the instructions.
-fn add_rows(rows: usize, matrix: View<'_>, sums: &mut [f32]) {
+pub(super) fn add_rows(rows: usize, matrix: View<'_>, sums: &mut [f32]) {
     let View(values, place) = matrix;
     for (panel, sums) in sums.chunks_exact_mut(PANEL).enumerate() {
         for row in values[place.panel(panel).start..][..rows * PANEL].chunks_exact(PANEL) {
@@ -292,10 +311,11 @@ fn add_rows(rows: usize, matrix: View<'_>, sums: &mut [f32]) {
 /// Adds the sums of layer `l` to its parameters' gradients.
 fn unpack(of: Dimensions, l: usize, slots: &LayerSlots, scratch: &ShardScratch, gradients: &mut TensorSet) {
     let (hidden, width) = (of.sizes.hidden, of.gates() * PANEL);
-    unpack_add(hidden, &scratch.d_input_weight.as_slice()[..width * of.input(l)], slots.weight_ih, gradients);
-    unpack_add(hidden, &scratch.d_recurrent_weight.as_slice()[..width * hidden], slots.weight_hh, gradients);
+    let all = 0..of.gates();
+    unpack_add(hidden, &all, &scratch.d_input_weight.as_slice()[..width * of.input(l)], slots.weight_ih, gradients);
+    unpack_add(hidden, &all, &scratch.d_recurrent_weight.as_slice()[..width * hidden], slots.weight_hh, gradients);
     for slot in slots.bias.into_iter().flatten() {
-        unpack_add(hidden, &scratch.d_bias.as_slice()[..width], slot, gradients);
+        unpack_add(hidden, &all, &scratch.d_bias.as_slice()[..width], slot, gradients);
     }
     if let Some(norm) = slots.norm {
         let (weight, bias) = scratch.d_norm.as_slice()[..norm_len(of)].split_at(of.units() * PANEL);

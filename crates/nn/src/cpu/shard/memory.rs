@@ -106,7 +106,7 @@ fn segment_len(of: Dimensions, purpose: Purpose) -> [usize; 2] {
 }
 
 /// Numbers in each buffer for one timeframe, in the order of the fields.
-fn scratch_len_of(of: Dimensions, purpose: Purpose) -> [usize; 17] {
+pub(super) fn scratch_len_of(of: Dimensions, purpose: Purpose) -> [usize; 17] {
     let (rows, gates, units) = (of.steps * of.capacity, of.gates(), of.units());
     let [segment_gates, segment_cell] = segment_len(of, purpose);
     let x = of.sizes.features.div_ceil(PANEL) * room(BLOCK_STEPS * of.capacity);
@@ -179,7 +179,12 @@ pub(super) fn scratch_len(all: &[Dimensions], purpose: Purpose) -> [usize; 17] {
 
 impl ShardScratch {
     pub(super) fn new(scope: &Scope, all: &[Dimensions], purpose: Purpose) -> Result<Self> {
-        let [segment_gates, segment_cell, rest @ ..] = scratch_len(all, purpose);
+        ShardScratch::with_lens(scope, scratch_len(all, purpose))
+    }
+
+    /// Buffers of these lengths, in the order of the fields.
+    pub(super) fn with_lens(scope: &Scope, lens: [usize; 17]) -> Result<Self> {
+        let [segment_gates, segment_cell, rest @ ..] = lens;
         let [x, by_bar, d_gates, d_hidden, d_cell, d_between, factors, dropped, rest @ ..] = rest;
         let [d_input, d_recurrent, d_bias, d_norm, pair_rows, pair_gates, pair_turned] = rest;
         let zeros = |len| Buffer::zeros(scope, len);

@@ -31,6 +31,7 @@ mod segments;
 mod sequence;
 mod single;
 mod state;
+mod tasks;
 mod weights;
 mod windows;
 
@@ -44,6 +45,7 @@ use crate::cpu::graph_attention::PackedAttention;
 use crate::cpu::kernel::pairs::PairIsa;
 use crate::cpu::kernel::{Isa, PANEL};
 use crate::cpu::profile::{Clock, Profile};
+use crate::cpu::schedule::TaskGraph;
 use crate::cpu::step::{Capacity, Purpose};
 use crate::error::Result;
 use crate::memory::{BACKWARD, BOTH, Parts, StepPhase};
@@ -56,7 +58,9 @@ pub use pairs::instructions;
 pub(crate) use pairs::pair_isa;
 use pooling::{PackedKeys, Pooled, PoolingScratch};
 use quantized::Activations;
-use sequence::{Sequence, SequenceInput};
+use sequence::{Role, Sequence, SequenceInput};
+use tasks::{ShardMemory, TimeframeTasks};
+pub(crate) use tasks::{ShardRun, SharedGradients, TaskKind};
 use weights::LayerWeights;
 pub(crate) use windows::Windows;
 
@@ -216,11 +220,15 @@ impl PackedWeights {
     }
 }
 
-/// The memory with which one thread takes the samples of a shard through the model.
+/// The memory with which one thread, or several in [`tasks`], take the samples of a shard through
+/// the model.
 #[derive(Debug)]
 pub(crate) struct ShardWorkspace {
     isa: Isa,
+    /// One a timeframe for one thread; else none, and the timeframes' tasks.
     sequences: Vec<Sequence>,
+    tasks: Vec<TimeframeTasks>,
+    threads: usize,
     scratch: ShardScratch,
     /// One a timeframe, for pooling by attention.
     pooled: Vec<Pooled>,
@@ -240,12 +248,21 @@ impl ShardWorkspace {
         pair_isa: Option<PairIsa>,
     ) -> Result<Self> {
         let all = dimensions(model, room, pair_isa);
+        let tasks = all.iter().filter(|_| room.threads > 1);
+        let tasks =
+            tasks.map(|&of| TimeframeTasks::new(scope, of, purpose, room.threads)).collect::<Result<Vec<_>>>()?;
+        let all = if room.threads > 1 { Vec::new() } else { all };
         Ok(ShardWorkspace {
             isa: Isa::best(),
+            tasks,
+            threads: room.threads.max(1),
             scratch: ShardScratch::new(scope, &all, purpose)?,
             pooled: model.poolings().iter().zip(&all).map(|(_, &of)| Pooled::new(scope, of)).collect::<Result<_>>()?,
             pooling: PoolingScratch::new(scope, &all, purpose)?,
-            sequences: all.into_iter().map(|of| Sequence::new(scope, of, purpose)).collect::<Result<_>>()?,
+            sequences: all
+                .into_iter()
+                .map(|of| Sequence::new(scope, of, purpose, Role::Whole))
+                .collect::<Result<_>>()?,
             decoding: Decoding::new(scope, model.decoder(), room, purpose)?,
             clock: Clock::default(),
         })
@@ -253,6 +270,7 @@ impl ShardWorkspace {
 
     /// Takes the memory, on `scope`, for rows in the products with weights in eight bits.
     pub(crate) fn make_room_for_bytes(&mut self, scope: &Scope) -> Result<()> {
+        self.tasks.iter_mut().try_for_each(|tasks| tasks.make_room_for_bytes(scope))?;
         let all: Vec<_> = self.sequences.iter().map(|sequence| sequence.of).collect();
         self.scratch.activations = Activations::new(scope, &all)?;
         Ok(())
@@ -261,6 +279,10 @@ impl ShardWorkspace {
     /// Numbers in the memory for `room`.
     pub(crate) fn len(model: &Model, room: Capacity, purpose: Purpose, pair_isa: Option<PairIsa>) -> usize {
         let all = dimensions(model, room, pair_isa);
+        if room.threads > 1 {
+            let tasks = all.iter().map(|&of| tasks::len(of, purpose, room.threads));
+            return tasks.sum::<usize>() + model.decoder().memory_len(room, purpose);
+        }
         let layers = |of: &Dimensions| of.sizes.layers * memory::layer_len(*of, purpose).iter().sum::<usize>();
         let decoding = model.decoder().memory_len(room, purpose);
         let scratch = memory::scratch_len(&all, purpose).iter().sum::<usize>();
@@ -271,6 +293,14 @@ impl ShardWorkspace {
     pub(crate) fn parts(model: &Model, room: Capacity, purpose: Purpose, pair_isa: Option<PairIsa>) -> Parts {
         let all = dimensions(model, room, pair_isa);
         let mut parts = Parts::new();
+        if room.threads > 1 {
+            let names = model.shape().timeframes.iter().map(|tf| prefixed("lstm", &tf.name));
+            let tasks = names.zip(&all).map(|(name, &of)| {
+                (format!("{name}: groups of windows, and sums"), tasks::len(of, purpose, room.threads), BOTH)
+            });
+            parts.extend(tasks);
+        }
+        let all = if room.threads > 1 { Vec::new() } else { all };
         for (timeframe, &of) in model.shape().timeframes.iter().zip(&all) {
             for l in 0..of.sizes.layers {
                 let lens = memory::layer_len(of, purpose).into_iter().zip(["gates", "hidden states", "cell states"]);
@@ -295,6 +325,13 @@ impl ShardWorkspace {
     /// Computes the outputs [R, K] of the samples of `shard`: they and, for writing, their
     /// gradient.
     pub(crate) fn forward(&mut self, weights: Weights<'_>, shard: &Shard<'_>) -> (&[f32], &mut [f32]) {
+        if self.threads > 1 {
+            let mut graph = TaskGraph::default();
+            let run = self.run(weights, shard, None);
+            run.push(&mut graph, |task| task);
+            graph.run_here(|task| run.work(task, |_, _| ()));
+            return self.decoding.outputs_and_gradient_mut();
+        }
         let Weights { model, parameters, packed, .. } = weights;
         let (hidden, width) = (model.config().hidden, model.decoder().width());
         self.clock.on = packed.profiles;
@@ -336,8 +373,30 @@ impl ShardWorkspace {
         self.decoding.outputs_and_gradient_mut()
     }
 
-    /// Goes back from the outputs' gradient, after [`ShardWorkspace::forward`] of the same samples;
-    /// adds the gradients to `gradients`.
+    /// True if it is for several threads, with [`ShardWorkspace::run`].
+    pub(crate) fn is_in_tasks(&self) -> bool {
+        self.threads > 1
+    }
+
+    /// The tasks of `shard`: forward and, with gradients to add to, backward.
+    pub(crate) fn run<'a>(
+        &'a mut self,
+        weights: Weights<'a>,
+        shard: &'a Shard<'a>,
+        gradients: Option<&'a mut TensorSet>,
+    ) -> ShardRun<'a> {
+        let ShardWorkspace { isa, tasks, threads, decoding, clock, .. } = self;
+        ShardRun::new(
+            ShardMemory { isa: *isa, timeframes: tasks, decoding, clock },
+            *threads,
+            weights,
+            shard,
+            gradients,
+        )
+    }
+
+    /// Goes back from the outputs' gradient, after [`ShardWorkspace::forward`] of the same samples
+    /// on one thread; adds the gradients to `gradients`.
     pub(crate) fn backward(&mut self, weights: Weights<'_>, shard: &Shard<'_>, gradients: &mut TensorSet) {
         let Weights { model, parameters, packed, .. } = weights;
         let (hidden, width) = (model.config().hidden, model.decoder().width());
@@ -371,14 +430,17 @@ impl ShardWorkspace {
                 model.lstms()[k].layers.as_slice(),
                 shard.batch.bars(k),
                 &mut self.scratch,
-                gradients,
+                &SharedGradients::new(gradients),
             );
         }
     }
 
     /// Writes the weights [heads, T] with which the sample `sample` was pooled in timeframe `k`.
     pub(crate) fn read_pooling(&self, k: usize, sample: usize, to: &mut [f32]) {
-        self.pooled[k].read_weights(&self.sequences[k], sample, to);
+        match self.tasks.get(k).and_then(TimeframeTasks::pooled) {
+            Some((pooled, sequence)) => pooled.read_weights(sequence, sample, to),
+            None => self.pooled[k].read_weights(&self.sequences[k], sample, to),
+        }
     }
 
     /// The weights [heads, n, n] with which the timeframes of the sample `sample` were fused.
@@ -389,32 +451,38 @@ impl ShardWorkspace {
     /// Goes on from `state` [layers, 2, H] of timeframe `k` over `bars` [n, F], at most T of them;
     /// `state` is then that after them.
     pub(crate) fn advance(&mut self, packed: &PackedWeights, k: usize, bars: &[f32], state: &mut [f32]) {
-        let sequence = &mut self.sequences[k];
-        sequence.precision = packed.precision.arithmetic(Operation::Recurrence).operands;
-        let steps = bars.len() / sequence.of.sizes.features;
+        let steps = bars.len() / self.of(k).sizes.features;
         let input = SequenceInput { bars, starts: &[0], ends: &[0], steps, runs: &[] };
+        let (sequence, scratch) = match self.tasks.get_mut(k) {
+            Some(tasks) => tasks.alone_mut(input),
+            None => (&mut self.sequences[k], &mut self.scratch),
+        };
+        sequence.precision = packed.precision.arithmetic(Operation::Recurrence).operands;
         sequence.masks.clear();
-        sequence.forward(self.isa, &packed.timeframes[k], input, Initial::State(state), &mut self.scratch);
+        sequence.forward(self.isa, &packed.timeframes[k], input, Initial::State(state), scratch);
         sequence.read_state(0, steps - 1, state);
     }
 
     /// Writes the state [layers, 2, H] of a sample in timeframe `k` after a step of its window.
     pub(crate) fn read_state(&self, k: usize, sample: usize, t: usize, to: &mut [f32]) {
         let (window, step) = self.place_of(k, sample, t);
-        self.sequences[k].read_state(window, step, to);
+        let (sequence, window) = self.sequence_of(k, window);
+        sequence.read_state(window, step, to);
     }
 
     /// Writes the top layer's hidden state [H] of a sample in timeframe `k` after a step of its
     /// window.
     pub(crate) fn read_top(&self, k: usize, sample: usize, t: usize, to: &mut [f32]) {
         let (window, step) = self.place_of(k, sample, t);
-        self.sequences[k].read_top(window, step, to);
+        let (sequence, window) = self.sequence_of(k, window);
+        sequence.read_top(window, step, to);
     }
 
     /// Writes the cell state, where it is kept, and the hidden state [H] of layer `l` in timeframe
     /// `k` of a sample after a step of its window.
     pub(crate) fn read_layer(&self, k: usize, l: usize, sample: usize, t: usize, cell: &mut [f32], hidden: &mut [f32]) {
-        let (sequence, (window, step)) = (&self.sequences[k], self.place_of(k, sample, t));
+        let (window, step) = self.place_of(k, sample, t);
+        let (sequence, window) = self.sequence_of(k, window);
         sequence.read_hidden(l, window, step, hidden);
         if sequence.keeps_cells() {
             sequence.read_cell(l, window, step, cell);
@@ -423,7 +491,8 @@ impl ShardWorkspace {
 
     /// Moves the times measured since the last call to `profile`.
     pub(crate) fn give_times(&mut self, profile: &mut Profile) {
-        profile.add(self.sequences.iter_mut().map(|sequence| &mut sequence.clock), &mut self.clock);
+        let clocks = self.sequences.iter_mut().map(|sequence| &mut sequence.clock);
+        profile.add(clocks.chain(self.tasks.iter_mut().map(TimeframeTasks::clock_mut)), &mut self.clock);
     }
 
     /// The memory behind the encoder.
@@ -431,10 +500,19 @@ impl ShardWorkspace {
         &self.decoding
     }
 
+    fn of(&self, k: usize) -> Dimensions {
+        self.tasks.get(k).map_or_else(|| self.sequences[k].of, |tasks| tasks.of())
+    }
+
+    /// The sequence that has the distinct window `window` of timeframe `k`, and its place there.
+    fn sequence_of(&self, k: usize, window: usize) -> (&Sequence, usize) {
+        self.tasks.get(k).map_or_else(|| (&self.sequences[k], window), |tasks| tasks.sequence_of(window))
+    }
+
     /// The distinct window of the sample `sample` in timeframe `k`, and the step of it that is the
     /// sample's `t`.
     fn place_of(&self, k: usize, sample: usize, t: usize) -> (usize, usize) {
-        let windows = &self.sequences[k].windows;
+        let windows = self.tasks.get(k).map_or_else(|| &self.sequences[k].windows, TimeframeTasks::windows);
         let (window, last) = windows.of_sample()[sample];
         // The sample's window may be the end of a longer one.
         (window, last + 1 + t - windows.of_each())

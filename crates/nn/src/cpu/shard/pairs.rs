@@ -97,8 +97,22 @@ impl PairScratch {
         pairs::product(isa, PanelProduct { a: View(self.rows.as_slice(), at), ..of }, to, Sweep::Up);
     }
 
+    /// Packs the gradients of gates at `rows` rows for [`PairScratch::add_product`].
+    pub(super) fn take_d_gates(&mut self, isa: PairIsa, rows: usize, panels: usize, d_gates: View<'_>) {
+        let at = Place { start: 0, stride: padded_words(rows) * PANEL };
+        pairs::pairs(isa, rows, panels, d_gates, &mut ViewMut(self.d_gates.as_mut_slice(), at));
+    }
+
     /// Adds `a` [rows, columns]ᵀ · the gradients of gates to `sums`.
-    fn add_product(&mut self, isa: PairIsa, rows: usize, columns: usize, panels: usize, a: View<'_>, sums: &mut [f32]) {
+    pub(super) fn add_product(
+        &mut self,
+        isa: PairIsa,
+        rows: usize,
+        columns: usize,
+        panels: usize,
+        a: View<'_>,
+        sums: &mut [f32],
+    ) {
         let columns_at = columns.next_multiple_of(PANEL);
         let at = place(columns_at, PANEL);
         pairs::turned_pairs(isa, rows, columns, a, &mut ViewMut(self.turned.as_mut_slice(), at));
@@ -274,9 +288,7 @@ impl Sequence {
     ) {
         let (rows, gates, hidden) = (block.len() * self.windows.len(), self.of.gates(), self.of.sizes.hidden);
         let d_gates = View(scratch.d_gates.as_slice(), self.d_gates_at(0));
-        let d_gates_at = Place { start: 0, stride: padded_words(rows) * PANEL };
-        let mut d_pairs = ViewMut(scratch.pairs.d_gates.as_mut_slice(), d_gates_at);
-        pairs::pairs(pair_isa, rows, gates, d_gates, &mut d_pairs);
+        scratch.pairs.take_d_gates(pair_isa, rows, gates, d_gates);
         let before = View(self.layers[l].hidden.as_slice(), self.states_at(block.start));
         let sums = scratch.d_recurrent_weight.as_mut_slice();
         scratch.pairs.add_product(pair_isa, rows, hidden, gates, before, sums);

@@ -67,7 +67,7 @@ impl Sequence {
 }
 
 /// Rounds `rows` rows of some panels.
-fn round_panels(precision: Precision, values: &mut [f32], at: Place, panels: Range<usize>, rows: usize) {
+pub(super) fn round_panels(precision: Precision, values: &mut [f32], at: Place, panels: Range<usize>, rows: usize) {
     if precision != Precision::Fp32 {
         panels.for_each(|panel| round_to(precision, &mut values[at.panel(panel).start..][..rows * PANEL]));
     }

@@ -21,6 +21,7 @@ use megabatch_gpu_core::Scope;
 use super::memory::{LayerMemory, ShardScratch, place};
 use super::segments::Extent;
 use super::single::ROWS_FEW;
+use super::tasks::Projections;
 use super::weights::LayerWeights;
 use super::windows::Windows;
 use super::{BLOCK_STEPS, Dimensions};
@@ -41,7 +42,18 @@ pub(super) struct Sequence {
     pub(super) masks: Vec<Mask>,
     pub(super) precision: Precision,
     pub(super) extent: Extent,
+    pub(super) role: Role,
     pub(super) clock: Clock,
+}
+
+/// The part of a timeframe that a sequence computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// All windows, and all that is summed over them.
+    Whole,
+    /// A group of windows. What is computed by bar, or summed over windows, is formed elsewhere, see
+    /// [`tasks`](super::tasks).
+    Group,
 }
 
 /// The windows that a sequence is run over, one a sample.
@@ -60,7 +72,7 @@ pub(super) struct SequenceInput<'a> {
 }
 
 impl Sequence {
-    pub(super) fn new(scope: &Scope, of: Dimensions, purpose: Purpose) -> Result<Self> {
+    pub(super) fn new(scope: &Scope, of: Dimensions, purpose: Purpose, role: Role) -> Result<Self> {
         let layer = |_| LayerMemory::new(scope, of, purpose);
         let layers = (0..of.sizes.layers).map(layer).collect::<Result<_>>()?;
         let (windows, masks, precision) = (Windows::default(), Vec::new(), Precision::Fp32);
@@ -71,6 +83,7 @@ impl Sequence {
             masks,
             precision,
             extent: Extent::new(of, purpose),
+            role,
             clock: Clock::default(),
         })
     }
@@ -117,7 +130,8 @@ impl Sequence {
     /// The rows of all windows at step `t` of layer `l` in [`ShardScratch::by_bar`], where it is
     /// computed by bar and they follow one another.
     pub(super) fn by_bar_in_step(&self, l: usize, t: usize) -> Option<Place> {
-        self.is_by_bar(l).then(|| self.windows.rows_in_step(t))?.map(|row| self.by_bar_at().row(row))
+        let is_here = self.is_by_bar(l) && self.role == Role::Whole;
+        is_here.then(|| self.windows.rows_in_step(t))?.map(|row| self.by_bar_at().row(row))
     }
 
     /// The steps in blocks.
@@ -136,9 +150,23 @@ impl Sequence {
         scratch: &mut ShardScratch,
     ) {
         self.windows.set(input.starts, input.ends, input.steps, input.runs);
+        self.forward_windows(isa, all, input.bars, initial, &[], scratch);
+    }
+
+    /// Runs every layer over the windows that are set. A group that is computed by bar reads its
+    /// projections from `projections`.
+    pub(super) fn forward_windows(
+        &mut self,
+        isa: Isa,
+        all: &[LayerWeights],
+        bars: &[f32],
+        initial: Initial<'_>,
+        projections: &[&Projections],
+        scratch: &mut ShardScratch,
+    ) {
         let start = self.clock.start();
-        if self.is_by_bar(0) {
-            self.project_bars(isa, &all[0], input.bars, scratch);
+        if self.is_by_bar(0) && self.role == Role::Whole {
+            self.project_bars(isa, &all[0], bars, scratch);
         }
         self.clock.stop_layer(start, 0, Work::Projection);
         for (l, weights) in all.iter().enumerate() {
@@ -147,7 +175,7 @@ impl Sequence {
                 let start = self.clock.start();
                 self.begin_segment(l, &block, scratch);
                 if !self.is_by_bar(l) {
-                    self.take_input(isa, l, all, &block, input.bars, scratch);
+                    self.take_input(isa, l, all, &block, bars, scratch);
                     self.project_block(isa, l, weights, block.clone(), scratch);
                 }
                 self.clock.stop_layer(start, l, Work::Projection);
@@ -155,8 +183,19 @@ impl Sequence {
                 for t in block.clone() {
                     if self.is_by_bar(l) && self.by_bar_in_step(l, t).is_none() {
                         let (from, to) = (self.by_bar_at(), self.gates_at(t));
-                        let ViewMut(gates, to) = to.view_mut(&mut self.layers[0].gates, &mut scratch.segment.gates);
-                        self.windows.read_step(t, self.of.gates(), scratch.by_bar.as_slice(), from, gates, to);
+                        let mut gates = to.view_mut(&mut self.layers[0].gates, &mut scratch.segment.gates);
+                        match self.role {
+                            Role::Whole => {
+                                let ViewMut(gates, to) = gates;
+                                self.windows.read_step(t, self.of.gates(), scratch.by_bar.as_slice(), from, gates, to);
+                            }
+                            Role::Group => {
+                                let panels = self.of.gates();
+                                projections
+                                    .iter()
+                                    .for_each(|part| part.read_step(&self.windows, t, panels, &mut gates));
+                            }
+                        }
                     }
                     match (&weights.quantized, self.of.pair_isa) {
                         (Some(own), _) => self.step_quantized(isa, l, own, t, scratch),

@@ -6,6 +6,8 @@
 //! and so on. Units past H fill the last panels up with zeros, which the cell keeps: a gate of 1/2,
 //! a candidate and a state of zero.
 
+use std::ops::Range;
+
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::Dimensions;
@@ -123,12 +125,13 @@ pub(super) fn turn(hidden: usize, weight: &[f32], to: &mut [f32]) {
     }
 }
 
-/// Adds a gradient [gate panels][width][16] to the tensor [4H, width] at `slot`.
-pub(super) fn unpack_add(hidden: usize, from: &[f32], slot: Slot, gradients: &mut TensorSet) {
+/// Adds the panels `panels` of a gradient [gate panels][width][16], which `from` begins with, to
+/// the tensor [4H, width] at `slot`.
+pub(super) fn unpack_add(hidden: usize, panels: &Range<usize>, from: &[f32], slot: Slot, gradients: &mut TensorSet) {
     let gradient = gradients.slot_mut(slot);
     let width = gradient.len() / (4 * hidden);
-    for (at, row) in gate_rows(hidden) {
-        let column = &from[at / PANEL * width * PANEL + at % PANEL..];
+    for (at, row) in gate_rows(hidden).filter(|(at, _)| panels.contains(&(at / PANEL))) {
+        let column = &from[(at / PANEL - panels.start) * width * PANEL + at % PANEL..];
         let sums = &mut gradient[row * width..][..width];
         sums.iter_mut().zip(column.iter().step_by(PANEL)).for_each(|(sum, term)| *sum += term);
     }

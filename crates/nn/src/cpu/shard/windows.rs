@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::cpu::kernel::{PANEL, Place};
 
 /// The distinct windows of some samples, in the order of their first bars.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Windows {
     /// Bars in each; for dense training, in the longest.
     steps: usize,
@@ -30,6 +30,9 @@ pub(crate) struct Windows {
     runs: Vec<(usize, usize)>,
     /// Bars covered.
     bars: usize,
+    /// True if what is computed bar by bar, once for all windows, is worth its copies: where they
+    /// cover at most half as many bars as they have together.
+    overlap: bool,
 }
 
 impl Windows {
@@ -90,6 +93,29 @@ impl Windows {
             self.offsets.push(offset);
             self.bars = offset + self.steps;
         }
+        self.overlap = 2 * self.bars <= self.len() * self.steps;
+    }
+
+    /// The windows `part` of `whole`, over the bars that all of those cover. Samples are known to
+    /// `whole` alone.
+    pub(super) fn set_part(&mut self, whole: &Windows, part: &Range<usize>) {
+        (self.steps, self.of_each, self.bars, self.overlap) = (whole.steps, whole.of_each, whole.bars, whole.overlap);
+        for (own, all) in
+            [(&mut self.starts, &whole.starts), (&mut self.ends, &whole.ends), (&mut self.offsets, &whole.offsets)]
+        {
+            own.clear();
+            own.extend_from_slice(&all[part.clone()]);
+        }
+        self.runs.clear();
+        let clipped = whole.runs.iter().map(|&(first, len)| (first.max(part.start), (first + len).min(part.end)));
+        self.runs
+            .extend(clipped.filter(|(first, end)| first < end).map(|(first, end)| (first - part.start, end - first)));
+    }
+
+    /// Windows whose bars follow one another: the first one, their number, and the row of the bar
+    /// that the first one has at step `t`.
+    pub(super) fn runs_at(&self, t: usize) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
+        self.runs.iter().map(move |&(first, len)| (first, len, self.offsets[first] + t))
     }
 
     /// Number of distinct windows.
@@ -158,10 +184,9 @@ impl Windows {
         })
     }
 
-    /// True if the windows overlap so much that what is computed bar by bar, once for all windows,
-    /// is worth its copies.
+    /// True if the windows overlap so much that what is computed bar by bar is worth its copies.
     pub(super) fn overlap(&self) -> bool {
-        2 * self.bars <= self.len() * self.steps
+        self.overlap
     }
 
     /// Copies bars [.., width] into panels: those of the bars covered that are rows `rows` of them.

@@ -51,6 +51,8 @@ pub struct Capacity {
     pub edges: usize,
     /// Samples of a run that are computed in one pass, for dense training; at most 1 elsewhere.
     pub run: usize,
+    /// Threads that compute it together; 0 or 1 for one.
+    pub threads: usize,
 }
 
 impl Capacity {
@@ -68,20 +70,32 @@ impl Capacity {
 impl Compute {
     /// The largest shard, where it is not a graph.
     pub fn room(self, purpose: Purpose) -> Capacity {
+        let threads = self.threads_of_shard(self.shards(purpose));
         match purpose.runs() {
-            Some(runs) => Capacity { samples: runs.samples(), edges: 0, run: runs.longest },
-            None => Capacity { samples: self.batch_size.min(SHARD_SAMPLES), edges: 0, run: 1 },
+            Some(runs) => Capacity { samples: runs.samples(), edges: 0, run: runs.longest, threads },
+            None => Capacity { samples: self.batch_size.min(SHARD_SAMPLES), edges: 0, run: 1, threads },
         }
+    }
+
+    /// The largest shard, where it is a graph of up to `nodes` and `edges`.
+    pub fn room_of_graph(self, nodes: usize, edges: usize) -> Capacity {
+        Capacity { samples: nodes, edges, run: 1, threads: self.threads_of_shard(self.batch_size) }
     }
 
     /// Shards that are computed at the same time.
     pub fn shards_at_once(self, model: &Model, purpose: Purpose) -> usize {
-        let shards = match purpose.runs() {
-            _ if model.config().is_over_graphs() => self.batch_size,
-            Some(runs) => runs.shards(self.batch_size),
-            None => self.batch_size.div_ceil(SHARD_SAMPLES),
-        };
-        self.threads.min(shards)
+        let is_over_graphs = model.config().is_over_graphs();
+        self.threads.min(if is_over_graphs { self.batch_size } else { self.shards(purpose) })
+    }
+
+    /// Shards of a batch that is not of graphs.
+    fn shards(self, purpose: Purpose) -> usize {
+        purpose.runs().map_or(self.batch_size.div_ceil(SHARD_SAMPLES), |runs| runs.shards(self.batch_size))
+    }
+
+    /// Threads for each of `shards`: more than one where there are more threads than shards.
+    fn threads_of_shard(self, shards: usize) -> usize {
+        self.threads.div_ceil(self.threads.min(shards).max(1))
     }
 }
 

@@ -4,11 +4,13 @@
 //! number.
 //!
 //! A batch is cut into shards of [`SHARD_SAMPLES`], or into its graphs, whatever the number of
-//! threads; each shard is computed by one thread from beginning to end, and the shards' gradients
+//! threads. Where there are as many shards as threads, each is computed by one thread from
+//! beginning to end; where there are more threads, in tasks of all of them. The shards' gradients
 //! are summed in order. Every sum is thus formed in one order, always.
 
 mod compute;
 mod parts;
+mod tasks;
 mod trace;
 mod worker;
 mod workspace;
@@ -34,7 +36,9 @@ use crate::model::Model;
 use crate::model::tensor::TensorSet;
 pub use compute::Compute;
 pub use compute::{Capacity, Kept, Purpose};
-use parts::{BatchPart, parts_of};
+use parts::parts_of;
+pub use tasks::MeasuredTask;
+use tasks::TaskLog;
 use worker::Worker;
 use workspace::{WorkingCopy, weights};
 
@@ -59,6 +63,8 @@ pub struct Engine {
     working: Option<WorkingCopy>,
     /// True if the LSTMs' matrices are in eight bits.
     int8: bool,
+    /// Tasks that were measured; `None` where nobody asks.
+    log: Option<TaskLog>,
 }
 
 /// Outputs of a batch of training.
@@ -99,18 +105,15 @@ impl Engine {
                 return Err(Error::setting(setting, &0, "1 or more"));
             }
         }
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(|k| format!("compute-{k}"))
-            .build()
-            .map_err(|source| Error::Threads { threads, source })?;
+        let pool = pool(threads)?;
         let pair_isa = pair_isa(precision);
         let mut weights = PackedWeights::new(&device.scope("model/parameters/packed"), model, purpose, pair_isa)?;
         weights.set_precision(precision);
         let working = WorkingCopy::new(&device.scope("model/parameters/working"), model, precision)?;
         let (room, workers) = (Capacity::default(), Vec::new());
-        let (device, int8) = (device.clone(), false);
-        let mut engine = Engine { device, compute, purpose, pool, room, workers, weights, pair_isa, working, int8 };
+        let (device, int8, log) = (device.clone(), false, None);
+        let mut engine =
+            Engine { device, compute, purpose, pool, room, workers, weights, pair_isa, working, int8, log };
         if !model.config().is_over_graphs() {
             engine.ensure_capacity(model, compute.room(purpose))?;
         }
@@ -154,6 +157,27 @@ impl Engine {
         profile
     }
 
+    /// The same engine, which measures its tasks.
+    pub fn measured(mut self) -> Self {
+        self.log = Some(TaskLog::default());
+        self
+    }
+
+    /// The tasks since the last call, of an engine that measures them.
+    pub fn take_tasks(&mut self) -> Vec<MeasuredTask> {
+        self.log.as_mut().map(TaskLog::take).unwrap_or_default()
+    }
+
+    /// The same engine with its tasks cut for as many threads as it has, and `threads` that compute
+    /// them.
+    ///
+    /// # Errors
+    /// [`Error::Threads`] if they do not start.
+    pub fn on_threads(mut self, threads: usize) -> Result<Self> {
+        self.pool = pool(threads)?;
+        Ok(self)
+    }
+
     /// Gives back the memory of all shards, and takes less at the next [`Engine::make_room_for`]:
     /// for the shards of smaller batches, or for another purpose.
     pub fn cut_to(&mut self, batch_size: usize, purpose: Purpose) {
@@ -164,9 +188,13 @@ impl Engine {
 
     /// Takes the memory for shards of up to `room`, where there is not as much already.
     pub fn ensure_capacity(&mut self, model: &Model, room: Capacity) -> Result<()> {
-        let Capacity { samples, edges, run } = self.room;
-        let room =
-            Capacity { samples: samples.max(room.samples), edges: edges.max(room.edges), run: run.max(room.run) };
+        let Capacity { samples, edges, run, threads } = self.room;
+        let room = Capacity {
+            samples: samples.max(room.samples),
+            edges: edges.max(room.edges),
+            run: run.max(room.run),
+            threads: threads.max(room.threads),
+        };
         if room != self.room || self.workers.is_empty() {
             // Given back before the new memory is taken.
             self.workers.clear();
@@ -186,7 +214,7 @@ impl Engine {
     pub fn make_room_for(&mut self, model: &Model, graphs: Option<&dyn Graphs>) -> Result<()> {
         let of_graphs = |graphs: &dyn Graphs| {
             let (samples, edges) = graphs.largest();
-            Capacity { samples, edges, run: 1 }
+            self.compute.room_of_graph(samples, edges)
         };
         let room = graphs.map_or_else(|| self.compute.room(self.purpose), of_graphs);
         self.ensure_capacity(model, room)
@@ -213,22 +241,25 @@ impl Engine {
         mut totals: Totals,
     ) -> Totals {
         let weights = weights(model, parameters, &self.weights, &self.working);
-        for shards in parts_of(batch, self.purpose, objective.position).chunks(self.workers.len()) {
-            let work = self.workers.par_iter_mut().zip(shards.par_iter());
+        for parts in parts_of(batch, self.purpose, objective.position).chunks(self.workers.len()) {
             let states = carried.as_deref();
-            self.pool.install(|| {
-                work.for_each(|(worker, part)| {
-                    worker.train(weights, &part.shard(batch, states, Some(objective.dropout)), objective);
-                });
-            });
-            let done = &self.workers[..shards.len()];
+            let shards: Vec<_> = parts.iter().map(|part| part.shard(batch, states, Some(objective.dropout))).collect();
+            if self.workers[0].memory.is_in_tasks() {
+                tasks::train(&self.pool, &mut self.workers, weights, &shards, objective, self.log.as_mut());
+            } else {
+                let work = self.workers.par_iter_mut().zip(shards.par_iter());
+                self.pool.install(|| work.for_each(|(worker, shard)| worker.train(weights, shard, objective)));
+                self.log.iter_mut().for_each(|log| log.add_shards(&self.workers[..parts.len()]));
+            }
+            drop(shards);
+            let done = &self.workers[..parts.len()];
             if let Some(carried) = carried.as_deref_mut() {
                 let computed: Vec<_> =
-                    done.iter().zip(shards).map(|(worker, part)| (&worker.memory, part.samples.clone())).collect();
+                    done.iter().zip(parts).map(|(worker, part)| (&worker.memory, part.samples.clone())).collect();
                 self.pool.install(|| carried.note(batch, &computed));
             }
+            self.pool.install(|| add_in_order(done, gradients));
             for worker in done {
-                gradients.add(worker.gradients.as_ref().expect("an engine made for training"));
                 totals.loss_sum += worker.totals.loss_sum;
                 totals.terms += worker.totals.terms;
             }
@@ -242,8 +273,8 @@ impl Engine {
     /// Writes the model's outputs for `batch`, [R, K, M]: a row a sample, or a row a graph.
     pub fn predict(&mut self, model: &Model, parameters: &TensorSet, batch: &BatchView<'_>, outputs: &mut [f32]) {
         let len = |samples| model.decoder().rows(samples) * model.outputs();
-        self.compute(model, parameters, batch, outputs, len, |memory, weights, (shard, outputs)| {
-            outputs.copy_from_slice(memory.forward(weights, shard).0);
+        self.compute(model, parameters, batch, outputs, len, |memory, outputs| {
+            outputs.copy_from_slice(memory.decoding().outputs());
         });
     }
 
@@ -257,8 +288,7 @@ impl Engine {
             batch,
             to,
             |samples| samples * width,
-            |memory, weights, (shard, to)| {
-                memory.forward(weights, shard);
+            |memory, to| {
                 for (sample, mut row) in to.chunks_exact_mut(width).enumerate() {
                     for (k, len) in model.pooling_weights_lens().enumerate() {
                         let (own, rest) = row.split_at_mut(len);
@@ -280,8 +310,7 @@ impl Engine {
             batch,
             to,
             |samples| samples * width,
-            |memory, weights, (shard, to)| {
-                memory.forward(weights, shard);
+            |memory, to| {
                 for (sample, row) in to.chunks_exact_mut(width).enumerate() {
                     row.copy_from_slice(memory.fusion_weights(model, sample));
                 }
@@ -289,8 +318,8 @@ impl Engine {
         );
     }
 
-    /// Takes the shards of `batch` through the model, and what `each` gets from them to their part
-    /// of `to`, which is as long as the function beside it says of a number of samples.
+    /// Takes the shards of `batch` through the model, and what `each` reads of them to their part of
+    /// `to`, which is as long as the function beside it says of a number of samples.
     fn compute(
         &mut self,
         model: &Model,
@@ -298,25 +327,52 @@ impl Engine {
         batch: &BatchView<'_>,
         to: &mut [f32],
         len: impl Fn(usize) -> usize,
-        each: impl Fn(&mut ShardWorkspace, Weights<'_>, (&Shard<'_>, &mut [f32])) + Sync,
+        each: impl Fn(&ShardWorkspace, &mut [f32]) + Sync,
     ) {
         let weights = weights(model, parameters, &self.weights, &self.working);
         let mut rest = to;
-        let rows = |part: BatchPart| {
-            let (own, others) = std::mem::take(&mut rest).split_at_mut(len(part.samples.len()));
-            rest = others;
-            (own, part)
-        };
-        let mut work: Vec<_> = parts_of(batch, self.purpose, 0).into_iter().map(rows).collect();
-        for work in work.chunks_mut(self.workers.len()) {
-            let work = self.workers.par_iter_mut().zip(work.par_iter_mut());
+        for parts in parts_of(batch, self.purpose, 0).chunks(self.workers.len()) {
+            let shards: Vec<_> = parts.iter().map(|part| part.shard(batch, None, None)).collect();
+            let rows = |shard: &Shard<'_>| {
+                let (own, others) = std::mem::take(&mut rest).split_at_mut(len(shard.samples.len()));
+                rest = others;
+                own
+            };
+            let mut rows: Vec<_> = shards.iter().map(rows).collect();
+            let is_in_tasks = self.workers[0].memory.is_in_tasks();
+            if is_in_tasks {
+                tasks::forward(&self.pool, &mut self.workers, weights, &shards, self.log.as_mut());
+            }
+            let work = self.workers.par_iter_mut().zip(shards.par_iter().zip(rows.par_iter_mut()));
             self.pool.install(|| {
-                work.for_each(|(worker, (to, part))| {
-                    each(&mut worker.memory, weights, (&part.shard(batch, None, None), to));
+                work.for_each(|(worker, (shard, to))| {
+                    if !is_in_tasks {
+                        worker.memory.forward(weights, shard);
+                    }
+                    each(&worker.memory, to);
                 });
             });
         }
     }
+}
+
+fn pool(threads: usize) -> Result<rayon::ThreadPool> {
+    let builder = rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(|k| format!("compute-{k}"));
+    builder.build().map_err(|source| Error::Threads { threads, source })
+}
+
+/// Numbers of a range of gradients that one thread adds.
+const GRADIENTS_AT_ONCE: usize = 1 << 14;
+
+/// Adds the gradients of the shards of `workers` in their order: a left fold of each number.
+fn add_in_order(workers: &[Worker], gradients: &mut TensorSet) {
+    let shards: Vec<&[f32]> = workers.iter().map(|worker| worker.gradients().values()).collect();
+    gradients.values_mut().par_chunks_mut(GRADIENTS_AT_ONCE).enumerate().for_each(|(n, sums)| {
+        for shard in &shards {
+            let terms = &shard[n * GRADIENTS_AT_ONCE..][..sums.len()];
+            sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
+        }
+    });
 }
 
 /// Carried state with the weights at rest, see [`StatefulInference`].

@@ -42,40 +42,53 @@ impl Worker {
         })
     }
 
+    /// The gradients of the last shard.
+    pub(super) fn gradients(&self) -> &TensorSet {
+        self.gradients.as_ref().expect("an engine made for training")
+    }
+
     /// Forward, loss and backward of one shard.
-    pub(super) fn train(
-        &mut self,
-        weights: Weights<'_>,
-        shard: &Shard<'_>,
-        Objective { loss, count, scale, .. }: Objective,
-    ) {
+    pub(super) fn train(&mut self, weights: Weights<'_>, shard: &Shard<'_>, objective: Objective) {
         let start = Instant::now();
-        let outputs = weights.model.shape().outputs;
-        let targets = &shard.batch.targets()[shard.samples.start * outputs..shard.samples.end * outputs];
         let (y, d_y) = self.memory.forward(weights, shard);
         let forward = start.elapsed();
 
-        // What is predicted for a graph as a whole has the targets of its first node, which are
-        // those of all.
-        let targets = &targets[..y.len() / weights.model.outputs() * outputs];
-        let (loss_sum, terms) = match shard.graph {
-            Some(_) => {
-                loss.graph_gradient(y, targets, outputs, count, d_y);
-                (loss.graph_sum(y, targets, outputs), loss.graph_terms(labelled_rows(targets, outputs), outputs))
-            }
-            None => {
-                loss.gradient(y, targets, count, d_y);
-                (loss.sum(y, targets), loss.terms(targets))
-            }
-        };
-        if scale != 1.0 {
-            d_y.iter_mut().for_each(|d| *d *= scale);
-        }
-        // The loss is formed in single precision, and its gradient read by a product.
-        round_to(weights.precision.arithmetic(Operation::MatrixProduct).operands, d_y);
+        let (loss_sum, terms) = loss_gradient(weights, shard, objective, y, d_y);
         let gradients = self.gradients.as_mut().expect("an engine made for training");
         gradients.clear();
         self.memory.backward(weights, shard, gradients);
         self.totals = Totals { loss_sum, terms, forward, backward: start.elapsed() - forward };
     }
+}
+
+/// The loss of a shard with the outputs `y`, without the division by its count, and its terms;
+/// `d_y` receives the outputs' gradient.
+pub(super) fn loss_gradient(
+    weights: Weights<'_>,
+    shard: &Shard<'_>,
+    Objective { loss, count, scale, .. }: Objective,
+    y: &[f32],
+    d_y: &mut [f32],
+) -> (f64, usize) {
+    let outputs = weights.model.shape().outputs;
+    let targets = &shard.batch.targets()[shard.samples.start * outputs..shard.samples.end * outputs];
+    // What is predicted for a graph as a whole has the targets of its first node, which are
+    // those of all.
+    let targets = &targets[..y.len() / weights.model.outputs() * outputs];
+    let (loss_sum, terms) = match shard.graph {
+        Some(_) => {
+            loss.graph_gradient(y, targets, outputs, count, d_y);
+            (loss.graph_sum(y, targets, outputs), loss.graph_terms(labelled_rows(targets, outputs), outputs))
+        }
+        None => {
+            loss.gradient(y, targets, count, d_y);
+            (loss.sum(y, targets), loss.terms(targets))
+        }
+    };
+    if scale != 1.0 {
+        d_y.iter_mut().for_each(|d| *d *= scale);
+    }
+    // The loss is formed in single precision, and its gradient read by a product.
+    round_to(weights.precision.arithmetic(Operation::MatrixProduct).operands, d_y);
+    (loss_sum, terms)
 }

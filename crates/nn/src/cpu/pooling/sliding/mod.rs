@@ -127,6 +127,11 @@ impl SlidingPooling {
         self.vectors.pooled()
     }
 
+    /// The pooled vectors `[W, H]` of the last forward pass.
+    pub(crate) fn pooled(&self) -> &[f32] {
+        self.vectors.pooled()
+    }
+
     /// The gradient of the pooled vectors `[W, H]`, to be set before the backward pass.
     pub(crate) fn d_pooled_mut(&mut self) -> &mut [f32] {
         self.d_vectors.set_windows(self.vectors.windows());

@@ -75,6 +75,14 @@ impl Pooled {
         }
     }
 
+    /// The pooled vectors of the last forward pass, as [`Pooled::forward`] gives them.
+    pub(super) fn pooled(&self) -> &[f32] {
+        match self {
+            Pooled::Windows(pooled) => pooled.pooled(),
+            Pooled::Runs(pooled) => pooled.pooled(),
+        }
+    }
+
     /// The gradients of the pooled vectors, [W, H], for writing.
     pub(super) fn d_pooled_mut<'a>(&'a mut self, windows: usize, scratch: &'a mut PoolingScratch) -> &'a mut [f32] {
         match self {

@@ -235,6 +235,11 @@ impl PooledWindows {
         self.vectors.pooled()
     }
 
+    /// The pooled vectors [W, H] of the last forward pass.
+    pub(in crate::cpu::shard) fn pooled(&self) -> &[f32] {
+        self.vectors.pooled()
+    }
+
     /// Goes back from the gradients of the pooled vectors, set by [`PoolingScratch::d_pooled_mut`],
     /// to those of the states, which are written to `d_between`; adds those of the parameters to
     /// `gradients`.

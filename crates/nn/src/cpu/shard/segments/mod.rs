@@ -291,4 +291,4 @@ impl Sequence {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

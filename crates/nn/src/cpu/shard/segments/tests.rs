@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use crate::batch::SeriesBatch;
 use crate::cpu::kernel::Isa;
 use crate::cpu::kernel::pairs::PairIsa;
+use crate::cpu::schedule::TaskGraph;
 use crate::cpu::shard::{PackedWeights, Shard, ShardWorkspace, Weights};
 use crate::cpu::step::{Capacity, Kept, Purpose};
 use crate::model::dropout::Dropout;
@@ -21,21 +22,21 @@ fn numbers(seed: usize, len: usize) -> Vec<f32> {
 
 /// A timeframe of the samples: each window ends `stride` bars behind the one before it.
 #[derive(Clone, Copy, Debug)]
-struct TimeframeWindows {
-    steps: usize,
-    features: usize,
-    stride: usize,
+pub(in crate::cpu::shard) struct TimeframeWindows {
+    pub(in crate::cpu::shard) steps: usize,
+    pub(in crate::cpu::shard) features: usize,
+    pub(in crate::cpu::shard) stride: usize,
 }
 
 /// Samples of these timeframes.
-struct Samples {
-    shape: SampleShape,
+pub(in crate::cpu::shard) struct Samples {
+    pub(in crate::cpu::shard) shape: SampleShape,
     series: Vec<Vec<f32>>,
-    ends: Vec<Vec<usize>>,
+    pub(in crate::cpu::shard) ends: Vec<Vec<usize>>,
 }
 
 impl Samples {
-    fn new(count: usize, timeframes: &[TimeframeWindows]) -> Self {
+    pub(in crate::cpu::shard) fn new(count: usize, timeframes: &[TimeframeWindows]) -> Self {
         let timeframe = |(k, of): (usize, &TimeframeWindows)| Timeframe {
             name: format!("T{k}"),
             steps: of.steps,
@@ -55,17 +56,25 @@ impl Samples {
 }
 
 /// Computation, beside the saved part of it.
-struct Case {
-    model: Model,
-    precision: Precision,
-    dropout: Option<Dropout>,
+pub(in crate::cpu::shard) struct Case {
+    pub(in crate::cpu::shard) model: Model,
+    pub(in crate::cpu::shard) precision: Precision,
+    pub(in crate::cpu::shard) dropout: Option<Dropout>,
     /// True if all samples are one run of dense training.
-    dense: bool,
+    pub(in crate::cpu::shard) dense: bool,
+    /// Threads that compute the shard.
+    pub(in crate::cpu::shard) threads: usize,
 }
 
 impl Case {
     /// The gradients of a shard of all samples, from outputs whose gradients are themselves.
-    fn gradients(&self, isa: Isa, pair_isa: Option<PairIsa>, samples: &Samples, kept: Kept) -> Vec<u32> {
+    pub(in crate::cpu::shard) fn gradients(
+        &self,
+        isa: Isa,
+        pair_isa: Option<PairIsa>,
+        samples: &Samples,
+        kept: Kept,
+    ) -> Vec<u32> {
         let scope = Device::cpu().scope("test");
         let (batch, count) = (samples.batch(), samples.ends[0].len());
         let mut parameters = self.model.initial_parameters(&scope, 3).unwrap();
@@ -75,7 +84,8 @@ impl Case {
         let mut packed = PackedWeights::new(&scope, &self.model, purpose, pair_isa).unwrap();
         packed.set_precision(self.precision);
         packed.pack(&self.model, &parameters);
-        let room = Capacity { samples: count, edges: 0, run: if self.dense { count } else { 1 } };
+        let room =
+            Capacity { samples: count, edges: 0, run: if self.dense { count } else { 1 }, threads: self.threads };
         let mut workspace = ShardWorkspace::new(&scope, &self.model, room, purpose, pair_isa).unwrap();
         workspace.isa = isa;
         let view = batch.view();
@@ -88,6 +98,14 @@ impl Case {
         // Twice, so that nothing of an earlier pass is left where it is read.
         for _ in 0..2 {
             gradients.clear();
+            if self.threads > 1 {
+                let run = workspace.run(weights, &shard, Some(&mut gradients));
+                let mut graph = TaskGraph::default();
+                run.push(&mut graph, |task| task);
+                let threads = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+                graph.run(&threads, |task| run.work(task, |y, d_y| d_y.copy_from_slice(y)));
+                continue;
+            }
             let (y, d_y) = workspace.forward(weights, &shard);
             d_y.copy_from_slice(y);
             workspace.backward(weights, &shard, &mut gradients);
@@ -96,13 +114,13 @@ impl Case {
     }
 }
 
-fn windows() -> impl Strategy<Value = TimeframeWindows> {
+pub(in crate::cpu::shard) fn windows() -> impl Strategy<Value = TimeframeWindows> {
     let sizes = (1usize..70, 1usize..20, prop_oneof![0usize..4, Just(25)]);
     sizes.prop_map(|(steps, features, stride)| TimeframeWindows { steps, features, stride })
 }
 
 /// The instruction sets for pairs that a model of so many units is computed with: twins take long.
-fn pair_isas(hidden: usize) -> impl Iterator<Item = PairIsa> {
+pub(in crate::cpu::shard) fn pair_isas(hidden: usize) -> impl Iterator<Item = PairIsa> {
     PairIsa::all().into_iter().filter(move |isa| hidden <= 12 || !isa.is_twin())
 }
 
@@ -143,6 +161,7 @@ proptest! {
             precision: if bf16 { Precision::Bf16 } else { Precision::Fp32 },
             dropout: (drops && layers > 1).then(|| Dropout::of_step(0.3, 1, 2).unwrap()),
             dense,
+            threads: 1,
         };
         let kept = if cells { Kept::HalfAndCells } else { Kept::Half };
         for isa in Isa::all() {
@@ -175,6 +194,7 @@ proptest! {
             precision: Precision::Bf16,
             dropout: (drops && layers > 1).then(|| Dropout::of_step(0.3, 1, 2).unwrap()),
             dense: dense && timeframes.iter().all(|of| of.stride <= 1),
+            threads: 1,
         };
         let expected = case.gradients(Isa::best(), None, &samples, Kept::Everything);
         for pair_isa in pair_isas(hidden) {

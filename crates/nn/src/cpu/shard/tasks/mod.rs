@@ -1,0 +1,275 @@
+#![forbid(unsafe_code)]
+
+//! A shard in tasks, for more threads than shards.
+//!
+//! ```text
+//! project (timeframe, bars)        x · W_ihᵀ + b of some of the bars that windows share
+//!    ↓ all of the timeframe
+//! forward (timeframe, group)       all layers and steps of a group of windows            (1)
+//!    ↓ all of the shard
+//! decode                           fusion, graph attention, head, loss, and back
+//!    ↓
+//! backward (timeframe, group)      dgates of all layers and steps of the group           (2)
+//!    ↓ all of the timeframe
+//! weights (timeframe, panels)      dW_hh, dW_ih, db of some panels of gates              (3)
+//! ```
+//!
+//! 1. A row of a product does not depend on its neighbours, so that any groups give the same bits.
+//!    A group's memory is its own.
+//! 2. Gradients of gates take the place of the gates.
+//! 3. A sum over windows and steps is formed by one task, from the rows of all groups in the order
+//!    of one sequence over all windows. Its rows are gathered a block of steps at a time.
+//!
+//! Each sum is thus formed in the order of [`Sequence::forward`] and [`Sequence::backward`] over
+//! all windows: a shard's bits do not depend on its tasks. Windows stay together where sums over
+//! them are formed on the way: with norms or dropout between layers in training, with pooling by
+//! attention, and with gradient checkpointing. Timeframes are tasks of their own there too.
+
+mod projections;
+mod run;
+mod sums;
+
+use std::ops::Range;
+
+use megabatch_gpu_core::Scope;
+
+use super::memory::{self, ShardScratch};
+use super::pooling::{self, Pooled, PoolingScratch};
+use super::sequence::{Role, Sequence, SequenceInput};
+use super::windows::Windows;
+use super::{Dimensions, quantized::Activations};
+use crate::cpu::profile::Clock;
+use crate::cpu::step::{Kept, Purpose};
+use crate::error::Result;
+pub(super) use projections::Projections;
+pub(super) use run::ShardMemory;
+pub(crate) use run::{ShardRun, TaskKind};
+use sums::PanelSums;
+pub(crate) use sums::SharedGradients;
+
+/// Rows that a step of a group costs beside its windows: it reads all of W_hh.
+const ROWS_OF_STEP: f64 = 2.0;
+
+/// Groups, tasks and their sizes, for one timeframe.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    /// Most groups, and most windows of each.
+    groups: usize,
+    windows: usize,
+    /// Most bars of each task that projects some.
+    bars: usize,
+    /// Panels of gates of each task that sums up.
+    panels: usize,
+}
+
+impl Cut {
+    /// None where all windows stay together.
+    fn new(of: Dimensions, purpose: Purpose, threads: usize) -> Option<Self> {
+        let sums_on_the_way = match purpose {
+            Purpose::Training { dropout, kept, .. } => {
+                of.sizes.norm || (dropout && of.sizes.layers > 1) || kept != Kept::Everything
+            }
+            Purpose::Prediction => false,
+        };
+        let groups = threads.min(of.capacity);
+        if groups < 2 || of.heads > 0 || sums_on_the_way {
+            return None;
+        }
+        // Three of four groups have room for all windows: where other timeframes keep threads busy,
+        // or windows are few, groups are fewer and larger.
+        let windows = of.capacity.div_ceil((3 * groups).div_ceil(4));
+        // Bars are projected by themselves where there are at most half as many as steps.
+        let bars = (of.steps * of.capacity / 2).div_ceil(groups);
+        let panels = of.gates().div_ceil(groups.min(of.gates() / 2));
+        Some(Cut { groups, windows, bars, panels })
+    }
+
+    /// The panels of each task that sums up.
+    fn panels(self, of: Dimensions) -> impl Iterator<Item = Range<usize>> {
+        (0..of.gates()).step_by(self.panels).map(move |first| first..of.gates().min(first + self.panels))
+    }
+
+    /// The dimensions of a group.
+    fn of_group(self, of: Dimensions) -> Dimensions {
+        Dimensions { capacity: self.windows, ..of }
+    }
+}
+
+/// Numbers in each buffer that a group computes with: those of a sequence, but for what is formed
+/// over all groups.
+fn group_scratch_len(of: Dimensions, purpose: Purpose) -> [usize; 17] {
+    let mut lens = memory::scratch_len_of(of, purpose);
+    // Projections by bar, the weights' gradients, and operands in bf16 for these.
+    [3, 10, 11, 12, 13, 15, 16].into_iter().for_each(|elsewhere| lens[elsewhere] = 0);
+    lens
+}
+
+/// Some windows of a timeframe.
+#[derive(Debug)]
+struct Group {
+    windows: Range<usize>,
+    sequence: Sequence,
+    scratch: ShardScratch,
+}
+
+/// The memory of one timeframe whose windows several tasks compute.
+#[derive(Debug)]
+pub(super) struct TimeframeTasks {
+    of: Dimensions,
+    cut: Option<Cut>,
+    /// All windows.
+    windows: Windows,
+    groups: Vec<Group>,
+    /// Groups that have windows now.
+    in_use: usize,
+    projections: Vec<Projections>,
+    sums: Vec<PanelSums>,
+    pooled: Option<(Pooled, PoolingScratch)>,
+}
+
+/// Numbers in the memory of one timeframe.
+pub(super) fn len(of: Dimensions, purpose: Purpose, threads: usize) -> usize {
+    let layers = |of: Dimensions| of.sizes.layers * memory::layer_len(of, purpose).iter().sum::<usize>();
+    let Some(cut) = Cut::new(of, purpose, threads) else {
+        return layers(of) + memory::scratch_len_of(of, purpose).iter().sum::<usize>() + pooling::len(&[of], purpose);
+    };
+    let group = cut.of_group(of);
+    let groups = cut.groups * (layers(group) + group_scratch_len(group, purpose).iter().sum::<usize>());
+    let projections = cut.groups * projections::len(of, cut.bars).iter().sum::<usize>();
+    let sums = match purpose {
+        Purpose::Training { .. } => {
+            cut.panels(of).map(|panels| sums::len(of, purpose, panels.len()).iter().sum::<usize>()).sum()
+        }
+        Purpose::Prediction => 0,
+    };
+    groups + projections + sums
+}
+
+impl TimeframeTasks {
+    /// Memory for tasks of `threads` threads, booked on `scope`.
+    pub(super) fn new(scope: &Scope, of: Dimensions, purpose: Purpose, threads: usize) -> Result<Self> {
+        let cut = Cut::new(of, purpose, threads);
+        let mut tasks = TimeframeTasks {
+            of,
+            cut,
+            windows: Windows::default(),
+            groups: Vec::new(),
+            in_use: 0,
+            projections: Vec::new(),
+            sums: Vec::new(),
+            pooled: None,
+        };
+        let group = |of: Dimensions, role, scratch: [usize; 17]| -> Result<Group> {
+            Ok(Group {
+                windows: 0..0,
+                sequence: Sequence::new(scope, of, purpose, role)?,
+                scratch: ShardScratch::with_lens(scope, scratch)?,
+            })
+        };
+        let Some(cut) = cut else {
+            tasks.groups.push(group(of, Role::Whole, memory::scratch_len_of(of, purpose))?);
+            if of.heads > 0 {
+                tasks.pooled = Some((Pooled::new(scope, of)?, PoolingScratch::new(scope, &[of], purpose)?));
+            }
+            return Ok(tasks);
+        };
+        let of_group = cut.of_group(of);
+        for _ in 0..cut.groups {
+            tasks.groups.push(group(of_group, Role::Group, group_scratch_len(of_group, purpose))?);
+            tasks.projections.push(Projections::new(scope, of, cut.bars)?);
+        }
+        if purpose != Purpose::Prediction {
+            tasks.sums =
+                cut.panels(of).map(|panels| PanelSums::new(scope, of, purpose, panels)).collect::<Result<_>>()?;
+        }
+        Ok(tasks)
+    }
+
+    /// Takes the memory, on `scope`, for rows in the products with weights in eight bits.
+    pub(super) fn make_room_for_bytes(&mut self, scope: &Scope) -> Result<()> {
+        for Group { sequence, scratch, .. } in &mut self.groups {
+            scratch.activations = Activations::new(scope, &[sequence.of])?;
+        }
+        let of = self.of;
+        self.projections.iter_mut().try_for_each(|part| part.make_room_for_bytes(scope, of))
+    }
+
+    /// Sizes of all windows together.
+    pub(super) fn of(&self) -> Dimensions {
+        self.of
+    }
+
+    /// All windows.
+    pub(super) fn windows(&self) -> &Windows {
+        &self.windows
+    }
+
+    /// The sequence of the one window of `input`, and its scratch buffers.
+    pub(super) fn alone_mut(&mut self, input: SequenceInput<'_>) -> (&mut Sequence, &mut ShardScratch) {
+        self.windows.set(input.starts, input.ends, input.steps, input.runs);
+        self.cut(f64::INFINITY);
+        let Group { sequence, scratch, .. } = &mut self.groups[0];
+        (sequence, scratch)
+    }
+
+    /// The sequence that has window `w`, and its place there.
+    pub(super) fn sequence_of(&self, w: usize) -> (&Sequence, usize) {
+        let group = &self.groups[..self.in_use][group_of(self.in_use, self.windows.len(), w)];
+        (&group.sequence, w - group.windows.start)
+    }
+
+    /// Pooling by attention, and the sequence whose windows are pooled.
+    pub(super) fn pooled(&self) -> Option<(&Pooled, &Sequence)> {
+        self.pooled.as_ref().map(|(pooled, _)| (pooled, &self.groups[0].sequence))
+    }
+
+    /// The work of a pass over all windows, in rows of a step.
+    fn rows(&self) -> usize {
+        self.windows.len() * self.windows.steps()
+    }
+
+    /// Cuts the windows into groups of up to `rows` rows of a step, as far as there are groups.
+    fn cut(&mut self, rows: f64) {
+        let count = self.windows.len();
+        self.in_use = self.cut.map_or(1, |cut| {
+            let wanted = (self.rows() as f64 / rows.max(1.0)).ceil() as usize;
+            wanted.clamp(count.div_ceil(cut.windows), cut.groups.min(count))
+        });
+        for (n, group) in self.groups[..self.in_use].iter_mut().enumerate() {
+            group.windows = part(n, self.in_use, count);
+            match group.sequence.role {
+                Role::Whole => group.sequence.windows.clone_from(&self.windows),
+                Role::Group => group.sequence.windows.set_part(&self.windows, &group.windows),
+            }
+        }
+        let by_bar = self.windows.overlap();
+        for (n, part_of_bars) in self.projections.iter_mut().enumerate() {
+            part_of_bars.bars =
+                if by_bar && n < self.in_use { part(n, self.in_use, self.windows.bars()) } else { 0..0 };
+        }
+    }
+
+    /// Moves the times measured since the last call to one clock.
+    pub(super) fn clock_mut(&mut self) -> &mut Clock {
+        let (first, others) = self.groups.split_first_mut().expect("one group at least");
+        let others = others.iter_mut().map(|group| &mut group.sequence.clock);
+        let others = others.chain(self.projections.iter_mut().map(|part| &mut part.clock));
+        others.chain(self.sums.iter_mut().map(|sums| &mut sums.clock)).for_each(|other| {
+            first.sequence.clock.take_from(other);
+        });
+        &mut first.sequence.clock
+    }
+}
+
+/// Part `n` of `parts` even ones of 0..total.
+fn part(n: usize, parts: usize, total: usize) -> Range<usize> {
+    total * n / parts..total * (n + 1) / parts
+}
+
+/// The part of `parts` even ones of 0..total that has `place`.
+fn group_of(parts: usize, total: usize, place: usize) -> usize {
+    (place * parts + parts - 1) / total
+}
+
+#[cfg(test)]
+mod tests;

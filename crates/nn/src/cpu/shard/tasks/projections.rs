@@ -1,0 +1,109 @@
+#![forbid(unsafe_code)]
+
+//! Projections of some of the bars that windows share.
+
+use std::ops::Range;
+
+use megabatch_amp::Precision;
+use megabatch_gpu_core::Scope;
+
+use super::super::memory::{ShardScratch, place, room};
+use super::super::quantized::Activations;
+use super::super::rounding::round_panels;
+use super::super::weights::LayerWeights;
+use super::super::windows::Windows;
+use super::super::{BLOCK_STEPS, Dimensions, pairs};
+use crate::cpu::kernel::{Isa, PANEL, Place, View, ViewMut};
+use crate::cpu::profile::{Clock, Work};
+use crate::cpu::step::Purpose;
+use crate::error::Result;
+
+/// What one task projects.
+#[derive(Debug)]
+pub(in crate::cpu::shard) struct Projections {
+    /// Rows among the bars that all windows cover.
+    pub(super) bars: Range<usize>,
+    /// Bars, projections by bar and operands in bf16; no other buffer has any length.
+    scratch: ShardScratch,
+    pub(super) clock: Clock,
+}
+
+/// Bars that there is room for beside their projections.
+fn bars_at_once(of: Dimensions) -> usize {
+    BLOCK_STEPS * of.capacity
+}
+
+/// Numbers in each buffer for `bars` bars.
+pub(super) fn len(of: Dimensions, bars: usize) -> [usize; 17] {
+    let mut lens = [0; 17];
+    lens[2] = of.sizes.features.div_ceil(PANEL) * room(bars_at_once(of));
+    lens[3] = of.gates() * room(bars);
+    // Rows are packed as a prediction packs them.
+    [lens[14], ..] = pairs::scratch_len(of, Purpose::Prediction);
+    lens
+}
+
+impl Projections {
+    pub(super) fn new(scope: &Scope, of: Dimensions, bars: usize) -> Result<Self> {
+        let scratch = ShardScratch::with_lens(scope, len(of, bars))?;
+        Ok(Projections { bars: 0..0, scratch, clock: Clock::default() })
+    }
+
+    pub(super) fn make_room_for_bytes(&mut self, scope: &Scope, of: Dimensions) -> Result<()> {
+        self.scratch.activations = Activations::new(scope, &[of])?;
+        Ok(())
+    }
+
+    fn at(&self) -> Place {
+        place(self.bars.len(), 1)
+    }
+
+    /// x · W_ihᵀ + b of its bars.
+    pub(super) fn project(
+        &mut self,
+        isa: Isa,
+        of: Dimensions,
+        precision: Precision,
+        weights: &LayerWeights,
+        windows: &Windows,
+        bars: &[f32],
+    ) {
+        let start = self.clock.start();
+        let (features, at_once, at) = (of.sizes.features, bars_at_once(of), self.at());
+        let x_at = place(at_once, 1);
+        for first in self.bars.clone().step_by(at_once) {
+            let rows = first..self.bars.end.min(first + at_once);
+            let ShardScratch { x, by_bar, pairs, activations, .. } = &mut self.scratch;
+            windows.pack_bars(&rows, bars, features, x.as_mut_slice(), x_at);
+            round_panels(precision, x.as_mut_slice(), x_at, 0..features.div_ceil(PANEL), rows.len());
+            let mut to = ViewMut(by_bar.as_mut_slice(), at.row(first - self.bars.start));
+            let x = View(x.as_slice(), x_at);
+            match of.pair_isa {
+                Some(pair_isa) => {
+                    pairs.multiply(pair_isa, weights.projection(rows.len(), features, x), &mut to);
+                }
+                None => weights.project(isa, rows.len(), features, x, activations, &mut to),
+            }
+        }
+        self.clock.stop_layer(start, 0, Work::Projection);
+    }
+
+    /// Copies those of its rows that `windows` read at step `t` to theirs among `gates`, in each of
+    /// `panels` panels.
+    pub(in crate::cpu::shard) fn read_step(&self, windows: &Windows, t: usize, panels: usize, gates: &mut ViewMut<'_>) {
+        let (at, projected) = (self.at(), self.scratch.by_bar.as_slice());
+        let ViewMut(gates, gates_at) = gates;
+        for (first, len, bar) in windows.runs_at(t) {
+            let own = bar.max(self.bars.start)..(bar + len).min(self.bars.end);
+            if own.is_empty() {
+                continue;
+            }
+            let (row, numbers) = (first + own.start - bar, own.len() * PANEL);
+            for panel in 0..panels {
+                let from = at.row(own.start - self.bars.start).panel(panel).start;
+                let to = gates_at.row(row).panel(panel).start;
+                gates[to..to + numbers].copy_from_slice(&projected[from..from + numbers]);
+            }
+        }
+    }
+}

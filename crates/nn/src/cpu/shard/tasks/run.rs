@@ -1,0 +1,338 @@
+#![forbid(unsafe_code)]
+
+//! The tasks of a shard, and their work.
+
+use std::sync::{Mutex, RwLock, RwLockReadGuard};
+
+use megabatch_amp::{Operation, Precision};
+
+use super::super::input::{Shard, Weights};
+use super::super::pooling::{Pooled, PoolingParameters, PoolingScratch};
+use super::super::windows::Windows;
+use super::super::{Dimensions, add};
+use super::sums::Unwound;
+use super::{Cut, Group, PanelSums, Projections, ROWS_OF_STEP, SharedGradients, TimeframeTasks};
+use crate::cpu::decoder::Decoding;
+use crate::cpu::kernel::{Isa, PANEL};
+use crate::cpu::profile::Clock;
+use crate::cpu::schedule::{Task, TaskGraph};
+use crate::model::tensor::TensorSet;
+
+/// What a task computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TaskKind {
+    /// Projections of some bars.
+    Project { timeframe: usize, part: usize },
+    /// All layers and steps of a group of windows.
+    Forward { timeframe: usize, group: usize },
+    /// From encodings to outputs and, in training, from the loss to the encodings' gradient.
+    Decode,
+    /// The same as [`TaskKind::Forward`], backward.
+    Backward { timeframe: usize, group: usize },
+    /// The gradients of the weights of some panels of gates.
+    Weights { timeframe: usize, part: usize },
+}
+
+impl TaskKind {
+    /// Name, such as `forward`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            TaskKind::Project { .. } => "project",
+            TaskKind::Forward { .. } => "forward",
+            TaskKind::Decode => "decode",
+            TaskKind::Backward { .. } => "backward",
+            TaskKind::Weights { .. } => "weights",
+        }
+    }
+}
+
+/// One timeframe, of which tasks borrow their parts. A lock is never waited for: tasks that write
+/// the same depend on one another.
+struct TimeframeRun<'a> {
+    of: Dimensions,
+    cut: Option<Cut>,
+    windows: &'a Windows,
+    groups: Vec<RwLock<&'a mut Group>>,
+    projections: Vec<RwLock<&'a mut Projections>>,
+    sums: Vec<Mutex<&'a mut PanelSums>>,
+    pooled: Option<RwLock<&'a mut (Pooled, PoolingScratch)>>,
+}
+
+/// A shard in tasks.
+pub(crate) struct ShardRun<'a> {
+    isa: Isa,
+    weights: Weights<'a>,
+    shard: &'a Shard<'a>,
+    timeframes: Vec<TimeframeRun<'a>>,
+    decoding: RwLock<(&'a mut Decoding, &'a mut Clock)>,
+    gradients: Option<SharedGradients<'a>>,
+}
+
+/// The memory that a shard's tasks borrow.
+pub(crate) struct ShardMemory<'a> {
+    pub(crate) isa: Isa,
+    pub(crate) timeframes: &'a mut [TimeframeTasks],
+    pub(crate) decoding: &'a mut Decoding,
+    pub(crate) clock: &'a mut Clock,
+}
+
+const LOCK: &str = "nobody panics with the lock held";
+
+impl<'a> ShardRun<'a> {
+    /// The tasks of `shard` for `threads` threads; with `gradients`, forward and backward.
+    pub(in crate::cpu::shard) fn new(
+        memory: ShardMemory<'a>,
+        threads: usize,
+        weights: Weights<'a>,
+        shard: &'a Shard<'a>,
+        gradients: Option<&'a mut TensorSet>,
+    ) -> Self {
+        let ShardMemory { isa, timeframes, decoding, clock } = memory;
+        let packed = weights.packed;
+        clock.on = packed.profiles;
+        let runs: Vec<usize> = shard.run_lens().collect();
+        for (k, own) in timeframes.iter_mut().enumerate() {
+            own.windows.set(shard.starts(k), shard.ends(k), own.of.sizes.steps, &runs);
+        }
+        let rows: usize = timeframes.iter().map(TimeframeTasks::rows).sum();
+        for (k, own) in timeframes.iter_mut().enumerate() {
+            own.cut(rows as f64 / threads as f64);
+            for Group { sequence, .. } in &mut own.groups[..own.in_use] {
+                sequence.clock.on = packed.profiles;
+                sequence.precision = packed.precision.arithmetic(Operation::Recurrence).operands;
+                sequence.masks.clear();
+                let layers = packed.timeframes[k].len();
+                sequence.masks.extend((1..layers).filter_map(|above| shard.mask(k, above - 1)));
+            }
+            own.projections.iter_mut().for_each(|part| part.clock.on = packed.profiles);
+            own.sums.iter_mut().for_each(|sums| sums.clock.on = packed.profiles);
+        }
+        decoding.encodings_mut(shard.samples.len());
+        ShardRun {
+            isa,
+            weights,
+            shard,
+            timeframes: timeframes.iter_mut().map(TimeframeRun::new).collect(),
+            decoding: RwLock::new((decoding, clock)),
+            gradients: gradients.map(SharedGradients::new),
+        }
+    }
+
+    /// Adds the tasks to `graph`, as `kind` names them there.
+    pub(crate) fn push<K>(&self, graph: &mut TaskGraph<K>, kind: impl Fn(TaskKind) -> K) {
+        let mut push = |of: TaskKind, after: Vec<usize>| {
+            let (cost, bytes) = self.cost(of);
+            graph.push(Task { kind: kind(of), cost, bytes, after })
+        };
+        let mut encoded = Vec::new();
+        for (timeframe, own) in self.timeframes.iter().enumerate() {
+            let projected: Vec<usize> = (0..own.projections.len())
+                .map(|part| push(TaskKind::Project { timeframe, part }, Vec::new()))
+                .collect();
+            let groups = 0..own.groups.len();
+            encoded.extend(groups.map(|group| push(TaskKind::Forward { timeframe, group }, projected.clone())));
+        }
+        let decoded = push(TaskKind::Decode, encoded);
+        if self.gradients.is_none() {
+            return;
+        }
+        for (timeframe, own) in self.timeframes.iter().enumerate() {
+            let back: Vec<usize> = (0..own.groups.len())
+                .map(|group| push(TaskKind::Backward { timeframe, group }, vec![decoded]))
+                .collect();
+            for part in 0..own.sums.len() {
+                push(TaskKind::Weights { timeframe, part }, back.clone());
+            }
+        }
+    }
+
+    /// Does the work of a task. The outputs and, for writing, their gradient are shown to `learn`
+    /// in between.
+    pub(crate) fn work(&self, task: TaskKind, learn: impl FnOnce(&[f32], &mut [f32])) {
+        match task {
+            TaskKind::Project { timeframe, part } => self.project(timeframe, part),
+            TaskKind::Forward { timeframe, group } => self.forward(timeframe, group),
+            TaskKind::Decode => self.decode(learn),
+            TaskKind::Backward { timeframe, group } => self.backward(timeframe, group),
+            TaskKind::Weights { timeframe, part } => self.add_weights(timeframe, part),
+        }
+    }
+
+    fn precision(&self) -> Precision {
+        self.weights.packed.precision.arithmetic(Operation::Recurrence).operands
+    }
+
+    fn pooling_of(&self, k: usize) -> PoolingParameters<'_> {
+        let Weights { model, parameters, packed, .. } = self.weights;
+        let layers = &packed.timeframes[k];
+        let (pooling, norm) = (&model.poolings()[k], layers[layers.len() - 1].norm.as_slice());
+        PoolingParameters { pooling, values: parameters, keys: &packed.keys[k], norm }
+    }
+
+    fn project(&self, k: usize, part: usize) {
+        let own = &self.timeframes[k];
+        let (weights, bars) = (&self.weights.packed.timeframes[k][0], self.shard.batch.bars(k));
+        let mut part = own.projections[part].write().expect(LOCK);
+        part.project(self.isa, own.of, self.precision(), weights, own.windows, bars);
+    }
+
+    fn forward(&self, k: usize, group: usize) {
+        let own = &self.timeframes[k];
+        let projections: Vec<_> = own.projections.iter().map(|part| part.read().expect(LOCK)).collect();
+        let projections: Vec<&Projections> = projections.iter().map(|part| &***part).collect();
+        let mut group = own.groups[group].write().expect(LOCK);
+        let Group { sequence, scratch, .. } = &mut **group;
+        let (all, bars) = (&self.weights.packed.timeframes[k], self.shard.batch.bars(k));
+        sequence.forward_windows(self.isa, all, bars, self.shard.initial(k), &projections, scratch);
+        if let Some(pooled) = &own.pooled {
+            let (pooled, pooling) = &mut **pooled.write().expect(LOCK);
+            pooled.forward(self.isa, self.pooling_of(k), sequence, pooling);
+        }
+    }
+
+    /// Reads the encodings of all samples and takes them to outputs; after `learn`, from the
+    /// outputs' gradient back to theirs.
+    fn decode(&self, learn: impl FnOnce(&[f32], &mut [f32])) {
+        let Weights { model, parameters, packed, .. } = self.weights;
+        let (hidden, width) = (model.config().hidden, model.decoder().width());
+        let mut decoding = self.decoding.write().expect(LOCK);
+        let (decoding, clock) = &mut *decoding;
+        let encodings = decoding.encodings_mut(self.shard.samples.len());
+        if self.timeframes.is_empty() {
+            self.shard.last_bars(encodings);
+        }
+        for (k, own) in self.timeframes.iter().enumerate() {
+            let rows = encodings.chunks_exact_mut(width).map(|row| &mut row[k * hidden..][..hidden]);
+            if let Some(pooled) = &own.pooled {
+                let pooled = pooled.read().expect(LOCK);
+                let (vectors, read) = (pooled.0.pooled(), own.windows.read_of_sample());
+                rows.zip(read).for_each(|(row, read)| row.copy_from_slice(&vectors[read * hidden..][..hidden]));
+                continue;
+            }
+            let groups = own.read_groups();
+            rows.zip(own.windows.of_sample()).for_each(|(row, &(window, step))| {
+                let group = &groups[super::group_of(groups.len(), own.windows.len(), window)];
+                group.sequence.read_top(window - group.windows.start, step, row);
+                model.lstms()[k].read(parameters, row);
+            });
+        }
+        let (decoder, attention) = (model.decoder(), packed.attention.as_ref());
+        let start = clock.start();
+        decoding.forward_in(packed.precision, decoder, parameters, attention, self.shard.graph);
+        clock.stop(start, 0);
+        let (outputs, d_outputs) = decoding.outputs_and_gradient_mut();
+        learn(outputs, d_outputs);
+        let Some(gradients) = &self.gradients else { return };
+        let start = clock.start();
+        gradients.add(|gradients| decoding.backward(decoder, parameters, attention, self.shard.graph, gradients));
+        decoding.round_d_encodings(packed.precision.arithmetic(Operation::MatrixProduct).result);
+        clock.stop(start, 1);
+    }
+
+    fn backward(&self, k: usize, group: usize) {
+        let Weights { model, packed, .. } = self.weights;
+        let (hidden, width) = (model.config().hidden, model.decoder().width());
+        let gradients = self.gradients.as_ref().expect("tasks of a step of training");
+        let own = &self.timeframes[k];
+        let mut group = own.groups[group].write().expect(LOCK);
+        let Group { windows, sequence, scratch } = &mut **group;
+        let decoding = self.decoding.read().expect(LOCK);
+        let rows = decoding.0.d_encodings().chunks_exact(width).map(|row| &row[k * hidden..][..hidden]);
+        if let Some(pooled) = &own.pooled {
+            let (pooled, pooling) = &mut **pooled.write().expect(LOCK);
+            let d_pooled = pooled.d_pooled_mut(own.windows.read().len(), pooling);
+            d_pooled.fill(0.0);
+            let rows = rows.zip(own.windows.read_of_sample());
+            rows.for_each(|(row, read)| add(&mut d_pooled[read * hidden..][..hidden], row));
+            let of = self.pooling_of(k);
+            gradients.add(|gradients| pooled.backward(self.isa, of, sequence, scratch, pooling, gradients));
+        } else {
+            let d_top = sequence.clear_d_top(scratch);
+            let own = rows.zip(own.windows.of_sample()).filter(|(_, (window, _))| windows.contains(window));
+            own.for_each(|(row, &(window, step))| sequence.add_d_top(window - windows.start, step, row, d_top));
+        }
+        let (slots, bars) = (model.lstms()[k].layers.as_slice(), self.shard.batch.bars(k));
+        sequence.backward(self.isa, packed.timeframes[k].as_slice(), slots, bars, scratch, gradients);
+    }
+
+    fn add_weights(&self, k: usize, part: usize) {
+        let own = &self.timeframes[k];
+        let gradients = self.gradients.as_ref().expect("tasks of a step of training");
+        let groups = own.read_groups();
+        let groups: Vec<&Group> = groups.iter().map(|group| &***group).collect();
+        let unwound = Unwound {
+            of: own.of,
+            precision: self.precision(),
+            windows: own.windows,
+            groups: &groups,
+            bars: self.shard.batch.bars(k),
+        };
+        let slots = self.weights.model.lstms()[k].layers.as_slice();
+        own.sums[part].lock().expect(LOCK).add(self.isa, unwound, slots, gradients);
+    }
+
+    /// Multiply-adds of a task, and bytes that it streams through the caches.
+    fn cost(&self, task: TaskKind) -> (f64, f64) {
+        let own = |k: usize| &self.timeframes[k];
+        let group = |k: usize, group: usize| own(k).groups[group].read().expect(LOCK);
+        match task {
+            TaskKind::Project { timeframe, part } => {
+                let of = own(timeframe).of;
+                let bars = own(timeframe).projections[part].read().expect(LOCK).bars.len();
+                product_cost(bars, of.sizes.features, of.gates())
+            }
+            TaskKind::Forward { timeframe, group: n } | TaskKind::Backward { timeframe, group: n } => {
+                let (of, windows) = (own(timeframe).of, group(timeframe, n).windows.len() as f64);
+                let steps = own(timeframe).windows.steps() as f64;
+                let by_bar = own(timeframe).windows.overlap() && own(timeframe).cut.is_some();
+                let gates = (of.gates() * PANEL) as f64;
+                let depth: usize = (0..of.sizes.layers)
+                    .map(|l| if l == 0 && by_bar { 0 } else { of.input(l) } + of.sizes.hidden)
+                    .sum();
+                // Whole sequences form their weights' gradients on the way back.
+                let is_whole_backward = matches!(task, TaskKind::Backward { .. }) && own(timeframe).cut.is_none();
+                let passes = if is_whole_backward { 2.0 } else { 1.0 };
+                let layers = of.sizes.layers as f64;
+                let numbers = steps * windows * layers * (gates + 3.0 * of.sizes.hidden as f64);
+                (passes * steps * (windows + ROWS_OF_STEP) * depth as f64 * gates, passes * 4.0 * numbers)
+            }
+            TaskKind::Decode => {
+                let parameters = self.weights.parameters.values().len();
+                let samples = self.shard.samples.len();
+                (samples as f64 * self.weights.model.decoder().width() as f64 * 64.0, 4.0 * parameters as f64 / 64.0)
+            }
+            TaskKind::Weights { timeframe, part } => {
+                let (of, rows) = (own(timeframe).of, own(timeframe).windows.len() * own(timeframe).windows.steps());
+                let panels = own(timeframe).sums[part].lock().expect(LOCK).panels();
+                let depth: usize = (0..of.sizes.layers).map(|l| of.input(l) + of.sizes.hidden).sum();
+                product_cost(rows, depth, panels)
+            }
+        }
+    }
+}
+
+/// Multiply-adds of a product of `rows` rows, and bytes of its rows.
+fn product_cost(rows: usize, depth: usize, panels: usize) -> (f64, f64) {
+    let (rows, depth, width) = (rows as f64, depth as f64, (panels * PANEL) as f64);
+    (rows * depth * width, 4.0 * rows * (depth + width))
+}
+
+impl<'a> TimeframeRun<'a> {
+    fn new(tasks: &'a mut TimeframeTasks) -> Self {
+        let TimeframeTasks { of, cut, windows, groups, in_use, projections, sums, pooled } = tasks;
+        let projects = projections.iter_mut().filter(|part| !part.bars.is_empty());
+        TimeframeRun {
+            of: *of,
+            cut: *cut,
+            windows,
+            groups: groups[..*in_use].iter_mut().map(RwLock::new).collect(),
+            projections: projects.map(RwLock::new).collect(),
+            sums: sums.iter_mut().map(Mutex::new).collect(),
+            pooled: pooled.as_mut().map(RwLock::new),
+        }
+    }
+
+    fn read_groups(&self) -> Vec<RwLockReadGuard<'_, &'a mut Group>> {
+        self.groups.iter().map(|group| group.read().expect(LOCK)).collect()
+    }
+}

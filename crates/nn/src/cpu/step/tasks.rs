@@ -1,0 +1,140 @@
+#![forbid(unsafe_code)]
+
+//! Shards in tasks, on all threads.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use super::worker::{Worker, loss_gradient};
+use super::{Objective, Totals};
+use crate::cpu::schedule::{TaskGraph, TaskTime};
+use crate::cpu::shard::{Shard, ShardRun, TaskKind, Weights};
+
+/// A task of one of some shards.
+#[derive(Clone, Copy)]
+struct ShardTask {
+    shard: usize,
+    kind: TaskKind,
+}
+
+/// A task of a step as it was measured, see [`Engine::take_tasks`](super::Engine::take_tasks).
+#[derive(Clone, Debug)]
+pub struct MeasuredTask {
+    /// Its kind, such as `forward`; `shard` for a shard that one thread computes.
+    pub kind: &'static str,
+    /// The shards that are computed at the same time: tasks of one round begin after those of the
+    /// round before it.
+    pub round: usize,
+    /// Its shard in the round.
+    pub shard: usize,
+    /// The tasks of the step that it waits for, without those of the round before.
+    pub after: Vec<usize>,
+    /// Its time.
+    pub seconds: f64,
+    /// Bytes that it streams through the caches.
+    pub bytes: f64,
+}
+
+/// Tasks of a step, in their order.
+#[derive(Debug, Default)]
+pub(super) struct TaskLog {
+    tasks: Vec<MeasuredTask>,
+    rounds: usize,
+}
+
+impl TaskLog {
+    fn add(&mut self, graph: &TaskGraph<ShardTask>, times: &[TaskTime]) {
+        let first = self.tasks.len();
+        self.tasks.extend(graph.tasks().iter().zip(times).map(|(task, time)| MeasuredTask {
+            kind: task.kind.kind.name(),
+            round: self.rounds,
+            shard: task.kind.shard,
+            after: task.after.iter().map(|before| first + before).collect(),
+            seconds: time.seconds(),
+            bytes: task.bytes,
+        }));
+        self.rounds += 1;
+    }
+
+    /// Adds shards that one thread computed each.
+    pub(super) fn add_shards(&mut self, workers: &[Worker]) {
+        let shards = workers.iter().enumerate().map(|(shard, worker)| MeasuredTask {
+            kind: "shard",
+            round: self.rounds,
+            shard,
+            after: Vec::new(),
+            seconds: (worker.totals.forward + worker.totals.backward).as_secs_f64(),
+            bytes: 0.0,
+        });
+        self.tasks.extend(shards);
+        self.rounds += 1;
+    }
+
+    /// The tasks since the last call.
+    pub(super) fn take(&mut self) -> Vec<MeasuredTask> {
+        self.rounds = 0;
+        std::mem::take(&mut self.tasks)
+    }
+}
+
+/// Forward, loss and backward of `shards`, each in the memory and with the gradients of a worker.
+pub(super) fn train(
+    pool: &rayon::ThreadPool,
+    workers: &mut [Worker],
+    weights: Weights<'_>,
+    shards: &[Shard<'_>],
+    objective: Objective,
+    log: Option<&mut TaskLog>,
+) {
+    let begin = Instant::now();
+    let (mut runs, mut totals) = (Vec::new(), Vec::new());
+    for (Worker { memory, gradients, totals: own, .. }, shard) in workers.iter_mut().zip(shards) {
+        let gradients = gradients.as_mut().expect("an engine made for training");
+        gradients.clear();
+        runs.push(memory.run(weights, shard, Some(gradients)));
+        totals.push(Mutex::new(own));
+    }
+    let graph = graph(&runs);
+    let times = graph.run(pool, |ShardTask { shard, kind }| {
+        runs[shard].work(kind, |y, d_y| {
+            let forward = begin.elapsed();
+            let (loss_sum, terms) = loss_gradient(weights, &shards[shard], objective, y, d_y);
+            **totals[shard].lock().expect("nobody panics with the lock held") =
+                Totals { loss_sum, terms, forward, backward: Duration::ZERO };
+        });
+    });
+    drop(runs);
+    let whole = begin.elapsed();
+    for total in totals {
+        let total = total.into_inner().expect("nobody panicked with the lock held");
+        total.backward = whole - total.forward;
+    }
+    if let Some(log) = log {
+        log.add(&graph, &times);
+    }
+}
+
+/// The forward pass of `shards`, each in the memory of a worker.
+pub(super) fn forward(
+    pool: &rayon::ThreadPool,
+    workers: &mut [Worker],
+    weights: Weights<'_>,
+    shards: &[Shard<'_>],
+    log: Option<&mut TaskLog>,
+) {
+    let workers = workers.iter_mut().zip(shards);
+    let runs: Vec<_> = workers.map(|(worker, shard)| worker.memory.run(weights, shard, None)).collect();
+    let graph = graph(&runs);
+    let times = graph.run(pool, |ShardTask { shard, kind }| runs[shard].work(kind, |_, _| ()));
+    if let Some(log) = log {
+        log.add(&graph, &times);
+    }
+}
+
+fn graph(runs: &[ShardRun<'_>]) -> TaskGraph<ShardTask> {
+    let mut graph = TaskGraph::default();
+    for (shard, run) in runs.iter().enumerate() {
+        run.push(&mut graph, |kind| ShardTask { shard, kind });
+    }
+    graph
+}
