@@ -4,11 +4,14 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use megabatch_run::{Progress, Work};
 
 /// Interval of lines in a log that is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Work that is over sooner shows no bar.
+const SHOW_AFTER: Duration = Duration::from_millis(500);
 
 /// Work of a known length under way, on standard error.
 pub(crate) struct WorkDisplay {
@@ -20,7 +23,7 @@ pub(crate) struct WorkDisplay {
 }
 
 enum Display {
-    Bar(ProgressBar),
+    Bar { bar: ProgressBar, is_shown: bool },
     Lines { last: Instant },
 }
 
@@ -32,26 +35,40 @@ impl WorkDisplay {
             let template =
                 format!("{label} [{{bar:30}}] {{human_pos}}/{{human_len}} {unit}  {{per_sec}}  {{eta}} left  {{msg}}");
             let style = ProgressStyle::with_template(&template).expect("the template is well-formed");
-            Display::Bar(ProgressBar::new(total).with_style(style.progress_chars("=> ")))
+            let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
+            Display::Bar { bar: bar.with_style(style.progress_chars("=> ")), is_shown: false }
         } else {
             Display::Lines { last: Instant::now() }
         };
         WorkDisplay { label, total, first: 0, start: Instant::now(), display }
+    }
+
+    /// Draws the bar from now on.
+    fn show(&mut self) {
+        if let Display::Bar { bar, is_shown } = &mut self.display
+            && !std::mem::replace(is_shown, true)
+        {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
     }
 }
 
 impl Progress for WorkDisplay {
     fn begin_at(&mut self, first: u64) {
         self.first = first;
-        if let Display::Bar(bar) = &self.display {
+        self.show();
+        if let Display::Bar { bar, .. } = &self.display {
             bar.set_position(first);
             bar.reset_eta();
         }
     }
 
     fn at(&mut self, done: u64, message: &str) {
+        if self.start.elapsed() >= SHOW_AFTER {
+            self.show();
+        }
         match &mut self.display {
-            Display::Bar(bar) => {
+            Display::Bar { bar, .. } => {
                 bar.set_position(done);
                 bar.set_message(message.to_owned());
             }
@@ -67,15 +84,15 @@ impl Progress for WorkDisplay {
     /// The line stands above the bar where there is one.
     fn note(&self, text: &str) {
         match &self.display {
-            Display::Bar(bar) => bar.println(text),
-            Display::Lines { .. } => eprintln!("{text}"),
+            Display::Bar { bar, is_shown: true } => bar.println(text),
+            Display::Bar { .. } | Display::Lines { .. } => eprintln!("{text}"),
         }
     }
 }
 
 impl Drop for WorkDisplay {
     fn drop(&mut self) {
-        if let Display::Bar(bar) = &self.display {
+        if let Display::Bar { bar, .. } = &self.display {
             bar.finish_and_clear();
         }
     }

@@ -2,6 +2,7 @@
 //! cancellation.
 
 use std::ffi::OsString;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -26,6 +27,17 @@ impl Host<'static> {
     /// No environment, no cache, nobody who listens, and work that goes on to its end.
     pub fn silent() -> Self {
         Host { environment: Vec::new(), cache_folder: None, observer: &Silent, cancel: &Silent }
+    }
+}
+
+impl Host<'_> {
+    /// Shows `work`, to be told how much of it is done; it is to end where the answer breaks.
+    pub(crate) fn follow(&self, work: Work<'_>) -> impl FnMut(usize) -> ControlFlow<()> {
+        let mut progress = self.observer.begin(work);
+        move |done| {
+            progress.at(done as u64, "");
+            if self.cancel.is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
     }
 }
 

@@ -288,6 +288,13 @@ pub enum Error {
         source: io::Error,
     },
 
+    /// Its observer ended the work.
+    #[error("{work} was interrupted")]
+    Interrupted {
+        /// The work.
+        work: &'static str,
+    },
+
     /// The loss scale of a run in fp16 cannot go on.
     #[error("{0}")]
     Scale(#[source] megabatch_amp::Error),

@@ -22,10 +22,14 @@ pub use evaluate::metrics::{
     ClassErrors, GraphCorrelations, InformationCoefficients, Metrics, MetricsSum, QuantileErrors, t_statistic,
 };
 pub use evaluate::predict::{Predictor, Selection};
-pub use evaluate::{Evaluation, InstrumentEvaluation, TaskEvaluation, cross_sectional_deviation, uninformed_loss};
+pub use evaluate::{
+    Evaluation, EvaluationProgress, InstrumentEvaluation, TaskEvaluation, cross_sectional_deviation, uninformed_loss,
+};
 pub use megabatch_order::LastBatch;
 pub use plan::{CarriedStates, Footprint, GpuFootprint};
 pub use train::checkpoint::{Arithmetic, Best, ChangedSetting, Checkpoints, Resumed, RunSettings, State};
-pub use train::events::{EpochEvent, Event, Observer, RollbackEvent, ShortageEvent, StepEvent, ValidationEvent};
+pub use train::events::{
+    EpochEvent, Event, Observer, RollbackEvent, ShortageEvent, StepEvent, ValidatingEvent, ValidationEvent,
+};
 pub use train::optimizer::{Optimizer, clip_by_norm, global_norm};
 pub use train::{End, Outcome, Run, Trainer};

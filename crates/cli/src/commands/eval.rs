@@ -1,5 +1,6 @@
 //! `megabatch eval`: a model's errors by horizon beside baselines.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
@@ -23,6 +24,10 @@ pub(crate) struct Args {
     /// Part of the data, split as in training [default: test, or validation or all if it is empty]
     #[arg(long, value_enum)]
     split: Option<PartArg>,
+    /// Most samples, or graphs, evenly spaced, for the errors and for the fit of the baselines
+    /// [default: all]
+    #[arg(long)]
+    samples: Option<NonZeroUsize>,
     /// Which checkpoint
     #[arg(long, value_enum, default_value_t = CheckpointArg::Best)]
     checkpoint: CheckpointArg,
@@ -68,6 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         run: args.run.clone(),
         data: args.data.clone(),
         part: args.split.map(Part::from),
+        samples_max: args.samples,
         checkpoint: args.checkpoint.into(),
         weights: weights(args.int8),
         changed_data: changed_data(args.force),

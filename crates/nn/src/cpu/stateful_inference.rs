@@ -25,6 +25,8 @@ pub(crate) const ONE_SAMPLE: Capacity = Capacity { samples: 1, edges: 0, run: 1,
 #[derive(Debug)]
 pub struct StatefulInference {
     timeframes: Vec<StreamedTimeframe>,
+    /// Windows that states begin ahead of what is read; `None` begins with the segment.
+    warm_up_windows: Option<usize>,
     /// One a thread.
     readers: Vec<Reader>,
 }
@@ -82,6 +84,11 @@ pub fn read_rows(pooling: Pooling, ends: Vec<usize>, steps: usize) -> Vec<usize>
     rows
 }
 
+/// Place in `rows`, ascending, at which the last stretch begins whose rows are at most `gap` apart.
+fn last_stretch(rows: &[usize], gap: usize) -> usize {
+    (1..rows.len()).rev().find(|&place| rows[place] - rows[place - 1] > gap).unwrap_or(0)
+}
+
 /// Samples read at a time.
 fn readers(compute: Compute) -> usize {
     compute.threads.min(compute.batch_size)
@@ -112,20 +119,36 @@ impl StatefulInference {
         };
         let timeframes = ends.into_iter().enumerate().map(timeframe).collect::<Result<_>>()?;
         let readers = (0..readers(compute)).map(|_| Reader::new(scope, model)).collect::<Result<_>>()?;
-        Ok(StatefulInference { timeframes, readers })
+        Ok(StatefulInference { timeframes, readers, warm_up_windows: None })
+    }
+
+    /// The same with states that begin with zero `windows` windows before each stretch of the bars
+    /// that are read, or with the segment where that is nearer: what lies between stretches that
+    /// are farther from each other is not computed.
+    #[must_use]
+    pub fn with_warm_up(self, windows: usize) -> Self {
+        StatefulInference { warm_up_windows: Some(windows), ..self }
     }
 
     /// Passages to compute: those through all segments in which states are asked for.
     pub fn passages<'a>(&'a mut self, model: &Model, series: &[Series<'a>]) -> Vec<Passage<'a>> {
         let mut all = Vec::new();
+        let warm_up_windows = self.warm_up_windows;
         for (k, (streamed, series)) in self.timeframes.iter_mut().zip(series).enumerate() {
             let (timeframe, hidden) = (&model.shape().timeframes[k], model.config().hidden);
+            let warm_up = warm_up_windows.map(|windows| windows.saturating_mul(timeframe.steps));
             let (mut asked, mut states) = (streamed.rows.as_slice(), streamed.hidden.as_mut_slice());
             while let Some(&last) = asked.last() {
-                // From the last segment to the first: what comes before a segment's start is split
-                // off.
-                let start = series.segment_start(last);
-                let before = asked.partition_point(|&row| row < start);
+                // From the last passage to the first: what comes before its start is split off.
+                let segment_start = series.segment_start(last);
+                let of_segment = asked.partition_point(|&row| row < segment_start);
+                let (before, start) = match warm_up {
+                    None => (of_segment, segment_start),
+                    Some(bars) => {
+                        let before = of_segment + last_stretch(&asked[of_segment..], bars);
+                        (before, asked[before].saturating_sub(bars).max(segment_start))
+                    }
+                };
                 let (earlier, own) = states.split_at_mut(before * hidden);
                 all.push(Passage {
                     timeframe: k,
@@ -185,7 +208,7 @@ impl StatefulInference {
         width: usize,
         each: impl Fn(&mut Reader, Streaming<'_>, &mut [f32]) + Sync,
     ) {
-        let StatefulInference { timeframes, readers } = self;
+        let StatefulInference { timeframes, readers, .. } = self;
         let share = batch.len().div_ceil(readers.len()).max(1);
         let shares = readers.par_iter_mut().zip(to.par_chunks_mut(share * width)).enumerate();
         shares.for_each(|(n, (reader, rows))| {

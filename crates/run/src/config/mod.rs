@@ -24,6 +24,10 @@ pub(crate) use tasks::TaskList;
 use value::Value;
 
 const RECKONING: &str = "data.purge_reckoning";
+const VALIDATION_SAMPLES: &str = "training.validation_samples";
+/// `training.validation_samples: auto`: the standard error of a mean over so many independent
+/// samples is 0.7 % of their deviation.
+pub(crate) const VALIDATION_SAMPLES_AUTO: usize = 20_000;
 const FOLD_NUMBER: &str = "data.walk_forward_number";
 /// The key that counted folds from 0, which runs of before have saved.
 const FOLD_FROM_ZERO: &str = "data.walk_forward_fold";
@@ -243,11 +247,23 @@ impl Config {
         self.text(RECKONING) == Some("bars")
     }
 
-    /// Has `data.purge: auto` reckon as when the run began whose saved configuration is `text`:
-    /// those of before do not say how.
-    pub(crate) fn keep_reckoning_of(&mut self, text: &str) {
+    /// Has the run go on by the rules under which it began, which saved its configuration as
+    /// `text`: one of before does not say how `data.purge: auto` reckons, and validated on all
+    /// samples, by which its best validation was found.
+    pub(crate) fn keep_rules_of(&mut self, text: &str) {
         if !text.contains("purge_reckoning:") {
             self.settings.insert(RECKONING, ("bars".to_owned(), Value::Text("bars".to_owned())));
+        }
+        if !text.contains("validation_samples:") && self.text(VALIDATION_SAMPLES) == Some("auto") {
+            self.settings.insert(VALIDATION_SAMPLES, ("all".to_owned(), Value::Text("all".to_owned())));
+        }
+    }
+
+    /// The most samples of an evaluation that `training.validation_samples` allows; `None` for all.
+    pub(crate) fn validation_samples(&self) -> Option<usize> {
+        match self.text(VALIDATION_SAMPLES) {
+            Some("auto") => Some(VALIDATION_SAMPLES_AUTO),
+            _ => self.optional_count(VALIDATION_SAMPLES),
         }
     }
 

@@ -100,7 +100,7 @@ const KEYS: &[(&str, &str)] = &[
     ("train_samples", "data.split (training samples)"),
     ("tuning", "training.autotune"),
     ("validate_every_steps", "training.validate_every_steps"),
-    ("validation_samples", "data.split (validation samples)"),
+    ("validation_samples", "data.split or training.validation_samples (samples of a validation)"),
     ("walk_forward.folds", "data.walk_forward"),
     ("walk_forward.overlap", "data.walk_forward_overlap"),
     ("with_carried_state", "training.carry_state (or training.loss_on every_step)"),

@@ -72,6 +72,7 @@ fn of_training(error: &megabatch_trainer::Error) -> Option<Kind> {
         Error::Memory(error) => of_device(error),
         Error::CannotReduceFurther { .. } => Some(Kind::Capacity),
         Error::SamplesShape { .. } | Error::Checkpoint { .. } => Some(Kind::Data),
+        Error::Interrupted { .. } => Some(Kind::Cancelled),
         Error::NotFinite { .. } | Error::Scale(_) | Error::LossSpike { .. } | Error::Diverged { .. } => {
             Some(Kind::Numeric)
         }

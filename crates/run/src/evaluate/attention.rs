@@ -48,9 +48,10 @@ impl Attention {
         if model.pooling == Pooling::Last && model.fusion == Fusion::Concat {
             return Ok(None);
         }
-        let indices = part.indices(&job.split, samples.len());
+        let whole_part = part.indices(&job.split, samples.len());
+        let indices = job.training.evaluated(&whole_part);
         let chosen: Vec<usize> = indices.iter().copied().step_by(indices.len().div_ceil(SAMPLES_MAX).max(1)).collect();
-        let mut predictor = job.predictor(weights)?;
+        let mut predictor = job.predictor(weights, &whole_part)?;
         let selection = Selection { samples, indices: &chosen };
         let timeframes = match model.pooling {
             Pooling::Last => Vec::new(),

@@ -68,6 +68,9 @@ pub struct Evaluation {
     pub split: Part,
     /// Number of them.
     pub samples: usize,
+    /// Samples of the part, or graphs, where only some were predicted, evenly spaced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drawn_from: Option<usize>,
     /// The checkpoint's step.
     pub step: u64,
     /// True if the model learnt only to rank, so that its outputs have no unit and their errors say
@@ -124,7 +127,19 @@ impl Evaluation {
         };
         let graphs = graphs.into_iter().map(ranking).collect();
         let ranks = loss.ranks();
-        Evaluation { split, samples, step, ranks, nouns, model: metrics, baselines, tasks, instruments, graphs }
+        let (model, drawn_from) = (metrics, None);
+        Evaluation { split, samples, drawn_from, step, ranks, nouns, model, baselines, tasks, instruments, graphs }
+    }
+
+    /// The errors on `evaluated` of a part's samples, or graphs, for that part.
+    pub(crate) fn drawn_from(self, part: &[usize], evaluated: &[usize]) -> Self {
+        Evaluation { drawn_from: (evaluated.len() < part.len()).then_some(part.len()), ..self }
+    }
+
+    /// The part, and how its samples were drawn from it where not all were: `test`.
+    pub(crate) fn part(&self) -> String {
+        let drawn = self.drawn_from.map_or(String::new(), |all| format!(", evenly spaced among {all}"));
+        format!("{}{drawn}", self.split.name())
     }
 
     /// Each task with its name, as if it were all that the model learnt; none for a model of one
@@ -267,7 +282,8 @@ mod tests {
             let model = metrics(rmse[0].1);
             let (tasks, instruments, graphs) = (Vec::new(), BTreeMap::new(), Vec::new());
             let (split, ranks, nouns) = (Part::Test, false, Nouns::SAMPLES);
-            Evaluation { split, samples: 10, step: 3, ranks, nouns, model, baselines, tasks, instruments, graphs }
+            let (samples, step, drawn_from) = (10, 3, None);
+            Evaluation { split, samples, drawn_from, step, ranks, nouns, model, baselines, tasks, instruments, graphs }
         }
 
         /// The same with its samples divided between EURUSD and USDJPY, of which the second has

@@ -1,18 +1,19 @@
 //! Predictions beside targets at a few horizons, for the report.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
 use megabatch_chunk_io::{SampleBlock, Source};
 use megabatch_nn::loss::{Group, Loss};
-use megabatch_trainer::{Samples as _, Selection};
+use megabatch_trainer::{Error, Samples as _, Selection};
 
 use crate::adapters::samples::SourceSamples;
 use crate::error::Result;
 use crate::evaluate::Part;
+use crate::host::{Host, Work};
 use crate::setup::TrainingSetup;
 
-/// Predictions and outcomes of every sample of a part of the data.
+/// Predictions and outcomes of the samples of a part of the data that are evaluated.
 pub(crate) struct Forecasts {
     pub(crate) part: Part,
     /// The samples, by their place in the file.
@@ -40,11 +41,18 @@ const STRETCH: usize = 240;
 const BLOCK: usize = 16;
 
 impl Forecasts {
-    /// Predicts `part` of `job`'s data, which are `samples`, with `weights`. It takes no more
-    /// memory than training did, once the trainer is gone.
-    pub(crate) fn of(job: &TrainingSetup, samples: &SourceSamples, part: Part, weights: &Path) -> Result<Self> {
+    /// Predicts what is evaluated of `part` of `job`'s data, which are `samples`, with `weights`. It
+    /// takes no more memory than training did, once the trainer is gone.
+    pub(crate) fn of(
+        job: &TrainingSetup,
+        samples: &SourceSamples,
+        part: Part,
+        weights: &Path,
+        host: &Host<'_>,
+    ) -> Result<Self> {
         let TrainingSetup { split, training, .. } = job;
-        let indices = part.indices(split, samples.len()).into_owned();
+        let whole_part = part.indices(split, samples.len());
+        let indices = training.evaluated(&whole_part).into_owned();
         let outputs = samples.shape().outputs;
         let points = points(training.loss, outputs);
         // A class has no place on an axis of targets.
@@ -54,15 +62,22 @@ impl Forecasts {
         if pairs.is_empty() {
             return Ok(Forecasts { part, indices, times: None, instruments: None, pairs });
         }
-        let mut predictor = job.predictor(weights)?;
+        let mut predictor = job.predictor(weights, &whole_part)?;
         let width = training.loss.outputs(outputs);
-        predictor.predict(Selection { samples, indices: &indices }, |_, predictions| {
+        let mut done = 0;
+        let mut follow = host.follow(Work { label: "report", total: indices.len() as u64, unit: "samples" });
+        predictor.predict(Selection { samples, indices: &indices }, |rows, predictions| {
             for Pairs { horizon, predicted, .. } in &mut pairs {
                 let at = points[*horizon - 1].expect("a horizon of numbers");
                 predicted.extend(predictions.chunks_exact(width).map(|of_sample| of_sample[at]));
             }
-            Ok::<(), megabatch_trainer::Error>(())
+            done += rows.len();
+            match follow(done) {
+                ControlFlow::Continue(()) => Ok(()),
+                ControlFlow::Break(()) => Err(Error::Interrupted { work: "the report" }),
+            }
         })?;
+        drop(follow);
         add_targets(samples.source(), &indices, &mut pairs)?;
         let source = samples.source();
         let times = source.sample_times().map(|times| indices.iter().map(|&k| times[k]).collect());
@@ -91,8 +106,16 @@ impl Forecasts {
             _ => (0, self.len()),
         };
         let start = middle.saturating_sub(STRETCH / 2).min(end.saturating_sub(STRETCH)).max(first);
-        let range = start..(start + STRETCH).min(end);
+        let range = self.unbroken(middle, start..(start + STRETCH).min(end));
         (range.len() > 1).then_some((range, pairs))
+    }
+
+    /// The part of `range` around `middle` whose samples follow each other in the data.
+    fn unbroken(&self, middle: usize, range: Range<usize>) -> Range<usize> {
+        let is_break = |k: usize| self.indices[k] != self.indices[k - 1] + 1;
+        let first = (range.start + 1..=middle.min(range.end)).rev().find(|&k| k < self.len() && is_break(k));
+        let end = (middle + 1..range.end).find(|&k| is_break(k));
+        first.unwrap_or(range.start)..end.unwrap_or(range.end)
     }
 
     /// The instrument of a sample of [`Forecasts::stretch`], where the file has several.

@@ -1,5 +1,7 @@
 //! Change of errors by eight bits: the accuracy report of `eval --int8`.
 
+use std::ops::ControlFlow;
+
 use megabatch_amp::Accuracy;
 use megabatch_trainer::{self as trainer, Metrics, Predictor, Selection};
 use serde::{Serialize, Serializer};
@@ -47,14 +49,19 @@ fn finite_or_null<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S:
 
 impl Report {
     /// Accuracy of `int8` against `predictor`, whose errors on the samples of `selection` are
-    /// `as_trained`.
-    pub(crate) fn of(
+    /// `as_trained`. The predictions of each are followed by what `follow` gives.
+    pub(crate) fn of<F>(
         as_trained: Metrics,
         predictor: &mut Predictor,
         int8: &mut Predictor,
         selection: Selection<'_>,
-    ) -> Result<Self> {
-        let predictions = Errors::of(Accuracy::of(&predicted(predictor, selection)?, &predicted(int8, selection)?));
+        follow: impl Fn() -> F,
+    ) -> Result<Self>
+    where
+        F: FnMut(usize) -> ControlFlow<()>,
+    {
+        let as_is = predicted(predictor, selection, follow())?;
+        let predictions = Errors::of(Accuracy::of(&as_is, &predicted(int8, selection, follow())?));
         let tensor =
             |(name, accuracy): &(String, Accuracy)| Tensor { tensor: name.clone(), errors: Errors::of(*accuracy) };
         let weights = int8.weight_errors().iter().map(tensor).collect();
@@ -80,11 +87,20 @@ impl Report {
 }
 
 /// All predictions of `selection`, in its order.
-fn predicted(predictor: &mut Predictor, selection: Selection<'_>) -> Result<Vec<f32>> {
-    let mut all = Vec::new();
-    predictor.predict(selection, |_, batch| {
+fn predicted(
+    predictor: &mut Predictor,
+    selection: Selection<'_>,
+    mut follow: impl FnMut(usize) -> ControlFlow<()>,
+) -> Result<Vec<f32>> {
+    let (mut all, mut done) = (Vec::new(), 0);
+    predictor.predict(selection, |rows, batch| {
         all.extend_from_slice(batch);
-        Ok::<(), trainer::Error>(())
+        // Nodes of a graph count as the graph that they belong to.
+        done = selection.indices.len().min(done + rows.len());
+        match follow(done) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(trainer::Error::Interrupted { work: "the evaluation" }),
+        }
     })?;
     Ok(all)
 }

@@ -1,9 +1,11 @@
 //! A model's errors on a part of the data, or those of the model of each fold.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{Baselines, Selection};
+use megabatch_trainer as trainer;
+use megabatch_trainer::{Baselines, Predictor, Selection};
 use serde::Serialize;
 
 use super::folds::{Fold, FoldPlan, Folds, Progress};
@@ -11,10 +13,11 @@ use super::int8::Report;
 use super::{Evaluation, Part};
 use crate::error::{Context as _, Error, Result};
 use crate::findings::Findings;
-use crate::host::Host;
+use crate::host::{Host, Work};
+use crate::nouns::Nouns;
 use crate::plan::SplitPlan;
 use crate::run_folder::RunFolder;
-use crate::setup::settings::loss;
+use crate::setup::settings::{loss, training_config};
 use crate::trained::{ChangedData, CheckpointChoice, Instruments, Opening, Trained, UnitsOfErrors, Weights};
 
 /// A model to evaluate.
@@ -27,6 +30,9 @@ pub struct EvaluateRequest {
     /// Which part of the data, split as in training; the test split if `None`, or validation or all
     /// where it is empty.
     pub part: Option<Part>,
+    /// Most samples of the part, or graphs, evenly spaced, and of the training part that the
+    /// baselines are fitted on; all if `None`.
+    pub samples_max: Option<NonZeroUsize>,
     /// Which checkpoint.
     pub checkpoint: CheckpointChoice,
     /// Arithmetic of the LSTMs' matrices; with eight bits the answer says what they change.
@@ -46,6 +52,7 @@ impl EvaluateRequest {
             run: run.into(),
             data: None,
             part: None,
+            samples_max: None,
             checkpoint: CheckpointChoice::default(),
             weights: Weights::default(),
             changed_data: ChangedData::default(),
@@ -139,7 +146,7 @@ fn evaluate_run(request: &EvaluateRequest, run: &Path, host: &Host<'_>) -> Resul
         instruments: request.instruments,
         changed: request.changed_data,
     };
-    let mut trained = Trained::open(opening, host)?;
+    let trained = Trained::open(opening, host)?;
     let split = trained.data.split(&trained.config)?;
     let part = request.part.unwrap_or_else(|| Part::unseen(&split));
     let indices = part.indices(&split, trained.units());
@@ -152,28 +159,44 @@ fn evaluate_run(request: &EvaluateRequest, run: &Path, host: &Host<'_>) -> Resul
         Weights::AsTrained => None,
     };
     let units = trained.units_of_errors()?;
-    let Trained { device, data, predictor, step, notes, .. } = &mut trained;
+    let rule = trainer::Config {
+        validation_samples: request.samples_max.map(NonZeroUsize::get),
+        ..training_config(&trained.config, &trained.data, None)?
+    };
+    let Trained { device, data, predictor, step, notes, .. } = trained;
     let samples = data.samples();
-    let baselines = Baselines::fit_for(
-        device,
-        Selection { samples, indices: &split.train },
+    let (fitted_on, evaluated) = (rule.evaluated(&split.train), rule.evaluated(&indices));
+    let in_use = |predictor: Predictor| {
+        if evaluated.len() < indices.len() { predictor.with_warm_up() } else { predictor }
+    };
+    let mut predictor = in_use(predictor);
+    let unit = format!("{}s", Nouns::of(&data).unit);
+    let follow = |label, units: &[usize]| host.follow(Work { label, total: units.len() as u64, unit: &unit });
+    let baselines = Baselines::fit_watched(
+        &device,
+        Selection { samples, indices: &fitted_on },
         predictor.model().config().readout,
         loss,
+        &mut follow("baselines", &fitted_on),
     )?;
-    let selection = Selection { samples, indices: &indices };
-    let errors = predictor.evaluate(selection, loss, Some(&baselines))?;
+    let selection = Selection { samples, indices: &evaluated };
+    let errors = predictor.evaluate_watched(selection, loss, Some(&baselines), &mut follow("evaluate", &evaluated))?;
     let (errors, int8) = match int8 {
         None => (errors, None),
-        Some(mut int8) => {
-            let of_int8 = int8.evaluate(selection, loss, Some(&baselines))?;
-            (of_int8, Some(Report::of(errors.metrics, predictor, &mut int8, selection)?))
+        Some(int8) => {
+            let mut int8 = in_use(int8);
+            let mut follow_int8 = follow("evaluate in eight bits", &evaluated);
+            let of_int8 = int8.evaluate_watched(selection, loss, Some(&baselines), &mut follow_int8)?;
+            drop(follow_int8);
+            let follow = || follow("compare with eight bits", &evaluated);
+            (of_int8, Some(Report::of(errors.metrics, &mut predictor, &mut int8, selection, follow)?))
         }
     };
-    let evaluation = Evaluation::new(part, *step, loss, errors, data);
+    let evaluation = Evaluation::new(part, step, loss, errors, &data).drawn_from(&indices, &evaluated);
     let device = predictor.device();
     let gpu = matches!(device, Device::Cuda(_)).then(|| device.to_string());
-    let evaluated = Evaluated { evaluation, int8, gpu, units, notes: std::mem::take(notes) };
-    Ok(OfRun { evaluated, split: SplitPlan::of(&split, data) })
+    let evaluated = Evaluated { evaluation, int8, gpu, units, notes };
+    Ok(OfRun { evaluated, split: SplitPlan::of(&split, &data) })
 }
 
 /// The errors, and how they were computed where that is not as usual.

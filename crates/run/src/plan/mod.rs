@@ -103,6 +103,8 @@ pub struct Plan {
     pub(crate) steps_per_epoch: u64,
     /// Optimizer steps of the whole run.
     pub(crate) steps: u64,
+    /// Samples, or graphs, that a validation takes.
+    pub(crate) validation_samples: usize,
     pub(crate) memory: MemoryPlan,
     /// Plan of a run on a GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -165,6 +167,7 @@ impl Plan {
             seed: training.seed,
             steps_per_epoch,
             steps,
+            validation_samples: training.evaluated(&job.split.validation).len(),
             memory: MemoryPlan::of(job, job.data_bytes(&chunks), footprint)?,
             gpu: GpuPlan::of(job)?,
             notes: notes(job, steps)?,
@@ -211,6 +214,16 @@ impl Plan {
         sentences.into_iter().chain(self.notes.iter().map(|note| format!("Note: {note}."))).collect()
     }
 
+    /// What a validation takes.
+    fn validation(&self) -> String {
+        let (taken, all, unit) = (self.validation_samples, self.split.validation, self.data.unit);
+        match taken {
+            0 => "nothing".to_owned(),
+            taken if taken == all => format!("all {}", plural(all, unit)),
+            taken => format!("{taken} of {}, evenly spaced (training.validation_samples)", plural(all, unit)),
+        }
+    }
+
     /// A line an export or way of streaming.
     pub(crate) fn uses_text(&self) -> String {
         self.uses.iter().map(|line| format!("use       {line}\n")).collect()
@@ -240,7 +253,8 @@ impl Plan {
             "batch     {} {}s x {} accumulated, runs of {}{reason}\n",
             self.batch_size, self.data.unit, self.accumulation_steps, self.run_length
         ));
-        text.push_str(&format!("steps     {} an epoch, {} in all\n\n", self.steps_per_epoch, self.steps));
+        text.push_str(&format!("steps     {} an epoch, {} in all\n", self.steps_per_epoch, self.steps));
+        text.push_str(&format!("validate  {}\n\n", self.validation()));
         text.push_str(&self.memory.to_text());
         text.push_str(&self.uses_text());
         text.extend(self.gpu.as_ref().map(GpuPlan::to_text));

@@ -51,7 +51,7 @@ pub(crate) fn section(evaluation: &Evaluation, bar: &str, unit: &str) -> Section
         "The weights of step {} on {} ({}){seen}. Baselines are fitted on the training split.",
         evaluation.step,
         plural(evaluation.samples, evaluation.nouns.row),
-        evaluation.split.name(),
+        evaluation.part(),
     ));
     body.push_str(&errors(evaluation, bar, unit));
     for (name, task) in evaluation.by_task() {

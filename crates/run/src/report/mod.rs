@@ -237,6 +237,7 @@ mod tests {
             seed: 0,
             steps_per_epoch: 2,
             steps: 4,
+            validation_samples: 20,
             notes: vec!["x does nothing".to_owned()],
             uses: Vec::new(),
             memory: MemoryPlan {

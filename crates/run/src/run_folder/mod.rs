@@ -243,7 +243,7 @@ impl RunFolder {
     /// [`RunFolder::config`] for a run that goes on with the samples that it began with.
     pub(crate) fn config_to_resume(&self, arguments: &[String]) -> Result<Config> {
         let mut config = self.config(arguments)?;
-        config.keep_reckoning_of(&fs::read_to_string(self.config_file())?);
+        config.keep_rules_of(&fs::read_to_string(self.config_file())?);
         Ok(config)
     }
 

@@ -105,14 +105,16 @@ impl TrainingSetup {
         Run { samples: self.data.samples(), train, validation, checkpoints: Some(checkpoints) }
     }
 
-    /// The model with the weights of the file `weights`, in use. It takes no more memory than
-    /// training, once the trainer is gone.
-    pub(crate) fn predictor(&self, weights: &Path) -> Result<Predictor> {
+    /// The model with the weights of the file `weights`, in use on samples that
+    /// [`trainer::Config::evaluated`] chooses from `part`. It takes no more memory than training,
+    /// once the trainer is gone.
+    pub(crate) fn predictor(&self, weights: &Path, part: &[usize]) -> Result<Predictor> {
         let TrainingSetup { device, training, data, .. } = self;
         let model = Model::new(data.samples().shape().clone(), training.model)?;
         let compute = Compute { threads: training.threads, batch_size: training.batch_size };
         let predictor = Predictor::open(device, model, weights, compute)?.with_precision(training.precision)?;
-        Ok(if training.streams() { predictor.with_carried_state() } else { predictor })
+        let predictor = if training.streams() { predictor.with_carried_state() } else { predictor };
+        Ok(if training.evaluated(part).len() < part.len() { predictor.with_warm_up() } else { predictor })
     }
 
     /// Traits that decide which settings act.

@@ -89,6 +89,7 @@ pub(crate) fn training_config(
         seed: config.count("training.seed") as u64,
         threads: threads(config),
         validate_every_steps: config.optional_count("training.validate_every_steps").map(|steps| steps as u64),
+        validation_samples: config.validation_samples(),
     })
 }
 

@@ -25,7 +25,9 @@ use crate::findings::Findings;
 use crate::host::Host;
 use session::Begin;
 
-pub use megabatch_trainer::{EpochEvent, Event, RollbackEvent, ShortageEvent, StepEvent, ValidationEvent, Waits};
+pub use megabatch_trainer::{
+    EpochEvent, Event, RollbackEvent, ShortageEvent, StepEvent, ValidatingEvent, ValidationEvent, Waits,
+};
 pub(crate) use memory::record;
 pub(crate) use watch::Watch;
 
@@ -123,26 +125,43 @@ pub fn train(request: &TrainRequest, host: &Host<'_>) -> Result<Training> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
     use std::num::NonZeroUsize;
     use std::path::Path;
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
 
     use super::*;
     use crate::error::Kind;
+    use crate::evaluate::{EvaluateRequest, evaluate};
     use crate::host::{Cancel, Milestone, Observer, Progress, Silent, Work};
     use crate::synth::{SampleOptions, SampleWindows, make_samples};
 
-    /// Counts what it hears, and wants to end after two steps.
+    /// Counts what it hears, and wants to end at some work.
     #[derive(Default)]
     struct Listener {
+        /// Steps after which the run is to end, or work that it is to end in as soon as it begins.
+        ends_after: u64,
+        ends_in: &'static str,
         steps: AtomicU64,
         planned: AtomicU64,
+        works: Mutex<Vec<String>>,
+    }
+
+    impl Listener {
+        fn host(&self) -> Host<'_> {
+            Host { environment: environment(), cache_folder: None, observer: self, cancel: self }
+        }
+    }
+
+    fn environment() -> Vec<(OsString, OsString)> {
+        vec![("MEGABATCH_GPU_OPTIMIZATION_BATCH_SIZE".into(), "8".into())]
     }
 
     impl Observer for Listener {
         fn begin(&self, work: Work<'_>) -> Box<dyn Progress> {
-            assert_eq!(work, Work { label: "train", total: 5, unit: "steps" });
+            self.works.lock().unwrap().push(format!("{} {} {}", work.label, work.total, work.unit));
             Box::new(Silent)
         }
 
@@ -165,7 +184,9 @@ mod tests {
         }
 
         fn is_requested(&self) -> bool {
-            self.steps.load(Ordering::Relaxed) == 2
+            let works = self.works.lock().unwrap();
+            let is_in_work = |work: &String| !self.ends_in.is_empty() && work.starts_with(self.ends_in);
+            self.steps.load(Ordering::Relaxed) == self.ends_after || works.iter().any(is_in_work)
         }
     }
 
@@ -197,14 +218,8 @@ mod tests {
     #[test]
     fn a_host_hears_of_a_run_and_may_end_it() {
         let folder = tempfile::tempdir().unwrap();
-        let listener = Listener::default();
-        let host = Host {
-            environment: vec![("MEGABATCH_GPU_OPTIMIZATION_BATCH_SIZE".into(), "8".into())],
-            cache_folder: None,
-            observer: &listener,
-            cancel: &listener,
-        };
-        let stopped = train(&request(folder.path(), Start::Anew), &host).unwrap();
+        let listener = Listener { ends_after: 2, ..Listener::default() };
+        let stopped = train(&request(folder.path(), Start::Anew), &listener.host()).unwrap();
         assert_eq!((stopped.steps, stopped.is_finished), (2, false));
         assert_eq!(stopped.findings.verdict, Some(Kind::Cancelled));
         assert!(stopped.evaluations.is_empty() && stopped.findings.text.contains("--resume goes on"));
@@ -213,5 +228,85 @@ mod tests {
         assert!(config.contains("batch_size: 8"), "{config}");
         let finished = train(&request(folder.path(), Start::Resume), &Host::silent()).unwrap();
         assert_eq!((finished.steps, finished.is_finished, finished.evaluations.len()), (5, true, 1));
+        assert_eq!(*listener.works.lock().unwrap(), ["train 5 steps"]);
+    }
+
+    /// Every work that a run does after a step shows how far it is, and may be ended. The run that
+    /// goes on leaves the files of one that was never interrupted.
+    #[test]
+    fn a_run_may_be_ended_in_any_work_and_goes_on_to_the_same_files() {
+        let whole = tempfile::tempdir().unwrap();
+        let listener = Listener { ends_after: u64::MAX, ..Listener::default() };
+        train(&request(whole.path(), Start::Anew), &listener.host()).unwrap();
+        let works = ["train 5 steps", "validate 25 samples", "baselines 140 samples", "evaluate 25 samples"];
+        assert_eq!(listener.works.lock().unwrap()[..4], works);
+        assert_eq!(listener.works.lock().unwrap()[4..], ["report 25 samples"]);
+        let file = |folder: &Path, name: &str| std::fs::read(folder.join("run").join(name)).unwrap();
+        for ends_in in ["validate", "baselines", "evaluate", "report"] {
+            let folder = tempfile::tempdir().unwrap();
+            let listener = Listener { ends_after: u64::MAX, ends_in, ..Listener::default() };
+            let stopped = train(&request(folder.path(), Start::Anew), &listener.host()).unwrap();
+            assert_eq!((stopped.steps, stopped.is_finished), (5, false), "{ends_in}");
+            assert_eq!(stopped.findings.verdict, Some(Kind::Cancelled));
+            assert!(stopped.findings.text.contains("--resume goes on"), "{}", stopped.findings.text);
+            let finished = train(&request(folder.path(), Start::Resume), &Host::silent()).unwrap();
+            assert_eq!((finished.steps, finished.is_finished), (5, true), "{ends_in}");
+            for name in ["evaluation.json", "checkpoints/step-00000005/model.safetensors"] {
+                assert!(file(folder.path(), name) == file(whole.path(), name), "{ends_in}: {name}");
+            }
+            assert!(folder.path().join("run/report.html").is_file());
+        }
+    }
+
+    /// A run from before there was the setting has found its best validation among all samples.
+    #[test]
+    fn a_run_of_before_goes_on_to_validate_on_all_samples() {
+        let (whole, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let with = |folder: &Path, start, steps, samples: &str| {
+            let mut request = request(folder, start);
+            request.max_steps = Some(steps);
+            request.settings.set.push(format!("training.validation_samples={samples}"));
+            request
+        };
+        let all = train(&with(whole.path(), Start::Anew, 5, "all"), &Host::silent()).unwrap();
+        train(&with(folder.path(), Start::Anew, 2, "all"), &Host::silent()).unwrap();
+        let config = folder.path().join("run/config.yaml");
+        let saved = std::fs::read_to_string(&config).unwrap();
+        assert!(saved.contains("  validation_samples: all\n"), "{saved}");
+        std::fs::write(&config, saved.replace("  validation_samples: all\n", "")).unwrap();
+        let other = train(&with(folder.path(), Start::Resume, 5, "10"), &Host::silent()).unwrap_err();
+        assert!(other.to_string().contains("training.validation_samples (samples of a validation) 25"), "{other}");
+        let request = TrainRequest { max_steps: Some(5), ..request(folder.path(), Start::Resume) };
+        let rest = train(&request, &Host::silent()).unwrap();
+        assert_eq!(rest.best_validation, all.best_validation);
+        assert!(std::fs::read_to_string(&config).unwrap().contains("  validation_samples: all\n"));
+    }
+
+    /// The errors at the end are those of as many samples as a validation takes, and say so.
+    #[test]
+    fn a_validation_and_the_errors_at_the_end_take_as_many_samples_as_are_allowed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut request = request(folder.path(), Start::Anew);
+        request.settings.set.push("training.validation_samples=10".to_owned());
+        let listener = Listener { ends_after: u64::MAX, ..Listener::default() };
+        let trained = train(&request, &listener.host()).unwrap();
+        let works = ["validate 10 samples", "baselines 10 samples", "evaluate 10 samples", "report 10 samples"];
+        assert_eq!(listener.works.lock().unwrap()[1..], works);
+        let [evaluation] = trained.evaluations.as_slice() else { panic!("{trained:?}") };
+        assert_eq!((evaluation.samples, evaluation.drawn_from), (10, Some(25)));
+        assert!(evaluation.to_text().starts_with("10 samples (test, evenly spaced among 25), checkpoint of step 5"));
+        let plan = std::fs::read_to_string(folder.path().join("run/plan.json")).unwrap();
+        assert!(plan.contains("\"validation_samples\": 10"), "{plan}");
+        let run = folder.path().join("run");
+        let eval = |samples| {
+            let samples_max = NonZeroUsize::new(samples);
+            let request = EvaluateRequest { samples_max, device: "cpu".to_owned(), ..EvaluateRequest::new(&run) };
+            evaluate(&request, &Host::silent()).unwrap().evaluations.remove(0)
+        };
+        let json = |evaluation: &Evaluation| serde_json::to_value(evaluation).unwrap();
+        assert_eq!(json(&eval(10)), json(evaluation));
+        let all = eval(0);
+        assert_eq!((all.samples, all.drawn_from), (25, None));
+        assert_ne!(json(&all)["rmse"], json(evaluation)["rmse"]);
     }
 }

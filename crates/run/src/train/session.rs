@@ -19,7 +19,8 @@ use crate::evaluate::attention::Attention;
 use crate::evaluate::forecasts::Forecasts;
 use crate::evaluate::{Evaluation, Part};
 use crate::findings::Findings;
-use crate::host::{Host, Milestone};
+use crate::host::{Host, Milestone, Work};
+use crate::nouns::Nouns;
 use crate::plan::{Plan, SplitPlan, advise_smaller_model};
 use crate::report::{DataFacts, DayGraph, Machine, MemoryFacts, Peaks, Report, SplitFacts};
 use crate::run_folder::{ResumePoint, RunFolder};
@@ -156,19 +157,29 @@ struct Times {
     validation_s: f64,
     /// Evaluation of the best weights, once the run is finished.
     evaluation_s: Option<f64>,
+    /// Predictions and charts of the report.
+    report_s: Option<f64>,
     /// The report included.
     all_s: f64,
 }
 
 impl Times {
-    /// Behind "in": `80.1 s, beside 12.0 s of validation and 3.0 s of evaluation`.
+    /// Behind "in": `80.1 s, beside 12.0 s of validation, 3.0 s of evaluation and 1.0 s of report`.
     fn sentence(&self) -> String {
-        let beside = [("validation", Some(self.validation_s)), ("evaluation", self.evaluation_s)];
+        let beside = [
+            ("validation", Some(self.validation_s)),
+            ("evaluation", self.evaluation_s),
+            ("report", self.report_s.filter(|&seconds| seconds >= 0.05)),
+        ];
         let beside: Vec<String> = beside
             .into_iter()
             .filter_map(|(what, seconds)| Some(format!("{:.1} s of {what}", seconds.filter(|&s| s > 0.0)?)))
             .collect();
-        let beside = if beside.is_empty() { String::new() } else { format!(", beside {}", beside.join(" and ")) };
+        let beside = match beside.as_slice() {
+            [] => String::new(),
+            [one] => format!(", beside {one}"),
+            [first @ .., last] => format!(", beside {} and {last}", first.join(", ")),
+        };
         format!("{:.1} s{beside}", self.training_s)
     }
 }
@@ -211,14 +222,22 @@ impl Session {
         peaks.raise(&Peaks::of(&self.job.device));
         let peak_bytes = peaks.total_bytes() + self.job.data.beside_bytes();
         let evaluating = Instant::now();
-        let evaluation = self.evaluate(&mut trainer, outcome)?;
-        let evaluation_s = evaluation.as_ref().map(|_| evaluating.elapsed().as_secs_f64());
+        let evaluated = unless_cancelled(self.evaluate(&mut trainer, outcome, host))?;
+        let evaluation_s = (outcome.end != End::Stopped).then(|| evaluating.elapsed().as_secs_f64());
         let warning = self.uninformed(outcome)?;
         let memory = self.memory(peaks)?;
         // Predictions for the report take the trainer's place in memory.
         drop(trainer);
-        self.write_report(evaluation.as_ref(), &memory)?;
-        let times = Times { training_s, validation_s, evaluation_s, all_s: start.elapsed().as_secs_f64() };
+        let reporting = Instant::now();
+        let reported = match &evaluated {
+            Some(evaluation) => unless_cancelled(self.write_report(evaluation.as_ref(), &memory, host))?,
+            None => None,
+        };
+        let report_s = reported.map(|()| reporting.elapsed().as_secs_f64());
+        // What is not done of it, the run does when it is resumed.
+        let outcome = if reported.is_none() { Outcome { end: End::Stopped, ..outcome } } else { outcome };
+        let evaluation = evaluated.flatten();
+        let times = Times { training_s, validation_s, evaluation_s, report_s, all_s: start.elapsed().as_secs_f64() };
         let findings = self.findings(outcome, times, waited, evaluation.as_ref(), peak_bytes, warning.as_deref());
         Ok(Trained { outcome, split: self.plan.split.clone(), evaluation, findings })
     }
@@ -254,7 +273,7 @@ impl Session {
 
     /// The errors of the best weights, which `eval` takes by default too, on what the run did not
     /// train on; `None` for a run that was stopped.
-    fn evaluate(&self, trainer: &mut Trainer, outcome: Outcome) -> Result<Option<Evaluation>> {
+    fn evaluate(&self, trainer: &mut Trainer, outcome: Outcome, host: &Host<'_>) -> Result<Option<Evaluation>> {
         if outcome.end == End::Stopped {
             return Ok(None);
         }
@@ -262,15 +281,24 @@ impl Session {
         trainer.load_weights(&weights)?;
         let TrainingSetup { device, data, split, training, .. } = &self.job;
         let (samples, part) = (data.samples(), Part::unseen(split));
-        let baselines = Baselines::fit_for(
+        let unit = format!("{}s", Nouns::of(data).unit);
+        let follow = |label, units: &[usize]| host.follow(Work { label, total: units.len() as u64, unit: &unit });
+        let fitted_on = training.evaluated(&split.train);
+        let baselines = Baselines::fit_watched(
             device,
-            Selection { samples, indices: &split.train },
+            Selection { samples, indices: &fitted_on },
             trainer.model().config().readout,
             training.loss,
+            &mut follow("baselines", &fitted_on),
         )?;
         let indices = part.indices(split, data.units());
-        let errors = trainer.evaluate(Selection { samples, indices: &indices }, Some(&baselines))?;
-        let evaluation = Evaluation::new(part, step, training.loss, errors, data);
+        let evaluated = training.evaluated(&indices);
+        let errors = trainer.evaluate_some(
+            Selection { samples, indices: &indices },
+            Some(&baselines),
+            &mut follow("evaluate", &evaluated),
+        )?;
+        let evaluation = Evaluation::new(part, step, training.loss, errors, data).drawn_from(&indices, &evaluated);
         atomic_file::write(&self.folder.evaluation_file(), serde_json::to_string_pretty(&evaluation)?.as_bytes())?;
         Ok(Some(evaluation))
     }
@@ -280,7 +308,7 @@ impl Session {
     fn uninformed(&self, outcome: Outcome) -> Result<Option<String>> {
         let TrainingSetup { device, data, split, training, .. } = &self.job;
         let Some(best) = outcome.best.filter(|_| training.loss.ranks()) else { return Ok(None) };
-        let validated = Selection { samples: data.samples(), indices: &split.validation };
+        let validated = Selection { samples: data.samples(), indices: &training.evaluated(&split.validation) };
         let none = uninformed_loss(device, validated, training.loss)?;
         let none = none.filter(|none| best.loss >= none * (1.0 - UNMOVED));
         Ok(none.map(|none| {
@@ -297,12 +325,12 @@ impl Session {
         }))
     }
 
-    fn write_report(&self, evaluation: Option<&Evaluation>, memory: &MemoryFacts) -> Result<()> {
+    fn write_report(&self, evaluation: Option<&Evaluation>, memory: &MemoryFacts, host: &Host<'_>) -> Result<()> {
         let TrainingSetup { data, split, config, training, .. } = &self.job;
         let (mut forecasts, mut attention, mut day) = (None, None, None);
         if let (Some(evaluation), Data::Samples(samples)) = (evaluation, data) {
             let (_, weights) = weights_file(&self.folder, CheckpointChoice::Best)?;
-            forecasts = Some(Forecasts::of(&self.job, samples, evaluation.split, &weights)?)
+            forecasts = Some(Forecasts::of(&self.job, samples, evaluation.split, &weights, host)?)
                 .filter(|forecasts| !forecasts.pairs.is_empty());
             attention = Attention::of(&self.job, samples, evaluation.split, &weights)?;
         }
@@ -350,6 +378,9 @@ impl Session {
                 "ended early after {steps} of {} steps in {took}: the validation loss no longer improved",
                 self.plan.steps
             ),
+            End::Stopped if steps >= self.plan.steps => {
+                format!("stopped before the evaluation was done, after {steps} steps in {took}; --resume goes on")
+            }
             End::Stopped => {
                 format!("stopped after {steps} of {} steps in {took}; --resume goes on", self.plan.steps)
             }
@@ -387,6 +418,7 @@ impl Session {
             "training_s": times.training_s,
             "validation_s": times.validation_s,
             "evaluation_s": times.evaluation_s,
+            "report_s": times.report_s,
             "data_wait_s": waited.seconds,
             "data_waits": waited.causes,
             "best_validation": outcome.best.map(|best| json!({ "step": best.step, "loss": best.loss })),
@@ -400,6 +432,14 @@ impl Session {
         });
         let findings = Findings::new(text, &json);
         if outcome.end == End::Stopped { findings.with_verdict(Kind::Cancelled) } else { findings }
+    }
+}
+
+/// The result of work that the host may end; `None` where it did.
+fn unless_cancelled<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == Kind::Cancelled => Ok(None),
+        result => result.map(Some),
     }
 }
 

@@ -75,7 +75,9 @@ impl Cause {
             Cause::Data => {
                 "`megabatch convert` windows to series, which stay in memory, or give more threads to decoding"
             }
-            Cause::Validation => "validate less often (training.validate_every_steps), or on less (data.split)",
+            Cause::Validation => {
+                "validate less often (training.validate_every_steps), or on less (training.validation_samples)"
+            }
             Cause::Saving => {
                 "each validation saves a checkpoint: validate less often (training.validate_every_steps), or write to a faster disk"
             }

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use megabatch_trainer::{Event, RollbackEvent, Waits};
+use megabatch_trainer::{Event, RollbackEvent, ValidatingEvent, Waits};
 use serde_json::Value;
 
 use super::data_stalls::{Kept, WaitWatch};
@@ -15,6 +15,7 @@ use super::scaling::ScaleWatch;
 use super::time_breakdown::LossWatch;
 use crate::error::{Error, Result, with_keys};
 use crate::host::{Host, Progress, Work};
+use crate::nouns::Nouns;
 use crate::report::Peaks;
 use crate::run_folder::{MetricsLog, ResumePoint, RunFolder};
 use crate::setup::TrainingSetup;
@@ -47,6 +48,10 @@ pub(crate) struct Watch<'a> {
     log: MetricsLog,
     recordings: Recordings,
     progress: Box<dyn Progress>,
+    /// Display of the validation under way.
+    validating: Option<Box<dyn Progress>>,
+    /// Units of a validation, in the plural.
+    unit: String,
     memory: MemoryWatch<'a>,
     waiting: WaitWatch,
     losses: LossWatch,
@@ -84,6 +89,8 @@ impl<'a> Watch<'a> {
             log,
             recordings: Recordings::begin(folder, &job.config, standing.step)?,
             progress,
+            validating: None,
+            unit: format!("{}s", Nouns::of(&job.data).unit),
             memory: MemoryWatch::new(job, standing.step),
             waiting: WaitWatch::new(if job.data.is_windows() { Kept::Windows } else { Kept::Otherwise }),
             losses: LossWatch::new(job.training.threads, cpu_seconds),
@@ -100,6 +107,11 @@ impl<'a> Watch<'a> {
     }
 
     pub(crate) fn see(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        if let Event::Validating(validating) = event {
+            self.host.observer.event(event);
+            return self.follow_validation(*validating);
+        }
+        let is_validation = self.validating.take().is_some() || matches!(event, Event::Validation(_));
         if let Event::Rollback(RollbackEvent { step, rollbacks, .. }) = *event {
             self.go_back(ResumePoint { step, rollbacks });
         }
@@ -111,7 +123,7 @@ impl<'a> Watch<'a> {
         self.host.observer.event(event);
         self.show(event);
         let passed_s = std::mem::replace(&mut self.since, Instant::now()).elapsed().as_secs_f64();
-        if let Event::Validation(_) = event {
+        if is_validation {
             self.validation_s += passed_s;
         }
         if let Event::Step(step) = event {
@@ -122,6 +134,18 @@ impl<'a> Watch<'a> {
             metric.iter().for_each(|metric| self.write(metric));
             self.progress.note(&format!("warning: {sentence}"));
         }
+        self.go_on()
+    }
+
+    fn follow_validation(&mut self, ValidatingEvent { done, samples, .. }: ValidatingEvent) -> ControlFlow<()> {
+        let work = Work { label: "validate", total: samples as u64, unit: &self.unit };
+        let progress = self.validating.get_or_insert_with(|| self.host.observer.begin(work));
+        progress.at(done as u64, "");
+        self.go_on()
+    }
+
+    /// Breaks where the run is to end.
+    fn go_on(&self) -> ControlFlow<()> {
         if self.failure.is_some() || self.host.cancel.is_requested() {
             return ControlFlow::Break(());
         }

@@ -5,9 +5,11 @@
 pub(crate) mod countable;
 pub(crate) mod divergence;
 pub(crate) mod early_stopping;
+mod evenly_spaced;
 pub(crate) mod learning_rate;
 pub(crate) mod optimizer;
 
+use std::borrow::Cow;
 use std::fmt::Display;
 
 use megabatch_amp::{self as amp, Precision, ScalerConfig};
@@ -23,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result, is_field};
 use divergence::Divergence;
 use early_stopping::EarlyStopping;
+use evenly_spaced::evenly_spaced;
 use learning_rate::LrSchedule;
 use optimizer::OptimizerConfig;
 
@@ -84,6 +87,10 @@ pub struct Config {
     pub threads: usize,
     /// Optimizer steps between validations, beside the one at each epoch's end.
     pub validate_every_steps: Option<u64>,
+    /// Most samples, or graphs, that a validation takes of its part, see [`Config::evaluated`];
+    /// `None` takes all.
+    #[serde(default)]
+    pub validation_samples: Option<usize>,
     /// When to end a run whose validation loss no longer falls; `None` goes on to the last step.
     #[serde(default)]
     pub early_stopping: Option<EarlyStopping>,
@@ -111,6 +118,13 @@ pub struct Config {
     pub profile: bool,
 }
 
+/// Consecutive samples of an evaluation of some of a part: as many share the windows of the longer
+/// timeframes.
+const EVALUATED_RUN: usize = 64;
+
+/// Stretches of an evaluation of some of a part where states run through: each has a warm-up.
+const EVALUATED_STRETCHES: usize = 16;
+
 /// The least loss scale: gradients are divided by it and by the known share of their targets
 /// together, in single precision.
 const LOSS_SCALE_MIN: f32 = 1e-18;
@@ -136,6 +150,7 @@ impl Default for Config {
             seed: 0,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             validate_every_steps: None,
+            validation_samples: None,
             early_stopping: None,
             divergence: Divergence::default(),
             precision: Precision::Fp32,
@@ -162,6 +177,25 @@ impl Config {
     /// Samples in a run.
     pub fn run_samples(&self) -> usize {
         self.run_length.unwrap_or_else(|| self.step_samples())
+    }
+
+    /// The samples of `part`, or its graphs, that a validation takes: all of them, or
+    /// [`Config::validation_samples`] in evenly spaced runs of 64, the first and the last of `part`
+    /// among them. Where the model is evaluated in one pass over each segment
+    /// ([`Config::streams`]), there are 16 runs or fewer, none shorter than 64 but the last, and
+    /// the states of each begin with a warm-up of four windows.
+    ///
+    /// Nothing else decides which they are: neither the seed nor batches.
+    pub fn evaluated<'a>(&self, part: &'a [usize]) -> Cow<'a, [usize]> {
+        let Some(count) = self.validation_samples.filter(|&count| count < part.len()) else {
+            return Cow::Borrowed(part);
+        };
+        let run_length = match self.streams() {
+            true => count.div_ceil(EVALUATED_STRETCHES).max(EVALUATED_RUN),
+            false => EVALUATED_RUN,
+        };
+        let runs = evenly_spaced(part.len(), count, run_length);
+        Cow::Owned(runs.into_iter().flat_map(|run| &part[run]).copied().collect())
     }
 
     fn check_precision(&self) -> Result<()> {
@@ -306,6 +340,7 @@ impl Config {
             ("run_length", self.run_samples() as u64),
             ("threads", self.threads as u64),
             ("validate_every_steps", self.validate_every_steps.unwrap_or(1)),
+            ("validation_samples", self.validation_samples.unwrap_or(1) as u64),
         ];
         if let Some((setting, _)) = sizes.into_iter().find(|&(_, size)| size == 0) {
             return Err(Error::setting(setting, &0, "1 or more"));

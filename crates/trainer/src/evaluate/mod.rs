@@ -8,7 +8,7 @@ mod sums;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use megabatch_nn::batch::BatchView;
 use megabatch_nn::graph::LabelSpan;
@@ -23,6 +23,15 @@ use crate::evaluate::metrics::{GraphCorrelations, Metrics, overlap};
 use crate::evaluate::predict::{Next, Predictions, Selection};
 pub use information::{cross_sectional_deviation, uninformed_loss};
 use sums::{GroupSums, MeanLoss, Rows};
+
+/// Hears how many samples of an evaluation, or graphs, are done, and may end it by answering
+/// `ControlFlow::Break`.
+pub type EvaluationProgress<'a> = dyn FnMut(usize) -> ControlFlow<()> + 'a;
+
+/// Progress that nobody hears of.
+pub(crate) fn unwatched(_done: usize) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
 
 /// A model's errors on some samples, beside those of the baselines.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -95,14 +104,20 @@ struct Expected<'a> {
     baselines: Vec<Vec<(&'static str, Vec<f32>)>>,
     /// The rows of each graph; none of samples that stand alone.
     graphs: Vec<Range<usize>>,
+    /// Samples, or graphs, of the batch and all before it.
+    done: usize,
 }
 
 /// Errors of a model and of baselines over the same samples, in one pass.
+///
+/// # Errors
+/// [`Error::Interrupted`] where `progress` breaks, among others.
 pub(crate) fn evaluate(
     mut predictions: Predictions<'_>,
     selection: Selection<'_>,
     loss: Loss,
     baselines: Option<&Baselines>,
+    progress: &mut EvaluationProgress<'_>,
 ) -> Result<Evaluation> {
     loss.check()?;
     if selection.indices.is_empty() {
@@ -122,15 +137,18 @@ pub(crate) fn evaluate(
     let mut unseen = selection.indices;
     let see = |batch: &BatchView<'_>| {
         loss.check_rows(batch.targets(), outputs)?;
+        let indices = level.indices(selection.samples, batch, &mut unseen);
         Ok(Expected {
-            indices: level.indices(selection.samples, batch, &mut unseen),
+            indices,
+            done: selection.indices.len() - unseen.len(),
             targets: level.targets(batch).into_owned(),
             baselines: baselines.map_or(Vec::new(), |baselines| baselines.predict_groups(batch, &groups)),
             graphs: level.graphs(batch),
         })
     };
+    let mut is_interrupted = false;
     predictions.for_each(selection, see, |expected, predictions| {
-        let Expected { indices, targets, baselines, graphs } = &expected;
+        let Expected { indices, targets, baselines, graphs, done } = &expected;
         let rows = Rows { predictions, targets, baselines };
         for rows_of_graph in graphs {
             let values = rows_of_graph.start * outputs..rows_of_graph.end * outputs;
@@ -152,8 +170,12 @@ pub(crate) fn evaluate(
                 by_instrument.entry(name).or_insert_with(|| GroupSums::new(&groups)).add(rows, row..row + 1);
             }
         }
-        Ok(Next::Continue)
+        is_interrupted = progress(*done).is_break();
+        Ok(if is_interrupted { Next::Stop } else { Next::Continue })
     })?;
+    if is_interrupted {
+        return Err(Error::Interrupted { work: "the evaluation" });
+    }
     let InstrumentEvaluation { samples, metrics, baselines } = all.finish();
     if samples == 0 {
         let advice = "none of their targets is known; evaluate those of which some are";

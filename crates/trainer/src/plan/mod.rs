@@ -66,7 +66,7 @@ impl CarriedStates {
     pub fn of(config: &Config, samples: &dyn Samples, train: &[usize], validation: &[usize]) -> Result<Self> {
         let train = if config.carry_state { train } else { &[] };
         let count = |rows: Vec<Vec<usize>>| rows.iter().map(Vec::len).collect();
-        let ends = distinct_ends(samples, validation)?;
+        let ends = distinct_ends(samples, &config.evaluated(validation))?;
         let covered = ends.iter().zip(&samples.shape().timeframes);
         let any = Pooling::Attention { heads: 1 };
         Ok(CarriedStates {
@@ -198,7 +198,7 @@ impl GpuFootprint {
         let config = Config { model: config.model.for_loss(config.loss), ..config.clone() };
         check_countable(&config, samples.shape(), samples.graphs().map_or(1, |graphs| graphs.largest().0))?;
         let model = Model::new(samples.shape().clone(), config.model)?;
-        let batch = largest_batch(&config, samples, train, validation)?;
+        let batch = largest_batch(&config, samples, train, &config.evaluated(validation))?;
         Ok(GpuFootprint { tensors: cuda::tensors(&model, &config.on_device(), &batch) })
     }
 

@@ -9,11 +9,11 @@ use megabatch_order::StepSamples;
 
 use super::{End, Run, Trainer};
 use crate::data::schedule::Schedule;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::evaluate::evaluate;
-use crate::evaluate::predict::Selection;
+use crate::evaluate::predict::{Predictions, Selection};
 use crate::train::checkpoint::{Best, State};
-use crate::train::events::{EpochEvent, Event, Observer, ValidationEvent};
+use crate::train::events::{EpochEvent, Event, Observer, ValidatingEvent, ValidationEvent};
 
 /// Actions after a step.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,9 @@ pub(super) struct Due {
 }
 
 impl Trainer {
-    /// Does what follows the last step, unless that is done.
+    /// Does what follows the last step, unless that is done. A validation that is due is done even
+    /// if the observer asked to stop, unless it breaks the validation too: the resumed run, which
+    /// begins after it, must know the same best.
     pub(super) fn finish_step(
         &mut self,
         run: &Run<'_>,
@@ -32,27 +34,45 @@ impl Trainer {
         observer: &mut Observer<'_>,
     ) -> Result<Option<End>> {
         let Some(asked) = self.unfinished else { return Ok(None) };
-        let end = self.after_step(run, schedule, asked, observer)?;
+        let validation = match self.due(self.step, schedule, run).validation {
+            true => match self.validate(run, schedule, observer) {
+                Err(Error::Interrupted { .. }) => return self.stop_unfinished(run, observer).map(Some),
+                event => Some(event?),
+            },
+            false => None,
+        };
+        let end = self.after_validation(run, schedule, asked, validation, observer)?;
         self.unfinished = None;
         Ok(end)
     }
 
-    /// Validates and saves where it is due; saves in any case when the run ends here. A validation
-    /// that is due is done even if the observer asked to stop: the resumed run, which begins after
-    /// it, must know the same best.
-    fn after_step(
+    /// Saves the run as it stands before the validation of its last step, which the run that goes
+    /// on begins with.
+    fn stop_unfinished(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<End> {
+        self.sync_to_host()?;
+        self.check_weights()?;
+        self.unfinished = Some(ControlFlow::Continue(()));
+        if let Some(path) = self.save_checkpoint(run)? {
+            // The run ends whatever is answered.
+            let _ends = observer(Event::Checkpoint { step: self.step, path: &path });
+        }
+        Ok(End::Stopped)
+    }
+
+    /// Tells of the step's validation, if there was one, and saves where it is due; saves in any
+    /// case when the run ends here.
+    fn after_validation(
         &mut self,
         run: &Run<'_>,
         schedule: &Schedule,
         asked: ControlFlow<()>,
+        validation: Option<ValidationEvent>,
         observer: &mut Observer<'_>,
     ) -> Result<Option<End>> {
         let due = self.due(self.step, schedule, run);
         let mut flow = asked;
-        let mut improved = false;
-        if due.validation {
-            let event = self.validate(run, schedule)?;
-            improved = event.best;
+        let improved = validation.as_ref().is_some_and(|event| event.best);
+        if let Some(event) = validation {
             let answer = observer(Event::Validation(event));
             flow = if flow.is_break() { flow } else { answer };
         }
@@ -110,7 +130,9 @@ impl Trainer {
         over.then_some(End::StoppedEarly)
     }
 
-    fn validate(&mut self, run: &Run<'_>, schedule: &Schedule) -> Result<ValidationEvent> {
+    /// # Errors
+    /// [`Error::Interrupted`] where the observer breaks it; nothing is changed then.
+    fn validate(&mut self, run: &Run<'_>, schedule: &Schedule, observer: &mut Observer<'_>) -> Result<ValidationEvent> {
         if self.config.streams() {
             // One pass over each segment is the CPU's.
             self.sync_to_host()?;
@@ -118,9 +140,13 @@ impl Trainer {
             let host = &mut self.optimizer.host(&mut self.parameters);
             accelerator.load(host, self.scaler.as_ref())?;
         }
-        let selection = Selection { samples: run.samples, indices: run.validation };
-        let loss = self.config.loss;
-        let evaluation = evaluate(self.predictions(), selection, loss, None)?;
+        let indices = self.config.evaluated(run.validation).into_owned();
+        let states = self.states_for(&indices, run.validation);
+        let (selection, loss) = (Selection { samples: run.samples, indices: &indices }, self.config.loss);
+        let (step, samples) = (self.step, indices.len());
+        let mut progress = |done| observer(Event::Validating(ValidatingEvent { step, done, samples }));
+        let predictions = Predictions { states, ..self.predictions() };
+        let evaluation = evaluate(predictions, selection, loss, None, &mut progress)?;
         let loss = evaluation.loss;
         let best = loss.is_finite() && self.best.is_none_or(|best| loss < best.loss);
         if best {

@@ -22,6 +22,9 @@ pub type Observer<'a> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a;
 pub enum Event<'a> {
     /// An optimizer step was done.
     Step(StepEvent),
+    /// A validation is under way. Where this is answered by `ControlFlow::Break`, it ends here and
+    /// is done anew by the run that goes on.
+    Validating(ValidatingEvent),
     /// The validation samples were evaluated.
     Validation(ValidationEvent),
     /// A checkpoint was saved.
@@ -96,6 +99,17 @@ pub struct StepEvent {
     /// The time of forward and backward pass layer by layer, for a run that asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Box<Profile>>,
+}
+
+/// Progress of a validation, after each of its batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ValidatingEvent {
+    /// Optimizer steps done.
+    pub step: u64,
+    /// Samples, or graphs, that are evaluated.
+    pub done: usize,
+    /// Samples, or graphs, of the validation.
+    pub samples: usize,
 }
 
 /// One pass over the validation samples.

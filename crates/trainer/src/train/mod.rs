@@ -31,8 +31,8 @@ use crate::data::samples::{Samples, resident_series};
 use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
 use crate::evaluate::baseline::Baselines;
-use crate::evaluate::predict::{Predictions, Selection, check_shape, graphs_of};
-use crate::evaluate::{Evaluation, evaluate};
+use crate::evaluate::predict::{Predictions, Selection, States, check_shape, graphs_of};
+use crate::evaluate::{Evaluation, EvaluationProgress, evaluate, unwatched};
 use crate::train::checkpoint::{Best, Checkpoints};
 use crate::train::events::{Event, Observer, ShortageEvent};
 use crate::train::oom_fallback::{MemoryLimits, OomFallback};
@@ -81,7 +81,8 @@ pub struct Run<'a> {
     /// Samples to train on, by index; graphs, for a model over graphs. Neighbours in this list are
     /// visited together in runs.
     pub train: &'a [usize],
-    /// Samples to validate on, or graphs, by index; may be empty.
+    /// Samples to validate on, or graphs, by index; may be empty. A validation takes as many of
+    /// them as [`Config::validation_samples`] says.
     pub validation: &'a [usize],
     /// Checkpoints, if any.
     pub checkpoints: Option<&'a Checkpoints>,
@@ -381,10 +382,48 @@ impl Trainer {
     /// # Errors
     /// As [`Predictor::evaluate`](crate::Predictor::evaluate).
     pub fn evaluate(&mut self, selection: Selection<'_>, baselines: Option<&Baselines>) -> Result<Evaluation> {
+        self.evaluate_on(selection, baselines, States::Segments, &mut unwatched)
+    }
+
+    /// The errors of the weights as they are now on the samples of `part` that a validation takes
+    /// ([`Config::evaluated`]), or on its graphs. `progress` hears after every batch how many are
+    /// done.
+    ///
+    /// # Errors
+    /// As [`Predictor::evaluate`](crate::Predictor::evaluate); [`Error::Interrupted`] where
+    /// `progress` breaks.
+    pub fn evaluate_some(
+        &mut self,
+        part: Selection<'_>,
+        baselines: Option<&Baselines>,
+        progress: &mut EvaluationProgress<'_>,
+    ) -> Result<Evaluation> {
+        let indices = self.config.evaluated(part.indices).into_owned();
+        let states = self.states_for(&indices, part.indices);
+        self.evaluate_on(Selection { indices: &indices, ..part }, baselines, states, progress)
+    }
+
+    fn evaluate_on(
+        &mut self,
+        selection: Selection<'_>,
+        baselines: Option<&Baselines>,
+        states: States,
+        progress: &mut EvaluationProgress<'_>,
+    ) -> Result<Evaluation> {
         self.sync_to_host()?;
         let loss = self.config.loss;
-        let predictions = Predictions { gpu: None, ..self.predictions() };
-        evaluate(predictions, selection, loss, baselines)
+        let states = if self.config.streams() { states } else { States::Windows };
+        let predictions = Predictions { gpu: None, states, ..self.predictions() };
+        evaluate(predictions, selection, loss, baselines, progress)
+    }
+
+    /// Where states begin for the samples `indices` of `part`.
+    fn states_for(&self, indices: &[usize], part: &[usize]) -> States {
+        match (self.config.streams(), indices.len() < part.len()) {
+            (false, _) => States::Windows,
+            (true, false) => States::Segments,
+            (true, true) => States::Stretches,
+        }
     }
 
     /// The model in use, where steps are computed.
@@ -398,7 +437,7 @@ impl Trainer {
             device: &self.device,
             compute: Compute { batch_size: limits.batch_size, ..self.config.compute() },
             chunk_percent: limits.chunk_percent,
-            streams: self.config.streams(),
+            states: if self.config.streams() { States::Segments } else { States::Windows },
             reads_bars: false,
         }
     }

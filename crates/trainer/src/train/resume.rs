@@ -118,7 +118,7 @@ impl Trainer {
             shape: self.model.shape().clone(),
             model: self.model.config(),
             train_samples: run.train.len(),
-            validation_samples: run.validation.len(),
+            validation_samples: self.config.evaluated(run.validation).len(),
             seed: self.config.seed,
             batch_size: self.config.batch_size,
             accumulation_steps: self.config.accumulation_steps,

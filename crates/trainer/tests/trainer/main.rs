@@ -18,6 +18,7 @@ mod masks;
 mod oracle;
 mod precision;
 mod resuming;
+mod sampling;
 mod shortage;
 mod streaming;
 mod tasks;

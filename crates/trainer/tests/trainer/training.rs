@@ -67,7 +67,9 @@ fn the_observer_hears_steps_validations_and_the_end() {
     let device = Device::cpu();
     let mut trainer = Trainer::new(&device, config, samples.shape().clone()).unwrap();
     let mut heard = Vec::new();
-    let (mut allocations, mut epochs) = (Vec::new(), Vec::new());
+    let (mut allocations, mut epochs, mut batches) = (Vec::new(), Vec::new(), Vec::new());
+    // Steps, and validations after 4, 5, 8, 10 and 12 of them.
+    let told_before = |step: u64| step as usize + [4, 5, 8, 10, 12].iter().filter(|&&at| at < step).count();
     let outcome = trainer.train(&run, &mut |event| {
         match event {
             Event::Step(step) => {
@@ -86,12 +88,18 @@ fn the_observer_hears_steps_validations_and_the_end() {
                 assert!(epoch.allocated_bytes_peak <= epoch.reserved_bytes_peak, "{epoch:?}");
                 epochs.push((epoch.step, epoch.epoch));
             }
+            Event::Validating(batch) => {
+                assert_eq!((batch.samples, heard.len()), (20, told_before(batch.step)));
+                batches.push(batch.done);
+            }
             _ => panic!("{event:?}"),
         }
         ControlFlow::Continue(())
     });
     let outcome = outcome.unwrap();
     assert_eq!((outcome.steps, outcome.end), (12, End::Finished));
+    // Of the 20 samples, before each of the five validations is told.
+    assert_eq!(batches, [8, 16, 20].repeat(5));
     assert_eq!(epochs, [(5, 0), (10, 1)]);
     let validations: Vec<_> = heard.iter().filter(|line| line.starts_with('v')).collect();
     // Every fourth step, the ends of epochs of five steps, and the end.

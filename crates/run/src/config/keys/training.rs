@@ -168,6 +168,16 @@ pub(super) const KEYS: &[Key] = &[
     )
     .only(&[Acts::OnValidation]),
     key(
+        "training.validation_samples",
+        Kind::OrWord { word: "auto", otherwise: &Kind::OrWord { word: "all", otherwise: &COUNT } },
+        "auto",
+        "Most samples, cross-sections or graphs that a validation takes, and the same for the \
+         errors at the end of `train` and the baselines beside them: evenly spaced runs of 64, the \
+         same every time, the first and the last of their part among them. With carried state and \
+         in dense training, up to 16 longer runs, each after a warm-up of four windows. `auto` is \
+         20000; `eval` takes all, unless `--samples` says otherwise. A resumed run keeps it.",
+    ),
+    key(
         "training.early_stopping",
         Kind::OrWord { word: "none", otherwise: &COUNT },
         "none",

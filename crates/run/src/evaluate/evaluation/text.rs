@@ -9,13 +9,8 @@ use crate::nouns::TargetKind;
 impl Evaluation {
     /// The table that `eval` prints.
     pub fn to_text(&self) -> String {
-        let mut text = format!(
-            "{} {}s ({}), checkpoint of step {}\n\n",
-            self.samples,
-            self.nouns.row,
-            self.split.name(),
-            self.step
-        );
+        let mut text =
+            format!("{} {}s ({}), checkpoint of step {}\n\n", self.samples, self.nouns.row, self.part(), self.step);
         if !self.tasks.is_empty() {
             // Horizons of a task are counted from its first target.
             let of_task =

@@ -15,6 +15,7 @@ use crate::data::level::Level;
 use crate::data::prefetch::{GatherMode, Source, with_batches};
 use crate::error::{Error, Result};
 use crate::evaluate::predict::Selection;
+use crate::evaluate::{EvaluationProgress, unwatched};
 use most_frequent::{ClassCounts, ProbabilitySums};
 
 /// The ridge of the linear baseline, as a share of the mean of the normal matrix's diagonal. It
@@ -73,26 +74,42 @@ impl Baselines {
     /// As [`Baselines::fit`]; [`Targets`](megabatch_nn::Error::Targets) for targets that the loss
     /// has no meaning for.
     pub fn fit_for(device: &Device, training: Selection<'_>, readout: Option<Readout>, loss: Loss) -> Result<Self> {
+        Baselines::fit_watched(device, training, readout, loss, &mut unwatched)
+    }
+
+    /// [`Baselines::fit_for`] that tells `progress` after every batch how many samples, or graphs,
+    /// are done.
+    ///
+    /// # Errors
+    /// As [`Baselines::fit_for`]; [`Error::Interrupted`] where `progress` breaks.
+    pub fn fit_watched(
+        device: &Device,
+        training: Selection<'_>,
+        readout: Option<Readout>,
+        loss: Loss,
+        progress: &mut EvaluationProgress<'_>,
+    ) -> Result<Self> {
         let Selection { samples, indices } = training;
         if indices.is_empty() {
             let advice = "the baselines are fitted on the training samples; give them a fraction in `fractions`";
             return Err(Error::NothingLeft { part: "training", before: 0, after: 0, advice });
         }
+        let fitting = Fitting { device, training, readout, progress };
         let fitted = match loss {
             Loss::Classes(classes) => {
                 let mut counts = ClassCounts::new(classes, samples.shape().outputs);
-                for_each_batch(device, training, readout, |batch| {
+                for_each_batch(fitting, |batch| {
                     counts.add(&Level::of(readout).targets(batch), batch.graphs().is_some())
                 })?;
                 (!counts.is_empty()).then(|| Fitted::Classes { outputs: counts.outputs() })
             }
             Loss::CrossEntropy => {
                 let mut sums = ProbabilitySums::new(samples.shape().outputs);
-                for_each_batch(device, training, readout, |batch| sums.add(&Level::of(readout).targets(batch)))?;
+                for_each_batch(fitting, |batch| sums.add(&Level::of(readout).targets(batch)))?;
                 (!sums.is_empty()).then(|| Fitted::Classes { outputs: sums.outputs() })
             }
-            Loss::Tasks(_) => fit_groups(device, training, &loss.groups(samples.shape().outputs))?,
-            _ => fit_numbers(device, training, readout)?,
+            Loss::Tasks(_) => fit_groups(fitting, &loss.groups(samples.shape().outputs))?,
+            _ => fit_numbers(fitting, |_| Ok(()))?,
         };
         let advice = "none of the training targets is known; give samples of which some are";
         let none = Error::NothingLeft { part: "training", before: indices.len(), after: 0, advice };
@@ -147,16 +164,24 @@ impl Baselines {
     }
 }
 
+/// Samples, or graphs, to be fitted on.
+struct Fitting<'a, 'p> {
+    device: &'a Device,
+    training: Selection<'a>,
+    readout: Option<Readout>,
+    progress: &'a mut EvaluationProgress<'p>,
+}
+
 /// Numbers of all targets and classes of those that are classes, in one pass; `None` where no
 /// target is known.
-fn fit_groups(device: &Device, training: Selection<'_>, groups: &[Group]) -> Result<Option<Fitted>> {
+fn fit_groups(fitting: Fitting<'_, '_>, groups: &[Group]) -> Result<Option<Fitted>> {
     let counts = |group: &Group| match group.loss {
         Loss::Classes(classes) => Some(ClassCounts::new(classes, group.targets.len())),
         _ => None,
     };
     let mut counts: Vec<Option<ClassCounts>> = groups.iter().map(counts).collect();
-    let width = training.samples.shape().outputs;
-    let numbers = fit_numbers_and(device, training, None, |batch| {
+    let width = fitting.training.samples.shape().outputs;
+    let numbers = fit_numbers(Fitting { readout: None, ..fitting }, |batch| {
         for (group, counts) in groups.iter().zip(&mut counts) {
             let Some(counts) = counts else { continue };
             let mut rows = batch.targets().chunks_exact(width);
@@ -168,19 +193,9 @@ fn fit_groups(device: &Device, training: Selection<'_>, groups: &[Group]) -> Res
     Ok(numbers.map(|numbers| Fitted::Groups { numbers: Box::new(numbers), classes }))
 }
 
-/// Means and regression; `None` where no target is known.
-fn fit_numbers(device: &Device, training: Selection<'_>, readout: Option<Readout>) -> Result<Option<Fitted>> {
-    fit_numbers_and(device, training, readout, |_| Ok(()))
-}
-
-/// The same, with a look at each batch.
-fn fit_numbers_and(
-    device: &Device,
-    training: Selection<'_>,
-    readout: Option<Readout>,
-    mut look: impl FnMut(&BatchView<'_>) -> Result<()>,
-) -> Result<Option<Fitted>> {
-    let shape = training.samples.shape();
+/// Means and regression, with a look at each batch; `None` where no target is known.
+fn fit_numbers(fitting: Fitting<'_, '_>, mut look: impl FnMut(&BatchView<'_>) -> Result<()>) -> Result<Option<Fitted>> {
+    let (shape, readout) = (fitting.training.samples.shape(), fitting.readout);
     let width = shape.timeframes.iter().map(|timeframe| timeframe.features).sum::<usize>() + 1;
     let mut normal = NormalEquations {
         readout,
@@ -190,7 +205,7 @@ fn fit_numbers_and(
         xx_of_known: vec![None; shape.outputs],
         xy: vec![0.0; width * shape.outputs],
     };
-    for_each_batch(device, training, readout, |batch| {
+    for_each_batch(fitting, |batch| {
         normal.add(batch);
         look(batch)
     })?;
@@ -201,9 +216,7 @@ fn fit_numbers_and(
 
 /// Reads the samples, or graphs, to be fitted on.
 fn for_each_batch(
-    device: &Device,
-    Selection { samples, indices }: Selection<'_>,
-    readout: Option<Readout>,
+    Fitting { device, training: Selection { samples, indices }, readout, progress }: Fitting<'_, '_>,
     mut each: impl FnMut(&BatchView<'_>) -> Result<()>,
 ) -> Result<()> {
     let graphs = samples.graphs().filter(|_| readout.is_some());
@@ -220,8 +233,13 @@ fn for_each_batch(
         of_series: GatherMode::Bars,
     };
     with_batches(source, indices.chunks(batch_size).map(<[usize]>::to_vec), |feed| {
+        let mut done = 0;
         while let Some(batch) = feed.next()? {
             each(&batch)?;
+            done = indices.len().min(done + batch_size);
+            if progress(done).is_break() {
+                return Err(Error::Interrupted { work: "the fit of the baselines" });
+            }
         }
         Ok(())
     })

@@ -21,9 +21,9 @@ use crate::data::level::Level;
 use crate::data::samples::{Samples, resident_series};
 use crate::error::{Error, Result};
 use crate::evaluate::baseline::Baselines;
-use crate::evaluate::{Evaluation, evaluate};
+use crate::evaluate::{Evaluation, EvaluationProgress, evaluate, unwatched};
 use predictions::Computed;
-pub(crate) use predictions::{Next, Predictions};
+pub(crate) use predictions::{Next, Predictions, States};
 
 /// Samples to evaluate, by index, visited in this order; for a model over graphs, graphs.
 #[derive(Clone, Copy)]
@@ -45,7 +45,7 @@ pub struct Predictor {
     device: Device,
     compute: Compute,
     precision: Precision,
-    streams: bool,
+    states: States,
     weight_errors: Vec<(String, Accuracy)>,
 }
 
@@ -68,7 +68,7 @@ impl Predictor {
             device: device.clone(),
             compute,
             precision: Precision::Fp32,
-            streams: false,
+            states: States::Windows,
             weight_errors: Vec::new(),
         })
     }
@@ -112,7 +112,17 @@ impl Predictor {
     /// samples must be slices of series.
     pub fn with_carried_state(self) -> Self {
         assert!(self.engine.is_some(), "{SETTLED}");
-        Predictor { streams: true, ..self }
+        Predictor { states: States::Segments, ..self }
+    }
+
+    /// The predictor for samples that are few among those of their segments, as
+    /// [`Config::evaluated`](crate::Config::evaluated) takes them: with carried state, each stretch
+    /// of them begins with a warm-up in place of its segment, and what lies between is not
+    /// computed. Without carried state it changes nothing.
+    #[must_use]
+    pub fn with_warm_up(self) -> Self {
+        let states = if self.states == States::Windows { States::Windows } else { States::Stretches };
+        Predictor { states, ..self }
     }
 
     /// The predictor on `gpu`, in its precision; to be asked for after everything else. Batches and
@@ -142,7 +152,7 @@ impl Predictor {
             let expected = "fp32 for a model over graphs, whose attention is in single precision";
             return Err(Error::setting("precision", &self.precision, expected));
         }
-        if self.streams {
+        if self.states != States::Windows {
             return refuse_on_gpu("with_carried_state", &true, "");
         }
         Ok(())
@@ -255,7 +265,22 @@ impl Predictor {
         loss: Loss,
         baselines: Option<&Baselines>,
     ) -> Result<Evaluation> {
-        evaluate(self.source(selection.samples)?, selection, loss, baselines)
+        self.evaluate_watched(selection, loss, baselines, &mut unwatched)
+    }
+
+    /// [`Predictor::evaluate`] that tells `progress` after every batch how many samples, or graphs,
+    /// are done.
+    ///
+    /// # Errors
+    /// As [`Predictor::evaluate`]; [`Error::Interrupted`] where `progress` breaks.
+    pub fn evaluate_watched(
+        &mut self,
+        selection: Selection<'_>,
+        loss: Loss,
+        baselines: Option<&Baselines>,
+        progress: &mut EvaluationProgress<'_>,
+    ) -> Result<Evaluation> {
+        evaluate(self.source(selection.samples)?, selection, loss, baselines, progress)
     }
 
     /// The model in use on `samples`.
@@ -271,7 +296,7 @@ impl Predictor {
             device: &self.device,
             compute: self.compute,
             chunk_percent: 100,
-            streams: self.streams,
+            states: self.states,
             reads_bars: false,
         })
     }

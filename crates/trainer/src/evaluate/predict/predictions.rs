@@ -27,12 +27,26 @@ pub(crate) struct Predictions<'a> {
     pub(crate) compute: Compute,
     /// Size of the chunks that samples load ahead, of what was planned.
     pub(crate) chunk_percent: u32,
-    /// True if states are those of one pass over each segment.
-    pub(crate) streams: bool,
+    pub(crate) states: States,
     /// True if batches have the bars of their windows also where a GPU has the series, for others
     /// than the model.
     pub(crate) reads_bars: bool,
 }
+
+/// Where the states of a model's LSTMs begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum States {
+    /// With each window.
+    Windows,
+    /// With each segment, which is gone through once.
+    Segments,
+    /// With a warm-up before each stretch of the samples, which are few among those of their
+    /// segments.
+    Stretches,
+}
+
+/// Windows of a warm-up: the state of an LSTM forgets what came before within a few.
+const WARM_UP_WINDOWS: usize = 4;
 
 /// Results for each sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +99,7 @@ impl Predictions<'_> {
             None => {
                 let (model, parameters) = (self.model, self.parameters);
                 self.engine().load(model, parameters);
-                let streamed = if self.streams { Some(self.stream(selection)?) } else { None };
+                let streamed = if self.states == States::Windows { None } else { Some(self.stream(selection)?) };
                 with_batches(source, schedule, |feed| self.on_processor(computed, streamed, feed, see, each))
             }
         }
@@ -134,6 +148,9 @@ impl Predictions<'_> {
         let ends = distinct_ends(selection.samples, selection.indices)?;
         let mut streamed =
             StatefulInference::new(&self.device.scope("carried/streamed"), self.model, self.compute, ends)?;
+        if self.states == States::Stretches {
+            streamed = streamed.with_warm_up(WARM_UP_WINDOWS);
+        }
         let (model, parameters) = (self.model, self.parameters);
         self.engine().stream(model, parameters, &series.timeframes, &mut streamed);
         Ok(streamed)

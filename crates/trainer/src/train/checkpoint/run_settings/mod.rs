@@ -39,7 +39,7 @@ pub struct RunSettings {
     pub model: ModelConfig,
     /// Number of training samples, or graphs.
     pub train_samples: usize,
-    /// Number of validation samples, or graphs.
+    /// Number of samples, or graphs, that a validation takes.
     pub validation_samples: usize,
     /// Seed of weights and order.
     pub seed: u64,

@@ -1,0 +1,73 @@
+#![forbid(unsafe_code)]
+
+//! Evenly spaced runs of a list, from which an evaluation estimates the errors on all of it.
+
+use std::ops::Range;
+
+/// Positions of `count` out of `len` places, or of all where there are no more: runs of
+/// `run_length` consecutive places, the last one shorter where `count` is no multiple of it, and
+/// two of half the length where one would do. The first run begins at the first place, the last
+/// one ends at the last, and the gaps between them differ by one place at most.
+pub(super) fn evenly_spaced(len: usize, count: usize, run_length: usize) -> Vec<Range<usize>> {
+    let count = count.min(len);
+    if count == len {
+        return if len == 0 { Vec::new() } else { vec![0..len] };
+    }
+    let run_length = run_length.min(count.div_ceil(2)).max(1);
+    let runs = count.div_ceil(run_length);
+    let skipped = len - count;
+    let run = |k: usize| {
+        let before = (skipped as u128 * k as u128 / (runs - 1).max(1) as u128) as usize;
+        let start = k * run_length;
+        before + start..before + (start + run_length).min(count)
+    };
+    (0..runs).map(run).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn runs_lie_as_evenly_as_whole_places_allow() {
+        let cases: [(usize, usize, usize, &[Range<usize>]); 8] = [
+            (0, 5, 4, &[]),
+            (5, 5, 2, &[0..5]),
+            (5, 9, 2, &[0..5]),
+            (10, 0, 4, &[]),
+            (10, 1, 4, &[0..1]),
+            (10, 4, 2, &[0..2, 8..10]),
+            (10, 3, 64, &[0..2, 9..10]),
+            (12, 7, 3, &[0..3, 5..8, 11..12]),
+        ];
+        for (len, count, run_length, expected) in cases {
+            assert_eq!(evenly_spaced(len, count, run_length), expected, "{count} of {len} by {run_length}");
+        }
+        let runs = evenly_spaced(558_228, 20_000, 64);
+        assert_eq!((runs.len(), &runs[0], &runs[312]), (313, &(0..64), &(558_196..558_228)));
+    }
+
+    proptest! {
+        #[test]
+        fn as_many_as_asked_for_each_once_with_both_ends_and_even_gaps(
+            len in 0usize..5_000, count in 0usize..5_000, run_length in 1usize..200,
+        ) {
+            let runs = evenly_spaced(len, count, run_length);
+            let places: Vec<usize> = runs.iter().cloned().flatten().collect();
+            prop_assert_eq!(places.len(), count.min(len));
+            prop_assert!(places.windows(2).all(|pair| pair[0] < pair[1]) && places.iter().all(|&place| place < len));
+            if count.min(len) >= 2 {
+                prop_assert_eq!((places[0], places[places.len() - 1]), (0, len - 1));
+            }
+            if count < len {
+                let long = runs.iter().rev().skip(1).all(|run| run.len() == run_length.min(count.div_ceil(2)));
+                prop_assert!(long && runs.iter().all(|run| !run.is_empty() && run.len() <= run_length));
+                let gaps: Vec<usize> = runs.windows(2).map(|pair| pair[1].start - pair[0].end).collect();
+                let (least, most) = (gaps.iter().min(), gaps.iter().max());
+                prop_assert!(least.zip(most).is_none_or(|(least, most)| most - least <= 1), "{:?}", runs);
+            }
+        }
+    }
+}
