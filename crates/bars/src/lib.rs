@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod bar_source;
 mod bars;
 mod clean;
 mod error;
@@ -8,9 +9,11 @@ mod parse;
 mod proof;
 mod read;
 mod series;
+mod spool;
 mod time;
 mod unknown_name;
 
+pub use bar_source::BarSource;
 pub use bars::{Bar, Bars};
 pub use clean::gap::{GapPolicy, Weekends};
 pub use clean::gaps::{Gap, GapCount, GapKind, Gaps};
@@ -43,8 +46,12 @@ pub use series::scale::Scaling;
 pub use series::scalers::{Scalers, TimeframeScaler};
 pub use series::series_stream::{SeriesStep, SeriesStream};
 pub use series::spec::{SeriesSpec, Window};
+pub use series::streamed::{
+    Observe, SampleInstants, SeriesHeader, SeriesPiece, SeriesPlan, StreamedInstrument, TimeframeHeader, TimeframePiece,
+};
 pub use series::target::TargetKind;
 pub use series::{AlignedSeries, Segment, TimeframeSeries};
+pub use spool::{SpoolWriter, SpooledBars};
 pub use time::date_order::DateOrder;
 pub use time::timeframe::Timeframe;
 pub use time::timestamp::listed;
