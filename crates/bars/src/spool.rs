@@ -122,6 +122,13 @@ impl SpoolWriter {
         Ok(SpoolWriter { path: path.to_owned(), file, block, bytes: Vec::new(), len: 0 })
     }
 
+    /// Begins a file of bars of `timeframe` without a name in `folder`.
+    pub(crate) fn unnamed(folder: &Path, timeframe: Timeframe) -> Result<Self> {
+        let file = tempfile::tempfile_in(folder).map_err(failed(folder, "create"))?;
+        let block = Bars::with_capacity(timeframe, BLOCK_BARS);
+        Ok(SpoolWriter { path: folder.to_owned(), file, block, bytes: Vec::new(), len: 0 })
+    }
+
     /// Number of bars so far.
     pub fn len(&self) -> usize {
         self.len
@@ -189,6 +196,22 @@ pub(crate) fn failed(path: &Path, action: &'static str) -> impl Fn(io::Error) ->
 #[cfg(unix)]
 pub(crate) fn read_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, out, offset)
+}
+
+/// Writes `bytes` from `offset` on, without moving the file's own place.
+#[cfg(unix)]
+pub(crate) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+pub(crate) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    use std::os::windows::fs::FileExt as _;
+    let mut done = 0;
+    while done < bytes.len() {
+        done += file.seek_write(&bytes[done..], offset + done as u64)?;
+    }
+    Ok(())
 }
 
 #[cfg(windows)]
