@@ -43,7 +43,7 @@ pub use predictions::{Predictions, SampleInstruments, write_predictions};
 pub use read::{Direct, NonFinite, NonFiniteFound};
 pub use series::{Instruments, Scaler, Series, SeriesFile, SeriesTimeframe, SeriesTimeframeFile, write_series};
 pub use shape::{SampleBlock, SampleSlices, Shape, TimeframeShape};
-pub use source::{Layout, ReadBy, ResidentSeries, Source, SourceOptions, StoredDataset};
+pub use source::{CacheBounds, Layout, ReadBy, ResidentSeries, SeriesSource, Source, SourceOptions, StoredDataset};
 pub use spans::SpanTimes;
 pub use storage::{Compression, Storage, WriteOptions};
 pub use text::AttributeValue;

@@ -19,6 +19,7 @@ mod oracle;
 mod precision;
 mod resuming;
 mod shortage;
+mod streamed_series;
 mod streaming;
 mod tasks;
 mod training;
