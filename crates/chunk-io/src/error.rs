@@ -248,6 +248,19 @@ pub enum Error {
         count: u64,
     },
 
+    /// Rows of a dataset could not be read while they were needed.
+    #[error("{object}: rows {first} to {last}: {source}")]
+    Rows {
+        /// The dataset.
+        object: String,
+        /// First row that was asked for.
+        first: usize,
+        /// Last row that was asked for.
+        last: usize,
+        /// Reason, with the file.
+        source: Box<Error>,
+    },
+
     /// Memory could not be allocated.
     #[error("{path}: {source}")]
     Memory {

@@ -379,6 +379,27 @@ impl NumericDataset {
         Ok(self.read_path.get_or_init(|| found))
     }
 
+    /// Rows that are decoded together, where rows are not read one by one.
+    pub(crate) fn decoded_chunk_rows(&self) -> Result<Option<usize>> {
+        let is_decoded = match self.read_path()? {
+            ReadPath::Own(stored) => stored.is_decoded(),
+            ReadPath::Library(_) => true,
+        };
+        Ok(self.chunk_rows().filter(|_| is_decoded))
+    }
+
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Error for rows that cannot be read because of `source`.
+    pub(crate) fn rows_failed(&self, ranges: &[Range<usize>], source: Error) -> Error {
+        let first = ranges.iter().map(|range| range.start).min().unwrap_or(0);
+        let last = ranges.iter().map(|range| range.end).max().unwrap_or(0).saturating_sub(1);
+        Error::Rows { object: self.object.clone(), first, last, source: Box::new(source) }
+    }
+
     /// Counts values that are not finite; an error if the options refuse them.
     fn report(&self, found: NonFiniteCount) -> Result<()> {
         let Some(first) = found.first else { return Ok(()) };

@@ -46,7 +46,7 @@ pub use series::{
     SeriesWriter, TimeframeDescription, write_series, write_series_in_pieces,
 };
 pub use shape::{SampleBlock, SampleSlices, Shape, TimeframeShape};
-pub use source::{Layout, ReadBy, ResidentSeries, Source, SourceOptions, StoredDataset};
+pub use source::{CacheBounds, Layout, ReadBy, ResidentSeries, SeriesSource, Source, SourceOptions, StoredDataset};
 pub use spans::SpanTimes;
 pub use storage::{Compression, Storage, WriteOptions};
 pub use text::AttributeValue;

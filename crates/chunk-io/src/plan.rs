@@ -73,9 +73,10 @@ pub struct ChunkPlan {
     pub samples_per_chunk: usize,
     /// Chunks in which an epoch of all samples passes; 1 where the data stay.
     pub chunks: usize,
-    /// Bytes of a full chunk.
+    /// Bytes of a full chunk, or of the cache.
     pub chunk_bytes: u64,
-    /// Bytes of the device's memory that data take at most: all of them, or the chunks in flight.
+    /// Bytes of the device's memory that data take at most: all of them, the chunks in flight, or
+    /// the cache.
     pub data_bytes: u64,
 }
 
@@ -87,6 +88,8 @@ pub enum Residence {
     Resident,
     /// Chunks of them pass through, once an epoch.
     Chunked,
+    /// Bars and targets of a series are read as batches need them, through a cache.
+    Streamed,
 }
 
 /// Reason for which a plan is not possible, and the nearest possible one.
@@ -164,8 +167,12 @@ impl ChunkPlan {
         })
     }
 
-    /// The plan for data of `bytes` that stay in memory. A series always does: its windows are
-    /// indices, and its bars are few.
+    /// The plan for a series that is read through a cache of `cache_bytes`.
+    pub fn streamed(shape: &Shape, cache_bytes: u64) -> Self {
+        ChunkPlan { residence: Residence::Streamed, ..ChunkPlan::resident(shape, cache_bytes) }
+    }
+
+    /// The plan for data of `bytes` that stay in memory.
     pub fn resident(shape: &Shape, bytes: u64) -> Self {
         ChunkPlan {
             residence: Residence::Resident,

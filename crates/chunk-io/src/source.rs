@@ -2,7 +2,9 @@
 
 //! One reading interface over both layouts.
 
+mod row_cache;
 mod series;
+mod series_stream;
 pub(crate) mod stored;
 mod windows;
 
@@ -14,12 +16,13 @@ use std::sync::Arc;
 use megabatch_gpu_core::Scope;
 use serde::Serialize;
 
-pub use series::ResidentSeries;
+pub use series::{ResidentSeries, SeriesSource};
+pub use series_stream::CacheBounds;
 
 use crate::cost::ReadCost;
 use crate::error::{Error, LayoutFault, Result};
 use crate::file::InputFile;
-use crate::read::{Direct, FileReadOptions, NonFinite, NonFiniteFound, ReadContext};
+use crate::read::{Direct, FileReadOptions, NonFinite, NonFiniteFound, ReadContext, RowSelection};
 use crate::series::SeriesFile;
 use crate::shape::{SampleSlices, Shape};
 use crate::spans::SpanTimes;
@@ -71,8 +74,11 @@ impl Layout {
 #[derive(Clone, Copy, Debug)]
 pub struct SourceOptions {
     /// A windows file whose samples take at most this many bytes as f32 is read once and stays in
-    /// memory; a larger one is read from disk at each request. A series always stays in memory.
+    /// memory; a larger one is read from disk at each request.
     pub resident_bytes_max: usize,
+    /// Bytes of the cache through which the bars and targets of a series are read; `None` keeps
+    /// them in memory.
+    pub series_cache_bytes: Option<usize>,
     /// Threads that read and decode; 0 for as many as the CPU runs at once. What is read does
     /// not depend on it.
     pub threads: usize,
@@ -86,6 +92,7 @@ impl Default for SourceOptions {
     fn default() -> Self {
         SourceOptions {
             resident_bytes_max: 1 << 30,
+            series_cache_bytes: None,
             threads: 0,
             direct: Direct::default(),
             non_finite: NonFinite::default(),
@@ -102,7 +109,7 @@ pub struct Source {
 
 #[derive(Debug)]
 enum SourceData {
-    Series(ResidentSeries),
+    Series(SeriesSource),
     Windows(WindowsSource),
 }
 
@@ -125,7 +132,13 @@ impl Source {
         let file = InputFile::open_with(path.as_ref(), FileReadOptions { threads, direct, non_finite })?;
         let reading = Arc::clone(&file.reading);
         let data = match Layout::recognise(&file)? {
-            Layout::Series => SourceData::Series(ResidentSeries::load(SeriesFile::from_file(file, scope)?, scope)?),
+            Layout::Series => {
+                let file = SeriesFile::from_file(file, scope)?;
+                SourceData::Series(match options.series_cache_bytes {
+                    None => SeriesSource::load(file, scope)?,
+                    Some(bytes) => SeriesSource::stream(file, bytes, scope)?,
+                })
+            }
             Layout::Windows => {
                 SourceData::Windows(WindowsSource::open(WindowsFile::from_file(file, scope)?, scope, options)?)
             }
@@ -216,8 +229,16 @@ impl Source {
 
     /// The bars, close times and window ends behind the samples; `None` for a windows file, which
     /// does not know them.
-    pub fn series(&self) -> Option<&ResidentSeries> {
+    pub fn series(&self) -> Option<&SeriesSource> {
         match &self.data {
+            SourceData::Series(series) => Some(series),
+            SourceData::Windows(_) => None,
+        }
+    }
+
+    /// The same for writing.
+    pub fn series_mut(&mut self) -> Option<&mut SeriesSource> {
+        match &mut self.data {
             SourceData::Series(series) => Some(series),
             SourceData::Windows(_) => None,
         }
@@ -226,19 +247,20 @@ impl Source {
     /// True if all samples are held in memory, so that no request reads the file.
     pub fn is_resident(&self) -> bool {
         match &self.data {
-            SourceData::Series(_) => true,
+            SourceData::Series(series) => series.resident().is_some(),
             SourceData::Windows(windows) => windows.is_resident(),
         }
     }
 
-    /// Reads all samples into memory, also above [`SourceOptions::resident_bytes_max`].
+    /// Reads all samples into memory, whatever [`SourceOptions`] say.
     ///
     /// # Errors
     /// [`Error::Memory`] when the device has no room; those of reading.
     pub fn load_resident(&mut self) -> Result<()> {
         match &mut self.data {
+            SourceData::Series(series) => series.load_resident(),
             SourceData::Windows(windows) if !windows.is_resident() => windows.load_resident(),
-            _ => Ok(()),
+            SourceData::Windows(_) => Ok(()),
         }
     }
 
@@ -297,7 +319,7 @@ impl Source {
         }
         self.check_memory(samples.len(), &out)?;
         match &self.data {
-            SourceData::Series(series) => Ok(series.gather(samples, out)),
+            SourceData::Series(series) => series.gather(samples, out),
             SourceData::Windows(windows) => windows.read(samples, out),
         }
     }
@@ -311,7 +333,7 @@ impl Source {
         self.check_list(samples)?;
         self.check_memory(samples.len(), &out)?;
         match &self.data {
-            SourceData::Series(series) => Ok(series.gather(samples.iter().copied(), out)),
+            SourceData::Series(series) => series.gather(samples.iter().copied(), out),
             SourceData::Windows(windows) => windows.gather(samples, out),
         }
     }
@@ -325,21 +347,33 @@ impl Source {
         self.check_list(samples)?;
         let horizons = self.shape().horizons;
         let is_known = |target: &f32| !target.is_nan();
-        let windows = match &self.data {
-            SourceData::Series(series) => {
-                let targets = |&sample: &usize| &series.targets()[sample * horizons..(sample + 1) * horizons];
-                return Ok(samples.iter().flat_map(targets).any(is_known));
-            }
-            SourceData::Windows(windows) => windows,
-        };
         for part in samples.chunks(TARGET_ROWS) {
             let mut targets = vec![0.0; part.len() * horizons];
-            windows.read_targets(part, &mut targets)?;
+            self.read_targets(part, &mut targets)?;
             if targets.iter().any(is_known) {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Copies the targets of the samples of a list to `out`, `[samples, K]`. Windows are not read
+    /// for it.
+    ///
+    /// # Errors
+    /// As [`Source::read`].
+    ///
+    /// # Panics
+    /// If `out` has another length than the targets.
+    pub fn read_targets(&self, samples: &[usize], out: &mut [f32]) -> Result<()> {
+        self.check_list(samples)?;
+        match &self.data {
+            SourceData::Series(series) => {
+                let rows: Vec<Range<usize>> = RowSelection::List(samples).runs().collect();
+                series.read_targets(&rows, out).map(drop)
+            }
+            SourceData::Windows(windows) => windows.read_targets(samples, out),
+        }
     }
 
     /// The rows of a windows file that is held in memory: those of the `i`-th timeframe, `[N, T,

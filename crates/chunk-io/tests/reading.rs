@@ -10,8 +10,13 @@ use megabatch_test_support::{Requirement, skip};
 use proptest::prelude::*;
 
 /// Nothing is held in memory, so that each request reads the file.
-const FROM_FILE: SourceOptions =
-    SourceOptions { resident_bytes_max: 0, threads: 2, direct: Direct::Off, non_finite: NonFinite::Pass };
+const FROM_FILE: SourceOptions = SourceOptions {
+    resident_bytes_max: 0,
+    series_cache_bytes: None,
+    threads: 2,
+    direct: Direct::Off,
+    non_finite: NonFinite::Pass,
+};
 
 fn open(path: &Path, options: SourceOptions) -> Source {
     Source::open_with(path, &Device::cpu().scope("data"), options).unwrap()

@@ -164,14 +164,14 @@ fn a_series_knows_when_its_windows_start_and_its_labels_end() {
     let series = made::series(&Plan::two_instruments());
     write_series(&path, &series, &WriteOptions::default()).unwrap();
     let source = Source::open(&path, &scope()).unwrap();
-    let resident = source.series().unwrap();
+    let series_source = source.series().unwrap();
     let minutes = |times: Vec<i64>| times.into_iter().map(|time| time / 60_000_000_000).collect::<Vec<_>>();
     // Samples are at minutes 10 to 40 and 10 to 30; windows are 4 bars of one minute and 2 of five.
-    let base = minutes(resident.window_start_times(0).collect());
+    let base = minutes(series_source.window_start_times(0).collect());
     assert_eq!((base[0], base[30], base[31], base[51]), (7, 37, 7, 27));
-    let higher = minutes(resident.window_start_times(1).collect());
+    let higher = minutes(series_source.window_start_times(1).collect());
     assert_eq!((higher[0], higher[4], higher[5], higher[30]), (5, 5, 10, 35));
-    let ahead: Vec<_> = resident.close_times_ahead(3).map(|time| time.map(|time| time / 60_000_000_000)).collect();
+    let ahead: Vec<_> = series_source.close_times_ahead(3).map(|time| time.map(|time| time / 60_000_000_000)).collect();
     assert_eq!([ahead[0], ahead[27], ahead[28], ahead[31], ahead[51]], [Some(13), Some(40), None, Some(13), None]);
     assert_eq!(source.instruments(), ["PAIR0 €", "PAIR1 €"]);
     assert_eq!(source.sample_instruments().unwrap().iter().filter(|&&instrument| instrument == 1).count(), 21);

@@ -112,9 +112,7 @@ impl Trained {
         let device = Device::cpu();
         let is_own_data = is_own_data(&config, data);
         let mut data = Data::open(&data_path(&config, data)?, &config, &device)?;
-        if data.shape().windows_bytes() <= free_memory_bytes(&device) as u64 / 2 {
-            data.hold()?;
-        }
+        hold_what_fits(&mut data, &config, free_memory_bytes(&device))?;
         require_same_meaning(&folder, &data)?;
         if let Some(change) = change(&folder, &data)?.filter(|_| is_own_data) {
             match changed {
@@ -170,6 +168,30 @@ impl Trained {
     pub(crate) fn units(&self) -> usize {
         self.data.units()
     }
+}
+
+/// Reads data into memory that leave room for a model in `free_bytes`; others stay in their file.
+fn hold_what_fits(data: &mut Data, config: &Config, free_bytes: usize) -> Result<()> {
+    if data.is_windows() {
+        let fits = data.shape().windows_bytes() <= free_bytes as u64 / 2;
+        return if fits { Ok(data.hold()?) } else { Ok(()) };
+    }
+    let Some(series) = data.streamable() else { return Ok(()) };
+    let stays = match config.text("data.residency") {
+        // The states of a segment are those of one pass over bars in memory.
+        _ if streams(config) => true,
+        Some("resident") => true,
+        Some("streamed") => false,
+        _ => series.resident_bytes() <= free_bytes as u64 / 4 * 3,
+    };
+    match stays {
+        true => data.hold()?,
+        false => {
+            let cache_bytes = series.cache_bounds()?.bytes_max.min(free_bytes / 4);
+            data.set_cache(cache_bytes)?;
+        }
+    }
+    Ok(())
 }
 
 fn open_predictor(device: &Device, model: Model, file: &Path, config: &Config, weights: Weights) -> Result<Predictor> {

@@ -13,7 +13,7 @@ pub use config::early_stopping::{EarlyStopping, EarlyStoppingState};
 pub use config::learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
 pub use config::optimizer::{OptimizerConfig, OptimizerKind};
 pub use data::prefetching::{BatchLists, BorrowedBatch, Chunking, LoadedBatches, PrefetchingSource, Waits};
-pub use data::samples::{Batch, InMemory, Samples};
+pub use data::samples::{Batch, InMemory, Samples, StreamedSeries};
 pub use data::series_in_memory::SeriesInMemory;
 pub use data::split::{Purge, Split, SplitFractions, TrainingWindow, WalkForward, reckoning, split, walk_forward};
 pub use error::{Error, FIELDS, Result};

@@ -3,7 +3,7 @@ use std::ops::Range;
 use super::chunk::SampleChunk;
 use super::rows::{BatchRows, SeriesWindows};
 use crate::shape::Shape;
-use crate::source::Source;
+use crate::source::{SeriesSource, Source};
 
 /// A batch in memory, borrowed from a [`Loader`](super::Loader).
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ impl<'a> LoadedBatch<'a> {
     pub fn targets(&self) -> BatchRows<'a> {
         let width = self.shape.horizons;
         match &self.place {
-            BatchPlace::Source(source) if let Some(series) = source.series() => {
+            BatchPlace::Source(source) if let Some(series) = source.series().and_then(SeriesSource::resident) => {
                 BatchRows::among(series.targets(), self.samples, width)
             }
             _ => self.table(self.shape.timeframes.len(), width),
@@ -83,7 +83,7 @@ impl<'a> LoadedBatch<'a> {
         let series = source.series()?;
         let timeframe = &series.file().timeframes()[k];
         Some(SeriesWindows {
-            values: series.values(k),
+            values: series.resident()?.values(k),
             steps: timeframe.steps(),
             features: timeframe.feature_names().len(),
             sample_ends: timeframe.sample_ends(),

@@ -12,7 +12,7 @@ use hdf5::Dataset;
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::parallel::Done;
-use super::rows::RowSelection;
+use super::rows::{RowSelection, take};
 use super::{NonFinite, check};
 use crate::cost::ReadCost;
 use crate::decode::FloatWidth;
@@ -71,6 +71,15 @@ impl LibraryRows<'_> {
                 let mut done =
                     Done { cost: self.read_range(rows.clone(), out).map_err(ReadFailure::Hdf5)?, ..Done::default() };
                 done.found = check(self.non_finite, rows.start * self.row_len, out);
+                Ok(done)
+            }
+            RowSelection::Ranges(ranges) => {
+                let mut done = Done::default();
+                let mut out = out;
+                for rows in ranges.iter() {
+                    let part = take(&mut out, rows.len() * self.row_len);
+                    done.merge(self.read(&RowSelection::Range(rows.clone()), part, scope)?);
+                }
                 Ok(done)
             }
             RowSelection::List(rows) => self.gather(rows, out, scope),

@@ -37,7 +37,7 @@ pub(crate) use non_finite::NonFiniteCount;
 use non_finite::check;
 pub use non_finite::{NonFinite, NonFiniteFound};
 pub(crate) use read_path::{DatasetQuery, ReadPath, choose_read_path};
-pub(crate) use rows::RowSelection;
+pub(crate) use rows::{RowSelection, cut, take};
 use scratch::ThreadBuffers;
 
 /// Reads past the page cache (`O_DIRECT`). Where the file system refuses them, data are read as

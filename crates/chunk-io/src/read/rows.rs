@@ -6,15 +6,17 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 pub(crate) enum RowSelection<'a> {
     Range(Range<usize>),
+    Ranges(&'a [Range<usize>]),
     List(&'a [usize]),
 }
 
 impl RowSelection<'_> {
     /// The rows as runs of consecutive ones.
     pub(crate) fn runs(&self) -> impl Iterator<Item = Range<usize>> + '_ {
-        let (range, mut list): (_, &[usize]) = match self {
-            RowSelection::Range(rows) => (Some(rows.clone()).filter(|rows| !rows.is_empty()), &[]),
-            RowSelection::List(rows) => (None, rows),
+        let (ranges, mut list): (_, &[usize]) = match self {
+            RowSelection::Range(rows) => (std::slice::from_ref(rows), &[]),
+            RowSelection::Ranges(ranges) => (*ranges, &[]),
+            RowSelection::List(rows) => (&[][..], rows),
         };
         let runs = std::iter::from_fn(move || {
             let first = *list.first()?;
@@ -22,7 +24,7 @@ impl RowSelection<'_> {
             list = &list[len..];
             Some(first..first + len)
         });
-        range.into_iter().chain(runs)
+        ranges.iter().filter(|rows| !rows.is_empty()).cloned().chain(runs)
     }
 }
 
@@ -48,8 +50,9 @@ mod tests {
 
     #[test]
     fn runs_are_of_consecutive_rows() {
-        let cases: [(RowSelection<'_>, &[(usize, usize)]); 5] = [
+        let cases: [(RowSelection<'_>, &[(usize, usize)]); 6] = [
             (RowSelection::Range(3..9), &[(3, 9)]),
+            (RowSelection::Ranges(&[7..9, 4..4, 2..8]), &[(7, 9), (2, 8)]),
             (RowSelection::Range(3..3), &[]),
             (RowSelection::List(&[]), &[]),
             (RowSelection::List(&[4, 5, 6, 6, 7, 2, 0]), &[(4, 7), (6, 8), (2, 3), (0, 1)]),

@@ -1,18 +1,37 @@
 #![forbid(unsafe_code)]
 
+use std::ops::Range;
 use std::time::Instant;
 
 use megabatch_gpu_core::{Buffer, Scope};
 
+use super::series_stream::{CacheBounds, SeriesStream};
 use crate::cost::ReadCost;
 use crate::error::Result;
+use crate::file::NumericDataset;
 use crate::series::SeriesFile;
 use crate::shape::SampleSlices;
 
-/// A series file with its bars and targets in memory.
+/// Bytes of a table that are read at once where all of it is.
+const SCAN_BYTES: usize = 4 << 20;
+
+/// A series file with its bars and targets: in memory, or read through a cache.
+#[derive(Debug)]
+pub struct SeriesSource {
+    file: SeriesFile,
+    data: SeriesData,
+    scope: Scope,
+}
+
+#[derive(Debug)]
+enum SeriesData {
+    Resident(ResidentSeries),
+    Streamed(SeriesStream),
+}
+
+/// Bars and targets of a series in memory.
 #[derive(Debug)]
 pub struct ResidentSeries {
-    file: SeriesFile,
     /// One array `[bars, F]` a timeframe.
     values: Vec<Buffer<f32>>,
     /// `[N, K]`.
@@ -20,20 +39,10 @@ pub struct ResidentSeries {
 }
 
 impl ResidentSeries {
-    /// Reads the bars and targets of `file` into memory booked on `scope`.
-    ///
-    /// # Errors
-    /// [`Error::Hdf5`](crate::Error::Hdf5) or [`Error::Memory`](crate::Error::Memory).
-    pub fn load(file: SeriesFile, scope: &Scope) -> Result<Self> {
+    fn load(file: &SeriesFile, scope: &Scope) -> Result<Self> {
         let timeframes = 0..file.timeframes().len();
         let values = timeframes.map(|timeframe| file.read_values(timeframe, scope)).collect::<Result<_>>()?;
-        let targets = file.read_targets(scope)?;
-        Ok(ResidentSeries { file, values, targets })
-    }
-
-    /// The file, with its index arrays.
-    pub fn file(&self) -> &SeriesFile {
-        &self.file
+        Ok(ResidentSeries { values, targets: file.read_targets(scope)? })
     }
 
     /// The scaled bars of a timeframe, `[bars, F]`, row-major.
@@ -44,6 +53,179 @@ impl ResidentSeries {
     /// `[N, K]`, row-major.
     pub fn targets(&self) -> &[f32] {
         self.targets.as_slice()
+    }
+}
+
+impl SeriesSource {
+    /// The series of `file` with its bars and targets in memory booked on `scope`.
+    ///
+    /// # Errors
+    /// [`Error::Hdf5`](crate::Error::Hdf5) or [`Error::Memory`](crate::Error::Memory).
+    pub fn load(file: SeriesFile, scope: &Scope) -> Result<Self> {
+        let data = SeriesData::Resident(ResidentSeries::load(&file, scope)?);
+        Ok(SeriesSource { file, data, scope: scope.clone() })
+    }
+
+    /// The series of `file`, whose bars and targets are read when they are asked for, through a
+    /// cache of about `cache_bytes`, at least [`CacheBounds::bytes_min`]. Memory is taken by the
+    /// first read.
+    ///
+    /// # Errors
+    /// Those of [`Source::storage`](crate::Source::storage).
+    pub fn stream(file: SeriesFile, cache_bytes: usize, scope: &Scope) -> Result<Self> {
+        let data = SeriesData::Streamed(SeriesStream::new(&file, cache_bytes, &scope.child("cache"))?);
+        Ok(SeriesSource { file, data, scope: scope.clone() })
+    }
+
+    /// The file, with its index arrays.
+    pub fn file(&self) -> &SeriesFile {
+        &self.file
+    }
+
+    /// Bars and targets, where they are in memory.
+    pub fn resident(&self) -> Option<&ResidentSeries> {
+        match &self.data {
+            SeriesData::Resident(resident) => Some(resident),
+            SeriesData::Streamed(_) => None,
+        }
+    }
+
+    /// Bytes that bars and targets take in memory.
+    pub fn resident_bytes(&self) -> u64 {
+        let len = |rows: usize, width: usize| (rows as u64).saturating_mul(width as u64 * size_of::<f32>() as u64);
+        self.file.tables().map(|table| len(table.rows(), table.row_len())).sum()
+    }
+
+    /// Least and most bytes of a cache.
+    ///
+    /// # Errors
+    /// Those of [`Source::storage`](crate::Source::storage).
+    pub fn cache_bounds(&self) -> Result<CacheBounds> {
+        SeriesStream::bounds(&self.file)
+    }
+
+    /// Bytes that were given to the cache; `None` for a series in memory.
+    pub fn cache_bytes(&self) -> Option<usize> {
+        match &self.data {
+            SeriesData::Resident(_) => None,
+            SeriesData::Streamed(stream) => Some(stream.budget_bytes),
+        }
+    }
+
+    /// Reads bars and targets into memory.
+    ///
+    /// # Errors
+    /// As [`SeriesSource::load`].
+    pub fn load_resident(&mut self) -> Result<()> {
+        if self.resident().is_none() {
+            self.data = SeriesData::Resident(ResidentSeries::load(&self.file, &self.scope)?);
+        }
+        Ok(())
+    }
+
+    /// Reads bars and targets through a new cache of about `cache_bytes` from now on, the memory of
+    /// which is taken here.
+    ///
+    /// # Errors
+    /// As [`SeriesSource::stream`], and [`Error::Memory`](crate::Error::Memory).
+    pub fn set_cache(&mut self, cache_bytes: usize) -> Result<()> {
+        let stream = SeriesStream::new(&self.file, cache_bytes, &self.scope.child("cache"))?;
+        // What is held is given back before the memory of the new cache is taken.
+        self.data = SeriesData::Streamed(stream);
+        let SeriesData::Streamed(stream) = &self.data else { unreachable!("set above") };
+        stream.reserve(&self.file)
+    }
+
+    /// Gives `each` all bars of a timeframe, or after the last timeframe all targets, in order, some
+    /// rows at a time and past the cache.
+    ///
+    /// # Errors
+    /// [`Error::Rows`](crate::Error::Rows), and whatever `each` returns.
+    ///
+    /// # Panics
+    /// If there are not so many timeframes.
+    pub fn scan_table<E: From<crate::Error>>(
+        &self,
+        table: usize,
+        mut each: impl FnMut(&[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if let SeriesData::Resident(resident) = &self.data {
+            return each(resident.values.get(table).unwrap_or(&resident.targets).as_slice());
+        }
+        let table = self.table(table);
+        let rows = (SCAN_BYTES / size_of::<f32>() / table.row_len().max(1)).max(1);
+        let rows = match table.decoded_chunk_rows()? {
+            // Parts end with a chunk, so that none is decoded twice.
+            Some(chunk_rows) => rows.next_multiple_of(chunk_rows),
+            None => rows,
+        };
+        let mut part = Vec::new();
+        for first in (0..table.rows()).step_by(rows) {
+            let range = first..table.rows().min(first + rows);
+            part.resize(range.len() * table.row_len(), 0.0);
+            let read = table.read_f32_range(range.clone(), &mut part);
+            read.map_err(|source| table.rows_failed(&[range], source))?;
+            each(&part)?;
+        }
+        Ok(())
+    }
+
+    /// Copies bars of a timeframe to `out`, one range of rows after the other.
+    ///
+    /// # Errors
+    /// [`Error::Rows`](crate::Error::Rows) names the dataset and the rows that cannot be read.
+    ///
+    /// # Panics
+    /// If a range passes the end, or `out` has another length than the rows.
+    pub fn read_bars(&self, timeframe: usize, rows: &[Range<usize>], out: &mut [f32]) -> Result<ReadCost> {
+        assert!(timeframe < self.file.timeframes().len(), "timeframe {timeframe}");
+        self.read_table(timeframe, rows, out)
+    }
+
+    /// Copies the targets of the samples of `ranges` to `out`, `[.., K]`, one range after the other.
+    ///
+    /// # Errors
+    /// As [`SeriesSource::read_bars`].
+    ///
+    /// # Panics
+    /// As [`SeriesSource::read_bars`].
+    pub fn read_targets(&self, samples: &[Range<usize>], out: &mut [f32]) -> Result<ReadCost> {
+        self.read_table(self.file.timeframes().len(), samples, out)
+    }
+
+    /// Cost of all reads through the cache so far; nothing for a series in memory.
+    pub fn read_cost(&self) -> ReadCost {
+        match &self.data {
+            SeriesData::Resident(_) => ReadCost::default(),
+            SeriesData::Streamed(stream) => stream.cost(),
+        }
+    }
+
+    /// Bars by timeframe, then the targets.
+    fn table(&self, i: usize) -> &NumericDataset {
+        self.file.tables().nth(i).expect("a table of each timeframe and one of targets")
+    }
+
+    /// Rows of a table: bars by timeframe, then the targets.
+    fn read_table(&self, i: usize, ranges: &[Range<usize>], out: &mut [f32]) -> Result<ReadCost> {
+        let table = self.table(i);
+        let rows: usize = ranges.iter().map(ExactSizeIterator::len).sum();
+        assert_eq!(out.len(), rows * table.row_len(), "memory for exactly the rows");
+        assert!(ranges.iter().all(|range| range.end <= table.rows()), "rows up to {}", table.rows());
+        match &self.data {
+            SeriesData::Streamed(stream) => stream.read(i, table, ranges, out),
+            SeriesData::Resident(resident) => {
+                let started = Instant::now();
+                let values = resident.values.get(i).unwrap_or(&resident.targets).as_slice();
+                let (width, mut out) = (table.row_len(), out);
+                for range in ranges {
+                    let (rows, rest) = out.split_at_mut(range.len() * width);
+                    rows.copy_from_slice(&values[range.start * width..range.end * width]);
+                    out = rest;
+                }
+                Ok(ReadCost { copy: started.elapsed(), ..ReadCost::default() })
+            }
+        }
     }
 
     /// Close time of the first bar of each sample's window, `[N]`, ns since 1970 UTC: nothing in
@@ -67,26 +249,24 @@ impl ResidentSeries {
     }
 
     /// Copies samples into memory of the right size; each is a sample of the file.
-    pub(super) fn gather(&self, samples: impl Iterator<Item = usize> + Clone, out: SampleSlices<'_>) -> ReadCost {
-        let started = Instant::now();
+    pub(super) fn gather(
+        &self,
+        samples: impl Iterator<Item = usize> + Clone,
+        out: SampleSlices<'_>,
+    ) -> Result<ReadCost> {
+        let mut cost = ReadCost::default();
         for (timeframe, features) in out.features.into_iter().enumerate() {
-            self.gather_windows(timeframe, samples.clone(), features);
+            // The window of a sample is `steps` consecutive rows of the bars.
+            let index = &self.file.timeframes()[timeframe];
+            let window = |sample: usize| {
+                let end = index.sample_ends()[sample] as usize + 1;
+                end - index.steps()..end
+            };
+            let windows: Vec<Range<usize>> = samples.clone().map(window).collect();
+            cost += self.read_bars(timeframe, &windows, features)?;
         }
-        let horizons = self.file.shape().horizons;
-        for (row, sample) in out.targets.chunks_exact_mut(horizons).zip(samples) {
-            row.copy_from_slice(&self.targets()[sample * horizons..(sample + 1) * horizons]);
-        }
-        ReadCost { copy: started.elapsed(), ..ReadCost::default() }
-    }
-
-    /// The window of a sample is `steps` consecutive rows of the bars, so that it is one copy.
-    fn gather_windows(&self, timeframe: usize, samples: impl Iterator<Item = usize>, out: &mut [f32]) {
-        let index = &self.file.timeframes()[timeframe];
-        let features = index.feature_names().len();
-        let values = self.values(timeframe);
-        for (window, sample) in out.chunks_exact_mut(index.steps() * features).zip(samples) {
-            let end = (index.sample_ends()[sample] as usize + 1) * features;
-            window.copy_from_slice(&values[end - window.len()..end]);
-        }
+        let rows: Vec<Range<usize>> = samples.map(|sample| sample..sample + 1).collect();
+        cost += self.read_targets(&rows, out.targets)?;
+        Ok(cost)
     }
 }

@@ -31,6 +31,7 @@ mod report;
 mod resume;
 mod snapshot;
 mod stage;
+mod streamed;
 mod train;
 mod universe;
 mod walk_forward;

@@ -18,11 +18,59 @@ pub struct Series<'a> {
     pub segment_starts: &'a [i64],
 }
 
-impl Series<'_> {
+/// Bars of one timeframe without their values.
+#[derive(Clone, Copy, Debug)]
+pub struct SeriesSpan<'a> {
+    /// Number of bars.
+    pub bars: usize,
+    /// As [`Series::segment_starts`].
+    pub segment_starts: &'a [i64],
+}
+
+/// Last bar of the window of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowEnd {
+    /// Index of the sample, for errors.
+    pub sample: usize,
+    /// Row of the bar.
+    pub end: i64,
+}
+
+impl SeriesSpan<'_> {
     /// The first bar of the segment that the bar at `row` lies in.
     pub fn segment_start(&self, row: usize) -> usize {
         let after = self.segment_starts.partition_point(|&start| start <= row as i64);
         after.checked_sub(1).map_or(0, |segment| self.segment_starts[segment] as usize)
+    }
+
+    /// Row of the first bar of a window of `timeframe`.
+    ///
+    /// # Errors
+    /// [`Error::WindowOutOfRange`] when the window is not inside the series,
+    /// [`Error::WindowAcrossSegments`] when it is not inside one segment.
+    pub fn window_start(&self, timeframe: &Timeframe, window: WindowEnd) -> Result<usize> {
+        let (WindowEnd { sample, end }, bars) = (window, self.bars);
+        let (name, steps) = (|| timeframe.name.clone(), timeframe.steps);
+        let inside = usize::try_from(end).ok().filter(|&end| end < bars);
+        let start = inside.and_then(|end| (end + 1).checked_sub(steps)).ok_or_else(|| Error::WindowOutOfRange {
+            sample,
+            timeframe: name(),
+            end,
+            steps,
+            bars,
+        })?;
+        let segment_start = self.segment_start(start + steps - 1);
+        if start < segment_start {
+            return Err(Error::WindowAcrossSegments { sample, timeframe: name(), end, steps, segment_start });
+        }
+        Ok(start)
+    }
+}
+
+impl Series<'_> {
+    /// The first bar of the segment that the bar at `row` lies in.
+    pub fn segment_start(&self, row: usize) -> usize {
+        SeriesSpan { bars: 0, segment_starts: self.segment_starts }.segment_start(row)
     }
 
     fn check_segments(&self, timeframe: &Timeframe) -> Result<()> {
@@ -79,21 +127,11 @@ impl SeriesView<'_> {
     /// [`Error::SampleOutOfRange`] for a sample without an end.
     pub fn window_start(&self, shape: &SampleShape, k: usize, sample: usize) -> Result<usize> {
         let (timeframe, series) = (&shape.timeframes[k], &self.timeframes[k]);
-        let bars = series.values.len() / timeframe.features;
         let &end = series.ends.get(sample).ok_or(Error::SampleOutOfRange { sample, len: series.ends.len() })?;
-        let (name, steps) = (|| timeframe.name.clone(), timeframe.steps);
-        let inside = usize::try_from(end).ok().filter(|&end| end < bars);
-        let start = inside.and_then(|end| (end + 1).checked_sub(steps)).ok_or_else(|| Error::WindowOutOfRange {
-            sample,
-            timeframe: name(),
-            end,
-            steps,
-            bars,
-        })?;
-        let segment_start = series.segment_start(start + steps - 1);
-        if start < segment_start {
-            return Err(Error::WindowAcrossSegments { sample, timeframe: name(), end, steps, segment_start });
-        }
-        Ok(start)
+        let span = SeriesSpan {
+            bars: series.values.len() / timeframe.features,
+            segment_starts: series.segment_starts,
+        };
+        span.window_start(timeframe, WindowEnd { sample, end })
     }
 }

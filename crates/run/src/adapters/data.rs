@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use megabatch_chunk_io::{Layout, Shape, Source};
+use megabatch_chunk_io::{Layout, SeriesSource, Shape, Source};
 use megabatch_gpu_core::Device;
 use megabatch_nn::graph::Graphs;
 use megabatch_nn::model::{Encoder, Readout};
@@ -37,7 +37,8 @@ pub(crate) enum Data {
 }
 
 impl Data {
-    /// Opens `path`, and the graphs that `config` has for it. Windows stay in their file.
+    /// Opens `path`, and the graphs that `config` has for it. Samples by themselves stay in their
+    /// file.
     ///
     /// # Errors
     /// Those of the files; a usage failure where the graphs do not belong to the data.
@@ -53,10 +54,12 @@ impl Data {
                 ))),
             };
         }
-        let source = SourceSamples::open(path, device, 0)?;
         match graph {
-            None => Ok(Data::Samples(source)),
-            Some(graph) => Ok(Data::CrossSections(CrossSections::join(source, &graph, config)?)),
+            None => Ok(Data::Samples(SourceSamples::open_in_file(path, device)?)),
+            Some(graph) => {
+                let source = SourceSamples::open(path, device, 0)?;
+                Ok(Data::CrossSections(CrossSections::join(source, &graph, config)?))
+            }
         }
     }
 
@@ -204,11 +207,27 @@ impl Data {
         }
     }
 
-    /// Reads windows into memory that are not there yet.
+    /// The series whose bars and targets stay in their file, or could.
+    pub(crate) fn streamable(&self) -> Option<&SeriesSource> {
+        match self {
+            Data::Samples(samples) => samples.source().series(),
+            Data::CrossSections(_) | Data::Graphs(_) => None,
+        }
+    }
+
+    /// Reads bars of a series in the file through a cache of about `cache_bytes`.
+    pub(crate) fn set_cache(&mut self, cache_bytes: usize) -> megabatch_chunk_io::Result<()> {
+        match self {
+            Data::Samples(samples) => samples.set_cache(cache_bytes),
+            Data::CrossSections(_) | Data::Graphs(_) => Ok(()),
+        }
+    }
+
+    /// Reads samples into memory that are not there yet.
     pub(crate) fn hold(&mut self) -> megabatch_chunk_io::Result<()> {
         match self {
             Data::Samples(samples) => samples.hold(),
-            // A series is, and graphs are mapped.
+            // Cross-sections are, and graphs are mapped.
             Data::CrossSections(_) | Data::Graphs(_) => Ok(()),
         }
     }

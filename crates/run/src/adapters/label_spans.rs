@@ -1,7 +1,7 @@
 //! The time that the targets of cross-sections are about, by which neighbouring days overlap.
 
 use megabatch_bars::{TargetKind, Timeframe};
-use megabatch_chunk_io::{AttributeValue, ResidentSeries};
+use megabatch_chunk_io::{AttributeValue, SeriesSource};
 use megabatch_nn::graph::LabelSpan;
 
 use crate::error::Result;
@@ -19,7 +19,7 @@ impl LabelSpans {
     ///
     /// # Errors
     /// An attribute of the file cannot be read.
-    pub(super) fn of(series: &ResidentSeries) -> Result<Self> {
+    pub(super) fn of(series: &SeriesSource) -> Result<Self> {
         let file = series.file();
         let targets = file.shape().horizons;
         let horizon = match file.attribute("horizon_bars")? {
@@ -47,7 +47,7 @@ impl LabelSpans {
     /// bars are rare end later than the others: the median sample counts.
     pub(super) fn of_samples(
         &self,
-        series: &ResidentSeries,
+        series: &SeriesSource,
         samples: &[usize],
         time_ns: i64,
         target: usize,
@@ -62,7 +62,7 @@ impl LabelSpans {
 
 /// When the row closes that lies `rows` after the last one of a sample, or the instrument's last
 /// row.
-fn median_end(series: &ResidentSeries, samples: &[usize], rows: usize) -> i64 {
+fn median_end(series: &SeriesSource, samples: &[usize], rows: usize) -> i64 {
     let file = series.file();
     let shortest = &file.timeframes()[0];
     let (closes, instruments) = (shortest.close_times(), file.sample_instruments());

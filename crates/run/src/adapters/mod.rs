@@ -17,4 +17,5 @@ pub(crate) mod series;
 pub(crate) mod spans;
 pub(crate) mod split;
 mod stored;
+mod streamed;
 pub(crate) mod trials;

@@ -1,6 +1,6 @@
 //! Overlap of samples that follow one another, by which the default order is chosen.
 
-use megabatch_chunk_io::{ResidentSeries, SampleBlock, Shape, Source};
+use megabatch_chunk_io::{SeriesSource, SampleBlock, Shape, Source};
 
 use super::data::Data;
 use crate::error::Result;
@@ -47,7 +47,7 @@ impl Neighbours {
 }
 
 /// By the last bars of windows: each sample beside the one before it of the same instrument.
-fn of_series(series: &ResidentSeries, instruments: Option<&[i32]>) -> Neighbours {
+fn of_series(series: &SeriesSource, instruments: Option<&[i32]>) -> Neighbours {
     let timeframes = series.file().timeframes();
     let shape = series.file().shape();
     let mut before = std::collections::BTreeMap::new();

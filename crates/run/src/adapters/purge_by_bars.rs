@@ -2,13 +2,13 @@
 //! began with it goes on with it.
 
 use megabatch_bars::Timeframe;
-use megabatch_chunk_io::{AttributeValue, ResidentSeries, Source};
+use megabatch_chunk_io::{AttributeValue, SeriesSource, Source};
 
 use crate::error::Result;
 
 /// When each sample's label ends, by bars of the shortest timeframe: too early where bars of the
 /// base are missing.
-pub(super) fn label_end_times(series: &ResidentSeries) -> Result<Vec<i64>> {
+pub(super) fn label_end_times(series: &SeriesSource) -> Result<Vec<i64>> {
     let file = series.file();
     let shortest = &file.timeframes()[0];
     let last_of = |sample: usize| match file.sample_instruments() {
@@ -20,7 +20,7 @@ pub(super) fn label_end_times(series: &ResidentSeries) -> Result<Vec<i64>> {
 }
 
 /// Horizon of the targets, in bars of the shortest timeframe.
-fn horizon_bars(series: &ResidentSeries) -> Result<usize> {
+fn horizon_bars(series: &SeriesSource) -> Result<usize> {
     let file = series.file();
     let horizon = match file.attribute("horizon_bars")? {
         Some(AttributeValue::Int(bars)) => usize::try_from(bars).ok(),

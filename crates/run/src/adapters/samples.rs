@@ -4,11 +4,13 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
-use megabatch_chunk_io::{SampleBlock, SampleSlices, SeriesTimeframeFile, Shape, Source, SourceOptions};
+use megabatch_chunk_io::{
+    Layout, SampleBlock, SampleSlices, SeriesSource, SeriesTimeframeFile, Shape, Source, SourceOptions,
+};
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::{Series, SeriesView};
 use megabatch_nn::model::{SampleShape, Timeframe};
-use megabatch_trainer::{Batch, PrefetchingSource, Samples};
+use megabatch_trainer::{Batch, PrefetchingSource, Samples, StreamedSeries};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::loading::Chunks;
@@ -28,16 +30,25 @@ pub(crate) struct SourceSamples {
     pub(super) source: Arc<Source>,
     shape: SampleShape,
     /// First bar of each segment in each timeframe; empty for windows.
-    segment_starts: Vec<Vec<i64>>,
+    pub(super) segment_starts: Vec<Vec<i64>>,
     /// For windows that do not stay in memory.
     pub(super) chunks: Chunks,
 }
 
 impl SourceSamples {
-    /// Opens `path`. Windows of up to `resident_bytes_max` stay in memory; larger ones are read
-    /// when they are asked for.
+    /// Opens `path`. A series, and windows of up to `resident_bytes_max`, stay in memory; larger
+    /// ones are read when they are asked for.
     pub(crate) fn open(path: &Path, device: &Device, resident_bytes_max: usize) -> megabatch_chunk_io::Result<Self> {
-        let options = SourceOptions { resident_bytes_max, ..SourceOptions::default() };
+        Self::open_with(path, device, SourceOptions { resident_bytes_max, ..SourceOptions::default() })
+    }
+
+    /// Opens `path`; bars, windows and targets are read when they are asked for.
+    pub(crate) fn open_in_file(path: &Path, device: &Device) -> megabatch_chunk_io::Result<Self> {
+        let options = SourceOptions { resident_bytes_max: 0, series_cache_bytes: Some(0), ..SourceOptions::default() };
+        Self::open_with(path, device, options)
+    }
+
+    fn open_with(path: &Path, device: &Device, options: SourceOptions) -> megabatch_chunk_io::Result<Self> {
         let source = Source::open_with(path, &device.scope("data"), options)?;
         let shape = trainer_shape(source.shape());
         let timeframes = source.series().map_or(&[][..], |series| series.file().timeframes());
@@ -46,7 +57,16 @@ impl SourceSamples {
         Ok(SourceSamples { source: Arc::new(source), shape, segment_starts, chunks })
     }
 
-    /// Reads windows into memory that are not there yet.
+    /// Reads bars of a series in the file through a cache of about `cache_bytes`.
+    ///
+    /// # Panics
+    /// If a loader is at work on them.
+    pub(crate) fn set_cache(&mut self, cache_bytes: usize) -> megabatch_chunk_io::Result<()> {
+        let source = Arc::get_mut(&mut self.source).expect("no loader is at work");
+        source.series_mut().map_or(Ok(()), |series| series.set_cache(cache_bytes))
+    }
+
+    /// Reads what is not in memory yet into it.
     ///
     /// # Panics
     /// If a loader is at work on them.
@@ -64,18 +84,27 @@ impl SourceSamples {
         hash.update(self.shape.to_string().as_bytes());
         hash.update(&(self.len() as u64).to_le_bytes());
         hash_numbers(&mut hash, self.source.sample_times().unwrap_or_default(), i64::to_le_bytes);
-        match self.series() {
-            Some(SeriesView { timeframes, targets }) => {
-                for Series { values, ends, segment_starts } in timeframes {
-                    hash_numbers(&mut hash, values, f32::to_le_bytes);
-                    hash_numbers(&mut hash, ends, i64::to_le_bytes);
-                    hash_numbers(&mut hash, segment_starts, i64::to_le_bytes);
-                }
-                hash_numbers(&mut hash, targets, f32::to_le_bytes);
-            }
+        match self.source.series() {
+            Some(series) => self.hash_series(series, &mut hash)?,
             None => self.hash_windows(&mut hash)?,
         }
         Ok(format!("{:032x}", hash.digest128()))
+    }
+
+    fn hash_series(&self, series: &SeriesSource, hash: &mut Xxh3) -> megabatch_chunk_io::Result<()> {
+        let hash_table = |hash: &mut Xxh3, table: usize| {
+            series.scan_table(table, |rows| {
+                hash_numbers(hash, rows, f32::to_le_bytes);
+                Ok::<(), megabatch_chunk_io::Error>(())
+            })
+        };
+        let timeframes = series.file().timeframes();
+        for (k, timeframe) in timeframes.iter().enumerate() {
+            hash_table(hash, k)?;
+            hash_numbers(hash, timeframe.sample_ends(), i64::to_le_bytes);
+            hash_numbers(hash, &self.segment_starts[k], i64::to_le_bytes);
+        }
+        hash_table(hash, timeframes.len())
     }
 
     fn hash_windows(&self, hash: &mut Xxh3) -> megabatch_chunk_io::Result<()> {
@@ -130,18 +159,23 @@ impl Samples for SourceSamples {
     }
 
     fn series(&self) -> Option<SeriesView<'_>> {
-        let resident = self.source.series()?;
-        let timeframes = resident.file().timeframes().iter().enumerate();
-        let series = timeframes.map(|(k, timeframe)| Series {
+        let series = self.source.series()?;
+        let resident = series.resident()?;
+        let timeframes = series.file().timeframes().iter().enumerate();
+        let timeframes = timeframes.map(|(k, timeframe)| Series {
             values: resident.values(k),
             ends: timeframe.sample_ends(),
             segment_starts: &self.segment_starts[k],
         });
-        Some(SeriesView { timeframes: series.collect(), targets: resident.targets() })
+        Some(SeriesView { timeframes: timeframes.collect(), targets: resident.targets() })
+    }
+
+    fn streamed_series(&self) -> Option<&dyn StreamedSeries> {
+        self.source.series().is_some_and(|series| series.resident().is_none()).then_some(self)
     }
 
     fn load_ahead(&self) -> Option<&dyn PrefetchingSource> {
-        (!self.source.is_resident()).then_some(self)
+        (!self.source.is_resident() && self.source.layout() == Layout::Windows).then_some(self)
     }
 
     fn instrument(&self, sample: usize) -> Option<&str> {

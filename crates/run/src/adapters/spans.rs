@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use megabatch_chunk_io::{AttributeValue, ResidentSeries, Source, longest_bar_ns};
+use megabatch_chunk_io::{AttributeValue, SeriesSource, Source, longest_bar_ns};
 use megabatch_trainer::reckoning::{BarCount, LongerBars, SampleCalendars, fill_label_ends, nearer};
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ impl<'a> SampleSpans<'a> {
     }
 }
 
-fn of_series<'a>(source: &'a Source, series: &'a ResidentSeries) -> Result<SampleSpans<'a>> {
+fn of_series<'a>(source: &'a Source, series: &'a SeriesSource) -> Result<SampleSpans<'a>> {
     let reach_ns = match source.sample_reach_times() {
         Some(reach_ns) => Cow::Borrowed(reach_ns),
         None => Cow::Owned(window_starts(source, series)?),
@@ -65,7 +65,7 @@ fn of_series<'a>(source: &'a Source, series: &'a ResidentSeries) -> Result<Sampl
 }
 
 /// Label ends, at the latest, where labels count bars that are shorter than any of the series.
-fn shorter_label_ends(source: &Source, series: &ResidentSeries, bars: usize) -> Result<Vec<Option<i64>>> {
+fn shorter_label_ends(source: &Source, series: &SeriesSource, bars: usize) -> Result<Vec<Option<i64>>> {
     let file = series.file();
     let shortest = &file.timeframes()[0];
     let instrument_end_ns = instrument_ends(source)?;
@@ -103,7 +103,7 @@ fn instrument_ends(source: &Source) -> Result<Vec<Option<i64>>> {
 
 /// When the earliest bar in any window of each sample opened; what its features look back at is not
 /// known here.
-fn window_starts(source: &Source, series: &ResidentSeries) -> Result<Vec<i64>> {
+fn window_starts(source: &Source, series: &SeriesSource) -> Result<Vec<i64>> {
     let is_ordinal = source.attribute("time_kind")? == Some(AttributeValue::from("ordinal"));
     let timeframes = series.file().timeframes();
     let mut starts = vec![i64::MAX; series.file().shape().samples];

@@ -103,7 +103,7 @@ fn of_file(error: &megabatch_chunk_io::Error) -> Option<Kind> {
         Error::Memory { source, .. } => of_device(source),
         Error::BadRequest { .. } | Error::NotWritable { .. } => Some(Kind::Usage),
         Error::Interrupted { .. } => Some(Kind::Cancelled),
-        Error::Io { .. } => None,
+        Error::Io { .. } | Error::Rows { .. } => None,
         _ => Some(Kind::Data),
     }
 }

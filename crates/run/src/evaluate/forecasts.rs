@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
-use megabatch_chunk_io::{SampleBlock, Source};
+use megabatch_chunk_io::Source;
 use megabatch_nn::loss::{Group, Loss};
 use megabatch_trainer::{Error, Samples as _, Selection};
 
@@ -37,8 +37,8 @@ pub(crate) struct Pairs {
 
 /// Samples of a stretch of time.
 const STRETCH: usize = 240;
-/// Samples whose windows are read for their targets at a time.
-const BLOCK: usize = 16;
+/// Samples whose targets are read at a time.
+const BLOCK: usize = 4096;
 
 impl Forecasts {
     /// Predicts what is evaluated of `part` of `job`'s data, which are `samples`, with `weights`. It
@@ -161,17 +161,12 @@ fn column(rows: &[f32], outputs: usize, horizon: usize) -> impl Iterator<Item = 
 
 fn add_targets(source: &Source, indices: &[usize], pairs: &mut [Pairs]) -> Result<()> {
     let outputs = source.shape().horizons;
-    if let Some(series) = source.series() {
-        for Pairs { horizon, actual, .. } in pairs {
-            actual.extend(indices.iter().map(|&sample| series.targets()[sample * outputs + *horizon - 1]));
-        }
-        return Ok(());
-    }
+    let mut targets = Vec::new();
     for some in indices.chunks(BLOCK) {
-        let mut block = SampleBlock::zeros(source.shape(), some.len());
-        source.gather(some, block.slices())?;
+        targets.resize(some.len() * outputs, 0.0);
+        source.read_targets(some, &mut targets)?;
         for Pairs { horizon, actual, .. } in &mut *pairs {
-            actual.extend(column(&block.targets, outputs, *horizon));
+            actual.extend(column(&targets, outputs, *horizon));
         }
     }
     Ok(())

@@ -62,7 +62,7 @@ impl DataPlan {
             batches_per_chunk: chunks.samples_per_chunk.div_ceil(job.training.batch_size),
             recommended: recommend(job.memory_bytes as u64),
             reads: match chunks.residence {
-                Residence::Resident => Vec::new(),
+                Residence::Resident | Residence::Streamed => Vec::new(),
                 Residence::Chunked => epoch_reads(job, chunks.samples_per_chunk)?,
             },
             chunks,
@@ -83,6 +83,10 @@ impl DataPlan {
         let windows_bytes = bytes(usize::try_from(*windows_bytes).unwrap_or(usize::MAX));
         let residence = match chunks.residence {
             Residence::Resident => format!("{} stay in memory ({windows_bytes} as windows)", bytes(*resident_bytes)),
+            Residence::Streamed => format!(
+                "streamed through a cache of {} ({windows_bytes} as windows)",
+                bytes(chunks.data_bytes as usize)
+            ),
             Residence::Chunked => format!(
                 "{windows_bytes} as windows in {} chunks of {} samples, {batches_per_chunk} batches, {} each",
                 chunks.chunks,

@@ -1,6 +1,6 @@
 //! The data: what was read, what was wrong with it, where it has gaps.
 
-use megabatch_chunk_io::{AttributeValue, ResidentSeries, Source};
+use megabatch_chunk_io::{AttributeValue, SeriesSource, Source};
 use serde_json::Value;
 
 use super::chart::{Axis, Row, Span, Timeline, Words};
@@ -86,7 +86,7 @@ impl DataFacts {
 }
 
 /// Each instrument's stretches, by the bars of the shortest timeframe.
-fn stretches(series: &ResidentSeries) -> Vec<(String, Vec<(i64, i64)>)> {
+fn stretches(series: &SeriesSource) -> Vec<(String, Vec<(i64, i64)>)> {
     let file = series.file();
     let shortest = &file.timeframes()[0];
     let times = shortest.close_times();

@@ -6,7 +6,9 @@ pub(crate) mod settings;
 
 use std::path::{Path, PathBuf};
 
-use megabatch_chunk_io::{ChunkPlan, Filling, MemoryShortage, PlanRequest, ReadBy, Residence, Source, StoredDataset};
+use megabatch_chunk_io::{
+    CacheBounds, ChunkPlan, Filling, MemoryShortage, PlanRequest, ReadBy, Residence, SeriesSource, Source, StoredDataset,
+};
 use megabatch_gpu_core::Device;
 use megabatch_nn::cpu::Compute;
 use megabatch_nn::model::{Encoder, Model, SampleShape};
@@ -55,6 +57,8 @@ pub(crate) struct TrainingSetup {
     held_beside_bytes: usize,
     /// Rows of the file that are decoded together, 1 where none are.
     stored_rows: usize,
+    /// Sizes of a cache of the series, where it may stay in its file.
+    cache_bounds: Option<CacheBounds>,
     cache_folder: Option<PathBuf>,
 }
 
@@ -165,9 +169,12 @@ impl TrainingSetup {
     /// Bytes that the data hold in memory during a run: as samples, what tells their times, and a
     /// mapped file.
     pub(crate) fn data_bytes(&self, chunks: &ChunkPlan) -> usize {
-        match self.data.source().is_none_or(Source::is_resident) {
-            true => self.held_bytes(),
-            false => self.held_bytes() + usize::try_from(chunks.data_bytes).unwrap_or(usize::MAX / 2),
+        let planned = usize::try_from(chunks.data_bytes).unwrap_or(usize::MAX / 2);
+        match chunks.residence {
+            _ if self.data.source().is_none_or(Source::is_resident) => self.held_bytes(),
+            Residence::Resident if !self.data.is_windows() => planned,
+            Residence::Streamed => self.held_beside_bytes + planned,
+            _ => self.held_bytes() + planned,
         }
     }
 
@@ -185,8 +192,8 @@ impl TrainingSetup {
     /// Passage of the data through memory in batches of `batch_size`, beside a model that takes
     /// `model_bytes`.
     pub(crate) fn chunks_beside(&self, model_bytes: usize, batch_size: usize) -> Result<ChunkPlan, MemoryShortage> {
-        let TrainingSetup { held_beside_bytes: held_bytes, stored_rows, .. } = *self;
-        let beside = Beside { model_bytes, held_bytes, batch_size, stored_rows };
+        let TrainingSetup { held_beside_bytes: held_bytes, stored_rows, cache_bounds, .. } = *self;
+        let beside = Beside { model_bytes, held_bytes, batch_size, stored_rows, cache_bounds };
         chunks(&self.data, &self.config, self.memory_bytes, beside)
     }
 
@@ -233,15 +240,34 @@ impl TrainingSetup {
         let unfit = |error| Error::from(error).context(path.display().to_string());
         training.check_samples(data.samples()).map_err(unfit)?;
         let Computing { gpu, skip_reason: gpu_passed_over } = named.computing(training.check_on_gpu())?;
+        let cache_bounds = match needs_resident_series(&training, gpu.is_some() || gpu_asked.is_some()) {
+            Some(needs) => {
+                if config.text("data.residency") == Some("streamed") && data.streamable().is_some() {
+                    return Err(Error::usage(format!(
+                        "data.residency=streamed: {needs} needs the series in memory; leave it at auto"
+                    )));
+                }
+                if data.streamable().is_some() {
+                    data.hold().map_err(|error| not_even_data(error.into()))?;
+                }
+                None
+            }
+            None => data.streamable().map(SeriesSource::cache_bounds).transpose()?,
+        };
         let model_bytes = footprint(data.samples(), &split, &training)?.total_bytes();
-        let held_beside_bytes = device.usage().allocated_bytes + data.beside_bytes();
+        let cached_bytes = device.scope("data/cache").usage().allocated_bytes;
+        let held_beside_bytes = device.usage().allocated_bytes - cached_bytes + data.beside_bytes();
         let stored_rows = stored_rows(&data)?;
-        let beside =
-            Beside { model_bytes, held_bytes: held_beside_bytes, batch_size: training.batch_size, stored_rows };
+        let batch_size = training.batch_size;
+        let beside = Beside { model_bytes, held_bytes: held_beside_bytes, batch_size, stored_rows, cache_bounds };
         let chunks = chunks(&data, &config, memory_bytes, beside);
-        let stays = chunks.as_ref().is_ok_and(|chunks| chunks.residence == Residence::Resident);
-        if request.intent == Intent::Run && stays {
-            data.hold().map_err(|error| not_even_data(error.into()))?;
+        if let (Intent::Run, Ok(chunks)) = (request.intent, &chunks) {
+            let ready = match chunks.residence {
+                Residence::Resident => data.hold(),
+                Residence::Streamed => data.set_cache(usize::try_from(chunks.data_bytes).unwrap_or(usize::MAX)),
+                _ => Ok(()),
+            };
+            ready.map_err(|error| not_even_data(error.into()))?;
         }
         Ok(TrainingSetup {
             device,
@@ -258,6 +284,7 @@ impl TrainingSetup {
             chunks,
             held_beside_bytes,
             stored_rows,
+            cache_bounds,
             cache_folder: request.cache_folder.map(Path::to_owned),
         })
     }
@@ -300,6 +327,16 @@ struct Beside {
     held_bytes: usize,
     batch_size: usize,
     stored_rows: usize,
+    cache_bounds: Option<CacheBounds>,
+}
+
+/// What needs a series in memory, in words of a setting.
+fn needs_resident_series(training: &trainer::Config, is_on_gpu: bool) -> Option<&'static str> {
+    match training {
+        trainer::Config { carry_state: true, .. } => Some("training.carry_state=true"),
+        _ if training.streams() => Some("training.loss_on=every_step"),
+        _ => is_on_gpu.then_some("training on a GPU"),
+    }
 }
 
 /// Rows of windows that are decoded together: a chunk that ends with them leaves none to be decoded
@@ -316,11 +353,27 @@ fn chunks(
     data: &Data,
     config: &Config,
     memory_bytes: usize,
-    Beside { model_bytes, held_bytes, batch_size, stored_rows }: Beside,
+    Beside { model_bytes, held_bytes, batch_size, stored_rows, cache_bounds }: Beside,
 ) -> Result<ChunkPlan, MemoryShortage> {
     let shape = data.shape();
     if !data.is_windows() {
-        return Ok(ChunkPlan::resident(shape, held_bytes as u64));
+        let Some((series, bounds)) = data.streamable().zip(cache_bounds) else {
+            return Ok(ChunkPlan::resident(shape, held_bytes as u64));
+        };
+        let resident_bytes = series.resident_bytes() + held_bytes as u64;
+        let stays = match config.text("data.residency") {
+            Some("resident") => true,
+            Some("streamed") => false,
+            _ => model_bytes as u64 + resident_bytes <= memory_bytes as u64,
+        };
+        if stays {
+            return Ok(ChunkPlan::resident(shape, resident_bytes));
+        }
+        let CacheBounds { bytes_min, bytes_max } = bounds;
+        let left = memory_bytes.saturating_sub(model_bytes + held_bytes);
+        let set = config.optional_number("data.cache_gb").map(|gigabytes| (gigabytes * 1e9) as usize);
+        let cache_bytes = set.unwrap_or(left / 2).clamp(bytes_min, bytes_max.max(bytes_min));
+        return Ok(ChunkPlan::streamed(shape, cache_bytes as u64));
     }
     let batch_bytes = shape.sample_bytes().saturating_mul(batch_size as u64);
     ChunkPlan::of(&PlanRequest {

@@ -7,12 +7,15 @@ use megabatch_nn::graph::{GraphTargets, Graphs};
 use crate::config::Config;
 use crate::data::level::check_readout_of;
 use crate::data::samples::Samples;
-use crate::error::Result;
+use crate::error::{Error, Result};
+
+/// Samples whose targets are read at once.
+const CHECKED_SAMPLES: usize = 4096;
 
 impl Config {
     /// Refuses samples whose targets the model does not predict or the loss has no meaning for.
-    /// Targets are looked through as far as the source has all of them in memory; others are when
-    /// their batch comes.
+    /// Targets are looked through where the source has them by themselves; others are when their
+    /// batch comes.
     ///
     /// # Errors
     /// [`Error::ReadoutLevel`](crate::Error::ReadoutLevel) for a readout that is not that of the
@@ -24,13 +27,26 @@ impl Config {
         self.loss.check_readout(self.model.readout)?;
         self.loss.check_groups(width)?;
         check_readout_of(samples, self.model.readout)?;
-        let Some(targets) = samples.targets().filter(|_| !self.loss.takes_any_number(width)) else { return Ok(()) };
-        for (sample, row) in targets.chunks_exact(width).enumerate() {
-            if let Some(fault) = self.loss.fault(row) {
-                return Err(fault.needs.error(place(samples, sample), fault.found).into());
+        if self.loss.takes_any_number(width) {
+            return Ok(());
+        }
+        let check = |first: usize, targets: &[f32]| {
+            let mut faults = (first..).zip(targets.chunks_exact(width)).filter_map(|(n, row)| Some((n, self.loss.fault(row)?)));
+            let fault = faults.next().map(|(sample, fault)| fault.needs.error(place(samples, sample), fault.found));
+            fault.map_or(Ok(()), |fault| Err(fault.into()))
+        };
+        if let Some(series) = samples.streamed_series() {
+            let mut targets = vec![0.0; CHECKED_SAMPLES * width];
+            for first in (0..samples.len()).step_by(CHECKED_SAMPLES) {
+                let part: Vec<usize> = (first..samples.len().min(first + CHECKED_SAMPLES)).collect();
+                let targets = &mut targets[..part.len() * width];
+                let (last, count) = (first + part.len() - 1, part.len());
+                let read = series.read_targets(&part, targets);
+                read.map_err(|source| Error::Gather { first, last, count, source })?;
+                check(first, targets)?;
             }
         }
-        Ok(())
+        samples.targets().map_or(Ok(()), |targets| check(0, targets))
     }
 }
 

@@ -14,7 +14,7 @@ use megabatch_nn::graph::{GraphBatch, Graphs, SeenEdges, samples_of};
 use megabatch_nn::model::SampleShape;
 
 use crate::data::prefetching::{BorrowedBatch, Chunking, LoadedBatches, Waits};
-use crate::data::samples::{Batch, Samples};
+use crate::data::samples::{Batch, Samples, StreamedSeries};
 use crate::error::{Error, Result};
 
 /// Source of batches, and the memory that they take.
@@ -48,6 +48,11 @@ impl Source<'_> {
         self.batch_size * self.graphs.map_or(1, |graphs| graphs.largest().0)
     }
 
+    /// The series in a file that bars are read from.
+    fn streamed(&self) -> Option<&dyn StreamedSeries> {
+        self.samples.streamed_series().filter(|_| self.of_series == GatherMode::Bars)
+    }
+
     /// Room for the largest batch.
     fn batch(&self) -> Result<Batch> {
         let (shape, capacity) = (self.samples.shape(), self.capacity());
@@ -79,6 +84,8 @@ pub(crate) fn with_batches<'a, T>(
         give_back.send(source.batch()?).expect("the receiver is alive and has room for two");
     }
     let (ready, gathered) = sync_channel(1);
+    let streamed = source.streamed();
+    let told = streamed.map_or(Waits::default(), StreamedSeries::read_times);
     // Lent to the reader: batches that wait in the channel when it ends stay allocated.
     let empty = Mutex::new(empty);
     thread::scope(|scope| {
@@ -89,7 +96,8 @@ pub(crate) fn with_batches<'a, T>(
         });
         // Owned by this closure, so that it is gone, and the reader told to end, before the scope
         // waits for the reader.
-        let mut feed = BatchFeed::Gathered(Gathered { gathered, give_back, current: None, waited: Duration::ZERO });
+        let waited = Duration::ZERO;
+        let mut feed = BatchFeed::Gathered(Gathered { gathered, give_back, current: None, waited, streamed, told });
         consume(&mut feed)
     })
 }
@@ -122,7 +130,8 @@ fn gather_all<'a>(source: Source<'a>, indices: &[usize], mut batch: Batch) -> Re
     Ok(Ready { batch, graphs: Some(views) })
 }
 
-fn gather(Source { samples, of_series, .. }: Source<'_>, indices: &[usize], batch: &mut Batch) -> Result<()> {
+fn gather(source: Source<'_>, indices: &[usize], batch: &mut Batch) -> Result<()> {
+    let Source { samples, of_series, .. } = source;
     let (first, last) = (indices.iter().min().copied(), indices.iter().max().copied());
     let (Some(first), Some(last)) = (first, last) else {
         batch.resize(0);
@@ -130,6 +139,10 @@ fn gather(Source { samples, of_series, .. }: Source<'_>, indices: &[usize], batc
     };
     if last >= samples.len() {
         return Err(Error::SampleOutOfRange { sample: last, len: samples.len() });
+    }
+    let failed = |source| Error::Gather { first, last, count: indices.len(), source };
+    if let Some(series) = source.streamed() {
+        return batch.read_series(series, indices).map_err(failed);
     }
     let series = samples.series();
     if let Some(series) = &series {
@@ -140,8 +153,7 @@ fn gather(Source { samples, of_series, .. }: Source<'_>, indices: &[usize], batc
         (GatherMode::WindowOffsets, Some(series)) => batch.take_places(series, indices)?,
         _ => {
             batch.resize(indices.len());
-            let gathered = samples.gather(indices, batch);
-            gathered.map_err(|source| Error::Gather { first, last, count: indices.len(), source })?;
+            samples.gather(indices, batch).map_err(failed)?;
         }
     }
     batch.note_ends(series.as_ref(), indices)
@@ -168,7 +180,7 @@ impl BatchFeed<'_> {
     /// Time spent waiting for data since the last call, by cause where the cause is known.
     pub(crate) fn take_waited(&mut self) -> (Duration, Option<Waits>) {
         match self {
-            BatchFeed::Gathered(gathered) => (std::mem::take(&mut gathered.waited), None),
+            BatchFeed::Gathered(gathered) => gathered.take_waited(),
             BatchFeed::Loaded(loaded) => {
                 let waits = loaded.take_waits();
                 (waits.total(), Some(waits))
@@ -195,9 +207,22 @@ pub(crate) struct Gathered<'a> {
     give_back: SyncSender<Batch>,
     current: Option<Ready<'a>>,
     waited: Duration,
+    /// The series in a file that batches are read from.
+    streamed: Option<&'a dyn StreamedSeries>,
+    /// Times of its reads that were told already.
+    told: Waits,
 }
 
 impl Gathered<'_> {
+    fn take_waited(&mut self) -> (Duration, Option<Waits>) {
+        let waited = std::mem::take(&mut self.waited);
+        let Some(series) = self.streamed else { return (waited, None) };
+        let all = series.read_times();
+        let since = all - self.told;
+        self.told = all;
+        (waited, Some(since.of_waiting(waited)))
+    }
+
     fn next(&mut self) -> Result<Option<BatchView<'_>>> {
         if let Some(done) = self.current.take() {
             self.give_back.send(done.batch).expect("the receiver outlives the feed and has room for both batches");

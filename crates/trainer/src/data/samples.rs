@@ -3,13 +3,14 @@
 //! The port through which training reads its data.
 
 use std::error::Error as StdError;
+use std::ops::Range;
 
 use megabatch_gpu_core::{Buffer, Scope};
-use megabatch_nn::batch::{BatchStorage, BatchView, SeriesView, WindowOffsets};
+use megabatch_nn::batch::{BatchStorage, BatchView, SeriesSpan, SeriesView, WindowEnd, WindowOffsets};
 use megabatch_nn::graph::Graphs;
 use megabatch_nn::model::SampleShape;
 
-use crate::data::prefetching::PrefetchingSource;
+use crate::data::prefetching::{PrefetchingSource, Waits};
 use crate::error::{Error, Result};
 
 /// A source of samples, addressed by index. Reading happens on another thread than training, hence
@@ -40,6 +41,14 @@ pub trait Samples: Sync {
         None
     }
 
+    /// The series that all windows are slices of, for a source that has them in a file. Training
+    /// then reads the bars of each batch, each once, in place of calling
+    /// [`gather`](Samples::gather), and computes as with [`series`](Samples::series), bit for bit. A
+    /// source has its series in one of both places.
+    fn streamed_series(&self) -> Option<&dyn StreamedSeries> {
+        None
+    }
+
     /// The targets [N, K] of all samples, for a source that has them in memory: training then holds
     /// them against its loss before the first step.
     fn targets(&self) -> Option<&[f32]> {
@@ -64,6 +73,43 @@ pub trait Samples: Sync {
     fn instrument(&self, _sample: usize) -> Option<&str> {
         None
     }
+}
+
+/// Error of a source of samples; it names its file and place.
+type SourceError = Box<dyn StdError + Send + Sync>;
+
+/// Series in a file, read as batches need them: one batch ahead of the computation, on another
+/// thread. A validation reads beside training.
+pub trait StreamedSeries: Sync {
+    /// Number of bars of timeframe `k`.
+    fn bars(&self, k: usize) -> usize;
+
+    /// As [`Series::segment_starts`](megabatch_nn::batch::Series::segment_starts).
+    fn segment_starts(&self, k: usize) -> &[i64];
+
+    /// Writes the last bar of the window of each of `samples` in timeframe `k` to `ends`, which is
+    /// as long. Each is a sample of the source.
+    ///
+    /// # Errors
+    /// Whatever keeps the source from reading.
+    fn read_window_ends(&self, k: usize, samples: &[usize], ends: &mut [i64]) -> Result<(), SourceError>;
+
+    /// Writes bars of timeframe `k` to `bars`, `[.., F]`, one range of rows after the other. The
+    /// rows exist, and `bars` is as long as they are.
+    ///
+    /// # Errors
+    /// Whatever keeps the source from reading.
+    fn read_bars(&self, k: usize, rows: &[Range<usize>], bars: &mut [f32]) -> Result<(), SourceError>;
+
+    /// Writes the targets of `samples` to `targets`, `[.., K]`, which is as long. Each is a sample
+    /// of the source.
+    ///
+    /// # Errors
+    /// Whatever keeps the source from reading.
+    fn read_targets(&self, samples: &[usize], targets: &mut [f32]) -> Result<(), SourceError>;
+
+    /// Time of all reads so far by cause, and their bytes.
+    fn read_times(&self) -> Waits;
 }
 
 /// Windows and targets of B samples, row-major in single precision.
@@ -186,9 +232,40 @@ impl Batch {
         for k in 0..self.shape.timeframes.len() {
             let starts = samples.iter().map(|&sample| series.window_start(&self.shape, k, sample));
             let starts = starts.collect::<Result<Vec<_>, _>>()?;
-            self.take_bars(k, series.timeframes[k].values, &starts);
+            let width = self.shape.timeframes[k].features;
+            let (values, mut bars) = (series.timeframes[k].values, self.features[k].as_mut_slice());
+            for rows in covered_rows(&starts, self.shape.timeframes[k].steps, &mut self.offsets.starts[k]) {
+                let (copied, rest) = bars.split_at_mut(rows.len() * width);
+                copied.copy_from_slice(&values[rows.start * width..rows.end * width]);
+                bars = rest;
+            }
         }
         self.take_targets(series, samples)
+    }
+
+    /// Reads `samples` of a series in a file: each bar that their windows cover, once, as
+    /// [`Batch::take_series`] and [`Batch::note_ends`] do of one in memory.
+    ///
+    /// # Errors
+    /// As [`SeriesView::window_start`]; errors of the source.
+    pub(crate) fn read_series(&mut self, series: &dyn StreamedSeries, samples: &[usize]) -> Result<(), SourceError> {
+        self.resize(samples.len());
+        self.storage = BatchStorage::Series;
+        let mut ends = vec![0; samples.len()];
+        for (k, timeframe) in self.shape.timeframes.iter().enumerate() {
+            series.read_window_ends(k, samples, &mut ends)?;
+            let segment_starts = series.segment_starts(k);
+            let span = SeriesSpan { bars: series.bars(k), segment_starts };
+            let start = |(&sample, &end)| span.window_start(timeframe, WindowEnd { sample, end });
+            let starts = samples.iter().zip(&ends).map(start).collect::<Result<Vec<usize>, _>>()?;
+            let noted = &mut self.offsets.ends[k];
+            noted.clear();
+            noted.extend(starts.iter().map(|start| start + timeframe.steps - 1));
+            let rows = covered_rows(&starts, timeframe.steps, &mut self.offsets.starts[k]);
+            let covered: usize = rows.iter().map(ExactSizeIterator::len).sum();
+            series.read_bars(k, &rows, &mut self.features[k].as_mut_slice()[..covered * timeframe.features])?;
+        }
+        series.read_targets(samples, &mut self.targets.as_mut_slice()[..samples.len() * self.shape.outputs])
     }
 
     /// Takes of `samples` where they begin in the series, and their targets: bars stay where they
@@ -216,24 +293,30 @@ impl Batch {
         }
         Ok(())
     }
+}
 
-    /// Copies the bars of the windows that begin at `starts`; windows that overlap share theirs.
-    fn take_bars(&mut self, k: usize, values: &[f32], starts: &[usize]) {
-        let (steps, width) = (self.shape.timeframes[k].steps, self.shape.timeframes[k].features);
-        let mut sorted: Vec<(usize, usize)> = starts.iter().copied().zip(0..).collect();
-        sorted.sort_unstable();
-        let bars = self.features[k].as_mut_slice();
-        // The bars copied so far: up to row `rows` here and `end` there.
-        let (mut rows, mut end) = (0, 0);
-        for (start, sample) in sorted {
-            let first = if rows > 0 && start <= end { end } else { start };
-            let copied = &values[first * width..(start + steps) * width];
-            bars[rows * width..][..copied.len()].copy_from_slice(copied);
-            rows += start + steps - first;
-            end = start + steps;
-            self.offsets.starts[k][sample] = rows - steps;
+/// The rows that windows of `steps` bars cover, ascending, where they begin at `starts`: windows
+/// that overlap share theirs. `places` gets where each window begins among these rows.
+fn covered_rows(starts: &[usize], steps: usize, places: &mut [usize]) -> Vec<Range<usize>> {
+    let mut sorted: Vec<(usize, usize)> = starts.iter().copied().zip(0..).collect();
+    sorted.sort_unstable();
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    let mut rows = 0;
+    for (start, sample) in sorted {
+        let end = start + steps;
+        match ranges.last_mut() {
+            Some(last) if start <= last.end => {
+                rows += end - last.end;
+                last.end = end;
+            }
+            _ => {
+                rows += steps;
+                ranges.push(start..end);
+            }
         }
+        places[sample] = rows - steps;
     }
+    ranges
 }
 
 /// The series of `samples`; `None` for samples that load themselves ahead, which come as windows.
@@ -246,15 +329,19 @@ pub(crate) fn resident_series(samples: &dyn Samples) -> Option<SeriesView<'_>> {
 pub(crate) enum Targets<'a> {
     /// In memory, and K.
     Resident(SeriesView<'a>, usize),
+    /// In a file, and those of one sample, `[K]`.
+    Streamed(&'a dyn StreamedSeries, Buffer<f32>),
     Gathered(&'a dyn Samples, Batch),
 }
 
 impl<'a> Targets<'a> {
     /// Reader of `samples`; a sample at a time is booked on `scope` where they have to be gathered.
     pub(crate) fn of(samples: &'a dyn Samples, scope: &Scope) -> Result<Self> {
-        match samples.series() {
-            Some(series) => Ok(Targets::Resident(series, samples.shape().outputs)),
-            None => Ok(Targets::Gathered(samples, Batch::new(scope, samples.shape(), 1)?)),
+        let outputs = samples.shape().outputs;
+        match (samples.series(), samples.streamed_series()) {
+            (Some(series), _) => Ok(Targets::Resident(series, outputs)),
+            (None, Some(series)) => Ok(Targets::Streamed(series, Buffer::zeros(scope, outputs)?)),
+            (None, None) => Ok(Targets::Gathered(samples, Batch::new(scope, samples.shape(), 1)?)),
         }
     }
 
@@ -264,6 +351,11 @@ impl<'a> Targets<'a> {
             Targets::Resident(series, width) => {
                 let len = series.targets.len() / *width;
                 series.targets.chunks_exact(*width).nth(sample).ok_or(Error::SampleOutOfRange { sample, len })
+            }
+            Targets::Streamed(series, targets) => {
+                let read = series.read_targets(&[sample], targets.as_mut_slice());
+                read.map_err(|source| Error::Gather { first: sample, last: sample, count: 1, source })?;
+                Ok(targets.as_slice())
             }
             Targets::Gathered(samples, batch) => {
                 batch.resize(1);

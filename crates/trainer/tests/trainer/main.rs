@@ -20,6 +20,7 @@ mod precision;
 mod resuming;
 mod sampling;
 mod shortage;
+mod streamed_series;
 mod streaming;
 mod tasks;
 mod training;

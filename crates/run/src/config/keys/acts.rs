@@ -13,6 +13,8 @@ pub(crate) enum Acts {
     OnGraphFiles,
     /// A data file of windows.
     OnWindows,
+    /// A data file of bars, as a series.
+    OnSeries,
     /// Samples to validate.
     OnValidation,
     /// Graphs, from the data file or between instruments.
@@ -74,6 +76,7 @@ impl Acts {
             Acts::OnSamples => !job.is_graph_file,
             Acts::OnGraphFiles => job.is_graph_file,
             Acts::OnWindows => job.is_windows,
+            Acts::OnSeries => !job.is_graph_file && !job.is_windows,
             Acts::OnValidation => job.validates,
             Acts::WithGraphs => job.has_graphs,
             Acts::WithGraphAttention => job.has_graph_attention,
@@ -97,7 +100,8 @@ impl Acts {
         match self {
             Acts::OnSamples => " with a file of graphs".to_owned(),
             Acts::OnGraphFiles => " without a file of graphs as data".to_owned(),
-            Acts::OnWindows => " with data that stay in memory as a series or as graphs".to_owned(),
+            Acts::OnWindows => " with a series or a file of graphs".to_owned(),
+            Acts::OnSeries => " without a series as data".to_owned(),
             Acts::OnValidation => " without samples to validate".to_owned(),
             Acts::WithGraphs => " without graphs".to_owned(),
             Acts::WithGraphAttention => " without graph attention".to_owned(),
@@ -120,6 +124,7 @@ impl fmt::Display for Acts {
             Acts::OnSamples => f.write_str("on bars and windows"),
             Acts::OnGraphFiles => f.write_str("on files of graphs"),
             Acts::OnWindows => f.write_str("on windows"),
+            Acts::OnSeries => f.write_str("on series"),
             Acts::OnValidation => f.write_str("with samples to validate"),
             Acts::WithGraphs => f.write_str("with graphs"),
             Acts::WithGraphAttention => f.write_str("with graph attention"),

@@ -1,10 +1,27 @@
 //! Input data of a run.
 
-use super::{Acts, COUNT, COUNT_OR_ZERO, Key, key};
+use super::{Acts, COUNT, COUNT_OR_ZERO, Key, POSITIVE, key};
 use crate::config::value::Kind;
 
 pub(super) const KEYS: &[Key] = &[
     key("data.path", Kind::Text, "", "Data file, HDF5 or `.mbg`; the same as `--data`."),
+    key(
+        "data.residency",
+        Kind::Choice { now: &["auto", "resident", "streamed"], later: "" },
+        "auto",
+        "Where bars and targets of a series are during a run. `resident`: in memory. `streamed`: in \
+         the file, read as batches need them, through a cache. `auto`: in memory where they fit. \
+         Order, weights and errors are the same.",
+    )
+    .only(&[Acts::OnSeries]),
+    key(
+        "data.cache_gb",
+        Kind::OrWord { word: "auto", otherwise: &POSITIVE },
+        "auto",
+        "Size of the cache of a streamed series, in units of 10^9 bytes. `auto` is half of the \
+         memory left by the model, or as much as the series takes.",
+    )
+    .only(&[Acts::OnSeries, Acts::Without { key: "data.residency", value: "resident" }]),
     key(
         "data.split",
         Kind::Fractions,

@@ -1,0 +1,105 @@
+//! Series that do not fit in memory: read as batches need them, to the same weights and errors.
+
+use serde_json::Value;
+
+use crate::stage::{SMALL, Stage};
+
+/// Shares of one file, and windows that overlap.
+fn shares() -> Stage {
+    let stage = Stage::new();
+    stage.succeeds("synth shares --shares 4 --days 400");
+    stage.succeeds(
+        "ingest shares --out shares.h5 --timeframes D1:8 --features log_return,range --target log_return --horizon 2",
+    );
+    stage
+}
+
+/// A series of two timeframes that is stored as `storage` says.
+fn series(storage: &str) -> Stage {
+    let stage = Stage::new();
+    stage.succeeds(&format!(
+        "synth series.h5 --samples 3000 --timeframes M1:6,M5:4 --features 5 --targets 3 --compression {storage}"
+    ));
+    stage
+}
+
+fn weights(stage: &Stage, run: &str) -> Vec<Vec<u8>> {
+    let checkpoints = stage.contents_of(&format!("{run}/checkpoints"));
+    let weights = checkpoints.into_iter().filter(|(path, _)| path.extension().is_some_and(|of| of == "safetensors"));
+    weights.map(|(_, bytes)| bytes).collect()
+}
+
+/// Errors of the run and of its `eval`, and predictions.
+fn results(stage: &Stage, run: &str) -> (Value, Value, String) {
+    let evaluation = serde_json::from_str(&stage.text(&format!("{run}/evaluation.json"))).unwrap();
+    let evaluated = stage.succeeds(&format!("eval --run {run}"));
+    stage.succeeds(&format!("predict --run {run} --out {run}.csv"));
+    (evaluation, evaluated, stage.text(&format!("{run}.csv")))
+}
+
+#[test]
+fn a_streamed_series_gives_the_weights_the_errors_and_the_predictions_of_a_resident_one() {
+    let cases = [
+        (series("contiguous"), "series.h5", "training.run_length=16"),
+        (series("contiguous"), "series.h5", "training.run_length=1"),
+        (series("gzip --chunk-rows 100"), "series.h5", "training.run_length=7"),
+        (shares(), "shares.h5", "training.run_length=16"),
+        (shares(), "shares.h5", "data.purge_reckoning=bars"),
+    ];
+    for (stage, data, more) in cases {
+        let train = |run: &str, how: &str| {
+            stage.succeeds(&format!("train --data {data} --out {run} {SMALL} --max-steps 40 --set {more} {how}"));
+            (weights(&stage, run), results(&stage, run))
+        };
+        let resident = train("resident", "--set data.residency=resident");
+        assert!(!resident.0.is_empty());
+        for cache in ["0.000001", "0.0001", "auto"] {
+            let run = format!("streamed-{cache}");
+            let streamed = train(&run, &format!("--set data.residency=streamed --set data.cache_gb={cache}"));
+            assert!(streamed == resident, "{data} {more}: another model with a cache of {cache}");
+            let plan: Value = serde_json::from_str(&stage.text(&format!("{run}/plan.json"))).unwrap();
+            assert_eq!(plan["data"]["residence"], "streamed");
+        }
+    }
+}
+
+#[test]
+fn a_plan_streams_what_does_not_fit_and_says_so() {
+    let stage = series("contiguous");
+    let plan = |memory_mb: f64, more: &str| {
+        let line = format!("plan --data series.h5 --device cpu --memory-gb {} {SMALL} {more}", memory_mb / 1e3);
+        stage.succeeds(&line)
+    };
+    let number = |plan: &Value, of: &str, name: &str| {
+        plan[of][name].as_u64().unwrap_or_else(|| panic!("no {of}.{name} in {plan}"))
+    };
+    let roomy = plan(100.0, "");
+    assert_eq!(roomy["data"]["residence"], "resident");
+    // One byte less than a resident series needs.
+    let needed = number(&roomy, "memory", "total_bytes");
+    assert_eq!(plan(needed as f64 / 1e6, "")["data"]["residence"], "resident");
+    let tight = plan((needed - 1) as f64 / 1e6, "");
+    assert_eq!(tight["data"]["residence"], "streamed");
+    assert!(number(&tight, "memory", "total_bytes") < needed);
+    let cached = plan(100.0, "--set data.residency=streamed --set data.cache_gb=0.00005");
+    assert_eq!(number(&cached, "data", "data_bytes"), 50_000);
+    let [message, _] = stage.fails(
+        &format!("plan --data series.h5 --device cpu {SMALL} --set data.residency=streamed --set training.carry_state=true"),
+        2,
+    );
+    assert!(message.starts_with("data.residency=streamed: training.carry_state=true needs the series in memory"));
+}
+
+#[test]
+fn a_run_goes_on_whether_its_series_is_streamed_or_resident() {
+    let stage = series("contiguous");
+    let line = |run: &str, steps: usize, how: &str| {
+        stage.succeeds(&format!("train --out {run} --max-steps {steps} --set data.residency={how} {SMALL}"));
+    };
+    let begin = |run: &str, steps: usize, how: &str| line(&format!("{run} --data series.h5"), steps, how);
+    begin("whole", 24, "resident");
+    begin("run", 8, "resident");
+    line("run --resume", 16, "streamed");
+    line("run --resume", 24, "resident");
+    assert_eq!(stage.checkpoint("run", 24), stage.checkpoint("whole", 24));
+}
