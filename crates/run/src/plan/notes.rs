@@ -61,11 +61,11 @@ pub(crate) fn uses(job: &TrainingSetup) -> Vec<String> {
     let is_series = job.data.source().and_then(Source::series).is_some();
     let follow = match (precision(&job.config), carries) {
         _ if !is_series => "no `predict --follow`, which needs a series that `ingest` made".to_owned(),
-        (Precision::Fp32, true) => "`predict --follow` takes one step a bar".to_owned(),
-        (Precision::Fp32, false) => {
+        (Precision::Fp16, _) => "no `predict --follow`, which computes in fp32 or bf16".to_owned(),
+        (_, true) => "`predict --follow` takes one step a bar".to_owned(),
+        (_, false) => {
             format!("`predict --follow` computes {steps} steps a bar; with training.carry_state=true it would take one")
         }
-        _ => "no `predict --follow`, which computes in fp32 alone".to_owned(),
     };
     let onnx = if carries {
         "`export --format onnx` needs --stateless: each window starts with zeros there, and predictions differ"

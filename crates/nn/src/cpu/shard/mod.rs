@@ -53,7 +53,6 @@ use crate::model::{Model, prefixed};
 pub(crate) use input::{Shard, Weights};
 use memory::ShardScratch;
 pub use pairs::instructions;
-pub(crate) use pairs::pair_isa;
 use pooling::{PackedKeys, Pooled, PoolingScratch};
 use quantized::Activations;
 use sequence::{Sequence, SequenceInput};
@@ -220,6 +219,8 @@ impl PackedWeights {
 #[derive(Debug)]
 pub(crate) struct ShardWorkspace {
     isa: Isa,
+    /// For products of pairs of bf16 numbers; `None` for single precision.
+    pair_isa: Option<PairIsa>,
     sequences: Vec<Sequence>,
     scratch: ShardScratch,
     /// One a timeframe, for pooling by attention.
@@ -242,6 +243,7 @@ impl ShardWorkspace {
         let all = dimensions(model, room, pair_isa);
         Ok(ShardWorkspace {
             isa: Isa::best(),
+            pair_isa,
             scratch: ShardScratch::new(scope, &all, purpose)?,
             pooled: model.poolings().iter().zip(&all).map(|(_, &of)| Pooled::new(scope, of)).collect::<Result<_>>()?,
             pooling: PoolingScratch::new(scope, &all, purpose)?,
@@ -331,7 +333,8 @@ impl ShardWorkspace {
         }
         let start = self.clock.start();
         let attention = packed.attention.as_ref();
-        self.decoding.forward_in(packed.precision, model.decoder(), parameters, attention, shard.graph);
+        let (precision, decoder) = (packed.precision, model.decoder());
+        self.decoding.forward_in(precision, self.pair_isa, decoder, parameters, attention, shard.graph);
         self.clock.stop(start, 0);
         self.decoding.outputs_and_gradient_mut()
     }
