@@ -1,20 +1,20 @@
 #![forbid(unsafe_code)]
 
 //! Samples per second of training steps, for five timeframes and for one, on made-up series: bf16
-//! beside single precision, in alternating rounds of one process; and bars per second of a model
-//! that follows them.
+//! beside single precision, in alternating rounds of one process; milliseconds of a prediction for
+//! one sample, also in eight bits; and bars per second of a model that follows them.
 //!
 //! `cargo run --release -p megabatch-trainer --example throughput -- [THREADS]
-//! [multi|single|stream] [ROUNDS]`
+//! [multi|single|one|stream] [ROUNDS]`
 
 use std::ops::ControlFlow;
 use std::time::Instant;
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
-use megabatch_nn::cpu::StreamingPredictor;
+use megabatch_nn::cpu::{Compute, StreamingPredictor};
 use megabatch_nn::model::{Model, ModelConfig, SampleShape, Timeframe, save_weights};
-use megabatch_trainer::{Config, Event, Result, Run, SeriesInMemory, Trainer};
+use megabatch_trainer::{Config, Error, Event, Predictor, Result, Run, Samples, Selection, SeriesInMemory, Trainer};
 
 const STEPS: u64 = 5;
 const PRECISIONS: [Precision; 2] = [Precision::Fp32, Precision::Bf16];
@@ -49,8 +49,47 @@ fn main() -> Result<()> {
         measure(case, 1, "consecutive", threads, rounds)?;
         measure(case, APART, "shuffled", threads, rounds)?;
     }
+    if asked(1, "one") {
+        measure_one(threads, rounds)?;
+    }
     if asked(1, "stream") {
         measure_streaming()?;
+    }
+    Ok(())
+}
+
+/// Prints how long a prediction for one sample of one timeframe takes: the fastest of each round's
+/// fifty, and the median over the rounds of the ratio to single precision.
+fn measure_one(threads: usize, rounds: usize) -> Result<()> {
+    const PREDICTIONS: usize = 50;
+    let case = Case { batch_size: PREDICTIONS + 1, ..CASES[1] };
+    let samples = series(&case, 1)?;
+    let indices: Vec<usize> = (0..case.batch_size).collect();
+    let device = Device::cpu();
+    let model = || Model::new(Samples::shape(&samples).clone(), ModelConfig { hidden: 128, ..ModelConfig::default() });
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let path = folder.path().join("weights.safetensors");
+    save_weights(&path, &model()?.initial_parameters(&device.scope("parameters"), 1)?)?;
+    let open = || Predictor::open(&device, model()?, &path, Compute { threads, batch_size: 1 });
+    let mut predictors =
+        [("fp32", open()?), ("bf16", open()?.with_precision(Precision::Bf16)?), ("int8", open()?.with_int8()?)];
+    let mut times_ms = [(); 3].map(|()| Vec::new());
+    let mut ratios = [(); 3].map(|()| Vec::new());
+    for _ in 0..rounds {
+        for (n, (_, predictor)) in predictors.iter_mut().enumerate() {
+            let mut done = Vec::new();
+            predictor.predict(Selection { samples: &samples, indices: &indices }, |_, _| {
+                done.push(Instant::now());
+                Ok::<(), Error>(())
+            })?;
+            let each = done.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64() * 1e3);
+            times_ms[n].push(each.fold(f64::INFINITY, f64::min));
+            ratios[n].push(times_ms[0][times_ms[0].len() - 1] / times_ms[n][times_ms[n].len() - 1]);
+        }
+    }
+    for ((name, _), (times_ms, ratios)) in predictors.iter().zip(times_ms.iter_mut().zip(&mut ratios)) {
+        let (time, ratio) = (median(times_ms), median(ratios));
+        println!("one sample, {threads} threads, {name}: {time:.3} ms, beside fp32 {ratio:.2}");
     }
     Ok(())
 }
@@ -129,7 +168,7 @@ fn steps(case: &Case, samples: &SeriesInMemory, threads: usize, precision: Preci
     let config = Config { model, batch_size, threads, precision, max_steps: Some(STEPS), ..Config::default() };
 
     let device = Device::cpu();
-    let mut trainer = Trainer::new(&device, config, megabatch_trainer::Samples::shape(samples).clone())?;
+    let mut trainer = Trainer::new(&device, config, Samples::shape(samples).clone())?;
     let train: Vec<usize> = (0..batch_size).collect();
     let run = Run { samples, train: &train, validation: &[], checkpoints: None };
     let mut rates = Vec::new();

@@ -75,6 +75,7 @@ fn the_second_half_is_predicted_as_the_whole_series_is() {
     for settings in [
         "",
         "--set model.pooling=attention --set model.fusion=attention --set model.fusion_heads=2 --set model.layers=2",
+        "--set model.pooling=attention --set training.precision=bf16",
     ] {
         let stage = trained(settings);
         let followed = follow_the_second_half(&stage, |found, expected| found == expected);
@@ -274,7 +275,7 @@ fn what_cannot_be_followed_is_refused() {
     stage.succeeds(&format!("ingest EURUSD.csv --out spread.h5 {made}"));
     stage.succeeds(&format!("ingest EURUSD.csv --out other.h5 {}", made.replace("spread_pips", "range")));
     for (run, data, settings) in [
-        ("rounded", "series.h5", "--set training.carry_state=true --set training.precision=bf16"),
+        ("rounded", "series.h5", "--set training.carry_state=true --set training.precision=fp16"),
         ("spread", "spread.h5", "--set training.carry_state=true"),
         ("carried", "series.h5", "--set training.carry_state=true"),
     ] {
@@ -282,7 +283,7 @@ fn what_cannot_be_followed_is_refused() {
             .succeeds(&format!("train --data {data} --out {run} --max-steps 1 --set data.purge=0s {SMALL} {settings}"));
     }
     for (line, code, expected) in [
-        ("--run rounded --follow -", 2, "training.precision other than fp32"),
+        ("--run rounded --follow -", 2, "training.precision fp16"),
         ("--run spread --follow -", 2, "spread_pips is a feature of the model"),
         ("--run carried --follow - --out x.h5", 2, "expected .csv or .jsonl"),
         ("--run carried --follow absent.csv", 3, "absent.csv: cannot be opened"),

@@ -8,6 +8,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use crate::cpu::fusion::FusionMemory;
 use crate::cpu::graph_attention::{AttentionPass, NodeGradients, Nodes, PackedAttention, Passes};
+use crate::cpu::kernel::pairs::PairIsa;
 use crate::cpu::step::{Capacity, Purpose};
 use crate::error::Result;
 use crate::graph::{GraphDropout, GraphView};
@@ -69,6 +70,7 @@ impl Decoder {
     /// From the outputs' gradient to that of what the head read.
     fn head_backward(
         &self,
+        pair_isa: Option<PairIsa>,
         parameters: &TensorSet,
         read: &[f32],
         d_outputs: &[f32],
@@ -76,7 +78,7 @@ impl Decoder {
         gradients: &mut TensorSet,
     ) {
         match &self.head {
-            Some(head) => head.backward(parameters, read, d_outputs, d_read, gradients),
+            Some(head) => head.backward(pair_isa, parameters, read, d_outputs, d_read, gradients),
             None => d_read.copy_from_slice(d_outputs),
         }
     }
@@ -110,6 +112,8 @@ pub(crate) fn passes(purpose: Purpose) -> Passes {
 pub(crate) struct Decoding {
     /// B now.
     samples: usize,
+    /// For products of pairs of bf16 numbers; `None` for single precision.
+    pair_isa: Option<PairIsa>,
     widths: Widths,
     encodings: Buffer<f32>,   // [B, D]
     outputs: Buffer<f32>,     // [R, K]
@@ -140,6 +144,7 @@ impl Decoding {
         let attention = attention.map(|of| AttentionPass::new(scope, of, room.samples, room.edges, passes(purpose)));
         Ok(Decoding {
             samples: 0,
+            pair_isa: None,
             widths: decoder.widths,
             encodings: zeros(encodings)?,
             outputs: zeros(outputs)?,
@@ -253,23 +258,27 @@ impl Decoding {
         }
         let outputs = &mut self.outputs.as_mut_slice()[..outputs_len];
         match &decoder.head {
-            Some(head) => head.forward(parameters, x, outputs),
+            Some(head) => head.forward(self.pair_isa, parameters, x, outputs),
             None => outputs.copy_from_slice(x),
         }
     }
 
     /// Computes the outputs as [`Decoding::forward`] does, with what products read and give rounded
-    /// as the policy says of a run in `precision`.
+    /// as the policy says of a run in `precision`. With an instruction set for pairs, products here
+    /// and in [`Decoding::backward`] are by it.
     pub(crate) fn forward_in(
         &mut self,
         precision: Precision,
+        pair_isa: Option<PairIsa>,
         decoder: &Decoder,
         parameters: &TensorSet,
         packed: Option<&PackedAttention>,
         graph: Option<GraphShard<'_>>,
     ) {
         self.round_encodings(precision.arithmetic(Operation::MatrixProduct).operands);
-        self.fusion.iter_mut().for_each(|fusion| fusion.set_precision(precision));
+        self.pair_isa = pair_isa;
+        self.fusion.iter_mut().for_each(|fusion| fusion.set_precision(precision, pair_isa));
+        self.attention.iter_mut().for_each(|attention| attention.set_pair_isa(pair_isa));
         self.forward(decoder, parameters, packed, graph);
     }
 
@@ -323,10 +332,10 @@ impl Decoding {
         let (nodes, d_nodes) = (&nodes[..len], &mut d_nodes.as_mut_slice()[..len]);
         let d_outputs = &self.d_outputs.as_slice()[..self.widths.readout.rows(self.samples) * self.widths.outputs];
         if self.widths.readout == Readout::Node {
-            decoder.head_backward(parameters, nodes, d_outputs, d_nodes, gradients);
+            decoder.head_backward(self.pair_isa, parameters, nodes, d_outputs, d_nodes, gradients);
         } else {
             let d_pooled = self.d_pooled.as_mut_slice();
-            decoder.head_backward(parameters, self.pooled.as_slice(), d_outputs, d_pooled, gradients);
+            decoder.head_backward(self.pair_isa, parameters, self.pooled.as_slice(), d_outputs, d_pooled, gradients);
             self.widths.readout.backward(d_pooled, &self.arguments, d_nodes);
         }
     }

@@ -5,6 +5,8 @@
 
 #![allow(unsafe_code, reason = "matrixmultiply takes raw pointers; `multiply` checks the shapes first")]
 
+use crate::cpu::kernel::pairs::{self, Operand, PairIsa};
+
 /// A type with a general matrix product. Implemented for `f32` and `f64`.
 pub trait GemmElement: Copy {
     /// 0.
@@ -121,6 +123,36 @@ pub fn multiply<S: GemmElement>(a: Matrix<'_, S>, b: Matrix<'_, S>, into: Output
     // by the strides [n, 1]; it is borrowed exclusively, so that it overlaps neither. A slice has
     // at most isize::MAX bytes, so that strides fit in isize.
     unsafe { S::gemm(of) }
+}
+
+/// [`multiply`] or, with an instruction set for pairs, the same of operands that are rounded to
+/// bf16.
+///
+/// # Panics
+/// If the shapes do not fit together.
+pub(crate) fn multiply_by(
+    pair_isa: Option<PairIsa>,
+    a: Matrix<'_, f32>,
+    b: Matrix<'_, f32>,
+    into: Output,
+    c: &mut [f32],
+) {
+    let Some(isa) = pair_isa else { return multiply(a, b, into, c) };
+    if into == Output::Overwrite {
+        c.fill(0.0);
+    }
+    pairs::multiply_rows(isa, a.operand(), b.operand(), c);
+}
+
+impl<'a> Matrix<'a, f32> {
+    /// The matrix as kernels on pairs read it.
+    fn operand(self) -> Operand<'a> {
+        let [rows, columns] = self.shape;
+        match self.strides {
+            [apart, 1] => Operand::rows(rows, columns, apart, self.values),
+            [_, apart] => Operand::rows(columns, rows, apart, self.values).transposed(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use rayon::prelude::*;
 
 use crate::batch::{BatchView, Series};
 use crate::cpu::decoder::Decoding;
+use crate::cpu::kernel::pairs::PairIsa;
 use crate::cpu::pooling::WindowPooling;
 use crate::cpu::shard::{ShardWorkspace, Weights};
 use crate::cpu::step::{Capacity, Compute, Purpose};
@@ -258,17 +259,17 @@ impl Reader {
             let pooled = self.poolings.get(k).map(|pooled| pooled.memory.pooled());
             part.copy_from_slice(pooled.unwrap_or_else(|| sample.window(k, 1, hidden).1));
         }
-        self.decoding.forward_in(precision, model.decoder(), parameters, None, None);
+        self.decoding.forward_in(precision, PairIsa::of(precision), model.decoder(), parameters, None, None);
     }
 
     /// Pools a sample's windows by attention.
-    fn pool(&mut self, Weights { model, parameters, .. }: Weights<'_>, sample: Streaming<'_>) {
+    fn pool(&mut self, Weights { model, parameters, precision, .. }: Weights<'_>, sample: Streaming<'_>) {
         let timeframes = model.poolings().iter().zip(&model.shape().timeframes);
         for (k, (pooled, (of, timeframe))) in self.poolings.iter_mut().zip(timeframes).enumerate() {
             let (end, states) = sample.window(k, timeframe.steps, model.config().hidden);
             // Samples that follow each other share the windows of long timeframes.
             if pooled.end != Some(end) {
-                pooled.memory.forward(of, parameters, states);
+                pooled.memory.forward(PairIsa::of(precision), of, parameters, states);
                 pooled.end = Some(end);
             }
         }

@@ -7,7 +7,9 @@ use megabatch_gpu_core::{Buffer, Device};
 
 use crate::cpu::carried::state_len;
 use crate::cpu::decoder::Decoding;
+use crate::cpu::kernel::pairs::PairIsa;
 use crate::cpu::pooling::WindowPooling;
+use crate::cpu::shard::Weights;
 use crate::cpu::stateful_inference::{ONE_SAMPLE, top_hidden};
 use crate::cpu::step::{Compute, Engine, Purpose};
 use crate::error::Result;
@@ -19,7 +21,7 @@ use crate::model::{Model, Timeframe};
 /// and a bar moves those of its timeframe on by one step.
 ///
 /// It gives, bit for bit, the predictions that a predictor with carried state
-/// gives in single precision for samples whose windows end at the bars pushed last. Give the bars
+/// gives in the same precision for samples whose windows end at the bars pushed last. Give the bars
 /// of each timeframe in order, only once they have closed, and
 /// [`restart`](StreamingPredictor::restart) all timeframes where a segment begins. A model that
 /// pools by attention reads the states of bars before the segment's first one as zero, until T bars
@@ -36,18 +38,27 @@ pub struct StreamingPredictor {
 }
 
 impl StreamingPredictor {
-    /// The model with the weights of a safetensors file, at the start of a segment.
+    /// The model with the weights of a safetensors file, at the start of a segment, in single
+    /// precision.
     ///
     /// # Errors
     /// As [`load_weights`]; [`Error::Memory`](crate::Error::Memory) and
     /// [`Error::Threads`](crate::Error::Threads) when the device has no room;
     /// [`Error::Setting`](crate::Error::Setting) for a model without states or over graphs.
     pub fn open(device: &Device, model: Model, weights: &Path) -> Result<Self> {
+        Self::open_in(Precision::Fp32, device, model, weights)
+    }
+
+    /// [`StreamingPredictor::open`] in `precision`.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn open_in(precision: Precision, device: &Device, model: Model, weights: &Path) -> Result<Self> {
         model.config().check_carried_state()?;
         let mut parameters = TensorSet::zeros(&device.scope("model/parameters"), model.layout())?;
         load_weights(weights, &mut parameters)?;
         let compute = Compute { threads: 1, batch_size: 1 };
-        let mut engine = Engine::new(device, &model, compute, Purpose::Prediction, Precision::Fp32)?;
+        let mut engine = Engine::new(device, &model, compute, Purpose::Prediction, precision)?;
         engine.load(&model, &parameters);
         let scope = device.scope("carried");
         let timeframes = &model.shape().timeframes;
@@ -101,20 +112,22 @@ impl StreamingPredictor {
     /// The outputs `[K, M]` of the model from the states as they are.
     pub fn predict(&mut self) -> Vec<f32> {
         let hidden = self.model.config().hidden;
+        let Weights { parameters, precision, .. } = self.engine.weights(&self.model, &self.parameters);
         let parts = self.decoding.encodings_mut(1).chunks_exact_mut(hidden).zip(&self.states).enumerate();
         for (k, (part, state)) in parts {
             let (state, recent) = state.as_slice().split_at(state_len(&self.model));
             match self.poolings.get_mut(k) {
                 Some(memory) => {
-                    part.copy_from_slice(memory.forward(&self.model.poolings()[k], &self.parameters, recent));
+                    let of = &self.model.poolings()[k];
+                    part.copy_from_slice(memory.forward(PairIsa::of(precision), of, parameters, recent));
                 }
                 None => {
                     part.copy_from_slice(top_hidden(state, hidden));
-                    self.model.lstms()[k].read(&self.parameters, part);
+                    self.model.lstms()[k].read(parameters, part);
                 }
             }
         }
-        self.decoding.forward(self.model.decoder(), &self.parameters, None, None);
+        self.decoding.forward_in(precision, PairIsa::of(precision), self.model.decoder(), parameters, None, None);
         self.decoding.outputs().to_vec()
     }
 

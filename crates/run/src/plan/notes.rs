@@ -61,11 +61,11 @@ pub(crate) fn uses(job: &TrainingSetup) -> Vec<String> {
     let is_series = job.data.source().and_then(Source::series).is_some();
     let follow = match (precision(&job.config), carries) {
         _ if !is_series => "no `predict --follow`, which needs a series that `ingest` made".to_owned(),
-        (Precision::Fp32, true) => "`predict --follow` takes one step a bar".to_owned(),
-        (Precision::Fp32, false) => {
+        (Precision::Fp16, _) => "no `predict --follow`, which computes in fp32 or bf16".to_owned(),
+        (_, true) => "`predict --follow` takes one step a bar".to_owned(),
+        (_, false) => {
             format!("`predict --follow` computes {steps} steps a bar; with training.carry_state=true it would take one")
         }
-        _ => "no `predict --follow`, which computes in fp32 alone".to_owned(),
     };
     let onnx = if carries {
         "`export --format onnx` needs --stateless: each window starts with zeros there, and predictions differ"
@@ -92,8 +92,8 @@ fn odd_settings(job: &TrainingSetup, steps: u64) -> Vec<String> {
         ),
         (
             job.gpu.is_none() && job.training.precision == Precision::Bf16 && instructions(Precision::Bf16).is_none(),
-            "training.precision bf16 takes longer than fp32: this CPU multiplies no bf16 numbers faster, and rounds \
-             them in fp32"
+            "training.precision bf16 takes about 1.4 times as long as fp32: this CPU multiplies no bf16 numbers faster, \
+             and rounds them in fp32"
                 .to_owned(),
         ),
         (

@@ -193,7 +193,8 @@ fn begin(subject: &StreamingModel, request: &FollowRequest) -> Result<(BarStream
     let bars = subject.history(&request.history)?;
     let series = SeriesStream::new(subject.instrument(&bars), &subject.spec, &subject.scalers)?;
     subject.require_same_windows(&series)?;
-    let follower = StreamingPredictor::open(&Device::cpu(), subject.model()?, &subject.weights)?;
+    let follower =
+        StreamingPredictor::open_in(subject.precision(), &Device::cpu(), subject.model()?, &subject.weights)?;
     let mut live = BarStream::new(series, follower, subject.streaming());
     live.replay(&bars, subject.spec.holes)?;
     let closes = bars.len().checked_sub(1).map(|last| bars.close_time(last));

@@ -55,7 +55,7 @@ impl StreamingModel {
     pub(super) fn open(request: &FollowRequest, host: &Host<'_>) -> Result<Self> {
         let folder = RunFolder::open(&request.run)?;
         let config = folder.config(&[])?;
-        require_fp32(&config)?;
+        refuse_fp16(&config)?;
         let (step, weights) = weights_file(&folder, request.checkpoint)?;
         let data = data_path(&config, request.data.as_deref())?;
         let file = SeriesFile::open(&data, &Device::cpu().scope("follow"))?;
@@ -108,6 +108,11 @@ impl StreamingModel {
     /// As the model was trained: from bar to bar, or on windows that each begin with zeros.
     pub(super) fn streaming(&self) -> Streaming {
         if streams(&self.config) { Streaming::Carried } else { Streaming::Windows }
+    }
+
+    /// The precision that the model was trained in.
+    pub(super) fn precision(&self) -> Precision {
+        precision(&self.config)
     }
 
     /// The model without its weights.
@@ -203,12 +208,12 @@ impl StreamingModel {
 }
 
 /// Refuses a model that is computed otherwise than following does.
-fn require_fp32(config: &Config) -> Result<()> {
+fn refuse_fp16(config: &Config) -> Result<()> {
     match precision(config) {
-        Precision::Fp32 => Ok(()),
-        _ => Err(refuse(
-            "the run was trained with training.precision other than fp32, and following computes in fp32 alone",
-        )),
+        Precision::Fp16 => {
+            Err(refuse("the run was trained with training.precision fp16, and following computes in fp32 or bf16"))
+        }
+        _ => Ok(()),
     }
 }
 

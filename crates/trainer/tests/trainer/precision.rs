@@ -12,7 +12,7 @@ use megabatch_trainer::{
     Checkpoints, Config, Event, OptimizerConfig, Predictor, Run, Samples, Selection, SeriesInMemory, StepEvent, Trainer,
 };
 
-use crate::made_up::{config, listen, samples, series, steps_of, trained_on_all};
+use crate::made_up::{config, fusion_of, listen, pooling_of, samples, series, steps_of, trained_on_all};
 
 fn in_precision(precision: Precision) -> Config {
     Config { precision, epochs: 6, dropout: 0.2, ..config() }
@@ -41,6 +41,40 @@ fn sixteen_bits_learn_what_single_precision_does() {
         assert!(threads == other, "{precision}: threads change nothing");
         assert_eq!(steps.iter().any(|step| step.loss_scale.is_some()), precision == Precision::Fp16);
     }
+}
+
+/// Every layer that has products: layers of LSTMs, pooling and fusion by attention, the head.
+#[test]
+fn bf16_has_the_same_bits_for_any_threads_and_in_a_resumed_run() {
+    let model = ModelConfig {
+        hidden: 20,
+        layers: 2,
+        layer_norm: true,
+        pooling: pooling_of(1, 20),
+        fusion: fusion_of(true, 20),
+        ..ModelConfig::default()
+    };
+    let config = Config { model, batch_size: 100, epochs: 5, ..in_precision(Precision::Bf16) };
+    let (_, expected) = trained(&Config { threads: 1, ..config.clone() });
+    for threads in [2, 3, 7, 16] {
+        assert!(trained(&Config { threads, ..config.clone() }).1 == expected, "{threads} threads");
+    }
+
+    let samples = series();
+    let train: Vec<usize> = (0..samples.len()).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::new(folder.path());
+    let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: Some(&checkpoints) };
+    let trainer = || Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
+    let stop = &mut |event: Event<'_>| match event {
+        Event::Step(step) if step.step == 2 => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    trainer().train(&run, stop).unwrap();
+    let mut rest = trainer();
+    assert_eq!(rest.resume(&run).unwrap().unwrap().state.step, 2);
+    rest.train(&run, &mut listen).unwrap();
+    assert!(rest.parameters().values() == expected, "other weights than the whole run's");
 }
 
 /// To the nearest number of a precision.

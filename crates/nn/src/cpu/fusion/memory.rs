@@ -4,7 +4,8 @@ use megabatch_amp::{NonFiniteTrace, Operation, Precision, round_to};
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::attention::{self, Sample};
-use crate::cpu::matmul::{Matrix, Output, multiply};
+use crate::cpu::kernel::pairs::PairIsa;
+use crate::cpu::matmul::{Matrix, Output, multiply_by};
 use crate::cpu::norm::Normalised;
 use crate::cpu::step::Purpose;
 use crate::error::Result;
@@ -19,6 +20,8 @@ pub(crate) struct FusionMemory {
     tokens: usize,
     /// Precision of the results of products, which the next products read.
     precision: Precision,
+    /// For products of pairs of bf16 numbers; `None` for single precision.
+    pair_isa: Option<PairIsa>,
     qkv: Buffer<f32>,     // [N, 3H]
     weights: Buffer<f32>, // [B, heads, n, n]
     seen: Buffer<f32>,    // [N, H]: what the tokens see of each other
@@ -58,6 +61,7 @@ impl FusionMemory {
         Ok(FusionMemory {
             tokens: 0,
             precision: Precision::Fp32,
+            pair_isa: None,
             qkv: zeros(qkv)?,
             weights: zeros(weights)?,
             seen: zeros(seen)?,
@@ -81,9 +85,11 @@ impl FusionMemory {
         lens.iter().sum::<usize>() + lens[9] + 2 * Normalised::len(of.hidden, capacity * of.tokens)
     }
 
-    /// Has what products give rounded as the policy says of a run in `precision`.
-    pub(crate) fn set_precision(&mut self, precision: Precision) {
+    /// Has what products give rounded as the policy says of a run in `precision`, and products
+    /// computed by an instruction set for pairs.
+    pub(crate) fn set_precision(&mut self, precision: Precision, pair_isa: Option<PairIsa>) {
         self.precision = precision.arithmetic(Operation::MatrixProduct).result;
+        self.pair_isa = pair_isa;
     }
 
     /// Fuses the tokens of B samples, `x` [B, n, H], to [B, H].
@@ -92,7 +98,7 @@ impl FusionMemory {
         self.tokens = x.len() / hidden;
         let (rows, samples) = (self.tokens, self.tokens / tokens);
         let qkv = &mut self.qkv.as_mut_slice()[..3 * rows * hidden];
-        of.input.forward(parameters, x, hidden, qkv, Output::Overwrite);
+        of.input.forward(self.pair_isa, parameters, x, hidden, qkv, Output::Overwrite);
         round_to(self.precision, qkv);
         let weights = self.weights.as_mut_slice().chunks_exact_mut(of.sizes.weights());
         let seen = self.seen.as_mut_slice().chunks_exact_mut(tokens * hidden);
@@ -102,16 +108,23 @@ impl FusionMemory {
         round_to(self.precision, &mut self.seen.as_mut_slice()[..rows * hidden]);
         let first = &mut self.first.as_mut_slice()[..rows * hidden];
         first.copy_from_slice(x);
-        of.output.forward(parameters, &self.seen.as_slice()[..rows * hidden], hidden, first, Output::Add);
+        of.output.forward(
+            self.pair_isa,
+            parameters,
+            &self.seen.as_slice()[..rows * hidden],
+            hidden,
+            first,
+            Output::Add,
+        );
         of.norm1.forward(parameters, first, &mut self.norm1);
 
         let wide = &mut self.inner.as_mut_slice()[..rows * inner];
-        of.widen.forward(parameters, first, hidden, wide, Output::Overwrite);
+        of.widen.forward(self.pair_isa, parameters, first, hidden, wide, Output::Overwrite);
         wide.iter_mut().filter(|x| **x < 0.0).for_each(|x| *x = 0.0);
         round_to(self.precision, wide);
         let second = &mut self.second.as_mut_slice()[..rows * hidden];
         second.copy_from_slice(first);
-        of.narrow.forward(parameters, wide, inner, second, Output::Add);
+        of.narrow.forward(self.pair_isa, parameters, wide, inner, second, Output::Add);
         of.norm2.forward(parameters, second, &mut self.norm2);
 
         let fused = &mut self.fused.as_mut_slice()[..samples * hidden];
@@ -174,15 +187,15 @@ impl FusionMemory {
         }
         of.norm2.backward(parameters, &self.norm2, d_rows, gradients);
         let (wide, d_wide) = (&self.inner.as_slice()[..rows * inner], &mut self.d_inner.as_mut_slice()[..rows * inner]);
-        of.narrow.backward(parameters, wide, d_rows, d_wide, Output::Overwrite, gradients);
+        of.narrow.backward(self.pair_isa, parameters, wide, d_rows, d_wide, Output::Overwrite, gradients);
         round_to(self.precision, d_wide);
         d_wide.iter_mut().zip(wide).filter(|(_, x)| **x == 0.0).for_each(|(d, _)| *d = 0.0);
         let first = &self.first.as_slice()[..rows * hidden];
-        of.widen.backward(parameters, first, d_wide, d_rows, Output::Add, gradients);
+        of.widen.backward(self.pair_isa, parameters, first, d_wide, d_rows, Output::Add, gradients);
 
         of.norm1.backward(parameters, &self.norm1, d_rows, gradients);
         let (seen, d_seen) = (&self.seen.as_slice()[..rows * hidden], &mut self.d_seen.as_mut_slice()[..rows * hidden]);
-        of.output.backward(parameters, seen, d_rows, d_seen, Output::Overwrite, gradients);
+        of.output.backward(self.pair_isa, parameters, seen, d_rows, d_seen, Output::Overwrite, gradients);
         let sample = 3 * tokens * hidden;
         let d_qkv = &mut self.d_qkv.as_mut_slice()[..3 * rows * hidden];
         let qkv = self.qkv.as_slice().chunks_exact(sample);
@@ -193,13 +206,21 @@ impl FusionMemory {
         }
         round_to(self.precision, d_qkv);
         d_x.copy_from_slice(d_rows);
-        of.input.backward(parameters, x, d_qkv, d_x, Output::Add, gradients);
+        of.input.backward(self.pair_isa, parameters, x, d_qkv, d_x, Output::Add, gradients);
     }
 }
 
 impl Linear {
     /// `to` [N, out] = x [N, width] · Wᵀ + b, or that added to it.
-    fn forward(self, parameters: &TensorSet, x: &[f32], width: usize, to: &mut [f32], into: Output) {
+    fn forward(
+        self,
+        pair_isa: Option<PairIsa>,
+        parameters: &TensorSet,
+        x: &[f32],
+        width: usize,
+        to: &mut [f32],
+        into: Output,
+    ) {
         let (weight, bias) = (parameters.slot(self.weight), parameters.slot(self.bias));
         for row in to.chunks_exact_mut(bias.len()) {
             match into {
@@ -208,13 +229,14 @@ impl Linear {
             }
         }
         let weight = Matrix::new(weight, bias.len(), width).transposed();
-        multiply(Matrix::new(x, x.len() / width, width), weight, Output::Add, to);
+        multiply_by(pair_isa, Matrix::new(x, x.len() / width, width), weight, Output::Add, to);
     }
 
     /// The gradient of x in `d_x`, from that of the output; adds the parameters' gradients to
     /// `gradients`.
     fn backward(
         self,
+        pair_isa: Option<PairIsa>,
         parameters: &TensorSet,
         x: &[f32],
         d_y: &[f32],
@@ -226,11 +248,17 @@ impl Linear {
         let rows = d_y.len() / out;
         let width = x.len() / rows;
         let d = Matrix::new(d_y, rows, out);
-        multiply(d.transposed(), Matrix::new(x, rows, width), Output::Add, gradients.slot_mut(self.weight));
+        multiply_by(
+            pair_isa,
+            d.transposed(),
+            Matrix::new(x, rows, width),
+            Output::Add,
+            gradients.slot_mut(self.weight),
+        );
         for row in d_y.chunks_exact(out) {
             gradients.slot_mut(self.bias).iter_mut().zip(row).for_each(|(sum, &term)| *sum += term);
         }
-        multiply(d, Matrix::new(parameters.slot(self.weight), out, width), into, d_x);
+        multiply_by(pair_isa, d, Matrix::new(parameters.slot(self.weight), out, width), into, d_x);
     }
 }
 
@@ -256,7 +284,7 @@ mod tests {
         let purpose = Purpose::Training { dropout: false, runs: None, kept: Kept::Everything };
         let results = |precision| {
             let mut memory = FusionMemory::new(&scope, sizes, 2, purpose).unwrap();
-            memory.set_precision(precision);
+            memory.set_precision(precision, None);
             memory.forward(&fusion, &parameters, &x);
             let [qkv, seen, inner, fused] = [&memory.qkv, &memory.seen, &memory.inner, &memory.fused];
             [qkv, seen, inner, fused].map(|buffer| buffer.as_slice().to_vec())

@@ -229,7 +229,7 @@ fn weight_gradients(
     scratch: &mut AttentionScratch,
     parameters: &mut LayerParameters<'_>,
 ) {
-    let Context { isa, shape, .. } = *context;
+    let Context { shape, .. } = *context;
     let (nodes, at) = (context.nodes(), context.place());
     let x = View(dropped(context, input, scratch.dropped.as_mut_slice()), at);
     let (gradients, layer) = (&mut *parameters.gradients, parameters.layer);
@@ -237,7 +237,7 @@ fn weight_gradients(
     let mut outer = |d: View<'_>, columns: usize| {
         let sums = &mut d_weight[..shape.input.padded() * columns];
         sums.fill(0.0);
-        kernel::outer(isa, nodes, columns, shape.input.panels(), d, x, sums);
+        kernel::outer_by(context.products(), nodes, columns, shape.input.panels(), d, x, sums);
     };
     let d_row = scratch.d_row.as_mut_slice();
     let (d_y, d_maps) = (View(scratch.d_y.as_slice(), at), View(scratch.d_maps.as_slice(), at));
@@ -261,7 +261,7 @@ fn weight_gradients(
         let columns = shape.output.padded();
         let sums = &mut d_weight[..shape.input.padded() * columns];
         sums.fill(0.0);
-        kernel::outer(isa, nodes, columns, shape.input.panels(), d_y, x, sums);
+        kernel::outer_by(context.products(), nodes, columns, shape.input.panels(), d_y, x, sums);
         shape.residual().unpack_add(sums, 0, columns, gradients.slot_mut(slot));
     }
 }
@@ -281,17 +281,21 @@ fn add_rows(nodes: usize, matrix: View<'_>, columns: Columns, row: &mut [f32], s
 
 /// The gradient of what the layer read, before dropout.
 fn go_below(context: &Context<'_>, scratch: &mut AttentionScratch) {
-    let Context { isa, shape, weights, .. } = *context;
+    let Context { shape, weights, .. } = *context;
     let (nodes, at) = (context.nodes(), context.place());
     let d_x = &mut ViewMut(scratch.d_x.as_mut_slice(), at);
     let panels = shape.input.panels();
     let (a, b) = (View(scratch.d_maps.as_slice(), at), weights.maps_turned.as_slice());
     let depth = shape.map_columns();
-    kernel::product(isa, PanelProduct { rows: nodes, depth, panels, start: Start::Zero, a, b }, d_x);
+    kernel::product_by(context.products(), PanelProduct { rows: nodes, depth, panels, start: Start::Zero, a, b }, d_x);
     if !weights.residual_turned.is_empty() {
         let (a, b) = (View(scratch.d_y.as_slice(), at), weights.residual_turned.as_slice());
         let depth = shape.output.padded();
-        kernel::product(isa, PanelProduct { rows: nodes, depth, panels, start: Start::Result, a, b }, d_x);
+        kernel::product_by(
+            context.products(),
+            PanelProduct { rows: nodes, depth, panels, start: Start::Result, a, b },
+            d_x,
+        );
     }
     if let Some(mask) = context.masks.0 {
         let factors = scratch.dropped.as_mut_slice();

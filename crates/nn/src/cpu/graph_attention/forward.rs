@@ -8,7 +8,8 @@ use super::shape::PanelShape;
 use super::softmax::{self, LinearScores};
 use super::weights::AttentionLayerWeights;
 use crate::cpu::kernel::attention::{self as gathers, EdgeLists, Joint};
-use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, Place, Start, View, ViewMut};
+use crate::cpu::kernel::pairs::PairIsa;
+use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, Place, ProductIsa, Start, View, ViewMut};
 use crate::graph::GraphMask;
 use crate::model::graph::{AttentionKind, GraphActivation, GraphConfig};
 
@@ -16,6 +17,8 @@ use crate::model::graph::{AttentionKind, GraphActivation, GraphConfig};
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) isa: Isa,
+    /// For products of pairs of bf16 numbers; `None` for single precision.
+    pub(super) pair_isa: Option<PairIsa>,
     pub(super) shape: PanelShape,
     pub(super) config: &'a GraphConfig,
     pub(super) weights: &'a AttentionLayerWeights,
@@ -29,6 +32,11 @@ pub(super) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
+    /// Instruction sets of products with matrices of nodes.
+    pub(super) fn products(&self) -> ProductIsa {
+        ProductIsa { isa: self.isa, pair_isa: self.pair_isa }
+    }
+
     /// N.
     pub(super) fn nodes(&self) -> usize {
         self.lists.rows().nodes()
@@ -116,14 +124,14 @@ pub(super) fn forward(
     };
     let maps = &mut ViewMut(memory.maps.as_mut_slice(), at);
     let product = |panels, start, b| PanelProduct { rows: nodes, depth, panels, start, a: x, b };
-    kernel::product(isa, product(shape.map_panels(), start, weights.maps.as_slice()), maps);
+    kernel::product_by(context.products(), product(shape.map_panels(), start, weights.maps.as_slice()), maps);
 
     let y = &mut ViewMut(memory.y.as_mut_slice(), at);
     if weights.residual.is_empty() {
         fill(nodes, weights.bias.as_slice(), y);
     } else {
         let start = Start::Row(weights.bias.as_slice());
-        kernel::product(isa, product(shape.output.panels(), start, weights.residual.as_slice()), y);
+        kernel::product_by(context.products(), product(shape.output.panels(), start, weights.residual.as_slice()), y);
     }
     score(context, memory);
     let rows = context.lists.rows();

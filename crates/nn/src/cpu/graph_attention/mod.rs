@@ -11,7 +11,9 @@
 //! 3. Nothing of an edge is as wide as a node: the sums of neighbours' rows are formed in
 //!    registers, a few panels of a head at a time, whose rows of all nodes lie in the first-level
 //!    cache (16 KiB a panel of 256 nodes).
-//! 4. Backward walks the edges by the node that gives, so that every sum belongs to one node, and
+//! 4. In bf16, products of matrices of nodes are those of pairs, where the CPU has them. Scores and
+//!    sums over neighbours have no products of matrices and are in single precision.
+//! 5. Backward walks the edges by the node that gives, so that every sum belongs to one node, and
 //!    forms it in that order.
 //!
 //! One thread takes a graph through all layers; the order of every sum depends on the graph alone.
@@ -29,6 +31,7 @@ use megabatch_gpu_core::Scope;
 pub use weights::PackedAttention;
 
 use crate::cpu::kernel::Isa;
+use crate::cpu::kernel::pairs::PairIsa;
 use crate::error::Result;
 use crate::graph::{GraphDropout, GraphView, place_attributes};
 use crate::model::graph::GraphAttention;
@@ -72,6 +75,8 @@ pub struct NodeGradients<'a> {
 #[derive(Debug)]
 pub struct AttentionPass {
     isa: Isa,
+    /// For products of pairs of bf16 numbers; `None` for single precision.
+    pair_isa: Option<PairIsa>,
     shapes: Vec<PanelShape>,
     memory: AttentionWorkspace,
 }
@@ -83,12 +88,18 @@ impl AttentionPass {
     /// [`Error::Memory`](crate::Error::Memory) when the device has no room.
     pub fn new(scope: &Scope, attention: &GraphAttention, nodes: usize, edges: usize, passes: Passes) -> Result<Self> {
         let memory = AttentionWorkspace::new(scope, attention, GraphCapacity { nodes, edges }, passes)?;
-        Ok(AttentionPass { isa: Isa::best(), shapes: shapes(attention), memory })
+        Ok(AttentionPass { isa: Isa::best(), pair_isa: None, shapes: shapes(attention), memory })
     }
 
     /// Numbers in it, four bytes each.
     pub fn len(attention: &GraphAttention, nodes: usize, edges: usize, passes: Passes) -> usize {
         memory::memory_len(attention, GraphCapacity { nodes, edges }, passes)
+    }
+
+    /// Has products of matrices of nodes computed by an instruction set for pairs, or in single
+    /// precision.
+    pub(crate) fn set_pair_isa(&mut self, pair_isa: Option<PairIsa>) {
+        self.pair_isa = pair_isa;
     }
 
     /// The output [N, D] of one graph. `packed` holds the weights.
@@ -101,7 +112,10 @@ impl AttentionPass {
         for (l, &shape) in self.shapes.iter().enumerate() {
             let (below, rest) = layers.split_at_mut(l);
             let input = below.last().map_or(shared.x.as_slice(), |below| below.y.as_slice());
-            let context = context(self.isa, l, shape, attention, packed, nodes.dropout, shared);
+            let context = Context {
+                pair_isa: self.pair_isa,
+                ..context(self.isa, l, shape, attention, packed, nodes.dropout, shared)
+            };
             forward::forward(&context, input, &mut rest[0], scratch);
         }
         let (last, top) = (self.shapes[layers.len() - 1], &layers[layers.len() - 1]);
@@ -133,7 +147,10 @@ impl AttentionPass {
         for (l, &shape) in self.shapes.iter().enumerate().rev() {
             let (below, rest) = layers.split_at(l);
             let input = below.last().map_or(shared.x.as_slice(), |below| below.y.as_slice());
-            let context = context(self.isa, l, shape, attention, packed, nodes.dropout, shared);
+            let context = Context {
+                pair_isa: self.pair_isa,
+                ..context(self.isa, l, shape, attention, packed, nodes.dropout, shared)
+            };
             let wanted = if l > 0 || d_x.is_some() { InputGradient::Wanted } else { InputGradient::Unwanted };
             let of_layer = LayerParameters { layer: &attention.layers[l], values: parameters, gradients };
             backward::backward(&context, input, wanted, &rest[0], scratch, of_layer);
@@ -176,6 +193,7 @@ fn context<'a>(
     let config = &attention.config;
     Context {
         isa,
+        pair_isa: None,
         shape,
         config,
         weights: &packed.layers[l],

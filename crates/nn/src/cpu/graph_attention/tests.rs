@@ -239,6 +239,49 @@ proptest! {
     }
 }
 
+/// The distance of two vectors over the length of the second.
+fn apart(found: &[f32], expected: &[f32]) -> f64 {
+    let length = |terms: &mut dyn Iterator<Item = f64>| terms.map(|x| x * x).sum::<f64>().sqrt();
+    let distance = length(&mut found.iter().zip(expected).map(|(a, b)| f64::from(a - b)));
+    distance / length(&mut expected.iter().map(|&x| f64::from(x))).max(1e-3)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Products of pairs round their operands to within 2⁻⁹, layer after layer; scores near the
+    /// kink of their function change its slope.
+    #[test]
+    fn products_of_pairs_are_near_single_precision_and_have_their_twins_bits(
+        config in configs(),
+        nodes in 1usize..40,
+        density in 0.0f32..0.5,
+        features in 1usize..40,
+        attributes in 0usize..4,
+        seed in 0u64..1000,
+    ) {
+        let config = GraphConfig { activation: GraphActivation::Elu, hidden: config.hidden.min(20), ..config };
+        let problem = Problem::new(config, NodeWidths { features, attributes }, seed);
+        let graph = problem.graph(seed, nodes, density);
+        let run = |pair_isa: Option<PairIsa>| {
+            let mut pass = problem.pass(Isa::best(), nodes, graph.view().edges());
+            pass.set_pair_isa(pair_isa);
+            problem.run(&graph, &mut pass)
+        };
+        let expected = run(None);
+        for isa in PairIsa::all() {
+            let found = run(Some(isa));
+            for (found, expected) in [(&found.0, &expected.0), (&found.1, &expected.1), (&found.2, &expected.2)] {
+                let apart = apart(found, expected);
+                prop_assert!(apart < 5e-2, "{}: {apart}", isa.name());
+            }
+            if let Some(twin) = isa.twin() {
+                prop_assert!(run(Some(twin)) == found, "{}: other bits than its twin's", isa.name());
+            }
+        }
+    }
+}
+
 /// The output of a graph is a function of it alone, to the bit: not of the capacity, nor of the
 /// graphs that the memory was used for before.
 #[test]

@@ -31,11 +31,12 @@ mod read_ahead;
 
 use std::ops::Range;
 
-pub(crate) use cell::{Step, Unwound, activate, cells, forward, forward_units, unwind};
+pub(crate) use cell::{Prefetch, Step, Unwound, activate, cells, forward, forward_units, unwind};
 pub(crate) use megabatch_gpu_core::isa::Isa;
 pub(crate) use read_ahead::Ahead;
 
 use megabatch_gpu_core::isa::InstructionSet;
+use pairs::{Operand, PairIsa};
 
 use crate::model::dropout::Mask;
 
@@ -342,6 +343,47 @@ pub(crate) fn outer(isa: Isa, rows: usize, columns: usize, panels: usize, a: Vie
         c_stride: c_place.stride,
     };
     dispatch!(isa, outer, &arguments);
+}
+
+/// Instruction sets of products outside of the LSTMs' layers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProductIsa {
+    pub(crate) isa: Isa,
+    /// For operands that are rounded to bf16; `None` for single precision.
+    pub(crate) pair_isa: Option<PairIsa>,
+}
+
+/// [`product`] by one of these instruction sets.
+///
+/// # Panics
+/// As `product` does.
+pub(crate) fn product_by(isa: ProductIsa, of: PanelProduct<'_>, to: &mut ViewMut<'_>) {
+    let Some(pair_isa) = isa.pair_isa else { return product(isa.isa, of, to) };
+    let PanelProduct { rows, depth, panels, start, a, b } = of;
+    let b = View(b, Place { start: 0, stride: depth * PANEL });
+    let (a, b) = (Operand::panels(rows, depth, a), Operand::panels(depth, panels * PANEL, b));
+    pairs::multiply_panels(pair_isa, a, b, start, to);
+}
+
+/// [`outer`] by one of these instruction sets.
+///
+/// # Panics
+/// As `outer` does.
+pub(crate) fn outer_by(
+    isa: ProductIsa,
+    rows: usize,
+    columns: usize,
+    panels: usize,
+    a: View<'_>,
+    d: View<'_>,
+    sums: &mut [f32],
+) {
+    let Some(pair_isa) = isa.pair_isa.filter(|_| rows > 0) else {
+        return outer(isa.isa, rows, columns, panels, a, d, sums);
+    };
+    let (a, d) = (Operand::panels(rows, columns, a).transposed(), Operand::panels(rows, panels * PANEL, d));
+    let mut sums = ViewMut(sums, Place { start: 0, stride: columns * PANEL });
+    pairs::multiply_panels(pair_isa, a, d, Start::Result, &mut sums);
 }
 
 /// Mask factors of the outputs of sixteen units, `first_unit` and those after it, at each of

@@ -23,7 +23,7 @@ fn functions(isa: Isa, x: [f32; PANEL]) -> ([f32; PANEL], [f32; PANEL]) {
     let place = Place { start: 0, stride: PANEL };
     let (mut cell, mut hidden) = ([0.0; 2 * PANEL], [0.0; PANEL]);
     let (mut cell, mut hidden) = (ViewMut(&mut cell, place), ViewMut(&mut hidden, place));
-    forward(isa, 1, &mut ViewMut(&mut gates, place), &mut cell, &mut hidden);
+    forward(isa, 1, &mut ViewMut(&mut gates, place), &mut cell, &mut hidden, Prefetch::Nothing);
     let gate = |gate: usize| std::array::from_fn(|i| gates[gate * PANEL + i]);
     (gate(0), gate(2))
 }
@@ -138,7 +138,7 @@ fn gates_and_cell_states_come_again_to_the_bit() {
         let (mut gates_again, mut cell_again) = (projected, cell.clone());
         let mut hidden = vec![0.0; (rows + 1) * PANEL];
         let (mut cell, mut hidden) = (ViewMut(&mut cell, place(2 * rows)), ViewMut(&mut hidden, place(rows)));
-        forward(isa, rows, &mut ViewMut(&mut gates, place(rows)), &mut cell, &mut hidden);
+        forward(isa, rows, &mut ViewMut(&mut gates, place(rows)), &mut cell, &mut hidden, Prefetch::NextStep);
         activate(isa, rows, &mut ViewMut(&mut gates_again, place(rows)));
         cells(isa, rows, View(&gates_again, place(rows)), &mut ViewMut(&mut cell_again, place(2 * rows)));
         let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
@@ -158,7 +158,8 @@ fn steps_of_all_units_are_those_of_each_to_the_bit() {
         for unit in 0..units {
             let mut gates = ViewMut(&mut gates, place(rows).panel(4 * unit));
             let mut cell = ViewMut(&mut cell, place(2 * rows).panel(unit));
-            forward(isa, rows, &mut gates, &mut cell, &mut ViewMut(&mut hidden, place(rows).panel(unit)));
+            let mut hidden = ViewMut(&mut hidden, place(rows).panel(unit));
+            forward(isa, rows, &mut gates, &mut cell, &mut hidden, Prefetch::Nothing);
         }
         let each = [gates, cell, hidden];
         let [mut gates, mut cell, mut hidden] = before;
@@ -179,6 +180,7 @@ fn gradients_of_gates_are_added_up_to_the_bit_while_they_are_formed() {
                 gates: View(&gates, place(rows)),
                 cell: View(&cell, place(2 * rows)),
                 d_hidden: View(&d_hidden, place(rows)),
+                hidden: sums.is_some().then_some(View(&d_hidden, place(rows))),
             };
             let (mut d_cell, mut d_gates) = (panels("d_cell", 1, rows), panels("d_gates", 4, rows));
             let to = Unwound {

@@ -5,7 +5,8 @@
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::Vectors;
-use crate::cpu::matmul::{Matrix, Output, multiply};
+use crate::cpu::kernel::pairs::PairIsa;
+use crate::cpu::matmul::{Matrix, Output, multiply_by};
 use crate::error::Result;
 use crate::model::pooling::AttentionPooling;
 use crate::model::tensor::TensorSet;
@@ -39,7 +40,13 @@ impl WindowPooling {
     }
 
     /// Pools the states [T, B, H] of B windows to [B, H].
-    pub(crate) fn forward(&mut self, of: &AttentionPooling, parameters: &TensorSet, states: &[f32]) -> &[f32] {
+    pub(crate) fn forward(
+        &mut self,
+        pair_isa: Option<PairIsa>,
+        of: &AttentionPooling,
+        parameters: &TensorSet,
+        states: &[f32],
+    ) -> &[f32] {
         let (hidden, steps) = (of.hidden, self.steps);
         self.samples = states.len() / (steps * hidden);
         self.vectors.set_windows(self.samples);
@@ -50,7 +57,7 @@ impl WindowPooling {
             let apart = self.samples * hidden;
             let states = &states[sample * hidden..][..(steps - 1) * apart + hidden];
             let all = Matrix::spaced(states, steps, hidden, apart);
-            multiply(keys, all.transposed(), Output::Overwrite, weights);
+            multiply_by(pair_isa, keys, all.transposed(), Output::Overwrite, weights);
             for (head, weights) in weights.chunks_exact_mut(steps).enumerate() {
                 softmax(weights);
                 let sum = self.vectors.sum_mut(head, sample);
@@ -59,7 +66,7 @@ impl WindowPooling {
                 weights.iter().zip(states).for_each(|(&weight, state)| add_scaled(sum, weight, state));
             }
         }
-        of.project(parameters, &mut self.vectors);
+        of.project(pair_isa, parameters, &mut self.vectors);
         self.vectors.pooled()
     }
 

@@ -23,7 +23,9 @@ use super::sequence::{Role, Sequence, input};
 use super::tasks::SharedGradients;
 use super::weights::{LayerWeights, unpack_add};
 use super::{BLOCK_STEPS, Dimensions, add};
-use crate::cpu::kernel::{self, Ahead, Isa, PANEL, PanelProduct, Place, Start, Step, Sweep, Unwound, View, ViewMut};
+use crate::cpu::kernel::{
+    self, Ahead, Isa, PANEL, PanelProduct, Place, ProductIsa, Start, Step, Sweep, Unwound, View, ViewMut,
+};
 use crate::cpu::profile::Work;
 use crate::model::lstm::{LayerSlots, Read};
 use crate::model::tensor::TensorSet;
@@ -180,15 +182,14 @@ impl Sequence {
                 gates: self.gates_at(t).panel(4 * n).view(&layer.gates, &scratch.segment.gates),
                 cell: self.cell_at(t).panel(n).view(&layer.cell, &scratch.segment.cell),
                 d_hidden: View(scratch.d_hidden.as_slice(), state_at.panel(n)),
+                hidden: self.of.pair_isa.map(|_| View(layer.hidden.as_slice(), self.states_at(t).panel(n))),
             };
             let sums = sums_at.map(|at| ViewMut(scratch.by_bar.as_mut_slice(), at.panel(4 * n)));
             let d_cell = ViewMut(scratch.d_cell.as_mut_slice(), state_at.panel(n));
             let d_gates = ViewMut(scratch.d_gates.as_mut_slice(), d_gates_at.panel(4 * n));
             kernel::unwind(isa, rows, step, Unwound { d_cell, d_gates, sums });
         }
-        if self.of.pair_isa.is_none() {
-            self.round_d_gates(d_gates_at, scratch);
-        }
+        self.round_d_gates(d_gates_at, scratch);
         let d_gates = scratch.d_gates.as_slice();
         if self.is_by_bar(l) && sums_at.is_none() && self.role == Role::Whole {
             self.windows.add_step(
@@ -202,7 +203,6 @@ impl Sequence {
         }
         if let Some(pair_isa) = self.of.pair_isa {
             self.gates_backward_pairs(pair_isa, l, weights, t, d_gates_at, scratch);
-            self.round_d_hidden(scratch);
         } else if t > 0 {
             let product = PanelProduct {
                 rows,
@@ -291,7 +291,8 @@ impl Sequence {
             let (features, gates) = (self.of.sizes.features, self.of.gates());
             let d_gates = View(scratch.by_bar.as_slice(), self.by_bar_at().row(rows.start));
             let x = View(scratch.x.as_slice(), self.x_at());
-            kernel::outer(isa, rows.len(), features, gates, x, d_gates, scratch.d_input_weight.as_mut_slice());
+            let isa = ProductIsa { isa, pair_isa: self.of.pair_isa };
+            kernel::outer_by(isa, rows.len(), features, gates, x, d_gates, scratch.d_input_weight.as_mut_slice());
             add_rows(rows.len(), d_gates, scratch.d_bias.as_mut_slice());
         }
     }

@@ -55,7 +55,6 @@ use crate::model::{Model, prefixed};
 pub(crate) use input::{Shard, Weights};
 use memory::ShardScratch;
 pub use pairs::instructions;
-pub(crate) use pairs::pair_isa;
 use pooling::{PackedKeys, Pooled, PoolingScratch};
 use quantized::Activations;
 use sequence::{Role, Sequence, SequenceInput};
@@ -225,6 +224,8 @@ impl PackedWeights {
 #[derive(Debug)]
 pub(crate) struct ShardWorkspace {
     isa: Isa,
+    /// For products of pairs of bf16 numbers; `None` for single precision.
+    pair_isa: Option<PairIsa>,
     /// One a timeframe for one thread; else none, and the timeframes' tasks.
     sequences: Vec<Sequence>,
     tasks: Vec<TimeframeTasks>,
@@ -256,6 +257,7 @@ impl ShardWorkspace {
             isa: Isa::best(),
             tasks,
             threads: room.threads.max(1),
+            pair_isa,
             scratch: ShardScratch::new(scope, &all, purpose)?,
             pooled: model.poolings().iter().zip(&all).map(|(_, &of)| Pooled::new(scope, of)).collect::<Result<_>>()?,
             pooling: PoolingScratch::new(scope, &all, purpose)?,
@@ -368,7 +370,8 @@ impl ShardWorkspace {
         }
         let start = self.clock.start();
         let attention = packed.attention.as_ref();
-        self.decoding.forward_in(packed.precision, model.decoder(), parameters, attention, shard.graph);
+        let (precision, decoder) = (packed.precision, model.decoder());
+        self.decoding.forward_in(precision, self.pair_isa, decoder, parameters, attention, shard.graph);
         self.clock.stop(start, 0);
         self.decoding.outputs_and_gradient_mut()
     }

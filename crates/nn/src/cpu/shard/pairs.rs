@@ -18,16 +18,15 @@
 //!
 //! Departures from the computation in single precision:
 //!
-//! 1. Packing rounds; gates' gradients are rounded nowhere else, so that their sums, by bar and for
-//!    the biases, are of numbers in single precision.
+//! 1. Packing rounds, and nothing else does: states, gradients and their sums, by bar and for the
+//!    biases, are in single precision between products.
 //! 2. dx is formed step by step, from the rows that dh is formed from.
 //! 3. A row that has no second one to make a pair with has zeros.
-//! 4. dW_ih of windows that overlap is formed in single precision: once a bar, from sums over
-//!    windows that would be rounded a second time.
+//! 4. dW_ih of windows that overlap is formed once a bar, of sums over windows that are rounded.
 
 use std::ops::Range;
 
-use megabatch_amp::{Operation, Precision};
+use megabatch_amp::Precision;
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::memory::{LayerMemory, ShardScratch, place, room};
@@ -36,22 +35,15 @@ use super::single::ROWS_FEW;
 use super::weights::{LayerWeights, gate_rows};
 use super::{BLOCK_STEPS, Dimensions};
 use crate::cpu::kernel::pairs::{self, PAIRED_PANEL, PairIsa, padded_words};
-use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, Place, Start, Sweep, View, ViewMut};
+use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, Place, Prefetch, Start, Sweep, View, ViewMut};
 use crate::cpu::step::Purpose;
 use crate::error::Result;
 
-/// The instruction set with which LSTMs are computed in `precision`; `None` for products in single
-/// precision, of rounded operands where the precision is lower.
-pub(crate) fn pair_isa(precision: Precision) -> Option<PairIsa> {
-    let operands = precision.arithmetic(Operation::Recurrence).operands;
-    if operands == Precision::Bf16 { PairIsa::best() } else { None }
-}
-
-/// The name of the instructions for numbers of `precision` that LSTMs are computed with on this
+/// The name of the instructions for numbers of `precision` that products are computed with on this
 /// CPU, such as `amx-bf16`; `None` where they are computed in single precision, of rounded
 /// operands.
 pub fn instructions(precision: Precision) -> Option<&'static str> {
-    pair_isa(precision).map(PairIsa::name)
+    PairIsa::of(precision).map(PairIsa::name)
 }
 
 /// Operands as products read them, of one timeframe after another.
@@ -214,7 +206,7 @@ impl Sequence {
                 let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
                 let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
                 let mut after = ViewMut(states.as_mut_slice(), after.panel(n));
-                kernel::forward(isa, rows, &mut gates, &mut cell, &mut after);
+                kernel::forward(isa, rows, &mut gates, &mut cell, &mut after, Prefetch::NextStep);
             }
         }
     }

@@ -2,8 +2,8 @@
 
 //! Arithmetic in 16 bits, as far as a CPU without it can tell what comes of it: what a
 //! product reads is rounded to the precision of the run, and its sums are in single precision.
-//! Where products read pairs of bf16 numbers, gradients of gates are rounded when they are packed,
-//! see [`pairs`](super::pairs).
+//! Where products read pairs of bf16 numbers, all of this is rounded when it is packed and nowhere
+//! else, see [`pairs`](super::pairs).
 //!
 //! To what, the table of amp's policy says ([`Precision::arithmetic`]). Rounded are bars, weights
 //! (see [`Engine`](crate::cpu::step::Engine)), hidden states after each step, what dropout leaves
@@ -20,33 +20,38 @@ use super::sequence::Sequence;
 use crate::cpu::kernel::{PANEL, Place};
 
 impl Sequence {
+    /// The precision to which numbers are rounded before they are packed.
+    fn rounded_to(&self) -> Precision {
+        if self.of.pair_isa.is_some() { Precision::Fp32 } else { self.precision }
+    }
+
     /// `rows` bars in [`ShardScratch::x`].
     pub(super) fn round_bars(&self, rows: usize, scratch: &mut ShardScratch) {
         let panels = 0..self.of.sizes.features.div_ceil(PANEL);
-        round_panels(self.precision, scratch.x.as_mut_slice(), self.x_at(), panels, rows);
+        round_panels(self.rounded_to(), scratch.x.as_mut_slice(), self.x_at(), panels, rows);
     }
 
     /// The hidden states of layer `l` after step `t`.
     pub(super) fn round_hidden(&mut self, l: usize, t: usize) {
         let at = self.states_at(t + 1);
         let (panels, rows) = (0..self.of.units(), self.windows.len());
-        round_panels(self.precision, self.layers[l].hidden.as_mut_slice(), at, panels, rows);
+        round_panels(self.rounded_to(), self.layers[l].hidden.as_mut_slice(), at, panels, rows);
     }
 
     /// Rounds a block of `rows` rows after dropout.
     pub(super) fn round_dropped(&self, rows: usize, scratch: &mut ShardScratch) {
-        round_panels(self.precision, scratch.dropped.as_mut_slice(), self.dropped_at(), 0..self.of.units(), rows);
+        round_panels(self.rounded_to(), scratch.dropped.as_mut_slice(), self.dropped_at(), 0..self.of.units(), rows);
     }
 
     /// The gradients of the gates of a step.
     pub(super) fn round_d_gates(&self, at: Place, scratch: &mut ShardScratch) {
-        round_panels(self.precision, scratch.d_gates.as_mut_slice(), at, 0..self.of.gates(), self.windows.len());
+        round_panels(self.rounded_to(), scratch.d_gates.as_mut_slice(), at, 0..self.of.gates(), self.windows.len());
     }
 
     /// The gradients of the hidden states before a step.
     pub(super) fn round_d_hidden(&self, scratch: &mut ShardScratch) {
         round_panels(
-            self.precision,
+            self.rounded_to(),
             scratch.d_hidden.as_mut_slice(),
             self.d_state_at(),
             0..self.of.units(),
@@ -57,7 +62,7 @@ impl Sequence {
     /// The gradients of what a layer above the first read in a block of steps.
     pub(super) fn round_d_between(&self, block: Range<usize>, scratch: &mut ShardScratch) {
         round_panels(
-            self.precision,
+            self.rounded_to(),
             scratch.d_between.as_mut_slice(),
             self.d_between_at(block.start),
             0..self.of.units(),

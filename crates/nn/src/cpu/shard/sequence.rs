@@ -26,7 +26,7 @@ use super::weights::LayerWeights;
 use super::windows::Windows;
 use super::{BLOCK_STEPS, Dimensions};
 use crate::cpu::carried::Initial;
-use crate::cpu::kernel::{self, Ahead, Isa, PANEL, PanelProduct, Place, Start, Sweep, View, ViewMut};
+use crate::cpu::kernel::{self, Ahead, Isa, PANEL, PanelProduct, Place, Prefetch, Start, Sweep, View, ViewMut};
 use crate::cpu::profile::{Clock, Work};
 use crate::cpu::step::Purpose;
 use crate::error::Result;
@@ -303,7 +303,7 @@ impl Sequence {
             kernel::product_with(isa, product, &mut gates, Sweep::Up, ahead);
             let mut cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
             let mut after = ViewMut(states.as_mut_slice(), after.panel(n));
-            kernel::forward(isa, rows, &mut gates, &mut cell, &mut after);
+            kernel::forward(isa, rows, &mut gates, &mut cell, &mut after, Prefetch::Nothing);
         }
     }
 }

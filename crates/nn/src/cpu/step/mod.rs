@@ -26,7 +26,7 @@ use crate::batch::{BatchView, Series};
 use crate::cpu::carried::Carried;
 use crate::cpu::kernel::pairs::PairIsa;
 use crate::cpu::profile::Profile;
-use crate::cpu::shard::{PackedWeights, Shard, ShardWorkspace, Weights, pair_isa};
+use crate::cpu::shard::{PackedWeights, Shard, ShardWorkspace, Weights};
 use crate::cpu::stateful_inference::{StatefulInference, work_off};
 use crate::error::{Error, Result};
 use crate::graph::Graphs;
@@ -106,7 +106,7 @@ impl Engine {
             }
         }
         let pool = pool(threads)?;
-        let pair_isa = pair_isa(precision);
+        let pair_isa = PairIsa::of(precision);
         let mut weights = PackedWeights::new(&device.scope("model/parameters/packed"), model, purpose, pair_isa)?;
         weights.set_precision(precision);
         let working = WorkingCopy::new(&device.scope("model/parameters/working"), model, precision)?;
@@ -421,21 +421,21 @@ impl Engine {
 impl Engine {
     /// Numbers in the weights as the kernels read them.
     pub fn weights_len(model: &Model, purpose: Purpose, precision: Precision) -> usize {
-        PackedWeights::len(model, purpose, pair_isa(precision))
+        PackedWeights::len(model, purpose, PairIsa::of(precision))
     }
 
     /// The same by tensor.
     pub fn weights_parts(model: &Model, purpose: Purpose, precision: Precision) -> Parts {
-        PackedWeights::parts(model, purpose, pair_isa(precision))
+        PackedWeights::parts(model, purpose, PairIsa::of(precision))
     }
 
     /// Numbers in the workspace of one shard of up to `capacity`.
     pub fn workspace_len(model: &Model, capacity: Capacity, purpose: Purpose, precision: Precision) -> usize {
-        ShardWorkspace::len(model, capacity, purpose, pair_isa(precision))
+        ShardWorkspace::len(model, capacity, purpose, PairIsa::of(precision))
     }
 
     /// The same by tensor.
     pub fn workspace_parts(model: &Model, capacity: Capacity, purpose: Purpose, precision: Precision) -> Parts {
-        ShardWorkspace::parts(model, capacity, purpose, pair_isa(precision))
+        ShardWorkspace::parts(model, capacity, purpose, PairIsa::of(precision))
     }
 }

@@ -13,7 +13,9 @@
 //!    more than a hundred cycles, of which a CPU overlaps fewer than three.
 //! 2. Backward computes tanh c' anew, which is cheaper than to keep and to load it.
 //! 3. Forward of few windows goes over all units twice instead, for the same reason.
-//! 4. Backward sets what has vanished to zero, see [`flush`](crate::cpu::flush::flush).
+//! 4. Where products are too short to bring the next step's rows to the second-level cache, see
+//!    [`read_ahead`](crate::cpu::kernel::read_ahead), the cell asks for them row by row.
+//! 5. Backward sets what has vanished to zero, see [`flush`](crate::cpu::flush::flush).
 
 use super::{Activate, CellsArguments, Forward, ForwardUnits, Unwind};
 use crate::cpu::flush::NEGLIGIBLE;
@@ -25,8 +27,19 @@ use crate::cpu::kernel::lanes::{Lanes, sigmoid, tanh};
 /// instruction set of V.
 #[inline(always)]
 pub(in crate::cpu::kernel) unsafe fn forward<V: Lanes>(s: &Forward) {
+    // SAFETY: the contract is the same.
+    unsafe {
+        match s.asks_ahead {
+            false => forward_rows::<V, false>(s),
+            true => forward_rows::<V, true>(s),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn forward_rows<V: Lanes, const AHEAD: bool>(s: &Forward) {
     // SAFETY: rows 0..rows of the four gates and of the states lie where the contract of `Forward`
-    // says.
+    // says; those of the next step are not touched.
     unsafe {
         activate::<V>(&Activate { rows: s.rows, gates: s.gates, gates_stride: s.gates_stride });
         let o = s.gates.wrapping_add(3 * s.gates_stride);
@@ -35,6 +48,12 @@ pub(in crate::cpu::kernel) unsafe fn forward<V: Lanes>(s: &Forward) {
             let cell = cell_after::<V>(s.gates, s.gates_stride, s.cell, at);
             cell.store(s.cell.wrapping_add(at + s.rows * PANEL));
             V::load(o.wrapping_add(at)).mul(tanh(cell)).store(s.hidden_after.wrapping_add(at));
+            if AHEAD {
+                let next = at + s.rows * PANEL;
+                (0..4).for_each(|gate| V::prefetch(s.gates.wrapping_add(gate * s.gates_stride + next)));
+                V::prefetch(s.cell.wrapping_add(next + s.rows * PANEL));
+                V::prefetch(s.hidden_after.wrapping_add(next));
+            }
         }
     }
 }
@@ -117,17 +136,19 @@ unsafe fn cell_after<V: Lanes>(gates: *const f32, stride: usize, before: *const 
 pub(in crate::cpu::kernel) unsafe fn unwind<V: Lanes>(s: &Unwind) {
     // SAFETY: the contract is the same.
     unsafe {
-        match s.sums.is_null() {
-            true => unwind_rows::<V, false>(s),
-            false => unwind_rows::<V, true>(s),
+        match (s.sums.is_null(), s.hidden.is_null()) {
+            (true, true) => unwind_rows::<V, false, false>(s),
+            (true, false) => unwind_rows::<V, false, true>(s),
+            (false, true) => unwind_rows::<V, true, false>(s),
+            (false, false) => unwind_rows::<V, true, true>(s),
         }
     }
 }
 
 #[inline(always)]
-unsafe fn unwind_rows<V: Lanes, const SUMS: bool>(s: &Unwind) {
+unsafe fn unwind_rows<V: Lanes, const SUMS: bool, const AHEAD: bool>(s: &Unwind) {
     // SAFETY: rows 0..rows of the four gates, of their gradients, of the states and, with SUMS, of
-    // the sums lie where the contract of `Unwind` says.
+    // the sums lie where the contract of `Unwind` says; those of the step before are not touched.
     unsafe {
         let one = V::splat(1.0);
         for row in 0..s.rows {
@@ -137,6 +158,12 @@ unsafe fn unwind_rows<V: Lanes, const SUMS: bool>(s: &Unwind) {
             let before = V::load(s.cell.wrapping_add(at));
             let tanh_c = tanh(V::load(s.cell.wrapping_add(at + s.rows * PANEL)));
             let d_h = flush(V::load(s.d_hidden.wrapping_add(at)));
+            if AHEAD {
+                let back = s.rows * PANEL;
+                (0..4).for_each(|n| V::prefetch(gate(n).wrapping_sub(back)));
+                V::prefetch(s.cell.wrapping_add(at).wrapping_sub(back));
+                V::prefetch(s.hidden.wrapping_add(at).wrapping_sub(back));
+            }
             let d_cell = s.d_cell.wrapping_add(at);
             let d_h_o = d_h.mul(o);
             let d_c = flush(tanh_c.mul(tanh_c).mul_sub_from(d_h_o, d_h_o).add(V::load(d_cell)));

@@ -16,6 +16,8 @@ pub(super) struct Forward {
     gates_stride: usize,
     cell: *mut f32,
     hidden_after: *mut f32,
+    /// True if it prefetches the same rows of the next step, which follow these.
+    asks_ahead: bool,
 }
 
 /// Arguments of the kernel `forward_units`: those of `forward` for every panel of units: gates [4 ·
@@ -51,18 +53,29 @@ pub(super) struct CellsArguments {
 
 /// Arguments of the kernel `unwind`: gates, d_gates and, unless it is null, sums [4][rows][16] at
 /// their strides, cell [2 · rows][16] (before, then after the step), d_hidden and d_cell
-/// [rows][16], none that is written overlapping another.
+/// [rows][16], none that is written overlapping another. `hidden` is null or the states before the
+/// step, of which nothing is read: those of the step before it lie in front of them, as do the
+/// gates' and cells', and are prefetched.
 pub(super) struct Unwind {
     rows: usize,
     gates: *const f32,
     gates_stride: usize,
     cell: *const f32,
+    hidden: *const f32,
     d_hidden: *const f32,
     d_cell: *mut f32,
     d_gates: *mut f32,
     d_gates_stride: usize,
     sums: *mut f32,
     sums_stride: usize,
+}
+
+/// What the cell prefetches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Prefetch {
+    Nothing,
+    /// The rows of the step that is computed next.
+    NextStep,
 }
 
 /// One step of sixteen units of `rows` windows: `gates` [rows, 4 · 16], before their functions, are
@@ -77,6 +90,7 @@ pub(crate) fn forward(
     gates: &mut ViewMut<'_>,
     cell: &mut ViewMut<'_>,
     hidden_after: &mut ViewMut<'_>,
+    prefetch: Prefetch,
 ) {
     gates.1.check(gates.0.len(), 4, rows);
     cell.1.check(cell.0.len(), 1, 2 * rows);
@@ -87,6 +101,7 @@ pub(crate) fn forward(
         gates_stride: gates.1.stride,
         cell: cell.0[cell.1.start..].as_mut_ptr(),
         hidden_after: hidden_after.0[hidden_after.1.start..].as_mut_ptr(),
+        asks_ahead: prefetch == Prefetch::NextStep,
     };
     assert!(gates.1.stride >= rows * PANEL, "gates overlap");
     dispatch!(isa, forward, &arguments);
@@ -153,12 +168,14 @@ pub(crate) fn cells(isa: Isa, rows: usize, gates: View<'_>, cell: &mut ViewMut<'
 
 /// Inputs of [`unwind`] for sixteen units: the gates [rows, 4 · 16] after their functions, the cell
 /// state before and after the step in 2 · `rows` rows, the gradient of the hidden state after it
+/// [rows, 16]; to have the rows of the step before prefetched, the hidden state before this one
 /// [rows, 16].
 #[derive(Clone, Copy)]
 pub(crate) struct Step<'a> {
     pub(crate) gates: View<'a>,
     pub(crate) cell: View<'a>,
     pub(crate) d_hidden: View<'a>,
+    pub(crate) hidden: Option<View<'a>>,
 }
 
 /// Outputs of [`unwind`] for sixteen units.
@@ -177,7 +194,7 @@ pub(crate) struct Unwound<'a> {
 /// # Panics
 /// If a slice is shorter than the sizes say.
 pub(crate) fn unwind(isa: Isa, rows: usize, step: Step<'_>, to: Unwound<'_>) {
-    let (Step { gates, cell, d_hidden }, Unwound { d_cell, d_gates, sums }) = (step, to);
+    let (Step { gates, cell, d_hidden, hidden }, Unwound { d_cell, d_gates, sums }) = (step, to);
     gates.1.check(gates.0.len(), 4, rows);
     cell.1.check(cell.0.len(), 1, 2 * rows);
     d_hidden.1.check(d_hidden.0.len(), 1, rows);
@@ -192,6 +209,7 @@ pub(crate) fn unwind(isa: Isa, rows: usize, step: Step<'_>, to: Unwound<'_>) {
         gates: gates.0[gates.1.start..].as_ptr(),
         gates_stride: gates.1.stride,
         cell: cell.0[cell.1.start..].as_ptr(),
+        hidden: hidden.map_or(std::ptr::null(), |hidden| hidden.0[hidden.1.start..].as_ptr()),
         d_hidden: d_hidden.0[d_hidden.1.start..].as_ptr(),
         d_cell: d_cell.0[d_cell.1.start..].as_mut_ptr(),
         d_gates: d_gates.0[d_gates.1.start..].as_mut_ptr(),

@@ -1,5 +1,7 @@
 //! The instruction sets for products of bf16 numbers, and which of them pay.
 
+use megabatch_amp::{Operation, Precision};
+
 /// The instruction sets that there are kernels on pairs for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InstructionSet {
@@ -23,6 +25,13 @@ pub(super) enum InstructionSet {
 pub(crate) struct PairIsa(InstructionSet);
 
 impl PairIsa {
+    /// The instruction set of products in a run of `precision`; `None` for products in single
+    /// precision, of rounded operands where the precision is lower.
+    pub(crate) fn of(precision: Precision) -> Option<PairIsa> {
+        let operands = precision.arithmetic(Operation::MatrixProduct).operands;
+        if operands == Precision::Bf16 { PairIsa::best() } else { None }
+    }
+
     /// Instruction sets of this CPU, and their twins.
     #[cfg(test)]
     pub(crate) fn all() -> Vec<PairIsa> {
@@ -58,6 +67,18 @@ impl PairIsa {
     #[cfg(test)]
     pub(crate) fn is_twin(self) -> bool {
         matches!(self.0, InstructionSet::PortableDot | InstructionSet::PortableTiles)
+    }
+
+    /// The kernels of any CPU that have this one's bits; `None` for these themselves.
+    #[cfg(test)]
+    pub(crate) fn twin(self) -> Option<PairIsa> {
+        match self.0 {
+            InstructionSet::PortableDot | InstructionSet::PortableTiles => None,
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Dot => Some(PairIsa(InstructionSet::PortableDot)),
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Tiles => Some(PairIsa(InstructionSet::PortableTiles)),
+        }
     }
 
     pub(super) fn instruction_set(self) -> InstructionSet {

@@ -10,6 +10,7 @@
 //! a, a matrix    a[r][32p + 2w], a[r][32p + 2w + 1]                      rows
 //! a, transposed  a[32p + 2w][r], a[32p + 2w + 1][r]                      turned_pairs
 //! b              b[2r][16p + w], b[2r + 1][16p + w]                      pairs
+//! b, transposed  b[16p + w][2r], b[16p + w][2r + 1]                      turned_rows
 //! c, sums        c[r][16p + w]                                           product
 //!
 //! product:  for panel p of c, row r:    c[p][r] = start + Σ_k a[r, k] · b[p][k]
@@ -23,10 +24,13 @@
 //! 3. Past the last number of the summed dimension operands are zero up to whole panels, which AMX
 //!    reads; the other kernels stop at the last word.
 //!
+//! 4. Matrices that one product reads are packed block by block, see [`blocks`].
+//!
 //! What differs between [`PairIsa`]s is the order in which the numbers of a sum are added, see
 //! [`portable`]. Packing rounds to the nearest, ties to even, and subnormal numbers to zero: the
 //! same bits everywhere.
 
+mod blocks;
 #[cfg(target_arch = "x86_64")]
 mod dot;
 mod isa;
@@ -36,6 +40,7 @@ pub(in crate::cpu::kernel) mod portable;
 #[cfg(target_arch = "x86_64")]
 mod tiles;
 
+pub(crate) use blocks::{Operand, multiply_panels, multiply_rows};
 use isa::InstructionSet;
 pub(crate) use isa::PairIsa;
 
@@ -45,22 +50,23 @@ use super::{Ahead, PANEL, PanelProduct, Place, ProductArguments, Sweep, View, Vi
 pub(crate) const PAIRED_PANEL: usize = 2 * PANEL;
 
 /// Words of `numbers` numbers along the summed dimension.
-pub(crate) fn words(numbers: usize) -> usize {
+pub(crate) const fn words(numbers: usize) -> usize {
     numbers.div_ceil(2)
 }
 
 /// The same up to whole panels: rows of a panel of b.
-pub(crate) fn padded_words(numbers: usize) -> usize {
+pub(crate) const fn padded_words(numbers: usize) -> usize {
     words(numbers).next_multiple_of(PANEL)
 }
 
 /// Arguments of the packing kernels: `from` [panels of columns][rows][16] and `to` at their
-/// strides.
+/// strides; a row-major matrix is one with panels 16 numbers apart.
 struct Packing {
     rows: usize,
     columns: usize,
     from: *const f32,
     from_stride: usize,
+    from_row: usize,
     to: *mut f32,
     to_stride: usize,
 }
@@ -79,6 +85,8 @@ macro_rules! dispatch_packing {
         }
     };
 }
+
+use dispatch_packing;
 
 /// `to` [rows, panels · 16] = `start` + a [rows, depth] · b [panels][padded words of depth][16],
 /// going over the panels as `sweep` says; the depth counts numbers.
@@ -110,16 +118,25 @@ pub(crate) fn product(isa: PairIsa, of: PanelProduct<'_>, to: &mut ViewMut<'_>, 
         sweep,
         ahead: Ahead::default(),
     };
-    // SAFETY: `PairIsa` proves that the CPU has the instruction set; every pointer reaches what the
-    // sizes say, up to whole panels of the depth, and `to` is borrowed alone.
+    // SAFETY: every pointer reaches what the sizes say, up to whole panels of the depth, and `to` is
+    // borrowed alone.
+    unsafe { execute(isa, &arguments) }
+}
+
+/// Calls the kernel of an instruction set.
+///
+/// # Safety
+/// As [`product`](super::product::product), with whole panels of the depth in a and b.
+unsafe fn execute(isa: PairIsa, arguments: &ProductArguments) {
+    // SAFETY: `PairIsa` proves that the CPU has the instruction set; the caller keeps the rest.
     unsafe {
         match isa.instruction_set() {
-            InstructionSet::PortableDot => portable::product_by_dots(&arguments),
-            InstructionSet::PortableTiles => portable::product_by_tiles(&arguments),
+            InstructionSet::PortableDot => portable::product_by_dots(arguments),
+            InstructionSet::PortableTiles => portable::product_by_tiles(arguments),
             #[cfg(target_arch = "x86_64")]
-            InstructionSet::Dot => dot::product(&arguments),
+            InstructionSet::Dot => dot::product(arguments),
             #[cfg(target_arch = "x86_64")]
-            InstructionSet::Tiles => tiles::product(&arguments),
+            InstructionSet::Tiles => tiles::product(arguments),
         }
     }
 }
@@ -165,6 +182,7 @@ fn packing(rows: usize, columns: usize, from: View<'_>, to: &mut ViewMut<'_>) ->
         columns,
         from: from.0[from_start..].as_ptr(),
         from_stride: from.1.stride,
+        from_row: PANEL,
         to: to.0[to_start..].as_mut_ptr(),
         to_stride: to.1.stride,
     }

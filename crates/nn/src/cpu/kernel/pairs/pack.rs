@@ -40,7 +40,7 @@ pub(super) unsafe fn rows(p: &Packing) {
             // SAFETY: the row of the panel of `to` and, with the masks, those of the two panels of
             // `from` are there.
             unsafe {
-                let from = from.wrapping_add(row * PANEL);
+                let from = from.wrapping_add(row * p.from_row);
                 let low = _mm512_maskz_loadu_ps(low, from);
                 let high = _mm512_maskz_loadu_ps(high, from.wrapping_add(p.from_stride));
                 _mm512_storeu_si512(to.wrapping_add(row * PANEL).cast(), rounded(low, high));
@@ -53,29 +53,32 @@ pub(super) unsafe fn rows(p: &Packing) {
 /// The pointers of `p` reach what [`pairs`](super::pairs) says; the CPU has AVX512_BF16.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 pub(super) unsafe fn pairs(p: &Packing) {
-    for panel in 0..p.columns / PANEL {
+    for panel in 0..p.columns.div_ceil(PANEL) {
         let (from, to) = (p.from.wrapping_add(panel * p.from_stride), p.to.wrapping_add(panel * p.to_stride));
+        let mask = mask(panel * PANEL, p.columns);
         for at in 0..padded_words(p.rows) {
-            // SAFETY: the padded words of `to` are there; of `from` no row past the last is read.
+            // SAFETY: the padded words of `to` are there; of `from` no row past the last is read
+            // and no column past the mask.
             unsafe {
-                let pair = pair(from, 2 * at, p.rows, !0);
+                let pair = pair(p, from, 2 * at, mask);
                 _mm512_storeu_si512(to.wrapping_add(at * PANEL).cast(), pair);
             }
         }
     }
 }
 
-/// Rows `row` and `row` + 1 of a panel in the columns of `mask`, as pairs; zero past `rows` rows.
+/// Rows `row` and `row` + 1 of the panel `from` of `p` in the columns of `mask`, as pairs; zero
+/// past the last row.
 ///
 /// # Safety
-/// `from` reaches these columns of `rows` rows; the CPU has AVX512_BF16.
+/// `from` reaches these columns of all rows; the CPU has AVX512_BF16.
 #[inline(always)]
-unsafe fn pair(from: *const f32, row: usize, rows: usize, mask: __mmask16) -> __m512i {
-    let masks = [row, row + 1].map(|row| if row < rows { mask } else { 0 });
+unsafe fn pair(p: &Packing, from: *const f32, row: usize, mask: __mmask16) -> __m512i {
+    let masks = [row, row + 1].map(|row| if row < p.rows { mask } else { 0 });
     // SAFETY: what the masks leave is there.
     unsafe {
-        let even = _mm512_maskz_loadu_ps(masks[0], from.wrapping_add(row * PANEL));
-        let odd = _mm512_maskz_loadu_ps(masks[1], from.wrapping_add((row + 1) * PANEL));
+        let even = _mm512_maskz_loadu_ps(masks[0], from.wrapping_add(row * p.from_row));
+        let odd = _mm512_maskz_loadu_ps(masks[1], from.wrapping_add((row + 1) * p.from_row));
         _mm512_permutexvar_epi16(_mm512_loadu_si512(INTERLEAVED.as_ptr().cast()), rounded(even, odd))
     }
 }
@@ -94,11 +97,39 @@ pub(super) unsafe fn turned_pairs(p: &Packing) {
             unsafe {
                 let mut words = [_mm512_setzero_si512(); PANEL];
                 for (at, word) in words.iter_mut().enumerate() {
-                    *word = pair(from, block * PAIRED_PANEL + 2 * at, p.rows, mask);
+                    *word = pair(p, from, block * PAIRED_PANEL + 2 * at, mask);
                 }
                 let to = p.to.wrapping_add(block * p.to_stride + panel * PANEL * PANEL);
                 for (column, word) in transposed(words).into_iter().enumerate() {
                     _mm512_storeu_si512(to.wrapping_add(column * PANEL).cast(), word);
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The pointers of `p` reach what [`turned_rows`](super::blocks) says; the CPU has AVX512_BF16.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+pub(super) unsafe fn turned_rows(p: &Packing) {
+    for panel in 0..p.rows.div_ceil(PANEL) {
+        for block in 0..p.columns.div_ceil(PAIRED_PANEL) {
+            let first = block * PAIRED_PANEL;
+            let (low, high) = (mask(first, p.columns), mask(first + PANEL, p.columns));
+            let from = p.from.wrapping_add(2 * block * p.from_stride);
+            // SAFETY: sixteen words of the panel of `to` are there; of `from` no row past the last
+            // is read and no column past the masks.
+            unsafe {
+                let mut words = [_mm512_setzero_si512(); PANEL];
+                for (row, word) in (panel * PANEL..p.rows).zip(&mut words) {
+                    let from = from.wrapping_add(row * p.from_row);
+                    let low = _mm512_maskz_loadu_ps(low, from);
+                    let high = _mm512_maskz_loadu_ps(high, from.wrapping_add(p.from_stride));
+                    *word = rounded(low, high);
+                }
+                let to = p.to.wrapping_add(panel * p.to_stride + block * PANEL * PANEL);
+                for (at, word) in transposed(words).into_iter().enumerate() {
+                    _mm512_storeu_si512(to.wrapping_add(at * PANEL).cast(), word);
                 }
             }
         }

@@ -143,10 +143,10 @@ pub(super) unsafe fn rows(p: &Packing) {
 /// # Safety
 /// The pointers of `p` reach what [`pairs`](super::pairs) says.
 pub(super) unsafe fn pairs(p: &Packing) {
-    // SAFETY: rows below `p.rows` of each panel are in `from`, and the padded words of `to` are
-    // written, as the contract has it.
+    // SAFETY: rows below `p.rows` of each panel are in `from`, and the padded words of whole panels
+    // of `to` are written, as the contract has it.
     unsafe {
-        for column in 0..p.columns {
+        for column in 0..p.columns.next_multiple_of(PANEL) {
             for at in 0..super::padded_words(p.rows) {
                 let (low, high) = (number(p, 2 * at, column), number(p, 2 * at + 1, column));
                 p.to.add(column / PANEL * p.to_stride + at * PANEL + column % PANEL).write(word(low, high));
@@ -158,12 +158,26 @@ pub(super) unsafe fn pairs(p: &Packing) {
 /// # Safety
 /// The pointers of `p` reach what [`turned_pairs`](super::turned_pairs) says.
 pub(super) unsafe fn turned_pairs(p: &Packing) {
-    // SAFETY: as in `pairs`, but for the columns past the last, which are written too.
+    // SAFETY: as in `pairs`.
     unsafe {
         for column in 0..p.columns.next_multiple_of(PANEL) {
             for at in 0..super::padded_words(p.rows) {
                 let (low, high) = (number(p, 2 * at, column), number(p, 2 * at + 1, column));
                 p.to.add(at / PANEL * p.to_stride + column * PANEL + at % PANEL).write(word(low, high));
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The pointers of `p` reach what [`turned_rows`](super::blocks) says.
+pub(super) unsafe fn turned_rows(p: &Packing) {
+    // SAFETY: as in `pairs`.
+    unsafe {
+        for row in 0..p.rows.next_multiple_of(PANEL) {
+            for at in 0..super::padded_words(p.columns) {
+                let (low, high) = (number(p, row, 2 * at), number(p, row, 2 * at + 1));
+                p.to.add(row / PANEL * p.to_stride + at * PANEL + row % PANEL).write(word(low, high));
             }
         }
     }
@@ -178,5 +192,5 @@ unsafe fn number(p: &Packing, row: usize, column: usize) -> f32 {
         return 0.0;
     }
     // SAFETY: the row and the column are there.
-    unsafe { p.from.add(column / PANEL * p.from_stride + row * PANEL + column % PANEL).read() }
+    unsafe { p.from.add(column / PANEL * p.from_stride + row * p.from_row + column % PANEL).read() }
 }

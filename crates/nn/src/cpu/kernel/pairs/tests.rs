@@ -169,6 +169,102 @@ fn transposed_operands_multiply_as_columns() {
     }
 }
 
+/// How the operands of a product of blocks lie: a and b row-major or in panels, transposed or not.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    in_panels: bool,
+    is_transposed: bool,
+}
+
+/// `values` [rows, columns] of a product's operand as it lies.
+struct Laid {
+    values: Vec<f32>,
+    shape: [usize; 2],
+    layout: Layout,
+}
+
+impl Laid {
+    fn new(values: impl Fn(usize) -> Vec<f32>, rows: usize, columns: usize, layout: Layout) -> Self {
+        let shape = if layout.is_transposed { [columns, rows] } else { [rows, columns] };
+        let len = (shape[0] + 1) * (shape[1] + 1).next_multiple_of(PANEL);
+        Laid { values: values(len), shape, layout }
+    }
+
+    fn place(&self) -> Place {
+        Place { start: PANEL, stride: self.shape[0] * PANEL }
+    }
+
+    fn operand(&self) -> Operand<'_> {
+        let [rows, columns] = self.shape;
+        let operand = match self.layout.in_panels {
+            true => Operand::panels(rows, columns, View(&self.values, self.place())),
+            false => Operand::rows(rows, columns, columns + 1, &self.values),
+        };
+        if self.layout.is_transposed { operand.transposed() } else { operand }
+    }
+
+    fn at(&self, row: usize, column: usize) -> f32 {
+        let (row, column) = if self.layout.is_transposed { (column, row) } else { (row, column) };
+        match self.layout.in_panels {
+            true => at(View(&self.values, self.place()), row, column),
+            false => self.values[row * (self.shape[1] + 1) + column],
+        }
+    }
+}
+
+fn layouts() -> impl Strategy<Value = Layout> {
+    (any::<bool>(), any::<bool>()).prop_map(|(in_panels, is_transposed)| Layout { in_panels, is_transposed })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The tolerance is that of `products_are_those_of_the_loops`.
+    #[test]
+    fn products_of_blocks_are_those_of_the_loops_and_of_their_twins_to_the_bit(
+        (rows, depth, columns) in (0usize..140, 1usize..300, 1usize..140),
+        (of_a, of_b) in (layouts(), layouts()),
+        begin in 0usize..4,
+    ) {
+        let a = Laid::new(|len| numbers("a", len), rows, depth, of_a);
+        let b = Laid::new(|len| numbers("b", len), depth, columns, of_b);
+        let panels = columns.div_ceil(PANEL);
+        let place = Place { start: 0, stride: (rows + 1) * PANEL };
+        let (in_panels, in_rows) = (numbers("c", panels * place.stride), numbers("c", rows * columns));
+        let row = numbers("row", panels * PANEL);
+        let start = [Start::Zero, Start::Row(&row), Start::Rows(View(&in_panels, place)), Start::Result][begin];
+        let products = |isa: PairIsa| {
+            let (mut panels, mut rows) = (in_panels.clone(), in_rows.clone());
+            multiply_panels(isa, a.operand(), b.operand(), start, &mut ViewMut(&mut panels, place));
+            multiply_rows(isa, a.operand(), b.operand(), &mut rows);
+            (panels, rows)
+        };
+        let hardware = PairIsa::all().into_iter().filter(|isa| !isa.is_twin());
+        for isa in hardware.chain(PairIsa::all().into_iter().filter(|_| rows * depth * columns < 100_000)) {
+            let (panels, row_major) = products(isa);
+            if let Some(twin) = isa.twin().filter(|_| rows * depth * columns < 100_000) {
+                let (expected_panels, expected_rows) = products(twin);
+                prop_assert_eq!(bits(&panels), bits(&expected_panels), "{}", isa.name());
+                prop_assert_eq!(bits(&row_major), bits(&expected_rows), "{}", isa.name());
+            }
+            for (r, column) in (0..rows).flat_map(|r| (0..columns).map(move |column| (r, column))) {
+                let term = |k| rounded(a.at(r, k)) * rounded(b.at(k, column));
+                let exact = (0..depth).map(term).sum::<f64>();
+                let first = match begin {
+                    0 => 0.0,
+                    1 => row[column],
+                    _ => at(View(&in_panels, place), r, column),
+                };
+                let apart = f64::from(at(View(&panels, place), r, column)) - f64::from(first) - exact;
+                prop_assert!(apart.abs() < 1e-6 * (depth as f64 + 1.0), "{}, in panels", isa.name());
+                let place = r * columns + column;
+                let apart = f64::from(row_major[place]) - f64::from(in_rows[place]) - exact;
+                prop_assert!(apart.abs() < 1e-6 * (depth as f64 + 1.0), "{}, in rows", isa.name());
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 60, ..ProptestConfig::default() })]
 

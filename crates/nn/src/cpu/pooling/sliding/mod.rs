@@ -36,7 +36,8 @@ use megabatch_gpu_core::{Buffer, Scope};
 use super::Vectors;
 use super::window::{add_scaled, dot};
 use crate::cpu::flush::flush;
-use crate::cpu::matmul::{Matrix, Output, multiply};
+use crate::cpu::kernel::pairs::PairIsa;
+use crate::cpu::matmul::{Matrix, Output, multiply_by};
 use crate::error::Result;
 use crate::model::pooling::AttentionPooling;
 use crate::model::tensor::TensorSet;
@@ -59,6 +60,8 @@ pub(crate) struct SlidingCapacity {
 #[derive(Debug)]
 pub(crate) struct SlidingPooling {
     room: SlidingCapacity,
+    /// For products of pairs of bf16 numbers; `None` for single precision.
+    pair_isa: Option<PairIsa>,
     /// The window that ends at each state of the sequence in work.
     window_at: Vec<Option<usize>>,
     states: Buffer<f32>,   // [longest, H], of the sequence in work
@@ -87,6 +90,7 @@ impl SlidingPooling {
         let [states, d_states, scores, d_scores, keys, d_keys, largest, totals, running] = lens(heads, hidden, room);
         Ok(SlidingPooling {
             room,
+            pair_isa: None,
             window_at: Vec::new(),
             states: zeros(states)?,
             d_states: zeros(d_states)?,
@@ -100,6 +104,11 @@ impl SlidingPooling {
             vectors: Vectors::new(scope, heads, hidden, room.windows)?,
             d_vectors: Vectors::new(scope, heads, hidden, room.windows)?,
         })
+    }
+
+    /// The same memory, for products by these instructions.
+    pub(crate) fn with(self, pair_isa: Option<PairIsa>) -> Self {
+        SlidingPooling { pair_isa, ..self }
     }
 
     /// Numbers in it.
@@ -123,7 +132,7 @@ impl SlidingPooling {
             (0..of.heads).for_each(|head| self.sum_windows(of, sequence, head, first..first + own.len()));
             first += own.len();
         }
-        of.project(parameters, &mut self.vectors);
+        of.project(self.pair_isa, parameters, &mut self.vectors);
         self.vectors.pooled()
     }
 
@@ -149,7 +158,7 @@ impl SlidingPooling {
         mut write: impl FnMut((usize, usize), &[f32]),
         gradients: &mut TensorSet,
     ) {
-        of.project_backward(parameters, &self.vectors, &mut self.d_vectors, gradients);
+        of.project_backward(self.pair_isa, parameters, &self.vectors, &mut self.d_vectors, gradients);
         self.d_keys.as_mut_slice().fill(0.0);
         let mut first = 0;
         for own in ends.chunk_by(|a, b| a.0 == b.0) {
@@ -201,7 +210,7 @@ impl SlidingPooling {
         let states = self.states.as_slice();
         let scores = &mut self.scores.as_mut_slice()[(sequence * of.heads + head) * longest..][..len];
         let key = Matrix::new(&self.keys.as_slice()[head * hidden..][..hidden], hidden, 1);
-        multiply(Matrix::new(&states[..len * hidden], len, hidden), key, Output::Overwrite, scores);
+        multiply_by(self.pair_isa, Matrix::new(&states[..len * hidden], len, hidden), key, Output::Overwrite, scores);
 
         let largest = &mut self.largest.as_mut_slice()[head * windows..][..windows];
         let totals = &mut self.totals.as_mut_slice()[head * windows..][..windows];

@@ -53,7 +53,7 @@ impl Pooled {
     pub(super) fn new(scope: &Scope, of: Dimensions) -> Result<Self> {
         if of.is_dense() {
             let runs = SlidingPooling::new(scope, of.heads, of.sizes.hidden, sliding_capacity(of))?;
-            return Ok(Pooled::Runs(runs));
+            return Ok(Pooled::Runs(runs.with(of.pair_isa)));
         }
         Ok(Pooled::Windows(PooledWindows::new(scope, of)?))
     }

@@ -27,7 +27,7 @@ use super::super::norm::normalise;
 use super::super::sequence::Sequence;
 use super::PoolingParameters;
 use crate::cpu::flush::flush;
-use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, Place, Start, View, ViewMut};
+use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, Place, ProductIsa, Start, View, ViewMut};
 use crate::cpu::pooling::Vectors;
 use crate::cpu::step::Purpose;
 use crate::error::Result;
@@ -151,6 +151,11 @@ impl Dimensions {
         self.heads > 0 && !self.is_dense()
     }
 
+    /// Instruction sets of products with states.
+    fn products(self, isa: Isa) -> ProductIsa {
+        ProductIsa { isa, pair_isa: self.pair_isa }
+    }
+
     /// Panels of heads.
     fn head_panels(self) -> usize {
         self.heads.div_ceil(PANEL)
@@ -219,19 +224,19 @@ impl PooledWindows {
             sequence.gather_window(w, norm, scratch.states.as_mut_slice());
             let states = View(scratch.states.as_slice(), window_place(steps));
             let mut weights = ViewMut(self.weights.as_mut_slice(), of.weights_at(w));
-            kernel::product(isa, of.scores(states, keys.by_head.as_slice()), &mut weights);
+            kernel::product_by(of.products(isa), of.scores(states, keys.by_head.as_slice()), &mut weights);
             for panel in 0..of.head_panels() {
                 softmax(isa, &mut weights.0[of.weights_at(w).panel(panel).start..][..steps * PANEL]);
             }
             let sums = &mut scratch.sums.as_mut_slice()[..of.units() * of.heads * PANEL];
             sums.fill(0.0);
             let weights = View(self.weights.as_slice(), of.weights_at(w));
-            kernel::outer(isa, steps, of.heads, of.units(), weights, states, sums);
+            kernel::outer_by(of.products(isa), steps, of.heads, of.units(), weights, states, sums);
             for head in 0..of.heads {
                 read_row(sums, head, of.heads, self.vectors.sum_mut(head, w));
             }
         }
-        pooling.project(values, &mut self.vectors);
+        pooling.project(of.pair_isa, values, &mut self.vectors);
         self.vectors.pooled()
     }
 
@@ -253,7 +258,7 @@ impl PooledWindows {
         gradients: &mut TensorSet,
     ) {
         let d_vectors = scratch.d_vectors.as_mut().expect("memory made for training");
-        pooling.project_backward(values, &self.vectors, d_vectors, gradients);
+        pooling.project_backward(self.of.pair_isa, values, &self.vectors, d_vectors, gradients);
         scratch.d_keys.as_mut_slice().fill(0.0);
         for w in 0..sequence.windows.len() {
             sequence.gather_window(w, norm, scratch.states.as_mut_slice());
@@ -280,7 +285,7 @@ impl PooledWindows {
         }
         let states = View(scratch.states.as_slice(), window_place(steps));
         let mut d_scores = ViewMut(scratch.d_scores.as_mut_slice(), of.weights_at(0));
-        kernel::product(isa, of.scores(states, scratch.d_by_head.as_slice()), &mut d_scores);
+        kernel::product_by(of.products(isa), of.scores(states, scratch.d_by_head.as_slice()), &mut d_scores);
         for panel in 0..of.head_panels() {
             let weights = &self.weights.as_slice()[of.weights_at(w).panel(panel).start..][..steps * PANEL];
             softmax_backward(weights, &mut d_scores.0[panel * steps * PANEL..][..steps * PANEL]);
@@ -296,11 +301,23 @@ impl PooledWindows {
         let states_at = window_place(of.sizes.steps);
         let mut d_states = ViewMut(scratch.d_states.as_mut_slice(), states_at);
         let (start, b) = (Start::Zero, scratch.sums.as_slice());
-        kernel::product(isa, PanelProduct { rows, depth, panels, start, a: weights, b }, &mut d_states);
+        kernel::product_by(of.products(isa), PanelProduct { rows, depth, panels, start, a: weights, b }, &mut d_states);
         let (start, b) = (Start::Result, keys.by_unit.as_slice());
-        kernel::product(isa, PanelProduct { rows, depth, panels, start, a: d_scores, b }, &mut d_states);
+        kernel::product_by(
+            of.products(isa),
+            PanelProduct { rows, depth, panels, start, a: d_scores, b },
+            &mut d_states,
+        );
         let d_keys = &mut scratch.d_keys.as_mut_slice()[..of.units() * of.heads * PANEL];
-        kernel::outer(isa, rows, depth, panels, d_scores, View(scratch.states.as_slice(), states_at), d_keys);
+        kernel::outer_by(
+            of.products(isa),
+            rows,
+            depth,
+            panels,
+            d_scores,
+            View(scratch.states.as_slice(), states_at),
+            d_keys,
+        );
     }
 
     /// The weights of window `w`, which are in `to` [heads, T] afterwards.

@@ -60,7 +60,7 @@ fn assert_near_the_engines<T: Operand>(sizes: FuseSizes, precision: Precision, t
     let mut gradients = TensorSet::zeros(&scope, &layout).unwrap();
     let purpose = Purpose::Training { dropout: false, runs: None, kept: Kept::Everything };
     let mut memory = FusionMemory::new(&scope, sizes_of, samples, purpose).unwrap();
-    memory.set_precision(precision);
+    memory.set_precision(precision, None);
     let fused = memory.forward(&fusion, &set, &x).to_vec();
     let mut d_x = vec![0.0; x.len()];
     memory.backward(&fusion, &set, &x, &d_fused, &mut d_x, &mut gradients);
