@@ -112,6 +112,26 @@ impl Bars {
         self.volume.push(bar.volume);
     }
 
+    /// Adds bars at the end.
+    ///
+    /// # Panics
+    /// When the first of them does not open after the last one.
+    pub(crate) fn extend(&mut self, bars: &Bars) {
+        let is_later = self.open_time.last().zip(bars.open_time.first()).is_none_or(|(last, first)| last < first);
+        assert!(is_later, "bars are in order of time");
+        if !(self.spread.is_empty() && bars.spread.is_empty()) {
+            self.spread.resize(self.len(), 0.0);
+            self.spread.extend_from_slice(&bars.spread);
+            self.spread.resize(self.len() + bars.len(), 0.0);
+        }
+        self.open_time.extend_from_slice(&bars.open_time);
+        self.open.extend_from_slice(&bars.open);
+        self.high.extend_from_slice(&bars.high);
+        self.low.extend_from_slice(&bars.low);
+        self.close.extend_from_slice(&bars.close);
+        self.volume.extend_from_slice(&bars.volume);
+    }
+
     /// Drops every bar from `len` on.
     pub fn truncate(&mut self, len: usize) {
         self.open_time.truncate(len);

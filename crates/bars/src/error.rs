@@ -52,6 +52,21 @@ pub enum Error {
         source: io::Error,
     },
 
+    /// A temporary file of bars cannot be written or read.
+    #[error("{}: cannot {action} this temporary file: {source}", path.display())]
+    Spool {
+        /// The file.
+        path: PathBuf,
+        /// Step that failed, such as `write`.
+        action: &'static str,
+        /// Error of the system.
+        source: io::Error,
+    },
+
+    /// The observer ended the work.
+    #[error("interrupted")]
+    Interrupted,
+
     /// No known layout fits the first lines.
     #[error("{}: no bars recognised ({reason}); tried {tried}; the first line is `{first_line}`", path.display())]
     UnknownFormat {

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod bar_source;
 mod bars;
 mod clean;
 mod error;
@@ -8,9 +9,12 @@ mod parse;
 mod proof;
 mod read;
 mod series;
+mod spill;
+mod spool;
 mod time;
 mod unknown_name;
 
+pub use bar_source::BarSource;
 pub use bars::{Bar, Bars};
 pub use clean::gap::{GapPolicy, Weekends};
 pub use clean::gaps::{Gap, GapCount, GapKind, Gaps};
@@ -29,10 +33,11 @@ pub use parse::symbol_pattern::SymbolPattern;
 pub use proof::{Moment, Proof, prove_no_look_ahead, prove_scalers};
 pub use read::bar_lines::BarLines;
 pub use read::compared::ComparedFiles;
-pub use read::pair::{EventCount, PairSummary, read_pair};
+pub use parse::lines::ObserveBytes;
+pub use read::pair::{EventCount, PairSummary, read_pair, read_pair_spooled};
 pub use read::summary::{BarCounts, FileSummary, ReadSummary};
 pub use read::universe::{Universe, bar_files, is_bar_file, read_all};
-pub use read::{Recording, read};
+pub use read::{Recording, SpooledRecording, read, read_spooled};
 pub use series::align::{align, align_usable, align_with};
 pub use series::feature::Feature;
 pub use series::feature_table::FeatureTable;
@@ -43,8 +48,12 @@ pub use series::scale::Scaling;
 pub use series::scalers::{Scalers, TimeframeScaler};
 pub use series::series_stream::{SeriesStep, SeriesStream};
 pub use series::spec::{SeriesSpec, Window};
+pub use series::streamed::{
+    Observe, SampleInstants, SeriesHeader, SeriesPiece, SeriesPlan, StreamedInstrument, TimeframeHeader, TimeframePiece,
+};
 pub use series::target::TargetKind;
 pub use series::{AlignedSeries, Segment, TimeframeSeries};
+pub use spool::{SpoolWriter, SpooledBars};
 pub use time::date_order::DateOrder;
 pub use time::timeframe::Timeframe;
 pub use time::timestamp::listed;

@@ -1,15 +1,16 @@
 pub(crate) mod bar_lines;
 pub(crate) mod compared;
 pub(crate) mod pair;
+pub(crate) mod place;
+pub(crate) mod profile;
 pub(crate) mod summary;
 pub(crate) mod universe;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use crate::bar_source::BarSource;
 use crate::bars::Bars;
-use crate::clean::gaps::{Gaps, far_bar_warnings};
-use crate::clean::jumps::Jump;
 use crate::clean::order::{RowClock, in_order};
 use crate::clean::spacing::Spacings;
 use crate::clean::spread;
@@ -19,8 +20,12 @@ use crate::parse::adjustment::Adjustments;
 use crate::parse::bar_file::BarFile;
 use crate::parse::format_name::FormatName;
 use crate::parse::options::{ReadOptions, StampedAt};
+use crate::parse::lines::ObserveBytes;
 use crate::read::compared::ComparedFiles;
-use crate::read::summary::{BarCounts, FileSummary, ReadSummary};
+use crate::read::place::{ReadPlace, StoredBars, for_each_bar};
+use crate::read::profile::BarProfile;
+use crate::read::summary::{FileSummary, ReadSummary};
+use crate::spool::{SpoolWriter, SpooledBars};
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{RowTime, display_utc};
 use crate::time::zone::Zone;
@@ -53,33 +58,119 @@ pub struct Recording {
 /// [`Error::UnknownBase`], [`Error::WrongBase`]; [`Error::Overlap`], [`Error::MixedSymbols`] and
 /// [`Error::NoFiles`].
 pub fn read<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Recording> {
+    read_in(paths, options, &ReadPlace::MEMORY).map(StoredRecording::in_memory)
+}
+
+/// The bars of one symbol in a file, and an account of how they were read.
+#[derive(Debug)]
+pub struct SpooledRecording {
+    /// The symbol.
+    pub symbol: String,
+    /// The bars.
+    pub bars: SpooledBars,
+    /// Summary of reading.
+    pub summary: ReadSummary,
+}
+
+/// Reads as [`read`] does, and leaves the bars in a new file at `spool` instead of memory.
+/// Temporary files without names lie beside it. `observe` hears of the bytes that are read from the
+/// files, and may end the reading.
+///
+/// In memory are, for bars of any number: 8 bytes a row of files whose rows are not in order of
+/// time, 16 a row that repairs put in order, and 50 a row of files with adjusted prices.
+///
+/// # Errors
+/// As [`read`]; [`Error::Spool`] and [`Error::Interrupted`].
+pub fn read_spooled<P: AsRef<Path>>(
+    paths: &[P],
+    options: &ReadOptions,
+    spool: &Path,
+    observe: ObserveBytes<'_>,
+) -> Result<SpooledRecording> {
+    read_in(paths, options, &place_beside(spool, observe)?)?.spooled(spool)
+}
+
+/// Temporary files beside `spool`.
+fn place_beside<'a>(spool: &'a Path, observe: ObserveBytes<'a>) -> Result<ReadPlace<'a>> {
+    let folder = spool.parent().filter(|folder| !folder.as_os_str().is_empty());
+    ReadPlace::in_folder(folder.unwrap_or(Path::new(".")), observe)
+}
+
+/// The bars of one symbol, wherever they are.
+pub(crate) struct StoredRecording {
+    pub(crate) symbol: String,
+    pub(crate) bars: StoredBars,
+    pub(crate) summary: ReadSummary,
+}
+
+impl StoredRecording {
+    fn in_memory(self) -> Recording {
+        let StoredRecording { symbol, bars, summary } = self;
+        match bars {
+            StoredBars::Memory(bars) => Recording { symbol, bars, summary },
+            StoredBars::File(_) => unreachable!("bars are read into memory"),
+        }
+    }
+
+    /// The recording with its bars in a file at `path`.
+    fn spooled(self, path: &Path) -> Result<SpooledRecording> {
+        let mut writer = SpoolWriter::create(path, self.bars.timeframe())?;
+        for_each_bar(&self.bars, |bar| writer.push(bar))?;
+        Ok(SpooledRecording { symbol: self.symbol, bars: writer.finish()?, summary: self.summary })
+    }
+}
+
+pub(crate) fn read_in<P: AsRef<Path>>(
+    paths: &[P],
+    options: &ReadOptions,
+    place: &ReadPlace<'_>,
+) -> Result<StoredRecording> {
     let symbol = common_symbol(paths, options)?;
-    let sources = paths.iter().map(|path| BarFile::read(path.as_ref(), options)).collect::<Result<Vec<_>>>()?;
+    let read_file = |path: &P| {
+        let mut source = BarFile::read(path.as_ref(), options, place)?;
+        if paths.len() > 1 {
+            source.rows.seal()?;
+        }
+        Ok(source)
+    };
+    let sources = paths.iter().map(read_file).collect::<Result<Vec<_>>>()?;
     refuse_nothing(&sources)?;
     let ByTimeframe { shortest, longer } = ByTimeframe::of(sources, options.base);
-    let mut recording = read_sources(symbol, shortest, options)?;
+    let mut recording = read_sources(symbol, shortest, options, place)?;
     for (timeframe, sources) in longer {
-        let paths = sources.iter().map(|source| source.path.clone()).collect();
+        let paths = sources.iter().map(|source| source.file.path.clone()).collect();
         let of_timeframe = ReadOptions { base: Some(timeframe), ..options.clone() };
-        let bars = read_sources(recording.symbol.clone(), sources, &of_timeframe)?.bars;
-        let compared = ComparedFiles::new(paths, &bars, &recording.bars);
+        let bars = read_sources(recording.symbol.clone(), sources, &of_timeframe, place)?.bars;
+        let compared = ComparedFiles::new(paths, &bars, &recording.bars)?;
         recording.summary.warnings.extend(compared.warning());
         recording.summary.compared.push(compared);
     }
     Ok(recording)
 }
 
+/// A file and the distances of its rows.
+struct SpacedFile {
+    file: BarFile,
+    spacings: Spacings,
+}
+
 /// The files of one symbol by the timeframe of their bars.
 struct ByTimeframe {
     /// Files of the series' bars, and those of unknown timeframe.
-    shortest: Vec<BarFile>,
-    longer: BTreeMap<Timeframe, Vec<BarFile>>,
+    shortest: Vec<SpacedFile>,
+    longer: BTreeMap<Timeframe, Vec<SpacedFile>>,
 }
 
 impl ByTimeframe {
     /// Sorts files by timeframe; the shortest is the stated one, or the shortest of the files'.
     fn of(sources: Vec<BarFile>, stated: Option<Timeframe>) -> Self {
-        let own: Vec<Option<Timeframe>> = sources.iter().map(|source| Spacings::only(&source.rows)).collect();
+        let spaced = |file: BarFile| {
+            let mut spacings = Spacings::default();
+            spacings.add(&file.rows);
+            SpacedFile { file, spacings }
+        };
+        let sources: Vec<SpacedFile> = sources.into_iter().map(spaced).collect();
+        let own: Vec<Option<Timeframe>> = sources.iter().map(|source| source.spacings.only()).collect();
         let shortest = stated.or_else(|| own.iter().copied().flatten().min());
         let mut by_timeframe = ByTimeframe { shortest: Vec::new(), longer: BTreeMap::new() };
         for (source, own) in sources.into_iter().zip(own) {
@@ -97,9 +188,15 @@ impl ByTimeframe {
 }
 
 /// Joins files of one timeframe into one recording.
-fn read_sources(symbol: String, mut sources: Vec<BarFile>, options: &ReadOptions) -> Result<Recording> {
+fn read_sources(
+    symbol: String,
+    sources: Vec<SpacedFile>,
+    options: &ReadOptions,
+    place: &ReadPlace<'_>,
+) -> Result<StoredRecording> {
     let mut spacings = Spacings::default();
-    sources.iter().for_each(|source| spacings.add(&source.rows));
+    sources.iter().for_each(|source| spacings.extend(&source.spacings));
+    let mut sources: Vec<BarFile> = sources.into_iter().map(|source| source.file).collect();
     let base = spacings.base(options.base)?;
     let stamp_delay_ns = match options.stamped_at {
         StampedAt::Open => 0,
@@ -111,64 +208,74 @@ fn read_sources(symbol: String, mut sources: Vec<BarFile>, options: &ReadOptions
     let of_zones: BTreeSet<String> = zones.iter().filter_map(|choice| choice.warning.clone()).collect();
     warnings.extend(of_zones);
     warnings.extend(sources.iter().filter_map(|source| source_warning(source, options)));
-    warnings.extend(sources.iter_mut().filter_map(spread::in_units_of_the_price));
+    for source in &mut sources {
+        warnings.extend(spread::in_units_of_the_price(source)?);
+    }
     let mut pieces = Vec::with_capacity(sources.len());
     for (source, choice) in sources.into_iter().zip(&zones) {
         let clock = RowClock { zone: &choice.zone, base, stamp_delay_ns, repeats: options.repeats };
-        pieces.push(FileBars::of(source, choice, clock)?);
+        pieces.push(FileBars::of(source, choice, clock, place)?);
     }
-    let (bars, files) = join(pieces, base)?;
-    let summary = ReadSummary::of(&bars, files, symbol.clone(), warnings);
-    Ok(Recording { symbol, bars, summary })
+    let JoinedFiles { bars, files } = join(pieces, base, place)?;
+    let summary = ReadSummary::of(&bars, files, symbol.clone(), warnings)?;
+    Ok(StoredRecording { symbol, bars, summary })
 }
 
 impl ReadSummary {
     /// Summary of `bars`, of which there is at least one.
-    pub(crate) fn of(bars: &Bars, files: Vec<FileSummary>, symbol: String, mut warnings: Vec<String>) -> Self {
-        let jumps = Jump::all(bars);
+    pub(crate) fn of(
+        bars: &dyn BarSource,
+        files: Vec<FileSummary>,
+        symbol: String,
+        mut warnings: Vec<String>,
+    ) -> Result<Self> {
+        let profile = BarProfile::of(bars, files.iter().filter_map(|file| file.zone.clone()))?;
+        let jumps = profile.jumps;
         warnings.extend(jumps.iter().take(JUMPS_TOLD).map(ToString::to_string));
         if jumps.len() > JUMPS_TOLD {
             warnings.push(format!("{} more such jumps", jumps.len() - JUMPS_TOLD));
         }
         // A pair has those of its sides already.
-        let far = far_bar_warnings(bars).into_iter().filter(|warning| !warnings.contains(warning));
+        let far = profile.far.into_iter().filter(|warning| !warnings.contains(warning));
         warnings.extend(far.collect::<Vec<_>>());
-        ReadSummary {
+        Ok(ReadSummary {
             symbol,
-            base: bars.timeframe,
-            first_open_time: bars.open_time[0],
-            last_close_time: bars.close_time(bars.len() - 1),
-            bars: BarCounts::of(bars),
-            gaps: Gaps::of(bars, files.iter().filter_map(|file| file.zone.clone())),
+            base: bars.timeframe(),
+            first_open_time: profile.first_open_time,
+            last_close_time: profile.last_close_time,
+            bars: profile.counts,
+            gaps: profile.gaps,
             jumps,
             compared: Vec::new(),
             pair: None,
             files,
             warnings,
-        }
+        })
     }
 }
 
 /// The bars of one file.
 struct FileBars {
-    bars: Bars,
+    bars: StoredBars,
     summary: FileSummary,
 }
 
 impl FileBars {
-    fn of(source: BarFile, choice: &ZoneChoice, clock: RowClock<'_>) -> Result<Self> {
-        let on_a_wall_clock = source.rows.iter().any(|row| matches!(row.stamp, RowTime::Wall(_)));
+    fn of(source: BarFile, choice: &ZoneChoice, clock: RowClock<'_>, place: &ReadPlace<'_>) -> Result<Self> {
+        let on_a_wall_clock = source.rows.stamps().any(|stamp| matches!(stamp, RowTime::Wall(_)));
         let (zone, zone_why) = match on_a_wall_clock {
             true => (Some(choice.zone.clone()), choice.why.clone()),
             false => (None, "each timestamp tells its own offset from UTC".to_owned()),
         };
         let BarFile { path, format, rows, row_count, preamble, newest_first, mut ledger, .. } = source;
-        let bars = in_order(&rows, clock, &mut ledger)?;
+        let mut sink = place.sink(clock.base)?;
+        in_order(&rows, clock, &mut ledger, place.rows(), |bar| sink.push(bar))?;
+        let bars = sink.finish()?;
         let (dropped, fixed) = ledger.close();
-        let adjusted = format
-            .columns
-            .adjusted
-            .and_then(|_| Adjustments::of(&rows, &bars, &format.columns, |row| clock.open_time(row)));
+        let adjusted = match format.columns.adjusted {
+            None => None,
+            Some(_) => Adjustments::of(rows.iter(), &bars, &format.columns, |row| clock.open_time(row))?,
+        };
         let (format, rows, kept) = (format.name, row_count, bars.len() as u64);
         let summary =
             FileSummary { path, format, zone, zone_why, rows, preamble, newest_first, kept, dropped, fixed, adjusted };
@@ -205,7 +312,7 @@ fn choose_zones(sources: &[BarFile], options: &ReadOptions, close_delay_ns: i64,
     let stated = options.zone.as_ref();
     let of_source = |source: &BarFile| {
         let mut ends = WeekEnds::new(base);
-        ends.add(&source.rows, close_delay_ns);
+        ends.add(source.rows.stamps(), close_delay_ns);
         FormatWeekEnds { format: source.format.name, ends }
     };
     let files: Vec<FormatWeekEnds> = sources.iter().map(of_source).collect();
@@ -244,19 +351,37 @@ fn common_choices<'a>(
 fn source_warning(source: &BarFile, options: &ReadOptions) -> Option<String> {
     let path = source.path.display();
     let zone = options.zone.as_ref()?;
-    let has_offset = source.rows.iter().any(|row| matches!(row.stamp, RowTime::Utc(_)));
+    let has_offset = source.rows.stamps().any(|stamp| matches!(stamp, RowTime::Utc(_)));
     has_offset.then(|| {
         format!("the timestamps of {path} have their own offset; the stated zone {zone} was not used for them")
     })
 }
 
-fn join(mut pieces: Vec<FileBars>, base: Timeframe) -> Result<(Bars, Vec<FileSummary>)> {
-    pieces.sort_by_key(|piece| piece.bars.open_time.first().copied());
-    let mut whole = Bars::with_capacity(base, pieces.iter().map(|piece| piece.bars.len()).sum());
+/// Bars of several files.
+struct JoinedFiles {
+    bars: StoredBars,
+    files: Vec<FileSummary>,
+}
+
+fn join(pieces: Vec<FileBars>, base: Timeframe, place: &ReadPlace<'_>) -> Result<JoinedFiles> {
+    let begins = |piece: FileBars| Ok((piece.bars.first_open_time()?, piece));
+    let mut pieces = pieces.into_iter().map(begins).collect::<Result<Vec<_>>>()?;
+    pieces.sort_by_key(|&(begins, _)| begins);
+    let [(_, _)] = &pieces[..] else { return join_several(pieces, base, place) };
+    let FileBars { bars, summary } = pieces.remove(0).1;
+    Ok(JoinedFiles { bars, files: vec![summary] })
+}
+
+fn join_several(
+    pieces: Vec<(Option<i64>, FileBars)>,
+    base: Timeframe,
+    place: &ReadPlace<'_>,
+) -> Result<JoinedFiles> {
+    let mut whole = place.sink(base)?;
     let mut files: Vec<FileSummary> = Vec::with_capacity(pieces.len());
-    let mut last_path = PathBuf::new();
-    for FileBars { bars, summary } in pieces {
-        if let (Some(&ends), Some(&begins)) = (whole.open_time.last(), bars.open_time.first())
+    let (mut last_path, mut last) = (PathBuf::new(), None);
+    for (begins, FileBars { bars, summary }) in pieces {
+        if let (Some(ends), Some(begins)) = (last, begins)
             && begins <= ends
         {
             let (begins, ends) = (display_utc(begins), display_utc(ends));
@@ -265,8 +390,11 @@ fn join(mut pieces: Vec<FileBars>, base: Timeframe) -> Result<(Bars, Vec<FileSum
         if !bars.is_empty() {
             last_path.clone_from(&summary.path);
         }
-        (0..bars.len()).for_each(|index| whole.push(bars.bar(index)));
+        for_each_bar(&bars, |bar| {
+            last = Some(bar.open_time);
+            whole.push(bar)
+        })?;
         files.push(summary);
     }
-    Ok((whole, files))
+    Ok(JoinedFiles { bars: whole.finish()?, files })
 }

@@ -1,6 +1,7 @@
 pub(crate) mod align;
 pub(crate) mod binning;
 pub(crate) mod feature;
+pub(crate) mod feature_chunks;
 pub(crate) mod feature_stream;
 pub(crate) mod feature_table;
 pub(crate) mod instrument;
@@ -12,9 +13,11 @@ pub(crate) mod scale;
 pub(crate) mod scalers;
 pub(crate) mod series_stream;
 pub(crate) mod spec;
+pub(crate) mod streamed;
 pub(crate) mod target;
 pub(crate) mod track;
 pub(crate) mod unscaled_series;
+pub(crate) mod warnings;
 
 use std::ops::Range;
 

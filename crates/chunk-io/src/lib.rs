@@ -41,7 +41,10 @@ pub use plan::{
 };
 pub use predictions::{Predictions, SampleInstruments, write_predictions};
 pub use read::{Direct, NonFinite, NonFiniteFound};
-pub use series::{Instruments, Scaler, Series, SeriesFile, SeriesTimeframe, SeriesTimeframeFile, write_series};
+pub use series::{
+    BarRows, Instruments, SampleRows, Scaler, Series, SeriesDescription, SeriesFile, SeriesTimeframe, SeriesTimeframeFile,
+    SeriesWriter, TimeframeDescription, write_series, write_series_in_pieces,
+};
 pub use shape::{SampleBlock, SampleSlices, Shape, TimeframeShape};
 pub use source::{Layout, ReadBy, ResidentSeries, Source, SourceOptions, StoredDataset};
 pub use spans::SpanTimes;

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::bars::Bars;
+use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{DAY_NS, HOUR_NS, counted, display_duration, display_utc};
 use crate::time::zone::Zone;
 
@@ -88,24 +88,39 @@ impl Gap {
     }
 }
 
-impl Gaps {
-    /// Counts the gaps between neighbouring bars. Beside the clocks of New York and London, changes
-    /// of `clocks` count, by which the files were read.
-    pub(crate) fn of(bars: &Bars, clocks: impl IntoIterator<Item = Zone>) -> Self {
-        let mut gaps = Gaps::default();
+/// Counter of the gaps between neighbouring bars.
+pub(crate) struct GapCounter {
+    duration_ns: i64,
+    clocks: Vec<Zone>,
+    last: Option<i64>,
+    gaps: Gaps,
+}
+
+impl GapCounter {
+    /// Nothing so far. Beside the clocks of New York and London, changes of `clocks` count, by
+    /// which the files were read.
+    pub(crate) fn new(timeframe: Timeframe, clocks: impl IntoIterator<Item = Zone>) -> Self {
         let known = ["America/New_York", "Europe/London"].map(|name| name.parse().expect("both zones are known"));
-        let clocks: Vec<Zone> = known.into_iter().chain(clocks).collect();
-        let duration_ns = bars.timeframe.duration_ns();
-        for pair in bars.open_time.windows(2) {
-            let gap = Gap { from: pair[0] + duration_ns, to: pair[1] };
-            if gap.duration_ns() > 0 {
-                gaps.add(gap, gap.kind(&clocks));
-            }
-        }
-        gaps.kinds.sort_by_key(|count| count.kind);
-        gaps
+        let clocks = known.into_iter().chain(clocks).collect();
+        GapCounter { duration_ns: timeframe.duration_ns(), clocks, last: None, gaps: Gaps::default() }
     }
 
+    /// Takes the open time of the next bar.
+    pub(crate) fn add(&mut self, open_time: i64) {
+        let Some(last) = self.last.replace(open_time) else { return };
+        let gap = Gap { from: last + self.duration_ns, to: open_time };
+        if gap.duration_ns() > 0 {
+            self.gaps.add(gap, gap.kind(&self.clocks));
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> Gaps {
+        self.gaps.kinds.sort_by_key(|count| count.kind);
+        self.gaps
+    }
+}
+
+impl Gaps {
     /// Number of gaps, weekends excluded.
     pub fn count(&self) -> u64 {
         self.kinds.iter().filter(|count| count.kind != GapKind::Weekend).map(|count| count.count).sum()
@@ -197,26 +212,64 @@ const PAUSE_NS_MAX: i64 = 366 * DAY_NS;
 /// Number of bars on one side of such a hole that counts as few.
 const FAR_BARS_MAX: usize = 10;
 
-/// Warns of the few bars that the longest hole separates from all others at either end: the order
-/// of the rows cannot show that their times are wrong.
-pub(crate) fn far_bar_warnings(bars: &Bars) -> Vec<String> {
-    let times = &bars.open_time;
-    let is_hole = |after: &usize| times[*after] - times[*after - 1] > PAUSE_NS_MAX;
-    let few = FAR_BARS_MAX.min(times.len().saturating_sub(1) / 2);
-    let first = (1..=few).rev().find(is_hole).map(|after| (after, times[0]));
-    let last = (times.len() - few..times.len()).find(is_hole).map(|after| (times.len() - after, times[after]));
-    let warning = |(count, from): (usize, i64)| {
-        let (bars, lie) = (counted(count as u64, "bar", "bars"), if count == 1 { "lies" } else { "lie" });
-        format!("{bars} {lie} more than a year from the others, from {} on: is the date right?", display_utc(from))
-    };
-    first.into_iter().chain(last).map(warning).collect()
+/// The few bars that the longest hole separates from all others at either end: the order of the
+/// rows cannot show that their times are wrong.
+pub(crate) struct FarBars {
+    /// Number of bars.
+    len: usize,
+    few: usize,
+    count: usize,
+    begin: i64,
+    last: i64,
+    first: Option<FarGroup>,
+    end: Option<FarGroup>,
+}
+
+/// Bars at one end.
+#[derive(Clone, Copy)]
+struct FarGroup {
+    bars: usize,
+    from: i64,
+}
+
+impl FarBars {
+    /// Nothing so far of `len` bars.
+    pub(crate) fn new(len: usize) -> Self {
+        let few = FAR_BARS_MAX.min(len.saturating_sub(1) / 2);
+        FarBars { len, few, count: 0, begin: 0, last: 0, first: None, end: None }
+    }
+
+    /// Takes the open time of the next bar.
+    pub(crate) fn add(&mut self, open_time: i64) {
+        let place = self.count;
+        self.count += 1;
+        if place == 0 {
+            self.begin = open_time;
+        } else if open_time - self.last > PAUSE_NS_MAX {
+            // The last hole near the beginning, and the first near the end.
+            if place <= self.few {
+                self.first = Some(FarGroup { bars: place, from: self.begin });
+            }
+            if place >= self.len - self.few {
+                self.end.get_or_insert(FarGroup { bars: self.len - place, from: open_time });
+            }
+        }
+        self.last = open_time;
+    }
+
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let warning = |FarGroup { bars: count, from }: FarGroup| {
+            let (bars, lie) = (counted(count as u64, "bar", "bars"), if count == 1 { "lies" } else { "lie" });
+            format!("{bars} {lie} more than a year from the others, from {} on: is the date right?", display_utc(from))
+        };
+        self.first.into_iter().chain(self.end).map(warning).collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bars::Bar;
-    use crate::time::timeframe::Timeframe;
+    use crate::bars::{Bar, Bars};
     use crate::time::timestamp::{DateStyle, MINUTE_NS, parse_stamp};
 
     /// The gaps of minutes that open at these times.
@@ -225,7 +278,9 @@ mod tests {
         for open_time in opens {
             bars.push(Bar { open_time, open: 1.0, high: 1.0, low: 1.0, close: 1.0, ..Bar::default() });
         }
-        Gaps::of(&bars, [])
+        let mut gaps = GapCounter::new(bars.timeframe, []);
+        bars.open_time.iter().for_each(|&open_time| gaps.add(open_time));
+        gaps.finish()
     }
 
     #[test]
@@ -291,7 +346,9 @@ mod tests {
             days.sort_unstable();
             let mut bars = Bars::with_capacity(Timeframe::D1, 0);
             days.iter().for_each(|day| bars.push(Bar { open_time: day * DAY_NS, ..Bar::default() }));
-            let warnings = far_bar_warnings(&bars);
+            let mut far = FarBars::new(bars.len());
+            bars.open_time.iter().for_each(|&open_time| far.add(open_time));
+            let warnings = far.warnings();
             assert_eq!(warnings.len(), expected.len(), "{warnings:?}");
             assert!(warnings.iter().zip(expected).all(|(warning, begins)| warning.starts_with(begins)), "{warnings:?}");
         }

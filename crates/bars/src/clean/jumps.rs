@@ -7,9 +7,10 @@
 //! factor of 1.5 that no ratio explains. Ratios below 3:2 are excluded: shares fall by a fifth on
 //! bad news too often for 5:4 to mean anything.
 
+use std::collections::VecDeque;
 use std::fmt;
 
-use crate::bars::Bars;
+use crate::bars::Bar;
 use crate::time::timestamp::display_utc;
 
 /// Least size of a jump, in typical ranges.
@@ -58,23 +59,60 @@ pub struct Jump {
     pub split: Option<(u32, u32)>,
 }
 
-impl Jump {
-    /// Every jump of a series, in order of time.
-    pub(crate) fn all(bars: &Bars) -> Vec<Self> {
-        (1..bars.len()).filter_map(|bar| Jump::into(bars, bar)).collect()
+/// Finder of jumps in bars as they come: the last ones, with those around each that is judged.
+#[derive(Default)]
+pub(crate) struct JumpWindow {
+    /// At most `BARS_AROUND` before and after the one that is judged next, the one itself, and one
+    /// more before, whose close it follows.
+    bars: VecDeque<Bar>,
+    /// Place in `bars` of the one that is judged next.
+    judged: usize,
+    jumps: Vec<Jump>,
+}
+
+impl JumpWindow {
+    /// Takes the next bar.
+    pub(crate) fn add(&mut self, bar: Bar) {
+        self.bars.push_back(bar);
+        if self.bars.len() > self.judged + BARS_AROUND {
+            self.judge();
+        }
     }
 
-    fn into(bars: &Bars, bar: usize) -> Option<Self> {
-        let before = bars.close[bar - 1];
-        let jump = |to: f64| (factor(before, to) >= FACTOR_MIN).then(|| Jump::between(before, to, bars.open_time[bar]));
+    /// Judges the next bar.
+    fn judge(&mut self) {
+        if self.judged > 0 {
+            self.jumps.extend(Jump::into(&self.bars, self.judged));
+        }
+        self.judged += 1;
+        if self.judged > BARS_AROUND {
+            self.bars.pop_front();
+            self.judged -= 1;
+        }
+    }
+
+    /// Every jump, in order of time.
+    pub(crate) fn finish(mut self) -> Vec<Jump> {
+        while self.judged < self.bars.len() {
+            self.judge();
+        }
+        self.jumps
+    }
+}
+
+impl Jump {
+    fn into(bars: &VecDeque<Bar>, place: usize) -> Option<Self> {
+        let (before, bar) = (bars[place - 1].close, bars[place]);
+        let jump = |to: f64| (factor(before, to) >= FACTOR_MIN).then(|| Jump::between(before, to, bar.open_time));
         // Bars that open at the close before them show a split in their close.
-        let opens_as_before = factor(before, bars.open[bar]) <= 1.0 + TOLERANCE;
+        let opens_as_before = factor(before, bar.open) <= 1.0 + TOLERANCE;
         let told = match opens_as_before {
-            true => jump(bars.close[bar]).filter(|jump| jump.split.is_some())?,
-            false => jump(bars.open[bar])
-                .filter(|jump| jump.split.is_some() || factor(before, jump.to) >= UNNAMED_FACTOR_MIN)?,
+            true => jump(bar.close).filter(|jump| jump.split.is_some())?,
+            false => {
+                jump(bar.open).filter(|jump| jump.split.is_some() || factor(before, jump.to) >= UNNAMED_FACTOR_MIN)?
+            }
         };
-        (factor(told.from, told.to).ln() >= RANGES_MIN * typical_range(bars, bar)).then_some(told)
+        (factor(told.from, told.to).ln() >= RANGES_MIN * typical_range(bars, place)).then_some(told)
     }
 
     fn between(from: f64, to: f64, open_time: i64) -> Self {
@@ -96,10 +134,10 @@ fn split_of(from: f64, to: f64) -> Option<(u32, u32)> {
 }
 
 /// The median range, relative to the price, of the bars around one, itself left out.
-fn typical_range(bars: &Bars, bar: usize) -> f64 {
-    let around = bar.saturating_sub(BARS_AROUND)..(bar + 1 + BARS_AROUND).min(bars.len());
+fn typical_range(bars: &VecDeque<Bar>, place: usize) -> f64 {
+    let around = place.saturating_sub(BARS_AROUND)..(place + 1 + BARS_AROUND).min(bars.len());
     let mut ranges: Vec<f64> =
-        around.filter(|&k| k != bar).map(|k| (bars.high[k] - bars.low[k]) / bars.low[k]).collect();
+        around.filter(|&k| k != place).map(|k| (bars[k].high - bars[k].low) / bars[k].low).collect();
     let middle = ranges.len() / 2;
     *ranges.select_nth_unstable_by(middle, f64::total_cmp).1
 }
@@ -122,7 +160,7 @@ impl fmt::Display for Jump {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bars::Bar;
+    use crate::bars::Bars;
     use crate::time::timeframe::Timeframe;
 
     /// Forty bars of a range of half a percent around `price`, and forty more around `price ×
@@ -135,6 +173,12 @@ mod tests {
             bars.push(Bar { open_time: k, open: price, high, low, close: price, ..Bar::default() });
         }
         bars
+    }
+
+    fn all(bars: &Bars) -> Vec<Jump> {
+        let mut window = JumpWindow::default();
+        (0..bars.len()).for_each(|index| window.add(bars.bar(index)));
+        window.finish()
     }
 
     #[test]
@@ -150,11 +194,11 @@ mod tests {
             (1.0, None),
         ];
         for (factor, expected) in cases {
-            let jumps = Jump::all(&bars_with(factor, 0.005));
+            let jumps = all(&bars_with(factor, 0.005));
             assert_eq!(jumps.first().map(|jump| jump.split), expected, "{factor}");
             assert!(jumps.len() <= 1);
         }
-        let text = Jump::all(&bars_with(0.25, 0.005))[0].to_string();
+        let text = all(&bars_with(0.25, 0.005))[0].to_string();
         assert!(
             text.contains("from 500 to 125 at 1970-01-01T00:00:00.00000004Z") && text.contains("a split 4:1"),
             "{text}"
@@ -163,15 +207,15 @@ mod tests {
 
     #[test]
     fn a_wild_market_explains_its_jumps() {
-        assert_eq!(Jump::all(&bars_with(0.68, 0.06)).len(), 0);
-        assert_eq!(Jump::all(&bars_with(0.25, 0.06)).len(), 1);
+        assert_eq!(all(&bars_with(0.68, 0.06)).len(), 0);
+        assert_eq!(all(&bars_with(0.25, 0.06)).len(), 1);
     }
 
     #[test]
     fn a_split_within_a_bar_that_opens_at_the_old_price() {
         let mut bars = bars_with(0.5, 0.005);
         (bars.open[40], bars.high[40]) = (500.0, 500.0);
-        let jumps = Jump::all(&bars);
+        let jumps = all(&bars);
         assert_eq!((jumps.len(), jumps[0].to, jumps[0].split), (1, 250.0, Some((2, 1))));
     }
 }

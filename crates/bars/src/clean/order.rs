@@ -13,13 +13,16 @@
 //! deferred rows: sorted, then inserted where they overlap no bar and are near to one
 //! ```
 
-use crate::bars::{Bar, Bars};
+use self::placed::{Placed, PlacedRow};
+use crate::bars::Bar;
 use crate::error::Result;
 use crate::error::row_error::{RowError, RowFix};
 use crate::parse::ledger::RowLedger;
 use crate::parse::lines::text_of_line;
 use crate::parse::options::Repeats;
 use crate::parse::row::{BarRow, RowFault};
+use crate::parse::row_store::RowStore;
+use crate::spill::SpillFile;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{RowTime, display_utc};
 use crate::time::zone::{Occurrence, Zone};
@@ -45,28 +48,36 @@ impl RowClock<'_> {
     }
 }
 
-/// Puts rows in order of time, strictly, and accounts for every one that does not become a bar of
-/// its own.
-pub(crate) fn in_order(rows: &[BarRow], clock: RowClock<'_>, ledger: &mut RowLedger) -> Result<Bars> {
-    let mut order =
-        RowSorter { rows, clock, ledger, placed: Vec::with_capacity(rows.len()), deferred: Vec::new(), pass: None };
+/// Puts rows in order of time, strictly, gives their bars to `take`, and accounts for every row that
+/// does not become a bar of its own. Places of rows spill into `file` where there is one; rows out of
+/// order stay in memory.
+pub(crate) fn in_order(
+    rows: &RowStore,
+    clock: RowClock<'_>,
+    ledger: &mut RowLedger,
+    file: Option<SpillFile>,
+    mut take: impl FnMut(Bar) -> Result<()>,
+) -> Result<()> {
+    let mut order = RowSorter { rows, clock, ledger, placed: Placed::new(file), deferred: Vec::new(), pass: None };
     for index in 0..rows.len() {
         order.add(index)?;
     }
     order.insert_deferred()?;
-    let mut bars = Bars::with_capacity(clock.base, order.placed.len());
-    order.placed.iter().for_each(|&(open_time, row)| bars.push(rows[row].bar(open_time)));
-    Ok(bars)
+    for place in 0..order.placed.len() {
+        let PlacedRow { open_time, row } = order.placed.get(place);
+        take(rows.get(row).bar(open_time))?;
+    }
+    rows.check()?;
+    order.placed.check()
 }
 
 struct RowSorter<'a> {
-    rows: &'a [BarRow],
+    rows: &'a RowStore,
     clock: RowClock<'a>,
     ledger: &'a mut RowLedger,
-    /// Open times, ascending, and the places of their rows.
-    placed: Vec<(i64, usize)>,
-    /// Open times and places of rows out of order, in the order of the file.
-    deferred: Vec<(i64, usize)>,
+    placed: Placed,
+    /// Rows out of order, in the order of the file.
+    deferred: Vec<PlacedRow>,
     /// The last stretch of rows that went back into an hour which the clock shows twice.
     pass: Option<RepeatedHour>,
 }
@@ -85,20 +96,20 @@ struct RepeatedHour {
 impl RowSorter<'_> {
     fn add(&mut self, index: usize) -> Result<()> {
         let Some(opens) = self.open_time(index) else { return self.refuse(index, no_such_time(self.clock.zone)) };
-        let is_late = self.placed.last().is_some_and(|&(last, _)| opens.time <= last);
+        let is_late = self.placed.last().is_some_and(|last| opens.time <= last.open_time);
         if is_late && !self.take_out_outliers(opens.time, index)? {
             return self.add_late(opens.time, index);
         }
-        self.placed.push((opens.time, index));
+        self.placed.push(PlacedRow { open_time: opens.time, row: index })?;
         if opens.in_second_pass {
-            self.ledger.fix(self.rows[index].line, RowFix::SecondPass);
+            self.ledger.fix(self.rows.get(index).line, RowFix::SecondPass);
         }
         Ok(())
     }
 
     /// When the bar of a row opens, in UTC; `None` for a time that the clock skips.
     fn open_time(&mut self, index: usize) -> Option<OpenTime> {
-        let (utc_ns, in_second_pass) = match self.rows[index].stamp {
+        let (utc_ns, in_second_pass) = match self.rows.stamp(index) {
             RowTime::Utc(ns) => (ns, false),
             RowTime::Wall(ns) => match self.clock.zone.occurrence(ns) {
                 Occurrence::Once(utc_ns) => (utc_ns, false),
@@ -115,7 +126,7 @@ impl RowSorter<'_> {
     /// True if a row, whose time occurs at `first` and once more later, belongs to the second.
     fn is_in_second_pass(&mut self, index: usize, first: i64) -> bool {
         let opens = first - self.clock.stamp_delay_ns;
-        if self.placed.last().is_none_or(|&(last, _)| last < opens) {
+        if self.placed.last().is_none_or(|last| last.open_time < opens) {
             return false;
         }
         let pass = match self.pass.filter(|pass| index < pass.end) {
@@ -129,7 +140,7 @@ impl RowSorter<'_> {
     fn pass_from(&self, start: usize) -> RepeatedHour {
         let (mut end, mut copies) = (start, true);
         while let Some((wall_ns, first, _)) = self.twofold(end)
-            && (end == start || wall_ns > self.rows[end - 1].stamp.ns())
+            && (end == start || wall_ns > self.rows.stamp(end - 1).ns())
         {
             copies &= self.bar_at(first - self.clock.stamp_delay_ns).is_ok_and(|bar| self.is_copy(bar, end));
             end += 1;
@@ -148,7 +159,7 @@ impl RowSorter<'_> {
     /// Local time of a row and both instants at which the clock shows it; `None` if it shows it
     /// once.
     fn twofold(&self, index: usize) -> Option<(i64, i64, i64)> {
-        let RowTime::Wall(wall_ns) = self.rows.get(index)?.stamp else { return None };
+        let RowTime::Wall(wall_ns) = (index < self.rows.len()).then(|| self.rows.stamp(index))? else { return None };
         match self.clock.zone.occurrence(wall_ns) {
             Occurrence::Twice(first, second) => Some((wall_ns, first, second)),
             _ => None,
@@ -159,7 +170,7 @@ impl RowSorter<'_> {
         match self.bar_at(open_time) {
             Ok(bar) => self.settle(bar, index),
             Err(_) if self.ledger.repairs() => {
-                self.deferred.push((open_time, index));
+                self.deferred.push(PlacedRow { open_time, row: index });
                 Ok(())
             }
             Err(_) => self.refuse(index, self.backward(open_time)),
@@ -168,17 +179,17 @@ impl RowSorter<'_> {
 
     /// Decides between a bar and a later row of its time.
     fn settle(&mut self, bar: usize, index: usize) -> Result<()> {
-        let (open_time, earlier) = self.placed[bar];
+        let PlacedRow { open_time, row: earlier } = self.placed.get(bar);
         if self.is_copy(bar, index) {
             // A copy adds nothing, so nothing is lost without it.
-            self.ledger.drop_row(self.rows[index].line, RowError::Copy);
+            self.ledger.drop_row(self.rows.get(index).line, RowError::Copy);
             return Ok(());
         }
-        let (line, earlier_line) = (self.rows[index].line, self.rows[earlier].line);
+        let (line, earlier_line) = (self.rows.get(index).line, self.rows.get(earlier).line);
         match self.clock.repeats {
             Repeats::Last if index > earlier => {
                 self.ledger.drop_row(earlier_line, RowError::Duplicate);
-                self.placed[bar].1 = index;
+                self.placed.set_row(bar, index)?;
             }
             // A row that came too early in the file is not the last word on its bar.
             Repeats::First | Repeats::Last => self.ledger.drop_row(line, RowError::Duplicate),
@@ -200,25 +211,27 @@ impl RowSorter<'_> {
             return Ok(());
         }
         let mut deferred = std::mem::take(&mut self.deferred);
-        deferred.sort_by_key(|&(open_time, _)| open_time);
+        deferred.sort_by_key(|late| late.open_time);
         let deferred = self.without_far_ones(&deferred)?;
-        let bars = std::mem::take(&mut self.placed);
-        let mut bars = bars.into_iter().peekable();
-        for (open_time, index) in deferred {
-            while let Some(bar) = bars.next_if(|&(opens, _)| opens <= open_time) {
-                self.placed.push(bar);
+        let empty = self.placed.empty_like();
+        let bars = std::mem::replace(&mut self.placed, empty);
+        let mut bars_left = (0..bars.len()).map(|place| bars.get(place)).peekable();
+        for late in deferred {
+            while let Some(bar) = bars_left.next_if(|bar| bar.open_time <= late.open_time) {
+                self.placed.push(bar)?;
             }
-            let next = bars.peek().map(|&(opens, _)| opens);
-            self.take_in(open_time, index, next)?;
+            let next = bars_left.peek().map(|bar| bar.open_time);
+            self.take_in(late, next)?;
         }
-        self.placed.extend(bars);
-        Ok(())
+        bars_left.try_for_each(|bar| self.placed.push(bar))?;
+        bars.check()
     }
 
     /// Inserts one row behind the bars that open no later, before the bar that opens at `next`.
-    fn take_in(&mut self, open_time: i64, index: usize, next: Option<i64>) -> Result<()> {
+    fn take_in(&mut self, late: PlacedRow, next: Option<i64>) -> Result<()> {
+        let PlacedRow { open_time, row: index } = late;
         let duration_ns = self.clock.base.duration_ns();
-        let last = self.placed.last().map(|&(opens, _)| opens);
+        let last = self.placed.last().map(|bar| bar.open_time);
         match last {
             Some(last) if last == open_time => return self.settle(self.placed.len() - 1, index),
             Some(last) if open_time - last < duration_ns => return self.refuse(index, self.backward(open_time)),
@@ -227,29 +240,29 @@ impl RowSorter<'_> {
             }
             _ => {}
         }
-        self.placed.push((open_time, index));
-        self.ledger.fix(self.rows[index].line, RowFix::Sorted);
+        self.placed.push(late)?;
+        self.ledger.fix(self.rows.get(index).line, RowFix::Sorted);
         Ok(())
     }
 
     /// Index of the bar that opens at that time, or where it would be.
     fn bar_at(&self, open_time: i64) -> Result<usize, usize> {
-        self.placed.binary_search_by_key(&open_time, |&(opens, _)| opens)
+        self.placed.find(open_time)
     }
 
     fn is_copy(&self, bar: usize, index: usize) -> bool {
-        self.rows[self.placed[bar].1].is_copy_of(&self.rows[index])
+        self.rows.get(self.placed.get(bar).row).is_copy_of(&self.rows.get(index))
     }
 
     fn backward(&self, open_time: i64) -> RowFault {
-        let last = self.placed.last().map_or(open_time, |&(opens, _)| opens);
+        let last = self.placed.last().map_or(open_time, |bar| bar.open_time);
         let (found, last) = (display_utc(open_time), display_utc(last));
         let expected = format!("a bar that opens after {last} (this one would open at {found})");
         RowFault { kind: RowError::Backward, expected }
     }
 
     fn refuse(&mut self, index: usize, fault: RowFault) -> Result<()> {
-        let line = self.rows[index].line;
+        let line = self.rows.get(index).line;
         self.ledger.refuse(line, fault, |path| text_of_line(path, line))
     }
 }
@@ -273,5 +286,6 @@ pub(crate) fn no_such_time(zone: &Zone) -> RowFault {
 }
 
 mod outlier;
+mod placed;
 #[cfg(test)]
 mod tests;

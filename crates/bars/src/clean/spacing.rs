@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::error::{Error, Result};
-use crate::parse::row::BarRow;
+use crate::parse::row_store::RowStore;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::display_duration;
 
@@ -23,16 +23,41 @@ pub(crate) struct Spacings {
 impl Spacings {
     /// Adds the distances within one file between rows that are neighbours in time, whatever their
     /// order in the file. Duplicates have none.
-    pub(crate) fn add(&mut self, rows: &[BarRow]) {
-        let mut times: Vec<i64> = rows.iter().map(|row| row.stamp.ns()).collect();
-        times.sort_unstable();
-        for pair in times.windows(2) {
-            let spacing_ns = pair[1].saturating_sub(pair[0]);
-            if spacing_ns > 0 {
-                *self.counts.entry(spacing_ns).or_default() += 1;
-                self.total += 1;
-            }
+    pub(crate) fn add(&mut self, rows: &RowStore) {
+        if rows.stamps().map(|stamp| stamp.ns()).is_sorted() {
+            self.add_sorted(rows.stamps().map(|stamp| stamp.ns()));
+        } else {
+            let mut times: Vec<i64> = rows.stamps().map(|stamp| stamp.ns()).collect();
+            times.sort_unstable();
+            self.add_sorted(times.into_iter());
         }
+    }
+
+    fn add_sorted(&mut self, times: impl Iterator<Item = i64>) {
+        let mut last: Option<i64> = None;
+        // Most distances are that of the rows before.
+        let (mut spacing_ns, mut count) = (0, 0);
+        for time in times {
+            let found_ns = last.replace(time).map_or(0, |last| time.saturating_sub(last));
+            if found_ns != spacing_ns {
+                self.count(spacing_ns, count);
+                (spacing_ns, count) = (found_ns, 0);
+            }
+            count += 1;
+        }
+        self.count(spacing_ns, count);
+    }
+
+    fn count(&mut self, spacing_ns: i64, count: u64) {
+        if spacing_ns > 0 {
+            *self.counts.entry(spacing_ns).or_default() += count;
+            self.total += count;
+        }
+    }
+
+    /// The counts of both together.
+    pub(crate) fn extend(&mut self, other: &Spacings) {
+        other.counts.iter().for_each(|(&spacing_ns, &count)| self.count(spacing_ns, count));
     }
 
     /// The timeframe of the bars: as stated, if some bars are that far apart, or else the commonest
@@ -50,12 +75,10 @@ impl Spacings {
 
     /// The timeframe of a file by itself, where it shows: the commonest distance, where every other
     /// is a multiple of it. Bars of a shorter timeframe with many holes have others too.
-    pub(crate) fn only(rows: &[BarRow]) -> Option<Timeframe> {
-        let mut spacings = Spacings::default();
-        spacings.add(rows);
-        let timeframe = spacings.commonest().ok()?;
-        let fits = spacings.counts.keys().all(|spacing_ns| spacing_ns % timeframe.duration_ns() == 0);
-        (fits && spacings.total >= SHOWN_MIN).then_some(timeframe)
+    pub(crate) fn only(&self) -> Option<Timeframe> {
+        let timeframe = self.commonest().ok()?;
+        let fits = self.counts.keys().all(|spacing_ns| spacing_ns % timeframe.duration_ns() == 0);
+        (fits && self.total >= SHOWN_MIN).then_some(timeframe)
     }
 
     fn commonest(&self) -> Result<Timeframe> {
@@ -101,12 +124,13 @@ impl Spacings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parse::row::BarRow;
     use crate::time::timestamp::{MINUTE_NS, RowTime};
 
     fn spacings(minutes: &[i64]) -> Spacings {
         let row = |&minute: &i64| BarRow::flat(RowTime::Wall(minute * MINUTE_NS), 1.0, 1);
         let mut spacings = Spacings::default();
-        spacings.add(&minutes.iter().map(row).collect::<Vec<_>>());
+        spacings.add(&minutes.iter().map(row).collect::<Vec<_>>()[..].into());
         spacings
     }
 

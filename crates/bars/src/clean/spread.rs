@@ -5,32 +5,31 @@
 //! file's prices. A column with fractions is in units of the price. A column that would make
 //! trading cost half a percent is taken for something else.
 
+use crate::error::Result;
 use crate::parse::bar_file::BarFile;
 
 /// Mean spread relative to the price above which the column is not believed.
 const MEAN_SPREAD_MAX: f64 = 0.005;
 
 /// Turns the spreads of a file into units of the price, or, with a warning, into none.
-pub(crate) fn in_units_of_the_price(source: &mut BarFile) -> Option<String> {
-    if source.rows.iter().all(|row| row.spread == 0.0) {
-        return None;
+pub(crate) fn in_units_of_the_price(source: &mut BarFile) -> Result<Option<String>> {
+    if source.format.columns.spread.is_none() || source.rows.iter().all(|row| row.spread == 0.0) {
+        return Ok(None);
     }
     let are_points = source.rows.iter().all(|row| row.spread.fract() == 0.0);
     let per_unit = if are_points { source.digits.points_per_unit() } else { Some(1.0) };
     let relative: f64 = source.rows.iter().map(|row| row.spread / row.close).sum();
     let mean = relative / source.rows.len() as f64 / per_unit.unwrap_or(0.0);
     let believed = mean <= MEAN_SPREAD_MAX;
-    for row in &mut source.rows {
-        row.spread = if believed { row.spread / per_unit.unwrap_or(1.0) } else { 0.0 };
-    }
-    (!believed).then(|| {
+    source.rows.update(|row| row.spread = if believed { row.spread / per_unit.unwrap_or(1.0) } else { 0.0 })?;
+    Ok((!believed).then(|| {
         let path = source.path.display();
         let why = match per_unit {
             None => "the prices have no quoted digits that would tell the size of a point".to_owned(),
             Some(_) => format!("they would be {:.1} % of the price on average", 100.0 * mean),
         };
         format!("the spreads of {path} are not used: {why}")
-    })
+    }))
 }
 
 #[cfg(test)]
@@ -39,6 +38,7 @@ mod tests {
 
     use super::*;
     use crate::parse::options::ReadOptions;
+    use crate::read::place::ReadPlace;
 
     /// Reads rows of price and spread; the spreads that come out, and whether there is a warning.
     fn spreads(rows: &[(&str, &str)]) -> (Vec<f64>, bool) {
@@ -47,8 +47,8 @@ mod tests {
         for (minute, (price, spread)) in rows.iter().enumerate() {
             writeln!(file, "2018.06.01,00:{minute:02},{price},{price},{price},{price},1,0,{spread}").unwrap();
         }
-        let mut source = BarFile::read(file.path(), &ReadOptions::default()).unwrap();
-        let warning = in_units_of_the_price(&mut source);
+        let mut source = BarFile::read(file.path(), &ReadOptions::default(), &ReadPlace::MEMORY).unwrap();
+        let warning = in_units_of_the_price(&mut source).unwrap();
         (source.rows.iter().map(|row| row.spread).collect(), warning.is_some())
     }
 

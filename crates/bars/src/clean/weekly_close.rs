@@ -8,7 +8,6 @@
 
 use crate::clean::gaps::{Gap, WEEKEND_NS_MAX};
 use crate::parse::format_name::FormatName;
-use crate::parse::row::BarRow;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{DAY_NS, HOUR_NS, MINUTE_NS, RowTime, display_utc, listed};
 use crate::time::zone::Zone;
@@ -66,12 +65,13 @@ impl WeekEnds {
 
     /// Adds the weekends of one file, whose stamps are `close_delay_ns` before the bars' closes.
     /// Daily bars show no hour.
-    pub(crate) fn add(&mut self, rows: &[BarRow], close_delay_ns: i64) {
+    pub(crate) fn add(&mut self, stamps: impl Iterator<Item = RowTime>, close_delay_ns: i64) {
         if self.base >= Timeframe::D1 {
             return;
         }
-        for pair in rows.windows(2) {
-            if let (RowTime::Wall(last_ns), RowTime::Wall(next_ns)) = (pair[0].stamp, pair[1].stamp) {
+        let mut last = None;
+        for next in stamps {
+            if let (Some(RowTime::Wall(last_ns)), RowTime::Wall(next_ns)) = (last.replace(next), next) {
                 let close_ns = last_ns + close_delay_ns;
                 let open_ns = next_ns + close_delay_ns - self.base.duration_ns();
                 let pause = Gap { from: close_ns, to: open_ns };
@@ -283,8 +283,8 @@ mod tests {
         for week in 0..count {
             let wall = |ns: i64| written_by.wall_ns(new_york.utc_ns(first_friday_ns + ns + week * WEEK_NS));
             let (last_ns, first_ns) = (wall(17 * HOUR_NS) - 1, wall(2 * DAY_NS + 17 * HOUR_NS));
-            let open = |ns: i64| BarRow::flat(RowTime::Wall(ns.div_euclid(bar_ns) * bar_ns), 1.0, 1);
-            ends.add(&[open(last_ns), open(first_ns)], bar_ns);
+            let open = |ns: i64| RowTime::Wall(ns.div_euclid(bar_ns) * bar_ns);
+            ends.add([open(last_ns), open(first_ns)].into_iter(), bar_ns);
         }
         ends
     }
@@ -396,10 +396,10 @@ mod tests {
 
     #[test]
     fn daily_bars_need_no_clock() {
-        let day = |day: i64| BarRow::flat(RowTime::Wall(day * DAY_NS), 1.0, 1);
-        let rows: Vec<BarRow> = (0..365).filter(|day| !matches!(day % 7, 2 | 3)).map(day).collect();
+        let day = |day: i64| RowTime::Wall(day * DAY_NS);
+        let rows: Vec<RowTime> = (0..365).filter(|day| !matches!(day % 7, 2 | 3)).map(day).collect();
         let mut ends = WeekEnds::new(Timeframe::D1);
-        ends.add(&rows, DAY_NS);
+        ends.add(rows.into_iter(), DAY_NS);
         let ZoneChoice { why, warning, .. } = ends.choose(FormatName::MetaTrader, None);
         assert_eq!((why.as_str(), warning), ("the format's default: D1 bars are told by their dates", None));
     }

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::bars::Bars;
+use crate::bar_source::BarSource;
+use crate::bars::Bar;
+use crate::error::Result;
 use crate::parse::format::BarColumns;
 use crate::parse::row::BarRow;
+use crate::read::place::for_each_bar;
 use crate::time::timestamp::{counted, display_date};
 
 /// Events that the prices of one file were adjusted for.
@@ -65,23 +68,23 @@ impl Adjustments {
     /// Adjustments of the rows that became bars, of which there is at least one; `open_time` gives
     /// the open time of a row's bar.
     pub(crate) fn of(
-        rows: &[BarRow],
-        bars: &Bars,
+        rows: impl Iterator<Item = BarRow>,
+        bars: &dyn BarSource,
         columns: &BarColumns,
         open_time: impl Fn(&BarRow) -> i64,
-    ) -> Option<Self> {
-        let events: BTreeMap<i64, RowAdjustment> = rows.iter().map(|row| (open_time(row), row.event)).collect();
-        let mut kept = bars.open_time.iter().filter_map(|&time| events.get(&time).map(|event| (time, *event)));
-        let (first_time, first) = kept.next()?;
-        let mut adjustments = Adjustments {
-            first_factor: first.factor,
-            last_factor: first.factor,
-            splits: Vec::new(),
-            dividends: 0,
-            names_events: columns.split.is_some() || columns.dividend.is_some(),
-            factor_changes: 0,
-        };
-        for (open_time, event) in std::iter::once((first_time, first)).chain(kept) {
+    ) -> Result<Option<Self>> {
+        let events: BTreeMap<i64, RowAdjustment> = rows.map(|row| (open_time(&row), row.event)).collect();
+        let mut adjustments: Option<Adjustments> = None;
+        for_each_bar(bars, |Bar { open_time, .. }| {
+            let Some(event) = events.get(&open_time) else { return Ok(()) };
+            let adjustments = adjustments.get_or_insert_with(|| Adjustments {
+                first_factor: event.factor,
+                last_factor: event.factor,
+                splits: Vec::new(),
+                dividends: 0,
+                names_events: columns.split.is_some() || columns.dividend.is_some(),
+                factor_changes: 0,
+            });
             let change = (event.factor / adjustments.last_factor - 1.0).abs();
             adjustments.factor_changes += u64::from(change > FACTOR_CHANGE_MIN);
             adjustments.last_factor = event.factor;
@@ -89,8 +92,9 @@ impl Adjustments {
             if event.split != 1.0 {
                 adjustments.splits.push(ShareSplit { open_time, coefficient: event.split });
             }
-        }
-        Some(adjustments)
+            Ok(())
+        })?;
+        Ok(adjustments)
     }
 }
 
@@ -131,7 +135,7 @@ impl fmt::Display for Adjustments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bars::Bar;
+    use crate::bars::{Bar, Bars};
     use crate::parse::format::RowFormat;
     use crate::time::timeframe::Timeframe;
     use crate::time::timestamp::{DAY_NS, RowTime};
@@ -154,7 +158,7 @@ mod tests {
         }
         let open_time = |row: &BarRow| row.stamp.ns();
         let named = columns(b"date,open,high,low,close,adjusted_close,volume,dividend_amount,split_coefficient");
-        let adjustments = Adjustments::of(&rows, &bars, &named, open_time).unwrap();
+        let adjustments = Adjustments::of(rows.into_iter(), &bars, &named, open_time).unwrap().unwrap();
         let splits = vec![ShareSplit { open_time: 3 * DAY_NS, coefficient: 4.0 }];
         let expected = Adjustments {
             first_factor: 0.24,
@@ -167,10 +171,10 @@ mod tests {
         assert_eq!(adjustments, expected);
         let text = "the first prices times 0.2400, 1 split (4 for 1 on 1970-01-04), 1 dividend";
         assert_eq!(adjustments.to_string(), text);
-        assert_eq!(Adjustments::of(&rows, &Bars::with_capacity(Timeframe::D1, 0), &named, open_time), None);
+        assert_eq!(Adjustments::of(rows.into_iter(), &Bars::with_capacity(Timeframe::D1, 0), &named, open_time).unwrap(), None);
         // `megabatch ingest` of Yahoo's files said "adjusted, for 0 splits and 0 dividends".
         let unnamed = columns(b"date,open,high,low,close,adj close,volume");
-        let adjustments = Adjustments::of(&rows, &bars, &unnamed, open_time).unwrap();
+        let adjustments = Adjustments::of(rows.into_iter(), &bars, &unnamed, open_time).unwrap().unwrap();
         let text = "the first prices times 0.2400, for splits and dividends that the file does not name; the factor changes on 1 day";
         assert_eq!((adjustments.names_events, adjustments.to_string().as_str()), (false, text));
     }

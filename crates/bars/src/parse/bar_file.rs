@@ -15,6 +15,8 @@ use crate::parse::ledger::RowLedger;
 use crate::parse::lines::TextLines;
 use crate::parse::options::{Prices, ReadOptions};
 use crate::parse::row::{BarRow, RowFault};
+use crate::parse::row_store::RowStore;
+use crate::read::place::ReadPlace;
 use crate::time::timestamp::DateStyle;
 
 /// Lines from which the format is recognised.
@@ -28,7 +30,7 @@ const ROWS_MAX: usize = 1 << 24;
 pub(crate) struct BarFile {
     pub(crate) path: PathBuf,
     pub(crate) format: RowFormat,
-    pub(crate) rows: Vec<BarRow>,
+    pub(crate) rows: RowStore,
     /// Rows in the file, without header, empty lines and what stands before the header.
     pub(crate) row_count: u64,
     /// Lines before the header that are not empty.
@@ -46,14 +48,14 @@ pub(crate) struct BarFile {
 
 impl BarFile {
     /// Reads a file, whose format is recognised or stated.
-    pub(crate) fn read(path: &Path, options: &ReadOptions) -> Result<Self> {
-        let mut lines = TextLines::open(path)?;
+    pub(crate) fn read(path: &Path, options: &ReadOptions, place: &ReadPlace<'_>) -> Result<Self> {
+        let mut lines = TextLines::observed(path, place.observe)?;
         let head = read_head(&mut lines)?;
         let format = recognise(path, &head, options)?;
         let mut source = BarFile {
             path: path.to_owned(),
             format,
-            rows: Vec::new(),
+            rows: RowStore::new(place.rows(), format.columns.adjusted.is_some()),
             row_count: 0,
             preamble: 0,
             newest_first: false,
@@ -78,8 +80,9 @@ impl BarFile {
         if let Some(error) = source.stopped.take() {
             return Err(error);
         }
-        source.denoise();
+        source.denoise()?;
         source.put_oldest_first();
+        source.rows.check()?;
         Ok(source)
     }
 
@@ -112,8 +115,7 @@ impl BarFile {
         match row.and_then(|row| self.checked(row)) {
             Ok(row) => {
                 self.digits.add(&fields, &self.format.columns);
-                self.rows.push(row);
-                Ok(())
+                self.rows.push(&row)
             }
             // The other rows show if the columns are wrong rather than this row.
             Err(fault) => match self.ledger.refuse(line, fault, |_| text.to_vec()) {
@@ -139,29 +141,36 @@ impl BarFile {
 
     /// Rounds the noise off the prices, where repairs are wanted. Adjusted prices have no digits to
     /// round to.
-    fn denoise(&mut self) {
-        if self.ledger.repairs() && self.digits.are_noisy() && self.format.columns.adjusted.is_none() {
-            for row in &mut self.rows {
-                if self.digits.denoise(row) {
-                    self.ledger.fix(row.line, RowFix::Rounded);
-                }
-            }
+    fn denoise(&mut self) -> Result<()> {
+        let BarFile { rows, ledger, digits, format, .. } = self;
+        if !ledger.repairs() || !digits.are_noisy() || format.columns.adjusted.is_some() {
+            return Ok(());
         }
+        rows.update(|row| {
+            if digits.denoise(row) {
+                ledger.fix(row.line, RowFix::Rounded);
+            }
+        })
     }
 
     /// Some vendors write the newest bar first; that is an order and not an error. A few rows out
     /// of it do not hide it.
     fn put_oldest_first(&mut self) {
-        let steps = || self.rows.windows(2).map(|pair| pair[1].stamp.ns().cmp(&pair[0].stamp.ns()));
-        let forward = steps().filter(|step| step.is_gt()).count();
-        self.newest_first = steps().filter(|step| step.is_lt()).count() > forward;
+        let (mut forward, mut backward, mut last) = (0_usize, 0_usize, None);
+        for stamp in self.rows.stamps().map(|stamp| stamp.ns()) {
+            if let Some(last) = last.replace(stamp) {
+                forward += usize::from(stamp > last);
+                backward += usize::from(stamp < last);
+            }
+        }
+        self.newest_first = backward > forward;
         if self.newest_first {
             self.rows.reverse();
         }
     }
 }
 
-fn read_head(lines: &mut TextLines) -> Result<Vec<(u64, Vec<u8>)>> {
+fn read_head(lines: &mut TextLines<'_>) -> Result<Vec<(u64, Vec<u8>)>> {
     let mut head = Vec::new();
     let mut text = Vec::new();
     while head.len() < HEAD_LINES

@@ -1,5 +1,7 @@
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Chain, Cursor, ErrorKind, Read};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
@@ -10,6 +12,8 @@ use crate::parse::encoding::{ByteOrder, Utf16Reader};
 /// Bytes of a line that are kept; the rest of a longer one is skipped, so that a binary file cannot
 /// fill the memory.
 pub const LINE_BYTES_MAX: usize = 1 << 16;
+/// Bytes of the file that are read at once.
+const READ_BYTES: usize = 1 << 16;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -17,26 +21,34 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 ///
 /// Lines end with a line feed, a carriage return, or both. Bytes that are no UTF-8 stay as they
 /// are.
-pub(crate) struct TextLines {
+pub(crate) struct TextLines<'a> {
     path: PathBuf,
-    reader: Box<dyn BufRead>,
+    reader: Box<dyn BufRead + 'a>,
     line: u64,
     /// The last line ended with a carriage return: a line feed that follows belongs to it.
     after_return: bool,
 }
 
-impl TextLines {
+impl<'a> TextLines<'a> {
     /// Opens a file; gzip and UTF-16 are told from its first bytes, whatever its name. A pipe is
     /// refused: a file is opened more than once, and its hash is taken after it was read.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let failed = |source| Error::Open { path: path.to_owned(), source };
+        TextLines::observed(path, &|_| ControlFlow::Continue(()))
+    }
+
+    /// The same; `observe` hears of the bytes of the file that are read, and may end the reading.
+    pub(crate) fn observed(path: &Path, observe: ObserveBytes<'a>) -> Result<Self> {
+        let failed = |source: io::Error| match is_stopped(&source) {
+            true => Error::Interrupted,
+            false => Error::Open { path: path.to_owned(), source },
+        };
         let file = File::open(path).map_err(failed)?;
         let found = file.metadata().map_err(failed)?;
         if !found.is_file() {
             let kind = if found.is_dir() { "a folder" } else { "a pipe or a device" };
             return Err(Error::NotAFile { path: path.to_owned(), kind });
         }
-        let reader = decompressed(BufReader::new(file)).and_then(decoded).map_err(failed)?;
+        let reader = decompressed(BufReader::with_capacity(READ_BYTES, ObservedFile { file, observe })).and_then(decoded).map_err(failed)?;
         Ok(TextLines { path: path.to_owned(), reader, line: 0, after_return: false })
     }
 
@@ -44,8 +56,10 @@ impl TextLines {
     /// the last.
     pub(crate) fn read_into(&mut self, line: &mut Vec<u8>) -> Result<Option<u64>> {
         line.clear();
-        let found =
-            self.fill(line).map_err(|source| Error::Read { path: self.path.clone(), line: self.line, source })?;
+        let found = self.fill(line).map_err(|source| match is_stopped(&source) {
+            true => Error::Interrupted,
+            false => Error::Read { path: self.path.clone(), line: self.line, source },
+        })?;
         if !found {
             return Ok(None);
         }
@@ -88,7 +102,42 @@ impl TextLines {
     }
 }
 
-fn decompressed(file: BufReader<File>) -> io::Result<Box<dyn BufRead>> {
+/// Hears of bytes that were read, and may end the reading.
+pub type ObserveBytes<'a> = &'a (dyn Fn(u64) -> ControlFlow<()> + Sync);
+
+/// A file whose bytes are counted.
+struct ObservedFile<'a> {
+    file: File,
+    observe: ObserveBytes<'a>,
+}
+
+/// The observer ended the reading.
+#[derive(Debug)]
+struct Stopped;
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Stopped {}
+
+fn is_stopped(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|cause| cause.is::<Stopped>())
+}
+
+impl Read for ObservedFile<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(buffer)?;
+        match (self.observe)(count as u64) {
+            ControlFlow::Continue(()) => Ok(count),
+            ControlFlow::Break(()) => Err(io::Error::other(Stopped)),
+        }
+    }
+}
+
+fn decompressed<'a>(file: BufReader<ObservedFile<'a>>) -> io::Result<Box<dyn BufRead + 'a>> {
     let (head, file) = with_head::<2, _>(file)?;
     Ok(match head == GZIP_MAGIC {
         true => Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(file))),
@@ -96,7 +145,7 @@ fn decompressed(file: BufReader<File>) -> io::Result<Box<dyn BufRead>> {
     })
 }
 
-fn decoded(reader: Box<dyn BufRead>) -> io::Result<Box<dyn BufRead>> {
+fn decoded<'a>(reader: Box<dyn BufRead + 'a>) -> io::Result<Box<dyn BufRead + 'a>> {
     let (head, reader) = with_head::<4, _>(reader)?;
     Ok(match ByteOrder::recognised(&head) {
         Some(byte_order) => Box::new(Utf16Reader::new(reader, byte_order)),

@@ -15,5 +15,6 @@ pub(crate) mod ledger;
 pub(crate) mod lines;
 pub(crate) mod options;
 pub(crate) mod row;
+pub(crate) mod row_store;
 pub(crate) mod symbol;
 pub(crate) mod symbol_pattern;

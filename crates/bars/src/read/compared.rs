@@ -2,11 +2,15 @@
 //! are the series, and the longer ones are compared with what the shorter ones make.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::PathBuf;
 
+use crate::bar_source::BarSource;
 use crate::bars::Bars;
+use crate::error::Result;
 use crate::parse::digits::NOISE_MAX;
 use crate::read::pair::EventCount;
+use crate::read::place::for_each_bar;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{counted, display_utc};
 
@@ -29,23 +33,26 @@ pub struct ComparedFiles {
 }
 
 impl ComparedFiles {
-    pub(crate) fn new(paths: Vec<PathBuf>, longer: &Bars, shorter: &Bars) -> Self {
+    pub(crate) fn new(paths: Vec<PathBuf>, longer: &dyn BarSource, shorter: &dyn BarSource) -> Result<Self> {
         let mut compared = ComparedFiles {
             paths,
-            timeframe: longer.timeframe,
-            base: shorter.timeframe,
+            timeframe: longer.timeframe(),
+            base: shorter.timeframe(),
             same: 0,
             different: EventCount::default(),
             not_covered: 0,
         };
-        for index in 0..longer.len() {
-            match made_of(shorter, longer.open_time[index], longer.close_time(index)) {
+        let duration_ns = longer.timeframe().duration_ns();
+        let mut stretch = Stretch::new(shorter)?;
+        for_each_bar(longer, |bar| {
+            match stretch.made_of(bar.open_time, bar.open_time + duration_ns)? {
                 None => compared.not_covered += 1,
-                Some(made) if is_same(made, prices(longer, index)) => compared.same += 1,
-                Some(_) => compared.different.add(longer.open_time[index]),
+                Some(made) if is_same(made, [bar.open, bar.high, bar.low, bar.close]) => compared.same += 1,
+                Some(_) => compared.different.add(bar.open_time),
             }
-        }
-        compared
+            Ok(())
+        })?;
+        Ok(compared)
     }
 
     /// Reasons against both having one source and clock.
@@ -72,21 +79,70 @@ impl ComparedFiles {
     }
 }
 
-/// Open, high, low and close of a bar made of those in a stretch of time; `None` where they do not
-/// reach over all of it.
-fn made_of(bars: &Bars, open_time: i64, close_time: i64) -> Option<[f64; 4]> {
-    let begin = bars.open_time.partition_point(|&opens| opens < open_time);
-    let end = bars.open_time.partition_point(|&opens| opens < close_time);
-    let covers = bars.open_time.first()? <= &open_time && bars.close_time(bars.len() - 1) >= close_time;
-    (covers && begin < end).then(|| {
-        let high = bars.high[begin..end].iter().copied().fold(f64::MIN, f64::max);
-        let low = bars.low[begin..end].iter().copied().fold(f64::MAX, f64::min);
-        [bars.open[begin], high, low, bars.close[end - 1]]
-    })
+/// The shorter bars in one stretch of time after another, of which none begins before the last.
+struct Stretch<'a> {
+    bars: &'a dyn BarSource,
+    /// When the first of all opens, and the last closes.
+    covered: Range<i64>,
+    /// Bars before the stretch.
+    begin: usize,
+    piece: Bars,
+    times: Vec<i64>,
 }
 
-fn prices(bars: &Bars, index: usize) -> [f64; 4] {
-    [bars.open[index], bars.high[index], bars.low[index], bars.close[index]]
+/// Shorter bars that are read at once.
+const PIECE_BARS: usize = 256;
+
+impl<'a> Stretch<'a> {
+    fn new(bars: &'a dyn BarSource) -> Result<Self> {
+        let (mut times, duration_ns) = (Vec::new(), bars.timeframe().duration_ns());
+        let mut covered = 0..0;
+        if let Some(last) = bars.len().checked_sub(1) {
+            bars.read_open_times(0..1, &mut times)?;
+            covered.start = times[0];
+            bars.read_open_times(last..bars.len(), &mut times)?;
+            covered.end = times[0] + duration_ns;
+        }
+        Ok(Stretch { bars, covered, begin: 0, piece: Bars::with_capacity(bars.timeframe(), 0), times })
+    }
+
+    /// Open, high, low and close of a bar made of those in a stretch; `None` where they do not reach
+    /// over all of it.
+    fn made_of(&mut self, open_time: i64, close_time: i64) -> Result<Option<[f64; 4]>> {
+        self.advance(open_time)?;
+        if self.covered.start > open_time || self.covered.end < close_time {
+            return Ok(None);
+        }
+        let mut made: Option<[f64; 4]> = None;
+        let mut first = self.begin;
+        while first < self.bars.len() {
+            let end = self.bars.len().min(first + PIECE_BARS);
+            self.bars.read(first..end, &mut self.piece)?;
+            for bar in (0..self.piece.len()).map(|index| self.piece.bar(index)) {
+                if bar.open_time >= close_time {
+                    return Ok(made);
+                }
+                let [open, high, low, _] = made.unwrap_or([bar.open, f64::MIN, f64::MAX, bar.close]);
+                made = Some([open, high.max(bar.high), low.min(bar.low), bar.close]);
+            }
+            first = end;
+        }
+        Ok(made)
+    }
+
+    /// Passes the bars that open before `open_time`.
+    fn advance(&mut self, open_time: i64) -> Result<()> {
+        while self.begin < self.bars.len() {
+            let end = self.bars.len().min(self.begin + PIECE_BARS);
+            self.bars.read_open_times(self.begin..end, &mut self.times)?;
+            let before = self.times.partition_point(|&opens| opens < open_time);
+            self.begin += before;
+            if before < self.times.len() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
 }
 
 fn is_same(one: [f64; 4], other: [f64; 4]) -> bool {

@@ -3,12 +3,15 @@
 use std::fmt;
 use std::path::Path;
 
-use crate::bars::{Bar, Bars};
+use crate::bar_source::BarSource;
+use crate::bars::Bar;
 use crate::error::row_error::OnError;
 use crate::error::{Error, Result};
 use crate::parse::options::ReadOptions;
+use crate::parse::lines::ObserveBytes;
+use crate::read::place::{BarCursor, BarSink, ReadPlace};
 use crate::read::summary::ReadSummary;
-use crate::read::{Recording, read};
+use crate::read::{Recording, SpooledRecording, StoredRecording, place_beside, read_in};
 use crate::time::timestamp::{counted, display_utc};
 
 /// Summary of joining bid and ask.
@@ -54,13 +57,39 @@ impl EventCount {
 /// are one: both are always refused.
 ///
 /// # Errors
-/// As [`read`]; [`Error::MixedSymbols`] and [`Error::UnlikeSides`] for sides that do not belong
+/// As [`read()`](crate::read()); [`Error::MixedSymbols`] and [`Error::UnlikeSides`] for sides that do not belong
 /// together; [`Error::Crossed`].
 pub fn read_pair<B: AsRef<Path>, A: AsRef<Path>>(bid: &[B], ask: &[A], options: &ReadOptions) -> Result<Recording> {
-    let (bids, asks) = (read(bid, options)?, read(ask, options)?);
+    read_pair_in(bid, ask, options, &ReadPlace::MEMORY).map(StoredRecording::in_memory)
+}
+
+/// Reads as [`read_pair`] does, and leaves the bars in a new file at `spool`: see
+/// [`read_spooled`](crate::read_spooled).
+///
+/// # Errors
+/// As [`read_pair`]; [`Error::Spool`] and [`Error::Interrupted`].
+pub fn read_pair_spooled<B: AsRef<Path>, A: AsRef<Path>>(
+    bid: &[B],
+    ask: &[A],
+    options: &ReadOptions,
+    spool: &Path,
+    observe: ObserveBytes<'_>,
+) -> Result<SpooledRecording> {
+    read_pair_in(bid, ask, options, &place_beside(spool, observe)?)?.spooled(spool)
+}
+
+fn read_pair_in<B: AsRef<Path>, A: AsRef<Path>>(
+    bid: &[B],
+    ask: &[A],
+    options: &ReadOptions,
+    place: &ReadPlace<'_>,
+) -> Result<StoredRecording> {
+    let (bids, asks) = (read_in(bid, options, place)?, read_in(ask, options, place)?);
     refuse_strangers(&bids, &asks)?;
     refuse_wrong_sides(&bids, &asks)?;
-    let (bars, pair) = joined(&bids, &asks, options.on_error)?;
+    let mut sink = place.sink(bids.bars.timeframe())?;
+    let pair = join(&bids, &asks, options.on_error, &mut sink)?;
+    let bars = sink.finish()?;
     if bars.is_empty() {
         return Err(unlike(&bids, &asks, "not one bar of both opens at the same time and can be used"));
     }
@@ -73,12 +102,12 @@ pub fn read_pair<B: AsRef<Path>, A: AsRef<Path>>(bid: &[B], ask: &[A], options: 
     let mut warnings: Vec<String> = bids.summary.warnings.into_iter().filter(is_of_a_side).collect();
     warnings.extend(asks.summary.warnings.into_iter().filter(is_of_a_side));
     let compared = [bids.summary.compared, asks.summary.compared].concat();
-    let of_bars = ReadSummary::of(&bars, files, symbol.clone(), warnings);
+    let of_bars = ReadSummary::of(&bars, files, symbol.clone(), warnings)?;
     let summary = ReadSummary { compared, pair: Some(pair), ..of_bars };
-    Ok(Recording { symbol, bars, summary })
+    Ok(StoredRecording { symbol, bars, summary })
 }
 
-fn refuse_strangers(bids: &Recording, asks: &Recording) -> Result<()> {
+fn refuse_strangers(bids: &StoredRecording, asks: &StoredRecording) -> Result<()> {
     if bids.symbol != asks.symbol {
         return Err(Error::MixedSymbols {
             first: bids.summary.files[0].path.clone(),
@@ -87,28 +116,28 @@ fn refuse_strangers(bids: &Recording, asks: &Recording) -> Result<()> {
             second_symbol: asks.symbol.clone(),
         });
     }
-    match (bids.bars.timeframe, asks.bars.timeframe) {
+    match (bids.bars.timeframe(), asks.bars.timeframe()) {
         (bid, ask) if bid != ask => Err(unlike(bids, asks, &format!("one has {bid} bars and the other {ask}"))),
         _ => Ok(()),
     }
 }
 
-fn unlike(bids: &Recording, asks: &Recording, found: &str) -> Error {
-    let path = |side: &Recording| side.summary.files[0].path.clone();
+fn unlike(bids: &StoredRecording, asks: &StoredRecording, found: &str) -> Error {
+    let path = |side: &StoredRecording| side.summary.files[0].path.clone();
     Error::UnlikeSides { bid: path(bids), ask: path(asks), found: found.to_owned() }
 }
 
 /// Refuses sides in each other's place, and one side named as both. Real sides cross at the close
 /// of a few bars in a hundred.
-fn refuse_wrong_sides(bids: &Recording, asks: &Recording) -> Result<()> {
-    let (bid, ask) = (&bids.bars, &asks.bars);
+fn refuse_wrong_sides(bids: &StoredRecording, asks: &StoredRecording) -> Result<()> {
     let (mut common, mut crossed, mut same) = (0_usize, 0_usize, 0_usize);
-    for (b, a) in side_by_side(bid, ask).filter_map(|(b, a)| b.zip(a)) {
-        let (bid, ask) = (bid.bar(b), ask.bar(a));
+    side_by_side(&bids.bars, &asks.bars, |step| {
+        let SideStep { bid: Some(bid), ask: Some(ask) } = step else { return Ok(()) };
         common += 1;
         crossed += usize::from(ask.close < bid.close);
         same += usize::from([bid.open, bid.high, bid.low, bid.close] == [ask.open, ask.high, ask.low, ask.close]);
-    }
+        Ok(())
+    })?;
     if 2 * crossed > common {
         let found = format!("the ask closes below the bid at {crossed} of {common} bars: are bid and ask exchanged?");
         return Err(unlike(bids, asks, &found));
@@ -121,56 +150,74 @@ fn refuse_wrong_sides(bids: &Recording, asks: &Recording) -> Result<()> {
     Ok(())
 }
 
-/// The places of the bars of both sides in order of time; both in one step where they open at the
-/// same time.
-fn side_by_side(bid: &Bars, ask: &Bars) -> impl Iterator<Item = (Option<usize>, Option<usize>)> {
-    let (mut b, mut a) = (0, 0);
-    std::iter::from_fn(move || {
-        let (bid_opens, ask_opens) = (bid.open_time.get(b), ask.open_time.get(a));
+/// The bars that open next; both where they open at the same time.
+struct SideStep {
+    bid: Option<Bar>,
+    ask: Option<Bar>,
+}
+
+/// Visits the bars of both sides in order of time.
+fn side_by_side(
+    bid: &dyn BarSource,
+    ask: &dyn BarSource,
+    mut visit: impl FnMut(SideStep) -> Result<()>,
+) -> Result<()> {
+    let (mut bids, mut asks) = (BarCursor::new(bid), BarCursor::new(ask));
+    loop {
+        let opens = |bar: Option<Bar>| bar.map(|bar| bar.open_time);
+        let (bid_opens, ask_opens) = (opens(bids.peek()?), opens(asks.peek()?));
         let takes_bid = bid_opens.is_some_and(|bid| ask_opens.is_none_or(|ask| bid <= ask));
         let takes_ask = ask_opens.is_some_and(|ask| bid_opens.is_none_or(|bid| ask <= bid));
-        let step = (takes_bid.then_some(b), takes_ask.then_some(a));
-        b += usize::from(takes_bid);
-        a += usize::from(takes_ask);
-        (takes_bid || takes_ask).then_some(step)
-    })
+        if !takes_bid && !takes_ask {
+            return Ok(());
+        }
+        let bid = if takes_bid { bids.next()? } else { None };
+        let ask = if takes_ask { asks.next()? } else { None };
+        visit(SideStep { bid, ask })?;
+    }
 }
 
 /// Goes through both sides in order of time.
-fn joined(bids: &Recording, asks: &Recording, on_error: OnError) -> Result<(Bars, PairSummary)> {
-    let (bid, ask) = (&bids.bars, &asks.bars);
-    let mut bars = Bars::with_capacity(bid.timeframe, bid.len().min(ask.len()));
+fn join(
+    bids: &StoredRecording,
+    asks: &StoredRecording,
+    on_error: OnError,
+    bars: &mut BarSink,
+) -> Result<PairSummary> {
     let (bid_only, ask_only, crossed) = Default::default();
     let mut pair = PairSummary { bid_only, ask_only, crossed, on_error };
-    for step in side_by_side(bid, ask) {
+    side_by_side(&bids.bars, &asks.bars, |step| {
         match step {
-            (Some(b), Some(a)) => {
-                add(&mut bars, &mut pair, &bid.bar(b), &ask.bar(a)).ok_or_else(|| Error::Crossed {
-                    bid_path: bids.summary.files[0].path.clone(),
-                    ask_path: asks.summary.files[0].path.clone(),
-                    open_time: display_utc(bid.open_time[b]),
-                    bid: bid.close[b],
-                    ask: ask.close[a],
-                })?;
-            }
-            (Some(b), None) => pair.bid_only.add(bid.open_time[b]),
-            (None, Some(a)) => pair.ask_only.add(ask.open_time[a]),
-            (None, None) => {}
+            SideStep { bid: Some(bid), ask: Some(ask) } => match mean_of(&mut pair, &bid, &ask) {
+                Some(bar) => bars.push(bar)?,
+                None if on_error == OnError::Skip => {}
+                None => {
+                    return Err(Error::Crossed {
+                        bid_path: bids.summary.files[0].path.clone(),
+                        ask_path: asks.summary.files[0].path.clone(),
+                        open_time: display_utc(bid.open_time),
+                        bid: bid.close,
+                        ask: ask.close,
+                    });
+                }
+            },
+            SideStep { bid: Some(bid), ask: None } => pair.bid_only.add(bid.open_time),
+            SideStep { bid: None, ask: Some(ask) } => pair.ask_only.add(ask.open_time),
+            SideStep { bid: None, ask: None } => {}
         }
-    }
-    Ok((bars, pair))
+        Ok(())
+    })?;
+    Ok(pair)
 }
 
-/// Adds the mean of both sides; `None` where they cross and may not.
-fn add(bars: &mut Bars, pair: &mut PairSummary, bid: &Bar, ask: &Bar) -> Option<()> {
+/// The mean of both sides; `None` where they cross and may not.
+fn mean_of(pair: &mut PairSummary, bid: &Bar, ask: &Bar) -> Option<Bar> {
     let mut spread = ask.close - bid.close;
     if spread < 0.0 {
         pair.crossed.add(bid.open_time);
         spread = 0.0;
-        match pair.on_error {
-            OnError::Fail => return None,
-            OnError::Skip => return Some(()),
-            OnError::Repair => {}
+        if pair.on_error != OnError::Repair {
+            return None;
         }
     }
     let mean = |bid: f64, ask: f64| bid + (ask - bid) / 2.0;
@@ -179,8 +226,7 @@ fn add(bars: &mut Bars, pair: &mut PairSummary, bid: &Bar, ask: &Bar) -> Option<
     let high = mean(bid.high, ask.high).max(open).max(close);
     let low = mean(bid.low, ask.low).min(open).min(close);
     let volume = (bid.volume + ask.volume).min(f64::MAX);
-    bars.push(Bar { open_time: bid.open_time, open, high, low, close, volume, spread });
-    Some(())
+    Some(Bar { open_time: bid.open_time, open, high, low, close, volume, spread })
 }
 
 impl fmt::Display for EventCount {

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::bars::Bars;
+use crate::bars::Bar;
 use crate::clean::gaps::Gaps;
 use crate::clean::jumps::Jump;
 use crate::error::row_error::{RowError, RowFix};
@@ -111,15 +111,11 @@ fn rows_of<K: PartialEq + Copy>(tallies: &[RowCount<K>], kind: K) -> u64 {
 }
 
 impl BarCounts {
-    pub(crate) fn of(bars: &Bars) -> Self {
-        let mut counts = BarCounts::default();
-        for bar in (0..bars.len()).map(|index| bars.bar(index)) {
-            counts.all += 1;
-            counts.flat += u64::from(bar.high == bar.low);
-            counts.without_volume += u64::from(bar.volume == 0.0);
-            counts.with_spread += u64::from(bar.spread > 0.0);
-        }
-        counts
+    pub(crate) fn add(&mut self, bar: &Bar) {
+        self.all += 1;
+        self.flat += u64::from(bar.high == bar.low);
+        self.without_volume += u64::from(bar.volume == 0.0);
+        self.with_spread += u64::from(bar.spread > 0.0);
     }
 }
 

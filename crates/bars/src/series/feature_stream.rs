@@ -84,7 +84,7 @@ impl FeatureStream {
 
 /// State of recursive features.
 #[derive(Clone, Debug)]
-struct Means {
+pub(crate) struct Means {
     true_range: Smoothed,
     rise: Smoothed,
     fall: Smoothed,
@@ -96,7 +96,7 @@ struct Means {
 }
 
 impl Means {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (wilder, exponential) = (Smoothed::wilder, Smoothed::exponential);
         Means {
             true_range: wilder(14),
@@ -111,7 +111,7 @@ impl Means {
     }
 
     /// Takes the next bar; `last` is the close of the one before it in the segment.
-    fn push(&mut self, bar: &Bar, last: Option<f64>) {
+    pub(crate) fn push(&mut self, bar: &Bar, last: Option<f64>) {
         let change = |value: fn(&Bar, f64) -> f64| last.map_or(f64::NAN, |last| value(bar, last));
         self.true_range.next(change(|bar, last| bar.high.max(last) - bar.low.min(last)));
         self.rise.next(change(|bar, last| (bar.close - last).max(0.0)));
@@ -128,7 +128,7 @@ impl Means {
 
     /// A recursive feature of the last bar, which closed at `close`; `None` for one that is not
     /// recursive.
-    fn value(&self, feature: Feature, close: f64) -> Option<f64> {
+    pub(crate) fn value(&self, feature: Feature, close: f64) -> Option<f64> {
         Some(match feature {
             Feature::Atr14 => self.true_range.mean() / close,
             Feature::Rsi14 => 100.0 * ratio_or(self.rise.mean(), self.rise.mean() + self.fall.mean(), 0.5),

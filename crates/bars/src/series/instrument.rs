@@ -35,15 +35,34 @@ pub(crate) fn pieces(instruments: &[Instrument<'_>], holes: GapPolicy) -> Vec<Se
     instruments.iter().enumerate().flat_map(of).collect()
 }
 
+/// What must go together of instruments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InstrumentFacts<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) timeframe: Timeframe,
+    pub(crate) pip_size: f64,
+}
+
+impl<'a> Instrument<'a> {
+    fn facts(&self) -> InstrumentFacts<'a> {
+        InstrumentFacts { name: self.name, timeframe: self.bars.timeframe, pip_size: self.pip_size }
+    }
+}
+
 /// The timeframe that the bars of all instruments have, once the instruments are known to go
 /// together.
 pub(crate) fn checked_base(instruments: &[Instrument<'_>]) -> Result<Timeframe> {
+    base_of(&instruments.iter().map(Instrument::facts).collect::<Vec<_>>())
+}
+
+/// As [`checked_base`], wherever the bars are.
+pub(crate) fn base_of(instruments: &[InstrumentFacts<'_>]) -> Result<Timeframe> {
     in_range("instruments", &"empty", "at least one", !instruments.is_empty())?;
-    let first = &instruments[0];
-    for (place, Instrument { name, bars, pip_size }) in instruments.iter().enumerate() {
-        let is_new = instruments[..place].iter().all(|earlier| earlier.name != *name);
+    let first = instruments[0];
+    for (place, &InstrumentFacts { name, timeframe: base, pip_size }) in instruments.iter().enumerate() {
+        let is_new = instruments[..place].iter().all(|earlier| earlier.name != name);
         in_range("instruments", &format!("{name} twice"), "each instrument once", is_new)?;
-        let (base, first_base) = (bars.timeframe, first.bars.timeframe);
+        let first_base = first.timeframe;
         let bases = format!("{} of {first_base} bars and {name} of {base} bars", first.name);
         in_range(
             "instruments",
@@ -52,9 +71,9 @@ pub(crate) fn checked_base(instruments: &[Instrument<'_>]) -> Result<Timeframe> 
             base == first_base,
         )?;
         let shown_size = format!("{pip_size} for {name}");
-        in_range("pip_size", &shown_size, "a finite number above 0", *pip_size > 0.0 && pip_size.is_finite())?;
+        in_range("pip_size", &shown_size, "a finite number above 0", pip_size > 0.0 && pip_size.is_finite())?;
     }
-    Ok(first.bars.timeframe)
+    Ok(first.timeframe)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use crate::bar_source::BarSource;
 use crate::bars::{Bar, Bars};
 use crate::error::{Error, Result};
 use crate::time::timeframe::Timeframe;
@@ -53,7 +54,7 @@ impl Bars {
     /// A copy of some of the bars.
     pub(crate) fn part(&self, part: Range<usize>) -> Bars {
         let mut copy = Bars::with_capacity(self.timeframe, part.len());
-        part.for_each(|index| copy.push(self.bar(index)));
+        BarSource::read(self, part, &mut copy).expect("bars in memory are read");
         copy
     }
 

@@ -6,25 +6,31 @@
 
 /// Arithmetic mean of the last `len` values.
 pub(crate) fn mean(values: &[f64], len: usize) -> Vec<f64> {
-    over_windows(values, len, |window| window.iter().sum::<f64>() / window.len() as f64)
+    over_windows(values, len, |windows| windows.fold(no_sum(), |sum, value| sum + value).map(|sum| sum / len as f64))
 }
 
 /// Population standard deviation of the last `len` values.
 pub(crate) fn deviation(values: &[f64], len: usize) -> Vec<f64> {
-    over_windows(values, len, |window| {
-        let mean = window.iter().sum::<f64>() / window.len() as f64;
-        (window.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / window.len() as f64).sqrt()
+    over_windows(values, len, |windows| {
+        let mean = windows.fold(no_sum(), |sum, value| sum + value).map(|sum| sum / len as f64);
+        let mut squares = [no_sum(); LANES];
+        for column in windows.columns() {
+            for lane in 0..LANES {
+                squares[lane] += (column[lane] - mean[lane]).powi(2);
+            }
+        }
+        squares.map(|sum| (sum / len as f64).sqrt())
     })
 }
 
 /// Largest of the last `len` values.
 pub(crate) fn maximum(values: &[f64], len: usize) -> Vec<f64> {
-    over_windows(values, len, |window| window.iter().copied().fold(f64::NEG_INFINITY, f64::max))
+    over_windows(values, len, |windows| windows.fold(f64::NEG_INFINITY, f64::max))
 }
 
 /// Smallest of the last `len` values.
 pub(crate) fn minimum(values: &[f64], len: usize) -> Vec<f64> {
-    over_windows(values, len, |window| window.iter().copied().fold(f64::INFINITY, f64::min))
+    over_windows(values, len, |windows| windows.fold(f64::INFINITY, f64::min))
 }
 
 /// Exponential mean with weight 2 / (len + 1) on the newest value, begun with the mean of the first
@@ -43,10 +49,55 @@ fn over_all(values: &[f64], mut mean: Smoothed) -> Vec<f64> {
     values.iter().map(|&value| mean.next(value)).collect()
 }
 
-fn over_windows(values: &[f64], len: usize, statistic: impl Fn(&[f64]) -> f64) -> Vec<f64> {
-    let undefined = (len - 1).min(values.len());
-    let mut results = vec![f64::NAN; undefined];
-    results.extend(values.windows(len).map(statistic));
+/// Windows that are computed side by side, each by itself and in its own order: a sum of one window
+/// waits for each of its additions, and eight sums wait together.
+const LANES: usize = 8;
+
+/// [`LANES`] windows that begin at neighbouring places.
+#[derive(Clone, Copy)]
+struct Windows<'a> {
+    /// The values of all of them: `len + LANES - 1`.
+    values: &'a [f64],
+}
+
+impl<'a> Windows<'a> {
+    /// The k-th value of every window, for each k.
+    fn columns(self) -> impl Iterator<Item = &'a [f64; LANES]> {
+        self.values.windows(LANES).map(|column| column.try_into().expect("a value for each lane"))
+    }
+
+    fn fold(self, start: f64, step: impl Fn(f64, f64) -> f64) -> [f64; LANES] {
+        let mut results = [start; LANES];
+        for column in self.columns() {
+            for lane in 0..LANES {
+                results[lane] = step(results[lane], column[lane]);
+            }
+        }
+        results
+    }
+}
+
+/// The sum of no values, with which sums of the standard library begin.
+fn no_sum() -> f64 {
+    std::iter::empty::<f64>().sum()
+}
+
+fn over_windows(values: &[f64], len: usize, statistic: impl Fn(Windows<'_>) -> [f64; LANES]) -> Vec<f64> {
+    let mut results = Vec::with_capacity(values.len());
+    results.resize((len - 1).min(values.len()), f64::NAN);
+    let width = len + LANES - 1;
+    let mut first = 0;
+    while first + width <= values.len() {
+        results.extend(statistic(Windows { values: &values[first..first + width] }));
+        first += LANES;
+    }
+    // The last windows stand in front of values that nobody asks for.
+    let left = (values.len() + 1).saturating_sub(first + len);
+    if left > 0 {
+        let mut rest = values[first..].to_vec();
+        rest.resize(width, 0.0);
+        results.extend(&statistic(Windows { values: &rest })[..left]);
+    }
     results
 }
 
@@ -138,6 +189,24 @@ mod tests {
     }
 
     proptest! {
+        /// Windows side by side give the bits of each window by itself.
+        #[test]
+        fn lanes_change_no_bit(values in prop::collection::vec(prop_oneof![-10.0f64..10.0, Just(f64::NAN), Just(-0.0)], 0..60), len in 1usize..12) {
+            let alone = |statistic: &dyn Fn(&[f64]) -> f64| {
+                let undefined = std::iter::repeat_n(f64::NAN, (len - 1).min(values.len()));
+                undefined.chain(values.windows(len).map(statistic)).map(f64::to_bits).collect::<Vec<_>>()
+            };
+            let bits = |found: Vec<f64>| found.into_iter().map(f64::to_bits).collect::<Vec<_>>();
+            let mean_of = |window: &[f64]| window.iter().sum::<f64>() / window.len() as f64;
+            prop_assert_eq!(bits(mean(&values, len)), alone(&mean_of));
+            prop_assert_eq!(bits(deviation(&values, len)), alone(&|window| {
+                let mean = mean_of(window);
+                (window.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / window.len() as f64).sqrt()
+            }));
+            prop_assert_eq!(bits(maximum(&values, len)), alone(&|w| w.iter().copied().fold(f64::NEG_INFINITY, f64::max)));
+            prop_assert_eq!(bits(minimum(&values, len)), alone(&|w| w.iter().copied().fold(f64::INFINITY, f64::min)));
+        }
+
         /// The recursion is the weighted sum that it stands for: the seed fades by (1 - w) a step.
         #[test]
         fn smoothing_is_a_weighted_sum(values in prop::collection::vec(-10.0f64..10.0, 5..60)) {

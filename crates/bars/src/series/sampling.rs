@@ -2,13 +2,12 @@
 
 use std::ops::Range;
 
-use crate::clean::gap::Weekends;
 use crate::error::excluded::Excluded;
 use crate::error::{BarShortage, Error};
 use crate::series::Segment;
 use crate::series::instrument::SegmentBars;
 use crate::series::unscaled_series::UnscaledSeries;
-use crate::time::timestamp::display_duration;
+use crate::series::warnings::{self, InstrumentSize};
 
 /// The samples of all instruments.
 pub(crate) struct SampleLayout {
@@ -145,22 +144,11 @@ impl UnscaledSeries<'_> {
 
     /// A warning an instrument of whose segments some are too short.
     pub(crate) fn excluded_warnings(&self, excluded: &[Segment]) -> Vec<String> {
-        let warning = |place: usize| {
-            let own = excluded.iter().filter(|segment| segment.instrument as usize == place);
-            let (count, bars) = own.fold((0, 0), |(count, bars), segment| (count + 1, bars + segment.bars));
-            let (segments, all) = (self.segments_of(place).len(), self.instruments[place].bars.len());
-            let limit = display_duration(self.spec.holes.longest_ns);
-            let weekends = match self.spec.holes.weekends {
-                Weekends::Spanned => "",
-                Weekends::NotSpanned => " and every weekend",
-            };
-            (count > 0).then(|| {
-                format!(
-                    "{}{count} of {segments} segments are too short for one sample, so that {bars} of {all} bars are left out; holes of more than {limit}{weekends} end a segment",
-                    self.whose(place)
-                )
-            })
+        let size = |place: usize| InstrumentSize {
+            segments: self.segments_of(place).len(),
+            bars: self.instruments[place].bars.len(),
         };
-        (0..self.instruments.len()).filter_map(warning).collect()
+        let sizes: Vec<InstrumentSize> = (0..self.instruments.len()).map(size).collect();
+        warnings::of_excluded(&self.names(), &sizes, excluded, self.spec.holes)
     }
 }

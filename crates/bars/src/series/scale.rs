@@ -6,7 +6,7 @@ use crate::unknown_name::UnknownName;
 
 /// A spread below this, or below the resolution of single precision at the centre, is rounding and
 /// no signal.
-const SPREAD_MIN: f64 = 1e-12;
+pub(crate) const SPREAD_MIN: f64 = 1e-12;
 
 /// Scaling of features to a common size: scaled = (raw - centre) / scale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,10 +100,15 @@ pub(crate) fn scale_rows(rows: &mut [f32], center: &[f64], scale: &[f64]) {
 fn is_constant(values: &[f64]) -> bool {
     let lowest = values.iter().copied().fold(f64::INFINITY, f64::min);
     let highest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    is_constant_between(lowest, highest)
+}
+
+/// True if values between these two do not vary.
+pub(crate) fn is_constant_between(lowest: f64, highest: f64) -> bool {
     highest - lowest <= SPREAD_MIN.max(f64::from(f32::EPSILON) * highest.abs())
 }
 
-fn center_and_spread(scaling: Scaling, values: &mut [f64]) -> (f64, f64) {
+pub(crate) fn center_and_spread(scaling: Scaling, values: &mut [f64]) -> (f64, f64) {
     match scaling {
         Scaling::None => (0.0, 1.0),
         Scaling::Standard => mean_and_deviation(values),

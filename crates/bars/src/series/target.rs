@@ -61,14 +61,19 @@ impl Horizon {
     /// # Panics
     /// When a sample has fewer than K closes after it.
     pub(crate) fn extend(&self, targets: &mut Vec<f32>, close: &[f64], samples: impl Iterator<Item = usize>) {
+        let &Horizon { kind, len, pip_size } = self;
         for t in samples {
-            let future = &close[t..=t + self.len];
-            let target = |k: usize| match self.kind {
-                TargetKind::Cumulative => (future[k] - future[0]) / self.pip_size,
-                TargetKind::Increment => (future[k] - future[k - 1]) / self.pip_size,
-                TargetKind::LogReturn => (future[k] / future[0]).ln(),
-            };
-            targets.extend((1..=self.len).map(|k| target(k) as f32));
+            let future = &close[t..=t + len];
+            let now = future[0];
+            let next = &future[1..];
+            match kind {
+                TargetKind::Cumulative => targets.extend(next.iter().map(|then| ((then - now) / pip_size) as f32)),
+                TargetKind::Increment => {
+                    let changes = next.iter().zip(future).map(|(then, before)| ((then - before) / pip_size) as f32);
+                    targets.extend(changes);
+                }
+                TargetKind::LogReturn => targets.extend(next.iter().map(|then| (then / now).ln() as f32)),
+            }
         }
     }
 }

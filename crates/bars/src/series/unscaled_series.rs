@@ -2,12 +2,12 @@ use std::ops::Range;
 
 use crate::error::excluded::Excluded;
 use crate::error::{Error, Result};
-use crate::series::feature::Feature;
 use crate::series::instrument::{Instrument, SegmentBars, checked_base, pieces};
 use crate::series::scale::{Scaler, Scaling};
 use crate::series::scalers::{Scalers, TimeframeScaler};
 use crate::series::spec::SeriesSpec;
 use crate::series::track::Track;
+use crate::series::warnings::{self, ConstantFeature};
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::display_utc;
 
@@ -69,32 +69,16 @@ impl<'a> UnscaledSeries<'a> {
                 fitted.center.extend(scaler.center);
                 fitted.scale.extend(scaler.scale);
                 let whose = self.whose(place);
-                constant.extend(scaler.constant.into_iter().map(|feature| (feature, format!("{whose}{timeframe}"))));
+                let place = |feature| ConstantFeature { feature, place: format!("{whose}{timeframe}") };
+                constant.extend(scaler.constant.into_iter().map(place));
             }
             timeframes.push(fitted);
         }
         let instruments = self.instruments.iter().map(|instrument| instrument.name.to_owned()).collect();
         let (kind, features) = (self.spec.scaling, self.spec.features.clone());
-        let warnings = self.constant_warnings(&constant);
-        FittedScalers { scalers: Scalers { kind, fit_end_time, instruments, features, timeframes }, warnings }
-    }
-
-    /// One warning a feature, with the timeframes and instruments in which it is constant.
-    fn constant_warnings(&self, constant: &[(Feature, String)]) -> Vec<String> {
         let everywhere = self.tracks.len() * self.instruments.len();
-        let warning = |feature: &Feature| {
-            let of: Vec<&str> =
-                constant.iter().filter(|(of, _)| of == feature).map(|(_, place)| place.as_str()).collect();
-            let places = match of.len() {
-                0 => return None,
-                count if count == everywhere => "every timeframe".to_owned(),
-                _ => of.join(", "),
-            };
-            Some(format!(
-                "{feature} is constant over the training span in {places}: it carries nothing there and keeps the scale 1"
-            ))
-        };
-        self.spec.features.iter().filter_map(warning).collect()
+        let warnings = warnings::of_constant(&self.spec.features, &constant, everywhere);
+        FittedScalers { scalers: Scalers { kind, fit_end_time, instruments, features, timeframes }, warnings }
     }
 
     /// The rows of one instrument that have closed by its last base bar before `fit_end_time`.
@@ -122,9 +106,10 @@ impl<'a> UnscaledSeries<'a> {
 
     /// Prefix of a message about one of several instruments.
     pub(crate) fn whose(&self, instrument: usize) -> String {
-        match self.instruments {
-            [_] => String::new(),
-            several => format!("{} ", several[instrument].name),
-        }
+        warnings::whose(&self.names(), instrument)
+    }
+
+    pub(crate) fn names(&self) -> Vec<&'a str> {
+        self.instruments.iter().map(|instrument| instrument.name).collect()
     }
 }

@@ -1,5 +1,6 @@
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::check::{SampleIndex, TimeframeIndex, check_samples, check_timeframe};
@@ -25,16 +26,16 @@ pub fn write_series(path: impl AsRef<Path>, series: &Series, options: &WriteOpti
     check_series(series).map_err(|fault| Error::invalid(path, fault))?;
     write_atomically(path, |file| {
         let output = OutputFile { path, file, storage: options.storage };
-        write_attributes(&output, series)?;
+        write_attributes(&output, &series.attributes)?;
         series.timeframes.iter().try_for_each(|timeframe| write_timeframe(&output, timeframe))?;
         write_samples(&output, series)
     })
 }
 
-fn write_attributes(output: &OutputFile<'_>, series: &Series) -> Result<()> {
+pub(super) fn write_attributes(output: &OutputFile<'_>, attributes: &BTreeMap<String, AttributeValue>) -> Result<()> {
     output.write_attribute(output.file, "layout", &"series".into())?;
     output.write_attribute(output.file, "format_version", &AttributeValue::Int(super::open::FORMAT_VERSION))?;
-    series.attributes.iter().try_for_each(|(name, value)| output.write_attribute(output.file, name, value))
+    attributes.iter().try_for_each(|(name, value)| output.write_attribute(output.file, name, value))
 }
 
 fn write_timeframe(output: &OutputFile<'_>, timeframe: &SeriesTimeframe) -> Result<()> {
@@ -44,6 +45,12 @@ fn write_timeframe(output: &OutputFile<'_>, timeframe: &SeriesTimeframe) -> Resu
     output.write_attribute(&values, "seq_len", &AttributeValue::Int(timeframe.steps as i64))?;
     output.write(&format!("/series/{name}/close_time"), &[bars], close_time)?;
     output.write(&format!("/samples/end/{name}"), &[timeframe.sample_end.len()], &timeframe.sample_end)?;
+    write_description(output, timeframe)
+}
+
+/// What stands beside the arrays of a timeframe.
+pub(super) fn write_description(output: &OutputFile<'_>, timeframe: &SeriesTimeframe) -> Result<()> {
+    let SeriesTimeframe { name, feature_names, .. } = timeframe;
     output.write_texts(&format!("/feature_names/{name}"), feature_names)?;
     if !timeframe.instrument_start.is_empty() {
         let starts = &timeframe.instrument_start;
@@ -124,7 +131,8 @@ fn check_series(series: &Series) -> Result<(), LayoutFault> {
         let repeated = series.timeframes[..i].iter().any(|earlier| earlier.name == timeframe.name);
         require(!repeated, "/series", "each timeframe once", || format!("{} twice", timeframe.name))?;
         check_lengths(timeframe, samples, count)?;
-        check_numbers(timeframe)?;
+        let named = Texts { name: &timeframe.name, feature_names: &timeframe.feature_names };
+        check_values(named, &timeframe.values, &timeframe.close_time, 0)?;
         check_timeframe(&index_of(timeframe), &index)?;
     }
     Ok(())
@@ -150,16 +158,11 @@ fn check_lengths(timeframe: &SeriesTimeframe, samples: usize, instruments: Optio
         "nothing, as the series names no instruments",
         || format!("{} entries", starts.len()),
     )?;
-    let Some(scaler) = &timeframe.scaler else { return Ok(()) };
-    let length = |values: &[f64]| values.len() == features || Some(values.len()) == instruments.map(|i| i * features);
-    let fits = length(&scaler.center) && scaler.center.len() == scaler.scale.len();
-    require(fits, &format!("/scaler/{name}"), "center and scale [F] or [I, F]", || {
-        format!("{} and {} values for {features} features", scaler.center.len(), scaler.scale.len())
-    })
+    check_scaler(timeframe, instruments)
 }
 
 /// No target is infinite; NaN is an unknown one.
-fn check_targets(targets: &[f32], horizons: usize) -> Result<(), LayoutFault> {
+pub(super) fn check_targets(targets: &[f32], horizons: usize) -> Result<(), LayoutFault> {
     match targets.iter().position(|target| target.is_infinite()) {
         None => Ok(()),
         Some(place) => Err(LayoutFault {
@@ -172,21 +175,43 @@ fn check_targets(targets: &[f32], horizons: usize) -> Result<(), LayoutFault> {
     }
 }
 
-/// Features and scalers are finite.
-fn check_numbers(timeframe: &SeriesTimeframe) -> Result<(), LayoutFault> {
-    let SeriesTimeframe { name, feature_names, close_time, values, .. } = timeframe;
+/// Names of a timeframe and its features, for messages.
+#[derive(Clone, Copy)]
+pub(super) struct Texts<'a> {
+    pub(super) name: &'a str,
+    pub(super) feature_names: &'a [String],
+}
+
+/// Features are finite, of bars from place `first` on.
+pub(super) fn check_values(
+    named: Texts<'_>,
+    values: &[f32],
+    close_time: &[i64],
+    first: usize,
+) -> Result<(), LayoutFault> {
+    let Texts { name, feature_names } = named;
     let width = feature_names.len();
-    if let Some(place) = values.iter().position(|value| !value.is_finite()) {
-        let (bar, feature) = (place / width, &feature_names[place % width]);
-        return Err(LayoutFault {
-            object: format!("/series/{name}/values"),
-            index: Some(bar),
-            expected: "finite features".to_owned(),
-            found: format!("{} for {feature} of the bar that closes at {}", values[place], close_time[bar]),
-            fix: format!("correct or drop the prices and volumes that {feature} is made of, or leave the feature out"),
-        });
-    }
+    let Some(place) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
+    let (bar, feature) = (place / width, &feature_names[place % width]);
+    Err(LayoutFault {
+        object: format!("/series/{name}/values"),
+        index: Some(first + bar),
+        expected: "finite features".to_owned(),
+        found: format!("{} for {feature} of the bar that closes at {}", values[place], close_time[bar]),
+        fix: format!("correct or drop the prices and volumes that {feature} is made of, or leave the feature out"),
+    })
+}
+
+/// A scaler has a finite number for every feature, or for every instrument and feature.
+pub(super) fn check_scaler(timeframe: &SeriesTimeframe, instruments: Option<usize>) -> Result<(), LayoutFault> {
+    let SeriesTimeframe { name, feature_names, .. } = timeframe;
     let Some(scaler) = &timeframe.scaler else { return Ok(()) };
+    let width = feature_names.len();
+    let length = |values: &[f64]| values.len() == width || Some(values.len()) == instruments.map(|i| i * width);
+    let fits = length(&scaler.center) && scaler.center.len() == scaler.scale.len();
+    require(fits, &format!("/scaler/{name}"), "center and scale [F] or [I, F]", || {
+        format!("{} and {} values for {width} features", scaler.center.len(), scaler.scale.len())
+    })?;
     for (part, numbers) in [("center", &scaler.center), ("scale", &scaler.scale)] {
         if let Some(place) = numbers.iter().position(|number| !number.is_finite()) {
             return Err(LayoutFault {
@@ -212,7 +237,7 @@ pub(super) fn index_of(timeframe: &SeriesTimeframe) -> TimeframeIndex<'_> {
     }
 }
 
-fn require(holds: bool, object: &str, expected: &str, found: impl FnOnce() -> String) -> Result<(), LayoutFault> {
+pub(super) fn require(holds: bool, object: &str, expected: &str, found: impl FnOnce() -> String) -> Result<(), LayoutFault> {
     if holds {
         return Ok(());
     }

@@ -1,6 +1,7 @@
 //! Rows whose times leave the order of those around them.
 
 use super::RowSorter;
+use super::placed::PlacedRow;
 use crate::error::Result;
 use crate::error::row_error::RowError;
 use crate::parse::row::RowFault;
@@ -21,7 +22,7 @@ impl RowSorter<'_> {
             Err(kept) if self.placed.len() - kept <= OUTLIER_ROWS_MAX => kept,
             _ => return Ok(false),
         };
-        let (last, _) = self.placed[self.placed.len() - 1];
+        let last = self.placed.last().map_or(open_time, |last| last.open_time);
         let mut before = open_time;
         let is_next = |next: &i64| std::mem::replace(&mut before, *next) < *next && *next <= last;
         let count = self.placed.len() - kept;
@@ -34,13 +35,13 @@ impl RowSorter<'_> {
             self.deferred.extend(outlier);
             return Ok(true);
         }
-        outlier.into_iter().try_for_each(|(found, row)| self.refuse(row, left_order(found, open_time)))?;
+        outlier.into_iter().try_for_each(|found| self.refuse(found.row, left_order(found.open_time, open_time)))?;
         Ok(true)
     }
 
     /// Open time of a row's bar; of a repeated time, the first.
     fn first_open_time(&self, index: usize) -> i64 {
-        let utc_ns = match self.rows[index].stamp {
+        let utc_ns = match self.rows.stamp(index) {
             RowTime::Utc(ns) => ns,
             RowTime::Wall(ns) => match self.clock.zone.occurrence(ns) {
                 Occurrence::Once(ns) | Occurrence::Twice(ns, _) | Occurrence::Never { unmoved: ns } => ns,
@@ -50,22 +51,22 @@ impl RowSorter<'_> {
     }
 
     /// Drops small groups of sorted rows that are far from every bar.
-    pub(super) fn without_far_ones(&mut self, deferred: &[(i64, usize)]) -> Result<Vec<(i64, usize)>> {
+    pub(super) fn without_far_ones(&mut self, deferred: &[PlacedRow]) -> Result<Vec<PlacedRow>> {
         let mut near = Vec::with_capacity(deferred.len());
-        for together in deferred.chunk_by(|one, next| next.0 - one.0 <= SORTED_IN_NS_MAX) {
-            if together.len() > OUTLIER_ROWS_MAX || together.iter().any(|&(open_time, _)| self.is_near_a_bar(open_time))
+        for together in deferred.chunk_by(|one, next| next.open_time - one.open_time <= SORTED_IN_NS_MAX) {
+            if together.len() > OUTLIER_ROWS_MAX || together.iter().any(|late| self.is_near_a_bar(late.open_time))
             {
                 near.extend_from_slice(together);
                 continue;
             }
-            together.iter().try_for_each(|&(open_time, index)| self.refuse(index, far_from_all(open_time)))?;
+            together.iter().try_for_each(|late| self.refuse(late.row, far_from_all(late.open_time)))?;
         }
         Ok(near)
     }
 
     fn is_near_a_bar(&self, open_time: i64) -> bool {
-        let after = self.placed.partition_point(|&(opens, _)| opens < open_time - SORTED_IN_NS_MAX);
-        self.placed.get(after).is_some_and(|&(opens, _)| opens <= open_time + SORTED_IN_NS_MAX)
+        let after = self.placed.before(open_time - SORTED_IN_NS_MAX);
+        after < self.placed.len() && self.placed.get(after).open_time <= open_time + SORTED_IN_NS_MAX
     }
 }
 

@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 
 use super::*;
+use crate::bars::Bars;
 use crate::error::row_error::OnError;
 use crate::time::timestamp::{DAY_NS, DateStyle, HOUR_NS, MINUTE_NS, parse_stamp};
 
@@ -21,6 +22,16 @@ fn rows(minutes: &[(i64, f64)]) -> Vec<BarRow> {
     minutes.iter().zip(1..).map(row).collect()
 }
 
+/// The bars of rows in order.
+fn sorted(rows: &[BarRow], clock: RowClock<'_>, ledger: &mut RowLedger) -> Result<Bars> {
+    let mut bars = Bars::with_capacity(clock.base, 0);
+    in_order(&rows.into(), clock, ledger, None, |bar| {
+        bars.push(bar);
+        Ok(())
+    })?;
+    Ok(bars)
+}
+
 /// Kind, rows and first line of what was dropped and fixed.
 type Account = (Vec<(RowError, u64, u64)>, Vec<(RowFix, u64, u64)>);
 
@@ -33,7 +44,7 @@ fn account(ledger: RowLedger) -> Account {
 /// The minutes and prices of the bars, and the account.
 fn ordered(minutes: &[(i64, f64)], on_error: OnError, repeats: Repeats) -> (Vec<(i64, f64)>, Account) {
     let (zone, mut ledger) = (Zone::utc(), ledger(on_error));
-    let bars = in_order(&rows(minutes), RowClock { repeats, ..clock(&zone) }, &mut ledger).unwrap();
+    let bars = sorted(&rows(minutes), RowClock { repeats, ..clock(&zone) }, &mut ledger).unwrap();
     let bars = bars.open_time.iter().zip(&bars.close).map(|(ns, close)| (ns / MINUTE_NS, *close)).collect();
     (bars, account(ledger))
 }
@@ -71,7 +82,7 @@ fn a_row_is_sorted_in_only_where_it_has_room() {
     // Half a minute before, and after, a bar.
     rows[3].stamp = RowTime::Utc(5 * MINUTE_NS / 2);
     rows[4].stamp = RowTime::Utc(7 * MINUTE_NS / 2);
-    let bars = in_order(&rows, clock(&zone), &mut ledger).unwrap();
+    let bars = sorted(&rows, clock(&zone), &mut ledger).unwrap();
     assert_eq!((bars.len(), account(ledger)), (3, (vec![(RowError::Backward, 2, 4)], vec![])));
 }
 
@@ -99,7 +110,7 @@ fn a_row_that_leaves_the_order_is_the_culprit() {
     }
     let given = [(0, 1.0), (1, 1.0), (far, 1.0), (2, 1.0), (3, 1.0)];
     let (zone, mut failing) = (Zone::utc(), ledger(OnError::Fail));
-    let error = in_order(&rows(&given), clock(&zone), &mut failing).unwrap_err().to_string();
+    let error = sorted(&rows(&given), clock(&zone), &mut failing).unwrap_err().to_string();
     assert!(error.contains("line 3: stray timestamp") && error.contains("before 1970-01-01T00:02:00Z"), "{error}");
     let (_, (dropped, fixed)) = ordered(&given, OnError::Repair, Repeats::Refuse);
     assert_eq!((dropped, fixed), (vec![(RowError::Outlier, 1, 3)], vec![]));
@@ -114,7 +125,7 @@ fn on_the_wall(times: &[(&str, f64)], on_error: OnError) -> Result<(Vec<i64>, Ac
     let clock = RowClock { base: Timeframe::M30, ..clock(&zone) };
     // In half hours after 05:00 UTC on the day of the change, when it is 01:00 for the first time.
     let first = stamp("2018-11-04T05:00Z").ns();
-    let bars = in_order(&rows, clock, &mut ledger)?;
+    let bars = sorted(&rows, clock, &mut ledger)?;
     Ok((bars.open_time.iter().map(|ns| (ns - first) / (HOUR_NS / 2)).collect(), account(ledger)))
 }
 
@@ -161,7 +172,7 @@ fn a_row_out_of_order_in_that_hour_is_no_second_pass() {
     let rows: Vec<BarRow> =
         (1..).zip(minutes).map(|(line, minute)| BarRow::flat(stamp(minute), line as f64, line)).collect();
     let (zone, mut ledger) = ("America/New_York".parse().unwrap(), ledger(OnError::Repair));
-    let bars = in_order(&rows, clock(&zone), &mut ledger).unwrap();
+    let bars = sorted(&rows, clock(&zone), &mut ledger).unwrap();
     let opens: Vec<i64> = bars.open_time.iter().map(|ns| (ns - bars.open_time[0]) / MINUTE_NS).collect();
     assert_eq!(opens, [0, 1, 2, 3, 4, 59, 60, 61]);
     assert_eq!(account(ledger), (vec![], vec![(RowFix::SecondPass, 2, 7), (RowFix::Sorted, 1, 4)]));

@@ -1,0 +1,96 @@
+//! Bars that may lie in a file: read piece by piece, by place.
+
+use std::ops::Range;
+
+use crate::bars::Bars;
+use crate::error::Result;
+use crate::time::timeframe::Timeframe;
+
+/// Bars of one timeframe in order of time, of which pieces can be read.
+pub trait BarSource: Sync {
+    /// Time that each bar covers.
+    fn timeframe(&self) -> Timeframe;
+
+    /// Number of bars.
+    fn len(&self) -> usize;
+
+    /// True if there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Replaces the content of `out` by the bars of `range`.
+    ///
+    /// # Errors
+    /// [`Error::Spool`](crate::Error::Spool) where they cannot be read.
+    ///
+    /// # Panics
+    /// When there are no such bars.
+    fn read(&self, range: Range<usize>, out: &mut Bars) -> Result<()>;
+
+    /// Replaces the content of `out` by the open times of the bars of `range`.
+    ///
+    /// # Errors
+    /// As [`BarSource::read`].
+    ///
+    /// # Panics
+    /// When there are no such bars.
+    fn read_open_times(&self, range: Range<usize>, out: &mut Vec<i64>) -> Result<()>;
+}
+
+impl BarSource for Bars {
+    fn timeframe(&self) -> Timeframe {
+        self.timeframe
+    }
+
+    fn len(&self) -> usize {
+        Bars::len(self)
+    }
+
+    fn read(&self, range: Range<usize>, out: &mut Bars) -> Result<()> {
+        out.truncate(0);
+        out.timeframe = self.timeframe;
+        out.open_time.extend_from_slice(&self.open_time[range.clone()]);
+        out.open.extend_from_slice(&self.open[range.clone()]);
+        out.high.extend_from_slice(&self.high[range.clone()]);
+        out.low.extend_from_slice(&self.low[range.clone()]);
+        out.close.extend_from_slice(&self.close[range.clone()]);
+        out.volume.extend_from_slice(&self.volume[range.clone()]);
+        if !self.spread.is_empty() {
+            out.spread.extend_from_slice(&self.spread[range]);
+        }
+        Ok(())
+    }
+
+    fn read_open_times(&self, range: Range<usize>, out: &mut Vec<i64>) -> Result<()> {
+        out.clear();
+        out.extend_from_slice(&self.open_time[range]);
+        Ok(())
+    }
+}
+
+/// Number of the first bars whose open times meet a condition that holds up to one bar and for none
+/// after it.
+pub(crate) fn partition_point(bars: &dyn BarSource, holds: impl Fn(i64) -> bool) -> Result<usize> {
+    let (mut low, mut high) = (0, bars.len());
+    let mut time = Vec::with_capacity(1);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        bars.read_open_times(middle..middle + 1, &mut time)?;
+        match holds(time[0]) {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    Ok(low)
+}
+
+/// Bars of a source that are read at once: small enough for many threads, large enough that calls
+/// cost nothing.
+pub(crate) const PIECE_BARS: usize = 1 << 14;
+
+/// A range of places in pieces of at most [`PIECE_BARS`].
+pub(crate) fn pieces_of(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let end = range.end;
+    range.step_by(PIECE_BARS).map(move |first| first..end.min(first + PIECE_BARS))
+}

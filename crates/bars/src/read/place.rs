@@ -1,0 +1,159 @@
+//! Where rows and bars are held while files are read: in memory, or in a folder.
+
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+
+use crate::bar_source::{BarSource, PIECE_BARS, pieces_of};
+use crate::bars::{Bar, Bars};
+use crate::error::Result;
+use crate::parse::lines::ObserveBytes;
+use crate::spill::SpillFile;
+use crate::spool::{SpoolWriter, SpooledBars};
+use crate::time::timeframe::Timeframe;
+
+/// Where rows and bars are held, and who hears of the bytes that are read.
+pub(crate) struct ReadPlace<'a> {
+    /// Folder of temporary files and the one for rows; everything is in memory if `None`.
+    pub(crate) spill: Option<SpillPlace<'a>>,
+    pub(crate) observe: ObserveBytes<'a>,
+}
+
+impl ReadPlace<'static> {
+    /// Everything in memory.
+    pub(crate) const MEMORY: Self = ReadPlace { spill: None, observe: &|_| ControlFlow::Continue(()) };
+}
+
+/// Where bars and rows spill.
+pub(crate) struct SpillPlace<'a> {
+    folder: &'a Path,
+    rows: SpillFile,
+}
+
+impl<'a> ReadPlace<'a> {
+    /// Bars and rows in temporary files of `folder`.
+    pub(crate) fn in_folder(folder: &'a Path, observe: ObserveBytes<'a>) -> Result<Self> {
+        Ok(ReadPlace { spill: Some(SpillPlace { folder, rows: SpillFile::create(folder)? }), observe })
+    }
+
+    /// The file for rows.
+    pub(crate) fn rows(&self) -> Option<SpillFile> {
+        self.spill.as_ref().map(|spill| spill.rows.clone())
+    }
+
+    /// Takes bars of `timeframe`.
+    pub(crate) fn sink(&self, timeframe: Timeframe) -> Result<BarSink> {
+        Ok(match &self.spill {
+            None => BarSink::Memory(Bars::with_capacity(timeframe, 0)),
+            Some(spill) => BarSink::File(SpoolWriter::unnamed(spill.folder, timeframe)?),
+        })
+    }
+}
+
+/// Takes bars in order of time.
+pub(crate) enum BarSink {
+    Memory(Bars),
+    File(SpoolWriter),
+}
+
+/// Bars in memory or in a temporary file.
+#[derive(Debug)]
+pub(crate) enum StoredBars {
+    Memory(Bars),
+    File(SpooledBars),
+}
+
+impl BarSink {
+    pub(crate) fn push(&mut self, bar: Bar) -> Result<()> {
+        match self {
+            BarSink::Memory(bars) => bars.push(bar),
+            BarSink::File(writer) => writer.push(bar)?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn finish(self) -> Result<StoredBars> {
+        Ok(match self {
+            BarSink::Memory(bars) => StoredBars::Memory(bars),
+            BarSink::File(writer) => StoredBars::File(writer.finish()?),
+        })
+    }
+}
+
+impl StoredBars {
+    fn source(&self) -> &dyn BarSource {
+        match self {
+            StoredBars::Memory(bars) => bars,
+            StoredBars::File(bars) => bars,
+        }
+    }
+
+    /// When the first bar opens.
+    pub(crate) fn first_open_time(&self) -> Result<Option<i64>> {
+        let mut time = Vec::new();
+        self.read_open_times(0..self.len().min(1), &mut time)?;
+        Ok(time.first().copied())
+    }
+}
+
+impl BarSource for StoredBars {
+    fn timeframe(&self) -> Timeframe {
+        self.source().timeframe()
+    }
+
+    fn len(&self) -> usize {
+        self.source().len()
+    }
+
+    fn read(&self, range: Range<usize>, out: &mut Bars) -> Result<()> {
+        self.source().read(range, out)
+    }
+
+    fn read_open_times(&self, range: Range<usize>, out: &mut Vec<i64>) -> Result<()> {
+        self.source().read_open_times(range, out)
+    }
+}
+
+/// Gives every bar, one after the other, to `visit`.
+pub(crate) fn for_each_bar(bars: &dyn BarSource, mut visit: impl FnMut(Bar) -> Result<()>) -> Result<()> {
+    let mut piece = Bars::with_capacity(bars.timeframe(), PIECE_BARS.min(bars.len()));
+    for range in pieces_of(0..bars.len()) {
+        bars.read(range, &mut piece)?;
+        (0..piece.len()).try_for_each(|index| visit(piece.bar(index)))?;
+    }
+    Ok(())
+}
+
+/// Bars one after the other.
+pub(crate) struct BarCursor<'a> {
+    bars: &'a dyn BarSource,
+    piece: Bars,
+    /// Place of the next bar in the piece, and of the piece's end among all.
+    next: usize,
+    read: usize,
+}
+
+impl<'a> BarCursor<'a> {
+    pub(crate) fn new(bars: &'a dyn BarSource) -> Self {
+        BarCursor { bars, piece: Bars::with_capacity(bars.timeframe(), 0), next: 0, read: 0 }
+    }
+
+    /// The next bar, which stays the next one.
+    pub(crate) fn peek(&mut self) -> Result<Option<Bar>> {
+        if self.next == self.piece.len() {
+            let range = self.read..self.bars.len().min(self.read + PIECE_BARS);
+            if range.is_empty() {
+                return Ok(None);
+            }
+            self.read = range.end;
+            self.bars.read(range, &mut self.piece)?;
+            self.next = 0;
+        }
+        Ok(Some(self.piece.bar(self.next)))
+    }
+
+    pub(crate) fn next(&mut self) -> Result<Option<Bar>> {
+        let bar = self.peek()?;
+        self.next += usize::from(bar.is_some());
+        Ok(bar)
+    }
+}

@@ -1,0 +1,49 @@
+//! What a summary says of bars, in one go through them.
+
+use crate::bar_source::BarSource;
+use crate::clean::gaps::{FarBars, GapCounter, Gaps};
+use crate::clean::jumps::{Jump, JumpWindow};
+use crate::error::Result;
+use crate::read::place::for_each_bar;
+use crate::read::summary::BarCounts;
+use crate::time::zone::Zone;
+
+/// Counts, gaps and jumps of bars.
+pub(crate) struct BarProfile {
+    pub(crate) first_open_time: i64,
+    pub(crate) last_close_time: i64,
+    pub(crate) counts: BarCounts,
+    pub(crate) gaps: Gaps,
+    pub(crate) jumps: Vec<Jump>,
+    pub(crate) far: Vec<String>,
+}
+
+impl BarProfile {
+    /// Goes through bars, of which there is at least one, that were read by `clocks`.
+    pub(crate) fn of(bars: &dyn BarSource, clocks: impl IntoIterator<Item = Zone>) -> Result<Self> {
+        let duration_ns = bars.timeframe().duration_ns();
+        let mut gaps = GapCounter::new(bars.timeframe(), clocks);
+        let mut far = FarBars::new(bars.len());
+        let mut jumps = JumpWindow::default();
+        let mut counts = BarCounts::default();
+        let (mut first, mut last) = (None, 0);
+        for_each_bar(bars, |bar| {
+            first.get_or_insert(bar.open_time);
+            last = bar.open_time;
+            counts.add(&bar);
+            gaps.add(bar.open_time);
+            far.add(bar.open_time);
+            jumps.add(bar);
+            Ok(())
+        })?;
+        Ok(BarProfile {
+            first_open_time: first.expect("there is a bar"),
+            last_close_time: last + duration_ns,
+            counts,
+            gaps: gaps.finish(),
+            jumps: jumps.finish(),
+            far: far.warnings(),
+        })
+    }
+}
+

@@ -1,0 +1,147 @@
+//! Features of a segment, a chunk of bars at a time: the rows of
+//! [`FeatureTable`](crate::FeatureTable), bit for bit, in the memory of a chunk.
+//!
+//! ```text
+//! recursive features (EMA, Wilder's mean):  from means that go on from chunk to chunk
+//! all others:                               by the code for whole tables, from the chunk and the
+//!                                           bars before it that they read
+//! ```
+
+use crate::bars::Bars;
+use crate::series::feature::Feature;
+use crate::series::feature_stream::Means;
+use crate::series::feature_table::column;
+use crate::time::timeframe::Timeframe;
+
+/// The features of one segment of one timeframe.
+#[derive(Clone, Debug)]
+pub(crate) struct FeatureChunks {
+    features: Vec<Feature>,
+    pip_size: f64,
+    /// Bars without a row at the start of a segment: the longest warm-up.
+    warm_up: usize,
+    /// Bars so far, those of `recent` included.
+    count: usize,
+    /// The last bars, as many as a feature reads beside its own.
+    recent: Bars,
+    last_close: Option<f64>,
+    means: Means,
+    has_recursive: bool,
+}
+
+impl FeatureChunks {
+    pub(crate) fn new(timeframe: Timeframe, features: &[Feature], pip_size: f64) -> Self {
+        FeatureChunks {
+            features: features.to_vec(),
+            pip_size,
+            warm_up: features.iter().map(|feature| feature.warm_up()).max().unwrap_or(0),
+            count: 0,
+            recent: Bars::with_capacity(timeframe, 0),
+            last_close: None,
+            means: Means::new(),
+            has_recursive: features.iter().any(|&feature| is_recursive(feature)),
+        }
+    }
+
+    /// Forgets all bars: a segment begins.
+    pub(crate) fn restart(&mut self) {
+        *self = FeatureChunks::new(self.recent.timeframe, &self.features, self.pip_size);
+    }
+
+    /// Takes the next bars of the segment and adds the rows of those after the warm-up to `rows`.
+    /// Returns the number of bars without one.
+    pub(crate) fn push(&mut self, bars: &Bars, rows: &mut Vec<f32>) -> usize {
+        let width = self.features.len();
+        let without = self.warm_up.saturating_sub(self.count).min(bars.len());
+        let start = rows.len();
+        rows.resize(start + (bars.len() - without) * width, 0.0);
+        let new = &mut rows[start..];
+        let before = self.recent.len();
+        self.recent.extend(bars);
+        if self.has_recursive {
+            self.push_recursive(bars, without, new);
+        }
+        for (place, &feature) in self.features.iter().enumerate().filter(|(_, feature)| !is_recursive(**feature)) {
+            let column = column(&self.recent, feature, self.pip_size);
+            for (row, value) in new.chunks_exact_mut(width).zip(&column[before + without..]) {
+                row[place] = *value as f32;
+            }
+        }
+        self.count += bars.len();
+        let kept = self.recent.len().min(self.warm_up);
+        self.recent = self.recent.part(self.recent.len() - kept..self.recent.len());
+        without
+    }
+
+    fn push_recursive(&mut self, bars: &Bars, without: usize, rows: &mut [f32]) {
+        let width = self.features.len();
+        let recursive: Vec<(usize, Feature)> =
+            self.features.iter().copied().enumerate().filter(|(_, feature)| is_recursive(*feature)).collect();
+        for index in 0..bars.len() {
+            let bar = bars.bar(index);
+            self.means.push(&bar, self.last_close);
+            self.last_close = Some(bar.close);
+            let Some(row) = index.checked_sub(without) else { continue };
+            for &(place, feature) in &recursive {
+                let value = self.means.value(feature, bar.close).expect("a recursive feature");
+                rows[row * width + place] = value as f32;
+            }
+        }
+    }
+}
+
+fn is_recursive(feature: Feature) -> bool {
+    Means::new().value(feature, 1.0).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::bars::Bar;
+    use crate::series::feature_table::FeatureTable;
+    use crate::time::timestamp::MINUTE_NS;
+
+    /// Bars of which many are equal to the one before, some without volume.
+    fn bars(steps: &[(i8, u8, u8)]) -> Bars {
+        let mut bars = Bars::with_capacity(Timeframe::M5, steps.len());
+        let mut close = 1.25;
+        for (k, &(step, range, volume)) in steps.iter().enumerate() {
+            let open = close;
+            close += f64::from(step / 32) * 1e-5;
+            let (high, low) = (open.max(close) + f64::from(range) * 1e-6, open.min(close) - f64::from(range / 2) * 1e-6);
+            let (volume, spread) = (f64::from(volume / 64), f64::from(volume % 3) * 1e-5);
+            bars.push(Bar { open_time: 5 * k as i64 * MINUTE_NS, open, high, low, close, volume, spread });
+        }
+        bars
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Chunk by chunk as in a table of all, bit for bit, wherever the chunks end.
+        #[test]
+        fn agrees_with_a_table(
+            steps in prop::collection::vec(any::<(i8, u8, u8)>(), 0..300), one in 0..Feature::ALL.len(), all in any::<bool>(),
+            chunks in prop::collection::vec(1usize..90, 1..9),
+        ) {
+            let features = if all { Feature::ALL.to_vec() } else { vec![Feature::ALL[one]] };
+            let bars = bars(&steps);
+            let table = FeatureTable::of(&bars, &features, 1e-4);
+            let mut stream = FeatureChunks::new(bars.timeframe, &features, 1e-4);
+            // What came before a restart leaves no trace.
+            stream.push(&bars, &mut Vec::new());
+            stream.restart();
+            let (mut values, mut first, mut without, mut chunks) = (Vec::new(), 0, 0, chunks.iter().cycle());
+            while first < bars.len() {
+                let end = bars.len().min(first + chunks.next().unwrap());
+                without += stream.push(&bars.part(first..end), &mut values);
+                first = end;
+            }
+            prop_assert_eq!(without, table.warm_up);
+            let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+            prop_assert_eq!(bits(&values), bits(&table.values));
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! One timeframe of one instrument, computed as its base bars come.
+
+use crate::bars::Bars;
+use crate::error::Result;
+use crate::series::binning::Binning;
+use crate::series::feature_chunks::FeatureChunks;
+use crate::series::spec::{SeriesSpec, Window};
+use crate::time::timeframe::Timeframe;
+
+/// One timeframe of a segment, a piece of base bars at a time.
+pub(crate) struct TrackCursor {
+    window: Window,
+    look_back: usize,
+    is_base: bool,
+    binning: Binning,
+    features: FeatureChunks,
+    /// Bars of the timeframe that closed with the last piece.
+    bins: Bars,
+    /// For each base bar of the last piece, the bars of the timeframe that have closed with it,
+    /// counted from the beginning of the segment.
+    closed: Vec<usize>,
+    /// Open times of the last bars, which windows and look-backs of the next piece reach.
+    opens: Vec<i64>,
+    /// Bars of the segment before the first of `opens`.
+    opens_first: usize,
+}
+
+/// Depth of one sample in one timeframe.
+pub(crate) struct SampleReach {
+    /// Rows of the segment that have closed.
+    pub(crate) rows: usize,
+    /// When the earliest bar opens that its window or a look-back reads.
+    pub(crate) open_time: i64,
+}
+
+impl TrackCursor {
+    pub(crate) fn new(window: Window, base: Timeframe, spec: &SeriesSpec, pip_size: f64) -> Result<Self> {
+        Ok(TrackCursor {
+            window,
+            look_back: spec.look_back(),
+            is_base: window.timeframe == base,
+            binning: Binning::new(window.timeframe, base)?,
+            features: FeatureChunks::new(window.timeframe, &spec.features, pip_size),
+            bins: Bars::with_capacity(window.timeframe, 0),
+            closed: Vec::new(),
+            opens: Vec::new(),
+            opens_first: 0,
+        })
+    }
+
+    /// Forgets all bars: a segment begins.
+    pub(crate) fn restart(&mut self) {
+        self.binning.restart();
+        self.features.restart();
+        self.closed.clear();
+        self.opens.clear();
+        self.opens_first = 0;
+    }
+
+    /// Takes the first `count` of `bars`, the next base bars of the segment. Adds the rows that
+    /// have closed with them to `values`, and their close times to `close_time`.
+    pub(crate) fn push(
+        &mut self,
+        bars: &Bars,
+        count: usize,
+        values: &mut Vec<f32>,
+        close_time: &mut Vec<i64>,
+    ) -> Result<()> {
+        let before = self.opens_first + self.opens.len();
+        self.bins.truncate(0);
+        self.closed.clear();
+        if self.is_base {
+            crate::bar_source::BarSource::read(bars, 0..count, &mut self.bins)?;
+            self.closed.extend(before + 1..=before + count);
+        } else {
+            for index in 0..count {
+                for bin in self.binning.push(&bars.bar(index))?.into_iter().flatten() {
+                    self.bins.push(bin);
+                }
+                self.closed.push(before + self.bins.len());
+            }
+        }
+        let without = self.features.push(&self.bins, values);
+        let duration_ns = self.window.timeframe.duration_ns();
+        close_time.extend(self.bins.open_time[without..].iter().map(|open_time| open_time + duration_ns));
+        self.opens.extend_from_slice(&self.bins.open_time);
+        Ok(())
+    }
+
+    /// Reach of the sample at base bar `index` of the last piece, whose window is full.
+    pub(crate) fn reach(&self, index: usize) -> SampleReach {
+        let first = self.closed[index] - self.look_back - self.window.seq_len;
+        SampleReach { rows: self.closed[index] - self.look_back, open_time: self.opens[first - self.opens_first] }
+    }
+
+    /// Drops what no sample of the next pieces reaches.
+    pub(crate) fn forget(&mut self) {
+        let reach = self.look_back + self.window.seq_len;
+        let dropped = self.opens.len().saturating_sub(reach);
+        self.opens.drain(..dropped);
+        self.opens_first += dropped;
+    }
+}

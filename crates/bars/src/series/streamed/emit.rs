@@ -1,0 +1,247 @@
+//! The arrays of a series, a piece at a time.
+
+use rayon::prelude::*;
+
+use super::cursor::TrackCursor;
+use super::{Observe, SampleSelector, SeriesHeader, SeriesPlan};
+use crate::bar_source::{PIECE_BARS, pieces_of};
+use crate::bars::Bars;
+use crate::error::Error;
+use crate::series::scale::scale_rows;
+use crate::series::target::Horizon;
+
+/// Consecutive rows and samples of a series: what stands in the arrays of an
+/// [`AlignedSeries`](crate::AlignedSeries) from the first on that it names.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct SeriesPiece {
+    /// Rows of each timeframe.
+    pub timeframes: Vec<TimeframePiece>,
+    /// Place of the first sample in the series.
+    pub first_sample: usize,
+    /// Time of each sample: `[n]`.
+    pub sample_time: Vec<i64>,
+    /// Instrument of each sample: `[n]`.
+    pub sample_instrument: Vec<i32>,
+    /// Open time of the earliest bar that each sample depends on: `[n]`, as
+    /// [`AlignedSeries::receptive_starts`](crate::AlignedSeries::receptive_starts).
+    pub receptive_start: Vec<i64>,
+    /// Close time of the last base bar that each sample's targets read: `[n]`.
+    pub label_end_time: Vec<i64>,
+    /// Targets: `[n, K]`.
+    pub targets: Vec<f32>,
+}
+
+/// Rows of one timeframe in a [`SeriesPiece`].
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct TimeframePiece {
+    /// Place of the first row in the series.
+    pub first_row: usize,
+    /// Scaled features: `[rows, F]`.
+    pub values: Vec<f32>,
+    /// When each row's bar closes: `[rows]`.
+    pub close_time: Vec<i64>,
+    /// Row of the last bar of the window of each sample of the piece: `[n]`.
+    pub end: Vec<i64>,
+}
+
+impl SeriesPiece {
+    /// Empties the piece, the next of the same instrument.
+    fn advance(&mut self, width: usize) {
+        self.first_sample += self.sample_time.len();
+        for timeframe in &mut self.timeframes {
+            timeframe.first_row += timeframe.values.len() / width;
+            timeframe.values.clear();
+            timeframe.close_time.clear();
+            timeframe.end.clear();
+        }
+        self.sample_time.clear();
+        self.sample_instrument.clear();
+        self.receptive_start.clear();
+        self.label_end_time.clear();
+        self.targets.clear();
+    }
+
+    /// Rows of a timeframe or samples, whichever are more.
+    fn len(&self) -> usize {
+        let rows = self.timeframes.iter().map(|timeframe| timeframe.close_time.len());
+        rows.chain([self.sample_time.len()]).max().unwrap_or(0)
+    }
+}
+
+impl SeriesPlan<'_> {
+    /// Computes the arrays and hands them to `sink`, those of each instrument in order and of
+    /// several instruments at once.
+    ///
+    /// # Errors
+    /// [`Error::Spool`], [`Error::Interrupted`] and those of `sink`.
+    pub fn write<E: From<Error> + Send>(
+        &self,
+        header: &SeriesHeader,
+        observe: Observe<'_>,
+        sink: &(dyn Fn(&SeriesPiece) -> Result<(), E> + Sync),
+    ) -> Result<(), E> {
+        let places = (0..self.instruments.len()).into_par_iter().with_max_len(1);
+        places.try_for_each(|place| self.write_instrument(place, header, observe, sink))
+    }
+
+    fn write_instrument<E: From<Error> + Send>(
+        &self,
+        place: usize,
+        header: &SeriesHeader,
+        observe: Observe<'_>,
+        sink: &(dyn Fn(&SeriesPiece) -> Result<(), E> + Sync),
+    ) -> Result<(), E> {
+        let (source, outline) = (self.instruments[place].bars, &self.outlines[place]);
+        let mut writer = InstrumentWriter::new(self, place, header)?;
+        let mut bars = Bars::with_capacity(self.base, 0);
+        for (segment, found) in outline.segments.iter().enumerate() {
+            if self.samples[place][segment] == 0 {
+                if observe(found.bars.len()).is_break() {
+                    return Err(Error::Interrupted.into());
+                }
+                continue;
+            }
+            writer.begin();
+            for piece in pieces_of(found.bars.clone()) {
+                let count = piece.len();
+                let with_horizon = (piece.end + self.spec.horizon).min(found.bars.end);
+                source.read(piece.start..with_horizon, &mut bars)?;
+                writer.push(segment, piece.start, &bars, count)?;
+                if writer.piece.len() >= PIECE_BARS {
+                    sink(&writer.piece)?;
+                    writer.piece.advance(self.spec.features.len());
+                }
+                if observe(count).is_break() {
+                    return Err(Error::Interrupted.into());
+                }
+            }
+            writer.end(segment);
+        }
+        sink(&writer.piece)
+    }
+}
+
+/// The next piece of one instrument.
+struct InstrumentWriter<'a> {
+    plan: &'a SeriesPlan<'a>,
+    place: usize,
+    tracks: Vec<ScaledTrack<'a>>,
+    selector: SampleSelector<'a>,
+    horizon: Horizon,
+    piece: SeriesPiece,
+    chosen: Vec<usize>,
+}
+
+/// One timeframe and its scaler.
+struct ScaledTrack<'a> {
+    cursor: TrackCursor,
+    center: &'a [f64],
+    scale: &'a [f64],
+    /// Row of the segment's first.
+    segment_row: usize,
+}
+
+impl<'a> InstrumentWriter<'a> {
+    fn new(plan: &'a SeriesPlan<'a>, place: usize, header: &'a SeriesHeader) -> Result<Self, Error> {
+        let width = plan.spec.features.len();
+        let own = place * width..(place + 1) * width;
+        let scalers = &header.scalers.timeframes;
+        let track = |(cursor, scaler): (TrackCursor, &'a crate::series::scalers::TimeframeScaler)| ScaledTrack {
+            cursor,
+            center: &scaler.center[own.clone()],
+            scale: &scaler.scale[own.clone()],
+            segment_row: 0,
+        };
+        let piece = SeriesPiece {
+            timeframes: header
+                .timeframes
+                .iter()
+                .map(|timeframe| TimeframePiece {
+                    first_row: timeframe.instrument_start[place] as usize,
+                    ..TimeframePiece::default()
+                })
+                .collect(),
+            first_sample: plan.samples[..place].iter().flatten().sum(),
+            ..SeriesPiece::default()
+        };
+        Ok(InstrumentWriter {
+            plan,
+            place,
+            tracks: plan.cursors(place)?.into_iter().zip(scalers).map(track).collect(),
+            selector: plan.selector(place),
+            horizon: Horizon {
+                kind: plan.spec.target_kind,
+                len: plan.spec.horizon,
+                pip_size: plan.instruments[place].pip_size,
+            },
+            piece,
+            chosen: Vec::new(),
+        })
+    }
+
+    /// Row of timeframe `timeframe` that comes next.
+    fn next_row(&self, timeframe: usize) -> usize {
+        let piece = &self.piece.timeframes[timeframe];
+        piece.first_row + piece.close_time.len()
+    }
+
+    fn begin(&mut self) {
+        for timeframe in 0..self.tracks.len() {
+            self.tracks[timeframe].segment_row = self.next_row(timeframe);
+            self.tracks[timeframe].cursor.restart();
+        }
+    }
+
+    /// Takes the first `count` of `bars`, those of a segment from place `first` on; their horizon
+    /// follows them.
+    fn push(&mut self, segment: usize, first: usize, bars: &Bars, count: usize) -> Result<(), Error> {
+        self.chosen.clear();
+        self.selector.choose(segment, &(first..first + count), &bars.open_time, &mut self.chosen)?;
+        let (piece, chosen, horizon) = (&mut self.piece, &self.chosen, self.horizon);
+        let (targets, tracks, timeframes) = (&mut piece.targets, &mut self.tracks, &mut piece.timeframes);
+        let mut add_targets = || horizon.extend(targets, &bars.close, chosen.iter().copied());
+        if self.plan.is_spread() {
+            let push = || {
+                let together = tracks.par_iter_mut().with_max_len(1).zip(timeframes.par_iter_mut());
+                together.try_for_each(|(track, piece)| track.push(bars, count, chosen, piece))
+            };
+            rayon::join(push, add_targets).0?;
+        } else {
+            let mut together = tracks.iter_mut().zip(timeframes);
+            together.try_for_each(|(track, piece)| track.push(bars, count, chosen, piece))?;
+            add_targets();
+        }
+        let segment_open = self.plan.outlines[self.place].segments[segment].open_time;
+        for &index in &self.chosen {
+            let earliest = self.tracks.iter().map(|track| track.cursor.reach(index).open_time).min();
+            self.piece.receptive_start.push(earliest.map_or(segment_open, |time| time.max(segment_open)));
+            self.piece.sample_time.push(bars.close_time(index));
+            self.piece.label_end_time.push(bars.close_time(index + self.horizon.len));
+            self.piece.sample_instrument.push(self.place as i32);
+        }
+        self.tracks.iter_mut().for_each(|track| track.cursor.forget());
+        Ok(())
+    }
+
+    /// Makes sure that a segment has the rows that were counted.
+    fn end(&self, segment: usize) {
+        let counted = &self.plan.outlines[self.place].segments[segment];
+        for (timeframe, track) in self.tracks.iter().enumerate() {
+            let rows = self.next_row(timeframe) - track.segment_row;
+            assert_eq!(rows, counted.rows(timeframe, self.plan.spec.look_back()), "rows of segment {segment}");
+        }
+    }
+}
+
+impl ScaledTrack<'_> {
+    fn push(&mut self, bars: &Bars, count: usize, chosen: &[usize], piece: &mut TimeframePiece) -> Result<(), Error> {
+        let start = piece.values.len();
+        self.cursor.push(bars, count, &mut piece.values, &mut piece.close_time)?;
+        scale_rows(&mut piece.values[start..], self.center, self.scale);
+        let end = |&index: &usize| (self.segment_row + self.cursor.reach(index).rows) as i64 - 1;
+        piece.end.extend(chosen.iter().map(end));
+        Ok(())
+    }
+}

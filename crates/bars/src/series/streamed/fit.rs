@@ -1,0 +1,190 @@
+//! Scalers, and what a series holds besides its arrays.
+
+
+use rayon::prelude::*;
+
+use super::columns::ColumnsFile;
+use super::cursor::TrackCursor;
+use super::outline::bars_before;
+use super::{Observe, SampleInstants, SeriesPlan};
+use crate::bar_source::pieces_of;
+use crate::bars::Bars;
+use crate::error::{Error, Result};
+use crate::series::Segment;
+use crate::series::feature::Feature;
+use crate::series::scale::Scaler;
+use crate::series::scalers::{Scalers, TimeframeScaler};
+use crate::series::spec::Window;
+use crate::series::warnings::{self, ConstantFeature, InstrumentSize};
+use crate::time::timeframe::Timeframe;
+
+/// What an [`AlignedSeries`](crate::AlignedSeries) holds besides its arrays of bars and samples.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SeriesHeader {
+    /// The timeframe of the bars that the series is made from.
+    pub base: Timeframe,
+    /// Number of samples N.
+    pub samples: usize,
+    /// Times at which there are samples.
+    pub instants: SampleInstants,
+    /// One entry a timeframe, shortest first.
+    pub timeframes: Vec<TimeframeHeader>,
+    /// Scalers of the features.
+    pub scalers: Scalers,
+    /// The segments that have samples: `[S]`.
+    pub segments: Vec<Segment>,
+    /// The segments that are too short for one sample.
+    pub excluded: Vec<Segment>,
+    /// Warnings about the data, for people.
+    pub warnings: Vec<String>,
+}
+
+/// One timeframe of a [`SeriesHeader`].
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct TimeframeHeader {
+    /// The timeframe and the length of its window.
+    pub window: Window,
+    /// Number of rows.
+    pub rows: usize,
+    /// First row of each instrument and, last, the number of rows: `[I + 1]`.
+    pub instrument_start: Vec<i64>,
+    /// First row of each segment that has samples: `[S]`.
+    pub segment_start: Vec<i64>,
+}
+
+impl SeriesHeader {
+    /// The names of the instruments.
+    pub fn instruments(&self) -> &[String] {
+        &self.scalers.instruments
+    }
+
+    /// The features in the order of their columns.
+    pub fn features(&self) -> &[Feature] {
+        &self.scalers.features
+    }
+}
+
+impl SeriesPlan<'_> {
+    /// Fits the scalers, an instrument at a time on each thread.
+    ///
+    /// # Errors
+    /// [`Error::Spool`] and [`Error::Interrupted`].
+    pub fn fit(&self, observe: Observe<'_>) -> Result<SeriesHeader> {
+        let places = (0..self.instruments.len()).into_par_iter().with_max_len(1);
+        let fitted = places.map(|place| self.fit_instrument(place, observe)).collect::<Result<Vec<_>>>()?;
+        let names: Vec<&str> = self.instruments.iter().map(|one| one.name).collect();
+        let mut constant = Vec::new();
+        let mut scalers = Vec::with_capacity(self.windows.len());
+        for (k, Window { timeframe, .. }) in self.windows.iter().enumerate() {
+            let mut scaler = TimeframeScaler { timeframe: *timeframe, center: Vec::new(), scale: Vec::new() };
+            for (place, of_instrument) in fitted.iter().enumerate() {
+                let own = &of_instrument[k];
+                scaler.center.extend(&own.center);
+                scaler.scale.extend(&own.scale);
+                let place = format!("{}{timeframe}", warnings::whose(&names, place));
+                let of = |&feature: &Feature| ConstantFeature { feature, place: place.clone() };
+                constant.extend(own.constant.iter().map(of));
+            }
+            scalers.push(scaler);
+        }
+        let (segments, excluded) = self.segments();
+        let size = |outline: &super::Outline| InstrumentSize { segments: outline.segments.len(), bars: outline.bars() };
+        let sizes: Vec<InstrumentSize> = self.outlines.iter().map(size).collect();
+        let mut warnings = warnings::of_excluded(&names, &sizes, &excluded, self.spec.holes);
+        let everywhere = self.windows.len() * names.len();
+        warnings.extend(warnings::of_constant(&self.spec.features, &constant, everywhere));
+        Ok(SeriesHeader {
+            base: self.base,
+            samples: self.samples(),
+            instants: self.instants.clone(),
+            timeframes: (0..self.windows.len()).map(|k| self.timeframe_header(k)).collect(),
+            scalers: Scalers {
+                kind: self.spec.scaling,
+                fit_end_time: self.fit_end_time,
+                instruments: names.iter().map(|&name| name.to_owned()).collect(),
+                features: self.spec.features.clone(),
+                timeframes: scalers,
+            },
+            segments,
+            excluded,
+            warnings,
+        })
+    }
+
+    fn timeframe_header(&self, timeframe: usize) -> TimeframeHeader {
+        let look_back = self.spec.look_back();
+        let (mut instrument_start, mut segment_start, mut rows) = (Vec::new(), Vec::new(), 0);
+        for (outline, samples) in self.outlines.iter().zip(&self.samples) {
+            instrument_start.push(rows as i64);
+            for (segment, _) in outline.segments.iter().zip(samples).filter(|(_, samples)| **samples > 0) {
+                segment_start.push(rows as i64);
+                rows += segment.rows(timeframe, look_back);
+            }
+        }
+        instrument_start.push(rows as i64);
+        TimeframeHeader { window: self.windows[timeframe], rows, instrument_start, segment_start }
+    }
+
+    pub(super) fn cursors(&self, place: usize) -> Result<Vec<TrackCursor>> {
+        let pip_size = self.instruments[place].pip_size;
+        self.windows.iter().map(|&window| TrackCursor::new(window, self.base, self.spec, pip_size)).collect()
+    }
+
+    /// Scaler of each timeframe of an instrument.
+    fn fit_instrument(&self, place: usize, observe: Observe<'_>) -> Result<Vec<Scaler>> {
+        let source = self.instruments[place].bars;
+        let end = bars_before(source, self.fit_end_time)?;
+        let width = self.spec.features.len();
+        let mut tracks = Vec::with_capacity(self.windows.len());
+        for cursor in self.cursors(place)? {
+            tracks.push(FittedTrack { cursor, columns: ColumnsFile::create(self.folder, width)?, rows: Vec::new() });
+        }
+        let mut bars = Bars::with_capacity(self.base, 0);
+        for segment in self.outlines[place].segments.iter().filter(|segment| segment.bars.start < end) {
+            tracks.iter_mut().for_each(|track| track.cursor.restart());
+            for piece in pieces_of(segment.bars.start..segment.bars.end.min(end)) {
+                source.read(piece, &mut bars)?;
+                if self.is_spread() {
+                    tracks.par_iter_mut().with_max_len(1).try_for_each(|track| track.push(&bars))?;
+                } else {
+                    tracks.iter_mut().try_for_each(|track| track.push(&bars))?;
+                }
+                if observe(bars.len()).is_break() {
+                    return Err(Error::Interrupted);
+                }
+            }
+        }
+        let scaler = |track: &mut FittedTrack| {
+            track.flush()?;
+            track.columns.fit(self.spec.scaling, &self.spec.features)
+        };
+        tracks.iter_mut().map(scaler).collect()
+    }
+}
+
+/// Rows that are held until they are written together.
+const HELD_ROWS: usize = 1 << 13;
+
+/// One timeframe whose rows are collected.
+struct FittedTrack {
+    cursor: TrackCursor,
+    columns: ColumnsFile,
+    rows: Vec<f32>,
+}
+
+impl FittedTrack {
+    fn push(&mut self, bars: &Bars) -> Result<()> {
+        let mut close_time = Vec::new();
+        self.cursor.push(bars, bars.len(), &mut self.rows, &mut close_time)?;
+        self.cursor.forget();
+        if self.rows.len() >= HELD_ROWS * self.columns.width() { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.columns.push(&self.rows)?;
+        self.rows.clear();
+        Ok(())
+    }
+}

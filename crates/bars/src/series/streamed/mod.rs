@@ -1,0 +1,464 @@
+//! Series of instruments whose bars lie in files, in bounded memory: what
+//! [`align`](crate::align) makes of them, bit for bit, a piece of one instrument at a time.
+//!
+//! ```text
+//! 1. count    segments, and bars of each timeframe in them       open times of each instrument
+//! 2. place    common grid of samples, end of the training span   times of all, merged
+//! 3. fit      features before that end; scalers by selection     bars of each instrument
+//! 4. write    features once more, scaled; samples and targets    bars of each instrument
+//! ```
+
+mod columns;
+mod cursor;
+mod emit;
+mod fit;
+mod outline;
+#[cfg(test)]
+mod tests;
+mod times;
+
+use std::fmt;
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+
+use rayon::prelude::*;
+
+pub use self::emit::{SeriesPiece, TimeframePiece};
+pub use self::fit::{SeriesHeader, TimeframeHeader};
+use self::outline::{Outline, bars_before, closed_with, too_short};
+use self::times::{TimeStream, TimesCursor, TimesFile, TimesWriter, merge};
+use crate::bar_source::{BarSource, partition_point, pieces_of};
+use crate::error::excluded::{Excluded, refused};
+use crate::error::{Error, Result};
+use crate::series::Segment;
+use crate::series::instrument::{InstrumentFacts, base_of};
+use crate::series::scale::Scaling;
+use crate::series::spec::{SeriesSpec, Window};
+use crate::time::timeframe::Timeframe;
+use crate::time::timestamp::display_utc;
+
+/// One instrument whose bars are read piece by piece.
+#[derive(Clone, Copy)]
+pub struct StreamedInstrument<'a> {
+    /// The name, such as `EURUSD`; none is given twice.
+    pub name: &'a str,
+    /// Its bars, of the same timeframe as those of the others.
+    pub bars: &'a dyn BarSource,
+    /// The size of a pip in units of its price.
+    pub pip_size: f64,
+}
+
+impl fmt::Debug for StreamedInstrument<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamedInstrument").field("name", &self.name).field("pip_size", &self.pip_size).finish()
+    }
+}
+
+/// Hears of base bars that were read by one more pass, and may end the work.
+pub type Observe<'a> = &'a (dyn Fn(usize) -> ControlFlow<()> + Sync);
+
+/// Segments, samples and training span of a series, before a value of it is computed.
+#[derive(Debug)]
+pub struct SeriesPlan<'a> {
+    instruments: Vec<StreamedInstrument<'a>>,
+    spec: &'a SeriesSpec,
+    base: Timeframe,
+    windows: Vec<Window>,
+    outlines: Vec<Outline>,
+    grid: Option<TimesFile>,
+    /// Number of samples of each segment of each instrument.
+    samples: Vec<Vec<usize>>,
+    instants: SampleInstants,
+    fit_end_time: i64,
+    /// Folder of temporary files.
+    folder: &'a Path,
+}
+
+/// Times at which there are samples.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SampleInstants {
+    /// Number of different ones.
+    pub count: usize,
+    /// The first.
+    pub first: i64,
+    /// The last.
+    pub last: i64,
+    /// Of each instrument, those at which no other has a sample.
+    pub alone: Vec<usize>,
+}
+
+impl<'a> SeriesPlan<'a> {
+    /// Plans the series that [`align`](crate::align) makes; temporary files lie in `folder`.
+    ///
+    /// # Errors
+    /// As [`align`](crate::align), [`Error::Spool`] and [`Error::Interrupted`].
+    pub fn of(
+        instruments: &[StreamedInstrument<'a>],
+        spec: &'a SeriesSpec,
+        folder: &'a Path,
+        observe: Observe<'_>,
+    ) -> Result<Self> {
+        let (plan, excluded) = SeriesPlan::of_usable(instruments, spec, folder, observe)?;
+        if excluded.is_empty() { Ok(plan) } else { Err(refused(instruments.len() - excluded.len(), excluded)) }
+    }
+
+    /// Plans the series that [`align_usable`](crate::align_usable) makes, and names the instruments
+    /// that are not in it.
+    ///
+    /// # Errors
+    /// As [`align_usable`](crate::align_usable), [`Error::Spool`] and [`Error::Interrupted`].
+    pub fn of_usable(
+        instruments: &[StreamedInstrument<'a>],
+        spec: &'a SeriesSpec,
+        folder: &'a Path,
+        observe: Observe<'_>,
+    ) -> Result<(Self, Vec<Excluded>)> {
+        let windows = spec.checked_windows()?;
+        let facts = |instrument: &StreamedInstrument<'a>| InstrumentFacts {
+            name: instrument.name,
+            timeframe: instrument.bars.timeframe(),
+            pip_size: instrument.pip_size,
+        };
+        let base = base_of(&instruments.iter().map(facts).collect::<Vec<_>>())?;
+        let outlines = outlines(instruments, spec, &windows, observe)?;
+        let (mut usable, mut outlines, mut excluded) = (instruments.to_vec(), outlines, Vec::new());
+        loop {
+            let mut plan = SeriesPlan {
+                instruments: usable,
+                spec,
+                base,
+                windows: windows.clone(),
+                outlines,
+                grid: None,
+                samples: Vec::new(),
+                instants: SampleInstants { count: 0, first: 0, last: 0, alone: Vec::new() },
+                fit_end_time: 0,
+                folder,
+            };
+            let lacking = plan.place()?;
+            if lacking.is_empty() {
+                return Ok((plan, excluded));
+            }
+            let is_kept: Vec<bool> =
+                plan.instruments.iter().map(|one| lacking.iter().all(|lacking| lacking.symbol != one.name)).collect();
+            excluded.extend(lacking);
+            usable = kept(plan.instruments, &is_kept);
+            outlines = kept(plan.outlines, &is_kept);
+            if usable.is_empty() {
+                return Err(refused(0, excluded));
+            }
+        }
+    }
+
+    /// Number of samples.
+    pub fn samples(&self) -> usize {
+        self.samples.iter().flatten().sum()
+    }
+
+    /// Number of base bars, those of segments without samples included.
+    pub fn bars(&self) -> usize {
+        self.outlines.iter().map(Outline::bars).sum()
+    }
+
+    /// Number of base bars that the scalers are fitted on.
+    ///
+    /// # Errors
+    /// [`Error::Spool`].
+    pub fn bars_to_fit(&self) -> Result<usize> {
+        self.instruments.iter().map(|one| bars_before(one.bars, self.fit_end_time)).sum()
+    }
+
+    /// Bytes of a row or a sample in all timeframes of the series as arrays: of its values, times,
+    /// indices and targets.
+    pub fn array_bytes(&self) -> usize {
+        let width = self.spec.features.len();
+        let rows: usize = (0..self.windows.len()).map(|timeframe| self.rows(timeframe)).sum();
+        let of_sample = 3 * 8 + 4 + self.windows.len() * 8 + self.spec.horizon * 4;
+        rows * (4 * width + 8) + self.samples() * of_sample
+    }
+
+    /// The times at which there are samples.
+    pub fn instants(&self) -> &SampleInstants {
+        &self.instants
+    }
+
+    /// True if there are fewer instruments than threads, so that the timeframes of one are computed
+    /// side by side. Otherwise each thread has an instrument, and memory for one.
+    fn is_spread(&self) -> bool {
+        self.instruments.len() < rayon::current_num_threads()
+    }
+
+    fn rows(&self, timeframe: usize) -> usize {
+        let look_back = self.spec.look_back();
+        let of = |outline: &Outline, samples: &[usize]| -> usize {
+            let segments = outline.segments.iter().zip(samples).filter(|(_, samples)| **samples > 0);
+            segments.map(|(segment, _)| segment.rows(timeframe, look_back)).sum()
+        };
+        self.outlines.iter().zip(&self.samples).map(|(outline, samples)| of(outline, samples)).sum()
+    }
+
+    /// Puts the samples, finds the end of the training span, or names the instruments that cannot
+    /// be in the series.
+    fn place(&mut self) -> Result<Vec<Excluded>> {
+        self.grid = self.common_grid()?;
+        self.samples = (0..self.instruments.len())
+            .into_par_iter()
+            .map(|place| self.samples_of(place))
+            .collect::<Result<Vec<_>>>()?;
+        let without = |place: &usize| self.samples[*place].iter().all(|&samples| samples == 0);
+        let lacking: Vec<Excluded> = (0..self.instruments.len())
+            .filter(without)
+            .map(|place| {
+                let (one, outline) = (self.instruments[place], &self.outlines[place]);
+                let reason = too_short(one.name, one.bars, outline, self.spec, &self.windows)?;
+                Ok(Excluded { symbol: one.name.to_owned(), reason })
+            })
+            .collect::<Result<_>>()?;
+        if !lacking.is_empty() {
+            return Ok(lacking);
+        }
+        self.end_training()?;
+        if self.spec.scaling == Scaling::None {
+            return Ok(Vec::new());
+        }
+        let too_few = (0..self.instruments.len()).into_par_iter().map(|place| self.too_few_to_fit(place));
+        Ok(too_few.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+    }
+
+    /// Times of bars that hold samples, where several instruments have a stride: every stride-th of
+    /// the times at which a bar of any opens, from the first after which the windows of one are
+    /// full.
+    fn common_grid(&self) -> Result<Option<TimesFile>> {
+        if self.spec.stride == 1 || self.instruments.len() == 1 {
+            return Ok(None);
+        }
+        let mut first: Option<i64> = None;
+        let mut time = Vec::new();
+        for (one, outline) in self.instruments.iter().zip(&self.outlines) {
+            for bar in outline.segments.iter().filter_map(|segment| segment.first_full()) {
+                one.bars.read_open_times(bar..bar + 1, &mut time)?;
+                first = Some(first.map_or(time[0], |first| first.min(time[0])));
+            }
+        }
+        let Some(first) = first else { return Ok(None) };
+        let streams = self.instruments.iter().map(|one| open_times_from(one.bars, first));
+        let mut grid = TimesWriter::create(self.folder)?;
+        let (mut place, stride) = (0, self.spec.stride);
+        merge(streams.collect::<Result<_>>()?, |time, _| {
+            place += 1;
+            if (place - 1) % stride == 0 { grid.push(time) } else { Ok(()) }
+        })?;
+        grid.finish().map(Some)
+    }
+
+    fn selector(&self, place: usize) -> SampleSelector<'_> {
+        let grid = self.grid.as_ref().map(TimesCursor::new);
+        SampleSelector { outline: &self.outlines[place], horizon: self.spec.horizon, stride: self.spec.stride, grid }
+    }
+
+    /// Number of samples of each segment of an instrument.
+    fn samples_of(&self, place: usize) -> Result<Vec<usize>> {
+        let (bars, outline) = (self.instruments[place].bars, &self.outlines[place]);
+        let mut selector = self.selector(place);
+        let (mut times, mut chosen) = (Vec::new(), Vec::new());
+        let count = |(segment, found): (usize, &outline::SegmentOutline)| {
+            let range = found.sample_range(self.spec.horizon);
+            if self.grid.is_none() {
+                return Ok(range.len().div_ceil(self.spec.stride));
+            }
+            let mut count = 0;
+            for piece in pieces_of(range) {
+                bars.read_open_times(piece.clone(), &mut times)?;
+                chosen.clear();
+                selector.choose(segment, &piece, &times, &mut chosen)?;
+                count += chosen.len();
+            }
+            Ok(count)
+        };
+        outline.segments.iter().enumerate().map(count).collect()
+    }
+
+    /// Times of an instrument's samples, in order.
+    fn sample_times(&self, place: usize) -> TimeStream<'_> {
+        let (bars, outline) = (self.instruments[place].bars, &self.outlines[place]);
+        let base_ns = self.base.duration_ns();
+        let mut selector = self.selector(place);
+        let mut pieces = outline.segments.iter().enumerate().flat_map(|(segment, found)| {
+            pieces_of(found.sample_range(self.spec.horizon)).map(move |piece| (segment, piece))
+        });
+        let (mut times, mut chosen) = (Vec::new(), Vec::new());
+        Box::new(move |out| {
+            let before = out.len();
+            while out.len() == before
+                && let Some((segment, piece)) = pieces.next()
+            {
+                bars.read_open_times(piece.clone(), &mut times)?;
+                chosen.clear();
+                selector.choose(segment, &piece, &times, &mut chosen)?;
+                out.extend(chosen.iter().map(|&index| times[index] + base_ns));
+            }
+            Ok(())
+        })
+    }
+
+    /// Finds the instants of samples and the end of the training span: one nanosecond after the
+    /// last of the first `train_fraction` of samples or of instants, whichever ends earlier.
+    fn end_training(&mut self) -> Result<()> {
+        let samples = self.samples();
+        let trained = |count: usize| ((count as f64 * self.spec.train_fraction) as usize).max(1);
+        let mut alone = vec![0; self.instruments.len()];
+        let mut instants = TimesWriter::create(self.folder)?;
+        let (mut first, mut last, mut before) = (None, 0, 0);
+        // The last sample before the first one after training; samples of one time are not
+        // separated.
+        let mut by_samples: Option<i64> = None;
+        let streams = (0..self.instruments.len()).map(|place| self.sample_times(place)).collect();
+        merge(streams, |time, group| {
+            if let [(_, only)] = group {
+                alone[*only as usize] += 1;
+            }
+            before += group.len();
+            if by_samples.is_none() && before > trained(samples) {
+                by_samples = Some(if first.is_some() { last } else { time });
+            }
+            first.get_or_insert(time);
+            last = time;
+            instants.push(time)
+        })?;
+        let instants = instants.finish()?;
+        let by_instants = instants.at(trained(instants.len()) - 1)?;
+        self.fit_end_time = by_samples.unwrap_or(last).min(by_instants) + 1;
+        let first = first.expect("every instrument has samples");
+        self.instants = SampleInstants { count: instants.len(), first, last, alone };
+        Ok(())
+    }
+
+    fn too_few_to_fit(&self, place: usize) -> Result<Option<Excluded>> {
+        let (one, look_back) = (self.instruments[place], self.spec.look_back());
+        let end = bars_before(one.bars, self.fit_end_time)?;
+        let mut rows = vec![0; self.windows.len()];
+        for segment in &self.outlines[place].segments {
+            if segment.bars.end <= end {
+                rows.iter_mut().enumerate().for_each(|(k, rows)| *rows += segment.rows(k, look_back));
+            } else if segment.bars.start < end {
+                let closed = closed_with(one.bars, segment.bars.start..end, &self.windows)?;
+                rows.iter_mut().zip(closed).for_each(|(rows, closed)| *rows += closed.saturating_sub(look_back));
+            }
+        }
+        let short = self.windows.iter().zip(rows).find(|(window, rows)| *rows < window.seq_len);
+        Ok(short.map(|(window, bars)| {
+            let reason = Error::TooFewToFit {
+                instrument: one.name.to_owned(),
+                timeframe: window.timeframe,
+                bars,
+                needed: window.seq_len,
+                trained_until: display_utc(self.fit_end_time.saturating_sub(1)),
+            };
+            Excluded { symbol: one.name.to_owned(), reason }
+        }))
+    }
+
+    /// The segments with samples, and those without.
+    fn segments(&self) -> (Vec<Segment>, Vec<Segment>) {
+        let mut start = 0;
+        let (mut with, mut without) = (Vec::new(), Vec::new());
+        for (place, (outline, samples)) in self.outlines.iter().zip(&self.samples).enumerate() {
+            for (found, &count) in outline.segments.iter().zip(samples) {
+                let segment = Segment {
+                    instrument: place as i32,
+                    bars: found.bars.len(),
+                    open_time: found.open_time,
+                    close_time: found.close_time,
+                    samples: start..start + count,
+                };
+                start += count;
+                if count > 0 { with.push(segment) } else { without.push(segment) }
+            }
+        }
+        (with, without)
+    }
+}
+
+/// Chooses the base bars of one instrument at which samples stand, in one go through them.
+struct SampleSelector<'a> {
+    outline: &'a Outline,
+    horizon: usize,
+    stride: usize,
+    grid: Option<TimesCursor<'a>>,
+}
+
+impl SampleSelector<'_> {
+    /// Adds those of the bars `piece` of a segment, which open at `times`, counted from the
+    /// piece's first.
+    fn choose(
+        &mut self,
+        segment: usize,
+        piece: &Range<usize>,
+        times: &[i64],
+        chosen: &mut Vec<usize>,
+    ) -> Result<()> {
+        let range = self.outline.segments[segment].sample_range(self.horizon);
+        let own = range.start.max(piece.start)..range.end.min(piece.end);
+        match &mut self.grid {
+            None => {
+                let first = range.start + (own.start - range.start).next_multiple_of(self.stride);
+                chosen.extend((first..own.end).step_by(self.stride).map(|bar| bar - piece.start));
+            }
+            Some(grid) => {
+                for bar in own {
+                    let index = bar - piece.start;
+                    if grid.contains(times[index])? {
+                        chosen.push(index);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn outlines(
+    instruments: &[StreamedInstrument<'_>],
+    spec: &SeriesSpec,
+    windows: &[Window],
+    observe: Observe<'_>,
+) -> Result<Vec<Outline>> {
+    for window in windows {
+        crate::series::binning::Binning::new(window.timeframe, instruments[0].bars.timeframe())?;
+    }
+    let counted = instruments.par_iter().map(|one| {
+        let outline = Outline::of(one.bars, spec, windows)?;
+        match observe(one.bars.len()) {
+            ControlFlow::Continue(()) => Ok(outline),
+            ControlFlow::Break(()) => Err(Error::Interrupted),
+        }
+    });
+    let counted = counted.collect::<Result<Vec<_>>>()?;
+    // As timeframes are made one after the other of all instruments.
+    let first_bad = counted.iter().enumerate().filter_map(|(place, found)| Some((found.as_ref().err()?.timeframe, place)));
+    match first_bad.min() {
+        None => Ok(counted.into_iter().filter_map(Result::ok).collect()),
+        Some((_, place)) => match counted.into_iter().nth(place) {
+            Some(Err(bad)) => Err(bad.error),
+            _ => unreachable!("the instrument has a bad bin"),
+        },
+    }
+}
+
+/// Open times of `bars` from `first` on.
+fn open_times_from<'b>(bars: &'b dyn BarSource, first: i64) -> Result<TimeStream<'b>> {
+    let start = partition_point(bars, |open_time| open_time < first)?;
+    let mut pieces = pieces_of(start..bars.len());
+    let mut times = Vec::new();
+    Ok(Box::new(move |out| {
+        if let Some(piece) = pieces.next() {
+            bars.read_open_times(piece, &mut times)?;
+            out.extend_from_slice(&times);
+        }
+        Ok(())
+    }))
+}
+
+fn kept<T>(items: Vec<T>, is_kept: &[bool]) -> Vec<T> {
+    items.into_iter().zip(is_kept).filter(|(_, is_kept)| **is_kept).map(|(item, _)| item).collect()
+}

@@ -1,0 +1,267 @@
+//! Segments of one instrument and the number of their bars in each timeframe, counted from open
+//! times alone.
+
+use std::ops::Range;
+
+use crate::bar_source::{BarSource, partition_point, pieces_of};
+use crate::clean::gaps::Gap;
+use crate::error::{BarShortage, Error, Result};
+use crate::series::spec::{SeriesSpec, Window};
+use crate::time::timeframe::Timeframe;
+use crate::time::timestamp::display_utc;
+
+/// The segments of one instrument.
+#[derive(Debug)]
+pub(crate) struct Outline {
+    pub(crate) segments: Vec<SegmentOutline>,
+}
+
+/// One segment, counted.
+#[derive(Clone, Debug)]
+pub(crate) struct SegmentOutline {
+    /// Places of its base bars.
+    pub(crate) bars: Range<usize>,
+    pub(crate) open_time: i64,
+    pub(crate) close_time: i64,
+    /// Bars of each timeframe, those of the warm-up included.
+    pub(crate) bins: Vec<usize>,
+    /// The first base bar by whose close all windows are full.
+    first_full: Option<usize>,
+}
+
+/// A bar that cannot be put into the bins of a timeframe.
+pub(crate) struct BadBin {
+    /// Place of the timeframe.
+    pub(crate) timeframe: usize,
+    pub(crate) error: Error,
+}
+
+impl Outline {
+    /// Counts the bars of `source`. The inner error is the first of the shortest timeframe that has
+    /// one.
+    pub(crate) fn of(source: &dyn BarSource, spec: &SeriesSpec, windows: &[Window]) -> Result<Result<Self, BadBin>> {
+        let mut counter = SegmentCounter::new(source.timeframe(), spec, windows);
+        let mut segments = Vec::new();
+        let mut bad: Option<BadBin> = None;
+        let mut last_close: Option<i64> = None;
+        let mut times = Vec::new();
+        let base_ns = source.timeframe().duration_ns();
+        for piece in pieces_of(0..source.len()) {
+            source.read_open_times(piece.clone(), &mut times)?;
+            for (index, &open_time) in piece.zip(&times) {
+                let ends = last_close.is_some_and(|from| spec.holes.forbids(Gap { from, to: open_time }));
+                if ends {
+                    segments.push(counter.finish(index, last_close.unwrap_or(open_time)));
+                }
+                if ends || last_close.is_none() {
+                    counter.begin(index, open_time);
+                }
+                if let Err(found) = counter.push(index, open_time)
+                    && bad.as_ref().is_none_or(|bad| found.timeframe < bad.timeframe)
+                {
+                    bad = Some(found);
+                }
+                last_close = Some(open_time + base_ns);
+            }
+        }
+        if let Some(close_time) = last_close {
+            segments.push(counter.finish(source.len(), close_time));
+        }
+        Ok(bad.map_or(Ok(Outline { segments }), Err))
+    }
+
+    pub(crate) fn bars(&self) -> usize {
+        self.segments.last().map_or(0, |segment| segment.bars.end)
+    }
+}
+
+impl SegmentOutline {
+    /// The base bars at which samples may stand. A window that is full stays full, so that they are
+    /// one run.
+    pub(crate) fn sample_range(&self, horizon: usize) -> Range<usize> {
+        let after_last = self.bars.end.saturating_sub(horizon).max(self.bars.start);
+        self.first_full.map_or(after_last, |first| first.min(after_last))..after_last
+    }
+
+    pub(crate) fn first_full(&self) -> Option<usize> {
+        self.first_full
+    }
+
+    /// Rows of timeframe `timeframe`: its bars after the warm-up.
+    pub(crate) fn rows(&self, timeframe: usize, look_back: usize) -> usize {
+        self.bins[timeframe].saturating_sub(look_back)
+    }
+}
+
+/// Number of bars of each timeframe that have closed with the last of the base bars `bars`, which
+/// begin a segment.
+pub(crate) fn closed_with(source: &dyn BarSource, bars: Range<usize>, windows: &[Window]) -> Result<Vec<usize>> {
+    let base_ns = source.timeframe().duration_ns();
+    let mut bins: Vec<TimeBins> =
+        windows.iter().map(|window| TimeBins::new(window.timeframe, source.timeframe(), usize::MAX)).collect();
+    let mut times = Vec::new();
+    for piece in pieces_of(bars) {
+        source.read_open_times(piece, &mut times)?;
+        for &open_time in &times {
+            for bins in &mut bins {
+                bins.close_before(open_time);
+                bins.push(open_time, open_time + base_ns)?;
+            }
+        }
+    }
+    Ok(bins.iter().map(|bins| bins.count).collect())
+}
+
+/// Number of base bars of `source` that close before `time`.
+pub(crate) fn bars_before(source: &dyn BarSource, time: i64) -> Result<usize> {
+    let base_ns = source.timeframe().duration_ns();
+    partition_point(source, |open_time| open_time + base_ns < time)
+}
+
+/// What an instrument lacks in its longest segment for one sample.
+pub(crate) fn too_short(
+    name: &str,
+    source: &dyn BarSource,
+    outline: &Outline,
+    spec: &SeriesSpec,
+    windows: &[Window],
+) -> Result<Error> {
+    let longest = outline.segments.iter().max_by_key(|segment| segment.bars.len());
+    let range = longest.map_or(0..0, |segment| segment.bars.clone());
+    let with_horizon = range.start..range.end.saturating_sub(spec.horizon).max(range.start);
+    let closed = closed_with(source, with_horizon, windows)?;
+    let shortage = |(window, bars): (&Window, usize)| BarShortage {
+        timeframe: window.timeframe,
+        bars,
+        needed: spec.look_back() + window.seq_len,
+    };
+    Ok(Error::TooShort {
+        instrument: name.to_owned(),
+        horizon: spec.horizon,
+        segments: outline.segments.len(),
+        longest: range.len(),
+        shortages: windows.iter().zip(closed).map(shortage).collect(),
+    })
+}
+
+/// Counter of one segment at a time.
+struct SegmentCounter {
+    base_ns: i64,
+    start: usize,
+    open_time: i64,
+    bins: Vec<TimeBins>,
+    first_full: Option<usize>,
+}
+
+impl SegmentCounter {
+    fn new(base: Timeframe, spec: &SeriesSpec, windows: &[Window]) -> Self {
+        let bins = |window: &Window| TimeBins::new(window.timeframe, base, spec.look_back() + window.seq_len);
+        SegmentCounter {
+            base_ns: base.duration_ns(),
+            start: 0,
+            open_time: 0,
+            bins: windows.iter().map(bins).collect(),
+            first_full: None,
+        }
+    }
+
+    fn begin(&mut self, index: usize, open_time: i64) {
+        (self.start, self.open_time, self.first_full) = (index, open_time, None);
+        self.bins.iter_mut().for_each(TimeBins::restart);
+    }
+
+    fn push(&mut self, index: usize, open_time: i64) -> Result<(), BadBin> {
+        let close_time = open_time + self.base_ns;
+        let mut bad = Ok(());
+        for (timeframe, bins) in self.bins.iter_mut().enumerate() {
+            bins.close_before(open_time);
+            if let Err(error) = bins.push(open_time, close_time)
+                && bad.is_ok()
+            {
+                bad = Err(BadBin { timeframe, error });
+            }
+        }
+        if self.first_full.is_none()
+            && self.bins.iter().all(|bins| bins.full_at.is_some_and(|full_at| full_at <= close_time))
+        {
+            self.first_full = Some(index);
+        }
+        bad
+    }
+
+    fn finish(&mut self, end: usize, close_time: i64) -> SegmentOutline {
+        SegmentOutline {
+            bars: self.start..end,
+            open_time: self.open_time,
+            close_time,
+            bins: self.bins.iter().map(|bins| bins.count).collect(),
+            first_full: self.first_full,
+        }
+    }
+}
+
+/// Bins of one timeframe as base bars come, without their prices: see
+/// [`Binning`](crate::series::binning::Binning).
+struct TimeBins {
+    timeframe: Timeframe,
+    base: Timeframe,
+    bin_ns: i64,
+    /// When the bin opened that has not closed yet.
+    open: Option<i64>,
+    /// Bins that have closed.
+    count: usize,
+    /// Bins of the warm-up and one window.
+    needed: usize,
+    /// When the last of the needed bins closes, once it has opened.
+    full_at: Option<i64>,
+}
+
+impl TimeBins {
+    fn new(timeframe: Timeframe, base: Timeframe, needed: usize) -> Self {
+        let bin_ns = timeframe.duration_ns();
+        TimeBins { timeframe, base, bin_ns, open: None, count: 0, needed, full_at: None }
+    }
+
+    fn restart(&mut self) {
+        (self.open, self.count, self.full_at) = (None, 0, None);
+    }
+
+    fn close(&mut self) {
+        self.open = None;
+        self.count += 1;
+    }
+
+    /// Closes the bin that ends before a bar opens at `open_time`.
+    fn close_before(&mut self, open_time: i64) {
+        if let Some(open) = self.open
+            && open_time >= open + self.bin_ns
+        {
+            self.close();
+        }
+    }
+
+    fn push(&mut self, open_time: i64, close_time: i64) -> Result<()> {
+        let bin = match self.open {
+            Some(open) => open,
+            None => {
+                let bin = match self.timeframe == self.base {
+                    true => open_time,
+                    false => self.timeframe.bin_open_time(open_time),
+                };
+                if self.count + 1 == self.needed {
+                    self.full_at = Some(bin + self.bin_ns);
+                }
+                bin
+            }
+        };
+        if close_time > bin + self.bin_ns {
+            let (timeframe, base, open_time) = (self.timeframe, self.base, display_utc(open_time));
+            return Err(Error::Straddles { timeframe, base, open_time });
+        }
+        match close_time == bin + self.bin_ns {
+            true => self.close(),
+            false => self.open = Some(bin),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,326 @@
+#![forbid(unsafe_code)]
+
+//! A series file written piece by piece, by several threads, with the bytes that
+//! [`write_series`](super::write_series) gives a file of contiguous datasets.
+//!
+//! ```text
+//! create   every object in the order of `write_series`; the first row of a dataset gives it its
+//!          place, so that the order of later rows decides nothing
+//! write    rows anywhere, in any order, until every row was written once
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use hdf5::Dataset;
+
+use super::write::{Texts, check_scaler, check_targets, check_values, require, write_description};
+use super::{Scaler, SeriesTimeframe};
+use crate::atomic::write_atomically;
+use crate::error::{Error, LayoutFault, Result};
+use crate::slab::Element;
+use crate::spans::{LABEL_END, REACH, check_label_end, check_reach};
+use crate::storage::{OutputFile, Storage};
+use crate::text::AttributeValue;
+use crate::timeframe::name_problem;
+
+/// What a series file holds besides bars and samples.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SeriesDescription {
+    /// The timeframes.
+    pub timeframes: Vec<TimeframeDescription>,
+    /// Number of samples N, at least 1.
+    pub samples: usize,
+    /// Number of targets K of a sample, at least 1.
+    pub horizons: usize,
+    /// Names of the instruments, if the file names them.
+    pub instruments: Option<Vec<String>>,
+    /// Root attributes besides `layout` and `format_version`.
+    pub attributes: BTreeMap<String, AttributeValue>,
+}
+
+/// One timeframe of a [`SeriesDescription`]; see [`SeriesTimeframe`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TimeframeDescription {
+    /// Name such as `M5`.
+    pub name: String,
+    /// Length of a window in bars, T.
+    pub steps: usize,
+    /// Names of the F features.
+    pub feature_names: Vec<String>,
+    /// Number of bars, at least 1.
+    pub bars: usize,
+    /// First bar of each instrument and, last, the number of bars.
+    pub instrument_start: Vec<i64>,
+    /// First bar of each segment.
+    pub segment_start: Vec<i64>,
+    /// Scaler of the values.
+    pub scaler: Option<Scaler>,
+}
+
+/// Consecutive samples of a series; see [`Series`](super::Series).
+#[derive(Clone, Copy, Debug)]
+pub struct SampleRows<'a> {
+    /// Place of the first.
+    pub first: usize,
+    /// Times, `[n]`.
+    pub time: &'a [i64],
+    /// Open times of the earliest bars that they depend on, `[n]`.
+    pub reach_time: &'a [i64],
+    /// Close times of the last bars that their targets read, `[n]`.
+    pub label_end_time: &'a [i64],
+    /// `[n, K]`.
+    pub targets: &'a [f32],
+    /// Instruments, `[n]`; not written where the file names none.
+    pub instrument: &'a [i32],
+}
+
+/// Consecutive bars of one timeframe of one instrument.
+#[derive(Clone, Copy, Debug)]
+pub struct BarRows<'a> {
+    /// Place of the timeframe in the description.
+    pub timeframe: usize,
+    /// Place of the first bar.
+    pub first: usize,
+    /// `[n, F]`.
+    pub values: &'a [f32],
+    /// `[n]`.
+    pub close_time: &'a [i64],
+}
+
+/// Writes a series file of contiguous datasets, whose bars and samples `fill` gives in any order.
+///
+/// The file appears whole or not at all: an error of `fill` leaves what was at the path. Indices
+/// are not held against bars; [`SeriesFile::open`](crate::SeriesFile::open) does that.
+///
+/// # Errors
+/// As `fill`; [`Error::Invalid`] if the description, a value or a time breaks a rule of the layout;
+/// [`Error::BadRequest`] if rows are missing; [`Error::NotWritable`], [`Error::Io`] and
+/// [`Error::Hdf5`] as they say.
+pub fn write_series_in_pieces<E: From<Error>>(
+    path: impl AsRef<Path>,
+    description: &SeriesDescription,
+    fill: impl FnOnce(&SeriesWriter<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let path = path.as_ref();
+    check_description(description).map_err(|fault| Error::invalid(path, fault))?;
+    write_atomically(path, |file| {
+        let writer = SeriesWriter::create(OutputFile { path, file, storage: Storage::Contiguous }, description)?;
+        fill(&writer)?;
+        writer.require_complete()?;
+        Ok(())
+    })
+}
+
+/// Takes bars and samples of a series file from any thread. Made by [`write_series_in_pieces`].
+#[derive(Debug)]
+pub struct SeriesWriter<'a> {
+    output: OutputFile<'a>,
+    description: &'a SeriesDescription,
+    timeframes: Vec<TimeframeDatasets>,
+    time: Dataset,
+    reach_time: Dataset,
+    label_end_time: Dataset,
+    targets: Dataset,
+    instrument: Option<Dataset>,
+    samples: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct TimeframeDatasets {
+    values: Dataset,
+    close_time: Dataset,
+    sample_end: Dataset,
+    bars: AtomicUsize,
+    ends: AtomicUsize,
+}
+
+impl<'a> SeriesWriter<'a> {
+    fn create(output: OutputFile<'a>, description: &'a SeriesDescription) -> Result<Self> {
+        super::write::write_attributes(&output, &description.attributes)?;
+        let of = |timeframe| TimeframeDatasets::create(&output, timeframe, description.samples);
+        let timeframes = description.timeframes.iter().map(of).collect::<Result<Vec<_>>>()?;
+        let samples = [description.samples];
+        let time = place::<i64>(&output, "/samples/time", &samples)?;
+        let reach_time = place::<i64>(&output, REACH, &samples)?;
+        let label_end_time = place::<i64>(&output, LABEL_END, &samples)?;
+        let targets = place::<f32>(&output, "/targets", &[description.samples, description.horizons])?;
+        let instrument = match &description.instruments {
+            None => None,
+            Some(names) => {
+                output.write_texts("/instruments", names)?;
+                Some(place::<i32>(&output, "/samples/instrument", &samples)?)
+            }
+        };
+        let samples = AtomicUsize::new(0);
+        Ok(SeriesWriter {
+            output,
+            description,
+            timeframes,
+            time,
+            reach_time,
+            label_end_time,
+            targets,
+            instrument,
+            samples,
+        })
+    }
+
+    /// Writes bars.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for values that are not finite and times out of order; [`Error::Hdf5`].
+    ///
+    /// # Panics
+    /// When the lengths do not fit together, or there are no such rows.
+    pub fn write_bars(&self, rows: &BarRows<'_>) -> Result<()> {
+        let BarRows { timeframe, first, values, close_time } = *rows;
+        let (texts, datasets) = (&self.description.timeframes[timeframe], &self.timeframes[timeframe]);
+        assert!(values.len() == close_time.len() * texts.feature_names.len(), "bars have values and times");
+        let named = Texts { name: &texts.name, feature_names: &texts.feature_names };
+        let checked = check_values(named, values, close_time, first)
+            .and_then(|()| check_increasing(&texts.name, close_time, first));
+        checked.map_err(|fault| Error::invalid(self.output.path, fault))?;
+        self.output.write_rows(&datasets.values, first, values)?;
+        self.output.write_rows(&datasets.close_time, first, close_time)?;
+        datasets.bars.fetch_add(close_time.len(), Relaxed);
+        Ok(())
+    }
+
+    /// Writes the last bars of windows of consecutive samples in timeframe `timeframe`.
+    ///
+    /// # Errors
+    /// [`Error::Hdf5`].
+    ///
+    /// # Panics
+    /// When there are no such samples.
+    pub fn write_ends(&self, timeframe: usize, first: usize, ends: &[i64]) -> Result<()> {
+        let datasets = &self.timeframes[timeframe];
+        self.output.write_rows(&datasets.sample_end, first, ends)?;
+        datasets.ends.fetch_add(ends.len(), Relaxed);
+        Ok(())
+    }
+
+    /// Writes samples.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for infinite targets and spans that cannot be; [`Error::Hdf5`].
+    ///
+    /// # Panics
+    /// When the lengths do not fit together, or there are no such samples.
+    pub fn write_samples(&self, rows: &SampleRows<'_>) -> Result<()> {
+        let SampleRows { first, time, reach_time, label_end_time, targets, instrument } = *rows;
+        let horizons = self.description.horizons;
+        assert!(targets.len() == time.len() * horizons, "samples have targets");
+        let checked = check_reach(reach_time, time)
+            .and_then(|()| check_label_end(label_end_time, time))
+            .and_then(|()| check_targets(targets, horizons));
+        let of_all = |fault: LayoutFault| LayoutFault { index: fault.index.map(|index| index + first), ..fault };
+        checked.map_err(|fault| Error::invalid(self.output.path, of_all(fault)))?;
+        self.output.write_rows(&self.time, first, time)?;
+        self.output.write_rows(&self.reach_time, first, reach_time)?;
+        self.output.write_rows(&self.label_end_time, first, label_end_time)?;
+        self.output.write_rows(&self.targets, first, targets)?;
+        if let Some(dataset) = &self.instrument {
+            self.output.write_rows(dataset, first, instrument)?;
+        }
+        self.samples.fetch_add(time.len(), Relaxed);
+        Ok(())
+    }
+
+    fn require_complete(&self) -> Result<()> {
+        let samples = self.description.samples;
+        let counted = [("samples".to_owned(), self.samples.load(Relaxed), samples)].into_iter();
+        let of_timeframes = self.timeframes.iter().zip(&self.description.timeframes).flat_map(|(found, timeframe)| {
+            let name = &timeframe.name;
+            [
+                (format!("bars of {name}"), found.bars.load(Relaxed), timeframe.bars),
+                (format!("ends of {name}"), found.ends.load(Relaxed), samples),
+            ]
+        });
+        match counted.chain(of_timeframes).find(|(_, found, expected)| found != expected) {
+            None => Ok(()),
+            Some((rows, found, expected)) => Err(Error::BadRequest {
+                path: self.output.path.to_owned(),
+                asked: format!("a file of {expected} {rows}"),
+                found: format!("{found} were written"),
+                fix: "write every row once".to_owned(),
+            }),
+        }
+    }
+}
+
+impl TimeframeDatasets {
+    fn create(output: &OutputFile<'_>, timeframe: &TimeframeDescription, samples: usize) -> Result<Self> {
+        let TimeframeDescription { name, feature_names, bars, .. } = timeframe;
+        let values = place::<f32>(output, &format!("/series/{name}/values"), &[*bars, feature_names.len()])?;
+        output.write_attribute(&values, "seq_len", &AttributeValue::Int(timeframe.steps as i64))?;
+        let close_time = place::<i64>(output, &format!("/series/{name}/close_time"), &[*bars])?;
+        let sample_end = place::<i64>(output, &format!("/samples/end/{name}"), &[samples])?;
+        write_description(output, &timeframe.as_series())?;
+        Ok(TimeframeDatasets { values, close_time, sample_end, bars: AtomicUsize::new(0), ends: AtomicUsize::new(0) })
+    }
+}
+
+impl TimeframeDescription {
+    /// The timeframe without its arrays.
+    fn as_series(&self) -> SeriesTimeframe {
+        SeriesTimeframe {
+            name: self.name.clone(),
+            steps: self.steps,
+            feature_names: self.feature_names.clone(),
+            instrument_start: self.instrument_start.clone(),
+            segment_start: self.segment_start.clone(),
+            scaler: self.scaler.clone(),
+            ..SeriesTimeframe::default()
+        }
+    }
+}
+
+/// A new dataset, and its place in the file.
+fn place<T: Element>(output: &OutputFile<'_>, object: &str, shape: &[usize]) -> Result<Dataset> {
+    let dataset = output.create::<T>(object, shape)?;
+    output.write_rows(&dataset, 0, &vec![T::zeroed(); shape[1..].iter().product()])?;
+    Ok(dataset)
+}
+
+fn check_increasing(name: &str, close_time: &[i64], first: usize) -> Result<(), LayoutFault> {
+    let place = close_time.windows(2).position(|pair| pair[0] >= pair[1]);
+    place.map_or(Ok(()), |place| {
+        Err(LayoutFault {
+            object: format!("/series/{name}/close_time"),
+            index: Some(first + place + 1),
+            expected: format!("a time after {}, that of the bar before", close_time[place]),
+            found: close_time[place + 1].to_string(),
+            fix: "sort the bars by time and drop repeated ones".to_owned(),
+        })
+    })
+}
+
+fn check_description(description: &SeriesDescription) -> Result<(), LayoutFault> {
+    let SeriesDescription { timeframes, samples, horizons, instruments, attributes } = description;
+    require(*samples > 0, "/samples/time", "at least one sample", || "none".to_owned())?;
+    require(*horizons > 0, "/targets", "[N, K] with K at least 1", || "none".to_owned())?;
+    require(!timeframes.is_empty(), "/series", "at least one timeframe", || "none".to_owned())?;
+    for reserved in ["layout", "format_version"] {
+        let absent = !attributes.contains_key(reserved);
+        require(absent, "/", "attributes besides `layout` and `format_version`", || format!("`{reserved}`"))?;
+    }
+    let count = instruments.as_ref().map(Vec::len);
+    require(count != Some(0), "/instruments", "at least one instrument", || "none".to_owned())?;
+    for (place, timeframe) in timeframes.iter().enumerate() {
+        let TimeframeDescription { name, feature_names, bars, .. } = timeframe;
+        let repeated = timeframes[..place].iter().any(|earlier| earlier.name == *name);
+        require(!repeated, "/series", "each timeframe once", || format!("{name} twice"))?;
+        let problem = name_problem(name);
+        require(problem.is_none(), "/series", "timeframe names such as M5", || problem.unwrap_or_default().to_owned())?;
+        let object = format!("/series/{name}/values");
+        require(timeframe.steps > 0, &format!("{object}@seq_len"), "at least 1", || "0".to_owned())?;
+        require(*bars > 0 && !feature_names.is_empty(), &object, "at least one bar and one feature", || {
+            format!("{bars} bars of {} features", feature_names.len())
+        })?;
+        check_scaler(&timeframe.as_series(), count)?;
+    }
+    Ok(())
+}
