@@ -135,14 +135,14 @@ pub fn prove_scalers(
     let spec = SeriesSpec { scaling: scalers.kind, ..spec.clone() };
     let given = scalers.chosen(instruments, &spec)?;
     let fit = |instruments: &[Instrument<'_>]| Scalers::fit(instruments, &spec, given.fit_end_time);
-    prove_scalers_by(&fit, instruments, &given, Future { moment, holes: spec.holes, bars_min: 0 })
+    prove_scalers_by(&fit, instruments, &spec, &given, Future { moment, holes: spec.holes, bars_min: 0 })
 }
 
 /// What a sample sees when it is followed by the future in these bars; `None` where there is no
 /// sample.
 type See<'a> = dyn Fn(&Bars) -> Result<Option<Sight>> + 'a;
 /// Fits scalers.
-type Fit<'a> = dyn Fn(&[Instrument<'_>]) -> Result<Scalers> + 'a;
+type Fit<'a> = dyn Fn(&[Instrument<'_>]) -> Result<Scalers> + Sync + 'a;
 
 /// The sample that a proof is about.
 #[derive(Clone, Copy)]
@@ -222,36 +222,57 @@ impl Future {
     }
 }
 
-fn prove_scalers_by(fit: &Fit<'_>, instruments: &[Instrument<'_>], given: &Scalers, future: Future) -> Result<()> {
+/// Bars of a future that are kept for a fit, which must not read any: without those after them, a
+/// fit that reads farther gives other scalers too.
+const FUTURE_BARS: usize = 1_024;
+
+fn prove_scalers_by(
+    fit: &Fit<'_>,
+    instruments: &[Instrument<'_>],
+    spec: &SeriesSpec,
+    given: &Scalers,
+    future: Future,
+) -> Result<()> {
     let Moment { time, .. } = future.moment;
     in_range("time", &display_utc(time), "no time before the scalers' fit_end_time", time >= given.fit_end_time)?;
-    if let Some((instrument, difference)) = different_scaler(given, &fit(instruments)?) {
-        let (instrument, fitted_until) = (&given.instruments[instrument], display_utc(given.fit_end_time));
-        let found = format!("for {instrument} {difference}");
+    // An instrument has scalers of its own: one that depends on another has others without it.
+    instruments
+        .iter()
+        .try_for_each(|&instrument| prove_scalers_of(fit, instrument, &given.chosen(&[instrument], spec)?, future))
+}
+
+fn prove_scalers_of(fit: &Fit<'_>, instrument: Instrument<'_>, given: &Scalers, future: Future) -> Result<()> {
+    let Instrument { bars: all, .. } = instrument;
+    let known =
+        all.open_time.partition_point(|open_time| open_time + all.timeframe.duration_ns() <= future.moment.time);
+    let bars = all.part(0..all.len().min(known + FUTURE_BARS));
+    let different = |bars: &Bars| Ok::<_, Error>(different_scaler(given, &fit(&[Instrument { bars, ..instrument }])?));
+    if let Some(difference) = different(&bars)? {
+        let fitted_until = display_utc(given.fit_end_time);
+        let found = format!("for {} {difference}", instrument.name);
         return Err(Error::Scalers { found, expected: format!("what fitting up to {fitted_until} gives") });
     }
-    for perturbation in Perturbation::ALL {
-        let other: Vec<Bars> = instruments.iter().map(|given| future.instead_of(given.bars, perturbation)).collect();
-        let other: Vec<Instrument<'_>> =
-            instruments.iter().zip(&other).map(|(given, bars)| Instrument { bars, ..*given }).collect();
-        if let Some((instrument, difference)) = different_scaler(given, &fit(&other)?) {
-            return Err(future.leak(&given.instruments[instrument], perturbation, difference));
+    let found: Vec<Result<Option<LookAheadEffect>>> = Perturbation::ALL
+        .into_par_iter()
+        .map(|perturbation| different(&future.instead_of(&bars, perturbation)))
+        .collect();
+    for (perturbation, found) in Perturbation::ALL.into_iter().zip(found) {
+        if let Some(difference) = found? {
+            return Err(future.leak(instrument.name, perturbation, difference));
         }
     }
     Ok(())
 }
 
-/// The first instrument and feature that are scaled differently, bit for bit.
-fn different_scaler(before: &Scalers, after: &Scalers) -> Option<(usize, LookAheadEffect)> {
-    let width = before.features.len();
+/// The first feature of one instrument that is scaled differently, bit for bit.
+fn different_scaler(before: &Scalers, after: &Scalers) -> Option<LookAheadEffect> {
     before.timeframes.iter().zip(&after.timeframes).find_map(|(before_scaler, after_scaler)| {
         let of = |place: usize| [before_scaler, after_scaler].map(|scaler| [scaler.center[place], scaler.scale[place]]);
         let differs = |place: &usize| of(*place)[0].map(f64::to_bits) != of(*place)[1].map(f64::to_bits);
         let place = (0..before_scaler.center.len()).find(differs)?;
         let [before_values, after_values] = of(place);
-        let (timeframe, feature) = (before_scaler.timeframe, before.features[place % width].name());
-        let difference = LookAheadEffect::Scaler { timeframe, feature, before: before_values, after: after_values };
-        Some((place / width, difference))
+        let (timeframe, feature) = (before_scaler.timeframe, before.features[place].name());
+        Some(LookAheadEffect::Scaler { timeframe, feature, before: before_values, after: after_values })
     })
 }
 

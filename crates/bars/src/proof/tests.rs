@@ -233,7 +233,7 @@ fn scalers_are_proven_from_the_time_on_that_they_were_fitted() {
     };
     let moment = Moment { time: scalers.fit_end_time, seed: 3 };
     let future = Future { moment, holes: spec.holes, bars_min: 0 };
-    let error = prove_scalers_by(&ahead, &instruments, &ahead(&instruments).unwrap(), future).unwrap_err();
+    let error = prove_scalers_by(&ahead, &instruments, &spec, &ahead(&instruments).unwrap(), future).unwrap_err();
     let Error::LookAhead(leak) = error else { panic!("{error}") };
     let LookAheadEffect::Scaler { timeframe: Timeframe::M1, feature: "body", .. } = leak.difference else {
         panic!("{leak}")
