@@ -1,19 +1,35 @@
 //! Proof that no sample looks ahead.
+//!
+//! ```text
+//! segment  past ................ | recent ........ sample | future
+//!          gone through once,      computed three times a sample: with the true future,
+//!          for all samples         with other values, and with other values and times
+//! ```
+//!
+//! Recursive features depend on every bar since the segment began. Bars of the past can be touched
+//! by no future: what they leave behind, the state of the features, is carried to the first bar
+//! that a window of the sample reads.
 
 pub(crate) mod perturb;
+mod recent;
 
+use std::ops::Range;
+use std::sync::Mutex;
+
+use rayon::prelude::*;
+
+use crate::bar_source::partition_point;
 use crate::bars::Bars;
 use crate::clean::gap::GapPolicy;
 use crate::error::look_ahead::{LookAhead, LookAheadEffect, Perturbation};
 use crate::error::{Error, Result};
 use crate::proof::perturb::{OtherFuture, SplitMix64};
-use crate::series::AlignedSeries;
-use crate::series::align::align_with;
-use crate::series::feature::Feature;
+use crate::proof::recent::{Past, Recent, Sight};
 use crate::series::instrument::Instrument;
 use crate::series::scalers::Scalers;
 use crate::series::spec::{SeriesSpec, in_range};
-use crate::time::timeframe::Timeframe;
+use crate::series::streamed::StreamedInstrument;
+use crate::series::streamed::outline::Outline;
 use crate::time::timestamp::display_utc;
 
 /// Start and random seed of the made-up future of a proof.
@@ -33,7 +49,7 @@ pub struct Proof {
     /// Windows of the sample, by timeframe, shortest first: `[seq_len, F]` each, to compare with a
     /// file.
     pub windows: Vec<Vec<f32>>,
-    /// Number of base bars that were aligned.
+    /// Number of base bars that were gone through, from the beginning of the segment on.
     pub bars: usize,
     /// Bars that had not closed, and were replaced.
     pub replaced: usize,
@@ -42,23 +58,65 @@ pub struct Proof {
 /// Proves that what a sample sees does not depend on any bar that had not closed at its time.
 ///
 /// The proof replaces those bars by others, twice: once in their values, once also in number and
-/// times. The segment of the sample is aligned up to a little after its horizon, with the given
-/// scalers, and the windows must stay the same to the last bit.
+/// times. The features of the sample's windows are computed with each future, up to a little after
+/// its horizon, with the given scalers, and the windows must stay the same to the last bit.
 ///
 /// # Errors
 /// [`Error::LookAhead`] where they do not; [`Error::NoSample`] where no sample stands at that time;
-/// others as [`align_with`].
+/// others as [`align_with`](crate::align_with).
 pub fn prove_no_look_ahead(
     instrument: Instrument<'_>,
     spec: &SeriesSpec,
     scalers: &Scalers,
     moment: Moment,
 ) -> Result<Proof> {
-    // Other instruments' bars may decide at which times samples stand, but never the values of a
-    // sample.
-    let spec = &SeriesSpec { stride: 1, ..spec.clone() };
-    let align = |bars: &Bars| align_with(&[Instrument { bars, ..instrument }], spec, scalers);
-    ProofQuery { instrument, spec, moment }.prove(&align)
+    let Instrument { name, bars, pip_size } = instrument;
+    let found = Mutex::new(None);
+    let keep = |_: usize, proof: Proof| {
+        *found.lock().expect("nobody panics with the lock held") = Some(proof);
+        Ok::<(), Error>(())
+    };
+    prove_samples(StreamedInstrument { name, bars, pip_size }, spec, scalers, &[moment], &keep)?;
+    let found = found.into_inner().expect("nobody panics with the lock held");
+    Ok(found.expect("a sample without error is proven"))
+}
+
+/// [`prove_no_look_ahead`] for several samples of one instrument, whose bars are gone through once.
+/// `each` gets the place of every moment and its proof, from several threads and in any order.
+///
+/// # Errors
+/// As [`prove_no_look_ahead`], and those of `each`.
+pub fn prove_samples<E: From<Error> + Send>(
+    instrument: StreamedInstrument<'_>,
+    spec: &SeriesSpec,
+    scalers: &Scalers,
+    moments: &[Moment],
+    each: &(dyn Fn(usize, Proof) -> Result<(), E> + Sync),
+) -> Result<(), E> {
+    let mut past = Past::new(instrument, spec, scalers)?;
+    let segments = segments(instrument, spec)?;
+    let mut ordered: Vec<usize> = (0..moments.len()).collect();
+    ordered.sort_by_key(|&place| moments[place].time);
+    // Some for each thread: their recent bars are held meanwhile.
+    for together in ordered.chunks(2 * rayon::current_num_threads()) {
+        let mut queries = Vec::with_capacity(together.len());
+        for &place in together {
+            let query = ProofQuery { name: instrument.name, spec, moment: moments[place] };
+            queries.push((place, query, query.recent(&mut past, &segments)?));
+        }
+        queries.into_par_iter().with_max_len(1).try_for_each(|(place, query, recent)| {
+            let see = |bars: &Bars| recent.sight(bars, query.spec);
+            let proof = query.prove(&recent.bars, &see)?;
+            each(place, Proof { bars: recent.before + proof.bars, ..proof })
+        })?;
+    }
+    Ok(())
+}
+
+/// The places of the bars of each segment.
+fn segments(instrument: StreamedInstrument<'_>, spec: &SeriesSpec) -> Result<Vec<Range<usize>>> {
+    let outline = Outline::of(instrument.bars, spec, &spec.checked_windows()?)?.map_err(|bad| bad.error)?;
+    Ok(outline.segments.into_iter().map(|segment| segment.bars).collect())
 }
 
 /// Proves that scalers do not depend on any bar that had not closed at a time at which they were
@@ -77,30 +135,33 @@ pub fn prove_scalers(
     let spec = SeriesSpec { scaling: scalers.kind, ..spec.clone() };
     let given = scalers.chosen(instruments, &spec)?;
     let fit = |instruments: &[Instrument<'_>]| Scalers::fit(instruments, &spec, given.fit_end_time);
-    prove_scalers_by(&fit, instruments, &given, Future { moment, holes: spec.holes, bars_min: 0 })
+    prove_scalers_by(&fit, instruments, &spec, &given, Future { moment, holes: spec.holes, bars_min: 0 })
 }
 
-/// Aligns one instrument's bars.
-type Align<'a> = dyn Fn(&Bars) -> Result<AlignedSeries> + 'a;
+/// What a sample sees when it is followed by the future in these bars; `None` where there is no
+/// sample.
+type See<'a> = dyn Fn(&Bars) -> Result<Option<Sight>> + 'a;
 /// Fits scalers.
-type Fit<'a> = dyn Fn(&[Instrument<'_>]) -> Result<Scalers> + 'a;
+type Fit<'a> = dyn Fn(&[Instrument<'_>]) -> Result<Scalers> + Sync + 'a;
 
 /// The sample that a proof is about.
+#[derive(Clone, Copy)]
 struct ProofQuery<'a> {
-    instrument: Instrument<'a>,
+    name: &'a str,
     spec: &'a SeriesSpec,
     moment: Moment,
 }
 
 impl ProofQuery<'_> {
-    fn prove(&self, align: &Align<'_>) -> Result<Proof> {
-        let bars = self.bars().ok_or_else(|| self.no_sample())?;
-        let before = self.sight(align(&bars))?.ok_or_else(|| self.no_sample())?;
+    /// Proves that `see` sees the same of the sample in `bars` and in others that have another
+    /// future.
+    fn prove(&self, bars: &Bars, see: &See<'_>) -> Result<Proof> {
+        let before = see(bars)?.ok_or_else(|| self.no_sample())?;
         let future = Future { moment: self.moment, holes: self.spec.holes, bars_min: self.spec.horizon };
         for perturbation in Perturbation::ALL {
-            let after = self.sight(align(&future.instead_of(&bars, perturbation)))?;
+            let after = see(&future.instead_of(bars, perturbation))?;
             if let Some(difference) = after.map_or(Some(LookAheadEffect::Gone), |after| before.difference(&after)) {
-                return Err(future.leak(self.instrument.name, perturbation, difference));
+                return Err(future.leak(self.name, perturbation, difference));
             }
         }
         let is_open = |&&open_time: &&i64| open_time + bars.timeframe.duration_ns() > self.moment.time;
@@ -108,34 +169,34 @@ impl ProofQuery<'_> {
         Ok(Proof { windows: before.windows, bars: bars.len(), replaced })
     }
 
-    /// Windows of the sample, if it exists.
-    fn sight(&self, series: Result<AlignedSeries>) -> Result<Option<Sight>> {
-        match series {
-            Ok(series) => {
-                let n = series.sample_time.binary_search(&self.moment.time);
-                Ok(n.ok().map(|n| Sight::of(&series, n)))
-            }
-            Err(Error::TooShort { .. }) => Ok(None),
-            Err(error) => Err(error),
+    /// The bars around the sample, up to the close of every bin that is open then, and the state of
+    /// features before them, to which `past` goes on.
+    fn recent(&self, past: &mut Past<'_>, segments: &[Range<usize>]) -> Result<Recent> {
+        let (source, time) = (past.source(), self.moment.time);
+        let base_ns = source.timeframe().duration_ns();
+        let place = partition_point(source, |open_time| open_time + base_ns < time)?;
+        let mut found = Vec::new();
+        if place < source.len() {
+            source.read_open_times(place..place + 1, &mut found)?;
         }
-    }
-
-    /// The segment in which a bar closes at the sample's time, up to the close of every bin that is
-    /// open then.
-    fn bars(&self) -> Option<Bars> {
-        let (bars, time) = (self.instrument.bars, self.moment.time);
-        let t = bars.open_time.binary_search(&(time - bars.timeframe.duration_ns())).ok()?;
-        let segment = self.spec.holes.segments(bars).into_iter().find(|segment| segment.contains(&t))?;
-        let longest = self.spec.windows.iter().map(|window| window.timeframe.duration_ns()).max()?;
-        let all_closed = bars.open_time.partition_point(|&open_time| open_time < time + longest);
-        let end = (all_closed.max(t + self.spec.horizon) + 2).min(bars.len());
-        let mut part = Bars::with_capacity(bars.timeframe, end - segment.start);
-        (segment.start..end).for_each(|k| part.push(bars.bar(k)));
-        Some(part)
+        if found.first() != Some(&(time - base_ns)) {
+            return Err(self.no_sample());
+        }
+        let segment = segments.iter().find(|segment| segment.contains(&place)).expect("a bar lies in a segment");
+        let windows = self.spec.checked_windows()?;
+        let longest_ns = windows.iter().map(|window| window.timeframe.duration_ns()).max().unwrap_or(base_ns);
+        let all_closed = partition_point(source, |open_time| open_time < time + longest_ns)?;
+        let end = (all_closed.max(place + self.spec.horizon) + 2).min(source.len());
+        // A bin has as many base bars at most, and one more bin may be open.
+        let reach = |seq_len: usize, duration_ns: i64| (seq_len + 1).saturating_mul((duration_ns / base_ns) as usize);
+        let reach = windows.iter().map(|window| reach(window.seq_len, window.timeframe.duration_ns())).max();
+        let first = segment.start.max((place + 1).saturating_sub(reach.unwrap_or(0)));
+        past.advance_to(first, segment.start)?;
+        past.recent(first..end, place - first, segment.start)
     }
 
     fn no_sample(&self) -> Error {
-        Error::NoSample { instrument: self.instrument.name.to_owned(), time: display_utc(self.moment.time) }
+        Error::NoSample { instrument: self.name.to_owned(), time: display_utc(self.moment.time) }
     }
 }
 
@@ -161,64 +222,57 @@ impl Future {
     }
 }
 
-/// Windows of a sample without the series, which is as long as the recording.
-struct Sight {
-    timeframes: Vec<Timeframe>,
-    features: Vec<Feature>,
-    /// One entry a timeframe: `[seq_len, F]`.
-    windows: Vec<Vec<f32>>,
-}
+/// Bars of a future that are kept for a fit, which must not read any: without those after them, a
+/// fit that reads farther gives other scalers too.
+const FUTURE_BARS: usize = 1_024;
 
-impl Sight {
-    fn of(series: &AlignedSeries, n: usize) -> Self {
-        Sight {
-            timeframes: series.timeframes.iter().map(|series| series.timeframe).collect(),
-            features: series.timeframes[0].features.clone(),
-            windows: series.timeframes.iter().map(|series| series.window(n).to_vec()).collect(),
-        }
-    }
-
-    /// The first value in which `after` is not the same, bit for bit.
-    fn difference(&self, after: &Sight) -> Option<LookAheadEffect> {
-        let pairs = self.timeframes.iter().zip(self.windows.iter().zip(&after.windows));
-        pairs.into_iter().find_map(|(&timeframe, (window, after_window))| {
-            let place = window.iter().zip(after_window).position(|(a, b)| a.to_bits() != b.to_bits())?;
-            let (row, feature) = (place / self.features.len(), self.features[place % self.features.len()].name());
-            Some(LookAheadEffect::Value { timeframe, row, feature, before: window[place], after: after_window[place] })
-        })
-    }
-}
-
-fn prove_scalers_by(fit: &Fit<'_>, instruments: &[Instrument<'_>], given: &Scalers, future: Future) -> Result<()> {
+fn prove_scalers_by(
+    fit: &Fit<'_>,
+    instruments: &[Instrument<'_>],
+    spec: &SeriesSpec,
+    given: &Scalers,
+    future: Future,
+) -> Result<()> {
     let Moment { time, .. } = future.moment;
     in_range("time", &display_utc(time), "no time before the scalers' fit_end_time", time >= given.fit_end_time)?;
-    if let Some((instrument, difference)) = different_scaler(given, &fit(instruments)?) {
-        let (instrument, fitted_until) = (&given.instruments[instrument], display_utc(given.fit_end_time));
-        let found = format!("for {instrument} {difference}");
+    // An instrument has scalers of its own: one that depends on another has others without it.
+    instruments
+        .iter()
+        .try_for_each(|&instrument| prove_scalers_of(fit, instrument, &given.chosen(&[instrument], spec)?, future))
+}
+
+fn prove_scalers_of(fit: &Fit<'_>, instrument: Instrument<'_>, given: &Scalers, future: Future) -> Result<()> {
+    let Instrument { bars: all, .. } = instrument;
+    let known =
+        all.open_time.partition_point(|open_time| open_time + all.timeframe.duration_ns() <= future.moment.time);
+    let bars = all.part(0..all.len().min(known + FUTURE_BARS));
+    let different = |bars: &Bars| Ok::<_, Error>(different_scaler(given, &fit(&[Instrument { bars, ..instrument }])?));
+    if let Some(difference) = different(&bars)? {
+        let fitted_until = display_utc(given.fit_end_time);
+        let found = format!("for {} {difference}", instrument.name);
         return Err(Error::Scalers { found, expected: format!("what fitting up to {fitted_until} gives") });
     }
-    for perturbation in Perturbation::ALL {
-        let other: Vec<Bars> = instruments.iter().map(|given| future.instead_of(given.bars, perturbation)).collect();
-        let other: Vec<Instrument<'_>> =
-            instruments.iter().zip(&other).map(|(given, bars)| Instrument { bars, ..*given }).collect();
-        if let Some((instrument, difference)) = different_scaler(given, &fit(&other)?) {
-            return Err(future.leak(&given.instruments[instrument], perturbation, difference));
+    let found: Vec<Result<Option<LookAheadEffect>>> = Perturbation::ALL
+        .into_par_iter()
+        .map(|perturbation| different(&future.instead_of(&bars, perturbation)))
+        .collect();
+    for (perturbation, found) in Perturbation::ALL.into_iter().zip(found) {
+        if let Some(difference) = found? {
+            return Err(future.leak(instrument.name, perturbation, difference));
         }
     }
     Ok(())
 }
 
-/// The first instrument and feature that are scaled differently, bit for bit.
-fn different_scaler(before: &Scalers, after: &Scalers) -> Option<(usize, LookAheadEffect)> {
-    let width = before.features.len();
+/// The first feature of one instrument that is scaled differently, bit for bit.
+fn different_scaler(before: &Scalers, after: &Scalers) -> Option<LookAheadEffect> {
     before.timeframes.iter().zip(&after.timeframes).find_map(|(before_scaler, after_scaler)| {
         let of = |place: usize| [before_scaler, after_scaler].map(|scaler| [scaler.center[place], scaler.scale[place]]);
         let differs = |place: &usize| of(*place)[0].map(f64::to_bits) != of(*place)[1].map(f64::to_bits);
         let place = (0..before_scaler.center.len()).find(differs)?;
         let [before_values, after_values] = of(place);
-        let (timeframe, feature) = (before_scaler.timeframe, before.features[place % width].name());
-        let difference = LookAheadEffect::Scaler { timeframe, feature, before: before_values, after: after_values };
-        Some((place / width, difference))
+        let (timeframe, feature) = (before_scaler.timeframe, before.features[place].name());
+        Some(LookAheadEffect::Scaler { timeframe, feature, before: before_values, after: after_values })
     })
 }
 

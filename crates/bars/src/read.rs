@@ -19,8 +19,8 @@ use crate::error::{Error, Result};
 use crate::parse::adjustment::Adjustments;
 use crate::parse::bar_file::BarFile;
 use crate::parse::format_name::FormatName;
-use crate::parse::options::{ReadOptions, StampedAt};
 use crate::parse::lines::ObserveBytes;
+use crate::parse::options::{ReadOptions, StampedAt};
 use crate::read::compared::ComparedFiles;
 use crate::read::place::{ReadPlace, StoredBars, for_each_bar};
 use crate::read::profile::BarProfile;
@@ -372,11 +372,7 @@ fn join(pieces: Vec<FileBars>, base: Timeframe, place: &ReadPlace<'_>) -> Result
     Ok(JoinedFiles { bars, files: vec![summary] })
 }
 
-fn join_several(
-    pieces: Vec<(Option<i64>, FileBars)>,
-    base: Timeframe,
-    place: &ReadPlace<'_>,
-) -> Result<JoinedFiles> {
+fn join_several(pieces: Vec<(Option<i64>, FileBars)>, base: Timeframe, place: &ReadPlace<'_>) -> Result<JoinedFiles> {
     let mut whole = place.sink(base)?;
     let mut files: Vec<FileSummary> = Vec::with_capacity(pieces.len());
     let (mut last_path, mut last) = (PathBuf::new(), None);

@@ -93,8 +93,7 @@ impl BarSource for SpooledBars {
         let count = range.len();
         out.timeframe = self.timeframe;
         self.read_open_times(range.clone(), &mut out.open_time)?;
-        let columns =
-            [&mut out.open, &mut out.high, &mut out.low, &mut out.close, &mut out.volume, &mut out.spread];
+        let columns = [&mut out.open, &mut out.high, &mut out.low, &mut out.close, &mut out.volume, &mut out.spread];
         for (place, column) in columns.into_iter().enumerate() {
             column.resize(count, 0.0);
             self.read_column(1 + place, range.clone(), bytemuck::cast_slice_mut(column))?;
@@ -240,7 +239,15 @@ mod tests {
             let mut writer = SpoolWriter::create(&path, Timeframe::M5).unwrap();
             for k in 0..len {
                 let x = k as f64;
-                let bar = Bar { open_time: 3 * k as i64, open: x, high: x + 0.5, low: -x, close: x / 3.0, volume: 7.0, spread: x };
+                let bar = Bar {
+                    open_time: 3 * k as i64,
+                    open: x,
+                    high: x + 0.5,
+                    low: -x,
+                    close: x / 3.0,
+                    volume: 7.0,
+                    spread: x,
+                };
                 bars.push(bar);
                 writer.push(bar).unwrap();
             }

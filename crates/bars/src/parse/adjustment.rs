@@ -171,7 +171,10 @@ mod tests {
         assert_eq!(adjustments, expected);
         let text = "the first prices times 0.2400, 1 split (4 for 1 on 1970-01-04), 1 dividend";
         assert_eq!(adjustments.to_string(), text);
-        assert_eq!(Adjustments::of(rows.into_iter(), &Bars::with_capacity(Timeframe::D1, 0), &named, open_time).unwrap(), None);
+        assert_eq!(
+            Adjustments::of(rows.into_iter(), &Bars::with_capacity(Timeframe::D1, 0), &named, open_time).unwrap(),
+            None
+        );
         // `megabatch ingest` of Yahoo's files said "adjusted, for 0 splits and 0 dividends".
         let unnamed = columns(b"date,open,high,low,close,adj close,volume");
         let adjustments = Adjustments::of(rows.into_iter(), &bars, &unnamed, open_time).unwrap().unwrap();

@@ -48,7 +48,9 @@ impl<'a> TextLines<'a> {
             let kind = if found.is_dir() { "a folder" } else { "a pipe or a device" };
             return Err(Error::NotAFile { path: path.to_owned(), kind });
         }
-        let reader = decompressed(BufReader::with_capacity(READ_BYTES, ObservedFile { file, observe })).and_then(decoded).map_err(failed)?;
+        let reader = decompressed(BufReader::with_capacity(READ_BYTES, ObservedFile { file, observe }))
+            .and_then(decoded)
+            .map_err(failed)?;
         Ok(TextLines { path: path.to_owned(), reader, line: 0, after_return: false })
     }
 

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::bars::Bar;
-use crate::series::align::align;
+use crate::series::AlignedSeries;
+use crate::series::align::{align, align_with};
 use crate::series::feature::Feature;
 use crate::series::scale::Scaling;
 use crate::series::spec::Window;
@@ -43,11 +44,38 @@ fn spec() -> SeriesSpec {
     }
 }
 
-/// Result of the proof at 1970-01-02 12:30 for bars aligned by `align`.
+/// 1970-01-02 12:30.
+const TIME: i64 = 36 * HOUR_NS + 30 * MINUTE_NS;
+
+/// Aligns one instrument's bars.
+type Align<'a> = dyn Fn(&Bars) -> Result<AlignedSeries> + 'a;
+
+/// Result of the proof at [`TIME`] for bars aligned by `align`.
 fn outcome(align: &Align<'_>) -> Result<Proof> {
+    let (spec, mut around) = (spec(), bars());
+    // Every bin that is open at the time has closed, and two bars more.
+    around.truncate(around.open_time.partition_point(|&open_time| open_time < TIME + HOUR_NS) + 2);
+    let see = |bars: &Bars| {
+        let series = align(bars)?;
+        let sample = series.sample_time.binary_search(&TIME);
+        let windows = |n| series.timeframes.iter().map(|series| series.window(n).to_vec()).collect();
+        let timeframes = series.timeframes.iter().map(|series| series.timeframe).collect();
+        Ok(sample.ok().map(|n| Sight { timeframes, features: spec.features.clone(), windows: windows(n) }))
+    };
+    ProofQuery { name: "MADEUP", spec: &spec, moment: Moment { time: TIME, seed: 7 } }.prove(&around, &see)
+}
+
+/// Result of the proof at [`TIME`] where what the sample sees is read by `look` off the recent
+/// bars.
+fn outcome_of_recent(look: &dyn Fn(&Recent, &Bars) -> Result<Option<Sight>>) -> Result<Proof> {
     let (bars, spec) = (bars(), spec());
-    let moment = Moment { time: 36 * HOUR_NS + 30 * MINUTE_NS, seed: 7 };
-    ProofQuery { instrument: instrument(&bars), spec: &spec, moment }.prove(align)
+    let scalers = align(&[instrument(&bars)], &spec).unwrap().scalers();
+    let streamed = StreamedInstrument { name: "MADEUP", bars: &bars, pip_size: 0.01 };
+    let query = ProofQuery { name: "MADEUP", spec: &spec, moment: Moment { time: TIME, seed: 7 } };
+    let mut past = Past::new(streamed, &spec, &scalers)?;
+    let recent = query.recent(&mut past, &segments(streamed, &spec)?)?;
+    assert!(recent.before > 1_000, "most bars are of the past");
+    query.prove(&recent.bars, &|bars| look(&recent, bars))
 }
 
 fn leak(align: &Align<'_>) -> LookAhead {
@@ -67,7 +95,7 @@ fn honest(given: &Bars) -> Result<AlignedSeries> {
 fn what_does_not_look_ahead_is_proven() {
     let proof = outcome(&honest).unwrap();
     let (bars, series) = (bars(), honest(&bars()).unwrap());
-    let n = series.sample_time.binary_search(&(36 * HOUR_NS + 30 * MINUTE_NS)).unwrap();
+    let n = series.sample_time.binary_search(&TIME).unwrap();
     assert_eq!(proof.windows, series.timeframes.iter().map(|series| series.window(n)).collect::<Vec<_>>());
     // Of the bars of the next hour, and two more, six of seven are there.
     assert!(proof.bars < bars.len() - 500 && (50..60).contains(&proof.replaced), "{proof:?}");
@@ -128,7 +156,7 @@ fn a_hole_seen_before_it_comes_is_caught() {
 fn a_sample_that_the_future_takes_away_is_caught() {
     let picky = |bars: &Bars| {
         let mut series = honest(bars)?;
-        let t = bars.open_time.partition_point(|open_time| open_time + MINUTE_NS <= 36 * HOUR_NS + 30 * MINUTE_NS);
+        let t = bars.open_time.partition_point(|open_time| open_time + MINUTE_NS <= TIME);
         if bars.close[t] != self::bars().close[t] {
             series.sample_time.clear();
         }
@@ -137,6 +165,37 @@ fn a_sample_that_the_future_takes_away_is_caught() {
     let leak = leak(&picky);
     assert_eq!((leak.difference, leak.perturbation), (LookAheadEffect::Gone, Perturbation::Values));
     assert!(leak.to_string().ends_with("the sample at that time is gone"), "{leak}");
+}
+
+/// Recent bars, and the state of features before them, give the windows of all bars at once, and
+/// what looks ahead in them is caught.
+#[test]
+fn the_past_is_carried_to_recent_bars_and_no_further() {
+    let spec = spec();
+    let all = outcome(&honest).unwrap();
+    let proof = outcome_of_recent(&|recent, bars| recent.sight(bars, &spec)).unwrap();
+    assert_eq!((&proof.windows, proof.replaced), (&all.windows, all.replaced));
+    assert!(proof.bars < 400, "{}", proof.bars);
+    let caught = |look: &dyn Fn(&Recent, &Bars) -> Result<Option<Sight>>| match outcome_of_recent(look) {
+        Err(Error::LookAhead(leak)) => *leak,
+        other => panic!("no leak was found: {other:?}"),
+    };
+    let later = caught(&|recent, bars| recent.sight_at(recent.sample + 1, bars, &spec));
+    let LookAheadEffect::Value { timeframe: Timeframe::M1, row: 9, feature: "body", .. } = later.difference else {
+        panic!("{later}")
+    };
+    let levelled = caught(&|recent, bars| {
+        let mut sight = recent.sight(bars, &spec)?;
+        let highest = bars.high.iter().copied().fold(0.0, f64::max) as f32;
+        sight.iter_mut().flat_map(|sight| &mut sight.windows[1]).for_each(|value| *value -= highest);
+        Ok(sight)
+    });
+    assert!(matches!(levelled.difference, LookAheadEffect::Value { timeframe: Timeframe::H1, row: 0, .. }));
+    let gone = caught(&|recent, bars| {
+        let sight = recent.sight(bars, &spec)?;
+        Ok(sight.filter(|_| bars.close.last() == recent.bars.close.last()))
+    });
+    assert_eq!(gone.difference, LookAheadEffect::Gone);
 }
 
 #[test]
@@ -174,7 +233,7 @@ fn scalers_are_proven_from_the_time_on_that_they_were_fitted() {
     };
     let moment = Moment { time: scalers.fit_end_time, seed: 3 };
     let future = Future { moment, holes: spec.holes, bars_min: 0 };
-    let error = prove_scalers_by(&ahead, &instruments, &ahead(&instruments).unwrap(), future).unwrap_err();
+    let error = prove_scalers_by(&ahead, &instruments, &spec, &ahead(&instruments).unwrap(), future).unwrap_err();
     let Error::LookAhead(leak) = error else { panic!("{error}") };
     let LookAheadEffect::Scaler { timeframe: Timeframe::M1, feature: "body", .. } = leak.difference else {
         panic!("{leak}")

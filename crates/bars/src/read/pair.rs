@@ -7,8 +7,8 @@ use crate::bar_source::BarSource;
 use crate::bars::Bar;
 use crate::error::row_error::OnError;
 use crate::error::{Error, Result};
-use crate::parse::options::ReadOptions;
 use crate::parse::lines::ObserveBytes;
+use crate::parse::options::ReadOptions;
 use crate::read::place::{BarCursor, BarSink, ReadPlace};
 use crate::read::summary::ReadSummary;
 use crate::read::{Recording, SpooledRecording, StoredRecording, place_beside, read_in};
@@ -157,11 +157,7 @@ struct SideStep {
 }
 
 /// Visits the bars of both sides in order of time.
-fn side_by_side(
-    bid: &dyn BarSource,
-    ask: &dyn BarSource,
-    mut visit: impl FnMut(SideStep) -> Result<()>,
-) -> Result<()> {
+fn side_by_side(bid: &dyn BarSource, ask: &dyn BarSource, mut visit: impl FnMut(SideStep) -> Result<()>) -> Result<()> {
     let (mut bids, mut asks) = (BarCursor::new(bid), BarCursor::new(ask));
     loop {
         let opens = |bar: Option<Bar>| bar.map(|bar| bar.open_time);
@@ -178,12 +174,7 @@ fn side_by_side(
 }
 
 /// Goes through both sides in order of time.
-fn join(
-    bids: &StoredRecording,
-    asks: &StoredRecording,
-    on_error: OnError,
-    bars: &mut BarSink,
-) -> Result<PairSummary> {
+fn join(bids: &StoredRecording, asks: &StoredRecording, on_error: OnError, bars: &mut BarSink) -> Result<PairSummary> {
     let (bid_only, ask_only, crossed) = Default::default();
     let mut pair = PairSummary { bid_only, ask_only, crossed, on_error };
     side_by_side(&bids.bars, &asks.bars, |step| {

@@ -68,9 +68,29 @@ impl FeatureChunks {
             }
         }
         self.count += bars.len();
+        self.forget();
+        without
+    }
+
+    /// Takes the next bars of the segment, of which nobody asks for rows.
+    pub(crate) fn skip(&mut self, bars: &Bars) {
+        if self.has_recursive {
+            for index in 0..bars.len() {
+                let bar = bars.bar(index);
+                self.means.push(&bar, self.last_close);
+                self.last_close = Some(bar.close);
+            }
+        }
+        self.count += bars.len();
+        let unread = bars.len().saturating_sub(self.warm_up);
+        self.recent.extend(&bars.part(unread..bars.len()));
+        self.forget();
+    }
+
+    /// Drops bars that no feature of later ones reads.
+    fn forget(&mut self) {
         let kept = self.recent.len().min(self.warm_up);
         self.recent = self.recent.part(self.recent.len() - kept..self.recent.len());
-        without
     }
 
     fn push_recursive(&mut self, bars: &Bars, without: usize, rows: &mut [f32]) {
@@ -110,7 +130,8 @@ mod tests {
         for (k, &(step, range, volume)) in steps.iter().enumerate() {
             let open = close;
             close += f64::from(step / 32) * 1e-5;
-            let (high, low) = (open.max(close) + f64::from(range) * 1e-6, open.min(close) - f64::from(range / 2) * 1e-6);
+            let (high, low) =
+                (open.max(close) + f64::from(range) * 1e-6, open.min(close) - f64::from(range / 2) * 1e-6);
             let (volume, spread) = (f64::from(volume / 64), f64::from(volume % 3) * 1e-5);
             bars.push(Bar { open_time: 5 * k as i64 * MINUTE_NS, open, high, low, close, volume, spread });
         }
@@ -133,15 +154,29 @@ mod tests {
             // What came before a restart leaves no trace.
             stream.push(&bars, &mut Vec::new());
             stream.restart();
-            let (mut values, mut first, mut without, mut chunks) = (Vec::new(), 0, 0, chunks.iter().cycle());
-            while first < bars.len() {
-                let end = bars.len().min(first + chunks.next().unwrap());
-                without += stream.push(&bars.part(first..end), &mut values);
-                first = end;
-            }
-            prop_assert_eq!(without, table.warm_up);
             let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-            prop_assert_eq!(bits(&values), bits(&table.values));
+            // From a chunk on, after all before it were skipped.
+            for skipped in 0..3 {
+                stream.restart();
+                let (mut values, mut first, mut without) = (Vec::new(), 0, 0);
+                for (place, chunk) in chunks.iter().cycle().enumerate() {
+                    let end = bars.len().min(first + chunk);
+                    if place < skipped {
+                        stream.skip(&bars.part(first..end));
+                        without += end.min(table.warm_up) - first.min(table.warm_up);
+                        values.resize((end - without) * features.len(), 0.0);
+                    } else {
+                        without += stream.push(&bars.part(first..end), &mut values);
+                    }
+                    first = end;
+                    if first == bars.len() {
+                        break;
+                    }
+                }
+                prop_assert_eq!(without, table.warm_up);
+                let unseen = chunks.iter().cycle().take(skipped).sum::<usize>().min(bars.len()).saturating_sub(table.warm_up);
+                prop_assert_eq!(bits(&values[unseen * features.len()..]), bits(&table.values[unseen * features.len()..]));
+            }
         }
     }
 }

@@ -11,7 +11,8 @@ use std::time::Instant;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use megabatch_bars::{
-    AlignedSeries, Instrument, Moment, Scalers, SeriesSpec, bar_files, prove_no_look_ahead, prove_scalers,
+    AlignedSeries, Instrument, Moment, Proof, Scalers, SeriesSpec, StreamedInstrument, bar_files, prove_samples,
+    prove_scalers,
 };
 use megabatch_chunk_io::{Series, SeriesFile};
 use megabatch_gpu_core::Device;
@@ -375,31 +376,30 @@ impl Proofs<'_> {
 
     /// Proves every sample, on all CPUs; how many bars were replaced in all.
     fn prove(&self, moments: &Moments, host: &Host<'_>) -> Result<usize> {
-        let (next, replaced) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let replaced = AtomicUsize::new(0);
         let work = Work { label: "prove", total: moments.samples.len() as u64, unit: "samples" };
         let progress = Mutex::new((host.observer.begin(work), 0));
-        let work = || -> Result<()> {
-            while let Some(&(instrument, n)) = moments.samples.get(next.fetch_add(1, Ordering::Relaxed)) {
-                replaced.fetch_add(self.prove_sample(instrument, n)?, Ordering::Relaxed);
+        for (place, &Instrument { name, bars, pip_size }) in self.instruments.iter().enumerate() {
+            let own = moments.samples.iter().filter(|(instrument, _)| *instrument == place);
+            let samples: Vec<usize> = own.map(|&(_, n)| n).collect();
+            let moment = |&n: &usize| Moment { time: self.file.sample_time[n], seed: self.seed.wrapping_add(n as u64) };
+            let own: Vec<Moment> = samples.iter().map(moment).collect();
+            let each = |of: usize, proof: Proof| {
+                self.require_windows(samples[of], &proof)?;
+                replaced.fetch_add(proof.replaced, Ordering::Relaxed);
                 let mut progress = progress.lock().expect("no thread panics while it shows progress");
                 progress.1 += 1;
                 let done = progress.1;
                 progress.0.at(done, "");
-            }
-            Ok(())
-        };
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            workers.into_iter().try_for_each(|worker| worker.join().expect("a proof does not panic"))
-        })?;
+                Ok::<(), Error>(())
+            };
+            prove_samples(StreamedInstrument { name, bars, pip_size }, self.spec, self.scalers, &own, &each)?;
+        }
         Ok(replaced.into_inner())
     }
 
-    /// The number of bars that were replaced without a change in sample `n`.
-    fn prove_sample(&self, instrument: usize, n: usize) -> Result<usize> {
-        let moment = Moment { time: self.file.sample_time[n], seed: self.seed.wrapping_add(n as u64) };
-        let proof = prove_no_look_ahead(self.instruments[instrument], self.spec, self.scalers, moment)?;
+    /// The windows of sample `n` in the file are those that were proven.
+    fn require_windows(&self, n: usize, proof: &Proof) -> Result<()> {
         for (timeframe, proven) in self.file.timeframes.iter().zip(&proof.windows) {
             let after = (timeframe.sample_end[n] as usize + 1) * timeframe.feature_names.len();
             let seen = &timeframe.values[after - proven.len()..after];
@@ -412,7 +412,7 @@ impl Proofs<'_> {
                 )));
             }
         }
-        Ok(proof.replaced)
+        Ok(())
     }
 }
 

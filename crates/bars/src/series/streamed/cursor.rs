@@ -8,6 +8,7 @@ use crate::series::spec::{SeriesSpec, Window};
 use crate::time::timeframe::Timeframe;
 
 /// One timeframe of a segment, a piece of base bars at a time.
+#[derive(Clone, Debug)]
 pub(crate) struct TrackCursor {
     window: Window,
     look_back: usize,
@@ -66,6 +67,24 @@ impl TrackCursor {
         values: &mut Vec<f32>,
         close_time: &mut Vec<i64>,
     ) -> Result<()> {
+        self.close_bins(bars, count)?;
+        let without = self.features.push(&self.bins, values);
+        let duration_ns = self.window.timeframe.duration_ns();
+        close_time.extend(self.bins.open_time[without..].iter().map(|open_time| open_time + duration_ns));
+        Ok(())
+    }
+
+    /// Takes `bars`, the next base bars of the segment, whose rows nobody asks for, and forgets
+    /// what no later sample reaches.
+    pub(crate) fn skip(&mut self, bars: &Bars) -> Result<()> {
+        self.close_bins(bars, bars.len())?;
+        self.features.skip(&self.bins);
+        self.forget();
+        Ok(())
+    }
+
+    /// Collects the bars of the timeframe that close with the first `count` of `bars`.
+    fn close_bins(&mut self, bars: &Bars, count: usize) -> Result<()> {
         let before = self.opens_first + self.opens.len();
         self.bins.truncate(0);
         self.closed.clear();
@@ -80,11 +99,18 @@ impl TrackCursor {
                 self.closed.push(before + self.bins.len());
             }
         }
-        let without = self.features.push(&self.bins, values);
-        let duration_ns = self.window.timeframe.duration_ns();
-        close_time.extend(self.bins.open_time[without..].iter().map(|open_time| open_time + duration_ns));
         self.opens.extend_from_slice(&self.bins.open_time);
         Ok(())
+    }
+
+    /// Rows of the segment so far.
+    pub(crate) fn rows(&self) -> usize {
+        (self.opens_first + self.opens.len()).saturating_sub(self.look_back)
+    }
+
+    /// True if the window is full at base bar `index` of the last piece.
+    pub(crate) fn is_full(&self, index: usize) -> bool {
+        self.closed[index] >= self.look_back + self.window.seq_len
     }
 
     /// Reach of the sample at base bar `index` of the last piece, whose window is full.

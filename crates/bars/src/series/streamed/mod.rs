@@ -9,10 +9,10 @@
 //! ```
 
 mod columns;
-mod cursor;
+pub(crate) mod cursor;
 mod emit;
 mod fit;
-mod outline;
+pub(crate) mod outline;
 #[cfg(test)]
 mod tests;
 mod times;
@@ -390,13 +390,7 @@ struct SampleSelector<'a> {
 impl SampleSelector<'_> {
     /// Adds those of the bars `piece` of a segment, which open at `times`, counted from the
     /// piece's first.
-    fn choose(
-        &mut self,
-        segment: usize,
-        piece: &Range<usize>,
-        times: &[i64],
-        chosen: &mut Vec<usize>,
-    ) -> Result<()> {
+    fn choose(&mut self, segment: usize, piece: &Range<usize>, times: &[i64], chosen: &mut Vec<usize>) -> Result<()> {
         let range = self.outline.segments[segment].sample_range(self.horizon);
         let own = range.start.max(piece.start)..range.end.min(piece.end);
         match &mut self.grid {
@@ -435,7 +429,8 @@ fn outlines(
     });
     let counted = counted.collect::<Result<Vec<_>>>()?;
     // As timeframes are made one after the other of all instruments.
-    let first_bad = counted.iter().enumerate().filter_map(|(place, found)| Some((found.as_ref().err()?.timeframe, place)));
+    let first_bad =
+        counted.iter().enumerate().filter_map(|(place, found)| Some((found.as_ref().err()?.timeframe, place)));
     match first_bad.min() {
         None => Ok(counted.into_iter().filter_map(Result::ok).collect()),
         Some((_, place)) => match counted.into_iter().nth(place) {

@@ -1,0 +1,145 @@
+//! The bars around a sample, and what it sees of them.
+
+use std::ops::Range;
+
+use crate::bar_source::{BarSource, pieces_of};
+use crate::bars::Bars;
+use crate::error::Result;
+use crate::error::look_ahead::LookAheadEffect;
+use crate::series::feature::Feature;
+use crate::series::instrument::{Instrument, InstrumentFacts, base_of};
+use crate::series::scale::scale_rows;
+use crate::series::scalers::{Scalers, TimeframeScaler};
+use crate::series::spec::{SeriesSpec, Window};
+use crate::series::streamed::StreamedInstrument;
+use crate::series::streamed::cursor::TrackCursor;
+use crate::time::timeframe::Timeframe;
+
+/// The features of one timeframe, and their scaler.
+#[derive(Clone, Debug)]
+struct Track {
+    timeframe: Timeframe,
+    seq_len: usize,
+    cursor: TrackCursor,
+    center: Vec<f64>,
+    scale: Vec<f64>,
+}
+
+/// The state of an instrument's features before one of its bars. It goes on and not back.
+pub(super) struct Past<'a> {
+    instrument: StreamedInstrument<'a>,
+    tracks: Vec<Track>,
+    /// Place of the bar that comes next.
+    next: usize,
+    /// Bars that were read last.
+    bars: Bars,
+}
+
+/// Bars around a sample and the state of features before them.
+pub(super) struct Recent {
+    pub(super) bars: Bars,
+    /// Bars of the segment before them.
+    pub(super) before: usize,
+    /// The bar at whose close the sample stands.
+    pub(super) sample: usize,
+    tracks: Vec<Track>,
+}
+
+/// Windows of a sample.
+pub(super) struct Sight {
+    pub(super) timeframes: Vec<Timeframe>,
+    pub(super) features: Vec<Feature>,
+    /// One entry a timeframe: `[seq_len, F]`.
+    pub(super) windows: Vec<Vec<f32>>,
+}
+
+impl<'a> Past<'a> {
+    /// Before the first bar of `instrument`.
+    ///
+    /// # Errors
+    /// As [`align_with`](crate::align_with), but for those of single bars.
+    pub(super) fn new(instrument: StreamedInstrument<'a>, spec: &SeriesSpec, scalers: &Scalers) -> Result<Self> {
+        let StreamedInstrument { name, bars, pip_size } = instrument;
+        let base = base_of(&[InstrumentFacts { name, timeframe: bars.timeframe(), pip_size }])?;
+        let none = Bars::with_capacity(base, 0);
+        let scalers = scalers.chosen(&[Instrument { name, bars: &none, pip_size }], spec)?;
+        let track = |(window, scaler): (Window, TimeframeScaler)| {
+            let Window { timeframe, seq_len } = window;
+            let cursor = TrackCursor::new(window, base, spec, pip_size)?;
+            Ok(Track { timeframe, seq_len, cursor, center: scaler.center, scale: scaler.scale })
+        };
+        let tracks = spec.checked_windows()?.into_iter().zip(scalers.timeframes).map(track);
+        Ok(Past { instrument, tracks: tracks.collect::<Result<_>>()?, next: 0, bars: none })
+    }
+
+    pub(super) fn source(&self) -> &'a dyn BarSource {
+        self.instrument.bars
+    }
+
+    /// Goes on to the bar at `place`, which lies in the segment that begins at `segment_start`.
+    pub(super) fn advance_to(&mut self, place: usize, segment_start: usize) -> Result<()> {
+        if self.next < segment_start {
+            self.tracks.iter_mut().for_each(|track| track.cursor.restart());
+            self.next = segment_start;
+        }
+        for piece in pieces_of(self.next..place) {
+            self.instrument.bars.read(piece, &mut self.bars)?;
+            self.tracks.iter_mut().try_for_each(|track| track.cursor.skip(&self.bars))?;
+        }
+        self.next = self.next.max(place);
+        Ok(())
+    }
+
+    /// The bars of `range`, which begins where the past ends, around the sample at the close of the
+    /// one at place `sample` among them.
+    pub(super) fn recent(&self, range: Range<usize>, sample: usize, segment_start: usize) -> Result<Recent> {
+        assert_eq!(range.start, self.next, "the past ends where recent bars begin");
+        let mut bars = Bars::with_capacity(self.bars.timeframe, 0);
+        self.instrument.bars.read(range.clone(), &mut bars)?;
+        Ok(Recent { bars, before: range.start - segment_start, sample, tracks: self.tracks.clone() })
+    }
+}
+
+impl Recent {
+    /// What the sample sees in `bars`, these or others that are the same up to the sample; `None`
+    /// where it has no full windows, or no full horizon in its segment.
+    pub(super) fn sight(&self, bars: &Bars, spec: &SeriesSpec) -> Result<Option<Sight>> {
+        self.sight_at(self.sample, bars, spec)
+    }
+
+    /// What a sample sees at the close of the bar at place `sample`.
+    pub(super) fn sight_at(&self, sample: usize, bars: &Bars, spec: &SeriesSpec) -> Result<Option<Sight>> {
+        // The bars begin within the segment of the sample.
+        let end = spec.holes.segments(bars).first().map_or(0, |segment| segment.end);
+        if sample + spec.horizon >= end {
+            return Ok(None);
+        }
+        let width = spec.features.len();
+        let mut windows = Vec::with_capacity(self.tracks.len());
+        for track in &self.tracks {
+            let mut cursor = track.cursor.clone();
+            let (rows_before, mut values) = (cursor.rows(), Vec::new());
+            cursor.push(bars, end, &mut values, &mut Vec::new())?;
+            if !cursor.is_full(sample) {
+                return Ok(None);
+            }
+            scale_rows(&mut values, &track.center, &track.scale);
+            let after = cursor.reach(sample).rows - rows_before;
+            windows.push(values[(after - track.seq_len) * width..after * width].to_vec());
+        }
+        let timeframes = self.tracks.iter().map(|track| track.timeframe).collect();
+        Ok(Some(Sight { timeframes, features: spec.features.clone(), windows }))
+    }
+}
+
+impl Sight {
+    /// The first value in which `after` is not the same, bit for bit.
+    pub(super) fn difference(&self, after: &Sight) -> Option<LookAheadEffect> {
+        let pairs = self.timeframes.iter().zip(self.windows.iter().zip(&after.windows));
+        pairs.into_iter().find_map(|(&timeframe, (window, after_window))| {
+            let place = window.iter().zip(after_window).position(|(a, b)| a.to_bits() != b.to_bits())?;
+            let (row, feature) = (place / self.features.len(), self.features[place % self.features.len()].name());
+            Some(LookAheadEffect::Value { timeframe, row, feature, before: window[place], after: after_window[place] })
+        })
+    }
+}
