@@ -20,8 +20,8 @@ const FOLDER: &str = "bindings/python";
 const BUILDER: &[&str] = &["maturin>=1.9,<2"];
 /// What the tests need, and what checks the types.
 const TEST_PACKAGES: &[&str] = &["numpy", "pandas", "polars", "pyarrow", "h5py", "mypy", "pandas-stubs"];
-/// What the tests with PyTorch need: 6 GB.
-const TORCH_PACKAGES: &[&str] = &["torch", "lightning", "optuna"];
+/// What the tests with PyTorch, and of the notebook, need: 6 GB.
+const TORCH_PACKAGES: &[&str] = &["torch", "lightning", "optuna", "nbclient", "ipykernel", "matplotlib"];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let workspace = Workspace::load()?;

@@ -2,12 +2,11 @@
 
 use bytemuck::Pod;
 use pyo3::IntoPyObjectExt as _;
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList};
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::failure::broken;
 
 /// A JSON value as Python's own.
 pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
@@ -61,4 +60,9 @@ pub(crate) fn numbers<T: Pod>(bytes: &[u8]) -> PyResult<Vec<T>> {
 pub(crate) fn indices(bytes: &[u8]) -> PyResult<Vec<usize>> {
     let index = |number: i64| usize::try_from(number).map_err(|_| broken("an index below 0"));
     numbers::<i64>(bytes)?.into_iter().map(index).collect()
+}
+
+/// An exception for a broken promise of the Python part.
+pub(crate) fn broken(what: &str) -> PyErr {
+    PyRuntimeError::new_err(format!("megabatch's Python part handed over {what}"))
 }

@@ -1,7 +1,7 @@
 //! Errors of a run as Python's exceptions.
 
 use megabatch_run::{Error, Kind};
-use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -51,9 +51,4 @@ impl<T> OrRaise<T> for megabatch_run::Result<T> {
     fn or_raise(self, py: Python<'_>) -> PyResult<T> {
         self.map_err(|error| exception(py, &error))
     }
-}
-
-/// An exception for a broken promise of the Python part.
-pub(crate) fn broken(what: &str) -> PyErr {
-    PyRuntimeError::new_err(format!("megabatch's Python part handed over {what}"))
 }

@@ -83,8 +83,8 @@ pub(crate) fn export<'py>(py: Python<'py>, rows: &Rows, batch: &Arc<GatheredBatc
     exported.managed.tensor.shape = exported.shape.as_mut_ptr();
     exported.managed.tensor.strides = exported.strides.as_mut_ptr();
     let pointer = NonNull::from(Box::leak(exported)).cast::<c_void>();
-    // SAFETY: the pointer is that of a DLManagedTensor, the first field of `Exported`, which lives until its
-    // deleter is called: by who renames the capsule, or else by `destroy`.
+    // SAFETY: the pointer is that of a DLManagedTensor, the first field of `Exported`, which lives
+    // until its deleter is called: by who renames the capsule, or else by `destroy`.
     unsafe { PyCapsule::new_with_pointer_and_destructor(py, pointer, NAME, Some(destroy)) }
 }
 
@@ -94,7 +94,8 @@ pub(crate) fn export<'py>(py: Python<'py>, rows: &Rows, batch: &Arc<GatheredBatc
 /// `managed` comes from [`export`] and is not used afterwards.
 unsafe extern "C" fn delete(managed: *mut DlManagedTensor) {
     if !managed.is_null() {
-        // SAFETY: `managed` is the first field of an `Exported` that `export` leaked, and nobody else frees it.
+        // SAFETY: `managed` is the first field of an `Exported` that `export` leaked, and nobody
+        // else frees it.
         drop(unsafe { Box::from_raw(managed.cast::<Exported>()) });
     }
 }
@@ -104,7 +105,8 @@ unsafe extern "C" fn delete(managed: *mut DlManagedTensor) {
 /// # Safety
 /// `capsule` is a capsule, and the caller is attached to the interpreter.
 unsafe extern "C" fn destroy(capsule: *mut ffi::PyObject) {
-    // SAFETY: the interpreter calls this with the capsule that it destroys. A capsule that was taken has another name.
+    // SAFETY: the interpreter calls this with the capsule that it destroys. A capsule that was
+    // taken has another name.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, NAME.as_ptr()) == 1 {
             delete(ffi::PyCapsule_GetPointer(capsule, NAME.as_ptr()).cast());

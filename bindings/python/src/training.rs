@@ -13,8 +13,8 @@ use megabatch_run::{ChangedData, CheckpointChoice, Findings, Instruments, Kind, 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::convert::{bytes_of, serialized, to_python};
-use crate::failure::{OrRaise as _, broken, of_kind};
+use crate::convert::{broken, bytes_of, serialized, to_python};
+use crate::failure::{OrRaise as _, of_kind};
 use crate::host::PythonHost;
 use crate::process;
 

@@ -57,6 +57,21 @@ class Examples(InFolder):
         self.assertIn("tensor(", self.said("lstm_in_lightning"))
 
 
+    @unittest.skipUnless(has("nbclient") and has("matplotlib"), "a notebook: cargo xtask python test --torch")
+    def test_the_notebook(self) -> None:
+        import nbclient
+        import nbformat
+
+        notebook = nbformat.read(ROOT / "examples" / "first_run.ipynb", as_version=4)
+        nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(self.folder)}}).execute()
+        outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+        kinds = [kind for output in outputs for kind in output.get("data", {})]
+        self.assertEqual(kinds.count("image/png"), 4)
+        shown = [output["data"].get("text/html", "") for output in outputs if "data" in output]
+        self.assertTrue(any("<iframe" in html for html in shown))
+        self.assertTrue(any("/40 steps" in html or "<pre>" in html for html in shown))
+
+
 class Guide(InFolder):
     def test_its_code_runs_from_top_to_bottom(self) -> None:
         blocks = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
@@ -65,6 +80,7 @@ class Guide(InFolder):
         code = "\n".join(blocks)
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=self.folder)
         self.assertEqual(done.returncode, 0, done.stderr)
-        readme = "\n".join(re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S))
-        done = subprocess.run([sys.executable, "-c", readme], capture_output=True, text=True, timeout=300, cwd=self.folder)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        for page in (ROOT / "README.md", ROOT.parent.parent / "README.md"):
+            code = "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S))
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=self.folder)
+            self.assertEqual(done.returncode, 0, done.stderr)

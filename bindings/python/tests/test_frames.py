@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+import h5py
 import megabatch as mb
 import numpy as np
 import pandas
@@ -53,6 +54,12 @@ class Frames(InFolder):
         kept = mb.ingest(self.frame(), symbol="EURUSD", out=self.folder / "own.h5", **BARS)
         bars = self.folder / "own.bars" / "EURUSD.csv"
         mb.leak(kept, samples=2)
+        altered = self.folder / "altered.h5"
+        altered.write_bytes(kept.path.read_bytes())
+        with h5py.File(altered, "r+") as file:
+            file["series/M1/values"][5, 0] += 1
+        with self.assertRaisesRegex(mb.DataError, "/series/M1/values is not what its bars give"):
+            mb.leak(altered, samples=2)
         bars.write_text(bars.read_text().replace("1.1", "1.2", 1))
         with self.assertRaisesRegex(mb.DataError, "not the bytes"):
             mb.leak(kept, samples=2)

@@ -40,6 +40,23 @@ class Tensors(InFolder):
         self.assertEqual([list(batch) for batch in rest], [list(batch) for batch in whole[2:]])
         del half
 
+    @unittest.skipIf(IS_REAL, "the example trains with Lightning itself")
+    def test_a_data_module_has_the_parts_and_its_place(self) -> None:
+        ds = self.series()
+        module: Any = mb.lightning.DataModule(ds, 64, seed=3)
+        parts = [module.train_dataloader(), module.val_dataloader(), module.test_dataloader()]
+        for loader, part in zip(parts, ds.split()):
+            self.assertEqual(loader.options, (None, 0))
+            samples = np.concatenate([np.asarray(batch["sample"]) for batch in loader])
+            np.testing.assert_array_equal(np.sort(samples), part.indices)
+        other: Any = mb.lightning.DataModule(ds, 64, seed=3)
+        batches = iter(module.train_dataloader())
+        first = next(batches)["sample"]
+        other.load_state_dict(module.state_dict())
+        for one, same in zip(batches, other.train_dataloader()):
+            np.testing.assert_array_equal(one["sample"], same["sample"])
+        self.assertNotEqual(first.tolist(), same["sample"].tolist())
+
     @unittest.skipIf(IS_REAL, "a worker is made up with the stand-in only")
     def test_a_worker_is_told_what_to_do(self) -> None:
         fake_torch.Worker.current = object()
