@@ -80,6 +80,7 @@ class Guide(InFolder):
         code = "\n".join(blocks)
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=self.folder)
         self.assertEqual(done.returncode, 0, done.stderr)
+        self.bars(42).rename(self.folder / "bars.csv")
         for page in (ROOT / "README.md", ROOT.parent.parent / "README.md"):
             code = "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S))
             done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=self.folder)

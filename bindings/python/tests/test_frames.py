@@ -83,6 +83,10 @@ class Frames(InFolder):
         by_name = mb.ingest({"AAA": frame, "BBB": frame}, **BARS)
         self.assertEqual(by_name.fingerprint(), both.fingerprint())
         self.assertEqual(set(both.sample_instruments), {0, 1})
+        only = mb.ingest(pandas.concat([one, other[: len(other) // 2]]), symbol="AAA", **BARS)
+        self.assertEqual(only.fingerprint(), mb.ingest(frame, symbol="AAA", **BARS).fingerprint())
+        with self.assertRaisesRegex(mb.DataError, "no row of the frame has the symbol CCC"):
+            mb.ingest(one, symbol="CCC", **BARS)
         with self.assertRaisesRegex(mb.DataError, "a name that a file may have"):
             mb.ingest({"A/B": frame}, **BARS)
 

@@ -61,11 +61,13 @@ def by_symbol(frame: Any, symbol: str | None, zone: str | None) -> dict[str, Bar
     # With a zone, times without one are a clock on a wall; else they are UTC.
     is_utc = times.is_utc or zone is None
     symbols = table.symbols()
-    if symbols is None or symbol is not None:
+    if symbols is None:
         return {symbol or "BARS": Bars(times.time_ns, is_utc, columns)}
     found: dict[str, Bars] = {}
-    for one in dict.fromkeys(symbols.tolist()):
+    for one in dict.fromkeys(symbols.tolist()) if symbol is None else [symbol]:
         own_rows = np.flatnonzero(symbols == one)
+        if not own_rows.size:
+            raise DataError(f"no row of the frame has the symbol {one}", column="symbol", found=str(one))
         own_columns = {name: column[own_rows] for name, column in columns.items()}
         found[str(one)] = Bars(times.time_ns[own_rows], is_utc, own_columns)
     return found

@@ -370,7 +370,7 @@ class Run:
             "symbol": symbol,
             "zone": zone,
         }
-        return Follower(_megabatch.Follower(call), bars, zone)
+        return Follower(_megabatch.Follower(call), bars, symbol, zone)
 
 
 def _is_last(checkpoint: str) -> bool:
@@ -546,9 +546,10 @@ _HEADER = "datetime,open,high,low,close,volume\n"
 class Follower:
     """A model that predicts bars as they come."""
 
-    def __init__(self, native: _megabatch.Follower, bars: Any, zone: str | None) -> None:
+    def __init__(self, native: _megabatch.Follower, bars: Any, symbol: str | None, zone: str | None) -> None:
         self._native = native
         self._bars = bars
+        self._symbol = symbol
         self._zone = zone
         self._has_begun = False
         self.totals: dict[str, Any] | None = None
@@ -605,10 +606,12 @@ class Follower:
     def _frame(self, frame: Any) -> list[Forecast]:
         if not len(frame):
             return []
-        by_symbol = _frames.by_symbol(frame, "BARS", self._zone)
+        by_symbol = list(_frames.by_symbol(frame, self._symbol, self._zone).values())
+        if len(by_symbol) > 1:
+            raise ConfigError(f"the frame has bars of {len(by_symbol)} symbols; name one with symbol", key="symbol")
         with tempfile.TemporaryDirectory(prefix="megabatch-") as folder:
             path = pathlib.Path(folder) / "bars.csv"
-            _megabatch.write_bars(path, by_symbol["BARS"].native())
+            _megabatch.write_bars(path, by_symbol[0].native())
             self._has_begun = True
             return self._said(self._native.push(path.read_bytes()))
 
