@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use crate::session::Session;
 use crate::sources::{hash_of, stamp_of_file};
 use crate::workspace::{cargo, succeed};
-use crate::{demo, layers, skipped, tests_gate, trampolines};
+use crate::{demo, layers, python, skipped, tests_gate, trampolines};
 
 /// One check of the whole workspace.
 pub(crate) struct Gate {
@@ -23,6 +23,7 @@ pub(crate) const GATES: &[Gate] = &[
     Gate { name: "clippy", checks: "no warning in any target", run: clippy },
     Gate { name: "alone", checks: "each library builds alone, gpu-core passes without CUDA", run: each_library_alone },
     Gate { name: "tests", checks: "unit, property, golden and documentation tests", run: tests_gate::run },
+    Gate { name: "python", checks: "tests and types of the Python module", run: python::gate },
     Gate { name: "docs", checks: "documentation builds without a warning", run: docs },
     Gate { name: "system-libs", checks: "the program needs libc, libm and libgcc only", run: system_libraries },
     Gate { name: "demo", checks: "the main job runs end to end", run: demo_runs },

@@ -35,7 +35,7 @@ impl Counts {
 fn count_workspace(root: &Path) -> Result<BTreeMap<String, Counts>> {
     let mut crates: Vec<PathBuf> =
         std::fs::read_dir(root.join("crates"))?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
-    crates.extend(["benches", "xtask", "fuzz"].map(|name| root.join(name)));
+    crates.extend(["benches", "bindings/python", "xtask", "fuzz"].map(|name| root.join(name)));
     crates.into_iter().filter(|folder| folder.is_dir()).map(|folder| count_crate(root, &folder)).collect()
 }
 

@@ -47,6 +47,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     // A face sees the other libraries through `run` only.
     ("megabatch", &["megabatch-run"]),
+    ("megabatch-python", &["megabatch-run"]),
 ];
 
 /// Developers' packages, which nothing depends on.

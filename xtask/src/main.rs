@@ -17,6 +17,7 @@ mod language;
 mod layers;
 mod nextest;
 mod passed;
+mod python;
 mod report;
 mod session;
 mod simulate;
@@ -65,6 +66,12 @@ cargo xtask COMMAND
                   MB) under target/
   kill [RUNS]     kills 100 training runs, or RUNS, at random moments, and compares their results
                   with a run that was not killed
+  python build    the wheel of the Python module in target/wheels, with the release profile
+  python test [--torch] [NAME…]
+                  its tests, or those whose names have NAME in them; `--torch` in an environment with
+                  PyTorch (6 GB), where its tests run too
+  python stubs    its types: mypy in strict mode, and the stubs against the native part
+  python measure  its loader beside the same loop in Rust, and beside h5py; in release
   simulate [--events N] [--seed S]
                   the memory pool in lockstep with its model: 10 million events, or N, from seed 1,
                   or S
@@ -116,6 +123,7 @@ fn run(args: &[String]) -> Result<()> {
         "instructions" => instructions::run(rest),
         "kernels" => kernels::run(rest),
         "kill" => kill::run(rest),
+        "python" => python::run(rest),
         "report" => report::run(rest),
         "simulate" => simulate::run(rest),
         "trampolines" => trampolines::run(rest),

@@ -60,6 +60,11 @@ impl Sources {
         self.key_of_files(|path| !path.starts_with("docs"))
     }
 
+    /// Key of one page.
+    pub(crate) fn of_page(&self, page: &str) -> u64 {
+        self.key_of_files(|path| path == Path::new(page))
+    }
+
     fn key_of_files(&self, counts: impl Fn(&Path) -> bool) -> u64 {
         let counted = self.files.iter().filter(|(path, _)| counts(path));
         hash_of(&(counted.collect::<Vec<_>>(), self.surroundings))

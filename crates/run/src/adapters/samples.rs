@@ -141,6 +141,11 @@ impl SourceSamples {
     pub(crate) fn source(&self) -> &Source {
         &self.source
     }
+
+    /// The same, for who keeps it.
+    pub(crate) fn shared_source(&self) -> &Arc<Source> {
+        &self.source
+    }
 }
 
 impl Samples for SourceSamples {

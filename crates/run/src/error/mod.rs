@@ -1,11 +1,14 @@
 //! The error of a run: its kind, and the whole message.
 
 mod advice;
+mod fields;
 mod keys;
 mod kinds;
 
 use std::error::Error as StdError;
 use std::{fmt, io};
+
+use serde_json::Value;
 
 use crate::text::with_readable_sizes;
 pub(crate) use keys::with_keys;
@@ -44,6 +47,8 @@ pub struct Error {
     /// Work that failed, innermost first.
     contexts: Vec<String>,
     cause: Cause,
+    /// For programs, beside those of the cause.
+    fields: Vec<(&'static str, Value)>,
 }
 
 #[derive(Debug)]
@@ -55,7 +60,7 @@ enum Cause {
 impl Error {
     /// An error of `kind` that says `message`.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Error { kind, contexts: Vec::new(), cause: Cause::Message(message.into()) }
+        Error { kind, contexts: Vec::new(), cause: Cause::Message(message.into()), fields: Vec::new() }
     }
 
     /// An error of [`Kind::Usage`].
@@ -82,7 +87,12 @@ impl Error {
     pub(crate) fn of_cause(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         match cause.into().downcast::<Error>() {
             Ok(own) => *own,
-            Err(cause) => Error { kind: kinds::of(cause.as_ref()), contexts: Vec::new(), cause: Cause::Library(cause) },
+            Err(cause) => Error {
+                kind: kinds::of(cause.as_ref()),
+                contexts: Vec::new(),
+                cause: Cause::Library(cause),
+                fields: Vec::new(),
+            },
         }
     }
 

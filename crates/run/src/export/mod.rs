@@ -101,6 +101,35 @@ pub fn export(request: &ExportRequest, host: &Host<'_>) -> Result<Findings> {
     Ok(Findings::new(text, &json!({ "out": shown(out), "step": step, "tensors": tensors })))
 }
 
+/// A tensor of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamedTensor {
+    /// Its name in PyTorch's module.
+    pub name: String,
+    /// Its dimensions.
+    pub shape: Vec<usize>,
+    /// Its numbers, row-major.
+    pub values: Vec<f32>,
+}
+
+/// The weights of a run, in the order of the model.
+///
+/// # Errors
+/// A usage error for a run without a checkpoint, a data error for one that is damaged.
+pub fn weights(run: &Path, checkpoint: CheckpointChoice) -> Result<Vec<NamedTensor>> {
+    let folder = RunFolder::open(run)?;
+    let (_, file) = weights_file(&folder, checkpoint)?;
+    let model = trained_model(&folder)?;
+    let mut parameters: TensorSet = TensorSet::zeros(&Device::cpu().scope("model/parameters"), model.layout())?;
+    load_weights(&file, &mut parameters)?;
+    let tensor = |(name, shape, values): (&str, &[usize], &[f32])| NamedTensor {
+        name: name.to_owned(),
+        shape: shape.to_vec(),
+        values: values.to_vec(),
+    };
+    Ok(parameters.tensors().map(tensor).collect())
+}
+
 impl ExportFormat {
     fn ending(self) -> &'static str {
         match self {

@@ -1,10 +1,13 @@
 //! From bars as text to one file of aligned multi-timeframe series.
 
+mod bar_columns;
+mod named_options;
 pub(crate) mod provenance;
 mod recipe;
 mod series;
 pub(crate) mod universe;
 
+pub use bar_columns::{BarColumns, BarTimes};
 pub use megabatch_bars::{
     DateOrder, Feature, FormatName, OnError, Prices, Repeats, Scaling, StampedAt, SymbolPattern, TargetKind, Timeframe,
     Weekends, Zone,

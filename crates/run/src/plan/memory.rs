@@ -138,8 +138,12 @@ pub(super) fn would_not_fit(job: &TrainingSetup, needed: usize) -> Result<Error>
             .to_owned(),
         Some(batch) => smaller_batch(job, batch),
     };
-    let (needed, available) = (bytes(needed), bytes(job.memory_bytes));
-    Ok(Error::capacity(format!("a run needs {needed} and {available} are available: it would not fit; {advice}")))
+    let message = format!(
+        "a run needs {} and {} are available: it would not fit; {advice}",
+        bytes(needed),
+        bytes(job.memory_bytes)
+    );
+    Ok(Error::capacity(message).with_field("needed_bytes", needed).with_field("available_bytes", job.memory_bytes))
 }
 
 /// Advice that batches of `batch` samples would fit, and how steps stay as they are.

@@ -80,7 +80,7 @@ impl Recipe {
         recipe.is_whole().then_some(recipe)
     }
 
-    fn set(&mut self, name: &str, value: &str) -> Option<()> {
+    pub(in crate::ingest) fn set(&mut self, name: &str, value: &str) -> Option<()> {
         match name {
             "symbol" => self.symbol = Some(symbol_name(value).ok()?),
             "symbol-pattern" => self.symbol_pattern = Some(value.parse().ok()?),

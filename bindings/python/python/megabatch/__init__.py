@@ -1,0 +1,85 @@
+"""megabatch trains LSTMs on market data in several timeframes, and graph attention networks.
+
+`ingest` or `open` gives a dataset; its `loader` feeds PyTorch or anything else, and `train` trains megabatch's own
+models. See docs/guide/python.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import graph, memory, synth
+from ._megabatch import __version__
+from .dataset import Dataset, LeakProof, Timeframe, ingest, leak, open
+from .errors import (
+    CapacityError,
+    ConfigError,
+    DataError,
+    DeviceError,
+    ForkError,
+    MegabatchError,
+    NumericError,
+)
+from .loader import Batch, Loader
+from .system import Examination, doctor
+from .training import (
+    Evaluation,
+    Follower,
+    Forecast,
+    Plan,
+    Predictions,
+    Report,
+    Run,
+    Step,
+    load_run,
+    plan,
+    train,
+)
+
+if TYPE_CHECKING:
+    from . import lightning
+
+__all__ = [
+    "Batch",
+    "CapacityError",
+    "ConfigError",
+    "DataError",
+    "Dataset",
+    "DeviceError",
+    "Evaluation",
+    "Examination",
+    "Follower",
+    "Forecast",
+    "ForkError",
+    "LeakProof",
+    "Loader",
+    "MegabatchError",
+    "NumericError",
+    "Plan",
+    "Predictions",
+    "Report",
+    "Run",
+    "Step",
+    "Timeframe",
+    "__version__",
+    "doctor",
+    "graph",
+    "ingest",
+    "leak",
+    "lightning",
+    "load_run",
+    "memory",
+    "open",
+    "plan",
+    "synth",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Lightning takes seconds to import, and few programs use it.
+    if name == "lightning":
+        import importlib
+
+        return importlib.import_module(".lightning", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

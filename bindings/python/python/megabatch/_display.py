@@ -1,0 +1,128 @@
+"""Progress in a terminal or a notebook, or as lines of a log."""
+
+from __future__ import annotations
+
+import html
+import logging
+import shutil
+import sys
+import time
+from typing import Any, Protocol
+
+log = logging.getLogger("megabatch")
+
+
+class Display(Protocol):
+    """What the native part calls."""
+
+    def begin(self, label: str, total: int, unit: str) -> Display: ...
+    def begin_at(self, first: int) -> None: ...
+    def at(self, done: int, message: str) -> None: ...
+    def note(self, text: str) -> None: ...
+    def end(self) -> None: ...
+
+
+class _Log:
+    """Remarks go to the log `megabatch`."""
+
+    def begin(self, label: str, total: int, unit: str) -> Display:
+        return self
+
+    def begin_at(self, first: int) -> None:
+        pass
+
+    def at(self, done: int, message: str) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        log.info("%s", text)
+
+    def end(self) -> None:
+        pass
+
+
+class _Bar:
+    """A bar that is drawn again and again."""
+
+    def __init__(self) -> None:
+        self._label, self._total, self._unit, self._first = "", 0, "", 0
+        self._start = time.monotonic()
+
+    def begin(self, label: str, total: int, unit: str) -> Display:
+        self._label, self._total, self._unit, self._first = label, total, unit, 0
+        self._start = time.monotonic()
+        return self
+
+    def begin_at(self, first: int) -> None:
+        self._first = first
+
+    def _line(self, done: int, message: str) -> str:
+        share = done / self._total if self._total else 1.0
+        filled = int(30 * min(share, 1.0))
+        seconds = max(time.monotonic() - self._start, 1e-9)
+        rate = (done - self._first) / seconds
+        left = f"{(self._total - done) / rate:.0f} s left" if rate > 0 else ""
+        bar = "=" * filled + " " * (30 - filled)
+        line = f"{self._label} [{bar}] {done}/{self._total} {self._unit}  {rate:.1f}/s  {left}  {message}"
+        return line.rstrip()
+
+    def at(self, done: int, message: str) -> None:
+        self._show(self._line(done, message))
+
+    def note(self, text: str) -> None:
+        log.info("%s", text)
+
+    def end(self) -> None:
+        self._show("")
+
+    def _show(self, line: str) -> None:
+        raise NotImplementedError
+
+
+class _Terminal(_Bar):
+    def _show(self, line: str) -> None:
+        width = shutil.get_terminal_size().columns
+        sys.stderr.write("\r\x1b[K" + line[: width - 1])
+        sys.stderr.flush()
+
+    def note(self, text: str) -> None:
+        sys.stderr.write("\r\x1b[K" + text + "\n")
+
+
+class _Notebook(_Bar):
+    def __init__(self) -> None:
+        super().__init__()
+        self._handle: Any = None
+        self._notes: list[str] = []
+        self._last = ""
+
+    def note(self, text: str) -> None:
+        self._notes.append(text)
+        self._show(self._last)
+
+    def _show(self, line: str) -> None:
+        from IPython.display import HTML, display
+
+        self._last = line
+        text = "\n".join([*self._notes, *([line] if line else [])])
+        shown = HTML(f"<pre>{html.escape(text)}</pre>")
+        if self._handle is None:
+            self._handle = display(shown, display_id=True)
+        else:
+            self._handle.update(shown)
+
+
+def _is_notebook() -> bool:
+    if "IPython" not in sys.modules:
+        return False
+    shell = sys.modules["IPython"].get_ipython()
+    return shell is not None and hasattr(shell, "kernel")
+
+
+def display(progress: bool | None) -> Display:
+    """The display of this program; `None` leaves the choice to where it runs."""
+    if progress is None:
+        progress = _is_notebook() or sys.stderr.isatty()
+    if not progress:
+        return _Log()
+    return _Notebook() if _is_notebook() else _Terminal()

@@ -1,0 +1,63 @@
+"""Settings of a run: a YAML file, a mapping or keywords, as `key=value` texts."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, Union
+
+import numpy as np
+
+from .errors import ConfigError
+
+Config = Union[Mapping[str, Any], str, "os.PathLike[str]", None]
+
+
+def sources(config: Config, keywords: Mapping[str, Any]) -> tuple[str | None, list[str]]:
+    """The YAML file, if there is one, and the settings over it."""
+    file: str | None = None
+    settings: dict[str, str] = {}
+    if isinstance(config, Mapping):
+        settings.update(_flat(config))
+    elif isinstance(config, (str, os.PathLike)):
+        file = os.fspath(config)
+    elif config is not None:
+        raise ConfigError(f"config is {config!r}: expected a mapping or the path of a YAML file")
+    settings.update(_flat(keywords))
+    return file, [f"{key}={value}" for key, value in settings.items()]
+
+
+def _flat(settings: Mapping[str, Any]) -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for name, value in settings.items():
+        if not isinstance(name, str):
+            raise ConfigError(f"the setting {name!r} is no text; settings are named such as \"training.lr\"")
+        key = name.replace("__", ".", 1)
+        if isinstance(value, Mapping) and "." not in key:
+            for inner, own in value.items():
+                flat[f"{key}.{inner}"] = text(own, f"{key}.{inner}")
+        else:
+            flat[key] = text(value, key)
+    return flat
+
+
+def text(value: Any, key: str) -> str:
+    """A value as the program takes it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, (str, os.PathLike)):
+        return os.fspath(value)
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        if any(isinstance(item, Mapping) for item in value):
+            return json.dumps([dict(item) for item in value])
+        return "[" + ", ".join(text(item, key) for item in value) + "]"
+    if value is None:
+        raise ConfigError(f"{key} is None; leave the setting out, or give the word that it has, such as \"none\"")
+    raise ConfigError(f"{key} is {value!r}: expected a number, a text, a flag or a list of them", key=key)

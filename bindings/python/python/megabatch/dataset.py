@@ -1,0 +1,426 @@
+"""Datasets: files of series, windows or graphs, and parts of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _frames, _megabatch, _settings
+from .errors import ConfigError, DataError
+from .loader import Batch, Loader
+
+if TYPE_CHECKING:
+    import torch.utils.data
+
+StrPath = Union[str, "os.PathLike[str]"]
+
+__all__ = ["Dataset", "LeakProof", "Timeframe", "ingest", "leak", "open"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Timeframe:
+    """A timeframe of a dataset."""
+
+    name: str
+    """Its name, such as `M5`; empty where the file does not name it."""
+    steps: int
+    """Length of a window in bars, T."""
+    features: tuple[str, ...]
+    """Names of the features; `feature_0` and so on where the file does not tell them."""
+    bars: int | None
+    """Number of bars of a series."""
+
+
+class _Temporary:
+    """A folder that goes with the last dataset that uses it."""
+
+    def __init__(self) -> None:
+        self.path = pathlib.Path(tempfile.mkdtemp(prefix="megabatch-"))
+        self._remove = weakref.finalize(self, _remove_in_its_process, self.path, os.getpid())
+
+
+def _remove_in_its_process(path: pathlib.Path, process: int) -> None:
+    if process == os.getpid():
+        shutil.rmtree(path, ignore_errors=True)
+
+
+class Dataset:
+    """Samples of a file, or a part of them."""
+
+    def __init__(
+        self,
+        path: StrPath,
+        *,
+        resident: bool = False,
+        _native: _megabatch.Dataset | None = None,
+        _indices: npt.NDArray[np.int64] | None = None,
+        _part: str | None = None,
+        _keeps: _Temporary | None = None,
+    ) -> None:
+        self._path = pathlib.Path(path).absolute()
+        self._resident = resident
+        self._native = _native or _megabatch.Dataset(self._path, resident=resident)
+        self._indices = _indices
+        self._part = _part
+        self._keeps = _keeps
+        self._facts: dict[str, Any] = self._native.facts()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self._path, self._resident, self._indices, self._part)
+
+    @property
+    def path(self) -> pathlib.Path:
+        """The file."""
+        return self._path
+
+    @property
+    def layout(self) -> str:
+        """`series`, `windows` or `graphs`."""
+        return str(self._facts["layout"])
+
+    @property
+    def part(self) -> str | None:
+        """`train`, `validation` or `test`; `None` for the whole file."""
+        return self._part
+
+    @property
+    def indices(self) -> npt.NDArray[np.int64]:
+        """Numbers of the samples in the file; graphs, for a file of graphs."""
+        return np.arange(self._native.units()) if self._indices is None else self._indices
+
+    def __len__(self) -> int:
+        return self._native.units() if self._indices is None else len(self._indices)
+
+    @property
+    def timeframes(self) -> dict[str, Timeframe]:
+        """Timeframes by name, shortest first."""
+        made = {}
+        for facts in self._facts["timeframes"]:
+            names = facts["feature_names"] or [f"feature_{n}" for n in range(facts["features"])]
+            made[facts["name"]] = Timeframe(facts["name"], facts["steps"], tuple(names), facts["bars"])
+        return made
+
+    @property
+    def features(self) -> dict[str, tuple[str, ...]]:
+        """Names of the features by timeframe."""
+        return {name: timeframe.features for name, timeframe in self.timeframes.items()}
+
+    @property
+    def targets(self) -> int:
+        """Number of targets of a sample, K."""
+        return int(self._facts["targets"])
+
+    @property
+    def instruments(self) -> tuple[str, ...]:
+        """Names of the instruments; empty where the file names none."""
+        return tuple(self._facts["instruments"])
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Everything that is known of the file, as JSON has it."""
+        return dict(self._facts)
+
+    @property
+    def times(self) -> npt.NDArray[np.datetime64] | None:
+        """Time of each sample, UTC, where the file has times."""
+        times = self._native.sample_times()
+        if times is None:
+            return None
+        own = np.frombuffer(times, dtype="datetime64[ns]")
+        return own if self._indices is None else own[self._indices]
+
+    @property
+    def span(self) -> tuple[np.datetime64, np.datetime64] | None:
+        """First and last time of the samples."""
+        times = self.times
+        return None if times is None or not len(times) else (times.min(), times.max())
+
+    @property
+    def sample_instruments(self) -> npt.NDArray[np.int32] | None:
+        """Index of each sample's instrument in `instruments`, where the file has several."""
+        found = self._native.sample_instruments()
+        if found is None:
+            return None
+        own = np.frombuffer(found, dtype=np.int32)
+        return own if self._indices is None else own[self._indices]
+
+    def fingerprint(self) -> str:
+        """A hash of the numbers of the file."""
+        return self._native.fingerprint()
+
+    def _part_of(self, name: str, indices: bytes) -> Dataset:
+        return Dataset(
+            self._path,
+            resident=self._resident,
+            _native=self._native,
+            _indices=np.frombuffer(indices, dtype=np.int64),
+            _part=name,
+            _keeps=self._keeps,
+        )
+
+    def _parts(self, parts: tuple[bytes, bytes, bytes, int]) -> tuple[Dataset, Dataset, Dataset]:
+        train, validation, test, _ = parts
+        return self._part_of("train", train), self._part_of("validation", validation), self._part_of("test", test)
+
+    def _require_whole(self, purpose: str) -> None:
+        if self._indices is not None:
+            raise ConfigError(
+                f"this dataset is the part {self._part} of {self._path}, and {purpose} takes the whole file, which it "
+                f"splits by data.split itself"
+            )
+
+    def split(
+        self, fractions: Sequence[float] = (0.7, 0.15, 0.15), *, purge: str = "auto"
+    ) -> tuple[Dataset, Dataset, Dataset]:
+        """The samples for training, validation and test, by time. Samples whose windows overlap a label of another
+        part are left out, as training does with these settings."""
+        self._require_whole("split")
+        settings = {"data.split": _fractions(fractions), "data.purge": purge}
+        return self._parts(self._native.split(*_settings.sources(settings, {})))
+
+    def walk_forward(
+        self,
+        folds: int,
+        fractions: Sequence[float] = (0.7, 0.15, 0.15),
+        *,
+        purge: str = "auto",
+        window: str = "expanding",
+        overlap: float = 0.0,
+    ) -> list[tuple[Dataset, Dataset, Dataset]]:
+        """The split of each fold of a walk forward through the last part of `fractions`."""
+        self._require_whole("walk_forward")
+        settings = {
+            "data.split": _fractions(fractions),
+            "data.purge": purge,
+            "data.walk_forward": folds,
+            "data.walk_forward_window": window,
+            "data.walk_forward_overlap": overlap,
+        }
+        return [self._parts(fold) for fold in self._native.walk_forward(*_settings.sources(settings, {}))]
+
+    def loader(
+        self,
+        batch_size: int = 256,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        run_length: int | None = None,
+        drop_last: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+        overlap: bool = False,
+        chunk_bytes: int = 64 << 20,
+    ) -> Loader:
+        """Batches of the samples, see `Loader`.
+
+        Shuffled samples come in the order of training with the same seed: in runs of `run_length` consecutive ones,
+        by default as many as training takes; 1 shuffles fully. With `overlap`, windows that are evenly apart in the
+        bars of an unshuffled series are views of these bars. Samples of a windows file are read ahead in pieces of
+        `chunk_bytes`.
+        """
+        return Loader(
+            self,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            seed=seed,
+            run_length=run_length,
+            drop_last=drop_last,
+            rank=rank,
+            world_size=world_size,
+            overlap=overlap,
+            chunk_bytes=chunk_bytes,
+        )
+
+    def torch(
+        self,
+        batch_size: int = 256,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        run_length: int | None = None,
+        drop_last: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+        chunk_bytes: int = 64 << 20,
+    ) -> torch.utils.data.IterableDataset[dict[str, torch.Tensor]]:
+        """The batches of `loader` as tensors, for `torch.utils.data.DataLoader(…, batch_size=None, num_workers=0)` or
+        a loop of its own."""
+        from ._torch import batches
+
+        loader = self.loader(
+            batch_size,
+            shuffle=shuffle,
+            seed=seed,
+            run_length=run_length,
+            drop_last=drop_last,
+            rank=rank,
+            world_size=world_size,
+            chunk_bytes=chunk_bytes,
+        )
+        return batches(loader)
+
+    def __getitem__(self, samples: int | slice | Sequence[int] | npt.NDArray[np.integer[Any]]) -> Batch:
+        """The samples of these places, as a batch; a sample of its own has no first dimension."""
+        chosen = np.atleast_1d(self.indices[samples])
+        part = Dataset(self._path, _native=self._native, _indices=chosen.astype(np.int64), _keeps=self._keeps)
+        if not len(part):
+            raise ConfigError("no samples were asked for")
+        batch = next(iter(part.loader(len(part))))
+        if isinstance(samples, (int, np.integer)):
+            return {key: array[0] for key, array in batch.items()}
+        return batch
+
+    def __repr__(self) -> str:
+        part = f", part {self._part}" if self._part else ""
+        windows = ", ".join(f"{name or 'features'} [{of.steps}, {len(of.features)}]" for name, of in self.timeframes.items())
+        return f"<megabatch.Dataset {self._path}: {len(self)} samples{part}; {windows}; {self.targets} targets>"
+
+
+def _reopened(
+    path: pathlib.Path, resident: bool, indices: npt.NDArray[np.int64] | None, part: str | None
+) -> Dataset:
+    return Dataset(path, resident=resident, _indices=indices, _part=part)
+
+
+def _fractions(fractions: Sequence[float]) -> list[float]:
+    shares = [float(share) for share in fractions]
+    if len(shares) != 3:
+        raise ConfigError(f"fractions are {shares}: expected three, for training, validation and test", key="data.split")
+    return shares
+
+
+def open(path: StrPath, *, resident: bool = False) -> Dataset:
+    """A dataset of a series file, a windows file or a file of graphs (`.mbg`).
+
+    Series are read into memory, and graphs are mapped. Windows stay in their file unless `resident` is true.
+    """
+    return Dataset(path, resident=resident)
+
+
+_Bars = Union[StrPath, Sequence[StrPath], Mapping[str, Any], Any]
+
+
+def ingest(
+    bars: _Bars,
+    *,
+    timeframes: Mapping[str, int] | str | None = None,
+    target: str | None = None,
+    horizon: int | None = None,
+    out: StrPath | None = None,
+    symbol: str | None = None,
+    features: Sequence[str] | str | None = None,
+    **options: Any,
+) -> Dataset:
+    """Makes a dataset of aligned series of bars.
+
+    `bars` are a frame of pandas, polars or pyarrow, a mapping of frames by symbol, or paths of files. A frame has the
+    columns `open`, `high`, `low` and `close`, a time as a column or as the index, and may have `volume`, `spread` and
+    `symbol`. Times without a zone are UTC unless `zone` is given. Its bars are written as CSV to a folder beside
+    `out`, so that `leak` and `follow` find them. Without `out`, files go with the dataset.
+
+    `options` are those of `megabatch ingest`, with `_` for `-`: `stride=20`, `on_error="repair"`.
+    """
+    named = {name.replace("_", "-"): value for name, value in options.items()}
+    named.update({"timeframes": timeframes, "target": target, "horizon": horizon, "features": features})
+    keeps = _Temporary() if out is None else None
+    file = keeps.path / "series.h5" if keeps else pathlib.Path(os.fspath(out or ""))
+    if not (_frames.is_frame(bars) or isinstance(bars, Mapping)):
+        paths = [bars] if isinstance(bars, (str, os.PathLike)) else list(bars)
+        wrong = [path for path in paths if not isinstance(path, (str, os.PathLike))]
+        if wrong:
+            raise DataError(f"a {type(wrong[0]).__name__} is no path of a file of bars and no frame")
+        named["symbol"] = symbol
+        _megabatch.ingest([os.path.abspath(path) for path in paths], _options(named), file)
+        return Dataset(file, _keeps=keeps)
+    zone = options.get("zone")
+    by_symbol = _frames.by_symbol(bars, symbol, None if zone is None else str(zone))
+    folder = file.parent / f"{file.stem}.bars"
+    if out is not None and folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    try:
+        return Dataset(_ingest_frames(by_symbol, named, folder, file), _keeps=keeps)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _ingest_frames(
+    by_symbol: dict[str, _frames.Bars], named: dict[str, Any], folder: pathlib.Path, file: pathlib.Path
+) -> pathlib.Path:
+    paths = []
+    for name, own in by_symbol.items():
+        if not name or os.path.basename(name) != name:
+            raise DataError(f"symbol {name!r}: expected a name that a file may have", column="symbol")
+        paths.append((folder / f"{name}.csv").absolute())
+        _megabatch.write_bars(paths[-1], own.native())
+    if len(by_symbol) == 1:
+        named["symbol"] = next(iter(by_symbol))
+    else:
+        named["symbol-pattern"] = "{}"
+    named.setdefault("format", "iso")
+    try:
+        _megabatch.ingest([os.fspath(path) for path in paths], _options(named), file)
+    except DataError as error:
+        # The file has a header, and counts lines from 1.
+        if isinstance(line := error.fields.get("line"), int):
+            error.fields["row"] = line - 2
+        raise
+    return file
+
+
+def _options(named: Mapping[str, Any]) -> list[tuple[str, str]]:
+    found = []
+    for name, value in named.items():
+        if value is None:
+            continue
+        if isinstance(value, Mapping):
+            joined = ":" if name == "timeframes" else "="
+            text = ",".join(f"{key}{joined}{own}" for key, own in value.items())
+        elif isinstance(value, (list, tuple)):
+            text = ",".join(map(str, value))
+        else:
+            text = _settings.text(value, name)
+        found.append((name, text))
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class LeakProof:
+    """A proof that no sample sees the future."""
+
+    text: str
+    facts: dict[str, Any]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def leak(
+    dataset: Dataset | StrPath,
+    *,
+    samples: int = 32,
+    seed: int = 0,
+    source: Sequence[StrPath] = (),
+    config: Mapping[str, Any] | None = None,
+) -> LeakProof:
+    """Proves that no sample of a series file sees a bar that had not closed, or raises `DataError` with the first one
+    that does.
+
+    The series is made again from its bars and compared. `source` says where the bars are now, if they were moved.
+    """
+    if isinstance(dataset, Dataset):
+        dataset._require_whole("leak")
+    path = dataset.path if isinstance(dataset, Dataset) else pathlib.Path(dataset)
+    _, settings = _settings.sources(config, {})
+    text, facts = _megabatch.leak(path, [os.fspath(path) for path in source], samples, seed, settings)
+    return LeakProof(text, facts)

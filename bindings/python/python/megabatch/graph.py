@@ -1,0 +1,82 @@
+"""Graphs, built once into a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Union
+
+from . import _megabatch
+from ._display import display
+
+__all__ = ["build"]
+
+StrPath = Union[str, "os.PathLike[str]"]
+
+
+def build(
+    inputs: StrPath | Sequence[StrPath],
+    out: StrPath,
+    *,
+    kind: str,
+    lookback: int | None = None,
+    k: int | None = None,
+    half_life: float | None = None,
+    demean: bool = False,
+    min_observations: int | None = None,
+    min_degree: int | None = None,
+    absolute: bool = False,
+    threshold: float | None = None,
+    symmetry: str | None = None,
+    self_loops: bool = False,
+    similarities: StrPath | None = None,
+    on_error: str | None = None,
+    radius: float | None = None,
+    periodic: tuple[float, float, float] | None = None,
+    normalize_features: bool = False,
+    targets: StrPath | None = None,
+    target: Sequence[str] = (),
+    positions: bool = False,
+    rewire: int | None = None,
+    threads: int | None = None,
+    progress: bool | None = None,
+) -> dict[str, Any]:
+    """Builds graphs of `kind` into the file `out` (`.mbg`), unless it has them already. Options are those of
+    `megabatch graph build`, and the answer is its JSON.
+
+    Graphs that have features of their own open with `megabatch.open(out)`; graphs between instruments are named by the
+    setting `model.graph`.
+    """
+    paths = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
+    options = {
+        "lookback": lookback,
+        "k": k,
+        "half_life": half_life,
+        "demean": demean,
+        "min_observations": min_observations,
+        "min_degree": min_degree,
+        "absolute": absolute,
+        "threshold": threshold,
+        "symmetry": symmetry,
+        "self_loops": self_loops,
+        "similarities": similarities,
+        "on_error": on_error,
+        "radius": radius,
+        "periodic": periodic,
+        "normalize_features": normalize_features,
+        "targets": targets,
+        "target": list(target),
+        "positions": positions,
+    }
+    call = {
+        "inputs": paths,
+        "kind": kind,
+        "out": out,
+        "rewire": rewire,
+        "threads": threads,
+        "options": options,
+        "display": display(progress),
+    }
+    _, facts = _megabatch.build_graphs(call)
+    return facts
+

@@ -1,0 +1,146 @@
+"""Batches of a dataset."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _megabatch
+from .errors import ConfigError
+
+if TYPE_CHECKING:
+    from .dataset import Dataset
+
+Batch = dict[str, npt.NDArray[Any]]
+
+__all__ = ["Batch", "Loader"]
+
+
+class Loader:
+    """Batches of a dataset, as dicts of arrays: a window `[B, T, F]` for each timeframe, `targets` `[B, K]` and
+    `sample` `[B]`, the numbers of the samples in their file.
+
+    A loop over the loader is one epoch. After the last batch the loader stands at the next epoch, whose order is
+    another one. `batch_size` counts the samples of all ranks together, as in training.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        *,
+        batch_size: int = 256,
+        shuffle: bool = False,
+        seed: int = 0,
+        run_length: int | None = None,
+        drop_last: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+        overlap: bool = False,
+        chunk_bytes: int = 64 << 20,
+    ) -> None:
+        for name, value in (("batch_size", batch_size), ("seed", seed), ("rank", rank), ("world_size", world_size)):
+            if value < 0:
+                raise ConfigError(f"{name} is {value}: expected 0 or more", key=name)
+        indices = dataset._indices
+        options = {
+            "batch_size": batch_size,
+            "shuffle": shuffle,
+            "seed": seed,
+            "run_length": run_length,
+            "drop_last": drop_last,
+            "rank": rank,
+            "world_size": world_size,
+            "overlap": overlap,
+            "chunk_bytes": chunk_bytes,
+        }
+        self._dataset = dataset
+        self._native = _megabatch.Loader(dataset._native, None if indices is None else indices.tobytes(), options)
+        self._keys = [name or "features" for name in dataset.timeframes]
+        self._epoch = 0
+        self._batch = 0
+        self._resumes = False
+        # What decides the order of samples, whatever the ranks.
+        self._order = {
+            "samples": len(dataset),
+            "chosen": 0 if indices is None else zlib.crc32(indices.tobytes()),
+            "batch_size": batch_size,
+            "shuffle": shuffle,
+            "seed": seed,
+            "run_length": self._native.run_length(),
+            "drop_last": drop_last,
+        }
+
+    @property
+    def dataset(self) -> Dataset:
+        """The samples."""
+        return self._dataset
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next batch, counted from 0."""
+        return self._epoch
+
+    @property
+    def run_length(self) -> int | None:
+        """Consecutive samples that stay together when they are shuffled."""
+        return self._native.run_length()
+
+    def __len__(self) -> int:
+        """Batches in an epoch."""
+        return self._native.batches_per_epoch()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begins at the first batch of `epoch`."""
+        if epoch < 0:
+            raise ConfigError(f"epoch is {epoch}: expected 0 or more", key="epoch")
+        self._epoch, self._batch, self._resumes = epoch, 0, False
+
+    def __iter__(self) -> Iterator[Batch]:
+        for samples, tables in self._tables():
+            yield self._arrays(samples, tables)
+
+    def _tables(self) -> Iterator[tuple[bytes, list[_megabatch.Table]]]:
+        """The batches of an epoch before they are arrays."""
+        epoch = self._epoch
+        first = self._batch if self._resumes else 0
+        self._resumes = False
+        self._batch = first
+        native = self._native.epoch(epoch, first)
+        while (batch := native.next()) is not None:
+            self._epoch, self._batch = epoch, self._batch + 1
+            yield batch
+        self._epoch, self._batch = epoch + 1, 0
+
+    def _arrays(self, samples: bytes, tables: list[_megabatch.Table]) -> Batch:
+        batch: Batch = {key: np.asarray(table) for key, table in zip(self._keys, tables)}
+        batch["targets"] = np.asarray(tables[-1])
+        batch["sample"] = np.frombuffer(samples, dtype=np.int64)
+        return batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loader stands, for `load_state_dict` of a loader of any rank and world size."""
+        # An epoch of which every batch was given is over, whether or not the loop has seen its end.
+        epoch, batch = self._epoch, self._batch
+        if batch >= len(self):
+            epoch, batch = epoch + 1, 0
+        return {"version": 1, "epoch": epoch, "batch": batch, "order": dict(self._order)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on where another loader stood. Both have the same samples in the same order."""
+        if state.get("version") != 1:
+            raise ConfigError(f"version {state.get('version')!r}: expected a state of a loader, version 1")
+        for key, own in self._order.items():
+            theirs = state["order"].get(key)
+            if theirs != own:
+                what = {"samples": "other data", "chosen": "another choice of samples"}.get(key, f"{key}={theirs}")
+                raise ConfigError(
+                    f"the state is of a loader with {what}, and this one has {own}: their batches differ", key=key
+                )
+        self._epoch, self._batch, self._resumes = int(state["epoch"]), int(state["batch"]), True
+
+    def __repr__(self) -> str:
+        return f"<megabatch.Loader: {len(self)} batches of {self._order['batch_size']} samples>"

@@ -1,0 +1,30 @@
+"""The set-up of this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from typing import Any
+
+from . import _megabatch
+
+__all__ = ["Examination", "doctor"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Examination:
+    """What stands in the way of training on a GPU."""
+
+    is_healthy: bool
+    text: str
+    facts: dict[str, Any]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def doctor(python: str | os.PathLike[str] | None = None) -> Examination:
+    """Examines GPU, driver, container and a Python environment, by default this one. Nothing is changed."""
+    is_healthy, text, facts = _megabatch.doctor(os.fspath(python or sys.executable))
+    return Examination(is_healthy, text, facts)

@@ -1,0 +1,637 @@
+"""Training of megabatch's models, and what becomes of a run."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _frames, _megabatch, _settings
+from ._display import display, log
+from .dataset import Dataset, StrPath, _Temporary
+from .errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+__all__ = [
+    "Evaluation",
+    "Follower",
+    "Forecast",
+    "Plan",
+    "Predictions",
+    "Report",
+    "Run",
+    "Step",
+    "load_run",
+    "plan",
+    "train",
+]
+
+_Data = Union[Dataset, StrPath, None]
+
+
+def _file_of(data: _Data, purpose: str) -> pathlib.Path | None:
+    if isinstance(data, Dataset):
+        data._require_whole(purpose)
+        return data.path
+    if data is not None and not isinstance(data, (str, os.PathLike)):
+        raise ConfigError(f"the data of {purpose} are {data!r}: expected a dataset or the path of one")
+    return None if data is None else pathlib.Path(data)
+
+
+def _job(
+    data: _Data, config: _settings.Config, settings: Mapping[str, Any], device: str, max_steps: int | None, purpose: str
+) -> dict[str, Any]:
+    file, texts = _settings.sources(config, settings)
+    path = _file_of(data, purpose)
+    return {"data": path, "file": file, "set": texts, "device": device, "max_steps": max_steps}
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Samples, steps and memory of a run, computed before it starts."""
+
+    text: str
+    facts: dict[str, Any]
+    """As `plan.json` has them."""
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps of the whole run."""
+        return int(self.facts["steps"])
+
+    @property
+    def memory_bytes(self) -> int:
+        """Peak memory of the run."""
+        return int(self.facts["memory"]["total_bytes"])
+
+    @property
+    def parameters(self) -> int:
+        """Numbers in the model's weights."""
+        return int(self.facts["parameters"])
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def plan(
+    dataset: _Data = None,
+    /,
+    config: _settings.Config = None,
+    *,
+    device: str = "auto",
+    max_steps: int | None = None,
+    memory_bytes: int | None = None,
+    **settings: Any,
+) -> Plan:
+    """Computes what a run would take, or raises `CapacityError` with the nearest settings that would fit.
+
+    Settings are a YAML file, a mapping such as `{"model": {"hidden": 64}}` or `{"model.hidden": 64}`, and keywords
+    such as `model__hidden=64` or `model={"hidden": 64}`, which go over the others.
+    """
+    job = _job(dataset, config, settings, device, max_steps, "plan")
+    text, facts = _megabatch.plan(job, memory_bytes)
+    return Plan(text, facts)
+
+
+@dataclasses.dataclass
+class Step:
+    """An optimizer step, as `on_step` sees it."""
+
+    step: int
+    """Steps done, this one included."""
+    steps: int
+    """Steps at which training will end."""
+    epoch: int
+    loss: float
+    lr: float
+    grad_norm: float
+    samples_per_s: float
+    validation_loss: float | None
+    """Loss of the last validation before this step."""
+    best_validation_loss: float | None
+    facts: dict[str, Any] = dataclasses.field(repr=False)
+    """Everything that is known of the step, as `metrics.jsonl` has it."""
+    _stopped: bool = dataclasses.field(default=False, repr=False)
+
+    def stop(self) -> None:
+        """Ends the run after this step, with a checkpoint from which it can be resumed."""
+        self._stopped = True
+
+
+class _Steps:
+    """Calls `on_step` with the steps among the events of training."""
+
+    def __init__(self, on_step: Callable[[Step], object]) -> None:
+        self._on_step = on_step
+        self._validation: float | None = None
+        self._best: float | None = None
+
+    def __call__(self, event: dict[str, Any]) -> bool:
+        if event["event"] == "validation":
+            self._validation = event["loss"]
+            self._best = event["loss"] if event["best"] else self._best
+        if event["event"] != "step":
+            return False
+        step = Step(
+            step=event["step"],
+            steps=event["steps"],
+            epoch=event["epoch"],
+            loss=event["loss"],
+            lr=event["lr"],
+            grad_norm=event["grad_norm"],
+            samples_per_s=event["samples_per_s"],
+            validation_loss=self._validation,
+            best_validation_loss=self._best,
+            facts=event,
+        )
+        self._on_step(step)
+        return step._stopped
+
+
+def train(
+    dataset: _Data = None,
+    /,
+    config: _settings.Config = None,
+    *,
+    out: StrPath | None = None,
+    on_step: Callable[[Step], object] | None = None,
+    resume: bool = False,
+    init: StrPath | None = None,
+    max_steps: int | None = None,
+    device: str = "auto",
+    progress: bool | None = None,
+    **settings: Any,
+) -> Run:
+    """Trains a model on the file of a dataset, as `megabatch train` does, to the same weights.
+
+    Settings are given as to `plan`. Without `out`, the folder of the run goes with the run. `on_step` sees each step
+    and may end the run with `step.stop()`; if it raises, the run saves a checkpoint and ends, and the exception comes
+    through. So it does for Ctrl-C. `resume=True` goes on with the run in `out`, and needs no data.
+    """
+    keeps = _Temporary() if out is None and not resume else None
+    folder = keeps.path / "run" if keeps else out
+    call = {
+        "job": _job(dataset, config, settings, device, max_steps, "train"),
+        "out": folder,
+        "init": init,
+        "resume": resume,
+        "on_event": None if on_step is None else _Steps(on_step),
+        "display": display(progress),
+    }
+    answer = _megabatch.train(call)
+    kept = (keeps, dataset if isinstance(dataset, Dataset) else None)
+    return Run(
+        answer["run"],
+        steps=answer["steps"],
+        is_finished=answer["is_finished"],
+        best_validation=answer["best_validation"],
+        text=answer["text"],
+        facts=answer["facts"],
+        _keeps=kept,
+    )
+
+
+def load_run(folder: StrPath) -> Run:
+    """A run of `train` or of `megabatch train`."""
+    path = pathlib.Path(folder)
+    if not (path / "config.yaml").is_file():
+        raise ConfigError(f"{path}: no run is here; expected the folder that train wrote, with config.yaml in it")
+    return Run(path)
+
+
+class Run:
+    """A run in its folder."""
+
+    def __init__(
+        self,
+        path: StrPath,
+        *,
+        steps: int | None = None,
+        is_finished: bool | None = None,
+        best_validation: tuple[int, float] | None = None,
+        text: str = "",
+        facts: dict[str, Any] | None = None,
+        _keeps: object = None,
+    ) -> None:
+        self.path = pathlib.Path(path).absolute()
+        """The folder."""
+        self.steps = steps
+        """Optimizer steps done; `None` for a run that was loaded."""
+        self.is_finished = is_finished
+        """False for a run that was stopped and can be resumed; `None` for a run that was loaded."""
+        self.best_validation = best_validation
+        """Step and loss of the best validation."""
+        self.text = text
+        self.facts = facts or {}
+        self._keeps = _keeps
+
+    def __repr__(self) -> str:
+        return f"<megabatch.Run {self.path}>"
+
+    def _asked(
+        self, data: _Data, checkpoint: str, int8: bool, changed_data: bool, other_instruments: bool, device: str
+    ) -> dict[str, Any]:
+        path = data.path if isinstance(data, Dataset) else data
+        return {
+            "run": self.path,
+            "data": path,
+            "last_checkpoint": _is_last(checkpoint),
+            "int8": int8,
+            "changed_data": changed_data,
+            "other_instruments": other_instruments,
+            "device": device,
+        }
+
+    def evaluate(
+        self,
+        data: _Data = None,
+        *,
+        part: str | None = None,
+        checkpoint: str = "best",
+        int8: bool = False,
+        changed_data: bool = False,
+        other_instruments: bool = False,
+        device: str = "auto",
+    ) -> Evaluation:
+        """Errors by horizon beside those of baselines, on the part that the model did not see: `train`, `validation`,
+        `test` or `all`. A part of a dataset names itself."""
+        if isinstance(data, Dataset) and data.part is not None:
+            part = part or data.part
+        if part not in (None, "train", "validation", "test", "all"):
+            raise ConfigError(f"part={part}: expected train, validation, test or all", key="part")
+        asked = self._asked(data, checkpoint, int8, changed_data, other_instruments, device)
+        return Evaluation(*_megabatch.evaluate(asked, part))
+
+    def predict(
+        self,
+        data: _Data = None,
+        samples: range | Sequence[int] | npt.NDArray[np.integer[Any]] | None = None,
+        *,
+        checkpoint: str = "best",
+        int8: bool = False,
+        changed_data: bool = False,
+        other_instruments: bool = False,
+        device: str = "auto",
+        progress: bool | None = None,
+    ) -> Predictions:
+        """Predictions of the samples of `data`, a dataset, a part of one or a path; by default of the data that the
+        run was trained on. `samples` chooses among them by their numbers in the file."""
+        chosen = None if samples is None else np.asarray(samples, dtype=np.int64)
+        if chosen is None and isinstance(data, Dataset):
+            chosen = data._indices
+        bounds = None
+        if chosen is not None:
+            if not len(chosen):
+                raise ConfigError("no samples were asked for", key="samples")
+            bounds = (int(chosen.min()), int(chosen.max()) + 1)
+        asked = self._asked(data, checkpoint, int8, changed_data, other_instruments, device)
+        return Predictions._of(_megabatch.predict(asked, bounds, display(progress)), chosen)
+
+    def weights(self, *, checkpoint: str = "best") -> dict[str, npt.NDArray[np.float32]]:
+        """The weights by their names in PyTorch's module, see docs/reference/weights.md."""
+        tensors = _megabatch.weights(self.path, _is_last(checkpoint))
+        return {name: np.frombuffer(values, dtype=np.float32).reshape(shape) for name, shape, values in tensors}
+
+    def report(self) -> Report:
+        """The report, which a notebook shows inline."""
+        path = self.path / "report.html"
+        if not path.is_file():
+            raise ConfigError(f"{path}: the run has no report yet; it is written at its end")
+        return Report(path)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of `metrics.jsonl`: steps, validations, checkpoints."""
+        with (self.path / "metrics.jsonl").open() as lines:
+            return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def export(
+        self,
+        out: StrPath,
+        *,
+        checkpoint: str = "best",
+        batch: int | None = None,
+        fold_scaler: bool = False,
+        data: StrPath | Dataset | None = None,
+        instrument: str | None = None,
+        stateless: bool = False,
+    ) -> dict[str, Any]:
+        """Writes the model as ONNX (`.onnx`) or its weights as safetensors (`.safetensors`). The options after
+        `checkpoint` are those of ONNX."""
+        call = {
+            "run": self.path,
+            "out": out,
+            "last_checkpoint": _is_last(checkpoint),
+            "batch": batch,
+            "fold_scaler": fold_scaler,
+            "data": data.path if isinstance(data, Dataset) else data,
+            "instrument": instrument,
+            "stateless": stateless,
+        }
+        return _megabatch.export(call)[1]
+
+    def follow(
+        self,
+        bars: Any = None,
+        *,
+        data: _Data = None,
+        history: Sequence[StrPath] | StrPath = (),
+        cold: bool = False,
+        symbol: str | None = None,
+        zone: str | None = None,
+        checkpoint: str = "best",
+        other_instruments: bool = False,
+    ) -> Follower:
+        """A model that predicts bars as they come, after the bars that its data were made of, those of `history`, or
+        none (`cold=True`).
+
+        Iterating over the answer gives the forecasts for `bars`, a frame or bars one by one; without them, `push`
+        takes the next bar.
+        """
+        files = [history] if isinstance(history, (str, os.PathLike)) else list(history)
+        call = {
+            "run": self.path,
+            "data": data.path if isinstance(data, Dataset) else data,
+            "last_checkpoint": _is_last(checkpoint),
+            "other_instruments": other_instruments,
+            "cold": cold,
+            "history": files,
+            "symbol": symbol,
+            "zone": zone,
+        }
+        return Follower(_megabatch.Follower(call), bars, symbol, zone)
+
+
+def _is_last(checkpoint: str) -> bool:
+    if checkpoint not in ("best", "last"):
+        raise ConfigError(f"checkpoint={checkpoint}: expected best or last", key="checkpoint")
+    return checkpoint == "last"
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """The report of a run."""
+
+    path: pathlib.Path
+
+    def _repr_html_(self) -> str:
+        page = base64.b64encode(self.path.read_bytes()).decode()
+        return f'<iframe src="data:text/html;base64,{page}" width="100%" height="800" style="border: 0"></iframe>'
+
+
+def _table(columns: Mapping[str, Any], library: str) -> Any:
+    if library == "pandas":
+        import pandas
+
+        return pandas.DataFrame(dict(columns))
+    import polars
+
+    return polars.DataFrame(dict(columns))
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """Errors of a model beside those of baselines."""
+
+    text: str
+    facts: dict[str, Any]
+    """As `megabatch eval --json` has them."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def model(self) -> dict[str, npt.NDArray[np.float64]]:
+        """The model's errors by name, a number a horizon."""
+        return _by_horizon(self.facts)
+
+    @property
+    def baselines(self) -> dict[str, dict[str, npt.NDArray[np.float64]]]:
+        """Those of each baseline."""
+        return {name: _by_horizon(errors) for name, errors in self.facts["baselines"].items()}
+
+    def _columns(self) -> dict[str, Any]:
+        contenders = {"model": self.model, **self.baselines}
+        horizons = len(self.model["rmse"])
+        columns: dict[str, Any] = {
+            "predictor": np.repeat(np.array(list(contenders), dtype=object), horizons).tolist(),
+            "horizon": np.tile(np.arange(1, horizons + 1), len(contenders)),
+        }
+        for name in self.model:
+            unknown = np.full(horizons, np.nan)
+            columns[name] = np.concatenate([errors.get(name, unknown) for errors in contenders.values()])
+        return columns
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A row for each predictor and horizon."""
+        frame: pandas.DataFrame = _table(self._columns(), "pandas")
+        return frame
+
+    def to_polars(self) -> polars.DataFrame:
+        """A row for each predictor and horizon."""
+        frame: polars.DataFrame = _table(self._columns(), "polars")
+        return frame
+
+
+def _by_horizon(facts: Mapping[str, Any]) -> dict[str, npt.NDArray[np.float64]]:
+    horizons = len(facts["rmse"])
+
+    def is_column(values: Any) -> bool:
+        numbers = (int, float, type(None))
+        return isinstance(values, list) and len(values) == horizons and all(isinstance(x, numbers) for x in values)
+
+    return {name: np.array(values, dtype=np.float64) for name, values in facts.items() if is_column(values)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Predictions:
+    """Predictions of samples."""
+
+    samples: npt.NDArray[np.int64]
+    """`[n]` numbers of the samples in their file."""
+    values: npt.NDArray[np.float32]
+    """`[n, K]`: of several quantiles the one nearest to the median, of classes the most probable one."""
+    named: dict[str, npt.NDArray[np.float32]]
+    """Quantiles, or probabilities of classes, `[n, K]` each."""
+    times: npt.NDArray[np.datetime64] | None
+    """`[n]` times of the samples, UTC, where the data have them."""
+    instruments: list[str] | None
+    """`[n]` names of the instruments, where the data have several."""
+    step: int
+    """Step of the checkpoint."""
+    notes: list[str]
+
+    @staticmethod
+    def _of(answer: Mapping[str, Any], chosen: npt.NDArray[np.int64] | None) -> Predictions:
+        horizons = answer["horizons"]
+
+        def rows(values: bytes) -> npt.NDArray[np.float32]:
+            return np.frombuffer(values, dtype=np.float32).reshape(-1, horizons)
+
+        values = rows(answer["values"])
+        first = answer["first"]
+        samples = np.arange(first, first + len(values))
+        own = slice(None) if chosen is None or np.array_equal(chosen, samples) else chosen - first
+        times = answer["times"]
+        names, of_sample = answer["instruments"] or (None, b"")
+        return Predictions(
+            samples=samples[own],
+            values=values[own],
+            named={name: rows(numbers)[own] for name, numbers in answer["named"]},
+            times=None if times is None else np.frombuffer(times, dtype="datetime64[ns]")[own],
+            instruments=None if names is None else [names[n] for n in np.frombuffer(of_sample, dtype=np.int32)[own]],
+            step=answer["step"],
+            notes=answer["notes"],
+        )
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def _columns(self) -> dict[str, Any]:
+        columns: dict[str, Any] = {"sample": self.samples}
+        if self.times is not None:
+            columns["time"] = self.times
+        if self.instruments is not None:
+            columns["instrument"] = self.instruments
+        for name, table in {"": self.values, **self.named}.items():
+            for horizon in range(table.shape[1]):
+                columns[f"h{horizon + 1}" + (f"_{name}" if name else "")] = table[:, horizon]
+        return columns
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A row for each sample, with the columns of `megabatch predict`."""
+        frame: pandas.DataFrame = _table(self._columns(), "pandas")
+        return frame
+
+    def to_polars(self) -> polars.DataFrame:
+        """A row for each sample, with the columns of `megabatch predict`."""
+        frame: polars.DataFrame = _table(self._columns(), "polars")
+        return frame
+
+
+@dataclasses.dataclass(frozen=True)
+class Forecast:
+    """A prediction at the close of a bar."""
+
+    time: np.datetime64
+    """When the bar closed, UTC."""
+    values: npt.NDArray[np.float32]
+    """`[K]`."""
+    named: dict[str, npt.NDArray[np.float32]]
+    """Quantiles, or probabilities of classes, `[K]` each."""
+
+    @staticmethod
+    def _of(line: str) -> Forecast:
+        facts = json.loads(line)
+        time = np.datetime64(facts.pop("time_ns"), "ns")
+        values = np.array(facts.pop("predictions"), dtype=np.float32)
+        named = {name: np.array(own, dtype=np.float32) for name, own in facts.items() if isinstance(own, list)}
+        return Forecast(time, values, named)
+
+
+_HEADER = "datetime,open,high,low,close,volume\n"
+
+
+class Follower:
+    """A model that predicts bars as they come."""
+
+    def __init__(self, native: _megabatch.Follower, bars: Any, symbol: str | None, zone: str | None) -> None:
+        self._native = native
+        self._bars = bars
+        self._symbol = symbol
+        self._zone = zone
+        self._has_begun = False
+        self.totals: dict[str, Any] | None = None
+        """Bars, predictions, dropped rows and holes, once the stream has ended."""
+
+    def push(self, bar: Mapping[str, Any]) -> Forecast | None:
+        """Takes the next closed bar: `time` (when it opened: a datetime, a numpy time or a text), `open`, `high`,
+        `low`, `close` and, if it is known, `volume`. `None` while windows are not full."""
+        try:
+            line = ",".join([_time(bar["time"], self._zone), *(_price(bar, name) for name in ("open", "high", "low", "close"))])
+        except KeyError as missing:
+            raise DataError(f"the bar has no {missing}; expected time, open, high, low, close and perhaps volume") from None
+        line += f",{_price(bar, 'volume')}" if "volume" in bar else ",0"
+        found = self._push(line + "\n")
+        return found[-1] if found else None
+
+    def _push(self, lines: str) -> list[Forecast]:
+        text = lines if self._has_begun else _HEADER + lines
+        self._has_begun = True
+        return self._said(self._native.push(text.encode()))
+
+    @staticmethod
+    def _said(answer: tuple[list[str], list[str]]) -> list[Forecast]:
+        lines, notes = answer
+        for note in notes:
+            log.warning("%s", note)
+        return [Forecast._of(line) for line in lines]
+
+    def __enter__(self) -> Follower:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> dict[str, Any]:
+        """Ends the stream, and gives its totals."""
+        if self.totals is None:
+            _, (_, self.totals) = self._native.close()
+        return self.totals
+
+    def __iter__(self) -> Iterator[Forecast]:
+        if self._bars is None:
+            raise ConfigError("no bars were given to follow; push them one by one, or give them to follow")
+        if _frames.is_frame(self._bars):
+            yield from self._frame(self._bars)
+        else:
+            bars: Iterable[Mapping[str, Any]] = self._bars
+            for bar in bars:
+                forecast = self.push(bar)
+                if forecast is not None:
+                    yield forecast
+        self.close()
+
+    def _frame(self, frame: Any) -> list[Forecast]:
+        if not len(frame):
+            return []
+        by_symbol = list(_frames.by_symbol(frame, self._symbol, self._zone).values())
+        if len(by_symbol) > 1:
+            raise ConfigError(f"the frame has bars of {len(by_symbol)} symbols; name one with symbol", key="symbol")
+        with tempfile.TemporaryDirectory(prefix="megabatch-") as folder:
+            path = pathlib.Path(folder) / "bars.csv"
+            _megabatch.write_bars(path, by_symbol[0].native())
+            self._has_begun = True
+            return self._said(self._native.push(path.read_bytes()))
+
+
+def _time(time: Any, zone: str | None) -> str:
+    if isinstance(time, str):
+        return time
+    if isinstance(time, np.datetime64):
+        text = str(np.datetime_as_string(time, unit="ns"))
+    elif isinstance(time, datetime.datetime):
+        if time.tzinfo is not None:
+            return time.astimezone(datetime.timezone.utc).replace(tzinfo=None).isoformat() + "Z"
+        text = time.isoformat()
+    else:
+        raise DataError(f"the time of the bar is {time!r}: expected a datetime, a numpy time or a text")
+    return text if zone else f"{text}Z"
+
+
+def _price(bar: Mapping[str, Any], name: str) -> str:
+    try:
+        return repr(float(bar[name]))
+    except (TypeError, ValueError):
+        raise DataError(f"{name} of the bar is {bar[name]!r}: expected a number", column=name) from None

@@ -1,0 +1,274 @@
+//! Commands on data, graphs and memory.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use megabatch_run::config::SettingSources;
+use megabatch_run::graph::{BoxEdges, BuildRequest, GraphKind, Options, Place, Symmetry, Widths};
+use megabatch_run::ingest::{BarColumns, BarTimes, Recipe};
+use megabatch_run::memory::{Policies, ReplayOptions, Trace, replay};
+use megabatch_run::synth::{self, Filter, Layout, SampleOptions, SampleWindows};
+use megabatch_run::text::ByteSize;
+use megabatch_run::{Error, Findings, leak as proof};
+use pyo3::prelude::*;
+
+use crate::convert::{numbers, to_python};
+use crate::failure::{OrRaise as _, exception};
+use crate::host::PythonHost;
+use crate::process;
+use crate::training::{Told, told};
+
+/// Columns of bars: 64-bit integers and floats.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Columns {
+    time_ns: Vec<u8>,
+    is_utc: bool,
+    open: Vec<u8>,
+    high: Vec<u8>,
+    low: Vec<u8>,
+    close: Vec<u8>,
+    volume: Option<Vec<u8>>,
+    spread: Option<Vec<u8>>,
+}
+
+/// Writes bars as CSV.
+#[pyfunction]
+pub(crate) fn write_bars(py: Python<'_>, path: PathBuf, columns: Columns) -> PyResult<()> {
+    process::check(py)?;
+    let time_ns: Vec<i64> = numbers(&columns.time_ns)?;
+    let prices = [&columns.open, &columns.high, &columns.low, &columns.close];
+    let prices = prices.map(|bytes| numbers::<f64>(bytes));
+    let [open, high, low, close] = prices;
+    let (open, high, low, close) = (open?, high?, low?, close?);
+    let volume: Option<Vec<f64>> = columns.volume.as_deref().map(numbers).transpose()?;
+    let spread: Option<Vec<f64>> = columns.spread.as_deref().map(numbers).transpose()?;
+    let times = if columns.is_utc { BarTimes::Utc } else { BarTimes::Wall };
+    let bars = BarColumns {
+        time_ns: &time_ns,
+        times,
+        open: &open,
+        high: &high,
+        low: &low,
+        close: &close,
+        volume: volume.as_deref(),
+        spread: spread.as_deref(),
+    };
+    py.detach(|| bars.write_csv(&path)).or_raise(py)
+}
+
+/// Makes a series file of files of bars, with options as `megabatch ingest` names them.
+#[pyfunction]
+pub(crate) fn ingest<'py>(
+    py: Python<'py>,
+    bars: Vec<PathBuf>,
+    options: Vec<(String, String)>,
+    out: PathBuf,
+) -> PyResult<Told<'py>> {
+    process::check(py)?;
+    let options = options.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let recipe = Recipe::from_options(bars, options).or_raise(py)?;
+    let findings = py.detach(|| megabatch_run::ingest::ingest(&recipe, &out)).or_raise(py)?;
+    told(py, &findings)
+}
+
+/// Proves that no sample of a series file sees the future.
+#[pyfunction]
+pub(crate) fn leak<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    source: Vec<PathBuf>,
+    samples: usize,
+    seed: u64,
+    set: Vec<String>,
+) -> PyResult<Told<'py>> {
+    process::check(py)?;
+    let options = proof::Options { source, samples, seed, settings: SettingSources { file: None, set } };
+    let host = PythonHost::new(None, None);
+    let findings = host.run(py, |host| proof::prove(&path, &options, host))?.or_raise(py)?;
+    told(py, &findings)
+}
+
+/// Graphs to build.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct GraphCall {
+    inputs: Vec<PathBuf>,
+    kind: String,
+    out: PathBuf,
+    rewire: Option<u64>,
+    threads: Option<NonZeroUsize>,
+    options: GraphOptions,
+    display: Option<Py<PyAny>>,
+}
+
+/// Options of the kinds of graphs.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct GraphOptions {
+    lookback: Option<usize>,
+    k: Option<usize>,
+    half_life: Option<f64>,
+    demean: bool,
+    min_observations: Option<usize>,
+    min_degree: Option<usize>,
+    absolute: bool,
+    threshold: Option<f64>,
+    symmetry: Option<String>,
+    self_loops: bool,
+    similarities: Option<PathBuf>,
+    on_error: Option<String>,
+    radius: Option<f32>,
+    periodic: Option<[f64; 3]>,
+    normalize_features: bool,
+    targets: Option<PathBuf>,
+    target: Vec<String>,
+    positions: bool,
+}
+
+impl GraphOptions {
+    fn options(self) -> megabatch_run::Result<Options> {
+        let on_error = self.on_error.map(|text| text.parse()).transpose()?;
+        Ok(Options {
+            lookback: self.lookback,
+            k: self.k,
+            half_life: self.half_life,
+            demean: self.demean,
+            min_observations: self.min_observations,
+            min_degree: self.min_degree,
+            absolute: self.absolute,
+            threshold: self.threshold,
+            symmetry: self.symmetry.as_deref().map(symmetry).transpose()?,
+            self_loops: self.self_loops,
+            similarities: self.similarities,
+            on_error,
+            radius: self.radius,
+            periodic: self.periodic.map(BoxEdges),
+            normalize_features: self.normalize_features,
+            targets: self.targets,
+            target: self.target,
+            positions: self.positions,
+        })
+    }
+}
+
+fn symmetry(name: &str) -> megabatch_run::Result<Symmetry> {
+    match name {
+        "none" => Ok(Symmetry::None),
+        "union" => Ok(Symmetry::Union),
+        "mutual" => Ok(Symmetry::Mutual),
+        _ => Err(Error::usage(format!("symmetry={name}: expected none, union or mutual"))),
+    }
+}
+
+const KINDS: [GraphKind; 8] = [
+    GraphKind::Correlation,
+    GraphKind::Cosine,
+    GraphKind::Euclidean,
+    GraphKind::Radius,
+    GraphKind::Tu,
+    GraphKind::EdgeList,
+    GraphKind::Sdf,
+    GraphKind::EdgeIndex,
+];
+
+fn kind(name: &str) -> megabatch_run::Result<GraphKind> {
+    KINDS.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+        let names: Vec<&str> = KINDS.iter().map(|kind| kind.name()).collect();
+        Error::usage(format!("kind={name}: expected {}", names.join(", ")))
+    })
+}
+
+/// Builds graphs into a file.
+#[pyfunction]
+pub(crate) fn build_graphs<'py>(py: Python<'py>, call: GraphCall) -> PyResult<Told<'py>> {
+    process::check(py)?;
+    let GraphCall { inputs, kind: name, out, rewire, threads, options, display } = call;
+    let (kind, options) = (kind(&name).or_raise(py)?, options.options().or_raise(py)?);
+    let request =
+        BuildRequest { inputs, kind, place: Place::File(out), options, rewire, widths: Widths::default(), threads };
+    let host = PythonHost::new(None, display);
+    let findings = host.run(py, |host| megabatch_run::graph::build(&request, host))?.or_raise(py)?;
+    told(py, &findings)
+}
+
+/// Plays a trace of allocations on memory pools.
+#[pyfunction]
+pub(crate) fn replay_memory<'py>(
+    py: Python<'py>,
+    trace: PathBuf,
+    capacity: &str,
+    policies: &str,
+    max_split_size: Option<&str>,
+) -> PyResult<Told<'py>> {
+    process::check(py)?;
+    let usage = |message: String| exception(py, &Error::usage(message));
+    let capacity = capacity.parse::<ByteSize>().map_err(usage)?;
+    let policies = policies.parse::<Policies>().map_err(usage)?;
+    let max_split_size = max_split_size.map(str::parse::<ByteSize>).transpose().map_err(usage)?;
+    let options = ReplayOptions { capacity, policies, max_split_size };
+    let findings = py.detach(|| replay(&Trace::File(trace), &options)).or_raise(py)?;
+    told(py, &findings)
+}
+
+/// What is wrong with a GPU set-up, and whether training on a GPU is possible.
+#[pyfunction]
+pub(crate) fn doctor<'py>(py: Python<'py>, python: Option<PathBuf>) -> PyResult<(bool, String, Bound<'py, PyAny>)> {
+    process::check(py)?;
+    let options = megabatch_run::doctor::Options { python, fix_script: None };
+    let host = PythonHost::new(None, None);
+    let findings = host.run(py, |host| megabatch_run::doctor::examine(&options, host))?.or_raise(py)?;
+    Ok((findings.verdict.is_none(), findings.to_string(), to_python(py, &findings.json)?))
+}
+
+/// Made-up data to write.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct SynthCall {
+    what: String,
+    path: PathBuf,
+    days: u32,
+    count: NonZeroUsize,
+    seed: u64,
+    layout: String,
+    timeframes: String,
+    features: NonZeroUsize,
+    targets: NonZeroUsize,
+    compression: String,
+}
+
+/// Writes made-up bars, shares or samples.
+#[pyfunction]
+pub(crate) fn synthesize<'py>(py: Python<'py>, call: SynthCall) -> PyResult<Told<'py>> {
+    process::check(py)?;
+    let findings = py.detach(|| synthesized(&call)).or_raise(py)?;
+    told(py, &findings)
+}
+
+fn synthesized(call: &SynthCall) -> megabatch_run::Result<Findings> {
+    match call.what.as_str() {
+        "bars" => return synth::make_bars(&call.path, call.days, call.seed),
+        "shares" => return synth::make_shares(&call.path, call.count, call.days, call.seed),
+        _ => {}
+    }
+    let compression = match call.compression.as_str() {
+        "contiguous" => Filter::Contiguous,
+        "none" => Filter::None,
+        "gzip" => Filter::Gzip,
+        "lzf" => Filter::Lzf,
+        other => {
+            return Err(Error::usage(format!("compression={other}: expected contiguous, none, gzip or lzf")));
+        }
+    };
+    let options = SampleOptions {
+        layout: if call.layout == "windows" { Layout::Windows } else { Layout::Series },
+        samples: call.count,
+        windows: SampleWindows::Named(call.timeframes.parse().map_err(|fault: String| Error::usage(fault))?),
+        features: call.features,
+        targets: call.targets,
+        compression,
+        chunk_rows: None,
+        seed: call.seed,
+    };
+    synth::make_samples(&call.path, &options)
+}

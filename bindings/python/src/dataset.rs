@@ -1,0 +1,81 @@
+//! A data file.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use megabatch_run::config::SettingSources;
+use megabatch_run::dataset::{Dataset as DataFile, Partition, WindowsAt};
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes};
+
+use crate::convert::{bytes_of, index_bytes, serialized};
+use crate::failure::OrRaise as _;
+use crate::process;
+
+/// An open data file.
+#[pyclass(frozen, module = "megabatch._megabatch")]
+pub(crate) struct Dataset {
+    pub(crate) file: Arc<DataFile>,
+}
+
+/// Samples for training, validation and the test, and the number that was left out.
+type Parts<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, usize);
+
+fn parts<'py>(py: Python<'py>, partition: &Partition) -> Parts<'py> {
+    let Partition { train, validation, test, purged } = partition;
+    (index_bytes(py, train), index_bytes(py, validation), index_bytes(py, test), *purged)
+}
+
+#[pymethods]
+impl Dataset {
+    #[new]
+    #[pyo3(signature = (path, *, resident))]
+    fn new(py: Python<'_>, path: PathBuf, resident: bool) -> PyResult<Self> {
+        process::check(py)?;
+        let at = if resident { WindowsAt::Memory } else { WindowsAt::Disk };
+        let file = py.detach(|| DataFile::open(&path, at)).or_raise(py)?;
+        Ok(Dataset { file: Arc::new(file) })
+    }
+
+    /// Description of the file.
+    fn facts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        serialized(py, &self.file.facts().or_raise(py)?)
+    }
+
+    /// Number of units that a split divides.
+    fn units(&self) -> usize {
+        self.file.units()
+    }
+
+    /// Time of each sample, 64-bit integers, ns since 1970 UTC.
+    fn sample_times<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyByteArray>> {
+        self.file.sample_times().map(|times| bytes_of(py, times))
+    }
+
+    /// Index of each sample's instrument, 32-bit integers.
+    fn sample_instruments<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyByteArray>> {
+        self.file.sample_instruments().map(|instruments| bytes_of(py, instruments))
+    }
+
+    /// A hash of the numbers of the file.
+    fn fingerprint(&self, py: Python<'_>) -> PyResult<String> {
+        process::check(py)?;
+        py.detach(|| self.file.fingerprint()).or_raise(py)
+    }
+
+    /// The split of training with the settings `set`.
+    fn split<'py>(&self, py: Python<'py>, file: Option<PathBuf>, set: Vec<String>) -> PyResult<Parts<'py>> {
+        process::check(py)?;
+        let settings = SettingSources { file, set };
+        let partition = py.detach(|| self.file.split(&settings)).or_raise(py)?;
+        Ok(parts(py, &partition))
+    }
+
+    /// The split of each fold of a walk forward.
+    fn walk_forward<'py>(&self, py: Python<'py>, file: Option<PathBuf>, set: Vec<String>) -> PyResult<Vec<Parts<'py>>> {
+        process::check(py)?;
+        let settings = SettingSources { file, set };
+        let folds = py.detach(|| self.file.walk_forward(&settings)).or_raise(py)?;
+        Ok(folds.iter().map(|fold| parts(py, fold)).collect())
+    }
+}

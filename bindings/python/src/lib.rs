@@ -1,0 +1,39 @@
+//! The native part of the Python module `megabatch`: functions of `megabatch-run` with Python's
+//! types. The interface that people use is in `python/megabatch`.
+
+#![deny(unsafe_code)]
+#![allow(clippy::needless_pass_by_value, reason = "arguments come out of Python by value")]
+
+mod commands;
+mod convert;
+mod dataset;
+mod failure;
+mod follow;
+mod host;
+mod loader;
+mod memory;
+mod process;
+mod training;
+
+/// Native functions of megabatch.
+#[pyo3::pymodule]
+mod _megabatch {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::commands::{build_graphs, doctor, ingest, leak, replay_memory, synthesize, write_bars};
+    #[pymodule_export]
+    use crate::dataset::Dataset;
+    #[pymodule_export]
+    use crate::follow::Follower;
+    #[pymodule_export]
+    use crate::loader::{Epoch, Loader, Table};
+    #[pymodule_export]
+    use crate::training::{evaluate, export, plan, predict, train, weights};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::process::remember();
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

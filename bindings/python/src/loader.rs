@@ -1,0 +1,186 @@
+//! Batches of a data file.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use megabatch_run::dataset::{
+    BatchLoader, BatchOptions, EpochBatches, GatheredBatch, LastBatch, Rows, SampleVisit, WindowView,
+};
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyCapsule, PyDict};
+
+use crate::convert::{index_bytes, indices};
+use crate::dataset::Dataset;
+use crate::failure::OrRaise as _;
+use crate::{memory, process};
+
+/// Options of a loader.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Options {
+    batch_size: usize,
+    shuffle: bool,
+    seed: u64,
+    run_length: Option<usize>,
+    drop_last: bool,
+    rank: usize,
+    world_size: usize,
+    overlap: bool,
+    chunk_bytes: usize,
+}
+
+/// The batches of samples of a data file.
+#[pyclass(frozen, module = "megabatch._megabatch")]
+pub(crate) struct Loader {
+    loader: BatchLoader,
+}
+
+#[pymethods]
+impl Loader {
+    /// The batches of `samples`, 64-bit integers; all if `None`.
+    #[new]
+    fn new(py: Python<'_>, dataset: &Dataset, samples: Option<&[u8]>, options: Options) -> PyResult<Self> {
+        process::check(py)?;
+        let samples: Arc<[usize]> = match samples {
+            Some(bytes) => indices(bytes)?.into(),
+            None => (0..dataset.file.units()).collect(),
+        };
+        let Options { seed, run_length, .. } = options;
+        let visit = match options.shuffle {
+            true => SampleVisit::Shuffled { seed, run_length },
+            false => SampleVisit::Sequential,
+        };
+        let options = BatchOptions {
+            batch_size: options.batch_size,
+            visit,
+            last_batch: if options.drop_last { LastBatch::Drop } else { LastBatch::Keep },
+            rank: options.rank,
+            world_size: options.world_size,
+            chunk_bytes: options.chunk_bytes,
+            windows: if options.overlap { WindowView::StridedWherePossible } else { WindowView::Copied },
+        };
+        let loader = py.detach(|| BatchLoader::new(&dataset.file, samples, options)).or_raise(py)?;
+        Ok(Loader { loader })
+    }
+
+    /// Batches in an epoch.
+    fn batches_per_epoch(&self) -> u64 {
+        self.loader.batches_per_epoch()
+    }
+
+    /// Consecutive samples that stay together.
+    fn run_length(&self) -> Option<usize> {
+        self.loader.run_length()
+    }
+
+    /// The batches of `epoch` from the one of number `first` on.
+    fn epoch(&self, py: Python<'_>, epoch: u64, first: u64) -> PyResult<Epoch> {
+        process::check(py)?;
+        let batches = py.detach(|| self.loader.epoch(epoch, first)).or_raise(py)?;
+        Ok(Epoch { batches: Some(Mutex::new(batches)) })
+    }
+
+    /// Gathers the batches of `epoch` for nobody, and counts their samples: the speed that Python
+    /// is measured against.
+    fn drain(&self, py: Python<'_>, epoch: u64) -> PyResult<usize> {
+        process::check(py)?;
+        let drained = py.detach(|| {
+            let (mut batches, mut samples) = (self.loader.epoch(epoch, 0)?, 0);
+            while let Some(batch) = batches.next_batch()? {
+                samples += batch.samples().len();
+            }
+            Ok(samples)
+        });
+        drained.or_raise(py)
+    }
+}
+
+/// The batches of an epoch.
+#[pyclass(frozen, module = "megabatch._megabatch")]
+pub(crate) struct Epoch {
+    /// `None` while it is dropped.
+    batches: Option<Mutex<EpochBatches>>,
+}
+
+/// The samples of a batch, 64-bit integers, and its tables: timeframes, then the targets.
+type Batch<'py> = (Bound<'py, PyBytes>, Vec<Table>);
+
+#[pymethods]
+impl Epoch {
+    /// The next batch; `None` after the last.
+    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Batch<'py>>> {
+        process::check(py)?;
+        let next = py.detach(|| {
+            let batches = self.batches.as_ref().expect("an object that is called is not dropped");
+            batches.lock().unwrap_or_else(PoisonError::into_inner).next_batch()
+        });
+        let Some(batch) = next.or_raise(py)?.map(Arc::new) else { return Ok(None) };
+        let targets = batch.tables() - 1;
+        let of_timeframes = (0..targets).map(|k| batch.windows(k));
+        let tables = of_timeframes.chain([batch.targets()]).map(|rows| Table { rows, batch: Arc::clone(&batch) });
+        Ok(Some((index_bytes(py, batch.samples()), tables.collect())))
+    }
+}
+
+impl Drop for Epoch {
+    fn drop(&mut self) {
+        // The thread that it would wait for is not in a forked process.
+        if process::is_forked() {
+            std::mem::forget(self.batches.take());
+        }
+    }
+}
+
+/// A table of a batch: windows `[B, T, F]` or targets `[B, K]`.
+#[pyclass(frozen, module = "megabatch._megabatch")]
+pub(crate) struct Table {
+    rows: Rows,
+    batch: Arc<GatheredBatch>,
+}
+
+#[pymethods]
+impl Table {
+    /// numpy's view of the memory, which is read-only.
+    #[getter]
+    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let interface = PyDict::new(py);
+        let Rows { address, shape, strides, .. } = &self.rows;
+        interface.set_item("version", 3)?;
+        interface.set_item("typestr", if cfg!(target_endian = "little") { "<f4" } else { ">f4" })?;
+        interface.set_item("data", (*address, true))?;
+        interface.set_item("shape", pyo3::types::PyTuple::new(py, shape)?)?;
+        interface.set_item("strides", pyo3::types::PyTuple::new(py, strides)?)?;
+        Ok(interface)
+    }
+
+    /// The memory as a capsule of DLPack.
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        stream: Option<Bound<'py, PyAny>>,
+        max_version: Option<Bound<'py, PyAny>>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        drop((stream, max_version));
+        if dl_device.is_some_and(|device| device != self.__dlpack_device__()) {
+            return Err(PyBufferError::new_err("a batch is in memory of the CPU; copy its tensor to the device"));
+        }
+        if copy == Some(true) {
+            return Err(PyBufferError::new_err("a batch has memory of its own; copy its tensor if two are needed"));
+        }
+        if self.rows.is_of_the_file {
+            return Err(PyBufferError::new_err(
+                "these windows are seen in the memory of the data file, which a tensor could write to; leave overlap \
+                 at False",
+            ));
+        }
+        memory::export(py, &self.rows, &self.batch)
+    }
+
+    /// Type and number of the device.
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        (memory::CPU, 0)
+    }
+}

@@ -1,0 +1,221 @@
+//! Plans, runs, and what becomes of a run.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use megabatch_run::config::SettingSources;
+use megabatch_run::evaluate::{EvaluateRequest, Part};
+use megabatch_run::export::{ExportRequest, NamedTensor, OnnxOptions};
+use megabatch_run::plan::PlanRequest;
+use megabatch_run::predict::{InstrumentsOfSamples, PredictRequest, Predicted};
+use megabatch_run::train::{BestValidation, Start, TrainRequest, Training};
+use megabatch_run::{ChangedData, CheckpointChoice, Findings, Instruments, Kind, Weights};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::convert::{broken, bytes_of, serialized, to_python};
+use crate::failure::{OrRaise as _, of_kind};
+use crate::host::PythonHost;
+use crate::process;
+
+/// Settings and data of a run.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Job {
+    data: Option<PathBuf>,
+    file: Option<PathBuf>,
+    set: Vec<String>,
+    device: String,
+    max_steps: Option<u64>,
+}
+
+impl Job {
+    fn settings(&self) -> SettingSources {
+        SettingSources { file: self.file.clone(), set: self.set.clone() }
+    }
+}
+
+/// A run to train.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct TrainCall {
+    job: Job,
+    out: Option<PathBuf>,
+    init: Option<PathBuf>,
+    resume: bool,
+    on_event: Option<Py<PyAny>>,
+    display: Option<Py<PyAny>>,
+}
+
+/// A trained model, and the data that it is asked about.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Asked {
+    run: PathBuf,
+    data: Option<PathBuf>,
+    last_checkpoint: bool,
+    int8: bool,
+    changed_data: bool,
+    other_instruments: bool,
+    device: String,
+}
+
+impl Asked {
+    fn checkpoint(&self) -> CheckpointChoice {
+        if self.last_checkpoint { CheckpointChoice::Last } else { CheckpointChoice::Best }
+    }
+
+    fn weights(&self) -> Weights {
+        if self.int8 { Weights::Int8 } else { Weights::AsTrained }
+    }
+
+    fn changed(&self) -> ChangedData {
+        if self.changed_data { ChangedData::Accept } else { ChangedData::Refuse }
+    }
+
+    fn instruments(&self) -> Instruments {
+        if self.other_instruments { Instruments::Allowed } else { Instruments::Doubted }
+    }
+}
+
+/// Text and JSON of findings.
+pub(crate) type Told<'py> = (String, Bound<'py, PyAny>);
+
+/// Findings as text and Python's own; bad ones raise.
+pub(crate) fn told<'py>(py: Python<'py>, findings: &Findings) -> PyResult<Told<'py>> {
+    match findings.verdict {
+        None | Some(Kind::Cancelled) => Ok((findings.to_string(), to_python(py, &findings.json)?)),
+        Some(kind) => Err(of_kind(py, kind, &findings.to_string())),
+    }
+}
+
+/// The plan of a run: its text, and `plan.json`.
+#[pyfunction]
+pub(crate) fn plan<'py>(
+    py: Python<'py>,
+    job: Job,
+    memory_bytes: Option<usize>,
+) -> PyResult<(String, Bound<'py, PyAny>)> {
+    process::check(py)?;
+    let settings = job.settings();
+    let Job { data, device, max_steps, .. } = job;
+    let request = PlanRequest { settings, data, device, memory_bytes, max_steps };
+    let host = PythonHost::new(None, None);
+    let plan = host.run(py, |host| megabatch_run::plan::plan(&request, host))?.or_raise(py)?;
+    Ok((plan.to_text(), serialized(py, &plan)?))
+}
+
+/// Trains a model. An exception of a callback comes through once the run has saved a checkpoint.
+#[pyfunction]
+pub(crate) fn train<'py>(py: Python<'py>, call: TrainCall) -> PyResult<Bound<'py, PyDict>> {
+    process::check(py)?;
+    let TrainCall { job, out, init, resume, on_event, display } = call;
+    let settings = job.settings();
+    let Job { data, device, max_steps, .. } = job;
+    let start = if resume { Start::Resume } else { Start::Anew };
+    let request = TrainRequest { settings, data, out, init, start, max_steps, device };
+    let host = PythonHost::new(on_event, display);
+    let training = host.run(py, |host| megabatch_run::train::train(&request, host))?.or_raise(py)?;
+    let Training { run, steps, is_finished, best_validation, findings, .. } = training;
+    let (text, facts) = told(py, &findings)?;
+    let best = best_validation.map(|BestValidation { step, loss }| (step, loss));
+    let answer = PyDict::new(py);
+    answer.set_item("run", run)?;
+    answer.set_item("steps", steps)?;
+    answer.set_item("is_finished", is_finished)?;
+    answer.set_item("best_validation", best)?;
+    answer.set_item("text", text)?;
+    answer.set_item("facts", facts)?;
+    Ok(answer)
+}
+
+/// Errors of a model beside those of baselines.
+#[pyfunction]
+pub(crate) fn evaluate<'py>(py: Python<'py>, asked: Asked, part: Option<&str>) -> PyResult<Told<'py>> {
+    process::check(py)?;
+    let part = match part {
+        None => None,
+        Some("train") => Some(Part::Train),
+        Some("validation") => Some(Part::Validation),
+        Some("test") => Some(Part::Test),
+        Some("all") => Some(Part::All),
+        Some(_) => return Err(broken("a part that there is not")),
+    };
+    let (checkpoint, weights) = (asked.checkpoint(), asked.weights());
+    let (changed_data, instruments) = (asked.changed(), asked.instruments());
+    let Asked { run, data, device, .. } = asked;
+    let request = EvaluateRequest { run, data, part, checkpoint, weights, changed_data, device, instruments };
+    let host = PythonHost::new(None, None);
+    let errors = host.run(py, |host| megabatch_run::evaluate::evaluate(&request, host))?.or_raise(py)?;
+    told(py, &errors.findings)
+}
+
+/// Predictions of the samples of a range.
+#[pyfunction]
+pub(crate) fn predict<'py>(
+    py: Python<'py>,
+    asked: Asked,
+    samples: Option<(usize, usize)>,
+    display: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    process::check(py)?;
+    let samples = samples.map(|(start, end)| Range { start, end });
+    let (checkpoint, weights) = (asked.checkpoint(), asked.weights());
+    let (changed_data, instruments) = (asked.changed(), asked.instruments());
+    let Asked { run, data, device, .. } = asked;
+    let request = PredictRequest { run, data, samples, checkpoint, weights, changed_data, device, instruments };
+    let host = PythonHost::new(None, display);
+    let predicted = host.run(py, |host| megabatch_run::predict::predict(&request, host))?.or_raise(py)?;
+    let Predicted { samples, values, named, horizons, sample_times, instruments, step, notes, .. } = predicted;
+    let answer = PyDict::new(py);
+    answer.set_item("first", samples.start)?;
+    answer.set_item("values", bytes_of(py, &values))?;
+    let named: Vec<_> = named.iter().map(|(name, values)| (name, bytes_of(py, values))).collect();
+    answer.set_item("named", named)?;
+    answer.set_item("horizons", horizons)?;
+    answer.set_item("times", sample_times.map(|times| bytes_of(py, &times)))?;
+    let instruments = instruments.map(|InstrumentsOfSamples { names, of_sample }| (names, bytes_of(py, &of_sample)));
+    answer.set_item("instruments", instruments)?;
+    answer.set_item("step", step)?;
+    answer.set_item("notes", notes)?;
+    Ok(answer)
+}
+
+/// A tensor: its name, its shape and its numbers.
+type Tensor<'py> = (String, Vec<usize>, Bound<'py, pyo3::types::PyByteArray>);
+
+/// The weights of a run.
+#[pyfunction]
+pub(crate) fn weights(py: Python<'_>, run: PathBuf, last_checkpoint: bool) -> PyResult<Vec<Tensor<'_>>> {
+    let checkpoint = if last_checkpoint { CheckpointChoice::Last } else { CheckpointChoice::Best };
+    let tensors = py.detach(|| megabatch_run::export::weights(&run, checkpoint)).or_raise(py)?;
+    let tensor = |NamedTensor { name, shape, values }| (name, shape, bytes_of(py, &values));
+    Ok(tensors.into_iter().map(tensor).collect())
+}
+
+/// Options of an export.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct ExportCall {
+    run: PathBuf,
+    out: PathBuf,
+    last_checkpoint: bool,
+    batch: Option<u32>,
+    fold_scaler: bool,
+    data: Option<PathBuf>,
+    instrument: Option<String>,
+    stateless: bool,
+}
+
+/// Writes the model of a run for other programs.
+#[pyfunction]
+pub(crate) fn export<'py>(py: Python<'py>, call: ExportCall) -> PyResult<Told<'py>> {
+    process::check(py)?;
+    let ExportCall { run, out, last_checkpoint, batch, fold_scaler, data, instrument, stateless } = call;
+    let checkpoint = if last_checkpoint { CheckpointChoice::Last } else { CheckpointChoice::Best };
+    let onnx = OnnxOptions { batch, fold_scaler, data, instrument, stateless };
+    let request = ExportRequest { checkpoint, onnx, ..ExportRequest::new(run, out) };
+    let host = PythonHost::new(None, None);
+    let findings = host.run(py, |host| megabatch_run::export::export(&request, host))?.or_raise(py)?;
+    told(py, &findings)
+}

@@ -1,0 +1,124 @@
+"""Datasets: facts, splits, pickles, bad files."""
+
+from __future__ import annotations
+
+import pickle
+
+import h5py
+import megabatch as mb
+import numpy as np
+from shared import BARS, InFolder
+
+
+class Datasets(InFolder):
+    def test_facts_are_those_of_the_file(self) -> None:
+        ds = mb.ingest(self.bars(), out=self.folder / "series.h5", **BARS)
+        with h5py.File(ds.path) as file:
+            times = file["samples/time"][:]
+            self.assertEqual(list(ds.timeframes), ["M1", "M5"])
+            self.assertEqual(ds.timeframes["M5"].bars, len(file["series/M5/values"]))
+            self.assertEqual(len(ds.features["M1"]), file["series/M1/values"].shape[1])
+            self.assertEqual((len(ds), ds.targets), file["targets"].shape)
+        self.assertTrue((ds.times == times.astype("datetime64[ns]")).all())
+        self.assertEqual(ds.span, (ds.times[0], ds.times[-1]))
+        self.assertEqual((ds.layout, ds.timeframes["M1"].steps, ds.part), ("series", 12, None))
+        self.assertIn("M1 [12,", repr(ds))
+        self.assertEqual(len(ds.fingerprint()), 32)
+
+    def test_a_split_is_purged_and_in_order_of_time(self) -> None:
+        ds = self.series()
+        train, validation, test = ds.split([0.6, 0.2, 0.2])
+        self.assertLess(train.times.max(), validation.times.min())
+        self.assertLess(validation.times.max(), test.times.min())
+        self.assertLess(len(train) + len(validation) + len(test), len(ds))
+        free = ds.split([0.6, 0.2, 0.2], purge="0s")
+        self.assertEqual(sum(map(len, free)), len(ds))
+        self.assertEqual([part.part for part in free], ["train", "validation", "test"])
+        folds = ds.walk_forward(3)
+        self.assertEqual(len(folds), 3)
+        self.assertLess(len(folds[0][0]), len(folds[1][0]))
+        for wrong in ([0.5, 0.5], [0.7, 0.7, 0.7], [0.0, 0.5, 0.5]):
+            with self.assertRaises(mb.ConfigError):
+                ds.split(wrong)
+        with self.assertRaisesRegex(mb.ConfigError, "takes the whole file"):
+            train.split()
+
+    def test_a_pickle_is_the_path_and_the_choice(self) -> None:
+        ds = self.series()
+        _, validation, _ = ds.split()
+        stored = pickle.dumps(validation)
+        self.assertLess(len(stored), 5000)
+        again = pickle.loads(stored)
+        self.assertEqual((again.path, again.part), (ds.path, "validation"))
+        np.testing.assert_array_equal(again.indices, validation.indices)
+
+    def test_samples_are_had_by_their_places(self) -> None:
+        ds = self.series()
+        batch = ds[[3, 5, 3]]
+        self.assertEqual((batch["M1"].shape, batch["sample"].tolist()), ((3, 7, 3), [3, 5, 3]))
+        np.testing.assert_array_equal(ds[5]["M5"], batch["M5"][1])
+        np.testing.assert_array_equal(ds[-1]["targets"], ds[399:]["targets"][0])
+        with self.assertRaises(IndexError):
+            ds[400]
+        with self.assertRaises(mb.ConfigError):
+            ds[5:5]
+
+    def test_files_that_are_no_data_are_named(self) -> None:
+        text = self.folder / "text.h5"
+        text.write_text("time,open\n")
+        with self.assertRaisesRegex(mb.DataError, "expected an HDF5 file") as caught:
+            mb.open(text)
+        self.assertEqual(caught.exception.file, str(text))
+        with self.assertRaisesRegex(mb.DataError, "there is no such file"):
+            mb.open(self.folder / "none.h5")
+        with h5py.File(self.folder / "other.h5", "w") as file:
+            file["numbers"] = np.zeros(3)
+        with self.assertRaises(mb.DataError) as caught:
+            mb.open(self.folder / "other.h5")
+        self.assertIn("object", caught.exception.fields)
+        with self.assertRaises(TypeError):
+            mb.open(3)  # type: ignore[arg-type]
+
+    def test_errors_have_fields_and_survive_a_pickle(self) -> None:
+        error = mb.CapacityError("too much", needed_bytes=7)
+        again = pickle.loads(pickle.dumps(error))
+        self.assertEqual((type(again), str(again), again.needed_bytes), (mb.CapacityError, "too much", 7))
+        self.assertIsInstance(error, MemoryError)
+        with self.assertRaises(AttributeError):
+            error.other
+
+
+class Graphs(InFolder):
+    def test_graphs_are_built_once_and_opened(self) -> None:
+        points = self.folder / "points"
+        points.mkdir()
+        (points / "edges.csv").write_text("source,target\n0,1\n1,0\n1,2\n2,1\n")
+        (points / "features.csv").write_text("node,a,b\n0,1,2\n1,3,4\n2,5,6\n")
+        (points / "labels.csv").write_text("node,label\n0,0\n1,1\n2,0\n")
+        out = self.folder / "graphs.mbg"
+        built = mb.graph.build(points, out, kind="edge-list")
+        self.assertEqual(built["state"], "built")
+        self.assertEqual(mb.graph.build(points, out, kind="edge-list")["state"], "unchanged")
+        ds = mb.open(out)
+        self.assertEqual((ds.layout, ds.facts["graphs"]), ("graphs", 1))
+        with self.assertRaisesRegex(mb.ConfigError, "no loader gathers"):
+            ds.loader()
+        with self.assertRaisesRegex(mb.ConfigError, "kind=ring: expected correlation"):
+            mb.graph.build(points, out, kind="ring")
+        with self.assertRaisesRegex(mb.ConfigError, "--lookback does nothing"):
+            mb.graph.build(points, out, kind="edge-list", lookback=3)
+
+    def test_a_trace_is_replayed(self) -> None:
+        events = [{"op": "alloc", "id": 1, "bytes": 1 << 20, "stream": 0}, {"op": "free", "id": 1}, {"op": "step"}]
+        found = mb.memory.replay(events, capacity="64MiB", policies="megabatch")
+        self.assertEqual((found["oom"], found["peak_live_bytes"], found["steps"]), (False, 1 << 20, 1))
+        self.assertEqual(set(mb.memory.replay(events, capacity=1 << 26)) & {"megabatch", "pytorch"}, {"megabatch", "pytorch"})
+        with self.assertRaises(mb.DataError):
+            mb.memory.replay([{"op": "free", "id": 9}], capacity="1GB")
+        with self.assertRaisesRegex(mb.ConfigError, "no amount of memory"):
+            mb.memory.replay(events, capacity="much")
+
+    def test_doctor_examines_this_machine(self) -> None:
+        found = mb.doctor()
+        self.assertIsInstance(found.is_healthy, bool)
+        self.assertTrue(str(found) and found.facts)

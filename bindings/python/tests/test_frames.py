@@ -1,0 +1,155 @@
+"""Frames of bars: the same series as from files, and frames that are none."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import h5py
+import megabatch as mb
+import numpy as np
+import pandas
+import polars
+import pyarrow
+from shared import BARS, InFolder
+
+
+class Frames(InFolder):
+    def frame(self, days: int = 14) -> pandas.DataFrame:
+        frame = pandas.read_csv(self.bars(days))
+        time = next(name for name in frame.columns if name.lower() in ("time", "datetime", "timestamp", "date"))
+        frame["time"] = pandas.to_datetime(frame[time], utc=True)
+        return frame[["time", "open", "high", "low", "close", "volume"]]
+
+    def test_every_library_gives_the_series_of_the_program(self) -> None:
+        frame = self.frame()
+        options = ["--symbol", "EURUSD", "--timeframes", "M1:12,M5:6", "--target", "log_return", "--horizon", "3"]
+        out = self.folder / "program.h5"
+        self.program("ingest", self.folder / "EURUSD.csv", "--out", out, "--stride", "20", *options)
+        expected = mb.open(out).fingerprint()
+        utc = frame.assign(time=frame["time"].dt.tz_localize(None))
+        frames: dict[str, Any] = {
+            "pandas": frame,
+            "pandas, another zone": frame.assign(time=frame["time"].dt.tz_convert("America/New_York")),
+            "pandas, no zone": utc,
+            "pandas, by its index": utc.set_index("time"),
+            "pandas, in milliseconds": utc.assign(time=utc["time"].astype("datetime64[ms]")),
+            "pandas, capitals": frame.rename(columns=str.capitalize),
+            "polars": polars.DataFrame({name: frame[name].to_numpy() for name in utc} | {"time": utc["time"].to_numpy()}),
+            "pyarrow": pyarrow.table({name: pyarrow.array(frame[name]) for name in frame}),
+            "Arrow C stream": Stream(pyarrow.table({name: pyarrow.array(frame[name]) for name in frame})),
+        }
+        frames["polars, lazy"] = frames["polars"].lazy()
+        for name, own in frames.items():
+            ds = mb.ingest(own, symbol="EURUSD", **BARS)
+            self.assertEqual(ds.fingerprint(), expected, name)
+        self.assertEqual(mb.ingest(self.folder / "EURUSD.csv", **BARS).fingerprint(), expected)
+        self.assertEqual(mb.ingest([str(self.folder / "EURUSD.csv")], **BARS).fingerprint(), expected)
+
+    def test_a_proof_finds_the_bars_of_a_frame(self) -> None:
+        ds = mb.ingest(self.frame(), symbol="EURUSD", **BARS)
+        proof = mb.leak(ds, samples=4)
+        self.assertIn("byte for byte", str(proof))
+        self.assertEqual(proof.facts["samples"], len(ds))
+        kept = mb.ingest(self.frame(), symbol="EURUSD", out=self.folder / "own.h5", **BARS)
+        bars = self.folder / "own.bars" / "EURUSD.csv"
+        mb.leak(kept, samples=2)
+        altered = self.folder / "altered.h5"
+        altered.write_bytes(kept.path.read_bytes())
+        with h5py.File(altered, "r+") as file:
+            file["series/M1/values"][5, 0] += 1
+        with self.assertRaisesRegex(mb.DataError, "/series/M1/values is not what its bars give"):
+            mb.leak(altered, samples=2)
+        bars.write_text(bars.read_text().replace("1.1", "1.2", 1))
+        with self.assertRaisesRegex(mb.DataError, "not the bytes"):
+            mb.leak(kept, samples=2)
+        with self.assertRaisesRegex(mb.ConfigError, "takes the whole file"):
+            mb.leak(kept.split()[0])
+
+    def test_files_of_a_frame_go_with_its_dataset(self) -> None:
+        ds = mb.ingest(self.frame(), symbol="EURUSD", **BARS)
+        folder = ds.path.parent
+        part = ds.split()[0]
+        del ds
+        self.assertTrue(folder.exists())
+        del part
+        self.assertFalse(folder.exists())
+
+    def test_several_instruments(self) -> None:
+        frame = self.frame()
+        one, other = frame.assign(symbol="AAA"), frame.assign(symbol="BBB")
+        both = mb.ingest(pandas.concat([one, other]), **BARS)
+        self.assertEqual(both.instruments, ("AAA", "BBB"))
+        by_name = mb.ingest({"AAA": frame, "BBB": frame}, **BARS)
+        self.assertEqual(by_name.fingerprint(), both.fingerprint())
+        self.assertEqual(set(both.sample_instruments), {0, 1})
+        only = mb.ingest(pandas.concat([one, other[: len(other) // 2]]), symbol="AAA", **BARS)
+        self.assertEqual(only.fingerprint(), mb.ingest(frame, symbol="AAA", **BARS).fingerprint())
+        with self.assertRaisesRegex(mb.DataError, "no row of the frame has the symbol CCC"):
+            mb.ingest(one, symbol="CCC", **BARS)
+        with self.assertRaisesRegex(mb.DataError, "a name that a file may have"):
+            mb.ingest({"A/B": frame}, **BARS)
+
+    def test_a_clock_on_a_wall_has_a_zone(self) -> None:
+        frame = self.frame()
+        wall = frame.assign(time=frame["time"].dt.tz_convert("America/New_York").dt.tz_localize(None))
+        ds = mb.ingest(wall, symbol="EURUSD", zone="America/New_York", **BARS)
+        expected = mb.ingest(frame, symbol="EURUSD", **BARS)
+        self.assertEqual(ds.fingerprint(), expected.fingerprint())
+
+    def test_frames_that_are_no_bars(self) -> None:
+        frame = self.frame(3)
+        text = frame["time"].astype(str)
+        numbers = frame["time"].astype("int64")
+        nat = frame["time"].where(frame.index != 7)
+        cases: list[tuple[Any, str]] = [
+            (frame.drop(columns="close"), "no column close; expected open, high, low and close"),
+            (frame.drop(columns="time"), "the frame has no times"),
+            (frame.assign(time=text), "time is of dtype (object|str)"),
+            (frame.assign(time=numbers), "time is of dtype int64: expected times"),
+            (frame.assign(time=nat), "row 7 of the frame: time is NaT"),
+            (frame.assign(open=frame["open"].astype(str)), "column open is of dtype"),
+            (frame.assign(open=[object()] * len(frame)), "column open is of dtype object"),
+            (frame[:0], "the table has no rows"),
+            (frame.sample(frac=1.0, random_state=1), "line"),
+            (frame.assign(high=frame["high"].where(frame.index != 5)), "line 7"),
+            (polars.DataFrame({"time": [1, 2]}), "no column open|expected times"),
+            (polars.DataFrame({"time": [None, datetime.datetime(2024, 1, 1)], **dict.fromkeys(
+                ("open", "high", "low", "close"), [1.0, 1.0])}), "row 0 of the frame: time is NaT"),
+            (pyarrow.table({"time": ["x"]}), "no column open|expected times"),
+            ([1, 2], "no path of a file of bars"),
+            (np.zeros((3, 5)), "no path of a file of bars"),
+        ]
+        for wrong, message in cases:
+            with self.assertRaisesRegex((mb.DataError, TypeError), message, msg=message):
+                mb.ingest(wrong, symbol="EURUSD", **BARS)
+        with self.assertRaises(mb.DataError) as caught:
+            mb.ingest(frame.assign(high=frame["high"].where(frame.index != 5)), symbol="EURUSD", **BARS)
+        self.assertEqual(caught.exception.fields["row"], 5)
+        mended = frame.assign(high=frame["high"].where(frame.index != 5))
+        self.assertGreater(len(mb.ingest(mended, symbol="EURUSD", on_error="skip", **BARS)), 0)
+        for options, message in [
+            ({"horizn": 3}, "the nearest is horizon"),
+            ({"timeframes": {"M2": 3}}, "M2"),
+            ({"features": ["none"]}, "none"),
+        ]:
+            with self.assertRaisesRegex(mb.ConfigError, message):
+                mb.ingest(frame, symbol="EURUSD", **{**BARS, **options})
+
+    def test_an_old_frame_of_the_same_file_is_replaced(self) -> None:
+        frame = self.frame()
+        out = self.folder / "own.h5"
+        first = mb.ingest(frame, symbol="EURUSD", out=out, **BARS).fingerprint()
+        later = mb.ingest(frame[: len(frame) * 9 // 10], symbol="EURUSD", out=out, **BARS)
+        self.assertNotEqual(later.fingerprint(), first)
+        mb.leak(later, samples=2)
+
+
+class Stream:
+    """A frame of a library that nobody knows."""
+
+    def __init__(self, table: pyarrow.Table) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)

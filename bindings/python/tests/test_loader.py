@@ -1,0 +1,264 @@
+"""Loaders: numbers, order, memory, states, processes."""
+
+from __future__ import annotations
+
+import gc
+import json
+import multiprocessing
+import os
+import threading
+from typing import Any
+
+import h5py
+import megabatch as mb
+import numpy as np
+from shared import InFolder, resident_bytes
+
+
+def same(one: list[mb.Batch], other: list[mb.Batch]) -> bool:
+    """True if the batches are the same, bit for bit."""
+    if len(one) != len(other):
+        return False
+    pairs = [(a[key], b[key]) for a, b in zip(one, other) for key in a]
+    return all(a.tobytes() == b.tobytes() and a.shape == b.shape for a, b in pairs)
+
+
+class Batches(InFolder):
+    def files(self) -> list[mb.Dataset]:
+        windows = self.series(layout="windows", compression="contiguous")
+        packed = self.series(layout="windows", compression="lzf")
+        return [self.series(), windows, packed, mb.open(windows.path, resident=True)]
+
+    def test_windows_are_those_of_the_file(self) -> None:
+        series, windows, *_ = self.files()
+        with h5py.File(series.path) as file:
+            values, ends = file["series/M1/values"][:], file["samples/end/M1"][:] if "samples/end" in file else None
+            targets = file["targets"][:]
+        for batch in series.loader(50, shuffle=True, run_length=1):
+            np.testing.assert_array_equal(batch["targets"], targets[batch["sample"]])
+            if ends is not None:
+                for window, sample in zip(batch["M1"], batch["sample"]):
+                    np.testing.assert_array_equal(window, values[ends[sample] - 6 : ends[sample] + 1])
+        with h5py.File(windows.path) as file:
+            stored, targets = file["features/M5"][:], file["targets"][:]
+        for batch in windows.loader(50, shuffle=True, seed=2):
+            np.testing.assert_array_equal(batch["M5"], stored[batch["sample"]])
+            np.testing.assert_array_equal(batch["targets"], targets[batch["sample"]])
+
+    def test_all_samples_come_once_an_epoch_in_another_order(self) -> None:
+        for ds in self.files():
+            loader = ds.split(purge="0s")[0].loader(32, shuffle=True, seed=7)
+            epochs = [np.concatenate([batch["sample"] for batch in loader]) for _ in range(2)]
+            for samples in epochs:
+                np.testing.assert_array_equal(np.sort(samples), loader.dataset.indices)
+            self.assertFalse((epochs[0] == epochs[1]).all())
+            loader.set_epoch(1)
+            np.testing.assert_array_equal(np.concatenate([batch["sample"] for batch in loader]), epochs[1])
+            self.assertEqual((loader.epoch, len(loader)), (2, -(-len(loader.dataset) // 32)))
+        in_order = np.concatenate([batch["sample"] for batch in ds.loader(32)])
+        np.testing.assert_array_equal(in_order, np.arange(len(ds)))
+        self.assertEqual([len(batch["sample"]) for batch in ds.loader(150, drop_last=True)], [150, 150])
+
+    def test_arrays_are_views_that_nobody_may_write(self) -> None:
+        ds = self.series()
+        for overlap in (False, True):
+            batch = next(iter(ds.loader(32, overlap=overlap)))
+            for key, array in batch.items():
+                self.assertFalse(array.flags.owndata, key)
+                with self.assertRaises(ValueError):
+                    array[0] = 1
+        with self.assertRaises(ValueError):
+            batch["M1"].flags.writeable = True
+
+    def test_dlpack_is_the_same_memory(self) -> None:
+        ds = self.series()
+        _, tables = next(iter(ds.loader(32)._tables()))
+        for table in tables:
+            array, shared = np.asarray(table), np.from_dlpack(table)
+            self.assertEqual(array.ctypes.data, shared.ctypes.data)
+            np.testing.assert_array_equal(array, shared)
+            self.assertEqual(table.__dlpack_device__(), (1, 0))
+        del tables, table, array
+        gc.collect()
+        self.assertTrue(np.isfinite(shared).all(), "a tensor keeps its memory")
+        _, tables = next(iter(ds.loader(32, overlap=True)._tables()))
+        with self.assertRaisesRegex(BufferError, "leave overlap at False"):
+            tables[0].__dlpack__()
+        with self.assertRaises(BufferError):
+            tables[-1].__dlpack__(copy=True)
+
+    def test_overlapping_windows_are_strided(self) -> None:
+        ds = self.series()
+        for strided, copied in zip(ds.loader(32, overlap=True), ds.loader(32)):
+            self.assertEqual(strided["M1"].strides, (12, 12, 4))
+            for key in copied:
+                np.testing.assert_array_equal(strided[key], copied[key])
+
+    def test_batches_outlive_their_dataset_and_no_memory_is_shared(self) -> None:
+        for ds in self.files():
+            expected = [{key: array.copy() for key, array in batch.items()} for batch in ds.loader(64, shuffle=True)]
+            held = list(ds.loader(64, shuffle=True))
+            del ds
+            gc.collect()
+            self.assertTrue(same(held, expected))
+            places = sorted((array.ctypes.data, array.nbytes) for batch in held for array in batch.values())
+            self.assertTrue(all(at + size <= after for (at, size), (after, _) in zip(places, places[1:])))
+
+    def test_ranks_share_a_batch(self) -> None:
+        ds = self.series()
+        whole = [batch["sample"] for batch in ds.loader(50, shuffle=True)]
+        parts = [ds.loader(50, shuffle=True, rank=rank, world_size=3) for rank in range(3)]
+        for batch, *own in zip(whole, *parts):
+            np.testing.assert_array_equal(batch, np.concatenate([part["sample"] for part in own]))
+
+    def test_wrong_options_are_refused(self) -> None:
+        ds = self.series()
+        wrong: list[dict[str, Any]] = [
+            {"batch_size": 0},
+            {"batch_size": -3},
+            {"rank": 2, "world_size": 2},
+            {"world_size": 0},
+            {"run_length": 0, "shuffle": True},
+            {"seed": -1},
+            {"batch_size": 1000, "drop_last": True},
+        ]
+        for options in wrong:
+            with self.assertRaises(mb.ConfigError, msg=str(options)):
+                ds.loader(**options)
+
+
+class States(InFolder):
+    def test_a_loader_goes_on_at_any_batch_in_another_process(self) -> None:
+        ds = self.series(layout="windows")
+        loader = ds.loader(48, shuffle=True, seed=5)
+        whole = [*loader, *loader]
+        states: list[dict[str, Any]] = []
+        loader = ds.loader(48, shuffle=True, seed=5)
+        states.append(loader.state_dict())
+        for _ in range(2):
+            for _batch in loader:
+                states.append(loader.state_dict())
+        self.assertEqual(len(states), len(whole) + 1)
+        code = (
+            "import json, sys, zlib, megabatch as mb\n"
+            "states = json.load(open(sys.argv[2]))\n"
+            "for n, state in enumerate(states):\n"
+            "    loader = mb.open(sys.argv[1]).loader(48, shuffle=True, seed=5)\n"
+            "    loader.load_state_dict(state)\n"
+            "    rest = [*loader, *loader][: len(states) - 1 - n]\n"
+            "    print(zlib.crc32(b''.join(a.tobytes() for batch in rest for a in batch.values())))\n"
+        )
+        file = self.folder / "states.json"
+        file.write_text(json.dumps(states))
+        found = self.python(code, ds.path, file).split()
+        import zlib
+
+        for n, checksum in enumerate(found):
+            rest = b"".join(array.tobytes() for batch in whole[n:][: 2 * len(loader)] for array in batch.values())
+            if n >= len(loader):
+                self.assertEqual(int(checksum), zlib.crc32(rest), n)
+            else:
+                # The loop above takes two epochs from its place on.
+                self.assertEqual(int(checksum), zlib.crc32(rest), n)
+
+    def test_a_state_is_one_of_every_world(self) -> None:
+        ds = self.series()
+        loader = ds.loader(50, shuffle=True)
+        batches = iter(loader)
+        next(batches), next(batches)
+        state = loader.state_dict()
+        expected = [batch["sample"] for batch in batches]
+        others = [ds.loader(50, shuffle=True, rank=rank, world_size=4) for rank in range(4)]
+        for other in others:
+            other.load_state_dict(state)
+        for batch, *own in zip(expected, *others):
+            np.testing.assert_array_equal(batch, np.concatenate([part["sample"] for part in own]))
+
+    def test_a_state_of_other_batches_is_refused(self) -> None:
+        ds = self.series()
+        state = ds.loader(50, shuffle=True).state_dict()
+        for other in (ds.loader(50), ds.loader(51, shuffle=True), ds.split()[0].loader(50, shuffle=True)):
+            with self.assertRaises(mb.ConfigError):
+                other.load_state_dict(state)
+        with self.assertRaises(mb.ConfigError):
+            ds.loader(50).load_state_dict({})
+
+    def test_a_broken_off_epoch_begins_anew(self) -> None:
+        loader = self.series().loader(50, shuffle=True)
+        first = next(iter(loader))["sample"]
+        np.testing.assert_array_equal(next(iter(loader))["sample"], first)
+
+
+class Processes(InFolder):
+    def test_a_forked_process_is_told_what_to_do(self) -> None:
+        ds = self.series(layout="windows")
+        loader = ds.loader(32)
+        batches = iter(loader)
+        next(batches)
+
+        def attempt(say: Any) -> None:
+            answers = []
+            for work in (lambda: next(iter(loader)), lambda: next(batches), lambda: mb.open(ds.path), ds.fingerprint):
+                try:
+                    work()
+                    answers.append("went on")
+                except mb.ForkError as error:
+                    answers.append(str(error))
+            say.send(answers)
+            say.close()
+
+        context = multiprocessing.get_context("fork")
+        hear, say = context.Pipe()
+        child = context.Process(target=attempt, args=(say,))
+        child.start()
+        self.assertTrue(hear.poll(60), "the child hangs")
+        answers = hear.recv()
+        child.join(60)
+        self.assertEqual(child.exitcode, 0)
+        for answer in answers:
+            self.assertIn("num_workers=0", answer)
+        self.assertEqual(len(list(batches)), len(loader) - 1, "the parent goes on")
+
+    def test_a_spawned_process_opens_the_file_again(self) -> None:
+        ds = self.series()
+        context = multiprocessing.get_context("spawn")
+        with context.Pool(1) as pool:
+            self.assertEqual(pool.apply(len, (ds,)), len(ds))
+
+    def test_threads_take_each_batch_once(self) -> None:
+        ds = self.series(layout="windows")
+        native = ds.loader(8)._native.epoch(0, 0)
+        taken: list[bytes] = []
+
+        def take() -> None:
+            while (batch := native.next()) is not None:
+                taken.append(batch[0])
+
+        threads = [threading.Thread(target=take) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        samples = np.sort(np.concatenate([np.frombuffer(own, dtype=np.int64) for own in taken]))
+        np.testing.assert_array_equal(samples, np.arange(len(ds)))
+
+
+class Memory(InFolder):
+    def flat(self, work: Any, rounds: int) -> None:
+        for _ in range(rounds // 10):
+            work()
+        gc.collect()
+        before = resident_bytes()
+        for _ in range(rounds):
+            work()
+        gc.collect()
+        grown = resident_bytes() - before
+        self.assertLess(grown, 8 << 20, f"{grown} bytes more after {rounds} rounds")
+
+    def test_a_thousand_epochs_take_no_memory(self) -> None:
+        loaders = [ds.loader(64, shuffle=True) for ds in (self.series(), self.series(layout="windows"))]
+        self.flat(lambda: [batch for loader in loaders for batch in loader], 1000)
+
+    def test_datasets_come_and_go(self) -> None:
+        path = self.series(samples=40).path
+        self.flat(lambda: len(mb.open(path)), int(os.environ.get("MEGABATCH_TEST_DATASETS", "2000")))

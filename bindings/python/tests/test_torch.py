@@ -1,0 +1,79 @@
+"""Tensors of PyTorch: by a stand-in, or by PyTorch itself where it is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import unittest
+from typing import Any
+
+import fake_torch
+import megabatch as mb
+import numpy as np
+from shared import InFolder
+
+IS_REAL = importlib.util.find_spec("torch") is not None
+if not IS_REAL:
+    fake_torch.install()
+
+
+class Tensors(InFolder):
+    def test_tensors_are_the_arrays_of_the_loader(self) -> None:
+        ds = self.series()
+        batches: Any = ds.torch(64, shuffle=True, seed=3)
+        self.assertEqual(len(batches), 7)
+        for tensors, arrays in zip(batches, ds.loader(64, shuffle=True, seed=3)):
+            self.assertEqual(list(tensors), list(arrays))
+            for key, tensor in tensors.items():
+                np.testing.assert_array_equal(np.asarray(tensor), arrays[key])
+
+    def test_states_are_those_of_the_loader(self) -> None:
+        ds = self.series()
+        batches: Any = ds.torch(64, shuffle=True)
+        whole = [np.asarray(batch["sample"]) for batch in batches]
+        half = iter(ds.torch(64, shuffle=True))
+        other: Any = ds.torch(64, shuffle=True)
+        reader: Any = ds.torch(64, shuffle=True)
+        own = iter(reader)
+        next(own), next(own)
+        other.load_state_dict(reader.state_dict())
+        rest = [np.asarray(batch["sample"]) for batch in other]
+        self.assertEqual([list(batch) for batch in rest], [list(batch) for batch in whole[2:]])
+        del half
+
+    @unittest.skipIf(IS_REAL, "the example trains with Lightning itself")
+    def test_a_data_module_has_the_parts_and_its_place(self) -> None:
+        ds = self.series()
+        module: Any = mb.lightning.DataModule(ds, 64, seed=3)
+        parts = [module.train_dataloader(), module.val_dataloader(), module.test_dataloader()]
+        for loader, part in zip(parts, ds.split()):
+            self.assertEqual(loader.options, (None, 0))
+            samples = np.concatenate([np.asarray(batch["sample"]) for batch in loader])
+            np.testing.assert_array_equal(np.sort(samples), part.indices)
+        other: Any = mb.lightning.DataModule(ds, 64, seed=3)
+        batches = iter(module.train_dataloader())
+        first = next(batches)["sample"]
+        other.load_state_dict(module.state_dict())
+        for one, same in zip(batches, other.train_dataloader()):
+            np.testing.assert_array_equal(one["sample"], same["sample"])
+        self.assertNotEqual(first.tolist(), same["sample"].tolist())
+
+    @unittest.skipIf(IS_REAL, "a worker is made up with the stand-in only")
+    def test_a_worker_is_told_what_to_do(self) -> None:
+        fake_torch.Worker.current = object()
+        self.addCleanup(setattr, fake_torch.Worker, "current", None)
+        with self.assertRaisesRegex(mb.ForkError, "num_workers=0"):
+            next(iter(self.series().torch(64)))
+
+    @unittest.skipUnless(IS_REAL, "PyTorch: cargo xtask python test --torch")
+    def test_a_tensor_may_be_written_and_touches_nothing_else(self) -> None:
+        import torch
+
+        ds = self.series()
+        first = next(iter(ds.torch(64)))
+        before = ds.loader(64)
+        first["M1"].zero_()
+        again = next(iter(before))["M1"]
+        self.assertTrue(np.any(again != 0))
+        loader = torch.utils.data.DataLoader(ds.torch(64), batch_size=None, num_workers=2)
+        with self.assertRaisesRegex(Exception, "num_workers=0"):
+            next(iter(loader))

@@ -1,0 +1,230 @@
+//! A data file for programs that train on their own: its facts, its split and its batches.
+
+mod batch_memory;
+mod batches;
+mod gather;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use megabatch_chunk_io::{AttributeValue, Source};
+use megabatch_gpu_core::Device;
+use megabatch_nn::graph::Graphs;
+use serde::Serialize;
+
+use crate::adapters::data::Data;
+use crate::adapters::neighbours::Neighbours;
+use crate::config::SettingSources;
+use crate::error::{Error, Result};
+
+pub use batches::{BatchLoader, BatchOptions, EpochBatches, GatheredBatch, Rows, SampleVisit, WindowView};
+pub use megabatch_order::LastBatch;
+
+/// A data file: series, windows, or graphs with features of their own.
+pub struct Dataset {
+    data: Data,
+}
+
+/// Where the windows of a windows file are. Series are always in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WindowsAt {
+    /// In the file, from which a loader reads them ahead.
+    #[default]
+    Disk,
+    /// In memory, read when the file is opened.
+    Memory,
+}
+
+/// Description of a data file.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Facts {
+    /// `series`, `windows` or `graphs`.
+    pub layout: String,
+    /// Number of samples, N; of a file of graphs, its nodes.
+    pub samples: usize,
+    /// Number of graphs; `None` for samples that stand alone.
+    pub graphs: Option<usize>,
+    /// Timeframes, shortest first.
+    pub timeframes: Vec<TimeframeFacts>,
+    /// Number of targets of a sample, K.
+    pub targets: usize,
+    /// Names of the instruments; empty where the file names none.
+    pub instruments: Vec<String>,
+    /// Timeframe of the bars that targets count, where the file tells it.
+    pub base: Option<String>,
+    /// Kind of the targets, such as `log_return`, where the file tells it.
+    pub target_kind: Option<String>,
+    /// Horizon of the farthest target in bars, where the file tells it.
+    pub horizon: Option<i64>,
+    /// Earliest sample, ns since 1970 UTC, where the file has times.
+    pub first_time_ns: Option<i64>,
+    /// Latest sample.
+    pub last_time_ns: Option<i64>,
+}
+
+/// Description of a timeframe.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct TimeframeFacts {
+    /// Name such as `M5`; empty for the one timeframe of a file that does not name it.
+    pub name: String,
+    /// Length of a window in bars, T.
+    pub steps: usize,
+    /// Number of features, F.
+    pub features: usize,
+    /// Names of the features, where the file tells them.
+    pub feature_names: Option<Vec<String>>,
+    /// Bars of the series, where the file has any.
+    pub bars: Option<usize>,
+}
+
+/// Samples by their part in a split; graphs, for a file of graphs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Partition {
+    /// For training.
+    pub train: Vec<usize>,
+    /// For validation.
+    pub validation: Vec<usize>,
+    /// For the test.
+    pub test: Vec<usize>,
+    /// Number of samples that were left out between the parts.
+    pub purged: usize,
+}
+
+impl Dataset {
+    /// Opens the file at `path`, whichever its layout.
+    ///
+    /// # Errors
+    /// [`Kind::Data`](crate::Kind::Data) for a file that cannot be read.
+    pub fn open(path: &Path, windows: WindowsAt) -> Result<Self> {
+        let config = SettingSources::default().load(&[])?;
+        let mut data = Data::open(path, &config, &Device::cpu())?;
+        if windows == WindowsAt::Memory {
+            data.hold()?;
+        }
+        Ok(Dataset { data })
+    }
+
+    /// Description of the file.
+    ///
+    /// # Errors
+    /// Those of reading its attributes.
+    pub fn facts(&self) -> Result<Facts> {
+        let (shape, samples) = (self.data.shape(), self.data.samples());
+        let series = self.data.source().and_then(Source::series);
+        let of_series = series.map_or(&[][..], |series| series.file().timeframes());
+        let timeframes = shape.timeframes.iter().enumerate().map(|(k, timeframe)| TimeframeFacts {
+            name: timeframe.name.clone().unwrap_or_default(),
+            steps: timeframe.steps,
+            features: timeframe.features,
+            feature_names: of_series.get(k).map(|of| of.feature_names().to_vec()),
+            bars: of_series.get(k).map(|of| of.close_times().len()),
+        });
+        let times = self.sample_times();
+        Ok(Facts {
+            layout: self.data.layout(),
+            samples: samples.len(),
+            graphs: samples.graphs().map(Graphs::len),
+            timeframes: timeframes.collect(),
+            targets: samples.shape().outputs,
+            instruments: self.data.source().map_or(Vec::new(), |source| source.instruments().to_vec()),
+            base: self.text("base")?,
+            target_kind: self.text("target_kind")?,
+            horizon: match self.attribute("horizon_bars")? {
+                Some(AttributeValue::Int(bars)) => Some(bars),
+                _ => None,
+            },
+            first_time_ns: times.and_then(|times| times.iter().min().copied()),
+            last_time_ns: times.and_then(|times| times.iter().max().copied()),
+        })
+    }
+
+    fn attribute(&self, name: &str) -> Result<Option<AttributeValue>> {
+        Ok(self.data.source().map(|source| source.attribute(name)).transpose()?.flatten())
+    }
+
+    fn text(&self, name: &str) -> Result<Option<String>> {
+        Ok(match self.attribute(name)? {
+            Some(AttributeValue::Text(text)) => Some(text),
+            _ => None,
+        })
+    }
+
+    /// Number of units that a split divides and a loader visits: samples, or graphs.
+    pub fn units(&self) -> usize {
+        self.data.units()
+    }
+
+    /// Time of each sample, `[N]`, ns since 1970 UTC, where the file has times.
+    pub fn sample_times(&self) -> Option<&[i64]> {
+        self.data.source()?.sample_times()
+    }
+
+    /// Index of each sample's instrument in [`Facts::instruments`], `[N]`, where the file has
+    /// several.
+    pub fn sample_instruments(&self) -> Option<&[i32]> {
+        self.data.source()?.sample_instruments()
+    }
+
+    /// A hash of the numbers of the file: other data have another one.
+    ///
+    /// # Errors
+    /// Those of reading the file.
+    pub fn fingerprint(&self) -> Result<String> {
+        Ok(self.data.fingerprint(&self.data.files()?))
+    }
+
+    /// Splits the units as training with `settings` would; of a walk forward, as the fold that they
+    /// name.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`](crate::Kind::Usage) where a part that should have samples is left without.
+    pub fn split(&self, settings: &SettingSources) -> Result<Partition> {
+        let split = self.data.split(&settings.load(&[])?)?;
+        Ok(Partition { train: split.train, validation: split.validation, test: split.test, purged: split.purged })
+    }
+
+    /// The splits of a walk forward, a fold each, as training with `settings` would go through
+    /// them.
+    ///
+    /// # Errors
+    /// As [`Dataset::split`].
+    pub fn walk_forward(&self, settings: &SettingSources) -> Result<Vec<Partition>> {
+        let config = settings.load(&[])?;
+        let folds = config.optional_count("data.walk_forward").unwrap_or(0);
+        let of_fold = |fold| {
+            let mut config = config.clone();
+            config.set_walk_forward_fold(fold);
+            let split = self.data.split(&config)?;
+            Ok(Partition { train: split.train, validation: split.validation, test: split.test, purged: split.purged })
+        };
+        (0..folds).map(of_fold).collect()
+    }
+
+    /// Number of consecutive samples that training visits together where nobody sets it: 1 if
+    /// neighbours have nothing in common, else `None`, which stands for the samples of a step.
+    fn run_length_by_data(&self) -> Result<Option<usize>> {
+        Ok((Neighbours::of(&self.data)? == Neighbours::Apart).then_some(1))
+    }
+
+    /// The file behind samples that stand alone.
+    fn source(&self) -> Result<&Arc<Source>> {
+        match &self.data {
+            Data::Samples(samples) => Ok(samples.shared_source()),
+            Data::CrossSections(_) | Data::Graphs(_) => Err(Error::usage(format!(
+                "{}: a file of graphs, whose batches no loader gathers; train on it as a whole",
+                self.data.path().display()
+            ))),
+        }
+    }
+}
+
+/// Settings that split by `fractions` for training, validation and test.
+pub fn split_settings(fractions: [f64; 3], purge: &str) -> Vec<String> {
+    let [train, validation, test] = fractions;
+    vec![format!("data.split=[{train}, {validation}, {test}]"), format!("data.purge={purge}")]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! Fields of an error, for programs.
+
+use std::error::Error as StdError;
+use std::path::Path;
+
+use megabatch_bars::Error as BarsError;
+use megabatch_chunk_io::Error as FileError;
+use megabatch_gpu_core::Error as DeviceError;
+use megabatch_trainer::Error as TrainerError;
+use serde_json::{Value, json};
+
+use super::Error;
+use crate::config::ConfigError;
+
+impl Error {
+    /// The same error, with a field for programs.
+    #[must_use]
+    pub(crate) fn with_field(mut self, name: &'static str, value: impl Into<Value>) -> Self {
+        self.fields.push((name, value.into()));
+        self
+    }
+
+    /// What the message tells, by name, as far as the error has it in fields: `file`, `object`,
+    /// `line`, `key`, `needed_bytes`. The first error of the chain that has a field decides.
+    pub fn fields(&self) -> Vec<(&'static str, Value)> {
+        let mut fields = self.fields.clone();
+        for (name, value) in self.causes().flat_map(of_cause) {
+            if fields.iter().all(|(other, _)| *other != name) {
+                fields.push((name, value));
+            }
+        }
+        fields
+    }
+}
+
+type Fields = Vec<(&'static str, Value)>;
+
+fn of_cause(cause: &(dyn StdError + 'static)) -> Fields {
+    if let Some(error) = cause.downcast_ref::<Error>() {
+        return error.fields();
+    }
+    let of_config = || cause.downcast_ref().map(of_config);
+    let of_file = || cause.downcast_ref().map(of_file);
+    let of_bars = || cause.downcast_ref().map(of_bars);
+    let of_training = || cause.downcast_ref().map(of_training);
+    let of_device = || cause.downcast_ref().map(of_device);
+    of_config().or_else(of_file).or_else(of_bars).or_else(of_training).or_else(of_device).unwrap_or_default()
+}
+
+fn path(path: &Path) -> Value {
+    path.display().to_string().into()
+}
+
+fn of_config(error: &ConfigError) -> Fields {
+    match error {
+        ConfigError::Unreadable { file, .. } => vec![("file", path(file))],
+        ConfigError::Yaml { file, line, .. } => vec![("file", path(file)), ("line", json!(line))],
+        ConfigError::UnknownKey { path, nearest, .. } => vec![("key", json!(path)), ("nearest", json!(nearest))],
+        ConfigError::BadValue { path, text, expected, .. } => {
+            vec![("key", json!(path)), ("found", json!(text)), ("expected", json!(expected))]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn of_file(error: &FileError) -> Fields {
+    match error {
+        FileError::NotFound { path: file }
+        | FileError::NotAFile { path: file }
+        | FileError::NotHdf5 { path: file, .. }
+        | FileError::Truncated { path: file, .. }
+        | FileError::Locked { path: file }
+        | FileError::BadRequest { path: file, .. }
+        | FileError::NotWritable { path: file, .. }
+        | FileError::Io { path: file, .. } => vec![("file", path(file))],
+        FileError::Hdf5 { path: file, object, .. } => vec![("file", path(file)), ("object", json!(object))],
+        FileError::Invalid { path: file, fault } => vec![
+            ("file", path(file)),
+            ("object", json!(fault.object)),
+            ("index", json!(fault.index)),
+            ("expected", json!(fault.expected)),
+            ("found", json!(fault.found)),
+            ("fix", json!(fault.fix)),
+        ],
+        _ => Vec::new(),
+    }
+}
+
+fn of_bars(error: &BarsError) -> Fields {
+    match error {
+        BarsError::BadRow { path: file, line, kind, expected, text } => vec![
+            ("file", path(file)),
+            ("line", json!(line)),
+            ("fault", json!(kind.to_string())),
+            ("expected", json!(expected)),
+            ("found", json!(text)),
+        ],
+        BarsError::NotAFile { path: file, .. }
+        | BarsError::Open { path: file, .. }
+        | BarsError::UnknownFormat { path: file, .. }
+        | BarsError::ColumnOrder { path: file, .. }
+        | BarsError::NothingLeft { path: file, .. } => vec![("file", path(file))],
+        _ => Vec::new(),
+    }
+}
+
+fn of_training(error: &TrainerError) -> Fields {
+    match error {
+        TrainerError::Setting { setting, value, expected } => {
+            vec![
+                ("key", json!(super::with_keys(&format!("`{setting}`")))),
+                ("found", json!(value)),
+                ("expected", json!(expected)),
+            ]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn of_device(error: &DeviceError) -> Fields {
+    match error {
+        DeviceError::DriverAbsent { name, .. } | DeviceError::NoSuchDevice { name, .. } => {
+            vec![("device", json!(name))]
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::SettingSources;
+
+    fn field(error: &Error, name: &str) -> Option<Value> {
+        error.fields().into_iter().find(|(other, _)| *other == name).map(|(_, value)| value)
+    }
+
+    #[test]
+    fn fields_are_those_of_the_first_cause_that_has_them() {
+        let missing = Error::from(megabatch_chunk_io::inspect("no/such.h5").unwrap_err()).context("training");
+        assert_eq!(field(&missing, "file"), Some(json!("no/such.h5")));
+        let sources = SettingSources { file: None, set: vec!["model.hiden=3".to_owned()] };
+        let unknown = Error::from(sources.load(&[]).unwrap_err());
+        assert_eq!(field(&unknown, "nearest"), Some(json!("model.hidden")));
+        let short = Error::capacity("would not fit").with_field("needed_bytes", 7);
+        let ported = Error::of_cause(megabatch_trainer::Error::PrefetchingSource { source: short.into() });
+        assert_eq!(field(&ported, "needed_bytes"), Some(json!(7)));
+        assert!(Error::failed("x").fields().is_empty());
+    }
+}

@@ -1,0 +1,183 @@
+//! The Python module in `bindings/python`: `cargo xtask python build | test | stubs | measure`, and
+//! the gate `python`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use anyhow::{Context, Result, bail};
+
+use crate::session::Session;
+use crate::sources::hash_of;
+use crate::tools::{Venv, with_cmake};
+use crate::workspace::{Workspace, cargo, succeed};
+
+const PACKAGE: &str = "megabatch-python";
+const FOLDER: &str = "bindings/python";
+
+/// Builds wheels.
+const BUILDER: &[&str] = &["maturin>=1.9,<2"];
+/// What the tests need, and what checks the types.
+const TEST_PACKAGES: &[&str] = &["numpy", "pandas", "polars", "pyarrow", "h5py", "mypy", "pandas-stubs"];
+/// What the tests with PyTorch, and of the notebook, need: 6 GB.
+const TORCH_PACKAGES: &[&str] = &["torch", "lightning", "optuna", "nbclient", "ipykernel", "matplotlib"];
+
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let workspace = Workspace::load()?;
+    let (command, rest) = args.split_first().map_or(("", args), |(first, rest)| (first.as_str(), rest));
+    match (command, rest) {
+        ("build", []) => build(&workspace),
+        ("test", rest) => {
+            let module = Module::build(&workspace)?;
+            let with_torch = rest.first().is_some_and(|arg| arg == "--torch");
+            let rest = if with_torch { &rest[1..] } else { rest };
+            if with_torch {
+                return module.test(&torch_environment(&workspace)?, rest);
+            }
+            module.test(&environment(&workspace)?, rest)
+        }
+        ("measure", rest) => Module::build_with(&workspace, Profile::Release)?.measure(&environment(&workspace)?, rest),
+        ("stubs", []) => Module::build(&workspace)?.check_types(&environment(&workspace)?),
+        _ => bail!("expected `python build`, `python test [--torch] [NAME…]`, `python stubs` or `python measure`"),
+    }
+}
+
+/// The gate `python`: tests and types, unless nothing has changed since they passed.
+pub(crate) fn gate(session: &Session) -> Result<()> {
+    let workspace = &session.workspace;
+    let package = workspace.packages.iter().find(|package| package.name == PACKAGE);
+    let package = package.context("the Python module is a member of the workspace")?;
+    let key =
+        hash_of(&[session.sources.of_package(workspace, package), session.sources.of_page("docs/guide/python.md")]);
+    session.passed.unless_unchanged("python", key, || {
+        let module = Module::build(workspace)?;
+        let venv = environment(workspace)?;
+        module.check_types(&venv)?;
+        module.test(&venv, &[])
+    })
+}
+
+/// The environment of the ordinary tests.
+fn environment(workspace: &Workspace) -> Result<Venv> {
+    let venv = Venv::open(workspace.target_dir.join("python"))?;
+    venv.ensure("test-packages", TEST_PACKAGES)?;
+    Ok(venv)
+}
+
+/// That of the peers, which has PyTorch.
+fn torch_environment(workspace: &Workspace) -> Result<Venv> {
+    let venv = Venv::open(workspace.target_dir.join("peers"))?;
+    venv.ensure("python-tests", &[TEST_PACKAGES, TORCH_PACKAGES].concat())?;
+    Ok(venv)
+}
+
+/// Builds the wheel with the release profile into `target/wheels`.
+fn build(workspace: &Workspace) -> Result<()> {
+    let venv = Venv::open(workspace.target_dir.join("python"))?;
+    venv.ensure("maturin", BUILDER)?;
+    let folder = workspace.root.join(FOLDER);
+    for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        fs::copy(workspace.root.join(name), folder.join(name)).with_context(|| format!("cannot copy {name}"))?;
+    }
+    let wheels = workspace.target_dir.join("wheels");
+    let mut maturin = Command::new(venv.program("maturin"));
+    maturin.args(["build", "--release", "--locked", "--out"]).arg(&wheels).current_dir(&folder);
+    let built = with_cmake(&mut maturin, workspace).and_then(succeed);
+    for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        // A copy that stays is in the way of nobody.
+        let _ = fs::remove_file(folder.join(name));
+    }
+    built?;
+    println!("the wheel is in {}", wheels.display());
+    Ok(())
+}
+
+/// The module after a build with the dev profile, as a folder for Python's path.
+struct Module<'a> {
+    workspace: &'a Workspace,
+    path: PathBuf,
+}
+
+/// Profile of a build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Profile {
+    Dev,
+    Release,
+}
+
+impl<'a> Module<'a> {
+    fn build(workspace: &'a Workspace) -> Result<Self> {
+        Module::build_with(workspace, Profile::Dev)
+    }
+
+    fn build_with(workspace: &'a Workspace, profile: Profile) -> Result<Self> {
+        let (arguments, built): (&[&str], &str) = match profile {
+            // With the program, whose results the tests compare.
+            Profile::Dev => (&["--package", "megabatch"], "debug"),
+            Profile::Release => (&["--release"], "release"),
+        };
+        let mut build = cargo(&workspace.root, &["build", "--locked", "--package", PACKAGE]);
+        build.args(arguments);
+        succeed(with_cmake(&mut build, workspace)?)?;
+        let path = workspace.target_dir.join("python-module");
+        let package = path.join("megabatch");
+        if package.exists() {
+            fs::remove_dir_all(&package).with_context(|| format!("cannot empty {}", package.display()))?;
+        }
+        copy_folder(&workspace.root.join(FOLDER).join("python/megabatch"), &package)?;
+        let library = format!("{}_megabatch{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
+        let built = workspace.target_dir.join(built).join(library);
+        let ending = if cfg!(windows) { "pyd" } else { "abi3.so" };
+        fs::copy(&built, package.join(format!("_megabatch.{ending}")))
+            .with_context(|| format!("cannot copy {}", built.display()))?;
+        Ok(Module { workspace, path })
+    }
+
+    fn python(&self, venv: &Venv) -> Command {
+        let mut python = Command::new(venv.python());
+        python.env("PYTHONPATH", &self.path).env("MEGABATCH_PROGRAM", self.workspace.binary());
+        python.current_dir(self.workspace.root.join(FOLDER));
+        python
+    }
+
+    /// Runs the tests whose names have one of `names` in them, or all.
+    fn test(&self, venv: &Venv, names: &[String]) -> Result<()> {
+        let mut test = self.python(venv);
+        test.args(["-m", "unittest", "discover", "--start-directory", "tests", "--top-level-directory", "tests"]);
+        names.iter().for_each(|name| {
+            test.args(["-k", name]);
+        });
+        succeed(&mut test)
+    }
+
+    /// Measures the loader beside the Rust loop and h5py.
+    fn measure(&self, venv: &Venv, arguments: &[String]) -> Result<()> {
+        succeed(self.python(venv).arg("measure_loader.py").args(arguments))
+    }
+
+    /// Checks the types of the module, of the tests and of the examples, and the stubs of the
+    /// native part against it.
+    fn check_types(&self, venv: &Venv) -> Result<()> {
+        let cache: OsString = self.workspace.target_dir.join("mypy").into();
+        let mut mypy = self.python(venv);
+        mypy.args(["-m", "mypy", "--strict", "--config-file", "pyproject.toml", "--cache-dir"]).arg(&cache);
+        succeed(mypy.args(["python/megabatch", "examples"]))?;
+        let mut stubtest = self.python(venv);
+        stubtest.args(["-m", "mypy.stubtest", "--mypy-config-file", "pyproject.toml"]);
+        succeed(stubtest.args(["megabatch._megabatch", "--concise"]))
+    }
+}
+
+/// Copies the files of a folder, without what Python has compiled.
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
+    for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default();
+        if path.is_file() {
+            fs::copy(&path, to.join(name)).with_context(|| format!("cannot copy {}", path.display()))?;
+        }
+    }
+    Ok(())
+}
