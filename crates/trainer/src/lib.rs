@@ -4,6 +4,7 @@ mod config;
 mod data;
 mod error;
 mod evaluate;
+mod peers;
 mod plan;
 mod train;
 
@@ -24,8 +25,12 @@ pub use evaluate::metrics::{
 pub use evaluate::predict::{Predictor, Selection};
 pub use evaluate::{Evaluation, InstrumentEvaluation, TaskEvaluation, cross_sectional_deviation, uninformed_loss};
 pub use megabatch_order::LastBatch;
+pub use peers::exchange::{Difference, first_difference, first_failure};
+pub use peers::threads::{Faults, ThreadPeers};
+pub use peers::{PeerLost, Peers};
 pub use plan::{CarriedStates, Footprint, GpuFootprint};
 pub use train::checkpoint::{Arithmetic, Best, ChangedSetting, Checkpoints, Resumed, RunSettings, State};
+pub use train::distributed::IdleRanks;
 pub use train::events::{EpochEvent, Event, Observer, RollbackEvent, ShortageEvent, StepEvent, ValidationEvent};
 pub use train::optimizer::{Optimizer, clip_by_norm, global_norm};
 pub use train::{End, Outcome, Run, Trainer};

@@ -50,15 +50,24 @@ impl Trainer {
         let due = self.due(self.step, schedule, run);
         let mut flow = asked;
         let mut improved = false;
-        if due.validation {
-            let event = self.validate(run, schedule)?;
-            improved = event.best;
-            let answer = observer(Event::Validation(event));
-            flow = if flow.is_break() { flow } else { answer };
-        }
-        if due.epoch_ends {
-            let answer = observer(Event::Epoch(self.epoch_event(schedule)));
-            flow = if flow.is_break() { flow } else { answer };
+        // A run that lost a rank after its validation comes here again.
+        let validated = self.validated.filter(|(step, _)| *step == self.step);
+        if let Some((_, best)) = validated {
+            improved = best;
+        } else {
+            if due.validation {
+                let event = self.validate(run, schedule)?;
+                improved = event.best;
+                let answer = observer(Event::Validation(event));
+                let answer = self.heard(answer);
+                flow = if flow.is_break() { flow } else { answer };
+            }
+            if due.epoch_ends {
+                let answer = observer(Event::Epoch(self.epoch_event(schedule)));
+                let answer = self.heard(answer);
+                flow = if flow.is_break() { flow } else { answer };
+            }
+            self.validated = Some((self.step, improved));
         }
         if let Some(checkpoints) = run.checkpoints
             && (due.checkpoint || improved || flow.is_break() || self.end(schedule).is_some())
@@ -66,14 +75,15 @@ impl Trainer {
             self.sync_to_host()?;
             self.check_weights()?;
             let state = State { unfinished: false, ..self.state(schedule, run) };
-            let path = checkpoints.save(
-                &state,
-                &self.parameters,
-                &self.optimizer,
-                self.carried.as_ref().map(Carried::states),
-            )?;
-            let answer = observer(Event::Checkpoint { step: self.step, path: &path });
-            flow = if flow.is_break() { flow } else { answer };
+            let saved = self.by_first(|trainer| {
+                let carried = trainer.carried.as_ref().map(Carried::states);
+                checkpoints.save(&state, &trainer.parameters, &trainer.optimizer, carried).map(Some)
+            })?;
+            if let Some(path) = saved {
+                let answer = observer(Event::Checkpoint { step: self.step, path: &path });
+                let answer = self.heard(answer);
+                flow = if flow.is_break() { flow } else { answer };
+            }
         }
         // A stop asked for at the very last step changes nothing: the run is finished.
         Ok(self.end(schedule).or(flow.is_break().then_some(End::Stopped)))
@@ -120,7 +130,8 @@ impl Trainer {
         }
         let selection = Selection { samples: run.samples, indices: run.validation };
         let loss = self.config.loss;
-        let evaluation = evaluate(self.predictions(), selection, loss, None)?;
+        let evaluation = evaluate(self.predictions(), selection, loss, None);
+        let evaluation = self.settle(evaluation)?;
         let loss = evaluation.loss;
         let best = loss.is_finite() && self.best.is_none_or(|best| loss < best.loss);
         if best {
