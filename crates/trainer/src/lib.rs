@@ -26,6 +26,7 @@ pub use evaluate::predict::{Predictor, Selection};
 pub use evaluate::{Evaluation, InstrumentEvaluation, TaskEvaluation, cross_sectional_deviation, uninformed_loss};
 pub use megabatch_order::LastBatch;
 pub use peers::exchange::{Difference, first_difference, first_failure};
+pub use peers::relay::bytes_sent_a_step;
 pub use peers::threads::{Faults, ThreadPeers};
 pub use peers::{PeerLost, Peers};
 pub use plan::{CarriedStates, Footprint, GpuFootprint};

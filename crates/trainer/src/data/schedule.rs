@@ -187,18 +187,26 @@ mod tests {
         let mut graphs = config(5, 2);
         graphs.model.graph = Some(megabatch_nn::model::GraphConfig::default());
         graphs.model.readout = Some(megabatch_nn::model::Readout::Node);
-        for (config, at_once) in [(config(100, 2), 100), (config(100, 2), 64), (dense.clone(), 48), (dense, 30), (graphs, 3)]
+        for (config, at_once) in
+            [(config(100, 2), 100), (config(100, 2), 64), (dense.clone(), 48), (dense, 30), (graphs, 3)]
         {
             let schedule = schedule(431, &config).unwrap().cut_into(at_once, Grain::Shards);
             for step in [0, schedule.steps_per_epoch - 1] {
                 let samples = schedule.step(step);
                 let blocks = schedule.blocks_of(&samples);
-                assert_eq!((blocks[0].start, blocks[blocks.len() - 1].end), (samples.positions.start, samples.positions.end));
+                assert_eq!(
+                    (blocks[0].start, blocks[blocks.len() - 1].end),
+                    (samples.positions.start, samples.positions.end)
+                );
                 for world in 1..12 {
                     let of_rank = |rank| schedule.of_rank(Rank::new(rank, world).unwrap());
                     let own: Vec<_> = (0..world).map(|rank| of_rank(rank).own_batches_of(&samples)).collect();
                     let ends: Vec<usize> = blocks.iter().map(|block| block.end).collect();
-                    assert!(own.iter().flatten().all(|batch| ends.contains(&batch.end) && batch.len() <= at_once.max(40)));
+                    assert!(
+                        own.iter()
+                            .flatten()
+                            .all(|batch| ends.contains(&batch.end) && batch.len() <= schedule.capacity())
+                    );
                     let positions: Vec<usize> = own.into_iter().flatten().flatten().collect();
                     assert_eq!(positions, samples.positions.clone().collect::<Vec<_>>());
                 }

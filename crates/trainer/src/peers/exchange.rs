@@ -63,11 +63,7 @@ pub fn first_failure(peers: &mut dyn Peers, failure: Option<&[u8]>) -> Result<Op
 }
 
 /// The bytes that rank `root` has.
-pub(crate) fn broadcast_bytes(
-    peers: &mut dyn Peers,
-    root: usize,
-    bytes: Option<Vec<u8>>,
-) -> Result<Vec<u8>, PeerLost> {
+pub(crate) fn broadcast_bytes(peers: &mut dyn Peers, root: usize, bytes: Option<Vec<u8>>) -> Result<Vec<u8>, PeerLost> {
     let mut bytes = bytes.unwrap_or_default();
     let mut len = (bytes.len() as u64).to_le_bytes();
     peers.broadcast(root, &mut len)?;
@@ -92,10 +88,7 @@ pub struct Difference {
 ///
 /// # Errors
 /// [`PeerLost`] where a rank does not answer.
-pub fn first_difference(
-    peers: &mut dyn Peers,
-    facts: &[(String, String)],
-) -> Result<Option<Difference>, PeerLost> {
+pub fn first_difference(peers: &mut dyn Peers, facts: &[(String, String)]) -> Result<Option<Difference>, PeerLost> {
     let encoded = (peers.rank() == 0).then(|| encode(facts));
     let (first, _) = exchange(peers, 0, |peers| broadcast_bytes(peers, 0, encoded))?;
     let first = decode(&first);
@@ -103,11 +96,8 @@ pub fn first_difference(
         facts.iter().find(|(own, _)| own == name).map_or_else(String::new, |(_, value)| value.clone())
     };
     let names = first.iter().chain(facts).map(|(name, _)| name);
-    let differences = names.map(|name| Difference {
-        name: name.clone(),
-        here: value_of(facts, name),
-        first: value_of(&first, name),
-    });
+    let differences =
+        names.map(|name| Difference { name: name.clone(), here: value_of(facts, name), first: value_of(&first, name) });
     Ok(differences.into_iter().find(|difference| difference.here != difference.first))
 }
 
@@ -133,7 +123,8 @@ mod tests {
 
     #[test]
     fn all_ranks_hear_of_the_first_failure() {
-        for (failing, expected) in [(vec![], None), (vec![2], Some((2, b"rank 2".to_vec()))), (vec![3, 1], Some((1, b"rank 1".to_vec())))]
+        for (failing, expected) in
+            [(vec![], None), (vec![2], Some((2, b"rank 2".to_vec()))), (vec![3, 1], Some((1, b"rank 1".to_vec())))]
         {
             let found = ThreadPeers::run(4, &Faults::default(), |peers| {
                 let own = failing.contains(&peers.rank()).then(|| format!("rank {}", peers.rank()));

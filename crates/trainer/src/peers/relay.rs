@@ -137,8 +137,9 @@ fn second_round(peers: &mut dyn Peers, sum: &mut [f32]) -> Result<StepSums, Peer
     Ok(sums)
 }
 
-/// Bytes that `rank` of `world` sends in a relay of `len` numbers.
-pub(crate) fn bytes_sent(len: usize, rank: usize, world: usize) -> u64 {
+/// Bytes of gradients and losses that `rank` of `world` sends in a step of a model of `len`
+/// parameters.
+pub fn bytes_sent_a_step(len: usize, rank: usize, world: usize) -> u64 {
     let rounds = if world == 1 { 0 } else { 1 + u64::from(rank + 2 < world) };
     rounds * (4 * len as u64 + HEADER_LEN as u64)
 }
@@ -214,11 +215,7 @@ mod tests {
     }
 
     /// One rank's part of the sum over `blocks`; `failing` could not compute its own.
-    fn of_rank(
-        peers: &mut ThreadPeers,
-        blocks: &Blocks,
-        failing: &[usize],
-    ) -> Result<(StepSums, Vec<u32>), PeerLost> {
+    fn of_rank(peers: &mut ThreadPeers, blocks: &Blocks, failing: &[usize]) -> Result<(StepSums, Vec<u32>), PeerLost> {
         let rank = peers.rank();
         let own = Rank::new(rank, peers.world()).unwrap().slice(0..blocks.losses.len());
         let mut sum = vec![if rank == 0 { 0.0 } else { f32::NAN }; blocks.gradients.first().map_or(0, Vec::len)];
@@ -228,12 +225,11 @@ mod tests {
                 sum.iter_mut().zip(block).for_each(|(sum, term)| *sum += term);
             }
         }
-        let own =
-            OwnBlocks { losses: &blocks.losses[own], gradients: &held, failed: failing.contains(&rank) };
+        let own = OwnBlocks { losses: &blocks.losses[own], gradients: &held, failed: failing.contains(&rank) };
         let before = peers.bytes_sent();
         let sums = relay(peers, &own, &mut sum)?;
         if sums.failed.is_none() {
-            assert_eq!(peers.bytes_sent() - before, bytes_sent(sum.len(), rank, peers.world()));
+            assert_eq!(peers.bytes_sent() - before, bytes_sent_a_step(sum.len(), rank, peers.world()));
         }
         Ok((sums, sum.iter().map(|x| x.to_bits()).collect()))
     }

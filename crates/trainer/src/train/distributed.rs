@@ -31,6 +31,9 @@ use crate::peers::{PeerLost, Peers};
 use crate::train::checkpoint::{Arithmetic, Resumed, State};
 use crate::train::events::{Event, Observer};
 
+/// Label of the memory for gradients that wait for the sum of the ranks before.
+pub(crate) const BLOCKS: &str = "model/gradients/blocks";
+
 /// Treatment of ranks for which a step has no block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IdleRanks {
@@ -238,11 +241,8 @@ impl Trainer {
     pub(super) fn share_restored(&mut self, own: Option<Resumed>) -> Result<Option<Resumed>> {
         let Some(team) = &mut self.team else { return Ok(own) };
         let updates = self.optimizer.steps();
-        let of_first = own.as_ref().map(|resumed| Restored {
-            path: resumed.path.clone(),
-            state: resumed.state.clone(),
-            updates,
-        });
+        let of_first =
+            own.as_ref().map(|resumed| Restored { path: resumed.path.clone(), state: resumed.state.clone(), updates });
         let is_first = team.peers.rank() == 0;
         let encoded = is_first.then(|| serde_json::to_vec(&of_first).expect("a state serializes without error"));
         let parameters = &mut self.parameters;
@@ -272,11 +272,7 @@ impl Trainer {
     }
 
     /// Goes on without ranks that are lost, if the ranks that are left can; else gives `lost` back.
-    pub(super) fn reform(
-        &mut self,
-        lost: PeerLost,
-        observer: &mut Observer<'_>,
-    ) -> Result<ControlFlow<()>> {
+    pub(super) fn reform(&mut self, lost: PeerLost, observer: &mut Observer<'_>) -> Result<ControlFlow<()>> {
         let Some(team) = self.team.as_mut().filter(|_| lost.can_reform) else { return Err(lost.into()) };
         let before = team.peers.world();
         team.peers.reform()?;
@@ -293,7 +289,7 @@ impl Trainer {
     pub(super) fn make_room_for_blocks(&mut self, schedule: &Schedule) -> Result<()> {
         let is_first = self.is_first();
         let Some(team) = &mut self.team else { return Ok(()) };
-        let scope = self.device.scope("model/gradients/blocks");
+        let scope = self.device.scope(BLOCKS);
         // Rank 0 adds its own to the sum at once.
         let count = if is_first { 0 } else { schedule.own_blocks_max() };
         team.blocks.truncate(count);
@@ -315,21 +311,21 @@ impl Trainer {
             let before = own.losses.len();
             let sum = self.gradients.as_mut().expect(ON_PROCESSOR);
             let held = &mut self.team.as_mut().expect("a step of several ranks").blocks;
-            let times = self.engine.accumulate_blocks(
-                &self.model,
-                &self.parameters,
-                &batch,
-                objective,
-                None,
-                &mut |block| {
+            let (scope, layout) = (self.device.scope(BLOCKS), self.model.layout());
+            let mut shortage = None;
+            let times =
+                self.engine.accumulate_blocks(&self.model, &self.parameters, &batch, objective, None, &mut |block| {
                     if is_first {
                         sum.add(block.gradients);
-                    } else {
-                        held[own.losses.len()].values_mut().copy_from_slice(block.gradients.values());
+                    } else if shortage.is_none() {
+                        // In dense training a block has more parts than one where series end.
+                        shortage = hold(held, own.losses.len(), || TensorSet::zeros(&scope, layout), block.gradients);
                     }
                     own.losses.push((block.loss_sum, block.terms as u64));
-                },
-            );
+                });
+            if let Some(shortage) = shortage {
+                return Err(shortage.into());
+            }
             own.times.forward += times.forward;
             own.times.backward += times.backward;
             let loss: f64 = own.losses[before..].iter().map(|(loss_sum, _)| loss_sum).sum();
@@ -395,10 +391,28 @@ impl Trainer {
         if totals.loss_sum.is_finite() && first.is_none() {
             return Ok(());
         }
-        let (tensor, index) = first.map_or(("the loss".to_owned(), 0), |(name, index)| (format!("the gradient of {name}"), index));
+        let (tensor, index) =
+            first.map_or(("the loss".to_owned(), 0), |(name, index)| (format!("the gradient of {name}"), index));
         let loss = totals.loss_sum / work.objective.count as f64;
         Err(Error::NotFinite { step: self.step + 1, loss, tensor, index })
     }
+}
+
+/// Keeps the gradients of block `at`; the error where there is no memory for them.
+fn hold(
+    held: &mut Vec<TensorSet>,
+    at: usize,
+    zeros: impl FnOnce() -> megabatch_nn::Result<TensorSet>,
+    gradients: &TensorSet,
+) -> Option<megabatch_nn::Error> {
+    if at == held.len() {
+        match zeros() {
+            Ok(block) => held.push(block),
+            Err(error) => return Some(error),
+        }
+    }
+    held[at].values_mut().copy_from_slice(gradients.values());
+    None
 }
 
 fn encode(fault: &Fault) -> Vec<u8> {
