@@ -15,6 +15,7 @@ mod kill;
 #[cfg(test)]
 mod language;
 mod layers;
+mod mpi;
 mod nextest;
 mod passed;
 mod report;
@@ -65,6 +66,9 @@ cargo xtask COMMAND
                   MB) under target/
   kill [RUNS]     kills 100 training runs, or RUNS, at random moments, and compares their results
                   with a run that was not killed
+  mpi [KILLS]     a year of EURUSD minutes from $MEGABATCH_DATA trained by 1 to 4 processes under Open
+                  MPI and MPICH, against one alone; 50 or KILLS of them killed with recovery and
+                  without, one stopped, one with a full disk (installs both under target/)
   simulate [--events N] [--seed S]
                   the memory pool in lockstep with its model: 10 million events, or N, from seed 1,
                   or S
@@ -116,6 +120,7 @@ fn run(args: &[String]) -> Result<()> {
         "instructions" => instructions::run(rest),
         "kernels" => kernels::run(rest),
         "kill" => kill::run(rest),
+        "mpi" => mpi::run(rest),
         "report" => report::run(rest),
         "simulate" => simulate::run(rest),
         "trampolines" => trampolines::run(rest),

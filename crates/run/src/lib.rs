@@ -6,6 +6,7 @@ pub mod bench;
 pub mod compare;
 pub mod config;
 pub mod convert;
+mod distributed;
 pub mod doctor;
 mod error;
 pub mod evaluate;

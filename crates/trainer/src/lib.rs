@@ -29,7 +29,7 @@ pub use peers::exchange::{Difference, first_difference, first_failure};
 pub use peers::relay::bytes_sent_a_step;
 pub use peers::threads::{Faults, ThreadPeers};
 pub use peers::{PeerLost, Peers};
-pub use plan::{CarriedStates, Footprint, GpuFootprint};
+pub use plan::{CarriedStates, Footprint, GpuFootprint, reduction_blocks};
 pub use train::checkpoint::{Arithmetic, Best, ChangedSetting, Checkpoints, Resumed, RunSettings, State};
 pub use train::distributed::IdleRanks;
 pub use train::events::{EpochEvent, Event, Observer, RollbackEvent, ShortageEvent, StepEvent, ValidationEvent};

@@ -10,10 +10,11 @@ use megabatch_chunk_io::{ChunkPlan, Filling, MemoryShortage, PlanRequest, ReadBy
 use megabatch_gpu_core::Device;
 use megabatch_nn::cpu::Compute;
 use megabatch_nn::model::{Encoder, Model, SampleShape};
+use megabatch_order::Rank;
 use megabatch_trainer as trainer;
 use megabatch_trainer::{
     CarriedStates, Checkpoints, Footprint, GpuFootprint, Predictor, Run, Samples, Selection, Split, Trainer,
-    cross_sectional_deviation,
+    cross_sectional_deviation, reduction_blocks,
 };
 
 use crate::adapters::data::Data;
@@ -56,6 +57,8 @@ pub(crate) struct TrainingSetup {
     /// Rows of the file that are decoded together, 1 where none are.
     stored_rows: usize,
     cache_folder: Option<PathBuf>,
+    /// Processes that train together.
+    pub(crate) ranks: usize,
 }
 
 /// Purpose of opening a job.
@@ -171,7 +174,16 @@ impl TrainingSetup {
 
     /// Bytes that `training` takes beside the data.
     pub(crate) fn footprint(&self, training: &trainer::Config) -> Result<Footprint> {
-        footprint(self.data.samples(), &self.split, training)
+        let footprint = footprint(self.data.samples(), &self.split, training)?;
+        if self.ranks < 2 {
+            return Ok(footprint);
+        }
+        // Rank 0 holds none, and the first of the others most.
+        let blocks = reduction_blocks(training, self.split.train.len())?;
+        let held = Rank::new(1, self.ranks)?.slice(0..blocks).len();
+        let shape = self.data.samples().shape().clone();
+        let parameters = Model::new(shape, training.model.for_loss(training.loss))?.layout().len();
+        Ok(footprint.with_held_blocks(parameters, held))
     }
 
     /// Bytes that `training` takes on a GPU.
@@ -257,6 +269,7 @@ impl TrainingSetup {
             held_beside_bytes,
             stored_rows,
             cache_folder: request.cache_folder.map(Path::to_owned),
+            ranks: 1,
         })
     }
 }

@@ -57,6 +57,14 @@ pub trait Peers: fmt::Debug + Send {
     /// # Errors
     /// [`PeerLost`] where the transport cannot.
     fn reform(&mut self) -> Result<(), PeerLost>;
+
+    /// Ends the exchange, where all ranks have done their work.
+    ///
+    /// # Errors
+    /// [`PeerLost`] where another rank does not end it.
+    fn finish(self: Box<Self>) -> Result<(), PeerLost> {
+        Ok(())
+    }
 }
 
 /// A rank is lost: it ended, hangs, or its network does.

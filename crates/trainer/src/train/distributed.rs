@@ -127,6 +127,16 @@ impl Trainer {
         self.team.take().map(|team| team.peers)
     }
 
+    /// The first rank that failed in what is done beside training, and its `failure`; `None` alone,
+    /// and where none did.
+    ///
+    /// # Errors
+    /// [`Error::Peer`].
+    pub fn first_failure(&mut self, failure: Option<&[u8]>) -> Result<Option<(usize, Vec<u8>)>> {
+        let Some(team) = &mut self.team else { return Ok(None) };
+        Ok(first_failure(&mut *team.peers, failure)?)
+    }
+
     /// This rank of its world.
     pub(super) fn rank(&self) -> Rank {
         self.team.as_ref().map_or_else(Rank::default, |team| {
@@ -134,8 +144,8 @@ impl Trainer {
         })
     }
 
-    /// True for the rank that writes.
-    pub(super) fn is_first(&self) -> bool {
+    /// True for the rank that writes checkpoints; also alone.
+    pub fn is_first(&self) -> bool {
         self.rank().rank() == 0
     }
 
