@@ -90,7 +90,7 @@ impl Ranks {
     /// first rank's.
     pub(crate) fn settle<T>(&mut self, own: Result<T>) -> Result<T> {
         let message = own.as_ref().err().map(|error| error.exact_message().into_bytes());
-        let first = first_failure(&mut *self.peers, message.as_deref()).map_err(lost)?;
+        let first = first_failure(&mut *self.peers, message.as_deref()).map_err(|error| lost(&error))?;
         match (own, first) {
             (own, None) | (own @ Err(_), _) => own,
             (Ok(_), Some((rank, message))) => Err(of_rank(rank, &message)),
@@ -102,7 +102,7 @@ impl Ranks {
         let facts: Vec<(String, String)> =
             facts.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
         let rank = self.peers.rank();
-        let differs = first_difference(&mut *self.peers, &facts).map_err(lost)?;
+        let differs = first_difference(&mut *self.peers, &facts).map_err(|error| lost(&error))?;
         let same = differs.map_or(Ok(()), |difference| {
             Err(Error::usage(format!(
                 "rank {rank} has another {} than rank 0: {}, and {} there; all processes of a run have the same program, data and settings",
@@ -126,7 +126,7 @@ pub(crate) fn of_rank(rank: usize, message: &[u8]) -> Error {
     Error::failed(format!("rank {rank} failed: {}", String::from_utf8_lossy(message)))
 }
 
-fn lost(lost: PeerLost) -> Error {
+fn lost(lost: &PeerLost) -> Error {
     Error::failed(lost.to_string())
 }
 

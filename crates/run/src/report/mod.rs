@@ -249,6 +249,7 @@ mod tests {
                 tensors: Vec::new(),
             },
             gpu: None,
+            distributed: None,
         }
     }
 

@@ -11,9 +11,9 @@
 //! ```
 //!
 //! Addition of floats is not associative: a tree over ranks would give other bits for every number
-//! of ranks. The relay keeps one order for all of them. Both rounds go piece by piece, so that ranks
-//! work on different pieces at once: 2 · ranks + pieces piece times in place of 2 · ranks · pieces.
-//! A rank sends no number more than twice.
+//! of ranks. The relay keeps one order for all of them. Both rounds go piece by piece, so that
+//! ranks work on different pieces at once: 2 · ranks + pieces piece times in place of 2 · ranks ·
+//! pieces. A rank sends no number more than twice.
 
 use super::{PeerLost, Peers};
 
