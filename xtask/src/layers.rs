@@ -8,6 +8,7 @@ use crate::workspace::Workspace;
 /// use any of them; none may use these.
 const LAYERS: &[(&str, &[&str])] = &[
     ("megabatch-cuda-lazy", &[]),
+    ("megabatch-mpi-lazy", &[]),
     ("megabatch-gpu-core", &["megabatch-cuda-lazy"]),
     ("megabatch-atomic-file", &[]),
     ("megabatch-bars", &[]),
@@ -39,6 +40,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "megabatch-doctor",
             "megabatch-gpu-core",
             "megabatch-graph-cache",
+            "megabatch-mpi-lazy",
             "megabatch-nn",
             "megabatch-order",
             "megabatch-segment",

@@ -15,6 +15,7 @@ mod kill;
 #[cfg(test)]
 mod language;
 mod layers;
+mod mpi;
 mod nextest;
 mod passed;
 mod python;
@@ -72,6 +73,9 @@ cargo xtask COMMAND
                   PyTorch (6 GB), where its tests run too
   python stubs    its types: mypy in strict mode, and the stubs against the native part
   python measure  its loader beside the same loop in Rust, and beside h5py; in release
+  mpi [KILLS]     a year of EURUSD minutes from $MEGABATCH_DATA trained by 1 to 4 processes under Open
+                  MPI and MPICH, against one alone; 50 or KILLS of them killed with recovery and
+                  without, one stopped, one with a full disk (installs both under target/)
   simulate [--events N] [--seed S]
                   the memory pool in lockstep with its model: 10 million events, or N, from seed 1,
                   or S
@@ -124,6 +128,7 @@ fn run(args: &[String]) -> Result<()> {
         "kernels" => kernels::run(rest),
         "kill" => kill::run(rest),
         "python" => python::run(rest),
+        "mpi" => mpi::run(rest),
         "report" => report::run(rest),
         "simulate" => simulate::run(rest),
         "trampolines" => trampolines::run(rest),

@@ -57,6 +57,10 @@ impl Answer {
 
     /// Prints the answer. A reader that went away, as `head` does, is no error.
     pub(crate) fn print(&self, form: Form) -> io::Result<()> {
+        // A process of a run that another one tells of has nothing to say.
+        if self.text.is_empty() && self.json.is_null() {
+            return Ok(());
+        }
         let text = match form {
             Form::Text => self.text.trim_end().to_owned(),
             Form::Json => self.json.to_string(),

@@ -40,6 +40,30 @@ impl Rank {
         let start_of = |rank: usize| batch.start + rank * each + rank.min(one_more);
         start_of(self.rank)..start_of(self.rank + 1)
     }
+
+    /// This rank's part of positions that are cut into `blocks`, one after the other without gaps:
+    /// the `rank`-th of `world` contiguous ranges of whole blocks.
+    ///
+    /// A sum that is formed block by block, and handed on from rank to rank, then has the bits of
+    /// one that a single process forms. With fewer blocks than ranks, the last ranks have none.
+    pub fn slice_of_blocks(&self, blocks: &[Range<usize>]) -> Range<usize> {
+        let end = blocks.last().map_or(0, |block| block.end);
+        match &blocks[self.slice(0..blocks.len())] {
+            [first, .., last] => first.start..last.end,
+            [only] => only.clone(),
+            [] => end..end,
+        }
+    }
+
+    /// Its number.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Number of ranks.
+    pub fn world(&self) -> usize {
+        self.world
+    }
 }
 
 #[cfg(test)]
@@ -57,6 +81,19 @@ mod tests {
         assert_eq!(slices(4, 10..20), [10..13, 13..16, 16..18, 18..20]);
         assert_eq!(slices(3, 0..2), [0..1, 1..2, 2..2]);
         assert_eq!(slices(2, 7..7), [7..7, 7..7]);
+    }
+
+    #[test]
+    fn ranks_share_blocks_whole() {
+        let blocks = [10..42, 42..74, 74..78, 78..110, 110..111];
+        let of = |world: usize, blocks: &[Range<usize>]| -> Vec<Range<usize>> {
+            (0..world).map(|rank| Rank::new(rank, world).unwrap().slice_of_blocks(blocks)).collect()
+        };
+        assert_eq!(of(1, &blocks), vec![10..111]);
+        assert_eq!(of(2, &blocks), [10..78, 78..111]);
+        assert_eq!(of(3, &blocks), [10..74, 74..110, 110..111]);
+        assert_eq!(of(6, &blocks), [10..42, 42..74, 74..78, 78..110, 110..111, 111..111]);
+        assert_eq!(of(2, &[]), [0..0, 0..0]);
     }
 
     #[test]

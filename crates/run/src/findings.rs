@@ -26,6 +26,11 @@ impl Findings {
         Findings { text: text.into(), json, verdict: None }
     }
 
+    /// Those of a process whose run another one tells of.
+    pub(crate) fn of_peer() -> Self {
+        Findings { text: String::new(), json: Value::Null, verdict: None }
+    }
+
     /// The same findings, which are bad.
     #[must_use]
     pub(crate) fn with_verdict(self, kind: Kind) -> Self {

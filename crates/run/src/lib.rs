@@ -7,6 +7,7 @@ pub mod compare;
 pub mod config;
 pub mod convert;
 pub mod dataset;
+mod distributed;
 pub mod doctor;
 mod error;
 pub mod evaluate;

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::peers::PeerLost;
+
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -295,6 +297,56 @@ pub enum Error {
         work: &'static str,
     },
 
+    /// Another rank of the run is lost.
+    #[error(transparent)]
+    Peer(#[from] PeerLost),
+
+    /// Another rank of the run could not do its part.
+    #[error("rank {rank} failed: {message}")]
+    OnRank {
+        /// The rank.
+        rank: usize,
+        /// Its error.
+        message: String,
+        /// True if its device had too little memory.
+        is_shortage: bool,
+    },
+
+    /// A setting that several ranks cannot train with yet.
+    #[error("`{setting}` is {value}, which is not supported by several ranks yet")]
+    NotDistributed {
+        /// Path of the field, one of [`FIELDS`] or nn's.
+        setting: &'static str,
+        /// Its value.
+        value: String,
+    },
+
+    /// A step has fewer reduction blocks than there are ranks.
+    #[error(
+        "{ranks} ranks for steps of {blocks} reduction blocks: {} ranks would be idle; use {blocks} ranks, or steps of more samples (`batch_size`, \
+         `accumulation_steps`)", ranks - blocks
+    )]
+    TooManyRanks {
+        /// Number of ranks.
+        ranks: usize,
+        /// Blocks of a whole step.
+        blocks: usize,
+    },
+
+    /// A rank is not what the first one is.
+    #[error("rank {rank} has another {what} than rank 0: {here}, and {first} there")]
+    RanksDiffer {
+        /// The rank.
+        rank: usize,
+        /// The difference by name: a field of [`Config`](crate::Config) in backticks, or what
+        /// an application named.
+        what: String,
+        /// The rank's.
+        here: String,
+        /// That of rank 0.
+        first: String,
+    },
+
     /// The loss scale of a run in fp16 cannot go on.
     #[error("{0}")]
     Scale(#[source] megabatch_amp::Error),
@@ -306,6 +358,7 @@ impl Error {
         let mut cause: Option<&(dyn StdError + 'static)> = match self {
             Error::Memory(error) => Some(error),
             Error::CannotReduceFurther { .. } => return true,
+            Error::OnRank { is_shortage, .. } => return *is_shortage,
             Error::Model(error) => return error.is_shortage(),
             Error::Gather { source, .. } | Error::PrefetchingSource { source } => Some(&**source),
             _ => None,

@@ -4,6 +4,7 @@ mod config;
 mod data;
 mod error;
 mod evaluate;
+mod peers;
 mod plan;
 mod train;
 
@@ -26,8 +27,13 @@ pub use evaluate::{
     Evaluation, EvaluationProgress, InstrumentEvaluation, TaskEvaluation, cross_sectional_deviation, uninformed_loss,
 };
 pub use megabatch_order::LastBatch;
-pub use plan::{CarriedStates, Footprint, GpuFootprint};
+pub use peers::exchange::{Difference, first_difference, first_failure};
+pub use peers::relay::bytes_sent_a_step;
+pub use peers::threads::{Faults, ThreadPeers};
+pub use peers::{PeerLost, Peers};
+pub use plan::{CarriedStates, Footprint, GpuFootprint, reduction_blocks};
 pub use train::checkpoint::{Arithmetic, Best, ChangedSetting, Checkpoints, Resumed, RunSettings, State};
+pub use train::distributed::IdleRanks;
 pub use train::events::{
     EpochEvent, Event, Observer, RollbackEvent, ShortageEvent, StepEvent, ValidatingEvent, ValidationEvent,
 };

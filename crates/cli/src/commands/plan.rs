@@ -14,6 +14,7 @@ use crate::host::host;
 #[command(after_help = "Examples:
   megabatch plan --data series.h5
   megabatch plan --data series.h5 --tensors
+  megabatch plan --data series.h5 --ranks 4
   megabatch plan --data series.h5 --device cuda:0 --memory-gb 16
   megabatch plan --config config.yaml --data series.h5 --memory-gb 16")]
 pub(crate) struct Args {
@@ -33,6 +34,9 @@ pub(crate) struct Args {
     /// Optimizer steps; overrides training.epochs
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     max_steps: Option<u64>,
+    /// Processes that train together: memory of each, and what they send
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    ranks: u32,
     /// Also list every tensor with its bytes and the phases of a step that use it; --json always
     /// does
     #[arg(long)]
@@ -54,6 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         device: args.device.clone(),
         memory_bytes,
         max_steps: args.max_steps,
+        ranks: args.ranks as usize,
     };
     let plan = plan(&request, &host())?;
     let tensors = if args.tensors { format!("\n{}", plan.tensors_text()) } else { String::new() };

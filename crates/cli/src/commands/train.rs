@@ -14,7 +14,8 @@ use crate::host::host;
 #[command(after_help = "Examples:
   megabatch train --data series.h5 --out runs/first
   megabatch train --config config.yaml --data series.h5 --out runs/second --set training.lr=0.0005
-  megabatch train --out runs/first --resume")]
+  megabatch train --out runs/first --resume
+  mpirun -n 4 megabatch train --data series.h5 --out runs/third --distributed mpi")]
 pub(crate) struct Args {
     /// Configuration in YAML; missing keys have their defaults
     #[arg(long)]
@@ -37,14 +38,20 @@ pub(crate) struct Args {
     /// cpu, auto, cuda or cuda:N
     #[arg(long, default_value = "auto")]
     device: String,
+    /// auto, mpi or off: train with all processes that an MPI launcher started; overrides
+    /// distributed.backend
+    #[arg(long, value_name = "BACKEND", value_parser = ["auto", "mpi", "off"])]
+    distributed: Option<String>,
     /// Set a configuration key; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
+    let backend = args.distributed.iter().map(|backend| format!("distributed.backend={backend}"));
+    let set: Vec<String> = args.set.iter().cloned().chain(backend).collect();
     let request = TrainRequest {
-        settings: settings(args.config.as_deref(), &args.set),
+        settings: settings(args.config.as_deref(), &set),
         data: args.data.clone(),
         out: args.out.clone(),
         init: args.init.clone(),

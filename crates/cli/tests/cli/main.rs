@@ -8,6 +8,7 @@ mod config;
 mod convert;
 mod data;
 mod devices;
+mod distributed;
 mod diverging;
 mod doctor;
 mod exchange;

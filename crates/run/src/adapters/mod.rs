@@ -11,6 +11,7 @@ mod label_spans;
 mod loading;
 pub(crate) mod management;
 pub(crate) mod neighbours;
+pub(crate) mod peers;
 mod purge_by_bars;
 pub(crate) mod samples;
 pub(crate) mod series;

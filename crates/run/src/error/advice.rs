@@ -20,6 +20,8 @@ fn of_training(error: &TrainerError) -> Option<&'static str> {
     Some(match error {
         TrainerError::NotOnGpu { .. } | TrainerError::Model(ModelError::NotOnGpu { .. }) => "use `--device cpu`",
         TrainerError::NeedsSeries { .. } => "megabatch convert turns them into series",
+        TrainerError::NotDistributed { .. } => "use `--distributed off`, or change it",
+        TrainerError::TooManyRanks { .. } => "`--set distributed.idle_ranks=allow` lets them wait",
         TrainerError::ReadoutLevel { .. } => "or leave it at auto",
         _ => return None,
     })

@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn keys_are_those_of_the_configuration() {
-        let sections = ["data.", "model.", "training.", "gpu_optimization.", "output."];
+        let sections = ["data.", "model.", "training.", "gpu_optimization.", "distributed.", "output."];
         for (field, key) in KEYS {
             let first = key.split([' ', '[']).next().unwrap();
             if sections.iter().any(|section| key.starts_with(section)) {

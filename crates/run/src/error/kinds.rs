@@ -68,9 +68,12 @@ fn of_training(error: &megabatch_trainer::Error) -> Option<Kind> {
         | Error::Scaling { .. }
         | Error::Order(_)
         | Error::NothingLeft { .. }
+        | Error::NotDistributed { .. }
+        | Error::TooManyRanks { .. }
+        | Error::RanksDiffer { .. }
         | Error::OtherRun { .. } => Some(Kind::Usage),
         Error::Memory(error) => of_device(error),
-        Error::CannotReduceFurther { .. } => Some(Kind::Capacity),
+        Error::CannotReduceFurther { .. } | Error::OnRank { is_shortage: true, .. } => Some(Kind::Capacity),
         Error::SamplesShape { .. } | Error::Checkpoint { .. } => Some(Kind::Data),
         Error::Interrupted { .. } => Some(Kind::Cancelled),
         Error::NotFinite { .. } | Error::Scale(_) | Error::LossSpike { .. } | Error::Diverged { .. } => {

@@ -4,6 +4,7 @@ mod data;
 mod gpu;
 mod memory;
 mod notes;
+mod ranks;
 mod reads;
 
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ use crate::setup::{Intent, Request, TrainingSetup, require_known_targets};
 use crate::text::{plural, utc};
 use memory::{no_way_through, tensors_text, would_not_fit};
 use notes::{notes, uses};
+use ranks::RanksPlan;
 
 /// A run to plan.
 #[derive(Clone, Debug)]
@@ -39,6 +41,8 @@ pub struct PlanRequest {
     pub memory_bytes: Option<usize>,
     /// Optimizer steps, whatever `training.epochs` says.
     pub max_steps: Option<u64>,
+    /// Processes that train together; 0 and 1 are one alone.
+    pub ranks: usize,
 }
 
 impl Default for PlanRequest {
@@ -49,6 +53,7 @@ impl Default for PlanRequest {
             device: "auto".to_owned(),
             memory_bytes: None,
             max_steps: None,
+            ranks: 1,
         }
     }
 }
@@ -59,7 +64,7 @@ impl Default for PlanRequest {
 /// [`Kind::Capacity`](crate::Kind::Capacity) for a run that would not fit, with the nearest
 /// settings that would, and those of its settings and data.
 pub fn plan(request: &PlanRequest, host: &Host<'_>) -> Result<Plan> {
-    let job = TrainingSetup::open(Request {
+    let mut job = TrainingSetup::open(Request {
         config: request.settings.load(&host.environment)?,
         data: request.data.as_deref(),
         device: &request.device,
@@ -68,6 +73,7 @@ pub fn plan(request: &PlanRequest, host: &Host<'_>) -> Result<Plan> {
         intent: Intent::Plan,
         cache_folder: None,
     })?;
+    job.ranks = request.ranks;
     let plan = Plan::of(&job)?;
     plan.require_fit(&job)?;
     job.require_settings_of_its_data()?;
@@ -109,6 +115,9 @@ pub struct Plan {
     /// Plan of a run on a GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) gpu: Option<GpuPlan>,
+    /// Plan of a run of several processes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) distributed: Option<RanksPlan>,
     /// Notes on the settings, for people.
     pub(crate) notes: Vec<String>,
     /// Exports and streaming of the trained model, as far as the settings decide them.
@@ -150,6 +159,7 @@ impl Plan {
         let footprint = job.footprint(training)?;
         let steps_per_epoch = job.split.train.len().div_ceil(training.step_samples()) as u64;
         let steps = training.max_steps.unwrap_or(training.epochs.saturating_mul(steps_per_epoch));
+        let parameters = Model::new(shape.clone(), training.model)?.layout().len();
         Ok(Plan {
             format_version: 1,
             data: DataPlan::of(job, chunks)?,
@@ -159,7 +169,7 @@ impl Plan {
                 name: training.loss.name(),
                 needs: training.loss.needs(shape.outputs).iter().map(ToString::to_string).collect(),
             },
-            parameters: Model::new(shape.clone(), training.model)?.layout().len(),
+            parameters,
             batch_size: training.batch_size,
             accumulation_steps: training.accumulation_steps,
             run_length: training.run_samples(),
@@ -170,6 +180,7 @@ impl Plan {
             validation_samples: training.evaluated(&job.split.validation).len(),
             memory: MemoryPlan::of(job, job.data_bytes(&chunks), footprint)?,
             gpu: GpuPlan::of(job)?,
+            distributed: RanksPlan::of(job, parameters)?,
             notes: notes(job, steps)?,
             uses: uses(job),
             model: training.model,
@@ -257,6 +268,7 @@ impl Plan {
         text.push_str(&format!("validate  {}\n\n", self.validation()));
         text.push_str(&self.memory.to_text());
         text.push_str(&self.uses_text());
+        text.extend(self.distributed.as_ref().map(RanksPlan::to_text));
         text.extend(self.gpu.as_ref().map(GpuPlan::to_text));
         text
     }

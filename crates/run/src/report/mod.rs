@@ -251,6 +251,7 @@ mod tests {
                 tensors: Vec::new(),
             },
             gpu: None,
+            distributed: None,
         }
     }
 

@@ -12,10 +12,11 @@ use megabatch_chunk_io::{
 use megabatch_gpu_core::Device;
 use megabatch_nn::cpu::Compute;
 use megabatch_nn::model::{Encoder, Model, SampleShape};
+use megabatch_order::Rank;
 use megabatch_trainer as trainer;
 use megabatch_trainer::{
     CarriedStates, Checkpoints, Footprint, GpuFootprint, Predictor, Run, Samples, Selection, Split, Trainer,
-    cross_sectional_deviation,
+    cross_sectional_deviation, reduction_blocks,
 };
 
 use crate::adapters::data::Data;
@@ -60,6 +61,8 @@ pub(crate) struct TrainingSetup {
     /// Sizes of a cache of the series, where it may stay in its file.
     cache_bounds: Option<CacheBounds>,
     cache_folder: Option<PathBuf>,
+    /// Processes that train together.
+    pub(crate) ranks: usize,
 }
 
 /// Purpose of opening a job.
@@ -180,7 +183,16 @@ impl TrainingSetup {
 
     /// Bytes that `training` takes beside the data.
     pub(crate) fn footprint(&self, training: &trainer::Config) -> Result<Footprint> {
-        footprint(self.data.samples(), &self.split, training)
+        let footprint = footprint(self.data.samples(), &self.split, training)?;
+        if self.ranks < 2 {
+            return Ok(footprint);
+        }
+        // Rank 0 holds none, and the first of the others most.
+        let blocks = reduction_blocks(training, self.split.train.len())?;
+        let held = Rank::new(1, self.ranks)?.slice(0..blocks).len();
+        let shape = self.data.samples().shape().clone();
+        let parameters = Model::new(shape, training.model.for_loss(training.loss))?.layout().len();
+        Ok(footprint.with_held_blocks(parameters, held))
     }
 
     /// Bytes that `training` takes on a GPU.
@@ -286,6 +298,7 @@ impl TrainingSetup {
             stored_rows,
             cache_bounds,
             cache_folder: request.cache_folder.map(Path::to_owned),
+            ranks: 1,
         })
     }
 }

@@ -84,7 +84,7 @@ fn training(folder: &RunFolder, done: Vec<Fold>, findings: Findings) -> Training
 fn train_fold(request: &TrainRequest, folder: &RunFolder, mut config: Config, host: &Host<'_>) -> Result<Trained> {
     config.set_path("output.dir", folder.root())?;
     let begin = if folder.has_begun() { Begin::AtTheLastCheckpoint } else { Begin::Anew };
-    train(request, folder.clone(), config, begin, host)
+    train(request, folder.clone(), config, begin, host, None)
 }
 
 /// The plan of the last fold, which may have most to train on, after a look at the splits of all:

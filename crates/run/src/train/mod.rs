@@ -1,6 +1,7 @@
 //! Training: from a series to checkpoints, metrics and a report, all in the folder of the run.
 
-use crate::error::Result;
+use crate::distributed::Ranks;
+use crate::error::{Error, Result};
 
 mod data_stalls;
 mod folds;
@@ -112,7 +113,13 @@ pub fn train(request: &TrainRequest, host: &Host<'_>) -> Result<Training> {
         Start::Resume => session::reopen(request)?,
         Start::Anew => session::start(request, host)?,
     };
+    let ranks = Ranks::connect(&config, host)?;
     if let Some(folds) = FoldPlan::of(&config)? {
+        if ranks.is_some() {
+            return Err(Error::usage(
+                "a run of several folds is not supported by several processes yet; use --distributed off, or train one fold at a time",
+            ));
+        }
         return folds::train_folds(request, &folder, config, folds, host);
     }
     let begin = match request.start {
@@ -120,7 +127,7 @@ pub fn train(request: &TrainRequest, host: &Host<'_>) -> Result<Training> {
         Start::Anew => Begin::Anew,
     };
     let root = folder.root().to_owned();
-    Ok(session::train(request, folder, config, begin, host)?.into_training(&root))
+    Ok(session::train(request, folder, config, begin, host, ranks)?.into_training(&root))
 }
 
 #[cfg(test)]

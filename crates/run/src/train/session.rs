@@ -1,19 +1,22 @@
 //! A training session: from a series to checkpoints, metrics and a report.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
 use megabatch_atomic_file as atomic_file;
+use megabatch_gpu_core::Device;
 use megabatch_nn::loss::Loss;
 use megabatch_trainer as trainer;
-use megabatch_trainer::{Baselines, End, Outcome, Resumed, Selection, Trainer, uninformed_loss};
+use megabatch_trainer::{Baselines, End, Event, Outcome, Peers, Resumed, Selection, Trainer, uninformed_loss};
 use serde_json::json;
 
 use super::memory::{explain_shortage, record, record_trace};
-use super::watch::{Waited, Watch, Watched};
+use super::watch::{STEP_PATIENCE, Waited, Watch, Watched};
 use super::{BestValidation, TrainRequest, Training};
 use crate::adapters::data::Data;
 use crate::config::Config;
+use crate::distributed::{Ranks, finish, of_rank};
 use crate::error::{Context as _, Error, Kind, Result, with_keys};
 use crate::evaluate::attention::Attention;
 use crate::evaluate::forecasts::Forecasts;
@@ -23,8 +26,8 @@ use crate::host::{Host, Milestone, Work};
 use crate::nouns::Nouns;
 use crate::plan::{Plan, SplitPlan, advise_smaller_model};
 use crate::report::{DataFacts, DayGraph, Machine, MemoryFacts, Peaks, Report, SplitFacts};
-use crate::run_folder::{ResumePoint, RunFolder};
-use crate::setup::{Intent, Request, TrainingSetup, data_path, require_known_targets};
+use crate::run_folder::{ResumePoint, RunFolder, RunLock};
+use crate::setup::{Intent, Request, TrainingSetup, data_path, free_memory_bytes, require_known_targets};
 use crate::text::{bytes, shown};
 use crate::trained::{CheckpointChoice, changed_files, named, weights_file};
 use crate::usage::peak_rss_bytes;
@@ -52,23 +55,69 @@ impl Trained {
     }
 }
 
-/// Trains one model.
+/// Trains one model, alone or as one of `ranks`.
 pub(super) fn train(
     request: &TrainRequest,
     folder: RunFolder,
     config: Config,
     begin: Begin,
     host: &Host<'_>,
+    mut ranks: Option<Ranks>,
 ) -> Result<Trained> {
+    let prepared = prepare(request, folder, config, begin, host, ranks.as_ref());
+    let (session, mut trainer) = match &mut ranks {
+        Some(ranks) => ranks.settle(prepared).and_then(|(session, trainer)| {
+            ranks.require_same(&session.facts())?;
+            Ok((session, trainer))
+        }),
+        None => prepared,
+    }
+    .or_else(|error| end_with(error, ranks.take().map(|ranks| ranks.peers), host))?;
+    if let Some(ranks) = ranks {
+        trainer.join(ranks.peers, ranks.idle)?;
+    }
+    session.train(trainer, begin, host).map_err(|error| {
+        let error = advise_smaller_model(&session.job, error);
+        let error = explain_shortage(&session.folder, &session.job.device, error);
+        session.folder.advise(error)
+    })
+}
+
+/// `error`, once `peers` have ended their exchange, which they do where all have an error.
+fn end_with<T>(error: Error, peers: Option<Box<dyn Peers>>, host: &Host<'_>) -> Result<T> {
+    let is_lost = error.find().is_some_and(|error| matches!(error, trainer::Error::Peer(_)));
+    peers.into_iter().filter(|_| !is_lost).for_each(|peers| finish(peers, host));
+    Err(error)
+}
+
+/// Everything before the first step that a process does by itself.
+fn prepare(
+    request: &TrainRequest,
+    folder: RunFolder,
+    config: Config,
+    begin: Begin,
+    host: &Host<'_>,
+    ranks: Option<&Ranks>,
+) -> Result<(Session, Trainer)> {
+    // Processes of one machine share its memory.
+    let memory_bytes = ranks.filter(|ranks| ranks.share.processes > 1);
+    let memory_bytes = memory_bytes.map(|ranks| free_memory_bytes(&Device::cpu()) / ranks.share.processes);
+    let takes_all_threads = config.optional_count("training.threads").is_none();
     let mut job = TrainingSetup::open(Request {
         config,
         data: request.data.as_deref(),
         device: &request.device,
         max_steps: request.max_steps,
-        memory_bytes: None,
+        memory_bytes,
         intent: Intent::Run,
         cache_folder: host.cache_folder.as_deref(),
     })?;
+    if let Some(ranks) = ranks {
+        job.ranks = ranks.peers.world();
+        if takes_all_threads {
+            job.training.threads = ranks.share.threads;
+        }
+    }
     let plan = Plan::of(&job)?;
     plan.require_fit(&job)?;
     if begin == Begin::Anew {
@@ -85,12 +134,7 @@ pub(super) fn train(
     if let Some(weights) = &request.init {
         trainer.load_weights(weights)?;
     }
-    let session = Session { job, plan, folder };
-    session.train(trainer, begin, host).map_err(|error| {
-        let error = advise_smaller_model(&session.job, error);
-        let error = explain_shortage(&session.folder, &session.job.device, error);
-        session.folder.advise(error)
-    })
+    Ok((Session { job, plan, folder }, trainer))
 }
 
 /// Checkpoints say where training stood among its samples, and how well it did on others; on other
@@ -133,6 +177,10 @@ pub(super) fn reopen(request: &TrainRequest) -> Result<(RunFolder, Config)> {
         request.out.as_deref().ok_or_else(|| Error::usage("--resume needs the folder of the run: --out FOLDER"))?;
     let folder = RunFolder::open(out)?;
     let mut config = folder.config_to_resume(&request.settings.set)?;
+    // By how many processes a run was trained before is no matter of it.
+    if !request.settings.set.iter().any(|set| set.trim_start().starts_with("distributed.backend")) {
+        config.set_choice("distributed.backend", "auto");
+    }
     if let Some(data) = &request.data {
         config.set_path("data.path", &std::path::absolute(data)?)?;
     }
@@ -184,6 +232,14 @@ impl Times {
     }
 }
 
+/// A session that has trained to its end.
+struct Followed {
+    outcome: Outcome,
+    /// Measurements of the process that keeps the run's files.
+    watched: Option<Watched>,
+    _taken: Option<RunLock>,
+}
+
 /// A run under way.
 pub(super) struct Session {
     pub(super) job: TrainingSetup,
@@ -192,31 +248,48 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn train(&self, mut trainer: Trainer, begin: Begin, host: &Host<'_>) -> Result<Trained> {
-        let _taken = self.folder.take()?;
-        let checkpoints = self.folder.keep_checkpoints(&self.job.config);
-        let run = self.job.run(&checkpoints);
-        let resumed = match begin {
-            Begin::Anew => None,
-            Begin::AtTheLastCheckpoint => trainer.resume(&run)?,
-        };
-        let standing = resumed.as_ref().map_or(ResumePoint::default(), |Resumed { state, .. }| ResumePoint {
-            step: state.step,
-            rollbacks: state.course.rollbacks,
-        });
-        resumed.iter().for_each(|resumed| warn_of_resumed(resumed, host));
+    /// What all processes of a run have in common, beside what the trainer compares.
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("data", self.plan.data.fingerprint.clone()),
+            ("folder", self.folder.root().display().to_string()),
+        ]
+    }
 
+    /// `own`, where no process of the run has failed; alone it is the answer.
+    fn settle<T>(trainer: &mut Trainer, own: Result<T>) -> Result<T> {
+        let message = own.as_ref().err().map(|error| error.exact_message().into_bytes());
+        match (own, trainer.first_failure(message.as_deref())?) {
+            (own, None) | (own @ Err(_), _) => own,
+            (Ok(_), Some((rank, message))) => Err(of_rank(rank, &message)),
+        }
+    }
+
+    /// Takes the folder, writes what is known before the first step, and begins to follow the run.
+    fn watch<'a>(&'a self, standing: ResumePoint, begin: Begin, host: &'a Host<'a>) -> Result<Watch<'a>> {
         // Only now, so that a resume that is refused leaves the run as it was.
         self.folder.begin(&self.job.config, &self.plan)?;
         record_trace(&self.job, &self.folder)?;
-
         if begin == Begin::Anew {
             host.observer.milestone(&Milestone::Planned(&self.plan.uses));
         }
+        Watch::new(&self.folder, &self.job, standing, self.plan.steps, host)
+    }
+
+    pub(super) fn train(&self, mut trainer: Trainer, begin: Begin, host: &Host<'_>) -> Result<Trained> {
         let start = Instant::now();
-        let mut watch = Watch::new(&self.folder, &self.job, standing, self.plan.steps, host)?;
-        let outcome = trainer.train(&run, &mut |event| watch.see(&event)).map_err(|error| self.locate(error))?;
-        let Watched { mut peaks, waited, validation_s } = watch.finish()?;
+        let followed = self.follow(&mut trainer, begin, host);
+        let is_first = trainer.is_first();
+        // All processes have come here, and what follows is the work of one.
+        let peers = trainer.leave();
+        let Followed { outcome, watched, _taken } = match followed {
+            Ok(followed) => followed,
+            Err(error) => return end_with(error, peers, host),
+        };
+        peers.into_iter().for_each(|peers| finish(peers, host));
+        let Some(watched) = watched.filter(|_| is_first) else { return Ok(self.of_peer(outcome)) };
+        let Watched { mut peaks, waited, validation_s } = watched;
         let training_s = start.elapsed().as_secs_f64() - validation_s;
         // What the plan is about; baselines, which come after training, have batches of their own.
         peaks.raise(&Peaks::of(&self.job.device));
@@ -242,6 +315,61 @@ impl Session {
         Ok(Trained { outcome, split: self.plan.split.clone(), evaluation, findings })
     }
 
+    /// Trains to the end of the session.
+    fn follow(&self, trainer: &mut Trainer, begin: Begin, host: &Host<'_>) -> Result<Followed> {
+        let taken = if trainer.is_first() { self.folder.take().map(Some) } else { Ok(None) };
+        let mut taken = Session::settle(trainer, taken)?;
+        let checkpoints = self.folder.keep_checkpoints(&self.job.config);
+        let run = self.job.run(&checkpoints);
+        let resumed = match begin {
+            Begin::Anew => None,
+            Begin::AtTheLastCheckpoint => trainer.resume(&run)?,
+        };
+        let standing = resumed.as_ref().map_or(ResumePoint::default(), |Resumed { state, .. }| ResumePoint {
+            step: state.step,
+            rollbacks: state.course.rollbacks,
+        });
+        resumed.iter().filter(|_| trainer.is_first()).for_each(|resumed| warn_of_resumed(resumed, host));
+        let watch = match trainer.is_first() {
+            true => self.watch(standing, begin, host).map(Some),
+            false => host.cancel.watch(STEP_PATIENCE).map(|()| None),
+        };
+        let mut watch = Session::settle(trainer, watch)?;
+        let (mut rollbacks, mut failure) = (standing.rollbacks, None);
+        let outcome = trainer.train(&run, &mut |event| {
+            if let Event::Rollback(rollback) = &event {
+                rollbacks = rollback.rollbacks;
+            }
+            if let (Event::Reformed { step, rank: 0, .. }, None) = (&event, &watch) {
+                // The process that kept the run is lost: this one goes on with its files.
+                let standing = ResumePoint { step: *step, rollbacks };
+                let goes_on = self.folder.take().and_then(|lock| {
+                    taken = Some(lock);
+                    self.watch(standing, Begin::AtTheLastCheckpoint, host)
+                });
+                match goes_on {
+                    Ok(own) => watch = Some(own),
+                    Err(error) => failure = Some(error),
+                }
+            }
+            match &mut watch {
+                Some(watch) => watch.see(&event),
+                None if failure.is_some() || host.cancel.is_requested() => ControlFlow::Break(()),
+                None => ControlFlow::Continue(()),
+            }
+        });
+        let outcome = outcome.map_err(|error| self.locate(error))?;
+        failure.map_or(Ok(()), Err)?;
+        Ok(Followed { outcome, watched: watch.map(Watch::finish).transpose()?, _taken: taken })
+    }
+
+    /// The result of a process that is not the first of a run: the first tells it.
+    fn of_peer(&self, outcome: Outcome) -> Trained {
+        let findings = Findings::of_peer();
+        let findings = if outcome.end == End::Stopped { findings.with_verdict(Kind::Cancelled) } else { findings };
+        Trained { outcome, split: self.plan.split.clone(), evaluation: None, findings }
+    }
+
     /// Memory of the session, kept in the run's folder where it is recorded.
     fn memory(&self, mut peaks: Peaks) -> Result<MemoryFacts> {
         let device = &self.job.device;
@@ -262,6 +390,15 @@ impl Session {
             other => other,
         };
         let in_data = matches!(first, trainer::Error::NotFinite { tensor, .. } if is_of_data(tensor));
+        if matches!(error, trainer::Error::Peer(_)) {
+            let saved =
+                if self.folder.checkpoints().exists() { "goes on from the last checkpoint" } else { "begins again" };
+            let out = self.folder.root().display();
+            let error = crate::error::Error::from(error);
+            return error.context(format!(
+                "a process of the run is lost; `megabatch train --out {out} --resume`, with any number, {saved}"
+            ));
+        }
         let error = crate::error::Error::from(error);
         let path = self.plan.data.path.display();
         if in_data {

@@ -23,7 +23,7 @@ use crate::usage::cpu_seconds;
 
 /// Time limit of a step or a validation after a signal, before the process ends without a
 /// checkpoint.
-const STEP_PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const STEP_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waiting of a session's steps for data.
 #[derive(Clone, Copy, Debug, Default)]
@@ -213,6 +213,9 @@ impl<'a> Watch<'a> {
                 ));
             }
             Event::Shortage(cut) => self.progress.note(&format!("warning: {}", self.memory.went_on(self.folder, cut))),
+            Event::Reformed { step, world, world_before, cause, .. } => self.progress.note(&format!(
+                "warning: {cause}; {world} of {world_before} processes go on from step {step}, to the same weights"
+            )),
             Event::Note { text, .. } => self.progress.note(&format!("note: {}", with_keys(text))),
             Event::Checkpoint { .. } | Event::Epoch(_) => {}
             other => self.progress.note(&serde_json::to_string(other).unwrap_or_default()),

@@ -6,7 +6,8 @@
 use std::ops::Range;
 
 use megabatch_nn::batch::{Grain, Runs};
-use megabatch_order::{self as order, Batches, Batching, Order, StepSamples};
+use megabatch_nn::cpu::SHARD_SAMPLES;
+use megabatch_order::{self as order, Batches, Batching, Order, Rank, StepSamples};
 
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -19,6 +20,10 @@ pub(crate) struct Schedule {
     at_once: usize,
     /// The runs of dense training, and where batches of them end.
     runs: Option<(Runs, Grain)>,
+    /// True for steps of graphs.
+    is_of_graphs: bool,
+    /// Rank whose blocks of each step are its own.
+    rank: Rank,
     pub(crate) steps_per_epoch: u64,
     /// Number of steps after which training ends.
     pub(crate) steps: u64,
@@ -44,13 +49,20 @@ impl Schedule {
         let steps_per_epoch = batches.steps_per_epoch();
         let steps = config.max_steps.unwrap_or(config.epochs.saturating_mul(steps_per_epoch));
         let runs = config.purpose().runs().map(|runs| (runs, Grain::Shards));
-        Ok(Schedule { batches, at_once: config.batch_size, runs, steps_per_epoch, steps })
+        let is_of_graphs = config.model.is_over_graphs();
+        let (at_once, rank) = (config.batch_size, Rank::default());
+        Ok(Schedule { batches, at_once, runs, is_of_graphs, rank, steps_per_epoch, steps })
     }
 
     /// The same steps, in batches of `at_once` samples: in dense training, of the most runs or
     /// shards of runs that are no more.
     pub(crate) fn cut_into(self, at_once: usize, grain: Grain) -> Self {
         Schedule { at_once, runs: self.runs.map(|(runs, _)| (runs, grain)), ..self }
+    }
+
+    /// The same steps, of which `rank` computes its part.
+    pub(crate) fn of_rank(self, rank: Rank) -> Self {
+        Schedule { rank, ..self }
     }
 
     /// Samples in the largest batch, as they are cut.
@@ -78,14 +90,62 @@ impl Schedule {
         self.batches.batches_of(step).flat_map(parts).collect()
     }
 
+    /// The reduction blocks of a step: positions whose gradients are one term of its sum.
+    pub(crate) fn blocks_of(&self, step: &StepSamples) -> Vec<Range<usize>> {
+        let size = if self.is_of_graphs { 1 } else { SHARD_SAMPLES };
+        let of_batch = |batch: Range<usize>| match self.runs {
+            Some((runs, _)) => runs.batches_of_step(batch, 1, Grain::Shards),
+            None => {
+                let end = batch.end;
+                batch.step_by(size).map(|start| start..end.min(start.saturating_add(size))).collect()
+            }
+        };
+        self.batches_of(step).into_iter().flat_map(of_batch).collect()
+    }
+
+    /// The batches that this rank computes its blocks of a step in.
+    pub(crate) fn own_batches_of(&self, step: &StepSamples) -> Vec<Range<usize>> {
+        let all = self.batches_of(step);
+        if self.rank == Rank::default() {
+            return all;
+        }
+        let own = self.rank.slice_of_blocks(&self.blocks_of(step));
+        let parts = all.into_iter().map(|batch| batch.start.max(own.start)..batch.end.min(own.end));
+        parts.filter(|part| !part.is_empty()).collect()
+    }
+
+    /// This rank's blocks of the largest step.
+    pub(crate) fn own_blocks_max(&self) -> usize {
+        // Steps of one epoch have the same size, but for the last one, which is no larger.
+        self.rank.slice(0..self.blocks_of(&self.step(0)).len()).len()
+    }
+
     /// The indices of each batch of the steps in `steps`, out of the training samples `train`.
     pub(crate) fn batches<'a>(self, steps: Range<u64>, train: &'a [usize]) -> impl Iterator<Item = Vec<usize>> + 'a {
+        self.lists(steps, train, Schedule::batches_of)
+    }
+
+    /// The same of the batches that this rank computes.
+    pub(crate) fn own_batches<'a>(
+        self,
+        steps: Range<u64>,
+        train: &'a [usize],
+    ) -> impl Iterator<Item = Vec<usize>> + 'a {
+        self.lists(steps, train, Schedule::own_batches_of)
+    }
+
+    fn lists<'a>(
+        self,
+        steps: Range<u64>,
+        train: &'a [usize],
+        batches_of: fn(&Schedule, &StepSamples) -> Vec<Range<usize>>,
+    ) -> impl Iterator<Item = Vec<usize>> + 'a {
         steps.flat_map(move |step| {
             let samples = self.step(step);
             let list: Vec<usize> = self.batches.lists(step..step + 1).flatten().collect();
             let start = samples.positions.start;
             let part = |part: Range<usize>| list[part.start - start..part.end - start].iter();
-            let batches = self.batches_of(&samples).into_iter();
+            let batches = batches_of(&self, &samples).into_iter();
             batches.map(|batch| part(batch).map(|&sample| train[sample]).collect()).collect::<Vec<_>>()
         })
     }
@@ -117,6 +177,40 @@ mod tests {
             let mut all = batches.concat();
             all.sort_unstable();
             assert_eq!(all, train);
+        }
+    }
+
+    /// Whatever the world, ranks take whole blocks, and together the step.
+    #[test]
+    fn ranks_take_whole_blocks() {
+        let dense = Config { loss_on: megabatch_nn::batch::LossOn::EveryStep, run_length: Some(10), ..config(48, 2) };
+        let mut graphs = config(5, 2);
+        graphs.model.graph = Some(megabatch_nn::model::GraphConfig::default());
+        graphs.model.readout = Some(megabatch_nn::model::Readout::Node);
+        for (config, at_once) in
+            [(config(100, 2), 100), (config(100, 2), 64), (dense.clone(), 48), (dense, 30), (graphs, 3)]
+        {
+            let schedule = schedule(431, &config).unwrap().cut_into(at_once, Grain::Shards);
+            for step in [0, schedule.steps_per_epoch - 1] {
+                let samples = schedule.step(step);
+                let blocks = schedule.blocks_of(&samples);
+                assert_eq!(
+                    (blocks[0].start, blocks[blocks.len() - 1].end),
+                    (samples.positions.start, samples.positions.end)
+                );
+                for world in 1..12 {
+                    let of_rank = |rank| schedule.of_rank(Rank::new(rank, world).unwrap());
+                    let own: Vec<_> = (0..world).map(|rank| of_rank(rank).own_batches_of(&samples)).collect();
+                    let ends: Vec<usize> = blocks.iter().map(|block| block.end).collect();
+                    assert!(
+                        own.iter()
+                            .flatten()
+                            .all(|batch| ends.contains(&batch.end) && batch.len() <= schedule.capacity())
+                    );
+                    let positions: Vec<usize> = own.into_iter().flatten().flatten().collect();
+                    assert_eq!(positions, samples.positions.clone().collect::<Vec<_>>());
+                }
+            }
         }
     }
 

@@ -23,6 +23,7 @@ use crate::config::Config;
 use crate::config::countable::check_countable;
 use crate::data::carried_rows::{carried_rows, distinct_ends};
 use crate::data::samples::Samples;
+use crate::data::schedule::Schedule;
 use crate::error::Result;
 
 /// Bytes that a run takes from its device, by what they are for. Together they are the peak.
@@ -31,7 +32,8 @@ pub struct Footprint {
     /// The weights, a working copy of them for products in 16 bits, and the LSTMs' once more in the
     /// kernels' order.
     pub parameters_bytes: usize,
-    /// Gradients: their sum, and one set for each shard in work.
+    /// Gradients: their sum, one set for each shard in work, and those that a rank of several
+    /// holds: see [`Footprint::with_held_blocks`].
     pub gradients_bytes: usize,
     /// The optimizer's moments.
     pub optimizer_bytes: usize,
@@ -43,6 +45,16 @@ pub struct Footprint {
     pub batches_bytes: usize,
     /// Carried states, for a run that carries them: see [`Footprint::with_carried_states`].
     pub carried_bytes: usize,
+}
+
+/// Reduction blocks of a whole step of `config` on so many training samples, or graphs: the most
+/// ranks that it gives something to do.
+///
+/// # Errors
+/// [`Error::NothingLeft`](crate::Error::NothingLeft) for too few samples.
+pub fn reduction_blocks(config: &Config, train_samples: usize) -> Result<usize> {
+    let schedule = Schedule::new(config, train_samples)?;
+    Ok(schedule.blocks_of(&schedule.step(0)).len())
 }
 
 /// Number of states that a run carries: its footprint depends on it beside shapes.
@@ -160,6 +172,14 @@ impl Footprint {
         let validation = if is_validated { streamed_len(&model, config.compute(), read) } else { 0 };
         let numbers = training.sum::<usize>() + validation;
         Footprint { carried_bytes: numbers * size_of::<f32>(), ..self }
+    }
+
+    /// This footprint for a rank of several that holds the gradients of `blocks` reduction blocks,
+    /// of a model of `parameters`, until the sum over those before them arrives.
+    #[must_use]
+    pub fn with_held_blocks(self, parameters: usize, blocks: usize) -> Self {
+        let held = parameters * blocks * size_of::<f32>();
+        Footprint { gradients_bytes: self.gradients_bytes + held, ..self }
     }
 
     /// All of it.

@@ -62,12 +62,16 @@ impl Footprint {
             (true, true) => (4, Parts::new()),
             (true, false) => (2, batches_of(config.batch_size, "validation: ")),
         };
+        // Of a rank of several, whole sets more.
+        let sets = self.gradients_bytes / (size_of::<f32>() * model.layout().len()).max(1);
+        let held = sets.saturating_sub(1 + shards);
         let lists = [
             ("parameters", 1, weights("", ALL)),
             ("parameters", 1, working),
             ("parameters", 1, packed),
             ("gradients", 1, weights("sum: ", LEARNT)),
             ("gradients", shards, weights("shard: ", BACKWARD)),
+            ("gradients", held, weights("held: ", LEARNT)),
             ("optimizer", 1, moments.iter().flat_map(|prefix| weights(prefix, OPTIMIZER)).collect()),
             ("activations", shards, workspace),
             ("batches", count, batches),
@@ -76,12 +80,8 @@ impl Footprint {
             ("carried", 1, vec![("states".to_owned(), self.carried_bytes / size_of::<f32>(), BOTH)]),
         ];
         let tensors = lists.into_iter().flat_map(|(part, count, list)| {
-            list.into_iter().filter(|(_, numbers, _)| *numbers > 0).map(move |(name, numbers, phases)| PlannedTensor {
-                part,
-                name,
-                count,
-                bytes: count * numbers * size_of::<f32>(),
-                used_in: phases.to_vec(),
+            list.into_iter().filter(move |(_, numbers, _)| count * *numbers > 0).map(move |(name, numbers, phases)| {
+                PlannedTensor { part, name, count, bytes: count * numbers * size_of::<f32>(), used_in: phases.to_vec() }
             })
         });
         Ok(tensors.collect())

@@ -34,7 +34,8 @@ impl Trainer {
         observer: &mut Observer<'_>,
     ) -> Result<Option<End>> {
         let Some(asked) = self.unfinished else { return Ok(None) };
-        let validation = match self.due(self.step, schedule, run).validation {
+        let is_validated = self.validated.is_some_and(|(step, _)| step == self.step);
+        let validation = match self.due(self.step, schedule, run).validation && !is_validated {
             true => match self.validate(run, schedule, observer) {
                 Err(Error::Interrupted { .. }) => return self.stop_unfinished(run, observer).map(Some),
                 event => Some(event?),
@@ -52,7 +53,7 @@ impl Trainer {
         self.sync_to_host()?;
         self.check_weights()?;
         self.unfinished = Some(ControlFlow::Continue(()));
-        if let Some(path) = self.save_checkpoint(run)? {
+        if let Some(path) = self.by_first(|trainer| trainer.save_checkpoint(run))? {
             // The run ends whatever is answered.
             let _ends = observer(Event::Checkpoint { step: self.step, path: &path });
         }
@@ -71,14 +72,22 @@ impl Trainer {
     ) -> Result<Option<End>> {
         let due = self.due(self.step, schedule, run);
         let mut flow = asked;
-        let improved = validation.as_ref().is_some_and(|event| event.best);
-        if let Some(event) = validation {
-            let answer = observer(Event::Validation(event));
-            flow = if flow.is_break() { flow } else { answer };
-        }
-        if due.epoch_ends {
-            let answer = observer(Event::Epoch(self.epoch_event(schedule)));
-            flow = if flow.is_break() { flow } else { answer };
+        // A run that lost a rank after its validation comes here again.
+        let validated = self.validated.filter(|(step, _)| *step == self.step);
+        let mut improved = validated.is_some_and(|(_, best)| best);
+        if validated.is_none() {
+            if let Some(event) = validation {
+                improved = event.best;
+                let answer = observer(Event::Validation(event));
+                let answer = self.heard(answer);
+                flow = if flow.is_break() { flow } else { answer };
+            }
+            if due.epoch_ends {
+                let answer = observer(Event::Epoch(self.epoch_event(schedule)));
+                let answer = self.heard(answer);
+                flow = if flow.is_break() { flow } else { answer };
+            }
+            self.validated = Some((self.step, improved));
         }
         if let Some(checkpoints) = run.checkpoints
             && (due.checkpoint || improved || flow.is_break() || self.end(schedule).is_some())
@@ -86,14 +95,15 @@ impl Trainer {
             self.sync_to_host()?;
             self.check_weights()?;
             let state = State { unfinished: false, ..self.state(schedule, run) };
-            let path = checkpoints.save(
-                &state,
-                &self.parameters,
-                &self.optimizer,
-                self.carried.as_ref().map(Carried::states),
-            )?;
-            let answer = observer(Event::Checkpoint { step: self.step, path: &path });
-            flow = if flow.is_break() { flow } else { answer };
+            let saved = self.by_first(|trainer| {
+                let carried = trainer.carried.as_ref().map(Carried::states);
+                checkpoints.save(&state, &trainer.parameters, &trainer.optimizer, carried).map(Some)
+            })?;
+            if let Some(path) = saved {
+                let answer = observer(Event::Checkpoint { step: self.step, path: &path });
+                let answer = self.heard(answer);
+                flow = if flow.is_break() { flow } else { answer };
+            }
         }
         // A stop asked for at the very last step changes nothing: the run is finished.
         Ok(self.end(schedule).or(flow.is_break().then_some(End::Stopped)))
@@ -146,7 +156,8 @@ impl Trainer {
         let (step, samples) = (self.step, indices.len());
         let mut progress = |done| observer(Event::Validating(ValidatingEvent { step, done, samples }));
         let predictions = Predictions { states, ..self.predictions() };
-        let evaluation = evaluate(predictions, selection, loss, None, &mut progress)?;
+        let evaluation = evaluate(predictions, selection, loss, None, &mut progress);
+        let evaluation = self.settle(evaluation)?;
         let loss = evaluation.loss;
         let best = loss.is_finite() && self.best.is_none_or(|best| loss < best.loss);
         if best {

@@ -39,6 +39,19 @@ pub enum Event<'a> {
     Epoch(EpochEvent),
     /// A step diverged, and the run goes on from a checkpoint, which is saved anew next.
     Rollback(RollbackEvent),
+    /// A rank of several was lost, and the others go on from the step under way.
+    Reformed {
+        /// Optimizer steps done.
+        step: u64,
+        /// Number of this rank from now on.
+        rank: usize,
+        /// Number of ranks from now on.
+        world: usize,
+        /// Number of ranks before.
+        world_before: usize,
+        /// How the loss showed.
+        cause: String,
+    },
     /// Something that users should know, and that changes no result.
     Note {
         /// Optimizer steps done.

@@ -2,6 +2,7 @@
 
 mod after;
 pub(crate) mod checkpoint;
+pub(crate) mod distributed;
 pub(crate) mod events;
 mod on_gpu;
 pub(crate) mod oom_fallback;
@@ -37,6 +38,7 @@ use crate::train::checkpoint::{Best, Checkpoints};
 use crate::train::events::{Event, Observer, ShortageEvent};
 use crate::train::oom_fallback::{MemoryLimits, OomFallback};
 use crate::train::optimizer::Optimizer;
+use distributed::Team;
 use step::BatchPipeline;
 
 /// A model in training on one device.
@@ -69,8 +71,12 @@ pub struct Trainer {
     /// The observer's answer to the last step, while the validation and the checkpoint that follow
     /// it are not done.
     unfinished: Option<ControlFlow<()>>,
+    /// Step whose validation is done, and whether that was the best.
+    validated: Option<(u64, bool)>,
     /// Checkpoints that resuming passed over.
     unreadable: Vec<PathBuf>,
+    /// The ranks of a run of several.
+    team: Option<Team>,
 }
 
 /// Data of a training run.
@@ -206,7 +212,9 @@ impl Trainer {
             fallback,
             cut_before,
             unfinished: None,
+            validated: None,
             unreadable: Vec::new(),
+            team: None,
             scaler: scaler(&config),
             device: device.clone(),
             step: 0,
@@ -301,22 +309,19 @@ impl Trainer {
     }
 
     fn train_to_the_end(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<Outcome> {
-        check_shape(&self.model, run.samples)?;
-        self.config.check_samples(run.samples)?;
-        self.check_validation(run)?;
-        self.check_mode(run)?;
-        let schedule = Schedule::new(&self.config, run.train.len())?;
-        if let Some(checkpoints) = run.checkpoints {
-            checkpoints.clean()?;
-            checkpoints.set_aside(&std::mem::take(&mut self.unreadable))?;
-        }
+        let schedule = self.check_run(run);
+        let schedule = self.settle(schedule)?;
+        self.check_team(run, &schedule)?;
+        self.by_first(|trainer| trainer.tidy_checkpoints(run).map(Some))?;
         if let Some(end) = self.end(&schedule).filter(|_| self.unfinished.is_none()) {
             return Ok(self.outcome(end));
         }
         let mut asked = self.tell_cuts(observer);
         while asked.is_continue() {
-            let schedule = schedule.cut_into(self.fallback.limits().batch_size, self.grain());
+            let limits = self.fallback.limits();
+            let schedule = schedule.cut_into(limits.batch_size, self.grain()).of_rank(self.rank());
             match self.train_on(run, &schedule, observer) {
+                Err(Error::Peer(lost)) => asked = self.reform(lost, observer)?,
                 Err(error) if error.is_shortage() => asked = self.cut(error, run, observer)?,
                 Err(error) => asked = self.roll_back(error, run, observer)?,
                 outcome => return outcome,
@@ -325,28 +330,60 @@ impl Trainer {
         Ok(self.outcome(End::Stopped))
     }
 
+    fn check_run(&self, run: &Run<'_>) -> Result<Schedule> {
+        check_shape(&self.model, run.samples)?;
+        self.config.check_samples(run.samples)?;
+        self.check_validation(run)?;
+        self.check_mode(run)?;
+        Schedule::new(&self.config, run.train.len())
+    }
+
+    fn tidy_checkpoints(&mut self, run: &Run<'_>) -> Result<()> {
+        let Some(checkpoints) = run.checkpoints else { return Ok(()) };
+        checkpoints.clean()?;
+        checkpoints.set_aside(&std::mem::take(&mut self.unreadable))
+    }
+
     /// Trains from where the run stands.
     fn train_on(&mut self, run: &Run<'_>, schedule: &Schedule, observer: &mut Observer<'_>) -> Result<Outcome> {
-        self.carry_states_of(run)?;
         if self.prepare_rollbacks(run, observer)?.is_break() {
             return Ok(self.outcome(End::Stopped));
         }
+        let mut is_ready = false;
+        let outcome = self.train_with_batches(run, schedule, observer, &mut is_ready);
+        // Without memory for its batches a rank gets to no step, where the others would hear of it.
+        if is_ready { outcome } else { self.settle(outcome) }
+    }
+
+    /// Trains from where the run stands; `is_ready` once all ranks have memory and samples.
+    fn train_with_batches(
+        &mut self,
+        run: &Run<'_>,
+        schedule: &Schedule,
+        observer: &mut Observer<'_>,
+        is_ready: &mut bool,
+    ) -> Result<Outcome> {
+        self.carry_states_of(run)?;
         let resident = resident_series(run.samples);
         self.accelerator.iter_mut().try_for_each(|accelerator| accelerator.keep_series(resident.as_ref()))?;
         let graphs = graphs_of(&self.model, Selection { samples: run.samples, indices: run.train })?;
         self.engine.make_room_for(&self.model, graphs)?;
+        self.make_room_for_blocks(schedule)?;
         let scope = self.device.scope("batches");
-        let order = schedule.batches(self.step..schedule.steps, run.train);
+        let order = schedule.own_batches(self.step..schedule.steps, run.train);
         with_batches(self.source(run, graphs, &scope, schedule.capacity()), order, |feed| {
             let mut supply = BatchPipeline { feed, ahead: None };
+            *is_ready = true;
+            self.settle(Ok(()))?;
             loop {
                 if let Some(end) = self.finish_step(run, schedule, observer)? {
                     return Ok(self.outcome(end));
                 }
-                let event = self.training_step(&mut supply, schedule, run)?;
+                let (event, agreed) = self.training_step(&mut supply, schedule, run)?;
                 let told = self.tell_notes(observer);
                 let asked = observer(Event::Step(event));
-                self.unfinished = Some(if told.is_break() { told } else { asked });
+                let asked = self.heard(if told.is_break() { told } else { asked });
+                self.unfinished = Some(if agreed.is_break() { agreed } else { asked });
             }
         })
     }

@@ -82,6 +82,17 @@ impl OomFallback {
         self.levels[self.at]
     }
 
+    /// Number of levels below the plan.
+    pub(crate) fn level(&self) -> usize {
+        self.at
+    }
+
+    /// Cuts it to `level`, if it is not there already.
+    pub(crate) fn cut_to(&mut self, level: usize) -> MemoryLimits {
+        self.at = self.at.max(level.min(self.levels.len() - 1));
+        self.limits()
+    }
+
     /// Cuts it, whether samples are read in chunks or not; `None` where there is nothing left to
     /// cut.
     pub(crate) fn next_level(&mut self, has_chunks: bool) -> Option<MemoryLimits> {

@@ -30,16 +30,20 @@ impl Trainer {
         self.restore(run, None)
     }
 
-    /// Goes back to the latest checkpoint of less than `before` steps, if that is given.
+    /// Goes back to the latest checkpoint of less than `before` steps, if that is given. Rank 0
+    /// reads it for all.
     pub(super) fn restore(&mut self, run: &Run<'_>, before: Option<u64>) -> Result<Option<Resumed>> {
         let Some(checkpoints) = run.checkpoints else { return Ok(None) };
         let settings = self.run_settings(&Schedule::new(&self.config, run.train.len())?, run);
         self.carry_states_of(run)?;
-        let arithmetic = Arithmetic::here(self.config.precision);
-        let before = before.unwrap_or(u64::MAX);
-        let carried = self.carried.as_mut().map(Carried::states_mut);
-        let (parameters, optimizer) = (&mut self.parameters, &mut self.optimizer);
-        let resumed = checkpoints.load_latest(before, &settings, &arithmetic, parameters, optimizer, carried)?;
+        let resumed = self.by_first(|trainer| {
+            let arithmetic = Arithmetic::here(trainer.config.precision);
+            let before = before.unwrap_or(u64::MAX);
+            let carried = trainer.carried.as_mut().map(Carried::states_mut);
+            let (parameters, optimizer) = (&mut trainer.parameters, &mut trainer.optimizer);
+            checkpoints.load_latest(before, &settings, &arithmetic, parameters, optimizer, carried)
+        })?;
+        let resumed = self.share_restored(resumed)?;
         if let Some(Resumed { state, skipped_paths, .. }) = &resumed {
             self.unreadable.extend(skipped_paths.iter().cloned());
             self.accelerator.iter_mut().for_each(Accelerator::mark_host_dirty);

@@ -12,7 +12,7 @@ use crate::train::events::{Event, Observer, RollbackEvent};
 impl Trainer {
     /// Refuses to go back where there would be nothing to go back to, and saves where nothing is
     /// saved yet.
-    pub(super) fn prepare_rollbacks(&self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<ControlFlow<()>> {
+    pub(super) fn prepare_rollbacks(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<ControlFlow<()>> {
         if self.config.divergence.rollbacks_max == 0 {
             return Ok(ControlFlow::Continue(()));
         }
@@ -21,11 +21,15 @@ impl Trainer {
             let expected = "0 where no checkpoints are kept";
             return Err(Error::setting("divergence.rollbacks_max", &rollbacks_max, expected));
         };
-        if checkpoints.list()?.last().is_some_and(|(step, _)| *step == self.step) {
-            return Ok(ControlFlow::Continue(()));
-        }
-        let path = self.save_checkpoint(run)?.expect("the run keeps checkpoints");
-        Ok(observer(Event::Checkpoint { step: self.step, path: &path }))
+        let saved = self.by_first(|trainer| {
+            if checkpoints.list()?.last().is_some_and(|(step, _)| *step == trainer.step) {
+                return Ok(None);
+            }
+            trainer.save_checkpoint(run)
+        })?;
+        let Some(path) = saved else { return Ok(ControlFlow::Continue(())) };
+        let asked = observer(Event::Checkpoint { step: self.step, path: &path });
+        Ok(self.heard(asked))
     }
 
     /// Goes back to the last checkpoint if `error` is a divergence and there are rollbacks left;
@@ -52,11 +56,15 @@ impl Trainer {
         }
         let Some(checkpoints) = run.checkpoints else { return Err(error) };
         let last = self.course.back_to;
-        let all = checkpoints.list()?;
-        let has_saved_none = all.last().is_some_and(|(step, _)| Some(*step) == last);
-        if self.restore(run, last.filter(|_| has_saved_none && all.len() > 1))?.is_none() {
+        let before = self.by_first(|_| {
+            let all = checkpoints.list()?;
+            let has_saved_none = all.last().is_some_and(|(step, _)| Some(*step) == last);
+            Ok(last.filter(|_| has_saved_none && all.len() > 1))
+        })?;
+        if self.restore(run, before)?.is_none() {
             return Err(error);
         }
+        self.validated = None;
         self.course.rollbacks = rollbacks + 1;
         self.course.back_to = Some(self.step);
         // Told before it is saved: a run that is killed in between goes back once more, and must
@@ -70,10 +78,12 @@ impl Trainer {
             rollbacks_max,
             rate_factor: self.course.rate_factor(),
         }));
-        self.save_checkpoint(run)?;
-        // Only now: a run that is killed before goes on from them, and comes here again.
-        checkpoints.remove_after(self.step)?;
-        Ok(asked)
+        self.by_first(|trainer| {
+            trainer.save_checkpoint(run)?;
+            // Only now: a run that is killed before goes on from them, and comes here again.
+            checkpoints.remove_after(trainer.step).map(Some)
+        })?;
+        Ok(self.heard(asked))
     }
 
     /// Refuses to save weights that nothing could go on from.

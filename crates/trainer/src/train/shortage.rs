@@ -21,7 +21,9 @@ impl Trainer {
         // What is done of the run is on the host then, for the steps with less and for a
         // checkpoint.
         self.sync_to_host()?;
-        let Some(limits) = self.fallback.next_level(run.samples.load_ahead().is_some()) else {
+        let own_chunks = run.samples.load_ahead().is_some();
+        let has_chunks = self.team.as_ref().map_or(own_chunks, |team| team.has_chunks);
+        let Some(limits) = self.fallback.next_level(has_chunks) else {
             return Err(self.give_up(error, run, observer));
         };
         self.engine.cut_to(limits.batch_size, purpose(&self.config, limits, self.accelerator.is_some()));
@@ -33,14 +35,15 @@ impl Trainer {
             self.accelerator = Some(Accelerator::new(&gpu, &self.model, &self.config.on_device())?);
         }
         let event = ShortageEvent::new(self.step, &error, limits, self.config.batch_size);
-        Ok(observer(Event::Shortage(event)))
+        let asked = observer(Event::Shortage(event));
+        Ok(self.heard(asked))
     }
 
     /// Tells what was cut before there was anybody to tell.
     pub(super) fn tell_cuts(&mut self, observer: &mut Observer<'_>) -> ControlFlow<()> {
         let mut asked = ControlFlow::Continue(());
-        for cut in self.cut_before.drain(..) {
-            let answer = observer(Event::Shortage(cut));
+        for cut in std::mem::take(&mut self.cut_before) {
+            let answer = self.heard(observer(Event::Shortage(cut)));
             asked = if asked.is_break() { asked } else { answer };
         }
         asked
@@ -52,7 +55,8 @@ impl Trainer {
         let last = run.checkpoints.and_then(|checkpoints| checkpoints.list().ok()?.last().map(|(step, _)| *step));
         // Weights that nothing could go on from, and a full disk: the checkpoints before are as
         // good as ever.
-        if !is_saved(last)
+        if self.is_first()
+            && !is_saved(last)
             && self.check_weights().is_ok()
             && let Ok(Some(path)) = self.save_checkpoint(run)
         {

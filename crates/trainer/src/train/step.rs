@@ -2,7 +2,7 @@
 
 //! One optimizer step.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::time::Instant;
 
 use megabatch_amp::{LossScaler, NonFiniteTrace, Overflow, Threads, unscale_and_check};
@@ -22,7 +22,7 @@ use crate::train::events::StepEvent;
 /// Terms of each task, [`Tasks::count`].
 type TaskCounts = [usize; Tasks::MAX];
 
-const ON_PROCESSOR: &str = "the run is on the processor";
+pub(super) const ON_PROCESSOR: &str = "the run is on the processor";
 
 /// The batches of a run.
 pub(super) struct BatchPipeline<'f, 'a> {
@@ -62,7 +62,8 @@ pub(super) struct UpdateOutcome {
 }
 
 impl Trainer {
-    /// Gradients of the step's batches, norm, clip, update.
+    /// Gradients of the step's batches, norm, clip, update. With the event comes the wish of any
+    /// rank's observer before it that the run end.
     ///
     /// # Errors
     /// [`Error::NotFinite`], [`Targets`](megabatch_nn::Error::Targets), [`Error::Scale`] and
@@ -72,12 +73,19 @@ impl Trainer {
         supply: &mut BatchPipeline<'_, '_>,
         schedule: &Schedule,
         run: &Run<'_>,
-    ) -> Result<StepEvent> {
+    ) -> Result<(StepEvent, ControlFlow<()>)> {
         let start = Instant::now();
         let lr = self.rate(schedule);
+        let mut agreed = ControlFlow::Continue(());
         let (work, totals, report) = if self.accelerator.is_some() {
             let (work, totals, report) = self.step_on_gpu(supply, lr, schedule, run)?;
             (work, totals, Some(report))
+        } else if self.team.is_some() {
+            let own = self.work_of(self.step, schedule, run);
+            let own = own.and_then(|work| self.accumulate_own(supply.feed, &work).map(|part| (work, part)));
+            let (work, totals, asked) = self.share_step(own)?;
+            agreed = asked;
+            (work, totals, None)
         } else {
             let work = self.work_of(self.step, schedule, run)?;
             let totals = self.accumulate(supply.feed, &work)?;
@@ -110,7 +118,7 @@ impl Trainer {
         self.accelerator.iter().for_each(|accelerator| accelerator.device().step());
 
         let (waited, waits) = supply.feed.take_waited();
-        Ok(StepEvent {
+        let event = StepEvent {
             step: self.step,
             steps: schedule.steps,
             epoch: samples.epoch,
@@ -129,7 +137,8 @@ impl Trainer {
             samples_per_s: samples.positions.len() as f64 / start.elapsed().as_secs_f64(),
             allocated_bytes: self.device().usage().allocated_bytes,
             profile: self.config.profile.then(|| Box::new(self.engine.take_profile(&self.model))),
-        })
+        };
+        Ok((event, agreed))
     }
 
     /// The learning rate of the next step.
@@ -157,8 +166,9 @@ impl Trainer {
             },
             scale: self.scale(),
         };
-        let batches = schedule.batches_of(&samples);
-        let counts = if batches.len() == 1 { None } else { self.counts_ahead(step, schedule, run)? };
+        let batches = schedule.own_batches_of(&samples);
+        let is_whole = self.team.is_none() && batches.len() == 1;
+        let counts = if is_whole { None } else { self.counts_ahead(step, schedule, run)? };
         Ok(StepPlan { samples, batches, objective, counts, terms_max })
     }
 

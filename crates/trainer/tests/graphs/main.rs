@@ -3,6 +3,7 @@
 //! Models over graphs: trained by the one loop, with its threads, accumulation and resuming, and
 //! evaluated.
 
+mod distributed;
 mod evaluating;
 mod learning;
 mod lending;

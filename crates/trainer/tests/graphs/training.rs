@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 use crate::made_up::{GraphSamples, bits, market, trained, trained_on};
 
-const LOSSES: [Loss; 5] = [
+pub(crate) const LOSSES: [Loss; 5] = [
     Loss::Mse,
     Loss::Huber { delta: 0.5 },
     Loss::CrossEntropy,
@@ -29,7 +29,7 @@ fn graph() -> GraphConfig {
 
 /// An LSTM of two layers under attention, with dropout everywhere; tests change what they are
 /// about.
-fn config() -> Config {
+pub(crate) fn config() -> Config {
     let model = ModelConfig {
         hidden: 5,
         layers: 2,
@@ -43,14 +43,14 @@ fn config() -> Config {
 
 /// The targets that `loss` takes: class labels for cross entropy, the numbers as they are for
 /// others.
-fn with_targets_for(loss: Loss, mut samples: GraphSamples) -> GraphSamples {
+pub(crate) fn with_targets_for(loss: Loss, mut samples: GraphSamples) -> GraphSamples {
     if loss == Loss::CrossEntropy {
         samples.classify();
     }
     samples
 }
 
-fn all(samples: &dyn Samples) -> Vec<usize> {
+pub(crate) fn all(samples: &dyn Samples) -> Vec<usize> {
     (0..samples.graphs().unwrap().len()).collect()
 }
 

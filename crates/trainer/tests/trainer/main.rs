@@ -6,6 +6,7 @@ mod by_hand;
 mod carrying;
 mod choosing;
 mod dense;
+mod distributed;
 mod diverging;
 mod ending;
 mod evaluating;

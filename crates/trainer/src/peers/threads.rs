@@ -1,0 +1,364 @@
+#![forbid(unsafe_code)]
+
+//! Ranks that are threads of one process: for tests, with faults.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use super::{PeerLost, Peers};
+
+/// One of several ranks that are threads of one process.
+pub struct ThreadPeers {
+    world: Arc<World>,
+    /// Number at the beginning, which stays.
+    born: usize,
+    /// Those that this rank counts as ranks, by their numbers at the beginning.
+    members: Vec<usize>,
+    /// Number of times that the ranks have reformed.
+    generation: usize,
+    /// Agreements of this generation.
+    agreements: u64,
+    operations: u64,
+    bytes_sent: u64,
+    faults: Faults,
+}
+
+/// Faults of ranks and of what is between them.
+#[derive(Clone, Debug)]
+pub struct Faults {
+    /// Ranks that end, each before its n-th operation.
+    pub deaths: Vec<(usize, u64)>,
+    /// Ranks that stop answering, each before its n-th operation.
+    pub hangs: Vec<(usize, u64)>,
+    /// Ranks whose n-th operation, where it sends anything, sends nothing.
+    pub dropped: Vec<(usize, u64)>,
+    /// Ranks that are late at every operation, and by how much.
+    pub delays: Vec<(usize, Duration)>,
+    /// Longest time that a rank waits.
+    pub timeout: Duration,
+    /// True if ranks that are left can reform.
+    pub can_reform: bool,
+}
+
+impl Default for Faults {
+    /// None, and a minute.
+    fn default() -> Self {
+        Faults {
+            deaths: Vec::new(),
+            hangs: Vec::new(),
+            dropped: Vec::new(),
+            delays: Vec::new(),
+            timeout: Duration::from_secs(60),
+            can_reform: true,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct World {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// From, to and whether it is a broadcast, within a generation.
+type Mailbox = (usize, usize, usize, bool);
+
+#[derive(Debug, Default)]
+struct State {
+    mail: HashMap<Mailbox, VecDeque<Vec<u8>>>,
+    alive: Vec<bool>,
+    /// The newest generation whose exchange was revoked.
+    revoked: Option<usize>,
+    /// Flags given to each agreement, by generation and number: by rank at the beginning.
+    flags: HashMap<(usize, u64), HashMap<usize, u32>>,
+    /// Answers of those that are over; `None` for those that a lost rank was to take part in.
+    answers: HashMap<(usize, u64), Option<u32>>,
+    /// Ranks that want to reform from a generation.
+    reforming: HashMap<usize, Vec<usize>>,
+    /// The members of each new generation.
+    formed: HashMap<usize, Vec<usize>>,
+}
+
+impl fmt::Debug for ThreadPeers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ThreadPeers {{ born: {}, generation: {} }}", self.born, self.generation)
+    }
+}
+
+impl ThreadPeers {
+    /// `world` ranks, to be given to a thread each.
+    pub fn world_of(world: usize, faults: &Faults) -> Vec<ThreadPeers> {
+        let state = Mutex::new(State { alive: vec![true; world], ..State::default() });
+        let shared = Arc::new(World { state, changed: Condvar::new() });
+        let of_rank = |born| ThreadPeers {
+            world: Arc::clone(&shared),
+            born,
+            members: (0..world).collect(),
+            generation: 0,
+            agreements: 0,
+            operations: 0,
+            bytes_sent: 0,
+            faults: faults.clone(),
+        };
+        (0..world).map(of_rank).collect()
+    }
+
+    /// Does `work` on every rank of a world, and gives the answers of all.
+    ///
+    /// # Panics
+    /// Where a rank fails.
+    pub fn run<T: Send, E: fmt::Debug + Send>(
+        world: usize,
+        faults: &Faults,
+        work: impl Fn(&mut ThreadPeers) -> Result<T, E> + Sync,
+    ) -> Vec<T> {
+        let work = &work;
+        std::thread::scope(|scope| {
+            let ranks = ThreadPeers::world_of(world, faults).into_iter();
+            let ranks: Vec<_> = ranks.map(|mut peers| scope.spawn(move || work(&mut peers))).collect();
+            ranks.into_iter().map(|rank| rank.join().expect("no rank panics").expect("no rank fails")).collect()
+        })
+    }
+
+    /// Bytes of all messages that this rank sent to one other.
+    pub fn bytes_sent(&self) -> u64 {
+        self.bytes_sent
+    }
+
+    fn lost(&self, of: Option<usize>, reason: &str) -> PeerLost {
+        PeerLost {
+            rank: self.rank(),
+            world: self.members.len(),
+            of,
+            reason: reason.to_owned(),
+            can_reform: self.faults.can_reform,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.world.state.lock().expect("no rank panics with the lock held")
+    }
+
+    /// Counts an operation, and whatever is wrong with it. True if its message is not lost.
+    fn begin(&mut self) -> Result<bool, PeerLost> {
+        self.operations += 1;
+        let at = |list: &[(usize, u64)]| list.contains(&(self.born, self.operations));
+        let (dies, hangs, drops) = (at(&self.faults.deaths), at(&self.faults.hangs), at(&self.faults.dropped));
+        let late = self.faults.delays.iter().filter(|(rank, _)| *rank == self.born).map(|(_, by)| *by).sum();
+        if late > Duration::ZERO {
+            std::thread::park_timeout(late);
+        }
+        if dies {
+            self.lock().alive[self.born] = false;
+            self.world.changed.notify_all();
+        }
+        if hangs {
+            // Longer than any other rank waits.
+            std::thread::park_timeout(self.faults.timeout * 4);
+        }
+        if dies || hangs || !self.lock().alive[self.born] {
+            return Err(PeerLost { can_reform: false, ..self.lost(Some(self.rank()), "it is this one") });
+        }
+        Ok(!drops)
+    }
+
+    fn post(&self, to: usize, is_broadcast: bool, message: &[u8]) {
+        let mailbox = (self.generation, self.born, self.members[to], is_broadcast);
+        self.lock().mail.entry(mailbox).or_default().push_back(message.to_vec());
+        self.world.changed.notify_all();
+    }
+
+    /// Waits until `ready` has an answer.
+    fn wait<T>(&self, mut ready: impl FnMut(&mut State) -> Option<Result<T, PeerLost>>) -> Result<T, PeerLost> {
+        let start = Instant::now();
+        let mut state = self.lock();
+        loop {
+            if let Some(answer) = ready(&mut state) {
+                return answer;
+            }
+            let Some(left) = self.faults.timeout.checked_sub(start.elapsed()) else {
+                return Err(PeerLost { can_reform: false, ..self.lost(None, "it did not answer in time") });
+            };
+            let waited = self.world.changed.wait_timeout(state, left);
+            state = waited.expect("no rank panics with the lock held").0;
+        }
+    }
+
+    fn take(&self, from: usize, is_broadcast: bool, message: &mut [u8]) -> Result<(), PeerLost> {
+        let (generation, of) = (self.generation, self.members[from]);
+        let mailbox = (generation, of, self.born, is_broadcast);
+        self.wait(|state| {
+            if let Some(next) = state.mail.get_mut(&mailbox).and_then(VecDeque::pop_front) {
+                assert_eq!(next.len(), message.len(), "ranks do the same in the same order");
+                message.copy_from_slice(&next);
+                return Some(Ok(()));
+            }
+            let reason = match (state.alive[of], state.revoked >= Some(generation)) {
+                (false, _) => "it ended",
+                (_, true) => "the exchange was revoked",
+                _ => return None,
+            };
+            Some(Err(self.lost(Some(from), reason)))
+        })
+    }
+}
+
+impl Peers for ThreadPeers {
+    fn rank(&self) -> usize {
+        self.members.iter().position(|&born| born == self.born).expect("a rank is a member of its world")
+    }
+
+    fn world(&self) -> usize {
+        self.members.len()
+    }
+
+    fn send(&mut self, to: usize, message: &[u8]) -> Result<(), PeerLost> {
+        if self.begin()? {
+            self.post(to, false, message);
+            self.bytes_sent += message.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, from: usize, message: &mut [u8]) -> Result<(), PeerLost> {
+        self.begin()?;
+        self.take(from, false, message)
+    }
+
+    fn broadcast(&mut self, root: usize, message: &mut [u8]) -> Result<(), PeerLost> {
+        let sends = self.begin()?;
+        if self.rank() != root {
+            return self.take(root, true, message);
+        }
+        if sends {
+            (0..self.world()).filter(|&to| to != root).for_each(|to| self.post(to, true, message));
+        }
+        Ok(())
+    }
+
+    fn agree(&mut self, flags: u32) -> Result<u32, PeerLost> {
+        self.begin()?;
+        let key = (self.generation, self.agreements);
+        self.agreements += 1;
+        self.lock().flags.entry(key).or_default().insert(self.born, flags);
+        self.world.changed.notify_all();
+        let members = &self.members;
+        let answer = self.wait(|state| {
+            if let Some(answer) = state.answers.get(&key) {
+                return Some(Ok(*answer));
+            }
+            let given = &state.flags[&key];
+            if members.iter().any(|born| !given.contains_key(born) && state.alive[*born]) {
+                return None;
+            }
+            let is_whole = members.iter().all(|born| given.contains_key(born) && state.alive[*born]);
+            let answer = is_whole.then(|| given.values().fold(u32::MAX, |all, flags| all & flags));
+            state.answers.insert(key, answer);
+            Some(Ok(answer))
+        })?;
+        self.world.changed.notify_all();
+        answer.ok_or_else(|| self.lost(None, "it ended"))
+    }
+
+    fn revoke(&mut self) {
+        if self.faults.can_reform {
+            let mut state = self.lock();
+            state.revoked = state.revoked.max(Some(self.generation));
+            self.world.changed.notify_all();
+        }
+    }
+
+    fn reform(&mut self) -> Result<(), PeerLost> {
+        self.begin()?;
+        if !self.faults.can_reform {
+            return Err(self.lost(None, "the ranks cannot reform"));
+        }
+        let (from, to) = (self.generation, self.generation + 1);
+        self.lock().reforming.entry(from).or_default().push(self.born);
+        self.world.changed.notify_all();
+        let members = &self.members;
+        let formed = self.wait(|state| {
+            if let Some(formed) = state.formed.get(&to) {
+                return Some(Ok(formed.clone()));
+            }
+            let asking = &state.reforming[&from];
+            let left: Vec<usize> = members.iter().copied().filter(|&born| state.alive[born]).collect();
+            if left.iter().any(|born| !asking.contains(born)) {
+                return None;
+            }
+            state.formed.insert(to, left.clone());
+            Some(Ok(left))
+        })?;
+        self.world.changed.notify_all();
+        (self.members, self.generation, self.agreements) = (formed, to, 0);
+        Ok(())
+    }
+}
+
+impl Drop for ThreadPeers {
+    /// A rank that is gone ended, whether by a fault or because its work is done.
+    fn drop(&mut self) {
+        if let Ok(mut state) = self.world.state.lock() {
+            state.alive[self.born] = false;
+        }
+        self.world.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answers<T: Send>(
+        world: usize,
+        faults: &Faults,
+        work: impl Fn(&mut ThreadPeers) -> Result<T, PeerLost> + Sync,
+    ) -> Vec<Result<T, PeerLost>> {
+        ThreadPeers::run(world, faults, |peers| Ok::<_, ()>(work(peers)))
+    }
+
+    #[test]
+    fn ranks_agree_on_the_and_of_their_flags() {
+        let flags = |peers: &mut ThreadPeers| peers.agree(if peers.rank() == 2 { 0b101 } else { 0b011 });
+        assert_eq!(answers(4, &Faults::default(), flags), [Ok(1), Ok(1), Ok(1), Ok(1)]);
+    }
+
+    #[test]
+    fn a_death_is_noticed_and_the_others_reform() {
+        let faults = Faults { deaths: vec![(1, 1)], ..Faults::default() };
+        let found = answers(3, &faults, |peers| {
+            let lost = match peers.agree(1) {
+                Err(lost) if lost.can_reform => lost,
+                other => return Ok((other.ok(), 0, 0)),
+            };
+            assert!(!lost.reason.is_empty());
+            peers.reform()?;
+            Ok((Some(peers.agree(3)?), peers.rank(), peers.world()))
+        });
+        assert_eq!(found, [Ok((Some(3), 0, 2)), Ok((None, 0, 0)), Ok((Some(3), 1, 2))]);
+    }
+
+    #[test]
+    fn a_lost_message_and_a_rank_that_hangs_end_in_time() {
+        let timeout = Duration::from_millis(50);
+        for faults in [
+            Faults { dropped: vec![(0, 1)], timeout, ..Faults::default() },
+            Faults { hangs: vec![(0, 1)], timeout, ..Faults::default() },
+        ] {
+            let found = answers(2, &faults, |peers| match peers.rank() {
+                0 => peers.send(1, &[7]).and_then(|()| peers.receive(1, &mut [0])),
+                _ => peers.receive(0, &mut [0]),
+            });
+            let lost = found[1].as_ref().unwrap_err();
+            assert!(lost.reason.contains("in time") || lost.reason.contains("ended"), "{lost}");
+        }
+        let late = Faults { delays: vec![(0, Duration::from_millis(5))], ..Faults::default() };
+        let sum = |peers: &mut ThreadPeers| {
+            let mut message = [peers.rank() as u8];
+            peers.broadcast(0, &mut message).map(|()| message[0])
+        };
+        assert_eq!(answers(3, &late, sum), [Ok(0), Ok(0), Ok(0)]);
+    }
+}

@@ -1,0 +1,362 @@
+//! Several ranks, as threads of one process: they learn the bits of a process that is alone, or all
+//! hear of what one of them could not do.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Duration;
+
+use megabatch_amp::Precision;
+use megabatch_gpu_core::Device;
+use megabatch_nn::batch::LossOn;
+use megabatch_nn::model::{ModelConfig, Pooling};
+use megabatch_trainer::{
+    Checkpoints, Config, Divergence, End, Error, Event, Faults, IdleRanks, LastBatch, Outcome, Peers as _, Run,
+    Samples, ThreadPeers, Trainer,
+};
+use proptest::prelude::*;
+
+use crate::dense::instruments;
+use crate::made_up::{Disturbance, Disturbed, config, listen, samples, series};
+use crate::masks::with_targets;
+use crate::resuming::state;
+use crate::tasks::two;
+
+/// Samples of a rank.
+type MakeSamples<'a> = &'a (dyn Fn(usize) -> Box<dyn Samples> + Sync);
+
+/// What a rank has learnt and told.
+#[derive(Clone, PartialEq)]
+struct Told {
+    bits: Vec<u32>,
+    updates: u64,
+    /// Step, loss and norm to the bit.
+    steps: Vec<(u64, u64, u64)>,
+    validations: Vec<(u64, u64)>,
+    outcome: Outcome,
+    worlds: Vec<usize>,
+    cuts: usize,
+}
+
+impl fmt::Debug for Told {
+    /// Without the bits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} steps, {:?}, worlds {:?}, {} cuts", self.steps.len(), self.outcome, self.worlds, self.cuts)
+    }
+}
+
+/// A run of several ranks.
+struct World<'a> {
+    samples: MakeSamples<'a>,
+    /// Settings of a rank.
+    config: &'a (dyn Fn(usize) -> Config + Sync),
+    /// Device of a rank.
+    device: &'a (dyn Fn(usize) -> Device + Sync),
+    checkpoints: Option<&'a Path>,
+    faults: Faults,
+    idle: IdleRanks,
+    /// Rank whose observer wants to end after a step.
+    stop: Option<(usize, u64)>,
+    /// Every n-th sample is one to validate on.
+    validates: usize,
+}
+
+impl<'a> World<'a> {
+    fn new(samples: MakeSamples<'a>, config: &'a (dyn Fn(usize) -> Config + Sync)) -> Self {
+        World {
+            samples,
+            config,
+            device: &|_| Device::cpu(),
+            checkpoints: None,
+            faults: Faults::default(),
+            idle: IdleRanks::Allow,
+            stop: None,
+            validates: 5,
+        }
+    }
+
+    /// Trains with `world` ranks.
+    fn train(&self, world: usize) -> Vec<Result<Told, Error>> {
+        ThreadPeers::run(world, &self.faults, |peers| {
+            // The trainer drops its own: what comes after is no matter of others.
+            let rank = peers.rank();
+            Ok::<_, ()>(self.train_one(
+                rank,
+                Some(std::mem::replace(peers, ThreadPeers::world_of(1, &Faults::default()).remove(0))),
+            ))
+        })
+    }
+
+    fn alone(&self) -> Told {
+        self.train_one(0, None).unwrap()
+    }
+
+    fn train_one(&self, rank: usize, peers: Option<ThreadPeers>) -> Result<Told, Error> {
+        let samples = (self.samples)(rank);
+        let (train, validation): (Vec<usize>, Vec<usize>) =
+            (0..samples.len()).partition(|&n| n % self.validates > 0 || n == 0);
+        let checkpoints =
+            self.checkpoints.map(|folder| Checkpoints { every_steps: Some(2), ..Checkpoints::new(folder) });
+        let run = Run { samples: &*samples, train: &train, validation: &validation, checkpoints: checkpoints.as_ref() };
+        let mut trainer = Trainer::new(&(self.device)(rank), (self.config)(rank), samples.shape().clone())?;
+        if let Some(peers) = peers {
+            trainer.join(Box::new(peers), self.idle)?;
+        }
+        let (mut steps, mut validations, mut worlds, mut cuts) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let mut observe = |event: Event<'_>| {
+            match event {
+                Event::Step(step) => {
+                    steps.push((step.step, step.loss.to_bits(), step.grad_norm.to_bits()));
+                    if self.stop == Some((rank, step.step)) {
+                        return ControlFlow::Break(());
+                    }
+                }
+                Event::Validation(validation) => validations.push((validation.step, validation.loss.to_bits())),
+                Event::Reformed { world, .. } => worlds.push(world),
+                Event::Shortage(_) => cuts += 1,
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        };
+        trainer.resume(&run)?;
+        let outcome = trainer.train(&run, &mut observe)?;
+        let (bits, updates) = state(&trainer);
+        Ok(Told { bits, updates, steps, validations, outcome, worlds, cuts })
+    }
+}
+
+/// Samples by rank.
+type Make = fn(usize) -> Box<dyn Samples>;
+
+/// Runs that compute in different ways: their samples and settings.
+fn cases() -> Vec<(Make, Config)> {
+    let of_windows: Make = |_| Box::new(samples(230));
+    let of_series: Make = |_| Box::new(series());
+    let of_instruments: Make = |_| Box::new(instruments(&[33, 7, 50, 21, 64, 25]));
+    let holed: Make =
+        |_| Box::new(with_targets(170, |n, k, target| if (n + k).is_multiple_of(3) { target } else { f32::NAN }));
+    let config = Config { batch_size: 80, epochs: 2, validate_every_steps: Some(1), ..config() };
+    let attention = ModelConfig { pooling: Pooling::attention(config.model.hidden), ..config.model };
+    let dense = Config { loss_on: LossOn::EveryStep, run_length: Some(8), batch_size: 64, ..config.clone() };
+    vec![
+        (of_windows, config.clone()),
+        // Batches that end within blocks, and steps of several.
+        (of_windows, Config { batch_size: 50, accumulation_steps: 3, run_length: Some(1), ..config.clone() }),
+        (of_windows, Config { batch_size: 33, last_batch: LastBatch::Drop, clip_norm: Some(0.01), ..config.clone() }),
+        (of_series, Config { batch_size: 100, model: attention, dropout: 0.3, ..config.clone() }),
+        (of_series, Config { accumulation_steps: 2, model: attention, ..dense.clone() }),
+        (of_instruments, Config { run_length: Some(3), batch_size: 96, ..dense.clone() }),
+        (of_instruments, Config { run_length: Some(10), batch_size: 9, accumulation_steps: 5, ..dense }),
+        (of_windows, Config { precision: Precision::Bf16, ..config.clone() }),
+        (of_windows, Config { precision: Precision::Fp16, dropout: 0.25, accumulation_steps: 2, ..config.clone() }),
+        (holed, Config { loss: two(0.3), batch_size: 60, accumulation_steps: 2, ..config.clone() }),
+        (holed, Config { gradient_checkpointing: true, ..config }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever the model, the precision and the world: every rank has the bits of a process that
+    /// is alone.
+    #[test]
+    fn ranks_learn_what_one_process_does(case in 0usize..11, world in 1usize..10, threads in 1usize..3) {
+        let (samples, settings) = &cases()[case];
+        let of_rank = |rank| Config { threads: 1 + (rank + threads) % 3, ..settings.clone() };
+        let world_of = World::new(samples, &of_rank);
+        let alone = world_of.alone();
+        prop_assert!(alone.steps.len() > 1 && !alone.validations.is_empty());
+        for told in world_of.train(world) {
+            prop_assert!(told.unwrap() == alone, "case {case}, {world} ranks");
+        }
+    }
+
+    /// A rank that dies at any moment leaves others that learn the same.
+    #[test]
+    fn a_rank_that_dies_changes_nothing_that_is_learnt(
+        case in 0usize..11, world in 2usize..5, dying in 0usize..4, operation in 1u64..120,
+    ) {
+        let (samples, settings) = &cases()[case];
+        let of_rank = |_| settings.clone();
+        let dying = dying % world;
+        let faults = Faults { deaths: vec![(dying, operation)], timeout: Duration::from_secs(20), ..Faults::default() };
+        let world_of = World { faults, ..World::new(samples, &of_rank) };
+        let alone = world_of.alone();
+        let found = world_of.train(world);
+        let dead = found[dying].is_err();
+        for (rank, told) in found.into_iter().enumerate().filter(|(rank, _)| *rank != dying) {
+            match told {
+                Ok(told) => {
+                    prop_assert!(!dead || told.worlds == [world - 1] || told.steps.len() == alone.steps.len());
+                    prop_assert!(Told { worlds: Vec::new(), ..told } == alone, "case {case}, rank {rank} of {world}");
+                }
+                // Before the first step there is nothing to go on from.
+                Err(error) => prop_assert!(matches!(error, Error::Peer(_)) && operation < 20, "{error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_of_four_ranks_goes_on_with_any_number() {
+    let settings = Config { batch_size: 80, accumulation_steps: 2, max_steps: Some(9), ..config() };
+    let (samples, of_rank): (MakeSamples<'_>, _) = (&|_| Box::new(samples(230)), |_: usize| settings.clone());
+    let whole = World::new(samples, &of_rank).alone();
+    for (first, then) in [(4, 1), (4, 2), (4, 7), (1, 3)] {
+        let folder = tempfile::tempdir().unwrap();
+        let world = World { checkpoints: Some(folder.path()), ..World::new(samples, &of_rank) };
+        // Another rank than the one that saves wants to end.
+        let stop = World { stop: Some((first - 1, 4)), ..world };
+        for told in stop.train(first) {
+            let told = told.unwrap();
+            assert_eq!(told.outcome.end, End::Stopped);
+            // All hear of it in the next step, or at once where there are no others.
+            assert_eq!(told.outcome.steps, 5, "{first} ranks");
+        }
+        let goes_on = World { stop: None, ..stop };
+        for told in goes_on.train(then) {
+            let told = told.unwrap();
+            assert_eq!((&told.bits, told.updates, told.steps[0].0), (&whole.bits, whole.updates, 6));
+            assert_eq!(told.outcome.best, whole.outcome.best);
+        }
+    }
+}
+
+#[test]
+fn without_a_way_to_reform_all_ranks_end() {
+    let settings = Config { batch_size: 80, epochs: 3, ..config() };
+    let of_rank = |_| settings.clone();
+    let timeout = Duration::from_millis(300);
+    for faults in [
+        Faults { deaths: vec![(1, 40)], can_reform: false, timeout, ..Faults::default() },
+        Faults { hangs: vec![(1, 40)], can_reform: false, timeout, ..Faults::default() },
+        Faults { dropped: (30..60).map(|at| (0, at)).collect(), can_reform: false, timeout, ..Faults::default() },
+    ] {
+        let world = World { faults, ..World::new(&|_| Box::new(samples(230)), &of_rank) };
+        for told in world.train(3) {
+            let Err(Error::Peer(lost)) = told else { panic!("{told:?}") };
+            assert!(!lost.can_reform, "{lost}");
+        }
+    }
+}
+
+#[test]
+fn memory_that_one_rank_lacks_is_cut_on_all() {
+    let settings = Config { batch_size: 128, epochs: 2, ..config() };
+    let of_rank = |_| settings.clone();
+    let samples: MakeSamples<'_> = &|_| Box::new(samples(300));
+    let alone = World::new(samples, &of_rank).alone();
+    let mut cut = 0;
+    for request in 5..60 {
+        let device = |rank| {
+            let device = Device::cpu();
+            if rank == 1 {
+                device.refuse_requests(request..request + 1);
+            }
+            device
+        };
+        let world = World { device: &device, ..World::new(samples, &of_rank) };
+        let found: Vec<Told> = world.train(3).into_iter().map(Result::unwrap).collect();
+        assert!(found.iter().all(|told| told.cuts <= 1), "request {request}");
+        cut += found.iter().map(|told| told.cuts).sum::<usize>();
+        for told in found {
+            assert!(Told { cuts: 0, ..told } == alone, "request {request}");
+        }
+    }
+    assert!(cut > 30, "{cut} cuts");
+}
+
+#[test]
+fn data_that_one_rank_cannot_read_end_all_in_the_same_step() {
+    let settings = Config { batch_size: 96, epochs: 4, ..config() };
+    let of_rank = |_| settings.clone();
+    let samples: MakeSamples<'_> = &|rank| match rank {
+        1 => Box::new(Disturbed::new(samples(300), Disturbance::Fail { at_call: 3 })),
+        _ => Box::new(samples(300)),
+    };
+    let found = World::new(samples, &of_rank).train(3);
+    for (rank, told) in found.into_iter().enumerate() {
+        let error = told.unwrap_err();
+        assert!(error.to_string().contains("the disk is on fire"), "{error}");
+        assert_eq!(matches!(error, Error::OnRank { rank: 1, is_shortage: false, .. }), rank != 1, "{error}");
+    }
+}
+
+#[test]
+fn a_divergence_of_one_rank_rolls_all_back() {
+    let divergence = Divergence { rollbacks_max: 2, loss_spike_factor: Some(50.0) };
+    let settings = Config { batch_size: 96, max_steps: Some(14), divergence, ..config() };
+    let of_rank = |_| settings.clone();
+    for value in [f32::NEG_INFINITY, 1e6] {
+        let samples: MakeSamples<'_> = &|rank| match rank {
+            2 => Box::new(Disturbed::new(samples(300), Disturbance::Deliver { at_call: 7, place: 2, value })),
+            _ => Box::new(samples(300)),
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let validates = usize::MAX;
+        let world = World { checkpoints: Some(folder.path()), validates, ..World::new(samples, &of_rank) };
+        let found: Vec<Told> = world.train(3).into_iter().map(Result::unwrap).collect();
+        assert_eq!(found[0].outcome.rollbacks, 1, "{value}");
+        assert!(found.iter().all(|told| *told == found[0]), "{value}");
+    }
+}
+
+#[test]
+fn a_full_disk_of_the_first_rank_ends_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("no folder");
+    std::fs::write(&file, "").unwrap();
+    let settings = Config { batch_size: 96, ..config() };
+    let of_rank = |_| settings.clone();
+    let world = World { checkpoints: Some(&file), ..World::new(&|_| Box::new(samples(300)), &of_rank) };
+    for (rank, told) in world.train(3).into_iter().enumerate() {
+        let error = told.unwrap_err();
+        assert_eq!(matches!(error, Error::OnRank { rank: 0, .. }), rank > 0, "{error}");
+        assert!(error.to_string().contains("no folder"), "{error}");
+    }
+}
+
+#[test]
+fn ranks_that_differ_are_refused_by_name() {
+    let base = Config { batch_size: 96, ..config() };
+    let mut other_lr = base.clone();
+    other_lr.optimizer.lr *= 2.0;
+    for (other, expected) in [
+        (Config { seed: 7, ..base.clone() }, "`seed`: 7, and 11 there"),
+        (other_lr, "another `optimizer` than rank 0"),
+        (Config { epochs: 2, ..base.clone() }, "`epochs`: 2, and 1 there"),
+    ] {
+        let of_rank = |rank| if rank == 1 { other.clone() } else { base.clone() };
+        let expected = expected.replace(": 7, and", " than rank 0: 7, and").replace(": 2, and", " than rank 0: 2, and");
+        for told in World::new(&|_| Box::new(samples(300)), &of_rank).train(3) {
+            let error = told.unwrap_err().to_string();
+            assert!(error.contains(&expected) && error.contains("rank 1 has another"), "{error}");
+        }
+    }
+    let fewer: MakeSamples<'_> = &|rank| Box::new(samples(if rank == 2 { 290 } else { 300 }));
+    let of_rank = |_| base.clone();
+    let error = World::new(fewer, &of_rank).train(3).remove(2).unwrap_err().to_string();
+    assert!(error.contains("another training samples than rank 0"), "{error}");
+}
+
+#[test]
+fn what_ranks_cannot_do_together_is_refused() {
+    let base = Config { batch_size: 96, ..config() };
+    let of_rank = |_| base.clone();
+    let world = World { idle: IdleRanks::Refuse, ..World::new(&|_| Box::new(samples(300)), &of_rank) };
+    assert!(world.train(3).iter().all(Result::is_ok));
+    for told in world.train(4) {
+        assert!(matches!(told, Err(Error::TooManyRanks { ranks: 4, blocks: 3 })), "{told:?}");
+    }
+    let carrying = |_| Config { carry_state: true, ..base.clone() };
+    let told = World::new(&|_| Box::new(series()), &carrying).train(1).remove(0);
+    assert!(matches!(told, Err(Error::NotDistributed { setting: "carry_state", .. })), "{told:?}");
+    // A world of one is alone.
+    assert!(world.train(1).remove(0).unwrap() == world.alone());
+    let (mut trainer, samples) =
+        (Trainer::new(&Device::cpu(), base, samples(1).shape().clone()).unwrap(), samples(300));
+    let train: Vec<usize> = (0..300).collect();
+    trainer.join(Box::new(ThreadPeers::world_of(1, &Faults::default()).remove(0)), IdleRanks::Refuse).unwrap();
+    assert!(trainer.leave().is_some() && trainer.leave().is_none());
+    trainer.train(&Run { samples: &samples, train: &train, validation: &[], checkpoints: None }, &mut listen).unwrap();
+}
