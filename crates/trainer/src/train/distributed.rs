@@ -97,7 +97,7 @@ impl Fault {
             Fault::NotFinite { step, loss_bits, tensor, index } => {
                 Error::NotFinite { step, loss: f64::from_bits(loss_bits), tensor, index }
             }
-            Fault::Interrupted => Error::Interrupted { work: "validation" },
+            Fault::Interrupted => Error::Interrupted { work: "the evaluation" },
             Fault::Other { message, is_shortage } => Error::OnRank { rank, message, is_shortage },
         }
     }

@@ -388,9 +388,9 @@ impl ShardWorkspace {
         shard: &'a Shard<'a>,
         gradients: Option<&'a mut TensorSet>,
     ) -> ShardRun<'a> {
-        let ShardWorkspace { isa, tasks, threads, decoding, clock, .. } = self;
+        let ShardWorkspace { isa, pair_isa, tasks, threads, decoding, clock, .. } = self;
         ShardRun::new(
-            ShardMemory { isa: *isa, timeframes: tasks, decoding, clock },
+            ShardMemory { isa: *isa, pair_isa: *pair_isa, timeframes: tasks, decoding, clock },
             *threads,
             weights,
             shard,

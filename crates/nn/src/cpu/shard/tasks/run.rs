@@ -13,6 +13,7 @@ use super::super::{Dimensions, add};
 use super::sums::Unwound;
 use super::{Cut, Group, PanelSums, Projections, ROWS_OF_STEP, SharedGradients, TimeframeTasks};
 use crate::cpu::decoder::Decoding;
+use crate::cpu::kernel::pairs::PairIsa;
 use crate::cpu::kernel::{Isa, PANEL};
 use crate::cpu::profile::Clock;
 use crate::cpu::schedule::{Task, TaskGraph};
@@ -61,6 +62,7 @@ struct TimeframeRun<'a> {
 /// A shard in tasks.
 pub(crate) struct ShardRun<'a> {
     isa: Isa,
+    pair_isa: Option<PairIsa>,
     weights: Weights<'a>,
     shard: &'a Shard<'a>,
     timeframes: Vec<TimeframeRun<'a>>,
@@ -71,6 +73,7 @@ pub(crate) struct ShardRun<'a> {
 /// The memory that a shard's tasks borrow.
 pub(crate) struct ShardMemory<'a> {
     pub(crate) isa: Isa,
+    pub(crate) pair_isa: Option<PairIsa>,
     pub(crate) timeframes: &'a mut [TimeframeTasks],
     pub(crate) decoding: &'a mut Decoding,
     pub(crate) clock: &'a mut Clock,
@@ -87,7 +90,7 @@ impl<'a> ShardRun<'a> {
         shard: &'a Shard<'a>,
         gradients: Option<&'a mut TensorSet>,
     ) -> Self {
-        let ShardMemory { isa, timeframes, decoding, clock } = memory;
+        let ShardMemory { isa, pair_isa, timeframes, decoding, clock } = memory;
         let packed = weights.packed;
         clock.on = packed.profiles;
         let runs: Vec<usize> = shard.run_lens().collect();
@@ -110,6 +113,7 @@ impl<'a> ShardRun<'a> {
         decoding.encodings_mut(shard.samples.len());
         ShardRun {
             isa,
+            pair_isa,
             weights,
             shard,
             timeframes: timeframes.iter_mut().map(TimeframeRun::new).collect(),
@@ -218,7 +222,7 @@ impl<'a> ShardRun<'a> {
         }
         let (decoder, attention) = (model.decoder(), packed.attention.as_ref());
         let start = clock.start();
-        decoding.forward_in(packed.precision, decoder, parameters, attention, self.shard.graph);
+        decoding.forward_in(packed.precision, self.pair_isa, decoder, parameters, attention, self.shard.graph);
         clock.stop(start, 0);
         let (outputs, d_outputs) = decoding.outputs_and_gradient_mut();
         learn(outputs, d_outputs);

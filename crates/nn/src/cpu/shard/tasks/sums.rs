@@ -18,7 +18,7 @@ use super::super::windows::Windows;
 use super::super::{BLOCK_STEPS, Dimensions};
 use super::Group;
 use crate::cpu::kernel::pairs::padded_words;
-use crate::cpu::kernel::{self, Isa, PANEL, Place, View};
+use crate::cpu::kernel::{self, Isa, PANEL, Place, ProductIsa, View};
 use crate::cpu::profile::{Clock, Work};
 use crate::cpu::step::Purpose;
 use crate::error::Result;
@@ -252,7 +252,8 @@ impl PanelSums {
             round_panels(precision, self.operand.as_mut_slice(), x_at, 0..features.div_ceil(PANEL), rows.len());
             let d_gates = View(self.by_bar.as_slice(), bars_at.row(first));
             let x = View(self.operand.as_slice(), x_at);
-            kernel::outer(isa, rows.len(), features, panels, x, d_gates, self.d_input_weight.as_mut_slice());
+            let isa = ProductIsa { isa, pair_isa: of.pair_isa };
+            kernel::outer_by(isa, rows.len(), features, panels, x, d_gates, self.d_input_weight.as_mut_slice());
             add_rows(rows.len(), d_gates, self.d_bias.as_mut_slice());
         }
     }
