@@ -41,7 +41,9 @@ pub use plan::{
 };
 pub use predictions::{Predictions, SampleInstruments, write_predictions};
 pub use read::{Direct, NonFinite, NonFiniteFound};
-pub use series::{Instruments, Scaler, Series, SeriesFile, SeriesTimeframe, SeriesTimeframeFile, write_series};
+pub use series::{
+    Instruments, Scaler, Series, SeriesColumn, SeriesFile, SeriesTimeframe, SeriesTimeframeFile, write_series,
+};
 pub use shape::{SampleBlock, SampleSlices, Shape, TimeframeShape};
 pub use source::{CacheBounds, Layout, ReadBy, ResidentSeries, SeriesSource, Source, SourceOptions, StoredDataset};
 pub use spans::SpanTimes;

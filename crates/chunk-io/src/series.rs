@@ -3,12 +3,15 @@
 //! The series layout: bars stored once, a window being an index into them.
 
 mod check;
+mod columns;
 mod open;
+mod pieces;
 mod timeframe;
 mod write;
 
 use std::collections::BTreeMap;
 
+pub use columns::SeriesColumn;
 pub(crate) use open::FORMAT_VERSION;
 pub use open::SeriesFile;
 pub use timeframe::SeriesTimeframeFile;

@@ -17,6 +17,9 @@ use super::split::{split_cross_sections, split_source};
 use crate::config::Config;
 use crate::error::{Error, Result};
 
+/// Samples whose times are read at once.
+const TIMES_AT_ONCE: usize = 1 << 16;
+
 /// A file that samples or edges come from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct DataFile {
@@ -113,13 +116,40 @@ impl Data {
         samples.graphs().map_or(samples.len(), Graphs::len)
     }
 
-    /// The time of each unit, ns since 1970 UTC, where the data have times.
-    pub(crate) fn unit_times(&self) -> Option<&[i64]> {
+    /// The time of each graph, ns since 1970 UTC, where units are graphs that have times.
+    pub(crate) fn graph_times(&self) -> Option<&[i64]> {
         match self {
-            Data::Samples(samples) => samples.source().sample_times(),
             Data::CrossSections(sections) => Some(sections.times()),
-            Data::Graphs(_) => None,
+            Data::Samples(_) | Data::Graphs(_) => None,
         }
+    }
+
+    /// True if units have times.
+    pub(crate) fn has_times(&self) -> bool {
+        match self {
+            Data::Samples(samples) => samples.source().has_times(),
+            Data::CrossSections(_) => true,
+            Data::Graphs(_) => false,
+        }
+    }
+
+    /// The earliest and the latest time of `units`, ns since 1970 UTC; `None` for no units, or
+    /// units without times.
+    pub(crate) fn time_span(&self, units: &[usize]) -> Result<Option<(i64, i64)>> {
+        let mut span: Option<(i64, i64)> = None;
+        let mut add = |time: i64| {
+            let (first, last) = span.unwrap_or((time, time));
+            span = Some((first.min(time), last.max(time)));
+        };
+        match self {
+            Data::Samples(samples) => {
+                for part in units.chunks(TIMES_AT_ONCE) {
+                    samples.source().times_of(part)?.into_iter().flatten().for_each(&mut add);
+                }
+            }
+            _ => units.iter().filter_map(|&unit| Some(self.graph_times()?[unit])).for_each(add),
+        }
+        Ok(span)
     }
 
     /// Bytes that the data take beside what is booked on their device: a mapped file of graphs, and

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use megabatch_chunk_io::{
-    Layout, SampleBlock, SampleSlices, SeriesSource, SeriesTimeframeFile, Shape, Source, SourceOptions,
+    Layout, SampleBlock, SampleSlices, SeriesColumn, SeriesSource, SeriesTimeframeFile, Shape, Source, SourceOptions,
 };
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::{Series, SeriesView};
@@ -83,10 +83,12 @@ impl SourceSamples {
         let mut hash = Xxh3::new();
         hash.update(self.shape.to_string().as_bytes());
         hash.update(&(self.len() as u64).to_le_bytes());
-        hash_numbers(&mut hash, self.source.sample_times().unwrap_or_default(), i64::to_le_bytes);
         match self.source.series() {
             Some(series) => self.hash_series(series, &mut hash)?,
-            None => self.hash_windows(&mut hash)?,
+            None => {
+                hash_numbers(&mut hash, self.source.sample_times().unwrap_or_default(), i64::to_le_bytes);
+                self.hash_windows(&mut hash)?;
+            }
         }
         Ok(format!("{:032x}", hash.digest128()))
     }
@@ -98,13 +100,19 @@ impl SourceSamples {
                 Ok::<(), megabatch_chunk_io::Error>(())
             })
         };
-        let timeframes = series.file().timeframes();
-        for (k, timeframe) in timeframes.iter().enumerate() {
+        let hash_column = |hash: &mut Xxh3, column: SeriesColumn| {
+            series.file().scan_column(column, 0..self.len(), |_, integers| {
+                hash_numbers(hash, integers, i64::to_le_bytes);
+                Ok::<(), megabatch_chunk_io::Error>(())
+            })
+        };
+        hash_column(hash, SeriesColumn::SampleTime)?;
+        for (k, segment_starts) in self.segment_starts.iter().enumerate() {
             hash_table(hash, k)?;
-            hash_numbers(hash, timeframe.sample_ends(), i64::to_le_bytes);
-            hash_numbers(hash, &self.segment_starts[k], i64::to_le_bytes);
+            hash_column(hash, SeriesColumn::SampleEnd(k))?;
+            hash_numbers(hash, segment_starts, i64::to_le_bytes);
         }
-        hash_table(hash, timeframes.len())
+        hash_table(hash, self.segment_starts.len())
     }
 
     fn hash_windows(&self, hash: &mut Xxh3) -> megabatch_chunk_io::Result<()> {
@@ -181,8 +189,10 @@ impl Samples for SourceSamples {
     fn instrument(&self, sample: usize) -> Option<&str> {
         let names = self.source.instruments();
         // The only one of a file is no different from all.
-        let of_sample = self.source.sample_instruments().filter(|_| names.len() > 1)?;
-        Some(&names[of_sample[sample] as usize])
+        if names.len() < 2 {
+            return None;
+        }
+        Some(&names[self.source.instrument_of(sample)?])
     }
 }
 
