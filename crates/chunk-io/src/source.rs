@@ -79,6 +79,9 @@ pub struct SourceOptions {
     /// Bytes of the cache through which the bars and targets of a series are read, whose index
     /// stays in the file too; `None` keeps all of it in memory.
     pub series_cache_bytes: Option<usize>,
+    /// True if the rules of the layout were checked on this very file before, so that a series whose
+    /// index stays in the file need not be read for it.
+    pub is_checked: bool,
     /// Threads that read and decode; 0 for as many as the CPU runs at once. What is read does
     /// not depend on it.
     pub threads: usize,
@@ -93,6 +96,7 @@ impl Default for SourceOptions {
         SourceOptions {
             resident_bytes_max: 1 << 30,
             series_cache_bytes: None,
+            is_checked: false,
             threads: 0,
             direct: Direct::default(),
             non_finite: NonFinite::default(),
@@ -135,7 +139,13 @@ impl Source {
             Layout::Series => {
                 SourceData::Series(match options.series_cache_bytes {
                     None => SeriesSource::load(SeriesFile::from_file(file, scope)?, scope)?,
-                    Some(bytes) => SeriesSource::stream(SeriesFile::with_index_in_file(file, scope)?, bytes, scope)?,
+                    Some(bytes) => {
+                        let file = SeriesFile::with_index_in_file(file, scope)?;
+                        if !options.is_checked {
+                            file.check_in_pieces()?;
+                        }
+                        SeriesSource::stream(file, bytes, scope)?
+                    }
                 })
             }
             Layout::Windows => {

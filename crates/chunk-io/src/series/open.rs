@@ -80,11 +80,9 @@ impl SeriesFile {
         Ok(series)
     }
 
-    /// The series of `file`, whose index stays there; its rules are checked piece by piece.
+    /// The series of `file`, whose index stays there; see [`SeriesFile::check_in_pieces`].
     pub(crate) fn with_index_in_file(file: InputFile, scope: &Scope) -> Result<Self> {
-        let series = Self::unchecked(file, scope)?;
-        series.check_in_pieces()?;
-        Ok(series)
+        Self::unchecked(file, scope)
     }
 
     /// Reads the index into memory, booked on the scope of the file, and checks it. Nothing where it

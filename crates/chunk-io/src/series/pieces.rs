@@ -32,7 +32,7 @@ impl SeriesFile {
     }
 
     /// Checks every rule that [`SeriesFile::load_index`] checks.
-    pub(super) fn check_in_pieces(&self) -> Result<()> {
+    pub(crate) fn check_in_pieces(&self) -> Result<()> {
         let refused = |fault| Error::invalid(self.path(), fault);
         for samples in self.sample_pieces() {
             let time = self.piece_of(SeriesColumn::SampleTime, &samples)?;

@@ -114,6 +114,29 @@ impl SeriesSource {
         }
     }
 
+    /// Bytes that `batches`, each a list of samples, read from the file through a cache of about
+    /// `cache_bytes` in which the small datasets lie already, those of long timeframes among them.
+    ///
+    /// # Errors
+    /// [`Error::Rows`](crate::Error::Rows), and those of [`Source::storage`](crate::Source::storage).
+    pub fn batch_bytes(&self, cache_bytes: usize, batches: &[Vec<usize>]) -> Result<u64> {
+        let timeframes = self.file.timeframes();
+        let ranges_of = |samples: &Vec<usize>| {
+            let mut ranges = Vec::with_capacity(timeframes.len() + 1);
+            let mut ends = vec![0; samples.len()];
+            for (k, timeframe) in timeframes.iter().enumerate() {
+                self.read_sample_ends(k, samples, &mut ends)?;
+                let window = |&end: &i64| (end as usize + 1).saturating_sub(timeframe.steps())..end as usize + 1;
+                ranges.push(ends.iter().map(window).collect::<Vec<Range<usize>>>());
+            }
+            ranges.push(RowSelection::List(samples).runs().collect());
+            Ok(ranges)
+        };
+        let bytes = SeriesStream::batch_bytes(&self.file, cache_bytes, batches.iter().map(ranges_of))?;
+        let samples: usize = batches.iter().map(Vec::len).sum();
+        Ok(bytes + (samples * timeframes.len() * size_of::<i64>()) as u64)
+    }
+
     /// Reads bars and targets into memory.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ use super::data_schema::DataSchema;
 use super::graphs::GraphSamples;
 use super::samples::SourceSamples;
 use super::split::{split_cross_sections, split_source};
+use super::verified::VerifiedFiles;
 use crate::config::Config;
 use crate::error::{Error, Result};
 
@@ -41,11 +42,11 @@ pub(crate) enum Data {
 
 impl Data {
     /// Opens `path`, and the graphs that `config` has for it. Samples by themselves stay in their
-    /// file.
+    /// file; a series that was `verified` is not checked again.
     ///
     /// # Errors
     /// Those of the files; a usage failure where the graphs do not belong to the data.
-    pub(crate) fn open(path: &Path, config: &Config, device: &Device) -> Result<Self> {
+    pub(crate) fn open(path: &Path, config: &Config, device: &Device, verified: &VerifiedFiles) -> Result<Self> {
         let graph = config.path("model.graph").filter(|graph| graph.as_os_str() != "none");
         if is_graphs(path) {
             return match graph {
@@ -58,7 +59,7 @@ impl Data {
             };
         }
         match graph {
-            None => Ok(Data::Samples(SourceSamples::open_in_file(path, device)?)),
+            None => Ok(Data::Samples(SourceSamples::open_in_file(path, device, verified)?)),
             Some(graph) => {
                 let source = SourceSamples::open(path, device, 0)?;
                 Ok(Data::CrossSections(CrossSections::join(source, &graph, config)?))

@@ -19,3 +19,4 @@ pub(crate) mod split;
 mod stored;
 mod streamed;
 pub(crate) mod trials;
+pub(crate) mod verified;

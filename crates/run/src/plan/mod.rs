@@ -66,7 +66,7 @@ pub fn plan(request: &PlanRequest, host: &Host<'_>) -> Result<Plan> {
         max_steps: request.max_steps,
         memory_bytes: request.memory_bytes,
         intent: Intent::Plan,
-        cache_folder: None,
+        cache_folder: host.cache_folder.as_deref(),
     })?;
     let plan = Plan::of(&job)?;
     plan.require_fit(&job)?;

@@ -20,6 +20,7 @@ use megabatch_trainer::{
 
 use crate::adapters::data::Data;
 use crate::adapters::neighbours::Neighbours;
+use crate::adapters::verified::VerifiedFiles;
 use crate::config::{Config, IdleSetting, JobTraits};
 use crate::error::{Error, Kind, Result};
 use crate::nouns::Nouns;
@@ -80,7 +81,7 @@ pub(crate) struct Request<'a> {
     /// Memory of another machine, to plan for it.
     pub(crate) memory_bytes: Option<usize>,
     pub(crate) intent: Intent,
-    /// Folder that keeps the choice of GPU kernels.
+    /// Folder that keeps the choice of GPU kernels, and which series were verified.
     pub(crate) cache_folder: Option<&'a Path>,
 }
 
@@ -222,7 +223,8 @@ impl TrainingSetup {
         device.set_budget_bytes(Some(memory_bytes));
         let path = data_path(&config, request.data)?;
         let not_even_data = |error| not_even_data(error, memory_bytes);
-        let mut data = Data::open(&path, &config, &device).map_err(not_even_data)?;
+        let verified = VerifiedFiles::below(request.cache_folder);
+        let mut data = Data::open(&path, &config, &device, &verified).map_err(not_even_data)?;
         let split = data.split(&config)?;
         if config.text("training.loss") == Some("auto") && config.tasks().is_none() {
             config.set_choice("training.loss", data.default_loss());
