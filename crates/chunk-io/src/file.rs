@@ -13,7 +13,7 @@ use megabatch_gpu_core::{Buffer, Device, Scope};
 use crate::cost::ReadCost;
 use crate::error::{Error, LayoutFault, Result, innermost};
 use crate::read::{
-    DatasetQuery, FileIdentity, FileReadOptions, LibraryRows, NonFinite, NonFiniteCount, NonFiniteFound, ReadContext,
+    DatasetQuery, DirectIntegers, FileIdentity, FileReadOptions, LibraryRows, NonFinite, NonFiniteCount, NonFiniteFound, ReadContext,
     ReadFailure, ReadPath, RowSelection, ToF32, choose_read_path,
 };
 use crate::slab::{Element, read_rows};
@@ -274,6 +274,8 @@ pub(crate) struct NumericDataset {
     reading: Arc<ReadContext>,
     /// Determined when values are first read.
     read_path: Arc<OnceLock<ReadPath>>,
+    /// Determined when integers are first read in pieces.
+    integers: Arc<OnceLock<Option<DirectIntegers>>>,
 }
 
 impl NumericDataset {
@@ -296,6 +298,7 @@ impl NumericDataset {
             opened: file.opened.clone(),
             reading: Arc::clone(&file.reading),
             read_path: Arc::default(),
+            integers: Arc::default(),
             dataset,
         };
         match table.shape.iter().try_fold(1_usize, |product, &axis| product.checked_mul(axis)) {
@@ -357,6 +360,19 @@ impl NumericDataset {
         };
         self.report(done.found)?;
         Ok(done.cost)
+    }
+
+    /// Reads `rows` of a list of integers into `out`, which is as long.
+    pub(crate) fn read_integers(&self, rows: Range<usize>, out: &mut [i64]) -> Result<()> {
+        if self.integers.get().is_none() {
+            let NumericDataset { dataset, object, shape, path, opened, .. } = self;
+            let found = DirectIntegers::of(&DatasetQuery { dataset, object, shape, path, opened }, &self.reading)?;
+            self.integers.get_or_init(|| found);
+        }
+        match self.integers.get().and_then(Option::as_ref) {
+            Some(direct) => direct.read(&rows, out),
+            None => self.read_rows(rows, out),
+        }
     }
 
     fn by_library(&self) -> LibraryRows<'_> {

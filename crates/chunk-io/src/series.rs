@@ -3,6 +3,8 @@
 //! The series layout: bars stored once, a window being an index into them.
 
 mod check;
+mod check_in_pieces;
+mod columns;
 mod open;
 mod pieces;
 mod timeframe;
@@ -10,6 +12,7 @@ mod write;
 
 use std::collections::BTreeMap;
 
+pub use columns::SeriesColumn;
 pub(crate) use open::FORMAT_VERSION;
 pub use open::SeriesFile;
 pub use pieces::{

@@ -23,7 +23,7 @@ use crate::cost::ReadCost;
 use crate::error::{Error, LayoutFault, Result};
 use crate::file::InputFile;
 use crate::read::{Direct, FileReadOptions, NonFinite, NonFiniteFound, ReadContext, RowSelection};
-use crate::series::SeriesFile;
+use crate::series::{SeriesColumn, SeriesFile};
 use crate::shape::{SampleSlices, Shape};
 use crate::spans::SpanTimes;
 use crate::text::AttributeValue;
@@ -76,9 +76,12 @@ pub struct SourceOptions {
     /// A windows file whose samples take at most this many bytes as f32 is read once and stays in
     /// memory; a larger one is read from disk at each request.
     pub resident_bytes_max: usize,
-    /// Bytes of the cache through which the bars and targets of a series are read; `None` keeps
-    /// them in memory.
+    /// Bytes of the cache through which the bars and targets of a series are read, whose index
+    /// stays in the file too; `None` keeps all of it in memory.
     pub series_cache_bytes: Option<usize>,
+    /// True if the rules of the layout were checked on this very file before, so that a series whose
+    /// index stays in the file need not be read for it.
+    pub is_checked: bool,
     /// Threads that read and decode; 0 for as many as the CPU runs at once. What is read does
     /// not depend on it.
     pub threads: usize,
@@ -93,6 +96,7 @@ impl Default for SourceOptions {
         SourceOptions {
             resident_bytes_max: 1 << 30,
             series_cache_bytes: None,
+            is_checked: false,
             threads: 0,
             direct: Direct::default(),
             non_finite: NonFinite::default(),
@@ -133,10 +137,15 @@ impl Source {
         let reading = Arc::clone(&file.reading);
         let data = match Layout::recognise(&file)? {
             Layout::Series => {
-                let file = SeriesFile::from_file(file, scope)?;
                 SourceData::Series(match options.series_cache_bytes {
-                    None => SeriesSource::load(file, scope)?,
-                    Some(bytes) => SeriesSource::stream(file, bytes, scope)?,
+                    None => SeriesSource::load(SeriesFile::from_file(file, scope)?, scope)?,
+                    Some(bytes) => {
+                        let file = SeriesFile::with_index_in_file(file, scope)?;
+                        if !options.is_checked {
+                            file.check_in_pieces()?;
+                        }
+                        SeriesSource::stream(file, bytes, scope)?
+                    }
                 })
             }
             Layout::Windows => {
@@ -171,6 +180,9 @@ impl Source {
     }
 
     /// Time of each sample, `[N]`, ns since 1970 UTC; `None` for a windows file without timestamps.
+    ///
+    /// # Panics
+    /// For a series whose index stays in the file, before [`SeriesFile::load_index`].
     pub fn sample_times(&self) -> Option<&[i64]> {
         match &self.data {
             SourceData::Series(series) => Some(series.file().sample_times()),
@@ -179,6 +191,9 @@ impl Source {
     }
 
     /// Instrument of each sample, `[N]`, an index into [`Source::instruments`].
+    ///
+    /// # Panics
+    /// As [`Source::sample_times`].
     pub fn sample_instruments(&self) -> Option<&[i32]> {
         self.series().and_then(|series| series.file().sample_instruments())
     }
@@ -193,6 +208,44 @@ impl Source {
     /// if the file does not have it.
     pub fn sample_label_end_times(&self) -> Option<&[i64]> {
         self.span_times().label_end_times()
+    }
+
+    /// Times of the samples of a list, ns since 1970 UTC; `None` for a windows file without
+    /// timestamps.
+    ///
+    /// # Errors
+    /// As [`Source::read`].
+    pub fn times_of(&self, samples: &[usize]) -> Result<Option<Vec<i64>>> {
+        self.check_list(samples)?;
+        match &self.data {
+            SourceData::Windows(windows) => {
+                Ok(windows.file().sample_times().map(|times| samples.iter().map(|&sample| times[sample]).collect()))
+            }
+            SourceData::Series(series) => {
+                let mut times = vec![0; samples.len()];
+                let mut left = &mut times[..];
+                for run in RowSelection::List(samples).runs() {
+                    let (part, rest) = left.split_at_mut(run.len());
+                    series.file().read_column(SeriesColumn::SampleTime, run, part)?;
+                    left = rest;
+                }
+                Ok(Some(times))
+            }
+        }
+    }
+
+    /// True if samples have times.
+    pub fn has_times(&self) -> bool {
+        match &self.data {
+            SourceData::Series(_) => true,
+            SourceData::Windows(windows) => windows.file().sample_times().is_some(),
+        }
+    }
+
+    /// Instrument of a sample, an index into [`Source::instruments`]; `None` where the file names
+    /// none.
+    pub fn instrument_of(&self, sample: usize) -> Option<usize> {
+        self.series().and_then(|series| series.file().instrument_of(sample))
     }
 
     fn span_times(&self) -> &SpanTimes {

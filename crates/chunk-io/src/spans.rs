@@ -12,7 +12,7 @@ use crate::file::{ElementKind, Expect};
 pub(crate) const REACH: &str = "/samples/reach_time";
 pub(crate) const LABEL_END: &str = "/samples/label_end_time";
 
-const TIMES: Expect = Expect { what: "integers [N], ns since 1970 UTC", kinds: &[ElementKind::Integer], ranks: 1..=1 };
+pub(crate) const TIMES: Expect = Expect { what: "integers [N], ns since 1970 UTC", kinds: &[ElementKind::Integer], ranks: 1..=1 };
 
 /// Times between which each sample of a file and its targets read bars.
 #[derive(Debug, Default)]
@@ -37,8 +37,8 @@ impl SpanTimes {
             table.read_buffer(scope).map(Some)
         };
         let spans = SpanTimes { reach_time: read(REACH)?, label_end_time: read(LABEL_END)? };
-        let checked = check_reach(spans.reach_times().unwrap_or_default(), sample_time)
-            .and_then(|()| check_label_end(spans.label_end_times().unwrap_or_default(), sample_time));
+        let checked = check_reach(spans.reach_times().unwrap_or_default(), sample_time, 0)
+            .and_then(|()| check_label_end(spans.label_end_times().unwrap_or_default(), sample_time, 0));
         checked.map_err(|fault| Error::invalid(&file.path, fault))?;
         Ok(spans)
     }
@@ -56,13 +56,14 @@ impl SpanTimes {
     }
 }
 
-/// Checks the times that samples reach back to, where they are known.
-pub(crate) fn check_reach(reach_time: &[i64], sample_time: &[i64]) -> Result<(), LayoutFault> {
+/// Checks the times that samples, the first of which has the number `first`, reach back to, where
+/// they are known.
+pub(crate) fn check_reach(reach_time: &[i64], sample_time: &[i64], first: usize) -> Result<(), LayoutFault> {
     match reach_time.iter().zip(sample_time).position(|(reach, time)| reach >= time) {
         None => Ok(()),
         Some(n) => Err(LayoutFault {
             object: REACH.to_owned(),
-            index: Some(n),
+            index: Some(first + n),
             expected: format!("a time before the sample's, {}", sample_time[n]),
             found: reach_time[n].to_string(),
             fix: "give the time at which the earliest bar opened that had a part in the sample".to_owned(),
@@ -70,13 +71,14 @@ pub(crate) fn check_reach(reach_time: &[i64], sample_time: &[i64]) -> Result<(),
     }
 }
 
-/// Checks the times at which labels end, where they are known.
-pub(crate) fn check_label_end(label_end_time: &[i64], sample_time: &[i64]) -> Result<(), LayoutFault> {
+/// Checks the times at which labels of samples, the first of which has the number `first`, end,
+/// where they are known.
+pub(crate) fn check_label_end(label_end_time: &[i64], sample_time: &[i64], first: usize) -> Result<(), LayoutFault> {
     match label_end_time.iter().zip(sample_time).position(|(end, time)| end < time) {
         None => Ok(()),
         Some(n) => Err(LayoutFault {
             object: LABEL_END.to_owned(),
-            index: Some(n),
+            index: Some(first + n),
             expected: format!("the sample's time, {}, or a later one", sample_time[n]),
             found: label_end_time[n].to_string(),
             fix: "give the time at which the last bar closed that the sample's targets read".to_owned(),
@@ -90,17 +92,17 @@ mod tests {
 
     #[test]
     fn a_sample_reaches_back() {
-        assert!(check_reach(&[], &[1, 2]).is_ok());
-        assert!(check_reach(&[0, -9], &[1, 2]).is_ok());
-        let fault = check_reach(&[0, 2], &[1, 2]).unwrap_err().to_string();
+        assert!(check_reach(&[], &[1, 2], 0).is_ok());
+        assert!(check_reach(&[0, -9], &[1, 2], 0).is_ok());
+        let fault = check_reach(&[0, 2], &[1, 2], 0).unwrap_err().to_string();
         assert!(fault.contains("/samples/reach_time[1]: expected a time before the sample's, 2, found 2"), "{fault}");
     }
 
     #[test]
     fn a_label_ends_no_earlier_than_its_sample() {
-        assert!(check_label_end(&[], &[1, 2]).is_ok());
-        assert!(check_label_end(&[1, 9], &[1, 2]).is_ok());
-        let fault = check_label_end(&[1, 1], &[1, 2]).unwrap_err().to_string();
+        assert!(check_label_end(&[], &[1, 2], 0).is_ok());
+        assert!(check_label_end(&[1, 9], &[1, 2], 0).is_ok());
+        let fault = check_label_end(&[1, 1], &[1, 2], 0).unwrap_err().to_string();
         assert!(
             fault.contains("/samples/label_end_time[1]: expected the sample's time, 2, or a later one, found 1"),
             "{fault}"

@@ -13,6 +13,7 @@ use proptest::prelude::*;
 const FROM_FILE: SourceOptions = SourceOptions {
     resident_bytes_max: 0,
     series_cache_bytes: None,
+    is_checked: false,
     threads: 2,
     direct: Direct::Off,
     non_finite: NonFinite::Pass,

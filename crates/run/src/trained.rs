@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::adapters::data::{Data, DataFile};
 use crate::adapters::data_schema::DataSchema;
+use crate::adapters::verified::VerifiedFiles;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::host::Host;
@@ -111,7 +112,8 @@ impl Trained {
         let (step, file) = weights_file(&folder, checkpoint)?;
         let device = Device::cpu();
         let is_own_data = is_own_data(&config, data);
-        let mut data = Data::open(&data_path(&config, data)?, &config, &device)?;
+        let verified = VerifiedFiles::below(host.cache_folder.as_deref());
+        let mut data = Data::open(&data_path(&config, data)?, &config, &device, &verified)?;
         hold_what_fits(&mut data, &config, free_memory_bytes(&device))?;
         require_same_meaning(&folder, &data)?;
         if let Some(change) = change(&folder, &data)?.filter(|_| is_own_data) {

@@ -16,7 +16,10 @@ pub use config::optimizer::{OptimizerConfig, OptimizerKind};
 pub use data::prefetching::{BatchLists, BorrowedBatch, Chunking, LoadedBatches, PrefetchingSource, Waits};
 pub use data::samples::{Batch, InMemory, Samples, StreamedSeries};
 pub use data::series_in_memory::SeriesInMemory;
-pub use data::split::{Purge, Split, SplitFractions, TrainingWindow, WalkForward, reckoning, split, walk_forward};
+pub use data::split::{
+    Purge, PurgeRule, SampleTimes, Split, SplitFractions, TimeColumn, TrainingWindow, WalkForward, reckoning, split,
+    split_in_pieces, walk_forward,
+};
 pub use error::{Error, FIELDS, Result};
 pub use evaluate::baseline::Baselines;
 pub use evaluate::metrics::{

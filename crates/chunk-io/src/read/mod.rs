@@ -17,6 +17,7 @@ mod cache;
 mod chunks;
 mod file;
 mod index;
+mod integers;
 mod library;
 mod non_finite;
 mod parallel;
@@ -32,6 +33,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use serde::Serialize;
 
 pub(crate) use file::FileIdentity;
+pub(crate) use integers::DirectIntegers;
 pub(crate) use library::{LibraryRows, ReadFailure, ToF32};
 pub(crate) use non_finite::NonFiniteCount;
 use non_finite::check;

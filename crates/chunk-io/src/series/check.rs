@@ -11,8 +11,14 @@ use crate::error::LayoutFault;
 pub(super) struct TimeframeIndex<'a> {
     pub(super) name: &'a str,
     pub(super) steps: usize,
+    /// Number of bars.
+    pub(super) bars: usize,
+    /// Close times of bars from `first_bar` on.
     pub(super) close_time: &'a [i64],
+    pub(super) first_bar: usize,
+    /// Last bars of the windows of samples from `first_sample` on.
     pub(super) sample_end: &'a [i64],
+    pub(super) first_sample: usize,
     /// Empty where the file has no instruments.
     pub(super) instrument_start: &'a [i64],
     /// Empty where every instrument is one segment.
@@ -28,15 +34,15 @@ pub(super) struct SampleIndex<'a> {
     pub(super) instruments: Option<usize>,
 }
 
-/// Checks that every sample has an instrument.
-pub(super) fn check_samples(samples: &SampleIndex<'_>) -> Result<(), LayoutFault> {
+/// Checks that every sample, the first of which has the number `first_sample`, has an instrument.
+pub(super) fn check_samples(samples: &SampleIndex<'_>, first_sample: usize) -> Result<(), LayoutFault> {
     let Some(instruments) = samples.instruments else { return Ok(()) };
     let known = |&instrument: &i32| usize::try_from(instrument).is_ok_and(|instrument| instrument < instruments);
     match samples.instrument.iter().position(|instrument| !known(instrument)) {
         None => Ok(()),
         Some(n) => Err(LayoutFault {
             object: "/samples/instrument".to_owned(),
-            index: Some(n),
+            index: Some(first_sample + n),
             expected: format!("an instrument from 0 to {}", instruments.saturating_sub(1)),
             found: samples.instrument[n].to_string(),
             fix: "number the instruments in the order of /instruments".to_owned(),
@@ -46,11 +52,24 @@ pub(super) fn check_samples(samples: &SampleIndex<'_>) -> Result<(), LayoutFault
 
 /// Checks one timeframe against the samples, after [`check_samples`].
 pub(super) fn check_timeframe(timeframe: &TimeframeIndex<'_>, samples: &SampleIndex<'_>) -> Result<(), LayoutFault> {
-    let spans = instrument_spans(timeframe, samples.instruments)?;
+    check_bars(timeframe, samples.instruments)?;
+    check_piece(timeframe, samples)
+}
+
+/// Checks the bars whose close times are given, and the lists of instruments and segments.
+pub(super) fn check_bars(timeframe: &TimeframeIndex<'_>, instruments: Option<usize>) -> Result<(), LayoutFault> {
+    let spans = instrument_spans(timeframe, instruments)?;
+    let given = timeframe.first_bar..timeframe.first_bar + timeframe.close_time.len();
     for span in &spans {
-        check_close_times(timeframe, span.clone())?;
+        let (start, end) = (span.start.max(given.start), span.end.min(given.end));
+        check_close_times(timeframe, start..end.max(start))?;
     }
-    check_segments(timeframe, &spans)?;
+    check_segments(timeframe, &spans)
+}
+
+/// Checks the samples whose last bars are given, after [`check_samples`] and [`check_bars`].
+pub(super) fn check_piece(timeframe: &TimeframeIndex<'_>, samples: &SampleIndex<'_>) -> Result<(), LayoutFault> {
+    let spans = instrument_spans(timeframe, samples.instruments)?;
     for n in 0..samples.time.len() {
         let instrument = samples.instrument.get(n).map_or(0, |&i| usize::try_from(i).expect("checked before"));
         check_sample(timeframe, n, samples.time[n], &spans[instrument])?;
@@ -61,7 +80,7 @@ pub(super) fn check_timeframe(timeframe: &TimeframeIndex<'_>, samples: &SampleIn
 
 /// Segments begin in order, and one begins with every instrument that has bars.
 fn check_segments(timeframe: &TimeframeIndex<'_>, instruments: &[Range<usize>]) -> Result<(), LayoutFault> {
-    let (starts, bars) = (timeframe.segment_start, timeframe.close_time.len() as i64);
+    let (starts, bars) = (timeframe.segment_start, timeframe.bars as i64);
     if starts.is_empty() {
         return Ok(());
     }
@@ -99,7 +118,7 @@ fn check_window_in_segment(timeframe: &TimeframeIndex<'_>, n: usize) -> Result<(
     }
     Err(LayoutFault {
         object: format!("/samples/end/{}", timeframe.name),
-        index: Some(n),
+        index: Some(timeframe.first_sample + n),
         expected: format!(
             "the last bar of a window of {} bars within its segment, which begins with bar {start}",
             timeframe.steps
@@ -114,7 +133,7 @@ fn instrument_spans(
     timeframe: &TimeframeIndex<'_>,
     instruments: Option<usize>,
 ) -> Result<Vec<Range<usize>>, LayoutFault> {
-    let bars = timeframe.close_time.len();
+    let bars = timeframe.bars;
     let Some(instruments) = instruments else { return Ok(std::iter::once(0..bars).collect()) };
     let starts = timeframe.instrument_start;
     let fault = |index, expected: String, found: String| LayoutFault {
@@ -144,7 +163,10 @@ fn instrument_spans(
 
 fn check_close_times(timeframe: &TimeframeIndex<'_>, span: Range<usize>) -> Result<(), LayoutFault> {
     let first = span.start;
-    let times = &timeframe.close_time[span];
+    if span.is_empty() {
+        return Ok(());
+    }
+    let times = &timeframe.close_time[first - timeframe.first_bar..span.end - timeframe.first_bar];
     match times.windows(2).position(|pair| pair[0] >= pair[1]) {
         None => Ok(()),
         Some(i) => Err(LayoutFault {
@@ -162,7 +184,7 @@ fn check_close_times(timeframe: &TimeframeIndex<'_>, span: Range<usize>) -> Resu
 fn check_sample(timeframe: &TimeframeIndex<'_>, n: usize, time: i64, span: &Range<usize>) -> Result<(), LayoutFault> {
     let fault = |expected: String, found: String, fix: &str| LayoutFault {
         object: format!("/samples/end/{}", timeframe.name),
-        index: Some(n),
+        index: Some(timeframe.first_sample + n),
         expected,
         found,
         fix: fix.to_owned(),
@@ -179,7 +201,8 @@ fn check_sample(timeframe: &TimeframeIndex<'_>, n: usize, time: i64, span: &Rang
             "drop samples that have no full window",
         ));
     };
-    let closed = timeframe.close_time[end];
+    let close_time = |bar: usize| timeframe.close_time[bar - timeframe.first_bar];
+    let closed = close_time(end);
     if closed > time {
         let found = format!("bar {end}, which closes at {closed}");
         return Err(fault(
@@ -188,7 +211,7 @@ fn check_sample(timeframe: &TimeframeIndex<'_>, n: usize, time: i64, span: &Rang
             "the sample sees the future; use the last closed bar",
         ));
     }
-    let next = Some(end + 1).filter(|next| span.contains(next)).map(|next| timeframe.close_time[next]);
+    let next = Some(end + 1).filter(|next| span.contains(next)).map(close_time);
     if let Some(next) = next.filter(|&next| next <= time) {
         let found = format!("bar {end}, though bar {} had closed at {next}", end + 1);
         return Err(fault(
@@ -213,12 +236,15 @@ mod tests {
         let timeframe = TimeframeIndex {
             name: "M1",
             steps: 2,
+            bars: close_time.len(),
             close_time,
+            first_bar: 0,
             sample_end: &[end],
+            first_sample: 0,
             instrument_start: starts,
             segment_start: &[],
         };
-        let result = check_samples(&samples).and_then(|()| check_timeframe(&timeframe, &samples));
+        let result = check_samples(&samples, 0).and_then(|()| check_timeframe(&timeframe, &samples));
         result.err().map_or("ok".to_owned(), |fault| fault.to_string())
     }
 
@@ -295,8 +321,11 @@ mod tests {
             let timeframe = TimeframeIndex {
                 name: "M1",
                 steps: 2,
+                bars: TIMES.len(),
                 close_time: &TIMES,
+                first_bar: 0,
                 sample_end: &[end],
+                first_sample: 0,
                 instrument_start: &[0, 3, 6],
                 segment_start,
             };
@@ -311,8 +340,11 @@ mod tests {
             let timeframe = TimeframeIndex {
                 name: "H1",
                 steps: 1,
+                bars: times.len(),
                 close_time: &times,
+                first_bar: 0,
                 sample_end: &[],
+                first_sample: 0,
                 instrument_start: &[],
                 segment_start: &[],
             };

@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::check::{SampleIndex, check_samples, check_timeframe};
+use super::columns::InstrumentRuns;
 use super::timeframe::{ExpectedCounts, SeriesTimeframeFile};
 use super::{Instruments, Series};
 use crate::error::{Error, Result};
 use crate::file::InputFile;
 use crate::file::{ElementKind, Expect, NumericDataset};
 use crate::shape::Shape;
-use crate::spans::SpanTimes;
+use crate::spans::{LABEL_END, REACH, SpanTimes};
 use crate::text::AttributeValue;
 use crate::timeframe::timeframe_order;
 
@@ -28,18 +30,38 @@ pub(super) const INDICES: Expect = Expect { what: "a list of integers", kinds: &
 /// A series file, open and checked: every index and time in it obeys the rules of
 /// docs/reference/formats.md.
 ///
-/// Index arrays are in memory, booked on the scope given to [`SeriesFile::open`]; values and
-/// targets are read on demand.
+/// Values and targets are read on demand. Index arrays are in memory, booked on the scope given to
+/// [`SeriesFile::open`], or stay in the file, from where [`SeriesFile::read_column`] reads them.
 #[derive(Debug)]
 pub struct SeriesFile {
     file: InputFile,
     shape: Shape,
-    timeframes: Vec<SeriesTimeframeFile>,
+    pub(super) timeframes: Vec<SeriesTimeframeFile>,
     instruments: Vec<String>,
-    sample_time: Buffer<i64>,
-    span_times: SpanTimes,
-    sample_instrument: Option<Buffer<i32>>,
+    pub(super) samples: SampleTables,
+    pub(super) instrument_runs: InstrumentRuns,
+    /// Lists of samples in memory, once they were asked for.
+    pub(super) index: OnceLock<SampleArrays>,
     targets: NumericDataset,
+    /// Memory of the index.
+    scope: Scope,
+}
+
+/// Lists of samples in the file.
+#[derive(Debug)]
+pub(super) struct SampleTables {
+    pub(super) time: NumericDataset,
+    pub(super) reach_time: Option<NumericDataset>,
+    pub(super) label_end_time: Option<NumericDataset>,
+    pub(super) instrument: Option<NumericDataset>,
+}
+
+/// Lists of samples in memory.
+#[derive(Debug)]
+pub(super) struct SampleArrays {
+    pub(super) sample_time: Buffer<i64>,
+    pub(super) span_times: SpanTimes,
+    sample_instrument: Option<Buffer<i32>>,
 }
 
 impl SeriesFile {
@@ -53,6 +75,52 @@ impl SeriesFile {
     }
 
     pub(crate) fn from_file(file: InputFile, scope: &Scope) -> Result<Self> {
+        let series = Self::unchecked(file, scope)?;
+        series.load_index()?;
+        Ok(series)
+    }
+
+    /// The series of `file`, whose index stays there; see [`SeriesFile::check_in_pieces`].
+    pub(crate) fn with_index_in_file(file: InputFile, scope: &Scope) -> Result<Self> {
+        Self::unchecked(file, scope)
+    }
+
+    /// Reads the index into memory, booked on the scope of the file, and checks it. Nothing where it
+    /// is there.
+    ///
+    /// # Errors
+    /// As [`SeriesFile::open`].
+    pub fn load_index(&self) -> Result<()> {
+        if self.index.get().is_some() {
+            return Ok(());
+        }
+        let (scope, tables) = (&self.scope, &self.samples);
+        let sample_time: Buffer<i64> = tables.time.read_buffer(scope)?;
+        let span_times = SpanTimes::open(&self.file, "/samples/time", sample_time.as_slice(), scope)?;
+        let sample_instrument: Option<Buffer<i32>> =
+            tables.instrument.as_ref().map(|table| table.read_buffer(scope)).transpose()?;
+        let samples = SampleIndex {
+            time: sample_time.as_slice(),
+            instrument: sample_instrument.as_ref().map(Buffer::as_slice).unwrap_or_default(),
+            instruments: self.instrument_count(),
+        };
+        let refused = |fault| Error::invalid(self.path(), fault);
+        check_samples(&samples, 0).map_err(refused)?;
+        for timeframe in &self.timeframes {
+            let arrays = timeframe.read_arrays(scope)?;
+            check_timeframe(&timeframe.index_with(&arrays), &samples).map_err(refused)?;
+            timeframe.keep_arrays(arrays);
+        }
+        self.index.get_or_init(|| SampleArrays { sample_time, span_times, sample_instrument });
+        Ok(())
+    }
+
+    /// True if the index arrays are in memory.
+    pub fn has_index(&self) -> bool {
+        self.index.get().is_some()
+    }
+
+    fn unchecked(file: InputFile, scope: &Scope) -> Result<Self> {
         check_version(&file)?;
         let times = file.table("/samples/time", &TIMES)?;
         times.require_elements()?;
@@ -63,30 +131,36 @@ impl SeriesFile {
             shape: Shape { samples: times.rows(), timeframes: Vec::new(), horizons: targets.row_len() },
             timeframes: Vec::new(),
             instruments: Vec::new(),
-            sample_time: times.read_buffer(scope)?,
-            span_times: SpanTimes::default(),
-            sample_instrument: None,
+            samples: SampleTables {
+                reach_time: span_table(&file, REACH, times.rows())?,
+                label_end_time: span_table(&file, LABEL_END, times.rows())?,
+                time: times,
+                instrument: None,
+            },
+            instrument_runs: InstrumentRuns::default(),
+            index: OnceLock::new(),
             targets,
             file,
+            scope: scope.clone(),
         };
-        series.span_times = SpanTimes::open(&series.file, "/samples/time", series.sample_times(), scope)?;
-        series.open_instruments(scope)?;
-        series.open_timeframes(scope)?;
+        series.open_instruments()?;
+        series.open_timeframes()?;
         Ok(series)
     }
 
-    fn open_instruments(&mut self, scope: &Scope) -> Result<()> {
+    fn open_instruments(&mut self) -> Result<()> {
         if !self.file.has_dataset("/instruments") {
             return Ok(());
         }
         self.instruments = self.file.texts("/instruments", None)?;
         let instruments = self.file.table("/samples/instrument", &INDICES)?;
         instruments.require_rows(self.shape.samples, "/samples/time")?;
-        self.sample_instrument = Some(instruments.read_buffer(scope)?);
-        check_samples(&self.sample_index()).map_err(|fault| Error::invalid(self.path(), fault))
+        self.samples.instrument = Some(instruments);
+        self.instrument_runs = self.read_instrument_runs()?;
+        Ok(())
     }
 
-    fn open_timeframes(&mut self, scope: &Scope) -> Result<()> {
+    fn open_timeframes(&mut self) -> Result<()> {
         let expected = "a group with one group a timeframe";
         if !self.file.has_group("/series") {
             return Err(self.file.missing("/series", expected));
@@ -96,23 +170,22 @@ impl SeriesFile {
             return Err(self.file.broken("/series", expected, "an empty group"));
         }
         names.sort_by(|a, b| timeframe_order(a, b));
-        let counts = ExpectedCounts { samples: self.shape.samples, instruments: self.sample_index().instruments };
+        let counts = ExpectedCounts { samples: self.shape.samples, instruments: self.instrument_count() };
         for name in names {
-            let timeframe = SeriesTimeframeFile::open(&self.file, name, &counts, scope)?;
-            check_timeframe(&timeframe.index(), &self.sample_index())
-                .map_err(|fault| Error::invalid(self.path(), fault))?;
+            let timeframe = SeriesTimeframeFile::open(&self.file, name, &counts)?;
             self.shape.timeframes.push(timeframe.shape());
             self.timeframes.push(timeframe);
         }
         Ok(())
     }
 
-    fn sample_index(&self) -> SampleIndex<'_> {
-        SampleIndex {
-            time: self.sample_time.as_slice(),
-            instrument: self.sample_instruments().unwrap_or_default(),
-            instruments: (!self.instruments.is_empty()).then_some(self.instruments.len()),
-        }
+    /// Number of instruments, where the file names them.
+    pub(super) fn instrument_count(&self) -> Option<usize> {
+        (!self.instruments.is_empty()).then_some(self.instruments.len())
+    }
+
+    fn arrays(&self) -> &SampleArrays {
+        self.index.get().expect("SeriesFile::load_index was called")
     }
 
     /// The file.
@@ -136,18 +209,27 @@ impl SeriesFile {
     }
 
     /// Time of each sample, `[N]`, ns since 1970 UTC.
+    ///
+    /// # Panics
+    /// If the index stays in the file, before [`SeriesFile::load_index`].
     pub fn sample_times(&self) -> &[i64] {
-        self.sample_time.as_slice()
+        self.arrays().sample_time.as_slice()
     }
 
     /// Times between which each sample and its targets read bars.
+    ///
+    /// # Panics
+    /// As [`SeriesFile::sample_times`].
     pub fn span_times(&self) -> &SpanTimes {
-        &self.span_times
+        &self.arrays().span_times
     }
 
     /// Instrument of each sample, `[N]`, an index into [`SeriesFile::instruments`].
+    ///
+    /// # Panics
+    /// As [`SeriesFile::sample_times`].
     pub fn sample_instruments(&self) -> Option<&[i32]> {
-        self.sample_instrument.as_ref().map(Buffer::as_slice)
+        self.arrays().sample_instrument.as_ref().map(Buffer::as_slice)
     }
 
     /// A root attribute.
@@ -179,6 +261,7 @@ impl SeriesFile {
     /// # Errors
     /// [`Error::Hdf5`] if something cannot be read.
     pub fn read(&self) -> Result<Series> {
+        self.load_index()?;
         let instruments = self.sample_instruments().map(|sample_instrument| Instruments {
             names: self.instruments.clone(),
             sample_instrument: sample_instrument.to_vec(),
@@ -186,8 +269,8 @@ impl SeriesFile {
         Ok(Series {
             timeframes: self.timeframes.iter().map(SeriesTimeframeFile::read).collect::<Result<_>>()?,
             sample_time: self.sample_times().to_vec(),
-            sample_reach_time: self.span_times.reach_times().unwrap_or_default().to_vec(),
-            sample_label_end_time: self.span_times.label_end_times().unwrap_or_default().to_vec(),
+            sample_reach_time: self.span_times().reach_times().unwrap_or_default().to_vec(),
+            sample_label_end_time: self.span_times().label_end_times().unwrap_or_default().to_vec(),
             targets: self.targets.read_f32_vec()?,
             instruments,
             attributes: self.read_attributes()?,
@@ -213,6 +296,16 @@ impl SeriesFile {
     pub(crate) fn targets_table(&self) -> &NumericDataset {
         &self.targets
     }
+}
+
+/// The list `object` of times of samples, if the file has it.
+fn span_table(file: &InputFile, object: &str, samples: usize) -> Result<Option<NumericDataset>> {
+    if !file.has_dataset(object) {
+        return Ok(None);
+    }
+    let table = file.table(object, &crate::spans::TIMES)?;
+    table.require_rows(samples, "/samples/time")?;
+    Ok(Some(table))
 }
 
 fn check_version(file: &InputFile) -> Result<()> {

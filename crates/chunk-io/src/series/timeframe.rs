@@ -1,5 +1,7 @@
 #![forbid(unsafe_code)]
 
+use std::sync::OnceLock;
+
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::check::TimeframeIndex;
@@ -27,16 +29,24 @@ pub struct SeriesTimeframeFile {
     name: String,
     steps: usize,
     feature_names: Vec<String>,
-    close_time: Buffer<i64>,
-    sample_end: Buffer<i64>,
+    close_time_table: NumericDataset,
+    sample_end_table: NumericDataset,
+    arrays: OnceLock<TimeframeArrays>,
     instrument_start: Vec<i64>,
     segment_start: Vec<i64>,
     scaler: Option<Scaler>,
     values: NumericDataset,
 }
 
+/// Index arrays of a timeframe in memory.
+#[derive(Debug)]
+pub(super) struct TimeframeArrays {
+    close_time: Buffer<i64>,
+    sample_end: Buffer<i64>,
+}
+
 impl SeriesTimeframeFile {
-    pub(super) fn open(file: &InputFile, name: String, counts: &ExpectedCounts, scope: &Scope) -> Result<Self> {
+    pub(super) fn open(file: &InputFile, name: String, counts: &ExpectedCounts) -> Result<Self> {
         let values = file.table(&format!("/series/{name}/values"), &VALUES)?;
         values.require_elements()?;
         let close_time = file.table(&format!("/series/{name}/close_time"), &TIMES)?;
@@ -54,14 +64,40 @@ impl SeriesTimeframeFile {
         Ok(SeriesTimeframeFile {
             steps: read_steps(file, &values)?,
             feature_names: file.texts(&format!("/feature_names/{name}"), Some(values.row_len()))?,
-            close_time: close_time.read_buffer(scope)?,
-            sample_end: sample_end.read_buffer(scope)?,
+            close_time_table: close_time,
+            sample_end_table: sample_end,
+            arrays: OnceLock::new(),
             instrument_start,
             segment_start,
             scaler: read_scaler(file, &name, values.row_len(), counts.instruments.unwrap_or(0))?,
             values,
             name,
         })
+    }
+
+    /// Reads the index arrays into memory booked on `scope`.
+    pub(super) fn read_arrays(&self, scope: &Scope) -> Result<TimeframeArrays> {
+        Ok(TimeframeArrays {
+            close_time: self.close_time_table.read_buffer(scope)?,
+            sample_end: self.sample_end_table.read_buffer(scope)?,
+        })
+    }
+
+    /// Keeps the index arrays, which were checked.
+    pub(super) fn keep_arrays(&self, arrays: TimeframeArrays) {
+        self.arrays.get_or_init(|| arrays);
+    }
+
+    fn arrays(&self) -> &TimeframeArrays {
+        self.arrays.get().expect("SeriesFile::load_index was called")
+    }
+
+    pub(super) fn close_time_table(&self) -> &NumericDataset {
+        &self.close_time_table
+    }
+
+    pub(super) fn sample_end_table(&self) -> &NumericDataset {
+        &self.sample_end_table
     }
 
     /// Name such as `M5`.
@@ -80,14 +116,20 @@ impl SeriesTimeframeFile {
     }
 
     /// Close time of each bar, `[bars]`, ns since 1970 UTC.
+    ///
+    /// # Panics
+    /// If the index stays in the file, before [`SeriesFile::load_index`](crate::SeriesFile::load_index).
     pub fn close_times(&self) -> &[i64] {
-        self.close_time.as_slice()
+        self.arrays().close_time.as_slice()
     }
 
     /// Index of the last bar of each sample's window, `[N]`. The window is the bars `end + 1 -
     /// steps ..= end`.
+    ///
+    /// # Panics
+    /// As [`close_times`](Self::close_times).
     pub fn sample_ends(&self) -> &[i64] {
-        self.sample_end.as_slice()
+        self.arrays().sample_end.as_slice()
     }
 
     /// First bar of each instrument and, last, the number of bars, `[I + 1]`; empty where the file
@@ -115,12 +157,16 @@ impl SeriesTimeframeFile {
         TimeframeShape { name: Some(self.name.clone()), steps: self.steps, features: self.feature_names.len() }
     }
 
-    pub(super) fn index(&self) -> TimeframeIndex<'_> {
+    /// The index with `arrays`, which are not kept yet.
+    pub(super) fn index_with<'a>(&'a self, arrays: &'a TimeframeArrays) -> TimeframeIndex<'a> {
         TimeframeIndex {
             name: &self.name,
             steps: self.steps,
-            close_time: self.close_times(),
-            sample_end: self.sample_ends(),
+            bars: arrays.close_time.len(),
+            close_time: arrays.close_time.as_slice(),
+            first_bar: 0,
+            sample_end: arrays.sample_end.as_slice(),
+            first_sample: 0,
             instrument_start: &self.instrument_start,
             segment_start: &self.segment_start,
         }

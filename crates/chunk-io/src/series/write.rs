@@ -119,13 +119,13 @@ fn check_series(series: &Series) -> Result<(), LayoutFault> {
     }
     let count = instruments.map(|instruments| instruments.names.len());
     let index = SampleIndex { time: &series.sample_time, instrument, instruments: count };
-    check_samples(&index)?;
+    check_samples(&index, 0)?;
     for (object, times) in [(REACH, &series.sample_reach_time), (LABEL_END, &series.sample_label_end_time)] {
         let fits = times.is_empty() || times.len() == samples;
         require(fits, object, &format!("{samples} entries"), || times.len().to_string())?;
     }
-    check_reach(&series.sample_reach_time, &series.sample_time)?;
-    check_label_end(&series.sample_label_end_time, &series.sample_time)?;
+    check_reach(&series.sample_reach_time, &series.sample_time, 0)?;
+    check_label_end(&series.sample_label_end_time, &series.sample_time, 0)?;
     check_targets(&series.targets, horizons)?;
     for (i, timeframe) in series.timeframes.iter().enumerate() {
         let repeated = series.timeframes[..i].iter().any(|earlier| earlier.name == timeframe.name);
@@ -230,8 +230,11 @@ pub(super) fn index_of(timeframe: &SeriesTimeframe) -> TimeframeIndex<'_> {
     TimeframeIndex {
         name: &timeframe.name,
         steps: timeframe.steps,
+        bars: timeframe.close_time.len(),
         close_time: &timeframe.close_time,
+        first_bar: 0,
         sample_end: &timeframe.sample_end,
+        first_sample: 0,
         instrument_start: &timeframe.instrument_start,
         segment_start: &timeframe.segment_start,
     }

@@ -9,7 +9,8 @@ use super::series_stream::{CacheBounds, SeriesStream};
 use crate::cost::ReadCost;
 use crate::error::Result;
 use crate::file::NumericDataset;
-use crate::series::SeriesFile;
+use crate::read::RowSelection;
+use crate::series::{SeriesColumn, SeriesFile};
 use crate::shape::SampleSlices;
 
 /// Bytes of a table that are read at once where all of it is.
@@ -90,10 +91,11 @@ impl SeriesSource {
         }
     }
 
-    /// Bytes that bars and targets take in memory.
+    /// Bytes that bars and targets take in memory, and the index where it is not there yet.
     pub fn resident_bytes(&self) -> u64 {
         let len = |rows: usize, width: usize| (rows as u64).saturating_mul(width as u64 * size_of::<f32>() as u64);
-        self.file.tables().map(|table| len(table.rows(), table.row_len())).sum()
+        let tables: u64 = self.file.tables().map(|table| len(table.rows(), table.row_len())).sum();
+        tables + if self.file.has_index() { 0 } else { self.file.index_bytes() }
     }
 
     /// Least and most bytes of a cache.
@@ -112,11 +114,35 @@ impl SeriesSource {
         }
     }
 
+    /// Bytes that `batches`, each a list of samples, read from the file through a cache of about
+    /// `cache_bytes` in which the small datasets lie already, those of long timeframes among them.
+    ///
+    /// # Errors
+    /// [`Error::Rows`](crate::Error::Rows), and those of [`Source::storage`](crate::Source::storage).
+    pub fn batch_bytes(&self, cache_bytes: usize, batches: &[Vec<usize>]) -> Result<u64> {
+        let timeframes = self.file.timeframes();
+        let ranges_of = |samples: &Vec<usize>| {
+            let mut ranges = Vec::with_capacity(timeframes.len() + 1);
+            let mut ends = vec![0; samples.len()];
+            for (k, timeframe) in timeframes.iter().enumerate() {
+                self.read_sample_ends(k, samples, &mut ends)?;
+                let window = |&end: &i64| (end as usize + 1).saturating_sub(timeframe.steps())..end as usize + 1;
+                ranges.push(ends.iter().map(window).collect::<Vec<Range<usize>>>());
+            }
+            ranges.push(RowSelection::List(samples).runs().collect());
+            Ok(ranges)
+        };
+        let bytes = SeriesStream::batch_bytes(&self.file, cache_bytes, batches.iter().map(ranges_of))?;
+        let samples: usize = batches.iter().map(Vec::len).sum();
+        Ok(bytes + (samples * timeframes.len() * size_of::<i64>()) as u64)
+    }
+
     /// Reads bars and targets into memory.
     ///
     /// # Errors
     /// As [`SeriesSource::load`].
     pub fn load_resident(&mut self) -> Result<()> {
+        self.file.load_index()?;
         if self.resident().is_none() {
             self.data = SeriesData::Resident(ResidentSeries::load(&self.file, &self.scope)?);
         }
@@ -229,7 +255,7 @@ impl SeriesSource {
     }
 
     /// Close time of the first bar of each sample's window, `[N]`, ns since 1970 UTC: nothing in
-    /// the window is older than the bar that closed then.
+    /// the window is older than the bar that closed then. The index is in memory.
     pub fn window_start_times(&self, timeframe: usize) -> impl Iterator<Item = i64> + '_ {
         let timeframe = &self.file.timeframes()[timeframe];
         let (close_times, steps) = (timeframe.close_times(), timeframe.steps());
@@ -237,7 +263,8 @@ impl SeriesSource {
     }
 
     /// Close time of the bar that lies `bars` bars of the shortest timeframe after each sample's
-    /// last closed one, `[N]`, ns since 1970 UTC; `None` beyond its instrument's last bar.
+    /// last closed one, `[N]`, ns since 1970 UTC; `None` beyond its instrument's last bar. The index
+    /// is in memory.
     pub fn close_times_ahead(&self, bars: usize) -> impl Iterator<Item = Option<i64>> + '_ {
         let base = &self.file.timeframes()[0];
         let instruments = self.file.sample_instruments();
@@ -246,6 +273,24 @@ impl SeriesSource {
             let bars_end = instruments.map_or(all, |of| base.instrument_starts()[of[n] as usize + 1] as usize);
             base.close_times()[..bars_end].get((end as usize).saturating_add(bars)).copied()
         })
+    }
+
+    /// Last bar of the window of each of `samples` in a timeframe, written to `ends`, which is as
+    /// long.
+    ///
+    /// # Errors
+    /// [`Error::Rows`](crate::Error::Rows).
+    ///
+    /// # Panics
+    /// For a sample that the file does not have.
+    pub fn read_sample_ends(&self, timeframe: usize, samples: &[usize], ends: &mut [i64]) -> Result<()> {
+        let mut left = ends;
+        for run in RowSelection::List(samples).runs() {
+            let (ends, rest) = left.split_at_mut(run.len());
+            self.file.read_column(SeriesColumn::SampleEnd(timeframe), run, ends)?;
+            left = rest;
+        }
+        Ok(())
     }
 
     /// Copies samples into memory of the right size; each is a sample of the file.
@@ -258,11 +303,11 @@ impl SeriesSource {
         for (timeframe, features) in out.features.into_iter().enumerate() {
             // The window of a sample is `steps` consecutive rows of the bars.
             let index = &self.file.timeframes()[timeframe];
-            let window = |sample: usize| {
-                let end = index.sample_ends()[sample] as usize + 1;
-                end - index.steps()..end
-            };
-            let windows: Vec<Range<usize>> = samples.clone().map(window).collect();
+            let list: Vec<usize> = samples.clone().collect();
+            let mut ends = vec![0; list.len()];
+            self.read_sample_ends(timeframe, &list, &mut ends)?;
+            let window = |&end: &i64| end as usize + 1 - index.steps()..end as usize + 1;
+            let windows: Vec<Range<usize>> = ends.iter().map(window).collect();
             cost += self.read_bars(timeframe, &windows, features)?;
         }
         let rows: Vec<Range<usize>> = samples.map(|sample| sample..sample + 1).collect();

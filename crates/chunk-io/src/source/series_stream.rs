@@ -2,6 +2,7 @@
 
 //! Bars and targets of a series file that stay in the file.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,6 +12,7 @@ use super::row_cache::{RowCache, RowCacheSize};
 use crate::cost::ReadCost;
 use crate::error::Result;
 use crate::file::NumericDataset;
+use crate::read::ReadPath;
 use crate::series::SeriesFile;
 
 /// Bars by timeframe, then targets, read through caches.
@@ -65,6 +67,28 @@ impl SeriesStream {
         })
     }
 
+    /// Bytes that `batches` read from the file, with caches of about `budget_bytes` that hold the
+    /// small datasets already, and nothing else.
+    pub(super) fn batch_bytes(
+        file: &SeriesFile,
+        budget_bytes: usize,
+        batches: impl Iterator<Item = Result<Vec<Vec<Range<usize>>>>>,
+    ) -> Result<u64> {
+        let sizes = sizes(file)?;
+        let shares = shares(&sizes, budget_bytes);
+        let block_bytes: Vec<u64> = file.tables().zip(&sizes).map(stored_block_bytes).collect::<Result<_>>()?;
+        let mut bytes = 0;
+        for batch in batches {
+            for (i, ranges) in batch?.iter().enumerate().filter(|&(i, _)| shares[i] < sizes[i].bytes_max()) {
+                let block_rows = sizes[i].block_rows;
+                let blocks = ranges.iter().filter(|range| !range.is_empty());
+                let blocks = blocks.flat_map(|range| range.start / block_rows..=(range.end - 1) / block_rows);
+                bytes += blocks.collect::<HashSet<usize>>().len() as u64 * block_bytes[i];
+            }
+        }
+        Ok(bytes)
+    }
+
     /// Copies rows of `table`, the `i`-th of the file, in any order, to `out`.
     pub(super) fn read(
         &self,
@@ -96,6 +120,15 @@ impl LazyCache {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Bytes of a block in the file, on average.
+fn stored_block_bytes((table, size): (&NumericDataset, &RowCacheSize)) -> Result<u64> {
+    let stored = match table.read_path()? {
+        ReadPath::Own(stored) => stored.stored_bytes(),
+        ReadPath::Library(_) => (table.rows() * table.row_len() * size_of::<f32>()) as u64,
+    };
+    Ok((stored as u128 * size.block_rows as u128 / table.rows().max(1) as u128) as u64)
 }
 
 fn sizes(file: &SeriesFile) -> Result<Vec<RowCacheSize>> {

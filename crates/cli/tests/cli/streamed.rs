@@ -83,6 +83,16 @@ fn a_plan_streams_what_does_not_fit_and_says_so() {
     assert!(number(&tight, "memory", "total_bytes") < needed);
     let cached = plan(100.0, "--set data.residency=streamed --set data.cache_gb=0.00005");
     assert_eq!(number(&cached, "data", "data_bytes"), 50_000);
+    let reads = &cached["data"]["streamed"];
+    let [step, epoch] = ["step_bytes", "epoch_bytes"].map(|key| reads[key].as_u64().unwrap());
+    // 131 steps of 16 samples; each reads a block of 4096 bytes or two of M1 and of the targets.
+    assert!(epoch / step == 131 || epoch / step == 130, "{reads}");
+    assert!((2 * 4096..8 * 4096).contains(&step), "{reads}");
+    let listed = stage.said(&format!(
+        "plan --data series.h5 --device cpu {SMALL} --set data.residency=streamed --set data.cache_gb=0.00005"
+    ));
+    assert!(listed.contains("streamed through a cache of 50.00 kB"), "{listed}");
+    assert!(listed.contains(" an epoch: 10 steps a second take "), "{listed}");
     let [message, _] = stage.fails(
         &format!("plan --data series.h5 --device cpu {SMALL} --set data.residency=streamed --set training.carry_state=true"),
         2,

@@ -14,8 +14,12 @@ use super::data_schema::DataSchema;
 use super::graphs::GraphSamples;
 use super::samples::SourceSamples;
 use super::split::{split_cross_sections, split_source};
+use super::verified::VerifiedFiles;
 use crate::config::Config;
 use crate::error::{Error, Result};
+
+/// Samples whose times are read at once.
+const TIMES_AT_ONCE: usize = 1 << 16;
 
 /// A file that samples or edges come from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -38,11 +42,11 @@ pub(crate) enum Data {
 
 impl Data {
     /// Opens `path`, and the graphs that `config` has for it. Samples by themselves stay in their
-    /// file.
+    /// file; a series that was `verified` is not checked again.
     ///
     /// # Errors
     /// Those of the files; a usage failure where the graphs do not belong to the data.
-    pub(crate) fn open(path: &Path, config: &Config, device: &Device) -> Result<Self> {
+    pub(crate) fn open(path: &Path, config: &Config, device: &Device, verified: &VerifiedFiles) -> Result<Self> {
         let graph = config.path("model.graph").filter(|graph| graph.as_os_str() != "none");
         if is_graphs(path) {
             return match graph {
@@ -55,7 +59,7 @@ impl Data {
             };
         }
         match graph {
-            None => Ok(Data::Samples(SourceSamples::open_in_file(path, device)?)),
+            None => Ok(Data::Samples(SourceSamples::open_in_file(path, device, verified)?)),
             Some(graph) => {
                 let source = SourceSamples::open(path, device, 0)?;
                 Ok(Data::CrossSections(CrossSections::join(source, &graph, config)?))
@@ -113,13 +117,40 @@ impl Data {
         samples.graphs().map_or(samples.len(), Graphs::len)
     }
 
-    /// The time of each unit, ns since 1970 UTC, where the data have times.
-    pub(crate) fn unit_times(&self) -> Option<&[i64]> {
+    /// The time of each graph, ns since 1970 UTC, where units are graphs that have times.
+    pub(crate) fn graph_times(&self) -> Option<&[i64]> {
         match self {
-            Data::Samples(samples) => samples.source().sample_times(),
             Data::CrossSections(sections) => Some(sections.times()),
-            Data::Graphs(_) => None,
+            Data::Samples(_) | Data::Graphs(_) => None,
         }
+    }
+
+    /// True if units have times.
+    pub(crate) fn has_times(&self) -> bool {
+        match self {
+            Data::Samples(samples) => samples.source().has_times(),
+            Data::CrossSections(_) => true,
+            Data::Graphs(_) => false,
+        }
+    }
+
+    /// The earliest and the latest time of `units`, ns since 1970 UTC; `None` for no units, or
+    /// units without times.
+    pub(crate) fn time_span(&self, units: &[usize]) -> Result<Option<(i64, i64)>> {
+        let mut span: Option<(i64, i64)> = None;
+        let mut add = |time: i64| {
+            let (first, last) = span.unwrap_or((time, time));
+            span = Some((first.min(time), last.max(time)));
+        };
+        match self {
+            Data::Samples(samples) => {
+                for part in units.chunks(TIMES_AT_ONCE) {
+                    samples.source().times_of(part)?.into_iter().flatten().for_each(&mut add);
+                }
+            }
+            _ => units.iter().filter_map(|&unit| Some(self.graph_times()?[unit])).for_each(add),
+        }
+        Ok(span)
     }
 
     /// Bytes that the data take beside what is booked on their device: a mapped file of graphs, and

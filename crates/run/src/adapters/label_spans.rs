@@ -21,6 +21,7 @@ impl LabelSpans {
     /// An attribute of the file cannot be read.
     pub(super) fn of(series: &SeriesSource) -> Result<Self> {
         let file = series.file();
+        file.load_index()?;
         let targets = file.shape().horizons;
         let horizon = match file.attribute("horizon_bars")? {
             Some(AttributeValue::Int(bars)) => usize::try_from(bars).unwrap_or(targets),

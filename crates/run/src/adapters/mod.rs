@@ -20,3 +20,4 @@ pub(crate) mod split;
 mod stored;
 mod streamed;
 pub(crate) mod trials;
+pub(crate) mod verified;

@@ -1,9 +1,12 @@
 //! Overlap of samples that follow one another, by which the default order is chosen.
 
-use megabatch_chunk_io::{SeriesSource, SampleBlock, Shape, Source};
+use megabatch_chunk_io::{SampleBlock, SeriesColumn, SeriesSource, Shape, Source};
 
 use super::data::Data;
 use crate::error::Result;
+
+/// Samples whose last bars are read at once.
+const PIECE: usize = 1 << 16;
 
 /// Pairs of windows that a windows file is asked for.
 const PAIRS: usize = 16;
@@ -26,7 +29,11 @@ impl Neighbours {
         match (data.source(), data) {
             (None, _) | (_, Data::Graphs(_)) => Ok(Neighbours::Apart),
             (Some(source), _) => match source.series() {
-                Some(series) => Ok(of_series(series, source.sample_instruments())),
+                Some(series) if overlap_in_pieces(series)? => Ok(Neighbours::Overlap),
+                Some(series) => {
+                    series.file().load_index()?;
+                    Ok(of_series(series, source.sample_instruments()))
+                }
                 None => of_windows(source),
             },
         }
@@ -44,6 +51,31 @@ impl Neighbours {
         // A file of one sample has no order to choose.
         if 2 * overlapping >= pairs { Neighbours::Overlap } else { Neighbours::Apart }
     }
+}
+
+/// True if half of all samples overlap with the one before them in the shortest timeframe, which
+/// decides. Samples of two instruments are taken apart.
+fn overlap_in_pieces(series: &SeriesSource) -> Result<bool> {
+    let (file, mut overlapping) = (series.file(), 0);
+    if file.has_index() {
+        return Ok(false);
+    }
+    let (samples, steps) = (file.shape().samples, file.shape().timeframes[0].steps);
+    let mut before: Option<(i64, Option<usize>)> = None;
+    for first in (0..samples).step_by(PIECE) {
+        let mut ends = vec![0; PIECE.min(samples - first)];
+        file.read_column(SeriesColumn::SampleEnd(0), first..first + ends.len(), &mut ends)?;
+        for (sample, end) in (first..).zip(ends) {
+            let instrument = file.instrument_of(sample);
+            let overlaps = before.is_some_and(|(earlier, of)| of == instrument && end.abs_diff(earlier) < steps as u64);
+            overlapping += usize::from(overlaps);
+            before = Some((end, instrument));
+        }
+        if 2 * overlapping >= samples {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// By the last bars of windows: each sample beside the one before it of the same instrument.

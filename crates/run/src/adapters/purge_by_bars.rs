@@ -10,6 +10,7 @@ use crate::error::Result;
 /// base are missing.
 pub(super) fn label_end_times(series: &SeriesSource) -> Result<Vec<i64>> {
     let file = series.file();
+    file.load_index()?;
     let shortest = &file.timeframes()[0];
     let last_of = |sample: usize| match file.sample_instruments() {
         Some(of) => shortest.instrument_starts()[of[sample] as usize + 1] as usize - 1,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use megabatch_chunk_io::{
-    Layout, SampleBlock, SampleSlices, SeriesSource, SeriesTimeframeFile, Shape, Source, SourceOptions,
+    Layout, SampleBlock, SampleSlices, SeriesColumn, SeriesSource, SeriesTimeframeFile, Shape, Source, SourceOptions,
 };
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::{Series, SeriesView};
@@ -14,6 +14,7 @@ use megabatch_trainer::{Batch, PrefetchingSource, Samples, StreamedSeries};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::loading::Chunks;
+use super::verified::{FileState, VerifiedFiles};
 
 /// Samples that are looked at together for a fingerprint; of large windows, all that are.
 const FINGERPRINT_SAMPLES: usize = 32;
@@ -33,6 +34,10 @@ pub(crate) struct SourceSamples {
     pub(super) segment_starts: Vec<Vec<i64>>,
     /// For windows that do not stay in memory.
     pub(super) chunks: Chunks,
+    /// The file as it was opened, to remember that it was verified.
+    opened: Option<(VerifiedFiles, FileState)>,
+    /// Known since the file was verified.
+    fingerprint: Option<String>,
 }
 
 impl SourceSamples {
@@ -42,10 +47,22 @@ impl SourceSamples {
         Self::open_with(path, device, SourceOptions { resident_bytes_max, ..SourceOptions::default() })
     }
 
-    /// Opens `path`; bars, windows and targets are read when they are asked for.
-    pub(crate) fn open_in_file(path: &Path, device: &Device) -> megabatch_chunk_io::Result<Self> {
-        let options = SourceOptions { resident_bytes_max: 0, series_cache_bytes: Some(0), ..SourceOptions::default() };
-        Self::open_with(path, device, options)
+    /// Opens `path`; bars, windows and targets are read when they are asked for. A series that was
+    /// `verified` is not checked again.
+    pub(crate) fn open_in_file(
+        path: &Path,
+        device: &Device,
+        verified: &VerifiedFiles,
+    ) -> megabatch_chunk_io::Result<Self> {
+        let (state, fingerprint) = verified.look_up(path);
+        let options = SourceOptions {
+            resident_bytes_max: 0,
+            series_cache_bytes: Some(0),
+            is_checked: fingerprint.is_some(),
+            ..SourceOptions::default()
+        };
+        let samples = Self::open_with(path, device, options)?;
+        Ok(SourceSamples { opened: state.map(|state| (verified.clone(), state)), fingerprint, ..samples })
     }
 
     fn open_with(path: &Path, device: &Device, options: SourceOptions) -> megabatch_chunk_io::Result<Self> {
@@ -54,7 +71,8 @@ impl SourceSamples {
         let timeframes = source.series().map_or(&[][..], |series| series.file().timeframes());
         let segment_starts = timeframes.iter().map(segment_starts).collect();
         let chunks = Chunks::new(source.shape(), &device.scope("data/chunks"));
-        Ok(SourceSamples { source: Arc::new(source), shape, segment_starts, chunks })
+        let (opened, fingerprint) = (None, None);
+        Ok(SourceSamples { source: Arc::new(source), shape, segment_starts, chunks, opened, fingerprint })
     }
 
     /// Reads bars of a series in the file through a cache of about `cache_bytes`.
@@ -80,15 +98,24 @@ impl SourceSamples {
     /// Of windows above [`FINGERPRINT_BYTES`] it sees times and [`FINGERPRINT_SAMPLES`] of the
     /// samples, the first and the last among them; of everything else every number.
     pub(crate) fn fingerprint(&self) -> megabatch_chunk_io::Result<String> {
+        if let Some(known) = self.fingerprint.as_ref().filter(|_| self.source.layout() == Layout::Series) {
+            return Ok(known.clone());
+        }
         let mut hash = Xxh3::new();
         hash.update(self.shape.to_string().as_bytes());
         hash.update(&(self.len() as u64).to_le_bytes());
-        hash_numbers(&mut hash, self.source.sample_times().unwrap_or_default(), i64::to_le_bytes);
         match self.source.series() {
             Some(series) => self.hash_series(series, &mut hash)?,
-            None => self.hash_windows(&mut hash)?,
+            None => {
+                hash_numbers(&mut hash, self.source.sample_times().unwrap_or_default(), i64::to_le_bytes);
+                self.hash_windows(&mut hash)?;
+            }
         }
-        Ok(format!("{:032x}", hash.digest128()))
+        let fingerprint = format!("{:032x}", hash.digest128());
+        if let Some((verified, state)) = self.opened.as_ref().filter(|_| self.source.layout() == Layout::Series) {
+            verified.remember(state, &fingerprint);
+        }
+        Ok(fingerprint)
     }
 
     fn hash_series(&self, series: &SeriesSource, hash: &mut Xxh3) -> megabatch_chunk_io::Result<()> {
@@ -98,13 +125,19 @@ impl SourceSamples {
                 Ok::<(), megabatch_chunk_io::Error>(())
             })
         };
-        let timeframes = series.file().timeframes();
-        for (k, timeframe) in timeframes.iter().enumerate() {
+        let hash_column = |hash: &mut Xxh3, column: SeriesColumn| {
+            series.file().scan_column(column, 0..self.len(), |_, integers| {
+                hash_numbers(hash, integers, i64::to_le_bytes);
+                Ok::<(), megabatch_chunk_io::Error>(())
+            })
+        };
+        hash_column(hash, SeriesColumn::SampleTime)?;
+        for (k, segment_starts) in self.segment_starts.iter().enumerate() {
             hash_table(hash, k)?;
-            hash_numbers(hash, timeframe.sample_ends(), i64::to_le_bytes);
-            hash_numbers(hash, &self.segment_starts[k], i64::to_le_bytes);
+            hash_column(hash, SeriesColumn::SampleEnd(k))?;
+            hash_numbers(hash, segment_starts, i64::to_le_bytes);
         }
-        hash_table(hash, timeframes.len())
+        hash_table(hash, self.segment_starts.len())
     }
 
     fn hash_windows(&self, hash: &mut Xxh3) -> megabatch_chunk_io::Result<()> {
@@ -186,8 +219,10 @@ impl Samples for SourceSamples {
     fn instrument(&self, sample: usize) -> Option<&str> {
         let names = self.source.instruments();
         // The only one of a file is no different from all.
-        let of_sample = self.source.sample_instruments().filter(|_| names.len() > 1)?;
-        Some(&names[of_sample[sample] as usize])
+        if names.len() < 2 {
+            return None;
+        }
+        Some(&names[self.source.instrument_of(sample)?])
     }
 }
 

@@ -35,11 +35,12 @@ impl<'a> SampleSpans<'a> {
 
     /// True if the file tells the ends of its labels.
     pub(crate) fn is_known(source: &Source) -> bool {
-        source.sample_label_end_times().is_some() || source.series().is_some()
+        source.series().is_some() || source.sample_label_end_times().is_some()
     }
 }
 
 fn of_series<'a>(source: &'a Source, series: &'a SeriesSource) -> Result<SampleSpans<'a>> {
+    series.file().load_index()?;
     let reach_ns = match source.sample_reach_times() {
         Some(reach_ns) => Cow::Borrowed(reach_ns),
         None => Cow::Owned(window_starts(source, series)?),

@@ -1,11 +1,16 @@
 //! A data file's samples, split by time with a purge that fits what the file knows of its windows.
 
 use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::ops::Range;
 
-use megabatch_chunk_io::Source;
+use megabatch_chunk_io::{SeriesColumn, SeriesSource, Source};
 use megabatch_nn::graph::Graphs as _;
 use megabatch_trainer as trainer;
-use megabatch_trainer::{Purge, Split, SplitFractions, TrainingWindow, WalkForward, split};
+use megabatch_trainer::{
+    Purge, PurgeRule, SampleTimes, Split, SplitFractions, TimeColumn, TrainingWindow, WalkForward, split,
+    split_in_pieces,
+};
 
 use super::cross_section::CrossSections;
 use super::purge_by_bars::{label_end_times, reach_of_windows};
@@ -33,7 +38,11 @@ pub(crate) fn walk_forward(config: &Config) -> Option<WalkForward> {
 /// not for training.
 pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
     let division = Division::of(config);
-    let times = times(source);
+    if let Some(split) = split_in_file(source, config, &division)? {
+        check_scalers(source, &split)?;
+        return Ok(split);
+    }
+    let times = times(source)?;
     let split = match config.purge_ns() {
         Some(duration_ns) if duration_ns == 0 || source.sample_times().is_some() => {
             division.split(&times, Purge::Duration(duration_ns))?
@@ -58,6 +67,55 @@ pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
     };
     check_scalers(source, &split)?;
     Ok(split)
+}
+
+/// The split of a series whose index stays in the file; `None` where the index is needed: for
+/// walk-forward folds, and where the file does not tell its samples' spans.
+fn split_in_file(source: &Source, config: &Config, division: &Division) -> Result<Option<Split>> {
+    let Some(series) = source.series().filter(|series| !series.file().has_index()) else { return Ok(None) };
+    if division.fold.is_some() || config.purges_by_bars() {
+        return Ok(None);
+    }
+    let spans = [SeriesColumn::ReachTime, SeriesColumn::LabelEndTime];
+    let purge = match config.purge_ns() {
+        Some(duration_ns) => PurgeRule::Duration(duration_ns),
+        None if !config.has_unseen() => PurgeRule::Duration(0),
+        None if spans.iter().all(|&column| series.file().has_column(column)) => PurgeRule::Windows,
+        None => return Ok(None),
+    };
+    match split_in_pieces(&TimesInFile(series), division.fractions, purge) {
+        Ok(split) => Ok(Some(split)),
+        // What is left of a part is explained with the index in memory.
+        Err(trainer::Error::NothingLeft { .. }) if purge == PurgeRule::Windows => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Times of the samples of a series, read in pieces.
+struct TimesInFile<'a>(&'a SeriesSource);
+
+impl SampleTimes for TimesInFile<'_> {
+    fn len(&self) -> usize {
+        self.0.file().shape().samples
+    }
+
+    fn scan(
+        &self,
+        column: TimeColumn,
+        samples: Range<usize>,
+        each: &mut dyn FnMut(usize, &[i64]),
+    ) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        let column = match column {
+            TimeColumn::Sample => SeriesColumn::SampleTime,
+            TimeColumn::WindowStart => SeriesColumn::ReachTime,
+            TimeColumn::LabelEnd => SeriesColumn::LabelEndTime,
+        };
+        self.0.file().scan_column(column, samples, |first, times| {
+            each(first, times);
+            Ok::<(), megabatch_chunk_io::Error>(())
+        })?;
+        Ok(())
+    }
 }
 
 /// The split of a run that began when bars were counted.
@@ -124,11 +182,12 @@ impl Division {
 
 /// When each sample was taken. A file without times is in their order by its layout's definition,
 /// and its samples are numbered.
-fn times(source: &Source) -> Cow<'_, [i64]> {
-    match source.sample_times() {
+fn times(source: &Source) -> Result<Cow<'_, [i64]>> {
+    source.series().map_or(Ok(()), |series| series.file().load_index())?;
+    Ok(match source.sample_times() {
         Some(times) => Cow::Borrowed(times),
         None => Cow::Owned((0..source.shape().samples as i64).collect()),
-    }
+    })
 }
 
 /// Notes on the purge between the parts of `split`, one sentence each, without its stop.
@@ -139,7 +198,12 @@ pub(crate) fn notes_on_purge(source: &Source, config: &Config, split: &Split) ->
     if config.purge_ns().is_some() && !SampleSpans::is_known(source) {
         return Ok(Vec::new());
     }
-    let spans = SampleSpans::of(source, &times(source))?;
+    let in_file = source.series().map(SeriesSource::file).filter(|file| !file.has_index());
+    let tells_spans = in_file.is_some_and(|file| file.has_column(SeriesColumn::LabelEndTime));
+    if tells_spans && config.purge_ns().is_none() && !config.purges_by_bars() {
+        return Ok(Vec::new());
+    }
+    let spans = SampleSpans::of(source, &times(source)?)?;
     if config.purge_ns().is_none() && !config.purges_by_bars() {
         return Ok(spans.note.into_iter().collect());
     }

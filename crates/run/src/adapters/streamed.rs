@@ -16,7 +16,7 @@ impl SourceSamples {
 
 impl StreamedSeries for SourceSamples {
     fn bars(&self, k: usize) -> usize {
-        self.in_file().file().timeframes()[k].close_times().len()
+        self.in_file().file().bars(k)
     }
 
     fn segment_starts(&self, k: usize) -> &[i64] {
@@ -29,8 +29,7 @@ impl StreamedSeries for SourceSamples {
         samples: &[usize],
         ends: &mut [i64],
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
-        let all = self.in_file().file().timeframes()[k].sample_ends();
-        ends.iter_mut().zip(samples).for_each(|(end, &sample)| *end = all[sample]);
+        self.in_file().read_sample_ends(k, samples, ends)?;
         Ok(())
     }
 

@@ -281,6 +281,7 @@ impl GatheredBatch {
 /// of bars apart.
 fn strided(source: &Source, k: usize, samples: &[usize]) -> Option<Rows> {
     let series = source.series()?;
+    let resident = series.resident()?;
     let timeframe = &series.file().timeframes()[k];
     let ends = timeframe.sample_ends();
     let end = |sample: &usize| ends[*sample];
@@ -295,7 +296,7 @@ fn strided(source: &Source, k: usize, samples: &[usize]) -> Option<Rows> {
     let first_bar = end(&samples[0]) as usize + 1 - steps;
     let row_bytes = features * size_of::<f32>();
     Some(Rows {
-        address: series.values(k)[first_bar * features..].as_ptr() as usize,
+        address: resident.values(k)[first_bar * features..].as_ptr() as usize,
         shape: vec![samples.len(), steps, features],
         strides: vec![step * row_bytes, row_bytes, size_of::<f32>()],
         is_of_the_file: true,
@@ -305,17 +306,18 @@ fn strided(source: &Source, k: usize, samples: &[usize]) -> Option<Rows> {
 /// Copies what is not seen in place.
 fn copy_others(source: &Source, samples: &[usize], out: SampleSlices<'_>, strided: &[Option<Rows>]) {
     let series = source.series().expect("windows are seen in place in a series only");
+    let resident = series.resident().expect("windows are seen in place in memory only");
     for (k, table) in out.features.into_iter().enumerate().filter(|(k, _)| strided[*k].is_none()) {
         let timeframe = &series.file().timeframes()[k];
         let (ends, features) = (timeframe.sample_ends(), timeframe.feature_names().len());
         for (window, &sample) in table.chunks_exact_mut(timeframe.steps() * features).zip(samples) {
             let end = (ends[sample] as usize + 1) * features;
-            window.copy_from_slice(&series.values(k)[end - window.len()..end]);
+            window.copy_from_slice(&resident.values(k)[end - window.len()..end]);
         }
     }
     let horizons = source.shape().horizons;
     for (row, &sample) in out.targets.chunks_exact_mut(horizons).zip(samples) {
-        row.copy_from_slice(&series.targets()[sample * horizons..(sample + 1) * horizons]);
+        row.copy_from_slice(&resident.targets()[sample * horizons..(sample + 1) * horizons]);
     }
 }
 

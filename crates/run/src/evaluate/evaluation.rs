@@ -115,7 +115,7 @@ impl Evaluation {
     /// targets are no moves, there are neither directions nor a prediction of no change.
     pub(crate) fn new(split: Part, step: u64, loss: Loss, errors: trainer::Evaluation, data: &Data) -> Self {
         let trainer::Evaluation { samples, mut metrics, mut baselines, tasks, instruments, graphs, .. } = errors;
-        let (nouns, times) = (Nouns::of(data).with(loss), data.unit_times());
+        let (nouns, times) = (Nouns::of(data).with(loss), data.graph_times());
         if nouns.targets == TargetKind::Quantities {
             baselines.remove("no_change");
             let all = baselines.values_mut().chain([&mut metrics]);

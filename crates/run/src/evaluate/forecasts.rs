@@ -80,9 +80,9 @@ impl Forecasts {
         drop(follow);
         add_targets(samples.source(), &indices, &mut pairs)?;
         let source = samples.source();
-        let times = source.sample_times().map(|times| indices.iter().map(|&k| times[k]).collect());
-        let name = |instrument: i32| source.instruments()[instrument as usize].clone();
-        let instruments = source.sample_instruments().map(|all| indices.iter().map(|&k| name(all[k])).collect());
+        let times = source.times_of(&indices)?;
+        let name = |&sample: &usize| source.instrument_of(sample).map(|place| source.instruments()[place].clone());
+        let instruments = indices.iter().map(name).collect();
         Ok(Forecasts { part, indices, times, instruments, pairs })
     }
 

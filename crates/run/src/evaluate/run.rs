@@ -196,7 +196,7 @@ fn evaluate_run(request: &EvaluateRequest, run: &Path, host: &Host<'_>) -> Resul
     let device = predictor.device();
     let gpu = matches!(device, Device::Cuda(_)).then(|| device.to_string());
     let evaluated = Evaluated { evaluation, int8, gpu, units, notes };
-    Ok(OfRun { evaluated, split: SplitPlan::of(&split, &data) })
+    Ok(OfRun { evaluated, split: SplitPlan::of(&split, &data)? })
 }
 
 /// The errors, and how they were computed where that is not as usual.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use megabatch_chunk_io::{ChunkPlan, Recommendation, Residence, recommend};
 use serde::Serialize;
 
-use super::reads::{DatasetReads, epoch_reads};
+use super::reads::{DatasetReads, StreamedReads, epoch_reads};
 use crate::adapters::data::DataFile;
 use crate::adapters::data_schema::DataSchema;
 use crate::error::Result;
@@ -42,6 +42,9 @@ pub(crate) struct DataPlan {
     pub(crate) recommended: Recommendation,
     /// Reads of an epoch of training, by dataset; empty for data that stay in memory.
     pub(crate) reads: Vec<DatasetReads>,
+    /// Reads of a streamed series.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) streamed: Option<StreamedReads>,
 }
 
 impl DataPlan {
@@ -64,6 +67,10 @@ impl DataPlan {
             reads: match chunks.residence {
                 Residence::Resident | Residence::Streamed => Vec::new(),
                 Residence::Chunked => epoch_reads(job, chunks.samples_per_chunk)?,
+            },
+            streamed: match chunks.residence {
+                Residence::Streamed => Some(StreamedReads::of(job, chunks.data_bytes as usize)?),
+                _ => None,
             },
             chunks,
         })
@@ -95,6 +102,7 @@ impl DataPlan {
             ),
         };
         let reads: String = self.reads.iter().map(DatasetReads::to_text).collect();
+        let reads = reads + &self.streamed.as_ref().map_or(String::new(), StreamedReads::to_text);
         format!(
             "data      {residence}\nadvised   chunks of {}, batches of {} for as much memory as is available\n{reads}",
             bytes(recommended.chunk_bytes as usize),

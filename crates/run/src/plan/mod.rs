@@ -71,7 +71,7 @@ pub fn plan(request: &PlanRequest, host: &Host<'_>) -> Result<Plan> {
         max_steps: request.max_steps,
         memory_bytes: request.memory_bytes,
         intent: Intent::Plan,
-        cache_folder: None,
+        cache_folder: host.cache_folder.as_deref(),
     })?;
     job.ranks = request.ranks;
     let plan = Plan::of(&job)?;
@@ -163,7 +163,7 @@ impl Plan {
         Ok(Plan {
             format_version: 1,
             data: DataPlan::of(job, chunks)?,
-            split: SplitPlan::of(&job.split, &job.data),
+            split: SplitPlan::of(&job.split, &job.data)?,
             split_rule: job.data.split_rule(&job.config),
             loss: LossPlan {
                 name: training.loss.name(),
@@ -288,17 +288,19 @@ impl SplitPlan {
     }
 
     /// The parts of `split`, which is one of `data`.
-    pub(crate) fn of(split: &Split, data: &Data) -> Self {
+    ///
+    /// # Errors
+    /// Times that cannot be read.
+    pub(crate) fn of(split: &Split, data: &Data) -> Result<Self> {
         let Split { train, validation, test, purged, .. } = split;
-        let times = data.unit_times();
-        let first = |part: &[usize]| part.iter().filter_map(|&n| times.map(|times| times[n])).min();
-        SplitPlan {
+        let first = |part: &[usize]| data.time_span(part).map(|span| span.map(|(first, _)| first));
+        Ok(SplitPlan {
             train: train.len(),
             validation: validation.len(),
             test: test.len(),
             purged: *purged,
-            validation_start_ns: first(validation),
-            test_start_ns: first(test),
-        }
+            validation_start_ns: first(validation)?,
+            test_start_ns: first(test)?,
+        })
     }
 }

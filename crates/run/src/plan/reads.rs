@@ -34,6 +34,54 @@ pub(super) fn epoch_reads(job: &TrainingSetup, samples_per_chunk: usize) -> Resu
     Ok(source.storage()?.into_iter().map(reads).collect())
 }
 
+/// Batches that stand for all of an epoch.
+const BATCHES: usize = 32;
+
+/// Reads of a streamed series.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct StreamedReads {
+    /// Bytes that a step reads from the file, on average, once the small datasets are in the cache.
+    step_bytes: u64,
+    /// The same for an epoch of training.
+    epoch_bytes: u64,
+    /// Bytes that the series would take in memory.
+    resident_bytes: u64,
+}
+
+impl StreamedReads {
+    /// Reads through a cache of `cache_bytes`, from batches of the first epoch of `job`.
+    pub(super) fn of(job: &TrainingSetup, cache_bytes: usize) -> Result<Self> {
+        let (train, training) = (&job.split.train, &job.training);
+        let epoch = Order::new(train.len(), training.run_samples(), training.seed)?.epoch(0);
+        let batch_size = training.batch_size.min(train.len());
+        let all = train.len().div_ceil(batch_size.max(1));
+        let batch = |k: usize| {
+            let first = (all * k / BATCHES.min(all)) * batch_size;
+            (first..train.len().min(first + batch_size)).map(|position| train[epoch.sample(position)]).collect()
+        };
+        let batches: Vec<Vec<usize>> = (0..BATCHES.min(all)).map(batch).collect();
+        let series = job.data.streamable().expect("what is streamed is a series");
+        let bytes = series.batch_bytes(cache_bytes, &batches)?;
+        let samples: usize = batches.iter().map(Vec::len).sum();
+        let of_samples = |count: usize| (bytes as u128 * count as u128 / samples.max(1) as u128) as u64;
+        Ok(StreamedReads {
+            step_bytes: of_samples(training.step_samples().min(train.len())),
+            epoch_bytes: of_samples(train.len()),
+            resident_bytes: series.resident_bytes(),
+        })
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        let [step, epoch, resident, rate] =
+            [self.step_bytes, self.epoch_bytes, self.resident_bytes, 10 * self.step_bytes]
+                .map(|of| bytes(usize::try_from(of).unwrap_or(usize::MAX)));
+        format!(
+            "reading   {step} a step, {epoch} an epoch: 10 steps a second take {rate} a second from the disk; in memory the \
+             series takes {resident}\n"
+        )
+    }
+}
+
 impl DatasetReads {
     fn of(
         source: &Source,

@@ -191,14 +191,15 @@ fn predict_with(trained: &mut Trained, request: &PredictRequest, host: &Host<'_>
     let source = data.source();
     let (values, named) = by_name(loss, &predicted, horizons);
     let of_source = |source: &Source| {
-        let of_sample = source.sample_instruments()?[range.clone()].to_vec();
+        let of_sample = range.clone().map(|sample| source.instrument_of(sample).map(|place| place as i32));
+        let of_sample = of_sample.collect::<Option<Vec<i32>>>().filter(|_| !source.instruments().is_empty())?;
         Some(InstrumentsOfSamples { names: source.instruments().to_vec(), of_sample })
     };
     Ok(Predicted {
         horizons: values.len() / range.len().max(1),
         values,
         named,
-        sample_times: source.and_then(Source::sample_times).map(|times| times[range.clone()].to_vec()),
+        sample_times: source.map_or(Ok(None), |source| source.times_of(&range.clone().collect::<Vec<usize>>()))?,
         instruments: source.and_then(of_source),
         step: trained.step,
         notes: trained.notes.clone(),

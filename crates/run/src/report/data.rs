@@ -1,13 +1,15 @@
 //! The data: what was read, what was wrong with it, where it has gaps.
 
-use megabatch_chunk_io::{AttributeValue, SeriesSource, Source};
+use std::ops::Range;
+
+use megabatch_chunk_io::{AttributeValue, SeriesColumn, SeriesSource, Source};
 use serde_json::Value;
 
 use super::chart::{Axis, Row, Span, Timeline, Words};
 use super::html::{Section, Table, paragraph};
 use super::json;
 use crate::adapters::data::Data;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::nouns::Nouns;
 use crate::text::number::{grouped, instant, plural, seconds};
 
@@ -72,13 +74,14 @@ impl DataFacts {
             holds: "",
             timeframes: timeframes
                 .iter()
-                .map(|timeframe| {
-                    let counts = [timeframe.close_times().len(), timeframe.steps(), timeframe.feature_names().len()];
+                .enumerate()
+                .map(|(k, timeframe)| {
+                    let counts = [file.bars(k), timeframe.steps(), timeframe.feature_names().len()];
                     let [bars, steps, features] = counts.map(|count| grouped(count as u64));
                     [timeframe.name().to_owned(), bars, steps, features]
                 })
                 .collect(),
-            stretches: stretches(series),
+            stretches: stretches(series)?,
             source: json,
             attributes,
         })
@@ -86,28 +89,34 @@ impl DataFacts {
 }
 
 /// Each instrument's stretches, by the bars of the shortest timeframe.
-fn stretches(series: &SeriesSource) -> Vec<(String, Vec<(i64, i64)>)> {
+fn stretches(series: &SeriesSource) -> Result<Vec<(String, Vec<(i64, i64)>)>> {
     let file = series.file();
     let shortest = &file.timeframes()[0];
-    let times = shortest.close_times();
     let starts: Vec<usize> =
         shortest.instrument_starts().iter().filter_map(|&start| usize::try_from(start).ok()).collect();
     if file.instruments().is_empty() || starts.len() != file.instruments().len() + 1 {
-        return vec![("bars".to_owned(), without_gaps(times))];
+        return Ok(vec![("bars".to_owned(), without_gaps(series, 0..file.bars(0))?)]);
     }
-    let spans = starts.windows(2).map(|pair| without_gaps(&times[pair[0]..pair[1]]));
-    file.instruments().iter().cloned().zip(spans).collect()
+    let spans = file.instruments().iter().cloned().zip(starts.windows(2));
+    spans.map(|(name, pair)| Ok((name, without_gaps(series, pair[0]..pair[1])?))).collect()
 }
 
-fn without_gaps(times: &[i64]) -> Vec<(i64, i64)> {
-    let mut spans: Vec<(i64, i64)> = Vec::new();
+fn without_gaps(series: &SeriesSource, bars: Range<usize>) -> Result<Vec<(i64, i64)>> {
+    let mut spans = Vec::new();
+    series.file().scan_column(SeriesColumn::CloseTime(0), bars, |_, times| {
+        add_without_gaps(&mut spans, times);
+        Ok::<(), Error>(())
+    })?;
+    Ok(spans)
+}
+
+fn add_without_gaps(spans: &mut Vec<(i64, i64)>, times: &[i64]) {
     for &time in times {
         match spans.last_mut().filter(|(_, last)| time - *last <= LONG_GAP_NS) {
             Some((_, last)) => *last = time,
             None => spans.push((time, time)),
         }
     }
-    spans
 }
 
 pub(crate) fn section(facts: &DataFacts) -> Section {
@@ -201,8 +210,9 @@ mod tests {
     #[test]
     fn stretches_end_at_long_gaps_only() {
         let times = [0, HOUR, 60 * HOUR, 61 * HOUR, 200 * HOUR];
-        assert_eq!(without_gaps(&times), [(0, 61 * HOUR), (200 * HOUR, 200 * HOUR)]);
-        assert!(without_gaps(&[]).is_empty());
+        let mut spans = Vec::new();
+        times.chunks(2).for_each(|piece| add_without_gaps(&mut spans, piece));
+        assert_eq!(spans, [(0, 61 * HOUR), (200 * HOUR, 200 * HOUR)]);
     }
 
     #[test]

@@ -272,7 +272,7 @@ mod tests {
             attention: None,
             day: None,
             data: &DataFacts { unit: "pips", bar: "bars of M1".into(), ..DataFacts::default() },
-            split: &SplitFacts::of(&split, None),
+            split: &SplitFacts::without_times(&split),
             memory: &MemoryFacts::default(),
             gpu: &[],
             machine: &Machine::of(&megabatch_gpu_core::Device::cpu(), &trainer::Config::default()),

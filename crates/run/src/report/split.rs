@@ -3,7 +3,9 @@
 
 use super::chart::{Axis, Row, Span, Timeline, Words};
 use super::html::{Section, Table, paragraph};
+use crate::adapters::data::Data;
 use crate::config::Config;
+use crate::error::Result;
 use crate::plan::Plan;
 use crate::text::number::{fixed, grouped, instant, percent, plural};
 
@@ -24,20 +26,44 @@ pub(crate) struct SplitFacts {
 }
 
 impl SplitFacts {
-    /// The spans of `split`, whose samples were taken at `times`.
-    pub(crate) fn of(split: &megabatch_trainer::Split, times: Option<&[i64]>) -> Self {
-        let parts = [("train", &split.train), ("validation", &split.validation), ("test", &split.test)];
-        let span = |(name, samples): (&'static str, &Vec<usize>)| {
-            let time = |&sample: &usize| times.map_or(sample as i64, |times| times[sample]);
-            let (first, last) = (samples.iter().map(time).min(), samples.iter().map(time).max());
-            PartSpan { name, samples: samples.len(), ends: first.zip(last) }
-        };
-        SplitFacts { parts: parts.map(span).to_vec(), has_times: times.is_some() }
+    /// The spans of `split`, which is one of `data`.
+    ///
+    /// # Errors
+    /// Times that cannot be read.
+    pub(crate) fn of(split: &megabatch_trainer::Split, data: &Data) -> Result<Self> {
+        let has_times = data.has_times();
+        let span = |samples: &[usize]| if has_times { data.time_span(samples) } else { Ok(places(samples)) };
+        Ok(SplitFacts { parts: parts(split, span)?, has_times })
+    }
+
+    /// The places of the samples of `split`.
+    #[cfg(test)]
+    pub(crate) fn without_times(split: &megabatch_trainer::Split) -> Self {
+        let parts = parts(split, |samples| Ok(places(samples))).expect("places are not read");
+        SplitFacts { parts, has_times: false }
     }
 
     fn end(&self, at: i64) -> String {
         if self.has_times { instant(at) } else { fixed(at as f64, 0) }
     }
+}
+
+/// The parts of `split`, each with its `span`.
+fn parts(
+    split: &megabatch_trainer::Split,
+    span: impl Fn(&[usize]) -> Result<Option<(i64, i64)>>,
+) -> Result<Vec<PartSpan>> {
+    let parts = [("train", &split.train), ("validation", &split.validation), ("test", &split.test)];
+    let part = |(name, samples): (&'static str, &Vec<usize>)| {
+        Ok(PartSpan { name, samples: samples.len(), ends: span(samples)? })
+    };
+    parts.into_iter().map(part).collect()
+}
+
+/// First and last place of samples without times.
+fn places(samples: &[usize]) -> Option<(i64, i64)> {
+    let place = |&sample: &usize| sample as i64;
+    samples.iter().map(place).min().zip(samples.iter().map(place).max())
 }
 
 pub(crate) fn section(facts: &SplitFacts, plan: &Plan, config: &Config) -> Section {
@@ -128,10 +154,10 @@ mod tests {
     #[test]
     fn parts_have_the_times_of_their_samples() {
         let split = Split { train: vec![0, 1, 4], test: vec![2], ..Split::default() };
-        let ends = |times: Option<&[i64]>| {
-            SplitFacts::of(&split, times).parts.iter().map(|part| part.ends).collect::<Vec<_>>()
-        };
-        assert_eq!(ends(Some(&[5, 90, 30, 40, 10])), [Some((5, 90)), None, Some((30, 30))]);
-        assert_eq!(ends(None), [Some((0, 4)), None, Some((2, 2))]);
+        let ends = |parts: Vec<PartSpan>| parts.into_iter().map(|part| part.ends).collect::<Vec<_>>();
+        assert_eq!(ends(SplitFacts::without_times(&split).parts), [Some((0, 4)), None, Some((2, 2))]);
+        let times = [5, 90, 30, 40, 10];
+        let span = |samples: &[usize]| Ok(places(&samples.iter().map(|&n: &usize| times[n]).collect::<Vec<usize>>()));
+        assert_eq!(ends(super::parts(&split, span).unwrap()), [Some((5, 90)), None, Some((30, 30))]);
     }
 }

@@ -21,6 +21,7 @@ use megabatch_trainer::{
 
 use crate::adapters::data::Data;
 use crate::adapters::neighbours::Neighbours;
+use crate::adapters::verified::VerifiedFiles;
 use crate::config::{Config, IdleSetting, JobTraits};
 use crate::error::{Error, Kind, Result};
 use crate::nouns::Nouns;
@@ -58,8 +59,8 @@ pub(crate) struct TrainingSetup {
     held_beside_bytes: usize,
     /// Rows of the file that are decoded together, 1 where none are.
     stored_rows: usize,
-    /// Sizes of a cache of the series, where it may stay in its file.
-    cache_bounds: Option<CacheBounds>,
+    /// Sizes of the series, where it may stay in its file.
+    streamable: Option<StreamableSeries>,
     cache_folder: Option<PathBuf>,
     /// Processes that train together.
     pub(crate) ranks: usize,
@@ -83,7 +84,7 @@ pub(crate) struct Request<'a> {
     /// Memory of another machine, to plan for it.
     pub(crate) memory_bytes: Option<usize>,
     pub(crate) intent: Intent,
-    /// Folder that keeps the choice of GPU kernels.
+    /// Folder that keeps the choice of GPU kernels, and which series were verified.
     pub(crate) cache_folder: Option<&'a Path>,
 }
 
@@ -204,8 +205,8 @@ impl TrainingSetup {
     /// Passage of the data through memory in batches of `batch_size`, beside a model that takes
     /// `model_bytes`.
     pub(crate) fn chunks_beside(&self, model_bytes: usize, batch_size: usize) -> Result<ChunkPlan, MemoryShortage> {
-        let TrainingSetup { held_beside_bytes: held_bytes, stored_rows, cache_bounds, .. } = *self;
-        let beside = Beside { model_bytes, held_bytes, batch_size, stored_rows, cache_bounds };
+        let TrainingSetup { held_beside_bytes: held_bytes, stored_rows, streamable, .. } = *self;
+        let beside = Beside { model_bytes, held_bytes, batch_size, stored_rows, streamable };
         chunks(&self.data, &self.config, self.memory_bytes, beside)
     }
 
@@ -236,7 +237,8 @@ impl TrainingSetup {
         device.set_budget_bytes(Some(memory_bytes));
         let path = data_path(&config, request.data)?;
         let not_even_data = |error| not_even_data(error, memory_bytes);
-        let mut data = Data::open(&path, &config, &device).map_err(not_even_data)?;
+        let verified = VerifiedFiles::below(request.cache_folder);
+        let mut data = Data::open(&path, &config, &device, &verified).map_err(not_even_data)?;
         let split = data.split(&config)?;
         if config.text("training.loss") == Some("auto") && config.tasks().is_none() {
             config.set_choice("training.loss", data.default_loss());
@@ -252,7 +254,7 @@ impl TrainingSetup {
         let unfit = |error| Error::from(error).context(path.display().to_string());
         training.check_samples(data.samples()).map_err(unfit)?;
         let Computing { gpu, skip_reason: gpu_passed_over } = named.computing(training.check_on_gpu())?;
-        let cache_bounds = match needs_resident_series(&training, gpu.is_some() || gpu_asked.is_some()) {
+        let streamable = match needs_resident_series(&training, gpu.is_some() || gpu_asked.is_some()) {
             Some(needs) => {
                 if config.text("data.residency") == Some("streamed") && data.streamable().is_some() {
                     return Err(Error::usage(format!(
@@ -264,14 +266,14 @@ impl TrainingSetup {
                 }
                 None
             }
-            None => data.streamable().map(SeriesSource::cache_bounds).transpose()?,
+            None => data.streamable().map(StreamableSeries::of).transpose()?,
         };
         let model_bytes = footprint(data.samples(), &split, &training)?.total_bytes();
         let cached_bytes = device.scope("data/cache").usage().allocated_bytes;
         let held_beside_bytes = device.usage().allocated_bytes - cached_bytes + data.beside_bytes();
         let stored_rows = stored_rows(&data)?;
         let batch_size = training.batch_size;
-        let beside = Beside { model_bytes, held_bytes: held_beside_bytes, batch_size, stored_rows, cache_bounds };
+        let beside = Beside { model_bytes, held_bytes: held_beside_bytes, batch_size, stored_rows, streamable };
         let chunks = chunks(&data, &config, memory_bytes, beside);
         if let (Intent::Run, Ok(chunks)) = (request.intent, &chunks) {
             let ready = match chunks.residence {
@@ -296,7 +298,7 @@ impl TrainingSetup {
             chunks,
             held_beside_bytes,
             stored_rows,
-            cache_bounds,
+            streamable,
             cache_folder: request.cache_folder.map(Path::to_owned),
             ranks: 1,
         })
@@ -340,7 +342,21 @@ struct Beside {
     held_bytes: usize,
     batch_size: usize,
     stored_rows: usize,
-    cache_bounds: Option<CacheBounds>,
+    streamable: Option<StreamableSeries>,
+}
+
+/// Sizes of a series that may stay in its file.
+#[derive(Clone, Copy, Debug)]
+struct StreamableSeries {
+    /// Bytes that it adds to what is held, where it is in memory.
+    resident_bytes: u64,
+    cache: CacheBounds,
+}
+
+impl StreamableSeries {
+    fn of(series: &SeriesSource) -> megabatch_chunk_io::Result<Self> {
+        Ok(StreamableSeries { resident_bytes: series.resident_bytes(), cache: series.cache_bounds()? })
+    }
 }
 
 /// What needs a series in memory, in words of a setting.
@@ -366,14 +382,14 @@ fn chunks(
     data: &Data,
     config: &Config,
     memory_bytes: usize,
-    Beside { model_bytes, held_bytes, batch_size, stored_rows, cache_bounds }: Beside,
+    Beside { model_bytes, held_bytes, batch_size, stored_rows, streamable }: Beside,
 ) -> Result<ChunkPlan, MemoryShortage> {
     let shape = data.shape();
     if !data.is_windows() {
-        let Some((series, bounds)) = data.streamable().zip(cache_bounds) else {
+        let Some(StreamableSeries { resident_bytes, cache }) = streamable else {
             return Ok(ChunkPlan::resident(shape, held_bytes as u64));
         };
-        let resident_bytes = series.resident_bytes() + held_bytes as u64;
+        let resident_bytes = resident_bytes + held_bytes as u64;
         let stays = match config.text("data.residency") {
             Some("resident") => true,
             Some("streamed") => false,
@@ -382,7 +398,7 @@ fn chunks(
         if stays {
             return Ok(ChunkPlan::resident(shape, resident_bytes));
         }
-        let CacheBounds { bytes_min, bytes_max } = bounds;
+        let CacheBounds { bytes_min, bytes_max } = cache;
         let left = memory_bytes.saturating_sub(model_bytes + held_bytes);
         let set = config.optional_number("data.cache_gb").map(|gigabytes| (gigabytes * 1e9) as usize);
         let cache_bytes = set.unwrap_or(left / 2).clamp(bytes_min, bytes_max.max(bytes_min));

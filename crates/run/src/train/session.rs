@@ -488,7 +488,7 @@ impl Session {
             attention: attention.as_ref(),
             day: day.as_ref(),
             data: &DataFacts::of(data)?,
-            split: &SplitFacts::of(split, data.unit_times()),
+            split: &SplitFacts::of(split, data)?,
             memory,
             gpu: &crate::gpu::rows(&self.folder.gpu_file())?,
             machine: &Machine::of(self.job.computes_on(), training),

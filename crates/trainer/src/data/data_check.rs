@@ -27,6 +27,7 @@ impl Config {
         self.loss.check_readout(self.model.readout)?;
         self.loss.check_groups(width)?;
         check_readout_of(samples, self.model.readout)?;
+        let targets = samples.targets();
         if self.loss.takes_any_number(width) {
             return Ok(());
         }
@@ -46,7 +47,7 @@ impl Config {
                 check(first, targets)?;
             }
         }
-        samples.targets().map_or(Ok(()), |targets| check(0, targets))
+        targets.map_or(Ok(()), |targets| check(0, targets))
     }
 }
 

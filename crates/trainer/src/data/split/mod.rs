@@ -6,11 +6,13 @@
 //! Without a gap between the parts, a validation sample's window would hold bars that a training
 //! label was computed from, and its error would flatter the model.
 
+mod in_pieces;
 pub mod reckoning;
 mod walk_forward;
 
 use serde::{Deserialize, Serialize};
 
+pub use in_pieces::{PurgeRule, SampleTimes, TimeColumn, split_in_pieces};
 pub use walk_forward::{TrainingWindow, WalkForward, walk_forward};
 
 use crate::error::{Error, Result};
@@ -114,12 +116,16 @@ pub fn split(time_ns: &[i64], fractions: SplitFractions, purge: Purge<'_>) -> Re
         ("test", fractions.test, [counts[1], test.len()]),
     ] {
         if fraction > 0.0 && after == 0 {
-            let advice = "give it a larger fraction of `fractions`, shorten the windows, set `purge`, or add data";
-            return Err(Error::NothingLeft { part, before, after, advice });
+            return Err(part_without_samples(part, before, after));
         }
     }
     let purged = time_ns.len() - train.len() - validation.len() - test.len();
     Ok(Split { train, validation, test, validation_start_ns, test_start_ns, purged })
+}
+
+fn part_without_samples(part: &'static str, before: usize, after: usize) -> Error {
+    let advice = "give it a larger fraction of `fractions`, shorten the windows, set `purge`, or add data";
+    Error::NothingLeft { part, before, after, advice }
 }
 
 fn check(fractions: SplitFractions) -> Result<()> {

@@ -1,0 +1,135 @@
+#![forbid(unsafe_code)]
+
+//! The rules of the series layout, held against a file whose index stays there.
+
+use std::ops::Range;
+
+use super::check::{SampleIndex, TimeframeIndex, check_bars, check_piece, check_samples};
+use super::columns::{InstrumentRuns, PIECE, SeriesColumn};
+use super::open::SeriesFile;
+use crate::error::{Error, Result};
+use crate::spans::{check_label_end, check_reach};
+
+/// Most bars whose close times are held to check samples.
+const BARS_MAX: usize = 1 << 20;
+
+/// The samples of a piece.
+struct Piece {
+    samples: Range<usize>,
+    time: Vec<i64>,
+    instrument: Vec<i32>,
+}
+
+impl SeriesFile {
+    /// The runs of samples of one instrument.
+    pub(super) fn read_instrument_runs(&self) -> Result<InstrumentRuns> {
+        let mut runs = InstrumentRuns::default();
+        for piece in self.sample_pieces() {
+            let instruments = self.read_instruments(&piece)?;
+            piece.zip(instruments).for_each(|(sample, instrument)| runs.push(sample, instrument));
+        }
+        Ok(runs)
+    }
+
+    /// Checks every rule that [`SeriesFile::load_index`] checks.
+    pub(crate) fn check_in_pieces(&self) -> Result<()> {
+        let refused = |fault| Error::invalid(self.path(), fault);
+        for samples in self.sample_pieces() {
+            let time = self.piece_of(SeriesColumn::SampleTime, &samples)?;
+            for (column, check) in [
+                (SeriesColumn::ReachTime, check_reach as fn(&[i64], &[i64], usize) -> _),
+                (SeriesColumn::LabelEndTime, check_label_end),
+            ] {
+                if self.has_column(column) {
+                    check(&self.piece_of(column, &samples)?, &time, samples.start).map_err(refused)?;
+                }
+            }
+            let instrument = self.read_instruments(&samples)?;
+            let index = SampleIndex { time: &time, instrument: &instrument, instruments: self.instrument_count() };
+            check_samples(&index, samples.start).map_err(refused)?;
+        }
+        for k in 0..self.timeframes().len() {
+            self.check_bars_in_pieces(k)?;
+            for samples in self.sample_pieces() {
+                let time = self.piece_of(SeriesColumn::SampleTime, &samples)?;
+                let instrument = self.read_instruments(&samples)?;
+                self.check_piece(k, &Piece { samples, time, instrument })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_bars_in_pieces(&self, k: usize) -> Result<()> {
+        let refused = |fault| Error::invalid(self.path(), fault);
+        let bars = self.bars(k);
+        for first in (0..bars).step_by(PIECE) {
+            // Each piece begins with the last bar of the one before it.
+            let rows = first.saturating_sub(1)..bars.min(first + PIECE);
+            let close_time = self.piece_of(SeriesColumn::CloseTime(k), &rows)?;
+            let index = TimeframeIndex { close_time: &close_time, first_bar: rows.start, ..self.index_without_arrays(k) };
+            check_bars(&index, self.instrument_count()).map_err(refused)?;
+        }
+        Ok(())
+    }
+
+    fn check_piece(&self, k: usize, piece: &Piece) -> Result<()> {
+        let (bars, sample_end) = (self.bars(k), self.piece_of(SeriesColumn::SampleEnd(k), &piece.samples)?);
+        let ends = sample_end.iter().filter_map(|&end| usize::try_from(end).ok().filter(|&end| end < bars));
+        let (low, high) = (ends.clone().min().unwrap_or(0), ends.max().map_or(0, |end| bars.min(end + 2)));
+        if high - low > BARS_MAX && piece.samples.len() > 1 {
+            let middle = piece.samples.len() / 2;
+            let half = |places: Range<usize>| Piece {
+                samples: piece.samples.start + places.start..piece.samples.start + places.end,
+                time: piece.time[places.clone()].to_vec(),
+                instrument: piece.instrument.get(places).unwrap_or_default().to_vec(),
+            };
+            self.check_piece(k, &half(0..middle))?;
+            return self.check_piece(k, &half(middle..piece.samples.len()));
+        }
+        let close_time = self.piece_of(SeriesColumn::CloseTime(k), &(low..high))?;
+        let index = TimeframeIndex {
+            close_time: &close_time,
+            first_bar: low,
+            sample_end: &sample_end,
+            first_sample: piece.samples.start,
+            ..self.index_without_arrays(k)
+        };
+        let samples =
+            SampleIndex { time: &piece.time, instrument: &piece.instrument, instruments: self.instrument_count() };
+        check_piece(&index, &samples).map_err(|fault| Error::invalid(self.path(), fault))
+    }
+
+    fn index_without_arrays(&self, k: usize) -> TimeframeIndex<'_> {
+        let timeframe = &self.timeframes()[k];
+        TimeframeIndex {
+            name: timeframe.name(),
+            steps: timeframe.steps(),
+            bars: self.bars(k),
+            close_time: &[],
+            first_bar: 0,
+            sample_end: &[],
+            first_sample: 0,
+            instrument_start: timeframe.instrument_starts(),
+            segment_start: timeframe.segment_starts(),
+        }
+    }
+
+    fn sample_pieces(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let samples = self.shape().samples;
+        (0..samples).step_by(PIECE).map(move |first| first..samples.min(first + PIECE))
+    }
+
+    fn piece_of(&self, column: SeriesColumn, rows: &Range<usize>) -> Result<Vec<i64>> {
+        let mut piece = vec![0; rows.len()];
+        self.read_column(column, rows.clone(), &mut piece)?;
+        Ok(piece)
+    }
+
+    /// Instruments of samples; none where the file names none.
+    fn read_instruments(&self, samples: &Range<usize>) -> Result<Vec<i32>> {
+        let Some(table) = &self.samples.instrument else { return Ok(Vec::new()) };
+        let mut instruments = vec![0; samples.len()];
+        table.read_rows(samples.clone(), &mut instruments)?;
+        Ok(instruments)
+    }
+}

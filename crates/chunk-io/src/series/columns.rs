@@ -1,0 +1,139 @@
+#![forbid(unsafe_code)]
+
+//! Lists of integers of a series file, read in pieces.
+
+use std::ops::Range;
+
+use super::SeriesFile;
+use crate::error::{Error, Result};
+use crate::file::NumericDataset;
+
+/// Entries of a list that are read at once where all of it is.
+pub(super) const PIECE: usize = 1 << 16;
+
+/// A list of integers of a series file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeriesColumn {
+    /// Time of each sample, `[N]`.
+    SampleTime,
+    /// [`SeriesFile::span_times`]: open time of the earliest bar of each sample, `[N]`.
+    ReachTime,
+    /// [`SeriesFile::span_times`]: close time of the last bar of each sample's targets, `[N]`.
+    LabelEndTime,
+    /// Last bar of each sample's window in a timeframe, `[N]`.
+    SampleEnd(usize),
+    /// Close time of each bar of a timeframe, `[bars]`.
+    CloseTime(usize),
+}
+
+/// Instruments of samples, as runs of consecutive samples of one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct InstrumentRuns {
+    /// First sample of each run.
+    starts: Vec<usize>,
+    instruments: Vec<i32>,
+}
+
+impl InstrumentRuns {
+    pub(super) fn push(&mut self, sample: usize, instrument: i32) {
+        if self.instruments.last() != Some(&instrument) {
+            self.starts.push(sample);
+            self.instruments.push(instrument);
+        }
+    }
+
+    fn of(&self, sample: usize) -> Option<i32> {
+        let run = self.starts.partition_point(|&start| start <= sample).checked_sub(1)?;
+        Some(self.instruments[run])
+    }
+}
+
+impl SeriesFile {
+    /// Instrument of a sample, an index into [`SeriesFile::instruments`]; `None` where the file
+    /// names none.
+    pub fn instrument_of(&self, sample: usize) -> Option<usize> {
+        self.instrument_runs.of(sample).map(|instrument| instrument as usize)
+    }
+
+    /// Number of bars of a timeframe.
+    pub fn bars(&self, timeframe: usize) -> usize {
+        self.timeframes[timeframe].values_table().rows()
+    }
+
+    /// True if the file has the list.
+    pub fn has_column(&self, column: SeriesColumn) -> bool {
+        self.column(column).is_some()
+    }
+
+    /// Copies `rows` of a list to `out`, from memory where it is there.
+    ///
+    /// # Errors
+    /// [`Error::Rows`].
+    ///
+    /// # Panics
+    /// If the file does not have the list or the rows, or `out` is not as long as they are.
+    pub fn read_column(&self, column: SeriesColumn, rows: Range<usize>, out: &mut [i64]) -> Result<()> {
+        assert_eq!(out.len(), rows.len(), "memory for exactly the rows");
+        if let Some(held) = self.held_column(column) {
+            out.copy_from_slice(&held[rows]);
+            return Ok(());
+        }
+        let table = self.column(column).expect("a list of the file");
+        table.read_integers(rows.clone(), out).map_err(|source| table.rows_failed(&[rows], source))
+    }
+
+    /// Gives `each` the entries `rows` of a list in order, some at a time, with the row of the
+    /// first.
+    ///
+    /// # Errors
+    /// [`Error::Rows`], and whatever `each` returns.
+    ///
+    /// # Panics
+    /// As [`SeriesFile::read_column`].
+    pub fn scan_column<E: From<Error>>(
+        &self,
+        column: SeriesColumn,
+        rows: Range<usize>,
+        mut each: impl FnMut(usize, &[i64]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut piece = Vec::new();
+        for first in rows.clone().step_by(PIECE) {
+            let rows = first..rows.end.min(first + PIECE);
+            piece.resize(rows.len(), 0);
+            self.read_column(column, rows, &mut piece)?;
+            each(first, &piece)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of the index in memory.
+    pub fn index_bytes(&self) -> u64 {
+        let of_samples = [SeriesColumn::SampleTime, SeriesColumn::ReachTime, SeriesColumn::LabelEndTime];
+        let timeframes = (0..self.timeframes.len()).flat_map(|k| [SeriesColumn::SampleEnd(k), SeriesColumn::CloseTime(k)]);
+        let columns = of_samples.into_iter().chain(timeframes).filter_map(|column| self.column(column));
+        let integers: usize = columns.map(|table| table.rows() * size_of::<i64>()).sum();
+        let instruments = self.samples.instrument.as_ref().map_or(0, |table| table.rows() * size_of::<i32>());
+        (integers + instruments) as u64
+    }
+
+    fn column(&self, column: SeriesColumn) -> Option<&NumericDataset> {
+        match column {
+            SeriesColumn::SampleTime => Some(&self.samples.time),
+            SeriesColumn::ReachTime => self.samples.reach_time.as_ref(),
+            SeriesColumn::LabelEndTime => self.samples.label_end_time.as_ref(),
+            SeriesColumn::SampleEnd(k) => self.timeframes.get(k).map(|timeframe| timeframe.sample_end_table()),
+            SeriesColumn::CloseTime(k) => self.timeframes.get(k).map(|timeframe| timeframe.close_time_table()),
+        }
+    }
+
+    fn held_column(&self, column: SeriesColumn) -> Option<&[i64]> {
+        let index = self.index.get()?;
+        match column {
+            SeriesColumn::SampleTime => Some(index.sample_time.as_slice()),
+            SeriesColumn::ReachTime => index.span_times.reach_times(),
+            SeriesColumn::LabelEndTime => index.span_times.label_end_times(),
+            SeriesColumn::SampleEnd(k) => self.timeframes.get(k).map(|timeframe| timeframe.sample_ends()),
+            SeriesColumn::CloseTime(k) => self.timeframes.get(k).map(|timeframe| timeframe.close_times()),
+        }
+    }
+}

@@ -1,0 +1,334 @@
+#![forbid(unsafe_code)]
+
+//! The split of samples whose times are read in pieces: memory does not grow with their number,
+//! but for the lists of the parts.
+
+use std::error::Error as StdError;
+use std::ops::Range;
+
+use super::{Split, SplitFractions, check, part_without_samples};
+use crate::error::{Error, Result};
+
+/// Error of a source of times; it names its file and place.
+type SourceError = Box<dyn StdError + Send + Sync>;
+
+/// A time that each sample has, ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeColumn {
+    /// When the sample was taken.
+    Sample,
+    /// As `window_start_ns` of [`Purge::Windows`](super::Purge::Windows).
+    WindowStart,
+    /// As `label_end_ns` of [`Purge::Windows`](super::Purge::Windows).
+    LabelEnd,
+}
+
+/// Times of samples, read in pieces.
+pub trait SampleTimes {
+    /// Number of samples.
+    fn len(&self) -> usize;
+
+    /// True if there are no samples.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Gives `each` the times of `samples` in order, some at a time, with the number of the first.
+    ///
+    /// # Errors
+    /// Whatever keeps the source from reading.
+    fn scan(
+        &self,
+        column: TimeColumn,
+        samples: Range<usize>,
+        each: &mut dyn FnMut(usize, &[i64]),
+    ) -> Result<(), SourceError>;
+}
+
+/// Rule by which samples of an earlier and a later part must lie apart; see
+/// [`Purge`](super::Purge).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PurgeRule {
+    /// By [`TimeColumn::WindowStart`] and [`TimeColumn::LabelEnd`].
+    Windows,
+    /// By [`TimeColumn::Sample`], ns.
+    Duration(i64),
+}
+
+/// [`split`](super::split) of samples whose times are read in pieces.
+///
+/// # Errors
+/// As [`split`](super::split); [`Error::Gather`] where times cannot be read.
+pub fn split_in_pieces(times: &dyn SampleTimes, fractions: SplitFractions, purge: PurgeRule) -> Result<Split> {
+    check(fractions)?;
+    let reader = Reader { times, purge };
+    let [validation_start_ns, test_start_ns] = reader.instants(fractions)?;
+    let mut parts = [(); 3].map(|()| Ranges::default());
+    reader.scan(TimeColumn::Sample, &reader.all(), |sample, time| {
+        let part = match time {
+            _ if time < validation_start_ns => 0,
+            _ if time < test_start_ns => 1,
+            _ => 2,
+        };
+        parts[part].push(sample);
+    })?;
+    let [train, before_validation, before_test] = parts;
+    let after_train = reader.after(&train)?;
+    let validation = reader.keep(&before_validation, after_train)?;
+    let test = reader.keep(&before_test, after_train.max(reader.after(&validation)?))?;
+    for (part, fraction, [before, after]) in [
+        ("training", fractions.train, [train.len(); 2]),
+        ("validation", fractions.validation, [before_validation.len(), validation.len()]),
+        ("test", fractions.test, [before_test.len(), test.len()]),
+    ] {
+        if fraction > 0.0 && after == 0 {
+            return Err(part_without_samples(part, before, after));
+        }
+    }
+    let purged = times.len() - train.len() - validation.len() - test.len();
+    let [train, validation, test] = [train, validation, test].map(Ranges::into_list);
+    Ok(Split { train, validation, test, validation_start_ns, test_start_ns, purged })
+}
+
+/// Ascending samples, as runs of consecutive ones.
+#[derive(Debug, Default)]
+struct Ranges(Vec<Range<usize>>);
+
+impl Ranges {
+    fn push(&mut self, sample: usize) {
+        match self.0.last_mut() {
+            Some(last) if last.end == sample => last.end += 1,
+            _ => self.0.push(sample..sample + 1),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.0.iter().map(ExactSizeIterator::len).sum()
+    }
+
+    fn into_list(self) -> Vec<usize> {
+        let mut list = Vec::with_capacity(self.len());
+        self.0.into_iter().for_each(|range| list.extend(range));
+        list
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    times: &'a dyn SampleTimes,
+    purge: PurgeRule,
+}
+
+impl Reader<'_> {
+    fn all(self) -> Ranges {
+        Ranges(std::iter::once(0..self.times.len()).filter(|all| !all.is_empty()).collect())
+    }
+
+    fn scan(self, column: TimeColumn, samples: &Ranges, mut each: impl FnMut(usize, i64)) -> Result<()> {
+        for range in &samples.0 {
+            let (first, last, count) = (range.start, range.end - 1, range.len());
+            let mut piece = |first: usize, times: &[i64]| (first..).zip(times).for_each(|(n, &time)| each(n, time));
+            let scanned = self.times.scan(column, range.clone(), &mut piece);
+            scanned.map_err(|source| Error::Gather { first, last, count, source })?;
+        }
+        Ok(())
+    }
+
+    /// The time from which a sample is clear of all samples of `earlier`.
+    fn after(self, earlier: &Ranges) -> Result<i64> {
+        let (column, beyond) = match self.purge {
+            PurgeRule::Windows => (TimeColumn::LabelEnd, 0),
+            PurgeRule::Duration(duration_ns) => (TimeColumn::Sample, duration_ns),
+        };
+        let mut limit = i64::MIN;
+        self.scan(column, earlier, |_, time| limit = limit.max(time.saturating_add(beyond)))?;
+        Ok(limit)
+    }
+
+    /// The samples of `part` that are clear of what ends at `limit_ns`.
+    fn keep(self, part: &Ranges, limit_ns: i64) -> Result<Ranges> {
+        let column = if self.purge == PurgeRule::Windows { TimeColumn::WindowStart } else { TimeColumn::Sample };
+        let mut kept = Ranges::default();
+        self.scan(column, part, |sample, start| {
+            if start >= limit_ns {
+                kept.push(sample);
+            }
+        })?;
+        Ok(kept)
+    }
+
+    /// As `instants` of samples in memory.
+    fn instants(self, fractions: SplitFractions) -> Result<[i64; 2]> {
+        let rank = |share: f64| (share * self.times.len() as f64).round() as usize;
+        let ranks = [rank(fractions.train), rank(fractions.train + fractions.validation)];
+        let [after_train, after_validation] = self.values_at(ranks)?;
+        let test = if fractions.test > 0.0 { after_validation } else { i64::MAX };
+        let validation = if fractions.validation > 0.0 { after_train } else { test };
+        Ok([validation.min(test), test])
+    }
+
+    /// The times of these ranks among all, ascending; `i64::MAX` beyond the last.
+    fn values_at(self, ranks: [usize; 2]) -> Result<[i64; 2]> {
+        let (mut low, mut high) = (i64::MAX, i64::MIN);
+        self.scan(TimeColumn::Sample, &self.all(), |_, time| (low, high) = (low.min(time), high.max(time)))?;
+        let beyond = Bracket { low: i64::MAX, high: i64::MAX, rank: 0, values: 1 };
+        let mut brackets = ranks.map(|rank| match rank < self.times.len() {
+            true => Bracket { low, high, rank, values: self.times.len() },
+            false => beyond,
+        });
+        while brackets.iter().any(|bracket| !bracket.is_small()) {
+            let mut counts = brackets.map(|bracket| vec![0_usize; if bracket.is_small() { 0 } else { BUCKETS }]);
+            self.scan(TimeColumn::Sample, &self.all(), |_, time| {
+                for (bracket, counts) in brackets.iter().zip(&mut counts).filter(|(_, counts)| !counts.is_empty()) {
+                    bracket.bucket_of(time).into_iter().for_each(|bucket| counts[bucket] += 1);
+                }
+            })?;
+            for (bracket, counts) in brackets.iter_mut().zip(&counts).filter(|(_, counts)| !counts.is_empty()) {
+                bracket.narrow(counts);
+            }
+        }
+        let mut values = [(); 2].map(|()| Vec::new());
+        if brackets.iter().any(|bracket| bracket.low < bracket.high) {
+            self.scan(TimeColumn::Sample, &self.all(), |_, time| {
+                for (bracket, values) in brackets.iter().zip(&mut values) {
+                    if bracket.low < bracket.high && (bracket.low..=bracket.high).contains(&time) {
+                        values.push(time);
+                    }
+                }
+            })?;
+        }
+        let mut found = [i64::MAX; 2];
+        for ((found, bracket), mut values) in found.iter_mut().zip(brackets).zip(values) {
+            *found = match values.is_empty() {
+                true => bracket.low,
+                false => *values.select_nth_unstable(bracket.rank).1,
+            };
+        }
+        Ok(found)
+    }
+}
+
+/// Buckets of a histogram.
+const BUCKETS: usize = 1 << 16;
+/// Values that are sorted at once.
+const SORTED_MAX: usize = 1 << 18;
+
+/// Bounds of the value of a rank.
+#[derive(Clone, Copy)]
+struct Bracket {
+    low: i64,
+    /// Inclusive.
+    high: i64,
+    /// Rank among the values within.
+    rank: usize,
+    /// Number of values within.
+    values: usize,
+}
+
+impl Bracket {
+    fn is_small(&self) -> bool {
+        self.low == self.high || self.values <= SORTED_MAX
+    }
+
+    /// Width of a bucket.
+    fn width(&self) -> u64 {
+        self.high.wrapping_sub(self.low) as u64 / BUCKETS as u64 + 1
+    }
+
+    fn bucket_of(&self, time: i64) -> Option<usize> {
+        let inside = (self.low..=self.high).contains(&time);
+        inside.then(|| (time.wrapping_sub(self.low) as u64 / self.width()) as usize)
+    }
+
+    /// Bounds of the bucket that holds the rank.
+    fn narrow(&mut self, counts: &[usize]) {
+        let mut before = 0;
+        let bucket = counts.iter().position(|count| {
+            before += count;
+            before > self.rank
+        });
+        let bucket = bucket.expect("the rank is one of the values within");
+        let width = self.width();
+        let low = self.low.wrapping_add((bucket as u64 * width) as i64);
+        let last = low.checked_add_unsigned(width - 1).unwrap_or(i64::MAX);
+        *self = Bracket {
+            low,
+            high: last.min(self.high),
+            rank: self.rank - (before - counts[bucket]),
+            values: counts[bucket],
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::data::split::{Purge, split};
+
+    struct InPieces<'a> {
+        columns: [&'a [i64]; 3],
+        piece: usize,
+    }
+
+    impl SampleTimes for InPieces<'_> {
+        fn len(&self) -> usize {
+            self.columns[0].len()
+        }
+
+        fn scan(
+            &self,
+            column: TimeColumn,
+            samples: Range<usize>,
+            each: &mut dyn FnMut(usize, &[i64]),
+        ) -> Result<(), SourceError> {
+            let times = self.columns[column as usize];
+            for first in samples.clone().step_by(self.piece) {
+                each(first, &times[first..samples.end.min(first + self.piece)]);
+            }
+            Ok(())
+        }
+    }
+
+    fn text(split: Result<Split>) -> String {
+        split.map_or_else(|error| error.to_string(), |split| format!("{split:?}"))
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_are_split_as_the_whole(
+            time in prop::collection::vec(prop_oneof![0_i64..200, any::<i64>(), Just(7)], 0..150),
+            window in 0_i64..10, horizon in 0_i64..10, piece in 1_usize..40,
+            shares in prop_oneof![Just([0.6, 0.2, 0.2]), Just([1.0, 0.0, 0.0]), Just([0.5, 0.0, 0.5]), Just([0.8, 0.2, 0.0])],
+        ) {
+            let window_start: Vec<i64> = time.iter().map(|t| t.saturating_sub(window)).collect();
+            let label_end: Vec<i64> = time.iter().map(|t| t.saturating_add(horizon)).collect();
+            let [train, validation, test] = shares;
+            let fractions = SplitFractions { train, validation, test };
+            let pieces = InPieces { columns: [&time, &window_start, &label_end], piece };
+            let windows = Purge::Windows { window_start_ns: &window_start, label_end_ns: &label_end };
+            let found = split_in_pieces(&pieces, fractions, PurgeRule::Windows);
+            prop_assert_eq!(text(found), text(split(&time, fractions, windows)));
+            let found = split_in_pieces(&pieces, fractions, PurgeRule::Duration(horizon));
+            prop_assert_eq!(text(found), text(split(&time, fractions, Purge::Duration(horizon))));
+        }
+    }
+
+    /// More values than are sorted at once, over the whole range of times.
+    #[test]
+    fn ranks_are_found_among_many_values() {
+        let mut state = 1_u64;
+        let mut time: Vec<i64> = (0..SORTED_MAX + 1000)
+            .map(|n| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                if n % 3 == 0 { 5 } else { state as i64 >> (n % 40) }
+            })
+            .collect();
+        let pieces = InPieces { columns: [&time, &time, &time], piece: 4096 };
+        let ranks = [time.len() / 2, time.len() * 9 / 10];
+        let found = Reader { times: &pieces, purge: PurgeRule::Windows }.values_at(ranks).unwrap();
+        time.sort_unstable();
+        assert_eq!(found, ranks.map(|rank| time[rank]));
+    }
+}
