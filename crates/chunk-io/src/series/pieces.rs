@@ -213,11 +213,11 @@ impl<'a> SeriesWriter<'a> {
         let SampleRows { first, time, reach_time, label_end_time, targets, instrument } = *rows;
         let horizons = self.description.horizons;
         assert!(targets.len() == time.len() * horizons, "samples have targets");
-        let checked = check_reach(reach_time, time)
-            .and_then(|()| check_label_end(label_end_time, time))
-            .and_then(|()| check_targets(targets, horizons));
         let of_all = |fault: LayoutFault| LayoutFault { index: fault.index.map(|index| index + first), ..fault };
-        checked.map_err(|fault| Error::invalid(self.output.path, of_all(fault)))?;
+        let checked = check_reach(reach_time, time, first)
+            .and_then(|()| check_label_end(label_end_time, time, first))
+            .and_then(|()| check_targets(targets, horizons).map_err(of_all));
+        checked.map_err(|fault| Error::invalid(self.output.path, fault))?;
         self.output.write_rows(&self.time, first, time)?;
         self.output.write_rows(&self.reach_time, first, reach_time)?;
         self.output.write_rows(&self.label_end_time, first, label_end_time)?;
