@@ -59,10 +59,14 @@ struct TrainArgs {
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch bench scaling --model multi --batch 64 --threads 2
-  megabatch bench scaling --model single --batch 128 --shuffled --memory-rate 200")]
+  megabatch bench scaling --model single --batch 128 --shuffled --memory-rate 200
+  megabatch bench scaling --shares 504")]
 struct ScalingArgs {
     #[command(flatten)]
     work: WorkArgs,
+    /// Train on one graph of this many shares through LSTM and attention, in place of --model
+    #[arg(long, value_parser = clap::value_parser!(u32).range(9..))]
+    shares: Option<u32>,
     /// Measured steps for each number of threads, after one unmeasured step
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     steps: u64,
@@ -256,6 +260,7 @@ impl ScalingArgs {
         ScalingOptions {
             work: self.work.work(),
             steps: self.steps,
+            shares: self.shares.map(|shares| shares as usize),
             samples: order(self.shuffled),
             memory_gb_per_s: self.memory_rate,
         }

@@ -91,9 +91,15 @@ impl<K> TaskGraph<K> {
 }
 
 impl<K: Copy + Sync> TaskGraph<K> {
-    /// Does the tasks one after another on this thread.
-    pub fn run_here(&self, mut work: impl FnMut(K)) {
-        self.tasks.iter().for_each(|task| work(task.kind));
+    /// Does the tasks one after another on this thread; when each was done, in their order.
+    pub fn run_here(&self, mut work: impl FnMut(K)) -> Vec<TaskTime> {
+        let begin = Instant::now();
+        let mut one = |task: &Task<K>| {
+            let start = begin.elapsed();
+            work(task.kind);
+            TaskTime { start, end: begin.elapsed(), thread: 0 }
+        };
+        self.tasks.iter().map(&mut one).collect()
     }
 
     /// Does the tasks on the threads of `pool`; when each was done, in their order.

@@ -87,6 +87,6 @@ fn made_up(model: ModelKind, features: usize, samples: usize) -> MadeUp {
 }
 
 /// Numbers in [-1, 1) that look random: the golden ratio's multiplicative hash of their index.
-fn noise(len: usize) -> Vec<f32> {
+pub(super) fn noise(len: usize) -> Vec<f32> {
     (0..len as u32).map(|k| (k.wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 23) as f32 - 1.0).collect()
 }

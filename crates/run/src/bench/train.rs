@@ -85,7 +85,7 @@ pub fn train(options: &TrainOptions) -> Result<Findings> {
     Ok(Findings::new(text, &json))
 }
 
-pub(super) fn config(options: &TrainOptions) -> Config {
+fn config(options: &TrainOptions) -> Config {
     let work = &options.work;
     Config {
         model: work.model(),
@@ -101,12 +101,12 @@ pub(super) fn config(options: &TrainOptions) -> Config {
 }
 
 /// The steps after the first, and how long they took together, with what came between them.
-pub(super) struct Timed {
-    pub(super) steps: Vec<StepEvent>,
+struct Timed {
+    steps: Vec<StepEvent>,
     seconds: f64,
 }
 
-pub(super) fn timed(trainer: &mut Trainer, samples: &SeriesInMemory, watch: Option<&Watch>) -> Result<Timed> {
+fn timed(trainer: &mut Trainer, samples: &SeriesInMemory, watch: Option<&Watch>) -> Result<Timed> {
     let train: Vec<usize> = (0..samples.len()).collect();
     let run = Run { samples, train: &train, validation: &[], checkpoints: None };
     let mut timed = Timed { steps: Vec::new(), seconds: 0.0 };
@@ -129,7 +129,7 @@ pub(super) fn timed(trainer: &mut Trainer, samples: &SeriesInMemory, watch: Opti
 }
 
 /// Looks at a GPU while it works.
-pub(super) struct Watch {
+struct Watch {
     recorder: Recorder,
     /// Folder of the rows, which nobody reads.
     _folder: tempfile::TempDir,

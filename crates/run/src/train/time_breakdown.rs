@@ -83,8 +83,8 @@ impl Cause {
             }
             Cause::Host => "raise gpu_optimization.batch_size, so that a step has more to compute",
             Cause::Threads => {
-                "a thread computes 32 samples, or one graph, at a time: raise gpu_optimization.batch_size, or lower training.threads where \
-                 other programs take the processors"
+                "threads share 32 samples, or one graph, as far as windows can be cut: raise gpu_optimization.batch_size, or lower \
+                 training.threads where other programs take the processors"
             }
         }
     }
@@ -267,9 +267,8 @@ mod tests {
         assert_eq!(losses, [Loss { step: 100, share: 1.0, cause: Cause::Threads }]);
         let sentence = losses[0].sentence();
         assert!(
-            sentence.starts_with(
-                "threads: 100 % of the threads' time is threads without work; a thread computes 32 samples"
-            ),
+            sentence
+                .starts_with("threads: 100 % of the threads' time is threads without work; threads share 32 samples"),
             "{sentence}"
         );
         assert_eq!(told(100, [0.0, 0.0], 4, || None), [], "nothing is said where the system does not tell");

@@ -3,7 +3,7 @@
 //! The memory of a training run tensor by tensor, and which phases of a step use it.
 
 use megabatch_amp::Precision;
-use megabatch_nn::cpu::{Capacity, Engine};
+use megabatch_nn::cpu::Engine;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::memory::{BACKWARD, BOTH, FORWARD, Parts, PlannedTensor, StepPhase};
 use megabatch_nn::model::{Model, SampleShape};

@@ -75,7 +75,7 @@ impl Optimizer {
     /// # Panics
     /// If the two have different sizes.
     pub fn update(&mut self, parameters: &mut TensorSet, gradients: &TensorSet, lr: f64) {
-        self.step(parameters, gradients, lr, GradientFactors::none());
+        self.step(parameters, gradients, lr, GradientFactors::none(), Threads::Caller);
     }
 
     /// Changes `parameters` along `gradients` times `factors`, as clipped gradients are.
@@ -85,6 +85,7 @@ impl Optimizer {
         gradients: &TensorSet,
         lr: f64,
         factors: GradientFactors<f32>,
+        threads: Threads,
     ) {
         self.steps += 1;
         let moments = self.moments.as_mut().map(|moments| megabatch_amp::Moments {
@@ -94,7 +95,7 @@ impl Optimizer {
         let (values, gradient) = (parameters.values_mut(), gradients.values());
         let tensor = ParameterTensor { values, gradient, moments, working_copy: None };
         let settings = OptimizerConfig { lr, ..self.config }.settings();
-        update([tensor], &OptimizerStep { settings, number: self.steps, factors }, Threads::Caller);
+        update([tensor], &OptimizerStep { settings, number: self.steps, factors }, threads);
     }
 }
 
@@ -174,7 +175,9 @@ mod tests {
                 });
                 let factors =
                     unscale_and_check(&[gradients.values()], 1.0, Threads::Caller).factors(Some(clip_norm)).unwrap();
-                let found = moved(&|optimizer, parameters| optimizer.step(parameters, &gradients, 0.1, factors));
+                let found = moved(&|optimizer, parameters| {
+                    optimizer.step(parameters, &gradients, 0.1, factors, Threads::Caller)
+                });
                 assert_eq!(found, expected, "{kind:?}, {clip_norm}");
             }
         }

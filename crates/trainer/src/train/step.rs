@@ -177,7 +177,7 @@ impl Trainer {
     fn follow(&mut self, share: f64, scale: f32, lr: f64, learns: bool) -> Result<UpdateOutcome> {
         let inverse = (share / f64::from(scale)) as f32;
         let gradients = self.gradients.as_ref().expect(ON_PROCESSOR);
-        let examined = unscale_and_check(&[gradients.values()], inverse, Threads::Caller);
+        let examined = self.engine.on_pool(|| unscale_and_check(&[gradients.values()], inverse, Threads::Pool));
         let first = examined.non_finite.filter(|_| self.scaler.is_some()).and_then(|_| gradients.first_non_finite());
         let overflow = first.map(|(tensor, index)| format!("{tensor}[{index}]"));
         if let Some(scaler) = &mut self.scaler {
@@ -185,7 +185,8 @@ impl Trainer {
         }
         if let Some(factors) = examined.factors(self.config.clip_norm) {
             if learns {
-                self.optimizer.step(&mut self.parameters, gradients, lr, factors);
+                let (optimizer, parameters) = (&mut self.optimizer, &mut self.parameters);
+                self.engine.on_pool(|| optimizer.step(parameters, gradients, lr, factors, Threads::Pool));
             }
             self.carried.iter_mut().for_each(Carried::commit);
         }

@@ -24,4 +24,5 @@ mod shortage;
 mod streamed_series;
 mod streaming;
 mod tasks;
+mod threads;
 mod training;

@@ -70,19 +70,23 @@ impl LayerWeights {
         })
     }
 
-    /// Copies the weights of a layer of H = `hidden` units.
+    /// Copies the weights of a layer of H = `hidden` units, its matrices on threads of the pool that
+    /// this is called in.
     pub(super) fn pack(&mut self, hidden: usize, slots: &LayerSlots, parameters: &TensorSet) {
         let (weight_ih, weight_hh) = (parameters.slot(slots.weight_ih), parameters.slot(slots.weight_hh));
         let pack = if self.is_paired { pairs::pack } else { pack };
         let turn = if self.is_paired { pairs::turn } else { turn };
-        pack(hidden, weight_ih, self.input.as_mut_slice());
-        pack(hidden, weight_hh, self.recurrent.as_mut_slice());
-        if !self.recurrent_turned.is_empty() {
-            turn(hidden, weight_hh, self.recurrent_turned.as_mut_slice());
-        }
-        if !self.input_turned.is_empty() {
-            turn(hidden, weight_ih, self.input_turned.as_mut_slice());
-        }
+        let (input, recurrent) = (self.input.as_mut_slice(), self.recurrent.as_mut_slice());
+        let (input_turned, recurrent_turned) = (self.input_turned.as_mut_slice(), self.recurrent_turned.as_mut_slice());
+        let turn = |weight: &[f32], to: &mut [f32]| {
+            if !to.is_empty() {
+                turn(hidden, weight, to);
+            }
+        };
+        rayon::join(
+            || rayon::join(|| pack(hidden, weight_ih, input), || pack(hidden, weight_hh, recurrent)),
+            || rayon::join(|| turn(weight_ih, input_turned), || turn(weight_hh, recurrent_turned)),
+        );
         if let Some(norm) = slots.norm {
             let panels = self.norm.len() / 2;
             for (to, values) in self.norm.as_mut_slice().chunks_exact_mut(panels).zip(norm.parameters(parameters)) {

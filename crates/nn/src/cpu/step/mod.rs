@@ -463,6 +463,11 @@ impl Engine {
         self.pool.install(|| work(weights));
     }
 
+    /// Does `work` with the engine's threads as those of everything parallel in it.
+    pub fn on_pool<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        self.pool.install(work)
+    }
+
     /// Goes on from `state` [layers, 2, H] of timeframe `k` over `bars` [n, F], at most T of them,
     /// on this thread; `state` is then that after them.
     pub fn advance(&mut self, k: usize, bars: &[f32], state: &mut [f32]) {

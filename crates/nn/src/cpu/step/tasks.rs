@@ -95,7 +95,7 @@ pub(super) fn train(
         totals.push(Mutex::new(own));
     }
     let graph = graph(&runs);
-    let times = graph.run(pool, |ShardTask { shard, kind }| {
+    let times = run(pool, &graph, |ShardTask { shard, kind }| {
         runs[shard].work(kind, |y, d_y| {
             let forward = begin.elapsed();
             let (loss_sum, terms) = loss_gradient(weights, &shards[shard], objective, y, d_y);
@@ -125,10 +125,21 @@ pub(super) fn forward(
     let workers = workers.iter_mut().zip(shards);
     let runs: Vec<_> = workers.map(|(worker, shard)| worker.memory.run(weights, shard, None)).collect();
     let graph = graph(&runs);
-    let times = graph.run(pool, |ShardTask { shard, kind }| runs[shard].work(kind, |_, _| ()));
+    let times = run(pool, &graph, |ShardTask { shard, kind }| runs[shard].work(kind, |_, _| ()));
     if let Some(log) = log {
         log.add(&graph, &times);
     }
+}
+
+/// Multiply-adds that one thread does while the others wake up, several times over.
+const FEW: f64 = 4e6;
+
+/// Does the tasks of `graph`: on one thread if they are done before others would begin.
+fn run(pool: &rayon::ThreadPool, graph: &TaskGraph<ShardTask>, work: impl Fn(ShardTask) + Sync) -> Vec<TaskTime> {
+    if graph.tasks().iter().map(|task| task.cost).sum::<f64>() < FEW {
+        return pool.install(|| graph.run_here(&work));
+    }
+    graph.run(pool, work)
 }
 
 fn graph(runs: &[ShardRun<'_>]) -> TaskGraph<ShardTask> {

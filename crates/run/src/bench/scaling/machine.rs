@@ -10,7 +10,7 @@ use crate::error::Result;
 
 /// Bytes that a core's second-level cache holds, and bytes that no cache holds.
 const CACHED: usize = 512 << 10;
-const UNCACHED: usize = 256 << 20;
+const UNCACHED: usize = 128 << 20;
 
 /// What threads wait for beside arithmetic.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -28,7 +28,7 @@ impl Machine {
     pub(super) fn measure(threads: usize) -> Result<Self> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
         let hand_over_s = megabatch_nn::cpu::schedule::hand_over_seconds(&pool);
-        let cache_bytes_per_s = read_rate(&pool, 1, CACHED, 400);
+        let cache_bytes_per_s = read_rate(&pool, 1, CACHED, 100);
         let memory_bytes_per_s = read_rate(&pool, threads, UNCACHED / threads, 1);
         Ok(Machine { hand_over_s, cache_bytes_per_s, memory_bytes_per_s })
     }
@@ -38,13 +38,17 @@ impl Machine {
 /// of several measurements.
 fn read_rate(pool: &rayon::ThreadPool, threads: usize, bytes: usize, passes: usize) -> f64 {
     let buffers = vec![vec![1.0f32; bytes / size_of::<f32>()]; threads];
-    let read = |buffer: &Vec<f32>| (0..passes).for_each(|_| drop(black_box(sum(black_box(buffer)))));
+    let read = |buffer: &Vec<f32>| {
+        for _ in 0..passes {
+            black_box(sum(black_box(buffer)));
+        }
+    };
     let seconds = || {
         let begin = Instant::now();
         pool.install(|| buffers.par_iter().for_each(read));
         begin.elapsed().as_secs_f64()
     };
-    let best = (0..10).map(|_| seconds()).fold(f64::INFINITY, f64::min);
+    let best = (0..4).map(|_| seconds()).fold(f64::INFINITY, f64::min);
     (bytes * passes) as f64 / best
 }
 
