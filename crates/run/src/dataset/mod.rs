@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::adapters::data::Data;
 use crate::adapters::neighbours::Neighbours;
+use crate::adapters::verified::VerifiedFiles;
 use crate::config::SettingSources;
 use crate::error::{Error, Result};
 
@@ -99,8 +100,9 @@ impl Dataset {
     /// [`Kind::Data`](crate::Kind::Data) for a file that cannot be read.
     pub fn open(path: &Path, windows: WindowsAt) -> Result<Self> {
         let config = SettingSources::default().load(&[])?;
-        let mut data = Data::open(path, &config, &Device::cpu())?;
-        if windows == WindowsAt::Memory {
+        let mut data = Data::open(path, &config, &Device::cpu(), &VerifiedFiles::default())?;
+        // A series is always in memory, windows where they are asked for.
+        if windows == WindowsAt::Memory || !data.is_windows() {
             data.hold()?;
         }
         Ok(Dataset { data })

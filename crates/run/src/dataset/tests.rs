@@ -129,7 +129,8 @@ fn windows_are_seen_in_place_where_their_ends_are_evenly_apart() {
     };
     let batch = loader(WindowView::StridedWherePossible).epoch(0, 1).unwrap().next_batch().unwrap().unwrap();
     let copied = loader(WindowView::Copied).epoch(0, 1).unwrap().next_batch().unwrap().unwrap();
-    let (strided, values) = (batch.windows(0), dataset.source().unwrap().series().unwrap().values(0));
+    let series = dataset.source().unwrap().series().unwrap().resident().unwrap();
+    let (strided, values) = (batch.windows(0), series.values(0));
     assert_eq!((strided.is_of_the_file, strided.strides.as_slice()), (true, &[12, 12, 4][..]));
     let first = (strided.address - values.as_ptr() as usize) / size_of::<f32>();
     for n in 0..16 {

@@ -216,6 +216,7 @@ mod tests {
                 batches_per_chunk: 2,
                 recommended: megabatch_chunk_io::recommend(1 << 30),
                 reads: Vec::new(),
+                streamed: None,
             },
             split: SplitPlan {
                 train: 70,

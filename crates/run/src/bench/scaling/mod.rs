@@ -15,8 +15,8 @@ mod shares;
 use std::time::Instant;
 
 use megabatch_amp::{
-    GradientFactors, Moments, OptimizerSettings, OptimizerStep, ParameterTensor, Rule, Threads,
-    unscale_and_check, update,
+    GradientFactors, Moments, OptimizerSettings, OptimizerStep, ParameterTensor, Rule, Threads, unscale_and_check,
+    update,
 };
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::{BatchStorage, BatchView, WindowOffsets};
