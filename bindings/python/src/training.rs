@@ -99,7 +99,7 @@ pub(crate) fn plan<'py>(
     process::check(py)?;
     let settings = job.settings();
     let Job { data, device, max_steps, .. } = job;
-    let request = PlanRequest { settings, data, device, memory_bytes, max_steps };
+    let request = PlanRequest { settings, data, device, memory_bytes, max_steps, ranks: 1 };
     let host = PythonHost::new(None, None);
     let plan = host.run(py, |host| megabatch_run::plan::plan(&request, host))?.or_raise(py)?;
     Ok((plan.to_text(), serialized(py, &plan)?))
@@ -144,7 +144,9 @@ pub(crate) fn evaluate<'py>(py: Python<'py>, asked: Asked, part: Option<&str>) -
     let (checkpoint, weights) = (asked.checkpoint(), asked.weights());
     let (changed_data, instruments) = (asked.changed(), asked.instruments());
     let Asked { run, data, device, .. } = asked;
-    let request = EvaluateRequest { run, data, part, checkpoint, weights, changed_data, device, instruments };
+    let samples_max = None;
+    let request =
+        EvaluateRequest { run, data, part, samples_max, checkpoint, weights, changed_data, device, instruments };
     let host = PythonHost::new(None, None);
     let errors = host.run(py, |host| megabatch_run::evaluate::evaluate(&request, host))?.or_raise(py)?;
     told(py, &errors.findings)
