@@ -41,8 +41,8 @@ const STRETCH: usize = 240;
 const BLOCK: usize = 4096;
 
 impl Forecasts {
-    /// Predicts what is evaluated of `part` of `job`'s data, which are `samples`, with `weights`. It
-    /// takes no more memory than training did, once the trainer is gone.
+    /// Predicts what is evaluated of `part` of `job`'s data, which are `samples`, with `weights`.
+    /// It takes no more memory than training did, once the trainer is gone.
     pub(crate) fn of(
         job: &TrainingSetup,
         samples: &SourceSamples,

@@ -322,7 +322,9 @@ fn require_same(path: &Path, file: &Series, rebuilt: &Series) -> Result<()> {
     if let Some(name) = names.into_iter().find(|name| file.attributes.get(name) != rebuilt.attributes.get(name)) {
         return Err(differs(format!("the attribute {name}")));
     }
-    let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    let same_bits = |found: &[f32], expected: &[f32]| {
+        found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| a.to_bits() == b.to_bits())
+    };
     let whole = [
         ("/samples/time", file.sample_time == rebuilt.sample_time),
         ("/samples/reach_time", file.sample_reach_time == rebuilt.sample_reach_time),
@@ -332,7 +334,7 @@ fn require_same(path: &Path, file: &Series, rebuilt: &Series) -> Result<()> {
             file.sample_label_end_time.is_empty() || file.sample_label_end_time == rebuilt.sample_label_end_time,
         ),
         ("/samples/instrument", file.instruments == rebuilt.instruments),
-        ("/targets", bits(&file.targets) == bits(&rebuilt.targets)),
+        ("/targets", same_bits(&file.targets, &rebuilt.targets)),
         ("/series", file.timeframes.len() == rebuilt.timeframes.len()),
     ];
     if let Some((object, _)) = whole.into_iter().find(|(_, same)| !same) {
@@ -340,8 +342,7 @@ fn require_same(path: &Path, file: &Series, rebuilt: &Series) -> Result<()> {
     }
     for (found, expected) in file.timeframes.iter().zip(&rebuilt.timeframes) {
         let name = &found.name;
-        let same_values = bits(&found.values) == bits(&expected.values);
-        if !same_values {
+        if !same_bits(&found.values, &expected.values) {
             return Err(differs(format!("/series/{name}/values")));
         }
         if found != expected {

@@ -11,7 +11,7 @@ use std::ops::Range;
 pub(super) fn evenly_spaced(len: usize, count: usize, run_length: usize) -> Vec<Range<usize>> {
     let count = count.min(len);
     if count == len {
-        return if len == 0 { Vec::new() } else { vec![0..len] };
+        return (len > 0).then_some(0..len).into_iter().collect();
     }
     let run_length = run_length.min(count.div_ceil(2)).max(1);
     let runs = count.div_ceil(run_length);
@@ -32,18 +32,20 @@ mod tests {
 
     #[test]
     fn runs_lie_as_evenly_as_whole_places_allow() {
-        let cases: [(usize, usize, usize, &[Range<usize>]); 8] = [
+        let cases: [(usize, usize, usize, &[(usize, usize)]); 8] = [
             (0, 5, 4, &[]),
-            (5, 5, 2, &[0..5]),
-            (5, 9, 2, &[0..5]),
+            (5, 5, 2, &[(0, 5)]),
+            (5, 9, 2, &[(0, 5)]),
             (10, 0, 4, &[]),
-            (10, 1, 4, &[0..1]),
-            (10, 4, 2, &[0..2, 8..10]),
-            (10, 3, 64, &[0..2, 9..10]),
-            (12, 7, 3, &[0..3, 5..8, 11..12]),
+            (10, 1, 4, &[(0, 1)]),
+            (10, 4, 2, &[(0, 2), (8, 10)]),
+            (10, 3, 64, &[(0, 2), (9, 10)]),
+            (12, 7, 3, &[(0, 3), (5, 8), (11, 12)]),
         ];
         for (len, count, run_length, expected) in cases {
-            assert_eq!(evenly_spaced(len, count, run_length), expected, "{count} of {len} by {run_length}");
+            let ends = |run: &Range<usize>| (run.start, run.end);
+            let found: Vec<_> = evenly_spaced(len, count, run_length).iter().map(ends).collect();
+            assert_eq!(found, expected, "{count} of {len} by {run_length}");
         }
         let runs = evenly_spaced(558_228, 20_000, 64);
         assert_eq!((runs.len(), &runs[0], &runs[312]), (313, &(0..64), &(558_196..558_228)));
