@@ -1,4 +1,5 @@
-"""The loader beside the same loop in Rust, and beside h5py on the same files, in turn.
+"""The loader beside the same loop in Rust, and beside h5py on the same files, in turn: samples of five timeframes, 71 kB
+each, shuffled, in batches of 256.
 
 `cargo xtask python measure [ROUNDS [SAMPLES]]`
 """
@@ -37,14 +38,13 @@ def held_open(path: pathlib.Path, samples: np.ndarray) -> None:
 
 
 def main() -> None:
-    rounds, samples = (int(sys.argv[n]) if len(sys.argv) > n else default for n, default in ((1, 7), (2, 4000)))
+    rounds, samples = (int(sys.argv[n]) if len(sys.argv) > n else default for n, default in ((1, 7), (2, 3000)))
     with tempfile.TemporaryDirectory() as folder:
         print("| file | samples/s | of the Rust loop | h5py, held open |")
         print("| --- | ---: | ---: | ---: |")
         for layout, compression in (("series", "contiguous"), ("windows", "contiguous"), ("windows", "gzip")):
             path = pathlib.Path(folder) / f"{layout}-{compression}.h5"
-            timeframes = {"M1": 120, "M5": 48, "H1": 12}
-            mb.synth.samples(path, samples=samples, layout=layout, compression=compression, timeframes=timeframes)
+            mb.synth.samples(path, samples=samples, layout=layout, compression=compression)
             loader = mb.open(path).loader(BATCH, shuffle=True)
             times: dict[str, list[float]] = {"python": [], "rust": [], "h5py": []}
             order = np.concatenate([batch["sample"] for batch in loader])

@@ -86,8 +86,11 @@ impl Loader {
         process::check(py)?;
         let drained = py.detach(|| {
             let (mut batches, mut samples) = (self.loader.epoch(epoch, 0)?, 0);
-            while let Some(batch) = batches.next_batch()? {
+            // As in a loop of Python, a batch is there until the next one is.
+            let mut held = batches.next_batch()?;
+            while let Some(batch) = &held {
                 samples += batch.samples().len();
+                held = batches.next_batch()?;
             }
             Ok(samples)
         });

@@ -101,7 +101,11 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch]:
         for samples, tables in self._tables():
-            yield self._arrays(samples, tables)
+            batch = self._arrays(samples, tables)
+            # Only the caller holds the batch while the next one is gathered.
+            del samples, tables
+            yield batch
+            del batch
 
     def _tables(self) -> Iterator[tuple[bytes, list[_megabatch.Table]]]:
         """The batches of an epoch before they are arrays."""
@@ -113,6 +117,7 @@ class Loader:
         while (batch := native.next()) is not None:
             self._epoch, self._batch = epoch, self._batch + 1
             yield batch
+            del batch
         self._epoch, self._batch = epoch + 1, 0
 
     def _arrays(self, samples: bytes, tables: list[_megabatch.Table]) -> Batch:
