@@ -1,7 +1,6 @@
 pub(crate) mod bar_lines;
 pub(crate) mod compared;
 pub(crate) mod pair;
-pub(crate) mod place;
 pub(crate) mod profile;
 pub(crate) mod summary;
 pub(crate) mod universe;
@@ -20,9 +19,8 @@ use crate::parse::adjustment::Adjustments;
 use crate::parse::bar_file::BarFile;
 use crate::parse::format_name::FormatName;
 use crate::parse::options::{ReadOptions, StampedAt};
-use crate::parse::lines::ObserveBytes;
+use crate::place::{ObserveBytes, ReadPlace, StoredBars, for_each_bar};
 use crate::read::compared::ComparedFiles;
-use crate::read::place::{ReadPlace, StoredBars, for_each_bar};
 use crate::read::profile::BarProfile;
 use crate::read::summary::{FileSummary, ReadSummary};
 use crate::spool::{SpoolWriter, SpooledBars};
@@ -372,11 +370,7 @@ fn join(pieces: Vec<FileBars>, base: Timeframe, place: &ReadPlace<'_>) -> Result
     Ok(JoinedFiles { bars, files: vec![summary] })
 }
 
-fn join_several(
-    pieces: Vec<(Option<i64>, FileBars)>,
-    base: Timeframe,
-    place: &ReadPlace<'_>,
-) -> Result<JoinedFiles> {
+fn join_several(pieces: Vec<(Option<i64>, FileBars)>, base: Timeframe, place: &ReadPlace<'_>) -> Result<JoinedFiles> {
     let mut whole = place.sink(base)?;
     let mut files: Vec<FileSummary> = Vec::with_capacity(pieces.len());
     let (mut last_path, mut last) = (PathBuf::new(), None);

@@ -197,7 +197,8 @@ mod tests {
     #[test]
     fn records_in_a_file_are_those_in_memory() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut memory, mut file) = (Spilled::new(3, None), Spilled::new(3, Some(SpillFile::create(folder.path()).unwrap())));
+        let (mut memory, mut file) =
+            (Spilled::new(3, None), Spilled::new(3, Some(SpillFile::create(folder.path()).unwrap())));
         let mut state = 1_u64;
         let mut random = |below: usize| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -21,8 +21,8 @@ use crate::time::timeframe::Timeframe;
 const BLOCK_BARS: usize = 4096;
 /// Columns of eight bytes each.
 const COLUMNS: usize = 7;
-/// Bytes of a bar.
-pub(crate) const BAR_BYTES: usize = 8 * COLUMNS;
+/// Bytes of a bar in a temporary file.
+const BAR_BYTES: usize = 8 * COLUMNS;
 /// Blocks that are written at once.
 const WRITE_BLOCKS: usize = 4;
 
@@ -46,6 +46,9 @@ pub struct SpoolWriter {
 }
 
 impl SpooledBars {
+    /// Bytes of a bar in the file.
+    pub const BAR_BYTES: usize = BAR_BYTES;
+
     /// Opens the `len` bars in the file at `path`.
     ///
     /// # Errors
@@ -93,8 +96,7 @@ impl BarSource for SpooledBars {
         let count = range.len();
         out.timeframe = self.timeframe;
         self.read_open_times(range.clone(), &mut out.open_time)?;
-        let columns =
-            [&mut out.open, &mut out.high, &mut out.low, &mut out.close, &mut out.volume, &mut out.spread];
+        let columns = [&mut out.open, &mut out.high, &mut out.low, &mut out.close, &mut out.volume, &mut out.spread];
         for (place, column) in columns.into_iter().enumerate() {
             column.resize(count, 0.0);
             self.read_column(1 + place, range.clone(), bytemuck::cast_slice_mut(column))?;
@@ -240,7 +242,15 @@ mod tests {
             let mut writer = SpoolWriter::create(&path, Timeframe::M5).unwrap();
             for k in 0..len {
                 let x = k as f64;
-                let bar = Bar { open_time: 3 * k as i64, open: x, high: x + 0.5, low: -x, close: x / 3.0, volume: 7.0, spread: x };
+                let bar = Bar {
+                    open_time: 3 * k as i64,
+                    open: x,
+                    high: x + 0.5,
+                    low: -x,
+                    close: x / 3.0,
+                    volume: 7.0,
+                    spread: x,
+                };
                 bars.push(bar);
                 writer.push(bar).unwrap();
             }

@@ -42,8 +42,8 @@ pub use plan::{
 pub use predictions::{Predictions, SampleInstruments, write_predictions};
 pub use read::{Direct, NonFinite, NonFiniteFound};
 pub use series::{
-    BarRows, Instruments, SampleRows, Scaler, Series, SeriesDescription, SeriesFile, SeriesTimeframe, SeriesTimeframeFile,
-    SeriesWriter, TimeframeDescription, write_series, write_series_in_pieces,
+    BarRows, Instruments, SampleRows, Scaler, Series, SeriesDescription, SeriesFile, SeriesTimeframe,
+    SeriesTimeframeFile, SeriesWriter, TimeframeDescription, write_series, write_series_in_pieces,
 };
 pub use shape::{SampleBlock, SampleSlices, Shape, TimeframeShape};
 pub use source::{Layout, ReadBy, ResidentSeries, Source, SourceOptions, StoredDataset};

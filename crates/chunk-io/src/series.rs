@@ -12,9 +12,7 @@ use std::collections::BTreeMap;
 
 pub(crate) use open::FORMAT_VERSION;
 pub use open::SeriesFile;
-pub use pieces::{
-    BarRows, SampleRows, SeriesDescription, SeriesWriter, TimeframeDescription, write_series_in_pieces,
-};
+pub use pieces::{BarRows, SampleRows, SeriesDescription, SeriesWriter, TimeframeDescription, write_series_in_pieces};
 pub use timeframe::SeriesTimeframeFile;
 pub use write::write_series;
 

@@ -102,7 +102,10 @@ fn what_breaks_a_rule_leaves_no_file() {
         (|series| series.targets[3] = f32::INFINITY, "/targets[1]: expected finite numbers"),
         (|series| series.sample_reach_time[2] = i64::MAX, "/samples/reach_time[2]"),
         (|series| series.timeframes[1].steps = 0, "seq_len: expected at least 1"),
-        (|series| series.timeframes[0].scaler.as_mut().unwrap().scale[0] = f64::NAN, "expected finite numbers, found NaN"),
+        (
+            |series| series.timeframes[0].scaler.as_mut().unwrap().scale[0] = f64::NAN,
+            "expected finite numbers, found NaN",
+        ),
     ];
     for (change, message) in cases {
         let mut broken = series.clone();

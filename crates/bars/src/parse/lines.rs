@@ -8,6 +8,7 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::error::{Error, Result};
 use crate::parse::encoding::{ByteOrder, Utf16Reader};
+use crate::place::ObserveBytes;
 
 /// Bytes of a line that are kept; the rest of a longer one is skipped, so that a binary file cannot
 /// fill the memory.
@@ -48,7 +49,9 @@ impl<'a> TextLines<'a> {
             let kind = if found.is_dir() { "a folder" } else { "a pipe or a device" };
             return Err(Error::NotAFile { path: path.to_owned(), kind });
         }
-        let reader = decompressed(BufReader::with_capacity(READ_BYTES, ObservedFile { file, observe })).and_then(decoded).map_err(failed)?;
+        let reader = decompressed(BufReader::with_capacity(READ_BYTES, ObservedFile { file, observe }))
+            .and_then(decoded)
+            .map_err(failed)?;
         Ok(TextLines { path: path.to_owned(), reader, line: 0, after_return: false })
     }
 
@@ -101,9 +104,6 @@ impl<'a> TextLines<'a> {
         }
     }
 }
-
-/// Hears of bytes that were read, and may end the reading.
-pub type ObserveBytes<'a> = &'a (dyn Fn(u64) -> ControlFlow<()> + Sync);
 
 /// A file whose bytes are counted.
 struct ObservedFile<'a> {

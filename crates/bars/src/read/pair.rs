@@ -8,14 +8,13 @@ use crate::bars::Bar;
 use crate::error::row_error::OnError;
 use crate::error::{Error, Result};
 use crate::parse::options::ReadOptions;
-use crate::parse::lines::ObserveBytes;
-use crate::read::place::{BarCursor, BarSink, ReadPlace};
+use crate::place::{BarCursor, BarSink, ObserveBytes, ReadPlace};
 use crate::read::summary::ReadSummary;
 use crate::read::{Recording, SpooledRecording, StoredRecording, place_beside, read_in};
 use crate::time::timestamp::{counted, display_utc};
 
 /// Summary of joining bid and ask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct PairSummary {
     /// Bars of the bid without one of the ask. They are dropped.
@@ -30,7 +29,7 @@ pub struct PairSummary {
 }
 
 /// Count of an event in a series of bars, and its first occurrence.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EventCount {
     /// Count.
     pub count: u64,
@@ -57,8 +56,8 @@ impl EventCount {
 /// are one: both are always refused.
 ///
 /// # Errors
-/// As [`read()`](crate::read()); [`Error::MixedSymbols`] and [`Error::UnlikeSides`] for sides that do not belong
-/// together; [`Error::Crossed`].
+/// As [`read()`](crate::read()); [`Error::MixedSymbols`] and [`Error::UnlikeSides`] for sides that do
+/// not belong together; [`Error::Crossed`].
 pub fn read_pair<B: AsRef<Path>, A: AsRef<Path>>(bid: &[B], ask: &[A], options: &ReadOptions) -> Result<Recording> {
     read_pair_in(bid, ask, options, &ReadPlace::MEMORY).map(StoredRecording::in_memory)
 }
@@ -157,11 +156,7 @@ struct SideStep {
 }
 
 /// Visits the bars of both sides in order of time.
-fn side_by_side(
-    bid: &dyn BarSource,
-    ask: &dyn BarSource,
-    mut visit: impl FnMut(SideStep) -> Result<()>,
-) -> Result<()> {
+fn side_by_side(bid: &dyn BarSource, ask: &dyn BarSource, mut visit: impl FnMut(SideStep) -> Result<()>) -> Result<()> {
     let (mut bids, mut asks) = (BarCursor::new(bid), BarCursor::new(ask));
     loop {
         let opens = |bar: Option<Bar>| bar.map(|bar| bar.open_time);
@@ -178,12 +173,7 @@ fn side_by_side(
 }
 
 /// Goes through both sides in order of time.
-fn join(
-    bids: &StoredRecording,
-    asks: &StoredRecording,
-    on_error: OnError,
-    bars: &mut BarSink,
-) -> Result<PairSummary> {
+fn join(bids: &StoredRecording, asks: &StoredRecording, on_error: OnError, bars: &mut BarSink) -> Result<PairSummary> {
     let (bid_only, ask_only, crossed) = Default::default();
     let mut pair = PairSummary { bid_only, ask_only, crossed, on_error };
     side_by_side(&bids.bars, &asks.bars, |step| {

@@ -110,7 +110,8 @@ mod tests {
         for (k, &(step, range, volume)) in steps.iter().enumerate() {
             let open = close;
             close += f64::from(step / 32) * 1e-5;
-            let (high, low) = (open.max(close) + f64::from(range) * 1e-6, open.min(close) - f64::from(range / 2) * 1e-6);
+            let (high, low) =
+                (open.max(close) + f64::from(range) * 1e-6, open.min(close) - f64::from(range / 2) * 1e-6);
             let (volume, spread) = (f64::from(volume / 64), f64::from(volume % 3) * 1e-5);
             bars.push(Bar { open_time: 5 * k as i64 * MINUTE_NS, open, high, low, close, volume, spread });
         }

@@ -237,7 +237,12 @@ pub(super) fn index_of(timeframe: &SeriesTimeframe) -> TimeframeIndex<'_> {
     }
 }
 
-pub(super) fn require(holds: bool, object: &str, expected: &str, found: impl FnOnce() -> String) -> Result<(), LayoutFault> {
+pub(super) fn require(
+    holds: bool,
+    object: &str,
+    expected: &str,
+    found: impl FnOnce() -> String,
+) -> Result<(), LayoutFault> {
     if holds {
         return Ok(());
     }

@@ -54,8 +54,7 @@ impl RowSorter<'_> {
     pub(super) fn without_far_ones(&mut self, deferred: &[PlacedRow]) -> Result<Vec<PlacedRow>> {
         let mut near = Vec::with_capacity(deferred.len());
         for together in deferred.chunk_by(|one, next| next.open_time - one.open_time <= SORTED_IN_NS_MAX) {
-            if together.len() > OUTLIER_ROWS_MAX || together.iter().any(|late| self.is_near_a_bar(late.open_time))
-            {
+            if together.len() > OUTLIER_ROWS_MAX || together.iter().any(|late| self.is_near_a_bar(late.open_time)) {
                 near.extend_from_slice(together);
                 continue;
             }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Result;
 use crate::series::feature::Feature;
-use crate::series::scale::{Scaler, Scaling, center_and_spread, is_constant_between, SPREAD_MIN};
+use crate::series::scale::{SPREAD_MIN, Scaler, Scaling, center_and_spread, is_constant_between};
 use crate::spool::{failed, read_at};
 
 /// Columns of rows that came in pieces: of each piece, one column after the other.
@@ -131,7 +131,8 @@ impl ColumnsFile {
     fn quartiles(&self, column: usize) -> Result<[f64; 3]> {
         let last = self.rows() - 1;
         let positions = [0.25, 0.5, 0.75].map(|part| part * last as f64);
-        let mut ranks: Vec<usize> = positions.iter().flat_map(|&at| [at as usize, (at as usize + 1).min(last)]).collect();
+        let mut ranks: Vec<usize> =
+            positions.iter().flat_map(|&at| [at as usize, (at as usize + 1).min(last)]).collect();
         ranks.sort_unstable();
         ranks.dedup();
         let values = self.ranked(column, &ranks)?;

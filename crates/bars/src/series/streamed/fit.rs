@@ -1,6 +1,5 @@
 //! Scalers, and what a series holds besides its arrays.
 
-
 use rayon::prelude::*;
 
 use super::columns::ColumnsFile;

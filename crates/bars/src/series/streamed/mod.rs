@@ -26,7 +26,8 @@ use rayon::prelude::*;
 pub use self::emit::{SeriesPiece, TimeframePiece};
 pub use self::fit::{SeriesHeader, TimeframeHeader};
 use self::outline::{Outline, bars_before, closed_with, too_short};
-use self::times::{TimeStream, TimesCursor, TimesFile, TimesWriter, merge};
+use self::times::{TimeStream, TimesFile};
+pub(crate) use self::times::{TimesCursor, TimesWriter, merge};
 use crate::bar_source::{BarSource, partition_point, pieces_of};
 use crate::error::excluded::{Excluded, refused};
 use crate::error::{Error, Result};
@@ -390,13 +391,7 @@ struct SampleSelector<'a> {
 impl SampleSelector<'_> {
     /// Adds those of the bars `piece` of a segment, which open at `times`, counted from the
     /// piece's first.
-    fn choose(
-        &mut self,
-        segment: usize,
-        piece: &Range<usize>,
-        times: &[i64],
-        chosen: &mut Vec<usize>,
-    ) -> Result<()> {
+    fn choose(&mut self, segment: usize, piece: &Range<usize>, times: &[i64], chosen: &mut Vec<usize>) -> Result<()> {
         let range = self.outline.segments[segment].sample_range(self.horizon);
         let own = range.start.max(piece.start)..range.end.min(piece.end);
         match &mut self.grid {
@@ -435,7 +430,8 @@ fn outlines(
     });
     let counted = counted.collect::<Result<Vec<_>>>()?;
     // As timeframes are made one after the other of all instruments.
-    let first_bad = counted.iter().enumerate().filter_map(|(place, found)| Some((found.as_ref().err()?.timeframe, place)));
+    let first_bad =
+        counted.iter().enumerate().filter_map(|(place, found)| Some((found.as_ref().err()?.timeframe, place)));
     match first_bad.min() {
         None => Ok(counted.into_iter().filter_map(Result::ok).collect()),
         Some((_, place)) => match counted.into_iter().nth(place) {
@@ -446,7 +442,7 @@ fn outlines(
 }
 
 /// Open times of `bars` from `first` on.
-fn open_times_from<'b>(bars: &'b dyn BarSource, first: i64) -> Result<TimeStream<'b>> {
+pub(crate) fn open_times_from<'b>(bars: &'b dyn BarSource, first: i64) -> Result<TimeStream<'b>> {
     let start = partition_point(bars, |open_time| open_time < first)?;
     let mut pieces = pieces_of(start..bars.len());
     let mut times = Vec::new();

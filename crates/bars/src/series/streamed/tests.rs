@@ -51,7 +51,9 @@ fn written(plan: &SeriesPlan<'_>, like: &AlignedSeries) -> (SeriesHeader, Aligne
     series.excluded.clone_from(&header.excluded);
     series.warnings.clone_from(&header.warnings);
     series.fit_end_time = header.scalers.fit_end_time;
-    for ((timeframe, found), scaler) in series.timeframes.iter_mut().zip(&header.timeframes).zip(&header.scalers.timeframes) {
+    for ((timeframe, found), scaler) in
+        series.timeframes.iter_mut().zip(&header.timeframes).zip(&header.scalers.timeframes)
+    {
         timeframe.values = vec![f32::NAN; found.rows * width];
         timeframe.close_time = vec![0; found.rows];
         timeframe.end = vec![0; samples];
@@ -99,8 +101,18 @@ fn instants(series: &AlignedSeries) -> SampleInstants {
 fn check(all: &[Bars], spec: &SeriesSpec) {
     let names: Vec<String> = (0..all.len()).map(|k| format!("I{k}")).collect();
     let pips = |k: usize| 1e-4 * (k + 1) as f64;
-    let whole: Vec<Instrument<'_>> = names.iter().zip(all).enumerate().map(|(k, (name, bars))| Instrument { name, bars, pip_size: pips(k) }).collect();
-    let streamed: Vec<StreamedInstrument<'_>> = names.iter().zip(all).enumerate().map(|(k, (name, bars))| StreamedInstrument { name, bars, pip_size: pips(k) }).collect();
+    let whole: Vec<Instrument<'_>> = names
+        .iter()
+        .zip(all)
+        .enumerate()
+        .map(|(k, (name, bars))| Instrument { name, bars, pip_size: pips(k) })
+        .collect();
+    let streamed: Vec<StreamedInstrument<'_>> = names
+        .iter()
+        .zip(all)
+        .enumerate()
+        .map(|(k, (name, bars))| StreamedInstrument { name, bars, pip_size: pips(k) })
+        .collect();
     let folder = tempfile::tempdir().unwrap();
     let plan = SeriesPlan::of_usable(&streamed, spec, folder.path(), &|_| ControlFlow::Continue(()));
     let (expected, left_out) = match align_usable(&whole, spec) {
@@ -180,11 +192,17 @@ fn many_pieces_agree_with_all_bars_at_once() {
     let gaps = vec![(13_000, 7), (14_000, 130), (14_020, 119), (30_000, 9_000), (30_011, 9_000), (40_000, 2_900)];
     let all = [bars(70_000, 0, &gaps, 1), bars(40_000, 17, &vec![(20_000, 4_000)], 5)];
     for stride in [1, 7] {
-        let spec = SeriesSpec { stride, ..spec(&windows, vec![Feature::Rsi14, Feature::Volatility20, Feature::DaySin, Feature::SpreadPips]) };
+        let spec = SeriesSpec {
+            stride,
+            ..spec(&windows, vec![Feature::Rsi14, Feature::Volatility20, Feature::DaySin, Feature::SpreadPips])
+        };
         check(&all, &spec);
         check(&all[..1], &spec);
     }
     check(&all[..1], &spec(&windows, Feature::ALL.to_vec()));
+    // Pieces of a few hundred bars, shorter than the horizon.
+    let far = SeriesSpec { horizon: 4_000, stride: 50, ..spec(&windows[..2], vec![Feature::Macd, Feature::Range]) };
+    check(&all, &far);
 }
 
 #[test]
