@@ -1,9 +1,14 @@
 //! From bars as text to one file of aligned multi-timeframe series.
 
+mod disk;
 pub(crate) mod provenance;
 mod recipe;
 mod series;
+mod spool;
+#[cfg(test)]
+mod tests;
 pub(crate) mod universe;
+mod work;
 
 pub use megabatch_bars::{
     DateOrder, Feature, FormatName, OnError, Prices, Repeats, Scaling, StampedAt, SymbolPattern, TargetKind, Timeframe,
