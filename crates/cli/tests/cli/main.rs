@@ -17,6 +17,7 @@ mod graph_cached;
 mod graph_export;
 mod graph_training;
 mod heads;
+mod ingest_killed;
 mod instruments;
 mod int8;
 mod interface;
