@@ -1,5 +1,5 @@
-//! `cargo xtask kill`: training killed with SIGKILL at random moments, many more times than an
-//! ordinary test has time for.
+//! `cargo xtask kill`: training and ingest killed with SIGKILL at random moments, many more times
+//! than an ordinary test has time for.
 //!
 //! It runs the program's own test, which documents the comparison, with more runs, and keeps the
 //! result.
@@ -12,8 +12,8 @@ use crate::tools;
 use crate::workspace::{Workspace, cargo};
 
 const RUNS_DEFAULT: &str = "100";
-/// Both tests: one in fp32 and one in fp16, where the loss scale must resume too.
-const TESTS: &str = "resume::killed::";
+/// Training in fp32 and in fp16, where the loss scale must resume too; ingest.
+const TESTS: &str = "killed::";
 /// Start of a test's line on its result.
 const RESULT: &str = "killed: ";
 

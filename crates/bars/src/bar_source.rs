@@ -91,6 +91,11 @@ pub(crate) const PIECE_BARS: usize = 1 << 14;
 
 /// A range of places in pieces of at most [`PIECE_BARS`].
 pub(crate) fn pieces_of(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    pieces_of_len(range, PIECE_BARS)
+}
+
+/// A range of places in pieces of at most `len`.
+pub(crate) fn pieces_of_len(range: Range<usize>, len: usize) -> impl Iterator<Item = Range<usize>> {
     let end = range.end;
-    range.step_by(PIECE_BARS).map(move |first| first..end.min(first + PIECE_BARS))
+    range.step_by(len).map(move |first| first..end.min(first + len))
 }

@@ -5,7 +5,9 @@ mod bar_source;
 mod bars;
 mod clean;
 mod error;
+mod exact;
 mod parse;
+mod place;
 mod proof;
 mod read;
 mod series;
@@ -27,22 +29,26 @@ pub use parse::adjustment::{Adjustments, ShareSplit};
 pub use parse::format_name::FormatName;
 pub use parse::ledger::RowCount;
 pub use parse::lines::LINE_BYTES_MAX;
-pub use parse::lines::ObserveBytes;
 pub use parse::options::{Prices, ReadOptions, Repeats, StampedAt};
 pub use parse::symbol::{pip_size_of, symbol_of};
 pub use parse::symbol_pattern::SymbolPattern;
+pub use place::ObserveBytes;
 pub use proof::{Moment, Proof, prove_no_look_ahead, prove_samples, prove_scalers};
 pub use read::bar_lines::BarLines;
 pub use read::compared::ComparedFiles;
 pub use read::pair::{EventCount, PairSummary, read_pair, read_pair_spooled};
 pub use read::summary::{BarCounts, FileSummary, ReadSummary};
-pub use read::universe::{Universe, bar_files, is_bar_file, read_all};
+pub use read::universe::{
+    SymbolRead, Universe, UsableSymbols, bar_files, estimated_rows, is_bar_file, read_all, usable,
+};
 pub use read::{Recording, SpooledRecording, read, read_spooled};
 pub use series::align::{align, align_usable, align_with};
 pub use series::feature::Feature;
 pub use series::feature_table::FeatureTable;
 pub use series::instrument::Instrument;
-pub use series::panel::{CommonTimes, ReturnPanel, WithoutReturns, on_common_times, return_panel};
+pub use series::panel::{
+    CommonSpool, CommonTimes, ReturnPanel, WithoutReturns, on_common_times, return_panel, spool_common_times,
+};
 pub use series::resample::resample;
 pub use series::scale::Scaling;
 pub use series::scalers::{Scalers, TimeframeScaler};

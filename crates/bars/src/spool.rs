@@ -21,8 +21,8 @@ use crate::time::timeframe::Timeframe;
 const BLOCK_BARS: usize = 4096;
 /// Columns of eight bytes each.
 const COLUMNS: usize = 7;
-/// Bytes of a bar.
-pub(crate) const BAR_BYTES: usize = 8 * COLUMNS;
+/// Bytes of a bar in a temporary file.
+const BAR_BYTES: usize = 8 * COLUMNS;
 /// Blocks that are written at once.
 const WRITE_BLOCKS: usize = 4;
 
@@ -46,6 +46,9 @@ pub struct SpoolWriter {
 }
 
 impl SpooledBars {
+    /// Bytes of a bar in the file.
+    pub const BAR_BYTES: usize = BAR_BYTES;
+
     /// Opens the `len` bars in the file at `path`.
     ///
     /// # Errors

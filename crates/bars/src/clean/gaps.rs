@@ -14,7 +14,7 @@ const LONGEST: usize = 5;
 const MONTH_NS: i64 = 28 * DAY_NS;
 
 /// A stretch of time without bars.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Gap {
     /// Close time of the last bar before it, in nanoseconds since 1970 UTC.
     pub from: i64,
@@ -23,7 +23,7 @@ pub struct Gap {
 }
 
 /// Kind of a gap, by its times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum GapKind {
     /// At most four days with a Saturday noon UTC in them.
@@ -42,7 +42,7 @@ pub enum GapKind {
 }
 
 /// The gaps of one kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct GapCount {
     /// The kind.
     pub kind: GapKind,
@@ -53,7 +53,7 @@ pub struct GapCount {
 }
 
 /// The gaps in a series of bars. They are counted and never filled.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Gaps {
     /// One entry a kind that occurs, in the order of the kinds.
     pub kinds: Vec<GapCount>,

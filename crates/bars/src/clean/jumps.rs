@@ -46,13 +46,15 @@ const RATIOS: [(u32, u32); 18] = [
 ];
 
 /// A jump of the price that the bars around it do not explain.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Jump {
     /// Open time of the bar after it, in nanoseconds since 1970 UTC.
     pub open_time: i64,
     /// The close before it.
+    #[serde(with = "crate::exact::bits")]
     pub from: f64,
     /// The open after it, or the close where the open is still the close before.
+    #[serde(with = "crate::exact::bits")]
     pub to: f64,
     /// The ratio that it is near to: `(4, 1)` where one share became four and the price fell to a
     /// quarter, `(1, 10)` where ten became one.

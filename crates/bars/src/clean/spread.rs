@@ -38,7 +38,7 @@ mod tests {
 
     use super::*;
     use crate::parse::options::ReadOptions;
-    use crate::read::place::ReadPlace;
+    use crate::place::ReadPlace;
 
     /// Reads rows of price and spread; the spreads that come out, and whether there is a warning.
     fn spreads(rows: &[(&str, &str)]) -> (Vec<f64>, bool) {

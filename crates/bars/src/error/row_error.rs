@@ -4,7 +4,7 @@ use std::str::FromStr;
 use crate::unknown_name::UnknownName;
 
 /// Reasons for which a row cannot be used as it stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum RowError {
     /// A field is missing, or is no timestamp or no number.
@@ -53,7 +53,7 @@ impl fmt::Display for RowError {
 }
 
 /// Fix that made a row usable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum RowFix {
     /// A row of the second pass of the hour that a clock going back repeats, recognised by the
@@ -90,7 +90,7 @@ impl fmt::Display for RowFix {
 }
 
 /// Treatment of rows that cannot be used as they stand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum OnError {
     /// Stop with an error that names file and line.
     #[default]

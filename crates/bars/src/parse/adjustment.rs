@@ -8,7 +8,7 @@ use crate::bars::Bar;
 use crate::error::Result;
 use crate::parse::format::BarColumns;
 use crate::parse::row::BarRow;
-use crate::read::place::for_each_bar;
+use crate::place::for_each_bar;
 use crate::time::timestamp::{counted, display_date};
 
 /// Events that the prices of one file were adjusted for.
@@ -17,12 +17,14 @@ use crate::time::timestamp::{counted, display_date};
 /// dividends, as the vendor has it. They are listed where the header names them (Alpha Vantage's
 /// `split_coefficient` and `dividend_amount`), and unknown where prices are already quoted without
 /// splits (Yahoo's).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Adjustments {
     /// The factor by which the first bar's prices were multiplied.
+    #[serde(with = "crate::exact::bits")]
     pub first_factor: f64,
     /// The factor of the last bar: 1 where nothing is known to have followed.
+    #[serde(with = "crate::exact::bits")]
     pub last_factor: f64,
     /// The splits and spin-offs, in order of time.
     pub splits: Vec<ShareSplit>,
@@ -40,11 +42,12 @@ pub struct Adjustments {
 const FACTOR_CHANGE_MIN: f64 = 0.001;
 
 /// A share that became several, or several that became one.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ShareSplit {
     /// Open time of the first bar of the new shares, in nanoseconds since 1970 UTC.
     pub open_time: i64,
     /// New shares for an old one: 4 where the price falls to a quarter. A spin-off has an odd one.
+    #[serde(with = "crate::exact::bits")]
     pub coefficient: f64,
 }
 

@@ -16,7 +16,7 @@ use crate::parse::lines::TextLines;
 use crate::parse::options::{Prices, ReadOptions};
 use crate::parse::row::{BarRow, RowFault};
 use crate::parse::row_store::RowStore;
-use crate::read::place::ReadPlace;
+use crate::place::ReadPlace;
 use crate::time::timestamp::DateStyle;
 
 /// Lines from which the format is recognised.

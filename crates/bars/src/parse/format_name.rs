@@ -13,7 +13,7 @@ pub(crate) const TRIED: &str = "HistData ASCII (`20180131 170000;open;high;low;c
     each with `,`, `;` or tabs, with or without a header";
 
 /// The family of layouts that a file belongs to. It is inferred from how dates are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum FormatName {
     /// `20180131 170000`: HistData's ASCII bars. The time is the bar's open.
     HistData,

@@ -7,7 +7,7 @@ use crate::error::{Error, Result, shortened};
 use crate::parse::row::RowFault;
 
 /// Rows of one file that have one thing in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RowCount<K> {
     /// Common reason.
     pub kind: K,

@@ -8,6 +8,7 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::error::{Error, Result};
 use crate::parse::encoding::{ByteOrder, Utf16Reader};
+use crate::place::ObserveBytes;
 
 /// Bytes of a line that are kept; the rest of a longer one is skipped, so that a binary file cannot
 /// fill the memory.
@@ -103,9 +104,6 @@ impl<'a> TextLines<'a> {
         }
     }
 }
-
-/// Hears of bytes that were read, and may end the reading.
-pub type ObserveBytes<'a> = &'a (dyn Fn(u64) -> ControlFlow<()> + Sync);
 
 /// A file whose bytes are counted.
 struct ObservedFile<'a> {

@@ -9,20 +9,22 @@ use crate::bar_source::BarSource;
 use crate::bars::Bars;
 use crate::error::Result;
 use crate::parse::digits::NOISE_MAX;
+use crate::place::for_each_bar;
 use crate::read::pair::EventCount;
-use crate::read::place::for_each_bar;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{counted, display_utc};
 
 /// Agreement of some files' bars with those made of shorter bars.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct ComparedFiles {
     /// The files; no bar of theirs is in the series.
     pub paths: Vec<PathBuf>,
     /// Timeframe of their bars.
+    #[serde(with = "crate::exact::text")]
     pub timeframe: Timeframe,
     /// Timeframe of the bars that the series is made of.
+    #[serde(with = "crate::exact::text")]
     pub base: Timeframe,
     /// Bars with the same open, high, low and close as the shorter bars make.
     pub same: u64,
@@ -106,8 +108,8 @@ impl<'a> Stretch<'a> {
         Ok(Stretch { bars, covered, begin: 0, piece: Bars::with_capacity(bars.timeframe(), 0), times })
     }
 
-    /// Open, high, low and close of a bar made of those in a stretch; `None` where they do not reach
-    /// over all of it.
+    /// Open, high, low and close of a bar made of those in a stretch; `None` where they do not
+    /// reach over all of it.
     fn made_of(&mut self, open_time: i64, close_time: i64) -> Result<Option<[f64; 4]>> {
         self.advance(open_time)?;
         if self.covered.start > open_time || self.covered.end < close_time {

@@ -7,15 +7,14 @@ use crate::bar_source::BarSource;
 use crate::bars::Bar;
 use crate::error::row_error::OnError;
 use crate::error::{Error, Result};
-use crate::parse::lines::ObserveBytes;
 use crate::parse::options::ReadOptions;
-use crate::read::place::{BarCursor, BarSink, ReadPlace};
+use crate::place::{BarCursor, BarSink, ObserveBytes, ReadPlace};
 use crate::read::summary::ReadSummary;
 use crate::read::{Recording, SpooledRecording, StoredRecording, place_beside, read_in};
 use crate::time::timestamp::{counted, display_utc};
 
 /// Summary of joining bid and ask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct PairSummary {
     /// Bars of the bid without one of the ask. They are dropped.
@@ -30,7 +29,7 @@ pub struct PairSummary {
 }
 
 /// Count of an event in a series of bars, and its first occurrence.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EventCount {
     /// Count.
     pub count: u64,
@@ -57,8 +56,8 @@ impl EventCount {
 /// are one: both are always refused.
 ///
 /// # Errors
-/// As [`read()`](crate::read()); [`Error::MixedSymbols`] and [`Error::UnlikeSides`] for sides that do not belong
-/// together; [`Error::Crossed`].
+/// As [`read()`](crate::read()); [`Error::MixedSymbols`] and [`Error::UnlikeSides`] for sides that do
+/// not belong together; [`Error::Crossed`].
 pub fn read_pair<B: AsRef<Path>, A: AsRef<Path>>(bid: &[B], ask: &[A], options: &ReadOptions) -> Result<Recording> {
     read_pair_in(bid, ask, options, &ReadPlace::MEMORY).map(StoredRecording::in_memory)
 }

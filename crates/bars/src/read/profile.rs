@@ -4,7 +4,7 @@ use crate::bar_source::BarSource;
 use crate::clean::gaps::{FarBars, GapCounter, Gaps};
 use crate::clean::jumps::{Jump, JumpWindow};
 use crate::error::Result;
-use crate::read::place::for_each_bar;
+use crate::place::for_each_bar;
 use crate::read::summary::BarCounts;
 use crate::time::zone::Zone;
 

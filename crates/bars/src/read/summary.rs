@@ -15,12 +15,13 @@ use crate::time::timestamp::{counted, display_utc};
 use crate::time::zone::Zone;
 
 /// Rows read, rows dropped or fixed, and assumptions. `Display` gives it as lines of text.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct ReadSummary {
     /// The symbol.
     pub symbol: String,
     /// The timeframe of the bars.
+    #[serde(with = "crate::exact::text")]
     pub base: Timeframe,
     /// The files in order of time; of a pair, those of the bid before those of the ask.
     pub files: Vec<FileSummary>,
@@ -43,7 +44,7 @@ pub struct ReadSummary {
 }
 
 /// Counts of bars by content.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct BarCounts {
     /// All of them.
@@ -57,7 +58,7 @@ pub struct BarCounts {
 }
 
 /// Rows read from one file.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct FileSummary {
     /// The file.
@@ -65,6 +66,7 @@ pub struct FileSummary {
     /// Its format.
     pub format: FormatName,
     /// The clock by which its timestamps were read; `None` where each brings its own offset.
+    #[serde(with = "crate::exact::optional_text")]
     pub zone: Option<Zone>,
     /// Reason for the clock, in words.
     pub zone_why: String,

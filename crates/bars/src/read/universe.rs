@@ -1,11 +1,14 @@
 //! Many instruments at once: a file that cannot be used excludes its own instrument only.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::error::excluded::{Excluded, ExcludedLines, refused};
 use crate::error::row_error::OnError;
 use crate::error::{Error, Result};
+use crate::parse::lines::TextLines;
 use crate::parse::options::ReadOptions;
 use crate::read::{Recording, read};
 
@@ -59,21 +62,73 @@ pub fn read_all<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Un
     for path in paths.iter().map(AsRef::as_ref) {
         by_symbol.entry(options.symbol_of(path)?).or_default().push(path);
     }
-    let mut universe = Universe::default();
-    for (symbol, paths) in by_symbol {
-        match read(&paths, options) {
-            Ok(recording) => universe.recordings.push(recording),
-            Err(slip @ Error::Open { .. }) => return Err(slip),
-            Err(reason) => universe.excluded.push(Excluded { symbol, reason }),
+    let read = by_symbol.into_iter().map(|(symbol, paths)| SymbolRead { read: read(&paths, options), symbol });
+    let UsableSymbols { recordings, excluded } = usable(read, options.on_error)?;
+    Ok(Universe { recordings, excluded })
+}
+
+/// Result of reading the bars of one symbol.
+#[derive(Debug)]
+pub struct SymbolRead<T> {
+    /// The symbol.
+    pub symbol: String,
+    /// Its bars, or why they cannot be read.
+    pub read: Result<T>,
+}
+
+/// Recordings of the symbols that could be read, and the others.
+#[derive(Debug)]
+pub struct UsableSymbols<T> {
+    /// One a symbol, in the order given.
+    pub recordings: Vec<T>,
+    /// The symbols that could not be read.
+    pub excluded: Vec<Excluded>,
+}
+
+/// Sorts recordings from symbols that could not be read, as [`read_all`] does.
+///
+/// # Errors
+/// As [`read_all`]; [`Error::Spool`] and [`Error::Interrupted`] of the first symbol that has them.
+pub fn usable<T>(read: impl IntoIterator<Item = SymbolRead<T>>, on_error: OnError) -> Result<UsableSymbols<T>> {
+    let (mut recordings, mut excluded) = (Vec::new(), Vec::new());
+    for SymbolRead { symbol, read } in read {
+        match read {
+            Ok(recording) => recordings.push(recording),
+            Err(slip @ (Error::Open { .. } | Error::Spool { .. } | Error::Interrupted)) => return Err(slip),
+            Err(reason) => excluded.push(Excluded { symbol, reason }),
         }
     }
-    let Universe { recordings, excluded } = &universe;
-    let stops = recordings.is_empty() || options.on_error == OnError::Fail;
+    let stops = recordings.is_empty() || on_error == OnError::Fail;
     match (excluded.is_empty(), recordings.is_empty()) {
         (true, true) => Err(Error::NoFiles),
-        (false, _) if stops => Err(refused(recordings.len(), universe.excluded)),
-        _ => Ok(universe),
+        (false, _) if stops => Err(refused(recordings.len(), excluded)),
+        _ => Ok(UsableSymbols { recordings, excluded }),
     }
+}
+
+/// Compressed or plain bytes from which the number of a file's rows is estimated.
+const SAMPLED_BYTES: u64 = 1 << 19;
+
+/// About as many rows as a file has, from the length of its first lines.
+///
+/// # Errors
+/// [`Error::Open`] and [`Error::Read`].
+pub fn estimated_rows(path: &Path) -> Result<u64> {
+    let size = path.metadata().map_err(|source| Error::Open { path: path.to_owned(), source })?.len();
+    let read = AtomicU64::new(0);
+    let observe = |bytes| {
+        read.fetch_add(bytes, Relaxed);
+        ControlFlow::Continue(())
+    };
+    let mut lines = TextLines::observed(path, &observe)?;
+    let (mut text, mut rows) = (Vec::new(), 0);
+    while lines.read_into(&mut text)?.is_some() {
+        rows += 1;
+        if read.load(Relaxed) >= SAMPLED_BYTES {
+            return Ok((rows as f64 * size as f64 / read.load(Relaxed) as f64) as u64);
+        }
+    }
+    Ok(rows)
 }
 
 /// The files of bars that a path stands for: itself, or the files directly in a folder that end in

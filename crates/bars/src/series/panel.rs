@@ -3,10 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::{Path, PathBuf};
 
-use crate::bars::Bars;
+use crate::bar_source::BarSource;
+use crate::bars::{Bar, Bars};
 use crate::error::Result;
+use crate::place::for_each_bar;
 use crate::series::spec::in_range;
+use crate::series::streamed::{TimesCursor, TimesWriter, merge, open_times_from};
+use crate::spool::{SpoolWriter, SpooledBars};
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::DAY_NS;
 
@@ -119,16 +124,79 @@ pub fn on_common_times(instruments: &[(&str, &Bars)]) -> Result<CommonTimes> {
     Ok(common)
 }
 
+/// Bars of several instruments in files, at common times.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct CommonSpool {
+    /// The bars that are kept.
+    pub bars: SpooledBars,
+    /// Number of bars that are dropped.
+    pub dropped: usize,
+}
+
+/// As [`on_common_times`], of bars in files. The bars that are kept of instrument k stand in a new
+/// file at `paths[k]`; temporary files lie in `folder`.
+///
+/// # Errors
+/// As [`return_panel`]; [`Error::Spool`](crate::Error::Spool).
+pub fn spool_common_times(
+    instruments: &[(&str, &SpooledBars)],
+    paths: &[PathBuf],
+    folder: &Path,
+) -> Result<Vec<CommonSpool>> {
+    let named =
+        |&(name, bars): &(&'_ str, &SpooledBars)| NamedTimeframe { name: name.to_owned(), timeframe: bars.timeframe() };
+    checked(&instruments.iter().map(named).collect::<Vec<_>>())?;
+    let (mut begins, mut ends) = (Vec::new(), Vec::new());
+    for (_, bars) in instruments {
+        let mut last: Option<i64> = None;
+        for_each_bar(*bars, |Bar { open_time, .. }| {
+            if last.is_none_or(|last| open_time - last >= LISTED_NS) {
+                begins.push(open_time);
+                ends.extend(last.map(|last| last.saturating_add(LISTED_NS)));
+            }
+            last = Some(open_time);
+            Ok(())
+        })?;
+        ends.extend(last.map(|last| last.saturating_add(LISTED_NS)));
+    }
+    begins.sort_unstable();
+    ends.sort_unstable();
+    let listed = |time: i64| begins.partition_point(|&begin| begin <= time) - ends.partition_point(|&end| end <= time);
+    let mut excluded = TimesWriter::create(folder)?;
+    let streams = instruments.iter().map(|(_, bars)| open_times_from(*bars, i64::MIN)).collect::<Result<_>>()?;
+    merge(streams, |time, group| if 2 * group.len() >= listed(time) { Ok(()) } else { excluded.push(time) })?;
+    let excluded = excluded.finish()?;
+    let keep = |((_, bars), path): (&(&str, &SpooledBars), &PathBuf)| {
+        let (mut writer, mut cursor) = (SpoolWriter::create(path, bars.timeframe())?, TimesCursor::new(&excluded));
+        for_each_bar(*bars, |bar| if cursor.contains(bar.open_time)? { Ok(()) } else { writer.push(bar) })?;
+        let dropped = bars.len() - writer.len();
+        Ok(CommonSpool { bars: writer.finish()?, dropped })
+    };
+    instruments.iter().zip(paths).map(keep).collect()
+}
+
+/// Name and timeframe of an instrument.
+struct NamedTimeframe {
+    name: String,
+    timeframe: Timeframe,
+}
+
 fn checked_timeframe(instruments: &[(&str, &Bars)]) -> Result<Timeframe> {
+    let named = |&(name, bars): &(&str, &Bars)| NamedTimeframe { name: name.to_owned(), timeframe: bars.timeframe };
+    checked(&instruments.iter().map(named).collect::<Vec<_>>())
+}
+
+fn checked(instruments: &[NamedTimeframe]) -> Result<Timeframe> {
     in_range("instruments", &"empty", "at least one", !instruments.is_empty())?;
-    let mut names: Vec<&str> = instruments.iter().map(|&(name, _)| name).collect();
+    let mut names: Vec<&str> = instruments.iter().map(|one| one.name.as_str()).collect();
     names.sort_unstable();
     let twice = names.windows(2).find(|pair| pair[0] == pair[1]).map_or("", |pair| pair[0]);
     in_range("instruments", &format!("{twice} twice"), "each instrument once", twice.is_empty())?;
-    let (first, bars) = instruments[0];
-    let other = instruments.iter().find(|(_, other)| other.timeframe != bars.timeframe);
-    let shown = other.map_or_else(String::new, |(name, other)| {
-        format!("{first} of {} bars and {name} of {} bars", bars.timeframe, other.timeframe)
+    let first = &instruments[0];
+    let other = instruments.iter().find(|other| other.timeframe != first.timeframe);
+    let shown = other.map_or_else(String::new, |other| {
+        format!("{} of {} bars and {} of {} bars", first.name, first.timeframe, other.name, other.timeframe)
     });
     in_range(
         "instruments",
@@ -136,7 +204,7 @@ fn checked_timeframe(instruments: &[(&str, &Bars)]) -> Result<Timeframe> {
         "bars of one timeframe; give files of the same timeframe for every instrument, the shortest that all have",
         other.is_none(),
     )?;
-    Ok(bars.timeframe)
+    Ok(first.timeframe)
 }
 
 /// Open times of the days on which at least half of the listed instruments have a bar, and of the
@@ -229,11 +297,37 @@ mod tests {
         assert_eq!(panel.open_times, [0, 1, 3, 31].map(|day| day * DAY_NS));
         assert_eq!(shown(&panel.values[8..]), [None, Some(3), Some(3), Some(3)]);
         let common = on_common_times(&[("A", &usual), ("B", &usual), ("C", &outlier)]).unwrap();
+        assert_eq!(spooled_common_times(&[&usual, &usual, &outlier]), common);
         assert_eq!((common.dropped, &common.bars[0]), (vec![0, 0, 2], &usual));
         assert_eq!(common.bars[2].open_time, [0, 1, 3, 31].map(|day| day * DAY_NS));
         // Half is enough.
         let two = return_panel(&[("A", &usual), ("C", &outlier)]).unwrap();
         assert_eq!((two.days_excluded.len(), shown(&two.values[..5])), (0, vec![None, Some(2), None, None, None]));
+    }
+
+    fn spooled_common_times(all: &[&Bars]) -> CommonTimes {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = |(k, bars): (usize, &&Bars)| {
+            let mut writer = SpoolWriter::create(&folder.path().join(k.to_string()), bars.timeframe).unwrap();
+            (0..bars.len()).for_each(|index| writer.push(bars.bar(index)).unwrap());
+            writer.finish().unwrap()
+        };
+        let spooled: Vec<SpooledBars> = all.iter().enumerate().map(spool).collect();
+        let names: Vec<String> = (0..all.len()).map(|k| k.to_string()).collect();
+        let named: Vec<(&str, &SpooledBars)> = names.iter().map(String::as_str).zip(&spooled).collect();
+        let paths: Vec<PathBuf> = names.iter().map(|name| folder.path().join(format!("common-{name}"))).collect();
+        let mut common = CommonTimes { bars: Vec::new(), dropped: Vec::new() };
+        for CommonSpool { bars, dropped } in spool_common_times(&named, &paths, folder.path()).unwrap() {
+            let mut kept = Bars::with_capacity(bars.timeframe(), 0);
+            for_each_bar(&bars, |bar| {
+                kept.push(bar);
+                Ok(())
+            })
+            .unwrap();
+            common.bars.push(kept);
+            common.dropped.push(dropped);
+        }
+        common
     }
 
     #[test]
@@ -310,6 +404,21 @@ mod tests {
             for name in &names {
                 prop_assert_eq!(row(&panel, name, days), row(&cut_panel, name, days));
             }
+        }
+
+        /// Bars in files are kept at the same times.
+        #[test]
+        fn files_keep_the_same_bars(
+            present in prop::collection::vec(prop::collection::vec(prop_oneof![Just(true), any::<bool>()], 90), 1..6), pauses in prop::collection::vec(0usize..60, 6),
+        ) {
+            let of = |(k, days): (usize, &Vec<bool>)| {
+                let trades = |day: &usize| days[*day] && !(pauses[k]..pauses[k] + 29).contains(day);
+                bars(&(0..90).filter(trades).map(|day| (day as i64, 1.0 + day as f64)).collect::<Vec<_>>())
+            };
+            let all: Vec<Bars> = present.iter().enumerate().map(of).collect();
+            let names: Vec<String> = (0..all.len()).map(|k| k.to_string()).collect();
+            let pairs: Vec<(&str, &Bars)> = names.iter().map(String::as_str).zip(&all).collect();
+            prop_assert_eq!(spooled_common_times(&all.iter().collect::<Vec<_>>()), on_common_times(&pairs).unwrap());
         }
 
         /// Every value is what a search for the two closes says.

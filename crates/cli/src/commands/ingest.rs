@@ -11,6 +11,7 @@ use megabatch_run::ingest::{
 use megabatch_run::text::Duration;
 
 use crate::answer::Answer;
+use crate::host::host;
 
 /// Read bars and write aligned series: closed bars only, features, targets, scaled on the training
 /// span
@@ -242,7 +243,7 @@ impl RecipeArgs {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
-    Ok(ingest(&args.recipe.recipe(), &args.out)?.into())
+    Ok(ingest(&args.recipe.recipe(), &args.out, &host())?.into())
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod graph_cached;
 mod graph_export;
 mod graph_training;
 mod heads;
+mod ingest_killed;
 mod instruments;
 mod int8;
 mod interface;

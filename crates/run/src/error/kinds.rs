@@ -127,6 +127,9 @@ fn of_graphs(error: &megabatch_graph_cache::Error) -> Option<Kind> {
 fn of_bars(error: &megabatch_bars::Error) -> Option<Kind> {
     use megabatch_bars::Error;
     Some(match error {
+        // A full disk is a failure of the run.
+        Error::Spool { .. } => return None,
+        Error::Interrupted => Kind::Cancelled,
         Error::Invalid { .. }
         | Error::UnknownName { .. }
         | Error::UnknownPipSize { .. }

@@ -1,5 +1,6 @@
 //! Provenance of a series as JSON: in the answer of `ingest`, and in the file's attribute `source`.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,16 +16,49 @@ use crate::text::shown;
 
 /// The account of a series file.
 pub(crate) fn account(recipe: &Recipe, recordings: &Recordings, aligned: &AlignedSeries) -> io::Result<Value> {
+    let AlignedSeries { segments, excluded, warnings, .. } = aligned;
+    account_of(recipe, recordings, SeriesAccount { segments, excluded, warnings }, &Fingerprints::default())
+}
+
+/// What an account tells of a series.
+#[derive(Clone, Copy)]
+pub(crate) struct SeriesAccount<'a> {
+    pub(crate) segments: &'a [Segment],
+    pub(crate) excluded: &'a [Segment],
+    pub(crate) warnings: &'a [String],
+}
+
+/// Fingerprints of files, some of them known.
+#[derive(Default)]
+pub(crate) struct Fingerprints(BTreeMap<PathBuf, String>);
+
+impl Fingerprints {
+    pub(crate) fn known(known: BTreeMap<PathBuf, String>) -> Self {
+        Fingerprints(known)
+    }
+
+    fn of(&self, path: &Path) -> io::Result<String> {
+        self.0.get(path).map_or_else(|| fingerprint(path), |known| Ok(known.clone()))
+    }
+}
+
+/// As [`account`], of a series whose arrays are not in memory.
+pub(crate) fn account_of(
+    recipe: &Recipe,
+    recordings: &Recordings,
+    series: SeriesAccount<'_>,
+    fingerprints: &Fingerprints,
+) -> io::Result<Value> {
     let all = &recordings.universe.recordings;
     let uses_pips = recipe.spec().uses_pips();
     let mut instruments = Vec::with_capacity(all.len());
     for (place, (recording, pip_size)) in all.iter().zip(&recordings.pip_sizes).enumerate() {
-        let mut of_bars = of_bars(&recording.summary)?;
+        let mut of_bars = of_known_bars(&recording.summary, fingerprints)?;
         of_bars["pip_size"] = json!(uses_pips.then_some(pip_size));
-        of_bars["segments"] = of_segments(place, aligned);
+        of_bars["segments"] = of_segments(place, series);
         instruments.push(of_bars);
     }
-    let mut account = json!({ "recipe": recipe.to_words(), "instruments": instruments, "warnings": aligned.warnings });
+    let mut account = json!({ "recipe": recipe.to_words(), "instruments": instruments, "warnings": series.warnings });
     if !recordings.universe.excluded.is_empty() {
         let left_out = recordings.universe.excluded.iter().map(|left_out| of_left_out(recipe, left_out));
         account["left_out"] = left_out.collect::<io::Result<Value>>()?;
@@ -40,7 +74,11 @@ fn of_left_out(recipe: &Recipe, Excluded { symbol, reason }: &Excluded) -> io::R
 
 /// The account of the bars of one instrument.
 pub(crate) fn of_bars(summary: &ReadSummary) -> io::Result<Value> {
-    let files = summary.files.iter().map(of_file).collect::<io::Result<Vec<Value>>>()?;
+    of_known_bars(summary, &Fingerprints::default())
+}
+
+fn of_known_bars(summary: &ReadSummary, fingerprints: &Fingerprints) -> io::Result<Value> {
+    let files = summary.files.iter().map(|file| of_file(file, fingerprints)).collect::<io::Result<Vec<Value>>>()?;
     let kinds: Map<String, Value> = summary
         .gaps
         .kinds
@@ -51,7 +89,11 @@ pub(crate) fn of_bars(summary: &ReadSummary) -> io::Result<Value> {
         .jumps
         .iter()
         .map(|jump| json!({ "open_time_ns": jump.open_time, "from": jump.from, "to": jump.to, "split": jump.split }));
-    let compared = summary.compared.iter().map(of_compared).collect::<io::Result<Vec<Value>>>()?;
+    let compared = summary
+        .compared
+        .iter()
+        .map(|compared| of_compared(compared, fingerprints))
+        .collect::<io::Result<Vec<Value>>>()?;
     let pair = summary.pair.map(|pair| {
         json!({ "bid_only": pair.bid_only.count, "ask_only": pair.ask_only.count, "crossed": pair.crossed.count })
     });
@@ -82,10 +124,10 @@ pub(crate) fn of_bars(summary: &ReadSummary) -> io::Result<Value> {
     }))
 }
 
-fn of_file(file: &FileSummary) -> io::Result<Value> {
+fn of_file(file: &FileSummary, fingerprints: &Fingerprints) -> io::Result<Value> {
     let mut account = json!({
         "file": shown(&file.path),
-        "xxh3_128": fingerprint(&file.path)?,
+        "xxh3_128": fingerprints.of(&file.path)?,
         "format": file.format.name(),
         "zone": file.zone.as_ref().map(ToString::to_string),
         "zone_why": file.zone_why,
@@ -114,8 +156,8 @@ fn of_file(file: &FileSummary) -> io::Result<Value> {
 }
 
 /// Files of a longer timeframe, which are not in the series.
-fn of_compared(compared: &ComparedFiles) -> io::Result<Value> {
-    let file = |path: &PathBuf| Ok(json!({ "file": path, "xxh3_128": fingerprint(path)? }));
+fn of_compared(compared: &ComparedFiles, fingerprints: &Fingerprints) -> io::Result<Value> {
+    let file = |path: &PathBuf| Ok(json!({ "file": path, "xxh3_128": fingerprints.of(path)? }));
     Ok(json!({
         "timeframe": compared.timeframe.name(),
         "files": compared.paths.iter().map(file).collect::<io::Result<Value>>()?,
@@ -135,7 +177,7 @@ fn of_gap(gap: &Gap) -> Value {
     json!({ "from_ns": gap.from, "to_ns": gap.to })
 }
 
-fn of_segments(instrument: usize, aligned: &AlignedSeries) -> Value {
+fn of_segments(instrument: usize, series: SeriesAccount<'_>) -> Value {
     let own = |segments: &[Segment]| -> Vec<Value> {
         let own = segments.iter().filter(|segment| segment.instrument as usize == instrument);
         own.map(|segment| {
@@ -148,7 +190,7 @@ fn of_segments(instrument: usize, aligned: &AlignedSeries) -> Value {
         })
         .collect()
     };
-    json!({ "kept": own(&aligned.segments), "left_out": own(&aligned.excluded) })
+    json!({ "kept": own(series.segments), "left_out": own(series.excluded) })
 }
 
 /// A fingerprint of a file's bytes, 32 hexadecimal digits.

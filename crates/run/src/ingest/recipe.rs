@@ -4,6 +4,7 @@
 
 mod lists;
 mod recordings;
+mod streamed;
 mod windows;
 mod words;
 
@@ -21,6 +22,7 @@ use crate::text::Duration;
 
 pub use lists::{FeatureList, PipSizes, symbol_name};
 pub(crate) use recordings::Recordings;
+pub(super) use streamed::StreamedRecordings;
 pub use windows::{SampleRange, Windows};
 
 /// What decides what a series file holds.

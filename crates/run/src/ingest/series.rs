@@ -1,28 +1,40 @@
 //! Bars as text become aligned multi-timeframe series in one HDF5 file.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use megabatch_bars::{AlignedSeries, RowError, listed};
-use megabatch_chunk_io::{Storage, WriteOptions, write_series};
+use megabatch_bars::{
+    BarSource as _, OnError, RowError, SeriesHeader, SeriesPiece, SeriesPlan, SpooledBars, StreamedInstrument,
+    estimated_rows, listed,
+};
+use megabatch_chunk_io::{BarRows, SampleRows, SeriesWriter, write_series_in_pieces};
+use rayon::ThreadPoolBuilder;
 use serde_json::{Value, json};
 
-use super::provenance::account;
+use super::disk::require_free;
+use super::provenance::{SeriesAccount, account_of};
+use super::recipe::StreamedRecordings;
+use super::spool::SpoolFolder;
+use super::work::Pass;
 use super::{Recipe, Recordings, universe};
-use crate::adapters::series::{Origin, series_file};
-use crate::error::{Error, Result};
+use crate::adapters::series::{Origin, series_description};
+use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
+use crate::host::Host;
 use crate::output;
 use crate::text::{bytes, shown, utc};
 
 /// Reads bars and writes aligned series to `out`: closed bars only, features, targets, scaled on
 /// the training span.
 ///
+/// Memory does not grow with bars or instruments. Parsed bars are kept in a folder beside `out`
+/// while the work goes on; after an interruption, the same call reads them there.
+///
 /// # Errors
-/// [`Kind::Usage`](crate::Kind::Usage) for a recipe that contradicts itself or an output that
-/// cannot be written, [`Kind::Data`](crate::Kind::Data) for bars that cannot be used.
-pub fn ingest(recipe: &Recipe, out: &Path) -> Result<Findings> {
+/// [`Kind::Usage`] for a recipe that contradicts itself or an output that cannot be written,
+/// [`Kind::Data`] for bars that cannot be used, [`Kind::Capacity`] for a disk that is too full,
+/// [`Kind::Cancelled`] where the host ended it.
+pub fn ingest(recipe: &Recipe, out: &Path, host: &Host<'_>) -> Result<Findings> {
     let start = Instant::now();
     output::require_ending(out, &["h5", "hdf5"])?;
     recipe.check()?;
@@ -31,18 +43,118 @@ pub fn ingest(recipe: &Recipe, out: &Path) -> Result<Findings> {
     for file in recipe.files() {
         require_text(file, "the account of its bars that the series file keeps")?;
     }
-    let mut recordings = recipe.read()?;
-    let spec = recipe.spec();
-    let aligned = recordings.align(&recipe)?;
-    let source = account(&recipe, &recordings, &aligned)?;
-    let mut findings = SeriesFindings::new(out, &recordings, &aligned);
-    findings.json["source"] = source.clone();
-    let series =
-        series_file(aligned, Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source: source.to_string() });
-    // Bars are small and read whole: without compression they are read at the speed of the disk.
-    write_series(out, &series, &WriteOptions { storage: Storage::Contiguous })?;
+    // What is in the folder is safe at any moment.
+    host.cancel.watch(Duration::from_secs(5))?;
+    let folder = SpoolFolder::open(out)?;
+    let threads = ThreadPoolBuilder::new().num_threads(rayon::current_num_threads().min(THREADS_MAX)).build()?;
+    let written = threads.install(|| write(&recipe, out, &folder, host));
+    if written.as_ref().err().is_some_and(|error| error.kind() == Kind::Cancelled) {
+        return Err(Error::new(
+            Kind::Cancelled,
+            format!(
+                "interrupted; the bars that were read are kept in {}, and the same command goes on from them",
+                folder.path().display()
+            ),
+        ));
+    }
+    folder.remove();
+    let mut findings = written?;
     findings.finish(start, std::fs::metadata(out)?.len());
     Ok(Findings::new(findings.text, &findings.json))
+}
+
+/// Most threads that ingest takes: each has pieces of some 10 MB.
+const THREADS_MAX: usize = 32;
+
+fn write(recipe: &Recipe, out: &Path, folder: &SpoolFolder, host: &Host<'_>) -> Result<SeriesFindings> {
+    require_room(recipe, folder)?;
+    let StreamedRecordings { mut recordings, bars, fingerprints } = recipe.read_streamed(folder, host)?;
+    let spec = recipe.spec();
+    let symbols: Vec<String> = recordings.universe.recordings.iter().map(|one| one.symbol.clone()).collect();
+    let one = |((name, bars), &pip_size): ((_, _), &f64)| instrument(name, bars, pip_size);
+    let instruments: Vec<StreamedInstrument<'_>> =
+        symbols.iter().map(String::as_str).zip(&bars).zip(&recordings.pip_sizes).map(one).collect();
+    let total: usize = bars.iter().map(SpooledBars::len).sum();
+    let counting = Pass::begin(host, "count", "bars", total as u64);
+    let observe = |bars: usize| counting.advance(bars as u64);
+    let plan = match recipe.on_error {
+        OnError::Fail => SeriesPlan::of(&instruments, &spec, folder.path(), &observe)?,
+        OnError::Skip | OnError::Repair => {
+            let (plan, excluded) = SeriesPlan::of_usable(&instruments, &spec, folder.path(), &observe)?;
+            recordings.exclude(excluded);
+            plan
+        }
+    };
+    drop(counting);
+    // Beside the series, the features that scalers are fitted on, of the instruments under way.
+    let share = rayon::current_num_threads().min(recordings.pip_sizes.len()) as f64 / recordings.pip_sizes.len() as f64;
+    let scratch = plan.bars_to_fit()? as f64 * (4 * spec.features.len()) as f64 * share * 1.5;
+    require_free(folder.path(), plan.array_bytes() as u64 + scratch as u64, "the series")?;
+    let fitting = Pass::begin(host, "fit", "bars", plan.bars_to_fit()? as u64);
+    let header = plan.fit(&|bars| fitting.advance(bars as u64))?;
+    drop(fitting);
+    let series = SeriesAccount { segments: &header.segments, excluded: &header.excluded, warnings: &header.warnings };
+    let source = account_of(recipe, &recordings, series, &fingerprints)?;
+    let mut findings = SeriesFindings::new(out, &recordings, &header);
+    let origin = Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source: source.to_string() };
+    findings.json["source"] = source;
+    let description = series_description(&header, origin);
+    let writing = Pass::begin(host, "write", "bars", plan.bars() as u64);
+    write_series_in_pieces(out, &description, |writer| {
+        plan.write(&header, &|bars| writing.advance(bars as u64), &|piece| write_piece(writer, piece))
+    })?;
+    Ok(findings)
+}
+
+fn instrument<'a>(name: &'a str, bars: &'a SpooledBars, pip_size: f64) -> StreamedInstrument<'a> {
+    StreamedInstrument { name, bars, pip_size }
+}
+
+fn write_piece(writer: &SeriesWriter<'_>, piece: &SeriesPiece) -> Result<()> {
+    let first = piece.first_sample;
+    for (timeframe, rows) in piece.timeframes.iter().enumerate() {
+        let (values, close_time) = (&rows.values, &rows.close_time);
+        writer.write_bars(&BarRows { timeframe, first: rows.first_row, values, close_time })?;
+        writer.write_ends(timeframe, first, &rows.end)?;
+    }
+    writer.write_samples(&SampleRows {
+        first,
+        time: &piece.sample_time,
+        reach_time: &piece.receptive_start,
+        label_end_time: &piece.label_end_time,
+        targets: &piece.targets,
+        instrument: &piece.sample_instrument,
+    })?;
+    Ok(())
+}
+
+/// Bytes of input below which nobody asks for the room on the disk before bars are read.
+const SMALL_INPUT_BYTES: u64 = 64 << 20;
+/// Temporary bytes a row that is being parsed.
+const PARSED_ROW_BYTES: f64 = 80.0;
+
+/// Refuses a disk that cannot take the parsed bars and the series, as far as the files' first lines
+/// tell how many bars there are.
+fn require_room(recipe: &Recipe, folder: &SpoolFolder) -> Result<()> {
+    let files = recipe.files();
+    let size: u64 = files.iter().filter_map(|file| file.metadata().ok()).map(|found| found.len()).sum();
+    if size < SMALL_INPUT_BYTES {
+        return Ok(());
+    }
+    // Files that cannot be read have their errors when they are.
+    let bars: u64 = files.iter().filter_map(|file| estimated_rows(file).ok()).sum();
+    let bars = bars as f64;
+    let spec = recipe.spec();
+    let shortest = spec.windows.iter().map(|window| window.timeframe.duration_ns()).min().unwrap_or(1) as f64;
+    let row_bytes = (4 * spec.features.len() + 8) as f64;
+    let rows: f64 = spec.windows.iter().map(|window| shortest / window.timeframe.duration_ns() as f64).sum();
+    let sample_bytes = (28 + 8 * spec.windows.len() + 4 * spec.horizon) as f64 / spec.stride.max(1) as f64;
+    let share = (rayon::current_num_threads() as f64 / files.len() as f64).min(1.0);
+    let series = bars * (rows * row_bytes + sample_bytes);
+    let spool = bars * (SpooledBars::BAR_BYTES as f64 + PARSED_ROW_BYTES * share);
+    // The estimate is a tenth too high where gaps and warm-ups take many bars.
+    let needed = (0.9 * (series + spool)) as u64;
+    require_free(folder.path(), needed.saturating_sub(folder.bytes()), "parsed bars and the series")
 }
 
 struct SeriesFindings {
@@ -51,40 +163,38 @@ struct SeriesFindings {
 }
 
 impl SeriesFindings {
-    fn new(out: &Path, recordings: &Recordings, aligned: &AlignedSeries) -> Self {
-        let (first, last) = (aligned.sample_time.iter().min(), aligned.sample_time.iter().max());
-        let (first, last) = (first.copied().unwrap_or_default(), last.copied().unwrap_or_default());
+    fn new(out: &Path, recordings: &Recordings, header: &SeriesHeader) -> Self {
+        let (first, last, instants) = (header.instants.first, header.instants.last, header.instants.count);
         let universe = &recordings.universe;
         let mut text = universe::describe(universe);
         let of_files = universe.recordings.iter().flat_map(|recording| recording.summary.warnings.iter().cloned());
         let mut warnings: Vec<String> = of_files.collect();
         // The universe's text has the warnings of its files in it.
         let others: Vec<String> =
-            few_kept(recordings).into_iter().chain(alone(aligned)).chain(aligned.warnings.iter().cloned()).collect();
+            few_kept(recordings).into_iter().chain(alone(header)).chain(header.warnings.iter().cloned()).collect();
         others.iter().for_each(|warning| text.push_str(&format!("warning: {warning}\n")));
         warnings.extend(others);
-        for timeframe in &aligned.timeframes {
+        for timeframe in &header.timeframes {
             text.push_str(&format!(
                 "{:>4}: {} bars, windows of {}, {}\n",
-                timeframe.timeframe.name(),
-                timeframe.close_time.len(),
-                timeframe.seq_len,
-                counted(timeframe.features.len(), "feature")
+                timeframe.window.timeframe.name(),
+                timeframe.rows,
+                timeframe.window.seq_len,
+                counted(header.features().len(), "feature")
             ));
         }
-        text.push_str(&format!("{} from {} to {}", counted(aligned.len(), "sample"), utc(first), utc(last)));
-        let instants = aligned.sample_time.iter().collect::<BTreeSet<_>>().len();
-        match aligned.instruments.len() {
+        text.push_str(&format!("{} from {} to {}", counted(header.samples, "sample"), utc(first), utc(last)));
+        match header.instruments().len() {
             1 => {}
             count if count > universe::ONE_BY_ONE_MAX => {
                 text.push_str(&format!(" of {count} instruments at {instants} instants"));
             }
-            _ => text.push_str(&format!(" of {}", aligned.instruments.join(", "))),
+            _ => text.push_str(&format!(" of {}", header.instruments().join(", "))),
         }
         let mut json = json!({
             "out": shown(out),
-            "symbols": aligned.instruments,
-            "samples": aligned.len(),
+            "symbols": header.instruments(),
+            "samples": header.samples,
             "instants": instants,
             "first_sample_time_ns": first,
             "last_sample_time_ns": last,
@@ -144,24 +254,19 @@ const ALONE_OF_MIN: usize = 3;
 
 /// A warning where instruments have samples at instants at which no other has one: a graph has a
 /// single node there.
-fn alone(aligned: &AlignedSeries) -> Option<String> {
-    let mut of_instant: BTreeMap<i64, Vec<i32>> = BTreeMap::new();
-    for (time, instrument) in aligned.sample_time.iter().zip(&aligned.sample_instrument) {
-        of_instant.entry(*time).or_default().push(*instrument);
-    }
-    let mut instants = vec![0_usize; aligned.instruments.len()];
-    of_instant.values().filter(|present| present.len() == 1).for_each(|present| instants[present[0] as usize] += 1);
+fn alone(header: &SeriesHeader) -> Option<String> {
+    let (instants, count) = (&header.instants.alone, header.instants.count);
     let all: usize = instants.iter().sum();
-    if instants.len() < ALONE_OF_MIN || (all as f64) < ALONE_SHARE_MIN * of_instant.len() as f64 || all == 0 {
+    if instants.len() < ALONE_OF_MIN || (all as f64) < ALONE_SHARE_MIN * count as f64 || all == 0 {
         return None;
     }
     let mut places: Vec<usize> = (0..instants.len()).filter(|&place| instants[place] > 0).collect();
     places.sort_by_key(|&place| std::cmp::Reverse(instants[place]));
     let named: Vec<String> =
-        places.iter().map(|&place| format!("{} {}", aligned.instruments[place], instants[place])).collect();
+        places.iter().map(|&place| format!("{} {}", header.instruments()[place], instants[place])).collect();
     Some(format!(
         "{all} of {} instants have a sample of one instrument alone ({}): it trades at other times than the others, or its bars begin or end apart from theirs, and a model over graphs sees a single node there; keep the common times with `--calendar common`, or leave its file out",
-        of_instant.len(),
+        count,
         listed(&named)
     ))
 }

@@ -6,10 +6,12 @@ pub(crate) mod random;
 mod samples;
 mod shares;
 
+use std::io::{BufWriter, Write as _};
 use std::num::NonZeroUsize;
 use std::path::Path;
 
 use megabatch_atomic_file as atomic_file;
+use megabatch_atomic_file::NewFile;
 use megabatch_chunk_io::{Compression, Storage, WriteOptions};
 use megabatch_gpu_core::Device;
 use serde_json::json;
@@ -23,6 +25,8 @@ use crate::text::{bytes, shown};
 
 pub(crate) use bars::write_csv;
 pub use megabatch_chunk_io::Layout;
+#[cfg(test)]
+pub(crate) use shares::csv_files as share_files;
 
 /// Samples to make up.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,9 +113,13 @@ pub fn make_shares(folder: &Path, count: NonZeroUsize, days: u32, seed: u64) -> 
 /// A usage error where the file cannot be written.
 pub fn make_bars(out: &Path, days: u32, seed: u64) -> Result<Findings> {
     output::check(out, &[])?;
-    let mut csv = Vec::new();
-    let count = write_csv(&mut csv, days, seed)?;
-    atomic_file::write(out, &csv)?;
+    let failed = |action| move |source| atomic_file::WriteError { path: out.to_owned(), action, source };
+    let new = NewFile::create(out).map_err(failed("make a file beside it"))?;
+    let mut csv = BufWriter::with_capacity(1 << 20, new.file());
+    let count = write_csv(&mut csv, days, seed).and_then(|count| csv.flush().map(|()| count));
+    let count = count.map_err(failed("write"))?;
+    drop(csv);
+    new.publish(out)?;
     let text = format!("{}: {count} one-minute bars of {days} days", out.display());
     Ok(Findings::new(text, &json!({ "file": shown(out), "bars": count })))
 }

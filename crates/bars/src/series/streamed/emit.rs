@@ -4,11 +4,14 @@ use rayon::prelude::*;
 
 use super::cursor::TrackCursor;
 use super::{Observe, SampleSelector, SeriesHeader, SeriesPlan};
-use crate::bar_source::{PIECE_BARS, pieces_of};
+use crate::bar_source::{PIECE_BARS, pieces_of_len};
 use crate::bars::Bars;
 use crate::error::Error;
 use crate::series::scale::scale_rows;
 use crate::series::target::Horizon;
+
+/// Targets, or features of one timeframe, that are held at once.
+const PIECE_NUMBERS: usize = 1 << 20;
 
 /// Consecutive rows and samples of a series: what stands in the arrays of an
 /// [`AlignedSeries`](crate::AlignedSeries) from the first on that it names.
@@ -94,6 +97,8 @@ impl SeriesPlan<'_> {
         sink: &(dyn Fn(&SeriesPiece) -> Result<(), E> + Sync),
     ) -> Result<(), E> {
         let (source, outline) = (self.instruments[place].bars, &self.outlines[place]);
+        // Targets of long horizons are more than bars.
+        let piece_bars = (PIECE_NUMBERS / self.spec.horizon.max(self.spec.features.len())).clamp(64, PIECE_BARS);
         let mut writer = InstrumentWriter::new(self, place, header)?;
         let mut bars = Bars::with_capacity(self.base, 0);
         for (segment, found) in outline.segments.iter().enumerate() {
@@ -104,12 +109,12 @@ impl SeriesPlan<'_> {
                 continue;
             }
             writer.begin();
-            for piece in pieces_of(found.bars.clone()) {
+            for piece in pieces_of_len(found.bars.clone(), piece_bars) {
                 let count = piece.len();
                 let with_horizon = (piece.end + self.spec.horizon).min(found.bars.end);
                 source.read(piece.start..with_horizon, &mut bars)?;
                 writer.push(segment, piece.start, &bars, count)?;
-                if writer.piece.len() >= PIECE_BARS {
+                if writer.piece.len() >= piece_bars {
                     sink(&writer.piece)?;
                     writer.piece.advance(self.spec.features.len());
                 }

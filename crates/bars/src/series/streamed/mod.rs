@@ -26,7 +26,8 @@ use rayon::prelude::*;
 pub use self::emit::{SeriesPiece, TimeframePiece};
 pub use self::fit::{SeriesHeader, TimeframeHeader};
 use self::outline::{Outline, bars_before, closed_with, too_short};
-use self::times::{TimeStream, TimesCursor, TimesFile, TimesWriter, merge};
+use self::times::{TimeStream, TimesFile};
+pub(crate) use self::times::{TimesCursor, TimesWriter, merge};
 use crate::bar_source::{BarSource, partition_point, pieces_of};
 use crate::error::excluded::{Excluded, refused};
 use crate::error::{Error, Result};
@@ -441,7 +442,7 @@ fn outlines(
 }
 
 /// Open times of `bars` from `first` on.
-fn open_times_from<'b>(bars: &'b dyn BarSource, first: i64) -> Result<TimeStream<'b>> {
+pub(crate) fn open_times_from<'b>(bars: &'b dyn BarSource, first: i64) -> Result<TimeStream<'b>> {
     let start = partition_point(bars, |open_time| open_time < first)?;
     let mut pieces = pieces_of(start..bars.len());
     let mut times = Vec::new();

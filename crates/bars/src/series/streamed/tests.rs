@@ -200,6 +200,9 @@ fn many_pieces_agree_with_all_bars_at_once() {
         check(&all[..1], &spec);
     }
     check(&all[..1], &spec(&windows, Feature::ALL.to_vec()));
+    // Pieces of a few hundred bars, shorter than the horizon.
+    let far = SeriesSpec { horizon: 4_000, stride: 50, ..spec(&windows[..2], vec![Feature::Macd, Feature::Range]) };
+    check(&all, &far);
 }
 
 #[test]

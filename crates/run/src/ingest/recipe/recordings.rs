@@ -37,6 +37,12 @@ impl Recordings {
             return Ok(align(&self.instruments(), &spec)?);
         }
         let (series, left_out) = align_usable(&self.instruments(), &spec)?;
+        self.exclude(left_out);
+        Ok(series)
+    }
+
+    /// Moves instruments to those that are excluded.
+    pub(crate) fn exclude(&mut self, left_out: Vec<Excluded>) {
         let is_kept = |symbol: &String| left_out.iter().all(|Excluded { symbol: lacking, .. }| lacking != symbol);
         let kept: Vec<bool> = self.universe.recordings.iter().map(|recording| is_kept(&recording.symbol)).collect();
         let (mut of_recordings, mut of_sizes) = (kept.iter(), kept.iter());
@@ -44,7 +50,6 @@ impl Recordings {
         self.pip_sizes.retain(|_| of_sizes.next() == Some(&true));
         self.universe.excluded.extend(left_out);
         self.universe.excluded.sort_by(|a, b| a.symbol.cmp(&b.symbol));
-        Ok(series)
     }
 }
 
@@ -57,6 +62,11 @@ impl Recipe {
         if self.calendar == Calendar::Common {
             keep_common_times(&mut universe)?;
         }
+        self.with_pip_sizes(universe)
+    }
+
+    /// Gives each instrument the size of its pip.
+    pub(super) fn with_pip_sizes(&self, universe: Universe) -> Result<Recordings> {
         self.require_known_symbols(&universe.recordings)?;
         let sizes = universe.recordings.iter().map(|recording| self.pip_size_of(&recording.symbol));
         let pip_sizes = sizes.collect::<Result<_>>()?;
@@ -116,18 +126,21 @@ fn keep_common_times(universe: &mut Universe) -> Result<()> {
         universe.recordings.iter().map(|recording| (recording.symbol.as_str(), &recording.bars)).collect();
     let CommonTimes { bars, dropped, .. } = on_common_times(&instruments)?;
     for ((recording, bars), dropped) in universe.recordings.iter_mut().zip(bars).zip(dropped) {
-        if dropped > 0 {
-            recording.summary.warnings.push(format!(
-                "{dropped} of {} bars dropped: fewer than half of the instruments that are listed then have one (--calendar common)",
-                recording.bars.len()
-            ));
-        }
+        recording.summary.warnings.extend(common_times_warning(dropped, recording.bars.len()));
         recording.bars = bars;
     }
     Ok(())
 }
 
-fn by_symbol(paths: &[PathBuf], options: &ReadOptions) -> Result<BTreeMap<String, Vec<PathBuf>>> {
+pub(super) fn common_times_warning(dropped: usize, all: usize) -> Option<String> {
+    (dropped > 0).then(|| {
+        format!(
+            "{dropped} of {all} bars dropped: fewer than half of the instruments that are listed then have one (--calendar common)"
+        )
+    })
+}
+
+pub(super) fn by_symbol(paths: &[PathBuf], options: &ReadOptions) -> Result<BTreeMap<String, Vec<PathBuf>>> {
     let mut of: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for path in paths {
         of.entry(options.symbol_of(path)?).or_default().push(path.clone());
@@ -135,7 +148,7 @@ fn by_symbol(paths: &[PathBuf], options: &ReadOptions) -> Result<BTreeMap<String
     Ok(of)
 }
 
-fn one_sided(symbol: &str, there: &str, missing: &str) -> crate::error::Error {
+pub(super) fn one_sided(symbol: &str, there: &str, missing: &str) -> crate::error::Error {
     Error::usage(format!(
         "{symbol} has bars of the {there} and none of the {missing}: give both sides of every symbol; symbols are taken from the files' \
          names, or from --symbol"

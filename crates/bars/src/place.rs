@@ -6,10 +6,12 @@ use std::path::Path;
 use crate::bar_source::{BarSource, PIECE_BARS, pieces_of};
 use crate::bars::{Bar, Bars};
 use crate::error::Result;
-use crate::parse::lines::ObserveBytes;
 use crate::spill::SpillFile;
 use crate::spool::{SpoolWriter, SpooledBars};
 use crate::time::timeframe::Timeframe;
+
+/// Hears of bytes that were read, and may end the reading.
+pub type ObserveBytes<'a> = &'a (dyn Fn(u64) -> ControlFlow<()> + Sync);
 
 /// Where rows and bars are held, and who hears of the bytes that are read.
 pub(crate) struct ReadPlace<'a> {

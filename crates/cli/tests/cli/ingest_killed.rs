@@ -1,0 +1,76 @@
+//! Ingest that is killed at random moments ends with the bytes of one that nobody touched.
+//!
+//! `MEGABATCH_KILLED_RUNS` says how many runs; `cargo xtask kill` asks for a hundred.
+
+use std::fs;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::stage::Stage;
+
+const RUNS: usize = 3;
+/// Days of each symbol.
+const DAYS: u32 = 12;
+const SYMBOLS: [&str; 4] = ["EURUSD", "GBPUSD", "AUDUSD", "NZDUSD"];
+const INGEST: &str = "ingest EURUSD.csv GBPUSD.csv AUDUSD.csv NZDUSD.csv --timeframes M1:60,M5:24,H1:12";
+
+#[test]
+fn ingest_killed_at_random_moments_ends_with_the_same_bytes() {
+    let runs = std::env::var("MEGABATCH_KILLED_RUNS").map_or(RUNS, |runs| runs.parse().expect("a number of runs"));
+    let stage = Stage::new();
+    for (seed, symbol) in SYMBOLS.iter().enumerate() {
+        stage.succeeds(&format!("synth {symbol}.csv --days {DAYS} --seed {seed}"));
+    }
+    let start = Instant::now();
+    stage.succeeds(&format!("{INGEST} --out whole.h5"));
+    let wall = start.elapsed();
+    let whole = stage.read("whole.h5");
+    let (mut kills, mut kept) = (0, 0);
+    for run in 0..runs {
+        // Moments evenly over the time that a whole run takes, twice over in each run.
+        for half in 0..2 {
+            let share = (run as f64 + 0.5) / runs as f64 / 2.0 + 0.5 * f64::from(half);
+            if !lives_for(&stage, wall.mul_f64(share)) {
+                kills += 1;
+                assert!(!stage.path("out.h5").exists(), "a file that is not whole has the name of one");
+                let spool = fs::read_dir(stage.path(".out.h5.spool")).into_iter().flatten().flatten();
+                kept += spool.filter(|entry| entry.path().extension().is_some_and(|ending| ending == "json")).count();
+            }
+        }
+        stage.succeeds(&format!("{INGEST} --out out.h5"));
+        assert!(stage.read("out.h5") == whole, "run {run} has other bytes");
+        fs::remove_file(stage.path("out.h5")).unwrap();
+        let left =
+            fs::read_dir(stage.path(".")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert_eq!(left.filter(|name| name.starts_with('.')).collect::<Vec<_>>(), [] as [String; 0]);
+    }
+    println!(
+        "killed: {runs} of {runs} series had the bytes of the one that was not killed; {kills} kills of ingest over {:.1} s, after which {kept} symbols were not read again",
+        wall.as_secs_f64()
+    );
+    assert!(kills > 0, "nothing was killed");
+}
+
+/// Runs ingest for `life` and kills it; true if it was done before. Its file is removed then.
+fn lives_for(stage: &Stage, life: Duration) -> bool {
+    let mut process = stage.command(&format!("{INGEST} --out out.h5"));
+    let mut process = process.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let start = Instant::now();
+    while start.elapsed() < life {
+        if let Some(status) = process.try_wait().unwrap() {
+            assert!(status.success(), "{status}");
+            fs::remove_file(stage.path("out.h5")).unwrap();
+            return true;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    process.kill().unwrap();
+    process.wait().unwrap();
+    // It may have ended in the last moment.
+    if stage.path("out.h5").exists() {
+        fs::remove_file(stage.path("out.h5")).unwrap();
+        return true;
+    }
+    false
+}

@@ -1,0 +1,46 @@
+//! Room on the disk, before it is needed.
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::text::bytes;
+
+/// Refuses work that needs more bytes in `folder` than are free there; `purpose` says what for.
+///
+/// # Errors
+/// [`Kind::Capacity`](crate::Kind::Capacity) with both numbers. Where the system does not tell what
+/// is free, nothing is refused.
+pub(super) fn require_free(folder: &Path, needed: u64, purpose: &str) -> Result<()> {
+    let Some(free) = free_bytes(folder).filter(|&free| free < needed) else { return Ok(()) };
+    Err(Error::capacity(format!(
+        "{}: {purpose} takes about {} and {} are free on this disk; free some, or write to another disk",
+        folder.display(),
+        bytes(needed as usize),
+        bytes(free as usize)
+    )))
+}
+
+#[cfg(unix)]
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(folder).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+#[cfg(not(unix))]
+fn free_bytes(_folder: &Path) -> Option<u64> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_both_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(require_free(folder.path(), 1, "one byte").is_ok());
+        let error = require_free(folder.path(), u64::MAX, "the series").unwrap_err();
+        assert_eq!(error.kind(), crate::Kind::Capacity);
+        assert!(error.to_string().contains("the series takes about"), "{error}");
+    }
+}

@@ -1,0 +1,117 @@
+//! The bars that a recipe reads, in files: see [`SpoolFolder`].
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use megabatch_bars::{
+    Bars, CommonSpool, ReadOptions, Recording, SpooledBars, SpooledRecording, SymbolRead, Universe, UsableSymbols,
+    read_pair_spooled, read_spooled, spool_common_times, usable,
+};
+use rayon::prelude::*;
+
+use super::recordings::{Recordings, by_symbol, common_times_warning, one_sided};
+use super::{Calendar, Recipe};
+use crate::error::Result;
+use crate::host::Host;
+use crate::ingest::provenance::Fingerprints;
+use crate::ingest::spool::{Parsed, SpoolFolder, SymbolFiles};
+use crate::ingest::work::Pass;
+
+/// The bars of the instruments that can be used, in files.
+pub(in crate::ingest) struct StreamedRecordings {
+    /// Symbols and summaries; their bars are empty.
+    pub(in crate::ingest) recordings: Recordings,
+    /// The bars of each.
+    pub(in crate::ingest) bars: Vec<SpooledBars>,
+    pub(in crate::ingest) fingerprints: Fingerprints,
+}
+
+impl Recipe {
+    /// Reads the bars into `folder`, several symbols at once.
+    pub(in crate::ingest) fn read_streamed(&self, folder: &SpoolFolder, host: &Host<'_>) -> Result<StreamedRecordings> {
+        let options = self.read_options();
+        let groups = self.symbol_files(&options)?;
+        let size = |path: &PathBuf| path.metadata().map_or(0, |found| found.len());
+        let sizes: Vec<u64> = groups.iter().map(|files| files.bars.iter().chain(&files.ask).map(size).sum()).collect();
+        let pass = Pass::begin(host, "read", "bytes", sizes.iter().sum());
+        let together = groups.par_iter().zip(&sizes).with_max_len(1);
+        let parsed = together.map(|(files, &size)| {
+            let parsed = parse(files, &options, folder, &pass)?;
+            if parsed.as_ref().is_ok_and(|parsed| parsed.is_found) {
+                pass.skip(size);
+            }
+            Ok(SymbolRead { symbol: files.symbol.clone(), read: parsed })
+        });
+        let parsed = parsed.collect::<Result<Vec<_>>>()?;
+        drop(pass);
+        let UsableSymbols { recordings: parsed, excluded } = match self.bid.is_empty() {
+            true => usable(parsed, self.on_error)?,
+            false => {
+                let recordings = parsed.into_iter().map(|symbol| symbol.read).collect::<megabatch_bars::Result<_>>()?;
+                UsableSymbols { recordings, excluded: Vec::new() }
+            }
+        };
+        let mut universe = Universe::default();
+        universe.excluded = excluded;
+        let (mut bars, mut fingerprints) = (Vec::new(), BTreeMap::new());
+        for Parsed { recording, fingerprints: own, .. } in parsed {
+            let SpooledRecording { symbol, bars: spooled, summary } = recording;
+            let none = Bars::with_capacity(summary.base, 0);
+            universe.recordings.push(Recording { symbol, bars: none, summary });
+            bars.push(spooled);
+            fingerprints.extend(own);
+        }
+        if self.calendar == Calendar::Common {
+            bars = keep_common_times(&mut universe, &bars, folder.path())?;
+        }
+        let recordings = self.with_pip_sizes(universe)?;
+        Ok(StreamedRecordings { recordings, bars, fingerprints: Fingerprints::known(fingerprints) })
+    }
+
+    /// The files of each symbol, in the order of the symbols.
+    fn symbol_files(&self, options: &ReadOptions) -> Result<Vec<SymbolFiles>> {
+        if self.bid.is_empty() {
+            let of = |(symbol, bars)| SymbolFiles { symbol, bars, ask: Vec::new() };
+            return Ok(by_symbol(&self.bars, options)?.into_iter().map(of).collect());
+        }
+        let mut asks = by_symbol(&self.ask, options)?;
+        let mut groups = Vec::new();
+        for (symbol, bars) in by_symbol(&self.bid, options)? {
+            let ask = asks.remove(&symbol).ok_or_else(|| one_sided(&symbol, "bid", "ask"))?;
+            groups.push(SymbolFiles { symbol, bars, ask });
+        }
+        match asks.into_keys().next() {
+            Some(symbol) => Err(one_sided(&symbol, "ask", "bid")),
+            None => Ok(groups),
+        }
+    }
+}
+
+fn parse(
+    files: &SymbolFiles,
+    options: &ReadOptions,
+    folder: &SpoolFolder,
+    pass: &Pass<'_>,
+) -> Result<megabatch_bars::Result<Parsed>> {
+    let observe = |bytes| pass.advance(bytes);
+    folder.parsed(files, options, |path| match files.ask.is_empty() {
+        true => read_spooled(&files.bars, options, path, &observe),
+        false => read_pair_spooled(&files.bars, &files.ask, options, path, &observe),
+    })
+}
+
+/// Drops the bars at times at which few instruments have one, and warns of them in the summaries.
+fn keep_common_times(universe: &mut Universe, bars: &[SpooledBars], folder: &Path) -> Result<Vec<SpooledBars>> {
+    use megabatch_bars::BarSource as _;
+    let symbols: Vec<&str> = universe.recordings.iter().map(|recording| recording.symbol.as_str()).collect();
+    let named: Vec<(&str, &SpooledBars)> = symbols.into_iter().zip(bars).collect();
+    let paths: Vec<PathBuf> = (0..bars.len()).map(|k| folder.join(format!("common-{k}.bars"))).collect();
+    let common = spool_common_times(&named, &paths, folder)?;
+    let mut kept = Vec::with_capacity(common.len());
+    for ((recording, before), CommonSpool { bars, dropped, .. }) in universe.recordings.iter_mut().zip(bars).zip(common)
+    {
+        recording.summary.warnings.extend(common_times_warning(dropped, before.len()));
+        kept.push(bars);
+    }
+    Ok(kept)
+}

@@ -1,0 +1,271 @@
+//! The file is, byte for byte, the one that is made of all bars in memory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use megabatch_bars::{Feature, Timeframe};
+use megabatch_chunk_io::{Storage, WriteOptions, write_series};
+
+use super::provenance::account;
+use super::*;
+use crate::adapters::series::{Origin, series_file};
+use crate::error::{Kind, Result};
+use crate::host::{Cancel, Host};
+use crate::text::Duration;
+
+/// Writes the series of all bars in memory: the oracle.
+fn ingest_in_memory(recipe: &Recipe, out: &Path) -> Result<()> {
+    let recipe = recipe.clone().with_files_of_folders()?;
+    let mut recordings = recipe.read()?;
+    let spec = recipe.spec();
+    let aligned = recordings.align(&recipe)?;
+    let source = account(&recipe, &recordings, &aligned)?;
+    let series =
+        series_file(aligned, Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source: source.to_string() });
+    Ok(write_series(out, &series, &WriteOptions { storage: Storage::Contiguous })?)
+}
+
+/// Minutes of `days` days under a name, of which the rows numbered in `lost` are missing.
+fn bars(folder: &Path, name: &str, days: u32, seed: u64, lost: &[std::ops::Range<usize>]) -> PathBuf {
+    let mut csv = Vec::new();
+    crate::synth::write_csv(&mut csv, days, seed).unwrap();
+    let text = String::from_utf8(csv).unwrap();
+    let kept = text.lines().enumerate().filter(|(row, _)| lost.iter().all(|lost| !lost.contains(row)));
+    let path = folder.join(name);
+    fs::write(&path, kept.map(|(_, line)| format!("{line}\n")).collect::<String>()).unwrap();
+    path
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn windows(text: &str) -> Windows {
+    text.parse().unwrap()
+}
+
+/// Compares both ways of writing the series of a recipe.
+fn check(folder: &Path, label: &str, recipe: &Recipe) {
+    let [streamed, whole] = ["streamed.h5", "whole.h5"].map(|name| folder.join(name));
+    let (found, expected) = (ingest(recipe, &streamed, &Host::silent()), ingest_in_memory(recipe, &whole));
+    match (found, expected) {
+        (Ok(_), Ok(())) => assert!(fs::read(&streamed).unwrap() == fs::read(&whole).unwrap(), "{label}: other bytes"),
+        (found, expected) => {
+            let texts = (found.err().map(|e| e.to_string()), expected.err().map(|e| e.to_string()));
+            assert!(texts.0.is_some() && texts.0 == texts.1, "{label}: {texts:?}");
+        }
+    }
+    assert!(names_in(folder).iter().all(|name| !name.starts_with('.')), "{label}: {:?}", names_in(folder));
+}
+
+#[test]
+fn the_file_is_that_of_all_bars_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str, days, seed, lost: &[std::ops::Range<usize>]| bars(folder.path(), name, days, seed, lost);
+    let eur = at("EURUSD.csv", 16, 1, &[5_000..5_090, 9_000..9_030]);
+    let gbp = at("GBPUSD.csv", 20, 2, &[1..4_000, 12_000..14_500]);
+    let jpy = at("USDJPY.csv", 9, 3, &[]);
+    let short = at("AUDUSD.csv", 1, 4, &[]);
+    let ask = at("ask.csv", 16, 1, &[100..300]);
+    fs::write(folder.path().join("CHFUSD.csv"), "nothing\n").unwrap();
+    let all = vec![eur.clone(), gbp.clone(), jpy.clone()];
+    let base =
+        Recipe { bars: vec![eur.clone()], timeframes: windows("M1:60,M5:24,H1:12"), horizon: 5, ..Recipe::default() };
+    let one = |change: &dyn Fn(&mut Recipe)| {
+        let mut recipe = base.clone();
+        change(&mut recipe);
+        recipe
+    };
+    let several = |change: &dyn Fn(&mut Recipe)| {
+        one(&|recipe| {
+            recipe.bars.clone_from(&all);
+            change(recipe);
+        })
+    };
+    let cases = [
+        ("defaults of one", one(&|_| {})),
+        ("no base timeframe", one(&|recipe| recipe.timeframes = windows("M15:20,H4:3"))),
+        ("all features", one(&|recipe| recipe.features = FeatureList(Feature::ALL.to_vec()))),
+        ("standard", one(&|recipe| recipe.scaling = Scaling::Standard)),
+        ("unscaled", several(&|recipe| recipe.scaling = Scaling::None)),
+        ("stride of one", one(&|recipe| recipe.stride = 20)),
+        ("increments", one(&|recipe| recipe.target = TargetKind::Increment)),
+        ("weekends", one(&|recipe| recipe.weekends = Weekends::NotSpanned)),
+        ("short holes", one(&|recipe| recipe.longest_hole = Duration { ns: 60_000_000_000 * 2 })),
+        ("several", several(&|_| {})),
+        ("log returns", several(&|recipe| recipe.target = TargetKind::LogReturn)),
+        ("stride of several", several(&|recipe| recipe.stride = 7)),
+        ("small fraction", several(&|recipe| recipe.train_fraction = 0.45)),
+        ("too small a fraction", several(&|recipe| recipe.train_fraction = 0.1)),
+        (
+            "that excludes",
+            several(&|recipe| {
+                recipe.train_fraction = 0.1;
+                recipe.on_error = OnError::Skip;
+            }),
+        ),
+        ("common times", several(&|recipe| recipe.calendar = Calendar::Common)),
+        ("one too short", several(&|recipe| recipe.bars.push(short.clone()))),
+        (
+            "one too short is left out",
+            several(&|recipe| {
+                recipe.bars.push(short.clone());
+                recipe.bars.push(folder.path().join("CHFUSD.csv"));
+                recipe.on_error = OnError::Repair;
+            }),
+        ),
+        ("longer than there is", one(&|recipe| recipe.timeframes = windows("D1:400"))),
+        ("a timeframe of no multiple", one(&|recipe| recipe.base = Some(Timeframe::M5))),
+        (
+            "a pair",
+            one(&|recipe| {
+                recipe.bars.clear();
+                (recipe.bid, recipe.ask) = (vec![eur.clone()], vec![ask.clone()]);
+                recipe.symbol = Some("EURUSD".to_owned());
+                recipe.on_error = OnError::Repair;
+                recipe.features = FeatureList(vec![Feature::SpreadPips, Feature::Rsi14]);
+            }),
+        ),
+        (
+            "a pair of one side",
+            one(&|recipe| {
+                recipe.bars.clear();
+                (recipe.bid, recipe.ask) = (vec![eur.clone()], vec![gbp.clone()]);
+            }),
+        ),
+        ("an unknown pip", several(&|recipe| recipe.pip_size = Some("XAUUSD=0.1".parse().unwrap()))),
+    ];
+    for (label, recipe) in cases {
+        check(folder.path(), label, &recipe);
+    }
+}
+
+#[test]
+fn shares_that_begin_and_end_apart_are_those_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let shares = folder.path().join("shares");
+    fs::create_dir(&shares).unwrap();
+    for (place, (name, csv)) in crate::synth::share_files(12, 500, 3).into_iter().enumerate() {
+        let lines: Vec<&str> = csv.lines().collect();
+        let (begin, end) = (1 + 20 * (place % 3), lines.len() - 30 * (place % 2));
+        fs::write(shares.join(format!("{name}.csv")), format!("{}\n{}\n", lines[0], lines[begin..end].join("\n")))
+            .unwrap();
+    }
+    let recipe = Recipe {
+        bars: vec![shares],
+        timeframes: windows("D1:8,W1:3"),
+        target: TargetKind::LogReturn,
+        horizon: 1,
+        ..Recipe::default()
+    };
+    for (label, calendar, stride) in
+        [("all", Calendar::All, 1), ("common", Calendar::Common, 1), ("stride", Calendar::All, 5)]
+    {
+        check(folder.path(), label, &Recipe { calendar, stride, ..recipe.clone() });
+    }
+}
+
+/// Asks for the end at the n-th look.
+struct StopsAt {
+    left: AtomicU64,
+}
+
+impl Cancel for StopsAt {
+    fn is_requested(&self) -> bool {
+        self.left.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(1))) == Ok(0)
+    }
+}
+
+#[test]
+fn interrupted_work_goes_on_to_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [1, 2, 3].map(|seed| bars(folder.path(), &format!("S{seed}.csv"), 12, seed, &[]));
+    let recipe = Recipe {
+        bars: files.to_vec(),
+        timeframes: windows("M1:30,M15:4"),
+        target: TargetKind::LogReturn,
+        horizon: 3,
+        ..Recipe::default()
+    };
+    let [out, whole] = ["out.h5", "whole.h5"].map(|name| folder.path().join(name));
+    ingest_in_memory(&recipe, &whole).unwrap();
+    let mut interrupted = 0;
+    for looks in 0.. {
+        let cancel = StopsAt { left: AtomicU64::new(looks * 3) };
+        match ingest(&recipe, &out, &Host { cancel: &cancel, ..Host::silent() }) {
+            Ok(_) => break,
+            Err(error) => {
+                assert!(error.kind() == Kind::Cancelled && error.to_string().contains(".out.h5.spool"), "{error}")
+            }
+        }
+        interrupted += 1;
+        assert!(!out.exists() && names_in(folder.path()).contains(&".out.h5.spool".to_owned()));
+    }
+    assert!(interrupted > 3, "interrupted {interrupted} times");
+    assert!(fs::read(&out).unwrap() == fs::read(&whole).unwrap(), "other bytes");
+    assert!(!names_in(folder.path()).contains(&".out.h5.spool".to_owned()));
+}
+
+#[test]
+fn what_is_kept_is_read_again_where_it_is_damaged_or_the_files_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = bars(folder.path(), "EURUSD.csv", 12, 1, &[]);
+    let recipe = Recipe { bars: vec![file.clone()], timeframes: windows("M1:30"), horizon: 3, ..Recipe::default() };
+    let [out, whole] = ["out.h5", "whole.h5"].map(|name| folder.path().join(name));
+    let spool = folder.path().join(".out.h5.spool");
+    // Interrupts until so many symbols are kept; the files of their bars.
+    let interrupt = |count: usize| {
+        for looks in 1.. {
+            let cancel = StopsAt { left: AtomicU64::new(looks) };
+            let error = ingest(&recipe, &out, &Host { cancel: &cancel, ..Host::silent() }).unwrap_err();
+            assert_eq!(error.kind(), Kind::Cancelled);
+            let kept = names_in(&spool).into_iter().filter(|name| name.ends_with(".json"));
+            let bars: Vec<PathBuf> = kept.map(|name| spool.join(name.replace(".json", ".bars"))).collect();
+            if bars.len() == count {
+                return bars;
+            }
+        }
+        unreachable!("looks have no end")
+    };
+    let kept = &interrupt(1)[0];
+    let mut bytes = fs::read(kept).unwrap();
+    bytes[99] ^= 1;
+    fs::write(kept, bytes).unwrap();
+    ingest_in_memory(&recipe, &whole).unwrap();
+    ingest(&recipe, &out, &Host::silent()).unwrap();
+    assert!(fs::read(&out).unwrap() == fs::read(&whole).unwrap(), "damaged bars were used");
+
+    interrupt(1);
+    bars(folder.path(), "EURUSD.csv", 13, 1, &[]);
+    ingest_in_memory(&recipe, &whole).unwrap();
+    interrupt(2);
+    ingest(&recipe, &out, &Host::silent()).unwrap();
+    assert!(fs::read(&out).unwrap() == fs::read(&whole).unwrap(), "bars of the earlier file were used");
+}
+
+#[test]
+fn one_process_at_a_time_writes_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = bars(folder.path(), "EURUSD.csv", 2, 1, &[]);
+    let out = folder.path().join("out.h5");
+    let held = super::spool::SpoolFolder::open(&out).unwrap();
+    let recipe = Recipe { bars: vec![file], ..Recipe::default() };
+    let error = ingest(&recipe, &out, &Host::silent()).unwrap_err();
+    assert!(error.kind() == Kind::Usage && error.to_string().contains("another process"), "{error}");
+    held.remove();
+    // A link is not followed, and what is not ours stays.
+    let spool = folder.path().join(".out.h5.spool");
+    fs::create_dir(&spool).unwrap();
+    fs::write(spool.join("theirs"), "").unwrap();
+    super::spool::SpoolFolder::open(&out).unwrap().remove();
+    assert_eq!(names_in(&spool), ["theirs"]);
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(&spool, folder.path().join(".b.h5.spool")).unwrap();
+        assert!(super::spool::SpoolFolder::open(&folder.path().join("b.h5")).is_err());
+    }
+}
