@@ -68,7 +68,8 @@ pub(crate) fn ingest<'py>(
     process::check(py)?;
     let options = options.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let recipe = Recipe::from_options(bars, options).or_raise(py)?;
-    let findings = py.detach(|| megabatch_run::ingest::ingest(&recipe, &out)).or_raise(py)?;
+    let host = PythonHost::new(None, None);
+    let findings = host.run(py, |host| megabatch_run::ingest::ingest(&recipe, &out, host))?.or_raise(py)?;
     told(py, &findings)
 }
 
