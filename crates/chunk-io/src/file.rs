@@ -13,8 +13,8 @@ use megabatch_gpu_core::{Buffer, Device, Scope};
 use crate::cost::ReadCost;
 use crate::error::{Error, LayoutFault, Result, innermost};
 use crate::read::{
-    DatasetQuery, DirectIntegers, FileIdentity, FileReadOptions, LibraryRows, NonFinite, NonFiniteCount, NonFiniteFound, ReadContext,
-    ReadFailure, ReadPath, RowSelection, ToF32, choose_read_path,
+    DatasetQuery, DirectIntegers, FileIdentity, FileReadOptions, LibraryRows, NonFinite, NonFiniteCount,
+    NonFiniteFound, ReadContext, ReadFailure, ReadPath, RowSelection, ToF32, choose_read_path,
 };
 use crate::slab::{Element, read_rows};
 use crate::stored::{StoredFilter, filters};

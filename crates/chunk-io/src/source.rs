@@ -136,18 +136,16 @@ impl Source {
         let file = InputFile::open_with(path.as_ref(), FileReadOptions { threads, direct, non_finite })?;
         let reading = Arc::clone(&file.reading);
         let data = match Layout::recognise(&file)? {
-            Layout::Series => {
-                SourceData::Series(match options.series_cache_bytes {
-                    None => SeriesSource::load(SeriesFile::from_file(file, scope)?, scope)?,
-                    Some(bytes) => {
-                        let file = SeriesFile::with_index_in_file(file, scope)?;
-                        if !options.is_checked {
-                            file.check_in_pieces()?;
-                        }
-                        SeriesSource::stream(file, bytes, scope)?
+            Layout::Series => SourceData::Series(match options.series_cache_bytes {
+                None => SeriesSource::load(SeriesFile::from_file(file, scope)?, scope)?,
+                Some(bytes) => {
+                    let file = SeriesFile::with_index_in_file(file, scope)?;
+                    if !options.is_checked {
+                        file.check_in_pieces()?;
                     }
-                })
-            }
+                    SeriesSource::stream(file, bytes, scope)?
+                }
+            }),
             Layout::Windows => {
                 SourceData::Windows(WindowsSource::open(WindowsFile::from_file(file, scope)?, scope, options)?)
             }

@@ -12,7 +12,8 @@ use crate::file::{ElementKind, Expect};
 pub(crate) const REACH: &str = "/samples/reach_time";
 pub(crate) const LABEL_END: &str = "/samples/label_end_time";
 
-pub(crate) const TIMES: Expect = Expect { what: "integers [N], ns since 1970 UTC", kinds: &[ElementKind::Integer], ranks: 1..=1 };
+pub(crate) const TIMES: Expect =
+    Expect { what: "integers [N], ns since 1970 UTC", kinds: &[ElementKind::Integer], ranks: 1..=1 };
 
 /// Times between which each sample of a file and its targets read bars.
 #[derive(Debug, Default)]

@@ -109,7 +109,8 @@ impl SeriesFile {
     /// Bytes of the index in memory.
     pub fn index_bytes(&self) -> u64 {
         let of_samples = [SeriesColumn::SampleTime, SeriesColumn::ReachTime, SeriesColumn::LabelEndTime];
-        let timeframes = (0..self.timeframes.len()).flat_map(|k| [SeriesColumn::SampleEnd(k), SeriesColumn::CloseTime(k)]);
+        let timeframes =
+            (0..self.timeframes.len()).flat_map(|k| [SeriesColumn::SampleEnd(k), SeriesColumn::CloseTime(k)]);
         let columns = of_samples.into_iter().chain(timeframes).filter_map(|column| self.column(column));
         let integers: usize = columns.map(|table| table.rows() * size_of::<i64>()).sum();
         let instruments = self.samples.instrument.as_ref().map_or(0, |table| table.rows() * size_of::<i32>());

@@ -66,7 +66,8 @@ impl SeriesFile {
             // Each piece begins with the last bar of the one before it.
             let rows = first.saturating_sub(1)..bars.min(first + PIECE);
             let close_time = self.piece_of(SeriesColumn::CloseTime(k), &rows)?;
-            let index = TimeframeIndex { close_time: &close_time, first_bar: rows.start, ..self.index_without_arrays(k) };
+            let index =
+                TimeframeIndex { close_time: &close_time, first_bar: rows.start, ..self.index_without_arrays(k) };
             check_bars(&index, self.instrument_count()).map_err(refused)?;
         }
         Ok(())

@@ -114,8 +114,7 @@ impl RowCache {
     /// [`Error::Memory`] when the device has no room.
     pub(super) fn new(table: &NumericDataset, size: RowCacheSize, bytes: usize, scope: &Scope) -> Result<Self> {
         let [slots, staged] = size.fitting(bytes);
-        let buffer =
-            |blocks: usize| Buffer::zeros(scope, blocks * size.block_len).map_err(Error::memory(table.path()));
+        let buffer = |blocks: usize| Buffer::zeros(scope, blocks * size.block_len).map_err(Error::memory(table.path()));
         Ok(RowCache {
             table: table.clone(),
             block_rows: size.block_rows,

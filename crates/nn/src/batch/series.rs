@@ -128,10 +128,7 @@ impl SeriesView<'_> {
     pub fn window_start(&self, shape: &SampleShape, k: usize, sample: usize) -> Result<usize> {
         let (timeframe, series) = (&shape.timeframes[k], &self.timeframes[k]);
         let &end = series.ends.get(sample).ok_or(Error::SampleOutOfRange { sample, len: series.ends.len() })?;
-        let span = SeriesSpan {
-            bars: series.values.len() / timeframe.features,
-            segment_starts: series.segment_starts,
-        };
+        let span = SeriesSpan { bars: series.values.len() / timeframe.features, segment_starts: series.segment_starts };
         span.window_start(timeframe, WindowEnd { sample, end })
     }
 }

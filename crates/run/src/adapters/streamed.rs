@@ -33,12 +33,7 @@ impl StreamedSeries for SourceSamples {
         Ok(())
     }
 
-    fn read_bars(
-        &self,
-        k: usize,
-        rows: &[Range<usize>],
-        bars: &mut [f32],
-    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+    fn read_bars(&self, k: usize, rows: &[Range<usize>], bars: &mut [f32]) -> Result<(), Box<dyn Error + Send + Sync>> {
         self.in_file().read_bars(k, rows, bars)?;
         Ok(())
     }

@@ -7,7 +7,8 @@ pub(crate) mod settings;
 use std::path::{Path, PathBuf};
 
 use megabatch_chunk_io::{
-    CacheBounds, ChunkPlan, Filling, MemoryShortage, PlanRequest, ReadBy, Residence, SeriesSource, Source, StoredDataset,
+    CacheBounds, ChunkPlan, Filling, MemoryShortage, PlanRequest, ReadBy, Residence, SeriesSource, Source,
+    StoredDataset,
 };
 use megabatch_gpu_core::Device;
 use megabatch_nn::cpu::Compute;

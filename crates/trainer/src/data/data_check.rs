@@ -32,7 +32,8 @@ impl Config {
             return Ok(());
         }
         let check = |first: usize, targets: &[f32]| {
-            let mut faults = (first..).zip(targets.chunks_exact(width)).filter_map(|(n, row)| Some((n, self.loss.fault(row)?)));
+            let mut faults =
+                (first..).zip(targets.chunks_exact(width)).filter_map(|(n, row)| Some((n, self.loss.fault(row)?)));
             let fault = faults.next().map(|(sample, fault)| fault.needs.error(place(samples, sample), fault.found));
             fault.map_or(Ok(()), |fault| Err(fault.into()))
         };

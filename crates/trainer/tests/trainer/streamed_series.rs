@@ -74,8 +74,7 @@ impl StreamedSeries for FromFile {
     fn read_bars(&self, k: usize, rows: &[Range<usize>], bars: &mut [f32]) -> Result<(), SourceError> {
         self.note_read()?;
         let (all, width) = (self.inner.series().unwrap().timeframes[k].values, self.shape().timeframes[k].features);
-        let read: Vec<f32> =
-            rows.iter().flat_map(|rows| &all[rows.start * width..rows.end * width]).copied().collect();
+        let read: Vec<f32> = rows.iter().flat_map(|rows| &all[rows.start * width..rows.end * width]).copied().collect();
         bars.copy_from_slice(&read);
         Ok(())
     }
