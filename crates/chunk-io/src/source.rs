@@ -79,8 +79,8 @@ pub struct SourceOptions {
     /// Bytes of the cache through which the bars and targets of a series are read, whose index
     /// stays in the file too; `None` keeps all of it in memory.
     pub series_cache_bytes: Option<usize>,
-    /// True if the rules of the layout were checked on this very file before, so that a series whose
-    /// index stays in the file need not be read for it.
+    /// True if the rules of the layout were checked on this very file before, so that a series
+    /// whose index stays in the file need not be read for it.
     pub is_checked: bool,
     /// Threads that read and decode; 0 for as many as the CPU runs at once. What is read does
     /// not depend on it.

@@ -8,14 +8,21 @@ use std::path::Path;
 
 use hdf5::types::VarLenUnicode;
 use made::Plan;
-use megabatch_chunk_io::{Error, Source, WriteOptions, inspect, write_series};
+use megabatch_chunk_io::{Error, Source, SourceOptions, WriteOptions, inspect, write_series};
 use megabatch_gpu_core::Device;
 
 type Build = fn(&Path);
 type Change = fn(&hdf5::File);
 
+/// Opens a file; a series whose index stays in the file breaks the same rules.
 fn open(path: &Path) -> Result<Source, Error> {
-    Source::open(path, &Device::cpu().scope("data"))
+    let source = Source::open(path, &Device::cpu().scope("data"));
+    if let Err(Error::Invalid { fault, .. }) = &source {
+        let options = SourceOptions { series_cache_bytes: Some(0), ..SourceOptions::default() };
+        let in_file = Source::open_with(path, &Device::cpu().scope("data"), options);
+        assert_eq!(in_file.err().and_then(|error| error.fault().cloned()).as_ref(), Some(&**fault));
+    }
+    source
 }
 
 fn good_series(path: &Path) {

@@ -75,10 +75,7 @@ proptest! {
         let source = streamed(&path, &scope(), cache_bytes);
         let file = source.series().unwrap().file();
         for (table, places) in requests {
-            let rows = match file.timeframes().get(table) {
-                Some(timeframe) => timeframe.close_times().len(),
-                None => source.shape().samples,
-            };
+            let rows = if table < file.timeframes().len() { file.bars(table) } else { source.shape().samples };
             let range = |&(at, len): &(f64, usize)| {
                 let start = (at * rows as f64) as usize;
                 start..rows.min(start + len)

@@ -85,8 +85,8 @@ impl SeriesFile {
         Self::unchecked(file, scope)
     }
 
-    /// Reads the index into memory, booked on the scope of the file, and checks it. Nothing where it
-    /// is there.
+    /// Reads the index into memory, booked on the scope of the file, and checks it. Nothing where
+    /// it is there.
     ///
     /// # Errors
     /// As [`SeriesFile::open`].

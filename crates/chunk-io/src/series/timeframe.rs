@@ -118,7 +118,8 @@ impl SeriesTimeframeFile {
     /// Close time of each bar, `[bars]`, ns since 1970 UTC.
     ///
     /// # Panics
-    /// If the index stays in the file, before [`SeriesFile::load_index`](crate::SeriesFile::load_index).
+    /// If the index stays in the file, before
+    /// [`SeriesFile::load_index`](crate::SeriesFile::load_index).
     pub fn close_times(&self) -> &[i64] {
         self.arrays().close_time.as_slice()
     }

@@ -118,7 +118,8 @@ impl SeriesSource {
     /// `cache_bytes` in which the small datasets lie already, those of long timeframes among them.
     ///
     /// # Errors
-    /// [`Error::Rows`](crate::Error::Rows), and those of [`Source::storage`](crate::Source::storage).
+    /// [`Error::Rows`](crate::Error::Rows), and those of
+    /// [`Source::storage`](crate::Source::storage).
     pub fn batch_bytes(&self, cache_bytes: usize, batches: &[Vec<usize>]) -> Result<u64> {
         let timeframes = self.file.timeframes();
         let ranges_of = |samples: &Vec<usize>| {
@@ -162,8 +163,8 @@ impl SeriesSource {
         stream.reserve(&self.file)
     }
 
-    /// Gives `each` all bars of a timeframe, or after the last timeframe all targets, in order, some
-    /// rows at a time and past the cache.
+    /// Gives `each` all bars of a timeframe, or after the last timeframe all targets, in order,
+    /// some rows at a time and past the cache.
     ///
     /// # Errors
     /// [`Error::Rows`](crate::Error::Rows), and whatever `each` returns.
@@ -208,7 +209,8 @@ impl SeriesSource {
         self.read_table(timeframe, rows, out)
     }
 
-    /// Copies the targets of the samples of `ranges` to `out`, `[.., K]`, one range after the other.
+    /// Copies the targets of the samples of `ranges` to `out`, `[.., K]`, one range after the
+    /// other.
     ///
     /// # Errors
     /// As [`SeriesSource::read_bars`].
@@ -263,8 +265,8 @@ impl SeriesSource {
     }
 
     /// Close time of the bar that lies `bars` bars of the shortest timeframe after each sample's
-    /// last closed one, `[N]`, ns since 1970 UTC; `None` beyond its instrument's last bar. The index
-    /// is in memory.
+    /// last closed one, `[N]`, ns since 1970 UTC; `None` beyond its instrument's last bar. The
+    /// index is in memory.
     pub fn close_times_ahead(&self, bars: usize) -> impl Iterator<Item = Option<i64>> + '_ {
         let base = &self.file.timeframes()[0];
         let instruments = self.file.sample_instruments();

@@ -91,7 +91,7 @@ fn a_plan_streams_what_does_not_fit_and_says_so() {
     let listed = stage.said(&format!(
         "plan --data series.h5 --device cpu {SMALL} --set data.residency=streamed --set data.cache_gb=0.00005"
     ));
-    assert!(listed.contains("streamed through a cache of 50.00 kB"), "{listed}");
+    assert!(listed.contains("streamed through a cache of 50.000 kB"), "{listed}");
     assert!(listed.contains(" an epoch: 10 steps a second take "), "{listed}");
     let [message, _] = stage.fails(
         &format!(

@@ -335,7 +335,7 @@ fn settings_that_do_nothing_are_told() {
         ("model.readout=mean", "model.readout does nothing without graphs"),
         ("model.pooling_heads=2", "model.pooling_heads does nothing without model.pooling attention"),
         ("gpu_optimization.pin_memory=false", "gpu_optimization.pin_memory does nothing on the CPU"),
-        ("gpu_optimization.chunk_size_gb=1", "gpu_optimization.chunk_size_gb does nothing with data that stay"),
+        ("gpu_optimization.chunk_size_gb=1", "gpu_optimization.chunk_size_gb does nothing with a series"),
         ("training.lr_min=0.0001", "training.lr_min does nothing"),
         ("training.div_factor=10", "training.div_factor does nothing without training.lr_schedule one_cycle"),
         ("training.quantile=0.9", "training.quantile does nothing"),

@@ -43,8 +43,8 @@ pub trait Samples: Sync {
 
     /// The series that all windows are slices of, for a source that has them in a file. Training
     /// then reads the bars of each batch, each once, in place of calling
-    /// [`gather`](Samples::gather), and computes as with [`series`](Samples::series), bit for bit. A
-    /// source has its series in one of both places.
+    /// [`gather`](Samples::gather), and computes as with [`series`](Samples::series), bit for bit.
+    /// A source has its series in one of both places.
     fn streamed_series(&self) -> Option<&dyn StreamedSeries> {
         None
     }
