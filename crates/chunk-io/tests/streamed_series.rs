@@ -125,7 +125,10 @@ fn a_cache_keeps_to_its_bytes_and_reads_nothing_twice_that_it_has_room_for() {
     assert_eq!(read(&source, 0, &[4000..4700, 0..4700]), [&once[4000 * 7..], &once[..]].concat());
     assert_eq!((first, source.series().unwrap().read_cost().bytes_read), (4700 * 7 * 4, first));
     let mut scanned = Vec::new();
-    let scan = |part: &[f32]| Ok::<(), megabatch_chunk_io::Error>(scanned.extend(part.iter().map(|x| x.to_bits())));
+    let scan = |part: &[f32]| {
+        let _: () = scanned.extend(part.iter().map(|x| x.to_bits()));
+        Ok::<(), megabatch_chunk_io::Error>(())
+    };
     source.series().unwrap().scan_table(0, scan).unwrap();
     assert_eq!(scanned, once);
     source.load_resident().unwrap();

@@ -24,10 +24,10 @@ impl Spacings {
     /// Adds the distances within one file between rows that are neighbours in time, whatever their
     /// order in the file. Duplicates have none.
     pub(crate) fn add(&mut self, rows: &RowStore) {
-        if rows.stamps().map(|stamp| stamp.ns()).is_sorted() {
-            self.add_sorted(rows.stamps().map(|stamp| stamp.ns()));
+        if rows.stamps().map(super::super::time::timestamp::RowTime::ns).is_sorted() {
+            self.add_sorted(rows.stamps().map(super::super::time::timestamp::RowTime::ns));
         } else {
-            let mut times: Vec<i64> = rows.stamps().map(|stamp| stamp.ns()).collect();
+            let mut times: Vec<i64> = rows.stamps().map(super::super::time::timestamp::RowTime::ns).collect();
             times.sort_unstable();
             self.add_sorted(times.into_iter());
         }

@@ -157,7 +157,7 @@ impl BarFile {
     /// of it do not hide it.
     fn put_oldest_first(&mut self) {
         let (mut forward, mut backward, mut last) = (0_usize, 0_usize, None);
-        for stamp in self.rows.stamps().map(|stamp| stamp.ns()) {
+        for stamp in self.rows.stamps().map(super::super::time::timestamp::RowTime::ns) {
             if let Some(last) = last.replace(stamp) {
                 forward += usize::from(stamp > last);
                 backward += usize::from(stamp < last);

@@ -76,7 +76,7 @@ impl LibraryRows<'_> {
             RowSelection::Ranges(ranges) => {
                 let mut done = Done::default();
                 let mut out = out;
-                for rows in ranges.iter() {
+                for rows in *ranges {
                     let part = take(&mut out, rows.len() * self.row_len);
                     done.merge(self.read(&RowSelection::Range(rows.clone()), part, scope)?);
                 }

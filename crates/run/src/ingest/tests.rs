@@ -199,7 +199,7 @@ fn interrupted_work_goes_on_to_the_same_bytes() {
         match ingest(&recipe, &out, &Host { cancel: &cancel, ..Host::silent() }) {
             Ok(_) => break,
             Err(error) => {
-                assert!(error.kind() == Kind::Cancelled && error.to_string().contains(".out.h5.spool"), "{error}")
+                assert!(error.kind() == Kind::Cancelled && error.to_string().contains(".out.h5.spool"), "{error}");
             }
         }
         interrupted += 1;

@@ -176,7 +176,7 @@ mod tests {
                 let factors =
                     unscale_and_check(&[gradients.values()], 1.0, Threads::Caller).factors(Some(clip_norm)).unwrap();
                 let found = moved(&|optimizer, parameters| {
-                    optimizer.step(parameters, &gradients, 0.1, factors, Threads::Caller)
+                    optimizer.step(parameters, &gradients, 0.1, factors, Threads::Caller);
                 });
                 assert_eq!(found, expected, "{kind:?}, {clip_norm}");
             }

@@ -236,7 +236,7 @@ impl<'a> SeriesPlan<'a> {
         let mut first: Option<i64> = None;
         let mut time = Vec::new();
         for (one, outline) in self.instruments.iter().zip(&self.outlines) {
-            for bar in outline.segments.iter().filter_map(|segment| segment.first_full()) {
+            for bar in outline.segments.iter().filter_map(outline::SegmentOutline::first_full) {
                 one.bars.read_open_times(bar..bar + 1, &mut time)?;
                 first = Some(first.map_or(time[0], |first| first.min(time[0])));
             }

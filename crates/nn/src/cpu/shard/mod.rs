@@ -504,7 +504,7 @@ impl ShardWorkspace {
     }
 
     fn of(&self, k: usize) -> Dimensions {
-        self.tasks.get(k).map_or_else(|| self.sequences[k].of, |tasks| tasks.of())
+        self.tasks.get(k).map_or_else(|| self.sequences[k].of, tasks::TimeframeTasks::of)
     }
 
     /// The sequence that has the distinct window `window` of timeframe `k`, and its place there.

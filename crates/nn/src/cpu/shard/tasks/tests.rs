@@ -35,7 +35,7 @@ proptest! {
         let dense = dense && timeframes.iter().all(|of| of.stride <= 1);
         let config = ModelConfig { hidden, layers, ..ModelConfig::default() };
         let precision = if bf16 { Precision::Bf16 } else { Precision::Fp32 };
-        let case = |threads| Case { threads, dense, ..case(&samples, config.clone(), precision) };
+        let case = |threads| Case { threads, dense, ..case(&samples, config, precision) };
         for isa in Isa::all() {
             let expected = case(1).gradients(isa, None, &samples, Kept::Everything);
             prop_assert!(case(threads).gradients(isa, None, &samples, Kept::Everything) == expected, "{}", isa.name());
@@ -61,7 +61,7 @@ proptest! {
         let pooling = if pools { Pooling::attention(hidden) } else { Pooling::Last };
         let config = ModelConfig { hidden, layers, layer_norm: norm, pooling, ..ModelConfig::default() };
         let dropout = (drops && layers > 1).then(|| Dropout::of_step(0.3, 1, 2).unwrap());
-        let case = |threads| Case { threads, dense, dropout, ..case(&samples, config.clone(), Precision::Fp32) };
+        let case = |threads| Case { threads, dense, dropout, ..case(&samples, config, Precision::Fp32) };
         let expected = case(1).gradients(Isa::best(), None, &samples, kept);
         prop_assert!(case(threads).gradients(Isa::best(), None, &samples, kept) == expected);
     }
@@ -76,7 +76,7 @@ fn windows_that_share_bars_are_cut_between_them() {
     let config = ModelConfig { hidden: 20, layers: 2, ..ModelConfig::default() };
     for threads in [2, 3, 7, 16, 64] {
         let with = |threads| {
-            let case = Case { threads, ..case(&samples, config.clone(), Precision::Fp32) };
+            let case = Case { threads, ..case(&samples, config, Precision::Fp32) };
             case.gradients(Isa::best(), None, &samples, Kept::Everything)
         };
         assert!(with(threads) == with(1), "{threads} threads");
