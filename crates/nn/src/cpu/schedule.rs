@@ -113,11 +113,12 @@ impl<K: Copy + Sync> TaskGraph<K> {
     }
 }
 
-/// Seconds from the end of a task to the begin of one that waited for it, on the threads of `pool`:
-/// the shortest of several measurements, each a mean over pairs of tasks that wait for the pair
-/// before them.
+/// Seconds from the end of a task to the begin of one that waited for it on another thread of
+/// `pool`: the median over pairs of tasks that wait for the pair before them; 0 with one thread.
 pub fn hand_over_seconds(pool: &rayon::ThreadPool) -> f64 {
-    const PAIRS: usize = 500;
+    const PAIRS: usize = 2000;
+    /// As long as a thread needs to wake up and take the other task of a pair.
+    const TASK: Duration = Duration::from_micros(20);
     let mut graph = TaskGraph::default();
     let mut before = Vec::new();
     for _ in 0..PAIRS {
@@ -125,12 +126,20 @@ pub fn hand_over_seconds(pool: &rayon::ThreadPool) -> f64 {
         let pair = [task(), task()];
         before = pair.into_iter().map(|task| graph.push(task)).collect();
     }
-    let seconds = || {
+    let times = graph.run(pool, |()| {
         let begin = Instant::now();
-        graph.run(pool, |()| ());
-        begin.elapsed().as_secs_f64() / PAIRS as f64
+        while begin.elapsed() < TASK {
+            std::hint::spin_loop();
+        }
+    });
+    let after = |task: usize| {
+        let before = graph.tasks()[task].after.iter().map(|&before| times[before]).max_by_key(|time| time.end)?;
+        let own = times[task];
+        (before.thread != own.thread).then(|| (own.start - before.end).as_secs_f64())
     };
-    (0..20).map(|_| seconds()).fold(f64::INFINITY, f64::min)
+    let mut handed_over: Vec<f64> = (0..times.len()).filter_map(after).collect();
+    handed_over.sort_by(f64::total_cmp);
+    handed_over.get(handed_over.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// A graph that is worked off.
@@ -307,7 +316,7 @@ mod tests {
             let (graph, done) = (graph(&after), Mutex::new(Vec::new()));
             let times = graph.run(&pool(threads), |task| {
                 let before = done.lock().unwrap().clone();
-                assert!(graph.tasks()[task].after.iter().all(|before_it| before.contains(before_it)), "{task}: {before:?}");
+                assert!(graph.tasks()[task].after.iter().all(|place| before.contains(place)), "{task}: {before:?}");
                 done.lock().unwrap().push(task);
             });
             let mut done = done.into_inner().unwrap();

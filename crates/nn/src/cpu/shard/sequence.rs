@@ -51,8 +51,8 @@ pub(super) struct Sequence {
 pub(super) enum Role {
     /// All windows, and all that is summed over them.
     Whole,
-    /// A group of windows. What is computed by bar, or summed over windows, is formed elsewhere, see
-    /// [`tasks`](super::tasks).
+    /// A group of windows. What is computed by bar, or summed over windows, is formed elsewhere:
+    /// see [`tasks`](super::tasks).
     Group,
 }
 

@@ -70,8 +70,8 @@ impl LayerWeights {
         })
     }
 
-    /// Copies the weights of a layer of H = `hidden` units, its matrices on threads of the pool that
-    /// this is called in.
+    /// Copies the weights of a layer of H = `hidden` units, its matrices on threads of the pool
+    /// that this is called in.
     pub(super) fn pack(&mut self, hidden: usize, slots: &LayerSlots, parameters: &TensorSet) {
         let (weight_ih, weight_hh) = (parameters.slot(slots.weight_ih), parameters.slot(slots.weight_hh));
         let pack = if self.is_paired { pairs::pack } else { pack };

@@ -377,8 +377,8 @@ impl Engine {
         );
     }
 
-    /// Takes the shards of `batch` through the model, and what `each` reads of them to their part of
-    /// `to`, which is as long as the function beside it says of a number of samples.
+    /// Takes the shards of `batch` through the model, and what `each` reads of them to their part
+    /// of `to`, which is as long as the function beside it says of a number of samples.
     fn compute(
         &mut self,
         model: &Model,

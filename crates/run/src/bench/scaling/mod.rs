@@ -1,7 +1,7 @@
 //! A forecast of training on more threads than this machine has.
 //!
 //! ```text
-//! for N threads:  cut a step's tasks for N threads, and measure each on the threads of this machine
+//! for N threads:  cut a step's tasks for N threads, measure each on the threads of this machine;
 //!                 list scheduling of the measured times on N threads, with a measured hand-over
 //! ```
 //!

@@ -242,10 +242,11 @@ impl TimeframeTasks {
                 Role::Group => group.sequence.windows.set_part(&self.windows, &group.windows),
             }
         }
-        let by_bar = self.windows.overlap();
-        for (n, part_of_bars) in self.projections.iter_mut().enumerate() {
-            part_of_bars.bars =
-                if by_bar && n < self.in_use { part(n, self.in_use, self.windows.bars()) } else { 0..0 };
+        let bars = if self.windows.overlap() { self.windows.bars() } else { 0 };
+        // As many tasks as groups, and more where their bars would be more than there is room for.
+        let parts = self.cut.map_or(1, |cut| self.in_use.max(bars.div_ceil(cut.bars.max(1))));
+        for (n, projections) in self.projections.iter_mut().enumerate() {
+            projections.bars = if n < parts { part(n, parts, bars) } else { 0..0 };
         }
     }
 

@@ -67,6 +67,22 @@ proptest! {
     }
 }
 
+/// A short timeframe beside a long one has fewer groups than it has memory for, and its windows
+/// cover as many bars as are projected by themselves.
+#[test]
+fn few_groups_project_all_bars() {
+    let of = |steps, stride| TimeframeWindows { steps, features: 3, stride };
+    let samples = Samples::new(32, &[of(62, 30), of(300, 1)]);
+    let config = ModelConfig { hidden: 8, layers: 1, ..ModelConfig::default() };
+    for threads in [2, 4, 7, 16] {
+        let with = |threads| {
+            let case = Case { threads, ..case(&samples, config.clone(), Precision::Fp32) };
+            case.gradients(Isa::best(), None, &samples, Kept::Everything)
+        };
+        assert!(with(threads) == with(1), "{threads} threads");
+    }
+}
+
 /// Windows of two strides, in more groups than one: the sums by bar of a bar that windows of two
 /// groups share.
 #[test]
