@@ -32,7 +32,8 @@ mod tests {
 
     #[test]
     fn runs_lie_as_evenly_as_whole_places_allow() {
-        let cases: [(usize, usize, usize, &[(usize, usize)]); 8] = [
+        type Ends<'a> = &'a [(usize, usize)];
+        let cases: [(usize, usize, usize, Ends<'_>); 8] = [
             (0, 5, 4, &[]),
             (5, 5, 2, &[(0, 5)]),
             (5, 9, 2, &[(0, 5)]),
