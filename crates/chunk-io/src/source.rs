@@ -112,6 +112,7 @@ pub struct Source {
 }
 
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a source is opened once a file")]
 enum SourceData {
     Series(SeriesSource),
     Windows(WindowsSource),

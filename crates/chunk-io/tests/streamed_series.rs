@@ -141,7 +141,7 @@ fn a_read_that_fails_names_dataset_and_rows_and_leaves_the_cache_as_it_was() {
     let path = folder.path().join("series.h5");
     write(&path, Storage::Contiguous);
     let source = streamed(&path, &scope(), 200_000);
-    let cached = read(&source, 3, &[100..200]);
+    let cached = read(&source, 3, std::slice::from_ref(&(100..200)));
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(file.metadata().unwrap().len() / 8).unwrap();
     let mut out = vec![0.0; 2 * 2000];

@@ -124,7 +124,7 @@ impl fmt::Display for Stopped {
 impl std::error::Error for Stopped {}
 
 fn is_stopped(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(<dyn std::error::Error + std::marker::Send + std::marker::Sync + 'static >::is::<Stopped>)
+    error.get_ref().and_then(|cause| cause.downcast_ref::<Stopped>()).is_some()
 }
 
 impl Read for ObservedFile<'_> {

@@ -70,7 +70,7 @@ fn the_file_is_that_of_all_bars_in_memory() {
     let gbp = at("GBPUSD.csv", 20, 2, &[1..4_000, 12_000..14_500]);
     let jpy = at("USDJPY.csv", 9, 3, &[]);
     let short = at("AUDUSD.csv", 1, 4, &[]);
-    let ask = at("ask.csv", 16, 1, &[100..300]);
+    let ask = at("ask.csv", 16, 1, std::slice::from_ref(&(100..300)));
     fs::write(folder.path().join("CHFUSD.csv"), "nothing\n").unwrap();
     let all = vec![eur.clone(), gbp.clone(), jpy.clone()];
     let base =

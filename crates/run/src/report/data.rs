@@ -88,8 +88,11 @@ impl DataFacts {
     }
 }
 
+/// First and last close time of each stretch without a gap, by instrument.
+type Stretches = Vec<(String, Vec<(i64, i64)>)>;
+
 /// Each instrument's stretches, by the bars of the shortest timeframe.
-fn stretches(series: &SeriesSource) -> Result<Vec<(String, Vec<(i64, i64)>)>> {
+fn stretches(series: &SeriesSource) -> Result<Stretches> {
     let file = series.file();
     let shortest = &file.timeframes()[0];
     let starts: Vec<usize> =
