@@ -145,10 +145,11 @@ fn a_read_that_fails_names_dataset_and_rows_and_leaves_the_cache_as_it_was() {
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(file.metadata().unwrap().len() / 8).unwrap();
     let mut out = vec![0.0; 2 * 2000];
-    let error = source.series().unwrap().read_targets(&[1000..3000], &mut out).unwrap_err().to_string();
+    let error =
+        source.series().unwrap().read_targets(std::slice::from_ref(&(1000..3000)), &mut out).unwrap_err().to_string();
     assert!(error.starts_with("/targets: rows "), "{error}");
     assert!(error.contains(&path.display().to_string()), "{error}");
-    assert_eq!(read(&source, 3, &[100..200]), cached);
+    assert_eq!(read(&source, 3, std::slice::from_ref(&(100..200))), cached);
     // What could not be read is not taken for read.
-    assert!(source.series().unwrap().read_targets(&[1000..3000], &mut out).is_err());
+    assert!(source.series().unwrap().read_targets(std::slice::from_ref(&(1000..3000)), &mut out).is_err());
 }

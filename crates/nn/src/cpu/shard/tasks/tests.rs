@@ -76,7 +76,7 @@ fn few_groups_project_all_bars() {
     let config = ModelConfig { hidden: 8, layers: 1, ..ModelConfig::default() };
     for threads in [2, 4, 7, 16] {
         let with = |threads| {
-            let case = Case { threads, ..case(&samples, config.clone(), Precision::Fp32) };
+            let case = Case { threads, ..case(&samples, config, Precision::Fp32) };
             case.gradients(Isa::best(), None, &samples, Kept::Everything)
         };
         assert!(with(threads) == with(1), "{threads} threads");
