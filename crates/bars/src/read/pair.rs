@@ -55,9 +55,8 @@ impl EventCount {
 /// more than half of the bars are in each other's place, and sides with the same prices throughout
 /// are one: both are always refused.
 ///
-/// # Errors
-/// As [`read()`](crate::read()); [`Error::MixedSymbols`] and [`Error::UnlikeSides`] for sides that do
-/// not belong together; [`Error::Crossed`].
+/// # Errors As [`read()`](crate::read()); [`Error::MixedSymbols`] and [`Error::UnlikeSides`] for
+/// sides that do not belong together; [`Error::Crossed`].
 pub fn read_pair<B: AsRef<Path>, A: AsRef<Path>>(bid: &[B], ask: &[A], options: &ReadOptions) -> Result<Recording> {
     read_pair_in(bid, ask, options, &ReadPlace::MEMORY).map(StoredRecording::in_memory)
 }

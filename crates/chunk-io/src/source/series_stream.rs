@@ -76,7 +76,8 @@ impl SeriesStream {
     ) -> Result<u64> {
         let sizes = sizes(file)?;
         let shares = shares(&sizes, budget_bytes);
-        let block_bytes: Vec<u64> = file.tables().zip(&sizes).map(stored_block_bytes).collect::<Result<_>>()?;
+        let block_bytes: Vec<u64> =
+            file.tables().zip(&sizes).map(|(table, size)| stored_block_bytes(table, size)).collect::<Result<_>>()?;
         let mut bytes = 0;
         for batch in batches {
             for (i, ranges) in batch?.iter().enumerate().filter(|&(i, _)| shares[i] < sizes[i].bytes_max()) {
@@ -123,7 +124,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Bytes of a block in the file, on average.
-fn stored_block_bytes((table, size): (&NumericDataset, &RowCacheSize)) -> Result<u64> {
+fn stored_block_bytes(table: &NumericDataset, size: &RowCacheSize) -> Result<u64> {
     let stored = match table.read_path()? {
         ReadPath::Own(stored) => stored.stored_bytes(),
         ReadPath::Library(_) => (table.rows() * table.row_len() * size_of::<f32>()) as u64,

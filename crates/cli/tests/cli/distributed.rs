@@ -1,4 +1,5 @@
-//! Several processes, as far as a machine without MPI shows them. `cargo xtask mpi` starts real ones.
+//! Several processes, as far as a machine without MPI shows them. `cargo xtask mpi` starts real
+//! ones.
 
 use crate::stage::{SMALL, Stage};
 

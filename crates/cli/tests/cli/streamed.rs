@@ -77,8 +77,8 @@ fn a_plan_streams_what_does_not_fit_and_says_so() {
     assert_eq!(roomy["data"]["residence"], "resident");
     // One byte less than a resident series needs.
     let needed = number(&roomy, "memory", "total_bytes");
-    assert_eq!(plan(needed as f64 / 1e6, "")["data"]["residence"], "resident");
-    let tight = plan((needed - 1) as f64 / 1e6, "");
+    assert_eq!(plan((needed as f64 + 0.5) / 1e6, "")["data"]["residence"], "resident");
+    let tight = plan((needed as f64 - 0.5) / 1e6, "");
     assert_eq!(tight["data"]["residence"], "streamed");
     assert!(number(&tight, "memory", "total_bytes") < needed);
     let cached = plan(100.0, "--set data.residency=streamed --set data.cache_gb=0.00005");

@@ -1,6 +1,6 @@
-//! The main segment: one range of addresses, as large as the capacity or larger, at which every granule is
-//! mapped for as long as it exists. Its tiles alone say who uses which byte; a view only shows
-//! pieces of it side by side.
+//! The main segment: one range of addresses, as large as the capacity or larger, at which every
+//! granule is mapped for as long as it exists. Its tiles alone say who uses which byte; a view only
+//! shows pieces of it side by side.
 
 #![forbid(unsafe_code)]
 

@@ -3,12 +3,13 @@
 //!
 //! Physical memory comes in *granules* (2 MiB on CUDA). Each is mapped once in the *main segment*,
 //! a range of addresses as large as the pool's capacity, or larger where addresses cost nothing
-//! ([`Source::address_bytes`]). Tiles of that range say of every byte whether it is live, free or unmapped. Blocks are cut from free tiles by best fit; small ones
-//! share slabs. When no free tile is large enough, free granules from anywhere are mapped side by
-//! side a second time: a *view* (virtual aliasing). The bytes of a block in a view are live in the
-//! main segment as well, as pieces, and each byte is used through one of its addresses only; the
-//! main segment alone says what is free, and a view only translates addresses. What is tried before
-//! a request fails, in order, is the list of fallbacks (`fallback.rs`).
+//! ([`Source::address_bytes`]). Tiles of that range say of every byte whether it is live, free or
+//! unmapped. Blocks are cut from free tiles by best fit; small ones share slabs. When no free tile
+//! is large enough, free granules from anywhere are mapped side by side a second time: a *view*
+//! (virtual aliasing). The bytes of a block in a view are live in the main segment as well, as
+//! pieces, and each byte is used through one of its addresses only; the main segment alone says
+//! what is free, and a view only translates addresses. What is tried before a request fails, in
+//! order, is the list of fallbacks (`fallback.rs`).
 //!
 //! Invariants, asserted by [`Pool::check`]:
 //!

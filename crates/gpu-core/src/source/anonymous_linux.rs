@@ -99,8 +99,8 @@ impl Source for Anonymous {
     fn reserve(&mut self, bytes: usize) -> Result<u64, Refusal> {
         self.calls += 4;
         let address = reserve_aligned(bytes, self.granule_bytes)?;
-        // SAFETY: the advice changes the size of pages, not their bytes. A system without huge pages
-        // refuses it, and the pages are small.
+        // SAFETY: the advice changes the size of pages, not their bytes. A system without huge
+        // pages refuses it, and the pages are small.
         let _ = unsafe { madvise(pointer(address), bytes, Advice::LinuxHugepage) };
         self.space.reserve(address, bytes);
         Ok(address)

@@ -57,8 +57,8 @@ pub(super) fn reserve_aligned(bytes: usize, align_bytes: usize) -> Result<u64, R
 
 /// Gives addresses back, with what is mapped there.
 pub(super) fn unreserve(address: u64, bytes: usize) {
-    // SAFETY: the range was returned by `reserve_aligned` to a source, which gives it back once, and
-    // nobody holds a reference into it: that is the contract of `Source::release`, and when the
+    // SAFETY: the range was returned by `reserve_aligned` to a source, which gives it back once,
+    // and nobody holds a reference into it: that is the contract of `Source::release`, and when the
     // source is dropped, of its owner.
     unsafe { munmap(pointer(address), bytes) }.expect("the system takes a reservation back");
 }

@@ -49,8 +49,8 @@ pub trait Source: Send + std::fmt::Debug {
     /// Physical memory in bytes that could be created if nothing else used the device.
     fn capacity_bytes(&self) -> usize;
 
-    /// Addresses in bytes that a pool may reserve for it: the capacity, or more where addresses cost
-    /// nothing, so that blocks need not fill the gaps that others left.
+    /// Addresses in bytes that a pool may reserve for it: the capacity, or more where addresses
+    /// cost nothing, so that blocks need not fill the gaps that others left.
     fn address_bytes(&self) -> usize {
         self.capacity_bytes()
     }

@@ -208,7 +208,7 @@ impl Trainer {
         self.settle(differs.map_or(Ok(()), Err))?;
         let limits = self.fallback.cut_to(all.iter().map(|[level, _]| usize::from(*level)).max().unwrap_or(level));
         if level != self.fallback.level() {
-            self.engine.cut_to(limits.batch_size, purpose(&self.config, limits, false));
+            self.engine.cut_to(&self.model, limits.batch_size, purpose(&self.config, limits, false));
         }
         let blocks = schedule.blocks_of(&schedule.step(0)).len();
         if ranks > blocks && idle == IdleRanks::Refuse {

@@ -141,8 +141,10 @@ fn first_engine(
     let mut cuts = Vec::new();
     loop {
         let limits = fallback.limits();
-        let compute = Compute { batch_size: limits.batch_size, ..config.compute() };
-        match Engine::new(device, model, compute, purpose(config, limits, is_on_gpu), config.precision) {
+        let purpose = purpose(config, limits, is_on_gpu);
+        let planned = Compute { batch_size: limits.batch_size, ..config.compute() };
+        let compute = if fallback.level() > 0 { planned.without_sharing(model, purpose) } else { planned };
+        match Engine::new(device, model, compute, purpose, config.precision) {
             Ok(engine) if config.profile => return Ok((engine.profiled(), cuts)),
             Ok(engine) => return Ok((engine, cuts)),
             Err(error) if error.is_shortage() => {

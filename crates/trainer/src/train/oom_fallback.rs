@@ -3,7 +3,8 @@
 //! Levels of reduced memory, for a device that has less than was planned.
 //!
 //! ```text
-//! 1  chunks        of samples read ahead: to four fifths, from 75 % of the memory to 60 %
+//! 1  chunks        of samples read ahead: to four fifths, from 75 % of the memory to 60 %; threads
+//!                  share no shard from here on
 //! 2  batches       to three quarters, then to a half; they are accumulated to what they were
 //! 3  activations   half of them computed again in the backward pass: gradient checkpointing
 //! 4  both          batches and chunks to a quarter, an eighth, …, down to one sample

@@ -26,7 +26,7 @@ impl Trainer {
         let Some(limits) = self.fallback.next_level(has_chunks) else {
             return Err(self.give_up(error, run, observer));
         };
-        self.engine.cut_to(limits.batch_size, purpose(&self.config, limits, self.accelerator.is_some()));
+        self.engine.cut_to(&self.model, limits.batch_size, purpose(&self.config, limits, self.accelerator.is_some()));
         if let Some(accelerator) = self.accelerator.take() {
             let gpu = accelerator.device().clone();
             // Given back before the new memory is taken: buffers have the size of the largest

@@ -88,6 +88,11 @@ impl Compute {
         self.threads.min(if is_over_graphs { self.batch_size } else { self.shards(purpose) })
     }
 
+    /// The same with one thread for each shard, which takes the least memory.
+    pub fn without_sharing(self, model: &Model, purpose: Purpose) -> Self {
+        Compute { threads: self.shards_at_once(model, purpose), ..self }
+    }
+
     /// Shards of a batch that is not of graphs.
     fn shards(self, purpose: Purpose) -> usize {
         purpose.runs().map_or(self.batch_size.div_ceil(SHARD_SAMPLES), |runs| runs.shards(self.batch_size))

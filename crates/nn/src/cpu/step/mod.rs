@@ -199,9 +199,11 @@ impl Engine {
     }
 
     /// Gives back the memory of all shards, and takes less at the next [`Engine::make_room_for`]:
-    /// for the shards of smaller batches, or for another purpose.
-    pub fn cut_to(&mut self, batch_size: usize, purpose: Purpose) {
-        (self.compute.batch_size, self.purpose) = (batch_size, purpose);
+    /// for the shards of smaller batches, or for another purpose. Threads share no shard then, for
+    /// which each would take memory of its own.
+    pub fn cut_to(&mut self, model: &Model, batch_size: usize, purpose: Purpose) {
+        self.compute = Compute { batch_size, ..self.compute }.without_sharing(model, purpose);
+        self.purpose = purpose;
         self.workers.clear();
         self.room = Capacity::default();
     }

@@ -90,13 +90,14 @@ pub fn scaling(options: &ScalingOptions) -> Result<Findings> {
     };
     let here = options.work.threads;
     let (mut rows, mut tasks): (Vec<Row>, Vec<_>) = (Vec::new(), Vec::new());
-    let mut measured_s = None;
+    // Where a step has more shards than threads here, its time beside the tasks is known only of a
+    // step that is cut for them.
+    let Measured { step_s: measured_s, rest_s, .. } = measure(options, &made_up, shares.as_ref(), here)?;
     for threads in THREADS {
-        let measured = measure(options, &made_up, shares.as_ref(), threads)?;
+        let measured = Measured { rest_s, ..measure(options, &made_up, shares.as_ref(), threads)? };
         let alone_s = rows.first().map(|one| one.step_s);
         rows.push(row(options, threads, &measured, alone_s, &machine));
         tasks.push(json!({ "threads": threads, "rest_s": measured.rest_s, "kinds": by_kind(&measured.tasks) }));
-        measured_s = measured_s.or((threads == here).then_some(measured.step_s));
     }
     let forecast_s = rows.iter().find(|row| row.threads == here).map(|row| row.step_s);
     let mut text = table(&rows);
@@ -106,7 +107,7 @@ pub fn scaling(options: &ScalingOptions) -> Result<Findings> {
         machine.cache_bytes_per_s / 1e9,
         machine.memory_bytes_per_s / 1e9,
     ));
-    if let Some((measured_s, forecast_s)) = measured_s.zip(forecast_s) {
+    if let Some(forecast_s) = forecast_s {
         text.push_str(&format!(
             "\n{here} threads here: {:.2} ms a step measured, {:.2} ms forecast",
             measured_s * 1e3,

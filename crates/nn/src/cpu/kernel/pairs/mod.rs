@@ -118,8 +118,8 @@ pub(crate) fn product(isa: PairIsa, of: PanelProduct<'_>, to: &mut ViewMut<'_>, 
         sweep,
         ahead: Ahead::default(),
     };
-    // SAFETY: every pointer reaches what the sizes say, up to whole panels of the depth, and `to` is
-    // borrowed alone.
+    // SAFETY: every pointer reaches what the sizes say, up to whole panels of the depth, and `to`
+    // is borrowed alone.
     unsafe { execute(isa, &arguments) }
 }
 
