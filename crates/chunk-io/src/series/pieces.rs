@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use hdf5::Dataset;
 
-use super::write::{Texts, check_scaler, check_targets, check_values, require, write_description};
+use super::write::{
+    Texts, check_scaler_numbers, check_scaler_shape, check_targets, check_values, require, write_description,
+};
 use super::{Scaler, SeriesTimeframe};
 use crate::atomic::write_atomically;
 use crate::error::{Error, LayoutFault, Result};
@@ -109,6 +111,10 @@ pub fn write_series_in_pieces<E: From<Error>>(
         let writer = SeriesWriter::create(OutputFile { path, file, storage: Storage::Contiguous }, description)?;
         fill(&writer)?;
         writer.require_complete()?;
+        // After the bars, of which the first that cannot be says more.
+        let scalers = description.timeframes.iter().map(TimeframeDescription::as_series);
+        let checked = scalers.map(|timeframe| check_scaler_numbers(&timeframe)).collect::<Result<(), _>>();
+        checked.map_err(|fault| Error::invalid(path, fault))?;
         Ok(())
     })
 }
@@ -320,7 +326,7 @@ fn check_description(description: &SeriesDescription) -> Result<(), LayoutFault>
         require(*bars > 0 && !feature_names.is_empty(), &object, "at least one bar and one feature", || {
             format!("{bars} bars of {} features", feature_names.len())
         })?;
-        check_scaler(&timeframe.as_series(), count)?;
+        check_scaler_shape(&timeframe.as_series(), count)?;
     }
     Ok(())
 }

@@ -204,6 +204,11 @@ pub(super) fn check_values(
 
 /// A scaler has a finite number for every feature, or for every instrument and feature.
 pub(super) fn check_scaler(timeframe: &SeriesTimeframe, instruments: Option<usize>) -> Result<(), LayoutFault> {
+    check_scaler_shape(timeframe, instruments)?;
+    check_scaler_numbers(timeframe)
+}
+
+pub(super) fn check_scaler_shape(timeframe: &SeriesTimeframe, instruments: Option<usize>) -> Result<(), LayoutFault> {
     let SeriesTimeframe { name, feature_names, .. } = timeframe;
     let Some(scaler) = &timeframe.scaler else { return Ok(()) };
     let width = feature_names.len();
@@ -211,7 +216,14 @@ pub(super) fn check_scaler(timeframe: &SeriesTimeframe, instruments: Option<usiz
     let fits = length(&scaler.center) && scaler.center.len() == scaler.scale.len();
     require(fits, &format!("/scaler/{name}"), "center and scale [F] or [I, F]", || {
         format!("{} and {} values for {width} features", scaler.center.len(), scaler.scale.len())
-    })?;
+    })
+}
+
+/// Refuses numbers that are not finite, for a scaler of the right shape.
+pub(super) fn check_scaler_numbers(timeframe: &SeriesTimeframe) -> Result<(), LayoutFault> {
+    let SeriesTimeframe { name, feature_names, .. } = timeframe;
+    let Some(scaler) = &timeframe.scaler else { return Ok(()) };
+    let width = feature_names.len();
     for (part, numbers) in [("center", &scaler.center), ("scale", &scaler.scale)] {
         if let Some(place) = numbers.iter().position(|number| !number.is_finite()) {
             return Err(LayoutFault {

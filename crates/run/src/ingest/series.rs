@@ -112,11 +112,6 @@ fn instrument<'a>(name: &'a str, bars: &'a SpooledBars, pip_size: f64) -> Stream
 
 fn write_piece(writer: &SeriesWriter<'_>, piece: &SeriesPiece) -> Result<()> {
     let first = piece.first_sample;
-    for (timeframe, rows) in piece.timeframes.iter().enumerate() {
-        let (values, close_time) = (&rows.values, &rows.close_time);
-        writer.write_bars(&BarRows { timeframe, first: rows.first_row, values, close_time })?;
-        writer.write_ends(timeframe, first, &rows.end)?;
-    }
     writer.write_samples(&SampleRows {
         first,
         time: &piece.sample_time,
@@ -125,6 +120,11 @@ fn write_piece(writer: &SeriesWriter<'_>, piece: &SeriesPiece) -> Result<()> {
         targets: &piece.targets,
         instrument: &piece.sample_instrument,
     })?;
+    for (timeframe, rows) in piece.timeframes.iter().enumerate() {
+        let (values, close_time) = (&rows.values, &rows.close_time);
+        writer.write_bars(&BarRows { timeframe, first: rows.first_row, values, close_time })?;
+        writer.write_ends(timeframe, first, &rows.end)?;
+    }
     Ok(())
 }
 
