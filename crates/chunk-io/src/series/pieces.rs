@@ -112,8 +112,8 @@ pub fn write_series_in_pieces<E: From<Error>>(
         fill(&writer)?;
         writer.require_complete()?;
         // After the bars, of which the first that cannot be says more.
-        let scalers = description.timeframes.iter().map(TimeframeDescription::as_series);
-        let checked = scalers.map(|timeframe| check_scaler_numbers(&timeframe)).collect::<Result<(), _>>();
+        let mut scalers = description.timeframes.iter().map(TimeframeDescription::as_series);
+        let checked = scalers.try_for_each(|timeframe| check_scaler_numbers(&timeframe));
         checked.map_err(|fault| Error::invalid(path, fault))?;
         Ok(())
     })
