@@ -36,7 +36,7 @@ struct Mpi {
     library: Option<String>,
 }
 
-/// Where everything lies.
+/// Folder, program, data and expected weights of the tests.
 struct Bench {
     folder: PathBuf,
     binary: PathBuf,

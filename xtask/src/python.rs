@@ -18,9 +18,9 @@ const FOLDER: &str = "bindings/python";
 
 /// Builds wheels.
 const BUILDER: &[&str] = &["maturin>=1.9,<2"];
-/// What the tests need, and what checks the types.
+/// Packages of the tests and of the check of types.
 const TEST_PACKAGES: &[&str] = &["numpy", "pandas", "polars", "pyarrow", "h5py", "mypy", "pandas-stubs"];
-/// What the tests with PyTorch, and of the notebook, need: 6 GB.
+/// Packages of the tests with PyTorch and of the notebook: 6 GB.
 const TORCH_PACKAGES: &[&str] = &["torch", "lightning", "optuna", "nbclient", "ipykernel", "matplotlib"];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {

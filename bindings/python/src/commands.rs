@@ -212,7 +212,7 @@ pub(crate) fn replay_memory<'py>(
     told(py, &findings)
 }
 
-/// What is wrong with a GPU set-up, and whether training on a GPU is possible.
+/// Faults of a GPU set-up, and whether training on a GPU is possible.
 #[pyfunction]
 pub(crate) fn doctor<'py>(py: Python<'py>, python: Option<PathBuf>) -> PyResult<(bool, String, Bound<'py, PyAny>)> {
     process::check(py)?;

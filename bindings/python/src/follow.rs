@@ -142,7 +142,7 @@ fn closed() -> Error {
 }
 
 impl State {
-    /// What the thread says until it wants more lines.
+    /// Answers of the thread until it wants more lines.
     fn answer(&mut self) -> megabatch_run::Result<Answer> {
         let (mut forecasts, mut notes) = Answer::default();
         loop {

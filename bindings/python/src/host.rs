@@ -13,7 +13,7 @@ use crate::convert::serialized;
 /// Interval of looks for a signal, and of updates of a display: Python's lock is taken for both.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// What Python wants to hear, and what it has said.
+/// Callbacks of Python, and their answers.
 pub(crate) struct PythonHost {
     /// Called with each event of training; it wants the run to end if it returns true.
     on_event: Option<Py<PyAny>>,

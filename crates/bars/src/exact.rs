@@ -31,7 +31,7 @@ pub(crate) mod text {
     }
 }
 
-/// The same of a value that may be missing.
+/// Exact text of a value that may be missing.
 pub(crate) mod optional_text {
     use std::fmt::Display;
     use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Where rows and bars are held while files are read: in memory, or in a folder.
+//! Place of rows and bars while files are read: in memory, or in a folder.
 
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::time::timeframe::Timeframe;
 /// Hears of bytes that were read, and may end the reading.
 pub type ObserveBytes<'a> = &'a (dyn Fn(u64) -> ControlFlow<()> + Sync);
 
-/// Where rows and bars are held, and who hears of the bytes that are read.
+/// Place of rows and bars, and the observer of the bytes that are read.
 pub(crate) struct ReadPlace<'a> {
     /// Folder of temporary files and the one for rows; everything is in memory if `None`.
     pub(crate) spill: Option<SpillPlace<'a>>,
@@ -25,7 +25,7 @@ impl ReadPlace<'static> {
     pub(crate) const MEMORY: Self = ReadPlace { spill: None, observe: &|_| ControlFlow::Continue(()) };
 }
 
-/// Where bars and rows spill.
+/// Folder for bars and rows that do not stay in memory.
 pub(crate) struct SpillPlace<'a> {
     folder: &'a Path,
     rows: SpillFile,

@@ -288,7 +288,7 @@ impl Source {
         }
     }
 
-    /// The same for writing.
+    /// The series, to change how it is read.
     pub fn series_mut(&mut self) -> Option<&mut SeriesSource> {
         match &mut self.data {
             SourceData::Series(series) => Some(series),

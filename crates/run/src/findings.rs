@@ -26,7 +26,7 @@ impl Findings {
         Findings { text: text.into(), json, verdict: None }
     }
 
-    /// Those of a process whose run another one tells of.
+    /// Findings of a process whose run another process reports.
     pub(crate) fn of_peer() -> Self {
         Findings { text: String::new(), json: Value::Null, verdict: None }
     }

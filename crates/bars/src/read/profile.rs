@@ -1,4 +1,4 @@
-//! What a summary says of bars, in one go through them.
+//! Numbers of a summary of bars, in one pass over them.
 
 use crate::bar_source::BarSource;
 use crate::clean::gaps::{FarBars, GapCounter, Gaps};

@@ -119,24 +119,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::bars::Bar;
+    use crate::series::feature_stream::tests::bars;
     use crate::series::feature_table::FeatureTable;
-    use crate::time::timestamp::MINUTE_NS;
-
-    /// Bars of which many are equal to the one before, some without volume.
-    fn bars(steps: &[(i8, u8, u8)]) -> Bars {
-        let mut bars = Bars::with_capacity(Timeframe::M5, steps.len());
-        let mut close = 1.25;
-        for (k, &(step, range, volume)) in steps.iter().enumerate() {
-            let open = close;
-            close += f64::from(step / 32) * 1e-5;
-            let (high, low) =
-                (open.max(close) + f64::from(range) * 1e-6, open.min(close) - f64::from(range / 2) * 1e-6);
-            let (volume, spread) = (f64::from(volume / 64), f64::from(volume % 3) * 1e-5);
-            bars.push(Bar { open_time: 5 * k as i64 * MINUTE_NS, open, high, low, close, volume, spread });
-        }
-        bars
-    }
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]

@@ -143,7 +143,7 @@ impl Means {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
@@ -152,7 +152,7 @@ mod tests {
 
     /// Bars of which many are equal to the one before, as in thin markets, and some have neither
     /// volume nor spread.
-    fn bars(steps: &[(i8, u8, u8)]) -> Bars {
+    pub(in crate::series) fn bars(steps: &[(i8, u8, u8)]) -> Bars {
         let mut bars = Bars::with_capacity(Timeframe::M5, steps.len());
         let mut close = 1.25;
         for (k, &(step, range, volume)) in steps.iter().enumerate() {

@@ -35,7 +35,7 @@ pub(crate) fn pieces(instruments: &[Instrument<'_>], holes: GapPolicy) -> Vec<Se
     instruments.iter().enumerate().flat_map(of).collect()
 }
 
-/// What must go together of instruments.
+/// Facts that must agree between instruments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InstrumentFacts<'a> {
     pub(crate) name: &'a str,

@@ -48,7 +48,7 @@ fn write_timeframe(output: &OutputFile<'_>, timeframe: &SeriesTimeframe) -> Resu
     write_description(output, timeframe)
 }
 
-/// What stands beside the arrays of a timeframe.
+/// Writes feature names, starts of instruments and segments, and the scaler of a timeframe.
 pub(super) fn write_description(output: &OutputFile<'_>, timeframe: &SeriesTimeframe) -> Result<()> {
     let SeriesTimeframe { name, feature_names, .. } = timeframe;
     output.write_texts(&format!("/feature_names/{name}"), feature_names)?;

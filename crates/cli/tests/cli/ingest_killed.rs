@@ -3,8 +3,6 @@
 //! `MEGABATCH_KILLED_RUNS` says how many runs; `cargo xtask kill` asks for a hundred.
 
 use std::fs;
-use std::process::Stdio;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::stage::Stage;
@@ -31,7 +29,7 @@ fn ingest_killed_at_random_moments_ends_with_the_same_bytes() {
         // Moments evenly over the time that a whole run takes, twice over in each run.
         for half in 0..2 {
             let share = (run as f64 + 0.5) / runs as f64 / 2.0 + 0.5 * f64::from(half);
-            if !lives_for(&stage, wall.mul_f64(share)) {
+            if !is_done_within(&stage, wall.mul_f64(share)) {
                 kills += 1;
                 assert!(!stage.path("out.h5").exists(), "a file that is not whole has the name of one");
                 let spool = fs::read_dir(stage.path(".out.h5.spool")).into_iter().flatten().flatten();
@@ -53,24 +51,14 @@ fn ingest_killed_at_random_moments_ends_with_the_same_bytes() {
 }
 
 /// Runs ingest for `life` and kills it; true if it was done before. Its file is removed then.
-fn lives_for(stage: &Stage, life: Duration) -> bool {
-    let mut process = stage.command(&format!("{INGEST} --out out.h5"));
-    let mut process = process.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let start = Instant::now();
-    while start.elapsed() < life {
-        if let Some(status) = process.try_wait().unwrap() {
-            assert!(status.success(), "{status}");
-            fs::remove_file(stage.path("out.h5")).unwrap();
-            return true;
-        }
-        thread::sleep(Duration::from_millis(1));
+fn is_done_within(stage: &Stage, life: Duration) -> bool {
+    if let Some(status) = stage.kill_after(&format!("{INGEST} --out out.h5"), life) {
+        assert!(status.success() && stage.path("out.h5").exists(), "{status}");
     }
-    process.kill().unwrap();
-    process.wait().unwrap();
-    // It may have ended in the last moment.
-    if stage.path("out.h5").exists() {
+    // A killed one may have ended in the last moment.
+    let is_done = stage.path("out.h5").exists();
+    if is_done {
         fs::remove_file(stage.path("out.h5")).unwrap();
-        return true;
     }
-    false
+    is_done
 }

@@ -2,7 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 
 use assert_cmd::assert::Assert;
 use assert_cmd::cargo::cargo_bin;
@@ -80,6 +85,26 @@ impl Stage {
             command.env_remove(setting);
         }
         command
+    }
+
+    /// Starts `megabatch LINE` and kills it after `life`; how it ended, if it did before.
+    pub(crate) fn kill_after(&self, line: &str, life: Duration) -> Option<ExitStatus> {
+        let mut process = self.command(line).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut stdout = process.stdout.take().unwrap();
+        let (tell, ended) = channel();
+        let reader = thread::spawn(move || {
+            let mut answer = String::new();
+            stdout.read_to_string(&mut answer).unwrap();
+            // The test may have stopped waiting, after it killed the process.
+            let _ = tell.send(());
+        });
+        let lives = ended.recv_timeout(life) == Err(RecvTimeoutError::Timeout);
+        if lives {
+            process.kill().unwrap();
+        }
+        let status = process.wait().unwrap();
+        reader.join().unwrap();
+        (!lives || status.success()).then_some(status)
     }
 
     /// Runs `megabatch LINE` to its end.

@@ -9,7 +9,7 @@ use rustix::mm::{Advice, MprotectFlags, madvise, mprotect};
 use super::address_space::AddressSpace;
 use super::granules::Granules;
 use super::mappings_linux::{FreeMemory, pointer, refusal, reserve_aligned, runs_max, unreserve};
-use super::{Granule, Refusal, Source, StreamId};
+use super::{Granule, Refusal, Source};
 use crate::free_memory;
 
 /// Address ranges of capacity's size in [`Source::address_bytes`].
@@ -178,18 +178,6 @@ impl Source for Anonymous {
         // SAFETY: both ranges are mapped, as `pieces` has asserted, and nobody uses the bytes
         // meanwhile: the contract of `Source::copy`. They may overlap, as `ptr::copy` allows.
         unsafe { ptr::copy(pointer(from).cast::<u8>(), pointer(to).cast::<u8>(), bytes) };
-        Ok(())
-    }
-
-    fn is_idle(&mut self, _stream: StreamId) -> bool {
-        true
-    }
-
-    fn order(&mut self, _waiting: StreamId, _on: StreamId) -> Result<(), Refusal> {
-        Ok(())
-    }
-
-    fn synchronize(&mut self) -> Result<(), Refusal> {
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
 use super::address_space::AddressSpace;
 use super::granules::Granules;
 use super::mappings_linux::{FreeMemory, failed, pointer, refusal, reserve_aligned, runs_max, unreserve};
-use super::{Granule, Refusal, Source, StreamId};
+use super::{Granule, Refusal, Source};
 use crate::free_memory;
 
 /// Granules of a file in memory (memfd_create(2)): granule `n` is the pages from `n` granules on.
@@ -186,18 +186,6 @@ impl Source for Memfd {
         }
         // SAFETY: as for the third place; the addresses may overlap, as `ptr::copy` allows.
         unsafe { ptr::copy(pointer(from).cast::<u8>(), pointer(to).cast::<u8>(), bytes) };
-        Ok(())
-    }
-
-    fn is_idle(&mut self, _stream: StreamId) -> bool {
-        true
-    }
-
-    fn order(&mut self, _waiting: StreamId, _on: StreamId) -> Result<(), Refusal> {
-        Ok(())
-    }
-
-    fn synchronize(&mut self) -> Result<(), Refusal> {
         Ok(())
     }
 

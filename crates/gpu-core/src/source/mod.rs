@@ -96,14 +96,23 @@ pub trait Source: Send + std::fmt::Debug {
 
     /// True if all work submitted to `stream` so far is done, waits for other streams included.
     /// Does not wait.
-    fn is_idle(&mut self, stream: StreamId) -> bool;
+    ///
+    /// This method and the two that follow are, where a source does not say otherwise, those of
+    /// host memory: there are no streams, and work is done when it has been called.
+    fn is_idle(&mut self, _stream: StreamId) -> bool {
+        true
+    }
 
     /// Makes work submitted to `waiting` from now on run after the work submitted to `on` so far
     /// (an event recorded on one and waited for by the other). The caller does not wait.
-    fn order(&mut self, waiting: StreamId, on: StreamId) -> Result<(), Refusal>;
+    fn order(&mut self, _waiting: StreamId, _on: StreamId) -> Result<(), Refusal> {
+        Ok(())
+    }
 
     /// Waits until all work submitted to every stream is done.
-    fn synchronize(&mut self) -> Result<(), Refusal>;
+    fn synchronize(&mut self) -> Result<(), Refusal> {
+        Ok(())
+    }
 
     /// Calls made to the driver (or the system) so far. What the pool can answer by itself makes
     /// none.

@@ -7,7 +7,7 @@ use std::ptr;
 
 use super::address_space::AddressSpace;
 use super::granules::Granules;
-use super::{Granule, Refusal, Source, StreamId};
+use super::{Granule, Refusal, Source};
 use crate::free_memory;
 
 /// Granules that are places in what the system allocator gave.
@@ -156,18 +156,6 @@ impl Source for Plain {
         // allocations, and nobody uses the bytes meanwhile: the contract of `Source::copy`. They
         // may overlap, as `ptr::copy` allows.
         unsafe { ptr::copy(pointer(from), pointer(to), bytes) };
-        Ok(())
-    }
-
-    fn is_idle(&mut self, _stream: StreamId) -> bool {
-        true
-    }
-
-    fn order(&mut self, _waiting: StreamId, _on: StreamId) -> Result<(), Refusal> {
-        Ok(())
-    }
-
-    fn synchronize(&mut self) -> Result<(), Refusal> {
         Ok(())
     }
 

@@ -21,7 +21,7 @@ const SPINS: usize = 400;
 /// A task: what it does, its estimated cost, and the earlier tasks that it waits for.
 #[derive(Clone, Debug)]
 pub struct Task<K> {
-    /// What it does.
+    /// Kind of work.
     pub kind: K,
     /// Multiply-adds and what else takes as long.
     pub cost: f64,

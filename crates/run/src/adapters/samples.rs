@@ -175,7 +175,7 @@ impl SourceSamples {
         &self.source
     }
 
-    /// The same, for who keeps it.
+    /// The file behind the samples, shared.
     pub(crate) fn shared_source(&self) -> &Arc<Source> {
         &self.source
     }

@@ -20,7 +20,7 @@ pub(crate) fn account(recipe: &Recipe, recordings: &Recordings, aligned: &Aligne
     account_of(recipe, recordings, SeriesAccount { segments, excluded, warnings }, &Fingerprints::default())
 }
 
-/// What an account tells of a series.
+/// Facts of a series for its provenance.
 #[derive(Clone, Copy)]
 pub(crate) struct SeriesAccount<'a> {
     pub(crate) segments: &'a [Segment],

@@ -142,7 +142,7 @@ impl SpoolFolder {
     }
 }
 
-/// What an earlier process left, if it is whole.
+/// Parsed bars that an earlier process left, if they are whole.
 fn found(bars: &Path, entry: &Path) -> Option<Parsed> {
     let Entry { bars: len, xxh3_128, symbol, summary, files } = serde_json::from_slice(&fs::read(entry).ok()?).ok()?;
     let spooled = SpooledBars::open(bars, summary.base, len).ok()?;

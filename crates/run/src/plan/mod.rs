@@ -225,7 +225,7 @@ impl Plan {
         sentences.into_iter().chain(self.notes.iter().map(|note| format!("Note: {note}."))).collect()
     }
 
-    /// What a validation takes.
+    /// Line on the samples of a validation.
     fn validation(&self) -> String {
         let (taken, all, unit) = (self.validation_samples, self.split.validation, self.data.unit);
         match taken {

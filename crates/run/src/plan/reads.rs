@@ -42,7 +42,7 @@ const BATCHES: usize = 32;
 pub(crate) struct StreamedReads {
     /// Bytes that a step reads from the file, on average, once the small datasets are in the cache.
     step_bytes: u64,
-    /// The same for an epoch of training.
+    /// Bytes that an epoch of training reads from the file.
     epoch_bytes: u64,
     /// Bytes that the series would take in memory.
     resident_bytes: u64,

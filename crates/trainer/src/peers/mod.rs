@@ -77,7 +77,7 @@ pub struct PeerLost {
     pub world: usize,
     /// The lost rank, where it is known.
     pub of: Option<usize>,
-    /// How it showed.
+    /// Symptom of the loss.
     pub reason: String,
     /// True if the ranks that are left can go on, see [`Peers::reform`].
     pub can_reform: bool,

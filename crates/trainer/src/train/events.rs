@@ -49,7 +49,7 @@ pub enum Event<'a> {
         world: usize,
         /// Number of ranks before.
         world_before: usize,
-        /// How the loss showed.
+        /// Symptom of the loss of a rank.
         cause: String,
     },
     /// Something that users should know, and that changes no result.

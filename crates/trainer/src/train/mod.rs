@@ -456,7 +456,7 @@ impl Trainer {
         evaluate(predictions, selection, loss, baselines, progress)
     }
 
-    /// Where states begin for the samples `indices` of `part`.
+    /// Initial states for the samples `indices` of `part`.
     fn states_for(&self, indices: &[usize], part: &[usize]) -> States {
         match (self.config.streams(), indices.len() < part.len()) {
             (false, _) => States::Windows,

@@ -118,7 +118,7 @@ pub(crate) fn bars_before(source: &dyn BarSource, time: i64) -> Result<usize> {
     partition_point(source, |open_time| open_time + base_ns < time)
 }
 
-/// What an instrument lacks in its longest segment for one sample.
+/// Error of an instrument whose longest segment is too short for one sample.
 pub(crate) fn too_short(
     name: &str,
     source: &dyn BarSource,

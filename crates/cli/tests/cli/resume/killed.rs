@@ -3,11 +3,7 @@
 //! `MEGABATCH_KILLED_RUNS` says how many runs; `cargo xtask kill` asks for a hundred.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -100,7 +96,8 @@ fn kill_and_resume(
 ) -> Vec<&'static str> {
     let mut hit = Vec::new();
     while hit.len() < kills {
-        if lives_for((stage, settings), run, wall.mul_f64(random.share())) {
+        let moment = wall.mul_f64(random.share());
+        if stage.kill_after(&next_command(stage, settings, run), moment).is_none() {
             hit.push(where_it_was(stage, run));
         } else if hit.is_empty() {
             // It was done before its moment came: another run takes its place.
@@ -122,25 +119,6 @@ fn next_command(stage: &Stage, settings: &str, run: &str) -> String {
     } else {
         format!("train --data series.h5 --out {run} {settings}")
     }
-}
-
-/// Starts or resumes `run` and kills it after `moment`; whether there still was something to kill.
-fn lives_for(of: (&Stage, &str), run: &str, moment: Duration) -> bool {
-    let mut command = of.0.command(&next_command(of.0, of.1, run));
-    let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut stdout = process.stdout.take().unwrap();
-    let (tell, ended) = channel();
-    let reader = thread::spawn(move || {
-        let mut answer = String::new();
-        stdout.read_to_string(&mut answer).unwrap();
-        // The test may have stopped waiting, after it killed the process.
-        let _ = tell.send(());
-    });
-    let lives = ended.recv_timeout(moment) == Err(RecvTimeoutError::Timeout);
-    process.kill().unwrap();
-    let status = process.wait().unwrap();
-    reader.join().unwrap();
-    lives && !status.success()
 }
 
 /// Activity of a killed run, from its folder.

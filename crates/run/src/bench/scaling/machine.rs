@@ -12,7 +12,7 @@ use crate::error::Result;
 const CACHED: usize = 512 << 10;
 const UNCACHED: usize = 128 << 20;
 
-/// What threads wait for beside arithmetic.
+/// Speeds of a machine beside its arithmetic.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Machine {
     /// From the end of a task to the begin of one that waited for it.

@@ -33,7 +33,7 @@ pub(crate) struct Predictions<'a> {
     pub(crate) reads_bars: bool,
 }
 
-/// Where the states of a model's LSTMs begin.
+/// Initial states of a model's LSTMs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum States {
     /// With each window.

@@ -70,7 +70,7 @@ pub(super) struct Unwind {
     sums_stride: usize,
 }
 
-/// What the cell prefetches.
+/// Rows that the cell prefetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Prefetch {
     Nothing,

@@ -110,7 +110,7 @@ impl PairIsa {
     }
 }
 
-/// What the CPU says of itself.
+/// Features of the CPU, by CPUID.
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::{__cpuid, __cpuid_count};

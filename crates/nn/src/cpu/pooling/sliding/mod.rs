@@ -106,7 +106,7 @@ impl SlidingPooling {
         })
     }
 
-    /// The same memory, for products by these instructions.
+    /// This memory, for products by the given instructions.
     pub(crate) fn with(self, pair_isa: Option<PairIsa>) -> Self {
         SlidingPooling { pair_isa, ..self }
     }

@@ -18,7 +18,7 @@ use crate::cpu::profile::{Clock, Work};
 use crate::cpu::step::Purpose;
 use crate::error::Result;
 
-/// What one task projects.
+/// Projections of one task: some bars of a timeframe.
 #[derive(Debug)]
 pub(in crate::cpu::shard) struct Projections {
     /// Rows among the bars that all windows cover.

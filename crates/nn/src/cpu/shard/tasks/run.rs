@@ -19,7 +19,7 @@ use crate::cpu::profile::Clock;
 use crate::cpu::schedule::{Task, TaskGraph};
 use crate::model::tensor::TensorSet;
 
-/// What a task computes.
+/// Kind of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskKind {
     /// Projections of some bars.
