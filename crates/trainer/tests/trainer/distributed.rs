@@ -32,7 +32,8 @@ struct Told {
     updates: u64,
     /// Step, loss and norm to the bit.
     steps: Vec<(u64, u64, u64)>,
-    validations: Vec<(u64, u64)>,
+    /// Step, loss to the bit, and all errors.
+    validations: Vec<(u64, u64, String)>,
     outcome: Outcome,
     worlds: Vec<usize>,
     cuts: usize,
@@ -111,7 +112,10 @@ impl<'a> World<'a> {
                         return ControlFlow::Break(());
                     }
                 }
-                Event::Validation(validation) => validations.push((validation.step, validation.loss.to_bits())),
+                Event::Validation(validation) => {
+                    let errors = serde_json::to_string(&validation.metrics).expect("errors serialize");
+                    validations.push((validation.step, validation.loss.to_bits(), errors));
+                }
                 Event::Reformed { world, .. } => worlds.push(world),
                 Event::Shortage(_) => cuts += 1,
                 _ => {}
@@ -194,6 +198,42 @@ proptest! {
                 Err(error) => prop_assert!(matches!(error, Error::Peer(_)) && operation < 20, "{error}"),
             }
         }
+    }
+}
+
+/// Each rank predicts its part, and says so; the errors of every rank are those of all samples.
+#[test]
+fn ranks_share_a_validation() {
+    let settings = Config { batch_size: 70, max_steps: Some(2), ..config() };
+    let samples = samples(660);
+    let (train, validation): (Vec<usize>, Vec<usize>) = (0..660).partition(|n| n % 3 > 0);
+    let run = Run { samples: &samples, train: &train, validation: &validation, checkpoints: None };
+    let told = |mut trainer: Trainer| {
+        let (mut done, mut events) = (Vec::new(), Vec::new());
+        trainer.train(&run, &mut |event| {
+            match event {
+                Event::Validating(event) => done.push(event.done),
+                Event::Validation(event) => events.push(event),
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok::<_, Error>((done, events))
+    };
+    let new = || Trainer::new(&Device::cpu(), settings.clone(), samples.shape().clone());
+    let (done, alone) = told(new().unwrap()).unwrap();
+    assert_eq!((done, alone.len()), (vec![70, 140, 210, 220], 1));
+    let found = ThreadPeers::run(3, &Faults::default(), |peers| {
+        let own = std::mem::replace(peers, ThreadPeers::world_of(1, &Faults::default()).remove(0));
+        let mut trainer = new()?;
+        trainer.join(Box::new(own), IdleRanks::Refuse)?;
+        told(trainer)
+    });
+    // 220 samples are seven blocks of 32, the last of 28.
+    let expected = [vec![70, 96, 220], vec![64, 220], vec![60, 220]];
+    for ((done, events), expected) in found.into_iter().zip(expected) {
+        assert_eq!(done, expected);
+        assert_eq!(events, alone);
     }
 }
 
