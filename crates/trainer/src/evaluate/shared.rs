@@ -3,9 +3,9 @@
 //! An evaluation by several ranks, with the bits of one that a single process makes.
 //!
 //! ```text
-//! each rank      outputs of a contiguous range of the samples, or graphs             predict_own
-//! together       outputs and targets of all ranks, in their order                    encode, decode
-//! each rank      sums of all, in the order of one process                            fold
+//! each rank      outputs of its contiguous part of the samples, or graphs      predict_own
+//! together       outputs and targets of all ranks, in their order              encode, decode
+//! each rank      sums of all, in the order of one process                      fold
 //! ```
 
 use std::borrow::Cow;

@@ -287,8 +287,8 @@ impl Trainer {
         }))
     }
 
-    /// True if each rank computes its part of a validation. A warm-up before each stretch of samples
-    /// would be another where a rank's part begins.
+    /// True if each rank computes its part of a validation. A warm-up before each stretch of
+    /// samples would be another where a rank's part begins.
     pub(super) fn shares_validations(&self, states: States) -> bool {
         states != States::Stretches && self.team.as_ref().is_some_and(|team| team.peers.world() > 1)
     }
