@@ -188,7 +188,9 @@ pub(crate) fn broadcast_floats(peers: &mut dyn Peers, root: usize, values: &mut 
 
 /// Little-endian, so that every machine of a cluster reads the same numbers.
 fn to_bytes(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    let mut bytes = vec![0; values.len() * 4];
+    bytes.chunks_exact_mut(4).zip(values).for_each(|(bytes, value)| bytes.copy_from_slice(&value.to_le_bytes()));
+    bytes
 }
 
 fn from_bytes(bytes: &[u8], values: &mut [f32]) {

@@ -237,6 +237,37 @@ fn ranks_share_a_validation() {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Ranks that die one after the other, also while the others go on without the first or end the
+    /// run, leave others that learn the same, and in time.
+    #[test]
+    fn ranks_that_die_one_after_the_other_change_nothing_that_is_learnt(
+        case in 0usize..11, world in 3usize..6, dying in 0usize..5, operation in 12u64..200, later in 0u64..60,
+    ) {
+        let (samples, settings) = &cases()[case];
+        let of_rank = |_| settings.clone();
+        let (first, second) = (dying % world, (dying + 1) % world);
+        // Both at once where `later` is none: operations are counted by rank.
+        let deaths = vec![(first, operation), (second, operation + later)];
+        let faults = Faults { deaths, timeout: Duration::from_secs(20), ..Faults::default() };
+        let world_of = World { faults, ..World::new(samples, &of_rank) };
+        let alone = world_of.alone();
+        let found = world_of.train(world);
+        for (rank, told) in found.into_iter().enumerate().filter(|(rank, _)| *rank != first && *rank != second) {
+            match told {
+                Ok(told) => {
+                    prop_assert!(told.worlds.iter().all(|left| *left < world && *left >= world - 2));
+                    prop_assert!(Told { worlds: Vec::new(), ..told } == alone, "case {case}, rank {rank} of {world}");
+                }
+                // Before the first step there is nothing to go on from.
+                Err(error) => prop_assert!(matches!(error, Error::Peer(_)) && operation < 20, "{error}"),
+            }
+        }
+    }
+}
+
 #[test]
 fn a_run_of_four_ranks_goes_on_with_any_number() {
     let settings = Config { batch_size: 80, accumulation_steps: 2, max_steps: Some(9), ..config() };
