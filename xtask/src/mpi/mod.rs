@@ -240,7 +240,9 @@ impl Bench {
             let mut job = job.kill_rank(&self.folder.join(&run), rank, after)?;
             job.wait(PATIENCE)?;
             let text = job.text()?;
-            late += u32::from(!text.contains("processes go on"));
+            let has_healed = text.contains("processes go on");
+            late += u32::from(!has_healed);
+            ensure!(!has_healed || !text.contains("the end of MPI took"), "kill {kill}: MPI did not end\n{text}");
             // Where it was killed after training, its report is another's work.
             if self.weights(&run).is_err() {
                 bail!("kill {kill} of rank {rank} after {after:?}: the others did not go on\n{text}");
