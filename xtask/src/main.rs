@@ -75,7 +75,11 @@ cargo xtask COMMAND
   python measure  its loader beside the same loop in Rust, and beside h5py; in release
   mpi [KILLS]     a year of EURUSD minutes from $MEGABATCH_DATA trained by 1 to 4 processes under Open
                   MPI and MPICH, against one alone; 50 or KILLS of them killed with recovery and
-                  without, one stopped, one with a full disk (installs both under target/)
+                  without, one stopped, one with a full disk; two of Python (installs both under
+                  target/)
+  mpi speed [ROUNDS]
+                  two processes of one thread beside one process of two threads, in release, in 5 or
+                  ROUNDS rounds in turn
   simulate [--events N] [--seed S]
                   the memory pool in lockstep with its model: 10 million events, or N, from seed 1,
                   or S

@@ -65,6 +65,12 @@ fn environment(workspace: &Workspace) -> Result<Venv> {
     Ok(venv)
 }
 
+/// The folder of the module for Python's path, and a Python that has what it needs.
+pub(crate) fn module_and_interpreter(workspace: &Workspace) -> Result<(PathBuf, PathBuf)> {
+    let module = Module::build(workspace)?;
+    Ok((module.path, environment(workspace)?.python()))
+}
+
 /// That of the peers, which has PyTorch.
 fn torch_environment(workspace: &Workspace) -> Result<Venv> {
     let venv = Venv::open(workspace.target_dir.join("peers"))?;

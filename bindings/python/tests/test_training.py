@@ -44,6 +44,20 @@ class Training(InFolder):
         facts = json.loads(said.stdout)
         self.assertEqual(run.evaluate().facts["rmse"], facts["rmse"])
 
+    def test_several_processes_need_a_library(self) -> None:
+        # `cargo xtask mpi` has one, and two processes.
+        absent = {"backend": "mpi", "library": "libmpi-of-nobody.so"}
+        with self.assertRaisesRegex(mb.DeviceError, "libmpi-of-nobody.so: .*openmpi-bin"):
+            self.run_of(distributed=absent)
+        with self.assertRaisesRegex(mb.DeviceError, "libmpi-of-nobody.so: "):
+            self.run_of(distributed="mpi", distributed__library="libmpi-of-nobody.so")
+        with self.assertRaisesRegex(mb.ConfigError, "distributed.backend"):
+            self.run_of(distributed="smoke")
+        self.assertFalse((self.folder / "run").exists())
+        alone, off = self.run_of("alone").weights(), self.run_of("off", distributed="off").weights()
+        for name, values in alone.items():
+            self.assertEqual(values.tobytes(), off[name].tobytes(), name)
+
     def test_settings_come_in_every_form(self) -> None:
         yaml = self.folder / "run.yaml"
         yaml.write_text("model:\n  hidden: 4\ngpu_optimization:\n  batch_size: 32\n")

@@ -78,7 +78,9 @@ impl Job {
         let libraries = libraries.to_vec();
         let run = move || match open_first(&libraries) {
             Ok(library) => {
-                Caller { library, recovery, timeout, sends: Vec::new(), failed_send: None }.serve(&work, &answer);
+                let caller =
+                    Caller { library, recovery, timeout, sends: Vec::new(), failed_send: None, has_reformed: false };
+                caller.serve(&work, &answer);
             }
             // Nobody listens where the caller's deadline is over.
             Err(error) => drop(answer.send(Err(error))),
@@ -170,7 +172,9 @@ impl Job {
         Ok(())
     }
 
-    /// Waits for messages under way, and ends MPI in this process. All ranks do so.
+    /// Waits for messages under way, and ends MPI in this process. All ranks do so. After a loss
+    /// they agree that all have come here, and leave MPI as it is: its end may wait for the lost
+    /// rank for ever.
     ///
     /// # Errors
     /// [`Error::Timeout`], [`Error::Failed`], [`Error::Over`].
@@ -239,6 +243,8 @@ struct Caller {
     sends: Vec<Pending>,
     /// Why one could not be sent, for the next answer.
     failed_send: Option<Error>,
+    /// True after a loss.
+    has_reformed: bool,
 }
 
 /// Time of polling without a pause, and of a pause after it.
@@ -273,12 +279,17 @@ impl Caller {
                     Command::Agree { flags } => break self.agree(flags).map(Answer::Flags),
                     Command::Reform => {
                         // Those of the old world end with it.
-                        (self.sends, self.failed_send) = (Vec::new(), None);
+                        (self.sends, self.failed_send, self.has_reformed) = (Vec::new(), None, true);
                         break self.library.shrink().and_then(|()| self.ranks());
                     }
                     Command::Finish => {
                         let sent = self.wait("messages under way", |caller| Ok(caller.sends.is_empty().then_some(())));
-                        let finished = sent.and_then(|()| self.library.finalize());
+                        let finished = sent.and_then(|()| match self.has_reformed {
+                            // Open MPI 5.0 ends with a fence of all processes that the launcher
+                            // started; that of a lost one is not always excused.
+                            true => self.library.agree_of_survivors(0).map(drop),
+                            false => self.library.finalize(),
+                        });
                         drop(answers.send(finished.map(|()| Answer::Done)));
                         return;
                     }

@@ -171,6 +171,7 @@ def train(
     init: StrPath | None = None,
     max_steps: int | None = None,
     device: str = "auto",
+    distributed: str | Mapping[str, Any] | None = None,
     progress: bool | None = None,
     **settings: Any,
 ) -> Run:
@@ -179,7 +180,14 @@ def train(
     Settings are given as to `plan`. Without `out`, the folder of the run goes with the run. `on_step` sees each step
     and may end the run with `step.stop()`; if it raises, the run saves a checkpoint and ends, and the exception comes
     through. So it does for Ctrl-C. `resume=True` goes on with the run in `out`, and needs no data.
+
+    Under `mpirun python`, all processes train one model, to the weights of one process; `out` is the same folder for
+    all. `distributed` is `auto`, `mpi` or `off`, or a mapping of the settings `distributed.*`. Without an MPI library,
+    `mpi` raises `DeviceError`. A process trains with others once.
     """
+    if distributed is not None:
+        own = {"backend": distributed} if isinstance(distributed, str) else distributed
+        settings = {**settings, "distributed": own}
     keeps = _Temporary() if out is None and not resume else None
     folder = keeps.path / "run" if keeps else out
     call = {

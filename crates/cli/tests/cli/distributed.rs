@@ -26,6 +26,12 @@ fn a_plan_of_several_ranks_tells_blocks_and_messages() {
     // The gradients once, with the sums of the loss.
     assert_eq!(distributed["sent_bytes_a_step"], 4 * parameters + 24);
     assert_eq!(distributed["held_bytes"], 4 * parameters);
+    // To the last rank and back, by links that a step keeps busy no longer than its computation.
+    assert_eq!(distributed["bytes_in_a_row_a_step"], 8 * parameters);
+    assert_eq!(distributed["bottleneck_bits_a_sample"], (64 * parameters) as f64 / 32.0);
+    let said = stage.said(&format!("{plan} --ranks 2"));
+    let rate = format!("below {:.2} Mbit/s for every 1,000 samples a second", 2.0 * parameters as f64 / 1e3);
+    assert!(said.contains(&rate), "{said}");
     let gradients = |plan: &serde_json::Value| plan["memory"]["gradients_bytes"].as_u64().unwrap();
     assert_eq!(gradients(&two), gradients(&alone) + 4 * parameters);
     let three = stage.succeeds(&format!("{plan} --ranks 3"));

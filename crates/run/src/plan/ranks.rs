@@ -2,7 +2,7 @@
 
 use megabatch_order::Rank;
 use megabatch_trainer as trainer;
-use megabatch_trainer::{bytes_sent_a_step, reduction_blocks};
+use megabatch_trainer::{bytes_in_a_row_a_step, bytes_sent_a_step, reduction_blocks};
 use serde::Serialize;
 
 use crate::error::Result;
@@ -21,6 +21,11 @@ pub(crate) struct RanksPlan {
     pub(crate) sent_bytes_a_step: u64,
     /// Bytes that all ranks send in a step.
     pub(crate) sent_bytes_a_step_of_all: u64,
+    /// Bytes that one link after another sends before all ranks have the sum.
+    pub(crate) bytes_in_a_row_a_step: u64,
+    /// Rate of the network, in bits a second for each sample a second that one process computes
+    /// alone, below which a step spends more time on the network than on computation.
+    pub(crate) bottleneck_bits_a_sample: f64,
     /// Bytes of the gradients that a rank holds until the sum of those before it arrives.
     pub(crate) held_bytes: usize,
     /// The least batch that gives every rank a block, where this one does not; absent where none
@@ -43,8 +48,13 @@ impl RanksPlan {
         let blocks = reduction_blocks(&job.training, train)?;
         let of_rank = |rank: usize| Ok::<_, crate::error::Error>(Rank::new(rank, ranks)?.slice(0..blocks).len());
         let sent: Vec<u64> = (0..ranks).map(|rank| bytes_sent_a_step(parameters, rank, ranks)).collect();
+        let in_a_row = bytes_in_a_row_a_step(parameters, ranks);
+        // Of the samples of a step, the busiest rank computes its blocks.
+        let samples = job.training.step_samples().min(train) as f64 * of_rank(0)? as f64 / blocks.max(1) as f64;
         Ok(Some(RanksPlan {
             ranks,
+            bytes_in_a_row_a_step: in_a_row,
+            bottleneck_bits_a_sample: 8.0 * in_a_row as f64 / samples.max(1.0),
             blocks,
             blocks_a_rank_max: of_rank(0)?,
             sent_bytes_a_step: sent.iter().copied().max().unwrap_or_default(),
@@ -76,10 +86,22 @@ impl RanksPlan {
         ));
         let times: Vec<String> = RATES
             .iter()
-            .map(|(name, rate)| format!("{:.2} ms at {name}", *sent_bytes_a_step as f64 * 8e3 / rate))
+            .map(|(name, rate)| format!("{:.2} ms at {name}", self.bytes_in_a_row_a_step as f64 * 8e3 / rate))
             .collect();
         text.push_str(&format!("          a step takes longer by {}, and latencies\n", times.join(", ")));
+        text.push_str(&format!(
+            "          the bottleneck below {} for every 1,000 samples a second that one process computes\n",
+            rate(1e3 * self.bottleneck_bits_a_sample)
+        ));
         text
+    }
+}
+
+/// A rate in bits a second.
+fn rate(bits_per_s: f64) -> String {
+    match bits_per_s {
+        rate if rate >= 1e9 => format!("{:.2} Gbit/s", rate / 1e9),
+        rate => format!("{:.2} Mbit/s", rate / 1e6),
     }
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod baseline;
 mod information;
 pub(crate) mod metrics;
 pub(crate) mod predict;
+pub(crate) mod shared;
 mod sums;
 
 use std::borrow::Cow;
@@ -12,7 +13,7 @@ use std::ops::{ControlFlow, Range};
 
 use megabatch_nn::batch::BatchView;
 use megabatch_nn::graph::LabelSpan;
-use megabatch_nn::loss::{Loss, is_labelled, known_targets, labelled_rows};
+use megabatch_nn::loss::{Group, Loss, is_labelled, known_targets, labelled_rows};
 use megabatch_nn::model::{Model, ModelConfig};
 use serde::Serialize;
 
@@ -108,6 +109,105 @@ struct Expected<'a> {
     done: usize,
 }
 
+/// Sees to what the outputs of each batch of a selection are compared with.
+struct Observed<'a> {
+    selection: Selection<'a>,
+    loss: Loss,
+    level: Level,
+    outputs: usize,
+    unseen: &'a [usize],
+}
+
+impl<'a> Observed<'a> {
+    fn new(model: &Model, selection: Selection<'a>, loss: Loss) -> Self {
+        let (level, outputs) = (Level::of(model.config().readout), model.shape().outputs);
+        Observed { selection, loss, level, outputs, unseen: selection.indices }
+    }
+
+    fn see(&mut self, batch: &BatchView<'_>, baselines: Option<&Baselines>) -> Result<Expected<'a>> {
+        self.loss.check_rows(batch.targets(), self.outputs)?;
+        let indices = self.level.indices(self.selection.samples, batch, &mut self.unseen);
+        Ok(Expected {
+            indices,
+            done: self.selection.indices.len() - self.unseen.len(),
+            targets: self.level.targets(batch).into_owned(),
+            baselines: baselines
+                .map_or(Vec::new(), |baselines| baselines.predict_groups(batch, &self.loss.groups(self.outputs))),
+            graphs: self.level.graphs(batch),
+        })
+    }
+}
+
+/// Sums of an evaluation, batch after batch.
+struct EvaluationSums<'a> {
+    selection: Selection<'a>,
+    loss: Loss,
+    level: Level,
+    outputs: usize,
+    groups: Vec<Group>,
+    mean: MeanLoss,
+    all: GroupSums,
+    by_instrument: BTreeMap<&'a str, GroupSums>,
+}
+
+impl<'a> EvaluationSums<'a> {
+    fn new(model: &Model, selection: Selection<'a>, loss: Loss) -> Self {
+        let (level, outputs) = (Level::of(model.config().readout), model.shape().outputs);
+        let groups = loss.groups(outputs);
+        EvaluationSums {
+            mean: MeanLoss::new(&groups),
+            all: GroupSums::new(&groups).with_lags(&lags(selection, outputs)),
+            by_instrument: BTreeMap::new(),
+            selection,
+            loss,
+            level,
+            outputs,
+            groups,
+        }
+    }
+
+    fn add(&mut self, expected: &Expected<'_>, predictions: &[f32]) {
+        let Expected { indices, targets, baselines, graphs, .. } = expected;
+        let (loss, outputs, groups) = (self.loss, self.outputs, &self.groups);
+        let per_target = loss.outputs_per_target();
+        let rows = Rows { predictions, targets, baselines };
+        for rows_of_graph in graphs {
+            let values = rows_of_graph.start * outputs..rows_of_graph.end * outputs;
+            let y = &predictions[values.start * per_target..values.end * per_target];
+            let targets = &targets[values];
+            let terms = loss.graph_terms(labelled_rows(targets, outputs), outputs);
+            self.mean.add_graph(loss.graph_sum(y, targets, outputs), terms);
+            self.all.add_graph(rows, rows_of_graph.clone());
+        }
+        if self.level == Level::Sample {
+            self.mean.add(groups, predictions, targets);
+            self.all.add(rows, 0..indices.len());
+        }
+        for (row, &index) in indices.iter().enumerate() {
+            let name = self.selection.samples.instrument(index).filter(|_| self.level != Level::Graph);
+            let targets = &targets[row * outputs..(row + 1) * outputs];
+            let counts = if self.level == Level::Sample { known_targets(targets) > 0 } else { is_labelled(targets) };
+            if let Some(name) = name.filter(|_| counts) {
+                self.by_instrument.entry(name).or_insert_with(|| GroupSums::new(groups)).add(rows, row..row + 1);
+            }
+        }
+    }
+
+    fn finish(self) -> Result<Evaluation> {
+        let EvaluationSums { selection, groups, mean, all, by_instrument, .. } = self;
+        let InstrumentEvaluation { samples, metrics, baselines } = all.finish();
+        if samples == 0 {
+            let advice = "none of their targets is known; evaluate those of which some are";
+            return Err(Error::NothingLeft { part: "evaluation", before: selection.indices.len(), after: 0, advice });
+        }
+        let instruments = by_instrument.into_iter().map(|(name, sums)| (name.to_owned(), sums.finish())).collect();
+        let tasks = if groups.len() > 1 { all.tasks(&mean) } else { Vec::new() };
+        let of_source = |of: GraphCorrelations| GraphCorrelations { graph: selection.indices[of.graph], ..of };
+        let graphs = all.by_graph().into_iter().map(of_source).collect();
+        Ok(Evaluation { samples, loss: mean.finish(), metrics, baselines, tasks, instruments, graphs })
+    }
+}
+
 /// Errors of a model and of baselines over the same samples, in one pass.
 ///
 /// # Errors
@@ -119,73 +219,32 @@ pub(crate) fn evaluate(
     baselines: Option<&Baselines>,
     progress: &mut EvaluationProgress<'_>,
 ) -> Result<Evaluation> {
+    check(predictions.model, selection, loss)?;
+    predictions.reads_bars = baselines.is_some();
+    let mut observed = Observed::new(predictions.model, selection, loss);
+    let mut sums = EvaluationSums::new(predictions.model, selection, loss);
+    let mut is_interrupted = false;
+    let see = |batch: &BatchView<'_>| observed.see(batch, baselines);
+    predictions.for_each(selection, see, |expected, outputs| {
+        sums.add(&expected, outputs);
+        is_interrupted = progress(expected.done).is_break();
+        Ok(if is_interrupted { Next::Stop } else { Next::Continue })
+    })?;
+    if is_interrupted { Err(INTERRUPTED) } else { sums.finish() }
+}
+
+const INTERRUPTED: Error = Error::Interrupted { work: "the evaluation" };
+
+/// Refuses what cannot be evaluated.
+fn check(model: &Model, selection: Selection<'_>, loss: Loss) -> Result<()> {
     loss.check()?;
     if selection.indices.is_empty() {
         let advice = "give the part a fraction in `fractions`";
         return Err(Error::NothingLeft { part: "evaluation", before: 0, after: 0, advice });
     }
-    loss.check_readout(predictions.model.config().readout)?;
-    check_readout_of(selection.samples, predictions.model.config().readout)?;
-    predictions.reads_bars = baselines.is_some();
-    check_outputs(predictions.model, loss)?;
-    let (level, outputs) = (Level::of(predictions.model.config().readout), predictions.model.shape().outputs);
-    let per_target = loss.outputs_per_target();
-    let groups = loss.groups(outputs);
-    let mut mean = MeanLoss::new(&groups);
-    let mut all = GroupSums::new(&groups).with_lags(&lags(selection, outputs));
-    let mut by_instrument: BTreeMap<&str, GroupSums> = BTreeMap::new();
-    let mut unseen = selection.indices;
-    let see = |batch: &BatchView<'_>| {
-        loss.check_rows(batch.targets(), outputs)?;
-        let indices = level.indices(selection.samples, batch, &mut unseen);
-        Ok(Expected {
-            indices,
-            done: selection.indices.len() - unseen.len(),
-            targets: level.targets(batch).into_owned(),
-            baselines: baselines.map_or(Vec::new(), |baselines| baselines.predict_groups(batch, &groups)),
-            graphs: level.graphs(batch),
-        })
-    };
-    let mut is_interrupted = false;
-    predictions.for_each(selection, see, |expected, predictions| {
-        let Expected { indices, targets, baselines, graphs, done } = &expected;
-        let rows = Rows { predictions, targets, baselines };
-        for rows_of_graph in graphs {
-            let values = rows_of_graph.start * outputs..rows_of_graph.end * outputs;
-            let y = &predictions[values.start * per_target..values.end * per_target];
-            let targets = &targets[values];
-            let terms = loss.graph_terms(labelled_rows(targets, outputs), outputs);
-            mean.add_graph(loss.graph_sum(y, targets, outputs), terms);
-            all.add_graph(rows, rows_of_graph.clone());
-        }
-        if level == Level::Sample {
-            mean.add(&groups, predictions, targets);
-            all.add(rows, 0..indices.len());
-        }
-        for (row, &index) in indices.iter().enumerate() {
-            let name = selection.samples.instrument(index).filter(|_| level != Level::Graph);
-            let targets = &targets[row * outputs..(row + 1) * outputs];
-            let counts = if level == Level::Sample { known_targets(targets) > 0 } else { is_labelled(targets) };
-            if let Some(name) = name.filter(|_| counts) {
-                by_instrument.entry(name).or_insert_with(|| GroupSums::new(&groups)).add(rows, row..row + 1);
-            }
-        }
-        is_interrupted = progress(*done).is_break();
-        Ok(if is_interrupted { Next::Stop } else { Next::Continue })
-    })?;
-    if is_interrupted {
-        return Err(Error::Interrupted { work: "the evaluation" });
-    }
-    let InstrumentEvaluation { samples, metrics, baselines } = all.finish();
-    if samples == 0 {
-        let advice = "none of their targets is known; evaluate those of which some are";
-        return Err(Error::NothingLeft { part: "evaluation", before: selection.indices.len(), after: 0, advice });
-    }
-    let instruments = by_instrument.into_iter().map(|(name, sums)| (name.to_owned(), sums.finish())).collect();
-    let tasks = if groups.len() > 1 { all.tasks(&mean) } else { Vec::new() };
-    let of_source = |of: GraphCorrelations| GraphCorrelations { graph: selection.indices[of.graph], ..of };
-    let graphs = all.by_graph().into_iter().map(of_source).collect();
-    Ok(Evaluation { samples, loss: mean.finish(), metrics, baselines, tasks, instruments, graphs })
+    loss.check_readout(model.config().readout)?;
+    check_readout_of(selection.samples, model.config().readout)?;
+    check_outputs(model, loss)
 }
 
 /// The number of later graphs whose targets overlap with those of one graph, by horizon, among the

@@ -144,6 +144,24 @@ pub fn bytes_sent_a_step(len: usize, rank: usize, world: usize) -> u64 {
     rounds * (4 * len as u64 + HEADER_LEN as u64)
 }
 
+/// Bytes of a model of `len` parameters that links send one after another, before all ranks of
+/// `world` have the sum: the time of a relay is that of these bytes, and of a latency a piece.
+///
+/// ```text
+/// two ranks     the pieces in a row, and one to come back
+/// more          rank 0 sends the sum on once its own pieces are sent and the first has come round;
+///               it then sends all of them, and the last goes on to the one before the last rank
+/// ```
+pub fn bytes_in_a_row_a_step(len: usize, world: usize) -> u64 {
+    let (all, piece, ranks) = (len as u64, len.min(PIECE) as u64, world as u64);
+    let numbers = match ranks {
+        0 | 1 => 0,
+        2 => all + piece,
+        _ => all.max(ranks * piece) + all + (ranks - 3) * piece,
+    };
+    4 * numbers
+}
+
 fn send_floats(peers: &mut dyn Peers, to: usize, values: &[f32]) -> Result<(), PeerLost> {
     peers.send(to, &to_bytes(values))
 }
@@ -170,7 +188,9 @@ pub(crate) fn broadcast_floats(peers: &mut dyn Peers, root: usize, values: &mut 
 
 /// Little-endian, so that every machine of a cluster reads the same numbers.
 fn to_bytes(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    let mut bytes = vec![0; values.len() * 4];
+    bytes.chunks_exact_mut(4).zip(values).for_each(|(bytes, value)| bytes.copy_from_slice(&value.to_le_bytes()));
+    bytes
 }
 
 fn from_bytes(bytes: &[u8], values: &mut [f32]) {
@@ -262,6 +282,33 @@ mod tests {
             for (failed, (sums, bits)) in ThreadPeers::run(world, &Faults::default(), twice) {
                 prop_assert_eq!(failed.failed, first);
                 prop_assert!((bits, sums.loss_sum.to_bits(), sums.terms) == alone(&blocks));
+            }
+        }
+    }
+
+    /// The last time at which a piece of a sum arrives, where a link sends a number a second, and a
+    /// message when those before it on the link are sent.
+    fn last_arrival(len: usize, world: usize) -> usize {
+        let pieces: Vec<usize> = (0..len.div_ceil(PIECE)).map(|i| PIECE.min(len - i * PIECE)).collect();
+        let mut links_free = vec![0; world];
+        let mut arrived = vec![0; pieces.len()];
+        // The links of both rounds in the order of the ring.
+        for hop in 0..2 * (world - 1) {
+            let free = &mut links_free[hop % world];
+            for (at, piece) in arrived.iter_mut().zip(&pieces) {
+                *free = (*free).max(*at) + piece;
+                *at = *free;
+            }
+        }
+        arrived.into_iter().max().unwrap_or(0)
+    }
+
+    #[test]
+    fn the_longest_way_of_bytes_is_that_of_a_simulation() {
+        for len in [1, 5, PIECE, PIECE + 1, 2 * PIECE, 7 * PIECE + 3] {
+            for world in [1, 2, 3, 4, 5, 8, 9, 20] {
+                let expected = 4 * last_arrival(len, world) as u64;
+                assert_eq!(bytes_in_a_row_a_step(len, world), expected, "{len} parameters, {world} ranks");
             }
         }
     }

@@ -155,8 +155,10 @@ impl Trainer {
         let (selection, loss) = (Selection { samples: run.samples, indices: &indices }, self.config.loss);
         let (step, samples) = (self.step, indices.len());
         let mut progress = |done| observer(Event::Validating(ValidatingEvent { step, done, samples }));
-        let predictions = Predictions { states, ..self.predictions() };
-        let evaluation = evaluate(predictions, selection, loss, None, &mut progress);
+        let evaluation = match self.shares_validations(states) {
+            false => evaluate(Predictions { states, ..self.predictions() }, selection, loss, None, &mut progress),
+            true => self.evaluate_together(selection, states, &mut progress),
+        };
         let evaluation = self.settle(evaluation)?;
         let loss = evaluation.loss;
         let best = loss.is_finite() && self.best.is_none_or(|best| loss < best.loss);

@@ -25,6 +25,9 @@ use super::{Run, Trainer, purpose};
 use crate::data::prefetch::BatchFeed;
 use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
+use crate::evaluate::predict::{Predictions, Selection, States};
+use crate::evaluate::shared::{self, PredictedBatch, fold, predict_own};
+use crate::evaluate::{Evaluation, EvaluationProgress};
 use crate::peers::exchange::{GO_ON, broadcast_bytes, exchange, first_difference, first_failure};
 use crate::peers::relay::{OwnBlocks, StepSums, broadcast_floats, relay};
 use crate::peers::{PeerLost, Peers};
@@ -282,6 +285,39 @@ impl Trainer {
                 other_arithmetic: None,
             })
         }))
+    }
+
+    /// True if each rank computes its part of a validation. A warm-up before each stretch of
+    /// samples would be another where a rank's part begins.
+    pub(super) fn shares_validations(&self, states: States) -> bool {
+        states != States::Stretches && self.team.as_ref().is_some_and(|team| team.peers.world() > 1)
+    }
+
+    /// The evaluation of `selection`, of which each rank computes its part, on all ranks.
+    pub(super) fn evaluate_together(
+        &mut self,
+        selection: Selection<'_>,
+        states: States,
+        progress: &mut EvaluationProgress<'_>,
+    ) -> Result<Evaluation> {
+        let (rank, loss) = (self.rank(), self.config.loss);
+        let predictions = Predictions { states, ..self.predictions() };
+        let own = predict_own(predictions, selection, loss, rank, progress);
+        let own = self.settle(own)?;
+        let team = self.team.as_mut().expect("an evaluation of several ranks");
+        let (here, world) = (rank.rank(), rank.world());
+        let (batches, _) = exchange(&mut *team.peers, 0, |peers| {
+            let mut own = Some(own);
+            let mut all = Vec::new();
+            for root in 0..world {
+                let of_root = own.take_if(|_| root == here);
+                let message = broadcast_bytes(peers, root, of_root.as_deref().map(shared::encode))?;
+                all.append(&mut of_root.unwrap_or_else(|| shared::decode(&message)));
+            }
+            Ok(all)
+        })?;
+        assert_eq!(batches.iter().map(PredictedBatch::count).sum::<usize>(), selection.indices.len());
+        fold(&self.model, selection, loss, batches, progress)
     }
 
     /// Goes on without ranks that are lost, if the ranks that are left can; else gives `lost` back.

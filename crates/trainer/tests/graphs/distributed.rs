@@ -6,7 +6,7 @@ use megabatch_gpu_core::Device;
 use megabatch_trainer::{Config, Event, Faults, IdleRanks, Run, ThreadPeers, Trainer};
 use proptest::prelude::*;
 
-use crate::made_up::{bits, market, trained};
+use crate::made_up::{bits, market};
 use crate::training::{LOSSES, all, config, with_targets_for};
 
 proptest! {
@@ -19,24 +19,31 @@ proptest! {
         let loss = LOSSES[loss];
         let samples = with_targets_for(loss, market(23));
         let config = Config { loss, batch_size, accumulation_steps, epochs: 2, ..config() };
-        let train = all(&samples);
-        let (alone, losses) = trained(&config, &samples, &train);
-        let found = ThreadPeers::run(world, &Faults::default(), |peers| {
-            let own = std::mem::replace(peers, ThreadPeers::world_of(1, &Faults::default()).remove(0));
-            let mut trainer = Trainer::new(&Device::cpu(), config.clone(), megabatch_trainer::Samples::shape(&samples).clone())?;
-            trainer.join(Box::new(own), IdleRanks::Allow)?;
-            let mut losses = Vec::new();
-            let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
+        let (train, validation) = all(&samples).into_iter().partition::<Vec<_>, _>(|graph| graph % 4 < 3);
+        let run = Run { samples: &samples, train: &train, validation: &validation, checkpoints: None };
+        let told = |mut trainer: Trainer| {
+            let (mut losses, mut validations) = (Vec::new(), Vec::new());
             trainer.train(&run, &mut |event| {
-                if let Event::Step(step) = event {
-                    losses.push(step.loss);
+                match event {
+                    Event::Step(step) => losses.push(step.loss),
+                    Event::Validation(validation) => validations.push(format!("{validation:?}")),
+                    _ => {}
                 }
                 ControlFlow::Continue(())
             })?;
-            Ok::<_, megabatch_trainer::Error>((bits(&trainer), losses))
+            Ok::<_, megabatch_trainer::Error>((bits(&trainer), losses, validations))
+        };
+        let new = || Trainer::new(&Device::cpu(), config.clone(), megabatch_trainer::Samples::shape(&samples).clone());
+        let alone = told(new().unwrap()).unwrap();
+        prop_assert_eq!(alone.2.len(), 2);
+        let found = ThreadPeers::run(world, &Faults::default(), |peers| {
+            let own = std::mem::replace(peers, ThreadPeers::world_of(1, &Faults::default()).remove(0));
+            let mut trainer = new()?;
+            trainer.join(Box::new(own), IdleRanks::Allow)?;
+            told(trainer)
         });
         for told in found {
-            prop_assert!(told == (bits(&alone), losses.clone()), "{loss:?}, {world} ranks");
+            prop_assert!(told == alone, "{loss:?}, {world} ranks");
         }
     }
 }

@@ -32,7 +32,8 @@ struct Told {
     updates: u64,
     /// Step, loss and norm to the bit.
     steps: Vec<(u64, u64, u64)>,
-    validations: Vec<(u64, u64)>,
+    /// Step, loss to the bit, and all errors.
+    validations: Vec<(u64, u64, String)>,
     outcome: Outcome,
     worlds: Vec<usize>,
     cuts: usize,
@@ -111,7 +112,10 @@ impl<'a> World<'a> {
                         return ControlFlow::Break(());
                     }
                 }
-                Event::Validation(validation) => validations.push((validation.step, validation.loss.to_bits())),
+                Event::Validation(validation) => {
+                    let errors = serde_json::to_string(&validation.metrics).expect("errors serialize");
+                    validations.push((validation.step, validation.loss.to_bits(), errors));
+                }
                 Event::Reformed { world, .. } => worlds.push(world),
                 Event::Shortage(_) => cuts += 1,
                 _ => {}
@@ -188,6 +192,73 @@ proptest! {
             match told {
                 Ok(told) => {
                     prop_assert!(!dead || told.worlds == [world - 1] || told.steps.len() == alone.steps.len());
+                    prop_assert!(Told { worlds: Vec::new(), ..told } == alone, "case {case}, rank {rank} of {world}");
+                }
+                // Before the first step there is nothing to go on from.
+                Err(error) => prop_assert!(matches!(error, Error::Peer(_)) && operation < 20, "{error}"),
+            }
+        }
+    }
+}
+
+/// Each rank predicts its part, and says so; the errors of every rank are those of all samples.
+#[test]
+fn ranks_share_a_validation() {
+    let settings = Config { batch_size: 70, max_steps: Some(2), ..config() };
+    let samples = samples(660);
+    let (train, validation): (Vec<usize>, Vec<usize>) = (0..660).partition(|n| n % 3 > 0);
+    let run = Run { samples: &samples, train: &train, validation: &validation, checkpoints: None };
+    let told = |mut trainer: Trainer| {
+        let (mut done, mut events) = (Vec::new(), Vec::new());
+        trainer.train(&run, &mut |event| {
+            match event {
+                Event::Validating(event) => done.push(event.done),
+                Event::Validation(event) => events.push(event),
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok::<_, Error>((done, events))
+    };
+    let new = || Trainer::new(&Device::cpu(), settings.clone(), samples.shape().clone());
+    let (done, alone) = told(new().unwrap()).unwrap();
+    assert_eq!((done, alone.len()), (vec![70, 140, 210, 220], 1));
+    let found = ThreadPeers::run(3, &Faults::default(), |peers| {
+        let own = std::mem::replace(peers, ThreadPeers::world_of(1, &Faults::default()).remove(0));
+        let mut trainer = new()?;
+        trainer.join(Box::new(own), IdleRanks::Refuse)?;
+        told(trainer)
+    });
+    // 220 samples are seven blocks of 32, the last of 28.
+    let expected = [vec![70, 96, 220], vec![64, 220], vec![60, 220]];
+    for ((done, events), expected) in found.into_iter().zip(expected) {
+        assert_eq!(done, expected);
+        assert_eq!(events, alone);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Ranks that die one after the other, also while the others go on without the first or end the
+    /// run, leave others that learn the same, and in time.
+    #[test]
+    fn ranks_that_die_one_after_the_other_change_nothing_that_is_learnt(
+        case in 0usize..11, world in 3usize..6, dying in 0usize..5, operation in 12u64..200, later in 0u64..60,
+    ) {
+        let (samples, settings) = &cases()[case];
+        let of_rank = |_| settings.clone();
+        let (first, second) = (dying % world, (dying + 1) % world);
+        // Both at once where `later` is none: operations are counted by rank.
+        let deaths = vec![(first, operation), (second, operation + later)];
+        let faults = Faults { deaths, timeout: Duration::from_secs(20), ..Faults::default() };
+        let world_of = World { faults, ..World::new(samples, &of_rank) };
+        let alone = world_of.alone();
+        let found = world_of.train(world);
+        for (rank, told) in found.into_iter().enumerate().filter(|(rank, _)| *rank != first && *rank != second) {
+            match told {
+                Ok(told) => {
+                    prop_assert!(told.worlds.iter().all(|left| *left < world && *left >= world - 2));
                     prop_assert!(Told { worlds: Vec::new(), ..told } == alone, "case {case}, rank {rank} of {world}");
                 }
                 // Before the first step there is nothing to go on from.

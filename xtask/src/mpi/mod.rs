@@ -2,6 +2,8 @@
 //! against one process alone: the same weights, also where a process is killed, stopped or out of
 //! disk.
 
+mod speed;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::python;
 use crate::tools::{self, Venv};
 use crate::workspace::{Workspace, cargo, succeed};
 
@@ -27,6 +30,8 @@ const SETTINGS: [&str; 6] = [
 ];
 /// Longest time of a run, many times what it takes.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// Interval of looks at a job.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// An MPI, its launcher and the library that processes open.
 struct Mpi {
@@ -54,14 +59,17 @@ struct Launched {
     log: PathBuf,
 }
 
-/// `mpi [KILLS]`.
+/// `mpi [KILLS]` and `mpi speed [ROUNDS]`.
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    let kills = args.first().map_or(Ok(KILLS_DEFAULT), |kills| kills.parse());
-    let kills = kills.with_context(|| format!("`{}` is no number of kills", args[0]))?;
     let workspace = Workspace::load()?;
     let data = std::env::var_os("MEGABATCH_DATA").context("MEGABATCH_DATA names no folder of real data")?;
     let bars = Path::new(&data).join(BARS);
     ensure!(bars.is_file(), "{}: the bars are not there", bars.display());
+    if let Some("speed") = args.first().map(String::as_str) {
+        return speed::run(&workspace, &bars, args.get(1));
+    }
+    let kills = args.first().map_or(Ok(KILLS_DEFAULT), |kills| kills.parse());
+    let kills = kills.with_context(|| format!("`{}` is no number of kills", args[0]))?;
     succeed(tools::with_cmake(&mut cargo(&workspace.root, &["build", "--package", "megabatch"]), &workspace)?)?;
     let mut bench = Bench::begin(&workspace, &bars)?;
     let all = launchers(&workspace)?;
@@ -69,6 +77,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         bench.same_weights(mpi)?;
     }
     let openmpi = &all[0];
+    bench.under_python(&workspace, openmpi)?;
     bench.killed_and_healed(openmpi, kills)?;
     bench.killed_and_resumed(openmpi, kills)?;
     bench.stopped(openmpi)?;
@@ -151,6 +160,23 @@ impl Bench {
 
     /// Starts `ranks` processes; `prelude` is what the shell of each does first.
     fn launch(&self, mpi: &Mpi, options: &[&str], ranks: u32, prelude: &str, arguments: &[String]) -> Result<Launched> {
+        let mut program = vec![self.binary.display().to_string()];
+        program.extend_from_slice(arguments);
+        program.extend(["--distributed".to_owned(), "mpi".to_owned()]);
+        let library = mpi.library.iter();
+        program.extend(library.flat_map(|library| ["--set".to_owned(), format!("distributed.library={library}")]));
+        self.launch_program(mpi, options, ranks, prelude, &program)
+    }
+
+    /// Starts `ranks` processes of any program.
+    fn launch_program(
+        &self,
+        mpi: &Mpi,
+        options: &[&str],
+        ranks: u32,
+        prelude: &str,
+        program: &[String],
+    ) -> Result<Launched> {
         let (pids, log) = (self.folder.join("pids"), self.folder.join("job.log"));
         if pids.exists() {
             fs::remove_dir_all(&pids)?;
@@ -158,14 +184,33 @@ impl Bench {
         fs::create_dir_all(&pids)?;
         let rank = "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}";
         let script = format!("echo $$ > '{}'/{rank}; {prelude} exec \"$@\"", pids.display());
-        let output = fs::File::create(&log)?;
-        let mut job = Command::new(&mpi.launcher);
-        job.args(mpi.options).args(options).args(["-n", &ranks.to_string(), "sh", "-c", &script, "sh"]);
-        job.arg(&self.binary).args(arguments).args(["--distributed", "mpi"]);
-        job.args(mpi.library.iter().flat_map(|library| ["--set".to_owned(), format!("distributed.library={library}")]));
-        let job = job.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).spawn();
-        let job = job.with_context(|| format!("{}: cannot be started", mpi.launcher.display()))?;
+        let shell = ["sh", "-c", &script, "sh"].map(str::to_owned);
+        let job = launch(mpi, options, ranks, &[&shell, program].concat(), &log)?;
         Ok(Launched { job, pids, log })
+    }
+
+    /// The Python module under the launcher, in two processes.
+    fn under_python(&mut self, workspace: &Workspace, mpi: &Mpi) -> Result<()> {
+        let (module, python) = python::module_and_interpreter(workspace)?;
+        let settings: Vec<String> = SETTINGS
+            .iter()
+            .map(|setting| setting.split_once('=').expect("a setting has a value"))
+            .map(|(key, value)| format!("{key:?}: {value}"))
+            .collect();
+        let code = format!(
+            "import sys; sys.path.insert(0, {:?}); import megabatch as mb; \
+             run = mb.train({:?}, {{{}}}, out={:?}, max_steps={STEPS}, distributed=\"mpi\"); \
+             assert run.is_finished and run.steps == {STEPS}",
+            module.display().to_string(),
+            self.data.display().to_string(),
+            settings.join(", "),
+            self.folder.join("python").display().to_string(),
+        );
+        let program = [python.display().to_string(), "-c".to_owned(), code];
+        self.launch_program(mpi, &[], 2, "", &program)?.succeed()?;
+        self.require_same("python", "two processes of Python")?;
+        self.say("Python, 2 ranks: the same weights".to_owned());
+        Ok(())
     }
 
     fn same_weights(&mut self, mpi: &Mpi) -> Result<()> {
@@ -195,7 +240,9 @@ impl Bench {
             let mut job = job.kill_rank(&self.folder.join(&run), rank, after)?;
             job.wait(PATIENCE)?;
             let text = job.text()?;
-            late += u32::from(!text.contains("processes go on"));
+            let has_healed = text.contains("processes go on");
+            late += u32::from(!has_healed);
+            ensure!(!has_healed || !text.contains("the end of MPI took"), "kill {kill}: MPI did not end\n{text}");
             // Where it was killed after training, its report is another's work.
             if self.weights(&run).is_err() {
                 bail!("kill {kill} of rank {rank} after {after:?}: the others did not go on\n{text}");
@@ -249,16 +296,15 @@ impl Bench {
 
     /// A disk that is full for rank 0 ends all, and the run goes on where there is room.
     fn full_disk(&mut self, mpi: &Mpi) -> Result<()> {
-        // In blocks of 512 bytes: less than the weights of a checkpoint.
-        let limit = "if [ \"$OMPI_COMM_WORLD_RANK\" = 0 ]; then trap '' XFSZ; ulimit -f 20; fi;";
+        // In blocks of 512 bytes: more than the plan, less than the moments of a checkpoint.
+        let limit = "if [ \"$OMPI_COMM_WORLD_RANK\" = 0 ]; then trap '' XFSZ; ulimit -f 90; fi;";
         let mut job = self.launch(mpi, &[], 3, limit, &self.arguments("full", &[]))?;
         let start = Instant::now();
         job.wait(Duration::from_secs(60))?;
         let text = job.text()?;
-        ensure!(
-            text.contains("rank 0 failed") && text.contains("no room for the run"),
-            "a full disk was not told\n{text}"
-        );
+        // The launcher ends all once the first has ended, whichever that is.
+        let is_told = text.contains("rank 0 failed") || text.contains("no room for the run");
+        ensure!(is_told && text.contains("File too large"), "a full disk was not told\n{text}");
         self.launch(mpi, &[], 2, "", &self.arguments("full", &["--resume"]))?.succeed()?;
         self.require_same("full", "a run with a full disk, resumed")?;
         self.say(format!(
@@ -269,6 +315,27 @@ impl Bench {
     }
 }
 
+/// Starts `ranks` processes of `program`, whose output goes to `log`.
+fn launch(mpi: &Mpi, options: &[&str], ranks: u32, program: &[String], log: &Path) -> Result<Child> {
+    let output = fs::File::create(log)?;
+    let mut job = Command::new(&mpi.launcher);
+    job.args(mpi.options).args(options).args(["-n", &ranks.to_string()]).args(program);
+    let job = job.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).spawn();
+    job.with_context(|| format!("{}: cannot be started", mpi.launcher.display()))
+}
+
+/// Waits for the end of `job`: true if it says that all went well, `None` where it has not ended.
+fn wait(job: &mut Child, patience: Duration) -> Result<Option<bool>> {
+    let start = Instant::now();
+    while start.elapsed() < patience {
+        if let Some(status) = job.try_wait()? {
+            return Ok(Some(status.success()));
+        }
+        thread::sleep(LOOK);
+    }
+    Ok(None)
+}
+
 impl Launched {
     /// Sends `signal` to a rank, some time after the run in `folder` has its first checkpoint.
     fn signal_rank(self, signal: &str, folder: &Path, rank: u32, after: Duration) -> Result<Self> {
@@ -277,7 +344,7 @@ impl Launched {
         while !folder.join("checkpoints").exists() {
             ensure!(start.elapsed() < PATIENCE, "no checkpoint came\n{}", launched.text()?);
             ensure!(launched.job.try_wait()?.is_none(), "the job ended before\n{}", launched.text()?);
-            thread::sleep(Duration::from_millis(5));
+            thread::sleep(LOOK);
         }
         thread::sleep(after);
         launched.signal(signal, rank)?;
@@ -305,19 +372,13 @@ impl Launched {
 
     /// Waits for the launcher's end; true if it says that all went well.
     fn wait(&mut self, patience: Duration) -> Result<bool> {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.job.try_wait()? {
-                return Ok(status.success());
-            }
-            if start.elapsed() > patience {
-                self.signal_all("KILL")?;
-                self.job.kill()?;
-                self.job.wait()?;
-                bail!("it did not end in {patience:?}\n{}", self.text()?);
-            }
-            thread::sleep(Duration::from_millis(5));
+        if let Some(is_well) = wait(&mut self.job, patience)? {
+            return Ok(is_well);
         }
+        self.signal_all("KILL")?;
+        self.job.kill()?;
+        self.job.wait()?;
+        bail!("it did not end in {patience:?}\n{}", self.text()?);
     }
 
     fn succeed(mut self) -> Result<()> {
