@@ -237,6 +237,19 @@ pub enum Error {
         ends: String,
     },
 
+    /// Two files have different bars of one time.
+    #[error("{}: line {line}: this bar of {time} is another one than {} has; the files of one symbol must agree where they overlap: leave one out or cut it", path.display(), other.display())]
+    UnlikeBars {
+        /// The file that is named later.
+        path: PathBuf,
+        /// Line number, from 1, of its bar.
+        line: u64,
+        /// Open time of the bar.
+        time: String,
+        /// The file that is named first.
+        other: PathBuf,
+    },
+
     /// The files' names stand for different symbols.
     #[error("{} holds {first_symbol} and {} holds {second_symbol}: a series has one symbol; name it if they are the same", first.display(), second.display())]
     MixedSymbols {

@@ -29,7 +29,7 @@ pub use parse::adjustment::{Adjustments, ShareSplit};
 pub use parse::format_name::FormatName;
 pub use parse::ledger::RowCount;
 pub use parse::lines::LINE_BYTES_MAX;
-pub use parse::options::{Prices, ReadOptions, Repeats, StampedAt};
+pub use parse::options::{Overlaps, Prices, ReadOptions, Repeats, StampedAt};
 pub use parse::symbol::{pip_size_of, symbol_of};
 pub use parse::symbol_pattern::SymbolPattern;
 pub use place::ObserveBytes;

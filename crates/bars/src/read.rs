@@ -1,5 +1,6 @@
 pub(crate) mod bar_lines;
 pub(crate) mod compared;
+mod joined;
 pub(crate) mod pair;
 pub(crate) mod profile;
 pub(crate) mod summary;
@@ -18,9 +19,10 @@ use crate::error::{Error, Result};
 use crate::parse::adjustment::Adjustments;
 use crate::parse::bar_file::BarFile;
 use crate::parse::format_name::FormatName;
-use crate::parse::options::{ReadOptions, StampedAt};
+use crate::parse::options::{Overlaps, ReadOptions, StampedAt};
 use crate::place::{ObserveBytes, ReadPlace, StoredBars, for_each_bar};
 use crate::read::compared::ComparedFiles;
+use crate::read::joined::{RowLines, join_equal};
 use crate::read::profile::BarProfile;
 use crate::read::summary::{FileSummary, ReadSummary};
 use crate::spool::{SpoolWriter, SpooledBars};
@@ -53,7 +55,7 @@ pub struct Recording {
 /// [`Error::UnknownDateOrder`], [`Error::ColumnOrder`], [`Error::UnclearColumns`],
 /// [`Error::AnotherHeader`], [`Error::NoAdjustedClose`]; [`Error::BadRow`] for a row that cannot be
 /// used as it stands, under [`OnError::Fail`](crate::OnError::Fail); [`Error::NothingLeft`];
-/// [`Error::UnknownBase`], [`Error::WrongBase`]; [`Error::Overlap`], [`Error::MixedSymbols`] and
+/// [`Error::UnknownBase`], [`Error::WrongBase`]; [`Error::Overlap`], [`Error::UnlikeBars`], [`Error::MixedSymbols`] and
 /// [`Error::NoFiles`].
 pub fn read<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Recording> {
     read_in(paths, options, &ReadPlace::MEMORY).map(StoredRecording::in_memory)
@@ -214,7 +216,13 @@ fn read_sources(
         let clock = RowClock { zone: &choice.zone, base, stamp_delay_ns, repeats: options.repeats };
         pieces.push(FileBars::of(source, choice, clock, place)?);
     }
-    let JoinedFiles { bars, files } = join(pieces, base, place)?;
+    let JoinedFiles { bars, files } = match options.overlaps {
+        Overlaps::Refuse => join(pieces, base, place)?,
+        Overlaps::EqualOnce => {
+            let zones = zones.iter().map(|choice| choice.zone.clone()).collect();
+            join_equal(pieces, RowLines { zones, base, stamp_delay_ns, options, place })?
+        }
+    };
     let summary = ReadSummary::of(&bars, files, symbol.clone(), warnings)?;
     Ok(StoredRecording { symbol, bars, summary })
 }
@@ -267,7 +275,7 @@ impl FileBars {
         };
         let BarFile { path, format, rows, row_count, preamble, newest_first, mut ledger, .. } = source;
         let mut sink = place.sink(clock.base)?;
-        in_order(&rows, clock, &mut ledger, place.rows(), |bar| sink.push(bar))?;
+        in_order(&rows, clock, &mut ledger, place.rows(), |_, bar| sink.push(bar))?;
         let bars = sink.finish()?;
         let (dropped, fixed) = ledger.close();
         let adjusted = match format.columns.adjusted {

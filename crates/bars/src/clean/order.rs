@@ -48,7 +48,7 @@ impl RowClock<'_> {
     }
 }
 
-/// Puts rows in order of time, strictly, gives their bars to `take`, and accounts for every row
+/// Puts rows in order of time, strictly, gives them and their bars to `take`, and accounts for every row
 /// that does not become a bar of its own. Places of rows spill into `file` where there is one; rows
 /// out of order stay in memory.
 pub(crate) fn in_order(
@@ -56,7 +56,7 @@ pub(crate) fn in_order(
     clock: RowClock<'_>,
     ledger: &mut RowLedger,
     file: Option<SpillFile>,
-    mut take: impl FnMut(Bar) -> Result<()>,
+    mut take: impl FnMut(&BarRow, Bar) -> Result<()>,
 ) -> Result<()> {
     let mut order = RowSorter { rows, clock, ledger, placed: Placed::new(file), deferred: Vec::new(), pass: None };
     for index in 0..rows.len() {
@@ -65,7 +65,8 @@ pub(crate) fn in_order(
     order.insert_deferred()?;
     for place in 0..order.placed.len() {
         let PlacedRow { open_time, row } = order.placed.get(place);
-        take(rows.get(row).bar(open_time))?;
+        let row = rows.get(row);
+        take(&row, row.bar(open_time))?;
     }
     rows.check()?;
     order.placed.check()

@@ -31,6 +31,8 @@ pub struct ReadOptions {
     pub on_error: OnError,
     /// Treatment of two different rows of one time that the zone cannot tell apart.
     pub repeats: Repeats,
+    /// Treatment of files of one symbol that cover the same time.
+    pub overlaps: Overlaps,
     /// The symbol; inferred from the files' names when `None`.
     pub symbol: Option<String>,
     /// Pattern of the symbol in the files' names; as [`symbol_of`] finds it when `None`.
@@ -90,4 +92,15 @@ pub enum Repeats {
     /// The last stays and the others are counted as dropped, whatever [`OnError`] says: for files
     /// to which corrected rows were added.
     Last,
+}
+
+/// Treatment of files of one symbol and timeframe that cover the same time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overlaps {
+    /// They are refused.
+    #[default]
+    Refuse,
+    /// A bar that several of them have is taken from the one that is named first, and the others
+    /// count it as a copy; they are refused where it is not the same.
+    EqualOnce,
 }

@@ -147,7 +147,8 @@ impl<'a> Stretch<'a> {
     }
 }
 
-fn is_same(one: [f64; 4], other: [f64; 4]) -> bool {
+/// True if prices differ by no more than the noise of numbers as text.
+pub(crate) fn is_same(one: [f64; 4], other: [f64; 4]) -> bool {
     one.iter().zip(other).all(|(one, other)| (one - other).abs() <= NOISE_MAX * other)
 }
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use megabatch_run::Result;
 use megabatch_run::ingest::{
-    Calendar, DateOrder, FeatureList, FormatName, OnError, PipSizes, Prices, Recipe, Repeats, Scaling, StampedAt,
-    SymbolPattern, TargetKind, Timeframe, Weekends, Windows, Zone, ingest, symbol_name,
+    Calendar, DateOrder, FeatureList, FormatName, OnError, Overlaps, PipSizes, Prices, Recipe, Repeats, Scaling,
+    StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Windows, Zone, ingest, symbol_name,
 };
 use megabatch_run::text::Duration;
 
@@ -82,6 +82,9 @@ struct RecipeArgs {
     /// Row kept if several have the same time and daylight saving does not explain it
     #[arg(long, value_enum, default_value_t = RepeatedArg::Refuse)]
     repeats: RepeatedArg,
+    /// Files of one symbol that cover the same time
+    #[arg(long, value_enum, default_value_t = OverlapsArg::Refuse)]
+    overlaps: OverlapsArg,
     /// Bars that are used if there are several instruments. An instrument is listed from its first
     /// bar until it has had none for four weeks
     #[arg(long, value_enum, default_value_t = CalendarArg::All)]
@@ -148,6 +151,14 @@ enum RepeatedArg {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
+enum OverlapsArg {
+    /// An error
+    Refuse,
+    /// Equal bars are taken once, and different ones are an error
+    Once,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
 enum WeekendRuleArg {
     /// Like any other gap
     Span,
@@ -193,6 +204,15 @@ impl From<RepeatedArg> for Repeats {
     }
 }
 
+impl From<OverlapsArg> for Overlaps {
+    fn from(overlaps: OverlapsArg) -> Self {
+        match overlaps {
+            OverlapsArg::Refuse => Overlaps::Refuse,
+            OverlapsArg::Once => Overlaps::EqualOnce,
+        }
+    }
+}
+
 impl From<WeekendRuleArg> for Weekends {
     fn from(rule: WeekendRuleArg) -> Self {
         match rule {
@@ -228,6 +248,7 @@ impl RecipeArgs {
             prices: self.prices.into(),
             on_error: self.on_error,
             repeats: self.repeats.into(),
+            overlaps: self.overlaps.into(),
             calendar: self.calendar.into(),
             timeframes: self.timeframes.clone(),
             features: self.features.clone(),

@@ -14,8 +14,8 @@ pub(crate) mod work;
 
 pub use bar_columns::{BarColumns, BarTimes};
 pub use megabatch_bars::{
-    DateOrder, Feature, FormatName, OnError, Prices, Repeats, Scaling, StampedAt, SymbolPattern, TargetKind, Timeframe,
-    Weekends, Zone,
+    DateOrder, Feature, FormatName, OnError, Overlaps, Prices, Repeats, Scaling, StampedAt, SymbolPattern, TargetKind,
+    Timeframe, Weekends, Zone,
 };
 pub use recipe::{Calendar, FeatureList, PipSizes, Recipe, SampleRange, Windows, symbol_name};
 pub(crate) use recipe::{Recordings, StreamedRecordings};

@@ -10,7 +10,7 @@ use super::{FeatureList, PipSizes, Recipe, Windows, symbol_name};
 use crate::error::{Error, Result};
 
 /// Options of a recipe, as `ingest` has them.
-const NAMES: [&str; 21] = [
+const NAMES: [&str; 22] = [
     "base",
     "calendar",
     "date-order",
@@ -19,6 +19,7 @@ const NAMES: [&str; 21] = [
     "horizon",
     "longest-hole",
     "on-error",
+    "overlaps",
     "pip-size",
     "prices",
     "repeats",
@@ -90,6 +91,7 @@ fn expected(name: &str) -> &'static str {
         "longest-hole" => "expected a duration, such as 4d or 90m",
         "on-error" => "expected fail, skip or repair",
         "prices" => "expected auto, quoted or adjusted",
+        "overlaps" => "expected refuse or once",
         "repeats" => "expected refuse, first or last",
         "scaling" => "expected a kind of scaling, such as robust or none",
         "time" => "expected open or close",

@@ -13,8 +13,8 @@ mod words;
 use std::path::{Path, PathBuf};
 
 use megabatch_bars::{
-    DateOrder, Feature, FormatName, GapPolicy, OnError, Prices, ReadOptions, Repeats, Scaling, SeriesSpec, StampedAt,
-    SymbolPattern, TargetKind, Timeframe, Weekends, Window, Zone, bar_files,
+    DateOrder, Feature, FormatName, GapPolicy, OnError, Overlaps, Prices, ReadOptions, Repeats, Scaling, SeriesSpec,
+    StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Window, Zone, bar_files,
 };
 use megabatch_chunk_io::AttributeValue;
 use serde_json::Value;
@@ -62,6 +62,8 @@ pub struct Recipe {
     pub on_error: OnError,
     /// Which of several rows of one time stays.
     pub repeats: Repeats,
+    /// Whether files of one symbol may cover the same time.
+    pub overlaps: Overlaps,
     /// Which bars of several instruments are read.
     pub calendar: Calendar,
     /// Window of each timeframe in bars.
@@ -115,6 +117,7 @@ impl Default for Recipe {
             prices: Prices::AdjustedIfGiven,
             on_error: OnError::Fail,
             repeats: Repeats::Refuse,
+            overlaps: Overlaps::Refuse,
             calendar: Calendar::All,
             timeframes: Windows::default(),
             features: FeatureList(Feature::DEFAULT.to_vec()),
@@ -164,6 +167,7 @@ impl Recipe {
             prices: self.prices,
             on_error: self.on_error,
             repeats: self.repeats,
+            overlaps: self.overlaps,
             symbol: self.symbol.clone(),
             symbol_pattern: self.symbol_pattern.clone(),
         }

@@ -25,7 +25,7 @@ fn rows(minutes: &[(i64, f64)]) -> Vec<BarRow> {
 /// The bars of rows in order.
 fn sorted(rows: &[BarRow], clock: RowClock<'_>, ledger: &mut RowLedger) -> Result<Bars> {
     let mut bars = Bars::with_capacity(clock.base, 0);
-    in_order(&rows.into(), clock, ledger, None, |bar| {
+    in_order(&rows.into(), clock, ledger, None, |_, bar| {
         bars.push(bar);
         Ok(())
     })?;

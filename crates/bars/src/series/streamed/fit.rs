@@ -92,28 +92,45 @@ impl SeriesPlan<'_> {
             }
             scalers.push(scaler);
         }
+        let everywhere = self.windows.len() * names.len();
+        let constant = warnings::of_constant(&self.spec.features, &constant, everywhere);
+        let scalers = Scalers {
+            kind: self.spec.scaling,
+            fit_end_time: self.fit_end_time,
+            instruments: names.iter().map(|&name| name.to_owned()).collect(),
+            features: self.spec.features.clone(),
+            timeframes: scalers,
+        };
+        Ok(self.header(scalers, constant))
+    }
+
+    /// Takes scalers of before, those of these instruments and timeframes, instead of fitting any;
+    /// `constant` are the warnings about constant features that came with them.
+    ///
+    /// # Errors
+    /// [`Error::Scalers`] for scalers of something else.
+    pub fn with_scalers(&self, scalers: &Scalers, constant: Vec<String>) -> Result<SeriesHeader> {
+        let names: Vec<&str> = self.instruments.iter().map(|one| one.name).collect();
+        Ok(self.header(scalers.chosen(&names, self.spec)?, constant))
+    }
+
+    fn header(&self, scalers: Scalers, constant: Vec<String>) -> SeriesHeader {
+        let names: Vec<&str> = self.instruments.iter().map(|one| one.name).collect();
         let (segments, excluded) = self.segments();
         let size = |outline: &super::Outline| InstrumentSize { segments: outline.segments.len(), bars: outline.bars() };
         let sizes: Vec<InstrumentSize> = self.outlines.iter().map(size).collect();
         let mut warnings = warnings::of_excluded(&names, &sizes, &excluded, self.spec.holes);
-        let everywhere = self.windows.len() * names.len();
-        warnings.extend(warnings::of_constant(&self.spec.features, &constant, everywhere));
-        Ok(SeriesHeader {
+        warnings.extend(constant);
+        SeriesHeader {
             base: self.base,
             samples: self.samples(),
             instants: self.instants.clone(),
             timeframes: (0..self.windows.len()).map(|k| self.timeframe_header(k)).collect(),
-            scalers: Scalers {
-                kind: self.spec.scaling,
-                fit_end_time: self.fit_end_time,
-                instruments: names.iter().map(|&name| name.to_owned()).collect(),
-                features: self.spec.features.clone(),
-                timeframes: scalers,
-            },
+            scalers,
             segments,
             excluded,
             warnings,
-        })
+        }
     }
 
     fn timeframe_header(&self, timeframe: usize) -> TimeframeHeader {

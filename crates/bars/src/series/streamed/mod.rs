@@ -72,6 +72,8 @@ pub struct SeriesPlan<'a> {
     samples: Vec<Vec<usize>>,
     instants: SampleInstants,
     fit_end_time: i64,
+    /// End of the training span where it is given instead of found.
+    given_fit_end_time: Option<i64>,
     /// Folder of temporary files.
     folder: &'a Path,
 }
@@ -100,7 +102,22 @@ impl<'a> SeriesPlan<'a> {
         folder: &'a Path,
         observe: Observe<'_>,
     ) -> Result<Self> {
-        let (plan, excluded) = SeriesPlan::of_usable(instruments, spec, folder, observe)?;
+        SeriesPlan::of_until(instruments, spec, None, folder, observe)
+    }
+
+    /// The same with scalers of the bars that close before `fit_end_time`, where it is given,
+    /// instead of a share of the samples: bars that are added to a series change none of them.
+    ///
+    /// # Errors
+    /// As [`SeriesPlan::of`].
+    pub fn of_until(
+        instruments: &[StreamedInstrument<'a>],
+        spec: &'a SeriesSpec,
+        fit_end_time: Option<i64>,
+        folder: &'a Path,
+        observe: Observe<'_>,
+    ) -> Result<Self> {
+        let (plan, excluded) = SeriesPlan::of_usable_until(instruments, spec, fit_end_time, folder, observe)?;
         if excluded.is_empty() { Ok(plan) } else { Err(refused(instruments.len() - excluded.len(), excluded)) }
     }
 
@@ -115,6 +132,20 @@ impl<'a> SeriesPlan<'a> {
         folder: &'a Path,
         observe: Observe<'_>,
     ) -> Result<(Self, Vec<Excluded>)> {
+        SeriesPlan::of_usable_until(instruments, spec, None, folder, observe)
+    }
+
+    /// The same with the end of the training span of [`SeriesPlan::of_until`].
+    ///
+    /// # Errors
+    /// As [`SeriesPlan::of_usable`].
+    pub fn of_usable_until(
+        instruments: &[StreamedInstrument<'a>],
+        spec: &'a SeriesSpec,
+        fit_end_time: Option<i64>,
+        folder: &'a Path,
+        observe: Observe<'_>,
+    ) -> Result<(Self, Vec<Excluded>)> {
         let windows = spec.checked_windows()?;
         let facts = |instrument: &StreamedInstrument<'a>| InstrumentFacts {
             name: instrument.name,
@@ -126,6 +157,7 @@ impl<'a> SeriesPlan<'a> {
         let (mut usable, mut outlines, mut excluded) = (instruments.to_vec(), outlines, Vec::new());
         loop {
             let mut plan = SeriesPlan::without_samples(usable, spec, windows.clone(), outlines, folder);
+            plan.given_fit_end_time = fit_end_time;
             let lacking = plan.place()?;
             if lacking.is_empty() {
                 return Ok((plan, excluded));
@@ -159,6 +191,7 @@ impl<'a> SeriesPlan<'a> {
             samples: Vec::new(),
             instants: SampleInstants { count: 0, first: 0, last: 0, alone: Vec::new() },
             fit_end_time: 0,
+            given_fit_end_time: None,
             folder,
         }
     }
@@ -314,8 +347,9 @@ impl<'a> SeriesPlan<'a> {
         })
     }
 
-    /// Finds the instants of samples and the end of the training span: one nanosecond after the
-    /// last of the first `train_fraction` of samples or of instants, whichever ends earlier.
+    /// Finds the instants of samples and, unless it is given, the end of the training span: one
+    /// nanosecond after the last of the first `train_fraction` of samples or of instants, whichever
+    /// ends earlier.
     fn end_training(&mut self) -> Result<()> {
         let samples = self.samples();
         let trained = |count: usize| ((count as f64 * self.spec.train_fraction) as usize).max(1);
@@ -340,7 +374,8 @@ impl<'a> SeriesPlan<'a> {
         })?;
         let instants = instants.finish()?;
         let by_instants = instants.at(trained(instants.len()) - 1)?;
-        self.fit_end_time = by_samples.unwrap_or(last).min(by_instants) + 1;
+        let found = by_samples.unwrap_or(last).min(by_instants) + 1;
+        self.fit_end_time = self.given_fit_end_time.unwrap_or(found);
         let first = first.expect("every instrument has samples");
         self.instants = SampleInstants { count: instants.len(), first, last, alone };
         Ok(())

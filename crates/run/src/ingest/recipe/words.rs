@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use megabatch_bars::{Prices, Repeats, StampedAt, Weekends};
+use megabatch_bars::{Overlaps, Prices, Repeats, StampedAt, Weekends};
 
 use super::{Calendar, Recipe, symbol_name};
 
@@ -13,12 +13,13 @@ const TIME: Words<StampedAt, 2> = [("open", StampedAt::Open), ("close", StampedA
 const PRICES: Words<Prices, 3> =
     [("auto", Prices::AdjustedIfGiven), ("quoted", Prices::AsQuoted), ("adjusted", Prices::Adjusted)];
 const REPEATS: Words<Repeats, 3> = [("refuse", Repeats::Refuse), ("first", Repeats::First), ("last", Repeats::Last)];
+const OVERLAPS: Words<Overlaps, 2> = [("refuse", Overlaps::Refuse), ("once", Overlaps::EqualOnce)];
 const CALENDAR: Words<Calendar, 2> = [("all", Calendar::All), ("common", Calendar::Common)];
 const WEEKENDS: Words<Weekends, 2> = [("span", Weekends::Spanned), ("split", Weekends::NotSpanned)];
 
 impl Recipe {
     /// The recipe as arguments, those at their defaults too: what another version by default does
-    /// changes nothing in it.
+    /// changes nothing in it. Versions that do not know `overlaps` read what refuses them.
     pub(crate) fn to_words(&self) -> Vec<String> {
         let mut words = Vec::new();
         let given = [
@@ -33,6 +34,7 @@ impl Recipe {
             ("prices", Some(word(&PRICES, &self.prices))),
             ("on-error", Some(self.on_error.to_string())),
             ("repeats", Some(word(&REPEATS, &self.repeats))),
+            ("overlaps", (self.overlaps != Overlaps::Refuse).then(|| word(&OVERLAPS, &self.overlaps))),
             ("calendar", Some(word(&CALENDAR, &self.calendar))),
             ("timeframes", Some(self.timeframes.to_string())),
             ("features", Some(self.features.to_string())),
@@ -93,6 +95,7 @@ impl Recipe {
             "prices" => self.prices = value_of(&PRICES, value)?,
             "on-error" => self.on_error = value.parse().ok()?,
             "repeats" => self.repeats = value_of(&REPEATS, value)?,
+            "overlaps" => self.overlaps = value_of(&OVERLAPS, value)?,
             "calendar" => self.calendar = value_of(&CALENDAR, value)?,
             "timeframes" => self.timeframes = value.parse().ok()?,
             "features" => self.features = value.parse().ok()?,

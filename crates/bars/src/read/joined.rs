@@ -1,0 +1,222 @@
+//! Files of one symbol that may cover the same time, joined into one.
+//!
+//! ```text
+//! files in order of their first bars; those that have begun and not ended are open
+//! the next time of all open files: its bar from the open file that is named first;
+//!     the others must have the same, and count a copy
+//! ```
+
+use std::collections::VecDeque;
+
+use crate::bars::Bar;
+use crate::clean::order::{RowClock, in_order};
+use crate::clean::spread;
+use crate::error::row_error::RowError;
+use crate::error::{Error, Result};
+use crate::parse::bar_file::BarFile;
+use crate::parse::ledger::RowCount;
+use crate::parse::options::ReadOptions;
+use crate::place::{BarCursor, ReadPlace};
+use crate::read::compared::is_same;
+use crate::read::summary::FileSummary;
+use crate::read::{FileBars, JoinedFiles};
+use crate::time::timeframe::Timeframe;
+use crate::time::timestamp::display_utc;
+use crate::time::zone::Zone;
+
+/// Way from a bar back to its line: its file is read once more.
+pub(super) struct RowLines<'a> {
+    /// Clock of each file.
+    pub(super) zones: Vec<Zone>,
+    pub(super) base: Timeframe,
+    pub(super) stamp_delay_ns: i64,
+    pub(super) options: &'a ReadOptions,
+    pub(super) place: &'a ReadPlace<'a>,
+}
+
+impl RowLines<'_> {
+    /// Line of the bar of the `file`-th file that opens at `open_time`.
+    fn line_of(&self, file: usize, summary: &FileSummary, open_time: i64) -> Result<u64> {
+        let mut source = BarFile::read(&summary.path, self.options, self.place)?;
+        spread::in_units_of_the_price(&mut source)?;
+        let (zone, repeats) = (&self.zones[file], self.options.repeats);
+        let clock = RowClock { zone, base: self.base, stamp_delay_ns: self.stamp_delay_ns, repeats };
+        let mut line = 0;
+        in_order(&source.rows, clock, &mut source.ledger, self.place.rows(), |row, bar| {
+            if bar.open_time == open_time {
+                line = row.line;
+            }
+            Ok(())
+        })?;
+        Ok(line)
+    }
+}
+
+/// A file that has begun.
+struct OpenFile<'a> {
+    /// Place among the files as they are named.
+    file: usize,
+    bars: BarCursor<'a>,
+}
+
+/// Bars of one file that an earlier one has.
+#[derive(Clone, Copy, Default)]
+struct Copies {
+    rows: u64,
+    /// Open time of the first.
+    first: i64,
+}
+
+/// Joins files in the order in which they are named.
+pub(super) fn join_equal(pieces: Vec<FileBars>, lines: RowLines<'_>) -> Result<JoinedFiles> {
+    let mut begins = Vec::with_capacity(pieces.len());
+    for piece in &pieces {
+        begins.push(piece.bars.first_open_time()?);
+    }
+    let mut in_time: Vec<usize> = (0..pieces.len()).collect();
+    in_time.sort_by_key(|&file| begins[file]);
+    let mut waiting: VecDeque<usize> = in_time.iter().copied().filter(|&file| begins[file].is_some()).collect();
+    let mut open: Vec<OpenFile<'_>> = Vec::new();
+    let mut copies = vec![Copies::default(); pieces.len()];
+    let mut whole = lines.place.sink(lines.base)?;
+    loop {
+        let mut time: Option<i64> = None;
+        for one in &mut open {
+            let next = one.bars.peek()?.map(|bar| bar.open_time);
+            time = [time, next].into_iter().flatten().min();
+        }
+        while let Some(&file) = waiting.front()
+            && time.is_none_or(|time| begins[file] <= Some(time))
+        {
+            waiting.pop_front();
+            open.push(OpenFile { file, bars: BarCursor::new(&pieces[file].bars) });
+            open.sort_by_key(|one| one.file);
+            time = begins[file];
+        }
+        let Some(time) = time else { break };
+        let mut taken: Option<(usize, Bar)> = None;
+        for one in &mut open {
+            let Some(bar) = one.bars.peek()?.filter(|bar| bar.open_time == time) else { continue };
+            one.bars.next()?;
+            let Some((first, expected)) = taken else {
+                whole.push(bar)?;
+                taken = Some((one.file, bar));
+                continue;
+            };
+            if !is_equal(&bar, &expected) {
+                let (summary, other) = (&pieces[one.file].summary, pieces[first].summary.path.clone());
+                let line = lines.line_of(one.file, summary, time)?;
+                return Err(Error::UnlikeBars { path: summary.path.clone(), line, time: display_utc(time), other });
+            }
+            let copies = &mut copies[one.file];
+            if copies.rows == 0 {
+                copies.first = time;
+            }
+            copies.rows += 1;
+        }
+        let mut ended = Vec::new();
+        for one in &mut open {
+            if one.bars.peek()?.is_none() {
+                ended.push(one.file);
+            }
+        }
+        open.retain(|one| !ended.contains(&one.file));
+    }
+    drop(open);
+    let mut summaries: Vec<Option<FileSummary>> = Vec::with_capacity(pieces.len());
+    for (file, piece) in pieces.into_iter().enumerate() {
+        let mut summary = piece.summary;
+        if copies[file].rows > 0 {
+            let first_line = lines.line_of(file, &summary, copies[file].first)?;
+            count_copies(&mut summary, RowCount { kind: RowError::Copy, rows: copies[file].rows, first_line });
+        }
+        summaries.push(Some(summary));
+    }
+    let files = in_time.into_iter().filter_map(|file| summaries[file].take()).collect();
+    Ok(JoinedFiles { bars: whole.finish()?, files })
+}
+
+fn is_equal(one: &Bar, other: &Bar) -> bool {
+    let numbers = |bar: &Bar| [bar.volume, bar.spread].map(f64::to_bits);
+    let prices = |bar: &Bar| [bar.open, bar.high, bar.low, bar.close];
+    is_same(prices(one), prices(other)) && numbers(one) == numbers(other)
+}
+
+/// Moves rows from those that became bars to the copies.
+fn count_copies(summary: &mut FileSummary, copies: RowCount<RowError>) {
+    summary.kept -= copies.rows;
+    match summary.dropped.iter_mut().find(|tally| tally.kind == copies.kind) {
+        Some(tally) => {
+            tally.rows += copies.rows;
+            tally.first_line = tally.first_line.min(copies.first_line);
+        }
+        None => {
+            summary.dropped.push(copies);
+            summary.dropped.sort_by_key(|tally| tally.kind);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::parse::options::Overlaps;
+    use crate::read::read;
+
+    const MINUTES: usize = 400;
+
+    /// Minutes `rows` of one history; the close of one of them is another where `changed` says so.
+    fn write(folder: &Path, file: usize, rows: std::ops::Range<usize>, changed: Option<usize>) -> PathBuf {
+        let row = |k: usize| {
+            let close = 1.5 + (k as f64 * 0.7).sin() / 8.0 + if changed == Some(k) { 0.001 } else { 0.0 };
+            let minute = format!("2024-03-05 {:02}:{:02}:00", k / 60, k % 60);
+            format!("{minute},1.5,1.8,1.2,{close:.5},{}\n", 10 + k % 7)
+        };
+        let path = folder.join(format!("EURUSD_{file}.csv"));
+        let text: String = rows.map(row).collect();
+        std::fs::write(&path, format!("time,open,high,low,close,volume\n{text}")).unwrap();
+        path
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Files that overlap anyhow, and cover everything, are the one file; a bar that differs is
+        /// named with the later file and its line.
+        #[test]
+        fn equal_bars_are_taken_once(
+            cuts in prop::collection::vec((0..MINUTES, 2..MINUTES), 1..5), first in any::<bool>(), at in 0..MINUTES,
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let options = ReadOptions { overlaps: Overlaps::EqualOnce, ..ReadOptions::default() };
+            let whole = write(folder.path(), 9, 0..MINUTES, None);
+            let expected = read(&[&whole], &options).unwrap();
+            let parts: Vec<_> = cuts.iter().map(|&(start, len)| start.min(MINUTES - 2)..(start + len).min(MINUTES)).collect();
+            let mut paths: Vec<PathBuf> =
+                parts.iter().enumerate().map(|(k, rows)| write(folder.path(), k, rows.clone(), None)).collect();
+            paths.insert(if first { 0 } else { paths.len() }, whole.clone());
+            let joined = read(&paths, &options).unwrap();
+            prop_assert_eq!(&joined.bars, &expected.bars);
+            let (kept, copies) = (joined.summary.kept(), joined.summary.dropped(RowError::Copy));
+            prop_assert_eq!((kept as usize, (kept + copies) as usize), (MINUTES, MINUTES + parts.iter().map(|rows| rows.len()).sum::<usize>()));
+            let refused = read(&paths, &ReadOptions::default()).unwrap_err();
+            prop_assert!(matches!(refused, Error::Overlap { .. }), "{refused}");
+
+            let rows = parts[0].clone();
+            let changed = rows.start + at % rows.len();
+            let path = write(folder.path(), 0, rows.clone(), Some(changed));
+            match read(&[&whole, &path], &options) {
+                Err(Error::UnlikeBars { path: found, line, time, other }) => {
+                    prop_assert_eq!((found, line, other), (path, (changed - rows.start) as u64 + 2, whole));
+                    let expected = format!("{:02}:{:02}", changed / 60, changed % 60);
+                    prop_assert!(time.contains(&expected), "{time}");
+                }
+                other => prop_assert!(false, "{other:?}"),
+            }
+        }
+    }
+}
