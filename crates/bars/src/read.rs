@@ -220,7 +220,7 @@ fn read_sources(
         Overlaps::Refuse => join(pieces, base, place)?,
         Overlaps::EqualOnce => {
             let zones = zones.iter().map(|choice| choice.zone.clone()).collect();
-            join_equal(pieces, RowLines { zones, base, stamp_delay_ns, options, place })?
+            join_equal(pieces, &RowLines { zones, base, stamp_delay_ns, options, place })?
         }
     };
     let summary = ReadSummary::of(&bars, files, symbol.clone(), warnings)?;

@@ -68,7 +68,7 @@ struct Copies {
 }
 
 /// Joins files in the order in which they are named.
-pub(super) fn join_equal(pieces: Vec<FileBars>, lines: RowLines<'_>) -> Result<JoinedFiles> {
+pub(super) fn join_equal(pieces: Vec<FileBars>, lines: &RowLines<'_>) -> Result<JoinedFiles> {
     let mut begins = Vec::with_capacity(pieces.len());
     for piece in &pieces {
         begins.push(piece.bars.first_open_time()?);
@@ -202,7 +202,7 @@ mod tests {
             let joined = read(&paths, &options).unwrap();
             prop_assert_eq!(&joined.bars, &expected.bars);
             let (kept, copies) = (joined.summary.kept(), joined.summary.dropped(RowError::Copy));
-            prop_assert_eq!((kept as usize, (kept + copies) as usize), (MINUTES, MINUTES + parts.iter().map(|rows| rows.len()).sum::<usize>()));
+            prop_assert_eq!((kept as usize, (kept + copies) as usize), (MINUTES, MINUTES + parts.iter().map(ExactSizeIterator::len).sum::<usize>()));
             let refused = read(&paths, &ReadOptions::default()).unwrap_err();
             prop_assert!(matches!(refused, Error::Overlap { .. }), "{refused}");
 

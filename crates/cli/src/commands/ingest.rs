@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::ValueEnum;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command, FromArgMatches, ValueEnum};
 use megabatch_run::Result;
 use megabatch_run::ingest::{
     Calendar, DateOrder, FeatureList, FormatName, OnError, Overlaps, PipSizes, Prices, Recipe, Repeats, Scaling,
-    StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Windows, Zone, ingest, symbol_name,
+    StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Windows, Zone, append, ingest, symbol_name,
 };
 use megabatch_run::text::Duration;
 
@@ -21,13 +22,49 @@ use crate::host::host;
   megabatch ingest bars.csv --out series.h5 --timeframes M1:480,H1:96 --zone +02:00
   megabatch ingest EURUSD.csv GBPUSD.csv USDJPY.csv --out majors.h5
   megabatch ingest shares/ --out shares.h5 --timeframes D1:60 --target log_return --horizon 5 --on-error skip
+  megabatch ingest --append EURUSD-2026-11-25.csv --out eurusd.h5
   megabatch ingest --bid usdjpy-bid.csv --ask usdjpy-ask.csv --out usdjpy.h5 --on-error repair")]
 pub(crate) struct Args {
+    /// Before the options, which are taken out as they are parsed
+    #[command(flatten)]
+    stated: StatedOptions,
     #[command(flatten)]
     recipe: RecipeArgs,
+    /// Add the bars to the series that --out names. It keeps its scalers and all options of then;
+    /// none need be stated again
+    #[arg(long)]
+    append: bool,
     /// The series file to write
     #[arg(long)]
     out: PathBuf,
+}
+
+/// Names of the options that stand on the command line.
+struct StatedOptions(Vec<String>);
+
+impl FromArgMatches for StatedOptions {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let ids = matches.ids().map(clap::Id::as_str);
+        // Groups have no source of their own.
+        let stated = ids.filter(|id| matches.value_source(id) == Some(ValueSource::CommandLine));
+        let options = stated.filter(|id| !["append", "out", "json"].contains(id) && !id.contains("Args"));
+        Ok(StatedOptions(options.map(|id| id.replace('_', "-")).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = StatedOptions::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl clap::Args for StatedOptions {
+    fn augment_args(command: Command) -> Command {
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        command
+    }
 }
 
 /// What decides what a series file holds.
@@ -264,7 +301,12 @@ impl RecipeArgs {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
-    Ok(ingest(&args.recipe.recipe(), &args.out, &host())?.into())
+    let recipe = args.recipe.recipe();
+    let findings = match args.append {
+        true => append(&recipe, &args.stated.0, &args.out, &host())?,
+        false => ingest(&recipe, &args.out, &host())?,
+    };
+    Ok(findings.into())
 }
 
 #[cfg(test)]

@@ -1,9 +1,12 @@
 //! Aligned bars as the contents of a series file.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use megabatch_bars::{SeriesHeader, SeriesSpec, Timeframe, TimeframeHeader, TimeframeScaler};
-use megabatch_chunk_io::{AttributeValue, Scaler, SeriesDescription, TimeframeDescription};
+use megabatch_bars::{Scalers, SeriesHeader, SeriesSpec, Timeframe, TimeframeHeader, TimeframeScaler};
+use megabatch_chunk_io::{AttributeValue, Scaler, SeriesDescription, SeriesFile, TimeframeDescription};
+
+use crate::error::{Error, Result};
 
 /// Description of the file beside its numbers.
 pub(crate) struct Origin<'a> {
@@ -12,6 +15,30 @@ pub(crate) struct Origin<'a> {
     pub(crate) pip_sizes: &'a [f64],
     /// Provenance, as JSON.
     pub(crate) source: String,
+}
+
+/// The scalers that the file at `path` was scaled with, of its instruments in their order.
+///
+/// # Errors
+/// A data error where a timeframe has none.
+pub(crate) fn scalers_of(
+    path: &Path,
+    file: &SeriesFile,
+    instruments: Vec<String>,
+    spec: &SeriesSpec,
+) -> Result<Scalers> {
+    let mut timeframes = Vec::new();
+    let mut fit_end_time = 0;
+    for timeframe in file.timeframes() {
+        let name = timeframe.name();
+        let scaler = timeframe
+            .scaler()
+            .ok_or_else(|| Error::data(format!("{}: no /scaler/{name}: ingest its bars anew", path.display())))?;
+        fit_end_time = scaler.fit_end_time;
+        let (center, scale) = (scaler.center.clone(), scaler.scale.clone());
+        timeframes.push(TimeframeScaler { timeframe: name.parse()?, center, scale });
+    }
+    Ok(Scalers { kind: spec.scaling, fit_end_time, instruments, features: spec.features.clone(), timeframes })
 }
 
 /// What the file of a series holds beside its arrays, which are written piece by piece.

@@ -1,7 +1,9 @@
 //! From bars as text to one file of aligned multi-timeframe series.
 
+mod append;
 mod bar_columns;
 pub(crate) mod disk;
+mod kept_series;
 mod named_options;
 pub(crate) mod provenance;
 pub(crate) mod recipe;
@@ -12,6 +14,7 @@ mod tests;
 pub(crate) mod universe;
 pub(crate) mod work;
 
+pub use append::append;
 pub use bar_columns::{BarColumns, BarTimes};
 pub use megabatch_bars::{
     DateOrder, Feature, FormatName, OnError, Overlaps, Prices, Repeats, Scaling, StampedAt, SymbolPattern, TargetKind,

@@ -18,6 +18,27 @@ pub(crate) struct SeriesAccount<'a> {
     pub(crate) segments: &'a [Segment],
     pub(crate) excluded: &'a [Segment],
     pub(crate) warnings: &'a [String],
+    /// End of the span that scalers of before were fitted on, where they are kept.
+    pub(crate) kept_fit_end_time: Option<i64>,
+}
+
+/// Lists of instruments in an account: those in the series, and those that could not be.
+pub(crate) const LISTS: [&str; 2] = ["instruments", "left_out"];
+
+/// The files of an account, those included that were only compared with others.
+pub(crate) fn recorded_files(account: &Value) -> impl Iterator<Item = &Value> {
+    let instruments = LISTS.into_iter().flat_map(|list| account[list].as_array().into_iter().flatten());
+    let owners = instruments.flat_map(|instrument| {
+        let compared = instrument["compared"].as_array().into_iter().flatten();
+        std::iter::once(instrument).chain(compared)
+    });
+    owners.flat_map(|owner| owner["files"].as_array().into_iter().flatten())
+}
+
+/// End of the span that the scalers of a series with this account were fitted on, where they were
+/// kept when bars were appended.
+pub(crate) fn kept_fit_end_time(account: &Value) -> Option<i64> {
+    account["kept_scaler"]["fit_end_time_ns"].as_i64()
 }
 
 /// Fingerprints of files, some of them known.
@@ -51,6 +72,9 @@ pub(crate) fn account_of(
         instruments.push(of_bars);
     }
     let mut account = json!({ "recipe": recipe.to_words(), "instruments": instruments, "warnings": series.warnings });
+    if let Some(time) = series.kept_fit_end_time {
+        account["kept_scaler"] = json!({ "fit_end_time_ns": time });
+    }
     if !recordings.universe.excluded.is_empty() {
         let left_out = recordings.universe.excluded.iter().map(|left_out| of_left_out(recipe, left_out));
         account["left_out"] = left_out.collect::<io::Result<Value>>()?;

@@ -12,6 +12,7 @@ use rayon::ThreadPoolBuilder;
 use serde_json::{Value, json};
 
 use super::disk::require_free;
+use super::kept_series::{KeptSeries, PrefixCheck};
 use super::provenance::{SeriesAccount, account_of};
 use super::recipe::StreamedRecordings;
 use super::spool::SpoolFolder;
@@ -43,11 +44,25 @@ pub fn ingest(recipe: &Recipe, out: &Path, host: &Host<'_>) -> Result<Findings> 
     for file in recipe.files() {
         require_text(file, "the account of its bars that the series file keeps")?;
     }
+    in_folder(out, host, |folder| {
+        let mut findings = write(&recipe, out, folder, host, None)?;
+        findings.finish(start, std::fs::metadata(out)?.len());
+        Ok(Findings::new(findings.text, &findings.json))
+    })
+}
+
+/// Works on the file at `out` with parsed bars in the folder beside it, which is removed unless the
+/// host ends the work.
+pub(super) fn in_folder(
+    out: &Path,
+    host: &Host<'_>,
+    work: impl FnOnce(&SpoolFolder) -> Result<Findings> + Send,
+) -> Result<Findings> {
     // What is in the folder is safe at any moment.
     host.cancel.watch(Duration::from_secs(5))?;
     let folder = SpoolFolder::open(out)?;
     let threads = ThreadPoolBuilder::new().num_threads(rayon::current_num_threads().min(THREADS_MAX)).build()?;
-    let written = threads.install(|| write(&recipe, out, &folder, host));
+    let written = threads.install(|| work(&folder));
     if written.as_ref().err().is_some_and(|error| error.kind() == Kind::Cancelled) {
         return Err(Error::new(
             Kind::Cancelled,
@@ -58,15 +73,21 @@ pub fn ingest(recipe: &Recipe, out: &Path, host: &Host<'_>) -> Result<Findings> 
         ));
     }
     folder.remove();
-    let mut findings = written?;
-    findings.finish(start, std::fs::metadata(out)?.len());
-    Ok(Findings::new(findings.text, &findings.json))
+    written
 }
 
 /// Most threads that ingest takes: each has pieces of some 10 MB.
 const THREADS_MAX: usize = 32;
 
-fn write(recipe: &Recipe, out: &Path, folder: &SpoolFolder, host: &Host<'_>) -> Result<SeriesFindings> {
+/// Writes the series of a recipe, with the scalers of `kept` and after all of it where there is
+/// one.
+pub(super) fn write(
+    recipe: &Recipe,
+    out: &Path,
+    folder: &SpoolFolder,
+    host: &Host<'_>,
+    kept: Option<KeptSeries>,
+) -> Result<SeriesFindings> {
     require_room(recipe, folder)?;
     let StreamedRecordings { mut recordings, bars, fingerprints } = recipe.read_streamed(folder, host)?;
     let spec = recipe.spec();
@@ -77,10 +98,11 @@ fn write(recipe: &Recipe, out: &Path, folder: &SpoolFolder, host: &Host<'_>) -> 
     let total: usize = bars.iter().map(SpooledBars::len).sum();
     let counting = Pass::begin(host, "count", "bars", total as u64);
     let observe = |bars: usize| counting.advance(bars as u64);
+    let fit_end = kept.as_ref().map(|kept| kept.scalers.fit_end_time);
     let plan = match recipe.on_error {
-        OnError::Fail => SeriesPlan::of(&instruments, &spec, folder.path(), &observe)?,
+        OnError::Fail => SeriesPlan::of_until(&instruments, &spec, fit_end, folder.path(), &observe)?,
         OnError::Skip | OnError::Repair => {
-            let (plan, excluded) = SeriesPlan::of_usable(&instruments, &spec, folder.path(), &observe)?;
+            let (plan, excluded) = SeriesPlan::of_usable_until(&instruments, &spec, fit_end, folder.path(), &observe)?;
             recordings.exclude(excluded);
             plan
         }
@@ -88,20 +110,41 @@ fn write(recipe: &Recipe, out: &Path, folder: &SpoolFolder, host: &Host<'_>) -> 
     drop(counting);
     // Beside the series, the features that scalers are fitted on, of the instruments under way.
     let share = rayon::current_num_threads().min(recordings.pip_sizes.len()) as f64 / recordings.pip_sizes.len() as f64;
-    let scratch = plan.bars_to_fit()? as f64 * (4 * spec.features.len()) as f64 * share * 1.5;
+    let to_fit = if kept.is_some() { 0 } else { plan.bars_to_fit()? };
+    let scratch = to_fit as f64 * (4 * spec.features.len()) as f64 * share * 1.5;
     require_free(folder.path(), plan.array_bytes() as u64 + scratch as u64, "the series")?;
-    let fitting = Pass::begin(host, "fit", "bars", plan.bars_to_fit()? as u64);
-    let header = plan.fit(&|bars| fitting.advance(bars as u64))?;
-    drop(fitting);
-    let series = SeriesAccount { segments: &header.segments, excluded: &header.excluded, warnings: &header.warnings };
+    let header = match &kept {
+        None => {
+            let fitting = Pass::begin(host, "fit", "bars", to_fit as u64);
+            plan.fit(&|bars| fitting.advance(bars as u64))?
+        }
+        Some(kept) => {
+            let names = recordings.universe.recordings.iter().map(|one| one.symbol.clone());
+            kept.require_same_instruments(&names.collect::<Vec<_>>())?;
+            plan.with_scalers(&kept.scalers, kept.constant_warnings())?
+        }
+    };
+    let series = SeriesAccount {
+        segments: &header.segments,
+        excluded: &header.excluded,
+        warnings: &header.warnings,
+        kept_fit_end_time: fit_end,
+    };
     let source = account_of(recipe, &recordings, series, &fingerprints)?;
     let mut findings = SeriesFindings::new(out, &recordings, &header);
     let origin = Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source: source.to_string() };
     findings.json["source"] = source;
     let description = series_description(&header, origin);
+    let prefix = kept.map(|kept| PrefixCheck::begin(kept, &header)).transpose()?;
     let writing = Pass::begin(host, "write", "bars", plan.bars() as u64);
     write_series_in_pieces(out, &description, |writer| {
-        plan.write(&header, &|bars| writing.advance(bars as u64), &|piece| write_piece(writer, piece))
+        let written = plan.write(&header, &|bars| writing.advance(bars as u64), &|piece| {
+            prefix.as_ref().map_or(Ok(()), |prefix| prefix.check(piece))?;
+            write_piece(writer, piece)
+        });
+        // The file is closed before another takes its place.
+        drop(prefix);
+        written
     })?;
     Ok(findings)
 }
@@ -157,9 +200,9 @@ fn require_room(recipe: &Recipe, folder: &SpoolFolder) -> Result<()> {
     require_free(folder.path(), needed.saturating_sub(folder.bytes()), "parsed bars and the series")
 }
 
-struct SeriesFindings {
-    text: String,
-    json: Value,
+pub(super) struct SeriesFindings {
+    pub(super) text: String,
+    pub(super) json: Value,
 }
 
 impl SeriesFindings {
@@ -204,7 +247,7 @@ impl SeriesFindings {
         SeriesFindings { text, json }
     }
 
-    fn finish(&mut self, start: Instant, size: u64) {
+    pub(super) fn finish(&mut self, start: Instant, size: u64) {
         let seconds = start.elapsed().as_secs_f64();
         let out = self.json["out"].as_str().unwrap_or("-");
         self.text.push_str(&format!("\n{out}: {} in {seconds:.2} s", bytes(size as usize)));
@@ -217,7 +260,7 @@ impl SeriesFindings {
 ///
 /// # Errors
 /// A usage failure where the path is not UTF-8.
-fn require_text<'p>(path: &'p Path, holder: &str) -> Result<&'p str> {
+pub(super) fn require_text<'p>(path: &'p Path, holder: &str) -> Result<&'p str> {
     path.to_str().ok_or_else(|| {
         Error::usage(format!(
             "{}: this path is not UTF-8, and {holder} can hold text only; rename it, or give another path to it",
@@ -226,7 +269,7 @@ fn require_text<'p>(path: &'p Path, holder: &str) -> Result<&'p str> {
     })
 }
 
-fn counted(count: usize, what: &str) -> String {
+pub(super) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 

@@ -27,7 +27,13 @@ fn ingest_in_memory(recipe: &Recipe, out: &Path) -> Result<()> {
 }
 
 /// Minutes of `days` days under a name, of which the rows numbered in `lost` are missing.
-fn bars(folder: &Path, name: &str, days: u32, seed: u64, lost: &[std::ops::Range<usize>]) -> PathBuf {
+pub(in crate::ingest) fn bars(
+    folder: &Path,
+    name: &str,
+    days: u32,
+    seed: u64,
+    lost: &[std::ops::Range<usize>],
+) -> PathBuf {
     let mut csv = Vec::new();
     crate::synth::write_csv(&mut csv, days, seed).unwrap();
     let text = String::from_utf8(csv).unwrap();
@@ -37,14 +43,14 @@ fn bars(folder: &Path, name: &str, days: u32, seed: u64, lost: &[std::ops::Range
     path
 }
 
-fn names_in(folder: &Path) -> Vec<String> {
+pub(in crate::ingest) fn names_in(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> =
         folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
 
-fn windows(text: &str) -> Windows {
+pub(in crate::ingest) fn windows(text: &str) -> Windows {
     text.parse().unwrap()
 }
 
@@ -170,8 +176,8 @@ fn shares_that_begin_and_end_apart_are_those_in_memory() {
 }
 
 /// Asks for the end at the n-th look.
-struct StopsAt {
-    left: AtomicU64,
+pub(in crate::ingest) struct StopsAt {
+    pub(in crate::ingest) left: AtomicU64,
 }
 
 impl Cancel for StopsAt {

@@ -28,7 +28,7 @@ use crate::error::{Context as _, Error, Kind, Result};
 use crate::findings::Findings;
 use crate::host::{Host, Work};
 use crate::ingest::disk::require_free;
-use crate::ingest::provenance::{SeriesAccount, account_of, fingerprint};
+use crate::ingest::provenance::{LISTS, SeriesAccount, account_of, fingerprint, kept_fit_end_time, recorded_files};
 use crate::ingest::spool::SpoolFolder;
 use crate::ingest::work::Pass;
 use crate::ingest::{Recipe, StreamedRecordings};
@@ -109,10 +109,11 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Finding
 
     let counting = Pass::begin(host, "count", "bars", bars.iter().map(|bars| bars.len() as u64).sum());
     let observe = |bars: usize| counting.advance(bars as u64);
+    let kept_end = kept_fit_end_time(&provenance.json);
     let plan = match recipe.on_error {
-        OnError::Fail => SeriesPlan::of(&instruments, &spec, spool.path(), &observe)?,
+        OnError::Fail => SeriesPlan::of_until(&instruments, &spec, kept_end, spool.path(), &observe)?,
         OnError::Skip | OnError::Repair => {
-            let (plan, excluded) = SeriesPlan::of_usable(&instruments, &spec, spool.path(), &observe)?;
+            let (plan, excluded) = SeriesPlan::of_usable_until(&instruments, &spec, kept_end, spool.path(), &observe)?;
             recordings.exclude(excluded);
             plan
         }
@@ -124,7 +125,12 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Finding
     let fitting = Pass::begin(host, "fit", "bars", plan.bars_to_fit()? as u64);
     let header = plan.fit(&|bars| fitting.advance(bars as u64))?;
     drop(fitting);
-    let account = SeriesAccount { segments: &header.segments, excluded: &header.excluded, warnings: &header.warnings };
+    let account = SeriesAccount {
+        segments: &header.segments,
+        excluded: &header.excluded,
+        warnings: &header.warnings,
+        kept_fit_end_time: kept_end,
+    };
     provenance.require_same_account(account_of(&recipe, &recordings, account, &fingerprints)?)?;
     let origin = Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source: String::new() };
     require_same(file, &plan, &header, origin, host)?;
@@ -262,9 +268,6 @@ fn split_text(split: &SplitProof) -> String {
     }
 }
 
-/// Lists of instruments in a file's provenance: those in it, and those that could not be.
-const LISTS: [&str; 2] = ["instruments", "left_out"];
-
 /// Provenance in a file.
 struct Provenance<'a> {
     path: &'a Path,
@@ -348,12 +351,7 @@ impl<'a> Provenance<'a> {
 
     /// The files that were read, those included that were only compared with others.
     fn files(&self) -> impl Iterator<Item = &Value> {
-        let instruments = LISTS.into_iter().flat_map(|list| self.json[list].as_array().into_iter().flatten());
-        let owners = instruments.flat_map(|instrument| {
-            let compared = instrument["compared"].as_array().into_iter().flatten();
-            std::iter::once(instrument).chain(compared)
-        });
-        owners.flat_map(|owner| owner["files"].as_array().into_iter().flatten())
+        recorded_files(&self.json)
     }
 
     /// The zones by which the files were read, and those of the markets.

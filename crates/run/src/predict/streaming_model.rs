@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use megabatch_amp::Precision;
 use megabatch_bars::{
-    Bars, Feature, FormatName, Instrument, ReadOptions, Scalers, SeriesSpec, SeriesStream, Timeframe, TimeframeScaler,
-    Zone, bar_files, read,
+    Bars, Feature, FormatName, Instrument, ReadOptions, Scalers, SeriesSpec, SeriesStream, Timeframe, Zone, bar_files,
+    read,
 };
 use megabatch_chunk_io::SeriesFile;
 use megabatch_gpu_core::Device;
@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::bar_stream::Streaming;
 use super::follow::{FollowRequest, History, refuse};
 use crate::adapters::data_schema::DataSchema;
+use crate::adapters::series::scalers_of;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::host::Host;
@@ -92,7 +93,7 @@ impl StreamingModel {
             zone: told("zone").map(str::parse).transpose()?,
             has_several_zones: zones.len() > 1,
             format: told("format").map(str::parse).transpose()?,
-            scalers: scalers(&data, &file, names, &spec)?,
+            scalers: scalers_of(&data, &file, names, &spec)?,
             horizons: model.shape().outputs,
             outputs: model.outputs(),
             folder,
@@ -232,20 +233,4 @@ fn chosen<'a>(accounts: &'a [Value], data: &Path, symbol: Option<&str>) -> Resul
             .find(|account| account["symbol"] == symbol)
             .ok_or_else(|| Error::usage(format!("--symbol {symbol}: {data} has {list}"))),
     }
-}
-
-/// The scalers that the file was scaled with.
-fn scalers(path: &Path, file: &SeriesFile, instruments: Vec<String>, spec: &SeriesSpec) -> Result<Scalers> {
-    let mut timeframes = Vec::new();
-    let mut fit_end_time = 0;
-    for timeframe in file.timeframes() {
-        let name = timeframe.name();
-        let scaler = timeframe
-            .scaler()
-            .ok_or_else(|| Error::data(format!("{}: no /scaler/{name}: ingest its bars anew", path.display())))?;
-        fit_end_time = scaler.fit_end_time;
-        let (center, scale) = (scaler.center.clone(), scaler.scale.clone());
-        timeframes.push(TimeframeScaler { timeframe: name.parse()?, center, scale });
-    }
-    Ok(Scalers { kind: spec.scaling, fit_end_time, instruments, features: spec.features.clone(), timeframes })
 }

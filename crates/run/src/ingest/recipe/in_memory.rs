@@ -78,7 +78,12 @@ fn keep_common_times(universe: &mut Universe) -> Result<()> {
 /// The account of a series file.
 pub(crate) fn account(recipe: &Recipe, recordings: &Recordings, aligned: &AlignedSeries) -> io::Result<Value> {
     let AlignedSeries { segments, excluded, warnings, .. } = aligned;
-    account_of(recipe, recordings, SeriesAccount { segments, excluded, warnings }, &Fingerprints::default())
+    account_of(
+        recipe,
+        recordings,
+        SeriesAccount { segments, excluded, warnings, kept_fit_end_time: None },
+        &Fingerprints::default(),
+    )
 }
 
 /// The series as it is written to disk.

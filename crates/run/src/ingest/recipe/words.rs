@@ -114,7 +114,7 @@ impl Recipe {
     }
 
     /// True if it reads bars of one kind, and says their symbols in one way.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(in crate::ingest) fn is_whole(&self) -> bool {
         let has_pairs = !self.bid.is_empty() && !self.ask.is_empty();
         let has_sides = !self.bid.is_empty() || !self.ask.is_empty();
         let reads_one_kind = if has_sides { has_pairs && self.bars.is_empty() } else { !self.bars.is_empty() };

@@ -1,0 +1,293 @@
+//! A series to which bars were appended is, byte for byte, that of all bars with its scalers.
+
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+
+use megabatch_bars::{OnError, Scalers, TargetKind, Weekends, align_with};
+use megabatch_chunk_io::{AttributeValue, Storage, WriteOptions, write_series};
+use proptest::prelude::*;
+
+use super::*;
+use crate::adapters::series::Origin;
+use crate::error::Kind;
+use crate::ingest::recipe::in_memory::series_file;
+use crate::ingest::tests::{StopsAt, bars, names_in, windows};
+use crate::ingest::{Calendar, ingest};
+use crate::leak;
+
+fn base(bars: Vec<PathBuf>) -> Recipe {
+    Recipe {
+        bars,
+        timeframes: windows("M1:30,M15:4"),
+        target: TargetKind::LogReturn,
+        horizon: 5,
+        symbol_pattern: Some("{}-*".parse().unwrap()),
+        ..Recipe::default()
+    }
+}
+
+fn appended(files: &[PathBuf], out: &Path) -> Result<Findings> {
+    append(&base(files.to_vec()), &[], out, &Host::silent())
+}
+
+/// The rows `range` of a file of bars, in a file of their own.
+fn part(whole: &Path, name: &str, range: Range<usize>) -> PathBuf {
+    let text = fs::read_to_string(whole).unwrap();
+    let path = whole.with_file_name(name);
+    let rows = text.lines().skip(range.start).take(range.len());
+    fs::write(&path, rows.map(|row| format!("{row}\n")).collect::<String>()).unwrap();
+    path
+}
+
+fn rows_in(file: &Path) -> usize {
+    fs::read_to_string(file).unwrap().lines().count()
+}
+
+/// Bytes of the series of all bars in memory, scaled as the file at `path`, with its account.
+fn of_all_bars(path: &Path, scalers: &Scalers) -> Vec<u8> {
+    let kept = KeptSeries::open(path).unwrap();
+    let Some(AttributeValue::Text(source)) = kept.attribute("source") else { panic!("no account") };
+    let recordings = kept.recipe.read().unwrap();
+    let spec = kept.recipe.spec();
+    let aligned = align_with(&recordings.instruments(), &spec, scalers).unwrap();
+    let series = series_file(aligned, Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source });
+    let whole = path.with_file_name("whole.h5");
+    write_series(&whole, &series, &WriteOptions { storage: Storage::Contiguous }).unwrap();
+    fs::read(&whole).unwrap()
+}
+
+/// Recipes whose samples before a moment are decided by the bars before it, and then two that all
+/// instruments share.
+fn changed(recipe: &mut Recipe, which: usize) {
+    match which {
+        0 => {}
+        1 => recipe.weekends = Weekends::NotSpanned,
+        2 => recipe.target = TargetKind::Increment,
+        3 => recipe.timeframes = windows("M5:24,H1:6"),
+        4 => recipe.on_error = OnError::Skip,
+        5 => recipe.on_error = OnError::Repair,
+        6 => recipe.scaling = super::super::Scaling::Standard,
+        7 => recipe.longest_hole = crate::text::Duration { ns: 120_000_000_000 },
+        8 => recipe.calendar = Calendar::Common,
+        _ => recipe.stride = 7,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn appended_bars_give_the_series_of_all_bars(
+        shares in prop::array::uniform3(0.6f64..0.999), overlap in 0usize..300, which in 0usize..10,
+        is_one in any::<bool>(), is_twice in any::<bool>(),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        // The second has a hole, and the third gets no bars.
+        let all = [("EURUSD-all.csv", 1, 0..0), ("GBPUSD-all.csv", 2, 4_000..4_100), ("USDJPY-all.csv", 3, 0..0)]
+            .map(|(name, seed, lost)| bars(folder.path(), name, 10, seed, std::slice::from_ref(&lost)));
+        if which == 4 || which == 5 {
+            let text = fs::read_to_string(&all[0]).unwrap();
+            let defective: String = text.lines().enumerate().map(|(k, row)| if k % 997 == 500 { "20180101 nothing\n".to_owned() } else { format!("{row}\n") }).collect();
+            fs::write(&all[0], defective).unwrap();
+        }
+        let count = if is_one { 1 } else { 3 };
+        let (mut old, mut new) = (Vec::new(), [Vec::new(), Vec::new()]);
+        for (k, whole) in all[..count].iter().enumerate() {
+            let symbol = ["EURUSD", "GBPUSD", "USDJPY"][k];
+            let rows = rows_in(whole);
+            let cut = (shares[k] * rows as f64) as usize;
+            old.push(part(whole, &format!("{symbol}-old.csv"), 0..cut));
+            if k < 2 {
+                let middle = if is_twice { cut + (rows - cut) / 2 } else { rows };
+                new[0].push(part(whole, &format!("{symbol}-new.csv"), cut.saturating_sub(overlap)..middle));
+                if is_twice {
+                    new[1].push(part(whole, &format!("{symbol}-newest.csv"), middle - overlap.min(middle)..rows));
+                }
+            }
+        }
+        let mut recipe = base(old);
+        changed(&mut recipe, which);
+        let out = at("series.h5");
+        ingest(&recipe, &out, &Host::silent()).unwrap();
+        let scalers = KeptSeries::open(&out).unwrap().scalers;
+        for new in new.iter().filter(|new| !new.is_empty()) {
+            let before = fs::read(&out).unwrap();
+            match appended(new, &out) {
+                Ok(_) => {}
+                // What instruments share, others' bars change.
+                Err(error) if which >= 8 && !is_one => {
+                    let said = error.to_string();
+                    prop_assert!(said.contains("would"), "{said}");
+                    prop_assert!(fs::read(&out).unwrap() == before);
+                    return Ok(());
+                }
+                Err(error) => panic!("{which}: {error}"),
+            }
+            prop_assert_eq!(&KeptSeries::open(&out).unwrap().scalers, &scalers);
+            if recipe.calendar == Calendar::All || is_one {
+                prop_assert!(fs::read(&out).unwrap() == of_all_bars(&out, &scalers), "{}: other bytes", which);
+            }
+        }
+        let options = leak::Options { samples: 2, ..leak::Options::default() };
+        leak::prove(&out, &options, &Host::silent()).unwrap();
+        prop_assert!(names_in(folder.path()).iter().all(|name| !name.starts_with('.')));
+    }
+}
+
+/// A series of the first rows of one symbol, and the rest in a file.
+struct Stage {
+    folder: tempfile::TempDir,
+    whole: PathBuf,
+    old: PathBuf,
+    out: PathBuf,
+}
+
+const CUT: usize = 6_000;
+
+impl Stage {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let whole = bars(folder.path(), "EURUSD-all.csv", 8, 1, &[]);
+        let old = part(&whole, "EURUSD-old.csv", 0..CUT);
+        let out = folder.path().join("series.h5");
+        ingest(&base(vec![old.clone()]), &out, &Host::silent()).unwrap();
+        Stage { folder, whole, old, out }
+    }
+
+    fn rest(&self, first: usize) -> PathBuf {
+        part(&self.whole, "EURUSD-new.csv", first..rows_in(&self.whole))
+    }
+
+    /// The error of appending `file`, which leaves the series as it was and nothing beside it.
+    fn refuses(&self, file: PathBuf, kind: Kind) -> String {
+        let before = fs::read(&self.out).unwrap();
+        let error = appended(&[file], &self.out).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        self.require_untouched(&before);
+        error.to_string()
+    }
+
+    fn require_untouched(&self, before: &[u8]) {
+        assert!(fs::read(&self.out).unwrap() == before, "the series was changed");
+        let names = names_in(self.folder.path());
+        assert!(names.iter().all(|name| !name.starts_with('.')), "{names:?}");
+    }
+}
+
+#[test]
+fn the_answer_says_what_was_appended() {
+    let stage = Stage::new();
+    let new = stage.rest(CUT - 10);
+    let rows = rows_in(&stage.whole) - CUT;
+    let findings = appended(std::slice::from_ref(&new), &stage.out).unwrap();
+    let appended_json = &findings.json["appended"];
+    assert_eq!(appended_json["bars"]["EURUSD"], rows);
+    assert_eq!(appended_json["samples"], rows);
+    assert_eq!(appended_json["files"][0], new.display().to_string());
+    assert!(findings.text.contains("read again from 1 file"), "{}", findings.text);
+    let files = &findings.json["source"]["instruments"][0]["files"];
+    assert_eq!(files.as_array().unwrap().len(), 2);
+    assert_eq!(files[1]["dropped"]["copy of an earlier row"]["rows"], 10);
+
+    // The same file again changes nothing.
+    let before = fs::read(&stage.out).unwrap();
+    let again = appended(&[new], &stage.out).unwrap();
+    assert_eq!(again.json["appended"]["files"], serde_json::json!([]));
+    stage.require_untouched(&before);
+}
+
+#[test]
+fn bars_that_change_what_was_are_refused_by_row() {
+    let stage = Stage::new();
+    // Another close in a bar that the series has.
+    let new = stage.rest(CUT - 5);
+    let text = fs::read_to_string(&new).unwrap();
+    let row = text.lines().nth(2).unwrap();
+    let (head, volume) = row.rsplit_once([',', ';']).unwrap();
+    let separator = &row[head.len()..=head.len()];
+    let other = format!("{head}{separator}{}1", volume.trim());
+    fs::write(&new, text.replacen(row, &other, 1)).unwrap();
+    let said = stage.refuses(new, Kind::Data);
+    assert!(said.contains("EURUSD-new.csv: line 3: this bar of 20"), "{said}");
+
+    // A hole that is filled: before the first sample a bar changes, and behind it a target does first.
+    for (lost, said) in [(400..403, "/series/M1/values: row "), (4_000..4_003, "sample ")] {
+        let holed = Stage::new();
+        let text = fs::read_to_string(&holed.old).unwrap();
+        let rows = text.lines().enumerate().filter(|(row, _)| !lost.contains(row));
+        fs::write(&holed.old, rows.map(|(_, row)| format!("{row}\n")).collect::<String>()).unwrap();
+        ingest(&base(vec![holed.old.clone()]), &holed.out, &Host::silent()).unwrap();
+        let found = holed.refuses(holed.rest(lost.start - 10), Kind::Data);
+        assert!(found.contains(said) && found.contains("would become another one"), "{found}");
+    }
+}
+
+#[test]
+fn sources_that_are_gone_or_changed_are_named() {
+    let stage = Stage::new();
+    let new = stage.rest(CUT);
+    let text = fs::read_to_string(&stage.old).unwrap();
+    fs::write(&stage.old, format!("{text}{}", fs::read_to_string(&new).unwrap())).unwrap();
+    let said = stage.refuses(new.clone(), Kind::Data);
+    assert!(said.contains("EURUSD-old.csv: these are not the bytes"), "{said}");
+    fs::remove_file(&stage.old).unwrap();
+    let said = stage.refuses(new, Kind::Data);
+    assert!(said.contains("EURUSD-old.csv: ") && said.contains("put it back"), "{said}");
+}
+
+#[test]
+fn other_symbols_choices_and_files_are_refused() {
+    let stage = Stage::new();
+    let other = bars(stage.folder.path(), "GBPUSD-all.csv", 2, 1, &[]);
+    let said = stage.refuses(other.clone(), Kind::Data);
+    assert!(said.contains("bars of GBPUSD") && said.contains("ingest all files anew"), "{said}");
+
+    let before = fs::read(&stage.out).unwrap();
+    let new = stage.rest(CUT);
+    let with = |change: &dyn Fn(&mut Recipe), stated: &str| {
+        let mut recipe = base(vec![new.clone()]);
+        change(&mut recipe);
+        append(&recipe, &[stated.to_owned()], &stage.out, &Host::silent())
+    };
+    for (stated, change, was) in [
+        ("stride", (&|recipe: &mut Recipe| recipe.stride = 3) as &dyn Fn(&mut Recipe), "with --stride=1"),
+        ("zone", &|recipe| recipe.zone = Some("UTC".parse().unwrap()), "without --zone"),
+        ("horizon", &|recipe| recipe.horizon = 36, "with --horizon=5"),
+    ] {
+        let error = with(change, stated).unwrap_err();
+        assert_eq!(error.kind(), Kind::Usage);
+        assert!(error.to_string().contains(&format!("--{stated}: ")) && error.to_string().contains(was), "{error}");
+        stage.require_untouched(&before);
+    }
+    let none = append(&base(vec![new.clone()]), &[], &stage.folder.path().join("none.h5"), &Host::silent());
+    assert!(none.unwrap_err().to_string().contains("no series to append to"));
+    let mut sides = Recipe { bid: vec![new.clone()], ask: vec![new.clone()], ..base(Vec::new()) };
+    sides.symbol_pattern = None;
+    let error = append(&sides, &[], &stage.out, &Host::silent()).unwrap_err();
+    assert!(error.to_string().contains("made of bars"), "{error}");
+    stage.require_untouched(&before);
+    // An option that is the same may be stated.
+    assert!(with(&|_| {}, "horizon").is_ok());
+}
+
+#[test]
+fn an_interrupted_append_leaves_the_series_and_goes_on() {
+    let stage = Stage::new();
+    let (new, before) = (stage.rest(CUT - 100), fs::read(&stage.out).unwrap());
+    let scalers = KeptSeries::open(&stage.out).unwrap().scalers;
+    let mut interrupted = 0;
+    for looks in 0.. {
+        let cancel = StopsAt { left: AtomicU64::new(looks) };
+        match append(&base(vec![new.clone()]), &[], &stage.out, &Host { cancel: &cancel, ..Host::silent() }) {
+            Ok(_) => break,
+            Err(error) => assert_eq!(error.kind(), Kind::Cancelled, "{error}"),
+        }
+        interrupted += 1;
+        assert!(fs::read(&stage.out).unwrap() == before, "the series was changed");
+    }
+    assert!(interrupted > 2, "interrupted {interrupted} times");
+    assert!(fs::read(&stage.out).unwrap() == of_all_bars(&stage.out, &scalers), "other bytes");
+}

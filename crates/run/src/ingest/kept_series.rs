@@ -1,0 +1,311 @@
+//! A series to which bars are added: its recipe and scalers, which stay, and the check that the new
+//! series begins, instrument by instrument, with the old one.
+
+use std::ops::Range;
+use std::path::Path;
+
+use megabatch_bars::{Scalers, SeriesHeader, SeriesPiece, TimeframePiece};
+use megabatch_chunk_io::{SeriesColumn, SeriesSource, Source, SourceOptions};
+use megabatch_gpu_core::Device;
+use rayon::prelude::*;
+use serde_json::Value;
+
+use super::Recipe;
+use super::provenance::LISTS;
+use crate::adapters::series::scalers_of;
+use crate::error::{Error, Result};
+use crate::text::utc;
+
+/// Bytes of the cache through which the old series is read.
+const CACHE_BYTES: usize = 16 << 20;
+
+/// The series that is in the file.
+pub(super) struct KeptSeries {
+    source: Source,
+    /// The account of its bars.
+    pub(super) account: Value,
+    pub(super) recipe: Recipe,
+    pub(super) scalers: Scalers,
+}
+
+impl KeptSeries {
+    /// # Errors
+    /// A data error for a file that `ingest` did not write.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let reading =
+            SourceOptions { resident_bytes_max: 0, series_cache_bytes: Some(CACHE_BYTES), ..SourceOptions::default() };
+        let source = Source::open_with(path, &Device::cpu().scope("append"), reading)?;
+        let series = source.series().ok_or_else(|| {
+            Error::data(format!(
+                "{}: /@layout: expected a series, as `ingest` writes it, found windows",
+                path.display()
+            ))
+        })?;
+        let (account, recipe) = Recipe::of_series(path, series.file().attribute("source")?.as_ref())?;
+        let names = symbols_in(&account, "instruments");
+        let scalers = scalers_of(path, series.file(), names, &recipe.spec())?;
+        Ok(KeptSeries { source, account, recipe, scalers })
+    }
+
+    fn series(&self) -> &SeriesSource {
+        self.source.series().expect("a series, as it was opened")
+    }
+
+    #[cfg(test)]
+    pub(super) fn attribute(&self, name: &str) -> Option<megabatch_chunk_io::AttributeValue> {
+        self.series().file().attribute(name).unwrap()
+    }
+
+    fn path(&self) -> &Path {
+        self.source.path()
+    }
+
+    /// The instruments, and those that were left out.
+    pub(super) fn symbols(&self) -> Vec<String> {
+        LISTS.iter().flat_map(|list| symbols_in(&self.account, list)).collect()
+    }
+
+    pub(super) fn samples(&self) -> usize {
+        self.series().file().shape().samples
+    }
+
+    /// Bars that were read of an instrument.
+    pub(super) fn bars_of(&self, symbol: &str) -> u64 {
+        let accounts = self.account["instruments"].as_array().into_iter().flatten();
+        let own = accounts.into_iter().find(|account| account["symbol"] == symbol);
+        own.and_then(|account| account["bars"]["all"].as_u64()).unwrap_or(0)
+    }
+
+    /// Warnings about features that are constant where the scalers were fitted: those after the
+    /// ones about segments, one an instrument that has segments without samples.
+    pub(super) fn constant_warnings(&self) -> Vec<String> {
+        let accounts = self.account["instruments"].as_array().into_iter().flatten();
+        let of_segments = accounts
+            .filter(|account| account["segments"]["left_out"].as_array().is_some_and(|list| !list.is_empty()))
+            .count();
+        let all = self.account["warnings"].as_array().into_iter().flatten();
+        all.skip(of_segments).filter_map(|warning| warning.as_str().map(str::to_owned)).collect()
+    }
+
+    /// Refuses a series of other instruments: the scalers are those of the file's.
+    pub(super) fn require_same_instruments(&self, found: &[String]) -> Result<()> {
+        let kept = &self.scalers.instruments;
+        let (more, fewer) =
+            (found.iter().find(|symbol| !kept.contains(symbol)), kept.iter().find(|symbol| !found.contains(symbol)));
+        let said = match (more, fewer) {
+            (None, None) => return Ok(()),
+            (Some(symbol), _) => format!("{symbol} was left out of it, and with its new bars it could be in it"),
+            (None, Some(symbol)) => format!("with the new bars, {symbol} could not be in it"),
+        };
+        Err(Error::data(format!(
+            "{}: {said}; a series keeps its instruments when bars are appended: ingest all files anew",
+            self.path().display()
+        )))
+    }
+}
+
+fn symbols_in(account: &Value, list: &str) -> Vec<String> {
+    let accounts = account[list].as_array().into_iter().flatten();
+    accounts.filter_map(|account| account["symbol"].as_str().map(str::to_owned)).collect()
+}
+
+/// Rows of one instrument in both series.
+#[derive(Clone, Debug)]
+struct InstrumentRows {
+    old: Range<usize>,
+    new_start: usize,
+}
+
+impl InstrumentRows {
+    /// The old rows that should be the `count` new ones from `first` on, as far as there are.
+    fn old_rows(&self, first: usize, count: usize) -> Range<usize> {
+        let start = (self.old.start + first - self.new_start).min(self.old.end);
+        start..self.old.end.min(start + count)
+    }
+}
+
+/// Check that every row and sample of the old series is in the new one, in its place of the
+/// instrument; pieces come in any order and from any thread.
+pub(super) struct PrefixCheck {
+    kept: KeptSeries,
+    /// By timeframe and instrument.
+    bars: Vec<Vec<InstrumentRows>>,
+    /// By instrument.
+    samples: Vec<InstrumentRows>,
+}
+
+/// A row or sample that would change.
+struct Change {
+    time: i64,
+    /// The object in words.
+    said: String,
+}
+
+impl PrefixCheck {
+    /// Begins with the numbers of rows.
+    ///
+    /// # Errors
+    /// A data error where the new series has fewer.
+    pub(super) fn begin(kept: KeptSeries, header: &SeriesHeader) -> Result<Self> {
+        let file = kept.series().file();
+        let names = header.instruments();
+        let mut bars = Vec::with_capacity(header.timeframes.len());
+        for (k, timeframe) in header.timeframes.iter().enumerate() {
+            let all = [0, file.bars(k) as i64];
+            let old = match file.timeframes()[k].instrument_starts() {
+                [] => &all,
+                starts => starts,
+            };
+            let mut rows = Vec::with_capacity(names.len());
+            for (place, new) in timeframe.instrument_start.windows(2).enumerate() {
+                let old = old[place] as usize..old[place + 1] as usize;
+                let new_start = new[0] as usize;
+                if old.len() > new[1] as usize - new_start {
+                    let timeframe = file.timeframes()[k].name();
+                    return Err(kept.changed(&format!("bars of {timeframe} of {} would be lost", names[place])));
+                }
+                rows.push(InstrumentRows { old, new_start });
+            }
+            bars.push(rows);
+        }
+        let mut samples: Vec<InstrumentRows> = Vec::with_capacity(names.len());
+        for (place, name) in names.iter().enumerate() {
+            let start = samples.last().map_or(0, |before| before.old.end);
+            let old = start..kept.first_sample_after(place);
+            let own = header.segments.iter().filter(|segment| segment.instrument as usize == place);
+            let (first, count) = own.fold((None, 0), |(first, count), segment| {
+                (first.or(Some(segment.samples.start)), count + segment.samples.len())
+            });
+            if old.len() > count {
+                return Err(kept.changed(&format!("samples of {name} would be lost")));
+            }
+            samples.push(InstrumentRows { old, new_start: first.unwrap_or(0) });
+        }
+        Ok(PrefixCheck { kept, bars, samples })
+    }
+
+    /// Compares the rows and samples of `piece`, which are of one instrument.
+    ///
+    /// # Errors
+    /// A data error that names the first that is another one; those of reading.
+    pub(super) fn check(&self, piece: &SeriesPiece) -> Result<()> {
+        let timeframes = piece.timeframes.len();
+        // The numbers are nearly all bytes of the file.
+        let compared = (0..timeframes + 1).into_par_iter().with_max_len(1).map(|k| match piece.timeframes.get(k) {
+            Some(rows) => self.changed_bar(k, rows),
+            None => self.changed_sample(piece),
+        });
+        let changes = compared.collect::<Result<Vec<_>>>()?;
+        match changes.into_iter().flatten().min_by_key(|change| change.time) {
+            None => Ok(()),
+            Some(Change { said, .. }) => Err(self.kept.changed(&said)),
+        }
+    }
+
+    fn name(&self, place: usize) -> &str {
+        &self.kept.scalers.instruments[place]
+    }
+
+    fn changed_bar(&self, timeframe: usize, rows: &TimeframePiece) -> Result<Option<Change>> {
+        let instruments = &self.bars[timeframe];
+        let place = instruments.partition_point(|own| own.new_start <= rows.first_row) - 1;
+        let old = instruments[place].old_rows(rows.first_row, rows.close_time.len());
+        if old.is_empty() {
+            return Ok(None);
+        }
+        let (series, width) = (self.kept.series(), self.kept.scalers.features.len());
+        let mut times = vec![0; old.len()];
+        series.file().read_column(SeriesColumn::CloseTime(timeframe), old.clone(), &mut times)?;
+        let mut values = vec![0.0; old.len() * width];
+        series.read_bars(timeframe, std::slice::from_ref(&old), &mut values)?;
+        let is_same = |row: usize| {
+            let own = row * width..(row + 1) * width;
+            times[row] == rows.close_time[row] && is_same_bits(&values[own.clone()], &rows.values[own])
+        };
+        Ok((0..old.len()).find(|&row| !is_same(row)).map(|row| {
+            let (name, of) = (series.file().timeframes()[timeframe].name(), self.name(place));
+            let said = format!(
+                "/series/{name}/values: row {}, the {name} bar of {of} that closes at {}, would become another one",
+                old.start + row,
+                utc(times[row])
+            );
+            Change { time: times[row].min(rows.close_time[row]), said }
+        }))
+    }
+
+    fn changed_sample(&self, piece: &SeriesPiece) -> Result<Option<Change>> {
+        let Some(place) = piece.sample_instrument.first().map(|&place| place as usize) else { return Ok(None) };
+        let old = self.samples[place].old_rows(piece.first_sample, piece.sample_time.len());
+        if old.is_empty() {
+            return Ok(None);
+        }
+        let series = self.kept.series();
+        let file = series.file();
+        let column = |column: SeriesColumn| -> Result<Vec<i64>> {
+            let mut found = vec![0; old.len()];
+            file.read_column(column, old.clone(), &mut found)?;
+            Ok(found)
+        };
+        let times = column(SeriesColumn::SampleTime)?;
+        let mut first = first_difference(&times, piece.sample_time.iter().copied());
+        let spans =
+            [(SeriesColumn::ReachTime, &piece.receptive_start), (SeriesColumn::LabelEndTime, &piece.label_end_time)];
+        for (name, new) in spans {
+            // A file of before may lack them.
+            if file.has_column(name) {
+                first = first.min(first_difference(&column(name)?, new.iter().copied()));
+            }
+        }
+        for (k, rows) in piece.timeframes.iter().enumerate() {
+            let own = &self.bars[k][place];
+            let moved = own.new_start as i64 - own.old.start as i64;
+            let ends = rows.end.iter().map(|end| end - moved);
+            first = first.min(first_difference(&column(SeriesColumn::SampleEnd(k))?, ends));
+        }
+        let horizons = file.shape().horizons;
+        let mut targets = vec![0.0; old.len() * horizons];
+        series.read_targets(std::slice::from_ref(&old), &mut targets)?;
+        let is_same = |n: &usize| {
+            let own = n * horizons..(n + 1) * horizons;
+            is_same_bits(&targets[own.clone()], &piece.targets[own])
+        };
+        first = first.min((0..old.len()).find(|n| !is_same(n)).unwrap_or(usize::MAX));
+        Ok(times.get(first).map(|&time| {
+            let (sample, of) = (old.start + first, self.name(place));
+            Change { time, said: format!("sample {sample}, that of {of} at {}, would become another one", utc(time)) }
+        }))
+    }
+}
+
+impl KeptSeries {
+    /// The first sample that is of an instrument after that at `place`; samples are in the order of
+    /// the instruments.
+    fn first_sample_after(&self, place: usize) -> usize {
+        let (file, mut low, mut high) = (self.series().file(), 0, self.samples());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match file.instrument_of(middle).is_none_or(|instrument| instrument <= place) {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        low
+    }
+
+    fn changed(&self, said: &str) -> Error {
+        Error::data(format!(
+            "{}: {said}: the appended bars change what it holds of the time before them (a hole that they fill, or a grid, calendar or clock that all files share); nothing was written; ingest all files anew",
+            self.path().display()
+        ))
+    }
+}
+
+/// The first place at which lists differ, as far as the old one goes; the largest number where they
+/// do not.
+fn first_difference(old: &[i64], new: impl Iterator<Item = i64>) -> usize {
+    old.iter().zip(new).position(|(old, new)| *old != new).unwrap_or(usize::MAX)
+}
+
+fn is_same_bits(one: &[f32], other: &[f32]) -> bool {
+    one.iter().zip(other).all(|(one, other)| one.to_bits() == other.to_bits())
+}
