@@ -33,7 +33,7 @@ pub use parse::options::{Prices, ReadOptions, Repeats, StampedAt};
 pub use parse::symbol::{pip_size_of, symbol_of};
 pub use parse::symbol_pattern::SymbolPattern;
 pub use place::ObserveBytes;
-pub use proof::{Moment, Proof, prove_no_look_ahead, prove_samples, prove_scalers};
+pub use proof::{Moment, Proof, prove_no_look_ahead, prove_samples, prove_scalers, prove_streamed_scalers};
 pub use read::bar_lines::BarLines;
 pub use read::compared::ComparedFiles;
 pub use read::pair::{EventCount, PairSummary, read_pair, read_pair_spooled};

@@ -12,8 +12,10 @@
 
 pub(crate) mod perturb;
 mod recent;
+mod replaced;
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Mutex;
 
 use rayon::prelude::*;
@@ -25,11 +27,12 @@ use crate::error::look_ahead::{LookAhead, LookAheadEffect, Perturbation};
 use crate::error::{Error, Result};
 use crate::proof::perturb::{OtherFuture, SplitMix64};
 use crate::proof::recent::{Past, Recent, Sight};
+use crate::proof::replaced::ReplacedEnd;
 use crate::series::instrument::Instrument;
 use crate::series::scalers::Scalers;
 use crate::series::spec::{SeriesSpec, in_range};
-use crate::series::streamed::StreamedInstrument;
 use crate::series::streamed::outline::Outline;
+use crate::series::streamed::{Observe, StreamedInstrument, fit_until};
 use crate::time::timestamp::display_utc;
 
 /// Start and random seed of the made-up future of a proof.
@@ -133,16 +136,41 @@ pub fn prove_scalers(
     moment: Moment,
 ) -> Result<()> {
     let spec = SeriesSpec { scaling: scalers.kind, ..spec.clone() };
-    let given = scalers.chosen(instruments, &spec)?;
-    let fit = |instruments: &[Instrument<'_>]| Scalers::fit(instruments, &spec, given.fit_end_time);
-    prove_scalers_by(&fit, instruments, &spec, &given, Future { moment, holes: spec.holes, bars_min: 0 })
+    let fit = |StreamedInstrument { name, bars, pip_size }: StreamedInstrument<'_>| {
+        let mut held = Bars::with_capacity(bars.timeframe(), 0);
+        bars.read(0..bars.len(), &mut held)?;
+        Scalers::fit(&[Instrument { name, bars: &held, pip_size }], &spec, scalers.fit_end_time)
+    };
+    let mut streamed = Vec::with_capacity(instruments.len());
+    for &Instrument { name, bars, pip_size } in instruments {
+        streamed.push(StreamedInstrument { name, bars, pip_size });
+    }
+    prove_scalers_by(&fit, &streamed, &spec, scalers, Future { moment, holes: spec.holes, bars_min: 0 })
+}
+
+/// [`prove_scalers`] for instruments whose bars are read piece by piece; temporary files lie in
+/// `folder`.
+///
+/// # Errors
+/// As [`prove_scalers`], [`Error::Spool`] and [`Error::Interrupted`].
+pub fn prove_streamed_scalers(
+    instruments: &[StreamedInstrument<'_>],
+    spec: &SeriesSpec,
+    scalers: &Scalers,
+    moment: Moment,
+    folder: &Path,
+    observe: Observe<'_>,
+) -> Result<()> {
+    let spec = SeriesSpec { scaling: scalers.kind, ..spec.clone() };
+    let fit = |instrument: StreamedInstrument<'_>| fit_until(instrument, &spec, scalers.fit_end_time, folder, observe);
+    prove_scalers_by(&fit, instruments, &spec, scalers, Future { moment, holes: spec.holes, bars_min: 0 })
 }
 
 /// What a sample sees when it is followed by the future in these bars; `None` where there is no
 /// sample.
 type See<'a> = dyn Fn(&Bars) -> Result<Option<Sight>> + 'a;
-/// Fits scalers.
-type Fit<'a> = dyn Fn(&[Instrument<'_>]) -> Result<Scalers> + Sync + 'a;
+/// Fits the scalers of one instrument.
+type Fit<'a> = dyn Fn(StreamedInstrument<'_>) -> Result<Scalers> + Sync + 'a;
 
 /// The sample that a proof is about.
 #[derive(Clone, Copy)]
@@ -228,33 +256,42 @@ const FUTURE_BARS: usize = 1_024;
 
 fn prove_scalers_by(
     fit: &Fit<'_>,
-    instruments: &[Instrument<'_>],
+    instruments: &[StreamedInstrument<'_>],
     spec: &SeriesSpec,
-    given: &Scalers,
+    scalers: &Scalers,
     future: Future,
 ) -> Result<()> {
     let Moment { time, .. } = future.moment;
+    let names: Vec<&str> = instruments.iter().map(|instrument| instrument.name).collect();
+    let given = scalers.chosen(&names, spec)?;
     in_range("time", &display_utc(time), "no time before the scalers' fit_end_time", time >= given.fit_end_time)?;
     // An instrument has scalers of its own: one that depends on another has others without it.
-    instruments
-        .iter()
-        .try_for_each(|&instrument| prove_scalers_of(fit, instrument, &given.chosen(&[instrument], spec)?, future))
+    let each = |instrument: &StreamedInstrument<'_>| {
+        prove_scalers_of(fit, *instrument, &given.chosen(&[instrument.name], spec)?, future)
+    };
+    instruments.iter().try_for_each(each)
 }
 
-fn prove_scalers_of(fit: &Fit<'_>, instrument: Instrument<'_>, given: &Scalers, future: Future) -> Result<()> {
-    let Instrument { bars: all, .. } = instrument;
-    let known =
-        all.open_time.partition_point(|open_time| open_time + all.timeframe.duration_ns() <= future.moment.time);
-    let bars = all.part(0..all.len().min(known + FUTURE_BARS));
-    let different = |bars: &Bars| Ok::<_, Error>(different_scaler(given, &fit(&[Instrument { bars, ..instrument }])?));
-    if let Some(difference) = different(&bars)? {
+fn prove_scalers_of(fit: &Fit<'_>, instrument: StreamedInstrument<'_>, given: &Scalers, future: Future) -> Result<()> {
+    let StreamedInstrument { bars: all, .. } = instrument;
+    let (base_ns, time) = (all.timeframe().duration_ns(), future.moment.time);
+    let known = partition_point(all, |open_time| open_time + base_ns <= time)?;
+    // The last bar that is known, which the future follows, is read with it.
+    let first = known.saturating_sub(1);
+    let mut end = Bars::with_capacity(all.timeframe(), 0);
+    all.read(first..all.len().min(known + FUTURE_BARS), &mut end)?;
+    let different = |end: Bars| {
+        let bars = &ReplacedEnd { source: all, first, end };
+        Ok::<_, Error>(different_scaler(given, &fit(StreamedInstrument { bars, ..instrument })?))
+    };
+    if let Some(difference) = different(end.clone())? {
         let fitted_until = display_utc(given.fit_end_time);
         let found = format!("for {} {difference}", instrument.name);
         return Err(Error::Scalers { found, expected: format!("what fitting up to {fitted_until} gives") });
     }
     let found: Vec<Result<Option<LookAheadEffect>>> = Perturbation::ALL
         .into_par_iter()
-        .map(|perturbation| different(&future.instead_of(&bars, perturbation)))
+        .map(|perturbation| different(future.instead_of(&end, perturbation)))
         .collect();
     for (perturbation, found) in Perturbation::ALL.into_iter().zip(found) {
         if let Some(difference) = found? {

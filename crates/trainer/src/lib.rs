@@ -17,8 +17,8 @@ pub use data::prefetching::{BatchLists, BorrowedBatch, Chunking, LoadedBatches, 
 pub use data::samples::{Batch, InMemory, Samples, StreamedSeries};
 pub use data::series_in_memory::SeriesInMemory;
 pub use data::split::{
-    Purge, PurgeRule, SampleTimes, Split, SplitFractions, TimeColumn, TrainingWindow, WalkForward, reckoning, split,
-    split_in_pieces, walk_forward,
+    Purge, PurgeRule, SampleRanges, SampleTimes, Split, SplitFractions, SplitRanges, TimeColumn, TrainingWindow,
+    WalkForward, reckoning, split, split_in_pieces, walk_forward,
 };
 pub use error::{Error, FIELDS, Result};
 pub use evaluate::baseline::Baselines;

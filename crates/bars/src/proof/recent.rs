@@ -7,7 +7,7 @@ use crate::bars::Bars;
 use crate::error::Result;
 use crate::error::look_ahead::LookAheadEffect;
 use crate::series::feature::Feature;
-use crate::series::instrument::{Instrument, InstrumentFacts, base_of};
+use crate::series::instrument::{InstrumentFacts, base_of};
 use crate::series::scale::scale_rows;
 use crate::series::scalers::{Scalers, TimeframeScaler};
 use crate::series::spec::{SeriesSpec, Window};
@@ -62,7 +62,7 @@ impl<'a> Past<'a> {
         let StreamedInstrument { name, bars, pip_size } = instrument;
         let base = base_of(&[InstrumentFacts { name, timeframe: bars.timeframe(), pip_size }])?;
         let none = Bars::with_capacity(base, 0);
-        let scalers = scalers.chosen(&[Instrument { name, bars: &none, pip_size }], spec)?;
+        let scalers = scalers.chosen(&[name], spec)?;
         let track = |(window, scaler): (Window, TimeframeScaler)| {
             let Window { timeframe, seq_len } = window;
             let cursor = TrackCursor::new(window, base, spec, pip_size)?;

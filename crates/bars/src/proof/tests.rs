@@ -227,13 +227,17 @@ fn scalers_are_proven_from_the_time_on_that_they_were_fitted() {
     assert!(error.contains("hold for OTHER rsi_14 of H1 has centre"), "{error}");
 
     // Scalers that say they were fitted earlier than they were.
-    let ahead = |instruments: &[Instrument<'_>]| {
-        let fitted = Scalers::fit(instruments, &spec, scalers.fit_end_time + HOUR_NS)?;
+    let ahead = |StreamedInstrument { name, bars, pip_size }: StreamedInstrument<'_>| {
+        let mut held = Bars::with_capacity(Timeframe::M1, 0);
+        bars.read(0..bars.len(), &mut held)?;
+        let instrument = Instrument { name, bars: &held, pip_size };
+        let fitted = Scalers::fit(&[instrument], &spec, scalers.fit_end_time + HOUR_NS)?;
         Ok(Scalers { fit_end_time: scalers.fit_end_time, ..fitted })
     };
     let moment = Moment { time: scalers.fit_end_time, seed: 3 };
     let future = Future { moment, holes: spec.holes, bars_min: 0 };
-    let error = prove_scalers_by(&ahead, &instruments, &spec, &ahead(&instruments).unwrap(), future).unwrap_err();
+    let streamed = StreamedInstrument { name: "MADEUP", bars: &bars, pip_size: 0.01 };
+    let error = prove_scalers_by(&ahead, &[streamed], &spec, &ahead(streamed).unwrap(), future).unwrap_err();
     let Error::LookAhead(leak) = error else { panic!("{error}") };
     let LookAheadEffect::Scaler { timeframe: Timeframe::M1, feature: "body", .. } = leak.difference else {
         panic!("{leak}")

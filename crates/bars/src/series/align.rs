@@ -98,7 +98,8 @@ fn attempt(instruments: &[Instrument<'_>], spec: &SeriesSpec) -> Result<Result<A
 /// [`Scalers`](crate::Error::Scalers) where the scalers lack an instrument or timeframe, are of
 /// other features, or hold a number that cannot scale.
 pub fn align_with(instruments: &[Instrument<'_>], spec: &SeriesSpec, scalers: &Scalers) -> Result<AlignedSeries> {
-    let scalers = scalers.chosen(instruments, spec)?;
+    let names: Vec<&str> = instruments.iter().map(|instrument| instrument.name).collect();
+    let scalers = scalers.chosen(&names, spec)?;
     let unscaled = UnscaledSeries::of(instruments, spec)?;
     let layout = unscaled.place();
     let lacking = unscaled.without_samples(&layout);

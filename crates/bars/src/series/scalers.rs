@@ -55,7 +55,7 @@ impl Scalers {
     }
 
     /// Scalers of the given instruments and timeframes, in their order.
-    pub(crate) fn chosen(&self, instruments: &[Instrument<'_>], spec: &SeriesSpec) -> Result<Self> {
+    pub(crate) fn chosen(&self, names: &[&str], spec: &SeriesSpec) -> Result<Self> {
         self.check()?;
         if self.features != spec.features {
             return Err(mismatch(
@@ -63,7 +63,7 @@ impl Scalers {
                 listed(&spec.features, |f| f.name()),
             ));
         }
-        let rows = instruments.iter().map(|instrument| self.row_of(instrument.name)).collect::<Result<Vec<usize>>>()?;
+        let rows = names.iter().map(|name| self.row_of(name)).collect::<Result<Vec<usize>>>()?;
         let chosen = |timeframe: Timeframe| {
             let all = self.timeframes.iter().find(|scaler| scaler.timeframe == timeframe).ok_or_else(|| {
                 mismatch(listed(&self.timeframes, |scaler| scaler.timeframe.name()), timeframe.name().to_owned())
@@ -73,7 +73,7 @@ impl Scalers {
         };
         let timeframes =
             spec.checked_windows()?.iter().map(|window| chosen(window.timeframe)).collect::<Result<_>>()?;
-        let instruments = instruments.iter().map(|instrument| instrument.name.to_owned()).collect();
+        let instruments = names.iter().map(|&name| name.to_owned()).collect();
         Ok(Scalers { instruments, timeframes, features: self.features.clone(), ..*self })
     }
 
@@ -117,7 +117,6 @@ fn mismatch(found: String, expected: String) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bars::Bars;
     use crate::series::spec::Window;
 
     fn scalers() -> Scalers {
@@ -136,11 +135,9 @@ mod tests {
     }
 
     fn choose(scalers: &Scalers, names: &[&str], timeframes: &[Timeframe]) -> Result<Scalers> {
-        let bars = Bars::with_capacity(Timeframe::M1, 0);
-        let instruments: Vec<_> = names.iter().map(|name| Instrument { name, bars: &bars, pip_size: 1.0 }).collect();
         let windows = timeframes.iter().map(|&timeframe| Window { timeframe, seq_len: 1 }).collect();
         let features = vec![Feature::Body, Feature::Range];
-        scalers.chosen(&instruments, &SeriesSpec { windows, features, ..SeriesSpec::default() })
+        scalers.chosen(names, &SeriesSpec { windows, features, ..SeriesSpec::default() })
     }
 
     #[test]

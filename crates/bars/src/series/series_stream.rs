@@ -63,7 +63,7 @@ impl SeriesStream {
     /// As [`align_with`](crate::align_with), but for those of single bars.
     pub fn new(instrument: Instrument<'_>, spec: &SeriesSpec, scalers: &Scalers) -> Result<Self> {
         let base = checked_base(&[instrument])?;
-        let scalers = scalers.chosen(&[instrument], spec)?;
+        let scalers = scalers.chosen(&[instrument.name], spec)?;
         let stream = |(window, scaler): (Window, TimeframeScaler)| {
             Ok(TimeframeStream {
                 window,

@@ -1,6 +1,8 @@
+use std::ops::ControlFlow;
+
 use megabatch_bars::{
-    Error, Instrument, Moment, Scalers, Scaling, SeriesSpec, Timeframe, Window, align, prove_no_look_ahead,
-    prove_scalers,
+    Error, Instrument, Moment, Scalers, Scaling, SeriesSpec, StreamedInstrument, Timeframe, Window, align,
+    prove_no_look_ahead, prove_scalers, prove_streamed_scalers,
 };
 use proptest::prelude::*;
 
@@ -38,10 +40,12 @@ proptest! {
     }
 
     /// From the time on up to which they were fitted, nothing changes scalers, however many
-    /// instruments and holes there are.
+    /// instruments and holes there are. Wrong ones are refused in the same words, whether bars are
+    /// in memory or read piece by piece.
     #[test]
     fn scalers_are_proven(
         first in torn_draws(), second in torn_draws(), spec in specs(), wait in 0i64..1_000, seed in any::<u64>(),
+        wrong in any::<prop::sample::Index>(),
     ) {
         let bars: [_; 2] = [bars(&first), bars(&second)];
         let named = |name, bars| Instrument { name, ..instrument(bars) };
@@ -52,6 +56,24 @@ proptest! {
         let Ok(scalers) = fitted.or_else(|_| Scalers::fit(&instruments, &spec, middle)) else { return Ok(()) };
         let moment = Moment { time: scalers.fit_end_time + wait * 10_000_000_000, seed };
         prove_scalers(&instruments, &spec, &scalers, moment).unwrap();
+
+        let folder = tempfile::tempdir().unwrap();
+        let streamed = instruments.map(|Instrument { name, bars, pip_size }| StreamedInstrument { name, bars, pip_size });
+        let prove_streamed = |scalers: &Scalers| {
+            let on = |_| ControlFlow::Continue(());
+            prove_streamed_scalers(&streamed, &spec, scalers, moment, folder.path(), &on)
+        };
+        prove_streamed(&scalers).unwrap();
+        let mut changed = scalers.clone();
+        let timeframe = wrong.index(changed.timeframes.len());
+        let scale = &mut changed.timeframes[timeframe].scale;
+        let place = wrong.index(scale.len());
+        scale[place] *= 2.0;
+        let expected = prove_scalers(&instruments, &spec, &changed, moment).unwrap_err();
+        prop_assert_eq!(prove_streamed(&changed).unwrap_err().to_string(), expected.to_string());
+        let stop = |_| ControlFlow::Break(());
+        let stopped = prove_streamed_scalers(&streamed, &spec, &scalers, moment, folder.path(), &stop);
+        prop_assert!(matches!(stopped, Err(Error::Interrupted)) || scalers.kind == Scaling::None, "{:?}", stopped);
     }
 }
 

@@ -273,11 +273,15 @@ impl SeriesFile {
             sample_label_end_time: self.span_times().label_end_times().unwrap_or_default().to_vec(),
             targets: self.targets.read_f32_vec()?,
             instruments,
-            attributes: self.read_attributes()?,
+            attributes: self.attributes()?,
         })
     }
 
-    fn read_attributes(&self) -> Result<BTreeMap<String, AttributeValue>> {
+    /// Root attributes besides `layout` and `format_version`.
+    ///
+    /// # Errors
+    /// [`Error::Hdf5`] if one cannot be read.
+    pub fn attributes(&self) -> Result<BTreeMap<String, AttributeValue>> {
         let names = self.file.root.attr_names().map_err(self.file.failed("/", "list the attributes"))?;
         let mut attributes = BTreeMap::new();
         for name in names.into_iter().filter(|name| name != "layout" && name != "format_version") {

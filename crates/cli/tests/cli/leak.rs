@@ -45,6 +45,23 @@ fn every_instrument_is_proven() {
     assert_eq!((&answer["instruments"], &answer["samples_proven"]), (&symbols, &8.into()));
 }
 
+/// The series is made again and compared in pieces: four times the bars take the same memory, which
+/// in one piece were 220 MB more.
+#[test]
+#[cfg(target_os = "linux")]
+fn memory_does_not_grow_with_bars() {
+    let stage = Stage::new();
+    let proven = |days: u32| {
+        stage.succeeds(&format!("synth bars.csv --days {days}"));
+        stage.succeeds("ingest bars.csv --out series.h5 --symbol EURUSD");
+        let peak = stage.succeeds("leak series.h5 --samples 2")["peak_rss_bytes"].as_u64().unwrap();
+        (fs::metadata(stage.path("series.h5")).unwrap().len(), peak)
+    };
+    let ((small, peak_of_small), (large, peak_of_large)) = (proven(60), proven(240));
+    assert!(large > small + 50_000_000, "{small} and {large} bytes");
+    assert!(peak_of_large < peak_of_small + 32_000_000, "{peak_of_small} and {peak_of_large} bytes");
+}
+
 #[test]
 fn bars_are_found_where_they_were_moved() {
     let stage = ingested();

@@ -99,7 +99,20 @@ fn a_plan_streams_what_does_not_fit_and_says_so() {
         ),
         2,
     );
-    assert!(message.starts_with("data.residency=streamed: training.carry_state=true needs the series in memory"));
+    let expected = "data.residency=streamed: training.carry_state=true needs the series in memory, ";
+    assert!(message.starts_with(expected), "{message}");
+}
+
+/// Graphs over instruments kept the series in memory, whatever the setting.
+#[test]
+fn graphs_over_instruments_refuse_to_stream() {
+    let stage = shares();
+    stage.succeeds("graph build shares --kind correlation --lookback 20 --min-observations 10 --k 2 --out shares.mbg");
+    let graphs = format!("--data shares.h5 --device cpu {SMALL} --set model.graph=shares.mbg");
+    stage.succeeds(&format!("plan {graphs}"));
+    let [message, _] = stage.fails(&format!("plan {graphs} --set data.residency=streamed"), 2);
+    let expected = "data.residency=streamed: a graph over instruments needs the series in memory, ";
+    assert!(message.starts_with(expected) && message.contains(" kB; leave it at auto"), "{message}");
 }
 
 #[test]

@@ -238,6 +238,16 @@ impl Data {
         }
     }
 
+    /// The series that samples, or the nodes of graphs over instruments, are windows of.
+    pub(crate) fn series(&self) -> Option<&SeriesSource> {
+        self.source().and_then(Source::series)
+    }
+
+    /// True for samples that graphs over instruments join.
+    pub(crate) fn is_joined_by_graphs(&self) -> bool {
+        matches!(self, Data::CrossSections(_))
+    }
+
     /// The series whose bars and targets stay in their file, or could.
     pub(crate) fn streamable(&self) -> Option<&SeriesSource> {
         match self {

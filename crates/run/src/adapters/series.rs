@@ -2,12 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use megabatch_bars::{
-    AlignedSeries, Scaling, SeriesHeader, SeriesSpec, Timeframe, TimeframeHeader, TimeframeScaler, TimeframeSeries,
-};
-use megabatch_chunk_io::{
-    AttributeValue, Instruments, Scaler, Series, SeriesDescription, SeriesTimeframe, TimeframeDescription,
-};
+use megabatch_bars::{SeriesHeader, SeriesSpec, Timeframe, TimeframeHeader, TimeframeScaler};
+use megabatch_chunk_io::{AttributeValue, Scaler, SeriesDescription, TimeframeDescription};
 
 /// Description of the file beside its numbers.
 pub(crate) struct Origin<'a> {
@@ -57,37 +53,8 @@ pub(crate) fn series_description(header: &SeriesHeader, origin: Origin<'_>) -> S
     }
 }
 
-/// The series as it is written to disk.
-pub(crate) fn series_file(aligned: AlignedSeries, origin: Origin<'_>) -> Series {
-    let (scaling, fit_end_time) = (aligned.scaling, aligned.fit_end_time);
-    let attributes = attributes(aligned.base, &aligned.instruments, origin);
-    let sample_reach_time = aligned.receptive_starts();
-    let several = aligned.instruments.len() > 1;
-    let instruments =
-        several.then_some(Instruments { names: aligned.instruments, sample_instrument: aligned.sample_instrument });
-    let timeframes = aligned.timeframes.into_iter().map(|timeframe| {
-        let mut series = series_timeframe(timeframe, scaling, fit_end_time);
-        // Where the layout has a shorter way to say the same, it is taken.
-        if series.segment_start.len() + 1 == series.instrument_start.len() {
-            series.segment_start.clear();
-        }
-        if !several {
-            series.instrument_start.clear();
-        }
-        series
-    });
-    Series {
-        timeframes: timeframes.collect(),
-        sample_time: aligned.sample_time,
-        sample_reach_time,
-        sample_label_end_time: aligned.label_end_time,
-        targets: aligned.targets,
-        instruments,
-        attributes,
-    }
-}
-
-fn attributes(
+/// Root attributes of the file.
+pub(crate) fn attributes(
     base: Timeframe,
     instruments: &[String],
     Origin { spec, pip_sizes, source }: Origin<'_>,
@@ -110,23 +77,4 @@ fn attributes(
         }
     }
     attributes
-}
-
-fn series_timeframe(timeframe: TimeframeSeries, scaling: Scaling, fit_end_time: i64) -> SeriesTimeframe {
-    SeriesTimeframe {
-        name: timeframe.timeframe.to_string(),
-        steps: timeframe.seq_len,
-        feature_names: timeframe.feature_names().into_iter().map(str::to_owned).collect(),
-        values: timeframe.values,
-        close_time: timeframe.close_time,
-        sample_end: timeframe.end,
-        instrument_start: timeframe.instrument_start,
-        segment_start: timeframe.segment_start,
-        scaler: Some(Scaler {
-            kind: scaling.to_string(),
-            center: timeframe.center,
-            scale: timeframe.scale,
-            fit_end_time,
-        }),
-    }
 }

@@ -8,7 +8,7 @@ use megabatch_chunk_io::{SeriesColumn, SeriesSource, Source};
 use megabatch_nn::graph::Graphs as _;
 use megabatch_trainer as trainer;
 use megabatch_trainer::{
-    Purge, PurgeRule, SampleTimes, Split, SplitFractions, TimeColumn, TrainingWindow, WalkForward, split,
+    Purge, PurgeRule, SampleTimes, Split, SplitFractions, SplitRanges, TimeColumn, TrainingWindow, WalkForward, split,
     split_in_pieces,
 };
 
@@ -39,9 +39,27 @@ pub(crate) fn walk_forward(config: &Config) -> Option<WalkForward> {
 pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
     let division = Division::of(config);
     if let Some(split) = split_in_file(source, config, &division)? {
-        check_scalers(source, &split)?;
+        check_scalers(source, split.validation_start_ns)?;
+        return Ok(split.into());
+    }
+    split_in_memory(source, config, &division)
+}
+
+/// [`split_source`] as runs of samples: of a series whose index stays in the file, memory does not
+/// grow with samples, unless the index is needed.
+///
+/// # Errors
+/// As [`split_source`].
+pub(crate) fn split_source_in_ranges(source: &Source, config: &Config) -> Result<SplitRanges> {
+    let division = Division::of(config);
+    if let Some(split) = split_in_file(source, config, &division)? {
+        check_scalers(source, split.validation_start_ns)?;
         return Ok(split);
     }
+    Ok(SplitRanges::from(&split_in_memory(source, config, &division)?))
+}
+
+fn split_in_memory(source: &Source, config: &Config, division: &Division) -> Result<Split> {
     let times = times(source)?;
     let split = match config.purge_ns() {
         Some(duration_ns) if duration_ns == 0 || source.sample_times().is_some() => {
@@ -53,7 +71,7 @@ pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
                 source.path().display()
             )));
         }
-        None if config.purges_by_bars() => split_by_bars(source, &times, &division)?,
+        None if config.purges_by_bars() => split_by_bars(source, &times, division)?,
         None if !config.has_unseen() => division.split(&times, Purge::Duration(0))?,
         None => {
             let SampleSpans { reach_ns, label_end_ns, .. } = SampleSpans::of(source, &times)?;
@@ -65,13 +83,13 @@ pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
             })?
         }
     };
-    check_scalers(source, &split)?;
+    check_scalers(source, split.validation_start_ns)?;
     Ok(split)
 }
 
 /// The split of a series whose index stays in the file; `None` where the index is needed: for
 /// walk-forward folds, and where the file does not tell its samples' spans.
-fn split_in_file(source: &Source, config: &Config, division: &Division) -> Result<Option<Split>> {
+fn split_in_file(source: &Source, config: &Config, division: &Division) -> Result<Option<SplitRanges>> {
     let Some(series) = source.series().filter(|series| !series.file().has_index()) else { return Ok(None) };
     if division.fold.is_some() || config.purges_by_bars() {
         return Ok(None);
@@ -153,7 +171,7 @@ pub(crate) fn split_cross_sections(sections: &CrossSections, config: &Config) ->
             division.split(times, purge).map_err(|error| explain_reach(error, times, &window_start_ns))?
         }
     };
-    check_scalers(source, &split)?;
+    check_scalers(source, split.validation_start_ns)?;
     Ok(split)
 }
 
@@ -246,12 +264,12 @@ const DAY_NS: f64 = 86_400e9;
 
 /// A scaler that was fitted on bars of the validation or test span carries knowledge of them into
 /// training.
-fn check_scalers(source: &Source, split: &Split) -> Result<()> {
+fn check_scalers(source: &Source, validation_start_ns: i64) -> Result<()> {
     let Some(series) = source.series() else { return Ok(()) };
     for timeframe in series.file().timeframes() {
         if let Some(scaler) = timeframe.scaler()
             && scaler.kind != "none"
-            && scaler.fit_end_time > split.validation_start_ns
+            && scaler.fit_end_time > validation_start_ns
         {
             return Err(Error::data(format!(
                 "{}: /scaler/{}: fitted on bars up to {}, but training ends at {}, so that validation would have shaped the features; \
@@ -259,7 +277,7 @@ fn check_scalers(source: &Source, split: &Split) -> Result<()> {
                 source.path().display(),
                 timeframe.name(),
                 utc(scaler.fit_end_time),
-                utc(split.validation_start_ns),
+                utc(validation_start_ns),
             )));
         }
     }

@@ -10,7 +10,7 @@ use crate::text::bytes;
 /// # Errors
 /// [`Kind::Capacity`](crate::Kind::Capacity) with both numbers. Where the system does not tell what
 /// is free, nothing is refused.
-pub(super) fn require_free(folder: &Path, needed: u64, purpose: &str) -> Result<()> {
+pub(crate) fn require_free(folder: &Path, needed: u64, purpose: &str) -> Result<()> {
     let Some(free) = free_bytes(folder).filter(|&free| free < needed) else { return Ok(()) };
     Err(Error::capacity(format!(
         "{}: {purpose} takes about {} and {} are free on this disk; free some, or write to another disk",

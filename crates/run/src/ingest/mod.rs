@@ -1,22 +1,22 @@
 //! From bars as text to one file of aligned multi-timeframe series.
 
 mod bar_columns;
-mod disk;
+pub(crate) mod disk;
 mod named_options;
 pub(crate) mod provenance;
-mod recipe;
+pub(crate) mod recipe;
 mod series;
-mod spool;
+pub(crate) mod spool;
 #[cfg(test)]
 mod tests;
 pub(crate) mod universe;
-mod work;
+pub(crate) mod work;
 
 pub use bar_columns::{BarColumns, BarTimes};
 pub use megabatch_bars::{
     DateOrder, Feature, FormatName, OnError, Prices, Repeats, Scaling, StampedAt, SymbolPattern, TargetKind, Timeframe,
     Weekends, Zone,
 };
-pub(crate) use recipe::Recordings;
 pub use recipe::{Calendar, FeatureList, PipSizes, Recipe, SampleRange, Windows, symbol_name};
+pub(crate) use recipe::{Recordings, StreamedRecordings};
 pub use series::ingest;

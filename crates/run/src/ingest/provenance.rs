@@ -5,20 +5,12 @@ use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use megabatch_bars::{
-    Adjustments, AlignedSeries, ComparedFiles, Excluded, FileSummary, Gap, ReadSummary, RowCount, Segment,
-};
+use megabatch_bars::{Adjustments, ComparedFiles, Excluded, FileSummary, Gap, ReadSummary, RowCount, Segment};
 use serde_json::{Map, Value, json};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::ingest::{Recipe, Recordings};
 use crate::text::shown;
-
-/// The account of a series file.
-pub(crate) fn account(recipe: &Recipe, recordings: &Recordings, aligned: &AlignedSeries) -> io::Result<Value> {
-    let AlignedSeries { segments, excluded, warnings, .. } = aligned;
-    account_of(recipe, recordings, SeriesAccount { segments, excluded, warnings }, &Fingerprints::default())
-}
 
 /// Facts of a series for its provenance.
 #[derive(Clone, Copy)]
@@ -42,7 +34,7 @@ impl Fingerprints {
     }
 }
 
-/// As [`account`], of a series whose arrays are not in memory.
+/// The account of a series file.
 pub(crate) fn account_of(
     recipe: &Recipe,
     recordings: &Recordings,

@@ -2,6 +2,8 @@
 //! takes it and writes it into the file; `leak` reads it there and makes the series again,
 //! `predict --follow` goes on with it.
 
+#[cfg(test)]
+pub(crate) mod in_memory;
 mod lists;
 mod recordings;
 mod streamed;
@@ -22,7 +24,7 @@ use crate::text::Duration;
 
 pub use lists::{FeatureList, PipSizes, symbol_name};
 pub(crate) use recordings::Recordings;
-pub(super) use streamed::StreamedRecordings;
+pub(crate) use streamed::StreamedRecordings;
 pub use windows::{SampleRange, Windows};
 
 /// What decides what a series file holds.

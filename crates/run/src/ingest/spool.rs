@@ -24,7 +24,7 @@ use super::provenance::fingerprint;
 use crate::error::{Context as _, Error, Result};
 
 /// The folder of parsed bars of one output; removed when the work ends by itself.
-pub(super) struct SpoolFolder {
+pub(crate) struct SpoolFolder {
     path: PathBuf,
     /// Held as long as the folder is in use.
     _lock: File,
@@ -64,7 +64,7 @@ impl SpoolFolder {
     ///
     /// # Errors
     /// A usage error where another process writes the same output.
-    pub(super) fn open(out: &Path) -> Result<Self> {
+    pub(crate) fn open(out: &Path) -> Result<Self> {
         let path = atomic_file::beside(out, "spool");
         let work = || format!("cannot keep parsed bars in {}", path.display());
         if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_dir()) {
@@ -82,12 +82,12 @@ impl SpoolFolder {
         }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Removes the folder and what this program writes there.
-    pub(super) fn remove(self) {
+    pub(crate) fn remove(self) {
         // What cannot be removed is found by the next process.
         for file in self.path.read_dir().into_iter().flatten().flatten().map(|entry| entry.path()) {
             let is_bars = file.extension().is_some_and(|ending| ending == "bars" || ending == "json");

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use megabatch_bars::{Feature, Timeframe};
 use megabatch_chunk_io::{Storage, WriteOptions, write_series};
 
-use super::provenance::account;
+use super::recipe::in_memory::{account, series_file};
 use super::*;
-use crate::adapters::series::{Origin, series_file};
+use crate::adapters::series::Origin;
 use crate::error::{Kind, Result};
 use crate::host::{Cancel, Host};
 use crate::text::Duration;

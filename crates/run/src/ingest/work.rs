@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::host::{Host, Progress, Work};
 
 /// One pass over files or bars, by any number of threads.
-pub(super) struct Pass<'a> {
+pub(crate) struct Pass<'a> {
     host: &'a Host<'a>,
     progress: Mutex<Box<dyn Progress>>,
     done: AtomicU64,
@@ -15,19 +15,19 @@ pub(super) struct Pass<'a> {
 
 impl<'a> Pass<'a> {
     /// A pass over `total` units begins.
-    pub(super) fn begin(host: &'a Host<'a>, label: &'static str, unit: &'static str, total: u64) -> Self {
+    pub(crate) fn begin(host: &'a Host<'a>, label: &'static str, unit: &'static str, total: u64) -> Self {
         let progress = host.observer.begin(Work { label, total, unit });
         Pass { host, progress: Mutex::new(progress), done: AtomicU64::new(0) }
     }
 
     /// Units that an earlier process has done.
-    pub(super) fn skip(&self, units: u64) {
+    pub(crate) fn skip(&self, units: u64) {
         let first = self.done.fetch_add(units, Relaxed) + units;
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).begin_at(first);
     }
 
     /// `units` more are done.
-    pub(super) fn advance(&self, units: u64) -> ControlFlow<()> {
+    pub(crate) fn advance(&self, units: u64) -> ControlFlow<()> {
         let done = self.done.fetch_add(units, Relaxed) + units;
         // Whoever finds the display taken leaves it to the next.
         if let Ok(mut progress) = self.progress.try_lock() {

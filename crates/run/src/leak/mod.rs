@@ -1,32 +1,41 @@
 //! Proof that no sample sees a bar that had not closed.
 
+mod comparison;
 mod split_proof;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use megabatch_bars::{
-    AlignedSeries, Instrument, Moment, Proof, Scalers, SeriesSpec, StreamedInstrument, bar_files, prove_samples,
-    prove_scalers,
+    BarSource, Moment, OnError, Proof, Scalers, Segment, SeriesHeader, SeriesPlan, SeriesSpec, SpooledBars,
+    StreamedInstrument, bar_files, estimated_rows, prove_samples, prove_streamed_scalers,
 };
-use megabatch_chunk_io::{Series, SeriesFile};
+use megabatch_chunk_io::{AttributeValue, SeriesColumn, SeriesSource, Source, SourceOptions};
 use megabatch_gpu_core::Device;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
-use crate::adapters::series::{Origin, series_file};
+use crate::adapters::series::{Origin, series_description};
 use crate::config::{Config, SettingSources};
-use crate::error::{Error, Result};
+use crate::error::{Context as _, Error, Kind, Result};
 use crate::findings::Findings;
 use crate::host::{Host, Work};
-use crate::ingest::Recipe;
-use crate::ingest::provenance::{account, fingerprint};
+use crate::ingest::disk::require_free;
+use crate::ingest::provenance::{SeriesAccount, account_of, fingerprint};
+use crate::ingest::spool::SpoolFolder;
+use crate::ingest::work::Pass;
+use crate::ingest::{Recipe, StreamedRecordings};
 use crate::synth::random::Random;
 use crate::text::{shown, utc};
+use crate::usage::peak_rss_bytes;
+use comparison::{Comparison, different_attribute};
 use split_proof::{ExactSpans, SplitProof, SplitSource, prove_splits};
 
 /// Clocks whose changes are looked at besides those of the files: the ones that markets keep.
@@ -60,45 +69,148 @@ impl Default for Options {
 /// sees must stay the same to the last bit. Last, the file is split as training would split it, and
 /// no sample of a later part may look back to before the end of a label of an earlier one.
 ///
+/// Memory does not grow with bars or instruments: parsed bars lie in a folder beside the file, or
+/// in the cache folder where that cannot be written, and the series is made and read in pieces.
+///
 /// # Errors
-/// [`Kind::Data`](crate::Kind::Data) where the proof fails.
+/// [`Kind::Data`] where the proof fails, [`Kind::Capacity`] for a disk without room for the bars,
+/// [`Kind::Cancelled`] where the host ended it.
 pub fn prove(path: &Path, options: &Options, host: &Host<'_>) -> Result<Findings> {
-    let start = Instant::now();
-    let file = SeriesFile::open(path, &Device::cpu().scope("leak"))?.read()?;
-    let source = Source::of(path, &file)?;
-    let moved = options.source.iter().map(|path| bar_files(path)).collect::<Result<Vec<_>, _>>()?.concat();
-    let recipe = source.recipe_with(&moved)?;
-    let mut recordings = recipe.read()?;
-    let series = recordings.align(&recipe)?;
-    let (instruments, spec) = (recordings.instruments(), recipe.spec());
-    let scalers = series.scalers();
-    let exact = ExactSpans::of(&series, &instruments, spec.horizon);
-    let moments = moments(options, &series, &source.zones());
-    source.require_same_account(account(&recipe, &recordings, &series)?)?;
-    let rebuilt = series_file(series, Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source: String::new() });
-    require_same(path, &file, &rebuilt)?;
-    drop(rebuilt);
+    host.cancel.watch(Duration::from_secs(5))?;
+    match prove_file(path, options, host) {
+        Err(error) if error.kind() == Kind::Cancelled => {
+            Err(Error::new(Kind::Cancelled, "interrupted; nothing is proven"))
+        }
+        proven => proven,
+    }
+}
 
-    let seed = options.seed;
-    let proofs = Proofs { path, seed, file: &file, instruments: &instruments, spec: &spec, scalers: &scalers };
-    let fit_end_proven = proofs.prove_scalers()?;
-    let bars = proofs.prove(&moments, host)?;
+/// Bytes of the cache through which the file is read.
+const CACHE_BYTES: usize = 16 << 20;
+
+fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Findings> {
+    let start = Instant::now();
+    let reading =
+        SourceOptions { resident_bytes_max: 0, series_cache_bytes: Some(CACHE_BYTES), ..SourceOptions::default() };
+    let source = Source::open_with(path, &Device::cpu().scope("leak"), reading)?;
+    let file = source.series().ok_or_else(|| {
+        Error::data(format!("{}: /@layout: expected a series, as `ingest` writes it, found windows", path.display()))
+    })?;
+    let provenance = Provenance::of(path, file.file().attribute("source")?.as_ref())?;
+    let moved = options.source.iter().map(|path| bar_files(path)).collect::<Result<Vec<_>, _>>()?.concat();
+    let recipe = provenance.recipe_with(&moved)?;
+    let scratch = scratch_folder(path, host)?;
+    let spool = SpoolFolder::open(&scratch.path().join("series"))?;
+    require_room_for_bars(&recipe, spool.path())?;
+    let StreamedRecordings { mut recordings, bars, fingerprints } = recipe.read_streamed(&spool, host)?;
+    let spec = recipe.spec();
+    let symbols: Vec<String> = recordings.universe.recordings.iter().map(|one| one.symbol.clone()).collect();
+    let instruments = streamed_instruments(&symbols, &bars, &recordings.pip_sizes);
+
+    let counting = Pass::begin(host, "count", "bars", bars.iter().map(|bars| bars.len() as u64).sum());
+    let observe = |bars: usize| counting.advance(bars as u64);
+    let plan = match recipe.on_error {
+        OnError::Fail => SeriesPlan::of(&instruments, &spec, spool.path(), &observe)?,
+        OnError::Skip | OnError::Repair => {
+            let (plan, excluded) = SeriesPlan::of_usable(&instruments, &spec, spool.path(), &observe)?;
+            recordings.exclude(excluded);
+            plan
+        }
+    };
+    drop(counting);
+    // Features of two fits at once, of one timeframe each bar and a little of the longer ones.
+    let fitted_bytes = plan.bars_to_fit()? as u64 * 4 * spec.features.len() as u64 * 3;
+    require_free(spool.path(), fitted_bytes, "features that scalers are fitted on")?;
+    let fitting = Pass::begin(host, "fit", "bars", plan.bars_to_fit()? as u64);
+    let header = plan.fit(&|bars| fitting.advance(bars as u64))?;
+    drop(fitting);
+    let account = SeriesAccount { segments: &header.segments, excluded: &header.excluded, warnings: &header.warnings };
+    provenance.require_same_account(account_of(&recipe, &recordings, account, &fingerprints)?)?;
+    let origin = Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source: String::new() };
+    require_same(file, &plan, &header, origin, host)?;
+
+    let kept = |one: &&StreamedInstrument<'_>| header.instruments().iter().any(|name| name == one.name);
+    let instruments: Vec<StreamedInstrument<'_>> = instruments.iter().filter(kept).copied().collect();
+    let moments = Moments::choose(options, file, &header, &provenance.zones())?;
+    let proofs = Proofs { file, seed: options.seed, instruments: &instruments, spec: &spec, header: &header, host };
+    let fit_end_proven = proofs.prove_scalers(spool.path())?;
+    let bars_replaced = proofs.prove(&moments)?;
     let (config, asked) = split_config(&options.settings, spec.train_fraction, host)?;
-    let split = prove_splits(path, &config, &exact, asked)?;
+    let (segments, horizon) = (&header.segments, spec.horizon);
+    let exact = ExactSpans { file: file.file(), instruments: &instruments, segments, horizon };
+    let split = prove_splits(&source, &config, &exact, asked)?;
+    spool.remove();
     Ok(describe(
         path,
         &moments,
         &split,
         &json!({
             "file": shown(path),
-            "instruments": instruments.iter().map(|instrument| instrument.name).collect::<Vec<_>>(),
-            "samples": file.sample_time.len(),
+            "instruments": header.instruments(),
+            "samples": header.samples,
             "scalers_proven": fit_end_proven,
-            "bars_replaced": bars,
+            "bars_replaced": bars_replaced,
             "split": split,
             "seconds": start.elapsed().as_secs_f64(),
+            "peak_rss_bytes": peak_rss_bytes(),
         }),
     ))
+}
+
+fn streamed_instruments<'a>(
+    symbols: &'a [String],
+    bars: &'a [SpooledBars],
+    pip_sizes: &[f64],
+) -> Vec<StreamedInstrument<'a>> {
+    let mut instruments = Vec::with_capacity(symbols.len());
+    for (place, name) in symbols.iter().enumerate() {
+        instruments.push(StreamedInstrument { name, bars: &bars[place], pip_size: pip_sizes[place] });
+    }
+    instruments
+}
+
+/// A folder for temporary files as large as the bars: beside the file at `path`, or in the cache
+/// folder where that one cannot be written.
+fn scratch_folder(path: &Path, host: &Host<'_>) -> Result<TempDir> {
+    let beside = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder_in = |folder: &Path| tempfile::Builder::new().prefix(".leak-").tempdir_in(folder);
+    let elsewhere = |error| {
+        let folder = host.cache_folder.as_deref().ok_or(error)?;
+        std::fs::create_dir_all(folder)?;
+        folder_in(folder)
+    };
+    let found: std::io::Result<TempDir> = folder_in(beside).or_else(elsewhere);
+    found.with_context(|| format!("cannot keep parsed bars beside {}, nor in the cache folder", path.display()))
+}
+
+/// Bytes of a row while it is parsed, beside those of its bar.
+const PARSED_ROW_BYTES: u64 = 80;
+
+/// Refuses a disk that cannot take the parsed bars, as far as the files' first lines tell how many
+/// there are.
+fn require_room_for_bars(recipe: &Recipe, folder: &Path) -> Result<()> {
+    // Files that cannot be read have their errors when they are.
+    let rows: u64 = recipe.files().iter().filter_map(|file| estimated_rows(file).ok()).sum();
+    require_free(folder, rows * (SpooledBars::BAR_BYTES as u64 + PARSED_ROW_BYTES), "parsed bars")
+}
+
+/// Makes the series again and requires that the file holds it.
+fn require_same(
+    file: &SeriesSource,
+    plan: &SeriesPlan<'_>,
+    header: &SeriesHeader,
+    origin: Origin<'_>,
+    host: &Host<'_>,
+) -> Result<()> {
+    let path = file.file().path();
+    let expected = series_description(header, origin);
+    if let Some(name) = different_attribute(file.file(), &expected)? {
+        return Err(not_what_its_bars_give(path, &format!("the attribute {name}")));
+    }
+    let comparison = Comparison::begin(file, &expected);
+    let comparing = Pass::begin(host, "compare", "bars", plan.bars() as u64);
+    plan.write(header, &|bars| comparing.advance(bars as u64), &|piece| comparison.compare(piece))?;
+    comparison.difference().map_or(Ok(()), |object| Err(not_what_its_bars_give(path, &object)))
 }
 
 /// The configuration whose split is proven. Unless the user gives one, training ends where the
@@ -154,16 +266,16 @@ fn split_text(split: &SplitProof) -> String {
 const LISTS: [&str; 2] = ["instruments", "left_out"];
 
 /// Provenance in a file.
-struct Source<'a> {
+struct Provenance<'a> {
     path: &'a Path,
     json: Value,
     recipe: Recipe,
 }
 
-impl<'a> Source<'a> {
-    fn of(path: &'a Path, file: &Series) -> Result<Self> {
-        let (json, recipe) = Recipe::of_series(path, file.attributes.get("source"))?;
-        Ok(Source { path, json, recipe })
+impl<'a> Provenance<'a> {
+    fn of(path: &'a Path, source: Option<&AttributeValue>) -> Result<Self> {
+        let (json, recipe) = Recipe::of_series(path, source)?;
+        Ok(Provenance { path, json, recipe })
     }
 
     /// The recipe with the files where they are now, once their bytes are known to be those that
@@ -267,27 +379,47 @@ struct Moments {
     changes: Vec<i64>,
 }
 
-fn moments(options: &Options, series: &AlignedSeries, zones: &[TimeZone]) -> Moments {
-    let mut random = Random::new(options.seed);
-    let count = options.samples.min(series.len());
-    let mut chosen = BTreeSet::new();
-    while chosen.len() < count {
-        chosen.insert((random.uniform() * series.len() as f64) as usize % series.len());
-    }
-    let (first, last) = (series.sample_time.iter().min(), series.sample_time.iter().max());
-    let changes = changes(zones, first.copied().unwrap_or_default(), last.copied().unwrap_or_default());
-    for segment in &series.segments {
-        let times = &series.sample_time[segment.samples.clone()];
-        for &change in changes.iter().filter(|&&change| times[0] <= change && change <= times[times.len() - 1]) {
-            // The last sample before the change, the first after it, and the first after the hour
-            // that is missing or came twice.
-            let after = |time: i64| times.partition_point(|&sample| sample < time);
-            let around = [after(change).saturating_sub(1), after(change), after(change + HOUR_NS)];
-            chosen.extend(around.into_iter().filter(|&n| n < times.len()).map(|n| segment.samples.start + n));
+impl Moments {
+    fn choose(options: &Options, file: &SeriesSource, header: &SeriesHeader, zones: &[TimeZone]) -> Result<Self> {
+        let mut random = Random::new(options.seed);
+        let count = options.samples.min(header.samples);
+        let mut chosen = BTreeSet::new();
+        while chosen.len() < count {
+            chosen.insert((random.uniform() * header.samples as f64) as usize % header.samples);
         }
+        let changes = changes(zones, header.instants.first, header.instants.last);
+        for segment in &header.segments {
+            let samples = &segment.samples;
+            let (first, last) = (sample_time(file, samples.start)?, sample_time(file, samples.end - 1)?);
+            for &change in changes.iter().filter(|&&change| first <= change && change <= last) {
+                // The last sample before the change, the first after it, and the first after the
+                // hour that is missing or came twice.
+                let after = first_sample_from(file, segment, change)?;
+                let around = [after.saturating_sub(1).max(samples.start), after];
+                let after_the_hour = first_sample_from(file, segment, change + HOUR_NS)?;
+                chosen.extend(around.into_iter().chain([after_the_hour]).filter(|n| samples.contains(n)));
+            }
+        }
+        let segment_of = |n: usize| header.segments.partition_point(|segment| segment.samples.end <= n);
+        let samples = chosen.into_iter().map(|n| (header.segments[segment_of(n)].instrument as usize, n)).collect();
+        Ok(Moments { samples, random: count, changes })
     }
-    let samples = chosen.into_iter().map(|n| (series.sample_instrument[n] as usize, n)).collect();
-    Moments { samples, random: count, changes }
+}
+
+fn sample_time(file: &SeriesSource, sample: usize) -> Result<i64> {
+    let mut time = [0];
+    file.file().read_column(SeriesColumn::SampleTime, sample..sample + 1, &mut time)?;
+    Ok(time[0])
+}
+
+/// The first sample of a segment that is not before `time`, or the end of its samples.
+fn first_sample_from(file: &SeriesSource, segment: &Segment, time: i64) -> Result<usize> {
+    let (mut first, mut end) = (segment.samples.start, segment.samples.end);
+    while first < end {
+        let middle = first + (end - first) / 2;
+        if sample_time(file, middle)? < time { first = middle + 1 } else { end = middle }
+    }
+    Ok(first)
 }
 
 const HOUR_NS: i64 = 3_600_000_000_000;
@@ -311,80 +443,52 @@ fn not_what_its_bars_give(path: &Path, object: &str) -> crate::error::Error {
     ))
 }
 
-/// The file holds what its source gives.
-fn require_same(path: &Path, file: &Series, rebuilt: &Series) -> Result<()> {
-    let differs = |object: String| not_what_its_bars_give(path, &object);
-    let others = |series: &Series| {
-        let names: BTreeSet<String> = series.attributes.keys().cloned().collect();
-        names.into_iter().filter(|name| name != "source").collect::<Vec<_>>()
-    };
-    let names: BTreeSet<String> = others(file).into_iter().chain(others(rebuilt)).collect();
-    if let Some(name) = names.into_iter().find(|name| file.attributes.get(name) != rebuilt.attributes.get(name)) {
-        return Err(differs(format!("the attribute {name}")));
-    }
-    let same_bits = |found: &[f32], expected: &[f32]| {
-        found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| a.to_bits() == b.to_bits())
-    };
-    let whole = [
-        ("/samples/time", file.sample_time == rebuilt.sample_time),
-        ("/samples/reach_time", file.sample_reach_time == rebuilt.sample_reach_time),
-        // A file of before does not tell it.
-        (
-            "/samples/label_end_time",
-            file.sample_label_end_time.is_empty() || file.sample_label_end_time == rebuilt.sample_label_end_time,
-        ),
-        ("/samples/instrument", file.instruments == rebuilt.instruments),
-        ("/targets", same_bits(&file.targets, &rebuilt.targets)),
-        ("/series", file.timeframes.len() == rebuilt.timeframes.len()),
-    ];
-    if let Some((object, _)) = whole.into_iter().find(|(_, same)| !same) {
-        return Err(differs(object.to_owned()));
-    }
-    for (found, expected) in file.timeframes.iter().zip(&rebuilt.timeframes) {
-        let name = &found.name;
-        if !same_bits(&found.values, &expected.values) {
-            return Err(differs(format!("/series/{name}/values")));
-        }
-        if found != expected {
-            return Err(differs(format!("the index, the features or the scaler of {name}")));
-        }
-    }
-    Ok(())
-}
-
 /// Inputs of proofs.
 struct Proofs<'a> {
-    path: &'a Path,
+    file: &'a SeriesSource,
     seed: u64,
-    file: &'a Series,
-    instruments: &'a [Instrument<'a>],
+    instruments: &'a [StreamedInstrument<'a>],
     spec: &'a SeriesSpec,
-    scalers: &'a Scalers,
+    header: &'a SeriesHeader,
+    host: &'a Host<'a>,
 }
 
 impl Proofs<'_> {
+    fn scalers(&self) -> &Scalers {
+        &self.header.scalers
+    }
+
     /// True if any bar follows the span that the scalers were fitted on; then, that none of them
-    /// has a part in the scalers.
-    fn prove_scalers(&self) -> Result<bool> {
-        let time = self.scalers.fit_end_time;
-        let follows = self.instruments.iter().any(|instrument| instrument.bars.open_time.last() > Some(&time));
+    /// has a part in the scalers. Temporary files lie in `folder`.
+    fn prove_scalers(&self, folder: &Path) -> Result<bool> {
+        let time = self.scalers().fit_end_time;
+        let (mut follows, mut last) = (false, Vec::new());
+        for StreamedInstrument { bars, .. } in self.instruments {
+            bars.read_open_times(bars.len() - 1..bars.len(), &mut last)?;
+            follows |= last[0] > time;
+        }
         if follows {
             let moment = Moment { time, seed: self.seed };
-            prove_scalers(self.instruments, self.spec, self.scalers, moment)?;
+            // Each instrument is fitted on the bars up to there, and on two other futures.
+            let bars: usize = self.instruments.iter().map(|one| one.bars.len()).sum();
+            let pass = Pass::begin(self.host, "refit", "bars", 3 * bars as u64);
+            let observe = |bars: usize| pass.advance(bars as u64);
+            prove_streamed_scalers(self.instruments, self.spec, self.scalers(), moment, folder, &observe)?;
         }
         Ok(follows)
     }
 
     /// Proves every sample, on all CPUs; how many bars were replaced in all.
-    fn prove(&self, moments: &Moments, host: &Host<'_>) -> Result<usize> {
+    fn prove(&self, moments: &Moments) -> Result<usize> {
         let replaced = AtomicUsize::new(0);
         let work = Work { label: "prove", total: moments.samples.len() as u64, unit: "samples" };
-        let progress = Mutex::new((host.observer.begin(work), 0));
-        for (place, &Instrument { name, bars, pip_size }) in self.instruments.iter().enumerate() {
+        let progress = Mutex::new((self.host.observer.begin(work), 0));
+        for (place, &instrument) in self.instruments.iter().enumerate() {
             let own = moments.samples.iter().filter(|(instrument, _)| *instrument == place);
             let samples: Vec<usize> = own.map(|&(_, n)| n).collect();
-            let moment = |&n: &usize| Moment { time: self.file.sample_time[n], seed: self.seed.wrapping_add(n as u64) };
-            let own: Vec<Moment> = samples.iter().map(moment).collect();
+            let moment =
+                |&n: &usize| Ok(Moment { time: sample_time(self.file, n)?, seed: self.seed.wrapping_add(n as u64) });
+            let own = samples.iter().map(moment).collect::<Result<Vec<Moment>>>()?;
             let each = |of: usize, proof: Proof| {
                 self.require_windows(samples[of], &proof)?;
                 replaced.fetch_add(proof.replaced, Ordering::Relaxed);
@@ -392,42 +496,35 @@ impl Proofs<'_> {
                 progress.1 += 1;
                 let done = progress.1;
                 progress.0.at(done, "");
-                Ok::<(), Error>(())
+                match self.host.cancel.is_requested() {
+                    true => Err(megabatch_bars::Error::Interrupted.into()),
+                    false => Ok::<(), Error>(()),
+                }
             };
-            prove_samples(StreamedInstrument { name, bars, pip_size }, self.spec, self.scalers, &own, &each)?;
+            prove_samples(instrument, self.spec, self.scalers(), &own, &each)?;
         }
         Ok(replaced.into_inner())
     }
 
     /// The windows of sample `n` in the file are those that were proven.
     fn require_windows(&self, n: usize, proof: &Proof) -> Result<()> {
-        for (timeframe, proven) in self.file.timeframes.iter().zip(&proof.windows) {
-            let after = (timeframe.sample_end[n] as usize + 1) * timeframe.feature_names.len();
-            let seen = &timeframe.values[after - proven.len()..after];
+        let file = self.file.file();
+        for (k, (timeframe, proven)) in file.timeframes().iter().zip(&proof.windows).enumerate() {
+            let mut end = [0];
+            file.read_column(SeriesColumn::SampleEnd(k), n..n + 1, &mut end)?;
+            let after = end[0] as usize + 1;
+            let mut seen = vec![0.0; proven.len()];
+            let rows = proven.len() / timeframe.feature_names().len();
+            self.file.read_bars(k, std::slice::from_ref(&(after - rows..after)), &mut seen)?;
             let same = seen.iter().zip(proven).all(|(a, b)| a.to_bits() == b.to_bits());
             if !same {
                 return Err(Error::data(format!(
                     "{}: sample {n}: its window of {} is not the one that was proven",
-                    self.path.display(),
-                    timeframe.name
+                    file.path().display(),
+                    timeframe.name()
                 )));
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn clocks_change_twice_a_year_each() {
-        let zones = CLOCKS.map(|name| TimeZone::get(name).unwrap());
-        let time = |text: &str| i64::try_from(text.parse::<Timestamp>().unwrap().as_nanosecond()).unwrap();
-        let found = changes(&zones, time("2018-01-01T00:00Z"), time("2019-01-01T00:00Z"));
-        let expected = ["2018-03-11T07:00Z", "2018-03-25T01:00Z", "2018-10-28T01:00Z", "2018-11-04T06:00Z"].map(time);
-        assert_eq!(found, expected);
-        assert!(changes(&zones, time("2018-04-01T00:00Z"), time("2018-05-01T00:00Z")).is_empty());
     }
 }

@@ -1,63 +1,92 @@
 //! The proof that no label of one part of the split ends after the first bar that a later part
 //! looks back at.
 
-use std::path::Path;
-
-use megabatch_bars::{AlignedSeries, Instrument};
-use megabatch_chunk_io::Source;
-use megabatch_gpu_core::Device;
-use megabatch_trainer::{self as trainer, Split};
+use megabatch_bars::{BarSource, Segment, StreamedInstrument};
+use megabatch_chunk_io::{SeriesColumn, SeriesFile, Source};
+use megabatch_trainer::{self as trainer, SampleRanges, SplitRanges};
 use serde::Serialize;
 
-use crate::adapters::split::{split_source, walk_forward};
+use crate::adapters::split::{split_source_in_ranges, walk_forward};
 use crate::config::Config;
 use crate::error::{Context as _, Error, Result};
 use crate::text::utc;
 
 /// When the samples of a series look at bars, by the bars themselves.
-pub(super) struct ExactSpans {
-    /// `[N]` when the earliest bar opened that had a part in each sample, ns.
-    reach_ns: Vec<i64>,
-    /// `[N]` when the last bar closed that each sample's targets read, ns.
-    label_end_ns: Vec<i64>,
+pub(super) struct ExactSpans<'a> {
+    /// The series, whose samples were found to be those that its bars give.
+    pub(super) file: &'a SeriesFile,
+    /// Its bars, by instrument.
+    pub(super) instruments: &'a [StreamedInstrument<'a>],
+    /// Segments that have samples, in the order of these.
+    pub(super) segments: &'a [Segment],
+    /// Bars that a label counts.
+    pub(super) horizon: usize,
 }
 
-impl ExactSpans {
-    /// Looks each sample's base bar up by its close, and counts the horizon on from there.
-    pub(super) fn of(series: &AlignedSeries, instruments: &[Instrument<'_>], horizon: usize) -> Self {
-        let base_ns = series.base.duration_ns();
-        let of_instrument = |instrument: i32| {
-            let name = &series.instruments[instrument as usize];
-            instruments.iter().find(|given| given.name == name).expect("the series is made of these").bars
-        };
-        let label_end = |(&time, &instrument): (&i64, &i32)| {
-            let bars = of_instrument(instrument);
-            let place = bars.open_time.partition_point(|&open_time| open_time + base_ns < time);
-            bars.close_time(place + horizon)
-        };
-        let label_end_ns = series.sample_time.iter().zip(&series.sample_instrument).map(label_end).collect();
-        ExactSpans { reach_ns: series.receptive_starts(), label_end_ns }
+impl ExactSpans<'_> {
+    /// When the last bar closes that a label of `samples` reads. Labels of an instrument end in the
+    /// order of its samples, so that the last sample of each counts.
+    fn last_label_end_ns(&self, samples: &SampleRanges) -> Result<i64> {
+        let mut last = vec![None; self.instruments.len()];
+        for run in samples.runs() {
+            let first = self.segments.partition_point(|segment| segment.samples.end <= run.start);
+            let segments = self.segments[first..].iter().take_while(|segment| segment.samples.start < run.end);
+            for segment in segments {
+                let last = &mut last[segment.instrument as usize];
+                *last = (*last).max(Some(segment.samples.end.min(run.end) - 1));
+            }
+        }
+        let mut last_ns = i64::MIN;
+        for (instrument, sample) in self.instruments.iter().zip(last) {
+            if let Some(sample) = sample {
+                last_ns = last_ns.max(self.label_end_ns(instrument.bars, sample)?);
+            }
+        }
+        Ok(last_ns)
+    }
+
+    /// Looks a sample's base bar up by its close, and counts the horizon on from there.
+    fn label_end_ns(&self, bars: &dyn BarSource, sample: usize) -> Result<i64> {
+        let mut time = [0];
+        self.file.read_column(SeriesColumn::SampleTime, sample..sample + 1, &mut time)?;
+        let base_ns = bars.timeframe().duration_ns();
+        let (mut place, mut end, mut open_time) = (0, bars.len(), Vec::new());
+        while place < end {
+            let middle = place + (end - place) / 2;
+            bars.read_open_times(middle..middle + 1, &mut open_time)?;
+            if open_time[0] + base_ns < time[0] { place = middle + 1 } else { end = middle }
+        }
+        let last = place + self.horizon;
+        bars.read_open_times(last..last + 1, &mut open_time)?;
+        Ok(open_time[0] + base_ns)
     }
 
     /// Samples of `later` that look back to before the end of a label of `earlier`, and the last of
     /// these ends.
-    fn reached_by(&self, earlier: &[usize], later: &[usize]) -> (usize, i64) {
-        let last_ns = earlier.iter().map(|&n| self.label_end_ns[n]).max().unwrap_or(i64::MIN);
-        (later.iter().filter(|&&n| self.reach_ns[n] < last_ns).count(), last_ns)
+    pub(super) fn reached_by(&self, earlier: &SampleRanges, later: &SampleRanges) -> Result<(usize, i64)> {
+        let last_ns = self.last_label_end_ns(earlier)?;
+        let mut reached = 0;
+        for run in later.runs() {
+            self.file.scan_column(SeriesColumn::ReachTime, run.clone(), |_, reach_ns| {
+                reached += reach_ns.iter().filter(|&&reach_ns| reach_ns < last_ns).count();
+                Ok::<(), Error>(())
+            })?;
+        }
+        Ok((reached, last_ns))
     }
 
     /// # Errors
     /// A data failure that counts the samples of a part that look back to before the end of a label
     /// of an earlier one.
-    fn require_apart(&self, split: &Split) -> Result<()> {
-        let Split { train, validation, test, .. } = split;
+    fn require_apart(&self, split: &SplitRanges) -> Result<()> {
+        let SplitRanges { train, validation, test, .. } = split;
         let pairs = [
             ("validation", "training", validation, train),
             ("test", "validation", test, validation),
             ("test", "training", test, train),
         ];
         for (later_name, earlier_name, later, earlier) in pairs {
-            let (reached, last_ns) = self.reached_by(earlier, later);
+            let (reached, last_ns) = self.reached_by(earlier, later)?;
             if reached > 0 {
                 return Err(Error::data(format!(
                     "{reached} of {} samples of {later_name} look back to before {}, when the last label of {earlier_name} ends; \
@@ -83,12 +112,16 @@ pub(super) struct SplitProof {
     pub(super) none_because: Option<String>,
 }
 
-/// Splits the file at `path` as `train` would and holds the parts against the bars.
+/// Splits the samples of `source` as `train` would and holds the parts against the bars.
 ///
 /// # Errors
 /// What is wrong with the split, or the samples of a later part that see labels of an earlier one.
-pub(super) fn prove_splits(path: &Path, config: &Config, exact: &ExactSpans, asked: SplitSource) -> Result<SplitProof> {
-    let source = Source::open(path, &Device::cpu().scope("leak"))?;
+pub(super) fn prove_splits(
+    source: &Source,
+    config: &Config,
+    exact: &ExactSpans<'_>,
+    asked: SplitSource,
+) -> Result<SplitProof> {
     let folds = match walk_forward(config) {
         Some(walk) if config.walk_forward_fold().is_none() => (0..walk.folds).map(Some).collect(),
         _ => vec![None],
@@ -99,7 +132,7 @@ pub(super) fn prove_splits(path: &Path, config: &Config, exact: &ExactSpans, ask
         if let Some(fold) = fold {
             config.set_walk_forward_fold(fold);
         }
-        let split = match split_source(&source, &config) {
+        let split = match split_source_in_ranges(source, &config) {
             Ok(split) => split,
             Err(error) if asked == SplitSource::ByDefault && is_too_short(&error) => {
                 proof.none_because = Some(error.exact_message());
@@ -107,7 +140,7 @@ pub(super) fn prove_splits(path: &Path, config: &Config, exact: &ExactSpans, ask
             }
             Err(error) => return Err(error),
         };
-        let proven = exact.require_apart(&split).with_context(|| path.display().to_string());
+        let proven = exact.require_apart(&split).with_context(|| source.path().display().to_string());
         match fold {
             Some(fold) => proven.with_context(|| format!("fold {}", fold + 1))?,
             None => proven?,

@@ -255,11 +255,13 @@ impl TrainingSetup {
         let unfit = |error| Error::from(error).context(path.display().to_string());
         training.check_samples(data.samples()).map_err(unfit)?;
         let Computing { gpu, skip_reason: gpu_passed_over } = named.computing(training.check_on_gpu())?;
-        let streamable = match needs_resident_series(&training, gpu.is_some() || gpu_asked.is_some()) {
+        let needs_resident = needs_resident_series(&data, &training, gpu.is_some() || gpu_asked.is_some());
+        let streamable = match needs_resident {
             Some(needs) => {
-                if config.text("data.residency") == Some("streamed") && data.streamable().is_some() {
+                if let (Some("streamed"), Some(series)) = (config.text("data.residency"), data.series()) {
                     return Err(Error::usage(format!(
-                        "data.residency=streamed: {needs} needs the series in memory; leave it at auto"
+                        "data.residency=streamed: {needs} needs the series in memory, {}; leave it at auto",
+                        bytes(usize::try_from(series.resident_bytes()).unwrap_or(usize::MAX))
                     )));
                 }
                 if data.streamable().is_some() {
@@ -361,8 +363,9 @@ impl StreamableSeries {
 }
 
 /// What needs a series in memory, in words of a setting.
-fn needs_resident_series(training: &trainer::Config, is_on_gpu: bool) -> Option<&'static str> {
+fn needs_resident_series(data: &Data, training: &trainer::Config, is_on_gpu: bool) -> Option<&'static str> {
     match training {
+        _ if data.is_joined_by_graphs() => Some("a graph over instruments"),
         trainer::Config { carry_state: true, .. } => Some("training.carry_state=true"),
         _ if training.streams() => Some("training.loss_on=every_step"),
         _ => is_on_gpu.then_some("training on a GPU"),

@@ -1,19 +1,23 @@
 //! Scalers, and what a series holds besides its arrays.
 
+use std::ops::ControlFlow;
+use std::path::Path;
+
 use rayon::prelude::*;
 
 use super::columns::ColumnsFile;
 use super::cursor::TrackCursor;
 use super::outline::bars_before;
-use super::{Observe, SampleInstants, SeriesPlan};
+use super::{Observe, SampleInstants, SeriesPlan, StreamedInstrument, outlines};
 use crate::bar_source::pieces_of;
 use crate::bars::Bars;
+use crate::error::excluded::refused;
 use crate::error::{Error, Result};
 use crate::series::Segment;
 use crate::series::feature::Feature;
-use crate::series::scale::Scaler;
+use crate::series::scale::{Scaler, Scaling};
 use crate::series::scalers::{Scalers, TimeframeScaler};
-use crate::series::spec::Window;
+use crate::series::spec::{SeriesSpec, Window};
 use crate::series::warnings::{self, ConstantFeature, InstrumentSize};
 use crate::time::timeframe::Timeframe;
 
@@ -161,6 +165,40 @@ impl SeriesPlan<'_> {
         };
         tracks.iter_mut().map(scaler).collect()
     }
+}
+
+/// Scalers of one instrument, fitted up to a given time: those of [`Scalers::fit`].
+///
+/// # Errors
+/// As [`Scalers::fit`], [`Error::Spool`] and [`Error::Interrupted`].
+pub(crate) fn fit_until(
+    instrument: StreamedInstrument<'_>,
+    spec: &SeriesSpec,
+    fit_end_time: i64,
+    folder: &Path,
+    observe: Observe<'_>,
+) -> Result<Scalers> {
+    let windows = spec.checked_windows()?;
+    let counted = outlines(&[instrument], spec, &windows, &|_| ControlFlow::Continue(()))?;
+    let plan = SeriesPlan::without_samples(vec![instrument], spec, windows, counted, folder);
+    let plan = SeriesPlan { fit_end_time, ..plan };
+    if spec.scaling != Scaling::None
+        && let Some(lacking) = plan.too_few_to_fit(0)?
+    {
+        return Err(refused(0, vec![lacking]));
+    }
+    let fitted = plan.fit_instrument(0, observe)?;
+    let timeframe = |(window, scaler): (&Window, Scaler)| {
+        let Scaler { center, scale, .. } = scaler;
+        TimeframeScaler { timeframe: window.timeframe, center, scale }
+    };
+    Ok(Scalers {
+        kind: spec.scaling,
+        fit_end_time,
+        instruments: vec![instrument.name.to_owned()],
+        features: spec.features.clone(),
+        timeframes: plan.windows.iter().zip(fitted).map(timeframe).collect(),
+    })
 }
 
 /// Rows that are held until they are written together.

@@ -24,6 +24,7 @@ use std::path::Path;
 use rayon::prelude::*;
 
 pub use self::emit::{SeriesPiece, TimeframePiece};
+pub(crate) use self::fit::fit_until;
 pub use self::fit::{SeriesHeader, TimeframeHeader};
 use self::outline::{Outline, bars_before, closed_with, too_short};
 use self::times::{TimeStream, TimesFile};
@@ -120,22 +121,11 @@ impl<'a> SeriesPlan<'a> {
             timeframe: instrument.bars.timeframe(),
             pip_size: instrument.pip_size,
         };
-        let base = base_of(&instruments.iter().map(facts).collect::<Vec<_>>())?;
+        base_of(&instruments.iter().map(facts).collect::<Vec<_>>())?;
         let outlines = outlines(instruments, spec, &windows, observe)?;
         let (mut usable, mut outlines, mut excluded) = (instruments.to_vec(), outlines, Vec::new());
         loop {
-            let mut plan = SeriesPlan {
-                instruments: usable,
-                spec,
-                base,
-                windows: windows.clone(),
-                outlines,
-                grid: None,
-                samples: Vec::new(),
-                instants: SampleInstants { count: 0, first: 0, last: 0, alone: Vec::new() },
-                fit_end_time: 0,
-                folder,
-            };
+            let mut plan = SeriesPlan::without_samples(usable, spec, windows.clone(), outlines, folder);
             let lacking = plan.place()?;
             if lacking.is_empty() {
                 return Ok((plan, excluded));
@@ -148,6 +138,28 @@ impl<'a> SeriesPlan<'a> {
             if usable.is_empty() {
                 return Err(refused(0, excluded));
             }
+        }
+    }
+
+    /// A plan whose samples are not placed yet.
+    fn without_samples(
+        instruments: Vec<StreamedInstrument<'a>>,
+        spec: &'a SeriesSpec,
+        windows: Vec<Window>,
+        outlines: Vec<Outline>,
+        folder: &'a Path,
+    ) -> Self {
+        SeriesPlan {
+            base: instruments[0].bars.timeframe(),
+            instruments,
+            spec,
+            windows,
+            outlines,
+            grid: None,
+            samples: Vec::new(),
+            instants: SampleInstants { count: 0, first: 0, last: 0, alone: Vec::new() },
+            fit_end_time: 0,
+            folder,
         }
     }
 

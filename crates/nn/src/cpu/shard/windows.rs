@@ -15,6 +15,8 @@ pub(crate) struct Windows {
     of_each: usize,
     /// First bar of each distinct window, ascending: a row of the batch.
     starts: Vec<usize>,
+    /// Bars of each distinct window that samples have; it goes on to `steps`.
+    lens: Vec<usize>,
     /// Identity of each distinct window: see
     /// [`BatchView::ends`](crate::batch::BatchView::ends).
     ends: Vec<usize>,
@@ -64,6 +66,11 @@ impl Windows {
         let index = |at| self.read.binary_search(at).expect("what every sample reads is among what is read");
         self.read_of_sample.clear();
         self.read_of_sample.extend(self.of_sample.iter().map(index));
+        self.lens.clear();
+        self.lens.resize(self.starts.len(), 0);
+        for &(window, last) in &self.of_sample {
+            self.lens[window] = self.lens[window].max(last + 1);
+        }
         self.ends.clear();
         self.ends.resize(self.starts.len(), 0);
         // A run is known by the end of its first window.
@@ -71,10 +78,12 @@ impl Windows {
         self.lay_bars();
     }
 
-    /// Has every window go on to so many steps, of which nobody reads those that are added.
+    /// Has every window go on to so many steps, of which nobody reads those that are added. They
+    /// share those bars too.
     pub(crate) fn go_on_to(&mut self, steps: usize) {
         assert!(steps >= self.steps, "windows that are read to their end");
         self.steps = steps;
+        self.lens.fill(steps);
         self.lay_bars();
     }
 
@@ -82,10 +91,15 @@ impl Windows {
         self.offsets.clear();
         self.runs.clear();
         self.bars = 0;
-        for (w, &start) in self.starts.iter().enumerate() {
-            // A window that begins inside the one before it shares its bars with it.
-            let ahead = w.checked_sub(1).map(|before| start - self.starts[before]).filter(|&ahead| ahead < self.steps);
-            let offset = ahead.map_or(self.bars, |ahead| self.offsets[w - 1] + ahead);
+        // Last bar so far that a sample has, and one.
+        let mut covered = 0;
+        for (w, (&start, &len)) in self.starts.iter().zip(&self.lens).enumerate() {
+            // A window that begins inside those before it shares its bars with them. The bars that
+            // they only go on to are not shared: which ones those are is a matter of what else is
+            // in the batch, and a shard's sums are a matter of the shard alone.
+            let before = w.checked_sub(1).filter(|_| start < covered);
+            let offset = before.map_or(self.bars, |before| self.offsets[before] + start - self.starts[before]);
+            covered = covered.max(start + len);
             match self.runs.last_mut() {
                 Some((first, len)) if self.offsets[*first] + *len == offset => *len += 1,
                 _ => self.runs.push((w, 1)),
@@ -285,6 +299,23 @@ mod tests {
         assert!(windows(&[0, 1, 2, 3], 4).overlap());
         // Windows that only touch share nothing.
         assert_eq!(windows(&[0, 4], 4).bars(), 8);
+    }
+
+    #[test]
+    fn runs_share_the_bars_of_samples_whatever_lies_between_them() {
+        // A run of two samples and one of four, in a batch with nothing or two bars between them.
+        let laid = |between: usize| {
+            let starts = [0, 1, 5 + between, 6 + between, 7 + between, 8 + between];
+            let mut of = Windows::default();
+            of.set(&starts, &starts, 4, &[2, 4]);
+            (of.steps(), of.offsets.clone(), of.bars(), of.overlap())
+        };
+        assert_eq!(laid(0), (7, vec![0, 7], 14, false));
+        assert_eq!(laid(2), laid(0));
+        // The third begins within the first, past the second.
+        let mut of = Windows::default();
+        of.set(&[0, 1, 2, 3, 4, 1, 6], &[0, 1, 2, 3, 4, 1, 6], 3, &[5, 1, 1]);
+        assert_eq!((of.offsets.as_slice(), of.bars()), (&[0, 1, 6][..], 13));
     }
 
     #[test]

@@ -3,13 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use megabatch_bars::{
-    AlignedSeries, Bars, CommonTimes, Excluded, Instrument, OnError, ReadOptions, Recording, Universe, align,
-    align_usable, on_common_times, pip_size_of, read_all, read_pair,
-};
+use megabatch_bars::{Excluded, ReadOptions, Recording, Universe, pip_size_of};
 
+use super::Recipe;
 use super::lists::PipSizes;
-use super::{Calendar, Recipe};
 use crate::error::{Error, Result};
 
 /// The bars of the instruments that can be used, with the size of a pip of each, and the
@@ -21,26 +18,6 @@ pub(crate) struct Recordings {
 }
 
 impl Recordings {
-    /// The recordings as they are aligned.
-    pub(crate) fn instruments(&self) -> Vec<Instrument<'_>> {
-        let together = self.universe.recordings.iter().zip(&self.pip_sizes);
-        together
-            .map(|(Recording { symbol, bars, .. }, &pip_size)| Instrument { name: symbol, bars, pip_size })
-            .collect()
-    }
-
-    /// The series that the recipe makes of them. Where errors are to be passed over, an instrument
-    /// that cannot be in it joins those that are left out.
-    pub(crate) fn align(&mut self, recipe: &Recipe) -> Result<AlignedSeries> {
-        let spec = recipe.spec();
-        if recipe.on_error == OnError::Fail {
-            return Ok(align(&self.instruments(), &spec)?);
-        }
-        let (series, left_out) = align_usable(&self.instruments(), &spec)?;
-        self.exclude(left_out);
-        Ok(series)
-    }
-
     /// Moves instruments to those that are excluded.
     pub(crate) fn exclude(&mut self, left_out: Vec<Excluded>) {
         let is_kept = |symbol: &String| left_out.iter().all(|Excluded { symbol: lacking, .. }| lacking != symbol);
@@ -54,36 +31,12 @@ impl Recordings {
 }
 
 impl Recipe {
-    /// Reads the bars.
-    pub(crate) fn read(&self) -> Result<Recordings> {
-        let options = self.read_options();
-        let mut universe =
-            if self.bid.is_empty() { read_all(&self.bars, &options)? } else { self.read_pairs(&options)? };
-        if self.calendar == Calendar::Common {
-            keep_common_times(&mut universe)?;
-        }
-        self.with_pip_sizes(universe)
-    }
-
     /// Gives each instrument the size of its pip.
     pub(super) fn with_pip_sizes(&self, universe: Universe) -> Result<Recordings> {
         self.require_known_symbols(&universe.recordings)?;
         let sizes = universe.recordings.iter().map(|recording| self.pip_size_of(&recording.symbol));
         let pip_sizes = sizes.collect::<Result<_>>()?;
         Ok(Recordings { universe, pip_sizes })
-    }
-
-    fn read_pairs(&self, options: &ReadOptions) -> Result<Universe> {
-        let (bids, mut asks) = (by_symbol(&self.bid, options)?, by_symbol(&self.ask, options)?);
-        let mut universe = Universe::default();
-        for (symbol, bid) in bids {
-            let ask = asks.remove(&symbol).ok_or_else(|| one_sided(&symbol, "bid", "ask"))?;
-            universe.recordings.push(read_pair(&bid, &ask, options)?);
-        }
-        match asks.into_keys().next() {
-            Some(symbol) => Err(one_sided(&symbol, "ask", "bid")),
-            None => Ok(universe),
-        }
     }
 
     /// The files of a symbol.
@@ -118,18 +71,6 @@ impl Recipe {
         }
         if self.spec().uses_pips() { Ok(pip_size_of(symbol)?) } else { Ok(1.0) }
     }
-}
-
-/// Drops the bars at times at which few instruments have one, and warns of them in the summaries.
-fn keep_common_times(universe: &mut Universe) -> Result<()> {
-    let instruments: Vec<(&str, &Bars)> =
-        universe.recordings.iter().map(|recording| (recording.symbol.as_str(), &recording.bars)).collect();
-    let CommonTimes { bars, dropped, .. } = on_common_times(&instruments)?;
-    for ((recording, bars), dropped) in universe.recordings.iter_mut().zip(bars).zip(dropped) {
-        recording.summary.warnings.extend(common_times_warning(dropped, recording.bars.len()));
-        recording.bars = bars;
-    }
-    Ok(())
 }
 
 pub(super) fn common_times_warning(dropped: usize, all: usize) -> Option<String> {

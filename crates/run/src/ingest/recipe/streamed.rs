@@ -18,17 +18,17 @@ use crate::ingest::spool::{Parsed, SpoolFolder, SymbolFiles};
 use crate::ingest::work::Pass;
 
 /// The bars of the instruments that can be used, in files.
-pub(in crate::ingest) struct StreamedRecordings {
+pub(crate) struct StreamedRecordings {
     /// Symbols and summaries; their bars are empty.
-    pub(in crate::ingest) recordings: Recordings,
+    pub(crate) recordings: Recordings,
     /// The bars of each.
-    pub(in crate::ingest) bars: Vec<SpooledBars>,
-    pub(in crate::ingest) fingerprints: Fingerprints,
+    pub(crate) bars: Vec<SpooledBars>,
+    pub(crate) fingerprints: Fingerprints,
 }
 
 impl Recipe {
     /// Reads the bars into `folder`, several symbols at once.
-    pub(in crate::ingest) fn read_streamed(&self, folder: &SpoolFolder, host: &Host<'_>) -> Result<StreamedRecordings> {
+    pub(crate) fn read_streamed(&self, folder: &SpoolFolder, host: &Host<'_>) -> Result<StreamedRecordings> {
         let options = self.read_options();
         let groups = self.symbol_files(&options)?;
         let size = |path: &PathBuf| path.metadata().map_or(0, |found| found.len());

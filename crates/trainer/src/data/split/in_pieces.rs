@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 
-//! The split of samples whose times are read in pieces: memory does not grow with their number,
-//! but for the lists of the parts.
+//! The split of samples whose times are read in pieces: memory grows with the runs of consecutive
+//! samples in the parts, not with the samples.
 
 use std::error::Error as StdError;
 use std::ops::Range;
@@ -59,11 +59,11 @@ pub enum PurgeRule {
 ///
 /// # Errors
 /// As [`split`](super::split); [`Error::Gather`] where times cannot be read.
-pub fn split_in_pieces(times: &dyn SampleTimes, fractions: SplitFractions, purge: PurgeRule) -> Result<Split> {
+pub fn split_in_pieces(times: &dyn SampleTimes, fractions: SplitFractions, purge: PurgeRule) -> Result<SplitRanges> {
     check(fractions)?;
     let reader = Reader { times, purge };
     let [validation_start_ns, test_start_ns] = reader.instants(fractions)?;
-    let mut parts = [(); 3].map(|()| Ranges::default());
+    let mut parts = [(); 3].map(|()| SampleRanges::default());
     reader.scan(TimeColumn::Sample, &reader.all(), |sample, time| {
         let part = match time {
             _ if time < validation_start_ns => 0,
@@ -86,15 +86,56 @@ pub fn split_in_pieces(times: &dyn SampleTimes, fractions: SplitFractions, purge
         }
     }
     let purged = times.len() - train.len() - validation.len() - test.len();
-    let [train, validation, test] = [train, validation, test].map(Ranges::into_list);
-    Ok(Split { train, validation, test, validation_start_ns, test_start_ns, purged })
+    Ok(SplitRanges { train, validation, test, validation_start_ns, test_start_ns, purged })
+}
+
+/// [`Split`] whose parts are runs of consecutive samples.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SplitRanges {
+    /// Samples to train on.
+    pub train: SampleRanges,
+    /// Samples to validate on.
+    pub validation: SampleRanges,
+    /// Samples kept for the test.
+    pub test: SampleRanges,
+    /// As [`Split::validation_start_ns`].
+    pub validation_start_ns: i64,
+    /// As [`Split::test_start_ns`].
+    pub test_start_ns: i64,
+    /// Samples that the purge took away.
+    pub purged: usize,
+}
+
+impl From<SplitRanges> for Split {
+    fn from(split: SplitRanges) -> Self {
+        let SplitRanges { train, validation, test, validation_start_ns, test_start_ns, purged } = split;
+        let [train, validation, test] = [train, validation, test].map(|part| part.iter().collect());
+        Split { train, validation, test, validation_start_ns, test_start_ns, purged }
+    }
+}
+
+impl From<&Split> for SplitRanges {
+    fn from(split: &Split) -> Self {
+        let [train, validation, test] =
+            [&split.train, &split.validation, &split.test].map(|part| part.iter().copied().collect());
+        let Split { validation_start_ns, test_start_ns, purged, .. } = *split;
+        SplitRanges { train, validation, test, validation_start_ns, test_start_ns, purged }
+    }
 }
 
 /// Ascending samples, as runs of consecutive ones.
-#[derive(Debug, Default)]
-struct Ranges(Vec<Range<usize>>);
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SampleRanges(Vec<Range<usize>>);
 
-impl Ranges {
+impl FromIterator<usize> for SampleRanges {
+    fn from_iter<I: IntoIterator<Item = usize>>(samples: I) -> Self {
+        let mut ranges = SampleRanges::default();
+        samples.into_iter().for_each(|sample| ranges.push(sample));
+        ranges
+    }
+}
+
+impl SampleRanges {
     fn push(&mut self, sample: usize) {
         match self.0.last_mut() {
             Some(last) if last.end == sample => last.end += 1,
@@ -102,14 +143,24 @@ impl Ranges {
         }
     }
 
-    fn len(&self) -> usize {
+    /// The runs, none of which is empty.
+    pub fn runs(&self) -> &[Range<usize>] {
+        &self.0
+    }
+
+    /// The samples, one by one.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.0.iter().cloned().flatten()
+    }
+
+    /// Number of samples.
+    pub fn len(&self) -> usize {
         self.0.iter().map(ExactSizeIterator::len).sum()
     }
 
-    fn into_list(self) -> Vec<usize> {
-        let mut list = Vec::with_capacity(self.len());
-        self.0.into_iter().for_each(|range| list.extend(range));
-        list
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
@@ -120,11 +171,11 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn all(self) -> Ranges {
-        Ranges(std::iter::once(0..self.times.len()).filter(|all| !all.is_empty()).collect())
+    fn all(self) -> SampleRanges {
+        SampleRanges(std::iter::once(0..self.times.len()).filter(|all| !all.is_empty()).collect())
     }
 
-    fn scan(self, column: TimeColumn, samples: &Ranges, mut each: impl FnMut(usize, i64)) -> Result<()> {
+    fn scan(self, column: TimeColumn, samples: &SampleRanges, mut each: impl FnMut(usize, i64)) -> Result<()> {
         for range in &samples.0 {
             let (first, last, count) = (range.start, range.end - 1, range.len());
             let mut piece = |first: usize, times: &[i64]| (first..).zip(times).for_each(|(n, &time)| each(n, time));
@@ -135,7 +186,7 @@ impl Reader<'_> {
     }
 
     /// The time from which a sample is clear of all samples of `earlier`.
-    fn after(self, earlier: &Ranges) -> Result<i64> {
+    fn after(self, earlier: &SampleRanges) -> Result<i64> {
         let (column, beyond) = match self.purge {
             PurgeRule::Windows => (TimeColumn::LabelEnd, 0),
             PurgeRule::Duration(duration_ns) => (TimeColumn::Sample, duration_ns),
@@ -146,9 +197,9 @@ impl Reader<'_> {
     }
 
     /// The samples of `part` that are clear of what ends at `limit_ns`.
-    fn keep(self, part: &Ranges, limit_ns: i64) -> Result<Ranges> {
+    fn keep(self, part: &SampleRanges, limit_ns: i64) -> Result<SampleRanges> {
         let column = if self.purge == PurgeRule::Windows { TimeColumn::WindowStart } else { TimeColumn::Sample };
-        let mut kept = Ranges::default();
+        let mut kept = SampleRanges::default();
         self.scan(column, part, |sample, start| {
             if start >= limit_ns {
                 kept.push(sample);
@@ -291,8 +342,8 @@ mod tests {
         }
     }
 
-    fn text(split: Result<Split>) -> String {
-        split.map_or_else(|error| error.to_string(), |split| format!("{split:?}"))
+    fn text<S: Into<Split>>(split: Result<S>) -> String {
+        split.map_or_else(|error| error.to_string(), |split| format!("{:?}", split.into()))
     }
 
     proptest! {
@@ -309,6 +360,9 @@ mod tests {
             let pieces = InPieces { columns: [&time, &window_start, &label_end], piece };
             let windows = Purge::Windows { window_start_ns: &window_start, label_end_ns: &label_end };
             let found = split_in_pieces(&pieces, fractions, PurgeRule::Windows);
+            if let Ok(found) = &found {
+                prop_assert_eq!(&SplitRanges::from(&Split::from(found.clone())), found);
+            }
             prop_assert_eq!(text(found), text(split(&time, fractions, windows)));
             let found = split_in_pieces(&pieces, fractions, PurgeRule::Duration(horizon));
             prop_assert_eq!(text(found), text(split(&time, fractions, Purge::Duration(horizon))));

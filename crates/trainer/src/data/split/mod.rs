@@ -12,7 +12,7 @@ mod walk_forward;
 
 use serde::{Deserialize, Serialize};
 
-pub use in_pieces::{PurgeRule, SampleTimes, TimeColumn, split_in_pieces};
+pub use in_pieces::{PurgeRule, SampleRanges, SampleTimes, SplitRanges, TimeColumn, split_in_pieces};
 pub use walk_forward::{TrainingWindow, WalkForward, walk_forward};
 
 use crate::error::{Error, Result};

@@ -1,0 +1,218 @@
+//! Comparison of a series file with the series that its bars give, a piece at a time.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use megabatch_bars::SeriesPiece;
+use megabatch_chunk_io::{SeriesColumn, SeriesDescription, SeriesFile, SeriesSource, SeriesTimeframeFile};
+use rayon::prelude::*;
+
+use crate::error::Result;
+
+/// Objects of a series file in the order in which a difference is named: the first object of all
+/// that differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+enum Object {
+    SampleTime,
+    ReachTime,
+    LabelEndTime,
+    Instrument,
+    Targets,
+    Timeframes,
+    /// Then, by timeframe, its values, and its index with features and scaler.
+    FirstTimeframe,
+}
+
+/// Comparison of the series in `source` with pieces that come in any order and from any thread.
+pub(super) struct Comparison<'a> {
+    source: &'a SeriesSource,
+    /// Rank of the first object that differs so far. Those after it decide nothing any more.
+    first_different: AtomicUsize,
+}
+
+/// Reads rows of an object.
+type ReadRows<'a> = &'a dyn Fn(Range<usize>, &mut [f32]) -> megabatch_chunk_io::Result<()>;
+
+impl<'a> Comparison<'a> {
+    /// Begins with everything in `source` but its bars and samples, which should be `expected`.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(super) fn begin(source: &'a SeriesSource, expected: &SeriesDescription) -> Self {
+        let comparison = Comparison { source, first_different: AtomicUsize::new(usize::MAX) };
+        let file = source.file();
+        if file.shape().samples != expected.samples {
+            comparison.differs(Object::SampleTime as usize);
+        }
+        if file.instruments() != expected.instruments.as_deref().unwrap_or_default() {
+            comparison.differs(Object::Instrument as usize);
+        }
+        if file.shape().horizons != expected.horizons {
+            comparison.differs(Object::Targets as usize);
+        }
+        if file.timeframes().len() != expected.timeframes.len() {
+            comparison.differs(Object::Timeframes as usize);
+        }
+        for (k, (found, expected)) in file.timeframes().iter().zip(&expected.timeframes).enumerate() {
+            if file.bars(k) != expected.bars || found.feature_names().len() != expected.feature_names.len() {
+                comparison.differs(values_of(k));
+            }
+            let is_same = found.name() == expected.name
+                && found.steps() == expected.steps
+                && found.feature_names() == expected.feature_names
+                && found.instrument_starts() == expected.instrument_start
+                && found.segment_starts() == expected.segment_start
+                && found.scaler() == expected.scaler.as_ref();
+            if !is_same {
+                comparison.differs(index_of(k));
+            }
+        }
+        comparison
+    }
+
+    fn file(&self) -> &SeriesFile {
+        self.source.file()
+    }
+
+    fn differs(&self, rank: usize) {
+        self.first_different.fetch_min(rank, Relaxed);
+    }
+
+    /// True if a difference in the object of this rank would be named.
+    fn decides(&self, rank: usize) -> bool {
+        rank < self.first_different.load(Relaxed)
+    }
+
+    /// Compares the rows and samples of `piece`.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(super) fn compare(&self, piece: &SeriesPiece) -> Result<()> {
+        let first = piece.first_sample;
+        self.compare_integers(Object::SampleTime as usize, SeriesColumn::SampleTime, first, &piece.sample_time)?;
+        self.compare_integers(Object::ReachTime as usize, SeriesColumn::ReachTime, first, &piece.receptive_start)?;
+        // A file of before does not tell it.
+        if self.file().has_column(SeriesColumn::LabelEndTime) {
+            let (rank, column) = (Object::LabelEndTime as usize, SeriesColumn::LabelEndTime);
+            self.compare_integers(rank, column, first, &piece.label_end_time)?;
+        }
+        self.compare_instruments(first, &piece.sample_instrument);
+        let timeframes = piece.timeframes.len();
+        // The numbers are nearly all bytes of the file.
+        (0..timeframes + 1).into_par_iter().with_max_len(1).try_for_each(|k| match piece.timeframes.get(k) {
+            None => {
+                let read = |rows: Range<usize>, out: &mut [f32]| self.source.read_targets(&[rows], out).map(drop);
+                self.compare_numbers(Object::Targets as usize, &read, first, &piece.targets)
+            }
+            Some(rows) => {
+                let read = |rows: Range<usize>, out: &mut [f32]| self.source.read_bars(k, &[rows], out).map(drop);
+                self.compare_numbers(values_of(k), &read, rows.first_row, &rows.values)?;
+                self.compare_integers(index_of(k), SeriesColumn::CloseTime(k), rows.first_row, &rows.close_time)?;
+                self.compare_integers(index_of(k), SeriesColumn::SampleEnd(k), first, &rows.end)
+            }
+        })
+    }
+
+    fn compare_integers(&self, rank: usize, column: SeriesColumn, first: usize, expected: &[i64]) -> Result<()> {
+        if !self.decides(rank) || expected.is_empty() {
+            return Ok(());
+        }
+        if !self.file().has_column(column) {
+            self.differs(rank);
+            return Ok(());
+        }
+        let mut found = vec![0; expected.len()];
+        self.file().read_column(column, first..first + expected.len(), &mut found)?;
+        if found != expected {
+            self.differs(rank);
+        }
+        Ok(())
+    }
+
+    fn compare_instruments(&self, first: usize, expected: &[i32]) {
+        if self.file().instruments().is_empty() || !self.decides(Object::Instrument as usize) {
+            return;
+        }
+        let is_same =
+            |(n, &instrument): (usize, &i32)| self.file().instrument_of(n) == usize::try_from(instrument).ok();
+        if !(first..).zip(expected).all(is_same) {
+            self.differs(Object::Instrument as usize);
+        }
+    }
+
+    /// Compares rows from place `first` on that `read` reads, bit for bit.
+    fn compare_numbers(&self, rank: usize, read: ReadRows<'_>, first: usize, expected: &[f32]) -> Result<()> {
+        if !self.decides(rank) || expected.is_empty() {
+            return Ok(());
+        }
+        let width = self.width(rank);
+        let mut found = vec![0.0; ROWS.min(expected.len() / width) * width];
+        for (place, expected) in expected.chunks(found.len()).enumerate() {
+            let first = first + place * ROWS;
+            let found = &mut found[..expected.len()];
+            read(first..first + expected.len() / width, found)?;
+            if found.iter().zip(expected).any(|(a, b)| a.to_bits() != b.to_bits()) {
+                self.differs(rank);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Numbers of a row of the object.
+    fn width(&self, rank: usize) -> usize {
+        match rank.checked_sub(Object::FirstTimeframe as usize) {
+            Some(of_timeframe) => self.file().timeframes()[of_timeframe / 2].feature_names().len(),
+            None => self.file().shape().horizons,
+        }
+    }
+
+    /// The first object that is different, if any.
+    pub(super) fn difference(&self) -> Option<String> {
+        let of_timeframe = |rank: usize, timeframe: &SeriesTimeframeFile| match rank % 2 {
+            0 => format!("/series/{}/values", timeframe.name()),
+            _ => format!("the index, the features or the scaler of {}", timeframe.name()),
+        };
+        let named = [
+            (Object::SampleTime, "/samples/time"),
+            (Object::ReachTime, "/samples/reach_time"),
+            (Object::LabelEndTime, "/samples/label_end_time"),
+            (Object::Instrument, "/samples/instrument"),
+            (Object::Targets, "/targets"),
+            (Object::Timeframes, "/series"),
+        ];
+        let rank = self.first_different.load(Relaxed);
+        if rank == usize::MAX {
+            return None;
+        }
+        Some(match rank.checked_sub(Object::FirstTimeframe as usize) {
+            Some(rank) => of_timeframe(rank, &self.file().timeframes()[rank / 2]),
+            None => named.into_iter().find(|&(object, _)| object as usize == rank)?.1.to_owned(),
+        })
+    }
+}
+
+/// Rows that are compared at once.
+const ROWS: usize = 4096;
+
+fn values_of(timeframe: usize) -> usize {
+    Object::FirstTimeframe as usize + 2 * timeframe
+}
+
+fn index_of(timeframe: usize) -> usize {
+    values_of(timeframe) + 1
+}
+
+/// The first root attribute of `file` that is not that of `expected`; the account of the bars is
+/// none of them.
+///
+/// # Errors
+/// Those of reading.
+pub(super) fn different_attribute(file: &SeriesFile, expected: &SeriesDescription) -> Result<Option<String>> {
+    let found = file.attributes()?;
+    let names: BTreeSet<&String> = found.keys().chain(expected.attributes.keys()).collect();
+    let mut names = names.into_iter().filter(|name| *name != "source");
+    Ok(names.find(|&name| found.get(name) != expected.attributes.get(name)).cloned())
+}
