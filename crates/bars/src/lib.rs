@@ -55,7 +55,8 @@ pub use series::scalers::{Scalers, TimeframeScaler};
 pub use series::series_stream::{SeriesStep, SeriesStream};
 pub use series::spec::{SeriesSpec, Window};
 pub use series::streamed::{
-    Observe, SampleInstants, SeriesHeader, SeriesPiece, SeriesPlan, StreamedInstrument, TimeframeHeader, TimeframePiece,
+    Observe, SampleInstants, SeriesHeader, SeriesPiece, SeriesPlan, StreamedInstrument, TimeframeHeader,
+    TimeframePiece, bars_before,
 };
 pub use series::target::TargetKind;
 pub use series::{AlignedSeries, Segment, TimeframeSeries};

@@ -141,10 +141,10 @@ pub fn prove_scalers(
         bars.read(0..bars.len(), &mut held)?;
         Scalers::fit(&[Instrument { name, bars: &held, pip_size }], &spec, scalers.fit_end_time)
     };
-    let mut streamed = Vec::with_capacity(instruments.len());
-    for &Instrument { name, bars, pip_size } in instruments {
-        streamed.push(StreamedInstrument { name, bars, pip_size });
-    }
+    let streamed: Vec<StreamedInstrument<'_>> = instruments
+        .iter()
+        .map(|&Instrument { name, bars, pip_size }| StreamedInstrument { name, bars, pip_size })
+        .collect();
     prove_scalers_by(&fit, &streamed, &spec, scalers, Future { moment, holes: spec.holes, bars_min: 0 })
 }
 

@@ -324,28 +324,33 @@ fn launch(mpi: &Mpi, options: &[&str], ranks: u32, program: &[String], log: &Pat
     job.with_context(|| format!("{}: cannot be started", mpi.launcher.display()))
 }
 
-/// Waits for the end of `job`: true if it says that all went well, `None` where it has not ended.
-fn wait(job: &mut Child, patience: Duration) -> Result<Option<bool>> {
+/// Looks for something until it is there; `None` where it has not come in `patience`.
+fn poll<T>(patience: Duration, mut look: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
     let start = Instant::now();
     while start.elapsed() < patience {
-        if let Some(status) = job.try_wait()? {
-            return Ok(Some(status.success()));
+        if let Some(found) = look()? {
+            return Ok(Some(found));
         }
         thread::sleep(LOOK);
     }
     Ok(None)
 }
 
+/// Waits for the end of `job`: true if it says that all went well, `None` where it has not ended.
+fn wait(job: &mut Child, patience: Duration) -> Result<Option<bool>> {
+    poll(patience, || Ok(job.try_wait()?.map(|status| status.success())))
+}
+
 impl Launched {
     /// Sends `signal` to a rank, some time after the run in `folder` has its first checkpoint.
     fn signal_rank(self, signal: &str, folder: &Path, rank: u32, after: Duration) -> Result<Self> {
         let mut launched = self;
-        let start = Instant::now();
-        while !folder.join("checkpoints").exists() {
-            ensure!(start.elapsed() < PATIENCE, "no checkpoint came\n{}", launched.text()?);
-            ensure!(launched.job.try_wait()?.is_none(), "the job ended before\n{}", launched.text()?);
-            thread::sleep(LOOK);
-        }
+        let begun = poll(PATIENCE, || {
+            let is_there = folder.join("checkpoints").exists();
+            ensure!(is_there || launched.job.try_wait()?.is_none(), "the job ended before\n{}", launched.text()?);
+            Ok(is_there.then_some(()))
+        })?;
+        ensure!(begun.is_some(), "no checkpoint came\n{}", launched.text()?);
         thread::sleep(after);
         launched.signal(signal, rank)?;
         Ok(launched)

@@ -21,7 +21,7 @@ const GOAL: f64 = 0.93;
 const SETTINGS: [&str; 3] =
     ["gpu_optimization.batch_size=128", "distributed.timeout=60", "training.validation_samples=128"];
 
-/// What is measured.
+/// Processes and threads whose speed is measured.
 #[derive(Clone, Copy)]
 struct Contestant {
     name: &'static str,

@@ -21,5 +21,5 @@ pub use megabatch_bars::{
     Timeframe, Weekends, Zone,
 };
 pub use recipe::{Calendar, FeatureList, PipSizes, Recipe, SampleRange, Windows, symbol_name};
-pub(crate) use recipe::{Recordings, StreamedRecordings};
+pub(crate) use recipe::{Recordings, StreamedRecordings, fit, instruments_of};
 pub use series::ingest;

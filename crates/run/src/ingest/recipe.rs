@@ -24,7 +24,7 @@ use crate::text::Duration;
 
 pub use lists::{FeatureList, PipSizes, symbol_name};
 pub(crate) use recordings::Recordings;
-pub(crate) use streamed::StreamedRecordings;
+pub(crate) use streamed::{StreamedRecordings, fit, instruments_of};
 pub use windows::{SampleRange, Windows};
 
 /// What decides what a series file holds.

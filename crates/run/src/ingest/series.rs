@@ -3,10 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use megabatch_bars::{
-    BarSource as _, OnError, RowError, SeriesHeader, SeriesPiece, SeriesPlan, SpooledBars, StreamedInstrument,
-    estimated_rows, listed,
-};
+use megabatch_bars::{RowError, SeriesHeader, SeriesPiece, SpooledBars, estimated_rows, listed};
 use megabatch_chunk_io::{BarRows, SampleRows, SeriesWriter, write_series_in_pieces};
 use rayon::ThreadPoolBuilder;
 use serde_json::{Value, json};
@@ -14,8 +11,8 @@ use serde_json::{Value, json};
 use super::disk::require_free;
 use super::kept_series::{KeptSeries, PrefixCheck};
 use super::provenance::{SeriesAccount, account_of};
-use super::recipe::StreamedRecordings;
-use super::spool::SpoolFolder;
+use super::recipe::{StreamedRecordings, fit, instruments_of};
+use super::spool::{PARSED_ROW_BYTES, SpoolFolder};
 use super::work::Pass;
 use super::{Recipe, Recordings, universe};
 use crate::adapters::series::{Origin, series_description};
@@ -89,35 +86,19 @@ pub(super) fn write(
     kept: Option<KeptSeries>,
 ) -> Result<SeriesFindings> {
     require_room(recipe, folder)?;
-    let StreamedRecordings { mut recordings, bars, fingerprints } = recipe.read_streamed(folder, host)?;
-    let spec = recipe.spec();
-    let symbols: Vec<String> = recordings.universe.recordings.iter().map(|one| one.symbol.clone()).collect();
-    let one = |((name, bars), &pip_size): ((_, _), &f64)| instrument(name, bars, pip_size);
-    let instruments: Vec<StreamedInstrument<'_>> =
-        symbols.iter().map(String::as_str).zip(&bars).zip(&recordings.pip_sizes).map(one).collect();
-    let total: usize = bars.iter().map(SpooledBars::len).sum();
-    let counting = Pass::begin(host, "count", "bars", total as u64);
-    let observe = |bars: usize| counting.advance(bars as u64);
+    let read = recipe.read_streamed(folder, host)?;
+    let (spec, symbols) = (recipe.spec(), read.symbols());
+    let StreamedRecordings { mut recordings, bars, fingerprints } = read;
+    let instruments = instruments_of(&symbols, &bars, &recordings.pip_sizes);
     let fit_end = kept.as_ref().map(|kept| kept.scalers.fit_end_time);
-    let plan = match recipe.on_error {
-        OnError::Fail => SeriesPlan::of_until(&instruments, &spec, fit_end, folder.path(), &observe)?,
-        OnError::Skip | OnError::Repair => {
-            let (plan, excluded) = SeriesPlan::of_usable_until(&instruments, &spec, fit_end, folder.path(), &observe)?;
-            recordings.exclude(excluded);
-            plan
-        }
-    };
-    drop(counting);
+    let plan = recordings.plan(recipe, &instruments, &spec, fit_end, folder, host)?;
     // Beside the series, the features that scalers are fitted on, of the instruments under way.
     let share = rayon::current_num_threads().min(recordings.pip_sizes.len()) as f64 / recordings.pip_sizes.len() as f64;
     let to_fit = if kept.is_some() { 0 } else { plan.bars_to_fit()? };
     let scratch = to_fit as f64 * (4 * spec.features.len()) as f64 * share * 1.5;
     require_free(folder.path(), plan.array_bytes() as u64 + scratch as u64, "the series")?;
     let header = match &kept {
-        None => {
-            let fitting = Pass::begin(host, "fit", "bars", to_fit as u64);
-            plan.fit(&|bars| fitting.advance(bars as u64))?
-        }
+        None => fit(&plan, host)?,
         Some(kept) => {
             let names = recordings.universe.recordings.iter().map(|one| one.symbol.clone());
             kept.require_same_instruments(&names.collect::<Vec<_>>())?;
@@ -149,10 +130,6 @@ pub(super) fn write(
     Ok(findings)
 }
 
-fn instrument<'a>(name: &'a str, bars: &'a SpooledBars, pip_size: f64) -> StreamedInstrument<'a> {
-    StreamedInstrument { name, bars, pip_size }
-}
-
 fn write_piece(writer: &SeriesWriter<'_>, piece: &SeriesPiece) -> Result<()> {
     let first = piece.first_sample;
     writer.write_samples(&SampleRows {
@@ -173,8 +150,6 @@ fn write_piece(writer: &SeriesWriter<'_>, piece: &SeriesPiece) -> Result<()> {
 
 /// Bytes of input below which nobody asks for the room on the disk before bars are read.
 const SMALL_INPUT_BYTES: u64 = 64 << 20;
-/// Temporary bytes a row that is being parsed.
-const PARSED_ROW_BYTES: f64 = 80.0;
 
 /// Refuses a disk that cannot take the parsed bars and the series, as far as the files' first lines
 /// tell how many bars there are.
@@ -194,7 +169,7 @@ fn require_room(recipe: &Recipe, folder: &SpoolFolder) -> Result<()> {
     let sample_bytes = (28 + 8 * spec.windows.len() + 4 * spec.horizon) as f64 / spec.stride.max(1) as f64;
     let share = (rayon::current_num_threads() as f64 / files.len() as f64).min(1.0);
     let series = bars * (rows * row_bytes + sample_bytes);
-    let spool = bars * (SpooledBars::BAR_BYTES as f64 + PARSED_ROW_BYTES * share);
+    let spool = bars * (SpooledBars::BAR_BYTES as f64 + PARSED_ROW_BYTES as f64 * share);
     // The estimate is a tenth too high where gaps and warm-ups take many bars.
     let needed = (0.9 * (series + spool)) as u64;
     require_free(folder.path(), needed.saturating_sub(folder.bytes()), "parsed bars and the series")

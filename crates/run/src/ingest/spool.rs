@@ -23,6 +23,9 @@ use xxhash_rust::xxh3::Xxh3;
 use super::provenance::fingerprint;
 use crate::error::{Context as _, Error, Result};
 
+/// Temporary bytes of a row while it is parsed, beside those of its bar.
+pub(crate) const PARSED_ROW_BYTES: u64 = 80;
+
 /// The folder of parsed bars of one output; removed when the work ends by itself.
 pub(crate) struct SpoolFolder {
     path: PathBuf,

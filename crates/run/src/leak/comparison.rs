@@ -37,9 +37,6 @@ type ReadRows<'a> = &'a dyn Fn(Range<usize>, &mut [f32]) -> megabatch_chunk_io::
 
 impl<'a> Comparison<'a> {
     /// Begins with everything in `source` but its bars and samples, which should be `expected`.
-    ///
-    /// # Errors
-    /// Those of reading.
     pub(super) fn begin(source: &'a SeriesSource, expected: &SeriesDescription) -> Self {
         let comparison = Comparison { source, first_different: AtomicUsize::new(usize::MAX) };
         let file = source.file();
@@ -88,7 +85,7 @@ impl<'a> Comparison<'a> {
     /// Compares the rows and samples of `piece`.
     ///
     /// # Errors
-    /// Those of reading.
+    /// An object of the file that cannot be read.
     pub(super) fn compare(&self, piece: &SeriesPiece) -> Result<()> {
         let first = piece.first_sample;
         self.compare_integers(Object::SampleTime as usize, SeriesColumn::SampleTime, first, &piece.sample_time)?;
@@ -209,7 +206,7 @@ fn index_of(timeframe: usize) -> usize {
 /// none of them.
 ///
 /// # Errors
-/// Those of reading.
+/// An attribute that cannot be read.
 pub(super) fn different_attribute(file: &SeriesFile, expected: &SeriesDescription) -> Result<Option<String>> {
     let found = file.attributes()?;
     let names: BTreeSet<&String> = found.keys().chain(expected.attributes.keys()).collect();

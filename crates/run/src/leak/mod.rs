@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use megabatch_bars::{
-    BarSource, Moment, OnError, Proof, Scalers, Segment, SeriesHeader, SeriesPlan, SeriesSpec, SpooledBars,
-    StreamedInstrument, bar_files, estimated_rows, prove_samples, prove_streamed_scalers,
+    Moment, Proof, Scalers, Segment, SeriesHeader, SeriesPlan, SeriesSpec, SpooledBars, StreamedInstrument, bar_files,
+    estimated_rows, prove_samples, prove_streamed_scalers,
 };
 use megabatch_chunk_io::{AttributeValue, SeriesColumn, SeriesSource, Source, SourceOptions};
 use megabatch_gpu_core::Device;
@@ -29,9 +29,9 @@ use crate::findings::Findings;
 use crate::host::{Host, Work};
 use crate::ingest::disk::require_free;
 use crate::ingest::provenance::{LISTS, SeriesAccount, account_of, fingerprint, kept_fit_end_time, recorded_files};
-use crate::ingest::spool::SpoolFolder;
+use crate::ingest::spool::{PARSED_ROW_BYTES, SpoolFolder};
 use crate::ingest::work::Pass;
-use crate::ingest::{Recipe, StreamedRecordings};
+use crate::ingest::{Recipe, StreamedRecordings, fit, instruments_of};
 use crate::synth::random::Random;
 use crate::text::{shown, utc};
 use crate::usage::peak_rss_bytes;
@@ -102,34 +102,21 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Finding
     let scratch = scratch_folder(path, host)?;
     let spool = SpoolFolder::open(&scratch.path().join("series"))?;
     require_room_for_bars(&recipe, spool.path())?;
-    let StreamedRecordings { mut recordings, bars, fingerprints } = recipe.read_streamed(&spool, host)?;
-    let spec = recipe.spec();
-    let symbols: Vec<String> = recordings.universe.recordings.iter().map(|one| one.symbol.clone()).collect();
-    let instruments = streamed_instruments(&symbols, &bars, &recordings.pip_sizes);
-
-    let counting = Pass::begin(host, "count", "bars", bars.iter().map(|bars| bars.len() as u64).sum());
-    let observe = |bars: usize| counting.advance(bars as u64);
-    let kept_end = kept_fit_end_time(&provenance.json);
-    let plan = match recipe.on_error {
-        OnError::Fail => SeriesPlan::of_until(&instruments, &spec, kept_end, spool.path(), &observe)?,
-        OnError::Skip | OnError::Repair => {
-            let (plan, excluded) = SeriesPlan::of_usable_until(&instruments, &spec, kept_end, spool.path(), &observe)?;
-            recordings.exclude(excluded);
-            plan
-        }
-    };
-    drop(counting);
+    let read = recipe.read_streamed(&spool, host)?;
+    let (spec, symbols) = (recipe.spec(), read.symbols());
+    let StreamedRecordings { mut recordings, bars, fingerprints } = read;
+    let instruments = instruments_of(&symbols, &bars, &recordings.pip_sizes);
+    let kept_fit_end_time = kept_fit_end_time(&provenance.json);
+    let plan = recordings.plan(&recipe, &instruments, &spec, kept_fit_end_time, &spool, host)?;
     // Features of two fits at once, of one timeframe each bar and a little of the longer ones.
     let fitted_bytes = plan.bars_to_fit()? as u64 * 4 * spec.features.len() as u64 * 3;
     require_free(spool.path(), fitted_bytes, "features that scalers are fitted on")?;
-    let fitting = Pass::begin(host, "fit", "bars", plan.bars_to_fit()? as u64);
-    let header = plan.fit(&|bars| fitting.advance(bars as u64))?;
-    drop(fitting);
+    let header = fit(&plan, host)?;
     let account = SeriesAccount {
         segments: &header.segments,
         excluded: &header.excluded,
         warnings: &header.warnings,
-        kept_fit_end_time: kept_end,
+        kept_fit_end_time,
     };
     provenance.require_same_account(account_of(&recipe, &recordings, account, &fingerprints)?)?;
     let origin = Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source: String::new() };
@@ -163,18 +150,6 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Finding
     ))
 }
 
-fn streamed_instruments<'a>(
-    symbols: &'a [String],
-    bars: &'a [SpooledBars],
-    pip_sizes: &[f64],
-) -> Vec<StreamedInstrument<'a>> {
-    let mut instruments = Vec::with_capacity(symbols.len());
-    for (place, name) in symbols.iter().enumerate() {
-        instruments.push(StreamedInstrument { name, bars: &bars[place], pip_size: pip_sizes[place] });
-    }
-    instruments
-}
-
 /// A folder for temporary files as large as the bars: beside the file at `path`, or in the cache
 /// folder where that one cannot be written.
 fn scratch_folder(path: &Path, host: &Host<'_>) -> Result<TempDir> {
@@ -188,9 +163,6 @@ fn scratch_folder(path: &Path, host: &Host<'_>) -> Result<TempDir> {
     let found: std::io::Result<TempDir> = folder_in(beside).or_else(elsewhere);
     found.with_context(|| format!("cannot keep parsed bars beside {}, nor in the cache folder", path.display()))
 }
-
-/// Bytes of a row while it is parsed, beside those of its bar.
-const PARSED_ROW_BYTES: u64 = 80;
 
 /// Refuses a disk that cannot take the parsed bars, as far as the files' first lines tell how many
 /// there are.

@@ -1,7 +1,7 @@
 //! The proof that no label of one part of the split ends after the first bar that a later part
 //! looks back at.
 
-use megabatch_bars::{BarSource, Segment, StreamedInstrument};
+use megabatch_bars::{BarSource, Segment, StreamedInstrument, bars_before};
 use megabatch_chunk_io::{SeriesColumn, SeriesFile, Source};
 use megabatch_trainer::{self as trainer, SampleRanges, SplitRanges};
 use serde::Serialize;
@@ -49,16 +49,9 @@ impl ExactSpans<'_> {
     fn label_end_ns(&self, bars: &dyn BarSource, sample: usize) -> Result<i64> {
         let mut time = [0];
         self.file.read_column(SeriesColumn::SampleTime, sample..sample + 1, &mut time)?;
-        let base_ns = bars.timeframe().duration_ns();
-        let (mut place, mut end, mut open_time) = (0, bars.len(), Vec::new());
-        while place < end {
-            let middle = place + (end - place) / 2;
-            bars.read_open_times(middle..middle + 1, &mut open_time)?;
-            if open_time[0] + base_ns < time[0] { place = middle + 1 } else { end = middle }
-        }
-        let last = place + self.horizon;
+        let (last, mut open_time) = (bars_before(bars, time[0])? + self.horizon, Vec::new());
         bars.read_open_times(last..last + 1, &mut open_time)?;
-        Ok(open_time[0] + base_ns)
+        Ok(open_time[0] + bars.timeframe().duration_ns())
     }
 
     /// Samples of `later` that look back to before the end of a label of `earlier`, and the last of

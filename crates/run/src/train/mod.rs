@@ -12,6 +12,7 @@ mod memory;
 mod recordings;
 mod scaling;
 mod session;
+mod summary;
 mod tensorboard;
 mod time_breakdown;
 mod timeline;

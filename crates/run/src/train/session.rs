@@ -9,10 +9,10 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::loss::Loss;
 use megabatch_trainer as trainer;
 use megabatch_trainer::{Baselines, End, Event, Outcome, Peers, Resumed, Selection, Trainer, uninformed_loss};
-use serde_json::json;
 
 use super::memory::{explain_shortage, record, record_trace};
-use super::watch::{STEP_PATIENCE, Waited, Watch, Watched};
+use super::summary::{Summary, Times};
+use super::watch::{STEP_PATIENCE, Watch, Watched};
 use super::{BestValidation, TrainRequest, Training};
 use crate::adapters::data::Data;
 use crate::config::Config;
@@ -28,9 +28,7 @@ use crate::plan::{Plan, SplitPlan, advise_smaller_model};
 use crate::report::{DataFacts, DayGraph, Machine, MemoryFacts, Peaks, Report, SplitFacts};
 use crate::run_folder::{ResumePoint, RunFolder, RunLock};
 use crate::setup::{Intent, Request, TrainingSetup, data_path, free_memory_bytes, require_known_targets};
-use crate::text::{bytes, shown};
 use crate::trained::{CheckpointChoice, changed_files, named, weights_file};
-use crate::usage::peak_rss_bytes;
 
 /// Result of a session.
 pub(super) struct Trained {
@@ -197,41 +195,6 @@ pub(super) enum Begin {
 /// Part of a loss by which it has to fall to have moved: rounding of its sums is far below.
 const UNMOVED: f64 = 1e-5;
 
-/// Time of a session, in seconds.
-#[derive(Clone, Copy)]
-struct Times {
-    /// Steps, and the checkpoints between them.
-    training_s: f64,
-    validation_s: f64,
-    /// Evaluation of the best weights, once the run is finished.
-    evaluation_s: Option<f64>,
-    /// Predictions and charts of the report.
-    report_s: Option<f64>,
-    /// The report included.
-    all_s: f64,
-}
-
-impl Times {
-    /// Behind "in": `80.1 s, beside 12.0 s of validation, 3.0 s of evaluation and 1.0 s of report`.
-    fn sentence(&self) -> String {
-        let beside = [
-            ("validation", Some(self.validation_s)),
-            ("evaluation", self.evaluation_s),
-            ("report", self.report_s.filter(|&seconds| seconds >= 0.05)),
-        ];
-        let beside: Vec<String> = beside
-            .into_iter()
-            .filter_map(|(what, seconds)| Some(format!("{:.1} s of {what}", seconds.filter(|&s| s > 0.0)?)))
-            .collect();
-        let beside = match beside.as_slice() {
-            [] => String::new(),
-            [one] => format!(", beside {one}"),
-            [first @ .., last] => format!(", beside {} and {last}", first.join(", ")),
-        };
-        format!("{:.1} s{beside}", self.training_s)
-    }
-}
-
 /// A session that has trained to its end.
 struct Followed {
     outcome: Outcome,
@@ -311,7 +274,18 @@ impl Session {
         let outcome = if reported.is_none() { Outcome { end: End::Stopped, ..outcome } } else { outcome };
         let evaluation = evaluated.flatten();
         let times = Times { training_s, validation_s, evaluation_s, report_s, all_s: start.elapsed().as_secs_f64() };
-        let findings = self.findings(outcome, times, waited, evaluation.as_ref(), peak_bytes, warning.as_deref());
+        let summary = Summary {
+            job: &self.job,
+            plan: &self.plan,
+            folder: &self.folder,
+            outcome,
+            times,
+            waited,
+            evaluation: evaluation.as_ref(),
+            peak_bytes,
+            warning: warning.as_deref(),
+        };
+        let findings = summary.findings();
         Ok(Trained { outcome, split: self.plan.split.clone(), evaluation, findings })
     }
 
@@ -495,80 +469,6 @@ impl Session {
             config,
         };
         Ok(atomic_file::write(&self.folder.report_file(), report.to_html().as_bytes())?)
-    }
-
-    fn findings(
-        &self,
-        outcome: Outcome,
-        times: Times,
-        waited: Waited,
-        evaluation: Option<&Evaluation>,
-        measured: usize,
-        warning: Option<&str>,
-    ) -> Findings {
-        let took = times.sentence();
-        let Outcome { steps, end, rollbacks, .. } = outcome;
-        let mut text = match end {
-            End::Finished if steps > self.plan.steps => format!("nothing to do: {steps} steps are done already"),
-            End::Finished => format!("trained: {steps} of {} steps in {took}", self.plan.steps),
-            End::StoppedEarly => format!(
-                "ended early after {steps} of {} steps in {took}: the validation loss no longer improved",
-                self.plan.steps
-            ),
-            End::Stopped if steps >= self.plan.steps => {
-                format!("stopped before the evaluation was done, after {steps} steps in {took}; --resume goes on")
-            }
-            End::Stopped => {
-                format!("stopped after {steps} of {} steps in {took}; --resume goes on", self.plan.steps)
-            }
-        };
-        if rollbacks > 0 {
-            text.push_str(&format!("\nrollbacks: {rollbacks}; metrics.jsonl says when and why"));
-        }
-        if let Some(best) = outcome.best {
-            text.push_str(&format!("\nbest validation loss {:.6} at step {}", best.loss, best.step));
-        }
-        if let Some(evaluation) = evaluation {
-            text.push_str(&format!("\n{}: {}", evaluation.split.name(), evaluation.verdict()));
-        }
-        let (planned, resident) = (self.plan.memory.total_bytes, peak_rss_bytes());
-        let beside =
-            resident.map_or(String::new(), |resident| format!("; the process held {}", bytes(resident as usize)));
-        text.push_str(&format!("\npeak memory: {} of the {} planned{beside}", bytes(measured), bytes(planned)));
-        let of_gpu = self.plan.gpu.as_ref().zip(self.job.gpu.as_ref());
-        let of_gpu = of_gpu.map(|(plan, gpu)| (plan.total_bytes, gpu.usage().allocated_bytes_peak));
-        if let Some((planned, measured)) = of_gpu {
-            let (measured, planned) = (bytes(measured), bytes(planned));
-            text.push_str(&format!("\npeak memory of the GPU: {measured} of the {planned} planned"));
-        }
-        text.extend(self.plan.notes.iter().map(|note| format!("\nnote: {note}")));
-        text.extend(warning.iter().map(|warning| format!("\nwarning: {warning}")));
-        text.extend(self.plan.uses.iter().map(|line| format!("\nuse: {line}")));
-        text.push_str(&format!("\nreport: {}", self.folder.report_file().display()));
-        let json = json!({
-            "run": shown(self.folder.root()),
-            "finished": outcome.end != End::Stopped,
-            "ended_early": outcome.end == End::StoppedEarly,
-            "steps": outcome.steps,
-            "rollbacks": rollbacks,
-            "seconds": times.all_s,
-            "training_s": times.training_s,
-            "validation_s": times.validation_s,
-            "evaluation_s": times.evaluation_s,
-            "report_s": times.report_s,
-            "data_wait_s": waited.seconds,
-            "data_waits": waited.causes,
-            "best_validation": outcome.best.map(|best| json!({ "step": best.step, "loss": best.loss })),
-            "evaluation": evaluation,
-            "memory": { "planned_bytes": planned, "peak_bytes": measured, "peak_rss_bytes": resident },
-            "gpu_memory": of_gpu.map(|(planned, peak)| json!({ "planned_bytes": planned, "peak_bytes": peak })),
-            "notes": self.plan.notes,
-            "uses": self.plan.uses,
-            "warning": warning,
-            "report": shown(&self.folder.report_file()),
-        });
-        let findings = Findings::new(text, &json);
-        if outcome.end == End::Stopped { findings.with_verdict(Kind::Cancelled) } else { findings }
     }
 }
 

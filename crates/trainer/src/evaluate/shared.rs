@@ -20,6 +20,7 @@ use megabatch_order::Rank;
 use super::{Evaluation, EvaluationProgress, EvaluationSums, Expected, INTERRUPTED, Observed, check};
 use crate::error::Result;
 use crate::evaluate::predict::{Next, Predictions, Selection};
+use crate::peers::relay::{from_bytes, to_bytes};
 
 /// Outputs of a batch, and what they are compared with.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,8 +31,6 @@ pub(crate) struct PredictedBatch {
     graphs: Vec<Range<usize>>,
     targets: Vec<f32>,
     outputs: Vec<f32>,
-    /// Samples, or graphs.
-    count: usize,
 }
 
 /// Samples, or graphs, that one rank predicts together.
@@ -64,14 +63,12 @@ pub(crate) fn predict_own(
     }
     let own = Selection { indices: own, ..selection };
     let mut observed = Observed::new(predictions.model, own, loss);
-    let (mut is_interrupted, mut done_before) = (false, 0);
+    let mut is_interrupted = false;
     let see = |batch: &BatchView<'_>| observed.see(batch, None);
     predictions.for_each(own, see, |expected, outputs| {
         let Expected { indices, targets, graphs, done, .. } = expected;
-        let count = done - done_before;
-        done_before = done;
         let (indices, outputs) = (indices.into_owned(), outputs.to_vec());
-        predicted.push(PredictedBatch { indices, graphs, targets, outputs, count });
+        predicted.push(PredictedBatch { indices, graphs, targets, outputs });
         is_interrupted = progress(done).is_break();
         Ok(if is_interrupted { Next::Stop } else { Next::Continue })
     })?;
@@ -91,7 +88,7 @@ pub(crate) fn fold(
 ) -> Result<Evaluation> {
     let mut sums = EvaluationSums::new(model, selection, loss);
     for batch in batches {
-        let PredictedBatch { indices, graphs, targets, outputs, .. } = batch;
+        let PredictedBatch { indices, graphs, targets, outputs } = batch;
         let indices = Cow::Owned(indices);
         sums.add(&Expected { indices, targets, baselines: Vec::new(), graphs, done: 0 }, &outputs);
     }
@@ -105,28 +102,27 @@ pub(crate) fn fold(
 impl PredictedBatch {
     /// Samples, or graphs.
     pub(crate) fn count(&self) -> usize {
-        self.count
+        if self.graphs.is_empty() { self.indices.len() } else { self.graphs.len() }
     }
 
-    /// Little-endian: the five lengths, indices, graphs, targets, outputs.
+    /// Little-endian: the four lengths, indices, graphs, targets, outputs.
     fn encode_to(&self, bytes: &mut Vec<u8>) {
-        let PredictedBatch { indices, graphs, targets, outputs, count } = self;
-        let lengths = [indices.len(), graphs.len(), targets.len(), outputs.len(), *count];
+        let PredictedBatch { indices, graphs, targets, outputs } = self;
+        let lengths = [indices.len(), graphs.len(), targets.len(), outputs.len()];
         let bounds = graphs.iter().flat_map(|rows| [rows.start, rows.end]);
         for word in lengths.into_iter().chain(indices.iter().copied()).chain(bounds) {
             bytes.extend((word as u64).to_le_bytes());
         }
-        targets.iter().chain(outputs).for_each(|value| bytes.extend(value.to_le_bytes()));
+        [targets, outputs].into_iter().for_each(|values| bytes.extend(to_bytes(values)));
     }
 
     fn decode_from(reader: &mut Reader<'_>) -> Option<Self> {
-        let [rows, graphs, targets, outputs, count] = [(); 5].map(|()| reader.word());
+        let [rows, graphs, targets, outputs] = [(); 4].map(|()| reader.word());
         Some(PredictedBatch {
             indices: (0..rows?).map(|_| reader.word()).collect::<Option<_>>()?,
             graphs: (0..graphs?).map(|_| Some(reader.word()?..reader.word()?)).collect::<Option<_>>()?,
-            targets: (0..targets?).map(|_| reader.float()).collect::<Option<_>>()?,
-            outputs: (0..outputs?).map(|_| reader.float()).collect::<Option<_>>()?,
-            count: count?,
+            targets: reader.floats(targets?)?,
+            outputs: reader.floats(outputs?)?,
         })
     }
 }
@@ -148,7 +144,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Vec<PredictedBatch> {
     .collect()
 }
 
-/// What is not read yet of a message.
+/// A message that is being read.
 struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -160,10 +156,12 @@ impl Reader<'_> {
         usize::try_from(u64::from_le_bytes(*word)).ok()
     }
 
-    fn float(&mut self) -> Option<f32> {
-        let (value, rest) = self.rest.split_first_chunk()?;
+    fn floats(&mut self, len: usize) -> Option<Vec<f32>> {
+        let (bytes, rest) = self.rest.split_at_checked(len.checked_mul(size_of::<f32>())?)?;
         self.rest = rest;
-        Some(f32::from_le_bytes(*value))
+        let mut values = vec![0.0; len];
+        from_bytes(bytes, &mut values);
+        Some(values)
     }
 }
 
@@ -191,7 +189,6 @@ mod tests {
             graphs: vec![0..1, 1..3],
             targets: vec![1.5, -0.0, f32::MIN_POSITIVE],
             outputs: vec![0.1; 6],
-            count: 2,
         };
         for batches in [vec![], vec![PredictedBatch::default()], vec![graph.clone(), PredictedBatch::default(), graph]]
         {

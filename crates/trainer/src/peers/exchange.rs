@@ -126,9 +126,9 @@ mod tests {
         for (failing, expected) in
             [(vec![], None), (vec![2], Some((2, b"rank 2".to_vec()))), (vec![3, 1], Some((1, b"rank 1".to_vec())))]
         {
-            let found = ThreadPeers::run(4, &Faults::default(), |peers| {
+            let found = ThreadPeers::run(4, &Faults::default(), |mut peers| {
                 let own = failing.contains(&peers.rank()).then(|| format!("rank {}", peers.rank()));
-                first_failure(peers, own.as_ref().map(String::as_bytes))
+                first_failure(&mut peers, own.as_ref().map(String::as_bytes))
             });
             assert_eq!(found, vec![expected; 4]);
         }
@@ -145,9 +145,9 @@ mod tests {
             }
             facts
         };
-        let found = ThreadPeers::run(4, &Faults::default(), |peers| {
-            let facts = facts(peers);
-            first_difference(peers, &facts)
+        let found = ThreadPeers::run(4, &Faults::default(), |mut peers| {
+            let facts = facts(&peers);
+            first_difference(&mut peers, &facts)
         });
         let difference = |name: &str, here: &str, first: &str| {
             Some(Difference { name: name.to_owned(), here: here.to_owned(), first: first.to_owned() })
@@ -158,9 +158,9 @@ mod tests {
     #[test]
     fn an_exchange_counts_on_all_ranks_or_on_none() {
         let faults = Faults { deaths: vec![(2, 2)], ..Faults::default() };
-        let found = ThreadPeers::run(4, &faults, |peers| {
+        let found = ThreadPeers::run(4, &faults, |mut peers| {
             // Rank 2 ends between two messages, which only rank 3 waits for.
-            let outcome = exchange(peers, GO_ON, |peers| match peers.rank() {
+            let outcome = exchange(&mut peers, GO_ON, |peers| match peers.rank() {
                 2 => (0..2).try_for_each(|_| peers.send(3, &[1])),
                 3 => (0..2).try_for_each(|_| peers.receive(2, &mut [0])),
                 _ => Ok(()),

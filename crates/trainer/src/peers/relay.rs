@@ -187,13 +187,13 @@ pub(crate) fn broadcast_floats(peers: &mut dyn Peers, root: usize, values: &mut 
 }
 
 /// Little-endian, so that every machine of a cluster reads the same numbers.
-fn to_bytes(values: &[f32]) -> Vec<u8> {
+pub(crate) fn to_bytes(values: &[f32]) -> Vec<u8> {
     let mut bytes = vec![0; values.len() * 4];
     bytes.chunks_exact_mut(4).zip(values).for_each(|(bytes, value)| bytes.copy_from_slice(&value.to_le_bytes()));
     bytes
 }
 
-fn from_bytes(bytes: &[u8], values: &mut [f32]) {
+pub(crate) fn from_bytes(bytes: &[u8], values: &mut [f32]) {
     for (value, bytes) in values.iter_mut().zip(bytes.chunks_exact(4)) {
         *value = f32::from_le_bytes(bytes.try_into().expect("four bytes"));
     }
@@ -261,7 +261,7 @@ mod tests {
         ) {
             let blocks = blocks(count, if long { 2 * PIECE + 7 } else { 5 }, seed);
             let expected = alone(&blocks);
-            for (sums, bits) in ThreadPeers::run(world, &Faults::default(), |peers| of_rank(peers, &blocks, &[])) {
+            for (sums, bits) in ThreadPeers::run(world, &Faults::default(), |mut peers| of_rank(&mut peers, &blocks, &[])) {
                 let found = (bits, sums.loss_sum.to_bits(), sums.terms);
                 prop_assert!(found == expected, "{world} ranks, {count} blocks");
                 prop_assert_eq!(sums.failed, None);
@@ -275,9 +275,9 @@ mod tests {
             let blocks = blocks(9, if long { PIECE + 1 } else { 3 }, 1);
             let first = failing.iter().copied().filter(|&rank| rank < world).min();
             // The ranks then stand at the same message: the next sum is that of all blocks.
-            let twice = |peers: &mut ThreadPeers| {
-                let (failed, _) = of_rank(peers, &blocks, &failing)?;
-                Ok::<_, PeerLost>((failed, of_rank(peers, &blocks, &[])?))
+            let twice = |mut peers: ThreadPeers| {
+                let (failed, _) = of_rank(&mut peers, &blocks, &failing)?;
+                Ok::<_, PeerLost>((failed, of_rank(&mut peers, &blocks, &[])?))
             };
             for (failed, (sums, bits)) in ThreadPeers::run(world, &Faults::default(), twice) {
                 prop_assert_eq!(failed.failed, first);

@@ -105,19 +105,19 @@ impl ThreadPeers {
         (0..world).map(of_rank).collect()
     }
 
-    /// Does `work` on every rank of a world, and gives the answers of all.
+    /// Does `work` on every rank of a world, which is its own, and gives the answers of all.
     ///
     /// # Panics
     /// Where a rank fails.
     pub fn run<T: Send, E: fmt::Debug + Send>(
         world: usize,
         faults: &Faults,
-        work: impl Fn(&mut ThreadPeers) -> Result<T, E> + Sync,
+        work: impl Fn(ThreadPeers) -> Result<T, E> + Sync,
     ) -> Vec<T> {
         let work = &work;
         std::thread::scope(|scope| {
             let ranks = ThreadPeers::world_of(world, faults).into_iter();
-            let ranks: Vec<_> = ranks.map(|mut peers| scope.spawn(move || work(&mut peers))).collect();
+            let ranks: Vec<_> = ranks.map(|peers| scope.spawn(move || work(peers))).collect();
             ranks.into_iter().map(|rank| rank.join().expect("no rank panics").expect("no rank fails")).collect()
         })
     }
@@ -316,7 +316,7 @@ mod tests {
         faults: &Faults,
         work: impl Fn(&mut ThreadPeers) -> Result<T, PeerLost> + Sync,
     ) -> Vec<Result<T, PeerLost>> {
-        ThreadPeers::run(world, faults, |peers| Ok::<_, ()>(work(peers)))
+        ThreadPeers::run(world, faults, |mut peers| Ok::<_, ()>(work(&mut peers)))
     }
 
     #[test]

@@ -79,12 +79,8 @@ impl<'a> World<'a> {
     /// Trains with `world` ranks.
     fn train(&self, world: usize) -> Vec<Result<Told, Error>> {
         ThreadPeers::run(world, &self.faults, |peers| {
-            // The trainer drops its own: what comes after is no matter of others.
             let rank = peers.rank();
-            Ok::<_, ()>(self.train_one(
-                rank,
-                Some(std::mem::replace(peers, ThreadPeers::world_of(1, &Faults::default()).remove(0))),
-            ))
+            Ok::<_, ()>(self.train_one(rank, Some(peers)))
         })
     }
 
@@ -224,9 +220,8 @@ fn ranks_share_a_validation() {
     let (done, alone) = told(new().unwrap()).unwrap();
     assert_eq!((done, alone.len()), (vec![70, 140, 210, 220], 1));
     let found = ThreadPeers::run(3, &Faults::default(), |peers| {
-        let own = std::mem::replace(peers, ThreadPeers::world_of(1, &Faults::default()).remove(0));
         let mut trainer = new()?;
-        trainer.join(Box::new(own), IdleRanks::Refuse)?;
+        trainer.join(Box::new(peers), IdleRanks::Refuse)?;
         told(trainer)
     });
     // 220 samples are seven blocks of 32, the last of 28.

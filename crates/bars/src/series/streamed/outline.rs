@@ -113,7 +113,10 @@ pub(crate) fn closed_with(source: &dyn BarSource, bars: Range<usize>, windows: &
 }
 
 /// Number of base bars of `source` that close before `time`.
-pub(crate) fn bars_before(source: &dyn BarSource, time: i64) -> Result<usize> {
+///
+/// # Errors
+/// As reading the open times of `source`.
+pub fn bars_before(source: &dyn BarSource, time: i64) -> Result<usize> {
     let base_ns = source.timeframe().duration_ns();
     partition_point(source, |open_time| open_time + base_ns < time)
 }

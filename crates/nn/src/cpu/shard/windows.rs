@@ -15,8 +15,6 @@ pub(crate) struct Windows {
     of_each: usize,
     /// First bar of each distinct window, ascending: a row of the batch.
     starts: Vec<usize>,
-    /// Bars of each distinct window that samples have; it goes on to `steps`.
-    lens: Vec<usize>,
     /// Identity of each distinct window: see
     /// [`BatchView::ends`](crate::batch::BatchView::ends).
     ends: Vec<usize>,
@@ -66,16 +64,14 @@ impl Windows {
         let index = |at| self.read.binary_search(at).expect("what every sample reads is among what is read");
         self.read_of_sample.clear();
         self.read_of_sample.extend(self.of_sample.iter().map(index));
-        self.lens.clear();
-        self.lens.resize(self.starts.len(), 0);
-        for &(window, last) in &self.of_sample {
-            self.lens[window] = self.lens[window].max(last + 1);
-        }
         self.ends.clear();
         self.ends.resize(self.starts.len(), 0);
         // A run is known by the end of its first window.
         self.of_sample.iter().zip(&firsts).for_each(|(&(window, _), &first)| self.ends[window] = ends[first]);
-        self.lay_bars();
+        // Ascending, so that the last sample of a window is the one that ends last.
+        let mut lens = vec![0; self.starts.len()];
+        self.read.iter().for_each(|&(window, last)| lens[window] = last + 1);
+        self.lay_bars(|window| lens[window]);
     }
 
     /// Has every window go on to so many steps, of which nobody reads those that are added. They
@@ -83,23 +79,24 @@ impl Windows {
     pub(crate) fn go_on_to(&mut self, steps: usize) {
         assert!(steps >= self.steps, "windows that are read to their end");
         self.steps = steps;
-        self.lens.fill(steps);
-        self.lay_bars();
+        self.lay_bars(|_| steps);
     }
 
-    fn lay_bars(&mut self) {
+    /// Lays the bars of the windows side by side. Samples have the first `len` bars of a window,
+    /// which goes on to all its steps.
+    fn lay_bars(&mut self, len: impl Fn(usize) -> usize) {
         self.offsets.clear();
         self.runs.clear();
         self.bars = 0;
         // Last bar so far that a sample has, and one.
         let mut covered = 0;
-        for (w, (&start, &len)) in self.starts.iter().zip(&self.lens).enumerate() {
+        for (w, &start) in self.starts.iter().enumerate() {
             // A window that begins inside those before it shares its bars with them. The bars that
             // they only go on to are not shared: which ones those are is a matter of what else is
             // in the batch, and a shard's sums are a matter of the shard alone.
             let before = w.checked_sub(1).filter(|_| start < covered);
             let offset = before.map_or(self.bars, |before| self.offsets[before] + start - self.starts[before]);
-            covered = covered.max(start + len);
+            covered = covered.max(start + len(w));
             match self.runs.last_mut() {
                 Some((first, len)) if self.offsets[*first] + *len == offset => *len += 1,
                 _ => self.runs.push((w, 1)),

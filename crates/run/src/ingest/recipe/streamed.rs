@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use megabatch_bars::{
-    Bars, CommonSpool, ReadOptions, Recording, SpooledBars, SpooledRecording, SymbolRead, Universe, UsableSymbols,
-    read_pair_spooled, read_spooled, spool_common_times, usable,
+    Bars, CommonSpool, OnError, ReadOptions, Recording, SeriesHeader, SeriesPlan, SeriesSpec, SpooledBars,
+    SpooledRecording, StreamedInstrument, SymbolRead, Universe, UsableSymbols, read_pair_spooled, read_spooled,
+    spool_common_times, usable,
 };
 use rayon::prelude::*;
 
@@ -24,6 +25,53 @@ pub(crate) struct StreamedRecordings {
     /// The bars of each.
     pub(crate) bars: Vec<SpooledBars>,
     pub(crate) fingerprints: Fingerprints,
+}
+
+impl StreamedRecordings {
+    /// The names of the instruments.
+    pub(crate) fn symbols(&self) -> Vec<String> {
+        self.recordings.universe.recordings.iter().map(|one| one.symbol.clone()).collect()
+    }
+}
+
+/// Instruments of these names, bars and sizes of a pip.
+pub(crate) fn instruments_of<'a>(
+    symbols: &'a [String],
+    bars: &'a [SpooledBars],
+    pip_sizes: &[f64],
+) -> Vec<StreamedInstrument<'a>> {
+    let together = symbols.iter().zip(bars).zip(pip_sizes);
+    together.map(|((name, bars), &pip_size)| StreamedInstrument { name, bars, pip_size }).collect()
+}
+
+impl Recordings {
+    /// The plan of the series that `recipe` makes of `instruments`, which are these. Where errors
+    /// are to be passed over, an instrument that cannot be in it joins those that are left out.
+    /// `fit_end_time` ends the training span of scalers of before.
+    pub(crate) fn plan<'a>(
+        &mut self,
+        recipe: &Recipe,
+        instruments: &[StreamedInstrument<'a>],
+        spec: &'a SeriesSpec,
+        fit_end_time: Option<i64>,
+        folder: &'a SpoolFolder,
+        host: &Host<'_>,
+    ) -> Result<SeriesPlan<'a>> {
+        let counting = Pass::begin(host, "count", "bars", instruments.iter().map(|one| one.bars.len() as u64).sum());
+        let observe = |bars: usize| counting.advance(bars as u64);
+        if recipe.on_error == OnError::Fail {
+            return Ok(SeriesPlan::of_until(instruments, spec, fit_end_time, folder.path(), &observe)?);
+        }
+        let (plan, excluded) = SeriesPlan::of_usable_until(instruments, spec, fit_end_time, folder.path(), &observe)?;
+        self.exclude(excluded);
+        Ok(plan)
+    }
+}
+
+/// Scalers of `plan`, and what its series holds besides its arrays.
+pub(crate) fn fit(plan: &SeriesPlan<'_>, host: &Host<'_>) -> Result<SeriesHeader> {
+    let fitting = Pass::begin(host, "fit", "bars", plan.bars_to_fit()? as u64);
+    Ok(plan.fit(&|bars| fitting.advance(bars as u64))?)
 }
 
 impl Recipe {

@@ -1,0 +1,132 @@
+//! What a session says when it ends, as text and as JSON.
+
+use megabatch_trainer::{End, Outcome};
+use serde_json::json;
+
+use super::watch::Waited;
+use crate::error::Kind;
+use crate::evaluate::Evaluation;
+use crate::findings::Findings;
+use crate::plan::Plan;
+use crate::run_folder::RunFolder;
+use crate::setup::TrainingSetup;
+use crate::text::{bytes, shown};
+use crate::usage::peak_rss_bytes;
+
+/// Time of a session, in seconds.
+#[derive(Clone, Copy)]
+pub(super) struct Times {
+    /// Steps, and the checkpoints between them.
+    pub(super) training_s: f64,
+    pub(super) validation_s: f64,
+    /// Evaluation of the best weights, once the run is finished.
+    pub(super) evaluation_s: Option<f64>,
+    /// Predictions and charts of the report.
+    pub(super) report_s: Option<f64>,
+    /// The report included.
+    pub(super) all_s: f64,
+}
+
+impl Times {
+    /// Behind "in": `80.1 s, beside 12.0 s of validation, 3.0 s of evaluation and 1.0 s of report`.
+    fn sentence(&self) -> String {
+        let beside = [
+            ("validation", Some(self.validation_s)),
+            ("evaluation", self.evaluation_s),
+            ("report", self.report_s.filter(|&seconds| seconds >= 0.05)),
+        ];
+        let beside: Vec<String> = beside
+            .into_iter()
+            .filter_map(|(what, seconds)| Some(format!("{:.1} s of {what}", seconds.filter(|&s| s > 0.0)?)))
+            .collect();
+        let beside = match beside.as_slice() {
+            [] => String::new(),
+            [one] => format!(", beside {one}"),
+            [first @ .., last] => format!(", beside {} and {last}", first.join(", ")),
+        };
+        format!("{:.1} s{beside}", self.training_s)
+    }
+}
+
+/// Facts of a session that has ended.
+pub(super) struct Summary<'a> {
+    pub(super) job: &'a TrainingSetup,
+    pub(super) plan: &'a Plan,
+    pub(super) folder: &'a RunFolder,
+    pub(super) outcome: Outcome,
+    pub(super) times: Times,
+    pub(super) waited: Waited,
+    pub(super) evaluation: Option<&'a Evaluation>,
+    /// Most bytes of memory that training took, of those that the plan counts.
+    pub(super) peak_bytes: usize,
+    pub(super) warning: Option<&'a str>,
+}
+
+impl Summary<'_> {
+    pub(super) fn findings(self) -> Findings {
+        let Summary { job, plan, folder, outcome, times, waited, evaluation, peak_bytes, warning } = self;
+        let took = times.sentence();
+        let Outcome { steps, end, rollbacks, .. } = outcome;
+        let mut text = match end {
+            End::Finished if steps > plan.steps => format!("nothing to do: {steps} steps are done already"),
+            End::Finished => format!("trained: {steps} of {} steps in {took}", plan.steps),
+            End::StoppedEarly => format!(
+                "ended early after {steps} of {} steps in {took}: the validation loss no longer improved",
+                plan.steps
+            ),
+            End::Stopped if steps >= plan.steps => {
+                format!("stopped before the evaluation was done, after {steps} steps in {took}; --resume goes on")
+            }
+            End::Stopped => {
+                format!("stopped after {steps} of {} steps in {took}; --resume goes on", plan.steps)
+            }
+        };
+        if rollbacks > 0 {
+            text.push_str(&format!("\nrollbacks: {rollbacks}; metrics.jsonl says when and why"));
+        }
+        if let Some(best) = outcome.best {
+            text.push_str(&format!("\nbest validation loss {:.6} at step {}", best.loss, best.step));
+        }
+        if let Some(evaluation) = evaluation {
+            text.push_str(&format!("\n{}: {}", evaluation.split.name(), evaluation.verdict()));
+        }
+        let (planned, resident) = (plan.memory.total_bytes, peak_rss_bytes());
+        let beside =
+            resident.map_or(String::new(), |resident| format!("; the process held {}", bytes(resident as usize)));
+        text.push_str(&format!("\npeak memory: {} of the {} planned{beside}", bytes(peak_bytes), bytes(planned)));
+        let of_gpu = plan.gpu.as_ref().zip(job.gpu.as_ref());
+        let of_gpu = of_gpu.map(|(plan, gpu)| (plan.total_bytes, gpu.usage().allocated_bytes_peak));
+        if let Some((planned, measured)) = of_gpu {
+            let (measured, planned) = (bytes(measured), bytes(planned));
+            text.push_str(&format!("\npeak memory of the GPU: {measured} of the {planned} planned"));
+        }
+        text.extend(plan.notes.iter().map(|note| format!("\nnote: {note}")));
+        text.extend(warning.iter().map(|warning| format!("\nwarning: {warning}")));
+        text.extend(plan.uses.iter().map(|line| format!("\nuse: {line}")));
+        text.push_str(&format!("\nreport: {}", folder.report_file().display()));
+        let json = json!({
+            "run": shown(folder.root()),
+            "finished": outcome.end != End::Stopped,
+            "ended_early": outcome.end == End::StoppedEarly,
+            "steps": outcome.steps,
+            "rollbacks": rollbacks,
+            "seconds": times.all_s,
+            "training_s": times.training_s,
+            "validation_s": times.validation_s,
+            "evaluation_s": times.evaluation_s,
+            "report_s": times.report_s,
+            "data_wait_s": waited.seconds,
+            "data_waits": waited.causes,
+            "best_validation": outcome.best.map(|best| json!({ "step": best.step, "loss": best.loss })),
+            "evaluation": evaluation,
+            "memory": { "planned_bytes": planned, "peak_bytes": peak_bytes, "peak_rss_bytes": resident },
+            "gpu_memory": of_gpu.map(|(planned, peak)| json!({ "planned_bytes": planned, "peak_bytes": peak })),
+            "notes": plan.notes,
+            "uses": plan.uses,
+            "warning": warning,
+            "report": shown(&folder.report_file()),
+        });
+        let findings = Findings::new(text, &json);
+        if outcome.end == End::Stopped { findings.with_verdict(Kind::Cancelled) } else { findings }
+    }
+}
