@@ -99,6 +99,36 @@ fn the_second_half_is_predicted_as_the_whole_series_is() {
     }
 }
 
+/// The night's work: bars are appended, training goes on from the run of before, and the new run is
+/// followed from the last bar.
+#[test]
+fn an_appended_series_is_trained_on_and_followed_from_its_last_bar() {
+    let stage = trained("");
+    let bars = stage.text("EURUSD.csv");
+    let [first, second] = ["2018-01-11 13:07", "2018-01-16 05:00"].map(|time| bars.find(time).unwrap());
+    for (name, part) in [("old", &bars[..first]), ("day", &bars[first..second]), ("live", &bars[second..])] {
+        stage.write(&format!("EURUSD-{name}.csv"), part);
+    }
+    stage.succeeds(&format!("ingest EURUSD-old.csv --out nightly.h5 {RECIPE}"));
+    stage.succeeds(&format!("train --data nightly.h5 --out before --max-steps 2 {CARRIED} {SMALL}"));
+    let [message, _] = stage.fails("ingest --append EURUSD-day.csv --out nightly.h5 --horizon 36", 2);
+    assert!(message.contains("--horizon: nightly.h5 was made with --horizon=3"), "{message}");
+    let answer = stage.succeeds("ingest --append EURUSD-day.csv --out nightly.h5 --horizon 3");
+    let rows = bars[first..second].lines().count();
+    assert_eq!(answer["appended"]["bars"]["EURUSD"], rows);
+    assert_eq!(answer["appended"]["files_read_again"], 1);
+    stage.succeeds("leak nightly.h5 --samples 4");
+
+    let settings = format!("--max-steps 2 {CARRIED} {SMALL}");
+    stage.succeeds(&format!("train --data nightly.h5 --init before --out run-on {settings}"));
+    let followed = stage.succeeds("predict --run run-on --follow EURUSD-live.csv --stop-at-end --out live.csv");
+    assert_eq!(followed["history_bars"], bars[..second].lines().count());
+    stage.succeeds("ingest --append EURUSD-live.csv --out nightly.h5");
+    stage.succeeds("predict --run run-on --data nightly.h5 --out whole.csv");
+    let count = assert_followed(&stage.text("live.csv"), &stage.text("whole.csv"), "2018-01-16T05:00:00Z");
+    assert!(count > 1000, "{count}");
+}
+
 #[test]
 fn it_begins_with_nothing_where_that_is_wanted_and_writes_json() {
     let stage = trained("--set training.loss=quantile --set training.quantile=[0.1,0.5,0.9]");

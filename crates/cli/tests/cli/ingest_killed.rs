@@ -1,4 +1,5 @@
-//! Ingest that is killed at random moments ends with the bytes of one that nobody touched.
+//! Ingest and append that are killed at random moments end with the bytes of one that nobody
+//! touched.
 //!
 //! `MEGABATCH_KILLED_RUNS` says how many runs; `cargo xtask kill` asks for a hundred.
 
@@ -45,6 +46,50 @@ fn ingest_killed_at_random_moments_ends_with_the_same_bytes() {
     }
     println!(
         "killed: {runs} of {runs} series had the bytes of the one that was not killed; {kills} kills of ingest over {:.1} s, after which {kept} symbols were not read again",
+        wall.as_secs_f64()
+    );
+    assert!(kills > 0, "nothing was killed");
+}
+
+#[test]
+fn append_killed_at_random_moments_leaves_the_series_or_the_new_one() {
+    let runs = std::env::var("MEGABATCH_KILLED_RUNS").map_or(RUNS, |runs| runs.parse().expect("a number of runs"));
+    let stage = Stage::new();
+    for (seed, symbol) in SYMBOLS.iter().enumerate() {
+        stage.succeeds(&format!("synth {symbol}.csv --days {DAYS} --seed {seed}"));
+        let bars = stage.text(&format!("{symbol}.csv"));
+        let at = bars.match_indices('\n').nth(12_000).unwrap().0 + 1;
+        stage.write(&format!("{symbol}-old.csv"), &bars[..at]);
+        stage.write(&format!("{symbol}-new.csv"), &bars[at..]);
+    }
+    let named = |part: &str| SYMBOLS.map(|symbol| format!("{symbol}-{part}.csv")).join(" ");
+    stage.succeeds(&format!("ingest {} --timeframes M1:60,M5:24,H1:12 --out old.h5", named("old")));
+    let append = format!("ingest --append {} --out out.h5", named("new"));
+    let (old, out) = (stage.read("old.h5"), stage.path("out.h5"));
+    fs::write(&out, &old).unwrap();
+    let start = Instant::now();
+    stage.succeeds(&append);
+    let (wall, whole) = (start.elapsed(), stage.read("out.h5"));
+    assert!(whole.len() > old.len());
+    let mut kills = 0;
+    for run in 0..runs {
+        fs::write(&out, &old).unwrap();
+        for half in 0..2 {
+            let share = (run as f64 + 0.5) / runs as f64 / 2.0 + 0.5 * f64::from(half);
+            if stage.kill_after(&append, wall.mul_f64(share)).is_none() {
+                kills += 1;
+            }
+            let found = stage.read("out.h5");
+            assert!(found == old || found == whole, "a file that is neither the old series nor the new one");
+        }
+        stage.succeeds(&append);
+        assert!(stage.read("out.h5") == whole, "run {run} has other bytes");
+        let left =
+            fs::read_dir(stage.path(".")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert_eq!(left.filter(|name| name.starts_with('.')).collect::<Vec<_>>(), [] as [String; 0]);
+    }
+    println!(
+        "killed: {runs} of {runs} appended series had the bytes of the one that was not killed; {kills} kills of append over {:.1} s",
         wall.as_secs_f64()
     );
     assert!(kills > 0, "nothing was killed");

@@ -152,6 +152,22 @@ fn the_commands_of_the_guide_run() {
     write_molecules(&stage);
     assert!(check_page_on(&stage, &workspace().join("docs/guide/molecules.md")) > 8);
     assert!(check_page(&workspace().join("docs/guide/daily-shares.md")) > 8);
+    let stage = Stage::new();
+    write_days(&stage);
+    assert!(check_page_on(&stage, &workspace().join("docs/guide/universe.md")) > 4);
+}
+
+/// Minutes of a January up to its 29th, of its 30th, and of its 31st.
+fn write_days(stage: &Stage) {
+    stage.succeeds("synth EURUSD.csv --days 31");
+    let bars = stage.text("EURUSD.csv");
+    let at = |day: &str| bars.find(day).expect("a day that was made");
+    let (day, live) = (at("2018-01-30"), at("2018-01-31"));
+    for (name, part) in
+        [("EURUSD-2018-01.csv", &bars[..day]), ("EURUSD-2018-01-30.csv", &bars[day..live]), ("live.csv", &bars[live..])]
+    {
+        stage.write(name, part);
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::kept_series::KeptSeries;
 use super::provenance::{fingerprint, recorded_files};
 use super::series::{counted, in_folder, require_text, write};
 use super::spool::SpoolFolder;
-use crate::error::{Error, Result};
+use crate::error::{Context as _, Error, Result};
 use crate::findings::Findings;
 use crate::host::Host;
 use crate::output;
@@ -56,8 +56,8 @@ fn append_in(
     let kept = KeptSeries::open(out)?;
     require_same_choices(&kept.recipe, new, stated, out)?;
     require_known_symbols(&kept, new, out)?;
-    require_unchanged(&kept, out)?;
-    let added = without_recorded(&kept, new)?;
+    let recorded = unchanged_files(&kept, out)?;
+    let added = without_recorded(&kept, &recorded, new)?;
     if added.files().is_empty() {
         let text = format!("{}: the bars of these files are in it already; nothing was written", out.display());
         let appended = json!({ "files": [], "bars": {}, "samples": 0, "files_read_again": 0 });
@@ -139,9 +139,10 @@ fn require_known_symbols(kept: &KeptSeries, new: &Recipe, out: &Path) -> Result<
     Ok(())
 }
 
-/// Refuses files of then that are gone or whose bytes are others.
-fn require_unchanged(kept: &KeptSeries, out: &Path) -> Result<()> {
+/// Fingerprints of the files of then; refuses those that are gone or whose bytes are others.
+fn unchanged_files(kept: &KeptSeries, out: &Path) -> Result<BTreeMap<PathBuf, String>> {
     let said: BTreeSet<&str> = recorded_files(&kept.account).filter_map(|file| file["xxh3_128"].as_str()).collect();
+    let mut files = BTreeMap::new();
     for path in kept.recipe.files() {
         let found = fingerprint(path).map_err(|error| {
             Error::data(format!(
@@ -157,19 +158,24 @@ fn require_unchanged(kept: &KeptSeries, out: &Path) -> Result<()> {
                 out.display()
             )));
         }
+        files.insert(path.to_owned(), found);
     }
-    Ok(())
+    Ok(files)
 }
 
-/// The new files but for those whose bytes the series was made of, of the same symbol.
-fn without_recorded(kept: &KeptSeries, new: &Recipe) -> Result<Recipe> {
+/// The new files but for those whose bytes the series was made of, of the same symbol;
+/// `fingerprints` are those of the files that it was made of.
+fn without_recorded(kept: &KeptSeries, fingerprints: &BTreeMap<PathBuf, String>, new: &Recipe) -> Result<Recipe> {
     let options = kept.recipe.read_options();
-    let identity = |path: &Path| -> Result<(String, String)> { Ok((options.symbol_of(path)?, fingerprint(path)?)) };
     let left = |new: &[PathBuf], recorded: &[PathBuf]| -> Result<Vec<PathBuf>> {
-        let mut known = recorded.iter().map(|path| identity(path)).collect::<Result<BTreeSet<_>>>()?;
+        let mut known = BTreeSet::new();
+        for path in recorded {
+            known.insert((options.symbol_of(path)?, fingerprints[path].clone()));
+        }
         let mut left = Vec::new();
         for path in new {
-            if known.insert(identity(path)?) {
+            let found = fingerprint(path).with_context(|| format!("cannot read {}", path.display()))?;
+            if known.insert((options.symbol_of(path)?, found)) {
                 left.push(path.clone());
             }
         }
