@@ -20,6 +20,7 @@ use crate::parse::adjustment::Adjustments;
 use crate::parse::bar_file::BarFile;
 use crate::parse::format_name::FormatName;
 use crate::parse::options::{Overlaps, ReadOptions, StampedAt};
+use crate::parse::symbol::timeframe_of;
 use crate::place::{ObserveBytes, ReadPlace, StoredBars, for_each_bar};
 use crate::read::compared::ComparedFiles;
 use crate::read::joined::{RowLines, join_equal};
@@ -48,7 +49,8 @@ pub struct Recording {
 ///
 /// The files are plain or compressed with gzip, in UTF-8 or UTF-16. Gaps are counted and never
 /// filled. Of files in several timeframes the shortest are read, and the others are compared with
-/// what these make.
+/// what these make. Beside a stated timeframe those are compared whose bars are evidently longer,
+/// by their spacing or by the file's name; all others are read.
 ///
 /// # Errors
 /// [`Error::Open`], [`Error::Read`], [`Error::TooManyRows`], [`Error::UnknownFormat`],
@@ -154,6 +156,13 @@ struct SpacedFile {
     spacings: Spacings,
 }
 
+impl SpacedFile {
+    /// A timeframe longer than `base` in the file's name, if its bars can be of it.
+    fn named_longer(&self, base: Timeframe) -> Option<Timeframe> {
+        timeframe_of(&self.file.path).filter(|named| *named > base && self.spacings.fits(*named))
+    }
+}
+
 /// The files of one symbol by the timeframe of their bars.
 struct ByTimeframe {
     /// Files of the series' bars, and those of unknown timeframe.
@@ -162,7 +171,8 @@ struct ByTimeframe {
 }
 
 impl ByTimeframe {
-    /// Sorts files by timeframe; the shortest is the stated one, or the shortest of the files'.
+    /// Sorts files by timeframe; the shortest is the stated one, or the shortest of the files'. A
+    /// file that may have bars of a stated one is taken to have them.
     fn of(sources: Vec<BarFile>, stated: Option<Timeframe>) -> Self {
         let spaced = |file: BarFile| {
             let mut spacings = Spacings::default();
@@ -170,7 +180,11 @@ impl ByTimeframe {
             SpacedFile { file, spacings }
         };
         let sources: Vec<SpacedFile> = sources.into_iter().map(spaced).collect();
-        let own: Vec<Option<Timeframe>> = sources.iter().map(|source| source.spacings.only()).collect();
+        let own_of = |source: &SpacedFile| match stated {
+            None => source.spacings.only(),
+            Some(base) => source.spacings.evidently_longer(base).or_else(|| source.named_longer(base)),
+        };
+        let own: Vec<Option<Timeframe>> = sources.iter().map(own_of).collect();
         let shortest = stated.or_else(|| own.iter().copied().flatten().min());
         let mut by_timeframe = ByTimeframe { shortest: Vec::new(), longer: BTreeMap::new() };
         for (source, own) in sources.into_iter().zip(own) {

@@ -258,3 +258,38 @@ fn of_several_timeframes_the_shortest_is_read_and_the_others_are_compared() {
         }
     }
 }
+
+/// 2,000 minutes and a file of six rows five minutes apart gave 2,000 bars, whatever was stated.
+#[test]
+fn beside_a_stated_timeframe_bars_are_left_out_only_where_they_are_evidently_longer() {
+    let rows = |first: usize, step: usize, count: usize| -> String {
+        let row = |minute: usize| format!("2018-07-02 {:02}:{:02},2,4,1,2,1\n", minute / 60, minute % 60);
+        (0..count).map(|place| row(first + place * step)).collect()
+    };
+    let base = rows(0, 1, 600);
+    let stated = ReadOptions { base: Some(Timeframe::M1), ..ReadOptions::default() };
+    for (name, step, count, is_read, is_read_if_not_stated) in [
+        ("EURUSD_2.csv", 5, 6, true, false),
+        ("EURUSD_2.csv", 5, 8, true, false),
+        ("EURUSD_2.csv", 5, 9, false, false),
+        ("EURUSD_2.csv", 60, 3, true, true),
+        ("EURUSD_2.csv", 60, 4, false, false),
+        ("EURUSD_2.csv", 7, 9, true, true),
+        ("EURUSD_M5.csv", 5, 6, false, false),
+        ("EURUSD_M5.csv", 5, 1, false, true),
+        ("EURUSD_H1.csv", 5, 6, true, false),
+        ("EURUSD_M1.csv", 5, 6, true, false),
+    ] {
+        let later = rows(700, step, count);
+        let files = [("EURUSD_1.csv", base.as_str()), (name, later.as_str())];
+        for (options, is_read) in [(&stated, is_read), (&ReadOptions::default(), is_read_if_not_stated)] {
+            let Recording { bars, summary, .. } = read_texts(&files, options).unwrap();
+            let expected = if is_read { (600 + count, 0) } else { (600, 1) };
+            let label = format!("{name}: {count} rows of {step} minutes, {:?}", options.base);
+            assert_eq!((bars.len(), summary.compared.len()), expected, "{label}");
+        }
+    }
+    // A file of one bar has the stated timeframe, and none of its own.
+    let files = [("EURUSD_1.csv", base.as_str()), ("EURUSD_2.csv", &rows(700, 1, 1))];
+    assert_eq!(read_texts(&files, &stated).unwrap().bars.len(), 601);
+}

@@ -13,6 +13,10 @@ const FOREIGN_SHARE_MIN: f64 = 0.05;
 /// Fewest distances in a file for its timeframe to count beside files of another.
 const SHOWN_MIN: u64 = 3;
 
+/// Files of shorter bars with holes at random of which one looks as if its bars were longer; in
+/// fewer, they are.
+const CHANCE_OF: f64 = 1e5;
+
 /// Frequency of each distance between neighbouring rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spacings {
@@ -77,8 +81,26 @@ impl Spacings {
     /// is a multiple of it. Bars of a shorter timeframe with many holes have others too.
     pub(crate) fn only(&self) -> Option<Timeframe> {
         let timeframe = self.commonest().ok()?;
-        let fits = self.counts.keys().all(|spacing_ns| spacing_ns % timeframe.duration_ns() == 0);
-        (fits && self.total >= SHOWN_MIN).then_some(timeframe)
+        (self.total >= SHOWN_MIN && self.are_multiples_of(timeframe)).then_some(timeframe)
+    }
+
+    fn are_multiples_of(&self, timeframe: Timeframe) -> bool {
+        self.counts.keys().all(|spacing_ns| spacing_ns % timeframe.duration_ns() == 0)
+    }
+
+    /// True if the bars can be of that timeframe: some are as far apart, and all by multiples of it,
+    /// or there is one.
+    pub(crate) fn fits(&self, timeframe: Timeframe) -> bool {
+        self.are_multiples_of(timeframe) && self.base(Some(timeframe)).is_ok()
+    }
+
+    /// A timeframe longer than `base` that the file shows by itself, where bars of `base` with holes
+    /// at random would hardly lie so: of n distances, all are multiples of k bars in one of k^n
+    /// files.
+    pub(crate) fn evidently_longer(&self, base: Timeframe) -> Option<Timeframe> {
+        let own = self.only().filter(|own| *own > base)?;
+        let multiple = own.duration_ns() as f64 / base.duration_ns() as f64;
+        (self.total as f64 * multiple.ln() > CHANCE_OF.ln()).then_some(own)
     }
 
     fn commonest(&self) -> Result<Timeframe> {
@@ -161,6 +183,25 @@ mod tests {
         assert_eq!(spacings(&[0]).base(Some(Timeframe::M1)).unwrap(), Timeframe::M1);
         let wrong = spacings(&[0, 60, 120]).base(Some(Timeframe::M1)).unwrap_err().to_string();
         assert!(wrong.contains("no two of them are M1 apart (the closest are 1 h apart)"), "{wrong}");
+    }
+
+    #[test]
+    fn few_bars_do_not_show_that_they_are_longer() {
+        let spaced = |step: i64, rows: i64| spacings(&(0..rows).map(|row| row * step).collect::<Vec<_>>());
+        for (base, step, rows, longer) in [
+            (Timeframe::M1, 5, 8, None),
+            (Timeframe::M1, 5, 9, Some(Timeframe::M5)),
+            (Timeframe::M1, 15, 5, None),
+            (Timeframe::M1, 15, 6, Some(Timeframe::M15)),
+            (Timeframe::M1, 60, 3, None),
+            (Timeframe::M1, 60, 4, Some(Timeframe::H1)),
+            (Timeframe::M5, 15, 11, None),
+            (Timeframe::M5, 15, 12, Some(Timeframe::M15)),
+            (Timeframe::M5, 5, 50, None),
+            (Timeframe::M5, 1, 50, None),
+        ] {
+            assert_eq!(spaced(step, rows).evidently_longer(base), longer, "{rows} rows of {step} minutes, {base}");
+        }
     }
 
     #[test]

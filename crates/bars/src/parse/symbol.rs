@@ -4,6 +4,8 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::parse::symbol_pattern::stem_of;
+use crate::time::timeframe::Timeframe;
+use crate::time::timestamp::{DAY_NS, HOUR_NS, MINUTE_NS};
 
 /// Quote and base currencies whose pairs have the usual pip.
 const CURRENCIES: [&str; 19] = [
@@ -110,6 +112,26 @@ fn is_length(part: &str) -> bool {
     LENGTHS.contains(&part) || after("M") || after("H") || units.into_iter().any(before)
 }
 
+/// The timeframe that a part of a file's name is: `M15`, `H4`, `5MIN`, `1H`. `DAILY` may say how often
+/// a file comes, and is none.
+pub(crate) fn timeframe_of(path: &Path) -> Option<Timeframe> {
+    let of = |part: &str| part.parse().ok().or_else(|| timeframe_in_units(part));
+    stem_of(path).split(is_separator).find_map(of)
+}
+
+fn timeframe_in_units(part: &str) -> Option<Timeframe> {
+    let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+    let unit_ns = match &part[digits..] {
+        "M" | "MIN" | "MINS" => MINUTE_NS,
+        "H" | "HOUR" => HOUR_NS,
+        "D" | "DAY" => DAY_NS,
+        "W" | "WEEK" => 7 * DAY_NS,
+        _ => return None,
+    };
+    let count: i64 = part[..digits].parse().ok()?;
+    Timeframe::from_duration_ns(count.checked_mul(unit_ns)?)
+}
+
 fn is_vendor(part: &str) -> bool {
     VENDORS.contains(&part)
 }
@@ -142,6 +164,23 @@ fn pair_at_start(word: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn timeframes_from_file_names() {
+        for (name, timeframe) in [
+            ("DAT_ASCII_EURUSD_M1_2018.csv.gz", Some(Timeframe::M1)),
+            ("eurusd-h4-2013.csv", Some(Timeframe::H4)),
+            ("Bitstamp_BTCUSD_1h.csv", Some(Timeframe::H1)),
+            ("EURUSD 15min.csv", Some(Timeframe::M15)),
+            ("AAPL_1D.csv", Some(Timeframe::D1)),
+            ("EURUSD_2h.csv", None),
+            ("EURUSD_99999999999999999d.csv", None),
+            ("EURUSD-daily-2026-11-25.csv", None),
+            ("EURUSD5.csv", None),
+        ] {
+            assert_eq!(timeframe_of(Path::new(name)), timeframe, "{name}");
+        }
+    }
 
     #[test]
     fn symbols_from_file_names() {

@@ -155,6 +155,9 @@ impl StreamingModel {
             true => self.reading(),
             false => ReadOptions { zone: self.zone.clone(), ..self.reading() },
         };
+        // Its own files are read as when the series was made of them.
+        let base = if is_own { self.recipe.base } else { reading.base };
+        let reading = ReadOptions { base, ..reading };
         let recording = read(&files, &reading).map_err(|error| match error {
             error @ megabatch_bars::Error::Open { .. } => Error::data(format!(
                 "{error}; say with --history where bars before those that come are, or begin without any with --cold"
