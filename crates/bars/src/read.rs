@@ -57,8 +57,8 @@ pub struct Recording {
 /// [`Error::UnknownDateOrder`], [`Error::ColumnOrder`], [`Error::UnclearColumns`],
 /// [`Error::AnotherHeader`], [`Error::NoAdjustedClose`]; [`Error::BadRow`] for a row that cannot be
 /// used as it stands, under [`OnError::Fail`](crate::OnError::Fail); [`Error::NothingLeft`];
-/// [`Error::UnknownBase`], [`Error::WrongBase`]; [`Error::Overlap`], [`Error::UnlikeBars`], [`Error::MixedSymbols`] and
-/// [`Error::NoFiles`].
+/// [`Error::UnknownBase`], [`Error::WrongBase`]; [`Error::Overlap`], [`Error::UnlikeBars`],
+/// [`Error::MixedSymbols`] and [`Error::NoFiles`].
 pub fn read<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Recording> {
     read_in(paths, options, &ReadPlace::MEMORY).map(StoredRecording::in_memory)
 }

@@ -48,9 +48,9 @@ impl RowClock<'_> {
     }
 }
 
-/// Puts rows in order of time, strictly, gives them and their bars to `take`, and accounts for every row
-/// that does not become a bar of its own. Places of rows spill into `file` where there is one; rows
-/// out of order stay in memory.
+/// Puts rows in order of time, strictly, gives them and their bars to `take`, and accounts for
+/// every row that does not become a bar of its own. Places of rows spill into `file` where there is
+/// one; rows out of order stay in memory.
 pub(crate) fn in_order(
     rows: &RowStore,
     clock: RowClock<'_>,

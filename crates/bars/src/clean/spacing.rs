@@ -88,15 +88,15 @@ impl Spacings {
         self.counts.keys().all(|spacing_ns| spacing_ns % timeframe.duration_ns() == 0)
     }
 
-    /// True if the bars can be of that timeframe: some are as far apart, and all by multiples of it,
-    /// or there is one.
+    /// True if the bars can be of that timeframe: some are as far apart, and all by multiples of
+    /// it, or there is one.
     pub(crate) fn fits(&self, timeframe: Timeframe) -> bool {
         self.are_multiples_of(timeframe) && self.base(Some(timeframe)).is_ok()
     }
 
-    /// A timeframe longer than `base` that the file shows by itself, where bars of `base` with holes
-    /// at random would hardly lie so: of n distances, all are multiples of k bars in one of k^n
-    /// files.
+    /// A timeframe longer than `base` that the file shows by itself, where bars of `base` with
+    /// holes at random would hardly lie so: of n distances, all are multiples of k bars in one of
+    /// k^n files.
     pub(crate) fn evidently_longer(&self, base: Timeframe) -> Option<Timeframe> {
         let own = self.only().filter(|own| *own > base)?;
         let multiple = own.duration_ns() as f64 / base.duration_ns() as f64;

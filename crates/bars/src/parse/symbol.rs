@@ -112,8 +112,8 @@ fn is_length(part: &str) -> bool {
     LENGTHS.contains(&part) || after("M") || after("H") || units.into_iter().any(before)
 }
 
-/// The timeframe that a part of a file's name is: `M15`, `H4`, `5MIN`, `1H`. `DAILY` may say how often
-/// a file comes, and is none.
+/// The timeframe that a part of a file's name is: `M15`, `H4`, `5MIN`, `1H`. `DAILY` may say how
+/// often a file comes, and is none.
 pub(crate) fn timeframe_of(path: &Path) -> Option<Timeframe> {
     let of = |part: &str| part.parse().ok().or_else(|| timeframe_in_units(part));
     stem_of(path).split(is_separator).find_map(of)
