@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -11,11 +11,11 @@ use megabatch_bars::Overlaps;
 use serde_json::{Value, json};
 
 use super::Recipe;
+use super::kept_files::KeptFiles;
 use super::kept_series::KeptSeries;
-use super::provenance::{fingerprint, recorded_files};
 use super::series::{counted, in_folder, require_text, write};
 use super::spool::SpoolFolder;
-use crate::error::{Context as _, Error, Result};
+use crate::error::{Error, Result};
 use crate::findings::Findings;
 use crate::host::Host;
 use crate::output;
@@ -25,13 +25,15 @@ use crate::text::shown;
 /// that the user stated; they must be those by which the series was made, and none need be.
 ///
 /// The files that the series was made of are read again, together with the new ones, and the series
-/// is made anew with its scalers. It becomes a new file, which replaces the old one when it is
-/// whole. All rows and samples of the old one are in it, bit for bit.
+/// is made anew with its scalers. They may have grown since. It becomes a new file, which replaces
+/// the old one when it is whole. All rows and samples of the old one are in it, bit for bit.
+///
+/// All bars are read as bars of the timeframe that the series was made of.
 ///
 /// # Errors
 /// [`Kind::Usage`](crate::Kind::Usage) for stated options that contradict the series,
-/// [`Kind::Data`](crate::Kind::Data) for files of then that are gone or have changed, bars of
-/// another symbol, and bars that change what the series holds; those of [`ingest`](super::ingest).
+/// [`Kind::Data`](crate::Kind::Data) for files of then that are gone, bars of another symbol or
+/// timeframe, and bars that change what the series holds; those of [`ingest`](super::ingest).
 pub fn append(new: &Recipe, stated: &[String], out: &Path, host: &Host<'_>) -> Result<Findings> {
     let start = Instant::now();
     output::require_ending(out, &["h5", "hdf5"])?;
@@ -53,20 +55,24 @@ fn append_in(
     host: &Host<'_>,
     start: Instant,
 ) -> Result<Findings> {
-    let kept = KeptSeries::open(out)?;
-    require_same_choices(&kept.recipe, new, stated, out)?;
+    let mut kept = KeptSeries::open(out)?;
+    let base = kept.base()?;
+    require_same_choices(&Recipe { base: Some(base), ..kept.recipe.clone() }, new, stated, out)?;
     require_known_symbols(&kept, new, out)?;
-    let recorded = unchanged_files(&kept, out)?;
-    let added = without_recorded(&kept, &recorded, new)?;
-    if added.files().is_empty() {
+    kept.files = KeptFiles::find(&kept.recipe, &kept.account, out)?;
+    let added = kept.files.without_these(&kept.recipe, new)?;
+    if added.files().is_empty() && kept.files.are_unchanged() {
         let text = format!("{}: the bars of these files are in it already; nothing was written", out.display());
-        let appended = json!({ "files": [], "bars": {}, "samples": 0, "files_read_again": 0 });
+        let appended =
+            json!({ "files": [], "grown": [], "rewritten": [], "bars": {}, "samples": 0, "files_read_again": 0 });
         return Ok(Findings::new(text, &json!({ "out": shown(out), "samples": kept.samples(), "appended": appended })));
     }
     let mut recipe = kept.recipe.clone();
     recipe.bars.extend(added.bars.iter().cloned());
     recipe.bid.extend(added.bid.iter().cloned());
     recipe.ask.extend(added.ask.iter().cloned());
+    // Few bars do not show their timeframe.
+    recipe.base = Some(base);
     if !stated.iter().any(|name| name == "overlaps") {
         recipe.overlaps = Overlaps::EqualOnce;
     }
@@ -139,60 +145,11 @@ fn require_known_symbols(kept: &KeptSeries, new: &Recipe, out: &Path) -> Result<
     Ok(())
 }
 
-/// Fingerprints of the files of then; refuses those that are gone or whose bytes are others.
-fn unchanged_files(kept: &KeptSeries, out: &Path) -> Result<BTreeMap<PathBuf, String>> {
-    let said: BTreeSet<&str> = recorded_files(&kept.account).filter_map(|file| file["xxh3_128"].as_str()).collect();
-    let mut files = BTreeMap::new();
-    for path in kept.recipe.files() {
-        let found = fingerprint(path).map_err(|error| {
-            Error::data(format!(
-                "{}: {error}; {} was made of it, and its bars are read again when others are appended: put it back, or ingest anew",
-                path.display(),
-                out.display()
-            ))
-        })?;
-        if !said.contains(found.as_str()) {
-            return Err(Error::data(format!(
-                "{}: these are not the bytes that {} was made of; put those back and give new bars in a file of their own, or ingest anew",
-                path.display(),
-                out.display()
-            )));
-        }
-        files.insert(path.to_owned(), found);
-    }
-    Ok(files)
-}
-
-/// The new files but for those whose bytes the series was made of, of the same symbol;
-/// `fingerprints` are those of the files that it was made of.
-fn without_recorded(kept: &KeptSeries, fingerprints: &BTreeMap<PathBuf, String>, new: &Recipe) -> Result<Recipe> {
-    let options = kept.recipe.read_options();
-    let left = |new: &[PathBuf], recorded: &[PathBuf]| -> Result<Vec<PathBuf>> {
-        let mut known = BTreeSet::new();
-        for path in recorded {
-            known.insert((options.symbol_of(path)?, fingerprints[path].clone()));
-        }
-        let mut left = Vec::new();
-        for path in new {
-            let found = fingerprint(path).with_context(|| format!("cannot read {}", path.display()))?;
-            if known.insert((options.symbol_of(path)?, found)) {
-                left.push(path.clone());
-            }
-        }
-        Ok(left)
-    };
-    let recorded = &kept.recipe;
-    Ok(Recipe {
-        bars: left(&new.bars, &recorded.bars)?,
-        bid: left(&new.bid, &recorded.bid)?,
-        ask: left(&new.ask, &recorded.ask)?,
-        ..new.clone()
-    })
-}
-
 /// Numbers of the series before bars were appended.
 struct Before {
     files: Vec<String>,
+    grown: Vec<String>,
+    rewritten: Vec<String>,
     files_read_again: usize,
     bars: BTreeMap<String, u64>,
     samples: usize,
@@ -207,8 +164,11 @@ struct Told {
 impl Before {
     fn of(kept: &KeptSeries, added: &Recipe) -> Self {
         let names = &kept.scalers.instruments;
+        let all = |paths: &[PathBuf]| paths.iter().map(|path| shown(path)).collect();
         Before {
-            files: added.files().into_iter().map(|path| path.display().to_string()).collect(),
+            files: added.files().into_iter().map(shown).collect(),
+            grown: all(&kept.files.grown),
+            rewritten: all(&kept.files.rewritten),
             files_read_again: kept.recipe.files().len(),
             bars: names.iter().map(|name| (name.clone(), kept.bars_of(name))).collect(),
             samples: kept.samples(),
@@ -226,15 +186,27 @@ impl Before {
         }
         let samples = now["samples"].as_u64().unwrap_or(0) - self.samples as u64;
         let (all, with): (u64, usize) = (bars.values().sum(), bars.values().filter(|bars| **bars > 0).count());
-        let text = format!(
+        let mut text = format!(
             "appended {} of {with} of {} and {}; the scalers are those of before. Features, cleaning and open bars go on from the bars of before, read again from {}",
             counted(all as usize, "bar"),
             counted(bars.len(), "instrument"),
             counted(samples as usize, "sample"),
             counted(self.files_read_again, "file")
         );
-        let json =
-            json!({ "files": self.files, "bars": bars, "samples": samples, "files_read_again": self.files_read_again });
+        for (files, said) in [
+            (&self.grown, "has grown: it begins with the bytes of before"),
+            (&self.rewritten, "was written anew: the series still has each bar and sample of before"),
+        ] {
+            files.iter().for_each(|file| text.push_str(&format!("\n{file} {said}")));
+        }
+        let json = json!({
+            "files": self.files,
+            "grown": self.grown,
+            "rewritten": self.rewritten,
+            "bars": bars,
+            "samples": samples,
+            "files_read_again": self.files_read_again,
+        });
         Told { text, json }
     }
 }

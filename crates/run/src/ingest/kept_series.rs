@@ -2,19 +2,20 @@
 //! series begins, instrument by instrument, with the old one.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use megabatch_bars::{Scalers, SeriesHeader, SeriesPiece, TimeframePiece};
+use megabatch_bars::{Scalers, SeriesHeader, SeriesPiece, Timeframe, TimeframePiece};
 use megabatch_chunk_io::{SeriesColumn, SeriesSource, Source, SourceOptions};
 use megabatch_gpu_core::Device;
 use rayon::prelude::*;
 use serde_json::Value;
 
 use super::Recipe;
+use super::kept_files::KeptFiles;
 use super::provenance::LISTS;
 use crate::adapters::series::scalers_of;
 use crate::error::{Error, Result};
-use crate::text::utc;
+use crate::text::{shown, utc};
 
 /// Bytes of the cache through which the old series is read.
 const CACHE_BYTES: usize = 16 << 20;
@@ -26,6 +27,8 @@ pub(super) struct KeptSeries {
     pub(super) account: Value,
     pub(super) recipe: Recipe,
     pub(super) scalers: Scalers,
+    /// The files that it was made of, once they were looked at.
+    pub(super) files: KeptFiles,
 }
 
 impl KeptSeries {
@@ -44,7 +47,7 @@ impl KeptSeries {
         let (account, recipe) = Recipe::of_series(path, series.file().attribute("source")?.as_ref())?;
         let names = symbols_in(&account, "instruments");
         let scalers = scalers_of(path, series.file(), names, &recipe.spec())?;
-        Ok(KeptSeries { source, account, recipe, scalers })
+        Ok(KeptSeries { source, account, recipe, scalers, files: KeptFiles::default() })
     }
 
     fn series(&self) -> &SeriesSource {
@@ -56,7 +59,12 @@ impl KeptSeries {
         self.series().file().attribute(name).unwrap()
     }
 
-    fn path(&self) -> &Path {
+    #[cfg(test)]
+    pub(super) fn read_sample_times(&self, times: &mut [i64]) {
+        self.series().file().read_column(SeriesColumn::SampleTime, 0..times.len(), times).unwrap();
+    }
+
+    pub(super) fn path(&self) -> &Path {
         self.source.path()
     }
 
@@ -67,6 +75,20 @@ impl KeptSeries {
 
     pub(super) fn samples(&self) -> usize {
         self.series().file().shape().samples
+    }
+
+    /// Timeframe of the bars that it was made of.
+    ///
+    /// # Errors
+    /// A data error for an account without it.
+    pub(super) fn base(&self) -> Result<Timeframe> {
+        let named = self.account[LISTS[0]][0]["base"].as_str().and_then(|name| name.parse().ok());
+        named.ok_or_else(|| {
+            Error::data(format!(
+                "{}: /@source: expected the timeframe of its bars, found none; ingest all files anew",
+                self.path().display()
+            ))
+        })
     }
 
     /// Bars that were read of an instrument.
@@ -132,11 +154,22 @@ pub(super) struct PrefixCheck {
     bars: Vec<Vec<InstrumentRows>>,
     /// By instrument.
     samples: Vec<InstrumentRows>,
+    /// The first loss of rows or samples at the end of an instrument.
+    loss: Option<Loss>,
+}
+
+/// Rows or samples of an instrument at the end of the old series that the new one does not have.
+struct Loss {
+    symbol: String,
+    /// The objects in words.
+    said: String,
 }
 
 /// A row or sample that would change.
 struct Change {
     time: i64,
+    /// Its instrument.
+    place: usize,
     /// The object in words.
     said: String,
 }
@@ -145,11 +178,12 @@ impl PrefixCheck {
     /// Begins with the numbers of rows.
     ///
     /// # Errors
-    /// A data error where the new series has fewer.
+    /// Those of reading.
     pub(super) fn begin(kept: KeptSeries, header: &SeriesHeader) -> Result<Self> {
         let file = kept.series().file();
         let names = header.instruments();
         let mut bars = Vec::with_capacity(header.timeframes.len());
+        let mut loss = None;
         for (k, timeframe) in header.timeframes.iter().enumerate() {
             let all = [0, file.bars(k) as i64];
             let old = match file.timeframes()[k].instrument_starts() {
@@ -161,8 +195,15 @@ impl PrefixCheck {
                 let old = old[place] as usize..old[place + 1] as usize;
                 let new_start = new[0] as usize;
                 if old.len() > new[1] as usize - new_start {
-                    let timeframe = file.timeframes()[k].name();
-                    return Err(kept.changed(&format!("bars of {timeframe} of {} would be lost", names[place])));
+                    let (timeframe, symbol, mut last) = (file.timeframes()[k].name(), &names[place], [0]);
+                    file.read_column(SeriesColumn::CloseTime(k), old.end - 1..old.end, &mut last)?;
+                    let last = utc(last[0]);
+                    loss.get_or_insert_with(|| Loss {
+                        symbol: symbol.clone(),
+                        said: format!(
+                            "{timeframe} bars of {symbol}, of which the last closes at {last}, would be lost"
+                        ),
+                    });
                 }
                 rows.push(InstrumentRows { old, new_start });
             }
@@ -177,11 +218,20 @@ impl PrefixCheck {
                 (first.or(Some(segment.samples.start)), count + segment.samples.len())
             });
             if old.len() > count {
-                return Err(kept.changed(&format!("samples of {name} would be lost")));
+                let said = format!("samples of {name} would be lost");
+                loss.get_or_insert_with(|| Loss { symbol: name.clone(), said });
             }
             samples.push(InstrumentRows { old, new_start: first.unwrap_or(0) });
         }
-        Ok(PrefixCheck { kept, bars, samples })
+        Ok(PrefixCheck { kept, bars, samples, loss })
+    }
+
+    /// Ends after the last piece.
+    ///
+    /// # Errors
+    /// A data error where the new series has fewer rows or samples.
+    pub(super) fn end(&self) -> Result<()> {
+        self.loss.as_ref().map_or(Ok(()), |loss| Err(self.kept.changed(&loss.symbol, &loss.said)))
     }
 
     /// Compares the rows and samples of `piece`, which are of one instrument.
@@ -198,7 +248,7 @@ impl PrefixCheck {
         let changes = compared.collect::<Result<Vec<_>>>()?;
         match changes.into_iter().flatten().min_by_key(|change| change.time) {
             None => Ok(()),
-            Some(Change { said, .. }) => Err(self.kept.changed(&said)),
+            Some(Change { place, said, .. }) => Err(self.kept.changed(self.name(place), &said)),
         }
     }
 
@@ -229,7 +279,7 @@ impl PrefixCheck {
                 old.start + row,
                 utc(times[row])
             );
-            Change { time: times[row].min(rows.close_time[row]), said }
+            Change { time: times[row].min(rows.close_time[row]), place, said }
         }))
     }
 
@@ -272,7 +322,8 @@ impl PrefixCheck {
         first = first.min((0..old.len()).find(|n| !is_same(n)).unwrap_or(usize::MAX));
         Ok(times.get(first).map(|&time| {
             let (sample, of) = (old.start + first, self.name(place));
-            Change { time, said: format!("sample {sample}, that of {of} at {}, would become another one", utc(time)) }
+            let said = format!("sample {sample}, that of {of} at {}, would become another one", utc(time));
+            Change { time, place, said }
         }))
     }
 }
@@ -292,11 +343,21 @@ impl KeptSeries {
         low
     }
 
-    fn changed(&self, said: &str) -> Error {
-        Error::data(format!(
-            "{}: {said}: the appended bars change what it holds of the time before them (a hole that they fill, or a grid, calendar or clock that all files share); nothing was written; ingest all files anew",
-            self.path().display()
-        ))
+    /// The error where bars or samples of an instrument would not be those of before.
+    pub(super) fn changed(&self, symbol: &str, said: &str) -> Error {
+        let options = self.recipe.read_options();
+        let is_own = |path: &&PathBuf| options.symbol_of(path).is_ok_and(|found| found == symbol);
+        let rewritten: Vec<String> = self.files.rewritten.iter().filter(is_own).map(|path| shown(path)).collect();
+        let out = self.path().display();
+        Error::data(match rewritten.is_empty() {
+            true => format!(
+                "{out}: {said}: the appended bars change what it holds of the time before them (a hole that they fill, or a grid, calendar or clock that all files share); nothing was written; ingest all files anew"
+            ),
+            false => format!(
+                "{}: these are not the rows that {out} was made of, and not only more: {said}; nothing was written; put the rows of then back, or ingest all files anew",
+                rewritten.join(", ")
+            ),
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 mod append;
 mod bar_columns;
 pub(crate) mod disk;
+mod kept_files;
 mod kept_series;
 mod named_options;
 pub(crate) mod provenance;

@@ -9,6 +9,7 @@ use rayon::ThreadPoolBuilder;
 use serde_json::{Value, json};
 
 use super::disk::require_free;
+use super::kept_files::require_fitting;
 use super::kept_series::{KeptSeries, PrefixCheck};
 use super::provenance::{SeriesAccount, account_of};
 use super::recipe::{StreamedRecordings, fit, instruments_of};
@@ -89,6 +90,9 @@ pub(super) fn write(
     let read = recipe.read_streamed(folder, host)?;
     let (spec, symbols) = (recipe.spec(), read.symbols());
     let StreamedRecordings { mut recordings, bars, fingerprints } = read;
+    if let Some(kept) = &kept {
+        require_fitting(&recordings.universe.recordings, &bars, kept)?;
+    }
     let instruments = instruments_of(&symbols, &bars, &recordings.pip_sizes);
     let fit_end = kept.as_ref().map(|kept| kept.scalers.fit_end_time);
     let plan = recordings.plan(recipe, &instruments, &spec, fit_end, folder, host)?;
@@ -123,6 +127,7 @@ pub(super) fn write(
             prefix.as_ref().map_or(Ok(()), |prefix| prefix.check(piece))?;
             write_piece(writer, piece)
         });
+        let written = written.and_then(|()| prefix.as_ref().map_or(Ok(()), PrefixCheck::end));
         // The file is closed before another takes its place.
         drop(prefix);
         written
