@@ -288,6 +288,72 @@ fn sources_may_grow_in_place() {
     }
 }
 
+/// The folder of a symbol's days is named again; one day more is in it, and one file has grown.
+#[test]
+fn a_folder_may_be_named_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let [eur, gbp] =
+        [("EURUSD-all.csv", 1), ("GBPUSD-all.csv", 2)].map(|(name, seed)| bars(folder.path(), name, 8, seed, &[]));
+    let days = folder.path().join("days");
+    fs::create_dir(&days).unwrap();
+    let put = |whole: &Path, name: &str, range: Range<usize>| {
+        fs::rename(part(whole, name, range), days.join(name)).unwrap();
+    };
+    put(&eur, "EURUSD-1.csv", 0..CUT);
+    put(&gbp, "GBPUSD-1.csv", 0..CUT);
+    let out = folder.path().join("series.h5");
+    ingest(&base(vec![days.clone()]), &out, &Host::silent()).unwrap();
+    let scalers = KeptSeries::open(&out).unwrap().scalers;
+    put(&eur, "EURUSD-2.csv", CUT..rows_in(&eur));
+    put(&gbp, "GBPUSD-1.csv", 0..rows_in(&gbp));
+    let findings = appended(std::slice::from_ref(&days), &out).unwrap();
+    let found = &findings.json["appended"];
+    let named = |name: &str| serde_json::json!([days.join(name).display().to_string()]);
+    assert_eq!((&found["files"], &found["grown"]), (&named("EURUSD-2.csv"), &named("GBPUSD-1.csv")));
+    assert!(fs::read(&out).unwrap() == of_all_bars(&out, &scalers), "other bytes");
+    // A file of another symbol came into the folder.
+    put(&gbp, "USDJPY-1.csv", 0..CUT);
+    let said = appended(&[days], &out).unwrap_err().to_string();
+    assert!(said.contains("USDJPY-1.csv: bars of USDJPY"), "{said}");
+}
+
+/// Both sides come in files of their own, and one of them has grown.
+#[test]
+fn bid_and_ask_are_appended_to_both_sides() {
+    let folder = tempfile::tempdir().unwrap();
+    let bid = bars(folder.path(), "bid.csv", 8, 1, &[]);
+    let ask = bars(folder.path(), "ask.csv", 8, 1, std::slice::from_ref(&(7_000..7_050)));
+    let text = fs::read_to_string(&ask).unwrap();
+    // A pip more than the bid.
+    let dearer = |row: &str| {
+        let fields = row.split(',').enumerate().map(|(k, field)| match field.parse::<f64>() {
+            Ok(price) if (1..5).contains(&k) => format!("{:.5}", price + 0.0001),
+            _ => field.to_owned(),
+        });
+        format!("{}\n", fields.collect::<Vec<_>>().join(","))
+    };
+    fs::write(&ask, text.lines().map(dearer).collect::<String>()).unwrap();
+    let out = folder.path().join("series.h5");
+    let sides = |bid: PathBuf, ask: PathBuf| Recipe {
+        bid: vec![bid],
+        ask: vec![ask],
+        symbol: Some("EURUSD".to_owned()),
+        symbol_pattern: None,
+        ..base(Vec::new())
+    };
+    let old = [part(&bid, "bid-old.csv", 0..CUT), part(&ask, "ask-old.csv", 0..CUT)];
+    ingest(&sides(old[0].clone(), old[1].clone()), &out, &Host::silent()).unwrap();
+    let scalers = KeptSeries::open(&out).unwrap().scalers;
+    let new = part(&bid, "bid-new.csv", CUT - 20..rows_in(&bid));
+    part(&ask, "ask-old.csv", 0..rows_in(&ask));
+    let recipe = sides(new, old[1].clone());
+    let findings = append(&recipe, &["symbol".to_owned()], &out, &Host::silent()).unwrap();
+    assert_eq!(findings.json["appended"]["grown"], serde_json::json!([old[1].display().to_string()]));
+    // Rows of the ask, of which the header is none.
+    assert_eq!(findings.json["source"]["instruments"][0]["bars"]["all"], rows_in(&ask) - 1);
+    assert!(fs::read(&out).unwrap() == of_all_bars(&out, &scalers), "other bytes");
+}
+
 /// Rows of a file whose minute is a multiple of `step`, those numbered in `range`.
 fn every(whole: &Path, name: &str, step: usize, range: Range<usize>) -> PathBuf {
     let text = fs::read_to_string(whole).unwrap();
