@@ -180,8 +180,6 @@ fn hold_what_fits(data: &mut Data, config: &Config, free_bytes: usize) -> Result
     }
     let Some(series) = data.streamable() else { return Ok(()) };
     let stays = match config.text("data.residency") {
-        // The states of a segment are those of one pass over bars in memory.
-        _ if streams(config) => true,
         Some("resident") => true,
         Some("streamed") => false,
         _ => series.resident_bytes() <= free_bytes as u64 / 4 * 3,

@@ -62,6 +62,8 @@ pub(crate) struct TrainingSetup {
     stored_rows: usize,
     /// Sizes of the series, where it may stay in its file.
     streamable: Option<StreamableSeries>,
+    /// States that the run carries, or evaluates from; `None` where windows begin with zeros.
+    carried: Option<CarriedStates>,
     cache_folder: Option<PathBuf>,
     /// Processes that train together.
     pub(crate) ranks: usize,
@@ -185,7 +187,7 @@ impl TrainingSetup {
 
     /// Bytes that `training` takes beside the data.
     pub(crate) fn footprint(&self, training: &trainer::Config) -> Result<Footprint> {
-        let footprint = footprint(self.data.samples(), &self.split, training)?;
+        let footprint = footprint(self.data.samples(), &self.split, training, self.carried.as_ref())?;
         if self.ranks < 2 {
             return Ok(footprint);
         }
@@ -255,7 +257,7 @@ impl TrainingSetup {
         let unfit = |error| Error::from(error).context(path.display().to_string());
         training.check_samples(data.samples()).map_err(unfit)?;
         let Computing { gpu, skip_reason: gpu_passed_over } = named.computing(training.check_on_gpu())?;
-        let needs_resident = needs_resident_series(&data, &training, gpu.is_some() || gpu_asked.is_some());
+        let needs_resident = needs_resident_series(&data, gpu.is_some() || gpu_asked.is_some());
         let streamable = match needs_resident {
             Some(needs) => {
                 if let (Some("streamed"), Some(series)) = (config.text("data.residency"), data.series()) {
@@ -271,7 +273,9 @@ impl TrainingSetup {
             }
             None => data.streamable().map(StreamableSeries::of).transpose()?,
         };
-        let model_bytes = footprint(data.samples(), &split, &training)?.total_bytes();
+        let carried = || CarriedStates::of(&training, data.samples(), &split.train, &split.validation);
+        let carried = training.streams().then(carried).transpose()?;
+        let model_bytes = footprint(data.samples(), &split, &training, carried.as_ref())?.total_bytes();
         let cached_bytes = device.scope("data/cache").usage().allocated_bytes;
         let held_beside_bytes = device.usage().allocated_bytes - cached_bytes + data.beside_bytes();
         let stored_rows = stored_rows(&data)?;
@@ -302,6 +306,7 @@ impl TrainingSetup {
             held_beside_bytes,
             stored_rows,
             streamable,
+            carried,
             cache_folder: request.cache_folder.map(Path::to_owned),
             ranks: 1,
         })
@@ -362,13 +367,11 @@ impl StreamableSeries {
     }
 }
 
-/// What needs a series in memory, in words of a setting.
-fn needs_resident_series(data: &Data, training: &trainer::Config, is_on_gpu: bool) -> Option<&'static str> {
-    match training {
-        _ if data.is_joined_by_graphs() => Some("a graph over instruments"),
-        trainer::Config { carry_state: true, .. } => Some("training.carry_state=true"),
-        _ if training.streams() => Some("training.loss_on=every_step"),
-        _ => is_on_gpu.then_some("training on a GPU"),
+/// What needs a series in memory.
+fn needs_resident_series(data: &Data, is_on_gpu: bool) -> Option<&'static str> {
+    match data.is_joined_by_graphs() {
+        true => Some("a graph over instruments"),
+        false => is_on_gpu.then_some("training on a GPU"),
     }
 }
 
@@ -431,7 +434,12 @@ fn chunk_bytes_set(config: &Config) -> Option<u64> {
 }
 
 /// Bytes that `training` takes beside the data.
-fn footprint(samples: &dyn Samples, split: &Split, training: &trainer::Config) -> Result<Footprint> {
+fn footprint(
+    samples: &dyn Samples,
+    split: &Split,
+    training: &trainer::Config,
+    carried: Option<&CarriedStates>,
+) -> Result<Footprint> {
     let shape = samples.shape();
     let footprint = match samples.graphs() {
         Some(graphs) => {
@@ -440,11 +448,7 @@ fn footprint(samples: &dyn Samples, split: &Split, training: &trainer::Config) -
         }
         None => Footprint::of(training, shape, split.validation.len())?,
     };
-    if !training.streams() {
-        return Ok(footprint);
-    }
-    let states = CarriedStates::of(training, samples, &split.train, &split.validation)?;
-    Ok(footprint.with_carried_states(training, shape, &states))
+    Ok(carried.map_or(footprint, |states| footprint.with_carried_states(training, shape, states)))
 }
 
 /// Says what did not fit, where the memory that was granted does not hold the data alone.
