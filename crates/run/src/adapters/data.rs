@@ -14,9 +14,9 @@ use super::data_schema::DataSchema;
 use super::graphs::GraphSamples;
 use super::samples::SourceSamples;
 use super::split::{split_cross_sections, split_source};
-use super::verified::VerifiedFiles;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::host::Host;
 
 /// Samples whose times are read at once.
 const TIMES_AT_ONCE: usize = 1 << 16;
@@ -42,11 +42,12 @@ pub(crate) enum Data {
 
 impl Data {
     /// Opens `path`, and the graphs that `config` has for it. Samples by themselves stay in their
-    /// file; a series that was `verified` is not checked again.
+    /// file; a series that was verified, as the host's cache folder says, is not checked again.
     ///
     /// # Errors
-    /// Those of the files; a usage failure where the graphs do not belong to the data.
-    pub(crate) fn open(path: &Path, config: &Config, device: &Device, verified: &VerifiedFiles) -> Result<Self> {
+    /// Those of the files; a usage failure where the graphs do not belong to the data; a cancelled
+    /// one where the host ends the check.
+    pub(crate) fn open(path: &Path, config: &Config, device: &Device, host: &Host<'_>) -> Result<Self> {
         let graph = config.path("model.graph").filter(|graph| graph.as_os_str() != "none");
         if is_graphs(path) {
             return match graph {
@@ -59,7 +60,7 @@ impl Data {
             };
         }
         match graph {
-            None => Ok(Data::Samples(SourceSamples::open_in_file(path, device, verified)?)),
+            None => Ok(Data::Samples(SourceSamples::open_in_file(path, device, host)?)),
             Some(graph) => {
                 let source = SourceSamples::open(path, device, 0)?;
                 Ok(Data::CrossSections(CrossSections::join(source, &graph, config)?))
@@ -211,12 +212,15 @@ impl Data {
     }
 
     /// The files behind the samples: the data file, then that of the graphs between its samples.
-    pub(crate) fn files(&self) -> Result<Vec<DataFile>> {
+    ///
+    /// # Errors
+    /// Those of reading; a cancelled one where the host ends it.
+    pub(crate) fn files(&self, host: &Host<'_>) -> Result<Vec<DataFile>> {
         let data = |fingerprint| DataFile { path: self.path().to_owned(), fingerprint };
         Ok(match self {
-            Data::Samples(samples) => vec![data(samples.fingerprint()?)],
+            Data::Samples(samples) => vec![data(samples.fingerprint(host)?)],
             Data::CrossSections(sections) => {
-                vec![data(sections.source().fingerprint()?), sections.graph_file()]
+                vec![data(sections.source().fingerprint(host)?), sections.graph_file()]
             }
             Data::Graphs(graphs) => vec![data(graphs.fingerprint())],
         })

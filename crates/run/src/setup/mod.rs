@@ -20,11 +20,11 @@ use megabatch_trainer::{
     cross_sectional_deviation, reduction_blocks,
 };
 
-use crate::adapters::data::Data;
+use crate::adapters::data::{Data, DataFile};
 use crate::adapters::neighbours::Neighbours;
-use crate::adapters::verified::VerifiedFiles;
 use crate::config::{Config, IdleSetting, JobTraits};
 use crate::error::{Error, Kind, Result};
+use crate::host::Host;
 use crate::nouns::Nouns;
 use crate::text::bytes;
 use computing::{Computing, DeviceRequest, RequestedGpu};
@@ -46,6 +46,8 @@ pub(crate) struct TrainingSetup {
     /// Bytes that the job may take.
     pub(crate) memory_bytes: usize,
     pub(crate) data: Data,
+    /// The files of the data.
+    pub(crate) files: Vec<DataFile>,
     pub(crate) split: Split,
     pub(crate) config: Config,
     pub(crate) training: trainer::Config,
@@ -87,8 +89,8 @@ pub(crate) struct Request<'a> {
     /// Memory of another machine, to plan for it.
     pub(crate) memory_bytes: Option<usize>,
     pub(crate) intent: Intent,
-    /// Folder that keeps the choice of GPU kernels, and which series were verified.
-    pub(crate) cache_folder: Option<&'a Path>,
+    /// Its cache folder keeps the choice of GPU kernels, and which series were verified.
+    pub(crate) host: &'a Host<'a>,
 }
 
 impl TrainingSetup {
@@ -240,8 +242,7 @@ impl TrainingSetup {
         device.set_budget_bytes(Some(memory_bytes));
         let path = data_path(&config, request.data)?;
         let not_even_data = |error| not_even_data(error, memory_bytes);
-        let verified = VerifiedFiles::below(request.cache_folder);
-        let mut data = Data::open(&path, &config, &device, &verified).map_err(not_even_data)?;
+        let mut data = Data::open(&path, &config, &device, request.host).map_err(not_even_data)?;
         let split = data.split(&config)?;
         if config.text("training.loss") == Some("auto") && config.tasks().is_none() {
             config.set_choice("training.loss", data.default_loss());
@@ -290,6 +291,7 @@ impl TrainingSetup {
             };
             ready.map_err(|error| not_even_data(error.into()))?;
         }
+        let files = data.files(request.host)?;
         Ok(TrainingSetup {
             device,
             gpu,
@@ -297,6 +299,7 @@ impl TrainingSetup {
             gpu_passed_over,
             memory_bytes,
             data,
+            files,
             split,
             config,
             training,
@@ -307,7 +310,7 @@ impl TrainingSetup {
             stored_rows,
             streamable,
             carried,
-            cache_folder: request.cache_folder.map(Path::to_owned),
+            cache_folder: request.host.cache_folder.clone(),
             ranks: 1,
         })
     }
