@@ -114,16 +114,28 @@ fn carried_states_are_in_the_plan_of_a_streamed_series() {
     assert!(message.contains("; the carried states alone take ") && message.contains("carry_state=false"), "{message}");
 }
 
-/// Graphs over instruments kept the series in memory, whatever the setting.
+/// Graphs over instruments read bars and targets of the nodes of each batch.
 #[test]
-fn graphs_over_instruments_refuse_to_stream() {
+fn graphs_over_instruments_stream() {
     let stage = shares();
     stage.succeeds("graph build shares --kind correlation --lookback 20 --min-observations 10 --k 2 --out shares.mbg");
-    let graphs = format!("--data shares.h5 --device cpu {SMALL} --set model.graph=shares.mbg");
-    stage.succeeds(&format!("plan {graphs}"));
-    let [message, _] = stage.fails(&format!("plan {graphs} --set data.residency=streamed"), 2);
-    let expected = "data.residency=streamed: a graph over instruments needs the series in memory, ";
-    assert!(message.starts_with(expected) && message.contains(" kB; leave it at auto"), "{message}");
+    for (n, more) in ["", "--set training.loss=rank_listwise --set training.run_length=3"].into_iter().enumerate() {
+        let train = |run: &str, how: &str| {
+            let data = format!("--data shares.h5 --device cpu --set model.graph=shares.mbg {SMALL} {more}");
+            stage.succeeds(&format!("train {data} --out {run} --max-steps 12 {how}"));
+            (weights(&stage, run), results(&stage, run))
+        };
+        let resident = train(&format!("resident-{n}"), "--set data.residency=resident");
+        assert!(!resident.0.is_empty());
+        for cache in ["0.000001", "auto"] {
+            let run = format!("streamed-{n}-{cache}");
+            let streamed = train(&run, &format!("--set data.residency=streamed --set data.cache_gb={cache}"));
+            assert!(streamed == resident, "{more}: another model with a cache of {cache}");
+            let plan: Value = serde_json::from_str(&stage.text(&format!("{run}/plan.json"))).unwrap();
+            assert_eq!(plan["data"]["residence"], "streamed");
+            assert!(plan["data"]["streamed"]["epoch_bytes"].as_u64().is_some(), "{plan}");
+        }
+    }
 }
 
 #[test]

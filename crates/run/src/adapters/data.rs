@@ -41,8 +41,8 @@ pub(crate) enum Data {
 }
 
 impl Data {
-    /// Opens `path`, and the graphs that `config` has for it. Samples by themselves stay in their
-    /// file; a series that was verified, as the host's cache folder says, is not checked again.
+    /// Opens `path`, and the graphs that `config` has for it. Samples stay in their file, but for the
+    /// index of a series that graphs join; a series that was verified, as the host's cache folder says, is not checked again.
     ///
     /// # Errors
     /// Those of the files; a usage failure where the graphs do not belong to the data; a cancelled
@@ -62,8 +62,8 @@ impl Data {
         match graph {
             None => Ok(Data::Samples(SourceSamples::open_in_file(path, device, host)?)),
             Some(graph) => {
-                let source = SourceSamples::open(path, device, 0)?;
-                Ok(Data::CrossSections(CrossSections::join(source, &graph, config)?))
+                let source = SourceSamples::open_with_index(path, device, host)?;
+                Ok(Data::CrossSections(CrossSections::join(source, &graph, config, host)?))
             }
         }
     }
@@ -247,16 +247,12 @@ impl Data {
         self.source().and_then(Source::series)
     }
 
-    /// True for samples that graphs over instruments join.
-    pub(crate) fn is_joined_by_graphs(&self) -> bool {
-        matches!(self, Data::CrossSections(_))
-    }
-
     /// The series whose bars and targets stay in their file, or could.
     pub(crate) fn streamable(&self) -> Option<&SeriesSource> {
         match self {
             Data::Samples(samples) => samples.source().series(),
-            Data::CrossSections(_) | Data::Graphs(_) => None,
+            Data::CrossSections(sections) => sections.source().source().series(),
+            Data::Graphs(_) => None,
         }
     }
 
@@ -264,7 +260,8 @@ impl Data {
     pub(crate) fn set_cache(&mut self, cache_bytes: usize) -> megabatch_chunk_io::Result<()> {
         match self {
             Data::Samples(samples) => samples.set_cache(cache_bytes),
-            Data::CrossSections(_) | Data::Graphs(_) => Ok(()),
+            Data::CrossSections(sections) => sections.source_mut().set_cache(cache_bytes),
+            Data::Graphs(_) => Ok(()),
         }
     }
 
@@ -272,8 +269,9 @@ impl Data {
     pub(crate) fn hold(&mut self) -> megabatch_chunk_io::Result<()> {
         match self {
             Data::Samples(samples) => samples.hold(),
-            // Cross-sections are, and graphs are mapped.
-            Data::CrossSections(_) | Data::Graphs(_) => Ok(()),
+            Data::CrossSections(sections) => sections.source_mut().hold(),
+            // Graphs are mapped.
+            Data::Graphs(_) => Ok(()),
         }
     }
 

@@ -48,6 +48,7 @@ pub(crate) struct SourceSamples {
 impl SourceSamples {
     /// Opens `path`. A series, and windows of up to `resident_bytes_max`, stay in memory; larger
     /// ones are read when they are asked for.
+    #[cfg(test)]
     pub(crate) fn open(path: &Path, device: &Device, resident_bytes_max: usize) -> megabatch_chunk_io::Result<Self> {
         Self::open_with(path, device, SourceOptions { resident_bytes_max, ..SourceOptions::default() })
     }
@@ -55,6 +56,24 @@ impl SourceSamples {
     /// Opens `path`; bars, windows and targets are read when they are asked for. A series that was
     /// verified, as the host's cache folder says, is not checked again.
     pub(crate) fn open_in_file(path: &Path, device: &Device, host: &Host<'_>) -> Result<Self> {
+        let samples = Self::open_unchecked(path, device, host)?;
+        if let Some(series) = samples.source.series().filter(|_| samples.fingerprint.is_none()) {
+            let file = series.file();
+            let mut watch = VerificationWatch::begin(host, "check", file.rows_to_check(), "rows");
+            file.check_in_pieces(|done| watch.at(done))?;
+        }
+        Ok(samples)
+    }
+
+    /// Opens `path` as [`SourceSamples::open_in_file`] does; the index of a series is read into
+    /// memory, and checked there.
+    pub(crate) fn open_with_index(path: &Path, device: &Device, host: &Host<'_>) -> Result<Self> {
+        let samples = Self::open_unchecked(path, device, host)?;
+        samples.source.series().map_or(Ok(()), |series| series.file().load_index())?;
+        Ok(samples)
+    }
+
+    fn open_unchecked(path: &Path, device: &Device, host: &Host<'_>) -> Result<Self> {
         let verified = VerifiedFiles::below(host.cache_folder.as_deref());
         let (state, fingerprint) = verified.look_up(path);
         let options = SourceOptions {
@@ -64,11 +83,6 @@ impl SourceSamples {
             ..SourceOptions::default()
         };
         let samples = Self::open_with(path, device, options)?;
-        if let Some(series) = samples.source.series().filter(|_| fingerprint.is_none()) {
-            let file = series.file();
-            let mut watch = VerificationWatch::begin(host, "check", file.rows_to_check(), "rows");
-            file.check_in_pieces(|done| watch.at(done))?;
-        }
         Ok(SourceSamples { opened: state.map(|state| (verified, state)), fingerprint, ..samples })
     }
 

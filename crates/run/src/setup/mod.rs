@@ -258,12 +258,11 @@ impl TrainingSetup {
         let unfit = |error| Error::from(error).context(path.display().to_string());
         training.check_samples(data.samples()).map_err(unfit)?;
         let Computing { gpu, skip_reason: gpu_passed_over } = named.computing(training.check_on_gpu())?;
-        let needs_resident = needs_resident_series(&data, gpu.is_some() || gpu_asked.is_some());
-        let streamable = match needs_resident {
-            Some(needs) => {
+        let streamable = match gpu.is_some() || gpu_asked.is_some() {
+            true => {
                 if let (Some("streamed"), Some(series)) = (config.text("data.residency"), data.series()) {
                     return Err(Error::usage(format!(
-                        "data.residency=streamed: {needs} needs the series in memory, {}; leave it at auto",
+                        "data.residency=streamed: training on a GPU needs the series in memory, {}; leave it at auto",
                         bytes(usize::try_from(series.resident_bytes()).unwrap_or(usize::MAX))
                     )));
                 }
@@ -272,7 +271,7 @@ impl TrainingSetup {
                 }
                 None
             }
-            None => data.streamable().map(StreamableSeries::of).transpose()?,
+            false => data.streamable().map(StreamableSeries::of).transpose()?,
         };
         let carried = || CarriedStates::of(&training, data.samples(), &split.train, &split.validation);
         let carried = training.streams().then(carried).transpose()?;
@@ -367,14 +366,6 @@ struct StreamableSeries {
 impl StreamableSeries {
     fn of(series: &SeriesSource) -> megabatch_chunk_io::Result<Self> {
         Ok(StreamableSeries { resident_bytes: series.resident_bytes(), cache: series.cache_bounds()? })
-    }
-}
-
-/// What needs a series in memory.
-fn needs_resident_series(data: &Data, is_on_gpu: bool) -> Option<&'static str> {
-    match data.is_joined_by_graphs() {
-        true => Some("a graph over instruments"),
-        false => is_on_gpu.then_some("training on a GPU"),
     }
 }
 
