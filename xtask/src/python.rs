@@ -37,9 +37,19 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
             }
             module.test(&environment(&workspace)?, rest)
         }
-        ("measure", rest) => Module::build_with(&workspace, Profile::Release)?.measure(&environment(&workspace)?, rest),
+        ("measure", rest) => {
+            let module = Module::build_with(&workspace, Profile::Release)?;
+            match rest.split_first() {
+                Some((first, rest)) if first == "--torch" => {
+                    module.measure(&torch_environment(&workspace)?, "measure_torch.py", rest)
+                }
+                _ => module.measure(&environment(&workspace)?, "measure_loader.py", rest),
+            }
+        }
         ("stubs", []) => Module::build(&workspace)?.check_types(&environment(&workspace)?),
-        _ => bail!("expected `python build`, `python test [--torch] [NAME…]`, `python stubs` or `python measure`"),
+        _ => bail!(
+            "expected `python build`, `python test [--torch] [NAME…]`, `python stubs` or `python measure [--torch]`"
+        ),
     }
 }
 
@@ -157,9 +167,9 @@ impl<'a> Module<'a> {
         succeed(&mut test)
     }
 
-    /// Measures the loader beside the Rust loop and h5py.
-    fn measure(&self, venv: &Venv, arguments: &[String]) -> Result<()> {
-        succeed(self.python(venv).arg("measure_loader.py").args(arguments))
+    /// Measures the loader by a script: beside the Rust loop and h5py, or beside PyTorch's.
+    fn measure(&self, venv: &Venv, script: &str, arguments: &[String]) -> Result<()> {
+        succeed(self.python(venv).arg(script).args(arguments))
     }
 
     /// Checks the types of the module, of the tests and of the examples, and the stubs of the

@@ -198,6 +198,8 @@ class Training(InFolder):
         np.testing.assert_array_equal(some.values, everything.values[[7, 3, 20]])
         self.assertEqual(list(some.to_pandas().columns), ["sample", "time", "h1", "h2"])
         self.assertEqual(len(some.to_polars()), 3)
+        self.assertRegex(repr(some), r"^<megabatch.Predictions: 3 samples of 2 targets, step \d+, 20.+ to 20.+ UTC>$")
+        self.assertEqual(repr(evaluation), evaluation.text)
         errors = predictions.values - np.concatenate([batch["targets"] for batch in test.loader()])
         np.testing.assert_allclose(np.sqrt((errors.astype(float) ** 2).mean(axis=0)), evaluation.model["rmse"], rtol=1e-5)
         for wrong in ({"samples": []}, {"samples": [9999]}, {"checkpoint": "first"}):

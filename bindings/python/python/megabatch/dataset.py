@@ -401,7 +401,7 @@ class LeakProof:
     text: str
     facts: dict[str, Any]
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.text
 
 

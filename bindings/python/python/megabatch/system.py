@@ -20,7 +20,7 @@ class Examination:
     text: str
     facts: dict[str, Any]
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.text
 
 

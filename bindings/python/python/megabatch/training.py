@@ -81,7 +81,7 @@ class Plan:
         """Numbers in the model's weights."""
         return int(self.facts["parameters"])
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.text
 
 
@@ -416,7 +416,7 @@ class Evaluation:
     facts: dict[str, Any]
     """As `megabatch eval --json` has them."""
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.text
 
     @property
@@ -506,6 +506,11 @@ class Predictions:
     def __len__(self) -> int:
         return len(self.samples)
 
+    def __repr__(self) -> str:
+        span = "" if self.times is None or not len(self) else f", {_minute(self.times[0])} to {_minute(self.times[-1])}"
+        outputs = self.values.shape[1]
+        return f"<megabatch.Predictions: {len(self)} samples of {outputs} targets, step {self.step}{span}>"
+
     def _columns(self) -> dict[str, Any]:
         columns: dict[str, Any] = {"sample": self.samples}
         if self.times is not None:
@@ -526,6 +531,10 @@ class Predictions:
         """A row for each sample, with the columns of `megabatch predict`."""
         frame: polars.DataFrame = _table(self._columns(), "polars")
         return frame
+
+
+def _minute(time: np.datetime64) -> str:
+    return f"{np.datetime_as_string(time, unit='m')} UTC"
 
 
 @dataclasses.dataclass(frozen=True)

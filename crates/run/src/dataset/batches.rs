@@ -10,7 +10,7 @@ use megabatch_order::{Batches, Batching, LastBatch, Order, Rank};
 
 use super::Dataset;
 use super::batch_memory::{MemoryPool, SharedMemory};
-use super::gather::gather;
+use super::gather::{BYTES_MIN, gather};
 use crate::error::{Error, Result};
 
 /// Batching of an epoch.
@@ -27,7 +27,7 @@ pub struct BatchOptions {
     /// Number of ranks.
     pub world_size: usize,
     /// Bytes that are read from disk at once, for samples that are not in memory; a batch at least.
-    /// Three such pieces are in memory.
+    /// Three such pieces are in memory; of samples in memory, three batches.
     pub chunk_bytes: usize,
     /// Windows of the batches.
     pub windows: WindowView,
@@ -128,21 +128,32 @@ impl BatchLoader {
     /// The batches of `epoch` from the one of number `first` on, both counted from 0.
     ///
     /// # Errors
-    /// When the system gives no thread to read with.
+    /// When the system gives no thread to gather with.
     pub fn epoch(&self, epoch: u64, first: u64) -> Result<EpochBatches> {
         let in_epoch = self.batches_per_epoch();
         let steps = epoch.saturating_mul(in_epoch) + first.min(in_epoch)..(epoch + 1).saturating_mul(in_epoch);
         let samples = Arc::clone(&self.samples);
         let lists = self.batches.lists(steps).map(move |list| list.into_iter().map(|n| samples[n]).collect());
         let (source, pool) = (Arc::clone(&self.source), Arc::clone(&self.pool));
-        let delivery = if source.is_resident() {
-            Delivery::InMemory(Box::new(lists))
-        } else {
-            let batch_bytes = source.shape().sample_bytes().max(1) as usize;
-            let chunk_samples = self.options.chunk_bytes / batch_bytes;
-            Delivery::Ahead(ReadAhead::start(Arc::clone(&source), Arc::clone(&pool), lists, chunk_samples)?)
+        let delivery = match self.samples_ahead() {
+            None => Delivery::WhenAsked(Box::new(lists)),
+            Some(samples) => {
+                Delivery::Ahead(GatherAhead::start(Arc::clone(&source), Arc::clone(&pool), lists, samples)?)
+            }
         };
         Ok(EpochBatches { source, pool, windows: self.options.windows, delivery })
+    }
+
+    /// Samples that a thread gathers at once, a batch at least; `None` where a batch takes less
+    /// time than to hand it over.
+    pub(super) fn samples_ahead(&self) -> Option<usize> {
+        let BatchOptions { batch_size, world_size, chunk_bytes, windows, .. } = self.options;
+        let sample_bytes = self.source.shape().sample_bytes().max(1) as usize;
+        if !self.source.is_resident() {
+            return Some(chunk_bytes / sample_bytes);
+        }
+        let is_copied_by_all_threads = batch_size / world_size * sample_bytes >= BYTES_MIN;
+        (windows == WindowView::Copied && is_copied_by_all_threads).then_some(0)
     }
 }
 
@@ -156,9 +167,9 @@ pub struct EpochBatches {
 
 enum Delivery {
     /// Each batch is gathered when it is asked for.
-    InMemory(Box<dyn Iterator<Item = Vec<usize>> + Send>),
-    /// A thread reads chunks of batches.
-    Ahead(ReadAhead),
+    WhenAsked(Box<dyn Iterator<Item = Vec<usize>> + Send>),
+    /// A thread gathers batches before they are asked for.
+    Ahead(GatherAhead),
 }
 
 impl EpochBatches {
@@ -168,7 +179,7 @@ impl EpochBatches {
     /// Those of reading; no batch comes after one.
     pub fn next_batch(&mut self) -> Result<Option<GatheredBatch>> {
         match &mut self.delivery {
-            Delivery::InMemory(lists) => {
+            Delivery::WhenAsked(lists) => {
                 let Some(samples) = lists.next() else { return Ok(None) };
                 Ok(Some(GatheredBatch::of_memory(&self.source, &self.pool, samples, self.windows)?))
             }
@@ -321,7 +332,7 @@ fn copy_others(source: &Source, samples: &[usize], out: SampleSlices<'_>, stride
     }
 }
 
-/// Batches that were read together.
+/// Batches that were gathered together.
 struct Chunk {
     memory: Arc<SharedMemory>,
     lists: VecDeque<Vec<usize>>,
@@ -329,8 +340,8 @@ struct Chunk {
     next: usize,
 }
 
-/// A thread that reads chunks of batches, one ahead of the one in use.
-struct ReadAhead {
+/// A thread that gathers chunks of batches, one ahead of the one in use.
+struct GatherAhead {
     source: Arc<Source>,
     chunk: Option<Chunk>,
     /// `None` once it is to end.
@@ -338,7 +349,7 @@ struct ReadAhead {
     thread: Option<JoinHandle<()>>,
 }
 
-impl ReadAhead {
+impl GatherAhead {
     fn start(
         source: Arc<Source>,
         pool: Arc<MemoryPool>,
@@ -347,7 +358,7 @@ impl ReadAhead {
     ) -> Result<Self> {
         let (to, chunks) = sync_channel(1);
         let file = Arc::clone(&source);
-        let read = move || {
+        let work = move || {
             let mut lists = lists.peekable();
             while lists.peek().is_some() {
                 let (mut together, mut samples) = (VecDeque::new(), Vec::new());
@@ -366,8 +377,8 @@ impl ReadAhead {
                 }
             }
         };
-        let thread = thread::Builder::new().name("read ahead".to_owned()).spawn(read)?;
-        Ok(ReadAhead { source, chunk: None, chunks: Some(chunks), thread: Some(thread) })
+        let thread = thread::Builder::new().name("gather ahead".to_owned()).spawn(work)?;
+        Ok(GatherAhead { source, chunk: None, chunks: Some(chunks), thread: Some(thread) })
     }
 
     fn next_batch(&mut self) -> Result<Option<GatheredBatch>> {
@@ -386,12 +397,12 @@ impl ReadAhead {
     }
 }
 
-impl Drop for ReadAhead {
+impl Drop for GatherAhead {
     fn drop(&mut self) {
         // The thread ends when it finds nobody who takes its chunk.
         self.chunks = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of the reader has been told on standard error, and there is nobody to tell.
+            // A panic of the thread has been told on standard error, and there is nobody to tell.
             let _ = thread.join();
         }
     }

@@ -7,7 +7,7 @@ use super::batch_memory::widths;
 use crate::error::Result;
 
 /// Bytes of a batch from which several threads are faster than one.
-const BYTES_MIN: usize = 1 << 18;
+pub(super) const BYTES_MIN: usize = 1 << 18;
 
 /// Copies `samples` of `source` into `out`, which has their size. Samples in memory are copied by
 /// all threads; those of a file are read by its own.

@@ -79,6 +79,49 @@ fn batches_hold_the_samples_of_the_file_whatever_their_way_through_memory() {
     }
 }
 
+/// Large batches of a series in memory are gathered ahead, small ones when they are asked for.
+#[test]
+fn batches_that_are_gathered_ahead_hold_the_same_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("series.h5");
+    let count = |count| NonZeroUsize::new(count).unwrap();
+    let options = SampleOptions {
+        samples: count(70),
+        windows: SampleWindows::Named("M1:480".parse().unwrap()),
+        features: count(16),
+        targets: count(2),
+        ..SampleOptions::default()
+    };
+    make_samples(&path, &options).unwrap();
+    let dataset = Dataset::open(&path, WindowsAt::Disk).unwrap();
+    let samples: Arc<[usize]> = (0..70).collect();
+    let loader = |batch_size| {
+        let visit = SampleVisit::Shuffled { seed: 1, run_length: Some(1) };
+        let options = BatchOptions { batch_size, visit, ..BatchOptions::default() };
+        BatchLoader::new(&dataset, Arc::clone(&samples), options).unwrap()
+    };
+    let (large, small) = (loader(16), loader(1));
+    assert_eq!((large.samples_ahead(), small.samples_ahead()), (Some(0), None));
+    for first in [0, 3, 4, 5] {
+        let of_small = epoch(&small, 2, 16 * first);
+        let (samples, tables) = epoch(&large, 2, first).into_iter().fold(
+            (Vec::new(), vec![Vec::new(); 2]),
+            |(mut samples, mut tables), (own, of_batch)| {
+                samples.extend(own);
+                tables.iter_mut().zip(of_batch).for_each(|(all, own): (&mut Vec<f32>, _)| all.extend(own));
+                (samples, tables)
+            },
+        );
+        assert_eq!(samples, of_small.iter().flat_map(|(own, _)| own.clone()).collect::<Vec<_>>());
+        for (k, table) in tables.iter().enumerate() {
+            assert_eq!(*table, of_small.iter().flat_map(|(_, own)| own[k].clone()).collect::<Vec<_>>());
+        }
+    }
+    // A loop that is broken off leaves no thread that waits.
+    let mut broken_off = large.epoch(0, 0).unwrap();
+    assert!(broken_off.next_batch().unwrap().is_some());
+}
+
 #[test]
 fn batches_are_in_the_order_of_training() {
     use megabatch_trainer::{Config as Training, Event, Run, Samples, Trainer};

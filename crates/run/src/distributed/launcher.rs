@@ -49,9 +49,12 @@ impl Launched {
             let text = text(name)?;
             text.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
         };
-        let (launcher, world, local) = VARIABLES
+        let mut started = VARIABLES
             .into_iter()
-            .find_map(|(launcher, world, local)| Some((launcher, number(world)?, number(local))))?;
+            .filter_map(|(launcher, world, local)| Some((launcher, number(world)?, number(local))));
+        let (launcher, world, local) = started.next()?;
+        // `srun --mpi=pmi2` sets Hydra's number of processes, and its own of those on the machine.
+        let local = local.or_else(|| started.find(|&(_, other, _)| other == world).and_then(|(.., local)| local));
         let recovers = text("OMPI_MCA_mpi_ft_enable").is_some_and(|on| on == "1" || on == "true");
         let of_openmpi = text("OMPI_LIBDIR_LOC").map(PathBuf::from);
         let prefix = text("PMIX_PREFIX").map(|prefix| Path::new(&prefix).join("lib"));
@@ -123,6 +126,21 @@ mod tests {
                 Recovery::Ulfm,
             ),
             (&[("PMI_SIZE", "3"), ("MPI_LOCALNRANKS", "3")], Launcher::Hydra, 3, 3, Recovery::None),
+            (
+                &[("PMI_SIZE", "8"), ("SLURM_STEP_NUM_TASKS", "8"), ("SLURM_STEP_TASKS_PER_NODE", "4(x2)")],
+                Launcher::Hydra,
+                8,
+                4,
+                Recovery::None,
+            ),
+            // Hydra, whose proxies `srun` has started on two nodes.
+            (
+                &[("PMI_SIZE", "8"), ("SLURM_STEP_NUM_TASKS", "2"), ("SLURM_STEP_TASKS_PER_NODE", "1(x2)")],
+                Launcher::Hydra,
+                8,
+                1,
+                Recovery::None,
+            ),
             (
                 &[("SLURM_STEP_NUM_TASKS", "64"), ("SLURM_STEP_TASKS_PER_NODE", "16(x4)")],
                 Launcher::Slurm,
