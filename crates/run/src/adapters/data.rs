@@ -41,8 +41,9 @@ pub(crate) enum Data {
 }
 
 impl Data {
-    /// Opens `path`, and the graphs that `config` has for it. Samples stay in their file, but for the
-    /// index of a series that graphs join; a series that was verified, as the host's cache folder says, is not checked again.
+    /// Opens `path`, and the graphs that `config` has for it. Samples stay in their file, but for
+    /// the index of a series that graphs join. A series that was verified, as the host's cache
+    /// folder says, is not checked again.
     ///
     /// # Errors
     /// Those of the files; a usage failure where the graphs do not belong to the data; a cancelled

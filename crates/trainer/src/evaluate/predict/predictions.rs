@@ -233,8 +233,8 @@ mod tests {
 
     const SAMPLES: usize = 80;
 
-    /// Three windows end at each bar of one timeframe and six at each of the other; a second segment
-    /// begins in between.
+    /// Three windows end at each bar of one timeframe and six at each of the other; a second
+    /// segment begins in between.
     fn series() -> SeriesInMemory {
         let timeframe = |name: &str, steps| Timeframe { name: name.to_owned(), steps, features: 2 };
         let shape = SampleShape { timeframes: vec![timeframe("M1", 6), timeframe("H1", 4)], outputs: 1 };
