@@ -142,7 +142,7 @@ impl Source {
                 Some(bytes) => {
                     let file = SeriesFile::with_index_in_file(file, scope)?;
                     if !options.is_checked {
-                        file.check_in_pieces()?;
+                        file.check_in_pieces(|_| Ok::<(), Error>(()))?;
                     }
                     SeriesSource::stream(file, bytes, scope)?
                 }

@@ -44,7 +44,7 @@ pub fn import(request: &ImportRequest, host: &Host<'_>) -> Result<Findings> {
         max_steps: None,
         memory_bytes: None,
         intent: Intent::Plan,
-        cache_folder: None,
+        host,
     })?;
     let plan = Plan::of(&job)?;
     let mut trainer = Trainer::new(&job.device, job.training.clone(), plan.shape.clone())?;

@@ -12,7 +12,6 @@ use serde::Serialize;
 
 use crate::adapters::data::{Data, DataFile};
 use crate::adapters::data_schema::DataSchema;
-use crate::adapters::verified::VerifiedFiles;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::host::Host;
@@ -112,11 +111,10 @@ impl Trained {
         let (step, file) = weights_file(&folder, checkpoint)?;
         let device = Device::cpu();
         let is_own_data = is_own_data(&config, data);
-        let verified = VerifiedFiles::below(host.cache_folder.as_deref());
-        let mut data = Data::open(&data_path(&config, data)?, &config, &device, &verified)?;
+        let mut data = Data::open(&data_path(&config, data)?, &config, &device, host)?;
         hold_what_fits(&mut data, &config, free_memory_bytes(&device))?;
         require_same_meaning(&folder, &data)?;
-        if let Some(change) = change(&folder, &data)?.filter(|_| is_own_data) {
+        if let Some(change) = change(&folder, &data, host)?.filter(|_| is_own_data) {
             match changed {
                 ChangedData::Refuse => {
                     return Err(Error::data(format!(
@@ -180,8 +178,6 @@ fn hold_what_fits(data: &mut Data, config: &Config, free_bytes: usize) -> Result
     }
     let Some(series) = data.streamable() else { return Ok(()) };
     let stays = match config.text("data.residency") {
-        // The states of a segment are those of one pass over bars in memory.
-        _ if streams(config) => true,
         Some("resident") => true,
         Some("streamed") => false,
         _ => series.resident_bytes() <= free_bytes as u64 / 4 * 3,
@@ -234,8 +230,8 @@ pub(crate) fn named(paths: &[PathBuf]) -> String {
 }
 
 /// Change of the data since the run in `folder` was trained, in a sentence without its stop.
-pub(crate) fn change(folder: &RunFolder, data: &Data) -> Result<Option<String>> {
-    let files = data.files()?;
+pub(crate) fn change(folder: &RunFolder, data: &Data, host: &Host<'_>) -> Result<Option<String>> {
+    let files = data.files(host)?;
     let changed = changed_files(folder, &files, &data.fingerprint(&files));
     let root = folder.root().display();
     Ok((!changed.is_empty()).then(|| format!("{}: changed since {root} was trained on it", named(&changed))))

@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt::Display;
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use thiserror::Error;
@@ -159,6 +160,17 @@ pub enum Error {
         last: usize,
         /// Number of samples asked for.
         count: usize,
+        /// Error of the source.
+        source: Box<dyn StdError + Send + Sync>,
+    },
+
+    /// The source of samples failed to read bars that states are computed over.
+    #[error("reading bars {}..{} of {timeframe} failed: {source}", rows.start, rows.end)]
+    Bars {
+        /// Name of the timeframe.
+        timeframe: String,
+        /// Rows of the bars, half-open from 0.
+        rows: Range<usize>,
         /// Error of the source.
         source: Box<dyn StdError + Send + Sync>,
     },
@@ -360,7 +372,9 @@ impl Error {
             Error::CannotReduceFurther { .. } => return true,
             Error::OnRank { is_shortage, .. } => return *is_shortage,
             Error::Model(error) => return error.is_shortage(),
-            Error::Gather { source, .. } | Error::PrefetchingSource { source } => Some(&**source),
+            Error::Gather { source, .. } | Error::Bars { source, .. } | Error::PrefetchingSource { source } => {
+                Some(&**source)
+            }
             _ => None,
         };
         while let Some(error) = cause {

@@ -31,9 +31,26 @@ impl SeriesFile {
         Ok(runs)
     }
 
-    /// Checks every rule that [`SeriesFile::load_index`] checks.
-    pub(crate) fn check_in_pieces(&self) -> Result<()> {
+    /// Rows that [`SeriesFile::check_in_pieces`] goes through: each sample once, and once more in
+    /// each timeframe, where each bar comes too.
+    pub fn rows_to_check(&self) -> usize {
+        let timeframes = 0..self.timeframes().len();
+        self.shape().samples + timeframes.map(|k| self.bars(k) + self.shape().samples).sum::<usize>()
+    }
+
+    /// Checks every rule that [`SeriesFile::load_index`] checks, on an index that stays in the
+    /// file. `each` hears how many [rows](SeriesFile::rows_to_check) are done.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names the first object that breaks a rule; those of reading; whatever
+    /// `each` returns.
+    pub fn check_in_pieces<E: From<Error>>(&self, mut each: impl FnMut(usize) -> Result<(), E>) -> Result<(), E> {
         let refused = |fault| Error::invalid(self.path(), fault);
+        let mut done = 0;
+        let mut advance = |rows: usize| {
+            done += rows;
+            each(done)
+        };
         for samples in self.sample_pieces() {
             let time = self.piece_of(SeriesColumn::SampleTime, &samples)?;
             for (column, check) in [
@@ -47,30 +64,30 @@ impl SeriesFile {
             let instrument = self.read_instruments(&samples)?;
             let index = SampleIndex { time: &time, instrument: &instrument, instruments: self.instrument_count() };
             check_samples(&index, samples.start).map_err(refused)?;
+            advance(samples.len())?;
         }
         for k in 0..self.timeframes().len() {
-            self.check_bars_in_pieces(k)?;
+            for first in (0..self.bars(k)).step_by(PIECE) {
+                let end = self.bars(k).min(first + PIECE);
+                self.check_bars_of_piece(k, first..end)?;
+                advance(end - first)?;
+            }
             for samples in self.sample_pieces() {
                 let time = self.piece_of(SeriesColumn::SampleTime, &samples)?;
-                let instrument = self.read_instruments(&samples)?;
+                let (instrument, rows) = (self.read_instruments(&samples)?, samples.len());
                 self.check_piece(k, &Piece { samples, time, instrument })?;
+                advance(rows)?;
             }
         }
         Ok(())
     }
 
-    fn check_bars_in_pieces(&self, k: usize) -> Result<()> {
-        let refused = |fault| Error::invalid(self.path(), fault);
-        let bars = self.bars(k);
-        for first in (0..bars).step_by(PIECE) {
-            // Each piece begins with the last bar of the one before it.
-            let rows = first.saturating_sub(1)..bars.min(first + PIECE);
-            let close_time = self.piece_of(SeriesColumn::CloseTime(k), &rows)?;
-            let index =
-                TimeframeIndex { close_time: &close_time, first_bar: rows.start, ..self.index_without_arrays(k) };
-            check_bars(&index, self.instrument_count()).map_err(refused)?;
-        }
-        Ok(())
+    fn check_bars_of_piece(&self, k: usize, piece: Range<usize>) -> Result<()> {
+        // Each piece begins with the last bar of the one before it.
+        let rows = piece.start.saturating_sub(1)..piece.end;
+        let close_time = self.piece_of(SeriesColumn::CloseTime(k), &rows)?;
+        let index = TimeframeIndex { close_time: &close_time, first_bar: rows.start, ..self.index_without_arrays(k) };
+        check_bars(&index, self.instrument_count()).map_err(|fault| Error::invalid(self.path(), fault))
     }
 
     fn check_piece(&self, k: usize, piece: &Piece) -> Result<()> {

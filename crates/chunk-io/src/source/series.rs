@@ -91,11 +91,15 @@ impl SeriesSource {
         }
     }
 
+    /// Bytes that bars and targets take in memory.
+    pub fn table_bytes(&self) -> u64 {
+        let len = |rows: usize, width: usize| (rows as u64).saturating_mul(width as u64 * size_of::<f32>() as u64);
+        self.file.tables().map(|table| len(table.rows(), table.row_len())).sum()
+    }
+
     /// Bytes that bars and targets take in memory, and the index where it is not there yet.
     pub fn resident_bytes(&self) -> u64 {
-        let len = |rows: usize, width: usize| (rows as u64).saturating_mul(width as u64 * size_of::<f32>() as u64);
-        let tables: u64 = self.file.tables().map(|table| len(table.rows(), table.row_len())).sum();
-        tables + if self.file.has_index() { 0 } else { self.file.index_bytes() }
+        self.table_bytes() + if self.file.has_index() { 0 } else { self.file.index_bytes() }
     }
 
     /// Least and most bytes of a cache.

@@ -45,6 +45,10 @@ fn a_streamed_series_gives_the_weights_the_errors_and_the_predictions_of_a_resid
         (series("gzip --chunk-rows 100"), "series.h5", "training.run_length=7"),
         (shares(), "shares.h5", "training.run_length=16"),
         (shares(), "shares.h5", "data.purge_reckoning=bars"),
+        (series("contiguous"), "series.h5", "training.carry_state=true --set model.pooling=attention"),
+        (series("gzip --chunk-rows 100"), "series.h5", "training.loss_on=every_step --set training.run_length=8"),
+        (shares(), "shares.h5", "training.carry_state=true --set training.validation_samples=100"),
+        (shares(), "shares.h5", "training.loss_on=every_step --set training.carry_state=true"),
     ];
     for (stage, data, more) in cases {
         let train = |run: &str, how: &str| {
@@ -93,26 +97,45 @@ fn a_plan_streams_what_does_not_fit_and_says_so() {
     ));
     assert!(listed.contains("streamed through a cache of 50.000 kB"), "{listed}");
     assert!(listed.contains(" an epoch: 10 steps a second take "), "{listed}");
-    let [message, _] = stage.fails(
-        &format!(
-            "plan --data series.h5 --device cpu {SMALL} --set data.residency=streamed --set training.carry_state=true"
-        ),
-        2,
-    );
-    let expected = "data.residency=streamed: training.carry_state=true needs the series in memory, ";
-    assert!(message.starts_with(expected), "{message}");
 }
 
-/// Graphs over instruments kept the series in memory, whatever the setting.
+/// A plan of a run whose carried states do not fit says how many bytes they take.
 #[test]
-fn graphs_over_instruments_refuse_to_stream() {
+fn carried_states_are_in_the_plan_of_a_streamed_series() {
+    let stage = series("contiguous");
+    let carried = "--set data.residency=streamed --set training.carry_state=true --set model.hidden=64";
+    let plan = stage.succeeds(&format!("plan --data series.h5 --device cpu {SMALL} {carried}"));
+    assert_eq!(plan["data"]["residence"], "streamed");
+    let states =
+        plan["memory"]["tensors"].as_array().unwrap().iter().find(|tensor| tensor["part"] == "carried").unwrap();
+    assert!(states["bytes"].as_u64().unwrap() > 2100 * 2 * 64 * 4, "{states}");
+    let [message, _] =
+        stage.fails(&format!("plan --data series.h5 --device cpu {SMALL} {carried} --memory-gb 0.001"), 4);
+    assert!(message.contains("; the carried states alone take ") && message.contains("carry_state=false"), "{message}");
+}
+
+/// Graphs over instruments read bars and targets of the nodes of each batch.
+#[test]
+fn graphs_over_instruments_stream() {
     let stage = shares();
     stage.succeeds("graph build shares --kind correlation --lookback 20 --min-observations 10 --k 2 --out shares.mbg");
-    let graphs = format!("--data shares.h5 --device cpu {SMALL} --set model.graph=shares.mbg");
-    stage.succeeds(&format!("plan {graphs}"));
-    let [message, _] = stage.fails(&format!("plan {graphs} --set data.residency=streamed"), 2);
-    let expected = "data.residency=streamed: a graph over instruments needs the series in memory, ";
-    assert!(message.starts_with(expected) && message.contains(" kB; leave it at auto"), "{message}");
+    for (n, more) in ["", "--set training.loss=rank_listwise --set training.run_length=3"].into_iter().enumerate() {
+        let train = |run: &str, how: &str| {
+            let data = format!("--data shares.h5 --device cpu --set model.graph=shares.mbg {SMALL} {more}");
+            stage.succeeds(&format!("train {data} --out {run} --max-steps 12 {how}"));
+            (weights(&stage, run), results(&stage, run))
+        };
+        let resident = train(&format!("resident-{n}"), "--set data.residency=resident");
+        assert!(!resident.0.is_empty());
+        for cache in ["0.000001", "auto"] {
+            let run = format!("streamed-{n}-{cache}");
+            let streamed = train(&run, &format!("--set data.residency=streamed --set data.cache_gb={cache}"));
+            assert!(streamed == resident, "{more}: another model with a cache of {cache}");
+            let plan: Value = serde_json::from_str(&stage.text(&format!("{run}/plan.json"))).unwrap();
+            assert_eq!(plan["data"]["residence"], "streamed");
+            assert!(plan["data"]["streamed"]["epoch_bytes"].as_u64().is_some(), "{plan}");
+        }
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod series_batch;
 mod view;
 
 pub use dense::{Grain, LossOn, Runs};
-pub use series::{Series, SeriesSpan, SeriesView, WindowEnd};
+pub use series::{SegmentBars, Series, SeriesSpan, SeriesView, WindowEnd};
 #[cfg(test)]
 pub(crate) use series_batch::SeriesBatch;
 pub use view::{BatchStorage, BatchView, WindowOffsets};

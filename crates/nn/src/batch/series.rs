@@ -2,6 +2,8 @@
 
 //! Series that windows are slices of.
 
+use std::ops::Range;
+
 use crate::error::{Error, Result};
 use crate::model::{SampleShape, Timeframe};
 
@@ -92,6 +94,23 @@ impl Series<'_> {
             _ => Ok(()),
         }
     }
+}
+
+/// Bars of series, in memory or read from where they are, for states that are computed along
+/// segments. Several threads read at once.
+pub trait SegmentBars: Sync {
+    /// Failure of reading.
+    type Error: Send;
+
+    /// The first bar of the segment that the bar at `row` of timeframe `k` lies in.
+    fn segment_start(&self, k: usize, row: usize) -> usize;
+
+    /// The bars `rows` of timeframe `k`, `[rows, F]`: in place, or read into `buffer`, which is as
+    /// long.
+    ///
+    /// # Errors
+    /// Whatever keeps them from being read.
+    fn bars<'a>(&'a self, k: usize, rows: Range<usize>, buffer: &'a mut [f32]) -> Result<&'a [f32], Self::Error>;
 }
 
 /// Samples as slices of series: what lets training share what windows have in common.

@@ -2,14 +2,19 @@
 
 //! Predictions from carried state: with the weights at rest, the state at a bar is that of one pass
 //! over its segment from zero, one step a bar, whatever windows are asked for.
+//!
+//! A pass goes T bars at a time from the first bar of its segment on. Windows that are asked for
+//! piece by piece go on from a state between two such steps, so that every product has the rows
+//! that it has in one pass over all.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use megabatch_gpu_core::{Buffer, Scope};
 use rayon::prelude::*;
 
-use crate::batch::{BatchView, Series};
+use crate::batch::{BatchView, SegmentBars};
 use crate::cpu::decoder::Decoding;
 use crate::cpu::kernel::pairs::PairIsa;
 use crate::cpu::pooling::WindowPooling;
@@ -25,11 +30,24 @@ pub(crate) const ONE_SAMPLE: Capacity = Capacity { samples: 1, edges: 0, run: 1,
 /// The top layers' hidden states at the bars of some samples' windows that are read.
 #[derive(Debug)]
 pub struct StatefulInference {
+    scope: Scope,
     timeframes: Vec<StreamedTimeframe>,
     /// Windows that states begin ahead of what is read; `None` begins with the segment.
     warm_up_windows: Option<usize>,
     /// One a thread.
     readers: Vec<Reader>,
+    /// States that passages of the next piece go on from, by timeframe and first bar of the
+    /// segment: those of the segments of the last piece that had any of the timeframe.
+    resumable: BTreeMap<(usize, usize), BoundaryState>,
+}
+
+/// State between two steps of T bars of a passage.
+#[derive(Clone, Debug)]
+struct BoundaryState {
+    /// Row of the bar after it.
+    row: usize,
+    /// `[layers, 2, H]`.
+    state: Vec<f32>,
 }
 
 #[derive(Debug)]
@@ -47,6 +65,8 @@ struct Reader {
     poolings: Vec<PooledWindow>,
     /// From one sample's encoding to its outputs.
     decoding: Decoding,
+    /// Capacity for the T bars [T, F] of a passage that are not in memory, of any timeframe.
+    bars: Buffer<f32>,
 }
 
 /// The window that was pooled last.
@@ -58,17 +78,37 @@ struct PooledWindow {
 }
 
 /// The way through one segment of one timeframe, up to the last bar that is asked for.
-pub struct Passage<'a> {
+struct Passage<'a> {
     timeframe: usize,
     /// T and F.
     shape: (usize, usize),
     /// Rows of the segment.
     rows: Range<usize>,
-    /// The series, [bars, F].
-    values: &'a [f32],
+    /// The state before the first of them, [layers, 2, H].
+    state: Vec<f32>,
     /// The rows whose states are asked for, ascending, and where those go, [asked, H].
     asked: &'a [usize],
     hidden: &'a mut [f32],
+    /// Boundary whose state is kept; `None` where none is.
+    boundary: Option<Boundary>,
+}
+
+/// Place between two steps of T bars of a passage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Boundary {
+    /// First bar of the segment.
+    segment_start: usize,
+    /// Row of the bar after the boundary.
+    row: usize,
+}
+
+/// Passages that threads compute together.
+pub(crate) struct Passages<'a, B: SegmentBars> {
+    bars: &'a B,
+    /// Those that nobody has taken.
+    queue: Mutex<std::vec::IntoIter<Passage<'a>>>,
+    kept: Mutex<BTreeMap<(usize, usize), BoundaryState>>,
+    failure: Mutex<Option<B::Error>>,
 }
 
 /// The rows whose states are read for windows of `steps` bars that end at the rows `ends`,
@@ -103,68 +143,86 @@ pub fn streamed_len(model: &Model, compute: Compute, timeframes: impl Iterator<I
         Pooling::Last => 0,
         Pooling::Attention { heads } => WindowPooling::len(heads, hidden, steps, 1),
     };
-    let decoding = model.decoder().memory_len(ONE_SAMPLE, Purpose::Prediction);
+    let alone = model.decoder().memory_len(ONE_SAMPLE, Purpose::Prediction) + largest_window_len(model);
     let (states, reader) = timeframes
-        .fold((0, decoding), |(states, reader), (rows, steps)| (states + hidden * rows, reader + pooling_len(steps)));
+        .fold((0, alone), |(states, reader), (rows, steps)| (states + hidden * rows, reader + pooling_len(steps)));
     states + readers(compute) * reader
 }
 
+/// Numbers in the largest window [T, F] of any timeframe.
+fn largest_window_len(model: &Model) -> usize {
+    (0..model.shape().timeframes.len()).map(|k| model.shape().window_len(k)).max().unwrap_or(0)
+}
+
 impl StatefulInference {
-    /// Capacity for the states that are read of windows which end at the rows `ends` of each
-    /// timeframe, booked on `scope`.
-    pub fn new(scope: &Scope, model: &Model, compute: Compute, ends: Vec<Vec<usize>>) -> Result<Self> {
-        let ModelConfig { hidden, pooling, .. } = model.config();
-        let timeframe = |(k, ends): (usize, Vec<usize>)| {
-            let rows = read_rows(pooling, ends, model.shape().timeframes[k].steps);
-            Ok(StreamedTimeframe { hidden: Buffer::zeros(scope, rows.len() * hidden)?, rows })
-        };
-        let timeframes = ends.into_iter().enumerate().map(timeframe).collect::<Result<_>>()?;
+    /// Capacity to read states, booked on `scope`, before any are asked for.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory) when the device has no room.
+    pub fn new(scope: &Scope, model: &Model, compute: Compute) -> Result<Self> {
         let readers = (0..readers(compute)).map(|_| Reader::new(scope, model)).collect::<Result<_>>()?;
-        Ok(StatefulInference { timeframes, readers, warm_up_windows: None })
+        Ok(StatefulInference {
+            scope: scope.clone(),
+            timeframes: Vec::new(),
+            readers,
+            warm_up_windows: None,
+            resumable: BTreeMap::new(),
+        })
     }
 
     /// The same with states that begin with zero `windows` windows before each stretch of the bars
     /// that are read, or with the segment where that is nearer: what lies between stretches that
-    /// are farther from each other is not computed.
+    /// are farther from each other is not computed. All windows are then to be asked for at once.
     #[must_use]
     pub fn with_warm_up(self, windows: usize) -> Self {
         StatefulInference { warm_up_windows: Some(windows), ..self }
     }
 
-    /// Passages to compute: those through all segments in which states are asked for.
-    pub fn passages<'a>(&'a mut self, model: &Model, series: &[Series<'a>]) -> Vec<Passage<'a>> {
+    /// Asks for the states that are read of windows which end at the rows `ends` of each timeframe,
+    /// ascending, in place of those that were asked for before.
+    ///
+    /// # Errors
+    /// As [`StatefulInference::new`].
+    pub fn ask(&mut self, model: &Model, ends: Vec<Vec<usize>>) -> Result<()> {
+        let ModelConfig { hidden, pooling, .. } = model.config();
+        // Given back before the memory of the new ones is taken.
+        self.timeframes.clear();
+        let scope = &self.scope;
+        let timeframe = |(k, ends): (usize, Vec<usize>)| {
+            let rows = read_rows(pooling, ends, model.shape().timeframes[k].steps);
+            Ok(StreamedTimeframe { hidden: Buffer::zeros(scope, rows.len() * hidden)?, rows })
+        };
+        self.timeframes = ends.into_iter().enumerate().map(timeframe).collect::<Result<_>>()?;
+        Ok(())
+    }
+
+    /// Does `work` with the passages to compute, those through all segments in which states are
+    /// asked for, and a buffer a thread for [`Passages::work_off`].
+    ///
+    /// # Errors
+    /// Whatever keeps `bars` from being read.
+    pub(crate) fn with_passages<B: SegmentBars>(
+        &mut self,
+        model: &Model,
+        bars: &B,
+        work: impl FnOnce(&Passages<'_, B>, Vec<&mut [f32]>),
+    ) -> std::result::Result<(), B::Error> {
+        let StatefulInference { timeframes, warm_up_windows, readers, resumable, .. } = self;
         let mut all = Vec::new();
-        let warm_up_windows = self.warm_up_windows;
-        for (k, (streamed, series)) in self.timeframes.iter_mut().zip(series).enumerate() {
-            let (timeframe, hidden) = (&model.shape().timeframes[k], model.config().hidden);
-            let warm_up = warm_up_windows.map(|windows| windows.saturating_mul(timeframe.steps));
-            let (mut asked, mut states) = (streamed.rows.as_slice(), streamed.hidden.as_mut_slice());
-            while let Some(&last) = asked.last() {
-                // From the last passage to the first: what comes before its start is split off.
-                let segment_start = series.segment_start(last);
-                let of_segment = asked.partition_point(|&row| row < segment_start);
-                let (before, start) = match warm_up {
-                    None => (of_segment, segment_start),
-                    Some(bars) => {
-                        let before = of_segment + last_stretch(&asked[of_segment..], bars);
-                        (before, asked[before].saturating_sub(bars).max(segment_start))
-                    }
-                };
-                let (earlier, own) = states.split_at_mut(before * hidden);
-                all.push(Passage {
-                    timeframe: k,
-                    shape: (timeframe.steps, timeframe.features),
-                    rows: start..last + 1,
-                    values: series.values,
-                    asked: &asked[before..],
-                    hidden: own,
-                });
-                (asked, states) = (&asked[..before], earlier);
-            }
+        for (k, timeframe) in timeframes.iter_mut().enumerate() {
+            let of = PassagesOfTimeframe { model, timeframe: k, warm_up_windows: *warm_up_windows, resumable };
+            of.add(timeframe, |row| bars.segment_start(k, row), &mut all);
         }
         // The longest ones first, so that threads end at about the same time.
         all.sort_by_key(|passage| std::cmp::Reverse(passage.rows.len()));
-        all
+        let passages =
+            Passages { bars, queue: Mutex::new(all.into_iter()), kept: Mutex::default(), failure: Mutex::default() };
+        work(&passages, readers.iter_mut().map(|reader| reader.bars.as_mut_slice()).collect());
+        let Passages { kept, failure, .. } = passages;
+        let kept = kept.into_inner().unwrap_or_else(PoisonError::into_inner);
+        resumable.retain(|(k, _), _| !kept.keys().any(|(of_kept, _)| of_kept == k));
+        resumable.extend(kept);
+        failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
 
     /// The outputs [B, K, M] for the samples of `batch`, on the threads of the pool that this is
@@ -245,7 +303,7 @@ impl Reader {
             Ok(PooledWindow { memory: WindowPooling::new(scope, of, timeframe.steps, 1)?, end: None })
         };
         let poolings = model.poolings().iter().zip(&model.shape().timeframes).map(pooled).collect::<Result<_>>()?;
-        Ok(Reader { poolings, decoding })
+        Ok(Reader { poolings, decoding, bars: Buffer::zeros(scope, largest_window_len(model))? })
     }
 
     /// Takes a sample from the states at its windows' bars to its outputs.
@@ -276,37 +334,259 @@ impl Reader {
     }
 }
 
-/// Works off `passages` with the memory of one thread, among others that do the same.
-pub(crate) fn work_off(
-    passages: &Mutex<std::vec::IntoIter<Passage<'_>>>,
-    weights: Weights<'_>,
-    memory: &mut ShardWorkspace,
-) {
-    let next = || passages.lock().expect("nobody panics with the lock held").next();
-    while let Some(passage) = next() {
-        passage.go(weights, memory);
+/// Cuts the way through the segments of a timeframe into passages.
+struct PassagesOfTimeframe<'a> {
+    model: &'a Model,
+    timeframe: usize,
+    warm_up_windows: Option<usize>,
+    resumable: &'a BTreeMap<(usize, usize), BoundaryState>,
+}
+
+impl PassagesOfTimeframe<'_> {
+    fn add<'a>(
+        &self,
+        streamed: &'a mut StreamedTimeframe,
+        segment_start_of: impl Fn(usize) -> usize,
+        all: &mut Vec<Passage<'a>>,
+    ) {
+        let (timeframe, hidden) = (&self.model.shape().timeframes[self.timeframe], self.model.config().hidden);
+        let (mut asked, mut states) = (streamed.rows.as_slice(), streamed.hidden.as_mut_slice());
+        while let Some(&last) = asked.last() {
+            // From the last passage to the first: what comes before its start is split off.
+            let segment_start = segment_start_of(last);
+            let of_segment = asked.partition_point(|&row| row < segment_start);
+            let (before, BoundaryState { row, state }) = match self.warm_up_windows {
+                None => (of_segment, self.start(segment_start, asked[of_segment])),
+                Some(windows) => {
+                    let bars = windows.saturating_mul(timeframe.steps);
+                    let before = of_segment + last_stretch(&asked[of_segment..], bars);
+                    (before, self.zero(asked[before].saturating_sub(bars).max(segment_start)))
+                }
+            };
+            let (earlier, own) = states.split_at_mut(before * hidden);
+            all.push(Passage {
+                timeframe: self.timeframe,
+                shape: (timeframe.steps, timeframe.features),
+                rows: row..last + 1,
+                state,
+                asked: &asked[before..],
+                hidden: own,
+                boundary: self.warm_up_windows.is_none().then(|| self.boundary(segment_start, last)),
+            });
+            (asked, states) = (&asked[..before], earlier);
+        }
+    }
+
+    /// State from which a passage through a segment gets to `first`, the first row that is asked
+    /// for.
+    fn start(&self, segment_start: usize, first: usize) -> BoundaryState {
+        let resumed = self.resumable.get(&(self.timeframe, segment_start)).filter(|at| at.row <= first);
+        resumed.cloned().unwrap_or_else(|| self.zero(segment_start))
+    }
+
+    fn zero(&self, row: usize) -> BoundaryState {
+        BoundaryState { row, state: vec![0.0; crate::cpu::carried::state_len(self.model)] }
+    }
+
+    /// The last boundary before all rows that are read of windows which end at the row `last` or
+    /// later.
+    fn boundary(&self, segment_start: usize, last: usize) -> Boundary {
+        let steps = self.model.shape().timeframes[self.timeframe].steps;
+        let read = match self.model.config().pooling {
+            Pooling::Last => 1,
+            Pooling::Attention { .. } => steps,
+        };
+        let first_read = (last + 1).saturating_sub(read).max(segment_start);
+        Boundary { segment_start, row: first_read - (first_read - segment_start) % steps }
+    }
+}
+
+impl<B: SegmentBars> Passages<'_, B> {
+    /// Computes passages with the memory of one thread, and `buffer` for their bars, among others
+    /// that do the same, until none is left or bars cannot be read.
+    pub(crate) fn work_off(&self, weights: Weights<'_>, memory: &mut ShardWorkspace, buffer: &mut [f32]) {
+        const HELD: &str = "nobody panics with the lock held";
+        let next = || self.queue.lock().expect(HELD).next();
+        while let Some(passage) = next().filter(|_| self.failure.lock().expect(HELD).is_none()) {
+            let timeframe = passage.timeframe;
+            match passage.go(self.bars, weights, memory, buffer) {
+                Ok(Some((Boundary { segment_start, row }, state))) => {
+                    self.kept.lock().expect(HELD).insert((timeframe, segment_start), BoundaryState { row, state });
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    self.failure.lock().expect(HELD).get_or_insert(error);
+                }
+            }
+        }
     }
 }
 
 impl Passage<'_> {
-    /// Goes through the segment, T bars at a time: what a window has room for.
-    fn go(self, weights: Weights<'_>, memory: &mut ShardWorkspace) {
-        let Passage { timeframe, shape: (steps, features), rows, values, asked, hidden } = self;
+    /// Goes through the segment, T bars at a time: what a window has room for. The boundary, and
+    /// the state there.
+    fn go<B: SegmentBars>(
+        self,
+        bars: &B,
+        weights: Weights<'_>,
+        memory: &mut ShardWorkspace,
+        buffer: &mut [f32],
+    ) -> std::result::Result<Option<(Boundary, Vec<f32>)>, B::Error> {
+        let Passage { timeframe, shape: (steps, features), rows, mut state, asked, hidden, boundary } = self;
         let units = weights.model.config().hidden;
-        let mut state = vec![0.0; crate::cpu::carried::state_len(weights.model)];
         let mut asked = asked.iter().zip(hidden.chunks_exact_mut(units)).peekable();
+        let mut kept = None;
         for start in rows.clone().step_by(steps) {
             let end = rows.end.min(start + steps);
-            memory.advance(weights.packed, timeframe, &values[start * features..end * features], &mut state);
+            if let Some(boundary) = boundary.filter(|boundary| boundary.row == start) {
+                kept = Some((boundary, state.clone()));
+            }
+            let read = bars.bars(timeframe, start..end, &mut buffer[..(end - start) * features])?;
+            memory.advance(weights.packed, timeframe, read, &mut state);
             while let Some((row, top)) = asked.next_if(|(row, _)| **row < end) {
                 memory.read_top(timeframe, 0, row - start, top);
                 weights.model.lstms()[timeframe].read(weights.parameters, top);
             }
         }
+        Ok(kept)
     }
 }
 
 /// The hidden state [H] of the top layer, out of a state [layers, 2, H].
 pub(crate) fn top_hidden(state: &[f32], hidden: usize) -> &[f32] {
     &state[state.len() - 2 * hidden..][..hidden]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use megabatch_amp::Precision;
+    use megabatch_gpu_core::Device;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::cpu::step::Engine;
+    use crate::model::SampleShape;
+
+    const STEPS: [usize; 2] = [5, 3];
+    const FEATURES: [usize; 2] = [2, 3];
+    const BARS: usize = 90;
+    const SEGMENT_STARTS: [usize; 3] = [0, 4, 41];
+
+    /// Made-up bars that are read into the buffer, counted, and fail to be from a row on.
+    struct FromFile {
+        values: [Vec<f32>; 2],
+        rows_read: AtomicUsize,
+        fails_at_row: Option<usize>,
+    }
+
+    impl FromFile {
+        fn new(fails_at_row: Option<usize>) -> Self {
+            let values = FEATURES.map(|width| (0..BARS * width).map(|n| (n as f32 * 0.37).sin()).collect());
+            FromFile { values, rows_read: AtomicUsize::new(0), fails_at_row }
+        }
+    }
+
+    impl SegmentBars for FromFile {
+        type Error = String;
+
+        fn segment_start(&self, _: usize, row: usize) -> usize {
+            *SEGMENT_STARTS.iter().rfind(|&&start| start <= row).unwrap()
+        }
+
+        fn bars<'a>(&'a self, k: usize, rows: Range<usize>, buffer: &'a mut [f32]) -> Result<&'a [f32], String> {
+            self.rows_read.fetch_add(rows.len(), Relaxed);
+            if self.fails_at_row.is_some_and(|row| rows.contains(&row)) {
+                return Err(format!("no bars {rows:?}"));
+            }
+            buffer.copy_from_slice(&self.values[k][rows.start * FEATURES[k]..rows.end * FEATURES[k]]);
+            Ok(buffer)
+        }
+    }
+
+    /// Rows of a timeframe and the bits of their states.
+    type RowStates = Vec<(usize, Vec<u32>)>;
+
+    fn model(pooling: Pooling) -> Model {
+        let timeframe = |k: usize| Timeframe { name: format!("T{k}"), steps: STEPS[k], features: FEATURES[k] };
+        let shape = SampleShape { timeframes: (0..2).map(timeframe).collect(), outputs: 1 };
+        Model::new(shape, ModelConfig { hidden: 6, layers: 2, pooling, ..ModelConfig::default() }).unwrap()
+    }
+
+    /// Asks for the windows that end at each of the rows, piece by piece, and gives rows and states
+    /// of each timeframe of each piece.
+    fn states_of(
+        model: &Model,
+        pieces: &[Vec<usize>],
+        threads: usize,
+        bars: &FromFile,
+    ) -> Result<Vec<RowStates>, String> {
+        let (device, compute) = (Device::cpu(), Compute { threads, batch_size: 64 });
+        let scope = device.scope("test");
+        let parameters = model.initial_parameters(&scope, 5).unwrap();
+        let mut engine = Engine::new(&device, model, compute, Purpose::Prediction, Precision::Fp32).unwrap();
+        engine.load(model, &parameters);
+        let mut inference = StatefulInference::new(&scope, model, compute).unwrap();
+        let mut states = Vec::new();
+        for piece in pieces {
+            let ends = |steps: usize| {
+                let fits = |end: &usize| end + 1 >= bars.segment_start(0, *end) + steps;
+                let mut ends: Vec<usize> = piece.iter().copied().filter(fits).collect();
+                ends.sort_unstable();
+                ends.dedup();
+                ends
+            };
+            inference.ask(model, STEPS.map(ends).to_vec()).unwrap();
+            engine.stream(model, &parameters, bars, &mut inference)?;
+            states.extend(inference.timeframes.iter().map(|StreamedTimeframe { rows, hidden }| {
+                let bits = hidden.as_slice().chunks_exact(6).map(|state| state.iter().map(|x| x.to_bits()).collect());
+                rows.iter().copied().zip(bits).collect::<Vec<_>>()
+            }));
+        }
+        Ok(states)
+    }
+
+    proptest! {
+        #[test]
+        fn states_asked_for_piece_by_piece_are_those_of_one_pass(
+            mut rows in prop::collection::vec(0..BARS, 1..60), cuts in prop::collection::vec(1usize..20, 30),
+            (attends, ascends) in any::<(bool, bool)>(), threads in 1usize..4,
+        ) {
+            let model = model(if attends { Pooling::attention(6) } else { Pooling::Last });
+            if ascends {
+                rows.sort_unstable();
+            }
+            let mut left = rows.as_slice();
+            let mut pieces = Vec::new();
+            for cut in cuts {
+                let (piece, rest) = left.split_at(cut.min(left.len()));
+                pieces.push(piece.to_vec());
+                left = rest;
+            }
+            pieces.push(left.to_vec());
+            let bars = FromFile::new(None);
+            let found = states_of(&model, &pieces, threads, &bars).unwrap();
+            let whole = states_of(&model, &[rows], 1, &FromFile::new(None)).unwrap();
+            for (n, of_piece) in found.into_iter().enumerate() {
+                for (row, state) in of_piece {
+                    let place = whole[n % 2].binary_search_by_key(&row, |(row, _)| *row).unwrap();
+                    prop_assert_eq!(&state, &whole[n % 2][place].1, "timeframe {}, row {}", n % 2, row);
+                }
+            }
+            // What comes again of a segment is less than two windows a piece.
+            let again: usize = pieces.len() * 2 * STEPS.iter().sum::<usize>();
+            prop_assert!(!ascends || bars.rows_read.into_inner() <= 2 * BARS + again);
+        }
+    }
+
+    #[test]
+    fn bars_that_cannot_be_read_are_an_error() {
+        let (model, rows) = (model(Pooling::Last), vec![30, 80]);
+        for threads in [1, 2] {
+            let error = states_of(&model, std::slice::from_ref(&rows), threads, &FromFile::new(Some(60))).unwrap_err();
+            assert!(error.starts_with("no bars "), "{error}");
+        }
+        assert!(states_of(&model, &[rows], 2, &FromFile::new(Some(81))).is_ok());
+    }
 }

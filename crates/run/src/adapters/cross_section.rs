@@ -9,7 +9,7 @@ use megabatch_graph_cache::{GraphFile, StoredGraph};
 use megabatch_nn::batch::SeriesView;
 use megabatch_nn::graph::{GraphTargets, GraphView, Graphs, LabelSpan};
 use megabatch_nn::model::SampleShape;
-use megabatch_trainer::{Batch, Samples};
+use megabatch_trainer::{Batch, Samples, StreamedSeries};
 use rayon::prelude::*;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -18,8 +18,10 @@ use super::edges::Edges;
 use super::label_spans::LabelSpans;
 use super::samples::SourceSamples;
 use super::stored::EdgeFeatureSelection;
+use super::verified::VerificationWatch;
 use crate::config::Config;
 use crate::error::{Context as _, Error, Result};
+use crate::host::Host;
 
 /// The samples of a data file by their times. A cross-section has every sample of its time, in the
 /// order of the instruments; its edges are those of the last graph that was known by then, as far
@@ -37,6 +39,8 @@ pub(crate) struct CrossSections {
     offsets: Vec<usize>,
     edges: Vec<Edges>, // [G]
     edge_attributes: usize,
+    /// `[G]` samples of which all targets are known.
+    labelled: Vec<u32>,
     labels: LabelSpans,
     /// Samples of times at which no graph was known yet.
     left_out: usize,
@@ -45,11 +49,13 @@ pub(crate) struct CrossSections {
 }
 
 impl CrossSections {
-    /// Joins the samples of `source` with the graphs of the file at `graph`.
+    /// Joins the samples of `source`, whose index is in memory, with the graphs of the file at
+    /// `graph`.
     ///
     /// # Errors
-    /// What is wrong with the graphs; a usage failure where they do not belong to the data.
-    pub(crate) fn join(source: SourceSamples, graph: &Path, config: &Config) -> Result<Self> {
+    /// What is wrong with the graphs; a usage failure where they do not belong to the data; a
+    /// cancelled one where the host ends it.
+    pub(crate) fn join(source: SourceSamples, graph: &Path, config: &Config, host: &Host<'_>) -> Result<Self> {
         let file = GraphFile::open(graph)?;
         let seen = EdgeFeatureSelection::of(config);
         let known = KnownGraphs::of(&file, graph)?;
@@ -85,7 +91,12 @@ impl CrossSections {
             })
             .collect();
         let (edges, unmatched): (Vec<Edges>, Vec<usize>) = joined?.into_iter().unzip();
+        let is_labelled = fully_labelled(&source, host)?;
+        let labelled = offsets[first..]
+            .windows(2)
+            .map(|pair| samples[pair[0]..pair[1]].iter().filter(|&&sample| is_labelled[sample]).count() as u32);
         Ok(CrossSections {
+            labelled: labelled.collect(),
             graph: graph.to_owned(),
             graphs_fingerprint: file.fingerprint(),
             times: times[first..].to_vec(),
@@ -105,10 +116,16 @@ impl CrossSections {
         &self.source
     }
 
+    /// The samples, to change how they are read.
+    pub(super) fn source_mut(&mut self) -> &mut SourceSamples {
+        &mut self.source
+    }
+
     /// Bytes of the lists of samples and of their edges. The file of graphs is not needed any more.
     pub(crate) fn beside_bytes(&self) -> usize {
         let lists = size_of_val(self.samples.as_slice()) + size_of_val(self.offsets.as_slice());
-        lists + size_of_val(self.times.as_slice()) + self.edges.iter().map(Edges::bytes).sum::<usize>()
+        let of_sections = size_of_val(self.times.as_slice()) + size_of_val(self.labelled.as_slice());
+        lists + of_sections + self.edges.iter().map(Edges::bytes).sum::<usize>()
     }
 
     /// `[G]` when each cross-section was taken, ns since 1970 UTC, ascending.
@@ -174,6 +191,10 @@ impl Samples for CrossSections {
         self.source.series()
     }
 
+    fn streamed_series(&self) -> Option<&dyn StreamedSeries> {
+        self.source.streamed_series()
+    }
+
     fn graphs(&self) -> Option<&dyn Graphs> {
         Some(self)
     }
@@ -210,9 +231,7 @@ impl Graphs for CrossSections {
     }
 
     fn labelled(&self, graph: usize) -> usize {
-        let (targets, outputs) = (self.series().map_or(&[][..], |series| series.targets), self.shape().outputs);
-        let is_known = |&&sample: &&usize| !targets[sample * outputs..][..outputs].iter().any(|target| target.is_nan());
-        self.nodes(graph).iter().filter(is_known).count()
+        self.labelled[graph] as usize
     }
 
     fn label_span(&self, graph: usize, target: usize) -> Option<LabelSpan> {
@@ -276,6 +295,19 @@ fn by_time(source: &SourceSamples) -> Result<(Vec<i64>, Vec<usize>, Vec<usize>)>
         offsets.push(offsets[offsets.len() - 1] + section.len());
     }
     Ok((distinct, samples, offsets))
+}
+
+/// True for each sample of which all targets are known.
+fn fully_labelled(source: &SourceSamples, host: &Host<'_>) -> Result<Vec<bool>> {
+    let series = source.source().series().expect("cross-sections are of a series");
+    let mut is_labelled = Vec::with_capacity(source.len());
+    let mut watch = VerificationWatch::begin(host, "targets", source.len(), "samples");
+    series.scan_table(source.shape().timeframes.len(), |targets| {
+        let rows = targets.chunks_exact(source.shape().outputs);
+        is_labelled.extend(rows.map(|row| !row.iter().any(|target| target.is_nan())));
+        watch.at(is_labelled.len())
+    })?;
+    Ok(is_labelled)
 }
 
 /// The place of each instrument among the names of the graphs, where it has one; `None` if no
@@ -384,8 +416,9 @@ mod tests {
         let given = Given { schema, keys: vec!["early".to_owned(), "late".to_owned()], graphs };
         let path = folder.join(format!("{names:?} {known_days:?}.mbg"));
         build_cached(&path, &given, &BuildOptions::default(), &mut |_| {})?;
-        let source = SourceSamples::open(&folder.join("bars.h5"), &Device::cpu(), 0)?;
-        CrossSections::join(source, &path, &Config::load(None, &[], &[])?)
+        let host = Host::silent();
+        let source = SourceSamples::open_with_index(&folder.join("bars.h5"), &Device::cpu(), &host)?;
+        CrossSections::join(source, &path, &Config::load(None, &[], &[])?, &host)
     }
 
     #[test]

@@ -14,9 +14,9 @@ use super::data_schema::DataSchema;
 use super::graphs::GraphSamples;
 use super::samples::SourceSamples;
 use super::split::{split_cross_sections, split_source};
-use super::verified::VerifiedFiles;
 use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::host::Host;
 
 /// Samples whose times are read at once.
 const TIMES_AT_ONCE: usize = 1 << 16;
@@ -41,12 +41,14 @@ pub(crate) enum Data {
 }
 
 impl Data {
-    /// Opens `path`, and the graphs that `config` has for it. Samples by themselves stay in their
-    /// file; a series that was `verified` is not checked again.
+    /// Opens `path`, and the graphs that `config` has for it. Samples stay in their file, but for
+    /// the index of a series that graphs join. A series that was verified, as the host's cache
+    /// folder says, is not checked again.
     ///
     /// # Errors
-    /// Those of the files; a usage failure where the graphs do not belong to the data.
-    pub(crate) fn open(path: &Path, config: &Config, device: &Device, verified: &VerifiedFiles) -> Result<Self> {
+    /// Those of the files; a usage failure where the graphs do not belong to the data; a cancelled
+    /// one where the host ends the check.
+    pub(crate) fn open(path: &Path, config: &Config, device: &Device, host: &Host<'_>) -> Result<Self> {
         let graph = config.path("model.graph").filter(|graph| graph.as_os_str() != "none");
         if is_graphs(path) {
             return match graph {
@@ -59,10 +61,10 @@ impl Data {
             };
         }
         match graph {
-            None => Ok(Data::Samples(SourceSamples::open_in_file(path, device, verified)?)),
+            None => Ok(Data::Samples(SourceSamples::open_in_file(path, device, host)?)),
             Some(graph) => {
-                let source = SourceSamples::open(path, device, 0)?;
-                Ok(Data::CrossSections(CrossSections::join(source, &graph, config)?))
+                let source = SourceSamples::open_with_index(path, device, host)?;
+                Ok(Data::CrossSections(CrossSections::join(source, &graph, config, host)?))
             }
         }
     }
@@ -211,12 +213,15 @@ impl Data {
     }
 
     /// The files behind the samples: the data file, then that of the graphs between its samples.
-    pub(crate) fn files(&self) -> Result<Vec<DataFile>> {
+    ///
+    /// # Errors
+    /// Those of reading; a cancelled one where the host ends it.
+    pub(crate) fn files(&self, host: &Host<'_>) -> Result<Vec<DataFile>> {
         let data = |fingerprint| DataFile { path: self.path().to_owned(), fingerprint };
         Ok(match self {
-            Data::Samples(samples) => vec![data(samples.fingerprint()?)],
+            Data::Samples(samples) => vec![data(samples.fingerprint(host)?)],
             Data::CrossSections(sections) => {
-                vec![data(sections.source().fingerprint()?), sections.graph_file()]
+                vec![data(sections.source().fingerprint(host)?), sections.graph_file()]
             }
             Data::Graphs(graphs) => vec![data(graphs.fingerprint())],
         })
@@ -243,16 +248,12 @@ impl Data {
         self.source().and_then(Source::series)
     }
 
-    /// True for samples that graphs over instruments join.
-    pub(crate) fn is_joined_by_graphs(&self) -> bool {
-        matches!(self, Data::CrossSections(_))
-    }
-
     /// The series whose bars and targets stay in their file, or could.
     pub(crate) fn streamable(&self) -> Option<&SeriesSource> {
         match self {
             Data::Samples(samples) => samples.source().series(),
-            Data::CrossSections(_) | Data::Graphs(_) => None,
+            Data::CrossSections(sections) => sections.source().source().series(),
+            Data::Graphs(_) => None,
         }
     }
 
@@ -260,7 +261,8 @@ impl Data {
     pub(crate) fn set_cache(&mut self, cache_bytes: usize) -> megabatch_chunk_io::Result<()> {
         match self {
             Data::Samples(samples) => samples.set_cache(cache_bytes),
-            Data::CrossSections(_) | Data::Graphs(_) => Ok(()),
+            Data::CrossSections(sections) => sections.source_mut().set_cache(cache_bytes),
+            Data::Graphs(_) => Ok(()),
         }
     }
 
@@ -268,8 +270,9 @@ impl Data {
     pub(crate) fn hold(&mut self) -> megabatch_chunk_io::Result<()> {
         match self {
             Data::Samples(samples) => samples.hold(),
-            // Cross-sections are, and graphs are mapped.
-            Data::CrossSections(_) | Data::Graphs(_) => Ok(()),
+            Data::CrossSections(sections) => sections.source_mut().hold(),
+            // Graphs are mapped.
+            Data::Graphs(_) => Ok(()),
         }
     }
 

@@ -1,6 +1,6 @@
 //! chunk-io's samples through the trainer's port.
 
-use std::error::Error;
+use std::error::Error as StdError;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,7 +14,12 @@ use megabatch_trainer::{Batch, PrefetchingSource, Samples, StreamedSeries};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::loading::Chunks;
-use super::verified::{FileState, VerifiedFiles};
+use super::verified::{FileState, VerificationWatch, VerifiedFiles};
+use crate::error::Result;
+use crate::host::Host;
+
+/// Numbers of a series that are hashed between two looks at the clock.
+const HASHED_AT_ONCE: usize = 1 << 20;
 
 /// Samples that are looked at together for a fingerprint; of large windows, all that are.
 const FINGERPRINT_SAMPLES: usize = 32;
@@ -43,26 +48,42 @@ pub(crate) struct SourceSamples {
 impl SourceSamples {
     /// Opens `path`. A series, and windows of up to `resident_bytes_max`, stay in memory; larger
     /// ones are read when they are asked for.
+    #[cfg(test)]
     pub(crate) fn open(path: &Path, device: &Device, resident_bytes_max: usize) -> megabatch_chunk_io::Result<Self> {
         Self::open_with(path, device, SourceOptions { resident_bytes_max, ..SourceOptions::default() })
     }
 
     /// Opens `path`; bars, windows and targets are read when they are asked for. A series that was
-    /// `verified` is not checked again.
-    pub(crate) fn open_in_file(
-        path: &Path,
-        device: &Device,
-        verified: &VerifiedFiles,
-    ) -> megabatch_chunk_io::Result<Self> {
+    /// verified, as the host's cache folder says, is not checked again.
+    pub(crate) fn open_in_file(path: &Path, device: &Device, host: &Host<'_>) -> Result<Self> {
+        let samples = Self::open_unchecked(path, device, host)?;
+        if let Some(series) = samples.source.series().filter(|_| samples.fingerprint.is_none()) {
+            let file = series.file();
+            let mut watch = VerificationWatch::begin(host, "check", file.rows_to_check(), "rows");
+            file.check_in_pieces(|done| watch.at(done))?;
+        }
+        Ok(samples)
+    }
+
+    /// Opens `path` as [`SourceSamples::open_in_file`] does; the index of a series is read into
+    /// memory, and checked there.
+    pub(crate) fn open_with_index(path: &Path, device: &Device, host: &Host<'_>) -> Result<Self> {
+        let samples = Self::open_unchecked(path, device, host)?;
+        samples.source.series().map_or(Ok(()), |series| series.file().load_index())?;
+        Ok(samples)
+    }
+
+    fn open_unchecked(path: &Path, device: &Device, host: &Host<'_>) -> Result<Self> {
+        let verified = VerifiedFiles::below(host.cache_folder.as_deref());
         let (state, fingerprint) = verified.look_up(path);
         let options = SourceOptions {
             resident_bytes_max: 0,
             series_cache_bytes: Some(0),
-            is_checked: fingerprint.is_some(),
+            is_checked: true,
             ..SourceOptions::default()
         };
         let samples = Self::open_with(path, device, options)?;
-        Ok(SourceSamples { opened: state.map(|state| (verified.clone(), state)), fingerprint, ..samples })
+        Ok(SourceSamples { opened: state.map(|state| (verified, state)), fingerprint, ..samples })
     }
 
     fn open_with(path: &Path, device: &Device, options: SourceOptions) -> megabatch_chunk_io::Result<Self> {
@@ -97,7 +118,7 @@ impl SourceSamples {
     ///
     /// Of windows above [`FINGERPRINT_BYTES`] it sees times and [`FINGERPRINT_SAMPLES`] of the
     /// samples, the first and the last among them; of everything else every number.
-    pub(crate) fn fingerprint(&self) -> megabatch_chunk_io::Result<String> {
+    pub(crate) fn fingerprint(&self, host: &Host<'_>) -> Result<String> {
         if let Some(known) = self.fingerprint.as_ref().filter(|_| self.source.layout() == Layout::Series) {
             return Ok(known.clone());
         }
@@ -105,7 +126,7 @@ impl SourceSamples {
         hash.update(self.shape.to_string().as_bytes());
         hash.update(&(self.len() as u64).to_le_bytes());
         match self.source.series() {
-            Some(series) => self.hash_series(series, &mut hash)?,
+            Some(series) => self.hash_series(series, &mut hash, host)?,
             None => {
                 hash_numbers(&mut hash, self.source.sample_times().unwrap_or_default(), i64::to_le_bytes);
                 self.hash_windows(&mut hash)?;
@@ -118,26 +139,18 @@ impl SourceSamples {
         Ok(fingerprint)
     }
 
-    fn hash_series(&self, series: &SeriesSource, hash: &mut Xxh3) -> megabatch_chunk_io::Result<()> {
-        let hash_table = |hash: &mut Xxh3, table: usize| {
-            series.scan_table(table, |rows| {
-                hash_numbers(hash, rows, f32::to_le_bytes);
-                Ok::<(), megabatch_chunk_io::Error>(())
-            })
-        };
-        let hash_column = |hash: &mut Xxh3, column: SeriesColumn| {
-            series.file().scan_column(column, 0..self.len(), |_, integers| {
-                hash_numbers(hash, integers, i64::to_le_bytes);
-                Ok::<(), megabatch_chunk_io::Error>(())
-            })
-        };
-        hash_column(hash, SeriesColumn::SampleTime)?;
+    fn hash_series(&self, series: &SeriesSource, hash: &mut Xxh3, host: &Host<'_>) -> Result<()> {
+        let columns_bytes = (1 + self.segment_starts.len()) * self.len() * size_of::<i64>();
+        let total = series.table_bytes() as usize + columns_bytes;
+        let watch = VerificationWatch::begin(host, "fingerprint", total, "bytes");
+        let mut hashing = SeriesHashing { series, samples: self.len(), hash, watch, done: 0 };
+        hashing.column(SeriesColumn::SampleTime)?;
         for (k, segment_starts) in self.segment_starts.iter().enumerate() {
-            hash_table(hash, k)?;
-            hash_column(hash, SeriesColumn::SampleEnd(k))?;
-            hash_numbers(hash, segment_starts, i64::to_le_bytes);
+            hashing.table(k)?;
+            hashing.column(SeriesColumn::SampleEnd(k))?;
+            hash_numbers(hashing.hash, segment_starts, i64::to_le_bytes);
         }
-        hash_table(hash, self.segment_starts.len())
+        hashing.table(self.segment_starts.len())
     }
 
     fn hash_windows(&self, hash: &mut Xxh3) -> megabatch_chunk_io::Result<()> {
@@ -190,7 +203,7 @@ impl Samples for SourceSamples {
         self.source.shape().samples
     }
 
-    fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn Error + Send + Sync>> {
+    fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn StdError + Send + Sync>> {
         let (features, targets) = batch.slices_mut();
         self.source.gather(samples, SampleSlices { features, targets })?;
         Ok(())
@@ -226,6 +239,36 @@ impl Samples for SourceSamples {
     }
 }
 
+/// Fingerprint of a series in the making.
+struct SeriesHashing<'a> {
+    series: &'a SeriesSource,
+    samples: usize,
+    hash: &'a mut Xxh3,
+    watch: VerificationWatch<'a>,
+    /// Bytes so far.
+    done: usize,
+}
+
+impl SeriesHashing<'_> {
+    fn table(&mut self, table: usize) -> Result<()> {
+        self.series.scan_table(table, |rows| {
+            rows.chunks(HASHED_AT_ONCE).try_for_each(|part| {
+                hash_numbers(self.hash, part, f32::to_le_bytes);
+                self.done += size_of_val(part);
+                self.watch.at(self.done)
+            })
+        })
+    }
+
+    fn column(&mut self, column: SeriesColumn) -> Result<()> {
+        self.series.file().scan_column(column, 0..self.samples, |_, integers| {
+            hash_numbers(self.hash, integers, i64::to_le_bytes);
+            self.done += size_of_val(integers);
+            self.watch.at(self.done)
+        })
+    }
+}
+
 fn hash_numbers<T: Copy, const N: usize>(hash: &mut Xxh3, numbers: &[T], bytes: fn(T) -> [u8; N]) {
     // A block at a time: the hash is many times faster on long pieces than on single numbers.
     for block in numbers.chunks(4096) {
@@ -250,4 +293,93 @@ pub(crate) fn trainer_shape(shape: &Shape) -> SampleShape {
         features: timeframe.features,
     });
     SampleShape { timeframes: timeframes.collect(), outputs: shape.horizons }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::error::Kind;
+    use crate::host::{Cancel, Observer, Progress, Work};
+    use crate::synth::{SampleOptions, SampleWindows, make_samples};
+
+    /// Label, total and the last count of each work.
+    type Works = Arc<Mutex<Vec<(&'static str, u64, u64)>>>;
+
+    #[derive(Default)]
+    struct Watched(Works);
+
+    struct Following(Works);
+
+    impl Observer for Watched {
+        fn begin(&self, work: Work<'_>) -> Box<dyn Progress> {
+            self.0.lock().unwrap().push((work.label, work.total, 0));
+            Box::new(Following(Arc::clone(&self.0)))
+        }
+
+        fn note(&self, _: &str) {}
+    }
+
+    impl Progress for Following {
+        fn begin_at(&mut self, _: u64) {}
+
+        fn at(&mut self, done: u64, _: &str) {
+            let mut works = self.0.lock().unwrap();
+            let (_, total, last) = works.last_mut().unwrap();
+            assert!(*last < done && done <= *total, "{last}, then {done} of {total}");
+            *last = done;
+        }
+
+        fn note(&self, _: &str) {}
+    }
+
+    /// Ends the work after so many looks.
+    struct EndsAfter(AtomicUsize);
+
+    impl Cancel for EndsAfter {
+        fn is_requested(&self) -> bool {
+            self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err()
+        }
+    }
+
+    fn series(folder: &Path) -> std::path::PathBuf {
+        let path = folder.join("series.h5");
+        let count = |count| NonZeroUsize::new(count).unwrap();
+        let options = SampleOptions {
+            samples: count(70_000),
+            windows: SampleWindows::Named("M1:4,M5:3".parse().unwrap()),
+            features: count(2),
+            targets: count(1),
+            ..SampleOptions::default()
+        };
+        make_samples(&path, &options).unwrap();
+        path
+    }
+
+    #[test]
+    fn verification_tells_how_far_it_is_and_ends_where_the_host_wants() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = series(folder.path());
+        let watched = Watched::default();
+        let host = Host { observer: &watched, ..Host::silent() };
+        let samples = SourceSamples::open_in_file(&path, &Device::cpu(), &host).unwrap();
+        let fingerprint = samples.fingerprint(&host).unwrap();
+        let works = watched.0.lock().unwrap().clone();
+        assert_eq!(works.iter().map(|(label, ..)| *label).collect::<Vec<_>>(), ["check", "fingerprint"]);
+        assert!(works.iter().all(|(_, total, last)| total == last), "{works:?}");
+
+        let resident = SourceSamples::open(&path, &Device::cpu(), usize::MAX).unwrap();
+        assert_eq!(resident.fingerprint(&Host::silent()).unwrap(), fingerprint);
+        for looks in [0, 1, 3] {
+            let cancel = EndsAfter(AtomicUsize::new(looks));
+            let host = Host { cancel: &cancel, ..Host::silent() };
+            let opened = SourceSamples::open_in_file(&path, &Device::cpu(), &host);
+            assert_eq!(opened.err().unwrap().kind(), Kind::Cancelled, "{looks} looks");
+            cancel.0.store(looks, Relaxed);
+            assert_eq!(samples.fingerprint(&host).unwrap_err().kind(), Kind::Cancelled, "{looks} looks");
+        }
+    }
 }

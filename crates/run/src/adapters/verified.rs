@@ -9,6 +9,9 @@ use megabatch_atomic_file as atomic_file;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::error::{Error, Kind, Result};
+use crate::host::{Host, Progress, Work};
+
 /// Files that were written to lately are not remembered: a second write could leave the same time.
 const SETTLED: Duration = Duration::from_secs(2);
 
@@ -93,6 +96,31 @@ impl FileState {
         let changed = u64::try_from(self.changed_s.max(self.modified_s)).unwrap_or(u64::MAX);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         now.saturating_sub(SETTLED) > Duration::from_secs(changed)
+    }
+}
+
+/// Verification under way, shown and ended by the host.
+pub(crate) struct VerificationWatch<'a> {
+    host: &'a Host<'a>,
+    progress: Box<dyn Progress>,
+}
+
+impl<'a> VerificationWatch<'a> {
+    /// A part of verification of `total` units begins.
+    pub(crate) fn begin(host: &'a Host<'a>, label: &'static str, total: usize, unit: &'static str) -> Self {
+        VerificationWatch { host, progress: host.observer.begin(Work { label, total: total as u64, unit }) }
+    }
+
+    /// `done` units are done.
+    ///
+    /// # Errors
+    /// [`Kind::Cancelled`] where the host ends it.
+    pub(crate) fn at(&mut self, done: usize) -> Result<()> {
+        self.progress.at(done as u64, "");
+        match self.host.cancel.is_requested() {
+            true => Err(Error::new(Kind::Cancelled, "interrupted while the data were verified; nothing is changed")),
+            false => Ok(()),
+        }
     }
 }
 

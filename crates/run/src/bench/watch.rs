@@ -88,7 +88,7 @@ pub fn watch(options: &WatchOptions, host: &Host<'_>) -> Result<Findings> {
         max_steps: Some(options.steps + WARM_UP),
         memory_bytes: None,
         intent: Intent::Run,
-        cache_folder: None,
+        host: &Host { environment: Vec::new(), cache_folder: None, ..*host },
     })?;
     let times = times(&job, &RunFolder::new(&folder.path().join("run"))?, host)?;
     Ok(findings(&times))

@@ -14,9 +14,9 @@ use serde::Serialize;
 
 use crate::adapters::data::Data;
 use crate::adapters::neighbours::Neighbours;
-use crate::adapters::verified::VerifiedFiles;
 use crate::config::SettingSources;
 use crate::error::{Error, Result};
+use crate::host::Host;
 
 pub use batches::{BatchLoader, BatchOptions, EpochBatches, GatheredBatch, Rows, SampleVisit, WindowView};
 pub use megabatch_order::LastBatch;
@@ -100,7 +100,7 @@ impl Dataset {
     /// [`Kind::Data`](crate::Kind::Data) for a file that cannot be read.
     pub fn open(path: &Path, windows: WindowsAt) -> Result<Self> {
         let config = SettingSources::default().load(&[])?;
-        let mut data = Data::open(path, &config, &Device::cpu(), &VerifiedFiles::default())?;
+        let mut data = Data::open(path, &config, &Device::cpu(), &Host::silent())?;
         // A series is always in memory, windows where they are asked for.
         if windows == WindowsAt::Memory || !data.is_windows() {
             data.hold()?;
@@ -174,7 +174,7 @@ impl Dataset {
     /// # Errors
     /// Those of reading the file.
     pub fn fingerprint(&self) -> Result<String> {
-        Ok(self.data.fingerprint(&self.data.files()?))
+        Ok(self.data.fingerprint(&self.data.files(&Host::silent())?))
     }
 
     /// Splits the units as training with `settings` would; of a walk forward, as the fold that they

@@ -8,7 +8,6 @@ use megabatch_nn::model::{Model, Timeframe};
 
 use super::onnx::Scaling;
 use crate::adapters::data::Data;
-use crate::adapters::verified::VerifiedFiles;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::run_folder::RunFolder;
@@ -27,9 +26,9 @@ pub(super) struct Origin<'a> {
 /// Scalers of the features of each timeframe of `model`, that of the run in `folder`.
 pub(super) fn scalers(folder: &RunFolder, model: &Model, origin: Origin<'_>, host: &Host<'_>) -> Result<Vec<Scaling>> {
     let config = folder.config(&[])?;
-    let data = Data::open(&data_path(&config, origin.data)?, &config, &Device::cpu(), &VerifiedFiles::default())?;
+    let data = Data::open(&data_path(&config, origin.data)?, &config, &Device::cpu(), host)?;
     require_same_meaning(folder, &data)?;
-    if let Some(change) = change(folder, &data)?.filter(|_| origin.data.is_none()) {
+    if let Some(change) = change(folder, &data, host)?.filter(|_| origin.data.is_none()) {
         host.observer.note(&change);
     }
     let path = data.path();

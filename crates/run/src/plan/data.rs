@@ -50,11 +50,10 @@ pub(crate) struct DataPlan {
 impl DataPlan {
     pub(super) fn of(job: &TrainingSetup, chunks: ChunkPlan) -> Result<Self> {
         let (data, shape) = (&job.data, job.data.shape());
-        let files = data.files()?;
         Ok(DataPlan {
             path: data.path().to_owned(),
-            fingerprint: data.fingerprint(&files),
-            files,
+            fingerprint: data.fingerprint(&job.files),
+            files: job.files.clone(),
             meaning: data.meaning()?,
             layout: data.layout(),
             samples: shape.samples,

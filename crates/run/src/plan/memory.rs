@@ -130,7 +130,12 @@ pub(super) fn line(name: &str, size: usize) -> String {
 
 /// The failure of a job that needs more than there is, with the nearest setting that would do.
 pub(super) fn would_not_fit(job: &TrainingSetup, needed: usize) -> Result<Error> {
+    let carried = job.footprint(&job.training)?.carried_bytes;
     let advice = match largest_batch(job)? {
+        None if job.training.carry_state && carried >= job.memory_bytes => format!(
+            "the carried states alone take {}; use a smaller model.hidden, fewer layers or training.carry_state=false",
+            bytes(carried)
+        ),
         None if job.held_bytes() >= job.memory_bytes => {
             "the data alone would not; give more memory or less data".to_owned()
         }

@@ -71,7 +71,7 @@ pub fn plan(request: &PlanRequest, host: &Host<'_>) -> Result<Plan> {
         max_steps: request.max_steps,
         memory_bytes: request.memory_bytes,
         intent: Intent::Plan,
-        cache_folder: host.cache_folder.as_deref(),
+        host,
     })?;
     job.ranks = request.ranks;
     let plan = Plan::of(&job)?;

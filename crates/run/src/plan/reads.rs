@@ -2,6 +2,7 @@
 //! for the file.
 
 use megabatch_chunk_io::{ReadBy, Remedy, Source, StoredDataset, read_amplification, remedy};
+use megabatch_nn::graph::samples_of;
 use megabatch_order::Order;
 use serde::Serialize;
 
@@ -60,13 +61,17 @@ impl StreamedReads {
             (first..train.len().min(first + batch_size)).map(|position| train[epoch.sample(position)]).collect()
         };
         let batches: Vec<Vec<usize>> = (0..BATCHES.min(all)).map(batch).collect();
+        let units: usize = batches.iter().map(Vec::len).sum();
+        let batches: Vec<Vec<usize>> = match job.data.samples().graphs() {
+            Some(graphs) => batches.iter().map(|of_batch| samples_of(graphs, of_batch)).collect(),
+            None => batches,
+        };
         let series = job.data.streamable().expect("what is streamed is a series");
         let bytes = series.batch_bytes(cache_bytes, &batches)?;
-        let samples: usize = batches.iter().map(Vec::len).sum();
-        let of_samples = |count: usize| (bytes as u128 * count as u128 / samples.max(1) as u128) as u64;
+        let of_units = |count: usize| (bytes as u128 * count as u128 / units.max(1) as u128) as u64;
         Ok(StreamedReads {
-            step_bytes: of_samples(training.step_samples().min(train.len())),
-            epoch_bytes: of_samples(train.len()),
+            step_bytes: of_units(training.step_samples().min(train.len())),
+            epoch_bytes: of_units(train.len()),
             resident_bytes: series.resident_bytes(),
         })
     }

@@ -20,11 +20,11 @@ use megabatch_trainer::{
     cross_sectional_deviation, reduction_blocks,
 };
 
-use crate::adapters::data::Data;
+use crate::adapters::data::{Data, DataFile};
 use crate::adapters::neighbours::Neighbours;
-use crate::adapters::verified::VerifiedFiles;
 use crate::config::{Config, IdleSetting, JobTraits};
 use crate::error::{Error, Kind, Result};
+use crate::host::Host;
 use crate::nouns::Nouns;
 use crate::text::bytes;
 use computing::{Computing, DeviceRequest, RequestedGpu};
@@ -46,6 +46,8 @@ pub(crate) struct TrainingSetup {
     /// Bytes that the job may take.
     pub(crate) memory_bytes: usize,
     pub(crate) data: Data,
+    /// The files of the data.
+    pub(crate) files: Vec<DataFile>,
     pub(crate) split: Split,
     pub(crate) config: Config,
     pub(crate) training: trainer::Config,
@@ -62,6 +64,8 @@ pub(crate) struct TrainingSetup {
     stored_rows: usize,
     /// Sizes of the series, where it may stay in its file.
     streamable: Option<StreamableSeries>,
+    /// States that the run carries, or evaluates from; `None` where windows begin with zeros.
+    carried: Option<CarriedStates>,
     cache_folder: Option<PathBuf>,
     /// Processes that train together.
     pub(crate) ranks: usize,
@@ -85,8 +89,8 @@ pub(crate) struct Request<'a> {
     /// Memory of another machine, to plan for it.
     pub(crate) memory_bytes: Option<usize>,
     pub(crate) intent: Intent,
-    /// Folder that keeps the choice of GPU kernels, and which series were verified.
-    pub(crate) cache_folder: Option<&'a Path>,
+    /// Its cache folder keeps the choice of GPU kernels, and which series were verified.
+    pub(crate) host: &'a Host<'a>,
 }
 
 impl TrainingSetup {
@@ -185,7 +189,7 @@ impl TrainingSetup {
 
     /// Bytes that `training` takes beside the data.
     pub(crate) fn footprint(&self, training: &trainer::Config) -> Result<Footprint> {
-        let footprint = footprint(self.data.samples(), &self.split, training)?;
+        let footprint = footprint(self.data.samples(), &self.split, training, self.carried.as_ref())?;
         if self.ranks < 2 {
             return Ok(footprint);
         }
@@ -238,8 +242,7 @@ impl TrainingSetup {
         device.set_budget_bytes(Some(memory_bytes));
         let path = data_path(&config, request.data)?;
         let not_even_data = |error| not_even_data(error, memory_bytes);
-        let verified = VerifiedFiles::below(request.cache_folder);
-        let mut data = Data::open(&path, &config, &device, &verified).map_err(not_even_data)?;
+        let mut data = Data::open(&path, &config, &device, request.host).map_err(not_even_data)?;
         let split = data.split(&config)?;
         if config.text("training.loss") == Some("auto") && config.tasks().is_none() {
             config.set_choice("training.loss", data.default_loss());
@@ -255,12 +258,11 @@ impl TrainingSetup {
         let unfit = |error| Error::from(error).context(path.display().to_string());
         training.check_samples(data.samples()).map_err(unfit)?;
         let Computing { gpu, skip_reason: gpu_passed_over } = named.computing(training.check_on_gpu())?;
-        let needs_resident = needs_resident_series(&data, &training, gpu.is_some() || gpu_asked.is_some());
-        let streamable = match needs_resident {
-            Some(needs) => {
+        let streamable = match gpu.is_some() || gpu_asked.is_some() {
+            true => {
                 if let (Some("streamed"), Some(series)) = (config.text("data.residency"), data.series()) {
                     return Err(Error::usage(format!(
-                        "data.residency=streamed: {needs} needs the series in memory, {}; leave it at auto",
+                        "data.residency=streamed: training on a GPU needs the series in memory, {}; leave it at auto",
                         bytes(usize::try_from(series.resident_bytes()).unwrap_or(usize::MAX))
                     )));
                 }
@@ -269,9 +271,11 @@ impl TrainingSetup {
                 }
                 None
             }
-            None => data.streamable().map(StreamableSeries::of).transpose()?,
+            false => data.streamable().map(StreamableSeries::of).transpose()?,
         };
-        let model_bytes = footprint(data.samples(), &split, &training)?.total_bytes();
+        let carried = || CarriedStates::of(&training, data.samples(), &split.train, &split.validation);
+        let carried = training.streams().then(carried).transpose()?;
+        let model_bytes = footprint(data.samples(), &split, &training, carried.as_ref())?.total_bytes();
         let cached_bytes = device.scope("data/cache").usage().allocated_bytes;
         let held_beside_bytes = device.usage().allocated_bytes - cached_bytes + data.beside_bytes();
         let stored_rows = stored_rows(&data)?;
@@ -286,6 +290,7 @@ impl TrainingSetup {
             };
             ready.map_err(|error| not_even_data(error.into()))?;
         }
+        let files = data.files(request.host)?;
         Ok(TrainingSetup {
             device,
             gpu,
@@ -293,6 +298,7 @@ impl TrainingSetup {
             gpu_passed_over,
             memory_bytes,
             data,
+            files,
             split,
             config,
             training,
@@ -302,7 +308,8 @@ impl TrainingSetup {
             held_beside_bytes,
             stored_rows,
             streamable,
-            cache_folder: request.cache_folder.map(Path::to_owned),
+            carried,
+            cache_folder: request.host.cache_folder.clone(),
             ranks: 1,
         })
     }
@@ -359,16 +366,6 @@ struct StreamableSeries {
 impl StreamableSeries {
     fn of(series: &SeriesSource) -> megabatch_chunk_io::Result<Self> {
         Ok(StreamableSeries { resident_bytes: series.resident_bytes(), cache: series.cache_bounds()? })
-    }
-}
-
-/// What needs a series in memory, in words of a setting.
-fn needs_resident_series(data: &Data, training: &trainer::Config, is_on_gpu: bool) -> Option<&'static str> {
-    match training {
-        _ if data.is_joined_by_graphs() => Some("a graph over instruments"),
-        trainer::Config { carry_state: true, .. } => Some("training.carry_state=true"),
-        _ if training.streams() => Some("training.loss_on=every_step"),
-        _ => is_on_gpu.then_some("training on a GPU"),
     }
 }
 
@@ -431,7 +428,12 @@ fn chunk_bytes_set(config: &Config) -> Option<u64> {
 }
 
 /// Bytes that `training` takes beside the data.
-fn footprint(samples: &dyn Samples, split: &Split, training: &trainer::Config) -> Result<Footprint> {
+fn footprint(
+    samples: &dyn Samples,
+    split: &Split,
+    training: &trainer::Config,
+    carried: Option<&CarriedStates>,
+) -> Result<Footprint> {
     let shape = samples.shape();
     let footprint = match samples.graphs() {
         Some(graphs) => {
@@ -440,11 +442,7 @@ fn footprint(samples: &dyn Samples, split: &Split, training: &trainer::Config) -
         }
         None => Footprint::of(training, shape, split.validation.len())?,
     };
-    if !training.streams() {
-        return Ok(footprint);
-    }
-    let states = CarriedStates::of(training, samples, &split.train, &split.validation)?;
-    Ok(footprint.with_carried_states(training, shape, &states))
+    Ok(carried.map_or(footprint, |states| footprint.with_carried_states(training, shape, states)))
 }
 
 /// Says what did not fit, where the memory that was granted does not hold the data alone.

@@ -39,7 +39,7 @@ pub(super) fn train_folds(
     if request.start == Start::Resume {
         require_same_folds(folder, &config)?;
     }
-    let plan = look_ahead(request, &config, folds)?;
+    let plan = look_ahead(request, &config, folds, host)?;
     let _taken = folder.take()?;
     folder.begin(&config, &plan)?;
     drop(plan);
@@ -89,7 +89,7 @@ fn train_fold(request: &TrainRequest, folder: &RunFolder, mut config: Config, ho
 
 /// The plan of the last fold, which may have most to train on, after a look at the splits of all:
 /// what is wrong with one is to be known before the first is trained.
-fn look_ahead(request: &TrainRequest, config: &Config, folds: FoldPlan) -> Result<Plan> {
+fn look_ahead(request: &TrainRequest, config: &Config, folds: FoldPlan, host: &Host<'_>) -> Result<Plan> {
     let of_fold = |fold: usize| {
         let mut config = config.clone();
         folds.choose(&mut config, fold);
@@ -106,7 +106,7 @@ fn look_ahead(request: &TrainRequest, config: &Config, folds: FoldPlan) -> Resul
         max_steps: request.max_steps,
         memory_bytes: None,
         intent: Intent::Plan,
-        cache_folder: None,
+        host,
     };
     let job = TrainingSetup::open(job).with_context(|| format!("fold {}", folds.folds))?;
     for fold in 0..folds.folds {

@@ -108,7 +108,7 @@ fn prepare(
         max_steps: request.max_steps,
         memory_bytes,
         intent: Intent::Run,
-        cache_folder: host.cache_folder.as_deref(),
+        host,
     })?;
     if let Some(ranks) = ranks {
         job.ranks = ranks.peers.world();

@@ -2,55 +2,145 @@
 
 //! Bars of a series whose states are carried or read.
 
-use megabatch_nn::batch::SeriesView;
+use std::ops::Range;
 
-use crate::data::samples::Samples;
+use megabatch_nn::batch::{SegmentBars, SeriesSpan, SeriesView, WindowEnd};
+use megabatch_nn::model::SampleShape;
+
+use crate::data::samples::{Samples, StreamedSeries};
 use crate::error::{Error, Result};
 
-/// The bars whose states are carried, by timeframe, ascending.
-///
-/// # Errors
-/// [`Error::NeedsSeries`] for samples that are not slices of series; as [`SeriesView::check`] and
-/// [`SeriesView::window_start`].
-pub(crate) fn carried_rows(samples: &dyn Samples, indices: &[usize]) -> Result<Vec<Vec<usize>>> {
-    let (shape, series) = (samples.shape(), series_of(samples)?);
-    let rows = |k: usize| {
-        let mut rows = Vec::new();
-        for &sample in indices {
-            let start = series.window_start(shape, k, sample)?;
-            if start > series.timeframes[k].segment_start(start) {
-                rows.push(start - 1);
+/// Samples whose window ends are read from a file at once.
+const ENDS_AT_ONCE: usize = 1 << 16;
+
+/// Samples of an evaluation whose states are held at once, where states begin with their segment.
+pub(crate) const HELD_SAMPLES: usize = 1 << 17;
+
+/// Samples of whole batches, about `held_samples`.
+pub(crate) fn piece_of_batches(held_samples: usize, batch_size: usize) -> usize {
+    (held_samples / batch_size.max(1)).max(1) * batch_size
+}
+
+/// Series that samples are slices of, wherever it is.
+pub(crate) struct SlicedSeries<'a> {
+    shape: &'a SampleShape,
+    place: Place<'a>,
+}
+
+/// Place of the bars.
+enum Place<'a> {
+    Memory(SeriesView<'a>),
+    File(&'a dyn StreamedSeries),
+}
+
+impl<'a> SlicedSeries<'a> {
+    /// The series of samples whose states are to be carried from bar to bar.
+    ///
+    /// # Errors
+    /// [`Error::NeedsSeries`] for samples that are not slices of series; as [`SeriesView::check`].
+    pub(crate) fn of(samples: &'a dyn Samples) -> Result<Self> {
+        let shape = samples.shape();
+        let place = match (samples.series(), samples.streamed_series()) {
+            (Some(series), _) => {
+                series.check(shape)?;
+                Place::Memory(series)
+            }
+            (None, Some(series)) => Place::File(series),
+            (None, None) => {
+                let expected = "false for samples that are stored as windows, which do not tell what bar came before";
+                return Err(Error::NeedsSeries { setting: "carry_state", value: "true", expected });
+            }
+        };
+        Ok(SlicedSeries { shape, place })
+    }
+
+    fn span(&self, k: usize) -> SeriesSpan<'_> {
+        match &self.place {
+            Place::Memory(series) => SeriesSpan {
+                bars: series.timeframes[k].values.len() / self.shape.timeframes[k].features,
+                segment_starts: series.timeframes[k].segment_starts,
+            },
+            Place::File(series) => SeriesSpan { bars: series.bars(k), segment_starts: series.segment_starts(k) },
+        }
+    }
+
+    /// Gives `each` the row of the first bar of each sample's window in timeframe `k`.
+    ///
+    /// # Errors
+    /// As [`SeriesView::window_start`]; [`Error::Gather`].
+    fn each_start(&self, k: usize, indices: &[usize], mut each: impl FnMut(usize)) -> Result<()> {
+        match &self.place {
+            Place::Memory(series) => {
+                for &sample in indices {
+                    each(series.window_start(self.shape, k, sample)?);
+                }
+            }
+            Place::File(series) => {
+                let (span, timeframe) = (self.span(k), &self.shape.timeframes[k]);
+                let mut ends = vec![0; ENDS_AT_ONCE.min(indices.len())];
+                for part in indices.chunks(ENDS_AT_ONCE) {
+                    let (ends, count) = (&mut ends[..part.len()], part.len());
+                    let (first, last) = (part.iter().copied().min(), part.iter().copied().max());
+                    let (first, last) = first.zip(last).expect("chunks are not empty");
+                    let failed = |source| Error::Gather { first, last, count, source };
+                    series.read_window_ends(k, part, ends).map_err(failed)?;
+                    for (&sample, &end) in part.iter().zip(&*ends) {
+                        each(span.window_start(timeframe, WindowEnd { sample, end })?);
+                    }
+                }
             }
         }
-        rows.sort_unstable();
-        rows.dedup();
-        Ok(rows)
-    };
-    (0..shape.timeframes.len()).map(rows).collect()
+        Ok(())
+    }
+
+    /// The bars whose states are carried to windows of `indices`, by timeframe, ascending.
+    ///
+    /// # Errors
+    /// As [`SeriesView::window_start`]; [`Error::Gather`].
+    pub(crate) fn carried_rows(&self, indices: &[usize]) -> Result<Vec<Vec<usize>>> {
+        self.rows(indices, |k, start| (start > self.segment_start(k, start)).then(|| start - 1))
+    }
+
+    /// The rows of the last bars of the windows of `indices`, by timeframe, ascending.
+    ///
+    /// # Errors
+    /// As [`SlicedSeries::carried_rows`].
+    pub(crate) fn distinct_ends(&self, indices: &[usize]) -> Result<Vec<Vec<usize>>> {
+        self.rows(indices, |k, start| Some(start + self.shape.timeframes[k].steps - 1))
+    }
+
+    /// The distinct rows that `row` has for the first bars of windows, by timeframe, ascending.
+    fn rows(&self, indices: &[usize], row: impl Fn(usize, usize) -> Option<usize>) -> Result<Vec<Vec<usize>>> {
+        let of_timeframe = |k: usize| {
+            let mut rows = Vec::new();
+            self.each_start(k, indices, |start| rows.extend(row(k, start)))?;
+            rows.sort_unstable();
+            rows.dedup();
+            Ok(rows)
+        };
+        (0..self.shape.timeframes.len()).map(of_timeframe).collect()
+    }
 }
 
-/// The series of samples whose states are to be carried from bar to bar.
-pub(crate) fn series_of(samples: &dyn Samples) -> Result<SeriesView<'_>> {
-    let Some(series) = samples.series() else {
-        let expected = "false for samples that are stored as windows, which do not tell what bar came before";
-        return Err(Error::NeedsSeries { setting: "carry_state", value: "true", expected });
-    };
-    series.check(samples.shape())?;
-    Ok(series)
-}
+impl SegmentBars for SlicedSeries<'_> {
+    type Error = Error;
 
-/// The rows of the last bars of the windows of `indices`, by timeframe, ascending.
-///
-/// # Errors
-/// As [`carried_rows`].
-pub(crate) fn distinct_ends(samples: &dyn Samples, indices: &[usize]) -> Result<Vec<Vec<usize>>> {
-    let (shape, series) = (samples.shape(), series_of(samples)?);
-    let ends = |k: usize| {
-        let end = |&sample: &usize| Ok(series.window_start(shape, k, sample)? + shape.timeframes[k].steps - 1);
-        let mut ends = indices.iter().map(end).collect::<Result<Vec<_>>>()?;
-        ends.sort_unstable();
-        ends.dedup();
-        Ok(ends)
-    };
-    (0..shape.timeframes.len()).map(ends).collect()
+    fn segment_start(&self, k: usize, row: usize) -> usize {
+        self.span(k).segment_start(row)
+    }
+
+    fn bars<'b>(&'b self, k: usize, rows: Range<usize>, buffer: &'b mut [f32]) -> Result<&'b [f32]> {
+        match &self.place {
+            Place::Memory(series) => {
+                let width = self.shape.timeframes[k].features;
+                Ok(&series.timeframes[k].values[rows.start * width..rows.end * width])
+            }
+            Place::File(series) => {
+                let timeframe = &self.shape.timeframes[k].name;
+                let read = series.read_bars(k, std::slice::from_ref(&rows), buffer);
+                read.map_err(|source| Error::Bars { timeframe: timeframe.clone(), rows, source })?;
+                Ok(buffer)
+            }
+        }
+    }
 }

@@ -21,7 +21,7 @@ use largest::largest_batch;
 
 use crate::config::Config;
 use crate::config::countable::check_countable;
-use crate::data::carried_rows::{carried_rows, distinct_ends};
+use crate::data::carried_rows::{HELD_SAMPLES, SlicedSeries, piece_of_batches};
 use crate::data::samples::Samples;
 use crate::data::schedule::Schedule;
 use crate::error::Result;
@@ -62,10 +62,17 @@ pub fn reduction_blocks(config: &Config, train_samples: usize) -> Result<usize> 
 pub struct CarriedStates {
     /// Bars before the first bars of the training windows, by timeframe.
     training: Vec<usize>,
-    /// Last bars of the validation windows, by timeframe.
-    validation: Vec<usize>,
-    /// Bars that the validation windows cover, by timeframe.
-    validation_covered: Vec<usize>,
+    /// States of the pieces of a validation.
+    validation: Vec<HeldStates>,
+}
+
+/// Number of states that a validation holds at once, by timeframe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct HeldStates {
+    /// Last bars of the windows.
+    ends: Vec<usize>,
+    /// Bars that the windows cover.
+    covered: Vec<usize>,
 }
 
 impl CarriedStates {
@@ -74,18 +81,26 @@ impl CarriedStates {
     ///
     /// # Errors
     /// [`Error::NeedsSeries`](crate::Error::NeedsSeries) for samples that are stored as windows,
-    /// and whatever is wrong with series.
+    /// [`Error::Gather`](crate::Error::Gather), and whatever is wrong with series.
     pub fn of(config: &Config, samples: &dyn Samples, train: &[usize], validation: &[usize]) -> Result<Self> {
-        let train = if config.carry_state { train } else { &[] };
+        let series = SlicedSeries::of(samples)?;
         let count = |rows: Vec<Vec<usize>>| rows.iter().map(Vec::len).collect();
-        let ends = distinct_ends(samples, &config.evaluated(validation))?;
-        let covered = ends.iter().zip(&samples.shape().timeframes);
-        let any = Pooling::Attention { heads: 1 };
-        Ok(CarriedStates {
-            training: count(carried_rows(samples, train)?),
-            validation_covered: covered.map(|(ends, tf)| read_rows(any, ends.clone(), tf.steps).len()).collect(),
-            validation: count(ends),
-        })
+        let training = series.carried_rows(if config.carry_state { train } else { &[] })?;
+        let evaluated = config.evaluated(validation);
+        // The stretches of some are computed at once, see `Predictions`.
+        let piece = match evaluated.len() < validation.len() {
+            true => evaluated.len(),
+            false => piece_of_batches(HELD_SAMPLES, config.batch_size),
+        };
+        let held = |piece: &[usize]| {
+            let ends = series.distinct_ends(piece)?;
+            let any = Pooling::Attention { heads: 1 };
+            let covered = ends.iter().zip(&samples.shape().timeframes);
+            let covered = covered.map(|(ends, timeframe)| read_rows(any, ends.clone(), timeframe.steps).len());
+            Ok(HeldStates { covered: covered.collect(), ends: count(ends) })
+        };
+        let validation = evaluated.chunks(piece.max(1)).map(held).collect::<Result<_>>()?;
+        Ok(CarriedStates { training: count(training), validation })
     }
 }
 
@@ -161,16 +176,17 @@ impl Footprint {
         let training = training.map(|(&rows, timeframe)| {
             carried_len(2 * layers * hidden, rows, config.step_samples().saturating_mul(timeframe.steps))
         });
-        let is_validated = states.validation.iter().any(|&ends| ends > 0);
-        let read = match pooling {
-            Pooling::Last => &states.validation,
-            Pooling::Attention { .. } => &states.validation_covered,
-        };
-        let read = read.iter().zip(&shape.timeframes).map(|(&rows, timeframe)| (rows, timeframe.steps));
         let model =
             Model::new(shape.clone(), config.model.for_loss(config.loss)).expect("a footprint is that of a model");
-        let validation = if is_validated { streamed_len(&model, config.compute(), read) } else { 0 };
-        let numbers = training.sum::<usize>() + validation;
+        let held = states.validation.iter().map(|HeldStates { ends, covered }| {
+            let read = match pooling {
+                Pooling::Last => ends,
+                Pooling::Attention { .. } => covered,
+            };
+            let read = read.iter().zip(&shape.timeframes).map(|(&rows, timeframe)| (rows, timeframe.steps));
+            streamed_len(&model, config.compute(), read)
+        });
+        let numbers = training.sum::<usize>() + held.max().unwrap_or(0);
         Footprint { carried_bytes: numbers * size_of::<f32>(), ..self }
     }
 

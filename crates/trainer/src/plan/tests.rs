@@ -265,7 +265,8 @@ fn settings_that_multiply_to_more_than_can_be_counted_are_refused() {
         threads: 2,
         ..Config::default()
     };
-    let states = CarriedStates { training: vec![7, 2], validation: vec![3, 1], validation_covered: vec![9, 4] };
+    let validation = vec![HeldStates { ends: vec![3, 1], covered: vec![9, 4] }];
+    let states = CarriedStates { training: vec![7, 2], validation };
     let footprint = |config: &Config| Footprint::of(config, &shape, 3);
     for most in [1_000_000_000, usize::MAX] {
         let config = config(64, most);

@@ -27,6 +27,7 @@ use crate::config::Config;
 use crate::config::countable::check_countable;
 use crate::config::divergence::DivergenceState;
 use crate::config::early_stopping::EarlyStoppingState;
+use crate::data::carried_rows::HELD_SAMPLES;
 use crate::data::prefetch::{GatherMode, Source, with_batches};
 use crate::data::samples::{Samples, resident_series};
 use crate::data::schedule::Schedule;
@@ -477,6 +478,7 @@ impl Trainer {
             compute: Compute { batch_size: limits.batch_size, ..self.config.compute() },
             chunk_percent: limits.chunk_percent,
             states: if self.config.streams() { States::Segments } else { States::Windows },
+            held_samples: HELD_SAMPLES,
             reads_bars: false,
         }
     }
@@ -492,7 +494,8 @@ impl Trainer {
     }
 
     fn check_mode(&self, run: &Run<'_>) -> Result<()> {
-        if self.config.loss_on == LossOn::EveryStep && run.samples.series().is_none() {
+        let is_series = || run.samples.series().is_some() || run.samples.streamed_series().is_some();
+        if self.config.loss_on == LossOn::EveryStep && !is_series() {
             let expected = "last_step for samples that are stored as windows, which have no bars in common";
             return Err(Error::NeedsSeries { setting: "loss_on", value: "every_step", expected });
         }

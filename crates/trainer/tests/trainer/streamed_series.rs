@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use megabatch_gpu_core::Device;
-use megabatch_nn::model::SampleShape;
+use megabatch_nn::batch::LossOn;
+use megabatch_nn::model::{ModelConfig, SampleShape};
 use megabatch_trainer::{
     Baselines, Batch, Checkpoints, Config, Error, Evaluation, Run, Samples, Selection, SeriesInMemory, StreamedSeries,
     Trainer, Waits,
 };
 use proptest::prelude::*;
 
-use crate::made_up::{config, listen, series, steps_of};
+use crate::made_up::{config, listen, pooling_of, series, steps_of};
 
 type SourceError = Box<dyn StdError + Send + Sync>;
 
@@ -22,11 +23,13 @@ struct FromFile {
     inner: SeriesInMemory,
     reads: AtomicUsize,
     fails_at: Option<usize>,
+    /// Row of the first timeframe that cannot be read.
+    lost_row: Option<usize>,
 }
 
 impl FromFile {
     fn new(fails_at: Option<usize>) -> Self {
-        FromFile { inner: series(), reads: AtomicUsize::new(0), fails_at }
+        FromFile { inner: series(), reads: AtomicUsize::new(0), fails_at, lost_row: None }
     }
 
     fn note_read(&self) -> Result<(), SourceError> {
@@ -73,6 +76,9 @@ impl StreamedSeries for FromFile {
 
     fn read_bars(&self, k: usize, rows: &[Range<usize>], bars: &mut [f32]) -> Result<(), SourceError> {
         self.note_read()?;
+        if k == 0 && self.lost_row.is_some_and(|row| rows.iter().any(|rows| rows.contains(&row))) {
+            return Err("/series/M1/values: rows 3 to 9: series.h5: cannot read the file".into());
+        }
         let (all, width) = (self.inner.series().unwrap().timeframes[k].values, self.shape().timeframes[k].features);
         let read: Vec<f32> = rows.iter().flat_map(|rows| &all[rows.start * width..rows.end * width]).copied().collect();
         bars.copy_from_slice(&read);
@@ -107,15 +113,31 @@ fn outcome(config: &Config, samples: &dyn Samples) -> (Vec<u64>, Vec<u32>, Evalu
     (losses, weights, evaluation)
 }
 
+/// Training by windows, with carried state, at every step, and with both.
+fn kind_of(kind: usize) -> Config {
+    let loss_on = if kind >= 2 { LossOn::EveryStep } else { LossOn::LastStep };
+    Config { carry_state: kind % 2 == 1, loss_on, ..config() }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
     fn series_in_a_file_train_the_model_that_series_in_memory_train(
         batch_size in 1_usize..40, run_length in 1_usize..70, accumulation_steps in 1_usize..3, threads in 1_usize..3,
+        (kind, pools, validates_some) in (0_usize..4, 0_usize..2, any::<bool>()),
     ) {
-        let run_length = Some(run_length);
-        let config = Config { batch_size, run_length, accumulation_steps, threads, epochs: 2, ..config() };
+        let model = ModelConfig { pooling: pooling_of(pools, 5), ..config().model };
+        let config = Config {
+            model,
+            batch_size,
+            run_length: Some(run_length),
+            accumulation_steps,
+            threads,
+            epochs: 2,
+            validation_samples: validates_some.then_some(13),
+            ..kind_of(kind)
+        };
         let streamed = FromFile::new(None);
         prop_assert_eq!(outcome(&config, &streamed), outcome(&config, &series()));
         prop_assert!(streamed.reads.load(Relaxed) > 0);
@@ -139,25 +161,48 @@ fn waits_for_a_file_have_a_cause_and_bytes() {
 /// the weights of one that no read failed.
 #[test]
 fn a_read_that_fails_is_named_and_the_run_resumes() {
-    let config = Config { batch_size: 16, max_steps: Some(9), ..config() };
-    let train: Vec<usize> = (0..100).collect();
-    let trainer = || Trainer::new(&Device::cpu(), config.clone(), series().shape().clone()).unwrap();
-    let weights = |trainer: &Trainer| trainer.parameters().values().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-    let whole = series();
-    let mut uninterrupted = trainer();
-    let run = Run { samples: &whole, train: &train, validation: &[], checkpoints: None };
-    uninterrupted.train(&run, &mut listen).unwrap();
-    for fails_at in (0..45).step_by(4) {
-        let folder = tempfile::tempdir().unwrap();
-        let checkpoints = Checkpoints { every_steps: Some(2), ..Checkpoints::new(folder.path()) };
-        let samples = FromFile::new(Some(fails_at));
-        let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: Some(&checkpoints) };
-        let error = trainer().train(&run, &mut listen).unwrap_err();
-        assert!(matches!(error, Error::Gather { .. }), "{error}");
-        assert!(error.to_string().contains("/targets: rows 3 to 9: series.h5"), "{error}");
-        let mut resumed = trainer();
-        resumed.resume(&run).unwrap();
-        resumed.train(&run, &mut listen).unwrap();
-        assert_eq!(weights(&resumed), weights(&uninterrupted), "read {fails_at} failed");
+    for kind in [0, 1, 2] {
+        let config = Config { batch_size: 16, max_steps: Some(9), threads: 1, ..kind_of(kind) };
+        let (train, validation): (Vec<usize>, Vec<usize>) = ((0..100).collect(), (80..100).collect());
+        let trainer = || Trainer::new(&Device::cpu(), config.clone(), series().shape().clone()).unwrap();
+        let weights = |trainer: &Trainer| trainer.parameters().values().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        let whole = FromFile::new(None);
+        let mut uninterrupted = trainer();
+        let run = Run { samples: &whole, train: &train, validation: &validation, checkpoints: None };
+        uninterrupted.train(&run, &mut listen).unwrap();
+        let reads = whole.reads.load(Relaxed);
+        assert!(reads > 45, "{reads} reads");
+        for fails_at in (0..reads).step_by(13) {
+            let folder = tempfile::tempdir().unwrap();
+            let checkpoints = Checkpoints { every_steps: Some(2), ..Checkpoints::new(folder.path()) };
+            let samples = FromFile::new(Some(fails_at));
+            let run = Run { samples: &samples, checkpoints: Some(&checkpoints), ..run };
+            let error = trainer().train(&run, &mut listen).unwrap_err();
+            assert!(matches!(error, Error::Gather { .. } | Error::Bars { .. }), "{error}");
+            assert!(error.to_string().contains("/targets: rows 3 to 9: series.h5"), "{error}");
+            let mut resumed = trainer();
+            resumed.resume(&run).unwrap();
+            resumed.train(&run, &mut listen).unwrap();
+            assert_eq!(weights(&resumed), weights(&uninterrupted), "read {fails_at} failed");
+        }
+    }
+}
+
+/// Bars before the windows that are evaluated, over which their states are computed.
+#[test]
+fn bars_that_states_are_computed_over_are_named_where_they_cannot_be_read() {
+    let config = Config { carry_state: true, ..config() };
+    let second_segment = series().series().unwrap().timeframes[0].segment_starts[1] as usize;
+    for (lost_row, fails) in [(second_segment, true), (second_segment - 1, false)] {
+        let samples = FromFile { lost_row: Some(lost_row), ..FromFile::new(None) };
+        let mut trainer = Trainer::new(&Device::cpu(), config.clone(), series().shape().clone()).unwrap();
+        let evaluated = trainer.evaluate(Selection { samples: &samples, indices: &[95, 99] }, None);
+        assert_eq!(evaluated.is_err(), fails);
+        if let Err(error) = evaluated {
+            assert!(matches!(&error, Error::Bars { .. }), "{error}");
+            let expected = format!("reading bars {second_segment}..");
+            assert!(error.to_string().starts_with(&expected), "{error}");
+            assert!(error.to_string().contains(" of M1 failed: /series/M1/values: rows 3 to 9: series.h5"), "{error}");
+        }
     }
 }

@@ -15,19 +15,18 @@ mod trace;
 mod worker;
 mod workspace;
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use megabatch_amp::{Accuracy, Precision};
 use megabatch_gpu_core::{Device, Scope};
 use rayon::prelude::*;
 
-use crate::batch::{BatchView, Series};
+use crate::batch::{BatchView, SegmentBars};
 use crate::cpu::carried::Carried;
 use crate::cpu::kernel::pairs::PairIsa;
 use crate::cpu::profile::Profile;
 use crate::cpu::shard::{PackedWeights, Shard, ShardWorkspace, Weights};
-use crate::cpu::stateful_inference::{StatefulInference, work_off};
+use crate::cpu::stateful_inference::StatefulInference;
 use crate::error::{Error, Result};
 use crate::graph::Graphs;
 use crate::loss::Objective;
@@ -438,18 +437,25 @@ fn add_in_order(workers: &[Worker], gradients: &mut TensorSet) {
 
 /// Carried state with the weights at rest, see [`StatefulInference`].
 impl Engine {
-    /// Computes the states that `streamed` asks for, on all threads.
-    pub fn stream(
+    /// Computes the states that `streamed` asks for, over `bars`, on all threads.
+    ///
+    /// # Errors
+    /// Whatever keeps `bars` from being read; the states are then of no meaning.
+    pub fn stream<B: SegmentBars>(
         &mut self,
         model: &Model,
         parameters: &TensorSet,
-        series: &[Series<'_>],
+        bars: &B,
         streamed: &mut StatefulInference,
-    ) {
+    ) -> std::result::Result<(), B::Error> {
         let weights = weights(model, parameters, &self.weights, &self.working);
-        let passages = Mutex::new(streamed.passages(model, series).into_iter());
-        let workers = self.workers.par_iter_mut();
-        self.pool.install(|| workers.for_each(|worker| work_off(&passages, weights, &mut worker.memory)));
+        let (pool, workers) = (&self.pool, &mut self.workers);
+        streamed.with_passages(model, bars, |passages, buffers| {
+            let workers = workers.par_iter_mut().zip(buffers);
+            pool.install(|| {
+                workers.for_each(|(worker, buffer)| passages.work_off(weights, &mut worker.memory, buffer));
+            });
+        })
     }
 
     /// The weights that everything is computed with: `parameters`, or what [`Engine::load`] made of

@@ -37,7 +37,7 @@ fn job(folder: &std::path::Path, settings: &[&str]) -> TrainingSetup {
         max_steps: None,
         memory_bytes: None,
         intent: Intent::Run,
-        cache_folder: None,
+        host: &Host::silent(),
     })
     .unwrap()
 }

@@ -17,6 +17,7 @@ use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Model, Pooling, TensorSet, load_weights};
 
 use crate::config::refuse_on_gpu;
+use crate::data::carried_rows::HELD_SAMPLES;
 use crate::data::level::Level;
 use crate::data::samples::{Samples, resident_series};
 use crate::error::{Error, Result};
@@ -297,6 +298,7 @@ impl Predictor {
             compute: self.compute,
             chunk_percent: 100,
             states: self.states,
+            held_samples: HELD_SAMPLES,
             reads_bars: false,
         })
     }

@@ -10,7 +10,7 @@ use megabatch_nn::graph::SeenEdges;
 use megabatch_nn::model::{Model, TensorSet};
 
 use super::{Selection, check_shape, graphs_of};
-use crate::data::carried_rows::{distinct_ends, series_of};
+use crate::data::carried_rows::{SlicedSeries, piece_of_batches};
 use crate::data::prefetch::{BatchFeed, GatherMode, Source, with_batches};
 use crate::error::Result;
 
@@ -28,6 +28,8 @@ pub(crate) struct Predictions<'a> {
     /// Size of the chunks that samples load ahead, of what was planned.
     pub(crate) chunk_percent: u32,
     pub(crate) states: States,
+    /// Samples whose states are held at once, where they begin with their segment.
+    pub(crate) held_samples: usize,
     /// True if batches have the bars of their windows also where a GPU has the series, for others
     /// than the model.
     pub(crate) reads_bars: bool,
@@ -43,6 +45,18 @@ pub(crate) enum States {
     /// With a warm-up before each stretch of the samples, which are few among those of their
     /// segments.
     Stretches,
+}
+
+/// States that batches are predicted from, of some samples at a time.
+struct CarriedPass<'a> {
+    inference: StatefulInference,
+    series: SlicedSeries<'a>,
+    /// Samples whose states are yet to be computed, in the order of batches.
+    left: &'a [usize],
+    /// Samples whose states are computed at once: those of whole batches.
+    piece: usize,
+    /// Samples of the states that are held, of which no batch has come yet.
+    held: usize,
 }
 
 /// Windows of a warm-up: the state of an LSTM forgets what came before within a few.
@@ -99,8 +113,8 @@ impl Predictions<'_> {
             None => {
                 let (model, parameters) = (self.model, self.parameters);
                 self.engine().load(model, parameters);
-                let streamed = if self.states == States::Windows { None } else { Some(self.stream(selection)?) };
-                with_batches(source, schedule, |feed| self.on_processor(computed, streamed, feed, see, each))
+                let carried = if self.states == States::Windows { None } else { Some(self.carried(selection)?) };
+                with_batches(source, schedule, |feed| self.on_processor(computed, carried, feed, see, each))
             }
         }
     }
@@ -108,7 +122,7 @@ impl Predictions<'_> {
     fn on_processor<S>(
         &mut self,
         computed: Computed,
-        mut streamed: Option<StatefulInference>,
+        mut carried: Option<CarriedPass<'_>>,
         feed: &mut BatchFeed<'_>,
         mut see: impl FnMut(&BatchView<'_>) -> Result<S>,
         mut each: impl FnMut(S, &[f32]) -> Result<Next>,
@@ -118,12 +132,16 @@ impl Predictions<'_> {
         while let Some(batch) = feed.next()? {
             numbers.resize(computed.len(model, &batch), 0.0);
             let engine = self.engine();
-            match &mut streamed {
-                Some(streamed) => engine.install(model, parameters, |weights| match computed {
-                    Computed::Outputs => streamed.predict(weights, &batch, &mut numbers),
-                    Computed::PoolingWeights => streamed.pooling_weights(weights, &batch, &mut numbers),
-                    Computed::FusionWeights => streamed.fusion_weights(weights, &batch, &mut numbers),
-                }),
+            match &mut carried {
+                Some(carried) => {
+                    carried.get_to(batch.len(), model, parameters, engine)?;
+                    let inference = &mut carried.inference;
+                    engine.install(model, parameters, |weights| match computed {
+                        Computed::Outputs => inference.predict(weights, &batch, &mut numbers),
+                        Computed::PoolingWeights => inference.pooling_weights(weights, &batch, &mut numbers),
+                        Computed::FusionWeights => inference.fusion_weights(weights, &batch, &mut numbers),
+                    });
+                }
                 None => match computed {
                     Computed::Outputs => engine.predict(model, parameters, &batch, &mut numbers),
                     Computed::PoolingWeights => engine.pooling_weights(model, parameters, &batch, &mut numbers),
@@ -141,19 +159,30 @@ impl Predictions<'_> {
         self.engine.as_deref_mut().expect("what no GPU computes, the processor does")
     }
 
-    /// The states at the last bars of the selection's windows.
-    fn stream(&mut self, selection: Selection<'_>) -> Result<StatefulInference> {
+    /// The states at the last bars of the selection's windows, before any is computed.
+    fn carried<'s>(&self, selection: Selection<'s>) -> Result<CarriedPass<'s>> {
         self.model.config().check_carried_state()?;
-        let series = series_of(selection.samples)?;
-        let ends = distinct_ends(selection.samples, selection.indices)?;
-        let mut streamed =
-            StatefulInference::new(&self.device.scope("carried/streamed"), self.model, self.compute, ends)?;
-        if self.states == States::Stretches {
-            streamed = streamed.with_warm_up(WARM_UP_WINDOWS);
+        let series = SlicedSeries::of(selection.samples)?;
+        let inference = StatefulInference::new(&self.device.scope("carried/streamed"), self.model, self.compute)?;
+        let (inference, piece) = match self.states {
+            States::Stretches => (inference.with_warm_up(WARM_UP_WINDOWS), usize::MAX),
+            _ => (inference, piece_of_batches(self.held_samples, self.compute.batch_size)),
+        };
+        Ok(CarriedPass { inference, series, left: selection.indices, piece, held: 0 })
+    }
+}
+
+impl CarriedPass<'_> {
+    /// Computes states until those of the next batch, of so many samples, are held.
+    fn get_to(&mut self, samples: usize, model: &Model, parameters: &TensorSet, engine: &mut Engine) -> Result<()> {
+        if self.held == 0 {
+            let (piece, left) = self.left.split_at(self.piece.min(self.left.len()));
+            self.inference.ask(model, self.series.distinct_ends(piece)?)?;
+            engine.stream(model, parameters, &self.series, &mut self.inference)?;
+            (self.left, self.held) = (left, piece.len());
         }
-        let (model, parameters) = (self.model, self.parameters);
-        self.engine().stream(model, parameters, &series.timeframes, &mut streamed);
-        Ok(streamed)
+        self.held -= samples;
+        Ok(())
     }
 }
 
@@ -190,4 +219,88 @@ fn on_gpu<S>(
         }
     }
     finish(submitted).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_amp::Precision;
+    use megabatch_nn::cpu::{Purpose, read_rows, streamed_len};
+    use megabatch_nn::model::{ModelConfig, Pooling, SampleShape, Timeframe};
+
+    use super::*;
+    use crate::data::samples::Samples;
+    use crate::data::series_in_memory::SeriesInMemory;
+
+    const SAMPLES: usize = 80;
+
+    /// Three windows end at each bar of one timeframe and six at each of the other; a second
+    /// segment begins in between.
+    fn series() -> SeriesInMemory {
+        let timeframe = |name: &str, steps| Timeframe { name: name.to_owned(), steps, features: 2 };
+        let shape = SampleShape { timeframes: vec![timeframe("M1", 6), timeframe("H1", 4)], outputs: 1 };
+        let (mut series, mut starts) = (Vec::new(), Vec::new());
+        for (timeframe, sharing) in shape.timeframes.iter().zip([3, 6]) {
+            let end = |n: usize| timeframe.steps - 1 + n / sharing + if n < 40 { 0 } else { timeframe.steps + 1 };
+            let values = (0..(end(SAMPLES) + 1) * 2).map(|n| (n as f32 * 0.7).sin()).collect();
+            starts.push(vec![0, (end(40) + 1 - timeframe.steps) as i64]);
+            series.push((values, (0..SAMPLES).map(|n| end(n) as i64).collect()));
+        }
+        SeriesInMemory::new(shape, series, vec![0.5; SAMPLES]).unwrap().with_segments(starts).unwrap()
+    }
+
+    /// Outputs, and the peak of the memory of states.
+    fn predicted(samples: &SeriesInMemory, config: ModelConfig, indices: &[usize], held: usize) -> (Vec<u32>, usize) {
+        let (device, compute) = (Device::cpu(), Compute { threads: 2, batch_size: 8 });
+        let model = Model::new(samples.shape().clone(), config).unwrap();
+        let parameters = model.initial_parameters(&device.scope("test"), 3).unwrap();
+        let mut engine = Engine::new(&device, &model, compute, Purpose::Prediction, Precision::Fp32).unwrap();
+        let mut predictions = Predictions {
+            model: &model,
+            parameters: &parameters,
+            engine: Some(&mut engine),
+            gpu: None,
+            device: &device,
+            compute,
+            chunk_percent: 100,
+            states: States::Segments,
+            held_samples: held,
+            reads_bars: false,
+        };
+        let mut outputs = Vec::new();
+        let each = |_: (), of_batch: &[f32]| {
+            outputs.extend(of_batch.iter().map(|x| x.to_bits()));
+            Ok(Next::Continue)
+        };
+        predictions.for_each(Selection { samples, indices }, |_| Ok(()), each).unwrap();
+        (outputs, device.scope("carried/streamed").usage().allocated_bytes_peak)
+    }
+
+    /// Outputs are those of states that are all held at once, and memory is that of the largest
+    /// piece.
+    #[test]
+    fn states_are_held_of_some_samples_at_a_time() {
+        let samples = series();
+        let series = SlicedSeries::of(&samples).unwrap();
+        for pooling in [Pooling::Last, Pooling::attention(6)] {
+            let config = ModelConfig { hidden: 6, pooling, ..ModelConfig::default() };
+            let model = Model::new(samples.shape().clone(), config).unwrap();
+            let ascending: Vec<usize> = (0..SAMPLES).collect();
+            let descending: Vec<usize> = ascending.iter().rev().copied().collect();
+            for indices in [ascending, descending] {
+                let (expected, all_at_once) = predicted(&samples, config, &indices, 1000);
+                for (held, piece) in [(1, 8), (8, 8), (31, 24)] {
+                    let (found, peak) = predicted(&samples, config, &indices, held);
+                    assert_eq!(found, expected, "{pooling:?}, {held} held");
+                    let numbers = indices.chunks(piece).map(|piece| {
+                        let ends = series.distinct_ends(piece).unwrap();
+                        let read = ends.into_iter().zip(&samples.shape().timeframes);
+                        let read = read.map(|(ends, tf)| (read_rows(pooling, ends, tf.steps).len(), tf.steps));
+                        streamed_len(&model, Compute { threads: 2, batch_size: 8 }, read)
+                    });
+                    assert_eq!(peak, numbers.max().unwrap() * size_of::<f32>());
+                    assert!(peak < all_at_once);
+                }
+            }
+        }
+    }
 }
