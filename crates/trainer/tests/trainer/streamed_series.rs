@@ -108,7 +108,7 @@ fn outcome(config: &Config, samples: &dyn Samples) -> (Vec<u64>, Vec<u32>, Evalu
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn series_in_a_file_train_the_model_that_series_in_memory_train(
