@@ -75,6 +75,13 @@ pub(crate) struct View<'a>(pub(crate) &'a [f32], pub(crate) Place);
 /// A panel-major matrix to write.
 pub(crate) struct ViewMut<'a>(pub(crate) &'a mut [f32], pub(crate) Place);
 
+impl ViewMut<'_> {
+    /// The same matrix from panel `panel` on.
+    pub(crate) fn panel(&mut self, panel: usize) -> ViewMut<'_> {
+        ViewMut(&mut *self.0, self.1.panel(panel))
+    }
+}
+
 /// Initial value of the sums of a product.
 #[derive(Clone, Copy)]
 pub(crate) enum Start<'a> {
@@ -89,6 +96,15 @@ pub(crate) enum Start<'a> {
 }
 
 impl Start<'_> {
+    /// The same from a panel and a row on.
+    fn part(self, panel: usize, row: usize) -> Self {
+        match self {
+            Start::Row(of_all) => Start::Row(&of_all[panel * PANEL..]),
+            Start::Rows(View(values, place)) => Start::Rows(View(values, place.panel(panel).row(row))),
+            Start::Zero | Start::Result => self,
+        }
+    }
+
     /// Start of the first panel's first row, null for the result itself, and the strides of panels
     /// and rows.
     ///
@@ -283,6 +299,18 @@ pub(crate) struct PanelProduct<'a> {
 }
 
 impl PanelProduct<'_> {
+    /// Some panels of some rows of the product, in single precision.
+    pub(crate) fn part(self, panels: &Range<usize>, rows: &Range<usize>) -> Self {
+        PanelProduct {
+            rows: rows.len(),
+            panels: panels.len(),
+            start: self.start.part(panels.start, rows.start),
+            a: View(self.a.0, self.a.1.row(rows.start)),
+            b: &self.b[panels.start * self.depth * PANEL..],
+            ..self
+        }
+    }
+
     /// Arguments of a kernel that writes the product to `to` [rows, panels · 16]: it sums `summed`
     /// words of a row of a, and a panel of b has `b_rows` rows.
     ///
