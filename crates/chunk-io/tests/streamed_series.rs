@@ -57,7 +57,7 @@ fn storages() -> impl Strategy<Value = Storage> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Ranges overlap, repeat and go back; caches hold one block, some, or all.
     #[test]

@@ -16,6 +16,7 @@ use std::time::Instant;
 use megabatch_gpu_core::{Device, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::cpu::graph_attention::{AttentionPass, NodeGradients, Nodes, PackedAttention, Passes};
+use megabatch_nn::cpu::team::Team;
 use megabatch_nn::graph::GraphView;
 use megabatch_nn::model::{AttentionKind, GraphActivation, GraphAttention, GraphConfig, Layout, TensorSet};
 use megabatch_segment::{Compressed, Csc, Csr};
@@ -118,7 +119,7 @@ impl Graph {
                 .expect("a graph by its columns"),
             attributes: &[],
         };
-        Nodes { graph, x: &self.x, dropout: None }
+        Nodes { graph, x: &self.x, dropout: None, team: Team::alone() }
     }
 }
 

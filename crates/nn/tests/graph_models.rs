@@ -163,8 +163,13 @@ impl Problem {
         ranges.map(|samples| self.targets_of(samples)).collect()
     }
 
-    /// By the engine.
+    /// By the engine, on two threads.
     fn found(&self) -> Results {
+        self.found_by(2)
+    }
+
+    /// By the engine.
+    fn found_by(&self, threads: usize) -> Results {
         let (model, shape, samples) = (&self.model, self.model.shape(), self.graphs.samples());
         let mut offsets = WindowOffsets::with_capacity(shape, samples);
         offsets.lay_windows(shape, samples);
@@ -177,7 +182,7 @@ impl Problem {
 
         let device = Device::cpu();
         let purpose = Purpose::Training { dropout: self.drops, runs: None, kept: Kept::Everything };
-        let compute = Compute { threads: 2, batch_size: self.graphs.len() };
+        let compute = Compute { threads, batch_size: self.graphs.len() };
         let mut engine = Engine::new(&device, model, compute, purpose, megabatch_amp::Precision::Fp32).unwrap();
         engine.make_room_for(model, Some(&self.graphs)).unwrap();
         engine.load(model, &self.parameters);
@@ -317,5 +322,38 @@ proptest! {
         let timeframes = windows.iter().enumerate().map(|(k, &(steps, features))| timeframe(k, steps, features));
         let shape = SampleShape { timeframes: timeframes.collect(), outputs };
         Problem::new(Model::new(shape, config).unwrap(), &graphs, loss, drops).check()?;
+    }
+}
+
+/// One graph, whose tasks and loops several threads share.
+#[test]
+fn a_graph_has_the_bits_of_one_thread_for_any_number() {
+    let edges: Vec<Edge> = (0..900u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 9, n * n)).collect();
+    let timeframe = |steps, features| Timeframe { name: format!("T{steps}"), steps, features };
+    for (kind, edge_attributes, fusion, readout, layer_norm) in [
+        (AttentionKind::Gat, 0, Fusion::Concat, Readout::Node, false),
+        (AttentionKind::Gat, 2, Fusion::Attention { heads: 2, feed_forward: 2 }, Readout::Max, false),
+        (AttentionKind::GatV2, 2, Fusion::Concat, Readout::Node, true),
+        (AttentionKind::GatV2, 0, Fusion::Concat, Readout::Mean, false),
+    ] {
+        let (heads, hidden) = (3, 20);
+        let graph =
+            GraphConfig { kind, heads, hidden, dropout: 0.3, attention_dropout: 0.2, ..GraphConfig::default() };
+        let config = ModelConfig {
+            hidden: 24,
+            layers: 2,
+            layer_norm,
+            fusion,
+            graph: Some(graph),
+            edge_attributes,
+            readout: Some(readout),
+            ..ModelConfig::default()
+        };
+        let shape = SampleShape { timeframes: vec![timeframe(12, 6), timeframe(5, 3)], outputs: 2 };
+        let problem = Problem::new(Model::new(shape, config).unwrap(), &[(150, edges.clone())], Loss::Mse, true);
+        let expected = problem.found_by(1).parts();
+        for threads in [2, 3, 7, 16] {
+            assert!(problem.found_by(threads).parts() == expected, "{kind:?}, {edge_attributes}, {threads} threads");
+        }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::ptr;
 
 use rustix::mm::{Advice, MprotectFlags, madvise, mprotect};
 
 use super::address_space::AddressSpace;
 use super::granules::Granules;
 use super::mappings_linux::{FreeMemory, pointer, refusal, reserve_aligned, runs_max, unreserve};
+use super::plain::copy_mapped;
 use super::{Granule, Refusal, Source};
 use crate::free_memory;
 
@@ -171,13 +171,7 @@ impl Source for Anonymous {
     }
 
     fn copy(&mut self, from: u64, to: u64, bytes: usize) -> Result<(), Refusal> {
-        self.space.pieces(from, bytes).for_each(drop);
-        for (granule, ..) in self.space.pieces(to, bytes) {
-            self.granules.claim(granule);
-        }
-        // SAFETY: both ranges are mapped, as `pieces` has asserted, and nobody uses the bytes
-        // meanwhile: the contract of `Source::copy`. They may overlap, as `ptr::copy` allows.
-        unsafe { ptr::copy(pointer(from).cast::<u8>(), pointer(to).cast::<u8>(), bytes) };
+        copy_mapped(&self.space, &mut self.granules, from, to, bytes);
         Ok(())
     }
 

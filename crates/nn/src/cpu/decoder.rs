@@ -10,6 +10,7 @@ use crate::cpu::fusion::FusionMemory;
 use crate::cpu::graph_attention::{AttentionPass, NodeGradients, Nodes, PackedAttention, Passes};
 use crate::cpu::kernel::pairs::PairIsa;
 use crate::cpu::step::{Capacity, Purpose};
+use crate::cpu::team::Team;
 use crate::error::Result;
 use crate::graph::{GraphDropout, GraphView};
 use crate::memory::{BACKWARD, BOTH, Parts, StepPhase};
@@ -25,6 +26,8 @@ const PACKED: &str = "a model over graphs has packed weights of attention";
 pub(crate) struct GraphShard<'a> {
     pub(crate) view: GraphView<'a>,
     pub(crate) dropout: Option<GraphDropout>,
+    /// The threads that share the loops.
+    pub(crate) team: &'a Team,
 }
 
 impl Decoder {
@@ -92,9 +95,9 @@ impl Decoder {
 
     /// Input of attention.
     fn nodes<'a>(&self, graph: Option<GraphShard<'a>>, x: &'a [f32]) -> Nodes<'a> {
-        let GraphShard { view, dropout } = graph.expect("a shard of a model over graphs is a graph");
+        let GraphShard { view, dropout, team } = graph.expect("a shard of a model over graphs is a graph");
         let attributes = if self.sees_attributes { view.attributes } else { &[] };
-        Nodes { graph: GraphView { attributes, ..view }, x, dropout }
+        Nodes { graph: GraphView { attributes, ..view }, x, dropout, team }
     }
 }
 

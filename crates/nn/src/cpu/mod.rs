@@ -18,6 +18,7 @@ pub(crate) mod shard;
 mod stateful_inference;
 mod step;
 mod streaming_predictor;
+pub mod team;
 
 pub use carried::{Carried, carried_len};
 pub use profile::{LayerTimes, PassTimes, PoolingTimes, Profile};

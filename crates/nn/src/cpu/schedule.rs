@@ -8,12 +8,15 @@
 //! ```
 //!
 //! This is list scheduling by the longest path. No thread is idle while a task is ready. Which
-//! thread has which task depends on the moment; what a task computes does not.
+//! thread has which task depends on the moment; what a task computes does not. While a task with a
+//! [`Team`] is done, threads that have none share its loops.
 
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+
+use super::team::{SharedLoop, Team};
 
 /// Looks at the number of ready tasks before a thread sleeps: about ten microseconds.
 const SPINS: usize = 400;
@@ -29,6 +32,8 @@ pub struct Task<K> {
     pub bytes: f64,
     /// Places of earlier tasks.
     pub after: Vec<usize>,
+    /// Threads that its loops are split for; 1 where it shares none.
+    pub team: usize,
 }
 
 /// Tasks, each after those that it waits for.
@@ -44,7 +49,7 @@ impl<K> Default for TaskGraph<K> {
 }
 
 /// When a task was computed, from the beginning of the graph, and on which thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TaskTime {
     /// Begin.
     pub start: Duration,
@@ -52,6 +57,8 @@ pub struct TaskTime {
     pub end: Duration,
     /// Index of the thread in its pool.
     pub thread: usize,
+    /// Loops that other threads shared.
+    pub loops: Vec<SharedLoop>,
 }
 
 impl TaskTime {
@@ -92,12 +99,12 @@ impl<K> TaskGraph<K> {
 
 impl<K: Copy + Sync> TaskGraph<K> {
     /// Does the tasks one after another on this thread; when each was done, in their order.
-    pub fn run_here(&self, mut work: impl FnMut(K)) -> Vec<TaskTime> {
+    pub fn run_here(&self, mut work: impl FnMut(K, &Team)) -> Vec<TaskTime> {
         let begin = Instant::now();
         let mut one = |task: &Task<K>| {
             let start = begin.elapsed();
-            work(task.kind);
-            TaskTime { start, end: begin.elapsed(), thread: 0 }
+            work(task.kind, Team::alone());
+            TaskTime { start, end: begin.elapsed(), thread: 0, loops: Vec::new() }
         };
         self.tasks.iter().map(&mut one).collect()
     }
@@ -106,7 +113,7 @@ impl<K: Copy + Sync> TaskGraph<K> {
     ///
     /// # Panics
     /// If `work` does.
-    pub fn run(&self, pool: &rayon::ThreadPool, work: impl Fn(K) + Sync) -> Vec<TaskTime> {
+    pub fn run(&self, pool: &rayon::ThreadPool, work: impl Fn(K, &Team) + Sync) -> Vec<TaskTime> {
         let run = GraphRun::new(self);
         pool.broadcast(|context| run.work_off(context.index(), &work));
         run.state.into_inner().expect("no thread panicked").times
@@ -122,19 +129,19 @@ pub fn hand_over_seconds(pool: &rayon::ThreadPool) -> f64 {
     let mut graph = TaskGraph::default();
     let mut before = Vec::new();
     for _ in 0..PAIRS {
-        let task = || Task { kind: (), cost: 1.0, bytes: 0.0, after: before.clone() };
+        let task = || Task { kind: (), cost: 1.0, bytes: 0.0, after: before.clone(), team: 1 };
         let pair = [task(), task()];
         before = pair.into_iter().map(|task| graph.push(task)).collect();
     }
-    let times = graph.run(pool, |()| {
+    let times = graph.run(pool, |(), _| {
         let begin = Instant::now();
         while begin.elapsed() < TASK {
             std::hint::spin_loop();
         }
     });
     let after = |task: usize| {
-        let before = graph.tasks()[task].after.iter().map(|&before| times[before]).max_by_key(|time| time.end)?;
-        let own = times[task];
+        let before = graph.tasks()[task].after.iter().map(|&before| &times[before]).max_by_key(|time| time.end)?;
+        let own = &times[task];
         (before.thread != own.thread).then(|| (own.start - before.end).as_secs_f64())
     };
     let mut handed_over: Vec<f64> = (0..times.len()).filter_map(after).collect();
@@ -152,6 +159,8 @@ struct GraphRun<'a, K> {
     state: Mutex<State>,
     /// Number of ready tasks, for threads that look without the lock.
     ready: AtomicUsize,
+    /// Number of tasks with a team that are being done. It grows with the lock held.
+    shared: AtomicUsize,
     changed: Condvar,
 }
 
@@ -219,13 +228,14 @@ impl<'a, K: Copy + Sync> GraphRun<'a, K> {
             followers,
             begin: Instant::now(),
             ready: AtomicUsize::new(ready.len()),
+            shared: AtomicUsize::new(0),
             state: Mutex::new(State { waits_for, ready, left: graph.tasks.len(), is_aborted: false, times }),
             changed: Condvar::new(),
         }
     }
 
     /// The work of one thread.
-    fn work_off(&self, thread: usize, work: &(impl Fn(K) + Sync)) {
+    fn work_off(&self, thread: usize, work: &(impl Fn(K, &Team) + Sync)) {
         let mut state = self.lock();
         while state.left > 0 && !state.is_aborted {
             let Some(Ready { task, .. }) = state.ready.pop() else {
@@ -233,13 +243,21 @@ impl<'a, K: Copy + Sync> GraphRun<'a, K> {
                 continue;
             };
             self.ready.store(state.ready.len(), Ordering::Release);
+            let Task { kind, team, .. } = self.graph.tasks[task];
+            if team > 1 {
+                self.shared.fetch_add(1, Ordering::Release);
+                self.changed.notify_all();
+            }
             drop(state);
             let start = self.begin.elapsed();
-            let guard = AbortOnPanic(self);
-            work(self.graph.tasks[task].kind);
+            let (guard, threads) = (AbortOnPanic(self), Team::new(team));
+            work(kind, &threads);
             drop(guard);
             state = self.lock();
-            state.times[task] = TaskTime { start, end: self.begin.elapsed(), thread };
+            state.times[task] = TaskTime { start, end: self.begin.elapsed(), thread, loops: threads.into_loops() };
+            if team > 1 {
+                self.shared.fetch_sub(1, Ordering::Release);
+            }
             self.complete(task, &mut state);
         }
     }
@@ -248,17 +266,28 @@ impl<'a, K: Copy + Sync> GraphRun<'a, K> {
         self.state.lock().expect("no thread panics with the lock held")
     }
 
-    /// Waits until something has changed: a short time awake, then asleep.
+    /// Waits until something has changed: a short time awake, then asleep. While a task has a team,
+    /// this thread is in it.
     fn wait<'s>(&'s self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
         drop(state);
-        for _ in 0..SPINS {
+        let mut looks = 0;
+        while looks < SPINS || self.shared.load(Ordering::Acquire) > 0 {
             if self.ready.load(Ordering::Acquire) > 0 {
                 return self.lock();
             }
-            std::hint::spin_loop();
+            if self.shared.load(Ordering::Acquire) > 0 && rayon::yield_now() == Some(rayon::Yield::Executed) {
+                continue;
+            }
+            looks += 1;
+            match looks < SPINS {
+                true => std::hint::spin_loop(),
+                // Where there are more threads than cores, one that has work needs this one's.
+                false => std::thread::yield_now(),
+            }
         }
         let state = self.lock();
-        if state.ready.is_empty() && state.left > 0 && !state.is_aborted {
+        let is_idle = state.ready.is_empty() && state.left > 0 && !state.is_aborted;
+        if is_idle && self.shared.load(Ordering::Acquire) == 0 {
             return self.changed.wait(state).expect("no thread panics with the lock held");
         }
         state
@@ -300,13 +329,13 @@ mod tests {
             let mut before: Vec<usize> = before.iter().filter(|_| n > 0).map(|index| index.index(n)).collect();
             before.sort_unstable();
             before.dedup();
-            graph.push(Task { kind: n, cost: 1.0 + (n % 3) as f64, bytes: 0.0, after: before });
+            graph.push(Task { kind: n, cost: 1.0 + (n % 3) as f64, bytes: 0.0, after: before, team: 1 + n % 2 * 2 });
         }
         graph
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, cases: 40, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
         fn every_task_is_done_once_and_after_those_it_waits_for(
@@ -314,9 +343,13 @@ mod tests {
             threads in 1usize..6,
         ) {
             let (graph, done) = (graph(&after), Mutex::new(Vec::new()));
-            let times = graph.run(&pool(threads), |task| {
+            let times = graph.run(&pool(threads), |task, team| {
                 let before = done.lock().unwrap().clone();
                 assert!(graph.tasks()[task].after.iter().all(|place| before.contains(place)), "{task}: {before:?}");
+                let mut squares = vec![0; 5];
+                let parts = squares.iter_mut().enumerate().collect();
+                team.for_each(parts, |(n, square): (usize, &mut usize)| *square = n * n);
+                assert_eq!(squares, [0, 1, 4, 9, 16]);
                 done.lock().unwrap().push(task);
             });
             let mut done = done.into_inner().unwrap();
@@ -324,6 +357,7 @@ mod tests {
             prop_assert_eq!(done, (0..after.len()).collect::<Vec<_>>());
             for (task, time) in graph.tasks().iter().zip(&times) {
                 prop_assert!(time.thread < threads && time.start <= time.end);
+                prop_assert_eq!(time.loops.iter().map(|of| of.parts.len()).sum::<usize>(), if task.team > 1 { 5 } else { 0 });
                 prop_assert!(task.after.iter().all(|&before| times[before].end <= time.start));
             }
         }
@@ -332,23 +366,23 @@ mod tests {
     #[test]
     fn the_longest_path_goes_first() {
         let mut graph = TaskGraph::default();
-        let task = |kind, cost, after: &[usize]| Task { kind, cost, bytes: 0.0, after: after.to_vec() };
+        let task = |kind, cost, after: &[usize]| Task { kind, cost, bytes: 0.0, after: after.to_vec(), team: 1 };
         graph.push(task('a', 1.0, &[]));
         graph.push(task('b', 3.0, &[]));
         let long = graph.push(task('c', 2.0, &[]));
         graph.push(task('d', 5.0, &[long]));
         assert_eq!(graph.ranks(|n| graph.tasks()[n].cost), [1.0, 3.0, 7.0, 5.0]);
         let done = Mutex::new(String::new());
-        graph.run(&pool(1), |kind| done.lock().unwrap().push(kind));
+        graph.run(&pool(1), |kind, _| done.lock().unwrap().push(kind));
         assert_eq!(done.into_inner().unwrap(), "cdba");
     }
 
     #[test]
     fn a_panic_ends_the_graph() {
         let mut graph = TaskGraph::default();
-        let first = graph.push(Task { kind: 0, cost: 1.0, bytes: 0.0, after: Vec::new() });
-        graph.push(Task { kind: 1, cost: 1.0, bytes: 0.0, after: vec![first] });
-        let run = || graph.run(&pool(3), |task| assert_ne!(task, 0, "the first task"));
+        let first = graph.push(Task { kind: 0, cost: 1.0, bytes: 0.0, after: Vec::new(), team: 3 });
+        graph.push(Task { kind: 1, cost: 1.0, bytes: 0.0, after: vec![first], team: 1 });
+        let run = || graph.run(&pool(3), |task, _| assert_ne!(task, 0, "the first task"));
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err());
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use megabatch_gpu_core::Device;
 use megabatch_nn::cpu::graph_attention::{AttentionPass, NodeGradients, Nodes, PackedAttention, Passes};
+use megabatch_nn::cpu::team::Team;
 use megabatch_nn::graph::{GraphDropout, GraphView};
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{GraphAttention, GraphConfig, GraphOutput, Layout, TensorSet};
@@ -165,7 +166,8 @@ fn check(fixture: &Fixture<'_>, case: &Case, dropout: GraphDropout) {
     }
     let (x, target) = (fixture.numbers("x"), fixture.numbers("target"));
     assert_eq!(target.len(), count * attention.width());
-    let nodes = Nodes { graph: graph.view(), x: &x, dropout: (case.dropout > 0.0).then_some(dropout) };
+    let nodes =
+        Nodes { graph: graph.view(), x: &x, dropout: (case.dropout > 0.0).then_some(dropout), team: Team::alone() };
 
     let mut packed = PackedAttention::new(&scope, &attention, Passes::ForwardAndBackward).unwrap();
     packed.pack(&attention, &parameters);

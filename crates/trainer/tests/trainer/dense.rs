@@ -248,7 +248,7 @@ fn bits_on(device: &Device, samples: &SeriesInMemory, config: &Config) -> Option
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     /// A memory shortage in dense training with `run_length` 24 and `batch_size` 128 cut batches to
     /// 72 samples, and losses differed by 7e-3; accumulation cut them in the same way. Runs of

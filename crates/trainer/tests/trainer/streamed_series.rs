@@ -120,7 +120,7 @@ fn kind_of(kind: usize) -> Config {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn series_in_a_file_train_the_model_that_series_in_memory_train(

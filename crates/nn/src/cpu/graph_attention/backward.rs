@@ -3,11 +3,13 @@
 //! One layer backward.
 
 use super::columns::{Columns, unpack_row_add};
-use super::forward::{Context, draw, dropped, scale};
+use super::forward::{Context, EdgeNumbers, draw, dropped, scale};
 use super::memory::{AttentionLayerMemory, AttentionScratch};
+use super::parts::{Cut, EdgePart, PanelPart, edge_parts, panel_parts, split};
 use super::softmax;
 use crate::cpu::kernel::attention::{self as gathers, JointGiven};
-use crate::cpu::kernel::{self, PANEL, PanelProduct, Start, View, ViewMut};
+use crate::cpu::kernel::{self, PANEL, PanelProduct, Start, View};
+use crate::cpu::team::Team;
 use crate::model::graph::{AttentionKind, AttentionLayer, GraphActivation, Scoring};
 use crate::model::tensor::{Slot, TensorSet};
 
@@ -35,15 +37,12 @@ pub(super) fn backward(
     scratch: &mut AttentionScratch,
     mut parameters: LayerParameters<'_>,
 ) {
-    let (shape, at) = (context.shape, context.place());
+    let shape = context.shape;
     if context.is_inner {
-        let len = shape.output.panels() * at.stride;
+        let len = shape.output.panels() * context.place().stride;
         let d_y = &mut scratch.d_y.as_mut_slice()[..len];
-        multiply_by_slopes(context.config.activation, &memory.y.as_slice()[..len], d_y);
+        multiply_by_slopes(context, &memory.y.as_slice()[..len], d_y);
     }
-    let len = context.numbers().1;
-    let coefficients = &memory.coefficients.as_slice()[..len];
-    scale(context, coefficients, scratch.factors.as_mut_slice(), scratch.kept.as_mut_slice());
     score_gradients(context, memory, scratch);
     match shape.kind {
         AttentionKind::Gat => linear_backward(context, memory, scratch, &mut parameters),
@@ -56,36 +55,72 @@ pub(super) fn backward(
 }
 
 /// Derivative of a layer's function where it gave `y`.
-fn multiply_by_slopes(activation: GraphActivation, y: &[f32], d_y: &mut [f32]) {
-    let pairs = d_y.iter_mut().zip(y);
-    match activation {
-        GraphActivation::Elu => pairs.for_each(|(d, &y)| *d *= if y > 0.0 { 1.0 } else { y + 1.0 }),
-        GraphActivation::Relu => pairs.for_each(|(d, &y)| *d = if y > 0.0 { *d } else { 0.0 }),
+fn multiply_by_slopes(context: &Context<'_>, y: &[f32], d_y: &mut [f32]) {
+    let chunk = d_y.len().div_ceil(context.team.threads()).max(1);
+    let parts = d_y.chunks_mut(chunk).zip(y.chunks(chunk)).collect();
+    context.team.for_each(parts, |(d_y, y): (&mut [f32], &[f32])| {
+        let pairs = d_y.iter_mut().zip(y);
+        match context.config.activation {
+            GraphActivation::Elu => pairs.for_each(|(d, &y)| *d *= if y > 0.0 { 1.0 } else { y + 1.0 }),
+            GraphActivation::Relu => pairs.for_each(|(d, &y)| *d = if y > 0.0 { *d } else { 0.0 }),
+        }
+    });
+}
+
+/// The gradients of the scores of all edges, in `scratch.d_scores`; for GAT, those of the sums that
+/// scores are functions of and, in `scratch.d_target`, their sums by the node that receives.
+fn score_gradients(context: &Context<'_>, memory: &AttentionLayerMemory, scratch: &mut AttentionScratch) {
+    let Context { shape, team, .. } = *context;
+    let (heads, edges, nodes) = (shape.heads, context.edges(), context.nodes());
+    let AttentionScratch { factors, kept, d_y, d_scores, d_target, .. } = scratch;
+    for group in 0..heads.groups() {
+        let of_group = heads.among(group, edges);
+        let coefficients = &memory.coefficients.as_slice()[of_group.clone()];
+        let d_scores = &mut d_scores.as_mut_slice()[of_group.clone()];
+        let scaled = if context.is_scaled() { of_group } else { 0..0 };
+        let (factors, kept) = (&mut factors.as_mut_slice()[scaled.clone()], &mut kept.as_mut_slice()[scaled]);
+        let parts = EdgeNumbers::parts(context, d_scores, factors, kept);
+        let d_target = match shape.kind {
+            AttentionKind::Gat => &mut d_target.as_mut_slice()[heads.among(group, nodes)],
+            AttentionKind::GatV2 => &mut [],
+        };
+        let of_nodes = |of: &EdgeNumbers<'_>| match shape.kind {
+            AttentionKind::Gat => heads.numbers(&of.part.nodes).len(),
+            AttentionKind::GatV2 => 0,
+        };
+        let lens: Vec<usize> = parts.iter().map(of_nodes).collect();
+        let parts = parts.into_iter().zip(split(d_target, lens)).collect();
+        team.for_each(parts, |(of, d_target): (EdgeNumbers<'_>, &mut [f32])| {
+            let EdgeNumbers { part, numbers: d, factors, kept } = of;
+            let coefficients = &coefficients[heads.numbers(&part.edges)];
+            scale(context, group, &part.edges, coefficients, factors, kept);
+            coefficient_gradients(context, memory, d_y.as_slice(), group, &part, d);
+            let factors = context.is_scaled().then_some(&*factors);
+            softmax::softmax_backward(heads.group, part.walk, coefficients, factors, d);
+            if shape.kind == AttentionKind::Gat {
+                let linear = context.linear(memory.source.as_slice(), memory.target.as_slice(), group, &part);
+                softmax::scores_backward(heads.group, part.walk, linear, d, d_target);
+            }
+        });
     }
 }
 
-/// The gradients of the scores of all edges, in `scratch.d_scores`.
-fn score_gradients(context: &Context<'_>, memory: &AttentionLayerMemory, scratch: &mut AttentionScratch) {
-    let Context { isa, shape, lists, .. } = *context;
-    let (heads, edges, at) = (shape.heads, context.edges(), context.place());
-    let d_scores = scratch.d_scores.as_mut_slice();
-    for head in 0..heads.count {
+/// The gradients `d` of what a group's coefficients of some edges became.
+fn coefficient_gradients(
+    context: &Context<'_>,
+    memory: &AttentionLayerMemory,
+    d_y: &[f32],
+    group: usize,
+    part: &EdgePart<'_>,
+    d: &mut [f32],
+) {
+    let (shape, at) = (context.shape, context.place());
+    for head in shape.heads.of_group(group) {
         let (first, to_panel) = shape.panels_of(head);
-        let to = heads.of_mut(d_scores, edges, head);
-        gathers::dots(
-            isa,
-            lists.rows(),
-            shape.projected.block_panels(),
-            View(scratch.d_y.as_slice(), at.panel(to_panel)),
-            View(memory.maps.as_slice(), at.panel(first)),
-            to,
-        );
-    }
-    for group in 0..heads.groups() {
-        let of_group = group * edges * heads.group..(group + 1) * edges * heads.group;
-        let factors = context.is_scaled().then(|| &scratch.factors.as_slice()[of_group.clone()]);
-        let coefficients = &memory.coefficients.as_slice()[of_group.clone()];
-        softmax::softmax_backward(heads.group, lists.rows(), coefficients, factors, &mut d_scores[of_group]);
+        let nodes = View(d_y, at.panel(to_panel).row(part.nodes.start));
+        let ends = View(memory.maps.as_slice(), at.panel(first));
+        let panels = shape.projected.block_panels();
+        gathers::dots(context.products.isa, part.walk, panels, nodes, ends, shape.heads.of_mut(d, head));
     }
 }
 
@@ -97,62 +132,95 @@ fn linear_backward(
     scratch: &mut AttentionScratch,
     parameters: &mut LayerParameters<'_>,
 ) {
-    let Context { isa, shape, lists, .. } = *context;
-    let (heads, edges, nodes, at) = (shape.heads, context.edges(), context.nodes(), context.place());
-    let (width, panels) = (shape.sizes.attributes, shape.projected.block_panels());
-    let d_edges = &mut scratch.d_edges.as_mut_slice()[..heads.padded() * width];
-    d_edges.fill(0.0);
-    let kept = context.kept(memory.coefficients.as_slice(), scratch.kept.as_slice());
-    let (d_source, d_target) = (scratch.d_source.as_mut_slice(), scratch.d_target.as_mut_slice());
+    let shape = context.shape;
+    let (heads, edges, width) = (shape.heads, context.edges(), shape.sizes.attributes);
+    scratch.d_edges.as_mut_slice()[..heads.padded() * width].fill(0.0);
+    scratch.d_vectors.as_mut_slice()[..2 * shape.projected.padded()].fill(0.0);
     for group in 0..heads.groups() {
-        let of_edges = group * edges * heads.group..(group + 1) * edges * heads.group;
-        let of_nodes = group * nodes * heads.group..(group + 1) * nodes * heads.group;
-        let d = &mut scratch.d_scores.as_mut_slice()[of_edges];
-        let linear = context.linear(memory.source.as_slice(), memory.target.as_slice(), group);
-        softmax::scores_backward(heads.group, lists.rows(), linear, d, &mut d_target[of_nodes.clone()]);
-        softmax::sums_by_column(heads.group, lists.columns(), lists.places(), d, &mut d_source[of_nodes]);
         if width > 0 {
-            let sums = &mut d_edges[group * width * heads.group..][..width * heads.group];
+            let d = &scratch.d_scores.as_slice()[heads.among(group, edges)];
+            let sums = &mut scratch.d_edges.as_mut_slice()[heads.among(group, width)];
             softmax::attributes_backward(heads.group, context.attributes, width, d, sums);
         }
-    }
-    let (vectors, d_vectors) = (context.weights.vectors.as_slice(), scratch.d_vectors.as_mut_slice());
-    let d_vectors = &mut d_vectors[..vectors.len()];
-    d_vectors.fill(0.0);
-    scratch.d_maps.as_mut_slice()[..shape.map_panels() * at.stride].fill(0.0);
-    for head in 0..heads.count {
-        let (first, from) = shape.panels_of(head);
-        let d_maps = &mut ViewMut(scratch.d_maps.as_mut_slice(), at.panel(first));
-        let values = View(memory.maps.as_slice(), at.panel(first));
-        for (which, d) in [&*d_source, &*d_target].into_iter().enumerate() {
-            let of_head = (which * shape.projected.panels() + first) * PANEL;
-            let of_head = of_head..of_head + panels * PANEL;
-            gathers::spread(
-                isa,
-                nodes,
-                heads.of(d, nodes, head),
-                values,
-                &vectors[of_head.clone()],
-                &mut *d_maps,
-                &mut d_vectors[of_head],
-            );
-        }
-        if head % heads.group == 0 {
-            let of_group = head / heads.group * edges * heads.group;
-            let kept = &kept[of_group..of_group + edges * heads.group];
-            softmax::reorder(heads.group, lists.places(), kept, scratch.by_column.as_mut_slice());
-        }
-        let numbers = heads.of(scratch.by_column.as_slice(), lists.columns().edges(), head % heads.group);
-        let d_y = View(scratch.d_y.as_slice(), at.panel(from));
-        gathers::gather(isa, lists.columns(), numbers, panels, d_y, d_maps);
+        columns_of_group(context, memory, scratch, group);
+        maps_of_group(context, memory, scratch, group);
     }
     let Scoring::Gat { source, target, edge_attention, .. } = parameters.layer.scoring else { return };
+    let d_vectors = &scratch.d_vectors.as_slice()[..2 * shape.projected.padded()];
     for (slot, d) in [source, target].into_iter().zip(d_vectors.chunks_exact(shape.projected.padded())) {
         unpack_row_add(shape.projected, d, parameters.gradients.slot_mut(slot));
     }
     if let (Some(attention), Some(weight)) = (edge_attention, parameters.layer.edge_weight) {
-        unpack_edges(context, attention, weight, d_edges, parameters);
+        unpack_edges(context, attention, weight, &scratch.d_edges.as_slice()[..heads.padded() * width], parameters);
     }
+}
+
+/// Of one group, sums of the scores' gradients by the node that gives, in `scratch.d_source`, and
+/// the coefficients in the order of these nodes, in `scratch.by_column`.
+fn columns_of_group(
+    context: &Context<'_>,
+    memory: &AttentionLayerMemory,
+    scratch: &mut AttentionScratch,
+    group: usize,
+) {
+    let Context { shape, lists, team, .. } = *context;
+    let (heads, edges, nodes) = (shape.heads, context.edges(), context.nodes());
+    let AttentionScratch { kept, d_scores, d_source, by_column, .. } = scratch;
+    let kept = &context.kept(memory.coefficients.as_slice(), kept.as_slice())[heads.among(group, edges)];
+    let d_scores = &d_scores.as_slice()[heads.among(group, edges)];
+    let parts = edge_parts(team, lists.columns());
+    let of_nodes: Vec<usize> = parts.iter().map(|part| heads.numbers(&part.nodes).len()).collect();
+    let of_edges: Vec<usize> = parts.iter().map(|part| heads.numbers(&part.edges).len()).collect();
+    let d_source = split(&mut d_source.as_mut_slice()[heads.among(group, nodes)], of_nodes);
+    let by_column = split(by_column.as_mut_slice(), of_edges);
+    let parts = parts.into_iter().zip(d_source.into_iter().zip(by_column)).collect();
+    team.for_each(parts, |(part, (d_source, by_column)): (EdgePart<'_>, (&mut [f32], &mut [f32]))| {
+        let places = &lists.places()[part.edges.clone()];
+        softmax::sums_by_column(heads.group, part.walk, places, d_scores, d_source);
+        softmax::reorder(heads.group, places, kept, by_column);
+    });
+}
+
+/// The gradients of the maps of one group's heads; adds those of the attention vectors.
+fn maps_of_group(context: &Context<'_>, memory: &AttentionLayerMemory, scratch: &mut AttentionScratch, group: usize) {
+    let Context { shape, lists, team, .. } = *context;
+    let isa = context.products.isa;
+    let (heads, nodes, at) = (shape.heads, context.nodes(), context.place());
+    let (block_panels, of_group) = (shape.projected.block_panels(), heads.of_group(group));
+    let panels_of_group = of_group.start * block_panels..of_group.end * block_panels;
+    let AttentionScratch { d_y, d_maps, d_source, d_target, by_column, d_vectors, .. } = scratch;
+    let (d_y, by_column) = (d_y.as_slice(), by_column.as_slice());
+    let d_source = &d_source.as_slice()[heads.among(group, nodes)];
+    let d_target = &d_target.as_slice()[heads.among(group, nodes)];
+    let d_maps = &mut d_maps.as_mut_slice()[panels_of_group.start * at.stride..];
+    let parts = panel_parts(team, nodes, panels_of_group.len(), d_maps, Cut::Panels);
+    let (d_to_source, d_to_target) = d_vectors.as_mut_slice().split_at_mut(shape.projected.padded());
+    let lens: Vec<usize> = parts.iter().map(|part| part.panels.len() * PANEL).collect();
+    let first_number = panels_of_group.start * PANEL;
+    let d_to_source = split(&mut d_to_source[first_number..], lens.iter().copied());
+    let d_to_target = split(&mut d_to_target[first_number..], lens);
+    let parts = parts.into_iter().zip(d_to_source.into_iter().zip(d_to_target)).collect();
+    let (to_source, to_target) = context.weights.vectors.as_slice().split_at(shape.projected.padded());
+    team.for_each(parts, |(part, (d_to_source, d_to_target)): (PanelPart<'_>, (&mut [f32], &mut [f32]))| {
+        let PanelPart { panels, mut to, .. } = part;
+        to.0.fill(0.0);
+        let panels = panels.start + panels_of_group.start..panels.end + panels_of_group.start;
+        for (head, own) in shape.heads_among(panels.clone()) {
+            let (first, from) = shape.panels_of(head);
+            let d_maps = &mut to.panel(own.start - panels.start);
+            let values = View(memory.maps.as_slice(), at.panel(own.start));
+            let of_own = (own.start - panels.start) * PANEL..(own.end - panels.start) * PANEL;
+            let numbers = own.start * PANEL..own.end * PANEL;
+            for (d, vector, d_vector) in
+                [(d_source, to_source, &mut *d_to_source), (d_target, to_target, &mut *d_to_target)]
+            {
+                let (vector, d_vector) = (&vector[numbers.clone()], &mut d_vector[of_own.clone()]);
+                gathers::spread(isa, nodes, heads.of(d, head), values, vector, d_maps, d_vector);
+            }
+            let d_y = View(d_y, at.panel(from + own.start - first));
+            gathers::gather(isa, lists.columns(), heads.of(by_column, head), own.len(), d_y, d_maps);
+        }
+    });
 }
 
 /// From the gradients of att_edge · W_e to those of both.
@@ -184,31 +252,50 @@ fn joint_backward(
     scratch: &mut AttentionScratch,
     parameters: &mut LayerParameters<'_>,
 ) {
-    let Context { isa, shape, lists, .. } = *context;
-    let (heads, edges, at) = (shape.heads, context.edges(), context.place());
-    let (panels, padded) = (shape.projected.panels(), shape.projected.padded());
+    let Context { shape, lists, team, .. } = *context;
+    let isa = context.products.isa;
+    let (heads, edges, nodes, at) = (shape.heads, context.edges(), context.nodes(), context.place());
+    let (panels, padded, width) = (shape.projected.panels(), shape.projected.padded(), shape.sizes.attributes);
     let d_attention = &mut scratch.d_vectors.as_mut_slice()[..padded];
-    let d_edges = &mut scratch.d_edges.as_mut_slice()[..padded * shape.sizes.attributes];
+    let d_edges = &mut scratch.d_edges.as_mut_slice()[..padded * width];
     d_attention.fill(0.0);
     d_edges.fill(0.0);
     let kept = context.kept(memory.coefficients.as_slice(), scratch.kept.as_slice());
-    for head in 0..heads.count {
-        let (first, from) = shape.panels_of(head);
-        let joint = context.joint(memory.maps.as_slice(), head);
-        let d_scores = heads.of(scratch.d_scores.as_slice(), edges, head);
-        let d_to = &mut ViewMut(scratch.d_maps.as_mut_slice(), at.panel(panels + first));
-        let d_edges = d_edges.get_mut(first * PANEL..).unwrap_or_default();
-        gathers::joint_rows(isa, lists.rows(), d_scores, joint, d_to, &mut d_attention[first * PANEL..], d_edges);
-        let given = JointGiven {
-            walk: lists.columns(),
-            places: lists.places(),
-            coefficients: heads.of(kept, edges, head),
-            d_scores,
-            d_y: View(scratch.d_y.as_slice(), at.panel(from)),
-        };
-        let d_from = &mut ViewMut(scratch.d_maps.as_mut_slice(), at.panel(first));
-        gathers::joint_columns(isa, given, joint, d_from);
-    }
+    let (d_y, d_scores, maps) = (scratch.d_y.as_slice(), scratch.d_scores.as_slice(), memory.maps.as_slice());
+    let (d_from, d_to) = scratch.d_maps.as_mut_slice().split_at_mut(panels * at.stride);
+    // The sums for an edge's attributes are not side by side: one part has those of all panels.
+    let parts = panel_parts(if width == 0 { team } else { Team::alone() }, nodes, panels, d_to, Cut::Panels);
+    let lens: Vec<usize> = parts.iter().map(|part| part.panels.len() * PANEL).collect();
+    let of_edges: Vec<usize> = parts.iter().map(|_| width * padded).collect();
+    let sums = split(d_attention, lens).into_iter().zip(split(d_edges, of_edges));
+    let parts = parts.into_iter().zip(sums).collect();
+    team.for_each(parts, |(part, (d_attention, d_edges)): (PanelPart<'_>, (&mut [f32], &mut [f32]))| {
+        let PanelPart { panels, mut to, .. } = part;
+        for (head, own) in shape.heads_among(panels.clone()) {
+            let (first, at) = (shape.panels_of(head).0, own.start - panels.start);
+            let joint = context.joint(maps, head).of_panels(&(own.start - first..own.end - first));
+            let d_scores = heads.of(&d_scores[heads.among(head / heads.group, edges)], head);
+            let (d_attention, d_edges) =
+                (&mut d_attention[at * PANEL..], d_edges.get_mut(at * PANEL..).unwrap_or_default());
+            gathers::joint_rows(isa, lists.rows(), d_scores, joint, &mut to.panel(at), d_attention, d_edges);
+        }
+    });
+    let parts = panel_parts(team, nodes, panels, d_from, Cut::Panels);
+    team.for_each(parts, |PanelPart { panels, mut to, .. }| {
+        for (head, own) in shape.heads_among(panels.clone()) {
+            let (first, from) = shape.panels_of(head);
+            let of_group = heads.among(head / heads.group, edges);
+            let given = JointGiven {
+                walk: lists.columns(),
+                places: lists.places(),
+                coefficients: heads.of(&kept[of_group.clone()], head),
+                d_scores: heads.of(&d_scores[of_group], head),
+                d_y: View(d_y, at.panel(from + own.start - first)),
+            };
+            let joint = context.joint(maps, head).of_panels(&(own.start - first..own.end - first));
+            gathers::joint_columns(isa, given, joint, &mut to.panel(own.start - panels.start));
+        }
+    });
     let Scoring::GatV2 { attention, .. } = parameters.layer.scoring else { return };
     unpack_row_add(shape.projected, d_attention, parameters.gradients.slot_mut(attention));
     if let Some(weight) = parameters.layer.edge_weight {
@@ -234,16 +321,11 @@ fn weight_gradients(
     let x = View(dropped(context, input, scratch.dropped.as_mut_slice()), at);
     let (gradients, layer) = (&mut *parameters.gradients, parameters.layer);
     let d_weight = scratch.d_weight.as_mut_slice();
-    let mut outer = |d: View<'_>, columns: usize| {
-        let sums = &mut d_weight[..shape.input.padded() * columns];
-        sums.fill(0.0);
-        kernel::outer_by(context.products(), nodes, columns, shape.input.panels(), d, x, sums);
-    };
     let d_row = scratch.d_row.as_mut_slice();
     let (d_y, d_maps) = (View(scratch.d_y.as_slice(), at), View(scratch.d_maps.as_slice(), at));
     add_rows(nodes, d_y, shape.output, d_row, gradients.slot_mut(layer.bias));
     let columns = shape.map_columns();
-    outer(d_maps, columns);
+    outer(context, d_maps, columns, x, d_weight);
     let (maps, biases) = match layer.scoring {
         Scoring::Gat { weight, .. } => ([Some(weight), None], [None; 2]),
         Scoring::GatV2 { from, to, .. } => ([Some(from[0]), Some(to[0])], [Some(from[1]), Some(to[1])]),
@@ -259,11 +341,29 @@ fn weight_gradients(
     }
     if let Some(slot) = layer.residual {
         let columns = shape.output.padded();
-        let sums = &mut d_weight[..shape.input.padded() * columns];
-        sums.fill(0.0);
-        kernel::outer_by(context.products(), nodes, columns, shape.input.panels(), d_y, x, sums);
-        shape.residual().unpack_add(sums, 0, columns, gradients.slot_mut(slot));
+        outer(context, d_y, columns, x, d_weight);
+        shape.residual().unpack_add(d_weight, 0, columns, gradients.slot_mut(slot));
     }
+}
+
+/// `sums` [input panels][columns][16] = `d` [N, columns]ᵀ · `x` [N, input panels · 16].
+fn outer(context: &Context<'_>, d: View<'_>, columns: usize, x: View<'_>, sums: &mut [f32]) {
+    let (panels, threads) = (context.shape.input.panels(), context.team.threads());
+    let of_each = panels.div_ceil(threads).max(1);
+    // Of one panel, some columns: whole panels of those of `d`.
+    let column_parts = if of_each == 1 { (threads / panels.max(1)).clamp(1, columns / PANEL) } else { 1 };
+    let columns_of_each = (columns / PANEL).div_ceil(column_parts) * PANEL;
+    let of_panels = sums[..panels * PANEL * columns].chunks_mut(of_each * columns * PANEL).enumerate();
+    let parts = of_panels.flat_map(|(n, sums)| {
+        let len = if column_parts == 1 { sums.len() } else { columns_of_each * PANEL };
+        sums.chunks_mut(len).enumerate().map(move |(part, sums)| (n * of_each, part * columns_of_each, sums))
+    });
+    context.team.for_each(parts.collect(), |(panel, column, sums): (usize, usize, &mut [f32])| {
+        let columns = if column_parts == 1 { columns } else { sums.len() / PANEL };
+        let (d, x) = (View(d.0, d.1.panel(column / PANEL)), View(x.0, x.1.panel(panel)));
+        sums.fill(0.0);
+        kernel::outer_by(context.products, context.nodes(), columns, sums.len() / columns / PANEL, d, x, sums);
+    });
 }
 
 /// Adds the sum of the rows of a matrix to `sums`, which are without its zeros.
@@ -283,24 +383,18 @@ fn add_rows(nodes: usize, matrix: View<'_>, columns: Columns, row: &mut [f32], s
 fn go_below(context: &Context<'_>, scratch: &mut AttentionScratch) {
     let Context { shape, weights, .. } = *context;
     let (nodes, at) = (context.nodes(), context.place());
-    let d_x = &mut ViewMut(scratch.d_x.as_mut_slice(), at);
-    let panels = shape.input.panels();
-    let (a, b) = (View(scratch.d_maps.as_slice(), at), weights.maps_turned.as_slice());
-    let depth = shape.map_columns();
-    kernel::product_by(context.products(), PanelProduct { rows: nodes, depth, panels, start: Start::Zero, a, b }, d_x);
+    let (d_x, panels) = (scratch.d_x.as_mut_slice(), shape.input.panels());
+    let (a, b, depth) = (View(scratch.d_maps.as_slice(), at), weights.maps_turned.as_slice(), shape.map_columns());
+    context.multiply(PanelProduct { rows: nodes, depth, panels, start: Start::Zero, a, b }, d_x);
     if !weights.residual_turned.is_empty() {
         let (a, b) = (View(scratch.d_y.as_slice(), at), weights.residual_turned.as_slice());
         let depth = shape.output.padded();
-        kernel::product_by(
-            context.products(),
-            PanelProduct { rows: nodes, depth, panels, start: Start::Result, a, b },
-            d_x,
-        );
+        context.multiply(PanelProduct { rows: nodes, depth, panels, start: Start::Result, a, b }, d_x);
     }
     if let Some(mask) = context.masks.0 {
         let factors = scratch.dropped.as_mut_slice();
         draw(context, mask, shape.input, factors);
         let len = shape.input.panels() * at.stride;
-        d_x.0[..len].iter_mut().zip(factors).for_each(|(d, factor)| *d *= *factor);
+        d_x[..len].iter_mut().zip(factors).for_each(|(d, factor)| *d *= *factor);
     }
 }

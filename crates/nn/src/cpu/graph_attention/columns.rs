@@ -3,6 +3,7 @@
 //! Columns in panels: where each number of a row-major matrix lies in a panel-major one.
 
 use crate::cpu::kernel::{PANEL, Place};
+use crate::cpu::team::Team;
 
 /// The columns of a matrix: blocks of `units`, each of which begins with a panel and ends with
 /// zeros up to a whole one. A block is a head, so that a panel's sixteen numbers have one
@@ -135,27 +136,31 @@ pub(super) fn unpack_row_add(columns: Columns, from: &[f32], to: &mut [f32]) {
     }
 }
 
-/// Rows [N, width] in panels, zeros included.
-pub(super) fn into_panels(columns: Columns, from: &[f32], to: &mut [f32]) {
+/// Rows [N, width] in panels, zeros included; `team` shares the panels.
+pub(super) fn into_panels(team: &Team, columns: Columns, from: &[f32], to: &mut [f32]) {
     let rows = from.len() / columns.width();
-    for run in columns.runs() {
-        let panel = to[run.panel * place(rows).stride..].chunks_exact_mut(PANEL);
-        for (to, from) in panel.zip(from.chunks_exact(columns.width())) {
+    let parts = columns.runs().zip(to.chunks_mut(place(rows).stride)).collect();
+    team.for_each(parts, |(run, panel): (ColumnRun, &mut [f32])| {
+        for (to, from) in panel.chunks_exact_mut(PANEL).zip(from.chunks_exact(columns.width())) {
             to[..run.len].copy_from_slice(&from[run.first..][..run.len]);
             to[run.len..].fill(0.0);
         }
-    }
+    });
 }
 
-/// Rows [N, width] from panels.
-pub(super) fn from_panels(columns: Columns, from: &[f32], to: &mut [f32]) {
-    let rows = to.len() / columns.width();
-    for run in columns.runs() {
-        let panel = from[run.panel * place(rows).stride..].chunks_exact(PANEL);
-        for (from, to) in panel.zip(to.chunks_exact_mut(columns.width())) {
-            to[run.first..][..run.len].copy_from_slice(&from[..run.len]);
+/// Rows [N, width] from panels; `team` shares the rows.
+pub(super) fn from_panels(team: &Team, columns: Columns, from: &[f32], to: &mut [f32]) {
+    let (width, rows) = (columns.width(), to.len() / columns.width());
+    let of_each = rows.div_ceil(team.threads()).max(1);
+    let parts = to.chunks_mut(of_each * width).enumerate().collect();
+    team.for_each(parts, |(n, to): (usize, &mut [f32])| {
+        for run in columns.runs() {
+            let panel = from[place(rows).panel(run.panel).row(n * of_each).start..].chunks_exact(PANEL);
+            for (from, to) in panel.zip(to.chunks_exact_mut(width)) {
+                to[run.first..][..run.len].copy_from_slice(&from[..run.len]);
+            }
         }
-    }
+    });
 }
 
 #[cfg(test)]
@@ -203,9 +208,9 @@ mod tests {
         let columns = Columns { blocks: 2, units: 18 };
         let rows = count(4 * 36);
         let mut panels = vec![f32::NAN; room(4, columns.panels())];
-        into_panels(columns, &rows, &mut panels);
+        into_panels(Team::alone(), columns, &rows, &mut panels);
         let mut back = vec![0.0; rows.len()];
-        from_panels(columns, &panels, &mut back);
+        from_panels(Team::alone(), columns, &panels, &mut back);
         assert_eq!(back, rows);
         assert_eq!(panels[place(4).stride + PANEL..][..3], [53.0, 54.0, 0.0]);
 

@@ -2,26 +2,30 @@
 
 //! One layer forward.
 
-use super::columns::{Columns, place};
+use std::ops::Range;
+
+use super::columns::{ColumnRun, Columns, place};
 use super::memory::{AttentionLayerMemory, AttentionScratch};
+use super::parts::{Cut, EdgePart, PanelPart, edge_parts, panel_parts, split};
 use super::shape::PanelShape;
 use super::softmax::{self, LinearScores};
 use super::weights::AttentionLayerWeights;
 use crate::cpu::kernel::attention::{self as gathers, EdgeLists, Joint};
-use crate::cpu::kernel::pairs::PairIsa;
-use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, Place, ProductIsa, Start, View, ViewMut};
+use crate::cpu::kernel::{self, PANEL, PanelProduct, Place, ProductIsa, Start, View, ViewMut};
+use crate::cpu::team::Team;
 use crate::graph::GraphMask;
 use crate::model::graph::{AttentionKind, GraphActivation, GraphConfig};
 
 /// A layer, its weights and the graph that it is applied to.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
-    pub(super) isa: Isa,
-    /// For products of pairs of bf16 numbers; `None` for single precision.
-    pub(super) pair_isa: Option<PairIsa>,
+    /// Instruction sets of products with matrices of nodes.
+    pub(super) products: ProductIsa,
     pub(super) shape: PanelShape,
     pub(super) config: &'a GraphConfig,
     pub(super) weights: &'a AttentionLayerWeights,
+    /// Shares the loops over panels, nodes and edges.
+    pub(super) team: &'a Team,
     pub(super) lists: &'a EdgeLists,
     /// By place.
     pub(super) attributes: &'a [f32],
@@ -32,11 +36,6 @@ pub(super) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Instruction sets of products with matrices of nodes.
-    pub(super) fn products(&self) -> ProductIsa {
-        ProductIsa { isa: self.isa, pair_isa: self.pair_isa }
-    }
-
     /// N.
     pub(super) fn nodes(&self) -> usize {
         self.lists.rows().nodes()
@@ -52,31 +51,31 @@ impl<'a> Context<'a> {
         place(self.nodes())
     }
 
-    /// Numbers of all edges and heads, and the same up to a whole row of a panel.
-    pub(super) fn numbers(&self) -> (usize, usize) {
-        let len = self.edges() * self.shape.heads.padded();
-        (len, len.next_multiple_of(PANEL))
-    }
-
     /// True if coefficients are multiplied by anything.
     pub(super) fn is_scaled(&self) -> bool {
         self.masks.1.is_some() || self.shape.share() < 1.0
     }
 
-    /// Scores of GAT in group `group`, from att_src · v and att_dst · v of all nodes and heads.
-    pub(super) fn linear<'m>(&self, source: &'m [f32], target: &'m [f32], group: usize) -> LinearScores<'m>
+    /// Scores of GAT in group `group` for some edges, from att_src · v and att_dst · v of all nodes
+    /// and heads.
+    pub(super) fn linear<'m>(
+        &self,
+        source: &'m [f32],
+        target: &'m [f32],
+        group: usize,
+        part: &EdgePart<'_>,
+    ) -> LinearScores<'m>
     where
         'a: 'm,
     {
         let (heads, width) = (self.shape.heads, self.shape.sizes.attributes);
-        let of_nodes = group * self.nodes() * heads.group..(group + 1) * self.nodes() * heads.group;
-        let of_edges = group * width * heads.group..(group + 1) * width * heads.group;
+        let of_nodes = heads.among(group, self.nodes());
         LinearScores {
             source: &source[of_nodes.clone()],
-            target: &target[of_nodes],
-            attributes: self.attributes,
+            target: &target[of_nodes][heads.numbers(&part.nodes)],
+            attributes: &self.attributes[part.edges.start * width..],
             width,
-            weight: &self.weights.edges.as_slice()[of_edges],
+            weight: &self.weights.edges.as_slice()[heads.among(group, width)],
             slope: self.config.negative_slope as f32,
         }
     }
@@ -101,10 +100,17 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The coefficients that rows are gathered with.
+    /// The coefficients of all heads that rows are gathered with.
     pub(super) fn kept<'m>(&self, coefficients: &'m [f32], scratch: &'m [f32]) -> &'m [f32] {
-        let kept = if self.is_scaled() { scratch } else { coefficients };
-        &kept[..self.numbers().0]
+        if self.is_scaled() { scratch } else { coefficients }
+    }
+
+    /// Writes a product with the rows of all nodes.
+    pub(super) fn multiply(&self, of: PanelProduct<'_>, to: &mut [f32]) {
+        let parts = panel_parts(self.team, of.rows, of.panels, to, Cut::PanelsAndRows);
+        self.team.for_each(parts, |PanelPart { panels, rows, mut to }| {
+            kernel::product_by(self.products, of.part(&panels, &rows), &mut to);
+        });
     }
 }
 
@@ -115,40 +121,54 @@ pub(super) fn forward(
     memory: &mut AttentionLayerMemory,
     scratch: &mut AttentionScratch,
 ) {
-    let Context { isa, shape, weights, .. } = *context;
+    let Context { shape, weights, .. } = *context;
     let (nodes, depth, at) = (context.nodes(), shape.input.depth(), context.place());
     let x = View(dropped(context, input, scratch.dropped.as_mut_slice()), at);
     let start = match shape.kind {
         AttentionKind::Gat => Start::Zero,
         AttentionKind::GatV2 => Start::Row(weights.map_bias.as_slice()),
     };
-    let maps = &mut ViewMut(memory.maps.as_mut_slice(), at);
     let product = |panels, start, b| PanelProduct { rows: nodes, depth, panels, start, a: x, b };
-    kernel::product_by(context.products(), product(shape.map_panels(), start, weights.maps.as_slice()), maps);
+    context.multiply(product(shape.map_panels(), start, weights.maps.as_slice()), memory.maps.as_mut_slice());
+    score(context, memory, scratch.factors.as_mut_slice(), scratch.kept.as_mut_slice());
+    let start = Start::Row(weights.bias.as_slice());
+    let residual = product(shape.output.panels(), start, weights.residual.as_slice());
+    let kept = context.kept(memory.coefficients.as_slice(), scratch.kept.as_slice());
+    let (maps, y) = (memory.maps.as_slice(), memory.y.as_mut_slice());
+    let parts = panel_parts(context.team, nodes, shape.output.panels(), y, Cut::PanelsAndRows);
+    context.team.for_each(parts, |part| gather(context, residual, kept, maps, part));
+}
 
-    let y = &mut ViewMut(memory.y.as_mut_slice(), at);
+/// Some panels of the output: what all heads gather of `maps` with the coefficients `kept`, on the
+/// bias and, where there is a weight for it, `residual`.
+fn gather(
+    context: &Context<'_>,
+    residual: PanelProduct<'_>,
+    kept: &[f32],
+    maps: &[f32],
+    PanelPart { panels, rows, mut to }: PanelPart<'_>,
+) {
+    let Context { shape, weights, lists, .. } = *context;
+    let (heads, edges) = (shape.heads, context.edges());
     if weights.residual.is_empty() {
-        fill(nodes, weights.bias.as_slice(), y);
+        fill(rows.len(), &weights.bias.as_slice()[panels.start * PANEL..panels.end * PANEL], &mut to);
     } else {
-        let start = Start::Row(weights.bias.as_slice());
-        kernel::product_by(context.products(), product(shape.output.panels(), start, weights.residual.as_slice()), y);
+        kernel::product_by(context.products, residual.part(&panels, &rows), &mut to);
     }
-    score(context, memory);
-    let rows = context.lists.rows();
-    let len = context.numbers().1;
-    softmax::softmax(isa, shape.heads, rows, &mut memory.coefficients.as_mut_slice()[..len]);
-    let coefficients = memory.coefficients.as_slice();
-    scale(context, coefficients, scratch.factors.as_mut_slice(), scratch.kept.as_mut_slice());
-    let kept = context.kept(coefficients, scratch.kept.as_slice());
-    for head in 0..shape.heads.count {
-        let (first, to) = shape.panels_of(head);
-        let numbers = shape.heads.of(kept, context.edges(), head);
-        let from = View(memory.maps.as_slice(), at.panel(first));
-        let to = &mut ViewMut(memory.y.as_mut_slice(), at.panel(to));
-        gathers::gather(isa, rows, numbers, shape.projected.block_panels(), from, to);
+    let (walk, edges_of_rows) = (lists.rows().part(&rows), lists.rows().edges_of(&rows));
+    for head in 0..heads.count {
+        let (first, output) = shape.panels_of(head);
+        let own = panels.start.max(output)..panels.end.min(output + shape.projected.block_panels());
+        if own.is_empty() {
+            continue;
+        }
+        let numbers = &kept[heads.among(head / heads.group, edges)][heads.numbers(&edges_of_rows)];
+        let from = View(maps, context.place().panel(first + own.start - output));
+        let to = &mut to.panel(own.start - panels.start);
+        gathers::gather(context.products.isa, walk, heads.of(numbers, head), own.len(), from, to);
     }
     if context.is_inner {
-        activate(context, &mut memory.y.as_mut_slice()[..shape.output.panels() * at.stride]);
+        activate(context, to.0);
     }
 }
 
@@ -164,11 +184,12 @@ pub(super) fn dropped<'m>(context: &Context<'_>, input: &'m [f32], to: &'m mut [
 
 /// Mask factors of the numbers of all nodes.
 pub(super) fn draw(context: &Context<'_>, mask: GraphMask, columns: Columns, to: &mut [f32]) {
-    let ends = [mask.graph];
-    for run in columns.runs() {
-        let to = &mut ViewMut(to, context.place().panel(run.panel));
-        kernel::draw(context.isa, mask.mask, run.first, 0..context.nodes(), &ends, to);
-    }
+    let (ends, Place { stride, .. }) = ([mask.graph], context.place());
+    let parts = columns.runs().zip(to.chunks_mut(stride)).collect();
+    context.team.for_each(parts, |(run, panel): (ColumnRun, &mut [f32])| {
+        let to = &mut ViewMut(panel, Place { start: 0, stride });
+        kernel::draw(context.products.isa, mask.mask, run.first, 0..context.nodes(), &ends, to);
+    });
 }
 
 /// Every row becomes `row`.
@@ -180,84 +201,132 @@ fn fill(nodes: usize, row: &[f32], to: &mut ViewMut<'_>) {
     }
 }
 
-/// The scores of all edges, in `memory.coefficients`.
-fn score(context: &Context<'_>, memory: &mut AttentionLayerMemory) {
-    let Context { isa, shape, lists, .. } = *context;
+/// The coefficients of all edges, and in `kept` what dropout and a mean leave of them.
+fn score(context: &Context<'_>, memory: &mut AttentionLayerMemory, factors: &mut [f32], kept: &mut [f32]) {
+    let Context { shape, lists, team, .. } = *context;
+    let isa = context.products.isa;
     let (heads, edges) = (shape.heads, context.edges());
     let AttentionLayerMemory { maps, source, target, coefficients, .. } = memory;
-    let scores = coefficients.as_mut_slice();
-    match shape.kind {
-        AttentionKind::Gat => {
-            let (source, target) = (source.as_mut_slice(), target.as_mut_slice());
-            score_nodes(context, maps.as_slice(), source, target);
-            for group in 0..heads.groups() {
-                let to = &mut scores[group * edges * heads.group..][..edges * heads.group];
-                softmax::scores(heads.group, lists.rows(), context.linear(source, target, group), to);
-            }
-        }
-        AttentionKind::GatV2 => {
-            for head in 0..heads.count {
-                let to = heads.of_mut(scores, edges, head);
-                gathers::joint_scores(isa, lists.rows(), context.joint(maps.as_slice(), head), to);
-            }
-        }
+    let (source, target) = (source.as_mut_slice(), target.as_mut_slice());
+    if shape.kind == AttentionKind::Gat {
+        score_nodes(context, maps.as_slice(), source, target);
     }
     for group in 0..heads.groups() {
-        for &gap in lists.gaps() {
-            scores[(group * edges + gap as usize) * heads.group..][..heads.group].fill(f32::NEG_INFINITY);
-        }
+        let of_group = heads.among(group, edges);
+        let coefficients = &mut coefficients.as_mut_slice()[of_group.clone()];
+        let scaled = if context.is_scaled() { of_group } else { 0..0 };
+        let parts = EdgeNumbers::parts(context, coefficients, &mut factors[scaled.clone()], &mut kept[scaled]);
+        team.for_each(parts, |EdgeNumbers { part, numbers: scores, factors, kept }| {
+            match shape.kind {
+                AttentionKind::Gat => {
+                    let linear = context.linear(source, target, group, &part);
+                    softmax::scores(heads.group, part.walk, linear, scores);
+                }
+                AttentionKind::GatV2 => heads.of_group(group).for_each(|head| {
+                    let joint = context.joint(maps.as_slice(), head);
+                    let to = View(joint.to.0, joint.to.1.row(part.nodes.start));
+                    let joint = Joint { to, attributes: &joint.attributes[part.edges.start * joint.width..], ..joint };
+                    gathers::joint_scores(isa, part.walk, joint, heads.of_mut(scores, head));
+                }),
+            }
+            for gap in lists.gaps().iter().map(|&gap| gap as usize).filter(|gap| part.edges.contains(gap)) {
+                scores[(gap - part.edges.start) * heads.group..][..heads.group].fill(f32::NEG_INFINITY);
+            }
+            softmax::softmax(isa, heads.group, part.walk, scores);
+            scale(context, group, &part.edges, scores, factors, kept);
+        });
+    }
+}
+
+/// Numbers of the edges of some nodes, for one group of heads.
+pub(super) struct EdgeNumbers<'a> {
+    pub(super) part: EdgePart<'a>,
+    /// Scores or coefficients, or their gradients.
+    pub(super) numbers: &'a mut [f32],
+    /// Factors of the coefficients, and the products; empty where there are none.
+    pub(super) factors: &'a mut [f32],
+    pub(super) kept: &'a mut [f32],
+}
+
+impl<'a> EdgeNumbers<'a> {
+    /// Those of a group for all edges, in parts.
+    pub(super) fn parts(
+        context: &Context<'a>,
+        numbers: &'a mut [f32],
+        factors: &'a mut [f32],
+        kept: &'a mut [f32],
+    ) -> Vec<Self> {
+        let parts = edge_parts(context.team, context.lists.rows());
+        let lens: Vec<usize> = parts.iter().map(|part| part.edges.len() * context.shape.heads.group).collect();
+        let scaled = |len: &usize| if context.is_scaled() { *len } else { 0 };
+        let numbers = split(numbers, lens.iter().copied());
+        let factors = split(factors, lens.iter().map(scaled));
+        let kept = split(kept, lens.iter().map(scaled));
+        let all = parts.into_iter().zip(numbers).zip(factors.into_iter().zip(kept));
+        all.map(|((part, numbers), (factors, kept))| EdgeNumbers { part, numbers, factors, kept }).collect()
     }
 }
 
 /// att_src · v and att_dst · v of all nodes and heads.
 fn score_nodes(context: &Context<'_>, maps: &[f32], source: &mut [f32], target: &mut [f32]) {
-    let Context { isa, shape, weights, .. } = *context;
-    let (nodes, len) = (context.nodes(), shape.projected.block_panels() * PANEL);
+    let Context { shape, weights, team, .. } = *context;
+    let isa = context.products.isa;
+    let (heads, nodes, len) = (shape.heads, context.nodes(), shape.projected.block_panels() * PANEL);
     let (to_source, to_target) = weights.vectors.as_slice().split_at(shape.projected.padded());
-    for head in 0..shape.heads.count {
-        let first = shape.panels_of(head).0;
-        let values = View(maps, context.place().panel(first));
-        let of_head = first * PANEL..first * PANEL + len;
-        let to = shape.heads.of_mut(source, nodes, head);
-        gathers::node_dots(isa, nodes, values, &to_source[of_head.clone()], to);
-        let to = shape.heads.of_mut(target, nodes, head);
-        gathers::node_dots(isa, nodes, values, &to_target[of_head], to);
+    let of_each = nodes.div_ceil(team.threads()).max(1);
+    for group in 0..heads.groups() {
+        let chunk = of_each * heads.group;
+        let source = source[heads.among(group, nodes)].chunks_mut(chunk);
+        let target = target[heads.among(group, nodes)].chunks_mut(chunk);
+        let parts = source.zip(target).enumerate().map(|(n, (source, target))| (n * of_each, source, target)).collect();
+        team.for_each(parts, |(first_node, source, target): (usize, &mut [f32], &mut [f32])| {
+            for head in heads.of_group(group) {
+                let first = shape.panels_of(head).0;
+                let values = View(maps, context.place().panel(first).row(first_node));
+                let (rows, of_head) = (source.len() / heads.group, first * PANEL..first * PANEL + len);
+                gathers::node_dots(isa, rows, values, &to_source[of_head.clone()], heads.of_mut(source, head));
+                gathers::node_dots(isa, rows, values, &to_target[of_head], heads.of_mut(target, head));
+            }
+        });
     }
 }
 
-/// Factors of the coefficients, and the products, unless they stay as they are.
-pub(super) fn scale(context: &Context<'_>, coefficients: &[f32], factors: &mut [f32], kept: &mut [f32]) {
+/// Factors of a group's coefficients of some edges, and the products, unless they stay as they are.
+pub(super) fn scale(
+    context: &Context<'_>,
+    group: usize,
+    edges: &Range<usize>,
+    coefficients: &[f32],
+    factors: &mut [f32],
+    kept: &mut [f32],
+) {
     if !context.is_scaled() {
         return;
     }
-    let (len, share) = (context.numbers().0, context.shape.share());
     match context.masks.1 {
-        Some(mask) => draw_factors(context, mask, &mut factors[..len]),
-        None => factors[..len].fill(share),
+        Some(mask) => draw_factors(context, mask, group, edges, factors),
+        None => factors.fill(context.shape.share()),
     }
-    kept[..len].iter_mut().zip(&factors[..len]).zip(coefficients).for_each(|((kept, f), c)| *kept = f * c);
+    kept.iter_mut().zip(factors).zip(coefficients).for_each(|((kept, f), c)| *kept = *f * c);
 }
 
-/// The factors of all edges and heads, [groups][P][group], times a head's share.
-fn draw_factors(context: &Context<'_>, mask: GraphMask, factors: &mut [f32]) {
-    let (group, edges, share) = (context.shape.heads.group, context.edges(), context.shape.share());
+/// The factors of some edges for the heads of a group, [edges][group], times a head's share.
+fn draw_factors(context: &Context<'_>, mask: GraphMask, group: usize, edges: &Range<usize>, factors: &mut [f32]) {
+    let (width, share) = (context.shape.heads.group, context.shape.share());
     let at = Place { start: 0, stride: PANEL * PANEL };
-    for (of_group, factors) in factors.chunks_exact_mut((edges * group).max(1)).enumerate() {
-        for (block, factors) in factors.chunks_mut(PANEL * group).enumerate() {
-            let mut drawn = [0.0; PANEL * PANEL]; // [group][16 edges]
-            let heads = of_group * group..(of_group + 1) * group;
-            let draw = (block * PANEL, heads, &[mask.graph][..]);
-            kernel::draw(context.isa, mask.mask, draw.0, draw.1, draw.2, &mut ViewMut(&mut drawn, at));
-            for (edge, factors) in factors.chunks_exact_mut(group).enumerate() {
-                factors.iter_mut().enumerate().for_each(|(k, factor)| *factor = drawn[k * PANEL + edge] * share);
-            }
+    for (block, factors) in factors.chunks_mut(PANEL * width).enumerate() {
+        let mut drawn = [0.0; PANEL * PANEL]; // [group][16 edges]
+        let (first, heads) = (edges.start + block * PANEL, group * width..(group + 1) * width);
+        kernel::draw(context.products.isa, mask.mask, first, heads, &[mask.graph], &mut ViewMut(&mut drawn, at));
+        for (edge, factors) in factors.chunks_exact_mut(width).enumerate() {
+            factors.iter_mut().enumerate().for_each(|(k, factor)| *factor = drawn[k * PANEL + edge] * share);
         }
     }
 }
 
 fn activate(context: &Context<'_>, y: &mut [f32]) {
     match context.config.activation {
-        GraphActivation::Elu => gathers::elu(context.isa, y),
+        GraphActivation::Elu => gathers::elu(context.products.isa, y),
         GraphActivation::Relu => y.iter_mut().for_each(|y| *y = if *y < 0.0 { 0.0 } else { *y }),
     }
 }

@@ -16,12 +16,14 @@
 //! 5. Backward walks the edges by the node that gives, so that every sum belongs to one node, and
 //!    forms it in that order.
 //!
-//! One thread takes a graph through all layers; the order of every sum depends on the graph alone.
+//! One thread takes a graph through all layers, or those of a [`Team`] do, which share the loops
+//! over panels, nodes and edges. A thread forms whole sums: their order depends on the graph alone.
 
 mod backward;
 mod columns;
 mod forward;
 mod memory;
+mod parts;
 mod shape;
 mod softmax;
 mod weights;
@@ -30,8 +32,9 @@ use megabatch_gpu_core::Scope;
 
 pub use weights::PackedAttention;
 
-use crate::cpu::kernel::Isa;
 use crate::cpu::kernel::pairs::PairIsa;
+use crate::cpu::kernel::{Isa, ProductIsa};
+use crate::cpu::team::Team;
 use crate::error::Result;
 use crate::graph::{GraphDropout, GraphView, place_attributes};
 use crate::model::graph::GraphAttention;
@@ -51,6 +54,8 @@ pub struct Nodes<'a> {
     pub x: &'a [f32],
     /// None for a prediction.
     pub dropout: Option<GraphDropout>,
+    /// The threads that share the loops.
+    pub team: &'a Team,
 }
 
 /// Which passes memory is for.
@@ -109,18 +114,16 @@ impl AttentionPass {
     pub fn forward(&mut self, attention: &GraphAttention, packed: &PackedAttention, nodes: Nodes<'_>) -> &[f32] {
         self.load(attention, &nodes);
         let AttentionWorkspace { shared, layers, scratch, .. } = &mut self.memory;
-        for (l, &shape) in self.shapes.iter().enumerate() {
+        for l in 0..self.shapes.len() {
             let (below, rest) = layers.split_at_mut(l);
             let input = below.last().map_or(shared.x.as_slice(), |below| below.y.as_slice());
-            let context = Context {
-                pair_isa: self.pair_isa,
-                ..context(self.isa, l, shape, attention, packed, nodes.dropout, shared)
-            };
+            let isa = ProductIsa { isa: self.isa, pair_isa: self.pair_isa };
+            let context = context(isa, l, self.shapes[l], attention, packed, &nodes, shared);
             forward::forward(&context, input, &mut rest[0], scratch);
         }
         let (last, top) = (self.shapes[layers.len() - 1], &layers[layers.len() - 1]);
         let output = &mut shared.output.as_mut_slice()[..nodes.graph.nodes() * last.output.width()];
-        from_panels(last.output, top.y.as_slice(), output);
+        from_panels(nodes.team, last.output, top.y.as_slice(), output);
         output
     }
 
@@ -143,21 +146,19 @@ impl AttentionPass {
         let AttentionWorkspace { shared, layers, scratch, .. } = &mut self.memory;
         let last = self.shapes[layers.len() - 1];
         assert_eq!(d_output.len(), nodes.graph.nodes() * last.output.width(), "a gradient for each output");
-        into_panels(last.output, d_output, scratch.d_y.as_mut_slice());
-        for (l, &shape) in self.shapes.iter().enumerate().rev() {
+        into_panels(nodes.team, last.output, d_output, scratch.d_y.as_mut_slice());
+        for l in (0..self.shapes.len()).rev() {
             let (below, rest) = layers.split_at(l);
             let input = below.last().map_or(shared.x.as_slice(), |below| below.y.as_slice());
-            let context = Context {
-                pair_isa: self.pair_isa,
-                ..context(self.isa, l, shape, attention, packed, nodes.dropout, shared)
-            };
+            let isa = ProductIsa { isa: self.isa, pair_isa: self.pair_isa };
+            let context = context(isa, l, self.shapes[l], attention, packed, &nodes, shared);
             let wanted = if l > 0 || d_x.is_some() { InputGradient::Wanted } else { InputGradient::Unwanted };
             let of_layer = LayerParameters { layer: &attention.layers[l], values: parameters, gradients };
             backward::backward(&context, input, wanted, &rest[0], scratch, of_layer);
             std::mem::swap(&mut scratch.d_x, &mut scratch.d_y);
         }
         if let Some(d_x) = d_x {
-            from_panels(self.shapes[0].input, scratch.d_y.as_slice(), d_x);
+            from_panels(nodes.team, self.shapes[0].input, scratch.d_y.as_slice(), d_x);
         }
     }
 
@@ -171,7 +172,7 @@ impl AttentionPass {
         );
         assert_eq!(nodes.x.len(), count * sizes.input, "{count} nodes of {} numbers", sizes.input);
         assert_eq!(nodes.graph.attributes.len(), edges * sizes.attributes, "{edges} edges of {}", sizes.attributes);
-        into_panels(self.shapes[0].input, nodes.x, shared.x.as_mut_slice());
+        into_panels(nodes.team, self.shapes[0].input, nodes.x, shared.x.as_mut_slice());
         let self_loops = attention.config.self_loops;
         shared.lists.fill(&nodes.graph, self_loops);
         if sizes.attributes > 0 {
@@ -182,26 +183,26 @@ impl AttentionPass {
 
 /// Inputs of layer `l`.
 fn context<'a>(
-    isa: Isa,
+    isa: ProductIsa,
     l: usize,
     shape: PanelShape,
     attention: &'a GraphAttention,
     packed: &'a PackedAttention,
-    dropout: Option<GraphDropout>,
+    nodes: &Nodes<'a>,
     shared: &'a Shared,
 ) -> Context<'a> {
     let config = &attention.config;
     Context {
-        isa,
-        pair_isa: None,
+        products: isa,
+        team: nodes.team,
         shape,
         config,
         weights: &packed.layers[l],
         lists: &shared.lists,
         attributes: shared.attributes.as_slice(),
         masks: (
-            dropout.and_then(|dropout| dropout.input(l, config.dropout)),
-            dropout.and_then(|dropout| dropout.attention(l, config.attention_dropout)),
+            nodes.dropout.and_then(|dropout| dropout.input(l, config.dropout)),
+            nodes.dropout.and_then(|dropout| dropout.attention(l, config.attention_dropout)),
         ),
         is_inner: l + 1 < attention.layers.len(),
     }

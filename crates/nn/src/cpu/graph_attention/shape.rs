@@ -1,5 +1,7 @@
 #![forbid(unsafe_code)]
 
+use std::ops::Range;
+
 use super::columns::{Columns, Map};
 use crate::cpu::kernel::attention::{HeadNumbers, HeadNumbersMut};
 use crate::model::graph::{AttentionKind, GraphAttention, Joined, LayerSizes};
@@ -29,16 +31,28 @@ impl Heads {
         self.groups() * self.group
     }
 
-    /// The numbers of head `head` among those of all heads for `items` edges or nodes:
-    /// [groups][items][group].
-    pub(super) fn of(self, values: &[f32], items: usize, head: usize) -> HeadNumbers<'_> {
-        let values = &values[head / self.group * items * self.group..][..items * self.group];
+    /// The heads of group `group`.
+    pub(super) fn of_group(self, group: usize) -> Range<usize> {
+        group * self.group..self.count.min((group + 1) * self.group)
+    }
+
+    /// Numbers of `items` edges or nodes for one group.
+    pub(super) fn numbers(self, items: &Range<usize>) -> Range<usize> {
+        items.start * self.group..items.end * self.group
+    }
+
+    /// Those of group `group` among the numbers [groups][items][group] of all.
+    pub(super) fn among(self, group: usize, items: usize) -> Range<usize> {
+        group * items * self.group..(group + 1) * items * self.group
+    }
+
+    /// The numbers of head `head` among those of its group, [items][group].
+    pub(super) fn of(self, values: &[f32], head: usize) -> HeadNumbers<'_> {
         HeadNumbers { values, group: self.group, index: head % self.group }
     }
 
     /// The same, to write.
-    pub(super) fn of_mut(self, values: &mut [f32], items: usize, head: usize) -> HeadNumbersMut<'_> {
-        let values = &mut values[head / self.group * items * self.group..][..items * self.group];
+    pub(super) fn of_mut(self, values: &mut [f32], head: usize) -> HeadNumbersMut<'_> {
         HeadNumbersMut { values, group: self.group, index: head % self.group }
     }
 }
@@ -108,6 +122,13 @@ impl PanelShape {
             Joined::Concatenated => (first, first),
             Joined::Averaged => (first, 0),
         }
+    }
+
+    /// Heads with panels of a map among `panels`, each with those panels.
+    pub(super) fn heads_among(self, panels: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
+        let of_each = self.projected.block_panels();
+        let heads = panels.start / of_each..panels.end.div_ceil(of_each);
+        heads.map(move |head| (head, panels.start.max(head * of_each)..panels.end.min((head + 1) * of_each)))
     }
 
     /// The share of the output that a head makes.

@@ -2,12 +2,11 @@
 
 //! Numbers of edges and heads: scores, their softmax over the edges that a node receives, and back.
 //!
-//! Everything here is worked on a group of heads at a time, whose numbers for an edge lie side by
-//! side: [P][G].
+//! Everything here is worked on a group of heads and the edges of some nodes at a time. A group's
+//! numbers for an edge lie side by side: [P][G].
 
-use super::shape::Heads;
-use crate::cpu::kernel::Isa;
 use crate::cpu::kernel::attention::{self as kernel, Walk};
+use crate::cpu::kernel::{Isa, PANEL};
 
 /// Calls a function of a constant number of heads.
 macro_rules! by_group {
@@ -25,10 +24,10 @@ macro_rules! by_group {
 /// Scores of GAT, for one group of heads.
 #[derive(Clone, Copy)]
 pub(super) struct LinearScores<'a> {
-    /// att_src · v and att_dst · v by node, [N, G].
+    /// att_src · v of all nodes [N, G], and att_dst · v of those that are walked.
     pub(super) source: &'a [f32],
     pub(super) target: &'a [f32],
-    /// Attributes by place [P, A], and what scores take of them [A, G].
+    /// Attributes of the edges that are walked [P, A], and what scores take of them [A, G].
     pub(super) attributes: &'a [f32],
     pub(super) width: usize,
     pub(super) weight: &'a [f32],
@@ -53,7 +52,7 @@ fn sum_of<const G: usize>(linear: &LinearScores<'_>, source: [f32; G], target: [
 
 /// The edges of each node.
 fn nodes(walk: Walk<'_>) -> impl Iterator<Item = (usize, std::ops::Range<usize>)> + '_ {
-    walk.starts().windows(2).map(|bounds| bounds[0] as usize..bounds[1] as usize).enumerate()
+    walk.edges_of_each().enumerate()
 }
 
 fn scores_of<const G: usize>(walk: Walk<'_>, linear: LinearScores<'_>, to: &mut [f32]) {
@@ -67,17 +66,18 @@ fn scores_of<const G: usize>(walk: Walk<'_>, linear: LinearScores<'_>, to: &mut 
     }
 }
 
-/// Scores [groups, P, G] become coefficients: their softmax over the edges of each node. The slice
-/// is a multiple of sixteen long.
-pub(super) fn softmax(isa: Isa, heads: Heads, walk: Walk<'_>, values: &mut [f32]) {
-    let len = (walk.edges() * heads.group).max(1);
-    for values in values.chunks_exact_mut(len).take(heads.groups()) {
-        by_group!(heads.group, subtract_largest(walk, values));
+/// Scores [P, G] become coefficients: their softmax over the edges of each node.
+pub(super) fn softmax(isa: Isa, group: usize, walk: Walk<'_>, values: &mut [f32]) {
+    by_group!(group, subtract_largest(walk, values));
+    let (rows, rest) = values.as_chunks_mut::<PANEL>();
+    kernel::exp(isa, rows.as_flattened_mut());
+    if !rest.is_empty() {
+        let mut row = [0.0; PANEL];
+        row[..rest.len()].copy_from_slice(rest);
+        kernel::exp(isa, &mut row);
+        rest.copy_from_slice(&row[..rest.len()]);
     }
-    kernel::exp(isa, values);
-    for values in values.chunks_exact_mut(len).take(heads.groups()) {
-        by_group!(heads.group, divide_by_sum(walk, values));
-    }
+    by_group!(group, divide_by_sum(walk, values));
 }
 
 fn subtract_largest<const G: usize>(walk: Walk<'_>, values: &mut [f32]) {
@@ -158,8 +158,8 @@ fn scores_backward_of<const G: usize>(walk: Walk<'_>, linear: LinearScores<'_>, 
     }
 }
 
-/// The sums `to` [N, G] of numbers [P, G] by the node that gives; `walk` is by it, and `places` are
-/// its edges'.
+/// The sums `to` [nodes, G] of numbers [P, G] of all edges by the node that gives; `walk` is by it,
+/// and `places` are its edges'.
 pub(super) fn sums_by_column(group: usize, walk: Walk<'_>, places: &[u32], values: &[f32], to: &mut [f32]) {
     by_group!(group, sums_by_column_of(walk, places, values, to));
 }

@@ -100,11 +100,15 @@ impl Problem {
     }
 
     fn run(&self, graph: &OwnedGraph, pass: &mut AttentionPass) -> Results {
+        self.run_by(Team::alone(), graph, pass)
+    }
+
+    fn run_by(&self, team: &Team, graph: &OwnedGraph, pass: &mut AttentionPass) -> Results {
         let scope = Device::cpu().scope("run");
         let dropout = Some(GraphDropout::of_step(DROPOUT.seed, DROPOUT.step, DROPOUT.graph));
         let mut packed = PackedAttention::new(&scope, &self.attention, Passes::ForwardAndBackward).unwrap();
         packed.pack(&self.attention, &self.parameters);
-        let nodes = Nodes { graph: graph.view(), x: &graph.x, dropout };
+        let nodes = Nodes { graph: graph.view(), x: &graph.x, dropout, team };
         let y = pass.forward(&self.attention, &packed, nodes).to_vec();
         let mut gradients = TensorSet::zeros(&scope, self.parameters.layout()).unwrap();
         let mut d_x = vec![f32::NAN; graph.x.len()];
@@ -234,6 +238,36 @@ proptest! {
                     let is_near = error <= rounding || error <= rounding + kink();
                     prop_assert!(is_near, "{}: {name}[{index}]: {got} for {expected}", isa.name());
                 }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_team_has_the_bits_of_one_thread(
+        config in configs(),
+        nodes in 1usize..120,
+        density in 0.0f32..0.3,
+        features in 1usize..40,
+        attributes in 0usize..4,
+        seed in 0u64..1000,
+    ) {
+        let problem = Problem::new(config, NodeWidths { features, attributes }, seed);
+        let graph = problem.graph(seed, nodes, density);
+        let pair_isas = PairIsa::all().into_iter().filter(|isa| !isa.is_twin()).map(|isa| (Isa::best(), Some(isa)));
+        for (isa, pair_isa) in Isa::all().into_iter().map(|isa| (isa, None)).chain(pair_isas) {
+            let mut pass = problem.pass(isa, nodes, graph.view().edges());
+            pass.set_pair_isa(pair_isa);
+            let bits = |(y, d_x, gradients): Results| {
+                [y, d_x, gradients].map(|values| values.into_iter().map(f32::to_bits).collect::<Vec<_>>())
+            };
+            let expected = bits(problem.run(&graph, &mut pass));
+            for threads in [2, 3, 7, 16] {
+                let found = bits(problem.run_by(&Team::new(threads), &graph, &mut pass));
+                prop_assert!(found == expected, "{} threads, {}, {pair_isa:?}", threads, isa.name());
             }
         }
     }

@@ -75,6 +75,13 @@ pub(crate) struct View<'a>(pub(crate) &'a [f32], pub(crate) Place);
 /// A panel-major matrix to write.
 pub(crate) struct ViewMut<'a>(pub(crate) &'a mut [f32], pub(crate) Place);
 
+impl ViewMut<'_> {
+    /// The same matrix from panel `panel` on.
+    pub(crate) fn panel(&mut self, panel: usize) -> ViewMut<'_> {
+        ViewMut(&mut *self.0, self.1.panel(panel))
+    }
+}
+
 /// Initial value of the sums of a product.
 #[derive(Clone, Copy)]
 pub(crate) enum Start<'a> {
@@ -89,6 +96,15 @@ pub(crate) enum Start<'a> {
 }
 
 impl Start<'_> {
+    /// The same from a panel and a row on.
+    fn part(self, panel: usize, row: usize) -> Self {
+        match self {
+            Start::Row(of_all) => Start::Row(&of_all[panel * PANEL..]),
+            Start::Rows(View(values, place)) => Start::Rows(View(values, place.panel(panel).row(row))),
+            Start::Zero | Start::Result => self,
+        }
+    }
+
     /// Start of the first panel's first row, null for the result itself, and the strides of panels
     /// and rows.
     ///
@@ -282,6 +298,51 @@ pub(crate) struct PanelProduct<'a> {
     pub(crate) b: &'a [f32],
 }
 
+impl PanelProduct<'_> {
+    /// Some panels of some rows of the product, in single precision.
+    pub(crate) fn part(self, panels: &Range<usize>, rows: &Range<usize>) -> Self {
+        PanelProduct {
+            rows: rows.len(),
+            panels: panels.len(),
+            start: self.start.part(panels.start, rows.start),
+            a: View(self.a.0, self.a.1.row(rows.start)),
+            b: &self.b[panels.start * self.depth * PANEL..],
+            ..self
+        }
+    }
+
+    /// Arguments of a kernel that writes the product to `to` [rows, panels · 16]: it sums `summed`
+    /// words of a row of a, and a panel of b has `b_rows` rows.
+    ///
+    /// # Panics
+    /// If a slice is shorter than the sizes, or the depth is 0.
+    fn arguments(&self, summed: usize, b_rows: usize, to: &mut ViewMut<'_>) -> ProductArguments {
+        let PanelProduct { rows, depth, panels, start, a, b } = *self;
+        assert!(depth > 0, "a product over nothing");
+        a.1.check(a.0.len(), summed.div_ceil(PANEL), rows);
+        let b_place = Place { start: 0, stride: b_rows * PANEL };
+        b_place.check(b.len(), panels, b_rows);
+        to.1.check(to.0.len(), panels, rows);
+        let (start, start_stride, start_row) = start.steps(panels, rows);
+        ProductArguments {
+            rows,
+            depth: summed,
+            panels,
+            start,
+            start_stride,
+            start_row,
+            a: a.0[a.1.start..].as_ptr(),
+            a_stride: a.1.stride,
+            b: b.as_ptr(),
+            b_stride: b_place.stride,
+            c: to.0[to.1.start..].as_mut_ptr(),
+            c_stride: to.1.stride,
+            sweep: Sweep::Up,
+            ahead: Ahead::default(),
+        }
+    }
+}
+
 /// Writes a product to `to` [rows, panels · 16].
 ///
 /// # Panics
@@ -296,29 +357,7 @@ pub(crate) fn product(isa: Isa, of: PanelProduct<'_>, to: &mut ViewMut<'_>) {
 /// # Panics
 /// As `product` does.
 pub(crate) fn product_with(isa: Isa, of: PanelProduct<'_>, to: &mut ViewMut<'_>, sweep: Sweep, ahead: Ahead) {
-    let PanelProduct { rows, depth, panels, start, a, b } = of;
-    assert!(depth > 0, "a product over nothing");
-    a.1.check(a.0.len(), depth.div_ceil(PANEL), rows);
-    let b_place = Place { start: 0, stride: depth * PANEL };
-    b_place.check(b.len(), panels, depth);
-    to.1.check(to.0.len(), panels, rows);
-    let (start, start_stride, start_row) = start.steps(panels, rows);
-    let arguments = ProductArguments {
-        rows,
-        depth,
-        panels,
-        start,
-        start_stride,
-        start_row,
-        a: a.0[a.1.start..].as_ptr(),
-        a_stride: a.1.stride,
-        b: b.as_ptr(),
-        b_stride: b_place.stride,
-        c: to.0[to.1.start..].as_mut_ptr(),
-        c_stride: to.1.stride,
-        sweep,
-        ahead,
-    };
+    let arguments = ProductArguments { sweep, ahead, ..of.arguments(of.depth, of.depth, to) };
     dispatch!(isa, product, &arguments);
 }
 

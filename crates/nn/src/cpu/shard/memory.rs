@@ -105,104 +105,143 @@ fn segment_len(of: Dimensions, purpose: Purpose) -> [usize; 2] {
     std::array::from_fn(|_| len.next().unwrap_or(0))
 }
 
-/// Numbers in each buffer for one timeframe, in the order of the fields.
-pub(super) fn scratch_len_of(of: Dimensions, purpose: Purpose) -> [usize; 17] {
-    let (rows, gates, units) = (of.steps * of.capacity, of.gates(), of.units());
-    let [segment_gates, segment_cell] = segment_len(of, purpose);
-    let x = of.sizes.features.div_ceil(PANEL) * room(BLOCK_STEPS * of.capacity);
-    // Windows overlap where the bars are at most half as many as the windows' steps.
-    let by_bar = gates * room(rows / 2);
-    let copied = units * room(BLOCK_STEPS * of.capacity);
-    let normed = if of.sizes.norm && of.sizes.layers > 1 { copied } else { 0 };
-    let [pair_rows, pair_gates, pair_turned] = pairs::scratch_len(of, purpose);
-    match purpose {
-        Purpose::Prediction => {
-            [segment_gates, segment_cell, x, by_bar, 0, 0, 0, 0, 0, normed, 0, 0, 0, 0, pair_rows, 0, 0]
-        }
-        Purpose::Training { dropout, .. } => {
-            let width = (0..of.sizes.layers).map(|l| of.input(l)).max().unwrap_or(0);
-            let state = units * room(of.capacity);
-            let between = if of.sizes.has_d_between() { units * room(rows) } else { 0 };
-            let recurrent = gates * PANEL * of.sizes.hidden;
-            let block = gates * room(BLOCK_STEPS * of.capacity);
-            let factors = if dropout { copied } else { 0 };
-            let [input, bias] = [gates * PANEL * width, gates * PANEL];
-            [
-                segment_gates,
-                segment_cell,
-                x,
-                by_bar,
-                block,
-                state,
-                state,
-                between,
-                factors,
-                factors.max(normed),
-                input,
-                recurrent,
-                bias,
-                norm_len(of),
-                pair_rows,
-                pair_gates,
-                pair_turned,
-            ]
-        }
-    }
+/// Numbers in each buffer of [`ShardScratch`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ScratchLens {
+    pub(super) segment_gates: usize,
+    pub(super) segment_cell: usize,
+    pub(super) x: usize,
+    pub(super) by_bar: usize,
+    pub(super) d_gates: usize,
+    pub(super) d_hidden: usize,
+    pub(super) d_cell: usize,
+    pub(super) d_between: usize,
+    pub(super) factors: usize,
+    pub(super) dropped: usize,
+    pub(super) d_input_weight: usize,
+    pub(super) d_recurrent_weight: usize,
+    pub(super) d_bias: usize,
+    pub(super) d_norm: usize,
+    pub(super) pair_rows: usize,
+    pub(super) pair_gates: usize,
+    pub(super) pair_turned: usize,
 }
 
-/// Name of each buffer, and the phases that use it.
-pub(super) const SCRATCH: [(&str, &[StepPhase]); 17] = [
-    ("gates of a segment", BOTH),
-    ("cell states of a segment", BOTH),
-    ("bars", BOTH),
-    ("projections by bar", BOTH),
-    ("gradients of gates", BACKWARD),
-    ("gradients of hidden states", BACKWARD),
-    ("gradients of cell states", BACKWARD),
-    ("gradients of a layer's outputs", BACKWARD),
-    ("factors of dropout", BOTH),
-    ("what dropout or a norm left", BOTH),
-    ("gradient of W_ih", BACKWARD),
-    ("gradient of W_hh", BACKWARD),
-    ("gradient of the bias", BACKWARD),
-    ("gradient of the norm", BACKWARD),
-    ("operands in bf16", BOTH),
-    ("gradients of gates in bf16", BACKWARD),
-    ("transposed operands in bf16", BACKWARD),
-];
+impl ScratchLens {
+    /// Those of one timeframe.
+    pub(super) fn new(of: Dimensions, purpose: Purpose) -> Self {
+        let (rows, gates, units) = (of.steps * of.capacity, of.gates(), of.units());
+        let [segment_gates, segment_cell] = segment_len(of, purpose);
+        let copied = units * room(BLOCK_STEPS * of.capacity);
+        let normed = if of.sizes.norm && of.sizes.layers > 1 { copied } else { 0 };
+        let [pair_rows, pair_gates, pair_turned] = pairs::scratch_len(of, purpose);
+        let forward = ScratchLens {
+            segment_gates,
+            segment_cell,
+            x: of.sizes.features.div_ceil(PANEL) * room(BLOCK_STEPS * of.capacity),
+            // Windows overlap where the bars are at most half as many as the windows' steps.
+            by_bar: gates * room(rows / 2),
+            dropped: normed,
+            pair_rows,
+            ..ScratchLens::default()
+        };
+        let Purpose::Training { dropout, .. } = purpose else { return forward };
+        let width = (0..of.sizes.layers).map(|l| of.input(l)).max().unwrap_or(0);
+        let state = units * room(of.capacity);
+        let factors = if dropout { copied } else { 0 };
+        ScratchLens {
+            d_gates: gates * room(BLOCK_STEPS * of.capacity),
+            d_hidden: state,
+            d_cell: state,
+            d_between: if of.sizes.has_d_between() { units * room(rows) } else { 0 },
+            factors,
+            dropped: factors.max(normed),
+            d_input_weight: gates * PANEL * width,
+            d_recurrent_weight: gates * PANEL * of.sizes.hidden,
+            d_bias: gates * PANEL,
+            d_norm: norm_len(of),
+            pair_gates,
+            pair_turned,
+            ..forward
+        }
+    }
 
-/// Numbers in each buffer for all timeframes.
-pub(super) fn scratch_len(all: &[Dimensions], purpose: Purpose) -> [usize; 17] {
-    let each = all.iter().map(|&of| scratch_len_of(of, purpose));
-    each.fold([0; 17], |most, len| std::array::from_fn(|i| most[i].max(len[i])))
+    /// Those of buffers that serve one timeframe after another.
+    pub(super) fn of_all(all: &[Dimensions], purpose: Purpose) -> Self {
+        let each = all.iter().map(|&of| ScratchLens::new(of, purpose));
+        each.fold(ScratchLens::default(), ScratchLens::max)
+    }
+
+    fn max(self, other: Self) -> Self {
+        ScratchLens {
+            segment_gates: self.segment_gates.max(other.segment_gates),
+            segment_cell: self.segment_cell.max(other.segment_cell),
+            x: self.x.max(other.x),
+            by_bar: self.by_bar.max(other.by_bar),
+            d_gates: self.d_gates.max(other.d_gates),
+            d_hidden: self.d_hidden.max(other.d_hidden),
+            d_cell: self.d_cell.max(other.d_cell),
+            d_between: self.d_between.max(other.d_between),
+            factors: self.factors.max(other.factors),
+            dropped: self.dropped.max(other.dropped),
+            d_input_weight: self.d_input_weight.max(other.d_input_weight),
+            d_recurrent_weight: self.d_recurrent_weight.max(other.d_recurrent_weight),
+            d_bias: self.d_bias.max(other.d_bias),
+            d_norm: self.d_norm.max(other.d_norm),
+            pair_rows: self.pair_rows.max(other.pair_rows),
+            pair_gates: self.pair_gates.max(other.pair_gates),
+            pair_turned: self.pair_turned.max(other.pair_turned),
+        }
+    }
+
+    /// Each with the name of its buffer and the phases that use it.
+    pub(super) fn parts(self) -> [(usize, &'static str, &'static [StepPhase]); 17] {
+        [
+            (self.segment_gates, "gates of a segment", BOTH),
+            (self.segment_cell, "cell states of a segment", BOTH),
+            (self.x, "bars", BOTH),
+            (self.by_bar, "projections by bar", BOTH),
+            (self.d_gates, "gradients of gates", BACKWARD),
+            (self.d_hidden, "gradients of hidden states", BACKWARD),
+            (self.d_cell, "gradients of cell states", BACKWARD),
+            (self.d_between, "gradients of a layer's outputs", BACKWARD),
+            (self.factors, "factors of dropout", BOTH),
+            (self.dropped, "what dropout or a norm left", BOTH),
+            (self.d_input_weight, "gradient of W_ih", BACKWARD),
+            (self.d_recurrent_weight, "gradient of W_hh", BACKWARD),
+            (self.d_bias, "gradient of the bias", BACKWARD),
+            (self.d_norm, "gradient of the norm", BACKWARD),
+            (self.pair_rows, "operands in bf16", BOTH),
+            (self.pair_gates, "gradients of gates in bf16", BACKWARD),
+            (self.pair_turned, "transposed operands in bf16", BACKWARD),
+        ]
+    }
+
+    /// Numbers in all of them.
+    pub(super) fn total(self) -> usize {
+        self.parts().iter().map(|(len, ..)| len).sum()
+    }
 }
 
 impl ShardScratch {
-    pub(super) fn new(scope: &Scope, all: &[Dimensions], purpose: Purpose) -> Result<Self> {
-        ShardScratch::with_lens(scope, scratch_len(all, purpose))
-    }
-
-    /// Buffers of these lengths, in the order of the fields.
-    pub(super) fn with_lens(scope: &Scope, lens: [usize; 17]) -> Result<Self> {
-        let [segment_gates, segment_cell, rest @ ..] = lens;
-        let [x, by_bar, d_gates, d_hidden, d_cell, d_between, factors, dropped, rest @ ..] = rest;
-        let [d_input, d_recurrent, d_bias, d_norm, pair_rows, pair_gates, pair_turned] = rest;
+    /// Buffers of these lengths, booked on `scope`.
+    pub(super) fn new(scope: &Scope, lens: ScratchLens) -> Result<Self> {
         let zeros = |len| Buffer::zeros(scope, len);
         Ok(ShardScratch {
-            segment: Segment { gates: zeros(segment_gates)?, cell: zeros(segment_cell)? },
-            x: zeros(x)?,
-            by_bar: zeros(by_bar)?,
-            d_gates: zeros(d_gates)?,
-            d_hidden: zeros(d_hidden)?,
-            d_cell: zeros(d_cell)?,
-            d_between: zeros(d_between)?,
-            factors: zeros(factors)?,
-            dropped: zeros(dropped)?,
-            d_input_weight: zeros(d_input)?,
-            d_recurrent_weight: zeros(d_recurrent)?,
-            d_bias: zeros(d_bias)?,
-            d_norm: zeros(d_norm)?,
-            pairs: PairScratch::new(scope, [pair_rows, pair_gates, pair_turned])?,
+            segment: Segment { gates: zeros(lens.segment_gates)?, cell: zeros(lens.segment_cell)? },
+            x: zeros(lens.x)?,
+            by_bar: zeros(lens.by_bar)?,
+            d_gates: zeros(lens.d_gates)?,
+            d_hidden: zeros(lens.d_hidden)?,
+            d_cell: zeros(lens.d_cell)?,
+            d_between: zeros(lens.d_between)?,
+            factors: zeros(lens.factors)?,
+            dropped: zeros(lens.dropped)?,
+            d_input_weight: zeros(lens.d_input_weight)?,
+            d_recurrent_weight: zeros(lens.d_recurrent_weight)?,
+            d_bias: zeros(lens.d_bias)?,
+            d_norm: zeros(lens.d_norm)?,
+            pairs: PairScratch::new(scope, [lens.pair_rows, lens.pair_gates, lens.pair_turned])?,
             activations: Activations::none(scope)?,
         })
     }

@@ -53,7 +53,7 @@ use crate::model::lstm::{LstmSizes, Read};
 use crate::model::tensor::TensorSet;
 use crate::model::{Model, prefixed};
 pub(crate) use input::{Shard, Weights};
-use memory::ShardScratch;
+use memory::{ScratchLens, ShardScratch};
 pub use pairs::instructions;
 use pooling::{PackedKeys, Pooled, PoolingScratch};
 use quantized::Activations;
@@ -258,7 +258,7 @@ impl ShardWorkspace {
             tasks,
             threads: room.threads.max(1),
             pair_isa,
-            scratch: ShardScratch::new(scope, &all, purpose)?,
+            scratch: ShardScratch::new(scope, ScratchLens::of_all(&all, purpose))?,
             pooled: model.poolings().iter().zip(&all).map(|(_, &of)| Pooled::new(scope, of)).collect::<Result<_>>()?,
             pooling: PoolingScratch::new(scope, &all, purpose)?,
             sequences: all
@@ -287,7 +287,7 @@ impl ShardWorkspace {
         }
         let layers = |of: &Dimensions| of.sizes.layers * memory::layer_len(*of, purpose).iter().sum::<usize>();
         let decoding = model.decoder().memory_len(room, purpose);
-        let scratch = memory::scratch_len(&all, purpose).iter().sum::<usize>();
+        let scratch = ScratchLens::of_all(&all, purpose).total();
         all.iter().map(layers).sum::<usize>() + scratch + pooling::len(&all, purpose) + decoding
     }
 
@@ -310,8 +310,8 @@ impl ShardWorkspace {
                 parts.extend(lens.map(|(len, what)| (name(what), len, BOTH)));
             }
         }
-        let scratch = memory::scratch_len(&all, purpose).into_iter().zip(memory::SCRATCH);
-        parts.extend(scratch.map(|(len, (what, phases))| (format!("in work: {what}"), len, phases)));
+        let scratch = ScratchLens::of_all(&all, purpose).parts();
+        parts.extend(scratch.map(|(len, what, phases)| (format!("in work: {what}"), len, phases)));
         parts.push((
             "pooling: weights, vectors and what they are formed with".to_owned(),
             pooling::len(&all, purpose),
@@ -331,7 +331,7 @@ impl ShardWorkspace {
             let mut graph = TaskGraph::default();
             let run = self.run(weights, shard, None);
             run.push(&mut graph, |task| task);
-            let _ = graph.run_here(|task| run.work(task, |_, _| ()));
+            let _ = graph.run_here(|task, team| run.work(task, team, |_, _| ()));
             return self.decoding.outputs_and_gradient_mut();
         }
         let Weights { model, parameters, packed, .. } = weights;

@@ -9,6 +9,7 @@ use crate::batch::BatchView;
 use crate::cpu::carried::Carried;
 use crate::cpu::decoder::GraphShard;
 use crate::cpu::shard::Shard;
+use crate::cpu::team::Team;
 use crate::graph::GraphDropout;
 use crate::model::dropout::{StepDropout, StepSeed};
 
@@ -44,7 +45,7 @@ impl BatchPart {
     fn graph<'a>(&self, batch: &BatchView<'a>, of: Option<StepSeed>) -> Option<GraphShard<'a>> {
         let (graphs, graph) = (batch.graphs()?, self.graph?);
         let dropout = of.map(|StepSeed { seed, step }| GraphDropout::of_step(seed, step, graphs.index(graph)));
-        Some(GraphShard { view: graphs.view(graph), dropout })
+        Some(GraphShard { view: graphs.view(graph), dropout, team: Team::alone() })
     }
 }
 

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::worker::{Worker, loss_gradient};
 use super::{Objective, Totals};
-use crate::cpu::schedule::{TaskGraph, TaskTime};
+use crate::cpu::schedule::{Task, TaskGraph, TaskTime};
 use crate::cpu::shard::{Shard, ShardRun, TaskKind, Weights};
+use crate::cpu::team::Team;
 
 /// A task of one of some shards.
 #[derive(Clone, Copy)]
@@ -44,16 +45,31 @@ pub(super) struct TaskLog {
 
 impl TaskLog {
     fn add(&mut self, graph: &TaskGraph<ShardTask>, times: &[TaskTime]) {
-        let first = self.tasks.len();
-        self.tasks.extend(graph.tasks().iter().zip(times).map(|(task, time)| MeasuredTask {
-            kind: task.kind.kind.name(),
-            round: self.rounds,
-            shard: task.kind.shard,
-            after: task.after.iter().map(|before| first + before).collect(),
-            seconds: time.seconds(),
-            bytes: task.bytes,
-        }));
+        // The last place of each task of the graph: one with shared loops has several.
+        let mut places: Vec<usize> = Vec::with_capacity(times.len());
+        for (task, time) in graph.tasks().iter().zip(times) {
+            let after = task.after.iter().map(|&before| places[before]).collect();
+            places.push(self.add_task(task, time, after));
+        }
         self.rounds += 1;
+    }
+
+    /// Adds a task that begins after those at `after`; its last place. Each part of a shared loop
+    /// waits for what the task does before the loop, and what it does next waits for all parts.
+    fn add_task(&mut self, task: &Task<ShardTask>, time: &TaskTime, mut after: Vec<usize>) -> usize {
+        let ShardTask { shard, kind } = task.kind;
+        let (round, mut done) = (self.rounds, Duration::ZERO);
+        let mut push = |kind, seconds, after, bytes| {
+            self.tasks.push(MeasuredTask { kind, round, shard, after, seconds, bytes });
+            self.tasks.len() - 1
+        };
+        for shared in &time.loops {
+            let before = push(kind.name(), shared.start.saturating_sub(done).as_secs_f64(), after, 0.0);
+            after =
+                shared.parts.iter().map(|&seconds| push(kind.name_of_parts(), seconds, vec![before], 0.0)).collect();
+            done = shared.end;
+        }
+        push(kind.name(), (time.end - time.start).saturating_sub(done).as_secs_f64(), after, task.bytes)
     }
 
     /// Adds shards that one thread computed each.
@@ -95,8 +111,8 @@ pub(super) fn train(
         totals.push(Mutex::new(own));
     }
     let graph = graph(&runs);
-    let times = run(pool, &graph, |ShardTask { shard, kind }| {
-        runs[shard].work(kind, |y, d_y| {
+    let times = run(pool, &graph, |ShardTask { shard, kind }, team| {
+        runs[shard].work(kind, team, |y, d_y| {
             let forward = begin.elapsed();
             let (loss_sum, terms) = loss_gradient(weights, &shards[shard], objective, y, d_y);
             **totals[shard].lock().expect("nobody panics with the lock held") =
@@ -125,7 +141,7 @@ pub(super) fn forward(
     let workers = workers.iter_mut().zip(shards);
     let runs: Vec<_> = workers.map(|(worker, shard)| worker.memory.run(weights, shard, None)).collect();
     let graph = graph(&runs);
-    let times = run(pool, &graph, |ShardTask { shard, kind }| runs[shard].work(kind, |_, _| ()));
+    let times = run(pool, &graph, |ShardTask { shard, kind }, team| runs[shard].work(kind, team, |_, _| ()));
     if let Some(log) = log {
         log.add(&graph, &times);
     }
@@ -135,7 +151,11 @@ pub(super) fn forward(
 const FEW: f64 = 4e6;
 
 /// Does the tasks of `graph`: on one thread if they are done before others would begin.
-fn run(pool: &rayon::ThreadPool, graph: &TaskGraph<ShardTask>, work: impl Fn(ShardTask) + Sync) -> Vec<TaskTime> {
+fn run(
+    pool: &rayon::ThreadPool,
+    graph: &TaskGraph<ShardTask>,
+    work: impl Fn(ShardTask, &Team) + Sync,
+) -> Vec<TaskTime> {
     if graph.tasks().iter().map(|task| task.cost).sum::<f64>() < FEW {
         return pool.install(|| graph.run_here(&work));
     }

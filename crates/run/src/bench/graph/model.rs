@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use megabatch_gpu_core::{Device, Scope};
 use megabatch_nn::cpu::graph_attention::{AttentionPass, Nodes, PackedAttention, Passes};
+use megabatch_nn::cpu::team::Team;
 use megabatch_nn::graph::GraphView;
 use megabatch_nn::model::{GraphAttention, GraphConfig, Layout, TensorSet};
 
@@ -45,7 +46,7 @@ impl Model {
     /// The sum of what comes out for one graph, so that nobody can say that it was not computed.
     pub(super) fn forward(&mut self, graph: GraphView<'_>, features: &[f32]) -> f32 {
         let x = &features[..graph.nodes() * self.features];
-        let nodes = Nodes { graph, x, dropout: None };
+        let nodes = Nodes { graph, x, dropout: None, team: Team::alone() };
         self.pass.forward(&self.attention, &self.packed, nodes).iter().sum()
     }
 }

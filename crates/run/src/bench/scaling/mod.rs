@@ -92,9 +92,13 @@ pub fn scaling(options: &ScalingOptions) -> Result<Findings> {
     let (mut rows, mut tasks): (Vec<Row>, Vec<_>) = (Vec::new(), Vec::new());
     // Where a step has more shards than threads here, its time beside the tasks is known only of a
     // step that is cut for them.
-    let Measured { step_s: measured_s, rest_s, .. } = measure(options, &made_up, shares.as_ref(), here)?;
+    let for_here = measure(options, &made_up, shares.as_ref(), here)?;
+    let Measured { step_s: measured_s, rest_s, .. } = for_here;
     for threads in THREADS {
-        let measured = Measured { rest_s, ..measure(options, &made_up, shares.as_ref(), threads)? };
+        let measured = match threads == here {
+            true => for_here.clone(),
+            false => Measured { rest_s, ..measure(options, &made_up, shares.as_ref(), threads)? },
+        };
         let alone_s = rows.first().map(|one| one.step_s);
         rows.push(row(options, threads, &measured, alone_s, &machine));
         tasks.push(json!({ "threads": threads, "rest_s": measured.rest_s, "kinds": by_kind(&measured.tasks) }));
@@ -127,6 +131,7 @@ pub fn scaling(options: &ScalingOptions) -> Result<Findings> {
 
 /// The tasks of a step, each with its shortest time, and the shortest times of a whole step on the
 /// threads of this machine and of the part of it that is no task.
+#[derive(Clone)]
 struct Measured {
     tasks: Vec<MeasuredTask>,
     step_s: f64,

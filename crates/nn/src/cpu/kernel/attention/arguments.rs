@@ -2,6 +2,8 @@
 
 //! Arguments of the kernels.
 
+use std::ops::Range;
+
 use super::edges::Walk;
 use crate::cpu::kernel::{PANEL, View};
 
@@ -37,7 +39,8 @@ impl HeadNumbersMut<'_> {
 #[derive(Clone, Copy)]
 pub(crate) struct Joint<'a> {
     pub(crate) panels: usize,
-    /// The maps of the nodes that give and of those that receive, [N, panels · 16].
+    /// The maps of the nodes that give and of those that receive, [N, panels · 16]. Of those whose
+    /// edges are walked, there are the walk's.
     pub(crate) from: View<'a>,
     pub(crate) to: View<'a>,
     /// [panels · 16].
@@ -52,10 +55,22 @@ pub(crate) struct Joint<'a> {
 }
 
 impl Joint<'_> {
-    /// Panics unless there is all that `nodes` nodes and `places` edges need.
-    pub(super) fn check(&self, nodes: usize, places: usize) {
-        self.from.1.check(self.from.0.len(), self.panels, nodes);
-        self.to.1.check(self.to.0.len(), self.panels, nodes);
+    /// Some of the panels.
+    pub(crate) fn of_panels(self, panels: &Range<usize>) -> Self {
+        Joint {
+            panels: panels.len(),
+            from: View(self.from.0, self.from.1.panel(panels.start)),
+            to: View(self.to.0, self.to.1.panel(panels.start)),
+            attention: &self.attention[panels.start * PANEL..],
+            edge_weight: self.edge_weight.get(panels.start * PANEL..).unwrap_or_default(),
+            ..self
+        }
+    }
+
+    /// Panics unless there are rows of `from` and `to` nodes, and all that `places` edges need.
+    pub(super) fn check(&self, from: usize, to: usize, places: usize) {
+        self.from.1.check(self.from.0.len(), self.panels, from);
+        self.to.1.check(self.to.0.len(), self.panels, to);
         assert!(self.panels * PANEL <= self.attention.len(), "an attention vector");
         assert!(places * self.width <= self.attributes.len(), "attributes of {places} edges");
         check_edge_weight(self, self.edge_weight.len());

@@ -2,41 +2,72 @@
 
 //! The edges that kernels walk: a graph's, checked once and with its self-loops in place.
 
+use std::ops::Range;
+
 use megabatch_gpu_core::{Buffer, Scope};
 
 use crate::error::Result;
 use crate::graph::GraphView;
 
-/// Edges by one of their ends: those of node `i` are `starts[i]..starts[i + 1]`, and their other
-/// ends are in `ends`.
+/// Edges of some nodes that follow one another, by one of their ends: those of the `i`-th are
+/// `starts[i]..starts[i + 1]`, counted from the first edge of all, and their other ends are in
+/// `ends`.
 ///
 /// Only this file makes one, and it makes sure that starts do not decrease and lie within `ends`,
-/// and ends below the number of nodes: kernels rely on that.
+/// and ends below the number of the graph's nodes: kernels rely on that.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walk<'a> {
     starts: &'a [u32],
     ends: &'a [u32],
+    nodes_of_graph: usize,
 }
 
 impl<'a> Walk<'a> {
-    /// N.
+    /// Nodes whose edges are walked.
     pub(crate) fn nodes(self) -> usize {
         self.starts.len() - 1
     }
 
-    /// Edges of all nodes.
+    /// N: edges end below it.
+    pub(crate) fn nodes_of_graph(self) -> usize {
+        self.nodes_of_graph
+    }
+
+    /// Edges of these nodes.
     pub(crate) fn edges(self) -> usize {
         self.ends.len()
     }
 
-    /// The first edge of each node, and their number: [N + 1].
-    pub(crate) fn starts(self) -> &'a [u32] {
-        self.starts
+    /// Edges of each node, counted from the first of all.
+    #[inline(always)]
+    pub(crate) fn edges_of_each(self) -> impl Iterator<Item = Range<usize>> + use<'a> {
+        let first = self.starts[0];
+        self.starts.windows(2).map(move |bounds| (bounds[0] - first) as usize..(bounds[1] - first) as usize)
     }
 
     /// The other ends of all edges.
     pub(crate) fn ends(self) -> &'a [u32] {
         self.ends
+    }
+
+    /// The edges of `nodes`, counted from the first of the walk.
+    pub(crate) fn edges_of(self, nodes: &Range<usize>) -> Range<usize> {
+        (self.starts[nodes.start] - self.starts[0]) as usize..(self.starts[nodes.end] - self.starts[0]) as usize
+    }
+
+    /// The walk over `nodes` of these.
+    pub(crate) fn part(self, nodes: &Range<usize>) -> Self {
+        Walk { starts: &self.starts[nodes.start..=nodes.end], ends: &self.ends[self.edges_of(nodes)], ..self }
+    }
+
+    /// The nodes in `count` parts of about as many edges; fewer parts if there are fewer nodes.
+    pub(crate) fn even_parts(self, count: usize) -> Vec<Range<usize>> {
+        let bound = |part: usize| {
+            let edge = self.starts[0] as usize + self.edges() * part / count;
+            self.starts[..self.nodes()].partition_point(|&start| (start as usize) < edge)
+        };
+        let bounds = (0..count).map(bound).chain([self.nodes()]).collect::<Vec<_>>();
+        bounds.windows(2).map(|bounds| bounds[0]..bounds[1]).filter(|nodes| !nodes.is_empty()).collect()
     }
 }
 
@@ -67,7 +98,8 @@ impl Side {
     }
 
     fn walk(&self, nodes: usize) -> Walk<'_> {
-        Walk { starts: &self.starts.as_slice()[..=nodes], ends: &self.ends.as_slice()[..self.len] }
+        let (starts, ends) = (&self.starts.as_slice()[..=nodes], &self.ends.as_slice()[..self.len]);
+        Walk { starts, ends, nodes_of_graph: nodes }
     }
 }
 

@@ -59,13 +59,13 @@ unsafe fn gather_tile<V: Lanes, const P: usize>(g: &Gather<'_>, panel: usize) {
     unsafe {
         let (from, to) = (g.from.add(panel * g.from_stride), g.to.add(panel * g.to_stride));
         let ends = g.walk.ends().as_ptr();
-        for (node, bounds) in g.walk.starts().windows(2).enumerate() {
+        for (node, edges) in g.walk.edges_of_each().enumerate() {
             let to = to.add(node * PANEL);
             let mut sums = [V::splat(0.0); P];
             for p in 0..P {
                 sums[p] = V::load(to.add(p * g.to_stride));
             }
-            for edge in bounds[0] as usize..bounds[1] as usize {
+            for edge in edges {
                 let number = V::splat(*numbers.add(edge * g.head.group));
                 let row = from.add(*ends.add(edge) as usize * PANEL);
                 for p in 0..P {
@@ -107,12 +107,12 @@ unsafe fn dots_tile<V: Lanes, const P: usize, const FIRST: bool>(d: &mut EdgeDot
     unsafe {
         let (nodes, others) = (d.nodes.add(panel * d.nodes_stride), d.ends.add(panel * d.ends_stride));
         let ends = d.walk.ends().as_ptr();
-        for (node, bounds) in d.walk.starts().windows(2).enumerate() {
+        for (node, edges) in d.walk.edges_of_each().enumerate() {
             let mut own = [V::splat(0.0); P];
             for p in 0..P {
                 own[p] = V::load(nodes.add(p * d.nodes_stride + node * PANEL));
             }
-            for edge in bounds[0] as usize..bounds[1] as usize {
+            for edge in edges {
                 let row = others.add(*ends.add(edge) as usize * PANEL);
                 let mut products = own[0].mul(V::load(row));
                 for p in 1..P {

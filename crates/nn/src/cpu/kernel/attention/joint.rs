@@ -93,9 +93,9 @@ unsafe fn scores_tile<V: Lanes, const P: usize, const FIRST: bool>(s: &mut Joint
     unsafe {
         let slope = V::splat(joint.slope);
         let attention: [V; P] = load(joint.attention.as_ptr().add(panel * PANEL), PANEL);
-        for (node, bounds) in s.walk.starts().windows(2).enumerate() {
+        for (node, edges) in s.walk.edges_of_each().enumerate() {
             let own = load(to.add(panel * joint.to.1.stride + node * PANEL), joint.to.1.stride);
-            for edge in bounds[0] as usize..bounds[1] as usize {
+            for edge in edges {
                 let end = *s.walk.ends().as_ptr().add(edge) as usize;
                 let z: [V; P] = joined(joint, panel, &own, from, joint.from.1.stride, end, edge);
                 let mut products = attention[0].mul(leaky(z[0], slope));
@@ -137,10 +137,10 @@ unsafe fn rows_tile<V: Lanes, const P: usize>(r: &mut JointRows<'_>, panel: usiz
         let attention: [V; P] = load(joint.attention.as_ptr().add(panel * PANEL), PANEL);
         let d_attention_at = r.d_attention.as_mut_ptr().add(panel * PANEL);
         let mut d_attention: [V; P] = load(d_attention_at, PANEL);
-        for (node, bounds) in r.walk.starts().windows(2).enumerate() {
+        for (node, edges) in r.walk.edges_of_each().enumerate() {
             let own = load(to.add(panel * joint.to.1.stride + node * PANEL), joint.to.1.stride);
             let mut d_to = [V::splat(0.0); P];
-            for edge in bounds[0] as usize..bounds[1] as usize {
+            for edge in edges {
                 let end = *r.walk.ends().as_ptr().add(edge) as usize;
                 let z: [V; P] = joined(joint, panel, &own, from, joint.from.1.stride, end, edge);
                 let d_score = V::splat(*d_scores.add(edge * r.d_scores.group));
@@ -198,10 +198,10 @@ unsafe fn columns_tile<V: Lanes, const P: usize>(c: &JointColumns<'_>, panel: us
     unsafe {
         let slope = V::splat(joint.slope);
         let attention: [V; P] = load(joint.attention.as_ptr().add(panel * PANEL), PANEL);
-        for (node, bounds) in c.walk.starts().windows(2).enumerate() {
+        for (node, edges) in c.walk.edges_of_each().enumerate() {
             let own = load(from.add(panel * joint.from.1.stride + node * PANEL), joint.from.1.stride);
             let mut sums = [V::splat(0.0); P];
-            for edge in bounds[0] as usize..bounds[1] as usize {
+            for edge in edges {
                 let end = *c.walk.ends().as_ptr().add(edge) as usize;
                 let place = *c.places.as_ptr().add(edge) as usize;
                 let z: [V; P] = joined(joint, panel, &own, to, joint.to.1.stride, end, place);

@@ -61,8 +61,8 @@ mod avx512 {
     entry_points!(crate::cpu::kernel::avx512::Avx512, "avx512f");
 }
 
-/// `to` [N, panels · 16] += Σ over the edges of each node of the edge's number in `head` times
-/// `from` [N, panels · 16] at its other end.
+/// `to` [nodes of the walk, panels · 16] += Σ over the edges of each node of the edge's number in
+/// `head` times `from` [N, panels · 16] at its other end.
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
@@ -75,7 +75,7 @@ pub(crate) fn gather(
     to: &mut ViewMut<'_>,
 ) {
     head.check(walk.edges());
-    from.1.check(from.0.len(), panels, walk.nodes());
+    from.1.check(from.0.len(), panels, walk.nodes_of_graph());
     to.1.check(to.0.len(), panels, walk.nodes());
     let arguments = Gather {
         walk,
@@ -89,15 +89,15 @@ pub(crate) fn gather(
     dispatch!(isa, gather, &arguments);
 }
 
-/// The number of each edge in `to` = the row of its node in `nodes` · the row of its other end in
-/// `ends`, [N, panels · 16] both.
+/// The number of each edge in `to` = the row of its node in `nodes` [nodes of the walk, panels · 16]
+/// · the row of its other end in `ends` [N, panels · 16].
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
 pub(crate) fn dots(isa: Isa, walk: Walk<'_>, panels: usize, nodes: View<'_>, ends: View<'_>, to: HeadNumbersMut<'_>) {
     to.check(walk.edges());
     nodes.1.check(nodes.0.len(), panels, walk.nodes());
-    ends.1.check(ends.0.len(), panels, walk.nodes());
+    ends.1.check(ends.0.len(), panels, walk.nodes_of_graph());
     let mut arguments = EdgeDots {
         walk,
         panels,
@@ -158,12 +158,12 @@ pub(crate) fn spread(
 /// # Panics
 /// If a slice is shorter than the sizes of `joint`.
 pub(crate) fn joint_scores(isa: Isa, walk: Walk<'_>, joint: Joint<'_>, to: HeadNumbersMut<'_>) {
-    joint.check(walk.nodes(), walk.edges());
+    joint.check(walk.nodes_of_graph(), walk.nodes(), walk.edges());
     to.check(walk.edges());
     dispatch!(isa, joint_scores, &mut JointScores { walk, joint, to });
 }
 
-/// [`joint_scores`] backwards to all but the nodes that give: `d_to` [N, panels · 16] is written,
+/// [`joint_scores`] backwards to all but the nodes that give: `d_to` [nodes, panels · 16] is written,
 /// `d_attention` and `d_edge_weight`, which lies as the weights do, are added to.
 ///
 /// # Panics
@@ -177,7 +177,7 @@ pub(crate) fn joint_rows(
     d_attention: &mut [f32],
     d_edge_weight: &mut [f32],
 ) {
-    joint.check(walk.nodes(), walk.edges());
+    joint.check(walk.nodes_of_graph(), walk.nodes(), walk.edges());
     d_scores.check(walk.edges());
     d_to.1.check(d_to.0.len(), joint.panels, walk.nodes());
     assert!(joint.panels * PANEL <= d_attention.len(), "a gradient of the attention vector");
@@ -200,18 +200,18 @@ pub(crate) struct JointGiven<'a> {
     pub(crate) d_y: View<'a>,
 }
 
-/// Both passes backwards to the nodes that give: `d_from` [N, panels · 16] is written.
+/// Both passes backwards to the nodes that give: `d_from` [nodes, panels · 16] is written.
 ///
 /// # Panics
 /// If a slice is shorter than the sizes of `joint`, or a place is that of no coefficient.
 pub(crate) fn joint_columns(isa: Isa, given: JointGiven<'_>, joint: Joint<'_>, d_from: &mut ViewMut<'_>) {
     let JointGiven { walk, places, coefficients, d_scores, d_y } = given;
     let end = places.iter().max().map_or(0, |&last| last as usize + 1);
-    joint.check(walk.nodes(), end);
+    joint.check(walk.nodes(), walk.nodes_of_graph(), end);
     coefficients.check(end);
     d_scores.check(end);
     assert_eq!(places.len(), walk.edges(), "a place for each edge");
-    d_y.1.check(d_y.0.len(), joint.panels, walk.nodes());
+    d_y.1.check(d_y.0.len(), joint.panels, walk.nodes_of_graph());
     d_from.1.check(d_from.0.len(), joint.panels, walk.nodes());
     let (d_y, d_y_stride) = (d_y.0[d_y.1.start..].as_ptr(), d_y.1.stride);
     let (d_from, d_from_stride) = (d_from.0[d_from.1.start..].as_mut_ptr(), d_from.1.stride);

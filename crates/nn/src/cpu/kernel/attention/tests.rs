@@ -57,13 +57,20 @@ fn lists_hold_the_edges_by_either_end_with_loops_in_place() {
     let mut lists = EdgeLists::new(&Device::cpu().scope("lists"), 4, 6).unwrap();
     let graph = GraphView { csr, csc, attributes: &[] };
 
+    let starts = |walk: Walk<'_>| walk.edges_of_each().map(|edges| edges.start).collect::<Vec<_>>();
     lists.fill(&graph, true);
-    assert_eq!((lists.rows().starts(), lists.rows().ends()), (&[0, 4, 5, 8][..], &[0, 1, 2, 0, 1, 1, 2, 2][..]));
-    assert_eq!((lists.columns().starts(), lists.columns().ends()), (&[0, 1, 4, 6][..], &[0, 0, 2, 1, 0, 2][..]));
+    assert_eq!((starts(lists.rows()), lists.rows().ends()), (vec![0, 4, 5], &[0, 1, 2, 0, 1, 1, 2, 2][..]));
+    assert_eq!((starts(lists.columns()), lists.columns().ends()), (vec![0, 1, 4], &[0, 0, 2, 1, 0, 2][..]));
     assert_eq!((lists.places(), lists.gaps()), (&[3, 1, 5, 4, 2, 7][..], &[0, 6][..]));
 
+    let part = lists.rows().part(&(1..3));
+    assert_eq!((part.nodes(), part.nodes_of_graph(), starts(part)), (2, 3, vec![0, 1]));
+    assert_eq!((part.ends(), lists.rows().edges_of(&(1..3))), (&[1, 1, 2, 2][..], 4..8));
+    assert_eq!(lists.rows().even_parts(2), [0..1, 1..3]);
+    assert_eq!(part.even_parts(9), [0..1, 1..2]);
+
     lists.fill(&graph, false);
-    assert_eq!((lists.rows().starts(), lists.rows().ends()), (&row_ptr[..], &col[..]));
+    assert_eq!((starts(lists.rows()), lists.rows().ends()), (vec![0, 3, 3], &col[..]));
     assert_eq!((lists.columns().ends(), lists.places()), (&turned.indices[..], &turned.edges[..]));
     assert!(lists.gaps().is_empty());
 }

@@ -44,7 +44,7 @@ pub(crate) use blocks::{Operand, multiply_panels, multiply_rows};
 use isa::InstructionSet;
 pub(crate) use isa::PairIsa;
 
-use super::{Ahead, PANEL, PanelProduct, Place, ProductArguments, Sweep, View, ViewMut};
+use super::{PANEL, PanelProduct, ProductArguments, Sweep, View, ViewMut};
 
 /// Numbers of a row that one panel of an operand holds.
 pub(crate) const PAIRED_PANEL: usize = 2 * PANEL;
@@ -94,30 +94,8 @@ use dispatch_packing;
 /// # Panics
 /// If a slice is shorter than these sizes, or the depth is 0.
 pub(crate) fn product(isa: PairIsa, of: PanelProduct<'_>, to: &mut ViewMut<'_>, sweep: Sweep) {
-    let PanelProduct { rows, depth, panels, start, a, b } = of;
-    assert!(depth > 0, "a product over nothing");
-    let b_rows = padded_words(depth);
-    a.1.check(a.0.len(), b_rows / PANEL, rows);
-    let b_place = Place { start: 0, stride: b_rows * PANEL };
-    b_place.check(b.len(), panels, b_rows);
-    to.1.check(to.0.len(), panels, rows);
-    let (start, start_stride, start_row) = start.steps(panels, rows);
-    let arguments = ProductArguments {
-        rows,
-        depth: words(depth),
-        panels,
-        start,
-        start_stride,
-        start_row,
-        a: a.0[a.1.start..].as_ptr(),
-        a_stride: a.1.stride,
-        b: b.as_ptr(),
-        b_stride: b_place.stride,
-        c: to.0[to.1.start..].as_mut_ptr(),
-        c_stride: to.1.stride,
-        sweep,
-        ahead: Ahead::default(),
-    };
+    let (summed, b_rows) = (words(of.depth), padded_words(of.depth));
+    let arguments = ProductArguments { sweep, ..of.arguments(summed, b_rows, to) };
     // SAFETY: every pointer reaches what the sizes say, up to whole panels of the depth, and `to`
     // is borrowed alone.
     unsafe { execute(isa, &arguments) }

@@ -5,7 +5,7 @@ use megabatch_order::random::{Stream, uniform};
 use proptest::prelude::*;
 
 use super::*;
-use crate::cpu::kernel::Start;
+use crate::cpu::kernel::{Place, Start};
 
 fn numbers(name: &str, len: usize) -> Vec<f32> {
     (0..len as u64).map(|i| uniform(Stream { seed: 3, name }, i) as f32 - 0.5).collect()
@@ -266,7 +266,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Every sum rounds once a term, by half a unit in the last place of a partial sum below depth
     /// / 4 + 1; the operands are rounded before.

@@ -104,7 +104,7 @@ impl Case {
                 let mut graph = TaskGraph::default();
                 run.push(&mut graph, |task| task);
                 let threads = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
-                graph.run(&threads, |task| run.work(task, |y, d_y| d_y.copy_from_slice(y)));
+                graph.run(&threads, |task, team| run.work(task, team, |y, d_y| d_y.copy_from_slice(y)));
                 continue;
             }
             let (y, d_y) = workspace.forward(weights, &shard);

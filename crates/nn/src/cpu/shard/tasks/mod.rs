@@ -33,7 +33,7 @@ use std::ops::Range;
 
 use megabatch_gpu_core::Scope;
 
-use super::memory::{self, ShardScratch};
+use super::memory::{self, ScratchLens, ShardScratch};
 use super::pooling::{self, Pooled, PoolingScratch};
 use super::sequence::{Role, Sequence, SequenceInput};
 use super::windows::Windows;
@@ -97,11 +97,17 @@ impl Cut {
 
 /// Numbers in each buffer that a group computes with: those of a sequence, but for what is formed
 /// over all groups.
-fn group_scratch_len(of: Dimensions, purpose: Purpose) -> [usize; 17] {
-    let mut lens = memory::scratch_len_of(of, purpose);
-    // Projections by bar, the weights' gradients, and operands in bf16 for these.
-    [3, 10, 11, 12, 13, 15, 16].into_iter().for_each(|elsewhere| lens[elsewhere] = 0);
-    lens
+fn group_scratch_lens(of: Dimensions, purpose: Purpose) -> ScratchLens {
+    ScratchLens {
+        by_bar: 0,
+        d_input_weight: 0,
+        d_recurrent_weight: 0,
+        d_bias: 0,
+        d_norm: 0,
+        pair_gates: 0,
+        pair_turned: 0,
+        ..ScratchLens::new(of, purpose)
+    }
 }
 
 /// Some windows of a timeframe.
@@ -131,11 +137,11 @@ pub(super) struct TimeframeTasks {
 pub(super) fn len(of: Dimensions, purpose: Purpose, threads: usize) -> usize {
     let layers = |of: Dimensions| of.sizes.layers * memory::layer_len(of, purpose).iter().sum::<usize>();
     let Some(cut) = Cut::new(of, purpose, threads) else {
-        return layers(of) + memory::scratch_len_of(of, purpose).iter().sum::<usize>() + pooling::len(&[of], purpose);
+        return layers(of) + ScratchLens::new(of, purpose).total() + pooling::len(&[of], purpose);
     };
     let group = cut.of_group(of);
-    let groups = cut.groups * (layers(group) + group_scratch_len(group, purpose).iter().sum::<usize>());
-    let projections = cut.groups * projections::len(of, cut.bars).iter().sum::<usize>();
+    let groups = cut.groups * (layers(group) + group_scratch_lens(group, purpose).total());
+    let projections = cut.groups * projections::lens(of, cut.bars).total();
     let sums = match purpose {
         Purpose::Training { .. } => {
             cut.panels(of).map(|panels| sums::len(of, purpose, panels.len()).iter().sum::<usize>()).sum()
@@ -159,15 +165,15 @@ impl TimeframeTasks {
             sums: Vec::new(),
             pooled: None,
         };
-        let group = |of: Dimensions, role, scratch: [usize; 17]| -> Result<Group> {
+        let group = |of: Dimensions, role, scratch: ScratchLens| -> Result<Group> {
             Ok(Group {
                 windows: 0..0,
                 sequence: Sequence::new(scope, of, purpose, role)?,
-                scratch: ShardScratch::with_lens(scope, scratch)?,
+                scratch: ShardScratch::new(scope, scratch)?,
             })
         };
         let Some(cut) = cut else {
-            tasks.groups.push(group(of, Role::Whole, memory::scratch_len_of(of, purpose))?);
+            tasks.groups.push(group(of, Role::Whole, ScratchLens::new(of, purpose))?);
             if of.heads > 0 {
                 tasks.pooled = Some((Pooled::new(scope, of)?, PoolingScratch::new(scope, &[of], purpose)?));
             }
@@ -175,7 +181,7 @@ impl TimeframeTasks {
         };
         let of_group = cut.of_group(of);
         for _ in 0..cut.groups {
-            tasks.groups.push(group(of_group, Role::Group, group_scratch_len(of_group, purpose))?);
+            tasks.groups.push(group(of_group, Role::Group, group_scratch_lens(of_group, purpose))?);
             tasks.projections.push(Projections::new(scope, of, cut.bars)?);
         }
         if purpose != Purpose::Prediction {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Scope;
 
-use super::super::memory::{ShardScratch, place, room};
+use super::super::memory::{ScratchLens, ShardScratch, place, room};
 use super::super::quantized::Activations;
 use super::super::rounding::round_panels;
 use super::super::weights::LayerWeights;
@@ -34,18 +34,20 @@ fn bars_at_once(of: Dimensions) -> usize {
 }
 
 /// Numbers in each buffer for `bars` bars.
-pub(super) fn len(of: Dimensions, bars: usize) -> [usize; 17] {
-    let mut lens = [0; 17];
-    lens[2] = of.sizes.features.div_ceil(PANEL) * room(bars_at_once(of));
-    lens[3] = of.gates() * room(bars);
+pub(super) fn lens(of: Dimensions, bars: usize) -> ScratchLens {
     // Rows are packed as a prediction packs them.
-    [lens[14], ..] = pairs::scratch_len(of, Purpose::Prediction);
-    lens
+    let [pair_rows, ..] = pairs::scratch_len(of, Purpose::Prediction);
+    ScratchLens {
+        x: of.sizes.features.div_ceil(PANEL) * room(bars_at_once(of)),
+        by_bar: of.gates() * room(bars),
+        pair_rows,
+        ..ScratchLens::default()
+    }
 }
 
 impl Projections {
     pub(super) fn new(scope: &Scope, of: Dimensions, bars: usize) -> Result<Self> {
-        let scratch = ShardScratch::with_lens(scope, len(of, bars))?;
+        let scratch = ShardScratch::new(scope, lens(of, bars))?;
         Ok(Projections { bars: 0..0, scratch, clock: Clock::default() })
     }
 

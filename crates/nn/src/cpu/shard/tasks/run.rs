@@ -12,11 +12,12 @@ use super::super::windows::Windows;
 use super::super::{Dimensions, add};
 use super::sums::Unwound;
 use super::{Cut, Group, PanelSums, Projections, ROWS_OF_STEP, SharedGradients, TimeframeTasks};
-use crate::cpu::decoder::Decoding;
+use crate::cpu::decoder::{Decoding, GraphShard};
 use crate::cpu::kernel::pairs::PairIsa;
 use crate::cpu::kernel::{Isa, PANEL};
 use crate::cpu::profile::Clock;
 use crate::cpu::schedule::{Task, TaskGraph};
+use crate::cpu::team::Team;
 use crate::model::tensor::TensorSet;
 
 /// Kind of a task.
@@ -45,6 +46,14 @@ impl TaskKind {
             TaskKind::Weights { .. } => "weights",
         }
     }
+
+    /// Name of parts of the loops that it shares, such as `decode part`.
+    pub(crate) fn name_of_parts(self) -> &'static str {
+        match self {
+            TaskKind::Decode => "decode part",
+            _ => self.name(),
+        }
+    }
 }
 
 /// One timeframe, of which tasks borrow their parts. A lock is never waited for: tasks that write
@@ -65,6 +74,7 @@ pub(crate) struct ShardRun<'a> {
     pair_isa: Option<PairIsa>,
     weights: Weights<'a>,
     shard: &'a Shard<'a>,
+    threads: usize,
     timeframes: Vec<TimeframeRun<'a>>,
     decoding: RwLock<(&'a mut Decoding, &'a mut Clock)>,
     gradients: Option<SharedGradients<'a>>,
@@ -116,6 +126,7 @@ impl<'a> ShardRun<'a> {
             pair_isa,
             weights,
             shard,
+            threads,
             timeframes: timeframes.iter_mut().map(TimeframeRun::new).collect(),
             decoding: RwLock::new((decoding, clock)),
             gradients: gradients.map(SharedGradients::new),
@@ -126,7 +137,8 @@ impl<'a> ShardRun<'a> {
     pub(crate) fn push<K>(&self, graph: &mut TaskGraph<K>, kind: impl Fn(TaskKind) -> K) {
         let mut push = |of: TaskKind, after: Vec<usize>| {
             let (cost, bytes) = self.cost(of);
-            graph.push(Task { kind: kind(of), cost, bytes, after })
+            let team = if of == TaskKind::Decode && self.shard.graph.is_some() { self.threads } else { 1 };
+            graph.push(Task { kind: kind(of), cost, bytes, after, team })
         };
         let mut encoded = Vec::new();
         for (timeframe, own) in self.timeframes.iter().enumerate() {
@@ -150,13 +162,13 @@ impl<'a> ShardRun<'a> {
         }
     }
 
-    /// Does the work of a task. The outputs and, for writing, their gradient are shown to `learn`
-    /// in between.
-    pub(crate) fn work(&self, task: TaskKind, learn: impl FnOnce(&[f32], &mut [f32])) {
+    /// Does the work of a task, whose loops `team` shares. The outputs and, for writing, their
+    /// gradient are shown to `learn` in between.
+    pub(crate) fn work(&self, task: TaskKind, team: &Team, learn: impl FnOnce(&[f32], &mut [f32])) {
         match task {
             TaskKind::Project { timeframe, part } => self.project(timeframe, part),
             TaskKind::Forward { timeframe, group } => self.forward(timeframe, group),
-            TaskKind::Decode => self.decode(learn),
+            TaskKind::Decode => self.decode(team, learn),
             TaskKind::Backward { timeframe, group } => self.backward(timeframe, group),
             TaskKind::Weights { timeframe, part } => self.add_weights(timeframe, part),
         }
@@ -196,41 +208,51 @@ impl<'a> ShardRun<'a> {
 
     /// Reads the encodings of all samples and takes them to outputs; after `learn`, from the
     /// outputs' gradient back to theirs.
-    fn decode(&self, learn: impl FnOnce(&[f32], &mut [f32])) {
+    fn decode(&self, team: &Team, learn: impl FnOnce(&[f32], &mut [f32])) {
         let Weights { model, parameters, packed, .. } = self.weights;
-        let (hidden, width) = (model.config().hidden, model.decoder().width());
+        let width = model.decoder().width();
         let mut decoding = self.decoding.write().expect(LOCK);
         let (decoding, clock) = &mut *decoding;
         let encodings = decoding.encodings_mut(self.shard.samples.len());
         if self.timeframes.is_empty() {
             self.shard.last_bars(encodings);
         }
-        for (k, own) in self.timeframes.iter().enumerate() {
-            let rows = encodings.chunks_exact_mut(width).map(|row| &mut row[k * hidden..][..hidden]);
-            if let Some(pooled) = &own.pooled {
-                let pooled = pooled.read().expect(LOCK);
-                let (vectors, read) = (pooled.0.pooled(), own.windows.read_of_sample());
-                rows.zip(read).for_each(|(row, read)| row.copy_from_slice(&vectors[read * hidden..][..hidden]));
-                continue;
-            }
-            let groups = own.read_groups();
-            rows.zip(own.windows.of_sample()).for_each(|(row, &(window, step))| {
-                let group = &groups[super::group_of(groups.len(), own.windows.len(), window)];
-                group.sequence.read_top(window - group.windows.start, step, row);
-                model.lstms()[k].read(parameters, row);
-            });
-        }
+        let of_each = self.shard.samples.len().div_ceil(team.threads()).max(1);
+        let parts = encodings.chunks_mut(of_each * width).enumerate().collect();
+        team.for_each(parts, |(n, rows): (usize, &mut [f32])| self.read_encodings(n * of_each, rows));
         let (decoder, attention) = (model.decoder(), packed.attention.as_ref());
+        let graph = self.shard.graph.map(|graph| GraphShard { team, ..graph });
         let start = clock.start();
-        decoding.forward_in(packed.precision, self.pair_isa, decoder, parameters, attention, self.shard.graph);
+        decoding.forward_in(packed.precision, self.pair_isa, decoder, parameters, attention, graph);
         clock.stop(start, 0);
         let (outputs, d_outputs) = decoding.outputs_and_gradient_mut();
         learn(outputs, d_outputs);
         let Some(gradients) = &self.gradients else { return };
         let start = clock.start();
-        gradients.add(|gradients| decoding.backward(decoder, parameters, attention, self.shard.graph, gradients));
+        gradients.add(|gradients| decoding.backward(decoder, parameters, attention, graph, gradients));
         decoding.round_d_encodings(packed.precision.arithmetic(Operation::MatrixProduct).result);
         clock.stop(start, 1);
+    }
+
+    /// Reads the encodings of the samples from `first` on into `rows`.
+    fn read_encodings(&self, first: usize, rows: &mut [f32]) {
+        let Weights { model, parameters, .. } = self.weights;
+        let (hidden, width) = (model.config().hidden, model.decoder().width());
+        for (k, own) in self.timeframes.iter().enumerate() {
+            let rows = rows.chunks_exact_mut(width).map(|row| &mut row[k * hidden..][..hidden]);
+            if let Some(pooled) = &own.pooled {
+                let pooled = pooled.read().expect(LOCK);
+                let (vectors, read) = (pooled.0.pooled(), &own.windows.read_of_sample()[first..]);
+                rows.zip(read).for_each(|(row, read)| row.copy_from_slice(&vectors[read * hidden..][..hidden]));
+                continue;
+            }
+            let groups = own.read_groups();
+            rows.zip(&own.windows.of_sample()[first..]).for_each(|(row, &(window, step))| {
+                let group = &groups[super::group_of(groups.len(), own.windows.len(), window)];
+                group.sequence.read_top(window - group.windows.start, step, row);
+                model.lstms()[k].read(parameters, row);
+            });
+        }
     }
 
     fn backward(&self, k: usize, group: usize) {

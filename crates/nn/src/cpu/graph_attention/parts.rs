@@ -1,0 +1,112 @@
+#![forbid(unsafe_code)]
+
+//! Parts of a layer's matrices and of the numbers of its edges, each written by one thread of a
+//! team. One thread has one part.
+
+use std::ops::Range;
+
+use super::columns::place;
+use crate::cpu::kernel::attention::Walk;
+use crate::cpu::kernel::{PANEL, Place, ViewMut};
+use crate::cpu::team::Team;
+
+/// Fewest rows of a part: tiles of a product have up to twelve.
+const ROWS_MIN: usize = 24;
+
+/// Some panels of a matrix of nodes or, of one panel, some rows.
+pub(super) struct PanelPart<'a> {
+    pub(super) panels: Range<usize>,
+    pub(super) rows: Range<usize>,
+    pub(super) to: ViewMut<'a>,
+}
+
+/// Cuts of a matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// Between panels.
+    Panels,
+    /// Between panels and, where there are fewer than threads, between rows.
+    PanelsAndRows,
+}
+
+/// The first `panels` panels of a matrix of `nodes` rows in parts.
+pub(super) fn panel_parts<'a>(
+    team: &Team,
+    nodes: usize,
+    panels: usize,
+    matrix: &'a mut [f32],
+    cut: Cut,
+) -> Vec<PanelPart<'a>> {
+    let Place { stride, .. } = place(nodes);
+    let of_each = panels.div_ceil(team.threads()).max(1);
+    let row_parts = match cut {
+        Cut::PanelsAndRows if of_each == 1 => {
+            (team.threads() / panels.max(1)).clamp(1, nodes.div_ceil(ROWS_MIN).max(1))
+        }
+        _ => 1,
+    };
+    let rows_of_each = nodes.div_ceil(row_parts).max(1);
+    let chunks = matrix[..panels * stride].chunks_mut(of_each * stride).enumerate();
+    let parts = chunks.flat_map(|(n, chunk)| {
+        let panels = n * of_each..panels.min((n + 1) * of_each);
+        // Of one part, panels are a stride apart; of several, there is one panel.
+        let len = if row_parts == 1 { chunk.len() } else { rows_of_each * PANEL };
+        chunk.chunks_mut(len.max(1)).take(row_parts).enumerate().map(move |(n, values)| {
+            let rows = (n * rows_of_each).min(nodes)..((n + 1) * rows_of_each).min(nodes);
+            PanelPart { panels: panels.clone(), rows, to: ViewMut(values, Place { start: 0, stride }) }
+        })
+    });
+    parts.filter(|part| !part.rows.is_empty()).collect()
+}
+
+/// The edges of some nodes.
+#[derive(Clone, Debug)]
+pub(super) struct EdgePart<'a> {
+    pub(super) nodes: Range<usize>,
+    /// Counted as all edges are.
+    pub(super) edges: Range<usize>,
+    pub(super) walk: Walk<'a>,
+}
+
+/// The edges of a graph in parts.
+pub(super) fn edge_parts<'a>(team: &Team, walk: Walk<'a>) -> Vec<EdgePart<'a>> {
+    let part = |nodes: Range<usize>| EdgePart { edges: walk.edges_of(&nodes), walk: walk.part(&nodes), nodes };
+    walk.even_parts(team.threads()).into_iter().map(part).collect()
+}
+
+/// Splits `values` into slices of these lengths, which follow one another.
+pub(super) fn split<'a>(mut values: &'a mut [f32], lens: impl IntoIterator<Item = usize>) -> Vec<&'a mut [f32]> {
+    let take = |len| values.split_off_mut(..len).expect("numbers of every part");
+    lens.into_iter().map(take).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_matrix_are_all_of_it() {
+        for (threads, nodes, panels) in [(1, 5, 3), (2, 40, 5), (16, 504, 4), (16, 30, 4), (7, 100, 16), (3, 1, 1)] {
+            for cut in [Cut::Panels, Cut::PanelsAndRows] {
+                let stride = place(nodes).stride;
+                let mut matrix = vec![0.0f32; panels * stride + 3];
+                let team = Team::new(threads);
+                for PanelPart { panels, rows, to: ViewMut(values, at) } in
+                    panel_parts(&team, nodes, panels, &mut matrix, cut)
+                {
+                    for (n, panel) in panels.clone().enumerate() {
+                        for (r, row) in rows.clone().enumerate() {
+                            values[at.panel(n).row(r).start] += (panel * 1000 + row + 1) as f32;
+                        }
+                    }
+                }
+                for (panel, row) in (0..panels).flat_map(|panel| (0..nodes).map(move |row| (panel, row))) {
+                    let found = matrix[panel * stride + row * PANEL];
+                    assert_eq!(found, (panel * 1000 + row + 1) as f32, "{threads} threads, {nodes}, {panels}, {cut:?}");
+                }
+            }
+        }
+        let mut matrix = vec![0.0; 4 * place(504).stride];
+        assert_eq!(panel_parts(&Team::new(16), 504, 4, &mut matrix, Cut::PanelsAndRows).len(), 16);
+    }
+}
