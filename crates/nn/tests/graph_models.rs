@@ -337,8 +337,7 @@ fn a_graph_has_the_bits_of_one_thread_for_any_number() {
         (AttentionKind::GatV2, 0, Fusion::Concat, Readout::Mean, false),
     ] {
         let (heads, hidden) = (3, 20);
-        let graph =
-            GraphConfig { kind, heads, hidden, dropout: 0.3, attention_dropout: 0.2, ..GraphConfig::default() };
+        let graph = GraphConfig { kind, heads, hidden, dropout: 0.3, attention_dropout: 0.2, ..GraphConfig::default() };
         let config = ModelConfig {
             hidden: 24,
             layers: 2,
