@@ -75,7 +75,7 @@ pub(super) fn edge_parts<'a>(team: &Team, walk: Walk<'a>) -> Vec<EdgePart<'a>> {
 }
 
 /// Splits `values` into slices of these lengths, which follow one another.
-pub(super) fn split<'a>(mut values: &'a mut [f32], lens: impl IntoIterator<Item = usize>) -> Vec<&'a mut [f32]> {
+pub(super) fn split(mut values: &mut [f32], lens: impl IntoIterator<Item = usize>) -> Vec<&mut [f32]> {
     let take = |len| values.split_off_mut(..len).expect("numbers of every part");
     lens.into_iter().map(take).collect()
 }
