@@ -89,8 +89,8 @@ pub(crate) fn gather(
     dispatch!(isa, gather, &arguments);
 }
 
-/// The number of each edge in `to` = the row of its node in `nodes` [nodes of the walk, panels · 16]
-/// · the row of its other end in `ends` [N, panels · 16].
+/// The number of each edge in `to` = the row of its node in `nodes` [nodes of the walk, panels ·
+/// 16] · the row of its other end in `ends` [N, panels · 16].
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
@@ -163,8 +163,8 @@ pub(crate) fn joint_scores(isa: Isa, walk: Walk<'_>, joint: Joint<'_>, to: HeadN
     dispatch!(isa, joint_scores, &mut JointScores { walk, joint, to });
 }
 
-/// [`joint_scores`] backwards to all but the nodes that give: `d_to` [nodes, panels · 16] is written,
-/// `d_attention` and `d_edge_weight`, which lies as the weights do, are added to.
+/// [`joint_scores`] backwards to all but the nodes that give: `d_to` [nodes, panels · 16] is
+/// written, `d_attention` and `d_edge_weight`, which lies as the weights do, are added to.
 ///
 /// # Panics
 /// If a slice is shorter than the sizes of `joint`.
