@@ -87,24 +87,9 @@ pub(super) struct Unwound<'a> {
     pub(super) bars: &'a [f32],
 }
 
-/// Windows of a group, on average, from which on products read its rows where they are: a product
-/// of fewer rows takes longer to read and write its sums than to copy the rows beside others'.
-const ROWS_OF_GROUP: usize = 16;
-
-impl<'a> Unwound<'a> {
-    fn sequence(&self) -> &'a Sequence {
+impl Unwound<'_> {
+    fn sequence(&self) -> &Sequence {
         &self.groups[0].sequence
-    }
-
-    /// True if products read the rows of one group after another. Pairs of rows may be in two
-    /// groups.
-    fn is_by_group(&self) -> bool {
-        self.of.pair_isa.is_none() && self.windows.len() >= ROWS_OF_GROUP * self.groups.len()
-    }
-
-    /// Groups at the steps of a block, in the order of one sequence over all windows.
-    fn groups_of(self, block: &Range<usize>) -> impl Iterator<Item = (usize, &'a Group)> {
-        block.clone().flat_map(move |t| self.groups.iter().map(move |&group| (t, group)))
     }
 
     /// A block of steps of all windows.
@@ -115,46 +100,36 @@ impl<'a> Unwound<'a> {
 
     /// Copies, in each of `panels`, the rows of all groups at the steps of a block to rows of all
     /// windows: `rows` gives those of a group at a step.
-    fn gather(
-        &self,
+    fn gather<'g>(
+        &'g self,
         block: &Range<usize>,
         panels: &Range<usize>,
-        rows: impl Fn(&'a Group, usize) -> View<'a>,
+        rows: impl Fn(&'g Group, usize) -> View<'g>,
         to: &mut [f32],
     ) {
         let (at, windows) = (self.block_at(), self.windows.len());
-        for (t, group) in self.groups_of(block) {
+        for group in self.groups {
             let len = group.windows.len() * PANEL;
-            let View(from, from_at) = rows(group, t);
-            let to_at = at.row((t - block.start) * windows + group.windows.start);
-            for panel in panels.clone() {
-                let from = &from[from_at.panel(panel).start..][..len];
-                to[to_at.panel(panel - panels.start).start..][..len].copy_from_slice(from);
+            for t in block.clone() {
+                let View(from, from_at) = rows(group, t);
+                let to_at = at.row((t - block.start) * windows + group.windows.start);
+                for panel in panels.clone() {
+                    let from = &from[from_at.panel(panel).start..][..len];
+                    to[to_at.panel(panel - panels.start).start..][..len].copy_from_slice(from);
+                }
             }
         }
     }
 
     /// The states of layer `l` before the steps of a block or, `after` steps later, after them.
     fn gather_states(&self, l: usize, block: &Range<usize>, after: usize, to: &mut [f32]) {
-        self.gather(block, &(0..self.of.units()), |group, t| group.states(l, t + after), to);
-    }
-}
-
-impl Group {
-    /// The gradients of the gates of layer `l` at step `t`.
-    fn d_gates(&self, l: usize, t: usize) -> View<'_> {
-        self.sequence.gates_at(t).view(&self.sequence.layers[l].gates, &self.scratch.segment.gates)
-    }
-
-    /// Those of `panels`.
-    fn d_gates_from(&self, panels: &Range<usize>, l: usize, t: usize) -> View<'_> {
-        let View(d_gates, at) = self.d_gates(l, t);
-        View(d_gates, at.panel(panels.start))
-    }
-
-    /// The states of layer `l` before step `t`.
-    fn states(&self, l: usize, t: usize) -> View<'_> {
-        View(self.sequence.layers[l].hidden.as_slice(), self.sequence.states_at(t))
+        let states = |sequence: &'_ Sequence, t: usize| sequence.states_at(t + after);
+        self.gather(
+            block,
+            &(0..self.of.units()),
+            |group, t| View(group.sequence.layers[l].hidden.as_slice(), states(&group.sequence, t)),
+            to,
+        );
     }
 }
 
@@ -199,77 +174,42 @@ impl PanelSums {
 
     /// Sums of layer `l`, in the order of [`Sequence::backward`] over all windows.
     fn sum(&mut self, isa: Isa, unwound: Unwound<'_>, l: usize) {
+        let windows = unwound.windows;
         for sums in [&mut self.d_input_weight, &mut self.d_recurrent_weight, &mut self.d_bias] {
             sums.as_mut_slice().fill(0.0);
         }
         let (by_bar, sequence) = (unwound.sequence().is_by_bar(l), unwound.sequence());
+        let bars_at = place(windows.bars(), 1);
         if by_bar {
-            let len = self.panels.len() * place(unwound.windows.bars(), 1).stride;
-            self.by_bar.as_mut_slice()[..len].fill(0.0);
+            self.by_bar.as_mut_slice()[..self.panels.len() * bars_at.stride].fill(0.0);
         }
         for block in sequence.blocks().rev() {
+            let gates = |group: &'_ Group, t: usize| group.sequence.gates_at(t);
+            let d_gates = self.d_gates.as_mut_slice();
+            unwound.gather(
+                &block,
+                &self.panels,
+                |group, t| gates(group, t).view(&group.sequence.layers[l].gates, &group.scratch.segment.gates),
+                d_gates,
+            );
             if by_bar {
-                self.add_by_bar(unwound, &block);
+                for t in block.clone().rev() {
+                    let from = unwound.block_at().row((t - block.start) * windows.len());
+                    let sums = self.by_bar.as_mut_slice();
+                    windows.add_step(t, self.panels.len(), self.d_gates.as_slice(), from, sums, bars_at);
+                }
             }
-            match unwound.is_by_group() {
-                true => self.add_groups(isa, unwound, l, &block),
-                false => self.add_block(isa, unwound, l, &block),
-            }
+            self.add_block(isa, unwound, l, &block);
         }
         if by_bar {
             self.add_bars(isa, unwound);
         }
     }
 
-    /// Adds the first layer's gradients of gates at a block of steps to their sums by bar. At a
-    /// step, windows have different bars.
-    fn add_by_bar(&mut self, unwound: Unwound<'_>, block: &Range<usize>) {
-        let bars_at = place(unwound.windows.bars(), 1);
-        for t in block.clone().rev() {
-            for group in unwound.groups {
-                let View(d_gates, at) = group.d_gates_from(&self.panels, 0, t);
-                let sums = self.by_bar.as_mut_slice();
-                group.sequence.windows.add_step(t, self.panels.len(), d_gates, at, sums, bars_at);
-            }
-        }
-    }
-
-    /// Adds a block's share of dW_hh and, unless they are formed by bar, of dW_ih and db, of the
-    /// rows of one group after another.
-    fn add_groups(&mut self, isa: Isa, unwound: Unwound<'_>, l: usize, block: &Range<usize>) {
-        let Unwound { of, precision, bars, .. } = unwound;
-        let panels = self.panels.clone();
-        // One matrix of sums after the other, each of which stays in the first-level cache.
-        for (t, group) in unwound.groups_of(block) {
-            let (rows, before, sums) =
-                (group.windows.len(), group.states(l, t), self.d_recurrent_weight.as_mut_slice());
-            kernel::outer(isa, rows, of.sizes.hidden, panels.len(), before, group.d_gates_from(&panels, l, t), sums);
-        }
-        if unwound.sequence().is_by_bar(l) {
-            return;
-        }
-        for (t, group) in unwound.groups_of(block) {
-            let (rows, d_gates) = (group.windows.len(), group.d_gates_from(&panels, l, t));
-            let input = match l {
-                0 => {
-                    let (features, at) = (of.sizes.features, place(rows, 1));
-                    group.sequence.windows.pack_steps(&(t..t + 1), bars, features, self.operand.as_mut_slice(), at);
-                    round_panels(precision, self.operand.as_mut_slice(), at, 0..features.div_ceil(PANEL), rows);
-                    View(self.operand.as_slice(), at)
-                }
-                _ => group.states(l - 1, t + 1),
-            };
-            let sums = self.d_input_weight.as_mut_slice();
-            kernel::outer(isa, rows, of.input(l), panels.len(), input, d_gates, sums);
-            add_rows(rows, d_gates, self.d_bias.as_mut_slice());
-        }
-    }
-
-    /// The same, of rows that are gathered.
+    /// Adds a block's share of dW_hh and, unless they are formed by bar, of dW_ih and db.
     fn add_block(&mut self, isa: Isa, unwound: Unwound<'_>, l: usize, block: &Range<usize>) {
         let Unwound { of, windows, precision, bars, .. } = unwound;
         let (rows, panels, at) = (block.len() * windows.len(), self.panels.len(), unwound.block_at());
-        unwound.gather(block, &self.panels, |group, t| group.d_gates(l, t), self.d_gates.as_mut_slice());
         let d_gates = View(self.d_gates.as_slice(), at);
         if let Some(pair_isa) = of.pair_isa {
             self.pairs.take_d_gates(pair_isa, rows, panels, d_gates);
