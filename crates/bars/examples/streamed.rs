@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     passed("read", bars);
     let spec = SeriesSpec { target_kind: TargetKind::Cumulative, ..SeriesSpec::default() };
     let instruments: Vec<StreamedInstrument<'_>> = recordings.iter().map(instrument).collect();
-    let plan = SeriesPlan::of(&instruments, &spec, &folder, &go_on)?;
+    let plan = SeriesPlan::of(&instruments, &spec, None, &folder, &go_on)?;
     passed("count", bars);
     let header = plan.fit(&go_on)?;
     passed("fit", bars);

@@ -87,9 +87,8 @@ pub(super) fn write(
     kept: Option<KeptSeries>,
 ) -> Result<SeriesFindings> {
     require_room(recipe, folder)?;
-    let read = recipe.read_streamed(folder, host)?;
-    let (spec, symbols) = (recipe.spec(), read.symbols());
-    let StreamedRecordings { mut recordings, bars, fingerprints } = read;
+    let StreamedRecordings { mut recordings, bars, fingerprints } = recipe.read_streamed(folder, host)?;
+    let (spec, symbols) = (recipe.spec(), recordings.symbols());
     if let Some(kept) = &kept {
         require_fitting(&recordings.universe.recordings, &bars, kept)?;
     }
@@ -104,8 +103,7 @@ pub(super) fn write(
     let header = match &kept {
         None => fit(&plan, host)?,
         Some(kept) => {
-            let names = recordings.universe.recordings.iter().map(|one| one.symbol.clone());
-            kept.require_same_instruments(&names.collect::<Vec<_>>())?;
+            kept.require_same_instruments(&recordings.symbols())?;
             plan.with_scalers(&kept.scalers, kept.constant_warnings())?
         }
     };

@@ -102,9 +102,8 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Finding
     let scratch = scratch_folder(path, host)?;
     let spool = SpoolFolder::open(&scratch.path().join("series"))?;
     require_room_for_bars(&recipe, spool.path())?;
-    let read = recipe.read_streamed(&spool, host)?;
-    let (spec, symbols) = (recipe.spec(), read.symbols());
-    let StreamedRecordings { mut recordings, bars, fingerprints } = read;
+    let StreamedRecordings { mut recordings, bars, fingerprints } = recipe.read_streamed(&spool, host)?;
+    let (spec, symbols) = (recipe.spec(), recordings.symbols());
     let instruments = instruments_of(&symbols, &bars, &recordings.pip_sizes);
     let kept_fit_end_time = kept_fit_end_time(&provenance.json);
     let plan = recordings.plan(&recipe, &instruments, &spec, kept_fit_end_time, &spool, host)?;

@@ -73,8 +73,6 @@ pub struct SeriesPlan<'a> {
     samples: Vec<Vec<usize>>,
     instants: SampleInstants,
     fit_end_time: i64,
-    /// End of the training span where it is given instead of found.
-    given_fit_end_time: Option<i64>,
     /// Folder of temporary files.
     folder: &'a Path,
 }
@@ -95,52 +93,28 @@ pub struct SampleInstants {
 impl<'a> SeriesPlan<'a> {
     /// Plans the series that [`align`](crate::align) makes; temporary files lie in `folder`.
     ///
+    /// Scalers are of the bars that close before `fit_end_time`, where it is given, instead of
+    /// those of a share of the samples: bars that are added to a series change none of them.
+    ///
     /// # Errors
     /// As [`align`](crate::align), [`Error::Spool`] and [`Error::Interrupted`].
     pub fn of(
-        instruments: &[StreamedInstrument<'a>],
-        spec: &'a SeriesSpec,
-        folder: &'a Path,
-        observe: Observe<'_>,
-    ) -> Result<Self> {
-        SeriesPlan::of_until(instruments, spec, None, folder, observe)
-    }
-
-    /// The same with scalers of the bars that close before `fit_end_time`, where it is given,
-    /// instead of a share of the samples: bars that are added to a series change none of them.
-    ///
-    /// # Errors
-    /// As [`SeriesPlan::of`].
-    pub fn of_until(
         instruments: &[StreamedInstrument<'a>],
         spec: &'a SeriesSpec,
         fit_end_time: Option<i64>,
         folder: &'a Path,
         observe: Observe<'_>,
     ) -> Result<Self> {
-        let (plan, excluded) = SeriesPlan::of_usable_until(instruments, spec, fit_end_time, folder, observe)?;
+        let (plan, excluded) = SeriesPlan::of_usable(instruments, spec, fit_end_time, folder, observe)?;
         if excluded.is_empty() { Ok(plan) } else { Err(refused(instruments.len() - excluded.len(), excluded)) }
     }
 
     /// Plans the series that [`align_usable`](crate::align_usable) makes, and names the instruments
-    /// that are not in it.
+    /// that are not in it; with the end of the training span of [`SeriesPlan::of`].
     ///
     /// # Errors
     /// As [`align_usable`](crate::align_usable), [`Error::Spool`] and [`Error::Interrupted`].
     pub fn of_usable(
-        instruments: &[StreamedInstrument<'a>],
-        spec: &'a SeriesSpec,
-        folder: &'a Path,
-        observe: Observe<'_>,
-    ) -> Result<(Self, Vec<Excluded>)> {
-        SeriesPlan::of_usable_until(instruments, spec, None, folder, observe)
-    }
-
-    /// The same with the end of the training span of [`SeriesPlan::of_until`].
-    ///
-    /// # Errors
-    /// As [`SeriesPlan::of_usable`].
-    pub fn of_usable_until(
         instruments: &[StreamedInstrument<'a>],
         spec: &'a SeriesSpec,
         fit_end_time: Option<i64>,
@@ -158,8 +132,7 @@ impl<'a> SeriesPlan<'a> {
         let (mut usable, mut outlines, mut excluded) = (instruments.to_vec(), outlines, Vec::new());
         loop {
             let mut plan = SeriesPlan::without_samples(usable, spec, windows.clone(), outlines, folder);
-            plan.given_fit_end_time = fit_end_time;
-            let lacking = plan.place()?;
+            let lacking = plan.place(fit_end_time)?;
             if lacking.is_empty() {
                 return Ok((plan, excluded));
             }
@@ -192,7 +165,6 @@ impl<'a> SeriesPlan<'a> {
             samples: Vec::new(),
             instants: SampleInstants { count: 0, first: 0, last: 0, alone: Vec::new() },
             fit_end_time: 0,
-            given_fit_end_time: None,
             folder,
         }
     }
@@ -246,7 +218,7 @@ impl<'a> SeriesPlan<'a> {
 
     /// Puts the samples, finds the end of the training span, or names the instruments that cannot
     /// be in the series.
-    fn place(&mut self) -> Result<Vec<Excluded>> {
+    fn place(&mut self, fit_end_time: Option<i64>) -> Result<Vec<Excluded>> {
         self.grid = self.common_grid()?;
         self.samples = (0..self.instruments.len())
             .into_par_iter()
@@ -264,7 +236,7 @@ impl<'a> SeriesPlan<'a> {
         if !lacking.is_empty() {
             return Ok(lacking);
         }
-        self.end_training()?;
+        self.end_training(fit_end_time)?;
         if self.spec.scaling == Scaling::None {
             return Ok(Vec::new());
         }
@@ -351,7 +323,7 @@ impl<'a> SeriesPlan<'a> {
     /// Finds the instants of samples and, unless it is given, the end of the training span: one
     /// nanosecond after the last of the first `train_fraction` of samples or of instants, whichever
     /// ends earlier.
-    fn end_training(&mut self) -> Result<()> {
+    fn end_training(&mut self, fit_end_time: Option<i64>) -> Result<()> {
         let samples = self.samples();
         let trained = |count: usize| ((count as f64 * self.spec.train_fraction) as usize).max(1);
         let mut alone = vec![0; self.instruments.len()];
@@ -376,7 +348,7 @@ impl<'a> SeriesPlan<'a> {
         let instants = instants.finish()?;
         let by_instants = instants.at(trained(instants.len()) - 1)?;
         let found = by_samples.unwrap_or(last).min(by_instants) + 1;
-        self.fit_end_time = self.given_fit_end_time.unwrap_or(found);
+        self.fit_end_time = fit_end_time.unwrap_or(found);
         let first = first.expect("every instrument has samples");
         self.instants = SampleInstants { count: instants.len(), first, last, alone };
         Ok(())

@@ -114,7 +114,7 @@ fn check(all: &[Bars], spec: &SeriesSpec) {
         .map(|(k, (name, bars))| StreamedInstrument { name, bars, pip_size: pips(k) })
         .collect();
     let folder = tempfile::tempdir().unwrap();
-    let plan = SeriesPlan::of_usable(&streamed, spec, folder.path(), &|_| ControlFlow::Continue(()));
+    let plan = SeriesPlan::of_usable(&streamed, spec, None, folder.path(), &|_| ControlFlow::Continue(()));
     let (expected, left_out) = match align_usable(&whole, spec) {
         Ok(series) => series,
         Err(error) => {
@@ -212,8 +212,8 @@ fn work_ends_where_its_observer_says_so() {
     let one = [StreamedInstrument { name: "A", bars: &all, pip_size: 1.0 }];
     let folder = tempfile::tempdir().unwrap();
     let (go_on, stop) = (|_| ControlFlow::Continue(()), |_| ControlFlow::Break(()));
-    assert!(matches!(SeriesPlan::of(&one, &spec, folder.path(), &stop), Err(Error::Interrupted)));
-    let plan = SeriesPlan::of(&one, &spec, folder.path(), &go_on).unwrap();
+    assert!(matches!(SeriesPlan::of(&one, &spec, None, folder.path(), &stop), Err(Error::Interrupted)));
+    let plan = SeriesPlan::of(&one, &spec, None, folder.path(), &go_on).unwrap();
     assert!(matches!(plan.fit(&stop), Err(Error::Interrupted)));
     let header = plan.fit(&go_on).unwrap();
     let sink = |_: &SeriesPiece| -> Result<()> { Ok(()) };

@@ -27,13 +27,6 @@ pub(crate) struct StreamedRecordings {
     pub(crate) fingerprints: Fingerprints,
 }
 
-impl StreamedRecordings {
-    /// The names of the instruments.
-    pub(crate) fn symbols(&self) -> Vec<String> {
-        self.recordings.universe.recordings.iter().map(|one| one.symbol.clone()).collect()
-    }
-}
-
 /// Instruments of these names, bars and sizes of a pip.
 pub(crate) fn instruments_of<'a>(
     symbols: &'a [String],
@@ -45,6 +38,11 @@ pub(crate) fn instruments_of<'a>(
 }
 
 impl Recordings {
+    /// The names of the instruments.
+    pub(crate) fn symbols(&self) -> Vec<String> {
+        self.universe.recordings.iter().map(|one| one.symbol.clone()).collect()
+    }
+
     /// The plan of the series that `recipe` makes of `instruments`, which are these. Where errors
     /// are to be passed over, an instrument that cannot be in it joins those that are left out.
     /// `fit_end_time` ends the training span of scalers of before.
@@ -60,9 +58,9 @@ impl Recordings {
         let counting = Pass::begin(host, "count", "bars", instruments.iter().map(|one| one.bars.len() as u64).sum());
         let observe = |bars: usize| counting.advance(bars as u64);
         if recipe.on_error == OnError::Fail {
-            return Ok(SeriesPlan::of_until(instruments, spec, fit_end_time, folder.path(), &observe)?);
+            return Ok(SeriesPlan::of(instruments, spec, fit_end_time, folder.path(), &observe)?);
         }
-        let (plan, excluded) = SeriesPlan::of_usable_until(instruments, spec, fit_end_time, folder.path(), &observe)?;
+        let (plan, excluded) = SeriesPlan::of_usable(instruments, spec, fit_end_time, folder.path(), &observe)?;
         self.exclude(excluded);
         Ok(plan)
     }
