@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::adapters::data::refuse_graphs;
 use crate::error::{Error, Kind, Result};
 use crate::findings::Findings;
-use crate::ingest::provenance::of_bars;
+use crate::ingest::provenance::{LISTS, listed, of_bars};
 use crate::output;
 use crate::text::{bytes, shown, utc};
 
@@ -114,8 +114,8 @@ impl PipSizes {
             Some(AttributeValue::Text(text)) => serde_json::from_str(text).unwrap_or_default(),
             _ => Value::Null,
         };
-        let told = source["instruments"].as_array().into_iter().flatten();
-        let told = told.filter_map(|told| Some((told["symbol"].as_str()?.to_owned(), told["pip_size"].as_f64()?)));
+        let told = listed(&source, LISTS[0])
+            .filter_map(|told| Some((told["symbol"].as_str()?.to_owned(), told["pip_size"].as_f64()?)));
         PipSizes(told.collect())
     }
 

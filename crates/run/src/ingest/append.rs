@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::Recipe;
 use super::kept_files::KeptFiles;
 use super::kept_series::KeptSeries;
+use super::provenance::{LISTS, listed};
 use super::series::{counted, in_folder, require_text, write};
 use super::spool::SpoolFolder;
 use crate::error::{Error, Result};
@@ -22,7 +23,8 @@ use crate::output;
 use crate::text::shown;
 
 /// Adds the bars of the files of `new` to the series at `out`. `stated` names the options of `new`
-/// that the user stated; they must be those by which the series was made, and none need be.
+/// that the user stated; they must be those by which the series was made, and none need be. Names
+/// that are no options of a recipe count for nothing.
 ///
 /// The files that the series was made of are read again, together with the new ones, and the series
 /// is made anew with its scalers. They may have grown since. It becomes a new file, which replaces
@@ -61,11 +63,11 @@ fn append_in(
     require_known_symbols(&kept, new, out)?;
     kept.files = KeptFiles::find(&kept.recipe, &kept.account, out)?;
     let added = kept.files.without_these(&kept.recipe, new)?;
+    let before = Before::of(&kept, &added);
     if added.files().is_empty() && kept.files.are_unchanged() {
         let text = format!("{}: the bars of these files are in it already; nothing was written", out.display());
-        let appended =
-            json!({ "files": [], "grown": [], "rewritten": [], "bars": {}, "samples": 0, "files_read_again": 0 });
-        return Ok(Findings::new(text, &json!({ "out": shown(out), "samples": kept.samples(), "appended": appended })));
+        let nothing = Before { files_read_again: 0, ..before }.json(&BTreeMap::new(), 0);
+        return Ok(Findings::new(text, &json!({ "out": shown(out), "samples": kept.samples(), "appended": nothing })));
     }
     let mut recipe = kept.recipe.clone();
     recipe.bars.extend(added.bars.iter().cloned());
@@ -87,7 +89,6 @@ fn append_in(
         require_text(file, "the account of its bars that the series file keeps")?;
     }
     output::check(out, &recipe.files())?;
-    let before = Before::of(&kept, &added);
     let mut findings = write(&recipe, out, folder, host, Some(kept))?;
     let told = before.told(&findings.json);
     findings.text = format!("{}\n{}", findings.text, told.text);
@@ -155,7 +156,7 @@ struct Before {
     samples: usize,
 }
 
-/// What was appended, in words and as JSON.
+/// The appended bars and samples, in words and as JSON.
 struct Told {
     text: String,
     json: Value,
@@ -177,9 +178,8 @@ impl Before {
 
     /// Compares with the answer about the new series.
     fn told(&self, now: &Value) -> Told {
-        let accounts = now["source"]["instruments"].as_array().into_iter().flatten();
         let mut bars: BTreeMap<&str, u64> = BTreeMap::new();
-        for account in accounts {
+        for account in listed(&now["source"], LISTS[0]) {
             let symbol = account["symbol"].as_str().unwrap_or_default();
             let all = account["bars"]["all"].as_u64().unwrap_or(0);
             bars.insert(symbol, all - self.bars.get(symbol).copied().unwrap_or(0).min(all));
@@ -199,14 +199,18 @@ impl Before {
         ] {
             files.iter().for_each(|file| text.push_str(&format!("\n{file} {said}")));
         }
-        let json = json!({
+        Told { text, json: self.json(&bars, samples) }
+    }
+
+    /// The account of `bars` by symbol and of `samples` that were appended.
+    fn json(&self, bars: &BTreeMap<&str, u64>, samples: u64) -> Value {
+        json!({
             "files": self.files,
             "grown": self.grown,
             "rewritten": self.rewritten,
             "bars": bars,
             "samples": samples,
             "files_read_again": self.files_read_again,
-        });
-        Told { text, json }
+        })
     }
 }

@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::Recipe;
 use super::kept_series::KeptSeries;
-use super::provenance::{LISTS, fingerprint, recorded_files};
+use super::provenance::{LISTS, fingerprint, instrument, listed, recorded_files};
 use crate::error::{Context as _, Error, Result};
 use crate::text::{shown, utc};
 
@@ -22,9 +22,9 @@ use crate::text::{shown, utc};
 pub(super) struct KeptFiles {
     /// Fingerprints of what they hold now.
     fingerprints: BTreeMap<PathBuf, String>,
-    /// Those whose bytes of then are the beginning of what they hold now.
+    /// Files whose recorded bytes are the beginning of what they hold now.
     pub(super) grown: Vec<PathBuf>,
-    /// Those that hold something else.
+    /// Files that hold other bytes.
     pub(super) rewritten: Vec<PathBuf>,
 }
 
@@ -123,8 +123,7 @@ pub(super) fn require_fitting(recordings: &[Recording], bars: &[SpooledBars], ke
     let (out, roles) = (kept.path(), Roles::of(&kept.account));
     for (Recording { symbol, summary, .. }, bars) in recordings.iter().zip(bars) {
         roles.require_same(summary, out)?;
-        let is_same = |account: &&Value| account["symbol"] == symbol.as_str();
-        let Some(then) = kept.account[LISTS[0]].as_array().into_iter().flatten().find(is_same) else { continue };
+        let Some(then) = instrument(&kept.account, symbol) else { continue };
         if let Some(first) = then["first_open_time_ns"].as_i64()
             && first != summary.first_open_time
         {
@@ -158,13 +157,11 @@ struct Roles<'a> {
 
 impl<'a> Roles<'a> {
     fn of(account: &'a Value) -> Self {
-        let instruments = || account[LISTS[0]].as_array().into_iter().flatten();
-        let files = |owner: &'a Value| owner["files"].as_array().into_iter().flatten();
-        let name = |file: &'a Value| file["file"].as_str();
-        let compared = instruments().flat_map(|one| one["compared"].as_array().into_iter().flatten());
+        let instruments = || listed(account, LISTS[0]);
+        let files = |owner| listed(owner, "files").filter_map(|file| file["file"].as_str());
         Roles {
-            read: instruments().flat_map(files).filter_map(name).collect(),
-            compared: compared.flat_map(files).filter_map(name).collect(),
+            read: instruments().flat_map(files).collect(),
+            compared: instruments().flat_map(|one| listed(one, "compared")).flat_map(files).collect(),
         }
     }
 

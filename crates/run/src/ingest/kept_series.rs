@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::Recipe;
 use super::kept_files::KeptFiles;
-use super::provenance::LISTS;
+use super::provenance::{LISTS, instrument, listed};
 use crate::adapters::series::scalers_of;
 use crate::error::{Error, Result};
 use crate::text::{shown, utc};
@@ -45,7 +45,7 @@ impl KeptSeries {
             ))
         })?;
         let (account, recipe) = Recipe::of_series(path, series.file().attribute("source")?.as_ref())?;
-        let names = symbols_in(&account, "instruments");
+        let names = symbols_in(&account, LISTS[0]);
         let scalers = scalers_of(path, series.file(), names, &recipe.spec())?;
         Ok(KeptSeries { source, account, recipe, scalers, files: KeptFiles::default() })
     }
@@ -93,20 +93,16 @@ impl KeptSeries {
 
     /// Bars that were read of an instrument.
     pub(super) fn bars_of(&self, symbol: &str) -> u64 {
-        let accounts = self.account["instruments"].as_array().into_iter().flatten();
-        let own = accounts.into_iter().find(|account| account["symbol"] == symbol);
-        own.and_then(|account| account["bars"]["all"].as_u64()).unwrap_or(0)
+        instrument(&self.account, symbol).and_then(|account| account["bars"]["all"].as_u64()).unwrap_or(0)
     }
 
     /// Warnings about features that are constant where the scalers were fitted: those after the
     /// ones about segments, one an instrument that has segments without samples.
     pub(super) fn constant_warnings(&self) -> Vec<String> {
-        let accounts = self.account["instruments"].as_array().into_iter().flatten();
-        let of_segments = accounts
-            .filter(|account| account["segments"]["left_out"].as_array().is_some_and(|list| !list.is_empty()))
-            .count();
-        let all = self.account["warnings"].as_array().into_iter().flatten();
-        all.skip(of_segments).filter_map(|warning| warning.as_str().map(str::to_owned)).collect()
+        let has_segments_without_samples = |one: &&Value| listed(&one["segments"], "left_out").next().is_some();
+        let of_segments = listed(&self.account, LISTS[0]).filter(has_segments_without_samples).count();
+        let warnings = listed(&self.account, "warnings").skip(of_segments);
+        warnings.filter_map(|warning| warning.as_str().map(str::to_owned)).collect()
     }
 
     /// Refuses a series of other instruments: the scalers are those of the file's.
@@ -127,8 +123,7 @@ impl KeptSeries {
 }
 
 fn symbols_in(account: &Value, list: &str) -> Vec<String> {
-    let accounts = account[list].as_array().into_iter().flatten();
-    accounts.filter_map(|account| account["symbol"].as_str().map(str::to_owned)).collect()
+    listed(account, list).filter_map(|account| account["symbol"].as_str().map(str::to_owned)).collect()
 }
 
 /// Rows of one instrument in both series.
@@ -178,7 +173,7 @@ impl PrefixCheck {
     /// Begins with the numbers of rows.
     ///
     /// # Errors
-    /// Those of reading.
+    /// A file that cannot be read.
     pub(super) fn begin(kept: KeptSeries, header: &SeriesHeader) -> Result<Self> {
         let file = kept.series().file();
         let names = header.instruments();

@@ -25,14 +25,21 @@ pub(crate) struct SeriesAccount<'a> {
 /// Lists of instruments in an account: those in the series, and those that could not be.
 pub(crate) const LISTS: [&str; 2] = ["instruments", "left_out"];
 
+/// The items of the list `name` of an account, or of a part of it; none where it has no such list.
+pub(crate) fn listed<'a>(part: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+    part[name].as_array().into_iter().flatten()
+}
+
 /// The files of an account, those included that were only compared with others.
 pub(crate) fn recorded_files(account: &Value) -> impl Iterator<Item = &Value> {
-    let instruments = LISTS.into_iter().flat_map(|list| account[list].as_array().into_iter().flatten());
-    let owners = instruments.flat_map(|instrument| {
-        let compared = instrument["compared"].as_array().into_iter().flatten();
-        std::iter::once(instrument).chain(compared)
-    });
-    owners.flat_map(|owner| owner["files"].as_array().into_iter().flatten())
+    let instruments = LISTS.into_iter().flat_map(|list| listed(account, list));
+    let owners = instruments.flat_map(|instrument| std::iter::once(instrument).chain(listed(instrument, "compared")));
+    owners.flat_map(|owner| listed(owner, "files"))
+}
+
+/// The account of the instrument `symbol` of a series.
+pub(crate) fn instrument<'a>(account: &'a Value, symbol: &str) -> Option<&'a Value> {
+    listed(account, LISTS[0]).find(|instrument| instrument["symbol"] == symbol)
 }
 
 /// End of the span that the scalers of a series with this account were fitted on, where they were
