@@ -1,0 +1,213 @@
+//! Files that grew, changed or are gone since, and files of bars that are not those of the series.
+
+use super::*;
+
+#[test]
+fn sources_that_are_gone_or_have_other_rows_are_named() {
+    let stage = Stage::new();
+    let (whole, old) = [&stage.whole, &stage.old].map(|path| fs::read_to_string(path).unwrap()).into();
+    let last_row = old.lines().last().unwrap();
+    let (time, prices) = last_row.split_once(',').unwrap();
+    let day = &time[..10];
+    // The bar that was open when the file was written, another one before it, and one that is gone.
+    let mut unfinished = prices.split(',').map(str::to_owned).collect::<Vec<_>>();
+    unfinished[3] = unfinished[0].clone();
+    let unfinished = whole.replacen(last_row, &format!("{time},{}", unfinished.join(",")), 1);
+    let lost: String =
+        whole.lines().enumerate().filter(|(k, _)| *k != 3_000).map(|(_, row)| format!("{row}\n")).collect();
+    let lost_day = &whole.lines().nth(3_000).unwrap()[..10];
+    let later = whole.lines().take(1).chain(whole.lines().skip(CUT)).map(|row| format!("{row}\n")).collect();
+    let shorter = whole.lines().take(CUT - 1).map(|row| format!("{row}\n")).collect();
+    for (text, said) in [
+        (unfinished, day),
+        (lost, lost_day),
+        (later, "the first bar of EURUSD opens at 2018-01-01 "),
+        (shorter, "would be lost"),
+    ] {
+        fs::write(&stage.old, text).unwrap();
+        let found = stage.refuses(stage.old.clone(), Kind::Data);
+        assert!(found.contains("EURUSD-old.csv: these are not the rows") && found.contains(said), "{said}: {found}");
+    }
+    fs::remove_file(&stage.old).unwrap();
+    let said = stage.refuses(stage.rest(CUT), Kind::Data);
+    assert!(said.contains("EURUSD-old.csv: ") && said.contains("put it back"), "{said}");
+}
+
+/// Yesterday's file with more rows, its last line ended or not; and other bytes of the same rows.
+#[test]
+fn sources_may_grow_in_place() {
+    for (has_end, is_rewritten) in [(true, false), (false, false), (true, true)] {
+        let stage = Stage::new();
+        let (whole, old) = [&stage.whole, &stage.old].map(|path| fs::read_to_string(path).unwrap()).into();
+        if !has_end {
+            fs::write(&stage.old, old.trim_end()).unwrap();
+            ingest(&base(vec![stage.old.clone()]), &stage.out, &Host::silent()).unwrap();
+        }
+        let scalers = KeptSeries::open(&stage.out).unwrap().scalers;
+        fs::write(&stage.old, if is_rewritten { whole.replace('\n', "\r\n") } else { whole.clone() }).unwrap();
+        let findings = appended(std::slice::from_ref(&stage.old), &stage.out).unwrap();
+        let found = &findings.json["appended"];
+        let (named, other) = if is_rewritten { ("rewritten", "grown") } else { ("grown", "rewritten") };
+        assert_eq!(
+            (&found[named][0], &found[other]),
+            (&stage.old.display().to_string().into(), &serde_json::json!([]))
+        );
+        assert_eq!(found["bars"]["EURUSD"], rows_in(&stage.whole) - CUT);
+        assert_eq!((found["files"].as_array().unwrap().len(), found["files_read_again"].as_u64()), (0, Some(1)));
+        assert!(fs::read(&stage.out).unwrap() == of_all_bars(&stage.out, &scalers), "other bytes");
+        leak::prove(&stage.out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
+        let again = appended(std::slice::from_ref(&stage.old), &stage.out).unwrap();
+        assert_eq!(again.json["appended"]["samples"], 0);
+    }
+}
+
+/// The folder of a symbol's days is named again; one day more is in it, and one file has grown.
+#[test]
+fn a_folder_may_be_named_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let [eur, gbp] =
+        [("EURUSD-all.csv", 1), ("GBPUSD-all.csv", 2)].map(|(name, seed)| bars(folder.path(), name, 8, seed, &[]));
+    let days = folder.path().join("days");
+    fs::create_dir(&days).unwrap();
+    let put = |whole: &Path, name: &str, range: Range<usize>| {
+        fs::rename(part(whole, name, range), days.join(name)).unwrap();
+    };
+    put(&eur, "EURUSD-1.csv", 0..CUT);
+    put(&gbp, "GBPUSD-1.csv", 0..CUT);
+    let out = folder.path().join("series.h5");
+    ingest(&base(vec![days.clone()]), &out, &Host::silent()).unwrap();
+    let scalers = KeptSeries::open(&out).unwrap().scalers;
+    put(&eur, "EURUSD-2.csv", CUT..rows_in(&eur));
+    put(&gbp, "GBPUSD-1.csv", 0..rows_in(&gbp));
+    let findings = appended(std::slice::from_ref(&days), &out).unwrap();
+    let found = &findings.json["appended"];
+    let named = |name: &str| serde_json::json!([days.join(name).display().to_string()]);
+    assert_eq!((&found["files"], &found["grown"]), (&named("EURUSD-2.csv"), &named("GBPUSD-1.csv")));
+    assert!(fs::read(&out).unwrap() == of_all_bars(&out, &scalers), "other bytes");
+    // A file of another symbol came into the folder.
+    put(&gbp, "USDJPY-1.csv", 0..CUT);
+    let said = appended(&[days], &out).unwrap_err().to_string();
+    assert!(said.contains("USDJPY-1.csv: bars of USDJPY"), "{said}");
+}
+
+/// Both sides come in files of their own, and one of them has grown.
+#[test]
+fn bid_and_ask_are_appended_to_both_sides() {
+    let folder = tempfile::tempdir().unwrap();
+    let bid = bars(folder.path(), "bid.csv", 8, 1, &[]);
+    let ask = bars(folder.path(), "ask.csv", 8, 1, std::slice::from_ref(&(7_000..7_050)));
+    let text = fs::read_to_string(&ask).unwrap();
+    // A pip more than the bid.
+    let dearer = |row: &str| {
+        let fields = row.split(',').enumerate().map(|(k, field)| match field.parse::<f64>() {
+            Ok(price) if (1..5).contains(&k) => format!("{:.5}", price + 0.0001),
+            _ => field.to_owned(),
+        });
+        format!("{}\n", fields.collect::<Vec<_>>().join(","))
+    };
+    fs::write(&ask, text.lines().map(dearer).collect::<String>()).unwrap();
+    let out = folder.path().join("series.h5");
+    let sides = |bid: PathBuf, ask: PathBuf| Recipe {
+        bid: vec![bid],
+        ask: vec![ask],
+        symbol: Some("EURUSD".to_owned()),
+        symbol_pattern: None,
+        ..base(Vec::new())
+    };
+    let old = [part(&bid, "bid-old.csv", 0..CUT), part(&ask, "ask-old.csv", 0..CUT)];
+    ingest(&sides(old[0].clone(), old[1].clone()), &out, &Host::silent()).unwrap();
+    let scalers = KeptSeries::open(&out).unwrap().scalers;
+    let new = part(&bid, "bid-new.csv", CUT - 20..rows_in(&bid));
+    part(&ask, "ask-old.csv", 0..rows_in(&ask));
+    let recipe = sides(new, old[1].clone());
+    let findings = append(&recipe, &["symbol".to_owned()], &out, &Host::silent()).unwrap();
+    assert_eq!(findings.json["appended"]["grown"], serde_json::json!([old[1].display().to_string()]));
+    // Rows of the ask, of which the header is none.
+    assert_eq!(findings.json["source"]["instruments"][0]["bars"]["all"], rows_in(&ask) - 1);
+    assert!(fs::read(&out).unwrap() == of_all_bars(&out, &scalers), "other bytes");
+}
+
+/// Rows of a file whose minute is a multiple of `step`, those numbered in `range`.
+fn every(whole: &Path, name: &str, step: usize, range: Range<usize>) -> PathBuf {
+    let text = fs::read_to_string(whole).unwrap();
+    let path = whole.with_file_name(name);
+    let rows = text.lines().skip(CUT + 500).filter(|row| row[14..16].parse::<usize>().unwrap() % step == 0);
+    fs::write(&path, rows.skip(range.start).take(range.len()).map(|row| format!("{row}\n")).collect::<String>())
+        .unwrap();
+    path
+}
+
+/// Bars of a few minutes with gaps are bars of the series; longer ones are refused, and none is
+/// left out.
+#[test]
+fn few_bars_are_read_as_bars_of_the_series_and_longer_ones_refused() {
+    for (name, rows, is_read) in [
+        ("EURUSD-new.csv", 1, true),
+        ("EURUSD-new.csv", 6, true),
+        ("EURUSD-new.csv", 12, false),
+        ("EURUSD-M5.csv", 6, false),
+        ("EURUSD-M5.csv", 1, false),
+    ] {
+        let stage = Stage::new();
+        let new = every(&stage.whole, name, 5, 0..rows);
+        if is_read {
+            let findings = appended(&[new], &stage.out).unwrap();
+            assert_eq!(findings.json["appended"]["bars"]["EURUSD"], rows);
+            let scalers = KeptSeries::open(&stage.out).unwrap().scalers;
+            assert!(fs::read(&stage.out).unwrap() == of_all_bars(&stage.out, &scalers), "other bytes");
+        } else {
+            let said = stage.refuses(new, Kind::Data);
+            assert!(said.contains(name) && said.contains("these are M5 bars") && said.contains("M1 bars"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn bars_off_the_grid_of_the_series_are_refused_by_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = bars(folder.path(), "EURUSD-all.csv", 30, 1, &[]);
+    let old = every(&whole, "EURUSD-old.csv", 5, 0..3_000);
+    let out = folder.path().join("series.h5");
+    let recipe = Recipe { timeframes: windows("M5:30,H1:4"), ..base(vec![old]) };
+    ingest(&recipe, &out, &Host::silent()).unwrap();
+    let later = every(&whole, "EURUSD-later.csv", 1, 15_200..20_000);
+    let text = fs::read_to_string(&later).unwrap();
+    let hour = || text.lines().skip_while(|row| &row[14..16] != "00");
+    let at = |minute: &str| hour().find(|row| &row[14..16] == minute).unwrap();
+    let new = folder.path().join("EURUSD-new.csv");
+    for (minutes, bar, reason) in [
+        (vec!["02", "07"], "02", "at another time within its bin"),
+        (vec!["05", "06"], "06", "before the one ahead of it closes"),
+    ] {
+        let rows: Vec<&str> = minutes.iter().map(|minute| at(minute)).collect();
+        fs::write(&new, format!("{}\n", rows.join("\n"))).unwrap();
+        let before = fs::read(&out).unwrap();
+        let said = appended(std::slice::from_ref(&new), &out).unwrap_err().to_string();
+        assert!(said.contains(reason) && said.contains("EURUSD-new.csv") && said.contains(&at(bar)[..16]), "{said}");
+        assert!(fs::read(&out).unwrap() == before);
+    }
+    fs::write(&new, format!("{}\n", at("10"))).unwrap();
+    assert_eq!(appended(&[new], &out).unwrap().json["appended"]["bars"]["EURUSD"], 1);
+}
+
+/// A file of longer bars goes on being compared, also where it has grown.
+#[test]
+fn longer_files_of_before_go_on_being_compared() {
+    let stage = Stage::new();
+    let hours = every(&stage.whole, "EURUSD-hours.csv", 60, 0..10);
+    ingest(&base(vec![stage.old.clone(), hours.clone()]), &stage.out, &Host::silent()).unwrap();
+    every(&stage.whole, "EURUSD-hours.csv", 60, 0..14);
+    let findings = appended(&[stage.rest(CUT)], &stage.out).unwrap();
+    assert_eq!(findings.json["appended"]["bars"]["EURUSD"], rows_in(&stage.whole) - CUT);
+    assert_eq!(findings.json["appended"]["grown"][0], hours.display().to_string());
+    assert_eq!(findings.json["source"]["instruments"][0]["compared"][0]["timeframe"], "H1");
+    leak::prove(&stage.out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
+
+    // Few rows were compared, as nothing said that they are minutes; they are not taken for minutes
+    // in silence.
+    let stage = Stage::new();
+    let few = every(&stage.whole, "EURUSD-few.csv", 5, 0..6);
+    ingest(&base(vec![stage.old.clone(), few]), &stage.out, &Host::silent()).unwrap();
+    let said = stage.refuses(stage.rest(CUT), Kind::Data);
+    assert!(said.contains("EURUSD-few.csv: its bars were compared and not read"), "{said}");
+}
