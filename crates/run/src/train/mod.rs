@@ -169,10 +169,7 @@ mod tests {
 
     impl Observer for Listener {
         fn begin(&self, work: Work<'_>) -> Box<dyn Progress> {
-            // Verification of the data comes before the run.
-            if !["check", "fingerprint"].contains(&work.label) {
-                self.works.lock().unwrap().push(format!("{} {} {}", work.label, work.total, work.unit));
-            }
+            self.works.lock().unwrap().push(format!("{} {} {}", work.label, work.total, work.unit));
             Box::new(Silent)
         }
 
@@ -239,7 +236,8 @@ mod tests {
         assert!(config.contains("batch_size: 8"), "{config}");
         let finished = train(&request(folder.path(), Start::Resume), &Host::silent()).unwrap();
         assert_eq!((finished.steps, finished.is_finished, finished.evaluations.len()), (5, true, 1));
-        assert_eq!(*listener.works.lock().unwrap(), ["train 5 steps"]);
+        let works = ["check 603 rows", "fingerprint 7236 bytes", "train 5 steps"];
+        assert_eq!(*listener.works.lock().unwrap(), works);
     }
 
     /// Every work that a run does after a step shows how far it is, and may be ended. The run that
@@ -249,10 +247,19 @@ mod tests {
         let whole = tempfile::tempdir().unwrap();
         let listener = Listener { ends_after: u64::MAX, ..Listener::default() };
         train(&request(whole.path(), Start::Anew), &listener.host()).unwrap();
-        let works = ["train 5 steps", "validate 25 samples", "baselines 140 samples", "evaluate 25 samples"];
+        let works = ["check 603 rows", "fingerprint 7236 bytes", "train 5 steps", "validate 25 samples"];
         assert_eq!(listener.works.lock().unwrap()[..4], works);
-        assert_eq!(listener.works.lock().unwrap()[4..], ["report 25 samples"]);
+        let works = ["baselines 140 samples", "evaluate 25 samples", "report 25 samples"];
+        assert_eq!(listener.works.lock().unwrap()[4..], works);
         let file = |folder: &Path, name: &str| std::fs::read(folder.join("run").join(name)).unwrap();
+        // Before the first step nothing is begun.
+        for ends_in in ["check", "fingerprint"] {
+            let folder = tempfile::tempdir().unwrap();
+            let listener = Listener { ends_after: u64::MAX, ends_in, ..Listener::default() };
+            let error = train(&request(folder.path(), Start::Anew), &listener.host()).unwrap_err();
+            assert_eq!(error.kind(), Kind::Cancelled, "{error}");
+            assert!(!folder.path().join("run/plan.json").exists(), "{ends_in}");
+        }
         for ends_in in ["validate", "baselines", "evaluate", "report"] {
             let folder = tempfile::tempdir().unwrap();
             let listener = Listener { ends_after: u64::MAX, ends_in, ..Listener::default() };
@@ -302,7 +309,7 @@ mod tests {
         let listener = Listener { ends_after: u64::MAX, ..Listener::default() };
         let trained = train(&request, &listener.host()).unwrap();
         let works = ["validate 10 samples", "baselines 10 samples", "evaluate 10 samples", "report 10 samples"];
-        assert_eq!(listener.works.lock().unwrap()[1..], works);
+        assert_eq!(listener.works.lock().unwrap()[3..], works);
         let [evaluation] = trained.evaluations.as_slice() else { panic!("{trained:?}") };
         assert_eq!((evaluation.samples, evaluation.drawn_from), (10, Some(25)));
         assert!(evaluation.to_text().starts_with("10 samples (test, evenly spaced among 25), checkpoint of step 5"));
