@@ -39,16 +39,14 @@ pub(crate) struct Args {
     out: PathBuf,
 }
 
-/// Names of the options that stand on the command line.
+/// Names of the arguments that stand on the command line, those of a recipe among them.
 struct StatedOptions(Vec<String>);
 
 impl FromArgMatches for StatedOptions {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let ids = matches.ids().map(clap::Id::as_str);
-        // Groups have no source of their own.
         let stated = ids.filter(|id| matches.value_source(id) == Some(ValueSource::CommandLine));
-        let options = stated.filter(|id| !["append", "out", "json"].contains(id) && !id.contains("Args"));
-        Ok(StatedOptions(options.map(|id| id.replace('_', "-")).collect()))
+        Ok(StatedOptions(stated.map(|id| id.replace('_', "-")).collect()))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
