@@ -10,24 +10,16 @@ import pathlib
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable
 
 import h5py
 import megabatch as mb
 import torch
+from measure_loader import BATCH, seconds
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-BATCH = 256
 HIDDEN = 64
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """Time of one call."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 class OneByOne(Dataset[dict[str, torch.Tensor]]):

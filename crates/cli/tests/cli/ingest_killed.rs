@@ -14,9 +14,13 @@ const DAYS: u32 = 12;
 const SYMBOLS: [&str; 4] = ["EURUSD", "GBPUSD", "AUDUSD", "NZDUSD"];
 const INGEST: &str = "ingest EURUSD.csv GBPUSD.csv AUDUSD.csv NZDUSD.csv --timeframes M1:60,M5:24,H1:12";
 
+fn runs() -> usize {
+    std::env::var("MEGABATCH_KILLED_RUNS").map_or(RUNS, |runs| runs.parse().expect("a number of runs"))
+}
+
 #[test]
 fn ingest_killed_at_random_moments_ends_with_the_same_bytes() {
-    let runs = std::env::var("MEGABATCH_KILLED_RUNS").map_or(RUNS, |runs| runs.parse().expect("a number of runs"));
+    let runs = runs();
     let stage = Stage::new();
     for (seed, symbol) in SYMBOLS.iter().enumerate() {
         stage.succeeds(&format!("synth {symbol}.csv --days {DAYS} --seed {seed}"));
@@ -53,7 +57,7 @@ fn ingest_killed_at_random_moments_ends_with_the_same_bytes() {
 
 #[test]
 fn append_killed_at_random_moments_leaves_the_series_or_the_new_one() {
-    let runs = std::env::var("MEGABATCH_KILLED_RUNS").map_or(RUNS, |runs| runs.parse().expect("a number of runs"));
+    let runs = runs();
     let stage = Stage::new();
     for (seed, symbol) in SYMBOLS.iter().enumerate() {
         stage.succeeds(&format!("synth {symbol}.csv --days {DAYS} --seed {seed}"));
