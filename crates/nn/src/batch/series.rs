@@ -109,7 +109,7 @@ pub trait SegmentBars: Sync {
     /// long.
     ///
     /// # Errors
-    /// Whatever keeps them from being read.
+    /// Bars that cannot be read.
     fn bars<'a>(&'a self, k: usize, rows: Range<usize>, buffer: &'a mut [f32]) -> Result<&'a [f32], Self::Error>;
 }
 

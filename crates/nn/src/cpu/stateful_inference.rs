@@ -105,7 +105,7 @@ struct Boundary {
 /// Passages that threads compute together.
 pub(crate) struct Passages<'a, B: SegmentBars> {
     bars: &'a B,
-    /// Those that nobody has taken.
+    /// Passages that no thread has taken.
     queue: Mutex<std::vec::IntoIter<Passage<'a>>>,
     kept: Mutex<BTreeMap<(usize, usize), BoundaryState>>,
     failure: Mutex<Option<B::Error>>,
@@ -200,7 +200,7 @@ impl StatefulInference {
     /// asked for, and a buffer a thread for [`Passages::work_off`].
     ///
     /// # Errors
-    /// Whatever keeps `bars` from being read.
+    /// The error of `bars`, which cannot be read.
     pub(crate) fn with_passages<B: SegmentBars>(
         &mut self,
         model: &Model,

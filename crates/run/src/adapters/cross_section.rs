@@ -53,7 +53,7 @@ impl CrossSections {
     /// `graph`.
     ///
     /// # Errors
-    /// What is wrong with the graphs; a usage failure where they do not belong to the data; a
+    /// Graphs that are invalid; a usage failure where they do not belong to the data; a
     /// cancelled one where the host ends it.
     pub(crate) fn join(source: SourceSamples, graph: &Path, config: &Config, host: &Host<'_>) -> Result<Self> {
         let file = GraphFile::open(graph)?;

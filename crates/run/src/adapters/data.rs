@@ -46,7 +46,7 @@ impl Data {
     /// folder says, is not checked again.
     ///
     /// # Errors
-    /// Those of the files; a usage failure where the graphs do not belong to the data; a cancelled
+    /// Errors of the files; a usage failure where the graphs do not belong to the data; a cancelled
     /// one where the host ends the check.
     pub(crate) fn open(path: &Path, config: &Config, device: &Device, host: &Host<'_>) -> Result<Self> {
         let graph = config.path("model.graph").filter(|graph| graph.as_os_str() != "none");
@@ -215,7 +215,7 @@ impl Data {
     /// The files behind the samples: the data file, then that of the graphs between its samples.
     ///
     /// # Errors
-    /// Those of reading; a cancelled one where the host ends it.
+    /// A file that cannot be read; a cancelled failure where the host ends it.
     pub(crate) fn files(&self, host: &Host<'_>) -> Result<Vec<DataFile>> {
         let data = |fingerprint| DataFile { path: self.path().to_owned(), fingerprint };
         Ok(match self {

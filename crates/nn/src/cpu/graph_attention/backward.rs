@@ -155,7 +155,7 @@ fn linear_backward(
     }
 }
 
-/// Of one group, sums of the scores' gradients by the node that gives, in `scratch.d_source`, and
+/// Sums the gradients of one group's scores by the node that gives, in `scratch.d_source`, and puts
 /// the coefficients in the order of these nodes, in `scratch.by_column`.
 fn columns_of_group(
     context: &Context<'_>,

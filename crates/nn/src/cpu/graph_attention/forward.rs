@@ -249,7 +249,7 @@ pub(super) struct EdgeNumbers<'a> {
 }
 
 impl<'a> EdgeNumbers<'a> {
-    /// Those of a group for all edges, in parts.
+    /// The numbers of all edges for one group of heads, in parts.
     pub(super) fn parts(
         context: &Context<'a>,
         numbers: &'a mut [f32],

@@ -41,7 +41,7 @@ impl Heads {
         items.start * self.group..items.end * self.group
     }
 
-    /// Those of group `group` among the numbers [groups][items][group] of all.
+    /// The range of group `group` in the numbers of all groups, [groups][items][group].
     pub(super) fn among(self, group: usize, items: usize) -> Range<usize> {
         group * items * self.group..(group + 1) * items * self.group
     }

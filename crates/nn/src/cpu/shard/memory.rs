@@ -128,7 +128,7 @@ pub(super) struct ScratchLens {
 }
 
 impl ScratchLens {
-    /// Those of one timeframe.
+    /// Lengths of the buffers of one timeframe.
     pub(super) fn new(of: Dimensions, purpose: Purpose) -> Self {
         let (rows, gates, units) = (of.steps * of.capacity, of.gates(), of.units());
         let [segment_gates, segment_cell] = segment_len(of, purpose);
@@ -166,7 +166,7 @@ impl ScratchLens {
         }
     }
 
-    /// Those of buffers that serve one timeframe after another.
+    /// Lengths of buffers that serve one timeframe after another.
     pub(super) fn of_all(all: &[Dimensions], purpose: Purpose) -> Self {
         let each = all.iter().map(|&of| ScratchLens::new(of, purpose));
         each.fold(ScratchLens::default(), ScratchLens::max)

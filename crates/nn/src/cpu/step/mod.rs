@@ -440,7 +440,7 @@ impl Engine {
     /// Computes the states that `streamed` asks for, over `bars`, on all threads.
     ///
     /// # Errors
-    /// Whatever keeps `bars` from being read; the states are then of no meaning.
+    /// The error of `bars`, which cannot be read; the states then mean nothing.
     pub fn stream<B: SegmentBars>(
         &mut self,
         model: &Model,
