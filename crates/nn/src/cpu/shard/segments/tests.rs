@@ -65,6 +65,8 @@ pub(in crate::cpu::shard) struct Case {
     pub(in crate::cpu::shard) dense: bool,
     /// Threads that compute the shard.
     pub(in crate::cpu::shard) threads: usize,
+    /// Seed of changes of the parameters by up to 2⁻⁹ of each, the error of bf16; `None` for none.
+    pub(in crate::cpu::shard) nudge: Option<usize>,
 }
 
 impl Case {
@@ -79,6 +81,11 @@ impl Case {
         let scope = Device::cpu().scope("test");
         let (batch, count) = (samples.batch(), samples.ends[0].len());
         let mut parameters = self.model.initial_parameters(&scope, 3).unwrap();
+        if let Some(seed) = self.nudge {
+            let values = parameters.values_mut();
+            let factors = numbers(seed, values.len());
+            values.iter_mut().zip(factors).for_each(|(value, factor)| *value *= 1.0 + factor / 512.0);
+        }
         let matrices = parameters.tensors_mut().filter(|(_, shape, _)| shape.len() > 1);
         matrices.for_each(|(_, _, values)| round_to(self.precision, values));
         let purpose = Purpose::Training { dropout: self.dropout.is_some(), runs: None, kept };
@@ -163,6 +170,7 @@ proptest! {
             dropout: (drops && layers > 1).then(|| Dropout::of_step(0.3, 1, 2).unwrap()),
             dense,
             threads: 1,
+            nudge: None,
         };
         let kept = if cells { Kept::HalfAndCells } else { Kept::Half };
         for isa in Isa::all() {
@@ -177,7 +185,10 @@ proptest! {
     }
 
     /// Both round what products read to within 2⁻⁹ of it, but not at the same places: the one packs
-    /// states, gradients and their sums by bar, the other rounds them where they are formed.
+    /// states, gradients and their sums by bar, the other rounds them where they are formed. Few
+    /// models amplify such errors, by layer norm and attention over few units: the bound is that of
+    /// small changes of the parameters in float32. With fusion, rounding may also turn the sign
+    /// before a ReLU, and with it a unit's whole gradient.
     #[test]
     fn gradients_of_pairs_are_near_those_of_rounded_operands(
         timeframes in prop::collection::vec(windows(), 1..3),
@@ -197,18 +208,27 @@ proptest! {
             fusion: if fuses { Fusion::attention(hidden) } else { ModelConfig::default().fusion },
             ..ModelConfig::default()
         };
-        let case = Case {
-            model: Model::new(samples.shape.clone(), config).unwrap(),
-            precision: Precision::Bf16,
+        let case = |precision| Case {
+            model: Model::new(samples.shape.clone(), config.clone()).unwrap(),
+            precision,
             dropout: (drops && layers > 1).then(|| Dropout::of_step(0.3, 1, 2).unwrap()),
             dense: dense && timeframes.iter().all(|of| of.stride <= 1),
             threads: 1,
+            nudge: None,
         };
+        let full = |nudge| {
+            Case { nudge, ..case(Precision::Fp32) }.gradients(Isa::best(), None, &samples, Kept::Everything)
+        };
+        let exact = full(None);
+        let amplified = (0..4).map(|seed| apart(&full(Some(seed)), &exact)).fold(0.0, f64::max);
+        let sign_turns = if fuses { 0.2 } else { 0.0 };
+        let bound = 1e-2 + 4.0 * amplified + sign_turns;
+        let case = case(Precision::Bf16);
         let expected = case.gradients(Isa::best(), None, &samples, Kept::Everything);
         for pair_isa in pair_isas(hidden) {
             let found = case.gradients(Isa::best(), Some(pair_isa), &samples, Kept::Everything);
             let apart = apart(&found, &expected);
-            prop_assert!(apart < 1e-2, "{}: {apart}", pair_isa.name());
+            prop_assert!(apart < bound, "{}: {apart} beside {bound}", pair_isa.name());
             if let Some(twin) = pair_isa.twin().filter(|_| hidden <= 12) {
                 let expected = case.gradients(Isa::best(), Some(twin), &samples, Kept::Everything);
                 prop_assert!(found == expected, "{}: other bits than its twin's", pair_isa.name());

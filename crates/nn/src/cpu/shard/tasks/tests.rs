@@ -17,6 +17,7 @@ fn case(samples: &Samples, config: ModelConfig, precision: Precision) -> Case {
         dropout: None,
         dense: false,
         threads: 1,
+        nudge: None,
     }
 }
 
