@@ -12,7 +12,8 @@
 //! 5. With gradient checkpointing, half of the gates are computed again in the backward pass, see
 //!    [`segments`].
 //! 6. A thread takes its windows through all steps; what a step needs stays in its caches. Few
-//!    windows are computed in another order, see [`single`].
+//!    windows are computed in another order, see [`single`]; threads share the units of one window,
+//!    see [`meeting`].
 //! 7. Predictions may be computed with weights in eight bits, see [`quantized`].
 //! 8. In bf16, CPUs with instructions for it multiply pairs of numbers, see [`pairs`].
 //!
@@ -21,6 +22,7 @@
 mod backward;
 mod dropout;
 mod input;
+mod meeting;
 mod memory;
 mod norm;
 mod pairs;
@@ -80,6 +82,8 @@ struct Dimensions {
     heads: usize,
     /// For products of pairs of bf16 numbers; `None` for single precision.
     pair_isa: Option<PairIsa>,
+    /// Threads of the shard for each timeframe; 0 or 1 for one.
+    threads: usize,
 }
 
 impl Dimensions {
@@ -106,11 +110,13 @@ impl Dimensions {
 
 fn dimensions(model: &Model, room: Capacity, pair_isa: Option<PairIsa>) -> Vec<Dimensions> {
     let heads = model.config().pooling.heads();
+    let threads = room.threads / model.lstms().len().max(1);
     let of = |sizes: LstmSizes| {
         // The samples of a run read the states after many steps of one sequence.
         let read = if room.run > 1 { Read::EveryStep } else { sizes.read };
         let (capacity, steps) = (room.sequences(), room.steps(sizes.steps));
-        Dimensions { sizes: LstmSizes { read, ..sizes }, capacity, steps, samples: room.samples, heads, pair_isa }
+        let (sizes, samples) = (LstmSizes { read, ..sizes }, room.samples);
+        Dimensions { sizes, capacity, steps, samples, heads, pair_isa, threads }
     };
     model.lstms().iter().map(|lstm| of(lstm.sizes)).collect()
 }

@@ -6,6 +6,8 @@
 //! row, at each product. Gates, their functions, cell and hidden states, biases, norms and all that
 //! follows the LSTMs are in single precision.
 
+use std::ops::Range;
+
 use megabatch_amp::{Accuracy, QuantizedMatrix};
 use megabatch_gpu_core::{Buffer, Scope};
 
@@ -15,7 +17,7 @@ use super::single::ROWS_FEW;
 use super::weights::{LayerWeights, gate_rows};
 use super::{BLOCK_STEPS, Dimensions};
 use crate::cpu::kernel::quantized::{self as bytes, ByteIsa, ByteProduct, ByteRows, ByteWeights, PANELS};
-use crate::cpu::kernel::{self, Isa, PANEL, Start, Sweep, View, ViewMut};
+use crate::cpu::kernel::{self, Isa, PANEL, PanelProduct, Start, Sweep, View, ViewMut};
 use crate::error::Result;
 use crate::model::lstm::{LayerSlots, Lstm};
 use crate::model::tensor::TensorSet;
@@ -100,10 +102,6 @@ impl ByteMatrix {
             offsets: &self.offsets.as_slice()[first..],
         }
     }
-
-    fn panels(&self) -> usize {
-        self.scales.len() / PANEL
-    }
 }
 
 impl LayerWeights {
@@ -126,26 +124,27 @@ impl LayerWeights {
         Ok([accuracy(slots.weight_ih, &of_input), accuracy(slots.weight_hh, &of_recurrent)])
     }
 
-    /// `to` [rows, gates] = `x` [rows, depth] · W_ihᵀ + b.
+    /// The panels `panels` of gates of `to` [rows, gates] = x · W_ihᵀ + b, which is `product`.
     pub(super) fn project(
         &self,
         isa: Isa,
-        rows: usize,
-        depth: usize,
-        x: View<'_>,
+        product: PanelProduct<'_>,
+        panels: Range<usize>,
         activations: &mut Activations,
         to: &mut ViewMut<'_>,
     ) {
-        let ViewMut(to, at) = to;
-        let bias = Start::Row(self.bias.as_slice());
+        let mut to = to.panel(panels.start);
+        let PanelProduct { rows, depth, a: x, .. } = product;
         let Some(QuantizedLayer { input, .. }) = &self.quantized else {
-            return kernel::product(isa, self.projection(rows, depth, x), &mut ViewMut(to, *at));
+            return kernel::product(isa, product.part(&panels, &(0..rows)), &mut to);
         };
+        let ViewMut(to, at) = &mut to;
+        let start = Start::Row(&self.bias.as_slice()[panels.start * PANEL..]);
         let (byte_isa, at_once) = (activations.isa, activations.rows);
         for first in (0..rows).step_by(at_once.max(1)) {
             let part = activations.take(at_once.min(rows - first), depth, View(x.0, x.1.row(first)));
-            let (panels, weights) = (input.panels(), input.from(0));
-            let product = ByteProduct { depth, panels, start: bias, x: part, weights };
+            let product =
+                ByteProduct { depth, panels: panels.len(), start, x: part, weights: input.from(panels.start) };
             bytes::product(byte_isa, product, &mut ViewMut(to, at.row(first)), Sweep::Up);
         }
     }
@@ -176,7 +175,7 @@ impl Sequence {
         ShardScratch { segment, by_bar, activations, .. }: &mut ShardScratch,
     ) {
         let projected = self.by_bar_in_step(l, t);
-        let (rows, hidden, units) = (self.windows.len(), self.of.sizes.hidden, self.of.units());
+        let (rows, hidden, own) = (self.windows.len(), self.of.sizes.hidden, self.own_units());
         let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
         let (before, after) = (self.states_at(t), self.states_at(t + 1));
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
@@ -184,8 +183,8 @@ impl Sequence {
         let h = activations.take(rows, hidden, View(states.as_slice(), before));
         // A few rows' chains of operations hide behind those of other units, many rows' gates stay
         // in the cache.
-        let at_once = if rows <= ROWS_FEW { units } else { 1 };
-        for n in (0..units).step_by(at_once) {
+        let at_once = if rows <= ROWS_FEW { own.len() } else { 1 };
+        for n in own.step_by(at_once) {
             let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
             let start = projected.map_or(Start::Result, |at| Start::Rows(View(by_bar.as_slice(), at.panel(4 * n))));
             let (panels, weights) = (PANELS * at_once, recurrent.from(4 * n));

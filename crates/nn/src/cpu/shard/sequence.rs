@@ -18,6 +18,7 @@ use std::ops::Range;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Scope;
 
+use super::meeting::{Met, UnitShare};
 use super::memory::{LayerMemory, ShardScratch, place};
 use super::segments::Extent;
 use super::single::ROWS_FEW;
@@ -43,6 +44,8 @@ pub(super) struct Sequence {
     pub(super) precision: Precision,
     pub(super) extent: Extent,
     pub(super) role: Role,
+    /// The part of this thread where several share the recurrence.
+    pub(super) share: Option<UnitShare>,
     pub(super) clock: Clock,
 }
 
@@ -84,6 +87,7 @@ impl Sequence {
             precision,
             extent: Extent::new(of, purpose),
             role,
+            share: None,
             clock: Clock::default(),
         })
     }
@@ -181,27 +185,17 @@ impl Sequence {
                 self.clock.stop_layer(start, l, Work::Projection);
                 let start = self.clock.start();
                 for t in block.clone() {
-                    if self.is_by_bar(l) && self.by_bar_in_step(l, t).is_none() {
-                        let (from, to) = (self.by_bar_at(), self.gates_at(t));
-                        let mut gates = to.view_mut(&mut self.layers[0].gates, &mut scratch.segment.gates);
-                        match self.role {
-                            Role::Whole => {
-                                let ViewMut(gates, to) = gates;
-                                self.windows.read_step(t, self.of.gates(), scratch.by_bar.as_slice(), from, gates, to);
+                    self.recurrence_step(isa, l, weights, t, projections, scratch);
+                    match self.meet(l, t) {
+                        Met::All => {}
+                        Met::Over => return,
+                        Met::TakenOver => {
+                            // The gates of the others' units are not there.
+                            if !self.is_by_bar(l) {
+                                self.project_block(isa, l, weights, block.clone(), scratch);
                             }
-                            Role::Group => {
-                                let panels = self.of.gates();
-                                projections
-                                    .iter()
-                                    .for_each(|part| part.read_step(&self.windows, t, panels, &mut gates));
-                            }
+                            self.recurrence_step(isa, l, weights, t, projections, scratch);
                         }
-                    }
-                    match (&weights.quantized, self.of.pair_isa) {
-                        (Some(own), _) => self.step_quantized(isa, l, own, t, scratch),
-                        (None, Some(pair_isa)) => self.step_pairs(isa, pair_isa, l, weights, t, scratch),
-                        _ if self.windows.len() <= ROWS_FEW => self.step_of_few(isa, l, weights, t, scratch),
-                        _ => self.step(isa, l, weights, t, scratch),
                     }
                     self.round_hidden(l, t);
                 }
@@ -211,17 +205,47 @@ impl Sequence {
         }
     }
 
+    /// Gates and states of layer `l` at step `t`, of the units that this thread computes.
+    fn recurrence_step(
+        &mut self,
+        isa: Isa,
+        l: usize,
+        weights: &LayerWeights,
+        t: usize,
+        projections: &[&Projections],
+        scratch: &mut ShardScratch,
+    ) {
+        if self.is_by_bar(l) && self.by_bar_in_step(l, t).is_none() {
+            let (from, to, panels) = (self.by_bar_at(), self.gates_at(t), self.of.gates());
+            let mut gates = to.view_mut(&mut self.layers[0].gates, &mut scratch.segment.gates);
+            match self.role {
+                Role::Whole => {
+                    let ViewMut(gates, to) = gates;
+                    self.windows.read_step(t, panels, scratch.by_bar.as_slice(), from, gates, to);
+                }
+                Role::Group => {
+                    projections.iter().for_each(|part| part.read_step(&self.windows, t, panels, &mut gates));
+                }
+            }
+        }
+        match (&weights.quantized, self.of.pair_isa) {
+            (Some(own), _) => self.step_quantized(isa, l, own, t, scratch),
+            (None, Some(pair_isa)) => self.step_pairs(isa, pair_isa, l, weights, t, scratch),
+            _ if self.windows.len() <= ROWS_FEW => self.step_of_few(isa, l, weights, t, scratch),
+            _ => self.step(isa, l, weights, t, scratch),
+        }
+    }
+
     /// by_bar = x · W_ihᵀ + b for every bar that the windows cover.
     fn project_bars(&self, isa: Isa, weights: &LayerWeights, bars: &[f32], scratch: &mut ShardScratch) {
         for rows in self.bars_in_parts() {
             self.take_bars(&rows, bars, scratch);
             let mut to = ViewMut(scratch.by_bar.as_mut_slice(), self.by_bar_at().row(rows.start));
             let (depth, x) = (self.of.sizes.features, View(scratch.x.as_slice(), self.x_at()));
+            let product = weights.projection(rows.len(), depth, x);
             match self.of.pair_isa {
-                Some(pair_isa) => {
-                    scratch.pairs.multiply(pair_isa, weights.projection(rows.len(), depth, x), &mut to);
-                }
-                None => weights.project(isa, rows.len(), depth, x, &mut scratch.activations, &mut to),
+                Some(pair_isa) => scratch.pairs.multiply(pair_isa, product, &mut to),
+                None => weights.project(isa, product, 0..self.of.gates(), &mut scratch.activations, &mut to),
             }
         }
     }
@@ -254,17 +278,17 @@ impl Sequence {
         scratch: &mut ShardScratch,
     ) {
         let shape = [block.len() * self.windows.len(), self.of.input(l)];
+        let own = self.own_units();
+        let gate_panels = 4 * own.start..4 * own.end;
         let (input_at, gates_at) = (self.input_at(l, block.start), self.gates_at(block.start));
         let dropped = self.copies_below(l).then_some(scratch.dropped.as_slice());
         let (below, here) = self.layers.split_at_mut(l);
         let input = input(below.last(), scratch.x.as_slice(), dropped);
         let mut gates = gates_at.view_mut(&mut here[0].gates, &mut scratch.segment.gates);
-        let input = View(input, input_at);
+        let product = weights.projection(shape[0], shape[1], View(input, input_at));
         match self.of.pair_isa {
-            Some(pair_isa) => {
-                scratch.pairs.multiply(pair_isa, weights.projection(shape[0], shape[1], input), &mut gates);
-            }
-            None => weights.project(isa, shape[0], shape[1], input, &mut scratch.activations, &mut gates),
+            Some(pair_isa) => scratch.pairs.multiply(pair_isa, product, &mut gates),
+            None => weights.project(isa, product, gate_panels, &mut scratch.activations, &mut gates),
         }
     }
 

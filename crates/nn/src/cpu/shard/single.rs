@@ -17,8 +17,8 @@ use crate::cpu::kernel::{self, Ahead, Isa, PanelProduct, Start, Sweep, View, Vie
 pub(super) const ROWS_FEW: usize = 4;
 
 impl Sequence {
-    /// gates = their projections + h · W_hhᵀ of all units, then the cell of all units: the same
-    /// bits as unit by unit.
+    /// gates = their projections + h · W_hhᵀ of all units that this thread computes, then their
+    /// cells: the same bits as unit by unit.
     pub(super) fn step_of_few(
         &mut self,
         isa: Isa,
@@ -27,18 +27,20 @@ impl Sequence {
         t: usize,
         ShardScratch { segment, by_bar, .. }: &mut ShardScratch,
     ) {
-        let (rows, hidden, units) = (self.windows.len(), self.of.sizes.hidden, self.of.units());
+        let (rows, hidden, own) = (self.windows.len(), self.of.sizes.hidden, self.own_units());
+        let (first, panels) = (own.start, 4 * own.start..4 * own.end);
         let projected = self.by_bar_in_step(l, t);
         let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
         let (before, after) = (self.states_at(t), self.states_at(t + 1));
+        let all_panels = self.of.gates();
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
-        let mut gates = gates_at.view_mut(gates, &mut segment.gates);
+        let mut gates = gates_at.panel(4 * first).view_mut(gates, &mut segment.gates);
         let start = projected.map_or(Start::Result, |at| Start::Rows(View(by_bar.as_slice(), at)));
         let (a, b) = (View(states.as_slice(), before), weights.recurrent.as_slice());
-        let product = PanelProduct { rows, depth: hidden, panels: 4 * units, start, a, b };
-        kernel::product_with(isa, product, &mut gates, Sweep::of_step(t), Ahead::default());
-        let mut cell = cell_at.view_mut(cell, &mut segment.cell);
-        let mut after = ViewMut(states.as_mut_slice(), after);
-        kernel::forward_units(isa, units, rows, &mut gates, &mut cell, &mut after);
+        let product = PanelProduct { rows, depth: hidden, panels: all_panels, start, a, b };
+        kernel::product_with(isa, product.part(&panels, &(0..rows)), &mut gates, Sweep::of_step(t), Ahead::default());
+        let mut cell = cell_at.panel(first).view_mut(cell, &mut segment.cell);
+        let mut after = ViewMut(states.as_mut_slice(), after.panel(first));
+        kernel::forward_units(isa, own.len(), rows, &mut gates, &mut cell, &mut after);
     }
 }

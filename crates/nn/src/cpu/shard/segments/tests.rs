@@ -51,7 +51,7 @@ impl Samples {
         }
     }
 
-    fn batch(&self) -> SeriesBatch<'_> {
+    pub(in crate::cpu::shard) fn batch(&self) -> SeriesBatch<'_> {
         SeriesBatch::new(&self.shape, &self.series, self.ends.clone())
     }
 }
@@ -209,7 +209,7 @@ proptest! {
             ..ModelConfig::default()
         };
         let case = |precision| Case {
-            model: Model::new(samples.shape.clone(), config.clone()).unwrap(),
+            model: Model::new(samples.shape.clone(), config).unwrap(),
             precision,
             dropout: (drops && layers > 1).then(|| Dropout::of_step(0.3, 1, 2).unwrap()),
             dense: dense && timeframes.iter().all(|of| of.stride <= 1),

@@ -6,6 +6,7 @@
 //! project (timeframe, bars)        x · W_ihᵀ + b of some of the bars that windows share
 //!    ↓ all of the timeframe
 //! forward (timeframe, group)       all layers and steps of a group of windows            (1)
+//! share (timeframe, member)        the same of one window, for some of the units         (4)
 //!    ↓ all of the shard
 //! decode                           fusion, graph attention, head, loss, and back
 //!    ↓
@@ -19,6 +20,8 @@
 //! 2. Gradients of gates take the place of the gates.
 //! 3. A sum over windows and steps is formed by one task, from the rows of all groups in the order
 //!    of one sequence over all windows. Its rows are gathered a block of steps at a time.
+//! 4. Predictions of one window. These tasks and `forward` meet after every step, see
+//!    [`meeting`](super::meeting).
 //!
 //! Each sum is thus formed in the order of [`Sequence::forward`] and [`Sequence::backward`] over
 //! all windows: a shard's bits do not depend on its tasks. Windows stay together where sums over
@@ -30,9 +33,11 @@ mod run;
 mod sums;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use megabatch_gpu_core::Scope;
 
+use super::meeting::{self, Meeting, UnitShare};
 use super::memory::{self, ScratchLens, ShardScratch};
 use super::pooling::{self, Pooled, PoolingScratch};
 use super::sequence::{Role, Sequence, SequenceInput};
@@ -128,6 +133,9 @@ pub(super) struct TimeframeTasks {
     groups: Vec<Group>,
     /// Groups that have windows now.
     in_use: usize,
+    /// Memory of the threads that share the units of the first group with the one that computes it.
+    sharers: Vec<Group>,
+    meeting: Arc<Meeting>,
     projections: Vec<Projections>,
     sums: Vec<PanelSums>,
     pooled: Option<(Pooled, PoolingScratch)>,
@@ -137,7 +145,8 @@ pub(super) struct TimeframeTasks {
 pub(super) fn len(of: Dimensions, purpose: Purpose, threads: usize) -> usize {
     let layers = |of: Dimensions| of.sizes.layers * memory::layer_len(of, purpose).iter().sum::<usize>();
     let Some(cut) = Cut::new(of, purpose, threads) else {
-        return layers(of) + ScratchLens::new(of, purpose).total() + pooling::len(&[of], purpose);
+        let member = layers(of) + ScratchLens::new(of, purpose).total();
+        return meeting::members(of, purpose) * member + pooling::len(&[of], purpose);
     };
     let group = cut.of_group(of);
     let groups = cut.groups * (layers(group) + group_scratch_lens(group, purpose).total());
@@ -155,12 +164,15 @@ impl TimeframeTasks {
     /// Memory for tasks of `threads` threads, booked on `scope`.
     pub(super) fn new(scope: &Scope, of: Dimensions, purpose: Purpose, threads: usize) -> Result<Self> {
         let cut = Cut::new(of, purpose, threads);
+        let members = if cut.is_some() { 1 } else { meeting::members(of, purpose) };
         let mut tasks = TimeframeTasks {
             of,
             cut,
             windows: Windows::default(),
             groups: Vec::new(),
             in_use: 0,
+            sharers: Vec::new(),
+            meeting: Arc::new(Meeting::new(of, members)),
             projections: Vec::new(),
             sums: Vec::new(),
             pooled: None,
@@ -173,7 +185,9 @@ impl TimeframeTasks {
             })
         };
         let Some(cut) = cut else {
-            tasks.groups.push(group(of, Role::Whole, ScratchLens::new(of, purpose))?);
+            let member = || group(of, Role::Whole, ScratchLens::new(of, purpose));
+            tasks.groups.push(member()?);
+            tasks.sharers = (1..members).map(|_| member()).collect::<Result<_>>()?;
             if of.heads > 0 {
                 tasks.pooled = Some((Pooled::new(scope, of)?, PoolingScratch::new(scope, &[of], purpose)?));
             }
@@ -193,7 +207,7 @@ impl TimeframeTasks {
 
     /// Takes the memory, on `scope`, for rows in the products with weights in eight bits.
     pub(super) fn make_room_for_bytes(&mut self, scope: &Scope) -> Result<()> {
-        for Group { sequence, scratch, .. } in &mut self.groups {
+        for Group { sequence, scratch, .. } in self.groups.iter_mut().chain(&mut self.sharers) {
             scratch.activations = Activations::new(scope, &[sequence.of])?;
         }
         let of = self.of;
@@ -215,6 +229,7 @@ impl TimeframeTasks {
         self.windows.set(input.starts, input.ends, input.steps, input.runs);
         self.cut(f64::INFINITY);
         let Group { sequence, scratch, .. } = &mut self.groups[0];
+        sequence.share = None;
         (sequence, scratch)
     }
 
@@ -229,6 +244,14 @@ impl TimeframeTasks {
         self.pooled.as_ref().map(|(pooled, _)| (pooled, &self.groups[0].sequence))
     }
 
+    /// Has the units of the first group shared by all its sharers in the pass that begins, or by
+    /// none.
+    fn share_units(&mut self, shared: bool) {
+        let groups = self.groups[..1].iter_mut().chain(&mut self.sharers);
+        let mut shares = UnitShare::of_pass(&self.meeting);
+        groups.for_each(|group| group.sequence.share = shares.next().filter(|_| shared));
+    }
+
     /// The work of a pass over all windows, in rows of a step.
     fn rows(&self) -> usize {
         self.windows.len() * self.windows.steps()
@@ -241,6 +264,9 @@ impl TimeframeTasks {
             let wanted = (self.rows() as f64 / rows.max(1.0)).ceil() as usize;
             wanted.clamp(count.div_ceil(cut.windows), cut.groups.min(count))
         });
+        for sharer in &mut self.sharers {
+            sharer.sequence.windows.clone_from(&self.windows);
+        }
         for (n, group) in self.groups[..self.in_use].iter_mut().enumerate() {
             group.windows = part(n, self.in_use, count);
             match group.sequence.role {
@@ -259,7 +285,7 @@ impl TimeframeTasks {
     /// Moves the times measured since the last call to one clock.
     pub(super) fn clock_mut(&mut self) -> &mut Clock {
         let (first, others) = self.groups.split_first_mut().expect("one group at least");
-        let others = others.iter_mut().map(|group| &mut group.sequence.clock);
+        let others = others.iter_mut().chain(&mut self.sharers).map(|group| &mut group.sequence.clock);
         let others = others.chain(self.projections.iter_mut().map(|part| &mut part.clock));
         others.chain(self.sums.iter_mut().map(|sums| &mut sums.clock)).for_each(|other| {
             first.sequence.clock.take_from(other);

@@ -80,11 +80,10 @@ impl Projections {
             round_panels(precision, x.as_mut_slice(), x_at, 0..features.div_ceil(PANEL), rows.len());
             let mut to = ViewMut(by_bar.as_mut_slice(), at.row(first - self.bars.start));
             let x = View(x.as_slice(), x_at);
+            let product = weights.projection(rows.len(), features, x);
             match of.pair_isa {
-                Some(pair_isa) => {
-                    pairs.multiply(pair_isa, weights.projection(rows.len(), features, x), &mut to);
-                }
-                None => weights.project(isa, rows.len(), features, x, activations, &mut to),
+                Some(pair_isa) => pairs.multiply(pair_isa, product, &mut to),
+                None => weights.project(isa, product, 0..of.gates(), activations, &mut to),
             }
         }
         self.clock.stop_layer(start, 0, Work::Projection);

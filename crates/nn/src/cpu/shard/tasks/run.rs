@@ -27,6 +27,8 @@ pub(crate) enum TaskKind {
     Project { timeframe: usize, part: usize },
     /// All layers and steps of a group of windows.
     Forward { timeframe: usize, group: usize },
+    /// As [`TaskKind::Forward`], for the units that one more thread computes.
+    Share { timeframe: usize, member: usize },
     /// From encodings to outputs and, in training, from the loss to the encodings' gradient.
     Decode,
     /// The same as [`TaskKind::Forward`], backward.
@@ -40,7 +42,7 @@ impl TaskKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             TaskKind::Project { .. } => "project",
-            TaskKind::Forward { .. } => "forward",
+            TaskKind::Forward { .. } | TaskKind::Share { .. } => "forward",
             TaskKind::Decode => "decode",
             TaskKind::Backward { .. } => "backward",
             TaskKind::Weights { .. } => "weights",
@@ -63,6 +65,7 @@ struct TimeframeRun<'a> {
     cut: Option<Cut>,
     windows: &'a Windows,
     groups: Vec<RwLock<&'a mut Group>>,
+    sharers: Vec<Mutex<&'a mut Group>>,
     projections: Vec<RwLock<&'a mut Projections>>,
     sums: Vec<Mutex<&'a mut PanelSums>>,
     pooled: Option<RwLock<&'a mut (Pooled, PoolingScratch)>>,
@@ -89,6 +92,10 @@ pub(crate) struct ShardMemory<'a> {
     pub(crate) clock: &'a mut Clock,
 }
 
+/// Fewest multiply-adds of a recurrence whose units threads share: in the time of fewer, a thread
+/// that sleeps hardly wakes up.
+const SHARED_MIN: f64 = 8e6;
+
 const LOCK: &str = "nobody panics with the lock held";
 
 impl<'a> ShardRun<'a> {
@@ -110,7 +117,9 @@ impl<'a> ShardRun<'a> {
         let rows: usize = timeframes.iter().map(TimeframeTasks::rows).sum();
         for (k, own) in timeframes.iter_mut().enumerate() {
             own.cut(rows as f64 / threads as f64);
-            for Group { sequence, .. } in &mut own.groups[..own.in_use] {
+            let one_step = own.of.sizes.hidden * own.of.gates() * PANEL;
+            own.share_units(gradients.is_none() && (own.rows() * one_step) as f64 >= SHARED_MIN);
+            for Group { sequence, .. } in own.groups[..own.in_use].iter_mut().chain(&mut own.sharers) {
                 sequence.clock.on = packed.profiles;
                 sequence.precision = packed.precision.arithmetic(Operation::Recurrence).operands;
                 sequence.masks.clear();
@@ -145,8 +154,10 @@ impl<'a> ShardRun<'a> {
             let projected: Vec<usize> = (0..own.projections.len())
                 .map(|part| push(TaskKind::Project { timeframe, part }, Vec::new()))
                 .collect();
+            let sharers = 0..own.sharers.len();
             let groups = 0..own.groups.len();
             encoded.extend(groups.map(|group| push(TaskKind::Forward { timeframe, group }, projected.clone())));
+            encoded.extend(sharers.map(|member| push(TaskKind::Share { timeframe, member }, Vec::new())));
         }
         let decoded = push(TaskKind::Decode, encoded);
         if self.gradients.is_none() {
@@ -168,6 +179,7 @@ impl<'a> ShardRun<'a> {
         match task {
             TaskKind::Project { timeframe, part } => self.project(timeframe, part),
             TaskKind::Forward { timeframe, group } => self.forward(timeframe, group),
+            TaskKind::Share { timeframe, member } => self.share(timeframe, member),
             TaskKind::Decode => self.decode(team, learn),
             TaskKind::Backward { timeframe, group } => self.backward(timeframe, group),
             TaskKind::Weights { timeframe, part } => self.add_weights(timeframe, part),
@@ -204,6 +216,14 @@ impl<'a> ShardRun<'a> {
             let (pooled, pooling) = &mut **pooled.write().expect(LOCK);
             pooled.forward(self.isa, self.pooling_of(k), sequence, pooling);
         }
+    }
+
+    /// The part of another thread in the first group.
+    fn share(&self, k: usize, member: usize) {
+        let mut sharer = self.timeframes[k].sharers[member].lock().expect(LOCK);
+        let Group { sequence, scratch, .. } = &mut **sharer;
+        let (all, bars) = (&self.weights.packed.timeframes[k], self.shard.batch.bars(k));
+        sequence.forward_windows(self.isa, all, bars, self.shard.initial(k), &[], scratch);
     }
 
     /// Reads the encodings of all samples and takes them to outputs; after `learn`, from the
@@ -307,6 +327,7 @@ impl<'a> ShardRun<'a> {
                 let bars = own(timeframe).projections[part].read().expect(LOCK).bars.len();
                 product_cost(bars, of.sizes.features, of.gates())
             }
+            TaskKind::Share { timeframe, .. } => self.cost(TaskKind::Forward { timeframe, group: 0 }),
             TaskKind::Forward { timeframe, group: n } | TaskKind::Backward { timeframe, group: n } => {
                 let (of, windows) = (own(timeframe).of, group(timeframe, n).windows.len() as f64);
                 let steps = own(timeframe).windows.steps() as f64;
@@ -320,7 +341,9 @@ impl<'a> ShardRun<'a> {
                 let passes = if is_whole_backward { 2.0 } else { 1.0 };
                 let layers = of.sizes.layers as f64;
                 let numbers = steps * windows * layers * (gates + 3.0 * of.sizes.hidden as f64);
-                (passes * steps * (windows + ROWS_OF_STEP) * depth as f64 * gates, passes * 4.0 * numbers)
+                let members = 1.0 + own(timeframe).sharers.len() as f64;
+                let products = passes * steps * (windows + ROWS_OF_STEP) * depth as f64 * gates;
+                (products / members, passes * 4.0 * numbers / members)
             }
             TaskKind::Decode => {
                 let parameters = self.weights.parameters.values().len();
@@ -345,13 +368,15 @@ fn product_cost(rows: usize, depth: usize, panels: usize) -> (f64, f64) {
 
 impl<'a> TimeframeRun<'a> {
     fn new(tasks: &'a mut TimeframeTasks) -> Self {
-        let TimeframeTasks { of, cut, windows, groups, in_use, projections, sums, pooled } = tasks;
+        let TimeframeTasks { of, cut, windows, groups, in_use, sharers, projections, sums, pooled, .. } = tasks;
+        let sharers = sharers.iter_mut().filter(|sharer| sharer.sequence.share.is_some());
         let projects = projections.iter_mut().filter(|part| !part.bars.is_empty());
         TimeframeRun {
             of: *of,
             cut: *cut,
             windows,
             groups: groups[..*in_use].iter_mut().map(RwLock::new).collect(),
+            sharers: sharers.map(Mutex::new).collect(),
             projections: projects.map(RwLock::new).collect(),
             sums: sums.iter_mut().map(Mutex::new).collect(),
             pooled: pooled.as_mut().map(RwLock::new),

@@ -1,11 +1,18 @@
 //! A shard in tasks has the bits of one thread.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use megabatch_amp::Precision;
+use megabatch_gpu_core::Device;
 use proptest::prelude::*;
 
 use super::super::segments::tests::{Case, Samples, TimeframeWindows, pair_isas, windows};
+use super::TaskKind;
 use crate::cpu::kernel::Isa;
-use crate::cpu::step::Kept;
+use crate::cpu::schedule::TaskGraph;
+use crate::cpu::shard::{PackedWeights, Shard, ShardWorkspace, Weights};
+use crate::cpu::step::{Capacity, Kept, Purpose};
 use crate::model::dropout::Dropout;
 use crate::model::pooling::Pooling;
 use crate::model::{Model, ModelConfig};
@@ -97,5 +104,98 @@ fn windows_that_share_bars_are_cut_between_them() {
             case.gradients(Isa::best(), None, &samples, Kept::Everything)
         };
         assert!(with(threads) == with(1), "{threads} threads");
+    }
+}
+
+/// Predictions of one window: their bits, by `threads` that share its units.
+struct OneWindow {
+    samples: Samples,
+    model: Model,
+    in_bytes: bool,
+}
+
+/// Order of the members of a recurrence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Members {
+    /// Side by side, on as many threads.
+    Together,
+    /// Side by side, with other threads busy.
+    Crowded,
+    /// One after another, on one thread: the first does without the others.
+    InTurn,
+}
+
+impl OneWindow {
+    fn outputs(&self, threads: usize, members: Members) -> Vec<Vec<u32>> {
+        let scope = Device::cpu().scope("test");
+        let (batch, purpose) = (self.samples.batch(), Purpose::Prediction);
+        let parameters = self.model.initial_parameters(&scope, 3).unwrap();
+        let mut packed = PackedWeights::new(&scope, &self.model, purpose, None).unwrap();
+        packed.pack(&self.model, &parameters);
+        let capacity = Capacity { samples: 1, edges: 0, run: 1, threads };
+        let mut workspace = ShardWorkspace::new(&scope, &self.model, capacity, purpose, None).unwrap();
+        if self.in_bytes {
+            packed.quantize(&scope, &self.model, &parameters).unwrap();
+            workspace.make_room_for_bytes(&scope).unwrap();
+        }
+        let view = batch.view();
+        let weights =
+            Weights { model: &self.model, parameters: &parameters, packed: &packed, precision: Precision::Fp32 };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let one = |sample: usize| {
+            let samples = sample..sample + 1;
+            let shard = Shard { batch: &view, samples, runs: &[], graph: None, carried: None, dropout: None };
+            if members == Members::InTurn || threads == 1 {
+                return workspace.forward(weights, &shard).0.iter().map(|y| y.to_bits()).collect();
+            }
+            let run = workspace.run(weights, &shard, None);
+            let mut graph = TaskGraph::default();
+            run.push(&mut graph, |task| task);
+            let shares = graph.tasks().iter().filter(|task| matches!(task.kind, TaskKind::Share { .. })).count();
+            assert!(shares > 0, "nothing is shared");
+            let outputs = Mutex::new(Vec::new());
+            graph.run(&pool, |task, team| {
+                run.work(task, team, |y, _| *outputs.lock().unwrap() = y.iter().map(|y| y.to_bits()).collect());
+            });
+            outputs.into_inner().unwrap()
+        };
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..if members == Members::Crowded { 4 } else { 0 } {
+                scope.spawn(|| {
+                    while !is_done.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            let outputs = (0..self.samples.ends[0].len()).map(one).collect();
+            is_done.store(true, Ordering::Relaxed);
+            outputs
+        })
+    }
+}
+
+#[test]
+fn a_window_whose_units_are_shared_has_the_outputs_of_one_thread() {
+    let windows = |steps, features| TimeframeWindows { steps, features, stride: 1 };
+    let one = vec![windows(170, 9)];
+    let two = vec![windows(150, 9), windows(140, 20)];
+    let attention = Pooling::attention(128);
+    let cases = [
+        (one.clone(), ModelConfig { hidden: 128, layers: 1, ..ModelConfig::default() }, false),
+        (one.clone(), ModelConfig { hidden: 150, layers: 2, layer_norm: true, ..ModelConfig::default() }, false),
+        (one.clone(), ModelConfig { hidden: 128, layers: 1, pooling: attention, ..ModelConfig::default() }, false),
+        (one, ModelConfig { hidden: 130, layers: 2, ..ModelConfig::default() }, true),
+        (two, ModelConfig { hidden: 128, layers: 2, ..ModelConfig::default() }, false),
+    ];
+    for (timeframes, config, in_bytes) in cases {
+        let samples = Samples::new(2, &timeframes);
+        let window = OneWindow { model: Model::new(samples.shape.clone(), config).unwrap(), samples, in_bytes };
+        let expected = window.outputs(1, Members::Together);
+        for threads in [4, 7].into_iter().chain((timeframes.len() == 1).then_some(2)) {
+            for members in [Members::Together, Members::Crowded, Members::InTurn] {
+                assert!(window.outputs(threads, members) == expected, "{threads} threads, {members:?}");
+            }
+        }
     }
 }
