@@ -329,6 +329,11 @@ impl Engine {
         })
     }
 
+    /// Blocks that are computed at the same time, at most.
+    pub fn blocks_at_once(&self) -> usize {
+        self.workers.len()
+    }
+
     /// The blocks of `batch` that are computed last, all at the same time: their places among all
     /// of its blocks, in which they come last.
     pub fn last_round(&self, batch: &BatchView<'_>, objective: Objective) -> Range<usize> {
