@@ -11,6 +11,8 @@
 //! ranks are threads of this process; a message arrives when the link's rate and latency let it.
 //!
 //! Five timeframes of 48 bars of 8 features, H = 128, blocks of 32 samples.
+//!
+//! `… -- table` prints the simulated table of docs/design/distributed.md instead.
 
 use std::ops::ControlFlow;
 use std::sync::Mutex;
@@ -24,6 +26,7 @@ use megabatch_nn::loss::{Loss, Objective};
 use megabatch_nn::model::{Model, ModelConfig, SampleShape, StepDropout, StepSeed, Timeframe};
 use megabatch_trainer::{
     Config, Event, Faults, IdleRanks, InMemory, Link, Relay, Result, Run, ThreadPeers, Trainer, bytes_in_a_row_a_step,
+    relay_seconds,
 };
 
 const BLOCK: usize = 32;
@@ -34,6 +37,10 @@ const BATCHES: usize = 9;
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.first().is_some_and(|word| word == "table") {
+        print_table();
+        return Ok(());
+    }
     let number = |at: usize, default: f64| words.get(at).map_or(default, |word| word.parse().expect("a number"));
     let (rounds, gbit_per_s, latency_us) = (number(0, 5.0) as usize, number(1, 1.0), number(2, 50.0));
     assert!(rounds > 0, "one round or more");
@@ -65,6 +72,37 @@ fn main() -> Result<()> {
     }
     println!("ratio {:.3}, the median of {rounds} rounds", median(ratios));
     Ok(())
+}
+
+/// Part of a batch after which its forward pass is over, as it was measured.
+const FORWARD: f64 = 0.36;
+
+/// Step times by ranks, simulated: a second of computation in 1,024 blocks, ranks of 16 threads, a
+/// million parameters in five timeframes, of which each is done after a fifth of the backward pass.
+fn print_table() {
+    const BLOCKS: usize = 1024;
+    const THREADS: usize = 16;
+    const PARAMETERS: usize = 1_000_000;
+    for ranks in (0..=10).map(|n| 1usize << n) {
+        let blocks = BLOCKS / ranks;
+        let computation = blocks as f64 / BLOCKS as f64;
+        let last_round = computation / blocks.div_ceil(THREADS) as f64;
+        let during = |part: f64| {
+            let backward = (5.0 * part).ceil() / 5.0;
+            computation - last_round * (1.0 - FORWARD) * (1.0 - backward)
+        };
+        let mut line = format!("| {ranks} |");
+        for (gbit_per_s, latency_us) in [(10.0, 30.0), (100.0, 2.0)] {
+            let link = Link { latency: Duration::from_secs_f64(latency_us * 1e-6), bytes_per_s: gbit_per_s * 1.25e8 };
+            let agreement = 2.0 * link.latency.as_secs_f64() * (ranks as f64).log2();
+            let after = relay_seconds(PARAMETERS, ranks, link, |_| computation);
+            let during = relay_seconds(PARAMETERS, ranks, link, during);
+            for seconds in [after, during].map(|seconds| seconds.max(computation) + agreement) {
+                line.push_str(&format!(" {:.1} ms, {:.1} |", 1e3 * seconds, 1.0 / seconds));
+            }
+        }
+        println!("{line}");
+    }
 }
 
 fn shape() -> SampleShape {

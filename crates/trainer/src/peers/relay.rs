@@ -20,7 +20,8 @@
 //! rank is known when its last block is done, so that all pieces are sent in any case, and the
 //! step's other sums after them.
 
-use super::step_gradients::{Outcome, StepGradients};
+use super::step_gradients::{Outcome, StepGradients, pieces};
+use super::threads::Link;
 use super::{PeerLost, Peers};
 
 /// Numbers of a piece: 256 KiB, of which a network's latency is a small part.
@@ -212,6 +213,41 @@ pub(crate) fn broadcast_floats(peers: &mut dyn Peers, root: usize, values: &mut 
     Ok(())
 }
 
+/// Seconds after which all ranks of `world` have the sum of a model of `len` parameters, in the order
+/// of messages of a relay. All ranks have all gradients up to a part of them, such as 0.5, after
+/// `ready` of that part; `link` is that of each rank to the next one.
+pub fn relay_seconds(len: usize, world: usize, link: Link, ready: impl Fn(f64) -> f64) -> f64 {
+    let pieces = pieces(std::iter::once(len), PIECE);
+    let (mut now, mut links_free) = (vec![0.0f64; world], vec![0.0f64; world]);
+    // When the sum of each piece arrives at a rank.
+    let mut arrivals = vec![vec![0.0f64; pieces.len()]; world];
+    let mut send = |from: usize, at: f64, len: usize| {
+        links_free[from] = at.max(links_free[from]) + 4.0 * len as f64 / link.bytes_per_s;
+        links_free[from] + link.latency.as_secs_f64()
+    };
+    let mut there = 0;
+    for n in 0..pieces.len() + world {
+        if let Some(piece) = pieces.get(n).filter(|_| world > 1) {
+            there += piece.len;
+            let mut arrival = ready(there as f64 / len as f64);
+            for (rank, now) in now.iter_mut().enumerate() {
+                *now = arrival.max(*now);
+                arrival = send(rank, *now, piece.len);
+            }
+            arrivals[0][n] = arrival;
+        }
+        if let Some(n) = n.checked_sub(world) {
+            for rank in 0..world - 1 {
+                now[rank] = now[rank].max(arrivals[rank][n]);
+                if rank + 2 < world {
+                    arrivals[rank + 1][n] = send(rank, now[rank], pieces[n].len);
+                }
+            }
+        }
+    }
+    now[..world - 1].iter().copied().fold(0.0, f64::max)
+}
+
 /// Little-endian, so that every machine of a cluster reads the same numbers.
 pub(crate) fn to_bytes(values: &[f32]) -> Vec<u8> {
     let mut bytes = vec![0; values.len() * 4];
@@ -235,8 +271,9 @@ mod tests {
     use proptest::prelude::*;
 
     use std::ops::Range;
+    use std::time::Duration;
 
-    use super::super::step_gradients::{OwnBlocks, pieces};
+    use super::super::step_gradients::OwnBlocks;
     use super::super::threads::{Faults, ThreadPeers};
     use super::*;
     use megabatch_order::Rank;
@@ -382,45 +419,31 @@ mod tests {
         }
     }
 
-    /// The last time at which a piece of a sum arrives, where a link sends a number a second, and a
-    /// rank does one thing after the other, in the order of [`relay`].
-    fn last_arrival(len: usize, world: usize) -> usize {
-        let pieces = pieces(std::iter::once(len), PIECE);
-        let (mut now, mut links_free) = (vec![0; world], vec![0; world]);
-        // The last piece to arrive at each rank, in each round.
-        let mut arrivals = vec![vec![0; pieces.len()]; world];
-        let mut send = |from: usize, at: usize, len: usize| {
-            links_free[from] = at.max(links_free[from]) + len;
-            links_free[from]
-        };
-        for n in 0..pieces.len() + world {
-            if let Some(piece) = pieces.get(n) {
-                let mut arrived = 0;
-                for (rank, now) in now.iter_mut().enumerate() {
-                    *now = arrived.max(*now);
-                    arrived = send(rank, *now, piece.len);
-                }
-                arrivals[0][n] = arrived;
-            }
-            if let Some(n) = n.checked_sub(world) {
-                for rank in 0..world - 1 {
-                    now[rank] = now[rank].max(arrivals[rank][n]);
-                    if rank + 2 < world {
-                        arrivals[rank + 1][n] = send(rank, now[rank], pieces[n].len);
-                    }
-                }
-            }
-        }
-        arrivals.iter().take(world - 1).flatten().copied().max().unwrap_or(0)
-    }
-
     #[test]
     fn the_longest_way_of_bytes_is_that_of_a_simulation() {
+        let link = Link { latency: Duration::ZERO, bytes_per_s: 1.0 };
         for len in [1, 5, PIECE, PIECE + 1, 2 * PIECE, 7 * PIECE + 3] {
             for world in [1, 2, 3, 4, 5, 8, 9, 20] {
-                let expected = 4 * last_arrival(len, world) as u64;
-                assert_eq!(bytes_in_a_row_a_step(len, world), expected, "{len} parameters, {world} ranks");
+                let expected = relay_seconds(len, world, link, |_| 0.0);
+                assert_eq!(bytes_in_a_row_a_step(len, world) as f64, expected, "{len} parameters, {world} ranks");
             }
+        }
+    }
+
+    /// What is left after the last gradients is the way of the last piece round the ring and on to
+    /// the one before the last rank, where the network has time for those before.
+    #[test]
+    fn a_relay_is_hidden_but_for_its_last_piece() {
+        let link = Link { latency: Duration::from_millis(2), bytes_per_s: 4.0 * PIECE as f64 };
+        let hidden = |part: f64| 100.0 * part;
+        for world in [2, 3, 4] {
+            let hops = 2 * (world - 1);
+            assert_eq!(relay_seconds(6 * PIECE, world, link, hidden), 100.0 + hops as f64 * 1.002, "{world} ranks");
+        }
+        // All at once at the end: as one that waits for all.
+        for world in [2, 5] {
+            let waits = relay_seconds(6 * PIECE, world, link, |_| 0.0);
+            assert!((relay_seconds(6 * PIECE, world, link, |_| 7.0) - 7.0 - waits).abs() < 1e-9);
         }
     }
 
