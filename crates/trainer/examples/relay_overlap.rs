@@ -5,10 +5,11 @@
 //! `cargo run --release -p megabatch-trainer --example relay_overlap -- [ROUNDS] [GBIT_PER_S]
 //! [LATENCY_US]`
 //!
-//! First, when each group of parameters has its gradients, as a part of the time of a batch: on one
-//! thread, and on two threads that share a block. Then the time of a step of two ranks of one thread
-//! each, in turn: without a network, with a relay after the computation, and with one during it. The
-//! ranks are threads of this process; a message arrives when the link's rate and latency let it.
+//! First, when each group of parameters has its gradients, as a part of the time of the fastest of
+//! some batches: on one thread, on two threads with a block each, and on two that share one. Then the
+//! time of the fastest of some steps of two ranks of one thread each, in turn: without a network,
+//! with a relay after the computation, and with one during it. The ranks are threads of this process;
+//! a message arrives when the link's rate and latency let it.
 //!
 //! Five timeframes of 48 bars of 8 features, H = 128, blocks of 32 samples.
 //!
@@ -30,10 +31,8 @@ use megabatch_trainer::{
 };
 
 const BLOCK: usize = 32;
-const STEPS: u64 = 10;
-/// Steps before caches are warm.
-const WARM_UP: usize = 2;
-const BATCHES: usize = 9;
+const STEPS: u64 = 25;
+const BATCHES: usize = 25;
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -143,32 +142,34 @@ fn print_readiness(threads: usize, blocks: usize) -> Result<()> {
     let objective = Objective { loss: Loss::Mse, count: samples, position: 0, dropout, scale: 1.0 };
 
     let groups = model.gradient_groups();
-    let mut parts = vec![Vec::new(); groups.len()];
-    let mut forward = Vec::new();
+    // Of the fastest batch: its time, that of its forward pass, and those at which groups are final.
+    let mut fastest = (f64::INFINITY, 0.0, Vec::new());
     for _ in 0..BATCHES {
-        let ends = Mutex::new(vec![Duration::ZERO; groups.len()]);
+        let ends = Mutex::new(vec![0.0f64; groups.len()]);
         let begin = Instant::now();
         let finals = |of: FinalGradients<'_>| {
             let group = groups.iter().position(|group| *group == of.range).expect("a group of the model");
             let mut ends = ends.lock().expect("nobody panics with the lock held");
-            ends[group] = ends[group].max(begin.elapsed());
+            ends[group] = begin.elapsed().as_secs_f64().max(ends[group]);
         };
         let sinks = BlockSinks { blocks: &mut |_| (), finals: Some(&finals) };
         let times = engine.accumulate_blocks(&model, &parameters, &batch, objective, sinks);
         let all = begin.elapsed().as_secs_f64();
-        forward.push(times.forward.as_secs_f64() / all);
-        let ends = ends.into_inner().expect("nobody panicked with the lock held");
-        parts.iter_mut().zip(ends).for_each(|(parts, end)| parts.push(end.as_secs_f64() / all));
+        if all < fastest.0 {
+            let ends = ends.into_inner().expect("nobody panicked with the lock held");
+            fastest = (all, times.forward.as_secs_f64(), ends);
+        }
     }
-    println!("{threads} threads, {blocks} blocks: the forward pass ends at {:.2} of the batch", median(forward));
-    for (group, parts) in groups.iter().zip(parts) {
+    let (all, forward, ends) = fastest;
+    println!("{threads} threads, {blocks} blocks, {:.1} ms: the forward pass ends at {:.2}", 1e3 * all, forward / all);
+    for (group, end) in groups.iter().zip(ends) {
         let (first, _) = model.layout().element(group.start);
-        println!("    {:.2}  {first} and the {} numbers from it on", median(parts), group.len());
+        println!("    {:.2}  {first} and the {} numbers from it on", end / all, group.len());
     }
     Ok(())
 }
 
-/// The median time of a step of two ranks of one thread with a block each.
+/// The time of the fastest step of two ranks of one thread with a block each.
 fn step_seconds(link: Option<Link>, overlaps: bool) -> Result<f64> {
     let faults = Faults { link, ..Faults::default() };
     let samples = InMemory::new(shape(), windows(2 * BLOCK), numbers(2 * BLOCK))?;
@@ -188,7 +189,7 @@ fn step_seconds(link: Option<Link>, overlaps: bool) -> Result<f64> {
             ControlFlow::Continue(())
         };
         trainer.train(&Run { samples: &samples, train: &train, validation: &[], checkpoints: None }, &mut observe)?;
-        Ok::<_, megabatch_trainer::Error>(median(times.split_off(WARM_UP)))
+        Ok::<_, megabatch_trainer::Error>(times.into_iter().fold(f64::INFINITY, f64::min))
     });
     Ok(found[0])
 }
