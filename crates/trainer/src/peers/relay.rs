@@ -99,14 +99,15 @@ pub(crate) fn relay(peers: &mut dyn Peers, own: &StepGradients<'_>) -> Result<St
     let is_last = rank + 1 == world;
     let (mut links, mut sums) = (Links { peers, rank, world, message: Vec::new() }, StepSums::default());
     // The step's sums follow the pieces in both rounds. A piece has come round when as many are
-    // under way as there are ranks: the second round then runs between the messages of the first.
+    // under way as there are ranks: the second round then runs between the messages of the first,
+    // and before the wait for the gradients of the next one.
     for n in 0..message_count(own) + world {
-        if n < message_count(own) {
-            sums = links.first_round(own, n)?.unwrap_or(sums);
-        }
         // The sums of the last rank are those of all.
         if let Some(n) = n.checked_sub(world).filter(|_| !is_last) {
             sums = links.second_round(own, n)?.unwrap_or(sums);
+        }
+        if n < message_count(own) {
+            sums = links.first_round(own, n)?.unwrap_or(sums);
         }
     }
     Ok(sums)
@@ -227,6 +228,14 @@ pub fn relay_seconds(len: usize, world: usize, link: Link, ready: impl Fn(f64) -
     };
     let mut there = 0;
     for n in 0..pieces.len() + world {
+        if let Some(n) = n.checked_sub(world) {
+            for rank in 0..world - 1 {
+                now[rank] = now[rank].max(arrivals[rank][n]);
+                if rank + 2 < world {
+                    arrivals[rank + 1][n] = send(rank, now[rank], pieces[n].len);
+                }
+            }
+        }
         if let Some(piece) = pieces.get(n).filter(|_| world > 1) {
             there += piece.len;
             let mut arrival = ready(there as f64 / len as f64);
@@ -235,14 +244,6 @@ pub fn relay_seconds(len: usize, world: usize, link: Link, ready: impl Fn(f64) -
                 arrival = send(rank, *now, piece.len);
             }
             arrivals[0][n] = arrival;
-        }
-        if let Some(n) = n.checked_sub(world) {
-            for rank in 0..world - 1 {
-                now[rank] = now[rank].max(arrivals[rank][n]);
-                if rank + 2 < world {
-                    arrivals[rank + 1][n] = send(rank, now[rank], pieces[n].len);
-                }
-            }
         }
     }
     now[..world - 1].iter().copied().fold(0.0, f64::max)
