@@ -31,8 +31,8 @@ pub use evaluate::{
 };
 pub use megabatch_order::LastBatch;
 pub use peers::exchange::{Difference, first_difference, first_failure};
-pub use peers::relay::{bytes_in_a_row_a_step, bytes_sent_a_step};
-pub use peers::threads::{Faults, ThreadPeers};
+pub use peers::relay::{Relay, bytes_in_a_row_a_step, bytes_sent_a_step, relay_seconds};
+pub use peers::threads::{Faults, Link, ThreadPeers};
 pub use peers::{PeerLost, Peers};
 pub use plan::{CarriedStates, Footprint, GpuFootprint, reduction_blocks};
 pub use train::checkpoint::{Arithmetic, Best, ChangedSetting, Checkpoints, Resumed, RunSettings, State};

@@ -6,6 +6,7 @@
 pub(crate) mod decoder;
 pub(crate) mod dropout;
 pub(crate) mod fusion;
+mod gradient_groups;
 pub(crate) mod graph;
 pub(crate) mod head;
 pub(crate) mod initial;

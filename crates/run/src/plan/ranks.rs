@@ -88,7 +88,7 @@ impl RanksPlan {
             .iter()
             .map(|(name, rate)| format!("{:.2} ms at {name}", self.bytes_in_a_row_a_step as f64 * 8e3 / rate))
             .collect();
-        text.push_str(&format!("          a step takes longer by {}, and latencies\n", times.join(", ")));
+        text.push_str(&format!("          a step takes longer by up to {}, and latencies\n", times.join(", ")));
         text.push_str(&format!(
             "          the bottleneck below {} for every 1,000 samples a second that one process computes\n",
             rate(1e3 * self.bottleneck_bits_a_sample)

@@ -4,6 +4,7 @@
 
 pub(crate) mod exchange;
 pub(crate) mod relay;
+pub(crate) mod step_gradients;
 pub(crate) mod threads;
 
 use std::fmt;

@@ -14,11 +14,34 @@
 //! of ranks. The relay keeps one order for all of them. Both rounds go piece by piece, so that
 //! ranks work on different pieces at once: 2 · ranks + pieces piece times in place of 2 · ranks ·
 //! pieces. A rank sends no number more than twice.
+//!
+//! The order of the pieces is that in which a backward pass is done with their gradients, by the
+//! model alone: the relay of the first ones goes on while others are computed. What failed on a
+//! rank is known when its last block is done, so that all pieces are sent in any case, and the
+//! step's other sums after them.
 
+use super::step_gradients::{Outcome, StepGradients, pieces};
+use super::threads::Link;
 use super::{PeerLost, Peers};
 
 /// Numbers of a piece: 256 KiB, of which a network's latency is a small part.
 const PIECE: usize = 1 << 16;
+
+/// How gradients are relayed: for tests and measurements. All ranks do it alike, and its sums have
+/// the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Relay {
+    /// Numbers of a piece.
+    pub piece_len: usize,
+    /// True if it begins while the last blocks are computed.
+    pub overlaps: bool,
+}
+
+impl Default for Relay {
+    fn default() -> Self {
+        Relay { piece_len: PIECE, overlaps: true }
+    }
+}
 
 /// Sums of a step that are not gradients, and how its blocks fared.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -32,30 +55,19 @@ pub(crate) struct StepSums {
     pub(crate) failed: Option<usize>,
 }
 
-/// One rank's blocks of a step.
-#[derive(Debug, Default)]
-pub(crate) struct OwnBlocks<'a> {
-    /// The loss sum of each block and its terms.
-    pub(crate) losses: &'a [(f64, u64)],
-    /// Gradients of each block. Rank 0 has none: it has added its own to the sum already.
-    pub(crate) gradients: &'a [&'a [f32]],
-    /// True if the rank could not compute them all.
-    pub(crate) failed: bool,
-}
-
-const HEADER_LEN: usize = 24;
+const SUMS_LEN: usize = 24;
 
 impl StepSums {
-    fn encode(self) -> [u8; HEADER_LEN] {
+    fn encode(self) -> [u8; SUMS_LEN] {
         let failed = self.failed.map_or(0, |rank| rank as u64 + 1);
-        let mut bytes = [0; HEADER_LEN];
+        let mut bytes = [0; SUMS_LEN];
         bytes[..8].copy_from_slice(&self.loss_sum.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.terms.to_le_bytes());
         bytes[16..].copy_from_slice(&failed.to_le_bytes());
         bytes
     }
 
-    fn decode(bytes: [u8; HEADER_LEN]) -> Self {
+    fn decode(bytes: [u8; SUMS_LEN]) -> Self {
         let word = |at: usize| -> [u8; 8] { bytes[at..at + 8].try_into().expect("eight bytes") };
         StepSums {
             loss_sum: f64::from_le_bytes(word(0)),
@@ -65,8 +77,8 @@ impl StepSums {
     }
 
     /// With the blocks of `rank` after those before.
-    fn then(mut self, own: &OwnBlocks<'_>, rank: usize) -> Self {
-        for (loss_sum, terms) in own.losses {
+    fn then(mut self, own: &Outcome, rank: usize) -> Self {
+        for (loss_sum, terms) in &own.losses {
             self.loss_sum += loss_sum;
             self.terms += terms;
         }
@@ -75,73 +87,100 @@ impl StepSums {
     }
 }
 
-/// The sums of all ranks, in `sum` and in the answer. Before, `sum` of rank 0 has the sum over its
-/// own blocks, and that of other ranks anything.
+/// The sums of all ranks, in the answer and in the sum of `own`. It may begin before the gradients
+/// of `own` are there, and waits for those of each piece.
 ///
-/// Where a rank failed, every rank's answer names it, and `sum` means nothing.
-pub(crate) fn relay(peers: &mut dyn Peers, own: &OwnBlocks<'_>, sum: &mut [f32]) -> Result<StepSums, PeerLost> {
+/// Where a rank failed, every rank's answer names it, and the gradients mean nothing.
+pub(crate) fn relay(peers: &mut dyn Peers, own: &StepGradients<'_>) -> Result<StepSums, PeerLost> {
     let (rank, world) = (peers.rank(), peers.world());
-    let (is_first, is_last) = (rank == 0, rank + 1 == world);
-    let mut before = StepSums::default();
-    if !is_first {
-        let mut header = [0; HEADER_LEN];
-        peers.receive(rank - 1, &mut header)?;
-        before = StepSums::decode(header);
+    if world == 1 {
+        return Ok(StepSums::default().then(&own.outcome(), rank));
     }
-    let after = before.then(own, rank);
-    // The sums of the last rank are those of all.
-    let next = (rank + 1) % world;
-    if world > 1 {
-        peers.send(next, &after.encode())?;
-    }
-    let mut start = 0;
-    for piece in sum.chunks_mut(PIECE) {
-        // A rank sends its pieces where its header says so, and never otherwise.
-        if !is_first && before.failed.is_none() {
-            receive_floats(peers, rank - 1, piece)?;
+    let is_last = rank + 1 == world;
+    let (mut links, mut sums) = (Links { peers, rank, world, message: Vec::new() }, StepSums::default());
+    // The step's sums follow the pieces in both rounds. A piece has come round when as many are
+    // under way as there are ranks: the second round then runs between the messages of the first,
+    // and before the wait for the gradients of the next one.
+    for n in 0..message_count(own) + world {
+        // The sums of the last rank are those of all.
+        if let Some(n) = n.checked_sub(world).filter(|_| !is_last) {
+            sums = links.second_round(own, n)?.unwrap_or(sums);
         }
-        if after.failed.is_none() {
-            for block in own.gradients {
-                let block = &block[start..start + piece.len()];
-                piece.iter_mut().zip(block).for_each(|(sum, term)| *sum += *term);
-            }
-            if world > 1 {
-                send_floats(peers, next, piece)?;
-            }
-        }
-        start += piece.len();
-    }
-    if is_last { Ok(after) } else { second_round(peers, sum) }
-}
-
-/// Takes the sums from the rank before, and hands them on to the next one but the last, which has
-/// them.
-fn second_round(peers: &mut dyn Peers, sum: &mut [f32]) -> Result<StepSums, PeerLost> {
-    let (rank, world) = (peers.rank(), peers.world());
-    let from = rank.checked_sub(1).unwrap_or(world - 1);
-    let hands_on = rank + 2 < world;
-    let mut header = [0; HEADER_LEN];
-    peers.receive(from, &mut header)?;
-    if hands_on {
-        peers.send(rank + 1, &header)?;
-    }
-    let sums = StepSums::decode(header);
-    if sums.failed.is_none() {
-        for piece in sum.chunks_mut(PIECE) {
-            receive_floats(peers, from, piece)?;
-            if hands_on {
-                send_floats(peers, rank + 1, piece)?;
-            }
+        if n < message_count(own) {
+            sums = links.first_round(own, n)?.unwrap_or(sums);
         }
     }
     Ok(sums)
+}
+
+/// Messages of a round: the pieces, and the sums that are no gradients.
+fn message_count(own: &StepGradients<'_>) -> usize {
+    own.pieces().len() + 1
+}
+
+/// A rank's links to the one before and to the next one.
+struct Links<'a> {
+    peers: &'a mut dyn Peers,
+    rank: usize,
+    world: usize,
+    message: Vec<u8>,
+}
+
+impl Links<'_> {
+    /// Rank before this one, round the ring.
+    fn before(&self) -> usize {
+        self.rank.checked_sub(1).unwrap_or(self.world - 1)
+    }
+
+    /// Message `n`: takes it from the rank before, adds this rank's blocks and hands it on. The
+    /// step's sums up to this rank, where they are the message.
+    fn first_round(&mut self, own: &StepGradients<'_>, n: usize) -> Result<Option<StepSums>, PeerLost> {
+        let (is_first, before, next) = (self.rank == 0, self.before(), (self.rank + 1) % self.world);
+        let Some(piece) = own.pieces().get(n) else {
+            let outcome = own.outcome();
+            let mut message = StepSums::default().encode();
+            if !is_first {
+                self.peers.receive(before, &mut message)?;
+            }
+            let sums = StepSums::decode(message).then(&outcome, self.rank);
+            return self.peers.send(next, &sums.encode()).map(|()| Some(sums));
+        };
+        own.wait_for(piece);
+        self.message.resize(4 * piece.len, 0);
+        if !is_first {
+            self.peers.receive(before, &mut self.message)?;
+        }
+        own.add_to(piece, &mut self.message);
+        self.peers.send(next, &self.message).map(|()| None)
+    }
+
+    /// Message `n`: takes the sum over all ranks from the one before, and hands it on to the next
+    /// one but the last, which has it. The step's sums, where they are the message.
+    fn second_round(&mut self, own: &StepGradients<'_>, n: usize) -> Result<Option<StepSums>, PeerLost> {
+        let (before, hands_on) = (self.before(), self.rank + 2 < self.world);
+        let Some(piece) = own.pieces().get(n) else {
+            let mut message = [0; SUMS_LEN];
+            self.peers.receive(before, &mut message)?;
+            if hands_on {
+                self.peers.send(self.rank + 1, &message)?;
+            }
+            return Ok(Some(StepSums::decode(message)));
+        };
+        self.message.resize(4 * piece.len, 0);
+        self.peers.receive(before, &mut self.message)?;
+        if hands_on {
+            self.peers.send(self.rank + 1, &self.message)?;
+        }
+        own.put(piece, &mut self.message);
+        Ok(None)
+    }
 }
 
 /// Bytes of gradients and losses that `rank` of `world` sends in a step of a model of `len`
 /// parameters.
 pub fn bytes_sent_a_step(len: usize, rank: usize, world: usize) -> u64 {
     let rounds = if world == 1 { 0 } else { 1 + u64::from(rank + 2 < world) };
-    rounds * (4 * len as u64 + HEADER_LEN as u64)
+    rounds * (4 * len as u64 + SUMS_LEN as u64)
 }
 
 /// Bytes of a model of `len` parameters that links send one after another, before all ranks of
@@ -162,17 +201,6 @@ pub fn bytes_in_a_row_a_step(len: usize, world: usize) -> u64 {
     4 * numbers
 }
 
-fn send_floats(peers: &mut dyn Peers, to: usize, values: &[f32]) -> Result<(), PeerLost> {
-    peers.send(to, &to_bytes(values))
-}
-
-fn receive_floats(peers: &mut dyn Peers, from: usize, values: &mut [f32]) -> Result<(), PeerLost> {
-    let mut bytes = vec![0; values.len() * 4];
-    peers.receive(from, &mut bytes)?;
-    from_bytes(&bytes, values);
-    Ok(())
-}
-
 /// Copies `values` of rank `root` to all ranks.
 pub(crate) fn broadcast_floats(peers: &mut dyn Peers, root: usize, values: &mut [f32]) -> Result<(), PeerLost> {
     // Few long messages: the transport cuts them up itself.
@@ -186,11 +214,51 @@ pub(crate) fn broadcast_floats(peers: &mut dyn Peers, root: usize, values: &mut 
     Ok(())
 }
 
+/// Seconds after which all ranks of `world` have the sum of a model of `len` parameters, in the order
+/// of messages of a relay. All ranks have all gradients up to a part of them, such as 0.5, after
+/// `ready` of that part; `link` is that of each rank to the next one.
+pub fn relay_seconds(len: usize, world: usize, link: Link, ready: impl Fn(f64) -> f64) -> f64 {
+    let pieces = pieces(std::iter::once(len), PIECE);
+    let (mut now, mut links_free) = (vec![0.0f64; world], vec![0.0f64; world]);
+    // When the sum of each piece arrives at a rank.
+    let mut arrivals = vec![vec![0.0f64; pieces.len()]; world];
+    let mut send = |from: usize, at: f64, len: usize| {
+        links_free[from] = at.max(links_free[from]) + 4.0 * len as f64 / link.bytes_per_s;
+        links_free[from] + link.latency.as_secs_f64()
+    };
+    let mut there = 0;
+    for n in 0..pieces.len() + world {
+        if let Some(n) = n.checked_sub(world) {
+            for rank in 0..world - 1 {
+                now[rank] = now[rank].max(arrivals[rank][n]);
+                if rank + 2 < world {
+                    arrivals[rank + 1][n] = send(rank, now[rank], pieces[n].len);
+                }
+            }
+        }
+        if let Some(piece) = pieces.get(n).filter(|_| world > 1) {
+            there += piece.len;
+            let mut arrival = ready(there as f64 / len as f64);
+            for (rank, now) in now.iter_mut().enumerate() {
+                *now = arrival.max(*now);
+                arrival = send(rank, *now, piece.len);
+            }
+            arrivals[0][n] = arrival;
+        }
+    }
+    now[..world - 1].iter().copied().fold(0.0, f64::max)
+}
+
 /// Little-endian, so that every machine of a cluster reads the same numbers.
 pub(crate) fn to_bytes(values: &[f32]) -> Vec<u8> {
     let mut bytes = vec![0; values.len() * 4];
-    bytes.chunks_exact_mut(4).zip(values).for_each(|(bytes, value)| bytes.copy_from_slice(&value.to_le_bytes()));
+    to_bytes_in(values, &mut bytes);
     bytes
+}
+
+/// The same, in `bytes`.
+pub(crate) fn to_bytes_in(values: &[f32], bytes: &mut [u8]) {
+    bytes.chunks_exact_mut(4).zip(values).for_each(|(bytes, value)| bytes.copy_from_slice(&value.to_le_bytes()));
 }
 
 pub(crate) fn from_bytes(bytes: &[u8], values: &mut [f32]) {
@@ -203,6 +271,10 @@ pub(crate) fn from_bytes(bytes: &[u8], values: &mut [f32]) {
 mod tests {
     use proptest::prelude::*;
 
+    use std::ops::Range;
+    use std::time::Duration;
+
+    use super::super::step_gradients::OwnBlocks;
     use super::super::threads::{Faults, ThreadPeers};
     use super::*;
     use megabatch_order::Rank;
@@ -234,87 +306,151 @@ mod tests {
         (sum.iter().map(|x| x.to_bits()).collect(), loss.to_bits(), blocks.losses.iter().map(|(_, terms)| terms).sum())
     }
 
-    /// One rank's part of the sum over `blocks`; `failing` could not compute its own.
-    fn of_rank(peers: &mut ThreadPeers, blocks: &Blocks, failing: &[usize]) -> Result<(StepSums, Vec<u32>), PeerLost> {
-        let rank = peers.rank();
-        let own = Rank::new(rank, peers.world()).unwrap().slice(0..blocks.losses.len());
-        let mut sum = vec![if rank == 0 { 0.0 } else { f32::NAN }; blocks.gradients.first().map_or(0, Vec::len)];
-        let mut held: Vec<&[f32]> = blocks.gradients[own.clone()].iter().map(Vec::as_slice).collect();
-        if rank == 0 {
-            for block in held.drain(..) {
-                sum.iter_mut().zip(block).for_each(|(sum, term)| *sum += term);
+    /// A sum and how it is formed.
+    #[derive(Clone, Debug)]
+    struct Case {
+        blocks: Blocks,
+        piece_len: usize,
+        /// Numbers are cut into so many groups, in an order that `seed` draws.
+        groups: usize,
+        /// Blocks of a rank that are computed before the relay begins, at most.
+        done: usize,
+        seed: u64,
+    }
+
+    impl Case {
+        /// Places of the groups, the same on all ranks.
+        fn places(&self) -> Vec<Range<usize>> {
+            let len = self.blocks.gradients.first().map_or(0, Vec::len);
+            let end = |group: usize| len * group / self.groups;
+            let mut places: Vec<_> = (0..self.groups).map(|group| end(group)..end(group + 1)).collect();
+            places.retain(|place| !place.is_empty());
+            places.sort_by_key(|place| (place.start as u64 + 1).wrapping_mul(self.seed | 1).rotate_left(32));
+            places
+        }
+
+        /// One rank's part of the sum; of those that are `failing`, each gives a group of its first
+        /// block alone.
+        fn of_rank(&self, peers: &mut ThreadPeers, failing: &[usize]) -> Result<(StepSums, Vec<u32>), PeerLost> {
+            let (rank, places) = (peers.rank(), self.places());
+            let own = Rank::new(rank, peers.world()).unwrap().slice(0..self.blocks.losses.len());
+            let gradients = &self.blocks.gradients[own.clone()];
+            let len = self.blocks.gradients.first().map_or(0, Vec::len);
+            let (mut sum, done) = (vec![if rank == 0 { 0.0f32 } else { f32::NAN }; len], own.len().min(self.done));
+            let blocks = OwnBlocks { is_first: rank == 0, done, in_turn: done, count: own.len() };
+            let mut held = vec![vec![f32::NAN; len]; blocks.held()];
+            for (n, block) in gradients[..done].iter().enumerate() {
+                match rank {
+                    0 => sum.iter_mut().zip(block).for_each(|(sum, term)| *sum += term),
+                    _ => held[n].copy_from_slice(block),
+                }
             }
+            let before = peers.bytes_sent();
+            let held = held.iter_mut().map(Vec::as_mut_slice);
+            let shared = StepGradients::new(blocks, &places, self.piece_len, &mut sum, held);
+            let failed = failing.contains(&rank);
+            // Two threads, each with every other block, and group by group.
+            let compute = |first: usize| {
+                for place in &places {
+                    for block in (done + first..own.len()).step_by(2) {
+                        shared.give_place(block, place, &gradients[block][place.clone()]);
+                        std::thread::yield_now();
+                    }
+                }
+            };
+            let compute = &compute;
+            let sums = std::thread::scope(|scope| {
+                let relayed = scope.spawn(|| relay(peers, &shared));
+                if failed {
+                    let first = places.first().filter(|_| done < own.len());
+                    first.iter().for_each(|place| shared.give_place(done, place, &gradients[done][(*place).clone()]));
+                    drop(shared.failed_on_drop());
+                } else {
+                    let other = scope.spawn(move || compute(1));
+                    compute(0);
+                    other.join().unwrap();
+                    shared.finish(Outcome { losses: self.blocks.losses[own.clone()].to_vec(), failed });
+                }
+                relayed.join().unwrap()
+            })?;
+            drop(shared);
+            assert_eq!(peers.bytes_sent() - before, bytes_sent_a_step(len, rank, peers.world()));
+            Ok((sums, sum.iter().map(|x| x.to_bits()).collect()))
         }
-        let own = OwnBlocks { losses: &blocks.losses[own], gradients: &held, failed: failing.contains(&rank) };
-        let before = peers.bytes_sent();
-        let sums = relay(peers, &own, &mut sum)?;
-        if sums.failed.is_none() {
-            assert_eq!(peers.bytes_sent() - before, bytes_sent_a_step(sum.len(), rank, peers.world()));
-        }
-        Ok((sums, sum.iter().map(|x| x.to_bits()).collect()))
+    }
+
+    fn case() -> impl Strategy<Value = Case> {
+        let lens = prop_oneof![Just((5, 2)), Just((9, 3)), Just((40, 7)), Just((2 * PIECE + 7, PIECE)), Just((64, 64))];
+        (0usize..20, lens, 1usize..9, 0usize..4, any::<u64>()).prop_map(
+            |(count, (len, piece_len), groups, done, seed)| Case {
+                blocks: blocks(count, len, seed),
+                piece_len,
+                groups,
+                done,
+                seed,
+            },
+        )
     }
 
     proptest! {
         #[test]
-        fn any_world_forms_the_sum_of_one_process(
-            world in 1usize..10, count in 1usize..20, long in any::<bool>(), seed in any::<u64>(),
-        ) {
-            let blocks = blocks(count, if long { 2 * PIECE + 7 } else { 5 }, seed);
-            let expected = alone(&blocks);
-            for (sums, bits) in ThreadPeers::run(world, &Faults::default(), |mut peers| of_rank(&mut peers, &blocks, &[])) {
+        fn any_world_forms_the_sum_of_one_process(world in 1usize..10, case in case()) {
+            let expected = alone(&case.blocks);
+            for (sums, bits) in ThreadPeers::run(world, &Faults::default(), |mut peers| case.of_rank(&mut peers, &[])) {
                 let found = (bits, sums.loss_sum.to_bits(), sums.terms);
-                prop_assert!(found == expected, "{world} ranks, {count} blocks");
+                prop_assert!(found == expected, "{world} ranks, {} blocks", case.blocks.losses.len());
                 prop_assert_eq!(sums.failed, None);
             }
         }
 
         #[test]
         fn every_rank_hears_of_the_first_that_failed(
-            world in 1usize..7, failing in prop::collection::vec(0usize..6, 1..3), long in any::<bool>(),
+            world in 1usize..7, failing in prop::collection::vec(0usize..6, 1..3), case in case(),
         ) {
-            let blocks = blocks(9, if long { PIECE + 1 } else { 3 }, 1);
             let first = failing.iter().copied().filter(|&rank| rank < world).min();
             // The ranks then stand at the same message: the next sum is that of all blocks.
             let twice = |mut peers: ThreadPeers| {
-                let (failed, _) = of_rank(&mut peers, &blocks, &failing)?;
-                Ok::<_, PeerLost>((failed, of_rank(&mut peers, &blocks, &[])?))
+                let (failed, _) = case.of_rank(&mut peers, &failing)?;
+                Ok::<_, PeerLost>((failed, case.of_rank(&mut peers, &[])?))
             };
             for (failed, (sums, bits)) in ThreadPeers::run(world, &Faults::default(), twice) {
                 prop_assert_eq!(failed.failed, first);
-                prop_assert!((bits, sums.loss_sum.to_bits(), sums.terms) == alone(&blocks));
+                prop_assert!((bits, sums.loss_sum.to_bits(), sums.terms) == alone(&case.blocks));
             }
         }
-    }
-
-    /// The last time at which a piece of a sum arrives, where a link sends a number a second, and a
-    /// message when those before it on the link are sent.
-    fn last_arrival(len: usize, world: usize) -> usize {
-        let pieces: Vec<usize> = (0..len.div_ceil(PIECE)).map(|i| PIECE.min(len - i * PIECE)).collect();
-        let mut links_free = vec![0; world];
-        let mut arrived = vec![0; pieces.len()];
-        // The links of both rounds in the order of the ring.
-        for hop in 0..2 * (world - 1) {
-            let free = &mut links_free[hop % world];
-            for (at, piece) in arrived.iter_mut().zip(&pieces) {
-                *free = (*free).max(*at) + piece;
-                *at = *free;
-            }
-        }
-        arrived.into_iter().max().unwrap_or(0)
     }
 
     #[test]
     fn the_longest_way_of_bytes_is_that_of_a_simulation() {
+        let link = Link { latency: Duration::ZERO, bytes_per_s: 1.0 };
         for len in [1, 5, PIECE, PIECE + 1, 2 * PIECE, 7 * PIECE + 3] {
             for world in [1, 2, 3, 4, 5, 8, 9, 20] {
-                let expected = 4 * last_arrival(len, world) as u64;
-                assert_eq!(bytes_in_a_row_a_step(len, world), expected, "{len} parameters, {world} ranks");
+                let expected = relay_seconds(len, world, link, |_| 0.0);
+                assert_eq!(bytes_in_a_row_a_step(len, world) as f64, expected, "{len} parameters, {world} ranks");
             }
         }
     }
 
+    /// What is left after the last gradients is the way of the last piece round the ring and on to
+    /// the one before the last rank, where the network has time for those before.
     #[test]
-    fn a_header_is_read_as_it_was_written() {
+    fn a_relay_is_hidden_but_for_its_last_piece() {
+        let link = Link { latency: Duration::from_millis(2), bytes_per_s: 4.0 * PIECE as f64 };
+        let hidden = |part: f64| 100.0 * part;
+        for world in [2, 3, 4] {
+            let hops = 2 * (world - 1);
+            let seconds = relay_seconds(6 * PIECE, world, link, hidden);
+            assert!((seconds - 100.0 - hops as f64 * 1.002).abs() < 1e-9, "{world} ranks: {seconds}");
+        }
+        // All at once at the end: as one that waits for all.
+        for world in [2, 5] {
+            let waits = relay_seconds(6 * PIECE, world, link, |_| 0.0);
+            assert!((relay_seconds(6 * PIECE, world, link, |_| 7.0) - 7.0 - waits).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn sums_are_read_as_they_were_written() {
         for failed in [None, Some(0), Some(7)] {
             let sums = StepSums { loss_sum: -0.1, terms: u64::MAX, failed };
             assert_eq!(StepSums::decode(sums.encode()), sums);

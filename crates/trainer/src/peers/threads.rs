@@ -36,10 +36,22 @@ pub struct Faults {
     pub dropped: Vec<(usize, u64)>,
     /// Ranks that are late at every operation, and by how much.
     pub delays: Vec<(usize, Duration)>,
+    /// Links between ranks, each of which sends one message after the other; `None` where messages
+    /// arrive at once.
+    pub link: Option<Link>,
     /// Longest time that a rank waits.
     pub timeout: Duration,
     /// True if ranks that are left can reform.
     pub can_reform: bool,
+}
+
+/// A network's link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Link {
+    /// Time from the last byte's departure to its arrival.
+    pub latency: Duration,
+    /// Rate.
+    pub bytes_per_s: f64,
 }
 
 impl Default for Faults {
@@ -50,6 +62,7 @@ impl Default for Faults {
             hangs: Vec::new(),
             dropped: Vec::new(),
             delays: Vec::new(),
+            link: None,
             timeout: Duration::from_secs(60),
             can_reform: true,
         }
@@ -65,9 +78,14 @@ struct World {
 /// From, to and whether it is a broadcast, within a generation.
 type Mailbox = (usize, usize, usize, bool);
 
+/// A message and its arrival.
+type Mail = (Vec<u8>, Instant);
+
 #[derive(Debug, Default)]
 struct State {
-    mail: HashMap<Mailbox, VecDeque<Vec<u8>>>,
+    mail: HashMap<Mailbox, VecDeque<Mail>>,
+    /// When each link has sent all that it was given, by the ranks at its ends.
+    links_free: HashMap<[usize; 2], Instant>,
     alive: Vec<bool>,
     /// The newest generation whose exchange was revoked.
     revoked: Option<usize>,
@@ -165,8 +183,17 @@ impl ThreadPeers {
     }
 
     fn post(&self, to: usize, is_broadcast: bool, message: &[u8]) {
-        let mailbox = (self.generation, self.born, self.members[to], is_broadcast);
-        self.lock().mail.entry(mailbox).or_default().push_back(message.to_vec());
+        let (from, to) = (self.born, self.members[to]);
+        let mut state = self.lock();
+        let mut arrival = Instant::now();
+        if let Some(Link { latency, bytes_per_s }) = self.faults.link {
+            let free = state.links_free.entry([from, to]).or_insert(arrival);
+            *free = arrival.max(*free) + Duration::from_secs_f64(message.len() as f64 / bytes_per_s);
+            arrival = *free + latency;
+        }
+        let mailbox = (self.generation, from, to, is_broadcast);
+        state.mail.entry(mailbox).or_default().push_back((message.to_vec(), arrival));
+        drop(state);
         self.world.changed.notify_all();
     }
 
@@ -189,11 +216,11 @@ impl ThreadPeers {
     fn take(&self, from: usize, is_broadcast: bool, message: &mut [u8]) -> Result<(), PeerLost> {
         let (generation, of) = (self.generation, self.members[from]);
         let mailbox = (generation, of, self.born, is_broadcast);
-        self.wait(|state| {
-            if let Some(next) = state.mail.get_mut(&mailbox).and_then(VecDeque::pop_front) {
+        let arrival = self.wait(|state| {
+            if let Some((next, arrival)) = state.mail.get_mut(&mailbox).and_then(VecDeque::pop_front) {
                 assert_eq!(next.len(), message.len(), "ranks do the same in the same order");
                 message.copy_from_slice(&next);
-                return Some(Ok(()));
+                return Some(Ok(arrival));
             }
             let reason = match (state.alive[of], state.revoked >= Some(generation)) {
                 (false, _) => "it ended",
@@ -201,7 +228,11 @@ impl ThreadPeers {
                 _ => return None,
             };
             Some(Err(self.lost(Some(from), reason)))
-        })
+        })?;
+        while let Some(left) = arrival.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            std::thread::park_timeout(left);
+        }
+        Ok(())
     }
 }
 
@@ -338,6 +369,20 @@ mod tests {
             Ok((Some(peers.agree(3)?), peers.rank(), peers.world()))
         });
         assert_eq!(found, [Ok((Some(3), 0, 2)), Ok((None, 0, 0)), Ok((Some(3), 1, 2))]);
+    }
+
+    #[test]
+    fn a_link_sends_one_message_after_the_other() {
+        let link = Link { latency: Duration::from_millis(4), bytes_per_s: 1e3 };
+        let faults = Faults { link: Some(link), ..Faults::default() };
+        let start = Instant::now();
+        let arrived = answers(2, &faults, |peers| match peers.rank() {
+            0 => (0..3).try_for_each(|_| peers.send(1, &[0; 5])).map(|()| Vec::new()),
+            _ => (0..3).map(|_| peers.receive(0, &mut [0; 5]).map(|()| start.elapsed())).collect(),
+        });
+        let arrived = arrived[1].as_ref().unwrap();
+        let least = [9, 14, 19].map(Duration::from_millis);
+        assert!(arrived.iter().zip(least).all(|(arrived, least)| *arrived >= least), "{arrived:?}");
     }
 
     #[test]

@@ -3,19 +3,22 @@
 //! Training by several processes, each with its part of every step.
 //!
 //! ```text
-//! each rank      gradients of its blocks of the step          accumulate_own
-//! together       the sum over all blocks, in their order      peers/relay.rs
+//! each rank      gradients of its blocks of the step          begin_own, compute_last
+//! together       the sum over all blocks, in their order,     peers/relay.rs
+//!                while the last blocks are computed
 //! each rank      norm, clip, update, divergence, validation: of the same numbers, to the same end
 //! rank 0         checkpoints
 //! ```
 //!
 //! What one rank alone can do or fail at is settled: all ranks go on, or all have its error.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 
-use megabatch_nn::cpu::Totals;
-use megabatch_nn::model::TensorSet;
+use megabatch_nn::batch::BatchView;
+use megabatch_nn::cpu::{BlockSinks, BlockSums, Engine, FinalGradients, FinalSink, Totals};
+use megabatch_nn::loss::Objective;
+use megabatch_nn::model::{Model, TensorSet};
 use megabatch_order::Rank;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
@@ -29,7 +32,8 @@ use crate::evaluate::predict::{Predictions, Selection, States};
 use crate::evaluate::shared::{self, PredictedBatch, fold, predict_own};
 use crate::evaluate::{Evaluation, EvaluationProgress};
 use crate::peers::exchange::{GO_ON, broadcast_bytes, exchange, first_difference, first_failure};
-use crate::peers::relay::{OwnBlocks, StepSums, broadcast_floats, relay};
+use crate::peers::relay::{Relay, StepSums, broadcast_floats, relay};
+use crate::peers::step_gradients::{Outcome, OwnBlocks, StepGradients};
 use crate::peers::{PeerLost, Peers};
 use crate::train::checkpoint::{Arithmetic, Resumed, State};
 use crate::train::events::{Event, Observer};
@@ -52,7 +56,9 @@ pub enum IdleRanks {
 pub(super) struct Team {
     pub(super) peers: Box<dyn Peers>,
     idle: IdleRanks,
-    /// Gradients of this rank's blocks of a step, until the sum over those before them is there.
+    relay: Relay,
+    /// Gradients of this rank's blocks of a step, until the sum over those before them is there. On
+    /// rank 0, blocks that are computed before others whose turn is earlier.
     blocks: Vec<TensorSet>,
     /// True if this rank's observer wants the run to end.
     wants_end: bool,
@@ -61,12 +67,32 @@ pub(super) struct Team {
 }
 
 /// This rank's part of a step. Gradients are in the trainer's sum on rank 0, and in the team's
-/// blocks on others.
+/// blocks on others, up to the last batch.
 #[derive(Debug, Default)]
 pub(super) struct OwnPart {
     losses: Vec<(f64, u64)>,
     times: Totals,
 }
+
+/// The last batch of a rank's part of a step.
+pub(super) struct LastBatch<'a> {
+    batch: BatchView<'a>,
+    objective: Objective,
+    /// Its blocks whose gradients the relay takes while they are computed, see
+    /// [`Engine::last_round`]. They are its last ones; none where it waits for all.
+    early: Range<usize>,
+}
+
+/// A number that is not finite in a batch.
+struct NonFinite {
+    /// The batch's loss, without the division by its count.
+    loss: f64,
+    /// The first gradient that is not finite: its tensor, and its index there.
+    gradient: Option<(String, usize)>,
+}
+
+/// The sums of a step that the ranks share, or the loss of one of them.
+type Relayed = std::result::Result<(StepSums, u32), PeerLost>;
 
 /// An error as another rank hears of it.
 #[derive(Serialize, Deserialize)]
@@ -124,8 +150,14 @@ impl Trainer {
         if self.accelerator.is_some() {
             return Err(Error::NotDistributed { setting: "device", value: self.device().to_string() });
         }
-        self.team = Some(Team { peers, idle, blocks: Vec::new(), wants_end: false, has_chunks: false });
+        let (relay, blocks) = (Relay::default(), Vec::new());
+        self.team = Some(Team { peers, idle, relay, blocks, wants_end: false, has_chunks: false });
         Ok(())
+    }
+
+    /// Relays gradients in another way than by default, for tests and measurements. All ranks do so.
+    pub fn set_relay(&mut self, relay: Relay) {
+        self.team.iter_mut().for_each(|team| team.relay = relay);
     }
 
     /// Goes on alone, as the evaluation after training does.
@@ -226,6 +258,7 @@ impl Trainer {
         let mut facts = vec![
             ("arithmetic".to_owned(), Arithmetic::here(self.config.precision).to_string()),
             ("shape of samples".to_owned(), format!("{:?}", self.model.shape())),
+            ("relay".to_owned(), format!("{:?}", self.team.as_ref().map(|team| team.relay))),
         ];
         for (name, value) in settings.as_object().expect("settings are a struct") {
             // Threads are each machine's own, and change nothing.
@@ -336,94 +369,144 @@ impl Trainer {
 impl Trainer {
     /// Room for the gradients of this rank's blocks of a step.
     pub(super) fn make_room_for_blocks(&mut self, schedule: &Schedule) -> Result<()> {
-        let is_first = self.is_first();
+        let (is_first, count) = (self.is_first(), schedule.own_blocks_max());
+        let at_once = if self.relays_early() { self.engine.blocks_at_once().min(count) } else { 0 };
+        let Some(team) = &mut self.team else { return Ok(()) };
+        // Rank 0 adds its own to the sum at once, but for those that are computed before their turn.
+        let count = OwnBlocks { is_first, done: 0, in_turn: count - at_once, count }.held();
+        team.blocks.truncate(count);
+        self.make_room_for(count)
+    }
+
+    /// True if the relay takes gradients while others are computed. A single piece is not there
+    /// before all of them are.
+    fn relays_early(&self) -> bool {
+        let len = self.model.layout().len();
+        self.team
+            .as_ref()
+            .is_some_and(|Team { peers, relay, .. }| relay.overlaps && peers.world() > 1 && len > relay.piece_len)
+    }
+
+    /// Room for the gradients of `count` blocks. In dense training there are more where series end.
+    fn make_room_for(&mut self, count: usize) -> Result<()> {
         let Some(team) = &mut self.team else { return Ok(()) };
         let scope = self.device.scope(BLOCKS);
-        // Rank 0 adds its own to the sum at once.
-        let count = if is_first { 0 } else { schedule.own_blocks_max() };
-        team.blocks.truncate(count);
         while team.blocks.len() < count {
             team.blocks.push(TensorSet::zeros(&scope, self.model.layout())?);
         }
         Ok(())
     }
 
-    /// Computes this rank's blocks of a step.
-    pub(super) fn accumulate_own(&mut self, feed: &mut BatchFeed<'_>, work: &StepPlan) -> Result<OwnPart> {
-        let is_first = self.is_first();
+    /// Computes this rank's blocks of a step up to the last batch, and takes that.
+    fn begin_own<'f>(
+        &mut self,
+        feed: &'f mut BatchFeed<'_>,
+        work: &StepPlan,
+    ) -> Result<(OwnPart, Option<LastBatch<'f>>)> {
+        const NEXT: &str = "the feed has the batches of every step";
         self.gradients.as_mut().expect(ON_PROCESSOR).clear();
         self.engine.load(&self.model, &self.parameters);
         let mut own = OwnPart::default();
-        for positions in &work.batches {
-            let batch = feed.next()?.expect("the feed has the batches of every step");
+        let Some((last, before)) = work.batches.split_last() else { return Ok((own, None)) };
+        for positions in before {
+            let batch = feed.next()?.expect(NEXT);
             let objective = work.over(&batch, positions);
-            let before = own.losses.len();
-            let sum = self.gradients.as_mut().expect(ON_PROCESSOR);
-            let held = &mut self.team.as_mut().expect("a step of several ranks").blocks;
-            let (scope, layout) = (self.device.scope(BLOCKS), self.model.layout());
-            let mut shortage = None;
-            let times =
-                self.engine.accumulate_blocks(&self.model, &self.parameters, &batch, objective, None, &mut |block| {
-                    if is_first {
-                        sum.add(block.gradients);
-                    } else if shortage.is_none() {
-                        // In dense training a block has more parts than one where series end.
-                        shortage = hold(held, own.losses.len(), || TensorSet::zeros(&scope, layout), block.gradients);
-                    }
-                    own.losses.push((block.loss_sum, block.terms as u64));
-                });
-            if let Some(shortage) = shortage {
-                return Err(shortage.into());
-            }
-            own.times.forward += times.forward;
-            own.times.backward += times.backward;
-            let loss: f64 = own.losses[before..].iter().map(|(loss_sum, _)| loss_sum).sum();
-            let bad = if self.scaler.is_some() {
-                None
-            } else if is_first {
-                sum.first_non_finite().map(|_| None)
-            } else {
-                let of_batch = before..own.losses.len();
-                of_batch.into_iter().find(|&block| held[block].first_non_finite().is_some()).map(Some)
-            };
-            if !loss.is_finite() || bad.is_some() {
-                objective.loss.check_rows(batch.targets(), self.model.shape().outputs)?;
-                if let Some(Some(block)) = bad {
-                    sum.values_mut().copy_from_slice(held[block].values());
-                }
-                let loss = loss / objective.count as f64;
-                let first = self.locate_non_finite(&batch, objective);
-                let (tensor, index) = first.expect("a loss or a gradient that is not finite comes from one of these");
-                return Err(Error::NotFinite { step: self.step + 1, loss, tensor, index });
+            if let Some(found) = self.accumulate_own(&batch, objective, &mut own)? {
+                return Err(self.not_finite(&batch, objective, found));
             }
         }
-        Ok(own)
+        let batch = feed.next()?.expect(NEXT);
+        let objective = work.over(&batch, last);
+        let round = self.engine.last_round(&batch, objective);
+        let early = if self.relays_early() { round } else { round.end..round.end };
+        let last = LastBatch { batch, objective, early };
+        self.make_room_for(self.own_blocks(&own, Some(&last)).held())?;
+        Ok((own, Some(last)))
     }
 
-    /// The sums over all ranks' blocks of a step, with the gradients in place; the answer to all
-    /// observers before it.
-    pub(super) fn share_step(
+    /// This rank's blocks: those of `own`, and of the last batch.
+    fn own_blocks(&self, own: &OwnPart, last: Option<&LastBatch<'_>>) -> OwnBlocks {
+        let (done, early) = (own.losses.len(), last.map_or(0..0, |last| last.early.clone()));
+        OwnBlocks { is_first: self.is_first(), done, in_turn: done + early.start, count: done + early.end }
+    }
+
+    /// Computes the blocks of a batch that is not the last: adds them to the sum on rank 0, and
+    /// keeps them on others.
+    fn accumulate_own(
         &mut self,
-        own: Result<(StepPlan, OwnPart)>,
+        batch: &BatchView<'_>,
+        objective: Objective,
+        own: &mut OwnPart,
+    ) -> Result<Option<NonFinite>> {
+        let (is_first, before) = (self.is_first(), own.losses.len());
+        let sum = self.gradients.as_mut().expect(ON_PROCESSOR);
+        let held = &mut self.team.as_mut().expect("a step of several ranks").blocks;
+        let (scope, layout) = (self.device.scope(BLOCKS), self.model.layout());
+        let mut shortage = None;
+        let blocks = &mut |block: BlockSums<'_>| {
+            if is_first {
+                sum.add(block.gradients);
+            } else if shortage.is_none() {
+                // In dense training a block has more parts than one where series end.
+                shortage = hold(held, own.losses.len(), || TensorSet::zeros(&scope, layout), block.gradients);
+            }
+            own.losses.push((block.loss_sum, block.terms as u64));
+        };
+        let sinks = BlockSinks { blocks, finals: None };
+        let times = self.engine.accumulate_blocks(&self.model, &self.parameters, batch, objective, sinks);
+        if let Some(shortage) = shortage {
+            return Err(shortage.into());
+        }
+        own.times.forward += times.forward;
+        own.times.backward += times.backward;
+        let loss: f64 = own.losses[before..].iter().map(|(loss_sum, _)| loss_sum).sum();
+        let first = if is_first {
+            sum.first_non_finite()
+        } else {
+            held[before..own.losses.len()].iter().find_map(TensorSet::first_non_finite)
+        };
+        let gradient = first.map(|(tensor, index)| (tensor.to_owned(), index));
+        let is_fault = !loss.is_finite() || (gradient.is_some() && self.scaler.is_none());
+        Ok(is_fault.then_some(NonFinite { loss, gradient }))
+    }
+
+    /// The error of a batch with a number that is not finite.
+    fn not_finite(&mut self, batch: &BatchView<'_>, objective: Objective, found: NonFinite) -> Error {
+        if let Err(error) = objective.loss.check_rows(batch.targets(), self.model.shape().outputs) {
+            return error.into();
+        }
+        let loss = found.loss / objective.count as f64;
+        let first = self.locate_non_finite(batch, objective, found.gradient);
+        let (tensor, index) = first.unwrap_or_else(|| ("the loss".to_owned(), 0));
+        Error::NotFinite { step: self.step + 1, loss, tensor, index }
+    }
+
+    /// A step of all ranks: their sums, with the gradients in place; the answer to all observers
+    /// before it.
+    pub(super) fn step_together(
+        &mut self,
+        feed: &mut BatchFeed<'_>,
+        work: Result<StepPlan>,
     ) -> Result<(StepPlan, Totals, ControlFlow<()>)> {
+        let begun = work.and_then(|work| self.begin_own(feed, &work).map(|(part, last)| (work, part, last)));
+        let (mut own, mut part, last) = match begun {
+            Ok((work, part, last)) => (Ok(work), part, last),
+            Err(error) => (Err(error), OwnPart::default(), None),
+        };
+        let (relayed, found) = self.relay_step(&mut part, last.as_ref(), own.is_err());
+        if let (Some(found), Some(LastBatch { batch, objective, .. })) = (found, &last) {
+            own = Err(self.not_finite(batch, *objective, found));
+        }
+        let (StepSums { loss_sum, terms, failed }, agreed) = relayed?;
         let team = self.team.as_mut().expect("a step of several ranks");
         let (rank, world) = (team.peers.rank(), team.peers.world());
-        let fault = own.as_ref().err().map(|error| encode(&Fault::of(error)));
-        let losses: &[(f64, u64)] = own.as_ref().map_or(&[], |(_, part)| &part.losses);
-        // Nothing of a part that failed is added, and a rank alone has added all.
-        let held = if rank == 0 { 0 } else { losses.len() };
-        let gradients: Vec<&[f32]> = team.blocks[..held].iter().map(TensorSet::values).collect();
-        let sum = self.gradients.as_mut().expect(ON_PROCESSOR).values_mut();
-        let blocks = OwnBlocks { losses, gradients: &gradients, failed: own.is_err() };
-        let flags = if team.wants_end { 0 } else { GO_ON };
-        let (sums, agreed) = exchange(&mut *team.peers, flags, |peers| relay(peers, &blocks, sum))?;
-        let StepSums { loss_sum, terms, failed } = sums;
         if failed.is_some() {
+            let fault = own.as_ref().err().map(|error| encode(&Fault::of(error)));
             let first = first_failure(&mut *team.peers, fault.as_deref())?;
             let (failed, fault) = first.expect("a rank that failed says so");
             return Err(failure_of(failed, &fault, rank, own.err()));
         }
-        let (work, part) = own.expect("a rank that failed has said so");
+        let work = own.expect("a rank that failed has said so");
         let terms = usize::try_from(terms).expect("terms that are counted in memory");
         let totals = Totals { loss_sum, terms, ..part.times };
         if world > 1 {
@@ -431,6 +514,42 @@ impl Trainer {
         }
         let asked = if agreed & GO_ON == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
         Ok((work, totals, asked))
+    }
+
+    /// Computes the last batch of this rank, and relays the gradients of all ranks as they come.
+    fn relay_step(
+        &mut self,
+        part: &mut OwnPart,
+        last: Option<&LastBatch<'_>>,
+        failed: bool,
+    ) -> (Relayed, Option<NonFinite>) {
+        let (places, is_scaled) = (self.model.gradient_groups(), self.scaler.is_some());
+        // Nothing of a part that failed is added.
+        let (blocks, overlaps) = (self.own_blocks(part, last), self.relays_early() && last.is_some());
+        let team = self.team.as_mut().expect("a step of several ranks");
+        let sum = self.gradients.as_mut().expect(ON_PROCESSOR).values_mut();
+        let held = team.blocks.iter_mut().map(TensorSet::values_mut);
+        let own = StepGradients::new(blocks, &places, team.relay.piece_len, sum, held);
+        let (peers, flags) = (&mut *team.peers, if team.wants_end { 0 } else { GO_ON });
+        let (engine, model, parameters) = (&mut self.engine, &self.model, &self.parameters);
+        let mut compute = || {
+            let guard = own.failed_on_drop();
+            let found = last.and_then(|last| compute_last(engine, model, parameters, last, &own, part));
+            let found = found.filter(|found| !found.loss.is_finite() || !is_scaled);
+            own.finish(Outcome { losses: part.losses.clone(), failed: failed || found.is_some() });
+            drop(guard);
+            found
+        };
+        let mut relayed = || exchange(peers, flags, |peers| relay(peers, &own));
+        if !overlaps {
+            let found = compute();
+            return (relayed(), found);
+        }
+        std::thread::scope(|scope| {
+            let relayed = scope.spawn(relayed);
+            let found = compute();
+            (relayed.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), found)
+        })
     }
 
     /// Refuses sums that are not finite though their terms are.
@@ -445,6 +564,35 @@ impl Trainer {
         let loss = totals.loss_sum / work.objective.count as f64;
         Err(Error::NotFinite { step: self.step + 1, loss, tensor, index })
     }
+}
+
+/// Computes the blocks of the last batch, and gives `own` their gradients: those of the last round
+/// as soon as they are final.
+fn compute_last(
+    engine: &mut Engine,
+    model: &Model,
+    parameters: &TensorSet,
+    LastBatch { batch, objective, early }: &LastBatch<'_>,
+    own: &StepGradients<'_>,
+    part: &mut OwnPart,
+) -> Option<NonFinite> {
+    let before = part.losses.len();
+    let finals = |of: FinalGradients<'_>| own.give_place(before + of.block, &of.range, of.values);
+    let blocks = &mut |block: BlockSums<'_>| {
+        if part.losses.len() < before + early.start {
+            own.give_block(part.losses.len(), block.gradients.values());
+        }
+        part.losses.push((block.loss_sum, block.terms as u64));
+    };
+    let finals: FinalSink<'_> = &finals;
+    let sinks = BlockSinks { blocks, finals: (!early.is_empty()).then_some(finals) };
+    let times = engine.accumulate_blocks(model, parameters, batch, *objective, sinks);
+    part.times.forward += times.forward;
+    part.times.backward += times.backward;
+    let loss: f64 = part.losses[before..].iter().map(|(loss_sum, _)| loss_sum).sum();
+    let gradient = own.first_non_finite().map(|index| model.layout().element(index));
+    let gradient = gradient.map(|(tensor, index)| (tensor.to_owned(), index));
+    (!loss.is_finite() || gradient.is_some()).then_some(NonFinite { loss, gradient })
 }
 
 /// Keeps the gradients of block `at`; the error where there is no memory for them.

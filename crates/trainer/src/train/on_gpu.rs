@@ -111,7 +111,7 @@ impl Trainer {
                 if let Err(error) = objective.loss.check_rows(batch.targets(), self.model.shape().outputs) {
                     return Ok(Some(error.into()));
                 }
-                if let Some((tensor, index)) = self.locate_non_finite(&batch, objective) {
+                if let Some((tensor, index)) = self.locate_non_finite(&batch, objective, None) {
                     return Ok(Some(not_finite(tensor, index)));
                 }
             }

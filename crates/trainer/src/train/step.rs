@@ -9,7 +9,7 @@ use megabatch_amp::{LossScaler, NonFiniteTrace, Overflow, Threads, unscale_and_c
 use megabatch_nn::batch::BatchView;
 use megabatch_nn::cpu::{Carried, Changes, Totals};
 use megabatch_nn::loss::{Loss, Objective, Tasks};
-use megabatch_nn::model::{StepDropout, StepSeed, TensorSet};
+use megabatch_nn::model::{StepDropout, StepSeed};
 use megabatch_order::StepSamples;
 
 use super::{Run, Trainer};
@@ -81,9 +81,8 @@ impl Trainer {
             let (work, totals, report) = self.step_on_gpu(supply, lr, schedule, run)?;
             (work, totals, Some(report))
         } else if self.team.is_some() {
-            let own = self.work_of(self.step, schedule, run);
-            let own = own.and_then(|work| self.accumulate_own(supply.feed, &work).map(|part| (work, part)));
-            let (work, totals, asked) = self.share_step(own)?;
+            let work = self.work_of(self.step, schedule, run);
+            let (work, totals, asked) = self.step_together(supply.feed, work)?;
             agreed = asked;
             (work, totals, None)
         } else {
@@ -211,7 +210,8 @@ impl Trainer {
             if !finite {
                 objective.loss.check_rows(batch.targets(), self.model.shape().outputs)?;
                 let loss = (totals.loss_sum - before) / objective.count as f64;
-                let first = self.locate_non_finite(&batch, objective);
+                let gradient = gradients.first_non_finite().map(|(tensor, index)| (tensor.to_owned(), index));
+                let first = self.locate_non_finite(&batch, objective, gradient);
                 let (tensor, index) = first.expect("a loss or a gradient that is not finite comes from one of these");
                 return Err(Error::NotFinite { step: self.step + 1, loss, tensor, index });
             }
@@ -248,9 +248,14 @@ impl Trainer {
     }
 
     /// The first number that is not finite, in the order of computation: the batch, the weights,
-    /// what each layer gives of the batch, the gradients. The name of its tensor, and its index
-    /// there.
-    pub(super) fn locate_non_finite(&mut self, batch: &BatchView<'_>, objective: Objective) -> Option<(String, usize)> {
+    /// what each layer gives of the batch, the gradients, of which `gradient` is the first. The name
+    /// of its tensor, and its index there.
+    pub(super) fn locate_non_finite(
+        &mut self,
+        batch: &BatchView<'_>,
+        objective: Objective,
+        gradient: Option<(String, usize)>,
+    ) -> Option<(String, usize)> {
         if let Some(first) = batch.first_non_finite() {
             return Some(first);
         }
@@ -259,10 +264,9 @@ impl Trainer {
         if trace.first().is_none() {
             self.engine.trace(&self.model, &self.parameters, batch, self.carried.as_ref(), objective, &mut trace);
         }
-        for (name, _, values) in self.gradients.iter().flat_map(TensorSet::tensors) {
-            trace.look("", &format!("the gradient of {name}"), values);
-        }
-        let first = trace.first()?;
+        let Some(first) = trace.first() else {
+            return gradient.map(|(tensor, index)| (format!("the gradient of {tensor}"), index));
+        };
         let of = if first.layer.is_empty() { "" } else { " in " };
         Some((format!("{}{of}{}", first.tensor, first.layer), first.index))
     }

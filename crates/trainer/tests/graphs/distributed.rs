@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{Config, Event, Faults, IdleRanks, Run, ThreadPeers, Trainer};
+use megabatch_trainer::{Config, Event, Faults, IdleRanks, Relay, Run, ThreadPeers, Trainer};
 use proptest::prelude::*;
 
 use crate::made_up::{bits, market};
@@ -15,10 +15,11 @@ proptest! {
     #[test]
     fn ranks_learn_what_one_process_does(
         loss in 0usize..LOSSES.len(), world in 1usize..10, batch_size in 1usize..9, accumulation_steps in 1usize..4,
+        piece_len in prop_oneof![Just(7), Just(100), Just(1 << 16)], overlaps in any::<bool>(), threads in 1usize..4,
     ) {
         let loss = LOSSES[loss];
         let samples = with_targets_for(loss, market(23));
-        let config = Config { loss, batch_size, accumulation_steps, epochs: 2, ..config() };
+        let config = Config { loss, batch_size, accumulation_steps, threads, epochs: 2, ..config() };
         let (train, validation) = all(&samples).into_iter().partition::<Vec<_>, _>(|graph| graph % 4 < 3);
         let run = Run { samples: &samples, train: &train, validation: &validation, checkpoints: None };
         let told = |mut trainer: Trainer| {
@@ -39,6 +40,7 @@ proptest! {
         let found = ThreadPeers::run(world, &Faults::default(), |peers| {
             let mut trainer = new()?;
             trainer.join(Box::new(peers), IdleRanks::Allow)?;
+            trainer.set_relay(Relay { piece_len, overlaps });
             told(trainer)
         });
         for told in found {

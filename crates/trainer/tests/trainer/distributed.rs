@@ -11,8 +11,8 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::model::{ModelConfig, Pooling};
 use megabatch_trainer::{
-    Checkpoints, Config, Divergence, End, Error, Event, Faults, IdleRanks, LastBatch, Outcome, Peers as _, Run,
-    Samples, ThreadPeers, Trainer,
+    Checkpoints, Config, Divergence, End, Error, Event, Faults, IdleRanks, InMemory, LastBatch, Outcome, Peers as _,
+    Relay, Run, Samples, ThreadPeers, Trainer,
 };
 use proptest::prelude::*;
 
@@ -56,6 +56,7 @@ struct World<'a> {
     checkpoints: Option<&'a Path>,
     faults: Faults,
     idle: IdleRanks,
+    relay: Relay,
     /// Rank whose observer wants to end after a step.
     stop: Option<(usize, u64)>,
     /// Every n-th sample is one to validate on.
@@ -71,6 +72,8 @@ impl<'a> World<'a> {
             checkpoints: None,
             faults: Faults::default(),
             idle: IdleRanks::Allow,
+            // Many pieces of a small model.
+            relay: Relay { piece_len: 300, overlaps: true },
             stop: None,
             validates: 5,
         }
@@ -98,6 +101,7 @@ impl<'a> World<'a> {
         let mut trainer = Trainer::new(&(self.device)(rank), (self.config)(rank), samples.shape().clone())?;
         if let Some(peers) = peers {
             trainer.join(Box::new(peers), self.idle)?;
+            trainer.set_relay(self.relay);
         }
         let (mut steps, mut validations, mut worlds, mut cuts) = (Vec::new(), Vec::new(), Vec::new(), 0);
         let mut observe = |event: Event<'_>| {
@@ -160,10 +164,13 @@ proptest! {
     /// Whatever the model, the precision and the world: every rank has the bits of a process that
     /// is alone.
     #[test]
-    fn ranks_learn_what_one_process_does(case in 0usize..11, world in 1usize..10, threads in 1usize..3) {
+    fn ranks_learn_what_one_process_does(
+        case in 0usize..11, world in 1usize..10, threads in 1usize..3,
+        piece_len in prop_oneof![Just(1 << 16), 40usize..2000], overlaps in any::<bool>(),
+    ) {
         let (samples, settings) = &cases()[case];
         let of_rank = |rank| Config { threads: 1 + (rank + threads) % 3, ..settings.clone() };
-        let world_of = World::new(samples, &of_rank);
+        let world_of = World { relay: Relay { piece_len, overlaps }, ..World::new(samples, &of_rank) };
         let alone = world_of.alone();
         prop_assert!(alone.steps.len() > 1 && !alone.validations.is_empty());
         for told in world_of.train(world) {
@@ -364,6 +371,29 @@ fn a_divergence_of_one_rank_rolls_all_back() {
         let found: Vec<Told> = world.train(3).into_iter().map(Result::unwrap).collect();
         assert_eq!(found[0].outcome.rollbacks, 1, "{value}");
         assert!(found.iter().all(|told| *told == found[0]), "{value}");
+    }
+}
+
+/// Gradients of one block are finite, and their sum over two is not: on rank 0 if it has both, and
+/// else on every rank.
+#[test]
+fn a_sum_of_gradients_that_is_not_finite_is_named() {
+    let settings = Config { batch_size: 96, ..config() };
+    let of_rank = |_| settings.clone();
+    let of_all: MakeSamples<'_> = &|_| {
+        let mut shape = samples(1).shape().clone();
+        shape.outputs = 1;
+        let windows = (0..shape.timeframes.len()).map(|k| vec![0.5; 120 * shape.window_len(k)]).collect();
+        Box::new(InMemory::new(shape, windows, vec![3e38; 120]).unwrap())
+    };
+    for overlaps in [true, false] {
+        for world in 1..=3 {
+            let relay = Relay { overlaps, ..World::new(of_all, &of_rank).relay };
+            for told in (World { relay, ..World::new(of_all, &of_rank) }).train(world) {
+                let Err(Error::NotFinite { step: 1, tensor, .. }) = &told else { panic!("{told:?}") };
+                assert!(tensor.starts_with("the gradient of "), "{world} ranks: {tensor}");
+            }
+        }
     }
 }
 

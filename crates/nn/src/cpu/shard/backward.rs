@@ -17,10 +17,10 @@ use std::ops::Range;
 
 use megabatch_amp::Precision;
 
+use super::gradients::SharedGradients;
 use super::memory::{ShardScratch, place};
 use super::norm::norm_len;
 use super::sequence::{Role, Sequence, input};
-use super::tasks::SharedGradients;
 use super::weights::{LayerWeights, unpack_add};
 use super::{BLOCK_STEPS, Dimensions, add};
 use crate::cpu::kernel::{
@@ -83,6 +83,7 @@ impl Sequence {
                 self.add_bars(isa, bars, scratch);
             }
             gradients.add(|gradients| unpack(self.of, l, slots, scratch, gradients));
+            gradients.complete_layer(slots);
             self.clock.stop_layer(start, l, Work::WeightGradients);
         }
     }

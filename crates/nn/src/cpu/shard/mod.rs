@@ -21,6 +21,7 @@
 
 mod backward;
 mod dropout;
+mod gradients;
 mod input;
 mod meeting;
 mod memory;
@@ -54,6 +55,8 @@ use crate::memory::{BACKWARD, BOTH, Parts, StepPhase};
 use crate::model::lstm::{LstmSizes, Read};
 use crate::model::tensor::TensorSet;
 use crate::model::{Model, prefixed};
+pub(crate) use gradients::{BlockFinals, SharedGradients};
+pub use gradients::{FinalGradients, FinalSink};
 pub(crate) use input::{Shard, Weights};
 use memory::{ScratchLens, ShardScratch};
 pub use pairs::instructions;
@@ -61,7 +64,7 @@ use pooling::{PackedKeys, Pooled, PoolingScratch};
 use quantized::Activations;
 use sequence::{Role, Sequence, SequenceInput};
 use tasks::{ShardMemory, TimeframeTasks};
-pub(crate) use tasks::{ShardRun, SharedGradients, TaskKind};
+pub(crate) use tasks::{ShardRun, TaskKind};
 use weights::LayerWeights;
 pub(crate) use windows::Windows;
 
@@ -392,7 +395,7 @@ impl ShardWorkspace {
         &'a mut self,
         weights: Weights<'a>,
         shard: &'a Shard<'a>,
-        gradients: Option<&'a mut TensorSet>,
+        gradients: Option<SharedGradients<'a>>,
     ) -> ShardRun<'a> {
         let ShardWorkspace { isa, pair_isa, tasks, threads, decoding, clock, .. } = self;
         ShardRun::new(
@@ -405,15 +408,19 @@ impl ShardWorkspace {
     }
 
     /// Goes back from the outputs' gradient, after [`ShardWorkspace::forward`] of the same samples
-    /// on one thread; adds the gradients to `gradients`.
-    pub(crate) fn backward(&mut self, weights: Weights<'_>, shard: &Shard<'_>, gradients: &mut TensorSet) {
+    /// on one thread; adds the gradients to `gradients`, in the order of
+    /// [`Model::gradient_groups`].
+    pub(crate) fn backward(&mut self, weights: Weights<'_>, shard: &Shard<'_>, gradients: &SharedGradients<'_>) {
         let Weights { model, parameters, packed, .. } = weights;
         let (hidden, width) = (model.config().hidden, model.decoder().width());
         let start = self.clock.start();
-        self.decoding.backward(model.decoder(), parameters, packed.attention.as_ref(), shard.graph, gradients);
+        let (decoder, attention) = (model.decoder(), packed.attention.as_ref());
+        gradients.add(|sums| self.decoding.backward(decoder, parameters, attention, shard.graph, sums));
+        gradients.complete(model.decoder_place());
         self.decoding.round_d_encodings(packed.precision.arithmetic(Operation::MatrixProduct).result);
         self.clock.stop(start, 1);
-        for (k, (sequence, weights)) in self.sequences.iter_mut().zip(&packed.timeframes).enumerate() {
+        for k in model.backward_order() {
+            let (sequence, weights) = (&mut self.sequences[k], &packed.timeframes[k]);
             let rows = self.decoding.d_encodings().chunks_exact(width).map(|row| &row[k * hidden..][..hidden]);
             let start = self.clock.start();
             match (self.pooled.get_mut(k), model.poolings().get(k)) {
@@ -424,7 +431,10 @@ impl ShardWorkspace {
                     rows.for_each(|(row, read)| add(&mut d_pooled[read * hidden..][..hidden], row));
                     let norm = weights[weights.len() - 1].norm.as_slice();
                     let of = pooling::PoolingParameters { pooling, values: parameters, keys: &packed.keys[k], norm };
-                    pooled.backward(self.isa, of, &*sequence, &mut self.scratch, &mut self.pooling, gradients);
+                    gradients.add(|sums| {
+                        pooled.backward(self.isa, of, &*sequence, &mut self.scratch, &mut self.pooling, sums);
+                    });
+                    gradients.complete(model.pooling_place(k).expect("a pooling has parameters"));
                 }
                 _ => {
                     let d_top = sequence.clear_d_top(&mut self.scratch);
@@ -439,7 +449,7 @@ impl ShardWorkspace {
                 model.lstms()[k].layers.as_slice(),
                 shard.batch.bars(k),
                 &mut self.scratch,
-                &SharedGradients::new(gradients),
+                gradients,
             );
         }
     }

@@ -15,6 +15,7 @@ mod trace;
 mod worker;
 mod workspace;
 
+use std::ops::Range;
 use std::time::Duration;
 
 use megabatch_amp::{Accuracy, Precision};
@@ -25,7 +26,8 @@ use crate::batch::{BatchView, SegmentBars};
 use crate::cpu::carried::Carried;
 use crate::cpu::kernel::pairs::PairIsa;
 use crate::cpu::profile::Profile;
-use crate::cpu::shard::{PackedWeights, Shard, ShardWorkspace, Weights};
+use crate::cpu::shard::{BlockFinals, PackedWeights, Shard, ShardWorkspace, Weights};
+pub use crate::cpu::shard::{FinalGradients, FinalSink};
 use crate::cpu::stateful_inference::StatefulInference;
 use crate::error::{Error, Result};
 use crate::graph::Graphs;
@@ -96,6 +98,40 @@ pub struct BlockSums<'a> {
     pub loss_sum: f64,
     /// Terms that it is the sum of.
     pub terms: usize,
+}
+
+/// Receivers of the blocks of a batch.
+pub struct BlockSinks<'a> {
+    /// Receives each block, in their order.
+    pub blocks: &'a mut dyn FnMut(BlockSums<'_>),
+    /// Receives the gradients of the blocks of [`Engine::last_round`] while these are computed, one
+    /// of [`Model::gradient_groups`] after the other. `None` where nobody waits for them.
+    pub finals: Option<FinalSink<'a>>,
+}
+
+/// What a batch is trained on.
+struct BatchWork<'a> {
+    batch: &'a BatchView<'a>,
+    objective: Objective,
+    carried: Option<&'a mut Carried>,
+    finals: Option<FinalSink<'a>>,
+}
+
+/// What the blocks of a round have in common, which are computed at the same time.
+#[derive(Clone, Copy)]
+struct RoundWork<'a> {
+    weights: Weights<'a>,
+    objective: Objective,
+    /// Place of the first block among those of the batch.
+    first: usize,
+    finals: Option<FinalSink<'a>>,
+}
+
+impl<'a> RoundWork<'a> {
+    /// Receiver of the gradients of the `n`-th block.
+    fn finals_of(self, n: usize) -> Option<BlockFinals<'a>> {
+        self.finals.map(|sink| BlockFinals { block: self.first + n, sink })
+    }
 }
 
 /// Time of a batch on the slowest thread, summed over rounds of the threads.
@@ -261,7 +297,8 @@ impl Engine {
         Changes { gradients, carried }: Changes<'_>,
         mut totals: Totals,
     ) -> Totals {
-        let times = self.train_blocks(model, parameters, batch, objective, carried, |pool, done| {
+        let work = BatchWork { batch, objective, carried, finals: None };
+        let times = self.train_blocks(model, parameters, work, |pool, done| {
             pool.install(|| add_in_order(done, gradients));
             for worker in done {
                 totals.loss_sum += worker.totals.loss_sum;
@@ -271,7 +308,7 @@ impl Engine {
         Totals { forward: totals.forward + times.forward, backward: totals.backward + times.backward, ..totals }
     }
 
-    /// Gives the gradients of `objective` over `batch` to `sink`, block by block in the order in
+    /// Gives the gradients of `objective` over `batch` to `sinks`, block by block in the order in
     /// which [`Engine::accumulate`] adds them: for a sum that another process begins or goes on
     /// with.
     pub fn accumulate_blocks(
@@ -280,39 +317,53 @@ impl Engine {
         parameters: &TensorSet,
         batch: &BatchView<'_>,
         objective: Objective,
-        carried: Option<&mut Carried>,
-        sink: &mut dyn FnMut(BlockSums<'_>),
+        BlockSinks { blocks, finals }: BlockSinks<'_>,
     ) -> BatchTimes {
-        self.train_blocks(model, parameters, batch, objective, carried, |_, done| {
+        let work = BatchWork { batch, objective, carried: None, finals };
+        self.train_blocks(model, parameters, work, |_, done| {
             for worker in done {
                 let gradients = worker.gradients.as_ref().expect("an engine made for training");
                 let Totals { loss_sum, terms, .. } = worker.totals;
-                sink(BlockSums { gradients, loss_sum, terms });
+                blocks(BlockSums { gradients, loss_sum, terms });
             }
         })
     }
 
-    /// Computes the blocks of `batch`, and gives them to `sink` in their order, as many at once as
+    /// Blocks that are computed at the same time, at most.
+    pub fn blocks_at_once(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// The blocks of `batch` that are computed last, all at the same time: their places among all
+    /// of its blocks, in which they come last.
+    pub fn last_round(&self, batch: &BatchView<'_>, objective: Objective) -> Range<usize> {
+        let count = parts_of(batch, self.purpose, objective.position).len();
+        count.saturating_sub(1) / self.workers.len() * self.workers.len()..count
+    }
+
+    /// Computes the blocks of a batch, and gives them to `sink` in their order, as many at once as
     /// are computed at once, with the threads.
     fn train_blocks(
         &mut self,
         model: &Model,
         parameters: &TensorSet,
-        batch: &BatchView<'_>,
-        objective: Objective,
-        mut carried: Option<&mut Carried>,
+        BatchWork { batch, objective, mut carried, finals }: BatchWork<'_>,
         mut sink: impl FnMut(&rayon::ThreadPool, &[Worker]),
     ) -> BatchTimes {
         let weights = weights(model, parameters, &self.weights, &self.working);
-        let mut times = BatchTimes::default();
-        for parts in parts_of(batch, self.purpose, objective.position).chunks(self.workers.len()) {
+        let (mut times, mut first) = (BatchTimes::default(), 0);
+        let all = parts_of(batch, self.purpose, objective.position);
+        for parts in all.chunks(self.workers.len()) {
+            let is_last = first + parts.len() == all.len();
+            let work = RoundWork { weights, objective, first, finals: finals.filter(|_| is_last) };
+            first += parts.len();
             let states = carried.as_deref();
             let shards: Vec<_> = parts.iter().map(|part| part.shard(batch, states, Some(objective.dropout))).collect();
             if self.workers[0].memory.is_in_tasks() {
-                tasks::train(&self.pool, &mut self.workers, weights, &shards, objective, self.log.as_mut());
+                tasks::train(&self.pool, &mut self.workers, work, &shards, self.log.as_mut());
             } else {
-                let work = self.workers.par_iter_mut().zip(shards.par_iter());
-                self.pool.install(|| work.for_each(|(worker, shard)| worker.train(weights, shard, objective)));
+                let each = self.workers.par_iter_mut().zip(shards.par_iter()).enumerate();
+                self.pool.install(|| each.for_each(|(n, (worker, shard))| worker.train(work, n, shard)));
                 self.log.iter_mut().for_each(|log| log.add_shards(&self.workers[..parts.len()]));
             }
             drop(shards);

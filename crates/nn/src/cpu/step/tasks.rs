@@ -6,9 +6,9 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::worker::{Worker, loss_gradient};
-use super::{Objective, Totals};
+use super::{RoundWork, Totals};
 use crate::cpu::schedule::{Task, TaskGraph, TaskTime};
-use crate::cpu::shard::{Shard, ShardRun, TaskKind, Weights};
+use crate::cpu::shard::{Shard, ShardRun, SharedGradients, TaskKind, Weights};
 use crate::cpu::team::Team;
 
 /// A task of one of some shards.
@@ -97,16 +97,17 @@ impl TaskLog {
 pub(super) fn train(
     pool: &rayon::ThreadPool,
     workers: &mut [Worker],
-    weights: Weights<'_>,
+    work: RoundWork<'_>,
     shards: &[Shard<'_>],
-    objective: Objective,
     log: Option<&mut TaskLog>,
 ) {
+    let RoundWork { weights, objective, .. } = work;
     let begin = Instant::now();
     let (mut runs, mut totals) = (Vec::new(), Vec::new());
-    for (Worker { memory, gradients, totals: own, .. }, shard) in workers.iter_mut().zip(shards) {
+    for (n, (Worker { memory, gradients, totals: own, .. }, shard)) in workers.iter_mut().zip(shards).enumerate() {
         let gradients = gradients.as_mut().expect("an engine made for training");
         gradients.clear();
+        let gradients = SharedGradients::new(gradients, work.finals_of(n));
         runs.push(memory.run(weights, shard, Some(gradients)));
         totals.push(Mutex::new(own));
     }

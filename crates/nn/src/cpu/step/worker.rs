@@ -7,9 +7,9 @@ use std::time::Instant;
 use megabatch_amp::{Operation, round_to};
 use megabatch_gpu_core::Device;
 
-use super::{Capacity, Objective, Purpose, Totals};
+use super::{Capacity, Objective, Purpose, RoundWork, Totals};
 use crate::cpu::kernel::pairs::PairIsa;
-use crate::cpu::shard::{Shard, ShardWorkspace, Weights};
+use crate::cpu::shard::{Shard, ShardWorkspace, SharedGradients, Weights};
 use crate::error::Result;
 use crate::loss::labelled_rows;
 use crate::model::Model;
@@ -47,8 +47,9 @@ impl Worker {
         self.gradients.as_ref().expect("an engine made for training")
     }
 
-    /// Forward, loss and backward of one shard.
-    pub(super) fn train(&mut self, weights: Weights<'_>, shard: &Shard<'_>, objective: Objective) {
+    /// Forward, loss and backward of one shard, the `n`-th of its round.
+    pub(super) fn train(&mut self, work: RoundWork<'_>, n: usize, shard: &Shard<'_>) {
+        let RoundWork { weights, objective, .. } = work;
         let start = Instant::now();
         let (y, d_y) = self.memory.forward(weights, shard);
         let forward = start.elapsed();
@@ -56,7 +57,7 @@ impl Worker {
         let (loss_sum, terms) = loss_gradient(weights, shard, objective, y, d_y);
         let gradients = self.gradients.as_mut().expect("an engine made for training");
         gradients.clear();
-        self.memory.backward(weights, shard, gradients);
+        self.memory.backward(weights, shard, &SharedGradients::new(gradients, work.finals_of(n)));
         self.totals = Totals { loss_sum, terms, forward, backward: start.elapsed() - forward };
     }
 }

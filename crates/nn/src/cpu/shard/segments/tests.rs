@@ -1,5 +1,8 @@
 //! Gradients with checkpointing are those without, to the bit.
 
+use std::ops::Range;
+use std::sync::Mutex;
+
 use megabatch_amp::{Precision, round_to};
 use megabatch_gpu_core::Device;
 use proptest::prelude::*;
@@ -8,7 +11,7 @@ use crate::batch::SeriesBatch;
 use crate::cpu::kernel::Isa;
 use crate::cpu::kernel::pairs::PairIsa;
 use crate::cpu::schedule::TaskGraph;
-use crate::cpu::shard::{PackedWeights, Shard, ShardWorkspace, Weights};
+use crate::cpu::shard::{BlockFinals, FinalGradients, PackedWeights, Shard, ShardWorkspace, SharedGradients, Weights};
 use crate::cpu::step::{Capacity, Kept, Purpose};
 use crate::model::dropout::Dropout;
 use crate::model::fusion::Fusion;
@@ -53,6 +56,32 @@ impl Samples {
 
     pub(in crate::cpu::shard) fn batch(&self) -> SeriesBatch<'_> {
         SeriesBatch::new(&self.shape, &self.series, self.ends.clone())
+    }
+}
+
+/// Gradients that were given as final: their places and their bits.
+#[derive(Default)]
+struct Finals(Mutex<Vec<(Range<usize>, Vec<u32>)>>);
+
+impl Finals {
+    fn take(&self, FinalGradients { block, range, values }: FinalGradients<'_>) {
+        assert_eq!(block, 7);
+        self.0.lock().unwrap().push((range, values.iter().map(|x| x.to_bits()).collect()));
+    }
+
+    /// Each group was given once, with the bits that it has in the end; one thread gives them in
+    /// their order.
+    fn check(self, model: &Model, gradients: &TensorSet, threads: usize) {
+        let (mut given, mut groups) = (self.0.into_inner().unwrap(), model.gradient_groups());
+        if threads > 1 {
+            given.sort_by_key(|(range, _)| range.start);
+            groups.sort_by_key(|range| range.start);
+        }
+        assert_eq!(given.iter().map(|(range, _)| range.clone()).collect::<Vec<_>>(), groups);
+        for (range, bits) in given {
+            let values = &gradients.values()[range.clone()];
+            assert!(values.iter().map(|x| x.to_bits()).eq(bits), "{range:?} was not final");
+        }
     }
 }
 
@@ -104,19 +133,27 @@ impl Case {
             Weights { model: &self.model, parameters: &parameters, packed: &packed, precision: self.precision };
         let mut gradients = TensorSet::zeros(&scope, self.model.layout()).unwrap();
         // Twice, so that nothing of an earlier pass is left where it is read.
-        for _ in 0..2 {
+        for pass in 0..2 {
             gradients.clear();
+            let finals = Finals::default();
+            let sink = |of: FinalGradients<'_>| finals.take(of);
+            // In one pass of both: the other has no receiver.
+            let receiver = (pass == 1).then_some(BlockFinals { block: 7, sink: &sink });
             if self.threads > 1 {
-                let run = workspace.run(weights, &shard, Some(&mut gradients));
+                let shared = SharedGradients::new(&mut gradients, receiver);
+                let run = workspace.run(weights, &shard, Some(shared));
                 let mut graph = TaskGraph::default();
                 run.push(&mut graph, |task| task);
                 let threads = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
                 graph.run(&threads, |task, team| run.work(task, team, |y, d_y| d_y.copy_from_slice(y)));
-                continue;
+            } else {
+                let (y, d_y) = workspace.forward(weights, &shard);
+                d_y.copy_from_slice(y);
+                workspace.backward(weights, &shard, &SharedGradients::new(&mut gradients, receiver));
             }
-            let (y, d_y) = workspace.forward(weights, &shard);
-            d_y.copy_from_slice(y);
-            workspace.backward(weights, &shard, &mut gradients);
+            if pass == 1 {
+                finals.check(&self.model, &gradients, self.threads);
+            }
         }
         gradients.values().iter().map(|x| x.to_bits()).collect()
     }

@@ -50,7 +50,6 @@ pub(super) use projections::Projections;
 pub(super) use run::ShardMemory;
 pub(crate) use run::{ShardRun, TaskKind};
 use sums::PanelSums;
-pub(crate) use sums::SharedGradients;
 
 /// Rows that a step of a group costs beside its windows: it reads all of W_hh.
 const ROWS_OF_STEP: f64 = 2.0;

@@ -2,23 +2,24 @@
 
 //! The tasks of a shard, and their work.
 
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, RwLock, RwLockReadGuard};
 
 use megabatch_amp::{Operation, Precision};
 
+use super::super::gradients::SharedGradients;
 use super::super::input::{Shard, Weights};
 use super::super::pooling::{Pooled, PoolingParameters, PoolingScratch};
 use super::super::windows::Windows;
 use super::super::{Dimensions, add};
 use super::sums::Unwound;
-use super::{Cut, Group, PanelSums, Projections, ROWS_OF_STEP, SharedGradients, TimeframeTasks};
+use super::{Cut, Group, PanelSums, Projections, ROWS_OF_STEP, TimeframeTasks};
 use crate::cpu::decoder::{Decoding, GraphShard};
 use crate::cpu::kernel::pairs::PairIsa;
 use crate::cpu::kernel::{Isa, PANEL};
 use crate::cpu::profile::Clock;
 use crate::cpu::schedule::{Task, TaskGraph};
 use crate::cpu::team::Team;
-use crate::model::tensor::TensorSet;
 
 /// Kind of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +69,8 @@ struct TimeframeRun<'a> {
     sharers: Vec<Mutex<&'a mut Group>>,
     projections: Vec<RwLock<&'a mut Projections>>,
     sums: Vec<Mutex<&'a mut PanelSums>>,
+    /// Tasks of `sums` that have not added to each layer.
+    left: Vec<AtomicUsize>,
     pooled: Option<RwLock<&'a mut (Pooled, PoolingScratch)>>,
 }
 
@@ -105,7 +108,7 @@ impl<'a> ShardRun<'a> {
         threads: usize,
         weights: Weights<'a>,
         shard: &'a Shard<'a>,
-        gradients: Option<&'a mut TensorSet>,
+        gradients: Option<SharedGradients<'a>>,
     ) -> Self {
         let ShardMemory { isa, pair_isa, timeframes, decoding, clock } = memory;
         let packed = weights.packed;
@@ -138,7 +141,7 @@ impl<'a> ShardRun<'a> {
             threads,
             timeframes: timeframes.iter_mut().map(TimeframeRun::new).collect(),
             decoding: RwLock::new((decoding, clock)),
-            gradients: gradients.map(SharedGradients::new),
+            gradients,
         }
     }
 
@@ -250,6 +253,7 @@ impl<'a> ShardRun<'a> {
         let Some(gradients) = &self.gradients else { return };
         let start = clock.start();
         gradients.add(|gradients| decoding.backward(decoder, parameters, attention, graph, gradients));
+        gradients.complete(model.decoder_place());
         decoding.round_d_encodings(packed.precision.arithmetic(Operation::MatrixProduct).result);
         clock.stop(start, 1);
     }
@@ -292,6 +296,7 @@ impl<'a> ShardRun<'a> {
             rows.for_each(|(row, read)| add(&mut d_pooled[read * hidden..][..hidden], row));
             let of = self.pooling_of(k);
             gradients.add(|gradients| pooled.backward(self.isa, of, sequence, scratch, pooling, gradients));
+            gradients.complete(model.pooling_place(k).expect("a pooling has parameters"));
         } else {
             let d_top = sequence.clear_d_top(scratch);
             let own = rows.zip(own.windows.of_sample()).filter(|(_, (window, _))| windows.contains(window));
@@ -312,6 +317,7 @@ impl<'a> ShardRun<'a> {
             windows: own.windows,
             groups: &groups,
             bars: self.shard.batch.bars(k),
+            left: &own.left,
         };
         let slots = self.weights.model.lstms()[k].layers.as_slice();
         own.sums[part].lock().expect(LOCK).add(self.isa, unwound, slots, gradients);
@@ -378,6 +384,7 @@ impl<'a> TimeframeRun<'a> {
             groups: groups[..*in_use].iter_mut().map(RwLock::new).collect(),
             sharers: sharers.map(Mutex::new).collect(),
             projections: projects.map(RwLock::new).collect(),
+            left: (0..of.sizes.layers).map(|_| AtomicUsize::new(sums.len())).collect(),
             sums: sums.iter_mut().map(Mutex::new).collect(),
             pooled: pooled.as_mut().map(RwLock::new),
         }

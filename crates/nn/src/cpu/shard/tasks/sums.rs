@@ -3,12 +3,13 @@
 //! Sums over all windows and steps, for some panels of gates.
 
 use std::ops::Range;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::super::backward::add_rows;
+use super::super::gradients::SharedGradients;
 use super::super::memory::{place, room};
 use super::super::pairs::{self, PairScratch};
 use super::super::rounding::round_panels;
@@ -23,23 +24,6 @@ use crate::cpu::profile::{Clock, Work};
 use crate::cpu::step::Purpose;
 use crate::error::Result;
 use crate::model::lstm::LayerSlots;
-use crate::model::tensor::TensorSet;
-
-/// A shard's gradients, to which several tasks add.
-///
-/// They add to different numbers, or one waits for the other, so that the order of a sum does not
-/// depend on threads.
-pub(crate) struct SharedGradients<'a>(Mutex<&'a mut TensorSet>);
-
-impl<'a> SharedGradients<'a> {
-    pub(crate) fn new(gradients: &'a mut TensorSet) -> Self {
-        SharedGradients(Mutex::new(gradients))
-    }
-
-    pub(crate) fn add(&self, add: impl FnOnce(&mut TensorSet)) {
-        add(&mut self.0.lock().expect("nobody panics with the lock held"));
-    }
-}
 
 /// The memory of one task that sums up.
 #[derive(Debug)]
@@ -85,6 +69,8 @@ pub(super) struct Unwound<'a> {
     pub(super) windows: &'a Windows,
     pub(super) groups: &'a [&'a Group],
     pub(super) bars: &'a [f32],
+    /// Tasks that have not added to each layer.
+    pub(super) left: &'a [AtomicUsize],
 }
 
 impl Unwound<'_> {
@@ -156,7 +142,8 @@ impl PanelSums {
         self.panels.len()
     }
 
-    /// Adds the gradients of its panels of all layers at `slots` to `gradients`.
+    /// Adds the gradients of its panels of all layers at `slots` to `gradients`. The last task that
+    /// adds to a layer completes it.
     pub(super) fn add(
         &mut self,
         isa: Isa,
@@ -168,6 +155,9 @@ impl PanelSums {
             let start = self.clock.start();
             self.sum(isa, unwound, l);
             self.unpack(unwound.of, l, slots, gradients);
+            if unwound.left[l].fetch_sub(1, Ordering::AcqRel) == 1 {
+                gradients.complete_layer(slots);
+            }
             self.clock.stop_layer(start, l, Work::WeightGradients);
         }
     }
