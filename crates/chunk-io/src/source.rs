@@ -141,7 +141,7 @@ impl Source {
                 None => SeriesSource::load(SeriesFile::from_file(file, scope)?, scope)?,
                 Some(bytes) => {
                     let file = SeriesFile::with_index_in_file(file, scope)?;
-                    if !options.is_checked {
+                    if !options.is_checked && file.fingerprint().is_none() {
                         file.check_in_pieces(|_| Ok::<(), Error>(()))?;
                     }
                     SeriesSource::stream(file, bytes, scope)?

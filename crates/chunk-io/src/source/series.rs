@@ -184,12 +184,7 @@ impl SeriesSource {
             return each(resident.values.get(table).unwrap_or(&resident.targets).as_slice());
         }
         let table = self.table(table);
-        let rows = (SCAN_BYTES / size_of::<f32>() / table.row_len().max(1)).max(1);
-        let rows = match table.decoded_chunk_rows()? {
-            // Parts end with a chunk, so that none is decoded twice.
-            Some(chunk_rows) => rows.next_multiple_of(chunk_rows),
-            None => rows,
-        };
+        let rows = table.part_rows(SCAN_BYTES)?;
         let mut part = Vec::new();
         for first in (0..table.rows()).step_by(rows) {
             let range = first..table.rows().min(first + rows);
