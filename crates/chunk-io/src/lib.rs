@@ -49,7 +49,7 @@ pub use series::{
 };
 pub use shape::{SampleBlock, SampleSlices, Shape, TimeframeShape};
 pub use source::{
-    CacheBounds, Layout, ReadBy, ResidentSeries, SeriesSource, Source, SourceOptions, StoredDataset,
+    CacheBounds, Layout, ReadBy, ResidentSeries, SeriesSource, Source, SourceOptions, StoredDataset, SuitedChunks,
 };
 pub use spans::SpanTimes;
 pub use storage::{Compression, Storage, WriteOptions};

@@ -17,7 +17,7 @@ use megabatch_gpu_core::Scope;
 use serde::Serialize;
 
 pub use series::{ResidentSeries, SeriesSource};
-pub use series_stream::CacheBounds;
+pub use series_stream::{CacheBounds, SuitedChunks};
 
 use crate::cost::ReadCost;
 use crate::error::{Error, LayoutFault, Result};

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::series_stream::{CacheBounds, SeriesStream};
+use super::series_stream::{CacheBounds, SeriesStream, SuitedChunks};
 use crate::cost::ReadCost;
 use crate::error::Result;
 use crate::file::NumericDataset;
@@ -125,21 +125,35 @@ impl SeriesSource {
     /// [`Error::Rows`](crate::Error::Rows), and those of
     /// [`Source::storage`](crate::Source::storage).
     pub fn batch_bytes(&self, cache_bytes: usize, batches: &[Vec<usize>]) -> Result<u64> {
-        let timeframes = self.file.timeframes();
-        let ranges_of = |samples: &Vec<usize>| {
-            let mut ranges = Vec::with_capacity(timeframes.len() + 1);
-            let mut ends = vec![0; samples.len()];
-            for (k, timeframe) in timeframes.iter().enumerate() {
-                self.read_sample_ends(k, samples, &mut ends)?;
-                let window = |&end: &i64| (end as usize + 1).saturating_sub(timeframe.steps())..end as usize + 1;
-                ranges.push(ends.iter().map(window).collect::<Vec<Range<usize>>>());
-            }
-            ranges.push(RowSelection::List(samples).runs().collect());
-            Ok(ranges)
-        };
-        let bytes = SeriesStream::batch_bytes(&self.file, cache_bytes, batches.iter().map(ranges_of))?;
+        let ranges = batches.iter().map(|samples| self.ranges_of(samples));
+        let bytes = SeriesStream::batch_bytes(&self.file, cache_bytes, ranges)?;
         let samples: usize = batches.iter().map(Vec::len).sum();
-        Ok(bytes + (samples * timeframes.len() * size_of::<i64>()) as u64)
+        Ok(bytes + (samples * self.file.timeframes().len() * size_of::<i64>()) as u64)
+    }
+
+    /// Chunks of compressed bars and targets that suit `batches`, each a list of samples, better
+    /// than those of the file, read through a cache of about `cache_bytes`; `None` where there are
+    /// none.
+    ///
+    /// # Errors
+    /// As [`SeriesSource::batch_bytes`].
+    pub fn suited_chunks(&self, cache_bytes: usize, batches: &[Vec<usize>]) -> Result<Option<SuitedChunks>> {
+        let ranges = batches.iter().map(|samples| self.ranges_of(samples)).collect::<Result<Vec<_>>>()?;
+        SeriesStream::suited_chunks(&self.file, cache_bytes, &ranges)
+    }
+
+    /// Rows that a batch reads: of bars by timeframe, then of targets.
+    fn ranges_of(&self, samples: &[usize]) -> Result<Vec<Vec<Range<usize>>>> {
+        let timeframes = self.file.timeframes();
+        let mut ranges = Vec::with_capacity(timeframes.len() + 1);
+        let mut ends = vec![0; samples.len()];
+        for (k, timeframe) in timeframes.iter().enumerate() {
+            self.read_sample_ends(k, samples, &mut ends)?;
+            let window = |&end: &i64| (end as usize + 1).saturating_sub(timeframe.steps())..end as usize + 1;
+            ranges.push(ends.iter().map(window).collect::<Vec<Range<usize>>>());
+        }
+        ranges.push(RowSelection::List(samples).runs().collect());
+        Ok(ranges)
     }
 
     /// Reads bars and targets into memory.
