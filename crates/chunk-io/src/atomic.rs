@@ -48,6 +48,13 @@ pub(crate) fn create_draft(path: &Path) -> hdf5::Result<hdf5::File> {
     builder.create(path)
 }
 
+/// Opens a temporary file of [`create_draft`] again, to write more to it.
+pub(crate) fn open_draft(path: &Path) -> hdf5::Result<hdf5::File> {
+    let mut builder = hdf5::FileBuilder::new();
+    builder.with_fapl(|access| access.file_locking(false));
+    builder.open_rw(path)
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;

@@ -10,6 +10,7 @@ use hdf5::types::TypeDescriptor;
 use hdf5::{Dataset, Group, LocationType};
 use megabatch_gpu_core::{Buffer, Device, Scope};
 
+use crate::checksums::{Blocks, TableChecksums};
 use crate::cost::ReadCost;
 use crate::error::{Error, LayoutFault, Result, innermost};
 use crate::read::{
@@ -24,6 +25,13 @@ use crate::text::{AttributeValue, is_text, read_attribute, read_texts};
 /// form a cycle.
 const DEPTH_MAX: usize = 8;
 const LISTED_MAX: usize = 1_000;
+
+/// Fix for contents that are not those which checksums in the file were made of.
+pub(crate) const CHANGED: &str = "the file is damaged or was changed by another program: copy it or make it again; if the \
+                                  change is meant, delete its group /checksums";
+
+/// Most parts of the size that was asked for that are read as one to end with a chunk and a block.
+const ALIGNED_PARTS_MAX: usize = 16;
 
 /// An HDF5 file open for reading.
 #[derive(Clone, Debug)]
@@ -270,12 +278,16 @@ pub(crate) struct NumericDataset {
     pub(crate) dataset: Dataset,
     chunk: Option<Vec<usize>>,
     to_f32: ToF32,
+    /// True for features and targets.
+    is_read_as_f32: bool,
     opened: FileIdentity,
     reading: Arc<ReadContext>,
     /// Determined when values are first read.
     read_path: Arc<OnceLock<ReadPath>>,
     /// Determined when integers are first read in pieces.
     integers: Arc<OnceLock<Option<DirectIntegers>>>,
+    /// Checksums that rows are compared with when they are read.
+    checksums: Option<Arc<TableChecksums>>,
 }
 
 impl NumericDataset {
@@ -295,10 +307,12 @@ impl NumericDataset {
             shape,
             chunk: dataset.chunk(),
             to_f32: ToF32::of(&dataset, kind == ElementKind::Integer),
+            is_read_as_f32: expect.kinds.contains(&ElementKind::Float),
             opened: file.opened.clone(),
             reading: Arc::clone(&file.reading),
             read_path: Arc::default(),
             integers: Arc::default(),
+            checksums: None,
             dataset,
         };
         match table.shape.iter().try_fold(1_usize, |product, &axis| product.checked_mul(axis)) {
@@ -322,6 +336,23 @@ impl NumericDataset {
         self.chunk.as_ref().map(|chunk| chunk[0])
     }
 
+    /// True if elements are floats, or are read as such.
+    pub(crate) fn is_of_floats(&self) -> bool {
+        self.is_read_as_f32
+    }
+
+    /// Rows of about `bytes` that are read together where all of the table is: they end with a
+    /// chunk that is decoded, so that none is decoded twice, and with a block of checksums, unless
+    /// those are too many.
+    pub(crate) fn part_rows(&self, bytes: usize) -> Result<usize> {
+        let row_bytes = self.row_len().max(1) * size_of::<f32>();
+        let chunk_rows = if self.is_read_as_f32 { self.decoded_chunk_rows()?.unwrap_or(1) } else { 1 };
+        let block_rows = Blocks::of(self.rows(), row_bytes).block_rows;
+        let aligned = (1..=block_rows).map(|k| k * chunk_rows).find(|rows| rows % block_rows == 0);
+        let unit = aligned.filter(|rows| rows * row_bytes <= ALIGNED_PARTS_MAX * bytes).unwrap_or(chunk_rows);
+        Ok((bytes / row_bytes).max(1).next_multiple_of(unit))
+    }
+
     /// Shape of a chunk, if the dataset is chunked.
     pub(crate) fn chunk(&self) -> Option<&[usize]> {
         self.chunk.as_deref()
@@ -343,9 +374,31 @@ impl NumericDataset {
         Ok(())
     }
 
+    /// Compares rows with their checksums from now on, when they are read.
+    pub(crate) fn set_checksums(&mut self, checksums: Option<Arc<TableChecksums>>) {
+        self.checksums = checksums;
+    }
+
     /// Reads `rows` of the first axis into `out`, row-major.
     pub(crate) fn read_rows<T: Element>(&self, rows: Range<usize>, out: &mut [T]) -> Result<()> {
-        read_rows(&self.dataset, &rows, out).map_err(|error| self.unreadable(&error))
+        read_rows(&self.dataset, &rows, out).map_err(|error| self.unreadable(&error))?;
+        self.require_undamaged(rows.start, out)
+    }
+
+    /// Refuses rows from `first` on that are not those which were written, by the checksums of the
+    /// blocks that lie whole within them.
+    fn require_undamaged<T: Element>(&self, first: usize, values: &[T]) -> Result<()> {
+        let Some(checksums) = &self.checksums else { return Ok(()) };
+        let Some(block) = checksums.first_damaged(first, values) else { return Ok(()) };
+        let rows = checksums.blocks.rows_of(block);
+        let fault = LayoutFault {
+            object: self.object.clone(),
+            index: Some(rows.start),
+            expected: format!("rows {} to {} as they were written (block {block})", rows.start, rows.end - 1),
+            found: "others, by their checksum".to_owned(),
+            fix: CHANGED.to_owned(),
+        };
+        Err(Error::invalid(&self.path, fault))
     }
 
     /// Reads rows of the first axis into `out` as f32, row-major. Memory that the library may need
@@ -358,12 +411,32 @@ impl NumericDataset {
                 ReadFailure::Memory(error) => Error::memory(&self.path)(error),
             })?,
         };
+        let mut left = &*out;
+        for run in rows.runs() {
+            let (part, rest) = left.split_at(run.len() * self.row_len());
+            self.require_undamaged(run.start, part)?;
+            left = rest;
+        }
         self.report(done.found)?;
         Ok(done.cost)
     }
 
     /// Reads `rows` of a list of integers into `out`, which is as long.
     pub(crate) fn read_integers(&self, rows: Range<usize>, out: &mut [i64]) -> Result<()> {
+        let Some(checksums) = &self.checksums else { return self.read_unverified_integers(rows, out) };
+        let whole = checksums.blocks.widened(&rows);
+        if whole == rows {
+            self.read_unverified_integers(rows.clone(), out)?;
+            return self.require_undamaged(rows.start, out);
+        }
+        let mut blocks = vec![0; whole.len()];
+        self.read_unverified_integers(whole.clone(), &mut blocks)?;
+        self.require_undamaged(whole.start, &blocks)?;
+        out.copy_from_slice(&blocks[rows.start - whole.start..rows.end - whole.start]);
+        Ok(())
+    }
+
+    fn read_unverified_integers(&self, rows: Range<usize>, out: &mut [i64]) -> Result<()> {
         if self.integers.get().is_none() {
             let NumericDataset { dataset, object, shape, path, opened, .. } = self;
             let found = DirectIntegers::of(&DatasetQuery { dataset, object, shape, path, opened }, &self.reading)?;
@@ -371,7 +444,7 @@ impl NumericDataset {
         }
         match self.integers.get().and_then(Option::as_ref) {
             Some(direct) => direct.read(&rows, out),
-            None => self.read_rows(rows, out),
+            None => read_rows(&self.dataset, &rows, out).map_err(|error| self.unreadable(&error)),
         }
     }
 

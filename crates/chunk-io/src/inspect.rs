@@ -42,8 +42,11 @@ pub struct Inspection {
     pub layout: Option<Layout>,
     /// Root attributes.
     pub attributes: BTreeMap<String, AttributeValue>,
-    /// Every dataset in the file.
+    /// Every dataset in the file, but those of its mark of verification.
     pub datasets: Vec<DatasetEntry>,
+    /// Fingerprint in the mark of verification, which all that was read agrees with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
     /// Dimensions of the samples, if the file can be used.
     pub shape: Option<Shape>,
     /// The instruments, in the file's order; empty where it names none.
@@ -121,6 +124,7 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection> {
         layout: None,
         attributes: list_attributes(&file.root),
         datasets: list_datasets(&file),
+        fingerprint: None,
         shape: None,
         instruments: Vec::new(),
         timeframes: Vec::new(),
@@ -167,6 +171,7 @@ impl Inspection {
             });
         }
         self.look_at_targets(series.targets_table())?;
+        self.fingerprint = series.fingerprint().map(str::to_owned);
         self.look_at_times("/samples/time", series.sample_times(), series.sample_instruments());
         Ok(())
     }

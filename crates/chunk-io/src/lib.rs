@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod atomic;
+mod checksums;
 mod convert;
 mod cost;
 mod decode;
@@ -43,10 +44,13 @@ pub use predictions::{Predictions, SampleInstruments, write_predictions};
 pub use read::{Direct, NonFinite, NonFiniteFound};
 pub use series::{
     BarRows, Instruments, SampleRows, Scaler, Series, SeriesColumn, SeriesDescription, SeriesFile, SeriesTimeframe,
-    SeriesTimeframeFile, SeriesWriter, TimeframeDescription, write_series, write_series_in_pieces,
+    SeriesTimeframeFile, SeriesWriter, TimeframeDescription, WindowEnds, is_fingerprint_of_blocks, remove_mark,
+    write_series, write_series_in_pieces,
 };
 pub use shape::{SampleBlock, SampleSlices, Shape, TimeframeShape};
-pub use source::{CacheBounds, Layout, ReadBy, ResidentSeries, SeriesSource, Source, SourceOptions, StoredDataset};
+pub use source::{
+    CacheBounds, Layout, ReadBy, ResidentSeries, SeriesSource, Source, SourceOptions, StoredDataset, SuitedChunks,
+};
 pub use spans::SpanTimes;
 pub use storage::{Compression, Storage, WriteOptions};
 pub use text::AttributeValue;

@@ -5,17 +5,26 @@
 mod check;
 mod check_in_pieces;
 mod columns;
+mod mark;
 mod open;
 mod pieces;
+mod rule_checker;
+mod seal;
 mod timeframe;
 mod write;
 
 use std::collections::BTreeMap;
 
 pub use columns::SeriesColumn;
+pub(crate) use mark::GROUP as MARK_GROUP;
+pub use mark::is_fingerprint_of_blocks;
 pub(crate) use open::FORMAT_VERSION;
 pub use open::SeriesFile;
-pub use pieces::{BarRows, SampleRows, SeriesDescription, SeriesWriter, TimeframeDescription, write_series_in_pieces};
+pub use pieces::{
+    BarRows, SampleRows, SeriesDescription, SeriesWriter, TimeframeDescription, WindowEnds, write_series_in_pieces,
+};
+pub use seal::remove_mark;
+pub(crate) use seal::seal;
 pub use timeframe::SeriesTimeframeFile;
 pub use write::write_series;
 

@@ -18,6 +18,7 @@ impl Element for f32 {}
 impl Element for f64 {}
 impl Element for i32 {}
 impl Element for i64 {}
+impl Element for u64 {}
 
 /// Reads `rows` of the first axis into `out`, converted to `T` in native byte order.
 ///

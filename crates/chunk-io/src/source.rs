@@ -17,7 +17,7 @@ use megabatch_gpu_core::Scope;
 use serde::Serialize;
 
 pub use series::{ResidentSeries, SeriesSource};
-pub use series_stream::CacheBounds;
+pub use series_stream::{CacheBounds, SuitedChunks};
 
 use crate::cost::ReadCost;
 use crate::error::{Error, LayoutFault, Result};
@@ -141,7 +141,7 @@ impl Source {
                 None => SeriesSource::load(SeriesFile::from_file(file, scope)?, scope)?,
                 Some(bytes) => {
                     let file = SeriesFile::with_index_in_file(file, scope)?;
-                    if !options.is_checked {
+                    if !options.is_checked && file.fingerprint().is_none() {
                         file.check_in_pieces(|_| Ok::<(), Error>(()))?;
                     }
                     SeriesSource::stream(file, bytes, scope)?

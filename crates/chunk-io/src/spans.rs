@@ -3,6 +3,8 @@
 //! Times between which samples and their targets read bars. Both layouts keep them in the same
 //! datasets.
 
+use std::path::Path;
+
 use megabatch_gpu_core::{Buffer, Scope};
 
 use crate::error::{Error, LayoutFault, Result};
@@ -37,10 +39,23 @@ impl SpanTimes {
             table.require_rows(sample_time.len(), times_object)?;
             table.read_buffer(scope).map(Some)
         };
-        let spans = SpanTimes { reach_time: read(REACH)?, label_end_time: read(LABEL_END)? };
+        Self::of(read(REACH)?, read(LABEL_END)?, sample_time, &file.path)
+    }
+
+    /// Both lists of the file at `path`, held against the samples' times.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for times that cannot be.
+    pub(crate) fn of(
+        reach_time: Option<Buffer<i64>>,
+        label_end_time: Option<Buffer<i64>>,
+        sample_time: &[i64],
+        path: &Path,
+    ) -> Result<Self> {
+        let spans = SpanTimes { reach_time, label_end_time };
         let checked = check_reach(spans.reach_times().unwrap_or_default(), sample_time, 0)
             .and_then(|()| check_label_end(spans.label_end_times().unwrap_or_default(), sample_time, 0));
-        checked.map_err(|fault| Error::invalid(&file.path, fault))?;
+        checked.map_err(|fault| Error::invalid(path, fault))?;
         Ok(spans)
     }
 

@@ -162,6 +162,9 @@ fn describe(inspection: &Inspection, pip_sizes: &PipSizes) -> String {
         text.push_str("\ntargets by horizon\n");
         text.push_str(&columns(&inspection.targets));
     }
+    if let Some(fingerprint) = &inspection.fingerprint {
+        text.push_str(&format!("\nverified when it was written and now, fingerprint {fingerprint}\n"));
+    }
     text.push_str("\ndatasets\n");
     inspection.datasets.iter().for_each(|dataset| text.push_str(&dataset_line(dataset)));
     text.push_str(&problems(&inspection.problems));

@@ -10,7 +10,7 @@ use megabatch_trainer as trainer;
 use megabatch_trainer::{Checkpoints, Predictor, State};
 use serde::Serialize;
 
-use crate::adapters::data::{Data, DataFile};
+use crate::adapters::data::Data;
 use crate::adapters::data_schema::DataSchema;
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -211,17 +211,25 @@ fn on(gpu: Option<&Device>, predictor: Predictor) -> Result<Predictor> {
 }
 
 /// The files of a run's data that are not any more as the run was trained on them; empty where none
-/// has changed, and for runs that kept no fingerprint.
-pub(crate) fn changed_files(folder: &RunFolder, found: &[DataFile], fingerprint: &str) -> Vec<PathBuf> {
+/// has changed, and for runs that kept no fingerprint. A file with a mark of verification holds the
+/// data of one without where their numbers are the same, which are hashed to know.
+///
+/// # Errors
+/// As [`Data::files`].
+pub(crate) fn changed_files(folder: &RunFolder, data: &Data, host: &Host<'_>) -> Result<Vec<PathBuf>> {
     let saved = &folder.saved_plan()["data"];
-    if saved["fingerprint"].as_str().is_none_or(|saved| saved == fingerprint) {
-        return Vec::new();
+    let Some(recorded) = saved["fingerprint"].as_str() else { return Ok(Vec::new()) };
+    // That of graphs between samples hides that of the samples.
+    let of_file = saved["files"][0]["fingerprint"].as_str().unwrap_or(recorded);
+    let found = data.files_like(of_file, host)?;
+    if data.fingerprint(&found) == recorded {
+        return Ok(Vec::new());
     }
     let is_as_saved = |place: usize| saved["files"][place]["fingerprint"] == found[place].fingerprint.as_str();
     let changed: Vec<PathBuf> =
         (0..found.len()).filter(|&place| !is_as_saved(place)).map(|place| found[place].path.clone()).collect();
     // A run that had another number of files, or none by name, is of other data as a whole.
-    if changed.is_empty() { found.iter().map(|file| file.path.clone()).collect() } else { changed }
+    Ok(if changed.is_empty() { found.iter().map(|file| file.path.clone()).collect() } else { changed })
 }
 
 /// Paths in a sentence.
@@ -231,8 +239,7 @@ pub(crate) fn named(paths: &[PathBuf]) -> String {
 
 /// Change of the data since the run in `folder` was trained, in a sentence without its stop.
 pub(crate) fn change(folder: &RunFolder, data: &Data, host: &Host<'_>) -> Result<Option<String>> {
-    let files = data.files(host)?;
-    let changed = changed_files(folder, &files, &data.fingerprint(&files));
+    let changed = changed_files(folder, data, host)?;
     let root = folder.root().display();
     Ok((!changed.is_empty()).then(|| format!("{}: changed since {root} was trained on it", named(&changed))))
 }

@@ -11,6 +11,7 @@ use super::raw;
 use crate::error::Result;
 use crate::file::InputFile;
 use crate::heap_references::{HeapCheck, check_attributes, check_heaps};
+use crate::series::MARK_GROUP;
 
 /// Most levels of groups.
 const DEPTH_MAX: usize = 128;
@@ -42,6 +43,8 @@ impl Copier {
             let info = input.root.loc_info_by_name(path).map_err(input.failed(path, "look at the object"))?;
             self.seen.insert(key(&info), path.clone());
         }
+        // The mark of verification is of the old file; the new one gets its own.
+        self.skipped.insert(MARK_GROUP.to_owned());
         self.copy_group(&input.root, to, "", input)?;
         let skipped = std::mem::take(&mut self.skipped_attributes);
         self.copy_attributes(&input.root, to, "/", &skipped, input)
@@ -168,8 +171,8 @@ fn check_depth(path: &str, input: &InputFile) -> Result<()> {
     Err(input.broken(&begins, &format!("groups at most {DEPTH_MAX} deep"), "deeper ones"))
 }
 
-/// The datasets of a file that can be stored anew, by path; each once, under the first of its
-/// names.
+/// The datasets of a file that can be stored anew, by path, but those of its mark of verification;
+/// each once, under the first of its names.
 pub(super) fn plain_datasets(input: &InputFile) -> Result<Vec<(String, Dataset)>> {
     let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
     let mut groups = vec![(String::new(), (*input.root).clone())];
@@ -178,7 +181,7 @@ pub(super) fn plain_datasets(input: &InputFile) -> Result<Vec<(String, Dataset)>
         let links = group.links(IndexType::Name, IterationOrder::Increasing);
         for (name, link) in links.map_err(input.failed(&path, "list the group"))? {
             let inner = format!("{path}/{name}");
-            if link.link_type != LinkType::Hard {
+            if link.link_type != LinkType::Hard || inner == MARK_GROUP {
                 continue;
             }
             let info = group.loc_info_by_name(&name).map_err(input.failed(&inner, "look at the object"))?;

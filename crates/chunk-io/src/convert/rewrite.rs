@@ -3,6 +3,8 @@
 //! Tables in another storage, or windows cut out of a series. Each chunk is packed once, kept in
 //! the journal, and written to the new file when all are packed.
 
+use std::path::Path;
+
 use hdf5::File;
 
 use super::DraftFile;
@@ -13,9 +15,9 @@ use super::packing::PackedChunk;
 use super::row_source::{DatasetRows, RowSource};
 use super::work::ConversionContext;
 use super::{ConversionJob, ConversionStage, Done, windows_file};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::file::InputFile;
-use crate::series::SeriesFile;
+use crate::series::{MARK_GROUP, SeriesFile, seal};
 use crate::source::Layout;
 use crate::windows::WindowsFile;
 
@@ -31,6 +33,7 @@ pub(super) struct RewriteTask<'a> {
 /// A file of any layout, its tables stored as the options say.
 pub(super) fn same_layout(job: &ConversionJob<'_>, journal: Journal, work: &mut ConversionContext<'_>) -> Result<Done> {
     let input = job.input;
+    let series = series_of(job)?;
     let mut tasks = Vec::new();
     for (object, dataset) in plain_datasets(input)? {
         let shape = dataset.shape();
@@ -41,65 +44,121 @@ pub(super) fn same_layout(job: &ConversionJob<'_>, journal: Journal, work: &mut 
     let mut copier = Copier::default();
     copier.written.extend(tasks.iter().map(|task| task.bulk.object.clone()));
     let mut left_out = Vec::new();
-    run(job, journal, &mut tasks, work, &mut |file| {
+    work.expect(series.as_ref().map_or(0, SeriesFile::array_bytes));
+    let write_others = |file: &File| {
         copier.copy(input, file)?;
         left_out.append(&mut copier.left_out);
         Ok(())
-    })?;
+    };
+    let seal = |draft: &Path, work: &mut ConversionContext<'_>| match &series {
+        Some(series) => seal_as(series, draft, job, work),
+        None => Ok(()),
+    };
+    run(job, journal, &mut tasks, work, Steps { write_others, seal })?;
     work.notes.extend(left_out.into_iter().map(|what| format!("not copied: {what}")));
-    Ok(done(job))
-}
-
-/// The windows of a series, each whole.
-pub(super) fn to_windows(job: &ConversionJob<'_>, journal: Journal, work: &mut ConversionContext<'_>) -> Result<Done> {
-    let series = SeriesFile::from_file(job.input.clone(), job.scope)?;
-    let mut tasks = windows_file::tasks(job, &series, work)?;
-    let mut notes = Vec::new();
-    run(job, journal, &mut tasks, work, &mut |file| {
-        notes = windows_file::write_others(job, file, &series)?;
-        Ok(())
-    })?;
-    work.notes.append(&mut notes);
-    Ok(done(job))
-}
-
-fn done(job: &ConversionJob<'_>) -> Done {
-    let layout = Layout::recognise(job.input).unwrap_or(Layout::Windows);
-    // A file of neither layout can be rewritten as well.
-    match layout {
-        Layout::Series => SeriesFile::from_file(job.input.clone(), job.scope).map_or(
-            Done { samples: 0, bars: Vec::new() },
-            |series| {
-                let bars = series
-                    .timeframes()
-                    .iter()
-                    .map(|timeframe| (timeframe.name().to_owned(), timeframe.close_times().len()));
-                Done { samples: series.shape().samples, bars: bars.collect() }
-            },
-        ),
-        Layout::Windows => {
-            let windows = WindowsFile::from_file(job.input.clone(), job.scope);
-            Done { samples: windows.map_or(0, |windows| windows.shape().samples), bars: Vec::new() }
+    match series {
+        Some(series) => Ok(of_series(&series)),
+        // A file of neither layout can be rewritten as well.
+        None => {
+            let windows = WindowsFile::from_file(input.clone(), job.scope);
+            Ok(Done { samples: windows.map_or(0, |windows| windows.shape().samples), bars: Vec::new() })
         }
     }
 }
 
-fn run(
+/// The series of the input, its index in the file; `None` for windows, and for a file without a
+/// mark of verification that breaks a rule.
+fn series_of(job: &ConversionJob<'_>) -> Result<Option<SeriesFile>> {
+    if Layout::recognise(job.input)? != Layout::Series {
+        return Ok(None);
+    }
+    match SeriesFile::with_index_in_file(job.input.clone(), job.scope) {
+        Err(error) if error.fault().is_some() && !job.input.has_group(MARK_GROUP) => Ok(None),
+        opened => opened.map(Some),
+    }
+}
+
+/// Gives the new file, which holds the arrays of `series`, a mark of verification.
+fn seal_as(series: &SeriesFile, draft: &Path, job: &ConversionJob<'_>, work: &mut ConversionContext<'_>) -> Result<()> {
+    let sealed = seal(draft, work.out, job.scope, |bytes| work.advance(bytes as u64));
+    let Some(mark) = series.mark() else {
+        return match sealed {
+            Err(error) if error.fault().is_some() => {
+                work.notes.push(format!("the new file has no mark of verification: {error}"));
+                Ok(())
+            }
+            sealed => sealed.map(drop),
+        };
+    };
+    if sealed.as_ref().is_ok_and(|sealed| sealed == mark) {
+        return Ok(());
+    }
+    // The old file is read once more, to name the block that is not as it was written.
+    series.fingerprint_of_blocks(|_| Ok::<(), Error>(()))?;
+    let expected = "the checksums of the new file";
+    sealed.and(Err(job.input.broken(MARK_GROUP, expected, "others, though the arrays are as they were written")))
+}
+
+/// The windows of a series, each whole.
+pub(super) fn to_windows(job: &ConversionJob<'_>, journal: Journal, work: &mut ConversionContext<'_>) -> Result<Done> {
+    let series = SeriesFile::with_index_in_file(job.input.clone(), job.scope)?;
+    match series.mark() {
+        // Windows are cut from the stored bytes, which are compared with their checksums here.
+        Some(_) => drop(series.fingerprint_of_blocks(|_| work.advance(0))?),
+        None => series.check_in_pieces(|_| work.advance(0))?,
+    }
+    let mut tasks = windows_file::tasks(job, &series, work)?;
+    let mut notes = Vec::new();
+    let write_others = |file: &File| {
+        notes = windows_file::write_others(job, file, &series)?;
+        Ok(())
+    };
+    run(
+        job,
+        journal,
+        &mut tasks,
+        work,
+        Steps { write_others, seal: |_: &Path, _: &mut ConversionContext<'_>| Ok(()) },
+    )?;
+    work.notes.append(&mut notes);
+    Ok(of_series(&series))
+}
+
+fn of_series(series: &SeriesFile) -> Done {
+    let bars =
+        series.timeframes().iter().enumerate().map(|(k, timeframe)| (timeframe.name().to_owned(), series.bars(k)));
+    Done { samples: series.shape().samples, bars: bars.collect() }
+}
+
+/// Steps of a conversion beside its tables.
+struct Steps<W, S> {
+    /// Writes everything but the tables.
+    write_others: W,
+    /// Takes the new file once it is written, before it is compared with the old one.
+    seal: S,
+}
+
+fn run<'w, W, S>(
     job: &ConversionJob<'_>,
     mut journal: Journal,
     tasks: &mut [RewriteTask<'_>],
-    work: &mut ConversionContext<'_>,
-    others: &mut dyn FnMut(&File) -> Result<()>,
-) -> Result<()> {
+    work: &mut ConversionContext<'w>,
+    mut steps: Steps<W, S>,
+) -> Result<()>
+where
+    W: FnMut(&File) -> Result<()>,
+    S: FnMut(&Path, &mut ConversionContext<'w>) -> Result<()>,
+{
     tasks.iter().try_for_each(|task| task.bulk.check(work))?;
     work.expect(3 * tasks.iter().map(|task| task.bulk.bytes()).sum::<u64>());
     let records = pack(&mut journal, tasks, &job.records, work)?;
     work.enter(ConversionStage::Writing);
     let (part, ()) = DraftFile::create(work.out, |file| {
         write(file, &mut journal, &records, tasks, work)?;
-        others(file)
+        (steps.write_others)(file)
     })?;
     work.enter(ConversionStage::Verifying);
+    (steps.seal)(part.path(), work)?;
     let file = InputFile::open(part.path())?;
     for RewriteTask { bulk, source } in tasks {
         let new = file.root.dataset(&bulk.object).map_err(file.failed(&bulk.object, "open the dataset"))?;

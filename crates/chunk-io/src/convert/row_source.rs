@@ -11,6 +11,7 @@ use super::journal::Journal;
 use super::placed_samples::JournalExtent;
 use super::work::ConversionContext;
 use crate::error::{Error, Result};
+use crate::series::{SeriesColumn, SeriesFile};
 use crate::slab;
 
 /// A source of whole rows.
@@ -54,13 +55,17 @@ impl RowSource for DatasetRows<'_> {
     }
 }
 
-/// Windows cut out of bars: row n is the `steps` bars up to `ends[n]`.
+/// Windows cut out of bars: row n is the `steps` bars up to the end of sample n.
 #[derive(Debug)]
 pub(super) struct WindowRows<'a> {
     bars: DatasetRows<'a>,
     steps: usize,
     row_bytes: usize,
-    ends: &'a [i64],
+    series: &'a SeriesFile,
+    /// Place of the timeframe in the series.
+    timeframe: usize,
+    /// Ends of the windows that are asked for, and the first of these.
+    ends: (usize, Vec<i64>),
     /// Bars that may be held at once, whatever the windows.
     held_max: usize,
     /// The bars held, and which they are.
@@ -68,20 +73,31 @@ pub(super) struct WindowRows<'a> {
 }
 
 impl<'a> WindowRows<'a> {
-    /// The windows of `steps` bars of `row_bytes` each.
+    /// The windows of a timeframe of `series`, of bars of `row_bytes` each.
     pub(super) fn new(
         bars: DatasetRows<'a>,
-        steps: usize,
+        series: &'a SeriesFile,
+        timeframe: usize,
         row_bytes: usize,
-        ends: &'a [i64],
         work: &ConversionContext<'_>,
     ) -> Self {
+        let steps = series.timeframes()[timeframe].steps();
         let held_max = (work.batch_bytes() / row_bytes.max(1)).max(steps);
-        WindowRows { bars, steps, row_bytes, ends, held_max, held: (0..0, Vec::new()) }
+        WindowRows {
+            bars,
+            steps,
+            row_bytes,
+            series,
+            timeframe,
+            ends: (0, Vec::new()),
+            held_max,
+            held: (0..0, Vec::new()),
+        }
     }
 
     fn bars_of(&self, row: usize) -> Range<usize> {
-        let end = usize::try_from(self.ends[row]).expect("the file's windows were checked") + 1;
+        let (first, ends) = &self.ends;
+        let end = usize::try_from(ends[row - first]).expect("the file's windows were checked") + 1;
         end - self.steps..end
     }
 
@@ -106,6 +122,9 @@ impl<'a> WindowRows<'a> {
 
 impl RowSource for WindowRows<'_> {
     fn read(&mut self, rows: Range<usize>, out: &mut [u8]) -> Result<()> {
+        self.ends.0 = rows.start;
+        self.ends.1.resize(rows.len(), 0);
+        self.series.read_column(SeriesColumn::SampleEnd(self.timeframe), rows.clone(), &mut self.ends.1)?;
         for (row, out) in rows.clone().zip(out.chunks_exact_mut(self.steps * self.row_bytes)) {
             let bars = self.bars_of(row);
             if bars.start < self.held.0.start || bars.end > self.held.0.end {

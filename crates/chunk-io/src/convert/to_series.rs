@@ -19,7 +19,7 @@ use super::work::ConversionContext;
 use super::{ConversionJob, ConversionStage, Done};
 use crate::error::{Error, Result};
 use crate::file::InputFile;
-use crate::series::{FORMAT_VERSION, SeriesFile};
+use crate::series::{FORMAT_VERSION, SeriesColumn, SeriesFile, seal};
 use crate::spans::{LABEL_END, REACH};
 use crate::storage::OutputFile;
 use crate::text::AttributeValue;
@@ -62,6 +62,7 @@ pub(super) fn run(job: &ConversionJob<'_>, mut journal: Journal, work: &mut Conv
         copy_others(job, file, &series, &windows_input, work)
     })?;
     work.enter(ConversionStage::Verifying);
+    seal(part.path(), work.out, job.scope, |_| work.advance(0))?;
     verify(job, part.path(), &series, &windows_input, work)?;
     part.publish()?;
     journal.remove()?;
@@ -225,18 +226,24 @@ fn verify(
     work: &mut ConversionContext<'_>,
 ) -> Result<()> {
     let file = InputFile::open(path)?;
-    let checked = SeriesFile::from_file(file.clone(), job.scope)?;
-    if checked.sample_times() != series.sample_time {
-        return Err(file.broken("/samples/time", "the times of the samples, as they were", "others"));
-    }
-    for (k, timeframe) in series.timeframes.iter().enumerate() {
-        let object = format!("/series/{}/values", windows_input.names[k]);
+    let checked = SeriesFile::with_index_in_file(file.clone(), job.scope)?;
+    checked.scan_column(SeriesColumn::SampleTime, 0..windows_input.samples(), |first, times| {
+        let expected = &series.sample_time[first..first + times.len()];
+        let is_same = expected == times;
+        if is_same {
+            Ok(())
+        } else {
+            Err(file.broken("/samples/time", "the times of the samples, as they were", "others"))
+        }
+    })?;
+    for (k, name) in windows_input.names.iter().enumerate() {
+        let object = format!("/series/{name}/values");
         let form = windows_input.forms[k];
         let bars =
             DatasetRows::new(path, file.root.dataset(&object).map_err(file.failed(&object, "open the dataset"))?);
-        let index = checked.timeframes().iter().find(|index| index.name() == windows_input.names[k]);
-        let ends = index.map_or(&timeframe.sample_end[..], |index| index.sample_ends());
-        let mut new = WindowRows::new(bars, form.steps, form.row_bytes, ends, work);
+        let place = checked.timeframes().iter().position(|timeframe| timeframe.name() == name);
+        let place = place.expect("the series was written with this timeframe");
+        let mut new = WindowRows::new(bars, &checked, place, form.row_bytes, work);
         let mut old = DatasetRows::new(windows_input.file.path(), windows_input.dataset(k).clone());
         compare(windows_input.object(k), windows_input.samples(), form.bytes(), &mut old, &mut new, work)?;
     }

@@ -26,7 +26,7 @@ pub(super) fn tasks<'a>(
     let (input, samples) = (job.input, series.shape().samples);
     let storage = &job.options.storage;
     let mut tasks = Vec::new();
-    for timeframe in series.timeframes() {
+    for (k, timeframe) in series.timeframes().iter().enumerate() {
         let values = format!("/series/{}/values", timeframe.name());
         let failed = || input.failed(&values, "open the dataset");
         let like = input.root.dataset(&values).map_err(failed())?;
@@ -35,7 +35,7 @@ pub(super) fn tasks<'a>(
             .map_err(failed())?;
         let row_bytes = bulk.row_bytes() / timeframe.steps();
         let bars = DatasetRows::new(&input.path, like);
-        let source = WindowRows::new(bars, timeframe.steps(), row_bytes, timeframe.sample_ends(), work);
+        let source = WindowRows::new(bars, series, k, row_bytes, work);
         tasks.push(RewriteTask { bulk, source: Box::new(source) });
     }
     let mut tables = vec![("/targets", "/targets")];

@@ -56,8 +56,9 @@ impl<'a> ConversionContext<'a> {
         Buffer::zeros(&self.scope, bytes).map_err(Error::memory(self.out))
     }
 
-    pub(super) fn expect(&mut self, total_bytes: u64) {
-        self.progress.total_bytes = total_bytes;
+    /// Adds to the bytes that are to be done in all.
+    pub(super) fn expect(&mut self, bytes: u64) {
+        self.progress.total_bytes += bytes;
     }
 
     pub(super) fn enter(&mut self, stage: ConversionStage) {

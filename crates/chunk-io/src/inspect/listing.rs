@@ -8,6 +8,7 @@ use hdf5::filters::Filter;
 use serde::Serialize;
 
 use crate::file::InputFile;
+use crate::series::MARK_GROUP;
 use crate::text::{AttributeValue, read_attribute};
 
 /// A dataset as it lies on disk.
@@ -36,7 +37,9 @@ pub struct DatasetEntry {
 }
 
 pub(super) fn list_datasets(file: &InputFile) -> Vec<DatasetEntry> {
-    file.all_datasets().into_iter().map(|(path, dataset)| entry(path, &dataset)).collect()
+    let of_mark = |path: &str| path.strip_prefix(MARK_GROUP).is_some_and(|rest| rest.starts_with('/'));
+    let datasets = file.all_datasets().into_iter().filter(|(path, _)| !of_mark(path));
+    datasets.map(|(path, dataset)| entry(path, &dataset)).collect()
 }
 
 pub(super) fn list_attributes(root: &hdf5::File) -> BTreeMap<String, AttributeValue> {

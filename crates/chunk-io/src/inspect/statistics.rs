@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::error::Result;
 use crate::file::NumericDataset;
 
-/// A scan reads pieces of about this size, in whole chunks.
+/// A scan reads pieces of about this size.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// Statistics of one feature or of one horizon's targets.
@@ -42,8 +42,7 @@ pub struct Occurrences {
 /// Statistics of each column, where `names` are the columns: the last axis of `table`.
 pub(super) fn scan(table: &NumericDataset, names: Vec<String>) -> Result<Vec<ColumnStatistics>> {
     let (rows, row_len) = (table.rows(), table.row_len());
-    let unit = table.chunk_rows().unwrap_or(1);
-    let piece_rows = (PIECE_BYTES / size_of::<f32>() / row_len).max(1).next_multiple_of(unit);
+    let piece_rows = table.part_rows(PIECE_BYTES)?;
     let mut columns = vec![ColumnSums::default(); names.len()];
     let mut piece = Vec::new();
     for first in (0..rows).step_by(piece_rows) {

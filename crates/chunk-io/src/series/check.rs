@@ -129,7 +129,7 @@ fn check_window_in_segment(timeframe: &TimeframeIndex<'_>, n: usize) -> Result<(
 }
 
 /// The bars of each instrument.
-fn instrument_spans(
+pub(super) fn instrument_spans(
     timeframe: &TimeframeIndex<'_>,
     instruments: Option<usize>,
 ) -> Result<Vec<Range<usize>>, LayoutFault> {
@@ -201,8 +201,9 @@ fn check_sample(timeframe: &TimeframeIndex<'_>, n: usize, time: i64, span: &Rang
             "drop samples that have no full window",
         ));
     };
-    let close_time = |bar: usize| timeframe.close_time[bar - timeframe.first_bar];
-    let closed = close_time(end);
+    // The bar after the last whose close time is given may not be written yet.
+    let close_time = |bar: usize| timeframe.close_time.get(bar - timeframe.first_bar).copied();
+    let closed = close_time(end).expect("the last bar of a window is given");
     if closed > time {
         let found = format!("bar {end}, which closes at {closed}");
         return Err(fault(
@@ -211,7 +212,7 @@ fn check_sample(timeframe: &TimeframeIndex<'_>, n: usize, time: i64, span: &Rang
             "the sample sees the future; use the last closed bar",
         ));
     }
-    let next = Some(end + 1).filter(|next| span.contains(next)).map(close_time);
+    let next = Some(end + 1).filter(|next| span.contains(next)).and_then(close_time);
     if let Some(next) = next.filter(|&next| next <= time) {
         let found = format!("bar {end}, though bar {} had closed at {next}", end + 1);
         return Err(fault(

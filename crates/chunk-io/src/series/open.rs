@@ -8,6 +8,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::check::{SampleIndex, check_samples, check_timeframe};
 use super::columns::InstrumentRuns;
+use super::mark::{Hashes, Mark, MarkedSeries};
 use super::timeframe::{ExpectedCounts, SeriesTimeframeFile};
 use super::{Instruments, Series};
 use crate::error::{Error, Result};
@@ -43,6 +44,8 @@ pub struct SeriesFile {
     /// Lists of samples in memory, once they were asked for.
     pub(super) index: OnceLock<SampleArrays>,
     targets: NumericDataset,
+    /// Hashes in the mark of verification, if the file has one.
+    mark: Option<Hashes>,
     /// Memory of the index.
     scope: Scope,
 }
@@ -96,7 +99,9 @@ impl SeriesFile {
         }
         let (scope, tables) = (&self.scope, &self.samples);
         let sample_time: Buffer<i64> = tables.time.read_buffer(scope)?;
-        let span_times = SpanTimes::open(&self.file, "/samples/time", sample_time.as_slice(), scope)?;
+        let read = |table: &Option<NumericDataset>| table.as_ref().map(|table| table.read_buffer(scope)).transpose();
+        let (reach_time, label_end_time) = (read(&tables.reach_time)?, read(&tables.label_end_time)?);
+        let span_times = SpanTimes::of(reach_time, label_end_time, sample_time.as_slice(), self.path())?;
         let sample_instrument: Option<Buffer<i32>> =
             tables.instrument.as_ref().map(|table| table.read_buffer(scope)).transpose()?;
         let samples = SampleIndex {
@@ -141,11 +146,50 @@ impl SeriesFile {
             index: OnceLock::new(),
             targets,
             file,
+            mark: None,
             scope: scope.clone(),
         };
         series.open_instruments()?;
         series.open_timeframes()?;
+        series.read_mark()?;
+        series.instrument_runs = series.read_instrument_runs()?;
         Ok(series)
+    }
+
+    /// Takes the checksums of the mark of verification, if the file has one.
+    fn read_mark(&mut self) -> Result<()> {
+        let mark = Mark::read(&self.file, &self.marked(), &self.scope.child("checksums"))?;
+        let Some(mark) = mark else { return Ok(()) };
+        self.timeframes.iter_mut().for_each(|timeframe| timeframe.verify_by(&mark));
+        let SampleTables { time, reach_time, label_end_time, instrument } = &mut self.samples;
+        let lists = [reach_time, label_end_time, instrument].into_iter().flatten();
+        for table in lists.chain([time, &mut self.targets]) {
+            table.set_checksums(mark.checksums_of(&table.object));
+        }
+        self.mark = Some(mark.hashes);
+        Ok(())
+    }
+
+    pub(super) fn marked(&self) -> MarkedSeries<'_> {
+        MarkedSeries {
+            samples: self.shape.samples,
+            horizons: self.shape.horizons,
+            timeframes: self.timeframes.iter().map(SeriesTimeframeFile::marked).collect(),
+            has_reach: self.samples.reach_time.is_some(),
+            has_label_end: self.samples.label_end_time.is_some(),
+            has_instruments: self.samples.instrument.is_some(),
+        }
+    }
+
+    /// Fingerprint of the samples' numbers in the mark of verification: the rules of the layout
+    /// were checked when the file was written, and rows are compared with checksums when they are
+    /// read. `None` for a file without a mark.
+    pub fn fingerprint(&self) -> Option<&str> {
+        self.mark.as_ref().map(|mark| mark.fingerprint.as_str())
+    }
+
+    pub(crate) fn mark(&self) -> Option<&Hashes> {
+        self.mark.as_ref()
     }
 
     fn open_instruments(&mut self) -> Result<()> {
@@ -156,7 +200,6 @@ impl SeriesFile {
         let instruments = self.file.table("/samples/instrument", &INDICES)?;
         instruments.require_rows(self.shape.samples, "/samples/time")?;
         self.samples.instrument = Some(instruments);
-        self.instrument_runs = self.read_instrument_runs()?;
         Ok(())
     }
 

@@ -6,7 +6,9 @@
 //! ```text
 //! create   every object in the order of `write_series`; the first row of a dataset gives it its
 //!          place, so that the order of later rows decides nothing
-//! write    rows anywhere, in any order, until every row was written once
+//! write    rows of each instrument in order, of several at once, until every row was written once;
+//!          the rules of the layout are checked and blocks hashed on the way
+//! finish   the mark of verification
 //! ```
 
 use std::collections::BTreeMap;
@@ -15,6 +17,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use hdf5::Dataset;
 
+use super::mark::{
+    INSTRUMENT, MarkWriter, MarkedSeries, SAMPLE_TIME, TARGETS, close_time_of, sample_end_of, values_of,
+};
+use super::rule_checker::{OutOfOrder, Refusal, RuleChecker};
 use super::write::{
     Texts, check_scaler_numbers, check_scaler_shape, check_targets, check_values, require, write_description,
 };
@@ -78,6 +84,21 @@ pub struct SampleRows<'a> {
     pub instrument: &'a [i32],
 }
 
+/// Last bars of the windows of consecutive samples in one timeframe.
+#[derive(Clone, Copy, Debug)]
+pub struct WindowEnds<'a> {
+    /// Place of the timeframe in the description.
+    pub timeframe: usize,
+    /// Place of the first sample.
+    pub first: usize,
+    /// Last bar of each window, `[n]`.
+    pub ends: &'a [i64],
+    /// Times of the samples, `[n]`.
+    pub time: &'a [i64],
+    /// Instruments of the samples, `[n]`; empty where the file names none.
+    pub instrument: &'a [i32],
+}
+
 /// Consecutive bars of one timeframe of one instrument.
 #[derive(Clone, Copy, Debug)]
 pub struct BarRows<'a> {
@@ -91,14 +112,16 @@ pub struct BarRows<'a> {
     pub close_time: &'a [i64],
 }
 
-/// Writes a series file of contiguous datasets, whose bars and samples `fill` gives in any order.
+/// Writes a series file of contiguous datasets, whose bars and samples `fill` gives: those of each
+/// instrument in order, window ends after the bars up to the last that had closed, instruments in
+/// any order and at once.
 ///
-/// The file appears whole or not at all: an error of `fill` leaves what was at the path. Indices
-/// are not held against bars; [`SeriesFile::open`](crate::SeriesFile::open) does that.
+/// The file appears whole or not at all: an error of `fill` leaves what was at the path. It has a
+/// mark of verification ([`SeriesFile::fingerprint`](crate::SeriesFile::fingerprint)).
 ///
 /// # Errors
-/// As `fill`; [`Error::Invalid`] if the description, a value or a time breaks a rule of the layout;
-/// [`Error::BadRequest`] if rows are missing; [`Error::NotWritable`], [`Error::Io`] and
+/// As `fill`; [`Error::Invalid`] if something breaks a rule of the layout; [`Error::BadRequest`] if
+/// rows are missing or out of order; [`Error::NotWritable`], [`Error::Io`] and
 /// [`Error::Hdf5`] as they say.
 pub fn write_series_in_pieces<E: From<Error>>(
     path: impl AsRef<Path>,
@@ -115,6 +138,7 @@ pub fn write_series_in_pieces<E: From<Error>>(
         let mut scalers = description.timeframes.iter().map(TimeframeDescription::as_series);
         let checked = scalers.try_for_each(|timeframe| check_scaler_numbers(&timeframe));
         checked.map_err(|fault| Error::invalid(path, fault))?;
+        writer.mark.finish(&MarkedSeries::of_description(description))?;
         Ok(())
     })
 }
@@ -131,6 +155,8 @@ pub struct SeriesWriter<'a> {
     targets: Dataset,
     instrument: Option<Dataset>,
     samples: AtomicUsize,
+    rules: RuleChecker<'a>,
+    mark: MarkWriter<'a>,
 }
 
 #[derive(Debug)]
@@ -144,6 +170,7 @@ struct TimeframeDatasets {
 
 impl<'a> SeriesWriter<'a> {
     fn create(output: OutputFile<'a>, description: &'a SeriesDescription) -> Result<Self> {
+        let rules = RuleChecker::new(description).map_err(|fault| Error::invalid(output.path, fault))?;
         super::write::write_attributes(&output, &description.attributes)?;
         let of = |timeframe| TimeframeDatasets::create(&output, timeframe, description.samples);
         let timeframes = description.timeframes.iter().map(of).collect::<Result<Vec<_>>>()?;
@@ -160,6 +187,7 @@ impl<'a> SeriesWriter<'a> {
             }
         };
         let samples = AtomicUsize::new(0);
+        let mark = MarkWriter::create(output.path, output.file, MarkedSeries::of_description(description).arrays())?;
         Ok(SeriesWriter {
             output,
             description,
@@ -170,13 +198,16 @@ impl<'a> SeriesWriter<'a> {
             targets,
             instrument,
             samples,
+            rules,
+            mark,
         })
     }
 
-    /// Writes bars.
+    /// Writes the next bars of an instrument.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for values that are not finite and times out of order; [`Error::Hdf5`].
+    /// [`Error::Invalid`] for values that are not finite and times out of order;
+    /// [`Error::BadRequest`] for bars that are not the next ones; [`Error::Hdf5`].
     ///
     /// # Panics
     /// When the lengths do not fit together, or there are no such rows.
@@ -185,25 +216,31 @@ impl<'a> SeriesWriter<'a> {
         let (texts, datasets) = (&self.description.timeframes[timeframe], &self.timeframes[timeframe]);
         assert!(values.len() == close_time.len() * texts.feature_names.len(), "bars have values and times");
         let named = Texts { name: &texts.name, feature_names: &texts.feature_names };
-        let checked = check_values(named, values, close_time, first)
-            .and_then(|()| check_increasing(&texts.name, close_time, first));
-        checked.map_err(|fault| Error::invalid(self.output.path, fault))?;
+        let checked = check_values(named, values, close_time, first).map_err(Refusal::Fault);
+        checked.and_then(|()| self.rules.bars(rows)).map_err(|refusal| self.refused(refusal))?;
         self.output.write_rows(&datasets.values, first, values)?;
+        self.mark.add(&values_of(&texts.name), first, values)?;
         self.output.write_rows(&datasets.close_time, first, close_time)?;
+        self.mark.add(&close_time_of(&texts.name), first, close_time)?;
         datasets.bars.fetch_add(close_time.len(), Relaxed);
         Ok(())
     }
 
-    /// Writes the last bars of windows of consecutive samples in timeframe `timeframe`.
+    /// Writes the last bars of windows of consecutive samples in one timeframe.
     ///
     /// # Errors
-    /// [`Error::Hdf5`].
+    /// [`Error::Invalid`] for windows that break a rule; [`Error::BadRequest`] for windows whose
+    /// bars are not those written last; [`Error::Hdf5`].
     ///
     /// # Panics
-    /// When there are no such samples.
-    pub fn write_ends(&self, timeframe: usize, first: usize, ends: &[i64]) -> Result<()> {
+    /// When the lengths do not fit together, or there are no such samples.
+    pub fn write_ends(&self, rows: &WindowEnds<'_>) -> Result<()> {
+        let WindowEnds { timeframe, first, ends, time, .. } = *rows;
+        assert!(ends.len() == time.len(), "samples have times and ends");
         let datasets = &self.timeframes[timeframe];
+        self.rules.ends(rows).map_err(|refusal| self.refused(refusal))?;
         self.output.write_rows(&datasets.sample_end, first, ends)?;
+        self.mark.add(&sample_end_of(&self.description.timeframes[timeframe].name), first, ends)?;
         datasets.ends.fetch_add(ends.len(), Relaxed);
         Ok(())
     }
@@ -224,15 +261,39 @@ impl<'a> SeriesWriter<'a> {
             .and_then(|()| check_label_end(label_end_time, time, first))
             .and_then(|()| check_targets(targets, horizons).map_err(of_all));
         checked.map_err(|fault| Error::invalid(self.output.path, fault))?;
-        self.output.write_rows(&self.time, first, time)?;
-        self.output.write_rows(&self.reach_time, first, reach_time)?;
-        self.output.write_rows(&self.label_end_time, first, label_end_time)?;
+        for (object, dataset, times) in [
+            (SAMPLE_TIME, &self.time, time),
+            (REACH, &self.reach_time, reach_time),
+            (LABEL_END, &self.label_end_time, label_end_time),
+        ] {
+            self.output.write_rows(dataset, first, times)?;
+            self.mark.add(object, first, times)?;
+        }
         self.output.write_rows(&self.targets, first, targets)?;
+        self.mark.add(TARGETS, first, targets)?;
         if let Some(dataset) = &self.instrument {
             self.output.write_rows(dataset, first, instrument)?;
+            self.mark.add(INSTRUMENT, first, instrument)?;
         }
         self.samples.fetch_add(time.len(), Relaxed);
         Ok(())
+    }
+
+    /// True if the file names instruments.
+    pub fn names_instruments(&self) -> bool {
+        self.instrument.is_some()
+    }
+
+    fn refused(&self, refusal: Refusal) -> Error {
+        match refusal {
+            Refusal::Fault(fault) => Error::invalid(self.output.path, fault),
+            Refusal::OutOfOrder(OutOfOrder { asked, found }) => Error::BadRequest {
+                path: self.output.path.to_owned(),
+                asked,
+                found,
+                fix: "write the rows of an instrument in order, and windows after their bars".to_owned(),
+            },
+        }
     }
 
     fn require_complete(&self) -> Result<()> {
@@ -289,19 +350,6 @@ fn place<T: Element>(output: &OutputFile<'_>, object: &str, shape: &[usize]) -> 
     let dataset = output.create::<T>(object, shape)?;
     output.write_rows(&dataset, 0, &vec![T::zeroed(); shape[1..].iter().product()])?;
     Ok(dataset)
-}
-
-fn check_increasing(name: &str, close_time: &[i64], first: usize) -> Result<(), LayoutFault> {
-    let place = close_time.windows(2).position(|pair| pair[0] >= pair[1]);
-    place.map_or(Ok(()), |place| {
-        Err(LayoutFault {
-            object: format!("/series/{name}/close_time"),
-            index: Some(first + place + 1),
-            expected: format!("a time after {}, that of the bar before", close_time[place]),
-            found: close_time[place + 1].to_string(),
-            fix: "sort the bars by time and drop repeated ones".to_owned(),
-        })
-    })
 }
 
 fn check_description(description: &SeriesDescription) -> Result<(), LayoutFault> {

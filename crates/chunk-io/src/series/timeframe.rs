@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::check::TimeframeIndex;
+use super::mark::{Mark, MarkedTimeframe};
 use super::open::{INDICES, TIMES};
 use super::{Scaler, SeriesTimeframe};
 use crate::error::Result;
@@ -73,6 +74,24 @@ impl SeriesTimeframeFile {
             values,
             name,
         })
+    }
+
+    /// Compares arrays with the checksums of `mark` from now on, when they are read.
+    pub(super) fn verify_by(&mut self, mark: &Mark) {
+        for table in [&mut self.values, &mut self.close_time_table, &mut self.sample_end_table] {
+            table.set_checksums(mark.checksums_of(&table.object));
+        }
+    }
+
+    pub(super) fn marked(&self) -> MarkedTimeframe<'_> {
+        MarkedTimeframe {
+            name: &self.name,
+            steps: self.steps,
+            features: self.values.row_len(),
+            bars: self.values.rows(),
+            instrument_start: &self.instrument_start,
+            segment_start: &self.segment_start,
+        }
     }
 
     /// Reads the index arrays into memory booked on `scope`.

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::check::{SampleIndex, TimeframeIndex, check_samples, check_timeframe};
+use super::mark::{
+    INSTRUMENT, MarkWriter, MarkedSeries, SAMPLE_TIME, TARGETS, close_time_of, sample_end_of, values_of,
+};
 use super::{Scaler, Series, SeriesTimeframe};
 use crate::atomic::write_atomically;
 use crate::error::{Error, LayoutFault, Result};
@@ -28,8 +31,31 @@ pub fn write_series(path: impl AsRef<Path>, series: &Series, options: &WriteOpti
         let output = OutputFile { path, file, storage: options.storage };
         write_attributes(&output, &series.attributes)?;
         series.timeframes.iter().try_for_each(|timeframe| write_timeframe(&output, timeframe))?;
-        write_samples(&output, series)
+        write_samples(&output, series)?;
+        write_mark(&output, series)
     })
+}
+
+fn write_mark(output: &OutputFile<'_>, series: &Series) -> Result<()> {
+    let marked = MarkedSeries::of_series(series);
+    let mark = MarkWriter::create(output.path, output.file, marked.arrays())?;
+    for timeframe in &series.timeframes {
+        mark.add(&values_of(&timeframe.name), 0, &timeframe.values)?;
+        mark.add(&close_time_of(&timeframe.name), 0, &timeframe.close_time)?;
+        mark.add(&sample_end_of(&timeframe.name), 0, &timeframe.sample_end)?;
+    }
+    let lists = [
+        (SAMPLE_TIME, &series.sample_time),
+        (REACH, &series.sample_reach_time),
+        (LABEL_END, &series.sample_label_end_time),
+    ];
+    let given = lists.iter().filter(|(_, times)| !times.is_empty());
+    given.into_iter().try_for_each(|(object, times)| mark.add(object, 0, times))?;
+    if let Some(instruments) = &series.instruments {
+        mark.add(INSTRUMENT, 0, &instruments.sample_instrument)?;
+    }
+    mark.add(TARGETS, 0, &series.targets)?;
+    mark.finish(&marked)
 }
 
 pub(super) fn write_attributes(output: &OutputFile<'_>, attributes: &BTreeMap<String, AttributeValue>) -> Result<()> {

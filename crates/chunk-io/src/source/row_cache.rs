@@ -14,13 +14,12 @@ use std::ops::Range;
 
 use megabatch_gpu_core::{Buffer, Scope};
 
+use crate::checksums::Blocks;
 use crate::cost::ReadCost;
 use crate::error::{Error, Result};
 use crate::file::NumericDataset;
 use crate::read::{RowSelection, cut, take};
 
-/// Bytes of a block of rows that are not decoded: a page, the least that comes from a disk.
-const BLOCK_BYTES: usize = 4096;
 /// Most bytes that are read at once.
 const STAGING_BYTES: usize = 1 << 20;
 
@@ -72,11 +71,11 @@ pub(super) struct RowCacheSize {
 }
 
 impl RowCacheSize {
-    /// Blocks of `table`: of a dataset that is decoded whole chunks, so that each is decoded once
-    /// while its rows are needed.
+    /// Blocks of `table`: those of its checksums, or of a dataset that is decoded whole chunks, so
+    /// that each is decoded once while its rows are needed.
     pub(super) fn of(table: &NumericDataset) -> Result<Self> {
         let (rows, row_len) = (table.rows(), table.row_len().max(1));
-        let page = (BLOCK_BYTES / (row_len * size_of::<f32>())).max(1);
+        let page = Blocks::of(rows, row_len * size_of::<f32>()).block_rows;
         let block_rows = table.decoded_chunk_rows()?.unwrap_or(page).clamp(1, rows.max(1));
         Ok(RowCacheSize { block_rows, block_len: block_rows * row_len, blocks: rows.div_ceil(block_rows) })
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use megabatch_gpu_core::{Buffer, Scope};
 
-use super::series_stream::{CacheBounds, SeriesStream};
+use super::series_stream::{CacheBounds, SeriesStream, SuitedChunks};
 use crate::cost::ReadCost;
 use crate::error::Result;
 use crate::file::NumericDataset;
@@ -125,21 +125,35 @@ impl SeriesSource {
     /// [`Error::Rows`](crate::Error::Rows), and those of
     /// [`Source::storage`](crate::Source::storage).
     pub fn batch_bytes(&self, cache_bytes: usize, batches: &[Vec<usize>]) -> Result<u64> {
-        let timeframes = self.file.timeframes();
-        let ranges_of = |samples: &Vec<usize>| {
-            let mut ranges = Vec::with_capacity(timeframes.len() + 1);
-            let mut ends = vec![0; samples.len()];
-            for (k, timeframe) in timeframes.iter().enumerate() {
-                self.read_sample_ends(k, samples, &mut ends)?;
-                let window = |&end: &i64| (end as usize + 1).saturating_sub(timeframe.steps())..end as usize + 1;
-                ranges.push(ends.iter().map(window).collect::<Vec<Range<usize>>>());
-            }
-            ranges.push(RowSelection::List(samples).runs().collect());
-            Ok(ranges)
-        };
-        let bytes = SeriesStream::batch_bytes(&self.file, cache_bytes, batches.iter().map(ranges_of))?;
+        let ranges = batches.iter().map(|samples| self.ranges_of(samples));
+        let bytes = SeriesStream::batch_bytes(&self.file, cache_bytes, ranges)?;
         let samples: usize = batches.iter().map(Vec::len).sum();
-        Ok(bytes + (samples * timeframes.len() * size_of::<i64>()) as u64)
+        Ok(bytes + (samples * self.file.timeframes().len() * size_of::<i64>()) as u64)
+    }
+
+    /// Chunks of compressed bars and targets that suit `batches`, each a list of samples, better
+    /// than those of the file, read through a cache of about `cache_bytes`; `None` where there are
+    /// none.
+    ///
+    /// # Errors
+    /// As [`SeriesSource::batch_bytes`].
+    pub fn suited_chunks(&self, cache_bytes: usize, batches: &[Vec<usize>]) -> Result<Option<SuitedChunks>> {
+        let ranges = batches.iter().map(|samples| self.ranges_of(samples)).collect::<Result<Vec<_>>>()?;
+        SeriesStream::suited_chunks(&self.file, cache_bytes, &ranges)
+    }
+
+    /// Rows that a batch reads: of bars by timeframe, then of targets.
+    fn ranges_of(&self, samples: &[usize]) -> Result<Vec<Vec<Range<usize>>>> {
+        let timeframes = self.file.timeframes();
+        let mut ranges = Vec::with_capacity(timeframes.len() + 1);
+        let mut ends = vec![0; samples.len()];
+        for (k, timeframe) in timeframes.iter().enumerate() {
+            self.read_sample_ends(k, samples, &mut ends)?;
+            let window = |&end: &i64| (end as usize + 1).saturating_sub(timeframe.steps())..end as usize + 1;
+            ranges.push(ends.iter().map(window).collect::<Vec<Range<usize>>>());
+        }
+        ranges.push(RowSelection::List(samples).runs().collect());
+        Ok(ranges)
     }
 
     /// Reads bars and targets into memory.
@@ -184,12 +198,7 @@ impl SeriesSource {
             return each(resident.values.get(table).unwrap_or(&resident.targets).as_slice());
         }
         let table = self.table(table);
-        let rows = (SCAN_BYTES / size_of::<f32>() / table.row_len().max(1)).max(1);
-        let rows = match table.decoded_chunk_rows()? {
-            // Parts end with a chunk, so that none is decoded twice.
-            Some(chunk_rows) => rows.next_multiple_of(chunk_rows),
-            None => rows,
-        };
+        let rows = table.part_rows(SCAN_BYTES)?;
         let mut part = Vec::new();
         for first in (0..table.rows()).step_by(rows) {
             let range = first..table.rows().min(first + rows);

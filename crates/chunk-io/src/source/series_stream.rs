@@ -42,6 +42,53 @@ pub struct CacheBounds {
     pub bytes_max: usize,
 }
 
+/// Chunks that suit batches better than those of the file, and what batches decode with both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SuitedChunks {
+    /// Rows of a chunk.
+    pub chunk_rows: usize,
+    /// Most rows of a chunk in the file.
+    pub chunk_rows_now: usize,
+    /// Bytes that the batches decode with chunks of `chunk_rows`.
+    pub decoded_bytes: u64,
+    /// Bytes that the batches decode now.
+    pub decoded_bytes_now: u64,
+}
+
+/// A table that is decoded while batches are read.
+struct DecodedTable {
+    place: usize,
+    chunk_rows: usize,
+    row_bytes: usize,
+}
+
+/// Chunks that batches decode.
+struct DecodedChunks {
+    chunks: u64,
+    chunk_bytes: u64,
+}
+
+/// Time that a chunk takes beside its bytes, as bytes that are decoded meanwhile: a read, a header,
+/// an entry of the index.
+const CHUNK_COST_BYTES: u64 = 8 << 10;
+
+impl DecodedChunks {
+    fn bytes(&self) -> u64 {
+        self.chunks * self.chunk_bytes
+    }
+
+    fn cost(&self) -> u64 {
+        self.chunks * (self.chunk_bytes + CHUNK_COST_BYTES)
+    }
+}
+
+/// Number of different chunks of `chunk_rows` in which rows of `ranges` lie.
+fn chunks_touched(ranges: &[Range<usize>], chunk_rows: usize) -> u64 {
+    let ranges = ranges.iter().filter(|range| !range.is_empty());
+    let chunks = ranges.flat_map(|range| range.start / chunk_rows..=(range.end - 1) / chunk_rows);
+    chunks.collect::<HashSet<usize>>().len() as u64
+}
+
 impl SeriesStream {
     /// Caches of about `budget_bytes` in all, booked on `scope`.
     pub(super) fn new(file: &SeriesFile, budget_bytes: usize, scope: &Scope) -> Result<Self> {
@@ -81,13 +128,48 @@ impl SeriesStream {
         let mut bytes = 0;
         for batch in batches {
             for (i, ranges) in batch?.iter().enumerate().filter(|&(i, _)| shares[i] < sizes[i].bytes_max()) {
-                let block_rows = sizes[i].block_rows;
-                let blocks = ranges.iter().filter(|range| !range.is_empty());
-                let blocks = blocks.flat_map(|range| range.start / block_rows..=(range.end - 1) / block_rows);
-                bytes += blocks.collect::<HashSet<usize>>().len() as u64 * block_bytes[i];
+                bytes += chunks_touched(ranges, sizes[i].block_rows) * block_bytes[i];
             }
         }
         Ok(bytes)
+    }
+
+    /// Chunks that suit `batches`, each with the ranges of rows that it reads of every table.
+    /// `None` where nothing is decoded that is not cached whole, or where no others are much
+    /// better.
+    pub(super) fn suited_chunks(
+        file: &SeriesFile,
+        budget_bytes: usize,
+        batches: &[Vec<Vec<Range<usize>>>],
+    ) -> Result<Option<SuitedChunks>> {
+        let sizes = sizes(file)?;
+        let shares = shares(&sizes, budget_bytes);
+        let mut tables = Vec::new();
+        for (i, table) in file.tables().enumerate().filter(|&(i, _)| shares[i] < sizes[i].bytes_max()) {
+            if let Some(chunk_rows) = table.decoded_chunk_rows()? {
+                tables.push(DecodedTable { place: i, chunk_rows, row_bytes: table.row_len() * size_of::<f32>() });
+            }
+        }
+        let decoded = |table: &DecodedTable, chunk_rows: usize| -> DecodedChunks {
+            let of_batches = batches.iter().map(|batch| chunks_touched(&batch[table.place], chunk_rows));
+            DecodedChunks { chunks: of_batches.sum(), chunk_bytes: (chunk_rows * table.row_bytes) as u64 }
+        };
+        let all = |chunk_rows: usize| tables.iter().map(move |table| (table, chunk_rows));
+        let cost =
+            |chunk_rows: usize| -> u64 { all(chunk_rows).map(|(table, rows)| decoded(table, rows).cost()).sum() };
+        let bytes =
+            |chunk_rows: usize| -> u64 { all(chunk_rows).map(|(table, rows)| decoded(table, rows).bytes()).sum() };
+        let now: u64 = tables.iter().map(|table| decoded(table, table.chunk_rows).bytes()).sum();
+        let Some(chunk_rows) = (4..=16).map(|power| 1 << power).min_by_key(|&chunk_rows| cost(chunk_rows)) else {
+            return Ok(None);
+        };
+        let suited = SuitedChunks {
+            chunk_rows,
+            chunk_rows_now: tables.iter().map(|table| table.chunk_rows).max().unwrap_or(0),
+            decoded_bytes: bytes(chunk_rows),
+            decoded_bytes_now: now,
+        };
+        Ok(Some(suited).filter(|suited| suited.decoded_bytes + suited.decoded_bytes / 2 < now))
     }
 
     /// Copies rows of `table`, the `i`-th of the file, in any order, to `out`.

@@ -83,12 +83,19 @@ fn bars_and_series_that_do_not_belong_together_are_refused() {
     assert!(message.contains("bars.csv: these are not the bytes that series.h5 was made of"), "{message}");
     stage.write("bars.csv", &text);
 
-    stage.with_hdf5("series.h5", |path| {
+    stage.damage("series.h5", |path| {
         let values = hdf5::File::open_rw(path).and_then(|file| file.dataset("series/M5/values")).unwrap();
         let mut changed = values.read_raw::<f32>().unwrap();
         changed[1000] += 1e-6;
         values.write_raw(&changed).unwrap();
     });
+    let [message, _] = stage.fails("leak series.h5", 3);
+    assert!(
+        message.contains("series.h5: /series/M5/values[0]: expected rows 0 to 63 as they were written"),
+        "{message}"
+    );
+    // Without its mark of verification, the file tells nothing of the change.
+    stage.with_hdf5("series.h5", |_| ());
     let [message, _] = stage.fails("leak series.h5", 3);
     assert!(message.contains("series.h5: /series/M5/values is not what its bars give"), "{message}");
 }

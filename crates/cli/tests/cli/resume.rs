@@ -185,12 +185,18 @@ fn a_run_is_trained_by_one_process_at_a_time() {
 #[test]
 fn a_single_number_that_changed_is_other_data() {
     let stage = Stage::with_run();
-    stage.with_hdf5("series.h5", |path| {
+    stage.damage("series.h5", |path| {
         let values = hdf5::File::open_rw(path).and_then(|file| file.dataset("series/M1/values")).unwrap();
         let mut changed = values.read_raw::<f32>().unwrap();
         changed[77] += 1.0;
         values.write_raw(&changed).unwrap();
     });
+    for line in ["train --out run --resume --max-steps 20", "eval --run run"] {
+        let [message, _] = stage.fails(line, 3);
+        assert!(message.contains("/series/M1/values[0]: expected rows 0 to "), "{line}: {message}");
+    }
+    // Its mark of verification deleted, the change is meant.
+    stage.with_hdf5("series.h5", |_| ());
     let [message, _] = stage.fails("train --out run --resume --max-steps 20", 3);
     assert!(message.contains("series.h5: not the data that the run in run was trained on"), "{message}");
     // Its errors on other samples mean something else.

@@ -64,8 +64,20 @@ impl Stage {
 
     /// Lets `write` make or change the HDF5 file `name`. Processes that other tests start meanwhile
     /// inherit HDF5's open files with their locks; hence it writes elsewhere, and a copy, which
-    /// nobody has open, comes to the name.
+    /// nobody has open, comes to the name. A series loses its mark of verification, as it does
+    /// where a change is meant.
     pub(crate) fn with_hdf5(&self, name: &str, write: impl FnOnce(&Path)) {
+        self.damage(name, |draft| {
+            write(draft);
+            let is_marked = hdf5::File::open(draft).is_ok_and(|file| file.link_exists("checksums"));
+            if is_marked {
+                hdf5::File::open_rw(draft).unwrap().unlink("checksums").unwrap();
+            }
+        });
+    }
+
+    /// As [`Stage::with_hdf5`]; the file keeps its mark of verification, which shows what changed.
+    pub(crate) fn damage(&self, name: &str, write: impl FnOnce(&Path)) {
         let elsewhere = tempfile::tempdir().unwrap();
         let draft = elsewhere.path().join(name);
         if self.path(name).exists() {

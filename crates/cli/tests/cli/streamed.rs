@@ -99,6 +99,31 @@ fn a_plan_streams_what_does_not_fit_and_says_so() {
     assert!(listed.contains(" an epoch: 10 steps a second take "), "{listed}");
 }
 
+/// Chunks of a compressed file that hold far more than a batch needs are named beside those that do
+/// not, and the command makes them.
+#[test]
+fn a_plan_names_the_chunks_that_suit_a_compressed_series() {
+    let stage = series("gzip --chunk-rows 2048");
+    let line = |data: &str| {
+        format!("plan --data {data} --device cpu {SMALL} --set data.residency=streamed --set data.cache_gb=0.000001")
+    };
+    let plan = stage.succeeds(&line("series.h5"));
+    let chunks = &plan["data"]["streamed"]["chunks"];
+    let number = |name: &str| chunks[name].as_u64().unwrap_or_else(|| panic!("no {name} in {chunks}"));
+    assert_eq!(number("chunk_rows_now"), 2048);
+    assert!((16..=512).contains(&number("chunk_rows")), "{chunks}");
+    assert!(2 * number("epoch_decoded_bytes") < number("epoch_decoded_bytes_now"), "{chunks}");
+    let said = stage.said(&line("series.h5"));
+    assert!(said.contains("\nchunks    an epoch decodes "), "{said}");
+    let command = chunks["command"].as_str().unwrap();
+    assert!(said.contains(&format!("`{command}`")), "{said}");
+    stage.succeeds(command.strip_prefix("megabatch ").unwrap());
+    let better = stage.succeeds(&line("series.better.h5"));
+    assert!(better["data"]["streamed"]["chunks"].is_null(), "{better}");
+    assert_eq!(better["data"]["fingerprint"], plan["data"]["fingerprint"]);
+    assert!(better["data"]["streamed"]["step_bytes"].as_u64() < plan["data"]["streamed"]["step_bytes"].as_u64());
+}
+
 /// A plan of a run whose carried states do not fit says how many bytes they take.
 #[test]
 fn carried_states_are_in_the_plan_of_a_streamed_series() {

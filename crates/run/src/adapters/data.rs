@@ -217,14 +217,47 @@ impl Data {
     /// # Errors
     /// A file that cannot be read; a cancelled failure where the host ends it.
     pub(crate) fn files(&self, host: &Host<'_>) -> Result<Vec<DataFile>> {
-        let data = |fingerprint| DataFile { path: self.path().to_owned(), fingerprint };
-        Ok(match self {
-            Data::Samples(samples) => vec![data(samples.fingerprint(host)?)],
-            Data::CrossSections(sections) => {
-                vec![data(sections.source().fingerprint(host)?), sections.graph_file()]
-            }
-            Data::Graphs(graphs) => vec![data(graphs.fingerprint())],
-        })
+        let fingerprint = match self.file_samples() {
+            Some(samples) => samples.fingerprint(host)?,
+            None => self.fingerprint_of_graphs(),
+        };
+        Ok(self.with_graph_file(fingerprint))
+    }
+
+    /// As [`Data::files`]; the fingerprint of the data file is of the kind that `recorded` is of.
+    ///
+    /// # Errors
+    /// As [`Data::files`].
+    pub(crate) fn files_like(&self, recorded: &str, host: &Host<'_>) -> Result<Vec<DataFile>> {
+        let fingerprint = match self.file_samples() {
+            Some(samples) => samples.fingerprint_like(recorded, host)?,
+            None => self.fingerprint_of_graphs(),
+        };
+        Ok(self.with_graph_file(fingerprint))
+    }
+
+    fn with_graph_file(&self, fingerprint: String) -> Vec<DataFile> {
+        let data = DataFile { path: self.path().to_owned(), fingerprint };
+        match self {
+            Data::CrossSections(sections) => vec![data, sections.graph_file()],
+            Data::Samples(_) | Data::Graphs(_) => vec![data],
+        }
+    }
+
+    /// Samples of a data file, each by itself or joined by graphs.
+    fn file_samples(&self) -> Option<&SourceSamples> {
+        match self {
+            Data::Samples(samples) => Some(samples),
+            Data::CrossSections(sections) => Some(sections.source()),
+            Data::Graphs(_) => None,
+        }
+    }
+
+    fn fingerprint_of_graphs(&self) -> String {
+        match self {
+            Data::Graphs(graphs) => graphs.fingerprint(),
+            Data::Samples(_) | Data::CrossSections(_) => unreachable!("only graphs have no samples of a file"),
+        }
     }
 
     /// The fingerprint of the samples and of the edges between them, from those of [`Data::files`].

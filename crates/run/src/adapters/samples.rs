@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use megabatch_chunk_io::{
     Layout, SampleBlock, SampleSlices, SeriesColumn, SeriesSource, SeriesTimeframeFile, Shape, Source, SourceOptions,
+    is_fingerprint_of_blocks,
 };
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::{Series, SeriesView};
@@ -41,8 +42,8 @@ pub(crate) struct SourceSamples {
     pub(super) chunks: Chunks,
     /// The file as it was opened, to remember that it was verified.
     opened: Option<(VerifiedFiles, FileState)>,
-    /// Known since the file was verified.
-    fingerprint: Option<String>,
+    /// Fingerprint that the cache folder has of the file, since it was verified.
+    verified: Option<String>,
 }
 
 impl SourceSamples {
@@ -54,10 +55,11 @@ impl SourceSamples {
     }
 
     /// Opens `path`; bars, windows and targets are read when they are asked for. A series that was
-    /// verified, as the host's cache folder says, is not checked again.
+    /// verified, as its mark or the host's cache folder says, is not checked again.
     pub(crate) fn open_in_file(path: &Path, device: &Device, host: &Host<'_>) -> Result<Self> {
         let samples = Self::open_unchecked(path, device, host)?;
-        if let Some(series) = samples.source.series().filter(|_| samples.fingerprint.is_none()) {
+        let is_unverified = samples.verified.is_none() && samples.marked_fingerprint().is_none();
+        if let Some(series) = samples.source.series().filter(|_| is_unverified) {
             let file = series.file();
             let mut watch = VerificationWatch::begin(host, "check", file.rows_to_check(), "rows");
             file.check_in_pieces(|done| watch.at(done))?;
@@ -83,7 +85,7 @@ impl SourceSamples {
             ..SourceOptions::default()
         };
         let samples = Self::open_with(path, device, options)?;
-        Ok(SourceSamples { opened: state.map(|state| (verified, state)), fingerprint, ..samples })
+        Ok(SourceSamples { opened: state.map(|state| (verified, state)), verified: fingerprint, ..samples })
     }
 
     fn open_with(path: &Path, device: &Device, options: SourceOptions) -> megabatch_chunk_io::Result<Self> {
@@ -92,8 +94,8 @@ impl SourceSamples {
         let timeframes = source.series().map_or(&[][..], |series| series.file().timeframes());
         let segment_starts = timeframes.iter().map(segment_starts).collect();
         let chunks = Chunks::new(source.shape(), &device.scope("data/chunks"));
-        let (opened, fingerprint) = (None, None);
-        Ok(SourceSamples { source: Arc::new(source), shape, segment_starts, chunks, opened, fingerprint })
+        let (opened, verified) = (None, None);
+        Ok(SourceSamples { source: Arc::new(source), shape, segment_starts, chunks, opened, verified })
     }
 
     /// Reads bars of a series in the file through a cache of about `cache_bytes`.
@@ -114,12 +116,45 @@ impl SourceSamples {
     }
 
     /// A fingerprint of the samples' numbers: other data have another one, wherever the file lies
-    /// and however it is compressed.
+    /// and however it is compressed. A series with a mark of verification has it there.
+    ///
+    /// # Errors
+    /// Those of reading; a cancelled failure where the host ends it.
+    pub(crate) fn fingerprint(&self, host: &Host<'_>) -> Result<String> {
+        self.marked_fingerprint().map_or_else(|| self.fingerprint_of_numbers(host), |known| Ok(known.to_owned()))
+    }
+
+    /// A fingerprint of the kind that `recorded` is of: runs keep that of the file as it was
+    /// written then, with a mark of verification or without.
+    ///
+    /// # Errors
+    /// As [`SourceSamples::fingerprint`].
+    pub(crate) fn fingerprint_like(&self, recorded: &str, host: &Host<'_>) -> Result<String> {
+        let series = self.source.series().filter(|_| is_fingerprint_of_blocks(recorded));
+        match (series.map(SeriesSource::file), self.marked_fingerprint()) {
+            (None, _) => self.fingerprint_of_numbers(host),
+            (Some(_), Some(known)) => Ok(known.to_owned()),
+            (Some(file), None) => {
+                let mut watch = VerificationWatch::begin(host, "fingerprint", file.array_bytes() as usize, "bytes");
+                let mut done = 0;
+                file.fingerprint_of_blocks(|bytes| {
+                    done += bytes;
+                    watch.at(done)
+                })
+            }
+        }
+    }
+
+    fn marked_fingerprint(&self) -> Option<&str> {
+        self.source.series().and_then(|series| series.file().fingerprint())
+    }
+
+    /// A hash of the numbers of the samples: the fingerprint of a file without a mark.
     ///
     /// Of windows above [`FINGERPRINT_BYTES`] it sees times and [`FINGERPRINT_SAMPLES`] of the
     /// samples, the first and the last among them; of everything else every number.
-    pub(crate) fn fingerprint(&self, host: &Host<'_>) -> Result<String> {
-        if let Some(known) = self.fingerprint.as_ref().filter(|_| self.source.layout() == Layout::Series) {
+    fn fingerprint_of_numbers(&self, host: &Host<'_>) -> Result<String> {
+        if let Some(known) = self.verified.as_ref().filter(|_| self.source.layout() == Layout::Series) {
             return Ok(known.clone());
         }
         let mut hash = Xxh3::new();
@@ -301,6 +336,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     use std::sync::{Arc, Mutex};
 
+    use megabatch_chunk_io::remove_mark;
+
     use super::*;
     use crate::error::Kind;
     use crate::host::{Cancel, Observer, Progress, Work};
@@ -363,6 +400,7 @@ mod tests {
     fn verification_tells_how_far_it_is_and_ends_where_the_host_wants() {
         let folder = tempfile::tempdir().unwrap();
         let path = series(folder.path());
+        remove_mark(&path).unwrap();
         let watched = Watched::default();
         let host = Host { observer: &watched, ..Host::silent() };
         let samples = SourceSamples::open_in_file(&path, &Device::cpu(), &host).unwrap();
@@ -381,5 +419,28 @@ mod tests {
             cancel.0.store(looks, Relaxed);
             assert_eq!(samples.fingerprint(&host).unwrap_err().kind(), Kind::Cancelled, "{looks} looks");
         }
+    }
+
+    #[test]
+    fn a_file_with_a_mark_is_read_for_no_fingerprint_but_one_of_the_other_kind() {
+        let folder = tempfile::tempdir().unwrap();
+        let marked = series(folder.path());
+        let unmarked = folder.path().join("unmarked.h5");
+        std::fs::copy(&marked, &unmarked).unwrap();
+        remove_mark(&unmarked).unwrap();
+        let watched = Watched::default();
+        let host = Host { observer: &watched, ..Host::silent() };
+        let labels = || watched.0.lock().unwrap().drain(..).map(|(label, ..)| label).collect::<Vec<_>>();
+        let [of_marked, of_unmarked] =
+            [&marked, &unmarked].map(|path| SourceSamples::open_in_file(path, &Device::cpu(), &host).unwrap());
+        assert_eq!(labels(), ["check"]);
+        let of_blocks = of_marked.fingerprint(&host).unwrap();
+        assert_eq!((of_marked.fingerprint_like(&of_blocks, &host).unwrap(), labels()), (of_blocks.clone(), vec![]));
+        let of_numbers = of_unmarked.fingerprint(&host).unwrap();
+        assert_eq!(labels(), ["fingerprint"]);
+        assert_ne!(of_numbers, of_blocks);
+        assert_eq!(of_marked.fingerprint_like(&of_numbers, &host).unwrap(), of_numbers);
+        assert_eq!(of_unmarked.fingerprint_like(&of_blocks, &host).unwrap(), of_blocks);
+        assert_eq!(labels(), ["fingerprint"; 2]);
     }
 }

@@ -1,4 +1,5 @@
-//! Series files that were verified before: their rules checked, their fingerprint known.
+//! Series files without a mark of verification that were verified before: their rules checked,
+//! their fingerprint known.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;

@@ -82,6 +82,7 @@ fn of_file(error: &FileError) -> Fields {
             ("found", json!(fault.found)),
             ("fix", json!(fault.fix)),
         ],
+        FileError::Rows { source, .. } => of_file(source),
         _ => Vec::new(),
     }
 }

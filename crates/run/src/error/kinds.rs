@@ -106,7 +106,8 @@ fn of_file(error: &megabatch_chunk_io::Error) -> Option<Kind> {
         Error::Memory { source, .. } => of_device(source),
         Error::BadRequest { .. } | Error::NotWritable { .. } => Some(Kind::Usage),
         Error::Interrupted { .. } => Some(Kind::Cancelled),
-        Error::Io { .. } | Error::Rows { .. } => None,
+        Error::Rows { source, .. } => of_file(source),
+        Error::Io { .. } => None,
         _ => Some(Kind::Data),
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use megabatch_bars::{RowError, SeriesHeader, SeriesPiece, SpooledBars, estimated_rows, listed};
-use megabatch_chunk_io::{BarRows, SampleRows, SeriesWriter, write_series_in_pieces};
+use megabatch_chunk_io::{BarRows, SampleRows, SeriesWriter, WindowEnds, write_series_in_pieces};
 use rayon::ThreadPoolBuilder;
 use serde_json::{Value, json};
 
@@ -146,7 +146,13 @@ fn write_piece(writer: &SeriesWriter<'_>, piece: &SeriesPiece) -> Result<()> {
     for (timeframe, rows) in piece.timeframes.iter().enumerate() {
         let (values, close_time) = (&rows.values, &rows.close_time);
         writer.write_bars(&BarRows { timeframe, first: rows.first_row, values, close_time })?;
-        writer.write_ends(timeframe, first, &rows.end)?;
+        writer.write_ends(&WindowEnds {
+            timeframe,
+            first,
+            ends: &rows.end,
+            time: &piece.sample_time,
+            instrument: if writer.names_instruments() { &piece.sample_instrument } else { &[] },
+        })?;
     }
     Ok(())
 }

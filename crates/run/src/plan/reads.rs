@@ -1,6 +1,8 @@
 //! Reads of an epoch of training from a windows file that passes through memory, and better storage
 //! for the file.
 
+use std::path::Path;
+
 use megabatch_chunk_io::{ReadBy, Remedy, Source, StoredDataset, read_amplification, remedy};
 use megabatch_nn::graph::samples_of;
 use megabatch_order::Order;
@@ -47,6 +49,36 @@ pub(crate) struct StreamedReads {
     epoch_bytes: u64,
     /// Bytes that the series would take in memory.
     resident_bytes: u64,
+    /// Chunks that suit the batches better than those of a compressed file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chunks: Option<ChunkAdvice>,
+}
+
+/// Chunks that suit the batches of a run.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ChunkAdvice {
+    /// Rows of a chunk.
+    chunk_rows: usize,
+    /// Bytes that an epoch decodes with them.
+    epoch_decoded_bytes: u64,
+    /// Most rows of a chunk in the file.
+    chunk_rows_now: usize,
+    /// Bytes that an epoch decodes now.
+    epoch_decoded_bytes_now: u64,
+    /// The command that makes them.
+    command: String,
+}
+
+impl ChunkAdvice {
+    fn to_text(&self) -> String {
+        let [now, then] = [self.epoch_decoded_bytes_now, self.epoch_decoded_bytes]
+            .map(|of| bytes(usize::try_from(of).unwrap_or(usize::MAX)));
+        format!(
+            "chunks    an epoch decodes {now}, as a chunk of up to {} rows is decoded for the few that a batch needs; chunks of {} rows, \
+             about those of a batch, decode {then}:\n          `{}`\n",
+            self.chunk_rows_now, self.chunk_rows, self.command
+        )
+    }
 }
 
 impl StreamedReads {
@@ -68,11 +100,21 @@ impl StreamedReads {
         };
         let series = job.data.streamable().expect("what is streamed is a series");
         let bytes = series.batch_bytes(cache_bytes, &batches)?;
-        let of_units = |count: usize| (bytes as u128 * count as u128 / units.max(1) as u128) as u64;
+        let of_units = |count: usize| scaled(bytes, count, units);
+        let suited = series.suited_chunks(cache_bytes, &batches)?;
+        let path = series.file().path();
+        let chunks = suited.map(|suited| ChunkAdvice {
+            chunk_rows: suited.chunk_rows,
+            epoch_decoded_bytes: scaled(suited.decoded_bytes, train.len(), units),
+            chunk_rows_now: suited.chunk_rows_now,
+            epoch_decoded_bytes_now: scaled(suited.decoded_bytes_now, train.len(), units),
+            command: convert_command(path, &format!("--to series --chunk-rows {}", suited.chunk_rows)),
+        });
         Ok(StreamedReads {
             step_bytes: of_units(training.step_samples().min(train.len())),
             epoch_bytes: of_units(train.len()),
             resident_bytes: series.resident_bytes(),
+            chunks,
         })
     }
 
@@ -82,9 +124,20 @@ impl StreamedReads {
                 .map(|of| bytes(usize::try_from(of).unwrap_or(usize::MAX)));
         format!(
             "reading   {step} a step, {epoch} an epoch: 10 steps a second take {rate} a second from the disk; in memory the \
-             series takes {resident}\n"
+             series takes {resident}\n{}",
+            self.chunks.as_ref().map_or(String::new(), ChunkAdvice::to_text)
         )
     }
+}
+
+/// Bytes of `units` that stand for `count`.
+fn scaled(bytes: u64, count: usize, units: usize) -> u64 {
+    (bytes as u128 * count as u128 / units.max(1) as u128) as u64
+}
+
+/// The command that makes a better file beside the one at `path`.
+fn convert_command(path: &Path, options: &str) -> String {
+    format!("megabatch convert {} {} {options}", path.display(), path.with_extension("better.h5").display())
 }
 
 impl DatasetReads {
@@ -107,13 +160,11 @@ impl DatasetReads {
             read_amplification: read_amplification_factor,
             epoch_bytes: (asked * read_amplification_factor) as u64,
             remedy: better.map(|better| {
-                let path = source.path();
-                let out = path.with_extension("better.h5");
                 let options = match better {
                     Remedy::ChunkRows(rows) => format!("--chunk-rows {rows}"),
                     Remedy::Contiguous => "--storage contiguous".to_owned(),
                 };
-                format!("megabatch convert {} {} {options}", path.display(), out.display())
+                convert_command(source.path(), &options)
             }),
             stored,
         }

@@ -140,6 +140,8 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
 
+    use megabatch_chunk_io::remove_mark;
+
     use super::*;
     use crate::error::Kind;
     use crate::evaluate::{EvaluateRequest, evaluate};
@@ -198,19 +200,24 @@ mod tests {
         }
     }
 
-    /// A run of five steps in `folder`.
-    fn request(folder: &Path, start: Start) -> TrainRequest {
-        let data = folder.join("series.h5");
+    fn write_samples(path: &Path, seed: u64) {
         let count = |count| NonZeroUsize::new(count).unwrap();
         let options = SampleOptions {
             samples: count(200),
             windows: SampleWindows::Named("M1:4".parse().unwrap()),
             features: count(3),
             targets: count(2),
+            seed,
             ..SampleOptions::default()
         };
+        make_samples(path, &options).unwrap();
+    }
+
+    /// A run of five steps in `folder`.
+    fn request(folder: &Path, start: Start) -> TrainRequest {
+        let data = folder.join("series.h5");
         if start == Start::Anew {
-            make_samples(&data, &options).unwrap();
+            write_samples(&data, 0);
         }
         TrainRequest {
             settings: SettingSources { file: None, set: vec!["model.hidden=4".to_owned()] },
@@ -236,8 +243,37 @@ mod tests {
         assert!(config.contains("batch_size: 8"), "{config}");
         let finished = train(&request(folder.path(), Start::Resume), &Host::silent()).unwrap();
         assert_eq!((finished.steps, finished.is_finished, finished.evaluations.len()), (5, true, 1));
-        let works = ["check 603 rows", "fingerprint 7236 bytes", "train 5 steps"];
-        assert_eq!(*listener.works.lock().unwrap(), works);
+        assert_eq!(*listener.works.lock().unwrap(), ["train 5 steps"]);
+    }
+
+    /// A run keeps the fingerprint of its file, with a mark of verification or without; the other
+    /// kind is of the same numbers.
+    #[test]
+    fn a_run_goes_on_with_a_file_of_the_same_numbers_that_has_a_mark_or_lost_it() {
+        for begins_marked in [true, false] {
+            let folder = tempfile::tempdir().unwrap();
+            let data = folder.path().join("series.h5");
+            let begin = request(folder.path(), Start::Anew);
+            let (marked, unmarked) = (folder.path().join("marked.h5"), folder.path().join("unmarked.h5"));
+            std::fs::copy(&data, &marked).unwrap();
+            remove_mark(&data).unwrap();
+            std::fs::rename(&data, &unmarked).unwrap();
+            let (first, second) = if begins_marked { (&marked, &unmarked) } else { (&unmarked, &marked) };
+            std::fs::copy(first, &data).unwrap();
+            let listener = Listener { ends_after: 2, ..Listener::default() };
+            assert_eq!(train(&begin, &listener.host()).unwrap().steps, 2);
+            let resume = || train(&request(folder.path(), Start::Resume), &Host::silent());
+
+            write_samples(&data, 7);
+            if !begins_marked {
+                remove_mark(&data).unwrap();
+            }
+            let error = resume().unwrap_err().to_string();
+            assert!(error.contains("not the data that the run"), "{error}");
+
+            std::fs::copy(second, &data).unwrap();
+            assert_eq!(resume().unwrap().steps, 5);
+        }
     }
 
     /// Every work that a run does after a step shows how far it is, and may be ended. The run that
@@ -247,16 +283,18 @@ mod tests {
         let whole = tempfile::tempdir().unwrap();
         let listener = Listener { ends_after: u64::MAX, ..Listener::default() };
         train(&request(whole.path(), Start::Anew), &listener.host()).unwrap();
-        let works = ["check 603 rows", "fingerprint 7236 bytes", "train 5 steps", "validate 25 samples"];
-        assert_eq!(listener.works.lock().unwrap()[..4], works);
+        let works = ["train 5 steps", "validate 25 samples"];
+        assert_eq!(listener.works.lock().unwrap()[..2], works);
         let works = ["baselines 140 samples", "evaluate 25 samples", "report 25 samples"];
-        assert_eq!(listener.works.lock().unwrap()[4..], works);
+        assert_eq!(listener.works.lock().unwrap()[2..], works);
         let file = |folder: &Path, name: &str| std::fs::read(folder.join("run").join(name)).unwrap();
         // Before the first step nothing is begun.
         for ends_in in ["check", "fingerprint"] {
             let folder = tempfile::tempdir().unwrap();
             let listener = Listener { ends_after: u64::MAX, ends_in, ..Listener::default() };
-            let error = train(&request(folder.path(), Start::Anew), &listener.host()).unwrap_err();
+            let request = request(folder.path(), Start::Anew);
+            remove_mark(folder.path().join("series.h5")).unwrap();
+            let error = train(&request, &listener.host()).unwrap_err();
             assert_eq!(error.kind(), Kind::Cancelled, "{error}");
             assert!(!folder.path().join("run/plan.json").exists(), "{ends_in}");
         }
@@ -309,7 +347,7 @@ mod tests {
         let listener = Listener { ends_after: u64::MAX, ..Listener::default() };
         let trained = train(&request, &listener.host()).unwrap();
         let works = ["validate 10 samples", "baselines 10 samples", "evaluate 10 samples", "report 10 samples"];
-        assert_eq!(listener.works.lock().unwrap()[3..], works);
+        assert_eq!(listener.works.lock().unwrap()[1..], works);
         let [evaluation] = trained.evaluations.as_slice() else { panic!("{trained:?}") };
         assert_eq!((evaluation.samples, evaluation.drawn_from), (10, Some(25)));
         assert!(evaluation.to_text().starts_with("10 samples (test, evenly spaced among 25), checkpoint of step 5"));

@@ -123,7 +123,7 @@ fn prepare(
     }
     require_known_targets(&job.data, &job.split)?;
     if begin == Begin::AtTheLastCheckpoint {
-        require_same_data(&folder, &plan)?;
+        require_same_data(&folder, &job.data, &plan, host)?;
     }
     job.data.load_in_chunks_of(plan.data.chunks.samples_per_chunk, job.training.batch_size);
     record(&job);
@@ -137,9 +137,9 @@ fn prepare(
 
 /// Checkpoints say where training stood among its samples, and how well it did on others; on other
 /// samples, or with another split, that would mean something else.
-fn require_same_data(folder: &RunFolder, plan: &Plan) -> Result<()> {
+fn require_same_data(folder: &RunFolder, data: &Data, plan: &Plan, host: &Host<'_>) -> Result<()> {
     let saved = folder.saved_plan();
-    let changed = changed_files(folder, &plan.data.files, &plan.data.fingerprint);
+    let changed = changed_files(folder, data, host)?;
     if !changed.is_empty() {
         return Err(Error::data(format!(
             "{}: not the data that the run in {} was trained on; resume on those, or start a new run with --init",

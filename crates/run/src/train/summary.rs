@@ -81,6 +81,7 @@ impl Summary<'_> {
                 format!("stopped after {steps} of {} steps in {took}; --resume goes on", plan.steps)
             }
         };
+        text.extend(waited.sentence(times.training_s).map(|sentence| format!("\n{sentence}")));
         if rollbacks > 0 {
             text.push_str(&format!("\nrollbacks: {rollbacks}; metrics.jsonl says when and why"));
         }
@@ -128,5 +129,50 @@ impl Summary<'_> {
         });
         let findings = Findings::new(text, &json);
         if outcome.end == End::Stopped { findings.with_verdict(Kind::Cancelled) } else { findings }
+    }
+}
+
+/// Share of the training above which its waiting is told.
+const WAITING_SHARE_MIN: f64 = 0.05;
+
+impl Waited {
+    /// `waited for data: 12.3 s, 62 % of the training: 12.1 s for the disk (600.0 MB read), …`,
+    /// where that is a part of the training worth naming.
+    fn sentence(&self, training_s: f64) -> Option<String> {
+        let share = self.seconds / training_s;
+        if share < WAITING_SHARE_MIN || share.is_nan() {
+            return None;
+        }
+        let all = format!("waited for data: {:.1} s, {:.0} % of the training", self.seconds, 100.0 * share);
+        let Some(waits) = &self.causes else { return Some(all) };
+        let read = bytes(usize::try_from(waits.bytes_read).unwrap_or(usize::MAX));
+        let [disk, decode, copy] = [waits.disk, waits.decode, waits.copy].map(|time| time.as_secs_f64());
+        Some(format!(
+            "{all}: {disk:.1} s for the disk ({read} read), {decode:.1} s for decoding, {copy:.1} s for moving values"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use megabatch_trainer::Waits;
+
+    use super::*;
+
+    #[test]
+    fn waiting_is_told_with_its_causes_where_it_is_a_part_of_the_training() {
+        let ms = Duration::from_millis;
+        let waits = Waits { disk: ms(12_100), decode: ms(150), copy: ms(50), bytes_read: 605_000_000 };
+        let waited = Waited { seconds: 12.3, causes: Some(waits) };
+        assert_eq!(
+            waited.sentence(20.0).unwrap(),
+            "waited for data: 12.3 s, 62 % of the training: 12.1 s for the disk (605.000 MB read), 0.1 s for decoding, 0.1 s for moving values"
+        );
+        assert_eq!(waited.sentence(300.0), None);
+        assert_eq!(Waited::default().sentence(0.0), None);
+        let gathered = Waited { seconds: 2.0, causes: None };
+        assert_eq!(gathered.sentence(4.0).unwrap(), "waited for data: 2.0 s, 50 % of the training");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -25,14 +26,30 @@ struct FromFile {
     fails_at: Option<usize>,
     /// Row of the first timeframe that cannot be read.
     lost_row: Option<usize>,
+    /// Rate of the disk; as fast as memory if `None`.
+    bytes_a_second: Option<f64>,
+    /// Time of all reads, and their bytes.
+    read: Mutex<Waits>,
 }
 
 impl FromFile {
     fn new(fails_at: Option<usize>) -> Self {
-        FromFile { inner: series(), reads: AtomicUsize::new(0), fails_at, lost_row: None }
+        FromFile {
+            inner: series(),
+            reads: AtomicUsize::new(0),
+            fails_at,
+            lost_row: None,
+            bytes_a_second: None,
+            read: Mutex::default(),
+        }
     }
 
-    fn note_read(&self) -> Result<(), SourceError> {
+    fn note_read(&self, bytes: usize) -> Result<(), SourceError> {
+        if let Some(rate) = self.bytes_a_second {
+            let disk = Duration::from_secs_f64(bytes as f64 / rate);
+            std::thread::sleep(disk);
+            *self.read.lock().unwrap() += Waits { disk, bytes_read: bytes as u64, ..Waits::default() };
+        }
         match self.fails_at == Some(self.reads.fetch_add(1, Relaxed)) {
             true => Err("/targets: rows 3 to 9: series.h5: cannot read the file".into()),
             false => Ok(()),
@@ -68,14 +85,14 @@ impl StreamedSeries for FromFile {
     }
 
     fn read_window_ends(&self, k: usize, samples: &[usize], ends: &mut [i64]) -> Result<(), SourceError> {
-        self.note_read()?;
+        self.note_read(size_of_val(ends))?;
         let all = self.inner.series().unwrap().timeframes[k].ends;
         ends.iter_mut().zip(samples).for_each(|(end, &sample)| *end = all[sample]);
         Ok(())
     }
 
     fn read_bars(&self, k: usize, rows: &[Range<usize>], bars: &mut [f32]) -> Result<(), SourceError> {
-        self.note_read()?;
+        self.note_read(size_of_val(bars))?;
         if k == 0 && self.lost_row.is_some_and(|row| rows.iter().any(|rows| rows.contains(&row))) {
             return Err("/series/M1/values: rows 3 to 9: series.h5: cannot read the file".into());
         }
@@ -86,7 +103,7 @@ impl StreamedSeries for FromFile {
     }
 
     fn read_targets(&self, samples: &[usize], targets: &mut [f32]) -> Result<(), SourceError> {
-        self.note_read()?;
+        self.note_read(size_of_val(targets))?;
         let (all, width) = (self.inner.series().unwrap().targets, self.shape().outputs);
         for (row, &sample) in targets.chunks_exact_mut(width).zip(samples) {
             row.copy_from_slice(&all[sample * width..][..width]);
@@ -95,6 +112,9 @@ impl StreamedSeries for FromFile {
     }
 
     fn read_times(&self) -> Waits {
+        if self.bytes_a_second.is_some() {
+            return *self.read.lock().unwrap();
+        }
         let reads = self.reads.load(Relaxed) as u64;
         Waits { disk: Duration::from_micros(reads), bytes_read: reads, ..Waits::default() }
     }
@@ -155,6 +175,33 @@ fn waits_for_a_file_have_a_cause_and_bytes() {
     assert!(waits.iter().all(|waits| waits.decode + waits.copy == Duration::ZERO));
     // Window ends and bars of two timeframes and the targets of each batch.
     assert_eq!(waits.iter().map(|waits| waits.bytes_read).sum::<u64>(), 5 * steps.len() as u64);
+}
+
+/// A disk that gives less than the computation takes: the same run, and its waits have their cause.
+#[test]
+fn a_slow_disk_is_waited_for_and_named() {
+    let config = Config { batch_size: 16, max_steps: Some(6), ..config() };
+    let train: Vec<usize> = (0..100).collect();
+    let trained = |samples: &FromFile| {
+        let run = Run { samples, train: &train, validation: &[], checkpoints: None };
+        let mut trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
+        let steps = steps_of(&mut trainer, &run);
+        let losses: Vec<u64> = steps.iter().map(|step| step.loss.to_bits()).collect();
+        let waited_s: f64 = steps.iter().map(|step| step.data_wait_s).sum();
+        let mut waits = Waits::default();
+        steps.iter().for_each(|step| waits += step.data_waits.unwrap());
+        (losses, waited_s, waits)
+    };
+    // Each batch, of some hundred bytes, takes a hundredth of a second or more.
+    let slow = FromFile { bytes_a_second: Some(20e3), ..FromFile::new(None) };
+    let (losses, waited_s, waits) = trained(&slow);
+    assert_eq!(losses, trained(&FromFile::new(None)).0);
+    let reading_s = slow.read.lock().unwrap().disk.as_secs_f64();
+    assert!(reading_s > 0.05, "{reading_s}");
+    // A step of so small a model takes no time beside its reads.
+    assert!(waited_s > 0.5 * reading_s, "{waited_s} s of {reading_s} s");
+    assert!(waits.disk.as_secs_f64() > 0.9 * (waits.disk + waits.decode + waits.copy).as_secs_f64(), "{waits:?}");
+    assert!(waits.bytes_read > 0);
 }
 
 /// Whichever read fails, the error names the file, and the run goes on from its last checkpoint to

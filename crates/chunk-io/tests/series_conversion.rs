@@ -1,0 +1,138 @@
+//! A series into windows, back, and into another storage: its mark of verification, and memory that
+//! does not grow with samples.
+
+mod made;
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use made::{Plan, timeframe};
+use megabatch_chunk_io::{
+    Compression, ConvertOptions, Error, Layout, Series, SeriesFile, Storage, StorageChoice, StorageForm, WriteOptions,
+    convert, write_series,
+};
+use megabatch_gpu_core::Device;
+
+/// A series of `bars` base bars an instrument.
+fn series(bars: usize) -> Series {
+    let timeframes = vec![timeframe("M1", 1, 6, 7), timeframe("M5", 5, 3, 5)];
+    made::series(&Plan { timeframes, base_bars: vec![bars, bars / 2], ..Plan::two_instruments() })
+}
+
+fn write(path: &Path, series: &Series, storage: Storage) {
+    write_series(path, series, &WriteOptions { storage }).unwrap();
+}
+
+fn options(to: Layout, memory_bytes: usize, storage: StorageChoice) -> ConvertOptions {
+    ConvertOptions { to: Some(to), threads: 1, memory_bytes, storage, ..ConvertOptions::default() }
+}
+
+/// Converts; returns the most bytes that were booked.
+fn run(input: &Path, out: &Path, options: &ConvertOptions) -> Result<usize, Error> {
+    let device = Device::cpu();
+    let mut last = 0;
+    let mut observe = |progress: megabatch_chunk_io::ConversionProgress| {
+        assert!(progress.done_bytes <= progress.total_bytes, "{progress:?}");
+        last = progress.total_bytes - progress.done_bytes;
+        ControlFlow::Continue(())
+    };
+    convert(input, out, options, &device.scope("convert"), &mut observe)?;
+    Ok(device.usage().allocated_bytes_peak)
+}
+
+fn storages() -> [StorageChoice; 4] {
+    let chunked = |rows, compression| StorageChoice {
+        form: None,
+        chunk_rows: NonZeroUsize::new(rows),
+        compression: Some(compression),
+    };
+    [
+        StorageChoice { form: Some(StorageForm::Contiguous), ..StorageChoice::default() },
+        chunked(100, Compression::Lzf),
+        chunked(64, Compression::Gzip { level: 1 }),
+        chunked(333, Compression::None),
+    ]
+}
+
+fn open(path: &Path) -> SeriesFile {
+    SeriesFile::open(path, &Device::cpu().scope("data")).unwrap()
+}
+
+#[test]
+fn a_converted_series_has_the_mark_of_its_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, unmarked, out] = ["series.h5", "unmarked.h5", "out.h5"].map(|name| folder.path().join(name));
+    let series = series(900);
+    write(&path, &series, Storage::Contiguous);
+    fs::copy(&path, &unmarked).unwrap();
+    hdf5::File::open_rw(&unmarked).unwrap().unlink("/checksums").unwrap();
+    let fingerprint = open(&path).fingerprint().map(str::to_owned);
+    for storage in storages() {
+        for input in [&path, &unmarked] {
+            run(input, &out, &options(Layout::Series, 1 << 20, storage)).unwrap();
+            assert_eq!(open(&out).fingerprint(), fingerprint.as_deref(), "{storage:?}");
+            assert_eq!(open(&out).read().unwrap(), series, "{storage:?}");
+        }
+    }
+    let file = open(&unmarked);
+    let mut read = 0;
+    let found = file.fingerprint_of_blocks(|bytes| {
+        read += bytes as u64;
+        Ok::<(), Error>(())
+    });
+    assert_eq!((found.ok(), read), (fingerprint, file.array_bytes()));
+
+    // A windows file has none; the series that is made of it has.
+    let windows = folder.path().join("windows.h5");
+    run(&path, &windows, &options(Layout::Windows, 1 << 20, StorageChoice::default())).unwrap();
+    assert!(hdf5::File::open(&windows).unwrap().group("/checksums").is_err());
+    run(&windows, &out, &options(Layout::Series, 1 << 20, StorageChoice::default())).unwrap();
+    assert!(open(&out).fingerprint().is_some());
+}
+
+#[test]
+fn a_damaged_series_is_not_converted() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, out] = ["series.h5", "out.h5"].map(|name| folder.path().join(name));
+    write(&path, &series(900), Storage::Contiguous);
+    for object in ["/series/M5/values", "/targets", "/samples/end/M1", "/samples/reach_time", "/checksums/targets"] {
+        let offset = hdf5::File::open(&path).unwrap().dataset(object).unwrap().offset().unwrap();
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[offset as usize + 5] ^= 1;
+        let damaged = folder.path().join("damaged.h5");
+        fs::write(&damaged, bytes).unwrap();
+        let name = object.trim_start_matches("/checksums");
+        for to in [Layout::Series, Layout::Windows] {
+            let error = run(&damaged, &out, &options(to, 1 << 20, storages()[0])).unwrap_err().to_string();
+            let is_named = error.contains(&format!("{name}[0]: expected rows 0 to "));
+            assert!(is_named || (name != object && error.contains("/checksums@fingerprint")), "{object}: {error}");
+            assert!(error.contains("damaged.h5") && !out.exists(), "{error}");
+        }
+    }
+}
+
+/// Beside the budget there are checksums, 8 bytes for 4 KiB.
+#[test]
+fn memory_of_a_conversion_does_not_grow_with_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    const MEMORY_BYTES: usize = 2 << 20;
+    for (name, bars) in [("short", 1_000), ("long", 150_000)] {
+        write(&at(name), &series(bars), Storage::Contiguous);
+    }
+    // The index alone, 8 bytes for each of 8 numbers a sample, would not fit.
+    assert!(fs::metadata(at("long")).unwrap().len() as usize > 8 * MEMORY_BYTES);
+    for storage in &storages()[..2] {
+        for to in [Layout::Series, Layout::Windows] {
+            for name in ["short", "long"] {
+                let little = run(&at(name), &at("little.h5"), &options(to, MEMORY_BYTES, *storage)).unwrap();
+                let checksums = fs::metadata(at(name)).unwrap().len() as usize / 256;
+                assert!(little <= MEMORY_BYTES + checksums, "{name} to {to}: {little} and {checksums}");
+                run(&at(name), &at("much.h5"), &options(to, 1 << 30, *storage)).unwrap();
+                assert!(fs::read(at("little.h5")).unwrap() == fs::read(at("much.h5")).unwrap(), "{name} to {to}");
+            }
+        }
+    }
+}
