@@ -4,6 +4,7 @@
 #![deny(unsafe_code)]
 #![allow(clippy::needless_pass_by_value, reason = "arguments come out of Python by value")]
 
+mod arrays;
 mod commands;
 mod convert;
 mod dataset;

@@ -2,6 +2,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
+import numpy.typing as npt
+
 __all__ = [
     "Dataset",
     "Epoch",
@@ -43,7 +45,7 @@ class Dataset:
 
 @final
 class Loader:
-    def __new__(cls, dataset: Dataset, samples: bytes | None, options: Mapping[str, Any]) -> Loader: ...
+    def __new__(cls, dataset: Dataset, samples: bytes | None, keys: Sequence[str], options: Mapping[str, Any]) -> Loader: ...
     def batches_per_epoch(self) -> int: ...
     def run_length(self) -> int | None: ...
     def epoch(self, epoch: int, first: int) -> Epoch: ...
@@ -51,12 +53,11 @@ class Loader:
 
 @final
 class Epoch:
-    def next(self) -> tuple[bytes, list[Table]] | None: ...
+    def next_arrays(self) -> dict[str, npt.NDArray[Any]] | None: ...
+    def next_tables(self) -> tuple[bytes, list[Table]] | None: ...
 
 @final
 class Table:
-    @property
-    def __array_interface__(self) -> dict[str, Any]: ...
     def __dlpack__(
         self,
         *,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 import numpy.typing as npt
 
 from . import _megabatch
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from .dataset import Dataset
 
 Batch = dict[str, npt.NDArray[Any]]
+_T = TypeVar("_T")
 
 __all__ = ["Batch", "Loader"]
 
@@ -58,15 +58,16 @@ class Loader:
             "chunk_bytes": chunk_bytes,
         }
         self._dataset = dataset
-        self._native = _megabatch.Loader(dataset._native, None if indices is None else indices.tobytes(), options)
-        self._keys = [name or "features" for name in dataset.timeframes]
+        self._keys = [*(name or "features" for name in dataset.timeframes), "targets"]
+        chosen = None if indices is None else indices.tobytes()
+        self._native = _megabatch.Loader(dataset._native, chosen, self._keys, options)
         self._epoch = 0
         self._batch = 0
         self._resumes = False
         # What decides the order of samples, whatever the ranks.
         self._order = {
             "samples": len(dataset),
-            "chosen": 0 if indices is None else zlib.crc32(indices.tobytes()),
+            "chosen": 0 if chosen is None else zlib.crc32(chosen),
             "batch_size": batch_size,
             "shuffle": shuffle,
             "seed": seed,
@@ -100,31 +101,21 @@ class Loader:
         self._epoch, self._batch, self._resumes = epoch, 0, False
 
     def __iter__(self) -> Iterator[Batch]:
-        for samples, tables in self._tables():
-            batch = self._arrays(samples, tables)
-            # Only the caller holds the batch while the next one is gathered.
-            del samples, tables
-            yield batch
-            del batch
+        return self._batches(_megabatch.Epoch.next_arrays)
 
-    def _tables(self) -> Iterator[tuple[bytes, list[_megabatch.Table]]]:
-        """The batches of an epoch before they are arrays."""
+    def _batches(self, take: Callable[[_megabatch.Epoch], _T | None]) -> Iterator[_T]:
+        """The batches of an epoch, as `take` takes them."""
         epoch = self._epoch
         first = self._batch if self._resumes else 0
         self._resumes = False
         self._batch = first
         native = self._native.epoch(epoch, first)
-        while (batch := native.next()) is not None:
+        while (batch := take(native)) is not None:
             self._epoch, self._batch = epoch, self._batch + 1
             yield batch
+            # Only the caller holds the batch while the next one is gathered.
             del batch
         self._epoch, self._batch = epoch + 1, 0
-
-    def _arrays(self, samples: bytes, tables: list[_megabatch.Table]) -> Batch:
-        batch: Batch = {key: np.asarray(table) for key, table in zip(self._keys, tables)}
-        batch["targets"] = np.asarray(tables[-1])
-        batch["sample"] = np.frombuffer(samples, dtype=np.int64)
-        return batch
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader stands, for `load_state_dict` of a loader of any rank and world size."""
