@@ -73,6 +73,24 @@ pub(crate) fn ingest<'py>(
     told(py, &findings)
 }
 
+/// Adds the bars of files to the series `out`. `options` are stated to be those that it was made
+/// with.
+#[pyfunction]
+pub(crate) fn append<'py>(
+    py: Python<'py>,
+    bars: Vec<PathBuf>,
+    options: Vec<(String, String)>,
+    out: PathBuf,
+) -> PyResult<Told<'py>> {
+    process::check(py)?;
+    let stated: Vec<String> = options.iter().map(|(name, _)| name.clone()).collect();
+    let options = options.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let recipe = Recipe::from_options(bars, options).or_raise(py)?;
+    let host = PythonHost::new(None, None);
+    let appended = host.run(py, |host| megabatch_run::ingest::append(&recipe, &stated, &out, host))?.or_raise(py)?;
+    told(py, &appended)
+}
+
 /// Proves that no sample of a series file sees the future.
 #[pyfunction]
 pub(crate) fn leak<'py>(

@@ -22,7 +22,7 @@ mod _megabatch {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::commands::{build_graphs, doctor, ingest, leak, replay_memory, synthesize, write_bars};
+    use crate::commands::{append, build_graphs, doctor, ingest, leak, replay_memory, synthesize, write_bars};
     #[pymodule_export]
     use crate::dataset::Dataset;
     #[pymodule_export]
