@@ -133,6 +133,8 @@ class Batches(InFolder):
         for options in wrong:
             with self.assertRaises(mb.ConfigError, msg=str(options)):
                 ds.loader(**options)
+        with self.assertRaisesRegex(TypeError, "no option shufle; its options are batch_size, shuffle, seed, "):
+            ds.loader(shufle=True)
 
 
 class States(InFolder):

@@ -18,10 +18,11 @@ import numpy.typing as npt
 
 from . import _frames, _megabatch, _settings
 from .errors import ConfigError, DataError
-from .loader import Batch, Loader
+from .loader import Batch, Loader, LoaderOptions, TensorOptions
 
 if TYPE_CHECKING:
     import torch.utils.data
+    from typing_extensions import Unpack
 
 StrPath = Union[str, "os.PathLike[str]"]
 _Bars = Union[StrPath, Sequence[StrPath], Mapping[str, Any], Any]
@@ -246,66 +247,20 @@ class Dataset:
     def _again(self) -> Dataset:
         return Dataset(self._path, resident=self._resident, _keeps=self._keeps)
 
-    def loader(
-        self,
-        batch_size: int = 256,
-        *,
-        shuffle: bool = False,
-        seed: int = 0,
-        run_length: int | None = None,
-        drop_last: bool = False,
-        rank: int = 0,
-        world_size: int = 1,
-        overlap: bool = False,
-        chunk_bytes: int = 64 << 20,
-    ) -> Loader:
-        """Batches of the samples, see `Loader`.
-
-        Shuffled samples come in the order of training with the same seed: in runs of `run_length` consecutive ones,
-        by default as many as training takes; 1 shuffles fully. With `overlap`, windows that are evenly apart in the
-        bars of an unshuffled series are views of these bars. Samples of a windows file are read ahead in pieces of
-        `chunk_bytes`.
-        """
-        return Loader(
-            self,
-            batch_size=batch_size,
-            shuffle=shuffle,
-            seed=seed,
-            run_length=run_length,
-            drop_last=drop_last,
-            rank=rank,
-            world_size=world_size,
-            overlap=overlap,
-            chunk_bytes=chunk_bytes,
-        )
+    def loader(self, batch_size: int = 256, **options: Unpack[LoaderOptions]) -> Loader:
+        """Batches of the samples, see `Loader`; `LoaderOptions` says its options."""
+        return Loader(self, batch_size, **options)
 
     def torch(
-        self,
-        batch_size: int = 256,
-        *,
-        shuffle: bool = False,
-        seed: int = 0,
-        run_length: int | None = None,
-        drop_last: bool = False,
-        rank: int = 0,
-        world_size: int = 1,
-        chunk_bytes: int = 64 << 20,
+        self, batch_size: int = 256, **options: Unpack[TensorOptions]
     ) -> torch.utils.data.IterableDataset[dict[str, torch.Tensor]]:
         """The batches of `loader` as tensors, for `torch.utils.data.DataLoader(…, batch_size=None, num_workers=0)` or
-        a loop of its own."""
+        a loop of its own. Its options but `overlap`."""
         from ._torch import batches
 
-        loader = self.loader(
-            batch_size,
-            shuffle=shuffle,
-            seed=seed,
-            run_length=run_length,
-            drop_last=drop_last,
-            rank=rank,
-            world_size=world_size,
-            chunk_bytes=chunk_bytes,
-        )
-        return batches(loader)
+        if "overlap" in options:
+            raise TypeError("tensors have memory of their own, and no option overlap")
+        return batches(self.loader(batch_size, **options))
 
     def __getitem__(self, samples: int | slice | Sequence[int] | npt.NDArray[np.integer[Any]]) -> Batch:
         """The samples of these places, as a batch; a sample of its own has no first dimension."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import numpy.typing as npt
 
@@ -12,12 +12,53 @@ from . import _megabatch
 from .errors import ConfigError
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from .dataset import Dataset
 
 Batch = dict[str, npt.NDArray[Any]]
 _T = TypeVar("_T")
 
-__all__ = ["Batch", "Loader"]
+__all__ = ["Batch", "Loader", "LoaderOptions", "TensorOptions"]
+
+
+class TensorOptions(TypedDict, total=False):
+    """Options of a loader whose batches become tensors."""
+
+    shuffle: bool
+    """Samples come in the order of training with the same seed; else in that of the file."""
+    seed: int
+    """Decides the order of shuffled samples, 0 by default."""
+    run_length: int | None
+    """Consecutive samples that stay together when they are shuffled: by default as many as training takes; 1 shuffles
+    fully."""
+    drop_last: bool
+    """Samples at an epoch's end that do not fill a batch are left out."""
+    rank: int
+    """The process whose part of each batch is taken, counted from 0."""
+    world_size: int
+    """Number of processes, 1 by default."""
+    chunk_bytes: int
+    """Bytes that are read ahead at once of samples in a windows file, 64 MiB by default."""
+
+
+class LoaderOptions(TensorOptions, total=False):
+    """Options of a loader."""
+
+    overlap: bool
+    """Windows that are evenly apart in the bars of an unshuffled series are views of these bars."""
+
+
+_DEFAULTS: dict[str, Any] = {
+    "shuffle": False,
+    "seed": 0,
+    "run_length": None,
+    "drop_last": False,
+    "rank": 0,
+    "world_size": 1,
+    "overlap": False,
+    "chunk_bytes": 64 << 20,
+}
 
 
 class Loader:
@@ -28,39 +69,18 @@ class Loader:
     another one. `batch_size` counts the samples of all ranks together, as in training.
     """
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        *,
-        batch_size: int = 256,
-        shuffle: bool = False,
-        seed: int = 0,
-        run_length: int | None = None,
-        drop_last: bool = False,
-        rank: int = 0,
-        world_size: int = 1,
-        overlap: bool = False,
-        chunk_bytes: int = 64 << 20,
-    ) -> None:
-        for name, value in (("batch_size", batch_size), ("seed", seed), ("rank", rank), ("world_size", world_size)):
-            if value < 0:
-                raise ConfigError(f"{name} is {value}: expected 0 or more", key=name)
+    def __init__(self, dataset: Dataset, batch_size: int = 256, **options: Unpack[LoaderOptions]) -> None:
+        if unknown := [name for name in options if name not in _DEFAULTS]:
+            raise TypeError(f"a loader has no option {unknown[0]}; its options are batch_size, {', '.join(_DEFAULTS)}")
+        given = {"batch_size": batch_size, **_DEFAULTS, **options}
+        for name in ("batch_size", "seed", "rank", "world_size"):
+            if given[name] < 0:
+                raise ConfigError(f"{name} is {given[name]}: expected 0 or more", key=name)
         indices = dataset._indices
-        options = {
-            "batch_size": batch_size,
-            "shuffle": shuffle,
-            "seed": seed,
-            "run_length": run_length,
-            "drop_last": drop_last,
-            "rank": rank,
-            "world_size": world_size,
-            "overlap": overlap,
-            "chunk_bytes": chunk_bytes,
-        }
         self._dataset = dataset
         self._keys = [*(name or "features" for name in dataset.timeframes), "targets"]
         chosen = None if indices is None else indices.tobytes()
-        self._native = _megabatch.Loader(dataset._native, chosen, self._keys, options)
+        self._native = _megabatch.Loader(dataset._native, chosen, self._keys, given)
         self._epoch = 0
         self._batch = 0
         self._resumes = False
@@ -68,11 +88,9 @@ class Loader:
         self._order = {
             "samples": len(dataset),
             "chosen": 0 if chosen is None else zlib.crc32(chosen),
-            "batch_size": batch_size,
-            "shuffle": shuffle,
-            "seed": seed,
+            **{name: given[name] for name in ("batch_size", "shuffle", "seed")},
             "run_length": self._native.run_length(),
-            "drop_last": drop_last,
+            "drop_last": given["drop_last"],
         }
 
     @property
