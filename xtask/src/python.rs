@@ -18,6 +18,10 @@ const FOLDER: &str = "bindings/python";
 
 /// Builds wheels.
 const BUILDER: &[&str] = &["maturin>=1.9,<2"];
+/// Compiles and links for an older C library than this machine's.
+const ZIG: &[&str] = &["ziglang"];
+/// Tag of a wheel that runs on all Linux systems since 2019.
+const MANYLINUX: &str = "manylinux_2_28";
 /// Packages of the tests and of the check of types.
 const TEST_PACKAGES: &[&str] = &["numpy", "pandas", "polars", "pyarrow", "h5py", "mypy", "pandas-stubs"];
 /// Packages of the tests with PyTorch and of the notebook: 6 GB.
@@ -88,7 +92,8 @@ fn torch_environment(workspace: &Workspace) -> Result<Venv> {
     Ok(venv)
 }
 
-/// Builds the wheel with the release profile into `target/wheels`.
+/// Builds the wheel with the release profile into `target/wheels`: on Linux for [`MANYLINUX`], or
+/// for this machine's C library where PyPI has no zig for it.
 fn build(workspace: &Workspace) -> Result<()> {
     let venv = Venv::open(workspace.target_dir.join("python"))?;
     venv.ensure("maturin", BUILDER)?;
@@ -99,14 +104,37 @@ fn build(workspace: &Workspace) -> Result<()> {
     let wheels = workspace.target_dir.join("wheels");
     let mut maturin = Command::new(venv.program("maturin"));
     maturin.args(["build", "--release", "--locked", "--out"]).arg(&wheels).current_dir(&folder);
+    if cfg!(target_os = "linux") {
+        match venv.ensure("zig", ZIG) {
+            Ok(()) => {
+                maturin.args(["--zig", "--compatibility", MANYLINUX]);
+                // Another toolchain would not be zig's.
+                maturin.env("CARGO_ZIGBUILD_PYTHON_PATH", venv.python()).env_remove("CMAKE_TOOLCHAIN_FILE");
+            }
+            Err(error) => println!("xtask: the wheel will not be one of {MANYLINUX}: {error:#}"),
+        }
+    }
     let built = with_cmake(&mut maturin, workspace).and_then(succeed);
     for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
         // A copy that stays is in the way of nobody.
         let _ = fs::remove_file(folder.join(name));
     }
     built?;
-    println!("the wheel is in {}", wheels.display());
+    let wheel = newest_in(&wheels)?;
+    let bytes = fs::metadata(&wheel)?.len();
+    println!("{}: {:.1} MB", wheel.display(), bytes as f64 / 1e6);
     Ok(())
+}
+
+/// The file of `folder` that was written last. The name of a wheel ends with its tag.
+fn newest_in(folder: &Path) -> Result<PathBuf> {
+    let mut newest = None;
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry?.path();
+        let written = fs::metadata(&path)?.modified()?;
+        newest = newest.max(Some((written, path)));
+    }
+    newest.map(|(_, path)| path).with_context(|| format!("{} has no file", folder.display()))
 }
 
 /// The module after a build with the dev profile, as a folder for Python's path.
