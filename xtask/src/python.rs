@@ -50,7 +50,11 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
                 _ => module.measure(&environment(&workspace)?, "measure_loader.py", rest),
             }
         }
-        ("stubs", []) => Module::build(&workspace)?.check_types(&environment(&workspace)?),
+        ("stubs", []) => {
+            let module = Module::build(&workspace)?;
+            module.write_stubs()?;
+            module.check_types(&environment(&workspace)?)
+        }
         _ => bail!(
             "expected `python build`, `python test [--torch] [NAME…]`, `python stubs` or `python measure [--torch]`"
         ),
@@ -67,6 +71,7 @@ pub(crate) fn gate(session: &Session) -> Result<()> {
     session.passed.unless_unchanged("python", key, || {
         let module = Module::build(workspace)?;
         let venv = environment(workspace)?;
+        module.require_stubs()?;
         module.check_types(&venv)?;
         module.test(&venv, &[])
     })
@@ -141,6 +146,8 @@ fn newest_in(folder: &Path) -> Result<PathBuf> {
 struct Module<'a> {
     workspace: &'a Workspace,
     path: PathBuf,
+    /// The native part, as the compiler made it.
+    library: PathBuf,
 }
 
 /// Profile of a build.
@@ -175,7 +182,7 @@ impl<'a> Module<'a> {
         let ending = if cfg!(windows) { "pyd" } else { "abi3.so" };
         fs::copy(&built, package.join(format!("_megabatch.{ending}")))
             .with_context(|| format!("cannot copy {}", built.display()))?;
-        Ok(Module { workspace, path })
+        Ok(Module { workspace, path, library: built })
     }
 
     fn python(&self, venv: &Venv) -> Command {
@@ -198,6 +205,40 @@ impl<'a> Module<'a> {
     /// Measures the loader by a script: beside the Rust loop and h5py, or beside PyTorch's.
     fn measure(&self, venv: &Venv, script: &str, arguments: &[String]) -> Result<()> {
         succeed(self.python(venv).arg(script).args(arguments))
+    }
+
+    /// File of the native part's types.
+    fn stubs(&self) -> PathBuf {
+        self.workspace.root.join(FOLDER).join("python/megabatch/_megabatch.pyi")
+    }
+
+    /// Types of the native part, as PyO3 left them in it.
+    fn generated_stubs(&self) -> Result<String> {
+        let module = pyo3_introspection::introspect_cdylib(&self.library, "_megabatch")
+            .with_context(|| format!("{} tells no types", self.library.display()))?;
+        let files = pyo3_introspection::module_stub_files(&module);
+        let text = files.into_values().next().context("the native part has no types")?;
+        Ok(format!("# Written by `cargo xtask python stubs`.\n{text}"))
+    }
+
+    /// Writes the native part's types into the checkout and beside the module.
+    fn write_stubs(&self) -> Result<()> {
+        let text = self.generated_stubs()?;
+        for path in [self.stubs(), self.path.join("megabatch/_megabatch.pyi")] {
+            if !fs::read_to_string(&path).is_ok_and(|old| old == text) {
+                fs::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
+                println!("xtask: {} is another one now", path.display());
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses stubs in the checkout that are not those of the native part.
+    fn require_stubs(&self) -> Result<()> {
+        if fs::read_to_string(self.stubs())? != self.generated_stubs()? {
+            bail!("{} is not what the native part says: run `cargo xtask python stubs`", self.stubs().display());
+        }
+        Ok(())
     }
 
     /// Checks the types of the module, of the tests and of the examples, and the stubs of the

@@ -12,6 +12,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyDict, PyString};
 
+use crate::convert::Arrays;
+
 /// `NPY_FLOAT`.
 const FLOAT32: c_int = 11;
 /// `NPY_LONG` where C's long has 64 bits, else `NPY_LONGLONG`.
@@ -110,7 +112,7 @@ pub(crate) struct HeldBatch {
 }
 
 /// The tables of `batch` by `keys`, and its samples, as arrays.
-pub(crate) fn arrays<'py>(py: Python<'py>, batch: GatheredBatch, keys: &[Py<PyString>]) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn arrays<'py>(py: Python<'py>, batch: GatheredBatch, keys: &[Py<PyString>]) -> PyResult<Arrays<'py>> {
     let numpy = NUMPY.get_or_try_init(py, || Numpy::find(py))?;
     let samples = batch.samples().iter().map(|&sample| sample as i64).collect();
     let held = Bound::new(py, HeldBatch { batch, samples })?;
@@ -125,5 +127,5 @@ pub(crate) fn arrays<'py>(py: Python<'py>, batch: GatheredBatch, keys: &[Py<PySt
     let address = samples.as_ptr().expose_provenance();
     let numbers = Numbers { kind: INT64, address, shape: &shape, strides: &strides };
     dict.set_item(pyo3::intern!(py, "sample"), numpy.read_only(&held, &numbers)?)?;
-    Ok(dict)
+    Ok(Arrays(dict))
 }

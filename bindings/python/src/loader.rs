@@ -7,11 +7,12 @@ use megabatch_run::dataset::{
 };
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule, PyDict, PyString};
+use pyo3::types::{PyBytes, PyString};
 
-use crate::convert::{index_bytes, indices};
+use crate::convert::{Arrays, Named, index_bytes, indices};
 use crate::dataset::Dataset;
 use crate::failure::OrRaise as _;
+use crate::memory::Capsule;
 use crate::{arrays, memory, process};
 
 /// Options of a loader.
@@ -46,13 +47,14 @@ impl Loader {
         dataset: &Dataset,
         samples: Option<&[u8]>,
         keys: Vec<Py<PyString>>,
-        options: Options,
+        options: Named<Options>,
     ) -> PyResult<Self> {
         process::check(py)?;
         let samples: Arc<[usize]> = match samples {
             Some(bytes) => indices(bytes)?.into(),
             None => (0..dataset.file.units()).collect(),
         };
+        let Named(options) = options;
         let Options { seed, run_length, .. } = options;
         let visit = match options.shuffle {
             true => SampleVisit::Shuffled { seed, run_length },
@@ -131,7 +133,7 @@ type Batch<'py> = (Bound<'py, PyBytes>, Vec<Table>);
 #[pymethods]
 impl Epoch {
     /// The next batch as arrays by key; `None` after the last.
-    fn next_arrays<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    fn next_arrays<'py>(&self, py: Python<'py>) -> PyResult<Option<Arrays<'py>>> {
         self.next(py)?.map(|batch| arrays::arrays(py, batch, &self.keys)).transpose()
     }
 
@@ -172,7 +174,7 @@ impl Table {
         max_version: Option<Bound<'py, PyAny>>,
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
-    ) -> PyResult<Bound<'py, PyCapsule>> {
+    ) -> PyResult<Capsule<'py>> {
         drop((stream, max_version));
         if dl_device.is_some_and(|device| device != self.__dlpack_device__()) {
             return Err(PyBufferError::new_err("a batch is in memory of the CPU; copy its tensor to the device"));
