@@ -1,7 +1,7 @@
 """The loader beside the same loop in Rust, and beside h5py on the same files, in turn: samples of five timeframes, 71 kB
 each, shuffled, in batches of 256.
 
-`cargo xtask python measure [ROUNDS [SAMPLES]]`
+`cargo xtask python measure [ROUNDS [SAMPLES [series or windows]]]`
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         print("| file | samples/s | of the Rust loop | h5py, held open |")
         print("| --- | ---: | ---: | ---: |")
-        for layout, compression in (("series", "contiguous"), ("windows", "contiguous"), ("windows", "gzip")):
+        files = (("series", "contiguous"), ("windows", "contiguous"), ("windows", "gzip"))
+        for layout, compression in files:
+            if sys.argv[3:] and layout not in sys.argv[3:]:
+                continue
             path = pathlib.Path(folder) / f"{layout}-{compression}.h5"
             mb.synth.samples(path, samples=samples, layout=layout, compression=compression)
             loader = mb.open(path).loader(BATCH, shuffle=True)

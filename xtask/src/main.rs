@@ -71,7 +71,8 @@ cargo xtask COMMAND
   python test [--torch] [NAME…]
                   its tests, or those whose names have NAME in them; `--torch` in an environment with
                   PyTorch (6 GB), where its tests run too
-  python stubs    its types: mypy in strict mode, and the stubs against the native part
+  python stubs    its types: writes those of the native part, and checks all: mypy in strict mode,
+                  stubtest
   python measure  its loader beside the same loop in Rust, and beside h5py; in release
   mpi [KILLS]     a year of EURUSD minutes from $MEGABATCH_DATA trained by 1 to 4 processes under Open
                   MPI and MPICH, against one alone; 50 or KILLS of them killed with recovery and

@@ -18,6 +18,10 @@ const FOLDER: &str = "bindings/python";
 
 /// Builds wheels.
 const BUILDER: &[&str] = &["maturin>=1.9,<2"];
+/// Compiles and links for an older C library than this machine's.
+const ZIG: &[&str] = &["ziglang"];
+/// Tag of a wheel that runs on all Linux systems since 2019.
+const MANYLINUX: &str = "manylinux_2_28";
 /// Packages of the tests and of the check of types.
 const TEST_PACKAGES: &[&str] = &["numpy", "pandas", "polars", "pyarrow", "h5py", "mypy", "pandas-stubs"];
 /// Packages of the tests with PyTorch and of the notebook: 6 GB.
@@ -46,7 +50,11 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
                 _ => module.measure(&environment(&workspace)?, "measure_loader.py", rest),
             }
         }
-        ("stubs", []) => Module::build(&workspace)?.check_types(&environment(&workspace)?),
+        ("stubs", []) => {
+            let module = Module::build(&workspace)?;
+            module.write_stubs()?;
+            module.check_types(&environment(&workspace)?)
+        }
         _ => bail!(
             "expected `python build`, `python test [--torch] [NAME…]`, `python stubs` or `python measure [--torch]`"
         ),
@@ -63,6 +71,7 @@ pub(crate) fn gate(session: &Session) -> Result<()> {
     session.passed.unless_unchanged("python", key, || {
         let module = Module::build(workspace)?;
         let venv = environment(workspace)?;
+        module.require_stubs()?;
         module.check_types(&venv)?;
         module.test(&venv, &[])
     })
@@ -88,7 +97,8 @@ fn torch_environment(workspace: &Workspace) -> Result<Venv> {
     Ok(venv)
 }
 
-/// Builds the wheel with the release profile into `target/wheels`.
+/// Builds the wheel with the release profile into `target/wheels`: on Linux for [`MANYLINUX`], or
+/// for this machine's C library where PyPI has no zig for it.
 fn build(workspace: &Workspace) -> Result<()> {
     let venv = Venv::open(workspace.target_dir.join("python"))?;
     venv.ensure("maturin", BUILDER)?;
@@ -99,20 +109,45 @@ fn build(workspace: &Workspace) -> Result<()> {
     let wheels = workspace.target_dir.join("wheels");
     let mut maturin = Command::new(venv.program("maturin"));
     maturin.args(["build", "--release", "--locked", "--out"]).arg(&wheels).current_dir(&folder);
+    if cfg!(target_os = "linux") {
+        match venv.ensure("zig", ZIG) {
+            Ok(()) => {
+                maturin.args(["--zig", "--compatibility", MANYLINUX]);
+                // Another toolchain would not be zig's.
+                maturin.env("CARGO_ZIGBUILD_PYTHON_PATH", venv.python()).env_remove("CMAKE_TOOLCHAIN_FILE");
+            }
+            Err(error) => println!("xtask: the wheel will not be one of {MANYLINUX}: {error:#}"),
+        }
+    }
     let built = with_cmake(&mut maturin, workspace).and_then(succeed);
     for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
         // A copy that stays is in the way of nobody.
         let _ = fs::remove_file(folder.join(name));
     }
     built?;
-    println!("the wheel is in {}", wheels.display());
+    let wheel = newest_in(&wheels)?;
+    let bytes = fs::metadata(&wheel)?.len();
+    println!("{}: {:.1} MB", wheel.display(), bytes as f64 / 1e6);
     Ok(())
+}
+
+/// The file of `folder` that was written last. The name of a wheel ends with its tag.
+fn newest_in(folder: &Path) -> Result<PathBuf> {
+    let mut newest = None;
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry?.path();
+        let written = fs::metadata(&path)?.modified()?;
+        newest = newest.max(Some((written, path)));
+    }
+    newest.map(|(_, path)| path).with_context(|| format!("{} has no file", folder.display()))
 }
 
 /// The module after a build with the dev profile, as a folder for Python's path.
 struct Module<'a> {
     workspace: &'a Workspace,
     path: PathBuf,
+    /// The native part, as the compiler made it.
+    library: PathBuf,
 }
 
 /// Profile of a build.
@@ -147,7 +182,7 @@ impl<'a> Module<'a> {
         let ending = if cfg!(windows) { "pyd" } else { "abi3.so" };
         fs::copy(&built, package.join(format!("_megabatch.{ending}")))
             .with_context(|| format!("cannot copy {}", built.display()))?;
-        Ok(Module { workspace, path })
+        Ok(Module { workspace, path, library: built })
     }
 
     fn python(&self, venv: &Venv) -> Command {
@@ -170,6 +205,40 @@ impl<'a> Module<'a> {
     /// Measures the loader by a script: beside the Rust loop and h5py, or beside PyTorch's.
     fn measure(&self, venv: &Venv, script: &str, arguments: &[String]) -> Result<()> {
         succeed(self.python(venv).arg(script).args(arguments))
+    }
+
+    /// File of the native part's types.
+    fn stubs(&self) -> PathBuf {
+        self.workspace.root.join(FOLDER).join("python/megabatch/_megabatch.pyi")
+    }
+
+    /// Types of the native part, as PyO3 left them in it.
+    fn generated_stubs(&self) -> Result<String> {
+        let module = pyo3_introspection::introspect_cdylib(&self.library, "_megabatch")
+            .with_context(|| format!("{} tells no types", self.library.display()))?;
+        let files = pyo3_introspection::module_stub_files(&module);
+        let text = files.into_values().next().context("the native part has no types")?;
+        Ok(format!("# Written by `cargo xtask python stubs`.\n{text}"))
+    }
+
+    /// Writes the native part's types into the checkout and beside the module.
+    fn write_stubs(&self) -> Result<()> {
+        let text = self.generated_stubs()?;
+        for path in [self.stubs(), self.path.join("megabatch/_megabatch.pyi")] {
+            if !fs::read_to_string(&path).is_ok_and(|old| old == text) {
+                fs::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
+                println!("xtask: {} is another one now", path.display());
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses stubs in the checkout that are not those of the native part.
+    fn require_stubs(&self) -> Result<()> {
+        if fs::read_to_string(self.stubs())? != self.generated_stubs()? {
+            bail!("{} is not what the native part says: run `cargo xtask python stubs`", self.stubs().display());
+        }
+        Ok(())
     }
 
     /// Checks the types of the module, of the tests and of the examples, and the stubs of the

@@ -12,7 +12,7 @@ use megabatch_run::text::ByteSize;
 use megabatch_run::{Error, Findings, leak as proof};
 use pyo3::prelude::*;
 
-use crate::convert::{numbers, to_python};
+use crate::convert::{Facts, Named, facts, numbers};
 use crate::failure::{OrRaise as _, exception};
 use crate::host::PythonHost;
 use crate::process;
@@ -34,8 +34,9 @@ pub(crate) struct Columns {
 
 /// Writes bars as CSV.
 #[pyfunction]
-pub(crate) fn write_bars(py: Python<'_>, path: PathBuf, columns: Columns) -> PyResult<()> {
+pub(crate) fn write_bars(py: Python<'_>, path: PathBuf, columns: Named<Columns>) -> PyResult<()> {
     process::check(py)?;
+    let Named(columns) = columns;
     let time_ns: Vec<i64> = numbers(&columns.time_ns)?;
     let prices = [&columns.open, &columns.high, &columns.low, &columns.close];
     let prices = prices.map(|bytes| numbers::<f64>(bytes));
@@ -71,6 +72,24 @@ pub(crate) fn ingest<'py>(
     let host = PythonHost::new(None, None);
     let findings = host.run(py, |host| megabatch_run::ingest::ingest(&recipe, &out, host))?.or_raise(py)?;
     told(py, &findings)
+}
+
+/// Adds the bars of files to the series `out`. `options` are stated to be those that it was made
+/// with.
+#[pyfunction]
+pub(crate) fn append<'py>(
+    py: Python<'py>,
+    bars: Vec<PathBuf>,
+    options: Vec<(String, String)>,
+    out: PathBuf,
+) -> PyResult<Told<'py>> {
+    process::check(py)?;
+    let stated: Vec<String> = options.iter().map(|(name, _)| name.clone()).collect();
+    let options = options.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let recipe = Recipe::from_options(bars, options).or_raise(py)?;
+    let host = PythonHost::new(None, None);
+    let appended = host.run(py, |host| megabatch_run::ingest::append(&recipe, &stated, &out, host))?.or_raise(py)?;
+    told(py, &appended)
 }
 
 /// Proves that no sample of a series file sees the future.
@@ -182,9 +201,9 @@ fn kind(name: &str) -> megabatch_run::Result<GraphKind> {
 
 /// Builds graphs into a file.
 #[pyfunction]
-pub(crate) fn build_graphs<'py>(py: Python<'py>, call: GraphCall) -> PyResult<Told<'py>> {
+pub(crate) fn build_graphs<'py>(py: Python<'py>, call: Named<GraphCall>) -> PyResult<Told<'py>> {
     process::check(py)?;
-    let GraphCall { inputs, kind: name, out, rewire, threads, options, display } = call;
+    let Named(GraphCall { inputs, kind: name, out, rewire, threads, options, display }) = call;
     let (kind, options) = (kind(&name).or_raise(py)?, options.options().or_raise(py)?);
     let request =
         BuildRequest { inputs, kind, place: Place::File(out), options, rewire, widths: Widths::default(), threads };
@@ -214,12 +233,12 @@ pub(crate) fn replay_memory<'py>(
 
 /// Faults of a GPU set-up, and whether training on a GPU is possible.
 #[pyfunction]
-pub(crate) fn doctor<'py>(py: Python<'py>, python: Option<PathBuf>) -> PyResult<(bool, String, Bound<'py, PyAny>)> {
+pub(crate) fn doctor<'py>(py: Python<'py>, python: Option<PathBuf>) -> PyResult<(bool, String, Facts<'py>)> {
     process::check(py)?;
     let options = megabatch_run::doctor::Options { python, fix_script: None };
     let host = PythonHost::new(None, None);
     let findings = host.run(py, |host| megabatch_run::doctor::examine(&options, host))?.or_raise(py)?;
-    Ok((findings.verdict.is_none(), findings.to_string(), to_python(py, &findings.json)?))
+    Ok((findings.verdict.is_none(), findings.to_string(), facts(py, &findings.json)?))
 }
 
 /// Made-up data to write.
@@ -240,9 +259,9 @@ pub(crate) struct SynthCall {
 
 /// Writes made-up bars, shares or samples.
 #[pyfunction]
-pub(crate) fn synthesize<'py>(py: Python<'py>, call: SynthCall) -> PyResult<Told<'py>> {
+pub(crate) fn synthesize<'py>(py: Python<'py>, call: Named<SynthCall>) -> PyResult<Told<'py>> {
     process::check(py)?;
-    let findings = py.detach(|| synthesized(&call)).or_raise(py)?;
+    let findings = py.detach(|| synthesized(&call.0)).or_raise(py)?;
     told(py, &findings)
 }
 

@@ -1,12 +1,61 @@
 //! Values between Rust and Python.
 
 use bytemuck::Pod;
-use pyo3::IntoPyObjectExt as _;
+use std::convert::Infallible;
+
 use pyo3::exceptions::PyRuntimeError;
+use pyo3::inspect::PyStaticExpr;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList};
+use pyo3::{Borrowed, IntoPyObjectExt as _, type_hint_identifier as name, type_hint_subscript as of};
 use serde::Serialize;
 use serde_json::Value;
+
+const STR: PyStaticExpr = name!("builtins", "str");
+const ANY: PyStaticExpr = name!("typing", "Any");
+
+/// A mapping of Python's with values of `T` by their names.
+pub(crate) struct Named<T>(pub(crate) T);
+
+impl<'a, 'py, T: FromPyObject<'a, 'py>> FromPyObject<'a, 'py> for Named<T> {
+    type Error = T::Error;
+
+    const INPUT_TYPE: PyStaticExpr = of!(name!("collections.abc", "Mapping"), STR, ANY);
+
+    fn extract(mapping: Borrowed<'a, 'py, PyAny>) -> Result<Self, Self::Error> {
+        T::extract(mapping).map(Named)
+    }
+}
+
+/// A JSON object as a dict.
+pub(crate) struct Facts<'py>(Bound<'py, PyAny>);
+
+impl<'py> IntoPyObject<'py> for Facts<'py> {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = Infallible;
+
+    const OUTPUT_TYPE: PyStaticExpr = of!(name!("builtins", "dict"), STR, ANY);
+
+    fn into_pyobject(self, _py: Python<'py>) -> Result<Self::Output, Self::Error> {
+        Ok(self.0)
+    }
+}
+
+/// Arrays of numpy by their keys.
+pub(crate) struct Arrays<'py>(pub(crate) Bound<'py, PyDict>);
+
+impl<'py> IntoPyObject<'py> for Arrays<'py> {
+    type Target = PyDict;
+    type Output = Bound<'py, PyDict>;
+    type Error = Infallible;
+
+    const OUTPUT_TYPE: PyStaticExpr = of!(name!("builtins", "dict"), STR, of!(name!("numpy.typing", "NDArray"), ANY));
+
+    fn into_pyobject(self, _py: Python<'py>) -> Result<Self::Output, Self::Error> {
+        Ok(self.0)
+    }
+}
 
 /// A JSON value as Python's own.
 pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
@@ -32,9 +81,19 @@ pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'
     }
 }
 
-/// Something that serializes, as Python's own.
-pub(crate) fn serialized<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
-    to_python(py, &serde_json::to_value(value).map_err(|error| broken(&format!("text that is no JSON: {error}")))?)
+/// Something that serializes as a JSON object, as a dict.
+pub(crate) fn serialized<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Facts<'py>> {
+    facts(py, &serde_json::to_value(value).map_err(|error| broken(&format!("text that is no JSON: {error}")))?)
+}
+
+/// A JSON object as a dict.
+pub(crate) fn facts<'py>(py: Python<'py>, object: &Value) -> PyResult<Facts<'py>> {
+    Ok(Facts(to_python(py, object)?))
+}
+
+/// Entries of a dict.
+pub(crate) fn dict<'py>(entries: Bound<'py, PyDict>) -> Facts<'py> {
+    Facts(entries.into_any())
 }
 
 /// Numbers as bytes that numpy may write to.

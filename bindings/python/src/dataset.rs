@@ -8,7 +8,7 @@ use megabatch_run::dataset::{Dataset as DataFile, Partition, WindowsAt};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
 
-use crate::convert::{bytes_of, index_bytes, serialized};
+use crate::convert::{Facts, bytes_of, index_bytes, serialized};
 use crate::failure::OrRaise as _;
 use crate::process;
 
@@ -38,7 +38,7 @@ impl Dataset {
     }
 
     /// Description of the file.
-    fn facts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    fn facts<'py>(&self, py: Python<'py>) -> PyResult<Facts<'py>> {
         serialized(py, &self.file.facts().or_raise(py)?)
     }
 

@@ -12,6 +12,7 @@ use megabatch_run::predict::{BarSource, FollowRequest, History, LineForm, LineOu
 use megabatch_run::{CheckpointChoice, Error, Findings, Host, Instruments, Observer, Progress, Silent, Work};
 use pyo3::prelude::*;
 
+use crate::convert::Named;
 use crate::failure::{OrRaise as _, exception};
 use crate::process;
 use crate::training::{Told, told};
@@ -81,9 +82,9 @@ type Answer = (Vec<String>, Vec<String>);
 impl Follower {
     /// Opens the model and lets it see the bars before those that come.
     #[new]
-    fn new(py: Python<'_>, call: FollowCall) -> PyResult<Self> {
+    fn new(py: Python<'_>, call: Named<FollowCall>) -> PyResult<Self> {
         process::check(py)?;
-        let request = call.request().or_raise(py)?;
+        let request = call.0.request().or_raise(py)?;
         let ((lines, from), (to, said)) = (channel(), channel());
         let work = move || {
             let notes = Notes(Mutex::new(to.clone()));

@@ -4,6 +4,7 @@
 #![deny(unsafe_code)]
 #![allow(clippy::needless_pass_by_value, reason = "arguments come out of Python by value")]
 
+mod arrays;
 mod commands;
 mod convert;
 mod dataset;
@@ -18,10 +19,8 @@ mod training;
 /// Native functions of megabatch.
 #[pyo3::pymodule]
 mod _megabatch {
-    use pyo3::prelude::*;
-
     #[pymodule_export]
-    use crate::commands::{build_graphs, doctor, ingest, leak, replay_memory, synthesize, write_bars};
+    use crate::commands::{append, build_graphs, doctor, ingest, leak, replay_memory, synthesize, write_bars};
     #[pymodule_export]
     use crate::dataset::Dataset;
     #[pymodule_export]
@@ -31,9 +30,13 @@ mod _megabatch {
     #[pymodule_export]
     use crate::training::{evaluate, export, plan, predict, train, weights};
 
+    /// Version of megabatch.
+    #[pymodule_export]
+    #[allow(non_upper_case_globals, reason = "Python's name of a version")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+
     #[pymodule_init]
-    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    fn init() {
         crate::process::remember();
-        module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

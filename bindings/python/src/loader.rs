@@ -7,12 +7,13 @@ use megabatch_run::dataset::{
 };
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule, PyDict};
+use pyo3::types::{PyBytes, PyString};
 
-use crate::convert::{index_bytes, indices};
+use crate::convert::{Arrays, Named, index_bytes, indices};
 use crate::dataset::Dataset;
 use crate::failure::OrRaise as _;
-use crate::{memory, process};
+use crate::memory::Capsule;
+use crate::{arrays, memory, process};
 
 /// Options of a loader.
 #[derive(FromPyObject)]
@@ -33,18 +34,27 @@ pub(crate) struct Options {
 #[pyclass(frozen, module = "megabatch._megabatch")]
 pub(crate) struct Loader {
     loader: BatchLoader,
+    keys: Arc<[Py<PyString>]>,
 }
 
 #[pymethods]
 impl Loader {
-    /// The batches of `samples`, 64-bit integers; all if `None`.
+    /// The batches of `samples`, 64-bit integers; all if `None`. Their tables have `keys`: those of
+    /// the timeframes, then that of the targets.
     #[new]
-    fn new(py: Python<'_>, dataset: &Dataset, samples: Option<&[u8]>, options: Options) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        dataset: &Dataset,
+        samples: Option<&[u8]>,
+        keys: Vec<Py<PyString>>,
+        options: Named<Options>,
+    ) -> PyResult<Self> {
         process::check(py)?;
         let samples: Arc<[usize]> = match samples {
             Some(bytes) => indices(bytes)?.into(),
             None => (0..dataset.file.units()).collect(),
         };
+        let Named(options) = options;
         let Options { seed, run_length, .. } = options;
         let visit = match options.shuffle {
             true => SampleVisit::Shuffled { seed, run_length },
@@ -60,7 +70,7 @@ impl Loader {
             windows: if options.overlap { WindowView::StridedWherePossible } else { WindowView::Copied },
         };
         let loader = py.detach(|| BatchLoader::new(&dataset.file, samples, options)).or_raise(py)?;
-        Ok(Loader { loader })
+        Ok(Loader { loader, keys: keys.into() })
     }
 
     /// Batches in an epoch.
@@ -77,7 +87,7 @@ impl Loader {
     fn epoch(&self, py: Python<'_>, epoch: u64, first: u64) -> PyResult<Epoch> {
         process::check(py)?;
         let batches = py.detach(|| self.loader.epoch(epoch, first)).or_raise(py)?;
-        Ok(Epoch { batches: Some(Mutex::new(batches)) })
+        Ok(Epoch { batches: Some(Mutex::new(batches)), keys: Arc::clone(&self.keys) })
     }
 
     /// Gathers the batches of `epoch` for nobody, and counts their samples: the speed that Python
@@ -103,6 +113,18 @@ impl Loader {
 pub(crate) struct Epoch {
     /// `None` while it is dropped.
     batches: Option<Mutex<EpochBatches>>,
+    keys: Arc<[Py<PyString>]>,
+}
+
+impl Epoch {
+    fn next(&self, py: Python<'_>) -> PyResult<Option<GatheredBatch>> {
+        process::check(py)?;
+        let next = py.detach(|| {
+            let batches = self.batches.as_ref().expect("an object that is called is not dropped");
+            batches.lock().unwrap_or_else(PoisonError::into_inner).next_batch()
+        });
+        next.or_raise(py)
+    }
 }
 
 /// The samples of a batch, 64-bit integers, and its tables: timeframes, then the targets.
@@ -110,14 +132,14 @@ type Batch<'py> = (Bound<'py, PyBytes>, Vec<Table>);
 
 #[pymethods]
 impl Epoch {
-    /// The next batch; `None` after the last.
-    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Batch<'py>>> {
-        process::check(py)?;
-        let next = py.detach(|| {
-            let batches = self.batches.as_ref().expect("an object that is called is not dropped");
-            batches.lock().unwrap_or_else(PoisonError::into_inner).next_batch()
-        });
-        let Some(batch) = next.or_raise(py)?.map(Arc::new) else { return Ok(None) };
+    /// The next batch as arrays by key; `None` after the last.
+    fn next_arrays<'py>(&self, py: Python<'py>) -> PyResult<Option<Arrays<'py>>> {
+        self.next(py)?.map(|batch| arrays::arrays(py, batch, &self.keys)).transpose()
+    }
+
+    /// The next batch as tables to be taken over; `None` after the last.
+    fn next_tables<'py>(&self, py: Python<'py>) -> PyResult<Option<Batch<'py>>> {
+        let Some(batch) = self.next(py)?.map(Arc::new) else { return Ok(None) };
         let targets = batch.tables() - 1;
         let of_timeframes = (0..targets).map(|k| batch.windows(k));
         let tables = of_timeframes.chain([batch.targets()]).map(|rows| Table { rows, batch: Arc::clone(&batch) });
@@ -134,7 +156,7 @@ impl Drop for Epoch {
     }
 }
 
-/// A table of a batch: windows `[B, T, F]` or targets `[B, K]`.
+/// A table of a batch, windows `[B, T, F]` or targets `[B, K]`, which others take over by DLPack.
 #[pyclass(frozen, module = "megabatch._megabatch")]
 pub(crate) struct Table {
     rows: Rows,
@@ -143,19 +165,6 @@ pub(crate) struct Table {
 
 #[pymethods]
 impl Table {
-    /// numpy's view of the memory, which is read-only.
-    #[getter]
-    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let interface = PyDict::new(py);
-        let Rows { address, shape, strides, .. } = &self.rows;
-        interface.set_item("version", 3)?;
-        interface.set_item("typestr", if cfg!(target_endian = "little") { "<f4" } else { ">f4" })?;
-        interface.set_item("data", (*address, true))?;
-        interface.set_item("shape", pyo3::types::PyTuple::new(py, shape)?)?;
-        interface.set_item("strides", pyo3::types::PyTuple::new(py, strides)?)?;
-        Ok(interface)
-    }
-
     /// The memory as a capsule of DLPack.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
@@ -165,7 +174,7 @@ impl Table {
         max_version: Option<Bound<'py, PyAny>>,
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
-    ) -> PyResult<Bound<'py, PyCapsule>> {
+    ) -> PyResult<Capsule<'py>> {
         drop((stream, max_version));
         if dl_device.is_some_and(|device| device != self.__dlpack_device__()) {
             return Err(PyBufferError::new_err("a batch is in memory of the CPU; copy its tensor to the device"));

@@ -1,14 +1,32 @@
 //! Memory of batches as DLPack has it, <https://dmlc.github.io/dlpack/latest/c_api.html>.
 #![allow(unsafe_code, reason = "DLPack is an interface of C")]
 
+use std::convert::Infallible;
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use megabatch_run::dataset::{GatheredBatch, Rows};
-use pyo3::ffi;
+use pyo3::inspect::PyStaticExpr;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
+use pyo3::{ffi, type_hint_identifier};
+
+/// A capsule of Python's.
+pub(crate) struct Capsule<'py>(Bound<'py, PyCapsule>);
+
+impl<'py> IntoPyObject<'py> for Capsule<'py> {
+    type Target = PyCapsule;
+    type Output = Bound<'py, PyCapsule>;
+    type Error = Infallible;
+
+    // Python has it in `types` since 3.13.
+    const OUTPUT_TYPE: PyStaticExpr = type_hint_identifier!("typing_extensions", "CapsuleType");
+
+    fn into_pyobject(self, _py: Python<'py>) -> Result<Self::Output, Self::Error> {
+        Ok(self.0)
+    }
+}
 
 /// Name of a capsule that nobody has taken; whoever takes it renames it.
 const NAME: &CStr = c"dltensor";
@@ -62,7 +80,7 @@ struct Exported {
 /// Hands the memory of `rows`, a table of `batch`, over to who takes the capsule.
 ///
 /// The batch's memory is never read or written by us again: it may be written by its new owner.
-pub(crate) fn export<'py>(py: Python<'py>, rows: &Rows, batch: &Arc<GatheredBatch>) -> PyResult<Bound<'py, PyCapsule>> {
+pub(crate) fn export<'py>(py: Python<'py>, rows: &Rows, batch: &Arc<GatheredBatch>) -> PyResult<Capsule<'py>> {
     let elements = |bytes: usize| (bytes / size_of::<f32>()) as i64;
     let tensor = DlTensor {
         data: std::ptr::with_exposed_provenance_mut(rows.address),
@@ -85,7 +103,8 @@ pub(crate) fn export<'py>(py: Python<'py>, rows: &Rows, batch: &Arc<GatheredBatc
     let pointer = NonNull::from(Box::leak(exported)).cast::<c_void>();
     // SAFETY: the pointer is that of a DLManagedTensor, the first field of `Exported`, which lives
     // until its deleter is called: by who renames the capsule, or else by `destroy`.
-    unsafe { PyCapsule::new_with_pointer_and_destructor(py, pointer, NAME, Some(destroy)) }
+    let capsule = unsafe { PyCapsule::new_with_pointer_and_destructor(py, pointer, NAME, Some(destroy)) };
+    capsule.map(Capsule)
 }
 
 /// Frees an exported table.

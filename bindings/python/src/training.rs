@@ -13,7 +13,7 @@ use megabatch_run::{ChangedData, CheckpointChoice, Findings, Instruments, Kind, 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::convert::{broken, bytes_of, serialized, to_python};
+use crate::convert::{Facts, Named, broken, bytes_of, dict, facts, serialized};
 use crate::failure::{OrRaise as _, of_kind};
 use crate::host::PythonHost;
 use crate::process;
@@ -79,24 +79,21 @@ impl Asked {
 }
 
 /// Text and JSON of findings.
-pub(crate) type Told<'py> = (String, Bound<'py, PyAny>);
+pub(crate) type Told<'py> = (String, Facts<'py>);
 
 /// Findings as text and Python's own; bad ones raise.
 pub(crate) fn told<'py>(py: Python<'py>, findings: &Findings) -> PyResult<Told<'py>> {
     match findings.verdict {
-        None | Some(Kind::Cancelled) => Ok((findings.to_string(), to_python(py, &findings.json)?)),
+        None | Some(Kind::Cancelled) => Ok((findings.to_string(), facts(py, &findings.json)?)),
         Some(kind) => Err(of_kind(py, kind, &findings.to_string())),
     }
 }
 
 /// The plan of a run: its text, and `plan.json`.
 #[pyfunction]
-pub(crate) fn plan<'py>(
-    py: Python<'py>,
-    job: Job,
-    memory_bytes: Option<usize>,
-) -> PyResult<(String, Bound<'py, PyAny>)> {
+pub(crate) fn plan<'py>(py: Python<'py>, job: Named<Job>, memory_bytes: Option<usize>) -> PyResult<Told<'py>> {
     process::check(py)?;
+    let Named(job) = job;
     let settings = job.settings();
     let Job { data, device, max_steps, .. } = job;
     let request = PlanRequest { settings, data, device, memory_bytes, max_steps, ranks: 1 };
@@ -107,9 +104,9 @@ pub(crate) fn plan<'py>(
 
 /// Trains a model. An exception of a callback comes through once the run has saved a checkpoint.
 #[pyfunction]
-pub(crate) fn train<'py>(py: Python<'py>, call: TrainCall) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn train<'py>(py: Python<'py>, call: Named<TrainCall>) -> PyResult<Facts<'py>> {
     process::check(py)?;
-    let TrainCall { job, out, init, resume, on_event, display } = call;
+    let Named(TrainCall { job, out, init, resume, on_event, display }) = call;
     let settings = job.settings();
     let Job { data, device, max_steps, .. } = job;
     let start = if resume { Start::Resume } else { Start::Anew };
@@ -117,7 +114,7 @@ pub(crate) fn train<'py>(py: Python<'py>, call: TrainCall) -> PyResult<Bound<'py
     let host = PythonHost::new(on_event, display);
     let training = host.run(py, |host| megabatch_run::train::train(&request, host))?.or_raise(py)?;
     let Training { run, steps, is_finished, best_validation, findings, .. } = training;
-    let (text, facts) = told(py, &findings)?;
+    let (text, totals) = told(py, &findings)?;
     let best = best_validation.map(|BestValidation { step, loss }| (step, loss));
     let answer = PyDict::new(py);
     answer.set_item("run", run)?;
@@ -125,14 +122,15 @@ pub(crate) fn train<'py>(py: Python<'py>, call: TrainCall) -> PyResult<Bound<'py
     answer.set_item("is_finished", is_finished)?;
     answer.set_item("best_validation", best)?;
     answer.set_item("text", text)?;
-    answer.set_item("facts", facts)?;
-    Ok(answer)
+    answer.set_item("facts", totals)?;
+    Ok(dict(answer))
 }
 
 /// Errors of a model beside those of baselines.
 #[pyfunction]
-pub(crate) fn evaluate<'py>(py: Python<'py>, asked: Asked, part: Option<&str>) -> PyResult<Told<'py>> {
+pub(crate) fn evaluate<'py>(py: Python<'py>, asked: Named<Asked>, part: Option<&str>) -> PyResult<Told<'py>> {
     process::check(py)?;
+    let Named(asked) = asked;
     let part = match part {
         None => None,
         Some("train") => Some(Part::Train),
@@ -156,11 +154,12 @@ pub(crate) fn evaluate<'py>(py: Python<'py>, asked: Asked, part: Option<&str>) -
 #[pyfunction]
 pub(crate) fn predict<'py>(
     py: Python<'py>,
-    asked: Asked,
+    asked: Named<Asked>,
     samples: Option<(usize, usize)>,
     display: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyDict>> {
+) -> PyResult<Facts<'py>> {
     process::check(py)?;
+    let Named(asked) = asked;
     let samples = samples.map(|(start, end)| Range { start, end });
     let (checkpoint, weights) = (asked.checkpoint(), asked.weights());
     let (changed_data, instruments) = (asked.changed(), asked.instruments());
@@ -180,7 +179,7 @@ pub(crate) fn predict<'py>(
     answer.set_item("instruments", instruments)?;
     answer.set_item("step", step)?;
     answer.set_item("notes", notes)?;
-    Ok(answer)
+    Ok(dict(answer))
 }
 
 /// A tensor: its name, its shape and its numbers.
@@ -211,9 +210,9 @@ pub(crate) struct ExportCall {
 
 /// Writes the model of a run for other programs.
 #[pyfunction]
-pub(crate) fn export<'py>(py: Python<'py>, call: ExportCall) -> PyResult<Told<'py>> {
+pub(crate) fn export<'py>(py: Python<'py>, call: Named<ExportCall>) -> PyResult<Told<'py>> {
     process::check(py)?;
-    let ExportCall { run, out, last_checkpoint, batch, fold_scaler, data, instrument, stateless } = call;
+    let Named(ExportCall { run, out, last_checkpoint, batch, fold_scaler, data, instrument, stateless }) = call;
     let checkpoint = if last_checkpoint { CheckpointChoice::Last } else { CheckpointChoice::Best };
     let onnx = OnnxOptions { batch, fold_scaler, data, instrument, stateless };
     let request = ExportRequest { checkpoint, onnx, ..ExportRequest::new(run, out) };

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pathlib
 import pickle
+import shutil
 
 import h5py
 import megabatch as mb
@@ -86,6 +88,47 @@ class Datasets(InFolder):
         self.assertIsInstance(error, MemoryError)
         with self.assertRaises(AttributeError):
             error.other
+
+
+class Appended(InFolder):
+    def parts(self, cut: int) -> tuple[pathlib.Path, pathlib.Path]:
+        """Files of the bars before `cut` and of the others, which begin a hundred bars earlier."""
+        header, *rows = self.bars().read_text().splitlines(keepends=True)
+        files = self.folder / "EURUSD-old.csv", self.folder / "EURUSD-new.csv"
+        for file, own in zip(files, (rows[:cut], rows[cut - 100 :])):
+            file.write_text(header + "".join(own))
+        return files
+
+    def test_files_are_appended_as_by_the_program(self) -> None:
+        old, new = self.parts(9000)
+        ds = mb.ingest(old, out=self.folder / "series.h5", **BARS)
+        by_program = self.folder / "by-program.h5"
+        shutil.copy(ds.path, by_program)
+        longer = ds.append(new, horizon=3)
+        self.program("ingest", "--append", new, "--out", by_program, "--horizon", 3)
+        self.assertEqual(longer.path.read_bytes(), by_program.read_bytes())
+        self.assertEqual(longer.times[: len(ds)].tolist(), ds.times.tolist())
+        self.assertGreater(len(longer), len(ds))
+        same = longer.append([new])
+        self.assertEqual((len(same), same.path.read_bytes()), (len(longer), by_program.read_bytes()))
+
+    def test_what_contradicts_the_series_is_refused(self) -> None:
+        old, new = self.parts(9000)
+        ds = mb.ingest(old, out=self.folder / "series.h5", **BARS)
+        before = ds.path.read_bytes()
+        with self.assertRaisesRegex(mb.ConfigError, "ingest all files anew") as caught:
+            ds.append(new, horizon=4)
+        self.assertEqual(caught.exception.key, "horizon")
+        with self.assertRaisesRegex(mb.ConfigError, "the nearest is horizon"):
+            ds.append(new, horizn=3)
+        with self.assertRaisesRegex(mb.ConfigError, "takes the whole file"):
+            ds.split()[0].append(new)
+        with self.assertRaises(mb.DataError):
+            ds.append(new.rename(self.folder / "GBPUSD.csv"))
+        self.assertEqual(ds.path.read_bytes(), before)
+        windows = self.series(layout="windows")
+        with self.assertRaises(mb.MegabatchError):
+            windows.append(old)
 
 
 class Graphs(InFolder):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shutil
 from typing import Any
 
 import h5py
@@ -74,6 +75,54 @@ class Frames(InFolder):
         self.assertTrue(folder.exists())
         del part
         self.assertFalse(folder.exists())
+
+    def test_a_frame_is_appended_as_its_file_is_by_the_program(self) -> None:
+        frame = self.frame()
+        out, by_program = self.folder / "own.h5", self.folder / "by-program.h5"
+        ds = mb.ingest(frame[:9000], symbol="EURUSD", out=out, **BARS)
+        shutil.copy(out, by_program)
+        longer = ds.append(frame[8900:])
+        written = self.folder / "own.bars" / "2" / "EURUSD.csv"
+        self.program("ingest", "--append", written, "--out", by_program)
+        self.assertEqual(out.read_bytes(), by_program.read_bytes())
+        self.assertGreater(len(longer), len(ds))
+        mb.leak(longer, samples=2)
+        # Bars that are there already add no file, and neither do bars that are refused.
+        self.assertEqual(len(longer.append(frame[8900:])), len(longer))
+        later = frame[9000:]
+        for wrong, message in [
+            (later.assign(close=later["close"] * 1.001, high=later["high"] * 1.002), "EURUSD"),
+            (later.assign(high=later["high"].where(later.index != later.index[5])), "line 7"),
+            (later.assign(symbol="GBPUSD"), "symbol 'GBPUSD': expected one of .* EURUSD"),
+        ]:
+            with self.assertRaisesRegex(mb.DataError, message):
+                longer.append(wrong)
+        self.assertEqual([file.name for file in (self.folder / "own.bars").iterdir() if file.is_dir()], ["2"])
+        self.assertEqual(out.read_bytes(), by_program.read_bytes())
+
+    def test_frames_of_several_instruments_are_appended(self) -> None:
+        frame = self.frame()
+        both = {name: frame[:9000].assign(symbol=name) for name in ("AAA", "BBB")}
+        ds = mb.ingest(pandas.concat(both.values()), **BARS)
+        longer = ds.append({name: frame[9000:] for name in both}).append(frame[9000:].assign(symbol="AAA"))
+        self.assertEqual((longer.instruments, longer.path), (("AAA", "BBB"), ds.path))
+        self.assertGreater(len(longer), len(ds))
+        self.assertEqual(len(mb.open(longer.path)), len(longer))
+        with self.assertRaisesRegex(mb.DataError, "expected one of .* AAA, BBB"):
+            longer.append(frame[9000:])
+        folder = ds.path.parent
+        del ds
+        self.assertTrue(folder.exists())
+        del longer
+        self.assertFalse(folder.exists())
+
+    def test_a_clock_on_a_wall_is_stated_again(self) -> None:
+        frame = self.frame()
+        wall = frame.assign(time=frame["time"].dt.tz_convert("America/New_York").dt.tz_localize(None))
+        zone = {"zone": "America/New_York"}
+        ds = mb.ingest(wall[:9000], symbol="EURUSD", **zone, **BARS).append(wall[9000:], **zone)
+        expected = mb.ingest(frame[:9000], symbol="EURUSD", **BARS).append(frame[9000:])
+        self.assertEqual(ds.fingerprint(), expected.fingerprint())
 
     def test_several_instruments(self) -> None:
         frame = self.frame()

@@ -7,11 +7,13 @@ import json
 import multiprocessing
 import os
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import h5py
 import megabatch as mb
 import numpy as np
+from megabatch import _megabatch
 from shared import InFolder, resident_bytes
 
 
@@ -21,6 +23,11 @@ def same(one: list[mb.Batch], other: list[mb.Batch]) -> bool:
         return False
     pairs = [(a[key], b[key]) for a, b in zip(one, other) for key in a]
     return all(a.tobytes() == b.tobytes() and a.shape == b.shape for a, b in pairs)
+
+
+def tables_of(loader: mb.Loader) -> Iterator[Any]:
+    """The batches of an epoch as tables that tensors take over."""
+    return loader._batches(_megabatch.Epoch.next_tables)
 
 
 class Batches(InFolder):
@@ -72,16 +79,17 @@ class Batches(InFolder):
 
     def test_dlpack_is_the_same_memory(self) -> None:
         ds = self.series()
-        _, tables = next(iter(ds.loader(32)._tables()))
-        for table in tables:
-            array, shared = np.asarray(table), np.from_dlpack(table)
-            self.assertEqual(array.ctypes.data, shared.ctypes.data)
-            np.testing.assert_array_equal(array, shared)
+        expected = next(iter(ds.loader(32)))
+        _, tables = next(tables_of(ds.loader(32)))
+        for key, table in zip(("M1", "M5", "targets"), tables):
+            shared, again = np.from_dlpack(table), np.from_dlpack(table)
+            self.assertEqual(shared.ctypes.data, again.ctypes.data)
+            np.testing.assert_array_equal(shared, expected[key])
             self.assertEqual(table.__dlpack_device__(), (1, 0))
-        del tables, table, array
+        del tables, table, again
         gc.collect()
         self.assertTrue(np.isfinite(shared).all(), "a tensor keeps its memory")
-        _, tables = next(iter(ds.loader(32, overlap=True)._tables()))
+        _, tables = next(tables_of(ds.loader(32, overlap=True)))
         with self.assertRaisesRegex(BufferError, "leave overlap at False"):
             tables[0].__dlpack__()
         with self.assertRaises(BufferError):
@@ -125,6 +133,8 @@ class Batches(InFolder):
         for options in wrong:
             with self.assertRaises(mb.ConfigError, msg=str(options)):
                 ds.loader(**options)
+        with self.assertRaisesRegex(TypeError, "no option shufle; its options are batch_size, shuffle, seed, "):
+            ds.loader(shufle=True)
 
 
 class States(InFolder):
@@ -231,7 +241,7 @@ class Processes(InFolder):
         taken: list[bytes] = []
 
         def take() -> None:
-            while (batch := native.next()) is not None:
+            while (batch := native.next_tables()) is not None:
                 taken.append(batch[0])
 
         threads = [threading.Thread(target=take) for _ in range(4)]

@@ -26,6 +26,10 @@ class Tensors(InFolder):
             for key, tensor in tensors.items():
                 np.testing.assert_array_equal(np.asarray(tensor), arrays[key])
 
+    def test_tensors_have_memory_of_their_own(self) -> None:
+        with self.assertRaisesRegex(TypeError, "no option overlap"):
+            self.series().torch(64, overlap=True)
+
     def test_states_are_those_of_the_loader(self) -> None:
         ds = self.series()
         batches: Any = ds.torch(64, shuffle=True)

@@ -9,6 +9,7 @@ mod error;
 mod file;
 mod global_heap;
 mod heap_references;
+mod huge_pages;
 mod inspect;
 mod loader;
 mod plan;
@@ -31,6 +32,7 @@ pub use convert::{
 };
 pub use cost::ReadCost;
 pub use error::{Error, LayoutFault, Result};
+pub use huge_pages::vec_in_huge_pages;
 pub use inspect::{
     ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Occurrences, Problem, ProblemKind, Severity,
     TimeSpan, TimeframeInspection, inspect,

@@ -20,7 +20,7 @@ from .errors import (
     MegabatchError,
     NumericError,
 )
-from .loader import Batch, Loader
+from .loader import Batch, Loader, LoaderOptions, TensorOptions
 from .system import Examination, doctor
 from .training import (
     Evaluation,
@@ -53,6 +53,7 @@ __all__ = [
     "ForkError",
     "LeakProof",
     "Loader",
+    "LoaderOptions",
     "MegabatchError",
     "NumericError",
     "Plan",
@@ -60,6 +61,7 @@ __all__ = [
     "Report",
     "Run",
     "Step",
+    "TensorOptions",
     "Timeframe",
     "__version__",
     "doctor",

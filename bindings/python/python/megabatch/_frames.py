@@ -44,8 +44,8 @@ def is_frame(data: object) -> bool:
     return hasattr(data, "__arrow_c_stream__") or type(data).__module__.split(".")[0] in ("pandas", "polars", "pyarrow")
 
 
-def by_symbol(frame: Any, symbol: str | None, zone: str | None) -> dict[str, Bars]:
-    """The bars of each instrument of `frame`."""
+def by_symbol(frame: Any, symbol: str | None, zone: str | None, unnamed: str = "BARS") -> dict[str, Bars]:
+    """The bars of each instrument of `frame`; those of `unnamed` where nothing tells the instrument."""
     if isinstance(frame, Mapping):
         all_bars: dict[str, Bars] = {}
         for name, own in frame.items():
@@ -62,7 +62,7 @@ def by_symbol(frame: Any, symbol: str | None, zone: str | None) -> dict[str, Bar
     is_utc = times.is_utc or zone is None
     symbols = table.symbols()
     if symbols is None:
-        return {symbol or "BARS": Bars(times.time_ns, is_utc, columns)}
+        return {symbol or unnamed: Bars(times.time_ns, is_utc, columns)}
     found: dict[str, Bars] = {}
     for one in dict.fromkeys(symbols.tolist()) if symbol is None else [symbol]:
         own_rows = np.flatnonzero(symbols == one)

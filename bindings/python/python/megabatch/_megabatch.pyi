@@ -1,92 +1,198 @@
-import os
-from collections.abc import Mapping, Sequence
-from typing import Any, final
+# Written by `cargo xtask python stubs`.
+"""
+Native functions of megabatch.
+"""
 
-__all__ = [
-    "Dataset",
-    "Epoch",
-    "Follower",
-    "Loader",
-    "Table",
-    "__version__",
-    "build_graphs",
-    "doctor",
-    "evaluate",
-    "export",
-    "ingest",
-    "leak",
-    "plan",
-    "predict",
-    "replay_memory",
-    "synthesize",
-    "train",
-    "weights",
-    "write_bars",
-]
+from _typeshed import SupportsGetItem
+from collections.abc import Mapping
+from numpy.typing import NDArray
+from os import PathLike
+from typing import Any, Final, SupportsIndex, final
+from typing_extensions import CapsuleType
 
-__version__: str
+__all__ = ["__version__", "Dataset", "Epoch", "Follower", "Loader", "Table", "append", "build_graphs", "doctor", "evaluate", "export", "ingest", "leak", "plan", "predict", "replay_memory", "synthesize", "train", "weights", "write_bars"]
 
-_Path = str | os.PathLike[str]
-_Told = tuple[str, dict[str, Any]]
-_Parts = tuple[bytes, bytes, bytes, int]
+__version__: Final[str]
+"""
+Version of megabatch.
+"""
 
 @final
 class Dataset:
-    def __new__(cls, path: _Path, *, resident: bool) -> Dataset: ...
-    def facts(self) -> dict[str, Any]: ...
-    def units(self) -> int: ...
-    def sample_times(self) -> bytearray | None: ...
-    def sample_instruments(self) -> bytearray | None: ...
-    def fingerprint(self) -> str: ...
-    def split(self, file: _Path | None, set: Sequence[str]) -> _Parts: ...
-    def walk_forward(self, file: _Path | None, set: Sequence[str]) -> list[_Parts]: ...
-
-@final
-class Loader:
-    def __new__(cls, dataset: Dataset, samples: bytes | None, options: Mapping[str, Any]) -> Loader: ...
-    def batches_per_epoch(self) -> int: ...
-    def run_length(self) -> int | None: ...
-    def epoch(self, epoch: int, first: int) -> Epoch: ...
-    def drain(self, epoch: int) -> int: ...
+    """
+    An open data file.
+    """
+    def __new__(cls, /, path: str | PathLike[str], *, resident: bool) -> Dataset: ...
+    def facts(self, /) -> dict[str, Any]:
+        """
+        Description of the file.
+        """
+    def fingerprint(self, /) -> str:
+        """
+        A hash of the numbers of the file.
+        """
+    def sample_instruments(self, /) -> bytearray | None:
+        """
+        Index of each sample's instrument, 32-bit integers.
+        """
+    def sample_times(self, /) -> bytearray | None:
+        """
+        Time of each sample, 64-bit integers, ns since 1970 UTC.
+        """
+    def split(self, /, file: str | PathLike[str] | None, set: SupportsGetItem[int, str]) -> tuple[bytes, bytes, bytes, int]:
+        """
+        The split of training with the settings `set`.
+        """
+    def units(self, /) -> int:
+        """
+        Number of units that a split divides.
+        """
+    def walk_forward(self, /, file: str | PathLike[str] | None, set: SupportsGetItem[int, str]) -> list[tuple[bytes, bytes, bytes, int]]:
+        """
+        The split of each fold of a walk forward.
+        """
 
 @final
 class Epoch:
-    def next(self) -> tuple[bytes, list[Table]] | None: ...
-
-@final
-class Table:
-    @property
-    def __array_interface__(self) -> dict[str, Any]: ...
-    def __dlpack__(
-        self,
-        *,
-        stream: Any = None,
-        max_version: Any = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
-    ) -> Any: ...
-    def __dlpack_device__(self) -> tuple[int, int]: ...
+    """
+    The batches of an epoch.
+    """
+    def next_arrays(self, /) -> dict[str, NDArray[Any]] | None:
+        """
+        The next batch as arrays by key; `None` after the last.
+        """
+    def next_tables(self, /) -> tuple[bytes, list[Table]] | None:
+        """
+        The next batch as tables to be taken over; `None` after the last.
+        """
 
 @final
 class Follower:
-    def __new__(cls, call: Mapping[str, Any]) -> Follower: ...
-    def push(self, lines: bytes) -> tuple[list[str], list[str]]: ...
-    def close(self) -> tuple[tuple[list[str], list[str]], _Told]: ...
+    """
+    A model that follows bars.
+    """
+    def __new__(cls, /, call: Mapping[str, Any]) -> Follower:
+        """
+        Opens the model and lets it see the bars before those that come.
+        """
+    def close(self, /) -> tuple[tuple[list[str], list[str]], tuple[str, dict[str, Any]]]:
+        """
+        Ends the bars: the last predictions and remarks, and the totals.
+        """
+    def push(self, /, lines: SupportsGetItem[int, SupportsIndex]) -> tuple[list[str], list[str]]:
+        """
+        Takes lines of bars, and gives the predictions that they make.
+        """
 
-def build_graphs(call: Mapping[str, Any]) -> _Told: ...
-def doctor(python: _Path | None) -> tuple[bool, str, dict[str, Any]]: ...
-def evaluate(asked: Mapping[str, Any], part: str | None) -> _Told: ...
-def export(call: Mapping[str, Any]) -> _Told: ...
-def ingest(bars: Sequence[_Path], options: Sequence[tuple[str, str]], out: _Path) -> _Told: ...
-def leak(path: _Path, source: Sequence[_Path], samples: int, seed: int, set: Sequence[str]) -> _Told: ...
-def plan(job: Mapping[str, Any], memory_bytes: int | None) -> _Told: ...
-def predict(
-    asked: Mapping[str, Any], samples: tuple[int, int] | None, display: Any
-) -> dict[str, Any]: ...
-def replay_memory(
-    trace: _Path, capacity: str, policies: str, max_split_size: str | None
-) -> _Told: ...
-def synthesize(call: Mapping[str, Any]) -> _Told: ...
-def train(call: Mapping[str, Any]) -> dict[str, Any]: ...
-def weights(run: _Path, last_checkpoint: bool) -> list[tuple[str, list[int], bytearray]]: ...
-def write_bars(path: _Path, columns: Mapping[str, Any]) -> None: ...
+@final
+class Loader:
+    """
+    The batches of samples of a data file.
+    """
+    def __new__(cls, /, dataset: Dataset, samples: bytes | None, keys: SupportsGetItem[int, str], options: Mapping[str, Any]) -> Loader:
+        """
+        The batches of `samples`, 64-bit integers; all if `None`. Their tables have `keys`: those of
+        the timeframes, then that of the targets.
+        """
+    def batches_per_epoch(self, /) -> int:
+        """
+        Batches in an epoch.
+        """
+    def drain(self, /, epoch: SupportsIndex) -> int:
+        """
+        Gathers the batches of `epoch` for nobody, and counts their samples: the speed that Python
+        is measured against.
+        """
+    def epoch(self, /, epoch: SupportsIndex, first: SupportsIndex) -> Epoch:
+        """
+        The batches of `epoch` from the one of number `first` on.
+        """
+    def run_length(self, /) -> int | None:
+        """
+        Consecutive samples that stay together.
+        """
+
+@final
+class Table:
+    """
+    A table of a batch, windows `[B, T, F]` or targets `[B, K]`, which others take over by DLPack.
+    """
+    def __dlpack__(self, /, *, stream: Any | None = None, max_version: Any | None = None, dl_device: tuple[SupportsIndex, SupportsIndex] | None = None, copy: bool | None = None) -> CapsuleType:
+        """
+        The memory as a capsule of DLPack.
+        """
+    def __dlpack_device__(self, /) -> tuple[int, int]:
+        """
+        Type and number of the device.
+        """
+
+def append(bars: SupportsGetItem[int, str | PathLike[str]], options: SupportsGetItem[int, tuple[str, str]], out: str | PathLike[str]) -> tuple[str, dict[str, Any]]:
+    """
+    Adds the bars of files to the series `out`. `options` are stated to be those that it was made
+    with.
+    """
+
+def build_graphs(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """
+    Builds graphs into a file.
+    """
+
+def doctor(python: str | PathLike[str] | None) -> tuple[bool, str, dict[str, Any]]:
+    """
+    Faults of a GPU set-up, and whether training on a GPU is possible.
+    """
+
+def evaluate(asked: Mapping[str, Any], part: str | None) -> tuple[str, dict[str, Any]]:
+    """
+    Errors of a model beside those of baselines.
+    """
+
+def export(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """
+    Writes the model of a run for other programs.
+    """
+
+def ingest(bars: SupportsGetItem[int, str | PathLike[str]], options: SupportsGetItem[int, tuple[str, str]], out: str | PathLike[str]) -> tuple[str, dict[str, Any]]:
+    """
+    Makes a series file of files of bars, with options as `megabatch ingest` names them.
+    """
+
+def leak(path: str | PathLike[str], source: SupportsGetItem[int, str | PathLike[str]], samples: SupportsIndex, seed: SupportsIndex, set: SupportsGetItem[int, str]) -> tuple[str, dict[str, Any]]:
+    """
+    Proves that no sample of a series file sees the future.
+    """
+
+def plan(job: Mapping[str, Any], memory_bytes: SupportsIndex | None) -> tuple[str, dict[str, Any]]:
+    """
+    The plan of a run: its text, and `plan.json`.
+    """
+
+def predict(asked: Mapping[str, Any], samples: tuple[SupportsIndex, SupportsIndex] | None, display: Any | None) -> dict[str, Any]:
+    """
+    Predictions of the samples of a range.
+    """
+
+def replay_memory(trace: str | PathLike[str], capacity: str, policies: str, max_split_size: str | None) -> tuple[str, dict[str, Any]]:
+    """
+    Plays a trace of allocations on memory pools.
+    """
+
+def synthesize(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """
+    Writes made-up bars, shares or samples.
+    """
+
+def train(call: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Trains a model. An exception of a callback comes through once the run has saved a checkpoint.
+    """
+
+def weights(run: str | PathLike[str], last_checkpoint: bool) -> list[tuple[str, list[int], bytearray]]:
+    """
+    The weights of a run.
+    """
+
+def write_bars(path: str | PathLike[str], columns: Mapping[str, Any]) -> None:
+    """
+    Writes bars as CSV.
+    """

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 import torch.utils.data
 
+from . import _megabatch
 from .errors import ForkError
 from .loader import Loader
 
@@ -29,9 +30,8 @@ class TensorBatches(torch.utils.data.IterableDataset[dict[str, torch.Tensor]]):
                 "megabatch gathers batches on all cores itself, and each worker would give all of them: give PyTorch's "
                 "DataLoader num_workers=0"
             )
-        for samples, tables in self.loader._tables():
+        for samples, tables in self.loader._batches(_megabatch.Epoch.next_tables):
             batch = {key: torch.from_dlpack(table) for key, table in zip(self.loader._keys, tables)}
-            batch["targets"] = torch.from_dlpack(tables[-1])
             batch["sample"] = torch.from_numpy(np.frombuffer(samples, dtype=np.int64).copy())
             yield batch
 

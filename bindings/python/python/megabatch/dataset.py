@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import itertools
 import os
 import pathlib
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
@@ -16,12 +18,14 @@ import numpy.typing as npt
 
 from . import _frames, _megabatch, _settings
 from .errors import ConfigError, DataError
-from .loader import Batch, Loader
+from .loader import Batch, Loader, LoaderOptions, TensorOptions
 
 if TYPE_CHECKING:
     import torch.utils.data
+    from typing_extensions import Unpack
 
 StrPath = Union[str, "os.PathLike[str]"]
+_Bars = Union[StrPath, Sequence[StrPath], Mapping[str, Any], Any]
 
 __all__ = ["Dataset", "LeakProof", "Timeframe", "ingest", "leak", "open"]
 
@@ -207,66 +211,56 @@ class Dataset:
         }
         return [self._parts(fold) for fold in self._native.walk_forward(*_settings.sources(settings, {}))]
 
-    def loader(
-        self,
-        batch_size: int = 256,
-        *,
-        shuffle: bool = False,
-        seed: int = 0,
-        run_length: int | None = None,
-        drop_last: bool = False,
-        rank: int = 0,
-        world_size: int = 1,
-        overlap: bool = False,
-        chunk_bytes: int = 64 << 20,
-    ) -> Loader:
-        """Batches of the samples, see `Loader`.
+    def append(self, bars: _Bars, *, symbol: str | None = None, **options: Any) -> Dataset:
+        """Adds bars that came since to a series file, and gives the dataset of the longer file; this one stays as it
+        was.
 
-        Shuffled samples come in the order of training with the same seed: in runs of `run_length` consecutive ones,
-        by default as many as training takes; 1 shuffles fully. With `overlap`, windows that are evenly apart in the
-        bars of an unshuffled series are views of these bars. Samples of a windows file are read ahead in pieces of
-        `chunk_bytes`.
+        `bars` are those of `ingest`. They may overlap the bars of before, where they are equal. Scalers and options
+        stay, and none need be stated again but the `zone` of times that have none. The files that the series was made
+        of are read again; a frame adds one to the folder beside the series.
         """
-        return Loader(
-            self,
-            batch_size=batch_size,
-            shuffle=shuffle,
-            seed=seed,
-            run_length=run_length,
-            drop_last=drop_last,
-            rank=rank,
-            world_size=world_size,
-            overlap=overlap,
-            chunk_bytes=chunk_bytes,
-        )
+        self._require_whole("append")
+        named = _named(options)
+        if not _is_frames(bars):
+            _megabatch.append(_paths(bars), _options({**named, "symbol": symbol}), self._path)
+            return self._again()
+        zone = options.get("zone")
+        # A file of one instrument has its symbol alone.
+        known = self.instruments or tuple(filter(None, [self._facts["symbol"]]))
+        unnamed = known[0] if len(known) == 1 else ""
+        by_symbol = _frames.by_symbol(bars, symbol, None if zone is None else str(zone), unnamed)
+        strange = [name for name in by_symbol if name not in known]
+        if strange:
+            raise DataError(
+                f"symbol {strange[0]!r}: expected one of {self._path}, {', '.join(known)}; a new symbol needs a scaler of "
+                f"its own: ingest all bars anew",
+                column="symbol",
+            )
+        frames = _folder_of_bars(self._path)
+        folder = next(own for n in itertools.count(2) if not (own := frames / str(n)).exists())
+        with _written(by_symbol, folder, self._path) as paths:
+            _, facts = _megabatch.append(paths, _options(named), self._path)
+        if not facts["appended"]["files"]:
+            shutil.rmtree(folder)
+        return self._again()
+
+    def _again(self) -> Dataset:
+        return Dataset(self._path, resident=self._resident, _keeps=self._keeps)
+
+    def loader(self, batch_size: int = 256, **options: Unpack[LoaderOptions]) -> Loader:
+        """Batches of the samples, see `Loader`; `LoaderOptions` says its options."""
+        return Loader(self, batch_size, **options)
 
     def torch(
-        self,
-        batch_size: int = 256,
-        *,
-        shuffle: bool = False,
-        seed: int = 0,
-        run_length: int | None = None,
-        drop_last: bool = False,
-        rank: int = 0,
-        world_size: int = 1,
-        chunk_bytes: int = 64 << 20,
+        self, batch_size: int = 256, **options: Unpack[TensorOptions]
     ) -> torch.utils.data.IterableDataset[dict[str, torch.Tensor]]:
         """The batches of `loader` as tensors, for `torch.utils.data.DataLoader(…, batch_size=None, num_workers=0)` or
-        a loop of its own."""
+        a loop of its own. Its options but `overlap`."""
         from ._torch import batches
 
-        loader = self.loader(
-            batch_size,
-            shuffle=shuffle,
-            seed=seed,
-            run_length=run_length,
-            drop_last=drop_last,
-            rank=rank,
-            world_size=world_size,
-            chunk_bytes=chunk_bytes,
-        )
-        return batches(loader)
+        if "overlap" in options:
+            raise TypeError("tensors have memory of their own, and no option overlap")
+        return batches(self.loader(batch_size, **options))
 
     def __getitem__(self, samples: int | slice | Sequence[int] | npt.NDArray[np.integer[Any]]) -> Batch:
         """The samples of these places, as a batch; a sample of its own has no first dimension."""
@@ -306,9 +300,6 @@ def open(path: StrPath, *, resident: bool = False) -> Dataset:
     return Dataset(path, resident=resident)
 
 
-_Bars = Union[StrPath, Sequence[StrPath], Mapping[str, Any], Any]
-
-
 def ingest(
     bars: _Bars,
     *,
@@ -329,53 +320,80 @@ def ingest(
 
     `options` are those of `megabatch ingest`, with `_` for `-`: `stride=20`, `on_error="repair"`.
     """
-    named = {name.replace("_", "-"): value for name, value in options.items()}
+    named = _named(options)
     named.update({"timeframes": timeframes, "target": target, "horizon": horizon, "features": features})
     keeps = _Temporary() if out is None else None
     file = keeps.path / "series.h5" if keeps else pathlib.Path(os.fspath(out or ""))
-    if not (_frames.is_frame(bars) or isinstance(bars, Mapping)):
-        paths = [bars] if isinstance(bars, (str, os.PathLike)) else list(bars)
-        wrong = [path for path in paths if not isinstance(path, (str, os.PathLike))]
-        if wrong:
-            raise DataError(f"a {type(wrong[0]).__name__} is no path of a file of bars and no frame")
+    if not _is_frames(bars):
         named["symbol"] = symbol
-        _megabatch.ingest([os.path.abspath(path) for path in paths], _options(named), file)
+        _megabatch.ingest(_paths(bars), _options(named), file)
         return Dataset(file, _keeps=keeps)
     zone = options.get("zone")
     by_symbol = _frames.by_symbol(bars, symbol, None if zone is None else str(zone))
-    folder = file.parent / f"{file.stem}.bars"
+    folder = _folder_of_bars(file)
     if out is not None and folder.exists():
         shutil.rmtree(folder)
-    folder.mkdir(parents=True)
-    try:
-        return Dataset(_ingest_frames(by_symbol, named, folder, file), _keeps=keeps)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
-def _ingest_frames(
-    by_symbol: dict[str, _frames.Bars], named: dict[str, Any], folder: pathlib.Path, file: pathlib.Path
-) -> pathlib.Path:
-    paths = []
-    for name, own in by_symbol.items():
-        if not name or os.path.basename(name) != name:
-            raise DataError(f"symbol {name!r}: expected a name that a file may have", column="symbol")
-        paths.append((folder / f"{name}.csv").absolute())
-        _megabatch.write_bars(paths[-1], own.native())
     if len(by_symbol) == 1:
         named["symbol"] = next(iter(by_symbol))
     else:
         named["symbol-pattern"] = "{}"
     named.setdefault("format", "iso")
+    with _written(by_symbol, folder, file) as paths:
+        _megabatch.ingest(paths, _options(named), file)
+    return Dataset(file, _keeps=keeps)
+
+
+def _named(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.replace("_", "-"): value for name, value in options.items()}
+
+
+def _is_frames(bars: _Bars) -> bool:
+    return _frames.is_frame(bars) or isinstance(bars, Mapping)
+
+
+def _paths(bars: _Bars) -> list[str]:
+    """Paths of files of bars."""
+    paths = [bars] if isinstance(bars, (str, os.PathLike)) else list(bars)
+    wrong = [path for path in paths if not isinstance(path, (str, os.PathLike))]
+    if wrong:
+        raise DataError(f"a {type(wrong[0]).__name__} is no path of a file of bars and no frame")
+    return [os.path.abspath(path) for path in paths]
+
+
+def _folder_of_bars(file: pathlib.Path) -> pathlib.Path:
+    """The folder of a series with the bars of its frames."""
+    return file.parent / f"{file.stem}.bars"
+
+
+def _identity(file: pathlib.Path) -> tuple[int, ...] | None:
     try:
-        _megabatch.ingest([os.fspath(path) for path in paths], _options(named), file)
-    except DataError as error:
+        found = file.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+
+
+@contextlib.contextmanager
+def _written(by_symbol: dict[str, _frames.Bars], folder: pathlib.Path, series: pathlib.Path) -> Iterator[list[str]]:
+    """The paths of the bars, written into `folder`, which goes again if an error follows that leaves the file `series`
+    as it was."""
+    before = _identity(series)
+    folder.mkdir(parents=True)
+    paths = []
+    try:
+        for name, own in by_symbol.items():
+            if not name or os.path.basename(name) != name:
+                raise DataError(f"symbol {name!r}: expected a name that a file may have", column="symbol")
+            paths.append(os.path.abspath(folder / f"{name}.csv"))
+            _megabatch.write_bars(paths[-1], own.native())
+        yield paths
+    except BaseException as error:
+        if _identity(series) == before:
+            shutil.rmtree(folder, ignore_errors=True)
         # The file has a header, and counts lines from 1.
-        if isinstance(line := error.fields.get("line"), int):
+        if isinstance(error, DataError) and isinstance(line := error.fields.get("line"), int):
             error.fields["row"] = line - 2
         raise
-    return file
 
 
 def _options(named: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -3,21 +3,62 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
-import numpy as np
 import numpy.typing as npt
 
 from . import _megabatch
 from .errors import ConfigError
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from .dataset import Dataset
 
 Batch = dict[str, npt.NDArray[Any]]
+_T = TypeVar("_T")
 
-__all__ = ["Batch", "Loader"]
+__all__ = ["Batch", "Loader", "LoaderOptions", "TensorOptions"]
+
+
+class TensorOptions(TypedDict, total=False):
+    """Options of a loader whose batches become tensors."""
+
+    shuffle: bool
+    """Samples come in the order of training with the same seed; else in that of the file."""
+    seed: int
+    """Decides the order of shuffled samples, 0 by default."""
+    run_length: int | None
+    """Consecutive samples that stay together when they are shuffled: by default as many as training takes; 1 shuffles
+    fully."""
+    drop_last: bool
+    """Samples at an epoch's end that do not fill a batch are left out."""
+    rank: int
+    """The process whose part of each batch is taken, counted from 0."""
+    world_size: int
+    """Number of processes, 1 by default."""
+    chunk_bytes: int
+    """Bytes that are read ahead at once of samples in a windows file, 64 MiB by default."""
+
+
+class LoaderOptions(TensorOptions, total=False):
+    """Options of a loader."""
+
+    overlap: bool
+    """Windows that are evenly apart in the bars of an unshuffled series are views of these bars."""
+
+
+_DEFAULTS: dict[str, Any] = {
+    "shuffle": False,
+    "seed": 0,
+    "run_length": None,
+    "drop_last": False,
+    "rank": 0,
+    "world_size": 1,
+    "overlap": False,
+    "chunk_bytes": 64 << 20,
+}
 
 
 class Loader:
@@ -28,50 +69,28 @@ class Loader:
     another one. `batch_size` counts the samples of all ranks together, as in training.
     """
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        *,
-        batch_size: int = 256,
-        shuffle: bool = False,
-        seed: int = 0,
-        run_length: int | None = None,
-        drop_last: bool = False,
-        rank: int = 0,
-        world_size: int = 1,
-        overlap: bool = False,
-        chunk_bytes: int = 64 << 20,
-    ) -> None:
-        for name, value in (("batch_size", batch_size), ("seed", seed), ("rank", rank), ("world_size", world_size)):
-            if value < 0:
-                raise ConfigError(f"{name} is {value}: expected 0 or more", key=name)
+    def __init__(self, dataset: Dataset, batch_size: int = 256, **options: Unpack[LoaderOptions]) -> None:
+        if unknown := [name for name in options if name not in _DEFAULTS]:
+            raise TypeError(f"a loader has no option {unknown[0]}; its options are batch_size, {', '.join(_DEFAULTS)}")
+        given = {"batch_size": batch_size, **_DEFAULTS, **options}
+        for name in ("batch_size", "seed", "rank", "world_size"):
+            if given[name] < 0:
+                raise ConfigError(f"{name} is {given[name]}: expected 0 or more", key=name)
         indices = dataset._indices
-        options = {
-            "batch_size": batch_size,
-            "shuffle": shuffle,
-            "seed": seed,
-            "run_length": run_length,
-            "drop_last": drop_last,
-            "rank": rank,
-            "world_size": world_size,
-            "overlap": overlap,
-            "chunk_bytes": chunk_bytes,
-        }
         self._dataset = dataset
-        self._native = _megabatch.Loader(dataset._native, None if indices is None else indices.tobytes(), options)
-        self._keys = [name or "features" for name in dataset.timeframes]
+        self._keys = [*(name or "features" for name in dataset.timeframes), "targets"]
+        chosen = None if indices is None else indices.tobytes()
+        self._native = _megabatch.Loader(dataset._native, chosen, self._keys, given)
         self._epoch = 0
         self._batch = 0
         self._resumes = False
         # What decides the order of samples, whatever the ranks.
         self._order = {
             "samples": len(dataset),
-            "chosen": 0 if indices is None else zlib.crc32(indices.tobytes()),
-            "batch_size": batch_size,
-            "shuffle": shuffle,
-            "seed": seed,
+            "chosen": 0 if chosen is None else zlib.crc32(chosen),
+            **{name: given[name] for name in ("batch_size", "shuffle", "seed")},
             "run_length": self._native.run_length(),
-            "drop_last": drop_last,
+            "drop_last": given["drop_last"],
         }
 
     @property
@@ -100,31 +119,21 @@ class Loader:
         self._epoch, self._batch, self._resumes = epoch, 0, False
 
     def __iter__(self) -> Iterator[Batch]:
-        for samples, tables in self._tables():
-            batch = self._arrays(samples, tables)
-            # Only the caller holds the batch while the next one is gathered.
-            del samples, tables
-            yield batch
-            del batch
+        return self._batches(_megabatch.Epoch.next_arrays)
 
-    def _tables(self) -> Iterator[tuple[bytes, list[_megabatch.Table]]]:
-        """The batches of an epoch before they are arrays."""
+    def _batches(self, take: Callable[[_megabatch.Epoch], _T | None]) -> Iterator[_T]:
+        """The batches of an epoch, as `take` takes them."""
         epoch = self._epoch
         first = self._batch if self._resumes else 0
         self._resumes = False
         self._batch = first
         native = self._native.epoch(epoch, first)
-        while (batch := native.next()) is not None:
+        while (batch := take(native)) is not None:
             self._epoch, self._batch = epoch, self._batch + 1
             yield batch
+            # Only the caller holds the batch while the next one is gathered.
             del batch
         self._epoch, self._batch = epoch + 1, 0
-
-    def _arrays(self, samples: bytes, tables: list[_megabatch.Table]) -> Batch:
-        batch: Batch = {key: np.asarray(table) for key, table in zip(self._keys, tables)}
-        batch["targets"] = np.asarray(tables[-1])
-        batch["sample"] = np.frombuffer(samples, dtype=np.int64)
-        return batch
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader stands, for `load_state_dict` of a loader of any rank and world size."""

@@ -4,12 +4,13 @@
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use megabatch_chunk_io::{SampleSlices, Shape, TimeframeShape};
+use megabatch_chunk_io::{SampleSlices, Shape, TimeframeShape, vec_in_huge_pages};
 
 /// Most sets of tables that are kept for later batches.
 const KEPT_MAX: usize = 4;
 
-/// The tables of some samples: `[n, T, F]` of each timeframe, then the targets `[n, K]`.
+/// The tables of some samples: `[n, T, F]` of each timeframe, then the targets `[n, K]`. Each may
+/// be longer.
 type Tables = Vec<Vec<f32>>;
 
 /// Memory that nobody holds.
@@ -23,10 +24,17 @@ impl MemoryPool {
     pub(super) fn take(self: &Arc<Self>, shape: &Shape, samples: usize) -> BatchMemory {
         let mut tables = self.lock().pop().unwrap_or_default();
         tables.resize_with(shape.timeframes.len() + 1, Vec::new);
-        for (table, width) in tables.iter_mut().zip(widths(shape)) {
-            table.resize(samples * width, 0.0);
+        let lens: Vec<usize> = widths(shape).map(|width| samples * width).collect();
+        for (table, &len) in tables.iter_mut().zip(&lens) {
+            if table.capacity() < len {
+                *table = vec_in_huge_pages(len);
+            }
+            // What was written before stays: a batch that is shorter is followed by a longer one.
+            if table.len() < len {
+                table.resize(len, 0.0);
+            }
         }
-        BatchMemory { tables, pool: Arc::clone(self) }
+        BatchMemory { tables, lens, pool: Arc::clone(self) }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Tables>> {
@@ -37,14 +45,17 @@ impl MemoryPool {
 /// Memory of samples, which returns to its pool when it is dropped.
 pub(super) struct BatchMemory {
     tables: Tables,
+    /// Numbers of each table that are in use.
+    lens: Vec<usize>,
     pool: Arc<MemoryPool>,
 }
 
 impl BatchMemory {
     /// The memory, to be written.
     pub(super) fn slices(&mut self) -> SampleSlices<'_> {
-        let (targets, features) = self.tables.split_last_mut().expect("the last table is that of the targets");
-        SampleSlices { features: features.iter_mut().map(Vec::as_mut_slice).collect(), targets }
+        let mut tables = self.tables.iter_mut().zip(&self.lens).map(|(table, &len)| &mut table[..len]);
+        let targets = tables.next_back().expect("the last table is that of the targets");
+        SampleSlices { features: tables.collect(), targets }
     }
 
     /// The memory, to which nothing is written from now on but by who holds its addresses.
@@ -80,7 +91,7 @@ impl SharedMemory {
 
     /// The `i`-th table.
     pub(super) fn values(&self, i: usize) -> &[f32] {
-        &self.memory.tables[i]
+        &self.memory.tables[i][..self.memory.lens[i]]
     }
 }
 

@@ -9,6 +9,9 @@ use crate::error::Result;
 /// Bytes of a batch from which several threads are faster than one.
 pub(super) const BYTES_MIN: usize = 1 << 18;
 
+/// Parts of a batch for each thread: threads that other work delays are helped out by the others.
+const PARTS_PER_THREAD: usize = 4;
+
 /// Copies `samples` of `source` into `out`, which has their size. Samples in memory are copied by
 /// all threads; those of a file are read by its own.
 pub(super) fn gather(source: &Source, samples: &[usize], out: SampleSlices<'_>) -> Result<()> {
@@ -18,7 +21,8 @@ pub(super) fn gather(source: &Source, samples: &[usize], out: SampleSlices<'_>) 
         source.gather(samples, out)?;
         return Ok(());
     }
-    let part_len = samples.len().div_ceil(threads);
+    let parts = (threads * PARTS_PER_THREAD).min(2 * bytes / BYTES_MIN);
+    let part_len = samples.len().div_ceil(parts);
     let parts = cut(source, out, part_len);
     samples.par_chunks(part_len).zip(parts).try_for_each(|(samples, out)| source.gather(samples, out).map(|_| ()))?;
     Ok(())

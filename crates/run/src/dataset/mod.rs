@@ -50,8 +50,10 @@ pub struct Facts {
     pub timeframes: Vec<TimeframeFacts>,
     /// Number of targets of a sample, K.
     pub targets: usize,
-    /// Names of the instruments; empty where the file names none.
+    /// Names of the instruments; empty where the file has one.
     pub instruments: Vec<String>,
+    /// Symbol of the one instrument, where the file tells it.
+    pub symbol: Option<String>,
     /// Timeframe of the bars that targets count, where the file tells it.
     pub base: Option<String>,
     /// Kind of the targets, such as `log_return`, where the file tells it.
@@ -131,6 +133,7 @@ impl Dataset {
             timeframes: timeframes.collect(),
             targets: samples.shape().outputs,
             instruments: self.data.source().map_or(Vec::new(), |source| source.instruments().to_vec()),
+            symbol: self.text("symbol")?,
             base: self.text("base")?,
             target_kind: self.text("target_kind")?,
             horizon: match self.attribute("horizon_bars")? {
