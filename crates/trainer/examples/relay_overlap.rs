@@ -74,7 +74,7 @@ fn main() -> Result<()> {
 }
 
 /// Part of a batch after which its forward pass is over, as it was measured.
-const FORWARD: f64 = 0.36;
+const FORWARD: f64 = 0.40;
 
 /// Step times by ranks, simulated: a second of computation in 1,024 blocks, ranks of 16 threads, a
 /// million parameters in five timeframes, of which each is done after a fifth of the backward pass.
