@@ -6,10 +6,10 @@
 //! [LATENCY_US]`
 //!
 //! First, when each group of parameters has its gradients, as a part of the time of the fastest of
-//! some batches: on one thread, on two threads with a block each, and on two that share one. Then the
-//! time of the fastest of some steps of two ranks of one thread each, in turn: without a network,
-//! with a relay after the computation, and with one during it. The ranks are threads of this process;
-//! a message arrives when the link's rate and latency let it.
+//! some batches: on one thread, on two threads with a block each, and on two that share one. Then
+//! the time of the fastest of some steps of two ranks of one thread each, in turn: without a
+//! network, with a relay after the computation, and with one during it. The ranks are threads of
+//! this process; a message arrives when the link's rate and latency let it.
 //!
 //! Five timeframes of 48 bars of 8 features, H = 128, blocks of 32 samples.
 //!
@@ -74,7 +74,7 @@ fn main() -> Result<()> {
 }
 
 /// Part of a batch after which its forward pass is over, as it was measured.
-const FORWARD: f64 = 0.36;
+const FORWARD: f64 = 0.40;
 
 /// Step times by ranks, simulated: a second of computation in 1,024 blocks, ranks of 16 threads, a
 /// million parameters in five timeframes, of which each is done after a fifth of the backward pass.
@@ -142,7 +142,7 @@ fn print_readiness(threads: usize, blocks: usize) -> Result<()> {
     let objective = Objective { loss: Loss::Mse, count: samples, position: 0, dropout, scale: 1.0 };
 
     let groups = model.gradient_groups();
-    // Of the fastest batch: its time, that of its forward pass, and those at which groups are final.
+    // The fastest batch: its time, that of its forward pass, and those at which groups are final.
     let mut fastest = (f64::INFINITY, 0.0, Vec::new());
     for _ in 0..BATCHES {
         let ends = Mutex::new(vec![0.0f64; groups.len()]);

@@ -114,9 +114,9 @@ pub(crate) struct StepGradients<'a> {
 const LOCK: &str = "nobody panics with the lock held";
 
 impl<'a> StepGradients<'a> {
-    /// Before any of the blocks is given that are not done. `sum` of rank 0 has the blocks that are,
-    /// and `held` of another rank. Both are as long as the groups at `places` together, which are
-    /// cut into pieces of `piece_len` numbers.
+    /// Gradients of which only the blocks are there that are done: in `sum` on rank 0, and in
+    /// `held` on another rank. Both are as long as the groups at `places` together, which are cut
+    /// into pieces of `piece_len` numbers.
     pub(crate) fn new(
         blocks: OwnBlocks,
         places: &'a [Range<usize>],
@@ -261,8 +261,8 @@ impl Drop for FailedOnDrop<'_, '_> {
 }
 
 impl Group<'_> {
-    /// Adds `block` to the sum when those before it are in it, and then those that were held for it.
-    /// None is held up to `in_turn`.
+    /// Adds `block` to the sum when those before it are in it, and then those that were held for
+    /// it. None is held up to `in_turn`.
     fn add_in_turn(&mut self, block: usize, in_turn: usize, gradients: &[f32]) {
         if block != self.added {
             let at = block - in_turn - 1;

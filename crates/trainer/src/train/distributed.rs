@@ -155,7 +155,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// Relays gradients in another way than by default, for tests and measurements. All ranks do so.
+    /// Relays gradients in another way than by default, for tests and measurements. All ranks do
+    /// so.
     pub fn set_relay(&mut self, relay: Relay) {
         self.team.iter_mut().for_each(|team| team.relay = relay);
     }
@@ -372,7 +373,7 @@ impl Trainer {
         let (is_first, count) = (self.is_first(), schedule.own_blocks_max());
         let at_once = if self.relays_early() { self.engine.blocks_at_once().min(count) } else { 0 };
         let Some(team) = &mut self.team else { return Ok(()) };
-        // Rank 0 adds its own to the sum at once, but for those that are computed before their turn.
+        // Rank 0 adds its own to the sum at once, but for those that come before their turn.
         let count = OwnBlocks { is_first, done: 0, in_turn: count - at_once, count }.held();
         team.blocks.truncate(count);
         self.make_room_for(count)

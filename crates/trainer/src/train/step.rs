@@ -248,8 +248,8 @@ impl Trainer {
     }
 
     /// The first number that is not finite, in the order of computation: the batch, the weights,
-    /// what each layer gives of the batch, the gradients, of which `gradient` is the first. The name
-    /// of its tensor, and its index there.
+    /// what each layer gives of the batch, the gradients, of which `gradient` is the first. The
+    /// name of its tensor, and its index there.
     pub(super) fn locate_non_finite(
         &mut self,
         batch: &BatchView<'_>,
