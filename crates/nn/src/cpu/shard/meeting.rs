@@ -95,7 +95,7 @@ impl Meeting {
                 if self.members[other].steps.load(Ordering::Acquire) >= steps {
                     return true;
                 }
-                // A pause takes 140 cycles on Intel's CPUs since Skylake: the first looks do without.
+                // A pause takes 140 cycles on Intel CPUs since Skylake. The first looks have none.
                 if look >= LOOKS / 2 {
                     std::hint::spin_loop();
                 }
