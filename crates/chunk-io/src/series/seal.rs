@@ -167,7 +167,7 @@ pub fn remove_mark(path: impl AsRef<Path>) -> Result<()> {
 /// verification. `each` hears of the bytes that were read. Returns the hashes of the mark.
 ///
 /// # Errors
-/// Those of [`SeriesFile::check_in_pieces`]; whatever `each` returns; [`Error::Io`] and
+/// Errors of [`SeriesFile::check_in_pieces`]; whatever `each` returns; [`Error::Io`] and
 /// [`Error::Hdf5`] as they say.
 pub(crate) fn seal(
     draft: &Path,

@@ -119,7 +119,7 @@ impl SourceSamples {
     /// and however it is compressed. A series with a mark of verification has it there.
     ///
     /// # Errors
-    /// Those of reading; a cancelled failure where the host ends it.
+    /// Errors of reading; a cancelled failure where the host ends it.
     pub(crate) fn fingerprint(&self, host: &Host<'_>) -> Result<String> {
         self.marked_fingerprint().map_or_else(|| self.fingerprint_of_numbers(host), |known| Ok(known.to_owned()))
     }

@@ -90,7 +90,7 @@ impl StepSums {
 /// The sums of all ranks, in the answer and in the sum of `own`. It may begin before the gradients
 /// of `own` are there, and waits for those of each piece.
 ///
-/// Where a rank failed, every rank's answer names it, and the gradients mean nothing.
+/// Every rank's answer names a rank that failed; the gradients then mean nothing.
 pub(crate) fn relay(peers: &mut dyn Peers, own: &StepGradients<'_>) -> Result<StepSums, PeerLost> {
     let (rank, world) = (peers.rank(), peers.world());
     if world == 1 {
@@ -431,7 +431,7 @@ mod tests {
         }
     }
 
-    /// What is left after the last gradients is the way of the last piece round the ring and on to
+    /// Left after the last gradients is the way of the last piece round the ring and on to
     /// the one before the last rank, where the network has time for those before.
     #[test]
     fn a_relay_is_hidden_but_for_its_last_piece() {

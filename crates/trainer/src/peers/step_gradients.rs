@@ -80,7 +80,7 @@ struct Group<'a> {
     is_held: Vec<bool>,
 }
 
-/// What has come of a rank's part of a step.
+/// Outcome of a rank's part of a step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
     /// The loss sum of each block and its terms.

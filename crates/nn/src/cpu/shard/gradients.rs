@@ -66,7 +66,7 @@ impl<'a> SharedGradients<'a> {
         }
     }
 
-    /// The same of all parameters of a layer.
+    /// Gives the gradients of all parameters of a layer likewise.
     pub(crate) fn complete_layer(&self, slots: &LayerSlots) {
         if self.finals.is_some() {
             let place = slots.place(self.set.lock().expect(LOCK).layout());

@@ -50,7 +50,7 @@ pub(super) fn members(of: Dimensions, purpose: Purpose) -> usize {
     if shares { of.threads.clamp(1, (of.units() / UNITS_MIN).max(1)) } else { 1 }
 }
 
-/// Where the members of one recurrence meet after every step.
+/// Meetings of the members of one recurrence, one after every step.
 #[derive(Debug)]
 pub(super) struct Meeting {
     members: Vec<Published>,

@@ -109,7 +109,7 @@ pub struct BlockSinks<'a> {
     pub finals: Option<FinalSink<'a>>,
 }
 
-/// What a batch is trained on.
+/// A batch with its objective.
 struct BatchWork<'a> {
     batch: &'a BatchView<'a>,
     objective: Objective,
@@ -117,7 +117,7 @@ struct BatchWork<'a> {
     finals: Option<FinalSink<'a>>,
 }
 
-/// What the blocks of a round have in common, which are computed at the same time.
+/// Common input of all blocks of a round, which are computed at the same time.
 #[derive(Clone, Copy)]
 struct RoundWork<'a> {
     weights: Weights<'a>,

@@ -1,0 +1,310 @@
+#![forbid(unsafe_code)]
+
+//! Training by several processes, each with its part of every step.
+//!
+//! ```text
+//! each rank      gradients of its blocks of the step          shared_step.rs
+//! together       the sum over all blocks, in their order,     peers/relay.rs
+//!                while the last blocks are computed
+//! each rank      norm, clip, update, divergence, validation: of the same numbers, to the same end
+//! rank 0         checkpoints
+//! ```
+//!
+//! What one rank alone can do or fail at is settled: all ranks go on, or all have its error.
+
+mod fault;
+mod shared_step;
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use megabatch_nn::model::TensorSet;
+use megabatch_order::Rank;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::Xxh3;
+
+use self::fault::{Fault, encode, failure_of};
+use super::{Run, Trainer, purpose};
+use crate::data::schedule::Schedule;
+use crate::error::{Error, Result};
+use crate::evaluate::predict::{Predictions, Selection, States};
+use crate::evaluate::shared::{self, PredictedBatch, fold, predict_own};
+use crate::evaluate::{Evaluation, EvaluationProgress};
+use crate::peers::exchange::{broadcast_bytes, exchange, first_difference, first_failure};
+use crate::peers::relay::{Relay, broadcast_floats};
+use crate::peers::{PeerLost, Peers};
+use crate::train::checkpoint::{Arithmetic, Resumed, State};
+use crate::train::events::{Event, Observer};
+
+/// Label of the memory for gradients that wait for the sum of the ranks before.
+pub(crate) const BLOCKS: &str = "model/gradients/blocks";
+
+/// Treatment of ranks for which a step has no block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IdleRanks {
+    /// They are refused.
+    #[default]
+    Refuse,
+    /// They wait for the others.
+    Allow,
+}
+
+/// The ranks that train together.
+#[derive(Debug)]
+pub(in crate::train) struct Team {
+    pub(in crate::train) peers: Box<dyn Peers>,
+    idle: IdleRanks,
+    relay: Relay,
+    /// Gradients of this rank's blocks of a step, until the sum over those before them is there. On
+    /// rank 0, blocks that are computed before others whose turn is earlier.
+    blocks: Vec<TensorSet>,
+    /// True if this rank's observer wants the run to end.
+    wants_end: bool,
+    /// True if any rank reads its samples in chunks.
+    pub(in crate::train) has_chunks: bool,
+}
+
+/// A checkpoint that rank 0 has read, without its tensors.
+#[derive(Serialize, Deserialize)]
+struct Restored {
+    path: PathBuf,
+    state: State,
+    updates: u64,
+}
+
+/// Results that all ranks share.
+impl Trainer {
+    /// Trains from now on as one of `peers`. All of them have the same settings, samples, weights
+    /// and checkpoints, which [`Trainer::train`] checks; each computes its part of every step, and
+    /// all have the weights of a trainer that is alone, bit for bit. Rank 0 alone saves
+    /// checkpoints.
+    ///
+    /// All ranks do the same in the same order: [`Trainer::resume`], then [`Trainer::train`].
+    ///
+    /// # Errors
+    /// [`Error::NotDistributed`] for a GPU and for carried state.
+    pub fn join(&mut self, peers: Box<dyn Peers>, idle: IdleRanks) -> Result<()> {
+        if self.config.carry_state {
+            return Err(Error::NotDistributed { setting: "carry_state", value: true.to_string() });
+        }
+        if self.accelerator.is_some() {
+            return Err(Error::NotDistributed { setting: "device", value: self.device().to_string() });
+        }
+        let (relay, blocks) = (Relay::default(), Vec::new());
+        self.team = Some(Team { peers, idle, relay, blocks, wants_end: false, has_chunks: false });
+        Ok(())
+    }
+
+    /// Relays gradients in another way than by default, for tests and measurements. All ranks do
+    /// so.
+    pub fn set_relay(&mut self, relay: Relay) {
+        self.team.iter_mut().for_each(|team| team.relay = relay);
+    }
+
+    /// Goes on alone, as the evaluation after training does.
+    pub fn leave(&mut self) -> Option<Box<dyn Peers>> {
+        self.team.take().map(|team| team.peers)
+    }
+
+    /// The first rank that failed in what is done beside training, and its `failure`; `None` alone,
+    /// and where none did.
+    ///
+    /// # Errors
+    /// [`Error::Peer`].
+    pub fn first_failure(&mut self, failure: Option<&[u8]>) -> Result<Option<(usize, Vec<u8>)>> {
+        let Some(team) = &mut self.team else { return Ok(None) };
+        Ok(first_failure(&mut *team.peers, failure)?)
+    }
+
+    /// This rank of its world.
+    pub(in crate::train) fn rank(&self) -> Rank {
+        self.team.as_ref().map_or_else(Rank::default, |team| {
+            Rank::new(team.peers.rank(), team.peers.world()).expect("a rank of its world")
+        })
+    }
+
+    /// True for the rank that writes checkpoints; also alone.
+    pub fn is_first(&self) -> bool {
+        self.rank().rank() == 0
+    }
+
+    /// `own`, where every rank's is well; else the error of the first rank whose is not.
+    pub(in crate::train) fn settle<T>(&mut self, own: Result<T>) -> Result<T> {
+        let Some(team) = &mut self.team else { return own };
+        if let Err(Error::Peer(_)) = own {
+            return own;
+        }
+        let fault = own.as_ref().err().map(|error| encode(&Fault::of(error)));
+        match first_failure(&mut *team.peers, fault.as_deref())? {
+            None => own,
+            Some((rank, fault)) => Err(failure_of(rank, &fault, team.peers.rank(), own.err())),
+        }
+    }
+
+    /// The result of `work`, which rank 0 alone does.
+    pub(in crate::train) fn by_first<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let done = if self.is_first() { work(self) } else { Ok(None) };
+        self.settle(done)
+    }
+
+    /// The answer of an observer: alone at once, else with the next step, when all ranks know of
+    /// it.
+    pub(in crate::train) fn heard(&mut self, answer: ControlFlow<()>) -> ControlFlow<()> {
+        let Some(team) = &mut self.team else { return answer };
+        team.wants_end |= answer.is_break();
+        ControlFlow::Continue(())
+    }
+
+    /// Sees to it that all ranks train the same, and that each has something to do.
+    pub(in crate::train) fn check_team(&mut self, run: &Run<'_>, schedule: &Schedule) -> Result<()> {
+        let facts = if self.team.is_some() { self.facts(run) } else { return Ok(()) };
+        let has_chunks = run.samples.load_ahead().is_some();
+        let level = self.fallback.level();
+        let team = self.team.as_mut().expect("it is there");
+        let (ranks, rank) = (team.peers.world(), team.peers.rank());
+        let peers = &mut *team.peers;
+        let differs = first_difference(peers, &facts)?;
+        let differs = differs.map(|difference| Error::RanksDiffer {
+            rank,
+            what: difference.name,
+            here: difference.here,
+            first: difference.first,
+        });
+        // All ranks cut what the one with the least memory had to.
+        let own = [u8::try_from(level).unwrap_or(u8::MAX), u8::from(has_chunks)];
+        let (all, _) = exchange(peers, 0, |peers| {
+            let of_rank = |rank| {
+                let mut message = own;
+                peers.broadcast(rank, &mut message).map(|()| message)
+            };
+            (0..ranks).map(of_rank).collect::<Result<Vec<_>, PeerLost>>()
+        })?;
+        team.has_chunks = all.iter().any(|[_, has_chunks]| *has_chunks == 1);
+        let idle = team.idle;
+        self.settle(differs.map_or(Ok(()), Err))?;
+        let limits = self.fallback.cut_to(all.iter().map(|[level, _]| usize::from(*level)).max().unwrap_or(level));
+        if level != self.fallback.level() {
+            self.engine.cut_to(&self.model, limits.batch_size, purpose(&self.config, limits, false));
+        }
+        let blocks = schedule.blocks_of(&schedule.step(0)).len();
+        if ranks > blocks && idle == IdleRanks::Refuse {
+            return Err(Error::TooManyRanks { ranks, blocks });
+        }
+        Ok(())
+    }
+
+    /// Everything by which ranks must be equal, by name.
+    fn facts(&self, run: &Run<'_>) -> Vec<(String, String)> {
+        let settings = serde_json::to_value(&self.config).expect("settings serialize without error");
+        let mut facts = vec![
+            ("arithmetic".to_owned(), Arithmetic::here(self.config.precision).to_string()),
+            ("shape of samples".to_owned(), format!("{:?}", self.model.shape())),
+            ("relay".to_owned(), format!("{:?}", self.team.as_ref().map(|team| team.relay))),
+        ];
+        for (name, value) in settings.as_object().expect("settings are a struct") {
+            // Threads are each machine's own, and change nothing.
+            if name != "threads" {
+                facts.push((format!("`{name}`"), value.to_string()));
+            }
+        }
+        let hash = |indices: &[usize]| {
+            let mut hash = Xxh3::new();
+            indices.iter().for_each(|&index| hash.update(&(index as u64).to_le_bytes()));
+            format!("{} of hash {:016x}", indices.len(), hash.digest())
+        };
+        let mut weights = Xxh3::new();
+        let moments = self.optimizer.moments().into_iter().flat_map(|moments| [&moments.exp_avg, &moments.exp_avg_sq]);
+        let sets = moments.chain([&self.parameters]);
+        sets.flat_map(TensorSet::values).for_each(|value| weights.update(&value.to_le_bytes()));
+        let every = run.checkpoints.map(|checkpoints| checkpoints.every_steps);
+        facts.extend([
+            ("training samples".to_owned(), hash(run.train)),
+            ("validation samples".to_owned(), hash(run.validation)),
+            ("checkpoints".to_owned(), format!("{every:?}")),
+            ("step".to_owned(), self.step.to_string()),
+            ("weights".to_owned(), format!("hash {:016x}", weights.digest())),
+        ]);
+        facts
+    }
+
+    /// What rank 0 read from a checkpoint, on all ranks.
+    pub(in crate::train) fn share_restored(&mut self, own: Option<Resumed>) -> Result<Option<Resumed>> {
+        let Some(team) = &mut self.team else { return Ok(own) };
+        let updates = self.optimizer.steps();
+        let of_first =
+            own.as_ref().map(|resumed| Restored { path: resumed.path.clone(), state: resumed.state.clone(), updates });
+        let is_first = team.peers.rank() == 0;
+        let encoded = is_first.then(|| serde_json::to_vec(&of_first).expect("a state serializes without error"));
+        let parameters = &mut self.parameters;
+        let (moments, updates) = self.optimizer.state_mut();
+        let (restored, _) = exchange(&mut *team.peers, 0, |peers| {
+            let restored = broadcast_bytes(peers, 0, encoded)?;
+            let restored: Option<Restored> = serde_json::from_slice(&restored).expect("a state of the same program");
+            if restored.is_some() {
+                let moments = moments.into_iter().flat_map(|moments| [&mut moments.exp_avg, &mut moments.exp_avg_sq]);
+                for set in moments.chain([parameters]) {
+                    broadcast_floats(peers, 0, set.values_mut())?;
+                }
+            }
+            Ok(restored)
+        })?;
+        Ok(restored.map(|restored| {
+            *updates = restored.updates;
+            own.unwrap_or(Resumed {
+                path: restored.path,
+                state: restored.state,
+                skipped: Vec::new(),
+                skipped_paths: Vec::new(),
+                changed: Vec::new(),
+                other_arithmetic: None,
+            })
+        }))
+    }
+
+    /// True if each rank computes its part of a validation. A warm-up before each stretch of
+    /// samples would be another where a rank's part begins.
+    pub(in crate::train) fn shares_validations(&self, states: States) -> bool {
+        states != States::Stretches && self.team.as_ref().is_some_and(|team| team.peers.world() > 1)
+    }
+
+    /// The evaluation of `selection`, of which each rank computes its part, on all ranks.
+    pub(in crate::train) fn evaluate_together(
+        &mut self,
+        selection: Selection<'_>,
+        states: States,
+        progress: &mut EvaluationProgress<'_>,
+    ) -> Result<Evaluation> {
+        let (rank, loss) = (self.rank(), self.config.loss);
+        let predictions = Predictions { states, ..self.predictions() };
+        let own = predict_own(predictions, selection, loss, rank, progress);
+        let own = self.settle(own)?;
+        let team = self.team.as_mut().expect("an evaluation of several ranks");
+        let (here, world) = (rank.rank(), rank.world());
+        let (batches, _) = exchange(&mut *team.peers, 0, |peers| {
+            let mut own = Some(own);
+            let mut all = Vec::new();
+            for root in 0..world {
+                let of_root = own.take_if(|_| root == here);
+                let message = broadcast_bytes(peers, root, of_root.as_deref().map(shared::encode))?;
+                all.append(&mut of_root.unwrap_or_else(|| shared::decode(&message)));
+            }
+            Ok(all)
+        })?;
+        assert_eq!(batches.iter().map(PredictedBatch::count).sum::<usize>(), selection.indices.len());
+        fold(&self.model, selection, loss, batches, progress)
+    }
+
+    /// Goes on without ranks that are lost, if the ranks that are left can; else gives `lost` back.
+    pub(in crate::train) fn reform(&mut self, lost: PeerLost, observer: &mut Observer<'_>) -> Result<ControlFlow<()>> {
+        let Some(team) = self.team.as_mut().filter(|_| lost.can_reform) else { return Err(lost.into()) };
+        let before = team.peers.world();
+        team.peers.reform()?;
+        let (rank, world) = (team.peers.rank(), team.peers.world());
+        let cause = lost.to_string();
+        let asked = observer(Event::Reformed { step: self.step, rank, world, world_before: before, cause });
+        Ok(self.heard(asked))
+    }
+}

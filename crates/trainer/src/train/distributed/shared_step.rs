@@ -1,0 +1,296 @@
+#![forbid(unsafe_code)]
+
+//! A step of several ranks: each computes its blocks, and the relay adds up the gradients of all.
+
+use std::ops::{ControlFlow, Range};
+
+use megabatch_nn::batch::BatchView;
+use megabatch_nn::cpu::{BlockSinks, BlockSums, Engine, FinalGradients, FinalSink, Totals};
+use megabatch_nn::loss::Objective;
+use megabatch_nn::model::{Model, TensorSet};
+
+use super::fault::{Fault, encode, failure_of};
+use super::{BLOCKS, Team};
+use crate::data::prefetch::BatchFeed;
+use crate::data::schedule::Schedule;
+use crate::error::{Error, Result};
+use crate::peers::PeerLost;
+use crate::peers::exchange::{GO_ON, exchange, first_failure};
+use crate::peers::relay::{StepSums, relay};
+use crate::peers::step_gradients::{Outcome, OwnBlocks, StepGradients};
+use crate::train::Trainer;
+use crate::train::step::{ON_PROCESSOR, StepPlan};
+
+/// This rank's part of a step. Gradients are in the trainer's sum on rank 0, and in the team's
+/// blocks on others, up to the last batch.
+#[derive(Debug, Default)]
+struct OwnPart {
+    losses: Vec<(f64, u64)>,
+    times: Totals,
+}
+
+/// The last batch of a rank's part of a step.
+struct LastBatch<'a> {
+    batch: BatchView<'a>,
+    objective: Objective,
+    /// Its blocks whose gradients the relay takes while they are computed, see
+    /// [`Engine::last_round`]. They are its last ones; none where it waits for all.
+    early: Range<usize>,
+}
+
+/// A number that is not finite in a batch.
+struct NonFinite {
+    /// The batch's loss, without the division by its count.
+    loss: f64,
+    /// The first gradient that is not finite: its tensor, and its index there.
+    gradient: Option<(String, usize)>,
+}
+
+/// The sums of a step that the ranks share, or the loss of one of them.
+type Relayed = std::result::Result<(StepSums, u32), PeerLost>;
+
+impl Trainer {
+    /// Room for the gradients of this rank's blocks of a step.
+    pub(in crate::train) fn make_room_for_blocks(&mut self, schedule: &Schedule) -> Result<()> {
+        let (is_first, count) = (self.is_first(), schedule.own_blocks_max());
+        let at_once = if self.relays_early() { self.engine.blocks_at_once().min(count) } else { 0 };
+        let Some(team) = &mut self.team else { return Ok(()) };
+        // Rank 0 adds its own to the sum at once, but for those that come before their turn.
+        let count = OwnBlocks { is_first, done: 0, in_turn: count - at_once, count }.held();
+        team.blocks.truncate(count);
+        self.make_room_for(count)
+    }
+
+    /// True if the relay takes gradients while others are computed. A single piece is not there
+    /// before all of them are.
+    fn relays_early(&self) -> bool {
+        let len = self.model.layout().len();
+        self.team
+            .as_ref()
+            .is_some_and(|Team { peers, relay, .. }| relay.overlaps && peers.world() > 1 && len > relay.piece_len)
+    }
+
+    /// Room for the gradients of `count` blocks. In dense training there are more where series end.
+    fn make_room_for(&mut self, count: usize) -> Result<()> {
+        let Some(team) = &mut self.team else { return Ok(()) };
+        let scope = self.device.scope(BLOCKS);
+        while team.blocks.len() < count {
+            team.blocks.push(TensorSet::zeros(&scope, self.model.layout())?);
+        }
+        Ok(())
+    }
+
+    /// Computes this rank's blocks of a step up to the last batch, and takes that.
+    fn begin_own<'f>(
+        &mut self,
+        feed: &'f mut BatchFeed<'_>,
+        work: &StepPlan,
+    ) -> Result<(OwnPart, Option<LastBatch<'f>>)> {
+        const NEXT: &str = "the feed has the batches of every step";
+        self.gradients.as_mut().expect(ON_PROCESSOR).clear();
+        self.engine.load(&self.model, &self.parameters);
+        let mut own = OwnPart::default();
+        let Some((last, before)) = work.batches.split_last() else { return Ok((own, None)) };
+        for positions in before {
+            let batch = feed.next()?.expect(NEXT);
+            let objective = work.over(&batch, positions);
+            if let Some(found) = self.accumulate_own(&batch, objective, &mut own)? {
+                return Err(self.not_finite(&batch, objective, found));
+            }
+        }
+        let batch = feed.next()?.expect(NEXT);
+        let objective = work.over(&batch, last);
+        let round = self.engine.last_round(&batch, objective);
+        let early = if self.relays_early() { round } else { round.end..round.end };
+        let last = LastBatch { batch, objective, early };
+        self.make_room_for(self.own_blocks(&own, Some(&last)).held())?;
+        Ok((own, Some(last)))
+    }
+
+    /// This rank's blocks: those of `own`, and of the last batch.
+    fn own_blocks(&self, own: &OwnPart, last: Option<&LastBatch<'_>>) -> OwnBlocks {
+        let (done, early) = (own.losses.len(), last.map_or(0..0, |last| last.early.clone()));
+        OwnBlocks { is_first: self.is_first(), done, in_turn: done + early.start, count: done + early.end }
+    }
+
+    /// Computes the blocks of a batch that is not the last: adds them to the sum on rank 0, and
+    /// keeps them on others.
+    fn accumulate_own(
+        &mut self,
+        batch: &BatchView<'_>,
+        objective: Objective,
+        own: &mut OwnPart,
+    ) -> Result<Option<NonFinite>> {
+        let (is_first, before) = (self.is_first(), own.losses.len());
+        let sum = self.gradients.as_mut().expect(ON_PROCESSOR);
+        let held = &mut self.team.as_mut().expect("a step of several ranks").blocks;
+        let (scope, layout) = (self.device.scope(BLOCKS), self.model.layout());
+        let mut shortage = None;
+        let blocks = &mut |block: BlockSums<'_>| {
+            if is_first {
+                sum.add(block.gradients);
+            } else if shortage.is_none() {
+                // In dense training a block has more parts than one where series end.
+                shortage = hold(held, own.losses.len(), || TensorSet::zeros(&scope, layout), block.gradients);
+            }
+            own.losses.push((block.loss_sum, block.terms as u64));
+        };
+        let sinks = BlockSinks { blocks, finals: None };
+        let times = self.engine.accumulate_blocks(&self.model, &self.parameters, batch, objective, sinks);
+        if let Some(shortage) = shortage {
+            return Err(shortage.into());
+        }
+        own.times.forward += times.forward;
+        own.times.backward += times.backward;
+        let loss: f64 = own.losses[before..].iter().map(|(loss_sum, _)| loss_sum).sum();
+        let first = if is_first {
+            sum.first_non_finite()
+        } else {
+            held[before..own.losses.len()].iter().find_map(TensorSet::first_non_finite)
+        };
+        let gradient = first.map(|(tensor, index)| (tensor.to_owned(), index));
+        let is_fault = !loss.is_finite() || (gradient.is_some() && self.scaler.is_none());
+        Ok(is_fault.then_some(NonFinite { loss, gradient }))
+    }
+
+    /// The error of a batch with a number that is not finite.
+    fn not_finite(&mut self, batch: &BatchView<'_>, objective: Objective, found: NonFinite) -> Error {
+        if let Err(error) = objective.loss.check_rows(batch.targets(), self.model.shape().outputs) {
+            return error.into();
+        }
+        let loss = found.loss / objective.count as f64;
+        let first = self.locate_non_finite(batch, objective, found.gradient);
+        let (tensor, index) = first.unwrap_or_else(|| ("the loss".to_owned(), 0));
+        Error::NotFinite { step: self.step + 1, loss, tensor, index }
+    }
+
+    /// A step of all ranks: their sums, with the gradients in place; the answer to all observers
+    /// before it.
+    pub(in crate::train) fn step_together(
+        &mut self,
+        feed: &mut BatchFeed<'_>,
+        work: Result<StepPlan>,
+    ) -> Result<(StepPlan, Totals, ControlFlow<()>)> {
+        let begun = work.and_then(|work| self.begin_own(feed, &work).map(|(part, last)| (work, part, last)));
+        let (mut own, mut part, last) = match begun {
+            Ok((work, part, last)) => (Ok(work), part, last),
+            Err(error) => (Err(error), OwnPart::default(), None),
+        };
+        let (relayed, found) = self.relay_step(&mut part, last.as_ref(), own.is_err());
+        if let (Some(found), Some(LastBatch { batch, objective, .. })) = (found, &last) {
+            own = Err(self.not_finite(batch, *objective, found));
+        }
+        let (StepSums { loss_sum, terms, failed }, agreed) = relayed?;
+        let team = self.team.as_mut().expect("a step of several ranks");
+        let (rank, world) = (team.peers.rank(), team.peers.world());
+        if failed.is_some() {
+            let fault = own.as_ref().err().map(|error| encode(&Fault::of(error)));
+            let first = first_failure(&mut *team.peers, fault.as_deref())?;
+            let (failed, fault) = first.expect("a rank that failed says so");
+            return Err(failure_of(failed, &fault, rank, own.err()));
+        }
+        let work = own.expect("a rank that failed has said so");
+        let terms = usize::try_from(terms).expect("terms that are counted in memory");
+        let totals = Totals { loss_sum, terms, ..part.times };
+        if world > 1 {
+            self.check_sums(&totals, &work)?;
+        }
+        let asked = if agreed & GO_ON == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        Ok((work, totals, asked))
+    }
+
+    /// Computes the last batch of this rank, and relays the gradients of all ranks as they come.
+    fn relay_step(
+        &mut self,
+        part: &mut OwnPart,
+        last: Option<&LastBatch<'_>>,
+        failed: bool,
+    ) -> (Relayed, Option<NonFinite>) {
+        let (places, is_scaled) = (self.model.gradient_groups(), self.scaler.is_some());
+        // Nothing of a part that failed is added.
+        let (blocks, overlaps) = (self.own_blocks(part, last), self.relays_early() && last.is_some());
+        let team = self.team.as_mut().expect("a step of several ranks");
+        let sum = self.gradients.as_mut().expect(ON_PROCESSOR).values_mut();
+        let held = team.blocks.iter_mut().map(TensorSet::values_mut);
+        let own = StepGradients::new(blocks, &places, team.relay.piece_len, sum, held);
+        let (peers, flags) = (&mut *team.peers, if team.wants_end { 0 } else { GO_ON });
+        let (engine, model, parameters) = (&mut self.engine, &self.model, &self.parameters);
+        let mut compute = || {
+            let guard = own.failed_on_drop();
+            let found = last.and_then(|last| compute_last(engine, model, parameters, last, &own, part));
+            let found = found.filter(|found| !found.loss.is_finite() || !is_scaled);
+            own.finish(Outcome { losses: part.losses.clone(), failed: failed || found.is_some() });
+            drop(guard);
+            found
+        };
+        let mut relayed = || exchange(peers, flags, |peers| relay(peers, &own));
+        if !overlaps {
+            let found = compute();
+            return (relayed(), found);
+        }
+        std::thread::scope(|scope| {
+            let relayed = scope.spawn(relayed);
+            let found = compute();
+            (relayed.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), found)
+        })
+    }
+
+    /// Refuses sums that are not finite though their terms are.
+    fn check_sums(&self, totals: &Totals, work: &StepPlan) -> Result<()> {
+        let gradients = self.gradients.as_ref().expect(ON_PROCESSOR);
+        let first = if self.scaler.is_some() { None } else { gradients.first_non_finite() };
+        if totals.loss_sum.is_finite() && first.is_none() {
+            return Ok(());
+        }
+        let (tensor, index) =
+            first.map_or(("the loss".to_owned(), 0), |(name, index)| (format!("the gradient of {name}"), index));
+        let loss = totals.loss_sum / work.objective.count as f64;
+        Err(Error::NotFinite { step: self.step + 1, loss, tensor, index })
+    }
+}
+
+/// Computes the blocks of the last batch, and gives `own` their gradients: those of the last round
+/// as soon as they are final.
+fn compute_last(
+    engine: &mut Engine,
+    model: &Model,
+    parameters: &TensorSet,
+    LastBatch { batch, objective, early }: &LastBatch<'_>,
+    own: &StepGradients<'_>,
+    part: &mut OwnPart,
+) -> Option<NonFinite> {
+    let before = part.losses.len();
+    let finals = |of: FinalGradients<'_>| own.give_place(before + of.block, &of.range, of.values);
+    let blocks = &mut |block: BlockSums<'_>| {
+        if part.losses.len() < before + early.start {
+            own.give_block(part.losses.len(), block.gradients.values());
+        }
+        part.losses.push((block.loss_sum, block.terms as u64));
+    };
+    let finals: FinalSink<'_> = &finals;
+    let sinks = BlockSinks { blocks, finals: (!early.is_empty()).then_some(finals) };
+    let times = engine.accumulate_blocks(model, parameters, batch, *objective, sinks);
+    part.times.forward += times.forward;
+    part.times.backward += times.backward;
+    let loss: f64 = part.losses[before..].iter().map(|(loss_sum, _)| loss_sum).sum();
+    let gradient = own.first_non_finite().map(|index| model.layout().element(index));
+    let gradient = gradient.map(|(tensor, index)| (tensor.to_owned(), index));
+    (!loss.is_finite() || gradient.is_some()).then_some(NonFinite { loss, gradient })
+}
+
+/// Keeps the gradients of block `at`; the error where there is no memory for them.
+fn hold(
+    held: &mut Vec<TensorSet>,
+    at: usize,
+    zeros: impl FnOnce() -> megabatch_nn::Result<TensorSet>,
+    gradients: &TensorSet,
+) -> Option<megabatch_nn::Error> {
+    if at == held.len() {
+        match zeros() {
+            Ok(block) => held.push(block),
+            Err(error) => return Some(error),
+        }
+    }
+    held[at].values_mut().copy_from_slice(gradients.values());
+    None
+}
