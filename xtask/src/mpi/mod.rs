@@ -19,8 +19,8 @@ use crate::workspace::{Workspace, cargo, succeed};
 const BARS: &str = "forex_m1/DAT_ASCII_EURUSD_M1_2018.csv.gz";
 const KILLS_DEFAULT: u32 = 50;
 const STEPS: u32 = 40;
-/// A model of five timeframes whose gradients are two pieces of the relay, in steps of four reduction
-/// blocks.
+/// A model of five timeframes whose gradients are two pieces of the relay, in steps of four
+/// reduction blocks.
 const SETTINGS: [&str; 6] = [
     "model.hidden=64",
     "model.layers=1",
