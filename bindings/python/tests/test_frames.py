@@ -59,6 +59,10 @@ class Frames(InFolder):
         altered.write_bytes(kept.path.read_bytes())
         with h5py.File(altered, "r+") as file:
             file["series/M1/values"][5, 0] += 1
+        with self.assertRaisesRegex(mb.DataError, "rows 0 to 63 as they were written"):
+            mb.leak(altered, samples=2)
+        with h5py.File(altered, "r+") as file:
+            del file["checksums"]
         with self.assertRaisesRegex(mb.DataError, "/series/M1/values is not what its bars give"):
             mb.leak(altered, samples=2)
         bars.write_text(bars.read_text().replace("1.1", "1.2", 1))
