@@ -58,6 +58,11 @@ pub(crate) fn write_bars(py: Python<'_>, path: PathBuf, columns: Named<Columns>)
     py.detach(|| bars.write_csv(&path)).or_raise(py)
 }
 
+/// Recipe of a series of files of bars.
+fn recipe(py: Python<'_>, bars: Vec<PathBuf>, options: &[(String, String)]) -> PyResult<Recipe> {
+    Recipe::from_options(bars, options.iter().map(|(name, value)| (name.as_str(), value.as_str()))).or_raise(py)
+}
+
 /// Makes a series file of files of bars, with options as `megabatch ingest` names them.
 #[pyfunction]
 pub(crate) fn ingest<'py>(
@@ -67,8 +72,7 @@ pub(crate) fn ingest<'py>(
     out: PathBuf,
 ) -> PyResult<Told<'py>> {
     process::check(py)?;
-    let options = options.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let recipe = Recipe::from_options(bars, options).or_raise(py)?;
+    let recipe = recipe(py, bars, &options)?;
     let host = PythonHost::new(None, None);
     let findings = host.run(py, |host| megabatch_run::ingest::ingest(&recipe, &out, host))?.or_raise(py)?;
     told(py, &findings)
@@ -85,8 +89,7 @@ pub(crate) fn append<'py>(
 ) -> PyResult<Told<'py>> {
     process::check(py)?;
     let stated: Vec<String> = options.iter().map(|(name, _)| name.clone()).collect();
-    let options = options.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let recipe = Recipe::from_options(bars, options).or_raise(py)?;
+    let recipe = recipe(py, bars, &options)?;
     let host = PythonHost::new(None, None);
     let appended = host.run(py, |host| megabatch_run::ingest::append(&recipe, &stated, &out, host))?.or_raise(py)?;
     told(py, &appended)

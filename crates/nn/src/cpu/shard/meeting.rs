@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use super::Dimensions;
 use super::memory::LayerMemory;
 use super::sequence::Sequence;
+use super::tasks::part;
 use crate::cpu::kernel::{PANEL, Place};
 use crate::cpu::step::Purpose;
 
@@ -73,7 +74,7 @@ struct Published {
 impl Meeting {
     /// A meeting of the members of one timeframe.
     pub(super) fn new(of: Dimensions, members: usize) -> Self {
-        let own = |member| 2 * own_panels(member, members, of.units()).len() * of.capacity * PANEL;
+        let own = |member| 2 * part(member, members, of.units()).len() * of.capacity * PANEL;
         let zeros = |len| (0..len).map(|_| AtomicU32::new(0)).collect();
         let published =
             |member| Published { steps: AtomicUsize::new(0), states: [zeros(own(member)), zeros(own(member))] };
@@ -108,13 +109,8 @@ impl Meeting {
     }
 }
 
-/// The panels of units that member `member` of `members` computes.
-fn own_panels(member: usize, members: usize, units: usize) -> Range<usize> {
-    units * member / members..units * (member + 1) / members
-}
-
 /// A thread's part in a recurrence that several share.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct UnitShare {
     meeting: Arc<Meeting>,
     member: usize,
@@ -127,8 +123,9 @@ impl UnitShare {
         (0..meeting.members.len()).map(|member| UnitShare { meeting: meeting.clone(), member })
     }
 
+    /// The panels of units that a member computes.
     fn panels(&self, member: usize, units: usize) -> Range<usize> {
-        own_panels(member, self.meeting.members.len(), units)
+        part(member, self.meeting.members.len(), units)
     }
 
     /// Publishes the own units' part of `states`, hidden and cell, after step `step` of the pass,

@@ -163,7 +163,7 @@ impl TimeframeTasks {
     /// Memory for tasks of `threads` threads, booked on `scope`.
     pub(super) fn new(scope: &Scope, of: Dimensions, purpose: Purpose, threads: usize) -> Result<Self> {
         let cut = Cut::new(of, purpose, threads);
-        let members = if cut.is_some() { 1 } else { meeting::members(of, purpose) };
+        let members = meeting::members(of, purpose);
         let mut tasks = TimeframeTasks {
             of,
             cut,
@@ -247,8 +247,8 @@ impl TimeframeTasks {
     /// none.
     fn share_units(&mut self, shared: bool) {
         let groups = self.groups[..1].iter_mut().chain(&mut self.sharers);
-        let mut shares = UnitShare::of_pass(&self.meeting);
-        groups.for_each(|group| group.sequence.share = shares.next().filter(|_| shared));
+        let mut shares = shared.then(|| UnitShare::of_pass(&self.meeting)).into_iter().flatten();
+        groups.for_each(|group| group.sequence.share = shares.next());
     }
 
     /// The work of a pass over all windows, in rows of a step.
@@ -294,7 +294,7 @@ impl TimeframeTasks {
 }
 
 /// Part `n` of `parts` even ones of 0..total.
-fn part(n: usize, parts: usize, total: usize) -> Range<usize> {
+pub(super) fn part(n: usize, parts: usize, total: usize) -> Range<usize> {
     total * n / parts..total * (n + 1) / parts
 }
 
