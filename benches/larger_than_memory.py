@@ -1,7 +1,8 @@
 """Trains on a file that is larger than the memory that the run may use, and says how much of the time the model waited for data.
 
 The run is put into a control group of its own, version 2 or 1, whose limit also counts the page cache, and the file is dropped from the
-page cache first. Making a control group takes root.
+page cache first. With --read-mb-s the control group also limits the rate of reads from the disk that has the file. Making a control group
+takes root.
 
     cargo build --release
     target/release/megabatch synth windows.h5 --layout windows --samples 20000 --steps 360 --features 167 --compression none
@@ -18,27 +19,42 @@ ROOT = pathlib.Path("/sys/fs/cgroup")
 
 
 class ControlGroup:
-    """A control group with a limit on memory; gone after the block."""
+    """A control group with a limit on memory and, if asked for, one on reads from a disk; gone after the block."""
 
     def __init__(self, limit_bytes):
-        unified = (ROOT / "cgroup.controllers").exists() and "memory" in (ROOT / "cgroup.controllers").read_text()
-        parent, limit, peak = (ROOT, "memory.max", "memory.peak") if unified else (ROOT / "memory", "memory.limit_in_bytes", "memory.max_usage_in_bytes")
-        self.folder = parent / f"megabatch-{os.getpid()}"
-        self.limit, self.peak, self.limit_bytes = self.folder / limit, self.folder / peak, limit_bytes
+        name = f"megabatch-{os.getpid()}"
+        self.is_unified = (ROOT / "cgroup.controllers").exists() and "memory" in (ROOT / "cgroup.controllers").read_text()
+        self.limit_bytes = limit_bytes
+        self.memory = ROOT / name if self.is_unified else ROOT / "memory" / name
+        self.reads = ROOT / name if self.is_unified else ROOT / "blkio" / name
+        self.folders = list(dict.fromkeys([self.memory, self.reads]))
 
     def __enter__(self):
-        self.folder.mkdir()
-        self.limit.write_text(str(self.limit_bytes))
+        for folder in self.folders:
+            folder.mkdir()
+        (self.memory / ("memory.max" if self.is_unified else "memory.limit_in_bytes")).write_text(str(self.limit_bytes))
         return self
 
+    def limit_reads(self, path, bytes_per_s):
+        """Limits reads from the disk that has the file."""
+        device = os.stat(path).st_dev
+        disk = f"{os.major(device)}:{os.minor(device)}"
+        if self.is_unified:
+            (self.reads / "io.max").write_text(f"{disk} rbps={bytes_per_s}")
+        else:
+            (self.reads / "blkio.throttle.read_bps_device").write_text(f"{disk} {bytes_per_s}")
+
     def join(self):
-        (self.folder / "cgroup.procs").write_text(str(os.getpid()))
+        for folder in self.folders:
+            (folder / "cgroup.procs").write_text(str(os.getpid()))
 
     def peak_bytes(self):
-        return int(self.peak.read_text()) if self.peak.exists() else None
+        peak = self.memory / ("memory.peak" if self.is_unified else "memory.max_usage_in_bytes")
+        return int(peak.read_text()) if peak.exists() else None
 
     def __exit__(self, *_):
-        self.folder.rmdir()
+        for folder in self.folders:
+            folder.rmdir()
 
 
 def forget(path):
@@ -55,10 +71,13 @@ def main():
     parser.add_argument("--data", required=True, type=pathlib.Path)
     parser.add_argument("--out", required=True, type=pathlib.Path, help="folder of the run")
     parser.add_argument("--limit-gb", type=float, default=1.0, help="in units of 10^9 bytes")
+    parser.add_argument("--read-mb-s", type=float, help="reads from the disk, in units of 10^6 bytes a second")
     args, more = parser.parse_known_args()
     command = [args.megabatch, "--json", "train", "--data", args.data, "--out", args.out, *more]
     forget(args.data)
     with ControlGroup(int(args.limit_gb * 1e9)) as group:
+        if args.read_mb_s is not None:
+            group.limit_reads(args.data, int(args.read_mb_s * 1e6))
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, preexec_fn=group.join)
         peak_bytes = group.peak_bytes()
     if done.returncode != 0:

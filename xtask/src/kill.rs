@@ -12,7 +12,8 @@ use crate::tools;
 use crate::workspace::{Workspace, cargo};
 
 const RUNS_DEFAULT: &str = "100";
-/// Training in fp32 and in fp16, where the loss scale must resume too; ingest.
+/// Training in fp32, in fp16, where the loss scale must resume too, and on a streamed series; ingest;
+/// append.
 const TESTS: &str = "killed::";
 /// Start of a test's line on its result.
 const RESULT: &str = "killed: ";

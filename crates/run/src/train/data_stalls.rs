@@ -3,6 +3,7 @@
 use megabatch_trainer::{Event, StepEvent, Waits};
 use serde_json::{Value, json};
 
+use crate::adapters::data::Data;
 use super::time_breakdown::{LOSS_MIN_S, SHARE_MAX, STEPS, STEPS_MIN};
 use crate::text::bytes;
 
@@ -20,7 +21,19 @@ enum Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
     Windows,
-    Otherwise,
+    /// A series that is streamed.
+    SeriesInFile,
+    InMemory,
+}
+
+impl Kept {
+    pub(super) fn of(data: &Data) -> Self {
+        match data.samples().streamed_series() {
+            Some(_) => Kept::SeriesInFile,
+            None if data.is_windows() => Kept::Windows,
+            None => Kept::InMemory,
+        }
+    }
 }
 
 /// Watches how long steps wait.
@@ -116,23 +129,26 @@ impl LongWait {
     /// Message for the user.
     pub(super) fn sentence(&self) -> String {
         let rate = (self.bytes_read as f64 / self.seconds) as usize;
-        let series = match self.kept {
-            Kept::Windows => "`megabatch convert` the windows to series, which stay in memory; or ",
-            Kept::Otherwise => "",
+        let first = match (self.kept, self.cause) {
+            (Kept::Windows, _) => "`megabatch convert` the windows to series, which stay in memory; or ",
+            (Kept::SeriesInFile, Cause::Disk) => {
+                "raise training.run_length, so that windows share the bars that are read, or data.cache_gb; or "
+            }
+            (Kept::SeriesInFile | Kept::InMemory, _) => "",
         };
         let (what, advice) = match self.cause {
             Cause::Disk => (
                 format!("reading the file, {} a second", bytes(rate)),
-                format!("{series}put the file on a faster disk"),
+                format!("{first}put the file on a faster disk"),
             ),
             Cause::Decode => (
                 "decode".to_owned(),
                 format!(
-                    "{series}`megabatch convert` to chunks that the order reads whole (`megabatch plan` says which) or without compression"
+                    "{first}`megabatch convert` to chunks that the order reads whole (`megabatch plan` says which) or without compression"
                 ),
             ),
-            Cause::Copy => ("moving values to their place".to_owned(), format!("{series}raise training.run_length")),
-            Cause::Gather => ("putting batches together".to_owned(), format!("{series}raise training.run_length")),
+            Cause::Copy => ("moving values to their place".to_owned(), format!("{first}raise training.run_length")),
+            Cause::Gather => ("putting batches together".to_owned(), format!("{first}raise training.run_length")),
         };
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
         let all = percent(self.share);
@@ -183,6 +199,16 @@ mod tests {
     }
 
     #[test]
+    fn a_streamed_series_on_a_slow_disk_gets_advice_of_its_own() {
+        let slow = Some(Waits { disk: Duration::from_millis(400), ..Waits::default() });
+        let long = told(Kept::SeriesInFile, 100, 0.4, slow);
+        assert!(long[0].1.contains("; raise training.run_length, so that windows share the bars"), "{long:?}");
+        assert!(long[0].1.ends_with("or data.cache_gb; or put the file on a faster disk"), "{long:?}");
+        let decoded = told(Kept::SeriesInFile, 100, 0.67, decoding(0.61));
+        assert!(decoded[0].1.contains("; `megabatch convert` to chunks"), "{decoded:?}");
+    }
+
+    #[test]
     fn short_waits_and_short_runs_are_not_told() {
         assert_eq!(told(Kept::Windows, 450, 0.29, decoding(0.23)), []);
         assert_eq!(told(Kept::Windows, 9, 0.9, decoding(0.8)), []);
@@ -190,7 +216,7 @@ mod tests {
         let fast = |at| StepEvent { samples_per_s: 500.0, ..step(at, 0.09, decoding(0.08)) };
         assert!((1..=10).map(|at| Event::Step(fast(at))).chain([epoch(10)]).all(|event| watch.see(&event).is_none()));
         // An epoch's end is enough of a run.
-        let long = told(Kept::Otherwise, 10, 0.5, None);
+        let long = told(Kept::InMemory, 10, 0.5, None);
         let expected =
             "data: 50 % of the step is putting batches together (50 % is waiting for data); raise training.run_length";
         assert_eq!(long, [(10, expected.to_owned())]);

@@ -92,7 +92,7 @@ impl<'a> Watch<'a> {
             validating: None,
             unit: format!("{}s", Nouns::of(&job.data).unit),
             memory: MemoryWatch::new(job, standing.step),
-            waiting: WaitWatch::new(if job.data.is_windows() { Kept::Windows } else { Kept::Otherwise }),
+            waiting: WaitWatch::new(Kept::of(&job.data)),
             losses: LossWatch::new(job.training.threads, cpu_seconds),
             gpu,
             start: Instant::now(),
