@@ -7,7 +7,7 @@ use megabatch_gpu_core::Buffer;
 
 use super::chains::{Mismatch, Placement, SampleWindows, Tracker};
 use super::journal::{Journal, Record};
-use super::placed_samples::PlacedSamples;
+use super::placed_samples::{PlacedSamples, decode, encode, encoded_bytes, samples_of};
 use super::row_source::RowSource;
 use super::windows_input::WindowsInput;
 use super::work::ConversionContext;
@@ -34,7 +34,7 @@ pub(super) fn scan(
     records: &[Record],
     work: &mut ConversionContext<'_>,
 ) -> Result<PlacedSamples> {
-    let mut placed = PlacedSamples::new(windows_input.forms.clone(), windows_input.samples());
+    let mut placed = PlacedSamples::new(windows_input.forms.clone());
     for record in records {
         replay(&mut placed, windows_input, journal, record)?;
     }
@@ -132,8 +132,7 @@ impl WindowBatch {
         (0..self.samples).map(place).collect()
     }
 
-    /// The payload of the record: its form is that of `decode`, and the new bars of each timeframe
-    /// follow.
+    /// The payload of the record: the placements, then the new bars of each timeframe.
     fn parts(&self, windows_input: &WindowsInput, placements: &[Placement]) -> Vec<Vec<u8>> {
         let mut parts = vec![encode(placements)];
         for (k, (form, buffer)) in windows_input.forms.iter().zip(&self.buffers).enumerate() {
@@ -147,46 +146,27 @@ impl WindowBatch {
     }
 }
 
-/// Count of the samples, u32; then for each its chain, the chain that it follows plus one or 0, and
-/// the new bars of each timeframe.
-fn encode(placements: &[Placement]) -> Vec<u8> {
-    let mut words = vec![placements.len() as u32];
-    for Placement { chain, follows, new_bars } in placements {
-        words.extend([*chain, follows.map_or(0, |follows| follows + 1)]);
-        words.extend(new_bars);
-    }
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
-}
-
 fn replay(
     placed: &mut PlacedSamples,
     windows_input: &WindowsInput,
     journal: &mut Journal,
     record: &Record,
 ) -> Result<()> {
-    let words = |journal: &mut Journal, offset: u64, count: usize| -> Result<Vec<u32>> {
-        let mut bytes = vec![0; count * 4];
-        journal.read(offset, &mut bytes)?;
-        Ok(bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect())
-    };
-    let count = words(journal, record.offset, 1)?[0] as usize;
-    let width = 2 + windows_input.forms.len();
+    let (samples, timeframes) = (samples_of(journal, record.offset)?, windows_input.forms.len());
     let fits = record.kind == PLACEMENTS
         && record.index == placed.samples() as u64
-        && placed.samples() + count <= windows_input.samples()
-        && 4 + 4 * (count * width) as u64 <= record.bytes;
+        && placed.samples() + samples <= windows_input.samples()
+        && encoded_bytes(samples, timeframes) <= record.bytes;
     assert!(fits, "a record whose checksum holds was written for this place in this file");
-    let placement =
-        |words: &[u32]| Placement { chain: words[0], follows: words[1].checked_sub(1), new_bars: words[2..].to_vec() };
-    let placements: Vec<Placement> =
-        words(journal, record.offset + 4, count * width)?.chunks_exact(width).map(placement).collect();
+    let placements = decode(journal, record.offset, samples, timeframes)?;
     enter(placed, windows_input, &placements, record.offset);
     Ok(())
 }
 
 /// Enters placements whose record has its payload at `payload`.
 fn enter(placed: &mut PlacedSamples, windows_input: &WindowsInput, placements: &[Placement], payload: u64) {
-    let mut next = payload + encode(placements).len() as u64;
+    placed.enter_record(payload, placements.len());
+    let mut next = payload + encoded_bytes(placements.len(), windows_input.forms.len());
     let mut offsets = Vec::new();
     for (k, form) in windows_input.forms.iter().enumerate() {
         offsets.push(next);
@@ -221,8 +201,7 @@ fn resume(tracker: &mut Tracker, placed: &PlacedSamples, windows_input: &Windows
         };
         tracker.remember(chain as u32, &placed.chains[chain].new_bars, &sample);
     }
-    let steady = !matches!(placed.chain_of[..], [.., a, b] if a != b);
-    tracker.resume(placed.chains.len(), steady);
+    tracker.resume(placed.chains.len(), placed.is_steady());
     Ok(())
 }
 
@@ -231,14 +210,14 @@ fn probe(windows_input: &WindowsInput, work: &ConversionContext<'_>) -> Result<(
     let samples = windows_input.samples();
     let fitting = (work.batch_bytes() as u64 / sample_bytes(windows_input).max(1)) as usize;
     let mut windows = WindowBatch::new(windows_input, PROBE_SAMPLES.min(fitting.max(2)), work)?;
-    let mut seen = PlacedSamples::new(windows_input.forms.clone(), 0);
+    let mut seen = PlacedSamples::new(windows_input.forms.clone());
     let mut saving = false;
     let last = samples - windows.samples_max;
     for first in (0..PROBES).map(|probe| (samples / PROBES * probe).min(last)) {
         windows.read(windows_input, first)?;
         let placements =
             windows.place(windows_input, &mut Tracker::new(windows_input.tracked(), windows.samples_max))?;
-        seen = PlacedSamples::new(windows_input.forms.clone(), placements.len());
+        seen = PlacedSamples::new(windows_input.forms.clone());
         placements.iter().for_each(|placement| seen.enter(placement, &vec![0; windows_input.forms.len()]));
         let all = |k: usize| seen.bars(k) == windows_input.forms[k].steps * placements.len();
         saving |= !(0..windows_input.forms.len()).all(all);
