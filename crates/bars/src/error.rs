@@ -319,6 +319,20 @@ pub enum Error {
         closest: String,
     },
 
+    /// Bars are shorter than stated, and no file has others.
+    #[error(
+        "{}: {found}, and its bars were stated to be {stated}: each would be taken as closed after it is; state the true timeframe, or leave the file out",
+        path.display()
+    )]
+    ShorterBars {
+        /// The file.
+        path: PathBuf,
+        /// Evidence that its bars are shorter.
+        found: String,
+        /// Stated timeframe.
+        stated: Timeframe,
+    },
+
     /// Longer bars cannot be made from the given ones.
     #[error(
         "{timeframe} bars cannot be made from {base} bars: its length must be a multiple of theirs; leave {timeframe} out of the timeframes"
@@ -430,6 +444,7 @@ impl Error {
             | Error::UnknownDateOrder { path, .. }
             | Error::NoAdjustedClose { path }
             | Error::TooManyRows { path, .. }
+            | Error::ShorterBars { path, .. }
             | Error::NothingLeft { path, .. } => Some(path),
             _ => None,
         }

@@ -28,7 +28,7 @@ use crate::read::profile::BarProfile;
 use crate::read::summary::{FileSummary, ReadSummary};
 use crate::spool::{SpoolWriter, SpooledBars};
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::{RowTime, display_utc};
+use crate::time::timestamp::{RowTime, display_duration, display_utc};
 use crate::time::zone::Zone;
 
 /// Most jumps that are listed; further ones are counted.
@@ -49,16 +49,16 @@ pub struct Recording {
 ///
 /// The files are plain or compressed with gzip, in UTF-8 or UTF-16. Gaps are counted and never
 /// filled. Of files in several timeframes the shortest are read, and the others are compared with
-/// what these make. Beside a stated timeframe those are compared whose bars are evidently longer,
-/// by their spacing or by the file's name; all others are read.
+/// what these make. Beside a stated timeframe those are compared whose bars are evidently longer or
+/// shorter, by their spacing or by the file's name; all others are read.
 ///
 /// # Errors
 /// [`Error::Open`], [`Error::Read`], [`Error::TooManyRows`], [`Error::UnknownFormat`],
 /// [`Error::UnknownDateOrder`], [`Error::ColumnOrder`], [`Error::UnclearColumns`],
 /// [`Error::AnotherHeader`], [`Error::NoAdjustedClose`]; [`Error::BadRow`] for a row that cannot be
 /// used as it stands, under [`OnError::Fail`](crate::OnError::Fail); [`Error::NothingLeft`];
-/// [`Error::UnknownBase`], [`Error::WrongBase`]; [`Error::Overlap`], [`Error::UnlikeBars`],
-/// [`Error::MixedSymbols`] and [`Error::NoFiles`].
+/// [`Error::UnknownBase`], [`Error::WrongBase`], [`Error::ShorterBars`]; [`Error::Overlap`],
+/// [`Error::UnlikeBars`], [`Error::MixedSymbols`] and [`Error::NoFiles`].
 pub fn read<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Recording> {
     read_in(paths, options, &ReadPlace::MEMORY).map(StoredRecording::in_memory)
 }
@@ -137,9 +137,9 @@ pub(crate) fn read_in<P: AsRef<Path>>(
     };
     let sources = paths.iter().map(read_file).collect::<Result<Vec<_>>>()?;
     refuse_nothing(&sources)?;
-    let ByTimeframe { shortest, longer } = ByTimeframe::of(sources, options.base);
-    let mut recording = read_sources(symbol, shortest, options, place)?;
-    for (timeframe, sources) in longer {
+    let ByTimeframe { of_series, others } = ByTimeframe::of(sources, options.base)?;
+    let mut recording = read_sources(symbol, of_series, options, place)?;
+    for (timeframe, sources) in others {
         let paths = sources.iter().map(|source| source.file.path.clone()).collect();
         let of_timeframe = ReadOptions { base: Some(timeframe), ..options.clone() };
         let bars = read_sources(recording.symbol.clone(), sources, &of_timeframe, place)?.bars;
@@ -157,23 +157,46 @@ struct SpacedFile {
 }
 
 impl SpacedFile {
-    /// A timeframe longer than `base` in the file's name, if its bars can be of it.
-    fn named_longer(&self, base: Timeframe) -> Option<Timeframe> {
-        timeframe_of(&self.file.path).filter(|named| *named > base && self.spacings.fits(*named))
+    /// Timeframe of the bars, where they are evidently not of `base`, by their spacing or the
+    /// file's name.
+    fn other_than(&self, base: Timeframe) -> Result<Option<Timeframe>> {
+        match self.spacings.evidently_shorter(base) {
+            None => Ok(self.spacings.evidently_longer(base).or_else(|| self.named_other_than(base))),
+            Some(spacing_ns) => match Timeframe::from_duration_ns(spacing_ns) {
+                None => Err(self.shorter_than(base)),
+                shorter => Ok(shorter),
+            },
+        }
+    }
+
+    /// A timeframe other than `base` in the file's name, if its bars can be of it.
+    fn named_other_than(&self, base: Timeframe) -> Option<Timeframe> {
+        timeframe_of(&self.file.path).filter(|named| *named != base && self.spacings.fits(*named))
+    }
+
+    /// Refusal of bars that are shorter than `stated`.
+    fn shorter_than(&self, stated: Timeframe) -> Error {
+        let found = match self.spacings.evidently_shorter(stated) {
+            Some(spacing_ns) => {
+                format!("most of its bars are less than {stated} apart, such as {}", display_duration(spacing_ns))
+            }
+            None => "its name has a shorter timeframe".to_owned(),
+        };
+        Error::ShorterBars { path: self.file.path.clone(), found, stated }
     }
 }
 
 /// The files of one symbol by the timeframe of their bars.
 struct ByTimeframe {
     /// Files of the series' bars, and those of unknown timeframe.
-    shortest: Vec<SpacedFile>,
-    longer: BTreeMap<Timeframe, Vec<SpacedFile>>,
+    of_series: Vec<SpacedFile>,
+    others: BTreeMap<Timeframe, Vec<SpacedFile>>,
 }
 
 impl ByTimeframe {
-    /// Sorts files by timeframe; the shortest is the stated one, or the shortest of the files'. A
-    /// file that may have bars of a stated one is taken to have them.
-    fn of(sources: Vec<BarFile>, stated: Option<Timeframe>) -> Self {
+    /// Sorts files by timeframe; that of the series is the stated one, or the shortest of the
+    /// files'. A file that may have bars of a stated one is taken to have them.
+    fn of(sources: Vec<BarFile>, stated: Option<Timeframe>) -> Result<Self> {
         let spaced = |file: BarFile| {
             let mut spacings = Spacings::default();
             spacings.add(&file.rows);
@@ -181,23 +204,29 @@ impl ByTimeframe {
         };
         let sources: Vec<SpacedFile> = sources.into_iter().map(spaced).collect();
         let own_of = |source: &SpacedFile| match stated {
-            None => source.spacings.only(),
-            Some(base) => source.spacings.evidently_longer(base).or_else(|| source.named_longer(base)),
+            None => Ok(source.spacings.only()),
+            Some(base) => source.other_than(base),
         };
-        let own: Vec<Option<Timeframe>> = sources.iter().map(own_of).collect();
-        let shortest = stated.or_else(|| own.iter().copied().flatten().min());
-        let mut by_timeframe = ByTimeframe { shortest: Vec::new(), longer: BTreeMap::new() };
+        let own = sources.iter().map(own_of).collect::<Result<Vec<_>>>()?;
+        let base = stated.or_else(|| own.iter().copied().flatten().min());
+        let mut by_timeframe = ByTimeframe { of_series: Vec::new(), others: BTreeMap::new() };
         for (source, own) in sources.into_iter().zip(own) {
-            match own.filter(|own| Some(*own) > shortest) {
-                Some(longer) => by_timeframe.longer.entry(longer).or_default().push(source),
-                None => by_timeframe.shortest.push(source),
+            match own.filter(|own| Some(*own) != base) {
+                Some(other) => by_timeframe.others.entry(other).or_default().push(source),
+                None => by_timeframe.of_series.push(source),
             }
         }
-        // A stated timeframe that no file has is refused when the files are read.
-        if by_timeframe.shortest.is_empty() {
-            by_timeframe.shortest = std::mem::take(&mut by_timeframe.longer).into_values().flatten().collect();
+        if by_timeframe.of_series.is_empty() {
+            let others = std::mem::take(&mut by_timeframe.others);
+            if let (Some(stated), Some((shortest, sources))) = (stated, others.first_key_value())
+                && *shortest < stated
+            {
+                return Err(sources[0].shorter_than(stated));
+            }
+            // Longer bars alone are refused by their spacing when they are read.
+            by_timeframe.of_series = others.into_values().flatten().collect();
         }
-        by_timeframe
+        Ok(by_timeframe)
     }
 }
 

@@ -97,9 +97,9 @@ fn an_offset_in_the_file_counts_whatever_is_stated() {
 
 #[test]
 fn a_stated_base_that_does_not_occur_is_refused() {
-    let text = minutes("00", 5);
-    let options = ReadOptions { base: Some(Timeframe::H1), ..ReadOptions::default() };
-    assert!(matches!(read_texts(&[("EURUSD.csv", &text)], &options), Err(Error::WrongBase { .. })));
+    let text = "2018-07-02 00:00,1,1,1,1,1\n2018-07-02 00:05,1,1,1,1,1\n";
+    let options = ReadOptions { base: Some(Timeframe::M1), ..ReadOptions::default() };
+    assert!(matches!(read_texts(&[("EURUSD.csv", text)], &options), Err(Error::WrongBase { .. })));
 }
 
 #[test]
@@ -292,4 +292,47 @@ fn beside_a_stated_timeframe_bars_are_left_out_only_where_they_are_evidently_lon
     // A file of one bar has the stated timeframe, and none of its own.
     let files = [("EURUSD_1.csv", base.as_str()), ("EURUSD_2.csv", &rows(700, 1, 1))];
     assert_eq!(read_texts(&files, &stated).unwrap().bars.len(), 601);
+}
+
+/// 30 minutes beside 12 bars of M5 gave 36 bars of M5, and 30 minutes with one gap of five gave 30.
+#[test]
+fn beside_a_stated_timeframe_shorter_bars_are_compared_and_never_read() {
+    let bars = |minutes: &[usize], step: usize| -> String {
+        let row = |&minute: &usize| {
+            let (open, close) = (1.0 + minute as f64 / 100.0, 1.0 + (minute + step) as f64 / 100.0);
+            format!("2018-07-02 {:02}:{:02},{open},{close},{open},{close},1\n", minute / 60, minute % 60)
+        };
+        minutes.iter().map(row).collect()
+    };
+    let fives = bars(&(0..12).map(|bar| bar * 5).collect::<Vec<_>>(), 5);
+    let read_beside = |name: &str, minutes: &[usize], step| {
+        let files = [("EURUSD_M5.csv", &*fives), (name, &*bars(minutes, step))];
+        read_texts(&files, &ReadOptions { base: Some(Timeframe::M5), ..ReadOptions::default() })
+    };
+    let series = read_texts(&[("EURUSD_M5.csv", &fives)], &ReadOptions::default()).unwrap().bars;
+    let thirty: Vec<usize> = (20..50).collect();
+    for (name, minutes, step, same, different, not_covered) in [
+        ("EURUSD_all.csv", &thirty[..], 1, 6, 0, 6),
+        ("EURUSD_all.csv", &thirty, 2, 0, 6, 6),
+        ("EURUSD_M1.csv", &[20, 21], 1, 0, 0, 12),
+    ] {
+        let Recording { bars, summary, .. } = read_beside(name, minutes, step).unwrap();
+        assert_eq!((&bars, summary.files.len(), summary.compared.len()), (&series, 1, 1), "{name}");
+        let compared = &summary.compared[0];
+        let found = (compared.same, compared.different.count, compared.not_covered);
+        assert_eq!((compared.timeframe, found), (Timeframe::M1, (same, different, not_covered)), "{name}");
+        let line = format!("{name}: M1 bars compared with 12 bars of M5 and not read: {same} the same");
+        assert!(summary.to_string().contains(&line), "{summary}");
+        let warned = summary.warnings.iter().any(|text| text.contains("6 of 6 M5 bars have other prices than the M1"));
+        assert_eq!(warned, different > 0, "{summary}");
+    }
+    let said = read_beside("EURUSD_all.csv", &[20, 22, 24, 26, 28], 2).unwrap_err().to_string();
+    assert!(said.contains("EURUSD_all.csv: most of its bars are less than M5 apart, such as 2 min"), "{said}");
+
+    let with_a_gap: Vec<usize> = (0..15).chain(19..34).collect();
+    for (name, minutes) in [("EURUSD_all.csv", &with_a_gap[..]), ("EURUSD_M1.csv", &[20, 21])] {
+        let stated = ReadOptions { base: Some(Timeframe::M5), ..ReadOptions::default() };
+        let said = read_texts(&[(name, &bars(minutes, 1))], &stated).unwrap_err().to_string();
+        assert!(said.contains(name) && said.contains("stated to be M5") && said.contains("true timeframe"), "{said}");
+    }
 }

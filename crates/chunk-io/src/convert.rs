@@ -45,8 +45,8 @@ pub struct ConvertOptions {
     pub storage: StorageChoice,
     /// Name that a timeframe without one gets in a series; `features` if `None`.
     pub timeframe: Option<String>,
-    /// Approximate bytes of values in memory at a time. Indices and times of the samples, which
-    /// every open file has in memory, come on top.
+    /// Approximate bytes of values and indices in memory at a time. Times, instruments and the
+    /// order of the samples of a windows file come on top.
     pub memory_bytes: usize,
     /// Threads that compress; 0 for one a core.
     pub threads: usize,

@@ -124,6 +124,24 @@ proptest! {
     }
 
     #[test]
+    fn a_series_has_the_same_bytes_whatever_the_memory(
+        recordings in recordings(), order in 0..3, timed in any::<bool>(), storage in compressions(), seed in any::<u64>(),
+        memory_bytes in THREE_CHAINS_BYTES..2 * THREE_CHAINS_BYTES
+    ) {
+        let mut windows = Windows::of(&recordings, TWO);
+        match order {
+            0 => windows.rows.sort_by_key(|row| row.time),
+            1 => {
+                windows = Windows::of(&recordings[..1], TWO);
+                shuffle(&mut windows, seed);
+            }
+            _ => {}
+        }
+        let windows = if timed || order == 1 { windows } else { without_times(windows) };
+        prop_assert!(of_little_memory_as_of_ample(&windows, storage, memory_bytes));
+    }
+
+    #[test]
     fn shuffled_samples_are_found_by_their_times(seed in any::<u64>(), recordings in recordings()) {
         let mut windows = Windows::of(&recordings[..1], &[timeframe("M1", 1, 12, 3)]);
         shuffle(&mut windows, seed);
@@ -133,6 +151,29 @@ proptest! {
 
 const ONE: &[TimeframePlan] = &[timeframe("M1", 1, 12, 3)];
 const TWO: &[TimeframePlan] = &[timeframe("M1", 1, 12, 3), timeframe("M5", 5, 6, 2)];
+
+/// Memory that remembers a chain of each of three instruments in [`TWO`], and has room for a few
+/// entries of a list.
+const THREE_CHAINS_BYTES: usize = 3 * 4 * (12 * 3 + 6 * 2) * size_of::<f32>();
+
+/// True if `windows` become a series of the same bytes in `memory_bytes` and where all fits.
+fn of_little_memory_as_of_ample(windows: &Windows, storage: StorageChoice, memory_bytes: usize) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    windows.write(&at("windows.h5"));
+    let series_of = |name: &str, memory_bytes: usize| {
+        run(&at("windows.h5"), &at(name), &ConvertOptions { storage, memory_bytes, ..to(Layout::Series) }).unwrap();
+        fs::read(at(name)).unwrap()
+    };
+    series_of("little.h5", memory_bytes) == series_of("ample.h5", 1 << 30)
+}
+
+/// Lists have chunks of 131,072 entries, so that this one has three.
+#[test]
+fn lists_of_several_chunks_are_written_in_pieces() {
+    let windows = Windows::of(&[recording(300_000, 1)], &[timeframe("M1", 1, 8, 2)]);
+    assert!(of_little_memory_as_of_ample(&windows, StorageChoice::default(), 1 << 16));
+}
 
 fn recording(samples: usize, stride: usize) -> Recording {
     Recording { samples, stride, ..Recording::default() }

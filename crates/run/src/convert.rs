@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use megabatch_chunk_io::{Conversion, ConversionProgress, ConversionStage, ConvertOptions, StorageChoice, layout_of};
 use megabatch_gpu_core::Device;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::findings::Findings;
 use crate::host::{Host, Progress, Work};
 use crate::output;
+use crate::plan::{PlanRequest, plan};
 use crate::text::{ByteSize, bytes, shown};
 
 pub use megabatch_chunk_io::{Compression, Layout, StorageForm};
@@ -26,7 +27,7 @@ pub struct Options {
     /// Contiguous tables, or chunks of whole rows.
     pub storage: Option<StorageForm>,
     /// Samples or bars in a chunk [default: as in the input, or about 1 MiB].
-    pub chunk_rows: Option<NonZeroUsize>,
+    pub chunk_rows: Option<ChunkRows>,
     /// Compression of chunks.
     pub compression: Option<Filter>,
     /// Name in the series for the one timeframe of a file that has its windows in `/features`.
@@ -47,6 +48,27 @@ impl Default for Options {
             timeframe: None,
             memory: ByteSize(512 << 20),
             threads: None,
+        }
+    }
+}
+
+/// Samples or bars in a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkRows {
+    /// As many.
+    Rows(NonZeroUsize),
+    /// As many as [`plan`] names for a compressed series that it streams, with the default settings
+    /// and those of the environment; as in the input where it names none.
+    Planned,
+}
+
+impl FromStr for ChunkRows {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(ChunkRows::Planned),
+            rows => rows.parse().map(ChunkRows::Rows).map_err(|_| "expected auto or a number above 0".to_owned()),
         }
     }
 }
@@ -87,7 +109,7 @@ pub fn convert(input: &Path, out: &Path, options: &Options, host: &Host<'_>) -> 
     let start = Instant::now();
     output::require_ending(out, &["h5", "hdf5"])?;
     output::check(out, &[input])?;
-    let options = options.resolve(input)?;
+    let (planned, options) = options.resolve(input, host)?;
     // What is in the spool is safe at any moment.
     host.cancel.watch(Duration::from_secs(5))?;
     let mut progress: Option<Box<dyn Progress>> = None;
@@ -105,7 +127,7 @@ pub fn convert(input: &Path, out: &Path, options: &Options, host: &Host<'_>) -> 
     let scope = Device::cpu().scope("convert");
     let done = megabatch_chunk_io::convert(input, out, &options, &scope, &mut observe);
     drop(progress);
-    Ok(describe(out, &done?, start.elapsed().as_secs_f64()))
+    Ok(describe(out, &done?, planned, start.elapsed().as_secs_f64()))
 }
 
 fn stage(stage: ConversionStage) -> &'static str {
@@ -116,14 +138,50 @@ fn stage(stage: ConversionStage) -> &'static str {
     }
 }
 
+/// Chunks that a plan was asked for.
+#[derive(Clone, Copy, Debug)]
+struct PlannedChunks {
+    /// Rows of a chunk; `None` where the plan names none.
+    rows: Option<NonZeroUsize>,
+}
+
+impl PlannedChunks {
+    /// Those for a series, which stays one.
+    fn of(input: &Path, to: Option<Layout>, host: &Host<'_>) -> Result<Self> {
+        if layout_of(input)? != Layout::Series || to.is_some_and(|to| to != Layout::Series) {
+            return Err(Error::usage(format!(
+                "{}: chunk_rows is auto: expected a series that stays one, as `plan` names chunks of series alone; give a number",
+                input.display()
+            )));
+        }
+        let request = PlanRequest { data: Some(input.to_owned()), device: "cpu".to_owned(), ..PlanRequest::default() };
+        Ok(PlannedChunks { rows: plan(&request, host)?.suited_chunk_rows() })
+    }
+
+    fn note(self) -> String {
+        match self.rows {
+            Some(rows) => format!("chunks have {rows} rows, as `megabatch plan` advises for the input"),
+            None => "chunks have as many rows as those of the input: `megabatch plan` advises no others, since the series stays in memory or its chunks suit".to_owned(),
+        }
+    }
+}
+
 impl Options {
-    fn resolve(&self, input: &Path) -> Result<ConvertOptions> {
+    fn resolve(&self, input: &Path, host: &Host<'_>) -> Result<(Option<PlannedChunks>, ConvertOptions)> {
+        let (planned, chunk_rows) = match self.chunk_rows {
+            None => (None, None),
+            Some(ChunkRows::Rows(rows)) => (None, Some(rows)),
+            Some(ChunkRows::Planned) => {
+                let planned = PlannedChunks::of(input, self.to, host)?;
+                (Some(planned), planned.rows)
+            }
+        };
         let storage = StorageChoice {
             form: self.storage,
-            chunk_rows: self.chunk_rows,
+            chunk_rows,
             compression: self.compression.map(|Filter(compression)| compression),
         };
-        let stored_anew = storage.form.is_some() || storage.chunk_rows.is_some() || storage.compression.is_some();
+        let stored_anew = storage.form.is_some() || self.chunk_rows.is_some() || storage.compression.is_some();
         let to = match self.to {
             Some(layout) => Some(layout),
             None if stored_anew => None,
@@ -133,11 +191,11 @@ impl Options {
             }),
         };
         let (ByteSize(memory_bytes), threads) = (self.memory, self.threads.map_or(0, NonZeroUsize::get));
-        Ok(ConvertOptions { to, storage, timeframe: self.timeframe.clone(), memory_bytes, threads })
+        Ok((planned, ConvertOptions { to, storage, timeframe: self.timeframe.clone(), memory_bytes, threads }))
     }
 }
 
-fn describe(out: &Path, done: &Conversion, seconds: f64) -> Findings {
+fn describe(out: &Path, done: &Conversion, planned: Option<PlannedChunks>, seconds: f64) -> Findings {
     let ratio = done.bytes_before as f64 / done.bytes_after.max(1) as f64;
     let mut text = format!("{}: {} → {} layout, {} samples", out.display(), done.from, done.to, done.samples);
     for (name, bars) in &done.bars {
@@ -151,10 +209,14 @@ fn describe(out: &Path, done: &Conversion, seconds: f64) -> Findings {
         text.push_str(", going on where an earlier run was");
     }
     text.push_str("\nverified: every table was read back and is the same, bit for bit");
-    done.notes.iter().for_each(|note| text.push_str(&format!("\nnote: {note}")));
+    let notes = planned.map(PlannedChunks::note).into_iter().chain(done.notes.iter().cloned());
+    notes.for_each(|note| text.push_str(&format!("\nnote: {note}")));
     let mut json = serde_json::to_value(done).expect("a conversion serialises without error");
     json["out"] = shown(out).into();
     json["bars"] = done.bars.iter().map(|(name, bars)| (name.clone(), serde_json::json!(bars))).collect();
+    if let Some(PlannedChunks { rows }) = planned {
+        json["planned_chunk_rows"] = serde_json::json!(rows);
+    }
     json["ratio"] = ratio.into();
     json["seconds"] = seconds.into();
     Findings::new(text, &json)
@@ -163,6 +225,15 @@ fn describe(out: &Path, done: &Conversion, seconds: f64) -> Findings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_of_chunks_are_read() {
+        assert_eq!("auto".parse(), Ok(ChunkRows::Planned));
+        assert_eq!("16".parse(), Ok(ChunkRows::Rows(NonZeroUsize::new(16).unwrap())));
+        for wrong in ["", "0", "-1", "Auto", "1.5"] {
+            assert!(wrong.parse::<ChunkRows>().is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn compressions_are_read() {

@@ -103,9 +103,24 @@ impl Spacings {
         (self.total as f64 * multiple.ln() > CHANCE_OF.ln()).then_some(own)
     }
 
+    /// The commonest distance shorter than `base`, in nanoseconds, where most distances are
+    /// shorter: bars of `base` are as close by defects alone.
+    pub(crate) fn evidently_shorter(&self, base: Timeframe) -> Option<i64> {
+        let shorter_than_base = |spacing_ns| spacing_ns < base.duration_ns();
+        let shorter = self.counts.iter().filter(|(spacing_ns, _)| shorter_than_base(**spacing_ns));
+        let count: u64 = shorter.map(|(_, count)| count).sum();
+        let is_evident = self.total >= SHOWN_MIN && 2 * count > self.total;
+        self.commonest_of(shorter_than_base).filter(|_| is_evident).map(|(spacing_ns, _)| spacing_ns)
+    }
+
+    /// The commonest of some distances, the shortest of several, and its count.
+    fn commonest_of(&self, is_wanted: impl Fn(i64) -> bool) -> Option<(i64, u64)> {
+        let wanted = self.counts.iter().map(|(&spacing_ns, &count)| (spacing_ns, count));
+        wanted.filter(|&(spacing_ns, _)| is_wanted(spacing_ns)).max_by_key(|&(spacing_ns, count)| (count, -spacing_ns))
+    }
+
     fn commonest(&self) -> Result<Timeframe> {
-        let commonest = self.counts.iter().max_by_key(|&(&spacing_ns, &count)| (count, -spacing_ns));
-        let Some((&spacing_ns, &count)) = commonest else {
+        let Some((spacing_ns, count)) = self.commonest_of(|_| true) else {
             return Err(Error::UnknownBase { found: "no two bars have different times".to_owned() });
         };
         Timeframe::from_duration_ns(spacing_ns).ok_or_else(|| {
@@ -201,6 +216,23 @@ mod tests {
             (Timeframe::M5, 1, 50, None),
         ] {
             assert_eq!(spaced(step, rows).evidently_longer(base), longer, "{rows} rows of {step} minutes, {base}");
+        }
+    }
+
+    #[test]
+    fn bars_are_shorter_where_most_distances_are() {
+        for (base, minutes, shorter) in [
+            (Timeframe::M5, &[0, 1, 2, 3, 8][..], Some(1)),
+            (Timeframe::M5, &[0, 2, 4, 6, 7], Some(2)),
+            (Timeframe::M5, &[0, 1, 2], None),
+            (Timeframe::M5, &[0, 5, 10, 11, 12], None),
+            (Timeframe::M5, &[0, 5, 10, 11, 12, 13], Some(1)),
+            (Timeframe::H4, &[0, 240, 420, 660], None),
+            (Timeframe::M1, &[0, 1, 2, 3], None),
+            (Timeframe::M1, &[0, 5, 10, 15], None),
+        ] {
+            let found = spacings(minutes).evidently_shorter(base);
+            assert_eq!(found, shorter.map(|minutes| minutes * MINUTE_NS), "{minutes:?}, {base}");
         }
     }
 

@@ -1,5 +1,5 @@
-//! Files of a longer timeframe beside those of a shorter one, of the same symbol: the shorter bars
-//! are the series, and the longer ones are compared with what the shorter ones make.
+//! Files of another timeframe than that of the series, of the same symbol. They are not read; of
+//! both, the longer bars are compared with what the shorter ones make.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use crate::read::pair::EventCount;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{counted, display_utc};
 
-/// Agreement of some files' bars with those made of shorter bars.
+/// Agreement of some files' bars with those of the series. Of both, the longer bars are counted.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct ComparedFiles {
@@ -35,11 +35,13 @@ pub struct ComparedFiles {
 }
 
 impl ComparedFiles {
-    pub(crate) fn new(paths: Vec<PathBuf>, longer: &dyn BarSource, shorter: &dyn BarSource) -> Result<Self> {
+    pub(crate) fn new(paths: Vec<PathBuf>, others: &dyn BarSource, series: &dyn BarSource) -> Result<Self> {
+        let are_longer = others.timeframe() > series.timeframe();
+        let (longer, shorter) = if are_longer { (others, series) } else { (series, others) };
         let mut compared = ComparedFiles {
             paths,
-            timeframe: longer.timeframe(),
-            base: shorter.timeframe(),
+            timeframe: others.timeframe(),
+            base: series.timeframe(),
             same: 0,
             different: EventCount::default(),
             not_covered: 0,
@@ -69,8 +71,9 @@ impl ComparedFiles {
             });
         };
         let all = same + different.count;
+        let (longer, shorter) = (timeframe.max(base), timeframe.min(base));
         Some(format!(
-            "{files}: {} of {all} {timeframe} bars have other prices than the {base} bars make, the first at {}; the {base} bars count: are both of one source and one clock?",
+            "{files}: {} of {all} {longer} bars have other prices than the {shorter} bars make, the first at {}; the {base} bars count: are both of one source and one clock?",
             different.count,
             display_utc(first)
         ))
@@ -156,16 +159,16 @@ impl fmt::Display for ComparedFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ComparedFiles { timeframe, base, same, different, not_covered, .. } = self;
         let bars = counted(same + different.count + not_covered, "bar", "bars");
-        write!(
-            f,
-            "{}: {bars} of {timeframe} compared with the {base} bars and not read: {same} the same",
-            self.names()
-        )?;
+        let both = match timeframe > base {
+            true => format!("{bars} of {timeframe} compared with the {base} bars"),
+            false => format!("{timeframe} bars compared with {bars} of {base}"),
+        };
+        write!(f, "{}: {both} and not read: {same} the same", self.names())?;
         if different.count > 0 {
             write!(f, ", {} different", different.count)?;
         }
         if *not_covered > 0 {
-            write!(f, ", {not_covered} at times without {base} bars")?;
+            write!(f, ", {not_covered} at times without {} bars", timeframe.min(base))?;
         }
         Ok(())
     }

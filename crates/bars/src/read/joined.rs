@@ -1,12 +1,13 @@
 //! Files of one symbol that may cover the same time, joined into one.
 //!
 //! ```text
-//! files in order of their first bars; those that have begun and not ended are open
-//! the next time of all open files: its bar from the open file that is named first;
-//!     the others must have the same, and count a copy
+//! next bars of all files, in a heap by time, then by the order in which the files are named
+//! the first bar of a time is taken; the others of that time must be the same, and count a copy
 //! ```
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 use crate::bars::Bar;
 use crate::clean::order::{RowClock, in_order};
@@ -52,13 +53,6 @@ impl RowLines<'_> {
     }
 }
 
-/// A file that has begun.
-struct OpenFile<'a> {
-    /// Place among the files as they are named.
-    file: usize,
-    bars: BarCursor<'a>,
-}
-
 /// Bars of one file that an earlier one has.
 #[derive(Clone, Copy, Default)]
 struct Copies {
@@ -73,56 +67,42 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, lines: &RowLines<'_>) -> Result<
     for piece in &pieces {
         begins.push(piece.bars.first_open_time()?);
     }
-    let mut in_time: Vec<usize> = (0..pieces.len()).collect();
-    in_time.sort_by_key(|&file| begins[file]);
-    let mut waiting: VecDeque<usize> = in_time.iter().copied().filter(|&file| begins[file].is_some()).collect();
-    let mut open: Vec<OpenFile<'_>> = Vec::new();
+    let next_of = |(file, begin): (usize, &Option<i64>)| Some(Reverse((begin.as_ref().copied()?, file)));
+    let mut next: BinaryHeap<Reverse<(i64, usize)>> = begins.iter().enumerate().filter_map(next_of).collect();
+    let mut cursors: Vec<Option<BarCursor<'_>>> = pieces.iter().map(|_| None).collect();
     let mut copies = vec![Copies::default(); pieces.len()];
     let mut whole = lines.place.sink(lines.base)?;
-    loop {
-        let mut time: Option<i64> = None;
-        for one in &mut open {
-            let next = one.bars.peek()?.map(|bar| bar.open_time);
-            time = [time, next].into_iter().flatten().min();
-        }
-        while let Some(&file) = waiting.front()
-            && time.is_none_or(|time| begins[file] <= Some(time))
-        {
-            waiting.pop_front();
-            open.push(OpenFile { file, bars: BarCursor::new(&pieces[file].bars) });
-            open.sort_by_key(|one| one.file);
-            time = begins[file];
-        }
-        let Some(time) = time else { break };
-        let mut taken: Option<(usize, Bar)> = None;
-        for one in &mut open {
-            let Some(bar) = one.bars.peek()?.filter(|bar| bar.open_time == time) else { continue };
-            one.bars.next()?;
-            let Some((first, expected)) = taken else {
-                whole.push(bar)?;
-                taken = Some((one.file, bar));
-                continue;
-            };
-            if !is_equal(&bar, &expected) {
-                let (summary, other) = (&pieces[one.file].summary, pieces[first].summary.path.clone());
-                let line = lines.line_of(one.file, summary, time)?;
-                return Err(Error::UnlikeBars { path: summary.path.clone(), line, time: display_utc(time), other });
-            }
-            let copies = &mut copies[one.file];
-            if copies.rows == 0 {
-                copies.first = time;
-            }
-            copies.rows += 1;
-        }
-        let mut ended = Vec::new();
-        for one in &mut open {
-            if one.bars.peek()?.is_none() {
-                ended.push(one.file);
+    let mut taken: Option<(usize, Bar)> = None;
+    while let Some(mut first) = next.peek_mut() {
+        let Reverse((time, file)) = *first;
+        let cursor = cursors[file].get_or_insert_with(|| BarCursor::new(&pieces[file].bars));
+        let bar = cursor.next()?.expect("a file in the heap has a next bar");
+        match cursor.peek()? {
+            Some(following) => *first = Reverse((following.open_time, file)),
+            None => {
+                cursors[file] = None;
+                PeekMut::pop(first);
             }
         }
-        open.retain(|one| !ended.contains(&one.file));
+        let Some((earlier, expected)) = taken.filter(|(_, taken)| taken.open_time == time) else {
+            whole.push(bar)?;
+            taken = Some((file, bar));
+            continue;
+        };
+        if !is_equal(&bar, &expected) {
+            let (summary, other) = (&pieces[file].summary, pieces[earlier].summary.path.clone());
+            let line = lines.line_of(file, summary, time)?;
+            return Err(Error::UnlikeBars { path: summary.path.clone(), line, time: display_utc(time), other });
+        }
+        let copies = &mut copies[file];
+        if copies.rows == 0 {
+            copies.first = time;
+        }
+        copies.rows += 1;
     }
-    drop(open);
+    drop(cursors);
+    let mut in_time: Vec<usize> = (0..pieces.len()).collect();
+    in_time.sort_by_key(|&file| begins[file]);
     let mut summaries: Vec<Option<FileSummary>> = Vec::with_capacity(pieces.len());
     for (file, piece) in pieces.into_iter().enumerate() {
         let mut summary = piece.summary;

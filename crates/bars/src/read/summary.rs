@@ -35,7 +35,7 @@ pub struct ReadSummary {
     pub gaps: Gaps,
     /// Jumps of the price that no range of the bars explains.
     pub jumps: Vec<Jump>,
-    /// Files of longer timeframes, which were compared with the bars and not read.
+    /// Files of other timeframes, which were compared with the bars and not read.
     pub compared: Vec<ComparedFiles>,
     /// Summary of joining bid and ask, where they were read apart.
     pub pair: Option<PairSummary>,

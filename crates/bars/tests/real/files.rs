@@ -142,6 +142,21 @@ fn resampling_reproduces_the_published_chain() {
     }
 }
 
+/// A published folder has five timeframes of one symbol. A stated one is read alone, to the bars of
+/// its own file, and each shorter one agrees with it.
+#[test]
+fn a_stated_timeframe_of_a_folder_is_read_alone() {
+    let all =
+        ["M1", "M5", "M15", "H1", "H4"].map(|name| published(&format!("forex_multitf/sillydev_EURUSD_{name}.csv.gz")));
+    let Some(paths) = all.into_iter().collect::<Option<Vec<_>>>() else { return };
+    let options = ReadOptions { base: Some(Timeframe::H1), on_error: OnError::Repair, ..ReadOptions::default() };
+    let Recording { bars, summary, .. } = read(&paths, &options).unwrap();
+    assert_eq!(Some(bars), bars_of(Timeframe::H1));
+    let compared = summary.compared.iter().map(|compared| (compared.timeframe, compared.different.count));
+    let expected = [Timeframe::M1, Timeframe::M5, Timeframe::M15, Timeframe::H4].map(|timeframe| (timeframe, 0));
+    assert_eq!(compared.collect::<Vec<_>>(), expected);
+}
+
 fn read_sides(on_error: OnError) -> Option<Result<Recording, Error>> {
     let bid = published("forex_m1/usdjpy-m1-bid-2013.csv.gz")?;
     let ask = published("forex_m1/usdjpy-m1-ask-2013.csv.gz")?;

@@ -7,20 +7,43 @@
 //! the span, which is the time of the sample. Bars that one sample adds together are one length
 //! apart.
 
-use super::placed_samples::PlacedSamples;
+use std::ops::Range;
+
+use super::journal::Journal;
+use super::placed_samples::{PlacedCursor, PlacedSamples};
+use super::windows_input::WindowsInput;
+use crate::error::Result;
 use crate::timeframe::CloseGrid;
 
-/// First bar of each chain in a timeframe's bars.
-pub(super) type Offsets = [Vec<usize>];
+/// Times of samples.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum SampleTimes<'a> {
+    /// Those of the file.
+    OfFile(&'a WindowsInput),
+    /// Times that encode the order of the samples only: far enough apart that the bars of a window
+    /// fit between two.
+    Ordinal {
+        /// From a sample to the next.
+        apart: i64,
+    },
+}
 
-/// Times and lengths from which close times are inferred.
+impl SampleTimes<'_> {
+    /// Time of the sample at a position.
+    pub(super) fn at(&self, position: usize) -> i64 {
+        match self {
+            SampleTimes::OfFile(windows_input) => windows_input.time(position),
+            SampleTimes::Ordinal { apart } => (position as i64 + 1) * apart,
+        }
+    }
+}
+
+/// Times from which the close times of a timeframe's bars are inferred.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SampleClock<'a> {
-    /// Time of each sample, by position.
-    pub(super) times: &'a [i64],
-    /// Close times of the bars of each timeframe; `None` if the length of a bar must be measured by
-    /// the samples.
-    pub(super) grids: &'a [Option<CloseGrid>],
+    pub(super) placed: &'a PlacedSamples,
+    pub(super) timeframe: usize,
+    pub(super) times: SampleTimes<'a>,
     /// The preceding chain of each chain in its instrument.
     pub(super) after: &'a [Option<usize>],
 }
@@ -46,46 +69,87 @@ struct Arrival {
     before: Option<i64>,
 }
 
-/// The close time of each bar of a timeframe.
-pub(super) fn close_times(
-    placed: &PlacedSamples,
-    timeframe: usize,
-    offsets: &Offsets,
-    clock: &SampleClock<'_>,
-) -> Result<Vec<i64>, Contradiction> {
-    let measured = || measure(placed, timeframe, clock).map(CloseGrid::of_length);
-    let Some(grid) = clock.grids[timeframe].or_else(measured) else {
-        let reason = "nothing tells how long a bar is: no two samples of one instrument are a bar apart".to_owned();
-        return Err(Contradiction { timeframe, position: 0, reason });
-    };
-    let mut close = vec![0; placed.bars(timeframe)];
-    let mut contradiction = None;
-    arrivals(placed, timeframe, clock, |arrival| {
-        let first = offsets[timeframe][arrival.chain] + arrival.first;
-        let filled = fill(&mut close[first..first + arrival.bars], &arrival, grid);
-        let reason = || {
-            let Arrival { bars, time, before, .. } = arrival;
-            let before = before.map_or("the beginning of time".to_owned(), |before| before.to_string());
-            format!("{bars} bars of {} ns cannot have closed after {before} and by {time}", grid.bar_ns)
-        };
-        if filled.is_none() && contradiction.is_none() {
-            contradiction = Some(Contradiction { timeframe, position: arrival.position, reason: reason() });
-        }
-    });
-    contradiction.map_or(Ok(close), Err)
-}
+/// What fits the samples' times, or why nothing does.
+pub(super) type Fit<T> = Result<T, Contradiction>;
 
-/// Shortest time between samples for each bar added; the first samples of chains do not count.
-fn measure(placed: &PlacedSamples, timeframe: usize, clock: &SampleClock<'_>) -> Option<i64> {
-    let mut shortest = None;
-    arrivals(placed, timeframe, clock, |arrival| {
-        let bars = arrival.bars as i64;
-        let elapsed = arrival.before.and_then(|before| arrival.time.checked_sub(before)).filter(|_| arrival.first > 0);
-        if let Some(each) = elapsed.map(|elapsed| elapsed / bars).filter(|&each| each > 0) {
-            shortest = Some(shortest.map_or(each, |shortest: i64| shortest.min(each)));
+impl SampleClock<'_> {
+    /// The grid on which the bars close: `known`, or else that of the length that the samples show.
+    ///
+    /// # Errors
+    /// Errors of the journal.
+    pub(super) fn fit(&self, known: Option<CloseGrid>, journal: &mut Journal) -> Result<Fit<CloseGrid>> {
+        let Some(grid) = known.map_or_else(|| self.measured(journal), |known| Ok(Some(known)))? else {
+            let reason = "nothing tells how long a bar is: no two samples of one instrument are a bar apart";
+            return Ok(Err(Contradiction { timeframe: self.timeframe, position: 0, reason: reason.to_owned() }));
+        };
+        let (mut fits, mut close) = (Ok(grid), Vec::new());
+        self.arrivals(journal, |arrival| {
+            close.resize(arrival.bars, 0);
+            if fits.is_err() || fill(&mut close, &arrival, grid).is_some() {
+                return;
+            }
+            let Arrival { position, bars, time, before, .. } = arrival;
+            let before = before.map_or("the beginning of time".to_owned(), |before| before.to_string());
+            let reason = format!("{bars} bars of {} ns cannot have closed after {before} and by {time}", grid.bar_ns);
+            fits = Err(Contradiction { timeframe: self.timeframe, position, reason });
+        })?;
+        Ok(fits)
+    }
+
+    /// The shortest time between samples for each bar added; the first samples of chains do not
+    /// count.
+    fn measured(&self, journal: &mut Journal) -> Result<Option<CloseGrid>> {
+        let mut shortest = None;
+        self.arrivals(journal, |arrival| {
+            let bars = arrival.bars as i64;
+            let elapsed =
+                arrival.before.and_then(|before| arrival.time.checked_sub(before)).filter(|_| arrival.first > 0);
+            if let Some(each) = elapsed.map(|elapsed| elapsed / bars).filter(|&each| each > 0) {
+                shortest = Some(shortest.map_or(each, |shortest: i64| shortest.min(each)));
+            }
+        })?;
+        Ok(shortest.map(CloseGrid::of_length))
+    }
+
+    /// Writes the close times of `bars` to `out`. The first bar of each chain is at `offsets`, and
+    /// nothing contradicts the grid.
+    pub(super) fn close_times(
+        &self,
+        grid: CloseGrid,
+        offsets: &[usize],
+        bars: &Range<usize>,
+        out: &mut [i64],
+        journal: &mut Journal,
+    ) -> Result<()> {
+        let mut close = Vec::new();
+        self.arrivals(journal, |arrival| {
+            let first = offsets[arrival.chain] + arrival.first;
+            let wanted = first.max(bars.start)..(first + arrival.bars).min(bars.end);
+            if !wanted.is_empty() {
+                close.resize(arrival.bars, 0);
+                fill(&mut close, &arrival, grid).expect("nothing contradicts the grid");
+                let part = &close[wanted.start - first..wanted.end - first];
+                out[wanted.start - bars.start..wanted.end - bars.start].copy_from_slice(part);
+            }
+        })
+    }
+
+    /// Calls `visit` for every sample that adds bars, in the order of placement.
+    fn arrivals(&self, journal: &mut Journal, mut visit: impl FnMut(Arrival)) -> Result<()> {
+        let mut last: Vec<Option<i64>> = vec![None; self.placed.chains.len()];
+        let mut cursor = PlacedCursor::new(self.placed);
+        while let Some(sample) = cursor.next(journal)? {
+            let (position, chain, time) = (sample.position, sample.chain, self.times.at(sample.position));
+            let bars = sample.new_bars[self.timeframe] as usize;
+            if bars > 0 {
+                let before = last[chain].or_else(|| self.after[chain].and_then(|after| last[after]));
+                let first = sample.bars[self.timeframe] - bars;
+                visit(Arrival { position, chain, first, bars, time, before });
+            }
+            last[chain] = Some(time);
         }
-    });
-    shortest
+        Ok(())
+    }
 }
 
 fn fill(close: &mut [i64], arrival: &Arrival, grid: CloseGrid) -> Option<()> {
@@ -98,21 +162,6 @@ fn fill(close: &mut [i64], arrival: &Arrival, grid: CloseGrid) -> Option<()> {
         *slot = Some(closed).filter(|&closed| free(closed))?;
     }
     Some(())
-}
-
-/// Calls `visit` for every sample that adds bars, in the order of placement.
-fn arrivals(placed: &PlacedSamples, timeframe: usize, clock: &SampleClock<'_>, mut visit: impl FnMut(Arrival)) {
-    let mut bars = vec![0; placed.chains.len()];
-    let mut last: Vec<Option<i64>> = vec![None; placed.chains.len()];
-    for (position, (&chain, &end)) in placed.chain_of.iter().zip(&placed.ends[timeframe]).enumerate() {
-        let (chain, end, time) = (chain as usize, end as usize + 1, clock.times[position]);
-        if end > bars[chain] {
-            let before = last[chain].or_else(|| clock.after[chain].and_then(|after| last[after]));
-            visit(Arrival { position, chain, first: bars[chain], bars: end - bars[chain], time, before });
-            bars[chain] = end;
-        }
-        last[chain] = Some(time);
-    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::error::{Error, Result};
 
-const MAGIC: [u8; 16] = *b"megabatch-spool1";
+const MAGIC: [u8; 16] = *b"megabatch-spool2";
 const HEADER_BYTES: u64 = 32;
 const RECORD_HEADER_BYTES: usize = 32;
 /// Payloads are read in pieces of this size when a journal is opened.

@@ -7,7 +7,8 @@ use megabatch_gpu_core::Buffer;
 
 use super::chains::{Mismatch, Placement, SampleWindows, Tracker};
 use super::journal::{Journal, Record};
-use super::placed_samples::PlacedSamples;
+use super::overlap::WindowForm;
+use super::placed_samples::{PlacedSamples, decode, encode, encoded_bytes, samples_of};
 use super::row_source::RowSource;
 use super::windows_input::WindowsInput;
 use super::work::ConversionContext;
@@ -34,7 +35,7 @@ pub(super) fn scan(
     records: &[Record],
     work: &mut ConversionContext<'_>,
 ) -> Result<PlacedSamples> {
-    let mut placed = PlacedSamples::new(windows_input.forms.clone(), windows_input.samples());
+    let mut placed = PlacedSamples::new(windows_input.forms.clone());
     for record in records {
         replay(&mut placed, windows_input, journal, record)?;
     }
@@ -51,7 +52,7 @@ pub(super) fn scan(
         windows.read(windows_input, first)?;
         let placements = windows.place(windows_input, &mut tracker)?;
         let record = journal.append(PLACEMENTS, 0, first as u64, &windows.parts(windows_input, &placements))?;
-        enter(&mut placed, windows_input, &placements, record.offset);
+        enter(&mut placed, &windows_input.forms, &placements, record.offset);
         require_saving(&placed, windows_input)?;
         work.advance(sample_bytes(windows_input) * placements.len() as u64)?;
     }
@@ -132,14 +133,16 @@ impl WindowBatch {
         (0..self.samples).map(place).collect()
     }
 
-    /// The payload of the record: its form is that of `decode`, and the new bars of each timeframe
-    /// follow.
+    /// The payload of the record: the placements, then the new bars of each timeframe, chain by
+    /// chain, so that those of a chain are in one place.
     fn parts(&self, windows_input: &WindowsInput, placements: &[Placement]) -> Vec<Vec<u8>> {
         let mut parts = vec![encode(placements)];
+        let order = by_chain(placements);
         for (k, (form, buffer)) in windows_input.forms.iter().zip(&self.buffers).enumerate() {
             let mut bars = Vec::new();
-            for (placement, window) in placements.iter().zip(buffer.as_slice().chunks_exact(form.bytes())) {
-                bars.extend_from_slice(&window[window.len() - placement.new_bars[k] as usize * form.row_bytes..]);
+            for &n in &order {
+                let window = &buffer.as_slice()[n * form.bytes()..(n + 1) * form.bytes()];
+                bars.extend_from_slice(&window[window.len() - placements[n].new_bars[k] as usize * form.row_bytes..]);
             }
             parts.push(bars);
         }
@@ -147,15 +150,11 @@ impl WindowBatch {
     }
 }
 
-/// Count of the samples, u32; then for each its chain, the chain that it follows plus one or 0, and
-/// the new bars of each timeframe.
-fn encode(placements: &[Placement]) -> Vec<u8> {
-    let mut words = vec![placements.len() as u32];
-    for Placement { chain, follows, new_bars } in placements {
-        words.extend([*chain, follows.map_or(0, |follows| follows + 1)]);
-        words.extend(new_bars);
-    }
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+/// Places of placements, those of one chain after another.
+fn by_chain(placements: &[Placement]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..placements.len()).collect();
+    order.sort_by_key(|&n| placements[n].chain);
+    order
 }
 
 fn replay(
@@ -164,41 +163,32 @@ fn replay(
     journal: &mut Journal,
     record: &Record,
 ) -> Result<()> {
-    let words = |journal: &mut Journal, offset: u64, count: usize| -> Result<Vec<u32>> {
-        let mut bytes = vec![0; count * 4];
-        journal.read(offset, &mut bytes)?;
-        Ok(bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect())
-    };
-    let count = words(journal, record.offset, 1)?[0] as usize;
-    let width = 2 + windows_input.forms.len();
+    let (samples, timeframes) = (samples_of(journal, record.offset)?, windows_input.forms.len());
     let fits = record.kind == PLACEMENTS
         && record.index == placed.samples() as u64
-        && placed.samples() + count <= windows_input.samples()
-        && 4 + 4 * (count * width) as u64 <= record.bytes;
+        && placed.samples() + samples <= windows_input.samples()
+        && encoded_bytes(samples, timeframes) <= record.bytes;
     assert!(fits, "a record whose checksum holds was written for this place in this file");
-    let placement =
-        |words: &[u32]| Placement { chain: words[0], follows: words[1].checked_sub(1), new_bars: words[2..].to_vec() };
-    let placements: Vec<Placement> =
-        words(journal, record.offset + 4, count * width)?.chunks_exact(width).map(placement).collect();
-    enter(placed, windows_input, &placements, record.offset);
+    let placements = decode(journal, record.offset, samples, timeframes)?;
+    enter(placed, &windows_input.forms, &placements, record.offset);
     Ok(())
 }
 
 /// Enters placements whose record has its payload at `payload`.
-fn enter(placed: &mut PlacedSamples, windows_input: &WindowsInput, placements: &[Placement], payload: u64) {
-    let mut next = payload + encode(placements).len() as u64;
-    let mut offsets = Vec::new();
-    for (k, form) in windows_input.forms.iter().enumerate() {
-        offsets.push(next);
-        let bars: u64 = placements.iter().map(|placement| u64::from(placement.new_bars[k])).sum();
-        next += bars * form.row_bytes as u64;
-    }
-    for placement in placements {
-        placed.enter(placement, &offsets);
-        for ((offset, form), &bars) in offsets.iter_mut().zip(&windows_input.forms).zip(&placement.new_bars) {
-            *offset += (bars as usize * form.row_bytes) as u64;
+fn enter(placed: &mut PlacedSamples, forms: &[WindowForm], placements: &[Placement], payload: u64) {
+    placed.enter_record(payload, placements.len());
+    let mut next = payload + encoded_bytes(placements.len(), forms.len());
+    let mut offsets = vec![0; placements.len() * forms.len()];
+    let order = by_chain(placements);
+    for (k, form) in forms.iter().enumerate() {
+        for &n in &order {
+            offsets[n * forms.len() + k] = next;
+            next += (placements[n].new_bars[k] as usize * form.row_bytes) as u64;
         }
     }
+    placements.iter().zip(offsets.chunks_exact(forms.len())).for_each(|(placement, offsets)| {
+        placed.enter(placement, offsets);
+    });
 }
 
 /// Gives the tracker the last sample of each chain that it would remember after placing all samples
@@ -221,8 +211,7 @@ fn resume(tracker: &mut Tracker, placed: &PlacedSamples, windows_input: &Windows
         };
         tracker.remember(chain as u32, &placed.chains[chain].new_bars, &sample);
     }
-    let steady = !matches!(placed.chain_of[..], [.., a, b] if a != b);
-    tracker.resume(placed.chains.len(), steady);
+    tracker.resume(placed.chains.len(), placed.is_steady());
     Ok(())
 }
 
@@ -231,14 +220,14 @@ fn probe(windows_input: &WindowsInput, work: &ConversionContext<'_>) -> Result<(
     let samples = windows_input.samples();
     let fitting = (work.batch_bytes() as u64 / sample_bytes(windows_input).max(1)) as usize;
     let mut windows = WindowBatch::new(windows_input, PROBE_SAMPLES.min(fitting.max(2)), work)?;
-    let mut seen = PlacedSamples::new(windows_input.forms.clone(), 0);
+    let mut seen = PlacedSamples::new(windows_input.forms.clone());
     let mut saving = false;
     let last = samples - windows.samples_max;
     for first in (0..PROBES).map(|probe| (samples / PROBES * probe).min(last)) {
         windows.read(windows_input, first)?;
         let placements =
             windows.place(windows_input, &mut Tracker::new(windows_input.tracked(), windows.samples_max))?;
-        seen = PlacedSamples::new(windows_input.forms.clone(), placements.len());
+        seen = PlacedSamples::new(windows_input.forms.clone());
         placements.iter().for_each(|placement| seen.enter(placement, &vec![0; windows_input.forms.len()]));
         let all = |k: usize| seen.bars(k) == windows_input.forms[k].steps * placements.len();
         saving |= !(0..windows_input.forms.len()).all(all);
@@ -274,4 +263,32 @@ fn contradicting(windows_input: &WindowsInput, row: usize, mismatch: &Mismatch) 
             .to_owned(),
     };
     Error::invalid(windows_input.file.path(), fault)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Samples that take turns between chains took a piece of the journal each.
+    #[test]
+    fn a_chain_has_one_piece_in_a_record_and_timeframe() {
+        let forms = [WindowForm { steps: 3, row_bytes: 4 }, WindowForm { steps: 2, row_bytes: 8 }];
+        let mut placed = PlacedSamples::new(forms.to_vec());
+        for payload in [1_000, 9_000] {
+            let first = placed.samples();
+            let placement = |n: usize| Placement {
+                chain: (n % 3) as u32,
+                follows: None,
+                new_bars: if first + n < 3 { vec![3, 2] } else { vec![1, (n / 3 % 2) as u32] },
+            };
+            enter(&mut placed, &forms, &(0..30).map(placement).collect::<Vec<_>>(), payload);
+        }
+        for (c, chain) in placed.chains.iter().enumerate() {
+            let [of_first, of_second] = [0, 1].map(|k| &chain.timeframes[k].extents[..]);
+            assert_eq!((of_first.len(), of_second.len()), (2, 2), "{chain:?}");
+            // Each chain has twelve bars of the first timeframe in the first record.
+            assert_eq!(of_first[0].offset, 1_000 + encoded_bytes(30, 2) + (c * 12 * 4) as u64);
+            assert_eq!((of_first[0].bars, of_first[1].bars), (12, 10));
+        }
+    }
 }

@@ -1,12 +1,15 @@
 #![forbid(unsafe_code)]
 
-//! Index arrays of a series, from the placements of all samples.
+//! Index arrays of a series, from the placements of all samples. What is of each sample or bar is
+//! computed in pieces, as it is written.
 
-use super::calendar::{Contradiction, SampleClock, close_times};
-use super::placed_samples::{JournalExtent, PlacedSamples};
+use std::ops::Range;
+
+use super::calendar::{Contradiction, Fit, SampleClock, SampleTimes};
+use super::journal::Journal;
+use super::placed_samples::{JournalExtent, PlacedCursor, PlacedSample, PlacedSamples};
 use super::windows_input::WindowsInput;
 use crate::error::{Error, LayoutFault, Result};
-use crate::series::Instruments;
 use crate::timeframe::CloseGrid;
 
 /// Origin of the times of a series.
@@ -20,69 +23,162 @@ pub(super) enum TimeKind {
 
 /// Everything about a series but its values and targets.
 #[derive(Debug)]
-pub(super) struct SeriesIndex {
+pub(super) struct SeriesIndex<'a> {
+    pub(super) placed: &'a PlacedSamples,
+    pub(super) windows_input: &'a WindowsInput,
     pub(super) time_kind: TimeKind,
-    /// By row of the windows file, as all that is about samples.
-    pub(super) sample_time: Vec<i64>,
-    pub(super) instruments: Option<Instruments>,
-    /// True if the instruments have no names and are numbered.
-    pub(super) numbered: bool,
+    /// Names of the instruments; `None` where there is one without a name.
+    pub(super) instruments: Option<Vec<String>>,
     pub(super) timeframes: Vec<TimeframeSection>,
     /// Why the times are ordinal, where the file has times.
     pub(super) contradiction: Option<String>,
+    times: SampleTimes<'a>,
+    /// The preceding chain of each chain in its instrument.
+    after: Vec<Option<usize>>,
+    /// Instrument of each chain.
+    of_chain: Vec<i32>,
 }
 
 /// One timeframe of a [`SeriesIndex`].
 #[derive(Debug)]
 pub(super) struct TimeframeSection {
     pub(super) bars: usize,
-    pub(super) close_time: Vec<i64>,
-    pub(super) sample_end: Vec<i64>,
     pub(super) instrument_start: Vec<i64>,
     /// Empty where every instrument is one segment.
     pub(super) segment_start: Vec<i64>,
     /// Places of the bars in the journal, each piece with its first bar.
     pub(super) extents: Vec<(usize, JournalExtent)>,
+    grid: CloseGrid,
+    /// First bar of each chain.
+    offsets: Vec<usize>,
 }
 
 /// Puts the chains of all samples in order.
 ///
 /// # Errors
 /// [`Error::Invalid`] if samples of one named instrument cannot be those of one.
-pub(super) fn index(placed: &PlacedSamples, windows_input: &WindowsInput) -> Result<SeriesIndex> {
+pub(super) fn index<'a>(
+    placed: &'a PlacedSamples,
+    windows_input: &'a WindowsInput,
+    journal: &mut Journal,
+) -> Result<SeriesIndex<'a>> {
     let groups = groups(placed, windows_input);
-    let offsets: Vec<Vec<usize>> = (0..windows_input.forms.len()).map(|k| offsets(placed, &groups, k)).collect();
     let mut after = vec![None; placed.chains.len()];
     groups.iter().flat_map(|group| group.windows(2)).for_each(|pair| after[pair[1]] = Some(pair[0]));
 
-    let times: Vec<i64> = (0..placed.samples()).map(|position| windows_input.time(position)).collect();
-    let all_close_times = |times: &[i64], grids: &[Option<CloseGrid>]| -> Result<Vec<Vec<i64>>, Contradiction> {
-        let clock = SampleClock { times, grids, after: &after };
-        (0..windows_input.forms.len()).map(|k| close_times(placed, k, &offsets, &clock)).collect()
+    let mut fit = |times: SampleTimes<'_>, grids: &[Option<CloseGrid>]| -> Result<Fit<Vec<CloseGrid>>> {
+        let of_timeframe = |(timeframe, &grid): (usize, &Option<CloseGrid>)| {
+            SampleClock { placed, timeframe, times, after: &after }.fit(grid, journal)
+        };
+        grids.iter().enumerate().map(of_timeframe).collect()
     };
-    let timed = windows_input.file.sample_times().map(|_| all_close_times(&times, &windows_input.close_grids()));
-    let (time_kind, times, close, contradiction) = match timed {
-        Some(Ok(close)) => (TimeKind::Reconstructed, times, close, None),
+    let of_file = SampleTimes::OfFile(windows_input);
+    let timed = windows_input.file.sample_times().map(|_| fit(of_file, &windows_input.close_grids())).transpose()?;
+    let (time_kind, times, grids, contradiction) = match timed {
+        Some(Ok(grids)) => (TimeKind::Reconstructed, of_file, grids, None),
         failed => {
-            let times = ordinals(placed.samples(), windows_input);
-            let close = all_close_times(&times, &vec![Some(CloseGrid::of_length(1)); windows_input.forms.len()]);
-            let close = close.map_err(|contradiction| impossible(windows_input, &contradiction))?;
+            let apart = windows_input.forms.iter().map(|form| form.steps as i64).max().unwrap_or(0) + 1;
+            let times = SampleTimes::Ordinal { apart };
+            let grids = fit(times, &vec![Some(CloseGrid::of_length(1)); windows_input.forms.len()])?;
+            let grids = grids.map_err(|contradiction| impossible(windows_input, &contradiction))?;
             let contradiction =
                 failed.and_then(Result::err).map(|contradiction| describe(windows_input, &contradiction));
-            (TimeKind::Ordinal, times, close, contradiction)
+            (TimeKind::Ordinal, times, grids, contradiction)
         }
     };
-    let timeframe = |(k, close_time): (usize, Vec<i64>)| {
-        timeframe_index(k, placed, &groups[..], &offsets[k][..], windows_input, close_time)
-    };
+    let timeframe = |(k, grid)| timeframe_index(k, placed, &groups, windows_input, grid);
+    let mut of_chain = vec![0; placed.chains.len()];
+    for (instrument, group) in groups.iter().enumerate() {
+        group.iter().for_each(|&chain| of_chain[chain] = instrument as i32);
+    }
+    let numbered = || (0..groups.len()).map(|instrument| format!("instrument_{instrument}")).collect();
     Ok(SeriesIndex {
+        placed,
+        windows_input,
         time_kind,
-        sample_time: by_row(windows_input, &times),
-        instruments: instruments(placed, windows_input, &groups),
-        numbered: windows_input.instruments.is_none(),
-        timeframes: close.into_iter().enumerate().map(timeframe).collect(),
+        instruments: match &windows_input.instruments {
+            Some(named) => Some(named.names.clone()),
+            None => (groups.len() > 1).then(numbered),
+        },
+        timeframes: grids.into_iter().enumerate().map(timeframe).collect(),
         contradiction,
+        times,
+        after,
+        of_chain,
     })
+}
+
+impl SeriesIndex<'_> {
+    /// True if the instruments have no names and are numbered.
+    pub(super) fn is_numbered(&self) -> bool {
+        self.instruments.is_some() && self.windows_input.instruments.is_none()
+    }
+
+    /// Writes the times of the samples of `rows` to `out`.
+    pub(super) fn sample_times(&self, rows: Range<usize>, out: &mut [i64]) {
+        for (position, row) in self.windows_input.positions_of(rows.clone()) {
+            out[row - rows.start] = self.times.at(position);
+        }
+    }
+
+    /// Writes the close times of `bars` of the `k`-th timeframe to `out`.
+    pub(super) fn close_times(
+        &self,
+        k: usize,
+        bars: &Range<usize>,
+        out: &mut [i64],
+        journal: &mut Journal,
+    ) -> Result<()> {
+        let TimeframeSection { grid, offsets, .. } = &self.timeframes[k];
+        let clock = SampleClock { placed: self.placed, timeframe: k, times: self.times, after: &self.after };
+        clock.close_times(*grid, offsets, bars, out, journal)
+    }
+
+    /// Last bar of a sample's window in the `k`-th timeframe.
+    pub(super) fn end_of(&self, k: usize, sample: &PlacedSample<'_>) -> i64 {
+        (self.timeframes[k].offsets[sample.chain] + sample.bars[k]) as i64 - 1
+    }
+
+    /// Instrument of a sample.
+    pub(super) fn instrument_of(&self, sample: &PlacedSample<'_>) -> i32 {
+        self.of_chain[sample.chain]
+    }
+
+    pub(super) fn reader(&self) -> SampleReader<'_> {
+        SampleReader { windows_input: self.windows_input, placed: self.placed, cursor: PlacedCursor::new(self.placed) }
+    }
+}
+
+/// Reads samples from the journal by row of the windows file, in consecutive ranges.
+pub(super) struct SampleReader<'a> {
+    windows_input: &'a WindowsInput,
+    placed: &'a PlacedSamples,
+    cursor: PlacedCursor<'a>,
+}
+
+impl SampleReader<'_> {
+    /// Writes `value` of each sample of `rows`, which follow those of the last call, to `out`.
+    pub(super) fn read<T>(
+        &mut self,
+        rows: Range<usize>,
+        out: &mut [T],
+        journal: &mut Journal,
+        value: impl Fn(&PlacedSample<'_>) -> T,
+    ) -> Result<()> {
+        if self.windows_input.order.is_some() {
+            self.cursor = PlacedCursor::new(self.placed);
+        }
+        let mut left = rows.len();
+        while left > 0 {
+            let sample = self.cursor.next(journal)?.expect("every row has a sample");
+            let row = self.windows_input.row(sample.position);
+            if rows.contains(&row) {
+                out[row - rows.start] = value(&sample);
+                left -= 1;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The chains of each instrument, in the order of their times.
@@ -107,21 +203,14 @@ fn offsets(placed: &PlacedSamples, groups: &[Vec<usize>], timeframe: usize) -> V
     offsets
 }
 
-/// Times that encode the order of the samples only, far enough apart that the bars of a window fit
-/// between two.
-fn ordinals(samples: usize, windows_input: &WindowsInput) -> Vec<i64> {
-    let apart = windows_input.forms.iter().map(|form| form.steps as i64).max().unwrap_or(0) + 1;
-    (1..=samples as i64).map(|position| position * apart).collect()
-}
-
 fn timeframe_index(
     k: usize,
     placed: &PlacedSamples,
     groups: &[Vec<usize>],
-    offsets: &[usize],
     windows_input: &WindowsInput,
-    close_time: Vec<i64>,
+    grid: CloseGrid,
 ) -> TimeframeSection {
+    let offsets = offsets(placed, groups, k);
     let (mut segment_start, mut instrument_start, mut extents) = (Vec::new(), vec![0], Vec::new());
     for group in groups {
         let mut end = *instrument_start.last().expect("it begins with 0");
@@ -139,12 +228,8 @@ fn timeframe_index(
     }
     let with_bars = groups.iter().filter(|group| !group.is_empty()).count();
     let one_segment_each = segment_start.len() == with_bars;
-    let in_order = placed.chain_of.iter().zip(&placed.ends[k]);
-    let ends: Vec<i64> = in_order.map(|(&chain, &end)| end + offsets[chain as usize] as i64).collect();
     TimeframeSection {
-        bars: close_time.len(),
-        close_time,
-        sample_end: by_row(windows_input, &ends),
+        bars: placed.bars(k),
         instrument_start: if groups.len() > 1 || windows_input.instruments.is_some() {
             instrument_start
         } else {
@@ -152,33 +237,9 @@ fn timeframe_index(
         },
         segment_start: if one_segment_each { Vec::new() } else { segment_start },
         extents,
+        grid,
+        offsets,
     }
-}
-
-fn instruments(placed: &PlacedSamples, windows_input: &WindowsInput, groups: &[Vec<usize>]) -> Option<Instruments> {
-    if let Some(windows_input) = &windows_input.instruments {
-        return Some(Instruments {
-            names: windows_input.names.clone(),
-            sample_instrument: windows_input.of_sample.clone(),
-        });
-    }
-    if groups.len() < 2 {
-        return None;
-    }
-    let mut of_chain = vec![0; placed.chains.len()];
-    for (instrument, group) in groups.iter().enumerate() {
-        group.iter().for_each(|&chain| of_chain[chain] = instrument as i32);
-    }
-    let in_order: Vec<i32> = placed.chain_of.iter().map(|&chain| of_chain[chain as usize]).collect();
-    let names = (0..groups.len()).map(|instrument| format!("instrument_{instrument}")).collect();
-    Some(Instruments { names, sample_instrument: by_row(windows_input, &in_order) })
-}
-
-/// Values given by position, in the order of the file's rows.
-fn by_row<T: Copy + Default>(windows_input: &WindowsInput, by_position: &[T]) -> Vec<T> {
-    let mut rows = vec![T::default(); by_position.len()];
-    by_position.iter().enumerate().for_each(|(position, &value)| rows[windows_input.row(position)] = value);
-    rows
 }
 
 fn describe(windows_input: &WindowsInput, contradiction: &Contradiction) -> String {

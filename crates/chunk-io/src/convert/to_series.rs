@@ -3,6 +3,7 @@
 //! Windows into a series.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::Path;
 
 use hdf5::File;
@@ -20,6 +21,7 @@ use super::{ConversionJob, ConversionStage, Done};
 use crate::error::{Error, Result};
 use crate::file::InputFile;
 use crate::series::{FORMAT_VERSION, SeriesColumn, SeriesFile, seal};
+use crate::slab::Element;
 use crate::spans::{LABEL_END, REACH};
 use crate::storage::OutputFile;
 use crate::text::AttributeValue;
@@ -41,16 +43,13 @@ pub(super) fn run(job: &ConversionJob<'_>, mut journal: Journal, work: &mut Conv
     work.expect(2 * bytes);
     let placed = scan(&windows_input, &mut journal, &job.records, work)?;
     require_saving(&placed, &windows_input)?;
-    let series = index(&placed, &windows_input)?;
-    note(&series, &windows_input, work);
+    let series = index(&placed, &windows_input, &mut journal)?;
+    note(&series, work);
 
     work.enter(ConversionStage::Writing);
     let (part, ()) = DraftFile::create(work.out, |file| {
-        write_index(
-            &OutputFile { path: work.out, file, storage: job.options.storage.of_lists() },
-            &series,
-            &windows_input,
-        )?;
+        let output = OutputFile { path: work.out, file, storage: job.options.storage.of_lists() };
+        write_index(&output, &series, &mut journal, work)?;
         for (k, timeframe) in series.timeframes.iter().enumerate() {
             let bulk = values(job, &windows_input, k, timeframe.bars)?;
             let source = JournalRows { journal: &mut journal, extents: timeframe.extents.clone() };
@@ -59,11 +58,11 @@ pub(super) fn run(job: &ConversionJob<'_>, mut journal: Journal, work: &mut Conv
         let source = DatasetRows::new(&job.input.path, targets.like.clone());
         write_bulk(file, &targets, source, work)?;
         work.advance(targets.bytes())?;
-        copy_others(job, file, &series, &windows_input, work)
+        copy_others(job, file, &series, work)
     })?;
     work.enter(ConversionStage::Verifying);
     seal(part.path(), work.out, job.scope, |_| work.advance(0))?;
-    verify(job, part.path(), &series, &windows_input, work)?;
+    verify(job, part.path(), &series, work)?;
     part.publish()?;
     journal.remove()?;
     let bars = windows_input.names.iter().cloned().zip(series.timeframes.iter().map(|timeframe| timeframe.bars));
@@ -91,7 +90,8 @@ fn targets(job: &ConversionJob<'_>, windows_input: &WindowsInput) -> Result<Bulk
     Bulk::new("/targets", shape, like, &job.options.storage, LeftOpen::Default).map_err(failed())
 }
 
-fn note(series: &SeriesIndex, windows_input: &WindowsInput, work: &mut ConversionContext<'_>) {
+fn note(series: &SeriesIndex<'_>, work: &mut ConversionContext<'_>) {
+    let windows_input = series.windows_input;
     if series.time_kind == TimeKind::Ordinal {
         let why = match &series.contradiction {
             Some(contradiction) => {
@@ -101,8 +101,8 @@ fn note(series: &SeriesIndex, windows_input: &WindowsInput, work: &mut Conversio
         };
         work.notes.push(format!("times in the series tell the order of the samples only (time_kind = ordinal): {why}"));
     }
-    if let Some(instruments) = series.instruments.as_ref().filter(|_| series.numbered) {
-        let count = instruments.names.len();
+    if let Some(instruments) = series.instruments.as_ref().filter(|_| series.is_numbered()) {
+        let count = instruments.len();
         work.notes
             .push(format!("{count} instruments were told apart and are numbered, as the file does not name them"));
     }
@@ -119,7 +119,13 @@ fn write_bulk(file: &File, bulk: &Bulk, mut source: impl RowSource, work: &mut C
     bulk.pack(&mut source, 0, work, &mut |unit, packed, work| bulk.write(&dataset, work.out, unit, packed))
 }
 
-fn write_index(output: &OutputFile<'_>, series: &SeriesIndex, windows_input: &WindowsInput) -> Result<()> {
+fn write_index(
+    output: &OutputFile<'_>,
+    series: &SeriesIndex<'_>,
+    journal: &mut Journal,
+    work: &mut ConversionContext<'_>,
+) -> Result<()> {
+    let windows_input = series.windows_input;
     let root = |name: &str, value: AttributeValue| output.write_attribute(output.file, name, &value);
     root("layout", "series".into())?;
     root("format_version", FORMAT_VERSION.into())?;
@@ -128,12 +134,20 @@ fn write_index(output: &OutputFile<'_>, series: &SeriesIndex, windows_input: &Wi
     if windows_input.unnamed {
         root("unnamed_timeframe", windows_input.names[0].as_str().into())?;
     }
-    let samples = series.sample_time.len();
-    output.write("/samples/time", &[samples], &series.sample_time)?;
-    for (name, timeframe) in windows_input.names.iter().zip(&series.timeframes) {
+    let samples = windows_input.samples();
+    write_list(output, "/samples/time", samples, work, |rows, times| {
+        series.sample_times(rows, times);
+        Ok(())
+    })?;
+    for (k, (name, timeframe)) in windows_input.names.iter().zip(&series.timeframes).enumerate() {
         let list = |name: String, values: &[i64]| output.write(&name, &[values.len()], values).map(drop);
-        list(format!("/series/{name}/close_time"), &timeframe.close_time)?;
-        list(format!("/samples/end/{name}"), &timeframe.sample_end)?;
+        write_list(output, &format!("/series/{name}/close_time"), timeframe.bars, work, |bars, times| {
+            series.close_times(k, &bars, times, journal)
+        })?;
+        let mut reader = series.reader();
+        write_list(output, &format!("/samples/end/{name}"), samples, work, |rows, ends| {
+            reader.read(rows, ends, journal, |sample| series.end_of(k, sample))
+        })?;
         if !timeframe.instrument_start.is_empty() {
             list(format!("/series/{name}/instrument_start"), &timeframe.instrument_start)?;
         }
@@ -141,12 +155,39 @@ fn write_index(output: &OutputFile<'_>, series: &SeriesIndex, windows_input: &Wi
             list(format!("/series/{name}/segment_start"), &timeframe.segment_start)?;
         }
     }
-    if let Some(instruments) = &series.instruments {
-        output.write_texts("/instruments", &instruments.names)?;
-        output.write("/samples/instrument", &[samples], &instruments.sample_instrument)?;
+    if let Some(names) = &series.instruments {
+        output.write_texts("/instruments", names)?;
+        let mut reader = series.reader();
+        write_list(output, "/samples/instrument", samples, work, |rows, instruments| {
+            reader.read(rows, instruments, journal, |sample| series.instrument_of(sample))
+        })?;
     }
-    if series.numbered && series.instruments.is_some() {
+    if series.is_numbered() {
         root("instruments_kind", "numbered".into())?;
+    }
+    Ok(())
+}
+
+/// Writes the list `object` of `len` numbers in pieces that memory has room for, each filled by
+/// `fill`, one after the other.
+fn write_list<T: Element>(
+    output: &OutputFile<'_>,
+    object: &str,
+    len: usize,
+    work: &mut ConversionContext<'_>,
+    mut fill: impl FnMut(Range<usize>, &mut [T]) -> Result<()>,
+) -> Result<()> {
+    let dataset = output.create::<T>(object, &[len])?;
+    // Whole chunks, so that none is compressed twice.
+    let chunk_rows = dataset.chunk().map_or(1, |chunk| chunk[0]);
+    let piece_rows = (work.batch_bytes() / size_of::<T>() / chunk_rows).max(1) * chunk_rows;
+    let mut piece = work.buffer::<T>(piece_rows.min(len))?;
+    for first in (0..len).step_by(piece_rows) {
+        let rows = first..len.min(first + piece_rows);
+        let values = &mut piece.as_mut_slice()[..rows.len()];
+        fill(rows, values)?;
+        output.write_rows(&dataset, first, values)?;
+        work.advance(0)?;
     }
     Ok(())
 }
@@ -155,10 +196,10 @@ fn write_index(output: &OutputFile<'_>, series: &SeriesIndex, windows_input: &Wi
 fn copy_others(
     job: &ConversionJob<'_>,
     file: &File,
-    series: &SeriesIndex,
-    windows_input: &WindowsInput,
+    series: &SeriesIndex<'_>,
     work: &mut ConversionContext<'_>,
 ) -> Result<()> {
+    let windows_input = series.windows_input;
     let output = OutputFile { path: work.out, file, storage: job.options.storage.of_lists() };
     let input = job.input;
     let mut copier = Copier::default();
@@ -221,21 +262,24 @@ fn write_feature_names(
 fn verify(
     job: &ConversionJob<'_>,
     path: &Path,
-    series: &SeriesIndex,
-    windows_input: &WindowsInput,
+    series: &SeriesIndex<'_>,
     work: &mut ConversionContext<'_>,
 ) -> Result<()> {
+    let windows_input = series.windows_input;
     let file = InputFile::open(path)?;
     let checked = SeriesFile::with_index_in_file(file.clone(), job.scope)?;
-    checked.scan_column(SeriesColumn::SampleTime, 0..windows_input.samples(), |first, times| {
-        let expected = &series.sample_time[first..first + times.len()];
-        let is_same = expected == times;
-        if is_same {
-            Ok(())
-        } else {
-            Err(file.broken("/samples/time", "the times of the samples, as they were", "others"))
+    let samples = windows_input.samples();
+    let piece_rows = (work.batch_bytes() / 2 / size_of::<i64>()).clamp(1, samples);
+    let [mut expected, mut found] = [work.buffer(piece_rows)?, work.buffer(piece_rows)?];
+    for first in (0..samples).step_by(piece_rows) {
+        let rows = first..samples.min(first + piece_rows);
+        let [expected, found] = [&mut expected, &mut found].map(|times| &mut times.as_mut_slice()[..rows.len()]);
+        series.sample_times(rows.clone(), expected);
+        checked.read_column(SeriesColumn::SampleTime, rows, found)?;
+        if expected != found {
+            return Err(file.broken("/samples/time", "the times of the samples, as they were", "others"));
         }
-    })?;
+    }
     for (k, name) in windows_input.names.iter().enumerate() {
         let object = format!("/series/{name}/values");
         let form = windows_input.forms[k];

@@ -3,6 +3,8 @@
 //! A windows file as input of a conversion: names, times, instruments, and the order of its
 //! samples.
 
+use std::ops::Range;
+
 use hdf5::Dataset;
 
 use super::chains::TrackedTimeframe;
@@ -77,6 +79,13 @@ impl WindowsInput {
     /// The row of the sample at a position.
     pub(super) fn row(&self, position: usize) -> usize {
         self.order.as_ref().map_or(position, |order| order[position])
+    }
+
+    /// Positions of the samples of `rows`, each with its row.
+    pub(super) fn positions_of(&self, rows: Range<usize>) -> impl Iterator<Item = (usize, usize)> {
+        // A file in the order of its times has the positions as rows.
+        let positions = if self.order.is_some() { 0..self.samples() } else { rows.clone() };
+        positions.map(move |position| (position, self.row(position))).filter(move |(_, row)| rows.contains(row))
     }
 
     /// The time of the sample at a position; the position where there are no times.

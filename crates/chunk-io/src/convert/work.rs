@@ -5,6 +5,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use bytemuck::Pod;
 use megabatch_gpu_core::{Buffer, Scope};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -52,8 +53,8 @@ impl<'a> ConversionContext<'a> {
         self.memory_bytes / 4
     }
 
-    pub(super) fn buffer(&self, bytes: usize) -> Result<Buffer<u8>> {
-        Buffer::zeros(&self.scope, bytes).map_err(Error::memory(self.out))
+    pub(super) fn buffer<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
+        Buffer::zeros(&self.scope, len).map_err(Error::memory(self.out))
     }
 
     /// Adds to the bytes that are to be done in all.

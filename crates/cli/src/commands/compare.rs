@@ -6,6 +6,7 @@ use megabatch_run::Result;
 use megabatch_run::compare::compare;
 
 use crate::answer::Answer;
+use crate::host::host;
 
 /// Compare runs: settings that differ, and results
 ///
@@ -27,5 +28,5 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
-    Ok(compare(&args.runs, args.out.as_deref())?.into())
+    Ok(compare(&args.runs, args.out.as_deref(), &host())?.into())
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use megabatch_run::Result;
-use megabatch_run::convert::{Filter, Layout, Options, StorageForm, convert};
+use megabatch_run::convert::{ChunkRows, Filter, Layout, Options, StorageForm, convert};
 use megabatch_run::text::ByteSize;
 
 use crate::answer::Answer;
@@ -23,6 +23,7 @@ use crate::host::host;
   megabatch convert windows.h5 series.h5
   megabatch convert series.h5 windows.h5 --to windows --compression lzf
   megabatch convert windows.h5 faster.h5 --chunk-rows 64 --compression gzip:4
+  megabatch convert series.h5 faster.h5 --chunk-rows auto
   megabatch convert windows.h5 plain.h5 --storage contiguous")]
 pub(crate) struct Args {
     /// The file to read
@@ -35,9 +36,10 @@ pub(crate) struct Args {
     /// Contiguous tables, or chunks of whole rows
     #[arg(long, value_enum)]
     storage: Option<StorageArg>,
-    /// Samples or bars in a chunk [default: as in the input, or about 1 MiB]
-    #[arg(long)]
-    chunk_rows: Option<NonZeroUsize>,
+    /// Samples or bars in a chunk, or auto: those that plan names for a compressed series that it
+    /// streams [default: as in the input, or about 1 MiB]
+    #[arg(long, value_name = "ROWS|auto")]
+    chunk_rows: Option<ChunkRows>,
     /// Compression of chunks: none, gzip:LEVEL (0 to 9) or lzf
     #[arg(long, value_name = "none|gzip:LEVEL|lzf")]
     compression: Option<Filter>,

@@ -102,8 +102,8 @@ struct RecipeArgs {
     /// for ISO timestamps, else inferred from weekly closes]
     #[arg(long, allow_hyphen_values = true)]
     zone: Option<Zone>,
-    /// Timeframe of the bars; files whose bars are evidently longer are compared with them
-    /// [default: from their spacing]
+    /// Timeframe of the bars; files whose bars are evidently longer or shorter are compared with
+    /// them [default: from their spacing]
     #[arg(long)]
     base: Option<Timeframe>,
     /// Prices as they were quoted, or adjusted for splits and dividends by the file's adjusted

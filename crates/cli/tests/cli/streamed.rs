@@ -124,6 +124,43 @@ fn a_plan_names_the_chunks_that_suit_a_compressed_series() {
     assert!(better["data"]["streamed"]["step_bytes"].as_u64() < plan["data"]["streamed"]["step_bytes"].as_u64());
 }
 
+#[test]
+fn convert_takes_the_chunks_that_a_plan_names() {
+    let stage = series("gzip --chunk-rows 2048");
+    stage.succeeds("convert series.h5 windows.h5 --to windows");
+    let with_residency = |line: &str, residency: &str| {
+        let mut command = stage.command(line);
+        let settings = [("DATA__RESIDENCY", residency), ("DATA__CACHE_GB", "0.000001"), ("MODEL__HIDDEN", "4")];
+        command.envs(settings.map(|(key, value)| (format!("MEGABATCH_{key}"), value)));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let plan = with_residency("--json plan --data series.h5 --device cpu", "streamed");
+    let rows = &plan["data"]["streamed"]["chunks"]["chunk_rows"];
+    assert!(rows.is_u64(), "{plan}");
+    let convert = "--json convert series.h5 auto.h5 --chunk-rows auto";
+    let done = with_residency(convert, "streamed");
+    assert_eq!((&done["planned_chunk_rows"], &done["to"]), (rows, &"series".into()));
+    let mut command = stage.command(&format!("convert series.h5 stated.h5 --chunk-rows {rows}"));
+    assert!(command.output().unwrap().status.success());
+    assert!(stage.read("auto.h5") == stage.read("stated.h5"));
+    assert!(stage.read("auto.h5") != stage.read("series.h5"));
+    // Of a series in memory a plan names none.
+    assert_eq!(with_residency(convert, "resident")["planned_chunk_rows"], Value::Null);
+    assert!(
+        stage
+            .said("convert series.h5 auto.h5 --chunk-rows auto")
+            .contains("chunks have as many rows as those of the input")
+    );
+    for line in
+        ["convert windows.h5 out.h5 --chunk-rows auto", "convert series.h5 out.h5 --to windows --chunk-rows auto"]
+    {
+        let [message, _] = stage.fails(line, 2);
+        assert!(message.contains("chunk_rows is auto: expected a series that stays one"), "{message}");
+    }
+}
+
 /// A plan of a run whose carried states do not fit says how many bytes they take.
 #[test]
 fn carried_states_are_in_the_plan_of_a_streamed_series() {

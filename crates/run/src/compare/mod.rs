@@ -3,6 +3,7 @@
 mod errors;
 mod page;
 mod rows;
+mod samples;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use crate::error::{Error, Result};
 use crate::evaluate::folds::FoldPlan;
 use crate::findings::Findings;
+use crate::host::Host;
 use crate::output;
 use crate::report::learning::points;
 use crate::report::time::{PHASES, Times, times};
@@ -21,15 +23,18 @@ use crate::run_folder::RunFolder;
 use crate::text::number::{grouped, percent, significant};
 use crate::text::shown;
 use errors::Errors;
+use samples::{RunSamples, SampleMatch};
 
 /// Puts runs side by side: settings that differ, best validation loss, errors beside baselines,
 /// speed and time by phase, peaks of memory. Runs that have not ended are shown as far as they got,
 /// and runs on other samples are told apart. `page` is a file for all of it and the learning curves
-/// as HTML.
+/// as HTML. A data file is read where one run had it with a mark of verification and another
+/// without.
 ///
 /// # Errors
-/// A usage error for fewer than two runs, or a folder that holds none.
-pub fn compare(runs: &[PathBuf], page: Option<&Path>) -> Result<Findings> {
+/// A usage error for fewer than two runs, or a folder that holds none; a cancelled failure where
+/// the host ends the reading.
+pub fn compare(runs: &[PathBuf], page: Option<&Path>, host: &Host<'_>) -> Result<Findings> {
     if runs.len() < 2 {
         return Err(Error::usage("compare needs two runs or more; `megabatch monitor RUN` shows one"));
     }
@@ -37,7 +42,7 @@ pub fn compare(runs: &[PathBuf], page: Option<&Path>) -> Result<Findings> {
         output::require_ending(out, &["html"])?;
         output::check(out, &[])?;
     }
-    let comparison = Comparison::open(runs)?;
+    let comparison = Comparison::open(runs, host)?;
     let (mut text, mut json) = (comparison.to_text(), comparison.to_json());
     if let Some(out) = page {
         atomic_file::write(out, comparison.to_html().as_bytes())?;
@@ -76,8 +81,11 @@ struct FoldsDone {
 }
 
 /// Runs to be compared, in the order in which they were named.
+#[derive(Default)]
 pub(crate) struct Comparison {
     sides: Vec<Side>,
+    /// Letters of samples that may be the same, as nothing tells.
+    unclear: Vec<[char; 2]>,
 }
 
 /// A setting that is not the same in all runs.
@@ -91,21 +99,32 @@ impl Comparison {
     /// Reads the runs in `folders`.
     ///
     /// # Errors
-    /// A usage failure for a folder that holds no run.
-    pub(crate) fn open(folders: &[PathBuf]) -> Result<Self> {
+    /// A usage failure for a folder that holds no run; a cancelled failure where the host ends it.
+    pub(crate) fn open(folders: &[PathBuf], host: &Host<'_>) -> Result<Self> {
         let labels = labels(folders);
         let sides = folders.iter().zip(labels).map(|(folder, label)| Side::open(folder, label));
-        let mut sides = sides.collect::<Result<Vec<Side>>>()?;
-        let mut kinds: Vec<Value> = Vec::new();
-        for side in &mut sides {
-            let identity = side.identity();
-            let kind = kinds.iter().position(|kind| *kind == identity).unwrap_or_else(|| {
-                kinds.push(identity);
-                kinds.len() - 1
-            });
-            side.samples = (b'A' + kind.min(25) as u8) as char;
+        let mut comparison = Comparison { sides: sides.collect::<Result<_>>()?, unclear: Vec::new() };
+        let mut groups: Vec<RunSamples> = Vec::new();
+        for side in &mut comparison.sides {
+            let mut own = RunSamples::of(&side.plan, side.folds.map(|folds| folds.folds));
+            let (mut same, mut unclear) = (None, Vec::new());
+            for (place, group) in groups.iter_mut().enumerate() {
+                match group.compare(&mut own, host)? {
+                    SampleMatch::Same => same = same.or(Some(place)),
+                    SampleMatch::Unknown => unclear.push(letter(place)),
+                    SampleMatch::Different => {}
+                }
+            }
+            side.samples = letter(same.unwrap_or(groups.len()));
+            match same {
+                Some(place) => groups[place].extend(own),
+                None => {
+                    comparison.unclear.extend(unclear.into_iter().map(|earlier| [earlier, side.samples]));
+                    groups.push(own);
+                }
+            }
         }
-        Ok(Comparison { sides })
+        Ok(comparison)
     }
 
     /// The runs by the samples that they have in common, each with its place among all.
@@ -131,6 +150,11 @@ impl Comparison {
     fn sentences(&self) -> Vec<String> {
         let groups = self.groups();
         let mut sentences: Vec<String> = groups.iter().map(|(samples, sides)| told(*samples, sides)).collect();
+        sentences.extend(self.unclear.iter().map(|[one, other]| {
+            format!(
+                "{one} and {other} may be the same samples: one was recorded with a mark of verification and the other without, and neither file is there as it was."
+            )
+        }));
         if groups.len() > 1 {
             sentences.push("Errors and losses compare among runs with the same letter only.".to_owned());
         }
@@ -150,10 +174,14 @@ impl Comparison {
     pub(crate) fn to_json(&self) -> Value {
         let differences =
             self.differences().into_iter().map(|Difference { key, values }| json!({ "key": key, "values": values }));
+        let groups = self.groups().len();
+        // Unknown where nothing tells any two of them apart.
+        let same_samples = (groups == 1 || 2 * self.unclear.len() < groups * (groups - 1)).then_some(groups == 1);
         json!({
             "runs": self.sides.iter().map(Side::to_json).collect::<Vec<_>>(),
             "differences": differences.collect::<Vec<_>>(),
-            "same_samples": self.groups().len() == 1,
+            "same_samples": same_samples,
+            "samples_unknown": self.unclear,
         })
     }
 }
@@ -184,14 +212,6 @@ impl Side {
             evaluations,
             folds,
         })
-    }
-
-    /// Values that are equal in runs with the same samples. Plans from before there were
-    /// fingerprints name their file at least.
-    fn identity(&self) -> Value {
-        let data = &self.plan["data"];
-        let file = if data["fingerprint"].is_string() { &data["fingerprint"] } else { &data["path"] };
-        json!([file, self.plan["split"], self.folds.map(|folds| folds.folds)])
     }
 
     fn steps_done(&self) -> u64 {
@@ -245,6 +265,11 @@ impl Side {
             "reserved_bytes_peak": self.largest("reserved_bytes_peak"),
         })
     }
+}
+
+/// Letter of samples by their place among all.
+fn letter(place: usize) -> char {
+    (b'A' + place.min(25) as u8) as char
 }
 
 /// Content of a JSON file; null if it is absent or no JSON.

@@ -1,4 +1,11 @@
+use std::num::NonZeroUsize;
+
+use megabatch_chunk_io::remove_mark;
+use megabatch_gpu_core::Device;
+
 use super::*;
+use crate::adapters::samples::SourceSamples;
+use crate::synth::{SampleOptions, make_samples};
 
 fn step(step: u64, loss: f64) -> Value {
     json!({
@@ -44,7 +51,8 @@ fn cells(comparison: &Comparison, name: &str) -> Vec<String> {
 
 #[test]
 fn runs_on_the_same_samples_are_ranked_and_an_unfinished_one_has_no_errors() {
-    let comparison = Comparison { sides: vec![side("a", "x", 1.0), judged(side("b", "x", 0.5), 3.0)] };
+    let comparison =
+        Comparison { sides: vec![side("a", "x", 1.0), judged(side("b", "x", 0.5), 3.0)], ..Comparison::default() };
     let sentences = comparison.sentences();
     assert_eq!(sentences.len(), 2, "{sentences:?}");
     let expected = "A: b has the lowest validation loss, 0.5000 at step 2; that of a, the next one, is 100.0 % higher.";
@@ -63,18 +71,25 @@ fn runs_on_the_same_samples_are_ranked_and_an_unfinished_one_has_no_errors() {
     assert!(text.contains("training.lr  1  0.5\n") && !text.contains("reserved"), "{text}");
 }
 
+/// Folders of runs that keep `plans`.
+fn runs_of(folder: &Path, plans: &[Value]) -> Vec<PathBuf> {
+    let run = |(k, plan): (usize, &Value)| {
+        let run = folder.join(k.to_string());
+        fs::create_dir(&run).unwrap();
+        fs::write(run.join("config.yaml"), "").unwrap();
+        fs::write(run.join("plan.json"), plan.to_string()).unwrap();
+        run
+    };
+    plans.iter().enumerate().map(run).collect()
+}
+
 #[test]
 fn other_data_and_another_split_are_other_samples() {
     let folder = tempfile::tempdir().unwrap();
     let mut plans = ["x", "x", "y", "x"].map(|fingerprint| side("run", fingerprint, 1.0).plan);
     plans[3]["split"]["test"] = json!(11);
-    let runs: Vec<PathBuf> = (0..plans.len()).map(|k| folder.path().join(k.to_string())).collect();
-    for (run, plan) in runs.iter().zip(&plans) {
-        fs::create_dir(run).unwrap();
-        fs::write(run.join("config.yaml"), "").unwrap();
-        fs::write(run.join("plan.json"), plan.to_string()).unwrap();
-    }
-    let comparison = Comparison::open(&runs).unwrap();
+    let runs = runs_of(folder.path(), &plans);
+    let comparison = Comparison::open(&runs, &Host::silent()).unwrap();
     assert_eq!(comparison.sides.iter().map(|side| side.samples).collect::<String>(), "AABC");
     let sentences = comparison.sentences();
     assert!(sentences[0].starts_with("A: 0, 1: data/<series>.h5, 70 to train on"), "{sentences:?}");
@@ -82,11 +97,61 @@ fn other_data_and_another_split_are_other_samples() {
     assert_eq!(comparison.to_json()["same_samples"], false);
 }
 
+/// Runs on one series, with its mark of verification and without, were shown as on other samples.
+#[test]
+fn data_with_a_mark_and_without_are_the_same_where_their_numbers_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = ["marked.h5", "bare.h5", "other.h5"].map(|name| folder.path().join(name));
+    let [marked, bare, other] = &data;
+    let options = SampleOptions { samples: NonZeroUsize::new(20).unwrap(), ..SampleOptions::default() };
+    make_samples(marked, &options).unwrap();
+    make_samples(other, &SampleOptions { seed: 1, ..options }).unwrap();
+    fs::copy(marked, bare).unwrap();
+    for path in [bare, other] {
+        remove_mark(path).unwrap();
+    }
+    let plan = |path: &Path| {
+        let samples = SourceSamples::open_in_file(path, &Device::cpu(), &Host::silent()).unwrap();
+        let fingerprint = samples.fingerprint(&Host::silent()).unwrap();
+        let mut plan = side("run", &fingerprint, 1.0).plan;
+        plan["data"]["path"] = json!(path);
+        plan["data"]["files"] = json!([{ "path": path, "fingerprint": fingerprint }]);
+        plan
+    };
+    let plans = [bare, marked, other, bare].map(|path| plan(path));
+    let runs = runs_of(folder.path(), &plans);
+    let letters = || {
+        let comparison = Comparison::open(&runs, &Host::silent()).unwrap();
+        let letters = comparison.sides.iter().map(|side| side.samples).collect::<String>();
+        (letters, comparison.to_json()["same_samples"].clone(), comparison)
+    };
+    let same_of = |runs: &[PathBuf]| Comparison::open(runs, &Host::silent()).unwrap().to_json()["same_samples"].clone();
+    assert_eq!(same_of(&runs[..2]), true);
+    // Any of the files tells.
+    for gone in [marked, bare] {
+        let aside = folder.path().join("aside");
+        fs::rename(gone, &aside).unwrap();
+        let (letters, same, comparison) = letters();
+        assert_eq!((letters.as_str(), same, comparison.unclear.len()), ("AABA", json!(false), 0), "{gone:?}");
+        fs::rename(&aside, gone).unwrap();
+    }
+    // Other data lie in the places of both.
+    for path in [marked, bare] {
+        fs::copy(other, path).unwrap();
+    }
+    let (letters, same, comparison) = letters();
+    assert_eq!((letters.as_str(), same), ("ABCA", json!(false)));
+    assert_eq!(comparison.unclear, [['A', 'B']]);
+    assert_eq!(same_of(&runs[..2]), Value::Null);
+    let sentences = comparison.sentences();
+    assert!(sentences.iter().any(|text| text.starts_with("A and B may be the same samples")), "{sentences:?}");
+}
+
 #[test]
 fn losses_of_another_kind_do_not_compare() {
     let mut other = side("b", "x", 0.5);
     other.settings.insert("training.loss", "huber".to_owned());
-    let sentences = Comparison { sides: vec![side("a", "x", 1.0), other] }.sentences();
+    let sentences = Comparison { sides: vec![side("a", "x", 1.0), other], ..Comparison::default() }.sentences();
     assert!(sentences[1].contains("validation losses do not compare"), "{sentences:?}");
 }
 
@@ -106,7 +171,7 @@ fn labels_leave_out_the_folders_in_common() {
 fn the_page_needs_nothing_else_and_names_each_run() {
     let sides =
         vec![judged(side("<a>", "x", 1.0), 2.0), side("b", "x", 0.5), Side { samples: 'B', ..side("c", "y", 1.0) }];
-    let html = Comparison { sides }.to_html();
+    let html = Comparison { sides, ..Comparison::default() }.to_html();
     for part in ["&lt;a&gt;", "Validation loss by step, samples B", "no change", "b, forward: 500 ms", "training.lr"] {
         assert!(html.contains(part), "{part}: {html}");
     }

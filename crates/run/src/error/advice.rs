@@ -40,7 +40,7 @@ fn of_bars(error: &BarsError) -> Option<&'static str> {
         BarsError::UnknownDateOrder { .. } => "use `--date-order day-first` or `month-first`",
         BarsError::MixedSymbols { .. } => "use `--symbol`",
         BarsError::UnknownPipSize { .. } => "use `--target log_return` or `--pip-size`",
-        BarsError::UnknownBase { .. } | BarsError::WrongBase { .. } => "use `--base`",
+        BarsError::UnknownBase { .. } | BarsError::WrongBase { .. } | BarsError::ShorterBars { .. } => "use `--base`",
         BarsError::TooShort { segments, .. } if *segments > 1 => "use `--timeframes`, `--features` or `--longest-hole`",
         BarsError::TooShort { .. } => "use `--timeframes` or `--features`",
         BarsError::TooFewToFit { .. } => {

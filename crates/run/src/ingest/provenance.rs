@@ -178,7 +178,7 @@ fn of_file(file: &FileSummary, fingerprints: &Fingerprints) -> io::Result<Value>
     Ok(account)
 }
 
-/// Files of a longer timeframe, which are not in the series.
+/// Files of another timeframe, which are not in the series.
 fn of_compared(compared: &ComparedFiles, fingerprints: &Fingerprints) -> io::Result<Value> {
     let file = |path: &PathBuf| Ok(json!({ "file": path, "xxh3_128": fingerprints.of(path)? }));
     Ok(json!({

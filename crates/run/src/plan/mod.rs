@@ -7,6 +7,7 @@ mod notes;
 mod ranks;
 mod reads;
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use megabatch_nn::model::{Model, ModelConfig, Readout, SampleShape};
@@ -186,6 +187,11 @@ impl Plan {
             model: training.model,
             shape,
         })
+    }
+
+    /// Rows of chunks that suit the batches of a streamed series better than those of its file.
+    pub(crate) fn suited_chunk_rows(&self) -> Option<NonZeroUsize> {
+        NonZeroUsize::new(self.data.streamed.as_ref()?.chunk_rows()?)
     }
 
     /// # Errors

@@ -118,6 +118,11 @@ impl StreamedReads {
         })
     }
 
+    /// Rows of the chunks that suit better.
+    pub(super) fn chunk_rows(&self) -> Option<usize> {
+        self.chunks.as_ref().map(|advice| advice.chunk_rows)
+    }
+
     pub(super) fn to_text(&self) -> String {
         let [step, epoch, resident, rate] =
             [self.step_bytes, self.epoch_bytes, self.resident_bytes, 10 * self.step_bytes]

@@ -105,26 +105,47 @@ fn segment_len(of: Dimensions, purpose: Purpose) -> [usize; 2] {
     std::array::from_fn(|_| len.next().unwrap_or(0))
 }
 
-/// Numbers in each buffer of [`ShardScratch`].
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ScratchLens {
-    pub(super) segment_gates: usize,
-    pub(super) segment_cell: usize,
-    pub(super) x: usize,
-    pub(super) by_bar: usize,
-    pub(super) d_gates: usize,
-    pub(super) d_hidden: usize,
-    pub(super) d_cell: usize,
-    pub(super) d_between: usize,
-    pub(super) factors: usize,
-    pub(super) dropped: usize,
-    pub(super) d_input_weight: usize,
-    pub(super) d_recurrent_weight: usize,
-    pub(super) d_bias: usize,
-    pub(super) d_norm: usize,
-    pub(super) pair_rows: usize,
-    pub(super) pair_gates: usize,
-    pub(super) pair_turned: usize,
+/// Declares [`ScratchLens`] by its fields, each with the name of its buffer and the phases that use
+/// it.
+macro_rules! scratch_lens {
+    ($($field:ident: $name:literal, $phases:ident;)*) => {
+        /// Numbers in each buffer of [`ShardScratch`].
+        #[derive(Clone, Copy, Debug, Default)]
+        pub(super) struct ScratchLens {
+            $(pub(super) $field: usize,)*
+        }
+
+        impl ScratchLens {
+            fn max(self, other: Self) -> Self {
+                ScratchLens { $($field: self.$field.max(other.$field),)* }
+            }
+
+            /// Each with the name of its buffer and the phases that use it.
+            pub(super) fn parts(self) -> impl Iterator<Item = (usize, &'static str, &'static [StepPhase])> {
+                [$((self.$field, $name, $phases),)*].into_iter()
+            }
+        }
+    };
+}
+
+scratch_lens! {
+    segment_gates: "gates of a segment", BOTH;
+    segment_cell: "cell states of a segment", BOTH;
+    x: "bars", BOTH;
+    by_bar: "projections by bar", BOTH;
+    d_gates: "gradients of gates", BACKWARD;
+    d_hidden: "gradients of hidden states", BACKWARD;
+    d_cell: "gradients of cell states", BACKWARD;
+    d_between: "gradients of a layer's outputs", BACKWARD;
+    factors: "factors of dropout", BOTH;
+    dropped: "what dropout or a norm left", BOTH;
+    d_input_weight: "gradient of W_ih", BACKWARD;
+    d_recurrent_weight: "gradient of W_hh", BACKWARD;
+    d_bias: "gradient of the bias", BACKWARD;
+    d_norm: "gradient of the norm", BACKWARD;
+    pair_rows: "operands in bf16", BOTH;
+    pair_gates: "gradients of gates in bf16", BACKWARD;
+    pair_turned: "transposed operands in bf16", BACKWARD;
 }
 
 impl ScratchLens {
@@ -172,54 +193,9 @@ impl ScratchLens {
         each.fold(ScratchLens::default(), ScratchLens::max)
     }
 
-    fn max(self, other: Self) -> Self {
-        ScratchLens {
-            segment_gates: self.segment_gates.max(other.segment_gates),
-            segment_cell: self.segment_cell.max(other.segment_cell),
-            x: self.x.max(other.x),
-            by_bar: self.by_bar.max(other.by_bar),
-            d_gates: self.d_gates.max(other.d_gates),
-            d_hidden: self.d_hidden.max(other.d_hidden),
-            d_cell: self.d_cell.max(other.d_cell),
-            d_between: self.d_between.max(other.d_between),
-            factors: self.factors.max(other.factors),
-            dropped: self.dropped.max(other.dropped),
-            d_input_weight: self.d_input_weight.max(other.d_input_weight),
-            d_recurrent_weight: self.d_recurrent_weight.max(other.d_recurrent_weight),
-            d_bias: self.d_bias.max(other.d_bias),
-            d_norm: self.d_norm.max(other.d_norm),
-            pair_rows: self.pair_rows.max(other.pair_rows),
-            pair_gates: self.pair_gates.max(other.pair_gates),
-            pair_turned: self.pair_turned.max(other.pair_turned),
-        }
-    }
-
-    /// Each with the name of its buffer and the phases that use it.
-    pub(super) fn parts(self) -> [(usize, &'static str, &'static [StepPhase]); 17] {
-        [
-            (self.segment_gates, "gates of a segment", BOTH),
-            (self.segment_cell, "cell states of a segment", BOTH),
-            (self.x, "bars", BOTH),
-            (self.by_bar, "projections by bar", BOTH),
-            (self.d_gates, "gradients of gates", BACKWARD),
-            (self.d_hidden, "gradients of hidden states", BACKWARD),
-            (self.d_cell, "gradients of cell states", BACKWARD),
-            (self.d_between, "gradients of a layer's outputs", BACKWARD),
-            (self.factors, "factors of dropout", BOTH),
-            (self.dropped, "what dropout or a norm left", BOTH),
-            (self.d_input_weight, "gradient of W_ih", BACKWARD),
-            (self.d_recurrent_weight, "gradient of W_hh", BACKWARD),
-            (self.d_bias, "gradient of the bias", BACKWARD),
-            (self.d_norm, "gradient of the norm", BACKWARD),
-            (self.pair_rows, "operands in bf16", BOTH),
-            (self.pair_gates, "gradients of gates in bf16", BACKWARD),
-            (self.pair_turned, "transposed operands in bf16", BACKWARD),
-        ]
-    }
-
     /// Numbers in all of them.
     pub(super) fn total(self) -> usize {
-        self.parts().iter().map(|(len, ..)| len).sum()
+        self.parts().map(|(len, ..)| len).sum()
     }
 }
 

@@ -1,0 +1,139 @@
+//! Which samples a run trains on and is judged by, from the plan that it keeps.
+
+use std::path::PathBuf;
+
+use megabatch_chunk_io::is_fingerprint_of_blocks;
+use megabatch_gpu_core::Device;
+use serde_json::{Value, json};
+
+use crate::adapters::samples::SourceSamples;
+use crate::error::{Kind, Result};
+use crate::host::Host;
+
+/// Whether two runs have the same samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SampleMatch {
+    Same,
+    Different,
+    /// The fingerprints of the data are of two kinds, and no file is there to tell.
+    Unknown,
+}
+
+/// Samples of a run, or of several runs that have the same.
+pub(super) struct RunSamples {
+    /// Parts of the split, and number of folds.
+    split: Value,
+    /// Fingerprint of the data file together with that of graphs between its samples.
+    of_all: Value,
+    layout: Value,
+    /// Fingerprints of files beside the data file.
+    graphs: Vec<Value>,
+    /// Data file, where the run had it.
+    path: PathBuf,
+    /// Those of the data file; none in plans from before there were fingerprints.
+    fingerprints: Fingerprints,
+}
+
+/// Fingerprints of one content. A run keeps that of the kind that its file had.
+#[derive(Default)]
+struct Fingerprints {
+    /// That of files with a mark of verification.
+    of_blocks: Option<String>,
+    /// That of files without.
+    of_numbers: Option<String>,
+}
+
+impl RunSamples {
+    /// Samples of the run that keeps `plan` and has `folds` folds.
+    pub(super) fn of(plan: &Value, folds: Option<usize>) -> Self {
+        let data = &plan["data"];
+        let mut of_files = data["files"].as_array().into_iter().flatten().map(|file| file["fingerprint"].clone());
+        // Plans from before there were files have the fingerprint of all alone.
+        let of_data = of_files.next().unwrap_or_else(|| data["fingerprint"].clone());
+        let mut fingerprints = Fingerprints::default();
+        of_data.as_str().into_iter().for_each(|known| fingerprints.add(known.to_owned()));
+        RunSamples {
+            split: json!([plan["split"], folds]),
+            of_all: data["fingerprint"].clone(),
+            layout: data["layout"].clone(),
+            graphs: of_files.collect(),
+            path: data["path"].as_str().unwrap_or_default().into(),
+            fingerprints,
+        }
+    }
+
+    /// Compares samples with those of another run. Of two kinds of fingerprint, the one that a run
+    /// did not keep is computed from its file, if that is as it was.
+    ///
+    /// # Errors
+    /// A cancelled failure where the host ends the reading.
+    pub(super) fn compare(&mut self, other: &mut RunSamples, host: &Host<'_>) -> Result<SampleMatch> {
+        let known = |is_same| if is_same { SampleMatch::Same } else { SampleMatch::Different };
+        if self.split != other.split {
+            return Ok(SampleMatch::Different);
+        }
+        let [kept, others] = [&self.fingerprints, &other.fingerprints].map(|known| known.any().map(str::to_owned));
+        let (Some(kept), Some(others)) = (&kept, &others) else {
+            return Ok(known(kept == others && self.path == other.path));
+        };
+        if self.of_all == other.of_all {
+            return Ok(SampleMatch::Same);
+        }
+        if self.layout != other.layout || self.graphs != other.graphs {
+            return Ok(SampleMatch::Different);
+        }
+        // A file with a mark need not be read for the fingerprint that its run kept.
+        for has_mark in [true, false] {
+            if let Some(is_same) = self.fingerprints.agree(&other.fingerprints) {
+                return Ok(known(is_same));
+            }
+            match self.fingerprints.of_blocks.is_some() == has_mark {
+                true => self.complete(others, host)?,
+                false => other.complete(kept, host)?,
+            }
+        }
+        Ok(self.fingerprints.agree(&other.fingerprints).map_or(SampleMatch::Unknown, known))
+    }
+
+    /// Takes what is known of the data of another run with the same samples.
+    pub(super) fn extend(&mut self, same: RunSamples) {
+        let Fingerprints { of_blocks, of_numbers } = same.fingerprints;
+        of_blocks.into_iter().chain(of_numbers).for_each(|known| self.fingerprints.add(known));
+    }
+
+    /// Adds the fingerprint of the data file that is of the kind of `wanted`, where the file is as
+    /// the run had it.
+    fn complete(&mut self, wanted: &str, host: &Host<'_>) -> Result<()> {
+        let Some(kept) = self.fingerprints.any() else { return Ok(()) };
+        let compute = || {
+            let samples = SourceSamples::open_in_file(&self.path, &Device::cpu(), host)?;
+            let is_as_it_was = samples.fingerprint_like(kept, host)? == kept;
+            is_as_it_was.then(|| samples.fingerprint_like(wanted, host)).transpose()
+        };
+        match compute() {
+            Ok(found) => found.into_iter().for_each(|found| self.fingerprints.add(found)),
+            Err(error) if error.kind() == Kind::Cancelled => return Err(error),
+            // A file that is gone or damaged tells nothing.
+            Err(_) => {}
+        }
+        Ok(())
+    }
+}
+
+impl Fingerprints {
+    fn add(&mut self, fingerprint: String) {
+        let of_its_kind =
+            if is_fingerprint_of_blocks(&fingerprint) { &mut self.of_blocks } else { &mut self.of_numbers };
+        *of_its_kind = Some(fingerprint);
+    }
+
+    fn any(&self) -> Option<&str> {
+        self.of_blocks.as_deref().or(self.of_numbers.as_deref())
+    }
+
+    /// Whether both are of one content; `None` where no kind is known of both.
+    fn agree(&self, other: &Fingerprints) -> Option<bool> {
+        let kinds = [(&self.of_blocks, &other.of_blocks), (&self.of_numbers, &other.of_numbers)];
+        kinds.into_iter().find_map(|(one, other)| Some(one.as_ref()? == other.as_ref()?))
+    }
+}
