@@ -29,6 +29,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::config::{Config, EVALUATED_RUN};
+    use crate::data::sample_ranges::SampleRanges;
 
     #[test]
     fn runs_lie_as_evenly_as_whole_places_allow() {
@@ -53,6 +55,19 @@ mod tests {
     }
 
     proptest! {
+        /// An evaluation chooses from ranges as it would from the list of their samples.
+        #[test]
+        fn samples_are_chosen_from_ranges_as_from_the_list(
+            runs in prop::collection::vec((0_usize..400, 1_usize..200), 1..8), count in 1_usize..800,
+        ) {
+            let list: Vec<usize> = runs.into_iter().flat_map(|(first, len)| first..first + len).collect();
+            let config = Config { validation_samples: Some(count), ..Config::default() };
+            let places = evenly_spaced(list.len(), count, EVALUATED_RUN).into_iter().flatten();
+            let expected: SampleRanges = places.map(|place| list[place]).collect();
+            let part: SampleRanges = list.into_iter().collect();
+            prop_assert_eq!(&*config.evaluated(&part), &expected);
+        }
+
         #[test]
         fn as_many_as_asked_for_each_once_with_both_ends_and_even_gaps(
             len in 0usize..5_000, count in 0usize..5_000, run_length in 1usize..200,

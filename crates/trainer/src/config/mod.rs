@@ -22,6 +22,7 @@ use megabatch_nn::model::{Dropout, Encoder, ModelConfig, Pooling, check_rate};
 use megabatch_order::LastBatch;
 use serde::{Deserialize, Serialize};
 
+use crate::data::sample_ranges::SampleRanges;
 use crate::error::{Error, Result, is_field};
 use divergence::Divergence;
 use early_stopping::EarlyStopping;
@@ -186,7 +187,7 @@ impl Config {
     /// the states of each begin with a warm-up of four windows.
     ///
     /// Nothing else decides which they are: neither the seed nor batches.
-    pub fn evaluated<'a>(&self, part: &'a [usize]) -> Cow<'a, [usize]> {
+    pub fn evaluated<'a>(&self, part: &'a SampleRanges) -> Cow<'a, SampleRanges> {
         let Some(count) = self.validation_samples.filter(|&count| count < part.len()) else {
             return Cow::Borrowed(part);
         };
@@ -194,8 +195,11 @@ impl Config {
             true => count.div_ceil(EVALUATED_STRETCHES).max(EVALUATED_RUN),
             false => EVALUATED_RUN,
         };
-        let runs = evenly_spaced(part.len(), count, run_length);
-        Cow::Owned(runs.into_iter().flat_map(|run| &part[run]).copied().collect())
+        let mut evaluated = SampleRanges::default();
+        for positions in evenly_spaced(part.len(), count, run_length) {
+            evaluated.extend(part.slice(positions).runs());
+        }
+        Cow::Owned(evaluated)
     }
 
     fn check_precision(&self) -> Result<()> {

@@ -5,6 +5,7 @@ pub(crate) mod data_check;
 pub(crate) mod level;
 pub(crate) mod prefetch;
 pub(crate) mod prefetching;
+pub(crate) mod sample_ranges;
 pub(crate) mod samples;
 pub(crate) mod schedule;
 pub(crate) mod series_in_memory;
