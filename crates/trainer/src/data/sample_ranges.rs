@@ -123,7 +123,6 @@ impl SampleRanges {
 }
 
 /// Samples of which the first ones are taken.
-#[derive(Clone, Copy)]
 pub(crate) struct Remaining<'a> {
     samples: &'a SampleRanges,
     taken: usize,
