@@ -69,7 +69,7 @@ fn predicting(criterion: &mut Criterion) {
     let weights = folder.path().join("weights.safetensors");
     for case in FULL_SIZE {
         let data = case.series(case.batch);
-        let (device, indices) = (Device::cpu(), (0..case.batch).collect::<Vec<_>>());
+        let (device, indices) = (Device::cpu(), SampleRanges::from(0..case.batch));
         let model = Model::new(data.shape().clone(), model(128)).expect("the model is one");
         let initial = model.initial_parameters(&device.scope("initial"), 0).expect("there is memory");
         save_weights(&weights, &initial).expect("the folder is writable");
