@@ -12,7 +12,7 @@ use megabatch_benches::full_size::{FULL_SIZE, FullSize};
 use megabatch_gpu_core::Device;
 use megabatch_nn::model::ModelConfig;
 use megabatch_simt::driver::{FakeDriver, Setting};
-use megabatch_trainer::{Config, Event, Run, Trainer};
+use megabatch_trainer::{Config, Event, Run, SampleRanges, Trainer};
 
 /// Steps before those that count: buffers grow, and shapes come for the second time.
 const WARM: u64 = 12;
@@ -30,8 +30,8 @@ fn time(gpu: &Device, case: &FullSize, steps: u64) -> Duration {
         precision: Precision::Bf16,
         ..Config::default()
     };
-    let train: Vec<usize> = (0..BATCHES * case.batch).collect();
-    let run = Run { samples: &data, train: &train, validation: &[], checkpoints: None };
+    let train = SampleRanges::from(0..BATCHES * case.batch);
+    let run = Run { samples: &data, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     let mut start = Instant::now();
     let mut observer = |event: Event<'_>| {
         if let Event::Step(step) = event

@@ -9,7 +9,7 @@ use megabatch_benches::samples;
 use megabatch_gpu_core::Device;
 use megabatch_nn::cpu::Compute;
 use megabatch_nn::model::{Model, ModelConfig, save_weights};
-use megabatch_trainer::{Config, Predictor, Run, Samples, Selection, Trainer};
+use megabatch_trainer::{Config, Predictor, Run, SampleRanges, Samples, Selection, Trainer};
 
 /// Steps of one measurement, so that starting the reading thread does not count.
 const STEPS: u64 = 4;
@@ -27,8 +27,8 @@ fn time_steps(
     hidden: usize,
     batch_size: usize,
 ) {
-    let train: Vec<usize> = (0..data.len()).collect();
-    let run = Run { samples: data, train: &train, validation: &[], checkpoints: None };
+    let train = SampleRanges::from(0..data.len());
+    let run = Run { samples: data, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     group.throughput(Throughput::Elements(STEPS * batch_size as u64));
     group.bench_function(BenchmarkId::new(name, format!("H {hidden}")), |bencher| {
         bencher.iter_batched_ref(
@@ -69,7 +69,7 @@ fn predicting(criterion: &mut Criterion) {
     let weights = folder.path().join("weights.safetensors");
     for case in FULL_SIZE {
         let data = case.series(case.batch);
-        let (device, indices) = (Device::cpu(), (0..case.batch).collect::<Vec<_>>());
+        let (device, indices) = (Device::cpu(), SampleRanges::from(0..case.batch));
         let model = Model::new(data.shape().clone(), model(128)).expect("the model is one");
         let initial = model.initial_parameters(&device.scope("initial"), 0).expect("there is memory");
         save_weights(&weights, &initial).expect("the folder is writable");

@@ -3,6 +3,7 @@
 use bytemuck::Pod;
 use std::convert::Infallible;
 
+use megabatch_run::dataset::SampleRanges;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::inspect::PyStaticExpr;
 use pyo3::prelude::*;
@@ -102,8 +103,8 @@ pub(crate) fn bytes_of<'py, T: Pod>(py: Python<'py>, numbers: &[T]) -> Bound<'py
 }
 
 /// Indices as bytes of 64-bit integers.
-pub(crate) fn index_bytes<'py>(py: Python<'py>, indices: &[usize]) -> Bound<'py, PyBytes> {
-    let numbers: Vec<i64> = indices.iter().map(|&index| index as i64).collect();
+pub(crate) fn index_bytes(py: Python<'_>, indices: impl Iterator<Item = usize>) -> Bound<'_, PyBytes> {
+    let numbers: Vec<i64> = indices.map(|index| index as i64).collect();
     PyBytes::new(py, bytemuck::cast_slice(&numbers))
 }
 
@@ -116,7 +117,7 @@ pub(crate) fn numbers<T: Pod>(bytes: &[u8]) -> PyResult<Vec<T>> {
 }
 
 /// Indices of an array of 64-bit integers.
-pub(crate) fn indices(bytes: &[u8]) -> PyResult<Vec<usize>> {
+pub(crate) fn indices(bytes: &[u8]) -> PyResult<SampleRanges> {
     let index = |number: i64| usize::try_from(number).map_err(|_| broken("an index below 0"));
     numbers::<i64>(bytes)?.into_iter().map(index).collect()
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use megabatch_run::config::SettingSources;
-use megabatch_run::dataset::{Dataset as DataFile, Partition, WindowsAt};
+use megabatch_run::dataset::{Dataset as DataFile, Partition, SampleRanges, WindowsAt};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
 
@@ -23,7 +23,8 @@ type Parts<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>
 
 fn parts<'py>(py: Python<'py>, partition: &Partition) -> Parts<'py> {
     let Partition { train, validation, test, purged } = partition;
-    (index_bytes(py, train), index_bytes(py, validation), index_bytes(py, test), *purged)
+    let bytes = |part: &SampleRanges| index_bytes(py, part.iter());
+    (bytes(train), bytes(validation), bytes(test), *purged)
 }
 
 #[pymethods]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use megabatch_run::dataset::{
-    BatchLoader, BatchOptions, EpochBatches, GatheredBatch, LastBatch, Rows, SampleVisit, WindowView,
+    BatchLoader, BatchOptions, EpochBatches, GatheredBatch, LastBatch, Rows, SampleRanges, SampleVisit, WindowView,
 };
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
@@ -50,9 +50,9 @@ impl Loader {
         options: Named<Options>,
     ) -> PyResult<Self> {
         process::check(py)?;
-        let samples: Arc<[usize]> = match samples {
-            Some(bytes) => indices(bytes)?.into(),
-            None => (0..dataset.file.units()).collect(),
+        let samples = match samples {
+            Some(bytes) => indices(bytes)?,
+            None => SampleRanges::from(0..dataset.file.units()),
         };
         let Named(options) = options;
         let Options { seed, run_length, .. } = options;
@@ -143,7 +143,7 @@ impl Epoch {
         let targets = batch.tables() - 1;
         let of_timeframes = (0..targets).map(|k| batch.windows(k));
         let tables = of_timeframes.chain([batch.targets()]).map(|rows| Table { rows, batch: Arc::clone(&batch) });
-        Ok(Some((index_bytes(py, batch.samples()), tables.collect())))
+        Ok(Some((index_bytes(py, batch.samples().iter().copied()), tables.collect())))
     }
 }
 

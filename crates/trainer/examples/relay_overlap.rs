@@ -26,8 +26,8 @@ use megabatch_nn::cpu::{BlockSinks, Compute, Engine, FinalGradients, Kept, Purpo
 use megabatch_nn::loss::{Loss, Objective};
 use megabatch_nn::model::{Model, ModelConfig, SampleShape, StepDropout, StepSeed, Timeframe};
 use megabatch_trainer::{
-    Config, Event, Faults, IdleRanks, InMemory, Link, Relay, Result, Run, ThreadPeers, Trainer, bytes_in_a_row_a_step,
-    relay_seconds,
+    Config, Event, Faults, IdleRanks, InMemory, Link, Relay, Result, Run, SampleRanges, ThreadPeers, Trainer,
+    bytes_in_a_row_a_step, relay_seconds,
 };
 
 const BLOCK: usize = 32;
@@ -173,7 +173,7 @@ fn print_readiness(threads: usize, blocks: usize) -> Result<()> {
 fn step_seconds(link: Option<Link>, overlaps: bool) -> Result<f64> {
     let faults = Faults { link, ..Faults::default() };
     let samples = InMemory::new(shape(), windows(2 * BLOCK), numbers(2 * BLOCK))?;
-    let train: Vec<usize> = (0..2 * BLOCK).collect();
+    let train = SampleRanges::from(0..2 * BLOCK);
     let found = ThreadPeers::run(2, &faults, |peers| {
         let config =
             Config { batch_size: 2 * BLOCK, threads: 1, epochs: STEPS, max_steps: Some(STEPS), ..Config::default() };
@@ -188,7 +188,10 @@ fn step_seconds(link: Option<Link>, overlaps: bool) -> Result<f64> {
             }
             ControlFlow::Continue(())
         };
-        trainer.train(&Run { samples: &samples, train: &train, validation: &[], checkpoints: None }, &mut observe)?;
+        trainer.train(
+            &Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None },
+            &mut observe,
+        )?;
         Ok::<_, megabatch_trainer::Error>(times.into_iter().fold(f64::INFINITY, f64::min))
     });
     Ok(found[0])

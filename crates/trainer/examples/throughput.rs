@@ -14,7 +14,9 @@ use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::cpu::{Compute, StreamingPredictor};
 use megabatch_nn::model::{Model, ModelConfig, SampleShape, Timeframe, save_weights};
-use megabatch_trainer::{Config, Error, Event, Predictor, Result, Run, Samples, Selection, SeriesInMemory, Trainer};
+use megabatch_trainer::{
+    Config, Error, Event, Predictor, Result, Run, SampleRanges, Samples, Selection, SeriesInMemory, Trainer,
+};
 
 const STEPS: u64 = 5;
 const PRECISIONS: [Precision; 2] = [Precision::Fp32, Precision::Bf16];
@@ -64,7 +66,7 @@ fn measure_one(threads: usize, rounds: usize) -> Result<()> {
     const PREDICTIONS: usize = 50;
     let case = Case { batch_size: PREDICTIONS + 1, ..CASES[1] };
     let samples = series(&case, 1)?;
-    let indices: Vec<usize> = (0..case.batch_size).collect();
+    let indices = SampleRanges::from(0..case.batch_size);
     let device = Device::cpu();
     let model = || Model::new(Samples::shape(&samples).clone(), ModelConfig { hidden: 128, ..ModelConfig::default() });
     let folder = tempfile::tempdir().expect("a folder for temporary files");
@@ -169,8 +171,8 @@ fn steps(case: &Case, samples: &SeriesInMemory, threads: usize, precision: Preci
 
     let device = Device::cpu();
     let mut trainer = Trainer::new(&device, config, Samples::shape(samples).clone())?;
-    let train: Vec<usize> = (0..batch_size).collect();
-    let run = Run { samples, train: &train, validation: &[], checkpoints: None };
+    let train = SampleRanges::from(0..batch_size);
+    let run = Run { samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     let mut rates = Vec::new();
     trainer.train(&run, &mut |event| {
         if let Event::Step(step) = event {

@@ -12,7 +12,7 @@ use std::time::Instant;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::model::{ModelConfig, SampleShape, Timeframe};
-use megabatch_trainer::{Config, Event, Result, Run, Samples, SeriesInMemory, Trainer};
+use megabatch_trainer::{Config, Event, Result, Run, SampleRanges, Samples, SeriesInMemory, Trainer};
 
 const TARGETS: usize = 36;
 const USAGE: &str = "training_step [STEPS] [timeframes|bars|features|hidden|layers|batch|threads|apart=NUMBER…]\
@@ -117,8 +117,8 @@ fn train(shape: Shape, steps: u64) -> Result<f64> {
     let Shape { batch: batch_size, threads, precision, .. } = shape;
     let config = Config { model, batch_size, threads, precision, max_steps: Some(steps), ..Config::default() };
     let mut trainer = Trainer::new(&Device::cpu(), config, samples.shape().clone())?;
-    let train: Vec<usize> = (0..batch_size).collect();
-    let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
+    let train = SampleRanges::from(0..batch_size);
+    let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     let (mut before, mut step_s_min) = (Instant::now(), f64::INFINITY);
     trainer.train(&run, &mut |event| {
         if let Event::Step(_) = event {

@@ -14,11 +14,12 @@ pub use config::early_stopping::{EarlyStopping, EarlyStoppingState};
 pub use config::learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
 pub use config::optimizer::{OptimizerConfig, OptimizerKind};
 pub use data::prefetching::{BatchLists, BorrowedBatch, Chunking, LoadedBatches, PrefetchingSource, Waits};
+pub use data::sample_ranges::SampleRanges;
 pub use data::samples::{Batch, InMemory, Samples, StreamedSeries};
 pub use data::series_in_memory::SeriesInMemory;
 pub use data::split::{
-    Purge, PurgeRule, SampleRanges, SampleTimes, Split, SplitFractions, SplitRanges, TimeColumn, TrainingWindow,
-    WalkForward, reckoning, split, split_in_pieces, walk_forward,
+    Purge, PurgeRule, SampleTimes, Split, SplitFractions, TimeColumn, TrainingWindow, WalkForward, count_overlaps,
+    reckoning, split, split_in_pieces, walk_forward,
 };
 pub use error::{Error, FIELDS, Result};
 pub use evaluate::baseline::Baselines;

@@ -35,6 +35,7 @@ pub(super) struct RowCache {
     staging: Buffer<f32>,
     staging_scope: Scope,
     slot_of_block: HashMap<usize, usize>,
+    /// Slots that were used so far, the first of all.
     states: Vec<SlotState>,
     /// Slot at which the search for one to give up goes on.
     hand: usize,
@@ -120,8 +121,8 @@ impl RowCache {
             slots: buffer(slots)?,
             staging: buffer(staged)?,
             staging_scope: scope.child("staging"),
-            slot_of_block: HashMap::with_capacity(slots),
-            states: vec![SlotState::default(); slots],
+            slot_of_block: HashMap::new(),
+            states: Vec::new(),
             hand: 0,
             group: Group { number: 1, ..Group::default() },
         })
@@ -182,12 +183,20 @@ impl RowCache {
         self.staging.len() / self.block_len()
     }
 
+    fn slots(&self) -> usize {
+        self.slots.len() / self.block_len()
+    }
+
     fn block_len(&self) -> usize {
         self.block_rows * self.table.row_len()
     }
 
-    /// The next slot that was not used lately, nor by this group.
+    /// The next slot that was never used or, where all were, not lately, nor by this group.
     fn give_up(&mut self) -> Option<usize> {
+        if self.states.len() < self.slots() {
+            self.states.push(SlotState::default());
+            return Some(self.states.len() - 1);
+        }
         for _ in 0..2 * self.states.len() {
             let slot = self.hand;
             self.hand = (self.hand + 1) % self.states.len();

@@ -21,9 +21,9 @@ pub struct GraphBatch<'a> {
 }
 
 /// Refuses graphs that there are not, that have no nodes or more than the largest is said to have.
-pub fn check_graphs(graphs: &dyn Graphs, indices: &[usize]) -> Result<()> {
+pub fn check_graphs(graphs: &dyn Graphs, indices: impl IntoIterator<Item = usize>) -> Result<()> {
     let (len, nodes_max) = (graphs.len(), graphs.largest().0);
-    for &graph in indices {
+    for graph in indices {
         if graph >= len {
             return Err(Error::GraphOutOfRange { graph, len });
         }

@@ -6,7 +6,7 @@ use megabatch_chunk_io::{Layout, SeriesSource, Shape, Source};
 use megabatch_gpu_core::Device;
 use megabatch_nn::graph::Graphs;
 use megabatch_nn::model::{Encoder, Readout};
-use megabatch_trainer::{Samples, Split};
+use megabatch_trainer::{SampleRanges, Samples, Split};
 use serde::Serialize;
 
 use super::cross_section::CrossSections;
@@ -18,8 +18,8 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::host::Host;
 
-/// Samples whose times are read at once.
-const TIMES_AT_ONCE: usize = 1 << 16;
+/// Samples whose times or targets are read at once.
+const SAMPLES_AT_ONCE: usize = 1 << 16;
 
 /// A file that samples or edges come from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -138,7 +138,7 @@ impl Data {
 
     /// The earliest and the latest time of `units`, ns since 1970 UTC; `None` for no units, or
     /// units without times.
-    pub(crate) fn time_span(&self, units: &[usize]) -> Result<Option<(i64, i64)>> {
+    pub(crate) fn time_span(&self, units: &SampleRanges) -> Result<Option<(i64, i64)>> {
         let mut span: Option<(i64, i64)> = None;
         let mut add = |time: i64| {
             let (first, last) = span.unwrap_or((time, time));
@@ -146,11 +146,11 @@ impl Data {
         };
         match self {
             Data::Samples(samples) => {
-                for part in units.chunks(TIMES_AT_ONCE) {
-                    samples.source().times_of(part)?.into_iter().flatten().for_each(&mut add);
+                for part in pieces(units) {
+                    samples.source().times_of(&part)?.into_iter().flatten().for_each(&mut add);
                 }
             }
-            _ => units.iter().filter_map(|&unit| Some(self.graph_times()?[unit])).for_each(add),
+            _ => units.iter().filter_map(|unit| Some(self.graph_times()?[unit])).for_each(add),
         }
         Ok(span)
     }
@@ -203,12 +203,19 @@ impl Data {
     }
 
     /// True if any target of `units` is known, so that they have a loss.
-    pub(crate) fn any_target_known(&self, units: &[usize]) -> Result<bool> {
+    pub(crate) fn any_target_known(&self, units: &SampleRanges) -> Result<bool> {
         match self {
-            Data::Samples(samples) => Ok(samples.source().any_target_known(units)?),
+            Data::Samples(samples) => {
+                for part in pieces(units) {
+                    if samples.source().any_target_known(&part)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
             // A node counts with all its targets or not at all.
-            Data::CrossSections(sections) => Ok(units.iter().any(|&section| sections.labelled(section) > 0)),
-            Data::Graphs(graphs) => Ok(units.iter().any(|&graph| graphs.labelled(graph) > 0)),
+            Data::CrossSections(sections) => Ok(units.iter().any(|section| sections.labelled(section) > 0)),
+            Data::Graphs(graphs) => Ok(units.iter().any(|graph| graphs.labelled(graph) > 0)),
         }
     }
 
@@ -323,6 +330,24 @@ impl Data {
             Data::Samples(_) | Data::Graphs(_) => Vec::new(),
         }
     }
+}
+
+/// Lists of samples that are read at once.
+fn pieces(samples: &SampleRanges) -> impl Iterator<Item = Vec<usize>> + '_ {
+    samples.chunks(SAMPLES_AT_ONCE).map(|piece| piece.iter().collect())
+}
+
+/// The time of each sample of `samples`, ns since 1970 UTC, where `source` has times.
+///
+/// # Errors
+/// Times that cannot be read.
+pub(crate) fn times_of(source: &Source, samples: &SampleRanges) -> Result<Option<Vec<i64>>> {
+    let mut times = Vec::with_capacity(samples.len());
+    for piece in pieces(samples) {
+        let Some(of_piece) = source.times_of(&piece)? else { return Ok(None) };
+        times.extend(of_piece);
+    }
+    Ok(source.has_times().then_some(times))
 }
 
 /// Refuses a file of graphs where samples are wanted.

@@ -1,7 +1,7 @@
 //! Graphs divided by chance, which have no order in time.
 
 use megabatch_order::Order;
-use megabatch_trainer::Split;
+use megabatch_trainer::{SampleRanges, Split};
 
 use crate::error::{Error, Result};
 
@@ -30,15 +30,12 @@ impl Folds {
         }
         let mut dealt = shuffled(classes.len())?;
         dealt.sort_by_key(|&unit| classes[unit]);
-        let mut split = Split::default();
+        let mut parts = [(); 3].map(|()| Vec::new());
         for (card, unit) in dealt.into_iter().enumerate() {
-            match (card % folds + folds - fold) % folds {
-                0 => split.test.push(unit),
-                1 => split.validation.push(unit),
-                _ => split.train.push(unit),
-            }
+            let part_after_test = (card % folds + folds - fold) % folds;
+            parts[2_usize.saturating_sub(part_after_test)].push(unit);
         }
-        Ok(sorted(split))
+        Ok(split_of(parts))
     }
 }
 
@@ -57,8 +54,7 @@ pub(super) fn split_by_chance(units: usize, fractions: [f64; 3]) -> Result<Split
             return Err(Error::usage(format!("data.split: {fraction} of {units} graphs leaves none for {name}")));
         }
     }
-    let [train, validation, test] = parts.map(<[usize]>::to_vec);
-    Ok(sorted(Split { train, validation, test, ..Split::default() }))
+    Ok(split_of(parts.map(<[usize]>::to_vec)))
 }
 
 fn shuffled(units: usize) -> Result<Vec<usize>> {
@@ -66,11 +62,13 @@ fn shuffled(units: usize) -> Result<Vec<usize>> {
     Ok((0..units).map(|position| epoch.sample(position)).collect())
 }
 
-fn sorted(mut split: Split) -> Split {
-    for part in [&mut split.train, &mut split.validation, &mut split.test] {
+/// Training, validation and test, each ascending.
+fn split_of(parts: [Vec<usize>; 3]) -> Split {
+    let [train, validation, test] = parts.map(|mut part| {
         part.sort_unstable();
-    }
-    split
+        SampleRanges::from_iter(part)
+    });
+    Split { train, validation, test, ..Split::default() }
 }
 
 #[cfg(test)]
@@ -84,10 +82,10 @@ mod tests {
         for fold in 0..5 {
             let Split { train, validation, test, .. } = Folds { folds: 5, fold }.split(&classes).unwrap();
             assert_eq!(train.len() + validation.len() + test.len(), 23);
-            let of_class_one = test.iter().filter(|&&unit| classes[unit] == 1).count();
+            let of_class_one = test.iter().filter(|&unit| classes[unit] == 1).count();
             assert!((1..=2).contains(&of_class_one), "{test:?}");
-            tested.extend(test);
-            validated.extend(validation);
+            tested.extend(test.iter());
+            validated.extend(validation.iter());
         }
         for mut units in [tested, validated] {
             units.sort_unstable();
@@ -100,10 +98,10 @@ mod tests {
     #[test]
     fn fractions_are_of_the_whole() {
         let Split { train, validation, test, .. } = split_by_chance(10, [0.8, 0.1, 0.1]).unwrap();
-        let mut all = [train.clone(), validation, test].concat();
+        let mut all: Vec<usize> = [&train, &validation, &test].into_iter().flat_map(SampleRanges::iter).collect();
         all.sort_unstable();
         assert_eq!((train.len(), all), (8, (0..10).collect()));
-        assert_ne!(train, (0..8).collect::<Vec<_>>());
+        assert_ne!(train, SampleRanges::from(0..8));
         assert!(split_by_chance(2, [0.5, 0.25, 0.25]).unwrap_err().to_string().contains("leaves none for test"));
     }
 }

@@ -8,7 +8,7 @@ use megabatch_gpu_core::{Buffer, Device};
 use megabatch_graph_cache::{GraphFile, Schema, StoredGraph, TargetLevel};
 use megabatch_nn::graph::{GraphTargets, GraphView, Graphs};
 use megabatch_nn::model::SampleShape;
-use megabatch_trainer::{Batch, Samples, Split};
+use megabatch_trainer::{Batch, SampleRanges, Samples, Split};
 
 use super::data_schema::DataSchema;
 use super::fold::{Folds, split_by_chance};
@@ -138,9 +138,8 @@ impl GraphSamples {
             )));
         }
         if let Some([train, validation, test]) = self.parts() {
-            let split =
-                Split { train: vec![train], validation: vec![validation], test: vec![test], ..Split::default() };
-            return Ok(split);
+            let [train, validation, test] = [train, validation, test].map(|graph| SampleRanges::from(graph..graph + 1));
+            return Ok(Split { train, validation, test, ..Split::default() });
         }
         match config.optional_count("data.folds") {
             // Of all folds together, the last.

@@ -104,7 +104,7 @@ mod tests {
     use megabatch_chunk_io::{SampleBlock, TimeframeShape, WindowsHeader, WriteOptions, write_windows};
     use megabatch_gpu_core::Device;
     use megabatch_nn::model::ModelConfig;
-    use megabatch_trainer::{Config, Event, Run, Samples as _, Trainer};
+    use megabatch_trainer::{Config, Event, Run, SampleRanges, Samples as _, Trainer};
 
     use super::*;
 
@@ -135,7 +135,7 @@ mod tests {
             epochs: 2,
             ..Config::default()
         };
-        let (train, validation): (Vec<usize>, Vec<usize>) = (0..SAMPLES).partition(|&n| n < 70);
+        let (train, validation) = (SampleRanges::from(0..70), SampleRanges::from(70..SAMPLES));
         let run = Run { samples, train: &train, validation: &validation, checkpoints: None };
         let mut trainer = Trainer::new(device, config, samples.shape().clone()).unwrap();
         let (mut losses, mut bytes_read) = (Vec::new(), 0);

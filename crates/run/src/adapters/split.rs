@@ -8,8 +8,8 @@ use megabatch_chunk_io::{SeriesColumn, SeriesSource, Source};
 use megabatch_nn::graph::Graphs as _;
 use megabatch_trainer as trainer;
 use megabatch_trainer::{
-    Purge, PurgeRule, SampleTimes, Split, SplitFractions, SplitRanges, TimeColumn, TrainingWindow, WalkForward, split,
-    split_in_pieces,
+    Purge, PurgeRule, SampleTimes, Split, SplitFractions, TimeColumn, TrainingWindow, WalkForward, count_overlaps,
+    split, split_in_pieces,
 };
 
 use super::cross_section::CrossSections;
@@ -31,7 +31,8 @@ pub(crate) fn walk_forward(config: &Config) -> Option<WalkForward> {
     })
 }
 
-/// Splits the samples of `source` as `config` says.
+/// Splits the samples of `source` as `config` says. Of a series whose index stays in the file,
+/// memory does not grow with samples, unless the index is needed.
 ///
 /// # Errors
 /// A part that should have samples is left without, or the scaler of the file saw samples that are
@@ -40,23 +41,9 @@ pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
     let division = Division::of(config);
     if let Some(split) = split_in_file(source, config, &division)? {
         check_scalers(source, split.validation_start_ns)?;
-        return Ok(split.into());
-    }
-    split_in_memory(source, config, &division)
-}
-
-/// [`split_source`] as runs of samples: of a series whose index stays in the file, memory does not
-/// grow with samples, unless the index is needed.
-///
-/// # Errors
-/// As [`split_source`].
-pub(crate) fn split_source_in_ranges(source: &Source, config: &Config) -> Result<SplitRanges> {
-    let division = Division::of(config);
-    if let Some(split) = split_in_file(source, config, &division)? {
-        check_scalers(source, split.validation_start_ns)?;
         return Ok(split);
     }
-    Ok(SplitRanges::from(&split_in_memory(source, config, &division)?))
+    split_in_memory(source, config, &division)
 }
 
 fn split_in_memory(source: &Source, config: &Config, division: &Division) -> Result<Split> {
@@ -89,16 +76,15 @@ fn split_in_memory(source: &Source, config: &Config, division: &Division) -> Res
 
 /// The split of a series whose index stays in the file; `None` where the index is needed: for
 /// walk-forward folds, and where the file does not tell its samples' spans.
-fn split_in_file(source: &Source, config: &Config, division: &Division) -> Result<Option<SplitRanges>> {
+fn split_in_file(source: &Source, config: &Config, division: &Division) -> Result<Option<Split>> {
     let Some(series) = source.series().filter(|series| !series.file().has_index()) else { return Ok(None) };
     if division.fold.is_some() || config.purges_by_bars() {
         return Ok(None);
     }
-    let spans = [SeriesColumn::ReachTime, SeriesColumn::LabelEndTime];
     let purge = match config.purge_ns() {
         Some(duration_ns) => PurgeRule::Duration(duration_ns),
         None if !config.has_unseen() => PurgeRule::Duration(0),
-        None if spans.iter().all(|&column| series.file().has_column(column)) => PurgeRule::Windows,
+        None if SPANS.iter().all(|&column| series.file().has_column(column)) => PurgeRule::Windows,
         None => return Ok(None),
     };
     match split_in_pieces(&TimesInFile(series), division.fractions, purge) {
@@ -108,6 +94,9 @@ fn split_in_file(source: &Source, config: &Config, division: &Division) -> Resul
         Err(error) => Err(error.into()),
     }
 }
+
+/// Columns of the spans of samples.
+const SPANS: [SeriesColumn; 2] = [SeriesColumn::ReachTime, SeriesColumn::LabelEndTime];
 
 /// Times of the samples of a series, read in pieces.
 struct TimesInFile<'a>(&'a SeriesSource);
@@ -216,21 +205,30 @@ pub(crate) fn notes_on_purge(source: &Source, config: &Config, split: &Split) ->
     if config.purge_ns().is_some() && !SampleSpans::is_known(source) {
         return Ok(Vec::new());
     }
-    let in_file = source.series().map(SeriesSource::file).filter(|file| !file.has_index());
-    let tells_spans = in_file.is_some_and(|file| file.has_column(SeriesColumn::LabelEndTime));
-    if tells_spans && config.purge_ns().is_none() && !config.purges_by_bars() {
+    let in_file = source.series().filter(|series| !series.file().has_index());
+    let tells = |column| in_file.is_some_and(|series| series.file().has_column(column));
+    let is_by_spans = config.purge_ns().is_none() && !config.purges_by_bars();
+    if is_by_spans && tells(SeriesColumn::LabelEndTime) {
         return Ok(Vec::new());
     }
-    let spans = SampleSpans::of(source, &times(source)?)?;
-    if config.purge_ns().is_none() && !config.purges_by_bars() {
-        return Ok(spans.note.into_iter().collect());
-    }
-    let count = |before: &[usize], after: &[usize]| {
-        let last_label_ns = before.iter().map(|&n| spans.label_end_ns[n]).max().unwrap_or(i64::MIN);
-        after.iter().filter(|&&n| spans.reach_ns[n] < last_label_ns).count()
-    };
     let before_test = if split.validation.is_empty() { &split.train } else { &split.validation };
-    let overlaps = [count(&split.train, &split.validation), count(before_test, &split.test)];
+    let pairs = [(&split.train, &split.validation), (before_test, &split.test)];
+    let overlaps = match in_file.filter(|_| SPANS.into_iter().all(tells)) {
+        Some(series) => {
+            let [validation, test] = pairs.map(|(before, after)| count_overlaps(&TimesInFile(series), before, after));
+            [validation?, test?]
+        }
+        None => {
+            let spans = SampleSpans::of(source, &times(source)?)?;
+            if is_by_spans {
+                return Ok(spans.note.into_iter().collect());
+            }
+            pairs.map(|(before, after)| {
+                let last_label_ns = before.iter().map(|n| spans.label_end_ns[n]).max().unwrap_or(i64::MIN);
+                after.iter().filter(|&n| spans.reach_ns[n] < last_label_ns).count()
+            })
+        }
+    };
     Ok(match overlaps {
         [0, 0] => Vec::new(),
         [validation, test] => vec![format!(

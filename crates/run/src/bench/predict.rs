@@ -6,7 +6,7 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::cpu::Compute;
 use megabatch_nn::model::{Model, save_weights};
 use megabatch_trainer as trainer;
-use megabatch_trainer::{Predictor, Samples, Selection};
+use megabatch_trainer::{Predictor, SampleRanges, Samples, Selection};
 use serde_json::json;
 
 use super::SampleOrder;
@@ -41,7 +41,7 @@ pub fn predict(options: &PredictOptions) -> Result<Findings> {
     let samples = work.samples(if is_shuffled { count.max(SHUFFLED_SAMPLES) } else { count })?;
     let mut predictor = predictor(work, *weights, &samples)?;
     let place = |n: usize| if is_shuffled { n * SHUFFLED_APART % samples.len() } else { n };
-    let indices: Vec<usize> = (0..count).map(place).collect();
+    let indices: SampleRanges = (0..count).map(place).collect();
     // When each batch was done.
     let mut done = Vec::new();
     predictor.predict(Selection { samples: &samples, indices: &indices }, |_, _| {

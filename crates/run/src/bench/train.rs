@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Config, Event, OptimizerConfig, OptimizerKind, Run, Samples, SeriesInMemory, StepEvent, Trainer,
+    Config, Event, OptimizerConfig, OptimizerKind, Run, SampleRanges, Samples, SeriesInMemory, StepEvent, Trainer,
 };
 use serde_json::json;
 
@@ -107,8 +107,8 @@ struct Timed {
 }
 
 fn timed(trainer: &mut Trainer, samples: &SeriesInMemory, watch: Option<&Watch>) -> Result<Timed> {
-    let train: Vec<usize> = (0..samples.len()).collect();
-    let run = Run { samples, train: &train, validation: &[], checkpoints: None };
+    let train = SampleRanges::from(0..samples.len());
+    let run = Run { samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     let mut timed = Timed { steps: Vec::new(), seconds: 0.0 };
     let mut begun = Instant::now();
     trainer.train(&run, &mut |event| {

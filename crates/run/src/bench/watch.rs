@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use megabatch_trainer::{Event, Run, Trainer};
+use megabatch_trainer::{Event, Run, SampleRanges, Trainer};
 use serde_json::json;
 
 use crate::config::Config;
@@ -103,7 +103,8 @@ fn times(job: &TrainingSetup, folder: &RunFolder, host: &Host<'_>) -> Result<Tim
     let mut watch = Watch::new(folder, job, ResumePoint::default(), plan.steps, host)?;
     let (mut times, mut since) = (Times::default(), Instant::now());
     // Without validation: a step is a step.
-    let run = Run { samples: job.data.samples(), train: &job.split.train, validation: &[], checkpoints: None };
+    let run =
+        Run { samples: job.data.samples(), train: &job.split.train, validation: SampleRanges::NONE, checkpoints: None };
     trainer.train(&run, &mut |event| {
         let (told, step) = (Instant::now(), if let Event::Step(step) = &event { step.step } else { 0 });
         let is_followed = step == 0 || step / BLOCK % 2 == 1;

@@ -9,6 +9,7 @@ use megabatch_chunk_io::{SampleSlices, Source, TimeframeShape};
 use megabatch_order::{Batches, Batching, LastBatch, Order, Rank};
 
 use super::Dataset;
+use super::SampleRanges;
 use super::batch_memory::{MemoryPool, SharedMemory};
 use super::gather::{BYTES_MIN, gather};
 use crate::error::{Error, Result};
@@ -77,7 +78,7 @@ impl Default for BatchOptions {
 pub struct BatchLoader {
     source: Arc<Source>,
     /// Samples of the file that are visited.
-    samples: Arc<[usize]>,
+    samples: Arc<SampleRanges>,
     batches: Batches,
     options: BatchOptions,
     run_length: Option<usize>,
@@ -90,7 +91,7 @@ impl BatchLoader {
     /// # Errors
     /// [`Kind::Usage`](crate::Kind::Usage) for a batch of nothing, a rank that there is not, a
     /// sample that the file does not have, or a file of graphs.
-    pub fn new(dataset: &Dataset, samples: Arc<[usize]>, options: BatchOptions) -> Result<Self> {
+    pub fn new(dataset: &Dataset, samples: SampleRanges, options: BatchOptions) -> Result<Self> {
         let source = Arc::clone(dataset.source()?);
         let usage = |error: megabatch_order::Error| Error::usage(error.to_string());
         let rank = Rank::new(options.rank, options.world_size).map_err(usage)?;
@@ -105,13 +106,12 @@ impl BatchLoader {
         let BatchOptions { batch_size, last_batch, .. } = options;
         let batching = Batching { batch_size, accumulation_steps: 1, last_batch, rank };
         let batches = Batches::new(order, batching).map_err(usage)?;
-        if let Some(sample) = samples.iter().find(|&&sample| sample >= source.shape().samples) {
-            return Err(Error::usage(format!(
-                "sample {sample}: {} has {}, counted from 0",
-                source.path().display(),
-                source.shape().samples
-            )));
+        let in_file = source.shape().samples;
+        if let Some(run) = samples.runs().find(|run| run.end > in_file) {
+            let (sample, file) = (run.start.max(in_file), source.path().display());
+            return Err(Error::usage(format!("sample {sample}: {file} has {in_file}, counted from 0")));
         }
+        let samples = Arc::new(samples);
         Ok(BatchLoader { source, samples, batches, options, run_length, pool: Arc::default() })
     }
 
@@ -133,7 +133,7 @@ impl BatchLoader {
         let in_epoch = self.batches_per_epoch();
         let steps = epoch.saturating_mul(in_epoch) + first.min(in_epoch)..(epoch + 1).saturating_mul(in_epoch);
         let samples = Arc::clone(&self.samples);
-        let lists = self.batches.lists(steps).map(move |list| list.into_iter().map(|n| samples[n]).collect());
+        let lists = self.batches.lists(steps).map(move |list| list.into_iter().map(|n| samples.at(n)).collect());
         let (source, pool) = (Arc::clone(&self.source), Arc::clone(&self.pool));
         let delivery = match self.samples_ahead() {
             None => Delivery::WhenAsked(Box::new(lists)),

@@ -20,6 +20,7 @@ use crate::host::Host;
 
 pub use batches::{BatchLoader, BatchOptions, EpochBatches, GatheredBatch, Rows, SampleVisit, WindowView};
 pub use megabatch_order::LastBatch;
+pub use megabatch_trainer::SampleRanges;
 
 /// A data file: series, windows, or graphs with features of their own.
 pub struct Dataset {
@@ -86,11 +87,11 @@ pub struct TimeframeFacts {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Partition {
     /// For training.
-    pub train: Vec<usize>,
+    pub train: SampleRanges,
     /// For validation.
-    pub validation: Vec<usize>,
+    pub validation: SampleRanges,
     /// For the test.
-    pub test: Vec<usize>,
+    pub test: SampleRanges,
     /// Number of samples that were left out between the parts.
     pub purged: usize,
 }

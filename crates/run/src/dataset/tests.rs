@@ -60,7 +60,7 @@ fn batches_hold_the_samples_of_the_file_whatever_their_way_through_memory() {
                 world_size: 1 + rank,
                 ..BatchOptions::default()
             };
-            let loader = BatchLoader::new(&dataset, (10..140).collect(), options).unwrap();
+            let loader = BatchLoader::new(&dataset, SampleRanges::from(10..140), options).unwrap();
             let batches = epoch(&loader, 1, 0);
             assert_eq!(batches.len() as u64, loader.batches_per_epoch());
             for (samples, tables) in &batches {
@@ -94,11 +94,10 @@ fn batches_that_are_gathered_ahead_hold_the_same_samples() {
     };
     make_samples(&path, &options).unwrap();
     let dataset = Dataset::open(&path, WindowsAt::Disk).unwrap();
-    let samples: Arc<[usize]> = (0..70).collect();
     let loader = |batch_size| {
         let visit = SampleVisit::Shuffled { seed: 1, run_length: Some(1) };
         let options = BatchOptions { batch_size, visit, ..BatchOptions::default() };
-        BatchLoader::new(&dataset, Arc::clone(&samples), options).unwrap()
+        BatchLoader::new(&dataset, SampleRanges::from(0..70), options).unwrap()
     };
     let (large, small) = (loader(16), loader(1));
     assert_eq!((large.samples_ahead(), small.samples_ahead()), (Some(0), None));
@@ -147,16 +146,16 @@ fn batches_are_in_the_order_of_training() {
         }
     }
     let spy = Spy(dataset.data.samples(), std::sync::Mutex::default());
-    let train: Vec<usize> = (10..140).collect();
+    let train = SampleRanges::from(10..140);
     let model = megabatch_nn::model::ModelConfig { hidden: 2, layers: 1, ..Default::default() };
     let config = Training { model, batch_size: 16, run_length: Some(4), seed: 3, epochs: 2, ..Training::default() };
-    let run = Run { samples: &spy, train: &train, validation: &[], checkpoints: None };
+    let run = Run { samples: &spy, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     let mut trainer = Trainer::new(&Device::cpu(), config, spy.shape().clone()).unwrap();
     trainer.train(&run, &mut |_: Event<'_>| std::ops::ControlFlow::Continue(())).unwrap();
 
     let visit = SampleVisit::Shuffled { seed: 3, run_length: Some(4) };
     let options = BatchOptions { batch_size: 16, visit, ..BatchOptions::default() };
-    let loader = BatchLoader::new(&dataset, train.into(), options).unwrap();
+    let loader = BatchLoader::new(&dataset, train, options).unwrap();
     let visited = [epoch(&loader, 0, 0), epoch(&loader, 1, 0)].concat();
     let visited: Vec<Vec<usize>> = visited.into_iter().map(|(samples, _)| samples).collect();
     assert_eq!(visited, spy.1.into_inner().unwrap());
@@ -168,7 +167,7 @@ fn windows_are_seen_in_place_where_their_ends_are_evenly_apart() {
     let dataset = Dataset::open(&file(folder.path(), Layout::Series, Filter::Gzip), WindowsAt::Disk).unwrap();
     let loader = |windows| {
         let options = BatchOptions { batch_size: 16, windows, ..BatchOptions::default() };
-        BatchLoader::new(&dataset, (0..150).collect(), options).unwrap()
+        BatchLoader::new(&dataset, SampleRanges::from(0..150), options).unwrap()
     };
     let batch = loader(WindowView::StridedWherePossible).epoch(0, 1).unwrap().next_batch().unwrap().unwrap();
     let copied = loader(WindowView::Copied).epoch(0, 1).unwrap().next_batch().unwrap().unwrap();
@@ -203,8 +202,8 @@ fn parts_of_a_split_are_those_of_training() {
     let folds = dataset.walk_forward(&folds).unwrap();
     assert_eq!(folds.len(), 3);
     assert!(folds.windows(2).all(|pair| pair[0].train.len() < pair[1].train.len()));
-    let wrong = BatchLoader::new(&dataset, Arc::from([150]), BatchOptions::default()).err().unwrap();
+    let wrong = BatchLoader::new(&dataset, SampleRanges::from(150..151), BatchOptions::default()).err().unwrap();
     assert_eq!(wrong.kind(), Kind::Usage);
     let rank = BatchOptions { rank: 2, world_size: 2, ..BatchOptions::default() };
-    assert_eq!(BatchLoader::new(&dataset, (0..9).collect(), rank).err().unwrap().kind(), Kind::Usage);
+    assert_eq!(BatchLoader::new(&dataset, SampleRanges::from(0..9), rank).err().unwrap().kind(), Kind::Usage);
 }

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use megabatch_nn::model::{Fusion, Pooling};
-use megabatch_trainer::{Error, Predictor, Samples as _, Selection};
+use megabatch_trainer::{Error, Predictor, SampleRanges, Samples as _, Selection};
 
 use crate::adapters::samples::SourceSamples;
 use crate::error::Result;
@@ -50,7 +50,7 @@ impl Attention {
         }
         let whole_part = part.indices(&job.split, samples.len());
         let indices = job.training.evaluated(&whole_part);
-        let chosen: Vec<usize> = indices.iter().copied().step_by(indices.len().div_ceil(SAMPLES_MAX).max(1)).collect();
+        let chosen: SampleRanges = indices.iter().step_by(indices.len().div_ceil(SAMPLES_MAX).max(1)).collect();
         let mut predictor = job.predictor(weights, &whole_part)?;
         let selection = Selection { samples, indices: &chosen };
         let timeframes = match model.pooling {

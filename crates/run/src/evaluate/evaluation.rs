@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use megabatch_nn::loss::Loss;
 use megabatch_trainer as trainer;
-use megabatch_trainer::{ClassErrors, GraphCorrelations, InstrumentEvaluation, Metrics, Split, TaskEvaluation};
+use megabatch_trainer::{
+    ClassErrors, GraphCorrelations, InstrumentEvaluation, Metrics, SampleRanges, Split, TaskEvaluation,
+};
 use serde::Serialize;
 
 use crate::adapters::data::Data;
@@ -41,12 +43,12 @@ impl Part {
     }
 
     /// The samples of this part of a file that has `len`.
-    pub(crate) fn indices(self, split: &Split, len: usize) -> Cow<'_, [usize]> {
+    pub(crate) fn indices(self, split: &Split, len: usize) -> Cow<'_, SampleRanges> {
         match self {
             Part::Train => Cow::Borrowed(&split.train),
             Part::Validation => Cow::Borrowed(&split.validation),
             Part::Test => Cow::Borrowed(&split.test),
-            Part::All => Cow::Owned((0..len).collect()),
+            Part::All => Cow::Owned(SampleRanges::from(0..len)),
         }
     }
 
@@ -132,7 +134,7 @@ impl Evaluation {
     }
 
     /// The errors on `evaluated` of a part's samples, or graphs, for that part.
-    pub(crate) fn drawn_from(self, part: &[usize], evaluated: &[usize]) -> Self {
+    pub(crate) fn drawn_from(self, part: &SampleRanges, evaluated: &SampleRanges) -> Self {
         Evaluation { drawn_from: (evaluated.len() < part.len()).then_some(part.len()), ..self }
     }
 

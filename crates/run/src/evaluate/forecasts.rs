@@ -5,8 +5,9 @@ use std::path::Path;
 
 use megabatch_chunk_io::Source;
 use megabatch_nn::loss::{Group, Loss};
-use megabatch_trainer::{Error, Samples as _, Selection};
+use megabatch_trainer::{Error, SampleRanges, Samples as _, Selection};
 
+use crate::adapters::data::times_of;
 use crate::adapters::samples::SourceSamples;
 use crate::error::Result;
 use crate::evaluate::Part;
@@ -17,13 +18,20 @@ use crate::setup::TrainingSetup;
 pub(crate) struct Forecasts {
     pub(crate) part: Part,
     /// The samples, by their place in the file.
-    pub(crate) indices: Vec<usize>,
+    pub(crate) indices: SampleRanges,
     /// When each sample was taken, ns since 1970 UTC, where the data tell.
     pub(crate) times: Option<Vec<i64>>,
-    /// The name of each sample's instrument, where the file has several.
-    pub(crate) instruments: Option<Vec<String>>,
+    /// Stretches of samples of one instrument, where the file has several.
+    pub(crate) instruments: Option<Vec<InstrumentStretch>>,
     /// A few horizons of those that are numbers, the nearest first; none of a model of classes.
     pub(crate) pairs: Vec<Pairs>,
+}
+
+/// Samples of one instrument that follow one another.
+pub(crate) struct InstrumentStretch {
+    /// Position of the first.
+    first: usize,
+    name: String,
 }
 
 /// Predicted and actual values at one horizon, a pair a sample; an actual one that is not known is
@@ -80,9 +88,8 @@ impl Forecasts {
         drop(follow);
         add_targets(samples.source(), &indices, &mut pairs)?;
         let source = samples.source();
-        let times = source.times_of(&indices)?;
-        let name = |&sample: &usize| source.instrument_of(sample).map(|place| source.instruments()[place].clone());
-        let instruments = indices.iter().map(name).collect();
+        let times = times_of(source, &indices)?;
+        let instruments = InstrumentStretch::all(source, &indices);
         Ok(Forecasts { part, indices, times, instruments, pairs })
     }
 
@@ -98,10 +105,9 @@ impl Forecasts {
         let pairs = self.pairs.get(1).or(self.pairs.first())?;
         let middle = self.len() / 2;
         let (first, end) = match &self.instruments {
-            Some(names) if middle < names.len() => {
-                let is_other = |name: &String| *name != names[middle];
-                let before = names[..middle].iter().rposition(is_other).map_or(0, |other| other + 1);
-                (before, names[middle..].iter().position(is_other).map_or(names.len(), |other| middle + other))
+            Some(instruments) if middle < self.len() => {
+                let next = InstrumentStretch::after(instruments, middle);
+                (instruments[next - 1].first, instruments.get(next).map_or(self.len(), |next| next.first))
             }
             _ => (0, self.len()),
         };
@@ -112,7 +118,7 @@ impl Forecasts {
 
     /// The part of `range` around `middle` whose samples follow each other in the data.
     fn unbroken(&self, middle: usize, range: Range<usize>) -> Range<usize> {
-        let is_break = |k: usize| self.indices[k] != self.indices[k - 1] + 1;
+        let is_break = |k: usize| self.indices.at(k) != self.indices.at(k - 1) + 1;
         let first = (range.start + 1..=middle.min(range.end)).rev().find(|&k| k < self.len() && is_break(k));
         let end = (middle + 1..range.end).find(|&k| is_break(k));
         first.unwrap_or(range.start)..end.unwrap_or(range.end)
@@ -120,7 +126,27 @@ impl Forecasts {
 
     /// The instrument of a sample of [`Forecasts::stretch`], where the file has several.
     pub(crate) fn instrument(&self, sample: usize) -> Option<&str> {
-        Some(self.instruments.as_ref()?[sample].as_str())
+        let instruments = self.instruments.as_ref()?;
+        Some(instruments[InstrumentStretch::after(instruments, sample) - 1].name.as_str())
+    }
+}
+
+impl InstrumentStretch {
+    /// The stretches of `samples`; `None` where an instrument is not known.
+    fn all(source: &Source, samples: &SampleRanges) -> Option<Vec<Self>> {
+        let (mut stretches, mut before) = (Vec::new(), None);
+        for (first, sample) in samples.iter().enumerate() {
+            let place = source.instrument_of(sample)?;
+            if before.replace(place) != Some(place) {
+                stretches.push(InstrumentStretch { first, name: source.instruments()[place].clone() });
+            }
+        }
+        Some(stretches)
+    }
+
+    /// The stretch after the one that has `position`.
+    fn after(stretches: &[Self], position: usize) -> usize {
+        stretches.partition_point(|stretch| stretch.first <= position)
     }
 }
 
@@ -159,12 +185,12 @@ fn column(rows: &[f32], outputs: usize, horizon: usize) -> impl Iterator<Item = 
     rows.chunks_exact(outputs).map(move |row| row[horizon - 1])
 }
 
-fn add_targets(source: &Source, indices: &[usize], pairs: &mut [Pairs]) -> Result<()> {
+fn add_targets(source: &Source, indices: &SampleRanges, pairs: &mut [Pairs]) -> Result<()> {
     let outputs = source.shape().horizons;
     let mut targets = Vec::new();
     for some in indices.chunks(BLOCK) {
         targets.resize(some.len() * outputs, 0.0);
-        source.read_targets(some, &mut targets)?;
+        source.read_targets(&some.iter().collect::<Vec<_>>(), &mut targets)?;
         for Pairs { horizon, actual, .. } in &mut *pairs {
             actual.extend(column(&targets, outputs, *horizon));
         }
@@ -183,9 +209,15 @@ mod tests {
         }
     }
 
-    fn forecasts(len: usize, instruments: Option<Vec<String>>) -> Forecasts {
+    fn forecasts(len: usize, instruments: Option<Vec<InstrumentStretch>>) -> Forecasts {
         let pairs = Pairs { horizon: 1, predicted: vec![0.0; len], actual: vec![0.0; len] };
-        Forecasts { part: Part::Test, indices: (0..len).collect(), times: None, instruments, pairs: vec![pairs] }
+        Forecasts {
+            part: Part::Test,
+            indices: SampleRanges::from(0..len),
+            times: None,
+            instruments,
+            pairs: vec![pairs],
+        }
     }
 
     #[test]
@@ -194,10 +226,11 @@ mod tests {
         assert_eq!(forecasts(10, None).stretch().unwrap().0, 0..10);
         assert!(forecasts(1, None).stretch().is_none());
         for (second_from, range) in [(501, 261..501), (500, 500..740), (400, 400..640), (999, 380..620)] {
-            let names = (0..1000).map(|k| if k < second_from { "A" } else { "B" }.to_owned()).collect();
-            let all = forecasts(1000, Some(names));
+            let stretches = [(0, "A"), (second_from, "B")];
+            let stretches = stretches.map(|(first, name)| InstrumentStretch { first, name: name.to_owned() });
+            let all = forecasts(1000, Some(stretches.into()));
             assert_eq!(all.stretch().unwrap().0, range, "{second_from}");
-            assert_eq!(all.instrument(0), Some("A"));
+            assert_eq!([0, second_from].map(|sample| all.instrument(sample).unwrap()), ["A", "B"]);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use megabatch_gpu_core::Device;
 use megabatch_trainer as trainer;
-use megabatch_trainer::{Baselines, Predictor, Selection};
+use megabatch_trainer::{Baselines, Predictor, SampleRanges, Selection};
 use serde::Serialize;
 
 use super::folds::{Fold, FoldPlan, Folds, Progress};
@@ -171,7 +171,7 @@ fn evaluate_run(request: &EvaluateRequest, run: &Path, host: &Host<'_>) -> Resul
     };
     let mut predictor = in_use(predictor);
     let unit = format!("{}s", Nouns::of(&data).unit);
-    let follow = |label, units: &[usize]| host.follow(Work { label, total: units.len() as u64, unit: &unit });
+    let follow = |label, units: &SampleRanges| host.follow(Work { label, total: units.len() as u64, unit: &unit });
     let baselines = Baselines::fit_watched(
         &device,
         Selection { samples, indices: &fitted_on },

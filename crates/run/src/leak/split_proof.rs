@@ -3,10 +3,10 @@
 
 use megabatch_bars::{BarSource, Segment, StreamedInstrument, bars_before};
 use megabatch_chunk_io::{SeriesColumn, SeriesFile, Source};
-use megabatch_trainer::{self as trainer, SampleRanges, SplitRanges};
+use megabatch_trainer::{self as trainer, SampleRanges, Split};
 use serde::Serialize;
 
-use crate::adapters::split::{split_source_in_ranges, walk_forward};
+use crate::adapters::split::{split_source, walk_forward};
 use crate::config::Config;
 use crate::error::{Context as _, Error, Result};
 use crate::text::utc;
@@ -60,7 +60,7 @@ impl ExactSpans<'_> {
         let last_ns = self.last_label_end_ns(earlier)?;
         let mut reached = 0;
         for run in later.runs() {
-            self.file.scan_column(SeriesColumn::ReachTime, run.clone(), |_, reach_ns| {
+            self.file.scan_column(SeriesColumn::ReachTime, run, |_, reach_ns| {
                 reached += reach_ns.iter().filter(|&&reach_ns| reach_ns < last_ns).count();
                 Ok::<(), Error>(())
             })?;
@@ -71,8 +71,8 @@ impl ExactSpans<'_> {
     /// # Errors
     /// A data failure that counts the samples of a part that look back to before the end of a label
     /// of an earlier one.
-    fn require_apart(&self, split: &SplitRanges) -> Result<()> {
-        let SplitRanges { train, validation, test, .. } = split;
+    fn require_apart(&self, split: &Split) -> Result<()> {
+        let Split { train, validation, test, .. } = split;
         let pairs = [
             ("validation", "training", validation, train),
             ("test", "validation", test, validation),
@@ -125,7 +125,7 @@ pub(super) fn prove_splits(
         if let Some(fold) = fold {
             config.set_walk_forward_fold(fold);
         }
-        let split = match split_source_in_ranges(source, &config) {
+        let split = match split_source(source, &config) {
             Ok(split) => split,
             Err(error) if asked == SplitSource::ByDefault && is_too_short(&error) => {
                 proof.none_because = Some(error.exact_message());

@@ -11,7 +11,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use megabatch_nn::model::{Model, ModelConfig, Readout, SampleShape};
-use megabatch_trainer::Split;
+use megabatch_trainer::{SampleRanges, Split};
 use serde::Serialize;
 
 pub(crate) use data::DataPlan;
@@ -299,7 +299,7 @@ impl SplitPlan {
     /// Times that cannot be read.
     pub(crate) fn of(split: &Split, data: &Data) -> Result<Self> {
         let Split { train, validation, test, purged, .. } = split;
-        let first = |part: &[usize]| data.time_span(part).map(|span| span.map(|(first, _)| first));
+        let first = |part: &SampleRanges| data.time_span(part).map(|span| span.map(|(first, _)| first));
         Ok(SplitPlan {
             train: train.len(),
             validation: validation.len(),

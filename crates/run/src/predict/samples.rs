@@ -9,10 +9,10 @@ use megabatch_chunk_io::{Predictions, SampleInstruments, Source, write_predictio
 use megabatch_nn::graph::Graphs;
 use megabatch_nn::loss::{Group, Loss};
 use megabatch_nn::model::Readout;
-use megabatch_trainer::Selection;
+use megabatch_trainer::{SampleRanges, Selection};
 use serde_json::json;
 
-use crate::adapters::data::Data;
+use crate::adapters::data::{Data, times_of};
 use crate::error::{Error, Result};
 use crate::findings::Findings;
 use crate::host::{Host, Work};
@@ -199,7 +199,7 @@ fn predict_with(trained: &mut Trained, request: &PredictRequest, host: &Host<'_>
         horizons: values.len() / range.len().max(1),
         values,
         named,
-        sample_times: source.map_or(Ok(None), |source| source.times_of(&range.clone().collect::<Vec<usize>>()))?,
+        sample_times: source.map_or(Ok(None), |source| times_of(source, &range.clone().into()))?,
         instruments: source.and_then(of_source),
         step: trained.step,
         notes: trained.notes.clone(),
@@ -288,9 +288,9 @@ impl<'a> Rows<'a> {
     }
 
     /// The units to be computed for the rows of `range`: graphs are computed whole.
-    fn units(&self, range: &Range<usize>) -> Vec<usize> {
+    fn units(&self, range: &Range<usize>) -> SampleRanges {
         match self {
-            Rows::Units { .. } => range.clone().collect(),
+            Rows::Units { .. } => range.clone().into(),
             Rows::Nodes { graphs, .. } => {
                 let has_some = |&graph: &usize| graphs.nodes(graph).iter().any(|sample| range.contains(sample));
                 (0..graphs.len()).filter(has_some).collect()

@@ -79,7 +79,7 @@ fn stretch(forecasts: &Forecasts, bar: &str, unit: &str) -> String {
     let Some((range, pairs)) = forecasts.stretch() else { return String::new() };
     let x: Vec<f64> = match &forecasts.times {
         Some(times) => times[range.clone()].iter().map(|&time| time as f64).collect(),
-        None => forecasts.indices[range.clone()].iter().map(|&index| index as f64).collect(),
+        None => forecasts.indices.slice(range.clone()).iter().map(|index| index as f64).collect(),
     };
     let line = |values: &[f32]| broken_at_holes(&x, &values[range.clone()]);
     Chart {

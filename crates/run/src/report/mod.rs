@@ -182,7 +182,7 @@ mod tests {
     use megabatch_chunk_io::{ChunkPlan, Layout};
     use megabatch_nn::model::{ModelConfig, SampleShape, Timeframe};
     use megabatch_trainer as trainer;
-    use megabatch_trainer::{Footprint, Split};
+    use megabatch_trainer::{Footprint, SampleRanges, Split};
     use serde_json::json;
 
     use super::*;
@@ -263,7 +263,7 @@ mod tests {
             json!({ "event": "step", "step": 2, "epoch": 0, "samples": 3, "loss": 1.0, "lr": 0.1, "grad_norm": 1.0, "forward_s": 0.5 }),
             json!({ "event": "validation", "step": 2, "epoch": 0, "loss": 1.5, "validation_s": 2.0 }),
         ];
-        let split = Split { train: (0..70).collect(), ..Split::default() };
+        let split = Split { train: SampleRanges::from(0..70), ..Split::default() };
         Report {
             run_name: "a&b",
             plan: &plan(),
@@ -286,8 +286,13 @@ mod tests {
     fn a_page_holds_every_section_and_nothing_from_elsewhere() {
         let evaluation = Evaluation::of_one_horizon([("model", 1.0), ("no_change", 2.0)]);
         let pairs = Pairs { horizon: 1, predicted: vec![1.0, 2.0, 3.0], actual: vec![1.0, 2.0, 4.0] };
-        let forecasts =
-            Forecasts { part: Part::Test, indices: vec![1, 2, 3], times: None, instruments: None, pairs: vec![pairs] };
+        let forecasts = Forecasts {
+            part: Part::Test,
+            indices: SampleRanges::from(1..4),
+            times: None,
+            instruments: None,
+            pairs: vec![pairs],
+        };
         let html = report(Some(&evaluation), Some(&forecasts));
         for part in [
             "megabatch: a&amp;b",

@@ -1,6 +1,8 @@
 //! The samples that the model was trained, validated and tested on, and those excluded between
 //! them.
 
+use megabatch_trainer::{SampleRanges, Split};
+
 use super::chart::{Axis, Row, Span, Timeline, Words};
 use super::html::{Section, Table, paragraph};
 use crate::adapters::data::Data;
@@ -30,15 +32,15 @@ impl SplitFacts {
     ///
     /// # Errors
     /// Times that cannot be read.
-    pub(crate) fn of(split: &megabatch_trainer::Split, data: &Data) -> Result<Self> {
+    pub(crate) fn of(split: &Split, data: &Data) -> Result<Self> {
         let has_times = data.has_times();
-        let span = |samples: &[usize]| if has_times { data.time_span(samples) } else { Ok(places(samples)) };
+        let span = |samples: &SampleRanges| if has_times { data.time_span(samples) } else { Ok(places(samples)) };
         Ok(SplitFacts { parts: parts(split, span)?, has_times })
     }
 
     /// The places of the samples of `split`.
     #[cfg(test)]
-    pub(crate) fn without_times(split: &megabatch_trainer::Split) -> Self {
+    pub(crate) fn without_times(split: &Split) -> Self {
         let parts = parts(split, |samples| Ok(places(samples))).expect("places are not read");
         SplitFacts { parts, has_times: false }
     }
@@ -49,21 +51,18 @@ impl SplitFacts {
 }
 
 /// The parts of `split`, each with its `span`.
-fn parts(
-    split: &megabatch_trainer::Split,
-    span: impl Fn(&[usize]) -> Result<Option<(i64, i64)>>,
-) -> Result<Vec<PartSpan>> {
+fn parts(split: &Split, span: impl Fn(&SampleRanges) -> Result<Option<(i64, i64)>>) -> Result<Vec<PartSpan>> {
     let parts = [("train", &split.train), ("validation", &split.validation), ("test", &split.test)];
-    let part = |(name, samples): (&'static str, &Vec<usize>)| {
+    let part = |(name, samples): (&'static str, &SampleRanges)| {
         Ok(PartSpan { name, samples: samples.len(), ends: span(samples)? })
     };
     parts.into_iter().map(part).collect()
 }
 
 /// First and last place of samples without times.
-fn places(samples: &[usize]) -> Option<(i64, i64)> {
-    let place = |&sample: &usize| sample as i64;
-    samples.iter().map(place).min().zip(samples.iter().map(place).max())
+fn places(samples: &SampleRanges) -> Option<(i64, i64)> {
+    let ends = samples.iter().min().zip(samples.iter().max());
+    ends.map(|(first, last)| (first as i64, last as i64))
 }
 
 pub(crate) fn section(facts: &SplitFacts, plan: &Plan, config: &Config) -> Section {
@@ -147,17 +146,16 @@ fn timeline(facts: &SplitFacts) -> String {
 
 #[cfg(test)]
 mod tests {
-    use megabatch_trainer::Split;
-
     use super::*;
 
     #[test]
     fn parts_have_the_times_of_their_samples() {
-        let split = Split { train: vec![0, 1, 4], test: vec![2], ..Split::default() };
+        let split =
+            Split { train: [0, 1, 4].into_iter().collect(), test: SampleRanges::from(2..3), ..Split::default() };
         let ends = |parts: Vec<PartSpan>| parts.into_iter().map(|part| part.ends).collect::<Vec<_>>();
         assert_eq!(ends(SplitFacts::without_times(&split).parts), [Some((0, 4)), None, Some((2, 2))]);
         let times = [5, 90, 30, 40, 10];
-        let span = |samples: &[usize]| Ok(places(&samples.iter().map(|&n: &usize| times[n]).collect::<Vec<usize>>()));
+        let span = |samples: &SampleRanges| Ok(places(&samples.iter().map(|n| times[n]).collect()));
         assert_eq!(ends(super::parts(&split, span).unwrap()), [Some((5, 90)), None, Some((30, 30))]);
     }
 }

@@ -16,8 +16,8 @@ use megabatch_nn::model::{Encoder, Model, SampleShape};
 use megabatch_order::Rank;
 use megabatch_trainer as trainer;
 use megabatch_trainer::{
-    CarriedStates, Checkpoints, Footprint, GpuFootprint, Predictor, Run, Samples, Selection, Split, Trainer,
-    cross_sectional_deviation, reduction_blocks,
+    CarriedStates, Checkpoints, Footprint, GpuFootprint, Predictor, Run, SampleRanges, Samples, Selection, Split,
+    Trainer, cross_sectional_deviation, reduction_blocks,
 };
 
 use crate::adapters::data::{Data, DataFile};
@@ -121,7 +121,7 @@ impl TrainingSetup {
     /// The model with the weights of the file `weights`, in use on samples that
     /// [`trainer::Config::evaluated`] chooses from `part`. It takes no more memory than training,
     /// once the trainer is gone.
-    pub(crate) fn predictor(&self, weights: &Path, part: &[usize]) -> Result<Predictor> {
+    pub(crate) fn predictor(&self, weights: &Path, part: &SampleRanges) -> Result<Predictor> {
         let TrainingSetup { device, training, data, .. } = self;
         let model = Model::new(data.samples().shape().clone(), training.model)?;
         let compute = Compute { threads: training.threads, batch_size: training.batch_size };

@@ -8,7 +8,9 @@ use megabatch_atomic_file as atomic_file;
 use megabatch_gpu_core::Device;
 use megabatch_nn::loss::Loss;
 use megabatch_trainer as trainer;
-use megabatch_trainer::{Baselines, End, Event, Outcome, Peers, Resumed, Selection, Trainer, uninformed_loss};
+use megabatch_trainer::{
+    Baselines, End, Event, Outcome, Peers, Resumed, SampleRanges, Selection, Trainer, uninformed_loss,
+};
 
 use super::memory::{explain_shortage, record, record_trace};
 use super::summary::{Summary, Times};
@@ -393,7 +395,7 @@ impl Session {
         let TrainingSetup { device, data, split, training, .. } = &self.job;
         let (samples, part) = (data.samples(), Part::unseen(split));
         let unit = format!("{}s", Nouns::of(data).unit);
-        let follow = |label, units: &[usize]| host.follow(Work { label, total: units.len() as u64, unit: &unit });
+        let follow = |label, units: &SampleRanges| host.follow(Work { label, total: units.len() as u64, unit: &unit });
         let fitted_on = training.evaluated(&split.train);
         let baselines = Baselines::fit_watched(
             device,
@@ -450,7 +452,7 @@ impl Session {
                 .split
                 .indices(split, data.units())
                 .last()
-                .map(|&last| DayGraph::of(sections, last))
+                .map(|last| DayGraph::of(sections, last))
                 .transpose()?;
         }
         let report = Report {

@@ -9,7 +9,7 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::cuda::Tuning;
 use megabatch_nn::model::{Fusion, ModelConfig, Pooling, SampleShape, Timeframe};
-use megabatch_trainer::{Config, Event, InMemory, Run, Samples, SeriesInMemory, Trainer};
+use megabatch_trainer::{Config, Event, InMemory, Run, SampleRanges, Samples, SeriesInMemory, Trainer};
 
 /// A run by what is special of it; it tells how far the device was off.
 pub(crate) type Case = (&'static str, fn(&Device) -> Result<String, Box<dyn Error>>);
@@ -114,8 +114,8 @@ fn same(device: &Device, config: &Config, samples: &dyn Samples) -> Result<Strin
 
 /// Losses of steps and of validations, in their order.
 fn losses(trainer: &mut Trainer, samples: &dyn Samples) -> Result<Vec<f64>, Box<dyn Error>> {
-    let train: Vec<usize> = (0..180).collect();
-    let run = Run { samples, train: &train, validation: &[185, 190, 199], checkpoints: None };
+    let train = SampleRanges::from(0..180);
+    let run = Run { samples, train: &train, validation: &SampleRanges::from_iter([185, 190, 199]), checkpoints: None };
     let mut losses = Vec::new();
     trainer.train(&run, &mut |event| {
         match event {

@@ -5,11 +5,9 @@
 pub(crate) mod countable;
 pub(crate) mod divergence;
 pub(crate) mod early_stopping;
-mod evenly_spaced;
 pub(crate) mod learning_rate;
 pub(crate) mod optimizer;
 
-use std::borrow::Cow;
 use std::fmt::Display;
 
 use megabatch_amp::{self as amp, Precision, ScalerConfig};
@@ -25,7 +23,6 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result, is_field};
 use divergence::Divergence;
 use early_stopping::EarlyStopping;
-use evenly_spaced::evenly_spaced;
 use learning_rate::LrSchedule;
 use optimizer::OptimizerConfig;
 
@@ -118,13 +115,6 @@ pub struct Config {
     pub profile: bool,
 }
 
-/// Consecutive samples of an evaluation of some of a part: as many share the windows of the longer
-/// timeframes.
-const EVALUATED_RUN: usize = 64;
-
-/// Stretches of an evaluation of some of a part where states run through: each has a warm-up.
-const EVALUATED_STRETCHES: usize = 16;
-
 /// The least loss scale: gradients are divided by it and by the known share of their targets
 /// together, in single precision.
 const LOSS_SCALE_MIN: f32 = 1e-18;
@@ -177,25 +167,6 @@ impl Config {
     /// Samples in a run.
     pub fn run_samples(&self) -> usize {
         self.run_length.unwrap_or_else(|| self.step_samples())
-    }
-
-    /// The samples of `part`, or its graphs, that a validation takes: all of them, or
-    /// [`Config::validation_samples`] in evenly spaced runs of 64, the first and the last of `part`
-    /// among them. Where the model is evaluated in one pass over each segment
-    /// ([`Config::streams`]), there are 16 runs or fewer, none shorter than 64 but the last, and
-    /// the states of each begin with a warm-up of four windows.
-    ///
-    /// Nothing else decides which they are: neither the seed nor batches.
-    pub fn evaluated<'a>(&self, part: &'a [usize]) -> Cow<'a, [usize]> {
-        let Some(count) = self.validation_samples.filter(|&count| count < part.len()) else {
-            return Cow::Borrowed(part);
-        };
-        let run_length = match self.streams() {
-            true => count.div_ceil(EVALUATED_STRETCHES).max(EVALUATED_RUN),
-            false => EVALUATED_RUN,
-        };
-        let runs = evenly_spaced(part.len(), count, run_length);
-        Cow::Owned(runs.into_iter().flat_map(|run| &part[run]).copied().collect())
     }
 
     fn check_precision(&self) -> Result<()> {

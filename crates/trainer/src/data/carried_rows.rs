@@ -7,6 +7,7 @@ use std::ops::Range;
 use megabatch_nn::batch::{SegmentBars, SeriesSpan, SeriesView, WindowEnd};
 use megabatch_nn::model::SampleShape;
 
+use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::{Samples, StreamedSeries};
 use crate::error::{Error, Result};
 
@@ -68,10 +69,10 @@ impl<'a> SlicedSeries<'a> {
     ///
     /// # Errors
     /// As [`SeriesView::window_start`]; [`Error::Gather`].
-    fn each_start(&self, k: usize, indices: &[usize], mut each: impl FnMut(usize)) -> Result<()> {
+    fn each_start(&self, k: usize, indices: &SampleRanges, mut each: impl FnMut(usize)) -> Result<()> {
         match &self.place {
             Place::Memory(series) => {
-                for &sample in indices {
+                for sample in indices.iter() {
                     each(series.window_start(self.shape, k, sample)?);
                 }
             }
@@ -79,11 +80,12 @@ impl<'a> SlicedSeries<'a> {
                 let (span, timeframe) = (self.span(k), &self.shape.timeframes[k]);
                 let mut ends = vec![0; ENDS_AT_ONCE.min(indices.len())];
                 for part in indices.chunks(ENDS_AT_ONCE) {
+                    let part: Vec<usize> = part.iter().collect();
                     let (ends, count) = (&mut ends[..part.len()], part.len());
                     let (first, last) = (part.iter().copied().min(), part.iter().copied().max());
                     let (first, last) = first.zip(last).expect("chunks are not empty");
                     let failed = |source| Error::Gather { first, last, count, source };
-                    series.read_window_ends(k, part, ends).map_err(failed)?;
+                    series.read_window_ends(k, &part, ends).map_err(failed)?;
                     for (&sample, &end) in part.iter().zip(&*ends) {
                         each(span.window_start(timeframe, WindowEnd { sample, end })?);
                     }
@@ -97,7 +99,7 @@ impl<'a> SlicedSeries<'a> {
     ///
     /// # Errors
     /// As [`SeriesView::window_start`]; [`Error::Gather`].
-    pub(crate) fn carried_rows(&self, indices: &[usize]) -> Result<Vec<Vec<usize>>> {
+    pub(crate) fn carried_rows(&self, indices: &SampleRanges) -> Result<Vec<Vec<usize>>> {
         self.rows(indices, |k, start| (start > self.segment_start(k, start)).then(|| start - 1))
     }
 
@@ -105,12 +107,12 @@ impl<'a> SlicedSeries<'a> {
     ///
     /// # Errors
     /// As [`SlicedSeries::carried_rows`].
-    pub(crate) fn distinct_ends(&self, indices: &[usize]) -> Result<Vec<Vec<usize>>> {
+    pub(crate) fn distinct_ends(&self, indices: &SampleRanges) -> Result<Vec<Vec<usize>>> {
         self.rows(indices, |k, start| Some(start + self.shape.timeframes[k].steps - 1))
     }
 
     /// The distinct rows that `row` has for the first bars of windows, by timeframe, ascending.
-    fn rows(&self, indices: &[usize], row: impl Fn(usize, usize) -> Option<usize>) -> Result<Vec<Vec<usize>>> {
+    fn rows(&self, indices: &SampleRanges, row: impl Fn(usize, usize) -> Option<usize>) -> Result<Vec<Vec<usize>>> {
         let of_timeframe = |k: usize| {
             let mut rows = Vec::new();
             self.each_start(k, indices, |start| rows.extend(row(k, start)))?;

@@ -9,6 +9,7 @@ use megabatch_nn::batch::BatchView;
 use megabatch_nn::graph::{GraphBatch, GraphTargets, Graphs, samples_of};
 use megabatch_nn::model::Readout;
 
+use crate::data::sample_ranges::Remaining;
 use crate::data::samples::Samples;
 use crate::error::{Error, Result};
 
@@ -38,18 +39,17 @@ impl Level {
     }
 
     /// The index of the sample, or the graph, of each row of a batch's predictions, whose own
-    /// indices are the first of `unseen`.
-    pub(crate) fn indices<'a>(
+    /// indices are the next of `unseen`.
+    pub(crate) fn indices(
         self,
         samples: &dyn Samples,
         batch: &BatchView<'_>,
-        unseen: &mut &'a [usize],
-    ) -> Cow<'a, [usize]> {
-        let (seen, rest) = unseen.split_at(batch.graphs().map_or(batch.len(), GraphBatch::len));
-        *unseen = rest;
+        unseen: &mut Remaining<'_>,
+    ) -> Vec<usize> {
+        let seen: Vec<usize> = unseen.take(batch.graphs().map_or(batch.len(), GraphBatch::len)).iter().collect();
         match samples.graphs() {
-            Some(graphs) if self == Level::Node => Cow::Owned(samples_of(graphs, seen)),
-            _ => Cow::Borrowed(seen),
+            Some(graphs) if self == Level::Node => samples_of(graphs, &seen),
+            _ => seen,
         }
     }
 

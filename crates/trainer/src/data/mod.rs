@@ -2,9 +2,11 @@
 
 pub(crate) mod carried_rows;
 pub(crate) mod data_check;
+mod evenly_spaced;
 pub(crate) mod level;
 pub(crate) mod prefetch;
 pub(crate) mod prefetching;
+pub(crate) mod sample_ranges;
 pub(crate) mod samples;
 pub(crate) mod schedule;
 pub(crate) mod series_in_memory;

@@ -10,6 +10,7 @@ use megabatch_nn::cpu::SHARD_SAMPLES;
 use megabatch_order::{self as order, Batches, Batching, Order, Rank, StepSamples};
 
 use crate::config::Config;
+use crate::data::sample_ranges::SampleRanges;
 use crate::error::{Error, Result};
 
 /// The steps of a run.
@@ -121,7 +122,11 @@ impl Schedule {
     }
 
     /// The indices of each batch of the steps in `steps`, out of the training samples `train`.
-    pub(crate) fn batches<'a>(self, steps: Range<u64>, train: &'a [usize]) -> impl Iterator<Item = Vec<usize>> + 'a {
+    pub(crate) fn batches<'a>(
+        self,
+        steps: Range<u64>,
+        train: &'a SampleRanges,
+    ) -> impl Iterator<Item = Vec<usize>> + 'a {
         self.lists(steps, train, Schedule::batches_of)
     }
 
@@ -129,7 +134,7 @@ impl Schedule {
     pub(crate) fn own_batches<'a>(
         self,
         steps: Range<u64>,
-        train: &'a [usize],
+        train: &'a SampleRanges,
     ) -> impl Iterator<Item = Vec<usize>> + 'a {
         self.lists(steps, train, Schedule::own_batches_of)
     }
@@ -137,7 +142,7 @@ impl Schedule {
     fn lists<'a>(
         self,
         steps: Range<u64>,
-        train: &'a [usize],
+        train: &'a SampleRanges,
         batches_of: fn(&Schedule, &StepSamples) -> Vec<Range<usize>>,
     ) -> impl Iterator<Item = Vec<usize>> + 'a {
         steps.flat_map(move |step| {
@@ -146,7 +151,7 @@ impl Schedule {
             let start = samples.positions.start;
             let part = |part: Range<usize>| list[part.start - start..part.end - start].iter();
             let batches = batches_of(&self, &samples).into_iter();
-            batches.map(|batch| part(batch).map(|&sample| train[sample]).collect()).collect::<Vec<_>>()
+            batches.map(|batch| part(batch).map(|&position| train.at(position)).collect()).collect::<Vec<_>>()
         })
     }
 }
@@ -154,6 +159,7 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use megabatch_order::LastBatch;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -169,14 +175,44 @@ mod tests {
     fn an_epoch_takes_every_training_sample_once() {
         let schedule = schedule(23, &config(3, 2)).unwrap();
         assert_eq!((schedule.steps_per_epoch, schedule.steps), (4, 12));
-        let train: Vec<usize> = (100..123).collect();
+        let train = SampleRanges::from(100..123);
         for epoch in 0..3 {
             let batches: Vec<Vec<usize>> = schedule.batches(epoch * 4..(epoch + 1) * 4, &train).collect();
             let per_step = (epoch * 4..(epoch + 1) * 4).map(|step| schedule.batches_of(&schedule.step(step)).len());
             assert_eq!(batches.len(), per_step.sum::<usize>());
             let mut all = batches.concat();
             all.sort_unstable();
-            assert_eq!(all, train);
+            assert_eq!(SampleRanges::from_iter(all), train);
+        }
+    }
+
+    proptest! {
+        /// Batches of ranges are those of a list, position by position.
+        #[test]
+        fn batches_of_ranges_are_those_of_the_list(
+            runs in prop::collection::vec((0_usize..400, 1_usize..90), 1..8), seed in any::<u64>(),
+            (batch_size, accumulation_steps, world) in (1_usize..70, 1_usize..3, 1_usize..4),
+            run_length in prop::option::of(1_usize..50),
+        ) {
+            let list: Vec<usize> = runs.into_iter().flat_map(|(first, len)| first..first + len).collect();
+            let train: SampleRanges = list.iter().copied().collect();
+            let config = Config { run_length, seed, ..config(batch_size, accumulation_steps) };
+            let schedule = schedule(list.len(), &config).unwrap();
+            let order = Order::new(list.len(), config.run_samples(), seed).unwrap();
+            let expected = |schedule: &Schedule, step: u64| -> Vec<Vec<usize>> {
+                let epoch = order.epoch(step / schedule.steps_per_epoch);
+                let of_batch = |batch: Range<usize>| batch.map(|position| list[epoch.sample(position)]).collect();
+                schedule.own_batches_of(&schedule.step(step)).into_iter().map(of_batch).collect()
+            };
+            for step in [0, schedule.steps_per_epoch - 1, schedule.steps_per_epoch] {
+                let batches: Vec<Vec<usize>> = schedule.batches(step..step + 1, &train).collect();
+                prop_assert_eq!(batches, expected(&schedule, step));
+                for rank in 0..world {
+                    let own = schedule.of_rank(Rank::new(rank, world).unwrap());
+                    let batches: Vec<Vec<usize>> = own.own_batches(step..step + 1, &train).collect();
+                    prop_assert_eq!(batches, expected(&own, step), "rank {} of {}", rank, world);
+                }
+            }
         }
     }
 

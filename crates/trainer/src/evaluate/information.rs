@@ -61,7 +61,7 @@ fn for_each_graph(device: &Device, selection: Selection<'_>, mut each: impl FnMu
     };
     let mut all = Targets::of(selection.samples, &device.scope("batches"))?;
     let mut targets = Vec::new();
-    for &graph in selection.indices {
+    for graph in selection.indices.iter() {
         targets.clear();
         for &sample in graphs.nodes(graph) {
             targets.extend_from_slice(all.of_sample(sample)?);

@@ -7,7 +7,6 @@ pub(crate) mod predict;
 pub(crate) mod shared;
 mod sums;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 
@@ -18,6 +17,7 @@ use megabatch_nn::model::{Model, ModelConfig};
 use serde::Serialize;
 
 use crate::data::level::{Level, check_readout_of};
+use crate::data::sample_ranges::Remaining;
 use crate::error::{Error, Result};
 use crate::evaluate::baseline::Baselines;
 use crate::evaluate::metrics::{GraphCorrelations, Metrics, overlap};
@@ -96,9 +96,9 @@ pub struct TaskEvaluation {
 }
 
 /// Targets and baselines of a batch, known before its outputs.
-struct Expected<'a> {
+struct Expected {
     /// Index of the sample, or the graph, of each row.
-    indices: Cow<'a, [usize]>,
+    indices: Vec<usize>,
     /// `[R, K]`.
     targets: Vec<f32>,
     /// Predictions of each, for each group of targets.
@@ -115,21 +115,21 @@ struct Observed<'a> {
     loss: Loss,
     level: Level,
     outputs: usize,
-    unseen: &'a [usize],
+    unseen: Remaining<'a>,
 }
 
 impl<'a> Observed<'a> {
     fn new(model: &Model, selection: Selection<'a>, loss: Loss) -> Self {
         let (level, outputs) = (Level::of(model.config().readout), model.shape().outputs);
-        Observed { selection, loss, level, outputs, unseen: selection.indices }
+        Observed { selection, loss, level, outputs, unseen: selection.indices.remaining() }
     }
 
-    fn see(&mut self, batch: &BatchView<'_>, baselines: Option<&Baselines>) -> Result<Expected<'a>> {
+    fn see(&mut self, batch: &BatchView<'_>, baselines: Option<&Baselines>) -> Result<Expected> {
         self.loss.check_rows(batch.targets(), self.outputs)?;
         let indices = self.level.indices(self.selection.samples, batch, &mut self.unseen);
         Ok(Expected {
             indices,
-            done: self.selection.indices.len() - self.unseen.len(),
+            done: self.unseen.taken(),
             targets: self.level.targets(batch).into_owned(),
             baselines: baselines
                 .map_or(Vec::new(), |baselines| baselines.predict_groups(batch, &self.loss.groups(self.outputs))),
@@ -166,7 +166,7 @@ impl<'a> EvaluationSums<'a> {
         }
     }
 
-    fn add(&mut self, expected: &Expected<'_>, predictions: &[f32]) {
+    fn add(&mut self, expected: &Expected, predictions: &[f32]) {
         let Expected { indices, targets, baselines, graphs, .. } = expected;
         let (loss, outputs, groups) = (self.loss, self.outputs, &self.groups);
         let per_target = loss.outputs_per_target();
@@ -202,7 +202,7 @@ impl<'a> EvaluationSums<'a> {
         }
         let instruments = by_instrument.into_iter().map(|(name, sums)| (name.to_owned(), sums.finish())).collect();
         let tasks = if groups.len() > 1 { all.tasks(&mean) } else { Vec::new() };
-        let of_source = |of: GraphCorrelations| GraphCorrelations { graph: selection.indices[of.graph], ..of };
+        let of_source = |of: GraphCorrelations| GraphCorrelations { graph: selection.indices.at(of.graph), ..of };
         let graphs = all.by_graph().into_iter().map(of_source).collect();
         Ok(Evaluation { samples, loss: mean.finish(), metrics, baselines, tasks, instruments, graphs })
     }
@@ -251,7 +251,7 @@ fn check(model: &Model, selection: Selection<'_>, loss: Loss) -> Result<()> {
 /// graphs that have two labelled nodes or more; 0 where the source does not tell.
 fn lags(selection: Selection<'_>, outputs: usize) -> Vec<usize> {
     let Some(graphs) = selection.samples.graphs() else { return vec![0; outputs] };
-    let ranked: Vec<usize> = selection.indices.iter().copied().filter(|&graph| graphs.labelled(graph) > 1).collect();
+    let ranked: Vec<usize> = selection.indices.iter().filter(|&graph| graphs.labelled(graph) > 1).collect();
     let spans =
         |target| ranked.iter().map(|&graph| graphs.label_span(graph, target)).collect::<Option<Vec<LabelSpan>>>();
     (0..outputs).map(|target| spans(target).map_or(0, |spans| overlap(&spans))).collect()

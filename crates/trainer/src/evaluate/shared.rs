@@ -8,7 +8,6 @@
 //! each rank      sums of all, in the order of one process                      fold
 //! ```
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use megabatch_nn::batch::BatchView;
@@ -18,6 +17,7 @@ use megabatch_nn::model::Model;
 use megabatch_order::Rank;
 
 use super::{Evaluation, EvaluationProgress, EvaluationSums, Expected, INTERRUPTED, Observed, check};
+use crate::data::sample_ranges::SampleRanges;
 use crate::error::Result;
 use crate::evaluate::predict::{Next, Predictions, Selection};
 use crate::peers::relay::{from_bytes, to_bytes};
@@ -39,9 +39,9 @@ fn block_len(model: &Model) -> usize {
 }
 
 /// The part of `rank`: whole blocks of `block_len`, of which the last may be shorter.
-fn own_part(indices: &[usize], block_len: usize, rank: Rank) -> &[usize] {
+fn own_part(indices: &SampleRanges, block_len: usize, rank: Rank) -> SampleRanges {
     let blocks = rank.slice(0..indices.len().div_ceil(block_len));
-    &indices[(blocks.start * block_len).min(indices.len())..(blocks.end * block_len).min(indices.len())]
+    indices.slice((blocks.start * block_len).min(indices.len())..(blocks.end * block_len).min(indices.len()))
 }
 
 /// The outputs of this rank's part of `selection`.
@@ -61,14 +61,13 @@ pub(crate) fn predict_own(
     if own.is_empty() {
         return Ok(predicted);
     }
-    let own = Selection { indices: own, ..selection };
+    let own = Selection { indices: &own, ..selection };
     let mut observed = Observed::new(predictions.model, own, loss);
     let mut is_interrupted = false;
     let see = |batch: &BatchView<'_>| observed.see(batch, None);
     predictions.for_each(own, see, |expected, outputs| {
         let Expected { indices, targets, graphs, done, .. } = expected;
-        let (indices, outputs) = (indices.into_owned(), outputs.to_vec());
-        predicted.push(PredictedBatch { indices, graphs, targets, outputs });
+        predicted.push(PredictedBatch { indices, graphs, targets, outputs: outputs.to_vec() });
         is_interrupted = progress(done).is_break();
         Ok(if is_interrupted { Next::Stop } else { Next::Continue })
     })?;
@@ -89,7 +88,6 @@ pub(crate) fn fold(
     let mut sums = EvaluationSums::new(model, selection, loss);
     for batch in batches {
         let PredictedBatch { indices, graphs, targets, outputs } = batch;
-        let indices = Cow::Owned(indices);
         sums.add(&Expected { indices, targets, baselines: Vec::new(), graphs, done: 0 }, &outputs);
     }
     // The other ranks' part, of which this one's progress has not told.
@@ -171,12 +169,12 @@ mod tests {
 
     #[test]
     fn parts_are_whole_blocks_in_order() {
-        let indices: Vec<usize> = (100..345).collect();
+        let indices = SampleRanges::from(100..345);
         for (len, block_len, world) in [(0, 32, 3), (1, 32, 2), (31, 32, 2), (33, 32, 2), (245, 32, 3), (5, 1, 9)] {
-            let of_rank = |rank| own_part(&indices[..len], block_len, Rank::new(rank, world).unwrap());
-            let parts: Vec<&[usize]> = (0..world).map(of_rank).collect();
-            assert_eq!(parts.concat(), indices[..len]);
-            let starts = parts.iter().filter(|part| !part.is_empty()).map(|part| part[0] - 100);
+            let of_rank = |rank| own_part(&indices.slice(0..len), block_len, Rank::new(rank, world).unwrap());
+            let parts: Vec<SampleRanges> = (0..world).map(of_rank).collect();
+            assert_eq!(parts.iter().flat_map(SampleRanges::runs).collect::<SampleRanges>(), indices.slice(0..len));
+            let starts = parts.iter().filter_map(|part| Some(part.first()? - 100));
             assert!(starts.clone().all(|start| start % block_len == 0));
             assert_eq!(starts.count(), len.div_ceil(block_len).min(world));
         }

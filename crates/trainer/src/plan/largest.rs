@@ -10,6 +10,7 @@ use megabatch_order::LastBatch;
 
 use super::runs::MostRuns;
 use crate::config::Config;
+use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::Samples;
 use crate::error::Result;
 
@@ -20,8 +21,8 @@ use crate::error::Result;
 pub(crate) fn largest_batch(
     config: &Config,
     samples: &dyn Samples,
-    train: &[usize],
-    validation: &[usize],
+    train: &SampleRanges,
+    validation: &SampleRanges,
 ) -> Result<LargestBatch> {
     let (shape, steps) = (samples.shape(), steps_of(samples));
     if let Some(graphs) = samples.graphs().filter(|_| config.model.is_over_graphs()) {
@@ -61,7 +62,7 @@ fn largest_batch_of_runs(
     runs: Runs,
     shape: &SampleShape,
     view: &SeriesView<'_>,
-    train: &[usize],
+    train: &SampleRanges,
     pieces: Pieces,
     sizes: Vec<usize>,
 ) -> LargestBatch {
@@ -82,17 +83,17 @@ fn largest_batch_of_graphs(
     config: &Config,
     samples: &dyn Samples,
     graphs: &dyn Graphs,
-    train: &[usize],
-    validation: &[usize],
+    train: &SampleRanges,
+    validation: &SampleRanges,
 ) -> Result<LargestBatch> {
     let shape = samples.shape();
-    let most_of = |list: &[usize]| {
-        let mut nodes: Vec<usize> = list.iter().map(|&graph| graphs.nodes(graph).len()).collect();
+    let most_of = |list: &SampleRanges| {
+        let mut nodes: Vec<usize> = list.iter().map(|graph| graphs.nodes(graph).len()).collect();
         nodes.sort_unstable_by(|a, b| b.cmp(a));
         nodes.iter().take(config.batch_size).sum::<usize>()
     };
-    check_graphs(graphs, train)?;
-    check_graphs(graphs, validation)?;
+    check_graphs(graphs, train.iter())?;
+    check_graphs(graphs, validation.iter())?;
     let (learnt, count) = (most_of(train), train.len().max(validation.len()).min(config.batch_size));
     let nodes = learnt.max(most_of(validation));
     let (mut windows, mut bars) =
@@ -176,24 +177,25 @@ struct Covered {
 impl Covered {
     /// The most of any `len` samples that follow one another in `list`, with windows of `steps`
     /// bars.
-    fn most(series: &Series<'_>, list: &[usize], steps: usize, len: usize) -> Self {
+    fn most(series: &Series<'_>, list: &SampleRanges, steps: usize, len: usize) -> Self {
         // What each sample adds to those before it; a list that goes back covers what it covers
         // once more.
         let alone = Covered { windows: 1, bars: steps };
-        let adds = |pair: &[usize]| match series.ends[pair[1]] - series.ends[pair[0]] {
+        let adds = |(before, sample)| match series.ends[sample] - series.ends[before] {
             0 => Covered::default(),
             gap if gap > 0 => Covered { windows: 1, bars: steps.min(gap as usize) },
             _ => alone,
         };
-        let added: Vec<Covered> = list.windows(2).map(adds).collect();
+        let added = || list.iter().zip(list.iter().skip(1)).map(adds);
         if list.is_empty() {
             return Covered::default();
         }
         let (mut now, mut most) = (alone, alone);
-        for (k, next) in added.iter().enumerate() {
-            now = now.plus(*next);
+        let mut leaving = added();
+        for (k, next) in added().enumerate() {
+            now = now.plus(next);
             if k + 2 > len {
-                let leaves = added[k + 1 - len];
+                let leaves = leaving.next().expect("it was added before");
                 now = Covered { windows: now.windows - leaves.windows, bars: now.bars - leaves.bars };
             }
             most = Covered { windows: most.windows.max(now.windows), bars: most.bars.max(now.bars) };
@@ -221,12 +223,12 @@ mod tests {
     #[test]
     fn what_windows_have_in_common_is_counted_once() {
         let ends = [9, 9, 10, 14, 14, 30, 9];
-        let list: Vec<usize> = (0..7).collect();
+        let list = SampleRanges::from(0..7);
         for (len, windows, bars) in [(1, 1, 4), (2, 2, 8), (3, 3, 12), (4, 3, 12), (5, 4, 16), (7, 5, 17), (9, 5, 17)] {
             let found = Covered::most(&series(&ends), &list, 4, len);
             assert_eq!(found, Covered { windows, bars }, "{len} at once");
         }
-        assert_eq!(Covered::most(&series(&ends), &[], 4, 3), Covered::default());
+        assert_eq!(Covered::most(&series(&ends), SampleRanges::NONE, 4, 3), Covered::default());
     }
 
     #[test]

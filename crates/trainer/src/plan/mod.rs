@@ -22,6 +22,7 @@ use largest::largest_batch;
 use crate::config::Config;
 use crate::config::countable::check_countable;
 use crate::data::carried_rows::{HELD_SAMPLES, SlicedSeries, piece_of_batches};
+use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::Samples;
 use crate::data::schedule::Schedule;
 use crate::error::Result;
@@ -82,18 +83,18 @@ impl CarriedStates {
     /// # Errors
     /// [`Error::NeedsSeries`](crate::Error::NeedsSeries) for samples that are stored as windows,
     /// [`Error::Gather`](crate::Error::Gather), and whatever is wrong with series.
-    pub fn of(config: &Config, samples: &dyn Samples, train: &[usize], validation: &[usize]) -> Result<Self> {
+    pub fn of(config: &Config, samples: &dyn Samples, train: &SampleRanges, validation: &SampleRanges) -> Result<Self> {
         let series = SlicedSeries::of(samples)?;
         let count = |rows: Vec<Vec<usize>>| rows.iter().map(Vec::len).collect();
-        let training = series.carried_rows(if config.carry_state { train } else { &[] })?;
+        let training = series.carried_rows(if config.carry_state { train } else { SampleRanges::NONE })?;
         let evaluated = config.evaluated(validation);
         // The stretches of some are computed at once, see `Predictions`.
         let piece = match evaluated.len() < validation.len() {
             true => evaluated.len(),
             false => piece_of_batches(HELD_SAMPLES, config.batch_size),
         };
-        let held = |piece: &[usize]| {
-            let ends = series.distinct_ends(piece)?;
+        let held = |piece: SampleRanges| {
+            let ends = series.distinct_ends(&piece)?;
             let any = Pooling::Attention { heads: 1 };
             let covered = ends.iter().zip(&samples.shape().timeframes);
             let covered = covered.map(|(ends, timeframe)| read_rows(any, ends.clone(), timeframe.steps).len());
@@ -228,7 +229,7 @@ impl GpuFootprint {
     ///
     /// # Errors
     /// As [`Config::check_on_gpu`] and [`Model::new`], and whatever is wrong with series.
-    pub fn of(config: &Config, samples: &dyn Samples, train: &[usize], validation: &[usize]) -> Result<Self> {
+    pub fn of(config: &Config, samples: &dyn Samples, train: &SampleRanges, validation: &SampleRanges) -> Result<Self> {
         config.check_on_gpu()?;
         config.loss.check_groups(samples.shape().outputs)?;
         let config = Config { model: config.model.for_loss(config.loss), ..config.clone() };

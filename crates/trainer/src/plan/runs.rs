@@ -8,6 +8,7 @@ use megabatch_nn::batch::{Runs, SeriesView};
 use megabatch_nn::model::SampleShape;
 
 use super::largest::Pieces;
+use crate::data::sample_ranges::SampleRanges;
 
 /// The runs of a batch: no batch has more of them, or longer ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +20,14 @@ pub(super) struct MostRuns {
 
 impl MostRuns {
     /// Sizes of batches that are made of such `pieces` of `list`.
-    pub(super) fn of(runs: Runs, shape: &SampleShape, view: &SeriesView<'_>, list: &[usize], pieces: Pieces) -> Self {
-        let end = |k: usize, at: usize| view.timeframes[k].ends[list[at]];
+    pub(super) fn of(
+        runs: Runs,
+        shape: &SampleShape,
+        view: &SeriesView<'_>,
+        list: &SampleRanges,
+        pieces: Pieces,
+    ) -> Self {
+        let end = |k: usize, at: usize| view.timeframes[k].ends[list.at(at)];
         let ends = |longest| ends_of_runs(list.len(), longest, |first, at| runs.goes_on(shape, end, first, at));
         let by_length = ends(runs.longest);
         // As few as can be: a batch that begins elsewhere, or has its pieces side by side, has no
@@ -90,7 +97,7 @@ mod tests {
     }
 
     fn most(samples: &SeriesInMemory, longest: usize, pieces: Pieces) -> MostRuns {
-        let list: Vec<usize> = (0..samples.len()).collect();
+        let list = SampleRanges::from(0..samples.len());
         let runs = Runs { longest, at_once: 1, piece: usize::MAX };
         MostRuns::of(runs, samples.shape(), &samples.series().unwrap(), &list, pieces)
     }

@@ -14,6 +14,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::config::optimizer::{OptimizerConfig, OptimizerKind};
+use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::{Batch, InMemory};
 use crate::data::series_in_memory::SeriesInMemory;
 use crate::error::Error;
@@ -21,10 +22,10 @@ use crate::train::{Run, Trainer};
 
 const SAMPLES: usize = 70;
 
-fn peaks_of_a_run(config: &Config, data: &dyn Samples, validation: &[usize]) -> [usize; 6] {
+fn peaks_of_a_run(config: &Config, data: &dyn Samples, validation: &SampleRanges) -> [usize; 6] {
     let device = Device::cpu();
     let mut trainer = Trainer::new(&device, config.clone(), data.shape().clone()).unwrap();
-    let train: Vec<usize> = (0..60).collect();
+    let train = SampleRanges::from(0..60);
     let run = Run { samples: data, train: &train, validation, checkpoints: None };
     trainer.train(&run, &mut |_| ControlFlow::Continue(())).unwrap();
     let peak = |labels: &[&str]| -> usize {
@@ -196,7 +197,7 @@ proptest! {
             dropout: if drops { 0.5 } else { 0.0 },
             ..Config::default()
         };
-        let validation: &[usize] = if validates { &[60, 61] } else { &[] };
+        let validation = &SampleRanges::from(if validates { 60..62 } else { 60..60 });
         let data = Rings { by_node, ..Rings::new(&shape) };
         let (nodes, edges) = data.largest();
         let computed = Footprint::of_graphs(&config, &shape, nodes, edges, validation.len()).unwrap();
@@ -240,11 +241,11 @@ proptest! {
             gradient_checkpointing: checkpointing,
             ..Config::default()
         };
-        let validation: &[usize] = if validates { &[60, 61] } else { &[] };
+        let validation = &SampleRanges::from(if validates { 60..62 } else { 60..60 });
         let data: Box<dyn Samples> = if config.streams() { Box::new(series(&shape)) } else { Box::new(windows(&shape)) };
         let mut computed = Footprint::of(&config, &shape, validation.len()).unwrap();
         if config.streams() {
-            let states = CarriedStates::of(&config, &*data, &(0..60).collect::<Vec<_>>(), validation).unwrap();
+            let states = CarriedStates::of(&config, &*data, &SampleRanges::from(0..60), validation).unwrap();
             computed = computed.with_carried_states(&config, &shape, &states);
         }
         prop_assert_eq!(peaks_of_a_run(&config, &*data, validation), parts(&computed));

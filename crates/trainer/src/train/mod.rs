@@ -29,6 +29,7 @@ use crate::config::divergence::DivergenceState;
 use crate::config::early_stopping::EarlyStoppingState;
 use crate::data::carried_rows::HELD_SAMPLES;
 use crate::data::prefetch::{GatherMode, Source, with_batches};
+use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::{Samples, resident_series};
 use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
@@ -87,10 +88,10 @@ pub struct Run<'a> {
     pub samples: &'a dyn Samples,
     /// Samples to train on, by index; graphs, for a model over graphs. Neighbours in this list are
     /// visited together in runs.
-    pub train: &'a [usize],
+    pub train: &'a SampleRanges,
     /// Samples to validate on, or graphs, by index; may be empty. A validation takes as many of
     /// them as [`Config::validation_samples`] says.
-    pub validation: &'a [usize],
+    pub validation: &'a SampleRanges,
     /// Checkpoints, if any.
     pub checkpoints: Option<&'a Checkpoints>,
 }
@@ -458,7 +459,7 @@ impl Trainer {
     }
 
     /// Initial states for the samples `indices` of `part`.
-    fn states_for(&self, indices: &[usize], part: &[usize]) -> States {
+    fn states_for(&self, indices: &SampleRanges, part: &SampleRanges) -> States {
         match (self.config.streams(), indices.len() < part.len()) {
             (false, _) => States::Windows,
             (true, false) => States::Segments,

@@ -1,16 +1,17 @@
 //! The batches of the next step are submitted before the host knows what became of a step.
 
 use std::ops::ControlFlow;
+use std::sync::LazyLock;
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_simt::driver::FakeDriver;
-use megabatch_trainer::{Config, Error, Event, InMemory, Run, Samples, Selection, Trainer};
+use megabatch_trainer::{Config, Error, Event, InMemory, Run, SampleRanges, Samples, Selection, Trainer};
 
 use crate::predicting::predictor;
 use crate::{bits, config, on_gpu, on_processor, shape, train_until, wave, windows, with_kernels};
 
-const VALIDATION: [usize; 3] = [50, 55, 59];
+static VALIDATION: LazyLock<SampleRanges> = LazyLock::new(|| SampleRanges::from_iter([50, 55, 59]));
 
 /// True if something was submitted that is not done. Work is done when somebody waits for it, and
 /// no more of it than that takes.
@@ -24,7 +25,7 @@ fn has_work(driver: &FakeDriver, gpu: &Device) -> bool {
 #[test]
 fn a_device_has_the_next_batches_while_the_host_reads_of_a_step() {
     let (driver, gpu) = with_kernels();
-    let (samples, train) = (windows(), (0..49).collect::<Vec<usize>>());
+    let (samples, train) = (windows(), SampleRanges::from(0..49));
     let run = Run { samples: &samples, train: &train, validation: &VALIDATION, checkpoints: None };
     let mut is_ahead = Vec::new();
     on_gpu(&gpu, &config(Precision::Bf16, 1))
@@ -44,7 +45,7 @@ fn a_device_has_the_next_batch_while_the_host_reads_predictions() {
     let (driver, gpu) = with_kernels();
     let config = config(Precision::Bf16, 1);
     let mut predictor = predictor(&config).on_gpu(&gpu).unwrap();
-    let (samples, indices) = (windows(), (0..3 * config.batch_size + 1).collect::<Vec<usize>>());
+    let (samples, indices) = (windows(), SampleRanges::from(0..3 * config.batch_size + 1));
     let mut is_ahead = Vec::new();
     predictor
         .predict(Selection { samples: &samples, indices: &indices }, |_, _| {
@@ -69,8 +70,8 @@ fn a_run_that_is_stopped_forgets_what_was_submitted_ahead() {
 }
 
 /// The steps that were done, and the error that ended the run.
-fn failure(mut trainer: Trainer, samples: &dyn Samples, train: &[usize]) -> (u64, String) {
-    let run = Run { samples, train, validation: &[], checkpoints: None };
+fn failure(mut trainer: Trainer, samples: &dyn Samples, train: &SampleRanges) -> (u64, String) {
+    let run = Run { samples, train, validation: SampleRanges::NONE, checkpoints: None };
     let mut steps = 0;
     let error = trainer.train(&run, &mut |event| {
         if let Event::Step(step) = event {
@@ -90,8 +91,8 @@ fn what_is_wrong_with_a_batch_is_told_at_its_step() {
     let mut bars: Vec<Vec<f32>> = shape().timeframes.iter().map(|of| wave(60 * of.steps * of.features, 0.7)).collect();
     bars[2][30 * 8 + 5] = f32::NAN;
     let has_nan = InMemory::new(shape(), bars, wave(120, 0.3)).unwrap();
-    let all: Vec<usize> = (0..49).collect();
-    let beyond: Vec<usize> = (0..48).chain([99]).collect();
+    let all = SampleRanges::from(0..49);
+    let beyond: SampleRanges = (0..48).chain([99]).collect();
     for config in [config, accumulates] {
         for (samples, train) in [(&windows(), &beyond), (&has_nan, &all)] {
             let expected = failure(on_processor(&config), samples, train);

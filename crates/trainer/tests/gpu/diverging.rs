@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{Checkpoints, Config, Divergence, End, Error, Event, OptimizerKind, Run, Trainer};
+use megabatch_trainer::{
+    Checkpoints, Config, Divergence, End, Error, Event, OptimizerKind, Run, SampleRanges, Trainer,
+};
 
 use crate::{config, on_gpu, on_processor, series, with_kernels};
 
@@ -27,9 +29,9 @@ struct DivergenceState {
 }
 
 fn course(mut trainer: Trainer) -> DivergenceState {
-    let (samples, folder, train) = (series(), tempfile::tempdir().unwrap(), (0..49).collect::<Vec<usize>>());
+    let (samples, folder, train) = (series(), tempfile::tempdir().unwrap(), SampleRanges::from(0..49));
     let checkpoints = Checkpoints { every_steps: Some(2), ..Checkpoints::new(folder.path()) };
-    let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: Some(&checkpoints) };
+    let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: Some(&checkpoints) };
     let mut rollbacks = Vec::new();
     let ended = trainer.train(&run, &mut |event| {
         if let Event::Rollback(rollback) = event {

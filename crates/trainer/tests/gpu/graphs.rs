@@ -5,6 +5,7 @@
 mod made_up;
 
 use std::ops::ControlFlow;
+use std::sync::LazyLock;
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
@@ -15,7 +16,8 @@ use megabatch_nn::model::{
     save_weights,
 };
 use megabatch_trainer::{
-    Checkpoints, Config, Error, Event, GpuFootprint, InMemory, Predictor, Run, Samples, Selection, StepEvent, Trainer,
+    Checkpoints, Config, Error, Event, GpuFootprint, InMemory, Predictor, Run, SampleRanges, Samples, Selection,
+    StepEvent, Trainer,
 };
 
 use crate::{assert_close, bits, config, tolerance, with_kernels};
@@ -48,7 +50,7 @@ fn with_layers(kind: AttentionKind, change: impl FnOnce(&mut GraphConfig)) -> Co
 }
 
 const TRAIN: std::ops::Range<usize> = 0..18;
-const VALIDATION: [usize; 3] = [18, 20, 19];
+static VALIDATION: LazyLock<SampleRanges> = LazyLock::new(|| SampleRanges::from_iter([18, 20, 19]));
 
 fn trainer(gpu: Option<&Device>, config: &Config, samples: &dyn Samples) -> Trainer {
     let (host, shape) = (Device::cpu(), samples.shape().clone());
@@ -65,7 +67,7 @@ fn train(
     checkpoints: Option<&Checkpoints>,
     last: u64,
 ) -> (Vec<StepEvent>, Vec<f64>) {
-    let train: Vec<usize> = TRAIN.collect();
+    let train = SampleRanges::from(TRAIN);
     let run = Run { samples, train: &train, validation: &VALIDATION, checkpoints };
     let (mut steps, mut losses) = (Vec::new(), Vec::new());
     let observe = &mut |event: Event<'_>| {
@@ -226,7 +228,7 @@ fn a_run_takes_what_was_planned_to_the_byte() {
     ] {
         let config = Config { max_steps: Some(2), ..config };
         let samples = if config.model.readout == Some(Readout::Node) { &nodes } else { &graphs };
-        let train_on: Vec<usize> = TRAIN.collect();
+        let train_on = SampleRanges::from(TRAIN);
         let plan = GpuFootprint::of(&config, samples, &train_on, &VALIDATION).unwrap();
         gpu.reset_peak();
         train(&mut trainer(Some(&gpu), &config, samples), samples, None, u64::MAX);
@@ -246,7 +248,7 @@ fn each_goes_on_where_the_other_stopped() {
         let checkpoints = Checkpoints::new(folder.path());
         let (mut steps, _) = train(&mut on(begins_on_gpu), &samples, Some(&checkpoints), 3);
         let mut rest = on(ends_on_gpu);
-        let train_on: Vec<usize> = TRAIN.collect();
+        let train_on = SampleRanges::from(TRAIN);
         let run = Run { samples: &samples, train: &train_on, validation: &VALIDATION, checkpoints: Some(&checkpoints) };
         assert_eq!(rest.resume(&run).unwrap().unwrap().state.step, 3);
         steps.extend(train(&mut rest, &samples, Some(&checkpoints), u64::MAX).0);
@@ -286,7 +288,7 @@ fn a_gpu_predicts_as_the_processor_does() {
         // A state that lies near the middle of two of the 8191 numbers of eight bits' rows is
         // quantised to either.
         let tolerance = if int8 { 3e-4 } else { tolerance(config) };
-        let indices = [3, 17, 4, 4, 20, 0, 9];
+        let indices = SampleRanges::from_iter([3, 17, 4, 4, 20, 0, 9]);
         let selection = Selection { samples, indices: &indices };
         let answers = |mut of: Predictor| {
             let (mut visited, mut numbers) = (Vec::new(), Vec::new());

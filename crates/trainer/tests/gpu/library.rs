@@ -7,7 +7,7 @@ use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::cuda::Tuning;
 use megabatch_simt::driver::{FakeDriver, Setting};
-use megabatch_trainer::{Config, Event, Run};
+use megabatch_trainer::{Config, Event, Run, SampleRanges};
 
 use crate::{bits, check, config, on_gpu, windows, with_kernels};
 
@@ -32,8 +32,8 @@ fn fast(precision: Precision) -> Config {
 
 /// Bits of a run, and its notes.
 fn trained(gpu: &Device, config: &Config, folder: Option<&Path>) -> (Vec<u32>, Vec<String>) {
-    let (samples, train, mut notes) = (windows(), (0..49).collect::<Vec<_>>(), Vec::new());
-    let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
+    let (samples, train, mut notes) = (windows(), SampleRanges::from(0..49), Vec::new());
+    let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     let mut trainer = on_gpu(gpu, config);
     folder.into_iter().for_each(|folder| trainer.keep_tuning_in(folder));
     let told = trainer.train(&run, &mut |event| {

@@ -26,8 +26,8 @@ use megabatch_nn::model::{Fusion, ModelConfig, Pooling, SampleShape, Timeframe};
 use megabatch_simt::Harness;
 use megabatch_simt::driver::FakeDriver;
 use megabatch_trainer::{
-    Batch, Checkpoints, Config, End, Error, Event, InMemory, OptimizerConfig, OptimizerKind, Outcome, Run, Samples,
-    SeriesInMemory, StepEvent, Trainer,
+    Batch, Checkpoints, Config, End, Error, Event, InMemory, OptimizerConfig, OptimizerKind, Outcome, Run,
+    SampleRanges, Samples, SeriesInMemory, StepEvent, Trainer,
 };
 
 fn with_kernels() -> (FakeDriver, Device) {
@@ -126,8 +126,8 @@ fn train_until(
     checkpoints: Option<&Checkpoints>,
     last: u64,
 ) -> (Vec<StepEvent>, Vec<f64>, Outcome) {
-    let train: Vec<usize> = (0..49).collect();
-    let run = Run { samples, train: &train, validation: &[50, 55, 59], checkpoints };
+    let train = SampleRanges::from(0..49);
+    let run = Run { samples, train: &train, validation: &SampleRanges::from_iter([50, 55, 59]), checkpoints };
     let (mut steps, mut losses) = (Vec::new(), Vec::new());
     let outcome = trainer.train(&run, &mut |event| {
         match event {
@@ -288,8 +288,13 @@ fn with_tf32_where_it_is_allowed() {
 
 /// A trainer with everything of the checkpoint that it goes on from.
 fn resumed(mut trainer: Trainer, samples: &dyn Samples, checkpoints: &Checkpoints) -> Trainer {
-    let train: Vec<usize> = (0..49).collect();
-    let run = Run { samples, train: &train, validation: &[50, 55, 59], checkpoints: Some(checkpoints) };
+    let train = SampleRanges::from(0..49);
+    let run = Run {
+        samples,
+        train: &train,
+        validation: &SampleRanges::from_iter([50, 55, 59]),
+        checkpoints: Some(checkpoints),
+    };
     assert_eq!(trainer.resume(&run).unwrap().unwrap().state.step, 3);
     trainer
 }
@@ -373,8 +378,13 @@ fn a_gpu_that_is_too_small_takes_smaller_batches_or_says_so() {
     let gpu = Device::cpu();
     gpu.set_budget_bytes(Some(peak * 4 / 5));
     let mut trainer = on_gpu(&gpu, &config);
-    let train_on: Vec<usize> = (0..49).collect();
-    let run = Run { samples: &samples, train: &train_on, validation: &[50, 55, 59], checkpoints: None };
+    let train_on = SampleRanges::from(0..49);
+    let run = Run {
+        samples: &samples,
+        train: &train_on,
+        validation: &SampleRanges::from_iter([50, 55, 59]),
+        checkpoints: None,
+    };
     let (mut losses, mut cuts) = (Vec::new(), 0);
     trainer
         .train(&run, &mut |event| {
@@ -412,8 +422,13 @@ fn a_driver_that_fails_ends_a_run_after_the_last_step_that_was_done() {
     let before = bits(&whole);
     // CUDA_ERROR_LAUNCH_FAILED, once.
     driver.fail("cuLaunchKernel", 30, 719);
-    let train_on: Vec<usize> = (0..49).collect();
-    let run = Run { samples: &samples, train: &train_on, validation: &[50, 55, 59], checkpoints: None };
+    let train_on = SampleRanges::from(0..49);
+    let run = Run {
+        samples: &samples,
+        train: &train_on,
+        validation: &SampleRanges::from_iter([50, 55, 59]),
+        checkpoints: None,
+    };
     let error = whole.train(&run, &mut |_| ControlFlow::Continue(())).unwrap_err();
     assert!(error.to_string().contains("cuLaunchKernel"), "{error}");
     assert!(bits(&whole) == before, "weights are those of the last step");

@@ -1,23 +1,26 @@
 //! GPU memory of a run beside its plan.
 
 use std::ops::ControlFlow;
+use std::sync::LazyLock;
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::model::{ModelConfig, SampleShape, Timeframe};
-use megabatch_trainer::{Config, Event, GpuFootprint, InMemory, OptimizerKind, Run, Samples, SeriesInMemory, Trainer};
+use megabatch_trainer::{
+    Config, Event, GpuFootprint, InMemory, OptimizerKind, Run, SampleRanges, Samples, SeriesInMemory, Trainer,
+};
 
 use crate::dense::{in_runs, normed, with_gaps};
 use crate::{PRECISIONS, config, losses, series, wave, whole, windows, with_kernels};
 
-const VALIDATION: [usize; 3] = [50, 55, 59];
+static VALIDATION: LazyLock<SampleRanges> = LazyLock::new(|| SampleRanges::from_iter([50, 55, 59]));
 
 /// Parts of a plan that have a scope of their own on the GPU.
 const SCOPES: [&str; 3] = ["series", "activations", "batches"];
 
 /// The plan of a run, in all and by scope, and what the run took at its peak.
 fn planned_and_taken(gpu: &Device, config: &Config, samples: &dyn Samples) -> [Vec<usize>; 2] {
-    let train: Vec<usize> = (0..49).collect();
+    let train = SampleRanges::from(0..49);
     let plan = GpuFootprint::of(config, samples, &train, &VALIDATION).unwrap();
     assert_eq!(GpuFootprint::PARTS.map(|part| plan.part_bytes(part)).iter().sum::<usize>(), plan.total_bytes());
     gpu.reset_peak();
@@ -173,7 +176,7 @@ fn a_host_has_no_bars_of_series_that_a_gpu_keeps() {
     let (host, gpu) = (Device::cpu(), Device::cpu());
     let (of, samples) = (config(Precision::Fp32, 1), series());
     let mut trainer = Trainer::on_gpu(&gpu, &host, of.clone(), samples.shape().clone()).unwrap();
-    let train: Vec<usize> = (0..49).collect();
+    let train = SampleRanges::from(0..49);
     let run = Run { samples: &samples, train: &train, validation: &VALIDATION, checkpoints: None };
     let mut of_batches = 0;
     trainer

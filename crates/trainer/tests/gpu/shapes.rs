@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::model::{Fusion, ModelConfig, SampleShape, Timeframe};
-use megabatch_trainer::{Config, Event, Run, SeriesInMemory, Trainer};
+use megabatch_trainer::{Config, Event, Run, SampleRanges, SeriesInMemory, Trainer};
 
 use crate::{assert_close, config, tolerance, wave, whole, with_kernels};
 
@@ -36,8 +36,8 @@ fn batches(distinct: fn(usize) -> usize) -> SeriesInMemory {
 
 /// The losses of a step for each batch.
 fn losses(mut trainer: Trainer, samples: &SeriesInMemory) -> Vec<f64> {
-    let train: Vec<usize> = (0..BATCHES * SAMPLES).collect();
-    let run = Run { samples, train: &train, validation: &[], checkpoints: None };
+    let train = SampleRanges::from(0..BATCHES * SAMPLES);
+    let run = Run { samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     let mut losses = Vec::new();
     let mut note = |event: Event<'_>| {
         if let Event::Step(step) = event {

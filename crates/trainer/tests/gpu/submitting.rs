@@ -5,14 +5,14 @@ use std::ops::ControlFlow;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::model::{ModelConfig, SampleShape, Timeframe};
-use megabatch_trainer::{Config, Event, InMemory, Run, Samples, Trainer};
+use megabatch_trainer::{Config, Event, InMemory, Run, SampleRanges, Samples, Trainer};
 
 use crate::{bits, config, on_gpu, series, train, wave, whole, windows, with_kernels};
 
 /// Allocations of the device's pool after each step.
 fn allocations(gpu: &Device, trainer: &mut Trainer, samples: &dyn Samples) -> Vec<u64> {
-    let train_on: Vec<usize> = (0..49).collect();
-    let run = Run { samples, train: &train_on, validation: &[], checkpoints: None };
+    let train_on = SampleRanges::from(0..49);
+    let run = Run { samples, train: &train_on, validation: SampleRanges::NONE, checkpoints: None };
     let mut allocations = Vec::new();
     trainer
         .train(&run, &mut |event| {
@@ -63,8 +63,8 @@ fn steps_of_one_shape_have_the_same_launches() {
     let mut config = config(Precision::Fp16, 2);
     config.lr_schedule.warmup_steps = 4;
     let samples = windows();
-    let train_on: Vec<usize> = (0..49).collect();
-    let run = Run { samples: &samples, train: &train_on, validation: &[], checkpoints: None };
+    let train_on = SampleRanges::from(0..49);
+    let run = Run { samples: &samples, train: &train_on, validation: SampleRanges::NONE, checkpoints: None };
     let (mut launches, mut rates) = (Vec::new(), Vec::new());
     on_gpu(&gpu, &config)
         .train(&run, &mut |event| {
@@ -90,8 +90,8 @@ fn weights_of_all_timeframes_change_their_order_in_one_launch() {
     let config = Config { max_steps: Some(steps), ..config(Precision::Bf16, layers) };
     let kernels = ["interleave_bf16", "interleave_f32", "fragments_bf16", "add_separated"];
     let before = kernels.map(|kernel| driver.runs(kernel));
-    let train_on: Vec<usize> = (0..49).collect();
-    let run = Run { samples: &samples, train: &train_on, validation: &[], checkpoints: None };
+    let train_on = SampleRanges::from(0..49);
+    let run = Run { samples: &samples, train: &train_on, validation: SampleRanges::NONE, checkpoints: None };
     on_gpu(&gpu, &config).train(&run, &mut |_| ControlFlow::Continue(())).unwrap();
     let runs = [0, 1, 2, 3].map(|k| (driver.runs(kernels[k]) - before[k]) / (steps * layers as u64));
     // W_ih and W_hh, the sums of the biases, what the recurrence reads; gradients of them all.
@@ -104,8 +104,8 @@ fn no_step_waits_for_all_that_was_submitted() {
     // Windows come in copies of their own, one a timeframe.
     for (samples, copies) in [(&series() as &dyn Samples, 1), (&windows(), 4)] {
         let config = Config { accumulation_steps: 2, batch_size: 7, max_steps: Some(3), ..config(Precision::Bf16, 2) };
-        let train_on: Vec<usize> = (0..49).collect();
-        let run = Run { samples, train: &train_on, validation: &[], checkpoints: None };
+        let train_on = SampleRanges::from(0..49);
+        let run = Run { samples, train: &train_on, validation: SampleRanges::NONE, checkpoints: None };
         let mut waits = Vec::new();
         on_gpu(&gpu, &config)
             .train(&run, &mut |event| {
@@ -165,8 +165,8 @@ fn what_is_replayed_has_the_bits_of_what_is_submitted_as_it_is() {
 fn a_step_that_comes_again_is_three_graphs() {
     let (driver, gpu) = with_kernels();
     let samples = windows();
-    let train_on: Vec<usize> = (0..49).collect();
-    let run = Run { samples: &samples, train: &train_on, validation: &[], checkpoints: None };
+    let train_on = SampleRanges::from(0..49);
+    let run = Run { samples: &samples, train: &train_on, validation: SampleRanges::NONE, checkpoints: None };
     let mut calls = Vec::new();
     on_gpu(&gpu, &config(Precision::Fp16, 2))
         .train(&run, &mut |event| {

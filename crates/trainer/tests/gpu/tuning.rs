@@ -8,7 +8,7 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::cuda::Tuning;
 use megabatch_nn::model::{ModelConfig, SampleShape, Timeframe};
 use megabatch_simt::driver::{FakeDriver, Setting};
-use megabatch_trainer::{Config, Event, InMemory, Run, Samples, Trainer};
+use megabatch_trainer::{Config, Event, InMemory, Run, SampleRanges, Samples, Trainer};
 
 use crate::{bits, config, on_gpu, windows, with_kernels};
 
@@ -28,8 +28,8 @@ fn tuned(tuning: Tuning, layers: usize) -> Config {
 /// Trains; how often both forward kernels ran, and what was noted.
 fn train(driver: &FakeDriver, trainer: &mut Trainer, samples: &dyn Samples) -> ([u64; 2], Vec<String>) {
     let runs = || [EIGHT, SIXTEEN].map(|kernel| driver.runs(kernel));
-    let (before, train_on, mut notes) = (runs(), (0..49).collect::<Vec<_>>(), Vec::new());
-    let run = Run { samples, train: &train_on, validation: &[], checkpoints: None };
+    let (before, train_on, mut notes) = (runs(), SampleRanges::from(0..49), Vec::new());
+    let run = Run { samples, train: &train_on, validation: SampleRanges::NONE, checkpoints: None };
     trainer
         .train(&run, &mut |event| {
             if let Event::Note { text, .. } = event {

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{Config, Event, Faults, IdleRanks, Relay, Run, ThreadPeers, Trainer};
+use megabatch_trainer::{Config, Event, Faults, IdleRanks, Relay, Run, SampleRanges, ThreadPeers, Trainer};
 use proptest::prelude::*;
 
 use crate::made_up::{bits, market};
@@ -20,7 +20,7 @@ proptest! {
         let loss = LOSSES[loss];
         let samples = with_targets_for(loss, market(23));
         let config = Config { loss, batch_size, accumulation_steps, threads, epochs: 2, ..config() };
-        let (train, validation) = all(&samples).into_iter().partition::<Vec<_>, _>(|graph| graph % 4 < 3);
+        let (train, validation) = all(&samples).iter().partition::<SampleRanges, _>(|graph| graph % 4 < 3);
         let run = Run { samples: &samples, train: &train, validation: &validation, checkpoints: None };
         let told = |mut trainer: Trainer| {
             let (mut losses, mut validations) = (Vec::new(), Vec::new());

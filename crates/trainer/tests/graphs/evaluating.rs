@@ -6,7 +6,8 @@ use megabatch_nn::graph::Graphs;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Encoder, Model, ModelConfig, Readout};
 use megabatch_trainer::{
-    Baselines, Config, Error, InMemory, Predictor, Samples, Selection, cross_sectional_deviation, uninformed_loss,
+    Baselines, Config, Error, InMemory, Predictor, SampleRanges, Samples, Selection, cross_sectional_deviation,
+    uninformed_loss,
 };
 
 use crate::made_up::{GraphSamples, market, numbers, one_bar, trained};
@@ -31,31 +32,32 @@ fn targets_of_graphs_have_a_deviation_and_a_loss_without_information() {
     let graphs =
         vec![(vec![0, 1, 2], vec![], vec![], 3), (vec![3, 4, 5], vec![], vec![], 2), (vec![0], vec![], vec![], 1)];
     let samples = GraphSamples::new(inner, 0, graphs);
-    let of = |indices: &'static [usize]| Selection { samples: &samples, indices };
+    let of = |indices| Selection { samples: &samples, indices };
+    let [all, first, last] = [0..3, 0..1, 2..3].map(SampleRanges::from);
     let device = Device::cpu();
-    let deviation = cross_sectional_deviation(&device, of(&[0, 1, 2])).unwrap().unwrap();
+    let deviation = cross_sectional_deviation(&device, of(&all)).unwrap().unwrap();
     let expected = ((1e-4 + 2e-4) / 2.0f64).sqrt();
     assert!((deviation - expected).abs() < 1e-6 * expected, "{deviation} for {expected}");
-    assert_eq!(cross_sectional_deviation(&device, of(&[2])).unwrap(), None);
+    assert_eq!(cross_sectional_deviation(&device, of(&last)).unwrap(), None);
     let listwise = Loss::RankListwise { temperature: 1.0 };
     let none = |loss, indices| uninformed_loss(&device, of(indices), loss).unwrap();
     let expected = (3.0f64.ln() + 2.0f64.ln()) / 2.0;
-    assert!((none(listwise, &[0, 1, 2]).unwrap() - expected).abs() < 1e-12);
-    assert!((none(Loss::RankPairwise, &[0]).unwrap() - 2.0f64.ln()).abs() < 1e-12);
-    assert_eq!((none(listwise, &[2]), none(Loss::Mse, &[0])), (None, None));
+    assert!((none(listwise, &all).unwrap() - expected).abs() < 1e-12);
+    assert!((none(Loss::RankPairwise, &first).unwrap() - 2.0f64.ln()).abs() < 1e-12);
+    assert_eq!((none(listwise, &last), none(Loss::Mse, &first)), (None, None));
 }
 
 #[test]
 fn an_exported_model_predicts_the_nodes_of_the_graphs_asked_for() {
     let samples = market(20);
-    let (mut trainer, _) = trained(&config(), &samples, &(0..12).collect::<Vec<_>>());
+    let (mut trainer, _) = trained(&config(), &samples, &SampleRanges::from(0..12));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.safetensors");
     trainer.save_weights(&path).unwrap();
     let model = Model::new(samples.shape().clone(), config().model).unwrap();
     let compute = Compute { threads: 3, batch_size: 3 };
     let mut predictor = Predictor::open(&Device::cpu(), model, &path, compute).unwrap();
-    let indices = [17, 3, 10, 3, 12];
+    let indices = SampleRanges::from_iter([17, 3, 10, 3, 12]);
     let selection = Selection { samples: &samples, indices: &indices };
     let (mut nodes, mut outputs) = (Vec::new(), Vec::new());
     let sink = |indices: &[usize], predictions: &[f32]| {
@@ -65,7 +67,7 @@ fn an_exported_model_predicts_the_nodes_of_the_graphs_asked_for() {
         Ok::<(), Error>(())
     };
     predictor.predict(selection, sink).unwrap();
-    let expected: Vec<usize> = indices.iter().flat_map(|&graph| samples.graphs[graph].nodes.clone()).collect();
+    let expected: Vec<usize> = indices.iter().flat_map(|graph| samples.graphs[graph].nodes.clone()).collect();
     assert_eq!(nodes, expected);
 
     let mut targets =
@@ -82,7 +84,7 @@ fn an_exported_model_predicts_the_nodes_of_the_graphs_asked_for() {
     assert!((evaluation.loss - mse).abs() < 1e-12 * mse, "{evaluation:?}");
     assert_eq!(predictor.evaluate(selection, Loss::Mse, None).unwrap(), evaluation);
     let information = evaluation.metrics.information.unwrap();
-    let ranked = indices.iter().filter(|&&graph| samples.labelled(graph) >= 2).count();
+    let ranked = indices.iter().filter(|&graph| samples.labelled(graph) >= 2).count();
     assert!((1..5).contains(&ranked), "one has no label");
     assert_eq!(information.ic_graphs, [ranked; 2]);
     let json = serde_json::to_value(trainer.evaluate(selection, None).unwrap()).unwrap();
@@ -90,14 +92,15 @@ fn an_exported_model_predicts_the_nodes_of_the_graphs_asked_for() {
         assert_eq!(json[key].as_array().unwrap().len(), 2, "{key}");
     }
 
-    let nothing = trainer.evaluate(Selection { indices: &[10], ..selection }, None).unwrap_err();
+    let nothing =
+        trainer.evaluate(Selection { indices: &SampleRanges::from_iter([10]), ..selection }, None).unwrap_err();
     assert!(matches!(nothing, Error::NothingLeft { part: "evaluation", before: 1, after: 0, .. }), "{nothing}");
 }
 
 #[test]
 fn baselines_are_of_labelled_nodes_and_of_graphs() {
     let samples = market(20);
-    let train: Vec<usize> = (0..14).collect();
+    let train = SampleRanges::from(0..14);
     let selection = Selection { samples: &samples, indices: &train };
     let (mut trainer, _) = trained(&config(), &samples, &train);
     let baselines = Baselines::fit(&Device::cpu(), selection).unwrap();
@@ -121,7 +124,7 @@ fn baselines_are_of_labelled_nodes_and_of_graphs() {
         }
         let inner = InMemory::new(one_bar(2, 1), vec![x], targets).unwrap();
         let samples = GraphSamples::new(inner, 0, graphs);
-        let indices: Vec<usize> = (0..10).collect();
+        let indices = SampleRanges::from(0..10);
         let selection = Selection { samples: &samples, indices: &indices };
         let model = ModelConfig { encoder: Encoder::LastBar, readout: Some(readout), ..ModelConfig::default() };
         let (mut trainer, _) = trained(&Config { model, ..config() }, &samples, &indices);

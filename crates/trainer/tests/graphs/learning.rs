@@ -2,7 +2,7 @@
 
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Encoder, GraphConfig, GraphOutput, ModelConfig, Readout};
-use megabatch_trainer::{Config, Evaluation, InMemory, OptimizerConfig, OptimizerKind, Selection};
+use megabatch_trainer::{Config, Evaluation, InMemory, OptimizerConfig, OptimizerKind, SampleRanges, Selection};
 
 use crate::made_up::{GraphSamples, numbers, one_bar, trained};
 
@@ -37,7 +37,7 @@ fn config(graph: Option<GraphConfig>, loss: Loss) -> Config {
 
 /// Errors on the last fifth of the graphs of a model that was trained on the others.
 fn learnt(config: &Config, samples: &GraphSamples) -> Evaluation {
-    let (train, test): (Vec<usize>, Vec<usize>) = (0..samples.graphs.len()).partition(|graph| graph % 5 > 0);
+    let (train, test): (SampleRanges, SampleRanges) = (0..samples.graphs.len()).partition(|graph| graph % 5 > 0);
     let (mut trainer, _) = trained(config, samples, &train);
     trainer.evaluate(Selection { samples, indices: &test }, None).unwrap()
 }

@@ -6,7 +6,8 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::graph::Graphs;
 use megabatch_nn::model::{GraphConfig, ModelConfig, Readout, SampleShape};
 use megabatch_trainer::{
-    Batch, BatchLists, BorrowedBatch, Chunking, Config, LoadedBatches, PrefetchingSource, Samples, Selection, Waits,
+    Batch, BatchLists, BorrowedBatch, Chunking, Config, LoadedBatches, PrefetchingSource, SampleRanges, Samples,
+    Selection, Waits,
 };
 
 use crate::made_up::{GraphSamples, bits, market, trained};
@@ -75,7 +76,7 @@ fn graphs_of_samples_that_load_themselves_are_trained_and_evaluated_alike() {
     let graph = Some(GraphConfig { heads: 2, hidden: 3, dropout: 0.3, ..GraphConfig::default() });
     let model = ModelConfig { hidden: 4, graph, readout: Some(Readout::Node), ..ModelConfig::default() };
     let config = Config { model, batch_size: 5, threads: 2, epochs: 2, ..Config::default() };
-    let indices: Vec<usize> = (0..18).collect();
+    let indices = SampleRanges::from(0..18);
     let of = |samples: &dyn Samples| {
         let (mut trainer, losses) = trained(&config, samples, &indices);
         (bits(&trainer), losses, trainer.evaluate(Selection { samples, indices: &indices }, None).unwrap())

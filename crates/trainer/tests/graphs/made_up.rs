@@ -7,7 +7,7 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::graph::{GraphView, Graphs};
 use megabatch_nn::model::{SampleShape, Timeframe};
 use megabatch_segment::{Compressed, Csc};
-use megabatch_trainer::{Batch, Config, Event, InMemory, Result, Run, Samples, Trainer};
+use megabatch_trainer::{Batch, Config, Event, InMemory, Result, Run, SampleRanges, Samples, Trainer};
 
 /// Samples in memory and graphs of them.
 pub(crate) struct GraphSamples {
@@ -189,7 +189,7 @@ pub(crate) fn market(days: usize) -> GraphSamples {
 }
 
 /// Trains on the graphs `train`, and gives the trainer and every step's loss.
-pub(crate) fn trained(config: &Config, samples: &dyn Samples, train: &[usize]) -> (Trainer, Vec<f64>) {
+pub(crate) fn trained(config: &Config, samples: &dyn Samples, train: &SampleRanges) -> (Trainer, Vec<f64>) {
     trained_on(&Device::cpu(), config, samples, train).unwrap()
 }
 
@@ -198,9 +198,9 @@ pub(crate) fn trained_on(
     device: &Device,
     config: &Config,
     samples: &dyn Samples,
-    train: &[usize],
+    train: &SampleRanges,
 ) -> Result<(Trainer, Vec<f64>)> {
-    let run = Run { samples, train, validation: &[], checkpoints: None };
+    let run = Run { samples, train, validation: SampleRanges::NONE, checkpoints: None };
     let mut trainer = Trainer::new(device, config.clone(), samples.shape().clone())?;
     let mut losses = Vec::new();
     let observe = &mut |event: Event<'_>| {

@@ -8,7 +8,7 @@ use megabatch_nn::cpu::StreamingPredictor;
 use megabatch_nn::graph::{GraphView, Graphs};
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Encoder, GraphConfig, Model, ModelConfig, Readout, SampleShape};
-use megabatch_trainer::{Batch, Config, Run, Samples, Trainer};
+use megabatch_trainer::{Batch, Config, Run, SampleRanges, Samples, Trainer};
 
 use crate::made_up::{GraphSamples, market};
 
@@ -19,7 +19,8 @@ fn config() -> Config {
 }
 
 fn refusal(config: &Config, samples: &dyn Samples, train: &[usize]) -> String {
-    let run = Run { samples, train, validation: &[], checkpoints: None };
+    let train = &train.iter().copied().collect();
+    let run = Run { samples, train, validation: SampleRanges::NONE, checkpoints: None };
     let trained = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone())
         .and_then(|mut trainer| trainer.train(&run, &mut |_| ControlFlow::Continue(())));
     trained.unwrap_err().to_string()

@@ -10,7 +10,9 @@ use megabatch_nn::model::{
     AttentionKind, Dropout, Encoder, GraphActivation, GraphConfig, GraphOutput, ModelConfig, Readout,
 };
 use megabatch_reference::{Graph, GraphDropout, Inputs, LossValue, Reference, loss_of_graphs};
-use megabatch_trainer::{Batch, Checkpoints, Config, Event, OptimizerConfig, OptimizerKind, Run, Samples, Trainer};
+use megabatch_trainer::{
+    Batch, Checkpoints, Config, Event, OptimizerConfig, OptimizerKind, Run, SampleRanges, Samples, Trainer,
+};
 use proptest::prelude::*;
 
 use crate::made_up::{GraphSamples, bits, market, trained, trained_on};
@@ -50,8 +52,8 @@ pub(crate) fn with_targets_for(loss: Loss, mut samples: GraphSamples) -> GraphSa
     samples
 }
 
-pub(crate) fn all(samples: &dyn Samples) -> Vec<usize> {
-    (0..samples.graphs().unwrap().len()).collect()
+pub(crate) fn all(samples: &dyn Samples) -> SampleRanges {
+    SampleRanges::from(0..samples.graphs().unwrap().len())
 }
 
 #[test]
@@ -109,7 +111,7 @@ fn memory_that_runs_short_changes_no_bit() {
 #[test]
 fn a_resumed_run_ends_in_the_same_bits() {
     let samples = market(26);
-    let (train, validation): (Vec<usize>, Vec<usize>) = (0..26).partition(|day| day % 5 > 0);
+    let (train, validation): (SampleRanges, SampleRanges) = (0..26).partition(|day| day % 5 > 0);
     let config = Config { max_steps: Some(14), loss: Loss::RankPairwise, ..config() };
     let fresh = || Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -156,7 +158,7 @@ fn what_is_not_labelled_counts_nowhere() {
         assert!(with(&plain) == with(&other), "{loss:?}");
         // A step without any label changes nothing that is not shrunk by weight decay.
         let still = Config { loss, max_steps: Some(3), optimizer: sgd(1.0), ..config() };
-        let (after, losses) = trained(&still, &plain, &[10, 21]);
+        let (after, losses) = trained(&still, &plain, &SampleRanges::from_iter([10, 21]));
         let before = Trainer::new(&Device::cpu(), still, plain.shape().clone()).unwrap();
         assert_eq!((bits(&after), losses), (bits(&before), vec![0.0; 3]), "{loss:?}");
     }

@@ -10,7 +10,8 @@ use megabatch_nn::cpu::Compute;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Model, TensorSet, save_weights};
 use megabatch_trainer::{
-    Config, Error, Event, InMemory, OptimizerConfig, OptimizerKind, Predictor, Run, Selection, StepEvent, Trainer,
+    Config, Error, Event, InMemory, OptimizerConfig, OptimizerKind, Predictor, Run, SampleRanges, Selection, StepEvent,
+    Trainer,
 };
 
 use crate::fixture::{Case, Fixture, torch_name};
@@ -50,8 +51,8 @@ struct Problem<'a> {
 }
 
 impl Problem<'_> {
-    fn all(&self) -> Vec<usize> {
-        (0..self.case.b).collect()
+    fn all(&self) -> SampleRanges {
+        SampleRanges::from(0..self.case.b)
     }
 
     fn trainer(&self, optimizer: OptimizerConfig, clip_norm: Option<f64>) -> Trainer {
@@ -74,7 +75,7 @@ impl Problem<'_> {
     /// Does one step.
     fn step(&self, trainer: &mut Trainer) -> StepEvent {
         let train = self.all();
-        let run = Run { samples: &self.samples, train: &train, validation: &[], checkpoints: None };
+        let run = Run { samples: &self.samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
         let mut step = None;
         let observe = &mut |event: Event<'_>| {
             if let Event::Step(event) = event {

@@ -11,8 +11,8 @@ use megabatch_nn::batch::SeriesView;
 use megabatch_nn::model::{SampleShape, Timeframe};
 use megabatch_order::Order;
 use megabatch_trainer::{
-    Batch, CarriedStates, Checkpoints, Config, Event, OptimizerConfig, OptimizerKind, Run, Samples, SeriesInMemory,
-    Trainer,
+    Batch, CarriedStates, Checkpoints, Config, Event, OptimizerConfig, OptimizerKind, Run, SampleRanges, Samples,
+    SeriesInMemory, Trainer,
 };
 
 use crate::by_hand::ByHand;
@@ -29,7 +29,7 @@ fn carrying() -> Config {
 #[test]
 fn windows_start_where_the_last_steps_came_to() {
     let samples = series();
-    let train: Vec<usize> = (0..100).collect();
+    let train = SampleRanges::from(0..100);
     for (pooling, lr) in [(0, 0.5), (1, 0.02)] {
         let sgd = OptimizerConfig { kind: OptimizerKind::Sgd, lr, weight_decay: 0.0, ..OptimizerConfig::default() };
         let mut config = Config { optimizer: sgd, clip_norm: None, batch_size: 9, epochs: 2, ..carrying() };
@@ -40,7 +40,7 @@ fn windows_start_where_the_last_steps_came_to() {
         let mut trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
         let mut by_hand = ByHand::new(&samples, &config);
         let order = Order::new(train.len(), 4, config.seed).unwrap();
-        let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
+        let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
         trainer
             .train(&run, &mut |event| {
                 if let Event::Step(step) = event {
@@ -76,7 +76,12 @@ fn nothing_is_carried_into_a_segment() {
         let sgd = OptimizerConfig { kind: OptimizerKind::Sgd, lr, weight_decay: 0.0, ..OptimizerConfig::default() };
         let config = Config { optimizer: sgd, batch_size: 1, epochs: 2, dropout: 0.0, carry_state, ..config() };
         let mut trainer = Trainer::new(&Device::cpu(), config, shape.clone()).unwrap();
-        let run = Run { samples: &samples, train: &[0, 1], validation: &[], checkpoints: None };
+        let run = Run {
+            samples: &samples,
+            train: &SampleRanges::from_iter([0, 1]),
+            validation: SampleRanges::NONE,
+            checkpoints: None,
+        };
         let steps = steps_of(&mut trainer, &run);
         let mut losses: Vec<f64> = steps.iter().filter(|step| step.epoch == 1).map(|step| step.loss).collect();
         losses.sort_by(f64::total_cmp);
@@ -92,7 +97,7 @@ fn nothing_is_carried_into_a_segment() {
 #[test]
 fn a_resumed_run_goes_on_from_the_states_that_it_carried() {
     let samples = series();
-    let train: Vec<usize> = (0..90).collect();
+    let (train, validation) = (SampleRanges::from(0..90), SampleRanges::from_iter([91, 99]));
     let mut config = Config { max_steps: Some(30), run_length: Some(3), ..carrying() };
     config.model.layer_norm = true;
     config.model.pooling = pooling_of(2, config.model.hidden);
@@ -103,7 +108,7 @@ fn a_resumed_run_goes_on_from_the_states_that_it_carried() {
     let [whole_run, run] = checkpoints.each_ref().map(|checkpoints| Run {
         samples: &samples,
         train: &train,
-        validation: &[91, 99],
+        validation: &validation,
         checkpoints: Some(checkpoints),
     });
     let mut whole = trainer(&config);
@@ -164,18 +169,23 @@ impl Samples for FailsOnce {
 #[test]
 fn a_step_that_fails_halfway_leaves_no_states() {
     let config = Config { batch_size: 4, accumulation_steps: 2, max_steps: Some(14), ..carrying() };
-    let train: Vec<usize> = (0..100).collect();
+    let train = SampleRanges::from(0..100);
     let trainer = || Trainer::new(&Device::cpu(), config.clone(), series().shape().clone()).unwrap();
     let samples = series();
     let mut whole = trainer();
-    whole.train(&Run { samples: &samples, train: &train, validation: &[], checkpoints: None }, &mut listen).unwrap();
+    whole
+        .train(
+            &Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None },
+            &mut listen,
+        )
+        .unwrap();
     let mut failed_after = Vec::new();
     for (at_call, goes_back) in (0..20).map(|at_call| (at_call, false)).chain((14..18).map(|at_call| (at_call, true))) {
         let folder = tempfile::tempdir().unwrap();
         let checkpoints = Checkpoints { every_steps: Some(3), ..Checkpoints::new(folder.path()) };
         let samples = FailsOnce { inner: series(), calls: AtomicUsize::new(0), at_call };
         let checkpoints = goes_back.then_some(&checkpoints);
-        let run = Run { samples: &samples, train: &train, validation: &[], checkpoints };
+        let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints };
         let (mut trainer, mut steps) = (trainer(), 0);
         let first = trainer.train(&run, &mut |event| {
             steps += u64::from(matches!(event, Event::Step(_)));
@@ -197,13 +207,18 @@ fn a_step_that_fails_halfway_leaves_no_states() {
 #[test]
 fn samples_that_are_stored_as_windows_are_refused_by_the_name_of_the_setting() {
     let samples = samples(20);
-    let run = Run { samples: &samples, train: &[0, 1, 2], validation: &[3], checkpoints: None };
+    let run = Run {
+        samples: &samples,
+        train: &SampleRanges::from_iter([0, 1, 2]),
+        validation: &SampleRanges::from_iter([3]),
+        checkpoints: None,
+    };
     let mut trainer = Trainer::new(&Device::cpu(), carrying(), samples.shape().clone()).unwrap();
     let expected = "`carry_state` is true: expected false for samples that are stored as windows, which do not tell \
                     what bar came before";
     for error in [
         trainer.train(&run, &mut listen).map(drop).unwrap_err(),
-        CarriedStates::of(&carrying(), &samples, &[0], &[]).map(drop).unwrap_err(),
+        CarriedStates::of(&carrying(), &samples, run.train, SampleRanges::NONE).map(drop).unwrap_err(),
     ] {
         assert_eq!(error.to_string(), expected);
     }

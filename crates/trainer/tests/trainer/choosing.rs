@@ -141,7 +141,7 @@ fn checkpoints_of_another_run_or_format_are_refused() {
         assert!(error.contains(setting), "{error}");
         assert!(state(&trainer) == before);
     }
-    let fewer = Run { train: &TRAIN[..80], ..run };
+    let fewer = Run { train: &TRAIN.slice(0..80), ..run };
     let error = trainer(&config()).resume(&fewer).unwrap_err().to_string();
     assert!(error.contains("`train_samples` 90, but this run has 80"), "{error}");
 

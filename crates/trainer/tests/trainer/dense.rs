@@ -12,8 +12,8 @@ use megabatch_nn::model::{Dropout, Model, ModelConfig, Pooling, SampleShape, Ten
 use megabatch_order::Order;
 use megabatch_reference::{Inputs, Reference, loss};
 use megabatch_trainer::{
-    Checkpoints, Config, Event, OptimizerConfig, OptimizerKind, Predictor, Run, Samples, Selection, SeriesInMemory,
-    Trainer,
+    Checkpoints, Config, Event, OptimizerConfig, OptimizerKind, Predictor, Run, SampleRanges, Samples, Selection,
+    SeriesInMemory, Trainer,
 };
 use proptest::prelude::*;
 
@@ -175,7 +175,7 @@ fn streamed_loss(samples: &SeriesInMemory, config: &Config, weights: &[f32]) -> 
     save_weights(&path, &parameters).unwrap();
     let compute = Compute { threads: 1, batch_size: samples.len() };
     let mut predictor = Predictor::open(&Device::cpu(), model, &path, compute).unwrap().with_carried_state();
-    let indices: Vec<usize> = (0..samples.len()).collect();
+    let indices = SampleRanges::from(0..samples.len());
     predictor.evaluate(Selection { samples, indices: &indices }, Loss::Mse, None).unwrap().loss
 }
 
@@ -240,8 +240,8 @@ pub(crate) fn instruments(lens: &[usize]) -> SeriesInMemory {
 
 /// Steps of gradient descent of a few epochs; `None` where not even the trainer could be made.
 fn bits_on(device: &Device, samples: &SeriesInMemory, config: &Config) -> Option<Vec<u32>> {
-    let train: Vec<usize> = (0..samples.len()).collect();
-    let run = Run { samples, train: &train, validation: &[], checkpoints: None };
+    let train = SampleRanges::from(0..samples.len());
+    let run = Run { samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     let mut trainer = Trainer::new(device, config.clone(), samples.shape().clone()).ok()?;
     trainer.train(&run, &mut listen).ok()?;
     Some(trainer.parameters().values().iter().map(|x| x.to_bits()).collect())
@@ -303,8 +303,9 @@ fn threads_change_no_bit_and_a_killed_run_goes_on_to_the_same() {
 
         let folder = tempfile::tempdir().unwrap();
         let checkpoints = Checkpoints::new(folder.path());
-        let train: Vec<usize> = (0..samples.len()).collect();
-        let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: Some(&checkpoints) };
+        let train = SampleRanges::from(0..samples.len());
+        let run =
+            Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: Some(&checkpoints) };
         let trainer = || Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
         let stop = &mut |event: Event<'_>| match event {
             Event::Step(step) if step.step == 4 => ControlFlow::Break(()),
@@ -327,8 +328,8 @@ fn threads_change_no_bit_and_a_killed_run_goes_on_to_the_same() {
 #[test]
 fn what_has_no_bars_to_go_on_over_is_refused() {
     let refused = |config: Config, samples: &dyn Samples| {
-        let train: Vec<usize> = (0..10).collect();
-        let run = Run { samples, train: &train, validation: &[], checkpoints: None };
+        let train = SampleRanges::from(0..10);
+        let run = Run { samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
         let trainer = Trainer::new(&Device::cpu(), config, samples.shape().clone());
         trainer.and_then(|mut trainer| trainer.train(&run, &mut listen)).unwrap_err().to_string()
     };

@@ -12,7 +12,7 @@ use megabatch_nn::batch::LossOn;
 use megabatch_nn::model::{ModelConfig, Pooling};
 use megabatch_trainer::{
     Checkpoints, Config, Divergence, End, Error, Event, Faults, IdleRanks, InMemory, LastBatch, Outcome, Peers as _,
-    Relay, Run, Samples, ThreadPeers, Trainer,
+    Relay, Run, SampleRanges, Samples, ThreadPeers, Trainer,
 };
 use proptest::prelude::*;
 
@@ -93,7 +93,7 @@ impl<'a> World<'a> {
 
     fn train_one(&self, rank: usize, peers: Option<ThreadPeers>) -> Result<Told, Error> {
         let samples = (self.samples)(rank);
-        let (train, validation): (Vec<usize>, Vec<usize>) =
+        let (train, validation): (SampleRanges, SampleRanges) =
             (0..samples.len()).partition(|&n| n % self.validates > 0 || n == 0);
         let checkpoints =
             self.checkpoints.map(|folder| Checkpoints { every_steps: Some(2), ..Checkpoints::new(folder) });
@@ -209,7 +209,7 @@ proptest! {
 fn ranks_share_a_validation() {
     let settings = Config { batch_size: 70, max_steps: Some(2), ..config() };
     let samples = samples(660);
-    let (train, validation): (Vec<usize>, Vec<usize>) = (0..660).partition(|n| n % 3 > 0);
+    let (train, validation): (SampleRanges, SampleRanges) = (0..660).partition(|n| n % 3 > 0);
     let run = Run { samples: &samples, train: &train, validation: &validation, checkpoints: None };
     let told = |mut trainer: Trainer| {
         let (mut done, mut events) = (Vec::new(), Vec::new());
@@ -451,8 +451,13 @@ fn what_ranks_cannot_do_together_is_refused() {
     assert!(world.train(1).remove(0).unwrap() == world.alone());
     let (mut trainer, samples) =
         (Trainer::new(&Device::cpu(), base, samples(1).shape().clone()).unwrap(), samples(300));
-    let train: Vec<usize> = (0..300).collect();
+    let train = SampleRanges::from(0..300);
     trainer.join(Box::new(ThreadPeers::world_of(1, &Faults::default()).remove(0)), IdleRanks::Refuse).unwrap();
     assert!(trainer.leave().is_some() && trainer.leave().is_none());
-    trainer.train(&Run { samples: &samples, train: &train, validation: &[], checkpoints: None }, &mut listen).unwrap();
+    trainer
+        .train(
+            &Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None },
+            &mut listen,
+        )
+        .unwrap();
 }

@@ -6,14 +6,14 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use megabatch_trainer::{
-    Checkpoints, Config, Divergence, End, Error, Event, OptimizerKind, RollbackEvent, Run, Samples,
+    Checkpoints, Config, Divergence, End, Error, Event, OptimizerKind, RollbackEvent, Run, SampleRanges, Samples,
 };
 
 use crate::made_up::{Disturbance, Disturbed, config, listen, samples};
 use crate::resuming::{TRAIN, state, trainer};
 
 fn run<'a>(samples: &'a dyn Samples, checkpoints: &'a Checkpoints) -> Run<'a> {
-    Run { samples, train: &TRAIN, validation: &[], checkpoints: Some(checkpoints) }
+    Run { samples, train: &TRAIN, validation: SampleRanges::NONE, checkpoints: Some(checkpoints) }
 }
 
 fn checkpoints(folder: &Path) -> Checkpoints {
@@ -154,7 +154,7 @@ fn without_rollbacks_a_divergence_ends_the_run() {
 #[test]
 fn going_back_takes_checkpoints() {
     let samples = samples(90);
-    let run = Run { samples: &samples, train: &TRAIN, validation: &[], checkpoints: None };
+    let run = Run { samples: &samples, train: &TRAIN, validation: SampleRanges::NONE, checkpoints: None };
     let error = trainer(&rolling_back(1, None)).train(&run, &mut listen).unwrap_err().to_string();
     assert!(error.starts_with("`divergence.rollbacks_max` is 1: expected 0 where no checkpoints are kept"), "{error}");
 }

@@ -1,17 +1,18 @@
 //! When a run ends, and the learning rate on the way there.
 
 use std::ops::ControlFlow;
+use std::sync::LazyLock;
 
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
     Checkpoints, Config, EarlyStopping, End, Event, InMemory, LrSchedule, LrScheduleKind, OptimizerConfig,
-    OptimizerKind, Outcome, Run, Samples, Trainer,
+    OptimizerKind, Outcome, Run, SampleRanges, Samples, Trainer,
 };
 
 use crate::made_up::{config, listen, samples, steps_of};
 
-const TRAIN: [usize; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
-const VALIDATION: [usize; 4] = [20, 22, 24, 26];
+static TRAIN: LazyLock<SampleRanges> = LazyLock::new(|| SampleRanges::from(0..16));
+static VALIDATION: LazyLock<SampleRanges> = LazyLock::new(|| SampleRanges::from_iter([20, 22, 24, 26]));
 
 fn run<'a>(samples: &'a InMemory, checkpoints: Option<&'a Checkpoints>) -> Run<'a> {
     Run { samples, train: &TRAIN, validation: &VALIDATION, checkpoints }
@@ -101,7 +102,10 @@ fn a_resumed_run_ends_early_at_the_same_step_and_stays_ended() {
 fn early_stopping_needs_something_to_watch() {
     let samples = samples(30);
     let mut trainer = trainer(&restless(Some(EarlyStopping { patience: 3, min_delta: 0.0 })));
-    let error = trainer.train(&Run { validation: &[], ..run(&samples, None) }, &mut listen).unwrap_err().to_string();
+    let error = trainer
+        .train(&Run { validation: SampleRanges::NONE, ..run(&samples, None) }, &mut listen)
+        .unwrap_err()
+        .to_string();
     assert!(error.starts_with("`early_stopping.patience` is 3: expected none where nothing is validated"), "{error}");
 }
 

@@ -6,7 +6,9 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::cpu::Compute;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Model, SampleShape, save_weights};
-use megabatch_trainer::{Baselines, Batch, Config, Error, InMemory, Predictor, Run, Samples, Selection, Trainer};
+use megabatch_trainer::{
+    Baselines, Batch, Config, Error, InMemory, Predictor, Run, SampleRanges, Samples, Selection, Trainer,
+};
 
 use crate::by_hand::windows_of;
 use crate::made_up::{Disturbance, Disturbed, config, listen, samples};
@@ -14,8 +16,8 @@ use crate::made_up::{Disturbance, Disturbed, config, listen, samples};
 /// A model after a few steps and the file that it was exported to.
 fn exported(path: &std::path::Path) -> Trainer {
     let samples = samples(100);
-    let train: Vec<usize> = (0..80).collect();
-    let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
+    let train = SampleRanges::from(0..80);
+    let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     let mut trainer = Trainer::new(&Device::cpu(), Config { epochs: 2, ..config() }, samples.shape().clone()).unwrap();
     trainer.train(&run, &mut listen).unwrap();
     trainer.save_weights(path).unwrap();
@@ -34,9 +36,9 @@ fn an_exported_model_predicts_as_the_trained_one() {
     let mut trainer = exported(&path);
     let samples = samples(100);
     let device = Device::cpu();
-    let train: Vec<usize> = (0..80).collect();
+    let train = SampleRanges::from(0..80);
     let baselines = Baselines::fit(&device, Selection { samples: &samples, indices: &train }).unwrap();
-    let indices: Vec<usize> = (80..100).rev().collect();
+    let indices: SampleRanges = (80..100).rev().collect();
     let selection = Selection { samples: &samples, indices: &indices };
     let expected = trainer.evaluate(selection, Some(&baselines)).unwrap();
     let mut predictor = predictor(&path, Compute { threads: 2, batch_size: 8 });
@@ -54,7 +56,7 @@ fn an_exported_model_predicts_as_the_trained_one() {
             Ok::<(), Error>(())
         })
         .unwrap();
-    assert_eq!(visited, indices);
+    assert_eq!(SampleRanges::from_iter(visited), indices);
     let mse = expected.metrics.rmse.iter().map(|rmse| rmse * rmse).sum::<f64>() / 2.0;
     assert!((squares / 40.0 - mse).abs() < 1e-6 * mse && (expected.loss - mse).abs() < 1e-12);
 
@@ -99,17 +101,17 @@ fn errors_by_instrument_are_those_of_its_samples_alone() {
     let path = folder.path().join("m.safetensors");
     exported(&path);
     let (one, two) = (samples(100), OfTwo(samples(100)));
-    let train: Vec<usize> = (0..80).collect();
+    let train = SampleRanges::from(0..80);
     let baselines = Baselines::fit(&Device::cpu(), Selection { samples: &one, indices: &train }).unwrap();
     let mut predictor = predictor(&path, Compute { threads: 1, batch_size: 8 });
-    let mut evaluate = |samples: &dyn Samples, indices: &[usize]| {
+    let mut evaluate = |samples: &dyn Samples, indices: &SampleRanges| {
         predictor.evaluate(Selection { samples, indices }, Loss::Mse, Some(&baselines)).unwrap()
     };
-    let indices: Vec<usize> = (51..100).rev().collect();
+    let indices: SampleRanges = (51..100).rev().collect();
     let pooled = evaluate(&two, &indices);
     assert_eq!(pooled.instruments.keys().collect::<Vec<_>>(), ["EURUSD", "USDJPY"]);
     for (name, found) in &pooled.instruments {
-        let own: Vec<usize> = indices.iter().copied().filter(|&sample| name_of(sample) == name).collect();
+        let own: SampleRanges = indices.iter().filter(|&sample| name_of(sample) == name).collect();
         let alone = evaluate(&one, &own);
         assert_eq!(found.samples, own.len());
         assert_eq!((&found.metrics, &found.baselines), (&alone.metrics, &alone.baselines), "{name}");
@@ -126,7 +128,7 @@ fn a_sink_and_a_source_can_end_a_prediction() {
     let path = folder.path().join("m.safetensors");
     exported(&path);
     let mut predictor = predictor(&path, Compute { threads: 1, batch_size: 4 });
-    let indices: Vec<usize> = (0..40).collect();
+    let indices = SampleRanges::from(0..40);
     let samples = Disturbed::new(samples(100), Disturbance::Fail { at_call: 4 });
     let selection = Selection { samples: &samples, indices: &indices };
     let mut batches = 0;
@@ -141,7 +143,7 @@ fn a_sink_and_a_source_can_end_a_prediction() {
         Err(Error::File { path: "p.csv".into(), action: "write", source: std::io::ErrorKind::StorageFull.into() })
     };
     assert!(matches!(predictor.predict(selection, full), Err(Error::File { action: "write", .. })));
-    let nothing = predictor.evaluate(Selection { indices: &[], ..selection }, Loss::Mse, None);
+    let nothing = predictor.evaluate(Selection { indices: SampleRanges::NONE, ..selection }, Loss::Mse, None);
     assert!(matches!(nothing, Err(Error::NothingLeft { part: "evaluation", .. })));
 }
 
@@ -149,12 +151,12 @@ fn a_sink_and_a_source_can_end_a_prediction() {
 fn huber_is_evaluated_as_it_is_defined() {
     let samples = samples(100);
     let delta = 0.25;
-    let train: Vec<usize> = (0..80).collect();
-    let indices: Vec<usize> = (80..100).collect();
+    let train = SampleRanges::from(0..80);
+    let indices = SampleRanges::from(80..100);
     let selection = Selection { samples: &samples, indices: &indices };
     let config = Config { max_steps: Some(3), loss: Loss::Huber { delta }, ..config() };
     let mut trainer = Trainer::new(&Device::cpu(), config, samples.shape().clone()).unwrap();
-    let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
+    let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     trainer.train(&run, &mut listen).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.safetensors");
@@ -162,7 +164,7 @@ fn huber_is_evaluated_as_it_is_defined() {
 
     let mut predictor = predictor(&path, Compute { threads: 1, batch_size: 20 });
     let mut naive = 0.0;
-    let batch = windows_of(&samples, &indices);
+    let batch = windows_of(&samples, &indices.iter().collect::<Vec<_>>());
     predictor
         .predict(selection, |_, predictions| {
             for (y, target) in predictions.iter().zip(batch.view().targets()) {

@@ -5,7 +5,7 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::model::{Encoder, ModelConfig, SampleShape, Timeframe};
 use megabatch_order::random::{Stream, uniform};
-use megabatch_trainer::{Checkpoints, Config, Footprint, Run, Samples, SeriesInMemory, Trainer};
+use megabatch_trainer::{Checkpoints, Config, Footprint, Run, SampleRanges, Samples, SeriesInMemory, Trainer};
 use proptest::prelude::*;
 
 use crate::made_up::{config, listen, pooling_of, steps_of};
@@ -59,8 +59,8 @@ proptest! {
             gradient_checkpointing,
             ..Config::default()
         };
-        let train: Vec<usize> = (0..count).collect();
-        let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
+        let train = SampleRanges::from(0..count);
+        let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
         let result = |checkpointing| {
             let mut trainer = Trainer::new(&Device::cpu(), config(checkpointing), samples.shape().clone()).unwrap();
             trained(&mut trainer, &run)
@@ -72,12 +72,12 @@ proptest! {
 #[test]
 fn a_resumed_run_may_change_it() {
     let samples = samples(40, &[(40, 3), (20, 2)]);
-    let train: Vec<usize> = (0..40).collect();
+    let train = SampleRanges::from(0..40);
     let trainer = |gradient_checkpointing, max_steps| {
         let config = Config { gradient_checkpointing, max_steps: Some(max_steps), carry_state: true, ..config() };
         Trainer::new(&Device::cpu(), config, samples.shape().clone()).unwrap()
     };
-    let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
+    let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     let (expected, _) = trained(&mut trainer(false, 7), &run);
     for first in [false, true] {
         let folder = tempfile::tempdir().unwrap();

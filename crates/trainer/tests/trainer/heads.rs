@@ -4,7 +4,8 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::loss::{Ascending, Classes, Loss};
 use megabatch_reference::loss;
 use megabatch_trainer::{
-    Baselines, Config, Error, InMemory, Metrics, OptimizerConfig, OptimizerKind, Run, Samples, Selection, Trainer,
+    Baselines, Config, Error, InMemory, Metrics, OptimizerConfig, OptimizerKind, Run, SampleRanges, Samples, Selection,
+    Trainer,
 };
 
 use crate::by_hand::{descend, inputs_of, loss_and_gradients, reference_of, wide, windows_of};
@@ -13,7 +14,7 @@ use crate::masks::with_targets;
 
 /// Four of five samples to train on and the others to test with: the made-up targets go round so
 /// slowly that a stretch of them is of one class.
-fn split() -> [Vec<usize>; 2] {
+fn split() -> [SampleRanges; 2] {
     let (test, train) = (0..200).partition(|n: &usize| n.is_multiple_of(5));
     [train, test]
 }
@@ -21,7 +22,7 @@ fn split() -> [Vec<usize>; 2] {
 /// Trains on four of five samples, and gives the trainer and every step's loss.
 fn trained(config: &Config, samples: &InMemory) -> (Trainer, Vec<f64>) {
     let [train, _] = split();
-    let run = Run { samples, train: &train, validation: &[], checkpoints: None };
+    let run = Run { samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     let mut trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
     let steps = steps_of(&mut trainer, &run);
     (trainer, losses(&steps))
@@ -86,7 +87,7 @@ fn labels_are_learnt_as_the_thresholds_that_make_them() {
 fn losses_are_those_of_the_reference_step_by_step() {
     let (classes, samples) = classes();
     let levels = Ascending::new(&[0.1, 0.5, 0.9]).unwrap();
-    let [train, test] = split().map(|list| windows_of(&samples, &list));
+    let [train, test] = split().map(|part| windows_of(&samples, &part.iter().collect::<Vec<_>>()));
     for objective in [Loss::Classes(classes), Loss::Quantile { levels }] {
         let optimizer = OptimizerConfig { kind: OptimizerKind::Sgd, lr: 0.5, weight_decay: 0.0, ..Default::default() };
         let config = Config { optimizer, clip_norm: None, max_steps: Some(5), batch_size: 160, ..learning(objective) };
@@ -129,8 +130,8 @@ fn quantiles_are_learnt_in_their_order() {
 fn a_target_that_names_no_class_is_named() {
     let loss = Loss::Classes(Classes::Labels(3));
     let samples = with_targets(200, |n, _, _| if n == 170 { 7.0 } else { (n % 3) as f32 });
-    let all: Vec<usize> = (0..200).collect();
-    let run = Run { samples: &samples, train: &all, validation: &[], checkpoints: None };
+    let all = SampleRanges::from(0..200);
+    let run = Run { samples: &samples, train: &all, validation: SampleRanges::NONE, checkpoints: None };
     let mut trainer = Trainer::new(&Device::cpu(), learning(loss), samples.shape().clone()).unwrap();
     let selection = Selection { samples: &samples, indices: &all };
     let errors = [

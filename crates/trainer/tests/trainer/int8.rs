@@ -4,7 +4,7 @@ use megabatch_amp::{Accuracy, QuantizedMatrix};
 use megabatch_gpu_core::Device;
 use megabatch_nn::cpu::Compute;
 use megabatch_nn::model::{Model, ModelConfig, Pooling, SampleShape, TensorSet, Timeframe, load_weights, save_weights};
-use megabatch_trainer::{Error, Predictor, Selection, SeriesInMemory};
+use megabatch_trainer::{Error, Predictor, SampleRanges, Selection, SeriesInMemory};
 
 /// Two timeframes of ninety samples that follow one another, and bars of which one feature is much
 /// larger than the others.
@@ -52,7 +52,7 @@ impl Stage {
     }
 
     fn predictions(&self, mut predictor: Predictor) -> Vec<f32> {
-        let indices: Vec<usize> = (0..90).collect();
+        let indices = SampleRanges::from(0..90);
         let mut all = Vec::new();
         let selection = Selection { samples: &self.samples, indices: &indices };
         predictor

@@ -9,7 +9,7 @@ use megabatch_gpu_core::{Device, Scope};
 use megabatch_nn::model::SampleShape;
 use megabatch_trainer::{
     Baselines, Batch, BatchLists, BorrowedBatch, Chunking, Config, Error, Evaluation, Event, Footprint, InMemory,
-    LoadedBatches, PrefetchingSource, Run, Samples, Selection, StepEvent, Trainer, Waits,
+    LoadedBatches, PrefetchingSource, Run, SampleRanges, Samples, Selection, StepEvent, Trainer, Waits,
 };
 
 use crate::made_up::{config, listen, samples, steps_of};
@@ -94,7 +94,7 @@ pub(crate) fn lending_of(device: &Device, count: usize, chunk_samples: usize) ->
 /// Trains on the first 70 samples and validates on the others: the weights' bits, the steps and the
 /// evaluation.
 fn train(config: &Config, samples: &dyn Samples) -> (Vec<u32>, Vec<StepEvent>, Evaluation) {
-    let (train, validation): (Vec<usize>, Vec<usize>) = (0..samples.len()).partition(|&n| n < 70);
+    let (train, validation): (SampleRanges, SampleRanges) = (0..samples.len()).partition(|&n| n < 70);
     let run = Run { samples, train: &train, validation: &validation, checkpoints: None };
     let device = Device::cpu();
     let mut trainer = Trainer::new(&device, config.clone(), samples.shape().clone()).unwrap();
@@ -149,8 +149,8 @@ fn a_step_tells_what_it_waited_for() {
 #[test]
 fn a_failure_to_load_ends_the_run_after_the_step_before_it() {
     let samples = Lending { fails_at: Some(5), ..lending(70, 64) };
-    let indices: Vec<usize> = (0..70).collect();
-    let run = Run { samples: &samples, train: &indices, validation: &[], checkpoints: None };
+    let indices = SampleRanges::from(0..70);
+    let run = Run { samples: &samples, train: &indices, validation: SampleRanges::NONE, checkpoints: None };
     let config = Config { accumulation_steps: 2, ..config() };
     let mut trainer = Trainer::new(&Device::cpu(), config, samples.shape().clone()).unwrap();
     let mut steps = 0;
@@ -169,7 +169,7 @@ fn a_failure_to_load_ends_the_run_after_the_step_before_it() {
 fn what_loads_itself_takes_no_memory_for_batches() {
     for validation in [0..0, 60..70] {
         let samples = lending(70, 20);
-        let (indices, validation): (Vec<usize>, Vec<usize>) = ((0..60).collect(), validation.collect());
+        let (indices, validation) = (SampleRanges::from(0..60), SampleRanges::from(validation));
         let device = Device::cpu();
         let mut trainer = Trainer::new(&device, config(), samples.shape().clone()).unwrap();
         let run = Run { samples: &samples, train: &indices, validation: &validation, checkpoints: None };

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use megabatch_gpu_core::Device;
 use megabatch_nn::model::{Fusion, ModelConfig, Pooling, SampleShape, Timeframe};
-use megabatch_trainer::{Batch, Config, Event, InMemory, Run, Samples, SeriesInMemory, StepEvent, Trainer};
+use megabatch_trainer::{
+    Batch, Config, Event, InMemory, Run, SampleRanges, Samples, SeriesInMemory, StepEvent, Trainer,
+};
 
 /// Two timeframes whose targets depend on the windows' last bars.
 pub(crate) fn samples(count: usize) -> InMemory {
@@ -70,8 +72,8 @@ pub(crate) fn steps_of(trainer: &mut Trainer, run: &Run<'_>) -> Vec<StepEvent> {
 
 /// Trains on all of `samples`, and gives the trainer and what it told of each step.
 pub(crate) fn trained_on_all(config: &Config, samples: &dyn Samples) -> (Trainer, Vec<StepEvent>) {
-    let train: Vec<usize> = (0..samples.len()).collect();
-    let run = Run { samples, train: &train, validation: &[], checkpoints: None };
+    let train = SampleRanges::from(0..samples.len());
+    let run = Run { samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     let mut trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
     let steps = steps_of(&mut trainer, &run);
     (trainer, steps)

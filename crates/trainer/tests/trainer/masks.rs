@@ -6,8 +6,8 @@ use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::loss::{Ascending, Loss};
 use megabatch_trainer::{
-    Baselines, Checkpoints, Config, Divergence, Event, InMemory, OptimizerConfig, OptimizerKind, Run, Samples,
-    Selection, StepEvent, Trainer,
+    Baselines, Checkpoints, Config, Divergence, Event, InMemory, OptimizerConfig, OptimizerKind, Run, SampleRanges,
+    Samples, Selection, StepEvent, Trainer,
 };
 use proptest::prelude::*;
 
@@ -147,7 +147,8 @@ fn a_rollback_keeps_the_number_of_updates() {
         let checkpoints = Checkpoints { every_steps: Some(4), ..Checkpoints::new(folder.path()) };
         let divergence = Divergence { rollbacks_max: 3, loss_spike_factor: None };
         let mut trainer = trainer(&Config { max_steps: Some(20), precision, divergence, ..config() });
-        let run = Run { samples: &samples, train: &TRAIN, validation: &[], checkpoints: Some(&checkpoints) };
+        let run =
+            Run { samples: &samples, train: &TRAIN, validation: SampleRanges::NONE, checkpoints: Some(&checkpoints) };
         let mut updates = std::collections::BTreeMap::new();
         let outcome = trainer.train(&run, &mut |event| {
             if let Event::Step(step) = event {
@@ -166,15 +167,15 @@ fn a_rollback_keeps_the_number_of_updates() {
 fn errors_and_baselines_are_those_of_known_targets() {
     let (whole, part) = (samples(100), holed(100));
     let device = Device::cpu();
-    let training: Vec<usize> = (0..80).collect();
-    let known_first: Vec<usize> = (0..100).filter(|n| n % 3 > 0 && !(40..60).contains(n)).collect();
+    let training = SampleRanges::from(0..80);
+    let known_first: SampleRanges = (0..100).filter(|n| n % 3 > 0 && !(40..60).contains(n)).collect();
     let mut trainer = Trainer::new(&device, config(), part.shape().clone()).unwrap();
-    let fit = |samples, indices: &[usize]| Baselines::fit(&device, Selection { samples, indices }).unwrap();
+    let fit = |samples, indices: &SampleRanges| Baselines::fit(&device, Selection { samples, indices }).unwrap();
     let of_part = fit(&part, &training);
-    let all: Vec<usize> = (0..100).collect();
+    let all = SampleRanges::from(0..100);
     let found = trainer.evaluate(Selection { samples: &part, indices: &all }, Some(&of_part)).unwrap();
     // The same by the samples whose first target is known: their second ones are another matter.
-    let known_training: Vec<usize> = known_first.iter().copied().filter(|&n| n < 80).collect();
+    let known_training: SampleRanges = known_first.iter().filter(|&n| n < 80).collect();
     let baselines = fit(&whole, &known_training);
     let selection = Selection { samples: &whole, indices: &known_first };
     let expected = trainer.evaluate(selection, Some(&baselines)).unwrap();
@@ -195,7 +196,7 @@ fn errors_and_baselines_are_those_of_known_targets() {
     near(found.loss, (squares(0) + squares(1)) / (known_targets[0] + known_targets[1]) as f64);
 
     let nothing = with_targets(20, |_, _, _| f32::NAN);
-    let indices: Vec<usize> = (0..20).collect();
+    let indices = SampleRanges::from(0..20);
     let selection = Selection { samples: &nothing, indices: &indices };
     let message = trainer.evaluate(selection, None).unwrap_err().to_string();
     assert!(message.contains("none of their targets is known"), "{message}");

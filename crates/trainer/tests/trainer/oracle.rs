@@ -8,8 +8,8 @@ use megabatch_nn::model::{ModelConfig, SampleShape, Timeframe};
 use megabatch_order::{Batches, Batching, Order};
 use megabatch_reference::Gradients;
 use megabatch_trainer::{
-    Config, Event, InMemory, OptimizerConfig, OptimizerKind, Predictor, Run, Samples, Selection, SeriesInMemory,
-    Trainer,
+    Config, Event, InMemory, OptimizerConfig, OptimizerKind, Predictor, Run, SampleRanges, Samples, Selection,
+    SeriesInMemory, Trainer,
 };
 use proptest::prelude::*;
 
@@ -37,8 +37,8 @@ fn step(samples: &dyn Samples, config: &Config) -> (Vec<(String, Vec<f32>)>, f64
     let device = Device::cpu();
     let mut trainer = Trainer::new(&device, config.clone(), samples.shape().clone()).unwrap();
     let before = trainer.model().initial_parameters(&device.scope("test"), config.seed).unwrap();
-    let train = all(samples);
-    let run = Run { samples, train: &train, validation: &[], checkpoints: None };
+    let train = SampleRanges::from(0..samples.len());
+    let run = Run { samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     let (mut loss, mut norm) = (f64::NAN, f64::NAN);
     trainer
         .train(&run, &mut |event| {
@@ -66,7 +66,7 @@ fn predictions(samples: &dyn Samples, config: &Config) -> Vec<f32> {
     if config.carry_state {
         predictor = predictor.with_carried_state();
     }
-    let indices = all(samples);
+    let indices = SampleRanges::from(0..samples.len());
     let mut found = Vec::new();
     let selection = Selection { samples, indices: &indices };
     predictor
@@ -141,7 +141,7 @@ fn in_two_segments(samples: &SeriesInMemory, first: usize, late: usize) -> Serie
 /// A trainer that is let go one optimizer step at a time.
 struct Stepwise<'a> {
     samples: &'a dyn Samples,
-    train: Vec<usize>,
+    train: SampleRanges,
     trainer: Trainer,
     lr: f32,
 }
@@ -149,13 +149,13 @@ struct Stepwise<'a> {
 impl<'a> Stepwise<'a> {
     fn new(samples: &'a dyn Samples, config: &Config) -> Self {
         let trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
-        Stepwise { samples, train: all(samples), trainer, lr: config.optimizer.lr as f32 }
+        Stepwise { samples, train: SampleRanges::from(0..samples.len()), trainer, lr: config.optimizer.lr as f32 }
     }
 
     /// The loss and the gradients of the next step.
     fn step(&mut self) -> (f64, Vec<(String, Vec<f32>)>) {
         let before = self.trainer.parameters().values().to_vec();
-        let run = Run { samples: self.samples, train: &self.train, validation: &[], checkpoints: None };
+        let run = Run { samples: self.samples, train: &self.train, validation: SampleRanges::NONE, checkpoints: None };
         let mut loss = f64::NAN;
         let stop = &mut |event: Event<'_>| match event {
             Event::Step(step) => {

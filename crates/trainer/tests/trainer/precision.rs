@@ -9,7 +9,8 @@ use megabatch_nn::cpu::Compute;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Model, ModelConfig, SampleShape, TensorSet, Timeframe};
 use megabatch_trainer::{
-    Checkpoints, Config, Event, OptimizerConfig, Predictor, Run, Samples, Selection, SeriesInMemory, StepEvent, Trainer,
+    Checkpoints, Config, Event, OptimizerConfig, Predictor, Run, SampleRanges, Samples, Selection, SeriesInMemory,
+    StepEvent, Trainer,
 };
 
 use crate::made_up::{config, fusion_of, listen, pooling_of, samples, series, steps_of, trained_on_all};
@@ -61,10 +62,10 @@ fn bf16_has_the_same_bits_for_any_threads_and_in_a_resumed_run() {
     }
 
     let samples = series();
-    let train: Vec<usize> = (0..samples.len()).collect();
+    let train = SampleRanges::from(0..samples.len());
     let folder = tempfile::tempdir().unwrap();
     let checkpoints = Checkpoints::new(folder.path());
-    let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: Some(&checkpoints) };
+    let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: Some(&checkpoints) };
     let trainer = || Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
     let stop = &mut |event: Event<'_>| match event {
         Event::Step(step) if step.step == 2 => ControlFlow::Break(()),
@@ -134,7 +135,7 @@ fn what_a_product_reads_is_rounded_and_its_sums_are_not() {
         let model = Model::new(shape.clone(), model).unwrap();
         let predictor = Predictor::open(&Device::cpu(), model, &path, compute).unwrap();
         let mut predictor = predictor.with_precision(precision).unwrap();
-        let indices: Vec<usize> = (0..32).collect();
+        let indices = SampleRanges::from(0..32);
         let selection = Selection { samples: &samples, indices: &indices };
         let mut found = Vec::new();
         let take = |_: &[usize], y: &[f32]| -> Result<(), megabatch_trainer::Error> {
@@ -142,12 +143,12 @@ fn what_a_product_reads_is_rounded_and_its_sums_are_not() {
             Ok(())
         };
         predictor.predict(selection, take).unwrap();
-        let apart = indices.iter().flat_map(|&n| by_hand(trainer.parameters(), &values[n * 5..][..45], hidden, round));
+        let apart = indices.iter().flat_map(|n| by_hand(trainer.parameters(), &values[n * 5..][..45], hidden, round));
         let apart = apart.zip(&found).map(|(expected, &found)| (expected - f64::from(found)).abs()).fold(0.0, f64::max);
         assert!(apart < tolerance, "{precision}: {apart}");
         // What is asked for is rounding: the unrounded loops are farther away than this.
         let unrounded =
-            indices.iter().flat_map(|&n| by_hand(trainer.parameters(), &values[n * 5..][..45], hidden, |x| x));
+            indices.iter().flat_map(|n| by_hand(trainer.parameters(), &values[n * 5..][..45], hidden, |x| x));
         let apart =
             unrounded.zip(&found).map(|(expected, &found)| (expected - f64::from(found)).abs()).fold(0.0, f64::max);
         assert_eq!(apart > tolerance / 4.0, precision != Precision::Fp32, "{precision}: {apart}");
@@ -169,10 +170,10 @@ fn overflowing() -> (SeriesInMemory, Config) {
 #[test]
 fn a_step_that_overflows_changes_nothing_but_the_scale_which_a_resumed_run_remembers() {
     let (samples, config) = overflowing();
-    let train: Vec<usize> = (0..samples.len()).collect();
+    let train = SampleRanges::from(0..samples.len());
     let folder = tempfile::tempdir().unwrap();
     let checkpoints = Checkpoints::new(folder.path());
-    let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: Some(&checkpoints) };
+    let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: Some(&checkpoints) };
     let trainer = || Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
     let mut whole = trainer();
     let steps = steps_of(&mut whole, &Run { checkpoints: None, ..run });

@@ -3,28 +3,21 @@
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use megabatch_gpu_core::Device;
 use megabatch_nn::loss::{Ascending, Loss};
 use megabatch_trainer::{
     Checkpoints, Config, End, Error, Event, InMemory, LrSchedule, LrScheduleKind, OneCycle, OptimizerKind, Outcome,
-    Run, Samples, Trainer,
+    Run, SampleRanges, Samples, Trainer,
 };
 
 use crate::made_up::{Disturbance, Disturbed, config, fusion_of, listen, pooling_of, samples};
 
-pub(crate) const TRAIN: [usize; 90] = {
-    let mut all = [0; 90];
-    let mut n = 0;
-    while n < all.len() {
-        all[n] = n;
-        n += 1;
-    }
-    all
-};
+pub(crate) static TRAIN: LazyLock<SampleRanges> = LazyLock::new(|| SampleRanges::from(0..90));
 
 pub(crate) fn run<'a>(samples: &'a dyn Samples, checkpoints: Option<&'a Checkpoints>) -> Run<'a> {
-    const VALIDATION: [usize; 3] = [90, 93, 99];
+    static VALIDATION: LazyLock<SampleRanges> = LazyLock::new(|| SampleRanges::from_iter([90, 93, 99]));
     Run { samples, train: &TRAIN, validation: &VALIDATION, checkpoints }
 }
 

@@ -8,8 +8,8 @@ use megabatch_nn::cpu::Compute;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Model, ModelConfig, Pooling, SampleShape};
 use megabatch_trainer::{
-    Baselines, Checkpoints, Config, End, Error, EvaluationProgress, Event, Predictor, Run, Samples, Selection,
-    SeriesInMemory, Trainer,
+    Baselines, Checkpoints, Config, End, Error, EvaluationProgress, Event, Predictor, Run, SampleRanges, Samples,
+    Selection, SeriesInMemory, Trainer,
 };
 use proptest::prelude::*;
 
@@ -50,7 +50,7 @@ fn predictor(shape: &SampleShape, model: ModelConfig, weights: &Path, batch_size
     Predictor::open(&Device::cpu(), model, weights, compute).unwrap().with_carried_state()
 }
 
-fn predictions(predictor: &mut Predictor, samples: &dyn Samples, indices: &[usize]) -> Vec<u32> {
+fn predictions(predictor: &mut Predictor, samples: &dyn Samples, indices: &SampleRanges) -> Vec<u32> {
     let mut all = Vec::new();
     let sink = |_: &[usize], outputs: &[f32]| {
         all.extend(outputs.iter().map(|y| y.to_bits()));
@@ -67,7 +67,7 @@ fn a_stretch_begins_with_its_warm_up() {
     let weights = folder.path().join("w.safetensors");
     let all = long_series(400);
     let stretches: Vec<Vec<usize>> = [0..10, 150..163, 300..310].map(Iterator::collect).to_vec();
-    let indices = stretches.concat();
+    let indices: SampleRanges = stretches.iter().flatten().copied().collect();
     for pooling in [Pooling::Last, pooling_of(1, 5)] {
         let model = ModelConfig { pooling, ..config().model };
         let config = Config { model, ..config() };
@@ -76,7 +76,7 @@ fn a_stretch_begins_with_its_warm_up() {
         let found = predictions(&mut open(7).with_warm_up(), &all, &indices);
         let of_stretch = |stretch: &Vec<usize>| {
             let alone = with_its_warm_up(&all, stretch, pooling);
-            predictions(&mut open(32), &alone, &(0..stretch.len()).collect::<Vec<_>>())
+            predictions(&mut open(32), &alone, &SampleRanges::from(0..stretch.len()))
         };
         assert_eq!(found, stretches.iter().flat_map(of_stretch).collect::<Vec<_>>(), "{pooling}");
         assert_eq!(found, predictions(&mut open(400).with_warm_up(), &all, &indices));
@@ -94,19 +94,20 @@ proptest! {
     fn evaluated_samples_are_spread_over_their_part(
         len in 0usize..3_000, count in 1usize..3_000, batch_size in 1usize..100, carry_state in any::<bool>(),
     ) {
-        let part: Vec<usize> = (0..len).map(|n| 5 + 3 * n).collect();
+        let list: Vec<usize> = (0..len).map(|n| 5 + 3 * n).collect();
+        let part: SampleRanges = list.iter().copied().collect();
         let config = Config { validation_samples: Some(count), carry_state, ..Config::default() };
-        let evaluated = config.evaluated(&part).into_owned();
+        let evaluated: Vec<usize> = config.evaluated(&part).iter().collect();
         prop_assert_eq!(evaluated.len(), count.min(len));
         prop_assert!(evaluated.windows(2).all(|pair| pair[0] < pair[1]));
-        prop_assert!(evaluated.iter().all(|sample| part.binary_search(sample).is_ok()));
+        prop_assert!(evaluated.iter().all(|sample| list.binary_search(sample).is_ok()));
         if evaluated.len() > 1 {
-            prop_assert_eq!((evaluated.first(), evaluated.last()), (part.first(), part.last()));
+            prop_assert_eq!((evaluated.first(), evaluated.last()), (list.first(), list.last()));
         }
         let other = Config { batch_size, seed: 99, accumulation_steps: 7, threads: 1, ..config.clone() };
-        prop_assert_eq!(&*other.evaluated(&part), &evaluated[..]);
+        prop_assert!(other.evaluated(&part).iter().eq(evaluated.iter().copied()));
         let all = Config { validation_samples: None, ..config };
-        prop_assert_eq!(&*all.evaluated(&part), &part[..]);
+        prop_assert_eq!(&*all.evaluated(&part), &part);
         let stretches = 1 + evaluated.windows(2).filter(|pair| pair[1] - pair[0] > 3).count();
         prop_assert!(!carry_state || stretches <= 16.max(count.div_ceil(64)), "{} stretches", stretches);
     }
@@ -116,7 +117,7 @@ proptest! {
 #[test]
 fn a_validation_takes_the_samples_that_are_chosen() {
     let all = long_series(400);
-    let (train, part): (Vec<usize>, Vec<usize>) = ((0..150).collect(), (150..400).collect());
+    let (train, part) = (SampleRanges::from(0..150), SampleRanges::from(150..400));
     for carry_state in [false, true] {
         let config =
             Config { carry_state, max_steps: Some(3), batch_size: 32, validation_samples: Some(100), ..config() };
@@ -162,7 +163,7 @@ fn a_validation_takes_the_samples_that_are_chosen() {
 #[test]
 fn a_validation_that_is_broken_off_is_done_by_the_run_that_goes_on() {
     let samples = samples(100);
-    let (train, validation): (Vec<usize>, Vec<usize>) = ((0..60).collect(), (60..100).collect());
+    let (train, validation) = (SampleRanges::from(0..60), SampleRanges::from(60..100));
     let config = Config { max_steps: Some(12), validate_every_steps: Some(3), ..config() };
     let without = Run { samples: &samples, train: &train, validation: &validation, checkpoints: None };
     let validations = |event: Event<'_>, all: &mut Vec<(u64, f64)>| {
@@ -219,7 +220,7 @@ fn a_validation_that_is_broken_off_is_done_by_the_run_that_goes_on() {
 #[test]
 fn an_evaluation_and_a_fit_end_when_they_are_asked_to() {
     let samples = samples(100);
-    let all: Vec<usize> = (0..100).collect();
+    let all = SampleRanges::from(0..100);
     let selection = Selection { samples: &samples, indices: &all };
     let mut trainer = trainer(&config());
     let until =

@@ -7,7 +7,9 @@ use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::model::{ModelConfig, Pooling};
-use megabatch_trainer::{Best, Checkpoints, Config, Error, Event, Footprint, Run, Samples, ShortageEvent, Trainer};
+use megabatch_trainer::{
+    Best, Checkpoints, Config, Error, Event, Footprint, Run, SampleRanges, Samples, ShortageEvent, Trainer,
+};
 
 use crate::dense::instruments;
 use crate::loading::lending_of;
@@ -59,7 +61,7 @@ impl Told {
     /// `None` where not even the trainer could be made.
     fn of(device: &Device, case: &Case, checkpoints: Option<&Checkpoints>) -> (Option<Told>, Result<(), Error>) {
         let samples = (case.samples)(device);
-        let (train, validation): (Vec<usize>, Vec<usize>) = (0..samples.len()).partition(|&n| n % 5 > 0);
+        let (train, validation): (SampleRanges, SampleRanges) = (0..samples.len()).partition(|&n| n % 5 > 0);
         let run = Run { samples: &*samples, train: &train, validation: &validation, checkpoints };
         let mut trainer = match Trainer::new(device, case.config.clone(), samples.shape().clone()) {
             Ok(trainer) => trainer,

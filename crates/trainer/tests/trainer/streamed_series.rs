@@ -10,8 +10,8 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::model::{ModelConfig, SampleShape};
 use megabatch_trainer::{
-    Baselines, Batch, Checkpoints, Config, Error, Evaluation, Run, Samples, Selection, SeriesInMemory, StreamedSeries,
-    Trainer, Waits,
+    Baselines, Batch, Checkpoints, Config, Error, Evaluation, Run, SampleRanges, Samples, Selection, SeriesInMemory,
+    StreamedSeries, Trainer, Waits,
 };
 use proptest::prelude::*;
 
@@ -123,7 +123,7 @@ impl StreamedSeries for FromFile {
 /// Trains on some samples and validates on the others: losses, weights, and the errors of both
 /// beside baselines.
 fn outcome(config: &Config, samples: &dyn Samples) -> (Vec<u64>, Vec<u32>, Evaluation) {
-    let (validation, train): (Vec<usize>, Vec<usize>) = (0..samples.len()).partition(|sample| sample % 7 > 4);
+    let (validation, train): (SampleRanges, SampleRanges) = (0..samples.len()).partition(|sample| sample % 7 > 4);
     let mut trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
     let run = Run { samples, train: &train, validation: &validation, checkpoints: None };
     let losses = steps_of(&mut trainer, &run).iter().map(|step| step.loss.to_bits()).collect();
@@ -166,9 +166,9 @@ proptest! {
 
 #[test]
 fn waits_for_a_file_have_a_cause_and_bytes() {
-    let train: Vec<usize> = (0..100).collect();
+    let train = SampleRanges::from(0..100);
     let samples = FromFile::new(None);
-    let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
+    let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     let mut trainer = Trainer::new(&Device::cpu(), config(), samples.shape().clone()).unwrap();
     let steps = steps_of(&mut trainer, &run);
     let waits: Vec<Waits> = steps.iter().map(|step| step.data_waits.expect("waits of a file")).collect();
@@ -181,9 +181,9 @@ fn waits_for_a_file_have_a_cause_and_bytes() {
 #[test]
 fn a_slow_disk_is_waited_for_and_named() {
     let config = Config { batch_size: 16, max_steps: Some(6), ..config() };
-    let train: Vec<usize> = (0..100).collect();
+    let train = SampleRanges::from(0..100);
     let trained = |samples: &FromFile| {
-        let run = Run { samples, train: &train, validation: &[], checkpoints: None };
+        let run = Run { samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
         let mut trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
         let steps = steps_of(&mut trainer, &run);
         let losses: Vec<u64> = steps.iter().map(|step| step.loss.to_bits()).collect();
@@ -210,7 +210,7 @@ fn a_slow_disk_is_waited_for_and_named() {
 fn a_read_that_fails_is_named_and_the_run_resumes() {
     for kind in [0, 1, 2] {
         let config = Config { batch_size: 16, max_steps: Some(9), threads: 1, ..kind_of(kind) };
-        let (train, validation): (Vec<usize>, Vec<usize>) = ((0..100).collect(), (80..100).collect());
+        let (train, validation) = (SampleRanges::from(0..100), SampleRanges::from(80..100));
         let trainer = || Trainer::new(&Device::cpu(), config.clone(), series().shape().clone()).unwrap();
         let weights = |trainer: &Trainer| trainer.parameters().values().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         let whole = FromFile::new(None);
@@ -243,7 +243,8 @@ fn bars_that_states_are_computed_over_are_named_where_they_cannot_be_read() {
     for (lost_row, fails) in [(second_segment, true), (second_segment - 1, false)] {
         let samples = FromFile { lost_row: Some(lost_row), ..FromFile::new(None) };
         let mut trainer = Trainer::new(&Device::cpu(), config.clone(), series().shape().clone()).unwrap();
-        let evaluated = trainer.evaluate(Selection { samples: &samples, indices: &[95, 99] }, None);
+        let evaluated =
+            trainer.evaluate(Selection { samples: &samples, indices: &SampleRanges::from_iter([95, 99]) }, None);
         assert_eq!(evaluated.is_err(), fails);
         if let Err(error) = evaluated {
             assert!(matches!(&error, Error::Bars { .. }), "{error}");

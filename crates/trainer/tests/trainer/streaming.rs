@@ -9,7 +9,7 @@ use megabatch_nn::cpu::{Compute, StreamingPredictor};
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Model, ModelConfig};
 use megabatch_reference::{LayerState, Reference};
-use megabatch_trainer::{Config, Error, Predictor, Run, Samples, Selection, SeriesInMemory, Trainer};
+use megabatch_trainer::{Config, Error, Predictor, Run, SampleRanges, Samples, Selection, SeriesInMemory, Trainer};
 use proptest::prelude::*;
 
 use crate::by_hand::{inputs_of, streamed, wide, windows_of};
@@ -20,8 +20,13 @@ fn exported(path: &Path, model: ModelConfig) {
     let samples = series();
     let config = Config { model, carry_state: true, epochs: 3, ..config() };
     let mut trainer = Trainer::new(&Device::cpu(), config, samples.shape().clone()).unwrap();
-    let train: Vec<usize> = (0..90).collect();
-    trainer.train(&Run { samples: &samples, train: &train, validation: &[], checkpoints: None }, &mut listen).unwrap();
+    let train = SampleRanges::from(0..90);
+    trainer
+        .train(
+            &Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None },
+            &mut listen,
+        )
+        .unwrap();
     trainer.save_weights(path).unwrap();
 }
 
@@ -31,7 +36,7 @@ fn predictor(path: &Path, model: ModelConfig, compute: Compute) -> Predictor {
 }
 
 /// The predictions for `indices`, [.., K].
-fn predictions(predictor: &mut Predictor, samples: &dyn Samples, indices: &[usize]) -> Result<Vec<f32>, Error> {
+fn predictions(predictor: &mut Predictor, samples: &dyn Samples, indices: &SampleRanges) -> Result<Vec<f32>, Error> {
     let mut all = Vec::new();
     predictor.predict(Selection { samples, indices }, |_, predictions| {
         all.extend_from_slice(predictions);
@@ -62,7 +67,7 @@ fn a_prediction_depends_on_the_bars_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.safetensors");
     let samples = series();
-    let all: Vec<usize> = (0..100).collect();
+    let all = SampleRanges::from(0..100);
     for pooling in [0, 1] {
         let model = ModelConfig {
             hidden: 18,
@@ -72,7 +77,7 @@ fn a_prediction_depends_on_the_bars_alone() {
             ..ModelConfig::default()
         };
         exported(&path, model);
-        let with = |threads, batch_size, indices: &[usize]| {
+        let with = |threads, batch_size, indices: &SampleRanges| {
             let mut predictor = predictor(&path, model, Compute { threads, batch_size });
             predictions(&mut predictor, &samples, indices).unwrap()
         };
@@ -82,8 +87,8 @@ fn a_prediction_depends_on_the_bars_alone() {
         }
         let some = [99, 3, 60, 59, 3, 0];
         let of_some: Vec<f32> = some.iter().flat_map(|&sample| expected[2 * sample..][..2].to_vec()).collect();
-        assert_eq!(bits(&with(2, 4, &some)), bits(&of_some));
-        assert!(with(2, 4, &[]).is_empty());
+        assert_eq!(bits(&with(2, 4, &SampleRanges::from_iter(some))), bits(&of_some));
+        assert!(with(2, 4, SampleRanges::NONE).is_empty());
     }
 }
 
@@ -102,13 +107,13 @@ fn a_follower_predicts_as_the_evaluation_does() {
             ..ModelConfig::default()
         };
         exported(&path, config);
-        let chosen = [0, 1, 47, 59, 60, 61, 99];
+        let chosen = SampleRanges::from_iter([0, 1, 47, 59, 60, 61, 99]);
         let mut predictor = predictor(&path, config, Compute { threads: 2, batch_size: 8 });
         let expected = predictions(&mut predictor, &samples, &chosen).unwrap();
         let model = || Model::new(samples.shape().clone(), config).unwrap();
         let mut follower = StreamingPredictor::open(&Device::cpu(), model(), &path).unwrap();
         let mut successor = StreamingPredictor::open(&Device::cpu(), model(), &path).unwrap();
-        for (sample, expected) in chosen.into_iter().zip(expected.chunks_exact(2)) {
+        for (sample, expected) in chosen.iter().zip(expected.chunks_exact(2)) {
             follower.restart();
             for (k, timeframe) in samples.shape().timeframes.iter().enumerate() {
                 let (bars, part) = (bars(&samples, k, sample), (sample % 9 + 1) * timeframe.features);
@@ -162,7 +167,7 @@ proptest! {
         prop_assert!(apart(&followed, &expected) < 1e-5);
         prop_assert!(apart(&followed, &reference.forward(&inputs).outputs) < 1e-5);
         let mut predictor = predictor(&path, config, Compute { threads: 1, batch_size: 1 });
-        prop_assert!(apart(&predictions(&mut predictor, &samples, &[sample]).unwrap(), &expected) < 1e-5);
+        prop_assert!(apart(&predictions(&mut predictor, &samples, &SampleRanges::from(sample..sample + 1)).unwrap(), &expected) < 1e-5);
     }
 }
 
@@ -175,11 +180,12 @@ fn a_trainer_evaluates_as_the_predictor_does() {
     let config = Config { carry_state: true, dropout: 0.5, ..config() };
     let mut trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
     // A step, so that its masks are still there, and then the other's weights.
-    let train = [0, 1, 2, 3];
-    let once = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
+    let train = SampleRanges::from(0..4);
+    let once = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     trainer.train(&once, &mut listen).unwrap();
     trainer.load_weights(&path).unwrap();
-    let selection = Selection { samples: &samples, indices: &[90, 95, 99] };
+    let indices = SampleRanges::from_iter([90, 95, 99]);
+    let selection = Selection { samples: &samples, indices: &indices };
     let evaluation = trainer.evaluate(selection, None).unwrap();
     let mut predictor = predictor(&path, config.model, Compute { threads: 1, batch_size: 2 });
     assert_eq!(predictor.evaluate(selection, Loss::Mse, None).unwrap().metrics, evaluation.metrics);
@@ -197,7 +203,7 @@ fn a_trainer_evaluates_as_the_predictor_does() {
 #[test]
 fn evaluation_has_the_arithmetic_of_training() {
     let samples = series();
-    let all: Vec<usize> = (0..60).collect();
+    let all = SampleRanges::from(0..60);
     for (pooling, fuses, layer_norm) in [(0, false, false), (0, true, true), (1, false, true), (1, true, false)] {
         for precision in [Precision::Bf16, Precision::Fp16] {
             let model = ModelConfig {
@@ -215,7 +221,7 @@ fn evaluation_has_the_arithmetic_of_training() {
                 trainer.evaluate(Selection { samples: &samples, indices: &all }, None).unwrap().loss
             };
             let mut trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
-            let run = Run { samples: &samples, train: &all, validation: &[], checkpoints: None };
+            let run = Run { samples: &samples, train: &all, validation: SampleRanges::NONE, checkpoints: None };
             let learnt = steps_of(&mut trainer, &run)[0].loss;
             let (found, full) = (loss_of(precision), loss_of(Precision::Fp32));
             // Sums in another order, of which some lie near the middle of two numbers in 16 bits.
@@ -232,7 +238,7 @@ fn samples_that_are_stored_as_windows_cannot_be_streamed() {
     let path = folder.path().join("w.safetensors");
     exported(&path, config().model);
     let mut predictor = predictor(&path, config().model, Compute { threads: 1, batch_size: 4 });
-    let error = predictions(&mut predictor, &samples(10), &[1]).unwrap_err().to_string();
+    let error = predictions(&mut predictor, &samples(10), &SampleRanges::from(1..2)).unwrap_err().to_string();
     assert!(
         error.starts_with("`carry_state` is true: expected false for samples that are stored as windows"),
         "{error}"

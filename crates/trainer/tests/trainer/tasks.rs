@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use megabatch_gpu_core::Device;
 use megabatch_nn::loss::{Ascending, Classes, Loss, Task, TaskLoss, Tasks};
 use megabatch_trainer::{
-    Baselines, Config, Event, InMemory, OptimizerConfig, OptimizerKind, Run, Samples, Selection, StepEvent, Trainer,
-    ValidationEvent,
+    Baselines, Config, Event, InMemory, OptimizerConfig, OptimizerKind, Run, SampleRanges, Samples, Selection,
+    StepEvent, Trainer, ValidationEvent,
 };
 use proptest::prelude::*;
 
@@ -46,7 +46,7 @@ fn each_task_is_learnt_and_beats_its_baselines() {
     let (mut trainer, _) = trained_on_all(&config, &samples);
     // Three outputs of the first target, one of the second.
     assert_eq!(trainer.parameters().get("head.bias").unwrap().len(), CLASSES + 1);
-    let all: Vec<usize> = (0..240).collect();
+    let all = SampleRanges::from(0..240);
     let selection = Selection { samples: &samples, indices: &all };
     let baselines = Baselines::fit_for(&Device::cpu(), selection, None, config.loss).unwrap();
     let found = trainer.evaluate(selection, Some(&baselines)).unwrap();
@@ -124,8 +124,8 @@ fn one_task_is_its_loss_alone() {
     let samples = with_targets(100, |n, _, target| if n % 5 == 0 { f32::NAN } else { target });
     let alone = Tasks::new(&[Task { targets: [0, 2], loss: TaskLoss::Mse, weight: 1.0 }]).unwrap();
     let with = |loss| {
-        let validation: Vec<usize> = (80..100).collect();
-        let train: Vec<usize> = (0..80).collect();
+        let validation = SampleRanges::from(80..100);
+        let train = SampleRanges::from(0..80);
         let run = Run { samples: &samples, train: &train, validation: &validation, checkpoints: None };
         let mut trainer = Trainer::new(&Device::cpu(), Config { loss, ..config() }, samples.shape().clone()).unwrap();
         let mut losses = Vec::new();
@@ -150,8 +150,8 @@ fn tasks_must_be_of_all_targets() {
     let refused = Trainer::new(&Device::cpu(), Config { loss: Loss::Tasks(short), ..config() }, shape).unwrap_err();
     assert!(refused.to_string().starts_with("`loss.tasks[0].targets` is ..1: expected 2 as its end"), "{refused}");
     let samples = with_targets(20, |_, k, _| if k == 0 { f32::INFINITY } else { 0.0 });
-    let train: Vec<usize> = (0..20).collect();
-    let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
+    let train = SampleRanges::from(0..20);
+    let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     let mut trainer =
         Trainer::new(&Device::cpu(), Config { loss: two(0.5), ..config() }, samples.shape().clone()).unwrap();
     let message = trainer.train(&run, &mut listen).unwrap_err().to_string();

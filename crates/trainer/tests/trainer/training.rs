@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use megabatch_gpu_core::{Device, Error::OverBudget};
 use megabatch_nn::model::{Fusion, ModelConfig, Pooling, SampleShape, TensorSet, save_weights};
-use megabatch_trainer::{Config, End, Error, Event, InMemory, LastBatch, Outcome, Run, Samples, Trainer};
+use megabatch_trainer::{Config, End, Error, Event, InMemory, LastBatch, Outcome, Run, SampleRanges, Samples, Trainer};
 
 use crate::made_up::{Disturbance, Disturbed, config, listen, losses, samples, trained_on_all};
 
@@ -61,7 +61,7 @@ fn the_loss_falls() {
 #[test]
 fn the_observer_hears_steps_validations_and_the_end() {
     let samples = samples(60);
-    let (train, validation): (Vec<usize>, Vec<usize>) = (0..60).partition(|&n| n < 40);
+    let (train, validation): (SampleRanges, SampleRanges) = (0..60).partition(|&n| n < 40);
     let run = Run { samples: &samples, train: &train, validation: &validation, checkpoints: None };
     let config = Config { max_steps: Some(12), epochs: 1, validate_every_steps: Some(4), ..config() };
     let device = Device::cpu();
@@ -113,7 +113,7 @@ fn the_observer_hears_steps_validations_and_the_end() {
 #[test]
 fn the_observer_can_stop() {
     let samples = samples(40);
-    let train: Vec<usize> = (0..40).collect();
+    let train = SampleRanges::from(0..40);
     let run = Run { samples: &samples, train: &train, validation: &train, checkpoints: None };
     let mut trainer = Trainer::new(&Device::cpu(), config(), samples.shape().clone()).unwrap();
     let stop_at = |event: Event<'_>| match event {
@@ -129,8 +129,8 @@ fn the_observer_can_stop() {
 #[test]
 fn a_source_that_fails_ends_training_after_the_last_whole_step() {
     let samples = Disturbed::new(samples(40), Disturbance::Fail { at_call: 3 });
-    let train: Vec<usize> = (0..40).collect();
-    let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
+    let train = SampleRanges::from(0..40);
+    let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     let mut trainer = Trainer::new(&Device::cpu(), config(), samples.shape().clone()).unwrap();
     let mut steps = 0;
     let error = trainer.train(&run, &mut |_| {
@@ -147,15 +147,16 @@ fn a_source_that_fails_ends_training_after_the_last_whole_step() {
 fn samples_that_do_not_exist_or_fit_are_refused() {
     let samples = samples(40);
     let mut trainer = Trainer::new(&Device::cpu(), config(), samples.shape().clone()).unwrap();
-    let run = |train| Run { samples: &samples, train, validation: &[], checkpoints: None };
-    let error = trainer.train(&run(&[3, 40]), &mut listen).unwrap_err();
+    let run = |train| Run { samples: &samples, train, validation: SampleRanges::NONE, checkpoints: None };
+    let (beyond, one) = (SampleRanges::from_iter([3, 40]), SampleRanges::from(1..2));
+    let error = trainer.train(&run(&beyond), &mut listen).unwrap_err();
     assert_eq!(error.to_string(), "sample 40 was asked for, but there are 40");
-    let error = trainer.train(&run(&[]), &mut listen).unwrap_err();
+    let error = trainer.train(&run(SampleRanges::NONE), &mut listen).unwrap_err();
     assert!(matches!(error, Error::NothingLeft { part: "training", .. }), "{error}");
 
     let other = SampleShape { outputs: 3, ..samples.shape().clone() };
     let mut trainer = Trainer::new(&Device::cpu(), config(), other).unwrap();
-    let error = trainer.train(&run(&[1]), &mut listen).unwrap_err();
+    let error = trainer.train(&run(&one), &mut listen).unwrap_err();
     assert_eq!(
         error.to_string(),
         "the model takes M1 [6, 3], H1 [4, 2], targets [3], but the samples are M1 [6, 3], H1 [4, 2], targets [2]; \
@@ -169,8 +170,8 @@ fn a_number_that_is_not_finite_is_traced_to_its_tensor() {
         [(0, f32::NAN, "features.M1"), (1, f32::INFINITY, "features.H1"), (2, f32::NEG_INFINITY, "targets")]
     {
         let samples = Disturbed::new(samples(40), Disturbance::Deliver { at_call: 2, place, value });
-        let train: Vec<usize> = (0..40).collect();
-        let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
+        let train = SampleRanges::from(0..40);
+        let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
         let mut trainer = Trainer::new(&Device::cpu(), config(), samples.shape().clone()).unwrap();
         match trainer.train(&run, &mut listen) {
             Err(Error::NotFinite { step: 3, tensor, index: 0, .. }) => assert_eq!(tensor, name),
@@ -185,8 +186,8 @@ fn weights_and_outputs_that_are_not_finite_are_named() {
     let samples = samples(40);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.safetensors");
-    let train: Vec<usize> = (0..40).collect();
-    let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
+    let train = SampleRanges::from(0..40);
+    let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     let names = ["head.weight", "outputs in head"];
     for (value, name) in [f32::NAN, f32::MAX].into_iter().zip(names) {
         let mut trainer = Trainer::new(&Device::cpu(), config(), samples.shape().clone()).unwrap();
@@ -212,8 +213,8 @@ fn layers_pooling_and_fusion_that_overflow_are_named() {
     let samples = samples(40);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.safetensors");
-    let train: Vec<usize> = (0..40).collect();
-    let run = Run { samples: &samples, train: &train, validation: &[], checkpoints: None };
+    let train = SampleRanges::from(0..40);
+    let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     let alternate = |values: &mut [f32], size: f32| {
         values.iter_mut().enumerate().for_each(|(i, x)| *x = if i % 2 == 0 { size } else { -size });
     };
@@ -306,7 +307,12 @@ fn settings_out_of_range_are_named() {
     }
     let few = Config { last_batch: LastBatch::Drop, ..config() };
     let samples = samples(7);
-    let run = Run { samples: &samples, train: &[0, 1, 2, 3, 4, 5, 6], validation: &[], checkpoints: None };
+    let run = Run {
+        samples: &samples,
+        train: &SampleRanges::from_iter([0, 1, 2, 3, 4, 5, 6]),
+        validation: SampleRanges::NONE,
+        checkpoints: None,
+    };
     let error = Trainer::new(&Device::cpu(), few, samples.shape().clone()).unwrap().train(&run, &mut listen);
     assert!(matches!(error, Err(Error::NothingLeft { before: 7, after: 0, .. })));
 }

@@ -6,7 +6,9 @@ use std::path::Path;
 use megabatch_gpu_core::Device;
 use megabatch_nn::cpu::Compute;
 use megabatch_nn::model::{Fusion, Model, Pooling, TensorSet, save_weights};
-use megabatch_trainer::{Config, Error, Event, InMemory, OptimizerConfig, Predictor, Run, Selection, Trainer};
+use megabatch_trainer::{
+    Config, Error, Event, InMemory, OptimizerConfig, Predictor, Run, SampleRanges, Selection, Trainer,
+};
 
 use crate::fixture::{Fixture, Kind};
 
@@ -34,7 +36,7 @@ fn compare_outputs(fixture: &mut Fixture<'_>, model: Model, samples: &InMemory, 
     let timeframes = model.shape().timeframes.clone();
     let (pooling, fusion) = (model.config().pooling, model.config().fusion);
     let mut predictor = Predictor::open(&Device::cpu(), model, weights, compute).unwrap();
-    let indices: Vec<usize> = (0..fixture.samples()).collect();
+    let indices = SampleRanges::from(0..fixture.samples());
     let selection = Selection { samples, indices: &indices };
     let compare = |_: &[usize], outputs: &[f32]| {
         fixture.compare(Kind::Outputs, "y", outputs);
@@ -84,7 +86,7 @@ fn trained(config: &Config, samples: &InMemory, weights: &Path) -> (Trainer, Vec
 
     let mut trainer = Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
     trainer.load_weights(weights).unwrap();
-    let train: Vec<usize> = (0..samples.len()).collect();
+    let train = SampleRanges::from(0..samples.len());
     let mut losses = Vec::new();
     let observe = &mut |event: Event<'_>| {
         if let Event::Step(step) = event {
@@ -92,6 +94,6 @@ fn trained(config: &Config, samples: &InMemory, weights: &Path) -> (Trainer, Vec
         }
         ControlFlow::Continue(())
     };
-    trainer.train(&Run { samples, train: &train, validation: &[], checkpoints: None }, observe).unwrap();
+    trainer.train(&Run { samples, train: &train, validation: SampleRanges::NONE, checkpoints: None }, observe).unwrap();
     (trainer, losses)
 }

@@ -6,7 +6,8 @@
 use std::error::Error as StdError;
 use std::ops::Range;
 
-use super::{Split, SplitFractions, check, part_without_samples};
+use super::{Split, SplitFractions, check, part_at, part_without_samples};
+use crate::data::sample_ranges::SampleRanges;
 use crate::error::{Error, Result};
 
 /// Error of a source of times; it names its file and place.
@@ -59,18 +60,13 @@ pub enum PurgeRule {
 ///
 /// # Errors
 /// As [`split`](super::split); [`Error::Gather`] where times cannot be read.
-pub fn split_in_pieces(times: &dyn SampleTimes, fractions: SplitFractions, purge: PurgeRule) -> Result<SplitRanges> {
+pub fn split_in_pieces(times: &dyn SampleTimes, fractions: SplitFractions, purge: PurgeRule) -> Result<Split> {
     check(fractions)?;
     let reader = Reader { times, purge };
     let [validation_start_ns, test_start_ns] = reader.instants(fractions)?;
     let mut parts = [(); 3].map(|()| SampleRanges::default());
     reader.scan(TimeColumn::Sample, &reader.all(), |sample, time| {
-        let part = match time {
-            _ if time < validation_start_ns => 0,
-            _ if time < test_start_ns => 1,
-            _ => 2,
-        };
-        parts[part].push(sample);
+        parts[part_at(time, [validation_start_ns, test_start_ns])].push(sample..sample + 1);
     })?;
     let [train, before_validation, before_test] = parts;
     let after_train = reader.after(&train)?;
@@ -86,82 +82,16 @@ pub fn split_in_pieces(times: &dyn SampleTimes, fractions: SplitFractions, purge
         }
     }
     let purged = times.len() - train.len() - validation.len() - test.len();
-    Ok(SplitRanges { train, validation, test, validation_start_ns, test_start_ns, purged })
+    Ok(Split { train, validation, test, validation_start_ns, test_start_ns, purged })
 }
 
-/// [`Split`] whose parts are runs of consecutive samples.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SplitRanges {
-    /// Samples to train on.
-    pub train: SampleRanges,
-    /// Samples to validate on.
-    pub validation: SampleRanges,
-    /// Samples kept for the test.
-    pub test: SampleRanges,
-    /// As [`Split::validation_start_ns`].
-    pub validation_start_ns: i64,
-    /// As [`Split::test_start_ns`].
-    pub test_start_ns: i64,
-    /// Samples that the purge took away.
-    pub purged: usize,
-}
-
-impl From<SplitRanges> for Split {
-    fn from(split: SplitRanges) -> Self {
-        let SplitRanges { train, validation, test, validation_start_ns, test_start_ns, purged } = split;
-        let [train, validation, test] = [train, validation, test].map(|part| part.iter().collect());
-        Split { train, validation, test, validation_start_ns, test_start_ns, purged }
-    }
-}
-
-impl From<&Split> for SplitRanges {
-    fn from(split: &Split) -> Self {
-        let [train, validation, test] =
-            [&split.train, &split.validation, &split.test].map(|part| part.iter().copied().collect());
-        let Split { validation_start_ns, test_start_ns, purged, .. } = *split;
-        SplitRanges { train, validation, test, validation_start_ns, test_start_ns, purged }
-    }
-}
-
-/// Ascending samples, as runs of consecutive ones.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SampleRanges(Vec<Range<usize>>);
-
-impl FromIterator<usize> for SampleRanges {
-    fn from_iter<I: IntoIterator<Item = usize>>(samples: I) -> Self {
-        let mut ranges = SampleRanges::default();
-        samples.into_iter().for_each(|sample| ranges.push(sample));
-        ranges
-    }
-}
-
-impl SampleRanges {
-    fn push(&mut self, sample: usize) {
-        match self.0.last_mut() {
-            Some(last) if last.end == sample => last.end += 1,
-            _ => self.0.push(sample..sample + 1),
-        }
-    }
-
-    /// The runs, none of which is empty.
-    pub fn runs(&self) -> &[Range<usize>] {
-        &self.0
-    }
-
-    /// The samples, one by one.
-    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.0.iter().cloned().flatten()
-    }
-
-    /// Number of samples.
-    pub fn len(&self) -> usize {
-        self.0.iter().map(ExactSizeIterator::len).sum()
-    }
-
-    /// True if there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
+/// Number of samples of `later` whose windows begin before the last label of `earlier` ends.
+///
+/// # Errors
+/// [`Error::Gather`] where times cannot be read.
+pub fn count_overlaps(times: &dyn SampleTimes, earlier: &SampleRanges, later: &SampleRanges) -> Result<usize> {
+    let reader = Reader { times, purge: PurgeRule::Windows };
+    Ok(later.len() - reader.keep(later, reader.after(earlier)?)?.len())
 }
 
 #[derive(Clone, Copy)]
@@ -172,14 +102,14 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn all(self) -> SampleRanges {
-        SampleRanges(std::iter::once(0..self.times.len()).filter(|all| !all.is_empty()).collect())
+        SampleRanges::from(0..self.times.len())
     }
 
     fn scan(self, column: TimeColumn, samples: &SampleRanges, mut each: impl FnMut(usize, i64)) -> Result<()> {
-        for range in &samples.0 {
-            let (first, last, count) = (range.start, range.end - 1, range.len());
+        for run in samples.runs() {
+            let (first, last, count) = (run.start, run.end - 1, run.len());
             let mut piece = |first: usize, times: &[i64]| (first..).zip(times).for_each(|(n, &time)| each(n, time));
-            let scanned = self.times.scan(column, range.clone(), &mut piece);
+            let scanned = self.times.scan(column, run, &mut piece);
             scanned.map_err(|source| Error::Gather { first, last, count, source })?;
         }
         Ok(())
@@ -202,7 +132,7 @@ impl Reader<'_> {
         let mut kept = SampleRanges::default();
         self.scan(column, part, |sample, start| {
             if start >= limit_ns {
-                kept.push(sample);
+                kept.push(sample..sample + 1);
             }
         })?;
         Ok(kept)
@@ -342,8 +272,8 @@ mod tests {
         }
     }
 
-    fn text<S: Into<Split>>(split: Result<S>) -> String {
-        split.map_or_else(|error| error.to_string(), |split| format!("{:?}", split.into()))
+    fn text(split: Result<Split>) -> String {
+        split.map_or_else(|error| error.to_string(), |split| format!("{split:?}"))
     }
 
     proptest! {
@@ -360,13 +290,64 @@ mod tests {
             let pieces = InPieces { columns: [&time, &window_start, &label_end], piece };
             let windows = Purge::Windows { window_start_ns: &window_start, label_end_ns: &label_end };
             let found = split_in_pieces(&pieces, fractions, PurgeRule::Windows);
-            if let Ok(found) = &found {
-                prop_assert_eq!(&SplitRanges::from(&Split::from(found.clone())), found);
-            }
             prop_assert_eq!(text(found), text(split(&time, fractions, windows)));
             let found = split_in_pieces(&pieces, fractions, PurgeRule::Duration(horizon));
             prop_assert_eq!(text(found), text(split(&time, fractions, Purge::Duration(horizon))));
         }
+
+        #[test]
+        fn overlaps_are_counted_in_pieces(
+            samples in prop::collection::vec((0_i64..200, 0_i64..10, 0_i64..10, 0_usize..3), 0..100), piece in 1_usize..40,
+        ) {
+            let column = |of: fn(&(i64, i64, i64, usize)) -> i64| samples.iter().map(of).collect::<Vec<_>>();
+            let (time, start, end) = (column(|s| s.0), column(|s| s.0 - s.1), column(|s| s.0 + s.2));
+            let part = |part: usize| (0..samples.len()).filter(|&n| samples[n].3 == part).collect::<SampleRanges>();
+            let (earlier, later) = (part(0), part(1));
+            let last = earlier.iter().map(|n| end[n]).max();
+            let expected = later.iter().filter(|&n| last.is_some_and(|last| start[n] < last)).count();
+            let pieces = InPieces { columns: [&time, &start, &end], piece };
+            prop_assert_eq!(count_overlaps(&pieces, &earlier, &later).unwrap(), expected);
+        }
+    }
+
+    /// Minutes of several instruments, one after the other.
+    struct Minutes {
+        instruments: usize,
+        of_each: usize,
+    }
+
+    impl SampleTimes for Minutes {
+        fn len(&self) -> usize {
+            self.instruments * self.of_each
+        }
+
+        fn scan(
+            &self,
+            column: TimeColumn,
+            samples: Range<usize>,
+            each: &mut dyn FnMut(usize, &[i64]),
+        ) -> Result<(), SourceError> {
+            let beside = [0, -480, 36][column as usize];
+            for first in samples.clone().step_by(4096) {
+                let piece = first..samples.end.min(first + 4096);
+                let times: Vec<i64> = piece.map(|sample| (sample % self.of_each) as i64 + beside).collect();
+                each(first, &times);
+            }
+            Ok(())
+        }
+    }
+
+    /// However many samples there are, a part keeps one run an instrument.
+    #[test]
+    fn a_part_is_a_run_an_instrument() {
+        let minutes = Minutes { instruments: 3, of_each: 200_000 };
+        let split = split_in_pieces(&minutes, SplitFractions::default(), PurgeRule::Windows).unwrap();
+        let part = |from: usize, to: usize| -> SampleRanges {
+            (0..3).map(|instrument| instrument * 200_000 + from..instrument * 200_000 + to).collect()
+        };
+        let expected = [part(0, 140_000), part(140_515, 170_000), part(170_515, 200_000)];
+        assert_eq!([split.train, split.validation, split.test], expected);
+        assert!(expected.iter().all(|part| part.runs().len() == 3));
     }
 
     /// More values than are sorted at once, over the whole range of times.

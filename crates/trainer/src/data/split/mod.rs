@@ -12,9 +12,10 @@ mod walk_forward;
 
 use serde::{Deserialize, Serialize};
 
-pub use in_pieces::{PurgeRule, SampleRanges, SampleTimes, SplitRanges, TimeColumn, split_in_pieces};
+pub use in_pieces::{PurgeRule, SampleTimes, TimeColumn, count_overlaps, split_in_pieces};
 pub use walk_forward::{TrainingWindow, WalkForward, walk_forward};
 
+use crate::data::sample_ranges::SampleRanges;
 use crate::error::{Error, Result};
 
 /// Shares of the samples, by time: training first, then validation, then test. Validation and test
@@ -64,11 +65,11 @@ impl Purge<'_> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Split {
     /// Samples to train on.
-    pub train: Vec<usize>,
+    pub train: SampleRanges,
     /// Samples to validate on.
-    pub validation: Vec<usize>,
+    pub validation: SampleRanges,
     /// Samples kept for the test.
-    pub test: Vec<usize>,
+    pub test: SampleRanges,
     /// Time of the first sample after training, before the purge; `i64::MAX` where there is none.
     pub validation_start_ns: i64,
     /// Time of the first sample after validation, before the purge; `i64::MAX` where there is none.
@@ -95,21 +96,16 @@ pub fn split(time_ns: &[i64], fractions: SplitFractions, purge: Purge<'_>) -> Re
     check(fractions)?;
     purge.check_len(time_ns.len());
     let [validation_start_ns, test_start_ns] = instants(time_ns, fractions);
-    let mut train = Vec::new();
-    let mut before = [Vec::new(), Vec::new()];
+    let mut parts = [(); 3].map(|()| SampleRanges::default());
     for (sample, &time) in time_ns.iter().enumerate() {
-        match time {
-            _ if time < validation_start_ns => train.push(sample),
-            _ if time < test_start_ns => before[0].push(sample),
-            _ => before[1].push(sample),
-        }
+        parts[part_at(time, [validation_start_ns, test_start_ns])].push(sample..sample + 1);
     }
-    let counts = before.each_ref().map(Vec::len);
+    let [train, validation, test] = parts;
+    let counts = [&validation, &test].map(SampleRanges::len);
 
-    let [validation, test] = before;
     let limit = Limit { time_ns, purge };
-    let validation = limit.keep(validation, limit.after(&train));
-    let test = limit.keep(test, limit.after(&train).max(limit.after(&validation)));
+    let validation = limit.keep(&validation, limit.after(&train));
+    let test = limit.keep(&test, limit.after(&train).max(limit.after(&validation)));
     for (part, fraction, [before, after]) in [
         ("training", fractions.train, [train.len(); 2]),
         ("validation", fractions.validation, [counts[0], validation.len()]),
@@ -121,6 +117,11 @@ pub fn split(time_ns: &[i64], fractions: SplitFractions, purge: Purge<'_>) -> Re
     }
     let purged = time_ns.len() - train.len() - validation.len() - test.len();
     Ok(Split { train, validation, test, validation_start_ns, test_start_ns, purged })
+}
+
+/// The part of a sample taken at `time_ns`, by the times at which validation and test begin.
+fn part_at(time_ns: i64, starts_ns: [i64; 2]) -> usize {
+    starts_ns.iter().filter(|&&start_ns| start_ns <= time_ns).count()
 }
 
 fn part_without_samples(part: &'static str, before: usize, after: usize) -> Error {
@@ -163,27 +164,28 @@ struct Limit<'a> {
 
 impl Limit<'_> {
     /// The time from which a sample is clear of all samples of `earlier`.
-    fn after(self, earlier: &[usize]) -> i64 {
-        let last = |times: &[i64]| earlier.iter().map(|&sample| times[sample]).max();
-        let limit = match self.purge {
-            Purge::Windows { label_end_ns, .. } => last(label_end_ns),
-            Purge::Duration(duration_ns) => last(self.time_ns).map(|time| time.saturating_add(duration_ns)),
-        };
-        limit.unwrap_or(i64::MIN)
+    fn after(self, earlier: &SampleRanges) -> i64 {
+        earlier.iter().map(|sample| self.clear_after(sample)).max().unwrap_or(i64::MIN)
     }
 
-    fn keep(self, mut samples: Vec<usize>, limit_ns: i64) -> Vec<usize> {
+    /// The time from which a sample is clear of `earlier`.
+    fn clear_after(self, earlier: usize) -> i64 {
+        match self.purge {
+            Purge::Windows { label_end_ns, .. } => label_end_ns[earlier],
+            Purge::Duration(duration_ns) => self.time_ns[earlier].saturating_add(duration_ns),
+        }
+    }
+
+    fn keep(self, samples: &SampleRanges, limit_ns: i64) -> SampleRanges {
         let starts = self.starts();
-        samples.retain(|&sample| starts[sample] >= limit_ns);
-        samples
+        samples.iter().filter(|&sample| starts[sample] >= limit_ns).collect()
     }
 
     /// Samples of `samples` that no sample of `later` overlaps.
-    fn keep_before(self, mut samples: Vec<usize>, later: &[usize]) -> Vec<usize> {
+    fn keep_before(self, samples: &SampleRanges, later: &SampleRanges) -> SampleRanges {
         let starts = self.starts();
-        let limit_ns = later.iter().map(|&sample| starts[sample]).min().unwrap_or(i64::MAX);
-        samples.retain(|&sample| self.after(&[sample]) <= limit_ns);
-        samples
+        let limit_ns = later.iter().map(|sample| starts[sample]).min().unwrap_or(i64::MAX);
+        samples.iter().filter(|&sample| self.clear_after(sample) <= limit_ns).collect()
     }
 
     fn starts(&self) -> &[i64] {
@@ -217,7 +219,10 @@ mod tests {
         let label_end: Vec<i64> = time.iter().map(|t| t + 3).collect();
         let purge = Purge::Windows { window_start_ns: &window_start, label_end_ns: &label_end };
         let gap = split(&time, fractions(0.7, 0.15, 0.15), purge).unwrap();
-        assert_eq!((gap.train.len(), gap.validation[0], gap.test[0], gap.purged), (70, 76, 91, 12));
+        assert_eq!(
+            (gap.train.len(), gap.validation.first(), gap.test.first(), gap.purged),
+            (70, Some(76), Some(91), 12)
+        );
         let duration = split(&time, fractions(0.7, 0.15, 0.15), Purge::Duration(7)).unwrap();
         assert_eq!((duration.validation, duration.test), (gap.validation, gap.test));
     }
@@ -234,7 +239,7 @@ mod tests {
             assert_eq!([parts.train.len(), parts.validation.len(), parts.test.len()], counts);
         }
         let only_test = split(&time, fractions(0.5, 0.0, 0.5), Purge::Duration(4)).unwrap();
-        assert_eq!((only_test.train.len(), only_test.test), (5, vec![8, 9]));
+        assert_eq!((only_test.train.len(), only_test.test), (5, SampleRanges::from(8..10)));
     }
 
     #[test]
@@ -260,10 +265,10 @@ mod tests {
             let label_end: Vec<i64> = time.iter().map(|t| t + horizon).collect();
             let purge = Purge::Windows { window_start_ns: &window_start, label_end_ns: &label_end };
             let Ok(parts) = split(&time, fractions(0.6, 0.2, 0.2), purge) else { return Ok(()) };
-            let limit = |part: &[usize]| part.iter().map(|&s| label_end[s]).max().unwrap();
-            prop_assert!(parts.validation.iter().all(|&s| window_start[s] >= limit(&parts.train)));
-            prop_assert!(parts.test.iter().all(|&s| window_start[s] >= limit(&parts.validation).max(limit(&parts.train))));
-            prop_assert!(parts.train.iter().all(|&s| time[s] < parts.validation_start_ns));
+            let limit = |part: &SampleRanges| part.iter().map(|s| label_end[s]).max().unwrap();
+            prop_assert!(parts.validation.iter().all(|s| window_start[s] >= limit(&parts.train)));
+            prop_assert!(parts.test.iter().all(|s| window_start[s] >= limit(&parts.validation).max(limit(&parts.train))));
+            prop_assert!(parts.train.iter().all(|s| time[s] < parts.validation_start_ns));
             let kept = parts.train.len() + parts.validation.len() + parts.test.len();
             prop_assert_eq!(kept + parts.purged, time.len());
         }

@@ -220,7 +220,7 @@ fn for_each_batch(
     mut each: impl FnMut(&BatchView<'_>) -> Result<()>,
 ) -> Result<()> {
     let graphs = samples.graphs().filter(|_| readout.is_some());
-    graphs.map_or(Ok(()), |graphs| check_graphs(graphs, indices))?;
+    graphs.map_or(Ok(()), |graphs| check_graphs(graphs, indices.iter()))?;
     let scope = device.scope("batches");
     let batch_size = (BATCH_SAMPLES / graphs.map_or(1, |graphs| graphs.largest().0.max(1))).max(1);
     let source = Source {
@@ -232,7 +232,7 @@ fn for_each_batch(
         chunk_percent: 100,
         of_series: GatherMode::Bars,
     };
-    with_batches(source, indices.chunks(batch_size).map(<[usize]>::to_vec), |feed| {
+    with_batches(source, indices.chunks(batch_size).map(|batch| batch.iter().collect()), |feed| {
         let mut done = 0;
         while let Some(batch) = feed.next()? {
             each(&batch)?;

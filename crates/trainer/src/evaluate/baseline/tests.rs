@@ -4,6 +4,7 @@ use megabatch_nn::model::{SampleShape, Timeframe};
 use megabatch_order::random::{Stream, uniform};
 
 use super::*;
+use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::{Batch, InMemory, Samples};
 
 /// Two timeframes; targets are linear in the last bars, the second one constant; one feature
@@ -26,7 +27,7 @@ fn linear_samples(samples: usize) -> InMemory {
 fn linear_targets_are_predicted_and_means_are_means() {
     let samples = linear_samples(200);
     let device = Device::cpu();
-    let indices: Vec<usize> = (0..150).collect();
+    let indices = SampleRanges::from(0..150);
     let baselines = Baselines::fit(&device, Selection { samples: &samples, indices: &indices }).unwrap();
     let mut batch = Batch::new(&device.scope("test"), samples.shape(), 50).unwrap();
     batch.resize(50);
@@ -61,9 +62,9 @@ fn a_horizon_is_fitted_on_its_known_targets() {
     let part = InMemory::new(shape.clone(), windows.clone(), targets.to_vec()).unwrap();
     targets.chunks_exact_mut(2).for_each(|row| row[1] = f32::NAN);
     let none = InMemory::new(shape.clone(), windows, targets.to_vec()).unwrap();
-    let known: Vec<usize> = (0..150).filter(|&n| is_known(n)).collect();
-    let all: Vec<usize> = (0..150).collect();
-    let fit = |samples, indices: &[usize]| {
+    let known: SampleRanges = (0..150).filter(|&n| is_known(n)).collect();
+    let all = SampleRanges::from(0..150);
+    let fit = |samples, indices: &SampleRanges| {
         let fitted = Baselines::fit(&device, Selection { samples, indices }).unwrap();
         predictions(&fitted, &batch.view())
     };
@@ -103,6 +104,6 @@ fn cholesky_solves_a_system_by_hand() {
 #[test]
 fn no_samples_is_an_error() {
     let samples = linear_samples(1);
-    let nothing = Selection { samples: &samples, indices: &[] };
+    let nothing = Selection { samples: &samples, indices: SampleRanges::NONE };
     assert!(matches!(Baselines::fit(&Device::cpu(), nothing), Err(Error::NothingLeft { .. })));
 }

@@ -4,7 +4,6 @@
 
 mod predictions;
 
-use std::borrow::Cow;
 use std::path::Path;
 
 use megabatch_amp::{Accuracy, Precision};
@@ -19,6 +18,7 @@ use megabatch_nn::model::{Model, Pooling, TensorSet, load_weights};
 use crate::config::refuse_on_gpu;
 use crate::data::carried_rows::HELD_SAMPLES;
 use crate::data::level::Level;
+use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::{Samples, resident_series};
 use crate::error::{Error, Result};
 use crate::evaluate::baseline::Baselines;
@@ -32,7 +32,7 @@ pub struct Selection<'a> {
     /// The source.
     pub samples: &'a dyn Samples,
     /// Which of them.
-    pub indices: &'a [usize],
+    pub indices: &'a SampleRanges,
 }
 
 /// A trained model that predicts.
@@ -187,7 +187,7 @@ impl Predictor {
         selection: Selection<'_>,
         mut sink: impl FnMut(&[usize], &[f32]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut unseen = selection.indices;
+        let mut unseen = selection.indices.remaining();
         let mut refused = None;
         let mut source = self.source(selection.samples)?;
         let level = Level::of(source.model.config().readout);
@@ -243,10 +243,10 @@ impl Predictor {
             let expected = "cpu for weights of attention, which a GPU does not give so far";
             return Err(Error::setting("device", gpu.device(), expected).into());
         }
-        let mut unseen = selection.indices;
+        let mut unseen = selection.indices.remaining();
         let mut refused = None;
         let see = |batch: &BatchView<'_>| Ok(Level::of_rows(batch).indices(selection.samples, batch, &mut unseen));
-        let each = |indices: Cow<'_, [usize]>, weights: &[f32]| {
+        let each = |indices: Vec<usize>, weights: &[f32]| {
             refused = sink(&indices, weights).err();
             Ok(if refused.is_some() { Next::Stop } else { Next::Continue })
         };
@@ -320,7 +320,7 @@ pub(crate) fn check_shape(model: &Model, samples: &dyn Samples) -> Result<()> {
 /// As [`check_graphs`].
 pub(crate) fn graphs_of<'a>(model: &Model, of: Selection<'a>) -> Result<Option<&'a dyn Graphs>> {
     let graphs = of.samples.graphs().filter(|_| model.config().is_over_graphs());
-    graphs.map_or(Ok(()), |graphs| check_graphs(graphs, of.indices))?;
+    graphs.map_or(Ok(()), |graphs| check_graphs(graphs, of.indices.iter()))?;
     Ok(graphs)
 }
 

@@ -12,6 +12,7 @@ use megabatch_nn::model::{Model, TensorSet};
 use super::{Selection, check_shape, graphs_of};
 use crate::data::carried_rows::{SlicedSeries, piece_of_batches};
 use crate::data::prefetch::{BatchFeed, GatherMode, Source, with_batches};
+use crate::data::sample_ranges::Remaining;
 use crate::error::Result;
 
 /// A model in use: what predictions are computed with.
@@ -52,7 +53,7 @@ struct CarriedPass<'a> {
     inference: StatefulInference,
     series: SlicedSeries<'a>,
     /// Samples whose states are yet to be computed, in the order of batches.
-    left: &'a [usize],
+    left: Remaining<'a>,
     /// Samples whose states are computed at once: those of whole batches.
     piece: usize,
     /// Samples of the states that are held, of which no batch has come yet.
@@ -107,7 +108,7 @@ impl Predictions<'_> {
         let stay = !self.reads_bars && self.gpu.as_ref().is_some_and(InferenceHandle::keeps_series);
         let of_series = if stay { GatherMode::WindowOffsets } else { GatherMode::Bars };
         let source = Source { samples, graphs, seen, scope: &batches, batch_size, chunk_percent, of_series };
-        let schedule = selection.indices.chunks(batch_size).map(<[usize]>::to_vec);
+        let schedule = selection.indices.chunks(batch_size).map(|batch| batch.iter().collect());
         match &mut self.gpu {
             Some(gpu) => with_batches(source, schedule, |feed| on_gpu(self.model, gpu, feed, see, each)),
             None => {
@@ -168,7 +169,7 @@ impl Predictions<'_> {
             States::Stretches => (inference.with_warm_up(WARM_UP_WINDOWS), usize::MAX),
             _ => (inference, piece_of_batches(self.held_samples, self.compute.batch_size)),
         };
-        Ok(CarriedPass { inference, series, left: selection.indices, piece, held: 0 })
+        Ok(CarriedPass { inference, series, left: selection.indices.remaining(), piece, held: 0 })
     }
 }
 
@@ -176,10 +177,10 @@ impl CarriedPass<'_> {
     /// Computes states until those of the next batch, of so many samples, are held.
     fn get_to(&mut self, samples: usize, model: &Model, parameters: &TensorSet, engine: &mut Engine) -> Result<()> {
         if self.held == 0 {
-            let (piece, left) = self.left.split_at(self.piece.min(self.left.len()));
-            self.inference.ask(model, self.series.distinct_ends(piece)?)?;
+            let piece = self.left.take(self.piece);
+            self.inference.ask(model, self.series.distinct_ends(&piece)?)?;
             engine.stream(model, parameters, &self.series, &mut self.inference)?;
-            (self.left, self.held) = (left, piece.len());
+            self.held = piece.len();
         }
         self.held -= samples;
         Ok(())
@@ -228,6 +229,7 @@ mod tests {
     use megabatch_nn::model::{ModelConfig, Pooling, SampleShape, Timeframe};
 
     use super::*;
+    use crate::data::sample_ranges::SampleRanges;
     use crate::data::samples::Samples;
     use crate::data::series_in_memory::SeriesInMemory;
 
@@ -249,7 +251,12 @@ mod tests {
     }
 
     /// Outputs, and the peak of the memory of states.
-    fn predicted(samples: &SeriesInMemory, config: ModelConfig, indices: &[usize], held: usize) -> (Vec<u32>, usize) {
+    fn predicted(
+        samples: &SeriesInMemory,
+        config: ModelConfig,
+        indices: &SampleRanges,
+        held: usize,
+    ) -> (Vec<u32>, usize) {
         let (device, compute) = (Device::cpu(), Compute { threads: 2, batch_size: 8 });
         let model = Model::new(samples.shape().clone(), config).unwrap();
         let parameters = model.initial_parameters(&device.scope("test"), 3).unwrap();
@@ -284,15 +291,15 @@ mod tests {
         for pooling in [Pooling::Last, Pooling::attention(6)] {
             let config = ModelConfig { hidden: 6, pooling, ..ModelConfig::default() };
             let model = Model::new(samples.shape().clone(), config).unwrap();
-            let ascending: Vec<usize> = (0..SAMPLES).collect();
-            let descending: Vec<usize> = ascending.iter().rev().copied().collect();
+            let ascending = SampleRanges::from(0..SAMPLES);
+            let descending: SampleRanges = (0..SAMPLES).rev().collect();
             for indices in [ascending, descending] {
                 let (expected, all_at_once) = predicted(&samples, config, &indices, 1000);
                 for (held, piece) in [(1, 8), (8, 8), (31, 24)] {
                     let (found, peak) = predicted(&samples, config, &indices, held);
                     assert_eq!(found, expected, "{pooling:?}, {held} held");
                     let numbers = indices.chunks(piece).map(|piece| {
-                        let ends = series.distinct_ends(piece).unwrap();
+                        let ends = series.distinct_ends(&piece).unwrap();
                         let read = ends.into_iter().zip(&samples.shape().timeframes);
                         let read = read.map(|(ends, tf)| (read_rows(pooling, ends, tf.steps).len(), tf.steps));
                         streamed_len(&model, Compute { threads: 2, batch_size: 8 }, read)

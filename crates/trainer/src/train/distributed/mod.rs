@@ -25,6 +25,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use self::fault::{Fault, encode, failure_of};
 use super::{Run, Trainer, purpose};
+use crate::data::sample_ranges::SampleRanges;
 use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
 use crate::evaluate::predict::{Predictions, Selection, States};
@@ -210,9 +211,9 @@ impl Trainer {
                 facts.push((format!("`{name}`"), value.to_string()));
             }
         }
-        let hash = |indices: &[usize]| {
+        let hash = |indices: &SampleRanges| {
             let mut hash = Xxh3::new();
-            indices.iter().for_each(|&index| hash.update(&(index as u64).to_le_bytes()));
+            indices.iter().for_each(|index| hash.update(&(index as u64).to_le_bytes()));
             format!("{} of hash {:016x}", indices.len(), hash.digest())
         };
         let mut weights = Xxh3::new();

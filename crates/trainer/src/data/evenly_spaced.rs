@@ -1,14 +1,49 @@
 #![forbid(unsafe_code)]
 
-//! Evenly spaced runs of a list, from which an evaluation estimates the errors on all of it.
+//! Evenly spaced runs of samples, from which an evaluation estimates the errors on all of them.
 
+use std::borrow::Cow;
 use std::ops::Range;
+
+use crate::config::Config;
+use crate::data::sample_ranges::SampleRanges;
+
+/// Consecutive samples of an evaluation of some of a part: as many share the windows of the longer
+/// timeframes.
+const EVALUATED_RUN: usize = 64;
+
+/// Stretches of an evaluation of some of a part where states run through: each has a warm-up.
+const EVALUATED_STRETCHES: usize = 16;
+
+impl Config {
+    /// The samples of `part`, or its graphs, that a validation takes: all of them, or
+    /// [`Config::validation_samples`] in evenly spaced runs of 64, the first and the last of `part`
+    /// among them. Where the model is evaluated in one pass over each segment
+    /// ([`Config::streams`]), there are 16 runs or fewer, none shorter than 64 but the last, and
+    /// the states of each begin with a warm-up of four windows.
+    ///
+    /// Nothing else decides which they are: neither the seed nor batches.
+    pub fn evaluated<'a>(&self, part: &'a SampleRanges) -> Cow<'a, SampleRanges> {
+        let Some(count) = self.validation_samples.filter(|&count| count < part.len()) else {
+            return Cow::Borrowed(part);
+        };
+        let run_length = match self.streams() {
+            true => count.div_ceil(EVALUATED_STRETCHES).max(EVALUATED_RUN),
+            false => EVALUATED_RUN,
+        };
+        let mut evaluated = SampleRanges::default();
+        for positions in evenly_spaced(part.len(), count, run_length) {
+            evaluated.extend(part.slice(positions).runs());
+        }
+        Cow::Owned(evaluated)
+    }
+}
 
 /// Positions of `count` out of `len` places, or of all where there are no more: runs of
 /// `run_length` consecutive places, the last one shorter where `count` is no multiple of it, and
 /// two of half the length where one would do. The first run begins at the first place, the last
 /// one ends at the last, and the gaps between them differ by one place at most.
-pub(super) fn evenly_spaced(len: usize, count: usize, run_length: usize) -> Vec<Range<usize>> {
+fn evenly_spaced(len: usize, count: usize, run_length: usize) -> Vec<Range<usize>> {
     let count = count.min(len);
     if count == len {
         return (len > 0).then_some(0..len).into_iter().collect();
@@ -53,6 +88,19 @@ mod tests {
     }
 
     proptest! {
+        /// An evaluation chooses from ranges as it would from the list of their samples.
+        #[test]
+        fn samples_are_chosen_from_ranges_as_from_the_list(
+            runs in prop::collection::vec((0_usize..400, 1_usize..200), 1..8), count in 1_usize..800,
+        ) {
+            let list: Vec<usize> = runs.into_iter().flat_map(|(first, len)| first..first + len).collect();
+            let config = Config { validation_samples: Some(count), ..Config::default() };
+            let places = evenly_spaced(list.len(), count, EVALUATED_RUN).into_iter().flatten();
+            let expected: SampleRanges = places.map(|place| list[place]).collect();
+            let part: SampleRanges = list.into_iter().collect();
+            prop_assert_eq!(&*config.evaluated(&part), &expected);
+        }
+
         #[test]
         fn as_many_as_asked_for_each_once_with_both_ends_and_even_gaps(
             len in 0usize..5_000, count in 0usize..5_000, run_length in 1usize..200,
