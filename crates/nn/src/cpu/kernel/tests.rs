@@ -177,7 +177,7 @@ fn gradients_of_gates_are_added_up_to_the_bit_while_they_are_formed() {
         let (gates, cell, d_hidden) = (panels("gates", 4, rows), panels("cell", 1, 2 * rows), panels("d", 1, rows));
         let unwound = |sums: Option<&mut [f32]>| {
             let step = Step {
-                gates: View(&gates, place(rows)),
+                gates: Some(View(&gates, place(rows))),
                 cell: View(&cell, place(2 * rows)),
                 d_hidden: View(&d_hidden, place(rows)),
                 hidden: sums.is_some().then_some(View(&d_hidden, place(rows))),

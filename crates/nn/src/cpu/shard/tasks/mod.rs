@@ -99,11 +99,12 @@ impl Cut {
     }
 }
 
-/// Numbers in each buffer that a group computes with: those of a sequence, but for what is formed
-/// over all groups.
+/// Numbers in each buffer that a group computes with: those of a sequence, but for gradients of
+/// gates, which take the gates' place, and what is formed over all groups.
 fn group_scratch_lens(of: Dimensions, purpose: Purpose) -> ScratchLens {
     ScratchLens {
         by_bar: 0,
+        d_gates: 0,
         d_input_weight: 0,
         d_recurrent_weight: 0,
         d_bias: 0,
