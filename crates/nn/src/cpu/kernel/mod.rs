@@ -200,6 +200,18 @@ struct OuterRows {
     d_stride: usize,
 }
 
+/// Arguments of the kernel `add`: c and d [panels][rows][16] at their strides, which do not
+/// overlap.
+#[derive(Clone, Copy)]
+struct AddedRows {
+    rows: usize,
+    panels: usize,
+    d: *const f32,
+    d_stride: usize,
+    c: *mut f32,
+    c_stride: usize,
+}
+
 /// Arguments of the kernel `draw`, for the units from `first_unit` on: `to` [steps][windows][16], a
 /// window an end.
 struct Draw<'a> {
@@ -228,6 +240,14 @@ macro_rules! entry_points {
         pub(super) unsafe fn outer(o: &super::Outer<'_>) {
             // SAFETY: the caller keeps this function's contract, which is the kernel's.
             unsafe { super::product::outer::<$lanes>(o) }
+        }
+
+        /// # Safety
+        /// As [`add`](super::product::add).
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn add(of: &super::AddedRows) {
+            // SAFETY: the caller keeps this function's contract, which is the kernel's.
+            unsafe { super::product::add::<$lanes>(of) }
         }
 
         /// # Safety
@@ -430,6 +450,24 @@ fn add_outer(isa: Isa, columns: usize, panels: usize, rows: &[OuterRows], ahead:
     c_place.check(sums.len(), panels, columns);
     let arguments = Outer { columns, panels, rows, c: sums.as_mut_ptr(), c_stride: c_place.stride, ahead };
     dispatch!(isa, outer, &arguments);
+}
+
+/// Adds `rows` rows of `panels` panels of `terms` to those of `sums`.
+///
+/// # Panics
+/// If a slice is shorter than these sizes.
+pub(crate) fn add_rows(isa: Isa, rows: usize, panels: usize, terms: View<'_>, sums: &mut ViewMut<'_>) {
+    terms.1.check(terms.0.len(), panels, rows);
+    sums.1.check(sums.0.len(), panels, rows);
+    let arguments = AddedRows {
+        rows,
+        panels,
+        d: terms.0[terms.1.start..].as_ptr(),
+        d_stride: terms.1.stride,
+        c: sums.0[sums.1.start..].as_mut_ptr(),
+        c_stride: sums.1.stride,
+    };
+    dispatch!(isa, add, &arguments);
 }
 
 /// Instruction sets of products outside of the LSTMs' layers.

@@ -4,6 +4,7 @@
 //! product:  for panel p of c, row r:    c[p][r] = start + Σ_k a[r, k] · b[p][k]
 //! outer:    for panel p of c, column j: c[p][j] = c[p][j] + Σ_r a[r, j] · d[p][r]
 //!           sixteen columns at once
+//! add:      for panel p, row r:         c[p][r] = c[p][r] + d[p][r]
 //! ```
 //!
 //! Departures from these loops, all to keep the multipliers busy:
@@ -22,9 +23,9 @@
 
 #![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
 
-use super::lanes::Words;
+use super::lanes::{Lanes, Words};
 use super::read_ahead::Turns;
-use super::{Outer, OuterRows, PANEL, ProductArguments, Sweep};
+use super::{AddedRows, Outer, OuterRows, PANEL, ProductArguments, Sweep};
 
 /// Largest depth of a block: (32 rows + 16 columns) · 168 · 4 bytes are 31.5 KiB.
 const DEPTH_MAX: usize = 168;
@@ -343,6 +344,20 @@ unsafe fn outer_tile<V: Words, const J: usize, const P: usize>(
             for q in 0..P {
                 sums[j][q].store(c.add(q * o.c_stride + j * PANEL));
             }
+        }
+    }
+}
+
+/// # Safety
+/// The pointers of `of` reach all that its sizes say, see [`AddedRows`]; the CPU has the
+/// instruction set of V.
+#[inline(always)]
+pub(super) unsafe fn add<V: Lanes>(of: &AddedRows) {
+    for (panel, row) in (0..of.panels).flat_map(|panel| (0..of.rows).map(move |row| (panel, row))) {
+        // SAFETY: the row lies inside both matrices.
+        unsafe {
+            let sum = of.c.add(panel * of.c_stride + row * PANEL);
+            V::load(sum).add(V::load(of.d.add(panel * of.d_stride + row * PANEL))).store(sum);
         }
     }
 }

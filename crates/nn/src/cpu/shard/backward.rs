@@ -209,8 +209,9 @@ impl Sequence {
         }
         self.round_d_gates(l, t, scratch);
         if self.is_by_bar(l) && sums_at.is_none() && self.role == Role::Whole {
-            let (d_gates, to) = (scratch.d_gates.as_slice(), self.by_bar_at());
-            self.windows.add_step(t, self.of.gates(), d_gates, d_gates_at, scratch.by_bar.as_mut_slice(), to);
+            let d_gates = View(scratch.d_gates.as_slice(), d_gates_at);
+            let (sums, to) = (scratch.by_bar.as_mut_slice(), self.by_bar_at());
+            self.windows.add_step(isa, t, self.of.gates(), d_gates, sums, to);
         }
         if let Some(pair_isa) = self.of.pair_isa {
             self.gates_backward_pairs(pair_isa, l, weights, t, scratch);

@@ -31,7 +31,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::memory::{LayerMemory, ShardScratch, place, room};
 use super::sequence::{Sequence, input};
-use super::single::ROWS_FEW;
+use super::single::ROWS_FEW_IN_SHORT;
 use super::tasks::Projections;
 use super::weights::{LayerWeights, gate_rows};
 use super::{BLOCK_STEPS, Dimensions};
@@ -188,7 +188,7 @@ impl Sequence {
         let h = View(states_as_rows.as_slice(), h_at);
         // The gates of sixteen units stay in the first-level cache from product to cell, unless one
         // product of all is faster.
-        let few = rows <= ROWS_FEW;
+        let few = rows <= ROWS_FEW_IN_SHORT;
         let at_once = if few || pair_isa.multiplies_whole_steps() { units } else { 1 };
         let weight_len = 4 * padded_words(hidden) * PANEL;
         for (first, weight) in

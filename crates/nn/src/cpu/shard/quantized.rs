@@ -13,7 +13,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::memory::{LayerMemory, ShardScratch};
 use super::sequence::Sequence;
-use super::single::ROWS_FEW;
+use super::single::ROWS_FEW_IN_SHORT;
 use super::tasks::Projections;
 use super::weights::{LayerWeights, gate_rows};
 use super::{BLOCK_STEPS, Dimensions};
@@ -185,7 +185,7 @@ impl Sequence {
         let h = activations.take(rows, hidden, View(states.as_slice(), before));
         // A few rows' chains of operations hide behind those of other units, many rows' gates stay
         // in the cache.
-        let at_once = if rows <= ROWS_FEW { own.len() } else { 1 };
+        let at_once = if rows <= ROWS_FEW_IN_SHORT { own.len() } else { 1 };
         for n in own.step_by(at_once) {
             let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
             let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(4 * n)));

@@ -15,7 +15,10 @@ use crate::cpu::kernel::{self, Ahead, Isa, PanelProduct, Start, Sweep, View, Vie
 
 /// Windows up to which this is the faster way; for more, the gates of sixteen units stay in the
 /// first-level cache from product to cell.
-pub(super) const ROWS_FEW: usize = 4;
+pub(super) const ROWS_FEW: usize = 8;
+
+/// The same of products in 16 and eight bits, which are shorter.
+pub(super) const ROWS_FEW_IN_SHORT: usize = 4;
 
 impl Sequence {
     /// gates = their projections + h · W_hhᵀ of all units that this thread computes, then their

@@ -19,7 +19,8 @@
 //!    A group's memory is its own.
 //! 2. Gradients of gates take the place of the gates.
 //! 3. A sum over windows and steps is formed by one task, from the rows of all groups in the order
-//!    of one sequence over all windows. Its rows are gathered a block of steps at a time.
+//!    of one sequence over all windows. It reads them where the groups have them. In bf16 it
+//!    gathers a block of steps first, to pack it.
 //! 4. Predictions of one window. These tasks and `forward` meet after every step, see
 //!    [`meeting`](super::meeting).
 //!

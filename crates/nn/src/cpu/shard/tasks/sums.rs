@@ -217,7 +217,7 @@ impl PanelSums {
         }
         for block in sequence.blocks().rev() {
             if by_bar {
-                self.add_by_bar(unwound, l, &block);
+                self.add_by_bar(isa, unwound, l, &block);
             }
             match unwound.of.pair_isa {
                 Some(pair_isa) => self.add_block_pairs(pair_isa, unwound, l, &block),
@@ -230,12 +230,12 @@ impl PanelSums {
     }
 
     /// Adds the gradients of gates at the steps of a block to the sums by bar.
-    fn add_by_bar(&mut self, unwound: Unwound<'_>, l: usize, block: &Range<usize>) {
+    fn add_by_bar(&mut self, isa: Isa, unwound: Unwound<'_>, l: usize, block: &Range<usize>) {
         let (bars_at, sums) = (place(unwound.windows.bars(), 1), self.by_bar.as_mut_slice());
         for t in block.clone().rev() {
             for group in unwound.groups {
-                let View(d_gates, from) = group.d_gates(l, t).panel(self.panels.start);
-                group.sequence.windows.add_step(t, self.panels.len(), d_gates, from, sums, bars_at);
+                let d_gates = group.d_gates(l, t).panel(self.panels.start);
+                group.sequence.windows.add_step(isa, t, self.panels.len(), d_gates, sums, bars_at);
             }
         }
     }
