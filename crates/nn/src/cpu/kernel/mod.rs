@@ -33,7 +33,7 @@ use std::ops::Range;
 
 pub(crate) use cell::{Prefetch, Step, Unwound, activate, cells, forward, forward_units, unwind};
 pub(crate) use megabatch_gpu_core::isa::Isa;
-pub(crate) use read_ahead::Ahead;
+pub(crate) use read_ahead::{Ahead, PanelRows};
 
 use megabatch_gpu_core::isa::InstructionSet;
 use pairs::{Operand, PairIsa};
@@ -71,6 +71,13 @@ impl Place {
 /// A panel-major matrix to read.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a>(pub(crate) &'a [f32], pub(crate) Place);
+
+impl View<'_> {
+    /// The same matrix from panel `panel` on.
+    pub(crate) fn panel(self, panel: usize) -> Self {
+        View(self.0, self.1.panel(panel))
+    }
+}
 
 /// A panel-major matrix to write.
 pub(crate) struct ViewMut<'a>(pub(crate) &'a mut [f32], pub(crate) Place);
@@ -169,15 +176,36 @@ struct ProductArguments {
     ahead: Ahead,
 }
 
-/// Arguments of the kernel `outer`: a [rows, columns], d [panels][rows][16] and c
-/// [panels][columns][16] at their strides. c overlaps none of the others.
+/// Arguments of the kernel `outer`: rows in some places, and c [panels][columns][16] at its stride,
+/// which overlaps none of them.
 #[derive(Clone, Copy)]
-struct Outer {
-    rows: usize,
+struct Outer<'a> {
     columns: usize,
     panels: usize,
+    rows: &'a [OuterRows],
+    c: *mut f32,
+    c_stride: usize,
+    /// Prefetches of the product.
+    ahead: &'a [PanelRows],
+}
+
+/// Rows of the kernel `outer` in one place: a [rows, columns] and d [panels][rows][16] at their
+/// strides.
+#[derive(Clone, Copy)]
+struct OuterRows {
+    rows: usize,
     a: *const f32,
     a_stride: usize,
+    d: *const f32,
+    d_stride: usize,
+}
+
+/// Arguments of the kernel `add`: c and d [panels][rows][16] at their strides, which do not
+/// overlap.
+#[derive(Clone, Copy)]
+struct AddedRows {
+    rows: usize,
+    panels: usize,
     d: *const f32,
     d_stride: usize,
     c: *mut f32,
@@ -209,9 +237,17 @@ macro_rules! entry_points {
         /// # Safety
         /// As [`outer`](super::product::outer).
         $(#[target_feature(enable = $features)])?
-        pub(super) unsafe fn outer(o: &super::Outer) {
+        pub(super) unsafe fn outer(o: &super::Outer<'_>) {
             // SAFETY: the caller keeps this function's contract, which is the kernel's.
             unsafe { super::product::outer::<$lanes>(o) }
+        }
+
+        /// # Safety
+        /// As [`add`](super::product::add).
+        $(#[target_feature(enable = $features)])?
+        pub(super) unsafe fn add(of: &super::AddedRows) {
+            // SAFETY: the caller keeps this function's contract, which is the kernel's.
+            unsafe { super::product::add::<$lanes>(of) }
         }
 
         /// # Safety
@@ -361,27 +397,77 @@ pub(crate) fn product_with(isa: Isa, of: PanelProduct<'_>, to: &mut ViewMut<'_>,
     dispatch!(isa, product, &arguments);
 }
 
+/// Rows of both factors of [`outer_of`] that lie in one place: `a` [rows, columns] and `d` [rows,
+/// panels · 16].
+#[derive(Clone, Copy)]
+pub(crate) struct FactorRows<'a> {
+    pub(crate) rows: usize,
+    pub(crate) a: View<'a>,
+    pub(crate) d: View<'a>,
+}
+
+impl FactorRows<'_> {
+    /// # Panics
+    /// If a slice is shorter than these sizes.
+    fn arguments(&self, columns: usize, panels: usize) -> OuterRows {
+        let FactorRows { rows, a, d } = *self;
+        a.1.check(a.0.len(), columns.div_ceil(PANEL), rows);
+        d.1.check(d.0.len(), panels, rows);
+        let (a_at, d_at) = (&a.0[a.1.start..], &d.0[d.1.start..]);
+        OuterRows { rows, a: a_at.as_ptr(), a_stride: a.1.stride, d: d_at.as_ptr(), d_stride: d.1.stride }
+    }
+}
+
 /// `sums` [panels][columns][16] += `a` [rows, columns]ᵀ · `d` [rows, panels · 16].
 ///
 /// # Panics
 /// If a slice is shorter than these sizes.
 pub(crate) fn outer(isa: Isa, rows: usize, columns: usize, panels: usize, a: View<'_>, d: View<'_>, sums: &mut [f32]) {
-    a.1.check(a.0.len(), columns.div_ceil(PANEL), rows);
-    d.1.check(d.0.len(), panels, rows);
+    add_outer(isa, columns, panels, &[FactorRows { rows, a, d }.arguments(columns, panels)], &[], sums);
+}
+
+/// [`outer`] of rows in several places, one place after the other: to the same bits as if they
+/// followed one another. It has the rows of `ahead` brought to the second-level cache meanwhile.
+///
+/// # Panics
+/// As `outer` does.
+pub(crate) fn outer_of(
+    isa: Isa,
+    columns: usize,
+    panels: usize,
+    rows: &[FactorRows<'_>],
+    ahead: &[PanelRows],
+    sums: &mut [f32],
+) {
+    let rows: Vec<_> = rows.iter().map(|rows| rows.arguments(columns, panels)).collect();
+    add_outer(isa, columns, panels, &rows, ahead, sums);
+}
+
+/// # Panics
+/// If `sums` is shorter than these sizes.
+fn add_outer(isa: Isa, columns: usize, panels: usize, rows: &[OuterRows], ahead: &[PanelRows], sums: &mut [f32]) {
     let c_place = Place { start: 0, stride: columns * PANEL };
     c_place.check(sums.len(), panels, columns);
-    let arguments = Outer {
-        rows,
-        columns,
-        panels,
-        a: a.0[a.1.start..].as_ptr(),
-        a_stride: a.1.stride,
-        d: d.0[d.1.start..].as_ptr(),
-        d_stride: d.1.stride,
-        c: sums.as_mut_ptr(),
-        c_stride: c_place.stride,
-    };
+    let arguments = Outer { columns, panels, rows, c: sums.as_mut_ptr(), c_stride: c_place.stride, ahead };
     dispatch!(isa, outer, &arguments);
+}
+
+/// Adds `rows` rows of `panels` panels of `terms` to those of `sums`.
+///
+/// # Panics
+/// If a slice is shorter than these sizes.
+pub(crate) fn add_rows(isa: Isa, rows: usize, panels: usize, terms: View<'_>, sums: &mut ViewMut<'_>) {
+    terms.1.check(terms.0.len(), panels, rows);
+    sums.1.check(sums.0.len(), panels, rows);
+    let arguments = AddedRows {
+        rows,
+        panels,
+        d: terms.0[terms.1.start..].as_ptr(),
+        d_stride: terms.1.stride,
+        c: sums.0[sums.1.start..].as_mut_ptr(),
+        c_stride: sums.1.stride,
+    };
+    dispatch!(isa, add, &arguments);
 }
 
 /// Instruction sets of products outside of the LSTMs' layers.

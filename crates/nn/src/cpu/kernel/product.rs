@@ -4,6 +4,7 @@
 //! product:  for panel p of c, row r:    c[p][r] = start + Σ_k a[r, k] · b[p][k]
 //! outer:    for panel p of c, column j: c[p][j] = c[p][j] + Σ_r a[r, j] · d[p][r]
 //!           sixteen columns at once
+//! add:      for panel p, row r:         c[p][r] = c[p][r] + d[p][r]
 //! ```
 //!
 //! Departures from these loops, all to keep the multipliers busy:
@@ -13,7 +14,7 @@
 //! 2. Rows are split evenly into tiles: 32 are 6, 6, 5, 5, 5, 5 and not 6, 6, 6, 6, 6, 2, whose
 //!    last would wait for its sums.
 //! 3. `outer` takes rows in blocks, of which two panels of d and one of a stay in the first-level
-//!    cache, and four rows of a block at a time.
+//!    cache, and four rows of a block at a time. Rows may lie in several places.
 //! 4. `product` takes the depth in blocks, between which the sums rest in c: a block of 32 rows and
 //!    of a panel of b stay in the first-level cache of 32 KiB.
 //! 5. `product` asks on its way for what the caller will want next, see [`ahead`](super::ahead).
@@ -22,9 +23,9 @@
 
 #![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
 
-use super::lanes::Words;
+use super::lanes::{Lanes, Words};
 use super::read_ahead::Turns;
-use super::{Outer, PANEL, ProductArguments, Sweep};
+use super::{AddedRows, Outer, OuterRows, PANEL, ProductArguments, Sweep};
 
 /// Largest depth of a block: (32 rows + 16 columns) · 168 · 4 bytes are 31.5 KiB.
 const DEPTH_MAX: usize = 168;
@@ -36,6 +37,8 @@ const ROWS_MANY: usize = 5;
 const ROWS_MAX: usize = 128;
 /// Rows of it at a time.
 const UNROLLED: usize = 4;
+/// Most columns of a tile of two panels of it.
+const COLUMNS_MAX: usize = 8;
 
 /// The even split of `total` into parts of at most `max`: the start and length of each.
 #[inline(always)]
@@ -222,49 +225,73 @@ unsafe fn multiply_add<V: Words, const R: usize, const P: usize, const A: usize>
 /// The pointers of `o` reach all that its sizes say, see [`Outer`]; the CPU has the
 /// instruction set of V.
 #[inline(always)]
-pub(super) unsafe fn outer<V: Words>(o: &Outer) {
-    for (row, rows) in parts(o.rows, ROWS_MAX) {
-        // SAFETY: rows row..row + rows lie inside the product.
+pub(super) unsafe fn outer<V: Words>(o: &Outer<'_>) {
+    let tiles = o.panels.div_ceil(V::PANELS_OF_MANY) * o.columns.div_ceil(COLUMNS_MAX);
+    let mut ahead = Turns::over(o.ahead, tiles * o.rows.len());
+    // Parts of the first place that are done: one of more rows than a block is cut evenly.
+    let (mut left, mut done) = (o.rows, 0);
+    while let Some(first) = left.first() {
+        let cuts = first.rows.div_ceil(ROWS_MAX).max(1);
+        let (start, end) = (first.rows * done / cuts, first.rows * (done + 1) / cuts);
+        let places = if cuts > 1 { 1 } else { places_of_block(left) };
+        // SAFETY: the rows are some of the product's.
         unsafe {
-            block_outer::<V>(&Outer { rows, a: o.a.add(row * PANEL), d: o.d.add(row * PANEL), ..*o });
+            let (a, d) = (first.a.add(start * PANEL), first.d.add(start * PANEL));
+            let part = [OuterRows { rows: end - start, a, d, ..*first }];
+            let rows = if cuts > 1 { &part } else { &left[..places] };
+            block_outer::<V>(&Outer { rows, ..*o }, &mut ahead);
+        }
+        done += 1;
+        if done == cuts {
+            (left, done) = (&left[places..], 0);
         }
     }
+}
+
+/// Number of the first places of `rows` that make a block: one at least.
+fn places_of_block(rows: &[OuterRows]) -> usize {
+    let mut total = 0;
+    let fits = |of: &&OuterRows| {
+        total += of.rows;
+        total <= ROWS_MAX
+    };
+    rows.iter().take_while(fits).count().max(1)
 }
 
 /// One block of the rows: panel after panel of d, which stays in the first-level cache while all
 /// columns take it.
 #[inline(always)]
-unsafe fn block_outer<V: Words>(o: &Outer) {
+unsafe fn block_outer<V: Words>(o: &Outer<'_>, ahead: &mut Turns<'_>) {
     let mut panel = 0;
     while panel < o.panels {
         let two = V::PANELS_OF_MANY == 2 && o.panels - panel >= 2;
-        let max = if two { 8 } else { V::ROWS_ONE_PANEL };
+        let max = if two { COLUMNS_MAX } else { V::ROWS_ONE_PANEL };
         for column in (0..o.columns).step_by(PANEL) {
             for (first, columns) in parts(PANEL.min(o.columns - column), max) {
                 let column = column + first;
                 // SAFETY: the columns lie in one panel of a and, with `panel`, inside the product.
                 unsafe {
                     match (two, columns) {
-                        (true, 1) => outer_tile::<V, 1, 2>(o, column, panel),
-                        (true, 2) => outer_tile::<V, 2, 2>(o, column, panel),
-                        (true, 3) => outer_tile::<V, 3, 2>(o, column, panel),
-                        (true, 4) => outer_tile::<V, 4, 2>(o, column, panel),
-                        (true, 5) => outer_tile::<V, 5, 2>(o, column, panel),
-                        (true, 6) => outer_tile::<V, 6, 2>(o, column, panel),
-                        (true, 7) => outer_tile::<V, 7, 2>(o, column, panel),
-                        (true, _) => outer_tile::<V, 8, 2>(o, column, panel),
-                        (false, 1) => outer_tile::<V, 1, 1>(o, column, panel),
-                        (false, 2) => outer_tile::<V, 2, 1>(o, column, panel),
-                        (false, 3) => outer_tile::<V, 3, 1>(o, column, panel),
-                        (false, 4) => outer_tile::<V, 4, 1>(o, column, panel),
-                        (false, 5) => outer_tile::<V, 5, 1>(o, column, panel),
-                        (false, 6) => outer_tile::<V, 6, 1>(o, column, panel),
-                        (false, 7) => outer_tile::<V, 7, 1>(o, column, panel),
-                        (false, 8) => outer_tile::<V, 8, 1>(o, column, panel),
-                        (false, 9) => outer_tile::<V, 9, 1>(o, column, panel),
-                        (false, 10) => outer_tile::<V, 10, 1>(o, column, panel),
-                        (false, 11) => outer_tile::<V, 11, 1>(o, column, panel),
-                        (false, _) => outer_tile::<V, 12, 1>(o, column, panel),
+                        (true, 1) => outer_tile::<V, 1, 2>(o, column, panel, ahead),
+                        (true, 2) => outer_tile::<V, 2, 2>(o, column, panel, ahead),
+                        (true, 3) => outer_tile::<V, 3, 2>(o, column, panel, ahead),
+                        (true, 4) => outer_tile::<V, 4, 2>(o, column, panel, ahead),
+                        (true, 5) => outer_tile::<V, 5, 2>(o, column, panel, ahead),
+                        (true, 6) => outer_tile::<V, 6, 2>(o, column, panel, ahead),
+                        (true, 7) => outer_tile::<V, 7, 2>(o, column, panel, ahead),
+                        (true, _) => outer_tile::<V, 8, 2>(o, column, panel, ahead),
+                        (false, 1) => outer_tile::<V, 1, 1>(o, column, panel, ahead),
+                        (false, 2) => outer_tile::<V, 2, 1>(o, column, panel, ahead),
+                        (false, 3) => outer_tile::<V, 3, 1>(o, column, panel, ahead),
+                        (false, 4) => outer_tile::<V, 4, 1>(o, column, panel, ahead),
+                        (false, 5) => outer_tile::<V, 5, 1>(o, column, panel, ahead),
+                        (false, 6) => outer_tile::<V, 6, 1>(o, column, panel, ahead),
+                        (false, 7) => outer_tile::<V, 7, 1>(o, column, panel, ahead),
+                        (false, 8) => outer_tile::<V, 8, 1>(o, column, panel, ahead),
+                        (false, 9) => outer_tile::<V, 9, 1>(o, column, panel, ahead),
+                        (false, 10) => outer_tile::<V, 10, 1>(o, column, panel, ahead),
+                        (false, 11) => outer_tile::<V, 11, 1>(o, column, panel, ahead),
+                        (false, _) => outer_tile::<V, 12, 1>(o, column, panel, ahead),
                     }
                 }
             }
@@ -275,7 +302,12 @@ unsafe fn block_outer<V: Words>(o: &Outer) {
 
 /// J columns of a, all in one of its panels, times P panels of d.
 #[inline(always)]
-unsafe fn outer_tile<V: Words, const J: usize, const P: usize>(o: &Outer, column: usize, panel: usize) {
+unsafe fn outer_tile<V: Words, const J: usize, const P: usize>(
+    o: &Outer<'_>,
+    column: usize,
+    panel: usize,
+    ahead: &mut Turns<'_>,
+) {
     // SAFETY: columns and panels lie inside the product, whose pointers reach them by its contract.
     unsafe {
         let c = o.c.add(panel * o.c_stride + column * PANEL);
@@ -285,25 +317,47 @@ unsafe fn outer_tile<V: Words, const J: usize, const P: usize>(o: &Outer, column
                 sums[j][q] = V::load(c.add(q * o.c_stride + j * PANEL));
             }
         }
-        let mut a = o.a.add(column / PANEL * o.a_stride + column % PANEL);
-        let mut d = o.d.add(panel * o.d_stride);
-        let mut left = o.rows;
-        while left >= UNROLLED {
-            for r in 0..UNROLLED {
-                let (a, d) = (a.wrapping_add(r * PANEL), d.wrapping_add(r * PANEL));
-                multiply_add::<V, J, P, 1>(&mut sums, a, d, o.d_stride);
+        for of in o.rows {
+            ahead.take::<V>(1);
+            let mut a = of.a.add(column / PANEL * of.a_stride + column % PANEL);
+            let mut d = of.d.add(panel * of.d_stride);
+            let mut left = of.rows;
+            while left >= UNROLLED {
+                for r in 0..UNROLLED {
+                    let (a, d) = (a.wrapping_add(r * PANEL), d.wrapping_add(r * PANEL));
+                    multiply_add::<V, J, P, 1>(&mut sums, a, d, of.d_stride);
+                }
+                a = a.wrapping_add(UNROLLED * PANEL);
+                d = d.wrapping_add(UNROLLED * PANEL);
+                left -= UNROLLED;
             }
-            a = a.wrapping_add(UNROLLED * PANEL);
-            d = d.wrapping_add(UNROLLED * PANEL);
-            left -= UNROLLED;
-        }
-        for r in 0..left {
-            multiply_add::<V, J, P, 1>(&mut sums, a.wrapping_add(r * PANEL), d.wrapping_add(r * PANEL), o.d_stride);
+            for r in 0..left {
+                multiply_add::<V, J, P, 1>(
+                    &mut sums,
+                    a.wrapping_add(r * PANEL),
+                    d.wrapping_add(r * PANEL),
+                    of.d_stride,
+                );
+            }
         }
         for j in 0..J {
             for q in 0..P {
                 sums[j][q].store(c.add(q * o.c_stride + j * PANEL));
             }
+        }
+    }
+}
+
+/// # Safety
+/// The pointers of `of` reach all that its sizes say, see [`AddedRows`]; the CPU has the
+/// instruction set of V.
+#[inline(always)]
+pub(super) unsafe fn add<V: Lanes>(of: &AddedRows) {
+    for (panel, row) in (0..of.panels).flat_map(|panel| (0..of.rows).map(move |row| (panel, row))) {
+        // SAFETY: the row lies inside both matrices.
+        unsafe {
+            let sum = of.c.add(panel * of.c_stride + row * PANEL);
+            V::load(sum).add(V::load(of.d.add(panel * of.d_stride + row * PANEL))).store(sum);
         }
     }
 }

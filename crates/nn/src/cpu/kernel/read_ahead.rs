@@ -5,7 +5,7 @@
 //! cache, 16 of them) that asking for many at once takes as long as fetching them.
 
 use super::lanes::Words;
-use super::{PANEL, Place};
+use super::{PANEL, Place, View};
 
 /// Rows of up to three matrices, in the order in which they are asked for. Nothing is read: they
 /// may lie anywhere.
@@ -17,7 +17,7 @@ pub(crate) struct Ahead {
 
 /// The first rows of each of some panels.
 #[derive(Clone, Copy)]
-struct PanelRows {
+pub(crate) struct PanelRows {
     from: *const f32,
     stride: usize,
     panels: usize,
@@ -30,25 +30,24 @@ impl Default for PanelRows {
     }
 }
 
+impl PanelRows {
+    /// The first `rows` rows of `panels` panels of a matrix.
+    pub(crate) fn new(View(values, place): View<'_>, panels: usize, rows: usize) -> Self {
+        PanelRows { from: values.as_ptr().wrapping_add(place.start), stride: place.stride, panels, rows }
+    }
+}
+
 impl Ahead {
     /// Besides, the first `rows` rows of `panels` panels at `place` in `values`.
     pub(crate) fn and(mut self, values: &[f32], place: Place, panels: usize, rows: usize) -> Self {
-        let from = values.as_ptr().wrapping_add(place.start);
-        self.matrices[self.used] = PanelRows { from, stride: place.stride, panels, rows };
+        self.matrices[self.used] = PanelRows::new(View(values, place), panels, rows);
         self.used += 1;
         self
     }
 
-    fn rows(&self) -> usize {
-        self.matrices.iter().map(|matrix| matrix.panels * matrix.rows).sum()
-    }
-
     /// The rows as a product asks for them that has `turns` opportunities.
     pub(super) fn in_turns(&self, turns: usize) -> Turns<'_> {
-        let mut rows =
-            Turns { matrices: &self.matrices, panel: 0, row: 0, in_turn: self.rows().div_ceil(turns.max(1)) };
-        rows.skip_done();
-        rows
+        Turns::over(&self.matrices, turns)
     }
 }
 
@@ -60,6 +59,16 @@ pub(super) struct Turns<'a> {
     panel: usize,
     row: usize,
     in_turn: usize,
+}
+
+impl<'a> Turns<'a> {
+    /// The rows of `matrices` as a product asks for them that has `turns` opportunities.
+    pub(super) fn over(matrices: &'a [PanelRows], turns: usize) -> Self {
+        let rows: usize = matrices.iter().map(|matrix| matrix.panels * matrix.rows).sum();
+        let mut all = Turns { matrices, panel: 0, row: 0, in_turn: rows.div_ceil(turns.max(1)) };
+        all.skip_done();
+        all
+    }
 }
 
 impl Turns<'_> {

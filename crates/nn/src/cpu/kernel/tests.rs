@@ -127,6 +127,58 @@ proptest! {
             }
         }
     }
+
+    #[test]
+    fn outer_products_of_rows_in_places_are_those_of_rows_in_one_to_the_bit(
+        lens in prop::collection::vec(prop_oneof![4 => 0usize..9, 1 => 120usize..300], 0..50), columns in 1usize..40, panels in 0usize..5,
+    ) {
+        let rows: usize = lens.iter().sum();
+        let place = Place { start: 0, stride: rows * PANEL };
+        let (a, d) = (numbers("a", columns.div_ceil(PANEL) * rows * PANEL), numbers("d", panels * rows * PANEL));
+        let before = numbers("c", panels * columns * PANEL);
+        // Some of the rows, with others between their panels.
+        let apart = |values: &[f32], panels: usize, first: usize, len: usize| {
+            let at = Place { start: PANEL, stride: (len + 3) * PANEL };
+            let mut own = vec![f32::NAN; at.start + panels * at.stride];
+            for panel in 0..panels {
+                let from = &values[place.panel(panel).row(first).start..][..len * PANEL];
+                own[at.panel(panel).start..][..len * PANEL].copy_from_slice(from);
+            }
+            (own, at)
+        };
+        let mut first = 0;
+        let places: Vec<_> = lens.iter().map(|&len| {
+            let both = (len, apart(&a, columns.div_ceil(PANEL), first, len), apart(&d, panels, first, len));
+            first += len;
+            both
+        }).collect();
+        let factors: Vec<_> = places.iter().map(|(rows, (a, a_at), (d, d_at))| {
+            FactorRows { rows: *rows, a: View(a, *a_at), d: View(d, *d_at) }
+        }).collect();
+        let ahead: Vec<_> = factors.iter().map(|of| PanelRows::new(of.d, panels, of.rows)).collect();
+        for isa in Isa::all() {
+            let (mut expected, mut found) = (before.clone(), before.clone());
+            outer(isa, rows, columns, panels, View(&a, place), View(&d, place), &mut expected);
+            outer_of(isa, columns, panels, &factors, &ahead, &mut found);
+            prop_assert_eq!(&found, &expected, "{:?}", isa);
+        }
+    }
+}
+
+#[test]
+fn rows_are_added_to_those_of_a_place() {
+    let (from, to) = (Place { start: PANEL, stride: 4 * PANEL }, Place { start: 0, stride: 5 * PANEL });
+    let (terms, before) = (numbers("terms", 12 * PANEL), numbers("sums", 15 * PANEL));
+    for (isa, rows) in Isa::all().into_iter().flat_map(|isa| [0, 1, 3].map(|rows| (isa, rows))) {
+        let mut sums = before.clone();
+        add_rows(isa, rows, 2, View(&terms, from), &mut ViewMut(&mut sums, to.row(1)));
+        for (at, (sum, before)) in sums.iter().zip(&before).enumerate() {
+            let (panel, row) = (at / (5 * PANEL), at / PANEL % 5);
+            let is_in = panel < 2 && (1..1 + rows).contains(&row);
+            let term = if is_in { terms[from.panel(panel).row(row - 1).start + at % PANEL] } else { 0.0 };
+            assert_eq!(*sum, before + term, "{isa:?}: number {at}, {rows} rows");
+        }
+    }
 }
 
 #[test]
@@ -170,14 +222,14 @@ fn steps_of_all_units_are_those_of_each_to_the_bit() {
 }
 
 #[test]
-fn gradients_of_gates_are_added_up_to_the_bit_while_they_are_formed() {
+fn gradients_of_gates_are_added_up_or_take_their_place_to_the_bit() {
     for (isa, rows) in Isa::all().into_iter().flat_map(|isa| [0, 1, 5, 32].map(|rows| (isa, rows))) {
         let place = |rows: usize| Place { start: PANEL, stride: (rows + 1) * PANEL };
         let panels = |name: &str, panels: usize, rows: usize| numbers(name, (panels * (rows + 1) + 1) * PANEL);
         let (gates, cell, d_hidden) = (panels("gates", 4, rows), panels("cell", 1, 2 * rows), panels("d", 1, rows));
         let unwound = |sums: Option<&mut [f32]>| {
             let step = Step {
-                gates: View(&gates, place(rows)),
+                gates: Some(View(&gates, place(rows))),
                 cell: View(&cell, place(2 * rows)),
                 d_hidden: View(&d_hidden, place(rows)),
                 hidden: sums.is_some().then_some(View(&d_hidden, place(rows))),
@@ -191,15 +243,31 @@ fn gradients_of_gates_are_added_up_to_the_bit_while_they_are_formed() {
             unwind(isa, rows, step, to);
             (d_cell, d_gates)
         };
+        let step = Step {
+            gates: None,
+            cell: View(&cell, place(2 * rows)),
+            d_hidden: View(&d_hidden, place(rows)),
+            hidden: None,
+        };
+        let (mut d_cell_of_place, mut in_place) = (panels("d_cell", 1, rows), gates.clone());
+        let to = Unwound {
+            d_cell: ViewMut(&mut d_cell_of_place, place(rows)),
+            d_gates: ViewMut(&mut in_place, place(rows)),
+            sums: None,
+        };
+        unwind(isa, rows, step, to);
         let before = panels("sums", 4, rows);
         let mut sums = before.clone();
         let (d_cell, d_gates) = unwound(None);
+        assert_eq!(d_cell_of_place, d_cell, "{isa:?}: {rows} rows in place");
         assert_eq!(unwound(Some(&mut sums)), (d_cell, d_gates.clone()), "{isa:?}: {rows} rows");
         for at in 0..sums.len() {
             // One row lies between the panels, and one panel's before the first.
             let is_row = at >= PANEL && (at / PANEL - 1) % (rows + 1) < rows;
             let expected = if is_row { before[at] + d_gates[at] } else { before[at] };
             assert_eq!(sums[at], expected, "{isa:?}: number {at} of the sums of {rows} rows");
+            let expected = if is_row { d_gates[at] } else { gates[at] };
+            assert_eq!(in_place[at], expected, "{isa:?}: number {at} of {rows} rows in place");
         }
     }
 }

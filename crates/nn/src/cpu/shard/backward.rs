@@ -16,9 +16,10 @@
 use std::ops::Range;
 
 use megabatch_amp::Precision;
+use megabatch_gpu_core::Buffer;
 
 use super::gradients::SharedGradients;
-use super::memory::{ShardScratch, place};
+use super::memory::{Segment, ShardScratch, place};
 use super::norm::norm_len;
 use super::sequence::{Role, Sequence, input};
 use super::weights::{LayerWeights, unpack_add};
@@ -54,19 +55,18 @@ impl Sequence {
                     self.denormalise_block(l, weights.norm.as_slice(), block.clone(), scratch);
                 }
                 for t in block.clone().rev() {
-                    self.unwind_step(isa, l, weights, t, t - block.start, scratch);
+                    self.unwind_step(isa, l, weights, t, scratch);
                 }
                 self.clock.stop_layer(start, l, Work::Backward);
                 let start = self.clock.start();
-                match self.role {
-                    Role::Whole => self.add_block(isa, l, block.clone(), scratch),
-                    Role::Group => self.keep_d_gates(l, &block, scratch),
+                if self.role == Role::Whole {
+                    self.add_block(isa, l, block.clone(), scratch);
                 }
                 self.clock.stop_layer(start, l, Work::WeightGradients);
                 let start = self.clock.start();
                 if l > 0 {
                     if self.of.pair_isa.is_none() {
-                        self.go_below(isa, weights, block.clone(), scratch);
+                        self.go_below(isa, l, weights, block.clone(), scratch);
                     }
                     self.round_d_between(block.clone(), scratch);
                 }
@@ -131,9 +131,26 @@ impl Sequence {
         l + 1 < self.layers.len() || self.of.sizes.read == Read::EveryStep
     }
 
-    pub(super) fn d_gates_at(&self, t_in_block: usize) -> Place {
+    /// Place of the gradients of gates in [`ShardScratch::d_gates`] from step `t` of its block on.
+    pub(super) fn d_gates_at(&self, t: usize) -> Place {
         let windows = self.windows.len();
-        place(BLOCK_STEPS * windows, windows).row(t_in_block * windows)
+        place(BLOCK_STEPS * windows, windows).row(t % BLOCK_STEPS * windows)
+    }
+
+    /// The gradients of the gates of layer `l` from step `t` of its block on: those of a group take
+    /// the place of the gates, for the sums over all windows that are formed when every group has
+    /// come to its first step.
+    pub(super) fn d_gates<'a>(
+        &'a self,
+        l: usize,
+        t: usize,
+        segment: &'a Segment,
+        d_gates: &'a Buffer<f32>,
+    ) -> View<'a> {
+        match self.role {
+            Role::Whole => View(d_gates.as_slice(), self.d_gates_at(t)),
+            Role::Group => self.gates_at(t).view(&self.layers[l].gates, &segment.gates),
+        }
     }
 
     pub(super) fn d_between_at(&self, t: usize) -> Place {
@@ -161,66 +178,61 @@ impl Sequence {
 
     /// The cell backwards at step `t`, its gradients by bar where windows overlap, and the gradient
     /// of the state before it.
-    fn unwind_step(
-        &self,
-        isa: Isa,
-        l: usize,
-        weights: &LayerWeights,
-        t: usize,
-        t_in_block: usize,
-        scratch: &mut ShardScratch,
-    ) {
-        let (rows, layer) = (self.windows.len(), &self.layers[l]);
-        let (state_at, d_gates_at) = (self.d_state_at(), self.d_gates_at(t_in_block));
+    fn unwind_step(&mut self, isa: Isa, l: usize, weights: &LayerWeights, t: usize, scratch: &mut ShardScratch) {
+        let (rows, state_at, d_gates_at) = (self.windows.len(), self.d_state_at(), self.d_gates_at(t));
         // What is rounded here is added up after that.
         let sums_unrounded = self.precision == Precision::Fp32 || self.of.pair_isa.is_some();
         let sums_at = self.by_bar_in_step(l, t).filter(|_| sums_unrounded);
         if self.receives_at_every_step(l) {
             self.add_from_above(t, scratch);
         }
+        let (gates_at, cell_at, states_at) = (self.gates_at(t), self.cell_at(t), self.states_at(t));
+        let (role, layer) = (self.role, &mut self.layers[l]);
         for n in 0..self.of.units() {
+            let at = gates_at.panel(4 * n);
+            let (gates, d_gates) = match role {
+                Role::Whole => (
+                    Some(at.view(&layer.gates, &scratch.segment.gates)),
+                    ViewMut(scratch.d_gates.as_mut_slice(), d_gates_at.panel(4 * n)),
+                ),
+                Role::Group => (None, at.view_mut(&mut layer.gates, &mut scratch.segment.gates)),
+            };
             let step = Step {
-                gates: self.gates_at(t).panel(4 * n).view(&layer.gates, &scratch.segment.gates),
-                cell: self.cell_at(t).panel(n).view(&layer.cell, &scratch.segment.cell),
+                gates,
+                cell: cell_at.panel(n).view(&layer.cell, &scratch.segment.cell),
                 d_hidden: View(scratch.d_hidden.as_slice(), state_at.panel(n)),
-                hidden: self.of.pair_isa.map(|_| View(layer.hidden.as_slice(), self.states_at(t).panel(n))),
+                hidden: self.of.pair_isa.map(|_| View(layer.hidden.as_slice(), states_at.panel(n))),
             };
             let sums = sums_at.map(|at| ViewMut(scratch.by_bar.as_mut_slice(), at.panel(4 * n)));
             let d_cell = ViewMut(scratch.d_cell.as_mut_slice(), state_at.panel(n));
-            let d_gates = ViewMut(scratch.d_gates.as_mut_slice(), d_gates_at.panel(4 * n));
             kernel::unwind(isa, rows, step, Unwound { d_cell, d_gates, sums });
         }
-        self.round_d_gates(d_gates_at, scratch);
-        let d_gates = scratch.d_gates.as_slice();
+        self.round_d_gates(l, t, scratch);
         if self.is_by_bar(l) && sums_at.is_none() && self.role == Role::Whole {
-            self.windows.add_step(
-                t,
-                self.of.gates(),
-                d_gates,
-                d_gates_at,
-                scratch.by_bar.as_mut_slice(),
-                self.by_bar_at(),
-            );
+            let d_gates = View(scratch.d_gates.as_slice(), d_gates_at);
+            let (sums, to) = (scratch.by_bar.as_mut_slice(), self.by_bar_at());
+            self.windows.add_step(isa, t, self.of.gates(), d_gates, sums, to);
         }
         if let Some(pair_isa) = self.of.pair_isa {
-            self.gates_backward_pairs(pair_isa, l, weights, t, d_gates_at, scratch);
+            self.gates_backward_pairs(pair_isa, l, weights, t, scratch);
         } else if t > 0 {
+            let ShardScratch { segment, d_gates, d_hidden, .. } = scratch;
+            let layer = &self.layers[l];
             let product = PanelProduct {
                 rows,
                 depth: self.of.gates() * PANEL,
                 panels: self.of.units(),
                 start: Start::Zero,
-                a: View(scratch.d_gates.as_slice(), d_gates_at),
+                a: self.d_gates(l, t, segment, d_gates),
                 b: weights.recurrent_turned.as_slice(),
             };
-            let View(gates, gates_at) = self.gates_at(t - 1).view(&layer.gates, &scratch.segment.gates);
-            let View(cell, cell_at) = self.cell_at(t - 1).view(&layer.cell, &scratch.segment.cell);
+            let View(gates, gates_at) = self.gates_at(t - 1).view(&layer.gates, &segment.gates);
+            let View(cell, cell_at) = self.cell_at(t - 1).view(&layer.cell, &segment.cell);
             let ahead = Ahead::default()
                 .and(gates, gates_at, self.of.gates(), rows)
                 .and(cell, cell_at, self.of.units(), rows)
                 .and(layer.hidden.as_slice(), self.states_at(t - 1), self.of.units(), rows);
-            let mut d_hidden = ViewMut(scratch.d_hidden.as_mut_slice(), state_at);
-            kernel::product_with(isa, product, &mut d_hidden, Sweep::Up, ahead);
+            kernel::product_with(isa, product, &mut ViewMut(d_hidden.as_mut_slice(), state_at), Sweep::Up, ahead);
             self.round_d_hidden(scratch);
         }
     }
@@ -258,30 +270,19 @@ impl Sequence {
         }
     }
 
-    /// Puts a block's gradients of gates in the place of the gates, for the sums over all windows
-    /// that are formed when every group has come to its first step.
-    fn keep_d_gates(&mut self, l: usize, block: &Range<usize>, scratch: &mut ShardScratch) {
-        let (len, from) = (block.len() * self.windows.len() * PANEL, self.d_gates_at(0));
-        let to = self.gates_at(block.start);
-        let ViewMut(gates, to) = to.view_mut(&mut self.layers[l].gates, &mut scratch.segment.gates);
-        for panel in 0..self.of.gates() {
-            gates[to.panel(panel).start..][..len]
-                .copy_from_slice(&scratch.d_gates.as_slice()[from.panel(panel).start..][..len]);
-        }
-    }
-
     /// d_between = dgates · W_ih: the gradients of a block of the inputs of a layer above the
     /// first.
-    fn go_below(&self, isa: Isa, weights: &LayerWeights, block: Range<usize>, scratch: &mut ShardScratch) {
+    fn go_below(&self, isa: Isa, l: usize, weights: &LayerWeights, block: Range<usize>, scratch: &mut ShardScratch) {
+        let ShardScratch { segment, d_gates, d_between, .. } = scratch;
         let product = PanelProduct {
             rows: block.len() * self.windows.len(),
             depth: self.of.gates() * PANEL,
             panels: self.of.units(),
             start: Start::Zero,
-            a: View(scratch.d_gates.as_slice(), self.d_gates_at(0)),
+            a: self.d_gates(l, block.start, segment, d_gates),
             b: weights.input_turned.as_slice(),
         };
-        let mut to = ViewMut(scratch.d_between.as_mut_slice(), self.d_between_at(block.start));
+        let mut to = ViewMut(d_between.as_mut_slice(), self.d_between_at(block.start));
         kernel::product(isa, product, &mut to);
     }
 

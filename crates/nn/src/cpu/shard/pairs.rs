@@ -31,7 +31,8 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::memory::{LayerMemory, ShardScratch, place, room};
 use super::sequence::{Sequence, input};
-use super::single::ROWS_FEW;
+use super::single::ROWS_FEW_IN_SHORT;
+use super::tasks::Projections;
 use super::weights::{LayerWeights, gate_rows};
 use super::{BLOCK_STEPS, Dimensions};
 use crate::cpu::kernel::pairs::{self, PAIRED_PANEL, PairIsa, padded_words};
@@ -173,10 +174,11 @@ impl Sequence {
         l: usize,
         weights: &LayerWeights,
         t: usize,
+        projections: &[&Projections],
         ShardScratch { segment, by_bar, pairs: PairScratch { rows: states_as_rows, .. }, .. }: &mut ShardScratch,
     ) {
         let (rows, hidden, units) = (self.windows.len(), self.of.sizes.hidden, self.of.units());
-        let projected = self.by_bar_in_step(l, t);
+        let projected = self.projected(l, t, by_bar, projections);
         let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
         let (before, after) = (self.states_at(t), self.states_at(t + 1));
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
@@ -186,14 +188,14 @@ impl Sequence {
         let h = View(states_as_rows.as_slice(), h_at);
         // The gates of sixteen units stay in the first-level cache from product to cell, unless one
         // product of all is faster.
-        let few = rows <= ROWS_FEW;
+        let few = rows <= ROWS_FEW_IN_SHORT;
         let at_once = if few || pair_isa.multiplies_whole_steps() { units } else { 1 };
         let weight_len = 4 * padded_words(hidden) * PANEL;
         for (first, weight) in
             (0..units).step_by(at_once).zip(weights.recurrent.as_slice().chunks_exact(at_once * weight_len))
         {
             let mut of_units = gates_at.panel(4 * first).view_mut(gates, &mut segment.gates);
-            let start = projected.map_or(Start::Result, |at| Start::Rows(View(by_bar.as_slice(), at.panel(4 * first))));
+            let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(4 * first)));
             let product = PanelProduct { rows, depth: hidden, panels: 4 * at_once, start, a: h, b: weight };
             pairs::product(pair_isa, product, &mut of_units, Sweep::of_step(t));
             if few {
@@ -248,15 +250,16 @@ impl Sequence {
         l: usize,
         weights: &LayerWeights,
         t: usize,
-        d_gates_at: Place,
         scratch: &mut ShardScratch,
     ) {
-        let ShardScratch { d_gates, d_hidden, d_between, pairs: PairScratch { rows: d_gate_rows, .. }, .. } = scratch;
+        let ShardScratch {
+            segment, d_gates, d_hidden, d_between, pairs: PairScratch { rows: d_gate_rows, .. }, ..
+        } = scratch;
         let (rows, depth) = (self.windows.len(), self.of.gates() * PANEL);
         let panels = self.of.units();
         let at = rows_at(rows);
         let mut d_rows = ViewMut(d_gate_rows.as_mut_slice(), at);
-        pairs::rows(pair_isa, rows, depth, View(d_gates.as_slice(), d_gates_at), &mut d_rows);
+        pairs::rows(pair_isa, rows, depth, self.d_gates(l, t, segment, d_gates), &mut d_rows);
         let d_rows = View(d_gate_rows.as_slice(), at);
         let multiply = |weight: &Buffer<f32>, to: &mut ViewMut<'_>| {
             let (start, b) = (Start::Zero, weight.as_slice());

@@ -13,7 +13,8 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::memory::{LayerMemory, ShardScratch};
 use super::sequence::Sequence;
-use super::single::ROWS_FEW;
+use super::single::ROWS_FEW_IN_SHORT;
+use super::tasks::Projections;
 use super::weights::{LayerWeights, gate_rows};
 use super::{BLOCK_STEPS, Dimensions};
 use crate::cpu::kernel::quantized::{self as bytes, ByteIsa, ByteProduct, ByteRows, ByteWeights, PANELS};
@@ -172,9 +173,10 @@ impl Sequence {
         l: usize,
         QuantizedLayer { recurrent, .. }: &QuantizedLayer,
         t: usize,
+        projections: &[&Projections],
         ShardScratch { segment, by_bar, activations, .. }: &mut ShardScratch,
     ) {
-        let projected = self.by_bar_in_step(l, t);
+        let projected = self.projected(l, t, by_bar, projections);
         let (rows, hidden, own) = (self.windows.len(), self.of.sizes.hidden, self.own_units());
         let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
         let (before, after) = (self.states_at(t), self.states_at(t + 1));
@@ -183,10 +185,10 @@ impl Sequence {
         let h = activations.take(rows, hidden, View(states.as_slice(), before));
         // A few rows' chains of operations hide behind those of other units, many rows' gates stay
         // in the cache.
-        let at_once = if rows <= ROWS_FEW { own.len() } else { 1 };
+        let at_once = if rows <= ROWS_FEW_IN_SHORT { own.len() } else { 1 };
         for n in own.step_by(at_once) {
             let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
-            let start = projected.map_or(Start::Result, |at| Start::Rows(View(by_bar.as_slice(), at.panel(4 * n))));
+            let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(4 * n)));
             let (panels, weights) = (PANELS * at_once, recurrent.from(4 * n));
             let product = ByteProduct { depth: hidden, panels, start, x: h, weights };
             bytes::product(byte_isa, product, &mut gates, Sweep::of_step(t));

@@ -16,8 +16,8 @@ use std::ops::Range;
 use megabatch_amp::{Precision, round_to};
 
 use super::memory::ShardScratch;
-use super::sequence::Sequence;
-use crate::cpu::kernel::{PANEL, Place};
+use super::sequence::{Role, Sequence};
+use crate::cpu::kernel::{PANEL, Place, ViewMut};
 
 impl Sequence {
     /// The precision to which numbers are rounded before they are packed.
@@ -43,9 +43,14 @@ impl Sequence {
         round_panels(self.rounded_to(), scratch.dropped.as_mut_slice(), self.dropped_at(), 0..self.of.units(), rows);
     }
 
-    /// The gradients of the gates of a step.
-    pub(super) fn round_d_gates(&self, at: Place, scratch: &mut ShardScratch) {
-        round_panels(self.rounded_to(), scratch.d_gates.as_mut_slice(), at, 0..self.of.gates(), self.windows.len());
+    /// The gradients of the gates of layer `l` at step `t`.
+    pub(super) fn round_d_gates(&mut self, l: usize, t: usize, scratch: &mut ShardScratch) {
+        let (precision, panels, rows) = (self.rounded_to(), 0..self.of.gates(), self.windows.len());
+        let ViewMut(d_gates, at) = match self.role {
+            Role::Whole => ViewMut(scratch.d_gates.as_mut_slice(), self.d_gates_at(t)),
+            Role::Group => self.gates_at(t).view_mut(&mut self.layers[l].gates, &mut scratch.segment.gates),
+        };
+        round_panels(precision, d_gates, at, panels, rows);
     }
 
     /// The gradients of the hidden states before a step.

@@ -16,7 +16,7 @@
 use std::ops::Range;
 
 use megabatch_amp::Precision;
-use megabatch_gpu_core::Scope;
+use megabatch_gpu_core::{Buffer, Scope};
 
 use super::meeting::{Met, UnitShare};
 use super::memory::{LayerMemory, ShardScratch, place};
@@ -215,7 +215,7 @@ impl Sequence {
         projections: &[&Projections],
         scratch: &mut ShardScratch,
     ) {
-        if self.is_by_bar(l) && self.by_bar_in_step(l, t).is_none() {
+        if self.is_by_bar(l) && self.projected(l, t, &scratch.by_bar, projections).is_none() {
             let (from, to, panels) = (self.by_bar_at(), self.gates_at(t), self.of.gates());
             let mut gates = to.view_mut(&mut self.layers[0].gates, &mut scratch.segment.gates);
             match self.role {
@@ -229,10 +229,29 @@ impl Sequence {
             }
         }
         match (&weights.quantized, self.of.pair_isa) {
-            (Some(own), _) => self.step_quantized(isa, l, own, t, scratch),
-            (None, Some(pair_isa)) => self.step_pairs(isa, pair_isa, l, weights, t, scratch),
-            _ if self.windows.len() <= ROWS_FEW => self.step_of_few(isa, l, weights, t, scratch),
-            _ => self.step(isa, l, weights, t, scratch),
+            (Some(own), _) => self.step_quantized(isa, l, own, t, projections, scratch),
+            (None, Some(pair_isa)) => self.step_pairs(isa, pair_isa, l, weights, t, projections, scratch),
+            _ if self.windows.len() <= ROWS_FEW => self.step_of_few(isa, l, weights, t, projections, scratch),
+            _ => self.step(isa, l, weights, t, projections, scratch),
+        }
+    }
+
+    /// The projections of all windows at step `t` of layer `l`, where they are computed by bar and
+    /// follow one another in `by_bar` or, of a group, in one of `projections`.
+    pub(super) fn projected<'a>(
+        &self,
+        l: usize,
+        t: usize,
+        by_bar: &'a Buffer<f32>,
+        projections: &[&'a Projections],
+    ) -> Option<View<'a>> {
+        match self.role {
+            Role::Whole => self.by_bar_in_step(l, t).map(|at| View(by_bar.as_slice(), at)),
+            Role::Group if self.is_by_bar(l) => {
+                let row = self.windows.rows_in_step(t)?;
+                projections.iter().find_map(|part| part.rows(row, self.windows.len()))
+            }
+            Role::Group => None,
         }
     }
 
@@ -304,10 +323,18 @@ impl Sequence {
 
     /// gates = their projections + h · W_hhᵀ, then the cell. Projections are read where they are:
     /// in the gates, unless they were made by bar and the windows' bars follow one another.
-    fn step(&mut self, isa: Isa, l: usize, weights: &LayerWeights, t: usize, scratch: &mut ShardScratch) {
+    fn step(
+        &mut self,
+        isa: Isa,
+        l: usize,
+        weights: &LayerWeights,
+        t: usize,
+        projections: &[&Projections],
+        scratch: &mut ShardScratch,
+    ) {
         let ShardScratch { segment, by_bar, .. } = scratch;
         let (rows, hidden) = (self.windows.len(), self.of.sizes.hidden);
-        let projected = self.by_bar_in_step(l, t);
+        let projected = self.projected(l, t, by_bar, projections);
         let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
         let (next_gates, next_cell) = (self.gates_at(t + 1), self.cell_at(t + 1));
         let (before, after) = (self.states_at(t), self.states_at(t + 1));
@@ -321,7 +348,7 @@ impl Sequence {
                 .and(next_state, next_state_at.row(rows), 1, rows)
                 .and(states.as_slice(), after.panel(n).row(rows), 1, rows);
             let mut gates = gates_at.panel(4 * n).view_mut(gates, &mut segment.gates);
-            let start = projected.map_or(Start::Result, |at| Start::Rows(View(by_bar.as_slice(), at.panel(4 * n))));
+            let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(4 * n)));
             let a = View(states.as_slice(), before);
             let product = PanelProduct { rows, depth: hidden, panels: 4, start, a, b: weight };
             kernel::product_with(isa, product, &mut gates, Sweep::Up, ahead);

@@ -9,12 +9,16 @@
 
 use super::memory::{LayerMemory, ShardScratch};
 use super::sequence::Sequence;
+use super::tasks::Projections;
 use super::weights::LayerWeights;
 use crate::cpu::kernel::{self, Ahead, Isa, PanelProduct, Start, Sweep, View, ViewMut};
 
 /// Windows up to which this is the faster way; for more, the gates of sixteen units stay in the
 /// first-level cache from product to cell.
-pub(super) const ROWS_FEW: usize = 4;
+pub(super) const ROWS_FEW: usize = 8;
+
+/// The same of products in 16 and eight bits, which are shorter.
+pub(super) const ROWS_FEW_IN_SHORT: usize = 4;
 
 impl Sequence {
     /// gates = their projections + h · W_hhᵀ of all units that this thread computes, then their
@@ -25,17 +29,18 @@ impl Sequence {
         l: usize,
         weights: &LayerWeights,
         t: usize,
+        projections: &[&Projections],
         ShardScratch { segment, by_bar, .. }: &mut ShardScratch,
     ) {
         let (rows, hidden, own) = (self.windows.len(), self.of.sizes.hidden, self.own_units());
         let (first, panels) = (own.start, 4 * own.start..4 * own.end);
-        let projected = self.by_bar_in_step(l, t);
+        let projected = self.projected(l, t, by_bar, projections);
         let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
         let (before, after) = (self.states_at(t), self.states_at(t + 1));
         let all_panels = self.of.gates();
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
         let mut gates = gates_at.panel(4 * first).view_mut(gates, &mut segment.gates);
-        let start = projected.map_or(Start::Result, |at| Start::Rows(View(by_bar.as_slice(), at)));
+        let start = projected.map_or(Start::Result, Start::Rows);
         let (a, b) = (View(states.as_slice(), before), weights.recurrent.as_slice());
         let product = PanelProduct { rows, depth: hidden, panels: all_panels, start, a, b };
         kernel::product_with(isa, product.part(&panels, &(0..rows)), &mut gates, Sweep::of_step(t), Ahead::default());

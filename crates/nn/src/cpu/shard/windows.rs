@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::cpu::kernel::{PANEL, Place};
+use crate::cpu::kernel::{self, Isa, PANEL, Place, View, ViewMut};
 
 /// The distinct windows of some samples, in the order of their first bars.
 #[derive(Clone, Debug, Default)]
@@ -242,14 +242,10 @@ impl Windows {
 
     /// The reverse of [`read_step`](Windows::read_step): adds consecutive rows to the bars' rows,
     /// in each panel.
-    pub(super) fn add_step(&self, t: usize, panels: usize, rows: &[f32], from: Place, by_bar: &mut [f32], bars: Place) {
-        for panel in 0..panels {
-            for &(first, len) in &self.runs {
-                let at = from.row(first).panel(panel).start;
-                let to = bars.row(self.offsets[first] + t).panel(panel).start;
-                let terms = &rows[at..at + len * PANEL];
-                by_bar[to..to + len * PANEL].iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
-            }
+    pub(super) fn add_step(&self, isa: Isa, t: usize, panels: usize, rows: View<'_>, by_bar: &mut [f32], bars: Place) {
+        for (first, len, bar) in self.runs_at(t) {
+            let terms = View(rows.0, rows.1.row(first));
+            kernel::add_rows(isa, len, panels, terms, &mut ViewMut(by_bar, bars.row(bar)));
         }
     }
 }
@@ -370,7 +366,7 @@ mod tests {
                 assert_eq!(x[place.row(of.rows_in_step(1).unwrap() + 2).start], rows[2 * PANEL]);
                 assert_eq!(of.bars_of(&(1..3)).collect::<Vec<_>>(), [(0..4, 1..6)]);
                 let mut sums = vec![0.0; 40 * PANEL];
-                of.add_step(1, 2, &rows, place, &mut sums, place);
+                of.add_step(Isa::best(), 1, 2, View(&rows, place), &mut sums, place);
                 assert_eq!(sums[3 * PANEL], bars[5 * 3]);
             } else {
                 assert_eq!(of.rows_in_step(1), None);

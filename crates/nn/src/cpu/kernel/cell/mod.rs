@@ -53,9 +53,9 @@ pub(super) struct CellsArguments {
 
 /// Arguments of the kernel `unwind`: gates, d_gates and, unless it is null, sums [4][rows][16] at
 /// their strides, cell [2 · rows][16] (before, then after the step), d_hidden and d_cell
-/// [rows][16], none that is written overlapping another. `hidden` is null or the states before the
-/// step, of which nothing is read: those of the step before it lie in front of them, as do the
-/// gates' and cells', and are prefetched.
+/// [rows][16], none that is written overlapping another, but for d_gates that are the gates
+/// themselves. `hidden` is null or the states before the step, of which nothing is read: those of
+/// the step before it lie in front of them, as do the gates' and cells', and are prefetched.
 pub(super) struct Unwind {
     rows: usize,
     gates: *const f32,
@@ -166,13 +166,13 @@ pub(crate) fn cells(isa: Isa, rows: usize, gates: View<'_>, cell: &mut ViewMut<'
     dispatch!(isa, cells, &arguments);
 }
 
-/// Inputs of [`unwind`] for sixteen units: the gates [rows, 4 · 16] after their functions, the cell
-/// state before and after the step in 2 · `rows` rows, the gradient of the hidden state after it
-/// [rows, 16]; to have the rows of the step before prefetched, the hidden state before this one
-/// [rows, 16].
+/// Inputs of [`unwind`] for sixteen units: the gates [rows, 4 · 16] after their functions, `None`
+/// where their gradients take their place; the cell state before and after the step in 2 · `rows`
+/// rows, the gradient of the hidden state after it [rows, 16]; to have the rows of the step before
+/// prefetched, the hidden state before this one [rows, 16].
 #[derive(Clone, Copy)]
 pub(crate) struct Step<'a> {
-    pub(crate) gates: View<'a>,
+    pub(crate) gates: Option<View<'a>>,
     pub(crate) cell: View<'a>,
     pub(crate) d_hidden: View<'a>,
     pub(crate) hidden: Option<View<'a>>,
@@ -195,7 +195,9 @@ pub(crate) struct Unwound<'a> {
 /// If a slice is shorter than the sizes say.
 pub(crate) fn unwind(isa: Isa, rows: usize, step: Step<'_>, to: Unwound<'_>) {
     let (Step { gates, cell, d_hidden, hidden }, Unwound { d_cell, d_gates, sums }) = (step, to);
-    gates.1.check(gates.0.len(), 4, rows);
+    if let Some(gates) = gates {
+        gates.1.check(gates.0.len(), 4, rows);
+    }
     cell.1.check(cell.0.len(), 1, 2 * rows);
     d_hidden.1.check(d_hidden.0.len(), 1, rows);
     d_cell.1.check(d_cell.0.len(), 1, rows);
@@ -204,15 +206,20 @@ pub(crate) fn unwind(isa: Isa, rows: usize, step: Step<'_>, to: Unwound<'_>) {
         sums.1.check(sums.0.len(), 4, rows);
         (sums.0[sums.1.start..].as_mut_ptr(), sums.1.stride)
     });
+    let to_gates = d_gates.0[d_gates.1.start..].as_mut_ptr();
+    let (gates, gates_stride) = match gates {
+        Some(View(gates, at)) => (gates[at.start..].as_ptr(), at.stride),
+        None => (to_gates.cast_const(), d_gates.1.stride),
+    };
     let arguments = Unwind {
         rows,
-        gates: gates.0[gates.1.start..].as_ptr(),
-        gates_stride: gates.1.stride,
+        gates,
+        gates_stride,
         cell: cell.0[cell.1.start..].as_ptr(),
         hidden: hidden.map_or(std::ptr::null(), |hidden| hidden.0[hidden.1.start..].as_ptr()),
         d_hidden: d_hidden.0[d_hidden.1.start..].as_ptr(),
         d_cell: d_cell.0[d_cell.1.start..].as_mut_ptr(),
-        d_gates: d_gates.0[d_gates.1.start..].as_mut_ptr(),
+        d_gates: to_gates,
         d_gates_stride: d_gates.1.stride,
         sums,
         sums_stride,

@@ -19,7 +19,8 @@
 //!    A group's memory is its own.
 //! 2. Gradients of gates take the place of the gates.
 //! 3. A sum over windows and steps is formed by one task, from the rows of all groups in the order
-//!    of one sequence over all windows. Its rows are gathered a block of steps at a time.
+//!    of one sequence over all windows. It reads them where the groups have them. In bf16 it
+//!    gathers a block of steps first, to pack it.
 //! 4. Predictions of one window. These tasks and `forward` meet after every step, see
 //!    [`meeting`](super::meeting).
 //!
@@ -99,11 +100,12 @@ impl Cut {
     }
 }
 
-/// Numbers in each buffer that a group computes with: those of a sequence, but for what is formed
-/// over all groups.
+/// Numbers in each buffer that a group computes with: those of a sequence, but for gradients of
+/// gates, which take the gates' place, and what is formed over all groups.
 fn group_scratch_lens(of: Dimensions, purpose: Purpose) -> ScratchLens {
     ScratchLens {
         by_bar: 0,
+        d_gates: 0,
         d_input_weight: 0,
         d_recurrent_weight: 0,
         d_bias: 0,

@@ -89,6 +89,12 @@ impl Projections {
         self.clock.stop_layer(start, 0, Work::Projection);
     }
 
+    /// `count` rows from `row` on among those of all bars; `None` where it lacks one of them.
+    pub(in crate::cpu::shard) fn rows(&self, row: usize, count: usize) -> Option<View<'_>> {
+        let own = row.checked_sub(self.bars.start).filter(|_| row + count <= self.bars.end)?;
+        Some(View(self.scratch.by_bar.as_slice(), self.at().row(own)))
+    }
+
     /// Copies those of its rows that `windows` read at step `t` to theirs among `gates`, in each of
     /// `panels` panels.
     pub(in crate::cpu::shard) fn read_step(&self, windows: &Windows, t: usize, panels: usize, gates: &mut ViewMut<'_>) {

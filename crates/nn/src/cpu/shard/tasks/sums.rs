@@ -18,8 +18,8 @@ use super::super::weights::unpack_add;
 use super::super::windows::Windows;
 use super::super::{BLOCK_STEPS, Dimensions};
 use super::Group;
-use crate::cpu::kernel::pairs::padded_words;
-use crate::cpu::kernel::{self, Isa, PANEL, Place, ProductIsa, View};
+use crate::cpu::kernel::pairs::{PairIsa, padded_words};
+use crate::cpu::kernel::{self, FactorRows, Isa, PANEL, PanelRows, Place, ProductIsa, View};
 use crate::cpu::profile::{Clock, Work};
 use crate::cpu::step::Purpose;
 use crate::error::Result;
@@ -29,9 +29,9 @@ use crate::model::lstm::LayerSlots;
 #[derive(Debug)]
 pub(super) struct PanelSums {
     panels: Range<usize>,
-    /// Gradients of gates of a block of steps, all windows side by side.
+    /// Gradients of gates of a block of steps, all windows side by side; in bf16 alone.
     d_gates: Buffer<f32>, // [panels][block · W][16]
-    /// States before these steps, then what the layer read; bars at the end.
+    /// Bars and, in bf16, states before a block of steps, then what the layer read.
     operand: Buffer<f32>, // [unit or F panels][block · W][16]
     by_bar: Buffer<f32>,             // [panels][T · W / 2][16]
     d_input_weight: Buffer<f32>,     // [panels][F or H][16]
@@ -45,13 +45,16 @@ pub(super) struct PanelSums {
 pub(super) fn len(of: Dimensions, purpose: Purpose, panels: usize) -> [usize; 8] {
     let (rows, block) = (of.steps * of.capacity, BLOCK_STEPS * of.capacity);
     let width = (0..of.sizes.layers).map(|l| of.input(l)).max().unwrap_or(0);
-    let operand = of.units().max(of.sizes.features.div_ceil(PANEL)) * room(block);
+    let bars = of.sizes.features.div_ceil(PANEL);
     let sums = panels * PANEL;
     let [_, _, turned] = pairs::scratch_len(of, purpose);
-    let pair_gates = if of.pair_isa.is_some() { panels * padded_words(block) * PANEL } else { 0 };
+    let (d_gates, operand, pair_gates) = match of.pair_isa {
+        Some(_) => (panels * room(block), bars.max(of.units()), panels * padded_words(block) * PANEL),
+        None => (0, bars, 0),
+    };
     [
-        panels * room(block),
-        operand,
+        d_gates,
+        operand * room(block),
         panels * room(rows / 2),
         sums * width,
         sums * of.sizes.hidden,
@@ -84,6 +87,43 @@ impl Unwound<'_> {
         place(BLOCK_STEPS * windows, windows)
     }
 
+    /// Row of a group's first window at step `t` among those of a block of all windows.
+    fn row_in_block(&self, block: &Range<usize>, group: &Group, t: usize) -> usize {
+        (t - block.start) * self.windows.len() + group.windows.start
+    }
+
+    /// Factors of the gradients of the weights that read `operand` at the steps of a block: rows of
+    /// all groups, in the order of one sequence over all windows. `operand` gives those of a group
+    /// from a step on; the gradients of gates are those of layer `l` from panel `panel` on.
+    fn factors<'g>(
+        &'g self,
+        l: usize,
+        panel: usize,
+        block: &Range<usize>,
+        operand: impl Fn(&'g Group, usize) -> View<'g>,
+    ) -> Vec<FactorRows<'g>> {
+        // The steps of the only group follow one another.
+        let steps = if self.groups.len() == 1 { block.len() } else { 1 };
+        let places = block.clone().step_by(steps).flat_map(|t| self.groups.iter().map(move |&group| (t, group)));
+        let factors = places.map(|(t, group)| {
+            let rows = steps * group.windows.len();
+            FactorRows { rows, a: operand(group, t), d: group.d_gates(l, t).panel(panel) }
+        });
+        factors.collect()
+    }
+
+    /// Rows to prefetch during a block: the factors of dW_hh in the block before it, which is
+    /// computed next.
+    fn ahead(&self, l: usize, panels: &Range<usize>, block: &Range<usize>) -> Vec<PanelRows> {
+        let Some(t) = block.start.checked_sub(BLOCK_STEPS) else { return Vec::new() };
+        let of_group = |group: &&Group| {
+            let rows = BLOCK_STEPS * group.windows.len();
+            let d_gates = group.d_gates(l, t).panel(panels.start);
+            [PanelRows::new(d_gates, panels.len(), rows), PanelRows::new(group.states(l, t), self.of.units(), rows)]
+        };
+        self.groups.iter().flat_map(of_group).collect()
+    }
+
     /// Copies, in each of `panels`, the rows of all groups at the steps of a block to rows of all
     /// windows: `rows` gives those of a group at a step.
     fn gather<'g>(
@@ -93,12 +133,12 @@ impl Unwound<'_> {
         rows: impl Fn(&'g Group, usize) -> View<'g>,
         to: &mut [f32],
     ) {
-        let (at, windows) = (self.block_at(), self.windows.len());
+        let at = self.block_at();
         for group in self.groups {
             let len = group.windows.len() * PANEL;
             for t in block.clone() {
                 let View(from, from_at) = rows(group, t);
-                let to_at = at.row((t - block.start) * windows + group.windows.start);
+                let to_at = at.row(self.row_in_block(block, group, t));
                 for panel in panels.clone() {
                     let from = &from[from_at.panel(panel).start..][..len];
                     to[to_at.panel(panel - panels.start).start..][..len].copy_from_slice(from);
@@ -106,16 +146,18 @@ impl Unwound<'_> {
             }
         }
     }
+}
 
-    /// The states of layer `l` before the steps of a block or, `after` steps later, after them.
-    fn gather_states(&self, l: usize, block: &Range<usize>, after: usize, to: &mut [f32]) {
-        let states = |sequence: &'_ Sequence, t: usize| sequence.states_at(t + after);
-        self.gather(
-            block,
-            &(0..self.of.units()),
-            |group, t| View(group.sequence.layers[l].hidden.as_slice(), states(&group.sequence, t)),
-            to,
-        );
+impl Group {
+    /// The gradients of the gates of layer `l` from step `t` on.
+    fn d_gates(&self, l: usize, t: usize) -> View<'_> {
+        let Group { sequence, scratch, .. } = self;
+        sequence.gates_at(t).view(&sequence.layers[l].gates, &scratch.segment.gates)
+    }
+
+    /// The states of layer `l` before step `t` and those after it.
+    fn states(&self, l: usize, t: usize) -> View<'_> {
+        View(self.sequence.layers[l].hidden.as_slice(), self.sequence.states_at(t))
     }
 }
 
@@ -174,61 +216,90 @@ impl PanelSums {
             self.by_bar.as_mut_slice()[..self.panels.len() * bars_at.stride].fill(0.0);
         }
         for block in sequence.blocks().rev() {
-            let gates = |group: &'_ Group, t: usize| group.sequence.gates_at(t);
-            let d_gates = self.d_gates.as_mut_slice();
-            unwound.gather(
-                &block,
-                &self.panels,
-                |group, t| gates(group, t).view(&group.sequence.layers[l].gates, &group.scratch.segment.gates),
-                d_gates,
-            );
             if by_bar {
-                for t in block.clone().rev() {
-                    let from = unwound.block_at().row((t - block.start) * windows.len());
-                    let sums = self.by_bar.as_mut_slice();
-                    windows.add_step(t, self.panels.len(), self.d_gates.as_slice(), from, sums, bars_at);
-                }
+                self.add_by_bar(isa, unwound, l, &block);
             }
-            self.add_block(isa, unwound, l, &block);
+            match unwound.of.pair_isa {
+                Some(pair_isa) => self.add_block_pairs(pair_isa, unwound, l, &block),
+                None => self.add_block(isa, unwound, l, &block),
+            }
         }
         if by_bar {
             self.add_bars(isa, unwound);
         }
     }
 
+    /// Adds the gradients of gates at the steps of a block to the sums by bar.
+    fn add_by_bar(&mut self, isa: Isa, unwound: Unwound<'_>, l: usize, block: &Range<usize>) {
+        let (bars_at, sums) = (place(unwound.windows.bars(), 1), self.by_bar.as_mut_slice());
+        for t in block.clone().rev() {
+            for group in unwound.groups {
+                let d_gates = group.d_gates(l, t).panel(self.panels.start);
+                group.sequence.windows.add_step(isa, t, self.panels.len(), d_gates, sums, bars_at);
+            }
+        }
+    }
+
     /// Adds a block's share of dW_hh and, unless they are formed by bar, of dW_ih and db.
     fn add_block(&mut self, isa: Isa, unwound: Unwound<'_>, l: usize, block: &Range<usize>) {
-        let Unwound { of, windows, precision, bars, .. } = unwound;
-        let (rows, panels, at) = (block.len() * windows.len(), self.panels.len(), unwound.block_at());
-        let d_gates = View(self.d_gates.as_slice(), at);
-        if let Some(pair_isa) = of.pair_isa {
-            self.pairs.take_d_gates(pair_isa, rows, panels, d_gates);
-        }
-        unwound.gather_states(l, block, 0, self.operand.as_mut_slice());
-        let product = |pairs: &mut PairScratch, columns, a: View<'_>, sums: &mut [f32]| match of.pair_isa {
-            Some(pair_isa) => pairs.add_product(pair_isa, rows, columns, panels, a, sums),
-            None => kernel::outer(isa, rows, columns, panels, a, d_gates, sums),
+        let (of, panels) = (unwound.of, self.panels.len());
+        let add = |columns, rows: &[FactorRows<'_>], ahead: &[PanelRows], sums: &mut Buffer<f32>| {
+            kernel::outer_of(isa, columns, panels, rows, ahead, sums.as_mut_slice());
         };
-        let before = View(self.operand.as_slice(), at);
-        product(&mut self.pairs, of.sizes.hidden, before, self.d_recurrent_weight.as_mut_slice());
+        let rows = unwound.factors(l, self.panels.start, block, |group, t| group.states(l, t));
+        let ahead = unwound.ahead(l, &self.panels, block);
+        add(of.sizes.hidden, &rows, &ahead, &mut self.d_recurrent_weight);
         if unwound.sequence().is_by_bar(l) {
             return;
         }
-        let input_at = match l {
+        rows.iter().for_each(|of| add_rows(of.rows, of.d, self.d_bias.as_mut_slice()));
+        let rows = match l {
             0 => {
-                let (features, at) = (of.sizes.features, place(BLOCK_STEPS * of.capacity, 1));
-                windows.pack_steps(block, bars, features, self.operand.as_mut_slice(), at);
-                round_panels(precision, self.operand.as_mut_slice(), at, 0..features.div_ceil(PANEL), rows);
-                at
+                let at = self.take_block(unwound, block);
+                let x = self.operand.as_slice();
+                let row = |group: &Group, t| View(x, at.row(unwound.row_in_block(block, group, t)));
+                unwound.factors(l, self.panels.start, block, row)
             }
+            _ => unwound.factors(l, self.panels.start, block, |group, t| group.states(l - 1, t + 1)),
+        };
+        add(of.input(l), &rows, &[], &mut self.d_input_weight);
+    }
+
+    /// [`PanelSums::add_block`] of numbers in bf16, which are packed from rows that follow one
+    /// another.
+    fn add_block_pairs(&mut self, pair_isa: PairIsa, unwound: Unwound<'_>, l: usize, block: &Range<usize>) {
+        let Unwound { of, windows, .. } = unwound;
+        let (rows, panels, at) = (block.len() * windows.len(), self.panels.len(), unwound.block_at());
+        let units = 0..of.units();
+        unwound.gather(block, &self.panels, |group, t| group.d_gates(l, t), self.d_gates.as_mut_slice());
+        let d_gates = View(self.d_gates.as_slice(), at);
+        self.pairs.take_d_gates(pair_isa, rows, panels, d_gates);
+        unwound.gather(block, &units, |group, t| group.states(l, t), self.operand.as_mut_slice());
+        let (before, sums) = (View(self.operand.as_slice(), at), self.d_recurrent_weight.as_mut_slice());
+        self.pairs.add_product(pair_isa, rows, of.sizes.hidden, panels, before, sums);
+        if unwound.sequence().is_by_bar(l) {
+            return;
+        }
+        add_rows(rows, d_gates, self.d_bias.as_mut_slice());
+        let input_at = match l {
+            0 => self.take_block(unwound, block),
             _ => {
-                unwound.gather_states(l - 1, block, 1, self.operand.as_mut_slice());
+                unwound.gather(block, &units, |group, t| group.states(l - 1, t + 1), self.operand.as_mut_slice());
                 at
             }
         };
-        let input = View(self.operand.as_slice(), input_at);
-        product(&mut self.pairs, of.input(l), input, self.d_input_weight.as_mut_slice());
-        add_rows(rows, d_gates, self.d_bias.as_mut_slice());
+        let (input, sums) = (View(self.operand.as_slice(), input_at), self.d_input_weight.as_mut_slice());
+        self.pairs.add_product(pair_isa, rows, of.input(l), panels, input, sums);
+    }
+
+    /// Brings the bars of all windows at a block of steps to `operand`; their place.
+    fn take_block(&mut self, unwound: Unwound<'_>, block: &Range<usize>) -> Place {
+        let Unwound { of, precision, windows, bars, .. } = unwound;
+        let (features, at) = (of.sizes.features, place(BLOCK_STEPS * of.capacity, 1));
+        windows.pack_steps(block, bars, features, self.operand.as_mut_slice(), at);
+        let (panels, rows) = (0..features.div_ceil(PANEL), block.len() * windows.len());
+        round_panels(precision, self.operand.as_mut_slice(), at, panels, rows);
+        at
     }
 
     /// dW_ih and db of the first layer, once a bar.
