@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn instrument(recording: &SpooledRecording) -> StreamedInstrument<'_> {
-    StreamedInstrument { name: &recording.symbol, bars: &recording.bars, pip_size: 1.0 }
+    StreamedInstrument { name: &recording.symbol, bars: &recording.bars, pip_size: 1.0, fitted_until: None }
 }
 
 /// Largest resident memory so far, in MB; 0 where the system does not say.

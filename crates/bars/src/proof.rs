@@ -79,7 +79,7 @@ pub fn prove_no_look_ahead(
         *found.lock().expect("nobody panics with the lock held") = Some(proof);
         Ok::<(), Error>(())
     };
-    prove_samples(StreamedInstrument { name, bars, pip_size }, spec, scalers, &[moment], &keep)?;
+    prove_samples(StreamedInstrument { name, bars, pip_size, fitted_until: None }, spec, scalers, &[moment], &keep)?;
     let found = found.into_inner().expect("nobody panics with the lock held");
     Ok(found.expect("a sample without error is proven"))
 }
@@ -136,14 +136,14 @@ pub fn prove_scalers(
     moment: Moment,
 ) -> Result<()> {
     let spec = SeriesSpec { scaling: scalers.kind, ..spec.clone() };
-    let fit = |StreamedInstrument { name, bars, pip_size }: StreamedInstrument<'_>| {
+    let fit = |StreamedInstrument { name, bars, pip_size, .. }: StreamedInstrument<'_>| {
         let mut held = Bars::with_capacity(bars.timeframe(), 0);
         bars.read(0..bars.len(), &mut held)?;
         Scalers::fit(&[Instrument { name, bars: &held, pip_size }], &spec, scalers.fit_end_time)
     };
     let streamed: Vec<StreamedInstrument<'_>> = instruments
         .iter()
-        .map(|&Instrument { name, bars, pip_size }| StreamedInstrument { name, bars, pip_size })
+        .map(|&Instrument { name, bars, pip_size }| StreamedInstrument { name, bars, pip_size, fitted_until: None })
         .collect();
     prove_scalers_by(&fit, &streamed, &spec, scalers, Future { moment, holes: spec.holes, bars_min: 0 })
 }

@@ -59,7 +59,7 @@ impl<'a> Past<'a> {
     /// # Errors
     /// As [`align_with`](crate::align_with), but for those of single bars.
     pub(super) fn new(instrument: StreamedInstrument<'a>, spec: &SeriesSpec, scalers: &Scalers) -> Result<Self> {
-        let StreamedInstrument { name, bars, pip_size } = instrument;
+        let StreamedInstrument { name, bars, pip_size, .. } = instrument;
         let base = base_of(&[InstrumentFacts { name, timeframe: bars.timeframe(), pip_size }])?;
         let none = Bars::with_capacity(base, 0);
         let scalers = scalers.chosen(&[name], spec)?;

@@ -70,7 +70,7 @@ fn outcome(align: &Align<'_>) -> Result<Proof> {
 fn outcome_of_recent(look: &dyn Fn(&Recent, &Bars) -> Result<Option<Sight>>) -> Result<Proof> {
     let (bars, spec) = (bars(), spec());
     let scalers = align(&[instrument(&bars)], &spec).unwrap().scalers();
-    let streamed = StreamedInstrument { name: "MADEUP", bars: &bars, pip_size: 0.01 };
+    let streamed = StreamedInstrument { name: "MADEUP", bars: &bars, pip_size: 0.01, fitted_until: None };
     let query = ProofQuery { name: "MADEUP", spec: &spec, moment: Moment { time: TIME, seed: 7 } };
     let mut past = Past::new(streamed, &spec, &scalers)?;
     let recent = query.recent(&mut past, &segments(streamed, &spec)?)?;
@@ -227,7 +227,7 @@ fn scalers_are_proven_from_the_time_on_that_they_were_fitted() {
     assert!(error.contains("hold for OTHER rsi_14 of H1 has centre"), "{error}");
 
     // Scalers that say they were fitted earlier than they were.
-    let ahead = |StreamedInstrument { name, bars, pip_size }: StreamedInstrument<'_>| {
+    let ahead = |StreamedInstrument { name, bars, pip_size, .. }: StreamedInstrument<'_>| {
         let mut held = Bars::with_capacity(Timeframe::M1, 0);
         bars.read(0..bars.len(), &mut held)?;
         let instrument = Instrument { name, bars: &held, pip_size };
@@ -236,7 +236,7 @@ fn scalers_are_proven_from_the_time_on_that_they_were_fitted() {
     };
     let moment = Moment { time: scalers.fit_end_time, seed: 3 };
     let future = Future { moment, holes: spec.holes, bars_min: 0 };
-    let streamed = StreamedInstrument { name: "MADEUP", bars: &bars, pip_size: 0.01 };
+    let streamed = StreamedInstrument { name: "MADEUP", bars: &bars, pip_size: 0.01, fitted_until: None };
     let error = prove_scalers_by(&ahead, &[streamed], &spec, &ahead(streamed).unwrap(), future).unwrap_err();
     let Error::LookAhead(leak) = error else { panic!("{error}") };
     let LookAheadEffect::Scaler { timeframe: Timeframe::M1, feature: "body", .. } = leak.difference else {

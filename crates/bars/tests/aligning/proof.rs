@@ -58,7 +58,7 @@ proptest! {
         prove_scalers(&instruments, &spec, &scalers, moment).unwrap();
 
         let folder = tempfile::tempdir().unwrap();
-        let streamed = instruments.map(|Instrument { name, bars, pip_size }| StreamedInstrument { name, bars, pip_size });
+        let streamed = instruments.map(|Instrument { name, bars, pip_size }| StreamedInstrument { name, bars, pip_size, fitted_until: None });
         let prove_streamed = |scalers: &Scalers| {
             let on = |_| ControlFlow::Continue(());
             prove_streamed_scalers(&streamed, &spec, scalers, moment, folder.path(), &on)

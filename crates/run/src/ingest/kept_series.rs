@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::Recipe;
 use super::kept_files::KeptFiles;
-use super::provenance::{LISTS, instrument, listed};
+use super::provenance::{KeptScaler, LISTS, instrument, listed};
 use crate::adapters::series::scalers_of;
 use crate::error::{Error, Result};
 use crate::text::{shown, utc};
@@ -75,6 +75,11 @@ impl KeptSeries {
 
     pub(super) fn samples(&self) -> usize {
         self.series().file().shape().samples
+    }
+
+    /// Span that its scalers were fitted on.
+    pub(super) fn kept_scaler(&self) -> KeptScaler {
+        KeptScaler::of_series(&self.account, self.scalers.fit_end_time)
     }
 
     /// Timeframe of the bars that it was made of.

@@ -18,8 +18,48 @@ pub(crate) struct SeriesAccount<'a> {
     pub(crate) segments: &'a [Segment],
     pub(crate) excluded: &'a [Segment],
     pub(crate) warnings: &'a [String],
-    /// End of the span that scalers of before were fitted on, where they are kept.
-    pub(crate) kept_fit_end_time: Option<i64>,
+    /// Span that scalers of before were fitted on, where they are kept.
+    pub(crate) kept_scaler: Option<&'a KeptScaler>,
+}
+
+/// Span that the scalers of a series were fitted on, which are kept when bars are appended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeptScaler {
+    pub(crate) fit_end_time: i64,
+    /// Close of the last bar of then, of each instrument whose bars ended before `fit_end_time`.
+    pub(crate) fitted_until: BTreeMap<String, i64>,
+}
+
+impl KeptScaler {
+    /// That of a series with this account to which bars were appended.
+    pub(crate) fn of_account(account: &Value) -> Option<Self> {
+        let kept = &account["kept_scaler"];
+        let ends = kept["fitted_until_ns"].as_object().into_iter().flatten();
+        Some(KeptScaler {
+            fit_end_time: kept["fit_end_time_ns"].as_i64()?,
+            fitted_until: ends.filter_map(|(symbol, time)| Some((symbol.clone(), time.as_i64()?))).collect(),
+        })
+    }
+
+    /// That of a series with this account to which bars are about to be appended. Its scalers were
+    /// fitted up to `fit_end_time`.
+    pub(crate) fn of_series(account: &Value, fit_end_time: i64) -> Self {
+        let before = |instrument: &Value| {
+            let close_time = instrument["last_close_time_ns"].as_i64().filter(|&time| time < fit_end_time)?;
+            Some((instrument["symbol"].as_str()?.to_owned(), close_time))
+        };
+        let first_append =
+            || KeptScaler { fit_end_time, fitted_until: listed(account, LISTS[0]).filter_map(before).collect() };
+        KeptScaler::of_account(account).unwrap_or_else(first_append)
+    }
+
+    fn to_json(&self) -> Value {
+        let mut kept = json!({ "fit_end_time_ns": self.fit_end_time });
+        if !self.fitted_until.is_empty() {
+            kept["fitted_until_ns"] = json!(self.fitted_until);
+        }
+        kept
+    }
 }
 
 /// Lists of instruments in an account: those in the series, and those that could not be.
@@ -40,12 +80,6 @@ pub(crate) fn recorded_files(account: &Value) -> impl Iterator<Item = &Value> {
 /// The account of the instrument `symbol` of a series.
 pub(crate) fn instrument<'a>(account: &'a Value, symbol: &str) -> Option<&'a Value> {
     listed(account, LISTS[0]).find(|instrument| instrument["symbol"] == symbol)
-}
-
-/// End of the span that the scalers of a series with this account were fitted on, where they were
-/// kept when bars were appended.
-pub(crate) fn kept_fit_end_time(account: &Value) -> Option<i64> {
-    account["kept_scaler"]["fit_end_time_ns"].as_i64()
 }
 
 /// Fingerprints of files, some of them known.
@@ -79,8 +113,8 @@ pub(crate) fn account_of(
         instruments.push(of_bars);
     }
     let mut account = json!({ "recipe": recipe.to_words(), "instruments": instruments, "warnings": series.warnings });
-    if let Some(time) = series.kept_fit_end_time {
-        account["kept_scaler"] = json!({ "fit_end_time_ns": time });
+    if let Some(kept) = series.kept_scaler {
+        account["kept_scaler"] = kept.to_json();
     }
     if !recordings.universe.excluded.is_empty() {
         let left_out = recordings.universe.excluded.iter().map(|left_out| of_left_out(recipe, left_out));

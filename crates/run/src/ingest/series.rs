@@ -92,8 +92,9 @@ pub(super) fn write(
     if let Some(kept) = &kept {
         require_fitting(&recordings.universe.recordings, &bars, kept)?;
     }
-    let instruments = instruments_of(&symbols, &bars, &recordings.pip_sizes);
-    let fit_end = kept.as_ref().map(|kept| kept.scalers.fit_end_time);
+    let kept_scaler = kept.as_ref().map(KeptSeries::kept_scaler);
+    let instruments = instruments_of(&symbols, &bars, &recordings.pip_sizes, kept_scaler.as_ref());
+    let fit_end = kept_scaler.as_ref().map(|kept| kept.fit_end_time);
     let plan = recordings.plan(recipe, &instruments, &spec, fit_end, folder, host)?;
     // Beside the series, the features that scalers are fitted on, of the instruments under way.
     let share = rayon::current_num_threads().min(recordings.pip_sizes.len()) as f64 / recordings.pip_sizes.len() as f64;
@@ -111,7 +112,7 @@ pub(super) fn write(
         segments: &header.segments,
         excluded: &header.excluded,
         warnings: &header.warnings,
-        kept_fit_end_time: fit_end,
+        kept_scaler: kept_scaler.as_ref(),
     };
     let source = account_of(recipe, &recordings, series, &fingerprints)?;
     let mut findings = SeriesFindings::new(out, &recordings, &header);

@@ -28,7 +28,7 @@ use crate::error::{Context as _, Error, Kind, Result};
 use crate::findings::Findings;
 use crate::host::{Host, Work};
 use crate::ingest::disk::require_free;
-use crate::ingest::provenance::{LISTS, SeriesAccount, account_of, fingerprint, kept_fit_end_time, recorded_files};
+use crate::ingest::provenance::{KeptScaler, LISTS, SeriesAccount, account_of, fingerprint, recorded_files};
 use crate::ingest::spool::{PARSED_ROW_BYTES, SpoolFolder};
 use crate::ingest::work::Pass;
 use crate::ingest::{Recipe, StreamedRecordings, fit, instruments_of};
@@ -104,9 +104,10 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Finding
     require_room_for_bars(&recipe, spool.path())?;
     let StreamedRecordings { mut recordings, bars, fingerprints } = recipe.read_streamed(&spool, host)?;
     let (spec, symbols) = (recipe.spec(), recordings.symbols());
-    let instruments = instruments_of(&symbols, &bars, &recordings.pip_sizes);
-    let kept_fit_end_time = kept_fit_end_time(&provenance.json);
-    let plan = recordings.plan(&recipe, &instruments, &spec, kept_fit_end_time, &spool, host)?;
+    let kept_scaler = KeptScaler::of_account(&provenance.json);
+    let instruments = instruments_of(&symbols, &bars, &recordings.pip_sizes, kept_scaler.as_ref());
+    let fit_end_time = kept_scaler.as_ref().map(|kept| kept.fit_end_time);
+    let plan = recordings.plan(&recipe, &instruments, &spec, fit_end_time, &spool, host)?;
     // Features of two fits at once, of one timeframe each bar and a little of the longer ones.
     let fitted_bytes = plan.bars_to_fit()? as u64 * 4 * spec.features.len() as u64 * 3;
     require_free(spool.path(), fitted_bytes, "features that scalers are fitted on")?;
@@ -115,7 +116,7 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Finding
         segments: &header.segments,
         excluded: &header.excluded,
         warnings: &header.warnings,
-        kept_fit_end_time,
+        kept_scaler: kept_scaler.as_ref(),
     };
     provenance.require_same_account(account_of(&recipe, &recordings, account, &fingerprints)?)?;
     let origin = Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source: String::new() };

@@ -179,7 +179,7 @@ fn exact_spans_are_those_of_every_sample() {
         .universe
         .recordings
         .iter()
-        .map(|one| StreamedInstrument { name: &one.symbol, bars: &one.bars, pip_size: 1.0 })
+        .map(|one| StreamedInstrument { name: &one.symbol, bars: &one.bars, pip_size: 1.0, fitted_until: None })
         .collect();
     let file = SeriesFile::open(&path, &Device::cpu().scope("test")).unwrap();
     let (segments, horizon) = (&aligned.segments, recipe.horizon);

@@ -3,8 +3,8 @@
 use megabatch_trainer::{Event, StepEvent, Waits};
 use serde_json::{Value, json};
 
-use crate::adapters::data::Data;
 use super::time_breakdown::{LOSS_MIN_S, SHARE_MAX, STEPS, STEPS_MIN};
+use crate::adapters::data::Data;
 use crate::text::bytes;
 
 /// Cause of a wait.
@@ -137,10 +137,9 @@ impl LongWait {
             (Kept::SeriesInFile | Kept::InMemory, _) => "",
         };
         let (what, advice) = match self.cause {
-            Cause::Disk => (
-                format!("reading the file, {} a second", bytes(rate)),
-                format!("{first}put the file on a faster disk"),
-            ),
+            Cause::Disk => {
+                (format!("reading the file, {} a second", bytes(rate)), format!("{first}put the file on a faster disk"))
+            }
             Cause::Decode => (
                 "decode".to_owned(),
                 format!(

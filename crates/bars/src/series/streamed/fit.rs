@@ -7,7 +7,6 @@ use rayon::prelude::*;
 
 use super::columns::ColumnsFile;
 use super::cursor::TrackCursor;
-use super::outline::bars_before;
 use super::{Observe, SampleInstants, SeriesPlan, StreamedInstrument, outlines};
 use crate::bar_source::pieces_of;
 use crate::bars::Bars;
@@ -154,8 +153,7 @@ impl SeriesPlan<'_> {
 
     /// Scaler of each timeframe of an instrument.
     fn fit_instrument(&self, place: usize, observe: Observe<'_>) -> Result<Vec<Scaler>> {
-        let source = self.instruments[place].bars;
-        let end = bars_before(source, self.fit_end_time)?;
+        let (source, end) = (self.instruments[place].bars, self.instruments[place].bars_to_fit(self.fit_end_time)?);
         let width = self.spec.features.len();
         let mut tracks = Vec::with_capacity(self.windows.len());
         for cursor in self.cursors(place)? {

@@ -49,6 +49,17 @@ pub struct StreamedInstrument<'a> {
     pub bars: &'a dyn BarSource,
     /// The size of a pip in units of its price.
     pub pip_size: f64,
+    /// Where its scaler is one of before: close of the last bar that it had then. Bars that came
+    /// since are not fitted on, wherever the training span ends.
+    pub fitted_until: Option<i64>,
+}
+
+impl StreamedInstrument<'_> {
+    /// Number of bars that its scaler is fitted on, where the training span ends at `fit_end_time`.
+    fn bars_to_fit(&self, fit_end_time: i64) -> Result<usize> {
+        let own_end = self.fitted_until.map_or(i64::MAX, |close_time| close_time.saturating_add(1));
+        bars_before(self.bars, fit_end_time.min(own_end))
+    }
 }
 
 impl fmt::Debug for StreamedInstrument<'_> {
@@ -184,7 +195,7 @@ impl<'a> SeriesPlan<'a> {
     /// # Errors
     /// [`Error::Spool`].
     pub fn bars_to_fit(&self) -> Result<usize> {
-        self.instruments.iter().map(|one| bars_before(one.bars, self.fit_end_time)).sum()
+        self.instruments.iter().map(|one| one.bars_to_fit(self.fit_end_time)).sum()
     }
 
     /// Bytes of a row or a sample in all timeframes of the series as arrays: of its values, times,
@@ -356,7 +367,7 @@ impl<'a> SeriesPlan<'a> {
 
     fn too_few_to_fit(&self, place: usize) -> Result<Option<Excluded>> {
         let (one, look_back) = (self.instruments[place], self.spec.look_back());
-        let end = bars_before(one.bars, self.fit_end_time)?;
+        let end = one.bars_to_fit(self.fit_end_time)?;
         let mut rows = vec![0; self.windows.len()];
         for segment in &self.outlines[place].segments {
             if segment.bars.end <= end {

@@ -111,7 +111,7 @@ fn check(all: &[Bars], spec: &SeriesSpec) {
         .iter()
         .zip(all)
         .enumerate()
-        .map(|(k, (name, bars))| StreamedInstrument { name, bars, pip_size: pips(k) })
+        .map(|(k, (name, bars))| StreamedInstrument { name, bars, pip_size: pips(k), fitted_until: None })
         .collect();
     let folder = tempfile::tempdir().unwrap();
     let plan = SeriesPlan::of_usable(&streamed, spec, None, folder.path(), &|_| ControlFlow::Continue(()));
@@ -209,7 +209,7 @@ fn many_pieces_agree_with_all_bars_at_once() {
 fn work_ends_where_its_observer_says_so() {
     let all = bars(2_000, 0, &Vec::new(), 3);
     let spec = spec(&[(Timeframe::M1, 5)], vec![Feature::Body]);
-    let one = [StreamedInstrument { name: "A", bars: &all, pip_size: 1.0 }];
+    let one = [StreamedInstrument { name: "A", bars: &all, pip_size: 1.0, fitted_until: None }];
     let folder = tempfile::tempdir().unwrap();
     let (go_on, stop) = (|_| ControlFlow::Continue(()), |_| ControlFlow::Break(()));
     assert!(matches!(SeriesPlan::of(&one, &spec, None, folder.path(), &stop), Err(Error::Interrupted)));

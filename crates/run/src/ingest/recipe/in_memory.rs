@@ -81,7 +81,7 @@ pub(crate) fn account(recipe: &Recipe, recordings: &Recordings, aligned: &Aligne
     account_of(
         recipe,
         recordings,
-        SeriesAccount { segments, excluded, warnings, kept_fit_end_time: None },
+        SeriesAccount { segments, excluded, warnings, kept_scaler: None },
         &Fingerprints::default(),
     )
 }

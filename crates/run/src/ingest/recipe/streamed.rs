@@ -14,7 +14,7 @@ use super::recordings::{Recordings, by_symbol, common_times_warning, one_sided};
 use super::{Calendar, Recipe};
 use crate::error::Result;
 use crate::host::Host;
-use crate::ingest::provenance::Fingerprints;
+use crate::ingest::provenance::{Fingerprints, KeptScaler};
 use crate::ingest::spool::{Parsed, SpoolFolder, SymbolFiles};
 use crate::ingest::work::Pass;
 
@@ -27,14 +27,20 @@ pub(crate) struct StreamedRecordings {
     pub(crate) fingerprints: Fingerprints,
 }
 
-/// Instruments of these names, bars and sizes of a pip.
+/// Instruments of these names, bars and sizes of a pip, with scalers of before where they are
+/// `kept`.
 pub(crate) fn instruments_of<'a>(
     symbols: &'a [String],
     bars: &'a [SpooledBars],
     pip_sizes: &[f64],
+    kept: Option<&KeptScaler>,
 ) -> Vec<StreamedInstrument<'a>> {
     let together = symbols.iter().zip(bars).zip(pip_sizes);
-    together.map(|((name, bars), &pip_size)| StreamedInstrument { name, bars, pip_size }).collect()
+    let instrument = |((name, bars), &pip_size): ((&'a String, &'a SpooledBars), &f64)| {
+        let fitted_until = kept.and_then(|kept| kept.fitted_until.get(name).copied());
+        StreamedInstrument { name, bars, pip_size, fitted_until }
+    };
+    together.map(instrument).collect()
 }
 
 impl Recordings {

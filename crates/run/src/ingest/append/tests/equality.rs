@@ -8,6 +8,7 @@ use megabatch_gpu_core::Device;
 use proptest::prelude::*;
 
 use super::*;
+use crate::ingest::provenance::KeptScaler;
 use crate::ingest::{Calendar, FeatureList, Scaling};
 use crate::text::{Duration, utc};
 
@@ -87,6 +88,29 @@ proptest! {
         let options = leak::Options { samples: 2, ..leak::Options::default() };
         leak::prove(&out, &options, &Host::silent()).unwrap();
         prop_assert!(names_in(folder.path()).iter().all(|name| !name.starts_with('.')));
+    }
+}
+
+/// The bars of one instrument end before the training span does, and those that come later lie in
+/// it: its scaler stays, and `leak` fits it on the bars of then.
+#[test]
+fn bars_that_come_late_within_the_training_span_change_no_scaler() {
+    let folder = tempfile::tempdir().unwrap();
+    let all =
+        [("EURUSD-all.csv", 1), ("GBPUSD-all.csv", 2)].map(|(name, seed)| bars(folder.path(), name, 10, seed, &[]));
+    let rows = rows_in(&all[0]);
+    let old = part(&all[0], "EURUSD-old.csv", 0..rows / 2);
+    let out = folder.path().join("series.h5");
+    ingest(&base(vec![old, part(&all[1], "GBPUSD-old.csv", 0..rows_in(&all[1]))]), &out, &Host::silent()).unwrap();
+    let scalers = KeptSeries::open(&out).unwrap().scalers;
+    for (name, range) in [("EURUSD-new.csv", rows / 2..rows * 3 / 4), ("EURUSD-newest.csv", rows * 3 / 4..rows)] {
+        appended(&[part(&all[0], name, range)], &out).unwrap();
+        let kept = KeptSeries::open(&out).unwrap();
+        assert_eq!(kept.scalers, scalers);
+        let KeptScaler { fit_end_time, fitted_until } = kept.kept_scaler();
+        assert_eq!(fitted_until.keys().collect::<Vec<_>>(), ["EURUSD"]);
+        assert!(fitted_until["EURUSD"] < fit_end_time);
+        leak::prove(&out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
     }
 }
 
