@@ -279,8 +279,9 @@ fn apart(found: &[f32], expected: &[f32]) -> f64 {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Products of pairs round their operands to within 2⁻⁹, layer after layer; scores near the
-    /// kink of their function change its slope.
+    /// Products of pairs round their operands to within 2⁻⁹, layer after layer. A score near the
+    /// kink of its function may be rounded across it: the slopes differ by a tenth, so that this
+    /// changes little.
     #[test]
     fn products_of_pairs_are_near_single_precision_and_have_their_twins_bits(
         config in configs(),
@@ -290,7 +291,8 @@ proptest! {
         attributes in 0usize..4,
         seed in 0u64..1000,
     ) {
-        let config = GraphConfig { activation: GraphActivation::Elu, hidden: config.hidden.min(20), ..config };
+        let hidden = config.hidden.min(20);
+        let config = GraphConfig { activation: GraphActivation::Elu, negative_slope: 0.9, hidden, ..config };
         let problem = Problem::new(config, NodeWidths { features, attributes }, seed);
         let graph = problem.graph(seed, nodes, density);
         let run = |pair_isa: Option<PairIsa>| {
