@@ -12,8 +12,8 @@ use crate::tools;
 use crate::workspace::{Workspace, cargo};
 
 const RUNS_DEFAULT: &str = "100";
-/// Training in fp32, in fp16, where the loss scale must resume too, and on a streamed series; ingest;
-/// append.
+/// Training in fp32, in fp16, where the loss scale must resume too, and on a streamed series;
+/// ingest and append.
 const TESTS: &str = "killed::";
 /// Start of a test's line on its result.
 const RESULT: &str = "killed: ";
