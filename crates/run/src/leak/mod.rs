@@ -108,9 +108,11 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Finding
     let instruments = instruments_of(&symbols, &bars, &recordings.pip_sizes, kept_scaler.as_ref());
     let fit_end_time = kept_scaler.as_ref().map(|kept| kept.fit_end_time);
     let plan = recordings.plan(&recipe, &instruments, &spec, fit_end_time, &spool, host)?;
-    // Features of two fits at once, of one timeframe each bar and a little of the longer ones.
-    let fitted_bytes = plan.bars_to_fit()? as u64 * 4 * spec.features.len() as u64 * 3;
-    require_free(spool.path(), fitted_bytes, "features that scalers are fitted on")?;
+    // Features of two fits at once, of one timeframe each bar and a little of the longer ones, of the
+    // instruments under way.
+    let share = rayon::current_num_threads().min(symbols.len()) as f64 / symbols.len() as f64;
+    let fitted_bytes = plan.bars_to_fit()? as f64 * (4 * spec.features.len() * 3) as f64 * share;
+    require_free(spool.path(), fitted_bytes as u64, "features that scalers are fitted on")?;
     let header = fit(&plan, host)?;
     let account = SeriesAccount {
         segments: &header.segments,
