@@ -55,9 +55,9 @@ impl Default for Options {
 /// Samples or bars in a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkRows {
-    /// As many.
+    /// A given number.
     Rows(NonZeroUsize),
-    /// As many as [`plan`] names for a compressed series that it streams, with the default settings
+    /// The number that [`plan`] names for a compressed series that it streams, with the default settings
     /// and those of the environment; as in the input where it names none.
     Planned,
 }
@@ -146,7 +146,7 @@ struct PlannedChunks {
 }
 
 impl PlannedChunks {
-    /// Those for a series, which stays one.
+    /// Chunks for a series, which stays one.
     fn of(input: &Path, to: Option<Layout>, host: &Host<'_>) -> Result<Self> {
         if layout_of(input)? != Layout::Series || to.is_some_and(|to| to != Layout::Series) {
             return Err(Error::usage(format!(

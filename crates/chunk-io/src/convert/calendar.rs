@@ -18,7 +18,7 @@ use crate::timeframe::CloseGrid;
 /// Times of samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SampleTimes<'a> {
-    /// Those of the file.
+    /// Times in the file.
     OfFile(&'a WindowsInput),
     /// Times that encode the order of the samples only: far enough apart that the bars of a window
     /// fit between two.
@@ -69,7 +69,7 @@ struct Arrival {
     before: Option<i64>,
 }
 
-/// What fits the samples' times, or why nothing does.
+/// Grid, or grids, that fit the samples' times; or the contradiction where none does.
 pub(super) type Fit<T> = Result<T, Contradiction>;
 
 impl SampleClock<'_> {

@@ -30,12 +30,15 @@ impl Folds {
         }
         let mut dealt = shuffled(classes.len())?;
         dealt.sort_by_key(|&unit| classes[unit]);
-        let mut parts = [(); 3].map(|()| Vec::new());
+        let [mut train, mut validation, mut test] = [(); 3].map(|()| Vec::new());
         for (card, unit) in dealt.into_iter().enumerate() {
-            let part_after_test = (card % folds + folds - fold) % folds;
-            parts[2_usize.saturating_sub(part_after_test)].push(unit);
+            match (card % folds + folds - fold) % folds {
+                0 => test.push(unit),
+                1 => validation.push(unit),
+                _ => train.push(unit),
+            }
         }
-        Ok(split_of(parts))
+        Ok(split_of([train, validation, test]))
     }
 }
 

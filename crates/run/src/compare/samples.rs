@@ -1,4 +1,4 @@
-//! Which samples a run trains on and is judged by, from the plan that it keeps.
+//! Samples that a run trains on and is judged by, from the plan that it keeps.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::adapters::samples::SourceSamples;
 use crate::error::{Kind, Result};
 use crate::host::Host;
 
-/// Whether two runs have the same samples.
+/// Result of comparing the samples of two runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SampleMatch {
     Same,
@@ -30,16 +30,16 @@ pub(super) struct RunSamples {
     graphs: Vec<Value>,
     /// Data file, where the run had it.
     path: PathBuf,
-    /// Those of the data file; none in plans from before there were fingerprints.
+    /// Fingerprints of the data file; none in plans from before there were any.
     fingerprints: Fingerprints,
 }
 
 /// Fingerprints of one content. A run keeps that of the kind that its file had.
 #[derive(Default)]
 struct Fingerprints {
-    /// That of files with a mark of verification.
+    /// Fingerprint that files with a mark of verification have.
     of_blocks: Option<String>,
-    /// That of files without.
+    /// Fingerprint that files without a mark have.
     of_numbers: Option<String>,
 }
 
@@ -131,7 +131,7 @@ impl Fingerprints {
         self.of_blocks.as_deref().or(self.of_numbers.as_deref())
     }
 
-    /// Whether both are of one content; `None` where no kind is known of both.
+    /// True if both are of one content; `None` where no kind is known of both.
     fn agree(&self, other: &Fingerprints) -> Option<bool> {
         let kinds = [(&self.of_blocks, &other.of_blocks), (&self.of_numbers, &other.of_numbers)];
         kinds.into_iter().find_map(|(one, other)| Some(one.as_ref()? == other.as_ref()?))

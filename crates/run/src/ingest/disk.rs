@@ -20,6 +20,11 @@ pub(crate) fn require_free(folder: &Path, needed: u64, purpose: &str) -> Result<
     )))
 }
 
+/// Share of `instruments` that are worked on at once, a thread each.
+pub(crate) fn share_under_way(instruments: usize) -> f64 {
+    (rayon::current_num_threads() as f64 / instruments as f64).min(1.0)
+}
+
 #[cfg(unix)]
 fn free_bytes(folder: &Path) -> Option<u64> {
     let found = rustix::fs::statvfs(folder).ok()?;

@@ -31,7 +31,7 @@ pub(crate) struct KeptScaler {
 }
 
 impl KeptScaler {
-    /// That of a series with this account to which bars were appended.
+    /// Span in the account of a series to which bars were appended.
     pub(crate) fn of_account(account: &Value) -> Option<Self> {
         let kept = &account["kept_scaler"];
         let ends = kept["fitted_until_ns"].as_object().into_iter().flatten();
@@ -41,7 +41,7 @@ impl KeptScaler {
         })
     }
 
-    /// That of a series with this account to which bars are about to be appended. Its scalers were
+    /// Span of a series to which bars are about to be appended, from its account. Its scalers were
     /// fitted up to `fit_end_time`.
     pub(crate) fn of_series(account: &Value, fit_end_time: i64) -> Self {
         let before = |instrument: &Value| {

@@ -8,7 +8,7 @@ use megabatch_chunk_io::{BarRows, SampleRows, SeriesWriter, WindowEnds, write_se
 use rayon::ThreadPoolBuilder;
 use serde_json::{Value, json};
 
-use super::disk::require_free;
+use super::disk::{require_free, share_under_way};
 use super::kept_files::require_fitting;
 use super::kept_series::{KeptSeries, PrefixCheck};
 use super::provenance::{SeriesAccount, account_of};
@@ -94,10 +94,9 @@ pub(super) fn write(
     }
     let kept_scaler = kept.as_ref().map(KeptSeries::kept_scaler);
     let instruments = instruments_of(&symbols, &bars, &recordings.pip_sizes, kept_scaler.as_ref());
-    let fit_end = kept_scaler.as_ref().map(|kept| kept.fit_end_time);
-    let plan = recordings.plan(recipe, &instruments, &spec, fit_end, folder, host)?;
+    let plan = recordings.plan(recipe, &instruments, &spec, kept_scaler.as_ref(), folder, host)?;
     // Beside the series, the features that scalers are fitted on, of the instruments under way.
-    let share = rayon::current_num_threads().min(recordings.pip_sizes.len()) as f64 / recordings.pip_sizes.len() as f64;
+    let share = share_under_way(recordings.pip_sizes.len());
     let to_fit = if kept.is_some() { 0 } else { plan.bars_to_fit()? };
     let scratch = to_fit as f64 * (4 * spec.features.len()) as f64 * share * 1.5;
     require_free(folder.path(), plan.array_bytes() as u64 + scratch as u64, "the series")?;
@@ -177,7 +176,7 @@ fn require_room(recipe: &Recipe, folder: &SpoolFolder) -> Result<()> {
     let row_bytes = (4 * spec.features.len() + 8) as f64;
     let rows: f64 = spec.windows.iter().map(|window| shortest / window.timeframe.duration_ns() as f64).sum();
     let sample_bytes = (28 + 8 * spec.windows.len() + 4 * spec.horizon) as f64 / spec.stride.max(1) as f64;
-    let share = (rayon::current_num_threads() as f64 / files.len() as f64).min(1.0);
+    let share = share_under_way(files.len());
     let series = bars * (rows * row_bytes + sample_bytes);
     let spool = bars * (SpooledBars::BAR_BYTES as f64 + PARSED_ROW_BYTES as f64 * share);
     // The estimate is a tenth too high where gaps and warm-ups take many bars.

@@ -27,7 +27,7 @@ use crate::config::{Config, SettingSources};
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::findings::Findings;
 use crate::host::{Host, Work};
-use crate::ingest::disk::require_free;
+use crate::ingest::disk::{require_free, share_under_way};
 use crate::ingest::provenance::{KeptScaler, LISTS, SeriesAccount, account_of, fingerprint, recorded_files};
 use crate::ingest::spool::{PARSED_ROW_BYTES, SpoolFolder};
 use crate::ingest::work::Pass;
@@ -106,12 +106,11 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Finding
     let (spec, symbols) = (recipe.spec(), recordings.symbols());
     let kept_scaler = KeptScaler::of_account(&provenance.json);
     let instruments = instruments_of(&symbols, &bars, &recordings.pip_sizes, kept_scaler.as_ref());
-    let fit_end_time = kept_scaler.as_ref().map(|kept| kept.fit_end_time);
-    let plan = recordings.plan(&recipe, &instruments, &spec, fit_end_time, &spool, host)?;
+    let plan = recordings.plan(&recipe, &instruments, &spec, kept_scaler.as_ref(), &spool, host)?;
     // Features of two fits at once, of one timeframe each bar and a little of the longer ones, of the
     // instruments under way.
-    let share = rayon::current_num_threads().min(symbols.len()) as f64 / symbols.len() as f64;
-    let fitted_bytes = plan.bars_to_fit()? as f64 * (4 * spec.features.len() * 3) as f64 * share;
+    let fitted_bytes =
+        plan.bars_to_fit()? as f64 * (4 * spec.features.len() * 3) as f64 * share_under_way(symbols.len());
     require_free(spool.path(), fitted_bytes as u64, "features that scalers are fitted on")?;
     let header = fit(&plan, host)?;
     let account = SeriesAccount {

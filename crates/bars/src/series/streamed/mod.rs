@@ -49,8 +49,8 @@ pub struct StreamedInstrument<'a> {
     pub bars: &'a dyn BarSource,
     /// The size of a pip in units of its price.
     pub pip_size: f64,
-    /// Where its scaler is one of before: close of the last bar that it had then. Bars that came
-    /// since are not fitted on, wherever the training span ends.
+    /// Close of the last bar that it had when its scaler was fitted, for a scaler of before. Bars
+    /// that came since are not fitted on, wherever the training span ends.
     pub fitted_until: Option<i64>,
 }
 

@@ -56,7 +56,7 @@ impl Place {
         Place { start: self.start + row * PANEL, ..self }
     }
 
-    /// The same matrix from panel `panel` on.
+    /// Matrix from panel `panel` on.
     pub(crate) fn panel(self, panel: usize) -> Place {
         Place { start: self.start + panel * self.stride, ..self }
     }
@@ -73,7 +73,7 @@ impl Place {
 pub(crate) struct View<'a>(pub(crate) &'a [f32], pub(crate) Place);
 
 impl View<'_> {
-    /// The same matrix from panel `panel` on.
+    /// Matrix from panel `panel` on.
     pub(crate) fn panel(self, panel: usize) -> Self {
         View(self.0, self.1.panel(panel))
     }
@@ -83,7 +83,7 @@ impl View<'_> {
 pub(crate) struct ViewMut<'a>(pub(crate) &'a mut [f32], pub(crate) Place);
 
 impl ViewMut<'_> {
-    /// The same matrix from panel `panel` on.
+    /// Matrix from panel `panel` on.
     pub(crate) fn panel(&mut self, panel: usize) -> ViewMut<'_> {
         ViewMut(&mut *self.0, self.1.panel(panel))
     }
@@ -430,7 +430,7 @@ pub(crate) fn outer(isa: Isa, rows: usize, columns: usize, panels: usize, a: Vie
 /// followed one another. It has the rows of `ahead` brought to the second-level cache meanwhile.
 ///
 /// # Panics
-/// As `outer` does.
+/// If a slice is shorter than these sizes.
 pub(crate) fn outer_of(
     isa: Isa,
     columns: usize,
@@ -493,7 +493,7 @@ pub(crate) fn product_by(isa: ProductIsa, of: PanelProduct<'_>, to: &mut ViewMut
 /// [`outer`] by one of these instruction sets.
 ///
 /// # Panics
-/// As `outer` does.
+/// If a slice is shorter than these sizes.
 pub(crate) fn outer_by(
     isa: ProductIsa,
     rows: usize,

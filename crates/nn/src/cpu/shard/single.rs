@@ -17,7 +17,7 @@ use crate::cpu::kernel::{self, Ahead, Isa, PanelProduct, Start, Sweep, View, Vie
 /// first-level cache from product to cell.
 pub(super) const ROWS_FEW: usize = 8;
 
-/// The same of products in 16 and eight bits, which are shorter.
+/// Windows up to which it is the faster way in 16 and eight bits, where products are shorter.
 pub(super) const ROWS_FEW_IN_SHORT: usize = 4;
 
 impl Sequence {

@@ -51,16 +51,17 @@ impl Recordings {
 
     /// The plan of the series that `recipe` makes of `instruments`, which are these. Where errors
     /// are to be passed over, an instrument that cannot be in it joins those that are left out.
-    /// `fit_end_time` ends the training span of scalers of before.
+    /// Scalers of before, where they are `kept`, end the training span.
     pub(crate) fn plan<'a>(
         &mut self,
         recipe: &Recipe,
         instruments: &[StreamedInstrument<'a>],
         spec: &'a SeriesSpec,
-        fit_end_time: Option<i64>,
+        kept: Option<&KeptScaler>,
         folder: &'a SpoolFolder,
         host: &Host<'_>,
     ) -> Result<SeriesPlan<'a>> {
+        let fit_end_time = kept.map(|kept| kept.fit_end_time);
         let counting = Pass::begin(host, "count", "bars", instruments.iter().map(|one| one.bars.len() as u64).sum());
         let observe = |bars: usize| counting.advance(bars as u64);
         if recipe.on_error == OnError::Fail {

@@ -152,7 +152,7 @@ impl Group {
     /// The gradients of the gates of layer `l` from step `t` on.
     fn d_gates(&self, l: usize, t: usize) -> View<'_> {
         let Group { sequence, scratch, .. } = self;
-        sequence.gates_at(t).view(&sequence.layers[l].gates, &scratch.segment.gates)
+        sequence.d_gates(l, t, &scratch.segment, &scratch.d_gates)
     }
 
     /// The states of layer `l` before step `t` and those after it.
