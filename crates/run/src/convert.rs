@@ -57,8 +57,8 @@ impl Default for Options {
 pub enum ChunkRows {
     /// A given number.
     Rows(NonZeroUsize),
-    /// The number that [`plan`] names for a compressed series that it streams, with the default settings
-    /// and those of the environment; as in the input where it names none.
+    /// The number that [`plan`] names for a compressed series that it streams, with the default
+    /// settings and those of the environment; as in the input where it names none.
     Planned,
 }
 

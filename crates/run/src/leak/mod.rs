@@ -107,8 +107,8 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Finding
     let kept_scaler = KeptScaler::of_account(&provenance.json);
     let instruments = instruments_of(&symbols, &bars, &recordings.pip_sizes, kept_scaler.as_ref());
     let plan = recordings.plan(&recipe, &instruments, &spec, kept_scaler.as_ref(), &spool, host)?;
-    // Features of two fits at once, of one timeframe each bar and a little of the longer ones, of the
-    // instruments under way.
+    // Features of two fits at once, of one timeframe each bar and a little of the longer ones, of
+    // the instruments under way.
     let fitted_bytes =
         plan.bars_to_fit()? as f64 * (4 * spec.features.len() * 3) as f64 * share_under_way(symbols.len());
     require_free(spool.path(), fitted_bytes as u64, "features that scalers are fitted on")?;
