@@ -4,8 +4,14 @@
     python gpu_step.py [--device 0 | --device cpu]
 
 Such a case is nn.LSTM: the same numbers as `gpu_layers` of megabatch answers, in microseconds a step of the windows. A case with `model` is the model of
-that name in lstm_shapes.py, a training step of which is forward, loss, backward, clipping and Adam under autocast, fp16 with its loss scale; with
-`compiled` by torch.compile, which leaves nn.LSTM to cuDNN and compiles what is around it. Exit code 6: no GPU that PyTorch can use.
+that name in lstm_shapes.py, a training step of which is forward, loss, backward, clipping and Adam under autocast, fp16 with its loss scale. Its `form`:
+
+    eager      as most programs are
+    compiled   torch.compile, which leaves nn.LSTM to cuDNN and compiles what is around it
+    captured   the whole step as one CUDA graph, each timeframe on a stream of its own: not for fp16, whose loss scale the host decides on
+    once       as captured, and each distinct window of consecutive samples is encoded once
+
+fp32 has exact products everywhere; tf32 allows TF32 to cuBLAS and cuDNN, which is cuDNN's default in PyTorch. Exit code 6: no GPU that PyTorch can use.
 """
 import argparse
 import json
@@ -19,7 +25,7 @@ from lstm_shapes import SHAPES, TARGETS
 from lstm_torch import MultiTimeframe
 
 NO_DEVICE = 6
-TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+TYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Clock:
@@ -94,33 +100,73 @@ def layers(case, clock):
     return {"forward_us": us_a_step(forward), "both_us": us_a_step(both)}
 
 
+class OnStreams(nn.Module):
+    """A MultiTimeframe whose timeframes are encoded on streams of their own."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net, self.streams = net, [torch.cuda.Stream() for _ in net.lstms]
+
+    def forward(self, windows, of_sample):
+        here, last = torch.cuda.current_stream(), []
+        for stream, lstm, x in zip(self.streams, self.net.lstms, windows):
+            stream.wait_stream(here)
+            with torch.cuda.stream(stream):
+                last.append(lstm(x)[1][0][-1])
+        for stream in self.streams:
+            here.wait_stream(stream)
+        if of_sample is not None:
+            last = [states[index] for states, index in zip(last, of_sample)]
+        return self.net.head(torch.cat(last, dim=1))
+
+
+def captured(step):
+    """`step` as a CUDA graph, after steps that choose algorithms and fill the optimizer's state."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
 def model(case, clock):
     """A training step of one of the models that the CPU comparison has."""
     timeframes, features = SHAPES[case["model"]]
-    device, dtype = clock.device, TYPES[case["precision"]]
+    device, dtype, form = clock.device, TYPES[case["precision"]], case.get("form", "eager")
+    is_captured = form in ("captured", "once") and clock.is_gpu
     torch.manual_seed(0)
     net = MultiTimeframe(len(timeframes), features, case["hidden"], case["layers"]).to(device)
-    encode = torch.compile(net) if case.get("compiled") else net
-    windows = [torch.randn(case["batch"], bars, features, device=device) for bars, _ in timeframes]
+    encode = torch.compile(net) if form == "compiled" else OnStreams(net) if is_captured else net
+    of_sample = [torch.arange(case["batch"], device=device) // minutes for _, minutes in timeframes] if form == "once" else None
+    counts = [int(index[-1]) + 1 for index in of_sample] if of_sample else [case["batch"]] * len(timeframes)
+    windows = [torch.randn(count, bars, features, device=device) for count, (bars, _) in zip(counts, timeframes)]
     targets = torch.randn(case["batch"], TARGETS, device=device)
-    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3, fused=clock.is_gpu)
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3, fused=clock.is_gpu, capturable=is_captured)
     scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16 and clock.is_gpu)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
-            predictions = encode(windows, None)
+        # Weights change every step, so that a cache of rounded ones serves nothing but the capture's memory.
+        with torch.autocast(device.type, dtype, enabled=dtype != torch.float32, cache_enabled=not is_captured):
+            predictions = encode(windows, of_sample)
         scaler.scale(nn.functional.mse_loss(predictions.float(), targets)).backward()
         scaler.unscale_(optimizer)
         nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         scaler.step(optimizer)
         scaler.update()
 
-    return {"samples_per_s": case["batch"] / clock.seconds_each(case["budget_s"], step)}
+    run = captured(step) if is_captured else step
+    return {"samples_per_s": case["batch"] / clock.seconds_each(case["budget_s"], run)}
 
 
 def answer(case, clock):
     """What was measured, or what kept it from being measured: the next case may be smaller."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = case["precision"] == "tf32"
     try:
         measured = (model if "model" in case else layers)(case, clock)
     except Exception as error:  # PyTorch's own, torch.compile's and the compiler's behind it have no class in common.

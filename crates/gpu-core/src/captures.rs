@@ -40,6 +40,11 @@ impl Captures {
         self.of_gpu.kept()
     }
 
+    /// The error of the driver that ended capturing; `None` if there was none.
+    pub fn refusal(&self) -> Option<&Error> {
+        self.of_gpu.refusal()
+    }
+
     /// Does `work`, with what it submits to the device's default stream held back as described
     /// above. When this returns, all of it has been submitted. Within another such call on the same
     /// GPU, `work` is done as a part of that.

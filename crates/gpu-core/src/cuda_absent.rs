@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use std::convert::Infallible;
+use std::path::PathBuf;
 
 use crate::error::{Error, Result};
 use crate::matrix_product::{MatrixAddresses, MatrixProduct};
@@ -57,6 +58,10 @@ impl Gpu {
         match self.never {}
     }
 
+    pub(crate) fn set_kernel_folder(&self, _folder: Option<PathBuf>) {
+        match self.never {}
+    }
+
     pub(crate) fn copy_block(&self, _from: u64, _to: u64, _bytes: usize) -> Result<()> {
         match self.never {}
     }
@@ -75,6 +80,10 @@ pub(crate) struct Captures;
 impl Captures {
     pub(crate) fn kept(&self) -> usize {
         0
+    }
+
+    pub(crate) fn refusal(&self) -> Option<&Error> {
+        None
     }
 }
 

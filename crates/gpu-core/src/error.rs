@@ -1,6 +1,8 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
+use std::io;
+use std::path::PathBuf;
 
 use thiserror::Error;
 
@@ -160,6 +162,15 @@ pub enum Error {
         code_name: Box<str>,
         /// The driver's description of the code.
         text: Box<str>,
+    },
+
+    /// A file of the [kernel folder](crate::Device::set_kernel_folder) cannot be read.
+    #[error("{}: cannot read the kernels: {source}; name a folder of .ptx files", path.display())]
+    KernelFile {
+        /// The file.
+        path: PathBuf,
+        /// Failure.
+        source: io::Error,
     },
 
     /// A module has no kernel of that name.

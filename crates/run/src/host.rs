@@ -31,6 +31,13 @@ impl Host<'static> {
 }
 
 impl Host<'_> {
+    /// The folder of PTX files that `MEGABATCH_KERNELS` names, in place of the kernels that are
+    /// compiled in.
+    pub(crate) fn kernel_folder(&self) -> Option<PathBuf> {
+        let variable = self.environment.iter().find(|(name, _)| name == "MEGABATCH_KERNELS");
+        variable.map(|(_, folder)| PathBuf::from(folder))
+    }
+
     /// Shows `work`, to be told how much of it is done; it is to end where the answer breaks.
     pub(crate) fn follow(&self, work: Work<'_>) -> impl FnMut(usize) -> ControlFlow<()> {
         let mut progress = self.observer.begin(work);

@@ -105,7 +105,7 @@ impl Trained {
         Opening { run, data, checkpoint, weights, device: name, instruments, changed }: Opening<'_>,
         host: &Host<'_>,
     ) -> Result<Self> {
-        let named = DeviceRequest::select(name)?;
+        let named = DeviceRequest::select(name, host)?;
         let folder = RunFolder::open(run)?;
         let config = folder.config(&[])?;
         let (step, file) = weights_file(&folder, checkpoint)?;

@@ -229,7 +229,7 @@ enum PrecisionName {
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let findings = match &args.what {
-        What::Train(args) => train(&args.options())?,
+        What::Train(args) => train(&args.options(), &host())?,
         What::Predict(args) => predict(&args.options())?,
         What::Scaling(args) => scaling(&args.options())?,
         What::Load(args) => load(&args.options())?,

@@ -10,6 +10,7 @@ use super::capture::{Capture, CaptureStream};
 use super::context::Context;
 use super::fault::DriverFault;
 use super::gpu_command::GpuCommand;
+use crate::error::Error;
 use crate::source::StreamId;
 
 /// Captures at most, each of which takes some memory of the GPU for the driver's own use.
@@ -33,8 +34,8 @@ pub(crate) struct Captures {
     kept: Vec<KeptCapture>,
     /// Digests of what was submitted as it is, the oldest first.
     seen: VecDeque<u64>,
-    /// True if the driver has failed to capture something. It is not asked again.
-    is_given_up: bool,
+    /// Why the driver did not capture something. It is not asked again.
+    refusal: Option<Error>,
 }
 
 #[derive(Debug)]
@@ -58,6 +59,10 @@ impl Captures {
         self.kept.len()
     }
 
+    pub(crate) fn refusal(&self) -> Option<&Error> {
+        self.refusal.as_ref()
+    }
+
     /// Submits `work` to the default stream of the GPU whose context is current: captured where it
     /// came before, and thing by thing where it did not, or where the driver does not capture it.
     ///
@@ -74,7 +79,7 @@ impl Captures {
                 }
                 None if self.is_to_be_captured(digest, work.len()) => match self.capture(&work) {
                     Ok(capture) => return self.launch(KeptCapture { digest, work, capture }),
-                    Err(_) => self.is_given_up = true,
+                    Err(fault) => self.refusal = self.of.as_ref().map(|context| context.error(fault)),
                 },
                 None => {}
             }
@@ -93,7 +98,7 @@ impl Captures {
 
     /// True if it was seen before; if not, it is now.
     fn is_to_be_captured(&mut self, digest: u64, len: usize) -> bool {
-        if len < WORK_MIN || self.is_given_up {
+        if len < WORK_MIN || self.refusal.is_some() {
             return false;
         }
         if let Some(at) = self.seen.iter().position(|&seen| seen == digest) {

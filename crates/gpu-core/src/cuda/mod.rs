@@ -56,6 +56,8 @@ mod virtual_memory;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use arguments::{Argument, Arguments};
@@ -76,7 +78,7 @@ pub(crate) use fault::DriverFault;
 pub(crate) use pending::{PendingDownload, PendingUploads};
 pub(crate) use stream::GpuStreams;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use command_recorder::{Deferral, Pause};
 use pinned::PinnedPool;
 
@@ -87,6 +89,8 @@ pub struct Gpu {
 }
 
 struct GpuState {
+    /// Folder of PTX files that take the place of compiled-in PTX.
+    kernel_folder: Mutex<Option<PathBuf>>,
     modules: Mutex<BTreeMap<&'static str, Arc<Module>>>,
     pinned: Arc<PinnedPool>,
     streams: Arc<GpuStreams>,
@@ -115,6 +119,7 @@ impl Gpu {
         let context = Arc::new(context::open(ordinal)?);
         Ok(Gpu {
             shared: Arc::new(GpuState {
+                kernel_folder: Mutex::default(),
                 modules: Mutex::default(),
                 pinned: Arc::new(PinnedPool::new(Arc::clone(&context))),
                 streams: Arc::new(GpuStreams::new(Arc::clone(&context))),
@@ -177,17 +182,36 @@ impl Gpu {
     }
 
     /// The kernels of `ptx`, which the driver compiles for this GPU when `name` is first asked for.
+    /// A file of the [kernel folder](crate::Device::set_kernel_folder) takes the text's place.
     ///
     /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver) where the driver refuses the text.
+    /// [`Error::Driver`](crate::Error::Driver) where the driver refuses the text;
+    /// [`Error::KernelFile`](crate::Error::KernelFile) for a file that cannot be read.
     pub fn module(&self, name: &'static str, ptx: &str) -> Result<Arc<Module>> {
         let mut modules = self.shared.modules.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(module) = modules.get(name) {
             return Ok(Arc::clone(module));
         }
-        let module = Arc::new(Module::load(&self.shared.context, name, ptx)?);
+        let replacement = self.replacement(name)?;
+        let module = Arc::new(Module::load(&self.shared.context, name, replacement.as_deref().unwrap_or(ptx))?);
         modules.insert(name, Arc::clone(&module));
         Ok(module)
+    }
+
+    pub(crate) fn set_kernel_folder(&self, folder: Option<PathBuf>) {
+        *self.shared.kernel_folder.lock().unwrap_or_else(PoisonError::into_inner) = folder;
+    }
+
+    /// The PTX in the kernel folder for the module `name`, of which the crate's part is left out.
+    fn replacement(&self, name: &str) -> Result<Option<String>> {
+        let folder = self.shared.kernel_folder.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(folder) = folder.as_deref() else { return Ok(None) };
+        let path = folder.join(name.rsplit('/').next().unwrap_or(name)).with_extension("ptx");
+        match std::fs::read_to_string(&path) {
+            Ok(ptx) => Ok(Some(ptx)),
+            Err(error) if error.kind() == ErrorKind::NotFound && folder.is_dir() => Ok(None),
+            Err(source) => Err(Error::KernelFile { path, source }),
+        }
     }
 
     /// Waits until all work submitted to every stream is done.

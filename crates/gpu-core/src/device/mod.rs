@@ -7,6 +7,7 @@ mod usage;
 use std::fmt;
 use std::io::{self, Write};
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cuda::Gpu;
@@ -175,6 +176,16 @@ impl Device {
     /// allocations stay.
     pub fn set_budget_bytes(&self, budget_bytes: Option<usize>) {
         self.memory().ledger.set_budget_bytes(budget_bytes);
+    }
+
+    /// Kernels of a GPU from files: `folder/NAME.ptx` takes the place of the PTX that was compiled
+    /// into the program from `NAME.cu`. Modules that are loaded already stay. The CPU has no
+    /// kernels.
+    pub fn set_kernel_folder(&self, folder: Option<PathBuf>) {
+        match self {
+            Device::Cpu(_) => {}
+            Device::Cuda(cuda) => cuda.gpu.set_kernel_folder(folder),
+        }
     }
 
     /// Fault injection, for tests of what becomes of work that runs short of memory: the requests

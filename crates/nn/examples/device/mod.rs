@@ -1,5 +1,6 @@
 //! The device that an example is asked for: `--device N`, `--device cpu`, or the first GPU.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use megabatch_gpu_core::Device;
@@ -19,8 +20,10 @@ pub(crate) fn named(program: &str, usage: &str, words: &[String]) -> Result<Devi
             return Err(ExitCode::from(2));
         }
     };
-    Device::select(&name).map_err(|error| {
+    let device = Device::select(&name).map_err(|error| {
         eprintln!("{program}: {error}");
         ExitCode::from(NO_DEVICE)
-    })
+    })?;
+    device.set_kernel_folder(std::env::var_os("MEGABATCH_KERNELS").map(PathBuf::from));
+    Ok(device)
 }

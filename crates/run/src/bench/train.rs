@@ -15,6 +15,7 @@ use crate::adapters::management::GpuProbe;
 use crate::error::Result;
 use crate::findings::Findings;
 use crate::gpu::{Recorder, When};
+use crate::host::Host;
 use crate::setup::computing::DeviceRequest;
 use crate::text::bytes;
 use crate::usage::peak_rss_bytes;
@@ -42,15 +43,15 @@ pub struct TrainOptions {
 /// # Errors
 /// A capacity error for a model that does not fit into memory, a device error for a device that is
 /// not here.
-pub fn train(options: &TrainOptions) -> Result<Findings> {
+pub fn train(options: &TrainOptions, host: &Host<'_>) -> Result<Findings> {
     let work = &options.work;
     let samples =
         work.samples(if options.samples == SampleOrder::Shuffled { SHUFFLED_SAMPLES } else { 4 * work.batch() })?;
-    let (host, config, shape) = (Device::cpu(), config(options), samples.shape().clone());
-    let gpu = DeviceRequest::select(&options.device)?.computing(config.check_on_gpu())?.gpu;
+    let (cpu, config, shape) = (Device::cpu(), config(options), samples.shape().clone());
+    let gpu = DeviceRequest::select(&options.device, host)?.computing(config.check_on_gpu())?.gpu;
     let mut trainer = match &gpu {
-        Some(gpu) => Trainer::on_gpu(gpu, &host, config, shape)?,
-        None => Trainer::new(&host, config, shape)?,
+        Some(gpu) => Trainer::on_gpu(gpu, &cpu, config, shape)?,
+        None => Trainer::new(&cpu, config, shape)?,
     };
     let watch = gpu.as_ref().and_then(Watch::begin);
     let timed = timed(&mut trainer, &samples, watch.as_ref())?;
@@ -58,8 +59,8 @@ pub fn train(options: &TrainOptions) -> Result<Findings> {
     let mut rates: Vec<f64> = timed.steps.iter().map(|step| step.samples_per_s).collect();
     rates.sort_by(f64::total_cmp);
     let (best, median) = (rates[rates.len() - 1], rates[rates.len() / 2]);
-    let allocated = host.usage().allocated_bytes_peak;
-    let activations = host.scope("activations").usage().allocated_bytes_peak;
+    let allocated = cpu.usage().allocated_bytes_peak;
+    let activations = cpu.scope("activations").usage().allocated_bytes_peak;
     let of_gpu = gpu.as_ref().map(|gpu| gpu.usage().allocated_bytes_peak);
     let mut text = format!(
         "{best:.1} samples/s (median {median:.1}), {} allocated at the peak, {} of it for activations",

@@ -147,7 +147,7 @@ pub fn follow(
         LineOutput::File(out) => LineForm::of(out)?,
         LineOutput::Writer { form, .. } => *form,
     };
-    if let Some(gpu) = DeviceRequest::select(&request.device)?.gpu() {
+    if let Some(gpu) = DeviceRequest::select(&request.device, host)?.gpu() {
         return Err(refuse(&format!(
             "--device {gpu}: states go on by one step a bar, which the CPU takes; leave --device out, or give cpu"
         )));

@@ -4,6 +4,7 @@ use megabatch_gpu_core::{Device, Error};
 use megabatch_trainer as trainer;
 
 use crate::error::with_keys;
+use crate::host::Host;
 
 /// The device that the command line names.
 pub(crate) struct DeviceRequest<'a> {
@@ -28,13 +29,15 @@ pub(crate) struct Computing {
 }
 
 impl<'a> DeviceRequest<'a> {
-    /// The device called `name`; `cuda` is the first GPU, as in PyTorch.
+    /// The device called `name`; `cuda` is the first GPU, as in PyTorch. Its kernels come from the
+    /// host's [folder](Host::kernel_folder), if any.
     ///
     /// # Errors
     /// As [`Device::select`].
-    pub(crate) fn select(name: &'a str) -> megabatch_gpu_core::Result<Self> {
+    pub(crate) fn select(name: &'a str, host: &Host<'_>) -> megabatch_gpu_core::Result<Self> {
         let name = full_name(name);
         let device = Device::select(name)?;
+        device.set_kernel_folder(host.kernel_folder());
         Ok(DeviceRequest { name, gpu: matches!(device, Device::Cuda(_)).then_some(device) })
     }
 
@@ -42,8 +45,8 @@ impl<'a> DeviceRequest<'a> {
     ///
     /// # Errors
     /// As [`Device::select`], but where a GPU or its driver is not here.
-    pub(crate) fn select_for_plan(name: &'a str) -> megabatch_gpu_core::Result<Self> {
-        match DeviceRequest::select(name) {
+    pub(crate) fn select_for_plan(name: &'a str, host: &Host<'_>) -> megabatch_gpu_core::Result<Self> {
+        match DeviceRequest::select(name, host) {
             Err(Error::DriverAbsent { .. } | Error::NoSuchDevice { .. } | Error::CudaNotBuilt { .. }) => {
                 Ok(DeviceRequest { name: full_name(name), gpu: None })
             }

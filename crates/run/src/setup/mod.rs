@@ -229,8 +229,8 @@ impl TrainingSetup {
             config.set_count("training.max_steps", steps);
         }
         let named = match request.intent {
-            Intent::Run => DeviceRequest::select(device_name)?,
-            Intent::Plan => DeviceRequest::select_for_plan(device_name)?,
+            Intent::Run => DeviceRequest::select(device_name, request.host)?,
+            Intent::Plan => DeviceRequest::select_for_plan(device_name, request.host)?,
         };
         let mut gpu_asked = named.asked();
         let mut memory_bytes = request.memory_bytes;

@@ -34,6 +34,10 @@ pub(super) fn layer(device: &Device, hidden: usize) -> Result<()> {
         states.cell.set_zero()?;
         gradients.gates.set_zero()?;
     }
-    assert!(captures.kept() == 1 || matches!(device, Device::Cpu(_)), "{device} captures nothing");
+    assert!(
+        captures.kept() == 1 || matches!(device, Device::Cpu(_)),
+        "{device} captures nothing: {:?}",
+        captures.refusal()
+    );
     Ok(())
 }
