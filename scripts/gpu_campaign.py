@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -36,6 +36,9 @@ class Suite:
     lines: int = 0
     environment: dict = field(default_factory=dict)
 
+    def named(self, name):
+        return replace(self, name=name)
+
 
 @dataclass
 class Outcome:
@@ -57,36 +60,66 @@ def script(name, *arguments):
     return [sys.executable, str(HERE / "peers" / f"{name}.py"), *arguments]
 
 
+def kernels(args, only, seconds, *more):
+    """gpu_kernels.py over all variants of the archive; in tiny calls every launch is packed and none submitted."""
+    folders = [word for folder in sorted((HERE / "kernels").glob("k*")) for word in ("--kernels", f"{folder.name}={folder}")]
+    tiny = ["--dry-run"] if args.tiny else []
+    return Suite(only, script("gpu_kernels", *folders, "--only", only, "--seconds", str(seconds), *more, *tiny), seconds + 5, 45)
+
+
 def truth_a(args):
-    device, tiny = str(args.device), ["--quick"] if args.tiny else []
-    kernels = ["--kernels", f"k0={HERE / 'kernels/k0'}"]
-    variants = [word for folder in sorted((HERE / "kernels").glob("k[1-9]*")) for word in ("--kernels", f"{folder.name}={folder}")]
+    device, megabatch = str(args.device), program("megabatch")
+    checks = [program("gpu-check"), "--date", time.strftime("%Y-%m-%d"), "--device", device, *(["--quick"] if args.tiny else [])]
+    training = script("gpu_training", "--bin", megabatch, "--device", device, "--seconds", "60", *tiny(args))
     return [
         Suite("machine", script("gpu_machine", "--bin", str(HERE / "bin")), 20, 12),
-        Suite("checks", [program("gpu-check"), "--date", time.strftime("%Y-%m-%d"), "--device", device, *tiny], 60, 4),
+        Suite("checks", checks, 60, 4),
         Suite("operations", [program("gpu_operations"), "--device", device], 90, 0),
-        Suite("training", script("gpu_training", "--bin", program("megabatch"), "--device", device, "--seconds", "60", *tiny_training(args)), 62, 12),
-        Suite("kernels", script("gpu_kernels", *kernels, *variants, "--only", "checks", "--seconds", "75", "--json", str(args.out / "kernels.json")), 80, 45),
-        Suite("times", script("gpu_kernels", *kernels, *variants, "--only", "times", "--seconds", "30", "--json", str(args.out / "times.json")), 35, 40),
-        Suite("rates", script("gpu_rates", "--bin", program("megabatch"), "--device", device, "--seconds", "40"), 42, 14),
+        Suite("training", training, 62, 12),
+        kernels(args, "checks", 75, "--json", str(args.out / "kernels.json")).named("kernels"),
+        kernels(args, "times", 30, "--json", str(args.out / "times.json")),
+        Suite("rates", script("gpu_rates", "--bin", megabatch, "--device", device, "--seconds", "40", *tiny(args)), 42, 14),
         Suite("jit", script("gpu_jit", "--kernels", str(HERE / "kernels/k0"), "--json", str(args.out / "jit.json")), 40, 9),
-        Suite("doctor", [program("megabatch"), "doctor"], 25, 12),
+        Suite("doctor", [megabatch, "doctor"], 25, 12),
     ]
-
-
-def tiny_training(args):
-    return ["--tiny"] if args.tiny else []
 
 
 def truth_b(args):
-    device = str(args.device)
+    device, megabatch = str(args.device), program("megabatch")
+    sanitizers = [
+        Suite(tool, script("gpu_sanitizer", "--tool", tool, *folders(args), "--seconds", "32", *tiny(args)), 34, 5)
+        for tool in ("racecheck", "synccheck", "memcheck")
+    ]
     return [
-        Suite("training", script("gpu_training", "--bin", program("megabatch"), "--device", device, "--seconds", "100"), 120, 20),
-        Suite("operations", [program("gpu_operations"), "--device", device], 120, 0),
+        *sanitizers,
+        kernels(args, "checks", 75, "--json", str(args.out / "kernels.json")).named("kernels"),
+        Suite("training", script("gpu_training", "--bin", megabatch, "--device", device, "--seconds", "60", *tiny(args)), 62, 12),
+        Suite("operations", [program("gpu_operations"), "--device", device], 60, 0),
     ]
 
 
-CALLS = {("truth", "a"): truth_a, ("truth", "b"): truth_b}
+def speed_a(args):
+    words = ("--megabatch", program("megabatch"), "--device", str(args.device), "--json", str(args.out / "steps.json"), *tiny(args))
+    return [
+        Suite("steps", script("gpu_training_speed", *words, "--seconds", "220"), 225, 40),
+        kernels(args, "times", 30, "--json", str(args.out / "times.json")),
+    ]
+
+
+def speed_b(args):
+    return [Suite("counters", script("gpu_counters", *folders(args), "--seconds", "120", *tiny(args)), 125, 60)]
+
+
+def folders(args):
+    """Options of a suite that takes programs and PTX from the archive."""
+    return "--bin", str(HERE / "bin"), "--kernels", str(HERE / "kernels/k0"), "--device", str(args.device)
+
+
+def tiny(args):
+    return ["--tiny"] if args.tiny else []
+
+
+CALLS = {("truth", "a"): truth_a, ("truth", "b"): truth_b, ("speed", "a"): speed_a, ("speed", "b"): speed_b}
 
 
 def cublas_folder():

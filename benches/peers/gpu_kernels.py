@@ -931,13 +931,18 @@ def check_weights(gpu, item):
 
 
 def timed(gpu, item):
-    """Microseconds a step of each variant that has the kernel, in alternating rounds."""
+    """Microseconds a step of each variant that has the kernel, in alternating rounds; with --once, a launch of each."""
     case, tile, launches, rounds, warm_s = item.case, item.tile, 2, 7, 0.05
     of, times, told = setup(gpu, case, True), {}, {}
     for variant in gpu.options.variants:
         if variant.has(case.module) or variant is gpu.options.variants[0]:
             told[variant.name] = (variant, *told_for(gpu, of, variant, tile))
     prepare(gpu, of)
+    if gpu.options.once:
+        for variant, one_launch, buffers in told.values():
+            submit(gpu, variant, one_launch, buffers)
+        gpu.synchronize()
+        return {"faults": []}
 
     def round_of_all():
         for name, (variant, one_launch, buffers) in told.items():
@@ -1187,6 +1192,7 @@ def parsed():
     parser.add_argument("--steps", type=int, default=480)
     parser.add_argument("--seed", type=int, default=int(time.time()) & 0xFFFFFFF)
     parser.add_argument("--launcher", choices=["cupy", "driver"], default="cupy")
+    parser.add_argument("--once", action="store_true", help="launches a timed case once and times nothing: for a profiler")
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The PyTorch side of gpu_speed.py: a case a line in, an answer a line out, both JSON.
+"""The PyTorch side of gpu_speed.py and gpu_training_speed.py: a case a line in, an answer a line out, both JSON.
 
     echo '{"hidden": 128, "layers": 1, "features": 16, "batch": 64, "steps": 256, "precision": "bf16", "budget_s": 0.1}' |
     python gpu_step.py [--device 0 | --device cpu]
@@ -10,6 +10,8 @@ that name in lstm_shapes.py, a training step of which is forward, loss, backward
     compiled   torch.compile, which leaves nn.LSTM to cuDNN and compiles what is around it
     captured   the whole step as one CUDA graph, each timeframe on a stream of its own: not for fp16, whose loss scale the host decides on
     once       as captured, and each distinct window of consecutive samples is encoded once
+
+A case with `ceiling` is a rate of the GPU alone: `copy`, GB/s of reads and writes together, or `product`, TFLOP/s of square bf16 matrices.
 
 fp32 has exact products everywhere; tf32 allows TF32 to cuBLAS and cuDNN, which is cuDNN's default in PyTorch. Exit code 6: no GPU that PyTorch can use.
 """
@@ -164,13 +166,25 @@ def model(case, clock):
     return {"samples_per_s": case["batch"] / clock.seconds_each(case["budget_s"], run)}
 
 
+def ceiling(case, clock):
+    """The best that a copy or a product reaches, by the edge of its square matrices."""
+    edge = case["edge"]
+    if case["ceiling"] == "copy":
+        source = torch.zeros(edge, edge, device=clock.device)
+        target = torch.empty_like(source)
+        return {"gb_per_s": 2 * 4 * edge**2 / clock.seconds_each(case["budget_s"], lambda: target.copy_(source)) / 1e9}
+    left, right = (torch.randn(edge, edge, device=clock.device, dtype=torch.bfloat16) for _ in range(2))
+    out = torch.empty_like(left)
+    return {"tflop_per_s": 2 * edge**3 / clock.seconds_each(case["budget_s"], lambda: torch.mm(left, right, out=out)) / 1e12}
+
+
 def answer(case, clock):
     """What was measured, or what kept it from being measured: the next case may be smaller."""
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = case["precision"] == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = case.get("precision") == "tf32"
     try:
-        measured = (model if "model" in case else layers)(case, clock)
+        measured = (ceiling if "ceiling" in case else model if "model" in case else layers)(case, clock)
     except Exception as error:  # PyTorch's own, torch.compile's and the compiler's behind it have no class in common.
-        measured = {"error": " ".join(f"{type(error).__name__}: {error}".split())[:100]}
+        measured = {"error": " ".join(f"{type(error).__name__}: {error}".split())[:240]}
     return {**measured, "peak_allocated_bytes": clock.take_peak_bytes()}
 
 
@@ -190,7 +204,7 @@ def main():
     clock = Clock(device)
     for line in sys.stdin:
         case = json.loads(line)
-        about["algorithm"] = None if "model" in case else algorithm(case, properties)
+        about["algorithm"] = algorithm(case, properties) if "steps" in case else None
         print(json.dumps({**answer(case, clock), **about}), flush=True)
 
 

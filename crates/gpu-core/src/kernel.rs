@@ -43,6 +43,7 @@ pub const BLOCK_THREADS: u32 = 256;
 pub struct Launch {
     blocks: u32,
     threads: u32,
+    shared_bytes: u32,
     cooperative: bool,
 }
 
@@ -62,13 +63,24 @@ impl Launch {
     /// As [`Launch::over`].
     pub fn of_blocks(blocks: usize) -> Option<Self> {
         let blocks = i32::try_from(blocks).expect("a grid has at most 2^31 - 1 blocks") as u32;
-        (blocks > 0).then_some(Launch { blocks, threads: BLOCK_THREADS, cooperative: false })
+        (blocks > 0).then_some(Launch { blocks, threads: BLOCK_THREADS, shared_bytes: 0, cooperative: false })
     }
 
     /// As many blocks of `threads` threads each.
     #[must_use]
     pub fn with_threads(self, threads: u32) -> Self {
         Launch { threads, ..self }
+    }
+
+    /// The same with so many bytes of dynamic shared memory a block.
+    #[must_use]
+    pub fn with_shared_bytes(self, shared_bytes: u32) -> Self {
+        Launch { shared_bytes, ..self }
+    }
+
+    /// Dynamic shared memory of a block in bytes.
+    pub fn shared_bytes(&self) -> u32 {
+        self.shared_bytes
     }
 
     /// The same with all blocks running at once, so that one may wait for another; see
@@ -134,9 +146,9 @@ impl Kernel<'_> {
     /// early are no danger: their memory's next use comes later on the default stream.
     #[cfg(feature = "cuda")]
     pub unsafe fn submit(&self, cuda: &Cuda, launch: Option<Launch>, arguments: &Arguments) -> Result<()> {
-        let Some(Launch { blocks, threads, cooperative }) = launch else { return Ok(()) };
+        let Some(Launch { blocks, threads, shared_bytes, cooperative }) = launch else { return Ok(()) };
         let module = cuda.gpu().module(self.module, self.ptx)?;
-        let grid = crate::cuda::Grid { cooperative, ..crate::cuda::Grid::of(blocks, threads) };
+        let grid = crate::cuda::Grid { shared_bytes, cooperative, ..crate::cuda::Grid::of(blocks, threads) };
         // SAFETY: as the caller promised.
         unsafe { module.kernel(self.name)?.launch(&cuda.gpu().default_stream(), &grid, arguments) }
     }

@@ -56,7 +56,11 @@ impl Harness {
         self.launch(kernel, Geometry::linear(blocks, threads).cooperative(), arguments);
     }
 
-    fn launch(&self, kernel: &str, geometry: Geometry, arguments: &mut [Arg<'_>]) {
+    /// Launches `kernel` with a geometry of any kind.
+    ///
+    /// # Panics
+    /// As [`Harness::run`].
+    pub fn launch(&self, kernel: &str, geometry: Geometry, arguments: &mut [Arg<'_>]) {
         let kernels = self.kernels.get_or_init(|| self.compiled(Checks::Memory));
         let done = kernels.launch(kernel, geometry, arguments);
         done.unwrap_or_else(|error| panic!("{error}"));

@@ -38,7 +38,7 @@ impl<T: Operand> InputWeights<T> {
     /// bits, H ≤ 128, F ≤ 64.
     pub fn are_possible(hidden: usize, features: &[usize]) -> bool {
         let is_narrow = |&features: &usize| (1..=WIDEST).contains(&features);
-        persistent_units::<T>(hidden).is_some_and(is_of_a_block) && features.iter().all(is_narrow)
+        T::IS_NARROW && persistent_units::<T>(hidden).is_some_and(is_of_a_block) && features.iter().all(is_narrow)
     }
 
     /// Weights of zero, for sequences whose rows have so many numbers.

@@ -81,6 +81,7 @@ mod readout;
 mod recurrence;
 mod recurrence_backward;
 mod recurrence_bytes;
+mod recurrence_f32;
 mod recurrence_of_rows;
 mod recurrence_schedule;
 mod recurrent_weights;
@@ -153,6 +154,7 @@ pub const SOURCES: &[&str] = &[
     "recurrence",
     "recurrence_backward",
     "recurrence_bytes",
+    "recurrence_f32",
     "recurrence_group",
     "recurrence_group_backward",
     "recurrence_of_rows",

@@ -5,7 +5,7 @@
 use super::operand::Operand;
 use super::recurrent_weights::{is_of_a_block, persistent_units};
 use super::work_list::TileWindows;
-use super::{cell, recurrence, recurrence_backward, recurrence_of_rows};
+use super::{cell, recurrence, recurrence_backward, recurrence_f32, recurrence_of_rows};
 
 /// Schedule of a list's windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +51,7 @@ impl RecurrenceSchedule {
         recurrence::PTX,
         recurrence::PTX_OF_GROUPS,
         recurrence_of_rows::PTX,
+        recurrence_f32::PTX,
         recurrence_backward::PTX,
         recurrence_backward::PTX_OF_GROUPS,
         cell::PTX,
@@ -80,7 +81,8 @@ mod tests {
         assert_eq!(of(129, 10, false), [eight]);
         assert_eq!(of(512, 10, true), [eight, (TileWindows::Eight, true)]);
         assert_eq!(of(513, 10, true), [eight]);
-        assert_eq!(RecurrenceSchedule::candidates::<f32>(5, 10, true).len(), 1);
+        assert_eq!(RecurrenceSchedule::candidates::<f32>(5, 10, true).len(), 2);
+        assert_eq!(RecurrenceSchedule::candidates::<f32>(129, 10, true).len(), 1);
         for windows in 0..3000 {
             assert_eq!(of(128, windows, true), of(128, bucket(windows), true), "{windows} windows");
         }

@@ -85,3 +85,15 @@ INPUT_FRAGMENTS(bf16, __nv_bfloat16)
 
 FRAGMENTS(f16, __half)
 FRAGMENTS(bf16, __nv_bfloat16)
+
+// W_hh in f32 as the threads of recurrence_f32.cu hold it, [sequences, HP / 16, 8, 2·HP threads, 4] each: by four columns at a time eight rows.  forward: thread 4 p + q has the gates of units 2 p and 2 p + 1, and
+// columns 16 c + 4 q …  backward, of the transpose: thread 16 p + q has the units 8 p …, and the gates of units 16 c + q.  A thread makes a number of each.
+extern "C" __global__ void fragments_f32(const float* rows, float* forward, float* backward, unsigned H, unsigned HP, unsigned len) {
+  unsigned k = blockIdx.x * blockDim.x + threadIdx.x;
+  if (k >= len) return;
+  unsigned each = 4 * HP * HP, in = k % each;
+  rows += (u64)(k / each) * 4 * H * H;
+  unsigned number = in % 4, thread = in / 4 % (2 * HP), row = in / (8 * HP) % 8, column = in / (64 * HP);
+  forward[k] = weight_element(rows, H, thread / 4 * 8 + row, 16 * column + thread % 4 * 4 + number);
+  backward[k] = weight_element(rows, H, 64 * column + thread % 16 * 4 + number, thread / 16 * 8 + row);
+}

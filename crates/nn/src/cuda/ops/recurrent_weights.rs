@@ -28,7 +28,7 @@ pub struct RecurrentWeights<T: Operand> {
     pub(super) fragments: Option<Fragments>,
 }
 
-/// For the persistent kernels, two elements a number.
+/// For the persistent kernels: of 16 bits two elements a number, of f32 the bits of one.
 #[derive(Debug)]
 pub(super) struct Fragments {
     pub(super) units: usize,
@@ -52,14 +52,14 @@ impl<T: Operand> RecurrentWeights<T> {
             sequences,
             of_parameters: GateRows::new(scope, hidden, &starts.iter().enumerate().map(of).collect::<Vec<_>>())?,
             rows: Buffer::zeros(scope, sequences * len)?,
-            fragments: units.map(|units| Fragments::zeros(scope, units, sequences)).transpose()?,
+            fragments: units.map(|units| Fragments::zeros::<T>(scope, units, sequences)).transpose()?,
         })
     }
 
     /// Bytes of the weights of so many sequences on a GPU.
     pub(crate) fn bytes_on_gpu(hidden: usize, sequences: usize) -> usize {
         let fragments =
-            persistent_units::<T>(hidden).map_or(0, |units| 2 * Fragments::len_of(units) * size_of::<u32>());
+            persistent_units::<T>(hidden).map_or(0, |units| 2 * Fragments::len_of::<T>(units) * size_of::<u32>());
         GateRows::bytes(sequences) + sequences * (4 * hidden * hidden * size_of::<T>() + fragments)
     }
 
@@ -111,22 +111,23 @@ impl Fragments {
         is_of_a_block(self.units)
     }
 
-    fn zeros(scope: &Scope, units: usize, sequences: usize) -> Result<Self> {
-        let len = sequences * Fragments::len_of(units);
+    fn zeros<T: Operand>(scope: &Scope, units: usize, sequences: usize) -> Result<Self> {
+        let len = sequences * Fragments::len_of::<T>(units);
         Ok(Fragments { units, forward: Buffer::zeros(scope, len)?, backward: Buffer::zeros(scope, len)? })
     }
 
     /// Numbers of a sequence.
-    fn len_of(units: usize) -> usize {
-        2 * units * units
+    fn len_of<T: Operand>(units: usize) -> usize {
+        units * units * size_of::<T>()
     }
 }
 
-/// Units that the persistent kernel for H is made for, if there is one: 32, 64, 128, 256, 384 or
-/// 512.
+/// Units that the persistent kernel for H is made for, if there is one: 32, 64, 128 and, of 16
+/// bits, 256, 384 or 512.
 pub(super) fn persistent_units<T: Operand>(hidden: usize) -> Option<usize> {
     let units = if is_of_a_block(hidden) { block_units(hidden) } else { hidden.next_multiple_of(BLOCK_UNITS) };
-    (T::IS_NARROW && units <= GROUP_UNITS).then_some(units)
+    let most = if T::IS_NARROW { GROUP_UNITS } else { BLOCK_UNITS };
+    (units <= most).then_some(units)
 }
 
 /// Units that the kernels of one block are made for, of which the smallest that has H.
@@ -150,7 +151,7 @@ pub(super) fn fragments_by_kernel<T: Operand>(weights: &RecurrentWeights<T>) -> 
     use megabatch_simt::Arg;
 
     let units = persistent_units::<T>(weights.hidden).unwrap();
-    let len = weights.sequences * Fragments::len_of(units);
+    let len = weights.sequences * Fragments::len_of::<T>(units);
     let (mut forward, mut backward) = (vec![0u32; len], vec![0u32; len]);
     let mut arguments = [
         Arg::from(weights.rows.as_slice()),
@@ -162,6 +163,20 @@ pub(super) fn fragments_by_kernel<T: Operand>(weights: &RecurrentWeights<T>) -> 
     ];
     super::harness::HARNESS.run(&kernel::<T>(units), Launch::over(len), &mut arguments);
     [forward, backward].map(|numbers| bytemuck::cast_slice::<u32, [u32; 4]>(&numbers).to_vec())
+}
+
+/// The same in f32.
+#[cfg(test)]
+pub(super) fn f32_fragments_by_kernel(weights: &RecurrentWeights<f32>) -> [Vec<[f32; 4]>; 2] {
+    use megabatch_simt::Arg;
+
+    let units = persistent_units::<f32>(weights.hidden).unwrap();
+    let len = weights.sequences * Fragments::len_of::<f32>(units);
+    let (mut forward, mut backward) = (vec![0f32; len], vec![0f32; len]);
+    let mut arguments = vec![Arg::from(weights.rows.as_slice()), Arg::from(&mut forward[..]), Arg::from(&mut backward[..])];
+    arguments.extend([weights.hidden, units, len].map(|number| Arg::from(number as u32)));
+    super::harness::HARNESS.run(&kernel::<f32>(units), Launch::over(len), &mut arguments);
+    [forward, backward].map(|numbers| bytemuck::cast_slice::<f32, [f32; 4]>(&numbers).to_vec())
 }
 
 #[cfg(test)]
@@ -177,6 +192,7 @@ mod tests {
         for (hidden, units) in cases {
             assert_eq!(persistent_units::<bf16>(hidden), Some(units));
         }
-        assert_eq!((persistent_units::<f16>(513), persistent_units::<f32>(8)), (None, None));
+        assert_eq!((persistent_units::<f16>(513), persistent_units::<f32>(129)), (None, None));
+        assert_eq!((persistent_units::<f32>(8), persistent_units::<f32>(128)), (Some(32), Some(128)));
     }
 }

@@ -31,7 +31,12 @@ pub const CASES: &[Case] = &[
     ("a layer in bf16 is the CPU's, held in registers", |device| same::<bf16>(device, &[1, 20, 64], 2e-2)),
     ("a layer in f16 is the CPU's, held in registers", |device| same::<f16>(device, &[16, 33], 2e-3)),
     ("a layer of 128 units is the CPU's", |device| same::<bf16>(device, &[128], 2e-2)),
-    ("a layer in f32 is the CPU's, step by step", |device| same::<f32>(device, &[1, 20], 2e-5)),
+    ("a layer in f32 is the CPU's, held in registers and shared memory", |device| {
+        same::<f32>(device, &[1, 20, 61, 128], 2e-5)
+    }),
+    ("a layer in f32 that is too wide for a block is the CPU's, step by step", |device| {
+        same::<f32>(device, &[130], 2e-5)
+    }),
     ("a layer that is too wide for a block is the CPU's, shared by a group", |device| {
         same::<bf16>(device, &[130], 2e-2)
     }),
@@ -307,6 +312,8 @@ fn tiles_give_the_same_bits(device: &Device) -> Result<()> {
         let example = Example::new(hidden);
         let [eight, sixteen] = [TileWindows::Eight, TileWindows::Sixteen].map(|tile| example.run::<bf16>(device, tile));
         assert_eq!(eight?, sixteen?, "{hidden} units");
+        let [eight, sixteen] = [TileWindows::Eight, TileWindows::Sixteen].map(|tile| example.run::<f32>(device, tile));
+        assert_eq!(eight?, sixteen?, "{hidden} units in f32");
     }
     Ok(())
 }

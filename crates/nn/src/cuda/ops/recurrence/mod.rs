@@ -7,6 +7,7 @@ use super::capacity::ensure_capacity;
 use super::cell;
 use super::group::{self, Groups};
 use super::operand::Operand;
+use super::recurrence_f32;
 use super::recurrent_weights::{Fragments, RecurrentWeights, is_of_a_block, persistent_units};
 use super::scratch::Scratch;
 use super::work_list::WorkList;
@@ -116,8 +117,8 @@ fn lens(rows: usize, windows: usize, hidden: usize) -> [usize; 2] {
 /// h, c' = f·c + i·g and h' = o·tanh(c'). Hidden states are rounded to `T` after each step;
 /// everything else is in f32 until it is kept.
 ///
-/// On a GPU with 16-bit operands this is one launch: with H ≤ 128 no block waits for another; with
-/// H ≤ 512 a group of blocks shares the units, where the GPU has room for one group at least, and
+/// On a GPU this is one launch with H ≤ 128, where no block waits for another, and of 16 bits with
+/// H ≤ 512, where a group of blocks shares the units if the GPU has room for one group at least and
 /// the list is not to be taken step by step. Else there are two launches for every step.
 ///
 /// # Errors
@@ -152,6 +153,9 @@ fn persistent<T: Operand>(
     inputs: &RecurrenceInputs<'_, T>,
     states: &mut States<T>,
 ) -> Result<()> {
+    if !T::IS_NARROW {
+        return recurrence_f32::forward(device, list, fragments, inputs.projected, states);
+    }
     let (name, launch) = kernel::<T>("forward", list, fragments.units);
     let kernel = Kernel { module: "nn/recurrence", ptx: PTX, name: &name };
     let (places, tiles, first) =

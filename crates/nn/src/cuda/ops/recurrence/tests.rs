@@ -70,6 +70,20 @@ impl<T: Operand> Example<T> {
         arguments
     }
 
+    /// The same for the kernels in f32.
+    pub(in super::super) fn arguments_of_f32<'a>(&'a mut self, numbers: &[u32], packed: &'a [[f32; 4]]) -> Vec<Arg<'a>> {
+        let mut arguments = self.list.arguments(numbers);
+        arguments.extend([
+            Arg::from(packed),
+            Arg::from(bytemuck::cast_slice::<f32, [f32; 4]>(self.projected.as_slice())),
+            Arg::from(self.list.on_device.first.as_slice()),
+            Arg::from(self.states.hidden.as_mut_slice()),
+            Arg::from(self.states.cell.as_mut_slice()),
+            Arg::from(bytemuck::cast_slice_mut::<T::Kept, [T::Kept; 4]>(self.states.gates.as_mut_slice())),
+        ]);
+        arguments
+    }
+
     /// By so many groups of blocks.
     fn run_by_groups(&mut self, groups: usize) {
         let units = persistent_units::<T>(self.list.hidden()).unwrap();

@@ -8,6 +8,7 @@ use super::cell;
 use super::group::{self, Groups};
 use super::operand::Operand;
 use super::recurrence::{States, kernel};
+use super::recurrence_f32;
 use super::recurrent_weights::{Fragments, RecurrentWeights, persistent_units};
 use super::scratch::Scratch;
 use super::work_list::WorkList;
@@ -116,6 +117,9 @@ fn persistent<T: Operand>(
     states: &States<T>,
     gradients: &mut Gradients<T>,
 ) -> Result<()> {
+    if !T::IS_NARROW {
+        return recurrence_f32::backward(device, list, fragments, states, gradients);
+    }
     let (name, launch) = kernel::<T>("backward", list, fragments.units);
     let kernel = Kernel { module: "nn/recurrence_backward", ptx: PTX, name: &name };
     let (places, tiles) = (list.on_device.places.address(), list.on_device.tiles.address());
