@@ -12,7 +12,7 @@ __device__ inline void step_forward(const float4* product, const float4* project
   float4 own = product[k], start = projected[(first[k / H] + further) * H + k % H];
   Gates now = {start.x + own.x, start.y + own.y, start.z + own.z, start.w + own.w};
   float c = cell_before[k];
-  narrow(advance(now, c), hidden[k]);
+  narrow(advance<T>(now, c), hidden[k]);
   cell_after[k] = c;
   gates[k] = narrow_gates<K>(now);
 }
@@ -24,7 +24,7 @@ __device__ inline void step_backward(const Narrow<K>* gates, const float* cell_b
   u64 k = blockIdx.x * (u64)blockDim.x + threadIdx.x;
   if (k >= len) return;
   float dh = d_hidden[k] + (d_output ? d_output[k] : 0.0f);
-  d_gates[k] = narrow_gates<T>(unwind(widen_gates(gates[k]), cell_before[k], cell_after[k], dh, d_cell[k]));
+  d_gates[k] = narrow_gates<T>(cell_backward<T>(widen_gates(gates[k]), cell_before[k], cell_after[k], dh, d_cell[k]));
 }
 
 #define STEP(suffix, T, K)                                                                                                                 \

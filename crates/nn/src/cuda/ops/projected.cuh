@@ -1,4 +1,4 @@
-// What gates begin with where rows were projected before: recurrence.cu and recurrence_bytes.cu.
+// What gates begin with in recurrence_bytes.cu, where a lane has one unit.
 #pragma once
 
 #include "work.cuh"
@@ -37,21 +37,4 @@ struct Projected {
     if (here.has_unit && t + 1 < here.of.steps) next[n][j] = projected[row[n][j]];
     return row_now;
   }
-
-  __device__ void start(float (&sums)[N][2][4], const Lane& here, unsigned t) {
-    go_on();
-#pragma unroll
-    for (int n = 0; n < N; n++) {
-#pragma unroll
-      for (int j = 0; j < 2; j++) {
-        float4 start = take(here, t, n, j);
-        sums[n][0][j] = start.x;
-        sums[n][0][2 + j] = start.y;
-        sums[n][1][j] = start.z;
-        sums[n][1][2 + j] = start.w;
-      }
-    }
-  }
-
-  __device__ void end(const Lane&, unsigned) {}
 };

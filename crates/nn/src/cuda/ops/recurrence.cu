@@ -1,12 +1,62 @@
 // The recurrence of LSTM layers over rows that were projected before. Source of recurrence.ptx; launched by recurrence.rs.
 #include "recurrence.cuh"
-#include "projected.cuh"
+
+// What the gates of a lane's units and windows begin with.
+//
+// projected: [rows, H, 4] with biases.  first: [windows], the row of a window's first step, counted from the sequence's first row.
+template <int N>
+struct ProjectedRows {
+  const float4* projected;  // from the first row of the step on that was loaded last
+  const unsigned* first;
+  unsigned stride;
+  unsigned row[N][2];  // in arrays [rows, H], from a step's first row on
+  float4 next[N][2][2];
+
+  __device__ void begin(const Lane& here, const Units& units) {
+    const Sequence& sequence = here.of;
+    projected += sequence.projected_row * here.H;
+    stride = (unsigned)sequence.row_step * here.H;
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+#pragma unroll
+      for (int j = 0; j < 2; j++) {
+        row[n][j] = first[sequence.window + here.window(8 * n + j)] * here.H + here.unit;
+#pragma unroll
+        for (int u = 0; u < 2; u++) next[n][j][u] = units.has(u) ? projected[row[n][j] + u] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+      }
+    }
+  }
+
+  // The rows of step t; those of the next one set out.
+  __device__ void start(float (&sums)[N][4][4], const Lane& here, const Units& units, unsigned t) {
+    projected += stride;
+    bool is_last = t + 1 == here.of.steps;
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+#pragma unroll
+      for (int j = 0; j < 2; j++) {
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+          float4 start = next[n][j][u];
+          int at = 2 * u + j;
+          sums[n][0][at] = start.x;
+          sums[n][1][at] = start.y;
+          sums[n][2][at] = start.z;
+          sums[n][3][at] = start.w;
+          if (units.has(u) && !is_last) next[n][j][u] = projected[row[n][j] + u];
+        }
+      }
+    }
+  }
+
+  __device__ void end(const Lane&, unsigned) {}
+};
 
 #define FORWARD(name, T, HP, N)                                                                                                         \
-  extern "C" __global__ void __launch_bounds__(4 * HP, 1)                                                                                \
+  extern "C" __global__ void __launch_bounds__(2 * HP, 1)                                                                                \
       name(const Sequence* sequences, const Tile* tiles, unsigned H, const uint4* fragments, const float4* projected, const unsigned* first,  \
            T* hidden, float* cell, Narrow<__half>* gates) {                                                                             \
-    Projected<N> from = {projected, first};                                                                                              \
+    ProjectedRows<N> from = {projected, first};                                                                                          \
     forward<T, HP, N>(sequences, tiles, H, fragments, from, hidden, cell, gates);                                                         \
   }
 

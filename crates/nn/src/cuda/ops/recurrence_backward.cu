@@ -4,12 +4,13 @@
 //   for each step, from the last:  dgates from dh, dc;  dgates to shared and to global memory                     (2)
 //                                  dh = W_hhᵀ · dgates, each half of the sum in another warp
 //
-// 1. Warps 2 p and 2 p + 1 have rows 16 p … 16 p + 15 of W_hhᵀ [HP, 4·HP], one the first half of the columns and the other the second. Of what comes out, each
-//    warp gives away what the other one's units need, so that warp w goes on with units 8 w … 8 w + 7, whose gradients stay in its lanes' registers.
+// 1. Warps 2 p and 2 p + 1 have rows 32 p … 32 p + 31 of W_hhᵀ [HP, 4·HP] as two tiles, one the first half of the columns and the other the second: a warp reads half of dgates. Each gives away the sums of the other's
+//    tile, so that warp w goes on with units 16 w … 16 w + 15, whose gradients stay in its lanes' registers. Rows of a tile are laid as in recurrence.cuh: a lane has two units side by side.
 // 2. In 16 bits, as the products that follow read them.
 #include "mma.cuh"
 #include "cell.cuh"
 #include "work.cuh"
+#include "unit_pairs.cuh"
 
 // Arrays as in recurrence.cu, but that `fragments` are those of W_hhᵀ.  d_outputs: [Σ T·B, H], what comes from above after each step, or null.  d_hidden, d_cell: [windows, H], the gradients of the last
 // states; they become those of the first ones.  d_gates: [Σ T·B, H, 4], before the gates' functions.
@@ -18,99 +19,105 @@ __device__ inline void backward(const Sequence* sequences, const Tile* tiles, un
                                 const Narrow<__half>* gates, const float* d_outputs, float* d_hidden, float* d_cell, Narrow<T>* d_gates) {
   constexpr int INNER = HP / 8;  // tiles of 16 gates in half of them
   __shared__ __align__(16) T gradients[8 * N][4 * HP + 8];
-  __shared__ float2 given[HP / 8][N][32];
+  __shared__ float4 given[HP / 16][N][32];
 
   Tile tile = tiles[blockIdx.x];
-  Sequence of = sequences[tile.sequence];
-  unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, unit = 8 * warp + lane / 4, quad = lane % 4;
+  Sequence sequence = sequences[tile.sequence];
+  unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, quad = lane % 4;
+  Units units = units_of_lane(H);
   unsigned half = warp % 2 * 2 * HP;  // first gate of this warp's half of the sums
-  bool has_unit = unit < H;
 
-  unsigned weight[INNER][4];
-  const uint4* fragment = fragments + ((u64)of.weight * HP / 8 + warp) * INNER * 32 + lane;
+  unsigned weight[INNER][2][4];
+  const uint4* fragment = fragments + ((u64)sequence.weight * (HP / 16) + warp) * INNER * 2 * 32 + lane;
 #pragma unroll
-  for (int k = 0; k < INNER; k++) take(fragment[k * 32], weight[k]);
+  for (int k = 0; k < 2 * INNER; k++) take(fragment[k * 32], weight[k / 2][k % 2]);
 
-  unsigned own = tile.window + 2 * quad, at = own * H + unit;  // in arrays [B, H]
-  float c[N][2], dh[N][2], dc[N][2];
-  u64 edge = (u64)of.window * H + at, step = (of.step_row + (u64)of.steps * of.windows) * H + at;
-  unsigned before = of.window * H;  // from a number of a step to that of the state before it
+  unsigned own = tile.window + 2 * quad;
+  u64 edge = (u64)(sequence.window + own) * H + units.first, step = (sequence.step_row + (u64)sequence.steps * sequence.windows + own) * H + units.first;
+  unsigned before = sequence.window * H;  // from a number of a step to that of the state before it
+  float c[N][2][2], dh[N][2][2], dc[N][2][2];
 #pragma unroll
   for (int n = 0; n < N; n++) {
 #pragma unroll
     for (int j = 0; j < 2; j++) {
-      bool has = has_unit && own + 8 * n + j < of.windows;
+      c[n][j][0] = c[n][j][1] = dh[n][j][0] = dh[n][j][1] = dc[n][j][0] = dc[n][j][1] = 0.0f;
+      if (own + 8 * n + j >= sequence.windows) continue;
       unsigned further = (8 * n + j) * H;
-      c[n][j] = has ? cell[step + before + further] : 0.0f;
-      dh[n][j] = has ? d_hidden[edge + further] : 0.0f;
-      dc[n][j] = has ? d_cell[edge + further] : 0.0f;
+      take_pair(cell + step + before + further, c[n][j][0], c[n][j][1], units);
+      take_pair(d_hidden + edge + further, dh[n][j][0], dh[n][j][1], units);
+      take_pair(d_cell + edge + further, dc[n][j][0], dc[n][j][1], units);
     }
   }
 
-  Narrow<__half> kept[N][2];
-  float cell_before[N][2], d_output[N][2];
-  // What the next step back reads: on its way during a product.
-  auto fetch = [&]() {
-    step -= of.windows * H;
+  // What the next step back reads, as it lies in memory: on its way during a product, and unpacked where it is used.
+  uint2 kept[N][2][2] = {};
+  float cell_before[N][2][2] = {}, d_output[N][2][2] = {};
+  auto load = [&]() {
+    step -= sequence.windows * H;
 #pragma unroll
     for (int n = 0; n < N; n++) {
 #pragma unroll
       for (int j = 0; j < 2; j++) {
-        if (!has_unit || own + 8 * n + j >= of.windows) continue;
+        if (own + 8 * n + j >= sequence.windows) continue;
         u64 number = step + (8 * n + j) * H;
-        kept[n][j] = gates[number];
-        cell_before[n][j] = cell[number + before];
-        d_output[n][j] = d_outputs ? d_outputs[number] : 0.0f;
+        take_pair((const uint2*)gates + number, kept[n][j][0], kept[n][j][1], units);
+        take_pair(cell + number + before, cell_before[n][j][0], cell_before[n][j][1], units);
+        if (d_outputs) take_pair(d_outputs + number, d_output[n][j][0], d_output[n][j][1], units);
       }
     }
   };
-  fetch();
-  for (unsigned t = of.steps; t-- > 0;) {
+  load();
+  for (unsigned t = sequence.steps; t-- > 0;) {
 #pragma unroll
     for (int n = 0; n < N; n++) {
 #pragma unroll
       for (int j = 0; j < 2; j++) {
-        bool has = has_unit && own + 8 * n + j < of.windows;
-        Gates d = {0.0f, 0.0f, 0.0f, 0.0f};
-        if (has) {
-          d = unwind(widen_gates(kept[n][j]), cell_before[n][j], c[n][j], dh[n][j] + d_output[n][j], dc[n][j]);
-          c[n][j] = cell_before[n][j];
+        Narrow<T> rounded[2];
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+          Narrow<__half> now = *(Narrow<__half>*)&kept[n][j][u];
+          // Of a unit or a window that there is not all is zero, and stays so.
+          Gates d = cell_backward<T>(widen_gates(now), cell_before[n][j][u], c[n][j][u], dh[n][j][u] + d_output[n][j][u], dc[n][j][u]);
+          c[n][j][u] = cell_before[n][j][u];
+          rounded[u] = narrow_gates<T>(d);
         }
-        Narrow<T> rounded = narrow_gates<T>(d);
-        *(Narrow<T>*)&gradients[8 * n + 2 * quad + j][4 * unit] = rounded;
-        if (has) d_gates[step + (8 * n + j) * H] = rounded;
+        *(Pair<Narrow<T>>*)&gradients[8 * n + 2 * quad + j][4 * units.first] = {rounded[0], rounded[1]};
+        if (own + 8 * n + j < sequence.windows) put_pair(d_gates + step + (8 * n + j) * H, rounded[0], rounded[1], units);
       }
     }
-    if (t > 0) fetch();
+    if (t > 0) load();
     __syncthreads();
 
-    float sums[N][4];
+    float sums[N][2][4];
 #pragma unroll
-    for (int n = 0; n < N; n++) {
-#pragma unroll
-      for (int i = 0; i < 4; i++) sums[n][i] = 0.0f;
-    }
+    for (int i = 0; i < 8 * N; i++) sums[i / 8][i / 4 % 2][i % 4] = 0.0f;
 #pragma unroll
     for (int k = 0; k < INNER; k += 2) {
 #pragma unroll
       for (int n = 0; n < N; n++) {
         unsigned gradient[4];
         load_matrices(gradient, &gradients[8 * n + lane % 8][half + 16 * k + lane / 8 * 8]);
-        multiply_add(sums[n], weight[k], gradient[0], gradient[1], T());
-        multiply_add(sums[n], weight[k + 1], gradient[2], gradient[3], T());
+#pragma unroll
+        for (int part = 0; part < 2; part++) multiply_add(sums[n][part], weight[k][part], gradient[0], gradient[1], T());
+#pragma unroll
+        for (int part = 0; part < 2; part++) multiply_add(sums[n][part], weight[k + 1][part], gradient[2], gradient[3], T());
       }
     }
-    bool is_upper = warp % 2 == 0;
+    bool is_second = warp % 2;
 #pragma unroll
     for (int n = 0; n < N; n++) {
-      given[warp][n][lane] = is_upper ? make_float2(sums[n][2], sums[n][3]) : make_float2(sums[n][0], sums[n][1]);
+      float(&first)[4] = sums[n][0], (&second)[4] = sums[n][1];
+      given[warp][n][lane] = is_second ? make_float4(first[0], first[1], first[2], first[3]) : make_float4(second[0], second[1], second[2], second[3]);
     }
     __syncthreads();
 #pragma unroll
     for (int n = 0; n < N; n++) {
-      float2 other = given[warp ^ 1][n][lane];
-      dh[n][0] = (is_upper ? sums[n][0] : sums[n][2]) + other.x;
-      dh[n][1] = (is_upper ? sums[n][1] : sums[n][3]) + other.y;
+      float4 other = given[warp ^ 1][n][lane];
+      float(&first)[4] = sums[n][0], (&second)[4] = sums[n][1];
+      dh[n][0][0] = (is_second ? second[0] : first[0]) + other.x;
+      dh[n][1][0] = (is_second ? second[1] : first[1]) + other.y;
+      dh[n][0][1] = (is_second ? second[2] : first[2]) + other.z;
+      dh[n][1][1] = (is_second ? second[3] : first[3]) + other.w;
     }
   }
 #pragma unroll
@@ -118,15 +125,15 @@ __device__ inline void backward(const Sequence* sequences, const Tile* tiles, un
 #pragma unroll
     for (int j = 0; j < 2; j++) {
       unsigned further = (8 * n + j) * H;
-      if (!has_unit || own + 8 * n + j >= of.windows) continue;
-      d_hidden[edge + further] = dh[n][j];
-      d_cell[edge + further] = dc[n][j];
+      if (own + 8 * n + j >= sequence.windows) continue;
+      put_pair(d_hidden + edge + further, dh[n][j][0], dh[n][j][1], units);
+      put_pair(d_cell + edge + further, dc[n][j][0], dc[n][j][1], units);
     }
   }
 }
 
 #define BACKWARD(name, T, HP, N)                                                                                                        \
-  extern "C" __global__ void __launch_bounds__(4 * HP, 1)                                                                                \
+  extern "C" __global__ void __launch_bounds__(2 * HP, 1)                                                                                \
       name(const Sequence* sequences, const Tile* tiles, unsigned H, const uint4* fragments, const float* cell, const Narrow<__half>* gates,  \
            const float* d_outputs, float* d_hidden, float* d_cell, Narrow<T>* d_gates) {                                                \
     backward<T, HP, N>(sequences, tiles, H, fragments, cell, gates, d_outputs, d_hidden, d_cell, d_gates);                                \

@@ -94,7 +94,7 @@ __device__ inline void forward(const Sequence* sequences, const Tile* tiles, uns
           return __fadd_rn(product_of(sums[0][pairs][place], sums[1][pairs][place], __fmul_rn(window_scale[n][j], of_gate)), from);
         };
         Gates now = {gate(0, j, scale.x, start.x), gate(0, 2 + j, scale.y, start.y), gate(1, j, scale.z, start.z), gate(1, 2 + j, scale.w, start.w)};
-        float state = advance(now, c[n][j]);
+        float state = advance<float>(now, c[n][j]);
         h[n][j] = has_unit ? state : 0.0f;
         if (has_unit && own + 8 * n + j < of.windows) {
           u64 number = after + (8 * n + j) * H;

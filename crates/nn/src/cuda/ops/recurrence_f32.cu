@@ -140,7 +140,7 @@ __device__ inline void forward(const Sequence* sequences, const Tile* tiles, uns
 #pragma unroll
     for (int u = 0; u < UNITS; u++) {
       Gates now = {start[u].x + sums[4 * u], start[u].y + sums[4 * u + 1], start[u].z + sums[4 * u + 2], start[u].w + sums[4 * u + 3]};
-      float h = advance(now, c[u]);
+      float h = advance<float>(now, c[u]);
       states[((t + 1) % 2 * W + window) * HP + unit + u] = has[u] ? h : 0.0f;
       if (has[u] && writes) {
         hidden[step + after + u] = h;
@@ -204,7 +204,7 @@ __device__ inline void backward(const Sequence* sequences, const Tile* tiles, un
     for (int u = 0; u < UNITS; u++) {
       Gates d = {0.0f, 0.0f, 0.0f, 0.0f};
       if (has[u]) {
-        d = unwind({kept[u].x, kept[u].y, kept[u].z, kept[u].w}, cell_before[u], c[u], dh[u] + d_output[u], dc[u]);
+        d = cell_backward<float>({kept[u].x, kept[u].y, kept[u].z, kept[u].w}, cell_before[u], c[u], dh[u] + d_output[u], dc[u]);
         c[u] = cell_before[u];
       }
       float4 four = make_float4(d.i, d.f, d.g, d.o);

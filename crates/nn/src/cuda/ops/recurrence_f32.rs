@@ -37,8 +37,7 @@ pub(super) fn forward<T: Operand>(
     let [tile_windows, hidden] = [list.tile_windows() as u32, list.hidden() as u32];
     let (packed, projected) = (fragments.forward.address(), projected.address());
     let (hiddens, cell, gates) = (states.hidden.address(), states.cell.address(), states.gates.address());
-    let arguments =
-        arguments![places, tiles, tile_windows, hidden, packed, projected, first, hiddens, cell, gates];
+    let arguments = arguments![places, tiles, tile_windows, hidden, packed, projected, first, hiddens, cell, gates];
     // SAFETY: the list was made of rows within the projected inputs, and `recurrence` has seen that
     // all arrays have its lengths; a block writes the states and gates of its own windows. What is
     // submitted to the default stream later runs after it.
@@ -63,9 +62,8 @@ pub(super) fn backward<T: Operand>(
     let (packed, cell, gates) = (fragments.backward.address(), states.cell.address(), states.gates.address());
     let d_outputs = gradients.outputs.as_ref().map_or(0, Buffer::address);
     let (d_hidden, d_cell, d_gates) = (gradients.hidden.address(), gradients.cell.address(), gradients.gates.address());
-    let arguments = arguments![
-        places, tiles, tile_windows, hidden, packed, cell, gates, d_outputs, d_hidden, d_cell, d_gates
-    ];
+    let arguments =
+        arguments![places, tiles, tile_windows, hidden, packed, cell, gates, d_outputs, d_hidden, d_cell, d_gates];
     // SAFETY: `recurrence_backward` has seen that all arrays have the lengths of the list; a block
     // writes the gradients of its own windows. What is submitted to the default stream later runs
     // after it.

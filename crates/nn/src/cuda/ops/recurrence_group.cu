@@ -90,7 +90,7 @@ __device__ inline void forward(Spans spans, unsigned H, const uint4* fragments,
           }
           u64 number = (u64)(step + window) * H + unit, state = (u64)(after + window) * H + unit;
           T h;
-          narrow(advance(now, c), h);
+          narrow(advance<T>(now, c), h);
           hidden[state] = h;
           cell[state] = c;
           if (gates) gates[number] = narrow_gates<__half>(now);

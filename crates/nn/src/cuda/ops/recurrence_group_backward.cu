@@ -76,7 +76,7 @@ __device__ inline void backward(Spans spans, unsigned H, const uint4* fragments,
         }
 
         if (has && left > 0) {
-          d_gates[number] = narrow_gates<T>(unwind(widen_gates(kept), c_before, c, dh, dc));
+          d_gates[number] = narrow_gates<T>(cell_backward<T>(widen_gates(kept), c_before, c, dh, dc));
           d_cell[edge] = dc;
         } else if (has) {
           d_hidden[edge] = dh;

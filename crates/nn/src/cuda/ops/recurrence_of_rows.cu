@@ -7,11 +7,11 @@
 
 #define WIDEST 64  // numbers of a row
 
-// rows: of each sequence [rows, F] from element number `input` on.  first: as for rows that are projected.  fragments: of W_ih, as recurrent_weights.cu lays it, [sequences, HP / 8 warps, inner, 2, 32 lanes]
+// rows: of each sequence [rows, F] from element number `input` on.  first: as for rows that are projected.  fragments: of W_ih, as recurrent_weights.cu lays it, [sequences, HP / 16 warps, inner, 4, 32 lanes]
 // for rows of up to 16 · inner numbers, zero behind a row's own.  bias: [sequences, H, 4].
 template <class T, int HP, int N>
 struct Rows {
-  static constexpr int MOST = 8 * N * WIDEST / (4 * HP);  // numbers of a step that a thread loads
+  static constexpr int MOST = 8 * N * WIDEST / (2 * HP);  // numbers of a step that a thread loads
 
   const T* rows;
   const unsigned* first;
@@ -19,15 +19,16 @@ struct Rows {
   const float4* bias;
   unsigned doublings;
   T (*tiles)[8 * N][WIDEST + 8];  // of two steps, in shared memory
-  float4 start_of_unit;
-  float ahead[N][2][4];  // what the gates of a step begin with
+  float4 start_of_unit[2];
+  float ahead[N][4][4];  // what the gates of a step begin with
   T next[MOST];
   unsigned place[MOST];  // of these, from a step's first row on
 
-  __device__ void begin(const Lane& here) {
+  __device__ void begin(const Lane& here, const Units& units) {
     const Sequence& of = here.of;
-    fragments += ((u64)of.weight * HP / 8 + threadIdx.x / 32) * (64 << doublings) + threadIdx.x % 32;
-    start_of_unit = here.has_unit ? bias[of.weight * here.H + here.unit] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    fragments += ((u64)of.weight * (HP / 16) + threadIdx.x / 32) * (128 << doublings) + threadIdx.x % 32;
+#pragma unroll
+    for (int u = 0; u < 2; u++) start_of_unit[u] = units.has(u) ? bias[of.weight * here.H + here.unit + u] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     rows += of.input;
 #pragma unroll
     for (int i = 0; i < MOST; i++) {
@@ -45,9 +46,9 @@ struct Rows {
     multiply(0);
   }
 
-  __device__ void start(float (&sums)[N][2][4], const Lane&, unsigned) {
+  __device__ void start(float (&sums)[N][4][4], const Lane&, const Units&, unsigned) {
 #pragma unroll
-    for (int i = 0; i < 8 * N; i++) sums[i / 8][i / 4 % 2][i % 4] = ahead[i / 8][i / 4 % 2][i % 4];
+    for (int i = 0; i < 16 * N; i++) sums[i / 16][i / 4 % 4][i % 4] = ahead[i / 16][i / 4 % 4][i % 4];
   }
 
   // Everybody has multiplied the rows of this step before the last barrier, so that those of the step after the next one can take their place.
@@ -63,31 +64,31 @@ struct Rows {
 #pragma unroll
     for (int n = 0; n < N; n++) {
 #pragma unroll
-      for (int j = 0; j < 2; j++) {
-        ahead[n][0][j] = start_of_unit.x;
-        ahead[n][0][2 + j] = start_of_unit.y;
-        ahead[n][1][j] = start_of_unit.z;
-        ahead[n][1][2 + j] = start_of_unit.w;
+      for (int at = 0; at < 4; at++) {
+        ahead[n][0][at] = start_of_unit[at / 2].x;
+        ahead[n][1][at] = start_of_unit[at / 2].y;
+        ahead[n][2][at] = start_of_unit[at / 2].z;
+        ahead[n][3][at] = start_of_unit[at / 2].w;
       }
     }
 #pragma unroll 1
     for (unsigned k = 0; k < 1u << doublings; k++) {
-      unsigned weight[2][4], row[4];
+      unsigned weight[4][4], row[4];
 #pragma unroll
-      for (int pairs = 0; pairs < 2; pairs++) take(fragments[(2 * k + pairs) * 32], weight[pairs]);
+      for (int gate = 0; gate < 4; gate++) take(fragments[(4 * k + gate) * 32], weight[gate]);
       // Of both halves of a tile of 16 windows at once; those of 8 windows are there twice.
       load_matrices(row, &tiles[t % 2][lane / 16 % N * 8 + lane % 8][16 * k + lane / 8 % 2 * 8]);
 #pragma unroll
       for (int n = 0; n < N; n++) {
 #pragma unroll
-        for (int pairs = 0; pairs < 2; pairs++) multiply_add(ahead[n][pairs], weight[pairs], row[2 * n], row[2 * n + 1], T());
+        for (int gate = 0; gate < 4; gate++) multiply_add(ahead[n][gate], weight[gate], row[2 * n], row[2 * n + 1], T());
       }
     }
   }
 
   // Which number of a tile is this thread's number i: its row, and its place in the row.
-  __device__ unsigned tile_row(int i) const { return (threadIdx.x + i * 4 * HP) >> (4 + doublings); }
-  __device__ unsigned column(int i) const { return (threadIdx.x + i * 4 * HP) & ((16 << doublings) - 1); }
+  __device__ unsigned tile_row(int i) const { return (threadIdx.x + i * 2 * HP) >> (4 + doublings); }
+  __device__ unsigned column(int i) const { return (threadIdx.x + i * 2 * HP) & ((16 << doublings) - 1); }
   __device__ bool is_in_tile(int i) const { return tile_row(i) < 8 * N; }
 
   // The numbers of step t, on their way; past the last step those before.
@@ -109,7 +110,7 @@ struct Rows {
 };
 
 #define FORWARD_OF_ROWS(name, T, HP, N)                                                                                                       \
-  extern "C" __global__ void __launch_bounds__(4 * HP, 1)                                                                                      \
+  extern "C" __global__ void __launch_bounds__(2 * HP, 1)                                                                                      \
       name(const Sequence* sequences, const Tile* tiles, unsigned H, const uint4* fragments, const T* rows, const uint4* input_fragments,      \
            const float4* bias, unsigned doublings, const unsigned* first, T* hidden, float* cell, Narrow<__half>* gates) {                         \
     __shared__ __align__(16) T of_steps[2][8 * N][WIDEST + 8];                                                                                 \

@@ -17,22 +17,22 @@ __device__ inline T weight_element(const T* rows, unsigned H, unsigned gate_row,
   return weight_element(rows, H, H, gate_row, column);
 }
 
-// rows: [sequences, H, 4, H], unit by unit its rows of the gates i, f, g, o.  forward: [sequences, HP / 8 warps, HP / 16, 2, 32 lanes, 4], where warp w has the gates
-// of units 8 w … 8 w + 7: i above f, then g above o, by 16 columns at a time.  backward: [sequences, HP / 8 warps, HP / 8, 32 lanes, 4], of the transpose, where
-// warps 2 p and 2 p + 1 have the units 16 p … 16 p + 15, the one with the first half of the gates' rows, the other with the second, 16 at a time.
+// rows: [sequences, H, 4, H], unit by unit its rows of the gates i, f, g, o.  forward: [sequences, HP / 16 warps, HP / 16, 4, 32 lanes, 4], where warp w has the
+// units 16 w … 16 w + 15, gate by gate, 16 columns at a time.  backward: [sequences, HP / 16 warps, HP / 8, 2, 32 lanes, 4], of the transpose, where warps 2 p and 2 p + 1 have the units
+// 32 p … 32 p + 31 as two tiles, the one with the first half of the gates' rows, the other with the second, 16 at a time. Rows of a tile: the even units, then the odd ones.
 template <class T>
 __device__ inline void lay(const T* rows, unsigned* forward, unsigned* backward, unsigned H, unsigned HP, unsigned len) {
   unsigned k = blockIdx.x * blockDim.x + threadIdx.x;
   if (k >= len) return;
   unsigned each = 2 * HP * HP, in = k % each;  // registers of a sequence
   rows += (u64)(k / each) * 4 * H * H;
-  unsigned part = in % 4, line = in / 4 % 32 / 4, quad = in / 4 % 4, tile = in / 128 % (HP / 8), warp = in / 128 / (HP / 8);
-  unsigned across = 2 * quad + part / 2 * 8;
+  unsigned part = in % 4, line = in / 4 % 32 / 4, quad = in / 4 % 4, tile = in / 128 % (HP / 4), warp = in / 128 / (HP / 4);
+  unsigned across = 2 * quad + part / 2 * 8, unit_of_tile = 2 * line + part % 2;
   {
-    unsigned gate_row = (8 * warp + line) * 4 + tile % 2 * 2 + part % 2, column = tile / 2 * 16 + across;
+    unsigned gate_row = (16 * warp + unit_of_tile) * 4 + tile % 4, column = tile / 4 * 16 + across;
     forward[k] = pair(weight_element(rows, H, gate_row, column), weight_element(rows, H, gate_row, column + 1));
   }
-  unsigned unit = warp / 2 * 16 + line + part % 2 * 8, gate_row = warp % 2 * 2 * HP + tile * 16 + across;
+  unsigned unit = warp / 2 * 32 + tile % 2 * 16 + unit_of_tile, gate_row = warp % 2 * 2 * HP + tile / 2 * 16 + across;
   backward[k] = pair(weight_element(rows, H, gate_row, unit), weight_element(rows, H, gate_row + 1, unit));
 }
 
@@ -55,13 +55,13 @@ __device__ inline void lay_for_groups(const T* rows, unsigned* forward, unsigned
   backward[k] = pair(weight_element(rows, H, gate_row, unit), weight_element(rows, H, gate_row + 1, unit));
 }
 
-// W_ih [H, 4, F] as `forward` of W_hh, by columns padded to `width`, [HP / 8 warps, width / 16, 2, 32 lanes, 4]; and the biases [H, 4], zero for null.  `len` registers, more than there are biases.
+// W_ih [H, 4, F] as `forward` of W_hh, by columns padded to `width`, [HP / 16 warps, width / 16, 4, 32 lanes, 4]; and the biases [H, 4], zero for null.  `len` registers, more than there are biases.
 template <class T>
 __device__ inline void lay_input(const T* rows, const float* bias, unsigned* fragments, float* bias_to, unsigned H, unsigned F, unsigned width, unsigned len) {
   unsigned k = blockIdx.x * blockDim.x + threadIdx.x;
   if (k >= len) return;
-  unsigned part = k % 4, line = k / 4 % 32 / 4, quad = k / 4 % 4, tile = k / 128 % (width / 8), warp = k / 128 / (width / 8);
-  unsigned gate_row = (8 * warp + line) * 4 + tile % 2 * 2 + part % 2, column = tile / 2 * 16 + 2 * quad + part / 2 * 8;
+  unsigned part = k % 4, line = k / 4 % 32 / 4, quad = k / 4 % 4, tile = k / 128 % (width / 4), warp = k / 128 / (width / 4);
+  unsigned gate_row = (16 * warp + 2 * line + part % 2) * 4 + tile % 4, column = tile / 4 * 16 + 2 * quad + part / 2 * 8;
   fragments[k] = pair(weight_element(rows, H, F, gate_row, column), weight_element(rows, H, F, gate_row, column + 1));
   if (k < 4 * H) bias_to[k] = bias ? bias[k] : 0.0f;
 }

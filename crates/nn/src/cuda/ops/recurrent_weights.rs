@@ -173,7 +173,8 @@ pub(super) fn f32_fragments_by_kernel(weights: &RecurrentWeights<f32>) -> [Vec<[
     let units = persistent_units::<f32>(weights.hidden).unwrap();
     let len = weights.sequences * Fragments::len_of::<f32>(units);
     let (mut forward, mut backward) = (vec![0f32; len], vec![0f32; len]);
-    let mut arguments = vec![Arg::from(weights.rows.as_slice()), Arg::from(&mut forward[..]), Arg::from(&mut backward[..])];
+    let mut arguments =
+        vec![Arg::from(weights.rows.as_slice()), Arg::from(&mut forward[..]), Arg::from(&mut backward[..])];
     arguments.extend([weights.hidden, units, len].map(|number| Arg::from(number as u32)));
     super::harness::HARNESS.run(&kernel::<f32>(units), Launch::over(len), &mut arguments);
     [forward, backward].map(|numbers| bytemuck::cast_slice::<f32, [f32; 4]>(&numbers).to_vec())

@@ -71,7 +71,11 @@ impl<T: Operand> Example<T> {
     }
 
     /// The same for the kernels in f32.
-    pub(in super::super) fn arguments_of_f32<'a>(&'a mut self, numbers: &[u32], packed: &'a [[f32; 4]]) -> Vec<Arg<'a>> {
+    pub(in super::super) fn arguments_of_f32<'a>(
+        &'a mut self,
+        numbers: &[u32],
+        packed: &'a [[f32; 4]],
+    ) -> Vec<Arg<'a>> {
         let mut arguments = self.list.arguments(numbers);
         arguments.extend([
             Arg::from(packed),
