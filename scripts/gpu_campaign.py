@@ -13,11 +13,13 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 NO_DEVICE = 6
+# Times a suite's limit that it has in a tiny call: the made-up driver runs kernels on the CPU.
+TINY_PATIENCE = 5
 # Code of a tool that is not on the machine, or does not work there.
 SKIPPED = 77
 # Time that a process has to end after it was killed.
@@ -35,9 +37,6 @@ class Suite:
     seconds: float
     lines: int = 0
     environment: dict = field(default_factory=dict)
-
-    def named(self, name):
-        return replace(self, name=name)
 
 
 @dataclass
@@ -60,11 +59,18 @@ def script(name, *arguments):
     return [sys.executable, str(HERE / "peers" / f"{name}.py"), *arguments]
 
 
-def kernels(args, only, seconds, *more):
-    """gpu_kernels.py over all variants of the archive; in tiny calls every launch is packed and none submitted."""
-    folders = [word for folder in sorted((HERE / "kernels").glob("k*")) for word in ("--kernels", f"{folder.name}={folder}")]
-    tiny = ["--dry-run"] if args.tiny else []
-    return Suite(only, script("gpu_kernels", *folders, "--only", only, "--seconds", str(seconds), *more, *tiny), seconds + 5, 45)
+def kernels(args, only, seconds):
+    """Checks or times of gpu_kernels.py with all variants of the archive; in tiny calls every launch is packed and none submitted."""
+    name = {"checks": "kernels", "times": "times"}[only]
+    variants = [word for folder in sorted((HERE / "kernels").glob("k*")) for word in ("--kernels", f"{folder.name}={folder}")]
+    options = ["--only", only, "--seconds", str(seconds), "--json", str(args.out / f"{name}.json"), *(["--dry-run"] if args.tiny else [])]
+    return Suite(name, script("gpu_kernels", *variants, *options), seconds + 5, 2 if args.tiny else 45)
+
+
+def operations(args, seconds):
+    """All operations; in tiny calls in one process, whose checks may take longer than a GPU's."""
+    whole = ["--from", "0"] if args.tiny else []
+    return Suite("operations", [program("gpu_operations"), "--device", str(args.device), *whole], seconds, 0)
 
 
 def truth_a(args):
@@ -74,10 +80,10 @@ def truth_a(args):
     return [
         Suite("machine", script("gpu_machine", "--bin", str(HERE / "bin")), 20, 12),
         Suite("checks", checks, 60, 4),
-        Suite("operations", [program("gpu_operations"), "--device", device], 90, 0),
+        operations(args, 90),
         Suite("training", training, 62, 12),
-        kernels(args, "checks", 75, "--json", str(args.out / "kernels.json")).named("kernels"),
-        kernels(args, "times", 30, "--json", str(args.out / "times.json")),
+        kernels(args, "checks", 75),
+        kernels(args, "times", 30),
         Suite("rates", script("gpu_rates", "--bin", megabatch, "--device", device, "--seconds", "40", *tiny(args)), 42, 14),
         Suite("jit", script("gpu_jit", "--kernels", str(HERE / "kernels/k0"), "--json", str(args.out / "jit.json")), 40, 9),
         Suite("doctor", [megabatch, "doctor"], 25, 12),
@@ -92,17 +98,19 @@ def truth_b(args):
     ]
     return [
         *sanitizers,
-        kernels(args, "checks", 75, "--json", str(args.out / "kernels.json")).named("kernels"),
+        kernels(args, "checks", 75),
         Suite("training", script("gpu_training", "--bin", megabatch, "--device", device, "--seconds", "60", *tiny(args)), 62, 12),
-        Suite("operations", [program("gpu_operations"), "--device", device], 60, 0),
+        operations(args, 60),
     ]
 
 
 def speed_a(args):
+    # What the times of single kernels leave.
+    seconds = max(args.seconds - 55, 60)
     words = ("--megabatch", program("megabatch"), "--device", str(args.device), "--json", str(args.out / "steps.json"), *tiny(args))
     return [
-        Suite("steps", script("gpu_training_speed", *words, "--seconds", "220"), 225, 40),
-        kernels(args, "times", 30, "--json", str(args.out / "times.json")),
+        Suite("steps", script("gpu_training_speed", *words, "--seconds", str(seconds)), seconds + 5, 40),
+        kernels(args, "times", 30),
     ]
 
 
@@ -128,13 +136,13 @@ def cublas_folder():
     return str(sorted(found)[-1].parent) if found else None
 
 
-def run(suite, out, deadline):
-    """Runs a suite to its end or its limit; all that it prints goes to `out`."""
-    limit = min(suite.seconds, deadline - time.monotonic())
+def run(suite, args, deadline):
+    """Runs a suite to its end or its limit; all that it prints goes to `args.out`."""
+    limit = min(suite.seconds * (TINY_PATIENCE if args.tiny else 1), deadline - time.monotonic())
     if limit < 3:
         return Outcome(suite.name, "no time", 0.0, None, [], [])
     begun = time.monotonic()
-    log = out / f".{suite.name}.log"
+    log = args.out / f".{suite.name}.log"
     with log.open("wb") as sink:
         try:
             process = subprocess.Popen(
@@ -195,7 +203,7 @@ def main():
     parser.add_argument("--out", type=Path, default=Path("gpu-results"))
     parser.add_argument("--only", default="")
     parser.add_argument("--skip", default="")
-    parser.add_argument("--seconds", type=float, default=285.0)
+    parser.add_argument("--seconds", type=int, default=285, help="of the whole call")
     parser.add_argument("--device", type=int, default=0)
     parser.add_argument("--tiny", action="store_true", help="sizes that show that everything runs, on a made-up driver")
     args = parser.parse_args()
@@ -210,7 +218,7 @@ def main():
     with (args.out / f"{call}.log").open("w") as log:
         for suite in suites:
             print(f"{suite.name} …", file=sys.stderr, flush=True)
-            one = run(suite, args.out, deadline)
+            one = run(suite, args, deadline)
             log.write(f"\n===== {suite.name}: {one.state}, {one.seconds} s\n$ {' '.join(suite.command)}\n" + "\n".join(one.tail) + "\n")
             log.flush()
             outcomes.append(one)

@@ -3,8 +3,9 @@
     python3 gpu_rehearsal.py ROOT ARCHIVE truth|speed|whole a|b [words of the call]
 
 ROOT is the repository, whose example `fake_machine` compiles the kernels for the CPU; ARCHIVE is what `scripts/gpu-check build` packed. compute-sanitizer and
-ncu are stand-ins that run the program and print a fixed answer. $PYTHON is the interpreter of the call; what it lacks (PyTorch, CuPy) is skipped or stood in
-for by what the suites have for --tiny. Prints the summary of the call; exit code of the call.
+ncu are stand-ins that run the program and print a fixed answer; the Python that `doctor` finds has no packages. $PYTHON is the interpreter of the call; what it
+lacks (numpy, PyTorch, CuPy) is skipped or stood in for by what the suites have for --tiny. Programs and kernels must be of the same tree: build before you
+rehearse. Prints the summary of the call; exit code of the call.
 """
 import os
 import subprocess
@@ -14,6 +15,8 @@ import tempfile
 from pathlib import Path
 
 KERNELS = ("gpu-core/src/ops", "segment/src/ops", "amp/src/ops", "nn/src/cuda/ops")
+# The made-up driver runs kernels on the CPU, which takes longer than a GPU.
+SECONDS = 1200
 SANITIZER = """#!/bin/sh
 # Options of compute-sanitizer have a value each.
 while case ${1:-} in --*) true ;; *) false ;; esac; do shift 2; done
@@ -50,10 +53,12 @@ def main():
         with tarfile.open(archive) as packed:
             packed.extractall(folder, filter="data")
         (folder / "tools").mkdir()
-        for name, text in (("compute-sanitizer", SANITIZER), ("ncu", PROFILER)):
+        for name, text in (("compute-sanitizer", SANITIZER), ("ncu", PROFILER), ("python3", f"#!/bin/sh\nexec {interpreter()} -S \"$@\"\n")):
             (folder / "tools" / name).write_text(text)
             (folder / "tools" / name).chmod(0o755)
-        words = [*call, "--tiny"] if "--out" in call else [*call, "--tiny", "--out", str(folder / "results")]
+        words = [*call, "--tiny"]
+        words += [] if "--out" in call else ["--out", str(folder / "results")]
+        words += [] if "--seconds" in call else ["--seconds", str(SECONDS)]
         done = subprocess.run([folder / "gpu-check/gpu-check", *words], env=environment(Path(root), folder), cwd=folder)
     sys.exit(done.returncode)
 
@@ -62,9 +67,12 @@ def environment(root, folder):
     """Variables of a process that has tools, the fake driver and nothing else."""
     command = ["cargo", "run", "--quiet", "--package", "megabatch-simt", "--example", "fake_machine", "--", *(f"crates/{name}" for name in KERNELS)]
     fake = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, text=True, check=True).stdout
-    python = os.environ.get("PYTHON", sys.executable)
-    path = f"{folder / 'tools'}:{Path(python).parent}:/usr/bin:/bin"
-    return {"PATH": path, "HOME": str(folder), "PYTHON": python, **dict(pair.split("=", 1) for pair in fake.split())}
+    path = f"{folder / 'tools'}:/usr/bin:/bin"
+    return {"PATH": path, "HOME": str(folder), "PYTHON": interpreter(), **dict(pair.split("=", 1) for pair in fake.split())}
+
+
+def interpreter():
+    return os.environ.get("PYTHON", sys.executable)
 
 
 if __name__ == "__main__":

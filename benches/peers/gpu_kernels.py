@@ -9,7 +9,7 @@ Covered: the recurrence of one block and of groups, forward and backward; over r
     python gpu_kernels.py --kernels k0=crates/nn/ptx --dry-run        # numpy alone: every launch, its arguments compared with the PTX
 
 A later folder may lack files: those of the first stand in for them, and only what it has is checked again. Cases run in a second process, which is replaced
-when it hangs or loses the GPU. Exit codes: 0 all passed, 1 a check failed or was not run, 6 no GPU.
+when it hangs or loses the GPU. Exit codes: 0 all passed, 1 a check failed or was not run, 6 no GPU, 77 no numpy.
 """
 import argparse
 import ctypes
@@ -29,9 +29,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 
-import numpy as np
+NO_GPU, LOST, SKIPPED = 6, 7, 77
+try:
+    import numpy as np
+except ImportError as error:
+    print(f"gpu_kernels.py is skipped: {error}")
+    sys.exit(SKIPPED)
 
-NO_GPU, LOST = 6, 7
 GUARD_BYTES = 4096
 ONES = 0xFF  # the byte of guards and of poison: NaN in every float type, but not the NaN that the hardware makes
 BLOCK_UNITS, GROUP_BLOCK_UNITS, PACK_THREADS = 128, 32, 256
@@ -40,6 +44,8 @@ RUNS = 5
 DRY_RESIDENT_BLOCKS = 132  # multiprocessors of an H100, for --dry-run
 TOLERANCE = {("forward", "f16"): 2e-3, ("backward", "f16"): 2e-3, ("forward", "bf16"): 1.2e-2, ("backward", "bf16"): 2e-2,
              ("forward", "f32"): 3e-4}
+EXACT_TOLERANCE = 2e-5  # of f32, over 480 steps
+EXACT_TILE_BLOCKS, EXACT_REGISTER_NUMBERS = 4, 168  # recurrence_f32.rs
 SEQUENCE = np.dtype([("projected_row", "<u8"), ("step_row", "<u8"), ("row_step", "<u8"), ("weight", "<u4"), ("window", "<u4"), ("windows", "<u4"),
                      ("steps", "<u4"), ("input", "<u8"), ("features", "<u8")])
 TILE = np.dtype([("sequence", "<u4"), ("window", "<u4")])
@@ -70,7 +76,7 @@ class Sequence:
 @dataclass(frozen=True)
 class Case:
     kernel: str  # forward, backward, rows, which projects what it reads, or bytes, with W_hh in eight bits
-    dtype: str  # of hidden states
+    dtype: str  # of hidden states; f32 without bytes: the exact kernels
     hidden: int
     sequences: tuple
     features: int = 0
@@ -83,11 +89,17 @@ class Case:
         return -(-self.hidden // BLOCK_UNITS) * BLOCK_UNITS
 
     @property
+    def is_exact(self):
+        return self.dtype == "f32" and self.kernel != "bytes"
+
+    @property
     def is_group(self):
         return self.units > BLOCK_UNITS
 
     @property
     def module(self):
+        if self.is_exact:
+            return "recurrence_f32"
         if self.kernel in ("rows", "bytes"):
             return {"rows": "recurrence_of_rows", "bytes": "recurrence_bytes"}[self.kernel]
         return "recurrence" + ("_group" if self.is_group else "") + ("_backward" if self.kernel == "backward" else "")
@@ -126,6 +138,8 @@ class Case:
     def kernel_name(self, tile):
         if self.kernel == "bytes":
             return f"forward_bytes_{self.units}_{tile}"
+        if self.is_exact:
+            return f"{self.kernel}_f32_{self.units}_{tile // EXACT_TILE_BLOCKS}"
         return f"{self.kernel}_{self.dtype}_{self.units}" + ("" if self.is_group else f"_{tile}")
 
 
@@ -144,6 +158,7 @@ class Launch:
     threads: int
     arguments: list
     is_cooperative: bool = False
+    shared_bytes: int = 0
 
     def __str__(self):
         told = ", ".join(a.name if a.value is None else f"{a.name}={a.value}" for a in self.arguments)
@@ -199,19 +214,32 @@ def launch(case, work, tile, resident_blocks):
         told = numbers(tile_count=len(work.tiles), tiles_each=each, width=tile, H=case.hidden)
         arguments = addresses("sequences tiles") + told + addresses(in_direction[case.kernel] + " arrived")
         return Launch(case.module, case.kernel_name(tile), groups * blocks, 32 * blocks, arguments, True)
+    if case.is_exact:
+        return exact_launch(case, work, tile, in_direction[case.kernel])
     arguments = addresses("sequences tiles") + numbers(H=case.hidden)
     if case.kernel == "rows":
         doublings = (case.input_width // 16).bit_length() - 1
         arguments += addresses("fragments rows input_fragments bias") + numbers(doublings=doublings) + addresses("first hidden cell gates")
     else:
         arguments += addresses(in_direction[case.kernel])
-    return Launch(case.module, case.kernel_name(tile), len(work.tiles), 4 * case.units, arguments)
+    threads = (4 if case.kernel == "bytes" else 2) * case.units
+    return Launch(case.module, case.kernel_name(tile), len(work.tiles), threads, arguments)
+
+
+def exact_launch(case, work, tile, names):
+    """A launch as recurrence_f32.rs submits it."""
+    arguments = addresses("sequences tiles") + numbers(tile_windows=tile, H=case.hidden) + addresses(names)
+    threads = 2 * case.units
+    shared = max(0, 2 * case.units - EXACT_REGISTER_NUMBERS) * threads + tile // EXACT_TILE_BLOCKS * 4 * case.units
+    return Launch(case.module, case.kernel_name(tile), len(work.tiles) * EXACT_TILE_BLOCKS, threads, arguments, shared_bytes=4 * shared)
 
 
 # Weights: bits of the type, as the kernels' lanes hold them.
 
 def rounded_bits(values, dtype):
     """f32 to the nearest number of the type, ties to even."""
+    if dtype == "f32":
+        return values.astype(np.float32)
     if dtype == "f16":
         return values.astype(np.float16).view(np.uint16)
     wide = values.astype(np.float32).view(np.uint32)
@@ -219,6 +247,8 @@ def rounded_bits(values, dtype):
 
 
 def widened(bits, dtype):
+    if dtype == "f32":
+        return bits.astype(np.float64)
     return bits.view(np.float16).astype(np.float64) if dtype == "f16" else (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
 
 
@@ -240,21 +270,32 @@ def registers(rows, units, width, low, high):
 
 
 def forward_fragments(rows, units, width):
-    """[units / 8 warps, width / 16, 2, 32 lanes, 4]: i above f, then g above o, as `a` of mma.m16n8k16. Also W_ih, by columns padded to `width`."""
+    """[units / 16 warps, width / 16, 4 gates, 32 lanes, 4], as `a` of mma.m16n8k16: of 16 units the even ones, then the odd. Also W_ih, by columns padded to `width`."""
     of = Lanes(np.arange(2 * units * width))
-    tile, warp = of.number // 128 % (width // 8), of.number // 128 // (width // 8)
-    gate_row = 4 * (8 * warp + of.line) + tile % 2 * 2 + of.low
-    column = tile // 2 * 16 + 2 * of.quad + 8 * of.inner
+    tile, warp = of.number // 128 % (width // 4), of.number // 128 // (width // 4)
+    gate_row = 4 * (16 * warp + 2 * of.line + of.low) + tile % 4
+    column = tile // 4 * 16 + 2 * of.quad + 8 * of.inner
     return registers(rows, units, width, (gate_row, column), (gate_row, column + 1))
 
 
 def backward_fragments(rows, units):
-    """[units / 8 warps, units / 8, 32 lanes, 4] of the transpose: 16 units of two warps, half of the gates' rows each."""
+    """[units / 16 warps, units / 8, 2 tiles, 32 lanes, 4] of the transpose: 32 units of two warps, half of the gates' rows each."""
     of = Lanes(np.arange(2 * units * units))
-    tile, warp = of.number // 128 % (units // 8), of.number // 128 // (units // 8)
-    unit = warp // 2 * 16 + of.line + 8 * of.low
-    gate_row = warp % 2 * 2 * units + tile * 16 + 2 * of.quad + 8 * of.inner
+    tile, warp = of.number // 128 % (units // 4), of.number // 128 // (units // 4)
+    unit = warp // 2 * 32 + tile % 2 * 16 + 2 * of.line + of.low
+    gate_row = warp % 2 * 2 * units + tile // 2 * 16 + 2 * of.quad + 8 * of.inner
     return registers(rows, units, units, (gate_row, unit), (gate_row + 1, unit))
+
+
+def exact_fragments(rows, units, direction):
+    """[units / 16, 8, 2 · units threads, 4] f32: by four columns at a time eight rows, of W_hh or of its transpose."""
+    number = np.arange(4 * units * units)
+    column, row, thread, of_four = number // (64 * units), number // (8 * units) % 8, number // 4 % (2 * units), number % 4
+    padded = np.zeros((4 * units, units), np.float32)
+    padded[:rows.shape[0], :rows.shape[1]] = rows
+    if direction == "forward":
+        return padded[thread // 4 * 8 + row, 16 * column + thread % 4 * 4 + of_four].view(np.uint32)
+    return padded[64 * column + thread % 16 * 4 + of_four, thread // 16 * 8 + row].view(np.uint32)
 
 
 def group_fragments(rows, units, direction):
@@ -283,6 +324,8 @@ def byte_fragments(rows, units):
 def fragments(rows, units, direction):
     if rows.dtype == np.int8:
         return byte_fragments(rows, units)
+    if rows.dtype == np.float32:
+        return exact_fragments(rows, units, direction)
     if units > BLOCK_UNITS:
         return group_fragments(rows, units, direction)
     return forward_fragments(rows, units, units) if direction == "forward" else backward_fragments(rows, units)
@@ -399,6 +442,8 @@ def checked_cases(steps):
                 cases += [Case("rows", dtype, hidden, several, 40), Case("rows", dtype, hidden, one(steps, 9, "steps"), 16, False)]
                 cases += [Case(kernel, dtype, hidden, one(steps, 9, "bars"), 0, False) for kernel in ("forward", "backward")]
         cases += [Case("bytes", "f32", hidden, one(steps, windows, layout)) for windows, layout in some]
+        cases += [Case(kernel, "f32", hidden, one(steps, windows, layout)) for kernel in ("forward", "backward") for windows, layout in some]
+    cases += [Case(kernel, "f32", 128, several) for kernel in ("forward", "backward")]
     cases.append(Case("bytes", "f32", 128, several))
     for hidden in (256, 384, 512, 200, 509):
         for dtype in ("bf16", "f16"):
@@ -416,7 +461,7 @@ def timed_cases(steps):
             cases += [Case("forward", dtype, 128, one(steps, windows, layout)) for layout in ("bars", "steps")]
             cases += [Case("backward", dtype, 128, one(steps, windows, "bars"))]
             cases += [Case("rows", dtype, 128, one(steps, windows, "apart"), features) for features in (16, 64)]
-    cases += [Case("bytes", "f32", 128, one(steps, windows, "bars")) for windows in (64, 1056, 2048)]
+    cases += [Case(kernel, "f32", 128, one(steps, windows, "bars")) for windows in (64, 1056, 2048) for kernel in ("forward", "backward", "bytes")]
     wide = [Case(kernel, "bf16", hidden, one(steps, windows, "bars")) for hidden in (256, 512) for windows in (64, 1056) for kernel in ("forward", "backward")]
     return cases, wide
 
@@ -425,8 +470,10 @@ def items(options):
     """All of them in order; the same in both processes."""
     checks, times = [], []
     for variant in options.variants:
-        for dtype in ("bf16", "f16") if variant.has("recurrent_weights") else ():
+        for dtype in ("bf16", "f16", "f32") if variant.has("recurrent_weights") else ():
             widths = [(hidden, features) for hidden in (20, 100, 128, 200, 512) for features in ((0, 5, 64) if hidden <= BLOCK_UNITS else (0,))]
+            if dtype == "f32":
+                widths = [(hidden, 0) for hidden in (20, 50, 100, 128)]
             checks += [Item("weights", Case("forward", dtype, hidden, one(1, 1, "bars") * 2, features), variant) for hidden, features in widths]
         checks += [Item("check", case, variant) for case in checked_cases(options.steps) if variant.has(case.module)]
     narrow, wide = timed_cases(options.steps)
@@ -465,7 +512,9 @@ class CupyLauncher:
     def submit(self, function, told, values):
         arguments = tuple(np.uint64(value) if a.bits == 64 else np.uint32(value) for a, value in zip(told.arguments, values))
         with self.cupy.cuda.ExternalStream(self.torch.cuda.current_stream().cuda_stream):
-            function((told.blocks,), (told.threads,), arguments)
+            if told.shared_bytes > function.max_dynamic_shared_size_bytes:
+                function.max_dynamic_shared_size_bytes = told.shared_bytes
+            function((told.blocks,), (told.threads,), arguments, shared_mem=told.shared_bytes)
 
 
 class DriverLauncher:
@@ -507,7 +556,9 @@ class DriverLauncher:
     def submit(self, function, told, values):
         held = [(ctypes.c_uint64 if a.bits == 64 else ctypes.c_uint32)(value) for a, value in zip(told.arguments, values)]
         pointers = (ctypes.c_void_p * len(held))(*[ctypes.addressof(value) for value in held])
-        shape = [ctypes.c_uint(size) for size in (told.blocks, 1, 1, told.threads, 1, 1, 0)]
+        if told.shared_bytes > 48 << 10:
+            self.call("cuFuncSetAttribute", function, ctypes.c_int(8), ctypes.c_int(told.shared_bytes))
+        shape = [ctypes.c_uint(size) for size in (told.blocks, 1, 1, told.threads, 1, 1, told.shared_bytes)]
         stream = ctypes.c_void_p(self.torch.cuda.current_stream().cuda_stream)
         rest = (pointers,) if told.is_cooperative else (pointers, None)
         self.call("cuLaunchCooperativeKernel" if told.is_cooperative else "cuLaunchKernel", function, *shape, stream, *rest)
@@ -640,7 +691,7 @@ def setup(gpu, case, random_inputs):
     of = Setup(case, made, work, buffers)
     of.given = {"hidden": (normal(case.windows, hidden) * 0.3).to(gpu.types[case.dtype]), "cell": normal(case.windows, hidden) * 0.5}
     if case.keeps_gates:
-        buffers["gates"] = Buffer(gpu, "f16", 4 * rows * hidden)
+        buffers["gates"] = Buffer(gpu, "f32" if case.is_exact else "f16", 4 * rows * hidden)
     if case.kernel == "rows":
         add_rows(gpu, of, normal)
     elif case.kernel != "backward" or not random_inputs:
@@ -784,7 +835,7 @@ def compare_forward(gpu, of):
             parts["hidden"].add(place.states("hidden", step.t + 1), step.hidden)
             parts["cell"].add(place.states("cell", step.t + 1), step.cell)
             if "gates" in parts:
-                parts["gates"].add(place.gates("gates", step.t), step.gates.half().double())
+                parts["gates"].add(place.gates("gates", step.t), step.gates if of.case.is_exact else step.gates.half().double())
     return parts
 
 
@@ -872,7 +923,7 @@ def run_tile(gpu, of, variant, tile, runs):
 
 def judge(case, parts, tile):
     """Numbers of every part, and faults."""
-    limit, faults, found = TOLERANCE[case.direction, case.dtype], [], {}
+    limit, faults, found = EXACT_TOLERANCE if case.is_exact else TOLERANCE[case.direction, case.dtype], [], {}
     for name, part in parts.items():
         found[name] = part.result()
         if found[name]["nans"]:
@@ -909,7 +960,7 @@ def packing_launches(case):
                       addresses("rows bias fragments bias_to") + numbers(H=case.hidden, F=case.features, width=case.input_width, len=length))
         expected = {"fragments": forward_fragments(rows[0], case.units, case.input_width), "bias_to": bias.view(np.uint32)}
         return told, {"rows": rows[0], "bias": bias}, expected
-    length = 2 * case.units ** 2 * len(rows)
+    length = (4 if case.is_exact else 2) * case.units ** 2 * len(rows)
     told = Launch("recurrent_weights", f"{'group_' if case.is_group else ''}fragments_{case.dtype}", -(-length // PACK_THREADS), PACK_THREADS,
                   addresses("rows forward backward") + numbers(H=case.hidden, HP=case.units, len=length))
     expected = {name: np.concatenate([fragments(of, case.units, name) for of in rows]) for name in ("forward", "backward")}
@@ -1169,7 +1220,7 @@ def dry_run(options):
             rng = np.random.default_rng(seed_of(options.seed, item.case))
             made = weights(item.case, rng) if item.kind == "check" and item.case.windows < 100 else None
             packed = [fragments(rows, item.case.units, item.case.direction) for rows in made.recurrent] if made else []
-            assert all(len(of) == (1 if item.case.kernel == "bytes" else 2) * item.case.units ** 2 for of in packed)
+            assert all(len(of) == (1 if item.case.kernel == "bytes" else 4 if item.case.is_exact else 2) * item.case.units ** 2 for of in packed)
             some = [launch(item.case, work_list(item.case, tile, rng), tile, DRY_RESIDENT_BLOCKS) for tile in ([item.tile] if item.tile else TILES)]
         for variant in [item.variant] if item.variant else options.variants:
             for told in some:

@@ -2,9 +2,9 @@
 
     python3 gpu_sanitizer.py --tool racecheck|synccheck|memcheck --bin FOLDER --kernels FOLDER [--device 0] [--seconds 30] [--tiny]
 
-The programs run side by side, each under a compute-sanitizer of its own: gpu_kernels.py, of which only our kernels are watched, and `megabatch train` in bf16 and
-fp32, of which all are. memcheck sees each buffer of gpu_kernels.py as an allocation; megabatch's pool is one allocation to it, so that an overrun from a block
-into the next one is not seen there. Exit codes: 0 no errors, 1 errors, 77 the tool is absent or does not work here.
+The programs run side by side, each under a compute-sanitizer of its own: gpu_kernels.py, of which only our kernels are watched, and `megabatch train` in bf16
+and fp32, of which all are. memcheck sees each buffer of gpu_kernels.py as an allocation; megabatch's pool is one allocation to it, so that an overrun from a
+block into the next one is not seen there. Exit codes: 0 no errors, 1 errors, 77 the tool is absent or does not work here.
 """
 import argparse
 import json
@@ -26,13 +26,15 @@ STEPS, BARS = 3, 6
 # A case of each kernel: two tiles of one block; groups of eight blocks; the fragments of both.
 CASES = (
     r"^(recurrence(_of_rows|_backward)?|recurrence_group(_backward)?) bf16 H (128|256) T \d+ B 9 (bars|apart F \d+)$"
-    r"|^recurrence_bytes f32 H 128 T \d+ B 9 bars$|^recurrent_weights bf16 H (128|512)( F 64)?$"
+    r"|^recurrence_(bytes|f32) f32 H 128 T \d+ B 9 bars$|^recurrent_weights (bf16|f32) H (128|512)( F 64)?$"
 )
 # Parts of our kernels' names that PyTorch's have not.
-OUR_KERNELS = ("bf16", "forward_bytes")
+OUR_KERNELS = ("bf16", "forward_bytes", "_f32")
 SUMMARY = re.compile(r"SUMMARY: (\d+) (?:errors?|hazards? displayed \((\d+) errors?, (\d+) warnings?\))")
 # Lines that precede what was found.
 BANNER = re.compile(r"^=========\s*(COMPUTE-SANITIZER.*|)$")
+# What the tool says where it does not work.
+BROKEN = re.compile(r"not supported|terminated before|Unable to|Internal Sanitizer Error|[Ff]ailed to initialize|out of memory", re.I)
 
 
 @dataclass
@@ -81,13 +83,15 @@ def verdict(name, lines, code, seconds):
     sums = [[int(number) for number in match.groups() if number] for line in said if (match := SUMMARY.search(line))]
     own = [line for line in lines if not line.startswith("=========") and not line.startswith("{")]
     faults = [fault for row in kernel_rows(lines) for fault in row["faults"]]
-    if not sums:
-        return Row(name, "skipped", None, seconds, f"ended with {code}: {' '.join(line.strip('= ') for line in (said or lines)[-3:])}")
+    broken = [line for line in said if BROKEN.search(line)]
     errors = sum(sum(numbers[1:]) if len(numbers) > 1 else numbers[0] for numbers in sums)
     if errors:
         return Row(name, "failed", errors, seconds, " ".join(line.strip("= ") for line in said[:2]))
+    if not sums or broken or code == SKIPPED:
+        words = broken[:1] or (own[-1:] if code == SKIPPED else (said or lines)[-3:])
+        return Row(name, "skipped", None, seconds, f"ended with {code}: {' '.join(line.strip('= ') for line in words)}")
     if code or faults:
-        return Row(name, "failed", 0, seconds, "; ".join(faults) or f"the program ended with {code}: {' '.join(own[-2:])}")
+        return Row(name, "failed", 0, seconds, "; ".join(faults) or f"the program ended with {code}: {' '.join((own or said)[-2:])}")
     return Row(name, "ok", 0, seconds)
 
 
@@ -101,8 +105,8 @@ def kernel_rows(lines):
 def programs(args, folder):
     kernels = [sys.executable, str(HERE / "gpu_kernels.py"), "--kernels", f"k0={args.kernels}", "--only", "checks", "--match", CASES, "--steps", str(BARS)]
     kernels += ["--dry-run"] if args.tiny else ["--worker", "0"]
-    named = [Program(f"recurrence kernels, {BARS} steps", kernels, OUR_KERNELS)]
-    return named[:1] + [Program(f"{STEPS} training steps, {precision}", training(args, folder, precision)) for precision in ("bf16", "fp32")]
+    trainings = [Program(f"{STEPS} training steps, {precision}", training(args, folder, precision)) for precision in ("bf16", "fp32")]
+    return [Program(f"recurrence kernels, {BARS} steps", kernels, OUR_KERNELS), *trainings]
 
 
 def training(args, folder, precision):

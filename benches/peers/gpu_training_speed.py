@@ -25,6 +25,8 @@ FORMS = ("eager", "captured", "once", "compiled")
 FAILURES_MOST = 2
 # The least time that a case is begun with; compiling takes PyTorch a minute.
 CASE_SECONDS_LEAST, COMPILED_SECONDS_LEAST = 3.0, 70.0
+# The longest that a side is waited for, after which it is taken to hang.
+ANSWER_SECONDS, COMPILED_SECONDS = 40.0, 120.0
 
 
 @dataclass(frozen=True)
@@ -109,11 +111,15 @@ class Comparison:
     def left(self):
         return self.deadline - time.monotonic()
 
+    def limit(self, most):
+        """Seconds that an answer may take."""
+        return max(min(self.left(), most), 1.0)
+
     def ceilings(self):
         """Rows of the two ceilings, and whether PyTorch is there, which measures them."""
         edge = 64 if self.args.tiny else 8192
         for name, unit in (("copy", "gb_per_s"), ("product", "tflop_per_s")):
-            answer = self.theirs.ask({"ceiling": name, "edge": edge, "budget_s": self.args.budget_s / 4}, min(self.left(), 60))
+            answer = self.theirs.ask({"ceiling": name, "edge": edge, "budget_s": self.args.budget_s / 4}, self.limit(COMPILED_SECONDS))
             if answer.get("error"):
                 self.absence = answer["error"]
                 print(f"PyTorch is not beside it: {self.absence}", flush=True)
@@ -127,10 +133,12 @@ class Comparison:
         """What `megabatch bench train` answers."""
         tf32 = ["--tf32"] if case.precision == "tf32" else []
         options = {"model": case.model, "batch": case.batch, "hidden": self.hidden, "features": 2 if self.args.tiny else SHAPES[case.model][1]}
-        options |= {"precision": "fp32" if tf32 else case.precision, "steps": 1 if self.args.tiny else case.steps, "device": f"cuda:{self.args.device}"}
+        options |= {"precision": "fp32" if tf32 else case.precision, "steps": 1 if self.args.tiny else case.steps}
+        options["device"] = f"cuda:{self.args.device}"
         command = [self.args.megabatch, "--json", "bench", "train", *(f"--{name}={value}" for name, value in options.items()), *tf32]
+        command += ["--shuffled"] * (case.order == SHUFFLED)
         try:
-            done = subprocess.run(command + ["--shuffled"] * (case.order == SHUFFLED), capture_output=True, text=True, timeout=max(self.left(), 1))
+            done = subprocess.run(command, capture_output=True, text=True, timeout=self.limit(ANSWER_SECONDS))
         except subprocess.TimeoutExpired:
             return {"error": "**failed**: no answer in time"}
         if done.returncode == 0:
@@ -140,7 +148,8 @@ class Comparison:
     def form(self, case, form):
         """What PyTorch answers; a form that has failed twice is left out."""
         asked = {"model": case.model, "batch": case.batch, "precision": case.precision, "hidden": self.hidden, "layers": 1, "form": form}
-        answer = self.theirs.ask({**asked, "budget_s": self.args.budget_s}, max(self.left(), 1))
+        limit = self.limit(COMPILED_SECONDS if form == "compiled" else ANSWER_SECONDS)
+        answer = self.theirs.ask({**asked, "budget_s": self.args.budget_s}, limit)
         self.failures[form] += "error" in answer
         return answer
 
@@ -160,8 +169,8 @@ class Comparison:
 
 
 HEADER = """
-| model | B | samples | type | megabatch, samples/s | predicted | busy | MiB | PyTorch eager | captured | once | compiled | MiB | times eager | captured | once \
-| compiled | goals |
+| model | B | samples | type | megabatch, samples/s | predicted | busy | MiB | PyTorch eager | captured | once | compiled | MiB | times eager | captured \
+| once | compiled | goals |
 | --- | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |"""
 
 

@@ -6,12 +6,27 @@ use anyhow::{Result, bail};
 use crate::tools;
 use crate::workspace::{Workspace, cargo, succeed};
 
-/// The checks and measurements with all their kernels compiled in, and megabatch itself.
-const PROGRAMS: [&[&str]; 4] = [
-    &["--package", "megabatch-gpu-core", "--features", "cuda", "--example", "gpu-check"],
-    &["--package", "megabatch-nn", "--example", "gpu_layers"],
-    &["--package", "megabatch-trainer", "--example", "gpu_operations"],
-    &["--package", "megabatch"],
+/// The checks and measurements with all their kernels compiled in, and megabatch itself. They are
+/// built together, so that they share what they are made of.
+const PROGRAMS: &[&str] = &[
+    "--package",
+    "megabatch-gpu-core",
+    "--package",
+    "megabatch-nn",
+    "--package",
+    "megabatch-trainer",
+    "--package",
+    "megabatch",
+    "--features",
+    "megabatch-gpu-core/cuda",
+    "--example",
+    "gpu-check",
+    "--example",
+    "gpu_layers",
+    "--example",
+    "gpu_operations",
+    "--bin",
+    "megabatch",
 ];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
@@ -19,11 +34,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         bail!("gpu-check takes no arguments, but there is `{stray}`; scripts/gpu-check runs what it builds");
     }
     let workspace = Workspace::load()?;
-    for program in PROGRAMS {
-        let mut build = cargo(&workspace.root, &["build", "--release", "--locked"]);
-        succeed(tools::with_cmake(build.args(program), &workspace)?)?;
-    }
-    Ok(())
+    let mut build = cargo(&workspace.root, &["build", "--release", "--locked"]);
+    succeed(tools::with_cmake(build.args(PROGRAMS), &workspace)?)
 }
 
 #[cfg(test)]

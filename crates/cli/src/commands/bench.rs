@@ -41,12 +41,15 @@ enum What {
 struct TrainArgs {
     #[command(flatten)]
     work: WorkArgs,
-    /// Timed steps, after one untimed step
+    /// Timed steps, after one untimed step, or on a GPU after a second of them
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     steps: u64,
     /// Samples in random order instead of consecutive ones
     #[arg(long)]
     shuffled: bool,
+    /// Round the inputs of fp32 products to TF32 on a GPU
+    #[arg(long)]
+    tf32: bool,
     /// Recompute half of the gates in the backward pass instead of keeping them
     #[arg(long)]
     gradient_checkpointing: bool,
@@ -250,6 +253,7 @@ impl TrainArgs {
             steps: self.steps,
             samples: order(self.shuffled),
             gradient_checkpointing: self.gradient_checkpointing,
+            tf32: self.tf32,
             device: self.device.clone(),
         }
     }

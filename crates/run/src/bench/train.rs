@@ -28,15 +28,24 @@ const LOOKS_APART: Duration = Duration::from_millis(200);
 pub struct TrainOptions {
     /// The model and its batches.
     pub work: Work,
-    /// Timed steps, after one untimed step.
+    /// Timed steps, after one untimed step, or on a GPU after a second of them.
     pub steps: u64,
     /// Samples of a batch.
     pub samples: SampleOrder,
     /// Compute half of the gates again in the backward pass, in place of keeping them.
     pub gradient_checkpointing: bool,
+    /// Round the inputs of fp32 products to TF32 on a GPU.
+    pub tf32: bool,
     /// `cpu`, `auto`, `cuda` or `cuda:N`.
     pub device: String,
 }
+
+/// Steps and time before a GPU's steps are timed: after these kernels are compiled, every shape of a
+/// batch has come twice, so that its commands are captured, and clocks have risen.
+const GPU_WARM_UP_STEPS: u64 = 12;
+const GPU_WARM_UP: Duration = Duration::from_secs(1);
+/// Most untimed steps.
+const WARM_UP_STEPS_MAX: u64 = 1_000_000;
 
 /// Measures training steps on made-up numbers: forward, loss, backward, clipping and Adam.
 ///
@@ -54,7 +63,8 @@ pub fn train(options: &TrainOptions, host: &Host<'_>) -> Result<Findings> {
         None => Trainer::new(&cpu, config, shape)?,
     };
     let watch = gpu.as_ref().and_then(Watch::begin);
-    let timed = timed(&mut trainer, &samples, watch.as_ref())?;
+    let warm_up = if gpu.is_some() { (GPU_WARM_UP_STEPS, GPU_WARM_UP) } else { (1, Duration::ZERO) };
+    let timed = timed(&mut trainer, &samples, Timing { warm_up, steps: options.steps }, watch.as_ref())?;
     let busy = watch.map(Watch::busy_share).transpose()?.flatten();
     let mut rates: Vec<f64> = timed.steps.iter().map(|step| step.samples_per_s).collect();
     rates.sort_by(f64::total_cmp);
@@ -91,40 +101,50 @@ fn config(options: &TrainOptions) -> Config {
     Config {
         model: work.model(),
         optimizer: OptimizerConfig { kind: OptimizerKind::Adam, weight_decay: 0.0, ..OptimizerConfig::default() },
-        max_steps: Some(options.steps + 1),
+        max_steps: Some(options.steps + WARM_UP_STEPS_MAX),
         batch_size: work.batch(),
         run_length: (options.samples == SampleOrder::Shuffled).then_some(1),
         threads: work.threads,
         precision: work.precision,
+        tf32: options.tf32,
         gradient_checkpointing: options.gradient_checkpointing,
         ..Config::default()
     }
 }
 
-/// The steps after the first, and how long they took together, with what came between them.
+/// Steps that are timed, and the steps and time before them.
+struct Timing {
+    warm_up: (u64, Duration),
+    steps: u64,
+}
+
+/// The steps after the warm-up, and how long they took together, with what came between them.
 struct Timed {
     steps: Vec<StepEvent>,
     seconds: f64,
 }
 
-fn timed(trainer: &mut Trainer, samples: &SeriesInMemory, watch: Option<&Watch>) -> Result<Timed> {
+fn timed(trainer: &mut Trainer, samples: &SeriesInMemory, timing: Timing, watch: Option<&Watch>) -> Result<Timed> {
     let train = SampleRanges::from(0..samples.len());
     let run = Run { samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     let mut timed = Timed { steps: Vec::new(), seconds: 0.0 };
-    let mut begun = Instant::now();
+    let ((warm_up_steps, warm_up), start) = (timing.warm_up, Instant::now());
+    let mut begun: Option<Instant> = None;
     trainer.train(&run, &mut |event| {
-        match event {
-            Event::Step(step) if step.step == 1 => {
-                watch.iter().for_each(|watch| watch.forget());
-                begun = Instant::now();
-            }
-            Event::Step(step) => {
+        let Event::Step(step) = event else { return ControlFlow::Continue(()) };
+        match begun {
+            Some(begun) => {
                 timed.steps.push(step);
                 timed.seconds = begun.elapsed().as_secs_f64();
             }
-            _ => {}
+            None if step.step >= warm_up_steps && start.elapsed() >= warm_up => {
+                watch.iter().for_each(|watch| watch.forget());
+                begun = Some(Instant::now());
+            }
+            None => {}
         }
-        ControlFlow::Continue(())
+        let is_done = timed.steps.len() as u64 == timing.steps;
+        if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     Ok(timed)
 }
