@@ -5,6 +5,7 @@
 
 #define ALL_LANES 0xffffffffu
 #define THREADS 256
+#define BATCH 32  // numbers that a lane of `squares` loads at once
 
 // Terms of the losses, 1 where there is none to divide by.
 __device__ inline double terms_of(const double* losses) { return losses[1] > 1.0 ? losses[1] : 1.0; }
@@ -21,13 +22,22 @@ extern "C" __global__ void __launch_bounds__(32) squares(const Chunk* chunks, co
   unsigned lane = threadIdx.x, first = NONE;
   float inverse = inverse_of(step, losses, *scale);
   double sum = 0.0;
-#pragma unroll 16
-  for (unsigned k = lane; k < of.len; k += 32) {
-    float g = gradients[of.start + k];
+  auto add = [&](float g, unsigned k) {
     // The square is exact: it matters not whether one rounding or two stand here.
     sum += (double)g * (double)g;
     if (!isfinite(__fmul_rn(g, inverse))) first = min(first, k);
+  };
+  gradients += of.start;
+  unsigned k = lane;
+  // A batch is on its way together: one by one, each would wait for memory.
+  for (; k + 32 * (BATCH - 1) < of.len; k += 32 * BATCH) {
+    float batch[BATCH];
+#pragma unroll
+    for (int i = 0; i < BATCH; i++) batch[i] = gradients[k + 32 * i];
+#pragma unroll
+    for (int i = 0; i < BATCH; i++) add(batch[i], k + 32 * i);
   }
+  for (; k < of.len; k += 32) add(gradients[k], k);
   for (unsigned half = 16; half > 0; half /= 2) first = min(first, __shfl_down_sync(ALL_LANES, first, half));
   double all = __shfl_sync(ALL_LANES, sum, 0);
   for (int other = 1; other < 32; other++) all = __dadd_rn(all, __shfl_sync(ALL_LANES, sum, other));

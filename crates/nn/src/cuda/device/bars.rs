@@ -28,7 +28,7 @@ pub(super) struct Bars {
     last: Vec<u64>,
     /// Identity of the distinct windows, for dropout.
     pub(super) ends: Buffer<u64>,
-    /// The bars covered, [bars, F], rounded and in single precision.
+    /// The bars covered, [bars, FP], rounded and in single precision.
     pub(super) wide: Buffer<f32>,
 }
 
@@ -52,7 +52,7 @@ impl Bars {
     /// Counts what the bars of timeframe `k` take, of which the model reads such windows.
     pub(super) fn estimate<T: Operand>(estimate: &mut MemoryEstimate<'_>, k: usize, sizes: LstmSizes) {
         let (batch, name) = (estimate.batch, estimate.model.shape().timeframes[k].name.clone());
-        let (features, bars) = (sizes.features, batch.bars[k]);
+        let (features, width, bars) = (sizes.features, row_width(sizes.features), batch.bars[k]);
         match &batch.series {
             Some(series) => {
                 estimate.put("series", format!("bars of {name}"), series[k] * features * size_of::<f32>(), FORWARD);
@@ -65,7 +65,7 @@ impl Bars {
         let ends = estimate.config.drops_between_layers.then_some(batch.windows[k] * size_of::<u64>());
         let places = ends.into_iter().chain([bars * size_of::<u32>()]);
         estimate.put_mail(&format!("places of the bars of {name}"), places);
-        let covered = padded(bars * features) * size_of::<T>() + bars * features * size_of::<f32>();
+        let covered = bars * width * (size_of::<T>() + size_of::<f32>());
         estimate.put("batches", format!("bars of {name} that a batch covers"), covered, BOTH);
     }
 
@@ -114,7 +114,8 @@ impl Bars {
     pub(super) fn fill_up(&mut self, windows: usize, bars: usize) -> Result<()> {
         self.first.resize(windows, self.first.last().copied().unwrap_or(0));
         self.numbers.resize(bars, self.numbers.last().copied().unwrap_or(0));
-        ensure_capacity(&mut self.wide, bars * self.sizes.features)
+        let len = bars * self.width();
+        ensure_capacity(&mut self.wide, len)
     }
 
     /// Gives `upload` what the device has to know of them. The bars themselves, where it does not
@@ -141,7 +142,8 @@ impl Bars {
     /// Takes the bars that were found, rounded to `narrow` from element number `start` on.
     pub(super) fn take<T: Operand>(&mut self, narrow: &mut Buffer<T>, narrow_start: usize) -> Result<()> {
         let table = self.series.as_ref().unwrap_or(self.of_batches.values());
-        let rows = TableRows { table, rows: &self.rows, count: self.numbers.len(), width: self.sizes.features };
+        let (width, stride) = (self.sizes.features, self.width());
+        let rows = TableRows { table, rows: &self.rows, count: self.numbers.len(), width, stride };
         take_rows(&rows, narrow, narrow_start, &mut self.wide)
     }
 
@@ -162,12 +164,12 @@ impl Bars {
 
     /// Elements that they take among those of all timeframes, rounded.
     pub(super) fn narrow_len(&self) -> usize {
-        padded(self.count() * self.sizes.features)
+        self.count() * self.width()
     }
 
-    /// F.
-    pub(super) fn features(&self) -> usize {
-        self.sizes.features
+    /// FP.
+    pub(super) fn width(&self) -> usize {
+        row_width(self.sizes.features)
     }
 
     /// True if no bar is read by two windows.
@@ -206,7 +208,10 @@ impl Bars {
     }
 }
 
-/// `len` padded so that the elements that follow begin where products load 16 bytes at a time.
-fn padded(len: usize) -> usize {
-    len.next_multiple_of(8)
+/// FP, the width on the device of rows of F = `features` numbers, with zeros behind them: products
+/// load 16 bytes at a time, eight of the narrowest numbers, where each row begins at a multiple of
+/// that. Layers read rows of this width, and their weights have it; the bars that they are taken
+/// from, and the parameters, stay F wide.
+pub(super) fn row_width(features: usize) -> usize {
+    features.next_multiple_of(8)
 }

@@ -5,6 +5,7 @@
 
 use megabatch_gpu_core::{Buffer, Scope};
 
+use super::bars::row_width;
 use super::memory_estimate::MemoryEstimate;
 use crate::cuda::ops::{
     Arithmetic, DeviceByteMatrix, DeviceByteRows, GateRows, GateTensor, InputWeights, Operand, Output, Part, Product,
@@ -44,7 +45,7 @@ struct Bias {
 /// Offsets of one timeframe's parameters.
 #[derive(Clone, Copy, Debug)]
 struct OfTimeframe {
-    /// Width of what it reads.
+    /// Width of the rows that it reads, and of W_ih.
     input: usize,
     /// First element of W_ih.
     weight: usize,
@@ -115,16 +116,23 @@ impl<T: Operand> Cells<T> {
             start: start(lstm.layers[l].weight_ih),
             other: None,
             place: of.weight,
-            width: of.input,
+            width: lstm.sizes.input(l),
+            stride: of.input,
         };
         let bias = |lstm: &Lstm, place| {
             let [ih, hh] = lstm.layers[l].bias?.map(start);
-            Some(GateTensor { start: ih, other: Some(hh), place, width: 1 })
+            Some(GateTensor { start: ih, other: Some(hh), place, width: 1, stride: 1 })
         };
         let gradients = of_timeframes().flat_map(|(of, lstm)| {
             let [ih, hh, biases] = of.gradients;
             let of_ih = GateTensor { place: ih, ..weight((of, lstm)) };
-            let of_hh = GateTensor { start: start(lstm.layers[l].weight_hh), place: hh, width: hidden, ..of_ih };
+            let of_hh = GateTensor {
+                start: start(lstm.layers[l].weight_hh),
+                other: None,
+                place: hh,
+                width: hidden,
+                stride: hidden,
+            };
             [Some(of_ih), Some(of_hh), bias(lstm, biases)].into_iter().flatten()
         });
         let biases = model.lstms().iter().enumerate().filter_map(|(k, lstm)| bias(lstm, 4 * hidden * k));
@@ -169,7 +177,8 @@ impl<T: Operand> Cells<T> {
 
     /// Projects by these matrices from now on, one a timeframe.
     pub(super) fn set_in_bytes(&mut self, matrices: Vec<DeviceByteMatrix>) {
-        self.in_bytes = matrices;
+        let of_timeframes = matrices.into_iter().zip(&self.timeframes);
+        self.in_bytes = of_timeframes.map(|(matrix, cell)| matrix.for_rows_of(cell.input)).collect();
     }
 
     fn product<'a, S: Operand>(
@@ -290,8 +299,11 @@ impl<T: Operand> Cells<T> {
         scratch: &mut Scratch,
     ) -> Result<()> {
         let (gates, OfTimeframe { input, gradients: [ih, _, biases], .. }) = (4 * self.hidden, self.timeframes[k]);
-        let of = self.product(d_gates, x, [gates, input, rows], Transpose::Tn);
-        multiply(&of, Output::Overwrite, &mut self.gradients, ih, scratch)?;
+        // Sums by bar of 16-bit gradients have more bits than TF32 drops.
+        let arithmetic = if T::IS_NARROW { Arithmetic::Tf32 } else { self.arithmetic };
+        let shape = [gates, input, rows];
+        let product = Product { a: d_gates, b: x, start: None, shape, layout: Transpose::Tn, arithmetic };
+        multiply(&product, Output::Overwrite, &mut self.gradients, ih, scratch)?;
         if self.bias.is_none() {
             return Ok(());
         }
@@ -315,7 +327,8 @@ impl Bias {
     }
 }
 
-/// Widths of what the cells of layer `l` read.
-fn inputs(model: &Model, l: usize) -> Vec<usize> {
-    model.lstms().iter().map(|lstm| lstm.sizes.input(l)).collect()
+/// Widths of the rows that the cells of layer `l` read.
+pub(super) fn inputs(model: &Model, l: usize) -> Vec<usize> {
+    let width = |input| if l == 0 { row_width(input) } else { input };
+    model.lstms().iter().map(|lstm| width(lstm.sizes.input(l))).collect()
 }

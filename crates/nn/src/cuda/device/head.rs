@@ -115,7 +115,8 @@ impl<T: Operand> DeviceHead<T> {
 
     /// Packs the weights of `parameters`, and sets the totals of the losses to zero.
     pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
-        let numbers = TableRows { table: parameters, rows: &self.places, count: self.places.len(), width: 1 };
+        let numbers =
+            TableRows { table: parameters, rows: &self.places, count: self.places.len(), width: 1, stride: 1 };
         take_rows(&numbers, &mut self.weight, 0, &mut self.rounded)?;
         Ok(self.totals.set_zero()?)
     }

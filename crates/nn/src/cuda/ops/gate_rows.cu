@@ -5,13 +5,13 @@
 struct GateTensor {
   u64 start;  // first element gate by gate, [4, H, K], as PyTorch has it
   u64 other;  // that of a second one of the same shape, or NONE
-  u64 place;  // first element unit by unit, [H, 4, K]
+  u64 place, stride;  // first element unit by unit, [H, 4, stride], of which a row's first K are the tensor's
   unsigned width, first_block;  // K; and of its blocks
 };
 
 #define NONE ~0ull
 
-// Calls `each` with the tensor of this block, the number of this thread's element unit by unit, and that gate by gate.
+// Calls `each` with the tensor of this block, the place of this thread's element unit by unit, and its number gate by gate.
 template <class Each>
 __device__ inline void each_element(const GateTensor* tensors, unsigned count, u64 H, Each each) {
   unsigned own = 0;
@@ -20,16 +20,16 @@ __device__ inline void each_element(const GateTensor* tensors, unsigned count, u
   u64 k = (blockIdx.x - of.first_block) * (u64)blockDim.x + threadIdx.x, K = of.width;
   if (k >= 4 * H * K) return;
   u64 row = k / K;
-  each(of, k, (row % 4 * H + row / 4) * K + k % K);
+  each(of, of.place + row * of.stride + k % K, (row % 4 * H + row / 4) * K + k % K);
 }
 
 // A tensor or the sum of two, to `to`.
 template <class T>
 __device__ inline void interleave(const GateTensor* tensors, unsigned count, u64 H, const float* from, T* to) {
-  each_element(tensors, count, H, [=](GateTensor of, u64 k, u64 separated) {
+  each_element(tensors, count, H, [=](GateTensor of, u64 place, u64 separated) {
     float x = from[of.start + separated];
     if (of.other != NONE) x = __fadd_rn(x, from[of.other + separated]);
-    narrow(x, to[of.place + k]);
+    narrow(x, to[place]);
   });
 }
 
@@ -44,8 +44,8 @@ INTERLEAVE(interleave_bf16, __nv_bfloat16)
 
 // What lies unit by unit in `from`, added to the one tensor of `to` or to both.
 extern "C" __global__ void add_separated(const GateTensor* tensors, unsigned count, u64 H, const float* from, float* to) {
-  each_element(tensors, count, H, [=](GateTensor of, u64 k, u64 separated) {
-    float x = from[of.place + k];
+  each_element(tensors, count, H, [=](GateTensor of, u64 place, u64 separated) {
+    float x = from[place];
     float& sum = to[of.start + separated];
     sum = __fadd_rn(sum, x);
     if (of.other == NONE) return;

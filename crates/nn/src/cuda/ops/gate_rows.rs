@@ -11,7 +11,8 @@ use crate::error::Result;
 const PTX: &str = megabatch_gpu_core::ptx!("gate_rows");
 
 /// Weights or biases of layers with H units, `[4, H, K]` in PyTorch's order among all parameters
-/// and `[H, 4, K]` in an array of their own.
+/// and `[H, 4, stride]` in an array of their own. There, numbers from K of a row on stay as they
+/// are.
 #[derive(Debug)]
 pub struct GateRows {
     hidden: usize,
@@ -33,6 +34,8 @@ pub struct GateTensor {
     pub place: usize,
     /// K.
     pub width: usize,
+    /// Elements from a row of the array to the next one, K or more.
+    pub stride: usize,
 }
 
 /// `GateTensor` of gate_rows.cu.
@@ -42,6 +45,7 @@ struct GateEntry {
     start: u64,
     other: u64,
     place: u64,
+    stride: u64,
     width: u32,
     first_block: u32,
 }
@@ -54,13 +58,18 @@ impl GateRows {
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
+    ///
+    /// # Panics
+    /// If rows are wider than their stride.
     pub fn new(scope: &Scope, hidden: usize, rows: &[GateTensor]) -> Result<Self> {
         let mut blocks = 0;
-        let tensor = |&GateTensor { start, other, place, width }: &GateTensor| {
+        let tensor = |&GateTensor { start, other, place, width, stride }: &GateTensor| {
+            assert!(width <= stride, "rows of {width}, {stride} apart");
             let first_block = blocks as u32;
             blocks += (4 * hidden * width).div_ceil(BLOCK_THREADS as usize);
             let other = other.map_or(NONE, |other| other as u64);
-            GateEntry { start: start as u64, other, place: place as u64, width: width as u32, first_block }
+            let [start, place, stride] = [start, place, stride].map(|size| size as u64);
+            GateEntry { start, other, place, stride, width: width as u32, first_block }
         };
         let tensors: Vec<GateEntry> = rows.iter().map(tensor).collect();
         Ok(GateRows { hidden, table: Buffer::from_slice(scope, &tensors)?, tensors, blocks })
@@ -71,7 +80,7 @@ impl GateRows {
         tensors * size_of::<GateEntry>()
     }
 
-    /// Elements of a tensor.
+    /// Elements of a tensor in PyTorch's order.
     fn len(&self, of: &GateEntry) -> usize {
         4 * self.hidden * of.width as usize
     }
@@ -83,14 +92,14 @@ impl GateRows {
             let starts = [of.start, if of.other == NONE { of.start } else { of.other }];
             let ends = starts.map(|start| start as usize + self.len(of));
             assert!(ends[0].max(ends[1]) <= separated, "{ends:?}: gates end with their buffer, of {separated}");
-            let end = of.place as usize + self.len(of);
+            let end = of.place as usize + 4 * self.hidden * of.stride as usize;
             assert!(end <= interleaved, "{end}: units end with their buffer, of {interleaved}");
         }
     }
 }
 
 /// Brings the tensors of `rows` from PyTorch's order in `from` to that of the operations in `to`,
-/// rounded to its type.
+/// rounded to its type; what is between K and the stride of a row stays as it is.
 ///
 /// # Errors
 /// [`Error::Memory`](crate::Error::Memory): what the device says of the launch.
@@ -149,30 +158,32 @@ mod cpu {
     use crate::cuda::ops::operand::Operand;
 
     impl GateRows {
-        /// Calls `each` with every element's tensor, its number unit by unit and that gate by gate.
+        /// Calls `each` with every element's tensor, its place unit by unit and its number gate by
+        /// gate.
         fn each(&self, mut each: impl FnMut(&GateEntry, usize, usize)) {
             for of in &self.tensors {
                 let width = of.width as usize;
                 for k in 0..self.len(of) {
                     let (row, column) = (k / width, k % width);
-                    each(of, k, (row % 4 * self.hidden + row / 4) * width + column);
+                    let place = (of.place + row as u64 * of.stride) as usize + column;
+                    each(of, place, (row % 4 * self.hidden + row / 4) * width + column);
                 }
             }
         }
     }
 
     pub(super) fn interleave<T: Operand>(rows: &GateRows, from: &[f32], to: &mut [T]) {
-        rows.each(|of, k, separated| {
+        rows.each(|of, place, separated| {
             let x = from[of.start as usize + separated];
             let x = if of.other == NONE { x } else { x + from[of.other as usize + separated] };
-            to[of.place as usize + k] = T::narrow(x);
+            to[place] = T::narrow(x);
         });
     }
 
     pub(super) fn add_separated(rows: &GateRows, from: &[f32], to: &mut [f32]) {
-        rows.each(|of, k, separated| {
+        rows.each(|of, place, separated| {
             for start in [of.start, of.other].into_iter().filter(|&start| start != NONE) {
-                to[start as usize + separated] += from[of.place as usize + k];
+                to[start as usize + separated] += from[place];
             }
         });
     }
@@ -196,32 +207,41 @@ mod tests {
     #[test]
     fn the_kernels_move_what_the_cpu_moves() {
         let scope = Device::cpu().scope("test");
-        for [hidden, width] in [[1, 1], [3, 2], [17, 5]] {
-            let len = 4 * hidden * width;
+        for [hidden, width, stride] in [[1, 1, 1], [3, 2, 2], [17, 5, 8], [17, 5, 5], [2, 7, 16]] {
+            let (len, padded_len) = (4 * hidden * width, 4 * hidden * stride);
             // One alone, one of two, one of no width, with room between them.
             let rows = [
-                GateTensor { start: 3, other: None, place: 1, width },
-                GateTensor { start: 0, other: None, place: 0, width: 0 },
-                GateTensor { start: len + 5, other: Some(len + 4 * hidden + 5), place: len + 2, width: 1 },
+                GateTensor { start: 3, other: None, place: 1, width, stride },
+                GateTensor { start: 0, other: None, place: 0, width: 0, stride: 0 },
+                GateTensor {
+                    start: len + 5,
+                    other: Some(len + 4 * hidden + 5),
+                    place: padded_len + 2,
+                    width: 1,
+                    stride: 1,
+                },
             ];
             let rows = GateRows::new(&scope, hidden, &rows).unwrap();
             let numbers: Vec<f32> = (0..len + 8 * hidden + 6).map(|k| 1.0 + k as f32 / 64.0).collect();
             let from = Buffer::from_slice(&scope, &numbers).unwrap();
-            let mut to = Buffer::<bf16>::zeros(&scope, len + 4 * hidden + 3).unwrap();
+            // What was there stays between rows.
+            let mut found = vec![bf16::from_f32(-7.0); padded_len + 4 * hidden + 3];
+            let mut to = Buffer::from_slice(&scope, &found).unwrap();
             interleave(&rows, &from, &mut to).unwrap();
             // The second gate of the first unit.
-            assert_eq!(to.as_slice()[1 + width].to_f32(), bf16::from_f32(numbers[3 + hidden * width]).to_f32());
+            assert_eq!(to.as_slice()[1 + stride].to_f32(), bf16::from_f32(numbers[3 + hidden * width]).to_f32());
             let sum = numbers[len + 5 + hidden] + numbers[len + 5 + 5 * hidden];
-            assert_eq!(to.as_slice()[len + 2 + 1].to_f32(), bf16::from_f32(sum).to_f32());
+            assert_eq!(to.as_slice()[padded_len + 2 + 1].to_f32(), bf16::from_f32(sum).to_f32());
+            let padding = to.as_slice()[1..][..padded_len].chunks_exact(stride).flat_map(|row| &row[width..]);
+            assert!(padding.into_iter().all(|&x| x.to_f32() == -7.0));
 
-            let mut found = vec![bf16::ZERO; to.len()];
             run(&rows, "interleave_bf16", [Arg::from(&numbers[..]), Arg::from(&mut found[..])]);
             assert_eq!(found, to.as_slice());
 
             let unit_by_unit: Vec<f32> = (0..to.len()).map(|k| k as f32).collect();
             let mut sums = from.try_clone().unwrap();
             add_separated(&rows, &Buffer::from_slice(&scope, &unit_by_unit).unwrap(), &mut sums).unwrap();
-            assert_eq!(sums.as_slice()[3 + hidden * width], numbers[3 + hidden * width] + (1 + width) as f32);
+            assert_eq!(sums.as_slice()[3 + hidden * width], numbers[3 + hidden * width] + (1 + stride) as f32);
             let mut found = numbers.clone();
             run(&rows, "add_separated", [Arg::from(&unit_by_unit[..]), Arg::from(&mut found[..])]);
             assert_eq!(found, sums.as_slice());

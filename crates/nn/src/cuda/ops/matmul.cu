@@ -19,6 +19,8 @@ extern "C" __global__ void add_parts(const float* parts, float* out, u64 len, un
   u64 k = blockIdx.x * (u64)blockDim.x + threadIdx.x;
   if (k >= len) return;
   float sum = adds ? out[k] : 0.0f;
+  // Parts are on their way together: one by one, each would wait for memory.
+#pragma unroll 16
   for (unsigned split = 0; split < splits; split++) sum += parts[split * len + k];
   out[k] = sum;
 }

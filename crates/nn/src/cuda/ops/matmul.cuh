@@ -1,7 +1,7 @@
 // Matrix products on the tensor cores, for tiles of any size: matmul.cu and matmul_large.cu.
 //
 //   block: takes a tile of the output and a range of the inner dimension; warp: a part of it, 32 columns wide
-//   for each 32 inner indices:  tiles of both operands to shared memory, the next ones on their way;  multiply
+//   for each 128 bytes of inner indices:  tiles of both operands to shared memory, the next ones on their way;  multiply
 //
 // An operand lies with the inner dimension contiguous or, turned, with the other one; its tile in shared memory lies as it does, and is turned on the way to
 // the registers. Elements out of range are zero. An element of the output is added up in one order whatever the tile's size.
@@ -9,7 +9,9 @@
 
 #include "mma.cuh"
 
-#define DEPTH 32  // inner indices of a tile of an operand
+// Inner indices of a tile of an operand: 64 of 16 bits, 32 of f32. The next tile has as long to arrive as it takes to multiply one.
+template <class T>
+constexpr int DEPTH = 128 / sizeof(T);
 
 // A tile of the output [ROWS, COLUMNS] and what of it a warp takes: [WARP_ROWS, 32]. Registers are to suffice for RESIDENT blocks of a multiprocessor.
 template <int ROWS_, int COLUMNS_, int WARP_ROWS_, int RESIDENT_>
@@ -25,7 +27,7 @@ struct Operand {
   u64 outer, inner;
 };
 
-// Tiles of an operand with SIDE outer indices as they lie: [SIDE, DEPTH], or [DEPTH, SIDE] if turned, in chunks of 16 bytes. Rows are 16 bytes longer, so that they begin in
+// Tiles of an operand with SIDE outer indices as they lie: [SIDE, DEPTH<T>], or [DEPTH<T>, SIDE] if turned, in chunks of 16 bytes. Rows are 16 bytes longer, so that they begin in
 // different banks.
 template <class T_, bool TURNED_, int SIDE, int THREADS_>
 struct Shape {
@@ -33,8 +35,8 @@ struct Shape {
   static constexpr bool TURNED = TURNED_;
   static constexpr int THREADS = THREADS_;
   static constexpr int IN_CHUNK = 16 / sizeof(T);
-  static constexpr int COLUMNS = TURNED ? SIDE : DEPTH, ROWS = TURNED ? DEPTH : SIDE, STRIDE = COLUMNS + IN_CHUNK;
-  static constexpr int CHUNKS = SIDE * DEPTH / IN_CHUNK / THREADS;  // of each thread
+  static constexpr int COLUMNS = TURNED ? SIDE : DEPTH<T>, ROWS = TURNED ? DEPTH<T> : SIDE, STRIDE = COLUMNS + IN_CHUNK;
+  static constexpr int CHUNKS = SIDE * DEPTH<T> / IN_CHUNK / THREADS;  // of each thread
 };
 
 // The chunks of this thread of the tile that begins at `outer`, `inner`. Nothing is read from `inner_end` on.
@@ -98,7 +100,7 @@ struct Narrowed {
   template <class A, class B, int M, class T>
   __device__ static void add(float (&sums)[M][4][4], const T* a, const T* b, unsigned row, unsigned column) {
 #pragma unroll
-    for (int k = 0; k < DEPTH; k += 16) {
+    for (int k = 0; k < DEPTH<T>; k += 16) {
       unsigned left[M][4], right[2][4];
 #pragma unroll
       for (int m = 0; m < M; m++) load_fragment<A, true>(left[m], a, row + 16 * m, k);
@@ -118,7 +120,7 @@ struct Tf32 {
   __device__ static void add(float (&sums)[2][4][4], const float* a, const float* b, unsigned row, unsigned column) {
     unsigned line = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
 #pragma unroll
-    for (int k = 0; k < DEPTH; k += 8) {
+    for (int k = 0; k < DEPTH<float>; k += 8) {
       unsigned left[2][4], right[4][2];
 #pragma unroll
       for (int part = 0; part < 4; part++) {
@@ -146,7 +148,7 @@ struct Exact {
   __device__ static void add(float (&sums)[2][4][4], const float* a, const float* b, unsigned row, unsigned column) {
     unsigned line = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
 #pragma unroll 2
-    for (int k = 0; k < DEPTH; k++) {
+    for (int k = 0; k < DEPTH<float>; k++) {
       float left[4], right[8];
 #pragma unroll
       for (int m = 0; m < 4; m++) left[m] = tile_element<A>(a, row + 8 * m + line, k);
@@ -185,7 +187,7 @@ __device__ inline void multiply(const T* a, const T* b, const float* start, floa
   for (int i = 0; i < 16 * DOWN; i++) sums[i / 16][i / 4 % 4][i % 4] = 0.0f;
   ulonglong2 a_next[A::CHUNKS], b_next[B::CHUNKS];
 #pragma unroll 1
-  for (u64 next = inner;; next += DEPTH) {
+  for (u64 next = inner;; next += DEPTH<T>) {
     bool is_first = next == inner;
     if (!is_first) {
       __syncthreads();

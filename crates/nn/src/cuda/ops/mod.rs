@@ -12,7 +12,7 @@
 //! one, and [`add_separated`] their gradients back. Sums are in f32 whatever the operands are.
 //!
 //! ```text
-//! forward    bars that the windows cover                     take_rows
+//! forward    bars that the windows cover, rows padded         take_rows
 //!            projected = x · W_ihᵀ + b, once a bar            multiply
 //!            states, gates of all steps and timeframes        recurrence; from bars:
 //!                                                             recurrence_of_rows

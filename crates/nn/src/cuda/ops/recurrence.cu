@@ -6,7 +6,7 @@
 // projected: [rows, H, 4] with biases.  first: [windows], the row of a window's first step, counted from the sequence's first row.
 template <int N>
 struct ProjectedRows {
-  const float4* projected;  // from the first row of the step on that was loaded last
+  const float4* projected;  // from the first row of the step on that is loaded next
   const unsigned* first;
   unsigned stride;
   unsigned row[N][2];  // in arrays [rows, H], from a step's first row on
@@ -25,28 +25,28 @@ struct ProjectedRows {
         for (int u = 0; u < 2; u++) next[n][j][u] = units.has(u) ? projected[row[n][j] + u] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
       }
     }
+    projected += sequence.steps > 1 ? stride : 0;
   }
 
-  // The rows of step t; those of the next one set out.
-  __device__ void start(float (&sums)[N][4][4], const Lane& here, const Units& units, unsigned t) {
-    projected += stride;
-    bool is_last = t + 1 == here.of.steps;
+  __device__ void start(float (&sums)[N][4][4]) {
 #pragma unroll
-    for (int n = 0; n < N; n++) {
-#pragma unroll
-      for (int j = 0; j < 2; j++) {
-#pragma unroll
-        for (int u = 0; u < 2; u++) {
-          float4 start = next[n][j][u];
-          int at = 2 * u + j;
-          sums[n][0][at] = start.x;
-          sums[n][1][at] = start.y;
-          sums[n][2][at] = start.z;
-          sums[n][3][at] = start.w;
-          if (units.has(u) && !is_last) next[n][j][u] = projected[row[n][j] + u];
-        }
-      }
+    for (int i = 0; i < 4 * N; i++) {
+      float4 start = next[i / 4][i / 2 % 2][i % 2];
+      int n = i / 4, at = i % 2 * 2 + i / 2 % 2;
+      sums[n][0][at] = start.x;
+      sums[n][1][at] = start.y;
+      sums[n][2][at] = start.z;
+      sums[n][3][at] = start.w;
     }
+  }
+
+  // The rows of the next step; past the last one those of the last, as nothing branches then.
+  __device__ void load(const Units& units, bool has_more) {
+#pragma unroll
+    for (int i = 0; i < 4 * N; i++) {
+      if (units.has(i % 2)) next[i / 4][i / 2 % 2][i % 2] = projected[row[i / 4][i / 2 % 2] + i % 2];
+    }
+    projected += has_more ? stride : 0;
   }
 
   __device__ void end(const Lane&, unsigned) {}

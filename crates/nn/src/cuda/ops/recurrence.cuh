@@ -15,7 +15,7 @@
 
 // fragments: of W_hh as recurrent_weights.cu lays them.  hidden, cell: [Σ (T + 1)·B, H], the states before the first step given.  gates: [Σ T·B, H, 4] after
 // their functions, or null.  HP: H rounded up to what the kernel is made for; the threads of a block are 2·HP.  From: what gates begin with; it begins before the first barrier, starts the sums of a
-// step, and ends the step before the barrier at its end.
+// step, loads those of the next one, and ends the step before the barrier at its end.
 template <class T, int HP, int N, class From>
 __device__ inline void forward(const Sequence* sequences, const Tile* tiles, unsigned H, const uint4* fragments, From& from, T* hidden, float* cell,
                                Narrow<__half>* gates) {
@@ -35,10 +35,12 @@ __device__ inline void forward(const Sequence* sequences, const Tile* tiles, uns
   Lane here = {sequence, tile, H, units.first, tile.window + 2 * quad, units.has(0)};
   from.begin(here, units);
   float c[N][2][2];
+  unsigned reach[N][2];
 #pragma unroll
   for (int n = 0; n < N; n++) {
 #pragma unroll
     for (int j = 0; j < 2; j++) {
+      reach[n][j] = units.reach(here.own + 8 * n + j < sequence.windows);
       u64 before = (sequence.step_row + sequence.window + here.window(8 * n + j)) * H + units.first;
 #pragma unroll
       for (int u = 0; u < 2; u++) {
@@ -49,13 +51,18 @@ __device__ inline void forward(const Sequence* sequences, const Tile* tiles, uns
       }
     }
   }
-  u64 step = sequence.step_row * H + here.own * H + units.first;
-  unsigned after = (sequence.window + sequence.windows) * H;  // from a number of a step to that of the state after it
+  // Of the lane's first window, at the step under way; the state after it.
+  u64 step = sequence.step_row * H + here.own * H + units.first, after = step + (sequence.window + sequence.windows) * H;
+  hidden += after;
+  cell += after;
+  unsigned keeps = gates ? ~0u : 0;
+  gates += step;
+  unsigned further = sequence.windows * H;  // from a step to the next
   __syncthreads();
 
   for (unsigned t = 0; t < sequence.steps; t++) {
     float sums[N][4][4];
-    from.start(sums, here, units, t);
+    from.start(sums);
 #pragma unroll
     for (int k = 0; k < INNER; k += 2) {
 #pragma unroll
@@ -67,6 +74,8 @@ __device__ inline void forward(const Sequence* sequences, const Tile* tiles, uns
 #pragma unroll
         for (int gate = 0; gate < 4; gate++) multiply_add(sums[n][gate], weight[k + 1][gate], state[2], state[3], T());
       }
+      // When what the sums began with is in them, so that it need not be copied.
+      if (k == 0) from.load(units, t + 2 < sequence.steps);
     }
 #pragma unroll
     for (int n = 0; n < N; n++) {
@@ -81,16 +90,16 @@ __device__ inline void forward(const Sequence* sequences, const Tile* tiles, uns
           narrow(advance<T>(now[u], c[n][j][u]), h[u]);
         }
         *(unsigned*)&states[(t + 1) % 2][8 * n + 2 * quad + j][units.first] = pair(h[0], h[1]);
-        if (here.own + 8 * n + j < sequence.windows) {
-          u64 number = step + (8 * n + j) * H;
-          put_pair(hidden + number + after, h[0], h[1], units);
-          put_pair(cell + number + after, c[n][j][0], c[n][j][1], units);
-          if (gates) put_pair(gates + number, narrow_gates<__half>(now[0]), narrow_gates<__half>(now[1]), units);
-        }
+        unsigned window = (8 * n + j) * H;
+        put_pair(hidden + window, h[0], h[1], reach[n][j]);
+        put_pair(cell + window, c[n][j][0], c[n][j][1], reach[n][j]);
+        put_pair(gates + window, narrow_gates<__half>(now[0]), narrow_gates<__half>(now[1]), reach[n][j] & keeps);
       }
     }
     from.end(here, t);
-    step += sequence.windows * H;
+    hidden += further;
+    cell += further;
+    gates += further;
     __syncthreads();
   }
 }

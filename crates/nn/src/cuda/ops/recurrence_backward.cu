@@ -33,19 +33,28 @@ __device__ inline void backward(const Sequence* sequences, const Tile* tiles, un
   for (int k = 0; k < 2 * INNER; k++) take(fragment[k * 32], weight[k / 2][k % 2]);
 
   unsigned own = tile.window + 2 * quad;
-  u64 edge = (u64)(sequence.window + own) * H + units.first, step = (sequence.step_row + (u64)sequence.steps * sequence.windows + own) * H + units.first;
-  unsigned before = sequence.window * H;  // from a number of a step to that of the state before it
+  u64 edge = (u64)(sequence.window + own) * H + units.first, end = (sequence.step_row + (u64)sequence.steps * sequence.windows + own) * H + units.first;
+  unsigned further = sequence.windows * H;  // from a step to the next
+  // Of the lane's first window, behind the last step; the state before a step.
+  cell += end + sequence.window * H;
+  gates += end;
+  unsigned has_outputs = d_outputs ? ~0u : 0;
+  d_outputs += end;
+  d_gates += end;
+  d_hidden += edge;
+  d_cell += edge;
   float c[N][2][2], dh[N][2][2], dc[N][2][2];
+  unsigned reach[N][2];
 #pragma unroll
   for (int n = 0; n < N; n++) {
 #pragma unroll
     for (int j = 0; j < 2; j++) {
+      reach[n][j] = units.reach(own + 8 * n + j < sequence.windows);
       c[n][j][0] = c[n][j][1] = dh[n][j][0] = dh[n][j][1] = dc[n][j][0] = dc[n][j][1] = 0.0f;
-      if (own + 8 * n + j >= sequence.windows) continue;
-      unsigned further = (8 * n + j) * H;
-      take_pair(cell + step + before + further, c[n][j][0], c[n][j][1], units);
-      take_pair(d_hidden + edge + further, dh[n][j][0], dh[n][j][1], units);
-      take_pair(d_cell + edge + further, dc[n][j][0], dc[n][j][1], units);
+      unsigned window = (8 * n + j) * H;
+      take_pair(cell + window, c[n][j][0], c[n][j][1], reach[n][j]);
+      take_pair(d_hidden + window, dh[n][j][0], dh[n][j][1], reach[n][j]);
+      take_pair(d_cell + window, dc[n][j][0], dc[n][j][1], reach[n][j]);
     }
   }
 
@@ -53,21 +62,35 @@ __device__ inline void backward(const Sequence* sequences, const Tile* tiles, un
   uint2 kept[N][2][2] = {};
   float cell_before[N][2][2] = {}, d_output[N][2][2] = {};
   auto load = [&]() {
-    step -= sequence.windows * H;
+    gates -= further;
+    cell -= further;
+    d_outputs -= further;
 #pragma unroll
     for (int n = 0; n < N; n++) {
 #pragma unroll
       for (int j = 0; j < 2; j++) {
-        if (own + 8 * n + j >= sequence.windows) continue;
-        u64 number = step + (8 * n + j) * H;
-        take_pair((const uint2*)gates + number, kept[n][j][0], kept[n][j][1], units);
-        take_pair(cell + number + before, cell_before[n][j][0], cell_before[n][j][1], units);
-        if (d_outputs) take_pair(d_outputs + number, d_output[n][j][0], d_output[n][j][1], units);
+        unsigned window = (8 * n + j) * H;
+        take_pair((const uint2*)gates + window, kept[n][j][0], kept[n][j][1], reach[n][j]);
+        take_pair(cell + window, cell_before[n][j][0], cell_before[n][j][1], reach[n][j]);
+        take_pair(d_outputs + window, d_output[n][j][0], d_output[n][j][1], reach[n][j] & has_outputs);
       }
+    }
+  };
+  // A lane of each window: its warp's units lie in one line or two.
+  auto announce = [&]() {
+    if (lane >= 4) return;
+#pragma unroll
+    for (int i = 0; i < 2 * N; i++) {
+      if (!reach[i / 2][i % 2]) continue;
+      unsigned window = (8 * (i / 2) + i % 2) * H;
+      prefetch(gates + window - (u64)STEPS_AHEAD * further);
+      prefetch(cell + window - (u64)STEPS_AHEAD * further);
+      if (has_outputs) prefetch(d_outputs + window - (u64)STEPS_AHEAD * further);
     }
   };
   load();
   for (unsigned t = sequence.steps; t-- > 0;) {
+    d_gates -= further;
 #pragma unroll
     for (int n = 0; n < N; n++) {
 #pragma unroll
@@ -82,15 +105,17 @@ __device__ inline void backward(const Sequence* sequences, const Tile* tiles, un
           rounded[u] = narrow_gates<T>(d);
         }
         *(Pair<Narrow<T>>*)&gradients[8 * n + 2 * quad + j][4 * units.first] = {rounded[0], rounded[1]};
-        if (own + 8 * n + j < sequence.windows) put_pair(d_gates + step + (8 * n + j) * H, rounded[0], rounded[1], units);
+        put_pair(d_gates + (8 * n + j) * H, rounded[0], rounded[1], reach[n][j]);
       }
     }
     if (t > 0) load();
+    if (t > STEPS_AHEAD) announce();
     __syncthreads();
 
-    float sums[N][2][4];
+    // Two sums of each tile, so that twice as many products are under way.
+    float sums[N][2][4], others[N][2][4];
 #pragma unroll
-    for (int i = 0; i < 8 * N; i++) sums[i / 8][i / 4 % 2][i % 4] = 0.0f;
+    for (int i = 0; i < 8 * N; i++) sums[i / 8][i / 4 % 2][i % 4] = others[i / 8][i / 4 % 2][i % 4] = 0.0f;
 #pragma unroll
     for (int k = 0; k < INNER; k += 2) {
 #pragma unroll
@@ -100,9 +125,11 @@ __device__ inline void backward(const Sequence* sequences, const Tile* tiles, un
 #pragma unroll
         for (int part = 0; part < 2; part++) multiply_add(sums[n][part], weight[k][part], gradient[0], gradient[1], T());
 #pragma unroll
-        for (int part = 0; part < 2; part++) multiply_add(sums[n][part], weight[k + 1][part], gradient[2], gradient[3], T());
+        for (int part = 0; part < 2; part++) multiply_add(others[n][part], weight[k + 1][part], gradient[2], gradient[3], T());
       }
     }
+#pragma unroll
+    for (int i = 0; i < 8 * N; i++) sums[i / 8][i / 4 % 2][i % 4] += others[i / 8][i / 4 % 2][i % 4];
     bool is_second = warp % 2;
 #pragma unroll
     for (int n = 0; n < N; n++) {
@@ -124,10 +151,9 @@ __device__ inline void backward(const Sequence* sequences, const Tile* tiles, un
   for (int n = 0; n < N; n++) {
 #pragma unroll
     for (int j = 0; j < 2; j++) {
-      unsigned further = (8 * n + j) * H;
-      if (own + 8 * n + j >= sequence.windows) continue;
-      put_pair(d_hidden + edge + further, dh[n][j][0], dh[n][j][1], units);
-      put_pair(d_cell + edge + further, dc[n][j][0], dc[n][j][1], units);
+      unsigned window = (8 * n + j) * H;
+      put_pair(d_hidden + window, dh[n][j][0], dh[n][j][1], reach[n][j]);
+      put_pair(d_cell + window, dc[n][j][0], dc[n][j][1], reach[n][j]);
     }
   }
 }

@@ -198,6 +198,15 @@ __device__ inline void backward(const Sequence* sequences, const Tile* tiles, un
       d_output[u] = d_outputs ? d_outputs[step + u] : 0.0f;
     }
   };
+  // A lane of each window: its warp's units lie in one line or two of each array.
+  auto announce = [&]() {
+    if (threadIdx.x % 32 / W > 0 || !has[0]) return;
+    u64 number = step - (u64)STEPS_AHEAD * of.windows * H;
+    prefetch(gates + number);
+    prefetch(gates + number + 8);
+    prefetch(cell + number + before);
+    if (d_outputs) prefetch(d_outputs + number);
+  };
   load();
   for (unsigned t = of.steps; t-- > 0;) {
 #pragma unroll
@@ -212,6 +221,7 @@ __device__ inline void backward(const Sequence* sequences, const Tile* tiles, un
       if (has[u] && writes) d_gates[step + u] = four;
     }
     if (t > 0) load();
+    if (t > STEPS_AHEAD) announce();
     __syncthreads();
 
     float sums[8 * W];

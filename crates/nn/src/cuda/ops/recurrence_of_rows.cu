@@ -46,7 +46,9 @@ struct Rows {
     multiply(0);
   }
 
-  __device__ void start(float (&sums)[N][4][4], const Lane&, const Units&, unsigned) {
+  __device__ void load(const Units&, bool) {}
+
+  __device__ void start(float (&sums)[N][4][4]) {
 #pragma unroll
     for (int i = 0; i < 16 * N; i++) sums[i / 16][i / 4 % 4][i % 4] = ahead[i / 16][i / 4 % 4][i % 4];
   }

@@ -46,7 +46,13 @@ impl<T: Operand> RecurrentWeights<T> {
         let (sequences, len) = (starts.len(), 4 * hidden * hidden);
         let is_cuda = matches!(scope.device(), Device::Cuda(_));
         let units = if is_cuda { persistent_units::<T>(hidden) } else { None };
-        let of = |(s, &start): (usize, &usize)| GateTensor { start, other: None, place: s * len, width: hidden };
+        let of = |(s, &start): (usize, &usize)| GateTensor {
+            start,
+            other: None,
+            place: s * len,
+            width: hidden,
+            stride: hidden,
+        };
         Ok(RecurrentWeights {
             hidden,
             sequences,

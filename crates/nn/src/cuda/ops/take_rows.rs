@@ -17,9 +17,11 @@ pub struct TableRows<'a> {
     pub count: usize,
     /// Elements of a row.
     pub width: usize,
+    /// Elements from a row of the outputs to the next one; zeros are behind a row's own.
+    pub stride: usize,
 }
 
-/// Writes the rows `[count, width]` rounded to `T`, from element `start` of `narrow` on, and the
+/// Writes the rows `[count, stride]` rounded to `T`, from element `start` of `narrow` on, and the
 /// same numbers in single precision: products with bars read the former, those with sums by bar the
 /// latter.
 ///
@@ -27,19 +29,21 @@ pub struct TableRows<'a> {
 /// [`Error::Memory`](crate::Error::Memory): what the device says of the launch.
 ///
 /// # Panics
-/// If a buffer ends too early, and if buffers are on several devices. On the CPU, if there is no
-/// such row; on a GPU the numbers are the caller's to keep in range.
+/// If a buffer ends too early, if rows are wider than the outputs', and if buffers are on several
+/// devices. On the CPU, if there is no such row; on a GPU the numbers are the caller's to keep in
+/// range.
 pub fn take_rows<T: Operand>(
     of: &TableRows<'_>,
     narrow: &mut Buffer<T>,
     start: usize,
     wide: &mut Buffer<f32>,
 ) -> Result<()> {
-    let &TableRows { table, rows, count, width } = of;
-    let len = count * width;
+    let &TableRows { table, rows, count, width, stride } = of;
+    assert!(width <= stride, "rows of {width} in those of {stride}");
+    let len = count * stride;
     assert!(
         count <= rows.len() && start + len <= narrow.len() && len <= wide.len(),
-        "room for {count} rows of {width}"
+        "room for {count} rows of {stride}"
     );
     let device = wide.scope().device().clone();
     [table.scope(), rows.scope(), narrow.scope()].iter().for_each(|scope| device.assert_beside(scope.device()));
@@ -49,8 +53,8 @@ pub fn take_rows<T: Operand>(
             let kernel = Kernel { module: "nn/take_rows", ptx: megabatch_gpu_core::ptx!("take_rows"), name: &name };
             let narrow = Part { buffer: &*narrow, start }.address();
             let (table, rows, wide) = (table.address(), rows.address(), wide.address());
-            let arguments = arguments![table, rows, narrow, wide, count as u64, width as u64];
-            // SAFETY: a thread reads an element of a row that the table has, as the caller
+            let arguments = arguments![table, rows, narrow, wide, count as u64, width as u64, stride as u64];
+            // SAFETY: a thread reads at most an element of a row that the table has, as the caller
             // promised, and writes one of the first `len` of both outputs. What is submitted to the
             // default stream later runs after it.
             Ok(unsafe { kernel.submit(device, Launch::over(len), &arguments) }?)
@@ -61,12 +65,13 @@ pub fn take_rows<T: Operand>(
 
 #[cfg(feature = "conformance")]
 fn cpu<T: Operand>(of: &TableRows<'_>, narrow: &mut [T], wide: &mut [f32]) {
-    let &TableRows { table, rows, count, width } = of;
-    let to = narrow.chunks_exact_mut(width).zip(wide.chunks_exact_mut(width));
+    let &TableRows { table, rows, count, width, stride } = of;
+    let to = narrow.chunks_exact_mut(stride).zip(wide.chunks_exact_mut(stride));
     for (&row, (narrow, wide)) in rows.as_slice()[..count].iter().zip(to) {
         let from = &table.as_slice()[row as usize * width..][..width];
-        for ((from, narrow), wide) in from.iter().zip(narrow).zip(wide) {
-            *narrow = T::narrow(*from);
+        let padded = from.iter().copied().chain(std::iter::repeat(0.0));
+        for ((from, narrow), wide) in padded.zip(narrow).zip(wide) {
+            *narrow = T::narrow(from);
             *wide = narrow.widen();
         }
     }
@@ -80,19 +85,23 @@ mod tests {
     use super::super::harness::{HARNESS, noise};
     use super::*;
 
-    fn check<T: Operand>(rows: &[u32], width: usize) {
+    fn check<T: Operand>(rows: &[u32], width: usize, stride: usize) {
         let (scope, count) = (Device::cpu().scope("test"), rows.len());
         let table = Buffer::from_slice(&scope, &noise("table", 9 * width, 3.0)).unwrap();
-        let mut narrow = Buffer::<T>::zeros(&scope, count * width + 1).unwrap();
-        let mut wide = Buffer::<f32>::zeros(&scope, count * width + 1).unwrap();
+        // What was there is in the way of zeros.
+        let mut wide_found = vec![7.0f32; count * stride + 1];
+        let mut narrow_found = vec![T::narrow(7.0); wide_found.len()];
+        let mut narrow = Buffer::from_slice(&scope, &narrow_found).unwrap();
+        let mut wide = Buffer::from_slice(&scope, &wide_found).unwrap();
         let rows = Buffer::from_slice(&scope, rows).unwrap();
-        let of = TableRows { table: &table, rows: &rows, count, width };
+        let of = TableRows { table: &table, rows: &rows, count, width, stride };
         take_rows(&of, &mut narrow, 0, &mut wide).unwrap();
         for (k, &row) in rows.as_slice().iter().enumerate() {
             let expected = T::narrow(table.as_slice()[row as usize * width]).widen();
-            assert_eq!(wide.as_slice()[k * width], expected);
+            let found = &wide.as_slice()[k * stride..][..stride];
+            assert_eq!(found[0], expected);
+            assert!(found[width..].iter().all(|&padding| padding == 0.0), "{found:?}");
         }
-        let (mut narrow_found, mut wide_found) = (vec![T::zeroed(); narrow.len()], vec![0.0f32; wide.len()]);
         let mut arguments = [
             Arg::from(table.as_slice()),
             Arg::from(rows.as_slice()),
@@ -100,18 +109,20 @@ mod tests {
             Arg::from(&mut wide_found[..]),
             Arg::from(count as u64),
             Arg::from(width as u64),
+            Arg::from(stride as u64),
         ];
-        HARNESS.run(&format!("take_rows_{}", T::SUFFIX), Launch::over(count * width), &mut arguments);
+        HARNESS.run(&format!("take_rows_{}", T::SUFFIX), Launch::over(count * stride), &mut arguments);
         assert_eq!(bytemuck::cast_slice::<T, u8>(&narrow_found), bytemuck::cast_slice::<T, u8>(narrow.as_slice()));
         assert_eq!(wide_found, wide.as_slice());
     }
 
     #[test]
     fn the_kernel_takes_the_cpus_rows() {
-        for (rows, width) in [(&[][..], 3), (&[8], 1), (&[0, 3, 3, 8, 1], 17), (&[2; 70], 5)] {
-            check::<f32>(rows, width);
-            check::<f16>(rows, width);
-            check::<bf16>(rows, width);
+        let all = [(&[][..], 3, 8), (&[8], 1, 1), (&[0, 3, 3, 8, 1], 17, 24), (&[2; 70], 5, 5), (&[2; 70], 5, 8)];
+        for (rows, width, stride) in all {
+            check::<f32>(rows, width, stride);
+            check::<f16>(rows, width, stride);
+            check::<bf16>(rows, width, stride);
         }
     }
 }

@@ -14,6 +14,18 @@ struct Sequence {
   u64 features;        // F of these
 };
 
+// Steps back from the one that is loaded to that whose numbers set out for the second-level cache: memory takes about as long as half a step.
+#define STEPS_AHEAD 3
+
+// Has the line of `address` in the second-level cache soon; nothing waits for it.
+__device__ inline void prefetch(const void* address) {
+#ifdef __CUDA_ARCH__
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+#else
+  (void)address;
+#endif
+}
+
 // Windows of a sequence that a block takes, from number `window` on.
 struct Tile {
   unsigned sequence, window;

@@ -4,7 +4,7 @@
 
 use super::{LstmLayer, Lstms, all_are_read};
 use crate::cuda::device::bars::Bars;
-use crate::cuda::device::cell::{Cells, Shared};
+use crate::cuda::device::cell::{Cells, Shared, inputs};
 use crate::cuda::device::inter_layer::InterLayer;
 use crate::cuda::device::memory_estimate::MemoryEstimate;
 use crate::cuda::device::top::Top;
@@ -41,9 +41,9 @@ impl<T: Operand> Lstms<T> {
     fn tally_all_layers(estimate: &mut MemoryEstimate<'_>) {
         let (config, batch) = (estimate.model.config(), estimate.batch);
         let (rows, windows): (usize, usize) = (estimate.rows.iter().sum(), batch.windows.iter().sum());
-        let features: Vec<usize> = estimate.model.lstms().iter().map(|lstm| lstm.sizes.features).collect();
         // Windows that are stored share nothing, and of series they may.
-        let projects_itself = batch.series.is_none() && InputWeights::<T>::are_possible(config.hidden, &features);
+        let widths = inputs(estimate.model, 0);
+        let projects_itself = batch.series.is_none() && InputWeights::<T>::are_possible(config.hidden, &widths);
         let bars: usize = if projects_itself { 0 } else { batch.bars.iter().sum() };
         let projected = if config.layers > 1 { bars.max(rows) } else { bars };
         let projected = projected * 4 * config.hidden * size_of::<f32>();
@@ -77,8 +77,7 @@ impl<T: Operand> LstmLayer<T> {
         let (model, batch) = (estimate.model, estimate.batch);
         let (config, drops) = (model.config(), estimate.config.drops_between_layers);
         let [weights, gradients] = Cells::<T>::bytes(model, l);
-        let features: Vec<usize> = model.lstms().iter().map(|lstm| lstm.sizes.features).collect();
-        let of_input = if l == 0 { InputWeights::<T>::bytes_on_gpu(config.hidden, &features) } else { 0 };
+        let of_input = if l == 0 { InputWeights::<T>::bytes_on_gpu(config.hidden, &inputs(model, 0)) } else { 0 };
         let weights = weights + of_input + RecurrentWeights::<T>::bytes_on_gpu(config.hidden, model.lstms().len());
         estimate.put("parameters", format!("layer {l} in the order of operations"), weights, BOTH);
         estimate.put("gradients", format!("layer {l} in the order of operations"), gradients, BACKWARD);
@@ -97,10 +96,10 @@ impl<T: Operand> LstmLayer<T> {
     /// Numbers that the cells of layer `l` ask for between launches.
     fn parts(estimate: &MemoryEstimate<'_>, l: usize) -> usize {
         let config = estimate.model.config();
-        let of_cell = |(k, lstm): (usize, &crate::model::lstm::Lstm)| {
+        let of_cell = |(k, &input): (usize, &usize)| {
             let read = if l == 0 { estimate.batch.bars[k] } else { estimate.rows[k] };
-            Cells::<T>::parts(config.hidden, lstm.sizes.input(l), config.bias, read, estimate.rows[k])
+            Cells::<T>::parts(config.hidden, input, config.bias, read, estimate.rows[k])
         };
-        estimate.model.lstms().iter().enumerate().map(of_cell).max().unwrap_or(0)
+        inputs(estimate.model, l).iter().enumerate().map(of_cell).max().unwrap_or(0)
     }
 }

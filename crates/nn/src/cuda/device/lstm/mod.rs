@@ -14,7 +14,7 @@ mod tuning;
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::bars::Bars;
-use super::cell::{Cells, Shared, Steps};
+use super::cell::{Cells, Shared, Steps, inputs};
 use super::inter_layer::InterLayer;
 use super::lstm_model::DropoutSeed;
 use super::outputs::{OutputRows, Outputs};
@@ -91,7 +91,7 @@ impl<T: Operand> Lstms<T> {
         let (weights, activations, batches) =
             (scope.child("model/parameters/packed"), scope.child("activations"), scope.child("batches"));
         let hidden = model.config().hidden;
-        let features: Vec<usize> = model.lstms().iter().map(|lstm| lstm.sizes.features).collect();
+        let widths = inputs(model, 0);
         let over_bars = WorkList::empty(&batches, hidden)?;
         let layer = |l: usize| {
             let starts = model.lstms().iter().map(|lstm| model.layout().place(lstm.layers[l].weight_hh).start);
@@ -113,8 +113,8 @@ impl<T: Operand> Lstms<T> {
             bars: model.lstms().iter().map(|lstm| Bars::new(&batches, lstm.sizes)).collect::<Result<_>>()?,
             rows: Buffer::zeros(&batches, 0)?,
             row_starts: Vec::new(),
-            input: InputWeights::<T>::are_possible(hidden, &features)
-                .then(|| InputWeights::zeros(&weights, hidden, &features))
+            input: InputWeights::<T>::are_possible(hidden, &widths)
+                .then(|| InputWeights::zeros(&weights, hidden, &widths))
                 .transpose()?,
             layers: (0..model.config().layers).map(layer).collect::<Result<_>>()?,
             over_states: WorkList::empty(&batches, hidden)?,

@@ -25,7 +25,7 @@ impl<T: Operand> Lstms<T> {
             row_starts.push(end);
             end += bars.narrow_len();
         }
-        let places: Vec<_> = row_starts.iter().zip(&*bars).map(|(&start, bars)| (start, bars.features())).collect();
+        let places: Vec<_> = row_starts.iter().zip(&*bars).map(|(&start, bars)| (start, bars.width())).collect();
         over_bars.read_rows(&places);
         ensure_capacity(rows, end)
     }

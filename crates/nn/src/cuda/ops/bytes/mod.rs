@@ -75,6 +75,16 @@ impl DeviceByteMatrix {
         })
     }
 
+    /// The same for rows `[M, depth]` whose numbers from K on are zeros.
+    ///
+    /// # Panics
+    /// If they end before K, or past the last tile of it.
+    #[must_use]
+    pub fn for_rows_of(self, depth: usize) -> Self {
+        assert!((self.depth..=padded(self.depth)).contains(&depth), "rows of {depth} for {} inputs", self.depth);
+        DeviceByteMatrix { depth, ..self }
+    }
+
     /// N, K.
     pub fn shape(&self) -> [usize; 2] {
         [self.scales.len(), self.depth]

@@ -74,6 +74,24 @@ fn check(count: usize, depth: usize, outputs: usize, has_start: bool) {
 }
 
 #[test]
+fn rows_padded_with_zeros_have_the_same_product() {
+    let scope = Device::cpu().scope("test");
+    let product = |depth: usize| {
+        let weights = DeviceByteMatrix::new(&scope, &matrix("weights", [8, 5])).unwrap().for_rows_of(depth);
+        let mut x = vec![0.0f32; 3 * depth];
+        x.chunks_exact_mut(depth)
+            .zip(noise("x", 15, 2.0).chunks_exact(5))
+            .for_each(|(to, row)| to[..5].copy_from_slice(row));
+        let mut rows = DeviceByteRows::empty(&scope).unwrap();
+        rows.quantize(Part::from(&Buffer::from_slice(&scope, &x).unwrap()), [3, depth]).unwrap();
+        let mut product = Buffer::zeros(&scope, 24).unwrap();
+        multiply_bytes(&rows, &weights, None, &mut product, 0).unwrap();
+        bits(product.as_slice())
+    };
+    assert_eq!(product(8), product(5));
+}
+
+#[test]
 fn the_kernels_have_the_cpus_bits() {
     for sizes in [[1, 1, 4], [5, 3, 8], [6, 32, 4], [65, 33, 68], [70, 100, 132]] {
         check(sizes[0], sizes[1], sizes[2], true);

@@ -213,8 +213,9 @@ impl Example {
 
     /// A single tensor of so many elements.
     fn rows_of_gates(&self, scope: &Scope, len: usize) -> Result<GateRows> {
-        let of = GateTensor { start: 0, other: None, place: 0, width: len / (4 * self.hidden) };
-        GateRows::new(scope, self.hidden, &[of])
+        let width = len / (4 * self.hidden);
+        let tensor = GateTensor { start: 0, other: None, place: 0, width, stride: width };
+        GateRows::new(scope, self.hidden, &[tensor])
     }
 
     /// dW_ih and db by bar, dW_hh by step.

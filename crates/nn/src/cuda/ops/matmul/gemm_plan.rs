@@ -12,10 +12,11 @@ use crate::cuda::tuning::{TuningQuery, bucket};
 const SIDE: usize = 64;
 const DEPTH: usize = 32;
 
-/// Inner indices that are worth a block of its own, and blocks that there should be before a
-/// product is split.
-const SPLIT_DEPTH: usize = 512;
-const BLOCKS: usize = 256;
+/// Inner indices that are worth a block of its own, and blocks of the smallest tile that there
+/// should be before a product is split: of the largest they are a quarter, two for each
+/// multiprocessor of a large GPU.
+const SPLIT_DEPTH: usize = 128;
+const BLOCKS: usize = 1024;
 
 /// Rows and columns of the output that a block takes. A number of the output has the same bits by
 /// all of them.

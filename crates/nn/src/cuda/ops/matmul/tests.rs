@@ -100,17 +100,18 @@ fn larger_tiles_are_for_products_that_fill_them() {
     assert_eq!(names([65, 65, 16], Transpose::Nn, (sets, true)), [square, tall, ("128 x 128", 1)]);
     assert_eq!(names([65, 65, 16], Transpose::Tt, (sets, true)), [square]);
     assert_eq!(names([65, 65, 16], Transpose::Nt, (Output::Add, true)), [square]);
-    let of_rule = [("64 x 64", 16), ("128 x 64", 16), ("128 x 128", 16)];
+    let of_rule = [("64 x 64", 64), ("128 x 64", 64), ("128 x 128", 64)];
     assert_eq!(names([512, 128, 61_440], Transpose::Tn, (sets, false)), of_rule);
-    let halves = [("64 x 64 in half the parts", 8), ("128 x 64 in half the parts", 8)];
+    let halves = [("64 x 64 in half the parts", 32), ("128 x 64 in half the parts", 32)];
     assert_eq!(names([512, 128, 61_440], Transpose::Tn, (sets, true)), [&of_rule[..], &halves].concat());
 }
 
 #[test]
 fn products_over_many_rows_are_split() {
-    assert_eq!(splits([4, 3, 1023]), (1, 1024));
-    assert_eq!(splits([512, 128, 61_440]), (16, 3840));
-    assert_eq!(splits([512, 128, 61_441]), (16, 3872));
+    assert_eq!(splits([4, 3, 255]), (1, 256));
+    assert_eq!(splits([4, 3, 1023]), (7, 160));
+    assert_eq!(splits([512, 128, 61_440]), (64, 960));
+    assert_eq!(splits([512, 128, 61_441]), (62, 992));
     for inner in [1023, 1100, 61_441, 131_073] {
         let (splits, _) = splits([512, 128, inner]);
         assert!(splits == 1 || splits * 512 * 128 <= parts_of_sum([512, 128, inner]), "{inner}");
