@@ -2,8 +2,9 @@
 
 use anyhow::Result;
 
+use crate::limits::{succeed, succeed_without_limit};
 use crate::tools::{self, Venv};
-use crate::workspace::{Workspace, cargo, succeed};
+use crate::workspace::{Workspace, cargo};
 
 /// Packages that `benches/peers` imports. PyTorch brings its CUDA libraries along, 6 GB, also on a
 /// machine without a GPU.
@@ -13,7 +14,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let workspace = Workspace::load()?;
     let mut bench = cargo(&workspace.root, &["bench", "--package", "megabatch-benches", "--"]);
     bench.args(args);
-    succeed(tools::with_cmake(&mut bench, &workspace)?)
+    succeed_without_limit(tools::with_cmake(&mut bench, &workspace)?)
 }
 
 /// Packages of the comparisons with ONNX Runtime, which need no PyTorch.
@@ -159,5 +160,5 @@ pub(crate) fn peers(args: &[String]) -> Result<()> {
     let mut compare = std::process::Command::new(venv.python());
     compare.arg(workspace.root.join("benches/peers").join(script));
     compare.arg(option).arg(workspace.target_dir.join(program)).args(args);
-    succeed(&mut compare)
+    succeed_without_limit(&mut compare)
 }

@@ -4,13 +4,21 @@ use std::process::Command;
 
 use anyhow::Result;
 
+use crate::limits::{succeed, succeed_without_limit};
 use crate::tools;
-use crate::workspace::{Workspace, cargo, succeed};
+use crate::workspace::{Workspace, cargo};
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let workspace = Workspace::load()?;
     build(&workspace)?;
-    succeed(Command::new(workspace.binary()).arg("demo").args(args))
+    succeed_without_limit(program(&workspace).args(args))
+}
+
+/// `megabatch demo`.
+pub(crate) fn program(workspace: &Workspace) -> Command {
+    let mut program = Command::new(workspace.binary());
+    program.arg("demo");
+    program
 }
 
 /// Builds the program with the profile that the tests use too.

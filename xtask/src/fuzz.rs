@@ -8,7 +8,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::workspace::{Workspace, cargo, succeed};
+use crate::limits::{succeed, succeed_without_limit};
+use crate::workspace::{Workspace, cargo};
 
 const SECONDS_DEFAULT: u64 = 60;
 
@@ -75,7 +76,7 @@ fn fuzz(workspace: &Workspace, cargo_fuzz: &Path, target: &str, seconds: u64) ->
     if !is_no_bar_format(target) {
         run.arg(format!("-dict={}", workspace.root.join("fuzz/bars.dict").display()));
     }
-    succeed(&mut run)
+    succeed_without_limit(&mut run)
 }
 
 /// True if a target, or a folder of its seeds, is of stored chunks or of graphs, and not of bars.

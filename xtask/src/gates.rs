@@ -4,10 +4,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::limits::succeed;
 use crate::session::Session;
 use crate::sources::{hash_of, stamp_of_file};
-use crate::workspace::{cargo, succeed};
-use crate::{demo, layers, python, skipped, tests_gate, trampolines};
+use crate::workspace::cargo;
+use crate::{demo, layers, limits, python, skipped, tests_gate, trampolines};
 
 /// One check of the whole workspace.
 pub(crate) struct Gate {
@@ -89,7 +90,7 @@ fn system_libraries(session: &Session) -> Result<()> {
         return Ok(());
     }
     demo::build(&session.workspace)?;
-    let output = Command::new("ldd").arg(session.workspace.binary()).output().context("ldd is needed")?;
+    let output = limits::output(Command::new("ldd").arg(session.workspace.binary())).context("ldd is needed")?;
     let listing = String::from_utf8_lossy(&output.stdout);
     let allowed = ["linux-vdso", "ld-linux", "libc.so", "libm.so", "libgcc_s.so"];
     let strangers: Vec<&str> =
@@ -105,6 +106,6 @@ fn demo_runs(session: &Session) -> Result<()> {
     let key = stamp_of_file(&session.workspace.binary())?;
     session.passed.unless_unchanged("demo", key, || {
         let out = session.workspace.target_dir.join("demo-gate");
-        demo::run(&["--out".to_owned(), out.display().to_string(), "--force".to_owned()])
+        succeed(demo::program(&session.workspace).arg("--out").arg(out).arg("--force"))
     })
 }

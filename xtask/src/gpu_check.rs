@@ -3,8 +3,9 @@
 
 use anyhow::{Result, bail};
 
+use crate::limits::succeed;
 use crate::tools;
-use crate::workspace::{Workspace, cargo, succeed};
+use crate::workspace::{Workspace, cargo};
 
 /// The checks and measurements with all their kernels compiled in, and megabatch itself. They are
 /// built together, so that they share what they are made of.

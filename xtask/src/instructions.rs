@@ -11,8 +11,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::limits::{succeed, succeed_without_limit};
 use crate::tools;
-use crate::workspace::{Workspace, cargo, succeed};
+use crate::workspace::{Workspace, cargo};
 
 /// The committed table, relative to the root.
 const TABLE: &str = "benches/instructions.tsv";
@@ -104,7 +105,7 @@ fn functions(program: &Path, arguments: &[&str], steps: u64, folder: &Path) -> R
     valgrind.args(["--tool=callgrind", "--quiet", "--compress-strings=no", "--compress-pos=no"]);
     valgrind.arg(format!("--callgrind-out-file={}", out.display()));
     valgrind.arg(program).arg(steps.to_string()).args(arguments);
-    succeed(&mut valgrind)?;
+    succeed_without_limit(&mut valgrind)?;
     let profile = std::fs::read_to_string(&out).with_context(|| format!("cannot read {}", out.display()))?;
     Ok(self_costs(&profile))
 }

@@ -15,6 +15,7 @@ mod kill;
 #[cfg(test)]
 mod language;
 mod layers;
+mod limits;
 mod mpi;
 mod nextest;
 mod passed;

@@ -10,6 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::limits;
 use crate::tools::Venv;
 use crate::workspace::Workspace;
 
@@ -52,7 +53,9 @@ impl Nextest {
     /// neither can be had.
     pub(crate) fn find(workspace: &Workspace) -> Option<Self> {
         let on_path = PathBuf::from("cargo-nextest");
-        if Command::new(&on_path).args(["nextest", "--version"]).output().is_ok_and(|output| output.status.success()) {
+        if limits::output(Command::new(&on_path).args(["nextest", "--version"]))
+            .is_ok_and(|output| output.status.success())
+        {
             return Some(Nextest { program: on_path });
         }
         let installed = Venv::open(workspace.target_dir.join("tools")).and_then(|venv| {

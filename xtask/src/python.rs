@@ -8,10 +8,11 @@ use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
 
+use crate::limits::{succeed, succeed_without_limit};
 use crate::session::Session;
 use crate::sources::hash_of;
 use crate::tools::{Venv, with_cmake};
-use crate::workspace::{Workspace, cargo, succeed};
+use crate::workspace::{Workspace, cargo};
 
 const PACKAGE: &str = "megabatch-python";
 const FOLDER: &str = "bindings/python";
@@ -204,7 +205,7 @@ impl<'a> Module<'a> {
 
     /// Measures the loader by a script: beside the Rust loop and h5py, or beside PyTorch's.
     fn measure(&self, venv: &Venv, script: &str, arguments: &[String]) -> Result<()> {
-        succeed(self.python(venv).arg(script).args(arguments))
+        succeed_without_limit(self.python(venv).arg(script).args(arguments))
     }
 
     /// File of the native part's types.

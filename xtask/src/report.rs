@@ -7,7 +7,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::demo;
-use crate::workspace::{Workspace, succeed};
+use crate::limits::succeed;
+use crate::workspace::Workspace;
 
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 

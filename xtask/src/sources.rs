@@ -9,6 +9,7 @@ use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result};
 
+use crate::limits;
 use crate::workspace::{Package, Workspace};
 
 /// Every file of the workspace below its root, with the hash of its content; without build outputs,
@@ -40,7 +41,8 @@ impl Sources {
                 }
             }
         }
-        let toolchain = std::process::Command::new("rustc").arg("-vV").output().context("rustc is needed")?.stdout;
+        let toolchain =
+            limits::output(std::process::Command::new("rustc").arg("-vV")).context("rustc is needed")?.stdout;
         let variables = VARIABLES.map(std::env::var_os);
         Ok(Sources { files, surroundings: hash_of(&(toolchain, variables)) })
     }

@@ -10,11 +10,11 @@ use std::thread;
 use anyhow::{Context, Result, bail};
 use megabatch_test_support::{Skipped, recorded};
 
+use crate::limits::succeed;
 use crate::nextest::{self, Nextest, TestProgram};
 use crate::session::{Depth, Session};
 use crate::sources::{hash_of, stamp_of_file};
-use crate::workspace::succeed;
-use crate::{skipped, tools};
+use crate::{limits, skipped, tools};
 
 /// Tests that take longer are listed at the end.
 const SLOW_SECONDS: f64 = 2.0;
@@ -74,7 +74,7 @@ fn by_nextest(session: &Session, nextest: &Nextest) -> Result<()> {
     list.args(session.package_arguments());
     list.args(["--message-format", "json"]).stderr(Stdio::inherit());
     prepare(session, &mut list)?;
-    let listing = list.output().context("cannot start cargo-nextest")?;
+    let listing = limits::output(&mut list)?;
     if !listing.status.success() {
         bail!("the tests do not compile: {list:?} ended with {}", listing.status);
     }
@@ -174,10 +174,10 @@ fn by_cargo(session: &Session) -> Result<()> {
         part.args(["--test", name]);
     }
     let output = thread::scope(|scope| {
-        let beside = scope.spawn(|| beside.output());
+        let beside = scope.spawn(|| limits::output(&mut beside));
         succeed(&mut rest)?;
-        beside.join().expect("a command that is waited for does not panic").context("cannot start cargo")
+        beside.join().expect("a command that is waited for does not panic")
     })?;
-    println!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    println!("{}", String::from_utf8_lossy(&output.stdout));
     if output.status.success() { Ok(()) } else { bail!("tests on the fake driver ended with {}", output.status) }
 }

@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::workspace::{Workspace, cargo_program, succeed};
+use crate::limits::succeed;
+use crate::workspace::{Workspace, cargo_program};
 
 /// The page, and the lines between which the table stands.
 const PAGE: &str = "docs/measurements/gate.md";

@@ -11,7 +11,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::workspace::{Workspace, succeed};
+use crate::limits::{self, succeed};
+use crate::workspace::Workspace;
 
 /// Minimum version of HDF5's build.
 const CMAKE_MIN: (u32, u32) = (3, 26);
@@ -81,7 +82,8 @@ impl Venv {
     /// Folder of installed packages.
     pub(crate) fn packages(&self) -> Result<PathBuf> {
         let mut ask = Command::new(self.python());
-        let output = ask.args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).output()?;
+        ask.args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]);
+        let output = limits::output(&mut ask)?;
         let path = String::from_utf8(output.stdout)?;
         Ok(PathBuf::from(path.trim_end()))
     }
@@ -106,12 +108,12 @@ fn system_python() -> Result<&'static str> {
 }
 
 fn runs(command: &mut Command) -> bool {
-    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    limits::succeed(command.stdout(Stdio::null()).stderr(Stdio::null())).is_ok()
 }
 
 /// The version that `cmake --version` prints, or `None` where there is no cmake.
 fn cmake_version(cmake: &Path) -> Option<(u32, u32)> {
-    let output = Command::new(cmake).arg("--version").output().ok()?;
+    let output = limits::output(Command::new(cmake).arg("--version")).ok()?;
     parse_cmake_version(&String::from_utf8_lossy(&output.stdout))
 }
 

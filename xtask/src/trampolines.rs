@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use crate::limits;
 use crate::workspace::{Workspace, cargo};
 
 /// The bindings: every function that they declare gets a trampoline.
@@ -45,8 +46,8 @@ fn committed(workspace: &Workspace) -> PathBuf {
 }
 
 fn generate(workspace: &Workspace) -> Result<String> {
-    let output = cargo(&workspace.root, &["metadata", "--format-version", "1", "--locked"]).output()?;
-    ensure!(output.status.success(), "cargo metadata failed:\n{}", String::from_utf8_lossy(&output.stderr));
+    let output = limits::output(&mut cargo(&workspace.root, &["metadata", "--format-version", "1", "--locked"]))?;
+    ensure!(output.status.success(), "cargo metadata failed");
     let metadata: Value = serde_json::from_slice(&output.stdout)?;
     let packages = metadata["packages"].as_array().context("no packages in metadata")?;
     let bindings = packages.iter().find(|package| package["name"] == BINDINGS).context("no bindings in Cargo.lock")?;

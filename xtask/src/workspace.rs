@@ -6,6 +6,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::limits;
+
 /// The workspace as `cargo metadata --no-deps` describes it.
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
@@ -27,9 +29,10 @@ pub(crate) struct Package {
 
 impl Workspace {
     pub(crate) fn load() -> Result<Self> {
-        let output = Command::new(cargo_program()).args(["metadata", "--no-deps", "--format-version", "1"]).output()?;
+        let output =
+            limits::output(Command::new(cargo_program()).args(["metadata", "--no-deps", "--format-version", "1"]))?;
         if !output.status.success() {
-            bail!("cargo metadata failed:\n{}", String::from_utf8_lossy(&output.stderr));
+            bail!("cargo metadata failed");
         }
         let metadata: Value = serde_json::from_slice(&output.stdout)?;
         let path =
@@ -95,15 +98,6 @@ pub(crate) fn cargo(root: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(cargo_program());
     command.args(args).current_dir(root);
     command
-}
-
-/// Runs `command` and fails if it does.
-pub(crate) fn succeed(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
-    if !status.success() {
-        bail!("{command:?} ended with {status}");
-    }
-    Ok(())
 }
 
 pub(crate) fn cargo_program() -> String {

@@ -1,11 +1,14 @@
 //! The Python program around a run: its progress display, its callback, its signals.
 
-use std::sync::Mutex;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use megabatch_run::train::Event;
 use megabatch_run::{Cancel, Host, Observer, Progress, Work, cache_folder};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 use crate::convert::serialized;
@@ -17,23 +20,17 @@ const INTERVAL: Duration = Duration::from_millis(50);
 pub(crate) struct PythonHost {
     /// Called with each event of training; it wants the run to end if it returns true.
     on_event: Option<Py<PyAny>>,
-    /// Display with the methods `begin`, `at`, `note` and `end`.
+    /// Display with the methods `begin`, `begin_at`, `at`, `note` and `end`.
     display: Option<Py<PyAny>>,
-    wants_end: AtomicBool,
-    raised: Mutex<Raised>,
-}
-
-struct Raised {
-    /// The first exception of a callback or a signal.
-    error: Option<PyErr>,
-    looked: Instant,
+    end: Arc<EndRequest>,
+    /// Time of the last look for a signal.
+    looked: Mutex<Instant>,
 }
 
 impl PythonHost {
     /// A host whose callbacks are `on_event` and `display`.
     pub(crate) fn new(on_event: Option<Py<PyAny>>, display: Option<Py<PyAny>>) -> Self {
-        let raised = Mutex::new(Raised { error: None, looked: Instant::now() });
-        PythonHost { on_event, display, wants_end: AtomicBool::new(false), raised }
+        PythonHost { on_event, display, end: Arc::default(), looked: Mutex::new(Instant::now()) }
     }
 
     /// Runs `work` without Python's lock. An exception of a callback or a signal goes over its
@@ -48,49 +45,103 @@ impl PythonHost {
             };
             work(&host)
         });
-        match self.lock().error.take() {
-            Some(error) => Err(error),
+        match locked(&self.end.raised).take() {
+            Some(raised) => Err(raised.error),
             None => Ok(outcome),
-        }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Raised> {
-        self.raised.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    /// Calls Python and keeps its first exception, which ends the work.
-    fn call(&self, call: impl FnOnce(Python<'_>) -> PyResult<()>) {
-        if let Err(error) = Python::attach(call) {
-            self.wants_end.store(true, Relaxed);
-            self.lock().error.get_or_insert(error);
         }
     }
 }
 
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A wish of Python to end the work, and the exception that made it.
+#[derive(Default)]
+struct EndRequest {
+    is_made: AtomicBool,
+    raised: Mutex<Option<Raised>>,
+}
+
+struct Raised {
+    error: PyErr,
+    is_interrupt: bool,
+}
+
+/// True for `KeyboardInterrupt`, `SystemExit` and whatever else is no `Exception`: it wants the
+/// whole program to end.
+fn is_interrupt(py: Python<'_>, error: &PyErr) -> bool {
+    !error.is_instance_of::<PyException>(py)
+}
+
+impl EndRequest {
+    /// Ends the work with `error`. Of several the first comes through, and an interrupt before any
+    /// other.
+    fn raise(&self, py: Python<'_>, error: PyErr) {
+        self.is_made.store(true, Relaxed);
+        let raised = Raised { is_interrupt: is_interrupt(py, &error), error };
+        let mut kept = locked(&self.raised);
+        let dropped = match &*kept {
+            Some(first) if first.is_interrupt || !raised.is_interrupt => Some(raised),
+            _ => kept.replace(raised),
+        };
+        // Destructors of an exception are Python's, and may wait for its lock.
+        drop(kept);
+        drop(dropped);
+    }
+
+    /// Calls Python; its exception ends the work.
+    fn call(&self, call: impl FnOnce(Python<'_>) -> PyResult<()>) {
+        Python::attach(|py| call(py).unwrap_or_else(|error| self.raise(py, error)));
+    }
+
+    /// Calls `display`; false if it failed. A display that fails is none: the work goes on. An
+    /// interrupt that arrives in it ends the work.
+    fn show(&self, display: &Py<PyAny>, show: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<()>) -> bool {
+        Python::attach(|py| match show(display.bind(py)) {
+            Ok(()) => true,
+            Err(error) if is_interrupt(py, &error) => {
+                self.raise(py, error);
+                true
+            }
+            Err(error) => {
+                report(py, error, display);
+                false
+            }
+        })
+    }
+}
+
+/// Hands an exception of `display` to `sys.unraisablehook`. What is raised in that hook is lost,
+/// so it has a thread of its own: Python handles signals in the main thread alone.
+fn report(py: Python<'_>, error: PyErr, display: &Py<PyAny>) {
+    let write = || Python::attach(|py| error.write_unraisable(py, Some(display.bind(py))));
+    py.detach(|| thread::scope(|scope| drop(scope.spawn(write))));
+}
+
 impl Observer for PythonHost {
     fn begin(&self, work: Work<'_>) -> Box<dyn Progress> {
-        let display = self.display.as_ref().and_then(|display| {
-            let mut begun = None;
-            self.call(|py| {
-                begun = Some(display.call_method1(py, "begin", (work.label, work.total, work.unit))?);
+        let mut begun = None;
+        if let Some(display) = &self.display {
+            self.end.show(display, |display| {
+                begun = Some(display.call_method1("begin", (work.label, work.total, work.unit))?.unbind());
                 Ok(())
             });
-            begun
-        });
-        Box::new(PythonProgress { display, shown: None })
+        }
+        Box::new(PythonProgress { display: Cell::new(begun), end: Arc::clone(&self.end), shown: None })
     }
 
     fn note(&self, text: &str) {
         if let Some(display) = &self.display {
-            self.call(|py| display.call_method1(py, "note", (text,)).map(drop));
+            self.end.show(display, |display| display.call_method1("note", (text,)).map(drop));
         }
     }
 
     fn event(&self, event: &Event<'_>) {
         let Some(on_event) = &self.on_event else { return };
-        self.call(|py| {
+        self.end.call(|py| {
             let wants_end = on_event.call1(py, (serialized(py, event)?,))?.is_truthy(py)?;
-            self.wants_end.fetch_or(wants_end, Relaxed);
+            self.end.is_made.fetch_or(wants_end, Relaxed);
             Ok(())
         });
     }
@@ -98,35 +149,31 @@ impl Observer for PythonHost {
 
 impl Cancel for PythonHost {
     fn is_requested(&self) -> bool {
-        let mut raised = self.lock();
-        if raised.looked.elapsed() >= INTERVAL {
-            raised.looked = Instant::now();
-            drop(raised);
-            self.call(|py| {
+        let mut looked = locked(&self.looked);
+        if looked.elapsed() >= INTERVAL {
+            *looked = Instant::now();
+            drop(looked);
+            self.end.call(|py| {
                 py.check_signals()?;
                 Ok(())
             });
         }
-        self.wants_end.load(Relaxed)
+        self.end.is_made.load(Relaxed)
     }
 }
 
 /// Progress on a display of Python's.
 struct PythonProgress {
-    display: Option<Py<PyAny>>,
+    /// `None` once it has failed.
+    display: Cell<Option<Py<PyAny>>>,
+    end: Arc<EndRequest>,
     shown: Option<Instant>,
 }
 
 impl PythonProgress {
-    /// A display that fails is none: the work goes on.
     fn show(&self, show: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<()>) {
-        if let Some(display) = &self.display {
-            Python::attach(|py| {
-                if let Err(error) = show(display.bind(py)) {
-                    error.write_unraisable(py, Some(display.bind(py)));
-                }
-            });
-        }
+        let display = self.display.take();
+        self.display.set(display.filter(|display| self.end.show(display, show)));
     }
 }
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
+from collections.abc import Iterator
 from typing import Any
 
 import megabatch as mb
@@ -16,11 +20,18 @@ PROGRAM = os.environ.get("MEGABATCH_PROGRAM", "megabatch")
 BARS = {"timeframes": {"M1": 12, "M5": 6}, "target": "log_return", "horizon": 3, "stride": 20}
 MODEL = {"model": {"hidden": 4}, "gpu_optimization": {"batch_size": 32}}
 
+TEST_SECONDS_MAX = 900
+"""A test that takes longer ends all tests with the stacks of its threads."""
+CHILD_SECONDS_MAX = 600
+"""A child that takes longer is killed."""
+
 
 class InFolder(unittest.TestCase):
     """A test with a folder of its own."""
 
     def setUp(self) -> None:
+        faulthandler.dump_traceback_later(TEST_SECONDS_MAX, exit=True)
+        self.addCleanup(faulthandler.cancel_dump_traceback_later)
         kept = tempfile.TemporaryDirectory(prefix="megabatch-test-")
         self.addCleanup(kept.cleanup)
         self.folder = pathlib.Path(kept.name)
@@ -40,14 +51,37 @@ class InFolder(unittest.TestCase):
 
     def program(self, *arguments: object) -> None:
         """Runs the program `megabatch`."""
-        subprocess.run([PROGRAM, *map(str, arguments)], check=True, capture_output=True)
+        command = [PROGRAM, *map(str, arguments)]
+        subprocess.run(command, check=True, capture_output=True, timeout=CHILD_SECONDS_MAX)
 
     def python(self, code: str, *arguments: object) -> str:
         """What another Python prints."""
         command = [sys.executable, "-c", code, *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=CHILD_SECONDS_MAX)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
+
+    @contextlib.contextmanager
+    def child(self, code: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+        """Another Python, whose output is a pipe; it is waited for."""
+        command = [sys.executable, "-c", code, *map(str, arguments)]
+
+        def kill() -> None:
+            print(f"killed after {CHILD_SECONDS_MAX} s: {command}", file=sys.stderr)
+            child.kill()
+
+        # A pipe of errors that nobody reads would stop the child.
+        errors = self.folder / "errors"
+        with errors.open("w") as file, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, text=True) as child:
+            timer = threading.Timer(CHILD_SECONDS_MAX, kill)
+            timer.start()
+            try:
+                yield child
+                child.communicate()
+            finally:
+                timer.cancel()
+                child.kill()
+        self.assertEqual(child.returncode, 0, errors.read_text())
 
 
 def resident_bytes() -> int:

@@ -14,7 +14,7 @@ import h5py
 import megabatch as mb
 import numpy as np
 from megabatch import _megabatch
-from shared import InFolder, resident_bytes
+from shared import CHILD_SECONDS_MAX, InFolder, resident_bytes
 
 
 def same(one: list[mb.Batch], other: list[mb.Batch]) -> bool:
@@ -233,7 +233,7 @@ class Processes(InFolder):
         ds = self.series()
         context = multiprocessing.get_context("spawn")
         with context.Pool(1) as pool:
-            self.assertEqual(pool.apply(len, (ds,)), len(ds))
+            self.assertEqual(pool.apply_async(len, (ds,)).get(CHILD_SECONDS_MAX), len(ds))
 
     def test_threads_take_each_batch_once(self) -> None:
         ds = self.series(layout="windows")
@@ -244,11 +244,12 @@ class Processes(InFolder):
             while (batch := native.next_tables()) is not None:
                 taken.append(batch[0])
 
-        threads = [threading.Thread(target=take) for _ in range(4)]
+        threads = [threading.Thread(target=take, daemon=True) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            thread.join(CHILD_SECONDS_MAX)
+            self.assertFalse(thread.is_alive(), "a thread waits for a batch for ever")
         samples = np.sort(np.concatenate([np.frombuffer(own, dtype=np.int64) for own in taken]))
         np.testing.assert_array_equal(samples, np.arange(len(ds)))
 

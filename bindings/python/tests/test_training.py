@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import random
+import select
 import signal
 import subprocess
 import sys
 import threading
+import unittest.mock
 from typing import Any
 
 import megabatch as mb
 import numpy as np
-from shared import BARS, MODEL, PROGRAM, InFolder
+from shared import BARS, CHILD_SECONDS_MAX, MODEL, PROGRAM, InFolder
+
+STEPS_MAX = 2_000
+"""Steps of a run that an interrupt ends before, unless it is lost."""
 
 SETTINGS = ["--set", "model.hidden=4", "--set", "gpu_optimization.batch_size=32"]
 
@@ -40,7 +47,8 @@ class Training(InFolder):
         self.program("predict", "--run", out, "--out", file)
         table = np.loadtxt(file, delimiter=",", skiprows=1, usecols=(-2, -1), dtype=np.float32)
         np.testing.assert_array_equal(predictions.values, table)
-        said = subprocess.run([PROGRAM, "--json", "eval", "--run", str(out)], check=True, capture_output=True)
+        command = [PROGRAM, "--json", "eval", "--run", str(out)]
+        said = subprocess.run(command, check=True, capture_output=True, timeout=CHILD_SECONDS_MAX)
         facts = json.loads(said.stdout)
         self.assertEqual(run.evaluate().facts["rmse"], facts["rmse"])
 
@@ -146,19 +154,18 @@ class Training(InFolder):
         code = (
             "import sys, megabatch as mb\n"
             "try:\n"
-            "    mb.train(sys.argv[1], model__hidden=4, out=sys.argv[2], max_steps=10**6,\n"
+            "    mb.train(sys.argv[1], model__hidden=4, out=sys.argv[2], max_steps=int(sys.argv[3]),\n"
             "             on_step=lambda step: print(step.step, flush=True))\n"
             "except KeyboardInterrupt:\n"
             "    print('interrupted')\n"
         )
         out = self.folder / "run"
-        command = [sys.executable, "-c", code, str(self.ds.path), str(out)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        with self.child(code, self.ds.path, out, STEPS_MAX) as child:
             assert child.stdout is not None
             self.assertEqual(child.stdout.readline(), "1\n")
             child.send_signal(signal.SIGINT)
             said = child.stdout.read().split()
-        self.assertEqual((child.returncode, said[-1]), (0, "interrupted"))
+        self.assertEqual(said[-1], "interrupted")
         step = int(("1", *said)[-2])
         resumed = mb.train(out=out, resume=True, max_steps=step + 1)
         self.assertEqual(resumed.steps, step + 1)
@@ -172,11 +179,11 @@ class Training(InFolder):
             while not done.wait(0.001):
                 counted += 1
 
-        thread = threading.Thread(target=count)
+        thread = threading.Thread(target=count, daemon=True)
         thread.start()
         self.run_of(max_steps=100)
         done.set()
-        thread.join()
+        thread.join(CHILD_SECONDS_MAX)
         self.assertGreater(counted, 10)
 
     def test_what_becomes_of_a_run(self) -> None:
@@ -230,9 +237,160 @@ class Training(InFolder):
         )
         for progress in (True, False):
             command = [sys.executable, "-c", code, str(self.ds.path), str(progress)]
-            said = subprocess.run(command, capture_output=True, text=True, check=True)
+            said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=CHILD_SECONDS_MAX)
             self.assertEqual("/3 steps" in said.stderr, progress)
             self.assertEqual(said.stdout, "")
+
+
+class Fails:
+    """A display whose `method` raises errors of a class."""
+
+    def __init__(self, error: type[BaseException], method: str) -> None:
+        self._error = error
+        self._method = method
+        self.called: list[str] = []
+
+    def _call(self, method: str) -> None:
+        self.called.append(method)
+        if method == self._method:
+            raise self._error("here")
+
+    def begin(self, label: str, total: int, unit: str) -> Fails:
+        self._call("begin")
+        return self
+
+    def begin_at(self, first: int) -> None:
+        self._call("begin_at")
+
+    def at(self, done: int, message: str) -> None:
+        self._call("at")
+
+    def note(self, text: str) -> None:
+        self._call("note")
+
+    def end(self) -> None:
+        self._call("end")
+
+
+class Interrupts(InFolder):
+    """Interrupts in callbacks of a run, and exceptions of its display."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.ds = self.series()
+
+    def run_with(self, display: Any, **options: Any) -> mb.Run:
+        with unittest.mock.patch("megabatch.training.display", lambda progress: display):
+            return mb.train(self.ds, MODEL, **{"out": self.folder / "run", "max_steps": STEPS_MAX, **options})
+
+    def test_an_interrupt_in_a_display_comes_through(self) -> None:
+        for error in (KeyboardInterrupt, SystemExit, GeneratorExit):
+            for method in ("begin", "at", "end"):
+                with self.subTest(error=error, method=method), self.assertRaisesRegex(error, "here"):
+                    self.run_with(Fails(error, method), out=self.folder / f"{error.__name__}-{method}")
+
+    def test_an_interrupt_in_a_display_ends_the_run_with_a_checkpoint(self) -> None:
+        with self.assertRaises(KeyboardInterrupt):
+            self.run_with(Fails(KeyboardInterrupt, "at"))
+        resumed = mb.train(out=self.folder / "run", resume=True, max_steps=8)
+        self.assertEqual((resumed.steps, resumed.is_finished), (8, True))
+
+    def test_a_resumed_run_and_predictions_are_interrupted_too(self) -> None:
+        run = mb.train(self.ds, MODEL, out=self.folder / "run", max_steps=8)
+        # A changed setting is noted.
+        for method in ("begin_at", "note"):
+            with self.subTest(method=method), self.assertRaisesRegex(KeyboardInterrupt, "here"):
+                self.run_with(Fails(KeyboardInterrupt, method), resume=True, training__lr=0.01)
+        for method in ("begin", "at", "end"):
+            display = Fails(KeyboardInterrupt, method)
+            with unittest.mock.patch("megabatch.training.display", lambda progress: display):
+                with self.assertRaisesRegex(KeyboardInterrupt, "here"):
+                    run.predict(self.ds)
+
+    def test_a_display_is_ended_after_an_interrupt(self) -> None:
+        display = Fails(KeyboardInterrupt, "at")
+        with self.assertRaises(KeyboardInterrupt):
+            self.run_with(display)
+        self.assertEqual(display.called.count("begin"), display.called.count("end"))
+
+    def test_an_interrupt_in_on_step_comes_through(self) -> None:
+        def on_step(step: mb.Step) -> None:
+            raise error("here")
+
+        for error in (KeyboardInterrupt, SystemExit):
+            with self.assertRaisesRegex(error, "here"):
+                mb.train(self.ds, MODEL, out=self.folder / error.__name__, max_steps=STEPS_MAX, on_step=on_step)
+
+    def test_an_interrupt_comes_before_an_exception(self) -> None:
+        def on_step(step: mb.Step) -> None:
+            raise LookupError("enough")
+
+        for error, expected in [(KeyboardInterrupt, KeyboardInterrupt), (ValueError, LookupError)]:
+            with unittest.mock.patch("sys.unraisablehook"), self.assertRaises(expected):
+                self.run_with(Fails(error, "end"), on_step=on_step, out=self.folder / expected.__name__)
+
+    def test_a_display_that_fails_is_none(self) -> None:
+        for method in ("begin", "at", "end"):
+            display = Fails(ValueError, method)
+            with unittest.mock.patch("sys.unraisablehook") as hook:
+                run = self.run_with(display, max_steps=8, out=self.folder / method)
+            self.assertEqual((run.steps, run.is_finished), (8, True))
+            self.assertGreater(hook.call_count, 0)
+            self.assertEqual(hook.call_count, display.called.count(method), "each is reported")
+            if method == "at":
+                self.assertLess(display.called.count("end"), display.called.count("begin"), "it is called no more")
+
+    def test_an_interrupt_while_a_failure_is_reported_comes_through(self) -> None:
+        def hook(_: object) -> None:
+            signal.raise_signal(signal.SIGINT)
+            for _ in range(1000):
+                pass
+
+        with unittest.mock.patch("sys.unraisablehook", hook), self.assertRaises(KeyboardInterrupt):
+            self.run_with(Fails(ValueError, "begin"))
+
+    def test_no_interrupt_is_lost(self) -> None:
+        code = """if True:
+            import itertools, sys, megabatch as mb
+            from megabatch import _display
+
+            def work(*_):
+                return sum(n * n for n in range(20_000)) < 0
+
+            class Busy(_display._Log):
+                at = end = note = begin_at = work
+
+                def begin(self, label, total, unit):
+                    work()
+                    return self
+
+            displays = [_display._Log(), Busy(), _display._Terminal()]
+            callbacks = itertools.cycle(itertools.product((None, work), displays))
+            for n in range(int(sys.argv[3])):
+                on_step, shown = next(callbacks)
+                mb.training.display = lambda progress: shown
+                try:
+                    print("begun", flush=True)
+                    mb.train(sys.argv[1], model__hidden=4, out=f"{sys.argv[2]}-{n}", max_steps=int(sys.argv[4]),
+                             on_step=on_step)
+                except KeyboardInterrupt:
+                    print("interrupted", flush=True)
+                else:
+                    print("lost", flush=True)
+        """
+        interrupts = int(os.environ.get("MEGABATCH_TEST_INTERRUPTS", "12"))
+        seed = random.randrange(1 << 32)
+        moments = random.Random(seed)
+        with self.child(code, self.ds.path, self.folder / "run", interrupts, STEPS_MAX) as child:
+            assert child.stdout is not None
+            outcomes = []
+            for _ in range(interrupts):
+                self.assertEqual(child.stdout.readline(), "begun\n")
+                # Nothing is said until the signal, unless the run has failed.
+                select.select([child.stdout], [], [], moments.uniform(0.0, 0.4))
+                child.send_signal(signal.SIGINT)
+                outcomes.append(child.stdout.readline().strip())
+        self.assertEqual(outcomes, ["interrupted"] * interrupts, f"seed {seed}")
 
 
 class Following(InFolder):

@@ -1,4 +1,5 @@
-//! Prints the variables of a process that is to find a fake GPU with the kernels of these folders: one object a folder.
+//! Prints the variables of a process that is to find a fake GPU with the kernels of these folders:
+//! one object a folder.
 //!
 //! ```text
 //! env $(cargo run -p megabatch-simt --example fake_machine -- crates/*/src/ops) PROGRAM …

@@ -7,8 +7,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::limits::succeed;
 use crate::tools;
-use crate::workspace::{Workspace, cargo, succeed};
+use crate::workspace::{Workspace, cargo};
 
 /// One experiment's program, data and folder.
 pub(crate) struct Runner {

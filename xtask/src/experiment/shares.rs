@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::runner::{Runner, mean_and_deviation, number};
-use crate::workspace::succeed;
+use crate::limits::succeed;
 
 const ARCHIVE: &str = "stocks/pooksoft_sp500_daily_2016-2021.tar.gz";
 /// Seeds of initial weights and of the order of days.

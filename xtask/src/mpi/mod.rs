@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::limits::succeed;
 use crate::python;
 use crate::tools::{self, Venv};
-use crate::workspace::{Workspace, cargo, succeed};
+use crate::workspace::{Workspace, cargo};
 
 const BARS: &str = "forex_m1/DAT_ASCII_EURUSD_M1_2018.csv.gz";
 const KILLS_DEFAULT: u32 = 50;

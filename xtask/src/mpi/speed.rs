@@ -8,8 +8,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::{Mpi, PATIENCE, launch, launchers, wait};
+use crate::limits::succeed;
 use crate::tools;
-use crate::workspace::{Workspace, cargo, succeed};
+use crate::workspace::{Workspace, cargo};
 
 const ROUNDS_DEFAULT: usize = 5;
 const STEPS: usize = 30;
