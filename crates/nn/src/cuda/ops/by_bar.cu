@@ -3,6 +3,8 @@
 #include "cell.cuh"
 #include "work.cuh"
 
+#define BATCH 8  // windows whose gradients are loaded at once
+
 // d_gates: [Σ T·B, H, 4].  first: [windows], ascending in each sequence.  to: [rows, H, 4], rows of one sequence.  A thread takes a unit of a row, and adds window by window.
 template <class T>
 __device__ inline void sum_by_bar(const Sequence* sequences, unsigned sequence, unsigned H, const unsigned* first, const Narrow<T>* d_gates,
@@ -20,11 +22,22 @@ __device__ inline void sum_by_bar(const Sequence* sequences, unsigned sequence, 
     else high = middle;
   }
   Gates sum = {0.0f, 0.0f, 0.0f, 0.0f};
-  for (unsigned window = low; window < of.windows && first[window] <= row; window++) {
-    u64 step = of.step_row + (u64)(row - first[window]) * of.windows + window;
-    Gates d = widen_gates(d_gates[step * H + unit]);
+  auto step = [&](unsigned window) { return d_gates[(of.step_row + (u64)(row - first[window]) * of.windows + window) * H + unit]; };
+  auto add = [&](Narrow<T> gradients) {
+    Gates d = widen_gates(gradients);
     sum = {__fadd_rn(sum.i, d.i), __fadd_rn(sum.f, d.f), __fadd_rn(sum.g, d.g), __fadd_rn(sum.o, d.o)};
+  };
+  unsigned window = low;
+  // A batch is on its way together: one by one, each would wait for memory.
+  while (window + BATCH <= of.windows && first[window + BATCH - 1] <= row) {
+    Narrow<T> batch[BATCH];
+#pragma unroll
+    for (unsigned i = 0; i < BATCH; i++) batch[i] = step(window + i);
+#pragma unroll
+    for (unsigned i = 0; i < BATCH; i++) add(batch[i]);
+    window += BATCH;
   }
+  for (; window < of.windows && first[window] <= row; window++) add(step(window));
   to[k] = make_float4(sum.i, sum.f, sum.g, sum.o);
 }
 

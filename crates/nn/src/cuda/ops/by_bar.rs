@@ -74,7 +74,9 @@ mod tests {
     fn check<T: Operand>(hidden: usize) {
         let scope = Device::cpu().scope("test");
         let of = |steps, first, projected_rows| Sequence { steps, first, row_step: 1, projected_rows };
-        let sequences = [of(1, &[2, 2][..], 4), of(5, &[0, 1, 2, 9, 20, 21], 30), of(3, &[], 2)];
+        // Among them bars that more windows read than are loaded at once.
+        let many: Vec<u32> = (0..21).collect();
+        let sequences = [of(1, &[2, 2][..], 4), of(5, &[0, 1, 2, 9, 20, 21], 30), of(3, &[], 2), of(19, &many, 40)];
         let list = WorkList::new(&scope, hidden, TileWindows::Eight, &sequences).unwrap();
         let d_gates: Vec<T> = noise("d", list.rows() * 4 * hidden, 3.0).into_iter().map(T::narrow).collect();
         let d_gates = Buffer::from_slice(&scope, &d_gates).unwrap();

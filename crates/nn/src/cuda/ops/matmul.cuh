@@ -95,8 +95,15 @@ __device__ inline void load_fragment(unsigned (&to)[4], const T* tile, unsigned 
 }
 
 // What a warp adds to its part of the output, by the way it is computed: 16-bit operands, f32 rounded to TF32, and f32 as it is.
-// sums[m][n]: rows 16 m + lane / 4 and + 8, columns 8 n + 2 (lane % 4) and + 1.
-struct Narrowed {
+// sums[m][n]: rows 16 m + lane / 4 and + 8, columns 8 n + 2 (lane % 4) and + 1; of f32 as it is as row() and column() say, of the number i among all sums.
+struct Fragments {
+  template <class A>
+  __device__ static unsigned row(unsigned lane, unsigned i) { return lane / 4 + i / 16 * 16 + i / 2 % 2 * 8; }
+  template <class B>
+  __device__ static unsigned column(unsigned lane, unsigned i) { return lane % 4 * 2 + i / 4 % 4 * 8 + i % 2; }
+};
+
+struct Narrowed : Fragments {
   template <class A, class B, int M, class T>
   __device__ static void add(float (&sums)[M][4][4], const T* a, const T* b, unsigned row, unsigned column) {
 #pragma unroll
@@ -115,7 +122,7 @@ struct Narrowed {
   }
 };
 
-struct Tf32 {
+struct Tf32 : Fragments {
   template <class A, class B>
   __device__ static void add(float (&sums)[2][4][4], const float* a, const float* b, unsigned row, unsigned column) {
     unsigned line = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
@@ -143,23 +150,55 @@ struct Tf32 {
   }
 };
 
+// A thread has four rows and eight columns. Where an operand is turned its own lie side by side, so that one load brings four; else four inner indices do, and its rows lie as those of fragments, in different banks.
 struct Exact {
+  template <class A>
+  __device__ static unsigned row(unsigned lane, unsigned i) {
+    unsigned line = lane / 4, m = i / 16 * 2 + i / 2 % 2;
+    return A::TURNED ? 4 * line + m : 8 * m + line;
+  }
+  template <class B>
+  __device__ static unsigned column(unsigned lane, unsigned i) {
+    unsigned quad = lane % 4, n = i / 4 % 4 * 2 + i % 2;
+    return B::TURNED ? 8 * quad + n : n / 2 * 8 + 2 * quad + n % 2;
+  }
+
+  // Numbers of COUNT outer indices, the first of which lie at `place(0)` …, at four inner ones from `k` on.
+  template <class S, int COUNT, class Place>
+  __device__ static void take_four(float (&to)[4][COUNT], const float* tile, unsigned k, Place place) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+      // Four side by side of one inner index, or four inner indices of one.
+      unsigned first = S::TURNED ? i / 4 * 4 : i, inner = S::TURNED ? i % 4 : 0;
+      float4 four = *(const float4*)&tile_element<S>(tile, place(first), k + inner);
+      float numbers[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+      for (int j = 0; j < 4; j++) {
+        if (S::TURNED) to[inner][first + j] = numbers[j];
+        else to[j][i] = numbers[j];
+      }
+    }
+  }
+
   template <class A, class B>
-  __device__ static void add(float (&sums)[2][4][4], const float* a, const float* b, unsigned row, unsigned column) {
-    unsigned line = threadIdx.x % 32 / 4, quad = threadIdx.x % 4;
+  __device__ static void add(float (&sums)[2][4][4], const float* a, const float* b, unsigned row_of_warp, unsigned column_of_warp) {
+    unsigned lane = threadIdx.x % 32;
+    auto row_place = [=](unsigned m) { return row_of_warp + row<A>(lane, m / 2 * 16 + m % 2 * 2); };
+    auto column_place = [=](unsigned n) { return column_of_warp + column<B>(lane, n / 2 * 4 + n % 2); };
 #pragma unroll 2
-    for (int k = 0; k < DEPTH<float>; k++) {
-      float left[4], right[8];
+    for (int k = 0; k < DEPTH<float>; k += 4) {
+      float left[4][4], right[4][8];
+      take_four<A>(left, a, k, row_place);
+      take_four<B>(right, b, k, column_place);
 #pragma unroll
-      for (int m = 0; m < 4; m++) left[m] = tile_element<A>(a, row + 8 * m + line, k);
+      for (int inner = 0; inner < 4; inner++) {
 #pragma unroll
-      for (int n = 0; n < 8; n++) right[n] = tile_element<B>(b, column + n / 2 * 8 + 2 * quad + n % 2, k);
+        for (int m = 0; m < 4; m++) {
 #pragma unroll
-      for (int m = 0; m < 4; m++) {
-#pragma unroll
-        for (int n = 0; n < 8; n++) {
-          float& sum = sums[m / 2][n / 2][m % 2 * 2 + n % 2];
-          sum = fmaf(left[m], right[n], sum);
+          for (int n = 0; n < 8; n++) {
+            float& sum = sums[m / 2][n / 2][m % 2 * 2 + n % 2];
+            sum = fmaf(left[inner][m], right[inner][n], sum);
+          }
         }
       }
     }
@@ -203,14 +242,14 @@ __device__ inline void multiply(const T* a, const T* b, const float* start, floa
     if (next >= inner_end) break;
   }
 
-  u64 at_row = first_row + row + threadIdx.x % 32 / 4, at_column = first_column + column + threadIdx.x % 4 * 2;
-  float* corner = out + (split * M + at_row) * N + at_column;
+  unsigned lane = threadIdx.x % 32;
+  u64 corner_row = first_row + row, corner_column = first_column + column;
 #pragma unroll
   for (int i = 0; i < 16 * DOWN; i++) {
-    unsigned down = i / 16 * 16 + i / 2 % 2 * 8, across = i / 4 % 4 * 8 + i % 2;
-    if (at_row + down >= M || at_column + across >= N) continue;
-    float* to = corner + down * N + across;
-    float sum = sums[i / 16][i / 4 % 4][i % 4] + (start ? start[at_column + across] : 0.0f);
+    u64 at_row = corner_row + How::template row<A>(lane, i), at_column = corner_column + How::template column<B>(lane, i);
+    if (at_row >= M || at_column >= N) continue;
+    float* to = out + (split * M + at_row) * N + at_column;
+    float sum = sums[i / 16][i / 4 % 4][i % 4] + (start ? start[at_column] : 0.0f);
     *to = adds ? *to + sum : sum;
   }
 }
