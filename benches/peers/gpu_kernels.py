@@ -45,7 +45,7 @@ DRY_RESIDENT_BLOCKS = 132  # multiprocessors of an H100, for --dry-run
 TOLERANCE = {("forward", "f16"): 2e-3, ("backward", "f16"): 2e-3, ("forward", "bf16"): 1.2e-2, ("backward", "bf16"): 2e-2,
              ("forward", "f32"): 3e-4}
 EXACT_TOLERANCE = 2e-5  # of f32, over 480 steps
-EXACT_TILE_BLOCKS, EXACT_REGISTER_NUMBERS = 4, 168  # recurrence_f32.rs
+EXACT_TILE_SHARE, EXACT_REGISTER_NUMBERS, EXACT_SINGLES = 4, {1: 176, 2: 168, 4: 168}, 132  # recurrence_f32.rs, and blocks that an H100 runs at once
 SEQUENCE = np.dtype([("projected_row", "<u8"), ("step_row", "<u8"), ("row_step", "<u8"), ("weight", "<u4"), ("window", "<u4"), ("windows", "<u4"),
                      ("steps", "<u4"), ("input", "<u8"), ("features", "<u8")])
 TILE = np.dtype([("sequence", "<u4"), ("window", "<u4")])
@@ -91,6 +91,11 @@ class Case:
     @property
     def is_exact(self):
         return self.dtype == "f32" and self.kernel != "bytes"
+
+    def exact_windows(self, tile):
+        """Windows of a block of the exact kernels: one where all blocks run at once."""
+        blocks = sum(-(-of.windows // tile) * tile for of in self.sequences)
+        return 1 if tile == TILES[0] and blocks <= EXACT_SINGLES else tile // EXACT_TILE_SHARE
 
     @property
     def is_group(self):
@@ -139,7 +144,7 @@ class Case:
         if self.kernel == "bytes":
             return f"forward_bytes_{self.units}_{tile}"
         if self.is_exact:
-            return f"{self.kernel}_f32_{self.units}_{tile // EXACT_TILE_BLOCKS}"
+            return f"{self.kernel}_f32_{self.units}_{self.exact_windows(tile)}"
         return f"{self.kernel}_{self.dtype}_{self.units}" + ("" if self.is_group else f"_{tile}")
 
 
@@ -229,9 +234,9 @@ def launch(case, work, tile, resident_blocks):
 def exact_launch(case, work, tile, names):
     """A launch as recurrence_f32.rs submits it."""
     arguments = addresses("sequences tiles") + numbers(tile_windows=tile, H=case.hidden) + addresses(names)
-    threads = 2 * case.units
-    shared = max(0, 2 * case.units - EXACT_REGISTER_NUMBERS) * threads + tile // EXACT_TILE_BLOCKS * 4 * case.units
-    return Launch(case.module, case.kernel_name(tile), len(work.tiles) * EXACT_TILE_BLOCKS, threads, arguments, shared_bytes=4 * shared)
+    threads, windows = 2 * case.units, case.exact_windows(tile)
+    shared = max(0, 2 * case.units - EXACT_REGISTER_NUMBERS[windows]) * threads + windows * 4 * case.units
+    return Launch(case.module, case.kernel_name(tile), len(work.tiles) * tile // windows, threads, arguments, shared_bytes=4 * shared)
 
 
 # Weights: bits of the type, as the kernels' lanes hold them.

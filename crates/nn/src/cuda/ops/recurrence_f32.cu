@@ -7,17 +7,18 @@
 // 1. W_hh of 128 units is as large as a multiprocessor's registers. A thread has 8 rows by HP / 4 columns of the matrix: forward the gates of two units by a quarter of h; backward eight units of W_hhᵀ by
 //    a sixteenth of the gates. Four columns lie in a float4, which meets the four numbers of h that one load brings.
 // 2. The lanes that share rows halve their sums: each gives away those of the other's windows and units and adds what it gets to its own, until it has those of its own unit and window. The
-//    order of these additions does not depend on W. One barrier a step is enough, as shared memory has the numbers before the step and those after it.
+//    order of these additions does not depend on W. With one window two lanes have the same in the end, of which one writes. One barrier a step is enough, as shared memory has the numbers before the step and those after it.
 #include "mma.cuh"
 #include "cell.cuh"
 #include "work.cuh"
 
-#define QUADS_IN_REGISTERS 42  // float4 of a thread: 168 registers
+// float4 of a thread in registers, of 64 for 128 units: what sums of W windows leave room for.
+constexpr int quads_in_registers(int W) { return W == 1 ? 44 : 42; }
 
 // A thread's part of the matrix: [rows of a thread, by 4 columns] float4, of HP / 2 in all.
-template <int HP>
+template <int HP, int W>
 struct Weights {
-  static constexpr int THREADS = 2 * HP, QUADS = HP / 2, HELD = QUADS < QUADS_IN_REGISTERS ? QUADS : QUADS_IN_REGISTERS, REST = QUADS - HELD;
+  static constexpr int THREADS = 2 * HP, QUADS = HP / 2, MOST = quads_in_registers(W), HELD = QUADS < MOST ? QUADS : MOST, REST = QUADS - HELD;
 
   float4 held[HELD];
   const float4* rest;  // [REST, THREADS], in shared memory
@@ -44,7 +45,7 @@ __device__ constexpr int number(int window, int row) { return (window % 2 * (W /
 
 // sums += rows of the matrix · the windows' numbers, which begin `stride` apart in `numbers` and of which this thread meets every `apart`-th four.
 template <int HP, int W>
-__device__ inline void multiply(const Weights<HP>& weights, const float* numbers, int stride, int apart, float (&sums)[8 * W]) {
+__device__ inline void multiply(const Weights<HP, W>& weights, const float* numbers, int stride, int apart, float (&sums)[8 * W]) {
 #pragma unroll
   for (int i = 0; i < 8 * W; i++) sums[i] = 0.0f;
 #pragma unroll
@@ -75,6 +76,13 @@ __device__ inline void halve(float (&sums)[LEN], unsigned mask) {
   }
 }
 
+// Sums of which this lane and another have the same: those of both.
+template <int N, int LEN>
+__device__ inline void add_other(float (&sums)[LEN], unsigned mask) {
+#pragma unroll
+  for (int i = 0; i < N; i++) sums[i] += __shfl_xor_sync(ALL_LANES, sums[i], mask);
+}
+
 // What a block takes: W of a tile's windows, from `begin` on; of a window past the last one it reads what the last one does, and writes nothing.
 struct Share {
   Sequence sequence;
@@ -96,20 +104,20 @@ __device__ inline Share share_of_block(const Sequence* sequences, const Tile* ti
 template <int HP, int W>
 __device__ inline void forward(const Sequence* sequences, const Tile* tiles, unsigned tile_windows, unsigned H, const float4* packed, const float4* projected,
                                const unsigned* first, float* hidden, float* cell, float4* gates) {
-  constexpr int UNITS = W / 2;  // of one window, a lane's own
+  constexpr int UNITS = W == 4 ? 2 : 1;  // of one window, a lane's own
   extern __shared__ float4 memory[];
 
   Share share = share_of_block<W>(sequences, tiles, tile_windows);
   const Sequence& of = share.sequence;
   if (share.begin >= of.windows) return;
-  Weights<HP> weights;
+  Weights<HP, W> weights;
   weights.take(packed, of.weight, memory);
-  float* states = (float*)(memory + Weights<HP>::REST * Weights<HP>::THREADS);  // [2, W, HP]
+  float* states = (float*)(memory + weights.REST * weights.THREADS);  // [2, W, HP]
 
   // Lanes 4 p … 4 p + 3 have the units 2 p and 2 p + 1, each a quarter of h: four numbers of every 16.
-  unsigned part = threadIdx.x % 4, window = W == 2 ? part % 2 : part, unit = threadIdx.x / 4 * 2 + (W == 2 ? part / 2 : 0);
+  unsigned part = threadIdx.x % 4, window = part % W, unit = threadIdx.x / 4 * 2 + (W == 4 ? 0 : part / W % 2);
   unsigned own = share.window(window);
-  bool writes = share.has(window);
+  bool is_first = W > 1 || part < 2, writes = is_first && share.has(window);
   projected += (of.projected_row + first[of.window + own]) * H + unit;
   u64 before = (of.step_row + of.window + own) * H + unit, step = (of.step_row + own) * H + unit;
   float c[UNITS];
@@ -120,7 +128,7 @@ __device__ inline void forward(const Sequence* sequences, const Tile* tiles, uns
     has[u] = unit + u < H;
     c[u] = has[u] ? cell[before + u] : 0.0f;
     next[u] = has[u] ? projected[u] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    states[window * HP + unit + u] = has[u] ? hidden[before + u] : 0.0f;
+    if (is_first) states[window * HP + unit + u] = has[u] ? hidden[before + u] : 0.0f;
   }
   u64 after = (u64)(of.window + of.windows) * H;  // from a number of a step to that of the state after it
   __syncthreads();
@@ -136,12 +144,13 @@ __device__ inline void forward(const Sequence* sequences, const Tile* tiles, uns
     float sums[8 * W];
     multiply<HP, W>(weights, states + t % 2 * W * HP + 4 * part, HP, 16, sums);
     halve<4 * W>(sums, 1);
-    halve<2 * W>(sums, 2);
+    if (W == 1) add_other<4>(sums, 2);
+    else halve<2 * W>(sums, 2);
 #pragma unroll
     for (int u = 0; u < UNITS; u++) {
       Gates now = {start[u].x + sums[4 * u], start[u].y + sums[4 * u + 1], start[u].z + sums[4 * u + 2], start[u].w + sums[4 * u + 3]};
       float h = advance<float>(now, c[u]);
-      states[((t + 1) % 2 * W + window) * HP + unit + u] = has[u] ? h : 0.0f;
+      if (is_first) states[((t + 1) % 2 * W + window) * HP + unit + u] = has[u] ? h : 0.0f;
       if (has[u] && writes) {
         hidden[step + after + u] = h;
         cell[step + after + u] = c[u];
@@ -158,21 +167,21 @@ __device__ inline void forward(const Sequence* sequences, const Tile* tiles, uns
 template <int HP, int W>
 __device__ inline void backward(const Sequence* sequences, const Tile* tiles, unsigned tile_windows, unsigned H, const float4* packed, const float* cell,
                                 const float4* gates, const float* d_outputs, float* d_hidden, float* d_cell, float4* d_gates) {
-  constexpr int UNITS = W / 2;
+  constexpr int UNITS = W == 4 ? 2 : 1;
   extern __shared__ float4 memory[];
 
   Share share = share_of_block<W>(sequences, tiles, tile_windows);
   const Sequence& of = share.sequence;
   if (share.begin >= of.windows) return;
-  Weights<HP> weights;
+  Weights<HP, W> weights;
   weights.take(packed, of.weight, memory);
-  float4* gradients = memory + Weights<HP>::REST * Weights<HP>::THREADS;  // [W, HP]
+  float4* gradients = memory + weights.REST * weights.THREADS;  // [W, HP]
 
   // Lanes 16 p … 16 p + 15 have the units 8 p … 8 p + 7, each a sixteenth of the gates: those of one unit of every 16.
-  unsigned part = threadIdx.x % 16, window = W == 2 ? part % 2 : part % 4;
-  unsigned unit = threadIdx.x / 16 * 8 + (W == 2 ? part / 2 % 2 * 4 + part / 4 % 2 * 2 + part / 8 : part / 4 % 2 * 4 + part / 8 * 2);
+  unsigned part = threadIdx.x % 16, window = part % W, halves = part / W;
+  unsigned unit = threadIdx.x / 16 * 8 + (W == 4 ? halves % 2 * 4 + halves / 2 * 2 : halves % 2 * 4 + halves / 2 % 2 * 2 + halves / 4 % 2);
   unsigned own = share.window(window);
-  bool writes = share.has(window);
+  bool is_first = W > 1 || part < 8, writes = is_first && share.has(window);
   u64 edge = (u64)(of.window + own) * H + unit, step = (of.step_row + (u64)of.steps * of.windows + own) * H + unit;
   u64 before = (u64)of.window * H;  // from a number of a step to that of the state before it
   float c[UNITS], dh[UNITS], dc[UNITS];
@@ -200,7 +209,7 @@ __device__ inline void backward(const Sequence* sequences, const Tile* tiles, un
   };
   // A lane of each window: its warp's units lie in one line or two of each array.
   auto announce = [&]() {
-    if (threadIdx.x % 32 / W > 0 || !has[0]) return;
+    if (threadIdx.x % 32 >= W || !has[0]) return;
     u64 number = step - (u64)STEPS_AHEAD * of.windows * H;
     prefetch(gates + number);
     prefetch(gates + number + 8);
@@ -217,7 +226,7 @@ __device__ inline void backward(const Sequence* sequences, const Tile* tiles, un
         c[u] = cell_before[u];
       }
       float4 four = make_float4(d.i, d.f, d.g, d.o);
-      gradients[window * HP + unit + u] = four;
+      if (is_first) gradients[window * HP + unit + u] = four;
       if (has[u] && writes) d_gates[step + u] = four;
     }
     if (t > 0) load();
@@ -229,7 +238,8 @@ __device__ inline void backward(const Sequence* sequences, const Tile* tiles, un
     halve<4 * W>(sums, 1);
     halve<2 * W>(sums, 2);
     halve<W>(sums, 4);
-    halve<W / 2>(sums, 8);
+    if (W == 1) add_other<1>(sums, 8);
+    else halve<W / 2>(sums, 8);
 #pragma unroll
     for (int u = 0; u < UNITS; u++) dh[u] = sums[u];
     __syncthreads();
@@ -254,6 +264,9 @@ __device__ inline void backward(const Sequence* sequences, const Tile* tiles, un
     backward<HP, W>(sequences, tiles, tile_windows, H, packed, cell, gates, d_outputs, d_hidden, d_cell, d_gates);                               \
   }
 
+RECURRENCE(32, 1)
+RECURRENCE(64, 1)
+RECURRENCE(128, 1)
 RECURRENCE(32, 2)
 RECURRENCE(64, 2)
 RECURRENCE(128, 2)

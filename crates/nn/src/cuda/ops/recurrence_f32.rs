@@ -13,11 +13,12 @@ use crate::error::Result;
 
 pub(super) const PTX: &str = megabatch_gpu_core::ptx!("recurrence_f32");
 
-/// Blocks that share a tile's windows.
-const TILE_BLOCKS: usize = 4;
+/// Windows of a block by those of a tile, and of every block where a GPU has one for each window.
+const TILE_SHARE: usize = 4;
+const SINGLE: usize = 1;
 
-/// Numbers of W_hh that a thread holds in registers, and those that it has in all for 128 units.
-const REGISTER_NUMBERS: usize = 168;
+/// Numbers of W_hh that a thread holds in registers, for blocks of one window and for others.
+const REGISTER_NUMBERS: [usize; 2] = [176, 168];
 
 /// Runs every window of a list from its first step to its last.
 ///
@@ -30,7 +31,8 @@ pub(super) fn forward<T: Operand>(
     projected: &Buffer<f32>,
     states: &mut States<T>,
 ) -> Result<()> {
-    let name = kernel_name("forward", list, fragments.units);
+    let shape = BlockShape::choose("forward", device, list, fragments.units)?;
+    let name = shape.kernel_name("forward");
     let kernel = Kernel { module: "nn/recurrence_f32", ptx: PTX, name: &name };
     let (places, tiles, first) =
         (list.on_device.places.address(), list.on_device.tiles.address(), list.on_device.first.address());
@@ -41,7 +43,7 @@ pub(super) fn forward<T: Operand>(
     // SAFETY: the list was made of rows within the projected inputs, and `recurrence` has seen that
     // all arrays have its lengths; a block writes the states and gates of its own windows. What is
     // submitted to the default stream later runs after it.
-    Ok(unsafe { kernel.submit(device, launch(list, fragments.units), &arguments) }?)
+    Ok(unsafe { kernel.submit(device, shape.launch(list), &arguments) }?)
 }
 
 /// Goes back from the last step of every window to its first.
@@ -55,7 +57,8 @@ pub(super) fn backward<T: Operand>(
     states: &States<T>,
     gradients: &mut Gradients<T>,
 ) -> Result<()> {
-    let name = kernel_name("backward", list, fragments.units);
+    let shape = BlockShape::choose("backward", device, list, fragments.units)?;
+    let name = shape.kernel_name("backward");
     let kernel = Kernel { module: "nn/recurrence_f32", ptx: PTX, name: &name };
     let (places, tiles) = (list.on_device.places.address(), list.on_device.tiles.address());
     let [tile_windows, hidden] = [list.tile_windows() as u32, list.hidden() as u32];
@@ -67,27 +70,49 @@ pub(super) fn backward<T: Operand>(
     // SAFETY: `recurrence_backward` has seen that all arrays have the lengths of the list; a block
     // writes the gradients of its own windows. What is submitted to the default stream later runs
     // after it.
-    Ok(unsafe { kernel.submit(device, launch(list, fragments.units), &arguments) }?)
+    Ok(unsafe { kernel.submit(device, shape.launch(list), &arguments) }?)
 }
 
-/// Windows of a block.
-fn block_windows(list: &WorkList) -> usize {
-    list.tile_windows() / TILE_BLOCKS
+/// Units that a block is made for, and its windows.
+#[derive(Clone, Copy, Debug)]
+struct BlockShape {
+    units: usize,
+    windows: usize,
 }
 
-/// Name of a kernel.
-fn kernel_name(direction: &str, list: &WorkList, units: usize) -> String {
-    format!("{direction}_f32_{units}_{}", block_windows(list))
-}
+impl BlockShape {
+    /// The shape for a list: a window a block where all of these run at once, else by the tile. The
+    /// numbers are the same.
+    fn choose(direction: &str, device: &Cuda, list: &WorkList, units: usize) -> Result<Self> {
+        let single = BlockShape { units, windows: SINGLE };
+        let name = single.kernel_name(direction);
+        let kernel = Kernel { module: "nn/recurrence_f32", ptx: PTX, name: &name };
+        let has_one_each =
+            (list.tiles() * list.tile_windows()) as u64 <= kernel.resident_blocks(device, single.threads())?;
+        Ok(if has_one_each { single } else { BlockShape::by_tile(list, units) })
+    }
 
-/// Grid of a kernel of either direction, with shared memory for the rest of W_hh and for the
-/// numbers of a step: h before and after it, or the gates' gradients.
-fn launch(list: &WorkList, units: usize) -> Option<Launch> {
-    let threads = 2 * units;
-    let rest = (2 * units).saturating_sub(REGISTER_NUMBERS) * threads;
-    let numbers = rest + block_windows(list) * 4 * units;
-    let launch = Launch::of_blocks(list.tiles() * TILE_BLOCKS)?;
-    Some(launch.with_threads(threads as u32).with_shared_bytes((numbers * size_of::<f32>()) as u32))
+    fn by_tile(list: &WorkList, units: usize) -> Self {
+        BlockShape { units, windows: list.tile_windows() / TILE_SHARE }
+    }
+
+    fn threads(self) -> u32 {
+        2 * self.units as u32
+    }
+
+    fn kernel_name(self, direction: &str) -> String {
+        format!("{direction}_f32_{}_{}", self.units, self.windows)
+    }
+
+    /// Grid of a kernel of either direction, with shared memory for the rest of W_hh and for the
+    /// numbers of a step: h before and after it, or the gates' gradients.
+    fn launch(self, list: &WorkList) -> Option<Launch> {
+        let held = REGISTER_NUMBERS[usize::from(self.windows > SINGLE)];
+        let rest = (2 * self.units).saturating_sub(held) * self.threads() as usize;
+        let bytes = (rest + self.windows * 4 * self.units) * size_of::<f32>();
+        let launch = Launch::of_blocks(list.tiles() * list.tile_windows() / self.windows)?;
+        Some(launch.with_threads(self.threads()).with_shared_bytes(bytes as u32))
+    }
 }
 
 #[cfg(test)]
@@ -105,25 +130,41 @@ mod tests {
     /// By another order of sums, and by exponentials of single precision.
     const TOLERANCE: f32 = 1e-5;
 
-    fn geometry(list: &WorkList) -> Geometry {
-        let launch = launch(list, persistent_units::<f32>(list.hidden()).unwrap()).unwrap();
+    /// Windows of a block.
+    #[derive(Clone, Copy, Debug)]
+    enum Windows {
+        Single,
+        ByTile,
+    }
+
+    fn shape(list: &WorkList, windows: Windows) -> BlockShape {
+        let units = persistent_units::<f32>(list.hidden()).unwrap();
+        match windows {
+            Windows::Single => BlockShape { units, windows: SINGLE },
+            Windows::ByTile => BlockShape::by_tile(list, units),
+        }
+    }
+
+    fn geometry(list: &WorkList, shape: BlockShape) -> Geometry {
+        let launch = shape.launch(list).unwrap();
         let (blocks, threads) = launch.into();
         Geometry { dynamic_shared_bytes: launch.shared_bytes() as usize, ..Geometry::linear(blocks, threads) }
     }
 
-    fn run_forward(example: &mut Example<f32>) {
+    fn run_forward(example: &mut Example<f32>, windows: Windows) {
         let [packed, _] = f32_fragments_by_kernel(&example.weights);
-        let (geometry, units) = (geometry(&example.list), persistent_units::<f32>(example.list.hidden()).unwrap());
-        let name = kernel_name("forward", &example.list, units);
+        let shape = shape(&example.list, windows);
+        let (geometry, name) = (geometry(&example.list, shape), shape.kernel_name("forward"));
         let numbers = [example.list.tile_windows() as u32, example.list.hidden() as u32];
         let mut arguments = example.arguments_of_f32(&numbers, &packed);
         HARNESS.launch(&name, geometry, &mut arguments);
     }
 
-    fn run_backward(example: &Example<f32>, gradients: &mut Gradients<f32>) {
+    fn run_backward(example: &Example<f32>, gradients: &mut Gradients<f32>, windows: Windows) {
         let [_, packed] = f32_fragments_by_kernel(&example.weights);
         let list = &example.list;
-        let name = kernel_name("backward", list, persistent_units::<f32>(list.hidden()).unwrap());
+        let shape = shape(list, windows);
+        let name = shape.kernel_name("backward");
         let mut arguments = list.arguments(&[list.tile_windows() as u32, list.hidden() as u32]);
         arguments.extend([
             Arg::from(&packed[..]),
@@ -134,7 +175,7 @@ mod tests {
             Arg::from(gradients.cell.as_mut_slice()),
             Arg::from(bytemuck::cast_slice_mut::<f32, [f32; 4]>(gradients.gates.as_mut_slice())),
         ]);
-        HARNESS.launch(&name, geometry(list), &mut arguments);
+        HARNESS.launch(&name, geometry(list, shape), &mut arguments);
     }
 
     fn gradients(list: &WorkList, has_outputs: bool) -> Gradients<f32> {
@@ -161,7 +202,7 @@ mod tests {
         for (hidden, tile) in CASES {
             let [mut expected, mut found] = [(); 2].map(|()| Example::<f32>::new(hidden, tile));
             expected.run_on_cpu();
-            run_forward(&mut found);
+            run_forward(&mut found, Windows::ByTile);
             let what = |part| format!("{part} of {hidden} units, {tile:?}");
             let (found, expected) = (&found.states, &expected.states);
             assert_close(found.hidden.as_slice(), expected.hidden.as_slice(), TOLERANCE, &what("hidden states"));
@@ -177,7 +218,7 @@ mod tests {
             example.run_on_cpu();
             let [mut expected, mut found] = [(); 2].map(|()| gradients(&example.list, hidden % 2 == 0));
             recurrence_backward(&example.list, &example.weights, &example.states, &mut expected).unwrap();
-            run_backward(&example, &mut found);
+            run_backward(&example, &mut found, Windows::ByTile);
             let what = |part| format!("{part} of {hidden} units, {tile:?}");
             assert_close(found.gates.as_slice(), expected.gates.as_slice(), TOLERANCE, &what("gates' gradients"));
             assert_close(found.hidden.as_slice(), expected.hidden.as_slice(), TOLERANCE, &what("gradients of h"));
@@ -186,24 +227,28 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_two_and_of_four_windows_give_the_same_bits() {
-        let run = |tile| {
-            let mut example = Example::<f32>::new(50, tile);
-            run_forward(&mut example);
-            let mut back = gradients(&example.list, true);
-            run_backward(&example, &mut back);
-            [&example.states.hidden, &example.states.cell, &back.gates, &back.hidden, &back.cell]
-                .map(|numbers| numbers.to_vec().unwrap())
-        };
-        assert_eq!(run(TileWindows::Eight), run(TileWindows::Sixteen));
+    fn blocks_of_one_two_and_four_windows_give_the_same_bits() {
+        for hidden in [1, 50, 128] {
+            let run = |tile, windows| {
+                let mut example = Example::<f32>::new(hidden, tile);
+                run_forward(&mut example, windows);
+                let mut back = gradients(&example.list, true);
+                run_backward(&example, &mut back, windows);
+                [&example.states.hidden, &example.states.cell, &back.gates, &back.hidden, &back.cell]
+                    .map(|numbers| numbers.to_vec().unwrap())
+            };
+            let expected = run(TileWindows::Eight, Windows::Single);
+            assert_eq!(run(TileWindows::Eight, Windows::ByTile), expected, "two windows, {hidden} units");
+            assert_eq!(run(TileWindows::Sixteen, Windows::ByTile), expected, "four windows, {hidden} units");
+        }
     }
 
     #[test]
     fn shared_memory_is_within_what_every_gpu_has() {
-        for tile in [TileWindows::Eight, TileWindows::Sixteen] {
-            let example = Example::<f32>::new(128, tile);
+        let list = Example::<f32>::new(128, TileWindows::Sixteen).list;
+        for windows in [1, 2, 4] {
             // 99 KiB on GPUs of compute capability 8.6 and 8.9.
-            assert!(launch(&example.list, 128).unwrap().shared_bytes() <= 99 << 10);
+            assert!(BlockShape { units: 128, windows }.launch(&list).unwrap().shared_bytes() <= 99 << 10);
         }
     }
 }
