@@ -13,7 +13,7 @@
 #include "work.cuh"
 
 // float4 of a thread in registers, of 64 for 128 units: what sums of W windows leave room for.
-constexpr int quads_in_registers(int W) { return W == 1 ? 44 : 42; }
+constexpr int quads_in_registers(int W) { return W == 1 ? 40 : 42; }
 
 // A thread's part of the matrix: [rows of a thread, by 4 columns] float4, of HP / 2 in all.
 template <int HP, int W>

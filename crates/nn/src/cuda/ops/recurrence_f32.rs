@@ -18,7 +18,7 @@ const TILE_SHARE: usize = 4;
 const SINGLE: usize = 1;
 
 /// Numbers of W_hh that a thread holds in registers, for blocks of one window and for others.
-const REGISTER_NUMBERS: [usize; 2] = [176, 168];
+const REGISTER_NUMBERS: [usize; 2] = [160, 168];
 
 /// Runs every window of a list from its first step to its last.
 ///
