@@ -46,17 +46,21 @@ __device__ inline void backward(const Sequence* sequences, const Tile* tiles, un
   float c[N][2][2], dh[N][2][2], dc[N][2][2];
   unsigned reach[N][2];
 #pragma unroll
-  for (int n = 0; n < N; n++) {
+  for (int i = 0; i < 2 * N; i++) {
+    int n = i / 2, j = i % 2;
+    reach[n][j] = units.reach(own + 8 * n + j < sequence.windows);
+    c[n][j][0] = c[n][j][1] = dh[n][j][0] = dh[n][j][1] = dc[n][j][0] = dc[n][j][1] = 0.0f;
+  }
+  take_pairs(units, [&](auto take_pair) {
 #pragma unroll
-    for (int j = 0; j < 2; j++) {
-      reach[n][j] = units.reach(own + 8 * n + j < sequence.windows);
-      c[n][j][0] = c[n][j][1] = dh[n][j][0] = dh[n][j][1] = dc[n][j][0] = dc[n][j][1] = 0.0f;
+    for (int i = 0; i < 2 * N; i++) {
+      int n = i / 2, j = i % 2;
       unsigned window = (8 * n + j) * H;
       take_pair(cell + window, c[n][j][0], c[n][j][1], reach[n][j]);
       take_pair(d_hidden + window, dh[n][j][0], dh[n][j][1], reach[n][j]);
       take_pair(d_cell + window, dc[n][j][0], dc[n][j][1], reach[n][j]);
     }
-  }
+  });
 
   // What the next step back reads, as it lies in memory: on its way during a product, and unpacked where it is used.
   uint2 kept[N][2][2] = {};
@@ -65,16 +69,16 @@ __device__ inline void backward(const Sequence* sequences, const Tile* tiles, un
     gates -= further;
     cell -= further;
     d_outputs -= further;
+    take_pairs(units, [&](auto take_pair) {
 #pragma unroll
-    for (int n = 0; n < N; n++) {
-#pragma unroll
-      for (int j = 0; j < 2; j++) {
+      for (int i = 0; i < 2 * N; i++) {
+        int n = i / 2, j = i % 2;
         unsigned window = (8 * n + j) * H;
         take_pair((const uint2*)gates + window, kept[n][j][0], kept[n][j][1], reach[n][j]);
         take_pair(cell + window, cell_before[n][j][0], cell_before[n][j][1], reach[n][j]);
         take_pair(d_outputs + window, d_output[n][j][0], d_output[n][j][1], reach[n][j] & has_outputs);
       }
-    }
+    });
   };
   // A lane of each window: its warp's units lie in one line or two.
   auto announce = [&]() {

@@ -1,6 +1,8 @@
 // The two units of a lane that lie side by side in arrays [.., H]: read and written at once where rows begin at even numbers.
 #pragma once
 
+#include <type_traits>
+
 // How a pair is reached: at once, or each by itself. Bits, so that nothing in a loop branches.
 #define BOTH 1u
 #define FIRST 2u
@@ -32,14 +34,21 @@ __device__ inline void put_pair(T* at, T first, T second, unsigned reach) {
   if (reach & SECOND) at[1] = second;
 }
 
-// Units that there are not keep what they had.
-template <class T>
-__device__ inline void take_pair(const T* at, T& first, T& second, unsigned reach) {
-  if (reach & BOTH) {
-    Pair<T> both = *(const Pair<T>*)at;
-    first = both.first;
-    second = both.second;
+// Calls `load` with a function (at, first, second, reach) that reads a pair: units that there are not keep what they had. One branch for all pairs: a load that may or may not replace what another one brings
+// would wait for that one.
+template <class Load>
+__device__ inline void take_pairs(const Units& units, Load load) {
+  if (units.H % 2 == 0) {
+    load([](const auto* at, auto& first, auto& second, unsigned reach) {
+      if (!(reach & BOTH)) return;
+      auto both = *(const Pair<std::remove_reference_t<decltype(first)>>*)at;
+      first = both.first;
+      second = both.second;
+    });
+  } else {
+    load([](const auto* at, auto& first, auto& second, unsigned reach) {
+      if (reach & FIRST) first = at[0];
+      if (reach & SECOND) second = at[1];
+    });
   }
-  if (reach & FIRST) first = at[0];
-  if (reach & SECOND) second = at[1];
 }
