@@ -19,6 +19,12 @@ pub(crate) struct RequestedGpu {
     pub(crate) free_bytes: Option<usize>,
 }
 
+impl RequestedGpu {
+    pub(crate) fn from_device(gpu: &Device) -> Self {
+        RequestedGpu { name: gpu.to_string(), free_bytes: gpu.free_bytes() }
+    }
+}
+
 /// The device that computes.
 #[derive(Debug, Default)]
 pub(crate) struct Computing {
@@ -77,20 +83,21 @@ impl<'a> DeviceRequest<'a> {
         if self.names_gpu() {
             return coverage.map(|()| Computing { gpu: self.gpu, skip_reason: None });
         }
-        Ok(Computing { gpu: None, skip_reason: self.gpu.map(|gpu| skip_reason(&gpu, coverage.err())) })
+        let mut computing = Computing { gpu: self.gpu, skip_reason: None };
+        if let Err(reason) = coverage {
+            computing.skip_gpu(&with_keys(&reason.to_string()));
+        }
+        Ok(computing)
+    }
+}
+
+impl Computing {
+    /// Leaves a GPU aside that `auto` found.
+    pub(crate) fn skip_gpu(&mut self, reason: &str) {
+        self.skip_reason = self.gpu.take().map(|gpu| format!("{gpu} is not used: {reason}"));
     }
 }
 
 fn full_name(name: &str) -> &str {
     if name == "cuda" { "cuda:0" } else { name }
-}
-
-/// Why `auto` leaves a GPU aside: it does not compute what is asked for, or nothing but that its
-/// kernels have never run on one.
-fn skip_reason(gpu: &Device, not_covered: Option<trainer::Error>) -> String {
-    let reason = not_covered.map_or_else(
-        || format!("its kernels have run on a fake driver only so far; --device {gpu} computes on it"),
-        |reason| with_keys(&reason.to_string()),
-    );
-    format!("{gpu} is not used: {reason}")
 }

@@ -257,7 +257,19 @@ impl TrainingSetup {
         let training = training_config(&config, &data, neighbours)?;
         let unfit = |error| Error::from(error).context(path.display().to_string());
         training.check_samples(data.samples()).map_err(unfit)?;
-        let Computing { gpu, skip_reason: gpu_passed_over } = named.computing(training.check_on_gpu())?;
+        let mut computing = named.computing(training.check_on_gpu())?;
+        let is_auto = gpu_asked.is_none();
+        if is_auto && request.memory_bytes.is_some() {
+            // The memory of the CPU, of another machine or of one of several processes.
+            computing.gpu = None;
+        }
+        if let (true, Some(gpu)) = (is_auto, &computing.gpu) {
+            match hold_for_gpu(&config, &mut data) {
+                Ok(()) => gpu_asked = Some(RequestedGpu::from_device(gpu)),
+                Err(reason) => computing.skip_gpu(reason),
+            }
+        }
+        let Computing { gpu, skip_reason: gpu_passed_over } = computing;
         let streamable = match gpu.is_some() || gpu_asked.is_some() {
             true => {
                 if let (Some("streamed"), Some(series)) = (config.text("data.residency"), data.series()) {
@@ -291,7 +303,7 @@ impl TrainingSetup {
             ready.map_err(|error| not_even_data(error.into()))?;
         }
         let files = data.files(request.host)?;
-        Ok(TrainingSetup {
+        let mut job = TrainingSetup {
             device,
             gpu,
             gpu_asked,
@@ -311,7 +323,37 @@ impl TrainingSetup {
             carried,
             cache_folder: request.host.cache_folder.clone(),
             ranks: 1,
-        })
+        };
+        if is_auto {
+            job.skip_small_gpu()?;
+        }
+        Ok(job)
+    }
+
+    /// Leaves a GPU aside that `auto` found and whose free memory does not hold the run.
+    fn skip_small_gpu(&mut self) -> Result<()> {
+        let Some(RequestedGpu { name, free_bytes: Some(free) }) = &self.gpu_asked else { return Ok(()) };
+        let needed = self.gpu_footprint(&self.training)?.total_bytes();
+        if needed > *free {
+            let reason = format!("the run needs {} of its memory, and {} are free", bytes(needed), bytes(*free));
+            self.gpu_passed_over = Some(format!("{name} is not used: {reason}"));
+            (self.gpu, self.gpu_asked) = (None, None);
+        }
+        Ok(())
+    }
+}
+
+/// Holds a series in memory, as training on a GPU needs it.
+///
+/// # Errors
+/// Why it is not, of a GPU that was not named.
+fn hold_for_gpu(config: &Config, data: &mut Data) -> std::result::Result<(), &'static str> {
+    if config.text("data.residency") == Some("streamed") && data.series().is_some() {
+        return Err("data.residency is streamed, and training on a GPU needs the series in memory");
+    }
+    match data.streamable().is_some() {
+        true => data.hold().map_err(|_| "training on a GPU needs the series in memory, and it does not fit"),
+        false => Ok(()),
     }
 }
 

@@ -106,7 +106,7 @@ fn prepare(
     let mut job = TrainingSetup::open(Request {
         config,
         data: request.data.as_deref(),
-        device: &request.device,
+        device: if ranks.is_some() && request.device == "auto" { "cpu" } else { &request.device },
         max_steps: request.max_steps,
         memory_bytes,
         intent: Intent::Run,
