@@ -62,7 +62,7 @@ cargo xtask COMMAND
   instructions [--check]
                   counts the instructions of training steps with valgrind, if installed, and writes
                   benches/instructions.tsv, or compares with it
-  kernels [--check]
+  kernels [--check | --variant NAME=PATCH …]
                   compiles every .cu to its crate's ptx/NAME.ptx, or compares with it; reports
                   registers, spills and shared memory on every GPU; installs NVIDIA's compiler (300
                   MB) under target/

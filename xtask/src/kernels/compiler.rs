@@ -38,6 +38,11 @@ impl Compiler {
         Ok(Compiler { root: workspace.root.clone(), programs: venv.packages()?.join("nvidia/cu13/bin"), scratch })
     }
 
+    /// The same compiler for the sources of another tree.
+    pub(super) fn for_tree(&self, root: &Path) -> Self {
+        Compiler { root: root.to_owned(), programs: self.programs.clone(), scratch: self.scratch.clone() }
+    }
+
     /// The PTX of `source`, a path below the root, in the form that is committed.
     pub(super) fn ptx(&self, source: &Path) -> Result<String> {
         let raw = self.scratch.join("raw.ptx");

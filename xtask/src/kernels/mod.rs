@@ -1,8 +1,10 @@
 //! `cargo xtask kernels [--check]`: every `.cu` compiled by pinned packages to the `.ptx` in its
-//! crate's folder `ptx`, and assembled for every GPU.
+//! crate's folder `ptx`, and assembled for every GPU. `cargo xtask kernels --variant NAME=PATCH`:
+//! what a patch makes of them, to be measured beside them.
 
 mod assembly;
 mod compiler;
+mod variant;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -23,7 +25,11 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let mode = match args {
         [] => Mode::Write,
         [flag] if flag == "--check" => Mode::Check,
-        _ => bail!("kernels takes --check or nothing, but there is `{}`", args.join(" ")),
+        [flag, ..] if flag == "--variant" => return variant::run(args),
+        _ => bail!(
+            "kernels takes --check, --variant NAME=PATCH, once or more, or nothing, but there is `{}`",
+            args.join(" ")
+        ),
     };
     let workspace = Workspace::load()?;
     let sources = sources(&workspace.root)?;

@@ -76,6 +76,23 @@ fn a_kernel_runs_in_the_order_of_its_stream() {
 }
 
 #[test]
+fn a_file_of_the_kernel_folder_takes_the_place_of_what_is_compiled_in() {
+    let (_driver, device) = with_kernels();
+    let folder = tempfile::tempdir().unwrap();
+    device.set_kernel_folder(Some(folder.path().to_owned()));
+    // Without a file of its name a module is the compiled one.
+    gpu(&device).module("crate/other", PTX).unwrap().kernel("scale").unwrap();
+    let without_scale = PTX.replace("scale", "scale_by_another_name");
+    std::fs::write(folder.path().join("test.ptx"), without_scale).unwrap();
+    let replaced = gpu(&device).module("crate/test", PTX).unwrap();
+    assert!(matches!(replaced.kernel("scale"), Err(Error::NoSuchKernel { .. })));
+    device.set_kernel_folder(Some(folder.path().join("absent")));
+    let error = gpu(&device).module("crate/third", PTX).unwrap_err();
+    assert!(error.to_string().contains("third.ptx: cannot read the kernels"), "{error}");
+    assert_eq!(error.to_string().matches("folder of .ptx files").count(), 1, "{error}");
+}
+
+#[test]
 fn the_grid_arrives_and_more_shared_memory_is_asked_for() {
     let (driver, device) = with_kernels();
     let module = gpu(&device).module("test", PTX).unwrap();

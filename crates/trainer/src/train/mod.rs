@@ -412,10 +412,12 @@ impl Trainer {
         Source { samples: run.samples, graphs, seen, scope, batch_size, chunk_percent, of_series }
     }
 
-    /// Tells what there is to say of the choice of kernels.
-    fn tell_notes(&self, observer: &mut Observer<'_>) -> ControlFlow<()> {
-        let notes = self.accelerator.as_ref().map(|accelerator| accelerator.tuner().take_notes());
-        notes.into_iter().flatten().try_for_each(|text| observer(Event::Note { step: self.step, text }))
+    /// Notes on the choice of kernels and on a capture that the driver refused.
+    fn tell_notes(&mut self, observer: &mut Observer<'_>) -> ControlFlow<()> {
+        let (Some(accelerator), step) = (&mut self.accelerator, self.step) else { return ControlFlow::Continue(()) };
+        let mut notes = accelerator.tuner().take_notes();
+        notes.extend(accelerator.take_capture_note());
+        notes.into_iter().try_for_each(|text| observer(Event::Note { step, text }))
     }
 
     /// The errors of the weights as they are now.

@@ -162,6 +162,26 @@ fn what_is_replayed_has_the_bits_of_what_is_submitted_as_it_is() {
 }
 
 #[test]
+fn a_capture_that_the_driver_refuses_is_told_once() {
+    let (driver, gpu) = with_kernels();
+    let samples = windows();
+    let train_on = SampleRanges::from(0..49);
+    let run = Run { samples: &samples, train: &train_on, validation: SampleRanges::NONE, checkpoints: None };
+    driver.fail("cuStreamBeginCapture_v2", 1, 801);
+    let mut notes = Vec::new();
+    on_gpu(&gpu, &Config { max_steps: Some(9), ..config(Precision::Bf16, 1) })
+        .train(&run, &mut |event| {
+            if let Event::Note { text, .. } = event {
+                notes.push(text);
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    let [note] = &notes[..] else { panic!("{notes:?}") };
+    assert!(note.starts_with("CUDA graphs are not used, and steps take longer: cuda:0: cuStreamBeginCapture("), "{note}");
+}
+
+#[test]
 fn a_step_that_comes_again_is_three_graphs() {
     let (driver, gpu) = with_kernels();
     let samples = windows();

@@ -96,10 +96,10 @@ mod tests {
 
     use super::*;
 
-    /// Rows of the tables in docs/measurements/gpu.md: H, B, the H200's floor forward and both, the
-    /// RTX 4080's, the prediction forward.
+    /// Rows of the roofline in docs/measurements/gpu.md: H, B, the H200's floor forward and both, the
+    /// RTX 4080's; and what the design's count predicts forward.
     #[test]
-    fn floors_and_predictions_are_those_of_the_document() {
+    fn floors_are_those_of_the_document_and_predictions_those_of_the_count() {
         let [h200, _, rtx_4080] = CARDS;
         for (hidden, batch, of_h200, of_rtx_4080, predicted_us) in [
             (128, 64, (0.03, 0.10), (0.16, 0.59), 0.9),

@@ -75,6 +75,8 @@ pub struct Accelerator {
     /// Captures of steps and validations, each part of which comes again with the next batch of the
     /// same shape.
     captures: Captures,
+    /// True if a failed capture was told of.
+    is_refusal_told: bool,
     tuner: Tuner,
     weights_location: WeightsLocation,
     /// Report on the step whose end was submitted last.
@@ -115,6 +117,7 @@ impl Accelerator {
             device: device.clone(),
             device_model,
             captures: Captures::default(),
+            is_refusal_told: false,
             weights_location: WeightsLocation::Host,
             report: None,
         })
@@ -128,6 +131,14 @@ impl Accelerator {
     /// Chooser of kernels.
     pub fn tuner(&self) -> &Tuner {
         &self.tuner
+    }
+
+    /// Once, why commands are not captured any more: the driver refused one, and steps go on command
+    /// by command.
+    pub fn take_capture_note(&mut self) -> Option<String> {
+        let refusal = self.captures.refusal().filter(|_| !self.is_refusal_told)?;
+        self.is_refusal_told = true;
+        Some(format!("CUDA graphs are not used, and steps take longer: {refusal}"))
     }
 
     /// Keeps `series` on the device, if the windows are slices of some.

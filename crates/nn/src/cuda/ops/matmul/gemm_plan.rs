@@ -7,8 +7,8 @@ use super::call::{self, PTX, PTX_LARGE};
 use super::{Arithmetic, Output, Product, Transpose};
 use crate::cuda::tuning::{TuningQuery, bucket};
 
-/// Rows and columns of the smallest tile, by which products are split, and inner indices at a time:
-/// those of matmul.cuh.
+/// Rows and columns of the smallest tile, by which products are split, and a divisor of the inner
+/// indices that a block takes at a time: those of matmul.cuh.
 const SIDE: usize = 64;
 const DEPTH: usize = 32;
 
