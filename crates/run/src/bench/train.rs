@@ -113,6 +113,7 @@ fn config(options: &TrainOptions) -> Config {
 }
 
 /// Steps that are timed, and the steps and time before them.
+#[derive(Clone, Copy)]
 struct Timing {
     warm_up: (u64, Duration),
     steps: u64,

@@ -178,7 +178,10 @@ fn a_capture_that_the_driver_refuses_is_told_once() {
         })
         .unwrap();
     let [note] = &notes[..] else { panic!("{notes:?}") };
-    assert!(note.starts_with("CUDA graphs are not used, and steps take longer: cuda:0: cuStreamBeginCapture("), "{note}");
+    assert!(
+        note.starts_with("CUDA graphs are not used, and steps take longer: cuda:0: cuStreamBeginCapture("),
+        "{note}"
+    );
 }
 
 #[test]
