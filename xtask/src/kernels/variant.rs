@@ -1,5 +1,5 @@
-//! Variants of kernels: the PTX that patches change, in folders that `scripts/gpu-check build` packs.
-//! `MEGABATCH_KERNELS=FOLDER` has a program take them.
+//! Variants of kernels: the PTX that patches change, in folders that `scripts/gpu-check build`
+//! packs. `MEGABATCH_KERNELS=FOLDER` has a program take them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -40,8 +40,8 @@ pub struct TrainOptions {
     pub device: String,
 }
 
-/// Steps and time before a GPU's steps are timed: after these kernels are compiled, every shape of a
-/// batch has come twice, so that its commands are captured, and clocks have risen.
+/// Steps and time before a GPU's steps are timed: after these kernels are compiled, every shape of
+/// a batch has come twice, so that its commands are captured, and clocks have risen.
 const GPU_WARM_UP_STEPS: u64 = 12;
 const GPU_WARM_UP: Duration = Duration::from_secs(1);
 /// Most untimed steps.

@@ -96,8 +96,8 @@ mod tests {
 
     use super::*;
 
-    /// Rows of the roofline in docs/measurements/gpu.md: H, B, the H200's floor forward and both, the
-    /// RTX 4080's; and what the design's count predicts forward.
+    /// Rows of the roofline in docs/measurements/gpu.md: H, B, the H200's floor forward and both,
+    /// the RTX 4080's; and what the design's count predicts forward.
     #[test]
     fn floors_are_those_of_the_document_and_predictions_those_of_the_count() {
         let [h200, _, rtx_4080] = CARDS;

@@ -133,8 +133,8 @@ impl Accelerator {
         &self.tuner
     }
 
-    /// Once, why commands are not captured any more: the driver refused one, and steps go on command
-    /// by command.
+    /// Why commands are not captured any more, once: the driver refused one, and steps go on
+    /// command by command.
     pub fn take_capture_note(&mut self) -> Option<String> {
         let refusal = self.captures.refusal().filter(|_| !self.is_refusal_told)?;
         self.is_refusal_told = true;
