@@ -78,7 +78,7 @@ pub(crate) use fault::DriverFault;
 pub(crate) use pending::{PendingDownload, PendingUploads};
 pub(crate) use stream::GpuStreams;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use command_recorder::{Deferral, Pause};
 use pinned::PinnedPool;
 
@@ -210,7 +210,7 @@ impl Gpu {
         match std::fs::read_to_string(&path) {
             Ok(ptx) => Ok(Some(ptx)),
             Err(error) if error.kind() == ErrorKind::NotFound && folder.is_dir() => Ok(None),
-            Err(source) => Err(Error::KernelFile { path, source }),
+            Err(source) => Err(crate::Error::KernelFile { path, source }),
         }
     }
 
