@@ -156,7 +156,7 @@ mod tests {
         let shape = shape(&example.list, windows);
         let (geometry, name) = (geometry(&example.list, shape), shape.kernel_name("forward"));
         let numbers = [example.list.tile_windows() as u32, example.list.hidden() as u32];
-        let mut arguments = example.arguments_of_f32(&numbers, &packed);
+        let mut arguments = example.arguments(&numbers, Arg::from(&packed[..]));
         HARNESS.launch(&name, geometry, &mut arguments);
     }
 

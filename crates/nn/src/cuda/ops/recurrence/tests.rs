@@ -52,33 +52,15 @@ impl<T: Operand> Example<T> {
         let units = persistent_units::<T>(self.list.hidden()).unwrap();
         let ([fragments, _], (name, launch)) =
             (fragments_by_kernel(&self.weights), kernel::<T>("forward", &self.list, units));
-        let mut arguments = self.arguments(&[self.list.hidden() as u32], &fragments);
+        let mut arguments = self.arguments(&[self.list.hidden() as u32], Arg::from(&fragments[..]));
         HARNESS.run(&name, launch, &mut arguments);
     }
 
-    /// The work, `numbers`, and the arrays that all kernels have.
-    fn arguments<'a>(&'a mut self, numbers: &[u32], fragments: &'a [[u32; 4]]) -> Vec<Arg<'a>> {
+    /// The work, `numbers`, and the arrays that all kernels have; `weights` as the kernel reads them.
+    pub(in super::super) fn arguments<'a>(&'a mut self, numbers: &[u32], weights: Arg<'a>) -> Vec<Arg<'a>> {
         let mut arguments = self.list.arguments(numbers);
         arguments.extend([
-            Arg::from(fragments),
-            Arg::from(bytemuck::cast_slice::<f32, [f32; 4]>(self.projected.as_slice())),
-            Arg::from(self.list.on_device.first.as_slice()),
-            Arg::from(self.states.hidden.as_mut_slice()),
-            Arg::from(self.states.cell.as_mut_slice()),
-            Arg::from(bytemuck::cast_slice_mut::<T::Kept, [T::Kept; 4]>(self.states.gates.as_mut_slice())),
-        ]);
-        arguments
-    }
-
-    /// The same for the kernels in f32.
-    pub(in super::super) fn arguments_of_f32<'a>(
-        &'a mut self,
-        numbers: &[u32],
-        packed: &'a [[f32; 4]],
-    ) -> Vec<Arg<'a>> {
-        let mut arguments = self.list.arguments(numbers);
-        arguments.extend([
-            Arg::from(packed),
+            weights,
             Arg::from(bytemuck::cast_slice::<f32, [f32; 4]>(self.projected.as_slice())),
             Arg::from(self.list.on_device.first.as_slice()),
             Arg::from(self.states.hidden.as_mut_slice()),
@@ -93,7 +75,7 @@ impl<T: Operand> Example<T> {
         let units = persistent_units::<T>(self.list.hidden()).unwrap();
         let ([fragments, _], shares) = (fragments_by_kernel(&self.weights), group::Shares::of(&self.list, groups));
         let mut arrived = vec![0u32; shares.groups * group::blocks(units)];
-        let mut arguments = self.arguments(&shares.numbers(&self.list), &fragments);
+        let mut arguments = self.arguments(&shares.numbers(&self.list), Arg::from(&fragments[..]));
         arguments.push(Arg::from(&mut arrived[..]));
         let launch = group::launch(shares.groups, units).unwrap();
         HARNESS.run_cooperative(&group::kernel_name::<T>("forward", units), launch, &mut arguments);
