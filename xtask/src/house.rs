@@ -11,23 +11,24 @@ use syn::visit::{self, Visit};
 const COMMENT_COLUMNS: usize = 100;
 
 /// Violations in one crate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Counts {
     /// Parameters whose pattern is a tuple, an array or a slice, except in closures.
     unnamed_parameters: usize,
     /// Top-level modules that import one another in a circle.
     modules_in_circles: usize,
-    /// Comment lines wider than [`COMMENT_COLUMNS`].
-    long_comments: usize,
+    /// Comment lines wider than [`COMMENT_COLUMNS`], as `file:line`.
+    long_comments: Vec<String>,
 }
 
 impl Counts {
-    fn columns(&self) -> [(&'static str, usize); 3] {
-        [
-            ("unnamed parameters", self.unnamed_parameters),
-            ("modules in circles", self.modules_in_circles),
-            ("long comments", self.long_comments),
-        ]
+    /// Violations in words.
+    fn faults(&self) -> impl Iterator<Item = String> {
+        let counted =
+            [("unnamed parameters", self.unnamed_parameters), ("modules in circles", self.modules_in_circles)];
+        let counted =
+            counted.into_iter().filter(|(_, count)| *count > 0).map(|(rule, count)| format!("{count} {rule}"));
+        counted.chain(self.long_comments.iter().map(|place| format!("a long comment at {place}")))
     }
 }
 
@@ -46,7 +47,8 @@ fn count_crate(root: &Path, folder: &Path) -> Result<(String, Counts)> {
         let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
         let syntax = syn::parse_file(&text).with_context(|| format!("cannot parse {}", file.display()))?;
         counts.unnamed_parameters += unnamed_parameters(&syntax);
-        counts.long_comments += long_comments(&text);
+        let path = file.strip_prefix(root).unwrap_or(&file).display();
+        counts.long_comments.extend(long_comments(&text).map(|line| format!("{path}:{line}")));
         if let Some(module) = file.strip_prefix(folder.join("src")).ok().and_then(top_level_module) {
             imports.add(&module, &syntax);
         }
@@ -104,9 +106,10 @@ fn unnamed_parameters(file: &syn::File) -> usize {
     parameters.0
 }
 
-fn long_comments(text: &str) -> usize {
-    let is_comment = |line: &&str| line.trim_start().starts_with("//");
-    text.lines().filter(is_comment).filter(|line| line.chars().count() > COMMENT_COLUMNS).count()
+/// Lines, counted from 1, whose comment is too wide.
+fn long_comments(text: &str) -> impl Iterator<Item = usize> {
+    let is_long_comment = |line: &str| line.trim_start().starts_with("//") && line.chars().count() > COMMENT_COLUMNS;
+    text.lines().zip(1..).filter(move |(line, _)| is_long_comment(line)).map(|(_, number)| number)
 }
 
 /// The arrows between the top-level modules of one crate.
@@ -209,11 +212,7 @@ impl<'ast> Visit<'ast> for Paths<'_> {
 
 /// Violations by crate, in words.
 fn faults(crates: &BTreeMap<String, Counts>) -> Vec<String> {
-    let of_crate = |(name, counts): (&String, &Counts)| {
-        let found = counts.columns().into_iter().filter(|(_, count)| *count > 0);
-        found.map(|(rule, count)| format!("{name}: {count} {rule}")).collect::<Vec<_>>()
-    };
-    crates.iter().flat_map(of_crate).collect()
+    crates.iter().flat_map(|(name, counts)| counts.faults().map(move |fault| format!("{name}: {fault}"))).collect()
 }
 
 #[test]
@@ -239,10 +238,10 @@ fn unnamed_parameters_are_found_in_functions_and_not_in_closures() {
 
 #[test]
 fn comments_are_measured_in_characters() {
-    let of = |columns: usize| format!("    // {}", "ä".repeat(columns - 7));
-    assert_eq!(long_comments(&of(COMMENT_COLUMNS)), 0);
-    assert_eq!(long_comments(&of(COMMENT_COLUMNS + 1)), 1);
-    assert_eq!(long_comments(&format!("let a = \"{}\";", "a".repeat(200))), 0);
+    let comment = |columns: usize| format!("\n    // {}", "ä".repeat(columns - 7));
+    assert_eq!(long_comments(&comment(COMMENT_COLUMNS)).next(), None);
+    assert!(long_comments(&comment(COMMENT_COLUMNS + 1)).eq([2]));
+    assert_eq!(long_comments(&format!("let a = \"{}\";", "a".repeat(200))).next(), None);
 }
 
 #[test]

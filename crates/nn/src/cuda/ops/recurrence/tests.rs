@@ -56,7 +56,7 @@ impl<T: Operand> Example<T> {
         HARNESS.run(&name, launch, &mut arguments);
     }
 
-    /// The work, `numbers`, and the arrays that all kernels have; `weights` as the kernel reads them.
+    /// The arguments that all kernels have; `weights` in the layout that the kernel reads.
     pub(in super::super) fn arguments<'a>(&'a mut self, numbers: &[u32], weights: Arg<'a>) -> Vec<Arg<'a>> {
         let mut arguments = self.list.arguments(numbers);
         arguments.extend([
