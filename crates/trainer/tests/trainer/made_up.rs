@@ -20,6 +20,15 @@ pub(crate) fn samples(count: usize) -> InMemory {
     InMemory::new(shape, vec![m1, h1], targets).unwrap()
 }
 
+/// As [`samples`], of one timeframe whose windows have 48 steps.
+pub(crate) fn long_windows(count: usize) -> InMemory {
+    let timeframe = Timeframe { name: "M1".to_owned(), steps: 48, features: 3 };
+    let shape = SampleShape { timeframes: vec![timeframe], outputs: 2 };
+    let windows: Vec<f32> = (0..count * 48 * 3).map(|i| (i as f32 * 0.7).sin()).collect();
+    let targets = (0..count * 2).map(|i| (i as f32 * 0.3).cos()).collect();
+    InMemory::new(shape, vec![windows], targets).unwrap()
+}
+
 /// A hundred samples as slices of series: three windows end at each bar of M1 and six at each of
 /// H1, of which the 60th sample's begins a second segment, two bars after its start.
 pub(crate) fn series() -> SeriesInMemory {

@@ -4,20 +4,33 @@
 use megabatch_amp::Precision;
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::model::{Fusion, ModelConfig, Pooling};
-use megabatch_trainer::{Config, Samples};
+use megabatch_trainer::{Config, Evaluation, SampleRanges, Samples, Selection};
 
-use crate::made_up::{config, losses, samples, series, trained_on_all};
+use crate::made_up::{config, long_windows, losses, samples, series, trained_on_all};
 
-/// Weights and losses after an epoch.
-fn trained(samples: &dyn Samples, config: &Config) -> (Vec<u32>, Vec<f64>) {
-    let (trainer, steps) = trained_on_all(config, samples);
-    (trainer.parameters().values().iter().map(|x| x.to_bits()).collect(), losses(&steps))
+/// Results of an epoch.
+#[derive(PartialEq)]
+struct Trained {
+    losses: Vec<f64>,
+    weights: Vec<u32>,
+    /// By the engine that trained.
+    evaluation: Evaluation,
 }
 
-fn configs() -> Vec<(&'static str, Config)> {
+impl Trained {
+    fn new(samples: &dyn Samples, config: &Config) -> Self {
+        let (mut trainer, steps) = trained_on_all(config, samples);
+        let indices = &SampleRanges::from(0..samples.len());
+        let evaluation = trainer.evaluate(Selection { samples, indices }, None).unwrap();
+        let weights = trainer.parameters().values().iter().map(|x| x.to_bits()).collect();
+        Trained { losses: losses(&steps), weights, evaluation }
+    }
+}
+
+fn configs(hidden: usize) -> Vec<(&'static str, Config)> {
     let plain = Config { batch_size: 40, epochs: 1, ..config() };
     let model = |change: &dyn Fn(&mut ModelConfig)| {
-        let mut model = ModelConfig { hidden: 18, ..plain.model };
+        let mut model = ModelConfig { hidden, ..plain.model };
         change(&mut model);
         Config { model, ..plain.clone() }
     };
@@ -26,8 +39,8 @@ fn configs() -> Vec<(&'static str, Config)> {
         ("two layers", model(&|_| ())),
         ("a norm", model(&|model| model.layer_norm = true)),
         ("dropout", Config { dropout: 0.3, ..model(&|_| ()) }),
-        ("pooling", model(&|model| model.pooling = Pooling::attention(18))),
-        ("fusion", model(&|model| model.fusion = Fusion::attention(18))),
+        ("pooling", model(&|model| model.pooling = Pooling::attention(hidden))),
+        ("fusion", model(&|model| model.fusion = Fusion::attention(hidden))),
         ("checkpointing", Config { gradient_checkpointing: true, ..model(&|_| ()) }),
         ("bf16", Config { precision: Precision::Bf16, ..model(&|_| ()) }),
         ("fp16", Config { precision: Precision::Fp16, ..model(&|_| ()) }),
@@ -37,7 +50,7 @@ fn configs() -> Vec<(&'static str, Config)> {
 #[test]
 fn models_of_all_kinds_have_the_bits_of_one_thread() {
     let (apart, overlapping) = (samples(90), series());
-    for (name, config) in configs() {
+    for (name, config) in configs(18) {
         let carried = Config { carry_state: true, ..config.clone() };
         let dense = Config { loss_on: LossOn::EveryStep, run_length: Some(20), ..config.clone() };
         let cases: [(&dyn Samples, &Config, &str); 4] = [
@@ -46,12 +59,27 @@ fn models_of_all_kinds_have_the_bits_of_one_thread() {
             (&overlapping, &carried, "carried states"),
             (&overlapping, &dense, "every step"),
         ];
-        for (samples, config, of) in cases {
-            let with = |threads| trained(samples, &Config { threads, ..config.clone() });
-            let one = with(1);
-            for threads in [2, 3, 7, 16] {
-                assert!(with(threads) == one, "{name}, {of}, {threads} threads");
+        for (samples, config, form) in cases {
+            let on_threads = |threads| Trained::new(samples, &Config { threads, ..config.clone() });
+            let one = on_threads(1);
+            for threads in [2, 3, 4, 16] {
+                assert!(on_threads(threads) == one, "{name}, {form}, {threads} threads");
             }
+        }
+    }
+}
+
+/// Windows long enough for gradient checkpointing, layers wide enough for threads to share the
+/// units of a window.
+#[test]
+fn wide_layers_over_long_windows_have_the_bits_of_one_thread() {
+    let samples = long_windows(40);
+    for (name, config) in configs(64) {
+        let config = Config { threads: 1, ..config };
+        let one = Trained::new(&samples, &config);
+        for threads in [3, 4, 16] {
+            let found = Trained::new(&samples, &Config { threads, ..config.clone() });
+            assert!(found == one, "{name}, {threads} threads");
         }
     }
 }

@@ -245,9 +245,11 @@ impl TimeframeTasks {
         self.pooled.as_ref().map(|(pooled, _)| (pooled, &self.groups[0].sequence))
     }
 
-    /// Has the units of the first group shared by all its sharers in the pass that begins, or by
-    /// none.
+    /// In the pass that begins, the units of the first group are `shared` with all its sharers, if
+    /// it has any, or with none. A group alone publishes no states: under gradient checkpointing it
+    /// keeps too few of them.
     fn share_units(&mut self, shared: bool) {
+        let shared = shared && !self.sharers.is_empty();
         let groups = self.groups[..1].iter_mut().chain(&mut self.sharers);
         let mut shares = shared.then(|| UnitShare::of_pass(&self.meeting)).into_iter().flatten();
         groups.for_each(|group| group.sequence.share = shares.next());
