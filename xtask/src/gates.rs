@@ -23,6 +23,7 @@ pub(crate) const GATES: &[Gate] = &[
     Gate { name: "trampolines", checks: "cuda-lazy supplies what its bindings declare", run: trampolines },
     Gate { name: "clippy", checks: "no warning in any target", run: clippy },
     Gate { name: "alone", checks: "each library builds alone, gpu-core passes without CUDA", run: each_library_alone },
+    Gate { name: "fuzz", checks: "fuzz targets compile", run: fuzz_targets_compile },
     Gate { name: "tests", checks: "unit, property, golden and documentation tests", run: tests_gate::run },
     Gate { name: "python", checks: "tests and types of the Python module", run: python::gate },
     Gate { name: "docs", checks: "documentation builds without a warning", run: docs },
@@ -73,6 +74,14 @@ fn without_cuda(session: &Session) -> Result<()> {
     let mut test = session.cargo(&["test", "--locked", "--lib"])?;
     tests_gate::with_cases(&mut test, session.depth);
     succeed(test.args(package).env(skipped::RECORD, skipped::path(&session.workspace)))
+}
+
+/// The targets are a workspace of their own, which no other gate compiles.
+fn fuzz_targets_compile(session: &Session) -> Result<()> {
+    session.passed.unless_unchanged("fuzz targets", session.sources.of_fuzz_targets(), || {
+        let mut check = session.cargo(&["check", "--locked", "--manifest-path", "fuzz/Cargo.toml"])?;
+        succeed(check.arg("--target-dir").arg(session.workspace.target_dir.join("fuzz-check")))
+    })
 }
 
 fn docs(session: &Session) -> Result<()> {

@@ -19,6 +19,7 @@ mod limits;
 mod mpi;
 mod nextest;
 mod passed;
+mod property_tests;
 mod python;
 mod report;
 mod session;

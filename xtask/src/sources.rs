@@ -47,6 +47,16 @@ impl Sources {
         Ok(Sources { files, surroundings: hash_of(&(toolchain, variables)) })
     }
 
+    /// Hash of the contents of all files, whatever the toolchain and the environment.
+    pub(crate) fn contents(&self) -> u64 {
+        hash_of(&self.files)
+    }
+
+    /// Paths of the Rust files, relative to the root.
+    pub(crate) fn rust_files(&self) -> impl Iterator<Item = &Path> {
+        self.files.keys().map(PathBuf::as_path).filter(|path| has_extension(path, &["rs"]))
+    }
+
     /// Key of the inputs of tests: all files that are neither Rust nor pages.
     pub(crate) fn inputs_of_tests(&self) -> u64 {
         self.key_of_files(|path| !has_extension(path, &["rs", "md", "svg"]))
@@ -60,6 +70,11 @@ impl Sources {
     /// Key of the inputs of the crates' documentation: all files except the pages below `docs`.
     pub(crate) fn of_crates(&self) -> u64 {
         self.key_of_files(|path| !path.starts_with("docs"))
+    }
+
+    /// Key of the fuzz targets: their workspace and the crates.
+    pub(crate) fn of_fuzz_targets(&self) -> u64 {
+        self.key_of_files(|path| path.starts_with("fuzz") || path.starts_with("crates"))
     }
 
     /// Key of one page.

@@ -11,10 +11,10 @@ use anyhow::{Context, Result, bail};
 use megabatch_test_support::{Skipped, recorded};
 
 use crate::limits::succeed;
-use crate::nextest::{self, Nextest, TestProgram};
+use crate::nextest::{self, Nextest, Suite, TestProgram, TimedTest};
 use crate::session::{Depth, Session};
 use crate::sources::{hash_of, stamp_of_file};
-use crate::{limits, skipped, tools};
+use crate::{limits, property_tests, skipped, tools};
 
 /// Tests that take longer are listed at the end.
 const SLOW_SECONDS: f64 = 2.0;
@@ -92,23 +92,47 @@ fn by_nextest(session: &Session, nextest: &Nextest) -> Result<()> {
         return Ok(());
     }
     let chosen: Vec<&TestProgram> = changed.iter().map(|(program, _)| *program).collect();
-    // nextest keeps its reports there wherever the build goes.
-    let store = session.workspace.root.join("target/nextest");
-    let report = store.join(nextest::PROFILE).join("junit.xml");
-    skipped::clear_file(&report)?;
+    let mut run = test_run(session, nextest, &nextest::filter(&chosen))?;
+    let (outcome, mut suites) = run_and_read(session, &mut run)?;
+    record_times(session, &suites);
+    let Some(properties) = property_tests::filter(session, &chosen)? else {
+        record(session, &suites, &changed)?;
+        return outcome;
+    };
+    let mut again = test_run(session, nextest, &properties)?;
+    property_tests::with_changing_seed(&mut again, session);
+    println!("property tests once more, with seed {}", property_tests::seed(session));
+    let (outcome_again, suites_again) = run_and_read(session, &mut again)?;
+    suites.extend(suites_again);
+    record(session, &suites, &changed)?;
+    outcome.and(outcome_again.with_context(|| {
+        format!(
+            "a property test fails with another seed; alone: PROPTEST_RNG_SEED={} cargo test …",
+            property_tests::seed(session)
+        )
+    }))
+}
+
+/// `cargo nextest run` of the tests that `filter` chooses.
+fn test_run(session: &Session, nextest: &Nextest, filter: &str) -> Result<Command> {
     let mut run = nextest.command(&session.workspace, &["run", "--locked", "--no-tests", "pass"]);
-    run.args(session.package_arguments());
-    run.args(["--profile", nextest::PROFILE, "--filterset", &nextest::filter(&chosen)]);
+    run.args(session.package_arguments()).args(["--profile", nextest::PROFILE, "--filterset", filter]);
     prepare(session, &mut run)?;
-    let outcome = succeed(&mut run);
-    record(session, &report, &changed)?;
-    outcome
+    Ok(run)
+}
+
+/// Runs tests; gives their success and nextest's report of them.
+fn run_and_read(session: &Session, run: &mut Command) -> Result<(Result<()>, Vec<Suite>)> {
+    // nextest keeps its reports there wherever the build goes.
+    let report = session.workspace.root.join("target/nextest").join(nextest::PROFILE).join("junit.xml");
+    skipped::clear_file(&report)?;
+    let outcome = succeed(run);
+    let junit = fs::read_to_string(&report).with_context(|| format!("no report of nextest at {}", report.display()))?;
+    Ok((outcome, nextest::suites(&junit)?))
 }
 
 /// Records the programs all of whose tests have passed, with the tests that they skipped.
-fn record(session: &Session, report: &Path, programs: &[(&TestProgram, u64)]) -> Result<()> {
-    let junit = fs::read_to_string(report).with_context(|| format!("no report of nextest at {}", report.display()))?;
-    let suites = nextest::suites(&junit)?;
+fn record(session: &Session, suites: &[Suite], programs: &[(&TestProgram, u64)]) -> Result<()> {
     let skipped = recorded(&skipped::path(&session.workspace))?;
     for (program, key) in programs {
         // A program without tests has no suite.
@@ -119,12 +143,15 @@ fn record(session: &Session, report: &Path, programs: &[(&TestProgram, u64)]) ->
         let of_program = skipped.iter().filter(|one| one.program == name);
         session.passed.record(&program.id, *key, &of_program.map(Skipped::line).collect::<Vec<_>>())?;
     }
+    Ok(())
+}
+
+fn record_times(session: &Session, suites: &[Suite]) {
     for suite in suites {
-        let slow = suite.tests.into_iter().filter(|test| test.seconds > SLOW_SECONDS);
-        let named = slow.map(|test| nextest::TimedTest { name: format!("{} {}", suite.id, test.name), ..test });
+        let slow = suite.tests.iter().filter(|test| test.seconds > SLOW_SECONDS);
+        let named = slow.map(|test| TimedTest { name: format!("{} {}", suite.id, test.name), seconds: test.seconds });
         session.timed.borrow_mut().extend(named);
     }
-    Ok(())
 }
 
 /// Key of a program: itself, what tests read, and for the CLI's tests the program that they start.
