@@ -108,6 +108,7 @@ impl Trained {
         let named = DeviceRequest::select(name, host)?;
         let folder = RunFolder::open(run)?;
         let config = folder.config(&[])?;
+        named.leave_to_driver(&config);
         let (step, file) = weights_file(&folder, checkpoint)?;
         let device = Device::cpu();
         let is_own_data = is_own_data(&config, data);

@@ -141,7 +141,10 @@ impl Device {
         let (budget_bytes, left) = self.memory().ledger.budget();
         let system = match self {
             Device::Cpu(_) => free_memory::free_bytes(),
-            Device::Cuda(cuda) => cuda.gpu.free_bytes(),
+            Device::Cuda(cuda) => cuda.gpu.free_bytes().map(|free| {
+                let MemoryCounts { capacity_bytes, reserved_bytes, .. } = self.counts();
+                free.min(capacity_bytes - reserved_bytes)
+            }),
         };
         match (system, budget_bytes) {
             (Some(free), _) => Some(free.min(left)),
@@ -176,6 +179,19 @@ impl Device {
     /// allocations stay.
     pub fn set_budget_bytes(&self, budget_bytes: Option<usize>) {
         self.memory().ledger.set_budget_bytes(budget_bytes);
+    }
+
+    /// Leaves `bytes` of the memory of a GPU that is free now to the driver, which loads kernels
+    /// and cuBLASLt there later: the pool never takes them. Nothing is left of the CPU's memory.
+    pub fn leave_to_driver(&self, bytes: usize) {
+        if let Device::Cuda(cuda) = self {
+            cuda.memory.pool().leave(bytes);
+        }
+    }
+
+    /// Memory of the device in bytes, whoever holds it.
+    pub fn capacity_bytes(&self) -> usize {
+        self.memory().pool().source().capacity_bytes()
     }
 
     /// Kernels of a GPU from files: `folder/NAME.ptx` takes the place of the PTX that was compiled

@@ -217,6 +217,14 @@ impl Pool {
         self.watch.tell(|| PoolEvent::Step);
     }
 
+    /// Leaves `bytes` of the memory that the source could hand out now to others: the pool never
+    /// holds more than it does now and the rest. Live blocks stay.
+    pub fn leave(&mut self, bytes: usize) {
+        let Some(free_bytes) = self.source.free_bytes() else { return };
+        let creatable = free_bytes.saturating_sub(bytes) / self.main.granule_bytes();
+        self.capacity = self.capacity.min(self.main.held() + creatable);
+    }
+
     /// Resets all peaks to the current values.
     pub fn reset_peak(&mut self) {
         self.stats.reset_peak();

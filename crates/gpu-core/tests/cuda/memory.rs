@@ -57,6 +57,27 @@ fn memory_that_another_process_holds_is_missed_and_comes_back() {
 }
 
 #[test]
+fn memory_that_is_left_to_the_driver_is_never_taken() {
+    let driver = FakeDriver::whole();
+    let device = Device::select("cuda:0").unwrap();
+    let scope = device.scope("test");
+    let held = Buffer::<u8>::zeros(&scope, 20 << 20).unwrap();
+    driver.set(Setting::HeldByOthersBytes, 100 << 20);
+    let free = device.free_bytes().unwrap();
+    device.leave_to_driver(32 << 20);
+    assert_eq!(device.free_bytes(), Some(free - (32 << 20)));
+    let rest = Buffer::<u8>::zeros(&scope, free - (32 << 20)).unwrap();
+    assert!(Buffer::<u8>::zeros(&scope, 3 << 20).is_err());
+    drop(rest);
+    device.empty_cache();
+    // Nor what another process gives back.
+    driver.set(Setting::HeldByOthersBytes, 0);
+    assert_eq!(device.free_bytes(), Some(free - (32 << 20)));
+    drop(held);
+    device.with_pool(|pool| pool.check());
+}
+
+#[test]
 fn scattered_memory_is_stitched_around_live_buffers() {
     let driver = FakeDriver::whole();
     driver.set(Setting::TotalBytes, 34 << 20);

@@ -17,8 +17,11 @@ pub(crate) struct GpuPlan {
     /// As the command line names it.
     pub(crate) device: String,
     pub(crate) total_bytes: usize,
-    /// Bytes that the GPU could hand out when the plan was made; unknown for one that is elsewhere.
+    /// Bytes that the GPU could hand out when the plan was made, except those left to the driver;
+    /// unknown for one that is elsewhere.
     pub(crate) available_bytes: Option<usize>,
+    /// Bytes left to the driver, for kernels and cuBLASLt.
+    pub(crate) driver_bytes: usize,
     pub(crate) parts: Vec<Phase>,
     /// Memory that each phase of an optimizer step reads and writes. All of it is held from the
     /// first batch of full size to the run's end.
@@ -36,6 +39,7 @@ impl GpuPlan {
             device: gpu.name.clone(),
             total_bytes: footprint.total_bytes(),
             available_bytes: gpu.free_bytes,
+            driver_bytes: gpu.driver_bytes,
             parts: GpuFootprint::PARTS.map(part).into(),
             step_phases: step_phases(&footprint.tensors),
             tensors: footprint.tensors,
@@ -59,10 +63,12 @@ impl GpuPlan {
     }
 
     pub(super) fn to_text(&self) -> String {
-        let GpuPlan { device, total_bytes, available_bytes, parts, step_phases, .. } = self;
+        let GpuPlan { device, total_bytes, available_bytes, driver_bytes, parts, step_phases, .. } = self;
         let lines = |of: &[Phase]| of.iter().map(|phase| line(phase.name, phase.bytes)).collect::<String>();
-        let available =
-            available_bytes.map_or("  available      not known here\n".to_owned(), |size| line("available", size));
+        let available = match available_bytes {
+            Some(size) => line("available", *size) + &line("driver", *driver_bytes),
+            None => "  available      not known here\n".to_owned(),
+        };
         format!(
             "\npeak memory of {device}, besides\n{}{}{available}\nused by the phases of a step there\n{}",
             lines(parts),

@@ -3,6 +3,7 @@
 use megabatch_gpu_core::{Device, Error};
 use megabatch_trainer as trainer;
 
+use crate::config::Config;
 use crate::error::with_keys;
 use crate::host::Host;
 
@@ -15,15 +16,36 @@ pub(crate) struct DeviceRequest<'a> {
 /// A GPU that was named.
 pub(crate) struct RequestedGpu {
     pub(crate) name: String,
-    /// Bytes that the GPU could hand out now; unknown for one that is elsewhere.
+    /// Bytes that the GPU could hand out now, except those left to the driver; unknown for one that
+    /// is elsewhere.
     pub(crate) free_bytes: Option<usize>,
+    /// Bytes left to the driver.
+    pub(crate) driver_bytes: usize,
 }
 
 impl RequestedGpu {
-    pub(crate) fn from_device(gpu: &Device) -> Self {
-        RequestedGpu { name: gpu.to_string(), free_bytes: gpu.free_bytes() }
+    pub(crate) fn from_device(gpu: &Device, config: &Config) -> Self {
+        let driver_bytes = driver_bytes(config, gpu.capacity_bytes());
+        RequestedGpu { name: gpu.to_string(), free_bytes: gpu.free_bytes(), driver_bytes }
+    }
+
+    /// Plans for a GPU with `bytes` of free memory.
+    pub(crate) fn set_memory(&mut self, bytes: usize, config: &Config) {
+        self.driver_bytes = driver_bytes(config, bytes);
+        self.free_bytes = Some(bytes.saturating_sub(self.driver_bytes));
     }
 }
+
+/// Bytes left to the driver of a GPU with so much memory.
+fn driver_bytes(config: &Config, memory_bytes: usize) -> usize {
+    match config.optional_number("gpu_optimization.driver_reserve_gb") {
+        Some(gigabytes) => (gigabytes * 1e9) as usize,
+        None => DRIVER_BYTES_MAX.min(memory_bytes / 8),
+    }
+}
+
+/// Memory for kernels, cuBLASLt's handle and what else the driver keeps, by default.
+const DRIVER_BYTES_MAX: usize = 1 << 30;
 
 /// The device that computes.
 #[derive(Debug, Default)]
@@ -60,10 +82,19 @@ impl<'a> DeviceRequest<'a> {
         }
     }
 
+    /// Leaves memory of the GPU to the driver, as `config` says.
+    pub(crate) fn leave_to_driver(&self, config: &Config) {
+        if let Some(gpu) = &self.gpu {
+            gpu.leave_to_driver(driver_bytes(config, gpu.capacity_bytes()));
+        }
+    }
+
     /// The GPU that was named as such, here or elsewhere.
-    pub(crate) fn asked(&self) -> Option<RequestedGpu> {
-        let free_bytes = self.gpu.as_ref().and_then(Device::free_bytes);
-        self.names_gpu().then(|| RequestedGpu { name: self.name.to_owned(), free_bytes })
+    pub(crate) fn asked(&self, config: &Config) -> Option<RequestedGpu> {
+        self.names_gpu().then(|| match &self.gpu {
+            Some(gpu) => RequestedGpu { name: self.name.to_owned(), ..RequestedGpu::from_device(gpu, config) },
+            None => RequestedGpu { name: self.name.to_owned(), free_bytes: None, driver_bytes: 0 },
+        })
     }
 
     fn names_gpu(&self) -> bool {

@@ -232,10 +232,13 @@ impl TrainingSetup {
             Intent::Run => DeviceRequest::select(device_name, request.host)?,
             Intent::Plan => DeviceRequest::select_for_plan(device_name, request.host)?,
         };
-        let mut gpu_asked = named.asked();
+        named.leave_to_driver(&config);
+        let mut gpu_asked = named.asked(&config);
         let mut memory_bytes = request.memory_bytes;
-        if let Some(gpu) = &mut gpu_asked {
-            gpu.free_bytes = memory_bytes.take().or(gpu.free_bytes);
+        if let Some(gpu) = &mut gpu_asked
+            && let Some(bytes) = memory_bytes.take()
+        {
+            gpu.set_memory(bytes, &config);
         }
         let device = Device::cpu();
         let memory_bytes = memory_bytes.unwrap_or_else(|| free_memory_bytes(&device));
@@ -265,7 +268,7 @@ impl TrainingSetup {
         }
         if let (true, Some(gpu)) = (is_auto, &computing.gpu) {
             match hold_for_gpu(&config, &mut data) {
-                Ok(()) => gpu_asked = Some(RequestedGpu::from_device(gpu)),
+                Ok(()) => gpu_asked = Some(RequestedGpu::from_device(gpu, &config)),
                 Err(reason) => computing.skip_gpu(reason),
             }
         }
@@ -332,7 +335,7 @@ impl TrainingSetup {
 
     /// Leaves a GPU aside that `auto` found and whose free memory does not hold the run.
     fn skip_small_gpu(&mut self) -> Result<()> {
-        let Some(RequestedGpu { name, free_bytes: Some(free) }) = &self.gpu_asked else { return Ok(()) };
+        let Some(RequestedGpu { name, free_bytes: Some(free), .. }) = &self.gpu_asked else { return Ok(()) };
         let needed = self.gpu_footprint(&self.training)?.total_bytes();
         if needed > *free {
             let reason = format!("the run needs {} of its memory, and {} are free", bytes(needed), bytes(*free));

@@ -35,6 +35,14 @@ pub(super) const KEYS: &[Key] = &[
     )
     .only(&[Acts::OnWindows]),
     key(
+        "gpu_optimization.driver_reserve_gb",
+        Kind::OrWord { word: "auto", otherwise: &POSITIVE },
+        "auto",
+        "Memory of a GPU that is left to the driver for kernels and cuBLASLt, in units of 10^9 \
+         bytes. `auto` is 1 GiB, or an eighth of the memory of a smaller GPU.",
+    )
+    .only(&[Acts::OnGpus]),
+    key(
         "gpu_optimization.num_workers",
         COUNT_OR_ZERO,
         "0",
