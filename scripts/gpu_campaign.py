@@ -211,7 +211,8 @@ def main():
     args.out.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + args.seconds - SUMMARY_SECONDS
     if folder := cublas_folder():
-        os.environ["LD_LIBRARY_PATH"] = ":".join(filter(None, [os.environ.get("LD_LIBRARY_PATH"), folder]))
+        # The examples look there; megabatch itself finds the wheels of the first python3 on the path.
+        os.environ["MEGABATCH_LIBRARIES"] = folder
     os.environ["PYTHONUNBUFFERED"] = "1"
     call, suites = f"{args.lease}-{args.call}", chosen(CALLS[args.lease, args.call](args), args)
     outcomes = []

@@ -5,7 +5,8 @@
 //! library_types.h, in which all of this has been the same since CUDA 11.0.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::OnceLock;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use libloading::Library;
 
@@ -88,13 +89,16 @@ macro_rules! table {
         #[derive(Debug)]
         #[allow(missing_docs, reason = "they are the library's own")]
         pub struct CublasLt {
+            /// Name by which the loader found the library, or its path.
+            pub path: PathBuf,
             $(pub $field: unsafe extern "C" fn($($kind),*) -> $result,)*
         }
 
         impl CublasLt {
             /// Functions of an open library; `None` where it lacks one of them.
-            fn of(library: &Library) -> Option<Self> {
+            fn new(library: &Library, path: &Path) -> Option<Self> {
                 Some(CublasLt {
+                    path: path.to_owned(),
                     // SAFETY: the library's header declares the function of this name with these
                     // parameters.
                     $($field: *unsafe { library.get::<unsafe extern "C" fn($($kind),*) -> $result>($name) }.ok()?,)*
@@ -130,18 +134,33 @@ table! {
 /// The releases of CUDA whose library these functions fit, the newest first.
 const MAJORS: [u32; 3] = [13, 12, 11];
 
+/// Folders where the loader does not look.
+static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Adds folders that are searched where the loader finds no library, such as those of NVIDIA's
+/// Python wheels (`site-packages/nvidia/*/lib`). To be called before the first [`cublaslt`].
+pub fn search_in(folders: Vec<PathBuf>) {
+    FOLDERS.lock().unwrap_or_else(PoisonError::into_inner).extend(folders);
+}
+
 /// The newest library that is here and that a driver for CUDA `major` runs; `None` where there is
 /// none. The first call looks for it, and what it found stays open: it is a library that starts
 /// threads and takes memory of GPUs, which nobody can wait for.
 pub fn cublaslt(major: u32) -> Option<&'static CublasLt> {
     static OPENED: OnceLock<Option<CublasLt>> = OnceLock::new();
-    let opened = || MAJORS.into_iter().filter(|&of| of <= major).find_map(open);
+    let opened = || MAJORS.into_iter().filter(|&newest| newest <= major).find_map(open);
     OPENED.get_or_init(opened).as_ref()
 }
 
+/// The library of CUDA `major`: the loader's, else that of a folder.
 fn open(major: u32) -> Option<CublasLt> {
     let name = if cfg!(windows) { format!("cublasLt64_{major}.dll") } else { format!("libcublasLt.so.{major}") };
-    // SAFETY: the library's initialisation has no conditions that this process could fail to meet.
-    let library = Box::leak(Box::new(unsafe { Library::new(name) }.ok()?));
-    CublasLt::of(library)
+    let folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let in_folders = folders.iter().map(|folder| folder.join(&name)).filter(|path| path.is_file());
+    std::iter::once(PathBuf::from(&name)).chain(in_folders).find_map(|path| {
+        // SAFETY: the library's initialisation has no conditions that this process could fail to
+        // meet.
+        let library = Box::leak(Box::new(unsafe { Library::new(&path) }.ok()?));
+        CublasLt::new(library, &path)
+    })
 }

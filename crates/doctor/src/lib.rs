@@ -22,7 +22,9 @@ pub use explain::Topic;
 pub use finding::{Finding, Severity};
 pub use management::{Gpu, Holder, Management, Trial};
 pub use probe::{Container, DeviceNode, DriverModule, Libraries, Library, Machine, PciGpu};
-pub use python::{Distribution, Installed, OperationRun, PackageRequirement, Python, Torch, TorchGpu};
+pub use python::{
+    Distribution, Installed, OperationRun, PackageRequirement, Python, Torch, TorchGpu, wheel_library_folders,
+};
 pub use quote::quote;
 pub use repair::Repair;
 pub use system::{NodeAccess, System};

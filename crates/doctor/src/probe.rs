@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::python::wheel_library_folders;
 use crate::system::{NodeAccess, System};
 use crate::version::Version;
 
@@ -211,14 +212,17 @@ pub struct Libraries {
     pub cublaslt: Vec<Library>,
 }
 
+const CUBLASLT: &str = "libcublasLt.so.";
+
 fn probe_libraries(system: &System) -> Libraries {
     let searched = search_order(system);
     let find = |stem: &str| libraries_in(system, &searched, stem);
+    let wheels = wheel_library_folders(system);
     Libraries {
         driver: find("libcuda.so.1"),
         runtimes: find("libcudart.so."),
         cudnn: find("libcudnn.so."),
-        cublaslt: find("libcublasLt.so."),
+        cublaslt: [find(CUBLASLT), libraries_in(system, &wheels, CUBLASLT)].concat(),
         searched,
     }
 }

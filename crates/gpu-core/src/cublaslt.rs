@@ -1,5 +1,7 @@
 //! Matrix products by NVIDIA's cuBLASLt, where a machine has it.
 
+use std::path::PathBuf;
+
 use crate::cuda;
 use crate::device::Cuda;
 use crate::error::Result;
@@ -23,6 +25,17 @@ impl CublasLt {
     /// [`Error::Driver`](crate::Error::Driver) where it is there and does not start.
     pub fn open(cuda: &Cuda) -> Result<Option<Self>> {
         Ok(cuda::CublasLt::open(&cuda.shared_gpu())?.map(|of_gpu| CublasLt { of_gpu }))
+    }
+
+    /// Adds folders where the library is looked for if the system's loader finds none, such as those
+    /// of NVIDIA's Python wheels. To be called before the first [`CublasLt::open`] of the process.
+    pub fn search_in(folders: Vec<PathBuf>) {
+        cuda::CublasLt::search_in(folders);
+    }
+
+    /// Name by which the loader found the library, or its path.
+    pub fn path(&self) -> PathBuf {
+        self.of_gpu.path()
     }
 
     /// Name and version, such as `cuBLASLt 12.4.5`.

@@ -56,9 +56,7 @@ pub fn examine(options: &Options, host: &Host<'_>) -> Result<Findings> {
 }
 
 fn look(python: Option<&Path>, environment: &[(OsString, OsString)]) -> Result<Examination> {
-    let text = |text: &OsString| text.to_str().map(str::to_owned);
-    let variables = environment.iter().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
-    let system = System::new("/", variables, std::env::consts::ARCH);
+    let system = system(environment);
     let python = python.map(interpreter).transpose()?;
     Ok(megabatch_doctor::examine(ExaminationRequest {
         system: &system,
@@ -67,6 +65,13 @@ fn look(python: Option<&Path>, environment: &[(OsString, OsString)]) -> Result<E
         management: management::ask(),
         trials: trials::run(),
     }))
+}
+
+/// This machine, with the variables of `environment`.
+pub(crate) fn system(environment: &[(OsString, OsString)]) -> System {
+    let text = |text: &OsString| text.to_str().map(str::to_owned);
+    let variables = environment.iter().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
+    System::new("/", variables, std::env::consts::ARCH)
 }
 
 /// A bare name is looked for on the path; anything else is where it says, seen from here.

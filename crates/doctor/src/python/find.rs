@@ -39,6 +39,16 @@ pub(super) fn sites(system: &System, executable: &Path) -> Vec<PathBuf> {
     sites
 }
 
+/// Folders of the CUDA libraries that NVIDIA's wheels bring, `nvidia/*/lib` beside the packages of
+/// the environment: PyTorch finds them there, the system's loader does not.
+pub fn wheel_library_folders(system: &System) -> Vec<PathBuf> {
+    let Some((executable, _)) = interpreter(system, None) else { return Vec::new() };
+    let packages = sites(system, &executable).into_iter().map(|site| site.join("nvidia"));
+    let libraries = packages
+        .flat_map(|nvidia| system.names(&nvidia).into_iter().map(move |package| nvidia.join(package).join("lib")));
+    libraries.filter(|folder| !system.names(folder).is_empty()).collect()
+}
+
 /// 3.11 of `…/python3.11/site-packages`.
 pub(super) fn version_of(site: &Path) -> Option<Version> {
     let name = site.parent()?.file_name()?.to_str()?;
@@ -72,6 +82,12 @@ mod tests {
         assert_eq!(with(&[path], Some("python3.9")), found("/usr/bin/python3.9", "--python"));
         assert_eq!(with(&[path], Some("/opt/python")), found("/opt/python", "--python"));
         assert_eq!(with(&[], None), None);
+        let library = "venv/lib/python3.11/site-packages/nvidia/cublas/lib";
+        fs::create_dir_all(folder.path().join(library)).unwrap();
+        fs::write(folder.path().join(library).join("libcublasLt.so.12"), "").unwrap();
+        let variables = [("VIRTUAL_ENV".to_owned(), "/venv".to_owned())];
+        let found = wheel_library_folders(&System::new(folder.path(), variables, "x86_64"));
+        assert_eq!(found, [Path::new("/").join(library)]);
         let system = System::new(folder.path(), [], "x86_64");
         let sites = sites(&system, Path::new("/venv/bin/python"));
         assert_eq!(sites[0], Path::new("/venv/lib/python3.11/site-packages"));

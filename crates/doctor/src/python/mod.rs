@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+pub use find::wheel_library_folders;
 pub use metadata::Distribution;
 pub use requirement::PackageRequirement;
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use megabatch_gpu_core::Device;
+use megabatch_gpu_core::{CublasLt, Device};
 
 /// Exit code of `megabatch` itself where a device cannot be had.
 const NO_DEVICE: u8 = 6;
@@ -25,5 +25,7 @@ pub(crate) fn named(program: &str, usage: &str, words: &[String]) -> Result<Devi
         ExitCode::from(NO_DEVICE)
     })?;
     device.set_kernel_folder(std::env::var_os("MEGABATCH_KERNELS").map(PathBuf::from));
+    let folders = std::env::var_os("MEGABATCH_LIBRARIES");
+    CublasLt::search_in(folders.iter().flat_map(std::env::split_paths).collect());
     Ok(device)
 }

@@ -1,9 +1,11 @@
 //! `--device`: what computes.
 
-use megabatch_gpu_core::{Device, Error};
+use megabatch_doctor::wheel_library_folders;
+use megabatch_gpu_core::{CublasLt, Device, Error};
 use megabatch_trainer as trainer;
 
 use crate::config::Config;
+use crate::doctor::system;
 use crate::error::with_keys;
 use crate::host::Host;
 
@@ -65,7 +67,10 @@ impl<'a> DeviceRequest<'a> {
     pub(crate) fn select(name: &'a str, host: &Host<'_>) -> megabatch_gpu_core::Result<Self> {
         let name = full_name(name);
         let device = Device::select(name)?;
-        device.set_kernel_folder(host.kernel_folder());
+        if matches!(device, Device::Cuda(_)) {
+            device.set_kernel_folder(host.kernel_folder());
+            CublasLt::search_in(wheel_library_folders(&system(&host.environment)));
+        }
         Ok(DeviceRequest { name, gpu: matches!(device, Device::Cuda(_)).then_some(device) })
     }
 

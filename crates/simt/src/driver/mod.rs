@@ -117,6 +117,14 @@ impl FakeDriver {
         compile::driver(Flavour::Whole).parent().expect("a file is in a folder").to_owned()
     }
 
+    /// A folder with the fake cuBLASLt as `libcublasLt.so.12`.
+    ///
+    /// # Panics
+    /// If it cannot be compiled.
+    pub fn cublaslt_folder() -> PathBuf {
+        compile::cublaslt().parent().expect("a file is in a folder").to_owned()
+    }
+
     /// Sets what the driver is.
     pub fn set(&self, setting: Setting, value: u64) {
         let name = text(setting.name());

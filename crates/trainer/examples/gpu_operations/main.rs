@@ -73,8 +73,14 @@ fn checks(device: &Device) -> Vec<Check<'_>> {
     let trainer = ops::conformance::CASES.iter();
     let trainer = trainer.map(|&(name, case)| of("trainer", name, move || case(device)));
     let library = Check::new("trainer: which cuBLASLt is here".to_owned(), move || library(device));
+    let by_library = ops::conformance::LIBRARY_CASES.iter().map(|&(name, case)| {
+        Check::new(format!("trainer: {name}"), move || match has_library(device)? {
+            true => case(device).map(|()| "ok".to_owned()).map_err(Into::into),
+            false => Ok("skipped: there is no cuBLASLt that this driver runs".to_owned()),
+        })
+    });
     let runs = runs::CASES.iter().map(|&(name, run)| Check::new(format!("trainer: {name}"), move || run(device)));
-    segment.chain(amp).chain(trainer).chain([library]).chain(runs).collect()
+    segment.chain(amp).chain(trainer).chain([library]).chain(by_library).chain(runs).collect()
 }
 
 fn of<'d, E: Error + 'static>(suite: &str, name: &str, case: impl Fn() -> Result<(), E> + 'd) -> Check<'d> {
@@ -92,8 +98,15 @@ fn settle(device: &Device) -> Outcome {
     Ok(String::new())
 }
 
-/// Which library cases are about, if any.
+fn has_library(device: &Device) -> megabatch_gpu_core::Result<bool> {
+    let Device::Cuda(cuda) = device else { return Ok(false) };
+    Ok(CublasLt::open(cuda)?.is_some())
+}
+
+/// Name and path of cuBLASLt, if it is here.
 fn library(device: &Device) -> Outcome {
     let Device::Cuda(cuda) = device else { return Ok("not for the processor".to_owned()) };
-    Ok(CublasLt::open(cuda)?.map_or_else(|| "none that this driver runs".to_owned(), |library| library.name()))
+    let library = CublasLt::open(cuda)?;
+    let name = |library: CublasLt| format!("{}, {}", library.name(), library.path().display());
+    Ok(library.map_or_else(|| "none that this driver runs".to_owned(), name))
 }

@@ -7,6 +7,7 @@ mod handle;
 mod plan;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Gpu;
@@ -45,6 +46,14 @@ impl CublasLt {
         let of =
             |handle| CublasLt { handle: Arc::new(handle), streams: Arc::clone(gpu.streams()), plans: HashMap::new() };
         Ok(handle.map(of))
+    }
+
+    pub(crate) fn search_in(folders: Vec<PathBuf>) {
+        megabatch_cuda_lazy::cublaslt::search_in(folders);
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.handle.library().path.clone()
     }
 
     pub(crate) fn name(&self) -> String {

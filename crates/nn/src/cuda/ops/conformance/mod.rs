@@ -52,13 +52,6 @@ pub const CASES: &[Case] = &[
     }),
     ("a layer that is replayed has the bits of one that is submitted", |device| replay::layer(device, 20)),
     ("a layer that a group shares has them too", |device| replay::layer(device, 130)),
-    ("products of 16 bits by cuBLASLt, if it is here, are the CPU's", |device| {
-        products::of::<f16>(device, Arithmetic::Exact, 1e-4)?;
-        products::of::<bf16>(device, Arithmetic::Exact, 1e-4)
-    }),
-    ("products in TF32 by cuBLASLt, if it is here, are the CPU's to 11 bits", |device| {
-        products::of::<f32>(device, Arithmetic::Tf32, 6e-3)
-    }),
     ("what a batch brings reaches its arrays", inter_layer::upload),
     ("losses and their gradients are the CPU's", inter_layer::losses),
     ("sums of columns, norms and dropout have the CPU's bits", inter_layer::rows),
@@ -68,6 +61,17 @@ pub const CASES: &[Case] = &[
     ("attention over graphs is the CPU's", graphs::attention),
     ("dropout in graphs and readouts have the CPU's bits", graphs::readouts),
     ("losses of graphs are the CPU's", graphs::losses),
+];
+
+/// Cases for a GPU that has cuBLASLt.
+pub const LIBRARY_CASES: &[Case] = &[
+    ("products of 16 bits by cuBLASLt are the CPU's", |device| {
+        products::by_library_as_on_cpu::<f16>(device, Arithmetic::Exact, 1e-4)?;
+        products::by_library_as_on_cpu::<bf16>(device, Arithmetic::Exact, 1e-4)
+    }),
+    ("products in TF32 by cuBLASLt are the CPU's to 11 bits", |device| {
+        products::by_library_as_on_cpu::<f32>(device, Arithmetic::Tf32, 6e-3)
+    }),
 ];
 
 /// Features of a bar.

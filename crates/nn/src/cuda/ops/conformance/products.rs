@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 
-//! Products by cuBLASLt, where it is here.
+//! Products by cuBLASLt.
 
 use megabatch_gpu_core::{Buffer, Device};
 
@@ -17,20 +17,20 @@ const SHAPES: [[usize; 3]; 6] = [[64, 64, 64], [19, 37, 45], [1, 1, 1], [65, 8, 
 /// buffer and that do not. Sums of K products within ±1 may differ by `tolerance` for 64 of them.
 ///
 /// # Panics
-/// If the library is here and fails, or multiplies nothing.
-pub(super) fn of<T: Operand>(device: &Device, arithmetic: Arithmetic, tolerance: f32) -> Result<()> {
+/// If the library is not here, fails, or multiplies nothing.
+pub(super) fn by_library_as_on_cpu<T: Operand>(device: &Device, arithmetic: Arithmetic, tolerance: f32) -> Result<()> {
     let tuner = Tuner::new(Tuning::Fast);
-    let (Device::Cuda(cuda), mut done) = (device, 0) else { return Ok(()) };
-    if tuner.library_name(cuda).is_some() {
-        for layout in [Transpose::Nt, Transpose::Nn, Transpose::Tt, Transpose::Tn] {
-            for (shape, starts) in SHAPES.into_iter().flat_map(|shape| [(shape, true), (shape, false)]) {
-                let tolerance = tolerance * (shape[2] as f32 / 64.0).sqrt().max(1.0);
-                let is_done = one::<T>(device, &tuner, shape, layout, arithmetic, starts, tolerance)?;
-                done += usize::from(is_done);
-            }
+    let Device::Cuda(cuda) = device else { panic!("cuBLASLt is a library of GPUs") };
+    assert!(tuner.library_name(cuda).is_some(), "cuBLASLt is not here");
+    let mut done = 0;
+    for layout in [Transpose::Nt, Transpose::Nn, Transpose::Tt, Transpose::Tn] {
+        for (shape, starts) in SHAPES.into_iter().flat_map(|shape| [(shape, true), (shape, false)]) {
+            let tolerance = tolerance * (shape[2] as f32 / 64.0).sqrt().max(1.0);
+            let is_done = one::<T>(device, &tuner, shape, layout, arithmetic, starts, tolerance)?;
+            done += usize::from(is_done);
         }
-        assert!(done > 0, "cuBLASLt has no way for any product of {}", T::SUFFIX);
     }
+    assert!(done > 0, "cuBLASLt has no way for any product of {}", T::SUFFIX);
     let notes = tuner.take_notes();
     assert!(notes.is_empty(), "{notes:?}");
     Ok(())
