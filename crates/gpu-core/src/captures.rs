@@ -40,6 +40,31 @@ impl Captures {
         self.of_gpu.kept()
     }
 
+    /// Number of captures made so far, those that are not kept any more included.
+    pub fn made(&self) -> u64 {
+        self.of_gpu.made()
+    }
+
+    /// From now on, [`Captures::run`] times what it submits, by the GPU's events.
+    ///
+    /// # Errors
+    /// [`Error::Driver`].
+    pub fn time_work(&mut self, device: &Device) -> Result<()> {
+        let Device::Cuda(cuda) = device else { return Ok(()) };
+        cuda.shared_gpu().time_work(&mut self.of_gpu)
+    }
+
+    /// Seconds of the work that the GPU has done since the last call, or since
+    /// [`Captures::time_work`]; 0 on the CPU. Copies from and to the host do not count. Does not
+    /// wait: work under way counts at a later call.
+    ///
+    /// # Errors
+    /// [`Error::Driver`].
+    pub fn take_busy_s(&mut self, device: &Device) -> Result<f64> {
+        let Device::Cuda(cuda) = device else { return Ok(0.0) };
+        cuda.shared_gpu().take_busy_s(&mut self.of_gpu)
+    }
+
     /// The error of the driver that ended capturing; `None` if there was none.
     pub fn refusal(&self) -> Option<&Error> {
         self.of_gpu.refusal()

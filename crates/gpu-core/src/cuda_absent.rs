@@ -62,6 +62,14 @@ impl Gpu {
         match self.never {}
     }
 
+    pub(crate) fn time_work(&self, _captures: &mut Captures) -> Result<()> {
+        match self.never {}
+    }
+
+    pub(crate) fn take_busy_s(&self, _captures: &mut Captures) -> Result<f64> {
+        match self.never {}
+    }
+
     pub(crate) fn copy_block(&self, _from: u64, _to: u64, _bytes: usize) -> Result<()> {
         match self.never {}
     }
@@ -78,6 +86,10 @@ impl std::fmt::Display for Gpu {
 pub(crate) struct Captures;
 
 impl Captures {
+    pub(crate) fn made(&self) -> u64 {
+        0
+    }
+
     pub(crate) fn kept(&self) -> usize {
         0
     }

@@ -236,8 +236,10 @@ fn training_steps_are_timed_on_a_gpu() {
     for key in ["samples_per_s_mean", "peak_gpu_bytes"] {
         assert!(answer[key].as_f64().unwrap() > 0.0, "{key}: {answer}");
     }
-    // Nobody to ask how busy a made-up GPU is.
-    assert_eq!((&answer["device"], &answer["gpu_busy"]), (&"cuda:0".into(), &Value::Null), "{answer}");
+    assert_eq!(answer["device"], "cuda:0", "{answer}");
+    // By events, without the management library, which the fake driver has not.
+    let busy = answer["gpu_busy"].as_f64().unwrap();
+    assert!(busy > 0.0 && busy <= 1.0 + 1e-6, "{answer}");
     let (code, message) = with_driver(&stage, &format!("{bench} --gradient-checkpointing"));
     assert_eq!(code, Some(2), "{message}");
     assert!(message.contains("training.gradient_checkpointing"), "{message}");

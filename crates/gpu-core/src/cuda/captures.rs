@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ptr;
 use std::sync::Arc;
 
+use super::busy_timer::BusyTimer;
 use super::capture::{Capture, CaptureStream};
 use super::context::Context;
 use super::fault::DriverFault;
@@ -36,6 +37,9 @@ pub(crate) struct Captures {
     seen: VecDeque<u64>,
     /// Why the driver did not capture something. It is not asked again.
     refusal: Option<Error>,
+    /// Captures made so far.
+    made: u64,
+    timer: Option<BusyTimer>,
 }
 
 #[derive(Debug)]
@@ -59,6 +63,20 @@ impl Captures {
         self.kept.len()
     }
 
+    pub(crate) fn made(&self) -> u64 {
+        self.made
+    }
+
+    pub(super) fn time_work(&mut self, context: &Arc<Context>) -> Result<(), DriverFault> {
+        self.timer = Some(BusyTimer::new(context)?);
+        Ok(())
+    }
+
+    /// 0 where nothing is timed. The context is current.
+    pub(super) fn take_busy_s(&mut self) -> Result<f64, DriverFault> {
+        self.timer.as_mut().map_or(Ok(0.0), BusyTimer::take_s)
+    }
+
     pub(crate) fn refusal(&self) -> Option<&Error> {
         self.refusal.as_ref()
     }
@@ -69,6 +87,19 @@ impl Captures {
     /// # Safety
     /// As [`GpuCommand::submit`].
     pub(super) unsafe fn submit(&mut self, work: Vec<GpuCommand>) -> Result<(), DriverFault> {
+        let Some(mut timer) = self.timer.take() else {
+            // SAFETY: as the caller promised.
+            return unsafe { self.submit_untimed(work) };
+        };
+        // SAFETY: as the caller promised.
+        let submitted = timer.time(|| unsafe { self.submit_untimed(work) });
+        self.timer = Some(timer);
+        submitted
+    }
+
+    /// # Safety
+    /// As [`GpuCommand::submit`].
+    unsafe fn submit_untimed(&mut self, work: Vec<GpuCommand>) -> Result<(), DriverFault> {
         let digest = digest(&work);
         // SAFETY: of all that follow, as the caller promised.
         unsafe {
@@ -118,6 +149,7 @@ impl Captures {
     /// # Safety
     /// As [`Capture::new`].
     unsafe fn capture(&mut self, work: &[GpuCommand]) -> Result<Capture, DriverFault> {
+        self.made += 1;
         let recorder = match &mut self.recorder {
             Some(recorder) => recorder,
             none => none.insert(CaptureStream::new(self.of.as_ref().expect("work is of a GPU"))?),

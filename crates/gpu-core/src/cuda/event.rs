@@ -61,9 +61,7 @@ impl Event {
     pub fn wait(&self) -> Result<()> {
         let wait = || {
             self.context.enter()?;
-            // SAFETY: the event lives as long as `self`.
-            let code = unsafe { sys::cuEventSynchronize(self.event) };
-            checked("cuEventSynchronize", format_args!("{:?}", self.event), code)
+            self.wait_in_current()
         };
         wait().map_err(|fault| self.context.error(fault))
     }
@@ -77,17 +75,34 @@ impl Event {
     pub fn elapsed_ms_since(&self, earlier: &Event) -> Result<f32> {
         let elapsed = || {
             self.context.enter()?;
-            let mut ms = 0.0;
-            // SAFETY: `ms` is a variable of this function, and both events live.
-            let code = unsafe { sys::cuEventElapsedTime(&raw mut ms, earlier.event, self.event) };
-            checked("cuEventElapsedTime", format_args!("{:?} to {:?}", earlier.event, self.event), code)?;
-            Ok(ms)
+            self.elapsed_ms_in_current(earlier)
         };
         elapsed().map_err(|fault| self.context.error(fault))
     }
 
     pub(crate) fn record_on(&self, stream: CUstream, id: StreamId) -> Result<(), DriverFault> {
         self.context.enter()?;
+        self.record_in_current(stream, id)
+    }
+
+    /// As [`Event::wait`], where the context is current, without submitting what is held back.
+    pub(super) fn wait_in_current(&self) -> Result<(), DriverFault> {
+        // SAFETY: the event lives as long as `self`.
+        let code = unsafe { sys::cuEventSynchronize(self.event) };
+        checked("cuEventSynchronize", format_args!("{:?}", self.event), code)
+    }
+
+    /// As [`Event::elapsed_ms_since`], where the context is current.
+    pub(super) fn elapsed_ms_in_current(&self, earlier: &Event) -> Result<f32, DriverFault> {
+        let mut ms = 0.0;
+        // SAFETY: `ms` is a variable of this function, and both events live.
+        let code = unsafe { sys::cuEventElapsedTime(&raw mut ms, earlier.event, self.event) };
+        checked("cuEventElapsedTime", format_args!("{:?} to {:?}", earlier.event, self.event), code)?;
+        Ok(ms)
+    }
+
+    /// As [`Event::record_on`], where the context is current, without submitting what is held back.
+    pub(super) fn record_in_current(&self, stream: CUstream, id: StreamId) -> Result<(), DriverFault> {
         // SAFETY: both handles are live: the event is ours, and streams live as long as their
         // table.
         let code = unsafe { sys::cuEventRecord(self.event, stream) };
@@ -106,6 +121,11 @@ impl Event {
 
     fn query(&self) -> Result<bool, DriverFault> {
         self.context.enter()?;
+        self.is_done_in_current()
+    }
+
+    /// As [`Event::is_done`], where the context is current, without submitting what is held back.
+    pub(super) fn is_done_in_current(&self) -> Result<bool, DriverFault> {
         // SAFETY: the event lives as long as `self`.
         match unsafe { sys::cuEventQuery(self.event) } {
             CUresult::CUDA_ERROR_NOT_READY => Ok(false),

@@ -31,6 +31,7 @@
 
 mod arguments;
 mod blocks;
+mod busy_timer;
 mod capture;
 mod captures;
 mod command_recorder;
@@ -229,6 +230,17 @@ impl Gpu {
         let Some(deferral) = Deferral::begin(self.context(), captures) else { return (work(), Ok(())) };
         let done = work();
         (done, deferral.end().map_err(|fault| self.context().error(fault)))
+    }
+
+    /// From now on, times what `captures` submit.
+    pub(crate) fn time_work(&self, captures: &mut Captures) -> Result<()> {
+        captures.time_work(self.context()).map_err(|fault| self.context().error(fault))
+    }
+
+    /// Seconds in which the GPU worked on what `captures` submitted and is done since the last call.
+    pub(crate) fn take_busy_s(&self, captures: &mut Captures) -> Result<f64> {
+        let seconds = self.context().enter().and_then(|()| captures.take_busy_s());
+        seconds.map_err(|fault| self.context().error(fault))
     }
 
     /// Result of `work`, and the milliseconds of the commands that it submits to the default

@@ -97,6 +97,23 @@ fn what_is_measured_is_submitted_as_it_is() {
 }
 
 #[test]
+fn what_is_submitted_is_timed_whether_captured_or_not() {
+    let (driver, device) = with_kernels();
+    let (mut captures, numbers) = (Captures::default(), ones(&device));
+    driver.takes("scale", 250);
+    captures.time_work(&device).unwrap();
+    // Submitted as it is, captured, replayed.
+    for made in [0, 1, 1] {
+        captures.run(&device, || scale(&numbers, 2.0)).unwrap();
+        device.gpu().unwrap().synchronize().unwrap();
+        let busy_s = captures.take_busy_s(&device).unwrap();
+        assert!((busy_s - 0.25e-3 * LAUNCHES as f64).abs() < 1e-9, "{busy_s}");
+        assert_eq!(captures.made(), made);
+    }
+    assert_eq!(captures.take_busy_s(&device).unwrap(), 0.0);
+}
+
+#[test]
 fn what_is_held_back_is_done_before_anybody_could_tell() {
     let (driver, device) = with_kernels();
     let (mut captures, mut numbers) = (Captures::default(), ones(&device));

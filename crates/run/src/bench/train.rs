@@ -5,23 +5,18 @@ use std::time::{Duration, Instant};
 
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Config, Event, OptimizerConfig, OptimizerKind, Run, SampleRanges, Samples, SeriesInMemory, StepEvent, Trainer,
+    Config, Event, OptimizerConfig, OptimizerKind, Run, SampleRanges, Samples, StepEvent, Trainer,
 };
 use serde_json::json;
 
 use super::SampleOrder;
 use super::series::{SHUFFLED_SAMPLES, Work};
-use crate::adapters::management::GpuProbe;
 use crate::error::Result;
 use crate::findings::Findings;
-use crate::gpu::{Recorder, When};
 use crate::host::Host;
 use crate::setup::computing::DeviceRequest;
 use crate::text::bytes;
 use crate::usage::peak_rss_bytes;
-
-/// Interval of looks at a GPU: as often as it tells anything new.
-const LOOKS_APART: Duration = Duration::from_millis(200);
 
 /// Training steps to measure.
 #[derive(Clone, Debug)]
@@ -62,10 +57,13 @@ pub fn train(options: &TrainOptions, host: &Host<'_>) -> Result<Findings> {
         Some(gpu) => Trainer::on_gpu(gpu, &cpu, config, shape)?,
         None => Trainer::new(&cpu, config, shape)?,
     };
-    let watch = gpu.as_ref().and_then(Watch::begin);
+    trainer.time_gpu()?;
     let warm_up = if gpu.is_some() { (GPU_WARM_UP_STEPS, GPU_WARM_UP) } else { (1, Duration::ZERO) };
-    let timed = timed(&mut trainer, &samples, Timing { warm_up, steps: options.steps }, watch.as_ref())?;
-    let busy = watch.map(Watch::busy_share).transpose()?.flatten();
+    let timed = timed(&mut trainer, &samples, Timing { warm_up, steps: options.steps })?;
+    // A capture takes the host milliseconds, once for each shape.
+    let usual = timed.steps.iter().filter(|step| step.captures.is_none());
+    let usual_s: f64 = usual.clone().map(|step| step.samples as f64 / step.samples_per_s).sum();
+    let gpu_s: Option<f64> = timed.steps.iter().map(|step| step.gpu_s).sum();
     let mut rates: Vec<f64> = timed.steps.iter().map(|step| step.samples_per_s).collect();
     rates.sort_by(f64::total_cmp);
     let (best, median) = (rates[rates.len() - 1], rates[rates.len() / 2]);
@@ -83,13 +81,15 @@ pub fn train(options: &TrainOptions, host: &Host<'_>) -> Result<Findings> {
     let json = json!({
         "samples_per_s": best,
         "samples_per_s_median": median,
-        "samples_per_s_mean": (timed.steps.len() * work.batch()) as f64 / timed.seconds,
+        "samples_per_s_mean": (usual.clone().count() > 0).then(|| (usual.count() * work.batch()) as f64 / usual_s),
+        "captures": timed.steps.iter().filter_map(|step| step.captures).sum::<u64>(),
         "step_s": work.batch() as f64 / best,
         "peak_rss_bytes": peak_rss_bytes(),
         "peak_allocated_bytes": allocated,
         "peak_activations_bytes": activations,
         "peak_gpu_bytes": of_gpu,
-        "gpu_busy": busy,
+        "gpu_s": gpu_s,
+        "gpu_busy": gpu_s.map(|gpu_s| gpu_s / timed.seconds),
         "device": trainer.device().to_string(),
         "parameters": trainer.parameters().values().len(),
     });
@@ -125,7 +125,7 @@ struct Timed {
     seconds: f64,
 }
 
-fn timed(trainer: &mut Trainer, samples: &SeriesInMemory, timing: Timing, watch: Option<&Watch>) -> Result<Timed> {
+fn timed(trainer: &mut Trainer, samples: &dyn Samples, timing: Timing) -> Result<Timed> {
     let train = SampleRanges::from(0..samples.len());
     let run = Run { samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     let mut timed = Timed { steps: Vec::new(), seconds: 0.0 };
@@ -139,7 +139,6 @@ fn timed(trainer: &mut Trainer, samples: &SeriesInMemory, timing: Timing, watch:
                 timed.seconds = begun.elapsed().as_secs_f64();
             }
             None if step.step >= warm_up_steps && start.elapsed() >= warm_up => {
-                watch.iter().for_each(|watch| watch.forget());
                 begun = Some(Instant::now());
             }
             None => {}
@@ -148,34 +147,4 @@ fn timed(trainer: &mut Trainer, samples: &SeriesInMemory, timing: Timing, watch:
         if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     Ok(timed)
-}
-
-/// Looks at a GPU while it works.
-struct Watch {
-    recorder: Recorder,
-    /// Folder of the rows, which nobody reads.
-    _folder: tempfile::TempDir,
-}
-
-impl Watch {
-    /// None where NVIDIA's management library does not answer.
-    fn begin(device: &Device) -> Option<Self> {
-        let probe = GpuProbe::open(&device.gpu()?.properties().pci_bus_id).ok()?;
-        let folder = tempfile::tempdir().ok()?;
-        let every = When::Every(LOOKS_APART);
-        let recorder = Recorder::begin(&folder.path().join("gpu.csv"), Box::new(probe), every).ok()?;
-        Some(Watch { recorder, _folder: folder })
-    }
-
-    /// Begins anew.
-    fn forget(&self) {
-        self.recorder.take();
-    }
-
-    /// Share of the time in which the GPU was busy.
-    fn busy_share(self) -> Result<Option<f64>> {
-        let seen = self.recorder.take();
-        self.recorder.finish()?;
-        Ok(seen.busy_share())
-    }
 }

@@ -20,6 +20,8 @@ pub(super) fn step(step: u64) -> StepEvent {
         forward_s: 0.1,
         backward_s: 0.1,
         optimizer_s: 0.1,
+        gpu_s: None,
+        captures: None,
         samples_per_s: 50.0,
         allocated_bytes: 0,
         profile: None,

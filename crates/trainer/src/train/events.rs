@@ -105,6 +105,13 @@ pub struct StepEvent {
     pub backward_s: f64,
     /// Time of the norm, the clipping and the update.
     pub optimizer_s: f64,
+    /// The GPU's time of the work that it ended meanwhile, by its events, in a run that
+    /// [asks for it](crate::Trainer::time_gpu). Copies from and to the host do not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_s: Option<f64>,
+    /// CUDA graphs that were captured meanwhile, which takes time of the host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub captures: Option<u64>,
     /// Samples, or graphs, over the whole time of the step.
     pub samples_per_s: f64,
     /// Bytes allocated on the device.

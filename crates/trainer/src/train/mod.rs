@@ -41,6 +41,7 @@ use crate::train::events::{Event, Observer, ShortageEvent};
 use crate::train::oom_fallback::{MemoryLimits, OomFallback};
 use crate::train::optimizer::Optimizer;
 use distributed::Team;
+use on_gpu::GpuTimer;
 use step::BatchPipeline;
 
 /// A model in training on one device.
@@ -50,6 +51,7 @@ pub struct Trainer {
     device: Device,
     /// GPU that computes steps and validations, if any: `engine` then predicts only.
     accelerator: Option<Accelerator>,
+    gpu_timer: GpuTimer,
     config: Config,
     model: Model,
     parameters: TensorSet,
@@ -210,6 +212,7 @@ impl Trainer {
         let accelerator = gpu.map(|gpu| Accelerator::new(gpu, &model, &config.on_device())).transpose()?;
         Ok(Trainer {
             accelerator,
+            gpu_timer: GpuTimer::default(),
             gradients,
             optimizer,
             engine,

@@ -127,6 +127,43 @@ impl Trainer {
     }
 }
 
+/// Times and captures of a GPU, step by step.
+#[derive(Debug, Default)]
+pub(super) struct GpuTimer {
+    is_on: bool,
+    /// Captures made before this step.
+    captures_before: u64,
+}
+
+impl GpuTimer {
+    /// Seconds of the work that the GPU has ended since the last call, where it is timed.
+    pub(super) fn take_step_s(&mut self, accelerator: Option<&mut Accelerator>) -> Result<Option<f64>> {
+        let timed = accelerator.filter(|_| self.is_on);
+        Ok(timed.map(Accelerator::take_busy_s).transpose()?)
+    }
+
+    /// Captures made since the last call, if any.
+    pub(super) fn take_captures(&mut self, accelerator: Option<&Accelerator>) -> Option<u64> {
+        let made = accelerator?.captures_made();
+        let before = std::mem::replace(&mut self.captures_before, made);
+        (made > before).then(|| made - before)
+    }
+}
+
+impl Trainer {
+    /// From now on, times the work of the GPU by its events ([`StepEvent::gpu_s`]). Nothing on the
+    /// CPU.
+    ///
+    /// # Errors
+    /// [`Error::Model`] with the driver's failure.
+    ///
+    /// [`StepEvent::gpu_s`]: crate::StepEvent::gpu_s
+    pub fn time_gpu(&mut self) -> Result<()> {
+        self.gpu_timer.is_on = true;
+        Ok(self.accelerator.iter_mut().try_for_each(Accelerator::time_work)?)
+    }
+}
+
 const ON_GPU: &str = "the run is on a GPU";
 
 /// Settings for a GPU at the end of a step whose losses are divided by `count`.

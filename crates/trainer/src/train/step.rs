@@ -117,6 +117,8 @@ impl Trainer {
         self.accelerator.iter().for_each(|accelerator| accelerator.device().step());
 
         let (waited, waits) = supply.feed.take_waited();
+        let gpu_s = self.gpu_timer.take_step_s(self.accelerator.as_mut())?;
+        let captures = self.gpu_timer.take_captures(self.accelerator.as_ref());
         let event = StepEvent {
             step: self.step,
             steps: schedule.steps,
@@ -133,6 +135,8 @@ impl Trainer {
             forward_s: totals.forward.as_secs_f64(),
             backward_s: totals.backward.as_secs_f64(),
             optimizer_s: update_start.elapsed().as_secs_f64(),
+            gpu_s,
+            captures,
             samples_per_s: samples.positions.len() as f64 / start.elapsed().as_secs_f64(),
             allocated_bytes: self.device().usage().allocated_bytes,
             profile: self.config.profile.then(|| Box::new(self.engine.take_profile(&self.model))),

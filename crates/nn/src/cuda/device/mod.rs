@@ -133,6 +133,28 @@ impl Accelerator {
         &self.tuner
     }
 
+    /// Number of captures made so far.
+    pub fn captures_made(&self) -> u64 {
+        self.captures.made()
+    }
+
+    /// From now on, times the device's work by its events.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub fn time_work(&mut self) -> Result<()> {
+        Ok(self.captures.time_work(&self.device)?)
+    }
+
+    /// Seconds of the work that the device has done since the last call, or since
+    /// [`Accelerator::time_work`]. Does not wait.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub fn take_busy_s(&mut self) -> Result<f64> {
+        Ok(self.captures.take_busy_s(&self.device)?)
+    }
+
     /// Why commands are not captured any more, once: the driver refused one, and steps go on
     /// command by command.
     pub fn take_capture_note(&mut self) -> Option<String> {
