@@ -3,8 +3,7 @@
     python3 gpu_sanitizer.py --tool racecheck|synccheck|memcheck --bin FOLDER --kernels FOLDER [--device 0] [--seconds 30] [--tiny]
 
 The programs run side by side, each under a compute-sanitizer of its own: gpu_kernels.py, of which only our kernels are watched, and `megabatch train` in bf16
-and fp32, of which all are. memcheck sees each buffer of gpu_kernels.py as an allocation; megabatch's pool is one allocation to it, so that an overrun from a
-block into the next one is not seen there. Exit codes: 0 no errors, 1 errors, 77 the tool is absent or does not work here.
+and fp32, of which all are. For memcheck each buffer is an allocation of its own on both sides, so that an overrun from one into the next is seen. Exit codes: 0 no errors, 1 errors, 77 the tool is absent or does not work here.
 """
 import argparse
 import json
@@ -127,6 +126,7 @@ def start(args, program, log):
     options += ["--report-api-errors", "no", "--padding", "256"] if args.tool == "memcheck" else []
     options += [word for part in program.watched for word in ("--kernel-name", f"kns={part}")]
     environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "CUDA_CACHE_DISABLE": "0"}
+    environment |= {"MEGABATCH_ALLOCATE_APART": "1"} if args.tool == "memcheck" else {}
     with log.open("wb") as sink:
         process = subprocess.Popen(
             [SANITIZER, *options, *program.command], stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True, env=environment

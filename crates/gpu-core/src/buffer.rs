@@ -32,13 +32,22 @@ enum Memory {
     Device(DeviceBlock),
 }
 
-/// A live block of a pool over a GPU's memory.
+/// A live block of a GPU's memory.
 #[derive(Debug)]
 struct DeviceBlock {
     gpu: Gpu,
     address: u64,
-    /// None for a block of no bytes, which takes no memory.
-    id: Option<BlockId>,
+    owner: BlockOwner,
+}
+
+/// Owner of a GPU's block.
+#[derive(Clone, Copy, Debug)]
+enum BlockOwner {
+    Pool(BlockId),
+    /// An allocation by itself ([`Device::allocate_apart`]).
+    Driver,
+    /// There are no bytes.
+    Nobody,
 }
 
 impl<T: Pod> Buffer<T> {
@@ -339,7 +348,14 @@ impl<T: Pod> Drop for Buffer<T> {
     fn drop(&mut self) {
         let id = match &self.memory {
             Memory::Host(block) => block.id,
-            Memory::Device(block) => block.id,
+            Memory::Device(block) => match block.owner {
+                BlockOwner::Pool(id) => Some(id),
+                BlockOwner::Driver => {
+                    block.gpu.free_apart(block.address);
+                    None
+                }
+                BlockOwner::Nobody => None,
+            },
         };
         // After a panic within the pool its blocks stay where they are: a second panic would hide
         // the first.
@@ -365,11 +381,15 @@ impl DeviceBlock {
     fn new(cuda: &Cuda, request: &AllocationRequest) -> Result<Self, AllocationError> {
         let gpu = cuda.shared_gpu();
         if request.bytes == 0 {
-            return Ok(DeviceBlock { gpu, address: 0, id: None });
+            return Ok(DeviceBlock { gpu, address: 0, owner: BlockOwner::Nobody });
+        }
+        if cuda.memory().allocates_apart() {
+            let address = gpu.allocate_apart(request.bytes).map_err(AllocationError::Source)?;
+            return Ok(DeviceBlock { gpu, address, owner: BlockOwner::Driver });
         }
         let mut pool = cuda.memory().pool();
         let id = pool.allocate(request)?;
-        Ok(DeviceBlock { gpu, address: pool.address(id), id: Some(id) })
+        Ok(DeviceBlock { gpu, address: pool.address(id), owner: BlockOwner::Pool(id) })
     }
 }
 

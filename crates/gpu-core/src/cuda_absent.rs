@@ -34,6 +34,14 @@ impl Gpu {
         match self.never {}
     }
 
+    pub(crate) fn allocate_apart(&self, _bytes: usize) -> std::result::Result<u64, crate::source::Refusal> {
+        match self.never {}
+    }
+
+    pub(crate) fn free_apart(&self, _address: u64) {
+        match self.never {}
+    }
+
     pub(crate) fn zero_block(&self, _address: u64, _bytes: usize) -> Result<()> {
         match self.never {}
     }

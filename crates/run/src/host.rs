@@ -34,8 +34,17 @@ impl Host<'_> {
     /// The folder of PTX files that `MEGABATCH_KERNELS` names, in place of the kernels that are
     /// compiled in.
     pub(crate) fn kernel_folder(&self) -> Option<PathBuf> {
-        let variable = self.environment.iter().find(|(name, _)| name == "MEGABATCH_KERNELS");
-        variable.map(|(_, folder)| PathBuf::from(folder))
+        self.variable("MEGABATCH_KERNELS").map(PathBuf::from)
+    }
+
+    /// True if `MEGABATCH_ALLOCATE_APART` is set: each buffer of a GPU is an allocation of its own,
+    /// for compute-sanitizer.
+    pub(crate) fn allocates_apart(&self) -> bool {
+        self.variable("MEGABATCH_ALLOCATE_APART").is_some()
+    }
+
+    fn variable(&self, name: &str) -> Option<&OsString> {
+        self.environment.iter().find(|(known, _)| known == name).map(|(_, value)| value)
     }
 
     /// Shows `work`, to be told how much of it is done; it is to end where the answer breaks.

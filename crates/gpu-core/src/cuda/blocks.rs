@@ -3,11 +3,13 @@
 
 use std::fmt;
 
+use cust::sys;
+
 use super::copy::{MemoryRegion, On};
-use super::fault::DriverFault;
+use super::fault::{DriverFault, checked};
 use super::{Gpu, GpuSource};
 use crate::error::Result;
-use crate::source::{Source, StreamId};
+use crate::source::{Refusal, Source, StreamId};
 
 impl Gpu {
     pub(crate) fn source(&self) -> Result<Box<dyn Source>> {
@@ -16,6 +18,25 @@ impl Gpu {
 
     pub(crate) fn free_bytes(&self) -> Option<usize> {
         self.memory().ok().map(|memory| memory.free_bytes)
+    }
+
+    /// An allocation of the driver's, apart from the pool, of undefined contents.
+    pub(crate) fn allocate_apart(&self, bytes: usize) -> Result<u64, Refusal> {
+        self.context().enter()?;
+        let mut address = 0;
+        // SAFETY: `address` is a variable of this function.
+        let code = unsafe { sys::cuMemAlloc_v2(&raw mut address, bytes) };
+        checked("cuMemAlloc", format_args!("{bytes} bytes"), code)?;
+        Ok(address)
+    }
+
+    /// Gives an allocation back that was made apart, once all work submitted to any stream is done.
+    /// Nobody could be told of a failure: the driver takes all back when the process ends.
+    pub(crate) fn free_apart(&self, address: u64) {
+        if self.context().synchronize().is_ok() {
+            // SAFETY: the driver gave the address, its one owner drops it, and no work is left.
+            let _ = unsafe { sys::cuMemFree_v2(address) };
+        }
     }
 
     /// Sets a live block to zero. The caller does not wait.

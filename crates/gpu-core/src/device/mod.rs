@@ -8,6 +8,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cuda::Gpu;
@@ -72,6 +73,7 @@ pub(crate) struct DeviceMemory {
     pool: Mutex<Pool>,
     /// Locked after the pool, where both are.
     recording: Mutex<Option<Recording>>,
+    allocates_apart: AtomicBool,
 }
 
 impl Device {
@@ -204,6 +206,15 @@ impl Device {
         }
     }
 
+    /// From now on, each buffer of a GPU is an allocation of the driver's, apart from the pool, so
+    /// that a memory checker sees an overrun from one into the next. Slow: every buffer's end waits
+    /// for the GPU.
+    pub fn allocate_apart(&self) {
+        if let Device::Cuda(cuda) = self {
+            cuda.memory.allocates_apart.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Fault injection, for tests of what becomes of work that runs short of memory: the requests
     /// of these numbers, counted from 0 and from now, fail as if the budget were used up, and those
     /// before and after them do not. An empty range ends it.
@@ -287,7 +298,17 @@ impl Device {
 impl DeviceMemory {
     fn over(source: Box<dyn Source>) -> Arc<Self> {
         let pool = Pool::new(source, PoolSettings { capacity_bytes: None });
-        Arc::new(DeviceMemory { ledger: MemoryLedger::default(), pool: Mutex::new(pool), recording: Mutex::new(None) })
+        Arc::new(DeviceMemory {
+            ledger: MemoryLedger::default(),
+            pool: Mutex::new(pool),
+            recording: Mutex::new(None),
+            allocates_apart: AtomicBool::new(false),
+        })
+    }
+
+    /// True if each buffer is an allocation of the driver's.
+    pub(crate) fn allocates_apart(&self) -> bool {
+        self.allocates_apart.load(Ordering::Relaxed)
     }
 
     /// The pool, for one thread at a time.

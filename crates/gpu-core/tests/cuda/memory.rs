@@ -57,6 +57,28 @@ fn memory_that_another_process_holds_is_missed_and_comes_back() {
 }
 
 #[test]
+fn buffers_apart_are_allocations_of_the_drivers() {
+    let driver = FakeDriver::whole();
+    driver.set(Setting::Deferred, 1);
+    let device = Device::select("cuda:0").unwrap();
+    let before = driver.physical_bytes();
+    let pooled = Buffer::from_slice(&device.scope("pooled"), &[1.5f32; 7]).unwrap();
+    let with_pooled = driver.physical_bytes();
+    device.allocate_apart();
+    let apart = Buffer::from_slice(&device.scope("apart"), &[2.5f32; 7]).unwrap();
+    assert_eq!(driver.physical_bytes(), with_pooled + 28);
+    let copy = apart.try_clone().unwrap();
+    assert_eq!((copy.to_vec().unwrap(), pooled.to_vec().unwrap()), (vec![2.5; 7], vec![1.5; 7]));
+    let error = Buffer::<u8>::zeros(&device.scope("large"), 1 << 30).unwrap_err();
+    assert!(error.to_string().contains("large"), "{error}");
+    drop((apart, copy));
+    assert_eq!(driver.physical_bytes(), with_pooled);
+    drop(pooled);
+    device.empty_cache();
+    assert_eq!(driver.physical_bytes(), before);
+}
+
+#[test]
 fn memory_that_is_left_to_the_driver_is_never_taken() {
     let driver = FakeDriver::whole();
     let device = Device::select("cuda:0").unwrap();

@@ -69,6 +69,9 @@ impl<'a> DeviceRequest<'a> {
         let device = Device::select(name)?;
         if matches!(device, Device::Cuda(_)) {
             device.set_kernel_folder(host.kernel_folder());
+            if host.allocates_apart() {
+                device.allocate_apart();
+            }
             CublasLt::search_in(wheel_library_folders(&system(&host.environment)));
         }
         Ok(DeviceRequest { name, gpu: matches!(device, Device::Cuda(_)).then_some(device) })

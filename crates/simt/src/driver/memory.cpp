@@ -262,6 +262,31 @@ FAKE_VIRTUAL_MEMORY_API int cuMemSetAccess(uint64_t address, size_t bytes, const
     return SUCCESS;
 }
 
+// A mapping of its own, as long as asked for.
+FAKE_API int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
+    FAKE_ENTER_UNCAPTURED(cuMemAlloc_v2);
+    if (bytes == 0) return INVALID_VALUE;
+    if (exists_bytes + bytes + settings.held_by_others_bytes > settings.total_bytes) return OUT_OF_MEMORY;
+    void* start = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (start == MAP_FAILED) return OUT_OF_MEMORY;
+    memset(start, FRESH_BYTE, bytes);
+    exists_bytes += bytes;
+    *address = reinterpret_cast<uint64_t>(start);
+    mapped[*address] = Mapping{bytes, 0, true};
+    return SUCCESS;
+}
+
+FAKE_API int cuMemFree_v2(uint64_t address) {
+    FAKE_ENTER_UNCAPTURED(cuMemFree_v2);
+    auto mapping = mapped.find(address);
+    if (mapping == mapped.end() || mapping->second.handle != 0) return INVALID_VALUE;
+    drain();
+    exists_bytes -= mapping->second.bytes;
+    munmap(place(address), mapping->second.bytes);
+    mapped.erase(mapping);
+    return SUCCESS;
+}
+
 FAKE_API int cuMemHostAlloc(void** address, size_t bytes, unsigned) {
     FAKE_ENTER_UNCAPTURED(cuMemHostAlloc);
     if (bytes == 0) return INVALID_VALUE;
