@@ -11,6 +11,9 @@ that name in lstm_shapes.py, a training step of which is forward, loss, backward
     captured   the whole step as one CUDA graph, each timeframe on a stream of its own: not for fp16, whose loss scale the host decides on
     once       as captured, and each distinct window of consecutive samples is encoded once
 
+A case with `graph_nodes` is two layers of PyG's GATConv and a linear head over `batch` graphs, with `graph_neighbours` edges to each node and its self-loops
+in the list already, so that no layer adds them and the step can be captured; samples are graphs.
+
 A case with `ceiling` is a rate of the GPU alone: `copy`, GB/s of reads and writes together, or `product`, TFLOP/s of square bf16 matrices.
 
 fp32 has exact products everywhere; tf32 allows TF32 to cuBLAS and cuDNN, which is cuDNN's default in PyTorch. Exit code 6: no GPU that PyTorch can use.
@@ -27,6 +30,7 @@ from lstm_shapes import SHAPES, TARGETS
 from lstm_torch import MultiTimeframe
 
 NO_DEVICE = 6
+HEADS = 4
 TYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -166,6 +170,53 @@ def model(case, clock):
     return {"samples_per_s": case["batch"] / clock.seconds_each(case["budget_s"], run)}
 
 
+class GraphNet(nn.Module):
+    """GATConv, ReLU, GATConv, a linear head, as `megabatch bench train --graph-nodes` has them."""
+
+    def __init__(self, features, hidden):
+        from torch_geometric.nn import GATConv
+
+        super().__init__()
+        self.first = GATConv(features, hidden, heads=HEADS, add_self_loops=False)
+        self.second = GATConv(HEADS * hidden, hidden, heads=HEADS, add_self_loops=False)
+        self.head = nn.Linear(HEADS * hidden, 1)
+
+    def forward(self, x, edge_index):
+        return self.head(self.second(torch.relu(self.first(x, edge_index)), edge_index))
+
+
+def ring_edges(case, device):
+    """`edge_index` of all graphs of a batch: each node receives from those in front of it in its graph, and from itself."""
+    nodes, graphs = case["graph_nodes"], case["batch"]
+    node = torch.arange(nodes, device=device)
+    steps = torch.arange(min(case["graph_neighbours"], nodes - 1) + 1, device=device)
+    source = (node[:, None] + steps) % nodes
+    first = (torch.arange(graphs, device=device) * nodes)[:, None, None]
+    target = node[:, None].expand_as(source)
+    return torch.stack([(first + source).reshape(-1), (first + target).reshape(-1)])
+
+
+def graph(case, clock):
+    """A training step over graphs."""
+    device, form = clock.device, case.get("form", "eager")
+    is_captured = form == "captured" and clock.is_gpu
+    torch.manual_seed(0)
+    net = GraphNet(case["features"], case["hidden"]).to(device)
+    edges = ring_edges(case, device)
+    x = torch.randn(case["batch"] * case["graph_nodes"], case["features"], device=device)
+    targets = torch.randn(len(x), 1, device=device)
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3, fused=clock.is_gpu, capturable=is_captured)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        nn.functional.mse_loss(net(x, edges), targets).backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+
+    run = captured(step) if is_captured else step
+    return {"samples_per_s": case["batch"] / clock.seconds_each(case["budget_s"], run)}
+
+
 def ceiling(case, clock):
     """The best that a copy or a product reaches, by the edge of its square matrices."""
     edge = case["edge"]
@@ -182,7 +233,9 @@ def answer(case, clock):
     """What was measured, or what kept it from being measured: the next case may be smaller."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = case.get("precision") == "tf32"
     try:
-        measured = (ceiling if "ceiling" in case else model if "model" in case else layers)(case, clock)
+        kinds = {"ceiling": ceiling, "graph_nodes": graph, "model": model}
+        measure = next((kind for key, kind in kinds.items() if key in case), layers)
+        measured = measure(case, clock)
     except Exception as error:  # PyTorch's own, torch.compile's and the compiler's behind it have no class in common.
         measured = {"error": " ".join(f"{type(error).__name__}: {error}".split())[:240]}
     return {**measured, "peak_allocated_bytes": clock.take_peak_bytes()}

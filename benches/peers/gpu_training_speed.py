@@ -20,6 +20,8 @@ from sides import MIB, Side, cell, in_a_row, take_turns, verdict
 HERE = Path(__file__).parent
 NO_DEVICE = 6
 HIDDEN = 128
+# Units of a head, and features of a node.
+GRAPH_HIDDEN, GRAPH_FEATURES = 64, 32
 FORMS = ("eager", "captured", "once", "compiled")
 # A form of PyTorch that failed so often is not asked for any more.
 FAILURES_MOST = 2
@@ -31,17 +33,20 @@ ANSWER_SECONDS, COMPILED_SECONDS = 40.0, 120.0
 
 @dataclass(frozen=True)
 class Case:
-    """A training step. `compiled` adds torch.compile to PyTorch's forms."""
+    """A training step. `compiled` adds torch.compile to PyTorch's forms; `graph` has the nodes of a graph and the edges to each."""
 
     model: str
     batch: int
     precision: str
     order: str
     compiled: bool = False
+    graph: tuple = ()
 
     @property
     def forms(self):
         """Forms of PyTorch that can run it: distinct windows are those of consecutive samples, and the host decides on fp16's loss scale."""
+        if self.graph:
+            return ["eager", "captured"]
         is_captured = self.precision != "fp16"
         held = (True, is_captured, is_captured and self.order == "consecutive", self.compiled)
         return [form for form, is_held in zip(FORMS, held) if is_held]
@@ -53,6 +58,9 @@ class Case:
 
 
 CONSECUTIVE, SHUFFLED = "consecutive", "shuffled"
+# Molecules, and a universe of shares with as many neighbours as `graph build` keeps.
+MOLECULES = Case("GAT", 32, "fp32", "25 nodes", graph=(25, 2))
+SHARES = Case("GAT", 1, "fp32", "500 nodes", graph=(500, 10))
 FIRST = [
     Case("multi", 64, "bf16", CONSECUTIVE),
     Case("multi", 64, "fp32", CONSECUTIVE),
@@ -62,6 +70,8 @@ FIRST = [
     Case("single", 128, "bf16", SHUFFLED),
     Case("multi", 128, "fp32", CONSECUTIVE),
     Case("multi", 64, "tf32", CONSECUTIVE),
+    MOLECULES,
+    SHARES,
 ]
 # Samples/s, written down before they are measured.
 PREDICTED = {
@@ -71,8 +81,12 @@ PREDICTED = {
     Case("multi", 2048, "bf16", SHUFFLED): 200_000,
     Case("multi", 64, "fp32", CONSECUTIVE): 20_000,
     Case("single", 128, "bf16", SHUFFLED): 100_000,
+    MOLECULES: 130_000,
+    SHARES: 4_000,
 }
 GOALS = {
+    MOLECULES: {"eager": 5.0},
+    SHARES: {"eager": 3.0},
     Case("multi", 64, "bf16", CONSECUTIVE): {"eager": 5.0, "captured": 2.5},
     Case("multi", 128, "bf16", CONSECUTIVE): {"eager": 5.0, "captured": 2.5},
     Case("multi", 2048, "bf16", CONSECUTIVE): {"eager": 6.0},
@@ -91,11 +105,13 @@ def all_cases():
 
 
 def tiny_cases():
-    return [Case("single", 1, "fp32", SHUFFLED), Case("single", 1, "bf16", CONSECUTIVE)]
+    return [Case("single", 1, "fp32", SHUFFLED), Case("single", 1, "bf16", CONSECUTIVE), Case("GAT", 2, "fp32", "3 nodes", graph=(3, 1))]
 
 
 def goals(case):
-    """What is to be reached: times the speed of a form of PyTorch."""
+    """Goals: times the speed of a form of PyTorch."""
+    if case.graph:
+        return GOALS.get(case, {})
     return {"eager": 2.0} if case.precision in ("fp32", "tf32") else GOALS.get(replace(case, compiled=False), {})
 
 
@@ -104,7 +120,6 @@ class Comparison:
 
     def __init__(self, args):
         self.args, self.deadline, self.failures = args, time.monotonic() + args.seconds, dict.fromkeys(FORMS, 0)
-        self.hidden = 4 if args.tiny else HIDDEN
         self.theirs = Side([args.python, HERE / "gpu_step.py", "--device", "cpu" if args.tiny else args.device])
         self.absence = None
 
@@ -132,7 +147,8 @@ class Comparison:
     def ours(self, case):
         """What `megabatch bench train` answers."""
         tf32 = ["--tf32"] if case.precision == "tf32" else []
-        options = {"model": case.model, "batch": case.batch, "hidden": self.hidden, "features": 2 if self.args.tiny else SHAPES[case.model][1]}
+        options = {"batch": case.batch} | self.size(case)
+        options |= {f"graph-{name}": number for name, number in zip(("nodes", "neighbours"), case.graph)} if case.graph else {"model": case.model}
         options |= {"precision": "fp32" if tf32 else case.precision, "steps": 1 if self.args.tiny else case.steps}
         options["device"] = f"cuda:{self.args.device}"
         command = [self.args.megabatch, "--json", "bench", "train", *(f"--{name}={value}" for name, value in options.items()), *tf32]
@@ -145,9 +161,15 @@ class Comparison:
             return json.loads(done.stdout)
         return {"error": f"**failed**: {' '.join(done.stderr.split())[-240:] or f'it ended with {done.returncode}'}", "code": done.returncode}
 
+    def size(self, case):
+        """Hidden units and features."""
+        hidden, features = (GRAPH_HIDDEN, GRAPH_FEATURES) if case.graph else (HIDDEN, SHAPES[case.model][1])
+        return {"hidden": 4, "features": 2} if self.args.tiny else {"hidden": hidden, "features": features}
+
     def form(self, case, form):
         """What PyTorch answers; a form that has failed twice is left out."""
-        asked = {"model": case.model, "batch": case.batch, "precision": case.precision, "hidden": self.hidden, "layers": 1, "form": form}
+        asked = {"batch": case.batch, "precision": case.precision, "layers": 1, "form": form} | self.size(case)
+        asked |= {f"graph_{name}": number for name, number in zip(("nodes", "neighbours"), case.graph)} if case.graph else {"model": case.model}
         limit = self.limit(COMPILED_SECONDS if form == "compiled" else ANSWER_SECONDS)
         answer = self.theirs.ask({**asked, "budget_s": self.args.budget_s}, limit)
         self.failures[form] += "error" in answer

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Subcommand, ValueEnum};
 use megabatch_run::Result;
 use megabatch_run::bench::{
-    Direct, FollowOptions, LoadOptions, ModelKind, Precision, PredictOptions, SampleOrder, ScalingOptions,
+    Direct, FollowOptions, GraphSize, LoadOptions, ModelKind, Precision, PredictOptions, SampleOrder, ScalingOptions,
     TrainOptions, WatchOptions, Work, follow, load, predict, scaling, train, watch,
 };
 
@@ -37,7 +37,8 @@ enum What {
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch bench train --model single --batch 128 --features 167 --shuffled
-  megabatch bench train --batch 2048 --precision bf16 --device cuda:0 --steps 100")]
+  megabatch bench train --batch 2048 --precision bf16 --device cuda:0 --steps 100
+  megabatch bench train --graph-nodes 504 --batch 1 --features 32 --hidden 64")]
 struct TrainArgs {
     #[command(flatten)]
     work: WorkArgs,
@@ -53,6 +54,13 @@ struct TrainArgs {
     /// Recompute half of the gates in the backward pass instead of keeping them
     #[arg(long)]
     gradient_checkpointing: bool,
+    /// Train two layers of graph attention, four heads of --hidden units each, over --batch graphs
+    /// of this many nodes, in place of --model
+    #[arg(long, value_name = "NODES", value_parser = clap::value_parser!(u32).range(2..), conflicts_with = "shuffled")]
+    graph_nodes: Option<u32>,
+    /// Edges to each node of a graph
+    #[arg(long, value_name = "EDGES", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..), requires = "graph_nodes")]
+    graph_neighbours: u32,
     /// cpu, auto, cuda or cuda:N
     #[arg(long, default_value = "cpu")]
     device: String,
@@ -254,6 +262,7 @@ impl TrainArgs {
             samples: order(self.shuffled),
             gradient_checkpointing: self.gradient_checkpointing,
             tf32: self.tf32,
+            graphs: self.graph_nodes.map(|nodes| GraphSize { nodes, neighbours: self.graph_neighbours }),
             device: self.device.clone(),
         }
     }

@@ -4,12 +4,14 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use megabatch_gpu_core::Device;
+use megabatch_nn::graph::Graphs;
 use megabatch_trainer::{
     Config, Event, OptimizerConfig, OptimizerKind, Run, SampleRanges, Samples, StepEvent, Trainer,
 };
 use serde_json::json;
 
 use super::SampleOrder;
+use super::rings::{GraphSize, Rings};
 use super::series::{SHUFFLED_SAMPLES, Work};
 use crate::error::Result;
 use crate::findings::Findings;
@@ -31,6 +33,8 @@ pub struct TrainOptions {
     pub gradient_checkpointing: bool,
     /// Round the inputs of fp32 products to TF32 on a GPU.
     pub tf32: bool,
+    /// Train graph attention over batches of graphs of this size, in place of an LSTM over windows.
+    pub graphs: Option<GraphSize>,
     /// `cpu`, `auto`, `cuda` or `cuda:N`.
     pub device: String,
 }
@@ -49,8 +53,11 @@ const WARM_UP_STEPS_MAX: u64 = 1_000_000;
 /// not here.
 pub fn train(options: &TrainOptions, host: &Host<'_>) -> Result<Findings> {
     let work = &options.work;
-    let samples =
-        work.samples(if options.samples == SampleOrder::Shuffled { SHUFFLED_SAMPLES } else { 4 * work.batch() })?;
+    let samples: Box<dyn Samples> = match options.graphs {
+        Some(size) => Box::new(Rings::new(size, 4 * work.batch(), work.features)?),
+        None if options.samples == SampleOrder::Shuffled => Box::new(work.samples(SHUFFLED_SAMPLES)?),
+        None => Box::new(work.samples(4 * work.batch())?),
+    };
     let (cpu, config, shape) = (Device::cpu(), config(options), samples.shape().clone());
     let gpu = DeviceRequest::select(&options.device, host)?.computing(config.check_on_gpu())?.gpu;
     let mut trainer = match &gpu {
@@ -59,7 +66,7 @@ pub fn train(options: &TrainOptions, host: &Host<'_>) -> Result<Findings> {
     };
     trainer.time_gpu()?;
     let warm_up = if gpu.is_some() { (GPU_WARM_UP_STEPS, GPU_WARM_UP) } else { (1, Duration::ZERO) };
-    let timed = timed(&mut trainer, &samples, Timing { warm_up, steps: options.steps })?;
+    let timed = timed(&mut trainer, &*samples, Timing { warm_up, steps: options.steps })?;
     // A capture takes the host milliseconds, once for each shape.
     let usual = timed.steps.iter().filter(|step| step.captures.is_none());
     let usual_s: f64 = usual.clone().map(|step| step.samples as f64 / step.samples_per_s).sum();
@@ -99,7 +106,7 @@ pub fn train(options: &TrainOptions, host: &Host<'_>) -> Result<Findings> {
 fn config(options: &TrainOptions) -> Config {
     let work = &options.work;
     Config {
-        model: work.model(),
+        model: if options.graphs.is_some() { Rings::model(work.hidden) } else { work.model() },
         optimizer: OptimizerConfig { kind: OptimizerKind::Adam, weight_decay: 0.0, ..OptimizerConfig::default() },
         max_steps: Some(options.steps + WARM_UP_STEPS_MAX),
         batch_size: work.batch(),
@@ -126,7 +133,7 @@ struct Timed {
 }
 
 fn timed(trainer: &mut Trainer, samples: &dyn Samples, timing: Timing) -> Result<Timed> {
-    let train = SampleRanges::from(0..samples.len());
+    let train = SampleRanges::from(0..samples.graphs().map_or(samples.len(), Graphs::len));
     let run = Run { samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     let mut timed = Timed { steps: Vec::new(), seconds: 0.0 };
     let ((warm_up_steps, warm_up), start) = (timing.warm_up, Instant::now());
