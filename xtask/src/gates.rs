@@ -8,7 +8,7 @@ use crate::limits::succeed;
 use crate::session::Session;
 use crate::sources::{hash_of, stamp_of_file};
 use crate::workspace::cargo;
-use crate::{demo, layers, limits, python, skipped, tests_gate, trampolines};
+use crate::{demo, gpu_check, layers, limits, python, skipped, tests_gate, trampolines};
 
 /// One check of the whole workspace.
 pub(crate) struct Gate {
@@ -26,6 +26,7 @@ pub(crate) const GATES: &[Gate] = &[
     Gate { name: "fuzz", checks: "fuzz targets compile", run: fuzz_targets_compile },
     Gate { name: "tests", checks: "unit, property, golden and documentation tests", run: tests_gate::run },
     Gate { name: "python", checks: "tests and types of the Python module", run: python::gate },
+    Gate { name: "gpu-rehearsal", checks: "a GPU campaign runs on a fake driver", run: gpu_check::rehearsal },
     Gate { name: "docs", checks: "documentation builds without a warning", run: docs },
     Gate { name: "system-libs", checks: "the program needs libc, libm and libgcc only", run: system_libraries },
     Gate { name: "demo", checks: "the main job runs end to end", run: demo_runs },

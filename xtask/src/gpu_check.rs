@@ -1,15 +1,17 @@
 //! `cargo xtask gpu-check`: the programs that `scripts/gpu-check build` packs for a machine without
 //! Rust.
 
-use anyhow::{Result, bail};
+use std::process::Command;
 
-use crate::limits::succeed;
+use anyhow::{Context, Result, bail};
+
+use crate::limits::{self, succeed};
+use crate::session::Session;
 use crate::tools;
 use crate::workspace::{Workspace, cargo};
 
-/// The checks and measurements with all their kernels compiled in, and megabatch itself. They are
-/// built together, so that they share what they are made of.
-const PROGRAMS: &[&str] = &[
+/// Packages of the programs, which are built together, so that they share what they are made of.
+const PACKAGES: &[&str] = &[
     "--package",
     "megabatch-gpu-core",
     "--package",
@@ -20,23 +22,60 @@ const PROGRAMS: &[&str] = &[
     "megabatch",
     "--features",
     "megabatch-gpu-core/cuda",
-    "--example",
-    "gpu-check",
-    "--example",
-    "gpu_layers",
-    "--example",
-    "gpu_operations",
-    "--bin",
-    "megabatch",
 ];
 
+/// The checks and measurements with all their kernels compiled in, and megabatch itself.
+const PROGRAMS: &[&str] =
+    &["--example", "gpu-check", "--example", "gpu_layers", "--example", "gpu_operations", "--bin", "megabatch"];
+
+/// `gpu-check [--dev]`: a release build, or a development build for rehearsals.
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    if let Some(stray) = args.first() {
-        bail!("gpu-check takes no arguments, but there is `{stray}`; scripts/gpu-check runs what it builds");
-    }
     let workspace = Workspace::load()?;
-    let mut build = cargo(&workspace.root, &["build", "--release", "--locked"]);
+    let mut build = cargo(&workspace.root, &["build", "--locked"]);
+    match args {
+        [] => build.arg("--release").args(PACKAGES),
+        // Of the whole workspace, as tests are built: nothing is compiled a second time.
+        [flag] if flag == "--dev" => build.arg("--workspace"),
+        _ => bail!(
+            "gpu-check takes --dev or nothing, but there is `{}`; scripts/gpu-check runs what it builds",
+            args.join(" ")
+        ),
+    };
     succeed(tools::with_cmake(build.args(PROGRAMS), &workspace)?)
+}
+
+/// The calls of a campaign that are rehearsed, and suites of theirs that tests run already.
+const REHEARSED: [&[&str]; 4] = [
+    &["truth", "a", "--skip", "operations"],
+    &["truth", "b", "--skip", "operations,kernels,training"],
+    &["speed", "a"],
+    &["speed", "b"],
+];
+
+/// The command lines of a campaign on a GPU, from the unpacked archive of a development build under
+/// the fake driver.
+pub(crate) fn rehearsal(session: &Session) -> Result<()> {
+    if !cfg!(target_os = "linux") {
+        println!("skipped: the fake driver is Linux's");
+        return Ok(());
+    }
+    let python = tools::python_for_tests(&session.workspace)?;
+    let script = |words: &[&str]| -> Result<()> {
+        let mut command = Command::new(session.workspace.root.join("scripts/gpu-check"));
+        command.args(words).current_dir(&session.workspace.root).env("PYTHON", &python);
+        command.env("CARGO_TARGET_DIR", &session.workspace.target_dir);
+        tools::with_cmake(&mut command, &session.workspace)?;
+        let output = limits::output(&mut command).with_context(|| format!("{command:?}"))?;
+        if !output.status.success() {
+            let texts = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+            bail!("{command:?} ended with {}:\n{}", output.status, texts.join("\n"));
+        }
+        Ok(())
+    };
+    session.passed.unless_unchanged("gpu rehearsal", session.sources.of_rehearsal(), || {
+        script(&["build", "--dev"])?;
+        REHEARSED.iter().try_for_each(|call| script(&[&["rehearse", "--dev"], *call].concat()))
+    })
 }
 
 #[cfg(test)]

@@ -77,6 +77,11 @@ impl Sources {
         self.key_of_files(|path| path.starts_with("fuzz") || path.starts_with("crates"))
     }
 
+    /// Key of the rehearsal on a made-up GPU: the crates, the scripts and the peers' side.
+    pub(crate) fn of_rehearsal(&self) -> u64 {
+        self.key_of_files(|path| ["crates", "scripts", "benches/peers"].iter().any(|folder| path.starts_with(folder)))
+    }
+
     /// Key of one page.
     pub(crate) fn of_page(&self, page: &str) -> u64 {
         self.key_of_files(|path| path == Path::new(page))

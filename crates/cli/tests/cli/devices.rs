@@ -232,7 +232,8 @@ fn what_a_gpu_does_not_predict_is_named() {
 fn training_steps_are_timed_on_a_gpu() {
     let stage = Stage::new();
     let bench = "bench train --model single --batch 1 --features 1 --hidden 1 --threads 1 --steps 1 --device cuda:0";
-    let graphs = "bench train --graph-nodes 3 --graph-neighbours 1 --batch 2 --features 1 --hidden 1 --threads 1 --steps 1";
+    let graphs =
+        "bench train --graph-nodes 3 --graph-neighbours 1 --batch 2 --features 1 --hidden 1 --threads 1 --steps 1";
     let answer = answer_with_driver(&stage, &format!("{graphs} --device cuda:0"));
     assert!(answer["gpu_busy"].as_f64().unwrap() > 0.0, "{answer}");
     let answer = answer_with_driver(&stage, &format!("{bench} --precision bf16"));
