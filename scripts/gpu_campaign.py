@@ -118,6 +118,20 @@ def speed_b(args):
     return [Suite("counters", script("gpu_counters", *folders(args), "--seconds", "120", *tiny(args)), 125, 60)]
 
 
+def whole(args, name, parts, seconds):
+    """Parts of gpu_whole.py."""
+    words = ("--bin", program("megabatch"), "--only", parts, "--device", str(args.device), "--seconds", str(seconds), *tiny(args))
+    return Suite(name, script("gpu_whole", *words), seconds + 5, 12)
+
+
+def whole_a(args):
+    return [whole(args, "losses", "losses", 90), whole(args, "memory", "memory", 60), whole(args, "busy", "busy", 120)]
+
+
+def whole_b(args):
+    return [whole(args, "kill", "kill", 90), whole(args, "shortage", "shortage", 90)]
+
+
 def folders(args):
     """Options of a suite that takes programs and PTX from the archive."""
     return "--bin", str(HERE / "bin"), "--kernels", str(HERE / "kernels/k0"), "--device", str(args.device)
@@ -127,7 +141,14 @@ def tiny(args):
     return ["--tiny"] if args.tiny else []
 
 
-CALLS = {("truth", "a"): truth_a, ("truth", "b"): truth_b, ("speed", "a"): speed_a, ("speed", "b"): speed_b}
+CALLS = {
+    ("truth", "a"): truth_a,
+    ("truth", "b"): truth_b,
+    ("speed", "a"): speed_a,
+    ("speed", "b"): speed_b,
+    ("whole", "a"): whole_a,
+    ("whole", "b"): whole_b,
+}
 
 
 def cublas_folder():

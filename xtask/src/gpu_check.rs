@@ -45,11 +45,13 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 }
 
 /// The calls of a campaign that are rehearsed, and suites of theirs that tests run already.
-const REHEARSED: [&[&str]; 4] = [
+const REHEARSED: [&[&str]; 6] = [
     &["truth", "a", "--skip", "operations"],
     &["truth", "b", "--skip", "operations,kernels,training"],
     &["speed", "a"],
     &["speed", "b"],
+    &["whole", "a"],
+    &["whole", "b"],
 ];
 
 /// The command lines of a campaign on a GPU, from the unpacked archive of a development build under

@@ -105,7 +105,8 @@ impl TrainingSetup {
     /// As `Trainer::new` and `Trainer::on_gpu`.
     pub(crate) fn trainer(&self, shape: SampleShape) -> trainer::Result<Trainer> {
         let Some(gpu) = &self.gpu else { return Trainer::new(&self.device, self.training.clone(), shape) };
-        let trainer = Trainer::on_gpu(gpu, &self.device, self.training.clone(), shape)?;
+        let mut trainer = Trainer::on_gpu(gpu, &self.device, self.training.clone(), shape)?;
+        trainer.time_gpu()?;
         if let Some(folder) = &self.cache_folder {
             trainer.keep_tuning_in(&folder.join("kernels"));
         }
