@@ -79,7 +79,7 @@ def truth_a(args):
     training = script("gpu_training", "--bin", megabatch, "--device", device, "--seconds", "60", *tiny(args))
     return [
         Suite("machine", script("gpu_machine", "--bin", str(HERE / "bin")), 20, 12),
-        Suite("checks", checks, 60, 4),
+        Suite("checks", checks, 60, 5),
         operations(args, 90),
         Suite("training", training, 62, 12),
         kernels(args, "checks", 75),

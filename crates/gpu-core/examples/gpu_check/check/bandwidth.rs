@@ -71,6 +71,24 @@ impl<'d> Bench<'d> {
         ])
     }
 
+    /// The memory pool's growth and its return of memory: pages created and mapped, and taken away,
+    /// by calls to the driver.
+    pub(super) fn of_pages(&self) -> Result<Vec<Rate>> {
+        let (mut grown_s, mut returned_s) = (Vec::new(), Vec::new());
+        for _ in 0..=self.copies {
+            self.device.empty_cache();
+            let start = Instant::now();
+            let block = Buffer::<u8>::zeros(&self.device.scope("pages"), self.bytes)?;
+            grown_s.push(start.elapsed().as_secs_f64());
+            self.gpu.synchronize()?;
+            drop(block);
+            let start = Instant::now();
+            self.device.empty_cache();
+            returned_s.push(start.elapsed().as_secs_f64());
+        }
+        Ok(vec![self.middle("mapped", &mut grown_s), self.middle("given back", &mut returned_s)])
+    }
+
     /// The rate of work that is done when `work` returns.
     fn rate(&self, name: &'static str, bytes: usize, mut work: impl FnMut() -> Result<()>) -> Result<Rate> {
         self.median(name, bytes, || {
@@ -99,5 +117,11 @@ impl<'d> Bench<'d> {
         let mut runs = (0..self.copies).map(|_| seconds()).collect::<Result<Vec<f64>>>()?;
         runs.sort_by(f64::total_cmp);
         Ok(Rate { name, gb_per_s: bytes as f64 / runs[runs.len() / 2] / 1e9 })
+    }
+
+    /// Rate of all bytes by the median of `seconds`.
+    fn middle(&self, name: &'static str, seconds: &mut [f64]) -> Rate {
+        seconds.sort_by(f64::total_cmp);
+        Rate { name, gb_per_s: self.bytes as f64 / seconds[seconds.len() / 2] / 1e9 }
     }
 }

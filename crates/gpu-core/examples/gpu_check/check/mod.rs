@@ -81,6 +81,7 @@ impl Bench {
         checks.extend(ops::conformance::CASES.iter().map(of_operation));
         checks.push(Check::new("pool: random blocks keep their contents", || Ok(self.stress()?)));
         checks.push(Check::new("rates over the bus", || self.rates(bandwidth::Bench::over_the_bus)));
+        checks.push(Check::new("rates of mapping memory", || self.rates(bandwidth::Bench::of_pages)));
         checks.push(Check::new("rates within the GPU", || self.rates(bandwidth::Bench::within)));
         checks
     }
