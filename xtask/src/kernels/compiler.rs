@@ -16,6 +16,7 @@ const PACKAGES: &[&str] = &[
     "nvidia-cuda-crt==13.0.88",
     "nvidia-cuda-runtime==13.0.96",
     "nvidia-cuda-cccl==13.0.85",
+    "nvidia-cuda-nvdisasm==13.2.78",
 ];
 
 /// The oldest GPUs that megabatch drives are of compute capability 8.0; newer ones run its PTX.
@@ -57,6 +58,18 @@ impl Compiler {
         let mut ptxas = self.program("ptxas");
         ptxas.arg("-v").arg(format!("-arch={target}")).arg(&file).arg("-o").arg(self.scratch.join("kernels.cubin"));
         self.run(&mut ptxas)
+    }
+
+    /// Machine code of `ptx` on `target`, as `nvdisasm -hex` lists it.
+    pub(super) fn disassemble(&self, ptx: &str, target: &str) -> Result<String> {
+        self.assemble(ptx, target)?;
+        let mut nvdisasm = self.program("nvdisasm");
+        nvdisasm.args(["-hex", "-c"]).arg(self.scratch.join("kernels.cubin"));
+        let output = nvdisasm.output().with_context(|| format!("cannot start {nvdisasm:?}"))?;
+        if !output.status.success() {
+            bail!("{nvdisasm:?} ended with {}:\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     fn program(&self, name: &str) -> Command {

@@ -1,9 +1,11 @@
 //! `cargo xtask kernels [--check]`: every `.cu` compiled by pinned packages to the `.ptx` in its
-//! crate's folder `ptx`, and assembled for every GPU. `cargo xtask kernels --variant NAME=PATCH`:
-//! what a patch makes of them, to be measured beside them.
+//! crate's folder `ptx`, and assembled for every GPU. The machine code of the recurrences is read
+//! for waits. `cargo xtask kernels --variant NAME=PATCH`: what a patch makes of them, to be measured
+//! beside them.
 
 mod assembly;
 mod compiler;
+mod machine_code;
 mod variant;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +22,9 @@ enum Mode {
     Write,
     Check,
 }
+
+/// Sources of kernels that load a step ahead of the product of another.
+const RECURRENCES: [&str; 2] = ["recurrence", "recurrence_backward"];
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let mode = match args {
@@ -47,6 +52,9 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         }
         println!("{}", source.display());
         assembly::report(&compiler, source, &ptx)?;
+        if source.file_stem().is_some_and(|name| RECURRENCES.iter().any(|recurrence| name == *recurrence)) {
+            machine_code::check(&compiler, source, &ptx)?;
+        }
     }
     if !differences.is_empty() {
         bail!("{}\nrun `cargo xtask kernels` and commit what it changes", differences.join("\n"));
