@@ -1,6 +1,7 @@
 //! The Python program around a run: its progress display, its callback, its signals.
 
 use std::cell::Cell;
+use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -36,9 +37,10 @@ impl PythonHost {
     /// Runs `work` without Python's lock. An exception of a callback or a signal goes over its
     /// outcome.
     pub(crate) fn run<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&Host<'_>) -> T + Send) -> PyResult<T> {
+        let py_prefix = prefix(py);
         let outcome = py.detach(|| {
             let host = Host {
-                environment: std::env::vars_os().collect(),
+                environment: environment(py_prefix.as_deref()),
                 cache_folder: cache_folder(|name| std::env::var_os(name)),
                 observer: self,
                 cancel: self,
@@ -50,6 +52,19 @@ impl PythonHost {
             None => Ok(outcome),
         }
     }
+}
+
+/// The folder of the interpreter's environment, in which wheels bring libraries.
+fn prefix(py: Python<'_>) -> Option<String> {
+    py.import("sys").and_then(|sys| sys.getattr("prefix")).and_then(|prefix| prefix.extract()).ok()
+}
+
+/// Variables of this process, of which the active environment is the interpreter's own.
+fn environment(prefix: Option<&str>) -> Vec<(OsString, OsString)> {
+    let mut variables: Vec<_> =
+        std::env::vars_os().filter(|(name, _)| name != "VIRTUAL_ENV" || prefix.is_none()).collect();
+    variables.extend(prefix.map(|prefix| ("VIRTUAL_ENV".into(), prefix.into())));
+    variables
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,4 +1,5 @@
-//! Runs that are killed at random moments, several times each, end as one that nobody touched.
+//! Runs that are killed at random moments, several times each, and go on with another number of
+//! threads, end as one that nobody touched.
 //!
 //! `MEGABATCH_KILLED_RUNS` says how many runs; `cargo xtask kill` asks for a hundred.
 
@@ -13,6 +14,8 @@ use crate::stage::Stage;
 const RUNS: usize = 3;
 /// A run is killed once, twice or three times.
 const KILLS_MAX: usize = 3;
+/// Threads of the sessions of a run, in turn.
+const THREADS: [usize; 3] = [3, 16, 2];
 const SEED: u64 = 20_180_104;
 
 const BARS: &str = "synth bars.csv --days 12";
@@ -102,7 +105,8 @@ fn kill_and_resume(
     let mut hit = Vec::new();
     while hit.len() < kills {
         let moment = wall.mul_f64(random.share());
-        if stage.kill_after(&next_command(stage, settings, run), moment).is_none() {
+        let threads = THREADS[hit.len() % THREADS.len()];
+        if stage.kill_after(&next_command(stage, settings, run, threads), moment).is_none() {
             hit.push(where_it_was(stage, run));
         } else if hit.is_empty() {
             // It was done before its moment came: another run takes its place.
@@ -111,18 +115,19 @@ fn kill_and_resume(
             break;
         }
     }
-    let answer = stage.succeeds(&next_command(stage, settings, run));
+    let answer = stage.succeeds(&next_command(stage, settings, run, THREADS[kills % THREADS.len()]));
     assert_eq!(answer["finished"], true, "{run}: {answer}");
     hit
 }
 
 /// The command of a user whose run was killed: a run that has not begun is begun, one that has goes
 /// on.
-fn next_command(stage: &Stage, settings: &str, run: &str) -> String {
+fn next_command(stage: &Stage, settings: &str, run: &str, threads: usize) -> String {
+    let threads = format!("--set training.threads={threads}");
     if stage.path(&format!("{run}/config.yaml")).exists() {
-        format!("train --out {run} --resume")
+        format!("train --out {run} --resume {threads}")
     } else {
-        format!("train --data series.h5 --out {run} {settings}")
+        format!("train --data series.h5 --out {run} {settings} {threads}")
     }
 }
 
@@ -202,8 +207,8 @@ impl Ending {
     }
 }
 
-/// The lines of the log on steps and validations, without times, and without the bytes read, which
-/// depend on what is cached.
+/// The lines of the log on steps and validations, without times, and without bytes: those read
+/// depend on what is cached, those allocated on the number of threads.
 fn learning(stage: &Stage, run: &str) -> Vec<Value> {
     let lines = stage.text(&format!("{run}/metrics.jsonl"));
     let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -212,7 +217,7 @@ fn learning(stage: &Stage, run: &str) -> Vec<Value> {
         |line: &Value| ["step", "validation", "epoch", "rollback"].iter().any(|event| line["event"] == *event);
     let mut kept: Vec<Value> = lines.filter(is_learning).collect();
     for line in &mut kept {
-        line.as_object_mut().unwrap().retain(|key, _| !key.ends_with("_s") && key != "data_bytes_read");
+        line.as_object_mut().unwrap().retain(|key, _| !key.ends_with("_s") && !key.contains("bytes"));
     }
     kept
 }
