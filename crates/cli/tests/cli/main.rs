@@ -13,6 +13,7 @@ mod diverging;
 mod doctor;
 mod exchange;
 mod follow;
+mod golden;
 mod graph;
 mod graph_cached;
 mod graph_export;
