@@ -37,7 +37,7 @@ pub(crate) fn write_rows<T: Element>(dataset: &Dataset, rows: &Range<usize>, val
 }
 
 /// Reads `rows` of the first axis into `out` without any conversion: the elements' bytes in the
-/// file's type, which must hold no pointers, and byte order.
+/// file's type and byte order. Pointers to values of variable length are the caller's to give back.
 ///
 /// # Panics
 /// If `out` has another length than the rows.
@@ -63,8 +63,8 @@ fn read(dataset: &Dataset, rows: &Range<usize>, element: &Datatype, out: &mut [u
     let _guard = LOCK.lock();
     // SAFETY: all four handles are alive until the end of this function. `memory` spans as many
     // elements of the type `element` as `out` has room for, as asserted, so that HDF5 writes `out`
-    // and nothing else; any bits are valid for the caller, who reads plain numbers. The guard keeps
-    // other threads out of the library.
+    // and nothing else; any bits are valid for the caller, who reads bytes. The guard keeps other
+    // threads out of the library.
     let status =
         unsafe { H5Dread(dataset.id(), element.id(), memory.id(), file.id(), H5P_DEFAULT, out.as_mut_ptr().cast()) };
     checked(status).map(drop)
@@ -83,7 +83,7 @@ fn write(dataset: &Dataset, rows: &Range<usize>, element: &Datatype, bytes: &[u8
     checked(status).map(drop)
 }
 
-/// The rows in the file, and contiguous memory of the same shape.
+/// The rows in the file, and contiguous memory of the same shape. A scalar is one row.
 struct RowTransfer {
     memory: Dataspace,
     file: Dataspace,
@@ -92,6 +92,9 @@ struct RowTransfer {
 impl RowTransfer {
     fn new(dataset: &Dataset, rows: &Range<usize>) -> hdf5::Result<Self> {
         let mut shape = dataset.shape();
+        if shape.is_empty() {
+            return Ok(RowTransfer { memory: Dataspace::try_new(())?, file: dataset.space()? });
+        }
         let mut axes = vec![SliceOrIndex::from(..); shape.len()];
         axes[0] = SliceOrIndex::SliceCount { start: rows.start, step: 1, count: rows.len(), block: 1 };
         shape[0] = rows.len();

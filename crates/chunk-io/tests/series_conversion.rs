@@ -8,6 +8,7 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use hdf5::types::VarLenUnicode;
 use made::{Plan, timeframe};
 use megabatch_chunk_io::{
     Compression, ConvertOptions, Error, Layout, Series, SeriesFile, Storage, StorageChoice, StorageForm, WriteOptions,
@@ -134,5 +135,47 @@ fn memory_of_a_conversion_does_not_grow_with_samples() {
                 assert!(fs::read(at("little.h5")).unwrap() == fs::read(at("much.h5")).unwrap(), "{name} to {to}");
             }
         }
+    }
+}
+
+/// Stores the lists of samples of a series in chunks of 64, deflated and with Fletcher's sums, and
+/// more lists of such chunks beside them.
+fn filter_lists(path: &Path) {
+    let file = hdf5::File::open_rw(path).unwrap();
+    let samples = file.group("samples").unwrap();
+    for name in ["label_end_time", "reach_time", "instrument"] {
+        let values = samples.dataset(name).unwrap().read_raw::<i64>().unwrap();
+        samples.unlink(name).unwrap();
+        let list = samples.new_dataset::<i64>().chunk([64]).deflate(4).fletcher32().shape([values.len()]);
+        list.create(name).unwrap().write_raw(&values).unwrap();
+    }
+    let texts: Vec<VarLenUnicode> = (0..1_000).map(|n| format!("note {n}").parse().unwrap()).collect();
+    let list = samples.new_dataset::<VarLenUnicode>().chunk([64]).deflate(4).fletcher32().shape([1_000]);
+    list.create("note").unwrap().write_raw(&texts).unwrap();
+    let list = samples.new_dataset::<f64>().chunk([64, 2]).deflate(4).fletcher32().shape([1_000, 2]);
+    list.create("weight").unwrap().write_raw(&(0..2_000).map(f64::from).collect::<Vec<_>>()).unwrap();
+    file.unlink("/checksums").unwrap();
+}
+
+#[test]
+fn filtered_lists_of_samples_come_along() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, out] = ["series.h5", "windows.h5"].map(|name| folder.path().join(name));
+    let plan =
+        Plan { timeframes: vec![timeframe("M1", 1, 6, 2)], base_bars: vec![505, 505], ..Plan::two_instruments() };
+    write(&path, &made::series(&plan), Storage::Contiguous);
+    filter_lists(&path);
+    let back = folder.path().join("back.h5");
+    for (from, to, layout) in
+        [(&path, &back, Layout::Series), (&path, &out, Layout::Windows), (&out, &back, Layout::Series)]
+    {
+        run(from, to, &options(layout, 1 << 20, StorageChoice::default())).unwrap();
+        let [old, new] = [from, to].map(|path| hdf5::File::open(path).unwrap().group("samples").unwrap());
+        for name in ["label_end_time", "reach_time", "instrument", "weight"] {
+            let [old, new] = [&old, &new].map(|samples| samples.dataset(name).unwrap().read_raw::<f64>().unwrap());
+            assert_eq!((old.len() % 1_000, &old), (0, &new), "{name} of {}", to.display());
+        }
+        let texts = new.dataset("note").unwrap().read_raw::<VarLenUnicode>().unwrap();
+        assert!(texts.iter().enumerate().all(|(n, text)| text.as_str() == format!("note {n}")), "{}", to.display());
     }
 }

@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use super::packing::{PackedChunk, Packing};
 use super::row_source::RowSource;
 use super::work::ConversionContext;
-use super::{StorageChoice, StorageForm, raw};
+use super::{ConversionJob, StorageChoice, StorageForm, raw};
 use crate::error::{Error, LayoutFault, Result};
 use crate::slab;
 use crate::storage::Compression;
@@ -67,6 +67,12 @@ impl Bulk {
         let mut bulk = Bulk { object: object.to_owned(), shape, like, form: TableStorage::Contiguous, element_bytes };
         bulk.form = bulk.choose(choice, open);
         Ok(bulk)
+    }
+
+    /// The table `object` of the old file, stored as it was unless the options say otherwise.
+    pub(super) fn keeping(job: &ConversionJob<'_>, object: &str, dataset: &Dataset) -> Result<Self> {
+        Self::new(object, dataset.shape(), dataset.clone(), &job.options.storage, LeftOpen::AsItWas)
+            .map_err(job.input.failed(object, "look at the dataset"))
     }
 
     fn choose(&self, choice: &StorageChoice, open: LeftOpen) -> TableStorage {

@@ -16,8 +16,9 @@ use crate::series::MARK_GROUP;
 /// Most levels of groups.
 const DEPTH_MAX: usize = 128;
 
-/// Reason for which an object is not copied.
+/// Reasons for which an object is not copied.
 const WITHIN: &str = "values of variable length within others";
+const REFERENCES: &str = "references to objects, which mean something in their own file only";
 
 /// Copies the objects of a file.
 #[derive(Debug, Default)]
@@ -89,28 +90,35 @@ impl Copier {
                 let new = to.dataset(name).map_err(failed("open the dataset"))?;
                 self.copy_attributes(&old, &new, path, &BTreeSet::new(), input)
             }
-            LocationType::Dataset => {
-                let old = from.dataset(name).map_err(failed("open the dataset"))?;
-                let values = check_heaps(&old).map_err(failed("check the values"))?;
-                let attributes = check_attributes(&old).map_err(failed("check the attributes"))?;
-                if values == HeapCheck::Unchecked || attributes == HeapCheck::Unchecked {
-                    self.left_out.push(format!("{path}: {WITHIN}"));
-                    return Ok(());
-                }
-                old.copy_to(to, name).map_err(failed("copy the dataset"))
-            }
+            LocationType::Dataset => self.copy_dataset(from, to, name, path, input),
             LocationType::NamedDatatype => {
                 let old = from.committed_datatype(name).map_err(failed("open the type"))?;
                 if check_attributes(&old).map_err(failed("check the attributes"))? == HeapCheck::Unchecked {
                     self.left_out.push(format!("{path}: {WITHIN}"));
                     return Ok(());
                 }
-                old.copy_to(to, name).map_err(failed("copy the type"))
+                drop(old);
+                raw::copy_object(from, to, name).map_err(failed("copy the type"))
             }
             _ => {
                 self.left_out.push(format!("{path}: an object of a kind that is not known here"));
                 Ok(())
             }
+        }
+    }
+
+    /// Copies a dataset that is no table, and compares the copy with it.
+    fn copy_dataset(&mut self, from: &Group, to: &Group, name: &str, path: &str, input: &InputFile) -> Result<()> {
+        let failed = |action| input.failed(path, action);
+        let open = |group: &Group| group.dataset(name).map_err(failed("open the dataset"));
+        if let Some(reason) = uncopied(&open(from)?).map_err(failed("check the values"))? {
+            self.left_out.push(format!("{path}: {reason}"));
+            return Ok(());
+        }
+        raw::copy_object(from, to, name).map_err(failed("copy the dataset"))?;
+        match raw::has_same_values(&open(from)?, &open(to)?).map_err(failed("compare the copy"))? {
+            true => Ok(()),
+            false => Err(input.broken(path, "a copy with the same values", "others; the new file was not kept")),
         }
     }
 
@@ -131,13 +139,22 @@ impl Copier {
             }
             let reason = match raw::copy_attribute(from, to, &name).map_err(failed())? {
                 raw::Copied::Done => continue,
-                raw::Copied::References => "references to objects, which mean something in their own file only",
+                raw::Copied::References => REFERENCES,
                 raw::Copied::Unchecked => WITHIN,
             };
             self.left_out.push(format!("{path}@{name}: {reason}"));
         }
         Ok(())
     }
+}
+
+/// Reason for which a dataset is not copied.
+fn uncopied(dataset: &Dataset) -> hdf5::Result<Option<&'static str>> {
+    if raw::has_references(&dataset.dtype()?) {
+        return Ok(Some(REFERENCES));
+    }
+    let is_unchecked = [check_heaps(dataset)?, check_attributes(dataset)?].contains(&HeapCheck::Unchecked);
+    Ok(is_unchecked.then_some(WITHIN))
 }
 
 fn key(info: &LocationInfo) -> ObjectKey {
@@ -171,9 +188,9 @@ fn check_depth(path: &str, input: &InputFile) -> Result<()> {
     Err(input.broken(&begins, &format!("groups at most {DEPTH_MAX} deep"), "deeper ones"))
 }
 
-/// The datasets of a file that can be stored anew, by path, but those of its mark of verification;
-/// each once, under the first of its names.
-pub(super) fn plain_datasets(input: &InputFile) -> Result<Vec<(String, Dataset)>> {
+/// The datasets of a file that can be stored anew, by path, but those of its mark of verification
+/// and those in `skipped`, each with all below it; each once, under the first of its names.
+pub(super) fn plain_datasets(input: &InputFile, skipped: &BTreeSet<String>) -> Result<Vec<(String, Dataset)>> {
     let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
     let mut groups = vec![(String::new(), (*input.root).clone())];
     while let Some((path, group)) = groups.pop() {
@@ -181,7 +198,7 @@ pub(super) fn plain_datasets(input: &InputFile) -> Result<Vec<(String, Dataset)>
         let links = group.links(IndexType::Name, IterationOrder::Increasing);
         for (name, link) in links.map_err(input.failed(&path, "list the group"))? {
             let inner = format!("{path}/{name}");
-            if link.link_type != LinkType::Hard || inner == MARK_GROUP {
+            if link.link_type != LinkType::Hard || inner == MARK_GROUP || skipped.contains(&inner) {
                 continue;
             }
             let info = group.loc_info_by_name(&name).map_err(input.failed(&inner, "look at the object"))?;

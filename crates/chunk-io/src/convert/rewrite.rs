@@ -3,12 +3,13 @@
 //! Tables in another storage, or windows cut out of a series. Each chunk is packed once, kept in
 //! the journal, and written to the new file when all are packed.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use hdf5::File;
+use hdf5::{Dataset, File};
 
 use super::DraftFile;
-use super::bulk::{Bulk, LeftOpen, compare};
+use super::bulk::{Bulk, compare};
 use super::copying::{Copier, plain_datasets};
 use super::journal::{Journal, Record};
 use super::packing::PackedChunk;
@@ -30,16 +31,24 @@ pub(super) struct RewriteTask<'a> {
     pub(super) source: Box<dyn RowSource + 'a>,
 }
 
+impl RewriteTask<'_> {
+    /// The table `object` of the old file, at the same path and stored as it was unless the options
+    /// say otherwise.
+    fn keeping(job: &ConversionJob<'_>, object: &str, dataset: Dataset) -> Result<Self> {
+        Ok(RewriteTask {
+            bulk: Bulk::keeping(job, object, &dataset)?,
+            source: Box::new(DatasetRows::new(&job.input.path, dataset)),
+        })
+    }
+}
+
 /// A file of any layout, its tables stored as the options say.
 pub(super) fn same_layout(job: &ConversionJob<'_>, journal: Journal, work: &mut ConversionContext<'_>) -> Result<Done> {
     let input = job.input;
     let series = series_of(job)?;
     let mut tasks = Vec::new();
-    for (object, dataset) in plain_datasets(input)? {
-        let shape = dataset.shape();
-        let bulk = Bulk::new(&object, shape, dataset.clone(), &job.options.storage, LeftOpen::AsItWas)
-            .map_err(input.failed(&object, "look at the dataset"))?;
-        tasks.push(RewriteTask { bulk, source: Box::new(DatasetRows::new(&input.path, dataset)) });
+    for (object, dataset) in plain_datasets(input, &BTreeSet::new())? {
+        tasks.push(RewriteTask::keeping(job, &object, dataset)?);
     }
     let mut copier = Copier::default();
     copier.written.extend(tasks.iter().map(|task| task.bulk.object.clone()));
@@ -108,9 +117,13 @@ pub(super) fn to_windows(job: &ConversionJob<'_>, journal: Journal, work: &mut C
         None => series.check_in_pieces(|_| work.advance(0))?,
     }
     let mut tasks = windows_file::tasks(job, &series, work)?;
+    let others = windows_file::other_tables(job, &series)?;
+    for (object, dataset) in &others {
+        tasks.push(RewriteTask::keeping(job, object, dataset.clone())?);
+    }
     let mut notes = Vec::new();
     let write_others = |file: &File| {
-        notes = windows_file::write_others(job, file, &series)?;
+        notes = windows_file::write_others(job, file, &series, &others)?;
         Ok(())
     };
     run(

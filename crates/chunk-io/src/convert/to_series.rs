@@ -10,7 +10,7 @@ use hdf5::File;
 
 use super::DraftFile;
 use super::bulk::{Bulk, LeftOpen, compare};
-use super::copying::Copier;
+use super::copying::{Copier, plain_datasets};
 use super::journal::Journal;
 use super::row_source::{DatasetRows, JournalRows, RowSource, WindowRows};
 use super::scan::{require_saving, scan};
@@ -39,12 +39,15 @@ pub(super) fn run(job: &ConversionJob<'_>, mut journal: Journal, work: &mut Conv
     // Checks the chunk size before the number of bars is known.
     (0..windows_input.names.len())
         .try_for_each(|k| values(job, &windows_input, k, windows_input.samples())?.check(work))?;
-    let bytes: u64 = targets.bytes() + windows_input.windows_bytes();
-    work.expect(2 * bytes);
+    work.expect(2 * (targets.bytes() + windows_input.windows_bytes()));
     let placed = scan(&windows_input, &mut journal, &job.records, work)?;
     require_saving(&placed, &windows_input)?;
     let series = index(&placed, &windows_input, &mut journal)?;
     note(&series, work);
+    let skipped = skipped(job, &series, work);
+    let others = other_tables(job, &skipped)?;
+    others.iter().try_for_each(|table| table.check(work))?;
+    work.expect(2 * others.iter().map(Bulk::bytes).sum::<u64>());
 
     work.enter(ConversionStage::Writing);
     let (part, ()) = DraftFile::create(work.out, |file| {
@@ -55,14 +58,18 @@ pub(super) fn run(job: &ConversionJob<'_>, mut journal: Journal, work: &mut Conv
             let source = JournalRows { journal: &mut journal, extents: timeframe.extents.clone() };
             write_bulk(file, &bulk, source, work)?;
         }
-        let source = DatasetRows::new(&job.input.path, targets.like.clone());
-        write_bulk(file, &targets, source, work)?;
-        work.advance(targets.bytes())?;
-        copy_others(job, file, &series, work)
+        for table in others.iter().chain([&targets]) {
+            write_bulk(file, table, DatasetRows::new(&job.input.path, table.like.clone()), work)?;
+            work.advance(table.bytes())?;
+        }
+        let mut copier = Copier::default();
+        copier.skipped = skipped;
+        copier.written.extend(others.iter().chain([&targets]).map(|table| table.object.clone()));
+        copy_others(job, file, &series, copier, work)
     })?;
     work.enter(ConversionStage::Verifying);
     seal(part.path(), work.out, job.scope, |_| work.advance(0))?;
-    verify(job, part.path(), &series, work)?;
+    verify(job, part.path(), &series, others.iter().chain([&targets]), work)?;
     part.publish()?;
     journal.remove()?;
     let bars = windows_input.names.iter().cloned().zip(series.timeframes.iter().map(|timeframe| timeframe.bars));
@@ -192,40 +199,53 @@ fn write_list<T: Element>(
     Ok(())
 }
 
-/// Copies datasets of the windows file other than windows, as far as a series needs them.
+/// Objects of the windows file that do not come along as they are, each with all below it.
+fn skipped(job: &ConversionJob<'_>, series: &SeriesIndex<'_>, work: &mut ConversionContext<'_>) -> BTreeSet<String> {
+    let (windows_input, input) = (series.windows_input, job.input);
+    let mut skipped: BTreeSet<String> =
+        (0..windows_input.names.len()).map(|k| windows_input.object(k).to_owned()).collect();
+    skipped.extend(["/series", "/samples/time", "/samples/end", "/feature_names"].map(str::to_owned));
+    if series.instruments.is_some() {
+        skipped.extend(["/instruments", "/samples/instrument"].map(str::to_owned));
+    }
+    if series.time_kind == TimeKind::Reconstructed {
+        skipped.insert("/timestamps".to_owned());
+    }
+    if series.time_kind == TimeKind::Ordinal {
+        // The series has no sample times to check them against.
+        for object in [REACH, LABEL_END].into_iter().filter(|object| input.has_dataset(object)) {
+            skipped.insert(object.to_owned());
+            work.notes.push(format!("not copied: {object}, as times in the series tell the order of the samples only"));
+        }
+    }
+    // A group of windows only would stay empty.
+    skipped.extend(["/features", "/sequences"].map(str::to_owned).into_iter().filter(|group| {
+        let windows = windows_input.file.features().iter().filter(|table| table.object.starts_with(&**group)).count();
+        windows > 0 && input.root.group(group).is_ok_and(|group| group.len() == windows as u64)
+    }));
+    skipped
+}
+
+/// Tables of the windows file beside windows and targets.
+fn other_tables(job: &ConversionJob<'_>, skipped: &BTreeSet<String>) -> Result<Vec<Bulk>> {
+    let skipped: BTreeSet<String> = skipped.iter().cloned().chain(["/targets".to_owned()]).collect();
+    let tables = plain_datasets(job.input, &skipped)?;
+    tables.iter().map(|(object, dataset)| Bulk::keeping(job, object, dataset)).collect()
+}
+
+/// Copies objects of the windows file that are neither windows nor other tables, which are written
+/// already.
 fn copy_others(
     job: &ConversionJob<'_>,
     file: &File,
     series: &SeriesIndex<'_>,
+    mut copier: Copier,
     work: &mut ConversionContext<'_>,
 ) -> Result<()> {
     let windows_input = series.windows_input;
     let output = OutputFile { path: work.out, file, storage: job.options.storage.of_lists() };
     let input = job.input;
-    let mut copier = Copier::default();
     copier.skipped_attributes = ["layout", "format_version"].map(str::to_owned).into();
-    copier.skipped.extend((0..windows_input.names.len()).map(|k| windows_input.object(k).to_owned()));
-    copier.skipped.extend(["/series", "/samples/time", "/samples/end"].map(str::to_owned));
-    if series.instruments.is_some() {
-        copier.skipped.extend(["/instruments", "/samples/instrument"].map(str::to_owned));
-    }
-    if series.time_kind == TimeKind::Reconstructed {
-        copier.skipped.insert("/timestamps".to_owned());
-    }
-    if series.time_kind == TimeKind::Ordinal {
-        // The series has no sample times to check them against.
-        for object in [REACH, LABEL_END].into_iter().filter(|object| input.has_dataset(object)) {
-            copier.skipped.insert(object.to_owned());
-            work.notes.push(format!("not copied: {object}, as times in the series tell the order of the samples only"));
-        }
-    }
-    // A group of windows only would stay empty.
-    copier.skipped.extend(["/features", "/sequences"].map(str::to_owned).into_iter().filter(|group| {
-        let windows = windows_input.file.features().iter().filter(|table| table.object.starts_with(&**group)).count();
-        windows > 0 && input.root.group(group).is_ok_and(|group| group.len() == windows as u64)
-    }));
-    copier.skipped.insert("/feature_names".to_owned());
-    copier.written.insert("/targets".to_owned());
     for (k, name) in windows_input.names.iter().enumerate() {
         let object = format!("/series/{name}/values");
         let values = file.dataset(&object).map_err(Error::hdf5(work.out, &object, "open the dataset"))?;
@@ -258,11 +278,12 @@ fn write_feature_names(
     output.write_attribute(&dataset, "generated", &AttributeValue::Int(1))
 }
 
-/// Opens the new file as a reader does, and compares all windows and targets.
-fn verify(
+/// Opens the new file as a reader does, and compares all windows, and `tables` with the old file's.
+fn verify<'t>(
     job: &ConversionJob<'_>,
     path: &Path,
     series: &SeriesIndex<'_>,
+    tables: impl Iterator<Item = &'t Bulk>,
     work: &mut ConversionContext<'_>,
 ) -> Result<()> {
     let windows_input = series.windows_input;
@@ -291,9 +312,11 @@ fn verify(
         let mut old = DatasetRows::new(windows_input.file.path(), windows_input.dataset(k).clone());
         compare(windows_input.object(k), windows_input.samples(), form.bytes(), &mut old, &mut new, work)?;
     }
-    let targets = targets(job, windows_input)?;
-    let mut old = DatasetRows::new(windows_input.file.path(), targets.like.clone());
-    let mut new =
-        DatasetRows::new(path, file.root.dataset("/targets").map_err(file.failed("/targets", "open the dataset"))?);
-    compare("/targets", targets.rows(), targets.row_bytes(), &mut old, &mut new, work)
+    for table in tables {
+        let object = &table.object;
+        let new = file.root.dataset(object).map_err(file.failed(object, "open the dataset"))?;
+        let mut old = DatasetRows::new(windows_input.file.path(), table.like.clone());
+        compare(object, table.rows(), table.row_bytes(), &mut old, &mut DatasetRows::new(path, new), work)?;
+    }
+    Ok(())
 }

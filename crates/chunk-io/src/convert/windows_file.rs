@@ -4,11 +4,11 @@
 
 use std::collections::BTreeSet;
 
-use hdf5::File;
+use hdf5::{Dataset, File};
 
 use super::ConversionJob;
 use super::bulk::{Bulk, LeftOpen};
-use super::copying::Copier;
+use super::copying::{Copier, plain_datasets};
 use super::rewrite::RewriteTask;
 use super::row_source::{DatasetRows, WindowRows};
 use super::work::ConversionContext;
@@ -63,28 +63,50 @@ fn object(job: &ConversionJob<'_>, series: &SeriesFile, name: &str) -> Result<St
     Ok(if unnamed && series.timeframes().len() == 1 { "/features".to_owned() } else { format!("/features/{name}") })
 }
 
-/// Writes everything but the windows. Returns notes for the user.
-pub(super) fn write_others(job: &ConversionJob<'_>, file: &File, series: &SeriesFile) -> Result<Vec<String>> {
+/// Objects of the series that do not come along as they are, each with all below it.
+fn skipped(job: &ConversionJob<'_>, series: &SeriesFile) -> Result<BTreeSet<String>> {
+    let mut skipped = BTreeSet::from(["/series", "/samples/time", "/samples/end", "/features"].map(str::to_owned));
+    if !is_ordinal(job)? {
+        skipped.insert("/timestamps".to_owned());
+    }
+    for timeframe in series.timeframes() {
+        let names = format!("/feature_names/{}", timeframe.name());
+        if job.input.attribute(&names, "generated")?.is_some() {
+            skipped.insert(names);
+        }
+    }
+    Ok(skipped)
+}
+
+/// Tables of the series beside bars, targets and sample times, by path.
+pub(super) fn other_tables(job: &ConversionJob<'_>, series: &SeriesFile) -> Result<Vec<(String, Dataset)>> {
+    let mut skipped = skipped(job, series)?;
+    skipped.insert("/targets".to_owned());
+    plain_datasets(job.input, &skipped)
+}
+
+/// Writes everything but the tables, of which those in `others` keep their paths. Returns notes for
+/// the user.
+pub(super) fn write_others(
+    job: &ConversionJob<'_>,
+    file: &File,
+    series: &SeriesFile,
+    others: &[(String, Dataset)],
+) -> Result<Vec<String>> {
     let input = job.input;
     let output = OutputFile { path: job.out, file, storage: job.options.storage.of_lists() };
     output.write_attribute(file, "layout", &"windows".into())?;
     let mut copier = Copier::default();
     copier.skipped_attributes =
         ["layout", "format_version", "time_kind", "unnamed_timeframe"].map(str::to_owned).into();
-    copier.skipped.extend(["/series", "/samples/time", "/samples/end", "/features"].map(str::to_owned));
+    copier.skipped = skipped(job, series)?;
     copier.written.insert("/targets".to_owned());
-    if !is_ordinal(job)? {
-        copier.skipped.insert("/timestamps".to_owned());
-    }
+    copier.written.extend(others.iter().map(|(object, _)| object.clone()));
     for timeframe in series.timeframes() {
         let (values, object) = (format!("/series/{}/values", timeframe.name()), object(job, series, timeframe.name())?);
         let old = input.root.dataset(&values).map_err(input.failed(&values, "open the dataset"))?;
         let new = file.dataset(&object).map_err(Error::hdf5(job.out, &object, "open the dataset"))?;
         copier.copy_attributes(&old, &new, &values, &BTreeSet::from(["seq_len".to_owned()]), input)?;
-        let names = format!("/feature_names/{}", timeframe.name());
-        if input.attribute(&names, "generated")?.is_some() {
-            copier.skipped.insert(names);
-        }
     }
     copier.copy(input, file)?;
     let mut notes: Vec<String> = copier.left_out.iter().map(|what| format!("not copied: {what}")).collect();
