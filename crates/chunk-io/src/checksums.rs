@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use megabatch_gpu_core::Buffer;
 use xxhash_rust::xxh3::xxh3_64;
@@ -128,22 +128,138 @@ impl BlockSums {
     }
 }
 
+/// Most blocks that were cut by a read of which both parts are remembered; they take 4 MiB.
+const CUTS_MAX: usize = 1 << 16;
+
 /// Checksums of a table in memory.
 #[derive(Debug)]
 pub(crate) struct TableChecksums {
-    pub(crate) blocks: Blocks,
+    blocks: Blocks,
     pub(crate) sums: Buffer<u64>,
     /// Bytes of an element as it is hashed.
-    pub(crate) element_bytes: usize,
+    element_bytes: usize,
+    /// Blocks that reads cut in two, by number. Reads that go chunk by chunk cut a block at the
+    /// same row each time.
+    cuts: Mutex<HashMap<usize, CutBlock>>,
+}
+
+/// Checksums of the two parts of a block that was compared whole.
+#[derive(Clone, Copy, Debug)]
+struct CutBlock {
+    /// First row of the second part.
+    row: usize,
+    sums: [u64; 2],
+}
+
+/// Rows at the start or end of a read that are a part of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct BlockPart {
+    block: usize,
+    rows: Range<usize>,
 }
 
 impl TableChecksums {
+    /// Checksums `sums` of `blocks` of elements that are hashed as `element_bytes` bytes.
+    pub(crate) fn new(blocks: Blocks, sums: Buffer<u64>, element_bytes: usize) -> Self {
+        TableChecksums { blocks, sums, element_bytes, cuts: Mutex::default() }
+    }
+
+    /// Division of the table into blocks.
+    pub(crate) fn blocks(&self) -> Blocks {
+        self.blocks
+    }
+
+    /// The first block that has a part in the rows from `first` on and is not the one which was
+    /// written. `read` reads the rest of a block of which a part is given.
+    ///
+    /// # Errors
+    /// Whatever `read` returns.
+    pub(crate) fn first_damaged_or_cut<T: Element, E>(
+        &self,
+        first: usize,
+        values: &[T],
+        mut read: impl FnMut(Range<usize>, &mut [T]) -> Result<(), E>,
+    ) -> Result<Option<usize>, E> {
+        if size_of::<T>() != self.element_bytes {
+            return Ok(None);
+        }
+        if let Some(block) = self.first_damaged(first, values) {
+            return Ok(Some(block));
+        }
+        let row_len = self.blocks.row_bytes / size_of::<T>();
+        for part in self.cut_parts(first..first + values.len() / row_len) {
+            let given = &values[(part.rows.start - first) * row_len..(part.rows.end - first) * row_len];
+            if self.is_known(&part, given) {
+                continue;
+            }
+            let rows = self.blocks.rows_of(part.block);
+            let mut whole = vec![T::zeroed(); rows.len() * row_len];
+            let place = |row: usize| (row - rows.start) * row_len;
+            whole[place(part.rows.start)..place(part.rows.end)].copy_from_slice(given);
+            for rest in [rows.start..part.rows.start, part.rows.end..rows.end] {
+                if !rest.is_empty() {
+                    read(rest.clone(), &mut whole[place(rest.start)..place(rest.end)])?;
+                }
+            }
+            if xxh3_64(&little_endian(&whole)) != self.sums.as_slice()[part.block] {
+                return Ok(Some(part.block));
+            }
+            self.remember(&part, &whole);
+        }
+        Ok(None)
+    }
+
+    /// The parts of blocks in which `rows` begin and end.
+    fn cut_parts(&self, rows: Range<usize>) -> impl Iterator<Item = BlockPart> {
+        let whole = self.blocks.whole_in(&rows);
+        let block_rows = self.blocks.block_rows;
+        let block = |row: usize| row / block_rows;
+        let is_cut = |row: usize| !rows.is_empty() && !whole.contains(&block(row));
+        let first = is_cut(rows.start).then(|| block(rows.start));
+        let last = is_cut(rows.end.saturating_sub(1)).then(|| block(rows.end - 1)).filter(|last| Some(*last) != first);
+        let blocks = self.blocks;
+        [first, last].into_iter().flatten().map(move |block| {
+            let all = blocks.rows_of(block);
+            BlockPart { block, rows: all.start.max(rows.start)..all.end.min(rows.end) }
+        })
+    }
+
+    /// True if these are the values with which the part was compared before.
+    fn is_known<T: Element>(&self, part: &BlockPart, values: &[T]) -> bool {
+        let Some(known) = self.cuts().get(&part.block).copied() else { return false };
+        let all = self.blocks.rows_of(part.block);
+        let sum = match (part.rows.start, part.rows.end) {
+            (start, end) if (start, end) == (all.start, known.row) => known.sums[0],
+            (start, end) if (start, end) == (known.row, all.end) => known.sums[1],
+            _ => return false,
+        };
+        xxh3_64(&little_endian(values)) == sum
+    }
+
+    /// Remembers the parts of a block that is the one which was written.
+    fn remember<T: Element>(&self, part: &BlockPart, whole: &[T]) {
+        let all = self.blocks.rows_of(part.block);
+        let row = match part.rows.start == all.start {
+            true => part.rows.end,
+            false if part.rows.end == all.end => part.rows.start,
+            false => return,
+        };
+        let (before, after) = whole.split_at((row - all.start) * self.blocks.row_bytes / size_of::<T>());
+        let sums = [before, after].map(|part| xxh3_64(&little_endian(part)));
+        let mut cuts = self.cuts();
+        if cuts.len() >= CUTS_MAX {
+            cuts.clear();
+        }
+        cuts.insert(part.block, CutBlock { row, sums });
+    }
+
+    fn cuts(&self) -> MutexGuard<'_, HashMap<usize, CutBlock>> {
+        self.cuts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The first block whole within the rows from `first` on that is not the one which was written.
     /// Blocks at the edges of which rows lack are not compared.
-    pub(crate) fn first_damaged<T: Element>(&self, first: usize, values: &[T]) -> Option<usize> {
-        if size_of::<T>() != self.element_bytes {
-            return None;
-        }
+    fn first_damaged<T: Element>(&self, first: usize, values: &[T]) -> Option<usize> {
         let row_bytes = self.blocks.row_bytes;
         let rows = first..first + size_of_val(values) / row_bytes;
         let compared = self.blocks.whole_in(&rows);
@@ -195,14 +311,35 @@ mod tests {
 
             let all: Vec<u64> = found.into_iter().flatten().collect();
             let sums = Buffer::from_slice(&Device::cpu().scope("sums"), &all).unwrap();
-            let checksums = TableChecksums { blocks, sums, element_bytes: 4 };
+            let checksums = TableChecksums::new(blocks, sums, 4);
             prop_assert_eq!(checksums.first_damaged(0, &values), None);
-            let (mut changed, at, from) = (values, at.index(rows), from.index(rows));
+            let (mut changed, at, from) = (values.clone(), at.index(rows), from.index(rows));
             changed[at * width] += 1.0;
             prop_assert_eq!(checksums.first_damaged(0, &changed), Some(at / blocks.block_rows));
             let is_seen = blocks.rows_of(at / blocks.block_rows).start >= from;
             let seen = checksums.first_damaged(from, &changed[from * width..]);
             prop_assert_eq!(seen, is_seen.then_some(at / blocks.block_rows));
+
+            // Parts of blocks are compared with the rest, which is read once.
+            let to = from + (seed % (rows - from) as u64) as usize + 1;
+            let mut rests = Vec::new();
+            let mut first_damaged = |values: &[f32]| {
+                let read = |rest: Range<usize>, out: &mut [f32]| {
+                    out.copy_from_slice(&values[rest.start * width..rest.end * width]);
+                    rests.push(rest);
+                    Ok::<(), std::convert::Infallible>(())
+                };
+                checksums.first_damaged_or_cut(from, &values[from * width..to * width], read).unwrap()
+            };
+            let (block, read_blocks) = (at / blocks.block_rows, blocks.widened(&(from..to)));
+            let damaged = read_blocks.contains(&blocks.rows_of(block).start).then_some(block);
+            prop_assert_eq!(first_damaged(&changed), damaged);
+            prop_assert_eq!((first_damaged(&values), first_damaged(&values)), (None, None));
+            let is_one_cut = blocks.rows_of(from / blocks.block_rows).start == from
+                || blocks.rows_of((to - 1) / blocks.block_rows).end == to
+                || from / blocks.block_rows < (to - 1) / blocks.block_rows;
+            let distinct: std::collections::BTreeSet<_> = rests.iter().map(|rest| (rest.start, rest.end)).collect();
+            prop_assert!(!is_one_cut || rests.len() <= 2 * distinct.len(), "{rests:?}");
         }
     }
 

@@ -14,7 +14,7 @@ use crate::checksums::{Blocks, TableChecksums};
 use crate::cost::ReadCost;
 use crate::error::{Error, LayoutFault, Result, innermost};
 use crate::read::{
-    DatasetQuery, DirectIntegers, FileIdentity, FileReadOptions, LibraryRows, NonFinite, NonFiniteCount,
+    DatasetQuery, DirectIntegers, Done, FileIdentity, FileReadOptions, LibraryRows, NonFinite, NonFiniteCount,
     NonFiniteFound, ReadContext, ReadFailure, ReadPath, RowSelection, ToF32, choose_read_path,
 };
 use crate::slab::{Element, read_rows};
@@ -381,16 +381,24 @@ impl NumericDataset {
 
     /// Reads `rows` of the first axis into `out`, row-major.
     pub(crate) fn read_rows<T: Element>(&self, rows: Range<usize>, out: &mut [T]) -> Result<()> {
-        read_rows(&self.dataset, &rows, out).map_err(|error| self.unreadable(&error))?;
-        self.require_undamaged(rows.start, out)
+        let read = |rows: Range<usize>, out: &mut [T]| {
+            read_rows(&self.dataset, &rows, out).map_err(|error| self.unreadable(&error))
+        };
+        read(rows.clone(), out)?;
+        self.require_undamaged(rows.start, out, read)
     }
 
-    /// Refuses rows from `first` on that are not those which were written, by the checksums of the
-    /// blocks that lie whole within them.
-    fn require_undamaged<T: Element>(&self, first: usize, values: &[T]) -> Result<()> {
+    /// Refuses rows from `first` on that are not those which were written, by the checksums of
+    /// their blocks; `read` reads the rest of a block that begins before them or ends after them.
+    fn require_undamaged<T: Element>(
+        &self,
+        first: usize,
+        values: &[T],
+        read: impl FnMut(Range<usize>, &mut [T]) -> Result<()>,
+    ) -> Result<()> {
         let Some(checksums) = &self.checksums else { return Ok(()) };
-        let Some(block) = checksums.first_damaged(first, values) else { return Ok(()) };
-        let rows = checksums.blocks.rows_of(block);
+        let Some(block) = checksums.first_damaged_or_cut(first, values, read)? else { return Ok(()) };
+        let rows = checksums.blocks().rows_of(block);
         let fault = LayoutFault {
             object: self.object.clone(),
             index: Some(rows.start),
@@ -404,34 +412,42 @@ impl NumericDataset {
     /// Reads rows of the first axis into `out` as f32, row-major. Memory that the library may need
     /// is booked on `scope`.
     pub(crate) fn read_f32(&self, rows: &RowSelection<'_>, out: &mut [f32], scope: &Scope) -> Result<ReadCost> {
-        let done = match self.read_path()? {
-            ReadPath::Own(stored) => stored.read(rows, out, &self.reading)?,
-            ReadPath::Library(_) => self.by_library().read(rows, out, scope).map_err(|failure| match failure {
-                ReadFailure::Hdf5(error) => self.unreadable(&error),
-                ReadFailure::Memory(error) => Error::memory(&self.path)(error),
-            })?,
-        };
+        let mut done = self.read_unverified_f32(rows, out, scope)?;
         let mut left = &*out;
-        for run in rows.runs() {
+        for run in rows.runs().filter(|_| self.checksums.is_some()) {
             let (part, rest) = left.split_at(run.len() * self.row_len());
-            self.require_undamaged(run.start, part)?;
+            self.require_undamaged(run.start, part, |rows, out| {
+                done.cost += self.read_unverified_f32(&RowSelection::Range(rows), out, scope)?.cost;
+                Ok(())
+            })?;
             left = rest;
         }
         self.report(done.found)?;
         Ok(done.cost)
     }
 
+    fn read_unverified_f32(&self, rows: &RowSelection<'_>, out: &mut [f32], scope: &Scope) -> Result<Done> {
+        match self.read_path()? {
+            ReadPath::Own(stored) => stored.read(rows, out, &self.reading),
+            ReadPath::Library(_) => self.by_library().read(rows, out, scope).map_err(|failure| match failure {
+                ReadFailure::Hdf5(error) => self.unreadable(&error),
+                ReadFailure::Memory(error) => Error::memory(&self.path)(error),
+            }),
+        }
+    }
+
     /// Reads `rows` of a list of integers into `out`, which is as long.
     pub(crate) fn read_integers(&self, rows: Range<usize>, out: &mut [i64]) -> Result<()> {
         let Some(checksums) = &self.checksums else { return self.read_unverified_integers(rows, out) };
-        let whole = checksums.blocks.widened(&rows);
+        let read = |rows: Range<usize>, out: &mut [i64]| self.read_unverified_integers(rows, out);
+        let whole = checksums.blocks().widened(&rows);
         if whole == rows {
-            self.read_unverified_integers(rows.clone(), out)?;
-            return self.require_undamaged(rows.start, out);
+            read(rows.clone(), out)?;
+            return self.require_undamaged(rows.start, out, read);
         }
         let mut blocks = vec![0; whole.len()];
-        self.read_unverified_integers(whole.clone(), &mut blocks)?;
-        self.require_undamaged(whole.start, &blocks)?;
+        read(whole.clone(), &mut blocks)?;
+        self.require_undamaged(whole.start, &blocks, read)?;
         out.copy_from_slice(&blocks[rows.start - whole.start..rows.end - whole.start]);
         Ok(())
     }

@@ -38,6 +38,7 @@ pub(crate) use library::{LibraryRows, ReadFailure, ToF32};
 pub(crate) use non_finite::NonFiniteCount;
 use non_finite::check;
 pub use non_finite::{NonFinite, NonFiniteFound};
+pub(crate) use parallel::Done;
 pub(crate) use read_path::{DatasetQuery, ReadPath, choose_read_path};
 pub(crate) use rows::{RowSelection, cut, take};
 use scratch::ThreadBuffers;

@@ -299,7 +299,7 @@ impl Mark {
             let table = file.table(&format!("{GROUP}{object}"), &SUMS)?;
             table.require_rows(blocks.count(), &format!("{object} in blocks of {} rows", blocks.block_rows))?;
             let sums = table.read_buffer::<u64>(scope)?;
-            checksums.insert(object, Arc::new(TableChecksums { blocks, sums, element_bytes }));
+            checksums.insert(object, Arc::new(TableChecksums::new(blocks, sums, element_bytes)));
         }
         let hashes = series.hashes(|object, each| {
             each(checksums[object].sums.as_slice());

@@ -73,11 +73,13 @@ pub(super) struct RowCacheSize {
 
 impl RowCacheSize {
     /// Blocks of `table`: those of its checksums, or of a dataset that is decoded whole chunks, so
-    /// that each is decoded once while its rows are needed.
+    /// that each is decoded once while its rows are needed. They are no smaller than those of
+    /// checksums, so that each of these lies in two at most.
     pub(super) fn of(table: &NumericDataset) -> Result<Self> {
         let (rows, row_len) = (table.rows(), table.row_len().max(1));
         let page = Blocks::of(rows, row_len * size_of::<f32>()).block_rows;
-        let block_rows = table.decoded_chunk_rows()?.unwrap_or(page).clamp(1, rows.max(1));
+        let block_rows = page.next_multiple_of(table.decoded_chunk_rows()?.unwrap_or(page));
+        let block_rows = block_rows.clamp(1, rows.max(1));
         Ok(RowCacheSize { block_rows, block_len: block_rows * row_len, blocks: rows.div_ceil(block_rows) })
     }
 
