@@ -141,8 +141,9 @@ impl Source {
                 None => SeriesSource::load(SeriesFile::from_file(file, scope)?, scope)?,
                 Some(bytes) => {
                     let file = SeriesFile::with_index_in_file(file, scope)?;
-                    if !options.is_checked && file.fingerprint().is_none() {
-                        file.check_in_pieces(|_| Ok::<(), Error>(()))?;
+                    match options.is_checked || file.fingerprint().is_some() {
+                        true => file.check_held_lists()?,
+                        false => file.check_in_pieces(|_| Ok::<(), Error>(()))?,
                     }
                     SeriesSource::stream(file, bytes, scope)?
                 }

@@ -71,9 +71,49 @@ pub(super) fn check_bars(timeframe: &TimeframeIndex<'_>, instruments: Option<usi
 pub(super) fn check_piece(timeframe: &TimeframeIndex<'_>, samples: &SampleIndex<'_>) -> Result<(), LayoutFault> {
     let spans = instrument_spans(timeframe, samples.instruments)?;
     for n in 0..samples.time.len() {
-        let instrument = samples.instrument.get(n).map_or(0, |&i| usize::try_from(i).expect("checked before"));
-        check_sample(timeframe, n, samples.time[n], &spans[instrument])?;
-        check_window_in_segment(timeframe, n)?;
+        let instrument = samples.instrument.get(n).map_or(Some(0), |&instrument| usize::try_from(instrument).ok());
+        // A file that changes meanwhile may have others than were checked.
+        let Some(span) = instrument.and_then(|instrument| spans.get(instrument)) else {
+            return check_samples(samples, timeframe.first_sample);
+        };
+        check_sample(timeframe, n, samples.time[n], span)?;
+    }
+    Ok(())
+}
+
+/// Checks that the window of the `n`-th of the samples whose last bars are given lies within the
+/// bars `span` of its instrument and within a segment. Returns its last bar.
+pub(super) fn check_window(
+    timeframe: &TimeframeIndex<'_>,
+    n: usize,
+    span: &Range<usize>,
+) -> Result<usize, LayoutFault> {
+    let end = timeframe.sample_end[n];
+    let window_fits = |end: &usize| span.contains(end) && end - span.start + 1 >= timeframe.steps;
+    let Some(bar) = usize::try_from(end).ok().filter(window_fits) else {
+        return Err(LayoutFault {
+            object: format!("/samples/end/{}", timeframe.name),
+            index: Some(timeframe.first_sample + n),
+            expected: format!(
+                "the last bar of a window of {} bars within bars {}..{} of its instrument",
+                timeframe.steps, span.start, span.end
+            ),
+            found: end.to_string(),
+            fix: "drop samples that have no full window".to_owned(),
+        });
+    };
+    check_window_in_segment(timeframe, n)?;
+    Ok(bar)
+}
+
+/// Checks that close times of bars, which are given, increase within each instrument.
+pub(super) fn check_given_close_times(timeframe: &TimeframeIndex<'_>) -> Result<(), LayoutFault> {
+    let (first, end) = (timeframe.first_bar, timeframe.first_bar + timeframe.close_time.len());
+    let inner = |&start: &i64| usize::try_from(start).ok().filter(|start| (first + 1..end).contains(start));
+    let mut begin = first;
+    for next in timeframe.instrument_start.iter().filter_map(inner).chain([end]) {
+        check_close_times(timeframe, begin..next)?;
+        begin = next;
     }
     Ok(())
 }
@@ -107,7 +147,7 @@ fn check_segments(timeframe: &TimeframeIndex<'_>, instruments: &[Range<usize>]) 
     }
 }
 
-/// A window lies within one segment, after [`check_sample`].
+/// A window lies within one segment.
 fn check_window_in_segment(timeframe: &TimeframeIndex<'_>, n: usize) -> Result<(), LayoutFault> {
     let end = timeframe.sample_end[n];
     let begun = timeframe.segment_start.partition_point(|&start| start <= end);
@@ -189,18 +229,7 @@ fn check_sample(timeframe: &TimeframeIndex<'_>, n: usize, time: i64, span: &Rang
         found,
         fix: fix.to_owned(),
     };
-    let end = timeframe.sample_end[n];
-    let window_fits = |end: &usize| span.contains(end) && end - span.start + 1 >= timeframe.steps;
-    let Some(end) = usize::try_from(end).ok().filter(window_fits) else {
-        return Err(fault(
-            format!(
-                "the last bar of a window of {} bars within bars {}..{} of its instrument",
-                timeframe.steps, span.start, span.end
-            ),
-            end.to_string(),
-            "drop samples that have no full window",
-        ));
-    };
+    let end = check_window(timeframe, n, span)?;
     // The bar after the last whose close time is given may not be written yet.
     let close_time = |bar: usize| timeframe.close_time.get(bar - timeframe.first_bar).copied();
     let closed = close_time(end).expect("the last bar of a window is given");

@@ -4,7 +4,9 @@
 
 use std::ops::Range;
 
-use super::check::{SampleIndex, TimeframeIndex, check_bars, check_piece, check_samples};
+use super::check::{
+    SampleIndex, TimeframeIndex, check_bars, check_given_close_times, check_piece, check_samples, check_window,
+};
 use super::columns::{InstrumentRuns, PIECE, SeriesColumn};
 use super::open::SeriesFile;
 use crate::error::{Error, Result};
@@ -29,6 +31,53 @@ impl SeriesFile {
             piece.zip(instruments).for_each(|(sample, instrument)| runs.push(sample, instrument));
         }
         Ok(runs)
+    }
+
+    /// Checks the lists that are in memory though the index is not: the instruments of samples, and
+    /// the first bars of instruments and segments.
+    pub(crate) fn check_held_lists(&self) -> Result<()> {
+        let refused = |fault| Error::invalid(self.path(), fault);
+        for (first, instrument) in self.instrument_runs.iter() {
+            let run = SampleIndex { time: &[], instrument: &[instrument], instruments: self.instrument_count() };
+            check_samples(&run, first).map_err(refused)?;
+        }
+        let mut timeframes = 0..self.timeframes().len();
+        timeframes.try_for_each(|k| check_bars(&self.index_without_arrays(k), self.instrument_count()).map_err(refused))
+    }
+
+    /// Checks `found`, rows of a list in the file, after [`SeriesFile::check_held_lists`]: times
+    /// against those of the samples, windows against instruments and segments, and that bars close
+    /// one after the other.
+    pub(super) fn check_rows(&self, column: SeriesColumn, rows: Range<usize>, found: &[i64]) -> Result<()> {
+        let checked = match column {
+            SeriesColumn::SampleTime => Ok(()),
+            SeriesColumn::ReachTime => check_reach(found, &self.piece_of(SeriesColumn::SampleTime, &rows)?, rows.start),
+            SeriesColumn::LabelEndTime => {
+                check_label_end(found, &self.piece_of(SeriesColumn::SampleTime, &rows)?, rows.start)
+            }
+            SeriesColumn::SampleEnd(k) => {
+                let index =
+                    TimeframeIndex { sample_end: found, first_sample: rows.start, ..self.index_without_arrays(k) };
+                rows.clone().try_for_each(|sample| {
+                    check_window(&index, sample - rows.start, &self.bars_of_instrument(k, sample)).map(drop)
+                })
+            }
+            SeriesColumn::CloseTime(k) => check_given_close_times(&TimeframeIndex {
+                close_time: found,
+                first_bar: rows.start,
+                ..self.index_without_arrays(k)
+            }),
+        };
+        checked.map_err(|fault| Error::invalid(self.path(), fault))
+    }
+
+    /// Bars of the instrument of a sample in a timeframe.
+    fn bars_of_instrument(&self, k: usize, sample: usize) -> Range<usize> {
+        let starts = self.timeframes()[k].instrument_starts();
+        match self.instrument_of(sample).filter(|instrument| instrument + 1 < starts.len()) {
+            Some(instrument) => starts[instrument] as usize..starts[instrument + 1] as usize,
+            None => 0..self.bars(k),
+        }
     }
 
     /// Rows that [`SeriesFile::check_in_pieces`] goes through: each sample once, and once more in
@@ -139,7 +188,7 @@ impl SeriesFile {
 
     fn piece_of(&self, column: SeriesColumn, rows: &Range<usize>) -> Result<Vec<i64>> {
         let mut piece = vec![0; rows.len()];
-        self.read_column(column, rows.clone(), &mut piece)?;
+        self.read_stored_column(column, rows.clone(), &mut piece)?;
         Ok(piece)
     }
 

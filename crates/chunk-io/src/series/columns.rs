@@ -42,6 +42,11 @@ impl InstrumentRuns {
         }
     }
 
+    /// Each run's first sample and instrument.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, i32)> + '_ {
+        self.starts.iter().copied().zip(self.instruments.iter().copied())
+    }
+
     fn of(&self, sample: usize) -> Option<i32> {
         let run = self.starts.partition_point(|&start| start <= sample).checked_sub(1)?;
         Some(self.instruments[run])
@@ -65,10 +70,11 @@ impl SeriesFile {
         self.column(column).is_some()
     }
 
-    /// Copies `rows` of a list to `out`, from memory where it is there.
+    /// Copies `rows` of a list to `out`, from memory where it is there. From the file they come with
+    /// the rules of the layout held against them, as far as other lists of the same rows tell.
     ///
     /// # Errors
-    /// [`Error::Rows`].
+    /// [`Error::Rows`], and [`Error::Invalid`] for rows that break a rule.
     ///
     /// # Panics
     /// If the file does not have the list or the rows, or `out` is not as long as they are.
@@ -78,6 +84,12 @@ impl SeriesFile {
             out.copy_from_slice(&held[rows]);
             return Ok(());
         }
+        self.read_stored_column(column, rows.clone(), out)?;
+        self.check_rows(column, rows, out)
+    }
+
+    /// [`SeriesFile::read_column`] from the file, where no rule is held against the rows.
+    pub(super) fn read_stored_column(&self, column: SeriesColumn, rows: Range<usize>, out: &mut [i64]) -> Result<()> {
         let table = self.column(column).expect("a list of the file");
         table.read_integers(rows.clone(), out).map_err(|source| table.rows_failed(&[rows], source))
     }

@@ -83,7 +83,8 @@ impl SeriesFile {
         Ok(series)
     }
 
-    /// The series of `file`, whose index stays there; see [`SeriesFile::check_in_pieces`].
+    /// The series of `file`, whose index stays there. No rule is held against its lists yet: see
+    /// [`SeriesFile::check_in_pieces`] and [`SeriesFile::check_held_lists`].
     pub(crate) fn with_index_in_file(file: InputFile, scope: &Scope) -> Result<Self> {
         Self::unchecked(file, scope)
     }
@@ -197,6 +198,9 @@ impl SeriesFile {
             return Ok(());
         }
         self.instruments = self.file.texts("/instruments", None)?;
+        if self.instruments.is_empty() {
+            return Err(self.file.broken("/instruments", "the names of one instrument or more", "an empty list"));
+        }
         let instruments = self.file.table("/samples/instrument", &INDICES)?;
         instruments.require_rows(self.shape.samples, "/samples/time")?;
         self.samples.instrument = Some(instruments);

@@ -177,6 +177,16 @@ pub(crate) fn seal(
 ) -> Result<Hashes> {
     let series = SeriesFile::with_index_in_file(InputFile::open(draft)?, scope)?;
     series.check_in_pieces(|_| each(0))?;
+    write_mark(series, draft, out, each)
+}
+
+/// Writes the mark of `series`, which is in the draft of `out`.
+fn write_mark(
+    series: SeriesFile,
+    draft: &Path,
+    out: &Path,
+    mut each: impl FnMut(usize) -> Result<()>,
+) -> Result<Hashes> {
     let mut spool = SumsFile::create(out)?;
     let hashes = series.marked().hashes(|object, hash| {
         spool.arrays.push((object.to_owned(), 0));
@@ -199,4 +209,107 @@ pub(crate) fn seal(
     drop(mark);
     file.close().map_err(Error::hdf5(out, "/", "close the file"))?;
     Ok(hashes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use megabatch_gpu_core::Device;
+
+    use super::*;
+    use crate::series::{Instruments, Series, SeriesColumn, SeriesTimeframe, write_series};
+    use crate::source::{Source, SourceOptions};
+    use crate::storage::{Storage, WriteOptions};
+
+    const BARS: i64 = 40;
+
+    /// Two instruments of two segments each, with windows of three bars.
+    fn series() -> Series {
+        let ends: Vec<i64> = (0..2 * BARS).filter(|bar| bar % (BARS / 2) >= 2).collect();
+        let time = |bar: &i64| 100 * (bar % BARS + 1);
+        Series {
+            timeframes: vec![SeriesTimeframe {
+                name: "M1".to_owned(),
+                steps: 3,
+                feature_names: vec!["x".to_owned()],
+                values: (0..2 * BARS).map(|bar| bar as f32).collect(),
+                close_time: (0..2 * BARS).map(|bar| time(&bar)).collect(),
+                sample_end: ends.clone(),
+                instrument_start: vec![0, BARS, 2 * BARS],
+                segment_start: (0..4).map(|segment| segment * BARS / 2).collect(),
+                scaler: None,
+            }],
+            sample_time: ends.iter().map(time).collect(),
+            sample_reach_time: ends.iter().map(|end| time(end) - 300).collect(),
+            sample_label_end_time: ends.iter().map(|end| time(end) + 100).collect(),
+            targets: vec![0.5; ends.len()],
+            instruments: Some(Instruments {
+                names: vec!["A".to_owned(), "B".to_owned()],
+                sample_instrument: ends.iter().map(|end| (end / BARS) as i32).collect(),
+            }),
+            ..Series::default()
+        }
+    }
+
+    /// A file with another number in a list, and a mark that says that it was written so.
+    fn marked_with(folder: &Path, object: &str, at: usize, number: i64) -> PathBuf {
+        let path = folder.join("series.h5");
+        write_series(&path, &series(), &WriteOptions { storage: Storage::Contiguous }).unwrap();
+        let file = open_draft(&path).unwrap();
+        file.unlink(MARK_GROUP).unwrap();
+        let dataset = file.dataset(object).unwrap();
+        let mut numbers = dataset.read_raw::<i64>().unwrap();
+        numbers[at] = number;
+        dataset.write_raw(&numbers).unwrap();
+        drop((dataset, file));
+        let scope = Device::cpu().scope("data");
+        let unchecked = SeriesFile::with_index_in_file(InputFile::open(&path).unwrap(), &scope).unwrap();
+        write_mark(unchecked, &path, &path, |_| Ok(())).unwrap();
+        path
+    }
+
+    /// Opens the file as a stream, and reads all that training reads of it.
+    fn stream(path: &Path) -> Result<()> {
+        let options = SourceOptions { series_cache_bytes: Some(0), ..SourceOptions::default() };
+        let source = Source::open_with(path, &Device::cpu().scope("data"), options)?;
+        let file = source.series().expect("a series").file();
+        assert!(file.fingerprint().is_some());
+        let samples = source.shape().samples;
+        for column in [SeriesColumn::SampleTime, SeriesColumn::ReachTime, SeriesColumn::LabelEndTime] {
+            file.scan_column(column, 0..samples, |_, _| Ok::<(), Error>(()))?;
+        }
+        file.scan_column(SeriesColumn::CloseTime(0), 0..file.bars(0), |_, _| Ok::<(), Error>(()))?;
+        let mut block = crate::shape::SampleBlock::zeros(source.shape(), samples);
+        source.gather(&(0..samples).collect::<Vec<_>>(), block.slices()).map(drop)
+    }
+
+    #[test]
+    fn lists_that_break_a_rule_are_found_whatever_the_mark_says() {
+        let folder = tempfile::tempdir().unwrap();
+        stream(&marked_with(folder.path(), "/samples/time", 0, 300)).unwrap();
+        let cases: [(&str, usize, i64, &str); 9] = [
+            ("/samples/label_end_time", 5, 1, "the sample's time, 800, or a later one, found 1"),
+            ("/samples/reach_time", 5, 800, "a time before the sample's, 800, found 800"),
+            ("/series/M1/close_time", 7, 1, "a time after 700, that of the bar before, found 1"),
+            ("/series/M1/segment_start", 1, 21, "a window of 3 bars within its segment, which begins with bar 21"),
+            ("/series/M1/segment_start", 2, 41, "an entry 40, where an instrument begins"),
+            ("/series/M1/instrument_start", 1, 1 << 62, "a bar from 0 to 80, found 4611686018427387904"),
+            ("/samples/instrument", 3, 99, "an instrument from 0 to 1, found 99"),
+            ("/samples/end/M1", 3, -1, "within bars 0..40 of its instrument, found -1"),
+            ("/samples/end/M1", 3, 60, "within bars 0..40 of its instrument, found 60"),
+        ];
+        for (object, place, number, expected) in cases {
+            let path = marked_with(folder.path(), object, place, number);
+            let error = stream(&path).unwrap_err().to_string();
+            assert!(error.contains(expected), "{object}: {error}");
+            let resident = Source::open(&path, &Device::cpu().scope("data")).unwrap_err().to_string();
+            assert!(resident.contains(expected), "{object}: {resident}");
+            let options = crate::ConvertOptions { to: Some(crate::Layout::Windows), ..Default::default() };
+            let out = folder.path().join("windows.h5");
+            let mut observe = |_: crate::ConversionProgress| std::ops::ControlFlow::Continue(());
+            let converted = crate::convert(&path, &out, &options, &Device::cpu().scope("convert"), &mut observe);
+            assert!(converted.unwrap_err().to_string().contains(expected) && !out.exists(), "{object}");
+        }
+    }
 }
