@@ -102,9 +102,58 @@ pub(crate) fn check_label_end(label_end_time: &[i64], sample_time: &[i64], first
     }
 }
 
+/// A unit of times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimeUnit {
+    pub(crate) name: &'static str,
+    pub(crate) ns: i64,
+}
+
+/// The end of January 1970 in seconds since 1970. Seconds, milliseconds and microseconds of today
+/// are nanoseconds before it.
+const JANUARY_END_S: i64 = 31 * 86_400;
+/// 2040 in seconds since 1970.
+const LATEST_S: i64 = 2_208_988_800;
+
+impl TimeUnit {
+    /// The unit that fits times from `first` to `last` which as nanoseconds all lie in January
+    /// 1970; `None` where they do not, or where no unit fits.
+    pub(crate) fn mistaken_for_ns(first: i64, last: i64) -> Option<Self> {
+        const SECOND_NS: i64 = 1_000_000_000;
+        if first < 0 || last >= JANUARY_END_S * SECOND_NS {
+            return None;
+        }
+        let units = [("seconds", SECOND_NS), ("milliseconds", 1_000_000), ("microseconds", 1_000)];
+        let seconds = |time: i64, ns: i64| i128::from(time) * i128::from(ns) / i128::from(SECOND_NS);
+        let fits =
+            |ns: i64| seconds(first, ns) >= i128::from(JANUARY_END_S) && seconds(last, ns) < i128::from(LATEST_S);
+        units.into_iter().find(|&(_, ns)| fits(ns)).map(|(name, ns)| TimeUnit { name, ns })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_of_another_unit_are_told_from_nanoseconds() {
+        // 1975-01-01 and 2024-01-02 in seconds.
+        let (early, late) = (157_766_400, 1_704_153_600);
+        let unit = |first: i64, last: i64| TimeUnit::mistaken_for_ns(first, last).map(|unit| (unit.name, unit.ns));
+        assert_eq!(unit(early, late), Some(("seconds", 1_000_000_000)));
+        assert_eq!(unit(early * 1_000, late * 1_000), Some(("milliseconds", 1_000_000)));
+        assert_eq!(unit(early * 1_000_000, late * 1_000_000), Some(("microseconds", 1_000)));
+        for (first, last) in [
+            (early * 1_000_000_000, late * 1_000_000_000),
+            // Daily bars of 1970, and of the years before.
+            (86_400_000_000_000, 300 * 86_400_000_000_000),
+            (-86_400_000_000_000, 0),
+            (0, 1_000),
+            (i64::MIN, i64::MAX),
+        ] {
+            assert_eq!(unit(first, last), None, "{first} to {last}");
+        }
+    }
 
     #[test]
     fn a_sample_reaches_back() {

@@ -122,7 +122,7 @@ fn a_file_that_another_process_is_writing() {
 
 #[test]
 fn files_that_break_a_rule() {
-    let cases: [(&str, Build, &str); 33] = [
+    let cases: [(&str, Build, &str); 35] = [
         (
             "nothing",
             |path| new_file(path, |_| {}),
@@ -218,6 +218,34 @@ fn files_that_break_a_rule() {
                 });
             },
             "/timestamps: expected integers [N], ns since 1970 UTC, found float64 of shape [5]",
+        ),
+        (
+            "milliseconds",
+            |path| {
+                new_file(path, |file| {
+                    zeros::<f32>(file, "features", &[2, 4, 2]);
+                    zeros::<f32>(file, "targets", &[2, 1]);
+                    let times = zeros::<i64>(file, "timestamps", &[2]);
+                    times.write_raw(&[157_766_400_000_i64, 1_704_153_600_000]).unwrap();
+                });
+            },
+            "/timestamps: expected ns since 1970 UTC, found times from 157766400000 on, which look like milliseconds: \
+             as ns they all lie in January 1970; multiply them by 1000000",
+        ),
+        (
+            "windows-instrument",
+            |path| {
+                new_file(path, |file| {
+                    zeros::<f32>(file, "features", &[3, 4, 2]);
+                    zeros::<f32>(file, "targets", &[3, 1]);
+                    file.create_group("samples").unwrap();
+                    zeros::<i32>(file, "samples/instrument", &[3]).write_raw(&[0, 1, 2]).unwrap();
+                    let names: [VarLenUnicode; 2] = ["A", "B"].map(|name| name.parse().unwrap());
+                    let dataset = file.new_dataset::<VarLenUnicode>().shape([2]).create("instruments").unwrap();
+                    dataset.write_raw(&names).unwrap();
+                });
+            },
+            "/samples/instrument[2]: expected an instrument from 0 to 1, found 2",
         ),
         (
             "huge",

@@ -7,6 +7,7 @@ use super::previous_of_same_instrument;
 use super::statistics::{ColumnStatistics, Occurrences};
 use crate::error::LayoutFault;
 use crate::file::NumericDataset;
+use crate::spans::TimeUnit;
 
 /// Severity of a [`Problem`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -149,22 +150,16 @@ pub(super) fn in_times(object: &str, times: &[i64], instruments: Option<&[i32]>)
     })
 }
 
-/// 1980 and 2040 in seconds since 1970: the times of most data lie between.
-const USUAL_TIMES_S: std::ops::Range<i64> = 315_532_800..2_208_988_800;
-
-/// Times that are plausible in another unit only: as nanoseconds they would all lie in a few
-/// minutes of 1970.
+/// Times of a series that are plausible in another unit only.
 pub(super) fn in_unit(object: &str, first: i64, last: i64) -> Option<Problem> {
-    let units = [("seconds", 1), ("milliseconds", 1_000), ("microseconds", 1_000_000)];
-    let usual = |per_second: i64| [first, last].iter().all(|time| USUAL_TIMES_S.contains(&(time / per_second)));
-    let (unit, per_second) = units.into_iter().find(|(_, per_second)| usual(*per_second))?;
+    let TimeUnit { name, ns } = TimeUnit::mistaken_for_ns(first, last)?;
     Some(Problem {
         kind: ProblemKind::Other,
         severity: Severity::Warning,
         object: object.to_owned(),
         index: Vec::new(),
-        message: format!("the times look like {unit}: as nanoseconds they all lie in the first weeks of 1970"),
-        fix: format!("multiply them by {}, so that they are ns since 1970 UTC", 1_000_000_000 / per_second),
+        message: format!("the times look like {name}: as nanoseconds they all lie in January 1970"),
+        fix: format!("multiply them by {ns}, so that they are ns since 1970 UTC"),
     })
 }
 

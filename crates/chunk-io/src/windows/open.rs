@@ -4,11 +4,11 @@ use std::path::Path;
 
 use megabatch_gpu_core::{Buffer, Scope};
 
-use crate::error::Result;
+use crate::error::{Error, LayoutFault, Result};
 use crate::file::InputFile;
 use crate::file::{ElementKind, Expect, NumericDataset};
 use crate::shape::{Shape, TimeframeShape};
-use crate::spans::SpanTimes;
+use crate::spans::{SpanTimes, TimeUnit};
 use crate::text::AttributeValue;
 use crate::timeframe::timeframe_order;
 
@@ -57,7 +57,9 @@ impl WindowsFile {
         let timestamps = if file.has_dataset("/timestamps") {
             let table = file.table("/timestamps", &TIMESTAMPS)?;
             table.require_rows(samples, &named[0].1.object)?;
-            Some(table.read_buffer(scope)?)
+            let timestamps: Buffer<i64> = table.read_buffer(scope)?;
+            check_unit(timestamps.as_slice()).map_err(|fault| Error::invalid(&file.path, fault))?;
+            Some(timestamps)
         } else {
             None
         };
@@ -69,7 +71,14 @@ impl WindowsFile {
             true => {
                 let table = file.table(SAMPLE_INSTRUMENT, &INSTRUMENTS)?;
                 table.require_rows(samples, &named[0].1.object)?;
-                Some(table.read_buffer(scope)?)
+                let instruments: Buffer<i32> = table.read_buffer(scope)?;
+                let names = file.texts("/instruments", None)?.len();
+                let known = |&instrument: &i32| usize::try_from(instrument).is_ok_and(|instrument| instrument < names);
+                if let Some(n) = instruments.as_slice().iter().position(|instrument| !known(instrument)) {
+                    let expected = format!("an instrument from 0 to {}", names.saturating_sub(1));
+                    return Err(table.fault(Some(n), &expected, &instruments.as_slice()[n].to_string()));
+                }
+                Some(instruments)
             }
             false => None,
         };
@@ -124,6 +133,23 @@ impl WindowsFile {
     pub(crate) fn targets(&self) -> &NumericDataset {
         &self.targets
     }
+}
+
+/// Refuses times of another unit: as nanoseconds they would all lie in January 1970, where each
+/// purge is too short.
+fn check_unit(timestamps: &[i64]) -> Result<(), LayoutFault> {
+    let ends = timestamps.iter().min().zip(timestamps.iter().max());
+    let Some((first, unit)) = ends.and_then(|(&first, &last)| Some((first, TimeUnit::mistaken_for_ns(first, last)?)))
+    else {
+        return Ok(());
+    };
+    Err(LayoutFault {
+        object: "/timestamps".to_owned(),
+        index: None,
+        expected: "ns since 1970 UTC".to_owned(),
+        found: format!("times from {first} on, which look like {}: as ns they all lie in January 1970", unit.name),
+        fix: format!("multiply them by {}", unit.ns),
+    })
 }
 
 /// `/features`, or one dataset a timeframe below `/features` or `/sequences`, in the fixed order.
