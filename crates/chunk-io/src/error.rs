@@ -280,6 +280,18 @@ impl Error {
         }
     }
 
+    /// The error, which names `out` where it would name `draft`: its temporary name is gone when
+    /// the error is read.
+    pub(crate) fn about(self, draft: &Path, out: &Path) -> Self {
+        match self {
+            Error::Invalid { path, fault } if path == draft => Error::Invalid { path: out.to_owned(), fault },
+            Error::Rows { object, first, last, source } => {
+                Error::Rows { object, first, last, source: Box::new(source.about(draft, out)) }
+            }
+            other => other,
+        }
+    }
+
     pub(crate) fn invalid(path: &Path, fault: LayoutFault) -> Self {
         Error::Invalid { path: path.to_owned(), fault: Box::new(fault) }
     }

@@ -288,6 +288,36 @@ pub(crate) struct NumericDataset {
     integers: Arc<OnceLock<Option<DirectIntegers>>>,
     /// Checksums that rows are compared with when they are read.
     checksums: Option<Arc<TableChecksums>>,
+    /// Numbers that rows may have when they are read as f32; any if `None`.
+    allowed: Option<AllowedNumbers>,
+}
+
+/// Numbers that the columns of a table may have.
+#[derive(Clone, Debug)]
+pub(crate) enum AllowedNumbers {
+    /// Finite ones, in columns of these names.
+    Finite(Arc<[String]>),
+    /// Finite ones and NaN.
+    FiniteOrNan,
+}
+
+impl AllowedNumbers {
+    /// The rule that `value` in `column` breaks: what is expected, what was found, and the fix.
+    fn broken_by(&self, value: f32, column: usize) -> Option<[String; 3]> {
+        match self {
+            AllowedNumbers::Finite(names) if !value.is_finite() => {
+                let name = names.get(column).map_or("a feature", String::as_str);
+                let fix = format!("correct or drop the bars that {name} is made of, or leave the feature out");
+                Some(["finite features".to_owned(), format!("{value} for {name}"), fix])
+            }
+            AllowedNumbers::FiniteOrNan if value.is_infinite() => Some([
+                "finite numbers, or NaN for a target that is not known".to_owned(),
+                format!("{value} for target {column}"),
+                "correct or drop the prices of the bars after this sample".to_owned(),
+            ]),
+            _ => None,
+        }
+    }
 }
 
 impl NumericDataset {
@@ -313,6 +343,7 @@ impl NumericDataset {
             read_path: Arc::default(),
             integers: Arc::default(),
             checksums: None,
+            allowed: None,
             dataset,
         };
         match table.shape.iter().try_fold(1_usize, |product, &axis| product.checked_mul(axis)) {
@@ -379,6 +410,33 @@ impl NumericDataset {
         self.checksums = checksums;
     }
 
+    /// Refuses other numbers from now on, when rows are read as f32.
+    pub(crate) fn allow(&mut self, allowed: AllowedNumbers) {
+        self.allowed = Some(allowed);
+    }
+
+    /// The same table, which gives any number.
+    pub(crate) fn allowing_all(&self) -> Self {
+        NumericDataset { allowed: None, ..self.clone() }
+    }
+
+    /// Refuses rows from `first` on that have numbers which the table may not have.
+    fn require_allowed(&self, first: usize, values: &[f32]) -> Result<()> {
+        let Some(allowed) = &self.allowed else { return Ok(()) };
+        let width = self.row_len().max(1);
+        let broken = |(place, &value): (usize, &f32)| allowed.broken_by(value, place % width).map(|rule| (place, rule));
+        let suspicious = |values: &[f32]| values.iter().any(|value| !value.is_finite());
+        let parts = values.chunks(width * 64).enumerate().filter(|(_, part)| suspicious(part));
+        let found = parts.map(|(k, part)| (k * 64, part.iter().enumerate().find_map(broken)));
+        let Some((rows_before, (place, [expected, found, fix]))) =
+            found.into_iter().find_map(|(rows, found)| Some((rows, found?)))
+        else {
+            return Ok(());
+        };
+        let index = Some(first + rows_before + place / width);
+        Err(Error::invalid(&self.path, LayoutFault { object: self.object.clone(), index, expected, found, fix }))
+    }
+
     /// Reads `rows` of the first axis into `out`, row-major.
     pub(crate) fn read_rows<T: Element>(&self, rows: Range<usize>, out: &mut [T]) -> Result<()> {
         let read = |rows: Range<usize>, out: &mut [T]| {
@@ -414,12 +472,13 @@ impl NumericDataset {
     pub(crate) fn read_f32(&self, rows: &RowSelection<'_>, out: &mut [f32], scope: &Scope) -> Result<ReadCost> {
         let mut done = self.read_unverified_f32(rows, out, scope)?;
         let mut left = &*out;
-        for run in rows.runs().filter(|_| self.checksums.is_some()) {
+        for run in rows.runs().filter(|_| self.checksums.is_some() || self.allowed.is_some()) {
             let (part, rest) = left.split_at(run.len() * self.row_len());
             self.require_undamaged(run.start, part, |rows, out| {
                 done.cost += self.read_unverified_f32(&RowSelection::Range(rows), out, scope)?.cost;
                 Ok(())
             })?;
+            self.require_allowed(run.start, part)?;
             left = rest;
         }
         self.report(done.found)?;

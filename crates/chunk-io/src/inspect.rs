@@ -156,7 +156,7 @@ impl Inspection {
         self.shape = Some(series.shape().clone());
         self.instruments = InstrumentInspection::all(&series);
         for timeframe in series.timeframes() {
-            let features = scan(timeframe.values_table(), timeframe.feature_names().to_vec())?;
+            let features = scan(&timeframe.values_table().allowing_all(), timeframe.feature_names().to_vec())?;
             self.problems.extend(problems::in_columns(
                 &timeframe.values_table().object,
                 &features,
@@ -201,7 +201,7 @@ impl Inspection {
 
     fn look_at_targets(&mut self, targets: &NumericDataset) -> Result<()> {
         let names = (1..=targets.row_len()).map(|horizon| horizon.to_string()).collect();
-        self.targets = scan(targets, names)?;
+        self.targets = scan(&targets.allowing_all(), names)?;
         self.problems.extend(problems::in_columns(&targets.object, &self.targets, ColumnKind::Targets));
         Ok(())
     }

@@ -11,8 +11,8 @@ use std::path::Path;
 use hdf5::types::VarLenUnicode;
 use made::{Plan, timeframe};
 use megabatch_chunk_io::{
-    Compression, ConvertOptions, Error, Layout, Series, SeriesFile, Storage, StorageChoice, StorageForm, WriteOptions,
-    convert, write_series,
+    Compression, ConvertOptions, Error, Layout, SampleBlock, Series, SeriesFile, Source, SourceOptions, Storage,
+    StorageChoice, StorageForm, WriteOptions, convert, write_series,
 };
 use megabatch_gpu_core::Device;
 
@@ -178,4 +178,70 @@ fn filtered_lists_of_samples_come_along() {
         let texts = new.dataset("note").unwrap().read_raw::<VarLenUnicode>().unwrap();
         assert!(texts.iter().enumerate().all(|(n, text)| text.as_str() == format!("note {n}")), "{}", to.display());
     }
+}
+
+fn change<T: hdf5::H5Type + Copy>(path: &Path, object: &str, place: usize, value: T) {
+    let file = hdf5::File::open_rw(path).unwrap();
+    let _ = file.unlink("/checksums");
+    let dataset = file.dataset(object).unwrap();
+    let mut values = dataset.read_raw::<T>().unwrap();
+    values[place] = value;
+    dataset.write_raw(&values).unwrap();
+}
+
+#[test]
+fn numbers_that_a_series_may_not_have_are_refused_by_name_wherever_they_are_met() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, windows, out] = ["series.h5", "windows.h5", "out.h5"].map(|name| folder.path().join(name));
+    write(&path, &series(900), Storage::Contiguous);
+    run(&path, &windows, &options(Layout::Windows, 1 << 20, StorageChoice::default())).unwrap();
+    // The last bar of all is in the last window alone.
+    let last = hdf5::File::open(&windows).unwrap().dataset("/features/M1").unwrap().size() - 1;
+    change(&windows, "/features/M1", last, f32::NAN);
+    let error = run(&windows, &out, &options(Layout::Series, 1 << 20, StorageChoice::default())).unwrap_err();
+    let expected =
+        "out.h5: /series/M1/values[1331]: expected finite features, found NaN for feature_6; correct or drop";
+    assert!(error.to_string().contains(expected) && !out.exists(), "{error}");
+
+    for (object, place, value, expected) in [
+        (
+            "/series/M5/values",
+            5 * 70 + 2,
+            f32::NAN,
+            "/series/M5/values[70]: expected finite features, found NaN for feature_2",
+        ),
+        (
+            "/series/M1/values",
+            7 * 300 + 6,
+            f32::INFINITY,
+            "/series/M1/values[300]: expected finite features, found inf for",
+        ),
+        (
+            "/targets",
+            2 * 40,
+            f32::NEG_INFINITY,
+            "/targets[40]: expected finite numbers, or NaN for a target that is not known",
+        ),
+    ] {
+        write(&path, &series(900), Storage::Contiguous);
+        change(&path, object, place, value);
+        for to in [Layout::Series, Layout::Windows] {
+            let error = run(&path, &out, &options(to, 1 << 20, StorageChoice::default())).unwrap_err().to_string();
+            assert!(error.contains(expected) && !out.exists(), "{to}: {error}");
+        }
+        let scope = Device::cpu().scope("data");
+        let resident = Source::open(&path, &scope).unwrap_err().to_string();
+        assert!(resident.contains(expected) && resident.contains("series.h5"), "{resident}");
+        // A streamed series is verified, or else refused when the row is read.
+        let options = SourceOptions { series_cache_bytes: Some(0), ..SourceOptions::default() };
+        let source = Source::open_with(&path, &scope, options).unwrap();
+        let file = source.series().unwrap().file();
+        assert!(file.fingerprint_of_blocks(|_| Ok::<(), Error>(())).unwrap_err().to_string().contains(expected));
+        let samples: Vec<usize> = (0..source.shape().samples).collect();
+        let mut block = SampleBlock::zeros(source.shape(), samples.len());
+        let streamed = source.gather(&samples, block.slices()).unwrap_err().to_string();
+        assert!(streamed.contains(expected) && streamed.contains("series.h5"), "{streamed}");
+    }
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
 }

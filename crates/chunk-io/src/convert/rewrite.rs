@@ -112,10 +112,9 @@ fn seal_as(series: &SeriesFile, draft: &Path, job: &ConversionJob<'_>, work: &mu
 pub(super) fn to_windows(job: &ConversionJob<'_>, journal: Journal, work: &mut ConversionContext<'_>) -> Result<Done> {
     let series = SeriesFile::with_index_in_file(job.input.clone(), job.scope)?;
     series.check_in_pieces(|_| work.advance(0))?;
-    if series.mark().is_some() {
-        // Windows are cut from the stored bytes, which are compared with their checksums here.
-        series.fingerprint_of_blocks(|_| work.advance(0))?;
-    }
+    // Windows are cut from the stored bytes, the numbers of which are checked here, and compared
+    // with their checksums if there are any.
+    series.fingerprint_of_blocks(|_| work.advance(0))?;
     let mut tasks = windows_file::tasks(job, &series, work)?;
     let others = windows_file::other_tables(job, &series)?;
     for (object, dataset) in &others {

@@ -13,7 +13,7 @@ use super::timeframe::{ExpectedCounts, SeriesTimeframeFile};
 use super::{Instruments, Series};
 use crate::error::{Error, Result};
 use crate::file::InputFile;
-use crate::file::{ElementKind, Expect, NumericDataset};
+use crate::file::{AllowedNumbers, ElementKind, Expect, NumericDataset};
 use crate::shape::Shape;
 use crate::spans::{LABEL_END, REACH, SpanTimes};
 use crate::text::AttributeValue;
@@ -130,7 +130,8 @@ impl SeriesFile {
         check_version(&file)?;
         let times = file.table("/samples/time", &TIMES)?;
         times.require_elements()?;
-        let targets = file.table("/targets", &TARGETS)?;
+        let mut targets = file.table("/targets", &TARGETS)?;
+        targets.allow(AllowedNumbers::FiniteOrNan);
         targets.require_rows(times.rows(), "/samples/time")?;
         targets.require_elements()?;
         let mut series = SeriesFile {

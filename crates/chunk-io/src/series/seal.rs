@@ -176,8 +176,8 @@ pub(crate) fn seal(
     mut each: impl FnMut(usize) -> Result<()>,
 ) -> Result<Hashes> {
     let series = SeriesFile::with_index_in_file(InputFile::open(draft)?, scope)?;
-    series.check_in_pieces(|_| each(0))?;
-    write_mark(series, draft, out, each)
+    let sealed = series.check_in_pieces(|_| each(0)).and_then(|()| write_mark(series, draft, out, each));
+    sealed.map_err(|error| error.about(draft, out))
 }
 
 /// Writes the mark of `series`, which is in the draft of `out`.

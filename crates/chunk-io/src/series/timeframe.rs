@@ -10,7 +10,7 @@ use super::open::{INDICES, TIMES};
 use super::{Scaler, SeriesTimeframe};
 use crate::error::Result;
 use crate::file::InputFile;
-use crate::file::{ElementKind, Expect, NumericDataset};
+use crate::file::{AllowedNumbers, ElementKind, Expect, NumericDataset};
 use crate::shape::TimeframeShape;
 use crate::text::AttributeValue;
 
@@ -48,7 +48,7 @@ pub(super) struct TimeframeArrays {
 
 impl SeriesTimeframeFile {
     pub(super) fn open(file: &InputFile, name: String, counts: &ExpectedCounts) -> Result<Self> {
-        let values = file.table(&format!("/series/{name}/values"), &VALUES)?;
+        let mut values = file.table(&format!("/series/{name}/values"), &VALUES)?;
         values.require_elements()?;
         let close_time = file.table(&format!("/series/{name}/close_time"), &TIMES)?;
         close_time.require_rows(values.rows(), &values.object)?;
@@ -62,9 +62,12 @@ impl SeriesTimeframeFile {
             object if file.has_dataset(&object) => file.table(&object, &INDICES)?.read_vec()?,
             _ => Vec::new(),
         };
+        let steps = read_steps(file, &values)?;
+        let feature_names = file.texts(&format!("/feature_names/{name}"), Some(values.row_len()))?;
+        values.allow(AllowedNumbers::Finite(feature_names.as_slice().into()));
         Ok(SeriesTimeframeFile {
-            steps: read_steps(file, &values)?,
-            feature_names: file.texts(&format!("/feature_names/{name}"), Some(values.row_len()))?,
+            steps,
+            feature_names,
             close_time_table: close_time,
             sample_end_table: sample_end,
             arrays: OnceLock::new(),

@@ -57,7 +57,13 @@ pub(crate) struct Windows {
     pub(crate) timed: bool,
 }
 
-/// Any bits at all, NaN of any payload and -0.0 often among them.
+/// A finite number of any bits, -0.0 often among them.
+fn feature(instrument: usize, timeframe: usize, bar: usize, feature: usize) -> f32 {
+    let any = value(instrument, timeframe, bar, feature);
+    if any.is_finite() { any } else { f32::from_bits(any.to_bits() ^ 1 << 30) }
+}
+
+/// A number of any bits but an infinity, NaN of any payload and -0.0 often among them.
 fn value(instrument: usize, timeframe: usize, bar: usize, feature: usize) -> f32 {
     let seed = ((instrument * 4 + timeframe) * 100_000_000 + bar) as u64 * 8 + feature as u64;
     let mixed = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -66,7 +72,7 @@ fn value(instrument: usize, timeframe: usize, bar: usize, feature: usize) -> f32
         0 => -0.0,
         1 => f32::from_bits(0x7fc0_0000 | (mixed & 0x3f_ffff) as u32),
         2 => f32::from_bits(0xff80_0001 | (mixed & 0xffff) as u32),
-        _ => f32::from_bits((mixed >> 20) as u32),
+        _ => Some(f32::from_bits((mixed >> 20) as u32)).filter(|any| !any.is_infinite()).unwrap_or(1.0),
     }
 }
 
@@ -111,7 +117,7 @@ fn row(instrument: usize, minute: usize, timeframes: &[TimeframePlan]) -> Row {
         let TimeframePlan { name, base_bars: per, steps, features } = *timeframe;
         let last = (minute - if name == "W1" { MONDAY_MINUTE } else { 0 }) / per;
         let bars = last + 1 - steps..=last;
-        bars.flat_map(|bar| (0..features).map(move |feature| value(instrument, k, bar, feature))).collect()
+        bars.flat_map(|bar| (0..features).map(move |place| feature(instrument, k, bar, place))).collect()
     };
     Row {
         time: minute as i64 * MINUTE_NS,
