@@ -2,6 +2,7 @@
 
 //! The series layout: bars stored once, a window being an index into them.
 
+mod bar_times;
 mod check;
 mod check_in_pieces;
 mod columns;

@@ -69,6 +69,17 @@ pub(super) fn check_bars(timeframe: &TimeframeIndex<'_>, instruments: Option<usi
 
 /// Checks the samples whose last bars are given, after [`check_samples`] and [`check_bars`].
 pub(super) fn check_piece(timeframe: &TimeframeIndex<'_>, samples: &SampleIndex<'_>) -> Result<(), LayoutFault> {
+    let close_time = |bar: usize| timeframe.close_time.get(bar - timeframe.first_bar).copied();
+    check_piece_with(timeframe, samples, &close_time)
+}
+
+/// [`check_piece`] with `close_time` of each bar; the one after the last bar of a window may be
+/// unknown.
+pub(super) fn check_piece_with(
+    timeframe: &TimeframeIndex<'_>,
+    samples: &SampleIndex<'_>,
+    close_time: &dyn Fn(usize) -> Option<i64>,
+) -> Result<(), LayoutFault> {
     let spans = instrument_spans(timeframe, samples.instruments)?;
     for n in 0..samples.time.len() {
         let instrument = samples.instrument.get(n).map_or(Some(0), |&instrument| usize::try_from(instrument).ok());
@@ -76,7 +87,10 @@ pub(super) fn check_piece(timeframe: &TimeframeIndex<'_>, samples: &SampleIndex<
         let Some(span) = instrument.and_then(|instrument| spans.get(instrument)) else {
             return check_samples(samples, timeframe.first_sample);
         };
-        check_sample(timeframe, n, samples.time[n], span)?;
+        let end = check_window(timeframe, n, span)?;
+        let closed = close_time(end).expect("the last bar of a window is given");
+        let next = Some(end + 1).filter(|next| span.contains(next)).and_then(close_time);
+        check_closed(timeframe, n, samples.time[n], LastBar { end, closed, next })?;
     }
     Ok(())
 }
@@ -219,9 +233,22 @@ fn check_close_times(timeframe: &TimeframeIndex<'_>, span: Range<usize>) -> Resu
     }
 }
 
-/// A window must lie within its instrument and end with the last bar that had closed at the
-/// sample's time.
-fn check_sample(timeframe: &TimeframeIndex<'_>, n: usize, time: i64, span: &Range<usize>) -> Result<(), LayoutFault> {
+/// Last bar of a window.
+struct LastBar {
+    end: usize,
+    closed: i64,
+    /// When the next bar of the instrument closed; `None` if there is none, or it may not be written
+    /// yet.
+    next: Option<i64>,
+}
+
+/// A window must end with the last bar that had closed at the sample's time.
+fn check_closed(
+    timeframe: &TimeframeIndex<'_>,
+    n: usize,
+    time: i64,
+    LastBar { end, closed, next }: LastBar,
+) -> Result<(), LayoutFault> {
     let fault = |expected: String, found: String, fix: &str| LayoutFault {
         object: format!("/samples/end/{}", timeframe.name),
         index: Some(timeframe.first_sample + n),
@@ -229,10 +256,6 @@ fn check_sample(timeframe: &TimeframeIndex<'_>, n: usize, time: i64, span: &Rang
         found,
         fix: fix.to_owned(),
     };
-    let end = check_window(timeframe, n, span)?;
-    // The bar after the last whose close time is given may not be written yet.
-    let close_time = |bar: usize| timeframe.close_time.get(bar - timeframe.first_bar).copied();
-    let closed = close_time(end).expect("the last bar of a window is given");
     if closed > time {
         let found = format!("bar {end}, which closes at {closed}");
         return Err(fault(
@@ -241,7 +264,6 @@ fn check_sample(timeframe: &TimeframeIndex<'_>, n: usize, time: i64, span: &Rang
             "the sample sees the future; use the last closed bar",
         ));
     }
-    let next = Some(end + 1).filter(|next| span.contains(next)).and_then(close_time);
     if let Some(next) = next.filter(|&next| next <= time) {
         let found = format!("bar {end}, though bar {} had closed at {next}", end + 1);
         return Err(fault(

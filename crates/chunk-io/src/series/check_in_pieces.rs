@@ -4,8 +4,10 @@
 
 use std::ops::Range;
 
+use super::bar_times::BarRanges;
 use super::check::{
-    SampleIndex, TimeframeIndex, check_bars, check_given_close_times, check_piece, check_samples, check_window,
+    SampleIndex, TimeframeIndex, check_bars, check_given_close_times, check_piece_with, check_samples, check_window,
+    instrument_spans,
 };
 use super::columns::{InstrumentRuns, PIECE, SeriesColumn};
 use super::open::SeriesFile;
@@ -116,11 +118,14 @@ impl SeriesFile {
             advance(samples.len())?;
         }
         for k in 0..self.timeframes().len() {
+            let index = self.index_without_arrays(k);
+            instrument_spans(&index, self.instrument_count()).map_err(refused)?;
             for first in (0..self.bars(k)).step_by(PIECE) {
                 let end = self.bars(k).min(first + PIECE);
                 self.check_bars_of_piece(k, first..end)?;
                 advance(end - first)?;
             }
+            check_bars(&index, self.instrument_count()).map_err(refused)?;
             for samples in self.sample_pieces() {
                 let time = self.piece_of(SeriesColumn::SampleTime, &samples)?;
                 let (instrument, rows) = (self.read_instruments(&samples)?, samples.len());
@@ -136,14 +141,13 @@ impl SeriesFile {
         let rows = piece.start.saturating_sub(1)..piece.end;
         let close_time = self.piece_of(SeriesColumn::CloseTime(k), &rows)?;
         let index = TimeframeIndex { close_time: &close_time, first_bar: rows.start, ..self.index_without_arrays(k) };
-        check_bars(&index, self.instrument_count()).map_err(|fault| Error::invalid(self.path(), fault))
+        check_given_close_times(&index).map_err(|fault| Error::invalid(self.path(), fault))
     }
 
     fn check_piece(&self, k: usize, piece: &Piece) -> Result<()> {
-        let (bars, sample_end) = (self.bars(k), self.piece_of(SeriesColumn::SampleEnd(k), &piece.samples)?);
-        let ends = sample_end.iter().filter_map(|&end| usize::try_from(end).ok().filter(|&end| end < bars));
-        let (low, high) = (ends.clone().min().unwrap_or(0), ends.max().map_or(0, |end| bars.min(end + 2)));
-        if high - low > BARS_MAX && piece.samples.len() > 1 {
+        let sample_end = self.piece_of(SeriesColumn::SampleEnd(k), &piece.samples)?;
+        let ranges = BarRanges::around(&sample_end, self.bars(k));
+        if ranges.len() > BARS_MAX && piece.samples.len() > 1 {
             let middle = piece.samples.len() / 2;
             let half = |places: Range<usize>| Piece {
                 samples: piece.samples.start + places.start..piece.samples.start + places.end,
@@ -153,17 +157,15 @@ impl SeriesFile {
             self.check_piece(k, &half(0..middle))?;
             return self.check_piece(k, &half(middle..piece.samples.len()));
         }
-        let close_time = self.piece_of(SeriesColumn::CloseTime(k), &(low..high))?;
+        let times = self.read_bar_times(k, ranges)?;
         let index = TimeframeIndex {
-            close_time: &close_time,
-            first_bar: low,
             sample_end: &sample_end,
             first_sample: piece.samples.start,
             ..self.index_without_arrays(k)
         };
         let samples =
             SampleIndex { time: &piece.time, instrument: &piece.instrument, instruments: self.instrument_count() };
-        check_piece(&index, &samples).map_err(|fault| Error::invalid(self.path(), fault))
+        check_piece_with(&index, &samples, &|bar| times.at(bar)).map_err(|fault| Error::invalid(self.path(), fault))
     }
 
     fn index_without_arrays(&self, k: usize) -> TimeframeIndex<'_> {
