@@ -153,3 +153,27 @@ fn a_read_that_fails_names_dataset_and_rows_and_leaves_the_cache_as_it_was() {
     // What could not be read is not taken for read.
     assert!(source.series().unwrap().read_targets(std::slice::from_ref(&(1000..3000)), &mut out).is_err());
 }
+
+#[test]
+fn caches_of_tables_in_large_chunks_take_what_is_planned() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("series.h5");
+    write(&path, Storage::Contiguous);
+    // All targets in one chunk, larger than all the rest.
+    let file = hdf5::File::open_rw(&path).unwrap();
+    let targets = file.dataset("targets").unwrap().read_raw::<f32>().unwrap();
+    let shape = [targets.len() / 2, 2];
+    file.unlink("targets").unwrap();
+    let build = file.new_dataset::<f32>().chunk(shape).deflate(1).shape(shape);
+    build.create("targets").unwrap().write_raw(&targets).unwrap();
+    file.close().unwrap();
+    let device = Device::cpu();
+    let mut source = streamed(&path, &device.scope("data"), 0);
+    let bounds = source.series().unwrap().cache_bounds().unwrap();
+    for cache_bytes in [0, bounds.bytes_min, bounds.bytes_min + 3_000, 100_000, 150_000, bounds.bytes_max] {
+        source.series_mut().unwrap().set_cache(cache_bytes).unwrap();
+        let taken = device.scope("data/cache").usage().allocated_bytes;
+        assert_eq!(taken, bounds.taken_bytes(cache_bytes), "{cache_bytes}");
+        assert!(taken <= cache_bytes.max(bounds.bytes_min), "{taken} of {cache_bytes}");
+    }
+}

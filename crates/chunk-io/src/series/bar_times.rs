@@ -58,6 +58,19 @@ impl BarTimes {
 }
 
 impl SeriesFile {
+    /// Close times of `bars` of a timeframe, in any order, read from the file in few pieces.
+    ///
+    /// # Errors
+    /// [`Error::Rows`](crate::Error::Rows).
+    ///
+    /// # Panics
+    /// For a bar that the timeframe does not have.
+    pub fn read_close_times(&self, timeframe: usize, bars: &[usize]) -> Result<Vec<i64>> {
+        let places: Vec<i64> = bars.iter().map(|&bar| bar as i64).collect();
+        let times = self.read_bar_times(timeframe, BarRanges::around(&places, self.bars(timeframe)))?;
+        Ok(bars.iter().map(|&bar| times.at(bar).expect("a bar of the timeframe")).collect())
+    }
+
     /// Reads close times of bars of a timeframe from the file.
     pub(super) fn read_bar_times(&self, k: usize, ranges: BarRanges) -> Result<BarTimes> {
         let mut times = vec![0; ranges.len()];

@@ -79,8 +79,13 @@ impl RowCacheSize {
         let (rows, row_len) = (table.rows(), table.row_len().max(1));
         let page = Blocks::of(rows, row_len * size_of::<f32>()).block_rows;
         let block_rows = page.next_multiple_of(table.decoded_chunk_rows()?.unwrap_or(page));
+        Ok(Self::new(rows, row_len, block_rows))
+    }
+
+    /// Blocks of `block_rows` of a table of `rows`.
+    pub(super) fn new(rows: usize, row_len: usize, block_rows: usize) -> Self {
         let block_rows = block_rows.clamp(1, rows.max(1));
-        Ok(RowCacheSize { block_rows, block_len: block_rows * row_len, blocks: rows.div_ceil(block_rows) })
+        RowCacheSize { block_rows, block_len: block_rows * row_len, blocks: rows.div_ceil(block_rows) }
     }
 
     fn block_bytes(&self) -> usize {
@@ -99,6 +104,11 @@ impl RowCacheSize {
     /// Least bytes of a cache: a block and what is read of it.
     pub(super) fn bytes_min(&self) -> usize {
         2 * self.block_bytes()
+    }
+
+    /// Bytes that a cache of about `bytes` takes.
+    pub(super) fn taken_bytes(&self, bytes: usize) -> usize {
+        self.fitting(bytes).iter().sum::<usize>() * self.block_bytes()
     }
 
     /// Slots, and staged blocks, for `bytes`.

@@ -34,12 +34,22 @@ struct LazyCache {
 }
 
 /// Bytes of the caches of a series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheBounds {
     /// Below this nothing can be read.
     pub bytes_min: usize,
     /// Above this nothing is read twice.
     pub bytes_max: usize,
+    sizes: Vec<RowCacheSize>,
+}
+
+impl CacheBounds {
+    /// Bytes that caches of about `budget_bytes` take, to the byte: no more than the budget, or
+    /// than `bytes_min` if that is more.
+    pub fn taken_bytes(&self, budget_bytes: usize) -> usize {
+        let shares = shares(&self.sizes, budget_bytes);
+        self.sizes.iter().zip(shares).map(|(size, bytes)| size.taken_bytes(bytes)).sum()
+    }
 }
 
 /// Chunks that suit batches better than those of the file, and what batches decode with both.
@@ -111,6 +121,7 @@ impl SeriesStream {
         Ok(CacheBounds {
             bytes_min: sizes.iter().map(RowCacheSize::bytes_min).sum(),
             bytes_max: sizes.iter().map(RowCacheSize::bytes_max).sum(),
+            sizes,
         })
     }
 
@@ -218,16 +229,45 @@ fn sizes(file: &SeriesFile) -> Result<Vec<RowCacheSize>> {
     file.tables().map(RowCacheSize::of).collect()
 }
 
-/// Bytes of each cache: small datasets, such as those of long timeframes, stay whole; the others
-/// share what is left evenly.
+/// Bytes of each cache. Each has the least that it can read with, first of all; of the rest, small
+/// datasets, such as those of long timeframes, have what keeps them whole, and the others share
+/// what is left evenly.
 fn shares(sizes: &[RowCacheSize], budget_bytes: usize) -> Vec<usize> {
+    let wanted = |i: usize| sizes[i].bytes_max().saturating_sub(sizes[i].bytes_min());
     let mut order: Vec<usize> = (0..sizes.len()).collect();
-    order.sort_by_key(|&i| sizes[i].bytes_max());
-    let mut shares = vec![0; sizes.len()];
-    let mut left = budget_bytes;
+    order.sort_by_key(|&i| wanted(i));
+    let mut shares: Vec<usize> = sizes.iter().map(RowCacheSize::bytes_min).collect();
+    let mut left = budget_bytes.saturating_sub(shares.iter().sum());
     for (k, &i) in order.iter().enumerate() {
-        shares[i] = sizes[i].bytes_max().min(left / (sizes.len() - k)).max(sizes[i].bytes_min());
-        left = left.saturating_sub(shares[i]);
+        let more = wanted(i).min(left / (sizes.len() - k));
+        shares[i] += more;
+        left -= more;
     }
     shares
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn caches_take_what_is_planned_and_no_more_than_their_budget(
+            tables in prop::collection::vec((1_usize..400_000, 1_usize..40, 1_usize..50_000), 1..7),
+            budget in 0.0..5.0_f64,
+        ) {
+            let sizes: Vec<RowCacheSize> =
+                tables.iter().map(|&(rows, row_len, block_rows)| RowCacheSize::new(rows, row_len, block_rows)).collect();
+            let [bytes_min, bytes_max] =
+                [RowCacheSize::bytes_min, RowCacheSize::bytes_max].map(|bytes| sizes.iter().map(bytes).sum());
+            let budget_bytes = (budget * bytes_min as f64) as usize;
+            let bounds = CacheBounds { bytes_min, bytes_max, sizes: sizes.clone() };
+            let taken = bounds.taken_bytes(budget_bytes);
+            prop_assert!(taken <= budget_bytes.max(bytes_min), "{taken} of {budget_bytes}, at least {bytes_min}");
+            prop_assert_eq!(bounds.taken_bytes(bytes_max), bytes_max.max(bytes_min));
+            prop_assert!(shares(&sizes, budget_bytes).iter().zip(&sizes).all(|(&share, size)| share >= size.bytes_min()));
+        }
+    }
 }

@@ -11,6 +11,7 @@ mod label_spans;
 mod loading;
 pub(crate) mod management;
 pub(crate) mod neighbours;
+mod overlaps;
 pub(crate) mod peers;
 mod purge_by_bars;
 pub(crate) mod samples;

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use megabatch_chunk_io::{AttributeValue, SeriesSource, Source, longest_bar_ns};
+use megabatch_chunk_io::{AttributeValue, SeriesColumn, SeriesSource, Source, longest_bar_ns};
 use megabatch_trainer::reckoning::{BarCount, LongerBars, SampleCalendars, fill_label_ends, nearer};
 use serde_json::Value;
 
@@ -241,6 +241,18 @@ fn horizon_bars(source: &Source) -> Result<usize> {
         _ => None,
     };
     Ok(told.unwrap_or(source.shape().horizons))
+}
+
+/// Bars of a series' shortest timeframe to the end of its farthest target; `None` where targets
+/// count shorter bars than any of the series, though the file does not tell when labels end.
+pub(super) fn reckoned_horizon(source: &Source) -> Result<Option<usize>> {
+    let shortest = source.shape().timeframes[0].name.as_deref().and_then(longest_bar_ns);
+    let counts_shorter = matches!((base_ns(source)?, shortest), (Some(base), Some(shortest)) if base < shortest);
+    match counts_shorter && source.series().is_some_and(|series| !series.file().has_column(SeriesColumn::LabelEndTime))
+    {
+        true => Ok(None),
+        false => horizon_bars(source).map(Some),
+    }
 }
 
 /// The duration of the bars that targets count, where the file tells it.

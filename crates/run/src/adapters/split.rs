@@ -13,8 +13,9 @@ use megabatch_trainer::{
 };
 
 use super::cross_section::CrossSections;
+use super::overlaps::ReckonedSpans;
 use super::purge_by_bars::{label_end_times, reach_of_windows};
-use super::spans::SampleSpans;
+use super::spans::{SampleSpans, reckoned_horizon};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::text::utc;
@@ -213,12 +214,22 @@ pub(crate) fn notes_on_purge(source: &Source, config: &Config, split: &Split) ->
     }
     let before_test = if split.validation.is_empty() { &split.train } else { &split.validation };
     let pairs = [(&split.train, &split.validation), (before_test, &split.test)];
-    let overlaps = match in_file.filter(|_| SPANS.into_iter().all(tells)) {
+    let reckoned = match in_file.filter(|_| !is_by_spans) {
         Some(series) => {
+            reckoned_horizon(source)?.map(|horizon| ReckonedSpans::of(series.file(), horizon)).transpose()?
+        }
+        None => None,
+    };
+    let overlaps = match (in_file.filter(|_| SPANS.into_iter().all(tells)), reckoned) {
+        (Some(series), _) => {
             let [validation, test] = pairs.map(|(before, after)| count_overlaps(&TimesInFile(series), before, after));
             [validation?, test?]
         }
-        None => {
+        (None, Some(spans)) => {
+            let [validation, test] = pairs.map(|(before, after)| spans.count_overlaps(before, after));
+            [validation?, test?]
+        }
+        (None, None) => {
             let spans = SampleSpans::of(source, &times(source)?)?;
             if is_by_spans {
                 return Ok(spans.note.into_iter().collect());

@@ -211,7 +211,8 @@ impl TrainingSetup {
     /// Passage of the data through memory in batches of `batch_size`, beside a model that takes
     /// `model_bytes`.
     pub(crate) fn chunks_beside(&self, model_bytes: usize, batch_size: usize) -> Result<ChunkPlan, MemoryShortage> {
-        let TrainingSetup { held_beside_bytes: held_bytes, stored_rows, streamable, .. } = *self;
+        let TrainingSetup { held_beside_bytes: held_bytes, stored_rows, .. } = *self;
+        let streamable = self.streamable.clone();
         let beside = Beside { model_bytes, held_bytes, batch_size, stored_rows, streamable };
         chunks(&self.data, &self.config, self.memory_bytes, beside)
     }
@@ -296,7 +297,13 @@ impl TrainingSetup {
         let held_beside_bytes = device.usage().allocated_bytes - cached_bytes + data.beside_bytes();
         let stored_rows = stored_rows(&data)?;
         let batch_size = training.batch_size;
-        let beside = Beside { model_bytes, held_bytes: held_beside_bytes, batch_size, stored_rows, streamable };
+        let beside = Beside {
+            model_bytes,
+            held_bytes: held_beside_bytes,
+            batch_size,
+            stored_rows,
+            streamable: streamable.clone(),
+        };
         let chunks = chunks(&data, &config, memory_bytes, beside);
         if let (Intent::Run, Ok(chunks)) = (request.intent, &chunks) {
             let ready = match chunks.residence {
@@ -402,7 +409,7 @@ struct Beside {
 }
 
 /// Sizes of a series that may stay in its file.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct StreamableSeries {
     /// Bytes that it adds to what is held, where it is in memory.
     resident_bytes: u64,
@@ -445,11 +452,11 @@ fn chunks(
         if stays {
             return Ok(ChunkPlan::resident(shape, resident_bytes));
         }
-        let CacheBounds { bytes_min, bytes_max } = cache;
+        let CacheBounds { bytes_min, bytes_max, .. } = cache;
         let left = memory_bytes.saturating_sub(model_bytes + held_bytes);
         let set = config.optional_number("data.cache_gb").map(|gigabytes| (gigabytes * 1e9) as usize);
         let cache_bytes = set.unwrap_or(left / 2).clamp(bytes_min, bytes_max.max(bytes_min));
-        return Ok(ChunkPlan::streamed(shape, cache_bytes as u64));
+        return Ok(ChunkPlan::streamed(shape, cache.taken_bytes(cache_bytes) as u64));
     }
     let batch_bytes = shape.sample_bytes().saturating_mul(batch_size as u64);
     ChunkPlan::of(&PlanRequest {

@@ -1,0 +1,181 @@
+//! Samples of a later part that look back to before the end of an earlier part's labels, counted in
+//! pieces where the file does not tell the spans of its samples.
+
+use std::ops::Range;
+
+use megabatch_chunk_io::{AttributeValue, SeriesColumn, SeriesFile, longest_bar_ns};
+use megabatch_trainer::SampleRanges;
+
+use crate::error::Result;
+
+/// Samples whose spans are reckoned at once.
+const PIECE: usize = 1 << 16;
+
+/// Spans of the samples of a series whose index stays in the file, as
+/// [`SampleSpans`](super::spans::SampleSpans) reckons them with the index in memory.
+pub(super) struct ReckonedSpans<'a> {
+    file: &'a SeriesFile,
+    /// Bars of the shortest timeframe to the end of the farthest target.
+    horizon: usize,
+    /// The longest time that a bar of each timeframe covers, ns; 0 where times are ordinals or the
+    /// name tells no duration.
+    durations_ns: Vec<i64>,
+    /// How far ahead of its sample a label ends whose end is unknown, ns; `None` where none is
+    /// known.
+    farthest_ns: Option<i64>,
+}
+
+impl<'a> ReckonedSpans<'a> {
+    /// The spans of the samples of `file`, whose targets reach `horizon` bars of its shortest
+    /// timeframe ahead.
+    ///
+    /// # Errors
+    /// Lists that cannot be read.
+    pub(super) fn of(file: &'a SeriesFile, horizon: usize) -> Result<Self> {
+        let is_ordinal = file.attribute("time_kind")? == Some(AttributeValue::from("ordinal"));
+        let duration = |name: &str| longest_bar_ns(name).filter(|_| !is_ordinal).unwrap_or(0);
+        let durations_ns = file.timeframes().iter().map(|timeframe| duration(timeframe.name())).collect();
+        let mut spans = ReckonedSpans { file, horizon, durations_ns, farthest_ns: None };
+        for piece in pieces(0..file.shape().samples) {
+            let times = spans.column(SeriesColumn::SampleTime, &piece)?;
+            let ahead = times.iter().zip(spans.label_ends(&piece)?);
+            let farthest = ahead.filter_map(|(time, end)| Some(end?.saturating_sub(*time))).max();
+            spans.farthest_ns = spans.farthest_ns.max(farthest);
+        }
+        Ok(spans)
+    }
+
+    /// Number of samples of `later` whose windows begin before the last label of `earlier` ends.
+    ///
+    /// # Errors
+    /// Lists that cannot be read.
+    pub(super) fn count_overlaps(&self, earlier: &SampleRanges, later: &SampleRanges) -> Result<usize> {
+        let mut last_label_ns = i64::MIN;
+        for piece in earlier.runs().flat_map(pieces) {
+            let times = self.column(SeriesColumn::SampleTime, &piece)?;
+            let filled = times.iter().zip(self.label_ends(&piece)?).map(|(time, end)| {
+                end.unwrap_or_else(|| self.farthest_ns.map_or(i64::MAX, |farthest| time.saturating_add(farthest)))
+            });
+            last_label_ns = filled.fold(last_label_ns, i64::max);
+        }
+        let mut count = 0;
+        for piece in later.runs().flat_map(pieces) {
+            count += self.reaches(&piece)?.into_iter().filter(|&reach| reach < last_label_ns).count();
+        }
+        Ok(count)
+    }
+
+    /// When the labels of `samples` end, where that is known.
+    fn label_ends(&self, samples: &Range<usize>) -> Result<Vec<Option<i64>>> {
+        if self.file.has_column(SeriesColumn::LabelEndTime) {
+            return Ok(self.column(SeriesColumn::LabelEndTime, samples)?.into_iter().map(Some).collect());
+        }
+        let starts = self.file.timeframes()[0].instrument_starts();
+        let bars_end = |sample: usize| match self.file.instrument_of(sample) {
+            Some(instrument) => starts[instrument + 1] as usize,
+            None => self.file.bars(0),
+        };
+        let ends = self.column(SeriesColumn::SampleEnd(0), samples)?;
+        let ahead = ends.iter().zip(samples.clone()).map(|(&end, sample)| {
+            Some((end as usize).saturating_add(self.horizon)).filter(|&bar| bar < bars_end(sample))
+        });
+        let ahead: Vec<Option<usize>> = ahead.collect();
+        let known: Vec<usize> = ahead.iter().flatten().copied().collect();
+        let mut times = self.file.read_close_times(0, &known)?.into_iter();
+        Ok(ahead.into_iter().map(|bar| bar.and_then(|_| times.next())).collect())
+    }
+
+    /// When the first bar in any window of `samples` opened, as far as that is known.
+    fn reaches(&self, samples: &Range<usize>) -> Result<Vec<i64>> {
+        if self.file.has_column(SeriesColumn::ReachTime) {
+            return self.column(SeriesColumn::ReachTime, samples);
+        }
+        let mut reaches = vec![i64::MAX; samples.len()];
+        for (k, timeframe) in self.file.timeframes().iter().enumerate() {
+            let ends = self.column(SeriesColumn::SampleEnd(k), samples)?;
+            let first_bars: Vec<usize> = ends.iter().map(|&end| end as usize + 1 - timeframe.steps()).collect();
+            let closes = self.file.read_close_times(k, &first_bars)?;
+            for (reach, close) in reaches.iter_mut().zip(closes) {
+                *reach = (*reach).min(close - self.durations_ns[k]);
+            }
+        }
+        Ok(reaches)
+    }
+
+    fn column(&self, column: SeriesColumn, samples: &Range<usize>) -> Result<Vec<i64>> {
+        let mut found = vec![0; samples.len()];
+        self.file.read_column(column, samples.clone(), &mut found)?;
+        Ok(found)
+    }
+}
+
+fn pieces(samples: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    samples.clone().step_by(PIECE).map(move |first| first..samples.end.min(first + PIECE))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use megabatch_chunk_io::{
+        Instruments, Series, SeriesTimeframe, Source, SourceOptions, Storage, WriteOptions, write_series,
+    };
+    use megabatch_gpu_core::Device;
+
+    use crate::adapters::split::{notes_on_purge, split_source};
+    use crate::config::Config;
+
+    const MINUTE_NS: i64 = 60_000_000_000;
+    const BARS: i64 = 300;
+
+    /// Two instruments that take turns in time, with windows of five bars and of two long ones.
+    fn write(path: &Path) {
+        let ends: Vec<i64> = (0..2 * (BARS - 20)).map(|n| n % 2 * BARS + n / 2 + 20).collect();
+        let minute = |end: &i64| end % BARS + 1;
+        let timeframe = |name: &str, minutes: i64, steps: usize| SeriesTimeframe {
+            name: name.to_owned(),
+            steps,
+            feature_names: vec!["x".to_owned()],
+            values: (0..2 * BARS / minutes).map(|bar| bar as f32).collect(),
+            close_time: (0..2 * BARS / minutes).map(|bar| (bar % (BARS / minutes) + 1) * minutes * MINUTE_NS).collect(),
+            sample_end: ends.iter().map(|end| end / BARS * (BARS / minutes) + minute(end) / minutes - 1).collect(),
+            instrument_start: (0..3).map(|instrument| instrument * BARS / minutes).collect(),
+            segment_start: Vec::new(),
+            scaler: None,
+        };
+        let series = Series {
+            timeframes: vec![timeframe("M1", 1, 5), timeframe("M10", 10, 2)],
+            sample_time: ends.iter().map(|end| minute(end) * MINUTE_NS).collect(),
+            targets: vec![0.0; 4 * ends.len()],
+            instruments: Some(Instruments {
+                names: vec!["A".to_owned(), "B".to_owned()],
+                sample_instrument: ends.iter().map(|end| (end / BARS) as i32).collect(),
+            }),
+            ..Series::default()
+        };
+        write_series(path, &series, &WriteOptions { storage: Storage::Contiguous }).unwrap();
+    }
+
+    #[test]
+    fn overlaps_that_a_duration_leaves_are_counted_without_the_index() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("series.h5");
+        write(&path);
+        let open = || {
+            let options = SourceOptions { series_cache_bytes: Some(0), ..SourceOptions::default() };
+            Source::open_with(&path, &Device::cpu().scope("data"), options).unwrap()
+        };
+        let mut noted = 0;
+        for purge in ["0s", "2m", "19m", "34m"] {
+            let config = Config::load(None, &[], &[format!("data.purge={purge}")]).unwrap();
+            let (in_file, in_memory) = (open(), open());
+            in_memory.series().unwrap().file().load_index().unwrap();
+            let split = split_source(&in_file, &config).unwrap();
+            let notes = notes_on_purge(&in_file, &config, &split).unwrap();
+            assert_eq!(notes, notes_on_purge(&in_memory, &config, &split).unwrap(), "{purge}");
+            assert!(!in_file.series().unwrap().file().has_index(), "{purge}");
+            noted += notes.len();
+        }
+        assert_eq!(noted, 3, "34 minutes are enough");
+    }
+}
