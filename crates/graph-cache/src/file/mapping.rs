@@ -31,6 +31,20 @@ impl FileBytes {
         system::map(file)
     }
 
+    /// Reason for which not all bytes can be read any more, in words: another program cut the file
+    /// short, and reading beyond its end would end this one.
+    pub(crate) fn cut_short(&self) -> Option<String> {
+        let FileBytes::Mapped(mapping) = self else { return None };
+        match mapping.file_len() {
+            Ok(len) if len >= mapping.len() as u64 => None,
+            Ok(len) => Some(format!(
+                "another program cut the file short while it was open: {len} of {} bytes are left",
+                mapping.len()
+            )),
+            Err(error) => Some(format!("the system no longer tells its length: {error}")),
+        }
+    }
+
     /// A copy of bytes that are in memory already.
     pub(crate) fn owned(bytes: &[u8]) -> Self {
         let mut lines = vec![CacheLine::zeroed(); bytes.len().div_ceil(size_of::<CacheLine>())];

@@ -19,6 +19,12 @@ pub(super) fn map(mut file: File) -> io::Result<FileBytes> {
     Ok(FileBytes::owned(&bytes))
 }
 
+impl Mapping {
+    pub(super) fn file_len(&self) -> io::Result<u64> {
+        match self.0 {}
+    }
+}
+
 impl Deref for Mapping {
     type Target = [u8];
 

@@ -15,7 +15,14 @@ pub(crate) struct Mapping {
     start: NonNull<u8>,
     len: usize,
     /// Holds the shared lock that marks the file as in use.
-    _file: File,
+    file: File,
+}
+
+impl Mapping {
+    /// Bytes of the file now; memory beyond them cannot be read.
+    pub(super) fn file_len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
 }
 
 pub(super) fn map(file: File) -> io::Result<FileBytes> {
@@ -23,7 +30,7 @@ pub(super) fn map(file: File) -> io::Result<FileBytes> {
     // SAFETY: a new mapping, at an address that the system chooses, takes nothing from anyone.
     let start = unsafe { mmap(ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, &file, 0) }?;
     let start = NonNull::new(start.cast()).expect("the system maps nothing at address 0");
-    Ok(FileBytes::Mapped(Mapping { start, len, _file: file }))
+    Ok(FileBytes::Mapped(Mapping { start, len, file }))
 }
 
 impl Deref for Mapping {

@@ -73,7 +73,8 @@ struct Inner {
 
 impl GraphFile {
     /// Opens the file at `path`. It must not be modified in place while it is open, which nothing
-    /// here does; replacing or removing it is safe.
+    /// here does; replacing or removing it is safe. One that was cut short is an error at the next
+    /// use of a graph.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::NotAFile`]; [`Error::NotGraphs`] and [`Error::Version`] for other
@@ -267,7 +268,7 @@ impl GraphFile {
             return Err(Error::IndexWidth { path: inner.path.clone(), found, asked });
         }
         if checked.load(Relaxed) {
-            return Ok(());
+            return inner.require_whole().map_err(|fault| fault.in_file(&inner.path));
         }
         inner.check(index).map_err(|fault| fault.in_file(&inner.path))
     }
@@ -294,8 +295,14 @@ impl Inner {
         self.entries()[index].block(&self.bytes)
     }
 
+    /// Refuses a file that another program cut short since it was opened.
+    fn require_whole(&self) -> Result<(), FileFault> {
+        self.bytes.cut_short().map_or(Ok(()), |reason| Err(FileFault::new("file", reason)))
+    }
+
     /// Checks a graph's block.
     fn check(&self, index: usize) -> Result<(), FileFault> {
+        self.require_whole()?;
         let (entry, block) = (&self.entries()[index], self.block(index));
         let object = || format!("graph {:?}", self.keys.get(&self.bytes, index));
         let found = entry.checksum_of(self.checksums, index, block);

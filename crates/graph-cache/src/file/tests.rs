@@ -157,6 +157,39 @@ fn files_of_another_length_are_refused() {
     assert!(GraphFile::from_bytes("x", &[&bytes[..], &[0; 64]].concat()).is_err());
 }
 
+#[test]
+fn a_file_that_is_cut_short_while_it_is_open_is_an_error_at_the_next_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rings.mbg");
+    let (written, graphs) = written(9);
+    let bytes = written.inner.bytes.to_vec();
+    std::fs::write(&path, &bytes).unwrap();
+    let file = GraphFile::open(&path).unwrap();
+    // A file that was replaced or removed stays what it was.
+    std::fs::write(folder.path().join("other"), "another file").unwrap();
+    std::fs::rename(folder.path().join("other"), &path).unwrap();
+    assert_eq!(file.graph(7).unwrap().to_graph(), graphs[7]);
+
+    std::fs::write(&path, &bytes).unwrap();
+    let file = GraphFile::open(&path).unwrap();
+    assert_eq!(file.graph(8).unwrap().to_graph(), graphs[8]);
+    let shortened = std::fs::File::options().write(true).open(&path).unwrap();
+    shortened.set_len(bytes.len() as u64 - 1).unwrap();
+    let expected =
+        format!("cut the file short while it was open: {} of {} bytes are left", bytes.len() - 1, bytes.len());
+    for graph in [0, 8] {
+        let error = file.graph(graph).unwrap_err().to_string();
+        assert!(error.contains(&expected) && error.contains("rings.mbg"), "{error}");
+    }
+    assert!(file.verify().unwrap_err().to_string().contains(&expected));
+    assert_eq!(file.damaged().len(), 9);
+    shortened.set_len(0).unwrap();
+    assert!(file.graph(8).unwrap_err().to_string().contains("0 of"));
+    // As it was, with all of its bytes.
+    std::fs::write(&path, &bytes).unwrap();
+    assert_eq!(file.graph(8).unwrap().to_graph(), graphs[8]);
+}
+
 /// A file with wrong contents and valid checksums.
 struct Hostile {
     bytes: Vec<u8>,
