@@ -88,7 +88,7 @@ impl RowCacheSize {
         RowCacheSize { block_rows, block_len: block_rows * row_len, blocks: rows.div_ceil(block_rows) }
     }
 
-    fn block_bytes(&self) -> usize {
+    pub(super) fn block_bytes(&self) -> usize {
         self.block_len * size_of::<f32>()
     }
 

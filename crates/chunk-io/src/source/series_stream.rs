@@ -44,11 +44,12 @@ pub struct CacheBounds {
 }
 
 impl CacheBounds {
-    /// Bytes that caches of about `budget_bytes` take, to the byte: no more than the budget, or
-    /// than `bytes_min` if that is more.
+    /// Most bytes within `budget_bytes`, but at least `bytes_min`, that caches take to the byte if
+    /// they are asked for as a budget.
     pub fn taken_bytes(&self, budget_bytes: usize) -> usize {
         let shares = shares(&self.sizes, budget_bytes);
-        self.sizes.iter().zip(shares).map(|(size, bytes)| size.taken_bytes(bytes)).sum()
+        let taken = self.sizes.iter().zip(shares).map(|(size, bytes)| size.taken_bytes(bytes)).sum();
+        if taken >= budget_bytes { taken } else { self.taken_bytes(taken) }
     }
 }
 
@@ -239,7 +240,8 @@ fn shares(sizes: &[RowCacheSize], budget_bytes: usize) -> Vec<usize> {
     let mut shares: Vec<usize> = sizes.iter().map(RowCacheSize::bytes_min).collect();
     let mut left = budget_bytes.saturating_sub(shares.iter().sum());
     for (k, &i) in order.iter().enumerate() {
-        let more = wanted(i).min(left / (sizes.len() - k));
+        // What is left of a block is of use to the next.
+        let more = wanted(i).min(left / (sizes.len() - k)) / sizes[i].block_bytes() * sizes[i].block_bytes();
         shares[i] += more;
         left -= more;
     }
@@ -266,6 +268,9 @@ mod tests {
             let bounds = CacheBounds { bytes_min, bytes_max, sizes: sizes.clone() };
             let taken = bounds.taken_bytes(budget_bytes);
             prop_assert!(taken <= budget_bytes.max(bytes_min), "{taken} of {budget_bytes}, at least {bytes_min}");
+            prop_assert_eq!(bounds.taken_bytes(taken), taken);
+            let largest: usize = sizes.iter().map(RowCacheSize::block_bytes).sum();
+            prop_assert!(taken + 4 * largest >= budget_bytes.min(bytes_max), "{taken} of {budget_bytes}");
             prop_assert_eq!(bounds.taken_bytes(bytes_max), bytes_max.max(bytes_min));
             prop_assert!(shares(&sizes, budget_bytes).iter().zip(&sizes).all(|(&share, size)| share >= size.bytes_min()));
         }

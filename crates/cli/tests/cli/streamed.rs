@@ -86,7 +86,9 @@ fn a_plan_streams_what_does_not_fit_and_says_so() {
     assert_eq!(tight["data"]["residence"], "streamed");
     assert!(number(&tight, "memory", "total_bytes") < needed);
     let cached = plan(100.0, "--set data.residency=streamed --set data.cache_gb=0.00005");
-    assert_eq!(number(&cached, "data", "data_bytes"), 50_000);
+    // Whole blocks of each table.
+    let cache_bytes = number(&cached, "data", "data_bytes");
+    assert!((45_000..=50_000).contains(&cache_bytes), "{cache_bytes}");
     let reads = &cached["data"]["streamed"];
     let [step, epoch] = ["step_bytes", "epoch_bytes"].map(|key| reads[key].as_u64().unwrap());
     // 131 steps of 16 samples; each reads a block of 4096 bytes or two of M1 and of the targets.
@@ -95,7 +97,8 @@ fn a_plan_streams_what_does_not_fit_and_says_so() {
     let listed = stage.said(&format!(
         "plan --data series.h5 --device cpu {SMALL} --set data.residency=streamed --set data.cache_gb=0.00005"
     ));
-    assert!(listed.contains("streamed through a cache of 50.000 kB"), "{listed}");
+    let cache = format!("streamed through a cache of {}.{:03} kB", cache_bytes / 1_000, cache_bytes % 1_000);
+    assert!(listed.contains(&cache), "{listed}");
     assert!(listed.contains(" an epoch: 10 steps a second take "), "{listed}");
 }
 
